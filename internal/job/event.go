@@ -1,0 +1,63 @@
+package job
+
+import "time"
+
+// EventKind names what happened.
+type EventKind string
+
+// The kinds of event. They are a stable contract: docs/json.md.
+const (
+	EventQueued    EventKind = "queued"
+	EventDequeued  EventKind = "dequeued" // its line was deleted before it ran
+	EventStarted   EventKind = "started"
+	EventAdopted   EventKind = "adopted" // found running after berth itself was restarted
+	EventExceeds   EventKind = "exceeds" // uses more memory than it declared
+	EventUsage     EventKind = "usage"
+	EventRetry     EventKind = "retry"
+	EventRequeued  EventKind = "requeued"
+	EventStopping  EventKind = "stopping"
+	EventEnded     EventKind = "ended"
+	EventWarning   EventKind = "warning" // about berth or a card, not one job
+	EventGPUsLost  EventKind = "gpus_unreadable"
+	EventGPUsFound EventKind = "gpus_readable"
+)
+
+// Event is one thing that happened, in the order it was committed. The job
+// is a copy taken at that moment; it is nil for events about berth itself.
+type Event struct {
+	Seq  int64
+	At   time.Time
+	Kind EventKind
+	Job  *Job
+	Text string
+}
+
+// Verdict compares a declaration with what was measured.
+type Verdict string
+
+// The verdicts; empty where nothing was declared or measured.
+const (
+	VerdictWithin Verdict = "within"
+	VerdictUnder  Verdict = "under-declared"
+	VerdictOver   Verdict = "over-declared"
+)
+
+// Judge compares the declared MiB with the highest per-GPU peak. The percent
+// is how far the peak lies from the declaration.
+func Judge(declaredMiB int64, peaks map[int]int64, tolerance float64) (verdict Verdict, percent float64) {
+	if declaredMiB <= 0 || len(peaks) == 0 {
+		return "", 0
+	}
+	var peak int64
+	for _, p := range peaks {
+		peak = max(peak, p)
+	}
+	off := float64(peak-declaredMiB) / float64(declaredMiB)
+	switch {
+	case off > tolerance:
+		return VerdictUnder, off * 100
+	case off < -tolerance:
+		return VerdictOver, off * 100
+	}
+	return VerdictWithin, off * 100
+}

@@ -1,0 +1,91 @@
+package job
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Job is a spec and all that became of it. A zero time means "not yet".
+type Job struct {
+	ID   string // what people type; "17", or "17_0" for a task of an array
+	Seq  int64  // order of submission, never reused
+	Key  string // identity of a jobs-file line; empty elsewhere
+	User string
+	Spec Spec
+
+	State   State
+	Outcome Outcome
+	Detail  string // why it ended so, or why it went back to the queue
+
+	// Rank orders jobs of equal priority: the line in a jobs file, else the
+	// order of submission.
+	Rank      int64
+	VRAMMiB   int64 // the declaration in force: the spec's, or what a retry raised it to
+	NotBefore time.Time
+
+	Attempt     int // 1 for the first; 0 before it was ever placed
+	RetriesUsed int
+	Requeues    int
+
+	Grant Grant
+	Keep  string // token of the supervisor that holds this attempt
+	Stop  Stop   // an end that berth asked for, recorded before it is acted on
+
+	SubmittedAt time.Time
+	StartedAt   time.Time
+	EndedAt     time.Time
+	ExitCode    *int
+	Signal      string
+
+	PeakMiB map[int]int64 // per physical GPU, of the last attempt; nil: not known
+	AvgUtil *float64
+	Log     string
+}
+
+// Grant is what a placed job holds, from the moment the placement is
+// committed until its last process is gone.
+type Grant struct {
+	GPUs      []int    `json:"gpus,omitempty"` // physical indices, in the job's order
+	UUIDs     []string `json:"uuids,omitempty"`
+	BudgetMiB int64    `json:"budget_mib,omitempty"` // per GPU; 0: holds the whole card
+	Share     float64  `json:"share,omitempty"`
+	Alone     bool     `json:"alone,omitempty"`     // nothing may join it
+	Exclusive bool     `json:"exclusive,omitempty"` // no other berth job may join it
+}
+
+// Stop is why berth ends a running job.
+type Stop string
+
+// The reasons to end a job.
+const (
+	NoStop        Stop = ""
+	StopCancel    Stop = "cancel"
+	StopTimeout   Stop = "timeout"
+	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
+)
+
+// Name is the job's name, or the one it has by default.
+func (j *Job) Name() string {
+	if j.Spec.Name != "" {
+		return j.Spec.Name
+	}
+	return "job" + j.ID
+}
+
+// Clone copies the job so that neither copy sees the other's changes.
+func (j *Job) Clone() *Job {
+	c := *j
+	c.PeakMiB = maps.Clone(j.PeakMiB)
+	c.Grant.GPUs = slices.Clone(j.Grant.GPUs)
+	c.Grant.UUIDs = slices.Clone(j.Grant.UUIDs)
+	if j.ExitCode != nil {
+		code := *j.ExitCode
+		c.ExitCode = &code
+	}
+	if j.AvgUtil != nil {
+		util := *j.AvgUtil
+		c.AvgUtil = &util
+	}
+	return &c
+}

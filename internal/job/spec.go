@@ -1,0 +1,104 @@
+package job
+
+import "time"
+
+// Spec is a job as its user asked for it. It never changes once a job runs;
+// what berth learns on the way (a bumped declaration, a grant) is in Job.
+type Spec struct {
+	// Exactly one of Shell and Argv is set: a shell line, or words executed
+	// as they are.
+	Shell string   `json:"shell,omitempty"`
+	Argv  []string `json:"argv,omitempty"`
+
+	Name string `json:"name,omitempty"`
+
+	// GPUs is a whole count; 0 is a CPU job. Share is a part of one GPU,
+	// 0 < Share < 1, and then GPUs is 1.
+	GPUs      int     `json:"gpus"`
+	Share     float64 `json:"share,omitempty"`
+	Type      string  `json:"type,omitempty"`
+	VRAMMiB   int64   `json:"vram_mib,omitempty"` // per GPU; 0: undeclared
+	VRAMAuto  bool    `json:"vram_auto,omitempty"`
+	IDs       []int   `json:"ids,omitempty"` // exactly these, in this order
+	Allow     []int   `json:"allow,omitempty"`
+	Exclusive bool    `json:"exclusive,omitempty"`
+	CPUs      int     `json:"cpus,omitempty"`
+	MemMiB    int64   `json:"mem_mib,omitempty"`
+
+	Priority int `json:"priority,omitempty"`
+
+	TimeLimit    time.Duration `json:"time_limit,omitempty"` // 0: none
+	WarnSignal   string        `json:"warn_signal,omitempty"`
+	WarnBefore   time.Duration `json:"warn_before,omitempty"`
+	OnTimeout    OnTimeout     `json:"on_timeout,omitempty"`
+	MaxRequeues  int           `json:"max_requeues,omitempty"`
+	Retries      int           `json:"retries,omitempty"`
+	RetryOn      RetryOn       `json:"retry_on,omitempty"`
+	After        []Dependency  `json:"after,omitempty"`
+	Grace        time.Duration `json:"grace,omitempty"`
+	Requeue      bool          `json:"requeue,omitempty"`
+	Preemptible  string        `json:"preemptible,omitempty"` // "", "park", "requeue"
+	Cap          string        `json:"cap,omitempty"`         // "", "none", "soft"
+	Dir          string        `json:"dir,omitempty"`
+	Env          []EnvVar      `json:"env,omitempty"` // explicit variables, in order
+	Venv         string        `json:"venv,omitempty"`
+	Conda        string        `json:"conda,omitempty"`
+	Setup        string        `json:"setup,omitempty"`
+	Output       string        `json:"output,omitempty"`
+	CancelMarked bool          `json:"-"` // a jobs-file line that carries `cancel`
+}
+
+// EnvVar is one explicit variable of a job.
+type EnvVar struct {
+	Key   string `json:"k"`
+	Value string `json:"v"`
+}
+
+// Defaults are a spec's values before the user said anything.
+func Defaults() Spec {
+	return Spec{GPUs: 1, OnTimeout: TimeoutKill, MaxRequeues: 10, RetryOn: RetryOOM, Grace: 10 * time.Second}
+}
+
+// OnTimeout says what becomes of a job that reaches its time limit.
+type OnTimeout string
+
+// What may happen at a time limit.
+const (
+	TimeoutKill    OnTimeout = "kill"
+	TimeoutRequeue OnTimeout = "requeue"
+)
+
+// RetryOn says which failures use up a retry.
+type RetryOn string
+
+// What counts for a retry.
+const (
+	RetryOOM  RetryOn = "oom"
+	RetryFail RetryOn = "fail"
+)
+
+// Condition is how another job must end before this one may start.
+type Condition string
+
+// The conditions of a dependency.
+const (
+	AfterOK   Condition = "ok"
+	AfterAny  Condition = "any"
+	AfterFail Condition = "fail"
+)
+
+// Dependency is one entry of `after`. In a jobs file it names a line; the
+// batch room turns the name into the id of that line's job.
+type Dependency struct {
+	Job  string    `json:"job,omitempty"`
+	Name string    `json:"name,omitempty"`
+	On   Condition `json:"on"`
+}
+
+// Command is the job's command as a person would read it.
+func (s Spec) Command() string {
+	if s.Shell != "" || len(s.Argv) == 0 {
+		return s.Shell
+	}
+	return QuoteArgv(s.Argv)
+}
