@@ -1,0 +1,81 @@
+package sched
+
+import "fmt"
+
+// assertSound checks the finished plan against the snapshot it was made from,
+// adding everything up afresh. A plan that books a card twice is berth's own
+// fault and must not be acted on.
+func (d *decision) assertSound() {
+	bookings := map[int][]*Held{}
+	for i := range d.state.Held {
+		for _, index := range d.state.Held[i].Cards {
+			bookings[index] = append(bookings[index], &d.state.Held[i])
+		}
+	}
+	added := map[int]float64{} // shares, by card that something starts on
+	seen := map[string]bool{}
+	for i := range d.state.Held {
+		if !d.state.Held[i].Other {
+			seen[d.state.Held[i].Job] = true
+		}
+	}
+	for _, start := range d.plan.Starts {
+		assert(!seen[start.Job], "job %s is started while it runs", start.Job)
+		seen[start.Job] = true
+		h := d.holding(start)
+		own := map[int]bool{}
+		for _, index := range h.Cards {
+			assert(!own[index], "job %s is given gpu%d twice", start.Job, index)
+			own[index] = true
+			added[index] += h.Share
+			bookings[index] = append(bookings[index], h)
+		}
+	}
+	for _, c := range d.board.slots {
+		if share, started := added[c.Index]; started {
+			assertCard(c, bookings[c.Index], share)
+		}
+	}
+}
+
+// holding is what a planned start will hold.
+func (d *decision) holding(start Start) *Held {
+	p, found := d.state.Queue.Get(start.Job)
+	assert(found, "job %s is started but not queued", start.Job)
+	g := start.Grant
+	assert(len(g.GPUs) == p.Request.GPUs, "job %s asked for %d GPUs and is given %d", p.Job, p.Request.GPUs, len(g.GPUs))
+	return &Held{
+		Job: start.Job, Cards: g.GPUs, BudgetMiB: CardBudgets(g, p.Request.VRAMMiB, d.state.Cards),
+		Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
+	}
+}
+
+// assertCard checks one card that a plan starts something on. What was on it
+// before is the world's: shares may already pass 1 by another berth's doing,
+// as long as no share was added.
+func assertCard(c *slot, holders []*Held, added float64) {
+	assert(c.closed == "", "gpu%d is closed (%s) and is given a job", c.Index, c.closed)
+	freeMiB := c.TotalMiB - c.ReservedMiB - c.ForeignMiB
+	var shares float64
+	onlyAlone := true
+	for _, h := range holders {
+		assert(len(holders) == 1 || !h.Alone && !h.Exclusive, "job %s is joined on gpu%d", h.Job, c.Index)
+		onlyAlone = onlyAlone && h.Alone
+		shares += h.share()
+		for i, index := range h.Cards {
+			if index == c.Index {
+				freeMiB -= h.budget(i)
+			}
+		}
+	}
+	assert(added == 0 || shares <= 1+2*shareTolerance, "gpu%d is divided into shares of %g", c.Index, shares)
+	// A job that is alone has no budget: foreign use may be anything below
+	// the idle threshold.
+	assert(freeMiB >= 0 || onlyAlone, "gpu%d is overbooked by %d MiB", c.Index, -freeMiB)
+}
+
+func assert(ok bool, format string, args ...any) {
+	if !ok {
+		panic("bug: " + fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,139 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// board is the machine while a decision is made: what was measured, what is
+// held, and what the decision itself has given away so far.
+type board struct {
+	rules      Rules
+	unreadable string
+	slots      []*slot // ascending by card index
+	host       Host
+	usedCPUs   int
+	usedMemMiB int64
+}
+
+// slot is one card of the board.
+type slot struct {
+	Card
+	headroomMiB int64
+	shares      float64
+	holders     []string // the berth jobs on it, as a reason names them
+	alone       bool     // a holder that nothing may join
+	exclusive   bool     // a holder that no berth job may join
+	closed      Obstacle // what keeps every job away, whatever it asks for
+}
+
+func newBoard(s *State) *board {
+	b := &board{rules: s.Rules, unreadable: s.Unreadable, host: s.Host}
+	for _, c := range s.Cards {
+		b.slots = append(b.slots, &slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB})
+	}
+	// Sorting both makes the decision independent of the order the caller
+	// happened to list them in, down to the last bit of a sum of shares.
+	slices.SortFunc(b.slots, func(a, c *slot) int { return cmp.Compare(a.Index, c.Index) })
+	for i := 1; i < len(b.slots); i++ {
+		if b.slots[i].Index == b.slots[i-1].Index {
+			panic(fmt.Sprintf("bug: two cards have the index %d", b.slots[i].Index))
+		}
+	}
+	held := slices.Clone(s.Held)
+	slices.SortStableFunc(held, func(a, c Held) int {
+		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other))
+	})
+	for i := range held {
+		b.book(&held[i])
+	}
+	for _, c := range b.slots {
+		c.closed = b.closed(c)
+	}
+	return b
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// slot finds a card by its index; nil where there is none.
+func (b *board) slot(index int) *slot {
+	i, found := slices.BinarySearchFunc(b.slots, index, func(c *slot, index int) int {
+		return cmp.Compare(c.Index, index)
+	})
+	if !found {
+		return nil
+	}
+	return b.slots[i]
+}
+
+// book takes what a job holds off the board. Cards that are not on the board
+// are passed over: a lost card may still be held.
+func (b *board) book(h *Held) {
+	b.usedCPUs += h.CPUs
+	b.usedMemMiB += h.MemMiB
+	name := "job " + h.Job
+	if h.Other {
+		name = "another berth's job " + h.Job
+	}
+	for i, index := range h.Cards {
+		c := b.slot(index)
+		if c == nil {
+			continue
+		}
+		c.holders = append(c.holders, name)
+		c.alone = c.alone || h.Alone
+		c.exclusive = c.exclusive || h.Exclusive
+		c.shares += h.share()
+		c.headroomMiB -= h.budget(i)
+	}
+}
+
+// closed is what keeps every job off a card, before anyone asks for it.
+func (b *board) closed(c *slot) Obstacle {
+	switch {
+	case c.Stale:
+		return ObstacleStale
+	case c.Paused:
+		return ObstaclePaused
+	case c.Health != HealthOK:
+		return ObstacleHealth
+	case b.rules.MemThreshold > 0 && c.usedShare() > b.rules.MemThreshold:
+		return ObstacleMemory
+	// Once a berth job is there, the load is berth's own doing.
+	case b.rules.LoadThreshold > 0 && len(c.holders) == 0 && c.UtilPct/100 > b.rules.LoadThreshold:
+		return ObstacleLoad
+	}
+	return ""
+}
+
+// usedShare is the measured use of a card over its total.
+func (c *slot) usedShare() float64 {
+	if c.TotalMiB <= 0 {
+		return 0
+	}
+	return float64(c.UsedMiB) / float64(c.TotalMiB)
+}
+
+// freeCPUs and freeMemMiB mean nothing where the host's size is not known.
+func (b *board) freeCPUs() int     { return b.host.CPUs - b.usedCPUs }
+func (b *board) freeMemMiB() int64 { return b.host.MemMiB - b.usedMemMiB }
+
+// hostFits reports whether the host has the cpus and the memory to spare.
+func (b *board) hostFits(r *Request) bool { return b.cpusFit(r) && b.memFits(r) }
+
+func (b *board) cpusFit(r *Request) bool {
+	return b.host.CPUs == 0 || r.CPUs == 0 || r.CPUs <= b.freeCPUs()
+}
+
+func (b *board) memFits(r *Request) bool {
+	return b.host.MemMiB == 0 || r.MemMiB == 0 || r.MemMiB <= b.freeMemMiB()
+}

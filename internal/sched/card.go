@@ -1,0 +1,95 @@
+package sched
+
+import "fmt"
+
+// Card is one GPU as it was last measured.
+type Card struct {
+	Index                          int
+	UUID, Name                     string
+	TotalMiB, ReservedMiB, UsedMiB int64
+
+	// ForeignMiB is held for processes berth did not start, spike buffer
+	// included. IdleForeignMiB leaves out graphics-only processes: it decides
+	// whether the card counts as idle.
+	ForeignMiB     int64
+	IdleForeignMiB int64
+
+	UtilPct      float64 // -1: not known
+	Paused       bool
+	Health       Health
+	HealthReason string
+	Stale        bool        // the last reading failed or is too old: nothing starts here
+	NUMA         int         // -1: not known
+	Links        map[int]int // count of NVLinks to other cards, by index
+}
+
+// Health is how far a card can be trusted.
+type Health int
+
+// The healths. Only HealthOK takes new jobs.
+const (
+	HealthOK Health = iota
+	HealthSuspect
+	HealthQuarantined
+)
+
+var healthNames = [...]string{"ok", "suspect", "quarantined"}
+
+// String is the word users see.
+func (h Health) String() string {
+	if h < 0 || int(h) >= len(healthNames) {
+		return fmt.Sprintf("health(%d)", int(h))
+	}
+	return healthNames[h]
+}
+
+// MarshalText writes the word users see.
+func (h Health) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText reads that word.
+func (h *Health) UnmarshalText(text []byte) error {
+	for i, name := range healthNames {
+		if name == string(text) {
+			*h = Health(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown health %q", text)
+}
+
+// Host is what the machine has beside its cards. Zero is "not known" and is
+// not checked.
+type Host struct {
+	CPUs   int
+	MemMiB int64
+}
+
+// Held is one berth job on its cards: ours, or another berth's.
+type Held struct {
+	Job       string
+	Cards     []int
+	BudgetMiB []int64 // parallel to Cards, escalated already; ignored where Alone
+	Share     float64
+	Alone     bool
+	Exclusive bool
+	CPUs      int
+	MemMiB    int64
+	Other     bool // another berth's
+}
+
+// budget is what the job holds on its i-th card. Another berth's word is not
+// trusted to be sane: a negative budget must not make room.
+func (h *Held) budget(i int) int64 {
+	if h.Alone || i >= len(h.BudgetMiB) {
+		return 0
+	}
+	return max(0, h.BudgetMiB[i])
+}
+
+// share is the job's share, or 0 where the number given is none.
+func (h *Held) share() float64 {
+	if h.Share > 0 {
+		return h.Share
+	}
+	return 0
+}

@@ -1,0 +1,155 @@
+package sched
+
+import "slices"
+
+// maxCombinations bounds the search for the best connected cards. Beyond it
+// the choice is greedy: good, not always the best.
+const maxCombinations = 20000
+
+// option is a card the job fits on.
+type option struct {
+	slot      *slot
+	budgetMiB int64
+	leftMiB   int64 // headroom once the job is there
+}
+
+// merit is how good a set of cards is. Connection comes first, because it
+// decides how fast a job runs; the fit decides what is left for others.
+type merit struct {
+	links    int // NVLinks between the cards
+	sameNUMA int // pairs on one NUMA node
+	leftMiB  int64
+}
+
+func (m merit) plus(o merit) merit {
+	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.leftMiB + o.leftMiB}
+}
+
+// chooser picks n of the options, which are ascending by card index.
+type chooser struct {
+	options []option
+	n       int
+	spread  bool
+	pairs   []merit // of each two options, row by row
+
+	picked []int // during the search
+	best   []int
+	merit  merit
+}
+
+// choose picks the best n cards. Of equals it takes the lowest indices.
+func choose(options []option, n int, placement Placement) []option {
+	c := &chooser{options: options, n: n, spread: placement == Spread}
+	if n > 1 {
+		c.pairs = make([]merit, 0, len(options)*len(options))
+		for i := range options {
+			for k := range options {
+				c.pairs = append(c.pairs, connection(options[i].slot, options[k].slot))
+			}
+		}
+	}
+	if combinations(len(options), n) <= maxCombinations {
+		c.search(0, merit{})
+	} else {
+		c.greedy()
+	}
+	chosen := make([]option, n)
+	for i, k := range c.best {
+		chosen[i] = options[k]
+	}
+	return chosen
+}
+
+// connection is what two cards have in common.
+func connection(a, b *slot) (m merit) {
+	m.links = max(a.Links[b.Index], b.Links[a.Index])
+	if a.NUMA >= 0 && a.NUMA == b.NUMA {
+		m.sameNUMA = 1
+	}
+	return m
+}
+
+// better reports whether a is worth more than b.
+func (c *chooser) better(a, b merit) bool {
+	switch {
+	case a.links != b.links:
+		return a.links > b.links
+	case a.sameNUMA != b.sameNUMA:
+		return a.sameNUMA > b.sameNUMA
+	case c.spread:
+		return a.leftMiB > b.leftMiB
+	}
+	return a.leftMiB < b.leftMiB
+}
+
+// search tries every set in ascending order of indices, so that the first of
+// equals is the one with the lowest.
+func (c *chooser) search(from int, so merit) {
+	if len(c.picked) == c.n {
+		c.keep(so)
+		return
+	}
+	missing := c.n - len(c.picked)
+	for k := from; k <= len(c.options)-missing; k++ {
+		with := so.plus(c.gain(k))
+		c.picked = append(c.picked, k)
+		c.search(k+1, with)
+		c.picked = c.picked[:len(c.picked)-1]
+	}
+}
+
+// greedy grows a set from each card in turn, always by the card that adds
+// most, and keeps the best of them.
+func (c *chooser) greedy() {
+	for seed := range c.options {
+		c.picked = nil
+		so := c.gain(seed)
+		c.picked = append(c.picked, seed)
+		for len(c.picked) < c.n {
+			pick := -1
+			var most merit
+			for k := range c.options {
+				if slices.Contains(c.picked, k) {
+					continue
+				}
+				if gain := c.gain(k); pick < 0 || c.better(gain, most) {
+					pick, most = k, gain
+				}
+			}
+			so = so.plus(most)
+			c.picked = append(c.picked, pick)
+		}
+		slices.Sort(c.picked)
+		c.keep(so)
+	}
+}
+
+// gain is what option k adds to those picked.
+func (c *chooser) gain(k int) merit {
+	m := merit{leftMiB: c.options[k].leftMiB}
+	for _, other := range c.picked {
+		m = m.plus(c.pairs[k*len(c.options)+other])
+	}
+	return m
+}
+
+// keep remembers the picked set if it beats the best so far.
+func (c *chooser) keep(m merit) {
+	if c.best == nil || c.better(m, c.merit) {
+		c.best, c.merit = slices.Clone(c.picked), m
+	}
+}
+
+// combinations counts the sets of n out of total, or gives a number above
+// maxCombinations once it is certain to be one.
+func combinations(total, n int) int {
+	n = min(n, total-n)
+	count := 1
+	for i := 1; i <= n; i++ {
+		count = count * (total - n + i) / i
+		if count > maxCombinations {
+			return count
+		}
+	}
+	return count
+}

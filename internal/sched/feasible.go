@@ -1,0 +1,99 @@
+package sched
+
+// Feasible reports whether the request could be placed on this machine if
+// nothing else ran on it, and otherwise why not. What is free now, paused or
+// unwell plays no part.
+func Feasible(s State, r Request) (Reason, bool) {
+	k := newKinship(newBoard(&s), &r)
+	if k.possible(&r) {
+		return Reason{}, true
+	}
+	return k.impossible(&r), false
+}
+
+// CapMiB is the most VRAM per GPU that a retry of the request may declare and
+// still be placed: what the largest cards it allows can hold beside the
+// margin, as many of them as it needs. It is 0 where no card is known.
+func CapMiB(s State, r Request) int64 {
+	return max(0, newKinship(newBoard(&s), &r).roomMiB(r.GPUs)-s.Rules.MarginMiB)
+}
+
+// roomMiB is how much each of the n largest candidates holds when empty.
+func (k *kinship) roomMiB(n int) int64 {
+	if n < 1 || n > len(k.sizesMiB) {
+		return 0
+	}
+	return k.sizesMiB[n-1]
+}
+
+// possible is Feasible without the reason. It is asked of every kind of
+// request in every decision, so it costs a few comparisons.
+func (k *kinship) possible(r *Request) bool {
+	host := k.board.host
+	switch {
+	case host.CPUs > 0 && r.CPUs > host.CPUs, host.MemMiB > 0 && r.MemMiB > host.MemMiB:
+		return false
+	case r.GPUs == 0:
+		return true
+	case k.blind():
+		return true
+	case len(k.candidates) < r.GPUs:
+		return false
+	case r.VRAMMiB > 0:
+		return r.VRAMMiB <= k.roomMiB(r.GPUs)-k.board.rules.MarginMiB
+	case r.Share > 0:
+		return k.shareFits(r) >= r.GPUs
+	}
+	return true
+}
+
+// blind reports that there never was a reading to judge by.
+func (k *kinship) blind() bool { return k.board.unreadable != "" && len(k.board.slots) == 0 }
+
+// shareFits counts the candidates whose empty memory holds the share.
+func (k *kinship) shareFits(r *Request) (n int) {
+	for _, c := range k.candidates {
+		if r.Share <= 1+shareTolerance && r.budgetOn(c.TotalMiB) <= c.TotalMiB-c.ReservedMiB {
+			n++
+		}
+	}
+	return n
+}
+
+// impossible says what possible found wrong.
+func (k *kinship) impossible(r *Request) Reason {
+	host := k.board.host
+	reason := Reason{Needs: r.GPUs, Share: r.Share, Type: r.Type, Allow: splitIDs(r.Allow)}
+	switch {
+	case host.CPUs > 0 && r.CPUs > host.CPUs:
+		return Reason{Kind: TooManyCPUs, Amount: int64(r.CPUs), Total: int64(host.CPUs)}
+	case host.MemMiB > 0 && r.MemMiB > host.MemMiB:
+		return Reason{Kind: TooMuchMemory, Amount: r.MemMiB, Total: host.MemMiB}
+	case len(k.repeated) > 0:
+		reason.Kind, reason.IDs = RepeatedGPU, k.repeated
+	case r.GPUs > len(k.board.slots):
+		reason.Kind, reason.Total = TooManyGPUs, int64(len(k.board.slots))
+	case len(k.unknown) > 0:
+		reason.Kind, reason.IDs = NoSuchGPU, k.unknown
+		reason.Cards = k.names()
+	case len(k.candidates) < r.GPUs:
+		reason.Kind, reason.Amount, reason.Total = TooFewAllowed, int64(len(k.candidates)), int64(len(k.board.slots))
+		reason.Cards = k.names()
+	default:
+		reason.Kind, reason.VRAMMiB = TooMuchVRAM, r.VRAMMiB
+		reason.HoldsMiB = max(0, k.roomMiB(r.GPUs)-k.board.marginFor(r))
+		if r.VRAMMiB == 0 {
+			reason.VRAMMiB = r.budgetOn(k.candidates[0].TotalMiB)
+		}
+	}
+	return reason
+}
+
+// names lists the machine's cards, for a reason that says what there is.
+func (k *kinship) names() []CardFact {
+	facts := make([]CardFact, len(k.board.slots))
+	for i, c := range k.board.slots {
+		facts[i] = CardFact{GPU: c.Index, Name: c.Name}
+	}
+	return facts
+}

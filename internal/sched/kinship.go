@@ -1,0 +1,106 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"berth/internal/job"
+)
+
+// kinship is what a decision knows of all requests that differ in amounts
+// only: which cards they may have at all, and which amounts failed already.
+type kinship struct {
+	board      *board
+	candidates []*slot // in the order of the job's ids where it names them
+	unknown    []int   // ids that no card has, or that the job rules out itself
+	repeated   []int   // ids named more than once
+	sizesMiB   []int64 // what the candidates hold when empty, largest first
+	failed     []amounts
+}
+
+// amounts are the parts of a request in which more is harder to place.
+type amounts struct {
+	gpus    int
+	vramMiB int64
+	share   float64
+}
+
+func (r *Request) amounts() amounts { return amounts{r.GPUs, r.VRAMMiB, r.Share} }
+
+func (a amounts) covers(b amounts) bool {
+	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share
+}
+
+func newKinship(b *board, r *Request) *kinship {
+	k := &kinship{board: b}
+	if ids := splitIDs(r.IDs); ids != nil {
+		k.addIDs(r, ids)
+	} else if r.GPUs > 0 {
+		for _, c := range b.slots {
+			if r.allows(&c.Card) {
+				k.candidates = append(k.candidates, c)
+			}
+		}
+	}
+	for _, c := range k.candidates {
+		k.sizesMiB = append(k.sizesMiB, c.TotalMiB-c.ReservedMiB)
+	}
+	slices.SortFunc(k.sizesMiB, func(a, b int64) int { return cmp.Compare(b, a) })
+	return k
+}
+
+func (k *kinship) addIDs(r *Request, ids []int) {
+	for i, id := range ids {
+		c := k.board.slot(id)
+		switch {
+		case slices.Contains(ids[:i], id):
+			k.repeated = append(k.repeated, id)
+		case c == nil || !r.allows(&c.Card):
+			k.unknown = append(k.unknown, id)
+		default:
+			k.candidates = append(k.candidates, c)
+		}
+	}
+}
+
+// hopeless reports whether the amounts are at least those of a request that
+// failed before. Within a decision headroom only shrinks, so it would fail.
+func (k *kinship) hopeless(r *Request) bool {
+	a := r.amounts()
+	for _, f := range k.failed {
+		if a.covers(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// fail remembers that these amounts did not fit.
+func (k *kinship) fail(r *Request) {
+	a := r.amounts()
+	k.failed = slices.DeleteFunc(k.failed, func(f amounts) bool { return f.covers(a) })
+	k.failed = append(k.failed, a)
+}
+
+// grant finds cards for the request: all it asks for, or none.
+func (k *kinship) grant(r *Request) (job.Grant, bool) {
+	options := make([]option, 0, len(k.candidates))
+	for _, c := range k.candidates {
+		if budgetMiB, obstacle := k.board.fit(c, r); obstacle == "" {
+			options = append(options, option{slot: c, budgetMiB: budgetMiB, leftMiB: c.headroomMiB - budgetMiB})
+		}
+	}
+	if len(options) < r.GPUs {
+		return job.Grant{}, false
+	}
+	if r.IDs == "" {
+		options = choose(options, r.GPUs, k.board.rules.Placement)
+	}
+	g := job.Grant{Share: r.Share, Alone: r.undeclared(), Exclusive: r.Exclusive}
+	for _, o := range options {
+		g.GPUs = append(g.GPUs, o.slot.Index)
+		g.UUIDs = append(g.UUIDs, o.slot.UUID)
+		g.BudgetMiB = max(g.BudgetMiB, o.budgetMiB)
+	}
+	return g, true
+}

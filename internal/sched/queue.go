@@ -1,0 +1,204 @@
+package sched
+
+import (
+	"cmp"
+	"strings"
+)
+
+// Pending is one queued job.
+type Pending struct {
+	Job, User string
+	Priority  int   // higher first
+	Rank, Seq int64 // then lower Rank, then lower Seq
+	Request   Request
+}
+
+// Queue is an ordered index of the pending jobs. Jobs of one user, priority
+// and request are one group, so that a decision looks at kinds of job and not
+// at each of them. It is not safe for concurrent use.
+type Queue struct {
+	jobs   map[string]member
+	groups map[groupKey]*group
+	kins   map[Request]*kin
+	heads  list[head] // the groups, ordered by their first job
+}
+
+type groupKey struct {
+	user     string
+	priority int
+	request  Request
+}
+
+// group holds jobs that differ in nothing but their place in the order. It is
+// never empty.
+type group struct {
+	groupKey
+	kin  *kin
+	jobs list[entry]
+}
+
+// kin stands for all requests that differ in amounts only. A pointer to it is
+// a cheaper key than the request, which a decision over many kinds needs.
+type kin struct {
+	request Request
+	groups  int
+}
+
+// entry is what orders a job.
+type entry struct {
+	job       string
+	priority  int
+	rank, seq int64
+}
+
+type member struct {
+	group *group
+	entry entry
+}
+
+// head is a group under its first job.
+type head struct {
+	entry
+	group *group
+}
+
+// compareEntries is the order of the queue. The id decides last, so that the
+// order is total whatever the caller gave.
+func compareEntries(a, b entry) int {
+	switch {
+	case a.priority != b.priority:
+		return cmp.Compare(b.priority, a.priority)
+	case a.rank != b.rank:
+		return cmp.Compare(a.rank, b.rank)
+	case a.seq != b.seq:
+		return cmp.Compare(a.seq, b.seq)
+	}
+	return strings.Compare(a.job, b.job)
+}
+
+// NewQueue is an empty queue.
+func NewQueue() *Queue {
+	return &Queue{
+		jobs:   map[string]member{},
+		groups: map[groupKey]*group{},
+		kins:   map[Request]*kin{},
+		heads:  list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }},
+	}
+}
+
+// Add puts a job in the queue. It replaces a job with the same id.
+func (q *Queue) Add(p Pending) {
+	q.Remove(p.Job)
+	e := entry{job: p.Job, priority: p.Priority, rank: p.Rank, seq: p.Seq}
+	g := q.groupOf(groupKey{user: p.User, priority: p.Priority, request: p.Request})
+	old, hadOne := g.jobs.at(place{})
+	g.jobs.insert(e)
+	q.moveHead(g, old, hadOne)
+	q.jobs[p.Job] = member{group: g, entry: e}
+}
+
+// Remove takes a job out and reports whether it was there.
+func (q *Queue) Remove(job string) bool {
+	m, found := q.jobs[job]
+	if !found {
+		return false
+	}
+	delete(q.jobs, job)
+	g := m.group
+	old, hadOne := g.jobs.at(place{})
+	if !g.jobs.remove(m.entry) {
+		panic("bug: job " + job + " is not in its group")
+	}
+	q.moveHead(g, old, hadOne)
+	if g.jobs.length == 0 {
+		q.dropGroup(g)
+	}
+	return true
+}
+
+// moveHead keeps heads true after a group's jobs changed; old is what the
+// group began with before.
+func (q *Queue) moveHead(g *group, old entry, hadOne bool) {
+	first, hasOne := g.jobs.at(place{})
+	if hadOne && hasOne && first == old {
+		return
+	}
+	if hadOne {
+		q.heads.remove(head{old, g})
+	}
+	if hasOne {
+		q.heads.insert(head{first, g})
+	}
+}
+
+func (q *Queue) groupOf(key groupKey) *group {
+	if g, found := q.groups[key]; found {
+		return g
+	}
+	shape := key.request.kin()
+	k, found := q.kins[shape]
+	if !found {
+		k = &kin{request: shape}
+		q.kins[shape] = k
+	}
+	k.groups++
+	g := &group{groupKey: key, kin: k, jobs: list[entry]{compare: compareEntries}}
+	q.groups[key] = g
+	return g
+}
+
+func (q *Queue) dropGroup(g *group) {
+	delete(q.groups, g.groupKey)
+	if g.kin.groups--; g.kin.groups == 0 {
+		delete(q.kins, g.kin.request)
+	}
+}
+
+// Get gives a queued job.
+func (q *Queue) Get(job string) (Pending, bool) {
+	m, found := q.jobs[job]
+	if !found {
+		return Pending{}, false
+	}
+	return m.group.pending(m.entry), true
+}
+
+func (g *group) pending(e entry) Pending {
+	return Pending{Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq, Request: g.request}
+}
+
+// Len counts the queued jobs.
+func (q *Queue) Len() int { return len(q.jobs) }
+
+// First gives the first n jobs in order, or all where there are fewer.
+func (q *Queue) First(n int) []Pending {
+	n = min(max(n, 0), len(q.jobs))
+	jobs := make([]Pending, 0, n)
+	for w := q.walk(); len(jobs) < n; {
+		next, ok := w.next()
+		if !ok {
+			panic("bug: the queue's groups hold fewer jobs than it counts")
+		}
+		jobs = append(jobs, next.group.pending(next.entry))
+		w.again()
+	}
+	return jobs
+}
+
+// Position is a job's place in the order, the first being 1; 0 if it is not
+// queued.
+func (q *Queue) Position(job string) int {
+	m, found := q.jobs[job]
+	if !found {
+		return 0
+	}
+	position := 1
+	for p := (place{}); ; p = q.heads.after(p) {
+		h, ok := q.heads.at(p)
+		// A group that begins behind the job has nothing before it.
+		if !ok || compareEntries(h.entry, m.entry) > 0 {
+			return position
+		}
+		position += h.group.jobs.before(m.entry)
+	}
+}

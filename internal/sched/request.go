@@ -1,0 +1,105 @@
+package sched
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/internal/job"
+)
+
+// Request is the shape of what a job asks for. It is comparable: jobs with
+// equal Requests fit equally well, so one answer serves them all.
+type Request struct {
+	GPUs      int     `json:"gpus"`               // 0: a CPU job
+	VRAMMiB   int64   `json:"vram_mib,omitempty"` // per GPU; 0: undeclared
+	Share     float64 `json:"share,omitempty"`    // of each of its GPUs
+	Exclusive bool    `json:"exclusive,omitempty"`
+	Type      string  `json:"type,omitempty"`  // lower case
+	IDs       string  `json:"ids,omitempty"`   // "3,1": exactly these, in this order
+	Allow     string  `json:"allow,omitempty"` // "0,1,3": ascending, each once
+	CPUs      int     `json:"cpus,omitempty"`
+	MemMiB    int64   `json:"mem_mib,omitempty"`
+}
+
+// NewRequest reads the request out of a spec. vramMiB is the declaration in
+// force, which a retry may have raised above the spec's. The rules that
+// change what a job asks for (Exclusive, JobsPerGPU) are folded in here and
+// nowhere else.
+func NewRequest(spec job.Spec, vramMiB int64, rules Rules) Request {
+	r := Request{GPUs: spec.GPUs, CPUs: spec.CPUs, MemMiB: spec.MemMiB}
+	switch {
+	case len(spec.IDs) > 0:
+		r.GPUs = len(spec.IDs)
+	case spec.Share > 0:
+		r.GPUs = max(1, spec.GPUs)
+	}
+	if r.GPUs <= 0 {
+		// A CPU job that says nothing still keeps one core busy.
+		r.GPUs, r.CPUs = 0, max(1, spec.CPUs)
+		return r
+	}
+	r.VRAMMiB = max(0, vramMiB)
+	r.Share = spec.Share
+	r.Exclusive = spec.Exclusive || rules.Exclusive
+	r.Type = strings.ToLower(spec.Type)
+	r.IDs = joinIDs(spec.IDs)
+	r.Allow = joinIDs(slices.Compact(slices.Sorted(slices.Values(spec.Allow))))
+	if r.undeclared() && rules.JobsPerGPU > 0 {
+		r.Share = 1 / float64(rules.JobsPerGPU)
+	}
+	return r
+}
+
+// undeclared reports a job that said nothing of how much of a card it needs:
+// it wants idle cards, and keeps them to itself.
+func (r *Request) undeclared() bool { return r.GPUs > 0 && r.VRAMMiB == 0 && r.Share == 0 }
+
+// allows reports whether the job's type and allow list admit the card. The
+// order of IDs is a matter of its own.
+func (r *Request) allows(c *Card) bool {
+	if r.Type != "" && !strings.Contains(strings.ToLower(c.Name), r.Type) {
+		return false
+	}
+	return r.Allow == "" || slices.Contains(splitIDs(r.Allow), c.Index)
+}
+
+// kin is the request with its amounts taken off. Among requests of one kin, a
+// larger one fits only where a smaller one does.
+func (r Request) kin() Request {
+	r.GPUs = min(r.GPUs, 1)
+	r.VRAMMiB = min(r.VRAMMiB, 1)
+	if r.Share > 0 {
+		r.Share = 1
+	}
+	r.CPUs, r.MemMiB = 0, 0
+	return r
+}
+
+func joinIDs(ids []int) string {
+	var b strings.Builder
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(id))
+	}
+	return b.String()
+}
+
+// splitIDs undoes joinIDs.
+func splitIDs(list string) []int {
+	if list == "" {
+		return nil
+	}
+	fields := strings.Split(list, ",")
+	ids := make([]int, len(fields))
+	for i, field := range fields {
+		id, err := strconv.Atoi(field)
+		if err != nil {
+			panic("bug: a request's card list reads " + strconv.Quote(list))
+		}
+		ids[i] = id
+	}
+	return ids
+}

@@ -1,0 +1,208 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds on a sentence: beyond them it counts instead of naming.
+const (
+	maxCardsNamed = 8
+	maxJobsNamed  = 3
+)
+
+// String is the reason as a sentence for people, without capital or full
+// stop: it follows a job's name or "berth: job".
+func (r Reason) String() string {
+	switch r.Kind {
+	case WaitsForGPUs:
+		return r.needs() + r.facts()
+	case WaitsForCPUs:
+		return fmt.Sprintf("needs %s; %d of %d are free", count(r.Amount, "cpu"), r.Free, r.Total)
+	case WaitsForMemory:
+		return fmt.Sprintf("needs %d MiB of memory; %d of %d are free", r.Amount, r.Free, r.Total)
+	case WaitsForReadings:
+		return "waits for the GPUs to be readable: " + r.Detail
+	case WaitsBehind:
+		return fmt.Sprintf("waits behind job %s, which %s", r.Job, r.Because)
+	case WaitsForTurn:
+		return fmt.Sprintf("fits, and starts once those in front have: at most %s at a time", count(r.Total, "start"))
+	case StartsNow:
+		return "fits, and starts next"
+	case NotQueued:
+		return fmt.Sprintf("job %s is not in the queue", r.Job)
+	}
+	return r.never()
+}
+
+// never is the sentence of a job that cannot run on this machine.
+func (r Reason) never() string {
+	switch r.Kind {
+	case TooManyGPUs:
+		has := strconv.FormatInt(r.Total, 10)
+		if r.Total == 0 {
+			has = "none"
+		}
+		return fmt.Sprintf("asks for %s; this machine has %s", count(int64(r.Needs), "GPU"), has)
+	case NoSuchGPU:
+		return fmt.Sprintf("asks for %s%s; this machine has %s", gpus(r.IDs), r.limits(), r.machine())
+	case RepeatedGPU:
+		return fmt.Sprintf("asks for %s more than once", gpus(r.IDs))
+	case TooFewAllowed:
+		return fmt.Sprintf("asks for %s%s; %d of this machine's %d are: it has %s",
+			count(int64(r.Needs), "GPU"), r.limits(), r.Amount, r.Total, r.machine())
+	case TooMuchVRAM:
+		share := ""
+		if r.Share > 0 {
+			share = fmt.Sprintf(" (share %s)", fraction(r.Share))
+		}
+		if r.Needs > 1 {
+			return fmt.Sprintf("asks for %d GPUs with %d MiB each%s; the %d largest allowed cards can hold %d each",
+				r.Needs, r.VRAMMiB, share, r.Needs, r.HoldsMiB)
+		}
+		return fmt.Sprintf("asks for %d MiB per GPU%s; the largest allowed card can hold %d", r.VRAMMiB, share, r.HoldsMiB)
+	case TooManyCPUs:
+		return fmt.Sprintf("asks for %s; this machine has %d", count(r.Amount, "cpu"), r.Total)
+	case TooMuchMemory:
+		return fmt.Sprintf("asks for %d MiB of memory; this machine has %d", r.Amount, r.Total)
+	}
+	return ""
+}
+
+// needs is what the job waits for: "needs 2 GPUs with 18432 MiB free".
+func (r Reason) needs() string {
+	var b strings.Builder
+	b.WriteString("needs ")
+	if r.Share > 0 {
+		fmt.Fprintf(&b, "share %s of ", fraction(r.Share))
+	}
+	switch {
+	case len(r.IDs) > 0:
+		b.WriteString(gpus(r.IDs))
+		if r.Idle {
+			b.WriteString(" idle")
+		}
+	case r.Idle && r.Needs == 1:
+		b.WriteString("an idle GPU")
+	case r.Idle:
+		fmt.Fprintf(&b, "%d idle GPUs", r.Needs)
+	case r.Share > 0 && r.Needs == 1:
+		b.WriteString("a GPU")
+	case r.Share > 0:
+		fmt.Fprintf(&b, "each of %d GPUs", r.Needs)
+	default:
+		b.WriteString(count(int64(r.Needs), "GPU"))
+	}
+	b.WriteString(r.limits())
+	if !r.Idle {
+		fmt.Fprintf(&b, " with %d MiB free", r.VRAMMiB)
+	}
+	if r.Exclusive {
+		b.WriteString(" and no other berth job")
+	}
+	return b.String()
+}
+
+// limits is which cards the job restricts itself to.
+func (r Reason) limits() string {
+	text := ""
+	if r.Type != "" {
+		text += " of type " + r.Type
+	}
+	if len(r.Allow) > 0 {
+		text += " among " + gpus(r.Allow)
+	}
+	return text
+}
+
+// facts is how the cards stand: first what is free where memory or room is
+// all that counts, then what keeps the job off the others.
+func (r Reason) facts() string {
+	var best []CardFact
+	var others []string
+	for _, c := range r.Cards {
+		if !r.Idle && (c.Obstacle == "" || c.Obstacle == ObstacleFree) {
+			best = append(best, c)
+		} else {
+			others = append(others, c.String())
+		}
+	}
+	slices.SortStableFunc(best, func(a, b CardFact) int { return cmp.Compare(b.FreeMiB, a.FreeMiB) })
+	free := make([]string, len(best))
+	for i, c := range best {
+		free[i] = fmt.Sprintf("gpu%d %d", c.GPU, c.FreeMiB)
+	}
+	text := ""
+	if len(free) > 0 {
+		text += "; best now: " + some(free, maxCardsNamed)
+	}
+	if len(others) > 0 {
+		text += "; " + some(others, maxCardsNamed)
+	}
+	return text
+}
+
+// machine lists the cards there are, with their names.
+func (r Reason) machine() string {
+	names := make([]string, len(r.Cards))
+	for i, c := range r.Cards {
+		names[i] = strings.TrimSpace(fmt.Sprintf("gpu%d %s", c.GPU, c.Name))
+	}
+	return some(names, maxCardsNamed)
+}
+
+// String is what stands between the job and the card.
+func (c CardFact) String() string {
+	name := fmt.Sprintf("gpu%d ", c.GPU)
+	switch c.Obstacle {
+	case ObstacleStale:
+		return name + "has no recent reading"
+	case ObstaclePaused:
+		return name + "paused"
+	case ObstacleHealth:
+		return name + c.Detail
+	case ObstacleMemory:
+		return fmt.Sprintf("%shas %.0f%% of its memory in use, over %.0f%%", name, c.Percent, c.Limit)
+	case ObstacleLoad:
+		return fmt.Sprintf("%sis at %.0f%% load, over %.0f%%", name, c.Percent, c.Limit)
+	case ObstacleTaken:
+		return name + "runs " + some(c.Holders, maxJobsNamed)
+	case ObstacleAlone, ObstacleExclusive:
+		return name + "runs " + some(c.Holders, maxJobsNamed) + " alone"
+	case ObstacleForeign:
+		return fmt.Sprintf("%shas %d MiB in foreign use", name, c.ForeignMiB)
+	case ObstacleShares:
+		return fmt.Sprintf("%shas share %s left", name, fraction(c.FreeShare))
+	case ObstacleFree:
+		return fmt.Sprintf("%shas %d MiB free", name, c.FreeMiB)
+	}
+	return name + "fits"
+}
+
+func gpus(indices []int) string {
+	names := make([]string, len(indices))
+	for i, index := range indices {
+		names[i] = "gpu" + strconv.Itoa(index)
+	}
+	return some(names, maxCardsNamed)
+}
+
+// some joins the first of the names and counts the rest.
+func some(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+func count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func fraction(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }

@@ -1,0 +1,55 @@
+package sched
+
+import (
+	"time"
+
+	"berth/internal/job"
+)
+
+// State is everything a decision depends on.
+type State struct {
+	Now   time.Time
+	Rules Rules
+	Host  Host
+	Cards []Card
+	Held  []Held
+
+	// Unreadable says why the GPUs cannot be read; empty when they can. While
+	// it is set nothing that needs a GPU starts; CPU jobs may.
+	Unreadable string
+
+	Queue     *Queue // only read
+	MaxStarts int    // how many jobs one plan may start; 0: no bound
+}
+
+// Plan is a decision. It changes nothing until it is committed.
+type Plan struct {
+	Starts       []Start       // in the order of the queue
+	Infeasible   []Refusal     // jobs that can never fit this machine
+	Reservations []Reservation // cards held for a blocked job; no policy of today makes any
+	SetAside     []SetAside    // running jobs to be preempted; no policy of today asks for it
+}
+
+// Start gives a job its cards.
+type Start struct {
+	Job   string
+	Grant job.Grant
+}
+
+// Refusal is a job that could not fit even the empty machine.
+type Refusal struct {
+	Job    string
+	Reason Reason
+}
+
+// Reservation keeps cards for a job that waits.
+type Reservation struct {
+	Job   string
+	Cards []int
+}
+
+// SetAside takes a running job off its cards in favour of another.
+type SetAside struct {
+	Job string
+	For string
+}
