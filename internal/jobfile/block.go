@@ -1,0 +1,125 @@
+package jobfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"berth/internal/job"
+)
+
+const blockHint = "quote a value that holds spaces or brackets, and write a shell test as \"[ \" or \"[[\""
+
+var errUnclosed = errors.New("found a block without its ], allowed [key=value ...]; " + blockHint)
+
+// opensBlock reports whether a trimmed line starts with an attribute block.
+// "[ " and "[[" are shell tests and belong to the command.
+func opensBlock(line string) bool {
+	return len(line) > 1 && line[0] == '[' && line[1] != ' ' && line[1] != '\t' && line[1] != '['
+}
+
+// applyBlock reads "[key=value ...]" into the spec and returns what follows.
+func applyBlock(spec *job.Spec, line string) (command string, err error) {
+	gpusGiven := false
+	rest := line[1:]
+	for {
+		rest = strings.TrimLeft(rest, " \t")
+		if rest == "" {
+			return "", errUnclosed
+		}
+		if rest[0] == ']' {
+			return strings.TrimLeft(rest[1:], " \t"), Check(spec, gpusGiven)
+		}
+		var s setter
+		var value string
+		if s, value, rest, err = cutPair(rest); err != nil {
+			return "", err
+		}
+		if err := s.apply(spec, value); err != nil {
+			return "", err
+		}
+		gpusGiven = gpusGiven || s.key == "gpus"
+	}
+}
+
+// cutPair takes the next key off the front, with its value unless it is bare.
+func cutPair(text string) (s setter, value, rest string, err error) {
+	end := strings.IndexAny(text, "= \t]")
+	if end < 0 {
+		return s, "", "", errUnclosed
+	}
+	key, rest := text[:end], text[end:]
+	bare := rest[0] != '='
+	s, err = lookup(key)
+	switch {
+	case key == "":
+		return s, "", "", errors.New("found = without a key, allowed key=value without spaces around the =")
+	case err != nil && !strings.Contains(rest, "]"):
+		return s, "", "", errUnclosed // the unknown key is a word of the command
+	case err != nil && bare:
+		return s, "", "", fmt.Errorf("%w; %s", err, blockHint)
+	case err != nil:
+		return s, "", "", err
+	case bare && !s.bare:
+		return s, "", "", fmt.Errorf("%s: found no value, allowed %s=VALUE without spaces around the =", s.key, s.key)
+	case bare:
+		return s, "", rest, nil
+	}
+	if value, rest, err = cutValue(rest[1:]); err != nil {
+		return s, "", "", fmt.Errorf("%s: %w", s.key, err)
+	}
+	return s, value, rest, nil
+}
+
+// cutValue takes a value: plain up to a space or the closing bracket, or
+// quoted. A quote counts only where the value starts, so that ann's is plain.
+func cutValue(text string) (value, rest string, err error) {
+	if text == "" || (text[0] != '"' && text[0] != '\'') {
+		end := strings.IndexAny(text, " \t]")
+		if end < 0 {
+			end = len(text)
+		}
+		if strings.IndexByte(text[:end], '[') >= 0 {
+			return "", "", errors.New("found [ in a plain value, allowed only in quotes")
+		}
+		return text[:end], text[end:], nil
+	}
+	value, rest, closed := unquote(text)
+	if !closed {
+		return "", "", errors.New("found a quote that does not close, allowed '...' or \"...\" with \\\" inside")
+	}
+	if rest != "" && strings.IndexByte(" \t]", rest[0]) < 0 {
+		return "", "", errors.New("found text right after the closing quote, allowed a space or ]")
+	}
+	return value, rest, nil
+}
+
+// unquote takes a quoted string off the front. In double quotes \" and \\
+// stand for the character; every other backslash stays, because the value may
+// be meant for a shell.
+func unquote(text string) (value, rest string, closed bool) {
+	quote := text[0]
+	if quote == '\'' {
+		end := strings.IndexByte(text[1:], quote)
+		if end < 0 {
+			return "", "", false
+		}
+		return text[1 : 1+end], text[2+end:], true
+	}
+	var b strings.Builder
+	start := 1
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[i] == '"' && start == 1:
+			return text[1:i], text[i+1:], true
+		case text[i] == '"':
+			b.WriteString(text[start:i])
+			return b.String(), text[i+1:], true
+		case text[i] == '\\' && i+1 < len(text) && (text[i+1] == '"' || text[i+1] == '\\'):
+			b.WriteString(text[start:i])
+			i++
+			start = i
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,65 @@
+package jobfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxProblems bounds a report: a person fixes the first few and tries again.
+const maxProblems = 20
+
+// Problem is one thing that is wrong with one line.
+type Problem struct {
+	File string
+	Line int
+	Text string
+}
+
+func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text) }
+
+// Errors is everything found wrong with a jobs file, in the order of its
+// lines. At most 20 problems are kept; More counts the rest.
+type Errors struct {
+	Problems []Problem
+	More     int
+}
+
+func (e *Errors) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p.String())
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&b, "\nand %d more", e.More)
+	}
+	return b.String()
+}
+
+func (e *Errors) add(file string, line int, text string) {
+	if len(e.Problems) == maxProblems {
+		e.More++
+		return
+	}
+	e.Problems = append(e.Problems, Problem{File: file, Line: line, Text: text})
+}
+
+// mismatch is the shape of every complaint about a value.
+func mismatch(found, allowed string) error {
+	return fmt.Errorf("found %s, allowed %s", show(found), allowed)
+}
+
+// show quotes what the user wrote, cut short so that one bad line cannot
+// fill the screen.
+func show(found string) string {
+	const most = 60
+	if found == "" {
+		return "nothing"
+	}
+	if len(found) > most {
+		return fmt.Sprintf("%q…", found[:most])
+	}
+	return fmt.Sprintf("%q", found)
+}
