@@ -1,0 +1,235 @@
+package gpu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// Anyone may write to the ledger, so everything read from it has a bound. At
+// a bound the rest is left out and noted.
+const (
+	ledgerVersion    = 1
+	maxLedgerFile    = 1 << 20 // bytes
+	maxLedgerFiles   = 1024
+	maxLedgerEntries = 4096 // per file
+	maxEntryCards    = 1024
+	maxEntryText     = 256 // bytes of a name
+	maxLedgerNotes   = 16
+)
+
+// ledgerFile is one berth's file.
+type ledgerFile struct {
+	Version  int     `json:"version"`
+	BootID   string  `json:"boot_id"`
+	PIDSpace string  `json:"pid_space"` // pids mean nothing in another one
+	Entries  []Entry `json:"entries"`
+}
+
+// raceWindow is how long a file must have been left alone before its inode,
+// size and time are trusted to tell it from a later one: clocks of file
+// systems tick coarsely, and inodes are used again.
+const raceWindow = 100 * time.Millisecond
+
+// cachedFile spares the parsing of a file that did not change.
+type cachedFile struct {
+	inode   uint64
+	size    int64
+	changed time.Time
+	file    ledgerFile
+}
+
+var ledgerFileName = regexp.MustCompile(`^[0-9]{1,10}-[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// Others are the living reservations of other berths. What cannot be read is
+// left out with a note: a broken file must not stop every berth on the machine.
+func (l *Ledger) Others() ([]Entry, error) {
+	dir, err := os.Open(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // removed; the next Lock or Publish makes it again
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	names, err := dir.Readdirnames(maxLedgerFiles + 1)
+	dir.Close()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read ledger: %w", err)
+	}
+	if len(names) > maxLedgerFiles {
+		l.note("the ledger %s holds more than %d files: some reservations are not seen", l.dir, maxLedgerFiles)
+	}
+	for name := range l.cache {
+		if !slices.Contains(names, name) {
+			delete(l.cache, name)
+		}
+	}
+	slices.Sort(names)
+	var others []Entry
+	for _, name := range names {
+		if name != l.own && ledgerFileName.MatchString(name) {
+			others = append(others, l.living(name)...)
+		}
+	}
+	return others, nil
+}
+
+// Own is what is still alive of the file under our name: after a restart, the
+// reservations of the berth before us.
+func (l *Ledger) Own() ([]Entry, error) {
+	file, err := l.read(l.own)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read own reservations: %w", err)
+	}
+	return l.alive(file), nil
+}
+
+// living reads one berth's file and removes it if nothing in it is alive and
+// we may. The kernel decides who may: the directory is sticky.
+func (l *Ledger) living(name string) []Entry {
+	file, err := l.read(name)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			l.note("ignoring a file of the ledger: %v", err)
+		}
+		return nil
+	}
+	if file.BootID == l.bootID && file.PIDSpace != l.pidSpace {
+		return nil // a container's; we can neither check nor judge its holders
+	}
+	living := l.alive(file)
+	if len(living) == 0 && l.held {
+		// Under the lock nobody is between reading and replacing that file.
+		_ = os.Remove(filepath.Join(l.dir, name))
+		delete(l.cache, name)
+	}
+	return living
+}
+
+func (l *Ledger) alive(file ledgerFile) []Entry {
+	if file.BootID != l.bootID {
+		return nil
+	}
+	var living []Entry
+	for _, e := range file.Entries {
+		if processAlive(e.HolderPID, e.HolderStart) {
+			living = append(living, e)
+		}
+	}
+	return living
+}
+
+// read opens a file that may be anything: a symlink, a pipe, a giant.
+func (l *Ledger) read(name string) (ledgerFile, error) {
+	path := filepath.Join(l.dir, name)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ledgerFile{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ledgerFile{}, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxLedgerFile {
+		return ledgerFile{}, fmt.Errorf("%s is no file of reservations (%s, %d bytes)", path, info.Mode(), info.Size())
+	}
+	key := cachedFile{inode: inodeOf(info), size: info.Size(), changed: info.ModTime()}
+	if cached, found := l.cache[name]; found && cached.inode == key.inode && cached.size == key.size && cached.changed.Equal(key.changed) {
+		return cached.file, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxLedgerFile))
+	if err != nil {
+		return ledgerFile{}, err
+	}
+	if err := json.Unmarshal(data, &key.file); err != nil {
+		return ledgerFile{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if key.file.Version != ledgerVersion {
+		return ledgerFile{}, fmt.Errorf("%s is of version %d", path, key.file.Version)
+	}
+	key.file.Entries = l.sound(path, key.file.Entries)
+	if age := time.Since(key.changed); age > raceWindow {
+		l.cache[name] = key
+	}
+	return key.file, nil
+}
+
+// sound keeps the entries that make sense. A negative budget would make room
+// that is not there; a control character would end up on someone's terminal.
+func (l *Ledger) sound(path string, entries []Entry) []Entry {
+	if len(entries) > maxLedgerEntries {
+		l.note("%s has %d reservations: only %d are seen", path, len(entries), maxLedgerEntries)
+		entries = entries[:maxLedgerEntries]
+	}
+	var sound []Entry
+	for _, e := range entries {
+		negative := slices.ContainsFunc(e.BudgetMiB, func(mib int64) bool { return mib < 0 || mib > 1<<40 })
+		if len(e.UUIDs) != len(e.BudgetMiB) || len(e.UUIDs) > maxEntryCards || negative || e.Share < 0 || e.Share > 1 {
+			l.note("%s has a reservation that makes no sense", path)
+			continue
+		}
+		for _, text := range []*string{&e.Key, &e.User, &e.Job, &e.Name} {
+			*text = printable(*text)
+		}
+		sound = append(sound, e)
+	}
+	return sound
+}
+
+// printable is a stranger's text made fit to show.
+func printable(text string) string {
+	if len(text) > maxEntryText {
+		text = text[:maxEntryText]
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+}
+
+func inodeOf(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Ino
+	}
+	return 0
+}
+
+// note keeps a remark for whoever asks. Each is made once, and the last one
+// says that there would be more.
+func (l *Ledger) note(format string, args ...any) {
+	text := printable(fmt.Sprintf(format, args...))
+	if len(l.noted) >= maxLedgerNotes || slices.Contains(l.noted, text) {
+		return
+	}
+	l.noted = append(l.noted, text)
+	if len(l.noted) == maxLedgerNotes {
+		text += " (further remarks are left out)"
+	}
+	l.notes = append(l.notes, text)
+}
+
+// Notes are the remarks since the last call, for berth's own log.
+func (l *Ledger) Notes() []string {
+	notes := l.notes
+	l.notes = nil
+	return notes
+}

@@ -1,0 +1,241 @@
+package gpu
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// Holding is a berth job that holds cards now, ours or another berth's.
+type Holding struct {
+	Key       string
+	Cards     []int
+	BudgetMiB []int64 // parallel to Cards; 0: holds the whole card
+}
+
+// OwnerFunc tells whose process a pid is. known is false where the pid cannot
+// be looked up at all, which is not the same as being a stranger's.
+type OwnerFunc func(pid int) (key string, ok bool, known bool)
+
+// CardUse is what placement needs to know of a card beside its total.
+type CardUse struct {
+	Index          int
+	ForeignMiB     int64
+	IdleForeignMiB int64 // the same without graphics-only processes: decides whether a card is idle
+	Unattributed   bool  // processes on this card cannot be matched to jobs
+}
+
+// blindLimit is how many samples in a row a card may go without a complete
+// match before that is taken for the nature of the machine. One such sample
+// is merely a process that left between the sample and the look-up.
+const blindLimit = 3
+
+// maxMeterKeys bounds what is remembered of jobs that hold nothing any more
+// and that nobody forgot.
+const maxMeterKeys = 4096
+
+// Meter turns samples into foreign use per card and measured use per job. It
+// is pure: the same samples give the same answers, whatever the order of
+// cards, processes and holdings within each.
+type Meter struct {
+	spikeBuffer float64
+	cards       map[int]*cardState
+	jobs        map[string]*jobState
+	sawProcess  bool // the driver has named a process at least once
+}
+
+// jobState is what was measured of one job.
+type jobState struct {
+	peakMiB     map[int]int64
+	nowMiB      map[int]int64
+	blind       map[int]bool // cards on which its use was out of sight for too long
+	seen        bool         // at least one process of it was measured
+	utilSum     float64
+	utilSamples int
+}
+
+// NewMeter makes a meter that holds foreign processes at their peak times
+// 1 + spikeBuffer.
+func NewMeter(spikeBuffer float64) *Meter {
+	return &Meter{spikeBuffer: spikeBuffer, cards: map[int]*cardState{}, jobs: map[string]*jobState{}}
+}
+
+// Observe takes in one sample and the holdings in force when it was taken.
+func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse {
+	held := map[string]bool{}
+	holders := map[int][]cardHolder{}
+	for _, h := range holdings {
+		if len(h.Cards) != len(h.BudgetMiB) {
+			panic("bug: holding " + h.Key + " has not one budget per card")
+		}
+		held[h.Key] = true
+		m.job(h.Key)
+		for i, card := range h.Cards {
+			holders[card] = append(holders[card], cardHolder{h.Key, h.BudgetMiB[i]})
+		}
+	}
+	if len(m.jobs) > maxMeterKeys {
+		maps.DeleteFunc(m.jobs, func(key string, _ *jobState) bool { return !held[key] })
+	}
+	for _, d := range s.Devices {
+		m.sawProcess = m.sawProcess || len(d.Processes) > 0
+	}
+
+	uses := make([]CardUse, 0, len(s.Devices))
+	measured := make(map[int]cardMeasure, len(s.Devices))
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		measure := m.card(d.Index).observe(d, holders[d.Index], held, owner, m.sawProcess, m.spikeBuffer)
+		measured[d.Index] = measure
+		uses = append(uses, measure.use)
+	}
+	m.measureJobs(measured, holdings)
+	m.averageUtil(s.Devices, holdings)
+	slices.SortFunc(uses, func(a, b CardUse) int { return a.Index - b.Index })
+	return uses
+}
+
+// measureJobs raises the peaks of the jobs that hold cards now. What a job
+// uses on a card it was not granted is its own all the same.
+func (m *Meter) measureJobs(measured map[int]cardMeasure, holdings []Holding) {
+	for _, j := range m.jobs {
+		j.nowMiB = nil
+	}
+	for card, measure := range measured {
+		for key, usedMiB := range measure.ownMiB {
+			j := m.job(key)
+			j.seen = true
+			j.record(card, usedMiB)
+		}
+	}
+	for _, h := range holdings {
+		j := m.job(h.Key)
+		for _, card := range h.Cards {
+			measure, sampled := measured[card]
+			switch {
+			case !sampled:
+			case measure.blind:
+				j.lose(card)
+			case j.seen && !measure.use.Unattributed:
+				// A job whose processes are in sight and that has none on
+				// this card uses nothing there: a measurement, not a gap.
+				j.record(card, measure.ownMiB[h.Key])
+			}
+		}
+	}
+}
+
+func (m *Meter) averageUtil(devices []Device, holdings []Holding) {
+	utilPct := map[int]float64{}
+	for _, d := range devices {
+		if d.UtilPct >= 0 {
+			utilPct[d.Index] = d.UtilPct
+		}
+	}
+	for _, h := range holdings {
+		sum, cards := 0.0, 0
+		for _, card := range h.Cards {
+			if pct, known := utilPct[card]; known {
+				sum += pct
+				cards++
+			}
+		}
+		if cards > 0 {
+			j := m.job(h.Key)
+			j.utilSum += sum / float64(cards)
+			j.utilSamples++
+		}
+	}
+}
+
+// Peak is the most a job was measured to use on each card; nil where that was
+// never measured, or was out of sight for so long that a number would be wrong.
+func (m *Meter) Peak(key string) map[int]int64 {
+	if j := m.jobs[key]; j != nil && len(j.peakMiB) > 0 {
+		return maps.Clone(j.peakMiB)
+	}
+	return nil
+}
+
+// Now is what a job used in the last sample; nil where not measured.
+func (m *Meter) Now(key string) map[int]int64 {
+	if j := m.jobs[key]; j != nil {
+		return maps.Clone(j.nowMiB)
+	}
+	return nil
+}
+
+// AvgUtil is the mean utilisation of a job's cards over the samples taken
+// while it held them.
+func (m *Meter) AvgUtil(key string) (float64, bool) {
+	j := m.jobs[key]
+	if j == nil || j.utilSamples == 0 {
+		return 0, false
+	}
+	return j.utilSum / float64(j.utilSamples), true
+}
+
+// Seed gives a job the peaks that an earlier berth measured.
+func (m *Meter) Seed(key string, peaks map[int]int64) {
+	j := m.job(key)
+	for card, peakMiB := range peaks {
+		j.seen = true
+		j.raise(card, peakMiB)
+	}
+}
+
+// Forget drops all that is known of a job. What its processes still use is
+// foreign from the next sample on, once the key holds nothing.
+func (m *Meter) Forget(key string) { delete(m.jobs, key) }
+
+func (m *Meter) card(index int) *cardState {
+	c := m.cards[index]
+	if c == nil {
+		c = &cardState{processes: map[int]*trackedProcess{}}
+		m.cards[index] = c
+	}
+	return c
+}
+
+func (m *Meter) job(key string) *jobState {
+	j := m.jobs[key]
+	if j == nil {
+		j = &jobState{}
+		m.jobs[key] = j
+	}
+	return j
+}
+
+func (j *jobState) record(card int, usedMiB int64) {
+	if j.nowMiB == nil {
+		j.nowMiB = map[int]int64{}
+	}
+	j.nowMiB[card] = usedMiB
+	j.raise(card, usedMiB)
+}
+
+func (j *jobState) raise(card int, usedMiB int64) {
+	if j.blind[card] {
+		return
+	}
+	if j.peakMiB == nil {
+		j.peakMiB = map[int]int64{}
+	}
+	j.peakMiB[card] = max(j.peakMiB[card], usedMiB)
+}
+
+// lose gives up the peak on a card for good: what was seen before may be far
+// from what the job used since.
+func (j *jobState) lose(card int) {
+	if j.blind == nil {
+		j.blind = map[int]bool{}
+	}
+	j.blind[card] = true
+	delete(j.peakMiB, card)
+}
+
+// buffered is a peak with the room a process may spike into. The small
+// subtraction keeps 1000 × 1.1 from becoming 1101.
+func buffered(peakMiB int64, spikeBuffer float64) int64 {
+	return int64(math.Ceil(float64(peakMiB)*(1+spikeBuffer) - 1e-6))
+}

@@ -1,0 +1,183 @@
+package gpu
+
+// cardHolder is one job's claim to a card.
+type cardHolder struct {
+	key       string
+	budgetMiB int64
+}
+
+// cardState is what the meter remembers of a card between samples.
+type cardState struct {
+	processes map[int]*trackedProcess // by pid
+	// baselineMiB is what strangers used when that could last be told: before
+	// the first berth job on the card, or beside jobs that were all matched.
+	baselineMiB int64
+	blindRow    int // samples in a row that could not be matched
+	unlistedRow int // samples in a row without a list of processes
+}
+
+// trackedProcess is one process for as long as the driver lists it.
+type trackedProcess struct {
+	nowMiB   int64 // -1: not known
+	peakMiB  int64
+	graphics bool
+	key      string // the job that owns it; empty for a stranger
+	sure     bool   // its owner was known at least once
+}
+
+// cardMeasure is what one sample says of a card.
+type cardMeasure struct {
+	use    CardUse
+	ownMiB map[string]int64 // per job with a process on the card; nil where unmatched
+	blind  bool             // unmatched for too long to trust any peak
+}
+
+// observe takes in the card's part of a sample.
+func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]bool, owner OwnerFunc, sawProcess bool, spikeBuffer float64) cardMeasure {
+	matched := c.track(d, len(holders) > 0, held, owner)
+	if len(holders) > 0 && d.ProcessesKnown && !sawProcess && d.UsedMiB > c.baselineMiB {
+		// A card fills up under our jobs and the driver has never named a
+		// process anywhere: it hides them, as it does inside a container.
+		matched = false
+	}
+	if !matched {
+		c.blindRow++
+		use := c.unmatchedUse(d, holders, spikeBuffer)
+		return cardMeasure{use: use, blind: c.blindRow >= blindLimit}
+	}
+	c.blindRow = 0
+	return c.matchedUse(d, spikeBuffer)
+}
+
+// track updates the processes of the card and reports whether each of them
+// was matched. On a card that no job holds every process is a stranger's, so
+// nothing needs to be looked up for the match to be complete.
+func (c *cardState) track(d *Device, isHeld bool, held map[string]bool, owner OwnerFunc) bool {
+	if !d.ProcessesKnown {
+		c.unlistedRow++
+		if c.unlistedRow >= blindLimit {
+			clear(c.processes) // nobody would tell us when they leave
+		}
+		return !isHeld
+	}
+	c.unlistedRow = 0
+	listed := mergeByPID(d.Processes)
+	for pid := range c.processes {
+		if _, still := listed[pid]; !still {
+			delete(c.processes, pid)
+		}
+	}
+	matched := true
+	for pid, p := range listed {
+		t := c.processes[pid]
+		if t == nil {
+			t = &trackedProcess{}
+			c.processes[pid] = t
+		}
+		t.nowMiB, t.graphics = p.UsedMiB, p.Graphics
+		t.peakMiB = max(t.peakMiB, p.UsedMiB)
+		t.identify(pid, isHeld, held, owner)
+		if !t.sure || (t.key != "" && t.nowMiB < 0) {
+			matched = false
+		}
+	}
+	return matched
+}
+
+// identify settles whose process it is. An answer once known is kept when a
+// later look-up comes too late; a process whose job holds nothing any more is
+// a stranger's for as long as it lives.
+func (t *trackedProcess) identify(pid int, isHeld bool, held map[string]bool, owner OwnerFunc) {
+	key, ok, known := owner(pid)
+	switch {
+	case known && ok:
+		t.key, t.sure = key, true
+	case known:
+		t.key, t.sure = "", true
+	case !t.sure && !isHeld:
+		t.sure = true
+	}
+	if !held[t.key] {
+		t.key = ""
+	}
+}
+
+// mergeByPID adds up the lines of a process that the driver lists more than
+// once on a card, as it does for parts of a partitioned one.
+func mergeByPID(processes []Process) map[int]Process {
+	merged := make(map[int]Process, len(processes))
+	for _, p := range processes {
+		p.UsedMiB = max(p.UsedMiB, -1)
+		if before, again := merged[p.PID]; again {
+			p.Graphics = p.Graphics && before.Graphics
+			if p.UsedMiB < 0 || before.UsedMiB < 0 {
+				p.UsedMiB = -1
+			} else {
+				p.UsedMiB += before.UsedMiB
+			}
+		}
+		merged[p.PID] = p
+	}
+	return merged
+}
+
+// matchedUse is the card's use where every process is known: strangers at
+// their buffered peaks, and in all never less than what our jobs leave
+// unexplained of the memory in use.
+//
+// Whether a card is idle leaves graphics-only processes out. What no process
+// explains stays in: it may be the remains of a dead job. So of the memory in
+// use only what our jobs and the graphics processes hold at this moment is
+// taken off, and a graphics process of unknown size explains nothing.
+func (c *cardState) matchedUse(d *Device, spikeBuffer float64) cardMeasure {
+	var foreignMiB, computeMiB, graphicsNowMiB, ownNowMiB int64
+	ownMiB := map[string]int64{}
+	for _, t := range c.processes {
+		heldAtMiB := buffered(t.peakMiB, spikeBuffer)
+		switch {
+		case t.key != "":
+			ownMiB[t.key] += t.nowMiB
+			ownNowMiB += t.nowMiB
+		case t.graphics:
+			foreignMiB += heldAtMiB
+			graphicsNowMiB += max(t.nowMiB, 0)
+		default:
+			foreignMiB += heldAtMiB
+			computeMiB += heldAtMiB
+		}
+	}
+	if !d.ProcessesKnown { // nobody of ours is here; the last list may be out of date
+		graphicsNowMiB, ownNowMiB = 0, 0
+		clear(ownMiB)
+	}
+	c.baselineMiB = max(0, d.UsedMiB-ownNowMiB)
+	return cardMeasure{
+		ownMiB: ownMiB,
+		use: CardUse{
+			Index:          d.Index,
+			ForeignMiB:     max(foreignMiB, c.baselineMiB),
+			IdleForeignMiB: max(computeMiB, c.baselineMiB-graphicsNowMiB),
+		},
+	}
+}
+
+// unmatchedUse is the card's use where a process may be anybody's: what
+// strangers used before, and whatever of the rest exceeds what our jobs were
+// given. Strangers that are known as such count in any case.
+func (c *cardState) unmatchedUse(d *Device, holders []cardHolder, spikeBuffer float64) CardUse {
+	var budgetsMiB, strangersMiB int64
+	for _, h := range holders {
+		if h.budgetMiB <= 0 {
+			budgetsMiB += d.TotalMiB
+		}
+		budgetsMiB += max(0, h.budgetMiB)
+	}
+	for _, t := range c.processes {
+		if t.sure && t.key == "" {
+			strangersMiB += buffered(t.peakMiB, spikeBuffer)
+		}
+	}
+	excessMiB := max(0, d.UsedMiB-c.baselineMiB-budgetsMiB)
+	foreignMiB := max(strangersMiB, c.baselineMiB+excessMiB)
+	return CardUse{Index: d.Index, ForeignMiB: foreignMiB, IdleForeignMiB: foreignMiB, Unattributed: true}
+}

@@ -1,0 +1,190 @@
+package gpu
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// simBox is a simulated machine as it lies on disk, shared by the berth that
+// samples it and the processes that pretend to use its cards:
+//
+//	box.json              the cards
+//	lock                  held (flock) by whoever changes an allocation
+//	procs/<pid>.<ticks>   what one process holds; void once that process is gone
+//	fault                 what is to go wrong, for tests
+type simBox struct {
+	dir   string
+	Cards []simCard `json:"cards"`
+}
+
+// simCard is one card of box.json. Tests may edit what OpenSim wrote there.
+type simCard struct {
+	Index       int         `json:"index"`
+	UUID        string      `json:"uuid"`
+	Name        string      `json:"name"`
+	TotalMiB    int64       `json:"total_mib"`
+	ReservedMiB int64       `json:"reserved_mib"`
+	NUMA        *int        `json:"numa,omitempty"`
+	Links       map[int]int `json:"links,omitempty"`
+}
+
+// simUse is what a process holds on one card.
+type simUse struct {
+	Card    int     `json:"card"`
+	MiB     int64   `json:"mib"`
+	UtilPct float64 `json:"util"`
+}
+
+// simRecord is the content of a process's file.
+type simRecord struct {
+	pid      int
+	Graphics bool     `json:"graphics,omitempty"`
+	Uses     []simUse `json:"uses"`
+}
+
+func newSimBox(dir string, n int, vramMiB int64) *simBox {
+	hash := sha256.Sum256([]byte(dir))
+	box := &simBox{dir: dir}
+	for i := range n {
+		box.Cards = append(box.Cards, simCard{
+			Index: i, UUID: fmt.Sprintf("GPU-sim-%x-%d", hash[:6], i), Name: "Simulated GPU", TotalMiB: vramMiB,
+		})
+	}
+	return box
+}
+
+func readSimBox(dir string) (*simBox, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "box.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read simulated box: %w", err)
+	}
+	box := &simBox{dir: dir}
+	if err := json.Unmarshal(data, box); err != nil {
+		return nil, fmt.Errorf("read simulated box %s: %w", dir, err)
+	}
+	if len(box.Cards) == 0 {
+		return nil, fmt.Errorf("simulated box %s has no cards", dir)
+	}
+	return box, nil
+}
+
+func (b *simBox) write() error {
+	data, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode simulated box: %w", err)
+	}
+	return replaceFile(filepath.Join(b.dir, "box.json"), append(data, '\n'))
+}
+
+func (b *simBox) card(index int) (simCard, bool) {
+	for _, c := range b.Cards {
+		if c.Index == index {
+			return c, true
+		}
+	}
+	return simCard{}, false
+}
+
+// sameSize reports whether the box has n cards of vramMiB each, whatever else
+// was changed about them.
+func (b *simBox) sameSize(n int, vramMiB int64) bool {
+	for _, c := range b.Cards {
+		if c.TotalMiB != vramMiB {
+			return false
+		}
+	}
+	return len(b.Cards) == n
+}
+
+// locked runs change while no other process changes an allocation.
+func (b *simBox) locked(change func() error) error {
+	path := filepath.Join(b.dir, "lock")
+	lock, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("lock simulated box: %w", err)
+	}
+	defer lock.Close()
+	for {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("lock simulated box %s: %w", path, err)
+	}
+	return change()
+}
+
+// live reads what the living processes hold. The files of the dead are
+// removed on the way, as a driver frees the memory of a process that died.
+func (b *simBox) live() ([]simRecord, error) {
+	dir, err := os.Open(filepath.Join(b.dir, "procs"))
+	if err != nil {
+		return nil, fmt.Errorf("read simulated box: %w", err)
+	}
+	names, err := dir.Readdirnames(-1)
+	dir.Close()
+	if err != nil {
+		return nil, fmt.Errorf("read simulated box: %w", err)
+	}
+	var records []simRecord
+	for _, name := range names {
+		path := filepath.Join(b.dir, "procs", name)
+		pid, startTicks, valid := parseSimName(name)
+		if !valid {
+			continue
+		}
+		if !processAlive(pid, startTicks) {
+			_ = os.Remove(path) // someone else's, or already gone: void all the same
+			continue
+		}
+		if strings.HasPrefix(name, ".") {
+			continue // being written
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it left just now
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read simulated process: %w", err)
+		}
+		record := simRecord{pid: pid}
+		if err := json.Unmarshal(data, &record); err != nil {
+			return nil, fmt.Errorf("read simulated process %s: %w", path, err)
+		}
+		records = append(records, record)
+	}
+	return records, nil
+}
+
+// parseSimName takes apart "<pid>.<ticks>", and the same with a leading dot
+// for a file that is not complete yet.
+func parseSimName(name string) (pid int, startTicks uint64, valid bool) {
+	digits, ticks, found := strings.Cut(strings.TrimPrefix(name, "."), ".")
+	pid, pidErr := strconv.Atoi(digits)
+	startTicks, ticksErr := strconv.ParseUint(ticks, 10, 64)
+	return pid, startTicks, found && pidErr == nil && ticksErr == nil
+}
+
+// replaceFile writes a file so that readers see the old content or the new
+// one. Nothing here has to survive a crash of the machine, so nothing syncs.
+func replaceFile(path string, data []byte) error {
+	partial := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+	if err := os.WriteFile(partial, data, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

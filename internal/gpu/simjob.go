@@ -1,0 +1,187 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultSimUtilPct is how busy a simulated job keeps its cards unless told
+// otherwise.
+const DefaultSimUtilPct = 90
+
+// A ramp takes at least rampSteps steps, none longer than rampStep.
+const (
+	rampSteps = 10
+	rampStep  = 100 * time.Millisecond
+)
+
+// SimJobOptions describe a stand-in for a GPU program.
+type SimJobOptions struct {
+	Dir      string // the box; not needed by a job without cards
+	Cards    []int
+	VRAMMiB  int64 // on each card
+	Ramp     time.Duration
+	Hold     time.Duration
+	ExitCode int
+	OOMOnce  string // fail half way, once: when this file does not exist yet
+	UtilPct  float64
+	Graphics bool
+	Out, Err io.Writer
+}
+
+// simJob is a running stand-in.
+type simJob struct {
+	SimJobOptions
+	process *SimProcess // nil for a job without cards
+	ctx     context.Context
+	signals chan os.Signal
+}
+
+// errStopped ends a job with the status a shell would show for its signal.
+type errStopped struct{ status int }
+
+func (e errStopped) Error() string { return "stopped" }
+
+// SimJob runs a stand-in for a GPU program in the calling process and returns
+// its exit status: it loads its memory, holds it, and gives it back. Memory
+// that a card cannot give ends it as it ends a program that uses PyTorch.
+func SimJob(ctx context.Context, opts SimJobOptions) int {
+	j := &simJob{SimJobOptions: opts, ctx: ctx, signals: make(chan os.Signal, 2)}
+	signal.Notify(j.signals, unix.SIGTERM, unix.SIGINT)
+	defer signal.Stop(j.signals)
+
+	err := j.run()
+	var full *OutOfMemoryError
+	var stopped errStopped
+	switch {
+	case err == nil:
+		return opts.ExitCode
+	case errors.As(err, &stopped):
+		return stopped.status
+	case errors.As(err, &full):
+		j.sayOutOfMemory(full)
+	default:
+		fmt.Fprintf(opts.Err, "simjob: %v\n", err)
+	}
+	return 1
+}
+
+func (j *simJob) run() (err error) {
+	if len(j.Cards) > 0 {
+		if j.process, err = JoinSim(j.Dir); err != nil {
+			return err
+		}
+		j.process.Graphics = j.Graphics
+		defer func() { err = errors.Join(err, j.process.Leave()) }()
+	}
+	fmt.Fprintf(j.Out, "simjob: %d MiB on gpus %v, ramp %v, hold %v\n", j.VRAMMiB, j.Cards, j.Ramp, j.Hold)
+	if err := j.set(0); err != nil {
+		return err
+	}
+	if err := j.load(); err != nil {
+		return err
+	}
+	if err := j.wait(j.Hold); err != nil {
+		return err
+	}
+	fmt.Fprintf(j.Out, "simjob: done, exit %d\n", j.ExitCode)
+	return nil
+}
+
+// load brings the job to its full size, with a failure half way if that was
+// asked for and has not happened yet.
+func (j *simJob) load() error {
+	if j.OOMOnce == "" {
+		return j.ramp(0, j.VRAMMiB, j.Ramp)
+	}
+	if err := j.ramp(0, j.VRAMMiB/2, j.Ramp/2); err != nil {
+		return err
+	}
+	marker, err := os.OpenFile(j.OOMOnce, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		marker.Close()
+		return j.pretendedOOM()
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("note the failure asked for: %w", err)
+	}
+	return j.ramp(j.VRAMMiB/2, j.VRAMMiB, j.Ramp-j.Ramp/2)
+}
+
+// pretendedOOM is the failure asked for by OOMOnce, told as if a neighbour had
+// taken half of what was still needed.
+func (j *simJob) pretendedOOM() error {
+	restMiB := j.VRAMMiB - j.VRAMMiB/2
+	full := &OutOfMemoryError{AskedMiB: restMiB, FreeMiB: restMiB / 2, TotalMiB: j.VRAMMiB}
+	if j.process != nil {
+		card, _ := j.process.box.card(j.Cards[0])
+		full.Card, full.TotalMiB = card.Index, card.TotalMiB
+	}
+	return full
+}
+
+// ramp grows evenly from one size to another and arrives when over is up.
+func (j *simJob) ramp(fromMiB, toMiB int64, over time.Duration) error {
+	steps := int64(1)
+	if over > 0 {
+		steps = max(rampSteps, int64((over+rampStep-1)/rampStep))
+	}
+	begin, step := time.Now(), over/time.Duration(steps)
+	for i := int64(1); i <= steps; i++ {
+		if err := j.wait(time.Until(begin.Add(step * time.Duration(i)))); err != nil {
+			return err
+		}
+		if err := j.set(fromMiB + (toMiB-fromMiB)*i/steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *simJob) set(mib int64) error {
+	if j.process == nil {
+		return nil
+	}
+	return j.process.Set(j.Cards, mib, j.UtilPct)
+}
+
+// wait lets time pass unless the job is told to stop.
+func (j *simJob) wait(d time.Duration) error {
+	timer := time.NewTimer(max(0, d))
+	defer timer.Stop()
+	select {
+	case got := <-j.signals:
+		if got == unix.SIGINT {
+			return errStopped{130}
+		}
+		return errStopped{143}
+	case <-j.ctx.Done():
+		return errStopped{143}
+	case <-timer.C:
+		return nil
+	}
+}
+
+// sayOutOfMemory prints what a program that uses PyTorch prints. It counts
+// its cards from 0 in the order it sees them.
+func (j *simJob) sayOutOfMemory(full *OutOfMemoryError) {
+	ordinal := max(0, slices.Index(j.Cards, full.Card))
+	fmt.Fprintf(j.Err, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free.\n",
+		sizeText(full.AskedMiB), ordinal, sizeText(full.TotalMiB), sizeText(full.FreeMiB))
+}
+
+func sizeText(mib int64) string {
+	if mib >= 1024 {
+		return fmt.Sprintf("%.2f GiB", float64(mib)/1024)
+	}
+	return fmt.Sprintf("%d.00 MiB", mib)
+}

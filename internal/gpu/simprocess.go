@@ -1,0 +1,113 @@
+package gpu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// OutOfMemoryError is what a simulated card answers when it is full.
+type OutOfMemoryError struct {
+	Card     int
+	AskedMiB int64 // on top of what the process holds already
+	FreeMiB  int64
+	TotalMiB int64
+}
+
+func (e *OutOfMemoryError) Error() string {
+	return fmt.Sprintf("gpu%d is out of memory: asked for %d MiB, %d of %d MiB free", e.Card, e.AskedMiB, e.FreeMiB, e.TotalMiB)
+}
+
+// SimProcess is the calling process as a user of a simulated box. The box
+// forgets it when the process ends, however it ends.
+type SimProcess struct {
+	Graphics bool // report as a graphics-only process; set it before Set
+
+	box  *simBox
+	pid  int
+	path string
+}
+
+// JoinSim makes the calling process known to the simulated box in dir.
+func JoinSim(dir string) (*SimProcess, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("join simulated box: %w", err)
+	}
+	box, err := readSimBox(abs)
+	if err != nil {
+		return nil, err
+	}
+	pid := os.Getpid()
+	startTicks, err := ProcessStart(pid)
+	if err != nil {
+		return nil, fmt.Errorf("join simulated box: %w", err)
+	}
+	return &SimProcess{box: box, pid: pid, path: filepath.Join(abs, "procs", fmt.Sprintf("%d.%d", pid, startTicks))}, nil
+}
+
+// Set makes the process hold mib on each of cards and nothing elsewhere. If
+// one of them is too full it answers an *OutOfMemoryError and changes nothing.
+func (p *SimProcess) Set(cards []int, mib int64, utilPct float64) error {
+	if mib < 0 {
+		return fmt.Errorf("cannot hold %d MiB", mib)
+	}
+	return p.box.locked(func() error {
+		records, err := p.box.live()
+		if err != nil {
+			return err
+		}
+		record := simRecord{Graphics: p.Graphics}
+		for i, index := range cards {
+			if slices.Contains(cards[:i], index) {
+				continue
+			}
+			if err := p.fits(records, index, mib); err != nil {
+				return err
+			}
+			record.Uses = append(record.Uses, simUse{Card: index, MiB: mib, UtilPct: utilPct})
+		}
+		data, err := json.Marshal(record)
+		if err != nil {
+			return fmt.Errorf("encode simulated process: %w", err)
+		}
+		return replaceFile(p.path, data)
+	})
+}
+
+// fits checks one card against what the others hold there.
+func (p *SimProcess) fits(records []simRecord, index int, mib int64) error {
+	card, found := p.box.card(index)
+	if !found {
+		return fmt.Errorf("simulated box has no gpu%d", index)
+	}
+	var ownMiB, othersMiB int64
+	for _, r := range records {
+		for _, use := range r.Uses {
+			switch {
+			case use.Card != index:
+			case r.pid == p.pid:
+				ownMiB += use.MiB
+			default:
+				othersMiB += use.MiB
+			}
+		}
+	}
+	roomMiB := card.TotalMiB - card.ReservedMiB - othersMiB
+	if mib > roomMiB {
+		return &OutOfMemoryError{Card: index, AskedMiB: mib - ownMiB, FreeMiB: max(0, roomMiB-ownMiB), TotalMiB: card.TotalMiB}
+	}
+	return nil
+}
+
+// Leave gives back all that the process holds.
+func (p *SimProcess) Leave() error {
+	if err := os.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("leave simulated box: %w", err)
+	}
+	return nil
+}

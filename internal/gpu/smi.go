@@ -1,0 +1,187 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// ErrNoDriver is the cause when nvidia-smi is missing or finds no usable card.
+var ErrNoDriver = errors.New("no NVIDIA GPU can be read")
+
+// smiDeadline bounds one call of nvidia-smi, which answers in well under a
+// second on a healthy machine.
+const smiDeadline = 10 * time.Second
+
+// The fields of a sample. Older drivers do not know the reserve; they count it
+// as used or leave it out, and either way nothing else can be told.
+const (
+	smiFields         = "index,uuid,name,memory.total,memory.reserved,memory.used,utilization.gpu"
+	smiFieldsNoKeep   = "index,uuid,name,memory.total,memory.used,utilization.gpu"
+	smiCSV            = "--format=csv,noheader,nounits"
+	smiProcessesQuery = "--query-compute-apps=gpu_uuid,pid,used_memory"
+)
+
+// SMI reads the cards through nvidia-smi.
+//
+// Memory comes from --query-gpu. Processes come from "-q -d PIDS", a report
+// for people, because nothing else tells a desktop's processes from a job's at
+// a bearable price: --query-compute-apps lists compute only, so that a desktop
+// looks like memory nobody owns, and the XML report takes several times as
+// long and cannot be cut down to processes. Where that report cannot be made
+// sense of, --query-compute-apps is asked instead; where neither can, the
+// sample says that processes are not known.
+type SMI struct {
+	mu          sync.Mutex
+	command     *smiCommand
+	fields      string
+	noReport    bool              // the report was never understood on this machine
+	uuidByBusID map[string]string // how the report names cards
+	topology    topology
+}
+
+var _ Source = (*SMI)(nil)
+
+// OpenSMI finds nvidia-smi and checks that it can read at least one card.
+func OpenSMI() (*SMI, error) {
+	path, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		return nil, fmt.Errorf("%w: nvidia-smi is not in PATH", ErrNoDriver)
+	}
+	s := &SMI{command: &smiCommand{path: path, deadline: smiDeadline}, fields: smiFields}
+	ctx := context.Background()
+	if _, err := s.Sample(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoDriver, err)
+	}
+	if out, err := s.command.output(ctx, "topo", "-m"); err == nil {
+		s.topology = parseTopology(out)
+	}
+	return s, nil
+}
+
+// Name names the source to people.
+func (s *SMI) Name() string { return "nvidia-smi" }
+
+// Cheap is false: a sample costs two processes and some 50 ms.
+func (s *SMI) Cheap() bool { return false }
+
+// Close ends a call that is still under way.
+func (s *SMI) Close() error {
+	s.command.abandon()
+	return nil
+}
+
+// Sample reads memory first and processes after it: a process that comes in
+// between is listed and found to explain nothing yet, which is harmless, while
+// the other way round its memory would look like nobody's.
+func (s *SMI) Sample(ctx context.Context) (Sample, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sample := Sample{At: time.Now()}
+	rows, err := s.memory(ctx)
+	if err != nil {
+		return Sample{}, err
+	}
+	sample.Problems = rows.problems
+	for _, d := range rows.devices {
+		d.NUMA = -1
+		if node, known := s.topology.numa[d.Index]; known {
+			d.NUMA = node
+		}
+		d.Links = maps.Clone(s.topology.links[d.Index])
+		sample.Devices = append(sample.Devices, d)
+	}
+	lists, err := s.processes(ctx, sample.Devices)
+	if err != nil {
+		sample.Problems = append(sample.Problems, err.Error())
+	}
+	for i := range sample.Devices {
+		d := &sample.Devices[i]
+		list, known := lists[d.UUID]
+		d.Processes, d.ProcessesKnown = list.processes, known && !list.incomplete
+	}
+	return sample, nil
+}
+
+// memory asks for the cards, and again without the reserve where the driver
+// does not know that field.
+func (s *SMI) memory(ctx context.Context) (smiRows, error) {
+	out, err := s.command.output(ctx, "--query-gpu="+s.fields, smiCSV)
+	if err != nil && s.fields == smiFields && unknownField(out) {
+		s.fields = smiFieldsNoKeep
+		out, err = s.command.output(ctx, "--query-gpu="+s.fields, smiCSV)
+	}
+	rows := parseMemory(out, s.fields == smiFields)
+	if len(rows.devices) == 0 {
+		return smiRows{}, fmt.Errorf("nvidia-smi shows no readable GPU: %w", cmpErr(err, rows.reason(out)))
+	}
+	if err != nil {
+		rows.problems = append(rows.problems, err.Error())
+	}
+	return rows, nil
+}
+
+// processes are the processes of each card, by UUID. A card that is absent
+// from the answer is one whose processes are not known.
+func (s *SMI) processes(ctx context.Context, devices []Device) (map[string]processList, error) {
+	if !s.noReport {
+		lists, err := s.report(ctx)
+		if err == nil {
+			return lists, nil
+		}
+		if errors.Is(err, errStuck) || ctx.Err() != nil {
+			return nil, err
+		}
+		s.noReport = s.uuidByBusID == nil
+	}
+	out, err := s.command.output(ctx, smiProcessesQuery, smiCSV)
+	if err != nil {
+		return nil, fmt.Errorf("list GPU processes: %w", err)
+	}
+	return parseComputeApps(out, devices)
+}
+
+// report reads "-q -d PIDS". It names cards by their place on the bus, which
+// is looked up when a card turns up that was not there before.
+func (s *SMI) report(ctx context.Context) (map[string]processList, error) {
+	out, err := s.command.output(ctx, "-q", "-d", "PIDS")
+	if err != nil {
+		return nil, fmt.Errorf("list GPU processes: %w", err)
+	}
+	byBusID, err := parseReport(out)
+	if err != nil {
+		return nil, err
+	}
+	for range 2 {
+		lists := make(map[string]processList, len(byBusID))
+		for busID, list := range byBusID {
+			if uuid, known := s.uuidByBusID[busID]; known {
+				lists[uuid] = list
+			}
+		}
+		if len(lists) == len(byBusID) {
+			return lists, nil
+		}
+		out, err := s.command.output(ctx, "--query-gpu=uuid,pci.bus_id", smiCSV)
+		if err != nil {
+			return nil, fmt.Errorf("list GPUs by bus: %w", err)
+		}
+		uuids := parseBusIDs(out)
+		if len(uuids) == 0 {
+			return nil, errors.New("list GPUs by bus: nothing readable")
+		}
+		s.uuidByBusID = uuids
+	}
+	return nil, errors.New("nvidia-smi reports processes of a GPU that it does not list")
+}
+
+func cmpErr(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}

@@ -1,0 +1,84 @@
+package gpu
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// topology is how cards hang together. What is not in it is not known.
+type topology struct {
+	numa  map[int]int         // node by card
+	links map[int]map[int]int // number of NVLinks, by card and card
+}
+
+var (
+	escapes  = regexp.MustCompile("\x1b\\[[0-9;]*m")
+	cardName = regexp.MustCompile(`^GPU([0-9]{1,4})$`)
+)
+
+// parseTopology reads the matrix of "topo -m": tab-separated, a header with
+// the names of cards and network adapters, a row for each, and behind the
+// matrix the CPU and NUMA affinity, with more tabs than columns at times.
+func parseTopology(out []byte) topology {
+	t := topology{numa: map[int]int{}, links: map[int]map[int]int{}}
+	var columns []string
+	for line := range strings.Lines(escapes.ReplaceAllString(string(out), "")) {
+		fields := strings.Split(strings.TrimRight(line, "\r\n"), "\t")
+		for i := range fields {
+			fields[i] = strings.TrimSpace(fields[i])
+		}
+		if columns == nil {
+			columns = matrixColumns(fields)
+			continue
+		}
+		row := cardName.FindStringSubmatch(fields[0])
+		if row == nil || len(fields) <= len(columns) {
+			continue
+		}
+		card, _ := strconv.Atoi(row[1])
+		t.addRow(card, columns, fields[1:])
+	}
+	return t
+}
+
+// matrixColumns are the names over the matrix, nil if this is no header.
+func matrixColumns(fields []string) []string {
+	if len(fields) < 2 || fields[0] != "" || !cardName.MatchString(fields[1]) {
+		return nil
+	}
+	for i, name := range fields[1:] {
+		if strings.Contains(name, "Affinity") || strings.Contains(name, "NUMA") || name == "" {
+			return fields[1 : 1+i]
+		}
+	}
+	return fields[1:]
+}
+
+func (t *topology) addRow(card int, columns, cells []string) {
+	for i, name := range columns {
+		other := cardName.FindStringSubmatch(name)
+		digits, linked := strings.CutPrefix(cells[i], "NV")
+		links, err := strconv.Atoi(digits)
+		if other == nil || !linked || err != nil || links < 1 {
+			continue
+		}
+		index, _ := strconv.Atoi(other[1])
+		if t.links[card] == nil {
+			t.links[card] = map[int]int{}
+		}
+		t.links[card][index] = links
+	}
+	var behind []string
+	for _, cell := range cells[len(columns):] {
+		if cell != "" {
+			behind = append(behind, cell)
+		}
+	}
+	if len(behind) < 2 {
+		return
+	}
+	if node, err := strconv.Atoi(behind[1]); err == nil && node >= 0 {
+		t.numa[card] = node
+	}
+}
