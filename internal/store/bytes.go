@@ -1,0 +1,71 @@
+package store
+
+import (
+	"slices"
+
+	"berth/internal/job"
+)
+
+// A command, a path or a variable on Linux is bytes, and JSON is text: it
+// would replace what is not UTF-8 without a word. A job that holds such bytes
+// is stored widened, each byte as the character of the same number, and
+// narrowed again when it is read.
+
+// texts visits every string of a job.
+func texts(j *job.Job, visit func(*string)) {
+	for _, s := range []*string{
+		&j.ID, &j.Key, &j.User, (*string)(&j.State), (*string)(&j.Outcome), &j.Detail,
+		&j.Keep, (*string)(&j.Stop), &j.Signal, &j.Log,
+	} {
+		visit(s)
+	}
+	s := &j.Spec
+	for _, s := range []*string{
+		&s.Shell, &s.Name, &s.Type, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
+		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output,
+	} {
+		visit(s)
+	}
+	for i := range j.Grant.UUIDs {
+		visit(&j.Grant.UUIDs[i])
+	}
+	for i := range s.Argv {
+		visit(&s.Argv[i])
+	}
+	for i := range s.Env {
+		visit(&s.Env[i].Key)
+		visit(&s.Env[i].Value)
+	}
+	for i := range s.After {
+		visit(&s.After[i].Job)
+		visit(&s.After[i].Name)
+		visit((*string)(&s.After[i].On))
+	}
+}
+
+// widened is a copy of the job with every byte as a character.
+func widened(j *job.Job) *job.Job {
+	j = j.Clone()
+	j.Spec.Argv = slices.Clone(j.Spec.Argv)
+	j.Spec.Env = slices.Clone(j.Spec.Env)
+	j.Spec.After = slices.Clone(j.Spec.After)
+	texts(j, func(s *string) {
+		wide := make([]rune, len(*s))
+		for i := range len(*s) {
+			wide[i] = rune((*s)[i])
+		}
+		*s = string(wide)
+	})
+	return j
+}
+
+// narrow undoes widened, in place.
+func narrow(j *job.Job) {
+	texts(j, func(s *string) {
+		bytes := make([]byte, 0, len(*s))
+		for _, r := range *s {
+			bytes = append(bytes, byte(r))
+		}
+		*s = string(bytes)
+	})
+}

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"berth/internal/job"
+)
+
+// rest is what of a job is neither in a column nor in its spec.
+type rest struct {
+	Detail      string        `json:"detail,omitempty"`
+	NotBefore   int64         `json:"not_before,omitempty"`
+	RetriesUsed int           `json:"retries_used,omitempty"`
+	Requeues    int           `json:"requeues,omitempty"`
+	Grant       job.Grant     `json:"grant,omitzero"`
+	Keep        string        `json:"keep,omitempty"`
+	Stop        job.Stop      `json:"stop,omitempty"`
+	ExitCode    *int          `json:"exit_code,omitempty"`
+	Signal      string        `json:"signal,omitempty"`
+	PeakMiB     map[int]int64 `json:"peak_mib,omitzero"` // nil and empty differ
+	AvgUtil     *float64      `json:"avg_util,omitempty"`
+	Log         string        `json:"log,omitempty"`
+	// Bytes: some text of this job is not UTF-8, so every text stands as one
+	// character per byte. See bytes.go.
+	Bytes bool `json:"bytes,omitempty"`
+}
+
+// snapshot is a whole job inside an event.
+type snapshot struct {
+	ID          string      `json:"id"`
+	Seq         int64       `json:"seq"`
+	Key         string      `json:"key,omitempty"`
+	User        string      `json:"user,omitempty"`
+	State       job.State   `json:"state"`
+	Outcome     job.Outcome `json:"outcome,omitempty"`
+	Rank        int64       `json:"rank,omitempty"`
+	VRAMMiB     int64       `json:"vram_mib,omitempty"`
+	Attempt     int         `json:"attempt,omitempty"`
+	SubmittedAt int64       `json:"submitted_at,omitempty"`
+	StartedAt   int64       `json:"started_at,omitempty"`
+	EndedAt     int64       `json:"ended_at,omitempty"`
+	Spec        job.Spec    `json:"spec"`
+	rest
+}
+
+func restOf(j *job.Job, bytes bool) rest {
+	return rest{
+		Detail: j.Detail, NotBefore: nanos(j.NotBefore), RetriesUsed: j.RetriesUsed, Requeues: j.Requeues,
+		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
+		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, Bytes: bytes,
+	}
+}
+
+func (r *rest) into(j *job.Job) {
+	j.Detail, j.NotBefore, j.RetriesUsed, j.Requeues = r.Detail, moment(r.NotBefore), r.RetriesUsed, r.Requeues
+	j.Grant, j.Keep, j.Stop, j.ExitCode, j.Signal = r.Grant, r.Keep, r.Stop, r.ExitCode, r.Signal
+	j.PeakMiB, j.AvgUtil, j.Log = r.PeakMiB, r.AvgUtil, r.Log
+}
+
+// encode renders the two JSON columns of a job's row. The shell line is not
+// in them: it has a column of its own.
+func encode(j *job.Job) (spec, others []byte, err error) {
+	bytes := !isText(j)
+	if bytes {
+		j = widened(j)
+	}
+	s := j.Spec
+	s.Shell = ""
+	if spec, err = json.Marshal(&s); err != nil {
+		return nil, nil, err
+	}
+	r := restOf(j, bytes)
+	others, err = json.Marshal(&r)
+	return spec, others, err
+}
+
+// specCache holds specs that were read before, by their JSON: many jobs of
+// one queue differ in their command only. A nil cache holds nothing.
+type specCache map[string]job.Spec
+
+const maxCachedSpecs = 256
+
+// decode fills a job from its two JSON columns.
+func decode(j *job.Job, spec, others []byte, specs specCache) error {
+	cached, known := specs[string(spec)]
+	if known {
+		j.Spec = cached
+	} else if err := json.Unmarshal(spec, &j.Spec); err != nil {
+		return err
+	}
+	if !known && specs != nil && len(specs) < maxCachedSpecs && !hasLists(&j.Spec) {
+		specs[string(spec)] = j.Spec
+	}
+	var r rest
+	if string(others) != "{}" {
+		if err := json.Unmarshal(others, &r); err != nil {
+			return err
+		}
+	}
+	r.into(j)
+	if r.Bytes {
+		narrow(j)
+	}
+	return nil
+}
+
+func encodeSnapshot(j *job.Job) ([]byte, error) {
+	bytes := !isText(j)
+	if bytes {
+		j = widened(j)
+	}
+	return json.Marshal(&snapshot{
+		ID: j.ID, Seq: j.Seq, Key: j.Key, User: j.User, State: j.State, Outcome: j.Outcome,
+		Rank: j.Rank, VRAMMiB: j.VRAMMiB, Attempt: j.Attempt,
+		SubmittedAt: nanos(j.SubmittedAt), StartedAt: nanos(j.StartedAt), EndedAt: nanos(j.EndedAt),
+		Spec: j.Spec, rest: restOf(j, bytes),
+	})
+}
+
+func decodeSnapshot(text []byte) (*job.Job, error) {
+	var s snapshot
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	j := &job.Job{
+		ID: s.ID, Seq: s.Seq, Key: s.Key, User: s.User, State: s.State, Outcome: s.Outcome,
+		Rank: s.Rank, VRAMMiB: s.VRAMMiB, Attempt: s.Attempt,
+		SubmittedAt: moment(s.SubmittedAt), StartedAt: moment(s.StartedAt), EndedAt: moment(s.EndedAt),
+		Spec: s.Spec,
+	}
+	s.rest.into(j)
+	if s.Bytes {
+		narrow(j)
+	}
+	return j, nil
+}
+
+// nanos and moment carry a time through an integer; the zero time is 0.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func moment(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos)
+}
+
+func isText(j *job.Job) bool {
+	valid := true
+	texts(j, func(s *string) { valid = valid && utf8.ValidString(*s) })
+	return valid
+}
+
+// hasLists tells a spec whose copies would share memory.
+func hasLists(s *job.Spec) bool {
+	return s.Argv != nil || s.IDs != nil || s.Allow != nil || s.After != nil || s.Env != nil
+}

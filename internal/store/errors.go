@@ -1,0 +1,95 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// What callers branch on.
+var (
+	// ErrLocked: another process has the store open. It comes as a
+	// *LockedError.
+	ErrLocked = errors.New("store is in use")
+	// ErrFull: the disk, or the user's quota on it, is full. Nothing of the
+	// commit happened; the same commit may succeed later.
+	ErrFull = errors.New("disk is full")
+	// ErrBroken: the disk failed or the file is damaged. The store takes no
+	// more commits. Whether the last one reached the disk is known only after
+	// the store was opened again.
+	ErrBroken = errors.New("store is broken")
+	// ErrNotFound: no job has that id.
+	ErrNotFound = errors.New("no such job")
+)
+
+// LockedError says who has the store open. PID is 0 where that is not known.
+type LockedError struct {
+	Dir   string
+	PID   int
+	Since time.Time
+}
+
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is in use by another berth", e.Dir)
+	}
+	return fmt.Sprintf("%s is in use by process %d since %s", e.Dir, e.PID, e.Since.Format(time.DateTime))
+}
+
+// Unwrap lets errors.Is find ErrLocked.
+func (e *LockedError) Unwrap() error { return ErrLocked }
+
+// NewerSchemaError says that a later berth wrote this store.
+type NewerSchemaError struct{ Found, Known int }
+
+func (e *NewerSchemaError) Error() string {
+	return fmt.Sprintf("the store was written by a newer berth (format %d, this one knows up to %d): upgrade berth, or use another directory", e.Found, e.Known)
+}
+
+// classify turns the driver's error into what callers branch on.
+func (s *Store) classify(err error) error {
+	var driver *sqlite.Error
+	if !errors.As(err, &driver) {
+		return err
+	}
+	switch driver.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case sqlite3.SQLITE_IOERR:
+		// A quota that is used up and a shared-memory file that cannot grow
+		// both come as I/O errors. A failed sync never counts as such: the
+		// kernel may have dropped what it could not write.
+		if !syncFailed(driver.Code()) && s.diskFull() {
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return err
+}
+
+func syncFailed(code int) bool {
+	return code == sqlite3.SQLITE_IOERR_FSYNC || code == sqlite3.SQLITE_IOERR_DIR_FSYNC
+}
+
+// diskFull asks the file system itself, by writing a little more than the
+// largest step by which SQLite's own files grow.
+func (s *Store) diskFull() bool {
+	file, err := os.CreateTemp(s.dir, "probe-")
+	if err != nil {
+		return isFull(err)
+	}
+	defer os.Remove(filepath.Clean(file.Name()))
+	defer file.Close()
+	_, err = file.Write(make([]byte, 128<<10))
+	return isFull(err)
+}
+
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"berth/internal/job"
+)
+
+// readColumns is what scanJob needs; the other columns repeat what spec and
+// rest hold.
+const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib, submitted_at, started_at, ended_at, command, spec, rest"
+
+const liveStates = "('queued', 'running', 'parked')"
+
+// Each calls fn with every job, in the order of submission, and stops at its
+// first error. fn may commit.
+func (s *Store) Each(fn func(*job.Job) error) error {
+	return s.each("SELECT "+readColumns+" FROM jobs ORDER BY seq", fn)
+}
+
+// Live is Each for the jobs that are not over.
+func (s *Store) Live(fn func(*job.Job) error) error {
+	// The inner query finds the few by their state and sorts numbers only,
+	// not whole rows.
+	return s.each("SELECT "+readColumns+" FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state IN "+
+		liveStates+") ORDER BY seq", fn)
+}
+
+func (s *Store) each(query string, fn func(*job.Job) error) error {
+	found, err := s.reader.QueryContext(context.Background(), query)
+	if err != nil {
+		return fmt.Errorf("read jobs: %w", s.classify(err))
+	}
+	defer found.Close()
+	specs := specCache{}
+	for found.Next() {
+		j, err := scanJob(found, specs)
+		if err != nil {
+			return fmt.Errorf("read jobs: %w", s.classify(err))
+		}
+		if err := fn(j); err != nil {
+			return err
+		}
+	}
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("read jobs: %w", s.classify(err))
+	}
+	return nil
+}
+
+// Job is the job with that id, or ErrNotFound.
+func (s *Store) Job(id string) (*job.Job, error) {
+	row := s.reader.QueryRowContext(context.Background(), "SELECT "+readColumns+" FROM jobs WHERE id = ?", id)
+	j, err := scanJob(row, nil)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, s.classify(err))
+	}
+	return j, nil
+}
+
+// scanJob builds a job from a row.
+func scanJob(row interface{ Scan(...any) error }, specs specCache) (*job.Job, error) {
+	var (
+		submitted, started, ended int64
+		command                   sql.NullString
+		spec, others              []byte
+		j                         = new(job.Job)
+		columns                   job.Job
+	)
+	err := row.Scan(&columns.Seq, &columns.ID, &columns.Key, &columns.User, (*string)(&columns.State), (*string)(&columns.Outcome),
+		&columns.Rank, &columns.Attempt, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others)
+	if err != nil {
+		return nil, err
+	}
+	if err := decode(j, spec, others, specs); err != nil {
+		return nil, fmt.Errorf("job %s: %w: %w", columns.ID, ErrBroken, err)
+	}
+	j.Seq, j.ID, j.Key, j.User = columns.Seq, columns.ID, columns.Key, columns.User
+	j.State, j.Outcome, j.Rank = columns.State, columns.Outcome, columns.Rank
+	j.Attempt, j.VRAMMiB = columns.Attempt, columns.VRAMMiB
+	j.SubmittedAt, j.StartedAt, j.EndedAt = moment(submitted), moment(started), moment(ended)
+	j.Spec.Shell = command.String
+	return j, nil
+}
+
+// LastSeq is the highest number any job ever had, deleted ones included.
+func (s *Store) LastSeq() (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastSeq, nil
+}
+
+// PeakFor is the highest memory, in MiB on one card, that this same command
+// was measured at in a run that ended well or ran out of memory. Other ends
+// say nothing: a command that was stopped early had not reached its peak.
+func (s *Store) PeakFor(command string) (mib int64, ok bool, err error) {
+	var peak sql.NullInt64
+	row := s.reader.QueryRowContext(context.Background(),
+		"SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom')", hashCommand(command))
+	if err := row.Scan(&peak); err != nil {
+		return 0, false, fmt.Errorf("read peaks: %w", s.classify(err))
+	}
+	return peak.Int64, peak.Valid, nil
+}
+
+// Counts is how many jobs are in each state; states without any are absent.
+func (s *Store) Counts() (map[job.State]int, error) {
+	found, err := s.reader.QueryContext(context.Background(), "SELECT state, count(*) FROM jobs GROUP BY state")
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
+	}
+	defer found.Close()
+	counts := map[job.State]int{}
+	for found.Next() {
+		var state string
+		var count int
+		if err := found.Scan(&state, &count); err != nil {
+			return nil, fmt.Errorf("count jobs: %w", s.classify(err))
+		}
+		counts[job.State(state)] = count
+	}
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
+	}
+	return counts, nil
+}

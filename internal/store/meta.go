@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Meta is the value under a key, or "" where none was set. Values are set
+// with a commit.
+func (s *Store) Meta(key string) (string, error) {
+	var value string
+	row := s.reader.QueryRowContext(context.Background(), "SELECT value FROM meta WHERE key = ?", key)
+	err := row.Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", key, s.classify(err))
+	}
+	return value, nil
+}
+
+// Wipe forgets all jobs and events. Numbers go on where they were, so that no
+// log and no event of before is mistaken for one of after; what Meta holds
+// stays.
+func (s *Store) Wipe() error {
+	_, err := s.change(func(ctx context.Context) (int64, error) {
+		for counter, value := range map[string]int64{counterSeq: s.lastSeq, counterEvent: s.lastEvent} {
+			if _, err := s.statements.counter.ExecContext(ctx, counter, value); err != nil {
+				return 0, err
+			}
+		}
+		_, err := s.conn.ExecContext(ctx, "DELETE FROM jobs; DELETE FROM events")
+		return 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("wipe store: %w", err)
+	}
+	return nil
+}
+
+// readCounters finds the highest numbers given out: the rows', or higher ones
+// whose rows are gone.
+func (s *Store) readCounters(ctx context.Context) error {
+	row := s.conn.QueryRowContext(ctx, `SELECT
+		max(coalesce((SELECT max(seq) FROM jobs), 0), coalesce((SELECT value FROM counters WHERE name = ?), 0)),
+		max(coalesce((SELECT max(seq) FROM events), 0), coalesce((SELECT value FROM counters WHERE name = ?), 0))`,
+		counterSeq, counterEvent)
+	return row.Scan(&s.lastSeq, &s.lastEvent)
+}

@@ -1,0 +1,46 @@
+-- A job as it stands. The columns are what is searched or shown; spec and
+-- rest are JSON and hold everything else. command is the shell line, or NULL
+-- for a job that has words instead; command_hash is of either.
+CREATE TABLE jobs (
+	seq          INTEGER PRIMARY KEY,
+	id           TEXT    NOT NULL UNIQUE,
+	key          TEXT    NOT NULL,
+	user         TEXT    NOT NULL,
+	name         TEXT    NOT NULL,
+	state        TEXT    NOT NULL,
+	outcome      TEXT    NOT NULL,
+	priority     INTEGER NOT NULL,
+	rank         INTEGER NOT NULL,
+	attempt      INTEGER NOT NULL,
+	vram_mib     INTEGER NOT NULL,
+	peak_mib     INTEGER NOT NULL, -- the highest of its cards; 0: not measured
+	submitted_at INTEGER NOT NULL, -- nanoseconds since 1970; 0: not yet
+	started_at   INTEGER NOT NULL,
+	ended_at     INTEGER NOT NULL,
+	command_hash INTEGER NOT NULL,
+	command      TEXT,
+	spec         TEXT    NOT NULL,
+	rest         TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX jobs_state ON jobs (state);
+CREATE INDEX jobs_peak ON jobs (command_hash, peak_mib) WHERE peak_mib > 0;
+
+CREATE TABLE events (
+	seq  INTEGER PRIMARY KEY,
+	at   INTEGER NOT NULL,
+	kind TEXT    NOT NULL,
+	text TEXT    NOT NULL,
+	job  TEXT -- the job at that moment, JSON; NULL: about berth itself
+) STRICT;
+
+-- The highest numbers ever given out, kept where rows that held them are gone.
+CREATE TABLE counters (
+	name  TEXT PRIMARY KEY,
+	value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE meta (
+	key   TEXT PRIMARY KEY,
+	value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;

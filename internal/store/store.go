@@ -1,0 +1,189 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Bounds on what an open store costs.
+const (
+	busyMillis      = 5000     // how long a person with a SQLite shell may be in the way
+	writerCacheKiB  = 4 << 10  // pages the one writer keeps
+	readerCacheKiB  = 512      // pages each reader keeps
+	maxReaders      = 4        // reads at a time; more wait
+	walLimitBytes   = 16 << 20 // what a large commit may leave of the log behind
+	alwaysCheckSize = 64 << 20 // a file up to this size is checked at every open
+)
+
+// Store is an open store. Its methods may be called from several goroutines.
+type Store struct {
+	dir    string
+	path   string
+	lock   *os.File
+	writer *sql.DB
+	reader *sql.DB
+	conn   *sql.Conn // the writer's only connection
+
+	mu           sync.Mutex // held by a commit
+	statements   statements
+	lastSeq      int64 // the highest number of any job, ever
+	lastEvent    int64 // the same of events
+	sinceFlushed int   // rows written since the log was last folded into the file
+	broken       error // why no more commits are taken
+	closed       bool
+}
+
+var errClosed = errors.New("store is closed")
+
+// Open opens the store in a directory and creates both where they are
+// missing. Another process that has it open is a *LockedError, a store of a
+// later berth a *NewerSchemaError, damage is ErrBroken.
+func Open(dir string) (*Store, error) {
+	s, err := open(dir, migrations)
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func open(dir string, steps []string) (*Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, path: filepath.Join(dir, "berth.db")}
+	if s.lock, err = takeLock(dir); err != nil {
+		return nil, err
+	}
+	if err := s.start(steps); err != nil {
+		err = s.classify(err)
+		return nil, errors.Join(err, s.release())
+	}
+	return s, nil
+}
+
+// start opens the file under the lock that is already held.
+func (s *Store) start(steps []string) error {
+	ctx := context.Background()
+	check := s.needsCheck()
+	var err error
+	if s.writer, err = sql.Open("sqlite", s.address(writerCacheKiB, "synchronous(FULL)", "foreign_keys(1)",
+		"wal_autocheckpoint(0)", fmt.Sprintf("journal_size_limit(%d)", walLimitBytes))); err != nil {
+		return err
+	}
+	s.writer.SetMaxOpenConns(1)
+	if s.conn, err = s.writer.Conn(ctx); err != nil {
+		return err
+	}
+	var mode string
+	if err := s.conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("SQLite keeps to journal mode %s here, berth needs WAL", mode)
+	}
+	if check {
+		if err := quickCheck(ctx, s.conn); err != nil {
+			return err
+		}
+	}
+	if err := migrate(ctx, s.conn, s.path, steps); err != nil {
+		return err
+	}
+	if err := s.readCounters(ctx); err != nil {
+		return err
+	}
+	if s.reader, err = sql.Open("sqlite", s.address(readerCacheKiB, "query_only(1)")); err != nil {
+		return err
+	}
+	s.reader.SetMaxOpenConns(maxReaders)
+	s.reader.SetMaxIdleConns(1)
+	if s.statements, err = prepare(ctx, s.conn); err != nil {
+		return err
+	}
+	return errors.Join(syncPath(s.dir), syncPath(filepath.Dir(s.dir)))
+}
+
+// needsCheck decides before anything is opened whether the file is looked
+// over. A large one is only if it was not closed in order, which its log
+// tells: SQLite removes it at the end.
+func (s *Store) needsCheck() bool {
+	file, err := os.Stat(s.path)
+	if err != nil || file.Size() == 0 {
+		return false
+	}
+	log, err := os.Stat(s.path + "-wal")
+	return file.Size() <= alwaysCheckSize || (err == nil && log.Size() > 0)
+}
+
+func quickCheck(ctx context.Context, conn *sql.Conn) error {
+	var verdict string
+	if err := conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("%w: %s", ErrBroken, verdict)
+	}
+	return nil
+}
+
+// address names the file and the settings of a connection. The path is
+// escaped: a directory may be called anything.
+func (s *Store) address(cacheKiB int, pragmas ...string) string {
+	pragmas = append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB))
+	query := url.Values{"_pragma": pragmas, "_txlock": {"immediate"}, "_busy_timeout": {fmt.Sprint(busyMillis)}}
+	return "file:" + (&url.URL{Path: s.path}).EscapedPath() + "?" + query.Encode()
+}
+
+// Close ends the store and lets the next process have it.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.release()
+}
+
+// release gives back whatever start got as far as opening. A writer whose
+// disk failed stays open: closing would fold its log into the file and drop
+// the log, and a sync that failed once may wrongly succeed the second time.
+func (s *Store) release() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	if s.reader != nil {
+		errs = append(errs, s.reader.Close())
+	}
+	if s.broken == nil {
+		s.broken = errClosed
+		errs = append(errs, s.statements.close())
+		if s.conn != nil {
+			errs = append(errs, s.conn.Close())
+		}
+		if s.writer != nil {
+			errs = append(errs, s.writer.Close())
+		}
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
+}
+
+// makeDir creates the store's directory, closed to others because commands
+// and variables may hold secrets.
+func makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o700)
+}
