@@ -1,7 +1,135 @@
 package keep
 
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
 // Main is the supervisor process. Its arguments are those after the program's
 // name (and after the word that selects the supervisor where berth runs as its
-// own): the token. It returns the exit status.
-func Main(args []string) int  { return 2 }
-func SignalName(n int) string { return itoa(n) }
+// own): the token, and nothing else. It returns the exit status.
+func Main(args []string) int {
+	if len(args) != 1 {
+		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+		return 2
+	}
+	if err := inherit(); err != nil {
+		fmt.Fprintln(os.Stderr, "berth-keep:", err)
+		return 2
+	}
+	// Hundreds of these may wait beside a machine's real work.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(25)
+	k, err := newKeeper(args[0])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "berth-keep:", err)
+		return 1
+	}
+	k.loop()
+	return 0
+}
+
+// keeper is the supervisor: one loop that owns all of this, and goroutines
+// that only wait for something to tell it.
+type keeper struct {
+	token  string
+	file   *os.File
+	record Record // what the record file says now
+
+	conn *conn // the berth it obeys
+	next *conn // a newer one, greeted once the old has been heard out
+	held *held // the job; nil between jobs
+
+	conns  chan *conn
+	frames chan incoming
+	reaped chan reaped
+	timer  *time.Timer
+}
+
+func newKeeper(token string) (*keeper, error) {
+	k := &keeper{
+		token: token, file: os.NewFile(fdRecord, "record"),
+		conns: make(chan *conn), frames: make(chan incoming), reaped: make(chan reaped),
+		timer: time.NewTimer(time.Hour),
+	}
+	start, err := StartTicks(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("read own start time: %w", err)
+	}
+	k.record = Record{State: Idle, Token: token, BootID: BootID(), KeepPID: os.Getpid(), KeepStart: start}
+	if err := writeBlock(k.file, k.record); err != nil {
+		return nil, err
+	}
+	if err := listen(k.conns); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	k.greet(newConn(fdController))
+	return k, nil
+}
+
+// loop ends when there is neither a job to hold nor a berth to give it one. An
+// end that nobody acknowledged stays in the record file for the next berth.
+func (k *keeper) loop() {
+	for k.conn != nil || k.held != nil {
+		select {
+		case c := <-k.conns:
+			k.connected(c)
+		case in := <-k.frames:
+			k.heard(in)
+		case r := <-k.reaped:
+			k.bury(r)
+		case <-k.timer.C:
+		}
+		k.act()
+	}
+}
+
+// act does what is due for the job and sets the alarm for what comes next.
+func (k *keeper) act() {
+	if k.held == nil {
+		k.timer.Stop()
+		return
+	}
+	for {
+		what := k.held.ending.due(time.Now())
+		if what == nothing {
+			break
+		}
+		k.held.do(what)
+	}
+	if at, planned := k.held.ending.next(); planned {
+		k.timer.Reset(time.Until(at))
+	}
+}
+
+func (k *keeper) greet(c *conn) {
+	k.conn = c
+	go c.read(k.frames)
+	c.send(k.hello())
+}
+
+// connected takes on a newer berth. What the old one sent before it died comes
+// first: its last "go" must not arrive after the new one was told "idle".
+func (k *keeper) connected(c *conn) {
+	if k.conn == nil {
+		k.greet(c)
+		return
+	}
+	if k.next != nil {
+		k.next.close()
+	}
+	k.next = c
+	k.conn.drain()
+}
+
+func (k *keeper) disconnected() {
+	k.conn.close()
+	k.conn = nil
+	if c := k.next; c != nil {
+		k.next = nil
+		k.greet(c)
+	}
+}

@@ -1,6 +1,11 @@
 package keep
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Order is all a supervisor has to know to run a job. It arrives in one frame,
 // and receiving it whole is the "go": half an order runs nothing.
@@ -32,5 +37,77 @@ const TokenVariable = "BERTH_TOKEN"
 
 // TokenValue names one attempt of one job under one supervisor.
 func TokenValue(token, job string, attempt int) string {
-	return token + ":" + job + ":" + itoa(attempt)
+	return token + ":" + job + ":" + strconv.Itoa(attempt)
+}
+
+// maxJobID keeps a job's id whole in a record and in a directory's name.
+const maxJobID = 100
+
+// Check refuses an order that no supervisor could carry out or tell of.
+func (o Order) Check() error {
+	switch {
+	case len(o.Argv) == 0:
+		return fmt.Errorf("order for job %s has no command", o.Job)
+	case o.Job == "" || len(o.Job) > maxJobID || strings.IndexFunc(o.Job, notInID) >= 0:
+		return fmt.Errorf("order for job %q: not an id", o.Job)
+	case o.WarnSignal < 0 || o.WarnSignal > lastSignal:
+		return fmt.Errorf("order for job %s: no signal %d", o.Job, o.WarnSignal)
+	}
+	return nil
+}
+
+func notInID(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
+}
+
+// Frame renders the order as its "go".
+func (o Order) Frame() Frame {
+	f := Frame{Kind: FrameGo}
+	add := func(key, value string) { f.Fields = append(f.Fields, Field{key, value}) }
+	add("job", o.Job)
+	add("attempt", strconv.Itoa(o.Attempt))
+	for _, word := range o.Argv {
+		add("arg", word)
+	}
+	for _, entry := range o.Env {
+		add("env", entry)
+	}
+	add("dir", o.Dir)
+	add("log", o.Log)
+	add("setup", strconv.FormatBool(o.Setup))
+	add("cgroup_parent", o.CgroupParent)
+	add("limit_ns", strconv.FormatInt(int64(o.Limit), 10))
+	add("grace_ns", strconv.FormatInt(int64(o.Grace), 10))
+	add("warn_before_ns", strconv.FormatInt(int64(o.WarnBefore), 10))
+	add("warn_signal", strconv.Itoa(o.WarnSignal))
+	return f
+}
+
+// orderOf reads the order back.
+func orderOf(f Frame) (Order, error) {
+	o := Order{
+		Job: f.Get("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: f.Get("dir"), Log: f.Get("log"),
+		Setup: f.Get("setup") == "true", CgroupParent: f.Get("cgroup_parent"),
+	}
+	var err error
+	number := func(key string) int64 {
+		text := f.Get(key)
+		if text == "" {
+			return 0
+		}
+		n, parseErr := strconv.ParseInt(text, 10, 64)
+		if parseErr != nil {
+			err = fmt.Errorf("%w: %s: %v", ErrFrame, key, parseErr)
+		}
+		return n
+	}
+	o.Attempt = int(number("attempt"))
+	o.Limit = time.Duration(number("limit_ns"))
+	o.Grace = max(0, time.Duration(number("grace_ns")))
+	o.WarnBefore = time.Duration(number("warn_before_ns"))
+	o.WarnSignal = int(number("warn_signal"))
+	if err != nil {
+		return Order{}, err
+	}
+	return o, o.Check()
 }

@@ -1,7 +1,10 @@
 package keep
 
 import (
-	"strconv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"time"
 )
 
@@ -20,7 +23,7 @@ const (
 // process; a zero PID in an ended one means that nothing ran.
 type Record struct {
 	State   State
-	Seq     uint64 // counts the jobs of one supervisor
+	Seq     uint64 // rises with every start and every acknowledged end
 	Token   string
 	Job     string
 	Attempt int
@@ -37,6 +40,7 @@ type Record struct {
 
 	StartedAt time.Time
 	EndedAt   time.Time
+	Elapsed   time.Duration // to the millisecond, and right even if the clock was set meanwhile
 
 	ExitCode    int // -1 when a signal ended it or nothing ran
 	Signal      int // 0: none
@@ -47,8 +51,83 @@ type Record struct {
 	Stragglers  int // processes that outlived the main one and had to be ended
 
 	MaxRSSKiB int64
-	User, Sys time.Duration // CPU time of the whole tree, in milliseconds' precision
+	User, Sys time.Duration // CPU time of the whole tree, to the millisecond
 	Note      string        // what the supervisor had to do without, as a cgroup
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
+// BlockSize is the length of an encoded record. One page is written whole or
+// not at all as far as the death of a process goes.
+const BlockSize = 4096
+
+// RecordSize is the length of a record file: the block that says what the
+// supervisor is doing, and the block that says how its last job ended.
+const RecordSize = 2 * BlockSize
+
+// ErrDamaged is a record that was written and cannot be read.
+var ErrDamaged = errors.New("damaged record")
+
+// errBlank is a block that was never written.
+var errBlank = errors.New("blank record")
+
+// ReadRecords reads a record file and returns the block that holds now: the
+// ended one if it belongs to the last job that started, else the other. ok is
+// false when nothing was ever written. A damaged first block is an error even
+// where the second is whole, because which job came last is then unknown.
+func ReadRecords(path string) (current Record, ok bool, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("open record: %w", err)
+	}
+	defer file.Close()
+	blocks := make([]byte, RecordSize)
+	if _, err := io.ReadFull(file, blocks); err != nil {
+		return Record{}, false, fmt.Errorf("%w: %s: %v", ErrDamaged, path, err)
+	}
+	return pick(blocks)
+}
+
+func pick(blocks []byte) (current Record, ok bool, err error) {
+	doing, doingErr := DecodeRecord(blocks[:BlockSize])
+	ended, endedErr := DecodeRecord(blocks[BlockSize:])
+	switch {
+	case doingErr == nil && endedErr == nil && ended.Seq >= doing.Seq:
+		return ended, true, nil
+	case doingErr == nil && (endedErr == nil || errors.Is(endedErr, errBlank)):
+		return doing, true, nil
+	case doingErr == nil:
+		// The ended block was torn while it was written: the job did run.
+		if doing.State == Started {
+			return doing, true, nil
+		}
+		return Record{}, false, endedErr
+	case errors.Is(doingErr, errBlank) && errors.Is(endedErr, errBlank):
+		return Record{}, false, nil
+	}
+	return Record{}, false, doingErr
+}
+
+// writeBlock puts a record in its block: ended ones in the second, all others
+// in the first.
+func writeBlock(file *os.File, r Record) error {
+	offset := int64(0)
+	if r.State == Ended {
+		offset = BlockSize
+	}
+	if _, err := file.WriteAt(r.Encode(), offset); err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	return nil
+}
+
+// Prepare fills a new record file, so that every later write finds its space
+// allocated, and says to which boot of the machine it belongs.
+func Prepare(file *os.File, token string) error {
+	idle := Record{State: Idle, Token: token, BootID: BootID()}
+	if _, err := file.WriteAt(append(idle.Encode(), make([]byte, BlockSize)...), 0); err != nil {
+		return fmt.Errorf("prepare record: %w", err)
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("prepare record: %w", err)
+	}
+	return nil
+}

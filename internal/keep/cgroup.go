@@ -1,0 +1,95 @@
+package keep
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// maxCgroupDepth bounds the walk through cgroups a job made for itself.
+const maxCgroupDepth = 16
+
+// makeCgroup makes the job's cgroup and opens it for the fork.
+func makeCgroup(parent, name string) (dir string, fd int, err error) {
+	dir = filepath.Join(parent, name)
+	err = os.Mkdir(dir, 0o755)
+	switch {
+	case os.IsNotExist(err):
+		// A later berth tidied the empty parent away.
+		if err = os.Mkdir(parent, 0o755); err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+	case os.IsExist(err):
+		// Left from an attempt that never ran; it goes if it is empty.
+		if err = RemoveCgroup(dir); err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+	}
+	if err != nil {
+		return "", -1, fmt.Errorf("make cgroup: %w", err)
+	}
+	fd, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		os.Remove(dir)
+		return "", -1, fmt.Errorf("open cgroup %s: %w", dir, err)
+	}
+	return dir, fd, nil
+}
+
+// CgroupProcesses lists the numbers of all processes in the cgroup and in
+// those below it. A cgroup that is not there has none.
+func CgroupProcesses(dir string) []int {
+	var pids []int
+	walkCgroup(dir, 0, func(dir string) {
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			return
+		}
+		for _, line := range bytes.Fields(procs) {
+			// 0 is a process that this pid namespace cannot name.
+			if pid, err := strconv.Atoi(string(line)); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+	})
+	return pids
+}
+
+// KillCgroup ends every process in the cgroup at once, where the kernel can.
+func KillCgroup(dir string) {
+	file, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	file.WriteString("1")
+}
+
+// RemoveCgroup removes the cgroup and those below it. The kernel refuses as
+// long as a process is in one.
+func RemoveCgroup(dir string) error {
+	var last error
+	walkCgroup(dir, 0, func(dir string) {
+		if err := syscall.Rmdir(dir); err != nil && err != syscall.ENOENT {
+			last = fmt.Errorf("remove cgroup %s: %w", dir, err)
+		}
+	})
+	return last
+}
+
+// walkCgroup visits the cgroups below dir, then dir itself.
+func walkCgroup(dir string, depth int, visit func(dir string)) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && depth < maxCgroupDepth {
+			walkCgroup(filepath.Join(dir, entry.Name()), depth+1, visit)
+		}
+	}
+	visit(dir)
+}

@@ -1,0 +1,120 @@
+package keep
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// writeTimeout bounds how long a berth that does not read can hold its
+// supervisor up. It is disconnected then, and may come back.
+const writeTimeout = 5 * time.Second
+
+// conn is a connection to a berth.
+type conn struct{ file *os.File }
+
+// incoming is a frame from a connection, or its end.
+type incoming struct {
+	from  *conn
+	frame Frame
+	err   error
+}
+
+func newConn(fd int) *conn {
+	syscall.SetNonblock(fd, true)
+	return &conn{os.NewFile(uintptr(fd), "controller")}
+}
+
+// read passes frames on until the connection ends.
+func (c *conn) read(to chan<- incoming) {
+	buffer := bufio.NewReaderSize(c.file, 4096)
+	for {
+		frame, err := ReadFrame(buffer)
+		to <- incoming{c, frame, err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send writes a frame. On error the connection is shut, and its reader tells.
+func (c *conn) send(f Frame) {
+	bytes, err := f.Encode()
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	c.file.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := c.file.Write(bytes); err != nil {
+		c.shut(syscall.SHUT_RDWR)
+	}
+}
+
+// drain makes the reader deliver what has arrived, then the end.
+func (c *conn) drain() { c.shut(syscall.SHUT_RD) }
+
+func (c *conn) shut(how int) {
+	raw, err := c.file.SyscallConn()
+	if err == nil {
+		raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), how) })
+	}
+}
+
+func (c *conn) close() { c.file.Close() }
+
+// listen accepts connections from this user and from root, for ever.
+func listen(to chan<- *conn) error {
+	syscall.SetNonblock(fdListener, true)
+	file := os.NewFile(fdListener, "listener")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	go func() {
+		defer file.Close()
+		for {
+			fd, acceptErr := -1, error(nil)
+			err := raw.Read(func(listener uintptr) bool {
+				fd, _, acceptErr = syscall.Accept4(int(listener), syscall.SOCK_CLOEXEC)
+				return acceptErr != syscall.EAGAIN
+			})
+			switch {
+			case err != nil:
+				return
+			case acceptErr != nil:
+				time.Sleep(100 * time.Millisecond) // no descriptors left, say: do not spin
+			case !trusted(fd):
+				syscall.Close(fd)
+			default:
+				to <- newConn(fd)
+			}
+		}
+	}()
+	return nil
+}
+
+// trusted asks the kernel who is at the other end.
+func trusted(fd int) bool {
+	peer, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	return err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
+}
+
+// hello says who this is and what it holds.
+func (k *keeper) hello() Frame {
+	r := k.record
+	return Frame{FrameHello, []Field{
+		{"token", k.token},
+		{"pid", strconv.Itoa(r.KeepPID)},
+		{"start_ticks", strconv.FormatUint(r.KeepStart, 10)},
+		{"boot_id", r.BootID},
+		{"state", string(r.State)},
+		{"job", r.Job},
+		{"attempt", strconv.Itoa(r.Attempt)},
+	}}
+}
+
+// recordFrame carries the whole record.
+func recordFrame(kind FrameKind, r Record) Frame {
+	return Frame{kind, []Field{{"record", string(r.Encode())}}}
+}

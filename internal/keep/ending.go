@@ -1,0 +1,105 @@
+package keep
+
+import "time"
+
+// action is what is due for a job's tree.
+type action int
+
+const (
+	nothing action = iota
+	warn           // the signal that announces the limit
+	term           // TERM to every process
+	kill           // KILL to every process, again and again
+)
+
+// Rounds of KILL come quickly at first, then as slowly as this: a process that
+// the kernel cannot end yet is not worth a busy loop.
+const (
+	firstKillPause = 10 * time.Millisecond
+	lastKillPause  = time.Second
+)
+
+// ending decides when a job's tree is told what. It knows no process and no
+// clock: moments come in as arguments. A zero time means "not planned".
+type ending struct {
+	grace time.Duration
+
+	warnAt, limitAt time.Time
+	termAt, killAt  time.Time
+	killPause       time.Duration
+
+	termed bool   // TERM was sent
+	exited bool   // the main process is gone
+	stop   string // why it is being ended; the first reason stays
+}
+
+func newEnding(now time.Time, o Order) ending {
+	e := ending{grace: o.Grace, killPause: firstKillPause}
+	if o.Limit > 0 {
+		e.limitAt = now.Add(o.Limit)
+		if o.WarnSignal != 0 {
+			e.warnAt = e.limitAt.Add(-o.WarnBefore)
+		}
+	}
+	return e
+}
+
+// request ends the job: TERM now, KILL after the grace. A later request can
+// shorten the grace and change nothing else. Once the main process is gone its
+// status stands, and a request only hurries what it left behind.
+func (e *ending) request(now time.Time, why string, grace time.Duration) {
+	if e.stop == "" && !e.exited {
+		e.stop = why
+	}
+	if !e.termed {
+		e.termAt = now
+	}
+	if at := now.Add(max(0, grace)); e.killAt.IsZero() || at.Before(e.killAt) {
+		e.killAt = at
+	}
+	e.warnAt, e.limitAt = time.Time{}, time.Time{}
+}
+
+// mainExited starts the clock for what the main process left behind: the grace
+// to finish by itself, then TERM, the grace again, then KILL.
+func (e *ending) mainExited(now time.Time) {
+	e.exited = true
+	e.warnAt, e.limitAt = time.Time{}, time.Time{}
+	if e.killAt.IsZero() {
+		e.termAt = now.Add(e.grace)
+		e.killAt = e.termAt.Add(e.grace)
+	}
+}
+
+// due returns what has to be done now, one action at a time, and takes it off
+// the plan.
+func (e *ending) due(now time.Time) action {
+	if reached(e.limitAt, now) {
+		e.request(now, "timeout", e.grace)
+	}
+	switch {
+	case reached(e.warnAt, now):
+		e.warnAt = time.Time{}
+		return warn
+	case reached(e.termAt, now):
+		e.termAt, e.termed = time.Time{}, true
+		return term
+	case reached(e.killAt, now):
+		e.killAt = now.Add(e.killPause)
+		e.killPause = min(2*e.killPause, lastKillPause)
+		return kill
+	}
+	return nothing
+}
+
+// next is the earliest moment at which something will be due.
+func (e *ending) next() (at time.Time, planned bool) {
+	for _, t := range [...]time.Time{e.warnAt, e.limitAt, e.termAt, e.killAt} {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	return at, !at.IsZero()
+}
+
+func reached(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }

@@ -1,0 +1,140 @@
+package keep
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Version is the protocol's, in the first byte of every frame.
+const Version = 1
+
+// MaxFrame bounds a frame's payload. It is above what the kernel lets a
+// process have as arguments and environment.
+const MaxFrame = 8 << 20
+
+const frameHeader = 6
+
+// FrameKind says what a frame is about. Kinds a reader does not know are for
+// it to skip.
+type FrameKind byte
+
+// Frames to the supervisor, and from it.
+const (
+	FrameGo   FrameKind = 'g' // an order: run it
+	FrameStop FrameKind = 's' // end the job: job, attempt, why, grace_ms
+	FrameAck  FrameKind = 'a' // its end is on disk: job, attempt
+
+	FrameHello   FrameKind = 'h' // who is there: token, pid, start_ticks, boot_id, state, job, attempt
+	FrameStarted FrameKind = 'r' // the job runs: record
+	FrameEnded   FrameKind = 'e' // no process of it is left: record
+)
+
+// Frame is one message. Fields keep their order and may repeat, which is how
+// lists travel; keys a reader does not know are for it to skip.
+type Frame struct {
+	Kind   FrameKind
+	Fields []Field
+}
+
+// Field is one named value.
+type Field struct{ Key, Value string }
+
+// ErrFrame is a frame that cannot be understood.
+var ErrFrame = errors.New("malformed frame")
+
+// Get is the first value of that key, or "".
+func (f Frame) Get(key string) string {
+	for _, field := range f.Fields {
+		if field.Key == key {
+			return field.Value
+		}
+	}
+	return ""
+}
+
+// All is every value of that key, in order.
+func (f Frame) All(key string) []string {
+	var values []string
+	for _, field := range f.Fields {
+		if field.Key == key {
+			values = append(values, field.Value)
+		}
+	}
+	return values
+}
+
+// Encode renders the frame. The error is ErrFrame when it is too long.
+func (f Frame) Encode() ([]byte, error) {
+	size := 0
+	for _, field := range f.Fields {
+		size += 8 + len(field.Key) + len(field.Value)
+	}
+	if size > MaxFrame {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, MaxFrame)
+	}
+	out := make([]byte, 0, frameHeader+size)
+	out = append(out, Version, byte(f.Kind))
+	out = binary.BigEndian.AppendUint32(out, uint32(size))
+	for _, field := range f.Fields {
+		out = binary.BigEndian.AppendUint32(out, uint32(len(field.Key)))
+		out = append(out, field.Key...)
+		out = binary.BigEndian.AppendUint32(out, uint32(len(field.Value)))
+		out = append(out, field.Value...)
+	}
+	return out, nil
+}
+
+// ReadFrame reads one frame. io.EOF means that the other side closed between
+// frames; a frame cut short is io.ErrUnexpectedEOF.
+func ReadFrame(r io.Reader) (Frame, error) {
+	var header [frameHeader]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return Frame{}, err
+	}
+	if header[0] != Version {
+		return Frame{}, fmt.Errorf("%w: protocol version %d", ErrFrame, header[0])
+	}
+	size := binary.BigEndian.Uint32(header[2:])
+	if size > MaxFrame {
+		return Frame{}, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, MaxFrame)
+	}
+	payload := make([]byte, size)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return Frame{}, err
+	}
+	fields, err := decodeFields(payload)
+	return Frame{Kind: FrameKind(header[1]), Fields: fields}, err
+}
+
+func decodeFields(payload []byte) ([]Field, error) {
+	var fields []Field
+	for len(payload) > 0 {
+		var f Field
+		var ok bool
+		if f.Key, payload, ok = cutString(payload); !ok {
+			return nil, fmt.Errorf("%w: key cut short", ErrFrame)
+		}
+		if f.Value, payload, ok = cutString(payload); !ok {
+			return nil, fmt.Errorf("%w: value of %q cut short", ErrFrame, f.Key)
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+func cutString(b []byte) (s string, rest []byte, ok bool) {
+	if len(b) < 4 {
+		return "", nil, false
+	}
+	size := binary.BigEndian.Uint32(b)
+	b = b[4:]
+	if uint64(size) > uint64(len(b)) {
+		return "", nil, false
+	}
+	return string(b[:size]), b[size:], true
+}

@@ -1,0 +1,174 @@
+package keep
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// Process is one entry of the process table. PID and Start together name a
+// process for as long as the machine is up; a PID alone does not.
+type Process struct {
+	PID, Parent, Group, Session int
+	State                       byte   // as in /proc: R, S, D, T, Z…
+	Start                       uint64 // clock ticks since boot
+}
+
+// Dead reports whether only the entry is left.
+func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
+
+// BootID names this boot of the machine; empty where the kernel does not say.
+var BootID = sync.OnceValue(func() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+})
+
+// StartTicks is when the process started, in clock ticks since boot.
+func StartTicks(pid int) (uint64, error) {
+	p, err := ReadProcess(pid)
+	return p.Start, err
+}
+
+// ReadProcess reads one entry of the process table.
+func ReadProcess(pid int) (Process, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Process{}, err
+	}
+	return parseStat(stat)
+}
+
+// parseStat reads /proc/PID/stat. The command's name stands in parentheses and
+// may hold any byte, so the fields are counted from the last ")".
+func parseStat(stat []byte) (Process, error) {
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 1 || end < open {
+		return Process{}, errors.New("stat without a command")
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 20 {
+		return Process{}, errors.New("stat cut short")
+	}
+	var p Process
+	var err error
+	number := func(text []byte) int {
+		n, parseErr := strconv.Atoi(string(text))
+		if parseErr != nil {
+			err = fmt.Errorf("stat: %w", parseErr)
+		}
+		return n
+	}
+	p.PID = number(bytes.TrimSpace(stat[:open]))
+	p.State = fields[0][0]
+	p.Parent, p.Group, p.Session = number(fields[1]), number(fields[2]), number(fields[3])
+	start, startErr := strconv.ParseUint(string(fields[19]), 10, 64)
+	if startErr != nil {
+		err = startErr
+	}
+	p.Start = start
+	return p, err
+}
+
+// Processes is the whole process table, as far as this user may see it. It is
+// no snapshot: a process that forks and exits while it is read can be missed,
+// so whoever needs certainty looks twice.
+func Processes() ([]Process, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list /proc: %w", err)
+	}
+	table := make([]Process, 0, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := ReadProcess(pid); err == nil {
+			table = append(table, p)
+		}
+	}
+	return table, nil
+}
+
+// Descendants are the processes below those for which root says yes, roots
+// included.
+func Descendants(table []Process, root func(Process) bool) []Process {
+	children := make(map[int][]Process, len(table))
+	var found, queue []Process
+	for _, p := range table {
+		children[p.Parent] = append(children[p.Parent], p)
+		if root(p) {
+			queue = append(queue, p)
+		}
+	}
+	seen := make(map[int]bool)
+	for len(queue) > 0 {
+		p := queue[0]
+		queue = queue[1:]
+		if seen[p.PID] {
+			continue
+		}
+		seen[p.PID] = true
+		found = append(found, p)
+		queue = append(queue, children[p.PID]...)
+	}
+	return found
+}
+
+// These numbers are the same on every architecture.
+const (
+	sysPidfdSendSignal = 424
+	sysPidfdOpen       = 434
+)
+
+// Signal sends a signal to exactly this process: if its number has passed to
+// another one, nobody gets it. A process that is gone is no error.
+func (p Process) Signal(number int) error {
+	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(p.PID), 0, 0)
+	if errno == syscall.ENOSYS || errno == syscall.EPERM {
+		return p.signalByNumber(number)
+	}
+	if errno != 0 {
+		return gone(errno)
+	}
+	defer syscall.Close(int(fd))
+	if start, err := StartTicks(p.PID); err != nil || start != p.Start {
+		return nil
+	}
+	_, _, errno = syscall.Syscall6(sysPidfdSendSignal, fd, uintptr(number), uintptr(unsafe.Pointer(nil)), 0, 0, 0)
+	if errno == syscall.ENOSYS {
+		return p.signalByNumber(number)
+	}
+	return gone(errno)
+}
+
+// signalByNumber is for kernels without process descriptors; the check leaves
+// a window too short for a number to come round again.
+func (p Process) signalByNumber(number int) error {
+	if start, err := StartTicks(p.PID); err != nil || start != p.Start {
+		return nil
+	}
+	errno, _ := syscall.Kill(p.PID, syscall.Signal(number)).(syscall.Errno)
+	return gone(errno)
+}
+
+func gone(errno syscall.Errno) error {
+	if errno == 0 || errno == syscall.ESRCH {
+		return nil
+	}
+	return errno
+}

@@ -1,0 +1,119 @@
+package keep
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// tree lists the living processes of the job: the supervisor's descendants,
+// since whatever loses its parent becomes the supervisor's child, and what the
+// cgroup holds.
+func (h *held) tree() []Process {
+	table, err := Processes()
+	if err != nil {
+		return nil
+	}
+	self := os.Getpid()
+	inCgroup := make(map[int]bool)
+	if h.cgroup != "" {
+		for _, pid := range CgroupProcesses(h.cgroup) {
+			inCgroup[pid] = true
+		}
+	}
+	all := Descendants(table, func(p Process) bool {
+		return p.PID != self && (p.Parent == self || inCgroup[p.PID])
+	})
+	living := all[:0]
+	for _, p := range all {
+		if !p.Dead() && p.PID != self {
+			living = append(living, p)
+		}
+	}
+	return living
+}
+
+// do carries out what is due.
+func (h *held) do(what action) {
+	switch what {
+	case warn:
+		for _, p := range h.tree() {
+			if handles(p.PID, h.order.WarnSignal) {
+				p.Signal(h.order.WarnSignal)
+			}
+		}
+	case term:
+		for _, p := range h.tree() {
+			h.countStraggler(p)
+			p.Signal(sigTERM)
+			// A stopped process would sleep through its grace.
+			p.Signal(sigCONT)
+		}
+	case kill:
+		for _, p := range h.tree() {
+			h.countStraggler(p)
+			p.Signal(sigKILL)
+		}
+		if h.cgroup != "" {
+			KillCgroup(h.cgroup)
+		}
+	case nothing:
+	}
+}
+
+// maxStragglers bounds the count of processes that outlived the main one.
+const maxStragglers = 10000
+
+// countStraggler counts a process that has to be ended although nobody asked
+// for the job's end.
+func (h *held) countStraggler(p Process) {
+	if h.ending.exited && h.ending.stop == "" && len(h.stragglers) < maxStragglers {
+		h.stragglers[[2]uint64{uint64(p.PID), p.Start}] = true
+	}
+}
+
+// handles reports whether the process caught or blocked the signal. A warning
+// is for those that can make use of it; the shell around them would only die.
+func handles(pid, number int) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		if key != "SigCgt" && key != "SigBlk" {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err == nil && mask&(1<<(number-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reaped is a process that was waited for; pid 0 says that none is left.
+type reaped struct {
+	pid    int
+	status syscall.WaitStatus
+	usage  syscall.Rusage
+}
+
+// reap waits for every process that is or becomes the supervisor's child. The
+// kernel says "no children" exactly when the job's last process is gone.
+func reap(to chan<- reaped) {
+	for {
+		var r reaped
+		pid, err := syscall.Wait4(-1, &r.status, 0, &r.usage)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			to <- reaped{}
+			return
+		}
+		r.pid = pid
+		to <- r
+	}
+}

@@ -1,0 +1,102 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
+)
+
+// DetectCgroup makes a directory for jobs' cgroups below berth's own, where
+// the host allows it, and sweeps those that berths before it left empty. It
+// returns "" where jobs have to do without.
+func DetectCgroup() string {
+	own := ownCgroup()
+	if own == "" {
+		return ""
+	}
+	sweepCgroups(own)
+	start, err := keep.StartTicks(os.Getpid())
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Join(own, fmt.Sprintf("berth-%d-%d", os.Getpid(), start))
+	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return ""
+	}
+	if unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
+		unix.Rmdir(dir)
+		return ""
+	}
+	return dir
+}
+
+// ownCgroup is the directory of this process's version 2 cgroup, or "".
+func ownCgroup() string {
+	mount := cgroupMount()
+	path, err := cgroupOf(os.Getpid())
+	if mount == "" || err != nil {
+		return ""
+	}
+	return filepath.Join(mount, path)
+}
+
+// cgroupMount is where the version 2 hierarchy is mounted, on hybrid hosts too.
+func cgroupMount() string {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(info)) {
+		before, after, found := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !found || !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		// A mount of a subtree shows paths that /proc does not speak of.
+		if fields[3] == "/" {
+			return unescapeMount(fields[4])
+		}
+	}
+	return ""
+}
+
+// unescapeMount undoes the octal escapes of mountinfo.
+func unescapeMount(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// cgroupOf is a process's path in the version 2 hierarchy.
+func cgroupOf(pid int) (string, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if path, found := strings.CutPrefix(line, "0::"); found {
+			return strings.TrimSpace(path), nil
+		}
+	}
+	return "", fmt.Errorf("process %d is in no version 2 cgroup", pid)
+}
+
+// sweepCgroups removes what berths that are gone left behind. The kernel keeps
+// every cgroup that still has a process.
+func sweepCgroups(own string) {
+	left, _ := filepath.Glob(filepath.Join(own, "berth-*-*"))
+	for _, dir := range left {
+		var pid int
+		var start uint64
+		if _, err := fmt.Sscanf(filepath.Base(dir), "berth-%d-%d", &pid, &start); err != nil {
+			continue
+		}
+		if now, err := keep.StartTicks(pid); err != nil || now != start {
+			_ = keep.RemoveCgroup(dir)
+		}
+	}
+}

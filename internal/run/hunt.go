@@ -1,0 +1,169 @@
+package run
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/keep"
+)
+
+const (
+	firstHuntPause = 5 * time.Millisecond
+	lastHuntPause  = time.Second
+	// complainAfter is when a process that will not die is worth a line.
+	complainAfter = 5 * time.Second
+	complainEvery = time.Minute
+)
+
+// hunt ends every process a dead supervisor left and returns true when none is
+// there any more. It does not give up: a card is held by whoever lives. It
+// returns false when berth closes first.
+func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
+	q := quarry{record: record, live: !s.adopted}
+	complainAt := time.Now().Add(complainAfter)
+	for clean, pause := 0, firstHuntPause; ; pause = min(2*pause, lastHuntPause) {
+		left, err := q.round()
+		switch {
+		case err != nil:
+			clean = 0
+		case left == 0:
+			// The process table is no snapshot: look twice.
+			if clean++; clean == 2 {
+				if record.Cgroup != "" {
+					keep.RemoveCgroup(record.Cgroup)
+				}
+				return true
+			}
+			pause = firstHuntPause
+		default:
+			clean = 0
+		}
+		if now := time.Now(); now.After(complainAt) {
+			r.log.Warn("processes of a lost job will not end", "job", record.Job, "token", record.Token, "left", left, "error", err)
+			complainAt = now.Add(complainEvery)
+		}
+		select {
+		case <-time.After(pause):
+		case <-r.quit:
+			return false
+		}
+	}
+}
+
+// quarry is what is hunted: the processes of one record.
+type quarry struct {
+	record keep.Record
+	live   bool // this berth saw the supervisor alive, so its session is no older than that
+}
+
+// round kills what it finds and says how much that was.
+func (q quarry) round() (left int, err error) {
+	// A supervisor that is being started must not be taken for a stranger.
+	spawned.mu.Lock()
+	defer spawned.mu.Unlock()
+	found, err := q.find()
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range found {
+		if killErr := p.Signal(9); killErr != nil {
+			err = killErr
+		}
+	}
+	if q.record.Cgroup != "" {
+		keep.KillCgroup(q.record.Cgroup)
+	}
+	return len(found), err
+}
+
+// find lists the job's living processes: those in its cgroup, in its session,
+// with its token in their environment, or come to berth as orphans, and all
+// their descendants.
+func (q quarry) find() ([]keep.Process, error) {
+	table, err := keep.Processes()
+	if err != nil {
+		return nil, err
+	}
+	roots := make(map[int]bool)
+	if q.record.Cgroup != "" {
+		for _, pid := range keep.CgroupProcesses(q.record.Cgroup) {
+			roots[pid] = true
+		}
+	}
+	for _, p := range spawned.strangers(table) {
+		if p.Start >= q.record.PIDStart && !hasOtherToken(p.PID, q.record.Token) {
+			roots[p.PID] = true
+		}
+	}
+	oursBySession := q.sessionTest(table)
+	for _, p := range table {
+		if oursBySession(p) || hasToken(p.PID, q.record) {
+			roots[p.PID] = true
+		}
+	}
+	self := os.Getpid()
+	all := keep.Descendants(table, func(p keep.Process) bool { return p.PID != self && roots[p.PID] })
+	living := all[:0]
+	for _, p := range all {
+		if !p.Dead() && p.PID != self && !spawned.pids[p.PID] {
+			living = append(living, p)
+		}
+	}
+	return living, nil
+}
+
+// sessionTest tells members of the job's session from those of a later one
+// with the same number. The number is free for others once the last member is
+// gone; so the leader must be the job's own, or, with the leader gone, berth
+// must have seen the supervisor alive a moment ago.
+func (q quarry) sessionTest(table []keep.Process) func(keep.Process) bool {
+	session, trusted := q.record.Session, q.live
+	if session <= 0 {
+		return func(keep.Process) bool { return false }
+	}
+	for _, p := range table {
+		if p.PID == session {
+			trusted = p.Start == q.record.PIDStart
+		}
+	}
+	return func(p keep.Process) bool { return trusted && p.Session == session && p.Start >= q.record.PIDStart }
+}
+
+// hasToken reports whether the process was started for this record's job. A
+// record that could not be read names no job: then any of its supervisor's.
+func hasToken(pid int, record keep.Record) bool {
+	if record.Token == "" {
+		return false
+	}
+	value, ok := tokenOf(pid)
+	if !ok {
+		return false
+	}
+	if record.Job == "" {
+		return strings.HasPrefix(value, record.Token+":")
+	}
+	return value == keep.TokenValue(record.Token, record.Job, record.Attempt)
+}
+
+func hasOtherToken(pid int, token string) bool {
+	value, ok := tokenOf(pid)
+	return ok && !strings.HasPrefix(value, token+":")
+}
+
+// tokenOf reads the token from a process's environment, where that is allowed.
+func tokenOf(pid int) (value string, ok bool) {
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return "", false
+	}
+	prefix := []byte(keep.TokenVariable + "=")
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if value, found := bytes.CutPrefix(entry, prefix); found {
+			return string(value), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,171 @@
+package run
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
+)
+
+// Lease takes a warm supervisor, or starts one. Nothing runs until Go.
+func (r *Runner) Lease() (token string, err error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return "", ErrClosed
+	}
+	if n := len(r.pool); n > 0 {
+		s := r.pool[n-1]
+		r.pool = r.pool[:n-1]
+		s.phase = leased
+		r.mu.Unlock()
+		return s.token, nil
+	}
+	r.mu.Unlock()
+	return r.spawn()
+}
+
+// Release gives a lease back that was not used.
+func (r *Runner) Release(token string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if s == nil || s.phase != leased {
+		return
+	}
+	switch {
+	case s.dead:
+		r.forget(s)
+	case len(r.pool) >= r.maxIdle:
+		s.phase = over
+		s.hangUp()
+	default:
+		s.phase = idle
+		r.pool = append(r.pool, s)
+	}
+}
+
+// spawned holds the processes that this one started as supervisors, whichever
+// Runner did: they are no strangers among berth's children.
+var spawned = newRegistry()
+
+// spawn starts a supervisor in a directory of its own. Everything it needs is
+// there before it is: the lock is held, the record has its space, the socket
+// listens. So whoever finds the directory can tell what became of it.
+func (r *Runner) spawn() (token string, err error) {
+	random := make([]byte, 8)
+	rand.Read(random)
+	token = hex.EncodeToString(random)
+	dir := filepath.Join(r.dir, token)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make supervisor's directory: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	inherited, conn, err := r.furnish(dir, token)
+	for _, f := range inherited {
+		defer f.Close()
+	}
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(r.command[0], append(r.command[1:len(r.command):len(r.command)], token)...)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", keepEnv(), inherited
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	start, err := spawned.start(cmd)
+	if err != nil {
+		conn.Close()
+		return "", fmt.Errorf("start supervisor %s: %w", r.command[0], err)
+	}
+	s := &supervisor{
+		token: token, dir: dir, phase: leased, process: cmd.Process,
+		identity: Identity{Token: token, KeepPID: cmd.Process.Pid, KeepStart: start},
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		conn.Close()
+		spawned.wait(cmd.Process)
+		return "", ErrClosed
+	}
+	r.all[token] = s
+	l := r.connect(s, conn)
+	r.group.Go(func() { r.attend(s, l) })
+	return token, nil
+}
+
+// furnish fills a supervisor's directory and returns what it inherits, in the
+// order of its descriptors, and berth's end of the connection.
+func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.UnixConn, err error) {
+	theirs, conn, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	inherited = append(inherited, theirs)
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
+	listener, err := listenIn(dir)
+	if err != nil {
+		return inherited, nil, err
+	}
+	inherited = append(inherited, listener)
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return inherited, nil, fmt.Errorf("make supervisor's lock: %w", err)
+	}
+	inherited = append(inherited, lock)
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return inherited, nil, fmt.Errorf("take supervisor's lock: %w", err)
+	}
+	record, err := os.OpenFile(filepath.Join(dir, recordName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return inherited, nil, fmt.Errorf("make supervisor's record: %w", err)
+	}
+	inherited = append(inherited, record)
+	if err := keep.Prepare(record, token); err != nil {
+		return inherited, nil, err
+	}
+	for _, d := range []string{dir, r.dir} {
+		if err := syncDir(d); err != nil {
+			return inherited, nil, err
+		}
+	}
+	return inherited, conn, nil
+}
+
+// keepEnv is a supervisor's own environment: small, and free of what a user
+// may have set for Go programs. An outer job's token goes along, so that a
+// berth inside a job ends with it.
+func keepEnv() []string {
+	env := []string{"GOMAXPROCS=1", "PATH=/usr/bin:/bin"}
+	if outer := os.Getenv(keep.TokenVariable); outer != "" {
+		env = append(env, keep.TokenVariable+"="+outer)
+	}
+	return env
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package run
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
+)
+
+// registry knows which of this process's children it started as supervisors.
+// The others outside its session are orphans that came to it.
+type registry struct {
+	mu   sync.Mutex // held while a child is started, and while strangers are told apart
+	pids map[int]bool
+}
+
+func newRegistry() *registry { return &registry{pids: make(map[int]bool)} }
+
+// start starts the command and notes its process before anyone can take it for
+// a stranger.
+func (g *registry) start(cmd *exec.Cmd) (startTicks uint64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	g.pids[cmd.Process.Pid] = true
+	startTicks, _ = keep.StartTicks(cmd.Process.Pid)
+	return startTicks, nil
+}
+
+// wait reaps a supervisor that has exited or is about to.
+func (g *registry) wait(p *os.Process) {
+	p.Wait()
+	g.mu.Lock()
+	delete(g.pids, p.Pid)
+	g.mu.Unlock()
+}
+
+// strangers are the children of this process that it did not start: they are
+// outside its session, because a job is always put in one of its own. Those
+// that are dead are reaped here, each by its number, since the statuses of
+// berth's own children are for others to collect.
+func (g *registry) strangers(table []keep.Process) (living []keep.Process) {
+	self := os.Getpid()
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return nil
+	}
+	for _, p := range table {
+		if p.Parent != self || p.Session == session || g.pids[p.PID] {
+			continue
+		}
+		if p.Dead() {
+			unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
+			continue
+		}
+		living = append(living, p)
+	}
+	return living
+}

@@ -1,0 +1,179 @@
+package run
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
+)
+
+const (
+	firstPause = 2 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+	// answerBudget is how long one supervisor may take to greet.
+	answerBudget = 2 * time.Second
+	// partingBudget bounds how long Close waits for a supervisor to exit.
+	partingBudget = 2 * time.Second
+)
+
+// rejoin finds out what became of a supervisor whose connection ended: gone if
+// its lock is free, else a new connection. While neither can be had, nothing
+// is known, and nothing is told. It gives up only when berth closes.
+func (r *Runner) rejoin(s *supervisor) (l *link, gone bool) {
+	var parting time.Time
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if lockFree(s.dir) {
+			return nil, true
+		}
+		if r.closing() {
+			if r.phaseOf(s) == running {
+				return nil, false
+			}
+			if parting.IsZero() {
+				parting = time.Now().Add(partingBudget)
+			}
+			if time.Now().After(parting) {
+				return nil, false
+			}
+		} else if r.phaseOf(s) != over {
+			if l := r.redial(s); l != nil {
+				return l, false
+			}
+		}
+		r.pause(pause)
+	}
+}
+
+// redial connects again and makes sense of the greeting.
+func (r *Runner) redial(s *supervisor) *link {
+	conn, hello, err := dial(s.dir, s.token, answerBudget)
+	if err != nil {
+		return nil
+	}
+	said := helloRecord(hello)
+	r.mu.Lock()
+	if r.closed || s.phase == over {
+		r.mu.Unlock()
+		conn.Close()
+		return nil
+	}
+	l := r.connect(s, conn)
+	waiting, job, attempt := s.phase == running, s.job, s.attempt
+	if waiting && s.stop != nil {
+		s.send(s.stop)
+	}
+	r.mu.Unlock()
+	if !waiting {
+		return l
+	}
+	if said.State == keep.Idle || said.Job != job || said.Attempt != attempt {
+		// The order did not get there whole, and its connection is closed.
+		r.tellNeverRan(s)
+		return l
+	}
+	if record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName)); err == nil && ok {
+		r.heard(s, record)
+	}
+	return l
+}
+
+func (r *Runner) tellNeverRan(s *supervisor) {
+	r.mu.Lock()
+	s.phase, s.empty = ended, true
+	e := Event{Kind: NeverRan, Token: s.token, Job: s.job, Attempt: s.attempt}
+	r.mu.Unlock()
+	r.emit(e)
+}
+
+// bury deals with a supervisor that is gone: nothing holds its lock, so its
+// process has exited and a process it had just forked has become the job's.
+func (r *Runner) bury(s *supervisor) {
+	if s.process != nil {
+		spawned.wait(s.process)
+	}
+	r.mu.Lock()
+	s.dead = true
+	r.unpool(s)
+	was := s.phase
+	if was == idle || was == over || (was == leased && r.closed) {
+		r.forget(s)
+	}
+	r.mu.Unlock()
+	if was == running {
+		r.conclude(s)
+	}
+}
+
+// conclude tells how a job ended whose supervisor is gone.
+func (r *Runner) conclude(s *supervisor) {
+	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+	switch {
+	case err != nil:
+		r.log.Warn("record of a dead supervisor", "token", s.token, "error", err)
+		r.lose(s, keep.Record{Token: s.token, Job: s.job, Attempt: s.attempt, BootID: keep.BootID()})
+	case !ok || record.State == keep.Idle || record.Job != s.job || record.Attempt != s.attempt:
+		r.tellNeverRan(s)
+	case record.State == keep.Ended:
+		r.heard(s, record)
+	default:
+		r.lose(s, record)
+	}
+}
+
+// lose ends what a dead supervisor left, and only then calls its job lost.
+func (r *Runner) lose(s *supervisor, record keep.Record) {
+	rebooted := record.BootID != "" && record.BootID != keep.BootID()
+	if !rebooted && !r.hunt(s, record) {
+		return // berth is closing; the next one hunts again
+	}
+	r.mu.Lock()
+	s.phase = ended
+	e := Event{Kind: Lost, Token: s.token, Job: s.job, Attempt: s.attempt, Record: record}
+	r.mu.Unlock()
+	r.emit(e)
+}
+
+// lockFree reports whether no process holds the supervisor's lock. Only an
+// answer of the kernel counts: any other failure leaves it alive.
+func lockFree(dir string) bool {
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return true // berth died while it made the directory
+	}
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+}
+
+func (r *Runner) closing() bool {
+	select {
+	case <-r.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits, but not once berth is closing for more than a moment.
+func (r *Runner) pause(d time.Duration) {
+	if r.closing() {
+		time.Sleep(min(d, 5*time.Millisecond))
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-r.quit:
+	}
+}
+
+func (r *Runner) phaseOf(s *supervisor) phase {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return s.phase
+}

@@ -1,0 +1,221 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+const (
+	defaultIdle = 8
+	// eventBuffer is more than the jobs one machine runs at a time. When it
+	// is full, supervisors wait with their news; none is dropped.
+	eventBuffer = 1024
+)
+
+// ErrClosed is the answer of a Runner that was closed.
+var ErrClosed = errors.New("runner is closed")
+
+// Runner holds the supervisors of one queue. Its methods may be called from
+// any goroutine.
+type Runner struct {
+	dir     string
+	command []string
+	cgroup  string // where jobs' cgroups go, or ""
+	ownsIt  bool   // the cgroup directory was made by this Runner
+	maxIdle int
+	log     *slog.Logger
+
+	events chan Event
+	quit   chan struct{}
+	group  sync.WaitGroup // one goroutine per supervisor, and its writer
+
+	mu     sync.Mutex
+	closed bool
+	all    map[string]*supervisor
+	pool   []*supervisor
+}
+
+// FindKeep is how to start a supervisor: the small program beside berth's own,
+// or berth itself where that is missing.
+func FindKeep() []string {
+	self, err := os.Executable()
+	if err != nil {
+		self = "/proc/self/exe"
+	}
+	beside := filepath.Join(filepath.Dir(self), "berth-keep")
+	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		return []string{beside}
+	}
+	return []string{self, "__keep"}
+}
+
+// Open makes a Runner. berth becomes the parent of processes whose supervisor
+// dies, so that none of them gets away.
+func Open(o Options) (*Runner, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxIdle <= 0 {
+		o.MaxIdle = defaultIdle
+	}
+	if len(o.KeepCommand) == 0 {
+		o.KeepCommand = FindKeep()
+	}
+	dir, err := filepath.Abs(o.KeepDir)
+	if err != nil {
+		return nil, fmt.Errorf("supervisors' directory: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("supervisors' directory: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		o.Log.Warn("cannot become the parent of orphans", "error", err)
+	}
+	r := &Runner{
+		dir: dir, command: o.KeepCommand, maxIdle: o.MaxIdle, log: o.Log,
+		events: make(chan Event, eventBuffer), quit: make(chan struct{}),
+		all: make(map[string]*supervisor),
+	}
+	switch o.CgroupParent {
+	case "none":
+	case "":
+		r.cgroup = DetectCgroup()
+		r.ownsIt = r.cgroup != ""
+	default:
+		r.cgroup = o.CgroupParent
+	}
+	return r, nil
+}
+
+// Events is where everything that happens is told.
+func (r *Runner) Events() <-chan Event { return r.events }
+
+func (r *Runner) emit(e Event) {
+	select {
+	case r.events <- e:
+	case <-r.quit:
+	}
+}
+
+// Go gives the supervisor its order. An error means that nothing ran and that
+// no event will follow; after nil, exactly one final event does.
+func (r *Runner) Go(token string, o keep.Order) error {
+	if o.CgroupParent == "" {
+		o.CgroupParent = r.cgroup
+	}
+	if err := o.Check(); err != nil {
+		return err
+	}
+	frame, err := o.Frame().Encode()
+	if err != nil {
+		return fmt.Errorf("job %s: its arguments and environment are too long: %w", o.Job, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if r.closed {
+		return ErrClosed
+	}
+	if s == nil || s.phase != leased {
+		return fmt.Errorf("supervisor %s is not leased", token)
+	}
+	s.phase, s.job, s.attempt, s.log = running, o.Job, o.Attempt, o.Log
+	s.identity.PID, s.identity.Session, s.identity.Cgroup = 0, 0, ""
+	if s.dead {
+		r.group.Go(func() { r.tellNeverRan(s) })
+		return nil
+	}
+	// Where the connection is gone, its goroutine finds out what became of
+	// the order, and tells.
+	s.send(frame)
+	return nil
+}
+
+// Stop ends the job: TERM now, KILL after the grace. Repeating it with less
+// grace hurries it. A job that is ending already is no error.
+func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if s == nil {
+		return fmt.Errorf("no supervisor %s", token)
+	}
+	if s.phase != running || s.dead {
+		return nil
+	}
+	s.stop = stopFrame(s.job, s.attempt, string(why), grace)
+	s.send(s.stop)
+	return nil
+}
+
+// Ack says that the job's end is on disk. The supervisor goes back to the
+// pool; a dead one's directory is removed.
+func (r *Runner) Ack(token string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if s == nil || s.phase != ended {
+		return
+	}
+	if s.dead {
+		r.forget(s)
+		return
+	}
+	// A supervisor of an earlier berth may be of an earlier version.
+	if s.adopted || len(r.pool) >= r.maxIdle || r.closed {
+		s.phase = over
+		s.hangUp()
+		return
+	}
+	s.send(ackFrame(s.job, s.attempt))
+	s.phase, s.stop, s.empty = idle, nil, false
+	r.pool = append(r.pool, s)
+}
+
+// Identity is what the kernel knows of a supervisor and its job.
+func (r *Runner) Identity(token string) (Identity, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if s == nil {
+		return Identity{}, false
+	}
+	return s.identity, true
+}
+
+// Close lets the supervisors without a job end, and leaves the others alone.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	close(r.quit)
+	for _, s := range r.all {
+		s.hangUp()
+	}
+	r.mu.Unlock()
+	r.group.Wait()
+	close(r.events)
+	for _, s := range r.all {
+		if s.dead && s.empty {
+			r.forget(s) // it says nothing that its absence would not
+		}
+	}
+	if r.ownsIt {
+		// Refused by the kernel while a job is in it; a later berth sweeps.
+		_ = unix.Rmdir(r.cgroup)
+	}
+	return nil
+}

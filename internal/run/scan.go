@@ -1,0 +1,185 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/keep"
+)
+
+// scanAtOnce bounds how many supervisors are asked at the same time.
+const scanAtOnce = 64
+
+// Scan finds the supervisors of earlier berths. It is called once, before the
+// first Lease. Supervisors are asked in parallel, each with a time budget, so
+// that one that is stuck cannot hold the others up.
+func (r *Runner) Scan() ([]Found, error) {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("find supervisors: %w", err)
+	}
+	var mu sync.Mutex
+	var found []Found
+	var asking sync.WaitGroup
+	turn := make(chan struct{}, scanAtOnce)
+	for _, entry := range entries {
+		if !entry.IsDir() || r.knows(entry.Name()) {
+			continue
+		}
+		asking.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			f := r.ask(entry.Name())
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, f)
+		})
+	}
+	asking.Wait()
+	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Token, b.Token) })
+	return found, nil
+}
+
+func (r *Runner) knows(token string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[token] != nil
+}
+
+// ask finds out how things stand in one directory.
+func (r *Runner) ask(token string) Found {
+	s := &supervisor{token: token, dir: filepath.Join(r.dir, token), adopted: true, phase: ended, identity: Identity{Token: token}}
+	deadline := time.Now().Add(answerBudget)
+	for pause := firstPause; time.Now().Before(deadline); pause = min(2*pause, lastPause) {
+		if lockFree(s.dir) {
+			return r.inherit(s)
+		}
+		conn, hello, err := dial(s.dir, token, time.Until(deadline))
+		if err != nil {
+			r.pause(pause)
+			continue
+		}
+		if helloRecord(hello).State == keep.Idle {
+			// It obeys this berth alone now, which gives it nothing: it exits.
+			conn.Close()
+			return r.keepEmpty(s)
+		}
+		r.mu.Lock()
+		l := r.connect(s, conn)
+		r.mu.Unlock()
+		return r.adopt(s, l)
+	}
+	return r.unanswered(s)
+}
+
+// adopt takes on a supervisor that lives, on the word of its record. Without a
+// connection, its goroutine goes on trying.
+func (r *Runner) adopt(s *supervisor, l *link) Found {
+	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+	if err != nil || !ok {
+		r.log.Warn("record of a living supervisor", "token", s.token, "error", err)
+		record = keep.Record{Token: s.token, BootID: keep.BootID()}
+	}
+	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Kind: FoundRunning, Record: record}
+	s.phase = running
+	if record.State == keep.Ended {
+		e := endedEvent(record, "")
+		f.Kind, f.OOM, f.LogTail = FoundEnded, e.OOM, e.LogTail
+		s.phase = ended
+	}
+	r.register(s, record)
+	r.group.Go(func() { r.attend(s, l) })
+	return f
+}
+
+// inherit judges a supervisor that is gone by what it wrote.
+func (r *Runner) inherit(s *supervisor) Found {
+	s.dead = true
+	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+	if errors.Is(err, os.ErrNotExist) {
+		return r.keepEmpty(s) // berth died before it started one here
+	}
+	if err != nil {
+		r.log.Warn("record of a dead supervisor", "token", s.token, "error", err)
+		record = keep.Record{Token: s.token}
+	}
+	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Record: record}
+	rebooted := record.BootID != "" && record.BootID != keep.BootID()
+	switch {
+	case err == nil && record.State == keep.Ended:
+		e := endedEvent(record, "")
+		f.Kind, f.OOM, f.LogTail = FoundEnded, e.OOM, e.LogTail
+		r.register(s, record)
+		return f
+	case err == nil && !rebooted && (!ok || record.State == keep.Idle):
+		return r.keepEmpty(s)
+	}
+	f.Kind = FoundLost
+	r.register(s, record)
+	r.group.Go(func() { r.lose(s, record) })
+	return f
+}
+
+// keepEmpty reports a supervisor that ran nothing. Its directory stays until
+// that is acknowledged or berth closes: found again, it says the same again,
+// while its absence could mean anything.
+func (r *Runner) keepEmpty(s *supervisor) Found {
+	s.dead, s.empty = true, true
+	r.register(s, keep.Record{})
+	return Found{Token: s.token, Kind: FoundEmpty}
+}
+
+func (r *Runner) register(s *supervisor, record keep.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.job, s.attempt, s.log = record.Job, record.Attempt, record.Log
+	s.identify(record)
+	r.all[s.token] = s
+}
+
+// unanswered deals with a supervisor that lives and does not greet, stopped by
+// hand perhaps. One with a job is left to it. One without may still have an
+// order in its ear from the berth before, which must not start a job when this
+// berth has queued it again: it is ended, and then judged by its record.
+func (r *Runner) unanswered(s *supervisor) Found {
+	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
+	if err == nil && ok && record.State != keep.Idle {
+		r.log.Warn("supervisor does not answer; its job goes on", "token", s.token, "job", record.Job)
+		return r.adopt(s, nil)
+	}
+	r.log.Warn("ending a supervisor that does not answer", "token", s.token)
+	deadline := time.Now().Add(answerBudget)
+	for time.Now().Before(deadline) {
+		endKeep(s.token)
+		if lockFree(s.dir) {
+			return r.inherit(s)
+		}
+		r.pause(firstHuntPause)
+	}
+	return r.adopt(s, nil)
+}
+
+// endKeep kills the supervisor with that token: the process whose last
+// argument it is and whose first names no other program than a supervisor's.
+func endKeep(token string) {
+	table, err := keep.Processes()
+	if err != nil {
+		return
+	}
+	for _, p := range table {
+		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if err != nil || p.Dead() || p.PID == os.Getpid() {
+			continue
+		}
+		words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+		if len(words) <= 3 && len(words) >= 2 && words[len(words)-1] == token {
+			p.Signal(9)
+		}
+	}
+}

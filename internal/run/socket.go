@@ -1,0 +1,139 @@
+package run
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
+)
+
+// What a supervisor's directory holds.
+const (
+	lockName   = "lock"
+	recordName = "record"
+	sockName   = "sock"
+)
+
+// backlog is how many berths may knock at once; there is one.
+const backlog = 8
+
+// sockAddress names the socket through a descriptor of its directory, because
+// an address has room for 107 bytes and a path may be longer.
+func sockAddress(dir string) (address *unix.SockaddrUnix, done func(), err error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", dir, err)
+	}
+	path := filepath.Join("/proc/self/fd", strconv.Itoa(fd), sockName)
+	return &unix.SockaddrUnix{Name: path}, func() { unix.Close(fd) }, nil
+}
+
+// listenIn makes the socket at which later berths find the supervisor.
+func listenIn(dir string) (*os.File, error) {
+	address, done, err := sockAddress(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make supervisor's socket: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), sockName)
+	if err := unix.Bind(fd, address); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("bind supervisor's socket in %s: %w", dir, err)
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("listen in %s: %w", dir, err)
+	}
+	return file, nil
+}
+
+// socketPair makes the connection that a supervisor is born with.
+func socketPair() (theirs *os.File, ours *net.UnixConn, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make socket pair: %w", err)
+	}
+	theirs = os.NewFile(uintptr(fds[0]), "supervisor")
+	if ours, err = unixConn(fds[1]); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return theirs, ours, nil
+}
+
+func unixConn(fd int) (*net.UnixConn, error) {
+	file := os.NewFile(uintptr(fd), "berth")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("wrap socket: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// dial connects to a supervisor and hears who it is. The answer must name the
+// token of the directory: whatever else listens there is not obeyed.
+func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, error) {
+	address, done, err := sockAddress(dir)
+	if err != nil {
+		return nil, keep.Frame{}, err
+	}
+	defer done()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, keep.Frame{}, fmt.Errorf("make socket: %w", err)
+	}
+	if err := unix.Connect(fd, address); err != nil {
+		unix.Close(fd)
+		return nil, keep.Frame{}, fmt.Errorf("connect to supervisor %s: %w", token, err)
+	}
+	conn, err := unixConn(fd)
+	if err != nil {
+		return nil, keep.Frame{}, err
+	}
+	conn.SetReadDeadline(time.Now().Add(budget))
+	hello, err := keep.ReadFrame(conn)
+	if err == nil && (hello.Kind != keep.FrameHello || hello.Get("token") != token) {
+		err = fmt.Errorf("%w: not a greeting of supervisor %s", keep.ErrFrame, token)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, keep.Frame{}, fmt.Errorf("greeting of supervisor %s: %w", token, err)
+	}
+	conn.SetReadDeadline(time.Time{})
+	return conn, hello, nil
+}
+
+func stopFrame(job string, attempt int, why string, grace time.Duration) []byte {
+	return encode(keep.Frame{Kind: keep.FrameStop, Fields: []keep.Field{
+		{Key: "job", Value: job},
+		{Key: "attempt", Value: strconv.Itoa(attempt)},
+		{Key: "why", Value: why},
+		{Key: "grace_ms", Value: strconv.FormatInt(grace.Milliseconds(), 10)},
+	}})
+}
+
+func ackFrame(job string, attempt int) []byte {
+	return encode(keep.Frame{Kind: keep.FrameAck, Fields: []keep.Field{
+		{Key: "job", Value: job},
+		{Key: "attempt", Value: strconv.Itoa(attempt)},
+	}})
+}
+
+func encode(f keep.Frame) []byte {
+	bytes, err := f.Encode()
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	return bytes
+}

@@ -1,0 +1,204 @@
+package run
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth/internal/keep"
+)
+
+// phase is what berth expects of a supervisor.
+type phase int
+
+const (
+	idle    phase = iota // in the pool
+	leased               // given to a caller, who has not said "go"
+	running              // "go" was sent, or was meant to be
+	ended                // its job's end was told; waits for Ack
+	over                 // let go: its directory is removed when it is gone
+)
+
+// supervisor is one of them, as berth sees it. The Runner's mutex guards it.
+type supervisor struct {
+	token   string
+	dir     string
+	adopted bool        // an earlier berth started it
+	process *os.Process // nil where this one did not
+	link    *link       // nil while there is no connection
+	dead    bool        // its lock was found free
+
+	phase    phase
+	empty    bool // what it was given never ran
+	job      string
+	attempt  int
+	log      string
+	stop     []byte // the last request to end the job, for a new connection
+	identity Identity
+}
+
+// link is a live connection. Frames to the supervisor queue here, so that one
+// that does not read never holds berth up.
+type link struct {
+	conn *net.UnixConn
+	out  chan []byte
+	done chan struct{} // closed when the connection is given up
+}
+
+const (
+	linkQueue    = 16
+	writeTimeout = 10 * time.Second
+)
+
+// connect makes a connection the supervisor's. The mutex is held.
+func (r *Runner) connect(s *supervisor, conn *net.UnixConn) *link {
+	l := &link{conn: conn, out: make(chan []byte, linkQueue), done: make(chan struct{})}
+	s.link = l
+	r.group.Go(l.write)
+	return l
+}
+
+func (l *link) write() {
+	for {
+		select {
+		case frame := <-l.out:
+			l.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if _, err := l.conn.Write(frame); err != nil {
+				l.conn.Close() // the reader notices
+				return
+			}
+		case <-l.done:
+			return
+		}
+	}
+}
+
+// send queues a frame. Without a connection, or with one that takes nothing
+// any more, the frame is dropped: the supervisor's goroutine is then about to
+// find out how things stand.
+func (s *supervisor) send(frame []byte) {
+	if s.link == nil {
+		return
+	}
+	select {
+	case s.link.out <- frame:
+	default:
+		s.link.conn.Close()
+	}
+}
+
+// hangUp ends the connection. A supervisor without a job exits.
+func (s *supervisor) hangUp() {
+	if s.link != nil {
+		s.link.conn.Close()
+	}
+}
+
+// attend is the supervisor's goroutine for all its life: hear it out, and when
+// the connection ends, find it again or bury it.
+func (r *Runner) attend(s *supervisor, l *link) {
+	for {
+		if l != nil {
+			r.listen(s, l)
+		}
+		var gone bool
+		if l, gone = r.rejoin(s); gone {
+			r.bury(s)
+			return
+		}
+		if l == nil {
+			return // berth is closing, and the job goes on
+		}
+	}
+}
+
+// listen takes in frames until the connection ends.
+func (r *Runner) listen(s *supervisor, l *link) {
+	buffer := bufio.NewReader(l.conn)
+	for {
+		frame, err := keep.ReadFrame(buffer)
+		if err != nil {
+			break
+		}
+		switch frame.Kind {
+		case keep.FrameStarted, keep.FrameEnded:
+			record, err := keep.DecodeRecord([]byte(frame.Get("record")))
+			if err != nil {
+				r.log.Warn("supervisor sent a damaged record", "token", s.token, "error", err)
+				l.conn.Close() // what it meant is in its file
+				continue
+			}
+			r.heard(s, record)
+		}
+	}
+	l.conn.Close()
+	close(l.done)
+	r.mu.Lock()
+	s.link = nil
+	r.mu.Unlock()
+}
+
+// heard takes in what a record says about the job the supervisor was given.
+func (r *Runner) heard(s *supervisor, record keep.Record) {
+	r.mu.Lock()
+	if s.phase != running || record.Job != s.job || record.Attempt != s.attempt {
+		r.mu.Unlock()
+		return
+	}
+	known := s.identity.PID != 0 // a new connection says "started" again
+	s.identify(record)
+	over := record.State == keep.Ended
+	if over {
+		s.phase = ended
+	}
+	log := s.log
+	r.mu.Unlock()
+	switch {
+	case over:
+		r.emit(endedEvent(record, log))
+	case !known:
+		r.emit(Event{Kind: Started, Token: s.token, Job: record.Job, Attempt: record.Attempt, Record: record})
+	}
+}
+
+// identify takes over what a record says about processes.
+func (s *supervisor) identify(record keep.Record) {
+	s.identity = Identity{
+		Token: s.token, KeepPID: record.KeepPID, KeepStart: record.KeepStart,
+		PID: record.PID, Session: record.Session, Cgroup: record.Cgroup,
+	}
+}
+
+func endedEvent(record keep.Record, log string) Event {
+	e := Event{Kind: Ended, Token: record.Token, Job: record.Job, Attempt: record.Attempt, Record: record}
+	if record.Log != "" {
+		log = record.Log
+	}
+	if record.Launch == "" && (record.ExitCode != 0 || record.Signal != 0) && log != "" {
+		e.OOM, e.LogTail = OOMText(log, record.LogFrom), logTail(log, record.LogFrom)
+	}
+	return e
+}
+
+// forget removes a supervisor that is no more, and its directory. The mutex is
+// held.
+func (r *Runner) forget(s *supervisor) {
+	delete(r.all, s.token)
+	r.unpool(s)
+	if err := os.RemoveAll(s.dir); err != nil {
+		r.log.Warn("cannot remove supervisor's directory", "dir", s.dir, "error", err)
+	}
+}
+
+func (r *Runner) unpool(s *supervisor) {
+	r.pool = slices.DeleteFunc(r.pool, func(p *supervisor) bool { return p == s })
+}
+
+// helloRecord is the part of a record that a greeting carries.
+func helloRecord(hello keep.Frame) keep.Record {
+	attempt, _ := strconv.Atoi(hello.Get("attempt"))
+	return keep.Record{State: keep.State(hello.Get("state")), Job: hello.Get("job"), Attempt: attempt, BootID: hello.Get("boot_id")}
+}

@@ -1,0 +1,104 @@
+package run
+
+import (
+	"log/slog"
+
+	"berth/internal/keep"
+)
+
+// Options are what a Runner is opened with.
+type Options struct {
+	KeepDir      string   // one directory per supervisor is made here
+	KeepCommand  []string // how to start a supervisor; empty: FindKeep
+	CgroupParent string   // where jobs' cgroups go; "": DetectCgroup, "none": nowhere
+	Log          *slog.Logger
+	MaxIdle      int // warm supervisors kept; 0: 8
+}
+
+// FoundKind is what Scan found in a supervisor's directory.
+type FoundKind int
+
+// What Scan finds.
+const (
+	// FoundRunning is adopted: its end follows as an event.
+	FoundRunning FoundKind = iota + 1
+	// FoundEnded left a record; Ack it once that is on disk elsewhere.
+	FoundEnded
+	// FoundLost died with its job. The event follows when the last process is
+	// gone. Without a Job, the machine went down and took the record's last
+	// words with it: whatever this supervisor was given is lost.
+	FoundLost
+	// FoundEmpty ran nothing of what it was given, and never will.
+	FoundEmpty
+)
+
+// Found is one supervisor of an earlier berth.
+type Found struct {
+	Token   string
+	Job     string
+	Attempt int
+	Kind    FoundKind
+	Record  keep.Record
+	OOM     bool   // as in Event
+	LogTail string // as in Event
+}
+
+// EventKind is what happened to a job.
+type EventKind int
+
+// The kinds of event.
+const (
+	Started EventKind = iota + 1
+	Ended
+	Lost
+	NeverRan
+)
+
+func (k EventKind) String() string {
+	switch k {
+	case Started:
+		return "started"
+	case Ended:
+		return "ended"
+	case Lost:
+		return "lost"
+	case NeverRan:
+		return "never ran"
+	}
+	return "unknown"
+}
+
+func (k FoundKind) String() string {
+	switch k {
+	case FoundRunning:
+		return "running"
+	case FoundEnded:
+		return "ended"
+	case FoundLost:
+		return "lost"
+	case FoundEmpty:
+		return "empty"
+	}
+	return "unknown"
+}
+
+// Event tells of one job under one supervisor. Ended, Lost and NeverRan are
+// final: exactly one of them comes for every order that Go accepted.
+type Event struct {
+	Kind    EventKind
+	Token   string
+	Job     string
+	Attempt int
+	Record  keep.Record
+	OOM     bool   // it failed, and its log ends in out-of-memory text
+	LogTail string // the end of a failed job's log
+}
+
+// Identity is a supervisor and its job as the kernel knows them.
+type Identity struct {
+	Token        string
+	KeepPID      int
+	KeepStart    uint64
+	PID, Session int
+	Cgroup       string
+}

@@ -1,0 +1,118 @@
+package run
+
+import (
+	"os"
+	"strings"
+
+	"berth/internal/job"
+)
+
+// Wrap composes the command of a job: its words or its shell line as they are,
+// or, with a set-up, a shell that performs it first and then becomes the
+// command. setup says which; the wrapper then writes "ok" to descriptor 3
+// between the two. gpuEnv is set again after the set-up, so that nothing in it
+// can reach for cards the job was not given.
+//
+// The command stands in the script itself and not among its arguments, because
+// files that a set-up sources would take those for their own.
+func Wrap(spec job.Spec, gpuEnv []string) (argv []string, setup bool) {
+	command := spec.Argv
+	if spec.Shell != "" || len(command) == 0 {
+		command = []string{"/bin/sh", "-c", spec.Shell}
+	}
+	if spec.Venv == "" && spec.Conda == "" && spec.Setup == "" {
+		return command, false
+	}
+	var script strings.Builder
+	script.WriteString(setupPrologue)
+	if spec.Venv != "" {
+		addStep(&script, "venv "+spec.Venv, venvStep(spec.Venv))
+	}
+	if spec.Conda != "" {
+		addStep(&script, "conda "+spec.Conda, condaStep(spec.Conda))
+	}
+	if spec.Setup != "" {
+		addStep(&script, spec.Setup, "eval "+job.Quote(spec.Setup))
+	}
+	script.WriteString("trap - EXIT\nunset berth_step\nunset -f berth_failed berth_conda\n")
+	for _, entry := range gpuEnv {
+		if key, value, found := strings.Cut(entry, "="); found && isVariable(key) {
+			script.WriteString("export " + key + "=" + job.Quote(value) + "\n")
+		}
+	}
+	script.WriteString("printf ok >&3\nexec 3>&-\nexec " + job.QuoteArgv(command) + "\n")
+	return []string{setupShell(), "-c", script.String(), "berth"}, true
+}
+
+// setupPrologue makes every way out of a set-up but its success a failure that
+// says so: a step that fails, and one that calls exit.
+const setupPrologue = `berth_failed() {
+	berth_status=$1
+	trap - EXIT
+	printf 'berth: set-up failed: %s (status %s)\n' "$berth_step" "$berth_status" >&2
+	[ "$berth_status" -eq 0 ] && berth_status=1
+	exit "$berth_status"
+}
+trap 'berth_failed $?' EXIT
+berth_conda() { :; }
+`
+
+// addStep runs one step in the wrapper's own shell, without descriptor 3.
+func addStep(script *strings.Builder, name, code string) {
+	script.WriteString("berth_step=" + job.Quote(name) + "\n")
+	script.WriteString("{\n" + code + "\n} 3>&- || berth_failed $?\n")
+}
+
+func venvStep(venv string) string {
+	path := shellPath(strings.TrimSuffix(venv, "/")) + "/bin/activate"
+	return `if [ ! -r ` + path + ` ]; then
+	printf 'berth: no virtual environment: cannot read %s\n' ` + path + ` >&2
+	false
+else
+	. ` + path + `
+fi`
+}
+
+// condaStep finds an installation, by what the user's shell knows of it or in
+// the usual places, and activates the environment.
+func condaStep(name string) string {
+	return `berth_conda() {
+	for berth_base in "${CONDA_EXE:+${CONDA_EXE%/*/*}}" "$(conda info --base 2>/dev/null)" \
+		"$HOME/miniconda3" "$HOME/anaconda3" "$HOME/miniforge3" "$HOME/mambaforge" /opt/conda /opt/miniconda3; do
+		if [ -n "$berth_base" ] && [ -r "$berth_base/etc/profile.d/conda.sh" ]; then
+			return 0
+		fi
+	done
+	printf 'berth: no conda found; CONDA_EXE can say where it is\n' >&2
+	return 1
+}
+berth_conda && . "$berth_base/etc/profile.d/conda.sh" && conda activate ` + shellPath(name)
+}
+
+// shellPath quotes a path for the script; a leading ~/ is the job's home.
+func shellPath(path string) string {
+	if rest, found := strings.CutPrefix(path, "~/"); found {
+		return `"$HOME"/` + job.Quote(rest)
+	}
+	return job.Quote(path)
+}
+
+func isVariable(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z')
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// setupShell is bash where there is one: people write set-ups for it.
+func setupShell() string {
+	for _, path := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"} {
+		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	return "/bin/sh"
+}
