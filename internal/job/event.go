@@ -18,6 +18,7 @@ const (
 	EventStopping  EventKind = "stopping"
 	EventEnded     EventKind = "ended"
 	EventWarning   EventKind = "warning" // about berth or a card, not one job
+	EventNotice    EventKind = "notice"  // the same, when nothing is wrong
 	EventGPUsLost  EventKind = "gpus_unreadable"
 	EventGPUsFound EventKind = "gpus_readable"
 )

@@ -49,6 +49,7 @@ type Grant struct {
 	GPUs      []int    `json:"gpus,omitempty"` // physical indices, in the job's order
 	UUIDs     []string `json:"uuids,omitempty"`
 	BudgetMiB int64    `json:"budget_mib,omitempty"` // per GPU; 0: holds the whole card
+	CardMiB   int64    `json:"card_mib,omitempty"`   // memory of the smallest card granted
 	Share     float64  `json:"share,omitempty"`
 	Alone     bool     `json:"alone,omitempty"`     // nothing may join it
 	Exclusive bool     `json:"exclusive,omitempty"` // no other berth job may join it
@@ -71,6 +72,12 @@ func (j *Job) Name() string {
 		return j.Spec.Name
 	}
 	return "job" + j.ID
+}
+
+// Submitted makes it a queued job.
+func (j *Job) Submitted(at time.Time) {
+	j.State = Queued
+	j.SubmittedAt = at
 }
 
 // Clone copies the job so that neither copy sees the other's changes.

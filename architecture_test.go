@@ -1,0 +1,176 @@
+// The rules of ARCHITECTURE.md, as a test.
+package berth_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// floors lists, for each room, the rooms of ours it may import. A room that
+// is not listed here does not exist.
+var floors = map[string][]string{
+	"cmd/berth":        {"internal/cli", "internal/keep"},
+	"cmd/berth-keep":   {"internal/keep"},
+	"internal/cli":     {"internal/batch", "internal/gpu", "internal/jobfile", "internal/sched"},
+	"internal/batch":   {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/store"},
+	"internal/engine":  {"internal/gpu", "internal/job", "internal/keep", "internal/run", "internal/sched", "internal/store"},
+	"internal/sched":   {"internal/job"},
+	"internal/jobfile": {"internal/job"},
+	"internal/store":   {"internal/job"},
+	"internal/gpu":     {"internal/job"},
+	"internal/run":     {"internal/job", "internal/keep"},
+	"internal/job":     {},
+	"internal/keep":    {},
+	"internal/soak":    {}, // tests of the whole binary, no code
+	"scripts/bench":    {},
+}
+
+// pure rooms know no clock, chance, file, process or logger.
+var pure = []string{"internal/job", "internal/jobfile", "internal/sched"}
+
+var impure = []string{"os", "os/exec", "os/signal", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "syscall", "path/filepath", "database/sql"}
+
+// standardOnly rooms import nothing but the standard library.
+var standardOnly = []string{"internal/job", "internal/keep", "internal/sched", "internal/jobfile", "cmd/berth-keep"}
+
+func eachFile(t *testing.T, visit func(room, path string, file *ast.File, set *token.FileSet)) {
+	t.Helper()
+	for _, top := range []string{"cmd", "internal", "scripts"} {
+		err := filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+			if err != nil {
+				return err
+			}
+			visit(filepath.Dir(path), path, file, set)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func imports(file *ast.File) []string {
+	var paths []string
+	for _, spec := range file.Imports {
+		path, _ := strconv.Unquote(spec.Path.Value)
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+func TestRoomsImportOnlyFloorsBelow(t *testing.T) {
+	eachFile(t, func(room, path string, file *ast.File, _ *token.FileSet) {
+		allowed, known := floors[room]
+		if !known {
+			t.Errorf("%s: the room %s is not in ARCHITECTURE.md", path, room)
+			return
+		}
+		for _, imported := range imports(file) {
+			ours, isOurs := strings.CutPrefix(imported, "berth/")
+			if isOurs && !slices.Contains(allowed, ours) && ours != room {
+				t.Errorf("%s may not import %s", path, ours)
+			}
+			external := strings.Contains(strings.Split(imported, "/")[0], ".")
+			if external && slices.Contains(standardOnly, room) && !strings.HasSuffix(path, "_test.go") {
+				t.Errorf("%s imports %s, but its room has the standard library only", path, imported)
+			}
+		}
+	})
+}
+
+func TestPureRoomsKnowNoWorld(t *testing.T) {
+	eachFile(t, func(room, path string, file *ast.File, set *token.FileSet) {
+		if !slices.Contains(pure, room) || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, imported := range imports(file) {
+			if slices.Contains(impure, imported) {
+				t.Errorf("%s imports %s", path, imported)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, call.Sel.Name) {
+				t.Errorf("%s: time.%s: time is an argument here", set.Position(call.Pos()), call.Sel.Name)
+			}
+			return true
+		})
+	})
+}
+
+// TestStatesChangeInOnePlace: nobody assigns a job's state but package job,
+// and the store when it reads one back. (A supervisor's record has a state of its own.)
+func TestStatesChangeInOnePlace(t *testing.T) {
+	eachFile(t, func(room, path string, file *ast.File, set *token.FileSet) {
+		if slices.Contains([]string{"internal/job", "internal/store", "internal/keep"}, room) || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			assign, ok := n.(*ast.AssignStmt)
+			if !ok {
+				return true
+			}
+			for _, left := range assign.Lhs {
+				if sel, ok := left.(*ast.SelectorExpr); ok && sel.Sel.Name == "State" {
+					t.Errorf("%s assigns a state; use Job.To", set.Position(sel.Pos()))
+				}
+			}
+			return true
+		})
+	})
+}
+
+func TestEveryRoomSaysWhatItIsFor(t *testing.T) {
+	documented := map[string]bool{}
+	eachFile(t, func(room, _ string, file *ast.File, _ *token.FileSet) {
+		if file.Doc != nil && len(file.Doc.Text()) > 60 {
+			documented[room] = true
+		}
+	})
+	architecture, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for room := range floors {
+		if _, err := os.Stat(room); err != nil {
+			continue
+		}
+		if !documented[room] && !strings.HasPrefix(room, "cmd/") {
+			t.Errorf("%s has no package comment that says what it may not do", room)
+		}
+		if !strings.Contains(string(architecture), "`"+room+"`") {
+			t.Errorf("%s is not in ARCHITECTURE.md", room)
+		}
+	}
+}
+
+func TestNoSleepInTests(t *testing.T) {
+	eachFile(t, func(_, path string, file *ast.File, set *token.FileSet) {
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
+				if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
+					t.Errorf("%s sleeps for luck; wait for a condition", set.Position(sel.Pos()))
+				}
+			}
+			return true
+		})
+	})
+}

@@ -1,0 +1,144 @@
+package batch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// The board shows everything that runs and the ends of what is long: a queue
+// of 100,000 lines is counted, not listed.
+const (
+	boardPending = 100
+	boardReasons = 20
+	boardOver    = 100
+)
+
+// snapshot is what people are shown, taken in the engine's goroutine.
+type snapshot struct {
+	at      time.Time
+	file    string
+	tally   tally
+	total   int
+	cards   []sched.Card
+	running []engine.Running
+	pending []waiting
+	over    []*job.Job // newest first, bounded
+	paused  string     // why nothing starts at all
+}
+
+// waiting is a queued job with the reason it waits.
+type waiting struct {
+	job    *job.Job
+	reason string
+}
+
+// board writes status.txt: whole or not at all, so that `watch cat` never
+// sees half of it.
+type board struct {
+	path string
+	last []byte
+}
+
+func (b *board) write(s snapshot) error {
+	text := renderBoard(s)
+	if bytes.Equal(text[bytes.IndexByte(text, '\n'):], b.last) {
+		return nil // nothing but the time has changed
+	}
+	temporary := b.path + ".new"
+	if err := os.WriteFile(temporary, text, 0o644); err != nil {
+		return fmt.Errorf("write status board: %w", err)
+	}
+	if err := os.Rename(temporary, b.path); err != nil {
+		return fmt.Errorf("write status board: %w", err)
+	}
+	b.last = bytes.Clone(text[bytes.IndexByte(text, '\n'):])
+	return nil
+}
+
+func renderBoard(s snapshot) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "berth run %s · %s\n", clean(filepath.Base(s.file)), s.at.Local().Format("2006-01-02 15:04:05"))
+	fmt.Fprintf(&b, "%d/%d done: %s\n\n", s.tally.done(), s.total, s.tally)
+	for _, c := range s.cards {
+		fmt.Fprintf(&b, "gpu%-2d %6d / %d MiB used%s%s%s\n", c.Index, c.UsedMiB, c.TotalMiB, utilText(c.UtilPct), foreignText(c.ForeignMiB), staleText(c))
+	}
+	if s.paused != "" {
+		fmt.Fprintf(&b, "nothing starts: %s\n", clean(s.paused))
+	}
+	b.WriteByte('\n')
+	for _, r := range s.running {
+		fmt.Fprintf(&b, "▶ %s  %s  %s  %s — %s\n", label(r.Job), where(r.Job), clock(s.at.Sub(r.Job.StartedAt)), memory(r), clean(r.Job.Spec.Command()))
+	}
+	for _, w := range s.pending {
+		mark := "·"
+		if w.job.RetriesUsed > 0 {
+			mark = "↻"
+		}
+		fmt.Fprintf(&b, "%s %s — %s", mark, label(w.job), clean(w.job.Spec.Command()))
+		if w.reason != "" {
+			fmt.Fprintf(&b, "  (%s)", clean(w.reason))
+		}
+		b.WriteByte('\n')
+	}
+	if rest := s.tally.queued - len(s.pending); rest > 0 {
+		fmt.Fprintf(&b, "· and %d more queued\n", rest)
+	}
+	for _, j := range s.over {
+		mark := "✗"
+		if j.Outcome == job.OK {
+			mark = "✓"
+		}
+		fmt.Fprintf(&b, "%s %s  %s", mark, label(j), j.Outcome)
+		if !j.StartedAt.IsZero() {
+			fmt.Fprintf(&b, "  %s", seconds(j.EndedAt.Sub(j.StartedAt)))
+		}
+		fmt.Fprintf(&b, " — %s\n", clean(j.Spec.Command()))
+	}
+	if rest := s.tally.done() - len(s.over); rest > 0 {
+		fmt.Fprintf(&b, "  and %d more that are over\n", rest)
+	}
+	return b.Bytes()
+}
+
+// memory is a running job's use against its declaration.
+func memory(r engine.Running) string {
+	if len(r.Job.Grant.GPUs) == 0 {
+		return "cpu job"
+	}
+	now := "n/a"
+	if r.NowMiB >= 0 {
+		now = fmt.Sprint(r.NowMiB)
+	}
+	if r.Job.VRAMMiB > 0 {
+		return fmt.Sprintf("%s/%d MiB", now, r.Job.VRAMMiB)
+	}
+	return now + " MiB"
+}
+
+func utilText(pct float64) string {
+	if pct < 0 {
+		return ""
+	}
+	return fmt.Sprintf("  util %.0f%%", pct)
+}
+
+func foreignText(mib int64) string {
+	if mib <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("  foreign %d MiB", mib)
+}
+
+func staleText(c sched.Card) string {
+	if !c.Stale {
+		return ""
+	}
+	return "  (" + c.HealthReason + ")"
+}

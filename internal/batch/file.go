@@ -1,0 +1,144 @@
+package batch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/jobfile"
+)
+
+// maxFileBytes bounds the jobs file; a larger one is refused, not read.
+const maxFileBytes = 256 << 20
+
+// watcher looks at the jobs file once a poll. The file belongs to the user:
+// it is only ever read.
+type watcher struct {
+	path     string
+	defaults job.Spec
+
+	stamp    fileStamp
+	text     []byte
+	tail     bool   // the last good text ended in a line without its newline
+	complain string // the last complaint, said once
+}
+
+// fileStamp tells two versions of a file apart without reading it.
+type fileStamp struct {
+	size    int64
+	changed time.Time
+	mode    fs.FileMode
+}
+
+// read loads the file for the first time. Here a malformed file is an error.
+// A last line without its newline may still be in the making if it was
+// written just now; then read waits one poll.
+func (w *watcher) read(poll time.Duration, pause func(time.Duration)) (jobfile.File, error) {
+	file, err := w.load()
+	if err != nil {
+		return file, err
+	}
+	if age := time.Since(w.stamp.changed); file.Unterminated && age < poll {
+		pause(poll - max(age, 0))
+		file, err = w.load()
+	}
+	w.tail = false
+	return file, err
+}
+
+func (w *watcher) load() (jobfile.File, error) {
+	stamp, text, err := readFile(w.path)
+	if err != nil {
+		return jobfile.File{}, err
+	}
+	w.stamp, w.text = stamp, text
+	return jobfile.Parse(w.path, text, w.defaults)
+}
+
+// look is one poll. changed says whether file is a new version to apply;
+// complaint is to be shown to the user once.
+func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
+	stamp, err := stampOf(w.path)
+	if err != nil {
+		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; the last good queue is kept", err))
+	}
+	if stamp == w.stamp {
+		return w.settleTail()
+	}
+	before := w.text
+	file, err = w.load()
+	if err != nil {
+		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
+	}
+	w.complain = ""
+	w.tail = false
+	if bytes.Equal(before, w.text) {
+		return jobfile.File{}, false, ""
+	}
+	if file.Unterminated {
+		// Perhaps its writer is in the middle of the line: all but that line
+		// counts now, the line once it stayed so for a poll.
+		w.tail = true
+		file, err = jobfile.Parse(w.path, withoutTail(w.text), w.defaults)
+		if err != nil {
+			return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
+		}
+	}
+	return file, true, ""
+}
+
+// settleTail lets an unterminated last line count: a poll went by without a
+// change.
+func (w *watcher) settleTail() (jobfile.File, bool, string) {
+	if !w.tail {
+		return jobfile.File{}, false, ""
+	}
+	w.tail = false
+	file, err := jobfile.Parse(w.path, w.text, w.defaults)
+	if err != nil {
+		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
+	}
+	return file, true, ""
+}
+
+func (w *watcher) once(complaint string) string {
+	if complaint == w.complain {
+		return ""
+	}
+	w.complain = complaint
+	return complaint
+}
+
+func withoutTail(text []byte) []byte {
+	return text[:bytes.LastIndexByte(text, '\n')+1]
+}
+
+func stampOf(path string) (fileStamp, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStamp{}, fmt.Errorf("jobs file: %w", err)
+	}
+	return fileStamp{info.Size(), info.ModTime(), info.Mode()}, nil
+}
+
+func readFile(path string) (fileStamp, []byte, error) {
+	stamp, err := stampOf(path)
+	if err != nil {
+		return stamp, nil, err
+	}
+	if stamp.mode.IsDir() {
+		return stamp, nil, fmt.Errorf("jobs file %s: is a directory", path)
+	}
+	if stamp.size > maxFileBytes {
+		return stamp, nil, fmt.Errorf("jobs file %s: %d bytes; at most %d are read", path, stamp.size, maxFileBytes)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return stamp, nil, fmt.Errorf("read jobs file: %w", err)
+	}
+	return stamp, text, err
+}

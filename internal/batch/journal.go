@@ -1,0 +1,136 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"berth/internal/job"
+)
+
+// record is one line of journal.jsonl and of --json: a stable contract.
+type record struct {
+	Seq   int64         `json:"seq,omitempty"`
+	Time  time.Time     `json:"time"`
+	Event job.EventKind `json:"event"`
+	Text  string        `json:"text,omitempty"`
+	Job   *job.View     `json:"job,omitempty"`
+}
+
+func toRecord(ev job.Event) record {
+	r := record{Seq: ev.Seq, Time: ev.At, Event: ev.Kind, Text: ev.Text}
+	if ev.Job != nil {
+		view := ev.Job.View()
+		r.Job = &view
+	}
+	return r
+}
+
+// journal is the append-only event log. The store is the truth; a journal
+// that fell behind in a crash is brought up to date from it.
+type journal struct {
+	file   *os.File
+	size   int64
+	last   int64 // the highest event number in it
+	behind bool  // a write failed; the store has what is missing
+}
+
+// openJournal opens the file, drops a line that a crash cut short, and finds
+// out how far it goes.
+func openJournal(path string) (*journal, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	last, end, err := lastRecord(file)
+	if err == nil {
+		err = file.Truncate(end)
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	return &journal{file: file, size: end, last: last}, nil
+}
+
+// tailBytes is more than one record may be long.
+const tailBytes = 4 << 20
+
+func lastRecord(file *os.File) (seq, end int64, err error) {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, 0, err
+	}
+	from := max(0, size-tailBytes)
+	tail := make([]byte, size-from)
+	if _, err := file.ReadAt(tail, from); err != nil {
+		return 0, 0, err
+	}
+	cutAt := bytes.LastIndexByte(tail, '\n') + 1
+	lines := bytes.Split(bytes.TrimRight(tail[:cutAt], "\n"), []byte("\n"))
+	for i := len(lines) - 1; i >= 0; i-- {
+		var r record
+		if json.Unmarshal(lines[i], &r) == nil && r.Seq > 0 {
+			return r.Seq, from + int64(cutAt), nil
+		}
+	}
+	return 0, from + int64(cutAt), nil
+}
+
+// append writes events that are newer than what the journal has.
+func (w *journal) append(events []job.Event) error {
+	var buffer bytes.Buffer
+	last := w.last
+	for _, ev := range events {
+		if ev.Seq <= last {
+			continue // shown only, or written before a crash
+		}
+		last = ev.Seq
+		line, err := json.Marshal(toRecord(ev))
+		if err != nil {
+			return fmt.Errorf("journal event %d: %w", ev.Seq, err)
+		}
+		buffer.Write(line)
+		buffer.WriteByte('\n')
+	}
+	if buffer.Len() == 0 {
+		return nil
+	}
+	if _, err := w.file.WriteAt(buffer.Bytes(), w.size); err != nil {
+		// Half a line is worse than none.
+		w.behind = true
+		return errors.Join(fmt.Errorf("write journal: %w", err), w.file.Truncate(w.size))
+	}
+	w.size += int64(buffer.Len())
+	w.last = last
+	return nil
+}
+
+// eventSource is the store as the journal needs it.
+type eventSource interface {
+	EventsAfter(seq int64, limit int) ([]job.Event, error)
+	TrimEvents(through int64) error
+}
+
+// catchUp writes what the store has and the journal has not.
+func (w *journal) catchUp(source eventSource) error {
+	for {
+		events, err := source.EventsAfter(w.last, 1000)
+		if err != nil {
+			return fmt.Errorf("read events for the journal: %w", err)
+		}
+		if len(events) == 0 {
+			w.behind = false
+			return nil
+		}
+		if err := w.append(events); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *journal) Close() error { return w.file.Close() }

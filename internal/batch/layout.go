@@ -1,0 +1,140 @@
+package batch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// layout is where everything of one queue lies.
+type layout struct {
+	logDir string // what the user named, absolute
+	state  string // store, supervisors and simulated box: the same place, unless that is on a network
+}
+
+func (l layout) storeDir() string { return filepath.Join(l.state, "store") }
+func (l layout) keepDir() string  { return filepath.Join(l.state, "keep") }
+func (l layout) simDir() string   { return filepath.Join(l.state, "sim") }
+func (l layout) jobsDir() string  { return filepath.Join(l.logDir, "jobs") }
+func (l layout) journal() string  { return filepath.Join(l.logDir, "journal.jsonl") }
+func (l layout) board() string    { return filepath.Join(l.logDir, "status.txt") }
+func (l layout) log() string      { return filepath.Join(l.logDir, "berth.log") }
+
+// pointerName is a file in the log directory that says where the state is.
+const pointerName = "state-is-at"
+
+// openLayout makes the log directory. On a network file system, where neither
+// locks nor SQLite's shared memory can be trusted, the state goes to the
+// user's own local directory and the log directory says where that is.
+func openLayout(logDir string, stateHome string, network func(path string) (bool, error)) (layout, error) {
+	abs, err := filepath.Abs(logDir)
+	if err != nil {
+		return layout{}, fmt.Errorf("log directory %s: %w", logDir, err)
+	}
+	if err := os.MkdirAll(filepath.Join(abs, "jobs"), 0o755); err != nil {
+		return layout{}, fmt.Errorf("make log directory: %w", err)
+	}
+	remote, err := network(abs)
+	if err != nil {
+		return layout{}, fmt.Errorf("look at the file system of %s: %w", abs, err)
+	}
+	l := layout{logDir: abs, state: abs}
+	if !remote {
+		return l, nil
+	}
+	sum := sha256.Sum256([]byte(abs))
+	l.state = filepath.Join(stateHome, "runs", hex.EncodeToString(sum[:8]))
+	if err := os.MkdirAll(l.state, 0o700); err != nil {
+		return layout{}, fmt.Errorf("make state directory: %w", err)
+	}
+	host, _ := os.Hostname()
+	pointer := fmt.Sprintf("%s:%s\n", host, l.state)
+	if err := os.WriteFile(filepath.Join(abs, pointerName), []byte(pointer), 0o644); err != nil {
+		return layout{}, fmt.Errorf("write pointer to the state directory: %w", err)
+	}
+	return l, nil
+}
+
+// instance names this queue among all on the machine, the same after a
+// restart.
+func (l layout) instance() string {
+	sum := sha256.Sum256([]byte(l.state))
+	return hex.EncodeToString(sum[:8])
+}
+
+// stateHome is where a user's local state belongs.
+func stateHome(getenv func(string) string) string {
+	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "berth")
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "berth")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("berth-%d", os.Getuid()))
+}
+
+// networkFS are the file systems whose locks other machines may not see, by
+// the magic number statfs gives.
+var networkFS = map[uint32]string{
+	0x6969:     "nfs",
+	0x517b:     "smb",
+	0xff534d42: "cifs",
+	0xfe534d42: "smb2",
+	0x564c:     "ncp",
+	0x5346414f: "afs",
+	0x6b414653: "afs",
+	0x73757245: "coda",
+	0x0bd00bd0: "lustre",
+	0x00c36400: "ceph",
+	0x01021997: "9p",
+	0x65735546: "fuse", // sshfs, gluster and the like; a local one only loses a little comfort
+	0x47504653: "gpfs",
+	0x19830326: "beegfs",
+	0xaad7aaea: "panfs",
+}
+
+func onNetwork(path string) (bool, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(path, &fs); err != nil {
+		return false, err
+	}
+	_, remote := networkFS[uint32(fs.Type)]
+	return remote, nil
+}
+
+// setAside moves the records of earlier runs out of the way of a fresh start.
+// Nothing a job ever wrote is deleted.
+func (l layout) setAside(now time.Time) (string, error) {
+	var old []string
+	for _, path := range []string{l.jobsDir(), l.journal(), l.board()} {
+		if _, err := os.Lstat(path); err == nil {
+			old = append(old, path)
+		}
+	}
+	if entries, _ := os.ReadDir(l.jobsDir()); len(entries) == 0 && len(old) == 1 {
+		return "", nil
+	}
+	name := "old-" + now.Format("20060102-150405")
+	dir := filepath.Join(l.logDir, name)
+	for n := 2; ; n++ {
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			break
+		}
+		if !os.IsExist(err) || n > 1000 {
+			return "", fmt.Errorf("set old logs aside: %w", err)
+		}
+		dir = filepath.Join(l.logDir, fmt.Sprintf("%s-%d", name, n))
+	}
+	for _, path := range old {
+		if err := os.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
+			return "", fmt.Errorf("set old logs aside: %w", err)
+		}
+	}
+	return strings.TrimPrefix(dir, l.logDir+"/"), os.MkdirAll(l.jobsDir(), 0o755)
+}

@@ -1,0 +1,123 @@
+package batch
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+)
+
+// narrator writes one line per thing that happened, the same lines piped and
+// above the live view.
+type narrator struct {
+	tolerance float64
+	verbose   bool
+	dir       string // log paths below it are shown relative to it
+}
+
+// line is what is said of an event; empty: nothing.
+func (n narrator) line(ev job.Event, dispatched, total int) string {
+	text := n.sentence(ev, dispatched, total)
+	if text == "" {
+		return ""
+	}
+	return "[" + ev.At.Local().Format("15:04:05") + "] " + text
+}
+
+func (n narrator) sentence(ev job.Event, dispatched, total int) string {
+	j := ev.Job
+	switch ev.Kind {
+	case job.EventStarted:
+		return n.started(j, dispatched, total)
+	case job.EventAdopted:
+		return fmt.Sprintf("%s adopted: still running on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), clean(j.Spec.Command()))
+	case job.EventEnded:
+		return n.ended(j)
+	case job.EventRetry:
+		return fmt.Sprintf("%s failed, will retry: %s%s", label(j), clean(ev.Text), n.logOf(j))
+	case job.EventRequeued:
+		return fmt.Sprintf("%s back in the queue: %s", label(j), clean(ev.Text))
+	case job.EventExceeds:
+		return fmt.Sprintf("WARN %s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)
+	case job.EventDequeued:
+		return fmt.Sprintf("%s dequeued: its line is gone — %s", label(j), clean(j.Spec.Command()))
+	case job.EventStopping:
+		return fmt.Sprintf("%s is being stopped (%s)", label(j), ev.Text)
+	case job.EventUsage:
+		if !n.verbose {
+			return ""
+		}
+		return fmt.Sprintf("%s uses %s", label(j), ev.Text)
+	case job.EventWarning:
+		return "WARN " + clean(ev.Text)
+	case job.EventGPUsLost:
+		return "WARN the GPUs cannot be read, nothing starts until they can: " + clean(ev.Text)
+	case job.EventGPUsFound:
+		return "the GPUs can be read again"
+	}
+	return ""
+}
+
+func (n narrator) started(j *job.Job, dispatched, total int) string {
+	facts := fmt.Sprintf("%d/%d dispatched", dispatched, total)
+	if d := declaration(j); d != "" {
+		facts += ", " + d
+	}
+	if j.Attempt > 1 {
+		facts += fmt.Sprintf(", attempt %d", j.Attempt)
+	}
+	return fmt.Sprintf("%s started on %s (%s) — %s", label(j), where(j), facts, clean(j.Spec.Command()))
+}
+
+func (n narrator) ended(j *job.Job) string {
+	head := fmt.Sprintf("%s %s [%s]", label(j), j.State, strings.ToUpper(string(j.Outcome)))
+	if j.State == job.Failed && (strings.HasPrefix(string(j.Outcome), "exit:") || strings.HasPrefix(string(j.Outcome), "signal:")) {
+		head = fmt.Sprintf("%s failed [%s]", label(j), j.Outcome)
+	}
+	var facts []string
+	if !j.StartedAt.IsZero() {
+		head += " in " + seconds(j.EndedAt.Sub(j.StartedAt))
+		facts = appendSome(facts, peaks(j), verdict(j, n.tolerance))
+		if j.AvgUtil != nil {
+			facts = append(facts, fmt.Sprintf("avg gpu util %.0f%%", *j.AvgUtil))
+		}
+	}
+	facts = appendSome(facts, clean(j.Detail))
+	if j.State == job.Failed && j.Log != "" && j.Outcome != job.Infeasible {
+		facts = append(facts, "log "+n.relative(j.Log))
+	}
+	if len(facts) == 0 {
+		return head
+	}
+	return head + " — " + strings.Join(facts, " | ")
+}
+
+func (n narrator) logOf(j *job.Job) string {
+	if j.Log == "" {
+		return ""
+	}
+	return " | log " + n.relative(j.Log)
+}
+
+func (n narrator) relative(path string) string {
+	if rel, err := filepath.Rel(n.dir, path); err == nil && !strings.HasPrefix(rel, "..") {
+		return rel
+	}
+	return path
+}
+
+func appendSome(list []string, texts ...string) []string {
+	for _, t := range texts {
+		if t != "" {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// stamp is a line of berth's own, in the same form.
+func stamp(at time.Time, text string) string {
+	return "[" + at.Local().Format("15:04:05") + "] " + text
+}

@@ -1,0 +1,236 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/jobfile"
+	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/store"
+)
+
+// open prepares a session. Everything that can be wrong with the user's input
+// is found here, before anything is written or started.
+func (s *session) open(ctx context.Context) error {
+	steps := []func(context.Context) error{s.openFile, s.openLog, s.openStore, s.openCards, s.openEngine}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) openFile(ctx context.Context) error {
+	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults()}
+	pause := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	file, err := s.watcher.read(s.opt.Poll, pause)
+	var syntax *jobfile.Errors
+	switch {
+	case errors.As(err, &syntax):
+		return &Problem{Code: 2, What: err.Error(), Hint: "nothing was started; `berth run --help` shows a jobs file", Err: err}
+	case err != nil:
+		return &Problem{Code: 2, What: err.Error(), Err: err}
+	case len(file.Lines) == 0 && !s.opt.Watch:
+		return &Problem{Code: 2, What: fmt.Sprintf("%s has no jobs", s.opt.File), Hint: "write one command per line, or use --watch to wait for some"}
+	}
+	s.file = file
+	return nil
+}
+
+func (s *session) openLog(context.Context) error {
+	l, err := openLayout(s.opt.LogDir, stateHome(s.getenv), onNetwork)
+	if err != nil {
+		return &Problem{Code: 1, What: err.Error(), Hint: "choose another place with --log-dir", Err: err}
+	}
+	s.layout = l
+	return nil
+}
+
+func (s *session) openStore(context.Context) error {
+	st, err := store.Open(s.layout.storeDir())
+	var locked *store.LockedError
+	var newer *store.NewerSchemaError
+	switch {
+	case errors.As(err, &locked):
+		return &Problem{Code: 1, What: fmt.Sprintf("another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID),
+			Hint: fmt.Sprintf("its board is %s; for a second queue use another --log-dir", filepath.Join(s.opt.LogDir, "status.txt")), Err: err}
+	case errors.As(err, &newer):
+		return &Problem{Code: 1, What: err.Error(), Hint: "use the newer berth, or another --log-dir", Err: err}
+	case err != nil:
+		return &Problem{Code: 1, What: err.Error(), Hint: "is the disk full or the directory read-only?", Err: err}
+	}
+	s.store = st
+	// Only the one who holds the store may write beside it.
+	if s.logFile, err = openLog(s.layout.log(), logBytes); err != nil {
+		return &Problem{Code: 1, What: err.Error(), Err: err}
+	}
+	if s.log, err = newLogger(s.logFile, s.opt.LogLevel); err != nil {
+		return &Problem{Code: 2, What: err.Error(), Err: err}
+	}
+	return nil
+}
+
+// openCards finds the GPUs and looks at them once: without a first look
+// nothing could be promised.
+func (s *session) openCards(ctx context.Context) error {
+	var err error
+	if s.opt.Sim > 0 {
+		s.simDir = s.getenv("BERTH_SIM_DIR")
+		if s.simDir == "" {
+			s.simDir = s.layout.simDir()
+		}
+		s.source, err = gpu.OpenSim(s.simDir, s.opt.Sim, s.opt.SimVRAMMiB)
+	} else {
+		s.source, err = gpu.OpenSMI()
+	}
+	if err != nil {
+		s.source = nil
+		return &Problem{Code: 1, What: err.Error(), Hint: "without a GPU, try --sim 2: simulated cards, real processes", Err: err}
+	}
+	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	sample, err := s.source.Sample(bounded)
+	if err != nil {
+		return &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: "without a GPU, try --sim 2: simulated cards, real processes", Err: err}
+	}
+	return s.chooseCards(sample)
+}
+
+// chooseCards checks the ids the user gave, or inherited, against the cards
+// there are.
+func (s *session) chooseCards(sample gpu.Sample) error {
+	have := make([]string, 0, len(sample.Devices))
+	byName := map[string]int{}
+	for _, d := range sample.Devices {
+		have = append(have, strconv.Itoa(d.Index))
+		byName[strconv.Itoa(d.Index)] = d.Index
+		byName[d.UUID] = d.Index
+		s.cards = append(s.cards, d.Index)
+	}
+	list := "this machine has " + strings.Join(have, ", ")
+	if len(sample.Devices) == 0 {
+		return &Problem{Code: 1, What: "this machine has no GPU", Hint: "try --sim 2: simulated cards, real processes"}
+	}
+	if s.opt.GPUs != nil {
+		for _, index := range s.opt.GPUs {
+			if !slices.Contains(s.cards, index) {
+				return &Problem{Code: 2, What: fmt.Sprintf("--gpus names GPU %d, which does not exist; %s", index, list)}
+			}
+		}
+		s.cards = s.opt.GPUs
+		return nil
+	}
+	inherited, set := s.lookupEnv("CUDA_VISIBLE_DEVICES")
+	if !set {
+		return nil
+	}
+	s.cards = []int{}
+	for _, word := range strings.FieldsFunc(inherited, func(r rune) bool { return r == ',' || r == ' ' }) {
+		index, ok := byName[word]
+		if !ok {
+			return &Problem{Code: 2, What: fmt.Sprintf("the inherited CUDA_VISIBLE_DEVICES names %q, which does not exist; %s", word, list),
+				Hint: "unset it, or choose cards with --gpus"}
+		}
+		s.cards = append(s.cards, index)
+	}
+	if len(s.cards) == 0 {
+		return &Problem{Code: 1, What: "the inherited CUDA_VISIBLE_DEVICES is empty, so no GPU may be used", Hint: "unset it, or choose cards with --gpus"}
+	}
+	return nil
+}
+
+func (s *session) openEngine(context.Context) error {
+	var err error
+	fail := func(err error) error { return &Problem{Code: 1, What: err.Error(), Err: err} }
+	if s.runner, err = run.Open(run.Options{KeepDir: s.layout.keepDir(), Log: s.log}); err != nil {
+		return fail(err)
+	}
+	if s.ledger, err = gpu.OpenLedger("", s.layout.instance()); err != nil {
+		return fail(err)
+	}
+	if s.journal, err = openJournal(s.layout.journal()); err != nil {
+		return fail(err)
+	}
+	if s.lastSeq, err = s.store.LastSeq(); err != nil {
+		return fail(err)
+	}
+	s.launcher = &engine.Launcher{
+		JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env,
+		SelfDir: selfDir(), SimDir: s.simDir,
+	}
+	s.screen = &screen{out: s.opt.Out, live: s.opt.Terminal && !s.opt.JSON, colour: s.opt.Colour && !s.opt.JSON, width: s.opt.Width}
+	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir}
+	s.board = &board{path: s.layout.board()}
+	s.account = newAccount(time.Now(), len(s.cards))
+	return nil
+}
+
+// newEngine is apart from openEngine because --fresh forgets the jobs first.
+func (s *session) newEngine() {
+	s.engine = engine.New(engine.Config{
+		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
+		User: s.user(), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
+		Publish: s.publish, After: s.after, Log: s.log,
+	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
+}
+
+func (s *session) getenv(name string) string {
+	value, _ := s.lookupEnv(name)
+	return value
+}
+
+func (s *session) lookupEnv(name string) (string, bool) {
+	for i := len(s.opt.Env) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(s.opt.Env[i], name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func (s *session) user() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	if name := s.getenv("USER"); name != "" {
+		return name
+	}
+	return strconv.Itoa(os.Getuid())
+}
+
+func selfDir() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(path)
+}
+
+// host is what the machine has for jobs that ask for cores or memory.
+func host() sched.Host {
+	var info syscall.Sysinfo_t
+	h := sched.Host{CPUs: runtime.NumCPU()}
+	if err := syscall.Sysinfo(&info); err == nil {
+		h.MemMiB = int64(info.Totalram) * int64(info.Unit) >> 20
+	}
+	return h
+}

@@ -1,0 +1,57 @@
+package batch
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// Options are the flags of `berth run`, checked and turned into values.
+type Options struct {
+	File        string
+	LogDir      string
+	GPUs        []int // nil: all, or those in an inherited CUDA_VISIBLE_DEVICES
+	Poll        time.Duration
+	Rules       sched.Rules
+	Tolerance   float64
+	OOMRetries  int
+	Watch       bool
+	Fresh       bool
+	RetryFailed bool
+	Verbose     bool
+	JSON        bool
+	LogLevel    string
+	Sim         int   // simulated cards; 0: real ones
+	SimVRAMMiB  int64 // of each
+
+	Out, Err io.Writer
+	Terminal bool // Out is a terminal that can redraw
+	Colour   bool
+	Width    func() int
+	Signals  <-chan os.Signal
+	Env      []string
+	Dir      string // the caller's working directory
+}
+
+// defaults is what a line asks for before its block says anything.
+func (o *Options) defaults() job.Spec {
+	spec := job.Defaults()
+	spec.Retries = o.OOMRetries
+	return spec
+}
+
+// Problem is an error for a person: what is wrong, and what to do next. Code
+// is the exit status that goes with it.
+type Problem struct {
+	Code int
+	What string
+	Hint string
+	Err  error
+}
+
+func (p *Problem) Error() string { return p.What }
+
+func (p *Problem) Unwrap() error { return p.Err }

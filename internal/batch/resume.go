@@ -1,0 +1,161 @@
+package batch
+
+import (
+	"fmt"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/run"
+)
+
+// freshGrace is how long jobs of an earlier run may take to stop before a
+// fresh start.
+const freshGrace = 10 * time.Second
+
+// maxNamed bounds the old failures that are named; the rest is counted.
+const maxNamed = 20
+
+// resume takes over what an earlier run left, then brings the queue in line
+// with the file.
+func (s *session) resume() error {
+	found, err := s.runner.Scan()
+	if err != nil {
+		return &Problem{Code: 1, What: fmt.Sprintf("look for supervisors of an earlier run: %v", err), Err: err}
+	}
+	if s.opt.Fresh {
+		if err := s.startOver(found); err != nil {
+			return &Problem{Code: 1, What: err.Error(), Err: err}
+		}
+		found = nil
+	}
+	s.newEngine()
+	if err := s.journal.catchUp(s.store); err != nil {
+		s.log.Error("journal", "err", err)
+	}
+	live, again, err := s.earlier()
+	if err != nil {
+		return &Problem{Code: 1, What: err.Error(), Err: err}
+	}
+	now := time.Now()
+	s.engine.Restore(now, live, found)
+	for _, j := range again {
+		s.engine.Again(now, j)
+	}
+	s.queue.apply(now, s.file, s.engine)
+	s.file.Lines = nil // the queue has all of it now
+	return nil
+}
+
+// earlier reads the store: jobs that are not over, and those that are to run
+// again because the user asked for it.
+func (s *session) earlier() (live, again []*job.Job, err error) {
+	inFile := make(map[string]bool, len(s.file.Lines))
+	marked := map[string]bool{}
+	for _, line := range s.file.Lines {
+		inFile[line.Key] = true
+		marked[line.Key] = line.Spec.CancelMarked
+	}
+	var failed []*job.Job
+	done := 0
+	err = s.store.Each(func(j *job.Job) error {
+		retry := s.opt.RetryFailed && inFile[j.Key] && !marked[j.Key] && (j.State == job.Failed || j.State == job.Cancelled)
+		switch {
+		case !j.State.Terminal():
+			live = append(live, j)
+		case retry:
+			again = append(again, j)
+		case inFile[j.Key] && j.Outcome == job.OK:
+			done++
+		case inFile[j.Key]:
+			failed = append(failed, j)
+		}
+		s.queue.remember(j)
+		if retry {
+			e := s.queue.byID[j.ID]
+			e.state, e.outcome, e.earlier = job.Queued, "", false
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the store: %w", err)
+	}
+	s.sayEarlier(done, failed, len(again))
+	return live, again, nil
+}
+
+func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
+	if done > 0 {
+		s.say(fmt.Sprintf("skipping %d jobs that finished in an earlier run (--fresh runs them again)", done))
+	}
+	if again > 0 {
+		s.say(fmt.Sprintf("running %d jobs again that failed in an earlier run", again))
+	}
+	for i, j := range failed {
+		if i == maxNamed {
+			s.say(fmt.Sprintf("and %d more", len(failed)-i))
+			break
+		}
+		s.say(fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command()))
+	}
+	if len(failed) > 0 {
+		s.say(fmt.Sprintf("%d old failures count in the exit status; --retry-failed runs them again", len(failed)))
+	}
+}
+
+// startOver ends what an earlier run left running and forgets it all. Logs
+// and journal are set aside, not deleted.
+func (s *session) startOver(found []run.Found) error {
+	waiting := map[string]bool{}
+	for _, f := range found {
+		switch f.Kind {
+		case run.FoundRunning:
+			waiting[f.Token] = true
+			if err := s.runner.Stop(f.Token, job.StopInterrupt, freshGrace); err != nil {
+				s.log.Warn("stop", "token", f.Token, "err", err)
+			}
+		case run.FoundLost:
+			waiting[f.Token] = true
+		case run.FoundEnded:
+			s.runner.Ack(f.Token)
+		}
+	}
+	if len(waiting) > 0 {
+		s.say(fmt.Sprintf("starting over: stopping %d jobs that an earlier run left running", len(waiting)))
+	}
+	for len(waiting) > 0 {
+		ev := <-s.runner.Events()
+		if ev.Kind != run.Started {
+			delete(waiting, ev.Token)
+			s.runner.Ack(ev.Token)
+		}
+	}
+	if err := s.store.Wipe(); err != nil {
+		return fmt.Errorf("forget the earlier run: %w", err)
+	}
+	s.lastSeq = 0
+	s.journal.Close()
+	moved, err := s.layout.setAside(time.Now())
+	if err != nil {
+		return err
+	}
+	if moved != "" {
+		s.say("starting over: earlier logs are in " + moved)
+	}
+	s.journal, err = openJournal(s.layout.journal())
+	return err
+}
+
+// greet says what is about to happen.
+func (s *session) greet() {
+	kind := fmt.Sprintf("%d GPUs", len(s.cards))
+	if s.opt.Sim > 0 {
+		kind = fmt.Sprintf("%d simulated GPUs of %d MiB", len(s.cards), s.opt.SimVRAMMiB)
+	}
+	s.say(fmt.Sprintf("%d jobs in %s, %s, logs in %s", s.queue.total, s.opt.File, kind, s.opt.LogDir))
+	if s.simDir != "" {
+		s.say("simulated box: BERTH_SIM_DIR=" + s.simDir)
+	}
+	if s.layout.state != s.layout.logDir {
+		s.say(fmt.Sprintf("%s is on a network file system: the queue is kept in %s", s.opt.LogDir, s.layout.state))
+	}
+}

@@ -1,0 +1,328 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/run"
+	"berth/internal/store"
+)
+
+// trimEvery bounds the events that wait in the store after they are in the
+// journal.
+const trimEvery = 1000
+
+// snapshotEvery bounds how often the live view is computed.
+const snapshotEvery = 200 * time.Millisecond
+
+// session is one `berth run`, from the first look at the file to the summary.
+type session struct {
+	opt      Options
+	layout   layout
+	watcher  *watcher
+	file     jobfile.File
+	store    *store.Store
+	runner   *run.Runner
+	source   gpu.Source
+	ledger   *gpu.Ledger
+	engine   *engine.Engine
+	launcher *engine.Launcher
+	simDir   string
+	cards    []int
+	lastSeq  int64
+
+	queue    *queue
+	screen   *screen
+	narrator narrator
+	journal  *journal
+	trimmed  int64
+	board    *board
+	account  *account
+	over     []*job.Job // newest last, bounded
+	log      *slog.Logger
+	logFile  *rotatingLog
+
+	interrupted int
+	shownAt     time.Time
+	boardAt     time.Time
+	changed     bool // since the board was written
+}
+
+// Run runs a jobs file and returns the exit status. An error it returns is a
+// *Problem: nothing was started, or berth itself had to give up.
+func Run(ctx context.Context, opt Options) (int, error) {
+	s := &session{opt: opt, queue: newQueue()}
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.resume(); err != nil {
+		return 0, err
+	}
+	s.greet()
+	if err := s.loop(ctx); err != nil {
+		return 0, &Problem{Code: 1, What: err.Error(), Err: err,
+			Hint: "running jobs go on; the same command adopts them once this is mended"}
+	}
+	return s.finish(), nil
+}
+
+// loop runs the engine until the queue is drained or the user stops it.
+func (s *session) loop(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go s.watch(ctx)
+	go s.listen(ctx)
+	if s.screen.live {
+		go s.animate(ctx)
+	}
+	err := s.engine.Run(ctx, s.runner.Events())
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// watch looks at the jobs file once a poll.
+func (s *session) watch(ctx context.Context) {
+	ticker := time.NewTicker(s.opt.Poll)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		file, changed, complaint := s.watcher.look()
+		if complaint != "" {
+			s.log.Warn("jobs file", "problem", complaint)
+			s.engine.Do(ctx, func() { s.say("WARN " + complaint) })
+		}
+		if changed {
+			s.engine.Do(ctx, func() {
+				s.log.Info("jobs file changed", "lines", len(file.Lines))
+				s.queue.apply(time.Now(), file, s.engine)
+			})
+		}
+	}
+}
+
+// listen stops the jobs on Ctrl-C or TERM, and does not wait for them the
+// second time.
+func (s *session) listen(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-s.opt.Signals:
+			s.engine.Do(ctx, func() { s.interrupt(sig) })
+		}
+	}
+}
+
+func (s *session) interrupt(sig os.Signal) {
+	s.interrupted++
+	_, running := s.engine.Live()
+	s.log.Info("interrupted", "signal", sig.String(), "running", running)
+	if s.interrupted == 1 && running > 0 {
+		s.say(fmt.Sprintf("stopping %d running jobs; they run again next time (Ctrl-C again: without waiting)", running))
+	}
+	s.engine.Interrupt(time.Now(), s.interrupted > 1)
+}
+
+// animate keeps the clock of the live view going.
+func (s *session) animate(ctx context.Context) {
+	ticker := time.NewTicker(snapshotEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.engine.Do(ctx, s.show)
+		}
+	}
+}
+
+// publish is told of everything that happened, in order, after it is durable.
+func (s *session) publish(events []job.Event) {
+	s.changed = true
+	var lines []string
+	for _, ev := range events {
+		s.queue.follow(ev)
+		if ev.Kind != job.EventQueued {
+			s.account.follow(ev, s.opt.Tolerance)
+			s.log.Debug("event", "seq", ev.Seq, "kind", ev.Kind, "text", ev.Text)
+		}
+		if ev.Kind == job.EventEnded {
+			s.over = append(s.over, ev.Job)
+			if len(s.over) > 2*boardOver {
+				s.over = append([]*job.Job(nil), s.over[len(s.over)-boardOver:]...)
+			}
+		}
+		if s.opt.JSON {
+			s.emit(toRecord(ev))
+			continue
+		}
+		if s.screen.live && ev.Kind == job.EventStarted && !s.opt.Verbose {
+			continue // the live view shows it
+		}
+		if line := s.narrator.line(ev, s.queue.begun, s.queue.total); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) > 0 {
+		s.screen.print(lines...)
+	}
+	s.keep(events)
+}
+
+// keep brings the journal up to date.
+func (s *session) keep(events []job.Event) {
+	err := error(nil)
+	if s.journal.behind {
+		err = s.journal.catchUp(s.store)
+	} else {
+		err = s.journal.append(events)
+	}
+	if err != nil {
+		s.log.Error("journal", "err", err)
+		return
+	}
+	if s.journal.last-s.trimmed >= trimEvery {
+		s.trimmed = s.journal.last
+		if err := s.store.TrimEvents(s.trimmed); err != nil {
+			s.log.Error("trim events", "err", err)
+		}
+	}
+}
+
+// after ends the loop when there is nothing left to do.
+func (s *session) after() bool {
+	queued, running := s.engine.Live()
+	now := time.Now()
+	if s.changed && now.Sub(s.boardAt) >= s.opt.Poll {
+		s.writeBoard(now)
+	}
+	if s.interrupted > 0 {
+		return running == 0
+	}
+	return queued == 0 && running == 0 && !s.opt.Watch
+}
+
+func (s *session) writeBoard(now time.Time) {
+	s.boardAt, s.changed = now, false
+	if err := s.board.write(s.snapshot(now, boardPending, boardReasons)); err != nil {
+		s.log.Error("board", "err", err)
+	}
+}
+
+func (s *session) show() {
+	now := time.Now()
+	if now.Sub(s.shownAt) < snapshotEvery/2 {
+		return
+	}
+	s.shownAt = now
+	snap := s.snapshot(now, 1, 1)
+	s.screen.show(&snap)
+	// Elapsed times on the board move too while something runs.
+	s.changed = s.changed || len(snap.running) > 0
+}
+
+func (s *session) snapshot(now time.Time, pending, reasons int) snapshot {
+	snap := snapshot{
+		at: now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
+		cards: s.engine.Cards(), running: s.engine.Running(), paused: s.engine.Blocked(),
+	}
+	for i, j := range s.engine.Next(pending) {
+		w := waiting{job: j}
+		if i < reasons {
+			w.reason = s.engine.Why(j.ID)
+		}
+		snap.pending = append(snap.pending, w)
+	}
+	for i := len(s.over) - 1; i >= 0 && len(snap.over) < boardOver; i-- {
+		snap.over = append(snap.over, s.over[i])
+	}
+	return snap
+}
+
+// say prints a line of berth's own.
+func (s *session) say(text string) {
+	now := time.Now()
+	if s.opt.JSON {
+		kind := job.EventNotice
+		if strings.HasPrefix(text, "WARN ") {
+			kind, text = job.EventWarning, text[len("WARN "):]
+		}
+		s.emit(record{Time: now, Event: kind, Text: text})
+		return
+	}
+	s.screen.print(stamp(now, clean(text)))
+}
+
+// emit writes one JSON line on stdout.
+func (s *session) emit(r any) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		s.log.Error("encode event", "err", err)
+		return
+	}
+	s.screen.print(string(line))
+}
+
+// finish says how it went.
+func (s *session) finish() int {
+	now := time.Now()
+	s.writeBoard(now)
+	s.screen.close()
+	status, outcomes := s.queue.status()
+	if s.interrupted > 0 {
+		status = 130
+	}
+	if s.opt.JSON {
+		s.emit(summaryRecord(now, s.account, s.queue.counts, status))
+		return status
+	}
+	s.screen.print(s.account.lines(now, s.queue.counts, outcomes)...)
+	return status
+}
+
+// close lets go of everything; what runs is left running.
+func (s *session) close() {
+	closers := []io.Closer{}
+	if s.runner != nil {
+		closers = append(closers, s.runner)
+	}
+	if s.source != nil {
+		closers = append(closers, s.source)
+	}
+	if s.ledger != nil {
+		closers = append(closers, s.ledger)
+	}
+	if s.journal != nil {
+		closers = append(closers, s.journal)
+	}
+	if s.store != nil {
+		closers = append(closers, s.store)
+	}
+	for _, c := range closers {
+		if err := c.Close(); err != nil && s.log != nil {
+			s.log.Warn("close", "err", err)
+		}
+	}
+	if s.logFile != nil {
+		s.logFile.Close()
+	}
+}

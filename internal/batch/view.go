@@ -1,0 +1,195 @@
+package batch
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/job"
+)
+
+// screen is where lines go. On a terminal a block of live status stays below
+// them and is redrawn in place; elsewhere it is just the lines.
+type screen struct {
+	mu     sync.Mutex
+	out    io.Writer
+	live   bool
+	colour bool
+	width  func() int
+	block  int // lines of the block on the screen now
+	shown  *snapshot
+	dead   bool // the terminal is gone: berth goes on without it
+}
+
+// print leaves lines behind, above the block.
+func (s *screen) print(lines ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	s.erase(&b)
+	for _, line := range lines {
+		b.WriteString(s.paint(line))
+		b.WriteByte('\n')
+	}
+	s.draw(&b)
+	s.flush(&b)
+}
+
+// show replaces the block.
+func (s *screen) show(snap *snapshot) {
+	if !s.live {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown = snap
+	var b strings.Builder
+	s.erase(&b)
+	s.draw(&b)
+	s.flush(&b)
+}
+
+// close takes the block away; the lines stay.
+func (s *screen) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown = nil
+	var b strings.Builder
+	s.erase(&b)
+	s.flush(&b)
+}
+
+func (s *screen) erase(b *strings.Builder) {
+	if s.block > 0 {
+		fmt.Fprintf(b, "\x1b[%dA\r\x1b[J", s.block)
+		s.block = 0
+	}
+}
+
+func (s *screen) draw(b *strings.Builder) {
+	if !s.live || s.shown == nil {
+		return
+	}
+	snap := *s.shown
+	snap.at = time.Now()
+	lines := renderView(snap, s.width(), s.colour)
+	for _, line := range lines {
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	s.block = len(lines)
+}
+
+func (s *screen) flush(b *strings.Builder) {
+	if s.dead || b.Len() == 0 {
+		return
+	}
+	if _, err := io.WriteString(s.out, b.String()); err != nil {
+		// A closed terminal or pipe ends the showing, not the jobs.
+		s.dead = true
+	}
+}
+
+// Colours, by what they say.
+const (
+	green = "\x1b[32m"
+	red   = "\x1b[31m"
+	amber = "\x1b[33m"
+	dim   = "\x1b[2m"
+	bold  = "\x1b[1m"
+	plain = "\x1b[0m"
+)
+
+// paint colours a whole line by what it tells.
+func (s *screen) paint(line string) string {
+	if !s.colour {
+		return line
+	}
+	switch {
+	case strings.Contains(line, "] WARN "), strings.Contains(line, "will retry"):
+		return amber + line + plain
+	case strings.Contains(line, " finished ["):
+		return strings.Replace(line, " finished [", green+" finished ["+plain, 1)
+	case strings.Contains(line, " failed ["):
+		return red + line + plain
+	}
+	return line
+}
+
+const (
+	viewRunning = 16 // jobs shown; more are counted
+	barWidth    = 10
+)
+
+// renderView is the live block: cards, running jobs, progress.
+func renderView(s snapshot, width int, colour bool) []string {
+	width = max(width, 20)
+	ink := func(code, text string) string {
+		if !colour {
+			return text
+		}
+		return code + text + plain
+	}
+	var lines []string
+	for i, r := range s.running {
+		if i == viewRunning {
+			lines = append(lines, cut(fmt.Sprintf("  and %d more running", len(s.running)-i), width))
+			break
+		}
+		row := fmt.Sprintf("▶ %-4s %-12s gpu %-5s %8s  %s %s  %s",
+			r.Job.ID, cut(clean(r.Job.Spec.Name), 12), cardsText(r.Job), clock(s.at.Sub(r.Job.StartedAt)),
+			bar(r), padded(memory(r), 17), clean(r.Job.Spec.Command()))
+		lines = append(lines, cut(row, width))
+	}
+	if s.paused != "" {
+		lines = append(lines, ink(amber, cut("nothing starts: "+clean(s.paused), width)))
+	}
+	if len(s.pending) > 0 && s.pending[0].reason != "" {
+		next := s.pending[0]
+		lines = append(lines, ink(dim, cut(fmt.Sprintf("· next %s: %s", next.job.ID, clean(next.reason)), width)))
+	}
+	return append(lines, progressLine(s, width, ink))
+}
+
+func progressLine(s snapshot, width int, ink func(code, text string) string) string {
+	total := max(s.total, s.tally.done())
+	filled := 0
+	if total > 0 {
+		filled = 20 * s.tally.done() / total
+	}
+	text := fmt.Sprintf("%s%s %d/%d done · %d running · %d queued", strings.Repeat("█", filled), strings.Repeat("░", 20-filled),
+		s.tally.done(), total, s.tally.running, s.tally.queued)
+	text = cut(text, width)
+	if s.tally.failed > 0 && len([]rune(text))+16 < width {
+		return ink(bold, text) + ink(red, fmt.Sprintf(" · %d failed", s.tally.failed))
+	}
+	return ink(bold, text)
+}
+
+func cardsText(j *job.Job) string {
+	if len(j.Grant.GPUs) == 0 {
+		return "-"
+	}
+	return joinInts(j.Grant.GPUs)
+}
+
+// bar draws use against the declaration, or the budget where there is none.
+func bar(r engine.Running) string {
+	of := r.Job.VRAMMiB
+	if of == 0 {
+		of = r.Job.Grant.BudgetMiB
+	}
+	if of == 0 {
+		of = r.Job.Grant.CardMiB
+	}
+	if of == 0 || r.NowMiB < 0 {
+		return strings.Repeat(" ", barWidth)
+	}
+	filled := int(min(int64(barWidth), barWidth*r.NowMiB/of))
+	return strings.Repeat("▮", filled) + strings.Repeat("▯", barWidth-filled)
+}
+
+func padded(text string, columns int) string { return fmt.Sprintf("%-*s", columns, text) }

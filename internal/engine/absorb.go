@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+// Absorb takes in what a supervisor said. The facts are in memory at once and
+// on disk after the next round; until then nothing is acknowledged.
+func (e *Engine) Absorb(now time.Time, ev run.Event) {
+	e.now = now
+	id, ok := e.byToken[ev.Token]
+	a := e.active[id]
+	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt {
+		e.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
+		if ev.Kind != run.Started {
+			e.acks = append(e.acks, ev.Token)
+		}
+		return
+	}
+	switch ev.Kind {
+	case run.Started:
+		e.setOwners()
+	case run.Ended:
+		e.ended(a, ev)
+	case run.NeverRan:
+		e.neverRan(a, "its supervisor died before anything ran")
+	case run.Lost:
+		e.lost(a, ev.Record)
+	}
+}
+
+func (e *Engine) ended(a *attempt, ev run.Event) {
+	j := a.job
+	e.measure(a)
+	r := judge(j, end{
+		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: e.now,
+		capMiB: sched.CapMiB(e.state(), sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules)),
+	})
+	j.ExitCode, j.Signal = nil, ""
+	if ev.Record.Signal != 0 {
+		j.Signal = keep.SignalName(ev.Record.Signal)
+	} else if ev.Record.Launch == "" {
+		code := ev.Record.ExitCode
+		j.ExitCode = &code
+	}
+	e.release(a)
+	if r.outcome != "" {
+		e.finish(j, r.outcome, r.detail)
+		return
+	}
+	e.back(j, r)
+}
+
+// back returns a job to the queue for another attempt.
+func (e *Engine) back(j *job.Job, r ruling) {
+	j.MustTo(job.Queued)
+	j.Detail, j.Stop, j.Keep = r.detail, job.NoStop, ""
+	j.NotBefore = r.notBefore
+	if r.retried {
+		j.RetriesUsed++
+	}
+	if r.vramMiB > 0 {
+		j.VRAMMiB = r.vramMiB
+	}
+	if r.toTheEnd {
+		j.Requeues++
+		j.Rank += requeueOffset
+	}
+	e.fact(j)
+	e.tell(r.again, j, r.detail)
+	// The event told of the attempt; the job itself has none now.
+	j.Grant, j.StartedAt = job.Grant{}, time.Time{}
+	e.enqueue(j)
+}
+
+// neverRan undoes a placement: the attempt does not count.
+func (e *Engine) neverRan(a *attempt, why string) {
+	j := a.job
+	stopped := j.Stop
+	e.release(a)
+	if stopped == job.StopCancel {
+		e.finish(j, job.WasCancelled, "cancelled before it ran")
+		return
+	}
+	e.back(j, ruling{again: job.EventRequeued, detail: why})
+	j.Attempt--
+	j.Log = ""
+}
+
+// lost ends a job whose supervisor died with it. The runner says so only when
+// no process of it is left.
+func (e *Engine) lost(a *attempt, r keep.Record) {
+	j := a.job
+	e.measure(a)
+	e.release(a)
+	rebooted := r.BootID != "" && r.BootID != keep.BootID()
+	switch {
+	case rebooted && j.Spec.Requeue:
+		e.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
+	case rebooted:
+		e.finish(j, job.Lost, "the machine went down under it")
+	default:
+		e.finish(j, job.Lost, "its supervisor was killed; how it would have ended is not known")
+	}
+}
+
+// measure writes what was seen of this attempt into the job.
+func (e *Engine) measure(a *attempt) {
+	j := a.job
+	j.PeakMiB = e.meter.Peak(j.ID)
+	j.AvgUtil = nil
+	if util, ok := e.meter.AvgUtil(j.ID); ok {
+		j.AvgUtil = &util
+	}
+}
+
+// release gives the cards back: the last process of the attempt is gone.
+func (e *Engine) release(a *attempt) {
+	delete(e.active, a.job.ID)
+	delete(e.byToken, a.token)
+	delete(e.lazyDirty, a.job.ID)
+	e.meter.Forget(a.job.ID)
+	e.acks = append(e.acks, a.token)
+	e.lastEnd = e.now
+	e.setOwners()
+}

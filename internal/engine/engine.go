@@ -1,0 +1,380 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/store"
+)
+
+// Store is where facts become durable.
+type Store interface {
+	Commit(tx store.Tx) error
+	Job(id string) (*job.Job, error)
+	PeakFor(command string) (mib int64, ok bool, err error)
+}
+
+// Runner holds the supervisors. A lease runs nothing until Go.
+type Runner interface {
+	Lease() (token string, err error)
+	Release(token string)
+	Go(token string, order keep.Order) error
+	Stop(token string, why job.Stop, grace time.Duration) error
+	Ack(token string)
+	Identity(token string) (run.Identity, bool)
+}
+
+// Ledger is what several berths on one machine tell one another.
+type Ledger interface {
+	Lock(ctx context.Context) error
+	Unlock()
+	Others() ([]gpu.Entry, error)
+	Publish(own []gpu.Entry) error
+}
+
+// Owners says whose a process on a card is.
+type Owners interface {
+	Set(holders []run.Holder)
+	Owner(pid int) (key string, ok bool, known bool)
+}
+
+// Config is what does not change while an engine lives.
+type Config struct {
+	Rules     sched.Rules
+	Host      sched.Host
+	Cards     []int // only these; nil: all the source shows
+	Poll      time.Duration
+	Tolerance float64
+	User      string
+	Order     func(j *job.Job) keep.Order // how this job is started
+	LogPath   func(j *job.Job) string
+	Publish   func(events []job.Event) // after they are durable
+	After     func() (done bool)       // after each round; true ends Run
+	Log       *slog.Logger
+}
+
+// Engine is the state of one queue.
+type Engine struct {
+	cfg    Config
+	store  Store
+	runner Runner
+	ledger Ledger
+	owners Owners
+	source gpu.Source
+
+	now     time.Time
+	nextSeq int64
+	jobs    map[string]*job.Job // all that are not over
+	queue   *sched.Queue        // those that could start now if there were room
+	gates   gates               // queued, but not before a time or another job
+	active  map[string]*attempt // running, by job id
+	byToken map[string]string   // supervisor token to job id
+	autos   map[string][]string // queued jobs with vram=auto and nothing known, by command
+
+	meter   *gpu.Meter
+	cards   cardBook
+	others  []gpu.Entry
+	lastEnd time.Time
+	warned  string
+
+	dirty     map[string]*job.Job // facts not yet on disk
+	deleted   []string
+	events    []*job.Event // to be committed with them
+	transient []job.Event  // shown, never stored
+	acks      []string
+	stops     []stopOrder
+	lazyDirty map[string]struct{} // grown peaks: worth storing, not worth a commit of their own
+	lazySince time.Time
+
+	stopping  bool
+	commitErr error
+	requests  chan func()
+	runEvents <-chan run.Event
+}
+
+// attempt is a running job as the engine sees it.
+type attempt struct {
+	job       *job.Job
+	token     string
+	startedAt time.Time
+	warned    bool
+	shownMiB  int64
+	storedMiB int64
+}
+
+type stopOrder struct {
+	token string
+	why   job.Stop
+	grace time.Duration
+}
+
+// New builds an engine. lastSeq is the highest number any job ever had.
+func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, lastSeq int64) *Engine {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Engine{
+		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o,
+		nextSeq: lastSeq + 1,
+		jobs:    map[string]*job.Job{}, queue: sched.NewQueue(), gates: newGates(),
+		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string][]string{},
+		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
+		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
+		requests: make(chan func(), 16),
+	}
+}
+
+// Number gives new jobs their ids, so that they can name one another before
+// they are submitted.
+func (e *Engine) Number(jobs []*job.Job) {
+	for _, j := range jobs {
+		j.Seq = e.nextSeq
+		e.nextSeq++
+		j.ID = strconv.FormatInt(j.Seq, 10)
+	}
+}
+
+// Submit takes numbered jobs. Spec, Key, Rank and User are the caller's; the
+// rest is filled in. They are on disk, and announced, after the next round.
+func (e *Engine) Submit(now time.Time, jobs []*job.Job) {
+	e.now = now
+	for _, j := range jobs {
+		j.Submitted(now)
+		if j.User == "" {
+			j.User = e.cfg.User
+		}
+		j.VRAMMiB = j.Spec.VRAMMiB
+		e.jobs[j.ID] = j
+		e.fact(j)
+		// A queue of 100,000 is told of without being copied or journalled:
+		// the rows themselves are the record.
+		e.transient = append(e.transient, job.Event{At: now, Kind: job.EventQueued, Job: j})
+	}
+	// Dependencies may point forward, so all are known before any is queued.
+	for _, j := range jobs {
+		e.enqueue(j)
+	}
+}
+
+// Again puts a job that is over back into the queue, because a person asked.
+func (e *Engine) Again(now time.Time, j *job.Job) {
+	e.now = now
+	j.MustTo(job.Queued)
+	j.Outcome, j.Detail, j.ExitCode, j.Signal = "", "", nil, ""
+	j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
+	j.RetriesUsed, j.Requeues, j.Stop, j.Keep = 0, 0, job.NoStop, ""
+	j.Grant, j.PeakMiB, j.AvgUtil, j.Log = job.Grant{}, nil, nil, ""
+	e.jobs[j.ID] = j
+	e.fact(j)
+	e.tell(job.EventRequeued, j, "run again as asked")
+	e.enqueue(j)
+}
+
+// Edit applies a changed spec or place in line to a queued job.
+func (e *Engine) Edit(now time.Time, id string, spec job.Spec, rank int64) {
+	e.now = now
+	j := e.jobs[id]
+	if j == nil || j.State != job.Queued {
+		return
+	}
+	if j.Requeues > 0 {
+		// A job that was sent to the end of the queue stays behind the lines
+		// that were there before it.
+		rank += requeueOffset * int64(j.Requeues)
+	}
+	changed := !sameSpec(j.Spec, spec)
+	if !changed && j.Rank == rank {
+		return
+	}
+	if changed {
+		if spec.VRAMMiB != j.Spec.VRAMMiB || spec.VRAMAuto != j.Spec.VRAMAuto {
+			j.VRAMMiB = spec.VRAMMiB
+		}
+		j.Spec = spec
+		e.fact(j)
+	}
+	j.Rank = rank
+	e.enqueue(j)
+}
+
+// requeueOffset is more than the lines a jobs file may have.
+const requeueOffset = int64(1) << 32
+
+// Withdraw forgets a queued job as if it had never been asked for.
+func (e *Engine) Withdraw(now time.Time, id string) bool {
+	e.now = now
+	j := e.jobs[id]
+	if j == nil || j.State != job.Queued {
+		return false
+	}
+	e.unqueue(id)
+	delete(e.jobs, id)
+	delete(e.dirty, id)
+	e.deleted = append(e.deleted, id)
+	e.tell(job.EventDequeued, j, "")
+	return true
+}
+
+// Cancel ends a job: a queued one at once, a running one through its
+// supervisor after the intent is on disk.
+func (e *Engine) Cancel(now time.Time, id, detail string) bool {
+	e.now = now
+	j := e.jobs[id]
+	if j == nil {
+		return false
+	}
+	if j.State == job.Queued {
+		e.finish(j, job.WasCancelled, detail)
+		return true
+	}
+	e.stop(j, job.StopCancel, j.Spec.Grace)
+	return true
+}
+
+// Interrupt stops everything that runs and starts nothing more; the jobs go
+// back to the queue. A second call with grace 0 does not wait.
+func (e *Engine) Interrupt(now time.Time, immediately bool) {
+	e.now = now
+	e.stopping = true
+	for _, a := range e.active {
+		grace := a.job.Spec.Grace
+		if immediately {
+			grace = 0
+		}
+		e.stop(a.job, job.StopInterrupt, grace)
+	}
+}
+
+func (e *Engine) stop(j *job.Job, why job.Stop, grace time.Duration) {
+	if j.Stop == job.NoStop {
+		j.Stop = why
+		e.fact(j)
+		e.tell(job.EventStopping, j, string(why))
+	}
+	e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, grace})
+}
+
+// fact marks a job whose row on disk is behind.
+func (e *Engine) fact(j *job.Job) { e.dirty[j.ID] = j }
+
+func (e *Engine) tell(kind job.EventKind, j *job.Job, text string) {
+	ev := &job.Event{At: e.now, Kind: kind, Text: text}
+	if j != nil {
+		ev.Job = j.Clone()
+	}
+	e.events = append(e.events, ev)
+}
+
+// show is tell for what is not worth keeping.
+func (e *Engine) show(kind job.EventKind, j *job.Job, text string) {
+	ev := job.Event{At: e.now, Kind: kind, Text: text}
+	if j != nil {
+		ev.Job = j.Clone()
+	}
+	e.transient = append(e.transient, ev)
+}
+
+// finish ends a job that is not running any more, or never was.
+func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
+	e.unqueue(j.ID)
+	j.MustTo(outcome.State())
+	j.Outcome, j.Detail = outcome, detail
+	j.EndedAt = e.now
+	delete(e.jobs, j.ID)
+	e.fact(j)
+	e.tell(job.EventEnded, j, detail)
+	e.settleDependents(j)
+}
+
+// Live reports how many jobs are queued and running.
+func (e *Engine) Live() (queued, running int) {
+	return len(e.jobs) - len(e.active), len(e.active)
+}
+
+// Job is a job that is not over.
+func (e *Engine) Job(id string) (*job.Job, bool) {
+	j, ok := e.jobs[id]
+	return j, ok
+}
+
+// Running is a job on its cards, with what is known of its use right now.
+type Running struct {
+	Job     *job.Job
+	NowMiB  int64 // on the card where it uses most; -1: not known
+	PeakMiB int64
+}
+
+// Running lists what runs, oldest first.
+func (e *Engine) Running() []Running {
+	list := make([]Running, 0, len(e.active))
+	for id, a := range e.active {
+		r := Running{Job: a.job, NowMiB: -1}
+		if card, now := highest(e.meter.Now(id)); card >= 0 {
+			r.NowMiB = now
+		}
+		_, r.PeakMiB = highest(e.meter.Peak(id))
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b Running) int {
+		return cmp.Or(a.Job.StartedAt.Compare(b.Job.StartedAt), cmp.Compare(a.Job.Seq, b.Job.Seq))
+	})
+	return list
+}
+
+// Next lists the first n queued jobs: those that wait for room in order, then
+// those behind a gate.
+func (e *Engine) Next(n int) []*job.Job {
+	list := make([]*job.Job, 0, n)
+	for _, p := range e.queue.First(n) {
+		list = append(list, e.jobs[p.Job])
+	}
+	for _, id := range e.gates.first(n-len(list), e.jobs) {
+		list = append(list, e.jobs[id])
+	}
+	return list
+}
+
+// Cards is the last reading of each card.
+func (e *Engine) Cards() []sched.Card { return e.cards.sched() }
+
+// Blocked says why nothing at all can start now; empty if something could.
+func (e *Engine) Blocked() string {
+	switch {
+	case e.stopping:
+		return "berth is stopping"
+	case e.cards.err != nil:
+		return "the GPUs cannot be read: " + e.cards.err.Error()
+	case e.commitErr != nil:
+		return e.commitErr.Error()
+	}
+	return ""
+}
+
+// Why says in a sentence what a queued job waits for.
+func (e *Engine) Why(id string) string {
+	if text := e.gates.why(id, e.jobs); text != "" {
+		return text
+	}
+	if _, queued := e.queue.Get(id); !queued {
+		return ""
+	}
+	if e.stopping {
+		return "berth is stopping"
+	}
+	return sched.Explain(e.state(), id).String()
+}
+
+func (e *Engine) String() string {
+	queued, running := e.Live()
+	return fmt.Sprintf("%d queued, %d running", queued, running)
+}

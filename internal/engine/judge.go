@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// end is what a supervisor's record says, with what was measured meanwhile.
+type end struct {
+	record keep.Record
+	oom    bool // out-of-memory text at the end of this attempt's log
+	peaks  map[int]int64
+	capMiB int64 // the most a retry may declare; 0: not known
+	now    time.Time
+}
+
+// ruling is how an attempt ended and what follows from it. It is a pure
+// function of the job and its end.
+type ruling struct {
+	outcome job.Outcome // empty: the job goes back to the queue
+	detail  string
+	again   job.EventKind // why it goes back: retry or requeued
+
+	vramMiB   int64
+	notBefore time.Time
+	retried   bool
+	toTheEnd  bool
+}
+
+// judge decides what an ended attempt means.
+func judge(j *job.Job, e end) ruling {
+	r := e.record
+	switch stopOf(j, r) {
+	case job.StopInterrupt:
+		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
+	case job.StopCancel:
+		return ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"}
+	case job.StopTimeout:
+		return judgeTimeout(j)
+	}
+	switch {
+	case r.Launch != "":
+		return ruling{outcome: job.Launch, detail: r.Launch}
+	case r.SetupFailed:
+		return ruling{outcome: job.Launch, detail: fmt.Sprintf("set-up failed (exit %d); its log says why", r.ExitCode)}
+	case r.Signal == 0 && r.ExitCode == 0:
+		return ruling{outcome: job.OK, detail: stragglers(r)}
+	}
+	outcome := job.Exited(r.ExitCode)
+	if r.Signal != 0 {
+		outcome = job.Signalled(keep.SignalName(r.Signal))
+	}
+	if e.oom {
+		return judgeOOM(j, e)
+	}
+	if j.Spec.RetryOn == job.RetryFail && j.RetriesUsed < j.Spec.Retries {
+		wait := backoff(j.RetriesUsed)
+		return ruling{
+			again: job.EventRetry, retried: true, notBefore: e.now.Add(wait),
+			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
+		}
+	}
+	return ruling{outcome: outcome, detail: stragglers(r)}
+}
+
+// stopOf prefers what the supervisor says it did: a job that ended by itself
+// before the stop reached it ended by itself.
+func stopOf(_ *job.Job, r keep.Record) job.Stop { return job.Stop(r.Stop) }
+
+func judgeTimeout(j *job.Job) ruling {
+	limit := j.Spec.TimeLimit
+	if j.Spec.OnTimeout != job.TimeoutRequeue {
+		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s", limit)}
+	}
+	if j.Requeues >= j.Spec.MaxRequeues {
+		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s after %d requeues", limit, j.Requeues)}
+	}
+	return ruling{
+		again: job.EventRequeued, toTheEnd: true,
+		detail: fmt.Sprintf("reached its limit of %s; requeue %d of %d, from its beginning", limit, j.Requeues+1, j.Spec.MaxRequeues),
+	}
+}
+
+func judgeOOM(j *job.Job, e end) ruling {
+	if j.RetriesUsed >= j.Spec.Retries {
+		return ruling{outcome: job.OOM, detail: "ran out of GPU memory"}
+	}
+	next := bump(j.VRAMMiB, e.peaks, e.capMiB)
+	detail := fmt.Sprintf("out of GPU memory; retry %d of %d", j.RetriesUsed+1, j.Spec.Retries)
+	if next > 0 {
+		detail += fmt.Sprintf(" with %d MiB", next)
+	}
+	return ruling{again: job.EventRetry, retried: true, vramMiB: next, detail: detail}
+}
+
+// bump is the declaration of the next attempt after an out-of-memory
+// failure: a quarter above what was seen or promised, within what a card the
+// job may use can hold.
+func bump(declaredMiB int64, peaks map[int]int64, capMiB int64) int64 {
+	most := declaredMiB
+	for _, peak := range peaks {
+		most = max(most, peak)
+	}
+	next := int64(math.Ceil(1.25 * float64(most)))
+	if capMiB > 0 && next > capMiB {
+		next = max(capMiB, declaredMiB)
+	}
+	return next
+}
+
+// backoff is the wait before retry n (from 0): 1 s, 2 s, 4 s … 5 minutes.
+func backoff(n int) time.Duration {
+	return min(time.Second<<min(n, 20), 5*time.Minute)
+}
+
+func stragglers(r keep.Record) string {
+	if r.Stragglers == 0 {
+		return ""
+	}
+	return fmt.Sprintf("left %d background processes behind, which were ended", r.Stragglers)
+}

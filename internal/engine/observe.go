@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+// usageStepMiB is how much a peak must grow before it is shown again.
+const usageStepMiB = 256
+
+// cardBook is what berth knows of the cards: every one it ever saw, and the
+// last reading of each.
+type cardBook struct {
+	only    []int
+	known   map[int]gpu.Device
+	use     map[int]gpu.CardUse
+	present map[int]bool // in the last good sample
+	at      time.Time    // when that was taken
+	err     error        // why the last one failed
+	failed  time.Time    // when that was
+	told    bool
+}
+
+func newCardBook(only []int) cardBook {
+	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}}
+}
+
+func (b *cardBook) wanted(index int) bool {
+	return b.only == nil || slices.Contains(b.only, index)
+}
+
+// sched is the book as placement sees it.
+func (b *cardBook) sched() []sched.Card {
+	cards := make([]sched.Card, 0, len(b.known))
+	for index, d := range b.known {
+		use := b.use[index]
+		card := sched.Card{
+			Index: index, UUID: d.UUID, Name: d.Name,
+			TotalMiB: d.TotalMiB, ReservedMiB: d.ReservedMiB, UsedMiB: d.UsedMiB,
+			ForeignMiB: use.ForeignMiB, IdleForeignMiB: use.IdleForeignMiB,
+			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links,
+		}
+		if !b.present[index] {
+			card.Stale, card.HealthReason = true, "missing from the last reading"
+		}
+		cards = append(cards, card)
+	}
+	slices.SortFunc(cards, func(a, c sched.Card) int { return a.Index - c.Index })
+	return cards
+}
+
+func (b *cardBook) smallest(indices []int) int64 {
+	var least int64
+	for i, index := range indices {
+		if total := b.known[index].TotalMiB; i == 0 || total < least {
+			least = total
+		}
+	}
+	return least
+}
+
+// Observe takes in one look at the cards, or the failure to get one. A failed
+// look starts nothing and ends nothing.
+func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
+	e.now = now
+	if err != nil {
+		e.cards.err, e.cards.failed = err, now
+		if !e.cards.told {
+			e.cards.told = true
+			e.tell(job.EventGPUsLost, nil, err.Error())
+		}
+		return
+	}
+	if e.cards.told {
+		e.cards.told = false
+		e.tell(job.EventGPUsFound, nil, "")
+	}
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
+	e.cards.err, e.cards.at = nil, s.At
+	clear(e.cards.present)
+	for _, d := range s.Devices {
+		e.cards.known[d.Index] = d
+		e.cards.present[d.Index] = true
+	}
+	for _, use := range e.meter.Observe(s, e.holdings(), e.owners.Owner) {
+		e.cards.use[use.Index] = use
+	}
+	e.compare()
+}
+
+// compare holds what jobs use against what they declared.
+func (e *Engine) compare() {
+	for _, id := range e.activeIDs() {
+		a := e.active[id]
+		card, peak := highest(e.meter.Peak(id))
+		if peak == 0 {
+			continue
+		}
+		if peak >= a.shownMiB+usageStepMiB {
+			a.shownMiB = peak
+			e.show(job.EventUsage, a.job, fmt.Sprintf("gpu%d:%d MiB", card, peak))
+		}
+		if peak >= a.storedMiB+a.storedMiB/10+1 {
+			if len(e.lazyDirty) == 0 {
+				e.lazySince = e.now
+			}
+			e.lazyDirty[id] = struct{}{}
+		}
+		declared := a.job.VRAMMiB
+		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+e.cfg.Tolerance) {
+			a.warned = true
+			e.tell(job.EventExceeds, a.job, fmt.Sprintf("gpu%d:%d MiB used, %d MiB declared", card, peak, declared))
+		}
+	}
+}
+
+func highest(peaks map[int]int64) (card int, mib int64) {
+	card = -1
+	for c, m := range peaks {
+		if m > mib || (m == mib && c < card) {
+			card, mib = c, m
+		}
+	}
+	return card, mib
+}
+
+func (e *Engine) activeIDs() []string {
+	ids := make([]string, 0, len(e.active))
+	for id := range e.active {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// holdings is who is on which card, ours and other berths', for the meter.
+func (e *Engine) holdings() []gpu.Holding {
+	list := make([]gpu.Holding, 0, len(e.active)+len(e.others))
+	for _, h := range e.held() {
+		list = append(list, gpu.Holding{Key: h.Job, Cards: h.Cards, BudgetMiB: h.BudgetMiB})
+	}
+	return list
+}
+
+// held is the same for placement: budgets escalate here, once a job was seen
+// to use more than it declared.
+func (e *Engine) held() []sched.Held {
+	list := make([]sched.Held, 0, len(e.active)+len(e.others))
+	for id, a := range e.active {
+		g := a.job.Grant
+		peaks := e.meter.Peak(id)
+		budgets := make([]int64, len(g.GPUs))
+		for i, card := range g.GPUs {
+			budgets[i] = sched.Budget(g.BudgetMiB, peaks[card], e.cfg.Rules.SpikeBuffer)
+		}
+		list = append(list, sched.Held{
+			Job: id, Cards: g.GPUs, BudgetMiB: budgets, Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
+			CPUs: cpusOf(a.job.Spec), MemMiB: a.job.Spec.MemMiB,
+		})
+	}
+	for _, entry := range e.others {
+		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
+		for i, uuid := range entry.UUIDs {
+			if index, ok := e.cardByUUID(uuid); ok {
+				h.Cards = append(h.Cards, index)
+				h.BudgetMiB = append(h.BudgetMiB, entry.BudgetMiB[i])
+			}
+		}
+		if len(h.Cards) > 0 {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// cpusOf is what a job holds of the host: a CPU job at least one core, since
+// otherwise nothing would bound how many run at once.
+func cpusOf(s job.Spec) int {
+	if s.CPUs == 0 && s.GPUs == 0 {
+		return 1
+	}
+	return s.CPUs
+}
+
+func (e *Engine) cardByUUID(uuid string) (int, bool) {
+	for index, d := range e.cards.known {
+		if d.UUID == uuid {
+			return index, true
+		}
+	}
+	return 0, false
+}
+
+// setOwners tells attribution which supervisors and sessions are whose.
+func (e *Engine) setOwners() {
+	holders := make([]run.Holder, 0, len(e.active)+len(e.others))
+	for id, a := range e.active {
+		identity, _ := e.runner.Identity(a.token)
+		holders = append(holders, run.Holder{
+			Key: id, KeepPID: identity.KeepPID, Session: identity.Session, Cgroup: identity.Cgroup, Token: a.token,
+		})
+	}
+	for _, entry := range e.others {
+		holders = append(holders, run.Holder{Key: entry.Key, KeepPID: entry.HolderPID})
+	}
+	e.owners.Set(holders)
+}
+
+// NeedsSample says whether the next decision wants a newer look at the cards.
+// A look older than the end of a job would show memory that is free again,
+// or worse, miss memory that is not.
+func (e *Engine) NeedsSample(now time.Time) bool {
+	if e.queue.Len() == 0 && len(e.active) == 0 {
+		return false
+	}
+	if !now.Before(e.sampleDue()) {
+		return true
+	}
+	return e.queue.Len() > 0 && !e.stopping && !e.fresh(now)
+}
+
+// fresh says whether the last look may start jobs.
+func (e *Engine) fresh(now time.Time) bool {
+	return e.cards.err == nil && !e.cards.at.IsZero() && !e.cards.at.Before(e.lastEnd) &&
+		now.Sub(e.cards.at) <= max(e.cfg.Poll, time.Second)
+}
+
+// A job that has just started is watched closely: that is when memory is
+// taken, and short peaks happen.
+const (
+	closeWatch    = 3 * time.Second
+	closeInterval = 200 * time.Millisecond
+)
+
+func (e *Engine) sampleDue() time.Time {
+	interval := e.cfg.Poll
+	if e.source != nil && e.source.Cheap() {
+		for _, a := range e.active {
+			if e.now.Sub(a.startedAt) < closeWatch {
+				interval = min(interval, closeInterval)
+				break
+			}
+		}
+	}
+	last := e.cards.at
+	if e.cards.err != nil {
+		last = e.cards.failed
+	}
+	return last.Add(interval)
+}

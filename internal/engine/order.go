@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+)
+
+// Launcher turns a placed job into the order its supervisor gets.
+type Launcher struct {
+	JobsDir string   // <log dir>/jobs
+	Dir     string   // where jobs run that name no directory
+	Home    string   // what ~ stands for
+	Env     []string // what jobs inherit
+	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
+	SimDir  string   // the simulated box, if there is one
+}
+
+// LogPath is where this attempt's output goes. Each attempt has a file of its
+// own, so that an old failure's text is never taken for a new one's.
+func (l *Launcher) LogPath(j *job.Job) string {
+	if j.Spec.Output == "" {
+		return filepath.Join(l.JobsDir, j.ID, strconv.Itoa(j.Attempt)+".log")
+	}
+	path := expandOutput(j.Spec.Output, j)
+	if j.Attempt > 1 {
+		path += "." + strconv.Itoa(j.Attempt)
+	}
+	path = l.expandHome(path)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(l.dir(j), path)
+	}
+	return path
+}
+
+func expandOutput(pattern string, j *job.Job) string {
+	return strings.NewReplacer("%%", "%", "%j", j.ID, "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID)).Replace(pattern)
+}
+
+// safeName keeps a name from naming another directory.
+func safeName(name string) string { return strings.ReplaceAll(name, "/", "_") }
+
+func arrayIndex(id string) string {
+	_, index, _ := strings.Cut(id, "_")
+	return index
+}
+
+func (l *Launcher) dir(j *job.Job) string {
+	dir := l.expandHome(j.Spec.Dir)
+	if dir == "" {
+		return l.Dir
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(l.Dir, dir)
+	}
+	return dir
+}
+
+func (l *Launcher) expandHome(path string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		return filepath.Join(l.Home, path[1:])
+	}
+	return path
+}
+
+// Order is what the supervisor is told.
+func (l *Launcher) Order(j *job.Job) keep.Order {
+	spec := j.Spec
+	spec.Venv = l.expandHome(spec.Venv)
+	if spec.Venv != "" && !filepath.IsAbs(spec.Venv) {
+		spec.Venv = filepath.Join(l.Dir, spec.Venv)
+	}
+	grant := grantEnv(j)
+	argv, setup := run.Wrap(spec, grant)
+	signal, _ := keep.SignalNumber(spec.WarnSignal)
+	return keep.Order{
+		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, Setup: setup,
+		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
+	}
+}
+
+// grantEnv is what the job must not be able to change: which cards it has.
+func grantEnv(j *job.Job) []string {
+	list := joinInts(j.Grant.GPUs)
+	containers := list
+	if containers == "" {
+		containers = "void" // what container runtimes read as "no GPU"
+	}
+	return []string{
+		"CUDA_VISIBLE_DEVICES=" + list,
+		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
+		"NVIDIA_VISIBLE_DEVICES=" + containers,
+		"APPTAINERENV_NVIDIA_VISIBLE_DEVICES=" + containers,
+		"APPTAINERENV_CUDA_VISIBLE_DEVICES=" + list,
+		"BERTH_GPUS=" + list,
+	}
+}
+
+// env is the whole environment: what is inherited, then the job's own
+// variables, then what berth says.
+func (l *Launcher) env(j *job.Job, grant []string) []string {
+	vars := newEnviron(l.Env)
+	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU"} {
+		vars.unset(name) // a berth inside a berth job must not hand these on
+	}
+	vars.set("PYTHONUNBUFFERED", "1")
+	for _, v := range j.Spec.Env {
+		vars.set(v.Key, v.Value)
+	}
+	if l.SelfDir != "" && !slices.Contains(filepath.SplitList(vars.get("PATH")), l.SelfDir) {
+		vars.set("PATH", strings.TrimPrefix(vars.get("PATH")+string(os.PathListSeparator)+l.SelfDir, string(os.PathListSeparator)))
+	}
+	if l.SimDir != "" {
+		vars.set("BERTH_SIM_DIR", l.SimDir)
+	}
+	for name, value := range softCap(j) {
+		vars.set(name, value)
+	}
+	for _, pair := range grant {
+		name, value, _ := strings.Cut(pair, "=")
+		vars.set(name, value)
+	}
+	vars.set("BERTH_JOB_ID", j.ID)
+	vars.set("BERTH_JOB_NAME", j.Name())
+	vars.set("BERTH_GPU_UUIDS", strings.Join(j.Grant.UUIDs, ","))
+	vars.set("BERTH_ATTEMPT", strconv.Itoa(j.Attempt))
+	vars.set("BERTH_TOKEN", j.Keep+":"+j.ID+":"+strconv.Itoa(j.Attempt))
+	if j.VRAMMiB > 0 {
+		vars.set("BERTH_VRAM_MIB", strconv.FormatInt(j.VRAMMiB, 10))
+	}
+	if index := arrayIndex(j.ID); index != "" {
+		vars.set("BERTH_ARRAY_INDEX", index)
+	}
+	return vars.list()
+}
+
+// environ is an environment in order, each name once.
+type environ struct {
+	names  []string
+	values map[string]string
+}
+
+func newEnviron(inherited []string) *environ {
+	e := &environ{values: make(map[string]string, len(inherited)+16)}
+	for _, pair := range inherited {
+		if name, value, ok := strings.Cut(pair, "="); ok && name != "" {
+			e.set(name, value)
+		}
+	}
+	return e
+}
+
+func (e *environ) get(name string) string { return e.values[name] }
+
+func (e *environ) set(name, value string) {
+	if _, ok := e.values[name]; !ok {
+		e.names = append(e.names, name)
+	}
+	e.values[name] = value
+}
+
+func (e *environ) unset(name string) {
+	delete(e.values, name)
+	e.names = slices.DeleteFunc(e.names, func(n string) bool { return n == name })
+}
+
+func (e *environ) list() []string {
+	list := make([]string, 0, len(e.names))
+	for _, name := range e.names {
+		list = append(list, name+"="+e.values[name])
+	}
+	return list
+}
+
+func joinInts(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
+}
+
+// sameSpec compares what the user asked for.
+func sameSpec(a, b job.Spec) bool {
+	a.CancelMarked, b.CancelMarked = false, false
+	return reflect.DeepEqual(a, b)
+}

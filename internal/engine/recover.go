@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/run"
+)
+
+// FateKind is what became of a job while no berth was looking.
+type FateKind int
+
+// The fates.
+const (
+	FateQueued   FateKind = iota // it was waiting and still is
+	FateRunning                  // its supervisor holds it: adopt
+	FateEnded                    // its supervisor left a record
+	FateLosing                   // its supervisor is dead; the runner is ending what it left
+	FateNeverRan                 // placed, but "go" never came
+	FateVanished                 // not even its supervisor's directory is left
+)
+
+// Fate is one job's.
+type Fate struct {
+	Job   *job.Job
+	Kind  FateKind
+	Found run.Found
+}
+
+// Recover holds what the store says against the supervisors that were found.
+// It is a pure function: this is where "never lost, never twice" is decided.
+// Strays are supervisors whose job the store does not expect there: their
+// outcome was committed, but the acknowledgement did not get through.
+func Recover(live []*job.Job, found []run.Found) (fates []Fate, strays []run.Found) {
+	type held struct {
+		token, job string
+		attempt    int
+	}
+	byHeld := make(map[held]run.Found, len(found))
+	for _, f := range found {
+		byHeld[held{f.Token, f.Job, f.Attempt}] = f
+	}
+	emptied := map[string]bool{}
+	for _, f := range found {
+		if f.Kind == run.FoundEmpty {
+			emptied[f.Token] = true
+		}
+	}
+	for _, j := range live {
+		if j.State != job.Running {
+			fates = append(fates, Fate{Job: j, Kind: FateQueued})
+			continue
+		}
+		key := held{j.Keep, j.ID, j.Attempt}
+		f, ok := byHeld[key]
+		switch {
+		case ok && f.Kind == run.FoundRunning:
+			fates = append(fates, Fate{j, FateRunning, f})
+		case ok && f.Kind == run.FoundEnded:
+			fates = append(fates, Fate{j, FateEnded, f})
+		case ok && f.Kind == run.FoundLost:
+			fates = append(fates, Fate{j, FateLosing, f})
+		case emptied[j.Keep] || heldAnother(found, j.Keep):
+			// The supervisor is there, with nothing or with an older job on
+			// its record: this one's "go" never reached it.
+			fates = append(fates, Fate{j, FateNeverRan, f})
+		default:
+			fates = append(fates, Fate{j, FateVanished, f})
+		}
+		delete(byHeld, key)
+	}
+	for _, f := range found {
+		if _, unclaimed := byHeld[held{f.Token, f.Job, f.Attempt}]; unclaimed && f.Kind != run.FoundEmpty {
+			strays = append(strays, f)
+		}
+	}
+	return fates, strays
+}
+
+func heldAnother(found []run.Found, token string) bool {
+	for _, f := range found {
+		if f.Token == token {
+			return true
+		}
+	}
+	return false
+}
+
+// Restore takes the queue over from an earlier berth.
+func (e *Engine) Restore(now time.Time, live []*job.Job, found []run.Found) {
+	e.now = now
+	fates, strays := Recover(live, found)
+	for _, f := range fates {
+		e.jobs[f.Job.ID] = f.Job
+	}
+	for _, f := range fates {
+		if f.Kind == FateQueued {
+			e.enqueue(f.Job)
+			continue
+		}
+		e.restoreRunning(f)
+	}
+	for _, s := range strays {
+		e.stray(s)
+	}
+	e.setOwners()
+}
+
+func (e *Engine) restoreRunning(f Fate) {
+	j := f.Job
+	a := &attempt{job: j, token: j.Keep, startedAt: e.now}
+	_, a.storedMiB = highest(j.PeakMiB)
+	e.active[j.ID] = a
+	e.byToken[j.Keep] = j.ID
+	e.meter.Seed(j.ID, j.PeakMiB)
+	switch f.Kind {
+	case FateRunning:
+		e.adopt(j)
+	case FateEnded:
+		e.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt, Record: f.Found.Record, OOM: f.Found.OOM})
+	case FateNeverRan:
+		e.neverRan(a, "berth went down before it ran")
+	case FateVanished:
+		e.lost(a, f.Found.Record)
+	case FateLosing, FateQueued:
+		// The runner says when the last process is gone.
+	}
+}
+
+func (e *Engine) adopt(j *job.Job) {
+	switch j.Stop {
+	case job.StopInterrupt:
+		// The berth that wanted it stopped is gone. If the supervisor had
+		// heard of it, its record will say so.
+		j.Stop = job.NoStop
+		e.fact(j)
+	case job.StopCancel:
+		e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+	}
+	e.tell(job.EventAdopted, j, "")
+}
+
+// stray lets a supervisor go that holds nothing we still wait for. One that
+// runs a job the store has no word of is ended: its line will run again, and
+// never twice at the same time.
+func (e *Engine) stray(f run.Found) {
+	e.cfg.Log.Warn("found a supervisor the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
+	if f.Kind == run.FoundRunning {
+		e.stops = append(e.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
+		return
+	}
+	e.acks = append(e.acks, f.Token)
+}

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/sched"
+	"berth/internal/store"
+)
+
+// ledgerWait bounds how long a decision waits for another berth's.
+const ledgerWait = 2 * time.Second
+
+// lazyDelay bounds how long a grown peak stays in memory only.
+const lazyDelay = 10 * time.Second
+
+// Step is one round: what was observed so far is in memory; decide, commit
+// facts and decisions in one transaction, and act on them.
+//
+// An error means nothing of this round is on disk: facts stay pending for the
+// next round, decisions are dropped.
+func (e *Engine) Step(now time.Time) error {
+	e.now = now
+	// 1. What time alone changed.
+	e.openGates()
+	// 2. Decide. The starts hold supervisors, but nothing runs yet.
+	starts := e.decide()
+	// 3. Commit.
+	tx := e.transaction(starts)
+	if err := e.commit(tx); err != nil {
+		e.abandon(starts)
+		e.publish(nil)
+		return err
+	}
+	// 4. Act.
+	e.settle(tx)
+	e.launch(starts)
+	return nil
+}
+
+// start is a placement on its way: a changed copy of the job that replaces
+// the old one once it is on disk.
+type start struct {
+	job   *job.Job
+	token string
+}
+
+// state is the snapshot that sched decides on.
+func (e *Engine) state() sched.State {
+	s := sched.State{
+		Now: e.now, Rules: e.cfg.Rules, Host: e.cfg.Host,
+		Cards: e.cards.sched(), Held: e.held(), Queue: e.queue,
+	}
+	switch {
+	case e.cards.err != nil:
+		s.Unreadable = e.cards.err.Error()
+	case e.cards.at.IsZero():
+		s.Unreadable = "they have not been read yet"
+	}
+	return s
+}
+
+// decide asks sched and takes a supervisor for each start. The machine-wide
+// ledger is locked from reading the other berths' bookings until ours are
+// published.
+func (e *Engine) decide() []start {
+	if e.stopping || e.queue.Len() == 0 || !e.worthDeciding() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
+	defer cancel()
+	if err := e.ledger.Lock(ctx); err != nil {
+		e.warn("the ledger of GPU reservations is locked; nothing starts until it is free", err)
+		return nil
+	}
+	defer e.ledger.Unlock()
+	if !e.readOthers() {
+		return nil
+	}
+	plan := sched.Decide(e.state())
+	for _, refusal := range plan.Infeasible {
+		e.finish(e.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+	}
+	starts := e.lease(plan.Starts)
+	if len(starts) > 0 {
+		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
+			e.warn("cannot book in the ledger of GPU reservations; nothing starts", err)
+			e.abandon(starts)
+			return nil
+		}
+	}
+	return starts
+}
+
+// worthDeciding is false while a look at the cards is under way that the
+// decision would have to wait for.
+func (e *Engine) worthDeciding() bool {
+	return e.fresh(e.now) || e.cards.err != nil
+}
+
+// readOthers refreshes what other berths have booked.
+func (e *Engine) readOthers() bool {
+	others, err := e.ledger.Others()
+	if err != nil {
+		e.warn("cannot read the ledger of GPU reservations; nothing starts", err)
+		return false
+	}
+	changed := !slices.EqualFunc(others, e.others, func(a, b gpu.Entry) bool {
+		return a.Key == b.Key && a.HolderPID == b.HolderPID
+	})
+	e.others = others
+	if changed {
+		e.setOwners()
+	}
+	return true
+}
+
+func (e *Engine) lease(planned []sched.Start) []start {
+	starts := make([]start, 0, len(planned))
+	for _, p := range planned {
+		token, err := e.runner.Lease()
+		if err != nil {
+			e.warn("cannot start a supervisor; the jobs stay queued", err)
+			break
+		}
+		j := e.jobs[p.Job].Clone()
+		j.MustTo(job.Running)
+		j.Attempt++
+		j.Grant, j.Keep, j.Stop = p.Grant, token, job.NoStop
+		j.Grant.CardMiB = e.cards.smallest(p.Grant.GPUs)
+		j.StartedAt, j.EndedAt = e.now, time.Time{}
+		j.Detail, j.ExitCode, j.Signal, j.PeakMiB, j.AvgUtil = "", nil, "", nil, nil
+		j.Log = e.cfg.LogPath(j)
+		starts = append(starts, start{job: j, token: token})
+	}
+	return starts
+}
+
+func (e *Engine) abandon(starts []start) {
+	for _, s := range starts {
+		e.runner.Release(s.token)
+	}
+	if len(starts) > 0 {
+		e.publishBookings(nil)
+	}
+}
+
+// transaction gathers what has to be on disk before anything is acted on.
+func (e *Engine) transaction(starts []start) store.Tx {
+	tx := store.Tx{Delete: e.deleted, Events: slices.Clone(e.events)}
+	if e.lazyDue() {
+		for id := range e.lazyDirty {
+			a := e.active[id]
+			a.job.PeakMiB = e.meter.Peak(id)
+			_, a.storedMiB = highest(a.job.PeakMiB)
+			e.fact(a.job)
+		}
+		clear(e.lazyDirty)
+	}
+	started := make(map[string]bool, len(starts))
+	for _, s := range starts {
+		started[s.job.ID] = true
+	}
+	for id, j := range e.dirty {
+		if !started[id] {
+			tx.Put = append(tx.Put, j)
+		}
+	}
+	for _, s := range starts {
+		tx.Put = append(tx.Put, s.job)
+	}
+	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, s := range starts {
+		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStarted, Job: s.job.Clone()})
+	}
+	return tx
+}
+
+// lazyDue lets grown peaks ride on another commit, or after a while make one.
+func (e *Engine) lazyDue() bool {
+	return len(e.lazyDirty) > 0 && (len(e.dirty) > 0 || e.now.Sub(e.lazySince) >= lazyDelay)
+}
+
+func (e *Engine) commit(tx store.Tx) error {
+	if len(tx.Put)+len(tx.Delete)+len(tx.Events) == 0 {
+		return nil
+	}
+	err := e.store.Commit(tx)
+	if err != nil {
+		err = fmt.Errorf("write down %d changes: %w", len(tx.Put), err)
+	}
+	if err == nil && e.commitErr != nil {
+		e.show(job.EventWarning, nil, "the store can be written again")
+	}
+	if err != nil && e.commitErr == nil && errors.Is(err, store.ErrFull) {
+		e.show(job.EventWarning, nil, err.Error()+"; running jobs go on, nothing new starts until there is room")
+		e.cfg.Log.Error("commit", "err", err)
+	}
+	e.commitErr = err
+	return err
+}
+
+// settle acts on facts that are on disk now: supervisors may forget, stops go
+// out, the world is told.
+func (e *Engine) settle(tx store.Tx) {
+	clear(e.dirty)
+	e.deleted, e.events = nil, nil
+	for _, token := range e.acks {
+		e.runner.Ack(token)
+	}
+	for _, s := range e.stops {
+		if err := e.runner.Stop(s.token, s.why, s.grace); err != nil {
+			e.cfg.Log.Warn("stop", "token", s.token, "err", err)
+		}
+	}
+	changed := len(e.acks) > 0
+	e.acks, e.stops = nil, nil
+	if changed {
+		e.publishBookings(nil)
+	}
+	for _, ev := range tx.Events {
+		if ev.Kind == job.EventEnded {
+			e.learn(ev.Job)
+		}
+	}
+	e.publish(tx.Events)
+}
+
+// publish tells of what is on disk, and of what never will be.
+func (e *Engine) publish(durable []*job.Event) {
+	events := make([]job.Event, 0, len(durable)+len(e.transient))
+	for _, ev := range durable {
+		events = append(events, *ev)
+	}
+	events = append(events, e.transient...)
+	e.transient = nil
+	if len(events) > 0 && e.cfg.Publish != nil {
+		e.cfg.Publish(events)
+	}
+}
+
+// launch lets the committed starts run.
+func (e *Engine) launch(starts []start) {
+	for _, s := range starts {
+		id := s.job.ID
+		e.unqueue(id)
+		e.jobs[id] = s.job
+		e.active[id] = &attempt{job: s.job, token: s.token, startedAt: e.now}
+		e.byToken[s.token] = id
+	}
+	for _, s := range starts {
+		if err := e.runner.Go(s.token, e.cfg.Order(s.job)); err != nil {
+			// The runner will say that it never ran; nothing is guessed here.
+			e.cfg.Log.Warn("give go", "job", s.job.ID, "token", s.token, "err", err)
+		}
+	}
+	if len(starts) > 0 {
+		e.setOwners()
+	}
+}
+
+// bookings is what this berth tells the others on the machine.
+func (e *Engine) bookings(starts []start) []gpu.Entry {
+	entries := make([]gpu.Entry, 0, len(e.active)+len(starts))
+	for id, a := range e.active {
+		budgets := make([]int64, len(a.job.Grant.GPUs))
+		peaks := e.meter.Peak(id)
+		for i, card := range a.job.Grant.GPUs {
+			budgets[i] = sched.Budget(a.job.Grant.BudgetMiB, peaks[card], e.cfg.Rules.SpikeBuffer)
+		}
+		entries = append(entries, e.booking(a.job, a.token, budgets))
+	}
+	for _, s := range starts {
+		budgets := make([]int64, len(s.job.Grant.GPUs))
+		for i := range budgets {
+			budgets[i] = s.job.Grant.BudgetMiB
+		}
+		entries = append(entries, e.booking(s.job, s.token, budgets))
+	}
+	slices.SortFunc(entries, func(a, b gpu.Entry) int { return cmp.Compare(a.Key, b.Key) })
+	return entries
+}
+
+func (e *Engine) booking(j *job.Job, token string, budgets []int64) gpu.Entry {
+	identity, _ := e.runner.Identity(token)
+	return gpu.Entry{
+		Key: token + "/" + j.ID, User: j.User, Job: j.ID, Name: j.Name(),
+		UUIDs: j.Grant.UUIDs, BudgetMiB: budgets, Share: j.Grant.Share,
+		Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
+		HolderPID: identity.KeepPID, HolderStart: identity.KeepStart,
+	}
+}
+
+// publishBookings tells the others outside a decision: bookings only shrink
+// or grow by what is already running, so the lock is not needed.
+func (e *Engine) publishBookings(starts []start) {
+	if err := e.ledger.Publish(e.bookings(starts)); err != nil {
+		e.warn("cannot update the ledger of GPU reservations", err)
+	}
+}
+
+// warn says a thing once until it changes.
+func (e *Engine) warn(what string, err error) {
+	text := fmt.Sprintf("%s: %v", what, err)
+	if e.warned == text {
+		return
+	}
+	e.warned = text
+	e.cfg.Log.Warn(what, "err", err)
+	e.show(job.EventWarning, nil, text)
+}

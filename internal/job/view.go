@@ -1,0 +1,69 @@
+package job
+
+import (
+	"strconv"
+	"time"
+)
+
+// View is a job as --json shows it: a stable contract (docs/json.md). Absent
+// values are null, times RFC 3339.
+type View struct {
+	ID          string           `json:"id"`
+	Name        string           `json:"name"`
+	User        string           `json:"user"`
+	State       State            `json:"state"`
+	Outcome     *Outcome         `json:"outcome"`
+	Reason      *string          `json:"reason"`
+	Priority    int              `json:"priority"`
+	Command     string           `json:"command"`
+	GPUs        int              `json:"gpus"`
+	Share       *float64         `json:"share"`
+	VRAMMiB     *int64           `json:"vram_mib"`
+	GPUIDs      []int            `json:"gpu_ids"`
+	Attempt     int              `json:"attempt"`
+	SubmittedAt *time.Time       `json:"submitted_at"`
+	StartedAt   *time.Time       `json:"started_at"`
+	EndedAt     *time.Time       `json:"ended_at"`
+	ExitCode    *int             `json:"exit_code"`
+	Signal      *string          `json:"signal"`
+	PeakVRAMMiB map[string]int64 `json:"peak_vram_mib"`
+	AvgUtil     *float64         `json:"avg_util"`
+	Log         *string          `json:"log"`
+}
+
+// View projects the job onto its public form.
+func (j *Job) View() View {
+	v := View{
+		ID: j.ID, Name: j.Name(), User: j.User, State: j.State,
+		Priority: j.Spec.Priority, Command: j.Spec.Command(), GPUs: j.Spec.GPUs,
+		Attempt: j.Attempt, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
+		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
+		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
+		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log),
+	}
+	if j.Attempt > 0 && len(j.Grant.GPUs) > 0 {
+		v.GPUIDs = j.Grant.GPUs
+	}
+	if j.PeakMiB != nil {
+		v.PeakVRAMMiB = make(map[string]int64, len(j.PeakMiB))
+		for card, mib := range j.PeakMiB {
+			v.PeakVRAMMiB[strconv.Itoa(card)] = mib
+		}
+	}
+	return v
+}
+
+func orNull[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,44 @@
+#!/bin/sh
+# All tests, on a machine with Go and perhaps nothing else. Says what it skips.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf '\n== %s\n' "$*"; }
+skipped=""
+skip() { skipped="$skipped
+  skipped: $*"; }
+
+command -v go >/dev/null || { echo "make test needs Go 1.26 or newer"; exit 2; }
+
+# The race detector needs a C compiler.
+if ! command -v cc >/dev/null && ! command -v gcc >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	say "installing a C compiler for the race detector"
+	{ apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; } >/dev/null 2>&1 || true
+fi
+race="-race"
+export CGO_ENABLED=1
+if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
+	race=""
+	export CGO_ENABLED=0
+	skip "the race detector: there is no C compiler"
+fi
+[ "$(id -u)" = 0 ] || skip "tests that need root (full disk on a tmpfs, cgroups)"
+
+say "format and vet"
+unformatted=$(gofmt -l cmd internal scripts)
+[ -z "$unformatted" ] || { echo "not gofmt'ed: $unformatted"; exit 1; }
+go vet ./...
+
+say "the static build"
+CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/berth ./cmd/berth-keep
+
+say "all tests ${race:-without the race detector}"
+go test $race -timeout 20m ./...
+
+say "thousands of seeds, without the race detector"
+BERTH_SEEDS=20000 go test -count=1 -run TestSimulation ./internal/engine
+
+say "fuzz corpora, a few seconds each"
+sh scripts/fuzz.sh 3s
+
+say "done$skipped"
