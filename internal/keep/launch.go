@@ -70,7 +70,7 @@ func (s *started) fork(o Order, token string, files []uintptr) error {
 		if err == nil {
 			defer syscall.Close(fd)
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
-			if s.pid, err = exec(path, o.Argv, attr); err == nil {
+			if s.pid, err = forkExec(path, o.Argv, attr); err == nil {
 				s.cgroup = dir
 				return nil
 			}
@@ -79,16 +79,16 @@ func (s *started) fork(o Order, token string, files []uintptr) error {
 		}
 		s.note = "no cgroup: " + err.Error()
 	}
-	s.pid, err = exec(path, o.Argv, attr)
+	s.pid, err = forkExec(path, o.Argv, attr)
 	if err != nil {
 		return fmt.Errorf("exec %s: %w", path, err)
 	}
 	return nil
 }
 
-// exec starts the file; one that is a script without a first line saying for
+// forkExec starts the file; one that is a script without a first line saying for
 // whom is a shell's, as it would be if typed.
-func exec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
+func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)
 	if errors.Is(err, syscall.ENOEXEC) {
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", path}, argv[1:]...), attr)

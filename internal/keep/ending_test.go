@@ -1,0 +1,144 @@
+package keep
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// story plays a job's ending second by second and writes down what is done.
+type story struct {
+	ending
+	t0   time.Time
+	said []string
+}
+
+func newStory(o Order) *story {
+	t0 := time.Unix(1000, 0)
+	return &story{ending: newEnding(t0, o), t0: t0}
+}
+
+func (s *story) at(seconds float64) time.Time {
+	return s.t0.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// until lets time pass, one second at a time.
+func (s *story) until(from, to int) {
+	for second := from; second <= to; second++ {
+		for range 5 {
+			what := s.due(s.at(float64(second)))
+			if what == nothing {
+				break
+			}
+			s.said = append(s.said, fmt.Sprintf("%d:%s", second, [...]string{"", "warn", "term", "kill"}[what]))
+			if what == kill {
+				return
+			}
+		}
+	}
+}
+
+func TestHowAJobIsEnded(t *testing.T) {
+	const second = time.Second
+	rows := []struct {
+		name string
+		o    Order
+		play func(s *story)
+		want string
+		stop string
+	}{
+		{"a job without a limit is left alone", Order{Grace: 5 * second},
+			func(s *story) { s.until(0, 1000) }, "", ""},
+		{"a limit: TERM, then KILL after the grace", Order{Limit: 10 * second, Grace: 3 * second},
+			func(s *story) { s.until(0, 30) }, "10:term 13:kill", "timeout"},
+		{"a warning comes first", Order{Limit: 10 * second, Grace: 3 * second, WarnBefore: 4 * second, WarnSignal: 10},
+			func(s *story) { s.until(0, 30) }, "6:warn 10:term 13:kill", "timeout"},
+		{"no warning without a signal", Order{Limit: 10 * second, Grace: second, WarnBefore: 4 * second},
+			func(s *story) { s.until(0, 30) }, "10:term 11:kill", "timeout"},
+		{"a request ends it at once", Order{Limit: 100 * second, Grace: 3 * second},
+			func(s *story) { s.until(0, 4); s.request(s.at(5), "cancel", 2*second); s.until(5, 200) }, "5:term 7:kill", "cancel"},
+		{"no grace at all", Order{},
+			func(s *story) { s.request(s.at(5), "cancel", 0); s.until(5, 9) }, "5:term 5:kill", "cancel"},
+		{"a second request shortens the grace, and the first reason stays", Order{},
+			func(s *story) {
+				s.request(s.at(5), "timeout", 100*second)
+				s.until(5, 6)
+				s.request(s.at(7), "cancel", second)
+				s.until(7, 200)
+			}, "5:term 8:kill", "timeout"},
+		{"a second request does not lengthen it", Order{},
+			func(s *story) {
+				s.request(s.at(5), "cancel", 2*second)
+				s.until(5, 5)
+				s.request(s.at(6), "cancel", 100*second)
+				s.until(6, 200)
+			}, "5:term 7:kill", "cancel"},
+		{"what outlives the main process has the grace twice", Order{Grace: 3 * second},
+			func(s *story) { s.mainExited(s.at(5)); s.until(5, 200) }, "8:term 11:kill", ""},
+		{"the limit is the main process's own", Order{Limit: 6 * second, Grace: 3 * second},
+			func(s *story) { s.until(0, 4); s.mainExited(s.at(5)); s.until(5, 200) }, "8:term 11:kill", ""},
+		{"a request after the main process ended only hurries", Order{Grace: 30 * second},
+			func(s *story) { s.mainExited(s.at(5)); s.request(s.at(6), "cancel", second); s.until(6, 200) }, "6:term 7:kill", ""},
+		{"the grace goes on when the main process obeys", Order{Grace: 3 * second},
+			func(s *story) {
+				s.request(s.at(5), "cancel", 3*second)
+				s.until(5, 5)
+				s.mainExited(s.at(6))
+				s.until(6, 200)
+			}, "5:term 8:kill", "cancel"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := newStory(row.o)
+			row.play(s)
+			if got := strings.Join(s.said, " "); got != row.want || s.stop != row.stop {
+				t.Errorf("got %q, stop %q; want %q, stop %q", got, s.stop, row.want, row.stop)
+			}
+		})
+	}
+}
+
+// Whatever is asked in whatever order, a job that is being ended gets TERM
+// once, KILL never before it, and KILL again and again in the end.
+func TestAnEndingAlwaysComes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		length := rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.IntRange(0, 20).Draw(t, "s")) * time.Second
+		})
+		s := newStory(Order{Grace: length.Draw(t, "grace"), Limit: length.Draw(t, "limit"), WarnBefore: length.Draw(t, "before"), WarnSignal: 10})
+		asked, terms, kills := s.limitAt, 0, 0
+		for second := range 100 {
+			now := s.at(float64(second))
+			switch rapid.IntRange(0, 30).Draw(t, "event") {
+			case 0:
+				s.request(now, "cancel", length.Draw(t, "stop grace"))
+				asked = now
+			case 1:
+				if !s.exited {
+					s.mainExited(now)
+					asked = now
+				}
+			}
+			for what := s.due(now); what != nothing; what = s.due(now) {
+				switch what {
+				case term:
+					terms++
+				case kill:
+					kills++
+					if terms == 0 {
+						t.Fatal("KILL before TERM")
+					}
+				}
+			}
+		}
+		if at, planned := s.next(); !asked.IsZero() && (!planned || at.Before(s.at(99))) {
+			t.Fatalf("an ending has begun and nothing is planned (%v, %v)", at, planned)
+		}
+		if terms > 1 || (!asked.IsZero() && asked.Before(s.at(50)) && kills < 5) {
+			t.Fatalf("%d TERM, %d KILL", terms, kills)
+		}
+	})
+}

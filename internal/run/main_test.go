@@ -1,0 +1,182 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"berth/internal/keep"
+)
+
+// keepProgram is the supervisor's own program, built once for all tests.
+var keepProgram string
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("BERTH_TEST_CONTROLLER"); dir != "" {
+		controller(dir)
+		return
+	}
+	dir, err := os.MkdirTemp("", "berth-run")
+	if err != nil {
+		panic(err)
+	}
+	keepProgram = filepath.Join(dir, "berth-keep")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", keepProgram, "berth/cmd/berth-keep")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// patience is how long a test waits for what must happen, on a slow machine
+// under load.
+const patience = 60 * time.Second
+
+// bench is a Runner and a place for its jobs' files.
+type bench struct {
+	*Runner
+	t    *testing.T
+	dir  string // of the supervisors
+	work string
+}
+
+// newBench opens a Runner without cgroups, unless the options say otherwise.
+func newBench(t *testing.T, change ...func(*Options)) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: filepath.Join(t.TempDir(), "keep"), work: t.TempDir()}
+	b.open(change...)
+	return b
+}
+
+func (b *bench) open(change ...func(*Options)) {
+	b.t.Helper()
+	o := Options{KeepDir: b.dir, KeepCommand: []string{keepProgram}, CgroupParent: "none"}
+	for _, f := range change {
+		f(&o)
+	}
+	r, err := Open(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Runner = r
+	b.t.Cleanup(func() { r.Close() })
+}
+
+// order is a job that runs a shell line.
+func (b *bench) order(id, line string) keep.Order {
+	return keep.Order{
+		Job: id, Attempt: 1, Argv: []string{"/bin/sh", "-c", line},
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.work}, Dir: b.work, Log: b.log(id), Grace: 10 * time.Second,
+	}
+}
+
+func (b *bench) log(id string) string { return filepath.Join(b.work, "logs", id+".log") }
+
+// start leases a supervisor and gives it the order.
+func (b *bench) start(o keep.Order) (token string) {
+	b.t.Helper()
+	token, err := b.Lease()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.Go(token, o); err != nil {
+		b.t.Fatal(err)
+	}
+	return token
+}
+
+// next waits for an event of that kind; any other fails the test.
+func (b *bench) next(kind EventKind) Event {
+	b.t.Helper()
+	select {
+	case e := <-b.Events():
+		if e.Kind != kind {
+			b.t.Fatalf("got %s, want %s: %+v", e.Kind, kind, e)
+		}
+		return e
+	case <-time.After(patience):
+		b.t.Fatalf("no %s event came", kind)
+	}
+	return Event{}
+}
+
+// finish runs an order to its end.
+func (b *bench) finish(o keep.Order) keep.Record {
+	b.t.Helper()
+	token := b.start(o)
+	b.next(Started)
+	e := b.next(Ended)
+	b.Ack(token)
+	return e.Record
+}
+
+func (b *bench) logText(id string) string {
+	b.t.Helper()
+	text, err := os.ReadFile(b.log(id))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// until waits for something that must come true.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// pidFrom waits until a job has written a process's number to a file.
+func (b *bench) pidFrom(name string) keep.Process {
+	b.t.Helper()
+	var p keep.Process
+	until(b.t, name+" names a process", func() bool {
+		text, err := os.ReadFile(filepath.Join(b.work, name))
+		var pid int
+		if err != nil || !strings.HasSuffix(string(text), "\n") {
+			return false
+		}
+		if _, err := fmt.Sscan(string(text), &pid); err != nil {
+			return false
+		}
+		p, err = keep.ReadProcess(pid)
+		return err == nil
+	})
+	return p
+}
+
+// lives reports whether exactly this process is still there.
+func lives(p keep.Process) bool {
+	now, err := keep.ReadProcess(p.PID)
+	return err == nil && now.Start == p.Start && !now.Dead()
+}
+
+// gone fails the test if a process that should have ended still lives.
+func (b *bench) gone(processes ...keep.Process) {
+	b.t.Helper()
+	for _, p := range processes {
+		if lives(p) {
+			p.Signal(9)
+			b.t.Errorf("process %d still lives", p.PID)
+		}
+	}
+}
