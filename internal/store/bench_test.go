@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/job"
 )
 
@@ -49,6 +51,20 @@ func fill(tb testing.TB, s *Store, from, to int64, state job.State) []*job.Job {
 	return jobs
 }
 
+// cpu reports the processor time per operation beside the wall clock's, which
+// says little on a machine that has other things to do.
+func cpu(b *testing.B) func() {
+	used := func() float64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return float64(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	return func() { b.ReportMetric((used()-before)/float64(b.N), "cpu-ns/op") }
+}
+
 // BenchmarkCommitStartEnd is a round of the engine: one job ends, the next
 // starts. Its cost must not depend on how many are over.
 func BenchmarkCommitStartEnd(b *testing.B) {
@@ -60,6 +76,7 @@ func BenchmarkCommitStartEnd(b *testing.B) {
 			ending, starting := jobs[0], jobs[1]
 			code, util := 0, 93.5
 			b.ReportAllocs()
+			defer cpu(b)()
 			for b.Loop() {
 				ending.State, ending.Outcome, ending.EndedAt = job.Finished, job.OK, time.Unix(1_700_000_100, 0)
 				ending.PeakMiB, ending.ExitCode, ending.AvgUtil = map[int]int64{0: 17910}, &code, &util
@@ -86,6 +103,7 @@ func BenchmarkSync(b *testing.B) {
 	}
 	defer file.Close()
 	block := make([]byte, 32<<10)
+	defer cpu(b)()
 	for b.Loop() {
 		if _, err := file.WriteAt(block, 0); err != nil {
 			b.Fatal(err)
@@ -110,6 +128,7 @@ func BenchmarkInsert100k(b *testing.B) {
 				}
 			}
 			b.ReportAllocs()
+			defer cpu(b)()
 			for b.Loop() {
 				b.StopTimer()
 				s := openIn(b, filepath.Join(b.TempDir(), "store"))

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"time"
 	"unicode/utf8"
 
@@ -45,11 +47,11 @@ type snapshot struct {
 	rest
 }
 
-func restOf(j *job.Job, bytes bool) rest {
+func restOf(j *job.Job, wide bool) rest {
 	return rest{
 		Detail: j.Detail, NotBefore: nanos(j.NotBefore), RetriesUsed: j.RetriesUsed, Requeues: j.Requeues,
 		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
-		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, Bytes: bytes,
+		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, Bytes: wide,
 	}
 }
 
@@ -59,22 +61,26 @@ func (r *rest) into(j *job.Job) {
 	j.PeakMiB, j.AvgUtil, j.Log = r.PeakMiB, r.AvgUtil, r.Log
 }
 
-// encode renders the two JSON columns of a job's row. The shell line is not
-// in them: it has a column of its own.
-func encode(j *job.Job) (spec, others []byte, err error) {
-	bytes := !isText(j)
-	if bytes {
-		j = widened(j)
-	}
-	s := j.Spec
-	s.Shell = ""
-	if spec, err = json.Marshal(&s); err != nil {
-		return nil, nil, err
-	}
-	r := restOf(j, bytes)
-	others, err = json.Marshal(&r)
-	return spec, others, err
+func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }
+
+// encodeSpec renders a spec without its shell line, which has a column of its
+// own.
+func encodeSpec(j *job.Job) ([]byte, error) {
+	spec := j.Spec
+	spec.Shell = ""
+	return json.Marshal(&spec)
 }
+
+func encodeRest(j *job.Job, wide bool) ([]byte, error) {
+	r := restOf(j, wide)
+	if r.empty() {
+		return nothing, nil
+	}
+	return json.Marshal(&r)
+}
+
+// nothing is the rest of a job that was only just queued.
+var nothing = []byte("{}")
 
 // specCache holds specs that were read before, by their JSON: many jobs of
 // one queue differ in their command only. A nil cache holds nothing.
@@ -94,7 +100,7 @@ func decode(j *job.Job, spec, others []byte, specs specCache) error {
 		specs[string(spec)] = j.Spec
 	}
 	var r rest
-	if string(others) != "{}" {
+	if !bytes.Equal(others, nothing) {
 		if err := json.Unmarshal(others, &r); err != nil {
 			return err
 		}
@@ -107,15 +113,15 @@ func decode(j *job.Job, spec, others []byte, specs specCache) error {
 }
 
 func encodeSnapshot(j *job.Job) ([]byte, error) {
-	bytes := !isText(j)
-	if bytes {
+	wide := !isText(j)
+	if wide {
 		j = widened(j)
 	}
 	return json.Marshal(&snapshot{
 		ID: j.ID, Seq: j.Seq, Key: j.Key, User: j.User, State: j.State, Outcome: j.Outcome,
 		Rank: j.Rank, VRAMMiB: j.VRAMMiB, Attempt: j.Attempt,
 		SubmittedAt: nanos(j.SubmittedAt), StartedAt: nanos(j.StartedAt), EndedAt: nanos(j.EndedAt),
-		Spec: j.Spec, rest: restOf(j, bytes),
+		Spec: j.Spec, rest: restOf(j, wide),
 	})
 }
 

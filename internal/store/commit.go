@@ -2,9 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -31,6 +28,10 @@ const flushEvery = 4000
 func (s *Store) Commit(tx Tx) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(tx.Put)+len(tx.Events) >= largeCommit {
+		s.setCache(bulkCacheKiB)
+		defer s.setCache(writerCacheKiB)
+	}
 	lastSeq, err := s.transact(func(ctx context.Context) (int64, error) { return s.apply(ctx, tx) })
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
@@ -45,6 +46,13 @@ func (s *Store) Commit(tx Tx) error {
 		s.flush()
 	}
 	return nil
+}
+
+// setCache lets a large commit keep its pages in memory until it is done;
+// with the small cache each would be written out several times over. It is a
+// matter of speed alone, so its error is not one.
+func (s *Store) setCache(kib int) {
+	_, _ = s.conn.ExecContext(context.Background(), fmt.Sprintf("PRAGMA cache_size = -%d; PRAGMA shrink_memory", kib))
 }
 
 // change is a transaction of the store's own housekeeping.
@@ -98,17 +106,21 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 			return 0, fmt.Errorf("delete job %s: %w", id, err)
 		}
 	}
-	fresh, known := make([]*job.Job, 0, len(tx.Put)), tx.Put[:0:0]
+	var queued, fresh, known []*job.Job
 	for _, j := range tx.Put {
-		if j.Seq > lastSeq {
-			lastSeq = j.Seq
-			fresh = append(fresh, j)
-		} else {
+		switch {
+		case j.Seq <= lastSeq:
 			known = append(known, j)
+			continue
+		case isNew(j):
+			queued = append(queued, j)
+		default:
+			fresh = append(fresh, j)
 		}
+		lastSeq = j.Seq
 	}
-	if err := s.insertJobs(ctx, fresh); err != nil {
-		return 0, err
+	if err := s.insertJobs(ctx, queued, fresh); err != nil {
+		return 0, fmt.Errorf("put jobs: %w", err)
 	}
 	for _, j := range known {
 		if err := s.putJob(ctx, j); err != nil {
@@ -121,8 +133,11 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 			return 0, err
 		}
 	}
-	if err := s.insertEvents(ctx, tx.Events); err != nil {
-		return 0, err
+	err := insertRows(ctx, s.statements.insertEvent, s.statements.insertEvents, len(tx.Events), func(args []any, i int) ([]any, error) {
+		return eventArgs(args, s.lastEvent+int64(i)+1, tx.Events[i])
+	})
+	if err != nil {
+		return 0, fmt.Errorf("add events: %w", err)
 	}
 	for key, value := range tx.Meta {
 		if _, err := s.statements.meta.ExecContext(ctx, key, value); err != nil {
@@ -130,6 +145,21 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 		}
 	}
 	return lastSeq, nil
+}
+
+// insertJobs writes jobs that were never stored: those that stand as they
+// were submitted, and the others.
+func (s *Store) insertJobs(ctx context.Context, queued, others []*job.Job) error {
+	err := insertRows(ctx, s.statements.insertNew, s.statements.insertNews, len(queued), func(args []any, i int) ([]any, error) {
+		spec, err := encodeSpec(queued[i])
+		return newArgs(args, queued[i], spec), err
+	})
+	if err != nil {
+		return err
+	}
+	return insertRows(ctx, s.statements.insertJob, s.statements.insertJobs, len(others), func(args []any, i int) ([]any, error) {
+		return jobArgs(args, others[i])
+	})
 }
 
 // putJob updates the row of a job that was stored before, or inserts it where
@@ -150,59 +180,6 @@ func (s *Store) putJob(ctx context.Context, j *job.Job) error {
 	return err
 }
 
-// insertJobs writes new jobs, many per statement: the fixed cost of one is
-// most of what a row costs.
-func (s *Store) insertJobs(ctx context.Context, jobs []*job.Job) error {
-	var args []any
-	for len(jobs) > 0 {
-		n, statement := 1, s.statements.insertJob
-		if len(jobs) >= rowsPerInsert {
-			n, statement = rowsPerInsert, s.statements.insertJobs
-		}
-		args = args[:0]
-		for _, j := range jobs[:n] {
-			var err error
-			if args, err = jobArgs(args, j); err != nil {
-				return fmt.Errorf("put job %s: %w", j.ID, err)
-			}
-		}
-		if _, err := statement.ExecContext(ctx, args...); err != nil {
-			return fmt.Errorf("put job %s: %w", jobs[0].ID, err)
-		}
-		jobs = jobs[n:]
-	}
-	return nil
-}
-
-func (s *Store) insertEvents(ctx context.Context, events []*job.Event) error {
-	var args []any
-	seq := s.lastEvent
-	for len(events) > 0 {
-		n, statement := 1, s.statements.insertEvent
-		if len(events) >= rowsPerInsert {
-			n, statement = rowsPerInsert, s.statements.insertEvents
-		}
-		args = args[:0]
-		for _, event := range events[:n] {
-			seq++
-			snapshot := sql.NullString{}
-			if event.Job != nil {
-				text, err := encodeSnapshot(event.Job)
-				if err != nil {
-					return fmt.Errorf("event %s: %w", event.Kind, err)
-				}
-				snapshot = sql.NullString{String: string(text), Valid: true}
-			}
-			args = append(args, seq, nanos(event.At), string(event.Kind), event.Text, snapshot)
-		}
-		if _, err := statement.ExecContext(ctx, args...); err != nil {
-			return fmt.Errorf("add events: %w", err)
-		}
-		events = events[n:]
-	}
-	return nil
-}
-
 // flush folds the log into the file. The commits in it are durable already,
 // so a full disk is no harm here and is tried again; but a disk that fails
 // now must not be trusted with the next one.
@@ -214,18 +191,4 @@ func (s *Store) flush() {
 		return
 	}
 	s.sinceFlushed = 0
-}
-
-// hashCommand is short enough to index and long enough not to collide.
-func hashCommand(command string) int64 {
-	sum := sha256.Sum256([]byte(command))
-	return int64(binary.BigEndian.Uint64(sum[:8]))
-}
-
-func highest(peaks map[int]int64) int64 {
-	var peak int64
-	for _, mib := range peaks {
-		peak = max(peak, mib)
-	}
-	return peak
 }

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-
-	"berth/internal/job"
 )
 
 // rowsPerInsert is how many rows one statement inserts in bulk.
@@ -22,6 +20,7 @@ const (
 type statements struct {
 	begin, commit, rollback   *sql.Stmt
 	insertJob, insertJobs     *sql.Stmt
+	insertNew, insertNews     *sql.Stmt
 	updateJob, deleteJob      *sql.Stmt
 	insertEvent, insertEvents *sql.Stmt
 	counter, meta             *sql.Stmt
@@ -29,19 +28,30 @@ type statements struct {
 	all []*sql.Stmt
 }
 
-// jobColumns is the order of jobArgs.
-const jobColumns = "seq, id, key, user, name, state, outcome, priority, rank, attempt, vram_mib, peak_mib, " +
-	"submitted_at, started_at, ended_at, command_hash, command, spec, rest"
+// The columns a row is inserted with: every one, or for a job that was only
+// just queued those that differ from the defaults. A column saved is time
+// saved; a large jobs file is many such rows.
+const (
+	jobColumns       = newColumns + ", state, outcome, attempt, peak_mib, started_at, ended_at, rest"
+	jobColumnCount   = newColumnCount + 7
+	newColumns       = "seq, id, key, user, rank, vram_mib, submitted_at, command_hash, command, spec"
+	newColumnCount   = 10
+	eventColumns     = "seq, at, kind, text, job"
+	eventColumnCount = 5
+)
 
 // updateSQL leaves the id out of the changes, so that its index is not touched.
-const updateSQL = `UPDATE jobs SET key=?3, user=?4, name=?5, state=?6, outcome=?7, priority=?8, rank=?9, attempt=?10,
-	vram_mib=?11, peak_mib=?12, submitted_at=?13, started_at=?14, ended_at=?15, command_hash=?16, command=?17,
-	spec=?18, rest=?19 WHERE seq=?1 AND id=?2`
+const updateSQL = `UPDATE OR ROLLBACK jobs SET key=?3, user=?4, rank=?5, vram_mib=?6, submitted_at=?7, command_hash=?8,
+	command=?9, spec=?10, state=?11, outcome=?12, attempt=?13, peak_mib=?14, started_at=?15, ended_at=?16, rest=?17
+	WHERE seq=?1 AND id=?2`
 
 func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 	var s statements
-	insertJob := "INSERT INTO jobs (" + jobColumns + ") VALUES "
-	insertEvent := "INSERT INTO events (seq, at, kind, text, job) VALUES "
+	// OR ROLLBACK because a failed statement fails its whole transaction
+	// anyway: SQLite need not keep a journal to undo the statement alone.
+	insertJob := "INSERT OR ROLLBACK INTO jobs (" + jobColumns + ") VALUES "
+	insertNew := "INSERT OR ROLLBACK INTO jobs (" + newColumns + ") VALUES "
+	insertEvent := "INSERT OR ROLLBACK INTO events (" + eventColumns + ") VALUES "
 	for _, each := range []struct {
 		to   **sql.Stmt
 		text string
@@ -49,12 +59,14 @@ func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 		{&s.begin, "BEGIN IMMEDIATE"},
 		{&s.commit, "COMMIT"},
 		{&s.rollback, "ROLLBACK"},
-		{&s.insertJob, insertJob + rows(1, 19)},
-		{&s.insertJobs, insertJob + rows(rowsPerInsert, 19)},
+		{&s.insertJob, insertJob + rows(1, jobColumnCount)},
+		{&s.insertJobs, insertJob + rows(rowsPerInsert, jobColumnCount)},
+		{&s.insertNew, insertNew + rows(1, newColumnCount)},
+		{&s.insertNews, insertNew + rows(rowsPerInsert, newColumnCount)},
 		{&s.updateJob, updateSQL},
 		{&s.deleteJob, "DELETE FROM jobs WHERE id = ?"},
-		{&s.insertEvent, insertEvent + rows(1, 5)},
-		{&s.insertEvents, insertEvent + rows(rowsPerInsert, 5)},
+		{&s.insertEvent, insertEvent + rows(1, eventColumnCount)},
+		{&s.insertEvents, insertEvent + rows(rowsPerInsert, eventColumnCount)},
 		{&s.counter, "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"},
 		{&s.meta, "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"},
 	} {
@@ -81,17 +93,4 @@ func (s *statements) close() error {
 func rows(count, columns int) string {
 	row := "(" + strings.Repeat("?,", columns-1) + "?)"
 	return strings.Repeat(row+",", count-1) + row
-}
-
-// jobArgs appends a job's row, in the order of jobColumns.
-func jobArgs(args []any, j *job.Job) ([]any, error) {
-	spec, others, err := encode(j)
-	if err != nil {
-		return nil, err
-	}
-	command := sql.NullString{String: j.Spec.Shell, Valid: j.Spec.Shell != ""}
-	return append(args, j.Seq, j.ID, j.Key, j.User, j.Spec.Name, string(j.State), string(j.Outcome),
-		j.Spec.Priority, j.Rank, j.Attempt, j.VRAMMiB, highest(j.PeakMiB),
-		nanos(j.SubmittedAt), nanos(j.StartedAt), nanos(j.EndedAt),
-		hashCommand(j.Spec.Command()), command, string(spec), string(others)), nil
 }

@@ -15,6 +15,8 @@ import (
 const (
 	busyMillis      = 5000     // how long a person with a SQLite shell may be in the way
 	writerCacheKiB  = 4 << 10  // pages the one writer keeps
+	bulkCacheKiB    = 64 << 10 // pages it keeps during a commit of many rows
+	largeCommit     = 5000     // rows from which on a commit is such
 	readerCacheKiB  = 512      // pages each reader keeps
 	maxReaders      = 4        // reads at a time; more wait
 	walLimitBytes   = 16 << 20 // what a large commit may leave of the log behind

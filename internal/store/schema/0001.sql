@@ -1,26 +1,25 @@
--- A job as it stands. The columns are what is searched or shown; spec and
--- rest are JSON and hold everything else. command is the shell line, or NULL
+-- A job as it stands. The columns are what is searched, sorted by or changed
+-- most; spec and rest are JSON and hold everything else (the name, for one,
+-- is spec ->> '$.name'). command is the shell line, or NULL
 -- for a job that has words instead; command_hash is of either.
 CREATE TABLE jobs (
 	seq          INTEGER PRIMARY KEY,
 	id           TEXT    NOT NULL UNIQUE,
 	key          TEXT    NOT NULL,
 	user         TEXT    NOT NULL,
-	name         TEXT    NOT NULL,
-	state        TEXT    NOT NULL,
-	outcome      TEXT    NOT NULL,
-	priority     INTEGER NOT NULL,
+	state        TEXT    NOT NULL DEFAULT 'queued',
+	outcome      TEXT    NOT NULL DEFAULT '',
 	rank         INTEGER NOT NULL,
-	attempt      INTEGER NOT NULL,
+	attempt      INTEGER NOT NULL DEFAULT 0,
 	vram_mib     INTEGER NOT NULL,
-	peak_mib     INTEGER NOT NULL, -- the highest of its cards; 0: not measured
-	submitted_at INTEGER NOT NULL, -- nanoseconds since 1970; 0: not yet
-	started_at   INTEGER NOT NULL,
-	ended_at     INTEGER NOT NULL,
+	peak_mib     INTEGER NOT NULL DEFAULT 0, -- the highest of its cards; 0: not measured
+	submitted_at INTEGER NOT NULL,           -- nanoseconds since 1970; 0: not yet
+	started_at   INTEGER NOT NULL DEFAULT 0,
+	ended_at     INTEGER NOT NULL DEFAULT 0,
 	command_hash INTEGER NOT NULL,
 	command      TEXT,
 	spec         TEXT    NOT NULL,
-	rest         TEXT    NOT NULL
+	rest         TEXT    NOT NULL DEFAULT '{}'
 ) STRICT;
 
 CREATE INDEX jobs_state ON jobs (state);

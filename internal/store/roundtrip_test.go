@@ -1,0 +1,179 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"berth/internal/job"
+)
+
+// same compares jobs as berth does: times by the moment, an absent list like
+// an empty one. An absent and an empty map of peaks differ. Whether a line
+// was marked for cancelling is the jobs file's to say, and is not stored.
+var same = []cmp.Option{
+	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
+	cmpopts.IgnoreFields(job.Spec{}, "CancelMarked"),
+	cmp.Transformer("int", func(s []int) []int { return append([]int{}, s...) }),
+	cmp.Transformer("string", func(s []string) []string { return append([]string{}, s...) }),
+	cmp.Transformer("env", func(s []job.EnvVar) []job.EnvVar { return append([]job.EnvVar{}, s...) }),
+	cmp.Transformer("after", func(s []job.Dependency) []job.Dependency { return append([]job.Dependency{}, s...) }),
+}
+
+// anyText makes ordinary words, every kind of quote, and bytes that are not
+// text at all.
+func anyText() *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.SampledFrom([]string{"", "a", "ok", "\x00", "\xff", "\"\\\n<>&\u2028", "näh", "\xc3", "{}"}),
+		rapid.String(),
+		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 8), func(b []byte) string { return string(b) }),
+	)
+}
+
+func anyTime(t *rapid.T, label string) time.Time {
+	if rapid.Bool().Draw(t, label+" set") {
+		return time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, label))
+	}
+	return time.Time{}
+}
+
+func anySpec(t *rapid.T) job.Spec {
+	text := func(label string) string { return anyText().Draw(t, label) }
+	ints := func(label string) []int { return rapid.SliceOfN(rapid.IntRange(0, 1023), 0, 3).Draw(t, label) }
+	span := func(label string) time.Duration { return time.Duration(rapid.Int64().Draw(t, label)) }
+	s := job.Spec{
+		Name: text("name"), GPUs: rapid.Int().Draw(t, "gpus"), Share: rapid.Float64Range(0, 1).Draw(t, "share"),
+		Type: text("type"), VRAMMiB: rapid.Int64().Draw(t, "vram"), VRAMAuto: rapid.Bool().Draw(t, "auto"),
+		IDs: ints("ids"), Allow: ints("allow"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
+		CPUs: rapid.Int().Draw(t, "cpus"), MemMiB: rapid.Int64().Draw(t, "mem"), Priority: rapid.Int().Draw(t, "priority"),
+		TimeLimit: span("limit"), WarnSignal: text("signal"), WarnBefore: span("before"), OnTimeout: job.OnTimeout(text("on")),
+		MaxRequeues: rapid.Int().Draw(t, "requeues"), Retries: rapid.Int().Draw(t, "retries"), RetryOn: job.RetryOn(text("retry on")),
+		Grace: span("grace"), Requeue: rapid.Bool().Draw(t, "requeue"), Preemptible: text("preemptible"), Cap: text("cap"),
+		Dir: text("dir"), Venv: text("venv"), Conda: text("conda"), Setup: text("setup"), Output: text("output"),
+		CancelMarked: rapid.Bool().Draw(t, "cancel"),
+	}
+	if rapid.Bool().Draw(t, "words") {
+		s.Argv = rapid.SliceOfN(anyText(), 1, 3).Draw(t, "argv")
+	} else {
+		s.Shell = text("shell")
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "variables") {
+		s.Env = append(s.Env, job.EnvVar{Key: text("key"), Value: text("value")})
+		s.After = append(s.After, job.Dependency{Job: text("job"), Name: text("after"), On: job.Condition(text("condition"))})
+	}
+	return s
+}
+
+// change draws everything about a job that may differ from one commit to the
+// next.
+func change(t *rapid.T, j *job.Job) {
+	text := func(label string) string { return anyText().Draw(t, label) }
+	j.Spec = anySpec(t)
+	j.Key, j.User = text("key"), text("user")
+	j.State = rapid.SampledFrom([]job.State{job.Queued, job.Queued, job.Running, job.Parked, job.Finished, job.Failed}).Draw(t, "state")
+	j.Outcome, j.Detail = job.Outcome(text("outcome")), text("detail")
+	j.Rank, j.VRAMMiB = rapid.Int64().Draw(t, "rank"), rapid.Int64().Draw(t, "vram now")
+	j.NotBefore = anyTime(t, "not before")
+	j.Attempt, j.RetriesUsed, j.Requeues = rapid.Int().Draw(t, "attempt"), rapid.Int().Draw(t, "used"), rapid.Int().Draw(t, "requeued")
+	j.Grant = job.Grant{}
+	if rapid.Bool().Draw(t, "granted") {
+		j.Grant = job.Grant{
+			GPUs:  rapid.SliceOfN(rapid.IntRange(0, 7), 0, 2).Draw(t, "cards"),
+			UUIDs: rapid.SliceOfN(anyText(), 0, 2).Draw(t, "uuids"), BudgetMiB: rapid.Int64().Draw(t, "budget"),
+			Share: rapid.Float64Range(0, 1).Draw(t, "part"), Alone: rapid.Bool().Draw(t, "alone"), Exclusive: rapid.Bool().Draw(t, "own"),
+		}
+	}
+	j.Keep, j.Stop, j.Signal, j.Log = text("keep"), job.Stop(text("stop")), text("signal"), text("log")
+	j.SubmittedAt, j.StartedAt, j.EndedAt = anyTime(t, "submitted"), anyTime(t, "started"), anyTime(t, "ended")
+	j.ExitCode = rapid.Ptr(rapid.Int(), true).Draw(t, "code")
+	j.AvgUtil = rapid.Ptr(rapid.Float64(), true).Draw(t, "util")
+	j.PeakMiB = nil
+	if rapid.Bool().Draw(t, "measured") {
+		j.PeakMiB = rapid.MapOfN(rapid.IntRange(0, 7), rapid.Int64Range(0, 1<<40), 0, 3).Draw(t, "peaks")
+	}
+}
+
+// TestEveryFieldSurvives commits jobs and their later selves, and reads them
+// back by every road there is.
+func TestEveryFieldSurvives(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	seq := int64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		seq++
+		j := &job.Job{Seq: seq, ID: fmt.Sprint(seq) + anyText().Draw(t, "id")}
+		if rapid.Bool().Draw(t, "as submitted") {
+			j.State, j.Spec, j.User = job.Queued, anySpec(t), anyText().Draw(t, "user")
+		} else {
+			change(t, j)
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "versions") {
+			event := &job.Event{At: anyTime(t, "at"), Kind: job.EventKind(anyText().Draw(t, "kind")), Text: anyText().Draw(t, "text"), Job: j}
+			before := j.Clone()
+			if err := s.Commit(Tx{Put: []*job.Job{j}, Events: []*job.Event{event}}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, j, same...); diff != "" {
+				t.Fatal("the caller's job was changed", diff)
+			}
+			got, err := s.Job(j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(j, got, same...); diff != "" {
+				t.Fatal("as a row", diff)
+			}
+			events, err := s.EventsAfter(event.Seq-1, 1)
+			if err != nil || len(events) != 1 {
+				t.Fatal(events, err)
+			}
+			if diff := cmp.Diff(*event, events[0], same...); diff != "" {
+				t.Fatal("as an event", diff)
+			}
+			change(t, j)
+		}
+	})
+}
+
+func TestEachAndLiveReadInTheOrderOfSubmission(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	states := []job.State{job.Queued, job.Finished, job.Running, job.Failed, job.Parked, job.Cancelled}
+	var all, live []string
+	var jobs []*job.Job
+	for seq := int64(1); seq <= 300; seq++ {
+		j := queued(seq)
+		j.State = states[seq%6]
+		j.Spec.Retries = int(seq % 3)
+		jobs = append(jobs, j)
+		all = append(all, j.ID)
+		if !j.State.Terminal() {
+			live = append(live, j.ID)
+		}
+	}
+	if err := s.Commit(Tx{Put: jobs}); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		sentence string
+		read     func(func(*job.Job) error) error
+		want     []string
+	}{{"each reads all", s.Each, all}, {"live reads those that are not over", s.Live, live}} {
+		var got []string
+		err := row.read(func(j *job.Job) error {
+			got = append(got, j.ID)
+			if diff := cmp.Diff(jobs[j.Seq-1], j, same...); diff != "" {
+				t.Error(diff)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Error(row.sentence, diff)
+		}
+	}
+}

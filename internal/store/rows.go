@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+
+	"berth/internal/job"
+)
+
+// batch is the arguments of one statement.
+type batch struct {
+	args      []any
+	statement *sql.Stmt
+	err       error
+}
+
+// insertRows inserts n rows, many per statement where there are many: the
+// fixed cost of a statement is most of what a row costs. render appends the
+// columns of row i. Of a large number the rows are rendered ahead, so that
+// one core writes JSON while the other works in the database.
+func insertRows(ctx context.Context, one, many *sql.Stmt, n int, render func(args []any, i int) ([]any, error)) error {
+	next := func(at int) (batch, int) {
+		b, end := batch{statement: one}, at+1
+		if n-at >= rowsPerInsert {
+			b.statement, end = many, at+rowsPerInsert
+			b.args = make([]any, 0, rowsPerInsert*jobColumnCount)
+		}
+		for ; at < end && b.err == nil; at++ {
+			b.args, b.err = render(b.args, at)
+		}
+		return b, end
+	}
+	if n < 4*rowsPerInsert {
+		for at := 0; at < n; {
+			var b batch
+			if b, at = next(at); b.err != nil {
+				return b.err
+			}
+			if _, err := b.statement.ExecContext(ctx, b.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ahead := make(chan batch, 4)
+	stop := make(chan struct{})
+	go func() {
+		defer close(ahead)
+		for at := 0; at < n; {
+			var b batch
+			b, at = next(at)
+			select {
+			case ahead <- b:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	// The rows are the caller's: nobody may read them once this returned.
+	defer func() {
+		close(stop)
+		for range ahead {
+		}
+	}()
+	for b := range ahead {
+		if b.err != nil {
+			return b.err
+		}
+		if _, err := b.statement.ExecContext(ctx, b.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isNew reports whether a job stands as it was submitted, so that the
+// defaults of the other columns hold for it.
+func isNew(j *job.Job) bool {
+	r := restOf(j, false)
+	return j.State == job.Queued && j.Outcome == "" && j.Attempt == 0 &&
+		j.StartedAt.IsZero() && j.EndedAt.IsZero() && r.empty() && isText(j)
+}
+
+// newArgs appends the columns of a new job, in the order of newColumns.
+func newArgs(args []any, j *job.Job, spec []byte) []any {
+	command := sql.NullString{String: j.Spec.Shell, Valid: j.Spec.Shell != ""}
+	return append(args, j.Seq, j.ID, j.Key, j.User, j.Rank, j.VRAMMiB, nanos(j.SubmittedAt),
+		hashCommand(j.Spec.Command()), command, string(spec))
+}
+
+// jobArgs appends every column of a job, in the order of jobColumns.
+func jobArgs(args []any, j *job.Job) ([]any, error) {
+	wide := !isText(j)
+	inside := j // what goes into JSON
+	if wide {
+		inside = widened(j)
+	}
+	spec, err := encodeSpec(inside)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := encodeRest(inside, wide)
+	if err != nil {
+		return nil, err
+	}
+	return append(newArgs(args, j, spec), string(j.State), string(j.Outcome), j.Attempt, highest(j.PeakMiB),
+		nanos(j.StartedAt), nanos(j.EndedAt), string(rest)), nil
+}
+
+// eventArgs appends an event's row.
+func eventArgs(args []any, seq int64, event *job.Event) ([]any, error) {
+	snapshot := sql.NullString{}
+	if event.Job != nil {
+		text, err := encodeSnapshot(event.Job)
+		if err != nil {
+			return nil, err
+		}
+		snapshot = sql.NullString{String: string(text), Valid: true}
+	}
+	return append(args, seq, nanos(event.At), string(event.Kind), event.Text, snapshot), nil
+}
+
+// hashCommand is short enough to index and long enough not to collide.
+func hashCommand(command string) int64 {
+	sum := sha256.Sum256([]byte(command))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+func highest(peaks map[int]int64) int64 {
+	var peak int64
+	for _, mib := range peaks {
+		peak = max(peak, mib)
+	}
+	return peak
+}
