@@ -92,6 +92,7 @@ type Engine struct {
 	events    []*job.Event // to be committed with them
 	transient []job.Event  // shown, never stored
 	acks      []string
+	unbooked  bool // the ledger still shows jobs that are gone
 	stops     []stopOrder
 	lazyDirty map[string]struct{} // grown peaks: worth storing, not worth a commit of their own
 	lazySince time.Time

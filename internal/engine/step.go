@@ -40,6 +40,10 @@ func (e *Engine) Step(now time.Time) error {
 	}
 	// 4. Act.
 	e.settle(tx)
+	if len(starts) == 0 && e.unbooked {
+		e.publishBookings(nil)
+	}
+	e.unbooked = false
 	e.launch(starts)
 	return nil
 }
@@ -219,11 +223,8 @@ func (e *Engine) settle(tx store.Tx) {
 			e.cfg.Log.Warn("stop", "token", s.token, "err", err)
 		}
 	}
-	changed := len(e.acks) > 0
+	e.unbooked = e.unbooked || len(e.acks) > 0
 	e.acks, e.stops = nil, nil
-	if changed {
-		e.publishBookings(nil)
-	}
 	for _, ev := range tx.Events {
 		if ev.Kind == job.EventEnded {
 			e.learn(ev.Job)
