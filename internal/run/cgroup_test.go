@@ -1,0 +1,71 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth/internal/keep"
+)
+
+// cgroupHost is a way to run a test: with cgroups or without.
+type cgroupHost struct {
+	name   string
+	cgroup bool
+	option func(*Options)
+}
+
+// cgroupHosts are those this machine has.
+func cgroupHosts(t *testing.T) []cgroupHost {
+	hosts := []cgroupHost{{"without a cgroup", false, func(o *Options) { o.CgroupParent = "none" }}}
+	if dir := DetectCgroup(); dir != "" {
+		t.Cleanup(func() { keep.RemoveCgroup(dir) })
+		hosts = append(hosts, cgroupHost{"with a cgroup", true, func(o *Options) { o.CgroupParent = "" }})
+	} else {
+		t.Log("no cgroups here: those tests were left out")
+	}
+	return hosts
+}
+
+func TestACgroupIsRemovedWithItsJob(t *testing.T) {
+	parent := DetectCgroup()
+	if parent == "" {
+		t.Skip("no cgroups here")
+	}
+	b := newBench(t, func(o *Options) { o.CgroupParent = "" })
+	r := b.finish(b.order("1", "cat /proc/self/cgroup"))
+	if r.Cgroup == "" || filepath.Dir(r.Cgroup) != parent {
+		t.Fatalf("cgroup %q, note %q", r.Cgroup, r.Note)
+	}
+	if _, err := os.Stat(r.Cgroup); !os.IsNotExist(err) {
+		t.Errorf("the cgroup is still there: %v", err)
+	}
+	b.Close()
+	if _, err := os.Stat(parent); !os.IsNotExist(err) {
+		t.Errorf("its parent is still there: %v", err)
+	}
+}
+
+func TestAJobRunsWithoutACgroupWhereNoneCanBeMade(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.CgroupParent = "/proc/no/such/place" })
+	r := b.finish(b.order("1", "exit 4"))
+	if r.ExitCode != 4 || r.Cgroup != "" || r.Note == "" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestCgroupsOfDeadBerthsAreSwept(t *testing.T) {
+	own := ownCgroup()
+	stale := filepath.Join(own, "berth-1-1", "7.1.x")
+	if own == "" || os.MkdirAll(stale, 0o755) != nil {
+		t.Skip("no cgroups here")
+	}
+	dir := DetectCgroup()
+	defer keep.RemoveCgroup(dir)
+	if _, err := os.Stat(filepath.Dir(stale)); !os.IsNotExist(err) {
+		t.Errorf("still there: %v", err)
+	}
+	if DetectCgroup() != dir {
+		t.Error("one process has one directory")
+	}
+}

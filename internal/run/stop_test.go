@@ -1,0 +1,186 @@
+package run
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// A process that leaves its session and loses its parents, and says which
+// number it has. It does not listen to TERM.
+const escaped = `setsid sh -c '(trap "" TERM; sleep 1000 & echo $! > escaped; wait) &' `
+
+func TestAStopEndsTheWholeTree(t *testing.T) {
+	for _, host := range cgroupHosts(t) {
+		t.Run(host.name, func(t *testing.T) {
+			b := newBench(t, host.option)
+			token := b.start(b.order("1", escaped+"; sleep 1000 & echo $! > child; wait"))
+			b.next(Started)
+			child, runaway := b.pidFrom("child"), b.pidFrom("escaped")
+			if err := b.Stop(token, job.StopCancel, 200*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			e := b.next(Ended)
+			b.gone(child, runaway)
+			if e.Record.Stop != "cancel" || e.Record.Signal != 15 || e.Record.Stragglers != 0 {
+				t.Errorf("got %+v", e.Record)
+			}
+			if host.cgroup != (e.Record.Cgroup != "") {
+				t.Errorf("cgroup %q, note %q", e.Record.Cgroup, e.Record.Note)
+			}
+			b.Ack(token)
+		})
+	}
+}
+
+func TestAJobThatIgnoresTermIsKilledAfterItsGrace(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", `trap "" TERM; echo $$ > main; while :; do sleep 0.1; done`))
+	b.next(Started)
+	b.pidFrom("main")
+	began := time.Now()
+	b.Stop(token, job.StopCancel, 300*time.Millisecond)
+	r := b.next(Ended).Record
+	if r.Signal != 9 || r.Stop != "cancel" {
+		t.Errorf("got %+v", r)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("killed after %v", took)
+	}
+}
+
+func TestASecondStopHurriesAndTheFirstReasonStays(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", `trap "" TERM; echo $$ > main; while :; do sleep 0.1; done`))
+	b.next(Started)
+	b.pidFrom("main")
+	b.Stop(token, job.StopInterrupt, time.Hour)
+	b.Stop(token, job.StopCancel, 10*time.Millisecond)
+	if r := b.next(Ended).Record; r.Signal != 9 || r.Stop != "interrupt" {
+		t.Errorf("got %+v", r)
+	}
+	if err := b.Stop(token, job.StopCancel, 0); err != nil {
+		t.Errorf("a job that has ended: %v", err)
+	}
+	if err := b.Stop("nobody", job.StopCancel, 0); err == nil {
+		t.Error("no such supervisor")
+	}
+}
+
+func TestAStoppedProcessHearsTerm(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", `trap 'echo saved; exit 0' TERM; echo $$ > main; kill -STOP $$; while :; do sleep 0.1; done`))
+	b.next(Started)
+	p := b.pidFrom("main")
+	until(t, "it is stopped", func() bool {
+		now, err := keep.ReadProcess(p.PID)
+		return err == nil && now.State == 'T'
+	})
+	b.Stop(token, job.StopCancel, patience)
+	if r := b.next(Ended).Record; r.ExitCode != 0 || !strings.HasSuffix(b.logText("1"), "saved\n") {
+		t.Errorf("got %+v, %q", r, b.logText("1"))
+	}
+}
+
+func TestATimeLimitIsAlwaysATimeout(t *testing.T) {
+	b := newBench(t)
+	o := b.order("1", `trap 'echo saved; exit 0' TERM; while :; do sleep 0.1; done`)
+	o.Limit = 300 * time.Millisecond
+	r := b.finish(o)
+	if r.Stop != "timeout" || r.ExitCode != 0 || !strings.HasSuffix(b.logText("1"), "saved\n") {
+		t.Errorf("got %+v, log %q", r, b.logText("1"))
+	}
+	if r.Elapsed < 300*time.Millisecond {
+		t.Errorf("ended after %v", r.Elapsed)
+	}
+}
+
+// The shell in front handles no USR1 and would die of it.
+func TestAWarningReachesThoseThatHandleIt(t *testing.T) {
+	b := newBench(t)
+	o := b.order("1", `sh -c 'trap "echo warned; exit 5" USR1; echo ready; while :; do sleep 0.05; done'; exit $?`)
+	o.Limit, o.WarnBefore, o.WarnSignal = 31*time.Second, 30*time.Second, 10
+	r := b.finish(o)
+	if r.ExitCode != 5 || r.Stop != "" || b.logText("1") != "ready\nwarned\n" {
+		t.Errorf("got %+v, log %q", r, b.logText("1"))
+	}
+}
+
+func TestStragglers(t *testing.T) {
+	for _, host := range cgroupHosts(t) {
+		t.Run(host.name+": one that finishes by itself is waited for", func(t *testing.T) {
+			b := newBench(t, host.option)
+			r := b.finish(b.order("1", "(sleep 0.3; echo late) & exit 3"))
+			if r.ExitCode != 3 || r.Stragglers != 0 || b.logText("1") != "late\n" {
+				t.Errorf("got %+v, log %q", r, b.logText("1"))
+			}
+		})
+		t.Run(host.name+": those that do not are ended", func(t *testing.T) {
+			b := newBench(t, host.option)
+			o := b.order("1", escaped+"; sleep 1000 & while [ ! -s escaped ]; do sleep 0.01; done; exit 0")
+			o.Grace = 200 * time.Millisecond
+			token := b.start(o)
+			b.next(Started)
+			runaway := b.pidFrom("escaped")
+			r := b.next(Ended).Record
+			b.gone(runaway)
+			// The sleeper, the escaped sleeper and the shell around it.
+			if r.ExitCode != 0 || r.Signal != 0 || r.Stop != "" || r.Stragglers != 3 {
+				t.Errorf("got %+v", r)
+			}
+			b.Ack(token)
+		})
+	}
+}
+
+func TestACancelDoesNotChangeAStatusThatWasSeen(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", "sleep 1000 & echo $! > child; exit 0"))
+	b.next(Started)
+	main, child := b.pidFrom("child"), b.pidFrom("child")
+	id, _ := b.Identity(token)
+	until(t, "the main process is gone", func() bool { _, err := keep.ReadProcess(id.PID); return err != nil })
+	b.Stop(token, job.StopCancel, patience)
+	r := b.next(Ended).Record
+	b.gone(main, child)
+	if r.ExitCode != 0 || r.Stop != "" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestInheritedSignalsDoNotReachTheJob(t *testing.T) {
+	if err := exec.Command("env", "--block-signal=USR1", "--ignore-signal=TSTP", "true").Run(); err != nil {
+		t.Skip("this env cannot set signals")
+	}
+	b := newBench(t, func(o *Options) {
+		o.KeepCommand = []string{"env", "--block-signal=USR1,TERM", "--ignore-signal=HUP,INT,QUIT,TSTP,CHLD,USR2", keepProgram}
+	})
+	b.finish(b.order("1", "grep -E '^Sig(Ign|Blk)' /proc/$$/status"))
+	if text := b.logText("1"); strings.Count(text, "0000000000000000") != 2 {
+		t.Errorf("got %q", text)
+	}
+}
+
+// What comes to a supervisor in the night does not end it.
+func TestASupervisorIgnoresPoliteSignals(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", "while [ ! -e enough ]; do sleep 0.01; done; exit 7"))
+	b.next(Started)
+	id, _ := b.Identity(token)
+	p, err := keep.ReadProcess(id.KeepPID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2"} {
+		n, _ := keep.SignalNumber(name)
+		p.Signal(n)
+	}
+	shell(t, "touch "+b.work+"/enough")
+	if r := b.next(Ended).Record; r.ExitCode != 7 {
+		t.Errorf("got %+v", r)
+	}
+}
