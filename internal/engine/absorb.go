@@ -15,6 +15,10 @@ func (e *Engine) Absorb(now time.Time, ev run.Event) {
 	e.now = now
 	id, ok := e.byToken[ev.Token]
 	a := e.active[id]
+	if ok && a != nil && ev.Kind == run.Lost && ev.Job == "" {
+		// A supervisor whose record is gone cannot name what it held.
+		ev.Job, ev.Attempt = id, a.job.Attempt
+	}
 	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt {
 		e.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
 		if ev.Kind != run.Started {

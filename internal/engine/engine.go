@@ -52,7 +52,8 @@ type Owners interface {
 type Config struct {
 	Rules     sched.Rules
 	Host      sched.Host
-	Cards     []int // only these; nil: all the source shows
+	Cards     []int        // only these; nil: all the source shows
+	Devices   []gpu.Device // the cards as they were found; what is free on them the engine looks up itself
 	Poll      time.Duration
 	Tolerance float64
 	User      string
@@ -89,6 +90,7 @@ type Engine struct {
 
 	dirty     map[string]*job.Job // facts not yet on disk
 	deleted   []string
+	arrivals  []job.Event  // new jobs, told of once they are on disk
 	events    []*job.Event // to be committed with them
 	transient []job.Event  // shown, never stored
 	acks      []string
@@ -124,7 +126,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Engine{
+	e := &Engine{
 		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o,
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, queue: sched.NewQueue(), gates: newGates(),
@@ -133,6 +135,8 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
 		requests: make(chan func(), 16),
 	}
+	e.cards.know(cfg.Devices)
+	return e
 }
 
 // Number gives new jobs their ids, so that they can name one another before
@@ -159,7 +163,7 @@ func (e *Engine) Submit(now time.Time, jobs []*job.Job) {
 		e.fact(j)
 		// A queue of 100,000 is told of without being copied or journalled:
 		// the rows themselves are the record.
-		e.transient = append(e.transient, job.Event{At: now, Kind: job.EventQueued, Job: j})
+		e.arrivals = append(e.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
 	}
 	// Dependencies may point forward, so all are known before any is queued.
 	for _, j := range jobs {
@@ -300,6 +304,12 @@ func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
 // Live reports how many jobs are queued and running.
 func (e *Engine) Live() (queued, running int) {
 	return len(e.jobs) - len(e.active), len(e.active)
+}
+
+// Written reports whether everything that happened so far is on disk, and
+// told. Until then an end has not been seen by anyone.
+func (e *Engine) Written() bool {
+	return len(e.dirty)+len(e.deleted)+len(e.events)+len(e.arrivals) == 0
 }
 
 // Job is a job that is not over.

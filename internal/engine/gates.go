@@ -179,14 +179,20 @@ func (e *Engine) resolveAuto(j *job.Job) {
 }
 
 // learn re-resolves the vram=auto jobs that waited for a first measurement.
-// It runs after a commit, when the store knows the new peak.
-func (e *Engine) learn(ended *job.Job) {
-	command := ended.Spec.Command()
-	ids := e.autos[command]
-	delete(e.autos, command)
-	for _, id := range ids {
-		if _, queued := e.queue.Get(id); queued {
-			e.enqueue(e.jobs[id])
+// It runs after a commit, when the store knows the new peak, and after the
+// starts of that commit have left the queue: those run as they were decided.
+func (e *Engine) learn(events []*job.Event) {
+	for _, ev := range events {
+		if ev.Kind != job.EventEnded {
+			continue
+		}
+		command := ev.Job.Spec.Command()
+		ids := e.autos[command]
+		delete(e.autos, command)
+		for _, id := range ids {
+			if _, queued := e.queue.Get(id); queued {
+				e.enqueue(e.jobs[id])
+			}
 		}
 	}
 }

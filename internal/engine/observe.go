@@ -31,6 +31,15 @@ func newCardBook(only []int) cardBook {
 	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}}
 }
 
+// know takes in that these cards exist. Nothing starts on them before a look.
+func (b *cardBook) know(devices []gpu.Device) {
+	for _, d := range devices {
+		if b.wanted(d.Index) {
+			b.known[d.Index] = d
+		}
+	}
+}
+
 func (b *cardBook) wanted(index int) bool {
 	return b.only == nil || slices.Contains(b.only, index)
 }

@@ -41,9 +41,13 @@ func Recover(live []*job.Job, found []run.Found) (fates []Fate, strays []run.Fou
 		byHeld[held{f.Token, f.Job, f.Attempt}] = f
 	}
 	emptied := map[string]bool{}
+	mute := map[string]run.Found{}
 	for _, f := range found {
-		if f.Kind == run.FoundEmpty {
+		switch {
+		case f.Kind == run.FoundEmpty:
 			emptied[f.Token] = true
+		case f.Kind == run.FoundLost && f.Job == "":
+			mute[f.Token] = f
 		}
 	}
 	for _, j := range live {
@@ -60,6 +64,10 @@ func Recover(live []*job.Job, found []run.Found) (fates []Fate, strays []run.Fou
 			fates = append(fates, Fate{j, FateEnded, f})
 		case ok && f.Kind == run.FoundLost:
 			fates = append(fates, Fate{j, FateLosing, f})
+		case mute[j.Keep].Token != "":
+			// Its record did not survive. Whatever it was given is lost.
+			fates = append(fates, Fate{j, FateLosing, mute[j.Keep]})
+			delete(byHeld, held{token: j.Keep})
 		case emptied[j.Keep] || heldAnother(found, j.Keep):
 			// The supervisor is there, with nothing or with an older job on
 			// its record: this one's "go" never reached it.

@@ -35,7 +35,7 @@ func (e *Engine) Step(now time.Time) error {
 	tx := e.transaction(starts)
 	if err := e.commit(tx); err != nil {
 		e.abandon(starts)
-		e.publish(nil)
+		e.publish(nil, nil)
 		return err
 	}
 	// 4. Act.
@@ -45,6 +45,7 @@ func (e *Engine) Step(now time.Time) error {
 	}
 	e.unbooked = false
 	e.launch(starts)
+	e.learn(tx.Events)
 	return nil
 }
 
@@ -225,17 +226,15 @@ func (e *Engine) settle(tx store.Tx) {
 	}
 	e.unbooked = e.unbooked || len(e.acks) > 0
 	e.acks, e.stops = nil, nil
-	for _, ev := range tx.Events {
-		if ev.Kind == job.EventEnded {
-			e.learn(ev.Job)
-		}
-	}
-	e.publish(tx.Events)
+	arrivals := e.arrivals
+	e.arrivals = nil
+	e.publish(arrivals, tx.Events)
 }
 
 // publish tells of what is on disk, and of what never will be.
-func (e *Engine) publish(durable []*job.Event) {
-	events := make([]job.Event, 0, len(durable)+len(e.transient))
+func (e *Engine) publish(arrivals []job.Event, durable []*job.Event) {
+	events := make([]job.Event, 0, len(arrivals)+len(durable)+len(e.transient))
+	events = append(events, arrivals...)
 	for _, ev := range durable {
 		events = append(events, *ev)
 	}
