@@ -1,0 +1,272 @@
+// Command bench measures berth against the bare operations it is built on, in
+// one run on one machine, and prints ratios: seconds differ between machines,
+// ratios much less. It may not be part of the tests: a loaded machine would
+// make it fail for no fault of the code.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() {
+	berth := flag.String("berth", "bin/berth", "the program to measure")
+	jobs := flag.Int("jobs", 2000, "jobs to drain")
+	lines := flag.Int("lines", 100000, "lines of the large jobs file")
+	flag.Parse()
+	path, err := filepath.Abs(*berth)
+	check(err)
+	dir, err := os.MkdirTemp(".", ".bench-")
+	check(err)
+	defer os.RemoveAll(dir)
+	check(os.Chdir(dir))
+	b := bench{berth: path}
+	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
+	b.drain(*jobs)
+	b.supervisor()
+	b.large(*lines)
+	b.idle()
+	if b.missed > 0 {
+		os.Exit(1)
+	}
+}
+
+type bench struct {
+	berth  string
+	missed int
+}
+
+func (b *bench) row(what, measured, target string, ok bool) {
+	mark := ""
+	if !ok {
+		mark = "  MISSED"
+		b.missed++
+	}
+	fmt.Printf("%-58s %14s %14s%s\n", what, measured, target, mark)
+}
+
+// drain: `true` jobs two at a time, against fork/exec plus one fsync from Go
+// two at a time. The three are interleaved so that other load hits all alike.
+func (b *bench) drain(n int) {
+	var bare, ours, cold time.Duration
+	const rounds = 3
+	for range rounds {
+		bare += bareRun(n)
+		ours += b.drainOnce(n)
+		cold += supervisorPerJob(b.berth, n/10) * 10
+	}
+	bareRate := rounds * float64(n) / bare.Seconds()
+	rate := rounds * float64(n) / ours.Seconds()
+	b.row("bare fork/exec + fsync, two at a time", fmt.Sprintf("%.0f/s", bareRate), "", true)
+	b.row("a fresh supervisor process per job, for comparison", fmt.Sprintf("%.2f", rounds*float64(n)/cold.Seconds()/bareRate), "", true)
+	b.row(fmt.Sprintf("draining %d `true` jobs, two at a time (%.0f/s), ratio", n, rate), fmt.Sprintf("%.2f", rate/bareRate), ">= 0.30", rate/bareRate >= 0.30)
+}
+
+func bareRun(n int) time.Duration {
+	start := time.Now()
+	var group sync.WaitGroup
+	for worker := range 2 {
+		group.Go(func() {
+			file, err := os.Create(fmt.Sprintf("bare%d", worker))
+			check(err)
+			defer file.Close()
+			for range n / 2 {
+				check(exec.Command("/bin/sh", "-c", "true").Run())
+				_, err := file.WriteAt([]byte("done"), 0)
+				check(err)
+				check(file.Sync())
+			}
+		})
+	}
+	group.Wait()
+	return time.Since(start)
+}
+
+// supervisorPerJob is what a scheduler would pay that starts a process like
+// ours for every job before any bookkeeping.
+func supervisorPerJob(berth string, n int) time.Duration {
+	keep := filepath.Join(filepath.Dir(berth), "berth-keep")
+	start := time.Now()
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			for range n / 2 {
+				_ = exec.Command(keep).Run() // it refuses, having started
+				check(exec.Command("/bin/sh", "-c", "true").Run())
+			}
+		})
+	}
+	group.Wait()
+	return time.Since(start)
+}
+
+func (b *bench) drainOnce(n int) time.Duration {
+	check(os.WriteFile("true.txt", []byte(strings.Repeat("true\n", n)), 0o644))
+	check(os.RemoveAll("drain"))
+	start := time.Now()
+	cmd := b.command("run", "true.txt", "--sim", "2", "--log-dir", "drain")
+	check(cmd.Run())
+	return time.Since(start)
+}
+
+func (b *bench) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(b.berth, args...)
+	cmd.Stderr = os.Stderr
+	ledger, err := filepath.Abs("ledger")
+	check(err)
+	cmd.Env = append(os.Environ(), "BERTH_LEDGER_DIR="+ledger)
+	return cmd
+}
+
+// supervisor: memory of a supervisor while it holds a job.
+func (b *bench) supervisor() {
+	check(os.WriteFile("hold.txt", []byte("[gpus=0] sleep 30\n"), 0o644))
+	cmd := b.command("run", "hold.txt", "--sim", "1", "--log-dir", "hold")
+	check(cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Signal(syscall.SIGTERM)
+	pid := waitForKeep("hold")
+	rss, pss := memoryOf(pid)
+	b.row("a supervisor's memory, RSS", fmt.Sprintf("%.1f MB", rss), "<= 4 MB", rss <= 4)
+	b.row("a supervisor's memory, PSS", fmt.Sprintf("%.1f MB", pss), "<= 1.5 MB", pss <= 1.5)
+}
+
+// waitForKeep finds the supervisor that holds the job.
+func waitForKeep(logDir string) int {
+	for range 200 {
+		entries, _ := os.ReadDir("/proc")
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil {
+				continue
+			}
+			line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+			name := filepath.Base(string(bytes.SplitN(line, []byte{0}, 2)[0]))
+			if name != "berth-keep" || !hasChild(pid) {
+				continue
+			}
+			target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/6", pid))
+			if strings.Contains(target, "/"+logDir+"/") {
+				return pid
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	fail("no supervisor found")
+	return 0
+}
+
+func hasChild(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, t := range tasks {
+		if text, _ := os.ReadFile(t); len(bytes.TrimSpace(text)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func memoryOf(pid int) (rss, pss float64) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	check(err)
+	defer file.Close()
+	for scan := bufio.NewScanner(file); scan.Scan(); {
+		fields := strings.Fields(scan.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseFloat(fields[1], 64)
+		switch fields[0] {
+		case "Rss:":
+			rss = kib / 1000
+		case "Pss:":
+			pss = kib / 1000
+		}
+	}
+	return rss, pss
+}
+
+// large: a jobs file of 100,000 lines, from start to the first job running.
+func (b *bench) large(n int) {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "[vram=%dM] touch began; sleep 60 # %d\n", 4000+i%1000, i)
+	}
+	check(os.WriteFile("large.txt", []byte(text.String()), 0o644))
+	start := time.Now()
+	cmd := b.command("run", "large.txt", "--sim", "8", "--log-dir", "large")
+	check(cmd.Start())
+	for {
+		if _, err := os.Stat("began"); err == nil {
+			break
+		}
+		if time.Since(start) > time.Minute {
+			fail("the large file did not start")
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	took := time.Since(start)
+	rss := peakRSS(cmd.Process.Pid)
+	check(cmd.Process.Signal(syscall.SIGTERM))
+	cmd.Wait()
+	b.row(fmt.Sprintf("%d lines: parsed, queued on disk, first job running", n), fmt.Sprintf("%.2f s", took.Seconds()), "< 2 s", took < 2*time.Second)
+	b.row(fmt.Sprintf("%d lines: berth's highest memory", n), fmt.Sprintf("%.0f MB", rss), "< 300 MB", rss < 300)
+}
+
+func peakRSS(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	check(err)
+	for _, line := range strings.Split(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kib / 1000
+		}
+	}
+	return 0
+}
+
+// idle: the processor time of --watch with nothing to do.
+func (b *bench) idle() {
+	check(os.WriteFile("idle.txt", nil, 0o644))
+	cmd := b.command("run", "idle.txt", "--sim", "2", "--watch", "--log-dir", "idle")
+	check(cmd.Start())
+	time.Sleep(time.Second) // let it settle
+	before := cpuOf(cmd.Process.Pid)
+	const span = 10 * time.Second
+	time.Sleep(span)
+	used := cpuOf(cmd.Process.Pid) - before
+	check(cmd.Process.Signal(syscall.SIGTERM))
+	cmd.Wait()
+	share := 100 * used.Seconds() / span.Seconds()
+	b.row("idle with --watch, of one core", fmt.Sprintf("%.2f %%", share), "< 0.5 %", share < 0.5)
+}
+
+func cpuOf(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	check(err)
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+func check(err error) {
+	if err != nil {
+		fail(err.Error())
+	}
+}
+
+func fail(text string) {
+	fmt.Fprintln(os.Stderr, "bench:", text)
+	os.Exit(2)
+}
