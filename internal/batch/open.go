@@ -118,6 +118,7 @@ func (s *session) openCards(ctx context.Context) error {
 // chooseCards checks the ids the user gave, or inherited, against the cards
 // there are.
 func (s *session) chooseCards(sample gpu.Sample) error {
+	s.devices = sample.Devices
 	have := make([]string, 0, len(sample.Devices))
 	byName := map[string]int{}
 	for _, d := range sample.Devices {
@@ -187,9 +188,9 @@ func (s *session) openEngine(context.Context) error {
 // newEngine is apart from openEngine because --fresh forgets the jobs first.
 func (s *session) newEngine() {
 	s.engine = engine.New(engine.Config{
-		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
+		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
-		Publish: s.publish, After: s.after, Log: s.log,
+		Publish: s.publish, TellQueued: s.opt.JSON, After: s.after, Log: s.log,
 	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
 }
 

@@ -18,16 +18,18 @@ type entry struct {
 	state   job.State
 	outcome job.Outcome
 	earlier bool // it was over before this run began
-	inFile  bool
+	begun   bool // it was placed at least once
+	seen    int  // the generation of the file that last had its line
 }
 
 // queue is the jobs file as berth last understood it.
 type queue struct {
-	byKey  map[string]*entry
-	byID   map[string]*entry
-	total  int // lines in the file
-	begun  int // of them, placed at least once
-	counts tally
+	byKey      map[string]*entry
+	byID       map[string]*entry
+	generation int // counts the versions of the file
+	total      int // lines in the file
+	begun      int // of them, begun
+	counts     tally
 }
 
 func newQueue() *queue {
@@ -41,7 +43,7 @@ func (q *queue) add(e *entry) {
 
 // remember takes over a job of an earlier run from the store.
 func (q *queue) remember(j *job.Job) {
-	q.add(&entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal()})
+	q.add(&entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt > 0})
 }
 
 // engineRequests is what a change of the file asks of the engine.
@@ -60,72 +62,98 @@ var _ engineRequests = (*engine.Engine)(nil)
 // runs or is over stays as it is, except that a running line may be marked
 // `cancel`.
 func (q *queue) apply(now time.Time, file jobfile.File, e engineRequests) {
-	inFile := make(map[string]bool, len(file.Lines))
-	var fresh []*job.Job
-	for i, line := range file.Lines {
-		inFile[line.Key] = true
-		if _, known := q.byKey[line.Key]; !known {
-			fresh = append(fresh, &job.Job{Key: line.Key, Spec: line.Spec, Rank: int64(i)})
+	q.generation++
+	fresh := q.admit(file, e)
+	ids := q.names(file)
+	next := 0
+	for i := range file.Lines {
+		line := &file.Lines[i]
+		resolveAfter(&line.Spec, ids)
+		if next < len(fresh) && fresh[next].Key == line.Key {
+			fresh[next].Spec, fresh[next].Spec.CancelMarked = line.Spec, false
+			next++
 		}
+	}
+	e.Submit(now, fresh)
+	isFresh := make(map[string]bool, len(fresh))
+	for _, j := range fresh {
+		isFresh[j.ID] = true
+	}
+	for i := range file.Lines {
+		q.line(now, &file.Lines[i], int64(i), isFresh, e)
+	}
+	q.withdraw(now, e)
+	q.total = len(file.Lines)
+	q.recount()
+}
+
+// admit makes jobs of the lines that were not known, in the order of the
+// file. They have their ids, but are not submitted yet.
+func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
+	var fresh []*job.Job
+	for i := range file.Lines {
+		line := &file.Lines[i]
+		if known, ok := q.byKey[line.Key]; ok {
+			known.seen = q.generation
+			continue
+		}
+		fresh = append(fresh, &job.Job{Key: line.Key, Rank: int64(i)})
 	}
 	e.Number(fresh)
 	for _, j := range fresh {
-		q.add(&entry{id: j.ID, key: j.Key, state: job.Queued})
+		q.add(&entry{id: j.ID, key: j.Key, state: job.Queued, seen: q.generation})
 	}
-	specs := q.named(file)
-	for i := range fresh {
-		fresh[i].Spec = specs[fresh[i].Key]
+	return fresh
+}
+
+// line applies what one line says to a job that was there before.
+func (q *queue) line(now time.Time, line *jobfile.Line, rank int64, isFresh map[string]bool, e engineRequests) {
+	entry := q.byKey[line.Key]
+	switch {
+	case entry.state.Terminal():
+	case line.Spec.CancelMarked:
+		e.Cancel(now, entry.id, "its line is marked cancel")
+	case !isFresh[entry.id]:
+		e.Edit(now, entry.id, line.Spec, rank)
 	}
-	e.Submit(now, fresh)
-	for i, line := range file.Lines {
-		q.line(now, line, specs[line.Key], int64(i), e)
-	}
+}
+
+// withdraw dequeues the jobs whose line is gone.
+func (q *queue) withdraw(now time.Time, e engineRequests) {
 	for key, entry := range q.byKey {
-		entry.inFile = inFile[key]
-		if entry.inFile || entry.state != job.Queued || !e.Withdraw(now, entry.id) {
+		// The engine knows best what is queued: it may have taken a job back
+		// that the entries still show as running.
+		if q.inFile(entry) || entry.state.Terminal() || !e.Withdraw(now, entry.id) {
 			continue
 		}
 		delete(q.byKey, key)
 		delete(q.byID, entry.id)
 	}
-	q.total = len(file.Lines)
-	q.recount()
 }
 
-func (q *queue) line(now time.Time, line jobfile.Line, spec job.Spec, rank int64, e engineRequests) {
-	entry := q.byKey[line.Key]
-	if entry.state.Terminal() {
-		return
-	}
-	if line.Spec.CancelMarked {
-		e.Cancel(now, entry.id, "its line is marked cancel")
-		return
-	}
-	e.Edit(now, entry.id, spec, rank)
-}
+func (q *queue) inFile(e *entry) bool { return e.seen == q.generation }
 
-// named is each line's spec with the names in `after` turned into ids.
-func (q *queue) named(file jobfile.File) map[string]job.Spec {
+// names is which job each name of the file stands for.
+func (q *queue) names(file jobfile.File) map[string]string {
 	ids := map[string]string{}
-	for _, line := range file.Lines {
-		if line.Spec.Name != "" {
-			ids[line.Spec.Name] = q.byKey[line.Key].id
+	for i := range file.Lines {
+		if name := file.Lines[i].Spec.Name; name != "" {
+			ids[name] = q.byKey[file.Lines[i].Key].id
 		}
 	}
-	specs := make(map[string]job.Spec, len(file.Lines))
-	for _, line := range file.Lines {
-		spec := line.Spec
-		spec.CancelMarked = false
-		if len(spec.After) > 0 {
-			deps := make([]job.Dependency, len(spec.After))
-			for i, d := range spec.After {
-				deps[i] = job.Dependency{Job: ids[d.Name], Name: d.Name, On: d.On}
-			}
-			spec.After = deps
-		}
-		specs[line.Key] = spec
+	return ids
+}
+
+// resolveAfter turns the names in `after` into ids.
+func resolveAfter(spec *job.Spec, ids map[string]string) {
+	if len(spec.After) == 0 {
+		return
 	}
-	return specs
+	deps := make([]job.Dependency, len(spec.After))
+	for i, d := range spec.After {
+		deps[i] = job.Dependency{Job: ids[d.Name], Name: d.Name, On: d.On}
+	}
+	spec.After = deps
 }
 
 // follow keeps the entries in step with what was committed.
@@ -137,8 +165,11 @@ func (q *queue) follow(ev job.Event) {
 	if e == nil {
 		return
 	}
-	if ev.Kind == job.EventStarted && ev.Job.Attempt == 1 {
-		q.begun++
+	if ev.Kind == job.EventStarted && !e.begun {
+		e.begun = true
+		if q.inFile(e) {
+			q.begun++
+		}
 	}
 	q.counts.add(e, -1)
 	e.state, e.outcome = ev.Job.State, ev.Job.Outcome
@@ -171,7 +202,7 @@ func (t *tally) add(e *entry, n int) {
 
 // counted says whether the entry is part of what this run was asked for. What
 // an earlier run did to a line that is not in the file any more is not.
-func (e *entry) counted() bool { return e.inFile || !e.earlier }
+func (q *queue) counted(e *entry) bool { return q.inFile(e) || !e.earlier }
 
 // recount starts the tally over. Following events keeps it right; a changed
 // file may change what counts.
@@ -179,11 +210,11 @@ func (q *queue) recount() {
 	q.counts = tally{}
 	q.begun = 0
 	for _, e := range q.byID {
-		if !e.counted() {
+		if !q.counted(e) {
 			continue
 		}
 		q.counts.add(e, 1)
-		if e.state != job.Queued {
+		if e.begun && q.inFile(e) {
 			q.begun++
 		}
 	}
@@ -194,7 +225,7 @@ func (q *queue) recount() {
 func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	outcomes = map[job.Outcome]int{}
 	for _, e := range q.byID {
-		if e.counted() && e.state.Terminal() && e.outcome != job.OK {
+		if q.counted(e) && e.state.Terminal() && e.outcome != job.OK {
 			outcomes[e.outcome]++
 			code = max(code, e.outcome.Status())
 		}

@@ -60,8 +60,10 @@ type Config struct {
 	Order     func(j *job.Job) keep.Order // how this job is started
 	LogPath   func(j *job.Job) string
 	Publish   func(events []job.Event) // after they are durable
-	After     func() (done bool)       // after each round; true ends Run
-	Log       *slog.Logger
+
+	TellQueued bool               // publish an event for each new job too
+	After      func() (done bool) // after each round; true ends Run
+	Log        *slog.Logger
 }
 
 // Engine is the state of one queue.
@@ -161,9 +163,11 @@ func (e *Engine) Submit(now time.Time, jobs []*job.Job) {
 		j.VRAMMiB = j.Spec.VRAMMiB
 		e.jobs[j.ID] = j
 		e.fact(j)
-		// A queue of 100,000 is told of without being copied or journalled:
-		// the rows themselves are the record.
-		e.arrivals = append(e.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
+		if e.cfg.TellQueued {
+			// Told of without being copied or journalled, as a queue may be
+			// long: the rows themselves are the record.
+			e.arrivals = append(e.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
+		}
 	}
 	// Dependencies may point forward, so all are known before any is queued.
 	for _, j := range jobs {
