@@ -95,6 +95,26 @@ func TestLedgerReadsAFileAgainWhenItChanged(t *testing.T) {
 	}
 }
 
+func TestLedgerDoesNotTrustAFreshFileToStayTheSame(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openLedger(t, dir, "a"), openLedger(t, dir, "b")
+	publish(t, a, booked("a/1"))
+	first, err := os.ReadFile(a.ownPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour) // fresh however slowly this test runs
+	for _, key := range []string{"a/1", "a/2"} {
+		writeFile(t, a.ownPath(), strings.Replace(string(first), "a/1", key, 1))
+		if err := os.Chtimes(a.ownPath(), later, later); err != nil {
+			t.Fatal(err)
+		}
+		if keys := otherKeys(t, b); !cmp.Equal(keys, []string{key}) {
+			t.Errorf("%v, want %s", keys, key)
+		}
+	}
+}
+
 func TestLedgerPublishesOnlyChanges(t *testing.T) {
 	dir := t.TempDir()
 	a := openLedger(t, dir, "a")

@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,12 @@ func TestSimFullCardRefusesAndChangesNothing(t *testing.T) {
 	if d := takeSample(t, s).Devices; d[0].UsedMiB != 4000 || d[1].UsedMiB != 24000 {
 		t.Errorf("a refused allocation changed something: %d %d", d[0].UsedMiB, d[1].UsedMiB)
 	}
+	if got := b.ask("set 1 4576"); got != "ok" {
+		t.Errorf("the last MiB: %s", got)
+	}
+	if got := b.ask("set 1 4577"); got != "oom 1 1 0 24576" {
+		t.Errorf("one too many: %s", got)
+	}
 	if got := b.ask("set 7 1"); !strings.Contains(got, "no gpu7") {
 		t.Error(got)
 	}
@@ -115,6 +122,15 @@ func TestSimTwoProcessesNeverOverfillACard(t *testing.T) {
 		}
 		a.ask("leave")
 		b.ask("leave")
+	}
+}
+
+func TestSimIsOpenToJobsOfOtherUsers(t *testing.T) {
+	s := openSim(t, 1)
+	for name, want := range map[string]fs.FileMode{"procs": fs.ModeDir | fs.ModeSticky | 0o777, "lock": 0o666} {
+		if info, err := os.Stat(filepath.Join(s.Dir(), name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v %v", name, info.Mode(), err)
+		}
 	}
 }
 

@@ -259,6 +259,24 @@ func (c *smiCommand) busy() bool {
 	return c.pid != 0
 }
 
+// TestSMIReadsTheCardsOfThisMachine runs where there are some.
+func TestSMIReadsTheCardsOfThisMachine(t *testing.T) {
+	s, err := OpenSMI()
+	if err != nil {
+		t.Skip(err)
+	}
+	sample := takeSample(t, s)
+	t.Logf("%+v", sample)
+	for _, d := range sample.Devices {
+		if !strings.HasPrefix(d.UUID, "GPU-") || d.UsedMiB+d.ReservedMiB > d.TotalMiB+2 || !d.ProcessesKnown {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(sample.Problems) != 0 || s.noReport {
+		t.Errorf("problems %q, report unread %v", sample.Problems, s.noReport)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	recorded, err := filepath.Glob("testdata/smi/*/*")
 	if err != nil || len(recorded) == 0 {
