@@ -23,7 +23,9 @@ type watcher struct {
 
 	stamp    fileStamp
 	text     []byte
-	tail     bool   // the last good text ended in a line without its newline
+	tail     bool   // a last line without its newline waits for a poll to go by
+	settled  []byte // such a line that counts already
+	gone     bool   // the file was not there at the last look
 	complain string // the last complaint, said once
 }
 
@@ -39,14 +41,11 @@ type fileStamp struct {
 // written just now; then read waits one poll.
 func (w *watcher) read(poll time.Duration, pause func(time.Duration)) (jobfile.File, error) {
 	file, err := w.load()
-	if err != nil {
-		return file, err
-	}
 	if age := time.Since(w.stamp.changed); file.Unterminated && age < poll {
 		pause(poll - max(age, 0))
 		file, err = w.load()
 	}
-	w.tail = false
+	w.settled = tailOf(w.text)
 	return file, err
 }
 
@@ -64,31 +63,32 @@ func (w *watcher) load() (jobfile.File, error) {
 func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	stamp, err := stampOf(w.path)
 	if err != nil {
+		w.gone = true
 		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; the last good queue is kept", err))
+	}
+	if w.gone {
+		w.gone, w.complain = false, "" // should it vanish again, that is news again
 	}
 	if stamp == w.stamp {
 		return w.settleTail()
 	}
-	before := w.text
-	file, err = w.load()
+	stamp, text, err := readFile(w.path)
 	if err != nil {
-		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
+		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; the last good queue is kept", err))
 	}
-	w.complain = ""
-	w.tail = false
-	if bytes.Equal(before, w.text) {
-		return jobfile.File{}, false, ""
+	same := bytes.Equal(w.text, text)
+	w.stamp, w.text = stamp, text
+	if same {
+		return w.settleTail()
 	}
-	if file.Unterminated {
+	file, err = jobfile.Parse(w.path, text, w.defaults)
+	w.tail = file.Unterminated && !bytes.Equal(tailOf(text), w.settled)
+	if w.tail {
 		// Perhaps its writer is in the middle of the line: all but that line
 		// counts now, the line once it stayed so for a poll.
-		w.tail = true
-		file, err = jobfile.Parse(w.path, withoutTail(w.text), w.defaults)
-		if err != nil {
-			return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
-		}
+		file, err = jobfile.Parse(w.path, withoutTail(text), w.defaults)
 	}
-	return file, true, ""
+	return w.judge(file, err)
 }
 
 // settleTail lets an unterminated last line count: a poll went by without a
@@ -98,10 +98,16 @@ func (w *watcher) settleTail() (jobfile.File, bool, string) {
 		return jobfile.File{}, false, ""
 	}
 	w.tail = false
-	file, err := jobfile.Parse(w.path, w.text, w.defaults)
+	w.settled = tailOf(w.text)
+	return w.judge(jobfile.Parse(w.path, w.text, w.defaults))
+}
+
+// judge is what a poll makes of a file: a new version, or a complaint.
+func (w *watcher) judge(file jobfile.File, err error) (jobfile.File, bool, string) {
 	if err != nil {
 		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
 	}
+	w.complain = ""
 	return file, true, ""
 }
 
@@ -115,6 +121,10 @@ func (w *watcher) once(complaint string) string {
 
 func withoutTail(text []byte) []byte {
 	return text[:bytes.LastIndexByte(text, '\n')+1]
+}
+
+func tailOf(text []byte) []byte {
+	return bytes.Clone(text[bytes.LastIndexByte(text, '\n')+1:])
 }
 
 func stampOf(path string) (fileStamp, error) {

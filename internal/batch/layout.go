@@ -107,16 +107,27 @@ func onNetwork(path string) (bool, error) {
 	return remote, nil
 }
 
+// holdsSomething is true of a file with a word in it and of a directory with
+// an entry.
+func holdsSomething(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil && info.Size() > 0
+	}
+	entries, err := os.ReadDir(path)
+	return err != nil || len(entries) > 0
+}
+
 // setAside moves the records of earlier runs out of the way of a fresh start.
 // Nothing a job ever wrote is deleted.
 func (l layout) setAside(now time.Time) (string, error) {
 	var old []string
 	for _, path := range []string{l.jobsDir(), l.journal(), l.board()} {
-		if _, err := os.Lstat(path); err == nil {
+		if holdsSomething(path) {
 			old = append(old, path)
 		}
 	}
-	if entries, _ := os.ReadDir(l.jobsDir()); len(entries) == 0 && len(old) == 1 {
+	if len(old) == 0 {
 		return "", nil
 	}
 	name := "old-" + now.Format("20060102-150405")

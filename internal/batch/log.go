@@ -52,6 +52,9 @@ func (l *rotatingLog) Write(p []byte) (int, error) {
 	if l.size > 0 && l.size+int64(len(p)) > l.limit {
 		l.rotate()
 	}
+	if l.file == nil {
+		_ = l.open() // whatever kept it from being opened may have passed
+	}
 	if l.file != nil {
 		n, _ := l.file.Write(p)
 		l.size += int64(n)
@@ -66,7 +69,7 @@ func (l *rotatingLog) rotate() {
 		_ = os.Rename(fmt.Sprintf("%s.%d", l.path, n), fmt.Sprintf("%s.%d", l.path, n+1))
 	}
 	_ = os.Rename(l.path, l.path+".1")
-	_ = l.open() // without a file, lines are dropped until the next rotation
+	_ = l.open() // without a file, lines are dropped until it can be opened
 }
 
 func (l *rotatingLog) Close() error {

@@ -72,7 +72,7 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 		s.queue.remember(j)
 		if retry {
 			e := s.queue.byID[j.ID]
-			e.state, e.outcome, e.earlier = job.Queued, "", false
+			e.state, e.outcome, e.earlier, e.begun = job.Queued, "", false, false
 		}
 		return nil
 	})

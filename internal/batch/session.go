@@ -40,6 +40,7 @@ type session struct {
 	launcher *engine.Launcher
 	simDir   string
 	cards    []int
+	devices  []gpu.Device // as they were found
 	lastSeq  int64
 
 	queue    *queue
@@ -218,7 +219,9 @@ func (s *session) after() bool {
 	if s.interrupted > 0 {
 		return running == 0
 	}
-	return queued == 0 && running == 0 && !s.opt.Watch
+	// With a full disk the last ends may not be written yet: then the exit
+	// status is not known yet either.
+	return queued == 0 && running == 0 && !s.opt.Watch && s.engine.Written()
 }
 
 func (s *session) writeBoard(now time.Time) {

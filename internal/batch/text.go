@@ -31,15 +31,51 @@ func cut(s string, columns int) string {
 	if columns < 1 {
 		return ""
 	}
-	runes := []rune(s)
-	if len(runes) <= columns {
-		return s
+	used, fits := 0, 0 // fits: bytes that leave a column for the ellipsis
+	for i, r := range s {
+		if used < columns {
+			fits = i
+		}
+		if used += width(r); used > columns {
+			return s[:fits] + "…"
+		}
 	}
-	return string(runes[:columns-1]) + "…"
+	return s
+}
+
+// wide are the characters that take two columns of a terminal: East Asian
+// scripts and pictures. A line that is longer than it seems would wrap, and
+// the live view would no longer know how many lines it drew.
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{0x1100, 0x115f, 1},
+		{0x2e80, 0x303e, 1},
+		{0x3041, 0xa4cf, 1},
+		{0xac00, 0xd7a3, 1},
+		{0xf900, 0xfaff, 1},
+		{0xfe30, 0xfe6f, 1},
+		{0xff00, 0xff60, 1},
+		{0xffe0, 0xffe6, 1},
+	},
+	R32: []unicode.Range32{{0x1f300, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
+}
+
+// width is how many columns a character takes.
+func width(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case unicode.Is(wide, r):
+		return 2
+	}
+	return 1
 }
 
 // seconds writes a duration as people say it: "2.3s", "74s", "1774s".
 func seconds(d time.Duration) string {
+	d = max(d, 0) // the clock may have been set back
 	if d < 10*time.Second {
 		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
 	}
