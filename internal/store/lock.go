@@ -10,6 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A process that was killed just as it started another leaves its lock to the
+// half-started one, until that becomes the program it is meant to be. A lock
+// whose holder is dead is therefore waited for, but not for ever: the number
+// in the file may be one that this process cannot see.
+const (
+	heirWait = 2 * time.Second
+	heirPoll = 2 * time.Millisecond
+)
+
 // takeLock makes this process the only one with the store open. The kernel
 // drops the lock with the process, however it ends; what the file says is for
 // people.
@@ -19,9 +28,14 @@ func takeLock(dir string) (*os.File, error) {
 		return nil, err
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		defer file.Close()
-		return nil, readHolder(dir, file)
+	for deadline := time.Now().Add(heirWait); errors.Is(err, unix.EWOULDBLOCK); {
+		holder := readHolder(dir, file)
+		if holder.alive() || time.Now().After(deadline) {
+			file.Close()
+			return nil, holder
+		}
+		time.Sleep(heirPoll)
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err != nil {
 		file.Close()
@@ -43,4 +57,11 @@ func readHolder(dir string, file *os.File) *LockedError {
 		holder.PID, holder.Since = pid, time.Unix(0, nanos)
 	}
 	return holder
+}
+
+// alive reports whether the process that the file names is there. One that
+// has the lock and has not written its number yet is as good as not there: it
+// will have written it at the next look.
+func (l *LockedError) alive() bool {
+	return l.PID > 0 && !errors.Is(unix.Kill(l.PID, 0), unix.ESRCH)
 }

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// holdLock takes the lock through a descriptor of its own and writes a number
+// into the file, as the process with that number would have.
+func holdLock(t *testing.T, dir string, pid int) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(file, "%10d %19d\n", pid, time.Now().UnixNano())
+	return file
+}
+
+func TestALockThatADeadProcessLeftToItsChildIsWaitedFor(t *testing.T) {
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	heir := holdLock(t, dir, gone.Process.Pid)
+	time.AfterFunc(30*time.Millisecond, func() { heir.Close() })
+	lock, err := takeLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Close()
+}
+
+func TestALockOfALivingProcessIsRefusedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	holdLock(t, dir, os.Getppid())
+	begun := time.Now()
+	_, err := takeLock(dir)
+	var locked *LockedError
+	if !errors.As(err, &locked) || locked.PID != os.Getppid() {
+		t.Fatalf("got %v, want a refusal that names %d", err, os.Getppid())
+	}
+	if took := time.Since(begun); took >= heirWait {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestALockThatIsNeverGivenUpIsRefusedInTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	holdLock(t, dir, 0)
+	if _, err := takeLock(dir); !errors.Is(err, ErrLocked) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+}
