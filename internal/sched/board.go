@@ -128,12 +128,12 @@ func (b *board) freeCPUs() int     { return b.host.CPUs - b.usedCPUs }
 func (b *board) freeMemMiB() int64 { return b.host.MemMiB - b.usedMemMiB }
 
 // hostFits reports whether the host has the cpus and the memory to spare.
-func (b *board) hostFits(r *Request) bool { return b.cpusFit(r) && b.memFits(r) }
+func (b *board) hostFits(a *amounts) bool { return b.cpusFit(a) && b.memFits(a) }
 
-func (b *board) cpusFit(r *Request) bool {
-	return b.host.CPUs == 0 || r.CPUs == 0 || r.CPUs <= b.freeCPUs()
+func (b *board) cpusFit(a *amounts) bool {
+	return b.host.CPUs == 0 || a.cpus == 0 || a.cpus <= b.freeCPUs()
 }
 
-func (b *board) memFits(r *Request) bool {
-	return b.host.MemMiB == 0 || r.MemMiB == 0 || r.MemMiB <= b.freeMemMiB()
+func (b *board) memFits(a *amounts) bool {
+	return b.host.MemMiB == 0 || a.memMiB == 0 || a.memMiB <= b.freeMemMiB()
 }

@@ -1,6 +1,6 @@
 package sched
 
-import "berth/internal/job"
+import "slices"
 
 // Decide says which jobs start now, on which cards, and which never can.
 func Decide(s State) Plan {
@@ -16,6 +16,7 @@ type decision struct {
 	board    *board
 	kinships map[*kin]*kinship
 	plan     Plan
+	quiet    bool     // refusals are not wanted
 	blocker  *Pending // under FIFO, the job that nothing may pass
 }
 
@@ -36,13 +37,12 @@ func (d *decision) run(until *entry) {
 		if !ok || until != nil && compareEntries(next.entry, *until) >= 0 {
 			return
 		}
-		r := &next.group.request
-		k := d.kinship(next.group)
+		k := d.kinship(&next)
 		switch {
-		case !k.possible(r):
-			d.refuse(w.rest(), k.impossible(r))
+		case !k.possible(&next.amounts):
+			d.refuse(w, k)
 		case d.blocker != nil || d.spent():
-		case d.start(next.job, k, r):
+		case d.start(&next, k):
 			w.again()
 		case d.state.Rules.Policy == FIFO:
 			p := next.group.pending(next.entry)
@@ -56,49 +56,55 @@ func (d *decision) spent() bool {
 	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
 }
 
-func (d *decision) kinship(g *group) *kinship {
-	k, found := d.kinships[g.kin]
+func (d *decision) kinship(h *head) *kinship {
+	k, found := d.kinships[h.kin]
 	if !found {
-		k = newKinship(d.board, &g.request)
-		d.kinships[g.kin] = k
+		k = newKinship(d.board, &h.group.request)
+		d.kinships[h.kin] = k
 	}
 	return k
 }
 
-func (d *decision) refuse(jobs []string, reason Reason) {
+// refuse turns down the job that came up last, and with it its whole group.
+func (d *decision) refuse(w *walker, k *kinship) {
+	if d.quiet {
+		return
+	}
+	jobs := w.rest()
+	reason := k.impossible(&w.last.group.request)
+	d.plan.Infeasible = slices.Grow(d.plan.Infeasible, len(jobs))
 	for _, id := range jobs {
 		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: reason})
 	}
 }
 
 // start places the job if it fits, and takes what it gets off the board.
-func (d *decision) start(id string, k *kinship, r *Request) bool {
-	grant, ok := d.place(k, r)
-	if !ok {
+func (d *decision) start(h *head, k *kinship) bool {
+	if !d.fits(h, k) {
 		return false
 	}
-	d.plan.Starts = append(d.plan.Starts, Start{Job: id, Grant: grant})
+	r := &h.group.request
+	grant, ok := k.grant(r)
+	if !ok {
+		k.fail(&h.amounts)
+		return false
+	}
+	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})
 	d.board.book(&Held{
-		Job: id, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
+		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		CPUs: r.CPUs, MemMiB: r.MemMiB,
 	})
 	return true
 }
 
-// place is the whole question of whether a request fits now.
-func (d *decision) place(k *kinship, r *Request) (job.Grant, bool) {
+// fits settles what can be settled without looking at a card.
+func (d *decision) fits(h *head, k *kinship) bool {
 	switch {
-	case !d.board.hostFits(r):
-		return job.Grant{}, false
-	case r.GPUs == 0:
-		return job.Grant{}, true
-	case d.board.unreadable != "" || k.hopeless(r):
-		return job.Grant{}, false
+	case !d.board.hostFits(&h.amounts):
+		return false
+	case h.gpus == 0:
+		return true
 	}
-	grant, ok := k.grant(r)
-	if !ok {
-		k.fail(r)
-	}
-	return grant, ok
+	return d.board.unreadable == "" && !k.hopeless(&h.amounts)
 }

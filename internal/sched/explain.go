@@ -5,42 +5,81 @@ import "slices"
 // Explain says why a queued job does not run now, seen from its place in the
 // queue: what the jobs in front of it would get is counted as gone.
 func Explain(s State, job string) Reason {
-	if s.Queue == nil {
-		return Reason{Kind: NotQueued, Job: job}
-	}
-	m, found := s.Queue.jobs[job]
+	m, found := s.Queue.member(job)
 	if !found {
 		return Reason{Kind: NotQueued, Job: job}
 	}
 	d := newDecision(&s)
+	d.quiet = true
 	d.run(&m.entry)
 	return d.explain(&m.group.request)
 }
 
+// Reasons is Explain for many jobs at once, at about the price of one
+// decision: it looks back from the end of the queue, so that what later jobs
+// would get is counted as gone too. Where nothing more can start, the two say
+// the same.
+func Reasons(s State, jobs []string) []Reason {
+	d := newDecision(&s)
+	d.quiet = true
+	d.run(nil)
+	starts := map[string]bool{}
+	for _, start := range d.plan.Starts {
+		starts[start.Job] = true
+	}
+	reasons := make([]Reason, len(jobs))
+	known := map[Request]Reason{}
+	for i, id := range jobs {
+		m, found := s.Queue.member(id)
+		switch {
+		case !found:
+			reasons[i] = Reason{Kind: NotQueued, Job: id}
+		case starts[id]:
+			reasons[i] = Reason{Kind: StartsNow}
+		case d.blocker != nil && d.blocker.Job == id:
+			reasons[i] = d.blocked()
+		default:
+			reason, told := known[m.group.request]
+			if !told {
+				reason = d.explain(&m.group.request)
+				known[m.group.request] = reason
+			}
+			reasons[i] = reason
+		}
+	}
+	return reasons
+}
+
 func (d *decision) explain(r *Request) Reason {
-	k := newKinship(d.board, r)
+	k, a := newKinship(d.board, r), r.amounts()
 	switch {
-	case !k.possible(r):
+	case !k.possible(&a):
 		return k.impossible(r)
 	case d.blocker != nil:
-		because := d.shortage(newKinship(d.board, &d.blocker.Request), &d.blocker.Request)
+		because := d.blocked()
 		return Reason{Kind: WaitsBehind, Job: d.blocker.Job, Because: &because}
 	}
 	return d.shortage(k, r)
 }
 
+// blocked says why the job waits that nothing may pass.
+func (d *decision) blocked() Reason {
+	r := &d.blocker.Request
+	return d.shortage(newKinship(d.board, r), r)
+}
+
 // shortage says what the request lacks on the board as it stands.
 func (d *decision) shortage(k *kinship, r *Request) Reason {
-	b := d.board
+	b, a := d.board, r.amounts()
 	switch {
 	case r.GPUs > 0 && b.unreadable != "":
 		return Reason{Kind: WaitsForReadings, Needs: r.GPUs, Detail: b.unreadable}
-	case !b.cpusFit(r):
+	case !b.cpusFit(&a):
 		return Reason{Kind: WaitsForCPUs, Amount: int64(r.CPUs), Free: int64(max(0, b.freeCPUs())), Total: int64(b.host.CPUs)}
-	case !b.memFits(r):
+	case !b.memFits(&a):
 		return Reason{Kind: WaitsForMemory, Amount: r.MemMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB}
 	}
-	if _, ok := d.place(k, r); !ok {
+	if _, ok := k.grant(r); !ok {
 		return k.shortage(r)
 	}
 	if d.spent() {
@@ -69,9 +108,9 @@ func (k *kinship) shortage(r *Request) Reason {
 // fact is how a card stands to the request.
 func (b *board) fact(c *slot, r *Request) CardFact {
 	_, obstacle := b.fit(c, r)
-	f := CardFact{
-		GPU: c.Index, Obstacle: obstacle, FreeMiB: max(0, b.freeFor(c, r)),
-		ForeignMiB: c.ForeignMiB, Holders: slices.Clone(c.holders),
+	f := CardFact{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: slices.Clone(c.holders)}
+	if !c.alone {
+		f.FreeMiB = max(0, b.freeFor(c, r))
 	}
 	switch obstacle {
 	case ObstacleForeign:

@@ -5,7 +5,7 @@ package sched
 // unwell plays no part.
 func Feasible(s State, r Request) (Reason, bool) {
 	k := newKinship(newBoard(&s), &r)
-	if k.possible(&r) {
+	if a := r.amounts(); k.possible(&a) {
 		return Reason{}, true
 	}
 	return k.impossible(&r), false
@@ -28,21 +28,19 @@ func (k *kinship) roomMiB(n int) int64 {
 
 // possible is Feasible without the reason. It is asked of every kind of
 // request in every decision, so it costs a few comparisons.
-func (k *kinship) possible(r *Request) bool {
-	host := k.board.host
+func (k *kinship) possible(a *amounts) bool {
+	host := &k.board.host
 	switch {
-	case host.CPUs > 0 && r.CPUs > host.CPUs, host.MemMiB > 0 && r.MemMiB > host.MemMiB:
+	case host.CPUs > 0 && a.cpus > host.CPUs, host.MemMiB > 0 && a.memMiB > host.MemMiB:
 		return false
-	case r.GPUs == 0:
+	case a.gpus == 0 || k.blind():
 		return true
-	case k.blind():
-		return true
-	case len(k.candidates) < r.GPUs:
+	case a.gpus > len(k.candidates):
 		return false
-	case r.VRAMMiB > 0:
-		return r.VRAMMiB <= k.roomMiB(r.GPUs)-k.board.rules.MarginMiB
-	case r.Share > 0:
-		return k.shareFits(r) >= r.GPUs
+	case a.vramMiB > 0:
+		return a.vramMiB <= k.roomMiB(a.gpus)-k.board.rules.MarginMiB
+	case a.share > 0:
+		return k.shareFits(a) >= a.gpus
 	}
 	return true
 }
@@ -51,9 +49,9 @@ func (k *kinship) possible(r *Request) bool {
 func (k *kinship) blind() bool { return k.board.unreadable != "" && len(k.board.slots) == 0 }
 
 // shareFits counts the candidates whose empty memory holds the share.
-func (k *kinship) shareFits(r *Request) (n int) {
+func (k *kinship) shareFits(a *amounts) (n int) {
 	for _, c := range k.candidates {
-		if r.Share <= 1+shareTolerance && r.budgetOn(c.TotalMiB) <= c.TotalMiB-c.ReservedMiB {
+		if a.share <= 1+shareTolerance && a.budgetOn(c.TotalMiB) <= c.TotalMiB-c.ReservedMiB {
 			n++
 		}
 	}

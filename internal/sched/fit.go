@@ -52,15 +52,20 @@ func (b *board) fit(c *slot, r *Request) (budgetMiB int64, obstacle Obstacle) {
 	return budgetMiB, ""
 }
 
-// budgetOn is what the request is held at on a card of this size.
-func (r *Request) budgetOn(totalMiB int64) int64 {
+// budgetOn is what the job is held at on a card of this size.
+func (a *amounts) budgetOn(totalMiB int64) int64 {
 	switch {
-	case r.VRAMMiB > 0:
-		return r.VRAMMiB
-	case r.Share > 0:
-		return shareBudget(r.Share, totalMiB)
+	case a.vramMiB > 0:
+		return a.vramMiB
+	case a.share > 0:
+		return shareBudget(a.share, totalMiB)
 	}
 	return 0
+}
+
+func (r *Request) budgetOn(totalMiB int64) int64 {
+	a := r.amounts()
+	return a.budgetOn(totalMiB)
 }
 
 // freeFor is how much a job of this kind could be budgeted on the card now.

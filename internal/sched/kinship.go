@@ -18,16 +18,8 @@ type kinship struct {
 	failed     []amounts
 }
 
-// amounts are the parts of a request in which more is harder to place.
-type amounts struct {
-	gpus    int
-	vramMiB int64
-	share   float64
-}
-
-func (r *Request) amounts() amounts { return amounts{r.GPUs, r.VRAMMiB, r.Share} }
-
-func (a amounts) covers(b amounts) bool {
+// covers reports whether a asks for as much of the cards as b, or more.
+func (a *amounts) covers(b *amounts) bool {
 	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share
 }
 
@@ -65,10 +57,9 @@ func (k *kinship) addIDs(r *Request, ids []int) {
 
 // hopeless reports whether the amounts are at least those of a request that
 // failed before. Within a decision headroom only shrinks, so it would fail.
-func (k *kinship) hopeless(r *Request) bool {
-	a := r.amounts()
-	for _, f := range k.failed {
-		if a.covers(f) {
+func (k *kinship) hopeless(a *amounts) bool {
+	for i := range k.failed {
+		if a.covers(&k.failed[i]) {
 			return true
 		}
 	}
@@ -76,10 +67,9 @@ func (k *kinship) hopeless(r *Request) bool {
 }
 
 // fail remembers that these amounts did not fit.
-func (k *kinship) fail(r *Request) {
-	a := r.amounts()
+func (k *kinship) fail(a *amounts) {
 	k.failed = slices.DeleteFunc(k.failed, func(f amounts) bool { return f.covers(a) })
-	k.failed = append(k.failed, a)
+	k.failed = append(k.failed, *a)
 }
 
 // grant finds cards for the request: all it asks for, or none.
@@ -93,9 +83,8 @@ func (k *kinship) grant(r *Request) (job.Grant, bool) {
 	if len(options) < r.GPUs {
 		return job.Grant{}, false
 	}
-	if r.IDs == "" {
-		options = choose(options, r.GPUs, k.board.rules.Placement)
-	}
+	// Named cards are all taken, in the order of the candidates: the job's.
+	options = choose(options, r.GPUs, k.board.rules.Placement)
 	g := job.Grant{Share: r.Share, Alone: r.undeclared(), Exclusive: r.Exclusive}
 	for _, o := range options {
 		g.GPUs = append(g.GPUs, o.slot.Index)

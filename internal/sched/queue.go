@@ -20,7 +20,8 @@ type Queue struct {
 	jobs   map[string]member
 	groups map[groupKey]*group
 	kins   map[Request]*kin
-	heads  list[head] // the groups, ordered by their first job
+	order  list[entry] // every job
+	heads  list[head]  // the groups, ordered by their first job
 }
 
 type groupKey struct {
@@ -56,11 +57,17 @@ type member struct {
 	entry entry
 }
 
-// head is a group under its first job.
+// head is a group under one of its jobs. What a decision looks at to pass the
+// group over lies here and not behind a pointer: among a hundred thousand
+// kinds, following one for each would be most of the work.
 type head struct {
 	entry
+	amounts
+	kin   *kin
 	group *group
 }
+
+func (g *group) head(e entry) head { return head{e, g.request.amounts(), g.kin, g} }
 
 // compareEntries is the order of the queue. The id decides last, so that the
 // order is total whatever the caller gave.
@@ -82,6 +89,7 @@ func NewQueue() *Queue {
 		jobs:   map[string]member{},
 		groups: map[groupKey]*group{},
 		kins:   map[Request]*kin{},
+		order:  list[entry]{compare: compareEntries},
 		heads:  list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }},
 	}
 }
@@ -94,6 +102,7 @@ func (q *Queue) Add(p Pending) {
 	old, hadOne := g.jobs.at(place{})
 	g.jobs.insert(e)
 	q.moveHead(g, old, hadOne)
+	q.order.insert(e)
 	q.jobs[p.Job] = member{group: g, entry: e}
 }
 
@@ -106,7 +115,7 @@ func (q *Queue) Remove(job string) bool {
 	delete(q.jobs, job)
 	g := m.group
 	old, hadOne := g.jobs.at(place{})
-	if !g.jobs.remove(m.entry) {
+	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) {
 		panic("bug: job " + job + " is not in its group")
 	}
 	q.moveHead(g, old, hadOne)
@@ -124,10 +133,10 @@ func (q *Queue) moveHead(g *group, old entry, hadOne bool) {
 		return
 	}
 	if hadOne {
-		q.heads.remove(head{old, g})
+		q.heads.remove(g.head(old))
 	}
 	if hasOne {
-		q.heads.insert(head{first, g})
+		q.heads.insert(g.head(first))
 	}
 }
 
@@ -154,9 +163,18 @@ func (q *Queue) dropGroup(g *group) {
 	}
 }
 
+// member looks a job up; a state may come without a queue.
+func (q *Queue) member(job string) (member, bool) {
+	if q == nil {
+		return member{}, false
+	}
+	m, found := q.jobs[job]
+	return m, found
+}
+
 // Get gives a queued job.
 func (q *Queue) Get(job string) (Pending, bool) {
-	m, found := q.jobs[job]
+	m, found := q.member(job)
 	if !found {
 		return Pending{}, false
 	}
@@ -174,13 +192,9 @@ func (q *Queue) Len() int { return len(q.jobs) }
 func (q *Queue) First(n int) []Pending {
 	n = min(max(n, 0), len(q.jobs))
 	jobs := make([]Pending, 0, n)
-	for w := q.walk(); len(jobs) < n; {
-		next, ok := w.next()
-		if !ok {
-			panic("bug: the queue's groups hold fewer jobs than it counts")
-		}
-		jobs = append(jobs, next.group.pending(next.entry))
-		w.again()
+	for p := (place{}); len(jobs) < n; p = q.order.after(p) {
+		e, _ := q.order.at(p)
+		jobs = append(jobs, q.jobs[e.job].group.pending(e))
 	}
 	return jobs
 }
@@ -192,13 +206,5 @@ func (q *Queue) Position(job string) int {
 	if !found {
 		return 0
 	}
-	position := 1
-	for p := (place{}); ; p = q.heads.after(p) {
-		h, ok := q.heads.at(p)
-		// A group that begins behind the job has nothing before it.
-		if !ok || compareEntries(h.entry, m.entry) > 0 {
-			return position
-		}
-		position += h.group.jobs.before(m.entry)
-	}
+	return 1 + q.order.before(m.entry)
 }

@@ -72,7 +72,7 @@ type CardFact struct {
 
 	// FreeMiB is what such a job could be budgeted there now: the headroom,
 	// less the margin where the job needs one beside it.
-	FreeMiB    int64    `json:"free_mib"`
+	FreeMiB    int64    `json:"free_mib,omitempty"`
 	FreeShare  float64  `json:"free_share,omitempty"`
 	ForeignMiB int64    `json:"foreign_mib,omitempty"`
 	Holders    []string `json:"holders,omitempty"` // the berth jobs there

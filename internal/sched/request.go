@@ -51,6 +51,19 @@ func NewRequest(spec job.Spec, vramMiB int64, rules Rules) Request {
 	return r
 }
 
+// amounts are the parts of a request in which more is harder to place.
+type amounts struct {
+	gpus    int
+	vramMiB int64
+	share   float64
+	cpus    int
+	memMiB  int64
+}
+
+func (r *Request) amounts() amounts {
+	return amounts{gpus: r.GPUs, vramMiB: r.VRAMMiB, share: r.Share, cpus: r.CPUs, memMiB: r.MemMiB}
+}
+
 // undeclared reports a job that said nothing of how much of a card it needs:
 // it wants idle cards, and keeps them to itself.
 func (r *Request) undeclared() bool { return r.GPUs > 0 && r.VRAMMiB == 0 && r.Share == 0 }

@@ -52,7 +52,7 @@ func (r Reason) never() string {
 	case RepeatedGPU:
 		return fmt.Sprintf("asks for %s more than once", gpus(r.IDs))
 	case TooFewAllowed:
-		return fmt.Sprintf("asks for %s%s; %d of this machine's %d are: it has %s",
+		return fmt.Sprintf("asks for %s%s; %d of this machine's %d qualify: %s",
 			count(int64(r.Needs), "GPU"), r.limits(), r.Amount, r.Total, r.machine())
 	case TooMuchVRAM:
 		share := ""
@@ -124,9 +124,12 @@ func (r Reason) facts() string {
 	var best []CardFact
 	var others []string
 	for _, c := range r.Cards {
-		if !r.Idle && (c.Obstacle == "" || c.Obstacle == ObstacleFree) {
+		switch {
+		case r.Idle && c.Obstacle == "":
+			others = append(others, fmt.Sprintf("gpu%d is idle", c.GPU))
+		case c.Obstacle == "" || c.Obstacle == ObstacleFree:
 			best = append(best, c)
-		} else {
+		default:
 			others = append(others, c.String())
 		}
 	}

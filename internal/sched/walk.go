@@ -40,7 +40,7 @@ func (w *walker) again() {
 	c := w.last
 	c.place = c.group.jobs.after(c.place)
 	if e, ok := c.group.jobs.at(c.place); ok {
-		c.entry = e
+		c.head.entry = e
 		heap.Push(&w.more, c)
 	}
 }

@@ -1,0 +1,72 @@
+package sched
+
+import (
+	"strings"
+	"testing"
+
+	"berth/internal/job"
+)
+
+// TestABadPlanPanics writes plans that Decide must never make.
+func TestABadPlanPanics(t *testing.T) {
+	on := func(g job.Grant, cards ...int) job.Grant {
+		g.GPUs = cards
+		return g
+	}
+	half := Held{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}
+	for _, c := range []struct {
+		says   string
+		row    row
+		grants []job.Grant // of jobs 1, 2, …
+		bug    string
+	}{
+		{"a card is overbooked", row{cards: cardsOf(1000), jobs: asks(vram(600), vram(600))},
+			[]job.Grant{on(job.Grant{BudgetMiB: 600}, 0), on(job.Grant{BudgetMiB: 600}, 0)}, "gpu0 is overbooked by 200 MiB"},
+		{"a job that is alone is joined", row{cards: cardsOf(1000), jobs: asks(idle(1), vram(10))},
+			[]job.Grant{on(job.Grant{Alone: true}, 0), on(job.Grant{BudgetMiB: 10}, 0)}, "job 1 is joined on gpu0"},
+		{"an exclusive job is joined", row{cards: cardsOf(1000), held: []Held{{Job: "9", Cards: []int{0}, Exclusive: true}}, jobs: asks(vram(10))},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "job 9 is joined on gpu0"},
+		{"shares pass 1", row{cards: cardsOf(gib24), held: []Held{half}, jobs: asks(also(share(0.6), func(s *job.Spec) { s.VRAMMiB = 10 }))},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10, Share: 0.6}, 0)}, "gpu0 is divided into shares of 1.1"},
+		{"a paused card is given away", row{cards: with(cardsOf(1000), 0, func(c *Card) { c.Paused = true }), jobs: asks(vram(10))},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "gpu0 is closed (paused)"},
+		{"one card is given twice", row{cards: cardsOf(1000), jobs: asks(vrams(2, 10))},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0, 0)}, "job 1 is given gpu0 twice"},
+		{"fewer cards than asked for", row{cards: cardsOf(1000), jobs: asks(vrams(2, 10))},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "job 1 asked for 2 GPUs and is given 1"},
+		{"a job that is not queued", row{cards: cardsOf(1000)},
+			[]job.Grant{{}}, "job 1 is started but not queued"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			s := c.row.state()
+			d := newDecision(&s)
+			for i, g := range c.grants {
+				d.plan.Starts = append(d.plan.Starts, Start{Job: string(rune('1' + i)), Grant: g})
+			}
+			wantPanic(t, c.bug, d.assertSound)
+		})
+	}
+}
+
+func TestBadSnapshotsPanic(t *testing.T) {
+	wantPanic(t, "two cards have the index 0", func() {
+		Decide(State{Cards: []Card{cardOf(0, 10), cardOf(0, 10)}})
+	})
+	running := row{cards: cardsOf(gib24), held: []Held{{Job: "1", Cards: []int{0}, BudgetMiB: []int64{10}}}, jobs: asks(vram(10))}
+	wantPanic(t, "job 1 is started while it runs", func() { Decide(running.state()) })
+	running.held[0].Other = true
+	if got := brief(Decide(running.state())); got != "1@0" {
+		t.Errorf("another berth's job 1 is not ours: plan is %q", got)
+	}
+}
+
+func wantPanic(t *testing.T, text string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got, _ := recover().(string); !strings.HasPrefix(got, "bug: ") || !strings.Contains(got, text) {
+			t.Errorf("panics with %q, want %q", got, text)
+		}
+	}()
+	f()
+}

@@ -1,0 +1,145 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"berth/internal/job"
+)
+
+// The generators draw from few values, so that ties, equal requests and
+// amounts that just fit or just do not are common.
+
+func drawRules(t *rapid.T) Rules {
+	r := DefaultRules()
+	r.MarginMiB = rapid.SampledFrom([]int64{0, 100}).Draw(t, "margin")
+	r.Exclusive = rapid.IntRange(0, 5).Draw(t, "exclusive rule") == 0
+	r.JobsPerGPU = rapid.SampledFrom([]int{0, 0, 0, 2, 3}).Draw(t, "jobs per gpu")
+	r.MemThreshold = rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "memory threshold")
+	r.LoadThreshold = rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "load threshold")
+	r.Placement = rapid.SampledFrom([]Placement{Pack, Spread}).Draw(t, "placement")
+	r.Policy = rapid.SampledFrom([]Policy{Backfill, Backfill, FIFO}).Draw(t, "policy")
+	return r
+}
+
+func drawCard(t *rapid.T, index, cards int) Card {
+	c := cardOf(index, rapid.SampledFrom([]int64{1000, 1000, 2000}).Draw(t, "total"))
+	c.ReservedMiB = rapid.SampledFrom([]int64{0, 0, 60}).Draw(t, "reserved")
+	if rapid.IntRange(0, 2).Draw(t, "has foreign") == 0 {
+		c.ForeignMiB = rapid.Int64Range(0, 1100).Draw(t, "foreign")
+		c.IdleForeignMiB = rapid.Int64Range(0, c.ForeignMiB).Draw(t, "idle foreign")
+		c.UsedMiB = min(c.ForeignMiB, c.TotalMiB)
+	}
+	c.UtilPct = rapid.SampledFrom([]float64{-1, 0, 50, 100}).Draw(t, "util")
+	c.Paused = rapid.IntRange(0, 9).Draw(t, "paused") == 0
+	c.Stale = rapid.IntRange(0, 9).Draw(t, "stale") == 0
+	c.Health = rapid.SampledFrom([]Health{0, 0, 0, 0, 0, 0, 0, HealthSuspect, HealthQuarantined}).Draw(t, "health")
+	c.NUMA = rapid.IntRange(-1, 1).Draw(t, "numa")
+	c.Links = map[int]int{}
+	for k := range cards {
+		if n := rapid.IntRange(0, 5).Draw(t, "links"); n <= 2 {
+			c.Links[k] = n
+		}
+	}
+	return c
+}
+
+func drawIndices(t *rapid.T, cards int, what string) []int {
+	return rapid.SliceOfN(rapid.IntRange(0, cards), 1, 3).Draw(t, what)
+}
+
+func drawSpec(t *rapid.T, cards int) job.Spec {
+	s := job.Spec{GPUs: rapid.SampledFrom([]int{1, 1, 1, 1, 2, 2, 3, 0, 9}).Draw(t, "gpus")}
+	if rapid.IntRange(0, 2).Draw(t, "declares") > 0 {
+		s.VRAMMiB = rapid.SampledFrom([]int64{100, 300, 450, 500, 900, 901, 1900, 5000}).Draw(t, "vram")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "shares") == 0 {
+		s.GPUs, s.Share = 1, rapid.SampledFrom([]float64{0.1, 0.25, 1.0 / 3, 0.5, 0.99}).Draw(t, "share")
+	}
+	s.Exclusive = rapid.IntRange(0, 7).Draw(t, "exclusive") == 0
+	switch rapid.IntRange(0, 9).Draw(t, "which") {
+	case 0:
+		s.IDs = drawIndices(t, cards, "ids")
+	case 1:
+		s.Allow = drawIndices(t, cards, "allow")
+	case 2:
+		s.Type = rapid.SampledFrom([]string{"test", "other"}).Draw(t, "type")
+	}
+	s.CPUs = rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "cpus")
+	s.MemMiB = rapid.SampledFrom([]int64{0, 0, 0, 40, 200}).Draw(t, "mem")
+	s.Priority = rapid.SampledFrom([]int{0, 0, 0, 1, -1}).Draw(t, "priority")
+	return s
+}
+
+func drawHeld(t *rapid.T, id string, cards int) Held {
+	h := Held{Job: id, CPUs: rapid.IntRange(0, 1).Draw(t, "held cpus")}
+	for i := range cards + 1 {
+		if rapid.IntRange(0, 3).Draw(t, "holds") == 0 {
+			h.Cards = append(h.Cards, i)
+			h.BudgetMiB = append(h.BudgetMiB, rapid.SampledFrom([]int64{10, 300, 500, 1200}).Draw(t, "budget"))
+		}
+	}
+	h.Share = rapid.SampledFrom([]float64{0, 0, 0.25, 0.5, 0.7}).Draw(t, "held share")
+	h.Alone = rapid.IntRange(0, 6).Draw(t, "held alone") == 0
+	h.Exclusive = rapid.IntRange(0, 6).Draw(t, "held exclusive") == 0
+	h.Other = rapid.Bool().Draw(t, "other")
+	return h
+}
+
+// drawState draws a whole snapshot; its jobs are j0, j1, …
+func drawState(t *rapid.T) State {
+	s := State{Rules: drawRules(t)}
+	cards := rapid.IntRange(0, 5).Draw(t, "cards")
+	for i := range cards {
+		s.Cards = append(s.Cards, drawCard(t, i, cards))
+	}
+	if rapid.Bool().Draw(t, "known host") {
+		s.Host = Host{CPUs: 4, MemMiB: 100}
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "held") {
+		s.Held = append(s.Held, drawHeld(t, fmt.Sprintf("h%d", i), cards))
+	}
+	if rapid.IntRange(0, 14).Draw(t, "unreadable") == 0 {
+		s.Unreadable = "the driver does not answer"
+	}
+	s.MaxStarts = rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "most")
+	s.Queue = NewQueue()
+	for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
+		spec := drawSpec(t, cards)
+		s.Queue.Add(Pending{
+			Job: fmt.Sprintf("j%d", i), User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
+			Priority: spec.Priority, Rank: rapid.Int64Range(0, 4).Draw(t, "rank"), Seq: int64(i),
+			Request: NewRequest(spec, spec.VRAMMiB, s.Rules),
+		})
+	}
+	return s
+}
+
+// commit gives the state after a plan was carried out.
+func commit(s State, p Plan) State {
+	next := s
+	next.Held = slices.Clone(s.Held)
+	next.Queue = NewQueue()
+	gone := map[string]bool{}
+	for _, start := range p.Starts {
+		pending, _ := s.Queue.Get(start.Job)
+		gone[start.Job] = true
+		next.Held = append(next.Held, Held{
+			Job: start.Job, Cards: start.Grant.GPUs,
+			BudgetMiB: CardBudgets(start.Grant, pending.Request.VRAMMiB, s.Cards),
+			Share:     start.Grant.Share, Alone: start.Grant.Alone, Exclusive: start.Grant.Exclusive,
+			CPUs: pending.Request.CPUs, MemMiB: pending.Request.MemMiB,
+		})
+	}
+	for _, r := range p.Infeasible {
+		gone[r.Job] = true
+	}
+	for _, pending := range s.Queue.First(s.Queue.Len()) {
+		if !gone[pending.Job] {
+			next.Queue.Add(pending)
+		}
+	}
+	return next
+}

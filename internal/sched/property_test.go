@@ -1,0 +1,295 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"berth/internal/job"
+)
+
+// outcome says what a plan makes of each job.
+func outcome(p Plan) (starts map[string]job.Grant, refused map[string]bool) {
+	starts, refused = map[string]job.Grant{}, map[string]bool{}
+	for _, s := range p.Starts {
+		starts[s.Job] = s.Grant
+	}
+	for _, r := range p.Infeasible {
+		refused[r.Job] = true
+	}
+	return starts, refused
+}
+
+func TestNothingIsOvercommitted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		plan := Decide(s)
+		before, after := s.Held, commit(s, plan).Held
+		for _, c := range s.Cards {
+			checkCard(t, s, c, before, after)
+		}
+		usedCPUs, usedMemMiB := 0, int64(0)
+		for _, h := range after {
+			usedCPUs, usedMemMiB = usedCPUs+h.CPUs, usedMemMiB+h.MemMiB
+		}
+		if len(plan.Starts) > 0 && s.Host.CPUs > 0 && (usedCPUs > s.Host.CPUs || usedMemMiB > s.Host.MemMiB) {
+			t.Fatalf("the host gives %d cpus and %d MiB", usedCPUs, usedMemMiB)
+		}
+		if s.MaxStarts > 0 && len(plan.Starts) > s.MaxStarts {
+			t.Fatalf("%d starts, at most %d wanted", len(plan.Starts), s.MaxStarts)
+		}
+	})
+}
+
+// checkCard adds one card up from nothing but what is written in the rules.
+func checkCard(t *rapid.T, s State, c Card, before, after []Held) {
+	on := func(held []Held) (here []Held) {
+		for _, h := range held {
+			if slices.Contains(h.Cards, c.Index) {
+				here = append(here, h)
+			}
+		}
+		return here
+	}
+	old, now := on(before), on(after)
+	if len(old) == len(now) {
+		return
+	}
+	freeMiB, shares, newShares := c.TotalMiB-c.ReservedMiB-c.ForeignMiB, 0.0, 0.0
+	for i, h := range now {
+		if !h.Alone {
+			freeMiB -= h.BudgetMiB[slices.Index(h.Cards, c.Index)]
+		}
+		shares += h.Share
+		if i >= len(old) {
+			newShares += h.Share
+		}
+		switch {
+		case len(now) > 1 && (h.Alone || h.Exclusive):
+			t.Fatalf("gpu%d: job %s is joined", c.Index, h.Job)
+		case h.Alone && c.IdleForeignMiB >= s.Rules.IdleThresholdMiB:
+			t.Fatalf("gpu%d is not idle and runs job %s alone", c.Index, h.Job)
+		}
+	}
+	switch {
+	case !now[0].Alone && freeMiB < 0:
+		t.Fatalf("gpu%d is overbooked: %d MiB free", c.Index, freeMiB)
+	case newShares > 0 && shares > 1+1e-8:
+		t.Fatalf("gpu%d is divided into %g", c.Index, shares)
+	case c.Paused || c.Stale || c.Health != HealthOK || s.Unreadable != "":
+		t.Fatalf("gpu%d takes no jobs", c.Index)
+	case s.Rules.MemThreshold > 0 && float64(c.UsedMiB) > s.Rules.MemThreshold*float64(c.TotalMiB):
+		t.Fatalf("gpu%d is over the memory threshold", c.Index)
+	case s.Rules.LoadThreshold > 0 && len(old) == 0 && c.UtilPct > 100*s.Rules.LoadThreshold:
+		t.Fatalf("gpu%d is over the load threshold", c.Index)
+	}
+}
+
+func TestGrantsAreWhatWasAskedFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		for _, start := range Decide(s).Starts {
+			p, _ := s.Queue.Get(start.Job)
+			g, r := start.Grant, p.Request
+			if len(g.GPUs) != r.GPUs || len(g.UUIDs) != r.GPUs {
+				t.Fatalf("job %s asks for %d GPUs and gets %v", p.Job, r.GPUs, g)
+			}
+			for i, index := range g.GPUs {
+				switch c := s.Cards[index]; {
+				case g.UUIDs[i] != c.UUID:
+					t.Fatalf("job %s: gpu%d is not %s", p.Job, index, g.UUIDs[i])
+				case !r.allows(&c):
+					t.Fatalf("job %s does not allow gpu%d", p.Job, index)
+				case r.IDs == "" && i > 0 && g.GPUs[i-1] >= index:
+					t.Fatalf("job %s has %v, not ascending", p.Job, g.GPUs)
+				}
+			}
+			if r.IDs != "" && joinIDs(g.GPUs) != r.IDs {
+				t.Fatalf("job %s asks for %s and gets %v", p.Job, r.IDs, g.GPUs)
+			}
+		}
+	})
+}
+
+// TestDecideRemembersRightly compares with a decision that tries every job
+// afresh, so that no shortcut skips a job that would fit.
+func TestDecideRemembersRightly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		naive := newDecision(&s)
+		var refused []string
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			k := newKinship(naive.board, &p.Request)
+			m, _ := s.Queue.member(p.Job)
+			h := m.group.head(m.entry)
+			switch {
+			case !k.possible(&h.amounts):
+				refused = append(refused, p.Job)
+			case naive.blocker != nil || naive.spent():
+			case !naive.start(&h, k) && s.Rules.Policy == FIFO:
+				naive.blocker = &p
+			}
+		}
+		plan := Decide(s)
+		if diff := cmp.Diff(naive.plan.Starts, plan.Starts); diff != "" {
+			t.Fatalf("starts (-naive +decided):\n%s", diff)
+		}
+		_, got := outcome(plan)
+		if len(got) != len(refused) || len(plan.Infeasible) != len(refused) {
+			t.Fatalf("refuses %v, naively %v", plan.Infeasible, refused)
+		}
+		for _, id := range refused {
+			if !got[id] {
+				t.Fatalf("job %s is not refused", id)
+			}
+		}
+	})
+}
+
+func TestEveryJobStartsOrIsRefusedOrHasAReason(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		starts, refused := outcome(Decide(s))
+		var all []string
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			all = append(all, p.Job)
+		}
+		reasons := Reasons(s, all)
+		for i, id := range all {
+			_, started := starts[id]
+			for _, why := range []Reason{Explain(s, id), reasons[i]} {
+				switch {
+				case why.String() == "":
+					t.Fatalf("job %s has no reason", id)
+				case started != (why.Kind == StartsNow):
+					t.Fatalf("job %s starts: %v, but %s", id, started, why)
+				case refused[id] != why.Kind.Infeasible():
+					t.Fatalf("job %s is refused: %v, but %s", id, refused[id], why)
+				}
+			}
+		}
+	})
+}
+
+// TestACommittedPlanIsComplete decides again at once: nothing was forgotten,
+// and both ways to ask for a reason now agree.
+func TestACommittedPlanIsComplete(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		s.MaxStarts = 0
+		next := commit(s, Decide(s))
+		if again := Decide(next); brief(again) != "" {
+			t.Fatalf("decides %s after everything was decided", brief(again))
+		}
+		for _, p := range next.Queue.First(next.Queue.Len()) {
+			if diff := cmp.Diff(Explain(next, p.Job), Reasons(next, []string{p.Job})[0]); diff != "" {
+				t.Fatalf("job %s (-explained +among reasons):\n%s", p.Job, diff)
+			}
+		}
+	})
+}
+
+func TestInputOrderIsIrrelevant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		other := s
+		other.Cards = rapid.Permutation(s.Cards).Draw(t, "cards in another order")
+		other.Held = rapid.Permutation(s.Held).Draw(t, "held in another order")
+		other.Queue = NewQueue()
+		for _, p := range rapid.Permutation(s.Queue.First(s.Queue.Len())).Draw(t, "jobs in another order") {
+			other.Queue.Add(p)
+		}
+		if diff := cmp.Diff(Decide(s), Decide(other)); diff != "" {
+			t.Fatalf("the order of the input matters:\n%s", diff)
+		}
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			if a, b := Explain(s, p.Job).String(), Explain(other, p.Job).String(); a != b {
+				t.Fatalf("job %s: %q or %q", p.Job, a, b)
+			}
+		}
+	})
+}
+
+// addForeign starts a process that is not berth's on some of the cards.
+func addForeign(t *rapid.T, s State) State {
+	s.Cards = slices.Clone(s.Cards)
+	for i := range s.Cards {
+		if rapid.Bool().Draw(t, "hit") {
+			mib := rapid.Int64Range(0, 600).Draw(t, "foreign process")
+			c := &s.Cards[i]
+			c.ForeignMiB, c.UsedMiB = c.ForeignMiB+mib, c.UsedMiB+mib
+			if rapid.Bool().Draw(t, "computes") {
+				c.IdleForeignMiB += mib
+			}
+		}
+	}
+	return s
+}
+
+// TestAForeignProcessMakesNoRoom holds for one job, and for many of a kind.
+// Of a mixed queue it would be wrong: what keeps a large job out may let two
+// small ones in.
+func TestAForeignProcessMakesNoRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		s.MaxStarts = 0
+		spec := drawSpec(t, len(s.Cards))
+		copies := 1
+		if len(spec.IDs) == 0 && spec.GPUs == 1 {
+			copies = 6
+		}
+		s.Queue = queueOf(s.Rules, slices.Repeat(asks(spec), copies))
+		before, after := len(Decide(s).Starts), len(Decide(addForeign(t, s)).Starts)
+		if after > before {
+			t.Fatalf("%d start, and %d beside a foreign process", before, after)
+		}
+	})
+}
+
+func TestInfeasibleDoesNotDependOnWhatIsFree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		other := addForeign(t, s)
+		other.Held = nil
+		if s.Unreadable == "" || len(s.Cards) > 0 {
+			other.Unreadable = rapid.SampledFrom([]string{"", "the driver does not answer"}).Draw(t, "why")
+			if len(s.Cards) == 0 {
+				other.Unreadable = ""
+			}
+		}
+		for i := range other.Cards {
+			c := &other.Cards[i]
+			c.Paused, c.Stale, c.Health = !c.Paused, !c.Stale, HealthQuarantined-c.Health
+		}
+		if diff := cmp.Diff(Decide(s).Infeasible, Decide(other).Infeasible); diff != "" {
+			t.Fatalf("refusals depend on what is free:\n%s", diff)
+		}
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			why, ok := Feasible(other, p.Request)
+			_, refused := outcome(Decide(s))
+			if ok == refused[p.Job] || ok != (why.Kind == "") {
+				t.Fatalf("job %s is refused: %v, feasible: %v (%s)", p.Job, refused[p.Job], ok, why)
+			}
+		}
+	})
+}
+
+func TestFIFOStartsAPrefix(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		s.Rules.Policy = FIFO
+		starts, refused := outcome(Decide(s))
+		stopped := ""
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			_, started := starts[p.Job]
+			switch {
+			case started && stopped != "":
+				t.Fatalf("job %s starts, job %s in front of it does not", p.Job, stopped)
+			case !started && !refused[p.Job] && stopped == "":
+				stopped = p.Job
+			}
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// sortedSlice is the queue as simply as it can be written.
+type sortedSlice []Pending
+
+func (m sortedSlice) index(job string) int {
+	return slices.IndexFunc(m, func(p Pending) bool { return p.Job == job })
+}
+
+func (m *sortedSlice) add(p Pending) {
+	if i := m.index(p.Job); i >= 0 {
+		*m = slices.Delete(*m, i, i+1)
+	}
+	*m = append(*m, p)
+	slices.SortFunc(*m, func(a, b Pending) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Rank, b.Rank),
+			cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Job, b.Job))
+	})
+}
+
+// TestQueueIsASortedSlice drives both through the same changes. Few users,
+// ranks and requests make ties, shared groups and changing heads common.
+func TestQueueIsASortedSlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := NewQueue()
+		var model sortedSlice
+		pending := rapid.Custom(func(t *rapid.T) Pending {
+			return Pending{
+				Job:      fmt.Sprint(rapid.IntRange(0, 40).Draw(t, "job")),
+				User:     rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
+				Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
+				Rank:     rapid.Int64Range(0, 3).Draw(t, "rank"),
+				Seq:      rapid.Int64Range(0, 3).Draw(t, "seq"),
+				Request:  Request{GPUs: 1, VRAMMiB: rapid.Int64Range(0, 2).Draw(t, "vram"), Type: rapid.SampledFrom([]string{"", "a"}).Draw(t, "type")},
+			}
+		})
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				p := pending.Draw(t, "pending")
+				q.Add(p)
+				model.add(p)
+			},
+			"remove": func(t *rapid.T) {
+				job := fmt.Sprint(rapid.IntRange(0, 40).Draw(t, "job"))
+				i := model.index(job)
+				if got := q.Remove(job); got != (i >= 0) {
+					t.Fatalf("remove %s says %v", job, got)
+				}
+				if i >= 0 {
+					model = slices.Delete(model, i, i+1)
+				}
+			},
+			"": func(t *rapid.T) { checkQueue(t, q, model) },
+		})
+	})
+}
+
+func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
+	if q.Len() != len(model) {
+		t.Fatalf("length is %d, want %d", q.Len(), len(model))
+	}
+	n := rapid.IntRange(0, len(model)+1).Draw(t, "n")
+	if diff := gocmp.Diff([]Pending(model[:min(n, len(model))]), q.First(n), equateEmpty); diff != "" {
+		t.Fatalf("first %d (-want +got):\n%s", n, diff)
+	}
+	for i, p := range model {
+		if got := q.Position(p.Job); got != i+1 {
+			t.Fatalf("position of %s is %d, want %d", p.Job, got, i+1)
+		}
+		if got, found := q.Get(p.Job); !found || got != p {
+			t.Fatalf("get %s: %v, %v", p.Job, got, found)
+		}
+	}
+	if q.Position("absent") != 0 {
+		t.Fatal("an absent job has a position")
+	}
+	if _, found := q.Get("absent"); found {
+		t.Fatal("an absent job was found")
+	}
+	if len(model) == 0 && len(q.groups)+len(q.kins)+q.heads.length != 0 {
+		t.Fatal("an empty queue still keeps groups")
+	}
+}
+
+var equateEmpty = gocmp.Transformer("nil", func(p []Pending) []Pending {
+	if len(p) == 0 {
+		return nil
+	}
+	return p
+})
+
+// TestListAcrossChunks is the same for a list long enough to be cut.
+func TestListAcrossChunks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := list[int]{compare: cmp.Compare[int]}
+		for i := range 3 * chunkLength {
+			l.insert(2 * i)
+		}
+		present := map[int]bool{}
+		for i := range 3 * chunkLength {
+			present[2*i] = true
+		}
+		for _, v := range rapid.SliceOfN(rapid.IntRange(0, 6*chunkLength), 0, 4*chunkLength).Draw(t, "values") {
+			if present[v] {
+				l.remove(v)
+				delete(present, v)
+			} else {
+				l.insert(v)
+				present[v] = true
+			}
+		}
+		count, last := 0, -1
+		for p := (place{}); ; p = l.after(p) {
+			v, ok := l.at(p)
+			if !ok {
+				break
+			}
+			if v <= last || !present[v] {
+				t.Fatalf("%d comes after %d, present: %v", v, last, present[v])
+			}
+			if got := l.before(v); got != count {
+				t.Fatalf("%d elements before %d, counted %d", got, v, count)
+			}
+			count, last = count+1, v
+		}
+		if count != len(present) || count != l.length {
+			t.Fatalf("%d elements of %d, length says %d", count, len(present), l.length)
+		}
+		for _, chunk := range l.chunks {
+			if len(chunk) == 0 || len(chunk) > chunkLength {
+				t.Fatalf("a chunk of %d", len(chunk))
+			}
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package sched
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/job"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// reasonRows end with the job whose reason is looked at.
+func reasonRows() []row {
+	fifo := func(r *Rules) { r.Policy = FIFO }
+	mixed := cardsOf(gib24, gib24, gib24, gib24)
+	mixed[0].Paused = true
+	mixed[1].ForeignMiB = gib24 - 20512
+	mixed[2].Health, mixed[2].HealthReason = HealthQuarantined, "Xid 79"
+	mixed[3].ForeignMiB = gib24 - 9512
+	a100 := cardsOf(40960, gib24)
+	a100[0].Name = "NVIDIA A100"
+	mine := Held{Job: "3", Cards: []int{0}, BudgetMiB: []int64{6000}, Share: 0.75}
+	alone := Held{Job: "3", Cards: []int{0}, Alone: true}
+	busy := with(cardsOf(gib24, gib24), 1, func(c *Card) { c.ForeignMiB, c.IdleForeignMiB = 1500, 1200 })
+	limits := func(r *Rules) { r.MemThreshold, r.LoadThreshold = 0.9, 0.5 }
+	loaded := with(with(cardsOf(gib24, gib24, gib24), 0, func(c *Card) { c.UsedMiB = gib24 }), 1, func(c *Card) { c.UtilPct = 97 })
+	loaded[2].Stale = true
+	only := func(s *job.Spec) { s.Exclusive = true }
+	typed := func(s *job.Spec) { s.Type = "A100" }
+	allow := func(s *job.Spec) { s.Allow = []int{0, 1} }
+	crowd := []Held{mine, {Job: "4", Cards: []int{0}, Other: true}, {Job: "5", Cards: []int{0}}, {Job: "6", Cards: []int{0}}, {Job: "7", Cards: []int{0}}}
+	many := cardsOf(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009)
+	host := Host{CPUs: 16, MemMiB: 64000}
+
+	return []row{
+		{says: "VRAM on two GPUs", cards: mixed, jobs: asks(vrams(2, 18432))},
+		{says: "idle GPU", cards: busy, held: []Held{mine}, jobs: asks(idle(1))},
+		{says: "two idle GPUs, one is", cards: cardsOf(gib24, gib24), held: []Held{mine}, jobs: asks(idle(2))},
+		{says: "share, by the sum", cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(share(0.5))},
+		{says: "share, by the memory", cards: with(cardsOf(gib24), 0, func(c *Card) { c.ForeignMiB = 20000 }), jobs: asks(share(0.5))},
+		{says: "share on two GPUs", rules: func(r *Rules) { r.JobsPerGPU = 2 }, cards: cardsOf(gib24, gib24), held: []Held{mine}, jobs: asks(idle(2))},
+		{says: "behind a job that is alone", cards: cardsOf(gib24), held: []Held{alone}, jobs: asks(vram(100))},
+		{says: "exclusive", cards: cardsOf(gib24, gib24), held: crowd, jobs: asks(also(vram(24064), only), also(vram(100), only))},
+		{says: "thresholds and readings", rules: limits, cards: loaded, jobs: asks(vram(100))},
+		{says: "type", cards: a100, held: []Held{alone}, jobs: asks(also(idle(1), typed))},
+		{says: "allow", cards: cardsOf(gib24, gib24, gib24), jobs: asks(vrams(3, 20000), also(vram(9000), allow))},
+		{says: "ids", cards: cardsOf(gib24, gib24), held: []Held{alone}, jobs: asks(ids(500, 1, 0))},
+		{says: "idle ids", cards: cardsOf(gib24, gib24), held: []Held{alone}, jobs: asks(ids(0, 1, 0))},
+		{says: "many cards", cards: many, jobs: asks(idle(10), vram(100)), held: nil},
+		{says: "many cards with something free", cards: many, jobs: asks(vrams(10, 400), vrams(2, 200))},
+		{says: "cpus", host: host, jobs: asks(cpus(13), cpus(8))},
+		{says: "host memory", host: host, jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 60000 }), also(cpus(1), func(s *job.Spec) { s.MemMiB = 8000 }))},
+		{says: "unreadable", blind: "nvidia-smi: no answer for 10 s", cards: cardsOf(gib24), jobs: asks(idle(1))},
+		{says: "behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(vram(20000), vram(100))},
+		{says: "bound on starts", cards: cardsOf(gib24), most: 1, jobs: asks(vram(100), vram(100))},
+		{says: "nothing in the way", cards: cardsOf(gib24), jobs: asks(vram(100))},
+
+		{says: "more GPUs than there are", cards: cardsOf(make([]int64, 8)...), jobs: asks(idle(12))},
+		{says: "no GPU at all", jobs: asks(idle(1))},
+		{says: "more VRAM than a card has", cards: cardsOf(gib24), jobs: asks(vram(40000))},
+		{says: "more VRAM than two cards have", cards: cardsOf(gib24, 48000), jobs: asks(vrams(2, 40000))},
+		{says: "more share than the reserve leaves", cards: with(cardsOf(1000), 0, func(c *Card) { c.ReservedMiB = 100 }), jobs: asks(share(0.99))},
+		{says: "an id that is not there", cards: cardsOf(gib24), jobs: asks(ids(10, 9))},
+		{says: "an id twice", cards: cardsOf(gib24, gib24), jobs: asks(ids(10, 1, 1))},
+		{says: "a type that is not there", cards: cardsOf(gib24, gib24), jobs: asks(also(idle(1), typed))},
+		{says: "an allow list that is too short", cards: cardsOf(gib24, gib24, gib24), jobs: asks(also(idle(3), allow))},
+		{says: "more cpus than there are", host: host, jobs: asks(cpus(64))},
+		{says: "more memory than there is", host: host, jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 500000 }))},
+	}
+}
+
+func TestReasonsGolden(t *testing.T) {
+	var b strings.Builder
+	for _, r := range reasonRows() {
+		last := strconv.Itoa(len(r.jobs))
+		why := Explain(r.state(), last)
+		if why.Kind != StartsNow && strings.Contains(r.says, "nothing in the way") {
+			t.Errorf("%s: %s", r.says, why)
+		}
+		fields, err := json.Marshal(why)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Reason
+		if err := json.Unmarshal(fields, &back); err != nil || back.String() != why.String() {
+			t.Errorf("%s: reads back as %q, %v", r.says, back, err)
+		}
+		fmt.Fprintf(&b, "# %s\n%s\n%s\n\n", r.says, why, fields)
+	}
+	fmt.Fprintf(&b, "# not queued\n%s\n", Explain(State{}, "77"))
+	const path = "testdata/reasons.golden"
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("reasons changed (-want +got; -update rewrites them):\n%s", diff)
+	}
+}
