@@ -1,0 +1,135 @@
+package cli_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// stories is where the product is told as stories: one file per behaviour,
+// run through the real binary with real processes. Which sentence each of
+// them proves is in stories_test.go.
+const stories = "../../testdata/script"
+
+// binaries is the directory that stands first in every story's PATH.
+var binaries string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Stories mostly wait for processes, so more of them than cores may run.
+	if f := flag.Lookup("test.parallel"); f != nil && f.Value.String() == f.DefValue {
+		_ = flag.Set("test.parallel", "4")
+	}
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "berth-stories-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/berth", "./cmd/berth-keep")
+	build.Dir = "../.."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build berth: %v\n%s", err, out)
+		return 1
+	}
+	for name, text := range helperScripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// helperScripts are commands for the jobs of the stories.
+var helperScripts = map[string]string{
+	// await FILE: run until the story makes that file, so that nothing
+	// depends on how fast the machine is.
+	"await": `#!/bin/sh
+tries=0
+until [ -e "$1" ]; do
+	tries=$((tries + 1))
+	[ "$tries" -lt 1800 ] || { echo "await: no $1" >&2; exit 99; }
+	sleep 0.05
+done
+`,
+	// use MIB FILE: take that much memory, and give it back when the file
+	// is there.
+	"use": `#!/bin/sh
+berth simjob --vram "$1" --hold 600 &
+await "$2"; status=$?
+kill $!
+wait $! 2>/dev/null
+exit $status
+`,
+}
+
+func TestStories(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 stories,
+		Setup:               setupStory,
+		Cmds:                storyCommands,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
+
+// setupStory gives a story a home, a state directory and a ledger of its own,
+// so that it neither sees nor disturbs another berth on this machine.
+func setupStory(env *testscript.Env) error {
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	home := filepath.Join(env.WorkDir, "home")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return err
+	}
+	env.Setenv("PATH", binaries+":"+os.Getenv("PATH"))
+	env.Setenv("BIN", binaries)
+	env.Setenv("REPO", repository)
+	env.Setenv("HOME", home)
+	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+	env.Setenv("BERTH_LEDGER_DIR", filepath.Join(env.WorkDir, "ledger"))
+	env.Setenv("TZ", "UTC")
+	cast := &cast{mark: "BERTH_LEDGER_DIR=" + filepath.Join(env.WorkDir, "ledger"), actors: map[string]*actor{}}
+	env.Values[castKey{}] = cast
+	env.Defer(cast.leave)
+	return nil
+}
+
+// leave ends what a story left running: the processes it began, and jobs
+// that outlived a berth it killed. They are known by the ledger directory in
+// their environment, which no other story has.
+func (c *cast) leave() {
+	for range 20 {
+		found := false
+		for _, pid := range processes() {
+			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err != nil || pid == os.Getpid() || !strings.Contains("\x00"+string(environ), "\x00"+c.mark+"\x00") {
+				continue
+			}
+			if process, err := os.FindProcess(pid); err == nil && process.Kill() == nil {
+				found = true
+			}
+		}
+		for _, a := range c.actors {
+			<-a.over
+		}
+		if !found {
+			return
+		}
+	}
+}
