@@ -213,7 +213,9 @@ func (s *session) keep(events []job.Event) {
 func (s *session) after() bool {
 	queued, running := s.engine.Live()
 	now := time.Now()
-	if s.changed && now.Sub(s.boardAt) >= s.opt.Poll {
+	// While jobs run or wait, their clocks and the cards move without any
+	// event, and the board has to show it.
+	if (s.changed || queued+running > 0) && now.Sub(s.boardAt) >= s.opt.Poll {
 		s.writeBoard(now)
 	}
 	if s.interrupted > 0 {
