@@ -2,6 +2,8 @@ package keep
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -27,63 +29,62 @@ const (
 	maxShortQuoted = 120
 )
 
-// field is one line of a block: how to write a value and how to read it back.
-type field struct {
-	key  string
-	text func() string // empty: leave the line out
-	read func(string) error
+// visit passes every field by its key, in the order a block has them. Writing
+// and reading are two visitors of this one list. It makes no garbage: a
+// supervisor writes several blocks for each of the jobs it holds in turn.
+func (r *Record) visit(v visitor) {
+	v.text("state", (*string)(&r.State), maxShortQuoted, cut)
+	v.uint("seq", &r.Seq)
+	v.text("token", &r.Token, maxShortQuoted, cut)
+	v.text("job", &r.Job, maxShortQuoted, cut)
+	v.int("attempt", &r.Attempt)
+	v.text("boot_id", &r.BootID, maxShortQuoted, cut)
+	v.int("keep_pid", &r.KeepPID)
+	v.uint("keep_start_ticks", &r.KeepStart)
+	v.int("pid", &r.PID)
+	v.uint("pid_start_ticks", &r.PIDStart)
+	v.int("session", &r.Session)
+	v.text("cgroup", &r.Cgroup, maxPathQuoted, leaveOut)
+	v.text("log", &r.Log, maxPathQuoted, leaveOut)
+	v.int64("log_from", &r.LogFrom)
+	v.time("started_at", &r.StartedAt)
+	v.time("ended_at", &r.EndedAt)
+	v.millis("elapsed_ms", &r.Elapsed)
+	v.int("exit_code", &r.ExitCode)
+	v.int("signal", &r.Signal)
+	v.bool("core", &r.Core)
+	v.text("stop", &r.Stop, maxShortQuoted, cut)
+	v.text("launch", &r.Launch, maxTextQuoted, cut)
+	v.bool("setup_failed", &r.SetupFailed)
+	v.int("stragglers", &r.Stragglers)
+	v.int64("max_rss_kib", &r.MaxRSSKiB)
+	v.millis("user_ms", &r.User)
+	v.millis("sys_ms", &r.Sys)
+	v.text("note", &r.Note, maxTextQuoted, cut)
 }
 
-// fields is the one list of what a block holds, in the order it is written.
-func (r *Record) fields() []field {
-	return []field{
-		quotedField("state", (*string)(&r.State), maxShortQuoted, cut),
-		uintField("seq", &r.Seq),
-		quotedField("token", &r.Token, maxShortQuoted, cut),
-		quotedField("job", &r.Job, maxShortQuoted, cut),
-		intField("attempt", &r.Attempt),
-		quotedField("boot_id", &r.BootID, maxShortQuoted, cut),
-		intField("keep_pid", &r.KeepPID),
-		uintField("keep_start_ticks", &r.KeepStart),
-		intField("pid", &r.PID),
-		uintField("pid_start_ticks", &r.PIDStart),
-		intField("session", &r.Session),
-		quotedField("cgroup", &r.Cgroup, maxPathQuoted, leaveOut),
-		quotedField("log", &r.Log, maxPathQuoted, leaveOut),
-		intField("log_from", &r.LogFrom),
-		timeField("started_at", &r.StartedAt),
-		timeField("ended_at", &r.EndedAt),
-		millisField("elapsed_ms", &r.Elapsed),
-		intField("exit_code", &r.ExitCode),
-		intField("signal", &r.Signal),
-		boolField("core", &r.Core),
-		quotedField("stop", &r.Stop, maxShortQuoted, cut),
-		quotedField("launch", &r.Launch, maxTextQuoted, cut),
-		boolField("setup_failed", &r.SetupFailed),
-		intField("stragglers", &r.Stragglers),
-		intField("max_rss_kib", &r.MaxRSSKiB),
-		millisField("user_ms", &r.User),
-		millisField("sys_ms", &r.Sys),
-		quotedField("note", &r.Note, maxTextQuoted, cut),
-	}
+// visitor writes fields to a block or reads them from one.
+type visitor interface {
+	text(key string, p *string, limit int, fit func(string, int) string)
+	uint(key string, p *uint64)
+	int(key string, p *int)
+	int64(key string, p *int64)
+	bool(key string, p *bool)
+	time(key string, p *time.Time)
+	millis(key string, p *time.Duration)
 }
 
 // Encode renders the record as one block of BlockSize bytes.
 func (r Record) Encode() []byte {
-	var b bytes.Buffer
-	b.WriteString(blockHeader)
-	for _, f := range r.fields() {
-		if text := f.text(); text != "" {
-			b.WriteString(f.key + "=" + text + "\n")
-		}
-	}
-	fmt.Fprintf(&b, "sum=%08x\n", crc32.ChecksumIEEE(b.Bytes()))
-	if b.Len() > BlockSize {
+	w := &blockWriter{block: append(make([]byte, 0, BlockSize), blockHeader...)}
+	r.visit(w)
+	sum := crc32.ChecksumIEEE(w.block)
+	w.block = hex.AppendEncode(append(w.block, "sum="...), binary.BigEndian.AppendUint32(nil, sum))
+	w.block = append(w.block, '\n')
+	if len(w.block) > BlockSize {
 		panic("bug: a record does not fit its block")
 	}
-	block := make([]byte, BlockSize)
-	copy(block, b.Bytes())
-	return block
+	return w.block[:BlockSize]
 }
 
 // DecodeRecord reads a block back. Keys it does not know are skipped: a later
@@ -112,20 +113,16 @@ func DecodeRecord(block []byte) (Record, error) {
 
 func decodeLines(body string) (Record, error) {
 	var r Record
-	known := make(map[string]field)
-	for _, f := range r.fields() {
-		known[f.key] = f
-	}
+	values := make(blockReader)
 	for line := range strings.Lines(body) {
 		key, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		if !found {
 			return Record{}, fmt.Errorf("%w: line without a key", ErrDamaged)
 		}
-		if f, ok := known[key]; ok {
-			if err := f.read(value); err != nil {
-				return Record{}, fmt.Errorf("%w: %s: %v", ErrDamaged, key, err)
-			}
-		}
+		values[key] = value
+	}
+	if err := r.read(values); err != nil {
+		return Record{}, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
 	switch r.State {
 	case Idle, Started, Ended:
@@ -147,69 +144,4 @@ func leaveOut(s string, limit int) string {
 		return ""
 	}
 	return s
-}
-
-func quotedField(key string, p *string, limit int, fit func(string, int) string) field {
-	return field{key,
-		func() string {
-			if s := fit(*p, limit); s != "" {
-				return strconv.Quote(s)
-			}
-			return ""
-		},
-		func(text string) (err error) { *p, err = strconv.Unquote(text); return err },
-	}
-}
-
-func intField[T int | int64](key string, p *T) field {
-	return field{key,
-		func() string { return strconv.FormatInt(int64(*p), 10) },
-		func(text string) error {
-			n, err := strconv.ParseInt(text, 10, 64)
-			*p = T(n)
-			return err
-		},
-	}
-}
-
-func uintField(key string, p *uint64) field {
-	return field{key,
-		func() string { return strconv.FormatUint(*p, 10) },
-		func(text string) (err error) { *p, err = strconv.ParseUint(text, 10, 64); return err },
-	}
-}
-
-func boolField(key string, p *bool) field {
-	return field{key,
-		func() string { return strconv.FormatBool(*p) },
-		func(text string) (err error) { *p, err = strconv.ParseBool(text); return err },
-	}
-}
-
-// timeField writes nanoseconds since 1970; a zero time is left out.
-func timeField(key string, p *time.Time) field {
-	return field{key,
-		func() string {
-			if p.IsZero() {
-				return ""
-			}
-			return strconv.FormatInt(p.UnixNano(), 10)
-		},
-		func(text string) error {
-			n, err := strconv.ParseInt(text, 10, 64)
-			*p = time.Unix(0, n)
-			return err
-		},
-	}
-}
-
-func millisField(key string, p *time.Duration) field {
-	return field{key,
-		func() string { return strconv.FormatInt(p.Milliseconds(), 10) },
-		func(text string) error {
-			n, err := strconv.ParseInt(text, 10, 64)
-			*p = time.Duration(n) * time.Millisecond
-			return err
-		},
-	}
 }

@@ -107,11 +107,12 @@ func ReadFrame(r io.Reader) (Frame, error) {
 		}
 		return Frame{}, err
 	}
-	fields, err := decodeFields(payload)
+	// The values are parts of one string, so a large order is kept once.
+	fields, err := decodeFields(string(payload))
 	return Frame{Kind: FrameKind(header[1]), Fields: fields}, err
 }
 
-func decodeFields(payload []byte) ([]Field, error) {
+func decodeFields(payload string) ([]Field, error) {
 	var fields []Field
 	for len(payload) > 0 {
 		var f Field
@@ -127,14 +128,14 @@ func decodeFields(payload []byte) ([]Field, error) {
 	return fields, nil
 }
 
-func cutString(b []byte) (s string, rest []byte, ok bool) {
+func cutString(b string) (s, rest string, ok bool) {
 	if len(b) < 4 {
-		return "", nil, false
+		return "", "", false
 	}
-	size := binary.BigEndian.Uint32(b)
+	size := uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
 	b = b[4:]
-	if uint64(size) > uint64(len(b)) {
-		return "", nil, false
+	if size > uint64(len(b)) {
+		return "", "", false
 	}
-	return string(b[:size]), b[size:], true
+	return b[:size], b[size:], true
 }

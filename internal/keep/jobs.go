@@ -2,7 +2,6 @@ package keep
 
 import (
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,21 +83,8 @@ func (k *keeper) start(o Order) {
 	}
 	go reap(k.reaped)
 	k.tell(recordFrame(FrameStarted, k.record))
-	k.held.forget()
-}
-
-// forget drops what was only needed to start, and gives a large environment's
-// memory back: the job may run for a month.
-func (h *held) forget() {
-	const large = 128 << 10
-	size := 0
-	for _, entry := range h.order.Env {
-		size += len(entry)
-	}
-	h.order.Argv, h.order.Env = nil, nil
-	if size > large {
-		debug.FreeOSMemory()
-	}
+	k.held.order.Argv, k.held.order.Env = nil, nil
+	k.tidy.Reset(tidyAfter)
 }
 
 // bury takes in one process that ended.

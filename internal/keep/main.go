@@ -46,14 +46,19 @@ type keeper struct {
 	conns  chan *conn
 	frames chan incoming
 	reaped chan reaped
-	timer  *time.Timer
+	timer  *time.Timer // for what the job's ending plans
+	tidy   *time.Timer // for giving memory back
 }
+
+// tidyAfter is when a job has run long enough to be worth making room for: it
+// may go on for a month, while short ones follow one another in no time.
+const tidyAfter = time.Second
 
 func newKeeper(token string) (*keeper, error) {
 	k := &keeper{
 		token: token, file: os.NewFile(fdRecord, "record"),
 		conns: make(chan *conn), frames: make(chan incoming), reaped: make(chan reaped),
-		timer: time.NewTimer(time.Hour),
+		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter),
 	}
 	start, err := StartTicks(os.Getpid())
 	if err != nil {
@@ -82,8 +87,21 @@ func (k *keeper) loop() {
 		case r := <-k.reaped:
 			k.bury(r)
 		case <-k.timer.C:
+		case <-k.tidy.C:
+			giveBack()
 		}
 		k.act()
+	}
+}
+
+// giveBack returns memory that a large order or many small ones used. Where
+// there is little, a collection would take up more than it frees.
+func giveBack() {
+	const worthIt = 1 << 20
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	if memory.HeapSys-memory.HeapReleased > worthIt {
+		debug.FreeOSMemory()
 	}
 }
 

@@ -85,9 +85,11 @@ func (o Order) Frame() Frame {
 
 // orderOf reads the order back.
 func orderOf(f Frame) (Order, error) {
+	// What outlasts the start is copied, so that the rest can be forgotten.
+	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
-		Job: f.Get("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: f.Get("dir"), Log: f.Get("log"),
-		Setup: f.Get("setup") == "true", CgroupParent: f.Get("cgroup_parent"),
+		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
+		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"),
 	}
 	var err error
 	number := func(key string) int64 {

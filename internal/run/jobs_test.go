@@ -303,3 +303,32 @@ func TestOrdersThatCannotBeGiven(t *testing.T) {
 		t.Error("it ran something else")
 	}
 }
+
+func TestBerthItselfIsASupervisorWhereTheSmallProgramIsMissing(t *testing.T) {
+	b := newBench(t, func(o *Options) {
+		o.KeepCommand = FindKeep()
+		if len(o.KeepCommand) != 2 || o.KeepCommand[1] != "__keep" {
+			t.Fatalf("found %q", o.KeepCommand)
+		}
+	})
+	o := b.order("1", "ls /proc/$$/fd | tr '\\n' ' '; exit 8")
+	if r := b.finish(o); r.ExitCode != 8 || b.logText("1") != "0 1 2 " {
+		t.Errorf("got %+v, %q", r, b.logText("1"))
+	}
+}
+
+func TestASupervisorThatCannotBeStarted(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.KeepCommand = []string{"/no/such/berth-keep"} })
+	if _, err := b.Lease(); err == nil {
+		t.Error("leased")
+	}
+	if left, _ := os.ReadDir(b.dir); len(left) != 0 {
+		t.Errorf("%d directories left", len(left))
+	}
+	// One that starts and is something else runs nothing.
+	b = newBench(t, func(o *Options) { o.KeepCommand = []string{"/bin/false"} })
+	token := b.start(b.order("1", "touch ran"))
+	if e := b.next(NeverRan); e.Token != token || e.Job != "1" {
+		t.Errorf("got %+v", e)
+	}
+}

@@ -131,13 +131,18 @@ func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.Uni
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return inherited, nil, fmt.Errorf("take supervisor's lock: %w", err)
 	}
-	record, err := os.OpenFile(filepath.Join(dir, recordName), os.O_RDWR|os.O_CREATE, 0o600)
+	// The record gets its name when it is whole: half of one proves nothing.
+	path := filepath.Join(dir, recordName)
+	record, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return inherited, nil, fmt.Errorf("make supervisor's record: %w", err)
 	}
 	inherited = append(inherited, record)
 	if err := keep.Prepare(record, token); err != nil {
 		return inherited, nil, err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return inherited, nil, fmt.Errorf("make supervisor's record: %w", err)
 	}
 	for _, d := range []string{dir, r.dir} {
 		if err := syncDir(d); err != nil {

@@ -18,6 +18,10 @@ import (
 var keepProgram string
 
 func TestMain(m *testing.M) {
+	// berth's own program is a supervisor too, where the small one is missing.
+	if len(os.Args) > 1 && os.Args[1] == "__keep" {
+		os.Exit(keep.Main(os.Args[2:]))
+	}
 	if dir := os.Getenv("BERTH_TEST_CONTROLLER"); dir != "" {
 		controller(dir)
 		return

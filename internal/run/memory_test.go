@@ -16,7 +16,7 @@ func TestASupervisorIsSmall(t *testing.T) {
 	for i := range 10 {
 		o := b.order(fmt.Sprint(i), "sleep 1000")
 		for n := range 30 {
-			o.Env = append(o.Env, fmt.Sprintf("FILLER%d=%s", n, strings.Repeat("x", 10<<10)))
+			o.Env = append(o.Env, fmt.Sprintf("FILLER%d=%s", n, strings.Repeat("x", 200)))
 		}
 		tokens = append(tokens, b.start(o))
 		b.next(Started)

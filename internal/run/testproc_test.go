@@ -56,8 +56,10 @@ func controller(dir string) {
 			Job: id, Attempt: 1, Argv: []string{"/bin/sh", "-c", line}, Env: []string{"PATH=" + os.Getenv("PATH")},
 			Dir: dir, Log: filepath.Join(dir, "logs", id+".log"), Grace: 10 * time.Second,
 		}))
-		if !haste {
-			<-r.Events()
+		for !haste {
+			if e := <-r.Events(); e.Kind == Started && e.Job == id {
+				break
+			}
 		}
 	}
 	if !haste {
