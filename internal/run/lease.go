@@ -108,14 +108,14 @@ func (r *Runner) spawn() (token string, err error) {
 // furnish fills a supervisor's directory and returns what it inherits, in the
 // order of its descriptors, and berth's end of the connection.
 func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.UnixConn, err error) {
-	theirs, conn, err := socketPair()
+	theirs, ours, err := socketPair()
 	if err != nil {
 		return nil, nil, err
 	}
 	inherited = append(inherited, theirs)
 	defer func() {
 		if err != nil {
-			conn.Close()
+			ours.Close()
 		}
 	}()
 	listener, err := listenIn(dir)
@@ -149,7 +149,7 @@ func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.Uni
 			return inherited, nil, err
 		}
 	}
-	return inherited, conn, nil
+	return inherited, ours, nil
 }
 
 // keepEnv is a supervisor's own environment: small, and free of what a user
