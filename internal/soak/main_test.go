@@ -1,0 +1,130 @@
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// programs is the directory of the berth and berth-keep under test.
+var programs string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "berth-soak")
+	if err != nil {
+		panic(err)
+	}
+	programs = dir
+	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "berth/cmd/berth", "berth/cmd/berth-keep")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build berth: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// patience is how long a test waits for what must happen, on a slow machine
+// under load. Nothing waits that long where all is well.
+const patience = 60 * time.Second
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	within(t, patience, what, holds)
+}
+
+func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("after %s still not: %s", limit, what)
+		}
+	}
+}
+
+// never watches for a while that a thing does not happen.
+func never(t *testing.T, during time.Duration, what string, happens func() bool) {
+	t.Helper()
+	over := time.NewTimer(during)
+	defer over.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if happens() {
+			t.Fatalf("it happened: %s", what)
+		}
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return
+		}
+	}
+}
+
+// kills is how many kills a test makes: BERTH_KILLS, or so many.
+func kills(t *testing.T, usual, short int) int {
+	t.Helper()
+	if text := os.Getenv("BERTH_KILLS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("BERTH_KILLS=%s: want a number", text)
+		}
+		return n
+	}
+	if testing.Short() {
+		return short
+	}
+	return usual
+}
+
+// chance is a source of random numbers. Its seed is printed, and BERTH_SEED
+// sets it: that repeats the jobs and the delays, though not what the kernel
+// makes of them.
+func chance(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("BERTH_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("BERTH_SEED=%s: want a number", text)
+		}
+	}
+	t.Logf("BERTH_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+func upTo(rng *rand.Rand, limit time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(limit)))
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func berthProgram() string { return filepath.Join(programs, "berth") }
