@@ -74,8 +74,8 @@ func (a *account) left(j *job.Job, at time.Time) {
 
 func (a *account) advise(j *job.Job, tolerance float64) {
 	verdict, percent := job.Judge(j.VRAMMiB, j.PeakMiB, tolerance)
-	if verdict != job.VerdictUnder && verdict != job.VerdictOver {
-		return
+	if verdict != job.VerdictUnder && (verdict != job.VerdictOver || j.Outcome != job.OK) {
+		return // right, or it did not get as far as its peak
 	}
 	var peak int64
 	for _, mib := range j.PeakMiB {

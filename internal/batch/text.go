@@ -161,6 +161,9 @@ func verdict(j *job.Job, tolerance float64) string {
 	case job.VerdictUnder:
 		return text + fmt.Sprintf("UNDER-DECLARED (%+.0f%%); raise it", percent)
 	case job.VerdictOver:
+		if j.Outcome != job.OK {
+			return "" // it did not get as far as its peak
+		}
 		return text + fmt.Sprintf("over-declared (%.0f%%); lowering it frees packing headroom", percent)
 	}
 	return text + fmt.Sprintf("within ±%.0f%%", tolerance*100)

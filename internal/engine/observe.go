@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"berth/internal/gpu"
@@ -25,6 +26,7 @@ type cardBook struct {
 	err     error        // why the last one failed
 	failed  time.Time    // when that was
 	told    bool
+	trouble string // what the last look could not read, said once
 }
 
 func newCardBook(only []int) cardBook {
@@ -89,6 +91,13 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 	if e.cards.told {
 		e.cards.told = false
 		e.tell(job.EventGPUsFound, nil, "")
+	}
+	if trouble := strings.Join(s.Problems, "; "); trouble != e.cards.trouble {
+		e.cards.trouble = trouble
+		if trouble != "" {
+			e.show(job.EventWarning, nil, trouble)
+			e.cfg.Log.Warn("reading the cards", "problem", trouble)
+		}
 	}
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
 	e.cards.err, e.cards.at = nil, s.At
@@ -161,17 +170,9 @@ func (e *Engine) holdings() []gpu.Holding {
 // to use more than it declared.
 func (e *Engine) held() []sched.Held {
 	list := make([]sched.Held, 0, len(e.active)+len(e.others))
-	for id, a := range e.active {
-		g := a.job.Grant
-		peaks := e.meter.Peak(id)
-		budgets := make([]int64, len(g.GPUs))
-		for i, card := range g.GPUs {
-			budgets[i] = sched.Budget(g.BudgetMiB, peaks[card], e.cfg.Rules.SpikeBuffer)
-		}
-		list = append(list, sched.Held{
-			Job: id, Cards: g.GPUs, BudgetMiB: budgets, Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
-			CPUs: cpusOf(a.job.Spec), MemMiB: a.job.Spec.MemMiB,
-		})
+	cards := e.cards.sched()
+	for _, a := range e.active {
+		list = append(list, e.hold(a.job, cards))
 	}
 	for _, entry := range e.others {
 		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
@@ -188,13 +189,11 @@ func (e *Engine) held() []sched.Held {
 	return list
 }
 
-// cpusOf is what a job holds of the host: a CPU job at least one core, since
-// otherwise nothing would bound how many run at once.
-func cpusOf(s job.Spec) int {
-	if s.CPUs == 0 && s.GPUs == 0 {
-		return 1
-	}
-	return s.CPUs
+// hold is one job of ours on its cards, with what was measured of it so far.
+func (e *Engine) hold(j *job.Job, cards []sched.Card) sched.Held {
+	measured := *j
+	measured.PeakMiB = e.meter.Peak(j.ID)
+	return sched.Hold(&measured, e.cfg.Rules, cards)
 }
 
 func (e *Engine) cardByUUID(uuid string) (int, bool) {

@@ -17,6 +17,9 @@ import (
 // ledgerWait bounds how long a decision waits for another berth's.
 const ledgerWait = 2 * time.Second
 
+// maxStarts bounds one round; the next follows at once.
+const maxStarts = 256
+
 // lazyDelay bounds how long a grown peak stays in memory only.
 const lazyDelay = 10 * time.Second
 
@@ -60,7 +63,7 @@ type start struct {
 func (e *Engine) state() sched.State {
 	s := sched.State{
 		Now: e.now, Rules: e.cfg.Rules, Host: e.cfg.Host,
-		Cards: e.cards.sched(), Held: e.held(), Queue: e.queue,
+		Cards: e.cards.sched(), Held: e.held(), Queue: e.queue, MaxStarts: maxStarts,
 	}
 	switch {
 	case e.cards.err != nil:
@@ -268,30 +271,22 @@ func (e *Engine) launch(starts []start) {
 // bookings is what this berth tells the others on the machine.
 func (e *Engine) bookings(starts []start) []gpu.Entry {
 	entries := make([]gpu.Entry, 0, len(e.active)+len(starts))
-	for id, a := range e.active {
-		budgets := make([]int64, len(a.job.Grant.GPUs))
-		peaks := e.meter.Peak(id)
-		for i, card := range a.job.Grant.GPUs {
-			budgets[i] = sched.Budget(a.job.Grant.BudgetMiB, peaks[card], e.cfg.Rules.SpikeBuffer)
-		}
-		entries = append(entries, e.booking(a.job, a.token, budgets))
+	cards := e.cards.sched()
+	for _, a := range e.active {
+		entries = append(entries, e.booking(a.job, a.token, cards))
 	}
 	for _, s := range starts {
-		budgets := make([]int64, len(s.job.Grant.GPUs))
-		for i := range budgets {
-			budgets[i] = s.job.Grant.BudgetMiB
-		}
-		entries = append(entries, e.booking(s.job, s.token, budgets))
+		entries = append(entries, e.booking(s.job, s.token, cards))
 	}
 	slices.SortFunc(entries, func(a, b gpu.Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries
 }
 
-func (e *Engine) booking(j *job.Job, token string, budgets []int64) gpu.Entry {
+func (e *Engine) booking(j *job.Job, token string, cards []sched.Card) gpu.Entry {
 	identity, _ := e.runner.Identity(token)
 	return gpu.Entry{
 		Key: token + "/" + j.ID, User: j.User, Job: j.ID, Name: j.Name(),
-		UUIDs: j.Grant.UUIDs, BudgetMiB: budgets, Share: j.Grant.Share,
+		UUIDs: j.Grant.UUIDs, BudgetMiB: e.hold(j, cards).BudgetMiB, Share: j.Grant.Share,
 		Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
 		HolderPID: identity.KeepPID, HolderStart: identity.KeepStart,
 	}
