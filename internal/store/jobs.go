@@ -13,6 +13,8 @@ import (
 // rest hold.
 const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib, submitted_at, started_at, ended_at, command, spec, rest"
 
+const peakSQL = "SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom')"
+
 const liveStates = "('queued', 'running', 'parked')"
 
 // Each calls fn with every job, in the order of submission, and stops at its
@@ -101,8 +103,7 @@ func (s *Store) LastSeq() (int64, error) {
 // say nothing: a command that was stopped early had not reached its peak.
 func (s *Store) PeakFor(command string) (mib int64, ok bool, err error) {
 	var peak sql.NullInt64
-	row := s.reader.QueryRowContext(context.Background(),
-		"SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom')", hashCommand(command))
+	row := s.reader.QueryRowContext(context.Background(), peakSQL, hashCommand(command))
 	if err := row.Scan(&peak); err != nil {
 		return 0, false, fmt.Errorf("read peaks: %w", s.classify(err))
 	}
