@@ -300,13 +300,25 @@ func (e *Engine) publishBookings(starts []start) {
 	}
 }
 
-// warn says a thing once until it changes.
+// warn says a thing once until it changes. Its cause decides, not its text:
+// that may name another file each time.
 func (e *Engine) warn(what string, err error) {
-	text := fmt.Sprintf("%s: %v", what, err)
-	if e.warned == text {
+	key := what + ": " + cause(err).Error()
+	if e.warned == key {
 		return
 	}
-	e.warned = text
+	e.warned = key
 	e.cfg.Log.Warn(what, "err", err)
-	e.show(job.EventWarning, nil, text)
+	e.show(job.EventWarning, nil, fmt.Sprintf("%s: %v", what, err))
+}
+
+// cause is the error at the bottom.
+func cause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
 }
