@@ -49,6 +49,9 @@ func TestDiskFull(t *testing.T) {
 	never(t, 500*time.Millisecond, "an end is reported, a job starts or berth gives up", func() bool {
 		return strings.Contains(b.said(), `"event":"ended"`) || s.wrote("start 3") || s.wrote("start 4") || !b.running()
 	})
+	if n := strings.Count(b.said(), `"event":"warning"`); n > 3 {
+		t.Errorf("it was said %d times:\n%s", n, b.said())
+	}
 
 	if err := os.Remove(filepath.Join(s.logDir, "ballast")); err != nil {
 		t.Fatal(err)
@@ -139,8 +142,11 @@ func TestTerminalGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	slave.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan int, 1)
+	go func() {
+		cmd.Wait()
+		ended <- cmd.ProcessState.ExitCode()
+	}()
 	screen := make([]byte, 1<<16)
 	if n, err := master.Read(screen); err != nil || n == 0 {
 		t.Fatalf("nothing on the terminal: %v", err)
@@ -152,7 +158,7 @@ func TestTerminalGone(t *testing.T) {
 	})
 	s.openGate()
 	eventually(t, "berth ends", func() bool { return len(ended) > 0 })
-	if code := cmd.ProcessState.ExitCode(); code != 7 {
+	if code := <-ended; code != 7 {
 		t.Errorf("berth ended with %d, not 7", code)
 	}
 	s.mustHaveRunAll(lines, "")
