@@ -58,8 +58,7 @@ func TestSetups(t *testing.T) {
 	fakeVenv(t, filepath.Join(b.work, "broken"), "false\n")
 	fakeConda(t, filepath.Join(b.work, "miniconda3"))
 	os.WriteFile(filepath.Join(b.work, "x.sh"), []byte("export FROM_X=1; declare -x OUTSIDE=2; shift 2>/dev/null; true\n"), 0o644)
-	os.WriteFile(filepath.Join(b.work, "fds.sh"), []byte("ls /proc/self/fd | wc -l\n"), 0o755)
-	const show = `printf '%s ' "$VENV" "$ARGS" "$CONDA_DEFAULT_ENV" "$FROM_X" "$OUTSIDE" "$CUDA_VISIBLE_DEVICES"; ls /proc/$$/fd | tr '\n' ' '`
+	const show = `printf '%s ' "$VENV" "$ARGS" "$CONDA_DEFAULT_ENV" "$FROM_X" "$OUTSIDE" "$CUDA_VISIBLE_DEVICES"; exec ls /proc/self/fd`
 	rows := []struct {
 		name   string
 		spec   job.Spec
@@ -67,7 +66,7 @@ func TestSetups(t *testing.T) {
 		failed bool
 		log    string
 	}{
-		{"none fails", job.Spec{Shell: show, Venv: "my venv", Conda: "good", Setup: "source ./x.sh; export CUDA_VISIBLE_DEVICES=7"}, 0, false, "on 0 good 1 2 0,1 0 1 2 "},
+		{"none fails", job.Spec{Shell: show, Venv: "my venv", Conda: "good", Setup: "source ./x.sh; export CUDA_VISIBLE_DEVICES=7"}, 0, false, "on 0 good 1 2 0,1 0\n1\n2\n3\n"},
 		{"a venv in the home directory", job.Spec{Shell: `echo "$VENV"`, Venv: "~/my venv/"}, 0, false, "on\n"},
 		{"the command's words are kept", job.Spec{Argv: []string{"printf", "%s|", "a b", "", "it's", "$HOME"}, Setup: "true"}, 0, false, "a b||it's|$HOME|"},
 		{"the command's own status", job.Spec{Shell: "exit 9", Setup: "true"}, 9, false, ""},
@@ -80,7 +79,7 @@ func TestSetups(t *testing.T) {
 		{"a set-up that exits", job.Spec{Shell: "echo ran", Setup: "exit 4"}, 4, true, "berth: set-up failed: exit 4 (status 4)\n"},
 		{"a set-up that exits well", job.Spec{Shell: "echo ran", Setup: "exit 0"}, 1, true, "berth: set-up failed: exit 0 (status 0)\n"},
 		{"a set-up that cannot forge success", job.Spec{Shell: "echo ran", Setup: "printf ok >&3; exit 0"}, 1, true, ""},
-		{"a set-up's children do not get the descriptor", job.Spec{Shell: "true", Setup: "./fds.sh"}, 0, false, "4\n"},
+		{"a set-up's children do not get the descriptor", job.Spec{Shell: "true", Setup: "ls /proc/self/fd"}, 0, false, "0\n1\n2\n3\n"},
 	}
 	for i, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
