@@ -104,6 +104,8 @@ func (e *Engine) lost(a *attempt, r keep.Record) {
 	e.release(a)
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
+	case j.Stop == job.StopCancel:
+		e.finish(j, job.WasCancelled, "cancelled while it ran")
 	case rebooted && j.Spec.Requeue:
 		e.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
 	case rebooted:

@@ -296,6 +296,10 @@ func (e *Engine) show(kind job.EventKind, j *job.Job, text string) {
 // finish ends a job that is not running any more, or never was.
 func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
 	e.unqueue(j.ID)
+	if j.State == job.Queued && e.cfg.TellQueued {
+		// Its arrival may not have been told yet, and is told as it was then.
+		j = j.Clone()
+	}
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
 	j.EndedAt = e.now

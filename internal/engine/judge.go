@@ -31,10 +31,21 @@ type ruling struct {
 	toTheEnd  bool
 }
 
-// judge decides what an ended attempt means.
+// judge decides what an ended attempt means. A job that its user gave up does
+// not go back to the queue, whatever ended it first.
 func judge(j *job.Job, e end) ruling {
+	r := judgeEnd(j, e)
+	if r.outcome == "" && j.Stop == job.StopCancel {
+		return ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"}
+	}
+	return r
+}
+
+// judgeEnd prefers what the supervisor says it did: a job that ended by
+// itself before the stop reached it ended by itself.
+func judgeEnd(j *job.Job, e end) ruling {
 	r := e.record
-	switch stopOf(j, r) {
+	switch job.Stop(r.Stop) {
 	case job.StopInterrupt:
 		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
 	case job.StopCancel:
@@ -66,10 +77,6 @@ func judge(j *job.Job, e end) ruling {
 	}
 	return ruling{outcome: outcome, detail: stragglers(r)}
 }
-
-// stopOf prefers what the supervisor says it did: a job that ended by itself
-// before the stop reached it ended by itself.
-func stopOf(_ *job.Job, r keep.Record) job.Stop { return job.Stop(r.Stop) }
 
 func judgeTimeout(j *job.Job) ruling {
 	limit := j.Spec.TimeLimit

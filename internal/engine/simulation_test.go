@@ -49,7 +49,7 @@ func simulate(seed uint64) error {
 	jobs := 3 + w.rng.IntN(12)
 	var submitted []*job.Job
 	for i := range jobs {
-		submitted = append(submitted, w.randomJob(i, jobs))
+		submitted = append(submitted, w.randomJob(i))
 	}
 	e := w.boot(submitted)
 	for round := 0; ; round++ {
@@ -67,10 +67,16 @@ func simulate(seed uint64) error {
 			break
 		}
 	}
+	// What is over on disk may not be acknowledged yet: berth was killed, or
+	// the disk was full. A berth that lives for a moment mends that.
+	w.storm = false
+	for range 50 {
+		e = w.round(e)
+	}
 	return w.audit()
 }
 
-func (w *world) randomJob(i, jobs int) *job.Job {
+func (w *world) randomJob(i int) *job.Job {
 	spec := job.Defaults()
 	spec.Shell = fmt.Sprintf("job %d", i)
 	if w.rng.IntN(3) > 0 {
@@ -85,9 +91,13 @@ func (w *world) randomJob(i, jobs int) *job.Job {
 		spec.RetryOn = job.RetryFail
 	}
 	if i > 0 && w.rng.IntN(5) == 0 {
-		spec.After = []job.Dependency{{Job: strconv.Itoa(1 + w.rng.IntN(i)), On: job.AfterAny}}
+		on := []job.Condition{job.AfterOK, job.AfterAny, job.AfterFail}[w.rng.IntN(3)]
+		spec.After = []job.Dependency{{Job: strconv.Itoa(1 + w.rng.IntN(i)), On: on}}
 	}
-	_ = jobs
+	if w.rng.IntN(4) == 0 {
+		// One command, run several times, whose need is learnt from the first.
+		spec.Shell, spec.VRAMMiB, spec.VRAMAuto = "auto", 0, true
+	}
 	return &job.Job{Spec: spec, Rank: int64(i)}
 }
 
@@ -98,7 +108,8 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 			k.alive = false // it reads end-of-file and exits
 		}
 	}
-	w.inbox = nil
+	w.inbox, w.stopping = nil, false
+	w.boots++
 	var last int64
 	var live []*job.Job
 	for _, row := range w.rows {
@@ -109,7 +120,7 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 	}
 	slices.SortFunc(live, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	e := New(Config{
-		Rules: w.rules(), Poll: time.Second, Tolerance: 0.1, User: "ann",
+		Rules: w.rules(), Devices: w.devices(), Poll: time.Second, Tolerance: 0.1, User: "ann",
 		Order:   func(j *job.Job) keep.Order { return keep.Order{Job: j.ID, Attempt: j.Attempt} },
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)
@@ -130,6 +141,13 @@ func (w *world) scan() []run.Found {
 		}
 		f := run.Found{Token: k.token}
 		switch {
+		case k.before && (k.started == nil || (k.order == nil && k.ended == nil)):
+			// Nothing is known of it: its last words may be lost.
+			f.Kind = run.FoundLost
+			if row := w.rowUnder(k.token); row != nil {
+				w.outOfLuck[row.ID] = true
+			}
+			w.report(run.Event{Kind: run.Lost, Token: k.token, Record: keep.Record{BootID: "an earlier boot"}})
 		case k.started == nil || (k.order == nil && k.ended == nil):
 			f.Kind = run.FoundEmpty
 		case k.ended != nil:
@@ -145,7 +163,7 @@ func (w *world) scan() []run.Found {
 				w.report(run.Event{Kind: run.Lost, Token: k.token, Job: started.Job, Attempt: started.Attempt, Record: started})
 			}
 		}
-		if k.started != nil && f.Kind != run.FoundEmpty {
+		if k.started != nil && f.Kind != run.FoundEmpty && (k.order != nil || k.ended != nil) {
 			f.Job, f.Attempt = k.started.Job, k.started.Attempt
 		}
 		found = append(found, f)
@@ -173,6 +191,10 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 			survivor = w.reboot()
 		}
 	}()
+	if w.chance(150) {
+		w.powerCut()
+		return w.reboot()
+	}
 	if e == nil {
 		return w.boot(w.resubmit())
 	}
@@ -189,8 +211,24 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 	if w.chance(100) {
 		panic(crash{})
 	}
+	if w.chance(100) {
+		w.stopping = true
+		e.Interrupt(w.now, w.rng.IntN(2) == 0)
+	}
 	_ = e.Step(w.now)
+	if _, running := e.Live(); w.stopping && running == 0 {
+		return nil // it exits; the next one takes over
+	}
 	return e
+}
+
+func (w *world) rowUnder(token string) *job.Job {
+	for _, row := range w.rows {
+		if row.State == job.Running && row.Keep == token {
+			return row
+		}
+	}
+	return nil
 }
 
 // reboot tries to start a new berth, which may be killed at once as well.
@@ -215,7 +253,7 @@ func (w *world) resubmit() []*job.Job {
 	}
 	var again []*job.Job
 	for i := range 5 {
-		again = append(again, w.randomJob(i, 5))
+		again = append(again, w.randomJob(i))
 	}
 	return again
 }
@@ -275,36 +313,57 @@ func (w *world) audit() error {
 				return fmt.Errorf("job %s still runs, though all is over", x.job)
 			}
 		}
-		if err := auditJob(row, last, runs); err != nil {
+		if err := w.auditJob(row, last, runs); err != nil {
 			return fmt.Errorf("job %s (%d runs): %w", id, runs, err)
+		}
+	}
+	for _, k := range w.sortedKeeps() {
+		if k.order != nil && !k.removed {
+			return fmt.Errorf("supervisor %s of job %s was never acknowledged", k.token, k.order.Job)
 		}
 	}
 	return nil
 }
 
-func auditJob(row *job.Job, last *execution, runs int) error {
+// auditJob holds one row against the last time its command really ran.
+func (w *world) auditJob(row *job.Job, last *execution, runs int) error {
+	byItself := last != nil && last.ended && last.stopped == ""
+	truth := false
 	switch row.Outcome {
 	case job.OK:
-		if last == nil || !last.ended || last.code != 0 || last.stopped != "" {
-			return fmt.Errorf("reported ok, but its last run was %+v", last)
-		}
-	case job.Lost:
-		if last == nil || !last.lost {
-			return fmt.Errorf("reported lost, but its last run was %+v", last)
-		}
+		truth = byItself && last.code == 0
 	case job.OOM:
-		if last == nil || !last.oom {
-			return fmt.Errorf("reported oom, but its last run was %+v", last)
-		}
-	case job.WasCancelled, job.Infeasible, job.Depends:
+		truth = byItself && last.oom && row.RetriesUsed == row.Spec.Retries
+	case job.Lost:
+		truth = w.outOfLuck[row.ID] || (last != nil && last.lost && !(last.cut && row.Spec.Requeue))
+	case job.WasCancelled:
+		truth = true
+	case job.Infeasible:
+		truth = runs == 0 && row.Spec.GPUs > w.cards
+	case job.Depends:
+		truth = runs == 0 && w.broken(row)
 	default:
 		code, ok := row.Outcome.ExitCode()
-		if !ok || last == nil || last.code != code {
-			return fmt.Errorf("reported %s, but its last run was %+v", row.Outcome, last)
-		}
+		truth = ok && byItself && !last.oom && last.code == code
+	}
+	if !truth {
+		return fmt.Errorf("reported %s (%s), but its last run was %+v", row.Outcome, row.Detail, last)
+	}
+	if last != nil && last.cut && !row.Spec.Requeue && row.Outcome != job.Lost && row.Outcome != job.WasCancelled {
+		return fmt.Errorf("the machine went down under it, but it is %s", row.Outcome)
 	}
 	if runs > row.Attempt {
 		return fmt.Errorf("%d runs for %d attempts", runs, row.Attempt)
 	}
 	return nil
+}
+
+// broken: some condition of the job cannot hold any more.
+func (w *world) broken(row *job.Job) bool {
+	for _, d := range row.Spec.After {
+		if !cameTrue(d.On, w.rows[d.Job].Outcome) {
+			return true
+		}
+	}
+	return false
 }

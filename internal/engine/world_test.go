@@ -38,8 +38,14 @@ type world struct {
 	cards   int
 	wrongs  []string
 
-	others []gpu.Entry
-	steps  int
+	others  []gpu.Entry
+	holders []run.Holder
+	steps   int
+
+	boots     int             // how many berths there were; what one was told dies with it
+	stopping  bool            // the engine that lives now was interrupted
+	givenUp   map[string]bool // jobs whose cancellation is on disk
+	outOfLuck map[string]bool // placed when the power went, before a word was written
 }
 
 type delayed struct {
@@ -58,6 +64,7 @@ type fakeKeep struct {
 	order   *keep.Order
 	running *execution
 	oom     bool
+	before  bool // it is from before the last power cut
 }
 
 // execution is a command that really ran.
@@ -74,6 +81,11 @@ type execution struct {
 	stopped string
 	ended   bool // by itself or stopped, with a status that was recorded
 	lost    bool
+	cut     bool // the machine went down under it
+	pid     int
+	realMiB int64 // what it really uses on each of its cards
+
+	declaredMiB int64
 }
 
 // crash is the panic that stands for kill -9 of berth.
@@ -85,6 +97,7 @@ func newWorld(seed uint64, cards int) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), storm: true, bootID: keep.BootID(),
 		rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
+		givenUp: map[string]bool{}, outOfLuck: map[string]bool{},
 	}
 }
 
@@ -109,6 +122,7 @@ func (w *world) Commit(tx store.Tx) error {
 		return errFull
 	}
 	for _, j := range tx.Put {
+		w.checkRow(j)
 		w.rows[j.ID] = j.Clone()
 	}
 	for _, id := range tx.Delete {
@@ -129,12 +143,41 @@ func (w *world) Job(id string) (*job.Job, error) {
 	return nil, store.ErrNotFound
 }
 
-func (w *world) PeakFor(string) (int64, bool, error) { return 0, false, nil }
+// checkRow holds a row against the truth when it is written.
+func (w *world) checkRow(j *job.Job) {
+	for _, x := range w.history {
+		if x.alive && x.job == j.ID && (j.State != job.Running || j.Keep != x.token || j.Attempt != x.attempt) {
+			w.wrong("job %s was written down as %s, attempt %d under %q, while attempt %d ran under %s",
+				j.ID, j.State, j.Attempt, j.Keep, x.attempt, x.token)
+		}
+	}
+	if j.RetriesUsed > j.Spec.Retries {
+		w.wrong("job %s used %d retries of %d", j.ID, j.RetriesUsed, j.Spec.Retries)
+	}
+	if j.Stop == job.StopCancel {
+		w.givenUp[j.ID] = true
+	}
+}
+
+// PeakFor is the most this command was seen to use.
+func (w *world) PeakFor(command string) (peak int64, ok bool, err error) {
+	for _, row := range w.rows {
+		if row.Outcome == job.OK && row.Spec.Command() == command {
+			for _, mib := range row.PeakMiB {
+				peak, ok = max(peak, mib), true
+			}
+		}
+	}
+	return peak, ok, nil
+}
 
 // The runner.
 
 func (w *world) Lease() (string, error) {
 	w.mayCrash()
+	if w.stopping {
+		w.wrong("a supervisor was taken after the engine was told to stop")
+	}
 	if w.chance(50) {
 		return "", errors.New("fork: resource temporarily unavailable")
 	}
@@ -196,8 +239,16 @@ func (w *world) begin(k *fakeKeep) {
 		w.wrong("job %s attempt %d ran before its placement was on disk", o.Job, o.Attempt)
 		return
 	}
-	x := &execution{job: o.Job, attempt: o.Attempt, token: k.token, cards: row.Grant.GPUs, useMiB: row.Grant.BudgetMiB, alone: row.Grant.Alone, alive: true}
+	x := &execution{
+		job: o.Job, attempt: o.Attempt, token: k.token, cards: row.Grant.GPUs, useMiB: row.Grant.BudgetMiB,
+		alone: row.Grant.Alone, alive: true, pid: 1000 + len(w.history), declaredMiB: row.VRAMMiB,
+	}
+	x.realMiB = max(1, x.useMiB*int64(30+w.rng.IntN(71))/100)
+	if x.alone {
+		x.realMiB = int64(1000 + w.rng.IntN(15000))
+	}
 	w.checkStart(x)
+	w.checkMayRun(row, x)
 	x.code, x.oom = w.fate()
 	w.history = append(w.history, x)
 	k.running = x
@@ -234,6 +285,42 @@ func (w *world) checkStart(x *execution) {
 	}
 }
 
+// checkMayRun: a job runs only when what it waits for came true, never after
+// it was given up, and after an out-of-memory failure with a larger
+// declaration, whatever happened to berth in between.
+func (w *world) checkMayRun(row *job.Job, x *execution) {
+	if w.givenUp[row.ID] {
+		w.wrong("job %s ran after it was cancelled", row.ID)
+	}
+	for _, d := range row.Spec.After {
+		if dep := w.rows[d.Job]; !dep.State.Terminal() || !cameTrue(d.On, dep.Outcome) {
+			w.wrong("job %s ran after=%s:%s, but that one is %s %s", row.ID, d.Job, d.On, dep.State, dep.Outcome)
+		}
+	}
+	for _, y := range slices.Backward(w.history) {
+		if y.job != x.job {
+			continue
+		}
+		if y.cut && !row.Spec.Requeue {
+			w.wrong("job %s runs again though the machine went down under it", x.job)
+		}
+		atLeast := min(y.declaredMiB, w.total-512)
+		if y.ended && y.oom && y.stopped == "" {
+			atLeast = min((y.declaredMiB*5+3)/4, w.total-512)
+		}
+		if x.declaredMiB < atLeast || x.declaredMiB > w.total-512 {
+			w.wrong("job %s declares %d MiB after an attempt (%+v) with %d", x.job, x.declaredMiB, *y, y.declaredMiB)
+		}
+		return
+	}
+}
+
+// cameTrue is the truth about a condition, told apart from the engine's own.
+func cameTrue(on job.Condition, outcome job.Outcome) bool {
+	well := outcome == job.OK
+	return on == job.AfterAny || (on == job.AfterOK && well) || (on == job.AfterFail && !well)
+}
+
 func (w *world) fate() (code int, oom bool) {
 	switch w.rng.IntN(8) {
 	case 0:
@@ -264,6 +351,9 @@ func (w *world) Stop(token string, why job.Stop, _ time.Duration) error {
 		return nil
 	}
 	x := k.running
+	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && row.Stop != why {
+		w.wrong("job %s was stopped (%s) before that was on disk", x.job, why)
+	}
 	w.at(time.Duration(w.rng.IntN(500))*time.Millisecond, func() { w.exit(token, x, string(why)) })
 	return nil
 }
@@ -271,6 +361,11 @@ func (w *world) Stop(token string, why job.Stop, _ time.Duration) error {
 func (w *world) Ack(token string) {
 	w.mayCrash()
 	k := w.keeps[token]
+	for _, row := range w.rows {
+		if row.State == job.Running && row.Keep == token {
+			w.wrong("supervisor %s was acknowledged before the end of job %s was on disk", token, row.ID)
+		}
+	}
 	k.order = nil
 	if !k.alive {
 		k.removed = true
@@ -285,7 +380,12 @@ func (w *world) Identity(token string) (run.Identity, bool) {
 // report sends an event to the engine after a while; if that engine is gone
 // by then, a later one has to scan.
 func (w *world) report(ev run.Event) {
-	w.at(time.Duration(w.rng.IntN(20))*time.Millisecond, func() { w.inbox = append(w.inbox, ev) })
+	boot := w.boots
+	w.at(time.Duration(w.rng.IntN(20))*time.Millisecond, func() {
+		if boot == w.boots {
+			w.inbox = append(w.inbox, ev)
+		}
+	})
 }
 
 func (w *world) at(d time.Duration, do func()) {
@@ -317,6 +417,27 @@ func (w *world) hunt(k *fakeKeep) {
 	})
 }
 
+// powerCut takes the machine down: every process is gone at once, and what
+// was not written never will be.
+func (w *world) powerCut() {
+	w.later, w.inbox = nil, nil
+	for _, k := range w.sortedKeeps() {
+		k.alive, k.leased, k.before = false, false, true
+		if k.running != nil {
+			k.running.alive, k.running.lost, k.running.cut = false, true, true
+			k.running = nil
+		}
+		for _, record := range []*keep.Record{k.started, k.ended} {
+			if record != nil {
+				record.BootID = "an earlier boot"
+			}
+		}
+		if k.ended == nil && w.rng.IntN(2) == 0 {
+			k.started = nil // its last words went with the power
+		}
+	}
+}
+
 // The rest of what an engine needs.
 
 func (w *world) Lock(context.Context) error {
@@ -325,23 +446,45 @@ func (w *world) Lock(context.Context) error {
 	}
 	return nil
 }
-func (w *world) Unlock()                                     {}
-func (w *world) Others() ([]gpu.Entry, error)                { return w.others, nil }
-func (w *world) Publish([]gpu.Entry) error                   { w.mayCrash(); return nil }
-func (w *world) Set([]run.Holder)                            {}
-func (w *world) Owner(int) (key string, ok bool, known bool) { return "", false, true }
+func (w *world) Unlock()                      {}
+func (w *world) Others() ([]gpu.Entry, error) { return w.others, nil }
+func (w *world) Publish([]gpu.Entry) error    { w.mayCrash(); return nil }
+func (w *world) Set(holders []run.Holder)     { w.holders = holders }
+
+func (w *world) Owner(pid int) (key string, ok bool, known bool) {
+	for _, x := range w.history {
+		if x.pid != pid {
+			continue
+		}
+		for _, h := range w.holders {
+			if h.Token == x.token {
+				return h.Key, true, true
+			}
+		}
+	}
+	return "", false, true
+}
 
 func (w *world) sample() (gpu.Sample, error) {
 	if w.chance(25) {
 		return gpu.Sample{}, errors.New("driver does not answer")
 	}
-	s := gpu.Sample{At: w.now}
+	return gpu.Sample{At: w.now, Devices: w.devices()}, nil
+}
+
+func (w *world) devices() []gpu.Device {
+	var devices []gpu.Device
 	for i := range w.cards {
-		s.Devices = append(s.Devices, gpu.Device{
-			Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "Fake", TotalMiB: w.total, ProcessesKnown: true, NUMA: -1, UtilPct: -1,
-		})
+		d := gpu.Device{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "Fake", TotalMiB: w.total, ProcessesKnown: true, NUMA: -1, UtilPct: -1}
+		for _, x := range w.history {
+			if x.alive && slices.Contains(x.cards, i) {
+				d.UsedMiB += x.realMiB
+				d.Processes = append(d.Processes, gpu.Process{PID: x.pid, UsedMiB: x.realMiB})
+			}
+		}
+		devices = append(devices, d)
 	}
-	return s, nil
+	return devices
 }
 
 func (w *world) rules() sched.Rules { return sched.DefaultRules() }
