@@ -90,7 +90,7 @@ func (w *journal) append(events []job.Event) error {
 			continue // shown only, or written before a crash
 		}
 		last = ev.Seq
-		line, err := json.Marshal(toRecord(ev))
+		line, err := encodeLine(toRecord(ev))
 		if err != nil {
 			return fmt.Errorf("journal event %d: %w", ev.Seq, err)
 		}

@@ -103,9 +103,9 @@ func (n narrator) logOf(j *job.Job) string {
 
 func (n narrator) relative(path string) string {
 	if rel, err := filepath.Rel(n.dir, path); err == nil && !strings.HasPrefix(rel, "..") {
-		return rel
+		path = rel
 	}
-	return path
+	return clean(path)
 }
 
 func appendSome(list []string, texts ...string) []string {

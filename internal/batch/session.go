@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -279,7 +278,7 @@ func (s *session) say(text string) {
 
 // emit writes one JSON line on stdout.
 func (s *session) emit(r any) {
-	line, err := json.Marshal(r)
+	line, err := encodeLine(r)
 	if err != nil {
 		s.log.Error("encode event", "err", err)
 		return

@@ -1,11 +1,14 @@
 package batch
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"berth/internal/job"
@@ -24,6 +27,31 @@ func clean(s string) string {
 		}
 		return '�'
 	}, s)
+}
+
+// encodeLine writes a record as one line of JSON. JSON allows characters in a
+// string that drive a terminal all the same; they are written as escapes,
+// which read back as the same text.
+func encodeLine(r any) ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil || bytes.IndexFunc(line, drivesTerminal) < 0 {
+		return line, err
+	}
+	escaped := make([]byte, 0, len(line)+64)
+	for _, r := range string(line) {
+		if !drivesTerminal(r) {
+			escaped = utf8.AppendRune(escaped, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
+		}
+	}
+	return escaped, nil
+}
+
+func drivesTerminal(r rune) bool {
+	return r >= utf8.RuneSelf && !unicode.IsPrint(r) || r == 0x7f
 }
 
 // cut shortens text to a number of columns.

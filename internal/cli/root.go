@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -54,11 +55,21 @@ func Main(args []string, out, errOut io.Writer) int {
 // complain says what is wrong and what to do next.
 func complain(w io.Writer, what, hint string) {
 	for _, line := range strings.Split(what, "\n") {
-		fmt.Fprintf(w, "berth: %s\n", line)
+		fmt.Fprintf(w, "berth: %s\n", printable(line))
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", hint)
+		fmt.Fprintf(w, "hint: %s\n", printable(hint))
 	}
+}
+
+// printable keeps the name of a file or a flag from driving the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 // usageError is bad usage, with the way to better.
