@@ -153,7 +153,7 @@ func TestALineOverridesTheDefaultsAndLeavesThemAlone(t *testing.T) {
 	defaults.Retries, defaults.Exclusive = 3, true
 	defaults.Env = make([]job.EnvVar, 1, 8)
 	defaults.Env[0] = job.EnvVar{Key: "A", Value: "1"}
-	file, err := Parse("jobs.txt", []byte("[retries=0 exclusive=no env.A=2 env.B=x] one\n[env.B=y] two\nthree\n"), defaults)
+	file, err := Parse("jobs.txt", []byte("[retries=0 exclusive=no env.A=2 env.B=x] one\n[env.B=y] two\nthree\n[env.C=z] four\n"), defaults)
 	if err != nil {
 		t.Fatal(err)
 	}
