@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+func limited(onTimeout job.OnTimeout, most int) func(*job.Spec) {
+	return func(s *job.Spec) { s.TimeLimit, s.OnTimeout, s.MaxRequeues = time.Hour, onTimeout, most }
+}
+
+func TestJudge(t *testing.T) {
+	now := start0
+	tests := []struct {
+		name string
+		spec job.Spec
+		job  job.Job // what the job brought with it: retries used, requeues, a stop
+		end  end
+		want ruling
+	}{
+		{
+			name: "a command that exits 0 is ok",
+			want: ruling{outcome: job.OK},
+		},
+		{
+			name: "processes that it left behind are told of, and it is ok all the same",
+			end:  end{record: keep.Record{Stragglers: 3}},
+			want: ruling{outcome: job.OK, detail: "left 3 background processes behind, which were ended"},
+		},
+		{
+			name: "out-of-memory text in the log of a job that exits 0 means nothing",
+			spec: spec(retries(1)),
+			end:  end{oom: true},
+			want: ruling{outcome: job.OK},
+		},
+		{
+			name: "a command that exits 3 failed with that code",
+			end:  end{record: keep.Record{ExitCode: 3}},
+			want: ruling{outcome: "exit:3"},
+		},
+		{
+			name: "a command that a signal ended failed with its name",
+			end:  end{record: keep.Record{ExitCode: -1, Signal: 11}},
+			want: ruling{outcome: "signal:SEGV"},
+		},
+		{
+			name: "a command that could not be started says why, and no retry would help it",
+			spec: spec(retries(2), onFail),
+			end:  end{record: keep.Record{ExitCode: -1, Launch: "chdir /nowhere: no such file or directory"}},
+			want: ruling{outcome: job.Launch, detail: "chdir /nowhere: no such file or directory"},
+		},
+		{
+			name: "a set-up that failed never became the command",
+			end:  end{record: keep.Record{ExitCode: 7, SetupFailed: true}},
+			want: ruling{outcome: job.Launch, detail: "set-up failed (exit 7); its log says why"},
+		},
+		{
+			name: "a job at its limit is a timeout",
+			spec: spec(limited(job.TimeoutKill, 10)),
+			end:  end{record: keep.Record{ExitCode: -1, Signal: 15, Stop: "timeout"}},
+			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s"},
+		},
+		{
+			name: "a job that handles TERM and exits 0 at its limit is a timeout still",
+			spec: spec(limited(job.TimeoutKill, 10)),
+			end:  end{record: keep.Record{ExitCode: 0, Stop: "timeout"}},
+			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s"},
+		},
+		{
+			name: "a timeout uses no retry, not even when its log ends in out-of-memory text",
+			spec: spec(limited(job.TimeoutKill, 10), retries(3), onFail),
+			end:  end{record: keep.Record{ExitCode: 1, Stop: "timeout"}, oom: true},
+			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s"},
+		},
+		{
+			name: "on_timeout=requeue sends it to the end of the queue and counts",
+			spec: spec(limited(job.TimeoutRequeue, 10)),
+			job:  job.Job{Requeues: 4},
+			end:  end{record: keep.Record{Stop: "timeout"}},
+			want: ruling{again: job.EventRequeued, toTheEnd: true, detail: "reached its limit of 1h0m0s; requeue 5 of 10, from its beginning"},
+		},
+		{
+			name: "after the last requeue it is a timeout, and says how often it was requeued",
+			spec: spec(limited(job.TimeoutRequeue, 10)),
+			job:  job.Job{Requeues: 10},
+			end:  end{record: keep.Record{Stop: "timeout"}},
+			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s after 10 requeues"},
+		},
+		{
+			name: "a job that was cancelled is cancelled, however it exits",
+			job:  job.Job{Stop: job.StopCancel},
+			end:  end{record: keep.Record{ExitCode: 0, Stop: "cancel"}},
+			want: ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"},
+		},
+		{
+			name: "a job that ended well before the cancellation reached it is ok",
+			job:  job.Job{Stop: job.StopCancel},
+			want: ruling{outcome: job.OK},
+		},
+		{
+			name: "a cancelled job that fails by itself is not retried",
+			spec: spec(retries(3)),
+			job:  job.Job{Stop: job.StopCancel},
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true},
+			want: ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"},
+		},
+		{
+			name: "a job that was stopped because berth was goes back to the queue, and uses no retry",
+			spec: spec(retries(3), onFail),
+			job:  job.Job{Stop: job.StopInterrupt},
+			end:  end{record: keep.Record{ExitCode: -1, Signal: 15, Stop: "interrupt"}},
+			want: ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"},
+		},
+		{
+			name: "out of memory without a retry left is oom",
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true},
+			want: ruling{outcome: job.OOM, detail: "ran out of GPU memory"},
+		},
+		{
+			name: "out of memory with a retry left declares a quarter more than was declared",
+			spec: spec(vram(8001), retries(2)),
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, peaks: map[int]int64{0: 4000}, capMiB: 24064},
+			want: ruling{again: job.EventRetry, retried: true, vramMiB: 10002, detail: "out of GPU memory; retry 1 of 2 with 10002 MiB"},
+		},
+		{
+			name: "or than was seen, where that is more",
+			spec: spec(vram(8000), retries(2)),
+			job:  job.Job{RetriesUsed: 1},
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, peaks: map[int]int64{0: 4000, 3: 12000}, capMiB: 24064},
+			want: ruling{again: job.EventRetry, retried: true, vramMiB: 15000, detail: "out of GPU memory; retry 2 of 2 with 15000 MiB"},
+		},
+		{
+			name: "a retry asks for no more than a card can hold",
+			spec: spec(vram(20000), retries(1)),
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, capMiB: 24064},
+			want: ruling{again: job.EventRetry, retried: true, vramMiB: 24064, detail: "out of GPU memory; retry 1 of 1 with 24064 MiB"},
+		},
+		{
+			name: "an undeclared job that was never measured is retried undeclared, with a card to itself",
+			spec: spec(retries(1)),
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, capMiB: 24064},
+			want: ruling{again: job.EventRetry, retried: true, detail: "out of GPU memory; retry 1 of 1"},
+		},
+		{
+			name: "killed for memory by a signal counts as out of memory too",
+			spec: spec(vram(1000), retries(1)),
+			end:  end{record: keep.Record{ExitCode: -1, Signal: 6}, oom: true},
+			want: ruling{again: job.EventRetry, retried: true, vramMiB: 1250, detail: "out of GPU memory; retry 1 of 1 with 1250 MiB"},
+		},
+		{
+			name: "another failure uses no retry",
+			spec: spec(vram(1000), retries(3)),
+			end:  end{record: keep.Record{ExitCode: 2}},
+			want: ruling{outcome: "exit:2"},
+		},
+		{
+			name: "nor does it after an attempt that ran out of memory",
+			spec: spec(vram(1000), retries(3)),
+			job:  job.Job{RetriesUsed: 1, Attempt: 2},
+			end:  end{record: keep.Record{ExitCode: 2}},
+			want: ruling{outcome: "exit:2"},
+		},
+		{
+			name: "with retry_on=fail it does, after a pause",
+			spec: spec(retries(3), onFail),
+			job:  job.Job{RetriesUsed: 2},
+			end:  end{record: keep.Record{ExitCode: 2}},
+			want: ruling{again: job.EventRetry, retried: true, notBefore: now.Add(4 * time.Second), detail: "exit:2; retry 3 of 3 in 4s"},
+		},
+		{
+			name: "until none is left",
+			spec: spec(retries(3), onFail),
+			job:  job.Job{RetriesUsed: 3},
+			end:  end{record: keep.Record{ExitCode: 2}},
+			want: ruling{outcome: "exit:2"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			j := test.job
+			j.Spec, j.VRAMMiB = test.spec, test.spec.VRAMMiB
+			test.end.now = now
+			got := judge(&j, test.end)
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(ruling{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestBackoffDoublesUpToFiveMinutes(t *testing.T) {
+	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300}
+	for n, seconds := range want {
+		if got := backoff(n); got != seconds*time.Second {
+			t.Errorf("before retry %d: %s, want %ds", n+1, got, seconds)
+		}
+	}
+	if got := backoff(1_000_000); got != 5*time.Minute {
+		t.Errorf("after very many: %s", got)
+	}
+}
+
+func TestBumpNeverLowersADeclaration(t *testing.T) {
+	// A job that a later rule or a smaller card would cap below what it
+	// declared keeps its declaration: less memory cannot be the cure.
+	if got := bump(20000, nil, 16000); got != 20000 {
+		t.Errorf("bump(20000) within 16000 = %d", got)
+	}
+	if got := bump(1000, nil, 0); got != 1250 {
+		t.Errorf("with no card known, bump(1000) = %d", got)
+	}
+}
