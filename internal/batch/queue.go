@@ -60,27 +60,34 @@ var _ engineRequests = (*engine.Engine)(nil)
 // apply brings the engine's queue in line with the file: new lines are
 // submitted, lines that are gone dequeued, edits and order taken over. What
 // runs or is over stays as it is, except that a running line may be marked
-// `cancel`.
+// `cancel`. The file's lines are used up.
 func (q *queue) apply(now time.Time, file jobfile.File, e engineRequests) {
 	q.generation++
 	fresh := q.admit(file, e)
 	ids := q.names(file)
+	var unwanted []string // new, and marked `cancel` at once
 	next := 0
-	for i := range file.Lines {
-		line := &file.Lines[i]
+	for i, line := range file.Lines {
 		resolveAfter(&line.Spec, ids)
-		if next < len(fresh) && fresh[next].Key == line.Key {
-			fresh[next].Spec, fresh[next].Spec.CancelMarked = line.Spec, false
-			next++
+		if next == len(fresh) || fresh[next].Key != line.Key {
+			continue
 		}
+		j := fresh[next]
+		next++
+		j.Spec, j.Spec.CancelMarked = line.Spec, false
+		if line.Spec.CancelMarked {
+			unwanted = append(unwanted, j.ID)
+		}
+		file.Lines[i] = nil // the job has it all; a long file is not kept twice
 	}
 	e.Submit(now, fresh)
-	isFresh := make(map[string]bool, len(fresh))
-	for _, j := range fresh {
-		isFresh[j.ID] = true
+	for _, id := range unwanted {
+		e.Cancel(now, id, markedCancel)
 	}
-	for i := range file.Lines {
-		q.line(now, &file.Lines[i], int64(i), isFresh, e)
+	for i, line := range file.Lines {
+		if line != nil {
+			q.line(now, line, int64(i), e)
+		}
 	}
 	q.withdraw(now, e)
 	q.total = len(file.Lines)
@@ -91,8 +98,7 @@ func (q *queue) apply(now time.Time, file jobfile.File, e engineRequests) {
 // file. They have their ids, but are not submitted yet.
 func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 	var fresh []*job.Job
-	for i := range file.Lines {
-		line := &file.Lines[i]
+	for i, line := range file.Lines {
 		if known, ok := q.byKey[line.Key]; ok {
 			known.seen = q.generation
 			continue
@@ -106,14 +112,16 @@ func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 	return fresh
 }
 
+const markedCancel = "its line is marked cancel"
+
 // line applies what one line says to a job that was there before.
-func (q *queue) line(now time.Time, line *jobfile.Line, rank int64, isFresh map[string]bool, e engineRequests) {
+func (q *queue) line(now time.Time, line *jobfile.Line, rank int64, e engineRequests) {
 	entry := q.byKey[line.Key]
 	switch {
 	case entry.state.Terminal():
 	case line.Spec.CancelMarked:
-		e.Cancel(now, entry.id, "its line is marked cancel")
-	case !isFresh[entry.id]:
+		e.Cancel(now, entry.id, markedCancel)
+	default:
 		e.Edit(now, entry.id, line.Spec, rank)
 	}
 }
@@ -136,9 +144,9 @@ func (q *queue) inFile(e *entry) bool { return e.seen == q.generation }
 // names is which job each name of the file stands for.
 func (q *queue) names(file jobfile.File) map[string]string {
 	ids := map[string]string{}
-	for i := range file.Lines {
-		if name := file.Lines[i].Spec.Name; name != "" {
-			ids[name] = q.byKey[file.Lines[i].Key].id
+	for _, line := range file.Lines {
+		if name := line.Spec.Name; name != "" {
+			ids[name] = q.byKey[line.Key].id
 		}
 	}
 	return ids

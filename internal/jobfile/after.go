@@ -7,7 +7,7 @@ import (
 
 // checkAfter refuses names that lead nowhere, to several lines, or in a
 // circle: such a job would wait for ever.
-func checkAfter(file string, lines []Line, errs *Errors) {
+func checkAfter(file string, lines []*Line, errs *Errors) {
 	needed := false
 	for i := range lines {
 		needed = needed || len(lines[i].Spec.After) > 0
@@ -38,7 +38,7 @@ func checkAfter(file string, lines []Line, errs *Errors) {
 	}
 }
 
-func nameProblem(name string, targets []int, lines []Line, named map[string][]int) string {
+func nameProblem(name string, targets []int, lines []*Line, named map[string][]int) string {
 	if len(targets) > 1 {
 		return fmt.Sprintf("after: found name %s on lines %d and %d, allowed a name that one line has",
 			show(name), lines[targets[0]].Number, lines[targets[1]].Number)
@@ -60,7 +60,7 @@ func nameProblem(name string, targets []int, lines []Line, named map[string][]in
 // checkCircles walks the lines depth first, without recursion because a chain
 // may be as long as the file. A line met again while it is still on the path
 // closes a circle.
-func checkCircles(file string, lines []Line, next [][]int, errs *Errors) {
+func checkCircles(file string, lines []*Line, next [][]int, errs *Errors) {
 	const (
 		unseen = iota
 		onPath
@@ -96,21 +96,21 @@ func checkCircles(file string, lines []Line, next [][]int, errs *Errors) {
 
 // circle tells the way round, from the line that closes it back to itself.
 // Of a long one only the first steps are shown.
-func circle(lines []Line, path []int, to int) string {
+func circle(lines []*Line, path []int, to int) string {
 	const most = 10
 	last := len(path) - 1
 	from := last
 	for path[from] != to {
 		from--
 	}
-	words := []string{stop(&lines[path[last]])}
+	words := []string{stop(lines[path[last]])}
 	for i := from; i < last && len(words) < most; i++ {
-		words = append(words, stop(&lines[path[i]]))
+		words = append(words, stop(lines[path[i]]))
 	}
 	if hidden := last - from - (len(words) - 1); hidden > 0 {
 		words = append(words, fmt.Sprintf("%d more", hidden))
 	}
-	return strings.Join(append(words, stop(&lines[path[last]])), " -> ")
+	return strings.Join(append(words, stop(lines[path[last]])), " -> ")
 }
 
 func stop(line *Line) string { return fmt.Sprintf("%s (line %d)", line.Spec.Name, line.Number) }

@@ -29,7 +29,7 @@ type Line struct {
 
 // File is a jobs file as it stands.
 type File struct {
-	Lines []Line
+	Lines []*Line
 	// Unterminated is set where the last line is not blank, not a comment,
 	// and has no newline: its writer may not be done with it.
 	Unterminated bool
@@ -43,7 +43,7 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	jobs := countJobs(text)
 	p := parser{name: name, defaults: defaults, occurrences: make(map[string]int, jobs)}
-	p.file.Lines = make([]Line, 0, jobs)
+	p.file.Lines = make([]*Line, 0, jobs)
 	number := 0
 	for len(text) > 0 {
 		raw, rest, terminated := bytes.Cut(text, []byte{'\n'})
@@ -89,8 +89,7 @@ func (p *parser) line(number int, raw []byte) error {
 	// The line is copied out of the file: a job that lives for days must not
 	// hold every version of the file it was once read from.
 	command := string(raw)
-	p.file.Lines = append(p.file.Lines, Line{Number: number, Spec: p.defaults})
-	line := &p.file.Lines[len(p.file.Lines)-1]
+	line := &Line{Number: number, Spec: p.defaults}
 	if opensBlock(command) {
 		var err error
 		command, err = applyBlock(&line.Spec, command)
@@ -98,7 +97,6 @@ func (p *parser) line(number int, raw []byte) error {
 			err = fmt.Errorf("found a block without a command, allowed [key=value ...] COMMAND")
 		}
 		if err != nil {
-			p.file.Lines = p.file.Lines[:len(p.file.Lines)-1]
 			return err
 		}
 	}
@@ -107,6 +105,7 @@ func (p *parser) line(number int, raw []byte) error {
 	line.Command = command
 	line.Spec.Shell, line.Spec.Argv = command, nil
 	line.Occurrence, line.Key = occurrence, Key(command, occurrence)
+	p.file.Lines = append(p.file.Lines, line)
 	return nil
 }
 
@@ -124,8 +123,7 @@ func Key(command string, occurrence int) string {
 	return b.String()
 }
 
-// countJobs sizes the list beforehand: a line is half a kilobyte, and growing
-// the list step by step would copy it many times over.
+// countJobs sizes the list beforehand, so that it is not copied as it grows.
 func countJobs(text []byte) int {
 	count := 0
 	for len(text) > 0 && count < maxLines {
