@@ -15,7 +15,7 @@ import (
 const (
 	busyMillis      = 5000     // how long a person with a SQLite shell may be in the way
 	writerCacheKiB  = 4 << 10  // pages the one writer keeps
-	bulkCacheKiB    = 64 << 10 // pages it keeps during a commit of many rows
+	bulkCacheKiB    = 32 << 10 // pages it keeps during a commit of many rows
 	largeCommit     = 5000     // rows from which on a commit is such
 	readerCacheKiB  = 512      // pages each reader keeps
 	maxReaders      = 4        // reads at a time; more wait
@@ -112,7 +112,7 @@ func (s *Store) start(steps []string) error {
 	if s.statements, err = prepare(ctx, s.conn); err != nil {
 		return err
 	}
-	return errors.Join(syncPath(s.dir), syncPath(filepath.Dir(s.dir)))
+	return syncPath(s.dir) // the file's own name must survive a power cut too
 }
 
 // needsCheck decides before anything is opened whether the file is looked
@@ -187,5 +187,11 @@ func makeDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	return os.Mkdir(dir, 0o700)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := syncPath(filepath.Dir(dir)); !errors.Is(err, os.ErrPermission) {
+		return err // a parent that may be written but not read cannot be synced
+	}
+	return nil
 }
