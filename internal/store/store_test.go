@@ -380,17 +380,25 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 
 func TestTheLogIsFoldedInBeforeItGrowsLarge(t *testing.T) {
 	s := openIn(t, t.TempDir())
-	for seq := int64(1); seq <= 3000; seq++ {
+	logBytes := func() int64 {
+		t.Helper()
+		info, err := os.Stat(s.path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	const commits = 3 * flushEvery / 6 // each counts as six rows
+	for seq := int64(1); seq <= commits; seq++ {
 		commit(t, s, Tx{Put: []*job.Job{queued(seq)}, Events: []*job.Event{{Kind: job.EventQueued, Job: queued(seq)}}})
+		if logBytes() > walLimitBytes {
+			t.Fatalf("the log is %d bytes after %d small commits", logBytes(), seq)
+		}
 	}
-	info, err := os.Stat(s.path + "-wal")
-	if err != nil || info.Size() > 32<<20 {
-		t.Errorf("the log is %d bytes, %v", info.Size(), err)
-	}
-	fill(t, s, 3001, 60_000, job.Queued)
-	commit(t, s, Tx{Put: []*job.Job{queued(60_001)}})
-	commit(t, s, Tx{Put: []*job.Job{queued(60_002)}})
-	if info, err = os.Stat(s.path + "-wal"); err != nil || info.Size() > walLimitBytes {
-		t.Errorf("the log is %d bytes after a large commit, %v", info.Size(), err)
+	fill(t, s, commits+1, commits+50_000, job.Queued)
+	large := logBytes()
+	commit(t, s, Tx{Put: []*job.Job{queued(commits + 50_001)}})
+	if large <= walLimitBytes || logBytes() > walLimitBytes {
+		t.Errorf("the log was %d bytes after a large commit and is %d after the next", large, logBytes())
 	}
 }
