@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"berth/internal/job"
@@ -36,6 +37,7 @@ func (s *session) resume() error {
 	if err != nil {
 		return &Problem{Code: 1, What: err.Error(), Err: err}
 	}
+	boundMemory(len(s.file.Lines))
 	now := time.Now()
 	s.engine.Restore(now, live, found)
 	for _, j := range again {
@@ -44,6 +46,14 @@ func (s *session) resume() error {
 	s.queue.apply(now, s.file, s.engine)
 	s.file.Lines = nil // the queue has all of it now
 	return nil
+}
+
+// boundMemory makes the collector work harder before it lets garbage take
+// more than a little beside the queue itself: a scheduler shares its machine
+// with the jobs.
+func boundMemory(lines int) {
+	const beside, perLine = 64 << 20, 1700
+	debug.SetMemoryLimit(beside + int64(lines)*perLine)
 }
 
 // earlier reads the store: jobs that are not over, and those that are to run

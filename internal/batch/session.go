@@ -112,6 +112,7 @@ func (s *session) watch(ctx context.Context) {
 		if changed {
 			s.engine.Do(ctx, func() {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
+				boundMemory(len(file.Lines))
 				s.queue.apply(time.Now(), file, s.engine)
 			})
 		}
