@@ -9,7 +9,7 @@ import (
 // Job is a spec and all that became of it. A zero time means "not yet".
 type Job struct {
 	ID   string // what people type; "17", or "17_0" for a task of an array
-	Seq  int64  // order of submission, never reused
+	Seq  int64  // order of submission; not reused until a fresh start
 	Key  string // identity of a jobs-file line; empty elsewhere
 	User string
 	Spec Spec

@@ -22,12 +22,12 @@ func (s *Store) Meta(key string) (string, error) {
 	return value, nil
 }
 
-// Wipe forgets all jobs and events. Numbers go on where they were, so that no
-// log and no event of before is mistaken for one of after; what Meta holds
-// stays.
+// Wipe forgets all jobs and events. Jobs are numbered from 1 again, so the
+// caller has to see to their old logs; events go on where they were, so that
+// none of before is mistaken for one of after. What Meta holds stays.
 func (s *Store) Wipe() error {
 	_, err := s.change(func(ctx context.Context) (int64, error) {
-		for counter, value := range map[string]int64{counterSeq: s.lastSeq, counterEvent: s.lastEvent} {
+		for counter, value := range map[string]int64{counterSeq: 0, counterEvent: s.lastEvent} {
 			if _, err := s.statements.counter.ExecContext(ctx, counter, value); err != nil {
 				return 0, err
 			}
@@ -38,6 +38,9 @@ func (s *Store) Wipe() error {
 	if err != nil {
 		return fmt.Errorf("wipe store: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastSeq = 0
 	return nil
 }
 
