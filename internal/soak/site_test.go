@@ -21,6 +21,7 @@ type site struct {
 	file   string
 	flags  []string
 	env    []string
+	uid    uint32 // who runs berth; 0: whoever runs the test
 }
 
 // newSite makes a place for a queue of simulated cards.
@@ -98,7 +99,30 @@ func (s *site) command(more ...string) *exec.Cmd {
 	args := append([]string{"run", s.file, "--log-dir", s.logDir}, s.flags...)
 	cmd := exec.Command(berthProgram(), append(args, more...)...)
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), s.env...)
+	if s.uid != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.uid, Gid: s.uid}}
+	}
 	return cmd
+}
+
+// asPlainUser has berth run by somebody who may do nothing: no cgroups then,
+// so that a job's processes are known by session, token and descent alone.
+func (s *site) asPlainUser() {
+	s.t.Helper()
+	if os.Getuid() != 0 {
+		return // that is what the test's own user is
+	}
+	s.uid = 65534
+	for _, dir := range []string{programs, filepath.Dir(s.dir), s.dir} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, path := range []string{s.dir, filepath.Join(s.dir, "ledger")} {
+		if err := os.Chown(path, int(s.uid), int(s.uid)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // start runs berth on the site.

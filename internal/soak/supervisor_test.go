@@ -67,40 +67,18 @@ func victims(n int) []line {
 }
 
 func TestKillSupervisor(t *testing.T) {
-	t.Run("while berth looks on", func(t *testing.T) {
-		lines := victims(3)
-		s := newSite(t, 3, lines)
-		b := s.start()
-		for n := 1; n <= 3; n++ {
-			keep, id := s.held(n)
-			syscall.Kill(keep.pid, syscall.SIGKILL)
-			s.mustLose(n, id)
+	for _, who := range []string{"", " of a plain user"} {
+		prepare := func(t *testing.T) (*site, []line) {
+			lines := victims(3)
+			s := newSite(t, 3, lines)
+			if who != "" {
+				s.asPlainUser()
+			}
+			return s, lines
 		}
-		b.mustEnd(1)
-		s.mustHaveLost(lines, 3)
-	})
-	t.Run("together with berth", func(t *testing.T) {
-		lines := victims(3)
-		s := newSite(t, 3, lines)
-		b := s.start()
-		ids := map[int]string{}
-		var doomed []process
-		for n := 1; n <= 3; n++ {
-			keep, id := s.held(n)
-			ids[n], doomed = id, append(doomed, keep)
-		}
-		b.signal(syscall.SIGSTOP)
-		for _, keep := range doomed {
-			syscall.Kill(keep.pid, syscall.SIGKILL)
-		}
-		b.kill()
-		b = s.start()
-		for n := 1; n <= 3; n++ {
-			s.mustLose(n, ids[n])
-		}
-		b.mustEnd(1)
-		s.mustHaveLost(lines, 3)
-	})
+		t.Run("while berth"+who+" looks on", func(t *testing.T) { killLookedOn(prepare(t)) })
+		t.Run("together with berth"+who, func(t *testing.T) { killTogether(prepare(t)) })
+	}
 	t.Run("at any moment", func(t *testing.T) {
 		rng := chance(t)
 		wanted, done := kills(t, 60, 10), 0
@@ -109,6 +87,38 @@ func TestKillSupervisor(t *testing.T) {
 		}
 		t.Logf("%d supervisors killed", done)
 	})
+}
+
+func killLookedOn(s *site, lines []line) {
+	b := s.start()
+	for n := 1; n <= 3; n++ {
+		keep, id := s.held(n)
+		syscall.Kill(keep.pid, syscall.SIGKILL)
+		s.mustLose(n, id)
+	}
+	b.mustEnd(1)
+	s.mustHaveLost(lines, 3)
+}
+
+func killTogether(s *site, lines []line) {
+	b := s.start()
+	ids := map[int]string{}
+	var doomed []process
+	for n := 1; n <= 3; n++ {
+		keep, id := s.held(n)
+		ids[n], doomed = id, append(doomed, keep)
+	}
+	b.signal(syscall.SIGSTOP) // it is not to see them die
+	for _, keep := range doomed {
+		syscall.Kill(keep.pid, syscall.SIGKILL)
+	}
+	b.kill()
+	b = s.start()
+	for n := 1; n <= 3; n++ {
+		s.mustLose(n, ids[n])
+	}
+	b.mustEnd(1)
+	s.mustHaveLost(lines, 3)
 }
 
 // mustHaveLost checks a site whose first lines were lost and whose others ran.
