@@ -88,7 +88,7 @@ type Engine struct {
 	cards   cardBook
 	others  []gpu.Entry
 	lastEnd time.Time
-	warned  string
+	warned  map[string]string // the last cause told, by what it keeps from happening
 
 	dirty     map[string]*job.Job // facts not yet on disk
 	deleted   []string
@@ -135,7 +135,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string][]string{},
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
-		requests: make(chan func(), 16),
+		warned: map[string]string{}, requests: make(chan func(), 16),
 	}
 	e.cards.know(cfg.Devices)
 	return e

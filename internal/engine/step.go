@@ -99,7 +99,7 @@ func (e *Engine) decide() []start {
 	if len(starts) > 0 {
 		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
 			e.warn("cannot book in the ledger of GPU reservations; nothing starts", err)
-			e.abandon(starts)
+			e.letGo(starts)
 			return nil
 		}
 	}
@@ -150,10 +150,15 @@ func (e *Engine) lease(planned []sched.Start) []start {
 	return starts
 }
 
-func (e *Engine) abandon(starts []start) {
+func (e *Engine) letGo(starts []start) {
 	for _, s := range starts {
 		e.runner.Release(s.token)
 	}
+}
+
+// abandon is letGo for starts that are booked.
+func (e *Engine) abandon(starts []start) {
+	e.letGo(starts)
 	if len(starts) > 0 {
 		e.publishBookings(nil)
 	}
@@ -303,11 +308,11 @@ func (e *Engine) publishBookings(starts []start) {
 // warn says a thing once until it changes. Its cause decides, not its text:
 // that may name another file each time.
 func (e *Engine) warn(what string, err error) {
-	key := what + ": " + cause(err).Error()
-	if e.warned == key {
+	why := cause(err).Error()
+	if e.warned[what] == why {
 		return
 	}
-	e.warned = key
+	e.warned[what] = why
 	e.cfg.Log.Warn(what, "err", err)
 	e.show(job.EventWarning, nil, fmt.Sprintf("%s: %v", what, err))
 }

@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+)
+
+func cpu(s *job.Spec) { s.GPUs = 0 }
+
+func TestDependencies(t *testing.T) {
+	ends := []struct {
+		outcome job.Outcome
+		record  keep.Record
+	}{
+		{job.OK, keep.Record{}},
+		{"exit:2", keep.Record{ExitCode: 2}},
+	}
+	tests := []struct {
+		on      job.Condition
+		outcome job.Outcome
+		runs    bool
+	}{
+		{job.AfterOK, job.OK, true},
+		{job.AfterOK, "exit:2", false},
+		{job.AfterAny, job.OK, true},
+		{job.AfterAny, "exit:2", true},
+		{job.AfterFail, job.OK, false},
+		{job.AfterFail, "exit:2", true},
+	}
+	for _, test := range tests {
+		t.Run(string(test.on)+" after "+string(test.outcome), func(t *testing.T) {
+			r := newRig(t, 2)
+			r.submit(spec(), spec(after("1", test.on)))
+			r.wantRow("2", job.Queued, "")
+			if why := r.e.Why("2"); !strings.Contains(why, "waits for job 1 (running)") {
+				t.Errorf("why: %q", why)
+			}
+			for _, end := range ends {
+				if end.outcome == test.outcome {
+					r.end("1", end.record, false)
+				}
+			}
+			if test.runs {
+				r.wantRow("2", job.Running, "")
+				return
+			}
+			r.wantRow("2", job.Cancelled, job.Depends)
+			if detail := r.row("2").Detail; !strings.Contains(detail, "it ended "+string(test.outcome)) {
+				t.Errorf("detail: %q", detail)
+			}
+		})
+	}
+}
+
+func TestAJobThatGoesBackToTheQueueKeepsOthersWaiting(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(vram(1000), retries(1)), spec(after("1", job.AfterFail)))
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.wantRow("1", job.Running, "")
+	r.wantRow("2", job.Queued, "")
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.wantRow("1", job.Failed, job.OOM)
+	r.wantRow("2", job.Running, "")
+}
+
+func TestABrokenConditionCancelsTheWholeChain(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec(after("1", job.AfterOK)), spec(after("2", job.AfterOK)), spec(after("3", job.AfterFail)))
+	r.end("1", keep.Record{ExitCode: 1}, false)
+	r.wantRow("2", job.Cancelled, job.Depends)
+	r.wantRow("3", job.Cancelled, job.Depends)
+	r.wantRow("4", job.Running, "")
+}
+
+func TestDependenciesMayPointForwardAndToSeveral(t *testing.T) {
+	r := newRig(t, 3)
+	r.submit(spec(after("2", job.AfterOK), after("3", job.AfterAny)), spec(), spec())
+	r.end("2", keep.Record{}, false)
+	r.wantRow("1", job.Queued, "")
+	r.end("3", keep.Record{ExitCode: 1}, false)
+	r.wantRow("1", job.Running, "")
+}
+
+func TestADependencyThatEndedLongAgoIsLookedUp(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.end("1", keep.Record{}, false)
+	r.submit(spec(after("1", job.AfterOK)), spec(after("1", job.AfterFail)), spec(after("99", job.AfterAny)))
+	r.wantRow("2", job.Running, "")
+	r.wantRow("3", job.Cancelled, job.Depends)
+	r.wantRow("4", job.Cancelled, job.Depends)
+	if detail := r.row("4").Detail; !strings.Contains(detail, "job 99") || !strings.Contains(detail, "not known") {
+		t.Errorf("detail: %q", detail)
+	}
+}
+
+func TestConditionsAreSettledAtTheStart(t *testing.T) {
+	for code, want := range []job.State{job.Running, job.Cancelled} {
+		r := newRig(t, 1)
+		r.submit(spec(), spec(after("1", job.AfterOK)))
+		r.again(foundOne(run.FoundEnded, keep.Record{ExitCode: code})) // it ended while no berth was there
+		r.pass(time.Millisecond)
+		if got := r.row("2").State; got != want {
+			t.Errorf("job 1 exited %d: job 2 is %s, want %s", code, got, want)
+		}
+	}
+}
+
+func TestABackoffIsAGate(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(retries(2), onFail), spec())
+	r.end("1", keep.Record{ExitCode: 1}, false)
+	r.wantRow("1", job.Queued, "")
+	r.wantRow("2", job.Running, "") // another has its turn meanwhile
+	r.end("2", keep.Record{}, false)
+	r.wantRow("1", job.Queued, "")
+	if got, want := r.e.gates.next(), start0.Add(time.Second); !got.Equal(want) {
+		t.Errorf("the gate opens at %s, want %s", got, want)
+	}
+	if why := r.e.Why("1"); !strings.HasPrefix(why, "not before ") {
+		t.Errorf("why: %q", why)
+	}
+	if wait := r.e.wait(r.now, false); wait > time.Second {
+		t.Errorf("the loop would sleep %s, past the gate", wait)
+	}
+	r.pass(time.Second)
+	r.wantRow("1", job.Running, "")
+}
+
+func TestABackoffSurvivesACrash(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(retries(2), onFail))
+	r.end("1", keep.Record{ExitCode: 1}, false)
+	r.again()
+	r.pass(500 * time.Millisecond)
+	r.wantRow("1", job.Queued, "")
+	r.pass(600 * time.Millisecond)
+	r.wantRow("1", job.Running, "")
+}
+
+func TestNextListsTheLineThenTheGates(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec(after("1", job.AfterAny)), spec(), spec(func(s *job.Spec) { s.Priority = 5 }))
+	// Job 4 has priority and runs; 1 and 3 stand in line, 2 behind a gate.
+	r.wantRow("4", job.Running, "")
+	var ids []string
+	for _, j := range r.e.Next(10) {
+		ids = append(ids, j.ID)
+	}
+	if got := strings.Join(ids, " "); got != "1 3 2" {
+		t.Errorf("next: %s", got)
+	}
+	if n := len(r.e.Next(1)); n != 1 {
+		t.Errorf("asked for one, got %d", n)
+	}
+}
+
+func auto(s *job.Spec) { s.VRAMAuto = true }
+
+func TestVRAMAuto(t *testing.T) {
+	r := newRig(t, 2)
+	r.peaks["known"] = 9000
+	r.submit(spec(auto, command("known")), spec(auto, command("new")), spec(auto, command("new")))
+	if row := r.row("1"); row.VRAMMiB != 9900 || row.Grant.Alone {
+		t.Errorf("known before: %d MiB, alone %v; want the peak with the spike buffer", row.VRAMMiB, row.Grant.Alone)
+	}
+	if row := r.row("2"); row.VRAMMiB != 0 || !row.Grant.Alone {
+		t.Errorf("not known: %d MiB, alone %v; want a card to itself", row.VRAMMiB, row.Grant.Alone)
+	}
+	r.wantRow("3", job.Queued, "")
+	r.peaks["new"] = 5000
+	r.end("2", keep.Record{}, false)
+	r.pass(time.Millisecond)
+	// Job 3 was decided on before the peak of job 2 was on disk, so it may
+	// run alone as well; on disk it must be what it is: running.
+	r.wantRow("3", job.Running, "")
+}
+
+func TestVRAMAutoLearnsForThoseThatStillWait(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(auto, command("new")), spec(auto, command("new")), spec(auto, command("new")))
+	r.peaks["new"] = 5000
+	r.end("1", keep.Record{}, false)
+	r.wantRow("2", job.Running, "")
+	r.step()
+	if row := r.row("3"); row.VRAMMiB != 5500 || row.State != job.Queued {
+		t.Errorf("job 3 declares %d MiB and is %s", row.VRAMMiB, row.State)
+	}
+	r.wantRow("2", job.Running, "")
+}

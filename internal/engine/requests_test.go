@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+)
+
+func TestANewJobIsToldOfBeforeItStartsAndOnceItIsOnDisk(t *testing.T) {
+	r := newRig(t, 1)
+	r.commitErr = errDisk
+	jobs := []*job.Job{{Spec: spec()}, {Spec: spec()}}
+	r.e.Number(jobs)
+	r.e.Submit(r.now, jobs)
+	if err := r.e.Step(r.now); err == nil {
+		t.Fatal("the disk is full, and the round succeeded")
+	}
+	r.wantTold("warning")
+	if r.e.Written() {
+		t.Error("all is said to be written")
+	}
+	r.commitErr = nil
+	r.step()
+	r.wantTold("queued 1", "queued 2", "started 1", "warning")
+	if !r.e.Written() {
+		t.Error("something is said to be unwritten")
+	}
+}
+
+func TestEdit(t *testing.T) {
+	tests := []struct {
+		name  string
+		edit  func(*rig)
+		check func(*testing.T, *job.Job)
+	}{
+		{
+			name:  "a changed spec applies and is on disk",
+			edit:  func(r *rig) { r.e.Edit(r.now, "2", spec(vram(4000), gpus(1)), 1) },
+			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 4000) },
+		},
+		{
+			name: "a raised declaration outlives an edit that does not touch it",
+			edit: func(r *rig) {
+				r.e.jobs["2"].VRAMMiB = 5000
+				r.e.Edit(r.now, "2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
+			},
+			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 5000) },
+		},
+		{
+			name: "and gives way to one that does",
+			edit: func(r *rig) {
+				r.e.jobs["2"].VRAMMiB = 5000
+				r.e.Edit(r.now, "2", spec(vram(3000)), 1)
+			},
+			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 3000) },
+		},
+		{
+			name: "an edit that makes it impossible ends it so",
+			edit: func(r *rig) { r.e.Edit(r.now, "2", spec(gpus(9)), 1) },
+			check: func(t *testing.T, j *job.Job) {
+				if j.Outcome != job.Infeasible {
+					t.Errorf("it is %s %q", j.State, j.Outcome)
+				}
+			},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.submit(spec(), spec(vram(2000)))
+			test.edit(r)
+			r.step()
+			test.check(t, r.row("2"))
+		})
+	}
+}
+
+func wantMiB(t *testing.T, j *job.Job, want int64) {
+	t.Helper()
+	if j.VRAMMiB != want {
+		t.Errorf("it declares %d MiB, want %d", j.VRAMMiB, want)
+	}
+}
+
+func TestEditOfARunningJobDoesNothing(t *testing.T) {
+	r := runOne(t, vram(2000))
+	r.e.Edit(r.now, "1", spec(vram(9000), command("other")), 7)
+	r.step()
+	r.wantDid()
+	if j, _ := r.e.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
+		t.Errorf("it was changed: %+v", j.Spec)
+	}
+}
+
+func TestReorderChangesWhoIsNext(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec(), spec())
+	r.e.Edit(r.now, "2", spec(), 9)
+	r.did = nil
+	r.end("1", keep.Record{}, false)
+	r.wantRow("3", job.Running, "")
+	r.wantRow("2", job.Queued, "")
+}
+
+func TestARequeuedJobStaysBehindTheLinesThatWereThere(t *testing.T) {
+	r := newRig(t, 1)
+	again := spec(limited(job.TimeoutRequeue, 10))
+	r.submit(again, spec(), spec())
+	r.end("1", keep.Record{Stop: "timeout"}, false)
+	r.wantRow("2", job.Running, "")
+	r.e.Edit(r.now, "1", again, 0) // the file is saved again; its line is first
+	r.end("2", keep.Record{}, false)
+	r.wantRow("3", job.Running, "")
+	r.end("3", keep.Record{}, false)
+	r.wantRow("1", job.Running, "")
+	if row := r.row("1"); row.Requeues != 1 || row.Attempt != 2 {
+		t.Errorf("requeues %d, attempt %d", row.Requeues, row.Attempt)
+	}
+}
+
+func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec())
+	if r.e.Withdraw(r.now, "1") {
+		t.Error("a running job was withdrawn")
+	}
+	if r.e.Withdraw(r.now, "42") {
+		t.Error("a job that never was was withdrawn")
+	}
+	r.told = nil
+	if !r.e.Withdraw(r.now, "2") {
+		t.Error("a queued job was not")
+	}
+	r.step()
+	r.wantTold("dequeued 2")
+	if _, ok := r.rows["2"]; ok {
+		t.Error("its row is still on disk")
+	}
+	r.end("1", keep.Record{}, false)
+	if queued, running := r.e.Live(); queued+running != 0 {
+		t.Errorf("%d queued, %d running", queued, running)
+	}
+}
+
+func TestWithdrawnBeforeItWasOnDisk(t *testing.T) {
+	r := newRig(t, 1)
+	jobs := []*job.Job{{Spec: spec()}}
+	r.e.Number(jobs)
+	r.e.Submit(r.now, jobs)
+	r.e.Withdraw(r.now, "1")
+	r.step()
+	if len(r.rows) != 0 {
+		t.Errorf("on disk: %v", r.rows)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Run("a queued job ends at once", func(t *testing.T) {
+		r := newRig(t, 1)
+		r.submit(spec(), spec())
+		if !r.e.Cancel(r.now, "2", "its line is marked cancel") {
+			t.Error("refused")
+		}
+		r.step()
+		r.wantRow("2", job.Cancelled, job.WasCancelled)
+		if row := r.row("2"); row.Detail != "its line is marked cancel" || !row.StartedAt.IsZero() {
+			t.Errorf("%+v", row)
+		}
+	})
+	t.Run("a running job is stopped after the intent is on disk", func(t *testing.T) {
+		r := runOne(t, func(s *job.Spec) { s.Grace = 3 * time.Second })
+		r.e.Cancel(r.now, "1", "")
+		r.wantDid()
+		r.step()
+		r.wantDid("commit 1:running", "stop t1 cancel 3s")
+		r.hear(run.Ended, "1", keep.Record{ExitCode: 0, Stop: "cancel"}, false)
+		r.step()
+		r.wantRow("1", job.Cancelled, job.WasCancelled)
+	})
+	t.Run("asked twice, it is told of once and stopped again", func(t *testing.T) {
+		r := runOne(t)
+		r.e.Cancel(r.now, "1", "")
+		r.step()
+		r.e.Cancel(r.now, "1", "")
+		r.step()
+		r.wantTold("stopping 1")
+	})
+	t.Run("a job whose supervisor never ran it is cancelled, not queued again", func(t *testing.T) {
+		r := runOne(t)
+		r.e.Cancel(r.now, "1", "")
+		r.hear(run.NeverRan, "1", keep.Record{}, false)
+		r.step()
+		r.wantRow("1", job.Cancelled, job.WasCancelled)
+	})
+	t.Run("what is over cannot be cancelled", func(t *testing.T) {
+		r := runOne(t)
+		r.end("1", keep.Record{}, false)
+		if r.e.Cancel(r.now, "1", "") {
+			t.Error("it was")
+		}
+		r.wantRow("1", job.Finished, job.OK)
+	})
+}
+
+func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(vram(4000)), spec(vram(4000)), spec())
+	r.did = nil
+	r.e.Interrupt(r.now, false)
+	r.step()
+	if len(r.did) != 3 || r.did[0] != "commit 1:running 2:running" {
+		t.Errorf("did %q", r.did)
+	}
+	r.e.Interrupt(r.now, true)
+	r.did = nil
+	r.step()
+	for _, act := range r.did {
+		if act != "stop t1 interrupt 0s" && act != "stop t2 interrupt 0s" {
+			t.Errorf("the second time: %q", act)
+		}
+	}
+	r.hear(run.Ended, "1", keep.Record{Signal: 15, Stop: "interrupt"}, false)
+	r.hear(run.Ended, "2", keep.Record{Signal: 15, Stop: "interrupt"}, false)
+	r.pass(time.Second)
+	for id := 1; id <= 3; id++ {
+		r.wantRow(fmt.Sprint(id), job.Queued, "")
+	}
+	if why := r.e.Why("3"); why != "berth is stopping" {
+		t.Errorf("why: %q", why)
+	}
+	if r.e.NeedsSample(r.now) {
+		t.Error("it still wants to look at the cards")
+	}
+	if r.e.Blocked() != "berth is stopping" {
+		t.Errorf("blocked: %q", r.e.Blocked())
+	}
+}
+
+func TestACancelledJobStaysCancelledWhenBerthIsInterrupted(t *testing.T) {
+	r := runOne(t)
+	r.e.Cancel(r.now, "1", "")
+	r.e.Interrupt(r.now, false)
+	r.step()
+	r.wantDid("commit 1:running", "stop t1 cancel 10s", "stop t1 cancel 10s")
+}
+
+func TestAgainStartsFromTheBeginning(t *testing.T) {
+	r := runOne(t, vram(8000), retries(1))
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.wantRow("1", job.Failed, job.OOM)
+	r.told = nil
+	r.e.Again(r.now, r.row("1").Clone())
+	r.step()
+	r.wantTold("requeued 1", "started 1")
+	row := r.row("1")
+	if row.RetriesUsed != 0 || row.Attempt != 3 || row.Outcome != "" || row.ExitCode != nil || !row.EndedAt.IsZero() {
+		t.Errorf("%+v", row)
+	}
+	if row.Log != "1/3.log" {
+		t.Errorf("its log is %s, where an old failure's text may be", row.Log)
+	}
+}
+
+func TestNumbersAreNeverReused(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec())
+	r.again(run.Found{Kind: run.FoundEmpty, Token: "t1"})
+	jobs := r.submit(spec())
+	if jobs[0].ID != "3" || jobs[0].Seq != 3 {
+		t.Errorf("the new job is %s", jobs[0].ID)
+	}
+}
+
+func TestEndsAreWrittenDownWhole(t *testing.T) {
+	r := runOne(t, vram(8000))
+	r.uses("1", 0, 6000)
+	r.devices[0].UtilPct = 80
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("1", keep.Record{ExitCode: -1, Signal: 9}, false)
+	row := r.row("1")
+	if row.Outcome != "signal:KILL" || row.Signal != "KILL" || row.ExitCode != nil {
+		t.Errorf("outcome %s, signal %q, exit code %v", row.Outcome, row.Signal, row.ExitCode)
+	}
+	if row.PeakMiB[0] != 6000 || row.AvgUtil == nil || *row.AvgUtil != 80 {
+		t.Errorf("peak %v, util %v", row.PeakMiB, row.AvgUtil)
+	}
+	if row.EndedAt.IsZero() || len(row.Grant.GPUs) != 1 {
+		t.Errorf("ended %s on %v", row.EndedAt, row.Grant.GPUs)
+	}
+}
