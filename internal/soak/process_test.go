@@ -45,14 +45,15 @@ func (s *site) processes() []process {
 func (s *site) process(pid int) (p process, ours bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	// A zombie has neither environment nor program.
-	program, err := os.Readlink(dir + "/exe")
-	if err != nil {
+	if _, err := os.Readlink(dir + "/exe"); err != nil {
 		return p, false
 	}
 	p.pid = pid
-	p.keep = filepath.Base(program) == "berth-keep"
-	if p.keep {
+	if isKeep(dir) {
 		ours = holdsFileBelow(dir, s.dir)
+		// A job that has been forked and is not a program of its own yet looks
+		// like its supervisor in every other respect.
+		p.keep = !isKeep("/proc/" + parentOf(dir))
 	}
 	environ, _ := os.ReadFile(dir + "/environ")
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
@@ -65,6 +66,22 @@ func (s *site) process(pid int) (p process, ours bool) {
 	cmdline, _ := os.ReadFile(dir + "/cmdline")
 	p.words = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 	return p, ours
+}
+
+func isKeep(proc string) bool {
+	program, _ := os.Readlink(proc + "/exe")
+	return filepath.Base(program) == "berth-keep"
+}
+
+// parentOf is the number of a process's parent.
+func parentOf(proc string) string {
+	status, _ := os.ReadFile(proc + "/status")
+	for line := range strings.Lines(string(status)) {
+		if number, found := strings.CutPrefix(line, "PPid:"); found {
+			return strings.TrimSpace(number)
+		}
+	}
+	return "0"
 }
 
 func holdsFileBelow(proc, below string) bool {

@@ -192,7 +192,7 @@ func (s *site) mustBeHonest(lines []line, b *berth, killed int) {
 			worst = max(worst, 1)
 			continue
 		case e.outcome() != l.outcome():
-			s.t.Errorf("line %d ended %s, not %s or lost", n, e.outcome(), l.outcome())
+			s.t.Errorf("line %d ended %s, not %s or lost; itself says %+v", n, e.outcome(), l.outcome(), r)
 		case r == nil || r.ends != 1 || r.code != l.code:
 			s.t.Errorf("line %d is said to have ended %s in attempt %d, but itself says %+v", n, e.outcome(), e.Job.Attempt, r)
 		}
