@@ -12,14 +12,22 @@ import (
 // maxCgroupDepth bounds the walk through cgroups a job made for itself.
 const maxCgroupDepth = 16
 
+// cgroupOf is where the order's cgroup goes, or "". The record names it before
+// it is made, so that it can be found whenever the supervisor dies.
+func cgroupOf(o Order, token string) string {
+	if o.CgroupParent == "" {
+		return ""
+	}
+	return filepath.Join(o.CgroupParent, fmt.Sprintf("%s.%d.%.8s", o.Job, o.Attempt, token))
+}
+
 // makeCgroup makes the job's cgroup and opens it for the fork.
-func makeCgroup(parent, name string) (dir string, fd int, err error) {
-	dir = filepath.Join(parent, name)
+func makeCgroup(dir string) (fd int, err error) {
 	err = os.Mkdir(dir, 0o755)
 	switch {
 	case os.IsNotExist(err):
 		// A later berth tidied the empty parent away.
-		if err = os.Mkdir(parent, 0o755); err == nil {
+		if err = os.Mkdir(filepath.Dir(dir), 0o755); err == nil {
 			err = os.Mkdir(dir, 0o755)
 		}
 	case os.IsExist(err):
@@ -29,14 +37,14 @@ func makeCgroup(parent, name string) (dir string, fd int, err error) {
 		}
 	}
 	if err != nil {
-		return "", -1, fmt.Errorf("make cgroup: %w", err)
+		return -1, fmt.Errorf("make cgroup: %w", err)
 	}
 	fd, err = syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		os.Remove(dir)
-		return "", -1, fmt.Errorf("open cgroup %s: %w", dir, err)
+		return -1, fmt.Errorf("open cgroup %s: %w", dir, err)
 	}
-	return dir, fd, nil
+	return fd, nil
 }
 
 // CgroupProcesses lists the numbers of all processes in the cgroup and in

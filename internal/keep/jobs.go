@@ -59,18 +59,20 @@ func (k *keeper) start(o Order) {
 	k.record = Record{
 		State: Started, Seq: k.record.Seq + 1, Token: k.token, Job: o.Job, Attempt: o.Attempt,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
-		Log: o.Log, StartedAt: time.Now(), ExitCode: -1,
+		Log: o.Log, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1,
 	}
 	if err := writeBlock(k.file, k.record); err != nil {
 		k.end(err.Error())
 		return
 	}
+	fault("before fork")
 	s, err := launch(o, k.token)
 	k.record.LogFrom, k.record.Cgroup, k.record.Note = s.logFrom, s.cgroup, s.note
 	if err != nil {
 		k.end(err.Error())
 		return
 	}
+	fault("after fork")
 	k.record.PID, k.record.Session = s.pid, s.pid
 	// Nothing waits for the process yet, so it is still in the table.
 	k.record.PIDStart, _ = StartTicks(s.pid)
@@ -117,11 +119,13 @@ func (k *keeper) end(launch string) {
 		r.SetupFailed = h.setup >= 0 && !setupDone(h.setup)
 		k.held = nil
 	}
+	fault("before end")
 	if err := writeBlock(k.file, *r); err != nil {
 		r.Note = err.Error()
 	} else if err := syscall.Fdatasync(int(k.file.Fd())); err != nil {
 		r.Note = os.NewSyscallError("fdatasync", err).Error()
 	}
+	fault("after end")
 	if r.Cgroup != "" {
 		// What cannot be removed now is swept by a later berth.
 		_ = RemoveCgroup(r.Cgroup)

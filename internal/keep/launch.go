@@ -65,8 +65,8 @@ func (s *started) fork(o Order, token string, files []uintptr) error {
 		return err
 	}
 	attr := &syscall.ProcAttr{Dir: o.Dir, Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
-	if o.CgroupParent != "" {
-		dir, fd, err := makeCgroup(o.CgroupParent, fmt.Sprintf("%s.%d.%.8s", o.Job, o.Attempt, token))
+	if dir := cgroupOf(o, token); dir != "" {
+		fd, err := makeCgroup(dir)
 		if err == nil {
 			defer syscall.Close(fd)
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd

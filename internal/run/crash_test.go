@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/job"
 	"berth/internal/keep"
 )
@@ -23,7 +25,12 @@ func kill9(cmd *exec.Cmd) {
 
 // succession is a bench whose supervisors are another process's until that is
 // killed.
+//
+// Orphans go to init meanwhile, not to the tests.
 func succession(t *testing.T) *bench {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
 	b := &bench{t: t, work: t.TempDir()}
 	b.dir = filepath.Join(b.work, "keep")
 	return b
@@ -458,6 +465,156 @@ func TestASupervisorThatDoesNotAnswer(t *testing.T) {
 		p.Signal(int(syscall.SIGCONT))
 	}
 	if e := b.next(Ended); e.Record.ExitCode != 6 {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// The supervisor dies at each step of a job's life.
+func TestASupervisorThatDiesBetweenTwoSteps(t *testing.T) {
+	rows := []struct {
+		step string
+		want EventKind
+		told []EventKind // before that
+	}{
+		{"before fork", Lost, nil},
+		{"after fork", Lost, nil},
+		{"before end", Lost, []EventKind{Started}},
+		{"after end", Ended, []EventKind{Started}},
+	}
+	for _, row := range rows {
+		for _, host := range cgroupHosts(t) {
+			t.Run(row.step+" "+host.name, func(t *testing.T) {
+				b := newBench(t, host.option, func(o *Options) {
+					o.KeepCommand = []string{"env", "BERTH_KEEP_FAULT=" + row.step, faultyKeep}
+				})
+				line := "echo $$ > main; exit 3"
+				if row.step == "after fork" {
+					line = escaped + "; echo $$ > main; sleep 1000" // must be found without its number
+				}
+				token := b.start(b.order("1", line))
+				for _, kind := range row.told {
+					b.next(kind)
+				}
+				e := b.next(row.want)
+				if e.Job != "1" || e.Attempt != 1 || e.Token != token {
+					t.Errorf("got %+v", e)
+				}
+				if row.want == Ended && e.Record.ExitCode != 3 {
+					t.Errorf("got %+v", e.Record)
+				}
+				if left := withToken(token); len(left) != 0 {
+					t.Errorf("still there: %+v", left)
+				}
+				b.Ack(token)
+				if left, _ := os.ReadDir(b.dir); len(left) != 0 {
+					t.Errorf("%d directories left", len(left))
+				}
+				if left, _ := filepath.Glob(filepath.Join(b.cgroup, "1.1.*")); b.cgroup != "" && len(left) != 0 {
+					t.Errorf("cgroups left: %q", left)
+				}
+			})
+		}
+	}
+}
+
+// withToken lists the living processes of a supervisor's jobs.
+func withToken(token string) (left []keep.Process) {
+	table, _ := keep.Processes()
+	for _, p := range table {
+		if !p.Dead() && hasToken(p.PID, keep.Record{Token: token}) {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// A supervisor that was told that its job's end is on disk holds nothing, even
+// though the end is still in its record.
+func TestAnAcknowledgedEndIsNotFoundAgain(t *testing.T) {
+	b := succession(t)
+	other := b.otherBerth([]string{"BERTH_TEST_ACK=1"}, "exit 3")
+	entries, _ := os.ReadDir(b.dir)
+	path := filepath.Join(b.dir, entries[0].Name(), recordName)
+	until(t, "the supervisor is idle again", func() bool {
+		r, ok, err := keep.ReadRecords(path)
+		return err == nil && ok && r.State == keep.Idle && r.Seq == 2
+	})
+	kill9(other)
+	b.open()
+	if found := b.scan(); len(found) != 1 || found[0].Kind != FoundEmpty {
+		t.Errorf("found %+v", found)
+	}
+}
+
+// What is asked of a supervisor while its connection is broken is asked again.
+func TestAStopIsNotLostWithItsConnection(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", "echo $$ > main; sleep 1000"))
+	b.next(Started)
+	p := b.keepOf(token)
+	p.Signal(int(syscall.SIGSTOP))
+	b.mu.Lock()
+	s := b.all[token]
+	s.hangUp()
+	b.mu.Unlock()
+	until(t, "the connection is gone", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return s.link == nil
+	})
+	if err := b.Stop(token, job.StopCancel, patience); err != nil {
+		t.Fatal(err)
+	}
+	p.Signal(int(syscall.SIGCONT))
+	if r := b.next(Ended).Record; r.Stop != "cancel" || r.Signal != 15 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// A berth's last words count, even if the next berth is there already when
+// they are read.
+func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
+	b := newBench(t)
+	token, err := b.Lease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.keepOf(token)
+	until(t, "it has greeted", func() bool { now, _ := keep.ReadProcess(p.PID); return now.State == 'S' })
+	p.Signal(int(syscall.SIGSTOP))
+	if err := b.Go(token, b.order("1", "while [ ! -e enough ]; do sleep 0.01; done; exit 5")); err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	raw, err := b.all[token].link.conn.SyscallConn()
+	b.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the order is written", func() bool {
+		unread := 0
+		raw.Control(func(fd uintptr) { unread, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		return unread > 0
+	})
+	// The next berth knocks while the order lies unread.
+	greeted := make(chan keep.Frame)
+	go func() {
+		conn, hello, err := dial(filepath.Join(b.dir, token), token, patience)
+		if err == nil {
+			conn.Close()
+		}
+		greeted <- hello
+	}()
+	p.Signal(int(syscall.SIGCONT))
+	if hello := <-greeted; hello.Get("state") != "started" || hello.Get("job") != "1" {
+		t.Errorf("the next berth was told %+v", hello)
+	}
+	shell(t, "touch "+b.work+"/enough")
+	e := <-b.Events()
+	for e.Kind == Started {
+		e = <-b.Events()
+	}
+	if e.Kind != Ended || e.Record.ExitCode != 5 {
 		t.Errorf("got %+v", e)
 	}
 }

@@ -32,9 +32,7 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 		case left == 0:
 			// The process table is no snapshot: look twice.
 			if clean++; clean == 2 {
-				if record.Cgroup != "" {
-					keep.RemoveCgroup(record.Cgroup)
-				}
+				dropCgroup(record)
 				return true
 			}
 			pause = firstHuntPause

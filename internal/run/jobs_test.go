@@ -137,15 +137,16 @@ func TestAJobInheritsNothingElse(t *testing.T) {
 	if text := b.logText("fds"); text != "0\n1\n2\n3\n" {
 		t.Errorf("descriptors: %q", text)
 	}
-	b.finish(b.order("signals", "grep -E '^Sig(Ign|Blk)' /proc/$$/status; cut -d' ' -f1,5,6 /proc/$$/stat; echo $$"))
-	text := b.logText("signals")
-	const clean = "0000000000000000"
-	if !strings.Contains(text, "SigBlk:\t"+clean) || !strings.Contains(text, "SigIgn:\t"+clean) {
+	o = b.order("signals", "")
+	o.Argv = []string{"grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"}
+	b.finish(o)
+	if text := b.logText("signals"); strings.Count(text, "0000000000000000") != 2 {
 		t.Errorf("signals: %q", text)
 	}
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	pid := lines[len(lines)-1]
-	if !strings.HasSuffix(lines[len(lines)-2], pid+" "+pid+" "+pid) {
+	o = b.order("session", "")
+	o.Argv = []string{"cut", "-d ", "-f1,5,6", "/proc/self/stat"}
+	pid := strconv.Itoa(b.finish(o).PID)
+	if text := b.logText("session"); text != pid+" "+pid+" "+pid+"\n" {
 		t.Errorf("not the leader of its own session: %q", text)
 	}
 }

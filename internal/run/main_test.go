@@ -14,8 +14,9 @@ import (
 	"berth/internal/keep"
 )
 
-// keepProgram is the supervisor's own program, built once for all tests.
-var keepProgram string
+// keepProgram is the supervisor's own program, built once for all tests, and
+// faultyKeep the same with the steps at which a test can make it die.
+var keepProgram, faultyKeep string
 
 func TestMain(m *testing.M) {
 	// berth's own program is a supervisor too, where the small one is missing.
@@ -30,12 +31,14 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	keepProgram = filepath.Join(dir, "berth-keep")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", keepProgram, "berth/cmd/berth-keep")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
-		os.Exit(1)
+	keepProgram, faultyKeep = filepath.Join(dir, "berth-keep"), filepath.Join(dir, "faulty-keep")
+	for program, tags := range map[string]string{keepProgram: "", faultyKeep: "keepfault"} {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags="+tags, "-o", program, "berth/cmd/berth-keep")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
+			os.Exit(1)
+		}
 	}
 	code := m.Run()
 	os.RemoveAll(dir)

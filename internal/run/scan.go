@@ -113,6 +113,7 @@ func (r *Runner) inherit(s *supervisor) Found {
 	rebooted := record.BootID != "" && record.BootID != keep.BootID()
 	switch {
 	case err == nil && record.State == keep.Ended:
+		dropCgroup(record)
 		e := endedEvent(record, "")
 		f.Kind, f.OOM, f.LogTail = FoundEnded, e.OOM, e.LogTail
 		r.register(s, record)

@@ -159,7 +159,9 @@ func TestInheritedSignalsDoNotReachTheJob(t *testing.T) {
 	b := newBench(t, func(o *Options) {
 		o.KeepCommand = []string{"env", "--block-signal=USR1,TERM", "--ignore-signal=HUP,INT,QUIT,TSTP,CHLD,USR2", keepProgram}
 	})
-	b.finish(b.order("1", "grep -E '^Sig(Ign|Blk)' /proc/$$/status"))
+	o := b.order("1", "")
+	o.Argv = []string{"grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"}
+	b.finish(o)
 	if text := b.logText("1"); strings.Count(text, "0000000000000000") != 2 {
 		t.Errorf("got %q", text)
 	}
