@@ -116,6 +116,9 @@ func TestABackoffIsAGate(t *testing.T) {
 	r.submit(spec(retries(2), onFail), spec())
 	r.end("1", keep.Record{ExitCode: 1}, false)
 	r.wantRow("1", job.Queued, "")
+	if row := r.row("1"); len(row.Grant.GPUs) != 0 || !row.StartedAt.IsZero() || row.Attempt != 1 {
+		t.Errorf("while it waits it holds %v since %s, attempt %d", row.Grant.GPUs, row.StartedAt, row.Attempt)
+	}
 	r.wantRow("2", job.Running, "") // another has its turn meanwhile
 	r.end("2", keep.Record{}, false)
 	r.wantRow("1", job.Queued, "")
@@ -165,7 +168,10 @@ func auto(s *job.Spec) { s.VRAMAuto = true }
 func TestVRAMAuto(t *testing.T) {
 	r := newRig(t, 2)
 	r.peaks["known"] = 9000
-	r.submit(spec(auto, command("known")), spec(auto, command("new")), spec(auto, command("new")))
+	r.submit(spec(auto, command("known")), spec(auto, command("new")), spec(auto, command("new")), spec(command("known")))
+	if row := r.row("4"); row.VRAMMiB != 0 {
+		t.Errorf("a job that did not ask for it was given %d MiB", row.VRAMMiB)
+	}
 	if row := r.row("1"); row.VRAMMiB != 9900 || row.Grant.Alone {
 		t.Errorf("known before: %d MiB, alone %v; want the peak with the spike buffer", row.VRAMMiB, row.Grant.Alone)
 	}

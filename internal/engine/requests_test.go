@@ -153,9 +153,7 @@ func TestWithdrawnBeforeItWasOnDisk(t *testing.T) {
 	r.e.Submit(r.now, jobs)
 	r.e.Withdraw(r.now, "1")
 	r.step()
-	if len(r.rows) != 0 {
-		t.Errorf("on disk: %v", r.rows)
-	}
+	r.wantDid("commit 1:deleted")
 }
 
 func TestCancel(t *testing.T) {

@@ -181,7 +181,8 @@ func TestPeaksAreStoredLazily(t *testing.T) {
 		t.Errorf("on disk: %d MiB", got)
 	}
 	r.uses("1", 0, 5400) // less than a tenth more
-	r.pass(2 * lazyDelay)
+	r.pass(lazyDelay)
+	r.pass(lazyDelay)
 	r.wantDid()
 	r.uses("1", 0, 6000)
 	r.pass(time.Second)
@@ -199,6 +200,9 @@ func TestAStoredPeakOutlivesBerth(t *testing.T) {
 	r.clear(0)
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.pass(time.Second)
+	r.did = nil
+	r.pass(lazyDelay)
+	r.wantDid() // the disk has it already
 	// Nothing is measured now, but what was seen still counts: 13200 of 24576.
 	r.submit(spec(vram(12000)), spec(vram(10000)))
 	r.wantRow("2", job.Queued, "")
@@ -206,6 +210,21 @@ func TestAStoredPeakOutlivesBerth(t *testing.T) {
 	r.end("1", keep.Record{}, false)
 	if got := r.row("1").PeakMiB[0]; got != 12000 {
 		t.Errorf("the peak at its end: %d MiB", got)
+	}
+}
+
+func TestAnAttemptIsMeasuredForItself(t *testing.T) {
+	r := runOne(t, vram(1000), retries(1))
+	r.uses("1", 0, 2000)
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.uses("1", 0, 1500)
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("1", keep.Record{}, false)
+	if got := r.row("1").PeakMiB[0]; got != 1500 {
+		t.Errorf("the second attempt is said to have used %d MiB", got)
 	}
 }
 

@@ -277,4 +277,3 @@ func (w *world) powerCut() {
 		}
 	}
 }
-
