@@ -50,6 +50,8 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 			return ""
 		}
 		return fmt.Sprintf("%s uses %s", label(j), ev.Text)
+	case job.EventNotice:
+		return clean(ev.Text)
 	case job.EventWarning:
 		return "WARN " + clean(ev.Text)
 	case job.EventGPUsLost:

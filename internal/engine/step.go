@@ -96,6 +96,10 @@ func (e *Engine) decide() []start {
 		e.finish(e.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts := e.lease(plan.Starts)
+	if len(starts) == len(plan.Starts) {
+		// Nothing stood in the way this time: should it again, say so again.
+		clear(e.warned)
+	}
 	if len(starts) > 0 {
 		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
 			e.warn("cannot book in the ledger of GPU reservations; nothing starts", err)
@@ -209,7 +213,7 @@ func (e *Engine) commit(tx store.Tx) error {
 		err = fmt.Errorf("write down %d changes: %w", len(tx.Put), err)
 	}
 	if err == nil && e.commitErr != nil {
-		e.show(job.EventWarning, nil, "the store can be written again")
+		e.show(job.EventNotice, nil, "the store can be written again")
 	}
 	if err != nil && e.commitErr == nil && errors.Is(err, store.ErrFull) {
 		e.show(job.EventWarning, nil, err.Error()+"; running jobs go on, nothing new starts until there is room")
