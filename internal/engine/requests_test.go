@@ -25,7 +25,7 @@ func TestANewJobIsToldOfBeforeItStartsAndOnceItIsOnDisk(t *testing.T) {
 	}
 	r.commitErr = nil
 	r.step()
-	r.wantTold("queued 1", "queued 2", "started 1", "warning")
+	r.wantTold("queued 1", "queued 2", "started 1", "notice")
 	if !r.e.Written() {
 		t.Error("something is said to be unwritten")
 	}

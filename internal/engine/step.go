@@ -96,16 +96,16 @@ func (e *Engine) decide() []start {
 		e.finish(e.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts := e.lease(plan.Starts)
-	if len(starts) == len(plan.Starts) {
-		// Nothing stood in the way this time: should it again, say so again.
-		clear(e.warned)
-	}
 	if len(starts) > 0 {
 		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
 			e.warn("cannot book in the ledger of GPU reservations; nothing starts", err)
 			e.letGo(starts)
 			return nil
 		}
+	}
+	if len(starts) > 0 && len(starts) == len(plan.Starts) {
+		// Nothing stood in the way this time: should it again, say so again.
+		clear(e.warned)
 	}
 	return starts
 }

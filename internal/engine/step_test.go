@@ -75,7 +75,7 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 	r.commitErr, r.did = nil, nil
 	r.pass(time.Second)
 	r.wantDid("book 3", "commit 1:failed 2:finished 3:running", "ack t1", "ack t2", "go 3 t3")
-	r.wantTold("ended 1", "ended 2", "started 3", "warning")
+	r.wantTold("ended 1", "ended 2", "started 3", "notice")
 	r.wantRow("1", job.Failed, "exit:5")
 	if !r.e.Written() {
 		t.Error("something is said to be unwritten")
