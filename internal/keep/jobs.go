@@ -15,7 +15,7 @@ type held struct {
 	cgroup     string
 	setup      int // read end of the set-up pipe, or -1
 	ending     ending
-	stragglers map[[2]uint64]bool // by number and start time
+	stragglers map[[2]uint64]bool // by id
 }
 
 // heard acts on a frame from the berth that is obeyed.

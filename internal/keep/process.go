@@ -16,12 +16,27 @@ import (
 // process for as long as the machine is up; a PID alone does not.
 type Process struct {
 	PID, Parent, Group, Session int
-	State                       byte   // as in /proc: R, S, D, T, Z…
+	State                       byte // of its first thread, as in /proc: R, S, D, T, Z…
+	Threads                     int
 	Start                       uint64 // clock ticks since boot
 }
 
-// Dead reports whether only the entry is left.
-func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
+// id is what tells the process from all others since the machine came up.
+func (p Process) id() [2]uint64 { return [2]uint64{uint64(p.PID), p.Start} }
+
+// Dead reports whether only the entry is left. A process whose first thread
+// has exited looks dead too, but has others.
+func (p Process) Dead() bool { return (p.State == 'Z' || p.State == 'X') && p.Threads <= 1 }
+
+// halted reports whether the process cannot fork just now: stopped, dead, or
+// waiting for a child that is.
+func (p Process) halted() bool {
+	switch p.State {
+	case 'T', 't', 'D':
+		return true
+	}
+	return p.Dead()
+}
 
 // BootID names this boot of the machine; empty where the kernel does not say.
 var BootID = sync.OnceValue(func() string {
@@ -70,6 +85,7 @@ func parseStat(stat []byte) (Process, error) {
 	p.PID = number(bytes.TrimSpace(stat[:open]))
 	p.State = fields[0][0]
 	p.Parent, p.Group, p.Session = number(fields[1]), number(fields[2]), number(fields[3])
+	p.Threads = number(fields[17])
 	start, startErr := strconv.ParseUint(string(fields[19]), 10, 64)
 	if startErr != nil {
 		err = startErr

@@ -44,4 +44,5 @@ const (
 	sigTERM = int(syscall.SIGTERM)
 	sigKILL = int(syscall.SIGKILL)
 	sigCONT = int(syscall.SIGCONT)
+	sigSTOP = int(syscall.SIGSTOP)
 )

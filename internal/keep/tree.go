@@ -2,9 +2,11 @@ package keep
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // tree lists the living processes of the job: the supervisor's descendants,
@@ -44,10 +46,14 @@ func (h *held) do(what action) {
 			}
 		}
 	case term:
-		for _, p := range h.tree() {
+		all := h.halt()
+		for _, p := range all {
 			h.countStraggler(p)
 			p.Signal(sigTERM)
-			// A stopped process would sleep through its grace.
+		}
+		// Children go on before their parents: a parent that exits while they
+		// are stopped would have the kernel send them HUP.
+		for _, p := range slices.Backward(all) {
 			p.Signal(sigCONT)
 		}
 	case kill:
@@ -62,6 +68,41 @@ func (h *held) do(what action) {
 	}
 }
 
+// A tree is looked at again until all of it stands still, but not for ever: a
+// job that does nothing but fork is ended all the same, if less politely.
+const (
+	haltRounds = 100
+	haltPause  = time.Millisecond
+)
+
+// halt stops every process of the tree and lists them, parents first. Without
+// that, one that is being forked while the others are told to end would not
+// hear of it, and sleep through the grace of a job that is otherwise gone. A
+// process stops only when it next runs, and may finish a fork before: so it
+// has to be seen standing still.
+func (h *held) halt() []Process {
+	var all []Process
+	seen := make(map[[2]uint64]bool)
+	for range haltRounds {
+		calm := true
+		for _, p := range h.tree() {
+			if !seen[p.id()] {
+				seen[p.id()] = true
+				all = append(all, p)
+				p.Signal(sigSTOP)
+				calm = false
+			} else if !p.halted() {
+				calm = false
+			}
+		}
+		if calm {
+			break
+		}
+		time.Sleep(haltPause)
+	}
+	return all
+}
+
 // maxStragglers bounds the count of processes that outlived the main one.
 const maxStragglers = 10000
 
@@ -69,7 +110,7 @@ const maxStragglers = 10000
 // for the job's end.
 func (h *held) countStraggler(p Process) {
 	if h.ending.exited && h.ending.stop == "" && len(h.stragglers) < maxStragglers {
-		h.stragglers[[2]uint64{uint64(p.PID), p.Start}] = true
+		h.stragglers[p.id()] = true
 	}
 }
 

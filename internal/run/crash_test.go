@@ -439,7 +439,7 @@ func TestASupervisorThatDoesNotAnswer(t *testing.T) {
 	table, _ := keep.Processes()
 	for _, p := range table {
 		if p.Parent == other.Process.Pid {
-			p.Signal(int(syscall.SIGSTOP))
+			halt(t, p)
 			stopped = append(stopped, p)
 		}
 	}
@@ -552,7 +552,7 @@ func TestAStopIsNotLostWithItsConnection(t *testing.T) {
 	token := b.start(b.order("1", "echo $$ > main; sleep 1000"))
 	b.next(Started)
 	p := b.keepOf(token)
-	p.Signal(int(syscall.SIGSTOP))
+	halt(t, p)
 	b.mu.Lock()
 	s := b.all[token]
 	s.hangUp()
@@ -571,6 +571,13 @@ func TestAStopIsNotLostWithItsConnection(t *testing.T) {
 	}
 }
 
+// halt stops a process and waits until it stands still.
+func halt(t *testing.T, p keep.Process) {
+	t.Helper()
+	p.Signal(int(syscall.SIGSTOP))
+	until(t, "it is stopped", func() bool { now, _ := keep.ReadProcess(p.PID); return now.State == 'T' })
+}
+
 // A berth's last words count, even if the next berth is there already when
 // they are read.
 func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
@@ -580,8 +587,7 @@ func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := b.keepOf(token)
-	until(t, "it has greeted", func() bool { now, _ := keep.ReadProcess(p.PID); return now.State == 'S' })
-	p.Signal(int(syscall.SIGSTOP))
+	halt(t, p)
 	if err := b.Go(token, b.order("1", "while [ ! -e enough ]; do sleep 0.01; done; exit 5")); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,18 @@ func (b *bench) open(change ...func(*Options)) {
 		b.t.Fatal(err)
 	}
 	b.Runner = r
-	b.t.Cleanup(func() { r.Close() })
+	b.t.Cleanup(func() { r.Close(); b.sweep() })
+}
+
+// sweep ends what a test left running, a failed one's jobs above all.
+func (b *bench) sweep() {
+	left, _ := os.ReadDir(b.dir)
+	for _, entry := range left {
+		endKeep(entry.Name())
+		for _, p := range withToken(entry.Name()) {
+			p.Signal(9)
+		}
+	}
 }
 
 // order is a job that runs a shell line.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +185,26 @@ func TestASupervisorIgnoresPoliteSignals(t *testing.T) {
 	shell(t, "touch "+b.work+"/enough")
 	if r := b.next(Ended).Record; r.ExitCode != 7 {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// A job may be forking at the very moment it is told to end. Nothing of it may
+// sleep through the grace.
+func TestATermReachesWhatIsBeingForked(t *testing.T) {
+	b := newBench(t)
+	rounds := 40
+	if testing.Short() {
+		rounds = 10
+	}
+	for round := range rounds {
+		id := strconv.Itoa(round)
+		token := b.start(b.order(id, "for i in 1 2 3; do sh -c 'sleep 1000; :' & done; sleep 1000; :"))
+		b.next(Started)
+		b.Stop(token, job.StopCancel, 10*patience)
+		e := b.next(Ended)
+		if e.Record.Stop != "cancel" {
+			t.Fatalf("round %d: %+v", round, e.Record)
+		}
+		b.Ack(token)
 	}
 }
