@@ -120,11 +120,8 @@ func (s *session) openCards(ctx context.Context) error {
 func (s *session) chooseCards(sample gpu.Sample) error {
 	s.devices = sample.Devices
 	have := make([]string, 0, len(sample.Devices))
-	byName := map[string]int{}
 	for _, d := range sample.Devices {
 		have = append(have, strconv.Itoa(d.Index))
-		byName[strconv.Itoa(d.Index)] = d.Index
-		byName[d.UUID] = d.Index
 		s.cards = append(s.cards, d.Index)
 	}
 	list := "this machine has " + strings.Join(have, ", ")
@@ -146,7 +143,7 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	}
 	s.cards = []int{}
 	for _, word := range strings.FieldsFunc(inherited, func(r rune) bool { return r == ',' || r == ' ' }) {
-		index, ok := byName[word]
+		index, ok := findCard(sample, word)
 		if !ok {
 			return &Problem{Code: 2, What: fmt.Sprintf("the inherited CUDA_VISIBLE_DEVICES names %q, which does not exist; %s", word, list),
 				Hint: "unset it, or choose cards with --gpus"}
@@ -157,6 +154,22 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 		return &Problem{Code: 1, What: "the inherited CUDA_VISIBLE_DEVICES is empty, so no GPU may be used", Hint: "unset it, or choose cards with --gpus"}
 	}
 	return nil
+}
+
+// findCard reads one word of CUDA_VISIBLE_DEVICES as CUDA does: an index, or a
+// UUID that may be cut short where it stays unique.
+func findCard(sample gpu.Sample, word string) (index int, ok bool) {
+	matches := 0
+	for _, d := range sample.Devices {
+		if word == strconv.Itoa(d.Index) || word == d.UUID {
+			return d.Index, true
+		}
+		if strings.HasPrefix(word, "GPU-") && strings.HasPrefix(d.UUID, word) {
+			index = d.Index
+			matches++
+		}
+	}
+	return index, matches == 1
 }
 
 func (s *session) openEngine(context.Context) error {
@@ -189,9 +202,18 @@ func (s *session) openEngine(context.Context) error {
 func (s *session) newEngine() {
 	s.engine = engine.New(engine.Config{
 		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
-		User: s.user(), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
+		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
 		Publish: s.publish, TellQueued: s.opt.JSON, After: s.after, Log: s.log,
 	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
+}
+
+// outerBooking is the ledger's name for the job whose token this is.
+func outerBooking(token string) string {
+	parts := strings.Split(token, ":")
+	if len(parts) != 3 {
+		return ""
+	}
+	return engine.BookingKey(parts[0], parts[1])
 }
 
 func (s *session) getenv(name string) string {

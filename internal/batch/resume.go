@@ -95,10 +95,10 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 
 func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 	if done > 0 {
-		s.say(fmt.Sprintf("skipping %d jobs that finished in an earlier run (--fresh runs them again)", done))
+		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", count(done, "job")))
 	}
 	if again > 0 {
-		s.say(fmt.Sprintf("running %d jobs again that failed in an earlier run", again))
+		s.say(fmt.Sprintf("running %s again that failed in an earlier run", count(again, "job")))
 	}
 	for i, j := range failed {
 		if i == maxNamed {
@@ -108,7 +108,7 @@ func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 		s.say(fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command()))
 	}
 	if len(failed) > 0 {
-		s.say(fmt.Sprintf("%d old failures count in the exit status; --retry-failed runs them again", len(failed)))
+		s.say(count(len(failed), "old failure") + " in the exit status; --retry-failed runs them again")
 	}
 }
 
@@ -130,7 +130,7 @@ func (s *session) startOver(found []run.Found) error {
 		}
 	}
 	if len(waiting) > 0 {
-		s.say(fmt.Sprintf("starting over: stopping %d jobs that an earlier run left running", len(waiting)))
+		s.say(fmt.Sprintf("starting over: stopping %s that an earlier run left running", count(len(waiting), "job")))
 	}
 	for len(waiting) > 0 {
 		ev := <-s.runner.Events()
@@ -157,11 +157,11 @@ func (s *session) startOver(found []run.Found) error {
 
 // greet says what is about to happen.
 func (s *session) greet() {
-	kind := fmt.Sprintf("%d GPUs", len(s.cards))
+	kind := count(len(s.cards), "GPU")
 	if s.opt.Sim > 0 {
-		kind = fmt.Sprintf("%d simulated GPUs of %d MiB", len(s.cards), s.opt.SimVRAMMiB)
+		kind = fmt.Sprintf("%s of %d MiB", count(len(s.cards), "simulated GPU"), s.opt.SimVRAMMiB)
 	}
-	s.say(fmt.Sprintf("%d jobs in %s, %s, logs in %s", s.queue.total, s.opt.File, kind, s.opt.LogDir))
+	s.say(fmt.Sprintf("%s in %s, %s, logs in %s", count(s.queue.total, "job"), s.opt.File, kind, s.opt.LogDir))
 	if s.simDir != "" {
 		s.say("simulated box: BERTH_SIM_DIR=" + s.simDir)
 	}

@@ -137,7 +137,7 @@ func (s *session) interrupt(sig os.Signal) {
 	_, running := s.engine.Live()
 	s.log.Info("interrupted", "signal", sig.String(), "running", running)
 	if s.interrupted == 1 && running > 0 {
-		s.say(fmt.Sprintf("stopping %d running jobs; they run again next time (Ctrl-C again: without waiting)", running))
+		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", count(running, "running job")))
 	}
 	s.engine.Interrupt(time.Now(), s.interrupted > 1)
 }

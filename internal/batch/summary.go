@@ -18,7 +18,8 @@ const maxAdvice = 10
 type account struct {
 	began    time.Time
 	cards    int
-	onCard   map[int]int // jobs on it now
+	holding  map[string]bool // jobs that were seen to take their cards
+	onCard   map[int]int     // how many of them are on it now
 	since    map[int]time.Time
 	busy     time.Duration // card-time with at least one job
 	advice   []advice
@@ -38,22 +39,21 @@ type advice struct {
 }
 
 func newAccount(now time.Time, cards int) *account {
-	return &account{began: now, cards: cards, onCard: map[int]int{}, since: map[int]time.Time{}}
+	return &account{began: now, cards: cards, holding: map[string]bool{}, onCard: map[int]int{}, since: map[int]time.Time{}}
 }
 
 func (a *account) follow(ev job.Event, tolerance float64) {
 	j := ev.Job
 	switch ev.Kind {
 	case job.EventStarted, job.EventAdopted:
+		a.holding[j.ID] = true
 		for _, card := range j.Grant.GPUs {
 			if a.onCard[card]++; a.onCard[card] == 1 {
 				a.since[card] = ev.At
 			}
 		}
 	case job.EventEnded, job.EventRetry, job.EventRequeued:
-		if !j.StartedAt.IsZero() {
-			a.left(j, ev.At)
-		}
+		a.left(j, ev.At)
 	}
 	if ev.Kind == job.EventEnded {
 		a.jobsOver++
@@ -61,11 +61,14 @@ func (a *account) follow(ev job.Event, tolerance float64) {
 	}
 }
 
+// left gives back what a job was seen to take. One that ended while no berth
+// was there takes nothing from those that share its card now.
 func (a *account) left(j *job.Job, at time.Time) {
+	if !a.holding[j.ID] {
+		return
+	}
+	delete(a.holding, j.ID)
 	for _, card := range j.Grant.GPUs {
-		if a.onCard[card] == 0 {
-			continue
-		}
 		if a.onCard[card]--; a.onCard[card] == 0 {
 			a.busy += at.Sub(a.since[card])
 		}
@@ -108,7 +111,7 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 // lines is the summary at the end.
 func (a *account) lines(now time.Time, t tally, outcomes map[job.Outcome]int) []string {
 	wall := now.Sub(a.began)
-	head := fmt.Sprintf("%d jobs in %s: %s", a.jobsOver, seconds(wall), t)
+	head := fmt.Sprintf("%s in %s: %s", count(a.jobsOver, "job"), seconds(wall), t)
 	if t.earlierOK > 0 {
 		head += fmt.Sprintf(" (%d of them earlier)", t.earlierOK)
 	}

@@ -119,6 +119,14 @@ func clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", total/60, total%60)
 }
 
+// count writes a number with its noun: "1 job", "12 jobs".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
 // label names a job: its number, and its name if it was given one.
 func label(j *job.Job) string {
 	if j.Spec.Name == "" {

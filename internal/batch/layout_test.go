@@ -1,0 +1,151 @@
+package batch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func isNetwork(answer bool) func(string) (bool, error) {
+	return func(string) (bool, error) { return answer, nil }
+}
+
+func TestLayoutOnALocalDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "logs")
+	l, err := openLayout(dir, "/nowhere", isNetwork(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.logDir != dir || l.state != dir || l.storeDir() != filepath.Join(dir, "store") || l.keepDir() != filepath.Join(dir, "keep") {
+		t.Errorf("%+v", l)
+	}
+	if _, err := os.Stat(l.jobsDir()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, pointerName)); !os.IsNotExist(err) {
+		t.Errorf("it points elsewhere: %v", err)
+	}
+}
+
+func TestLayoutOnANetworkFileSystem(t *testing.T) {
+	dir, home := filepath.Join(t.TempDir(), "logs"), filepath.Join(t.TempDir(), "state")
+	l, err := openLayout(dir, home, isNetwork(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{l.storeDir(), l.keepDir(), l.simDir()} {
+		if !strings.HasPrefix(path, home+"/") {
+			t.Errorf("%s is not below %s", path, home)
+		}
+	}
+	for _, path := range []string{l.jobsDir(), l.journal(), l.board(), l.log()} {
+		if !strings.HasPrefix(path, dir+"/") {
+			t.Errorf("%s is not below %s", path, dir)
+		}
+	}
+	if pointer := read(t, filepath.Join(dir, pointerName)); !strings.HasSuffix(pointer, ":"+l.state+"\n") {
+		t.Errorf("the pointer says %q", pointer)
+	}
+	info, err := os.Stat(l.state)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("state directory: %v, %v", info, err)
+	}
+	same, err := openLayout(dir, home, isNetwork(true))
+	if err != nil || same != l {
+		t.Errorf("the next run finds %+v, %v", same, err)
+	}
+	other, err := openLayout(dir+"2", home, isNetwork(true))
+	if err != nil || other.state == l.state || other.instance() == l.instance() {
+		t.Errorf("another log directory shares its state: %+v, %v", other, err)
+	}
+}
+
+func TestLayoutThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "")
+	if _, err := openLayout(filepath.Join(dir, "file", "logs"), dir, isNetwork(false)); err == nil {
+		t.Error("a log directory below a file")
+	}
+	broken := errors.New("stale handle")
+	if _, err := openLayout(filepath.Join(dir, "logs"), dir, func(string) (bool, error) { return false, broken }); !errors.Is(err, broken) {
+		t.Errorf("a file system that does not answer: %v", err)
+	}
+}
+
+func TestStateHome(t *testing.T) {
+	tests := []struct {
+		name string
+		env  map[string]string
+		want string
+	}{
+		{"where the user says", map[string]string{"XDG_STATE_HOME": "/x", "HOME": "/home/ann"}, "/x/berth"},
+		{"a relative path says nothing", map[string]string{"XDG_STATE_HOME": "x", "HOME": "/home/ann"}, "/home/ann/.local/state/berth"},
+		{"else at home", map[string]string{"HOME": "/home/ann"}, "/home/ann/.local/state/berth"},
+	}
+	for _, test := range tests {
+		if got := stateHome(func(name string) string { return test.env[name] }); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+	if got := stateHome(func(string) string { return "" }); !filepath.IsAbs(got) {
+		t.Errorf("without a home: %s", got)
+	}
+}
+
+func TestOnNetworkKnowsALocalDisk(t *testing.T) {
+	if remote, err := onNetwork(t.TempDir()); err != nil || remote {
+		t.Skipf("the temporary directory is on a network here: %v, %v", remote, err)
+	}
+	if _, err := onNetwork(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a path that does not exist is on some file system")
+	}
+}
+
+func TestSetAside(t *testing.T) {
+	fresh := func(t *testing.T) layout {
+		l, err := openLayout(filepath.Join(t.TempDir(), "logs"), "", isNetwork(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	t.Run("nothing to set aside makes no directory", func(t *testing.T) {
+		l := fresh(t)
+		write(t, l.journal(), "") // opened, nothing in it
+		moved, err := l.setAside(at0)
+		if err != nil || moved != "" {
+			t.Errorf("moved to %q, %v", moved, err)
+		}
+		if entries, _ := os.ReadDir(l.logDir); len(entries) != 2 {
+			t.Errorf("there are %v", entries)
+		}
+	})
+	t.Run("everything that was written is kept", func(t *testing.T) {
+		l := fresh(t)
+		write(t, l.journal(), "old journal")
+		write(t, l.board(), "old board")
+		if err := os.Mkdir(filepath.Join(l.jobsDir(), "1"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(l.jobsDir(), "1", "1.log"), "old log")
+		moved, err := l.setAside(at0)
+		if err != nil || moved != "old-20260314-150926" {
+			t.Fatalf("moved to %q, %v", moved, err)
+		}
+		old := filepath.Join(l.logDir, moved)
+		if read(t, filepath.Join(old, "journal.jsonl")) != "old journal" || read(t, filepath.Join(old, "status.txt")) != "old board" ||
+			read(t, filepath.Join(old, "jobs", "1", "1.log")) != "old log" {
+			t.Error("something is not there")
+		}
+		if entries, err := os.ReadDir(l.jobsDir()); err != nil || len(entries) != 0 {
+			t.Errorf("the new jobs directory: %v, %v", entries, err)
+		}
+		// Twice in one second has two names.
+		write(t, l.journal(), "newer")
+		if again, err := l.setAside(at0); err != nil || again != "old-20260314-150926-2" {
+			t.Errorf("moved to %q, %v", again, err)
+		}
+	})
+}

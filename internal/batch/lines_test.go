@@ -1,0 +1,79 @@
+package batch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+)
+
+// story is one event of every kind and shape, in an order that could be.
+func story() []job.Event {
+	var list []job.Event
+	tell := func(kind job.EventKind, text string, j *job.Job) {
+		list = append(list, job.Event{Seq: int64(len(list) + 1), At: at0.Add(time.Duration(len(list)) * time.Second), Kind: kind, Text: text, Job: j})
+	}
+	with := func(j *job.Job, change func(*job.Job)) *job.Job { change(j); return j }
+
+	tell(job.EventQueued, "", &job.Job{ID: "1", Spec: spec("python a.py")})
+	tell(job.EventStarted, "", started("1", "python a.py", 0))
+	tell(job.EventStarted, "", with(started("2", "python b.py", 0, 1), func(j *job.Job) { j.VRAMMiB, j.Spec.Name = 8000, "big one" }))
+	tell(job.EventStarted, "", with(started("3", "python c.py", 1), func(j *job.Job) { j.Grant.Share, j.Attempt = 0.5, 2 }))
+	tell(job.EventStarted, "", with(started("4", "python c.py", 1), func(j *job.Job) { j.Grant.Share, j.VRAMMiB = 0.25, 4000 }))
+	tell(job.EventStarted, "", started("5", "tar cf x.tar x"))
+	tell(job.EventAdopted, "", started("6", "python a.py", 3))
+	tell(job.EventUsage, "gpu0:5000 MiB", started("2", "python b.py", 0, 1))
+	tell(job.EventExceeds, "gpu0:9100 MiB used, 8000 MiB declared", started("2", "python b.py", 0, 1))
+	tell(job.EventRetry, "out of GPU memory; retry 1 of 2 with 11375 MiB", started("2", "python b.py", 0, 1))
+	tell(job.EventRequeued, "reached its limit of 1h0m0s; requeue 1 of 10, from its beginning", started("3", "python c.py", 1))
+	tell(job.EventStopping, "cancel", started("4", "python c.py", 1))
+	tell(job.EventDequeued, "", &job.Job{ID: "9", Spec: spec("python old.py")})
+	tell(job.EventEnded, "", with(ended(started("1", "python a.py", 0), job.OK, 2300*time.Millisecond), func(j *job.Job) { j.PeakMiB, j.AvgUtil = map[int]int64{0: 7000}, number(93.6) }))
+	tell(job.EventEnded, "", with(ended(started("2", "python b.py", 0, 1), job.OK, 1774*time.Second), func(j *job.Job) { j.VRAMMiB, j.PeakMiB = 8000, map[int]int64{0: 7900} }))
+	tell(job.EventEnded, "", with(ended(started("3", "python c.py", 1), "exit:3", time.Minute), func(j *job.Job) { j.PeakMiB = nil }))
+	tell(job.EventEnded, "", with(ended(started("4", "python c.py", 1), job.OOM, time.Minute), func(j *job.Job) {
+		j.VRAMMiB, j.PeakMiB, j.Detail, j.Log = 4000, map[int]int64{1: 6000}, "ran out of GPU memory", "/elsewhere/4.log"
+	}))
+	tell(job.EventEnded, "", with(ended(started("5", "tar cf x.tar x"), "signal:KILL", time.Second), func(j *job.Job) {}))
+	tell(job.EventEnded, "", with(ended(started("6", "python a.py", 3), job.Timeout, time.Hour), func(j *job.Job) { j.Detail = "reached its limit of 1h0m0s" }))
+	tell(job.EventEnded, "", with(ended(started("7", "python a.py", 3), job.WasCancelled, time.Hour), func(j *job.Job) { j.Detail = "cancelled while it ran" }))
+	tell(job.EventEnded, "", with(ended(&job.Job{ID: "8", Spec: spec("x")}, job.Infeasible, 0), func(j *job.Job) { j.Detail = "needs 9 GPUs; this machine has 2" }))
+	tell(job.EventEnded, "", with(ended(&job.Job{ID: "10", Spec: spec("x")}, job.Depends, 0), func(j *job.Job) { j.Detail = "waits for job 3 to end ok; it ended exit:3" }))
+	tell(job.EventEnded, "", with(ended(started("11", "x", 0), job.Lost, 0), func(j *job.Job) {
+		j.Detail = "its supervisor was killed; how it would have ended is not known"
+	}))
+	tell(job.EventEnded, "", with(ended(started("12", "x", 0), job.Launch, 0), func(j *job.Job) { j.Detail = "chdir /nowhere: no such file or directory" }))
+	tell(job.EventGPUsLost, "nvidia-smi: Unknown Error", nil)
+	tell(job.EventGPUsFound, "", nil)
+	tell(job.EventWarning, "disk is full", nil)
+	hostile := func(j *job.Job) *job.Job {
+		j.Spec.Name, j.Spec.Shell = "\x1b[31mred", "echo \x1b]0;title\x07\r\nfake"
+		j.Log, j.Detail = "/run/berth_logs/jobs/13/\x1b[2J.log", "why\x1b[2J"
+		return j
+	}
+	tell(job.EventStarted, "", hostile(started("13", "", 0)))
+	tell(job.EventRetry, "text\x1b[2J", hostile(started("13", "", 0)))
+	tell(job.EventEnded, "", hostile(ended(started("13", "", 0), "exit:1", 0)))
+	tell(job.EventWarning, "gpu\x1b[2J", nil)
+	return list
+}
+
+func TestLines(t *testing.T) {
+	for name, n := range map[string]narrator{
+		"lines":         {tolerance: 0.1, dir: "/run"},
+		"lines-verbose": {tolerance: 0.1, dir: "/run", verbose: true},
+	} {
+		var text strings.Builder
+		for i, ev := range story() {
+			if line := n.line(ev, min(i, 12), 12); line != "" {
+				fmt.Fprintln(&text, line)
+			}
+		}
+		if strings.ContainsAny(strings.ReplaceAll(text.String(), "\n", ""), "\x1b\r\x07") {
+			t.Errorf("%s: a job can drive the terminal", name)
+		}
+		golden(t, name, text.String())
+	}
+}

@@ -1,0 +1,86 @@
+package batch
+
+import (
+	"bytes"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// at0 is when everything begins in these tests.
+var at0 = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // what people are shown is local time
+	os.Exit(m.Run())
+}
+
+// golden compares text with testdata/<name>.golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test ./internal/batch -update writes it)", err)
+	}
+	if !bytes.Equal(want, []byte(got)) {
+		t.Errorf("%s differs (-update if that is meant):\n--- want\n%s--- got\n%s", path, want, got)
+	}
+}
+
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func number[T any](value T) *T { return &value }
+
+func spec(command string, change ...func(*job.Spec)) job.Spec {
+	s := job.Defaults()
+	s.Shell = command
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func named(name string) func(*job.Spec) { return func(s *job.Spec) { s.Name = name } }
+
+// started is a job that began a minute and a half after the run did.
+func started(id, command string, cards ...int) *job.Job {
+	return &job.Job{
+		ID: id, Spec: spec(command), State: job.Running, Attempt: 1,
+		Grant: job.Grant{GPUs: cards, CardMiB: 24576}, StartedAt: at0.Add(90 * time.Second), Log: "/run/berth_logs/jobs/" + id + "/1.log",
+	}
+}
+
+func ended(j *job.Job, outcome job.Outcome, after time.Duration) *job.Job {
+	j.State, j.Outcome, j.EndedAt = outcome.State(), outcome, j.StartedAt.Add(after)
+	return j
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
