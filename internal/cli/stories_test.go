@@ -200,7 +200,9 @@ var promises = []struct {
 		place-use-is-measured-per-job-also-in-other-sessions
 		place-vram-auto-takes-what-the-same-command-used-before
 		real-nvidia-smi-is-read-through-its-own-words`},
-	{"several berths on one machine see each other's reservations", "place-two-berths-on-one-machine-see-each-others-reservations"},
+	{"several berths on one machine see each other's reservations", `
+		place-two-berths-on-one-machine-see-each-others-reservations
+		place-a-berth-inside-a-job-uses-what-that-job-holds`},
 
 	// A job's life.
 	{"CUDA_VISIBLE_DEVICES and its kin always match the grant and cannot be overridden", `

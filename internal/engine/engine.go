@@ -57,6 +57,7 @@ type Config struct {
 	Poll      time.Duration
 	Tolerance float64
 	User      string
+	Outer     string                      // the booking of the job this berth itself runs in
 	Order     func(j *job.Job) keep.Order // how this job is started
 	LogPath   func(j *job.Job) string
 	Publish   func(events []job.Event) // after they are durable
@@ -306,6 +307,7 @@ func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
 	delete(e.jobs, j.ID)
 	e.fact(j)
 	e.tell(job.EventEnded, j, detail)
+	e.learn(j)
 	e.settleDependents(j)
 }
 

@@ -178,21 +178,22 @@ func (e *Engine) resolveAuto(j *job.Job) {
 	e.fact(j)
 }
 
-// learn re-resolves the vram=auto jobs that waited for a first measurement.
-// It runs after a commit, when the store knows the new peak, and after the
-// starts of that commit have left the queue: those run as they were decided.
-func (e *Engine) learn(events []*job.Event) {
-	for _, ev := range events {
-		if ev.Kind != job.EventEnded {
-			continue
-		}
-		command := ev.Job.Spec.Command()
-		ids := e.autos[command]
-		delete(e.autos, command)
-		for _, id := range ids {
-			if _, queued := e.queue.Get(id); queued {
-				e.enqueue(e.jobs[id])
-			}
+// learn gives the vram=auto jobs that waited for a first measurement of their
+// command what it was measured at.
+func (e *Engine) learn(ended *job.Job) {
+	_, peak := highest(ended.PeakMiB)
+	if peak == 0 || (ended.Outcome != job.OK && ended.Outcome != job.OOM) {
+		return
+	}
+	command := ended.Spec.Command()
+	ids := e.autos[command]
+	delete(e.autos, command)
+	for _, id := range ids {
+		if _, queued := e.queue.Get(id); queued {
+			j := e.jobs[id]
+			j.VRAMMiB = sched.Budget(0, peak, e.cfg.Rules.SpikeBuffer)
+			e.fact(j)
+			e.enqueue(j)
 		}
 	}
 }

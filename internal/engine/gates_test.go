@@ -179,23 +179,35 @@ func TestVRAMAuto(t *testing.T) {
 		t.Errorf("not known: %d MiB, alone %v; want a card to itself", row.VRAMMiB, row.Grant.Alone)
 	}
 	r.wantRow("3", job.Queued, "")
-	r.peaks["new"] = 5000
+	r.e.meter.Seed("2", map[int]int64{1: 5000})
 	r.end("2", keep.Record{}, false)
 	r.pass(time.Millisecond)
-	// Job 3 was decided on before the peak of job 2 was on disk, so it may
-	// run alone as well; on disk it must be what it is: running.
 	r.wantRow("3", job.Running, "")
+	if row := r.row("3"); row.VRAMMiB != 5500 || row.Grant.Alone {
+		t.Errorf("measured a moment ago: %d MiB, alone %v; want the peak with the spike buffer", row.VRAMMiB, row.Grant.Alone)
+	}
 }
 
 func TestVRAMAutoLearnsForThoseThatStillWait(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(auto, command("new")), spec(auto, command("new")), spec(auto, command("new")))
-	r.peaks["new"] = 5000
+	r.e.meter.Seed("1", map[int]int64{0: 5000})
 	r.end("1", keep.Record{}, false)
-	r.wantRow("2", job.Running, "")
-	r.step()
-	if row := r.row("3"); row.VRAMMiB != 5500 || row.State != job.Queued {
-		t.Errorf("job 3 declares %d MiB and is %s", row.VRAMMiB, row.State)
+	r.pass(time.Millisecond)
+	for _, id := range []string{"2", "3"} {
+		if row := r.row(id); row.VRAMMiB != 5500 || row.State != job.Running {
+			t.Errorf("job %s declares %d MiB and is %s; both fit one card now", id, row.VRAMMiB, row.State)
+		}
 	}
-	r.wantRow("2", job.Running, "")
+}
+
+func TestVRAMAutoLearnsNothingFromAFailure(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(auto, command("new")), spec(auto, command("new")))
+	r.e.meter.Seed("1", map[int]int64{0: 50})
+	r.end("1", keep.Record{ExitCode: 1}, false)
+	r.pass(time.Millisecond)
+	if row := r.row("2"); row.VRAMMiB != 0 || !row.Grant.Alone {
+		t.Errorf("it declares %d MiB from a run that broke off", row.VRAMMiB)
+	}
 }

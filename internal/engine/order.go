@@ -131,7 +131,6 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars.set("BERTH_JOB_NAME", j.Name())
 	vars.set("BERTH_GPU_UUIDS", strings.Join(j.Grant.UUIDs, ","))
 	vars.set("BERTH_ATTEMPT", strconv.Itoa(j.Attempt))
-	vars.set("BERTH_TOKEN", j.Keep+":"+j.ID+":"+strconv.Itoa(j.Attempt))
 	if j.VRAMMiB > 0 {
 		vars.set("BERTH_VRAM_MIB", strconv.FormatInt(j.VRAMMiB, 10))
 	}

@@ -40,7 +40,7 @@ func TestEnvironmentOfAJob(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES": "3,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"NVIDIA_VISIBLE_DEVICES": "3,1", "APPTAINERENV_NVIDIA_VISIBLE_DEVICES": "3,1", "APPTAINERENV_CUDA_VISIBLE_DEVICES": "3,1",
 		"BERTH_GPUS": "3,1", "BERTH_JOB_ID": "7", "BERTH_JOB_NAME": "train", "BERTH_GPU_UUIDS": "GPU-x,GPU-x",
-		"BERTH_ATTEMPT": "2", "BERTH_TOKEN": "tok:7:2", "BERTH_VRAM_MIB": "8000",
+		"BERTH_ATTEMPT": "2", "BERTH_VRAM_MIB": "8000",
 	}
 	if diff := cmp.Diff(want, environment(launcher(), j)); diff != "" {
 		t.Error(diff)
@@ -63,9 +63,9 @@ func TestEnvironmentRules(t *testing.T) {
 		{
 			name: "a job cannot give itself other cards",
 			setup: func(l *Launcher, j *job.Job) {
-				j.Spec = spec(set("CUDA_VISIBLE_DEVICES", "0,1,2,3", "CUDA_DEVICE_ORDER", "FASTEST_FIRST", "NVIDIA_VISIBLE_DEVICES", "all", "BERTH_GPUS", "9", "BERTH_TOKEN", "mine"))
+				j.Spec = spec(set("CUDA_VISIBLE_DEVICES", "0,1,2,3", "CUDA_DEVICE_ORDER", "FASTEST_FIRST", "NVIDIA_VISIBLE_DEVICES", "all", "BERTH_GPUS", "9"))
 			},
-			want: map[string]string{"CUDA_VISIBLE_DEVICES": "2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES": "2", "BERTH_GPUS": "2", "BERTH_TOKEN": "tok:7:1"},
+			want: map[string]string{"CUDA_VISIBLE_DEVICES": "2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES": "2", "BERTH_GPUS": "2"},
 		},
 		{
 			name: "nor does it inherit them",

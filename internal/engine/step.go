@@ -48,7 +48,6 @@ func (e *Engine) Step(now time.Time) error {
 	}
 	e.unbooked = false
 	e.launch(starts)
-	e.learn(tx.Events)
 	return nil
 }
 
@@ -123,6 +122,7 @@ func (e *Engine) readOthers() bool {
 		e.warn("cannot read the ledger of GPU reservations; nothing starts", err)
 		return false
 	}
+	others = slices.DeleteFunc(others, e.within)
 	changed := !slices.EqualFunc(others, e.others, func(a, b gpu.Entry) bool {
 		return a.Key == b.Key && a.HolderPID == b.HolderPID
 	})
@@ -132,6 +132,21 @@ func (e *Engine) readOthers() bool {
 	}
 	return true
 }
+
+// within is true of bookings that are part of one another: the job this berth
+// itself runs in made room for everything inside it, and a berth inside one of
+// our jobs books within what that job holds.
+func (e *Engine) within(entry gpu.Entry) bool {
+	if e.cfg.Outer != "" && entry.Key == e.cfg.Outer {
+		return true
+	}
+	holder, ok, _ := e.owners.Owner(entry.HolderPID)
+	_, ours := e.active[holder]
+	return ok && ours
+}
+
+// BookingKey names a job in the ledger.
+func BookingKey(token, id string) string { return token + "/" + id }
 
 func (e *Engine) lease(planned []sched.Start) []start {
 	starts := make([]start, 0, len(planned))
@@ -294,7 +309,7 @@ func (e *Engine) bookings(starts []start) []gpu.Entry {
 func (e *Engine) booking(j *job.Job, token string, cards []sched.Card) gpu.Entry {
 	identity, _ := e.runner.Identity(token)
 	return gpu.Entry{
-		Key: token + "/" + j.ID, User: j.User, Job: j.ID, Name: j.Name(),
+		Key: BookingKey(token, j.ID), User: j.User, Job: j.ID, Name: j.Name(),
 		UUIDs: j.Grant.UUIDs, BudgetMiB: e.hold(j, cards).BudgetMiB, Share: j.Grant.Share,
 		Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
 		HolderPID: identity.KeepPID, HolderStart: identity.KeepStart,
