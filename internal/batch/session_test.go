@@ -1,0 +1,300 @@
+package batch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/sched"
+	"berth/internal/store"
+)
+
+// fullDisk is a store that takes nothing while it is full.
+type fullDisk struct{ full bool }
+
+func (d *fullDisk) Commit(tx store.Tx) error {
+	if d.full {
+		return fmt.Errorf("commit: %w", store.ErrFull)
+	}
+	for i, ev := range tx.Events {
+		ev.Seq = int64(i + 1)
+	}
+	return nil
+}
+func (d *fullDisk) Job(string) (*job.Job, error)        { return nil, store.ErrNotFound }
+func (d *fullDisk) PeakFor(string) (int64, bool, error) { return 0, false, nil }
+// said is what was printed, line by line.
+func said(out *bytes.Buffer) []string {
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+// newSession is a session with a real store and journal and no engine, whose
+// words go to a buffer.
+func newSession(t *testing.T, text string) (*session, *bytes.Buffer) {
+	t.Helper()
+	dir := t.TempDir()
+	st, err := store.Open(filepath.Join(dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	file, err := jobfile.Parse("jobs.txt", []byte(text), job.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	s := &session{
+		opt:  Options{File: "jobs.txt", LogDir: dir, Tolerance: 0.1},
+		file: file, store: st, queue: newQueue(), log: silent(),
+		screen: &screen{out: &out}, narrator: narrator{tolerance: 0.1, dir: dir},
+		journal: openTestJournal(t, filepath.Join(dir, "journal.jsonl")),
+		board:   &board{path: filepath.Join(dir, "status.txt")}, account: newAccount(time.Now(), 1),
+	}
+	return s, &out
+}
+
+// past stores jobs of an earlier run, one for each line of the file.
+func past(t *testing.T, s *session, states ...job.Outcome) {
+	t.Helper()
+	var tx store.Tx
+	for i, outcome := range states {
+		line := s.file.Lines[i]
+		j := &job.Job{ID: fmt.Sprint(i + 1), Seq: int64(i + 1), Key: line.Key, Spec: line.Spec, State: job.Queued, Attempt: 1}
+		if outcome != "" {
+			j.State, j.Outcome = outcome.State(), outcome
+		}
+		tx.Put = append(tx.Put, j)
+	}
+	if err := s.store.Commit(tx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ids(jobs []*job.Job) string {
+	var list []string
+	for _, j := range jobs {
+		list = append(list, j.ID)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestWhatAnEarlierRunLeft(t *testing.T) {
+	const file = "a\nb\nc\nd\n"
+	tests := []struct {
+		name        string
+		retryFailed bool
+		gone        bool // the line of b is not in the file any more
+		marked      bool // the line of b is marked cancel
+		again       string
+		code        int
+		says        []string
+	}{
+		{
+			name: "finished work is skipped, old failures are named and count",
+			code: 3,
+			says: []string{"skipping 1 job", "job 2 failed in an earlier run [exit:3] — b", "job 3 failed in an earlier run [cancelled] — c", "2 old failures"},
+		},
+		{
+			name: "with --retry-failed they run again", retryFailed: true, again: "2 3",
+			says: []string{"skipping 1 job", "running 2 jobs again"},
+		},
+		{
+			name: "but not one that is marked cancel", retryFailed: true, marked: true, again: "3",
+			code: 3,
+			says: []string{"skipping 1 job", "running 1 job", "job 2 failed", "1 old failure"},
+		},
+		{
+			name: "what failed in a line that is gone does not count", gone: true,
+			code: 1,
+			says: []string{"skipping 1 job", "job 3 failed", "1 old failure"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s, out := newSession(t, file)
+			past(t, s, job.OK, "exit:3", job.WasCancelled, "")
+			s.opt.RetryFailed = test.retryFailed
+			if test.marked {
+				s.file.Lines[1].Spec.CancelMarked = true
+			}
+			if test.gone {
+				s.file.Lines = slices.Delete(s.file.Lines, 1, 2)
+			}
+			live, again, err := s.earlier()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids(live) != "4" || ids(again) != test.again {
+				t.Errorf("live %q, again %q", ids(live), ids(again))
+			}
+			lines := said(out)
+			if len(lines) != len(test.says) {
+				t.Fatalf("it says %q", lines)
+			}
+			for i, says := range test.says {
+				if !strings.Contains(lines[i], says) {
+					t.Errorf("it says %q, want %q", lines[i], says)
+				}
+			}
+			s.queue.apply(at0, s.file, newClerk())
+			if code, _ := s.queue.status(); code != test.code {
+				t.Errorf("exit status %d, want %d", code, test.code)
+			}
+		})
+	}
+}
+
+func TestOldFailuresAreNamedUpToABound(t *testing.T) {
+	var text strings.Builder
+	outcomes := make([]job.Outcome, 50)
+	for i := range outcomes {
+		fmt.Fprintf(&text, "job %d\n", i)
+		outcomes[i] = "exit:1"
+	}
+	s, out := newSession(t, text.String())
+	past(t, s, outcomes...)
+	if _, _, err := s.earlier(); err != nil {
+		t.Fatal(err)
+	}
+	lines := said(out)
+	if len(lines) != maxNamed+2 || !strings.HasSuffix(lines[maxNamed], "and 30 more") {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-2:])
+	}
+}
+
+func TestPublishTellsAndKeeps(t *testing.T) {
+	s, out := newSession(t, "a\n")
+	s.queue.apply(at0, s.file, newClerk())
+	j := started("1", "a", 0)
+	tx := store.Tx{Events: []*job.Event{{At: at0, Kind: job.EventStarted, Job: j}}}
+	if err := s.store.Commit(tx); err != nil {
+		t.Fatal(err)
+	}
+	s.publish([]job.Event{*tx.Events[0], {At: at0, Kind: job.EventUsage, Job: j, Text: "gpu0:256 MiB"}})
+	if got := out.String(); got != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, undeclared: alone) — a\n" {
+		t.Errorf("it says %q", got)
+	}
+	if got := numbers(t, filepath.Join(s.opt.LogDir, "journal.jsonl")); got != "1" {
+		t.Errorf("the journal has %s", got)
+	}
+	if s.queue.counts.running != 1 || !s.changed {
+		t.Errorf("counted %+v", s.queue.counts)
+	}
+	out.Reset()
+	s.opt.JSON = true
+	s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(j, job.OK, time.Second)}})
+	s.say("WARN something")
+	if got := said(out); len(got) != 2 || !strings.HasPrefix(got[0], `{"time":"2026-03-14T15:09:26Z","event":"ended","job":{"id":"1",`) || !strings.Contains(got[1], `"event":"warning","text":"something"`) {
+		t.Errorf("as JSON it says %q", got)
+	}
+}
+
+func TestAJournalThatFellBehindIsMendedBeforeItGoesOn(t *testing.T) {
+	s, _ := newSession(t, "a\n")
+	var tx store.Tx
+	for range 3 {
+		tx.Events = append(tx.Events, &job.Event{At: at0, Kind: job.EventWarning, Text: "x"})
+	}
+	if err := s.store.Commit(tx); err != nil {
+		t.Fatal(err)
+	}
+	s.journal.behind = true
+	s.keep([]job.Event{*tx.Events[2]})
+	if got := numbers(t, filepath.Join(s.opt.LogDir, "journal.jsonl")); got != "1 2 3" {
+		t.Errorf("the journal has %s", got)
+	}
+}
+
+func TestWhatIsOverIsRememberedUpToABound(t *testing.T) {
+	s, _ := newSession(t, "a\n")
+	for i := range 1000 {
+		s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started(fmt.Sprint(i), "x"), job.OK, 0)}})
+	}
+	if len(s.over) > 2*boardOver || s.over[len(s.over)-1].ID != "999" {
+		t.Errorf("%d are remembered, the last is %s", len(s.over), s.over[len(s.over)-1].ID)
+	}
+}
+
+func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
+	s, _ := newSession(t, "a\n")
+	disk := &fullDisk{full: true}
+	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Publish: s.publish}, disk, nil, nil, nil, nil, 0)
+	s.queue.apply(at0, s.file, s.engine)
+	s.engine.Cancel(at0, "1", "asked") // its end is known, and cannot be written down
+	if err := s.engine.Step(at0); !errors.Is(err, store.ErrFull) {
+		t.Fatal(err)
+	}
+	if s.after() {
+		t.Error("it ends, with an exit status that does not know of the end")
+	}
+	disk.full = false
+	if err := s.engine.Step(at0); err != nil {
+		t.Fatal(err)
+	}
+	if !s.after() {
+		t.Error("it stays though all is over")
+	}
+	if code, _ := s.queue.status(); code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	s.opt.Watch = true
+	if s.after() {
+		t.Error("with --watch it ends")
+	}
+	s.interrupted = 1
+	if !s.after() {
+		t.Error("interrupted with nothing running, it stays")
+	}
+	if text := read(t, s.board.path); !strings.Contains(text, "✗ job 1  cancelled") {
+		t.Errorf("the board has %q", text)
+	}
+}
+
+func TestChooseCards(t *testing.T) {
+	sample := gpu.Sample{Devices: []gpu.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 3, UUID: "GPU-d"}}}
+	tests := []struct {
+		name   string
+		flag   []int
+		env    []string
+		sample gpu.Sample
+		want   string
+		code   int
+		says   string
+	}{
+		{name: "all of them", sample: sample, want: "0,1,3"},
+		{name: "those of --gpus, in that order", flag: []int{3, 0}, sample: sample, want: "3,0"},
+		{name: "--gpus wins over what is inherited", flag: []int{1}, env: []string{"CUDA_VISIBLE_DEVICES=0"}, sample: sample, want: "1"},
+		{name: "--gpus names one that is not there", flag: []int{2}, sample: sample, code: 2, says: "this machine has 0, 1, 3"},
+		{name: "those that are inherited", env: []string{"CUDA_VISIBLE_DEVICES=3, 1"}, sample: sample, want: "3,1"},
+		{name: "by their UUID too", env: []string{"CUDA_VISIBLE_DEVICES=GPU-b"}, sample: sample, want: "1"},
+		{name: "the last of two variables counts", env: []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, sample: sample, want: "1"},
+		{name: "an inherited one that is not there", env: []string{"CUDA_VISIBLE_DEVICES=7"}, sample: sample, code: 2, says: `names "7"`},
+		{name: "none may be used", env: []string{"CUDA_VISIBLE_DEVICES="}, sample: sample, code: 1, says: "is empty"},
+		{name: "there is none", code: 1, says: "no GPU"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := &session{opt: Options{GPUs: test.flag, Env: test.env}}
+			err := s.chooseCards(test.sample)
+			if test.says == "" {
+				if err != nil || joinInts(s.cards) != test.want {
+					t.Errorf("cards %v, %v", s.cards, err)
+				}
+				return
+			}
+			var problem *Problem
+			if !errors.As(err, &problem) || problem.Code != test.code || !strings.Contains(problem.What, test.says) {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}
