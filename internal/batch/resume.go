@@ -108,7 +108,7 @@ func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 		s.say(fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command()))
 	}
 	if len(failed) > 0 {
-		s.say(count(len(failed), "old failure") + " in the exit status; --retry-failed runs them again")
+		s.say("the exit status counts " + count(len(failed), "old failure") + "; --retry-failed runs them again")
 	}
 }
 
