@@ -66,6 +66,15 @@ func TestTheLogGoesOnWhereItWas(t *testing.T) {
 	if text := read(t, path); text != long+"\n" {
 		t.Errorf("it has %q", text)
 	}
+	first, err := openLog(filepath.Join(t.TempDir(), "berth.log"), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	fmt.Fprintln(first, long)
+	if _, err := os.Stat(first.path + ".1"); !os.IsNotExist(err) {
+		t.Errorf("an empty file was rotated: %v", err)
+	}
 }
 
 func TestALogThatCannotBeWrittenStopsNobody(t *testing.T) {

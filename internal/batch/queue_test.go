@@ -347,6 +347,35 @@ func TestAJobThatCameBackWithoutALineIsDequeued(t *testing.T) {
 	}
 }
 
+func TestOnlyLinesOfTheFileCountAsBegun(t *testing.T) {
+	q, c := newQueue(), newClerk()
+	hear := func() {
+		for _, ev := range c.news {
+			q.follow(ev)
+		}
+		c.news = nil
+	}
+	apply(t, q, c, "a\nb\n")
+	c.start(c.jobs["1"])
+	hear()
+	if q.begun != 1 {
+		t.Errorf("%d of %d have begun", q.begun, q.total)
+	}
+	// It never ran, goes back, and is placed a second time.
+	c.jobs["1"].MustTo(job.Queued)
+	c.jobs["1"].Attempt = 0
+	c.tell(job.EventRequeued, c.jobs["1"])
+	c.start(c.jobs["1"])
+	hear()
+	if q.begun != 1 {
+		t.Errorf("placed twice, %d of %d have begun", q.begun, q.total)
+	}
+	apply(t, q, c, "b\n")
+	if q.begun != 0 || q.total != 1 {
+		t.Errorf("without its line, %d of %d have begun", q.begun, q.total)
+	}
+}
+
 func TestTallyReadsAsASentence(t *testing.T) {
 	tests := []struct {
 		tally tally

@@ -32,6 +32,7 @@ func (d *fullDisk) Commit(tx store.Tx) error {
 }
 func (d *fullDisk) Job(string) (*job.Job, error)        { return nil, store.ErrNotFound }
 func (d *fullDisk) PeakFor(string) (int64, bool, error) { return 0, false, nil }
+
 // said is what was printed, line by line.
 func said(out *bytes.Buffer) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")

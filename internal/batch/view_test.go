@@ -184,7 +184,8 @@ func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
 			t.Errorf("after a smaller block: %q", tm.lines)
 		}
 		s.close()
-		if got := strings.Join(tm.lines, " "); got != "first second third" {
+		s.print("summary")
+		if got := strings.Join(tm.lines, " "); got != "first second third summary" {
 			t.Errorf("what stays: %s", got)
 		}
 	})
