@@ -18,24 +18,19 @@ type Holder struct {
 	Token   string
 }
 
-// Attribution says whose a process is. What it found is remembered for as long
-// as neither the process nor the jobs change.
+// Attribution says whose a process is. An owner it found is remembered for as
+// long as neither the process nor the jobs change.
 type Attribution struct {
 	mount string // of the cgroup hierarchy
 
 	mu      sync.Mutex
 	holders []Holder
-	known   map[processKey]answer
+	known   map[processKey]string // the owner of what has one
 }
 
 type processKey struct {
 	pid   int
 	start uint64
-}
-
-type answer struct {
-	key string
-	ok  bool
 }
 
 const (
@@ -47,7 +42,7 @@ const (
 
 // NewAttribution makes one that knows of no job.
 func NewAttribution() *Attribution {
-	return &Attribution{mount: cgroupMount(), known: make(map[processKey]answer)}
+	return &Attribution{mount: cgroupMount(), known: make(map[processKey]string)}
 }
 
 // Set says which jobs are running.
@@ -74,15 +69,19 @@ func (a *Attribution) Owner(pid int) (key string, ok bool, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id := processKey{p.PID, p.Start}
-	if said, seen := a.known[id]; seen {
-		return said.key, said.ok, true
+	if key, ok = a.known[id]; ok {
+		return key, true, true
+	}
+	if key, ok = a.find(p); !ok {
+		// Not remembered: a process in the middle of an exec shows no
+		// environment for a moment.
+		return "", false, true
 	}
 	if len(a.known) >= maxAnswers {
 		clear(a.known)
 	}
-	key, ok = a.find(p)
-	a.known[id] = answer{key, ok}
-	return key, ok, true
+	a.known[id] = key
+	return key, true, true
 }
 
 // find tries what cannot be changed by the process first.

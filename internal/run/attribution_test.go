@@ -1,8 +1,8 @@
 package run
 
 import (
-	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +22,8 @@ func TestWhoseAProcessIs(t *testing.T) {
 				t.Fatalf("identity %+v", id)
 			}
 			whole := Holder{Key: "1", KeepPID: id.KeepPID, Session: id.Session, Cgroup: id.Cgroup, Token: token}
-			other := Holder{Key: "2", KeepPID: os.Getpid(), Session: 1 << 30, Cgroup: id.Cgroup + "x", Token: "x" + token}
+			other := Holder{Key: "2", KeepPID: 1 << 30, Session: 1 << 30, Cgroup: id.Cgroup + "x", Token: "x" + token}
+			namesake := Holder{Key: "3", Cgroup: strings.TrimSuffix(id.Cgroup, id.Cgroup[max(0, len(id.Cgroup)-1):]), Token: token[:4]}
 			ways := map[string]Holder{
 				"all together": whole,
 				"by ancestry":  {Key: "1", KeepPID: id.KeepPID},
@@ -33,10 +34,10 @@ func TestWhoseAProcessIs(t *testing.T) {
 			}
 			for way, holder := range ways {
 				a := NewAttribution()
-				other.KeepPID = 0
-				a.Set([]Holder{other, holder})
+				a.Set([]Holder{other, namesake, holder})
 				for _, p := range []keep.Process{child, runaway} {
-					for range 2 { // the second answer is a remembered one
+					until(t, way+": its owner is found", func() bool { _, ok, _ := a.Owner(p.PID); return ok })
+					for range 2 { // these answers are remembered ones
 						if key, ok, known := a.Owner(p.PID); key != "1" || !ok || !known {
 							t.Errorf("%s: process %d is %q, %v, %v", way, p.PID, key, ok, known)
 						}

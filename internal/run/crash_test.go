@@ -229,7 +229,8 @@ func ownZombies() map[keep.Process]bool {
 // berth comes.
 func TestWhatAnEarlierBerthsDeadSupervisorLeftIsEnded(t *testing.T) {
 	b := succession(t)
-	other := b.otherBerth(nil, escaped+"; sleep 1000 & echo $! > child; wait")
+	// One stayed in the session and forgot its environment, one the reverse.
+	other := b.otherBerth(nil, escaped+"; env -i sleep 1000 & echo $! > child; wait")
 	child, runaway := b.pidFrom("child"), b.pidFrom("escaped")
 	entries, _ := os.ReadDir(b.dir)
 	record, _, err := keep.ReadRecords(filepath.Join(b.dir, entries[0].Name(), recordName))
@@ -251,6 +252,38 @@ func TestWhatAnEarlierBerthsDeadSupervisorLeftIsEnded(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	b.gone(child, runaway)
+}
+
+// A number that another session has by now proves nothing.
+func TestWhichSessionIsTheJobs(t *testing.T) {
+	record := keep.Record{Session: 100, PIDStart: 5000}
+	leader := keep.Process{PID: 100, Session: 100, Start: 5000}
+	member := keep.Process{PID: 101, Session: 100, Start: 5001}
+	usurper := keep.Process{PID: 100, Session: 100, Start: 9000}
+	older := keep.Process{PID: 99, Session: 100, Start: 4000}
+	rows := []struct {
+		name  string
+		live  bool
+		table []keep.Process
+		who   keep.Process
+		want  bool
+	}{
+		{"the leader is the job's", false, []keep.Process{leader, member}, member, true},
+		{"the leader is another process", false, []keep.Process{usurper, member}, member, false},
+		{"the leader is another process, and so its session", true, []keep.Process{usurper, member}, usurper, false},
+		{"the leader is gone, a moment ago", true, []keep.Process{member}, member, true},
+		{"the leader is gone, who knows since when", false, []keep.Process{member}, member, false},
+		{"one that is older than the job", true, []keep.Process{older}, older, false},
+		{"another session", true, []keep.Process{leader}, keep.Process{PID: 7, Session: 7, Start: 6000}, false},
+	}
+	for _, row := range rows {
+		if got := (quarry{record: record, live: row.live}).sessionTest(row.table)(row.who); got != row.want {
+			t.Errorf("%s: %v", row.name, got)
+		}
+	}
+	if (quarry{live: true}).sessionTest(nil)(keep.Process{}) {
+		t.Error("a record without a session has no members")
+	}
 }
 
 // A bystander in its own session must survive a hunt, and so must the

@@ -13,6 +13,8 @@ import (
 const (
 	firstHuntPause = 5 * time.Millisecond
 	lastHuntPause  = time.Second
+	cleanLooks     = 3
+	cleanPause     = 20 * time.Millisecond
 	// complainAfter is when a process that will not die is worth a line.
 	complainAfter = 5 * time.Second
 	complainEvery = time.Minute
@@ -30,12 +32,13 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 		case err != nil:
 			clean = 0
 		case left == 0:
-			// The process table is no snapshot: look twice.
-			if clean++; clean == 2 {
+			// The process table is no snapshot, and a process in the middle
+			// of an exec shows no environment: look again.
+			if clean++; clean == cleanLooks {
 				dropCgroup(record)
 				return true
 			}
-			pause = firstHuntPause
+			pause = cleanPause
 		default:
 			clean = 0
 		}

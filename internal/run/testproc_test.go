@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"berth/internal/keep"
 )
@@ -20,13 +21,20 @@ func execShell(line string) (string, error) {
 	return string(out), err
 }
 
-// leakOnExec makes a descriptor one that children inherit, as a careless
-// caller of berth's would leave it.
-func leakOnExec(t *testing.T, file *os.File) {
+// leakOnExec opens a descriptor that children inherit, as a careless caller of
+// berth's would leave it, above those that a supervisor is given.
+func leakOnExec(t *testing.T) {
 	t.Helper()
-	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETFD, 0); errno != 0 {
-		t.Fatal(errno)
+	file, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer file.Close()
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
 }
 
 // controller is a berth of its own, for tests that kill it. It starts the
