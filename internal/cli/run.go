@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"syscall"
@@ -203,9 +202,6 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.opt.Terminal = stdoutIsTerminal(out)
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
 	f.opt.Width = widthOf(out)
-	// A scheduler shares its machine with the jobs: a queue of 100,000 lines
-	// should not hold memory for garbage.
-	debug.SetGCPercent(40)
 	code, err := batch.Run(context.Background(), f.opt)
 	if err != nil {
 		return err

@@ -132,6 +132,6 @@ func (e *Engine) release(a *attempt) {
 	delete(e.lazyDirty, a.job.ID)
 	e.meter.Forget(a.job.ID)
 	e.acks = append(e.acks, a.token)
-	e.lastEnd = e.now
+	e.lastEnd, e.moved = e.now, true
 	e.setOwners()
 }

@@ -78,17 +78,18 @@ type Engine struct {
 
 	now     time.Time
 	nextSeq int64
-	jobs    map[string]*job.Job // all that are not over
-	queue   *sched.Queue        // those that could start now if there were room
-	gates   gates               // queued, but not before a time or another job
-	active  map[string]*attempt // running, by job id
-	byToken map[string]string   // supervisor token to job id
-	autos   map[string][]string // queued jobs with vram=auto and nothing known, by command
+	jobs    map[string]*job.Job        // all that are not over
+	queue   *sched.Queue               // those that could start now if there were room
+	gates   gates                      // queued, but not before a time or another job
+	active  map[string]*attempt        // running, by job id
+	byToken map[string]string          // supervisor token to job id
+	autos   map[string]map[string]bool // queued jobs with vram=auto and nothing known, by command
 
 	meter   *gpu.Meter
 	cards   cardBook
 	others  []gpu.Entry
 	lastEnd time.Time
+	moved   bool              // something happened since the last decision that could change it
 	warned  map[string]string // the last cause told, by what it keeps from happening
 
 	dirty     map[string]*job.Job // facts not yet on disk
@@ -133,7 +134,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o,
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, queue: sched.NewQueue(), gates: newGates(),
-		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string][]string{},
+		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
 		warned: map[string]string{}, requests: make(chan func(), 16),

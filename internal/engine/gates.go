@@ -16,14 +16,14 @@ import (
 type gates struct {
 	until      map[string]time.Time
 	waiting    map[string][]job.Dependency
-	dependents map[string][]string // job to those that wait for it
+	dependents map[string]map[string]bool // job to those that wait for it
 }
 
 func newGates() gates {
 	return gates{
 		until:      map[string]time.Time{},
 		waiting:    map[string][]job.Dependency{},
-		dependents: map[string][]string{},
+		dependents: map[string]map[string]bool{},
 	}
 }
 
@@ -81,11 +81,12 @@ func (e *Engine) enqueue(j *job.Job) {
 	if len(pending) > 0 {
 		e.gates.waiting[j.ID] = pending
 		for _, d := range pending {
-			e.gates.dependents[d.Job] = append(e.gates.dependents[d.Job], j.ID)
+			e.gates.dependents[d.Job] = with(e.gates.dependents[d.Job], j.ID)
 		}
 		return
 	}
 	e.resolveAuto(j)
+	e.moved = true
 	e.queue.Add(sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
 		Request: sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules),
@@ -95,6 +96,14 @@ func (e *Engine) enqueue(j *job.Job) {
 func (e *Engine) unqueue(id string) {
 	e.gates.remove(id)
 	e.queue.Remove(id)
+}
+
+func with(set map[string]bool, id string) map[string]bool {
+	if set == nil {
+		set = map[string]bool{}
+	}
+	set[id] = true
+	return set
 }
 
 // dependencies splits what a job waits for into what is still open and the
@@ -139,10 +148,9 @@ func (e *Engine) outcomeOf(id string) (job.Outcome, error) {
 
 // settleDependents lets go, or cancels, the jobs that waited for this one.
 func (e *Engine) settleDependents(ended *job.Job) {
-	ids := e.gates.dependents[ended.ID]
+	ids := slices.Sorted(maps.Keys(e.gates.dependents[ended.ID]))
 	delete(e.gates.dependents, ended.ID)
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
+	for _, id := range ids {
 		if _, waits := e.gates.waiting[id]; waits {
 			e.enqueue(e.jobs[id])
 		}
@@ -171,7 +179,7 @@ func (e *Engine) resolveAuto(j *job.Job) {
 		e.cfg.Log.Warn("look up earlier peaks", "job", j.ID, "err", err)
 	}
 	if !ok {
-		e.autos[command] = append(e.autos[command], j.ID)
+		e.autos[command] = with(e.autos[command], j.ID)
 		return
 	}
 	j.VRAMMiB = sched.Budget(0, peak, e.cfg.Rules.SpikeBuffer)
@@ -186,7 +194,7 @@ func (e *Engine) learn(ended *job.Job) {
 		return
 	}
 	command := ended.Spec.Command()
-	ids := e.autos[command]
+	ids := slices.Sorted(maps.Keys(e.autos[command]))
 	delete(e.autos, command)
 	for _, id := range ids {
 		if _, queued := e.queue.Get(id); queued {

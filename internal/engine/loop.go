@@ -81,6 +81,9 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	if (len(e.active) > 0 || e.queue.Len() > 0) && !looking {
 		until(e.sampleDue())
 	}
+	if e.moved && e.commitErr == nil && e.queue.Len() > 0 && !e.stopping && e.worthDeciding() {
+		until(now)
+	}
 	if gate := e.gates.next(); !gate.IsZero() {
 		until(gate)
 	}

@@ -79,7 +79,7 @@ func (b *cardBook) smallest(indices []int) int64 {
 // Observe takes in one look at the cards, or the failure to get one. A failed
 // look starts nothing and ends nothing.
 func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
-	e.now = now
+	e.now, e.moved = now, true
 	if err != nil {
 		e.cards.err, e.cards.failed = err, now
 		if !e.cards.told {

@@ -38,6 +38,7 @@ func (e *Engine) Step(now time.Time) error {
 	tx := e.transaction(starts)
 	if err := e.commit(tx); err != nil {
 		e.abandon(starts)
+		e.moved = true
 		e.publish(nil, nil)
 		return err
 	}
@@ -77,9 +78,12 @@ func (e *Engine) state() sched.State {
 // ledger is locked from reading the other berths' bookings until ours are
 // published.
 func (e *Engine) decide() []start {
-	if e.stopping || e.queue.Len() == 0 || !e.worthDeciding() {
+	if e.stopping || e.queue.Len() == 0 || !e.moved || !e.worthDeciding() {
 		return nil
 	}
+	// Should something stand in the way below, the next look at the cards
+	// asks again.
+	e.moved = false
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
 	defer cancel()
 	if err := e.ledger.Lock(ctx); err != nil {
@@ -95,6 +99,7 @@ func (e *Engine) decide() []start {
 		e.finish(e.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts := e.lease(plan.Starts)
+	e.moved = e.moved || len(starts) == maxStarts
 	if len(starts) > 0 {
 		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
 			e.warn("cannot book in the ledger of GPU reservations; nothing starts", err)
