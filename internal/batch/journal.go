@@ -57,28 +57,51 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: file, size: end, last: last}, nil
 }
 
-// tailBytes is more than one record may be long.
-const tailBytes = 4 << 20
+// The end of the journal is looked for in its last part first, and further
+// back as long as no whole record is found there: a command of unprintable
+// bytes takes six times its length as JSON, and a record holds it beside other
+// text.
+const (
+	tailBytes    = 4 << 20
+	maxTailBytes = 128 << 20 // several times the longest record
+)
 
+// lastRecord finds the number of the last event and where the last whole line
+// ends.
 func lastRecord(file *os.File) (seq, end int64, err error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return 0, 0, err
 	}
-	from := max(0, size-tailBytes)
-	tail := make([]byte, size-from)
-	if _, err := file.ReadAt(tail, from); err != nil {
-		return 0, 0, err
-	}
-	cutAt := bytes.LastIndexByte(tail, '\n') + 1
-	lines := bytes.Split(bytes.TrimRight(tail[:cutAt], "\n"), []byte("\n"))
-	for i := len(lines) - 1; i >= 0; i-- {
-		var r record
-		if json.Unmarshal(lines[i], &r) == nil && r.Seq > 0 {
-			return r.Seq, from + int64(cutAt), nil
+	for length := int64(tailBytes); ; length *= 2 {
+		from := max(0, size-length)
+		tail := make([]byte, size-from)
+		if _, err := file.ReadAt(tail, from); err != nil {
+			return 0, 0, err
+		}
+		seq, cutAt := lastIn(tail)
+		if seq > 0 || from == 0 {
+			return seq, from + int64(cutAt), nil
+		}
+		if length >= maxTailBytes {
+			return 0, 0, fmt.Errorf("its last %d MiB hold no record; move it away", maxTailBytes>>20)
 		}
 	}
-	return 0, from + int64(cutAt), nil
+}
+
+// lastIn is the last event of a text that may begin and end in the middle of
+// a line, and where its last whole line ends.
+func lastIn(tail []byte) (seq int64, cutAt int) {
+	cutAt = bytes.LastIndexByte(tail, '\n') + 1
+	for rest := bytes.TrimRight(tail[:cutAt], "\n"); len(rest) > 0; {
+		start := bytes.LastIndexByte(rest, '\n') + 1
+		var r record
+		if json.Unmarshal(rest[start:], &r) == nil && r.Seq > 0 {
+			return r.Seq, cutAt
+		}
+		rest = rest[:max(start-1, 0)]
+	}
+	return 0, cutAt
 }
 
 // append writes events that are newer than what the journal has.

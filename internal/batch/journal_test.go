@@ -131,6 +131,52 @@ func TestJournalFindsItsEndInALongFile(t *testing.T) {
 	}
 }
 
+func TestJournalFindsARecordThatIsLongerThanTheRest(t *testing.T) {
+	longest := strings.Repeat("\x01", 2<<20) // six bytes each as JSON
+	tests := []struct {
+		name string
+		torn string
+	}{
+		{"whole", ""},
+		{"followed by one that a crash cut short", `{"seq":3,"text":"` + strings.Repeat("x", 9<<20)},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal.jsonl")
+			events := []job.Event{
+				{Seq: 1, At: at0, Kind: job.EventStarted, Job: started("1", "x", 0)},
+				{Seq: 2, At: at0, Kind: job.EventStarted, Job: started("2", longest, 0)},
+			}
+			if err := openTestJournal(t, path).append(events); err != nil {
+				t.Fatal(err)
+			}
+			whole := read(t, path)
+			write(t, path, whole+test.torn)
+			w := openTestJournal(t, path)
+			if w.last != 2 || w.size != int64(len(whole)) {
+				t.Errorf("it goes up to %d at byte %d, want 2 at %d", w.last, w.size, len(whole))
+			}
+			if err := w.append(events); err != nil || read(t, path) != whole {
+				t.Errorf("it repeats itself: %d bytes, were %d (%v)", len(read(t, path)), len(whole), err)
+			}
+		})
+	}
+}
+
+func TestAFileThatIsNoJournalIsLeftAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.jsonl")
+	write(t, path, "")
+	if err := os.Truncate(path, maxTailBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openJournal(path); err == nil || !strings.Contains(err.Error(), "no record") {
+		t.Errorf("it says %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != maxTailBytes+1 {
+		t.Errorf("it was changed: %v, %v", info, err)
+	}
+}
+
 func TestJournalCatchesUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
 	w := openTestJournal(t, path)
