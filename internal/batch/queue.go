@@ -187,16 +187,16 @@ func (q *queue) follow(ev job.Event) {
 // tally counts the jobs of a queue by how they stand.
 type tally struct {
 	ok, failed, cancelled, queued, running int
-	earlierOK                              int // of ok, those of an earlier run
+	earlier                                int // of those that are over, those of an earlier run
 }
 
 func (t *tally) add(e *entry, n int) {
+	if e.earlier {
+		t.earlier += n
+	}
 	switch e.state {
 	case job.Finished:
 		t.ok += n
-		if e.earlier {
-			t.earlierOK += n
-		}
 	case job.Failed:
 		t.failed += n
 	case job.Cancelled:

@@ -112,8 +112,8 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 func (a *account) lines(now time.Time, t tally, outcomes map[job.Outcome]int) []string {
 	wall := now.Sub(a.began)
 	head := fmt.Sprintf("%s in %s: %s", count(a.jobsOver, "job"), seconds(wall), t)
-	if t.earlierOK > 0 {
-		head += fmt.Sprintf(" (%d of them earlier)", t.earlierOK)
+	if t.earlier > 0 {
+		head += fmt.Sprintf(" (%d of them earlier)", t.earlier)
 	}
 	lines := []string{head}
 	if kinds := failures(outcomes); kinds != "" {

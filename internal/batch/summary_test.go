@@ -76,7 +76,7 @@ func TestSummary(t *testing.T) {
 		happen(a, time.Duration(i+1)*time.Minute, job.EventEnded, j)
 	}
 	outcomes := map[job.Outcome]int{"exit:3": 2, "exit:1": 1, job.OOM: 1, job.WasCancelled: 1}
-	counts := tally{ok: 5, failed: 4, cancelled: 1, earlierOK: 2}
+	counts := tally{ok: 5, failed: 4, cancelled: 1, earlier: 2}
 	golden(t, "summary", strings.Join(a.lines(at0.Add(30*time.Minute), counts, outcomes), "\n")+"\n")
 
 	line, err := json.Marshal(summaryRecord(at0.Add(30*time.Minute), a, counts, 3))
@@ -84,6 +84,19 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "summary-json", string(line)+"\n")
+}
+
+func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
+	s, _ := newSession(t, "a\nb\nc\n")
+	past(t, s, job.OK, "exit:3", job.WasCancelled)
+	if _, _, err := s.earlier(); err != nil {
+		t.Fatal(err)
+	}
+	s.queue.apply(at0, s.file, newClerk())
+	head := newAccount(at0, 0).lines(at0.Add(time.Second), s.queue.counts, nil)[0]
+	if want := "0 jobs in 1.0s: 1 ok, 1 failed, 1 cancelled (3 of them earlier)"; head != want {
+		t.Errorf("it says %q, want %q", head, want)
+	}
 }
 
 func TestAdviceIsBoundedToWhatMatters(t *testing.T) {
