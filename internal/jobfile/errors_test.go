@@ -138,3 +138,14 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestACommandTheKernelCannotTakeIsRefused(t *testing.T) {
+	fits := "echo " + strings.Repeat("x", maxCommandBytes-5)
+	if _, err := Parse("jobs.txt", []byte(fits+"\n"), job.Defaults()); err != nil {
+		t.Errorf("%d bytes: %v", len(fits), err)
+	}
+	_, err := Parse("jobs.txt", []byte("[vram=1G] "+fits+"x\n"), job.Defaults())
+	if err == nil || !strings.Contains(err.Error(), "jobs.txt:1: found a command of 131072 bytes, allowed 131071") {
+		t.Errorf("one byte more: %v", err)
+	}
+}

@@ -16,6 +16,8 @@ import (
 const (
 	maxLineBytes = 1 << 20
 	maxLines     = 1_000_000
+	// What the kernel takes as one argument, which a shell line is.
+	maxCommandBytes = 128<<10 - 1
 )
 
 // Line is one job of a jobs file.
@@ -99,6 +101,9 @@ func (p *parser) line(number int, raw []byte) error {
 		if err != nil {
 			return err
 		}
+	}
+	if len(command) > maxCommandBytes {
+		return fmt.Errorf("found a command of %d bytes, allowed %d: put it into a script", len(command), maxCommandBytes)
 	}
 	occurrence := p.occurrences[command] + 1
 	p.occurrences[command] = occurrence

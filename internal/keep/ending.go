@@ -62,9 +62,10 @@ func (e *ending) request(now time.Time, why string, grace time.Duration) {
 
 // mainExited starts the clock for what the main process left behind: the grace
 // to finish by itself, then TERM, the grace again, then KILL.
+// The limit stands: the job is over when its last process is.
 func (e *ending) mainExited(now time.Time) {
 	e.exited = true
-	e.warnAt, e.limitAt = time.Time{}, time.Time{}
+	e.warnAt = time.Time{}
 	if e.killAt.IsZero() {
 		e.termAt = now.Add(e.grace)
 		e.killAt = e.termAt.Add(e.grace)
@@ -75,6 +76,9 @@ func (e *ending) mainExited(now time.Time) {
 // the plan.
 func (e *ending) due(now time.Time) action {
 	if reached(e.limitAt, now) {
+		if e.stop == "" {
+			e.stop = "timeout"
+		}
 		e.request(now, "timeout", e.grace)
 	}
 	switch {

@@ -149,7 +149,7 @@ func openLog(path string) (fd int, from int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return -1, 0, fmt.Errorf("make log directory: %w", err)
 	}
-	const flags = syscall.O_WRONLY | syscall.O_CREAT | syscall.O_APPEND | syscall.O_NOFOLLOW | syscall.O_CLOEXEC | syscall.O_NONBLOCK
+	const flags = syscall.O_WRONLY | syscall.O_CREAT | syscall.O_APPEND | syscall.O_CLOEXEC | syscall.O_NONBLOCK
 	fd, err = syscall.Open(path, flags, 0o644)
 	if err != nil {
 		return -1, 0, fmt.Errorf("open log %s: %w", path, err)

@@ -49,7 +49,7 @@ func TestWhyACommandDidNotStart(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(b.work, "file")
 	os.WriteFile(file, []byte("no program"), 0o600)
-	os.Symlink(file, filepath.Join(b.work, "link.log"))
+	os.Symlink("/no/such/place/x.log", filepath.Join(b.work, "link.log"))
 	rows := []struct {
 		name  string
 		spoil func(o *keep.Order)
@@ -61,7 +61,7 @@ func TestWhyACommandDidNotStart(t *testing.T) {
 		{"no such word in PATH", func(o *keep.Order) { o.Argv = []string{"berth-no-such-command"} }, `command "berth-no-such-command" not found`},
 		{"a file that may not be executed", func(o *keep.Order) { o.Argv = []string{file} }, "permission denied"},
 		{"a log that cannot be made", func(o *keep.Order) { o.Log = filepath.Join(file, "x.log") }, "log"},
-		{"a log that is a link to elsewhere", func(o *keep.Order) { o.Log = filepath.Join(b.work, "link.log") }, "open log"},
+		{"a log that is a link to nowhere", func(o *keep.Order) { o.Log = filepath.Join(b.work, "link.log") }, "open log"},
 		{"a log that is a directory", func(o *keep.Order) { o.Log = b.work }, "open log"},
 	}
 	for i, row := range rows {
