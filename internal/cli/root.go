@@ -130,6 +130,11 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 // flagError suggests the nearest flag for one that does not exist.
 func flagError(cmd *cobra.Command, err error) error {
 	usage := &usageError{what: err.Error(), hint: fmt.Sprintf("see %s --help", cmd.CommandPath())}
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		usage.what = badValue(value)
+		return usage
+	}
 	word, found := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !found {
 		return usage

@@ -87,8 +87,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run again what failed in an earlier run")
 	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "logs, journal, status board and state")
 	flags.StringVar(&f.poll, "poll", "1", "seconds between looks at the file and the GPUs")
-	flags.Int64Var(&f.opt.Rules.MarginMiB, "margin", rules.MarginMiB, "MiB to leave free beside every declaration")
-	flags.Int64Var(&f.opt.Rules.IdleThresholdMiB, "idle-threshold", rules.IdleThresholdMiB, "MiB in foreign use below which a GPU is idle")
+	flags.Var((*size)(&f.opt.Rules.MarginMiB), "margin", "memory to leave free beside every declaration, MiB or with a unit")
+	flags.Var((*size)(&f.opt.Rules.IdleThresholdMiB), "idle-threshold", "memory in foreign use below which a GPU is idle, MiB or with a unit")
 	flags.Float64Var(&f.opt.Rules.SpikeBuffer, "spike-buffer", rules.SpikeBuffer, "held above the highest use seen, as a fraction")
 	flags.Float64Var(&f.opt.Tolerance, "tolerance", 0.10, "how far use may be off a declaration before it is said")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, with a larger declaration (a line's retries= overrides)")
@@ -146,8 +146,6 @@ func (f *runFlags) checkNumbers(cmd *cobra.Command) error {
 		value    float64
 		low, top float64
 	}{
-		{"margin", float64(f.opt.Rules.MarginMiB), 0, 1 << 30},
-		{"idle-threshold", float64(f.opt.Rules.IdleThresholdMiB), 0, 1 << 30},
 		{"spike-buffer", f.opt.Rules.SpikeBuffer, 0, 10},
 		{"tolerance", f.opt.Tolerance, 0, 10},
 		{"oom-retries", float64(f.opt.OOMRetries), 0, 1000},
@@ -157,7 +155,7 @@ func (f *runFlags) checkNumbers(cmd *cobra.Command) error {
 		{"sim", float64(f.opt.Sim), 0, 1024},
 	} {
 		if !(n.value >= n.low && n.value <= n.top) {
-			return &usageError{what: fmt.Sprintf("--%s %v: allowed are %v to %v", n.flag, n.value, n.low, n.top), hint: "see berth run --help"}
+			return &usageError{what: fmt.Sprintf("--%s %s: allowed are %v to %v", n.flag, plainNumber(n.value), n.low, n.top), hint: "see berth run --help"}
 		}
 	}
 	for flag, value := range map[string]float64{"jobs-per-gpu": float64(f.opt.Rules.JobsPerGPU), "sim": float64(f.opt.Sim), "mem-threshold": f.memThreshold, "load-threshold": f.loadThresh} {
