@@ -141,17 +141,32 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	if !set {
 		return nil
 	}
+	return s.inheritCards(sample, inherited, list)
+}
+
+// inheritCards keeps to the cards of an inherited CUDA_VISIBLE_DEVICES.
+func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error {
+	const hint = "unset it, or choose cards with --gpus"
+	refuse := func(code int, format string, args ...any) error {
+		return &Problem{Code: code, What: "the inherited CUDA_VISIBLE_DEVICES " + fmt.Sprintf(format, args...), Hint: hint}
+	}
 	s.cards = []int{}
-	for _, word := range strings.FieldsFunc(inherited, func(r rune) bool { return r == ',' || r == ' ' }) {
+	words := strings.FieldsFunc(inherited, func(r rune) bool { return r == ',' || r == ' ' })
+	if len(words) == 0 {
+		return refuse(1, "is empty, so no GPU may be used")
+	}
+	if words[0] == "-1" { // which is how programs tell CUDA to show them none
+		return refuse(1, "is %s, so no GPU may be used", inherited)
+	}
+	for _, word := range words {
 		index, ok := findCard(sample, word)
 		if !ok {
-			return &Problem{Code: 2, What: fmt.Sprintf("the inherited CUDA_VISIBLE_DEVICES names %q, which does not exist; %s", word, list),
-				Hint: "unset it, or choose cards with --gpus"}
+			return refuse(2, "names %q, which does not exist; %s", word, list)
+		}
+		if slices.Contains(s.cards, index) {
+			return refuse(2, "names GPU %d twice: %s", index, inherited)
 		}
 		s.cards = append(s.cards, index)
-	}
-	if len(s.cards) == 0 {
-		return &Problem{Code: 1, What: "the inherited CUDA_VISIBLE_DEVICES is empty, so no GPU may be used", Hint: "unset it, or choose cards with --gpus"}
 	}
 	return nil
 }

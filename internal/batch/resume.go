@@ -40,9 +40,7 @@ func (s *session) resume() error {
 	boundMemory(len(s.file.Lines))
 	now := time.Now()
 	s.engine.Restore(now, live, found)
-	for _, j := range again {
-		s.engine.Again(now, j)
-	}
+	s.engine.Again(now, again)
 	s.queue.apply(now, s.file, s.engine)
 	s.file.Lines = nil // the queue has all of it now
 	return nil

@@ -280,6 +280,10 @@ func TestChooseCards(t *testing.T) {
 		{name: "the last of two variables counts", env: []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, sample: sample, want: "1"},
 		{name: "an inherited one that is not there", env: []string{"CUDA_VISIBLE_DEVICES=7"}, sample: sample, code: 2, says: `names "7"`},
 		{name: "none may be used", env: []string{"CUDA_VISIBLE_DEVICES="}, sample: sample, code: 1, says: "is empty"},
+		{name: "none may be used, as CUDA is told that", env: []string{"CUDA_VISIBLE_DEVICES=-1"}, sample: sample, code: 1, says: "is -1, so no GPU may be used"},
+		{name: "one is named twice", env: []string{"CUDA_VISIBLE_DEVICES=0,0"}, sample: sample, code: 2, says: "names GPU 0 twice: 0,0"},
+		{name: "one is named twice, once by its UUID", env: []string{"CUDA_VISIBLE_DEVICES=1,GPU-b"}, sample: sample, code: 2, says: "names GPU 1 twice"},
+		{name: "one of them is -1", env: []string{"CUDA_VISIBLE_DEVICES=0,-1"}, sample: sample, code: 2, says: `names "-1"`},
 		{name: "there is none", code: 1, says: "no GPU"},
 	}
 	for _, test := range tests {
@@ -294,7 +298,10 @@ func TestChooseCards(t *testing.T) {
 			}
 			var problem *Problem
 			if !errors.As(err, &problem) || problem.Code != test.code || !strings.Contains(problem.What, test.says) {
-				t.Errorf("it says %v", err)
+				t.Fatalf("it says %v", err)
+			}
+			if test.env != nil && problem.Hint != "unset it, or choose cards with --gpus" {
+				t.Errorf("the hint is %q", problem.Hint)
 			}
 		})
 	}
