@@ -54,10 +54,19 @@ func (e *Engine) ended(a *attempt, ev run.Event) {
 	}
 	e.release(a)
 	if r.outcome != "" {
-		e.finish(j, r.outcome, r.detail)
+		e.finishAt(j, r.outcome, r.detail, endOf(j, ev.Record, e.now))
 		return
 	}
 	e.back(j, r)
+}
+
+// endOf is when an attempt ended: what its supervisor measured on a clock that
+// cannot be set, also where berth comes to hear of it much later.
+func endOf(j *job.Job, r keep.Record, now time.Time) time.Time {
+	if r.Elapsed <= 0 || j.StartedAt.IsZero() {
+		return now
+	}
+	return j.StartedAt.Add(r.Elapsed)
 }
 
 // back returns a job to the queue for another attempt.
@@ -132,6 +141,9 @@ func (e *Engine) release(a *attempt) {
 	delete(e.lazyDirty, a.job.ID)
 	e.meter.Forget(a.job.ID)
 	e.acks = append(e.acks, a.token)
-	e.lastEnd, e.moved = e.now, true
+	for _, card := range a.job.Grant.GPUs {
+		e.cards.freed[card] = e.now
+	}
+	e.moved = true
 	e.setOwners()
 }

@@ -85,12 +85,11 @@ type Engine struct {
 	byToken map[string]string          // supervisor token to job id
 	autos   map[string]map[string]bool // queued jobs with vram=auto and nothing known, by command
 
-	meter   *gpu.Meter
-	cards   cardBook
-	others  []gpu.Entry
-	lastEnd time.Time
-	moved   bool              // something happened since the last decision that could change it
-	warned  map[string]string // the last cause told, by what it keeps from happening
+	meter  *gpu.Meter
+	cards  cardBook
+	others []gpu.Entry
+	moved  bool              // something happened since the last decision that could change it
+	warned map[string]string // the last cause told, by what it keeps from happening
 
 	dirty     map[string]*job.Job // facts not yet on disk
 	deleted   []string
@@ -117,6 +116,7 @@ type attempt struct {
 	warned    bool
 	shownMiB  int64
 	storedMiB int64
+	bookedMiB int64 // the highest peak the other berths were told of
 }
 
 type stopOrder struct {
@@ -177,18 +177,23 @@ func (e *Engine) Submit(now time.Time, jobs []*job.Job) {
 	}
 }
 
-// Again puts a job that is over back into the queue, because a person asked.
-func (e *Engine) Again(now time.Time, j *job.Job) {
+// Again puts jobs that are over back into the queue, because a person asked.
+func (e *Engine) Again(now time.Time, jobs []*job.Job) {
 	e.now = now
-	j.MustTo(job.Queued)
-	j.Outcome, j.Detail, j.ExitCode, j.Signal = "", "", nil, ""
-	j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
-	j.RetriesUsed, j.Requeues, j.Stop, j.Keep = 0, 0, job.NoStop, ""
-	j.Grant, j.PeakMiB, j.AvgUtil, j.Log = job.Grant{}, nil, nil, ""
-	e.jobs[j.ID] = j
-	e.fact(j)
-	e.tell(job.EventRequeued, j, "run again as asked")
-	e.enqueue(j)
+	for _, j := range jobs {
+		j.MustTo(job.Queued)
+		j.Outcome, j.Detail, j.ExitCode, j.Signal = "", "", nil, ""
+		j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
+		j.RetriesUsed, j.Requeues, j.Stop, j.Keep = 0, 0, job.NoStop, ""
+		j.Grant, j.PeakMiB, j.AvgUtil, j.Log = job.Grant{}, nil, nil, ""
+		e.jobs[j.ID] = j
+		e.fact(j)
+		e.tell(job.EventRequeued, j, "run again as asked")
+	}
+	// They may wait for one another, so all are live before any is queued.
+	for _, j := range jobs {
+		e.enqueue(j)
+	}
 }
 
 // Edit applies a changed spec or place in line to a queued job.
@@ -297,6 +302,10 @@ func (e *Engine) show(kind job.EventKind, j *job.Job, text string) {
 
 // finish ends a job that is not running any more, or never was.
 func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
+	e.finishAt(j, outcome, detail, e.now)
+}
+
+func (e *Engine) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
 	e.unqueue(j.ID)
 	if j.State == job.Queued && e.cfg.TellQueued {
 		// Its arrival may not have been told yet, and is told as it was then.
@@ -304,7 +313,7 @@ func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
 	}
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
-	j.EndedAt = e.now
+	j.EndedAt = at
 	delete(e.jobs, j.ID)
 	e.fact(j)
 	e.tell(job.EventEnded, j, detail)
@@ -367,7 +376,7 @@ func (e *Engine) Next(n int) []*job.Job {
 }
 
 // Cards is the last reading of each card.
-func (e *Engine) Cards() []sched.Card { return e.cards.sched() }
+func (e *Engine) Cards() []sched.Card { return e.cards.list() }
 
 // Blocked says why nothing at all can start now; empty if something could.
 func (e *Engine) Blocked() string {

@@ -81,7 +81,7 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	if (len(e.active) > 0 || e.queue.Len() > 0) && !looking {
 		until(e.sampleDue())
 	}
-	if e.moved && e.commitErr == nil && e.queue.Len() > 0 && !e.stopping && e.worthDeciding() {
+	if undecided := e.moved && e.queue.Len() > 0 && !e.stopping; e.commitErr == nil && (undecided || !e.Written()) {
 		until(now)
 	}
 	if gate := e.gates.next(); !gate.IsZero() {

@@ -15,67 +15,6 @@ import (
 // usageStepMiB is how much a peak must grow before it is shown again.
 const usageStepMiB = 256
 
-// cardBook is what berth knows of the cards: every one it ever saw, and the
-// last reading of each.
-type cardBook struct {
-	only    []int
-	known   map[int]gpu.Device
-	use     map[int]gpu.CardUse
-	present map[int]bool // in the last good sample
-	at      time.Time    // when that was taken
-	err     error        // why the last one failed
-	failed  time.Time    // when that was
-	told    bool
-	trouble string // what the last look could not read, said once
-}
-
-func newCardBook(only []int) cardBook {
-	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}}
-}
-
-// know takes in that these cards exist. Nothing starts on them before a look.
-func (b *cardBook) know(devices []gpu.Device) {
-	for _, d := range devices {
-		if b.wanted(d.Index) {
-			b.known[d.Index] = d
-		}
-	}
-}
-
-func (b *cardBook) wanted(index int) bool {
-	return b.only == nil || slices.Contains(b.only, index)
-}
-
-// sched is the book as placement sees it.
-func (b *cardBook) sched() []sched.Card {
-	cards := make([]sched.Card, 0, len(b.known))
-	for index, d := range b.known {
-		use := b.use[index]
-		card := sched.Card{
-			Index: index, UUID: d.UUID, Name: d.Name,
-			TotalMiB: d.TotalMiB, ReservedMiB: d.ReservedMiB, UsedMiB: d.UsedMiB,
-			ForeignMiB: use.ForeignMiB, IdleForeignMiB: use.IdleForeignMiB,
-			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links,
-		}
-		if !b.present[index] {
-			card.Stale, card.HealthReason = true, "missing from the last reading"
-		}
-		cards = append(cards, card)
-	}
-	slices.SortFunc(cards, func(a, c sched.Card) int { return a.Index - c.Index })
-	return cards
-}
-
-func (b *cardBook) smallest(indices []int) int64 {
-	var least int64
-	for i, index := range indices {
-		if total := b.known[index].TotalMiB; i == 0 || total < least {
-			least = total
-		}
-	}
-	return least
-}
-
 // Observe takes in one look at the cards, or the failure to get one. A failed
 // look starts nothing and ends nothing.
 func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
@@ -100,16 +39,30 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 		}
 	}
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
-	e.cards.err, e.cards.at = nil, s.At
-	clear(e.cards.present)
-	for _, d := range s.Devices {
-		e.cards.known[d.Index] = d
-		e.cards.present[d.Index] = true
-	}
+	gone, back := e.cards.take(now, s)
+	e.tellCards(gone, back)
 	for _, use := range e.meter.Observe(s, e.holdings(), e.owners.Owner) {
 		e.cards.use[use.Index] = use
 	}
 	e.compare()
+}
+
+// tellCards says which cards vanished from the readings or came back, and who
+// is on them. Their jobs go on; nothing new starts there.
+func (e *Engine) tellCards(gone, back []int) {
+	for _, index := range gone {
+		text := fmt.Sprintf("gpu%d is missing from the last reading; nothing starts on it", index)
+		for _, id := range e.activeIDs() {
+			if slices.Contains(e.active[id].job.Grant.GPUs, index) {
+				text += fmt.Sprintf("; job %s runs there", id)
+			}
+		}
+		e.cfg.Log.Warn(text)
+		e.show(job.EventWarning, nil, text)
+	}
+	for _, index := range back {
+		e.show(job.EventNotice, nil, fmt.Sprintf("gpu%d is back in the readings", index))
+	}
 }
 
 // compare holds what jobs use against what they declared.
@@ -129,6 +82,9 @@ func (e *Engine) compare() {
 				e.lazySince = e.now
 			}
 			e.lazyDirty[id] = struct{}{}
+		}
+		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
+			a.bookedMiB, e.unbooked = peak, true // the other berths must know
 		}
 		declared := a.job.VRAMMiB
 		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+e.cfg.Tolerance) {
@@ -170,16 +126,17 @@ func (e *Engine) holdings() []gpu.Holding {
 // to use more than it declared.
 func (e *Engine) held() []sched.Held {
 	list := make([]sched.Held, 0, len(e.active)+len(e.others))
-	cards := e.cards.sched()
+	cards := e.cards.list()
 	for _, a := range e.active {
 		list = append(list, e.hold(a.job, cards))
 	}
 	for _, entry := range e.others {
+		peaks := e.meter.Peak(entry.Key)
 		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
 		for i, uuid := range entry.UUIDs {
-			if index, ok := e.cardByUUID(uuid); ok {
+			if index, ok := e.cards.byUUID(uuid); ok {
 				h.Cards = append(h.Cards, index)
-				h.BudgetMiB = append(h.BudgetMiB, entry.BudgetMiB[i])
+				h.BudgetMiB = append(h.BudgetMiB, sched.Budget(entry.BudgetMiB[i], peaks[index], e.cfg.Rules.SpikeBuffer))
 			}
 		}
 		if len(h.Cards) > 0 {
@@ -194,15 +151,6 @@ func (e *Engine) hold(j *job.Job, cards []sched.Card) sched.Held {
 	measured := *j
 	measured.PeakMiB = e.meter.Peak(j.ID)
 	return sched.Hold(&measured, e.cfg.Rules, cards)
-}
-
-func (e *Engine) cardByUUID(uuid string) (int, bool) {
-	for index, d := range e.cards.known {
-		if d.UUID == uuid {
-			return index, true
-		}
-	}
-	return 0, false
 }
 
 // setOwners tells attribution which supervisors and sessions are whose.
@@ -230,14 +178,11 @@ func (e *Engine) NeedsSample(now time.Time) bool {
 	if !now.Before(e.sampleDue()) {
 		return true
 	}
-	return e.queue.Len() > 0 && !e.stopping && !e.fresh(now)
+	return e.queue.Len() > 0 && !e.stopping && e.cards.err == nil && e.cards.wantsLook(now, e.freshFor())
 }
 
-// fresh says whether the last look may start jobs.
-func (e *Engine) fresh(now time.Time) bool {
-	return e.cards.err == nil && !e.cards.at.IsZero() && !e.cards.at.Before(e.lastEnd) &&
-		now.Sub(e.cards.at) <= max(e.cfg.Poll, time.Second)
-}
+// freshFor is how long a look may start jobs after it came in.
+func (e *Engine) freshFor() time.Duration { return max(e.cfg.Poll, time.Second) }
 
 // A job that has just started is watched closely: that is when memory is
 // taken, and short peaks happen.
@@ -256,7 +201,7 @@ func (e *Engine) sampleDue() time.Time {
 			}
 		}
 	}
-	last := e.cards.at
+	last := e.cards.arrived
 	if e.cards.err != nil {
 		last = e.cards.failed
 	}

@@ -114,8 +114,11 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	for _, v := range j.Spec.Env {
 		vars.set(v.Key, v.Value)
 	}
+	if vars.get("PATH") == "" {
+		vars.set("PATH", "/usr/local/bin:/usr/bin:/bin")
+	}
 	if l.SelfDir != "" && !slices.Contains(filepath.SplitList(vars.get("PATH")), l.SelfDir) {
-		vars.set("PATH", strings.TrimPrefix(vars.get("PATH")+string(os.PathListSeparator)+l.SelfDir, string(os.PathListSeparator)))
+		vars.set("PATH", vars.get("PATH")+string(os.PathListSeparator)+l.SelfDir)
 	}
 	if l.SimDir != "" {
 		vars.set("BERTH_SIM_DIR", l.SimDir)

@@ -103,9 +103,9 @@ func TestEnvironmentRules(t *testing.T) {
 			want:  map[string]string{"PATH": "/opt/berth:/bin"},
 		},
 		{
-			name:  "without a PATH it is the PATH",
+			name:  "without a PATH there is an ordinary one",
 			setup: func(l *Launcher, _ *job.Job) { l.Env = nil },
-			want:  map[string]string{"PATH": "/opt/berth"},
+			want:  map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin:/opt/berth"},
 		},
 		{
 			name:  "the simulated box is named",

@@ -252,7 +252,7 @@ func TestAgainStartsFromTheBeginning(t *testing.T) {
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantRow("1", job.Failed, job.OOM)
 	r.told = nil
-	r.e.Again(r.now, r.row("1").Clone())
+	r.e.Again(r.now, []*job.Job{r.row("1").Clone()})
 	r.step()
 	r.wantTold("requeued 1", "started 1")
 	row := r.row("1")

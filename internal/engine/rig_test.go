@@ -47,6 +47,7 @@ type rig struct {
 	lockErr   error
 	othersErr error
 	bookErr   error
+	goErr     error
 }
 
 var start0 = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
@@ -294,6 +295,9 @@ func (r *rig) Go(token string, o keep.Order) error {
 	}
 	if r.locked {
 		r.t.Errorf("job %s was let go while the ledger was locked", o.Job)
+	}
+	if r.goErr != nil {
+		return r.goErr
 	}
 	r.do("go %s %s", o.Job, token)
 	r.orders[token] = o

@@ -15,7 +15,7 @@ import (
 )
 
 // ledgerWait bounds how long a decision waits for another berth's.
-const ledgerWait = 2 * time.Second
+const ledgerWait = 200 * time.Millisecond
 
 // maxStarts bounds one round; the next follows at once.
 const maxStarts = 256
@@ -63,7 +63,7 @@ type start struct {
 func (e *Engine) state() sched.State {
 	s := sched.State{
 		Now: e.now, Rules: e.cfg.Rules, Host: e.cfg.Host,
-		Cards: e.cards.sched(), Held: e.held(), Queue: e.queue, MaxStarts: maxStarts,
+		Cards: e.cards.placeable(e.now, e.freshFor()), Held: e.held(), Queue: e.queue, MaxStarts: maxStarts,
 	}
 	switch {
 	case e.cards.err != nil:
@@ -78,7 +78,7 @@ func (e *Engine) state() sched.State {
 // ledger is locked from reading the other berths' bookings until ours are
 // published.
 func (e *Engine) decide() []start {
-	if e.stopping || e.queue.Len() == 0 || !e.moved || !e.worthDeciding() {
+	if e.stopping || e.queue.Len() == 0 || !e.moved {
 		return nil
 	}
 	// Should something stand in the way below, the next look at the cards
@@ -114,12 +114,6 @@ func (e *Engine) decide() []start {
 	return starts
 }
 
-// worthDeciding is false while a look at the cards is under way that the
-// decision would have to wait for.
-func (e *Engine) worthDeciding() bool {
-	return e.fresh(e.now) || e.cards.err != nil
-}
-
 // readOthers refreshes what other berths have booked.
 func (e *Engine) readOthers() bool {
 	others, err := e.ledger.Others()
@@ -131,6 +125,11 @@ func (e *Engine) readOthers() bool {
 	changed := !slices.EqualFunc(others, e.others, func(a, b gpu.Entry) bool {
 		return a.Key == b.Key && a.HolderPID == b.HolderPID
 	})
+	for _, old := range e.others {
+		if !slices.ContainsFunc(others, func(entry gpu.Entry) bool { return entry.Key == old.Key }) {
+			e.meter.Forget(old.Key)
+		}
+	}
 	e.others = others
 	if changed {
 		e.setOwners()
@@ -288,8 +287,7 @@ func (e *Engine) launch(starts []start) {
 	}
 	for _, s := range starts {
 		if err := e.runner.Go(s.token, e.cfg.Order(s.job)); err != nil {
-			// The runner will say that it never ran; nothing is guessed here.
-			e.cfg.Log.Warn("give go", "job", s.job.ID, "token", s.token, "err", err)
+			e.refused(s, err)
 		}
 	}
 	if len(starts) > 0 {
@@ -297,10 +295,19 @@ func (e *Engine) launch(starts []start) {
 	}
 }
 
+// refused ends a job whose order the runner would not take: nothing ran, and
+// no event will follow.
+func (e *Engine) refused(s start, err error) {
+	e.cfg.Log.Error("give go", "job", s.job.ID, "token", s.token, "err", err)
+	e.release(e.active[s.job.ID])
+	e.runner.Release(s.token)
+	e.finish(s.job, job.Launch, err.Error())
+}
+
 // bookings is what this berth tells the others on the machine.
 func (e *Engine) bookings(starts []start) []gpu.Entry {
 	entries := make([]gpu.Entry, 0, len(e.active)+len(starts))
-	cards := e.cards.sched()
+	cards := e.cards.list()
 	for _, a := range e.active {
 		entries = append(entries, e.booking(a.job, a.token, cards))
 	}

@@ -56,7 +56,7 @@ func (w *world) Go(token string, o keep.Order) error {
 	k := w.keeps[token]
 	if !k.alive {
 		w.report(run.Event{Kind: run.NeverRan, Token: token, Job: o.Job, Attempt: o.Attempt})
-		return errors.New("broken pipe")
+		return nil
 	}
 	k.leased, k.order = false, &o
 	if w.chance(30) {

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/sched"
+)
+
+// cardBook is what berth knows of the cards: every one it ever saw, and the
+// last reading of each.
+type cardBook struct {
+	only    []int
+	known   map[int]gpu.Device
+	use     map[int]gpu.CardUse
+	present map[int]bool      // in the last good sample
+	at      time.Time         // when that was begun
+	arrived time.Time         // when it came in; a slow driver may take its time
+	err     error             // why the last one failed
+	failed  time.Time         // when that was
+	freed   map[int]time.Time // when a job last ended there
+	told    bool
+	trouble string // what the last look could not read, said once
+}
+
+func newCardBook(only []int) cardBook {
+	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}, freed: map[int]time.Time{}}
+}
+
+// know takes in that these cards exist. Nothing starts on them before a look.
+func (b *cardBook) know(devices []gpu.Device) {
+	for _, d := range devices {
+		if b.wanted(d.Index) {
+			b.known[d.Index] = d
+		}
+	}
+}
+
+func (b *cardBook) wanted(index int) bool {
+	return b.only == nil || slices.Contains(b.only, index)
+}
+
+// take replaces the last reading and says which cards vanished or came back.
+func (b *cardBook) take(now time.Time, s gpu.Sample) (gone, back []int) {
+	before := b.present
+	b.err, b.at, b.arrived = nil, s.At, now
+	b.present = make(map[int]bool, len(s.Devices))
+	for _, d := range s.Devices {
+		if _, known := b.known[d.Index]; known && !before[d.Index] && len(before) > 0 {
+			back = append(back, d.Index)
+		}
+		b.known[d.Index] = d
+		b.present[d.Index] = true
+	}
+	for index := range before {
+		if !b.present[index] {
+			gone = append(gone, index)
+		}
+	}
+	slices.Sort(gone)
+	return gone, back
+}
+
+// list is every card ever seen, by index, as it was last read.
+func (b *cardBook) list() []sched.Card {
+	cards := make([]sched.Card, 0, len(b.known))
+	for index, d := range b.known {
+		use := b.use[index]
+		card := sched.Card{
+			Index: index, UUID: d.UUID, Name: d.Name,
+			TotalMiB: d.TotalMiB, ReservedMiB: d.ReservedMiB, UsedMiB: d.UsedMiB,
+			ForeignMiB: use.ForeignMiB, IdleForeignMiB: use.IdleForeignMiB,
+			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links,
+		}
+		if !b.present[index] {
+			card.Stale, card.HealthReason = true, "missing from the last reading"
+		}
+		cards = append(cards, card)
+	}
+	slices.SortFunc(cards, func(a, c sched.Card) int { return a.Index - c.Index })
+	return cards
+}
+
+// placeable is the list as a decision may use it: a card whose reading is old,
+// or older than the end of a job there, starts nothing. It would show memory
+// that is free again, or worse, miss memory that is not.
+func (b *cardBook) placeable(now time.Time, freshFor time.Duration) []sched.Card {
+	cards := b.list()
+	for i := range cards {
+		if b.at.Before(b.freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor {
+			cards[i].Stale = true
+		}
+	}
+	return cards
+}
+
+// wantsLook is true where a newer reading would let placeable say more.
+func (b *cardBook) wantsLook(now time.Time, freshFor time.Duration) bool {
+	if b.at.IsZero() || now.Sub(b.arrived) > freshFor {
+		return true
+	}
+	for _, at := range b.freed {
+		if b.at.Before(at) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *cardBook) byUUID(uuid string) (index int, ok bool) {
+	for index, d := range b.known {
+		if d.UUID == uuid {
+			return index, true
+		}
+	}
+	return 0, false
+}
+
+func (b *cardBook) smallest(indices []int) int64 {
+	var least int64
+	for i, index := range indices {
+		if total := b.known[index].TotalMiB; i == 0 || total < least {
+			least = total
+		}
+	}
+	return least
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+)
+
+// lookThatTook is a look at the cards by a driver that takes its time.
+func (r *rig) lookThatTook(d time.Duration) {
+	began := r.now
+	r.now = r.now.Add(d)
+	r.e.Observe(r.now, gpu.Sample{At: began, Devices: slices.Clone(r.devices)}, nil)
+}
+
+func TestASlowDriverStartsJobsAllTheSame(t *testing.T) {
+	r := newRig(t, 1)
+	r.now = r.now.Add(time.Minute)
+	r.submit(spec(vram(4000)))
+	r.wantRow("1", job.Queued, "")
+	if !r.e.NeedsSample(r.now) {
+		t.Fatal("no look is wanted")
+	}
+	r.lookThatTook(3 * time.Second)
+	r.step()
+	r.wantRow("1", job.Running, "")
+}
+
+func TestAnOldLookSaysSoAndHoldsNoCPUJobUp(t *testing.T) {
+	r := newRig(t, 1)
+	r.now = r.now.Add(time.Minute)
+	r.submit(spec(vram(4000)), spec(func(s *job.Spec) { s.GPUs = 0 }))
+	r.wantRow("1", job.Queued, "")
+	r.wantRow("2", job.Running, "")
+	if why := r.e.Why("1"); !strings.Contains(why, "gpu0 has no recent reading") {
+		t.Errorf("it waits because: %s", why)
+	}
+}
+
+func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(), spec())
+	r.now = r.now.Add(100 * time.Millisecond)
+	r.look()
+	r.now = r.now.Add(100 * time.Millisecond)
+	r.hear(run.Ended, "1", keep.Record{}, false)
+	r.submit(spec(func(s *job.Spec) { s.IDs, s.GPUs = []int{0}, 1 }), spec(vram(1000)))
+	r.wantRow("3", job.Queued, "")
+	if why := r.e.Why("3"); !strings.Contains(why, "gpu0 has no recent reading") {
+		t.Errorf("it waits because: %s", why)
+	}
+	if !r.e.NeedsSample(r.now) {
+		t.Error("no look is wanted")
+	}
+	r.look()
+	r.step()
+	r.wantRow("3", job.Running, "")
+}
+
+func TestCardsThatCannotBeReadAreAskedOncePerPoll(t *testing.T) {
+	r := newRig(t, 1)
+	r.now = r.now.Add(2 * time.Second)
+	r.e.Observe(r.now, gpu.Sample{}, errors.New("driver does not answer"))
+	r.submit(spec())
+	r.now = r.now.Add(900 * time.Millisecond)
+	if r.e.NeedsSample(r.now) {
+		t.Error("a sick driver is asked again within a poll")
+	}
+	r.now = r.now.Add(200 * time.Millisecond)
+	if !r.e.NeedsSample(r.now) {
+		t.Error("it is not asked again after a poll")
+	}
+}
+
+func TestALostCardIsToldWithWhoIsOnIt(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(func(s *job.Spec) { s.IDs, s.GPUs = []int{1}, 1 }))
+	whole := r.devices
+	r.told, r.devices = nil, whole[:1]
+	r.pass(time.Second)
+	r.pass(time.Second)
+	r.wantTold("warning")
+	r.told, r.devices = nil, whole
+	r.pass(time.Second)
+	r.wantTold("notice")
+	r.wantRow("1", job.Running, "")
+}
+
+func TestAnothersJobOverItsDeclarationIsHeldAtItsPeak(t *testing.T) {
+	r := newRig(t, 1)
+	r.others = []gpu.Entry{{Key: "theirs", UUIDs: []string{"GPU-0"}, BudgetMiB: []int64{3072}, HolderPID: 9}}
+	r.submit(spec(vram(30000))) // reads the ledger
+	r.uses("theirs", 0, 15000)
+	r.pass(time.Second)
+	r.pass(time.Second)
+	r.submit(spec(vram(12000)))
+	r.pass(time.Second)
+	r.wantRow("2", job.Queued, "")
+	if why := r.e.Why("2"); !strings.Contains(why, "12000 MiB") {
+		t.Errorf("it waits because: %s", why)
+	}
+	r.others = nil
+	r.clear(0)
+	r.pass(time.Second)
+	r.wantRow("2", job.Running, "")
+}
+
+func TestOurJobOverItsDeclarationIsBookedAtItsPeak(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(vram(3000)))
+	r.uses("1", 0, 15000)
+	r.pass(time.Second)
+	if len(r.booked) != 1 || r.booked[0].BudgetMiB[0] != 16500 {
+		t.Errorf("the others are told %+v", r.booked)
+	}
+}
+
+func TestAJobEndedWhenItEndedNotWhenBerthHeardOfIt(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.now = r.now.Add(8 * time.Hour)
+	r.end("1", keep.Record{Elapsed: 2 * time.Second}, false)
+	if row := r.row("1"); row.EndedAt.Sub(row.StartedAt) != 2*time.Second {
+		t.Errorf("from %v to %v", row.StartedAt, row.EndedAt)
+	}
+}
+
+func TestAnOrderThatIsNotTakenEndsTheJob(t *testing.T) {
+	r := newRig(t, 1)
+	r.goErr = errors.New("its environment is too long")
+	r.submit(spec())
+	r.goErr = nil
+	r.step()
+	r.wantRow("1", job.Failed, job.Launch)
+	r.submit(spec())
+	r.pass(time.Second)
+	r.wantRow("2", job.Running, "")
+}
+
+func TestJobsThatWaitForOneAnotherRunAgainTogether(t *testing.T) {
+	r := newRig(t, 1)
+	waits := spec(func(s *job.Spec) { s.GPUs, s.After = 0, []job.Dependency{{Job: "2", On: job.AfterOK}} })
+	r.submit(waits, spec(func(s *job.Spec) { s.GPUs = 0 }))
+	r.end("2", keep.Record{ExitCode: 1}, false)
+	r.wantRow("1", job.Cancelled, job.Depends)
+	r.e.Again(r.now, []*job.Job{r.row("1").Clone(), r.row("2").Clone()})
+	r.step()
+	r.wantRow("1", job.Queued, "")
+	r.wantRow("2", job.Running, "")
+	r.end("2", keep.Record{}, false)
+	r.wantRow("1", job.Running, "")
+}
