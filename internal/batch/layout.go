@@ -36,6 +36,9 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err != nil {
 		return layout{}, fmt.Errorf("log directory %s: %w", logDir, err)
 	}
+	if err := fits(abs); err != nil {
+		return layout{}, fmt.Errorf("log directory %w", err)
+	}
 	if err := os.MkdirAll(filepath.Join(abs, "jobs"), 0o755); err != nil {
 		return layout{}, fmt.Errorf("make log directory: %w", err)
 	}
@@ -49,6 +52,9 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	}
 	sum := sha256.Sum256([]byte(abs))
 	l.state = filepath.Join(stateHome, "runs", hex.EncodeToString(sum[:8]))
+	if err := fits(l.state); err != nil {
+		return layout{}, fmt.Errorf("state directory %w", err)
+	}
 	if err := os.MkdirAll(l.state, 0o700); err != nil {
 		return layout{}, fmt.Errorf("make state directory: %w", err)
 	}
@@ -58,6 +64,18 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 		return layout{}, fmt.Errorf("write pointer to the state directory: %w", err)
 	}
 	return l, nil
+}
+
+// maxDirBytes is the longest path a queue may lie at: SQLite opens no file
+// whose path is longer than 512 bytes, and its files have names of their own
+// below this one.
+const maxDirBytes = 470
+
+func fits(dir string) error {
+	if len(dir) > maxDirBytes {
+		return fmt.Errorf("%s: its path is %d bytes long; at most %d are possible", dir, len(dir), maxDirBytes)
+	}
+	return nil
 }
 
 // instance names this queue among all on the machine, the same after a

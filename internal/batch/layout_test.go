@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/internal/store"
 )
 
 func isNetwork(answer bool) func(string) (bool, error) {
@@ -71,6 +73,38 @@ func TestLayoutThatCannotBe(t *testing.T) {
 	broken := errors.New("stale handle")
 	if _, err := openLayout(filepath.Join(dir, "logs"), dir, func(string) (bool, error) { return false, broken }); !errors.Is(err, broken) {
 		t.Errorf("a file system that does not answer: %v", err)
+	}
+}
+
+func TestADirectoryThatLiesTooDeepIsRefusedBeforeItIsMade(t *testing.T) {
+	base := t.TempDir()
+	deep := func(length int) string {
+		dir := base
+		for length-len(dir) > 150 {
+			dir += "/" + strings.Repeat("d", 99)
+		}
+		return dir + "/" + strings.Repeat("e", length-len(dir)-1)
+	}
+	longest, longer := deep(maxDirBytes), deep(maxDirBytes+1)
+	l, err := openLayout(longest, base, isNetwork(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(l.storeDir())
+	if err != nil {
+		t.Fatalf("the longest path that is allowed does not work: %v", err)
+	}
+	st.Close()
+	for name, open := range map[string]func() (layout, error){
+		"log directory":   func() (layout, error) { return openLayout(longer, base, isNetwork(false)) },
+		"state directory": func() (layout, error) { return openLayout(filepath.Join(base, "logs"), longer, isNetwork(true)) },
+	} {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), "at most 470 are possible") {
+			t.Errorf("%s: it says %v", name, err)
+		}
+	}
+	if _, err := os.Stat(longer); !os.IsNotExist(err) {
+		t.Errorf("it was made: %v", err)
 	}
 }
 
