@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ type narrator struct {
 	tolerance float64
 	verbose   bool
 	dir       string // log paths below it are shown relative to it
+	exists    func(path string) bool
 }
 
 // line is what is said of an event; empty: nothing.
@@ -36,7 +38,8 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 	case job.EventEnded:
 		return n.ended(j)
 	case job.EventRetry:
-		return fmt.Sprintf("%s failed, will retry: %s%s", label(j), clean(ev.Text), n.logOf(j))
+		facts := appendSome([]string{clean(ev.Text)}, n.logOf(j))
+		return fmt.Sprintf("%s failed, will retry: %s", label(j), strings.Join(facts, " | "))
 	case job.EventRequeued:
 		return fmt.Sprintf("%s back in the queue: %s", label(j), clean(ev.Text))
 	case job.EventExceeds:
@@ -87,8 +90,8 @@ func (n narrator) ended(j *job.Job) string {
 		}
 	}
 	facts = appendSome(facts, clean(j.Detail))
-	if j.State == job.Failed && j.Log != "" && j.Outcome != job.Infeasible {
-		facts = append(facts, "log "+n.relative(j.Log))
+	if j.State == job.Failed && j.Outcome != job.Infeasible {
+		facts = appendSome(facts, n.logOf(j))
 	}
 	if len(facts) == 0 {
 		return head
@@ -96,11 +99,18 @@ func (n narrator) ended(j *job.Job) string {
 	return head + " — " + strings.Join(facts, " | ")
 }
 
+// logOf says where to look. A job that could not be launched may have no log:
+// nobody is sent to a file that is not there.
 func (n narrator) logOf(j *job.Job) string {
-	if j.Log == "" {
+	if j.Log == "" || !n.exists(j.Log) {
 		return ""
 	}
-	return " | log " + n.relative(j.Log)
+	return "log " + n.relative(j.Log)
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (n narrator) relative(path string) string {

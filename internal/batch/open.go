@@ -207,7 +207,7 @@ func (s *session) openEngine(context.Context) error {
 		SelfDir: selfDir(), SimDir: s.simDir,
 	}
 	s.screen = &screen{out: s.opt.Out, live: s.opt.Terminal && !s.opt.JSON, colour: s.opt.Colour && !s.opt.JSON, width: s.opt.Width}
-	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir}
+	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir, exists: isThere}
 	s.board = &board{path: s.layout.board()}
 	s.account = newAccount(time.Now(), len(s.cards))
 	return nil

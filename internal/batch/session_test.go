@@ -56,7 +56,7 @@ func newSession(t *testing.T, text string) (*session, *bytes.Buffer) {
 	s := &session{
 		opt:  Options{File: "jobs.txt", LogDir: dir, Tolerance: 0.1},
 		file: file, store: st, queue: newQueue(), log: silent(),
-		screen: &screen{out: &out}, narrator: narrator{tolerance: 0.1, dir: dir},
+		screen: &screen{out: &out}, narrator: narrator{tolerance: 0.1, dir: dir, exists: isThere},
 		journal: openTestJournal(t, filepath.Join(dir, "journal.jsonl")),
 		board:   &board{path: filepath.Join(dir, "status.txt")}, account: newAccount(time.Now(), 1),
 	}
