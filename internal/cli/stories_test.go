@@ -47,7 +47,7 @@ var promises = []struct {
 		file-windows-line-ends-are-tolerated
 		file-may-be-a-pipe
 		life-a-command-of-any-bytes-runs-as-it-stands
-		life-a-command-too-long-for-the-system-fails-alone`},
+		file-a-command-too-long-for-the-system-is-refused`},
 	{"a leading block: keys in any case, the last of a repeated key counts, values may be quoted", `
 		file-block-keys-in-any-case-the-last-counts-values-quoted`},
 	{"a line starting \"[ \" or \"[[\" is a shell test", "file-a-line-that-starts-as-a-shell-test-is-no-block"},
