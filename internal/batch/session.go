@@ -176,9 +176,6 @@ func (s *session) publish(events []job.Event) {
 			s.emit(toRecord(ev))
 			continue
 		}
-		if s.screen.live && ev.Kind == job.EventStarted && !s.opt.Verbose {
-			continue // the live view shows it
-		}
 		if line := s.narrator.line(ev, s.queue.begun, s.queue.total); line != "" {
 			lines = append(lines, line)
 		}

@@ -199,6 +199,22 @@ func TestPublishTellsAndKeeps(t *testing.T) {
 	}
 }
 
+func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
+	var heard [2]string
+	for i, live := range []bool{false, true} {
+		s, out := newSession(t, "a\n")
+		s.screen.live = live
+		s.screen.width = func() int { return 80 }
+		s.queue.apply(at0, s.file, newClerk())
+		s.publish([]job.Event{{At: at0, Kind: job.EventStarted, Job: started("1", "a", 0)}})
+		s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started("1", "a", 0), job.OK, time.Second)}})
+		heard[i] = out.String()
+	}
+	if heard[0] != heard[1] || !strings.Contains(heard[1], "job 1 started on gpu [0]") {
+		t.Errorf("a pipe gets:\n%sa terminal:\n%s", heard[0], heard[1])
+	}
+}
+
 func TestAJournalThatFellBehindIsMendedBeforeItGoesOn(t *testing.T) {
 	s, _ := newSession(t, "a\n")
 	var tx store.Tx
