@@ -30,7 +30,8 @@ type Options struct {
 	Out, Err io.Writer
 	Terminal bool // Out is a terminal that can redraw
 	Colour   bool
-	Width    func() int
+	Width    func() int // columns
+	Height   func() int // rows
 	Signals  <-chan os.Signal
 	Env      []string
 	Dir      string // the caller's working directory

@@ -204,7 +204,7 @@ func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
 	for i, live := range []bool{false, true} {
 		s, out := newSession(t, "a\n")
 		s.screen.live = live
-		s.screen.width = func() int { return 80 }
+		s.screen.width, s.screen.height = func() int { return 80 }, func() int { return 24 }
 		s.queue.apply(at0, s.file, newClerk())
 		s.publish([]job.Event{{At: at0, Kind: job.EventStarted, Job: started("1", "a", 0)}})
 		s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started("1", "a", 0), job.OK, time.Second)}})

@@ -19,6 +19,7 @@ type screen struct {
 	live   bool
 	colour bool
 	width  func() int
+	height func() int
 	block  int // lines of the block on the screen now
 	shown  *snapshot
 	dead   bool // the terminal is gone: berth goes on without it
@@ -75,7 +76,7 @@ func (s *screen) draw(b *strings.Builder) {
 	}
 	snap := *s.shown
 	snap.at = time.Now()
-	lines := renderView(snap, s.width(), s.colour)
+	lines := renderView(snap, s.width(), s.height(), s.colour)
 	for _, line := range lines {
 		b.WriteString(line)
 		b.WriteByte('\n')
@@ -124,34 +125,54 @@ const (
 	barWidth    = 10
 )
 
-// renderView is the live block: cards, running jobs, progress.
-func renderView(s snapshot, width int, colour bool) []string {
-	width = max(width, 20)
+// renderView is the live block: running jobs, what keeps others from running,
+// progress. It leaves a row of the terminal to the cursor: of a higher block
+// the top would scroll away, and could not be taken back.
+func renderView(s snapshot, width, height int, colour bool) []string {
+	if width < 1 {
+		width = 80
+	}
+	if height < 1 {
+		height = 24
+	}
 	ink := func(code, text string) string {
 		if !colour {
 			return text
 		}
 		return code + text + plain
 	}
+	most := height - 1
+	var foot []string
+	if len(s.pending) > 0 && s.pending[0].reason != "" && most > 3 {
+		next := s.pending[0]
+		foot = append(foot, ink(dim, cut(fmt.Sprintf("· next %s: %s", next.job.ID, clean(next.reason)), width)))
+	}
+	if s.paused != "" {
+		foot = append(foot, ink(amber, cut("nothing starts: "+clean(s.paused), width)))
+	}
+	foot = append(foot, progressLine(s, width, ink))
+	lines := append(runningLines(s, width, most-len(foot)), foot...)
+	return lines[max(0, len(lines)-most):] // the last lines say most
+}
+
+// runningLines are the running jobs, as many as there are rows for; the rest
+// is counted.
+func runningLines(s snapshot, width, rows int) []string {
+	shown := min(len(s.running), viewRunning)
+	if rows < shown || shown < len(s.running) {
+		shown = max(0, min(shown, rows-1)) // one row for the count
+	}
 	var lines []string
-	for i, r := range s.running {
-		if i == viewRunning {
-			lines = append(lines, cut(fmt.Sprintf("  and %d more running", len(s.running)-i), width))
-			break
-		}
+	for _, r := range s.running[:shown] {
 		row := fmt.Sprintf("▶ %-4s %-12s gpu %-5s %8s  %s %s  %s",
 			r.Job.ID, cut(clean(r.Job.Spec.Name), 12), cardsText(r.Job), clock(s.at.Sub(r.Job.StartedAt)),
 			bar(r), padded(memory(r), 17), clean(r.Job.Spec.Command()))
 		lines = append(lines, cut(row, width))
 	}
-	if s.paused != "" {
-		lines = append(lines, ink(amber, cut("nothing starts: "+clean(s.paused), width)))
+	if rest := len(s.running) - shown; rest > 0 && rows > 0 {
+		lines = append(lines, cut(fmt.Sprintf("  and %d more running", rest), width))
 	}
-	if len(s.pending) > 0 && s.pending[0].reason != "" {
-		next := s.pending[0]
-		lines = append(lines, ink(dim, cut(fmt.Sprintf("· next %s: %s", next.job.ID, clean(next.reason)), width)))
-	}
-	return append(lines, progressLine(s, width, ink))
+	return lines
 }
 
 func progressLine(s snapshot, width int, ink func(code, text string) string) string {

@@ -85,8 +85,8 @@ var escapes = regexp.MustCompile(`\x1b\[[0-9]*m`)
 
 func TestView(t *testing.T) {
 	for _, width := range []int{40, 80, 120} {
-		plainLines := renderView(busy(), width, false)
-		coloured := renderView(busy(), width, true)
+		plainLines := renderView(busy(), width, 24, false)
+		coloured := renderView(busy(), width, 24, true)
 		for i, line := range coloured {
 			if got := escapes.ReplaceAllString(line, ""); got != plainLines[i] {
 				t.Errorf("colours change the words of %q to %q", plainLines[i], got)
@@ -106,16 +106,50 @@ func TestViewIsBounded(t *testing.T) {
 		s.running = append(s.running, engine.Running{Job: started(fmt.Sprint(i), "x", 0)})
 	}
 	s.tally.running = 100
-	lines := renderView(s, 80, false)
+	lines := renderView(s, 80, 60, false)
 	if len(lines) != viewRunning+3 {
 		t.Errorf("%d lines", len(lines))
 	}
 	if lines[viewRunning] != "  and 84 more running" {
 		t.Errorf("%q", lines[viewRunning])
 	}
-	if n := len(renderView(s, 0, false)); n != len(lines) {
+	if n := len(renderView(s, 0, 60, false)); n != len(lines) {
 		t.Errorf("a terminal without a width has %d lines", n)
 	}
+}
+
+func TestTheViewFitsItsTerminal(t *testing.T) {
+	crowd := busy()
+	crowd.paused = "berth is stopping"
+	for len(crowd.running) < 100 {
+		crowd.running = append(crowd.running, crowd.running[0])
+	}
+	crowd.tally.running = 100
+	for _, s := range []snapshot{crowd, busy(), {total: 1}} {
+		for height := 1; height <= 60; height++ {
+			lines := renderView(s, 60, height, false)
+			if len(lines) > height-1 {
+				t.Fatalf("%d lines on a terminal of %d rows", len(lines), height)
+			}
+			if height > 1 && !strings.Contains(lines[len(lines)-1], "done · ") {
+				t.Errorf("%d rows end in %q", height, lines[len(lines)-1])
+			}
+			shown, told := 0, 0
+			for _, line := range lines {
+				if strings.HasPrefix(line, "▶ ") {
+					shown++
+				}
+				fmt.Sscanf(line, "  and %d more running", &told)
+			}
+			if len(lines) > 2 && shown+told != len(s.running) {
+				t.Errorf("on %d rows %d jobs are shown and %d counted, of %d", height, shown, told, len(s.running))
+			}
+		}
+	}
+	if n := len(renderView(crowd, 60, 0, false)); n == 0 || n > 23 {
+		t.Errorf("on a terminal that does not say its size, %d lines", n)
+	}
+	golden(t, "view-8-rows", strings.Join(renderView(crowd, 80, 8, false), "\n")+"\n")
 }
 
 func TestBar(t *testing.T) {
@@ -144,6 +178,7 @@ func TestBar(t *testing.T) {
 // would. It knows the few sequences the live view uses.
 type terminal struct {
 	lines  []string
+	rows   int // 0: more than enough
 	broken error
 }
 
@@ -157,6 +192,9 @@ func (tm *terminal) Write(p []byte) (int, error) {
 	if up := moveUp.FindStringSubmatch(text); up != nil {
 		var n int
 		fmt.Sscan(up[1], &n)
+		if tm.rows > 0 {
+			n = min(n, tm.rows-1) // what has scrolled away cannot be reached
+		}
 		tm.lines = tm.lines[:len(tm.lines)-n]
 		text = text[len(up[0]):]
 	}
@@ -169,7 +207,7 @@ func (tm *terminal) Write(p []byte) (int, error) {
 func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := &terminal{}
-		s := &screen{out: tm, live: true, width: func() int { return 60 }}
+		s := &screen{out: tm, live: true, width: func() int { return 60 }, height: func() int { return 24 }}
 		s.print("first")
 		snap := snapshot{total: 4, tally: tally{ok: 1, queued: 3}, paused: "berth is stopping"}
 		s.show(&snap)
@@ -189,6 +227,26 @@ func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
 			t.Errorf("what stays: %s", got)
 		}
 	})
+}
+
+func TestTheLiveBlockLeavesNothingBehindOnASmallTerminal(t *testing.T) {
+	for _, rows := range []int{1, 2, 3, 5, 10} {
+		tm := &terminal{rows: rows}
+		s := &screen{out: tm, live: true, width: func() int { return 60 }, height: func() int { return rows }}
+		snap := busy()
+		for len(snap.running) < 40 {
+			snap.running = append(snap.running, snap.running[0])
+		}
+		s.print("first")
+		for range 3 {
+			s.show(&snap)
+		}
+		s.print("second")
+		s.close()
+		if got := strings.Join(tm.lines, " "); got != "first second" {
+			t.Errorf("on %d rows there stays: %s", rows, got)
+		}
+	}
 }
 
 func TestWithoutATerminalThereIsNoBlock(t *testing.T) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -199,7 +198,8 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.opt.Env, f.opt.Dir = os.Environ(), dir
 	f.opt.Terminal = stdoutIsTerminal(out)
 	f.opt.Colour = f.opt.Terminal && !f.noColour && os.Getenv("NO_COLOR") == ""
-	f.opt.Width = widthOf(out)
+	f.opt.Width = func() int { columns, _ := terminalSize(out); return columns }
+	f.opt.Height = func() int { _, rows := terminalSize(out); return rows }
 	code, err := batch.Run(context.Background(), f.opt)
 	if err != nil {
 		return err
@@ -208,12 +208,4 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return status(code)
 	}
 	return nil
-}
-
-func widthOf(out io.Writer) func() int {
-	file, ok := out.(*os.File)
-	if !ok {
-		return func() int { return 80 }
-	}
-	return func() int { return terminalWidth(file) }
 }

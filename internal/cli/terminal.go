@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -11,11 +12,20 @@ func isTerminal(file *os.File) bool {
 	return err == nil
 }
 
-// terminalWidth asks the terminal each time: it may be resized.
-func terminalWidth(file *os.File) int {
-	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 {
-		return 80
+// terminalSize asks the terminal each time: it may be resized. One that does
+// not say is taken to be of the usual size.
+func terminalSize(out io.Writer) (columns, rows int) {
+	columns, rows = 80, 24
+	file, ok := out.(*os.File)
+	if !ok {
+		return columns, rows
 	}
-	return int(size.Col)
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	if err == nil && size.Col > 0 {
+		columns = int(size.Col)
+	}
+	if err == nil && size.Row > 0 {
+		rows = int(size.Row)
+	}
+	return columns, rows
 }
