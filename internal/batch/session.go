@@ -94,7 +94,8 @@ func (s *session) loop(ctx context.Context) error {
 	return err
 }
 
-// watch looks at the jobs file once a poll.
+// watch looks at the jobs file once a poll, and lets the board follow what
+// happened since the last one: with nothing left to do, nothing else would.
 func (s *session) watch(ctx context.Context) {
 	ticker := time.NewTicker(s.opt.Poll)
 	defer ticker.Stop()
@@ -116,6 +117,7 @@ func (s *session) watch(ctx context.Context) {
 				s.queue.apply(time.Now(), file, s.engine)
 			})
 		}
+		s.engine.Do(ctx, s.refresh)
 	}
 }
 
@@ -221,6 +223,13 @@ func (s *session) after() bool {
 	// With a full disk the last ends may not be written yet: then the exit
 	// status is not known yet either.
 	return queued == 0 && running == 0 && !s.opt.Watch && s.engine.Written()
+}
+
+// refresh writes what the board does not show yet.
+func (s *session) refresh() {
+	if s.changed {
+		s.writeBoard(time.Now())
+	}
 }
 
 func (s *session) writeBoard(now time.Time) {

@@ -276,6 +276,31 @@ func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
 	}
 }
 
+func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
+	s, _ := newSession(t, "a\n")
+	s.opt.Poll, s.opt.Watch = time.Hour, true
+	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Publish: s.publish}, &fullDisk{}, nil, nil, nil, nil, 0)
+	s.queue.apply(at0, s.file, s.engine)
+	s.after() // which writes the board
+	s.engine.Cancel(at0, "1", "asked")
+	if err := s.engine.Step(at0); err != nil {
+		t.Fatal(err)
+	}
+	s.after() // too soon after the last time
+	if text := read(t, s.board.path); strings.Contains(text, "1/1 done") {
+		t.Fatalf("the board is written again within a poll:\n%s", text)
+	}
+	s.refresh()
+	if text := read(t, s.board.path); !strings.Contains(text, "1/1 done") {
+		t.Errorf("a poll later the board has:\n%s", text)
+	}
+	write(t, s.board.path, "untouched")
+	s.refresh()
+	if text := read(t, s.board.path); text != "untouched" {
+		t.Errorf("with nothing new it is written:\n%s", text)
+	}
+}
+
 func TestChooseCards(t *testing.T) {
 	sample := gpu.Sample{Devices: []gpu.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 3, UUID: "GPU-d"}}}
 	tests := []struct {

@@ -143,7 +143,9 @@ var promises = []struct {
 	{"a live progress display on a terminal", `
 		out-a-terminal-gets-a-live-view
 		out-colour-and-redrawing-only-on-a-terminal`},
-	{"status.txt is a board: ▶ · ↻ ✓ ✗", "out-the-board-marks-how-each-job-stands"},
+	{"status.txt is a board: ▶ · ↻ ✓ ✗", `
+		out-the-board-marks-how-each-job-stands
+		out-the-board-follows-within-a-poll`},
 	{"journal.jsonl is an append-only event log", `
 		out-the-journal-is-appended-to-and-has-everything
 		out-a-torn-journal-line-is-mended`},
