@@ -13,15 +13,18 @@ import (
 const maxCgroupDepth = 16
 
 // cgroupOf is where the order's cgroup goes, or "". The record names it before
-// it is made, so that it can be found whenever the supervisor dies.
+// it is made, so that it can be found whenever the supervisor dies. One
+// supervisor's jobs follow one another in the same cgroup: removing one and
+// making the next would cost as much as a short job.
 func cgroupOf(o Order, token string) string {
 	if o.CgroupParent == "" {
 		return ""
 	}
-	return filepath.Join(o.CgroupParent, fmt.Sprintf("%s.%d.%.8s", o.Job, o.Attempt, token))
+	return filepath.Join(o.CgroupParent, token)
 }
 
-// makeCgroup makes the job's cgroup and opens it for the fork.
+// makeCgroup makes the job's cgroup, or takes the empty one of the last job,
+// and opens it for the fork.
 func makeCgroup(dir string) (fd int, err error) {
 	err = os.Mkdir(dir, 0o755)
 	switch {
@@ -31,9 +34,12 @@ func makeCgroup(dir string) (fd int, err error) {
 			err = os.Mkdir(dir, 0o755)
 		}
 	case os.IsExist(err):
-		// Left from an attempt that never ran; it goes if it is empty.
-		if err = RemoveCgroup(dir); err == nil {
-			err = os.Mkdir(dir, 0o755)
+		err = nil
+		if info, statErr := os.Stat(dir); statErr == nil && info.Sys().(*syscall.Stat_t).Nlink > 2 {
+			// The last job made cgroups of its own in it.
+			if err = RemoveCgroup(dir); err == nil {
+				err = os.Mkdir(dir, 0o755)
+			}
 		}
 	}
 	if err != nil {

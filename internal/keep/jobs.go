@@ -127,8 +127,7 @@ func (k *keeper) end(launch string) {
 	}
 	fault("after end")
 	if r.Cgroup != "" {
-		// What cannot be removed now is swept by a later berth.
-		_ = RemoveCgroup(r.Cgroup)
+		k.cgroup = r.Cgroup // kept for the next job
 	}
 	k.tell(recordFrame(FrameEnded, *r))
 }

@@ -29,6 +29,10 @@ func Main(args []string) int {
 		return 1
 	}
 	k.loop()
+	if k.cgroup != "" {
+		// What cannot be removed now is swept by a later berth.
+		_ = RemoveCgroup(k.cgroup)
+	}
 	return 0
 }
 
@@ -42,6 +46,8 @@ type keeper struct {
 	conn *conn // the berth it obeys
 	next *conn // a newer one, greeted once the old has been heard out
 	held *held // the job; nil between jobs
+
+	cgroup string // where its jobs are, one after another
 
 	conns  chan *conn
 	frames chan incoming

@@ -27,7 +27,7 @@ func cgroupHosts(t *testing.T) []cgroupHost {
 	return hosts
 }
 
-func TestACgroupIsRemovedWithItsJob(t *testing.T) {
+func TestACgroupServesOneJobAfterAnotherAndGoesWithItsSupervisor(t *testing.T) {
 	parent := DetectCgroup()
 	if parent == "" {
 		t.Skip("no cgroups here")
@@ -37,10 +37,18 @@ func TestACgroupIsRemovedWithItsJob(t *testing.T) {
 	if r.Cgroup == "" || filepath.Dir(r.Cgroup) != parent {
 		t.Fatalf("cgroup %q, note %q", r.Cgroup, r.Note)
 	}
+	// A job may make cgroups of its own; the next one does not find them.
+	inner := filepath.Join(r.Cgroup, "inner")
+	if made := b.finish(b.order("2", "mkdir "+inner)); made.ExitCode != 0 || made.Cgroup != r.Cgroup {
+		t.Errorf("the second job: %+v", made)
+	}
+	if next := b.finish(b.order("3", "test ! -e "+inner)); next.ExitCode != 0 || next.Cgroup != r.Cgroup {
+		t.Errorf("the third job: %+v", next)
+	}
+	b.Close()
 	if _, err := os.Stat(r.Cgroup); !os.IsNotExist(err) {
 		t.Errorf("the cgroup is still there: %v", err)
 	}
-	b.Close()
 	if _, err := os.Stat(parent); !os.IsNotExist(err) {
 		t.Errorf("its parent is still there: %v", err)
 	}
