@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"berth/internal/engine"
@@ -137,6 +138,38 @@ func (q *queue) withdraw(now time.Time, e engineRequests) {
 		delete(q.byKey, key)
 		delete(q.byID, entry.id)
 	}
+}
+
+// withdrawStrays dequeues jobs that came back to the queue though their line
+// was deleted while they ran, and says whether there were any. One that was
+// placed again in the same round is let be: it runs.
+func (q *queue) withdrawStrays(now time.Time, events []job.Event, e engineRequests) bool {
+	var strays []string
+	for _, ev := range events {
+		if ev.Job == nil {
+			continue
+		}
+		id := ev.Job.ID
+		switch entry := q.byID[id]; {
+		case entry == nil || q.inFile(entry):
+		case ev.Kind == job.EventRetry || ev.Kind == job.EventRequeued:
+			strays = append(strays, id)
+		case ev.Kind == job.EventStarted:
+			strays = slices.DeleteFunc(strays, func(stray string) bool { return stray == id })
+		}
+	}
+	found := false
+	for _, id := range strays {
+		entry := q.byID[id]
+		if entry == nil || !e.Withdraw(now, id) {
+			continue
+		}
+		found = true
+		q.counts.add(entry, -1)
+		delete(q.byKey, entry.key)
+		delete(q.byID, id)
+	}
+	return found
 }
 
 func (q *queue) inFile(e *entry) bool { return e.seen == q.generation }

@@ -56,13 +56,14 @@ type session struct {
 	interrupted int
 	shownAt     time.Time
 	boardAt     time.Time
-	changed     bool // since the board was written
+	changed     bool          // since the board was written
+	withdrawn   chan struct{} // jobs were dequeued outside a round
 }
 
 // Run runs a jobs file and returns the exit status. An error it returns is a
 // *Problem: nothing was started, or berth itself had to give up.
 func Run(ctx context.Context, opt Options) (int, error) {
-	s := &session{opt: opt, queue: newQueue()}
+	s := &session{opt: opt, queue: newQueue(), withdrawn: make(chan struct{}, 1)}
 	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return 0, err
@@ -103,6 +104,9 @@ func (s *session) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.withdrawn:
+			s.engine.Do(ctx, func() {}) // a round, to write it down
+			continue
 		case <-ticker.C:
 		}
 		file, changed, complaint := s.watcher.look()
@@ -186,6 +190,12 @@ func (s *session) publish(events []job.Event) {
 		s.screen.print(lines...)
 	}
 	s.keep(events)
+	if s.queue.withdrawStrays(time.Now(), events, s.engine) {
+		select {
+		case s.withdrawn <- struct{}{}:
+		default: // a round is coming anyway
+		}
+	}
 }
 
 // keep brings the journal up to date.

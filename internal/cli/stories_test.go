@@ -73,7 +73,9 @@ var promises = []struct {
 	{"a last line without its newline counts once it stayed so for a poll", `
 		live-a-last-line-without-its-newline-counts-once-it-stayed-so-for-a-poll
 		live-a-first-read-takes-a-last-line-without-its-newline`},
-	{"delete a pending line: dequeued", "live-a-deleted-pending-line-is-dequeued"},
+	{"delete a pending line: dequeued", `
+		live-a-deleted-pending-line-is-dequeued
+		live-a-line-deleted-while-it-runs-is-not-tried-again`},
 	{"reorder: the queue is reordered", "live-a-reorder-reorders-the-queue"},
 	{"edit a pending line: replaced", "live-an-edited-pending-line-is-replaced"},
 	{"attributes are not identity: changing them on a pending line applies", "live-changed-attributes-apply-to-a-pending-line"},
