@@ -52,6 +52,7 @@ func (s *session) resume() error {
 func boundMemory(lines int) {
 	const beside, perLine = 64 << 20, 1700
 	debug.SetMemoryLimit(beside + int64(lines)*perLine)
+	debug.SetGCPercent(200) // within that, collecting seldom is cheaper
 }
 
 // earlier reads the store: jobs that are not over, and those that are to run

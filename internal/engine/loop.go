@@ -48,7 +48,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 		case <-timer.C:
 		}
 		e.drain(events)
-		e.look(eyes)
+		e.look(ctx, eyes)
 		if err := e.Step(time.Now()); err != nil && !errors.Is(err, store.ErrFull) {
 			return err
 		}
@@ -96,10 +96,21 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	return wait
 }
 
-// look gets a fresh sample if the next decision wants one.
-func (e *Engine) look(eyes *eyes) {
+// look gets a fresh sample if the next decision wants one. Where a look costs
+// next to nothing it is taken here and now; one that does not come back at
+// once, or any other, is left to a goroutine.
+func (e *Engine) look(ctx context.Context, eyes *eyes) {
 	if eyes.busy || !e.NeedsSample(time.Now()) {
 		return
+	}
+	if e.source.Cheap() {
+		glance, cancel := context.WithTimeout(ctx, sampleWait)
+		sample, err := e.source.Sample(glance)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			e.Observe(time.Now(), sample, err)
+			return
+		}
 	}
 	eyes.busy = true
 	eyes.wanted <- struct{}{}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"berth/internal/keep"
@@ -40,12 +42,14 @@ type supervisor struct {
 	identity Identity
 }
 
-// link is a live connection. Frames to the supervisor queue here, so that one
-// that does not read never holds berth up.
+// link is a live connection. Frames to a supervisor that does not read queue
+// here, so that it never holds berth up.
 type link struct {
-	conn *net.UnixConn
-	out  chan []byte
-	done chan struct{} // closed when the connection is given up
+	conn   *net.UnixConn
+	raw    syscall.RawConn
+	out    chan []byte
+	queued atomic.Int32  // frames in out, or taken from it and not written yet
+	done   chan struct{} // closed when the connection is given up
 }
 
 const (
@@ -56,6 +60,7 @@ const (
 // connect makes a connection the supervisor's. The mutex is held.
 func (r *Runner) connect(s *supervisor, conn *net.UnixConn) *link {
 	l := &link{conn: conn, out: make(chan []byte, linkQueue), done: make(chan struct{})}
+	l.raw, _ = conn.SyscallConn() // fails on a closed one only, and that is noticed soon
 	s.link = l
 	r.group.Go(l.write)
 	return l
@@ -70,6 +75,7 @@ func (l *link) write() {
 				l.conn.Close() // the reader notices
 				return
 			}
+			l.queued.Add(-1)
 		case <-l.done:
 			return
 		}
@@ -83,11 +89,32 @@ func (s *supervisor) send(frame []byte) {
 	if s.link == nil {
 		return
 	}
+	rest := s.link.now(frame)
+	if len(rest) == 0 {
+		return
+	}
+	s.link.queued.Add(1)
 	select {
-	case s.link.out <- frame:
+	case s.link.out <- rest:
 	default:
 		s.link.conn.Close()
 	}
+}
+
+// now writes what the socket takes at once and returns the rest. Most frames
+// go whole, without waking a goroutine for each. The Runner's mutex, which
+// every sender holds, keeps frames in order.
+func (l *link) now(frame []byte) (rest []byte) {
+	if l.raw == nil || l.queued.Load() > 0 {
+		return frame
+	}
+	_ = l.raw.Write(func(fd uintptr) bool {
+		if n, err := syscall.Write(int(fd), frame); err == nil {
+			frame = frame[n:]
+		}
+		return true // whatever happened: the queue deals with what is left
+	})
+	return frame
 }
 
 // hangUp ends the connection. A supervisor without a job exits.

@@ -149,7 +149,7 @@ func BenchmarkRead100k(b *testing.B) {
 	for _, row := range []struct {
 		name string
 		read func(func(*job.Job) error) error
-	}{{"all", s.Each}, {"live", s.Live}} {
+	}{{"all", s.Each}} {
 		b.Run(row.name, func(b *testing.B) {
 			for b.Loop() {
 				if err := row.read(func(*job.Job) error { return nil }); err != nil {
@@ -158,13 +158,6 @@ func BenchmarkRead100k(b *testing.B) {
 			}
 		})
 	}
-	b.Run("counts", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := s.Counts(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 	b.Run("check", func(b *testing.B) {
 		for b.Loop() {
 			if err := quickCheck(b.Context(), s.conn); err != nil {

@@ -15,20 +15,10 @@ const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib
 
 const peakSQL = "SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom')"
 
-const liveStates = "('queued', 'running', 'parked')"
-
 // Each calls fn with every job, in the order of submission, and stops at its
 // first error. fn may commit.
 func (s *Store) Each(fn func(*job.Job) error) error {
 	return s.each("SELECT "+readColumns+" FROM jobs ORDER BY seq", fn)
-}
-
-// Live is Each for the jobs that are not over.
-func (s *Store) Live(fn func(*job.Job) error) error {
-	// The inner query finds the few by their state and sorts numbers only,
-	// not whole rows.
-	return s.each("SELECT "+readColumns+" FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state IN "+
-		liveStates+") ORDER BY seq", fn)
 }
 
 func (s *Store) each(query string, fn func(*job.Job) error) error {
@@ -108,26 +98,4 @@ func (s *Store) PeakFor(command string) (mib int64, ok bool, err error) {
 		return 0, false, fmt.Errorf("read peaks: %w", s.classify(err))
 	}
 	return peak.Int64, peak.Valid, nil
-}
-
-// Counts is how many jobs are in each state; states without any are absent.
-func (s *Store) Counts() (map[job.State]int, error) {
-	found, err := s.reader.QueryContext(context.Background(), "SELECT state, count(*) FROM jobs GROUP BY state")
-	if err != nil {
-		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
-	}
-	defer found.Close()
-	counts := map[job.State]int{}
-	for found.Next() {
-		var state string
-		var count int
-		if err := found.Scan(&state, &count); err != nil {
-			return nil, fmt.Errorf("count jobs: %w", s.classify(err))
-		}
-		counts[job.State(state)] = count
-	}
-	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
-	}
-	return counts, nil
 }

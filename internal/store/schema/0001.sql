@@ -22,7 +22,6 @@ CREATE TABLE jobs (
 	rest         TEXT    NOT NULL DEFAULT '{}'
 ) STRICT;
 
-CREATE INDEX jobs_state ON jobs (state);
 CREATE INDEX jobs_peak ON jobs (command_hash, peak_mib) WHERE peak_mib > 0;
 
 CREATE TABLE events (
