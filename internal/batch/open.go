@@ -206,11 +206,22 @@ func (s *session) openEngine(context.Context) error {
 		JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env,
 		SelfDir: selfDir(), SimDir: s.simDir,
 	}
-	s.screen = &screen{out: s.opt.Out, live: s.opt.Terminal && !s.opt.JSON, colour: s.opt.Colour && !s.opt.JSON, width: s.opt.Width, height: s.opt.Height}
+	s.screen = s.newScreen()
 	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir, exists: isThere}
 	s.board = &board{path: s.layout.board()}
 	s.account = newAccount(time.Now(), len(s.cards))
 	return nil
+}
+
+func (s *session) newScreen() *screen {
+	screen := &screen{
+		out: s.opt.Out, live: s.opt.Terminal && !s.opt.JSON, colour: s.opt.Colour && !s.opt.JSON,
+		width: s.opt.Width, height: s.opt.Height, patience: linePatience,
+	}
+	if s.opt.JSON {
+		screen.patience, screen.notice = eventPatience, missedEvents
+	}
+	return screen
 }
 
 // newEngine is apart from openEngine because --fresh forgets the jobs first.

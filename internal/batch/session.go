@@ -22,6 +22,13 @@ import (
 // journal.
 const trimEvery = 1000
 
+// How long the scheduler waits for a reader that is behind before lines go
+// missing. A program that reads events is given more time than a person.
+const (
+	linePatience  = 250 * time.Millisecond
+	eventPatience = time.Second
+)
+
 // snapshotEvery bounds how often the live view is computed.
 const snapshotEvery = 200 * time.Millisecond
 
@@ -294,34 +301,48 @@ func (s *session) say(text string) {
 }
 
 // emit writes one JSON line on stdout.
-func (s *session) emit(r any) {
+func (s *session) emit(r any) { s.screen.print(s.encode(r)...) }
+
+func (s *session) encode(r any) []string {
 	line, err := encodeLine(r)
 	if err != nil {
 		s.log.Error("encode event", "err", err)
-		return
+		return nil
 	}
-	s.screen.print(string(line))
+	return []string{string(line)}
+}
+
+// missedEvents stands in --json for events that nobody read in time.
+func missedEvents(missed int) string {
+	line, err := encodeLine(record{Time: time.Now(), Event: job.EventWarning,
+		Text: fmt.Sprintf("%s not shown, as the output was not read; journal.jsonl has what is durable", count(missed, "line"))})
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	return string(line)
 }
 
 // finish says how it went.
 func (s *session) finish() int {
 	now := time.Now()
 	s.writeBoard(now)
-	s.screen.close()
 	status, outcomes := s.queue.status()
 	if s.interrupted > 0 {
 		status = 130
 	}
 	if s.opt.JSON {
-		s.emit(summaryRecord(now, s.account, s.queue.counts, status))
+		s.screen.finish(s.encode(summaryRecord(now, s.account, s.queue.counts, status))...)
 		return status
 	}
-	s.screen.print(s.account.lines(now, s.queue.counts, outcomes)...)
+	s.screen.finish(s.account.lines(now, s.queue.counts, outcomes)...)
 	return status
 }
 
 // close lets go of everything; what runs is left running.
 func (s *session) close() {
+	if s.screen != nil {
+		s.screen.finish()
+	}
 	closers := []io.Closer{}
 	if s.runner != nil {
 		closers = append(closers, s.runner)

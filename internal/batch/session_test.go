@@ -34,7 +34,8 @@ func (d *fullDisk) Job(string) (*job.Job, error)        { return nil, store.ErrN
 func (d *fullDisk) PeakFor(string) (int64, bool, error) { return 0, false, nil }
 
 // said is what was printed, line by line.
-func said(out *bytes.Buffer) []string {
+func said(s *session, out *bytes.Buffer) []string {
+	s.screen.flush()
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
@@ -60,6 +61,7 @@ func newSession(t *testing.T, text string) (*session, *bytes.Buffer) {
 		journal: openTestJournal(t, filepath.Join(dir, "journal.jsonl")),
 		board:   &board{path: filepath.Join(dir, "status.txt")}, account: newAccount(time.Now(), 1),
 	}
+	t.Cleanup(func() { s.screen.finish() })
 	return s, &out
 }
 
@@ -137,7 +139,7 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 			if ids(live) != "4" || ids(again) != test.again {
 				t.Errorf("live %q, again %q", ids(live), ids(again))
 			}
-			lines := said(out)
+			lines := said(s, out)
 			if len(lines) != len(test.says) {
 				t.Fatalf("it says %q", lines)
 			}
@@ -166,7 +168,7 @@ func TestOldFailuresAreNamedUpToABound(t *testing.T) {
 	if _, _, err := s.earlier(); err != nil {
 		t.Fatal(err)
 	}
-	lines := said(out)
+	lines := said(s, out)
 	if len(lines) != maxNamed+2 || !strings.HasSuffix(lines[maxNamed], "and 30 more") {
 		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-2:])
 	}
@@ -181,7 +183,7 @@ func TestPublishTellsAndKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.publish([]job.Event{*tx.Events[0], {At: at0, Kind: job.EventUsage, Job: j, Text: "gpu0:256 MiB"}})
-	if got := out.String(); got != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, undeclared: alone) — a\n" {
+	if got := said(s, out); len(got) != 1 || got[0] != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, undeclared: alone) — a" {
 		t.Errorf("it says %q", got)
 	}
 	if got := numbers(t, filepath.Join(s.opt.LogDir, "journal.jsonl")); got != "1" {
@@ -194,7 +196,7 @@ func TestPublishTellsAndKeeps(t *testing.T) {
 	s.opt.JSON = true
 	s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(j, job.OK, time.Second)}})
 	s.say("WARN something")
-	if got := said(out); len(got) != 2 || !strings.HasPrefix(got[0], `{"time":"2026-03-14T15:09:26Z","event":"ended","job":{"id":"1",`) || !strings.Contains(got[1], `"event":"warning","text":"something"`) {
+	if got := said(s, out); len(got) != 2 || !strings.HasPrefix(got[0], `{"time":"2026-03-14T15:09:26Z","event":"ended","job":{"id":"1",`) || !strings.Contains(got[1], `"event":"warning","text":"something"`) {
 		t.Errorf("as JSON it says %q", got)
 	}
 }
@@ -208,6 +210,7 @@ func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
 		s.queue.apply(at0, s.file, newClerk())
 		s.publish([]job.Event{{At: at0, Kind: job.EventStarted, Job: started("1", "a", 0)}})
 		s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started("1", "a", 0), job.OK, time.Second)}})
+		s.screen.finish()
 		heard[i] = out.String()
 	}
 	if heard[0] != heard[1] || !strings.Contains(heard[1], "job 1 started on gpu [0]") {

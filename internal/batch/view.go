@@ -2,97 +2,11 @@ package batch
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"sync"
-	"time"
 
 	"berth/internal/engine"
 	"berth/internal/job"
 )
-
-// screen is where lines go. On a terminal a block of live status stays below
-// them and is redrawn in place; elsewhere it is just the lines.
-type screen struct {
-	mu     sync.Mutex
-	out    io.Writer
-	live   bool
-	colour bool
-	width  func() int
-	height func() int
-	block  int // lines of the block on the screen now
-	shown  *snapshot
-	dead   bool // the terminal is gone: berth goes on without it
-}
-
-// print leaves lines behind, above the block.
-func (s *screen) print(lines ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var b strings.Builder
-	s.erase(&b)
-	for _, line := range lines {
-		b.WriteString(s.paint(line))
-		b.WriteByte('\n')
-	}
-	s.draw(&b)
-	s.flush(&b)
-}
-
-// show replaces the block.
-func (s *screen) show(snap *snapshot) {
-	if !s.live {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shown = snap
-	var b strings.Builder
-	s.erase(&b)
-	s.draw(&b)
-	s.flush(&b)
-}
-
-// close takes the block away; the lines stay.
-func (s *screen) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shown = nil
-	var b strings.Builder
-	s.erase(&b)
-	s.flush(&b)
-}
-
-func (s *screen) erase(b *strings.Builder) {
-	if s.block > 0 {
-		fmt.Fprintf(b, "\x1b[%dA\r\x1b[J", s.block)
-		s.block = 0
-	}
-}
-
-func (s *screen) draw(b *strings.Builder) {
-	if !s.live || s.shown == nil {
-		return
-	}
-	snap := *s.shown
-	snap.at = time.Now()
-	lines := renderView(snap, s.width(), s.height(), s.colour)
-	for _, line := range lines {
-		b.WriteString(line)
-		b.WriteByte('\n')
-	}
-	s.block = len(lines)
-}
-
-func (s *screen) flush(b *strings.Builder) {
-	if s.dead || b.Len() == 0 {
-		return
-	}
-	if _, err := io.WriteString(s.out, b.String()); err != nil {
-		// A closed terminal or pipe ends the showing, not the jobs.
-		s.dead = true
-	}
-}
 
 // Colours, by what they say.
 const (

@@ -1,13 +1,10 @@
 package batch
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"berth/internal/engine"
@@ -171,104 +168,6 @@ func TestBar(t *testing.T) {
 		if got := bar(engine.Running{Job: j, NowMiB: test.now}); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
-	}
-}
-
-// terminal plays what is written to it, so that a test sees what a person
-// would. It knows the few sequences the live view uses.
-type terminal struct {
-	lines  []string
-	rows   int // 0: more than enough
-	broken error
-}
-
-var moveUp = regexp.MustCompile(`^\x1b\[(\d+)A\r\x1b\[J`)
-
-func (tm *terminal) Write(p []byte) (int, error) {
-	if tm.broken != nil {
-		return 0, tm.broken
-	}
-	text := string(p)
-	if up := moveUp.FindStringSubmatch(text); up != nil {
-		var n int
-		fmt.Sscan(up[1], &n)
-		if tm.rows > 0 {
-			n = min(n, tm.rows-1) // what has scrolled away cannot be reached
-		}
-		tm.lines = tm.lines[:len(tm.lines)-n]
-		text = text[len(up[0]):]
-	}
-	for line := range strings.Lines(text) {
-		tm.lines = append(tm.lines, strings.TrimSuffix(line, "\n"))
-	}
-	return len(p), nil
-}
-
-func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tm := &terminal{}
-		s := &screen{out: tm, live: true, width: func() int { return 60 }, height: func() int { return 24 }}
-		s.print("first")
-		snap := snapshot{total: 4, tally: tally{ok: 1, queued: 3}, paused: "berth is stopping"}
-		s.show(&snap)
-		s.print("second", "third")
-		want := []string{"first", "second", "third", "nothing starts: berth is stopping", "█████░░░░░░░░░░░░░░░ 1/4 done · 0 running · 3 queued"}
-		if got := strings.Join(tm.lines, "\n"); got != strings.Join(want, "\n") {
-			t.Errorf("on the screen:\n%s", got)
-		}
-		snap2 := snapshot{total: 4, tally: tally{ok: 2, queued: 2}}
-		s.show(&snap2)
-		if n := len(tm.lines); n != 4 {
-			t.Errorf("after a smaller block: %q", tm.lines)
-		}
-		s.close()
-		s.print("summary")
-		if got := strings.Join(tm.lines, " "); got != "first second third summary" {
-			t.Errorf("what stays: %s", got)
-		}
-	})
-}
-
-func TestTheLiveBlockLeavesNothingBehindOnASmallTerminal(t *testing.T) {
-	for _, rows := range []int{1, 2, 3, 5, 10} {
-		tm := &terminal{rows: rows}
-		s := &screen{out: tm, live: true, width: func() int { return 60 }, height: func() int { return rows }}
-		snap := busy()
-		for len(snap.running) < 40 {
-			snap.running = append(snap.running, snap.running[0])
-		}
-		s.print("first")
-		for range 3 {
-			s.show(&snap)
-		}
-		s.print("second")
-		s.close()
-		if got := strings.Join(tm.lines, " "); got != "first second" {
-			t.Errorf("on %d rows there stays: %s", rows, got)
-		}
-	}
-}
-
-func TestWithoutATerminalThereIsNoBlock(t *testing.T) {
-	var out bytes.Buffer
-	s := &screen{out: &out}
-	snap := busy()
-	s.show(&snap)
-	s.print("a line")
-	s.close()
-	if out.String() != "a line\n" {
-		t.Errorf("%q", out.String())
-	}
-}
-
-func TestATerminalThatIsGoneIsLeftAlone(t *testing.T) {
-	tm := &terminal{broken: errors.New("input/output error")}
-	s := &screen{out: tm}
-	s.print("into the void")
-	tm.broken = nil
-	s.print("nobody is there")
-	if len(tm.lines) != 0 {
-		t.Errorf("%q", tm.lines)
 	}
 }
 

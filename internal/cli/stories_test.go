@@ -109,9 +109,10 @@ var promises = []struct {
 		resume-an-interrupt-stops-the-jobs-and-they-run-again-next-time
 		resume-a-second-interrupt-does-not-wait
 		life-a-job-gets-term-then-ten-seconds-then-kill`},
-	{"a terminal or pipe that goes away stops nothing", `
+	{"a terminal or pipe that goes away or stalls stops nothing", `
 		resume-a-hang-up-stops-nothing
-		out-a-closed-pipe-does-not-stop-the-jobs`},
+		out-a-closed-pipe-does-not-stop-the-jobs
+		out-a-stalled-reader-does-not-stop-the-jobs`},
 	{"if berth is killed with -9 its jobs go on; the next run adopts them, exit statuses and all, and starts none twice", `
 		resume-jobs-go-on-when-berth-is-killed-and-are-adopted`},
 
