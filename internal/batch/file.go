@@ -2,8 +2,9 @@ package batch
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"time"
@@ -21,6 +22,7 @@ type watcher struct {
 	path     string
 	defaults job.Spec
 
+	stream   bool // a pipe: it was read to its end, and has no second version
 	stamp    fileStamp
 	text     []byte
 	tail     bool   // a last line without its newline waits for a poll to go by
@@ -38,12 +40,27 @@ type fileStamp struct {
 
 // read loads the file for the first time. Here a malformed file is an error.
 // A last line without its newline may still be in the making if it was
-// written just now; then read waits one poll.
-func (w *watcher) read(poll time.Duration, pause func(time.Duration)) (jobfile.File, error) {
+// written just now; then read waits one poll. A pipe is read to its end, which
+// may be long in coming, or never come.
+func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.Duration)) (jobfile.File, error) {
+	stamp, err := stampOf(w.path)
+	if err != nil {
+		return jobfile.File{}, err
+	}
+	if w.stream = stamp.streams(); w.stream {
+		text, err := await(ctx, func() ([]byte, error) { return slurp(w.path) })
+		if err != nil {
+			return jobfile.File{}, err
+		}
+		return jobfile.Parse(w.path, text, w.defaults)
+	}
 	file, err := w.load()
 	if age := time.Since(w.stamp.changed); file.Unterminated && age < poll {
 		pause(poll - max(age, 0))
 		file, err = w.load()
+	}
+	if ctx.Err() != nil {
+		return jobfile.File{}, context.Cause(ctx)
 	}
 	w.settled = tailOf(w.text)
 	return file, err
@@ -61,6 +78,9 @@ func (w *watcher) load() (jobfile.File, error) {
 // look is one poll. changed says whether file is a new version to apply;
 // complaint is to be shown to the user once.
 func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
+	if w.stream {
+		return jobfile.File{}, false, ""
+	}
 	stamp, err := stampOf(w.path)
 	if err != nil {
 		w.gone = true
@@ -140,15 +160,38 @@ func readFile(path string) (fileStamp, []byte, error) {
 	if err != nil {
 		return stamp, nil, err
 	}
-	if stamp.mode.IsDir() {
+	switch {
+	case stamp.mode.IsDir():
 		return stamp, nil, fmt.Errorf("jobs file %s: is a directory", path)
-	}
-	if stamp.size > maxFileBytes {
+	case stamp.streams():
+		return stamp, nil, fmt.Errorf("jobs file %s: has become a pipe, which is not read again", path)
+	case !stamp.mode.IsRegular():
+		return stamp, nil, fmt.Errorf("jobs file %s: is neither a file nor a pipe", path)
+	case stamp.size > maxFileBytes:
 		return stamp, nil, fmt.Errorf("jobs file %s: %d bytes; at most %d are read", path, stamp.size, maxFileBytes)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return stamp, nil, fmt.Errorf("read jobs file: %w", err)
-	}
+	text, err := slurp(path)
 	return stamp, text, err
+}
+
+// streams is true of what can be read only once: a pipe, or a terminal.
+func (s fileStamp) streams() bool {
+	return s.mode&fs.ModeNamedPipe != 0 || s.mode&fs.ModeCharDevice != 0
+}
+
+// slurp reads to the end. On a pipe it waits for whoever writes it.
+func slurp(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read jobs file: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read jobs file: %w", err)
+	}
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("jobs file %s: at most %d bytes are read, and there are more", path, maxFileBytes)
+	}
+	return text, nil
 }

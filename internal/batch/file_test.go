@@ -1,9 +1,13 @@
 package batch
 
 import (
+	"context"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +26,7 @@ type poller struct {
 func newPoller(t *testing.T, text string) *poller {
 	p := &poller{t: t, w: &watcher{path: filepath.Join(t.TempDir(), "jobs.txt"), defaults: job.Defaults()}, clock: at0}
 	p.save(text)
-	if _, err := p.w.read(time.Second, func(time.Duration) {}); err != nil {
+	if _, err := p.w.read(context.Background(), time.Second, func(time.Duration) {}); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -175,6 +179,16 @@ func TestAWatchedFile(t *testing.T) {
 			p.save("b\n")
 			p.want("b")
 		}},
+		{"may become a pipe, which is not waited for", "a\n", func(p *poller) {
+			p.move(p.w.path, p.w.path+".away")
+			mkfifo(p.t, p.w.path)
+			p.want("! has become a pipe", "-")
+			if err := os.Remove(p.w.path); err != nil {
+				p.t.Fatal(err)
+			}
+			p.save("b\n")
+			p.want("b")
+		}},
 		{"may become a directory", "a\n", func(p *poller) {
 			p.move(p.w.path, p.w.path+".away")
 			if err := os.Mkdir(p.w.path, 0o755); err != nil {
@@ -207,7 +221,7 @@ func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 	}
 	t.Run("it may be finished by then", func(t *testing.T) {
 		w := fresh("a\n[vram=1")
-		file, err := w.read(time.Hour, func(d time.Duration) {
+		file, err := w.read(context.Background(), time.Hour, func(d time.Duration) {
 			if d <= 0 || d > time.Hour {
 				t.Errorf("it waits %s", d)
 			}
@@ -218,7 +232,7 @@ func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 		}
 	})
 	t.Run("or be what it is", func(t *testing.T) {
-		file, err := fresh("a\nb").read(time.Hour, func(time.Duration) {})
+		file, err := fresh("a\nb").read(context.Background(), time.Hour, func(time.Duration) {})
 		if err != nil || commands(file) != "a b" {
 			t.Errorf("%q, %v", commands(file), err)
 		}
@@ -228,18 +242,25 @@ func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 		if err := os.Chtimes(w.path, at0.AddDate(-1, 0, 0), at0.AddDate(-1, 0, 0)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.read(time.Hour, func(time.Duration) { t.Error("it was") }); err != nil {
+		if _, err := w.read(context.Background(), time.Hour, func(time.Duration) { t.Error("it was") }); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Run("an interrupt ends the wait, and all of it", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		_, err := fresh("a\nb").read(ctx, time.Hour, func(time.Duration) { cancel(errInterrupted) })
+		if !errors.Is(err, errInterrupted) {
+			t.Errorf("it says %v", err)
+		}
+	})
 	t.Run("a malformed file is an error", func(t *testing.T) {
-		if _, err := fresh("[vram=] a\n").read(time.Hour, func(time.Duration) { t.Error("it waits") }); err == nil {
+		if _, err := fresh("[vram=] a\n").read(context.Background(), time.Hour, func(time.Duration) { t.Error("it waits") }); err == nil {
 			t.Error("it is not")
 		}
 	})
 	t.Run("as is one that is not there", func(t *testing.T) {
 		w := &watcher{path: filepath.Join(t.TempDir(), "none")}
-		if _, err := w.read(time.Hour, nil); err == nil {
+		if _, err := w.read(context.Background(), time.Hour, nil); err == nil {
 			t.Error("it is not")
 		}
 	})
@@ -252,6 +273,63 @@ func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := readFile(path); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func mkfifo(t *testing.T, path string) {
+	t.Helper()
+	if err := syscall.Mkfifo(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPipeIsReadOnce(t *testing.T) {
+	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults()}
+	mkfifo(t, w.path)
+	go func() {
+		// It comes in two pieces, and without a last newline.
+		file, err := os.OpenFile(w.path, os.O_WRONLY, 0)
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		file.WriteString("a\nb")
+		file.WriteString("c")
+	}()
+	file, err := w.read(context.Background(), time.Hour, func(time.Duration) { t.Error("it waits for a second version") })
+	if err != nil || commands(file) != "a bc" {
+		t.Fatalf("%q, %v", commands(file), err)
+	}
+	// Whoever writes to it now writes to nobody, and nothing hangs.
+	if file, changed, complaint := w.look(); changed || complaint != "" {
+		t.Errorf("then %q, %q", commands(file), complaint)
+	}
+}
+
+func TestAPipeThatNobodyWritesCanBeInterrupted(t *testing.T) {
+	w := &watcher{path: filepath.Join(t.TempDir(), "pipe"), defaults: job.Defaults()}
+	mkfifo(t, w.path)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errInterrupted)
+	if _, err := w.read(ctx, time.Hour, nil); !errors.Is(err, errInterrupted) {
+		t.Errorf("it says %v", err)
+	}
+	// Let the one who still waits go.
+	if file, err := os.OpenFile(w.path, os.O_RDWR, 0); err == nil {
+		file.Close()
+	}
+}
+
+func TestWhatIsNeitherAFileNorAPipeIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	w := &watcher{path: path}
+	if _, err := w.read(context.Background(), time.Hour, nil); err == nil || !strings.Contains(err.Error(), "neither a file nor a pipe") {
 		t.Errorf("it says %v", err)
 	}
 }

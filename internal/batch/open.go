@@ -30,6 +30,9 @@ func (s *session) open(ctx context.Context) error {
 		if err := step(ctx); err != nil {
 			return err
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 	return nil
 }
@@ -42,7 +45,7 @@ func (s *session) openFile(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	file, err := s.watcher.read(s.opt.Poll, pause)
+	file, err := s.watcher.read(ctx, s.opt.Poll, pause)
 	var syntax *jobfile.Errors
 	switch {
 	case errors.As(err, &syntax):
@@ -92,27 +95,31 @@ func (s *session) openStore(context.Context) error {
 // openCards finds the GPUs and looks at them once: without a first look
 // nothing could be promised.
 func (s *session) openCards(ctx context.Context) error {
-	var err error
 	if s.opt.Sim > 0 {
 		s.simDir = s.getenv("BERTH_SIM_DIR")
 		if s.simDir == "" {
 			s.simDir = s.layout.simDir()
 		}
-		s.source, err = gpu.OpenSim(s.simDir, s.opt.Sim, s.opt.SimVRAMMiB)
-	} else {
-		s.source, err = gpu.OpenSMI()
 	}
+	source, err := await(ctx, s.openSource)
 	if err != nil {
-		s.source = nil
 		return &Problem{Code: 1, What: err.Error(), Hint: "without a GPU, try --sim 2: simulated cards, real processes", Err: err}
 	}
+	s.source = source
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	sample, err := s.source.Sample(bounded)
+	sample, err := await(ctx, func() (gpu.Sample, error) { return source.Sample(bounded) })
 	if err != nil {
 		return &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: "without a GPU, try --sim 2: simulated cards, real processes", Err: err}
 	}
 	return s.chooseCards(sample)
+}
+
+func (s *session) openSource() (gpu.Source, error) {
+	if s.opt.Sim > 0 {
+		return gpu.OpenSim(s.simDir, s.opt.Sim, s.opt.SimVRAMMiB)
+	}
+	return gpu.OpenSMI()
 }
 
 // chooseCards checks the ids the user gave, or inherited, against the cards

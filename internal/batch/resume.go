@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -18,13 +19,13 @@ const maxNamed = 20
 
 // resume takes over what an earlier run left, then brings the queue in line
 // with the file.
-func (s *session) resume() error {
+func (s *session) resume(ctx context.Context) error {
 	found, err := s.runner.Scan()
 	if err != nil {
 		return &Problem{Code: 1, What: fmt.Sprintf("look for supervisors of an earlier run: %v", err), Err: err}
 	}
 	if s.opt.Fresh {
-		if err := s.startOver(found); err != nil {
+		if err := s.startOver(ctx, found); err != nil {
 			return &Problem{Code: 1, What: err.Error(), Err: err}
 		}
 		found = nil
@@ -113,7 +114,7 @@ func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 
 // startOver ends what an earlier run left running and forgets it all. Logs
 // and journal are set aside, not deleted.
-func (s *session) startOver(found []run.Found) error {
+func (s *session) startOver(ctx context.Context, found []run.Found) error {
 	waiting := map[string]bool{}
 	for _, f := range found {
 		switch f.Kind {
@@ -132,10 +133,14 @@ func (s *session) startOver(found []run.Found) error {
 		s.say(fmt.Sprintf("starting over: stopping %s that an earlier run left running", count(len(waiting), "job")))
 	}
 	for len(waiting) > 0 {
-		ev := <-s.runner.Events()
-		if ev.Kind != run.Started {
-			delete(waiting, ev.Token)
-			s.runner.Ack(ev.Token)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case ev := <-s.runner.Events():
+			if ev.Kind != run.Started {
+				delete(waiting, ev.Token)
+				s.runner.Ack(ev.Token)
+			}
 		}
 	}
 	if err := s.store.Wipe(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -61,6 +60,7 @@ type session struct {
 	logFile  *rotatingLog
 
 	interrupted int
+	abandoned   bool // the opening hangs, and may still use all of this
 	shownAt     time.Time
 	boardAt     time.Time
 	changed     bool          // since the board was written
@@ -72,10 +72,7 @@ type session struct {
 func Run(ctx context.Context, opt Options) (int, error) {
 	s := &session{opt: opt, queue: newQueue(), withdrawn: make(chan struct{}, 1)}
 	defer s.close()
-	if err := s.open(ctx); err != nil {
-		return 0, err
-	}
-	if err := s.resume(); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}
 	s.greet()
@@ -130,29 +127,6 @@ func (s *session) watch(ctx context.Context) {
 		}
 		s.engine.Do(ctx, s.refresh)
 	}
-}
-
-// listen stops the jobs on Ctrl-C or TERM, and does not wait for them the
-// second time.
-func (s *session) listen(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case sig := <-s.opt.Signals:
-			s.engine.Do(ctx, func() { s.interrupt(sig) })
-		}
-	}
-}
-
-func (s *session) interrupt(sig os.Signal) {
-	s.interrupted++
-	_, running := s.engine.Live()
-	s.log.Info("interrupted", "signal", sig.String(), "running", running)
-	if s.interrupted == 1 && running > 0 {
-		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", count(running, "running job")))
-	}
-	s.engine.Interrupt(time.Now(), s.interrupted > 1)
 }
 
 // animate keeps the clock of the live view going.
@@ -328,7 +302,7 @@ func (s *session) finish() int {
 	s.writeBoard(now)
 	status, outcomes := s.queue.status()
 	if s.interrupted > 0 {
-		status = 130
+		status = exitInterrupted
 	}
 	if s.opt.JSON {
 		s.screen.finish(s.encode(summaryRecord(now, s.account, s.queue.counts, status))...)
@@ -340,6 +314,9 @@ func (s *session) finish() int {
 
 // close lets go of everything; what runs is left running.
 func (s *session) close() {
+	if s.abandoned {
+		return
+	}
 	if s.screen != nil {
 		s.screen.finish()
 	}

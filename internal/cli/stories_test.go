@@ -108,6 +108,7 @@ var promises = []struct {
 	{"Ctrl-C or SIGTERM stops the jobs and exits 130; they run again next time", `
 		resume-an-interrupt-stops-the-jobs-and-they-run-again-next-time
 		resume-a-second-interrupt-does-not-wait
+		resume-a-signal-is-obeyed-before-anything-runs
 		life-a-job-gets-term-then-ten-seconds-then-kill`},
 	{"a terminal or pipe that goes away or stalls stops nothing", `
 		resume-a-hang-up-stops-nothing

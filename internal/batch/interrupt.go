@@ -1,0 +1,103 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// exitInterrupted is the exit status after Ctrl-C or TERM.
+const exitInterrupted = 130
+
+// errInterrupted is why an opening session is given up.
+var errInterrupted = errors.New("interrupted before anything was started")
+
+// unwindTime is what an interrupted opening gets to let go of what it holds.
+const unwindTime = 500 * time.Millisecond
+
+// begin opens the session and takes over what an earlier run left, beside an
+// ear for signals: a file that is never written to its end or a driver that
+// does not answer must not make berth deaf. Where something hangs that cannot
+// be called off, it is abandoned; nothing of it is relied on.
+func (s *session) begin(ctx context.Context) error {
+	opening, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	opened := make(chan error, 1)
+	go func() {
+		err := s.open(opening)
+		if err == nil {
+			err = s.resume(opening)
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		if err != nil || !s.signalled() {
+			return err
+		}
+	case <-s.opt.Signals:
+		cancel(errInterrupted)
+		select {
+		case <-opened:
+		case <-time.After(unwindTime):
+			s.abandoned = true
+		}
+	}
+	return &Problem{Code: exitInterrupted, What: errInterrupted.Error(), Err: errInterrupted}
+}
+
+// signalled is true if a signal came that nobody has obeyed yet.
+func (s *session) signalled() bool {
+	select {
+	case <-s.opt.Signals:
+		return true
+	default:
+		return false
+	}
+}
+
+// await is f, unless ctx is over first: then f goes on alone, and what it
+// comes to is lost.
+func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// listen stops the jobs on Ctrl-C or TERM, and does not wait for them the
+// second time.
+func (s *session) listen(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-s.opt.Signals:
+			s.engine.Do(ctx, func() { s.interrupt(sig) })
+		}
+	}
+}
+
+func (s *session) interrupt(sig os.Signal) {
+	s.interrupted++
+	_, running := s.engine.Live()
+	s.log.Info("interrupted", "signal", sig.String(), "running", running)
+	if s.interrupted == 1 && running > 0 {
+		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", count(running, "running job")))
+	}
+	s.engine.Interrupt(time.Now(), s.interrupted > 1)
+}

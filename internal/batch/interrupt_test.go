@@ -1,0 +1,105 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth/internal/sched"
+)
+
+// opening runs a session on a file and sends it a signal once it waits.
+func opening(t *testing.T, file string, waits func()) (dir string, err error) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "logs")
+	signals := make(chan os.Signal, 1)
+	opt := Options{
+		File: file, LogDir: dir, Poll: time.Hour, Rules: sched.DefaultRules(), LogLevel: "info",
+		Sim: 1, SimVRAMMiB: 1024, Out: os.Stderr, Signals: signals, Dir: t.TempDir(),
+	}
+	go func() {
+		waits()
+		signals <- os.Interrupt
+	}()
+	over := make(chan error, 1)
+	go func() {
+		_, err := Run(context.Background(), opt)
+		over <- err
+	}()
+	select {
+	case err := <-over:
+		return dir, err
+	case <-time.After(time.Minute):
+		t.Fatal("it does not hear the signal")
+		return dir, nil
+	}
+}
+
+func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
+	tests := []struct {
+		name string
+		file func(t *testing.T) (path string, waits func())
+	}{
+		{"while the last line of the file may be in the making", func(t *testing.T) (string, func()) {
+			path := filepath.Join(t.TempDir(), "jobs.txt")
+			write(t, path, "[gpus=0] touch ran")
+			return path, func() {}
+		}},
+		{"while nobody writes the pipe", func(t *testing.T) (string, func()) {
+			path := filepath.Join(t.TempDir(), "pipe")
+			mkfifo(t, path)
+			return path, func() {}
+		}},
+		{"while the pipe is not at its end", func(t *testing.T) (string, func()) {
+			path := filepath.Join(t.TempDir(), "pipe")
+			mkfifo(t, path)
+			return path, func() {
+				file, err := os.OpenFile(path, os.O_WRONLY, 0) // berth has it open then
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { file.Close() })
+				file.WriteString("[gpus=0] touch ran\n")
+			}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			file, waits := test.file(t)
+			dir, err := opening(t, file, waits)
+			var problem *Problem
+			if !errors.As(err, &problem) || problem.Code != exitInterrupted || !errors.Is(err, errInterrupted) {
+				t.Errorf("it says %v", err)
+			}
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				t.Errorf("it went on, to the log directory: %v", err)
+			}
+		})
+	}
+}
+
+func TestWhatHangsIsNotWaitedFor(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	hang := make(chan struct{})
+	defer close(hang)
+	began := make(chan struct{})
+	go func() {
+		<-began
+		cancel(errInterrupted)
+	}()
+	_, err := await(ctx, func() (int, error) {
+		close(began)
+		<-hang
+		return 1, nil
+	})
+	if !errors.Is(err, errInterrupted) {
+		t.Errorf("it says %v", err)
+	}
+	if got, err := await(context.Background(), func() (int, error) { return 7, nil }); got != 7 || err != nil {
+		t.Errorf("without an interrupt: %d, %v", got, err)
+	}
+}
