@@ -143,7 +143,7 @@ type slowReader struct {
 }
 
 func (r *slowReader) Read(p []byte) (int, error) {
-	time.Sleep(r.pause)
+	<-time.After(r.pause) // in the time of the bubble it runs in
 	return r.from.Read(p[:min(len(p), r.piece)])
 }
 
