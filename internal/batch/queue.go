@@ -2,7 +2,6 @@ package batch
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"berth/internal/engine"
@@ -140,36 +139,11 @@ func (q *queue) withdraw(now time.Time, e engineRequests) {
 	}
 }
 
-// withdrawStrays dequeues jobs that came back to the queue though their line
-// was deleted while they ran, and says whether there were any. One that was
-// placed again in the same round is let be: it runs.
-func (q *queue) withdrawStrays(now time.Time, events []job.Event, e engineRequests) bool {
-	var strays []string
-	for _, ev := range events {
-		if ev.Job == nil {
-			continue
-		}
-		id := ev.Job.ID
-		switch entry := q.byID[id]; {
-		case entry == nil || q.inFile(entry):
-		case ev.Kind == job.EventRetry || ev.Kind == job.EventRequeued:
-			strays = append(strays, id)
-		case ev.Kind == job.EventStarted:
-			strays = slices.DeleteFunc(strays, func(stray string) bool { return stray == id })
-		}
-	}
-	found := false
-	for _, id := range strays {
-		entry := q.byID[id]
-		if entry == nil || !e.Withdraw(now, id) {
-			continue
-		}
-		found = true
-		q.counts.add(entry, -1)
-		delete(q.byKey, entry.key)
-		delete(q.byID, id)
-	}
-	return found
+// wanted is false of a job whose line was deleted while it ran: should it come
+// back to the queue, nobody asks for it any more.
+func (q *queue) wanted(id string) bool {
+	e := q.byID[id]
+	return e == nil || q.inFile(e)
 }
 
 func (q *queue) inFile(e *entry) bool { return e.seen == q.generation }
@@ -204,6 +178,12 @@ func (q *queue) follow(ev job.Event) {
 	}
 	e := q.byID[ev.Job.ID]
 	if e == nil {
+		return
+	}
+	if ev.Kind == job.EventDequeued {
+		q.counts.add(e, -1)
+		delete(q.byKey, e.key)
+		delete(q.byID, e.id)
 		return
 	}
 	if ev.Kind == job.EventStarted && !e.begun {

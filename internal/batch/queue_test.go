@@ -347,55 +347,21 @@ func TestAJobThatCameBackWithoutALineIsDequeued(t *testing.T) {
 	}
 }
 
-func TestAJobThatComesBackAfterItsLineWasDeletedIsDequeued(t *testing.T) {
-	tests := []struct {
-		name   string
-		kind   job.EventKind
-		file   string // when it comes back
-		again  bool   // it is placed again in the same round
-		queued string
-	}{
-		{"to be tried again", job.EventRetry, "b\n", false, "2"},
-		{"at its time limit", job.EventRequeued, "b\n", false, "2"},
-		{"though not if its line is there", job.EventRetry, "a\nb\n", false, "1 2"},
-		{"nor if it runs already", job.EventRetry, "b\n", true, "2"},
+func TestAJobWhoseLineWasDeletedWhileItRanIsNotWantedBack(t *testing.T) {
+	q, c := newQueue(), newClerk()
+	apply(t, q, c, "a\nb\n")
+	c.start(c.jobs["1"])
+	c.start(c.jobs["2"])
+	for _, ev := range c.news {
+		q.follow(ev)
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			q, c := newQueue(), newClerk()
-			hear := func() bool {
-				news := c.news
-				c.news = nil
-				for _, ev := range news {
-					q.follow(ev)
-				}
-				return q.withdrawStrays(at0, news, c)
-			}
-			apply(t, q, c, "a\nb\n")
-			j := c.jobs["1"]
-			c.start(j)
-			hear()
-			apply(t, q, c, test.file)
-			j.MustTo(job.Queued)
-			c.tell(test.kind, j)
-			if test.again {
-				c.start(j)
-			}
-			want := test.file == "b\n" && !test.again
-			if got := hear(); got != want {
-				t.Errorf("dequeued: %v", got)
-			}
-			hear()
-			if got := ids(c.in(job.Queued)); got != test.queued {
-				t.Errorf("queued are %q, want %q", got, test.queued)
-			}
-			if got, want := q.counts.running, len(c.in(job.Running)); got != want {
-				t.Errorf("%d are counted as running, %d run", got, want)
-			}
-			if got, want := q.counts.queued, len(c.in(job.Queued)); got != want {
-				t.Errorf("%d are counted as queued, %d are", got, want)
-			}
-		})
+	apply(t, q, c, "b\n")
+	if q.wanted("1") || !q.wanted("2") || !q.wanted("nobody") {
+		t.Errorf("wanted: 1 %v, 2 %v, a stranger %v", q.wanted("1"), q.wanted("2"), q.wanted("nobody"))
+	}
+	q.follow(job.Event{Kind: job.EventDequeued, Job: c.jobs["1"]})
+	if q.counts.running != 1 || q.byID["1"] != nil {
+		t.Errorf("dequeued, and still counted: %+v", q.counts)
 	}
 }
 

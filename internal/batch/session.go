@@ -63,14 +63,13 @@ type session struct {
 	abandoned   bool // the opening hangs, and may still use all of this
 	shownAt     time.Time
 	boardAt     time.Time
-	changed     bool          // since the board was written
-	withdrawn   chan struct{} // jobs were dequeued outside a round
+	changed     bool // since the board was written
 }
 
 // Run runs a jobs file and returns the exit status. An error it returns is a
 // *Problem: nothing was started, or berth itself had to give up.
 func Run(ctx context.Context, opt Options) (int, error) {
-	s := &session{opt: opt, queue: newQueue(), withdrawn: make(chan struct{}, 1)}
+	s := &session{opt: opt, queue: newQueue()}
 	defer s.close()
 	if err := s.begin(ctx); err != nil {
 		return 0, err
@@ -108,9 +107,6 @@ func (s *session) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.withdrawn:
-			s.engine.Do(ctx, func() {}) // a round, to write it down
-			continue
 		case <-ticker.C:
 		}
 		file, changed, complaint := s.watcher.look()
@@ -171,12 +167,6 @@ func (s *session) publish(events []job.Event) {
 		s.screen.print(lines...)
 	}
 	s.keep(events)
-	if s.queue.withdrawStrays(time.Now(), events, s.engine) {
-		select {
-		case s.withdrawn <- struct{}{}:
-		default: // a round is coming anyway
-		}
-	}
 }
 
 // keep brings the journal up to date.

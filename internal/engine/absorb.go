@@ -88,6 +88,10 @@ func (e *Engine) back(j *job.Job, r ruling) {
 	e.tell(r.again, j, r.detail)
 	// The event told of the attempt; the job itself has none now.
 	j.Grant, j.StartedAt = job.Grant{}, time.Time{}
+	if e.cfg.Wanted != nil && !e.cfg.Wanted(j.ID) {
+		e.Withdraw(e.now, j.ID)
+		return
+	}
 	e.enqueue(j)
 }
 

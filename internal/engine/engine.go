@@ -62,8 +62,9 @@ type Config struct {
 	LogPath   func(j *job.Job) string
 	Publish   func(events []job.Event) // after they are durable
 
-	TellQueued bool               // publish an event for each new job too
-	After      func() (done bool) // after each round; true ends Run
+	TellQueued bool                 // publish an event for each new job too
+	Wanted     func(id string) bool // asked when a job comes back to the queue; nil: always
+	After      func() (done bool)   // after each round; true ends Run
 	Log        *slog.Logger
 }
 

@@ -292,3 +292,17 @@ func TestEndsAreWrittenDownWhole(t *testing.T) {
 		t.Errorf("ended %s on %v", row.EndedAt, row.Grant.GPUs)
 	}
 }
+
+func TestAJobThatIsNotWantedBackIsDequeuedBeforeItStartsAgain(t *testing.T) {
+	wanted := true
+	r := newRig(t, 1, func(c *Config) { c.Wanted = func(string) bool { return wanted } })
+	r.submit(spec(vram(4000), retries(3)))
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.wantRow("1", job.Running, "")
+	wanted, r.told = false, nil
+	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.wantTold("retry 1", "dequeued 1")
+	if _, live := r.e.Job("1"); live || len(r.rows) != 0 {
+		t.Errorf("it is still there: %v", r.rows)
+	}
+}
