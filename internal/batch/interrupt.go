@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -99,5 +100,37 @@ func (s *session) interrupt(sig os.Signal) {
 	if s.interrupted == 1 && running > 0 {
 		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", count(running, "running job")))
 	}
-	s.engine.Interrupt(time.Now(), s.interrupted > 1)
+	s.asked = time.Now()
+	s.engine.Interrupt(s.asked, s.interrupted > 1)
+}
+
+// unansweredAfter is how long after its last chance a job that has not ended
+// is talked about; a supervisor that was stopped by hand, or hangs in the
+// kernel, may never answer.
+const unansweredAfter = 5 * time.Second
+
+// givenUp is true when the user asked twice and a job still has not ended. It
+// is left to its supervisor, as it would be if berth were killed.
+func (s *session) givenUp(now time.Time) bool {
+	patience := unansweredAfter
+	var names []string
+	for _, r := range s.engine.Running() {
+		names = append(names, label(r.Job))
+		if s.interrupted == 1 {
+			patience = max(patience, r.Job.Spec.Grace+unansweredAfter)
+		}
+	}
+	if now.Sub(s.asked) < patience {
+		return false
+	}
+	who := strings.Join(names, ", ")
+	if s.interrupted > 1 {
+		s.say(fmt.Sprintf("WARN %s did not end; left to its supervisor, the next berth run takes it up", who))
+		return true
+	}
+	if !s.talked {
+		s.talked = true
+		s.say(fmt.Sprintf("WARN %s has not ended; after Ctrl-C again it is left to its supervisor", who))
+	}
+	return false
 }

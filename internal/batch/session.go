@@ -60,7 +60,9 @@ type session struct {
 	logFile  *rotatingLog
 
 	interrupted int
-	abandoned   bool // the opening hangs, and may still use all of this
+	asked       time.Time // when the last interrupt came
+	talked      bool      // about a job that does not end
+	abandoned   bool      // the opening hangs, and may still use all of this
 	shownAt     time.Time
 	boardAt     time.Time
 	changed     bool // since the board was written
@@ -199,7 +201,7 @@ func (s *session) after() bool {
 		s.writeBoard(now)
 	}
 	if s.interrupted > 0 {
-		return running == 0
+		return running == 0 || s.givenUp(now)
 	}
 	// With a full disk the last ends may not be written yet: then the exit
 	// status is not known yet either.

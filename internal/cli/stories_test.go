@@ -107,6 +107,7 @@ var promises = []struct {
 	{"a changed line is a new job", "resume-a-changed-line-is-a-new-job"},
 	{"Ctrl-C or SIGTERM stops the jobs and exits 130; they run again next time", `
 		resume-an-interrupt-stops-the-jobs-and-they-run-again-next-time
+		resume-a-supervisor-that-does-not-answer-does-not-hold-berth
 		resume-a-second-interrupt-does-not-wait
 		resume-a-signal-is-obeyed-before-anything-runs
 		life-a-job-gets-term-then-ten-seconds-then-kill`},
