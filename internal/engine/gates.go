@@ -197,7 +197,8 @@ func (e *Engine) learn(ended *job.Job) {
 	ids := slices.Sorted(maps.Keys(e.autos[command]))
 	delete(e.autos, command)
 	for _, id := range ids {
-		if _, queued := e.queue.Get(id); queued {
+		// One that has meanwhile failed for want of memory knows better.
+		if _, queued := e.queue.Get(id); queued && e.jobs[id].VRAMMiB == 0 {
 			j := e.jobs[id]
 			j.VRAMMiB = sched.Budget(0, peak, e.cfg.Rules.SpikeBuffer)
 			e.fact(j)

@@ -211,3 +211,15 @@ func TestVRAMAutoLearnsNothingFromAFailure(t *testing.T) {
 		t.Errorf("it declares %d MiB from a run that broke off", row.VRAMMiB)
 	}
 }
+
+func TestVRAMAutoDoesNotForgetWhatARetryRaisedItTo(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(auto, command("new"), retries(2)), spec(auto, command("new")))
+	r.e.meter.Seed("1", map[int]int64{0: 9000})
+	r.hear(run.Ended, "1", keep.Record{ExitCode: 1}, true) // back with 11250
+	r.e.meter.Seed("2", map[int]int64{1: 4000})
+	r.end("2", keep.Record{}, false)
+	if row := r.row("1"); row.VRAMMiB != 11250 {
+		t.Errorf("it declares %d MiB after running out of memory at 9000", row.VRAMMiB)
+	}
+}
