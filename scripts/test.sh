@@ -33,7 +33,7 @@ say "the static build"
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/berth ./cmd/berth-keep
 
 say "all tests ${race:-without the race detector}"
-go test $race -timeout 20m ./...
+go test $race -count=1 -timeout 20m ./...
 
 say "thousands of seeds, without the race detector"
 BERTH_SEEDS=20000 go test -count=1 -run TestSimulation ./internal/engine
