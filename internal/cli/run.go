@@ -6,13 +6,13 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/batch"
+	"berth/internal/gpu"
 	"berth/internal/jobfile"
 	"berth/internal/sched"
 )
@@ -167,13 +167,12 @@ func (f *runFlags) checkNumbers(cmd *cobra.Command) error {
 
 // checkSim lets BERTH_SIM stand in for --sim.
 func (f *runFlags) checkSim(cmd *cobra.Command) error {
-	value := os.Getenv("BERTH_SIM")
-	if cmd.Flags().Changed("sim") || value == "" {
+	n, _ := gpu.SimFromEnv(os.Getenv)
+	if cmd.Flags().Changed("sim") {
 		return nil
 	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 || n > 1024 {
-		return &usageError{what: fmt.Sprintf("BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", value), hint: "unset it to use real GPUs"}
+	if n < 0 {
+		return &usageError{what: fmt.Sprintf("BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM")), hint: "unset it to use real GPUs"}
 	}
 	f.opt.Sim = n
 	return nil
