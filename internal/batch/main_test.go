@@ -54,8 +54,6 @@ func spec(command string, change ...func(*job.Spec)) job.Spec {
 	return s
 }
 
-func named(name string) func(*job.Spec) { return func(s *job.Spec) { s.Name = name } }
-
 // started is a job that began a minute and a half after the run did.
 func started(id, command string, cards ...int) *job.Job {
 	return &job.Job{

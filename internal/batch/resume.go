@@ -147,7 +147,9 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 		return fmt.Errorf("forget the earlier run: %w", err)
 	}
 	s.lastSeq = 0
-	s.journal.Close()
+	if err := s.journal.Close(); err != nil {
+		s.log.Warn("close", "err", err)
+	}
 	moved, err := s.layout.setAside(time.Now())
 	if err != nil {
 		return err

@@ -334,6 +334,6 @@ func (s *session) close() {
 		}
 	}
 	if s.logFile != nil {
-		s.logFile.Close()
+		_ = s.logFile.Close() // there is no log left to say so in
 	}
 }

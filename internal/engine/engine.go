@@ -106,7 +106,6 @@ type Engine struct {
 	stopping  bool
 	commitErr error
 	requests  chan func()
-	runEvents <-chan run.Event
 }
 
 // attempt is a running job as the engine sees it.

@@ -122,7 +122,7 @@ func decodeLines(body string) (Record, error) {
 		values[key] = value
 	}
 	if err := r.read(values); err != nil {
-		return Record{}, fmt.Errorf("%w: %v", ErrDamaged, err)
+		return Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	switch r.State {
 	case Idle, Started, Ended:

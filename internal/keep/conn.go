@@ -2,6 +2,7 @@ package keep
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"strconv"
 	"syscall"
@@ -57,7 +58,7 @@ func (c *conn) drain() { c.shut(syscall.SHUT_RD) }
 func (c *conn) shut(how int) {
 	raw, err := c.file.SyscallConn()
 	if err == nil {
-		raw.Control(func(fd uintptr) { syscall.Shutdown(int(fd), how) })
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), how) })
 	}
 }
 
@@ -77,7 +78,7 @@ func listen(to chan<- *conn) error {
 			fd, acceptErr := -1, error(nil)
 			err := raw.Read(func(listener uintptr) bool {
 				fd, _, acceptErr = syscall.Accept4(int(listener), syscall.SOCK_CLOEXEC)
-				return acceptErr != syscall.EAGAIN
+				return !errors.Is(acceptErr, syscall.EAGAIN)
 			})
 			switch {
 			case err != nil:

@@ -48,7 +48,7 @@ func clearMask() {
 	defer runtime.UnlockOSThread()
 	var none, blocked uint64
 	const setMask = 2
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&blocked)), 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&blocked)), 8, 0, 0)
 	if blocked != 0 {
 		// On failure the job merely runs with the mask berth was given.
 		_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
@@ -67,7 +67,7 @@ func clearSignals() {
 		_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(number), 0, pointer, 8, 0, 0)
 		const ignored = 1
 		if errno == 0 && *(*uintptr)(unsafe.Pointer(&now)) == ignored {
-			syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&fresh)), 0, 8, 0, 0)
+			_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&fresh)), 0, 8, 0, 0)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (k *keeper) bury(r reaped) {
 	}
 	k.record.User += time.Duration(r.usage.Utime.Nano())
 	k.record.Sys += time.Duration(r.usage.Stime.Nano())
-	k.record.MaxRSSKiB = max(k.record.MaxRSSKiB, int64(r.usage.Maxrss))
+	k.record.MaxRSSKiB = max(k.record.MaxRSSKiB, r.usage.Maxrss)
 	if r.pid != k.held.pid || k.held.ending.exited {
 		return
 	}

@@ -74,7 +74,7 @@ func (s *started) fork(o Order, token string, files []uintptr) error {
 				s.cgroup = dir
 				return nil
 			}
-			RemoveCgroup(dir)
+			_ = RemoveCgroup(dir)
 			attr.Sys.UseCgroupFD = false
 		}
 		s.note = "no cgroup: " + err.Error()

@@ -99,7 +99,7 @@ func orderOf(f Frame) (Order, error) {
 		}
 		n, parseErr := strconv.ParseInt(text, 10, 64)
 		if parseErr != nil {
-			err = fmt.Errorf("%w: %s: %v", ErrFrame, key, parseErr)
+			err = fmt.Errorf("%w: %s: %w", ErrFrame, key, parseErr)
 		}
 		return n
 	}

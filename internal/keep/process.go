@@ -178,7 +178,8 @@ func (p Process) signalByNumber(number int) error {
 	if start, err := StartTicks(p.PID); err != nil || start != p.Start {
 		return nil
 	}
-	errno, _ := syscall.Kill(p.PID, syscall.Signal(number)).(syscall.Errno)
+	var errno syscall.Errno
+	errors.As(syscall.Kill(p.PID, syscall.Signal(number)), &errno)
 	return gone(errno)
 }
 

@@ -81,7 +81,7 @@ func ReadRecords(path string) (current Record, ok bool, err error) {
 	defer file.Close()
 	blocks := make([]byte, RecordSize)
 	if _, err := io.ReadFull(file, blocks); err != nil {
-		return Record{}, false, fmt.Errorf("%w: %s: %v", ErrDamaged, path, err)
+		return Record{}, false, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
 	return pick(blocks)
 }

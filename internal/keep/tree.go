@@ -42,24 +42,24 @@ func (h *held) do(what action) {
 	case warn:
 		for _, p := range h.tree() {
 			if handles(p.PID, h.order.WarnSignal) {
-				p.Signal(h.order.WarnSignal)
+				_ = p.Signal(h.order.WarnSignal)
 			}
 		}
 	case term:
 		all := h.halt()
 		for _, p := range all {
 			h.countStraggler(p)
-			p.Signal(sigTERM)
+			_ = p.Signal(sigTERM)
 		}
 		// Children go on before their parents: a parent that exits while they
 		// are stopped would have the kernel send them HUP.
 		for _, p := range slices.Backward(all) {
-			p.Signal(sigCONT)
+			_ = p.Signal(sigCONT)
 		}
 	case kill:
 		for _, p := range h.tree() {
 			h.countStraggler(p)
-			p.Signal(sigKILL)
+			_ = p.Signal(sigKILL)
 		}
 		if h.cgroup != "" {
 			KillCgroup(h.cgroup)
@@ -89,7 +89,7 @@ func (h *held) halt() []Process {
 			if !seen[p.id()] {
 				seen[p.id()] = true
 				all = append(all, p)
-				p.Signal(sigSTOP)
+				_ = p.Signal(sigSTOP)
 				calm = false
 			} else if !p.halted() {
 				calm = false

@@ -34,7 +34,7 @@ func (g *registry) start(cmd *exec.Cmd) (startTicks uint64, err error) {
 
 // wait reaps a supervisor that has exited or is about to.
 func (g *registry) wait(p *os.Process) {
-	p.Wait()
+	_, _ = p.Wait()
 	g.mu.Lock()
 	delete(g.pids, p.Pid)
 	g.mu.Unlock()
@@ -55,7 +55,7 @@ func (g *registry) strangers(table []keep.Process) (living []keep.Process) {
 			continue
 		}
 		if p.Dead() {
-			unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
+			_, _ = unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
 			continue
 		}
 		living = append(living, p)

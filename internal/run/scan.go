@@ -180,7 +180,7 @@ func endKeep(token string) {
 		}
 		words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 		if len(words) <= 3 && len(words) >= 2 && words[len(words)-1] == token {
-			p.Signal(9)
+			_ = p.Signal(9)
 		}
 	}
 }
