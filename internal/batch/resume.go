@@ -76,8 +76,10 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 			again = append(again, j)
 		case inFile[j.Key] && j.Outcome == job.OK:
 			done++
+			s.remember(j)
 		case inFile[j.Key]:
 			failed = append(failed, j)
+			s.remember(j)
 		}
 		s.queue.remember(j)
 		if retry {

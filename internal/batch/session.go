@@ -152,10 +152,7 @@ func (s *session) publish(events []job.Event) {
 			s.log.Debug("event", "seq", ev.Seq, "kind", ev.Kind, "text", ev.Text)
 		}
 		if ev.Kind == job.EventEnded {
-			s.over = append(s.over, ev.Job)
-			if len(s.over) > 2*boardOver {
-				s.over = append([]*job.Job(nil), s.over[len(s.over)-boardOver:]...)
-			}
+			s.remember(ev.Job)
 		}
 		if s.opt.JSON {
 			s.emit(toRecord(ev))
@@ -169,6 +166,15 @@ func (s *session) publish(events []job.Event) {
 		s.screen.print(lines...)
 	}
 	s.keep(events)
+}
+
+// remember puts a job that is over on the board, in the place of the oldest
+// there.
+func (s *session) remember(j *job.Job) {
+	s.over = append(s.over, j)
+	if len(s.over) > 2*boardOver {
+		s.over = append([]*job.Job(nil), s.over[len(s.over)-boardOver:]...)
+	}
 }
 
 // keep brings the journal up to date.

@@ -73,7 +73,7 @@ func (b *cardBook) list() []sched.Card {
 			ForeignMiB: use.ForeignMiB, IdleForeignMiB: use.IdleForeignMiB,
 			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links,
 		}
-		if !b.present[index] {
+		if !b.present[index] && !b.at.IsZero() {
 			card.Stale, card.HealthReason = true, "missing from the last reading"
 		}
 		cards = append(cards, card)
