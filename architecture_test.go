@@ -24,7 +24,7 @@ var floors = map[string][]string{
 	"internal/sched":   {"internal/job"},
 	"internal/jobfile": {"internal/job"},
 	"internal/store":   {"internal/job"},
-	"internal/gpu":     {"internal/job"},
+	"internal/gpu":     {"internal/keep"},
 	"internal/run":     {"internal/job", "internal/keep"},
 	"internal/job":     {},
 	"internal/keep":    {},

@@ -1,12 +1,13 @@
 package gpu
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
+	"os"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
 )
 
 // errProcessGone is the answer for a pid that no living process has.
@@ -16,42 +17,14 @@ var errProcessGone = errors.New("no such process")
 // the pid it names one process for as long as the machine is up; a pid alone
 // is reused. A zombie has already given back what it held and counts as gone.
 func ProcessStart(pid int) (uint64, error) {
-	var buf [1024]byte // the name, the only part without a small bound, is cut by the kernel at 64 bytes
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(fd)
-		var n int
-		n, err = unix.Read(fd, buf[:])
-		if err == nil {
-			return parseStat(buf[:n])
-		}
-	}
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+	p, err := keep.ReadProcess(pid)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ESRCH), err == nil && p.Dead():
 		return 0, errProcessGone
+	case err != nil:
+		return 0, fmt.Errorf("read start of process %d: %w", pid, err)
 	}
-	return 0, fmt.Errorf("read start of process %d: %w", pid, err)
-}
-
-// parseStat finds the state and the start time behind the name, which may
-// itself hold spaces and brackets.
-func parseStat(stat []byte) (uint64, error) {
-	_, rest, found := cutLast(stat, ')')
-	fields := bytes.Fields(rest)
-	if !found || len(fields) < 20 {
-		return 0, fmt.Errorf("unreadable stat line %q", stat)
-	}
-	if state := fields[0][0]; state == 'Z' || state == 'X' {
-		return 0, errProcessGone
-	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
-}
-
-func cutLast(s []byte, sep byte) (before, after []byte, found bool) {
-	i := bytes.LastIndexByte(s, sep)
-	if i < 0 {
-		return s, nil, false
-	}
-	return s[:i], s[i+1:], true
+	return p.Start, nil
 }
 
 // processAlive reports whether the very process that began at startTicks still
