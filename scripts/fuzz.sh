@@ -2,11 +2,22 @@
 # Run every fuzz target for a while: scripts/fuzz.sh 20s
 set -eu
 cd "$(dirname "$0")/.."
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+fuzz() { go test -run '^$' -fuzz "^$2\$" -fuzztime "$3" "./$1" >"$out" 2>&1; }
+
 for file in $(grep -rl --include='*_test.go' '^func Fuzz' internal); do
 	for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' "$file"); do
-		echo "$(dirname "$file") $target"
-		go test -run '^$' -fuzz "^$target\$" -fuzztime "${1:-20s}" "./$(dirname "$file")" >/tmp/berth-fuzz.$$ 2>&1 ||
-			{ cat /tmp/berth-fuzz.$$; rm -f /tmp/berth-fuzz.$$; exit 1; }
+		dir=$(dirname "$file")
+		echo "$dir $target"
+		fuzz "$dir" "$target" "${1:-20s}" && continue
+		# On a busy machine the fuzzer may miss its own deadline at the end.
+		# That is no finding; a finding names its input.
+		if ! grep -q 'Failing input' "$out" && grep -q 'context deadline exceeded' "$out"; then
+			fuzz "$dir" "$target" "${1:-20s}" && continue
+		fi
+		cat "$out"
+		exit 1
 	done
 done
-rm -f /tmp/berth-fuzz.$$
