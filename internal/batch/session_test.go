@@ -335,7 +335,7 @@ func TestChooseCards(t *testing.T) {
 			s := &session{opt: Options{GPUs: test.flag, Env: test.env}}
 			err := s.chooseCards(test.sample)
 			if test.says == "" {
-				if err != nil || joinInts(s.cards) != test.want {
+				if err != nil || (job.Grant{GPUs: s.cards}).List() != test.want {
 					t.Errorf("cards %v, %v", s.cards, err)
 				}
 				return

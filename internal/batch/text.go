@@ -140,15 +140,7 @@ func where(j *job.Job) string {
 	if len(j.Grant.GPUs) == 0 {
 		return "cpu"
 	}
-	return "gpu [" + joinInts(j.Grant.GPUs) + "]"
-}
-
-func joinInts(numbers []int) string {
-	words := make([]string, len(numbers))
-	for i, n := range numbers {
-		words[i] = strconv.Itoa(n)
-	}
-	return strings.Join(words, ",")
+	return "gpu [" + j.Grant.List() + "]"
 }
 
 // declaration says what a job asked of each card.

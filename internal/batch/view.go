@@ -108,7 +108,7 @@ func cardsText(j *job.Job) string {
 	if len(j.Grant.GPUs) == 0 {
 		return "-"
 	}
-	return joinInts(j.Grant.GPUs)
+	return j.Grant.List()
 }
 
 // bar draws use against the declaration, or the budget where there is none.

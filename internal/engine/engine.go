@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -40,6 +39,7 @@ type Ledger interface {
 	Unlock()
 	Others() ([]gpu.Entry, error)
 	Publish(own []gpu.Entry) error
+	Notes() []string // what it had to pass over since it was last asked
 }
 
 // Owners says whose a process on a card is.
@@ -403,9 +403,4 @@ func (e *Engine) Why(id string) string {
 		return "berth is stopping"
 	}
 	return sched.Explain(e.state(), id).String()
-}
-
-func (e *Engine) String() string {
-	queued, running := e.Live()
-	return fmt.Sprintf("%d queued, %d running", queued, running)
 }

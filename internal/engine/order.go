@@ -88,7 +88,7 @@ func (l *Launcher) Order(j *job.Job) keep.Order {
 
 // grantEnv is what the job must not be able to change: which cards it has.
 func grantEnv(j *job.Job) []string {
-	list := joinInts(j.Grant.GPUs)
+	list := j.Grant.List()
 	containers := list
 	if containers == "" {
 		containers = "void" // what container runtimes read as "no GPU"
@@ -179,14 +179,6 @@ func (e *environ) list() []string {
 		list = append(list, name+"="+e.values[name])
 	}
 	return list
-}
-
-func joinInts(numbers []int) string {
-	words := make([]string, len(numbers))
-	for i, n := range numbers {
-		words[i] = strconv.Itoa(n)
-	}
-	return strings.Join(words, ",")
 }
 
 // sameSpec compares what the user asked for.

@@ -337,6 +337,8 @@ func (r *rig) Lock(context.Context) error {
 func (r *rig) Unlock()                      { r.locked = false }
 func (r *rig) Others() ([]gpu.Entry, error) { return r.others, r.othersErr }
 
+func (r *rig) Notes() []string { return nil }
+
 func (r *rig) Publish(own []gpu.Entry) error {
 	if r.bookErr != nil {
 		return r.bookErr

@@ -121,6 +121,9 @@ func (e *Engine) readOthers() bool {
 		e.warn("cannot read the ledger of GPU reservations; nothing starts", err)
 		return false
 	}
+	for _, note := range e.ledger.Notes() {
+		e.cfg.Log.Warn("ledger of GPU reservations", "note", note)
+	}
 	others = slices.DeleteFunc(others, e.within)
 	changed := !slices.EqualFunc(others, e.others, func(a, b gpu.Entry) bool {
 		return a.Key == b.Key && a.HolderPID == b.HolderPID

@@ -182,6 +182,7 @@ func (w *world) Lock(context.Context) error {
 func (w *world) Unlock()                      {}
 func (w *world) Others() ([]gpu.Entry, error) { return w.others, nil }
 func (w *world) Publish([]gpu.Entry) error    { w.mayCrash(); return nil }
+func (w *world) Notes() []string              { return nil }
 func (w *world) Set(holders []run.Holder)     { w.holders = holders }
 
 func (w *world) Owner(pid int) (key string, ok bool, known bool) {

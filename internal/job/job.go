@@ -3,6 +3,8 @@ package job
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -53,6 +55,15 @@ type Grant struct {
 	Share     float64  `json:"share,omitempty"`
 	Alone     bool     `json:"alone,omitempty"`     // nothing may join it
 	Exclusive bool     `json:"exclusive,omitempty"` // no other berth job may join it
+}
+
+// List is the cards as CUDA_VISIBLE_DEVICES wants them: "0,1".
+func (g Grant) List() string {
+	words := make([]string, len(g.GPUs))
+	for i, index := range g.GPUs {
+		words[i] = strconv.Itoa(index)
+	}
+	return strings.Join(words, ",")
 }
 
 // Stop is why berth ends a running job.
