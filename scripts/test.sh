@@ -32,8 +32,13 @@ go vet ./...
 say "the static build"
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/berth ./cmd/berth-keep
 
-say "all tests ${race:-without the race detector}"
-go test $race -count=1 -timeout 20m ./...
+say "all tests ${race:-without the race detector} (a few minutes)"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+go test -v $race -count=1 -timeout 20m ./... >"$log" 2>&1 || { cat "$log"; exit 1; }
+grep -E '^(ok|\?)' "$log"
+# A test that was skipped says why.
+grep -A1 -E '^ *--- SKIP' "$log" | grep -v '^--$' || true
 
 say "thousands of seeds, without the race detector"
 BERTH_SEEDS=20000 go test -count=1 -run TestSimulation ./internal/engine
