@@ -14,7 +14,12 @@ type Job struct {
 	Seq  int64  // order of submission; not reused until a fresh start
 	Key  string // identity of a jobs-file line; empty elsewhere
 	User string
+	UID  int // whose right it runs with; of a berth of one's own, the own
 	Spec Spec
+
+	Environ string // names the captured environment in the store; empty: none was
+	Umask   int    // of the caller; -1: not known
+	Held    bool   // queued, but not until someone releases it
 
 	State   State
 	Outcome Outcome
@@ -75,6 +80,7 @@ const (
 	StopCancel    Stop = "cancel"
 	StopTimeout   Stop = "timeout"
 	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
+	StopRequeue   Stop = "requeue"   // a person wants it run again from its beginning
 )
 
 // Name is the job's name, or the one it has by default.
@@ -83,6 +89,16 @@ func (j *Job) Name() string {
 		return j.Spec.Name
 	}
 	return "job" + j.ID
+}
+
+// Array is the id of the array a task belongs to, "17" of "17_3"; empty for
+// a job that is no task.
+func (j *Job) Array() string {
+	base, _, found := strings.Cut(j.ID, "_")
+	if !found {
+		return ""
+	}
+	return base
 }
 
 // Submitted makes it a queued job.

@@ -45,6 +45,9 @@ type Spec struct {
 	Conda        string        `json:"conda,omitempty"`
 	Setup        string        `json:"setup,omitempty"`
 	Output       string        `json:"output,omitempty"`
+	Pty          bool          `json:"pty,omitempty"`         // a terminal of its own
+	Export       string        `json:"export,omitempty"`      // what of the caller's environment: "" or "all", "none", "A,B"
+	ArrayLimit   int           `json:"array_limit,omitempty"` // tasks of its array that run at a time; 0: all
 	CancelMarked bool          `json:"-"` // a jobs-file line that carries `cancel`
 }
 

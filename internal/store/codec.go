@@ -24,6 +24,10 @@ type rest struct {
 	PeakMiB     map[int]int64 `json:"peak_mib,omitzero"` // nil and empty differ
 	AvgUtil     *float64      `json:"avg_util,omitempty"`
 	Log         string        `json:"log,omitempty"`
+	UID         int           `json:"uid,omitempty"`
+	Environ     string        `json:"environ,omitempty"`
+	Umask       int           `json:"umask,omitempty"`
+	Held        bool          `json:"held,omitempty"`
 	// Bytes: some text of this job is not UTF-8, so every text stands as one
 	// character per byte. See bytes.go.
 	Bytes bool `json:"bytes,omitempty"`
@@ -52,6 +56,7 @@ func restOf(j *job.Job, wide bool) rest {
 		Detail: j.Detail, NotBefore: nanos(j.NotBefore), RetriesUsed: j.RetriesUsed, Requeues: j.Requeues,
 		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, Bytes: wide,
+		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held,
 	}
 }
 
@@ -59,6 +64,7 @@ func (r *rest) into(j *job.Job) {
 	j.Detail, j.NotBefore, j.RetriesUsed, j.Requeues = r.Detail, moment(r.NotBefore), r.RetriesUsed, r.Requeues
 	j.Grant, j.Keep, j.Stop, j.ExitCode, j.Signal = r.Grant, r.Keep, r.Stop, r.ExitCode, r.Signal
 	j.PeakMiB, j.AvgUtil, j.Log = r.PeakMiB, r.AvgUtil, r.Log
+	j.UID, j.Environ, j.Umask, j.Held = r.UID, r.Environ, r.Umask, r.Held
 }
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }
