@@ -18,14 +18,17 @@ import (
 var floors = map[string][]string{
 	"cmd/berth":        {"internal/cli", "internal/keep"},
 	"cmd/berth-keep":   {"internal/keep"},
-	"internal/cli":     {"internal/batch", "internal/gpu", "internal/jobfile", "internal/sched"},
-	"internal/batch":   {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/store"},
+	"internal/cli":     {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
+	"internal/batch":   {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
+	"internal/daemon":  {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/engine":  {"internal/gpu", "internal/job", "internal/keep", "internal/run", "internal/sched", "internal/store"},
 	"internal/sched":   {"internal/job"},
 	"internal/jobfile": {"internal/job"},
 	"internal/store":   {"internal/job"},
 	"internal/gpu":     {"internal/keep"},
 	"internal/run":     {"internal/job", "internal/keep"},
+	"internal/api":     {"internal/job"},
+	"internal/site":    {"internal/keep"},
 	"internal/job":     {},
 	"internal/keep":    {},
 	"internal/soak":    {}, // tests of the whole binary, no code
@@ -38,7 +41,7 @@ var pure = []string{"internal/job", "internal/jobfile", "internal/sched"}
 var impure = []string{"os", "os/exec", "os/signal", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "syscall", "path/filepath", "database/sql"}
 
 // standardOnly rooms import nothing but the standard library.
-var standardOnly = []string{"internal/job", "internal/keep", "internal/sched", "internal/jobfile", "cmd/berth-keep"}
+var standardOnly = []string{"internal/job", "internal/keep", "internal/sched", "cmd/berth-keep"}
 
 func eachFile(t *testing.T, visit func(room, path string, file *ast.File, set *token.FileSet)) {
 	t.Helper()

@@ -15,7 +15,7 @@ type View struct {
 	Outcome     *Outcome         `json:"outcome"`
 	Reason      *string          `json:"reason"`
 	Priority    int              `json:"priority"`
-	Command     string           `json:"command"`
+	Command     *string          `json:"command"` // null: another user's
 	GPUs        int              `json:"gpus"`
 	Share       *float64         `json:"share"`
 	VRAMMiB     *int64           `json:"vram_mib"`
@@ -35,7 +35,7 @@ type View struct {
 func (j *Job) View() View {
 	v := View{
 		ID: j.ID, Name: j.Name(), User: j.User, State: j.State,
-		Priority: j.Spec.Priority, Command: j.Spec.Command(), GPUs: j.Spec.GPUs,
+		Priority: j.Spec.Priority, Command: orNull(j.Spec.Command()), GPUs: j.Spec.GPUs,
 		Attempt: j.Attempt, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),

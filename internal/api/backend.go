@@ -1,0 +1,89 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Caller is who makes a request.
+type Caller struct {
+	UID   int    `json:"uid"`
+	Name  string `json:"name"`
+	Admin bool   `json:"admin"`
+	// PID is the calling process where the kernel named one.
+	PID int `json:"pid,omitempty"`
+	// Token is the id of the token that stood in for peer credentials.
+	Token string `json:"token,omitempty"`
+}
+
+// Peer is what is known of a connection before anyone asked who it is: the
+// kernel's word on a Unix socket, or a token on any other.
+type Peer struct {
+	UID, GID, PID int
+	Secret        string // a token's; then the numbers mean nothing
+}
+
+// Backend is what a daemon does. Its errors are *Problem where the caller can
+// do something about them.
+type Backend interface {
+	Identify(ctx context.Context, p Peer) (Caller, error)
+	Status(ctx context.Context, c Caller) (Status, error)
+
+	Submit(ctx context.Context, c Caller, r SubmitRequest) (SubmitReply, error)
+	Jobs(ctx context.Context, c Caller, q Query) (JobPage, error)
+	Job(ctx context.Context, c Caller, id string) (Detail, error)
+	Why(ctx context.Context, c Caller, id string) (Why, error)
+	Act(ctx context.Context, c Caller, r ActRequest) (ActReply, error)
+	Edit(ctx context.Context, c Caller, id string, r EditRequest) (Detail, error)
+	Wait(ctx context.Context, c Caller, r WaitRequest) (WaitReply, error)
+
+	Log(ctx context.Context, c Caller, q LogQuery) (LogStream, error)
+	Attach(ctx context.Context, c Caller, id string) (io.ReadWriteCloser, error)
+	// Events calls send with each event until ctx is done or send fails.
+	Events(ctx context.Context, c Caller, q EventQuery, send func(Event) error) error
+
+	GPUs(ctx context.Context, c Caller) ([]GPU, error)
+	PauseGPU(ctx context.Context, c Caller, index int, paused bool) (GPU, error)
+	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
+	Backup(ctx context.Context, c Caller, to io.Writer) error
+
+	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
+	Tokens(ctx context.Context, c Caller) ([]Token, error)
+	RevokeToken(ctx context.Context, c Caller, id string) error
+}
+
+// LogStream is a log as it is read: Offset is where it begins, so that a
+// client that lost its connection can go on from there.
+type LogStream struct {
+	io.ReadCloser
+	Attempt int
+	Offset  int64
+}
+
+// The kinds of problem. They decide the HTTP status.
+const (
+	Invalid   = "invalid"     // 400: the request makes no sense
+	Refused   = "refused"     // 409: it makes sense, but not now or not here
+	NotFound  = "not_found"   // 404
+	Forbidden = "forbidden"   // 403
+	TooMuch   = "too_much"    // 413 or 429: a limit was reached
+	Unable    = "unavailable" // 503: the daemon cannot do it now (disk full, stopping)
+)
+
+// Problem is an error for a person: what is wrong, and what to do next.
+type Problem struct {
+	Kind string `json:"kind"`
+	What string `json:"problem"`
+	Hint string `json:"hint,omitempty"`
+	Err  error  `json:"-"`
+}
+
+func (p *Problem) Error() string { return p.What }
+
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Problemf makes one.
+func Problemf(kind, hint, format string, args ...any) *Problem {
+	return &Problem{Kind: kind, Hint: hint, What: fmt.Sprintf(format, args...)}
+}

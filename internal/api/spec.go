@@ -1,0 +1,139 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Text is a value as a person would type it. In JSON it may also be a number
+// or a boolean.
+type Text string
+
+// UnmarshalJSON takes what people write: "18G", 18432, true.
+func (t *Text) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, (*string)(t))
+	}
+	switch text := string(data); text {
+	case "null":
+		return errors.New("null is no value; leave the key out")
+	default:
+		if text == "" || text[0] == '{' || text[0] == '[' {
+			return fmt.Errorf("%.40s: text, a number or a boolean is wanted", text)
+		}
+		*t = Text(text)
+	}
+	return nil
+}
+
+// Command is what a job runs: one shell line, or words executed as they are.
+// In JSON it is a string or an array of strings.
+type Command struct {
+	Shell string
+	Argv  []string
+}
+
+// MarshalJSON writes the form it has.
+func (c Command) MarshalJSON() ([]byte, error) {
+	if len(c.Argv) > 0 {
+		return json.Marshal(c.Argv)
+	}
+	return json.Marshal(c.Shell)
+}
+
+// UnmarshalJSON reads either form.
+func (c *Command) UnmarshalJSON(data []byte) error {
+	*c = Command{}
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, &c.Argv)
+	}
+	return json.Unmarshal(data, &c.Shell)
+}
+
+// Spec is a job as it is asked for. The keys are those of spec files and, with
+// their values, of the flags of submit (docs/jobspec.md); the daemon reads
+// them all with one grammar.
+type Spec struct {
+	Command Command           `json:"command" doc:"a shell line, or an array of words executed as they are"`
+	Env     map[string]string `json:"env,omitempty" doc:"variables set for this job"`
+
+	Name        Text `json:"name,omitempty"`
+	GPUs        Text `json:"gpus,omitempty" doc:"a whole count, 0 for a CPU job, or a share between 0 and 1"`
+	Type        Text `json:"type,omitempty" doc:"only cards whose name contains this"`
+	VRAM        Text `json:"vram,omitempty" doc:"per GPU: 18G, 18432, auto"`
+	IDs         Text `json:"ids,omitempty" doc:"exactly these GPUs, in this order: 1,3"`
+	Allow       Text `json:"allow,omitempty" doc:"any of these GPUs: 0-3,5"`
+	Exclusive   Text `json:"exclusive,omitempty"`
+	CPUs        Text `json:"cpus,omitempty"`
+	Mem         Text `json:"mem,omitempty"`
+	Priority    Text `json:"priority,omitempty"`
+	Timeout     Text `json:"timeout,omitempty" doc:"90, 15m, 2h, 1:30:00"`
+	Signal      Text `json:"signal,omitempty" doc:"USR1@60: sent that many seconds before the limit"`
+	OnTimeout   Text `json:"on_timeout,omitempty"`
+	MaxRequeues Text `json:"max_requeues,omitempty"`
+	Retries     Text `json:"retries,omitempty"`
+	RetryOn     Text `json:"retry_on,omitempty"`
+	After       Text `json:"after,omitempty" doc:"12:ok,13:any,@"`
+	Array       Text `json:"array,omitempty" doc:"0-99%4"`
+	Begin       Text `json:"begin,omitempty" doc:"now+2h, 16:00, 2026-03-01T16:00"`
+	Hold        Text `json:"hold,omitempty"`
+	Dir         Text `json:"dir,omitempty"`
+	Export      Text `json:"export,omitempty" doc:"all, none, or names of variables"`
+	Venv        Text `json:"venv,omitempty"`
+	Conda       Text `json:"conda,omitempty"`
+	Setup       Text `json:"setup,omitempty"`
+	Output      Text `json:"output,omitempty"`
+	Pty         Text `json:"pty,omitempty"`
+	Dedup       Text `json:"dedup,omitempty"`
+	Requeue     Text `json:"requeue,omitempty"`
+	Grace       Text `json:"grace,omitempty"`
+	Preemptible Text `json:"preemptible,omitempty"`
+	Cap         Text `json:"cap,omitempty"`
+}
+
+// textFields maps a key to its field of Spec.
+var textFields = func() map[string]int {
+	fields := map[string]int{}
+	t := reflect.TypeFor[Spec]()
+	for i := range t.NumField() {
+		if t.Field(i).Type == reflect.TypeFor[Text]() {
+			key, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			fields[key] = i
+		}
+	}
+	return fields
+}()
+
+// Set gives one key its value. env.NAME sets a variable. It reports false for
+// a key that does not exist.
+func (s *Spec) Set(key, value string) bool {
+	if name, isEnv := strings.CutPrefix(key, "env."); isEnv {
+		if s.Env == nil {
+			s.Env = map[string]string{}
+		}
+		s.Env[name] = value
+		return true
+	}
+	i, known := textFields[key]
+	if known {
+		reflect.ValueOf(s).Elem().Field(i).SetString(value)
+	}
+	return known
+}
+
+// Each calls fn with every key that has a value, but for the command and the
+// variables.
+func (s *Spec) Each(fn func(key, value string)) {
+	v := reflect.ValueOf(s).Elem()
+	t := v.Type()
+	for i := range t.NumField() {
+		if t.Field(i).Type != reflect.TypeFor[Text]() || v.Field(i).Len() == 0 {
+			continue
+		}
+		key, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		fn(key, v.Field(i).String())
+	}
+}
