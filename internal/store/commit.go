@@ -15,6 +15,7 @@ type Tx struct {
 	Delete []string   // ids; one that is not there is no error
 	Events []*job.Event
 	Meta   map[string]string
+	Blobs  map[string][]byte // by BlobName; one that is there already stays
 }
 
 // flushEvery is how many rows may pile up in SQLite's log before they are
@@ -138,6 +139,9 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 	})
 	if err != nil {
 		return 0, fmt.Errorf("add events: %w", err)
+	}
+	if err := s.putBlobs(ctx, tx.Blobs); err != nil {
+		return 0, err
 	}
 	for key, value := range tx.Meta {
 		if _, err := s.statements.meta.ExecContext(ctx, key, value); err != nil {

@@ -142,7 +142,7 @@ func TestAStoreOfALaterBerthIsRefused(t *testing.T) {
 	if !errors.As(err, &newer) || newer.Found != 99 || newer.Known != len(migrations) {
 		t.Fatalf("%v", err)
 	}
-	if !strings.Contains(err.Error(), "newer berth (format 99, this one knows up to 1)") {
+	if !strings.Contains(err.Error(), "newer berth (format 99, this one knows up to 2)") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Open(dir); errors.Is(err, ErrLocked) {

@@ -18,11 +18,11 @@ const peakSQL = "SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_
 // Each calls fn with every job, in the order of submission, and stops at its
 // first error. fn may commit.
 func (s *Store) Each(fn func(*job.Job) error) error {
-	return s.each("SELECT "+readColumns+" FROM jobs ORDER BY seq", fn)
+	return s.each("SELECT "+readColumns+" FROM jobs ORDER BY seq", nil, fn)
 }
 
-func (s *Store) each(query string, fn func(*job.Job) error) error {
-	found, err := s.reader.QueryContext(context.Background(), query)
+func (s *Store) each(query string, args []any, fn func(*job.Job) error) error {
+	found, err := s.reader.QueryContext(context.Background(), query, args...)
 	if err != nil {
 		return fmt.Errorf("read jobs: %w", s.classify(err))
 	}

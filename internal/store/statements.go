@@ -24,6 +24,7 @@ type statements struct {
 	updateJob, deleteJob      *sql.Stmt
 	insertEvent, insertEvents *sql.Stmt
 	counter, meta             *sql.Stmt
+	insertBlob                *sql.Stmt
 
 	all []*sql.Stmt
 }
@@ -68,6 +69,7 @@ func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 		{&s.insertEvent, insertEvent + rows(1, eventColumnCount)},
 		{&s.insertEvents, insertEvent + rows(rowsPerInsert, eventColumnCount)},
 		{&s.counter, "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"},
+		{&s.insertBlob, "INSERT OR IGNORE INTO blobs (hash, data) VALUES (?, ?)"},
 		{&s.meta, "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"},
 	} {
 		statement, err := conn.PrepareContext(ctx, each.text)

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Backup writes a whole and consistent copy of the store to a new file while
+// it is in use. Commits wait for it.
+func (s *Store) Backup(target string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	if err := backUp(context.Background(), s.conn, target); err != nil {
+		return fmt.Errorf("back up store: %w", s.classify(err))
+	}
+	return nil
+}
+
+// Restore puts a backup in the place of the store in a directory that nobody
+// has open. What was there is kept beside it, under the name it returns. The
+// backup is opened and checked first, so that a bad one changes nothing.
+func Restore(dir, backup string) (kept string, err error) {
+	fail := func(err error) (string, error) { return "", fmt.Errorf("restore %s: %w", backup, err) }
+	if err := makeDir(dir); err != nil {
+		return fail(err)
+	}
+	lock, err := takeLock(dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer lock.Close()
+	trial, err := os.MkdirTemp(dir, "restore-")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(trial)
+	if err := copyFile(backup, filepath.Join(trial, "berth.db")); err != nil {
+		return fail(err)
+	}
+	// Opening checks the file and brings it to today's format; closing folds
+	// its log into it.
+	s, err := Open(trial)
+	if err != nil {
+		return fail(err)
+	}
+	if err := s.Close(); err != nil {
+		return fail(err)
+	}
+	path := filepath.Join(dir, "berth.db")
+	if _, err := os.Stat(path); err == nil {
+		if kept, err = setAside(dir, path); err != nil {
+			return fail(err)
+		}
+	}
+	if err := os.Rename(filepath.Join(trial, "berth.db"), path); err != nil {
+		return fail(err)
+	}
+	if err := syncPath(dir); err != nil {
+		return fail(err)
+	}
+	return kept, nil
+}
+
+// setAside moves a store's files to the first free name.
+func setAside(dir, path string) (kept string, err error) {
+	for n := 1; ; n++ {
+		kept = filepath.Join(dir, fmt.Sprintf("berth.db.before-restore-%d", n))
+		if _, err := os.Stat(kept); os.IsNotExist(err) {
+			break
+		}
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(path+suffix, kept+suffix); err != nil && !os.IsNotExist(err) {
+			return "", err
+		}
+	}
+	return kept, nil
+}
+
+func copyFile(from, to string) error {
+	data, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := out.ReadFrom(data); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Sync(); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}

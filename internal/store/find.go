@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+)
+
+// live is the condition of jobs that are not over, as SQL.
+const live = "state IN ('queued', 'running', 'parked')"
+
+// EachLive is Each for the jobs that are not over.
+func (s *Store) EachLive(fn func(*job.Job) error) error {
+	return s.each("SELECT "+readColumns+" FROM jobs WHERE "+live+" ORDER BY seq", nil, fn)
+}
+
+// Range is a span of ids, tasks of arrays included: 3 to 7 holds 5 and 5_2.
+type Range struct{ From, To int64 }
+
+// Filter says which jobs that are over are wanted. Empty parts do not narrow.
+type Filter struct {
+	IDs        []string // these, and the tasks of arrays with these ids
+	Ranges     []Range  // or these
+	User       string
+	Name       string
+	States     []job.State
+	EndedSince time.Time
+	EndedUntil time.Time
+
+	Newest bool   // last ended first, else in the order of submission
+	After  Cursor // only what comes after this in that order
+	Limit  int
+}
+
+// Cursor is a place in an order: the last job a reader has seen.
+type Cursor struct {
+	Seq   int64
+	Ended int64 // nanoseconds; for Newest
+}
+
+// CursorOf is where a reader stands who has seen j last.
+func CursorOf(j *job.Job) Cursor { return Cursor{Seq: j.Seq, Ended: nanos(j.EndedAt)} }
+
+// Find lists jobs that are over.
+func (s *Store) Find(f Filter) ([]*job.Job, error) {
+	where, args := f.where()
+	order := "seq"
+	if f.Newest {
+		order = "ended_at DESC, seq DESC"
+	}
+	switch {
+	case f.After == Cursor{}:
+	case f.Newest:
+		where += " AND (ended_at, seq) < (?, ?)"
+		args = append(args, f.After.Ended, f.After.Seq)
+	default:
+		where += " AND seq > ?"
+		args = append(args, f.After.Seq)
+	}
+	var found []*job.Job
+	args = append(args, f.Limit)
+	err := s.each("SELECT "+readColumns+" FROM jobs WHERE "+where+" ORDER BY "+order+" LIMIT ?", args, func(j *job.Job) error {
+		found = append(found, j)
+		return nil
+	})
+	return found, err
+}
+
+// EachOver calls fn with every job that is over and matches; the order and
+// the limit of the filter are not looked at.
+func (s *Store) EachOver(f Filter, fn func(*job.Job) error) error {
+	where, args := f.where()
+	return s.each("SELECT "+readColumns+" FROM jobs WHERE "+where, args, fn)
+}
+
+// CountOver counts the jobs that are over and match, by state.
+func (s *Store) CountOver(f Filter) (map[job.State]int, error) {
+	where, args := f.where()
+	rows, err := s.reader.QueryContext(context.Background(), "SELECT state, count(*) FROM jobs WHERE "+where+" GROUP BY state", args...)
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
+	}
+	defer rows.Close()
+	counts := map[job.State]int{}
+	for rows.Next() {
+		var state job.State
+		var n int
+		if err := rows.Scan((*string)(&state), &n); err != nil {
+			return nil, fmt.Errorf("count jobs: %w", s.classify(err))
+		}
+		counts[state] = n
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("count jobs: %w", s.classify(err))
+	}
+	return counts, nil
+}
+
+// LastOf is the highest-numbered job of a user, over or not, skipping so many
+// of the newest. The tasks of an array count as one.
+func (s *Store) LastOf(uid int, user string, skip int) (id string, ok bool, err error) {
+	rows, err := s.reader.QueryContext(context.Background(),
+		"SELECT id FROM jobs WHERE user = ? AND coalesce(rest ->> '$.uid', 0) = ? ORDER BY seq DESC", user, uid)
+	if err != nil {
+		return "", false, fmt.Errorf("read jobs: %w", s.classify(err))
+	}
+	defer rows.Close()
+	seen := ""
+	for rows.Next() {
+		if err := rows.Scan(&id); err != nil {
+			return "", false, fmt.Errorf("read jobs: %w", s.classify(err))
+		}
+		base, _, _ := strings.Cut(id, "_")
+		if base == seen {
+			continue
+		}
+		if seen = base; skip == 0 {
+			return base, true, nil
+		}
+		skip--
+	}
+	return "", false, rows.Err()
+}
+
+// Forget deletes jobs that are over and ended before a time, oldest first and
+// at most limit at a time; it returns their ids. keep is how many of the
+// newest stay whatever their age.
+func (s *Store) Forget(before time.Time, keepNewest, limit int) (ids []string, err error) {
+	_, err = s.change(func(ctx context.Context) (int64, error) {
+		ids = ids[:0]
+		rows, err := s.conn.QueryContext(ctx, `SELECT id FROM jobs WHERE NOT `+live+` AND (ended_at < ?1 OR seq <= coalesce(
+			(SELECT seq FROM jobs WHERE NOT `+live+` ORDER BY seq DESC LIMIT 1 OFFSET ?2), 0)) ORDER BY seq LIMIT ?3`,
+			nanos(before), keepNewest, limit)
+		if err != nil {
+			return 0, err
+		}
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return 0, err
+			}
+			ids = append(ids, id)
+		}
+		if err := rows.Close(); err != nil {
+			return 0, err
+		}
+		if len(ids) == 0 {
+			return 0, nil
+		}
+		if _, err := s.statements.counter.ExecContext(ctx, counterSeq, s.lastSeq); err != nil {
+			return 0, err
+		}
+		for _, id := range ids {
+			if _, err := s.statements.deleteJob.ExecContext(ctx, id); err != nil {
+				return 0, err
+			}
+		}
+		return int64(len(ids)), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("forget jobs: %w", err)
+	}
+	return ids, nil
+}
+
+// where renders the filter as a condition.
+func (f *Filter) where() (string, []any) {
+	parts, args := []string{"NOT " + live}, []any(nil)
+	add := func(part string, values ...any) {
+		parts = append(parts, part)
+		args = append(args, values...)
+	}
+	if len(f.IDs)+len(f.Ranges) > 0 {
+		var any []string
+		for _, id := range f.IDs {
+			any = append(any, "id = ? OR id GLOB ?")
+			args = append(args, id, id+"_*")
+		}
+		for _, r := range f.Ranges {
+			any = append(any, "seq >= ? AND CAST(id AS INTEGER) BETWEEN ? AND ?")
+			args = append(args, r.From, r.From, r.To)
+		}
+		parts = append(parts, "("+strings.Join(any, " OR ")+")")
+	}
+	if f.User != "" {
+		add("user = ?", f.User)
+	}
+	if f.Name != "" {
+		add("coalesce(spec ->> '$.name', 'job' || id) = ?", f.Name)
+	}
+	if len(f.States) > 0 {
+		marks := make([]string, len(f.States))
+		for i, state := range f.States {
+			marks[i] = "?"
+			args = append(args, string(state))
+		}
+		parts = append(parts, "state IN ("+strings.Join(marks, ", ")+")")
+	}
+	if !f.EndedSince.IsZero() {
+		add("ended_at >= ?", nanos(f.EndedSince))
+	}
+	if !f.EndedUntil.IsZero() {
+		add("ended_at < ?", nanos(f.EndedUntil))
+	}
+	return strings.Join(parts, " AND "), args
+}
