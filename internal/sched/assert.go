@@ -36,6 +36,32 @@ func (d *decision) assertSound() {
 			assertCard(c, bookings[c.Index], share)
 		}
 	}
+	d.assertLimits()
+}
+
+// assertLimits checks that no start took a user or an array over a limit.
+// Who is over one already may be so: limits are lowered while jobs run.
+func (d *decision) assertLimits() {
+	added := map[string]Use{}
+	pooled := map[string]int{}
+	for _, start := range d.plan.Starts {
+		p, _ := d.state.Queue.Get(start.Job)
+		use := added[p.User]
+		use.Jobs, use.GPUs = use.Jobs+1, use.GPUs+p.Request.CountedGPUs()
+		added[p.User] = use
+		if p.PoolLimit > 0 {
+			pooled[p.Pool]++
+			runs := d.state.Pools[p.Pool] + pooled[p.Pool]
+			assert(runs <= p.PoolLimit, "%d tasks of array %s run, its limit is %d", runs, p.Pool, p.PoolLimit)
+		}
+	}
+	for user, more := range added {
+		a := newAccount(d.state, user)
+		jobs, gpus := a.use.Jobs+more.Jobs, a.use.GPUs+more.GPUs
+		assert(a.limit.Jobs <= 0 || jobs <= a.limit.Jobs, "%s runs %d jobs, the limit is %d", user, jobs, a.limit.Jobs)
+		assert(a.limit.GPUs <= 0 || more.GPUs == 0 || gpus <= a.limit.GPUs+2*limitTolerance,
+			"%s holds %g GPUs, the limit is %g", user, gpus, a.limit.GPUs)
+	}
 }
 
 // holding is what a planned start will hold.

@@ -11,8 +11,8 @@ func Explain(s State, job string) Reason {
 	}
 	d := newDecision(&s)
 	d.quiet = true
-	d.run(&m.entry)
-	return d.explain(&m.group.request)
+	d.run(&m)
+	return d.explain(&m)
 }
 
 // Reasons is Explain for many jobs at once, at about the price of one
@@ -28,7 +28,7 @@ func Reasons(s State, jobs []string) []Reason {
 		starts[start.Job] = true
 	}
 	reasons := make([]Reason, len(jobs))
-	known := map[Request]Reason{}
+	known := map[*group]Reason{}
 	for i, id := range jobs {
 		m, found := s.Queue.member(id)
 		switch {
@@ -39,10 +39,10 @@ func Reasons(s State, jobs []string) []Reason {
 		case d.blocker != nil && d.blocker.Job == id:
 			reasons[i] = d.blocked()
 		default:
-			reason, told := known[m.group.request]
+			reason, told := known[m.group]
 			if !told {
-				reason = d.explain(&m.group.request)
-				known[m.group.request] = reason
+				reason = d.explain(&m)
+				known[m.group] = reason
 			}
 			reasons[i] = reason
 		}
@@ -50,11 +50,19 @@ func Reasons(s State, jobs []string) []Reason {
 	return reasons
 }
 
-func (d *decision) explain(r *Request) Reason {
-	k, a := newKinship(d.board, r), r.amounts()
+// explain says why a job of this kind waits. A limit is named before a job in
+// front: the limit would keep it whoever was in front.
+func (d *decision) explain(m *member) Reason {
+	g, a := m.group, d.account(m)
+	r := &g.request
+	k, asked := newKinship(d.board, r), r.amounts()
 	switch {
-	case !k.possible(&a):
+	case !k.possible(&asked):
 		return k.impossible(r)
+	case !a.allows(&asked):
+		return a.overLimit(&asked)
+	case d.barred(g, &asked, a):
+		return d.whyBarred(g, &asked, a)
 	case d.blocker != nil:
 		because := d.blocked()
 		return Reason{Kind: WaitsBehind, Job: d.blocker.Job, Because: &because}

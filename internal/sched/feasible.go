@@ -2,13 +2,26 @@ package sched
 
 // Feasible reports whether the request could be placed on this machine if
 // nothing else ran on it, and otherwise why not. What is free now, paused or
-// unwell plays no part.
+// unwell plays no part, and neither do limits of users.
 func Feasible(s State, r Request) (Reason, bool) {
 	k := newKinship(newBoard(&s), &r)
 	if a := r.amounts(); k.possible(&a) {
 		return Reason{}, true
 	}
 	return k.impossible(&r), false
+}
+
+// FeasibleFor is Feasible for a job of this user, whose limit on GPUs may be
+// less than the machine has.
+func FeasibleFor(s State, user string, r Request) (Reason, bool) {
+	if reason, ok := Feasible(s, r); !ok {
+		return reason, false
+	}
+	a, asked := newAccount(&s, user), r.amounts()
+	if !a.allows(&asked) {
+		return a.overLimit(&asked), false
+	}
+	return Reason{}, true
 }
 
 // CapMiB is the most VRAM per GPU that a retry of the request may declare and

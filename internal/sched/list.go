@@ -36,6 +36,15 @@ func (l *list[T]) at(p place) (v T, ok bool) {
 	return l.chunks[p.chunk][p.offset], true
 }
 
+// ref is at without the copy, and nil behind the last. What it gives is only
+// to be read, and only until the list changes.
+func (l *list[T]) ref(p place) *T {
+	if p.chunk >= len(l.chunks) {
+		return nil
+	}
+	return &l.chunks[p.chunk][p.offset]
+}
+
 // after is the place that follows p.
 func (l *list[T]) after(p place) place {
 	if p.offset++; p.offset == len(l.chunks[p.chunk]) {

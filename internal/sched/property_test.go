@@ -128,7 +128,7 @@ func TestDecideRemembersRightly(t *testing.T) {
 			case !k.possible(&h.amounts):
 				refused = append(refused, p.Job)
 			case naive.blocker != nil || naive.spent():
-			case !naive.start(&h, k) && s.Rules.Policy == FIFO:
+			case !naive.start(&h, k, naive.account(&m)) && s.Rules.Policy == FIFO:
 				naive.blocker = &p
 			}
 		}

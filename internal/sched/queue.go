@@ -11,23 +11,37 @@ type Pending struct {
 	Priority  int   // higher first
 	Rank, Seq int64 // then lower Rank, then lower Seq
 	Request   Request
+
+	// Pool names the jobs of which at most PoolLimit run at a time: the tasks
+	// of an array. Without a limit a pool means nothing and is forgotten.
+	Pool      string
+	PoolLimit int
 }
 
-// Queue is an ordered index of the pending jobs. Jobs of one user, priority
-// and request are one group, so that a decision looks at kinds of job and not
-// at each of them. It is not safe for concurrent use.
+// Queue is an ordered index of the pending jobs. Jobs of one user, priority,
+// request and limited pool are one group, so that a decision looks at kinds
+// of job and not at each of them. It is not safe for concurrent use.
 type Queue struct {
 	jobs   map[string]member
 	groups map[groupKey]*group
 	kins   map[Request]*kin
-	order  list[entry] // every job
-	heads  list[head]  // the groups, ordered by their first job
+	lines  map[string]*line // by user; none empty
+	order  list[entry]      // every job
+}
+
+// line is the part of the queue that is one user's. Users are kept apart
+// because how often each had a turn may decide who comes next.
+type line struct {
+	user  string
+	heads list[head] // the groups, ordered by their first job
 }
 
 type groupKey struct {
-	user     string
-	priority int
-	request  Request
+	user      string
+	priority  int
+	request   Request
+	pool      string // empty without a limit
+	poolLimit int
 }
 
 // group holds jobs that differ in nothing but their place in the order. It is
@@ -35,6 +49,7 @@ type groupKey struct {
 type group struct {
 	groupKey
 	kin  *kin
+	line *line
 	jobs list[entry]
 }
 
@@ -89,8 +104,8 @@ func NewQueue() *Queue {
 		jobs:   map[string]member{},
 		groups: map[groupKey]*group{},
 		kins:   map[Request]*kin{},
+		lines:  map[string]*line{},
 		order:  list[entry]{compare: compareEntries},
-		heads:  list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }},
 	}
 }
 
@@ -98,10 +113,14 @@ func NewQueue() *Queue {
 func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	e := entry{job: p.Job, priority: p.Priority, rank: p.Rank, seq: p.Seq}
-	g := q.groupOf(groupKey{user: p.User, priority: p.Priority, request: p.Request})
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request}
+	if p.PoolLimit > 0 {
+		key.pool, key.poolLimit = p.Pool, p.PoolLimit
+	}
+	g := q.groupOf(key)
 	old, hadOne := g.jobs.at(place{})
 	g.jobs.insert(e)
-	q.moveHead(g, old, hadOne)
+	g.moveHead(old, hadOne)
 	q.order.insert(e)
 	q.jobs[p.Job] = member{group: g, entry: e}
 }
@@ -118,25 +137,25 @@ func (q *Queue) Remove(job string) bool {
 	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) {
 		panic("bug: job " + job + " is not in its group")
 	}
-	q.moveHead(g, old, hadOne)
+	g.moveHead(old, hadOne)
 	if g.jobs.length == 0 {
 		q.dropGroup(g)
 	}
 	return true
 }
 
-// moveHead keeps heads true after a group's jobs changed; old is what the
+// moveHead keeps the line true after a group's jobs changed; old is what the
 // group began with before.
-func (q *Queue) moveHead(g *group, old entry, hadOne bool) {
+func (g *group) moveHead(old entry, hadOne bool) {
 	first, hasOne := g.jobs.at(place{})
 	if hadOne && hasOne && first == old {
 		return
 	}
 	if hadOne {
-		q.heads.remove(g.head(old))
+		g.line.heads.remove(g.head(old))
 	}
 	if hasOne {
-		q.heads.insert(g.head(first))
+		g.line.heads.insert(g.head(first))
 	}
 }
 
@@ -151,7 +170,12 @@ func (q *Queue) groupOf(key groupKey) *group {
 		q.kins[shape] = k
 	}
 	k.groups++
-	g := &group{groupKey: key, kin: k, jobs: list[entry]{compare: compareEntries}}
+	l, found := q.lines[key.user]
+	if !found {
+		l = &line{user: key.user, heads: list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }}}
+		q.lines[key.user] = l
+	}
+	g := &group{groupKey: key, kin: k, line: l, jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
 	return g
 }
@@ -160,6 +184,9 @@ func (q *Queue) dropGroup(g *group) {
 	delete(q.groups, g.groupKey)
 	if g.kin.groups--; g.kin.groups == 0 {
 		delete(q.kins, g.kin.request)
+	}
+	if g.line.heads.length == 0 {
+		delete(q.lines, g.user)
 	}
 }
 
@@ -182,13 +209,17 @@ func (q *Queue) Get(job string) (Pending, bool) {
 }
 
 func (g *group) pending(e entry) Pending {
-	return Pending{Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq, Request: g.request}
+	return Pending{
+		Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq,
+		Request: g.request, Pool: g.pool, PoolLimit: g.poolLimit,
+	}
 }
 
 // Len counts the queued jobs.
 func (q *Queue) Len() int { return len(q.jobs) }
 
-// First gives the first n jobs in order, or all where there are fewer.
+// First gives the first n jobs in the order of priority, rank and sequence,
+// or all where there are fewer. Under fair share Order is the order.
 func (q *Queue) First(n int) []Pending {
 	n = min(max(n, 0), len(q.jobs))
 	jobs := make([]Pending, 0, n)
@@ -199,8 +230,8 @@ func (q *Queue) First(n int) []Pending {
 	return jobs
 }
 
-// Position is a job's place in the order, the first being 1; 0 if it is not
-// queued.
+// Position is a job's place in the order of First, the first being 1; 0 if it
+// is not queued. Under fair share the Position of a State is its place.
 func (q *Queue) Position(job string) int {
 	m, found := q.jobs[job]
 	if !found {

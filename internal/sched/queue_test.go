@@ -87,7 +87,7 @@ func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
 	if _, found := q.Get("absent"); found {
 		t.Fatal("an absent job was found")
 	}
-	if len(model) == 0 && len(q.groups)+len(q.kins)+q.heads.length != 0 {
+	if len(model) == 0 && len(q.groups)+len(q.kins)+len(q.lines) != 0 {
 		t.Fatal("an empty queue still keeps groups")
 	}
 }

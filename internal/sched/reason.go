@@ -11,6 +11,8 @@ const (
 	WaitsForReadings ReasonKind = "unreadable" // the GPUs cannot be read
 	WaitsBehind      ReasonKind = "behind"     // under FIFO: for the job in front
 	WaitsForTurn     ReasonKind = "turn"       // it fits, and the plan has all the starts it may have
+	WaitsForArray    ReasonKind = "array"      // as many tasks of its array run as may at a time
+	WaitsForLimit    ReasonKind = "user_limit" // its user runs or holds as much as a user may
 	StartsNow        ReasonKind = "starts"     // nothing keeps it
 	NotQueued        ReasonKind = "not_queued"
 )
@@ -24,12 +26,13 @@ const (
 	TooMuchVRAM   ReasonKind = "too_much_vram"
 	TooManyCPUs   ReasonKind = "too_many_cpus"
 	TooMuchMemory ReasonKind = "too_much_memory"
+	OverUserLimit ReasonKind = "over_user_limit" // more GPUs than its user may ever hold
 )
 
 // Infeasible reports whether waiting will not help.
 func (k ReasonKind) Infeasible() bool {
 	switch k {
-	case TooManyGPUs, NoSuchGPU, RepeatedGPU, TooFewAllowed, TooMuchVRAM, TooManyCPUs, TooMuchMemory:
+	case TooManyGPUs, NoSuchGPU, RepeatedGPU, TooFewAllowed, TooMuchVRAM, TooManyCPUs, TooMuchMemory, OverUserLimit:
 		return true
 	}
 	return false
@@ -51,13 +54,22 @@ type Reason struct {
 	Allow     []int   `json:"allow,omitempty"`
 
 	// What there is. Amount, Free and Total count cpus, MiB of host memory,
-	// cards or starts, as the kind says.
+	// cards, starts, tasks or jobs, as the kind says.
 	Cards    []CardFact `json:"cards,omitempty"`
 	HoldsMiB int64      `json:"holds_mib,omitempty"` // the most that each of its cards could hold when empty
 	Amount   int64      `json:"amount,omitempty"`
 	Free     int64      `json:"free,omitempty"`
 	Total    int64      `json:"total,omitempty"`
 
+	// A limit of the user's. GPUs are counted as CountedGPUs does; where the
+	// limit is on jobs, Amount run and Total may.
+	User      string  `json:"user,omitempty"`
+	Own       bool    `json:"own,omitempty"` // the limit is this user's own, not everybody's
+	HeldGPUs  float64 `json:"held_gpus,omitempty"`
+	MoreGPUs  float64 `json:"more_gpus,omitempty"` // what the job would add
+	LimitGPUs float64 `json:"limit_gpus,omitempty"`
+
+	Pool    string  `json:"pool,omitempty"`    // the array, where its limit is what keeps the job
 	Job     string  `json:"job,omitempty"`     // the job in front, or the one not queued
 	Because *Reason `json:"because,omitempty"` // why the job in front waits
 	Detail  string  `json:"detail,omitempty"`  // why the GPUs cannot be read

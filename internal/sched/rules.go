@@ -13,6 +13,7 @@ type Rules struct {
 	LoadThreshold    float64   // utilisation, 0 to 1, above which nothing starts; 0: off
 	Placement        Placement // empty: Pack
 	Policy           Policy    // empty: Backfill
+	Fair             bool      // of equal priority, the user who had least comes first
 }
 
 // DefaultRules are the rules before the user said anything.

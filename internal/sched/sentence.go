@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,10 @@ func (r Reason) String() string {
 		return fmt.Sprintf("waits behind job %s, which %s", r.Job, r.Because)
 	case WaitsForTurn:
 		return fmt.Sprintf("fits, and starts once those in front have: at most %s at a time", count(r.Total, "start"))
+	case WaitsForArray:
+		return fmt.Sprintf("%s of array %s %s already, its limit is %d", count(r.Amount, "task"), r.Pool, verb(r.Amount, "run"), r.Total)
+	case WaitsForLimit:
+		return r.userLimit()
 	case StartsNow:
 		return "fits, and starts next"
 	case NotQueued:
@@ -68,8 +73,28 @@ func (r Reason) never() string {
 		return fmt.Sprintf("asks for %s; this machine has %d", count(r.Amount, "cpu"), r.Total)
 	case TooMuchMemory:
 		return fmt.Sprintf("asks for %d MiB of memory; this machine has %d", r.Amount, r.Total)
+	case OverUserLimit:
+		return fmt.Sprintf("asks for %s; the limit %s is %s", countGPUs(r.MoreGPUs), r.whose(), decimal(r.LimitGPUs))
 	}
 	return ""
+}
+
+// userLimit is the sentence of a job whose user has as much as a user may.
+func (r Reason) userLimit() string {
+	user := cmp.Or(r.User, "its user")
+	if r.LimitGPUs > 0 {
+		return fmt.Sprintf("%s holds %s; with %s more the limit %s of %s would be passed",
+			user, countGPUs(r.HeldGPUs), decimal(r.MoreGPUs), r.whose(), decimal(r.LimitGPUs))
+	}
+	return fmt.Sprintf("%s runs %s already, the limit %s is %d", user, count(r.Amount, "job"), r.whose(), r.Total)
+}
+
+// whose is whom a limit is for.
+func (r Reason) whose() string {
+	if r.Own && r.User != "" {
+		return "for " + r.User
+	}
+	return "per user"
 }
 
 // needs is what the job waits for: "needs 2 GPUs with 18432 MiB free".
@@ -207,5 +232,24 @@ func count(n int64, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// countGPUs counts cards, of which a share is a part.
+func countGPUs(n float64) string {
+	if text := decimal(n); text != "1" {
+		return text + " GPUs"
+	}
+	return "1 GPU"
+}
+
+// verb is what one does, or several do.
+func verb(n int64, do string) string {
+	if n == 1 {
+		return do + "s"
+	}
+	return do
+}
+
+// decimal writes a number to three places, without those that are 0.
+func decimal(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
 func fraction(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }

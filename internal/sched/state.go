@@ -20,6 +20,19 @@ type State struct {
 
 	Queue     *Queue // only read
 	MaxStarts int    // how many jobs one plan may start; 0: no bound
+
+	Pools        map[string]int   // how many jobs of each pool run now
+	Limits       map[string]Limit // of users that have their own
+	DefaultLimit Limit            // of everybody else
+	InUse        map[string]Use   // what each user's running jobs hold now
+
+	// Usage is how much each user had lately, in GPU-seconds that decay with
+	// time; under Rules.Fair who had least is served first. FairQuantum is
+	// what one GPU given away within a plan adds to that. A caller who counts
+	// as much for each GPU that a user's running jobs hold carries the turns
+	// on from one plan to the next.
+	Usage       map[string]float64
+	FairQuantum float64
 }
 
 // Plan is a decision. It changes nothing until it is committed.

@@ -5,11 +5,24 @@ import "container/heap"
 // walker goes through a queue in order, one job of each group at a time. A
 // group comes up again only when asked for: whoever learns that a job does
 // not fit has learnt it of the whole group.
+//
+// Each user's line is walked by itself, and the walks are merged in a heap.
+// Only the one on top can change between two calls of next, and only for
+// later, so that putting it back in its place is all there is to do.
 type walker struct {
-	queue *Queue
-	place place   // the next group that did not come up yet
-	more  cursors // groups asked for again
-	last  cursor  // what next gave
+	walks    []*lineWalk // a heap: the one whose job is first lies on top
+	accounts map[*line]*account
+	last     cursor // what next gave
+	begun    bool
+}
+
+// lineWalk is a walk through one user's line.
+type lineWalk struct {
+	account account
+	heads   *list[head]
+	place   place   // the next group that did not come up yet
+	more    cursors // groups asked for again
+	front   *head   // what comes next; nil at the end
 }
 
 // cursor is a group that stands at one of its jobs.
@@ -18,21 +31,95 @@ type cursor struct {
 	place place
 }
 
-func (q *Queue) walk() *walker { return &walker{queue: q} }
-
-// next gives the next job in order.
-func (w *walker) next() (head, bool) {
-	fresh, ok := w.queue.heads.at(w.place)
-	switch {
-	case len(w.more) > 0 && (!ok || compareEntries(w.more[0].entry, fresh.entry) < 0):
-		w.last = heap.Pop(&w.more).(cursor)
-	case ok:
-		w.place = w.queue.heads.after(w.place)
-		w.last = cursor{head: fresh}
-	default:
-		return head{}, false
+func (q *Queue) walk(s *State) *walker {
+	w := &walker{}
+	if q == nil {
+		return w
 	}
-	return w.last.head, true
+	w.accounts = make(map[*line]*account, len(q.lines))
+	w.walks = make([]*lineWalk, 0, len(q.lines))
+	walks := make([]lineWalk, len(q.lines))
+	for _, l := range q.lines {
+		lw := &walks[len(w.walks)]
+		lw.account, lw.heads = newAccount(s, l.user), &l.heads
+		lw.settle()
+		w.accounts[l] = &lw.account
+		w.walks = append(w.walks, lw)
+	}
+	for i := len(w.walks)/2 - 1; i >= 0; i-- {
+		w.sink(i)
+	}
+	return w
+}
+
+// next gives the next job in order, and nil at the end.
+func (w *walker) next() *head {
+	if w.begun {
+		w.restore()
+	}
+	w.begun = true
+	if len(w.walks) == 0 {
+		return nil
+	}
+	lw := w.walks[0]
+	if len(lw.more) > 0 && lw.front == &lw.more[0].head {
+		w.last = heap.Pop(&lw.more).(cursor)
+	} else {
+		w.last = cursor{head: *lw.front}
+		lw.place = lw.heads.after(lw.place)
+	}
+	return &w.last.head
+}
+
+// restore puts the walk on top, which has moved on, back in its place.
+func (w *walker) restore() {
+	if len(w.walks) == 0 {
+		return
+	}
+	lw := w.walks[0]
+	if lw.settle(); lw.front == nil {
+		last := len(w.walks) - 1
+		w.walks[0] = w.walks[last]
+		w.walks = w.walks[:last]
+	}
+	w.sink(0)
+}
+
+// settle finds out what comes next in the line.
+func (lw *lineWalk) settle() {
+	lw.front = lw.heads.ref(lw.place)
+	if len(lw.more) > 0 && (lw.front == nil || compareEntries(lw.more[0].entry, lw.front.entry) < 0) {
+		lw.front = &lw.more[0].head
+	}
+}
+
+func (lw *lineWalk) spot() spot { return spot{&lw.account, &lw.front.entry} }
+
+// sink moves a walk down the heap to where it belongs.
+func (w *walker) sink(i int) {
+	for {
+		first := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(w.walks); child++ {
+			if w.walks[child].spot().compare(w.walks[first].spot()) < 0 {
+				first = child
+			}
+		}
+		if first == i {
+			return
+		}
+		w.walks[i], w.walks[first] = w.walks[first], w.walks[i]
+		i = first
+	}
+}
+
+// account is that of the user whose job came up last. It may be charged
+// until next is called.
+func (w *walker) account() *account { return &w.walks[0].account }
+
+// reached reports whether the job that came up last stands at the spot or
+// behind it.
+func (w *walker) reached(s spot) bool {
+	return spot{w.account(), &w.last.entry}.compare(s) >= 0
 }
 
 // again asks for the next job of the group that came up last.
@@ -41,7 +128,7 @@ func (w *walker) again() {
 	c.place = c.group.jobs.after(c.place)
 	if e, ok := c.group.jobs.at(c.place); ok {
 		c.head.entry = e
-		heap.Push(&w.more, c)
+		heap.Push(&w.walks[0].more, c)
 	}
 }
 

@@ -1,0 +1,120 @@
+package sched
+
+// Limit is the most that one user's running jobs may be at a time; a part
+// that is 0 is not limited.
+type Limit struct {
+	Jobs int
+	GPUs float64 // counted as CountedGPUs does
+}
+
+// Use is what one user's running jobs hold.
+type Use struct {
+	Jobs int
+	GPUs float64
+}
+
+// limitTolerance lets three thirds be one, in whatever order they were added.
+const limitTolerance = 1e-6
+
+// CountedGPUs is what the request counts as against a limit on GPUs: each of
+// its cards once, or its share of each.
+func (r *Request) CountedGPUs() float64 { return countedGPUs(r.GPUs, r.Share) }
+
+// CountedGPUs is what a running job counts as against a limit on GPUs.
+func (h *Held) CountedGPUs() float64 { return countedGPUs(len(h.Cards), h.share()) }
+
+func (a *amounts) countedGPUs() float64 { return countedGPUs(a.gpus, a.share) }
+
+// countedGPUs counts cards as whole numbers even where a job declared only a
+// part of their memory: others may or may not find use for the rest. A share
+// is a promise that they can, and counts as what it is.
+func countedGPUs(gpus int, share float64) float64 {
+	if share > 0 {
+		return share * float64(gpus)
+	}
+	return float64(gpus)
+}
+
+// account is what a decision knows of one user.
+type account struct {
+	user  string
+	limit Limit
+	own   bool // the limit is this user's own
+	use   Use
+	turn  float64 // under fair share: whoever has less comes first
+}
+
+func newAccount(s *State, user string) account {
+	a := account{user: user, limit: s.DefaultLimit, use: s.InUse[user]}
+	if limit, own := s.Limits[user]; own {
+		a.limit, a.own = limit, true
+	}
+	if s.Rules.Fair {
+		a.turn = s.Usage[user]
+	}
+	return a
+}
+
+// allows reports whether the limit leaves room for such a job when the user
+// runs nothing else. It is asked of every kind of request.
+func (a *account) allows(asked *amounts) bool {
+	return a.limit.GPUs <= 0 || asked.gpus == 0 || asked.countedGPUs() <= a.limit.GPUs+limitTolerance
+}
+
+// jobsSpent reports that the user runs as many jobs as a user may.
+func (a *account) jobsSpent() bool { return a.limit.Jobs > 0 && a.use.Jobs >= a.limit.Jobs }
+
+// gpusSpent reports that the GPUs of such a job would pass the user's limit.
+// A job without any is not kept, even from a user who is over it already.
+func (a *account) gpusSpent(asked *amounts) bool {
+	return a.limit.GPUs > 0 && asked.gpus > 0 && a.use.GPUs+asked.countedGPUs() > a.limit.GPUs+limitTolerance
+}
+
+// overLimit says that such a job is more than its user may ever hold.
+func (a *account) overLimit(asked *amounts) Reason {
+	return Reason{
+		Kind: OverUserLimit, Needs: asked.gpus, Share: asked.share,
+		User: a.user, Own: a.own, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
+	}
+}
+
+// barred reports whether a limit keeps the job, however much room there is:
+// of its user, or of its array. Such a job is not in anybody's way. Within a
+// decision what is in use only grows, so that a group barred once stays so.
+func (d *decision) barred(g *group, asked *amounts, a *account) bool {
+	return d.poolSpent(g) || a.jobsSpent() || a.gpusSpent(asked)
+}
+
+func (d *decision) poolSpent(g *group) bool {
+	return g.poolLimit > 0 && d.poolRuns(g.pool) >= g.poolLimit
+}
+
+// poolRuns counts the jobs of a pool that run, those of this plan included.
+func (d *decision) poolRuns(pool string) int { return d.state.Pools[pool] + d.pooled[pool] }
+
+// whyBarred says which limit keeps the job.
+func (d *decision) whyBarred(g *group, asked *amounts, a *account) Reason {
+	switch {
+	case d.poolSpent(g):
+		return Reason{Kind: WaitsForArray, Pool: g.pool, Amount: int64(d.poolRuns(g.pool)), Total: int64(g.poolLimit)}
+	case a.jobsSpent():
+		return Reason{Kind: WaitsForLimit, User: a.user, Own: a.own, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs)}
+	}
+	return Reason{
+		Kind: WaitsForLimit, User: a.user, Own: a.own,
+		HeldGPUs: a.use.GPUs, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
+	}
+}
+
+// count puts a start down to its user and its pool.
+func (d *decision) count(g *group, asked *amounts, a *account) {
+	a.use.Jobs++
+	a.use.GPUs += asked.countedGPUs()
+	a.charge(d.state, g)
+	if g.poolLimit > 0 {
+		if d.pooled == nil {
+			d.pooled = map[string]int{}
+		}
+		d.pooled[g.pool]++
+	}
+}

@@ -1,0 +1,99 @@
+package sched
+
+import "cmp"
+
+// cpuWeight is what each cpu of a CPU job counts as where users take turns.
+// It is little beside a GPU, and enough that users of CPU jobs alone take
+// turns too.
+const cpuWeight = 0.01
+
+// FairWeight is how many GPUs the request counts as where users take turns:
+// what it counts as against a limit, or for a CPU job a little for each cpu.
+func (r *Request) FairWeight() float64 { return fairWeight(r.CountedGPUs(), r.CPUs) }
+
+// FairWeight is how many GPUs a running job counts as. Times the seconds it
+// runs, it is what Usage is made of.
+func (h *Held) FairWeight() float64 { return fairWeight(h.CountedGPUs(), h.CPUs) }
+
+func fairWeight(gpus float64, cpus int) float64 {
+	if gpus > 0 {
+		return gpus
+	}
+	return cpuWeight * float64(cpus)
+}
+
+// charge puts a turn down to the user. It never makes a turn smaller: a walk
+// relies on users only moving back.
+func (a *account) charge(s *State, g *group) {
+	if s.Rules.Fair && s.FairQuantum > 0 {
+		a.turn += s.FairQuantum * max(0, g.request.FairWeight())
+	}
+}
+
+// spot is where in the order a job stands: priority, then its user's turn,
+// then its own entry, which is total.
+type spot struct {
+	account *account
+	entry   *entry
+}
+
+func (a spot) compare(b spot) int {
+	if c := cmp.Compare(b.entry.priority, a.entry.priority); c != 0 {
+		return c
+	}
+	if a.account != b.account {
+		if c := cmp.Compare(a.account.turn, b.account.turn); c != 0 {
+			return c
+		}
+	}
+	return compareEntries(*a.entry, *b.entry)
+}
+
+// Order gives the first n queued jobs, or all where there are fewer, in the
+// order in which they are considered when each one in front starts: under
+// fair share the users take turns. Without it, it is the queue's First.
+func Order(s State, n int) []Pending {
+	if s.Queue == nil {
+		return nil
+	}
+	if !s.Rules.Fair {
+		return s.Queue.First(n)
+	}
+	jobs := make([]Pending, 0, min(max(n, 0), s.Queue.Len()))
+	inTurn(&s, func(h *head) bool {
+		if len(jobs) == cap(jobs) {
+			return false
+		}
+		jobs = append(jobs, h.group.pending(h.entry))
+		return true
+	})
+	return jobs
+}
+
+// Position is a job's place in Order, the first being 1; 0 if it is not
+// queued. Under fair share it costs a walk up to the job: whoever wants many
+// takes the Order.
+func Position(s State, job string) int {
+	if _, found := s.Queue.member(job); !found {
+		return 0
+	}
+	if !s.Rules.Fair {
+		return s.Queue.Position(job)
+	}
+	position := 0
+	inTurn(&s, func(h *head) bool {
+		position++
+		return h.job != job
+	})
+	return position
+}
+
+// inTurn visits the queue as if each job started when it comes up, for as
+// long as visit wants more.
+func inTurn(s *State, visit func(*head) bool) {
+	w := s.Queue.walk(s)
+	for next := w.next(); next != nil && visit(next); next = w.next() {
+		w.account().charge(s, next.group)
+		w.again()
+	}
+}
