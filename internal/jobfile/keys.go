@@ -3,6 +3,7 @@ package jobfile
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"berth/internal/job"
@@ -12,25 +13,33 @@ const envPrefix = "env."
 
 // setter gives one key its meaning. All grammars share this one table.
 type setter struct {
-	key  string
-	bare bool // the key alone says something
-	set  func(spec *job.Spec, value string) error
+	key   string
+	flag  string // of submit, where it is not the key itself
+	short byte   // 0: none
+	bare  bool   // the key alone says something
+	many  bool   // a list says the same as its parts with commas between
+
+	// set is nil for what only a submission can say, ask nil where a
+	// submission means what a jobs file does.
+	set      func(spec *job.Spec, value string) error
+	ask      func(a *asking, value string) error
+	fileOnly bool
 }
 
 // setters are in the order in which they are shown to people; env.NAME is
 // not among them because its key is open.
 var setters = []setter{
-	{key: "name", set: setName},
-	{key: "gpus", set: setGPUs},
-	{key: "type", set: func(s *job.Spec, v string) error { return setWord(&s.Type, v) }},
+	{key: "name", short: 'n', set: setName},
+	{key: "gpus", short: 'g', set: setGPUs},
+	{key: "type", flag: "gpu-type", set: func(s *job.Spec, v string) error { return setWord(&s.Type, v) }},
 	{key: "vram", set: setVRAM},
-	{key: "ids", set: func(s *job.Spec, v string) error { return setParsed(&s.IDs, v, ParseIDs) }},
-	{key: "allow", set: func(s *job.Spec, v string) error { return setParsed(&s.Allow, v, ParseIDs) }},
+	{key: "ids", flag: "gpu-ids", many: true, set: func(s *job.Spec, v string) error { return setParsed(&s.IDs, v, ParseIDs) }},
+	{key: "allow", many: true, set: func(s *job.Spec, v string) error { return setParsed(&s.Allow, v, ParseIDs) }},
 	{key: "exclusive", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Exclusive, v) }},
-	{key: "cpus", set: func(s *job.Spec, v string) error { return setWhole(&s.CPUs, v, 0, maxCPUs) }},
+	{key: "cpus", short: 'c', set: func(s *job.Spec, v string) error { return setWhole(&s.CPUs, v, 0, maxCPUs) }},
 	{key: "mem", set: func(s *job.Spec, v string) error { return setParsed(&s.MemMiB, v, ParseSize) }},
-	{key: "priority", set: func(s *job.Spec, v string) error { return setWhole(&s.Priority, v, math.MinInt32, math.MaxInt32) }},
-	{key: "timeout", set: func(s *job.Spec, v string) error { return setParsed(&s.TimeLimit, v, ParseDuration) }},
+	{key: "priority", short: 'p', set: func(s *job.Spec, v string) error { return setWhole(&s.Priority, v, math.MinInt32, math.MaxInt32) }},
+	{key: "timeout", flag: "time", short: 't', set: func(s *job.Spec, v string) error { return setParsed(&s.TimeLimit, v, ParseDuration) }},
 	{key: "signal", set: setSignal},
 	{key: "on_timeout", set: func(s *job.Spec, v string) error {
 		return setChoice(&s.OnTimeout, v, job.TimeoutKill, job.TimeoutRequeue)
@@ -40,41 +49,59 @@ var setters = []setter{
 	{key: "retry_on", set: func(s *job.Spec, v string) error {
 		return setChoice(&s.RetryOn, v, job.RetryOOM, job.RetryFail)
 	}},
-	{key: "after", set: func(s *job.Spec, v string) error { return setParsed(&s.After, v, ParseAfter) }},
-	{key: "dir", set: func(s *job.Spec, v string) error { return setWord(&s.Dir, v) }},
+	{key: "after", many: true, set: func(s *job.Spec, v string) error { return setParsed(&s.After, v, ParseAfter) },
+		ask: func(a *asking, v string) error { return setParsed(&a.Spec.After, v, ParseAfterJobs) }},
+	{key: "array", many: true, ask: (*asking).setArray},
+	{key: "begin", ask: (*asking).setBegin},
+	{key: "hold", bare: true, ask: func(a *asking, v string) error { return setSwitch(&a.Hold, v) }},
+	{key: "dir", flag: "chdir", short: 'C', set: func(s *job.Spec, v string) error { return setWord(&s.Dir, v) }},
+	{key: "export", many: true, ask: func(a *asking, v string) error { return setParsed(&a.Spec.Export, v, parseExport) }},
 	{key: "venv", set: func(s *job.Spec, v string) error { return setWord(&s.Venv, v) }},
 	{key: "conda", set: func(s *job.Spec, v string) error { return setWord(&s.Conda, v) }},
 	{key: "setup", set: func(s *job.Spec, v string) error { return setWord(&s.Setup, v) }},
-	{key: "output", set: func(s *job.Spec, v string) error { return setWord(&s.Output, v) }},
+	{key: "output", short: 'o', set: func(s *job.Spec, v string) error { return setWord(&s.Output, v) }},
+	{key: "pty", bare: true, ask: func(a *asking, v string) error { return setSwitch(&a.Spec.Pty, v) }},
+	{key: "dedup", bare: true, ask: func(a *asking, v string) error { return setSwitch(&a.Dedup, v) }},
 	{key: "grace", set: func(s *job.Spec, v string) error { return setParsed(&s.Grace, v, ParseDuration) }},
 	{key: "requeue", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Requeue, v) }},
 	{key: "preemptible", bare: true, set: setPreemptible},
 	{key: "cap", set: func(s *job.Spec, v string) error { return setChoice(&s.Cap, v, "none", "soft") }},
-	{key: "cancel", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.CancelMarked, v) }},
+	{key: "cancel", bare: true, fileOnly: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.CancelMarked, v) }},
+	{key: "env", short: 'e', ask: func(a *asking, v string) error { return setVariable(&a.Spec, v) }},
 }
 
-// aliases are other words for a key.
-var aliases = map[string]string{"num_gpus": "gpus", "time": "timeout"}
-
+// setterIndex finds a key by its own word, its flag's, or another that people
+// use for it.
 var setterIndex = func() map[string]*setter {
-	index := make(map[string]*setter, len(setters)+len(aliases))
+	index := make(map[string]*setter, 2*len(setters))
 	for i := range setters {
 		index[setters[i].key] = &setters[i]
+		if flag := setters[i].flag; flag != "" {
+			index[strings.ReplaceAll(flag, "-", "_")] = &setters[i]
+		}
 	}
-	for alias, key := range aliases {
-		index[alias] = index[key]
-	}
+	index["num_gpus"] = index["gpus"]
 	return index
 }()
 
-// Keys are the known keys as people see them.
-func Keys() []string {
-	keys := make([]string, 0, len(setters)+1)
-	for _, s := range setters {
-		keys = append(keys, s.key)
+// fileKeys and askKeys are the known keys of either grammar.
+var (
+	fileKeys = keysWhere(func(s *setter) bool { return s.set != nil })
+	askKeys  = keysWhere(func(s *setter) bool { return !s.fileOnly })
+)
+
+func keysWhere(known func(*setter) bool) []string {
+	var keys []string
+	for i := range setters {
+		if known(&setters[i]) {
+			keys = append(keys, setters[i].key)
+		}
 	}
 	return append(keys, envPrefix+"NAME")
 }
+
+// Keys are the known keys of a jobs file as people see them.
+func Keys() []string { return slices.Clone(fileKeys) }
 
 // Apply sets one key of a spec. A key that works bare takes "" for "yes".
 // The spec's lists are replaced, never changed in place, so specs made from
@@ -97,30 +124,43 @@ func (s setter) apply(spec *job.Spec, value string) error {
 	return nil
 }
 
-// lookup finds the setter of a key in any case, with - for _ as flags have it.
-// What follows "env." keeps its case.
+// lookup finds the setter of a jobs-file key.
 func lookup(key string) (setter, error) {
+	s, found, err := find(key)
+	if err == nil && (!found || s.set == nil) {
+		err = unknownKey(key, fileKeys)
+	}
+	return s, err
+}
+
+// find looks a key up in any case, with - for _ as flags have it. What
+// follows "env." keeps its case.
+func find(key string) (s setter, found bool, err error) {
 	if len(key) >= len(envPrefix) && strings.EqualFold(key[:len(envPrefix)], envPrefix) {
 		name := key[len(envPrefix):]
 		if !isVariable(name) {
-			return setter{}, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", show(key))
+			return setter{}, false, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", show(key))
 		}
 		set := func(spec *job.Spec, value string) error { return setEnv(spec, name, value) }
-		return setter{key: envPrefix + name, set: set}, nil
+		return setter{key: envPrefix + name, set: set}, true, nil
 	}
 	if s, ok := setterIndex[key]; ok {
-		return *s, nil
+		return *s, true, nil
 	}
 	if s, ok := setterIndex[strings.ReplaceAll(strings.ToLower(key), "-", "_")]; ok {
-		return *s, nil
+		return *s, true, nil
 	}
-	return setter{}, unknownKey(key)
+	return setter{}, false, nil
 }
 
-func unknownKey(key string) error {
-	hint := ""
-	if near := Nearest(key, Keys()); near != "" {
-		hint = fmt.Sprintf(" (did you mean %s?)", near)
+func unknownKey(key string, known []string) error {
+	return fmt.Errorf("found unknown key %s%s, known keys: %s", show(key), meant(key, known), strings.Join(known, " "))
+}
+
+// meant asks about the known word that is nearest, where one is near.
+func meant(word string, known []string) string {
+	if near := Nearest(word, known); near != "" {
+		return fmt.Sprintf(" (did you mean %s?)", near)
 	}
-	return fmt.Errorf("found unknown key %s%s, known keys: %s", show(key), hint, strings.Join(Keys(), " "))
+	return ""
 }

@@ -18,9 +18,10 @@ const (
 )
 
 const (
-	allowedIDs    = "GPU ids from 0 to 1023 and ranges, each id once: 0-3,5"
-	allowedAfter  = "names, each with :ok, :any or :fail where wanted: prep,eval:any"
-	allowedSignal = "a signal and how long before the end it is sent: USR1@60, TERM@2m"
+	allowedIDs       = "GPU ids from 0 to 1023 and ranges, each id once: 0-3,5"
+	allowedAfter     = "names, each with :ok, :any or :fail where wanted: prep,eval:any"
+	allowedAfterJobs = "job ids, each once and with :ok, :any or :fail where wanted: 12,13:any,17_3, @ for your last job, @~1 for the one before"
+	allowedSignal    = "a signal and how long before the end it is sent: USR1@60, TERM@2m"
 )
 
 // ParseIDs reads a list of card ids such as "0-3,5". The order is kept: it is
@@ -49,33 +50,55 @@ func ParseIDs(s string) ([]int, error) {
 	return ids, nil
 }
 
-// ParseAfter reads what a job waits for. The part after the last colon is the
-// condition, so that a name with colons can be written with one.
+// ParseAfter reads what a line of a jobs file waits for: names of other lines.
 func ParseAfter(s string) ([]job.Dependency, error) {
+	return parseAfter(s, allowedAfter, func(word string) (job.Dependency, bool) {
+		return job.Dependency{Name: word}, word != ""
+	})
+}
+
+// ParseAfterJobs reads what a submitted job waits for: ids of other jobs. "@"
+// and "@~1" stand as they are, because only the daemon knows which job a
+// caller submitted last.
+func ParseAfterJobs(s string) ([]job.Dependency, error) {
+	return parseAfter(s, allowedAfterJobs, func(word string) (job.Dependency, bool) {
+		if back, ok := parseLast(word); ok {
+			return job.Dependency{Job: lastWord(back)}, true
+		}
+		id, ok := parseJobID(word)
+		return job.Dependency{Job: id}, ok
+	})
+}
+
+// parseAfter reads a list of jobs with their conditions. The part after the
+// last colon is the condition, so that a name with colons can be written with
+// one.
+func parseAfter(s, allowed string, read func(word string) (job.Dependency, bool)) ([]job.Dependency, error) {
 	var list []job.Dependency
-	seen := map[string]bool{}
+	seen := map[job.Dependency]bool{}
 	for part := range strings.SplitSeq(s, ",") {
-		part = strings.TrimSpace(part)
-		dependency := job.Dependency{Name: part, On: job.AfterOK}
-		if colon := strings.LastIndexByte(part, ':'); colon >= 0 {
-			condition := job.Condition(strings.ToLower(part[colon+1:]))
+		word, condition := strings.TrimSpace(part), job.AfterOK
+		if colon := strings.LastIndexByte(word, ':'); colon >= 0 {
+			condition = job.Condition(strings.ToLower(word[colon+1:]))
 			switch condition {
 			case job.AfterOK, job.AfterAny, job.AfterFail:
 			default:
-				return nil, fmt.Errorf("found condition %s, allowed ok, any or fail", show(part[colon+1:]))
+				return nil, fmt.Errorf("found condition %s, allowed ok, any or fail", show(word[colon+1:]))
 			}
-			dependency = job.Dependency{Name: part[:colon], On: condition}
+			word = word[:colon]
 		}
-		if dependency.Name == "" {
-			return nil, mismatch(s, allowedAfter)
+		dependency, ok := read(word)
+		if !ok {
+			return nil, mismatch(s, allowed)
 		}
-		if seen[dependency.Name] {
-			return nil, fmt.Errorf("found %s twice, allowed each name once", show(dependency.Name))
+		if seen[dependency] {
+			return nil, fmt.Errorf("found %s twice, allowed each once", show(word))
 		}
 		if len(list) == maxDependencies {
-			return nil, fmt.Errorf("found more than %d names, allowed %d", maxDependencies, maxDependencies)
+			return nil, fmt.Errorf("found more than %d, allowed %d", maxDependencies, maxDependencies)
 		}
-		seen[dependency.Name] = true
+		seen[dependency] = true
+		dependency.On = condition
 		list = append(list, dependency)
 	}
 	return list, nil

@@ -62,16 +62,43 @@ func setSignal(spec *job.Spec, value string) error {
 // setPreemptible takes the way that loses no work where none is named.
 func setPreemptible(spec *job.Spec, value string) error {
 	switch strings.ToLower(value) {
-	case "", "park":
+	case "", "park", "yes", "true", "1":
 		spec.Preemptible = "park"
 	case "requeue":
 		spec.Preemptible = "requeue"
-	case "no":
+	case "no", "false", "0":
 		spec.Preemptible = ""
 	default:
 		return mismatch(value, "the bare key, or park, requeue or no")
 	}
 	return nil
+}
+
+// setVariable sets a variable written as NAME=VALUE.
+func setVariable(spec *job.Spec, value string) error {
+	name, value, found := strings.Cut(value, "=")
+	if !found || !isVariable(name) {
+		return mismatch(name, "NAME=VALUE with letters, digits and _ in NAME")
+	}
+	return setEnv(spec, name, value)
+}
+
+// parseExport reads what of the caller's environment a job sees.
+func parseExport(value string) (string, error) {
+	if word := strings.ToLower(value); word == "all" || word == "none" {
+		return word, nil
+	}
+	names := strings.Split(value, ",")
+	if len(names) > maxEnv {
+		return "", fmt.Errorf("found %d variables, allowed %d", len(names), maxEnv)
+	}
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+		if !isVariable(names[i]) {
+			return "", mismatch(value, "all, none, or names of variables: HOME,PATH")
+		}
+	}
+	return strings.Join(names, ","), nil
 }
 
 // setEnv sets one variable. One that was set before keeps its place and takes

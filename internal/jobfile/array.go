@@ -1,0 +1,91 @@
+package jobfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	maxIndex      = 1 << 30
+	maxArrayParts = 100_000
+)
+
+const allowedArray = "indices from 0 to 1073741824, each once, with steps and a limit where wanted: 0-99, 1,3,5-9, 0-20:5, 0-99%4"
+
+// Array is one spec for many tasks, of which at most Limit run at a time (0:
+// as many as fit). The indices stand in the order in which they were written.
+type Array struct {
+	Indices []int
+	Limit   int
+}
+
+// span is one part of an array: from, to, and the step between.
+type span struct{ from, to, step int }
+
+func (s span) count() int { return (s.to-s.from)/s.step + 1 }
+
+// ParseArray reads "0-99%4", "1,3,5-9" or "0-20:5%2". No more than max tasks
+// are allowed, and none is made before they were counted.
+func ParseArray(text string, max int) (Array, error) {
+	spans, limit, err := arraySpans(text)
+	if err != nil {
+		return Array{}, err
+	}
+	count := 0
+	for _, s := range spans {
+		if count += s.count(); count > max {
+			return Array{}, fmt.Errorf("found more than %d tasks in %s, allowed at most %d in one array", max, show(text), max)
+		}
+	}
+	array := Array{Indices: make([]int, 0, count), Limit: limit}
+	seen := make(map[int]bool, count)
+	for _, s := range spans {
+		for index := s.from; index <= s.to; index += s.step {
+			if seen[index] {
+				return Array{}, fmt.Errorf("found index %d twice in %s, allowed %s", index, show(text), allowedArray)
+			}
+			seen[index] = true
+			array.Indices = append(array.Indices, index)
+		}
+	}
+	return array, nil
+}
+
+func arraySpans(text string) (spans []span, limit int, err error) {
+	list, most, limited := strings.Cut(text, "%")
+	if limited {
+		n, ok := digits(strings.TrimSpace(most), 10)
+		if !ok || n < 1 || n > maxIndex {
+			return nil, 0, fmt.Errorf("found a limit of %s, allowed how many tasks may run at a time, as in 0-99%%4", show(most))
+		}
+		limit = n
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		s, ok := cutSpan(strings.TrimSpace(part))
+		if !ok {
+			return nil, 0, mismatch(text, allowedArray)
+		}
+		if len(spans) == maxArrayParts {
+			return nil, 0, fmt.Errorf("found more than %d parts, allowed %d", maxArrayParts, maxArrayParts)
+		}
+		spans = append(spans, s)
+	}
+	return spans, limit, nil
+}
+
+func cutSpan(part string) (s span, ok bool) {
+	bounds, step, stepped := strings.Cut(part, ":")
+	low, high, isRange := strings.Cut(bounds, "-")
+	s.step = 1
+	if s.from, ok = digits(low, 10); !ok {
+		return s, false
+	}
+	s.to = s.from
+	if isRange {
+		s.to, ok = digits(high, 10)
+	}
+	if stepped && ok {
+		s.step, ok = digits(step, 10)
+	}
+	return s, ok && (isRange || !stepped) && s.step > 0 && s.from <= s.to && s.to <= maxIndex
+}

@@ -1,0 +1,140 @@
+package jobfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+)
+
+// maxPairs bounds what one job may say: every key a few times, and as many
+// variables as a job may have.
+const maxPairs = 4 * maxEnv
+
+// Pair is one key with its value as text. Bare: the key stood alone. The
+// value of such a pair is what the key alone means, so that a reader who
+// knows no bare keys is right as well.
+type Pair struct {
+	Key, Value string
+	Bare       bool
+}
+
+// Asked is one job as it was asked for: its spec, and what concerns its
+// submission alone.
+type Asked struct {
+	Spec      job.Spec
+	Array     *Array // nil: a single job
+	Hold      bool
+	Dedup     bool
+	NotBefore time.Time // zero: at once
+}
+
+// asking is a job while its keys are being read.
+type asking struct {
+	Asked
+	now       time.Time
+	maxArray  int
+	gpusGiven bool
+	// formOnly is set where neither the time nor the limit is known yet: an
+	// array and a beginning are read, but not worked out.
+	formOnly bool
+}
+
+// Ask reads one job. It starts from the defaults, and the last of a repeated
+// key counts. The command is the caller's to set.
+func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, error) {
+	if len(pairs) > maxPairs {
+		return Asked{}, fmt.Errorf("found %d keys in one job, allowed %d", len(pairs), maxPairs)
+	}
+	a := asking{now: now, maxArray: maxArray}
+	a.Spec = defaults
+	for _, pair := range pairs {
+		s, err := lookupAsk(pair.Key)
+		if err == nil {
+			err = a.put(pair.Key, s, pair)
+		}
+		if err != nil {
+			return Asked{}, err
+		}
+	}
+	if err := Check(&a.Spec, a.gpusGiven); err != nil {
+		return Asked{}, err
+	}
+	return a.Asked, nil
+}
+
+// AskKeys are the known keys of a submission as people see them.
+func AskKeys() []string { return slices.Clone(askKeys) }
+
+// AskKey is the one spelling under which a key of a submission is known:
+// "ids" for "gpu-ids", "timeout" for "time".
+func AskKey(key string) (string, error) {
+	s, err := lookupAsk(key)
+	return s.key, err
+}
+
+// lookupAsk finds the setter of a key of a submission.
+func lookupAsk(key string) (setter, error) {
+	s, found, err := find(key)
+	if err == nil && (!found || s.fileOnly) {
+		err = unknownKey(key, askKeys)
+	}
+	return s, err
+}
+
+// put sets one key. A mistake is told under the name the user wrote.
+func (a *asking) put(name string, s setter, pair Pair) error {
+	value := pair.Value
+	switch {
+	case pair.Bare && !s.bare:
+		return fmt.Errorf("%s: found no value, allowed one", name)
+	case pair.Bare:
+		value = ""
+	case s.bare && value == "":
+		return fmt.Errorf("%s: %w", name, mismatch(value, "yes or no"))
+	case strings.IndexByte(value, 0) >= 0:
+		return fmt.Errorf("%s: found a NUL byte, allowed text", name)
+	}
+	a.gpusGiven = a.gpusGiven || s.key == "gpus"
+	var err error
+	if s.ask != nil {
+		err = s.ask(a, value)
+	} else {
+		err = s.set(&a.Spec, value)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (a *asking) setArray(value string) error {
+	if a.formOnly {
+		_, _, err := arraySpans(value)
+		return err
+	}
+	array, err := ParseArray(value, a.maxArray)
+	if err != nil {
+		return err
+	}
+	a.Array, a.Spec.ArrayLimit = &array, array.Limit
+	return nil
+}
+
+func (a *asking) setBegin(value string) error {
+	if a.formOnly {
+		_, err := beginForm(value)
+		return err
+	}
+	begin, err := ParseBegin(value, a.now)
+	if err != nil {
+		return err
+	}
+	a.NotBefore = time.Time{}
+	if begin.After(a.now) {
+		a.NotBefore = begin
+	}
+	return nil
+}

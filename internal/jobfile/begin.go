@@ -1,0 +1,98 @@
+package jobfile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const allowedBegin = "now, now+90 (seconds), now+2h, 16:00 (the next), noon, midnight, tomorrow, 2026-03-01, 2026-03-01T16:00, or RFC 3339"
+
+// maxAhead bounds how far away a beginning may lie: a year mistyped would
+// otherwise hide a job for good.
+const maxAhead = maxDuration
+
+// ParseBegin reads when a job may start at the earliest. Times of day and
+// dates without a zone are those of now's; a date alone, and tomorrow, mean
+// its first moment.
+func ParseBegin(text string, now time.Time) (time.Time, error) {
+	at, err := beginForm(text)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now = now.Round(0) // what is stored knows only the wall clock
+	begin := at(now)
+	const shown = "2006-01-02 15:04:05 MST"
+	if begin.Before(now) {
+		return time.Time{}, fmt.Errorf("found %s, allowed a time to come: it is %s now", show(text), now.Format(shown))
+	}
+	if begin.Sub(now) > maxAhead {
+		return time.Time{}, fmt.Errorf("found %s, allowed at most 3650 days from now, which is %s", show(text), now.Format(shown))
+	}
+	return begin, nil
+}
+
+// beginForm reads the text and leaves open what "now" is.
+func beginForm(text string) (at func(now time.Time) time.Time, err error) {
+	text = strings.TrimSpace(text)
+	lower := strings.ToLower(text)
+	switch lower {
+	case "now":
+		return func(now time.Time) time.Time { return now }, nil
+	case "noon":
+		return nextClock(12, 0, 0), nil
+	case "midnight", "tomorrow":
+		return func(now time.Time) time.Time { return onDay(now, 1, 0, 0, 0) }, nil
+	}
+	if later, found := strings.CutPrefix(lower, "now+"); found {
+		return fromNow(text, later)
+	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return nextClock(t.Hour(), t.Minute(), t.Second()), nil
+		}
+	}
+	if t, err := time.Parse(time.RFC3339, strings.ToUpper(text)); err == nil {
+		return func(time.Time) time.Time { return t }, nil
+	}
+	for _, layout := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
+		if t, err := time.Parse(layout, strings.ToUpper(text)); err == nil {
+			return func(now time.Time) time.Time {
+				return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+			}, nil
+		}
+	}
+	return nil, mismatch(text, allowedBegin)
+}
+
+// unitWords are the units as words, with and without their s.
+var unitWords = map[string]time.Duration{
+	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
+}
+
+func fromNow(text, later string) (func(time.Time) time.Time, error) {
+	after, err := ParseDuration(later)
+	if count, word, ok := cutNumber(later); ok && err != nil {
+		unit := unitWords[strings.TrimSuffix(word, "s")]
+		after, err = boundDuration(later, count*float64(unit))
+	}
+	if err != nil {
+		return nil, mismatch(text, allowedBegin)
+	}
+	return func(now time.Time) time.Time { return now.Add(after) }, nil
+}
+
+// nextClock is the first such time of day that is not over.
+func nextClock(hour, minute, second int) func(time.Time) time.Time {
+	return func(now time.Time) time.Time {
+		today := onDay(now, 0, hour, minute, second)
+		if today.Before(now) {
+			return onDay(now, 1, hour, minute, second)
+		}
+		return today
+	}
+}
+
+func onDay(now time.Time, days, hour, minute, second int) time.Time {
+	return time.Date(now.Year(), now.Month(), now.Day()+days, hour, minute, second, 0, now.Location())
+}

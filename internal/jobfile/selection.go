@@ -1,0 +1,130 @@
+package jobfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxSelected  = 100_000 // ids and ranges of one command
+	maxIDDigits  = 15
+	maxLastSteps = 1_000_000
+)
+
+const allowedSelection = "job ids: 7, 1-3,7, 17_0, 17_0-3, @ for your last job, @~1 for the one before, or all"
+
+// Selection is which jobs a command is about. An id may be a whole array's,
+// which only who knows the jobs can tell.
+type Selection struct {
+	IDs    []string // "7", "17_0"
+	Ranges []Range
+	Last   []int // @ is 0, @~1 is 1
+	All    bool
+}
+
+// Range is a run of ids, both ends included: of jobs ("1-3"), or of the tasks
+// of one array ("17_0-3").
+type Range struct {
+	Array    string // empty: jobs
+	From, To int64
+}
+
+// Empty reports whether nothing was selected.
+func (s Selection) Empty() bool {
+	return !s.All && len(s.IDs) == 0 && len(s.Ranges) == 0 && len(s.Last) == 0
+}
+
+// ParseSelection reads the ids a command was given, each word a list. What
+// is named twice is selected once.
+func ParseSelection(words []string) (Selection, error) {
+	var s Selection
+	count := 0
+	seen := map[string]bool{}
+	for _, word := range words {
+		for part := range strings.SplitSeq(word, ",") {
+			part = strings.TrimSpace(part)
+			if seen[part] {
+				continue
+			}
+			seen[part] = true
+			if count++; count > maxSelected {
+				return Selection{}, fmt.Errorf("found more than %d ids, allowed %d: use ranges", maxSelected, maxSelected)
+			}
+			if !s.add(part) {
+				return Selection{}, mismatch(part, allowedSelection)
+			}
+		}
+	}
+	if s.All && count > 1 {
+		return Selection{}, fmt.Errorf("found all beside other ids, allowed all alone")
+	}
+	return s, nil
+}
+
+func (s *Selection) add(part string) bool {
+	if strings.EqualFold(part, "all") {
+		s.All = true
+		return true
+	}
+	if back, ok := parseLast(part); ok {
+		if !slices.Contains(s.Last, back) {
+			s.Last = append(s.Last, back)
+		}
+		return true
+	}
+	if low, high, isRange := strings.Cut(part, "-"); isRange {
+		r, ok := cutRange(low, high)
+		s.Ranges = append(s.Ranges, r)
+		return ok
+	}
+	id, ok := parseJobID(part)
+	s.IDs = append(s.IDs, id)
+	return ok
+}
+
+func cutRange(low, high string) (r Range, ok bool) {
+	if array, task, isTask := strings.Cut(low, "_"); isTask {
+		base, ok := digits(array, maxIDDigits)
+		if !ok {
+			return r, false
+		}
+		r.Array, low = strconv.Itoa(base), task
+	}
+	from, ok := digits(low, maxIDDigits)
+	to, ok2 := digits(high, maxIDDigits)
+	r.From, r.To = int64(from), int64(to)
+	return r, ok && ok2 && from <= to
+}
+
+// parseJobID reads "17" or "17_3" and writes it without leading zeros.
+func parseJobID(word string) (id string, ok bool) {
+	job, task, isTask := strings.Cut(word, "_")
+	base, ok := digits(job, maxIDDigits)
+	if !ok || !isTask {
+		return strconv.Itoa(base), ok
+	}
+	index, ok := digits(task, maxIDDigits)
+	return strconv.Itoa(base) + "_" + strconv.Itoa(index), ok
+}
+
+// parseLast reads "@", the caller's last job, or "@~N", the Nth before it.
+func parseLast(word string) (back int, ok bool) {
+	if word == "@" {
+		return 0, true
+	}
+	steps, found := strings.CutPrefix(word, "@~")
+	if !found {
+		return 0, false
+	}
+	back, ok = digits(steps, 7)
+	return back, ok && back <= maxLastSteps
+}
+
+func lastWord(back int) string {
+	if back == 0 {
+		return "@"
+	}
+	return "@~" + strconv.Itoa(back)
+}
