@@ -69,6 +69,14 @@ func endOf(j *job.Job, r keep.Record, now time.Time) time.Time {
 	return j.StartedAt.Add(r.Elapsed)
 }
 
+// said is what was told when the end was asked for: who asked.
+func said(j *job.Job, otherwise string) string {
+	if j.Detail != "" {
+		return j.Detail
+	}
+	return otherwise
+}
+
 // back returns a job to the queue for another attempt.
 func (e *Engine) back(j *job.Job, r ruling) {
 	j.MustTo(job.Queued)
@@ -82,7 +90,7 @@ func (e *Engine) back(j *job.Job, r ruling) {
 	}
 	if r.toTheEnd {
 		j.Requeues++
-		j.Rank += requeueOffset
+		e.toTheEnd(j)
 	}
 	e.fact(j)
 	e.tell(r.again, j, r.detail)
@@ -101,7 +109,7 @@ func (e *Engine) neverRan(a *attempt, why string) {
 	stopped := j.Stop
 	e.release(a)
 	if stopped == job.StopCancel {
-		e.finish(j, job.WasCancelled, "cancelled before it ran")
+		e.finish(j, job.WasCancelled, said(j, "cancelled before it ran"))
 		return
 	}
 	e.back(j, ruling{again: job.EventRequeued, detail: why})
@@ -118,7 +126,9 @@ func (e *Engine) lost(a *attempt, r keep.Record) {
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		e.finish(j, job.WasCancelled, "cancelled while it ran")
+		e.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
+	case j.Stop == job.StopRequeue:
+		e.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
 	case rebooted && j.Spec.Requeue:
 		e.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
 	case rebooted:
@@ -140,6 +150,7 @@ func (e *Engine) measure(a *attempt) {
 
 // release gives the cards back: the last process of the attempt is gone.
 func (e *Engine) release(a *attempt) {
+	e.charge(a.job, e.now)
 	delete(e.active, a.job.ID)
 	delete(e.byToken, a.token)
 	delete(e.lazyDirty, a.job.ID)

@@ -20,12 +20,13 @@ type cardBook struct {
 	err     error             // why the last one failed
 	failed  time.Time         // when that was
 	freed   map[int]time.Time // when a job last ended there
+	paused  map[string]string // by UUID: who paused it
 	told    bool
 	trouble string // what the last look could not read, said once
 }
 
 func newCardBook(only []int) cardBook {
-	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}, freed: map[int]time.Time{}}
+	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}, freed: map[int]time.Time{}, paused: map[string]string{}}
 }
 
 // know takes in that these cards exist. Nothing starts on them before a look.
@@ -73,6 +74,7 @@ func (b *cardBook) list() []sched.Card {
 			ForeignMiB: use.ForeignMiB, IdleForeignMiB: use.IdleForeignMiB,
 			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links,
 		}
+		_, card.Paused = b.paused[d.UUID]
 		if !b.present[index] && !b.at.IsZero() {
 			card.Stale, card.HealthReason = true, "missing from the last reading"
 		}

@@ -57,15 +57,20 @@ type Config struct {
 	Poll      time.Duration
 	Tolerance float64
 	User      string
-	Outer     string                      // the booking of the job this berth itself runs in
-	Order     func(j *job.Job) keep.Order // how this job is started
-	LogPath   func(j *job.Job) string
-	Publish   func(events []job.Event) // after they are durable
+	Limits    Limits
+	HalfLife  time.Duration // of what a user had, under Rules.Fair
+	Outer     string        // the booking of the job this berth itself runs in
+	// Order is how this job is started. ErrNotNow, or an error that wraps it,
+	// sends the job back to the queue; any other ends it.
+	Order   func(j *job.Job) (keep.Order, error)
+	LogPath func(j *job.Job) string
+	Publish func(events []job.Event) // after they are durable
 
-	TellQueued bool                 // publish an event for each new job too
-	Wanted     func(id string) bool // asked when a job comes back to the queue; nil: always
-	After      func() (done bool)   // after each round; true ends Run
-	Log        *slog.Logger
+	Submissions bool                 // jobs come one by one, so that the end of the queue is the next number
+	TellQueued  bool                 // publish an event for each new job too
+	Wanted      func(id string) bool // asked when a job comes back to the queue; nil: always
+	After       func() (done bool)   // after each round; true ends Run
+	Log         *slog.Logger
 }
 
 // Engine is the state of one queue.
@@ -80,6 +85,7 @@ type Engine struct {
 	now     time.Time
 	nextSeq int64
 	jobs    map[string]*job.Job        // all that are not over
+	owned   map[string]int             // how many of them each user has
 	queue   *sched.Queue               // those that could start now if there were room
 	gates   gates                      // queued, but not before a time or another job
 	active  map[string]*attempt        // running, by job id
@@ -92,6 +98,12 @@ type Engine struct {
 	moved  bool              // something happened since the last decision that could change it
 	warned map[string]string // the last cause told, by what it keeps from happening
 
+	usage      usage
+	usageSince time.Time // since when it is newer than the store's
+
+	staged    []Batch             // asked for, and waiting to be on disk
+	thens     []func(error)       // who waits for the next commit
+	meta      map[string]string   // settings not yet on disk
 	dirty     map[string]*job.Job // facts not yet on disk
 	deleted   []string
 	arrivals  []job.Event  // new jobs, told of once they are on disk
@@ -103,6 +115,7 @@ type Engine struct {
 	lazyDirty map[string]struct{} // grown peaks: worth storing, not worth a commit of their own
 	lazySince time.Time
 
+	admitted  bool // this round let jobs in
 	stopping  bool
 	commitErr error
 	requests  chan func()
@@ -133,7 +146,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	e := &Engine{
 		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o,
 		nextSeq: lastSeq + 1,
-		jobs:    map[string]*job.Job{}, queue: sched.NewQueue(), gates: newGates(),
+		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(),
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
@@ -163,7 +176,7 @@ func (e *Engine) Submit(now time.Time, jobs []*job.Job) {
 			j.User = e.cfg.User
 		}
 		j.VRAMMiB = j.Spec.VRAMMiB
-		e.jobs[j.ID] = j
+		e.know(j)
 		e.fact(j)
 		if e.cfg.TellQueued {
 			// Told of without being copied or journalled, as a queue may be
@@ -186,7 +199,7 @@ func (e *Engine) Again(now time.Time, jobs []*job.Job) {
 		j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
 		j.RetriesUsed, j.Requeues, j.Stop, j.Keep = 0, 0, job.NoStop, ""
 		j.Grant, j.PeakMiB, j.AvgUtil, j.Log = job.Grant{}, nil, nil, ""
-		e.jobs[j.ID] = j
+		e.know(j)
 		e.fact(j)
 		e.tell(job.EventRequeued, j, "run again as asked")
 	}
@@ -203,7 +216,7 @@ func (e *Engine) Edit(now time.Time, id string, spec job.Spec, rank int64) {
 	if j == nil || j.State != job.Queued {
 		return
 	}
-	if j.Requeues > 0 {
+	if j.Requeues > 0 && !e.cfg.Submissions {
 		// A job that was sent to the end of the queue stays behind the lines
 		// that were there before it.
 		rank += requeueOffset * int64(j.Requeues)
@@ -223,6 +236,15 @@ func (e *Engine) Edit(now time.Time, id string, spec job.Spec, rank int64) {
 	e.enqueue(j)
 }
 
+// toTheEnd moves a job behind everything that is queued now.
+func (e *Engine) toTheEnd(j *job.Job) {
+	if e.cfg.Submissions {
+		j.Rank = e.nextSeq
+		return
+	}
+	j.Rank += requeueOffset
+}
+
 // requeueOffset is more than the lines a jobs file may have.
 const requeueOffset = int64(1) << 32
 
@@ -234,7 +256,7 @@ func (e *Engine) Withdraw(now time.Time, id string) bool {
 		return false
 	}
 	e.unqueue(id)
-	delete(e.jobs, id)
+	e.forgetJob(j)
 	delete(e.dirty, id)
 	e.deleted = append(e.deleted, id)
 	e.tell(job.EventDequeued, j, "")
@@ -254,6 +276,21 @@ func (e *Engine) Cancel(now time.Time, id, detail string) bool {
 		return true
 	}
 	e.stop(j, job.StopCancel, j.Spec.Grace)
+	return true
+}
+
+// CancelBy is Cancel for a person, whose name the job will carry, with that
+// much time between TERM and KILL.
+func (e *Engine) CancelBy(now time.Time, id, by string, grace time.Duration) bool {
+	j := e.jobs[id]
+	if j == nil || j.State == job.Queued {
+		return e.Cancel(now, id, "cancelled by "+by)
+	}
+	e.now = now
+	if j.Stop == job.NoStop {
+		j.Detail = "cancelled by " + by + " while it ran"
+	}
+	e.stop(j, job.StopCancel, grace)
 	return true
 }
 
@@ -314,7 +351,7 @@ func (e *Engine) finishAt(j *job.Job, outcome job.Outcome, detail string, at tim
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
 	j.EndedAt = at
-	delete(e.jobs, j.ID)
+	e.forgetJob(j)
 	e.fact(j)
 	e.tell(job.EventEnded, j, detail)
 	e.learn(j)
@@ -329,7 +366,7 @@ func (e *Engine) Live() (queued, running int) {
 // Written reports whether everything that happened so far is on disk, and
 // told. Until then an end has not been seen by anyone.
 func (e *Engine) Written() bool {
-	return len(e.dirty)+len(e.deleted)+len(e.events)+len(e.arrivals) == 0
+	return len(e.dirty)+len(e.deleted)+len(e.events)+len(e.arrivals)+len(e.staged)+len(e.thens)+len(e.meta) == 0
 }
 
 // Job is a job that is not over.
@@ -393,7 +430,7 @@ func (e *Engine) Blocked() string {
 
 // Why says in a sentence what a queued job waits for.
 func (e *Engine) Why(id string) string {
-	if text := e.gates.why(id, e.jobs); text != "" {
+	if text := e.gates.why(id, e.jobs, e.now); text != "" {
 		return text
 	}
 	if _, queued := e.queue.Get(id); !queued {

@@ -14,6 +14,7 @@ import (
 // gates holds queued jobs that may not start yet however much room there is:
 // not before a time, or not before other jobs have ended.
 type gates struct {
+	held       map[string]bool // until someone releases them
 	until      map[string]time.Time
 	waiting    map[string][]job.Dependency
 	dependents map[string]map[string]bool // job to those that wait for it
@@ -21,6 +22,7 @@ type gates struct {
 
 func newGates() gates {
 	return gates{
+		held:       map[string]bool{},
 		until:      map[string]time.Time{},
 		waiting:    map[string][]job.Dependency{},
 		dependents: map[string]map[string]bool{},
@@ -28,6 +30,7 @@ func newGates() gates {
 }
 
 func (g *gates) remove(id string) {
+	delete(g.held, id)
 	delete(g.until, id)
 	delete(g.waiting, id)
 	// dependents keeps stale names; they are checked when they are used.
@@ -50,12 +53,19 @@ func (g *gates) first(n int, jobs map[string]*job.Job) []string {
 		return nil
 	}
 	ids := slices.AppendSeq(slices.Collect(maps.Keys(g.until)), maps.Keys(g.waiting))
+	ids = slices.AppendSeq(ids, maps.Keys(g.held))
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(jobs[a].Seq, jobs[b].Seq) })
 	return ids[:min(n, len(ids))]
 }
 
-func (g *gates) why(id string, jobs map[string]*job.Job) string {
+func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
+	if g.held[id] {
+		return "held until someone releases it"
+	}
 	if t, ok := g.until[id]; ok {
+		if t.Sub(now) > 12*time.Hour {
+			return "not before " + t.Local().Format("2006-01-02 15:04:05")
+		}
 		return "not before " + t.Local().Format("15:04:05")
 	}
 	for _, d := range g.waiting[id] {
@@ -69,6 +79,10 @@ func (g *gates) why(id string, jobs map[string]*job.Job) string {
 // enqueue puts a queued job where it belongs: behind a gate, or in line.
 func (e *Engine) enqueue(j *job.Job) {
 	e.unqueue(j.ID)
+	if j.Held {
+		e.gates.held[j.ID] = true
+		return
+	}
 	if j.NotBefore.After(e.now) {
 		e.gates.until[j.ID] = j.NotBefore
 		return
@@ -89,6 +103,7 @@ func (e *Engine) enqueue(j *job.Job) {
 	e.moved = true
 	e.queue.Add(sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
+		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit,
 		Request: sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules),
 	})
 }

@@ -36,7 +36,7 @@ type ruling struct {
 func judge(j *job.Job, e end) ruling {
 	r := judgeEnd(j, e)
 	if r.outcome == "" && j.Stop == job.StopCancel {
-		return ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"}
+		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
 	}
 	return r
 }
@@ -49,7 +49,9 @@ func judgeEnd(j *job.Job, e end) ruling {
 	case job.StopInterrupt:
 		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
 	case job.StopCancel:
-		return ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"}
+		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
+	case job.StopRequeue:
+		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	case job.StopTimeout:
 		return judgeTimeout(j)
 	}

@@ -48,14 +48,28 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 		case <-timer.C:
 		}
 		e.drain(events)
-		e.look(ctx, eyes)
-		if err := e.Step(time.Now()); err != nil && !errors.Is(err, store.ErrFull) {
+		if err := e.rounds(ctx, eyes); err != nil {
 			return err
 		}
 		if e.cfg.After != nil && e.cfg.After() {
 			return nil
 		}
 		timer.Reset(e.wait(time.Now(), eyes.busy))
+	}
+}
+
+// rounds is one round, and a second at once where the first let jobs in: they
+// may find room.
+func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
+	for {
+		e.look(ctx, eyes)
+		e.admitted = false
+		if err := e.Step(time.Now()); err != nil && !errors.Is(err, store.ErrFull) {
+			return err
+		}
+		if !e.admitted {
+			return nil
+		}
 	}
 }
 

@@ -21,6 +21,18 @@ type Launcher struct {
 	Env     []string // what jobs inherit
 	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
 	SimDir  string   // the simulated box, if there is one
+
+	// Owner says who a job runs as, where jobs are not all the same person's:
+	// its error becomes Order's. Nil: everything runs as berth does, with Env
+	// and Home as above.
+	Owner func(j *job.Job) (Owner, error)
+}
+
+// Owner is the person a job runs as.
+type Owner struct {
+	Env        []string // what the job inherits
+	Home       string
+	Credential *keep.Credential // nil: berth's own
 }
 
 // LogPath is where this attempt's output goes. Each attempt has a file of its
@@ -71,7 +83,22 @@ func (l *Launcher) expandHome(path string) string {
 }
 
 // Order is what the supervisor is told.
-func (l *Launcher) Order(j *job.Job) keep.Order {
+func (l *Launcher) Order(j *job.Job) (keep.Order, error) {
+	owner := Owner{Env: l.Env, Home: l.Home}
+	if l.Owner != nil {
+		var err error
+		if owner, err = l.Owner(j); err != nil {
+			return keep.Order{}, err
+		}
+	}
+	own := *l
+	own.Env, own.Home = owner.Env, owner.Home
+	o := own.order(j)
+	o.Credential = owner.Credential
+	return o, nil
+}
+
+func (l *Launcher) order(j *job.Job) keep.Order {
 	spec := j.Spec
 	spec.Venv = l.expandHome(spec.Venv)
 	if spec.Venv != "" && !filepath.IsAbs(spec.Venv) {
@@ -82,6 +109,7 @@ func (l *Launcher) Order(j *job.Job) keep.Order {
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	return keep.Order{
 		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, Setup: setup,
+		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}
 }

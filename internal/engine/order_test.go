@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
+	"berth/internal/keep"
 )
 
 func launcher() *Launcher {
@@ -26,7 +27,7 @@ func onCards(j *job.Job, cards ...int) *job.Job {
 
 func environment(l *Launcher, j *job.Job) map[string]string {
 	env := map[string]string{}
-	for _, pair := range l.Order(j).Env {
+	for _, pair := range mustOrder(l, j).Env {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
 	}
@@ -157,7 +158,7 @@ func TestEnvironmentNamesNothingTwice(t *testing.T) {
 	l := launcher()
 	l.Env = []string{"A=1", "PATH=/bin", "A=2", "CUDA_VISIBLE_DEVICES=5", "noequals", "=odd"}
 	seen := map[string]bool{}
-	for _, pair := range l.Order(onCards(&job.Job{ID: "1", Spec: spec()}, 0)).Env {
+	for _, pair := range mustOrder(l, onCards(&job.Job{ID: "1", Spec: spec()}, 0)).Env {
 		name, _, ok := strings.Cut(pair, "=")
 		if !ok || name == "" || seen[name] {
 			t.Errorf("%q is malformed or there twice", pair)
@@ -198,7 +199,7 @@ func TestOrderCarriesWhatTheSupervisorNeeds(t *testing.T) {
 	s := spec(func(s *job.Spec) {
 		s.TimeLimit, s.Grace, s.WarnBefore, s.WarnSignal, s.Dir = time.Hour, 3*time.Second, time.Minute, "USR1", "~"
 	})
-	o := launcher().Order(onCards(&job.Job{ID: "7", Attempt: 2, Log: "/l", Spec: s}, 0))
+	o := mustOrder(launcher(), onCards(&job.Job{ID: "7", Attempt: 2, Log: "/l", Spec: s}, 0))
 	if o.Job != "7" || o.Attempt != 2 || o.Log != "/l" || o.Dir != "/home/ann" {
 		t.Errorf("%+v", o)
 	}
@@ -211,4 +212,12 @@ func TestOrderCarriesWhatTheSupervisorNeeds(t *testing.T) {
 	if !slices.Contains(o.Argv, "python train.py") {
 		t.Errorf("argv %q", o.Argv)
 	}
+}
+
+func mustOrder(l *Launcher, j *job.Job) keep.Order {
+	o, err := l.Order(j)
+	if err != nil {
+		panic(err)
+	}
+	return o
 }

@@ -99,7 +99,7 @@ func (e *Engine) Restore(now time.Time, live []*job.Job, found []run.Found) {
 	e.now = now
 	fates, strays := Recover(live, found)
 	for _, f := range fates {
-		e.jobs[f.Job.ID] = f.Job
+		e.know(f.Job)
 	}
 	for _, f := range fates {
 		if f.Kind == FateQueued {
@@ -142,7 +142,7 @@ func (e *Engine) adopt(j *job.Job) {
 		// heard of it, its record will say so.
 		j.Stop = job.NoStop
 		e.fact(j)
-	case job.StopCancel:
+	case job.StopCancel, job.StopRequeue:
 		e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
 	}
 	e.tell(job.EventAdopted, j, "")

@@ -72,7 +72,7 @@ func newRig(t testing.TB, cards int, change ...func(*Config)) *rig {
 func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) {
 	cfg := Config{
 		Rules: sched.DefaultRules(), Poll: time.Second, Tolerance: 0.1, User: "ann", TellQueued: true,
-		Order:   func(j *job.Job) keep.Order { return keep.Order{Job: j.ID, Attempt: j.Attempt} },
+		Order:   func(j *job.Job) (keep.Order, error) { return keep.Order{Job: j.ID, Attempt: j.Attempt}, nil },
 		LogPath: func(j *job.Job) string { return fmt.Sprintf("%s/%d.log", j.ID, j.Attempt) },
 		Publish: func(events []job.Event) { r.told = append(r.told, events...) },
 	}

@@ -121,7 +121,7 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 	slices.SortFunc(live, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	e := New(Config{
 		Rules: w.rules(), Devices: w.devices(), Poll: time.Second, Tolerance: 0.1, User: "ann",
-		Order:   func(j *job.Job) keep.Order { return keep.Order{Job: j.ID, Attempt: j.Attempt} },
+		Order:   func(j *job.Job) (keep.Order, error) { return keep.Order{Job: j.ID, Attempt: j.Attempt}, nil },
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)
 	e.Restore(w.now, live, w.scan())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,22 +35,59 @@ func (e *Engine) Step(now time.Time) error {
 	e.openGates()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
 	starts := e.decide()
-	// 3. Commit.
+	// 3. Commit. New jobs that cannot be written are refused, and the rest
+	// is tried without them: a queue that is too long for the disk must not
+	// keep what has happened from it.
 	tx := e.transaction(starts)
-	if err := e.commit(tx); err != nil {
+	fault("before commit")
+	err := e.commit(tx)
+	if err != nil && e.refuseStaged(err) {
+		tx = e.transaction(starts)
+		err = e.commit(tx)
+	}
+	if err != nil {
 		e.abandon(starts)
 		e.moved = true
 		e.publish(nil, nil)
+		e.answer(err)
 		return err
 	}
+	fault("committed")
 	// 4. Act.
 	e.settle(tx)
+	e.answer(nil)
 	if len(starts) == 0 && e.unbooked {
 		e.publishBookings(nil)
 	}
 	e.unbooked = false
 	e.launch(starts)
 	return nil
+}
+
+// ErrNotNow says that a job cannot be started at the moment, through no fault
+// of its own.
+var ErrNotNow = errors.New("cannot start just now")
+
+// notNowDelay is how long such a job waits before it is tried again.
+const notNowDelay = 10 * time.Second
+
+// refuseStaged turns the new jobs down. It reports whether there were any.
+func (e *Engine) refuseStaged(err error) bool {
+	staged := e.staged
+	e.staged = nil
+	for _, b := range staged {
+		b.Done(err)
+	}
+	return len(staged) > 0 && errors.Is(err, store.ErrFull)
+}
+
+// answer tells those who wait what became of their request.
+func (e *Engine) answer(err error) {
+	thens := e.thens
+	e.thens = nil
+	for _, f := range thens {
+		f(err)
+	}
 }
 
 // start is a placement on its way: a changed copy of the job that replaces
@@ -65,6 +103,7 @@ func (e *Engine) state() sched.State {
 		Now: e.now, Rules: e.cfg.Rules, Host: e.cfg.Host,
 		Cards: e.cards.placeable(e.now, e.freshFor()), Held: e.held(), Queue: e.queue, MaxStarts: maxStarts,
 	}
+	e.shares(&s)
 	switch {
 	case e.cards.err != nil:
 		s.Unreadable = e.cards.err.Error()
@@ -214,6 +253,15 @@ func (e *Engine) transaction(starts []start) store.Tx {
 	for _, s := range starts {
 		tx.Put = append(tx.Put, s.job)
 	}
+	for _, b := range e.staged {
+		tx.Put = append(tx.Put, b.Jobs...)
+		if tx.Blobs == nil && len(b.Blobs) > 0 {
+			tx.Blobs = map[string][]byte{}
+		}
+		maps.Copy(tx.Blobs, b.Blobs)
+	}
+	e.saveUsage()
+	tx.Meta = e.meta
 	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, s := range starts {
 		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStarted, Job: s.job.Clone()})
@@ -227,7 +275,7 @@ func (e *Engine) lazyDue() bool {
 }
 
 func (e *Engine) commit(tx store.Tx) error {
-	if len(tx.Put)+len(tx.Delete)+len(tx.Events) == 0 {
+	if len(tx.Put)+len(tx.Delete)+len(tx.Events)+len(tx.Meta) == 0 {
 		return nil
 	}
 	err := e.store.Commit(tx)
@@ -249,7 +297,11 @@ func (e *Engine) commit(tx store.Tx) error {
 // out, the world is told.
 func (e *Engine) settle(tx store.Tx) {
 	clear(e.dirty)
+	e.meta = map[string]string{}
 	e.deleted, e.events = nil, nil
+	staged := e.staged
+	e.staged = nil
+	e.admit(staged)
 	for _, token := range e.acks {
 		e.runner.Ack(token)
 	}
@@ -289,7 +341,11 @@ func (e *Engine) launch(starts []start) {
 		e.byToken[s.token] = id
 	}
 	for _, s := range starts {
-		if err := e.runner.Go(s.token, e.cfg.Order(s.job)); err != nil {
+		order, err := e.cfg.Order(s.job)
+		if err == nil {
+			err = e.runner.Go(s.token, order)
+		}
+		if err != nil {
 			e.refused(s, err)
 		}
 	}
@@ -302,6 +358,13 @@ func (e *Engine) launch(starts []start) {
 // no event will follow.
 func (e *Engine) refused(s start, err error) {
 	e.cfg.Log.Error("give go", "job", s.job.ID, "token", s.token, "err", err)
+	if errors.Is(err, ErrNotNow) && s.job.Stop != job.StopCancel {
+		e.neverRan(e.active[s.job.ID], err.Error())
+		e.runner.Release(s.token)
+		s.job.NotBefore = e.now.Add(notNowDelay)
+		e.enqueue(s.job)
+		return
+	}
 	e.release(e.active[s.job.ID])
 	e.runner.Release(s.token)
 	e.finish(s.job, job.Launch, err.Error())

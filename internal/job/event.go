@@ -16,11 +16,15 @@ const (
 	EventRetry     EventKind = "retry"
 	EventRequeued  EventKind = "requeued"
 	EventStopping  EventKind = "stopping"
+	EventHeld      EventKind = "held"
+	EventReleased  EventKind = "released"
+	EventEdited    EventKind = "edited"
 	EventEnded     EventKind = "ended"
 	EventWarning   EventKind = "warning" // about berth or a card, not one job
 	EventNotice    EventKind = "notice"  // the same, when nothing is wrong
 	EventGPUsLost  EventKind = "gpus_unreadable"
 	EventGPUsFound EventKind = "gpus_readable"
+	EventGPUs      EventKind = "gpus" // how the cards stand; never stored
 )
 
 // Event is one thing that happened, in the order it was committed. The job

@@ -48,7 +48,7 @@ type Spec struct {
 	Pty          bool          `json:"pty,omitempty"`         // a terminal of its own
 	Export       string        `json:"export,omitempty"`      // what of the caller's environment: "" or "all", "none", "A,B"
 	ArrayLimit   int           `json:"array_limit,omitempty"` // tasks of its array that run at a time; 0: all
-	CancelMarked bool          `json:"-"` // a jobs-file line that carries `cancel`
+	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
 }
 
 // EnvVar is one explicit variable of a job.

@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// Batch is jobs that are accepted together or not at all.
+type Batch struct {
+	Jobs  []*job.Job        // numbered, and otherwise as for Submit
+	Blobs map[string][]byte // what they share, by its name in the store
+	Done  func(error)       // called in the engine's goroutine
+}
+
+// Accept takes jobs from someone who waits for the answer. They exist once
+// they are on disk, and not a moment sooner: a commit that fails refuses them,
+// and what was never acknowledged is not tried again.
+func (e *Engine) Accept(now time.Time, b Batch) {
+	e.now = now
+	for _, j := range b.Jobs {
+		j.Submitted(now)
+		j.VRAMMiB = j.Spec.VRAMMiB
+	}
+	e.staged = append(e.staged, b)
+}
+
+// admit makes the staged jobs the queue's: they are on disk now.
+func (e *Engine) admit(batches []Batch) {
+	for _, b := range batches {
+		for _, j := range b.Jobs {
+			e.know(j)
+			if e.cfg.TellQueued {
+				e.arrivals = append(e.arrivals, job.Event{At: e.now, Kind: job.EventQueued, Job: j.Clone()})
+			}
+		}
+		for _, j := range b.Jobs {
+			e.enqueue(j)
+		}
+		e.admitted = true
+		b.Done(nil)
+	}
+}
+
+// Then calls f once what was asked for so far is on disk, or could not be
+// written.
+func (e *Engine) Then(f func(error)) { e.thens = append(e.thens, f) }
+
+// know adds a job to those that are not over.
+func (e *Engine) know(j *job.Job) {
+	if _, known := e.jobs[j.ID]; !known {
+		e.owned[j.User]++
+	}
+	e.jobs[j.ID] = j
+}
+
+// forgetJob takes a job out of those that are not over.
+func (e *Engine) forgetJob(j *job.Job) {
+	if _, known := e.jobs[j.ID]; !known {
+		return
+	}
+	delete(e.jobs, j.ID)
+	if e.owned[j.User]--; e.owned[j.User] == 0 {
+		delete(e.owned, j.User)
+	}
+}
+
+// Owned counts a user's jobs that are not over, staged ones included.
+func (e *Engine) Owned(user string) int {
+	n := e.owned[user]
+	for _, b := range e.staged {
+		for _, j := range b.Jobs {
+			if j.User == user {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Hold keeps a queued job from starting until it is released.
+func (e *Engine) Hold(now time.Time, id, by string) bool {
+	return e.setHeld(now, id, true, "held by "+by)
+}
+
+// Release lets a held job go.
+func (e *Engine) Release(now time.Time, id, by string) bool {
+	return e.setHeld(now, id, false, "released by "+by)
+}
+
+func (e *Engine) setHeld(now time.Time, id string, held bool, text string) bool {
+	e.now = now
+	j := e.jobs[id]
+	if j == nil || j.State != job.Queued || j.Held == held {
+		return false
+	}
+	j.Held = held
+	e.fact(j)
+	kind := job.EventReleased
+	if held {
+		kind = job.EventHeld
+	}
+	e.tell(kind, j, text)
+	e.enqueue(j)
+	return true
+}
+
+// Requeue ends a running job and runs it again from its beginning.
+func (e *Engine) Requeue(now time.Time, id, by string, grace time.Duration) bool {
+	e.now = now
+	j := e.jobs[id]
+	if j == nil || j.State != job.Running {
+		return false
+	}
+	if j.Stop == job.NoStop {
+		j.Detail = "requeued by " + by
+	}
+	e.stop(j, job.StopRequeue, grace)
+	return true
+}
+
+// pausedKey is where the store keeps which cards are paused.
+const pausedKey = "paused"
+
+// Pause keeps new jobs off a card, or lets them on again; what runs there is
+// not touched. It reports false for a card that does not exist.
+func (e *Engine) Pause(now time.Time, index int, paused bool, by string) bool {
+	e.now = now
+	d, known := e.cards.known[index]
+	if !known {
+		return false
+	}
+	if _, is := e.cards.paused[d.UUID]; is == paused {
+		return true
+	}
+	text := fmt.Sprintf("gpu%d resumed by %s", index, by)
+	if paused {
+		text = fmt.Sprintf("gpu%d paused by %s", index, by)
+		e.cards.paused[d.UUID] = by
+	} else {
+		delete(e.cards.paused, d.UUID)
+	}
+	value, err := json.Marshal(e.cards.paused)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	e.meta[pausedKey] = string(value)
+	e.tell(job.EventNotice, nil, text)
+	e.moved = true
+	return true
+}
+
+// RestorePauses takes over which cards an earlier berth had paused.
+func (e *Engine) RestorePauses(meta func(key string) (string, error)) error {
+	value, err := meta(pausedKey)
+	if err != nil || value == "" {
+		return err
+	}
+	if err := json.Unmarshal([]byte(value), &e.cards.paused); err != nil {
+		return fmt.Errorf("read which cards are paused: %w", err)
+	}
+	return nil
+}
+
+// PausedBy says who paused a card; empty: nobody did.
+func (e *Engine) PausedBy(uuid string) string { return e.cards.paused[uuid] }
+
+// SetRules changes how jobs are placed from now on. What runs is not touched.
+func (e *Engine) SetRules(rules sched.Rules, limits Limits) {
+	again := e.cfg.Rules != rules
+	e.cfg.Rules, e.cfg.Limits = rules, limits
+	e.moved = true
+	if !again {
+		return
+	}
+	// A request carries what the rules made of it.
+	for _, id := range slices.Sorted(maps.Keys(e.jobs)) {
+		if _, queued := e.queue.Get(id); queued {
+			e.enqueue(e.jobs[id])
+		}
+	}
+}
+
+// Each calls fn with every job that is not over, in no order. fn must not keep
+// the job.
+func (e *Engine) Each(fn func(*job.Job)) {
+	for _, j := range e.jobs {
+		fn(j)
+	}
+}
+
+// Find is a job that is not over, or one whose end is not on disk yet.
+func (e *Engine) Find(id string) (*job.Job, bool) {
+	if j, ok := e.jobs[id]; ok {
+		return j, true
+	}
+	j, ok := e.dirty[id]
+	return j, ok
+}
+
+// Reasons says of each queued job what it waits for, at about the price of
+// one decision.
+func (e *Engine) Reasons(ids []string) map[string]string {
+	reasons := make(map[string]string, len(ids))
+	var inLine []string
+	for _, id := range ids {
+		if text := e.gates.why(id, e.jobs, e.now); text != "" {
+			reasons[id] = text
+		} else if _, queued := e.queue.Get(id); queued {
+			inLine = append(inLine, id)
+		}
+	}
+	if e.stopping {
+		for _, id := range inLine {
+			reasons[id] = "berth is stopping"
+		}
+		return reasons
+	}
+	if len(inLine) == 0 {
+		return reasons
+	}
+	told := map[string]string{}
+	for i, reason := range sched.Reasons(e.state(), inLine) {
+		text := reason.String()
+		if same, ok := told[text]; ok {
+			text = same
+		} else {
+			told[text] = text
+		}
+		reasons[inLine[i]] = text
+	}
+	return reasons
+}
+
+// Position is a job's place in the line, from 1; 0 if it is behind a gate.
+func (e *Engine) Position(id string) int { return e.queue.Position(id) }
+
+// Trial says what would become of a job if it were queued now.
+type Trial struct {
+	Infeasible string // why it can never run here
+	Starts     bool
+	GPUs       []int
+	Waits      string // why it would wait
+}
+
+// Try asks the plan about a job without queueing it.
+func (e *Engine) Try(now time.Time, user string, spec job.Spec) Trial {
+	e.now = now
+	request := sched.NewRequest(spec, spec.VRAMMiB, e.cfg.Rules)
+	state := e.state()
+	if reason, ok := sched.FeasibleFor(state, user, request); !ok {
+		return Trial{Infeasible: reason.String()}
+	}
+	const id = "trial"
+	e.queue.Add(sched.Pending{Job: id, User: user, Priority: spec.Priority, Rank: e.nextSeq, Seq: e.nextSeq, Request: request})
+	defer e.queue.Remove(id)
+	for _, start := range sched.Decide(state).Starts {
+		if start.Job == id {
+			return Trial{Starts: true, GPUs: start.Grant.GPUs}
+		}
+	}
+	return Trial{Waits: sched.Explain(state, id).String()}
+}
+
+// Feasible says why a job can never run here; empty: it can.
+func (e *Engine) Feasible(user string, spec job.Spec) string {
+	reason, ok := sched.FeasibleFor(e.state(), user, sched.NewRequest(spec, spec.VRAMMiB, e.cfg.Rules))
+	if ok {
+		return ""
+	}
+	return reason.String()
+}
+
+// NextRank is a place behind everything that is queued now.
+func (e *Engine) NextRank() int64 { return e.nextSeq }
+
+// Others is what other berths hold on this machine's cards.
+func (e *Engine) Others() []gpu.Entry { return slices.Clone(e.others) }
+
+// NowMiB is what a running job uses on a card at the moment, and the most it
+// used there.
+func (e *Engine) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) {
+	nowMiB, known = e.meter.Now(id)[card]
+	return nowMiB, e.meter.Peak(id)[card], known
+}
+
+// ReadAt is when the cards were last read, and why they could not be since.
+func (e *Engine) ReadAt() (at time.Time, trouble error) { return e.cards.arrived, e.cards.err }

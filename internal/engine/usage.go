@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// Limits is how much of the machine a user may have at a time.
+type Limits struct {
+	Default sched.Limit
+	Users   map[string]sched.Limit
+}
+
+// Usage is what users had, in GPU-seconds that count half after each
+// half-life. It is what a fair share is fair about.
+type usage struct {
+	At      time.Time          `json:"at"`
+	Seconds map[string]float64 `json:"gpu_seconds"`
+}
+
+// usageKey is where the store keeps it.
+const usageKey = "usage"
+
+// usageDelay bounds how much of it a crash may forget.
+const usageDelay = 30 * time.Second
+
+// fairQuantum is what one card given away counts for at once, so that users
+// who wait get their turns before anything was measured.
+const fairQuantum = 3600.0
+
+// forgettable is usage so small that it decides nothing.
+const forgettable = 1.0
+
+// decayed is the usage as it counts at a time. A clock that was set back makes
+// nothing grow.
+func (u usage) decayed(now time.Time, halfLife time.Duration) map[string]float64 {
+	factor := 1.0
+	if halfLife > 0 && now.After(u.At) {
+		factor = math.Exp2(-now.Sub(u.At).Hours() / halfLife.Hours())
+	}
+	seconds := make(map[string]float64, len(u.Seconds))
+	for user, s := range u.Seconds {
+		if s *= factor; s >= forgettable {
+			seconds[user] = s
+		}
+	}
+	return seconds
+}
+
+// charge books what an attempt had of the cards to its user.
+func (e *Engine) charge(j *job.Job, until time.Time) {
+	if !e.cfg.Rules.Fair || j.StartedAt.IsZero() {
+		return
+	}
+	e.usage = usage{At: e.now, Seconds: e.usage.decayed(e.now, e.cfg.HalfLife)}
+	e.usage.Seconds[j.User] += gpuSeconds(j, until)
+	if e.usageSince.IsZero() {
+		e.usageSince = e.now
+	}
+}
+
+// gpuSeconds is the time on cards, a share counting as that share.
+func gpuSeconds(j *job.Job, until time.Time) float64 {
+	cards := float64(len(j.Grant.GPUs))
+	if j.Grant.Share > 0 {
+		cards *= j.Grant.Share
+	}
+	return cards * max(0, until.Sub(j.StartedAt).Seconds())
+}
+
+// saveUsage lets the usage ride on a commit once it is old enough.
+func (e *Engine) saveUsage() {
+	if e.usageSince.IsZero() || e.now.Sub(e.usageSince) < usageDelay {
+		return
+	}
+	e.usageSince = time.Time{}
+	value, err := json.Marshal(e.usage)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	e.meta[usageKey] = string(value)
+}
+
+// RestoreUsage takes over what an earlier berth had counted.
+func (e *Engine) RestoreUsage(meta func(key string) (string, error)) error {
+	value, err := meta(usageKey)
+	if err != nil || value == "" {
+		return err
+	}
+	if err := json.Unmarshal([]byte(value), &e.usage); err != nil {
+		return fmt.Errorf("read users' usage: %w", err)
+	}
+	return nil
+}
+
+// shares fills in what the plan needs to know of users and arrays.
+func (e *Engine) shares(s *sched.State) {
+	s.DefaultLimit, s.Limits = e.cfg.Limits.Default, e.cfg.Limits.Users
+	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
+	if e.cfg.Rules.Fair {
+		s.Usage, s.FairQuantum = e.usage.decayed(e.now, e.cfg.HalfLife), fairQuantum
+	}
+	for _, a := range e.active {
+		j := a.job
+		if j.Spec.ArrayLimit > 0 {
+			s.Pools[j.Array()]++
+		}
+		use := s.InUse[j.User]
+		use.Jobs++
+		held := sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share}
+		use.GPUs += held.CountedGPUs()
+		s.InUse[j.User] = use
+		if e.cfg.Rules.Fair {
+			s.Usage[j.User] += gpuSeconds(j, e.now) + fairQuantum*held.CountedGPUs()
+		}
+	}
+}
