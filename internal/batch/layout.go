@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -94,35 +93,6 @@ func stateHome(getenv func(string) string) string {
 		return filepath.Join(home, ".local", "state", "berth")
 	}
 	return filepath.Join(os.TempDir(), fmt.Sprintf("berth-%d", os.Getuid()))
-}
-
-// networkFS are the file systems whose locks other machines may not see, by
-// the magic number statfs gives.
-var networkFS = map[uint32]string{
-	0x6969:     "nfs",
-	0x517b:     "smb",
-	0xff534d42: "cifs",
-	0xfe534d42: "smb2",
-	0x564c:     "ncp",
-	0x5346414f: "afs",
-	0x6b414653: "afs",
-	0x73757245: "coda",
-	0x0bd00bd0: "lustre",
-	0x00c36400: "ceph",
-	0x01021997: "9p",
-	0x65735546: "fuse", // sshfs, gluster and the like; a local one only loses a little comfort
-	0x47504653: "gpfs",
-	0x19830326: "beegfs",
-	0xaad7aaea: "panfs",
-}
-
-func onNetwork(path string) (bool, error) {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(path, &fs); err != nil {
-		return false, err
-	}
-	_, remote := networkFS[uint32(fs.Type)]
-	return remote, nil
 }
 
 // holdsSomething is true of a file with a word in it and of a directory with

@@ -128,15 +128,6 @@ func TestStateHome(t *testing.T) {
 	}
 }
 
-func TestOnNetworkKnowsALocalDisk(t *testing.T) {
-	if remote, err := onNetwork(t.TempDir()); err != nil || remote {
-		t.Skipf("the temporary directory is on a network here: %v, %v", remote, err)
-	}
-	if _, err := onNetwork(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a path that does not exist is on some file system")
-	}
-}
-
 func TestSetAside(t *testing.T) {
 	fresh := func(t *testing.T) layout {
 		l, err := openLayout(filepath.Join(t.TempDir(), "logs"), "", isNetwork(false))

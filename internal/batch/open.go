@@ -7,11 +7,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"berth/internal/engine"
@@ -19,6 +17,7 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/run"
 	"berth/internal/sched"
+	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -60,7 +59,7 @@ func (s *session) openFile(ctx context.Context) error {
 }
 
 func (s *session) openLog(context.Context) error {
-	l, err := openLayout(s.opt.LogDir, stateHome(s.getenv), onNetwork)
+	l, err := openLayout(s.opt.LogDir, stateHome(s.getenv), site.OnNetwork)
 	if err != nil {
 		return &Problem{Code: 1, What: err.Error(), Hint: "choose another place with --log-dir", Err: err}
 	}
@@ -83,10 +82,10 @@ func (s *session) openStore(context.Context) error {
 	}
 	s.store = st
 	// Only the one who holds the store may write beside it.
-	if s.logFile, err = openLog(s.layout.log(), logBytes); err != nil {
+	if s.logFile, err = site.OpenLog(s.layout.log(), site.LogBytes); err != nil {
 		return &Problem{Code: 1, What: err.Error(), Err: err}
 	}
-	if s.log, err = newLogger(s.logFile, s.opt.LogLevel); err != nil {
+	if s.log, err = site.NewLogger(s.logFile, s.opt.LogLevel); err != nil {
 		return &Problem{Code: 2, What: err.Error(), Err: err}
 	}
 	return nil
@@ -211,7 +210,7 @@ func (s *session) openEngine(context.Context) error {
 	}
 	s.launcher = &engine.Launcher{
 		JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env,
-		SelfDir: selfDir(), SimDir: s.simDir,
+		SelfDir: site.SelfDir(), SimDir: s.simDir,
 	}
 	s.screen = s.newScreen()
 	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir, exists: isThere}
@@ -273,20 +272,8 @@ func (s *session) user() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-func selfDir() string {
-	path, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return filepath.Dir(path)
-}
-
 // host is what the machine has for jobs that ask for cores or memory.
 func host() sched.Host {
-	var info syscall.Sysinfo_t
-	h := sched.Host{CPUs: runtime.NumCPU()}
-	if err := syscall.Sysinfo(&info); err == nil {
-		h.MemMiB = int64(info.Totalram) * int64(info.Unit) >> 20
-	}
-	return h
+	cpus, memMiB := site.Host()
+	return sched.Host{CPUs: cpus, MemMiB: memMiB}
 }

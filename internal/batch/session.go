@@ -14,6 +14,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/run"
+	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -57,7 +58,7 @@ type session struct {
 	account  *account
 	over     []*job.Job // newest last, bounded
 	log      *slog.Logger
-	logFile  *rotatingLog
+	logFile  *site.Log
 
 	interrupted int
 	asked       time.Time // when the last interrupt came

@@ -15,6 +15,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
 	"berth/internal/sched"
+	"berth/internal/site"
 )
 
 // runFlags are the flags of `berth run` as they were typed.
@@ -129,8 +130,8 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if f.opt.Rules.Placement, err = sched.ParsePlacement(f.placement); err != nil {
 		return bad("placement", err)
 	}
-	if !slices.Contains(batch.Levels, f.opt.LogLevel) {
-		return bad("log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, batch.Levels))
+	if !slices.Contains(site.Levels, f.opt.LogLevel) {
+		return bad("log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, site.Levels))
 	}
 	if err := f.checkNumbers(cmd); err != nil {
 		return err

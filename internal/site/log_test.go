@@ -1,4 +1,4 @@
-package batch
+package site
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 func TestTheLogIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	const limit = 100
-	l, err := openLog(filepath.Join(dir, "berth.log"), limit)
+	l, err := OpenLog(filepath.Join(dir, "berth.log"), limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestTheLogIsBounded(t *testing.T) {
 func TestTheLogGoesOnWhereItWas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.log")
 	write(t, path, strings.Repeat("x", 90)+"\n")
-	l, err := openLog(path, 100)
+	l, err := OpenLog(path, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestTheLogGoesOnWhereItWas(t *testing.T) {
 	if text := read(t, path); text != long+"\n" {
 		t.Errorf("it has %q", text)
 	}
-	first, err := openLog(filepath.Join(t.TempDir(), "berth.log"), 100)
+	first, err := OpenLog(filepath.Join(t.TempDir(), "berth.log"), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestALogThatCannotBeWrittenStopsNobody(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := openLog(filepath.Join(dir, "berth.log"), 20)
+	l, err := OpenLog(filepath.Join(dir, "berth.log"), 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,20 +106,20 @@ func TestALogThatCannotBeWrittenStopsNobody(t *testing.T) {
 
 func TestLogLevels(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.log")
-	l, err := openLog(path, logBytes)
+	l, err := OpenLog(path, LogBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	for _, level := range Levels {
-		if _, err := newLogger(l, level); err != nil {
+		if _, err := NewLogger(l, level); err != nil {
 			t.Errorf("%s: %v", level, err)
 		}
 	}
-	if _, err := newLogger(l, "loud"); err == nil || !strings.Contains(err.Error(), "debug") {
+	if _, err := NewLogger(l, "loud"); err == nil || !strings.Contains(err.Error(), "debug") {
 		t.Errorf("loud: %v", err)
 	}
-	logger, _ := newLogger(l, "warn")
+	logger, _ := NewLogger(l, "warn")
 	logger.Info("quiet")
 	logger.Warn("heard")
 	if text := read(t, path); strings.Contains(text, "quiet") || !strings.Contains(text, "heard") {

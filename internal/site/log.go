@@ -1,37 +1,47 @@
-package batch
+package site
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
 )
 
-// The scheduler's own log is bounded: five old files of ten MiB.
+// A berth's own log is bounded: five old files of this size.
 const (
-	logBytes = 10 << 20
+	LogBytes = 10 << 20
 	logFiles = 5
 )
 
-// rotatingLog is a file that is renamed away when it is full.
-type rotatingLog struct {
+// Log is a file that is renamed away when it is full.
+type Log struct {
 	mu    sync.Mutex
 	path  string
 	limit int64
+	perm  os.FileMode
 	file  *os.File
 	size  int64
+	over  bool
 }
 
-func openLog(path string, limit int64) (*rotatingLog, error) {
-	l := &rotatingLog{path: path, limit: limit}
+// OpenLog opens a log that everybody may read, and goes on where it ended.
+func OpenLog(path string, maxBytes int64) (*Log, error) { return openLog(path, maxBytes, 0o644) }
+
+// OpenPrivateLog is for the daemon of all users, whose log tells of all of
+// them: nobody else may read it.
+func OpenPrivateLog(path string, maxBytes int64) (*Log, error) { return openLog(path, maxBytes, 0o600) }
+
+func openLog(path string, maxBytes int64, perm os.FileMode) (*Log, error) {
+	l := &Log{path: path, limit: maxBytes, perm: perm}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	return l, nil
 }
 
-func (l *rotatingLog) open() error {
-	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+func (l *Log) open() error {
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, l.perm)
 	if err != nil {
 		return err
 	}
@@ -46,9 +56,12 @@ func (l *rotatingLog) open() error {
 
 // Write never fails for its caller: a full disk must not stop the scheduler
 // from scheduling.
-func (l *rotatingLog) Write(p []byte) (int, error) {
+func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.over {
+		return len(p), nil
+	}
 	if l.size > 0 && l.size+int64(len(p)) > l.limit {
 		l.rotate()
 	}
@@ -62,7 +75,7 @@ func (l *rotatingLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *rotatingLog) rotate() {
+func (l *Log) rotate() {
 	l.file.Close()
 	l.file, l.size = nil, 0
 	for n := logFiles - 1; n >= 1; n-- {
@@ -72,19 +85,23 @@ func (l *rotatingLog) rotate() {
 	_ = l.open() // without a file, lines are dropped until it can be opened
 }
 
-func (l *rotatingLog) Close() error {
+// Close ends the log. A line that comes later is dropped.
+func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil {
+	if l.over || l.file == nil {
+		l.over = true
 		return nil
 	}
+	l.over = true
 	return l.file.Close()
 }
 
 // Levels are the words --log-level takes.
 var Levels = []string{"debug", "info", "warn", "error"}
 
-func newLogger(w *rotatingLog, level string) (*slog.Logger, error) {
+// NewLogger writes lines of key=value text from a level on.
+func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("log level %q: one of %v", level, Levels)

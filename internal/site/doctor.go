@@ -1,0 +1,112 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Finding is one thing about this host that berth depends on.
+type Finding struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // OK, Warn or Fail
+	What   string `json:"what"`
+	Fix    string `json:"fix"` // "" where there is nothing to do
+}
+
+// What a finding amounts to: nothing is missing; berth works, but less well;
+// berth does not work as it should.
+const (
+	OK   = "ok"
+	Warn = "warn"
+	Fail = "fail"
+)
+
+// examineDeadline bounds one examination: a dead file server or a sick driver
+// is a finding, not a reason to hang.
+const examineDeadline = 20 * time.Second
+
+// Examine looks at everything on this host that berth depends on, for a daemon
+// with these places. It changes nothing.
+func Examine(ctx context.Context, places Places) []Finding {
+	return exam{machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline}.all(ctx)
+}
+
+// exam is one look at a host. Tests examine hosts unlike theirs.
+type exam struct {
+	machine
+	kernel   kernel
+	places   Places
+	deadline time.Duration
+}
+
+// check is one question about the host.
+type check struct {
+	name string
+	ask  func(context.Context) Finding
+}
+
+func (e exam) checks() []check {
+	return []check{
+		{"kernel", e.release}, {"pidfd", e.pidfd}, {"boot id", e.bootID}, {"clock", e.clock}, {"proc", e.proc},
+		{"cgroup", e.cgroup}, {"controllers", e.controllers}, {"systemd", e.systemd}, {"logout", e.logout},
+		{"getent", e.getentFinding}, {"users", e.users}, {"admins", e.admins}, {"limits", e.limits},
+		{"state", e.state}, {"disk", e.disk}, {"ledger", e.ledger}, {"swap", e.swap},
+		{"driver", e.driver}, {"devices", e.devices}, {"mps", e.mps},
+	}
+}
+
+// all asks everything at once and answers in the order of the list.
+func (e exam) all(ctx context.Context) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, e.deadline)
+	defer cancel()
+	checks := e.checks()
+	findings := make([]Finding, len(checks))
+	var group sync.WaitGroup
+	for i, c := range checks {
+		group.Go(func() { findings[i] = c.bounded(ctx) })
+	}
+	group.Wait()
+	return findings
+}
+
+// bounded gives an answer in time, whatever the kernel does meanwhile.
+func (c check) bounded(ctx context.Context) Finding {
+	answer := make(chan Finding, 1)
+	go func() { answer <- c.ask(ctx) }()
+	select {
+	case f := <-answer:
+		f.Name = c.name
+		return f
+	case <-ctx.Done():
+	}
+	return Finding{Name: c.name, Status: Fail, What: "no answer in time", Fix: "look for a file system or a driver that hangs (`dmesg`, `ps -eo pid,stat,wchan,args`)"}
+}
+
+func ok(format string, args ...any) Finding {
+	return Finding{Status: OK, What: fmt.Sprintf(format, args...)}
+}
+
+func warn(fix, format string, args ...any) Finding {
+	return Finding{Status: Warn, What: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+func fail(fix, format string, args ...any) Finding {
+	return Finding{Status: Fail, What: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+// isRoot: a daemon of all users needs more than a user's own.
+func (e exam) isRoot() bool { return e.uid == 0 }
+
+// existing is the nearest directory above a path that is there.
+func existing(path string) string {
+	for path != "/" && path != "." {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return path
+		}
+		path = parent(path)
+	}
+	return path
+}

@@ -1,0 +1,140 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernel is what a process can ask it directly.
+type kernel struct {
+	release  string
+	pidfd    error
+	bootTime error
+}
+
+func thisKernel() kernel {
+	var k kernel
+	var name unix.Utsname
+	if err := unix.Uname(&name); err == nil {
+		k.release = string(bytes.TrimRight(name.Release[:], "\x00"))
+	}
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if k.pidfd = err; err == nil {
+		unix.Close(fd)
+	}
+	var now unix.Timespec
+	k.bootTime = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
+	return k
+}
+
+func (e exam) release(context.Context) Finding {
+	var major, minor int
+	_, err := fmt.Sscanf(e.kernel.release, "%d.%d", &major, &minor)
+	newer := func(a, b int) bool { return major > a || major == a && minor >= b }
+	switch {
+	case err != nil:
+		return warn("report this", "the kernel calls itself %q", printable(e.kernel.release))
+	case !newer(5, 3):
+		return fail("use Linux 5.3 or newer", "Linux %s has no process descriptors: a job cannot be ended safely", e.kernel.release)
+	case !newer(5, 14):
+		return warn("Linux 5.14 or newer ends a whole cgroup in one step", "Linux %s; a job's processes are ended one by one", e.kernel.release)
+	}
+	return ok("Linux %s", e.kernel.release)
+}
+
+func (e exam) pidfd(context.Context) Finding {
+	if e.kernel.pidfd != nil {
+		return fail("allow pidfd_open and pidfd_send_signal in the container's seccomp profile, or use Linux 5.3 or newer",
+			"process descriptors cannot be used: %v", e.kernel.pidfd)
+	}
+	return ok("processes can be held by descriptor")
+}
+
+func (e exam) bootID(context.Context) Finding {
+	if len(strings.TrimSpace(e.read("/proc/sys/kernel/random/boot_id"))) != 36 {
+		return fail("mount /proc with /proc/sys readable", "/proc/sys/kernel/random/boot_id cannot be read: a restart of the machine cannot be noticed")
+	}
+	return ok("a restart of the machine is noticed")
+}
+
+func (e exam) clock(context.Context) Finding {
+	if e.kernel.bootTime != nil {
+		return fail("use Linux 2.6.39 or newer, without a filter on clock_gettime", "there is no clock that nobody can set: %v", e.kernel.bootTime)
+	}
+	return ok("time limits use a clock that nobody can set")
+}
+
+// proc looks for the mount option that hides other users' processes.
+func (e exam) proc(context.Context) Finding {
+	if !e.exists("/proc/self/mountinfo") {
+		return fail("mount -t proc proc /proc", "/proc is not mounted")
+	}
+	for line := range strings.Lines(e.read("/proc/self/mountinfo")) {
+		before, after, _ := strings.Cut(line, " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if len(fields) < 5 || fields[4] != "/proc" || len(kind) < 3 || kind[0] != "proc" {
+			continue
+		}
+		options := strings.Split(kind[2], ",")
+		hidden := slices.ContainsFunc(options, func(o string) bool {
+			return strings.HasPrefix(o, "hidepid=") && o != "hidepid=0" && o != "hidepid=off"
+		})
+		if hidden && !e.isRoot() {
+			return warn("ask for the machine's own berth (`berth serve` as root), or for `mount -o remount,hidepid=off /proc`",
+				"other users' processes are hidden (hidepid): who else uses a card cannot be named")
+		}
+	}
+	return ok("all processes can be seen")
+}
+
+func (e exam) cgroup(context.Context) Finding {
+	const fix = "run berth as a service of systemd (`make install-service`), or in a cgroup that is left to it"
+	h, unified := e.unified(e.pid)
+	if !unified {
+		if len(e.hierarchies(e.pid)) > 0 {
+			return warn("boot with systemd.unified_cgroup_hierarchy=1", "cgroup version 1 only: jobs are followed by session and ancestry")
+		}
+		return warn("mount -t cgroup2 none /sys/fs/cgroup", "no cgroups: jobs are followed by session and ancestry")
+	}
+	probe := e.path(filepath.Join(h.dir, fmt.Sprintf("berth-doctor-%d", e.pid)))
+	if err := os.Mkdir(probe, 0o755); err != nil {
+		if h.dir == h.mount || !e.isRoot() {
+			return warn(fix, "cgroup version 2, but none can be made below %s: jobs are followed by session and ancestry", h.dir)
+		}
+		return warn(fix, "no cgroup can be made below %s: %v", h.dir, err)
+	}
+	if err := unix.Rmdir(probe); err != nil {
+		return warn("remove "+probe, "a cgroup was made and cannot be removed: %v", err)
+	}
+	return ok("every job gets a cgroup, version 2, at %s", h.mount)
+}
+
+// controllers says which limits of host resources can be enforced.
+func (e exam) controllers(context.Context) Finding {
+	have := make(map[string]int)
+	for _, h := range e.hierarchies(e.pid) {
+		names := h.controllers
+		if h.version == 2 {
+			names = strings.Fields(e.read(filepath.Join(h.dir, "cgroup.controllers")))
+		}
+		for _, name := range names {
+			if name == "cpu" || name == "memory" {
+				have[name] = h.version
+			}
+		}
+	}
+	switch {
+	case len(have) == 2 && (e.isRoot() || have["cpu"] == 2 && have["memory"] == 2):
+		return ok("cpus and mem can be enforced (cpu version %d, memory version %d)", have["cpu"], have["memory"])
+	case len(have) == 0:
+		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are accounted, not enforced: no controller")
+	}
+	return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are enforced in part: controllers %v", have)
+}

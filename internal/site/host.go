@@ -1,0 +1,75 @@
+package site
+
+import (
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host is what this machine has for jobs that ask for cores or memory. In a
+// container that is what the container may use.
+func Host() (cpus int, memMiB int64) {
+	cpus = runtime.NumCPU() // of those this process may run on
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		memMiB = int64(info.Totalram) * int64(info.Unit) >> 20
+	}
+	return here().within(cpus, memMiB)
+}
+
+// within lowers the machine's figures to the limits of this process's cgroups
+// and of those above it.
+func (m machine) within(cpus int, memMiB int64) (int, int64) {
+	for _, h := range m.hierarchies(m.pid) {
+		for _, dir := range h.upwards() {
+			if limit := m.memoryLimit(h, dir); limit > 0 && limit>>20 < memMiB {
+				memMiB = max(limit>>20, 1)
+			}
+			if limit := m.cpuLimit(h, dir); limit > 0 && limit < cpus {
+				cpus = limit
+			}
+		}
+	}
+	return cpus, memMiB
+}
+
+// memoryLimit is in bytes; 0: none.
+func (m machine) memoryLimit(h hierarchy, dir string) int64 {
+	file := "memory.max"
+	if h.version == 1 {
+		if !slices.Contains(h.controllers, "memory") {
+			return 0
+		}
+		file = "memory.limit_in_bytes"
+	}
+	return m.number(filepath.Join(dir, file))
+}
+
+// cpuLimit is in whole cores, a part of one counting as one; 0: none.
+func (m machine) cpuLimit(h hierarchy, dir string) int {
+	var quota, period int64
+	if h.version == 2 {
+		fields := strings.Fields(m.read(filepath.Join(dir, "cpu.max")))
+		if len(fields) != 2 || fields[0] == "max" {
+			return 0
+		}
+		quota, _ = strconv.ParseInt(fields[0], 10, 64)
+		period, _ = strconv.ParseInt(fields[1], 10, 64)
+	} else if slices.Contains(h.controllers, "cpu") {
+		quota = m.number(filepath.Join(dir, "cpu.cfs_quota_us"))
+		period = m.number(filepath.Join(dir, "cpu.cfs_period_us"))
+	}
+	if quota <= 0 || period <= 0 {
+		return 0
+	}
+	return int((quota + period - 1) / period)
+}
+
+func (m machine) number(name string) int64 {
+	value, _ := strconv.ParseInt(strings.TrimSpace(m.read(name)), 10, 64)
+	return value
+}

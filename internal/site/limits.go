@@ -1,0 +1,94 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"berth/internal/keep"
+)
+
+// Rlimit is one limit of a process, as a supervisor takes it.
+type Rlimit = keep.Rlimit
+
+const unlimited = uint64(keep.Infinity)
+
+// LoginLimits are the limits a user has after logging in: those a fresh
+// session begins with, and on top of them what limits.conf says.
+func LoginLimits(u User) ([]Rlimit, error) { return NewUsers(0).LoginLimits(u) }
+
+// LoginLimits is the same with the groups that are remembered.
+func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
+	limits, err := u.machine.loginLimits(user, u.groupNumber)
+	if err != nil {
+		return nil, fmt.Errorf("limits of user %s: %w", user.Name, err)
+	}
+	return limits, nil
+}
+
+// groupLookup turns a group's name into its number.
+type groupLookup func(ctx context.Context, name string) (gid int, known bool, err error)
+
+func (m machine) loginLimits(user User, groups groupLookup) ([]Rlimit, error) {
+	base, err := m.sessionLimits()
+	if err != nil {
+		return nil, err
+	}
+	files, err := m.limitFiles()
+	if err != nil {
+		return nil, err
+	}
+	rules := newRules(user, base, m.openFilesBound(), groups)
+	for _, name := range files {
+		if err := trusted(m.path(name), m.owner()); err != nil {
+			return nil, err
+		}
+		text, err := os.ReadFile(m.path(name))
+		if err != nil {
+			return nil, fmt.Errorf("read limits: %w", err)
+		}
+		if err := rules.apply(string(text)); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return rules.result(), nil
+}
+
+// owner is whom the system's files belong to: root, and in a test's copy of a
+// system whoever runs it.
+func (m machine) owner() int {
+	if m.root == "" {
+		return 0
+	}
+	return os.Getuid()
+}
+
+// limitFiles are read in this order; a later line of the same rank counts.
+func (m machine) limitFiles() ([]string, error) {
+	var files []string
+	if m.exists("/etc/security/limits.conf") {
+		files = append(files, "/etc/security/limits.conf")
+	}
+	entries, err := os.ReadDir(m.path("/etc/security/limits.d"))
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("read limits: %w", err)
+	}
+	for _, entry := range entries { // sorted by name
+		if strings.HasSuffix(entry.Name(), ".conf") && !strings.HasPrefix(entry.Name(), ".") {
+			files = append(files, filepath.Join("/etc/security/limits.d", entry.Name()))
+		}
+	}
+	return files, nil
+}
+
+// openFilesBound is what "unlimited" open files means to the kernel.
+func (m machine) openFilesBound() uint64 {
+	bound, err := strconv.ParseUint(strings.TrimSpace(m.read("/proc/sys/fs/nr_open")), 10, 64)
+	if err != nil {
+		return 1 << 20
+	}
+	return bound
+}

@@ -1,0 +1,77 @@
+package site
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// keep remembers an answer. That the database did not answer changes nothing;
+// that a user is gone is the end of what was known about them.
+func (u *Users) keep(key string, l *lookup) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.pending, key)
+	kind, name, _ := strings.Cut(key, ":")
+	switch {
+	case errors.Is(l.err, ErrUnknownUser):
+		u.drop(kind, name)
+	case l.err != nil:
+	case kind == "group":
+		l.group.at = u.now()
+		if len(u.groups) >= maxUsers {
+			clear(u.groups) // nobody has that many; they are asked for again
+		}
+		u.groups[name] = l.group
+	default:
+		l.user.At = u.now()
+		u.makeRoom(l.user.UID)
+		u.byUID[l.user.UID] = l.user
+		u.uids[l.user.Name] = l.user.UID
+		if kind == "name" {
+			u.uids[name] = l.user.UID
+		}
+	}
+}
+
+// drop forgets a user the database no longer has.
+func (u *Users) drop(kind, name string) {
+	uid, known := u.uids[name]
+	if kind == "uid" {
+		var err error
+		uid, err = strconv.Atoi(name)
+		known = err == nil
+	}
+	if known {
+		u.forget(uid)
+	}
+}
+
+func (u *Users) forget(uid int) {
+	delete(u.byUID, uid)
+	for name, id := range u.uids {
+		if id == uid {
+			delete(u.uids, name)
+		}
+	}
+}
+
+// makeRoom keeps the cache within its bound.
+func (u *Users) makeRoom(uid int) {
+	if _, known := u.byUID[uid]; known {
+		return
+	}
+	for len(u.byUID) >= maxUsers {
+		oldest := -1
+		for id, user := range u.byUID {
+			if oldest < 0 || user.At.Before(u.byUID[oldest].At) {
+				oldest = id
+			}
+		}
+		u.forget(oldest)
+	}
+	// Names as asked for may outnumber users, where services fold case.
+	if len(u.uids) >= 4*maxUsers {
+		clear(u.uids)
+	}
+}

@@ -1,0 +1,206 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Jobs must not live in the daemon's own cgroup: systemd could not restart the
+// daemon into a cgroup that has others below it, and would take theirs away.
+// So it is asked once for a scope that is left to berth.
+const (
+	scopeUnit  = "berth-jobs.scope"
+	scopeSlice = "berth.slice"
+	// holdDir is where the process that keeps the scope alive sits: a cgroup
+	// that passes controllers on may have no process of its own.
+	holdDir       = "hold"
+	scopeDeadline = 15 * time.Second
+)
+
+// JobScope is the directory of a cgroup below which berth may do as it likes,
+// made by systemd for the machine's daemon or for a user's own. It outlives
+// the daemon and is found again by the next one. self is how this program is
+// called to stay there as its keeper: it must call Hold. Where there is no
+// such place dir is "" and reason says why.
+func JobScope(ctx context.Context, user bool, self []string) (dir, reason string, err error) {
+	return here().jobScope(ctx, user, self)
+}
+
+func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, reason string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, scopeDeadline)
+	defer cancel()
+	if reason := m.whyNoScope(user); reason != "" {
+		return "", reason, nil
+	}
+	if dir := m.findScope(ctx, user); dir != "" {
+		return dir, "", nil
+	}
+	path, err := m.command("systemd-run")
+	if err != nil {
+		return "", err.Error(), nil
+	}
+	dir, err = m.makeScope(ctx, path, user, self)
+	if err != nil {
+		// Another daemon may have been faster by a moment.
+		if dir := m.findScope(ctx, user); dir != "" {
+			return dir, "", nil
+		}
+		return "", "", fmt.Errorf("ask systemd for a scope: %w", err)
+	}
+	return dir, "", nil
+}
+
+func (m machine) whyNoScope(user bool) string {
+	_, unified := m.unified(m.pid)
+	switch {
+	case !m.hasSystemd():
+		return "systemd does not run this machine"
+	case !unified:
+		return "there is no version 2 cgroup hierarchy"
+	case user && !m.lingers(m.uid):
+		// What the user's own systemd runs ends with it, at logout.
+		return "the user's systemd ends at logout, and its scopes with it, without `loginctl enable-linger`"
+	case !user && m.uid != 0:
+		return "only root may ask the system's systemd"
+	}
+	return ""
+}
+
+// findScope is the directory of a scope that is there already.
+func (m machine) findScope(ctx context.Context, user bool) string {
+	args := []string{"show", "--property=ControlGroup", "--value", scopeUnit}
+	said, err := m.run(ctx, call{name: "systemctl", args: append(managerFlag(user), args...), env: m.managerEnv(user)})
+	path := strings.TrimSpace(said.stdout)
+	h, unified := m.unified(m.pid)
+	if err != nil || said.exit != 0 || !unified || filepath.Base(path) != scopeUnit {
+		return ""
+	}
+	dir := filepath.Join(h.mount, path)
+	if !strings.Contains(m.read(filepath.Join(dir, "cgroup.events")), "populated 1") {
+		return ""
+	}
+	return m.path(dir)
+}
+
+func managerFlag(user bool) []string {
+	if user {
+		return []string{"--user"}
+	}
+	return nil
+}
+
+// managerEnv is where the user's own systemd is found.
+func (m machine) managerEnv(user bool) []string {
+	if !user {
+		return nil
+	}
+	dir := "/run/user/" + strconv.Itoa(m.uid)
+	return []string{"XDG_RUNTIME_DIR=" + dir, "DBUS_SESSION_BUS_ADDRESS=unix:path=" + dir + "/bus"}
+}
+
+// makeScope starts the keeper in a scope of its own and waits until it says
+// that it is there. systemd-run becomes the keeper, so its number stays.
+func (m machine) makeScope(ctx context.Context, path string, user bool, self []string) (string, error) {
+	args := append(managerFlag(user), "--scope", "--quiet", "--collect", "--slice="+scopeSlice, "--unit="+scopeUnit,
+		"--property=Delegate=yes", "--property=TasksMax=infinity", "--")
+	cmd := exec.Command(path, slices.Concat(args, self)...)
+	cmd.Dir = "/"
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}, m.managerEnv(user)...)
+	// A group of its own, so that no terminal's signal reaches it; not a
+	// session, or it would be taken for what some job left behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer ready.Close()
+	cmd.Stdout, cmd.Stderr = theirs, theirs
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = cmd.Wait() }() // it lives as long as the scope; its status says nothing
+	deadline, _ := ctx.Deadline()
+	_ = ready.SetReadDeadline(deadline) // a pipe can
+	said := make([]byte, 4096)
+	text := ""
+	for !strings.HasSuffix(text, holdReady) && len(text) < len(said) {
+		n, err := ready.Read(said)
+		text += string(said[:n])
+		if err != nil {
+			_ = cmd.Process.Kill()
+			return "", fmt.Errorf("systemd-run: %s (%w)", answer{stderr: text}.firstLine(), err)
+		}
+	}
+	return m.scopeOf(cmd.Process.Pid)
+}
+
+// scopeOf is the scope that a keeper sits in.
+func (m machine) scopeOf(pid int) (string, error) {
+	h, ok := m.unified(pid)
+	if !ok {
+		return "", errors.New("the keeper is in no version 2 cgroup")
+	}
+	dir := h.dir
+	if filepath.Base(dir) == holdDir {
+		dir = filepath.Dir(dir)
+	}
+	if filepath.Base(dir) != scopeUnit {
+		return "", fmt.Errorf("the keeper is in %s, not in a scope of its own", dir)
+	}
+	return m.path(dir), nil
+}
+
+// holdReady is what the keeper prints when it is in its place.
+const holdReady = "berth: holding\n"
+
+// Hold keeps a scope alive until the process is ended. It returns an exit
+// status.
+func Hold() int { return here().hold(os.Stdout) }
+
+func (m machine) hold(out *os.File) int {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	if err := m.takePlace(); err != nil {
+		fmt.Fprintf(out, "%v\n", err)
+		return 1
+	}
+	fmt.Fprint(out, holdReady)
+	// Nobody reads any more, and the daemon's files must not be kept open.
+	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
+		for fd := range 3 {
+			_ = syscall.Dup3(int(null.Fd()), fd, 0)
+		}
+		null.Close()
+	}
+	<-ended
+	return 0
+}
+
+// takePlace moves this process out of the way of the controllers.
+func (m machine) takePlace() error {
+	h, ok := m.unified(m.pid)
+	if !ok || filepath.Base(h.dir) != scopeUnit {
+		return fmt.Errorf("this process is not in %s", scopeUnit)
+	}
+	dir := m.path(filepath.Join(h.dir, holdDir))
+	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return fmt.Errorf("make the keeper's cgroup: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(m.pid)), 0o644); err != nil {
+		return fmt.Errorf("move the keeper into its cgroup: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a service manager is told. A status is "STATUS=" and a sentence.
+const (
+	Ready     = "READY=1"
+	Stopping  = "STOPPING=1"
+	Reloading = "RELOADING=1"
+	Watchdog  = "WATCHDOG=1"
+)
+
+// service manager: what it gave this process in its environment, read once and
+// taken away, so that no job is mistaken for the daemon.
+var manager struct {
+	once     sync.Once
+	notify   string
+	watchdog time.Duration
+	fds      int
+}
+
+func readManager() {
+	manager.once.Do(func() {
+		manager.notify = os.Getenv("NOTIFY_SOCKET")
+		if isForMe("WATCHDOG_PID", true) {
+			microseconds, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64)
+			if err == nil && microseconds > 0 && microseconds < int64(time.Hour)*24/1000 {
+				manager.watchdog = time.Duration(microseconds) * time.Microsecond
+			}
+		}
+		if isForMe("LISTEN_PID", false) {
+			manager.fds, _ = strconv.Atoi(os.Getenv("LISTEN_FDS"))
+		}
+		for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID"} {
+			_ = os.Unsetenv(name) // fails for impossible names only
+		}
+	})
+}
+
+// isForMe reports whether a variable names this process.
+func isForMe(name string, unsetCounts bool) bool {
+	value, set := os.LookupEnv(name)
+	if !set {
+		return unsetCounts
+	}
+	return value == strconv.Itoa(os.Getpid())
+}
+
+// Notify tells the service manager about this process, where there is one.
+func Notify(state string) error {
+	readManager()
+	if manager.notify == "" {
+		return nil
+	}
+	if err := notify(manager.notify, state); err != nil {
+		return fmt.Errorf("notify the service manager: %w", err)
+	}
+	return nil
+}
+
+func notify(address, state string) error {
+	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") {
+		return fmt.Errorf("address %q: %w", printable(address), errors.ErrUnsupported)
+	}
+	if strings.HasPrefix(state, Reloading) {
+		// It tells this reload from the one before by when it began.
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			return err
+		}
+		state += fmt.Sprintf("\nMONOTONIC_USEC=%d", now.Nano()/1000)
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not hold the daemon up
+	_, err = conn.Write([]byte(state))
+	return err
+}
+
+// WatchdogInterval is within what time the service manager wants to hear
+// Watchdog, or 0 where it does not. Twice as often is a good pace.
+func WatchdogInterval() time.Duration {
+	readManager()
+	return manager.watchdog
+}
+
+const (
+	firstActivationFD = 3
+	maxActivationFDs  = 16
+)
+
+// ActivationListeners are the sockets the service manager opened for this
+// process; none where it did not. Whoever calls first gets them.
+func ActivationListeners() ([]net.Listener, error) {
+	readManager()
+	count := manager.fds
+	manager.fds = 0
+	if count < 0 || count > maxActivationFDs {
+		return nil, fmt.Errorf("the service manager passes %d sockets; at most %d make sense", count, maxActivationFDs)
+	}
+	return listenersFrom(firstActivationFD, count)
+}
+
+func listenersFrom(first, count int) (listeners []net.Listener, err error) {
+	for fd := first; fd < first+count; fd++ {
+		unix.CloseOnExec(fd)
+		file := os.NewFile(uintptr(fd), "activation")
+		listener, listenErr := net.FileListener(file) // has a descriptor of its own
+		file.Close()
+		if listenErr != nil {
+			err = errors.Join(err, fmt.Errorf("descriptor %d of the service manager: %w", fd, listenErr))
+			continue
+		}
+		listeners = append(listeners, listener)
+	}
+	if err != nil {
+		for _, listener := range listeners {
+			listener.Close()
+		}
+		return nil, err
+	}
+	return listeners, nil
+}

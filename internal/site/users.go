@@ -1,0 +1,167 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultUserTTL is how long an answer of the user database is good for.
+	DefaultUserTTL = time.Minute
+	// maxUsers bounds the cache; the oldest answers go first.
+	maxUsers = 4096
+	// lookupDeadline bounds one lookup as a whole, which asks several times.
+	lookupDeadline = 20 * time.Second
+)
+
+// Users is the user database with a memory. It is safe for concurrent use and
+// asks for one user once at a time, however many wait for the answer.
+type Users struct {
+	machine machine
+	ttl     time.Duration
+	now     func() time.Time
+
+	mu      sync.Mutex
+	byUID   map[int]User
+	uids    map[string]int // by name as asked
+	groups  map[string]groupAnswer
+	pending map[string]*lookup
+}
+
+type groupAnswer struct {
+	gid   int
+	known bool
+	at    time.Time
+}
+
+// lookup is one question under way.
+type lookup struct {
+	done  chan struct{}
+	user  User
+	group groupAnswer
+	err   error
+}
+
+// NewUsers asks this machine's user database. An answer is good for ttl; 0
+// means DefaultUserTTL.
+func NewUsers(ttl time.Duration) *Users { return newUsers(here(), ttl, time.Now) }
+
+func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
+	if ttl == 0 {
+		ttl = DefaultUserTTL
+	}
+	return &Users{
+		machine: m, ttl: ttl, now: now,
+		byUID: make(map[int]User), uids: make(map[string]int), groups: make(map[string]groupAnswer), pending: make(map[string]*lookup),
+	}
+}
+
+// ByUID is the user with this number, as the database says now or said within
+// the time an answer is good for.
+func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
+	if user, ok := u.Cached(uid, u.ttl); ok {
+		return user, nil
+	}
+	l := u.join("uid:"+strconv.Itoa(uid), func(ctx context.Context, l *lookup) {
+		l.user, l.err = u.machine.byUID(ctx, uid)
+	})
+	if err := l.wait(ctx); err != nil {
+		return User{}, err
+	}
+	return l.user.clone(), nil
+}
+
+// ByName is the user with this name.
+func (u *Users) ByName(ctx context.Context, name string) (User, error) {
+	u.mu.Lock()
+	uid, known := u.uids[name]
+	u.mu.Unlock()
+	if known {
+		if user, ok := u.Cached(uid, u.ttl); ok {
+			return user, nil
+		}
+	}
+	l := u.join("name:"+name, func(ctx context.Context, l *lookup) {
+		l.user, l.err = u.machine.byName(ctx, name)
+	})
+	if err := l.wait(ctx); err != nil {
+		return User{}, err
+	}
+	return l.user.clone(), nil
+}
+
+// Cached is what the database said about a user at most maxAge ago. It never
+// asks and never waits.
+func (u *Users) Cached(uid int, maxAge time.Duration) (User, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	user, ok := u.byUID[uid]
+	if !ok || u.now().Sub(user.At) > maxAge {
+		return User{}, false
+	}
+	return user.clone(), true
+}
+
+// InGroup reports whether a user was in a group when last looked up. A group
+// that does not exist has nobody in it.
+func (u *Users) InGroup(user User, group string) (bool, error) {
+	gid, known, err := u.groupNumber(context.Background(), group)
+	if err != nil || !known {
+		return false, err
+	}
+	return gid == user.GID || slices.Contains(user.Groups, gid), nil
+}
+
+func (u *Users) groupNumber(ctx context.Context, name string) (gid int, known bool, err error) {
+	u.mu.Lock()
+	answer, ok := u.groups[name]
+	u.mu.Unlock()
+	if ok && u.now().Sub(answer.at) <= u.ttl {
+		return answer.gid, answer.known, nil
+	}
+	l := u.join("group:"+name, func(ctx context.Context, l *lookup) {
+		l.group.gid, l.group.known, l.err = u.machine.groupNumber(ctx, name)
+	})
+	if err := l.wait(ctx); err != nil {
+		return 0, false, err
+	}
+	return l.group.gid, l.group.known, nil
+}
+
+// join takes part in the lookup under way, or begins it. It goes on when the
+// one who asked first gives up: others may wait for it.
+func (u *Users) join(key string, ask func(context.Context, *lookup)) *lookup {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l := u.pending[key]; l != nil {
+		return l
+	}
+	l := &lookup{done: make(chan struct{})}
+	u.pending[key] = l
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookupDeadline)
+		defer cancel()
+		ask(ctx, l)
+		u.keep(key, l)
+		close(l.done)
+	}()
+	return l
+}
+
+func (l *lookup) wait(ctx context.Context) error {
+	select {
+	case <-l.done:
+		return l.err
+	case <-ctx.Done():
+		return fmt.Errorf("look up in the user database: %w", context.Cause(ctx))
+	}
+}
+
+func (u User) clone() User {
+	u.Groups = slices.Clone(u.Groups)
+	return u
+}
