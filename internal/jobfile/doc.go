@@ -1,8 +1,10 @@
-// Package jobfile reads what people write: jobs files, and the sizes,
-// durations, id lists and dependencies that appear in them and in flags.
-// Every mistake is answered with what was found and what is allowed.
+// Package jobfile reads what people write: jobs files, spec files in YAML and
+// JSON, the directives of scripts, the keys of a submission, and the sizes,
+// times, id lists and dependencies that appear in all of them. One table says
+// what each key means, whichever grammar it stood in. Every mistake is
+// answered with what was found and what is allowed.
 //
 // It is pure: text in, values out. It may not open a file, look at a clock or
-// the environment, start anything, or log. It imports the standard library
-// and package job only.
+// the environment, start anything, or log. It imports the standard library,
+// package job and a YAML reader only.
 package jobfile

@@ -1,0 +1,84 @@
+package jobfile
+
+import (
+	"fmt"
+	"strings"
+)
+
+// givenFlag is one flag of submit as a #BERTH line has it.
+type givenFlag struct {
+	name   string // as it was written: --time, -t
+	setter setter
+	value  string
+	bare   bool
+}
+
+// flagNames are the long flags as people see them.
+var flagNames = func() []string {
+	var names []string
+	for _, s := range setters {
+		if !s.fileOnly {
+			names = append(names, "--"+s.flagName())
+		}
+	}
+	return names
+}()
+
+func (s setter) flagName() string {
+	if s.flag != "" {
+		return s.flag
+	}
+	return strings.ReplaceAll(s.key, "_", "-")
+}
+
+// cutFlag takes a flag and its value off the front: --flag value, --flag=value,
+// -f value or -fvalue. A flag that says something alone takes its value only
+// after =, so that the next word is never swallowed.
+func cutFlag(words []string) (f givenFlag, rest []string, err error) {
+	word, rest := words[0], words[1:]
+	var attached bool
+	switch {
+	case len(word) > 2 && strings.HasPrefix(word, "--"):
+		f.name, f.value, attached = strings.Cut(word, "=")
+		f.setter, err = longFlag(f.name)
+	case len(word) > 1 && word[0] == '-' && word[1] != '-':
+		f.name, f.value = word[:2], strings.TrimPrefix(word[2:], "=")
+		attached = len(word) > 2
+		f.setter, err = shortFlag(word[1])
+	default:
+		return f, nil, fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", show(word))
+	}
+	switch {
+	case err != nil:
+		return f, nil, err
+	case attached:
+		return f, rest, nil
+	case f.setter.bare:
+		f.bare = true
+		return f, rest, nil
+	case len(rest) == 0:
+		return f, nil, fmt.Errorf("%s: found no value, allowed %s VALUE", f.name, f.name)
+	}
+	f.value = rest[0]
+	return f, rest[1:], nil
+}
+
+func longFlag(name string) (setter, error) {
+	if s, found, err := find(strings.TrimPrefix(name, "--")); err == nil && found && !s.fileOnly && !strings.HasPrefix(s.key, envPrefix) {
+		return s, nil
+	}
+	return setter{}, fmt.Errorf("found unknown flag %s%s, known flags: %s", show(name), meant(name, flagNames), strings.Join(flagNames, " "))
+}
+
+func shortFlag(letter byte) (setter, error) {
+	var known []string
+	for _, s := range setters {
+		if s.short == letter {
+			return s, nil
+		}
+		if s.short != 0 {
+			known = append(known, "-"+string(rune(s.short)))
+		}
+	}
+	return setter{}, fmt.Errorf("found unknown flag %s, known short flags: %s", show("-"+string(rune(letter))), strings.Join(known, " "))
+}

@@ -1,0 +1,166 @@
+package jobfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// syntaxError is a file that is not written in its grammar at all, as opposed
+// to one that says something wrong.
+type syntaxError struct{ text string }
+
+func (e *syntaxError) Error() string { return e.text }
+
+func isSyntax(err error) bool {
+	var syntax *syntaxError
+	return errors.As(err, &syntax)
+}
+
+// readJSON reads JSON values that follow one another. The standard library
+// says whether a value is JSON; it is then walked here, which keeps the order
+// of keys, the text of numbers and the lines, and costs a tenth of asking the
+// library for every token.
+func readJSON(content []byte) (roots []value, line int, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	w := jsonWalker{line: 1}
+	for {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
+			if errors.Is(err, io.EOF) {
+				return roots, 0, nil
+			}
+			return nil, lineAt(content, jsonErrorAt(content, err)), notJSON(err)
+		}
+		w.seek(content, int(decoder.InputOffset()), len(raw))
+		v, err := w.value(0)
+		if err != nil {
+			return nil, w.line, err
+		}
+		roots = append(roots, v)
+	}
+}
+
+func notJSON(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return &syntaxError{"found the end of the file inside of a value, allowed JSON or YAML"}
+	}
+	return &syntaxError{fmt.Sprintf("found what is no JSON, allowed JSON or YAML: %v", err)}
+}
+
+func jsonErrorAt(content []byte, err error) int {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return max(int(syntax.Offset)-1, 0)
+	}
+	return len(bytes.TrimRight(content, " \t\r\n"))
+}
+
+// jsonWalker walks text that is known to be valid JSON. To walk past its end
+// would be a bug, and the index panics.
+type jsonWalker struct {
+	text   []byte
+	at     int
+	line   int
+	budget budget
+}
+
+// seek goes to the value of the given length that ends at end.
+func (w *jsonWalker) seek(content []byte, end, length int) {
+	w.line += bytes.Count(content[w.at:end-length], []byte{'\n'})
+	w.text, w.at = content[:end], end-length
+}
+
+// skip passes white space, commas and colons, and is where lines are counted:
+// a JSON string has no line end in it.
+func (w *jsonWalker) skip() byte {
+	for {
+		switch c := w.text[w.at]; c {
+		case '\n':
+			w.line++
+			w.at++
+		case ' ', '\t', '\r', ',', ':':
+			w.at++
+		default:
+			return c
+		}
+	}
+}
+
+func (w *jsonWalker) value(depth int) (value, error) {
+	first := w.skip()
+	v := value{line: w.line}
+	if err := w.budget.take(depth); err != nil {
+		return v, err
+	}
+	switch first {
+	case '"':
+		v.text = w.string()
+	case '[':
+		v.kind = list
+		for w.at++; w.skip() != ']'; {
+			item, err := w.value(depth + 1)
+			if err != nil {
+				return v, err
+			}
+			v.items = append(v.items, item)
+		}
+		w.at++
+	case '{':
+		return w.mapping(v, depth)
+	default:
+		if v.text = w.word(); v.text == "null" {
+			v.kind, v.text = null, ""
+		}
+	}
+	return v, nil
+}
+
+func (w *jsonWalker) mapping(v value, depth int) (value, error) {
+	v.kind = mapping
+	for w.at++; w.skip() != '}'; {
+		e := entry{line: w.line, key: w.string()}
+		var err error
+		if e.value, err = w.value(depth + 1); err != nil {
+			return v, err
+		}
+		if v.entries == nil {
+			v.entries = make([]entry, 0, 8) // as many keys as most jobs have
+		}
+		v.entries = append(v.entries, e)
+	}
+	w.at++
+	return v, nil
+}
+
+// string takes a quoted string. Only one with a backslash needs the library.
+func (w *jsonWalker) string() string {
+	start := w.at
+	plain := true
+	for w.at++; w.text[w.at] != '"'; w.at++ {
+		if w.text[w.at] == '\\' {
+			plain = false
+			w.at++
+		}
+	}
+	w.at++
+	if plain {
+		return string(w.text[start+1 : w.at-1])
+	}
+	var s string
+	if err := json.Unmarshal(w.text[start:w.at], &s); err != nil {
+		panic("bug: a valid JSON string was not read: " + err.Error())
+	}
+	return s
+}
+
+// word takes a number, true, false or null, as it was written.
+func (w *jsonWalker) word() string {
+	start := w.at
+	for w.at < len(w.text) && bytes.IndexByte([]byte(" \t\r\n,:]}[{\""), w.text[w.at]) < 0 {
+		w.at++
+	}
+	return string(w.text[start:w.at])
+}
