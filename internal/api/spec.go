@@ -2,8 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 )
@@ -14,18 +12,14 @@ type Text string
 
 // UnmarshalJSON takes what people write: "18G", 18432, true.
 func (t *Text) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '"' {
+	if data[0] == '"' { // the decoder hands over one whole value
 		return json.Unmarshal(data, (*string)(t))
 	}
-	switch text := string(data); text {
-	case "null":
-		return errors.New("null is no value; leave the key out")
-	default:
-		if text == "" || text[0] == '{' || text[0] == '[' {
-			return fmt.Errorf("%.40s: text, a number or a boolean is wanted", text)
-		}
-		*t = Text(text)
+	wrong := map[byte]string{'n': "null", '{': "object", '[': "array"}
+	if kind := wrong[data[0]]; kind != "" {
+		return &json.UnmarshalTypeError{Value: kind, Type: reflect.TypeFor[Text]()}
 	}
+	*t = Text(data)
 	return nil
 }
 
@@ -57,7 +51,7 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 // their values, of the flags of submit (docs/jobspec.md); the daemon reads
 // them all with one grammar.
 type Spec struct {
-	Command Command           `json:"command" doc:"a shell line, or an array of words executed as they are"`
+	Command Command           `json:"command,omitzero" doc:"a shell line, or an array of words executed as they are"`
 	Env     map[string]string `json:"env,omitempty" doc:"variables set for this job"`
 
 	Name        Text `json:"name,omitempty"`

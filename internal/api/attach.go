@@ -1,0 +1,86 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"time"
+)
+
+// attachProtocol is what a connection turns into for a job's terminal. The
+// bytes after that are the supervisor's and the client's; nobody here reads
+// them.
+const attachProtocol = "berth-attach"
+
+const attachReply = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + attachProtocol + "\r\n\r\n"
+
+func (x *exchange) postAttach() error {
+	id, err := x.id()
+	if err != nil {
+		return err
+	}
+	if !wantsUpgrade(x.r, attachProtocol) {
+		return Problemf(Invalid, "send Connection: Upgrade and Upgrade: "+attachProtocol, "attach needs an upgraded connection")
+	}
+	ctx, done, err := x.stream()
+	if err != nil {
+		return err
+	}
+	defer done()
+	terminal, err := x.backend.Attach(ctx, x.caller, id)
+	if err != nil {
+		return err
+	}
+	defer terminal.Close()
+	x.taken.Add(1)
+	defer x.taken.Done()
+	client, buffered, err := x.w.control.Hijack()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	x.w.started = true
+	client.SetDeadline(time.Time{}) //nolint:errcheck // a dead connection says so when used
+	// Either end, or the server's, ends both.
+	defer context.AfterFunc(ctx, func() { terminal.Close(); client.Close() })()
+	x.relay(client, buffered.Reader, terminal)
+	return nil
+}
+
+// relay copies both ways until either side is done.
+func (x *exchange) relay(client net.Conn, fromClient *bufio.Reader, terminal io.ReadWriteCloser) {
+	toClient := &patientWriter{to: client, patience: x.limits.StallTimeout}
+	if _, err := io.WriteString(toClient, attachReply); err != nil {
+		return
+	}
+	typed := make(chan struct{})
+	go func() {
+		defer close(typed)
+		defer terminal.Close() // the caller went away: detached
+		defer x.surviveCopy()
+		_, _ = io.Copy(terminal, fromClient) // either way the two part
+	}()
+	_, _ = io.Copy(toClient, terminal)
+	client.Close()
+	<-typed
+}
+
+// surviveCopy keeps a bug beside the request's own goroutine from ending the
+// daemon.
+func (x *exchange) surviveCopy() {
+	if cause := recover(); cause != nil {
+		x.log.Error("bug while copying to a terminal", "path", quoted(x.r.URL.Path), "panic", cause)
+	}
+}
+
+// patientWriter gives each write a while, and no more.
+type patientWriter struct {
+	to       net.Conn
+	patience time.Duration
+}
+
+func (w *patientWriter) Write(data []byte) (int, error) {
+	w.to.SetWriteDeadline(time.Now().Add(w.patience)) //nolint:errcheck // a dead connection says so when written to
+	return w.to.Write(data)
+}

@@ -1,0 +1,205 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxReplyBytes bounds what a client takes into memory of one answer.
+const maxReplyBytes = 512 << 20
+
+// Client talks to one daemon. It is safe for use by many goroutines.
+type Client struct {
+	// OnRetry hears of each time a stream lost its daemon and looks for it
+	// again. It may be nil, and is set before the first stream.
+	OnRetry func(error)
+
+	place  string // as people know it: the socket or the URL
+	base   string
+	secret string
+	http   *http.Client
+}
+
+// Dial makes a client of the daemon at a Unix socket. It connects when it is
+// first used.
+func Dial(socket string) *Client {
+	return newClient(socket, "http://berth", "", &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) },
+	})
+}
+
+// DialRemote makes a client of a daemon that listens by TCP. Without TLS only
+// this machine itself will do, because anyone on the way could read the
+// token.
+func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, Problemf(Invalid, "give a URL like https://lab:7447", "%s is no address of a daemon", quoted(baseURL))
+	}
+	switch {
+	case u.Scheme == "https":
+	case u.Scheme == "http" && isLoopback(u.Hostname()):
+	default:
+		return nil, Problemf(Invalid, "use https://", "%s would send the token in the clear", quoted(baseURL))
+	}
+	if secret == "" {
+		return nil, Problemf(Invalid, "make one with `berth token new`", "a token is needed for %s", quoted(baseURL))
+	}
+	place := u.Scheme + "://" + u.Host
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	return newClient(place, place, secret, &http.Transport{
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: 10 * time.Second,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil && ctx.Err() == nil {
+				return nil, &Unreachable{Socket: place, Err: innermost(err)}
+			}
+			return c, err
+		},
+	}), nil
+}
+
+func isLoopback(host string) bool {
+	literal, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && literal.Unmap().IsLoopback()
+}
+
+func newClient(place, base, secret string, transport *http.Transport) *Client {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	transport.Protocols = protocols
+	transport.DisableCompression = true
+	transport.MaxIdleConnsPerHost = 4
+	transport.IdleConnTimeout = time.Minute // less than the server's, so that it never closes first
+	return &Client{place: place, base: base, secret: secret, http: &http.Client{
+		Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // a daemon sends none
+		},
+	}}
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Place is where the daemon is looked for: its socket or URL.
+func (c *Client) Place() string { return c.place }
+
+// start sends a request and returns the answer if it is a success. The caller
+// closes its body.
+func (c *Client) start(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, reader)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", c.place, err)
+	}
+	for key, values := range header {
+		r.Header[key] = values
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.secret != "" {
+		r.Header.Set("Authorization", "Bearer "+c.secret)
+	}
+	r.Header.Set("User-Agent", "berth")
+	reply, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	if reply.StatusCode >= 300 || reply.StatusCode < 200 && reply.StatusCode != http.StatusSwitchingProtocols {
+		defer reply.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(reply.Body, 4*maxProblemBytes)) // what came is enough
+		return nil, decodeProblem(reply.StatusCode, reply.Header.Get("Content-Type"), text)
+	}
+	return reply, nil
+}
+
+// explain says what went wrong with a request in the terms of this package.
+func (c *Client) explain(ctx context.Context, err error) error {
+	var nobody *Unreachable
+	var wrapped *url.Error
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &nobody):
+		return nobody
+	case errors.As(err, &wrapped):
+		err = wrapped.Err
+	}
+	return fmt.Errorf("talk to the daemon at %s: %w", c.place, err)
+}
+
+// ask sends a request and reads the answer whole.
+func (c *Client) ask(ctx context.Context, method, path string, query url.Values, request any) ([]byte, error) {
+	var body []byte
+	if request != nil {
+		var err error
+		if body, err = json.Marshal(request); err != nil {
+			return nil, fmt.Errorf("write request: %w", err)
+		}
+	}
+	reply, err := c.start(ctx, method, path, query, body, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	data, err := readReply(reply)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	return data, nil
+}
+
+func readReply(reply *http.Response) ([]byte, error) {
+	if reply.ContentLength > maxReplyBytes {
+		return nil, errTooLarge
+	}
+	var buffer bytes.Buffer
+	if reply.ContentLength > 0 {
+		buffer.Grow(int(reply.ContentLength) + bytes.MinRead)
+	}
+	n, err := buffer.ReadFrom(io.LimitReader(reply.Body, maxReplyBytes))
+	if err == nil && n == maxReplyBytes {
+		err = errTooLarge
+	}
+	return buffer.Bytes(), err
+}
+
+// call sends a request and reads the answer into a T. Keys that this version
+// does not know are passed over: the daemon may be newer.
+func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, request any) (T, error) {
+	var value T
+	data, err := c.ask(ctx, method, path, query, request)
+	if err != nil {
+		return value, err
+	}
+	if err := json.Unmarshal(data, &value); err != nil {
+		return value, fmt.Errorf("understand the daemon at %s: %w", c.place, err)
+	}
+	return value, nil
+}
+
+// jobPath is the path of a job, or of a part of it.
+func jobPath(id string, part ...string) string {
+	return strings.Join(append([]string{"/v1/jobs", url.PathEscape(id)}, part...), "/")
+}

@@ -1,0 +1,207 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"berth/internal/job"
+)
+
+// pageJobs is how many jobs a client fetches at a time when it wants all.
+const pageJobs = 5000
+
+// Status asks about the daemon itself.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
+}
+
+// Submit hands in jobs. JSON has no room for text that is not UTF-8: such a
+// job is refused rather than changed, and such a variable of the environment
+// left out, which a note of the reply says.
+func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, error) {
+	for i := range r.Jobs {
+		if err := checkText(&r.Jobs[i]); err != nil {
+			return SubmitReply{}, err
+		}
+	}
+	if !utf8.ValidString(r.Dir) {
+		return SubmitReply{}, Problemf(Invalid, "", "the directory %s is not UTF-8", strconv.QuoteToASCII(r.Dir))
+	}
+	environ, left := splitEnviron(r.Environ)
+	r.Environ = environ
+	reply, err := call[SubmitReply](ctx, c, http.MethodPost, "/v1/jobs", nil, r)
+	if err == nil && len(left) > 0 && len(reply.Jobs) > 0 {
+		first := &reply.Jobs[0]
+		first.Notes = append(first.Notes, "left out of the environment, being no UTF-8: "+strings.Join(left, ", "))
+	}
+	return reply, err
+}
+
+func checkText(s *Spec) error {
+	bad := ""
+	if !utf8.ValidString(s.Command.Shell) {
+		bad = "command"
+	}
+	for _, word := range s.Command.Argv {
+		if !utf8.ValidString(word) {
+			bad = "command"
+		}
+	}
+	for name, value := range s.Env {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			bad = "env"
+		}
+	}
+	s.Each(func(key, value string) {
+		if !utf8.ValidString(value) {
+			bad = key
+		}
+	})
+	if bad != "" {
+		return Problemf(Invalid, "", "%s of a job is not UTF-8", bad)
+	}
+	return nil
+}
+
+func splitEnviron(environ []string) (kept, left []string) {
+	for i, entry := range environ {
+		if utf8.ValidString(entry) {
+			if left != nil {
+				kept = append(kept, entry)
+			}
+			continue
+		}
+		if left == nil {
+			kept = append([]string{}, environ[:i]...)
+		}
+		name, _, _ := strings.Cut(entry, "=")
+		left = append(left, strings.Trim(strconv.QuoteToASCII(name), `"`))
+	}
+	if left == nil {
+		return environ, nil
+	}
+	return kept, left
+}
+
+// Jobs asks for one page of jobs.
+func (c *Client) Jobs(ctx context.Context, q Query) (JobPage, error) {
+	return call[JobPage](ctx, c, http.MethodGet, "/v1/jobs", q.values(), nil)
+}
+
+// JobsAll calls fn with every job of all pages, or the first q.Limit of them
+// if that is set, and returns the last page without its jobs.
+func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) (JobPage, error) {
+	var last JobPage
+	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
+		var page JobPage
+		if err := json.Unmarshal(data, &page); err != nil {
+			return 0, "", fmt.Errorf("understand the daemon at %s: %w", c.place, err)
+		}
+		for _, view := range page.Jobs {
+			if err := fn(view); err != nil {
+				return 0, "", err
+			}
+		}
+		n := len(page.Jobs)
+		last = page
+		last.Jobs = nil
+		return n, page.Next, nil
+	})
+	return last, err
+}
+
+// JobsRaw writes all pages as one JSON array, each job as the daemon wrote
+// it. Like JobsAll it heeds q.Limit.
+func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
+	if _, err := io.WriteString(w, "["); err != nil {
+		return err
+	}
+	wrote := false
+	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
+		var page struct {
+			Jobs []json.RawMessage `json:"jobs"`
+			Next string            `json:"next"`
+		}
+		if err := json.Unmarshal(data, &page); err != nil {
+			return 0, "", fmt.Errorf("understand the daemon at %s: %w", c.place, err)
+		}
+		var out bytes.Buffer
+		out.Grow(len(data))
+		for _, raw := range page.Jobs {
+			if wrote {
+				out.WriteByte(',')
+			}
+			out.Write(raw)
+			wrote = true
+		}
+		_, err := w.Write(out.Bytes())
+		return len(page.Jobs), page.Next, err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "]\n")
+	return err
+}
+
+// pages fetches page after page. each returns how many jobs the page had and
+// the cursor of the next. A page is read whole before it is shown: whoever
+// looks at it may take their time, and the daemon does not wait for that.
+func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, string, error)) (int, error) {
+	left, seen := q.Limit, 0
+	for {
+		q.Limit = pageJobs
+		if left > 0 {
+			q.Limit = min(left-seen, pageJobs)
+		}
+		data, err := c.ask(ctx, http.MethodGet, "/v1/jobs", q.values(), nil)
+		if err != nil {
+			return seen, err
+		}
+		n, next, err := each(data)
+		seen += n
+		if err != nil || next == "" || left > 0 && seen >= left {
+			return seen, err
+		}
+		if next == q.After {
+			return seen, fmt.Errorf("the daemon at %s sends the same page again", c.place)
+		}
+		q.After = next
+	}
+}
+
+// Job asks everything about one job.
+func (c *Client) Job(ctx context.Context, id string) (Detail, error) {
+	return call[Detail](ctx, c, http.MethodGet, jobPath(id), nil, nil)
+}
+
+// Why asks what a job waits for.
+func (c *Client) Why(ctx context.Context, id string) (Why, error) {
+	return call[Why](ctx, c, http.MethodGet, jobPath(id, "why"), nil, nil)
+}
+
+// Act does one thing to the selected jobs.
+func (c *Client) Act(ctx context.Context, r ActRequest) (ActReply, error) {
+	return call[ActReply](ctx, c, http.MethodPost, "/v1/jobs/act", nil, r)
+}
+
+// Edit changes a job that has not started.
+func (c *Client) Edit(ctx context.Context, id string, r EditRequest) (Detail, error) {
+	if err := checkText(&r.Set); err != nil {
+		return Detail{}, err
+	}
+	return call[Detail](ctx, c, http.MethodPatch, jobPath(id), nil, r)
+}
+
+// Wait asks once, for at most a minute; whoever wants to wait longer asks
+// again.
+func (c *Client) Wait(ctx context.Context, r WaitRequest) (WaitReply, error) {
+	return call[WaitReply](ctx, c, http.MethodPost, "/v1/jobs/wait", nil, r)
+}

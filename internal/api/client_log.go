@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// How long to wait before a lost daemon is looked for again.
+const (
+	firstRetry   = 50 * time.Millisecond
+	slowestRetry = 2 * time.Second
+)
+
+// errLost is a stream that ended without its mark.
+var errLost = errors.New("the daemon went away")
+
+// LogReader reads a log. When its connection is lost it looks for the daemon
+// for as long as its context lives, and goes on where it was: no byte is lost
+// and none comes twice.
+type LogReader struct {
+	// OnRetry hears why the connection was lost. It may be nil, and is set
+	// before the first Read.
+	OnRetry func(error)
+
+	c     *Client
+	ctx   context.Context
+	query LogQuery // of the next connection
+	reply *http.Response
+	wait  time.Duration
+	err   error // final
+}
+
+// Log opens a log. The first connection must succeed.
+func (c *Client) Log(ctx context.Context, q LogQuery) (*LogReader, error) {
+	l := &LogReader{OnRetry: c.OnRetry, c: c, ctx: ctx, query: q, wait: firstRetry}
+	if err := l.open(true); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Attempt is the attempt whose log this is.
+func (l *LogReader) Attempt() int { return l.query.Attempt }
+
+// Offset is where in the log the next byte to be read stands.
+func (l *LogReader) Offset() int64 { return l.query.Offset }
+
+// Close ends it.
+func (l *LogReader) Close() error {
+	l.hangUp()
+	if l.err == nil {
+		l.err = errors.New("read of a closed log")
+	}
+	return nil
+}
+
+func (l *LogReader) hangUp() {
+	if l.reply != nil {
+		l.reply.Body.Close()
+		l.reply = nil
+	}
+}
+
+func (l *LogReader) open(first bool) error {
+	reply, err := l.c.start(l.ctx, http.MethodGet, jobPath(l.query.ID, "log"), l.query.values(), nil, nil)
+	if err != nil {
+		return err
+	}
+	attempt, badAttempt := strconv.Atoi(reply.Header.Get(headerLogAttempt))
+	offset, badOffset := strconv.ParseInt(reply.Header.Get(headerLogOffset), 10, 64)
+	if badAttempt != nil || badOffset != nil || offset < 0 {
+		reply.Body.Close()
+		return Problemf(Unable, "", "the daemon at %s does not say which part of the log it sends", l.c.place)
+	}
+	if !first && (offset != l.query.Offset || l.query.Attempt != 0 && attempt != l.query.Attempt) {
+		reply.Body.Close()
+		return Problemf(Refused, "", "the log is not the same any more: it cannot go on at byte %d", l.query.Offset)
+	}
+	l.reply = reply
+	l.query.Attempt, l.query.Offset, l.query.Lines = attempt, offset, 0
+	return nil
+}
+
+func (l *LogReader) Read(p []byte) (int, error) {
+	for l.err == nil {
+		if l.reply == nil {
+			if err := l.reopen(); err != nil {
+				l.err = err
+				break
+			}
+			continue
+		}
+		n, err := l.reply.Body.Read(p)
+		if n > 0 {
+			l.query.Offset += int64(n)
+			l.wait = firstRetry
+			return n, nil // an error comes again with the next read
+		}
+		if err != nil {
+			l.ended(err)
+		}
+	}
+	return 0, l.err
+}
+
+// ended decides whether a connection's end is the log's.
+func (l *LogReader) ended(err error) {
+	mark := l.reply.Trailer.Get(headerLogEnd)
+	l.hangUp()
+	switch {
+	case l.ctx.Err() != nil:
+		l.err = l.ctx.Err()
+	case errors.Is(err, io.EOF) && mark == logEndComplete:
+		l.err = io.EOF
+	case errors.Is(err, io.EOF) && mark == logEndFailed:
+		l.err = Problemf(Unable, "see the daemon's log", "the log cannot be read beyond byte %d", l.query.Offset)
+	case errors.Is(err, io.EOF):
+		l.lost(errLost)
+	default:
+		l.lost(fmt.Errorf("%w: %w", errLost, err))
+	}
+}
+
+func (l *LogReader) lost(err error) {
+	if l.OnRetry != nil {
+		l.OnRetry(err)
+	}
+}
+
+// reopen looks for the daemon until it is there or says no.
+func (l *LogReader) reopen() error {
+	for {
+		if err := pause(l.ctx, l.wait); err != nil {
+			return err
+		}
+		l.wait = min(2*l.wait, slowestRetry)
+		err := l.open(false)
+		if err == nil || !worthRetry(l.ctx, err) {
+			return err
+		}
+		l.lost(err)
+	}
+}
+
+// worthRetry reports whether an error may go away by itself.
+func worthRetry(ctx context.Context, err error) bool {
+	var problem *Problem
+	if errors.As(err, &problem) {
+		return problem.Kind == Unable || problem.Kind == TooMuch
+	}
+	return ctx.Err() == nil
+}

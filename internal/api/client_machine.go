@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// GPUs asks for the cards.
+func (c *Client) GPUs(ctx context.Context) ([]GPU, error) {
+	return call[[]GPU](ctx, c, http.MethodGet, "/v1/gpus", nil, nil)
+}
+
+// PauseGPU keeps new jobs off a card, or lets them on it again.
+func (c *Client) PauseGPU(ctx context.Context, index int, paused bool) (GPU, error) {
+	verb := "resume"
+	if paused {
+		verb = "pause"
+	}
+	return call[GPU](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/"+verb, nil, nil)
+}
+
+// Stats asks what the machine did.
+func (c *Client) Stats(ctx context.Context, q StatsQuery) (Stats, error) {
+	return call[Stats](ctx, c, http.MethodGet, "/v1/stats", q.values(), nil)
+}
+
+// Backup writes a copy of the daemon's store to w. An error means that what
+// was written is not whole.
+func (c *Client) Backup(ctx context.Context, w io.Writer) error {
+	reply, err := c.start(ctx, http.MethodPost, "/v1/backup", nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if _, err := io.Copy(w, reply.Body); err != nil {
+		return c.explain(ctx, err)
+	}
+	return nil
+}
+
+// NewToken makes a token for remote access, with the rights of the caller.
+func (c *Client) NewToken(ctx context.Context, r TokenRequest) (Token, error) {
+	return call[Token](ctx, c, http.MethodPost, "/v1/tokens", nil, r)
+}
+
+// Tokens lists the caller's tokens, without their secrets.
+func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
+	return call[[]Token](ctx, c, http.MethodGet, "/v1/tokens", nil, nil)
+}
+
+// RevokeToken makes a token worthless.
+func (c *Client) RevokeToken(ctx context.Context, id string) error {
+	_, err := c.ask(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(id), nil, nil)
+	return err
+}

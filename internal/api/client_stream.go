@@ -1,0 +1,166 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a stream of events, as a client sees it.
+const (
+	maxEventBytes = 16 << 20
+	silence       = 50 * time.Second // three heartbeats that did not come
+)
+
+// Events calls fn with each event until ctx is done, fn fails or the daemon
+// refuses. When the daemon goes away it is looked for again, and the stream
+// goes on after the last event that had a number. The first connection must
+// succeed.
+func (c *Client) Events(ctx context.Context, q EventQuery, fn func(Event) error) error {
+	s := &eventStream{c: c, query: q, fn: fn, wait: firstRetry}
+	for {
+		err := s.follow(ctx)
+		var final *finalError
+		switch {
+		case errors.As(err, &final):
+			return final.err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !s.connected || !worthRetry(ctx, err):
+			return err
+		}
+		if c.OnRetry != nil {
+			c.OnRetry(err)
+		}
+		if err := pause(ctx, s.wait); err != nil {
+			return err
+		}
+		s.wait = min(2*s.wait, slowestRetry)
+	}
+}
+
+// finalError is an error that ends a stream, whatever it is: the reader's own,
+// or what the daemon said last.
+type finalError struct{ err error }
+
+func (f *finalError) Error() string { return f.err.Error() }
+
+type eventStream struct {
+	c         *Client
+	query     EventQuery
+	fn        func(Event) error
+	last      int64
+	connected bool
+	wait      time.Duration
+}
+
+// follow reads one connection to its end.
+func (s *eventStream) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if s.last > 0 {
+		header.Set("Last-Event-ID", strconv.FormatInt(s.last, 10))
+	}
+	reply, err := s.c.start(ctx, http.MethodGet, "/v1/events", s.query.values(), nil, header)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	s.connected = true
+	watch := time.AfterFunc(silence, cancel)
+	defer watch.Stop()
+	lines := bufio.NewScanner(reply.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), maxEventBytes)
+	var name, data string
+	var seq int64
+	for lines.Scan() {
+		watch.Reset(silence)
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			data += value
+		case "id":
+			seq, _ = strconv.ParseInt(value, 10, 64)
+		}
+		if lines.Text() != "" || data == "" {
+			continue
+		}
+		if err := s.deliver(name, data, watch); err != nil {
+			return err
+		}
+		s.last = max(s.last, seq)
+		name, data, seq = "", "", 0
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return errLost
+}
+
+// deliver passes one event on. However long its reader takes, that is not the
+// daemon's silence.
+func (s *eventStream) deliver(name, data string, watch *time.Timer) error {
+	switch name {
+	case "":
+	case eventEnd:
+		return errLost
+	case eventError:
+		return &finalError{decodeProblem(http.StatusServiceUnavailable, problemType, []byte(data))}
+	default:
+		return nil // of a newer daemon
+	}
+	var event Event
+	if err := json.Unmarshal([]byte(data), &event); err != nil {
+		return &finalError{fmt.Errorf("understand an event of the daemon at %s: %w", s.c.place, err)}
+	}
+	s.wait = firstRetry
+	watch.Stop()
+	defer watch.Reset(silence)
+	if err := s.fn(event); err != nil {
+		return &finalError{err}
+	}
+	return nil
+}
+
+// Attach connects to the terminal of a job. What then goes to and fro is the
+// supervisor's protocol. Closing it, or the end of ctx, detaches.
+func (c *Client) Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) {
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {attachProtocol}}
+	reply, err := c.start(ctx, http.MethodPost, jobPath(id, "attach"), nil, nil, header)
+	if err != nil {
+		return nil, err
+	}
+	both, isBoth := reply.Body.(io.ReadWriteCloser)
+	if reply.StatusCode != http.StatusSwitchingProtocols || !isBoth {
+		reply.Body.Close()
+		return nil, Problemf(Unable, "", "the daemon at %s does not attach", c.place)
+	}
+	return &attached{ReadWriteCloser: both, unhook: context.AfterFunc(ctx, func() { both.Close() })}, nil
+}
+
+type attached struct {
+	io.ReadWriteCloser
+	unhook func() bool
+	once   sync.Once
+}
+
+func (a *attached) Close() error {
+	var err error
+	a.once.Do(func() {
+		a.unhook()
+		err = a.ReadWriteCloser.Close()
+	})
+	return err
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// The last event of a stream that the server ends; its data is a Problem.
+// Every other event has no name, so that a browser delivers it as a message.
+const (
+	eventEnd   = "end"   // the daemon is stopping: come back
+	eventError = "error" // it is of no use to come back
+)
+
+// openingDelay is how long a Backend has to refuse before the stream counts
+// as begun.
+const openingDelay = 20 * time.Millisecond
+
+func (x *exchange) getEvents() error {
+	p, err := x.params()
+	if err != nil {
+		return err
+	}
+	q := readEventQuery(p)
+	if err := p.done(); err != nil {
+		return err
+	}
+	if last := x.r.Header.Get("Last-Event-ID"); last != "" {
+		// A browser that reconnects repeats its URL; the header is newer.
+		seq, err := strconv.ParseInt(last, 10, 64)
+		if err != nil || seq < 0 {
+			return Problemf(Invalid, "", "Last-Event-ID: %s is no number of an event", quoted(last))
+		}
+		q.Since = seq
+	}
+	ctx, done, err := x.stream()
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	x.w.Header().Set("Content-Type", "text/event-stream")
+	out := &eventWriter{w: x.w, dirty: make(chan struct{}, 1), cancel: cancel}
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		out.flushUntil(ctx, x.limits.Heartbeat)
+	}()
+	// The writer must not be used once the request is over.
+	settle := func() { cancel(); <-flushed }
+	defer settle()
+	err = x.backend.Events(ctx, x.caller, q, out.send)
+	settle()
+	switch {
+	case x.stopping.Err() != nil:
+		out.end(eventEnd, errStopping)
+	case out.err != nil || x.r.Context().Err() != nil: // nobody reads any more
+	case !x.w.started:
+		return err
+	case err != nil:
+		out.end(eventError, x.problemOf(err))
+	}
+	return nil
+}
+
+// eventWriter writes server-sent events. Events are collected until the
+// flusher comes round, so that a long history goes out in large pieces while
+// a single event goes out at once.
+type eventWriter struct {
+	mu     sync.Mutex
+	w      *replyWriter
+	buffer bytes.Buffer
+	err    error
+	dirty  chan struct{}
+	cancel context.CancelFunc
+}
+
+// send is called by the Backend.
+func (e *eventWriter) send(event Event) error {
+	data, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return e.err
+	}
+	if event.Seq > 0 {
+		e.buffer.WriteString("id: ")
+		e.buffer.WriteString(strconv.FormatInt(event.Seq, 10))
+		e.buffer.WriteByte('\n')
+	}
+	e.buffer.WriteString("data: ")
+	e.buffer.Write(data)
+	e.buffer.WriteString("\n\n")
+	if e.buffer.Len() > replyPiece {
+		return e.flush() // the reader's pace is the sender's
+	}
+	select {
+	case e.dirty <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// flush sends what was collected. The caller holds the lock.
+func (e *eventWriter) flush() error {
+	if e.err == nil {
+		_, e.err = e.w.Write(e.buffer.Bytes())
+	}
+	e.buffer.Reset()
+	if e.err == nil {
+		e.err = e.w.flush()
+	}
+	if e.err != nil {
+		e.cancel()
+	}
+	return e.err
+}
+
+// flushUntil sends events as they come and, when none do, a sign of life.
+func (e *eventWriter) flushUntil(ctx context.Context, heartbeat time.Duration) {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	opening := time.NewTimer(openingDelay)
+	defer opening.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.dirty:
+		case <-opening.C:
+			e.comment("berth")
+		case <-ticker.C:
+			e.comment("still here")
+		}
+		e.mu.Lock()
+		err := e.flush()
+		e.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (e *eventWriter) comment(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.buffer.WriteString(": " + text + "\n\n")
+}
+
+// end says that the server ends the stream, not a broken line, and why.
+func (e *eventWriter) end(name string, why *Problem) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.buffer.WriteString("event: " + name + "\ndata: ")
+	e.buffer.Write(encodeProblem(why)) // one line, with its end
+	e.buffer.WriteByte('\n')
+	_ = e.flush() // whoever does not hear it notices the closed connection
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"time"
+
+	"berth/internal/job"
+)
+
+// The examples of the description. They are values of the types themselves,
+// so that they cannot fall behind.
+
+var exampleTime = time.Date(2026, 3, 1, 14, 2, 9, 0, time.UTC)
+
+var exampleView = job.View{
+	ID: "17", Name: "train", User: "ann", State: job.Running, Command: pointer("python train.py"),
+	GPUs: 2, VRAMMiB: pointer[int64](18432), GPUIDs: []int{0, 1}, Attempt: 1,
+	SubmittedAt: pointer(exampleTime), StartedAt: pointer(exampleTime.Add(time.Second)),
+	PeakVRAMMiB: map[string]int64{"0": 17910, "1": 17904}, AvgUtil: pointer(96.0),
+	Log: pointer("/home/ann/.local/state/berth/jobs/17/1.log"),
+}
+
+var (
+	exampleSubmit = SubmitRequest{
+		Jobs: []Spec{
+			{Command: Command{Argv: []string{"python", "train.py"}}, Name: "train", GPUs: "2", VRAM: "18G"},
+			{Command: Command{Shell: "make eval > eval.txt"}, GPUs: "0", After: "@"},
+		},
+		Dir:     "/home/ann/project",
+		Environ: []string{"PATH=/usr/bin:/bin", "HOME=/home/ann"},
+	}
+	exampleSubmitted = SubmitReply{Jobs: []Submitted{{ID: "17", Name: "train"}, {ID: "18", Name: "job18"}}}
+
+	examplePage = JobPage{Jobs: []job.View{exampleView}, Total: 1,
+		Counts: map[string]int{"queued": 3, "running": 1, "finished": 12}}
+	exampleDetail = Detail{View: exampleView, Dir: "/home/ann/project", TimeLimitS: 7200,
+		Settings: map[string]string{"priority": "5"}, UUIDs: []string{"GPU-a1", "GPU-b2"}, BudgetMiB: 18432,
+		Events: []Event{{Seq: 41, Time: exampleTime, Kind: job.EventQueued}}}
+	exampleWhy = Why{ID: "18", State: "queued", Position: 1, Queued: 3,
+		Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 paused"}
+	exampleAct    = ActRequest{Action: ActCancel, Select: Select{Words: []string{"17"}}, GraceS: pointer(5.0)}
+	exampleActed  = ActReply{Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "is being ended"}}}
+	exampleEdit   = EditRequest{Set: Spec{Priority: "5", VRAM: "20G"}}
+	exampleWait   = WaitRequest{Select: Select{Words: []string{"17"}}, TimeoutS: 30}
+	exampleWaited = WaitReply{Done: false, Jobs: []job.View{exampleView}}
+
+	exampleStatus = Status{Version: "1.0.0", PID: 4711, Since: exampleTime, User: "ann",
+		StateDir: "/home/ann/.local/state/berth", Counts: map[string]int{"queued": 3, "running": 1},
+		You: Caller{UID: 1000, Name: "ann", PID: 4999}}
+	exampleGPU = GPU{Index: 0, UUID: "GPU-a1", Name: "NVIDIA RTX 4090", TotalMiB: 24564, UsedMiB: 18300, FreeMiB: 6264,
+		BudgetMiB: 18432, Util: pointer(97.0), Health: "ok", ReadAt: exampleTime,
+		Jobs: []GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: pointer[int64](17904), PeakMiB: pointer[int64](17910)}}}
+	exampleLine = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
+		WaitMeanS: pointer(12.0), WaitP50S: pointer(2.0), WaitP95S: pointer(61.0), WaitMaxS: pointer(70.0), RunMeanS: pointer(8723.0), AvgUtil: pointer(91.0)}
+	exampleStats = Stats{Since: exampleTime.AddDate(0, 0, -7), Until: exampleTime, GPUs: 2, GPUHours: 31.5,
+		Util: pointer(0.09), AvgUtil: pointer(91.0), All: exampleLine, Users: []StatsLine{exampleLine}, Days: []StatsLine{exampleLine}}
+
+	exampleTokenRequest = TokenRequest{Name: "laptop", TTLS: 86400}
+	exampleToken        = Token{ID: "k7", Name: "laptop", User: "ann", Expires: exampleTime.AddDate(0, 0, 1), Secret: "berth_3q2-7w"}
+
+	exampleEventText = "id: 42\ndata: {\"seq\":42,\"time\":\"2026-03-01T14:02:10Z\",\"event\":\"started\",\"job\":{\"id\":\"17\", …}}\n\n"
+)
+
+func pausedGPU() GPU {
+	card := exampleGPU
+	card.Paused, card.PausedBy = true, "root"
+	return card
+}
+
+func withoutSecret(t Token) Token {
+	t.Secret = ""
+	return t
+}
+
+func pointer[T any](value T) *T { return &value }

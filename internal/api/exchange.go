@@ -1,0 +1,253 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"runtime/debug"
+	"time"
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	*Server
+	route  *route
+	r      *http.Request
+	w      *replyWriter
+	caller Caller
+}
+
+// serveAs serves one request of whoever identify says: the checks every
+// request passes, in order, and the one place where errors become answers.
+func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, identify func(context.Context) (Caller, error)) {
+	s.active.Add(1)
+	s.lastBusy.Store(time.Now().UnixNano())
+	x := &exchange{Server: s, r: r, w: newReplyWriter(w, s.limits.StallTimeout)}
+	defer func() {
+		s.lastBusy.Store(time.Now().UnixNano())
+		s.active.Add(-1)
+	}()
+	defer x.survive()
+	// What net/http itself writes before and after the handler needs a
+	// deadline too, and not one that passed while a stream was silent.
+	defer func() { x.w.writeBy(time.Now().Add(s.limits.StallTimeout)) }()
+	x.w.writeBy(time.Now().Add(s.limits.StallTimeout))
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	if r.ContentLength != 0 {
+		// Whoever announces a body and keeps it back must not hold a
+		// connection, even where nobody wants to read it.
+		x.w.readBy(time.Now().Add(s.limits.StallTimeout))
+	}
+	if err := x.serve(identify); err != nil {
+		x.fail(err)
+	}
+}
+
+func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
+	ctx := x.r.Context()
+	if connOf(ctx).full {
+		x.w.Header().Set("Connection", "close")
+		return Problemf(TooMuch, "close some of them first", "too many connections")
+	}
+	if x.stopping.Err() != nil {
+		return errStopping
+	}
+	var err error
+	if x.caller, err = identify(ctx); err != nil {
+		return err
+	}
+	if err := crossOrigin.Check(x.r); err != nil {
+		return Problemf(Forbidden, "", "requests from other sites are refused")
+	}
+	handler, err := x.find()
+	if err != nil {
+		return err
+	}
+	handler.ServeHTTP(x.w, x.r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+	return nil
+}
+
+// crossOrigin refuses what a browser sends for another site.
+var crossOrigin = http.NewCrossOriginProtection()
+
+type exchangeKey struct{}
+
+// find is the mux's answer, without the redirects and pages that it has for
+// browsers.
+func (x *exchange) find() (http.Handler, error) {
+	switch x.r.Method {
+	case http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete:
+	default:
+		return nil, &Problem{Kind: Invalid, What: "there is no method " + quoted(x.r.Method) + " here", Err: errNoMethod}
+	}
+	if len(x.r.URL.Path) > 1024 || path.Clean(x.r.URL.Path) != x.r.URL.Path {
+		return nil, noPath(x.r.URL.Path)
+	}
+	handler, pattern := x.mux.Handler(x.r)
+	if pattern != "" {
+		return x.mux, nil // which sets the path's values
+	}
+	var probe headerProbe
+	handler.ServeHTTP(&probe, x.r)
+	if probe.status == http.StatusMethodNotAllowed {
+		x.w.Header().Set("Allow", probe.Header().Get("Allow"))
+		return nil, &Problem{Kind: Invalid, What: x.r.Method + " does not work there", Hint: "allowed: " + probe.Header().Get("Allow"), Err: errNoMethod}
+	}
+	return nil, noPath(x.r.URL.Path)
+}
+
+func noPath(p string) error {
+	return Problemf(NotFound, "GET /openapi.json lists what there is", "there is nothing at %s", quoted(p))
+}
+
+// headerProbe hears what a handler would answer.
+type headerProbe struct {
+	header http.Header
+	status int
+}
+
+func (p *headerProbe) Header() http.Header {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	return p.header
+}
+func (p *headerProbe) WriteHeader(status int)         { p.status = status }
+func (p *headerProbe) Write(data []byte) (int, error) { return len(data), nil }
+
+// survive keeps a bug in one request from ending the daemon.
+func (x *exchange) survive() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if err, isError := cause.(error); isError && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause) // the wish to break a reply off; net/http knows it
+	}
+	x.log.Error("bug while serving a request", "method", x.r.Method, "path", quoted(x.r.URL.Path), "panic", cause, "stack", string(debug.Stack()))
+	if x.w.started {
+		panic(http.ErrAbortHandler) // what was sent must not look whole
+	}
+	x.send(http.StatusInternalServerError, problemType, encodeProblem(&Problem{Kind: Unable, What: "berth made a mistake; the request may not have been done", Hint: "see the daemon's log"}))
+}
+
+// problemOf is what a caller hears of an error. Only problems are shown;
+// anything else is logged, and the caller hears no internals.
+func (x *exchange) problemOf(err error) *Problem {
+	var problem *Problem
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case x.stopping.Err() != nil:
+		return errStopping
+	case x.r.Context().Err() == nil: // else nobody is left to hear it
+		x.log.Error("request failed", "method", x.r.Method, "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
+	}
+	return Problemf(Unable, "see the daemon's log", "the daemon could not do it")
+}
+
+// fail answers with an error.
+func (x *exchange) fail(err error) {
+	problem := x.problemOf(err)
+	if x.w.started {
+		x.log.Warn("reply broken off", "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	if problem.Status() == http.StatusUnauthorized {
+		x.w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if errors.Is(problem, errTooLarge) || errors.Is(problem, errTooSlow) {
+		x.w.Header().Set("Connection", "close") // the rest of the body is not worth reading
+	}
+	x.send(problem.Status(), problemType, encodeProblem(problem))
+}
+
+func (x *exchange) send(status int, contentType string, body []byte) {
+	x.w.Header().Set("Content-Type", contentType)
+	x.w.WriteHeader(status)
+	if _, err := x.w.Write(body); err != nil {
+		x.log.Debug("reply not delivered", "path", quoted(x.r.URL.Path), "error", err)
+	}
+}
+
+// reply answers with a value.
+func (x *exchange) reply(value any, err error) error {
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	x.send(http.StatusOK, "application/json", append(data, '\n'))
+	return nil
+}
+
+// params reads the query of the URL.
+func (x *exchange) params() (*params, error) { return newParams(x.r.URL.RawQuery) }
+
+// none refuses a query where there is nothing to ask.
+func (x *exchange) none() error {
+	p, err := x.params()
+	if err != nil {
+		return err
+	}
+	return p.done()
+}
+
+// id is the {id} of the path: short, and of harmless letters.
+func (x *exchange) id() (string, error) {
+	id := x.r.PathValue("id")
+	ok := id != "" && len(id) <= 64
+	for _, b := range []byte(id) {
+		ok = ok && (b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '.' || b == '@' || b == '~')
+	}
+	if !ok {
+		return "", Problemf(NotFound, "", "%s is no id", quoted(id))
+	}
+	return id, nil
+}
+
+// body is the request's, as far and as slow as it may be.
+func (x *exchange) body(most int64) io.Reader {
+	return &bodyReader{from: x.r.Body, w: x.w, most: most, began: time.Now(), patience: x.limits.StallTimeout}
+}
+
+// errTooSlow marks a body that dribbles in.
+var errTooSlow = errors.New("too slow")
+
+// bodyReader reads a body that must neither be too long nor come too slowly.
+type bodyReader struct {
+	from     io.Reader
+	w        *replyWriter
+	most     int64
+	read     int64
+	began    time.Time
+	patience time.Duration
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if b.read > b.most {
+		return 0, &Problem{Kind: TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
+	}
+	due := time.Duration(b.read) * time.Second / minBytesPerSecond
+	b.w.readBy(b.began.Add(b.patience + due))
+	n, err := b.from.Read(p)
+	b.read += int64(n)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, &Problem{Kind: Invalid, What: "the request came too slowly", Err: errTooSlow}
+	case errors.Is(err, io.EOF):
+		b.w.readBy(time.Time{}) // from here on the connection is only watched for its end
+		if b.read > b.most {
+			return 0, &Problem{Kind: TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
+		}
+	}
+	return n, err
+}

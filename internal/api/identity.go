@@ -1,0 +1,50 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxSecretBytes bounds a token.
+const maxSecretBytes = 512
+
+// serveUnix serves a request whose caller the kernel named.
+func (s *Server) serveUnix(w http.ResponseWriter, r *http.Request) {
+	s.serveAs(w, r, func(ctx context.Context) (Caller, error) { return s.socketCaller(ctx, connOf(ctx)) })
+}
+
+// socketCaller is who is at the other end of a Unix socket. The answer is
+// kept for a while: a connection stays its user's, but rights may change.
+func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.checkedAt.IsZero() && time.Since(c.checkedAt) < s.limits.Recheck {
+		return c.caller, nil
+	}
+	caller, err := s.backend.Identify(ctx, c.peer)
+	if err != nil {
+		return Caller{}, err
+	}
+	c.caller, c.checkedAt = caller, time.Now()
+	return caller, nil
+}
+
+// tokenCaller is whose token a request carries. It is asked anew each time,
+// so that a revoked token is worth nothing at once.
+func (s *Server) tokenCaller(ctx context.Context, r *http.Request) (Caller, error) {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecretBytes {
+		return Caller{}, &Problem{Kind: Forbidden, What: "a token is needed here",
+			Hint: "make one with `berth token new` and send it as Authorization: Bearer …", Err: errNoToken}
+	}
+	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret})
+	var problem *Problem
+	if errors.As(err, &problem) && (problem.Kind == Forbidden || problem.Kind == NotFound || problem.Kind == Invalid) {
+		return Caller{}, &Problem{Kind: Forbidden, What: problem.What, Hint: problem.Hint, Err: errNoToken}
+	}
+	return caller, err
+}

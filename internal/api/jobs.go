@@ -1,0 +1,133 @@
+package api
+
+import (
+	"net/http"
+	"time"
+)
+
+func (x *exchange) getStatus() error {
+	return x.reply(x.backend.Status(x.r.Context(), x.caller))
+}
+
+func (x *exchange) postJobs() error {
+	r, err := decodeSubmit(x.body(x.limits.SubmitBytes), x.limits)
+	if err != nil {
+		return err
+	}
+	return x.reply(x.backend.Submit(x.r.Context(), x.caller, r))
+}
+
+func (x *exchange) getJobs() error {
+	p, err := x.params()
+	if err != nil {
+		return err
+	}
+	q := readQuery(p)
+	if err := p.done(); err != nil {
+		return err
+	}
+	page, err := x.backend.Jobs(x.r.Context(), x.caller, q)
+	if err != nil {
+		return err
+	}
+	x.send(http.StatusOK, "application/json", encodePage(page))
+	return nil
+}
+
+func (x *exchange) getJob() error {
+	id, err := x.id()
+	if err != nil {
+		return err
+	}
+	return x.reply(x.backend.Job(x.r.Context(), x.caller, id))
+}
+
+func (x *exchange) getWhy() error {
+	id, err := x.id()
+	if err != nil {
+		return err
+	}
+	return x.reply(x.backend.Why(x.r.Context(), x.caller, id))
+}
+
+func (x *exchange) postAct() error {
+	var r ActRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	if !contains([]string{ActCancel, ActHold, ActRelease, ActRequeue}, r.Action) {
+		return Problemf(Invalid, "known: cancel, hold, release, requeue", "there is no action %s", quoted(r.Action))
+	}
+	if err := r.Select.check(); err != nil {
+		return err
+	}
+	return x.reply(x.backend.Act(x.r.Context(), x.caller, r))
+}
+
+func (x *exchange) patchJob() error {
+	id, err := x.id()
+	if err != nil {
+		return err
+	}
+	var r EditRequest
+	if err := decode(x.body(x.limits.SpecBytes), &r); err != nil {
+		return err
+	}
+	return x.reply(x.backend.Edit(x.r.Context(), x.caller, id, r))
+}
+
+func (x *exchange) postWait() error {
+	var r WaitRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	if err := r.Select.check(); err != nil {
+		return err
+	}
+	if r.TimeoutS < 0 {
+		return Problemf(Invalid, "", "timeout_s is negative")
+	}
+	if longest := x.limits.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {
+		r.TimeoutS = longest
+	}
+	ctx, done, err := x.stream()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return x.reply(x.backend.Wait(ctx, x.caller, r))
+}
+
+func (x *exchange) getStats() error {
+	p, err := x.params()
+	if err != nil {
+		return err
+	}
+	q := readStatsQuery(p)
+	if err := p.done(); err != nil {
+		return err
+	}
+	if q.Since != nil && q.Until != nil && q.Until.Before(*q.Since) {
+		return Problemf(Invalid, "", "until %s is before since %s", q.Until.Format(time.RFC3339), q.Since.Format(time.RFC3339))
+	}
+	return x.reply(x.backend.Stats(x.r.Context(), x.caller, q))
+}
+
+// postBackup streams. Where it breaks off, the reply is not whole, and the
+// client knows.
+func (x *exchange) postBackup() error {
+	x.w.Header().Set("Content-Type", "application/octet-stream")
+	return x.backend.Backup(x.r.Context(), x.caller, x.w)
+}
+
+// check refuses a selection that says nothing, which must never mean
+// everything, and bounds the rest.
+func (s Select) check() error {
+	if len(s.Words) == 0 && !s.All && s.Name == "" && s.User == "" && len(s.States) == 0 {
+		return Problemf(Invalid, "give ids, or all, name, user or states", "no job is selected")
+	}
+	if len(s.Words) > 10*maxQueryValues || len(s.States) > maxQueryValues {
+		return &Problem{Kind: TooMuch, What: "too many words select jobs", Hint: "use ranges: 1-3,7", Err: errTooLarge}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Limits bound what callers can take from the daemon. A zero field means its
+// default.
+type Limits struct {
+	SubmitBytes int64 // a submission's body: 64 MiB
+	BodyBytes   int64 // any other body: 1 MiB
+	SpecBytes   int64 // one job: 1 MiB
+	Specs       int   // jobs in one request: 100,000
+	HeaderBytes int   // 64 KiB
+
+	UserConnections int // of one user: 256
+	RootConnections int // of root: 4096
+	Connections     int // of all users on the socket: 8192
+	TCPConnections  int // of everyone by TCP: 512
+	UserStreams     int // events, followed logs, attached terminals and waits of one user: 64
+	RootStreams     int // of root: 1024
+	UserHeavy       int // submissions and lists of one user that are worked on at once, the rest wait: 4
+
+	HeaderTimeout time.Duration // 10 s
+	IdleTimeout   time.Duration // a connection that asks nothing: 2 min
+	StallTimeout  time.Duration // a caller that neither reads nor writes: 30 s
+	Heartbeat     time.Duration // on a silent stream of events: 15 s
+	Recheck       time.Duration // how long a connection's rights stay as they were: 1 min
+	WaitTimeout   time.Duration // the longest wait for jobs to end: 60 s
+}
+
+// minBytesPerSecond is how slowly a body may come.
+const minBytesPerSecond = 32 << 10
+
+// spareConnections are what a user may have beyond the limit, to be told that
+// it was reached.
+const spareConnections = 8
+
+func (l Limits) withDefaults() Limits {
+	orDefault(&l.SubmitBytes, 64<<20)
+	orDefault(&l.BodyBytes, 1<<20)
+	orDefault(&l.SpecBytes, 1<<20)
+	orDefault(&l.Specs, 100_000)
+	orDefault(&l.HeaderBytes, 64<<10)
+	orDefault(&l.UserConnections, 256)
+	orDefault(&l.RootConnections, 4096)
+	orDefault(&l.Connections, 8192)
+	orDefault(&l.TCPConnections, 512)
+	orDefault(&l.UserStreams, 64)
+	orDefault(&l.RootStreams, 1024)
+	orDefault(&l.UserHeavy, 4)
+	orDefault(&l.HeaderTimeout, 10*time.Second)
+	orDefault(&l.IdleTimeout, 2*time.Minute)
+	orDefault(&l.StallTimeout, 30*time.Second)
+	orDefault(&l.Heartbeat, 15*time.Second)
+	orDefault(&l.Recheck, time.Minute)
+	orDefault(&l.WaitTimeout, time.Minute)
+	return l
+}
+
+func orDefault[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}
+
+// tally counts what each user holds. Users that hold nothing take no room.
+type tally struct {
+	mu    sync.Mutex
+	held  map[int]int
+	total int
+}
+
+// take counts one more unless the user, or all together, have most or more.
+func (t *tally) take(uid, most, mostOfAll int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held[uid] >= most || t.total >= mostOfAll {
+		return false
+	}
+	if t.held == nil {
+		t.held = map[int]int{}
+	}
+	t.held[uid]++
+	t.total++
+	return true
+}
+
+func (t *tally) drop(uid int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total--
+	if t.held[uid]--; t.held[uid] == 0 {
+		delete(t.held, uid)
+	}
+}
+
+func (t *tally) of(uid int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held[uid]
+}
+
+// turns lets a few of each user's requests through at a time. The rest wait
+// before anything of them is in memory.
+type turns struct {
+	mu    sync.Mutex
+	lanes map[int]*lane
+}
+
+type lane struct {
+	slots chan struct{}
+	users int // requests that wait or work; none: the lane goes
+}
+
+// take waits for a turn. The caller gives it back with the function.
+func (t *turns) take(ctx context.Context, uid, most int) (func(), error) {
+	t.mu.Lock()
+	if t.lanes == nil {
+		t.lanes = map[int]*lane{}
+	}
+	l := t.lanes[uid]
+	if l == nil {
+		l = &lane{slots: make(chan struct{}, most)}
+		t.lanes[uid] = l
+	}
+	l.users++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(t.lanes, uid)
+		}
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return func() { <-l.slots; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}

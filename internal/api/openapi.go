@@ -1,0 +1,195 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// doc describes an operation.
+type doc struct {
+	id, tag, summary, about string
+	params, headers         []param
+	request, reply          any    // examples; their types are the schemas
+	media, text             string // a reply that is no JSON, and an example of it
+	status                  int    // of a reply without a body
+	kinds                   []string
+	hidden                  bool
+}
+
+// param is a parameter or a header.
+type param struct {
+	name, in, kind, about string
+	example               any
+}
+
+// OpenAPI is the description of the API, as JSON.
+func OpenAPI(version string) ([]byte, error) {
+	data, err := json.MarshalIndent(describe(version), "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the description of the API: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+func (x *exchange) getOpenAPI() error {
+	data, err := OpenAPI(x.options.Version)
+	if err != nil {
+		return err
+	}
+	x.send(http.StatusOK, "application/json", data)
+	return nil
+}
+
+func (x *exchange) getOpenAPIYAML() error {
+	data, err := describe(x.options.Version).YAML()
+	if err != nil {
+		return fmt.Errorf("write the description of the API: %w", err)
+	}
+	x.send(http.StatusOK, "application/yaml", data)
+	return nil
+}
+
+// describe builds the description. It takes some milliseconds, and is asked
+// for so seldom that nobody keeps it.
+func describe(version string) *huma.OpenAPI {
+	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	document := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{Title: "berth", Version: version,
+			Description: "The daemon's API. On its Unix socket the kernel says who calls; by TCP every request needs a token. " +
+				"Within /v1 keys may be added to replies, and none is renamed, removed, or changes its type."},
+		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"token": {Type: "http", Scheme: "bearer", Description: "by TCP; on the Unix socket nothing is needed"},
+		}},
+		Security: []map[string][]string{{}, {"token": {}}},
+	}
+	for _, r := range operations() {
+		if !r.doc.hidden {
+			document.AddOperation(operation(r, schemas))
+		}
+	}
+	loosen(schemas)
+	return document
+}
+
+func operation(r route, schemas huma.Registry) *huma.Operation {
+	op := &huma.Operation{
+		OperationID: r.doc.id, Method: r.method, Path: r.path, Tags: []string{r.doc.tag},
+		Summary: r.doc.summary, Description: r.doc.about,
+		Responses: map[string]*huma.Response{},
+	}
+	for _, p := range r.doc.params {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: p.name, In: p.in, Description: p.about, Required: p.in == "path",
+			Schema: p.schema(), Example: p.example,
+		})
+	}
+	if r.doc.request != nil {
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: schemas.Schema(reflect.TypeOf(r.doc.request), true, ""), Example: r.doc.request},
+		}}
+	}
+	op.Responses[strconv.Itoa(r.doc.success())] = r.doc.response(schemas)
+	for _, kind := range append([]string{Unable}, r.doc.kinds...) {
+		problem := &Problem{Kind: kind}
+		op.Responses[strconv.Itoa(problem.Status())] = problemResponse(kind, schemas)
+		if kind == TooMuch && r.body {
+			op.Responses[strconv.Itoa(http.StatusRequestEntityTooLarge)] = problemResponse(kind, schemas)
+		}
+	}
+	op.Responses[strconv.Itoa(http.StatusUnauthorized)] = problemResponse(Forbidden, schemas)
+	return op
+}
+
+func (d doc) success() int {
+	if d.status != 0 {
+		return d.status
+	}
+	return http.StatusOK
+}
+
+func (d doc) response(schemas huma.Registry) *huma.Response {
+	response := &huma.Response{Description: "Done."}
+	switch {
+	case d.reply != nil:
+		response.Content = map[string]*huma.MediaType{
+			"application/json": {Schema: schemas.Schema(reflect.TypeOf(d.reply), true, ""), Example: d.reply},
+		}
+	case d.media != "":
+		response.Content = map[string]*huma.MediaType{d.media: {Schema: &huma.Schema{Type: huma.TypeString}, Example: d.text}}
+	}
+	for _, h := range d.headers {
+		if response.Headers == nil {
+			response.Headers = map[string]*huma.Param{}
+		}
+		response.Headers[h.name] = &huma.Param{Description: h.about, Schema: h.schema()}
+	}
+	return response
+}
+
+// exampleProblems are one of each kind.
+var exampleProblems = map[string]*Problem{
+	Invalid:   Problemf(Invalid, "did you mean gpus?", `jobs[0]: there is no key "gpu"`),
+	Refused:   Problemf(Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8"),
+	NotFound:  Problemf(NotFound, "", "there is no job 99"),
+	Forbidden: Problemf(Forbidden, "", "job 17 is ann's"),
+	TooMuch:   Problemf(TooMuch, "end some of them first", "too many streams"),
+	Unable:    Problemf(Unable, "free some space and try again", "the disk is full"),
+}
+
+func problemResponse(kind string, schemas huma.Registry) *huma.Response {
+	return &huma.Response{Description: "kind: " + kind, Content: map[string]*huma.MediaType{
+		problemType: {Schema: schemas.Schema(reflect.TypeFor[Problem](), true, ""), Example: exampleProblems[kind]},
+	}}
+}
+
+func (p param) schema() *huma.Schema {
+	switch p.kind {
+	case "list":
+		return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}
+	case "time":
+		return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
+	}
+	return &huma.Schema{Type: p.kind}
+}
+
+// loosen makes the generated schemas say what is true: replies may get new
+// keys, requests may not have unknown ones, and what Go writes as null may be
+// null.
+func loosen(schemas huma.Registry) {
+	requests := []string{"SubmitRequest", "Spec", "ActRequest", "EditRequest", "WaitRequest", "Select", "TokenRequest"}
+	for name, schema := range schemas.Map() {
+		if schema.Type != huma.TypeObject {
+			continue
+		}
+		if contains(requests, name) {
+			schema.AdditionalProperties = false
+		} else {
+			schema.AdditionalProperties = nil
+		}
+		if peaks := schema.Properties["peak_vram_mib"]; peaks != nil {
+			peaks.Nullable = true
+		}
+	}
+	if kind := schemas.Map()["Problem"].Properties["kind"]; kind != nil {
+		kind.Enum = []any{Invalid, Refused, NotFound, Forbidden, TooMuch, Unable}
+	}
+}
+
+// Schema describes a Text: it may also be a number or a boolean.
+func (Text) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeString}, {Type: huma.TypeNumber}, {Type: huma.TypeBoolean}}}
+}
+
+// Schema describes a Command: a shell line, or words.
+func (Command) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeString},
+		{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}},
+	}}
+}

@@ -1,0 +1,167 @@
+package api
+
+import "net/http"
+
+// operations is the whole API: each route with its description. The examples
+// are run by the tests.
+func operations() []route {
+	all := append(jobOperations(), streamOperations()...)
+	return append(all, machineOperations()...)
+}
+
+const (
+	get    = http.MethodGet
+	post   = http.MethodPost
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
+)
+
+var pathID = param{name: "id", in: "path", kind: "string", example: "17",
+	about: "a job's id: 17, a task's 17_0, or @ for the caller's last job and @~1 for the one before"}
+
+func jobOperations() []route {
+	return []route{
+		{method: post, path: "/v1/jobs", handle: (*exchange).postJobs, body: true, heavy: true, doc: doc{
+			id: "submit", tag: "jobs", summary: "Submit jobs",
+			about:   "Accepts all jobs of the request or none. When the reply comes they are on disk. With dry_run nothing is submitted and the reply says what would happen.",
+			request: exampleSubmit, reply: exampleSubmitted, kinds: []string{Invalid, Refused, TooMuch},
+		}},
+		{method: get, path: "/v1/jobs", handle: (*exchange).getJobs, heavy: true, doc: doc{
+			id: "list", tag: "jobs", summary: "List jobs",
+			about:  "A page of jobs, those that are not over unless over, id or state asks for others. next is the cursor of the next page.",
+			params: queryParams(), reply: examplePage, kinds: []string{Invalid},
+		}},
+		{method: get, path: "/v1/jobs/{id}", handle: (*exchange).getJob, doc: doc{
+			id: "show", tag: "jobs", summary: "Show a job",
+			about:  "Everything about one job. What another user's job runs, and with which variables, is its owner's to see.",
+			params: []param{pathID}, reply: exampleDetail, kinds: []string{NotFound},
+		}},
+		{method: get, path: "/v1/jobs/{id}/why", handle: (*exchange).getWhy, doc: doc{
+			id: "why", tag: "jobs", summary: "Say what a job waits for",
+			about:  "The reason with its numbers, as a sentence.",
+			params: []param{pathID}, reply: exampleWhy, kinds: []string{NotFound},
+		}},
+		{method: post, path: "/v1/jobs/act", handle: (*exchange).postAct, body: true, doc: doc{
+			id: "act", tag: "jobs", summary: "Cancel, hold, release or requeue jobs",
+			about:   "Does one thing to the selected jobs and says for each what became of it. A job that it cannot be done to does not keep it from the others.",
+			request: exampleAct, reply: exampleActed, kinds: []string{Invalid, NotFound, Forbidden},
+		}},
+		{method: patch, path: "/v1/jobs/{id}", handle: (*exchange).patchJob, body: true, doc: doc{
+			id: "edit", tag: "jobs", summary: "Change a queued job",
+			about:  "Sets the given keys of a job that has not started; the others stay.",
+			params: []param{pathID}, request: exampleEdit, reply: exampleDetail, kinds: []string{Invalid, NotFound, Forbidden, Refused},
+		}},
+		{method: post, path: "/v1/jobs/wait", handle: (*exchange).postWait, body: true, doc: doc{
+			id: "wait", tag: "jobs", summary: "Wait for jobs to end",
+			about:   "Answers when the selected jobs are over, or after timeout_s, at most a minute, with done: false. Ask again to wait on.",
+			request: exampleWait, reply: exampleWaited, kinds: []string{Invalid, NotFound, TooMuch},
+		}},
+	}
+}
+
+func streamOperations() []route {
+	return []route{
+		{method: get, path: "/v1/jobs/{id}/log", handle: (*exchange).getLog, doc: doc{
+			id: "log", tag: "streams", summary: "Read a job's log",
+			about: "The bytes of the log as they are, with follow as they come until the job is over. The header Berth-Log-Offset says at which byte they begin and Berth-Log-Attempt whose they are. " +
+				"The trailer Berth-Log-End is complete when the log ended in order; stopping, or no trailer at all, means that the daemon went down: ask again with the attempt and the next offset.",
+			params: []param{
+				pathID,
+				{name: "attempt", in: "query", kind: "integer", about: "which attempt; the latest"},
+				{name: "offset", in: "query", kind: "integer", about: "from this byte on; negative: that many bytes from the end"},
+				{name: "lines", in: "query", kind: "integer", about: "only the last so many lines, instead of offset"},
+				{name: "follow", in: "query", kind: "boolean", about: "go on until the job is over"},
+			},
+			media: "application/octet-stream", text: "epoch 1: loss 0.31\n", kinds: []string{Invalid, NotFound, Forbidden, TooMuch},
+			headers: []param{
+				{name: headerLogAttempt, kind: "integer", about: "the attempt whose log this is"},
+				{name: headerLogOffset, kind: "integer", about: "where the first byte stands in the log"},
+			},
+		}},
+		{method: post, path: "/v1/jobs/{id}/attach", handle: (*exchange).postAttach, doc: doc{
+			id: "attach", tag: "streams", summary: "Attach to a job's terminal",
+			about:  "Needs the headers Connection: Upgrade and Upgrade: " + attachProtocol + ". After the 101 the connection carries the frames of the job's supervisor both ways.",
+			params: []param{pathID}, status: http.StatusSwitchingProtocols, kinds: []string{Invalid, NotFound, Forbidden, Refused, TooMuch},
+		}},
+		{method: get, path: "/v1/events", handle: (*exchange).getEvents, doc: doc{
+			id: "events", tag: "streams", summary: "Follow what happens",
+			about: "Server-sent events; the data of each is one event as JSON. Those that are kept have an id, with which Last-Event-ID or since resumes after it. " +
+				"A comment comes every 15 seconds. The event named end says that the daemon is stopping, the one named error that it cannot go on; both carry a problem.",
+			params: []param{
+				{name: "since", in: "query", kind: "integer", about: "events after this number, from what is kept; -1: only new ones"},
+				{name: "user", in: "query", kind: "string", about: "only jobs of this user"},
+				{name: "job", in: "query", kind: "string", about: "only this job, or the tasks of this array"},
+				{name: "gpus", in: "query", kind: "boolean", about: "also changes of the cards"},
+				{name: "Last-Event-ID", in: "header", kind: "string", about: "what a browser sends to resume; goes before since"},
+			},
+			media: "text/event-stream", text: exampleEventText, kinds: []string{Invalid, TooMuch},
+		}},
+	}
+}
+
+func machineOperations() []route {
+	index := param{name: "index", in: "path", kind: "integer", example: 0, about: "the card, as nvidia-smi counts"}
+	return []route{
+		{method: get, path: "/v1/status", handle: (*exchange).getStatus, doc: doc{
+			id: "status", tag: "daemon", summary: "Say who is there",
+			about: "The daemon's version and state, and who it takes the caller for.", reply: exampleStatus,
+		}},
+		{method: get, path: "/v1/gpus", handle: (*exchange).getGPUs, doc: doc{
+			id: "gpus", tag: "gpus", summary: "List the cards",
+			about: "Each card with its memory, who uses it, and its health.", reply: []GPU{exampleGPU},
+		}},
+		{method: post, path: "/v1/gpus/{index}/pause", handle: (*exchange).pauseGPU, doc: doc{
+			id: "pause", tag: "gpus", summary: "Keep new jobs off a card",
+			about: "What runs there goes on. Needs an administrator where the daemon is shared.", params: []param{index}, reply: pausedGPU(), kinds: []string{NotFound, Forbidden},
+		}},
+		{method: post, path: "/v1/gpus/{index}/resume", handle: (*exchange).resumeGPU, doc: doc{
+			id: "resume", tag: "gpus", summary: "Let jobs on a card again",
+			about: "The opposite of pause.", params: []param{index}, reply: exampleGPU, kinds: []string{NotFound, Forbidden},
+		}},
+		{method: get, path: "/v1/stats", handle: (*exchange).getStats, heavy: true, doc: doc{
+			id: "stats", tag: "daemon", summary: "Sum up what the machine did",
+			about: "GPU-hours, waits and outcomes, in all, by user and by day.",
+			params: []param{
+				{name: "since", in: "query", kind: "time", about: "the window's begin"},
+				{name: "until", in: "query", kind: "time", about: "the window's end; now"},
+				{name: "user", in: "query", kind: "string", about: "only this user"},
+			}, reply: exampleStats, kinds: []string{Invalid},
+		}},
+		{method: post, path: "/v1/backup", handle: (*exchange).postBackup, heavy: true, doc: doc{
+			id: "backup", tag: "daemon", summary: "Copy the store",
+			about: "A consistent copy of the daemon's database, taken while it works. For administrators.", media: "application/octet-stream", text: "SQLite format 3", kinds: []string{Forbidden},
+		}},
+		{method: post, path: "/v1/tokens", handle: (*exchange).postToken, body: true, doc: doc{
+			id: "new-token", tag: "tokens", summary: "Make a token",
+			about: "For remote access with the caller's own rights. The secret is shown this once.", request: exampleTokenRequest, reply: exampleToken, kinds: []string{Invalid, Forbidden, TooMuch},
+		}},
+		{method: get, path: "/v1/tokens", handle: (*exchange).getTokens, doc: doc{
+			id: "tokens", tag: "tokens", summary: "List tokens",
+			about: "The caller's own; an administrator's list has everyone's.", reply: []Token{withoutSecret(exampleToken)},
+		}},
+		{method: remove, path: "/v1/tokens/{id}", handle: (*exchange).deleteToken, doc: doc{
+			id: "revoke-token", tag: "tokens", summary: "Revoke a token",
+			about:  "From the next request on it is worth nothing.",
+			params: []param{{name: "id", in: "path", kind: "string", example: "k7", about: "the token's id"}}, status: http.StatusNoContent, kinds: []string{NotFound, Forbidden},
+		}},
+		{method: get, path: "/openapi.json", handle: (*exchange).getOpenAPI, doc: doc{hidden: true}},
+		{method: get, path: "/openapi.yaml", handle: (*exchange).getOpenAPIYAML, doc: doc{hidden: true}},
+	}
+}
+
+// queryParams are those of a list of jobs.
+func queryParams() []param {
+	return []param{
+		{name: "id", in: "query", kind: "list", about: "ids and ranges as people write them: 1-3,7 @ 17_0; may be repeated", example: []string{"17"}},
+		{name: "all", in: "query", kind: "boolean", about: "every job"},
+		{name: "name", in: "query", kind: "string", about: "only jobs of this name"},
+		{name: "user", in: "query", kind: "string", about: "only jobs of this user"},
+		{name: "state", in: "query", kind: "list", about: "only these states; held is one; may be repeated"},
+		{name: "over", in: "query", kind: "boolean", about: "include jobs that are over"},
+		{name: "newest", in: "query", kind: "boolean", about: "the newest first, by their end where they are over"},
+		{name: "since", in: "query", kind: "time", about: "only what ended after this"},
+		{name: "limit", in: "query", kind: "integer", about: "at most this many; 1000, and never more than 10000"},
+		{name: "after", in: "query", kind: "string", about: "the cursor of an earlier page"},
+		{name: "reasons", in: "query", kind: "boolean", about: "say why each queued job waits"},
+	}
+}

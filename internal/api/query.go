@@ -1,0 +1,220 @@
+package api
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The queries as they stand in a URL. Both ends are here, so that they cannot
+// drift apart: what values writes, the reader of the same name reads.
+
+// Bounds on what a query may carry.
+const (
+	maxQueryValues = 1000 // ids or states in one query
+	maxValueBytes  = 256  // of one value
+	maxPageLimit   = 10000
+)
+
+func (q Query) values() url.Values {
+	v := url.Values{}
+	putList(v, "id", q.Words)
+	putBool(v, "all", q.All)
+	putText(v, "name", q.Name)
+	putText(v, "user", q.User)
+	putList(v, "state", q.States)
+	putBool(v, "over", q.Over)
+	putBool(v, "newest", q.Newest)
+	putTime(v, "since", q.Since)
+	putInt(v, "limit", int64(q.Limit))
+	putText(v, "after", q.After)
+	putBool(v, "reasons", q.Reasons)
+	return v
+}
+
+func readQuery(p *params) Query {
+	q := Query{
+		Select: Select{
+			Words: p.list("id"), All: p.bool("all"), Name: p.text("name"),
+			User: p.text("user"), States: p.list("state"),
+		},
+		Over: p.bool("over"), Newest: p.bool("newest"), Since: p.time("since"),
+		Limit: int(p.int("limit", 0, maxPageLimit)), After: p.text("after"), Reasons: p.bool("reasons"),
+	}
+	return q
+}
+
+func (q LogQuery) values() url.Values {
+	v := url.Values{}
+	putInt(v, "attempt", int64(q.Attempt))
+	putInt(v, "offset", q.Offset)
+	putInt(v, "lines", int64(q.Lines))
+	putBool(v, "follow", q.Follow)
+	return v
+}
+
+func readLogQuery(p *params) LogQuery {
+	return LogQuery{
+		Attempt: int(p.int("attempt", 0, 1<<31-1)),
+		Offset:  p.int("offset", -1<<62, 1<<62),
+		Lines:   int(p.int("lines", 0, 1<<31-1)),
+		Follow:  p.bool("follow"),
+	}
+}
+
+func (q EventQuery) values() url.Values {
+	v := url.Values{}
+	putInt(v, "since", q.Since)
+	putText(v, "user", q.User)
+	putText(v, "job", q.Job)
+	putBool(v, "gpus", q.GPUs)
+	return v
+}
+
+func readEventQuery(p *params) EventQuery {
+	return EventQuery{Since: p.int("since", -1, 1<<62), User: p.text("user"), Job: p.text("job"), GPUs: p.bool("gpus")}
+}
+
+func (q StatsQuery) values() url.Values {
+	v := url.Values{}
+	putTime(v, "since", q.Since)
+	putTime(v, "until", q.Until)
+	putText(v, "user", q.User)
+	return v
+}
+
+func readStatsQuery(p *params) StatsQuery {
+	return StatsQuery{Since: p.time("since"), Until: p.time("until"), User: p.text("user")}
+}
+
+func putText(v url.Values, key, value string) {
+	if value != "" {
+		v.Set(key, value)
+	}
+}
+
+func putList(v url.Values, key string, values []string) {
+	if len(values) > 0 {
+		v[key] = values
+	}
+}
+
+func putBool(v url.Values, key string, value bool) {
+	if value {
+		v.Set(key, "true")
+	}
+}
+
+func putInt(v url.Values, key string, value int64) {
+	if value != 0 {
+		v.Set(key, strconv.FormatInt(value, 10))
+	}
+}
+
+func putTime(v url.Values, key string, value *time.Time) {
+	if value != nil {
+		v.Set(key, value.Format(time.RFC3339Nano))
+	}
+}
+
+// params reads a URL's query and keeps the first thing wrong with it. A key
+// nobody asked for is wrong too: a misspelt filter must not select everything.
+type params struct {
+	values url.Values
+	asked  []string
+	err    *Problem
+}
+
+func newParams(rawQuery string) (*params, error) {
+	values, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return nil, Problemf(Invalid, "", "the query of the URL is malformed")
+	}
+	return &params{values: values}, nil
+}
+
+// done is the first thing that was wrong.
+func (p *params) done() error {
+	if p.err != nil {
+		return p.err
+	}
+	for key := range p.values {
+		if !contains(p.asked, key) {
+			return Problemf(Invalid, suggest(key, p.asked), "there is no parameter %s", quoted(key))
+		}
+	}
+	return nil
+}
+
+func (p *params) wrong(key, value, want string) {
+	if p.err == nil {
+		p.err = Problemf(Invalid, "", "%s=%s: %s is wanted", key, quoted(value), want)
+	}
+}
+
+func (p *params) text(key string) string {
+	p.asked = append(p.asked, key)
+	value := p.values.Get(key)
+	if len(value) > maxValueBytes {
+		p.wrong(key, value, "at most 256 bytes")
+	}
+	return value
+}
+
+// list takes a key several times, and commas within one value.
+func (p *params) list(key string) []string {
+	p.asked = append(p.asked, key)
+	var all []string
+	for _, value := range p.values[key] {
+		for part := range strings.SplitSeq(value, ",") {
+			if part == "" {
+				continue
+			}
+			if len(part) > maxValueBytes || len(all) == maxQueryValues {
+				p.wrong(key, part, "at most 1000 values of 256 bytes")
+				return nil
+			}
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+func (p *params) bool(key string) bool {
+	switch value := p.text(key); {
+	case !p.values.Has(key) || value == "false" || value == "0":
+		return false
+	case value == "true" || value == "1" || value == "":
+		return true
+	default:
+		p.wrong(key, value, "true or false")
+		return false
+	}
+}
+
+func (p *params) int(key string, least, most int64) int64 {
+	value := p.text(key)
+	if value == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		p.wrong(key, value, "a whole number from "+strconv.FormatInt(least, 10)+" to "+strconv.FormatInt(most, 10))
+		return 0
+	}
+	return n
+}
+
+func (p *params) time(key string) *time.Time {
+	value := p.text(key)
+	if value == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		p.wrong(key, value, "a time like 2026-03-01T16:00:00Z")
+		return nil
+	}
+	return &t
+}

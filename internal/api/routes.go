@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+)
+
+// route is one operation: what answers it, what it may take, and how it is
+// described.
+type route struct {
+	method, path string
+	handle       func(*exchange) error
+	body         bool // it takes one
+	heavy        bool // few of one user's are worked on at once
+	doc          doc
+}
+
+// routes puts every operation into a mux.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range operations() {
+		mux.HandleFunc(r.method+" "+r.path, func(_ http.ResponseWriter, request *http.Request) {
+			x, isOurs := request.Context().Value(exchangeKey{}).(*exchange)
+			if !isOurs {
+				panic("bug: a request that came round the checks")
+			}
+			x.route, x.r = &r, request
+			if err := x.run(); err != nil {
+				x.fail(err)
+			}
+		})
+	}
+	return mux
+}
+
+// run does what every operation has in common, and then the operation.
+func (x *exchange) run() error {
+	if x.r.ContentLength != 0 && !x.route.body {
+		x.w.Header().Set("Connection", "close")
+		return Problemf(Invalid, "", "this request takes no body")
+	}
+	if x.route.heavy {
+		done, err := x.heavy.take(x.r.Context(), x.caller.UID, x.limits.UserHeavy)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	if !takesQuery(x.route) {
+		if err := x.none(); err != nil {
+			return err
+		}
+	}
+	return x.route.handle(x)
+}
+
+func takesQuery(r *route) bool {
+	for _, p := range r.doc.params {
+		if p.in == "query" {
+			return true
+		}
+	}
+	return false
+}
+
+// stream counts a request that may last, and gives it a context that ends
+// when the server does. The caller must call done.
+func (x *exchange) stream() (ctx context.Context, done func(), err error) {
+	most := x.limits.UserStreams
+	if x.caller.UID == 0 {
+		most = x.limits.RootStreams
+	}
+	if !x.streamsHeld.take(x.caller.UID, most, x.limits.Connections) {
+		return nil, nil, Problemf(TooMuch, "end some of them first", "too many streams, followed logs, attached terminals and waits: %d", most)
+	}
+	ctx, cancel := context.WithCancelCause(x.r.Context())
+	unhook := context.AfterFunc(x.stopping, func() { cancel(errStopping) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+		x.streamsHeld.drop(x.caller.UID)
+	}, nil
+}
+
+// wantsUpgrade reports whether a request asks for another protocol by name.
+func wantsUpgrade(r *http.Request, protocol string) bool {
+	for _, value := range r.Header.Values("Connection") {
+		for token := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), "upgrade") {
+				return strings.EqualFold(r.Header.Get("Upgrade"), protocol)
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,187 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ServerOptions are what a server needs.
+type ServerOptions struct {
+	Backend Backend
+	Log     *slog.Logger
+	Version string // of the program, as the description of the API shows it
+	Limits  Limits
+}
+
+// TCPOptions are what TCP needs beyond a socket.
+type TCPOptions struct {
+	TLS   *tls.Config // nil: loopback only
+	Hosts []string    // names by which callers may reach it, beside its own address
+}
+
+// Server turns requests into calls of a Backend.
+type Server struct {
+	options ServerOptions
+	limits  Limits
+	backend Backend
+	log     *slog.Logger
+	mux     *http.ServeMux
+
+	unixConns, tcpConns, streamsHeld tally
+	heavy                            turns
+
+	active   atomic.Int64
+	lastBusy atomic.Int64 // nanoseconds since 1970
+
+	stopping context.Context // done when streams must end
+	stop     context.CancelFunc
+
+	mu      sync.Mutex
+	servers []*http.Server
+	closed  bool
+	taken   sync.WaitGroup // connections that left HTTP behind
+}
+
+// errStopping ends streams when the server goes down.
+var errStopping = &Problem{Kind: Unable, What: "the daemon is stopping", Hint: "try again in a moment"}
+
+// NewServer makes a server. Nothing listens yet.
+func NewServer(o ServerOptions) *Server {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.lastBusy.Store(time.Now().UnixNano())
+	s.mux = s.routes()
+	return s
+}
+
+// ServeUnix serves a Unix socket, whose callers the kernel names, until
+// Shutdown.
+func (s *Server) ServeUnix(l net.Listener) error {
+	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.unixConns}, http.HandlerFunc(s.serveUnix))
+}
+
+// ServeTCP serves TCP until Shutdown. Every request must carry a token. The
+// address must be this machine's own, or TLS be used: a token that anyone on
+// the way can read is none.
+func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
+	address, err := netip.ParseAddrPort(l.Addr().String())
+	if err != nil {
+		return fmt.Errorf("listen on %s: not an address of TCP", l.Addr())
+	}
+	if o.TLS == nil && !address.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("listen on %s: without TLS only a loopback address will do", l.Addr())
+	}
+	var counted net.Listener = tcpListener{Listener: l, limits: s.limits, tally: &s.tcpConns}
+	if o.TLS != nil {
+		config := o.TLS.Clone()
+		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+		config.NextProtos = []string{"http/1.1"}
+		counted = tls.NewListener(counted, config)
+	}
+	return s.serve(counted, s.tcpHandler(address.Addr().Unmap(), o.Hosts))
+}
+
+func (s *Server) serve(l net.Listener, h http.Handler) error {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true) // HTTP/2 knows no upgrade, and nobody here needs it
+	server := &http.Server{
+		Handler:           h,
+		Protocols:         protocols,
+		ConnContext:       connContext,
+		MaxHeaderBytes:    s.limits.HeaderBytes,
+		ReadHeaderTimeout: s.limits.HeaderTimeout,
+		IdleTimeout:       s.limits.IdleTimeout,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		l.Close()
+		return nil
+	}
+	s.servers = append(s.servers, server)
+	s.mu.Unlock()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown ends streams with a mark that says so, lets requests in flight
+// finish, and returns when all is over or ctx is done; then what is left is
+// cut off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	servers := s.servers
+	s.mu.Unlock()
+	s.stop()
+	var first error
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil && first == nil {
+			first = fmt.Errorf("end requests in flight: %w", err)
+			server.Close()
+		}
+	}
+	gone := make(chan struct{})
+	go func() { s.taken.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		if first == nil {
+			first = fmt.Errorf("end attached terminals: %w", ctx.Err())
+		}
+	}
+	return first
+}
+
+// Active counts requests and streams in flight.
+func (s *Server) Active() int { return int(s.active.Load()) }
+
+// LastActivity is when a request last came in or ended.
+func (s *Server) LastActivity() time.Time { return time.Unix(0, s.lastBusy.Load()) }
+
+// tcpHandler checks that a browser was not led here by someone else's name
+// for this address, and leaves the token to the request itself.
+func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
+	known := map[string]bool{}
+	for _, name := range names {
+		known[hostName(name)] = true
+	}
+	if own.IsLoopback() {
+		known["localhost"] = true
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := hostName(r.Host)
+		literal, err := netip.ParseAddr(host)
+		// An address cannot be rebound: it is what was connected to.
+		isOwn := err == nil && (literal.Unmap() == own || own.IsUnspecified() || own.IsLoopback() && literal.IsLoopback())
+		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
+			if !isOwn && !known[host] {
+				return Caller{}, Problemf(Forbidden, "use its address, or add the name to the daemon's configuration", "this server is not known as %s", quoted(host))
+			}
+			return s.tokenCaller(ctx, r)
+		})
+	})
+}
+
+// hostName is a Host header without its port, in one spelling.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+}

@@ -1,0 +1,34 @@
+package api
+
+import "net/http"
+
+func (x *exchange) postToken() error {
+	var r TokenRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	return x.reply(x.backend.NewToken(x.r.Context(), x.caller, r))
+}
+
+func (x *exchange) getTokens() error {
+	tokens, err := x.backend.Tokens(x.r.Context(), x.caller)
+	if tokens == nil {
+		tokens = []Token{}
+	}
+	for i := range tokens {
+		tokens[i].Secret = "" // shown once, when it is made
+	}
+	return x.reply(tokens, err)
+}
+
+func (x *exchange) deleteToken() error {
+	id, err := x.id()
+	if err != nil {
+		return err
+	}
+	if err := x.backend.RevokeToken(x.r.Context(), x.caller, id); err != nil {
+		return err
+	}
+	x.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
