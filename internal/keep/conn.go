@@ -13,8 +13,15 @@ import (
 // supervisor up. It is disconnected then, and may come back.
 const writeTimeout = 5 * time.Second
 
-// conn is a connection to a berth.
-type conn struct{ file *os.File }
+// introduction is how long a new connection may take to say what it wants. A
+// berth of the first protocol says nothing until it was greeted.
+const introduction = 250 * time.Millisecond
+
+// conn is a connection to a berth, or to someone attached to a terminal.
+type conn struct {
+	file   *os.File
+	reader *bufio.Reader
+}
 
 // incoming is a frame from a connection, or its end.
 type incoming struct {
@@ -25,14 +32,45 @@ type incoming struct {
 
 func newConn(fd int) *conn {
 	syscall.SetNonblock(fd, true)
-	return &conn{os.NewFile(uintptr(fd), "controller")}
+	file := os.NewFile(uintptr(fd), "controller")
+	return &conn{file, bufio.NewReaderSize(file, 4096)}
+}
+
+// visit is a connection that wants a job's terminal.
+type visit struct {
+	conn  *conn
+	first Frame
+}
+
+// introduce finds out who has connected.
+func (c *conn) introduce(berths chan<- *conn, visits chan<- visit) {
+	c.file.SetReadDeadline(time.Now().Add(introduction))
+	if _, err := c.reader.Peek(1); err != nil {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			c.close()
+			return
+		}
+		c.file.SetReadDeadline(time.Time{})
+		berths <- c
+		return
+	}
+	c.file.SetReadDeadline(time.Now().Add(writeTimeout))
+	first, err := ReadFrame(c.reader)
+	c.file.SetReadDeadline(time.Time{})
+	switch {
+	case err != nil:
+		c.close()
+	case first.Kind == FrameAttach:
+		visits <- visit{c, first}
+	default:
+		berths <- c // its first frame says no more than that
+	}
 }
 
 // read passes frames on until the connection ends.
 func (c *conn) read(to chan<- incoming) {
-	buffer := bufio.NewReaderSize(c.file, 4096)
 	for {
-		frame, err := ReadFrame(buffer)
+		frame, err := ReadFrame(c.reader)
 		to <- incoming{c, frame, err}
 		if err != nil {
 			return
@@ -46,10 +84,16 @@ func (c *conn) send(f Frame) {
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	c.file.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := c.file.Write(bytes); err != nil {
+	if !c.put(bytes) {
 		c.shut(syscall.SHUT_RDWR)
 	}
+}
+
+// put writes bytes and reports whether they went.
+func (c *conn) put(bytes []byte) bool {
+	c.file.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := c.file.Write(bytes)
+	return err == nil
 }
 
 // drain makes the reader deliver what has arrived, then the end.
@@ -65,7 +109,7 @@ func (c *conn) shut(how int) {
 func (c *conn) close() { c.file.Close() }
 
 // listen accepts connections from this user and from root, for ever.
-func listen(to chan<- *conn) error {
+func listen(berths chan<- *conn, visits chan<- visit) error {
 	syscall.SetNonblock(fdListener, true)
 	file := os.NewFile(fdListener, "listener")
 	raw, err := file.SyscallConn()
@@ -88,7 +132,7 @@ func listen(to chan<- *conn) error {
 			case !trusted(fd):
 				syscall.Close(fd)
 			default:
-				to <- newConn(fd)
+				go newConn(fd).introduce(berths, visits)
 			}
 		}
 	}()
@@ -105,6 +149,7 @@ func trusted(fd int) bool {
 func (k *keeper) hello() Frame {
 	r := k.record
 	return Frame{FrameHello, []Field{
+		{"protocol", strconv.Itoa(Protocol)},
 		{"token", k.token},
 		{"pid", strconv.Itoa(r.KeepPID)},
 		{"start_ticks", strconv.FormatUint(r.KeepStart, 10)},

@@ -14,3 +14,12 @@ func fault(step string) {
 		select {}
 	}
 }
+
+// skips reports whether the test wants that step of the drop left out.
+func skips(step string) bool { return os.Getenv("BERTH_KEEP_FAULT") == "skip "+step }
+
+// keepCapabilities has the kernel leave them through the change of user.
+func keepCapabilities() {
+	const prSetKeepCaps = 8
+	syscall.Syscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0)
+}

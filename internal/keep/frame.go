@@ -20,15 +20,32 @@ const frameHeader = 6
 // it to skip.
 type FrameKind byte
 
+// Protocol is what a supervisor knows, as it says in its greeting and in its
+// records. One that says nothing is of the first. The second brought orders
+// with a credential, a terminal and limits.
+const Protocol = 2
+
 // Frames to the supervisor, and from it.
 const (
-	FrameGo   FrameKind = 'g' // an order: run it
-	FrameStop FrameKind = 's' // end the job: job, attempt, why, grace_ms
-	FrameAck  FrameKind = 'a' // its end is on disk: job, attempt
+	FrameGo          FrameKind = 'g' // an order: run it
+	FrameGoCarefully FrameKind = 'G' // an order of the second protocol
+	FrameBerth       FrameKind = 'b' // the first of a newer berth: it is one
+	FrameStop        FrameKind = 's' // end the job: job, attempt, why, grace_ms
+	FrameAck         FrameKind = 'a' // its end is on disk: job, attempt
 
-	FrameHello   FrameKind = 'h' // who is there: token, pid, start_ticks, boot_id, state, job, attempt
+	FrameHello   FrameKind = 'h' // who is there: protocol, token, pid, start_ticks, boot_id, state, job, attempt
 	FrameStarted FrameKind = 'r' // the job runs: record
 	FrameEnded   FrameKind = 'e' // no process of it is left: record
+)
+
+// Frames of a connection that is attached to a job's terminal, to the
+// supervisor and from it. The last from it is FrameEnded, with why where there
+// was nothing to attach to.
+const (
+	FrameAttach FrameKind = 't' // the first: rows, cols
+	FrameInput  FrameKind = 'i' // what was typed: data
+	FrameResize FrameKind = 'w' // rows, cols
+	FrameOutput FrameKind = 'o' // data: first what was last shown, then what comes
 )
 
 // Frame is one message. Fields keep their order and may repeat, which is how

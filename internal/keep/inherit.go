@@ -34,6 +34,11 @@ func inherit() error {
 		syscall.CloseOnExec(fd)
 	}
 	closeStrays()
+	if os.Geteuid() == 0 {
+		// The jobs of a supervisor that is not root's are its own user's, who
+		// may look into it anyway; and a berth of that user's could not.
+		undumpable()
+	}
 	const prSetChildSubreaper = 36
 	if _, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0); errno != 0 {
 		return fmt.Errorf("become subreaper: %w", errno)
@@ -61,6 +66,11 @@ func clearSignals() {
 	deaf := []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM}
 	signal.Notify(make(chan os.Signal, 1), deaf...)
+	heedSignals()
+}
+
+// heedSignals gives every signal that berth's caller ignored its meaning back.
+func heedSignals() {
 	for number := 1; number <= lastSignal; number++ {
 		var now, fresh [32]byte // the kernel's sigaction, handler first; all zero is the default
 		pointer := uintptr(unsafe.Pointer(&now))
@@ -75,12 +85,10 @@ func clearSignals() {
 // closeStrays closes what berth's caller left open. Such descriptors survived
 // an exec, so they are exactly those that are not marked to be closed by one.
 func closeStrays() {
-	dir, err := os.Open("/proc/self/fd")
+	names, err := readNames("/proc/self/fd")
 	if err != nil {
 		return
 	}
-	names, _ := dir.Readdirnames(-1)
-	dir.Close()
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
 		if err != nil || fd < fdController+ExtraFiles {

@@ -13,9 +13,17 @@ type held struct {
 	order      Order
 	pid        int
 	cgroup     string
+	limits     limits
 	setup      int // read end of the set-up pipe, or -1
+	log        *logFile
+	cap        *logCap
+	pty        *terminal
 	ending     ending
 	stragglers map[[2]uint64]bool // by id
+
+	beginning bool   // its stage has not reported yet
+	launch    string // why that could not begin
+	alone     bool   // none of its processes is left
 }
 
 // heard acts on a frame from the berth that is obeyed.
@@ -28,7 +36,7 @@ func (k *keeper) heard(in incoming) {
 		return
 	}
 	switch in.frame.Kind {
-	case FrameGo:
+	case FrameGo, FrameGoCarefully:
 		o, err := orderOf(in.frame)
 		if err != nil || k.record.State != Idle {
 			// A berth that sends this is not one to obey.
@@ -57,17 +65,18 @@ func (k *keeper) concerns(f Frame) bool {
 // so that whatever ran is known to have run.
 func (k *keeper) start(o Order) {
 	k.record = Record{
-		State: Started, Seq: k.record.Seq + 1, Token: k.token, Job: o.Job, Attempt: o.Attempt,
+		State: Started, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token, Job: o.Job, Attempt: o.Attempt,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
-		Log: o.Log, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1,
+		Log: o.Log, Pty: o.Pty, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1,
 	}
 	if err := writeBlock(k.file, k.record); err != nil {
 		k.end(err.Error())
 		return
 	}
 	fault("before fork")
-	s, err := launch(o, k.token)
-	k.record.LogFrom, k.record.Cgroup, k.record.Note = s.logFrom, s.cgroup, s.note
+	s, err := launch(o, k.token, k.privileged)
+	k.record.Cgroup = s.cgroup
+	k.remark(note(s.note, s.limits.note))
 	if err != nil {
 		k.end(err.Error())
 		return
@@ -76,23 +85,81 @@ func (k *keeper) start(o Order) {
 	k.record.PID, k.record.Session = s.pid, s.pid
 	// Nothing waits for the process yet, so it is still in the table.
 	k.record.PIDStart, _ = StartTicks(s.pid)
-	if err := writeBlock(k.file, k.record); err != nil {
-		k.record.Note = strings.TrimPrefix(k.record.Note+"; "+err.Error(), "; ")
+	if s.log != nil {
+		k.record.LogFrom = s.log.from
 	}
+	k.write()
 	k.held = &held{
-		order: o, pid: s.pid, cgroup: s.cgroup, setup: s.setup,
-		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool),
+		order: o, pid: s.pid, cgroup: s.cgroup, limits: s.limits, setup: s.setup, pty: s.pty,
+		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool), beginning: s.stage != nil,
 	}
-	go reap(k.reaped)
-	k.tell(recordFrame(FrameStarted, k.record))
 	k.held.order.Argv, k.held.order.Env = nil, nil
+	go reap(k.reaped)
+	if s.stage != nil {
+		// The record names the process by now: a stage is given nothing before.
+		go s.stage.give(s.order, k.begun)
+	} else {
+		k.running(s.log)
+	}
 	k.tidy.Reset(tidyAfter)
 }
+
+// began takes in what came of the stage.
+func (k *keeper) began(r report) {
+	h := k.held
+	h.beginning = false
+	k.remark(r.note)
+	if r.err != nil {
+		h.launch = r.err.Error()
+	} else {
+		k.record.LogFrom = r.log.from
+		k.write()
+		k.running(r.log)
+	}
+	if h.alone {
+		k.part()
+	}
+}
+
+// running is told as soon as the command itself has begun.
+func (k *keeper) running(log *logFile) {
+	h := k.held
+	h.log = log
+	if h.pty != nil {
+		go h.pty.copy(log)
+	}
+	if h.order.LogMaxBytes > 0 && log.regular {
+		h.cap = newLogCap(log, h.order.LogMaxBytes)
+	}
+	k.tell(recordFrame(FrameStarted, k.record))
+}
+
+// visited lets someone attach to the job's terminal.
+func (k *keeper) visited(v visit) {
+	if k.held == nil || k.held.pty == nil {
+		go v.conn.refuse("the job has no terminal")
+		return
+	}
+	k.held.pty.attach(v.conn, v.first)
+}
+
+// write puts the record on disk. A failure is worth a remark and no more: the
+// job runs by now.
+func (k *keeper) write() {
+	if err := writeBlock(k.file, k.record); err != nil {
+		k.remark(err.Error())
+	}
+}
+
+func (k *keeper) remark(text string) { k.record.Note = note(k.record.Note, text) }
 
 // bury takes in one process that ended.
 func (k *keeper) bury(r reaped) {
 	if r.pid == 0 {
-		k.end("")
+		k.held.alone = true
+		if !k.held.beginning {
+			k.part()
+		}
 		return
 	}
 	k.record.User += time.Duration(r.usage.Utime.Nano())
@@ -117,7 +184,12 @@ func (k *keeper) end(launch string) {
 	if h := k.held; h != nil {
 		r.Stop, r.Stragglers = h.ending.stop, len(h.stragglers)
 		r.SetupFailed = h.setup >= 0 && !setupDone(h.setup)
-		k.held = nil
+		r.MemoryKilled, r.PeakMemKiB = h.limits.verdict()
+	}
+	if launch != "" {
+		// There was a process, perhaps, but none of the job's.
+		r.PID, r.PIDStart, r.Session = 0, 0, 0
+		r.ExitCode, r.Signal, r.Core, r.SetupFailed = -1, 0, false, false
 	}
 	fault("before end")
 	if err := writeBlock(k.file, *r); err != nil {
@@ -126,10 +198,31 @@ func (k *keeper) end(launch string) {
 		r.Note = os.NewSyscallError("fdatasync", err).Error()
 	}
 	fault("after end")
-	if r.Cgroup != "" {
-		k.cgroup = r.Cgroup // kept for the next job
-	}
+	k.tidyUp()
 	k.tell(recordFrame(FrameEnded, *r))
+}
+
+// tidyUp lets go of what the job had. Its cgroup serves the next one, unless
+// there are limits in it.
+func (k *keeper) tidyUp() {
+	if k.record.Cgroup != "" {
+		k.cgroup = k.record.Cgroup
+	}
+	h := k.held
+	if h == nil {
+		return
+	}
+	k.held = nil
+	if h.pty != nil {
+		h.pty.close()
+	}
+	if h.log != nil {
+		h.log.close()
+	}
+	h.limits.remove()
+	if h.limits.own != "" && RemoveCgroup(h.limits.own) == nil {
+		k.cgroup = ""
+	}
 }
 
 // setupDone reads what the wrapper left in the set-up pipe.
@@ -144,7 +237,7 @@ func setupDone(fd int) bool {
 // write that down is of no more use.
 func (k *keeper) acknowledged() {
 	k.record = Record{
-		State: Idle, Seq: k.record.Seq + 1, Token: k.token,
+		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
 	}
 	if err := writeBlock(k.file, k.record); err != nil {

@@ -11,79 +11,201 @@ import (
 
 // started is a job's process as it was born.
 type started struct {
-	pid     int
-	logFrom int64
-	cgroup  string
-	note    string
-	setup   int // read end of the set-up pipe, or -1
+	pid    int
+	cgroup string
+	limits limits
+	note   string
+	setup  int // read end of the set-up pipe, or -1
+	pty    *terminal
+
+	log   *logFile // nil where a stage opens it
+	stage *stage   // nil where the process is the job already
+	order []byte   // for the stage
 }
 
-// launch starts the order's command. On error nothing runs.
-func launch(o Order, token string) (started, error) {
-	s := started{setup: -1}
-	if err := checkDir(o.Dir); err != nil {
-		return s, err
+// launch starts the order's command, or the stage that will become it. On
+// error nothing runs. privileged says that the supervisor has what its jobs
+// are not to inherit.
+func launch(o Order, token string, privileged bool) (s started, err error) {
+	s.setup = -1
+	o.Env = jobEnv(o, token)
+	dir, cgroupFD := s.prepareCgroup(o, token)
+	defer func() {
+		if err != nil {
+			s.abandon(dir)
+			s = started{setup: -1}
+		}
+	}()
+	if cgroupFD >= 0 {
+		defer syscall.Close(cgroupFD)
 	}
-	logFD, logFrom, err := openLog(o.Log)
+	s.limits = enforce(o, token, dir)
+	c := child{dir: "/", env: os.Environ(), argv: stageArgv(), path: "/proc/self/exe", cgroupFD: cgroupFD}
+	defer c.close()
+	if o.Credential != nil || privileged || len(s.limits.join) > 0 {
+		err = s.prepareStage(o, &c)
+	} else {
+		err = s.prepareDirect(o, &c)
+	}
 	if err != nil {
 		return s, err
 	}
-	defer syscall.Close(logFD)
-	s.logFrom = logFrom
-	null, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return s, fmt.Errorf("open /dev/null: %w", err)
-	}
-	defer syscall.Close(null)
-	files := []uintptr{uintptr(null), uintptr(logFD), uintptr(logFD)}
-	if o.Setup {
-		var pipe [2]int
-		if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
-			return s, fmt.Errorf("make set-up pipe: %w", err)
-		}
-		// The shell writes its two bytes without ever having to wait, but it
-		// should not meet a non-blocking descriptor it did not ask for.
-		syscall.SetNonblock(pipe[1], false)
-		defer syscall.Close(pipe[1])
-		s.setup = pipe[0]
-		files = append(files, uintptr(pipe[1]))
-	}
-	if err := s.fork(o, token, files); err != nil {
-		if s.setup >= 0 {
-			syscall.Close(s.setup)
-		}
-		return started{setup: -1, logFrom: logFrom}, err
+	if err := s.fork(o, dir, &c); err != nil {
+		return s, err
 	}
 	return s, nil
 }
 
-// fork starts the process inside its cgroup, or without one where that fails.
-func (s *started) fork(o Order, token string, files []uintptr) error {
-	env := jobEnv(o, token)
-	path, err := lookPath(o.Argv[0], o.Dir, env)
+// prepareCgroup makes the job's cgroup, where there is a place for it.
+func (s *started) prepareCgroup(o Order, token string) (dir string, fd int) {
+	if dir = cgroupOf(o, token); dir == "" {
+		return "", -1
+	}
+	fd, err := makeCgroup(dir)
+	if err != nil {
+		s.note = "no cgroup: " + err.Error()
+		return "", -1
+	}
+	return dir, fd
+}
+
+// child is what a process is started with.
+type child struct {
+	path, dir string
+	argv, env []string
+	files     []int // its descriptors from 0 on
+	cgroupFD  int
+	opened    []int // for this start alone
+}
+
+func (c *child) close() {
+	for _, fd := range c.opened {
+		syscall.Close(fd)
+	}
+}
+
+// prepareDirect is for a job that is simply a child of the supervisor.
+func (s *started) prepareDirect(o Order, c *child) (err error) {
+	if err := checkDir(o.Dir); err != nil {
+		return err
+	}
+	if s.log, err = openLog(o.Log); err != nil {
+		return err
+	}
+	if c.path, err = lookPath(o.Argv[0], o.Dir, o.Env); err != nil {
+		return err
+	}
+	c.dir, c.env, c.argv = o.Dir, o.Env, o.Argv
+	if err := s.standard(o, c, s.log.fd); err != nil {
+		return err
+	}
+	return s.addSetup(o, c)
+}
+
+// prepareStage is for all others.
+func (s *started) prepareStage(o Order, c *child) error {
+	f := o.Frame()
+	for _, dir := range s.limits.join {
+		f.Fields = append(f.Fields, Field{stageJoin, dir})
+	}
+	var err error
+	if s.order, err = f.Encode(); err != nil {
+		return err
+	}
+	if err := s.standard(o, c, -1); err != nil {
+		return err
+	}
+	ours, theirs, err := newStage()
 	if err != nil {
 		return err
 	}
-	attr := &syscall.ProcAttr{Dir: o.Dir, Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true}}
-	if dir := cgroupOf(o, token); dir != "" {
-		fd, err := makeCgroup(dir)
-		if err == nil {
-			defer syscall.Close(fd)
-			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
-			if s.pid, err = forkExec(path, o.Argv, attr); err == nil {
-				s.cgroup = dir
-				return nil
-			}
-			_ = RemoveCgroup(dir)
-			attr.Sys.UseCgroupFD = false
+	s.stage = ours
+	c.opened, c.files = append(c.opened, theirs), append(c.files, theirs)
+	return s.addSetup(o, c)
+}
+
+// standard are the descriptors 0, 1 and 2: a terminal, or nothing to read and
+// the log, or nothing at all.
+func (s *started) standard(o Order, c *child, logFD int) error {
+	if o.Pty {
+		master, slave, err := openPty()
+		if err != nil {
+			return err
 		}
-		s.note = "no cgroup: " + err.Error()
+		s.pty = newTerminal(master, slave)
+		c.files = []int{slave, slave, slave}
+		return grant(slave, o.Credential)
 	}
-	s.pid, err = forkExec(path, o.Argv, attr)
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("exec %s: %w", path, err)
+		return fmt.Errorf("open /dev/null: %w", err)
+	}
+	c.opened = append(c.opened, null)
+	c.files = []int{null, null, null}
+	if logFD >= 0 {
+		c.files[1], c.files[2] = logFD, logFD
 	}
 	return nil
+}
+
+// addSetup adds the pipe through which a wrapper tells that its set-up is done.
+func (s *started) addSetup(o Order, c *child) error {
+	if !o.Setup {
+		return nil
+	}
+	var pipe [2]int
+	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
+		return fmt.Errorf("make set-up pipe: %w", err)
+	}
+	// The shell writes its two bytes without ever having to wait, but it
+	// should not meet a non-blocking descriptor it did not ask for.
+	syscall.SetNonblock(pipe[1], false)
+	s.setup = pipe[0]
+	c.opened, c.files = append(c.opened, pipe[1]), append(c.files, pipe[1])
+	return nil
+}
+
+// fork starts the process inside its cgroup, or without one where that fails.
+func (s *started) fork(o Order, cgroup string, c *child) (err error) {
+	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: o.Pty}}
+	for _, fd := range c.files {
+		attr.Files = append(attr.Files, uintptr(fd))
+	}
+	if cgroup != "" {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, c.cgroupFD
+		if s.pid, err = forkExec(c.path, c.argv, attr); err == nil {
+			s.cgroup = cgroup
+			return nil
+		}
+		_ = RemoveCgroup(cgroup)
+		s.limits.lost()
+		s.note = note(s.note, "no cgroup: "+err.Error())
+		attr.Sys.UseCgroupFD = false
+	}
+	if s.pid, err = forkExec(c.path, c.argv, attr); err != nil {
+		return fmt.Errorf("exec %s: %w", c.path, err)
+	}
+	return nil
+}
+
+// abandon undoes what a start that failed had done.
+func (s *started) abandon(cgroup string) {
+	if s.setup >= 0 {
+		syscall.Close(s.setup)
+	}
+	if s.log != nil {
+		s.log.close()
+	}
+	if s.stage != nil {
+		s.stage.file.Close()
+	}
+	if s.pty != nil {
+		s.pty.close()
+	}
+	s.limits.remove()
+	if cgroup != "" {
+		_ = RemoveCgroup(cgroup)
+	}
 }
 
 // forkExec starts the file; one that is a script without a first line saying for
@@ -124,7 +246,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(candidate) {
 			candidate = filepath.Join(dir, candidate)
 		}
-		if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		const executable = 1
+		if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() && syscall.Access(candidate, executable) == nil {
 			return candidate, nil
 		}
 	}
@@ -140,30 +263,4 @@ func checkDir(dir string) error {
 		return fmt.Errorf("working directory: %s is no directory", dir)
 	}
 	return nil
-}
-
-// openLog opens the log for appending and says where this attempt begins in
-// it. A named pipe would hold the supervisor up for ever, so only files and
-// devices such as /dev/null will do.
-func openLog(path string) (fd int, from int64, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return -1, 0, fmt.Errorf("make log directory: %w", err)
-	}
-	const flags = syscall.O_WRONLY | syscall.O_CREAT | syscall.O_APPEND | syscall.O_CLOEXEC | syscall.O_NONBLOCK
-	fd, err = syscall.Open(path, flags, 0o644)
-	if err != nil {
-		return -1, 0, fmt.Errorf("open log %s: %w", path, err)
-	}
-	var stat syscall.Stat_t
-	if err := syscall.Fstat(fd, &stat); err != nil {
-		syscall.Close(fd)
-		return -1, 0, fmt.Errorf("open log %s: %w", path, err)
-	}
-	switch stat.Mode & syscall.S_IFMT {
-	case syscall.S_IFREG, syscall.S_IFCHR:
-		syscall.SetNonblock(fd, false)
-		return fd, stat.Size, nil
-	}
-	syscall.Close(fd)
-	return -1, 0, fmt.Errorf("open log %s: not a file", path)
 }

@@ -16,6 +16,9 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
 		return 2
 	}
+	if args[0] == stageWord {
+		return begin()
+	}
 	if err := inherit(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-keep:", err)
 		return 2
@@ -47,11 +50,15 @@ type keeper struct {
 	next *conn // a newer one, greeted once the old has been heard out
 	held *held // the job; nil between jobs
 
-	cgroup string // where its jobs are, one after another
+	cgroup     string // where its jobs are, one after another
+	privileged bool   // it is treated better than its jobs may be
 
 	conns  chan *conn
+	visits chan visit
 	frames chan incoming
+	begun  chan report
 	reaped chan reaped
+	parted chan lastWords
 	timer  *time.Timer // for what the job's ending plans
 	tidy   *time.Timer // for giving memory back
 }
@@ -63,18 +70,21 @@ const tidyAfter = time.Second
 func newKeeper(token string) (*keeper, error) {
 	k := &keeper{
 		token: token, file: os.NewFile(fdRecord, "record"),
-		conns: make(chan *conn), frames: make(chan incoming), reaped: make(chan reaped),
+		conns: make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
+		begun: make(chan report), reaped: make(chan reaped), parted: make(chan lastWords),
 		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter),
 	}
 	start, err := StartTicks(os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("read own start time: %w", err)
 	}
-	k.record = Record{State: Idle, Token: token, BootID: BootID(), KeepPID: os.Getpid(), KeepStart: start}
+	nice, oomScoreAdj := ownPriority()
+	k.privileged = nice < 0 || oomScoreAdj < 0
+	k.record = Record{State: Idle, Protocol: Protocol, Token: token, BootID: BootID(), KeepPID: os.Getpid(), KeepStart: start}
 	if err := writeBlock(k.file, k.record); err != nil {
 		return nil, err
 	}
-	if err := listen(k.conns); err != nil {
+	if err := listen(k.conns, k.visits); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	k.greet(newConn(fdController))
@@ -88,10 +98,16 @@ func (k *keeper) loop() {
 		select {
 		case c := <-k.conns:
 			k.connected(c)
+		case v := <-k.visits:
+			k.visited(v)
 		case in := <-k.frames:
 			k.heard(in)
+		case r := <-k.begun:
+			k.began(r)
 		case r := <-k.reaped:
 			k.bury(r)
+		case w := <-k.parted:
+			k.heardLast(w)
 		case <-k.timer.C:
 		case <-k.tidy.C:
 			giveBack()

@@ -22,8 +22,28 @@ type Order struct {
 	// descriptor 3 once its set-up has succeeded.
 	Setup bool
 
+	// Credential is whom to run as; nil: as the supervisor itself.
+	Credential *Credential
+
+	// Pty gives the job a terminal of its own. The supervisor holds the other
+	// end, writes what comes out of it to the log, and lets others attach.
+	Pty bool
+
+	// LogMaxBytes bounds the space the log takes up: beyond it the middle is
+	// taken out, and its beginning and its newest part stay. 0: no bound.
+	LogMaxBytes int64
+
 	// CgroupParent is the directory to make the job's cgroup in; empty for none.
 	CgroupParent string
+
+	// CPUs and MemMiB are enforced where the host allows, and noted where it
+	// does not; 0: no limit.
+	CPUs   int
+	MemMiB int64
+
+	// MemoryParent and CPUParent are directories of version 1 hierarchies, for
+	// hosts whose version 2 cgroups cannot hold these limits.
+	MemoryParent, CPUParent string
 
 	Limit      time.Duration // 0: none
 	Grace      time.Duration // between TERM and KILL, and for what outlives the main process
@@ -43,6 +63,19 @@ func TokenValue(token, job string, attempt int) string {
 // maxJobID keeps a job's id whole in a record and in a directory's name.
 const maxJobID = 100
 
+// No machine has more, and what is written to the kernel must not overflow.
+const (
+	maxCPUs   = 1 << 16
+	maxMemMiB = 1 << 40
+)
+
+// Careful reports whether the order asks for something that a supervisor of the
+// first protocol would leave out without a word. Such an order goes out as
+// another kind of frame, which that supervisor does not know and so not obey.
+func (o Order) Careful() bool {
+	return o.Credential != nil || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0
+}
+
 // Check refuses an order that no supervisor could carry out or tell of.
 func (o Order) Check() error {
 	switch {
@@ -52,6 +85,18 @@ func (o Order) Check() error {
 		return fmt.Errorf("order for job %q: not an id", o.Job)
 	case o.WarnSignal < 0 || o.WarnSignal > lastSignal:
 		return fmt.Errorf("order for job %s: no signal %d", o.Job, o.WarnSignal)
+	case o.LogMaxBytes < 0 || o.CPUs < 0 || o.CPUs > maxCPUs || o.MemMiB < 0 || o.MemMiB > maxMemMiB:
+		return fmt.Errorf("order for job %s: no limit of %d CPUs, %d MiB, %d bytes of log", o.Job, o.CPUs, o.MemMiB, o.LogMaxBytes)
+	}
+	if o.Credential == nil {
+		return nil
+	}
+	err := o.Credential.check()
+	if err == nil {
+		err = o.checkFiles()
+	}
+	if err != nil {
+		return fmt.Errorf("order for job %s: %w", o.Job, err)
 	}
 	return nil
 }
@@ -63,6 +108,9 @@ func notInID(r rune) bool {
 // Frame renders the order as its "go".
 func (o Order) Frame() Frame {
 	f := Frame{Kind: FrameGo}
+	if o.Careful() {
+		f.Kind = FrameGoCarefully
+	}
 	add := func(key, value string) { f.Fields = append(f.Fields, Field{key, value}) }
 	add("job", o.Job)
 	add("attempt", strconv.Itoa(o.Attempt))
@@ -80,6 +128,16 @@ func (o Order) Frame() Frame {
 	add("grace_ns", strconv.FormatInt(int64(o.Grace), 10))
 	add("warn_before_ns", strconv.FormatInt(int64(o.WarnBefore), 10))
 	add("warn_signal", strconv.Itoa(o.WarnSignal))
+	if !o.Careful() {
+		return f
+	}
+	add("pty", strconv.FormatBool(o.Pty))
+	add("log_max_bytes", strconv.FormatInt(o.LogMaxBytes, 10))
+	add("cpus", strconv.Itoa(o.CPUs))
+	add("mem_mib", strconv.FormatInt(o.MemMiB, 10))
+	add("memory_parent", o.MemoryParent)
+	add("cpu_parent", o.CPUParent)
+	f.Fields = append(f.Fields, o.Credential.fields()...)
 	return f
 }
 
@@ -90,8 +148,12 @@ func orderOf(f Frame) (Order, error) {
 	o := Order{
 		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
 		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"),
+		Pty: f.Get("pty") == "true", MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 	}
 	var err error
+	if o.Credential, err = credentialOf(f); err != nil {
+		return Order{}, err
+	}
 	number := func(key string) int64 {
 		text := f.Get(key)
 		if text == "" {
@@ -108,6 +170,7 @@ func orderOf(f Frame) (Order, error) {
 	o.Grace = max(0, time.Duration(number("grace_ns")))
 	o.WarnBefore = time.Duration(number("warn_before_ns"))
 	o.WarnSignal = int(number("warn_signal"))
+	o.LogMaxBytes, o.MemMiB, o.CPUs = number("log_max_bytes"), number("mem_mib"), int(number("cpus"))
 	if err != nil {
 		return Order{}, err
 	}

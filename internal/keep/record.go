@@ -28,6 +28,8 @@ type Record struct {
 	Job     string
 	Attempt int
 
+	Protocol int // of the supervisor that wrote it; 0 is the first
+
 	BootID    string
 	KeepPID   int
 	KeepStart uint64 // start time of the supervisor in clock ticks since boot
@@ -37,6 +39,7 @@ type Record struct {
 	Cgroup    string // directory of the job's cgroup; empty where it has none
 	Log       string // empty when it was too long to be written down
 	LogFrom   int64  // where this attempt's output begins
+	Pty       bool   // it has a terminal that can be attached to
 
 	StartedAt time.Time
 	EndedAt   time.Time
@@ -49,6 +52,11 @@ type Record struct {
 	Launch      string // why nothing ran; empty when something did
 	SetupFailed bool
 	Stragglers  int // processes that outlived the main one and had to be ended
+
+	OOM          bool  // it failed, and this attempt's log ends in out-of-memory text
+	MemoryKilled bool  // the kernel killed a process of it for its host memory limit
+	PeakMemKiB   int64 // of the whole tree, where a cgroup counted it; 0: not known
+	LogDropped   int64 // bytes taken out of the middle of the log
 
 	MaxRSSKiB int64
 	User, Sys time.Duration // CPU time of the whole tree, to the millisecond

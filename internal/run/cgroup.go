@@ -21,19 +21,30 @@ func DetectCgroup() string {
 		return ""
 	}
 	sweepCgroups(own)
-	start, err := keep.StartTicks(os.Getpid())
+	dir, err := makeBerthDir(own)
 	if err != nil {
 		return ""
 	}
+	enableControllers(dir, false)
+	return dir
+}
+
+// makeBerthDir makes this berth's directory in a cgroup, or finds it again. Its
+// name says when nobody needs it any more.
+func makeBerthDir(own string) (string, error) {
+	start, err := keep.StartTicks(os.Getpid())
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(own, fmt.Sprintf("berth-%d-%d", os.Getpid(), start))
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
-		return ""
+		return "", err
 	}
-	if unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
+	if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil {
 		unix.Rmdir(dir)
-		return ""
+		return "", err
 	}
-	return dir
+	return dir, nil
 }
 
 // ownCgroup is the directory of this process's version 2 cgroup, or "".

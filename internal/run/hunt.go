@@ -35,7 +35,7 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 			// The process table is no snapshot, and a process in the middle
 			// of an exec shows no environment: look again.
 			if clean++; clean == cleanLooks {
-				dropCgroup(record)
+				r.dropCgroup(record)
 				return true
 			}
 			pause = cleanPause

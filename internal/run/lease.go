@@ -80,16 +80,13 @@ func (r *Runner) spawn() (token string, err error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command(r.command[0], append(r.command[1:len(r.command):len(r.command)], token)...)
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", keepEnv(), inherited
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	start, err := spawned.start(cmd)
+	cmd, start, err := r.startKeep(token, inherited)
 	if err != nil {
 		conn.Close()
-		return "", fmt.Errorf("start supervisor %s: %w", r.command[0], err)
+		return "", err
 	}
 	s := &supervisor{
-		token: token, dir: dir, phase: leased, process: cmd.Process,
+		token: token, dir: dir, phase: leased, process: cmd.Process, greeted: make(chan struct{}),
 		identity: Identity{Token: token, KeepPID: cmd.Process.Pid, KeepStart: start},
 	}
 	r.mu.Lock()
@@ -103,6 +100,37 @@ func (r *Runner) spawn() (token string, err error) {
 	l := r.connect(s, conn)
 	r.group.Go(func() { r.attend(s, l) })
 	return token, nil
+}
+
+// startKeep starts the process, in the supervisors' own cgroup if there is one.
+// Where that fails it stays where berth is: a job matters more.
+func (r *Runner) startKeep(token string, inherited []*os.File) (cmd *exec.Cmd, start uint64, err error) {
+	r.mu.Lock()
+	command := append(r.command[:len(r.command):len(r.command)], token)
+	r.mu.Unlock()
+	prepare := func() *exec.Cmd {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", keepEnv(), inherited
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		return cmd
+	}
+	if r.keepCgroup != "" {
+		fd, err := unix.Open(r.keepCgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			defer unix.Close(fd)
+			cmd = prepare()
+			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, fd
+			if start, err = spawned.start(cmd); err == nil {
+				return cmd, start, nil
+			}
+		}
+		r.log.Warn("cannot start a supervisor in its cgroup", "cgroup", r.keepCgroup, "error", err)
+	}
+	cmd = prepare()
+	if start, err = spawned.start(cmd); err != nil {
+		return nil, 0, fmt.Errorf("start supervisor %s: %w", command[0], err)
+	}
+	return cmd, start, nil
 }
 
 // furnish fills a supervisor's directory and returns what it inherits, in the

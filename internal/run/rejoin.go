@@ -61,6 +61,7 @@ func (r *Runner) redial(s *supervisor) *link {
 		conn.Close()
 		return nil
 	}
+	s.greet(hello)
 	l := r.connect(s, conn)
 	waiting, job, attempt := s.phase == running, s.job, s.attempt
 	if waiting && s.stop != nil {
@@ -97,6 +98,7 @@ func (r *Runner) bury(s *supervisor) {
 	}
 	r.mu.Lock()
 	s.dead = true
+	s.settle()
 	r.unpool(s)
 	was := s.phase
 	if was == idle || was == over || (was == leased && r.closed) {
@@ -118,7 +120,7 @@ func (r *Runner) conclude(s *supervisor) {
 	case !ok || record.State == keep.Idle || record.Job != s.job || record.Attempt != s.attempt:
 		r.tellNeverRan(s)
 	case record.State == keep.Ended:
-		dropCgroup(record)
+		r.dropCgroup(record)
 		r.heard(s, record)
 	default:
 		r.lose(s, record)
@@ -136,14 +138,6 @@ func (r *Runner) lose(s *supervisor, record keep.Record) {
 	e := Event{Kind: Lost, Token: s.token, Job: s.job, Attempt: s.attempt, Record: record}
 	r.mu.Unlock()
 	r.emit(e)
-}
-
-// dropCgroup removes what a supervisor that died could not. The kernel keeps it
-// if a process is in it, and a later berth sweeps.
-func dropCgroup(record keep.Record) {
-	if record.Cgroup != "" {
-		_ = keep.RemoveCgroup(record.Cgroup)
-	}
 }
 
 // lockFree reports whether no process holds the supervisor's lock. Only an

@@ -28,22 +28,29 @@ var ErrClosed = errors.New("runner is closed")
 // Runner holds the supervisors of one queue. Its methods may be called from
 // any goroutine.
 type Runner struct {
-	dir     string
-	command []string
-	cgroup  string // where jobs' cgroups go, or ""
-	ownsIt  bool   // the cgroup directory was made by this Runner
-	maxIdle int
-	log     *slog.Logger
+	dir        string
+	cgroup     string // where jobs' cgroups go, or ""
+	ownsIt     bool   // the cgroup directory was made by this Runner
+	noCgroup   bool   // by order
+	keepCgroup string // where supervisors go, or ""
+	maxIdle    int
+	log        *slog.Logger
+
+	places limitPlaces
 
 	events chan Event
 	quit   chan struct{}
 	group  sync.WaitGroup // one goroutine per supervisor, and its writer
 
-	mu     sync.Mutex
-	closed bool
-	all    map[string]*supervisor
-	pool   []*supervisor
+	mu      sync.Mutex
+	closed  bool
+	command []string // how to start a supervisor
+	all     map[string]*supervisor
+	pool    []*supervisor
 }
+
+// keepWord makes berth's own program a supervisor.
+const keepWord = "__keep"
 
 // FindKeep is how to start a supervisor: the small program beside berth's own,
 // or berth itself where that is missing.
@@ -56,7 +63,7 @@ func FindKeep() []string {
 	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 		return []string{beside}
 	}
-	return []string{self, "__keep"}
+	return []string{self, keepWord}
 }
 
 // Open makes a Runner. berth becomes the parent of processes whose supervisor
@@ -78,21 +85,30 @@ func Open(o Options) (*Runner, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisors' directory: %w", err)
 	}
+	// Whatever it was made with: nothing in it is anybody else's to see.
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("supervisors' directory: %w", err)
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		o.Log.Warn("cannot become the parent of orphans", "error", err)
 	}
 	r := &Runner{
-		dir: dir, command: o.KeepCommand, maxIdle: o.MaxIdle, log: o.Log,
+		dir: dir, command: o.KeepCommand, keepCgroup: o.KeepCgroup, maxIdle: o.MaxIdle, log: o.Log,
 		events: make(chan Event, eventBuffer), quit: make(chan struct{}),
 		all: make(map[string]*supervisor),
 	}
 	switch o.CgroupParent {
 	case "none":
+		r.noCgroup = true
 	case "":
 		r.cgroup = DetectCgroup()
 		r.ownsIt = r.cgroup != ""
 	default:
 		r.cgroup = o.CgroupParent
+		if err := os.Mkdir(r.cgroup, 0o755); err != nil && !os.IsExist(err) {
+			o.Log.Warn("cannot make the jobs' cgroup", "error", err)
+		}
+		enableControllers(r.cgroup, true)
 	}
 	return r, nil
 }
@@ -113,12 +129,20 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	if o.CgroupParent == "" {
 		o.CgroupParent = r.cgroup
 	}
+	if o.MemMiB > 0 || o.CPUs > 0 {
+		o.MemoryParent, o.CPUParent = r.places.find(r.noCgroup)
+	}
 	if err := o.Check(); err != nil {
 		return err
 	}
 	frame, err := o.Frame().Encode()
 	if err != nil {
 		return fmt.Errorf("job %s: its arguments and environment are too long: %w", o.Job, err)
+	}
+	if o.Careful() {
+		if err := r.ensure(token); err != nil {
+			return err
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +153,7 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	if s == nil || s.phase != leased {
 		return fmt.Errorf("supervisor %s is not leased", token)
 	}
-	s.phase, s.job, s.attempt, s.log = running, o.Job, o.Attempt, o.Log
+	s.phase, s.job, s.attempt, s.log, s.pty = running, o.Job, o.Attempt, o.Log, o.Pty
 	s.identity.PID, s.identity.Session, s.identity.Cgroup = 0, 0, ""
 	if s.dead {
 		r.group.Go(func() { r.tellNeverRan(s) })
@@ -217,5 +241,6 @@ func (r *Runner) Close() error {
 		// Refused by the kernel while a job is in it; a later berth sweeps.
 		_ = unix.Rmdir(r.cgroup)
 	}
+	r.places.drop()
 	return nil
 }

@@ -54,7 +54,10 @@ func (r *Runner) knows(token string) bool {
 
 // ask finds out how things stand in one directory.
 func (r *Runner) ask(token string) Found {
-	s := &supervisor{token: token, dir: filepath.Join(r.dir, token), adopted: true, phase: ended, identity: Identity{Token: token}}
+	s := &supervisor{
+		token: token, dir: filepath.Join(r.dir, token), adopted: true, phase: ended,
+		greeted: make(chan struct{}), identity: Identity{Token: token},
+	}
 	deadline := time.Now().Add(answerBudget)
 	for pause := firstPause; time.Now().Before(deadline); pause = min(2*pause, lastPause) {
 		if lockFree(s.dir) {
@@ -71,6 +74,7 @@ func (r *Runner) ask(token string) Found {
 			return r.keepEmpty(s)
 		}
 		r.mu.Lock()
+		s.greet(hello)
 		l := r.connect(s, conn)
 		r.mu.Unlock()
 		return r.adopt(s, l)
@@ -90,7 +94,7 @@ func (r *Runner) adopt(s *supervisor, l *link) Found {
 	s.phase = running
 	if record.State == keep.Ended {
 		e := endedEvent(record, "")
-		f.Kind, f.OOM, f.LogTail = FoundEnded, e.OOM, e.LogTail
+		f.Kind, f.OOM = FoundEnded, e.OOM
 		s.phase = ended
 	}
 	r.register(s, record)
@@ -113,9 +117,9 @@ func (r *Runner) inherit(s *supervisor) Found {
 	rebooted := record.BootID != "" && record.BootID != keep.BootID()
 	switch {
 	case err == nil && record.State == keep.Ended:
-		dropCgroup(record)
+		r.dropCgroup(record)
 		e := endedEvent(record, "")
-		f.Kind, f.OOM, f.LogTail = FoundEnded, e.OOM, e.LogTail
+		f.Kind, f.OOM = FoundEnded, e.OOM
 		r.register(s, record)
 		return f
 	case err == nil && !rebooted && (!ok || record.State == keep.Idle):

@@ -81,23 +81,11 @@ func unixConn(fd int) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// dial connects to a supervisor and hears who it is. The answer must name the
-// token of the directory: whatever else listens there is not obeyed.
+// dial connects to a supervisor as its berth and hears who it is. The answer
+// must name the token of the directory: whatever else listens there is not
+// obeyed.
 func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, error) {
-	address, done, err := sockAddress(dir)
-	if err != nil {
-		return nil, keep.Frame{}, err
-	}
-	defer done()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, keep.Frame{}, fmt.Errorf("make socket: %w", err)
-	}
-	if err := unix.Connect(fd, address); err != nil {
-		unix.Close(fd)
-		return nil, keep.Frame{}, fmt.Errorf("connect to supervisor %s: %w", token, err)
-	}
-	conn, err := unixConn(fd)
+	conn, err := knock(dir, token, keep.Frame{Kind: keep.FrameBerth})
 	if err != nil {
 		return nil, keep.Frame{}, err
 	}
@@ -112,6 +100,32 @@ func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, e
 	}
 	conn.SetReadDeadline(time.Time{})
 	return conn, hello, nil
+}
+
+// knock connects to a supervisor and says first what is wanted.
+func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
+	address, done, err := sockAddress(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make socket: %w", err)
+	}
+	if err := unix.Connect(fd, address); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("connect to supervisor %s: %w", token, err)
+	}
+	conn, err := unixConn(fd)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(encode(first)); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("speak to supervisor %s: %w", token, err)
+	}
+	return conn, nil
 }
 
 func stopFrame(job string, attempt int, why string, grace time.Duration) []byte {

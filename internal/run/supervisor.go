@@ -33,11 +33,15 @@ type supervisor struct {
 	link    *link       // nil while there is no connection
 	dead    bool        // its lock was found free
 
+	greeted  chan struct{} // closed once it has said what it knows
+	protocol int           // what that was
+
 	phase    phase
 	empty    bool // what it was given never ran
 	job      string
 	attempt  int
 	log      string
+	pty      bool   // the job has a terminal
 	stop     []byte // the last request to end the job, for a new connection
 	identity Identity
 }
@@ -151,6 +155,10 @@ func (r *Runner) listen(s *supervisor, l *link) {
 			break
 		}
 		switch frame.Kind {
+		case keep.FrameHello:
+			r.mu.Lock()
+			s.greet(frame)
+			r.mu.Unlock()
 		case keep.FrameStarted, keep.FrameEnded:
 			record, err := keep.DecodeRecord([]byte(frame.Get("record")))
 			if err != nil {
@@ -193,19 +201,37 @@ func (r *Runner) heard(s *supervisor, record keep.Record) {
 
 // identify takes over what a record says about processes.
 func (s *supervisor) identify(record keep.Record) {
+	s.pty = record.Pty
 	s.identity = Identity{
 		Token: s.token, KeepPID: record.KeepPID, KeepStart: record.KeepStart,
 		PID: record.PID, Session: record.Session, Cgroup: record.Cgroup,
 	}
 }
 
+// greet takes in what the supervisor says it knows. The mutex is held.
+func (s *supervisor) greet(hello keep.Frame) {
+	s.protocol, _ = strconv.Atoi(hello.Get("protocol")) // the first says nothing
+	s.settle()
+}
+
+// settle says that there is nothing more to be learnt about what it knows.
+func (s *supervisor) settle() {
+	select {
+	case <-s.greeted:
+	default:
+		close(s.greeted)
+	}
+}
+
+// endedEvent tells of an end. A supervisor of the first protocol did not look
+// into the log; its jobs are always of berth's own user.
 func endedEvent(record keep.Record, log string) Event {
-	e := Event{Kind: Ended, Token: record.Token, Job: record.Job, Attempt: record.Attempt, Record: record}
+	e := Event{Kind: Ended, Token: record.Token, Job: record.Job, Attempt: record.Attempt, Record: record, OOM: record.OOM}
 	if record.Log != "" {
 		log = record.Log
 	}
-	if record.Launch == "" && (record.ExitCode != 0 || record.Signal != 0) && log != "" {
-		e.OOM, e.LogTail = OOMText(log, record.LogFrom), logTail(log, record.LogFrom)
+	if record.Protocol == 0 && record.Launch == "" && (record.ExitCode != 0 || record.Signal != 0) && log != "" {
+		e.OOM = keep.OOMText(log, record.LogFrom)
 	}
 	return e
 }

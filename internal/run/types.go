@@ -11,6 +11,7 @@ type Options struct {
 	KeepDir      string   // one directory per supervisor is made here
 	KeepCommand  []string // how to start a supervisor; empty: FindKeep
 	CgroupParent string   // where jobs' cgroups go; "": DetectCgroup, "none": nowhere
+	KeepCgroup   string   // where supervisors themselves go; "": where berth is
 	Log          *slog.Logger
 	MaxIdle      int // warm supervisors kept; 0: 8
 }
@@ -39,8 +40,7 @@ type Found struct {
 	Attempt int
 	Kind    FoundKind
 	Record  keep.Record
-	OOM     bool   // as in Event
-	LogTail string // as in Event
+	OOM     bool // as in Event
 }
 
 // EventKind is what happened to a job.
@@ -90,8 +90,7 @@ type Event struct {
 	Job     string
 	Attempt int
 	Record  keep.Record
-	OOM     bool   // it failed, and its log ends in out-of-memory text
-	LogTail string // the end of a failed job's log
+	OOM     bool // it failed, and its log ends in out-of-memory text
 }
 
 // Identity is a supervisor and its job as the kernel knows them.

@@ -1,17 +1,14 @@
-package run
+package keep
 
 import (
 	"bytes"
-	"io"
 	"os"
+	"syscall"
 )
 
-const (
-	// oomWindow is how much of a log's end is searched: a traceback of every
-	// rank of a large job fits.
-	oomWindow = 64 << 10
-	tailBytes = 4 << 10
-)
+// oomWindow is how much of a log's end is searched: a traceback of every rank
+// of a large job fits.
+const oomWindow = 64 << 10
 
 // oomSigns are what frameworks print when a card has no memory left.
 var oomSigns = [][]byte{
@@ -32,10 +29,8 @@ var oomSigns = [][]byte{
 	[]byte("CUDNN_STATUS_ALLOC_FAILED"),
 }
 
-// OOMText reports whether the end of a log, from that offset on, says that a
-// card ran out of memory. A log that cannot be read says nothing.
-func OOMText(logPath string, from int64) bool {
-	text := tail(logPath, from, oomWindow)
+// outOfMemory reports whether the text says that a card ran out of memory.
+func outOfMemory(text []byte) bool {
 	for _, sign := range oomSigns {
 		if bytes.Contains(text, sign) {
 			return true
@@ -49,30 +44,19 @@ func OOMText(logPath string, from int64) bool {
 	return false
 }
 
-func logTail(logPath string, from int64) string { return string(tail(logPath, from, tailBytes)) }
-
-// tail reads the last bytes of a file, but none before the offset. Devices and
-// pipes have no end to read.
-func tail(path string, from, size int64) []byte {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	file, err := os.Open(path)
+// OOMText reports whether the end of a log, from that offset on, says that a
+// card ran out of memory. A log that cannot be read says nothing. It is for the
+// records of supervisors that did not look themselves.
+func OOMText(path string, from int64) bool {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil
+		return false
 	}
 	defer file.Close()
-	if info, err = file.Stat(); err != nil {
-		return nil
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false
 	}
-	begin := max(from, info.Size()-size, 0)
-	if begin >= info.Size() {
-		return nil
-	}
-	text, err := io.ReadAll(io.NewSectionReader(file, begin, size))
-	if err != nil {
-		return nil
-	}
-	return text
+	l := logFile{fd: int(file.Fd()), from: from, regular: true}
+	return outOfMemory(l.tail(oomWindow))
 }

@@ -1,0 +1,97 @@
+package keep
+
+import (
+	"strconv"
+	"syscall"
+)
+
+const (
+	// maxAttached bounds how many look at one terminal.
+	maxAttached = 32
+	// attachQueue is how many pieces of output one may be behind.
+	attachQueue = 256
+)
+
+// attacher is one connection to a job's terminal.
+type attacher struct {
+	conn  *conn
+	out   chan []byte // closed when it is let go of
+	ended bool        // because the job has ended; read after out was closed
+}
+
+// attach serves a connection until it or the job ends.
+func (t *terminal) attach(c *conn, first Frame) {
+	a := &attacher{conn: c, out: make(chan []byte, attachQueue)}
+	t.mu.Lock()
+	if t.over || len(t.attached) >= maxAttached {
+		t.mu.Unlock()
+		go c.refuse("the terminal is gone, or too many are attached")
+		return
+	}
+	a.out <- outputFrame(t.recent())
+	t.attached[a] = true
+	t.mu.Unlock()
+	go a.write()
+	go t.obey(a, first)
+}
+
+// write sends what is shown.
+func (a *attacher) write() {
+	defer a.conn.close()
+	for frame := range a.out {
+		if !a.conn.put(frame) {
+			// Its reader detaches it; until then nobody waits for it either.
+			a.conn.shut(syscall.SHUT_RDWR)
+			return
+		}
+	}
+	if a.ended {
+		a.conn.send(Frame{Kind: FrameEnded})
+	}
+}
+
+// obey does what the attacher says.
+func (t *terminal) obey(a *attacher, frame Frame) {
+	for err := error(nil); err == nil; frame, err = ReadFrame(a.conn.reader) {
+		switch frame.Kind {
+		case FrameAttach, FrameResize:
+			rows, _ := strconv.Atoi(frame.Get("rows"))
+			cols, _ := strconv.Atoi(frame.Get("cols"))
+			setWindow(t.master, rows, cols)
+		case FrameInput:
+			t.input(frame.Get("data"))
+		}
+	}
+	t.mu.Lock()
+	t.letGo(a)
+	t.mu.Unlock()
+}
+
+// refuse says why there is nothing to attach to.
+func (c *conn) refuse(why string) {
+	defer c.close()
+	c.send(Frame{FrameEnded, []Field{{"why", why}}})
+}
+
+// AttachFrame is the first of a connection that wants a job's terminal. A size
+// of nothing leaves the terminal's as it is.
+func AttachFrame(rows, cols int) Frame { return windowFrame(FrameAttach, rows, cols) }
+
+// ResizeFrame says that the window has another size.
+func ResizeFrame(rows, cols int) Frame { return windowFrame(FrameResize, rows, cols) }
+
+func windowFrame(kind FrameKind, rows, cols int) Frame {
+	return Frame{kind, []Field{{"rows", strconv.Itoa(rows)}, {"cols", strconv.Itoa(cols)}}}
+}
+
+// InputFrame is what was typed.
+func InputFrame(data []byte) Frame { return Frame{FrameInput, []Field{{"data", string(data)}}} }
+
+// outputFrame is encoded once for all who are attached.
+func outputFrame(data []byte) []byte {
+	bytes, err := Frame{FrameOutput, []Field{{"data", string(data)}}}.Encode()
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	return bytes
+}

@@ -1,0 +1,256 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+// What a stage is started with, by descriptor, beside the standard ones.
+const (
+	fdStage      = 3 // its end of the socket
+	fdStageSetup = 4 // the set-up pipe, if the order has one
+)
+
+// fdSetup is where the job finds its set-up pipe.
+const fdSetup = 3
+
+// begin is the stage process. It ends as the job, or having said why not.
+//
+// What belongs to a thread and not to the process, as its niceness and its
+// keyring, is set on the one that executes the command.
+func begin() int {
+	runtime.LockOSThread()
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fdStage, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+		return 2
+	}
+	clearMask()
+	heedSignals()
+	syscall.CloseOnExec(fdStage)
+	frame, err := ReadFrame(descriptor(fdStage))
+	if err != nil {
+		return 1 // the supervisor is gone: without its order nothing runs
+	}
+	b := beginning{socket: fdStage}
+	o, err := orderOf(frame)
+	if err == nil {
+		err = b.become(o, frame.All(stageJoin))
+	}
+	b.say(Frame{stageFailed, []Field{{"why", err.Error()}}}, -1)
+	return 1
+}
+
+// beginning is a stage's way to the job.
+type beginning struct {
+	socket int
+	note   string
+}
+
+// become does what the order says, in an order that matters: what takes root's
+// rights first, then the drop, then what takes the user's, then the command.
+func (b *beginning) become(o Order, join []string) error {
+	b.join(join)
+	if err := resetPriority(o.Credential != nil); err != nil {
+		return err
+	}
+	if c := o.Credential; c != nil {
+		undumpable()
+		if err := drop(c); err != nil {
+			return fmt.Errorf("become user %d: %w", c.UID, err)
+		}
+		undumpable() // a change of user can undo it
+		if c.Home != "" && !hasVariable(o.Env, "HOME") {
+			o.Env = append(o.Env, "HOME="+c.Home)
+		}
+	}
+	if err := os.Chdir(o.Dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	log, err := b.openLog(o)
+	if err != nil {
+		return err
+	}
+	path, err := lookPath(o.Argv[0], o.Dir, o.Env)
+	if err != nil {
+		return err
+	}
+	if err := b.arrange(o, log); err != nil {
+		return err
+	}
+	if o.Credential != nil {
+		if err := setLimits(o.Credential.Rlimits, true); err != nil {
+			return err
+		}
+	}
+	return execute(path, o.Argv, o.Env)
+}
+
+// join enters the cgroups that hold the job to its limits.
+func (b *beginning) join(dirs []string) {
+	for _, dir := range dirs {
+		if err := setting(dir, "cgroup.procs", "0"); err != nil {
+			b.note = note(b.note, "limit not enforced: "+err.Error())
+		}
+	}
+}
+
+// resetPriority takes back what was meant for berth: a job is neither spared by
+// the kernel nor served first. Whoever has a credential starts from nothing;
+// others keep what makes them humbler.
+func resetPriority(all bool) error {
+	nice, adj := ownPriority()
+	if nice < 0 || (all && nice > 0) {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 0); err != nil {
+			return fmt.Errorf("reset nice: %w", err)
+		}
+	}
+	if adj < 0 || (all && adj > 0) {
+		if err := setting("/proc/self", "oom_score_adj", "0"); err != nil {
+			return fmt.Errorf("reset oom_score_adj: %w", err)
+		}
+	}
+	return nil
+}
+
+// ownPriority is how the kernel treats this process; 0 is as any other.
+func ownPriority() (nice, oomScoreAdj int) {
+	const offset = 20 // the system call returns 20 - nice, so that it is never negative
+	if n, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil {
+		nice = offset - n
+	}
+	text, _ := os.ReadFile("/proc/self/oom_score_adj")
+	oomScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	return nice, oomScoreAdj
+}
+
+func (b *beginning) openLog(o Order) (*logFile, error) {
+	if o.Credential != nil {
+		return openOwnLog(o.Log, o.Credential.UID)
+	}
+	return openLog(o.Log)
+}
+
+// arrange gives the job its descriptors, and the supervisor the log's: one
+// that can be read too, where the user may.
+func (b *beginning) arrange(o Order, log *logFile) error {
+	theirs, err := log.reopened(syscall.O_RDWR | syscall.O_APPEND)
+	if err != nil {
+		theirs = log.fd
+	}
+	syscall.SetNonblock(theirs, false)
+	b.say(Frame{stageReady, []Field{
+		{"log_from", strconv.FormatInt(log.from, 10)},
+		{"log_regular", strconv.FormatBool(log.regular)},
+		{"note", b.note},
+	}}, theirs)
+	if !o.Pty {
+		for fd := 1; fd <= 2; fd++ {
+			if err := syscall.Dup3(log.fd, fd, 0); err != nil {
+				return fmt.Errorf("give it its log: %w", err)
+			}
+		}
+	}
+	// The set-up pipe has to be where the socket is.
+	const spare = 10
+	moved, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(b.socket), syscall.F_DUPFD_CLOEXEC, spare)
+	if errno != 0 {
+		return fmt.Errorf("move socket: %w", errno)
+	}
+	syscall.Close(b.socket)
+	b.socket = int(moved)
+	first := fdSetup
+	if o.Setup {
+		if err := syscall.Dup3(fdStageSetup, fdSetup, 0); err != nil {
+			return fmt.Errorf("give it its set-up pipe: %w", err)
+		}
+		first++
+	}
+	return closeOnExecFrom(first)
+}
+
+// closeOnExecFrom marks all descriptors from that one on, whoever opened them.
+func closeOnExecFrom(first int) error {
+	const sysCloseRange, onExec = 436, 4 // the number is the same on every architecture
+	_, _, errno := syscall.Syscall(sysCloseRange, uintptr(first), uintptr(^uint32(0)), onExec)
+	if errno == 0 {
+		return nil
+	}
+	names, err := readNames("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list descriptors: %w", err)
+	}
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name); err == nil && fd >= first {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// execute replaces the stage by the command. It returns only what went wrong.
+func execute(path string, argv, env []string) error {
+	err := syscall.Exec(path, argv, env)
+	if errors.Is(err, syscall.ENOEXEC) {
+		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, argv[1:]...), env)
+	}
+	return fmt.Errorf("exec %s: %w", path, err)
+}
+
+// say sends a frame, with a descriptor where there is one.
+func (b *beginning) say(f Frame, fd int) {
+	bytes, err := f.Encode()
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	var rights []byte
+	if fd >= 0 {
+		rights = syscall.UnixRights(fd)
+	}
+	// A supervisor that does not hear it is dead, and the job is hunted.
+	_ = syscall.Sendmsg(b.socket, bytes, rights, nil, syscall.MSG_NOSIGNAL)
+}
+
+// undumpable keeps everyone else from looking into the process or making it
+// leave a core file. A new program begins without it.
+func undumpable() {
+	const prSetDumpable = 4
+	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0)
+}
+
+func hasVariable(env []string, name string) bool {
+	for _, entry := range env {
+		if strings.HasPrefix(entry, name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// descriptor reads from a descriptor that no one else is to close.
+type descriptor int
+
+func (d descriptor) Read(p []byte) (int, error) {
+	for {
+		n, err := syscall.Read(int(d), p)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// sized is a pointer as system calls take it.
+func sized[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

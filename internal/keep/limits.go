@@ -1,0 +1,155 @@
+package keep
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// limits is how one job is held to its CPUs and its memory.
+type limits struct {
+	join   []string // directories of version 1, which the job's process joins before it begins
+	own    string   // the job's cgroup, if limits were written there
+	memory string   // where its memory is counted
+	v1     bool     // that is a directory of version 1
+	note   string   // what could not be enforced, and why
+}
+
+// enforce writes the order's limits where the host has room for them: in the
+// job's own cgroup, or else in a directory of a version 1 hierarchy.
+func enforce(o Order, token, cgroup string) limits {
+	var l limits
+	if o.MemMiB > 0 {
+		if err := l.limitMemory(o, token, cgroup); err != nil {
+			l.note = note(l.note, fmt.Sprintf("memory limit of %d MiB not enforced: %v", o.MemMiB, err))
+		}
+	}
+	if o.CPUs > 0 {
+		if err := l.limitCPUs(o, token, cgroup); err != nil {
+			l.note = note(l.note, fmt.Sprintf("limit of %d CPUs not enforced: %v", o.CPUs, err))
+		}
+	}
+	return l
+}
+
+// note adds a remark to those there are.
+func note(notes, more string) string {
+	if notes == "" || more == "" {
+		return notes + more
+	}
+	return notes + "; " + more
+}
+
+func (l *limits) limitMemory(o Order, token, cgroup string) error {
+	size := strconv.FormatInt(o.MemMiB<<20, 10)
+	if cgroup != "" && setting(cgroup, "memory.max", size) == nil {
+		// Without swap the limit is what it says. A job is killed whole,
+		// because what is left of one is of no use. Neither is everywhere.
+		_ = setting(cgroup, "memory.swap.max", "0")
+		_ = setting(cgroup, "memory.oom.group", "1")
+		l.own, l.memory = cgroup, cgroup
+		return nil
+	}
+	dir, err := makeV1(o.MemoryParent, token)
+	if err != nil {
+		return err
+	}
+	if err := setting(dir, "memory.limit_in_bytes", size); err != nil {
+		os.Remove(dir)
+		return err
+	}
+	_ = setting(dir, "memory.memsw.limit_in_bytes", size) // missing where swap is not counted
+	l.join, l.memory, l.v1 = append(l.join, dir), dir, true
+	return nil
+}
+
+func (l *limits) limitCPUs(o Order, token, cgroup string) error {
+	const period = 100000 // microseconds
+	quota := strconv.Itoa(o.CPUs * period)
+	if cgroup != "" && setting(cgroup, "cpu.max", quota+" "+strconv.Itoa(period)) == nil {
+		l.own = cgroup
+		return nil
+	}
+	dir, err := makeV1(o.CPUParent, token)
+	if err != nil {
+		return err
+	}
+	_ = setting(dir, "cpu.cfs_period_us", strconv.Itoa(period)) // it is the default
+	if err := setting(dir, "cpu.cfs_quota_us", quota); err != nil {
+		os.Remove(dir)
+		return err
+	}
+	l.join = append(l.join, dir)
+	return nil
+}
+
+// makeV1 makes the job's directory in a version 1 hierarchy, a fresh one.
+func makeV1(parent, token string) (string, error) {
+	if parent == "" {
+		return "", fmt.Errorf("this host gives berth no such controller")
+	}
+	dir := filepath.Join(parent, token)
+	if err := RemoveCgroup(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make cgroup: %w", err)
+	}
+	return dir, nil
+}
+
+// lost says that the job's own cgroup came to nothing, with what was in it.
+func (l *limits) lost() {
+	if l.own == "" {
+		return
+	}
+	l.note = note(l.note, "limits not enforced")
+	if l.memory == l.own {
+		l.memory = ""
+	}
+	l.own = ""
+}
+
+// verdict is whether the kernel killed a process for the memory limit, and the
+// most that the job had at a time.
+func (l *limits) verdict() (killed bool, peakKiB int64) {
+	if l.memory == "" {
+		return false, 0
+	}
+	events, peak := "memory.events", "memory.peak"
+	if l.v1 {
+		events, peak = "memory.oom_control", "memory.max_usage_in_bytes"
+	}
+	text, _ := os.ReadFile(filepath.Join(l.memory, events))
+	for line := range bytes.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		if key == "oom_kill" && value != "0" {
+			killed = true
+		}
+	}
+	text, _ = os.ReadFile(filepath.Join(l.memory, peak)) // not every kernel counts it
+	most, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return killed, most >> 10
+}
+
+// remove takes the limits away, so that none of them is the next job's.
+// What cannot be removed now is swept by a later berth.
+func (l *limits) remove() {
+	for _, dir := range l.join {
+		_ = RemoveCgroup(dir)
+	}
+}
+
+// setting writes one of the kernel's files.
+func setting(dir, name, value string) error {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = file.WriteString(value)
+	return err
+}

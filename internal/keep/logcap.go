@@ -1,0 +1,97 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// A log is looked at this often: soon while it grows, seldom while it does not.
+// In between it may be larger than it should.
+const (
+	firstLogPause = time.Second
+	lastLogPause  = 5 * time.Second
+)
+
+// How a log that is too large is cut: this much of its beginning stays, and
+// half of what it may have of its newest part, so that it is not cut again at
+// once. Offsets do not change: the middle becomes a hole.
+const (
+	logHead  = 1 << 20
+	logAlign = 4096
+)
+
+// logCap keeps one log to its size. It works in a goroutine of its own, because
+// a file system may take its time.
+type logCap struct {
+	log *logFile
+	max int64
+
+	ending, done chan struct{}
+
+	// For whoever waited for done.
+	dropped int64
+	note    string
+}
+
+func newLogCap(log *logFile, maxBytes int64) *logCap {
+	c := &logCap{log: log, max: maxBytes, ending: make(chan struct{}), done: make(chan struct{})}
+	go c.watch()
+	return c
+}
+
+// stop looks a last time and waits until that is done.
+func (c *logCap) stop() {
+	close(c.ending)
+	<-c.done
+}
+
+func (c *logCap) watch() {
+	defer close(c.done)
+	pause, last := firstLogPause, int64(0)
+	for over := false; !over; {
+		select {
+		case <-time.After(pause):
+		case <-c.ending:
+			over = true
+		}
+		size, err := c.look()
+		if err != nil {
+			c.note = "log not kept to its size: " + err.Error()
+			return
+		}
+		pause = min(2*pause, lastLogPause)
+		if size-last > c.max/64 {
+			pause = firstLogPause
+		}
+		last = size
+	}
+}
+
+// look cuts the log if it takes up too much space, and says how long it is.
+func (c *logCap) look() (size int64, err error) {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(c.log.fd, &stat); err != nil {
+		return 0, err
+	}
+	const statBlock = 512
+	if stat.Blocks*statBlock <= c.max {
+		return stat.Size, nil
+	}
+	head := (min(logHead, c.max/4) + logAlign - 1) / logAlign * logAlign
+	end := (stat.Size - c.max/2) / logAlign * logAlign
+	if end <= head {
+		return stat.Size, nil
+	}
+	const keepSize, punchHole = 1, 2
+	err = syscall.Fallocate(c.log.fd, keepSize|punchHole, head, end-head)
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return 0, errors.New("this file system cannot take a part out of a file")
+	case err != nil:
+		return 0, fmt.Errorf("fallocate: %w", err)
+	}
+	c.dropped = end - head
+	return stat.Size, nil
+}

@@ -1,0 +1,159 @@
+package keep
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// logFile is a job's log as its supervisor holds it: by descriptor, because
+// what its path names by then may be somebody else's.
+type logFile struct {
+	fd      int
+	from    int64 // where this attempt's output begins
+	regular bool  // not a device: it has an end to read, and a middle to cut
+}
+
+const (
+	logFlags = syscall.O_WRONLY | syscall.O_APPEND | syscall.O_CLOEXEC | syscall.O_NONBLOCK
+	logMode  = 0o644
+)
+
+// openLog opens the log for appending, with the rights of whoever calls it. A
+// named pipe would hold the supervisor up for ever, so only files and devices
+// such as /dev/null will do.
+func openLog(path string) (*logFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make log directory: %w", err)
+	}
+	fd, err := syscall.Open(path, logFlags|syscall.O_CREAT, logMode)
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", path, err)
+	}
+	l, stat, err := newLog(fd)
+	if err == nil && !l.regular && stat.Mode&syscall.S_IFMT != syscall.S_IFCHR {
+		err = errNotAFile
+	}
+	if err != nil {
+		syscall.Close(fd)
+		return nil, fmt.Errorf("open log %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// openOwnLog opens the log of a job that runs as somebody, once the process
+// has become that somebody. A name that somebody else can have prepared is not
+// followed: no link, no second name of another file, no file of another user.
+func openOwnLog(path string, uid int) (*logFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make log directory: %w", err)
+	}
+	const flags = logFlags | syscall.O_NOFOLLOW
+	fd, err := syscall.Open(path, flags|syscall.O_CREAT|syscall.O_EXCL, logMode)
+	made := err == nil
+	if err == syscall.EEXIST {
+		fd, err = syscall.Open(path, flags, 0)
+	}
+	switch {
+	case err == syscall.ELOOP:
+		return nil, fmt.Errorf("open log %s: it is a link", path)
+	case err == syscall.ENXIO:
+		return nil, fmt.Errorf("open log %s: %w", path, errNotAFile) // a named pipe that nobody reads
+	case err != nil:
+		return nil, fmt.Errorf("open log %s: %w", path, err)
+	}
+	l, stat, err := newLog(fd)
+	if err == nil && !made {
+		err = checkOwnLog(stat, uid)
+	}
+	if err != nil {
+		syscall.Close(fd)
+		return nil, fmt.Errorf("open log %s: %w", path, err)
+	}
+	return l, nil
+}
+
+var errNotAFile = fmt.Errorf("not a file")
+
+// checkOwnLog judges a file that was there before.
+func checkOwnLog(stat syscall.Stat_t, uid int) error {
+	const null = 1<<8 | 3 // the device number of /dev/null
+	switch {
+	case stat.Mode&syscall.S_IFMT == syscall.S_IFCHR && stat.Rdev == null:
+		return nil
+	case stat.Mode&syscall.S_IFMT != syscall.S_IFREG:
+		return errNotAFile
+	case int(stat.Uid) != uid:
+		return fmt.Errorf("it belongs to user %d", stat.Uid)
+	case stat.Nlink > 1:
+		return fmt.Errorf("it has %d names", stat.Nlink)
+	}
+	return nil
+}
+
+func newLog(fd int) (*logFile, syscall.Stat_t, error) {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fd, &stat); err != nil {
+		return nil, stat, err
+	}
+	syscall.SetNonblock(fd, false)
+	l := &logFile{fd: fd, regular: stat.Mode&syscall.S_IFMT == syscall.S_IFREG}
+	if l.regular {
+		l.from = stat.Size
+	}
+	return l, stat, nil
+}
+
+// reopened is the same file under another descriptor, with other rights. The
+// way leads through the descriptor, so it cannot be another file.
+func (l *logFile) reopened(flags int) (fd int, err error) {
+	return syscall.Open("/proc/self/fd/"+strconv.Itoa(l.fd), flags|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+}
+
+// tail reads the last bytes of what this attempt wrote.
+func (l *logFile) tail(size int64) []byte {
+	if !l.regular {
+		return nil
+	}
+	var stat syscall.Stat_t
+	if syscall.Fstat(l.fd, &stat) != nil {
+		return nil
+	}
+	begin := max(l.from, stat.Size-size, 0)
+	if begin >= stat.Size {
+		return nil
+	}
+	fd := l.fd
+	text := make([]byte, stat.Size-begin)
+	n, err := syscall.Pread(fd, text, begin)
+	if err == syscall.EBADF { // it was opened for writing only
+		if fd, err = l.reopened(syscall.O_RDONLY); err != nil {
+			return nil
+		}
+		defer syscall.Close(fd)
+		n, err = syscall.Pread(fd, text, begin)
+	}
+	if err != nil {
+		return nil
+	}
+	return text[:n]
+}
+
+// write appends all of it.
+func (l *logFile) write(data []byte) error {
+	for len(data) > 0 {
+		n, err := syscall.Write(l.fd, data)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+func (l *logFile) close() { syscall.Close(l.fd) }

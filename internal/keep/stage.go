@@ -1,0 +1,132 @@
+package keep
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// A job that is not simply the supervisor's child begins in a stage: the
+// supervisor's own program, executed anew, which receives the order through a
+// socket, becomes what the job shall be, and is replaced by the job's command.
+// This file is the supervisor's side of it.
+
+// stageWord, as the last argument, makes the program a stage.
+const stageWord = "__begin"
+
+// What a stage says. Silence after stageReady is the command's beginning: the
+// socket goes with the old program.
+const (
+	stageReady  FrameKind = 'R' // log_from, log_regular, note, and the log's descriptor
+	stageFailed FrameKind = 'F' // why
+	stageJoin             = "join"
+)
+
+// stage is the supervisor's end of the socket.
+type stage struct {
+	file *os.File
+	fds  []int // received, oldest first
+}
+
+// report is what came of a stage.
+type report struct {
+	log  *logFile
+	note string
+	err  error // why nothing began
+}
+
+var errStageDied = errors.New("it was ended before its command began")
+
+func newStage() (s *stage, theirs int, err error) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, fmt.Errorf("make socket pair: %w", err)
+	}
+	syscall.SetNonblock(pair[0], true)
+	return &stage{file: os.NewFile(uintptr(pair[0]), "stage")}, pair[1], nil
+}
+
+// stageArgv executes this program again as a stage, whatever word it is that
+// makes it a supervisor.
+func stageArgv() []string {
+	last := len(os.Args) - 1
+	return append(os.Args[:last:last], stageWord)
+}
+
+// give hands the order over and passes on what came of it. Nobody waits: the
+// user's directory may be on a file system that does not answer.
+func (s *stage) give(order []byte, to chan<- report) {
+	defer s.file.Close()
+	_, _ = s.file.Write(order) // a stage that is gone says nothing, which is heard below
+	to <- s.hear()
+}
+
+func (s *stage) hear() report {
+	r := report{err: errStageDied}
+	for {
+		frame, err := ReadFrame(s)
+		if err != nil {
+			break
+		}
+		switch frame.Kind {
+		case stageReady:
+			r.note, r.err = frame.Get("note"), nil
+			if len(s.fds) == 0 {
+				continue
+			}
+			from, _ := strconv.ParseInt(frame.Get("log_from"), 10, 64)
+			r.log = &logFile{fd: s.fds[0], from: from, regular: frame.Get("log_regular") == "true"}
+			s.fds = s.fds[1:]
+		case stageFailed:
+			r.err = errors.New(frame.Get("why"))
+		}
+	}
+	for _, fd := range s.fds {
+		syscall.Close(fd)
+	}
+	if r.err == nil && r.log == nil {
+		r.err = errStageDied
+	}
+	if r.err != nil && r.log != nil {
+		r.log.close()
+		r.log = nil
+	}
+	return r
+}
+
+// Read reads what the stage says and keeps the descriptors that come with it.
+func (s *stage) Read(p []byte) (n int, err error) {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	control := make([]byte, syscall.CmsgSpace(4))
+	var controlled int
+	var readErr error
+	err = raw.Read(func(fd uintptr) bool {
+		n, controlled, _, _, readErr = syscall.Recvmsg(int(fd), p, control, syscall.MSG_CMSG_CLOEXEC)
+		return readErr != syscall.EAGAIN
+	})
+	if err == nil {
+		err = readErr
+	}
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	messages, err := syscall.ParseSocketControlMessage(control[:controlled])
+	if err != nil {
+		return n, err
+	}
+	for i := range messages {
+		if fds, err := syscall.ParseUnixRights(&messages[i]); err == nil {
+			s.fds = append(s.fds, fds...)
+		}
+	}
+	return n, nil
+}

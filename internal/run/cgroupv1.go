@@ -1,0 +1,115 @@
+package run
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/keep"
+)
+
+// The controllers that hold a job to its limits.
+const (
+	memoryController = "memory"
+	cpuController    = "cpu"
+)
+
+// detectV1 makes a directory for jobs' limits in the version 1 hierarchy of
+// that controller, beside berth's own place in it. It returns "" and why where
+// there is none.
+func detectV1(controller string) (dir string, err error) {
+	own, err := ownV1(controller)
+	if err != nil {
+		return "", err
+	}
+	sweepCgroups(own)
+	return makeBerthDir(own)
+}
+
+// ownV1 is the directory of this process in that hierarchy.
+func ownV1(controller string) (string, error) {
+	mount, root := mountV1(controller)
+	if mount == "" {
+		return "", errors.New("no version 1 hierarchy has it")
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), controller) {
+			// In a container a part of the hierarchy is mounted.
+			path := strings.TrimPrefix(fields[2], strings.TrimSuffix(root, "/"))
+			return filepath.Join(mount, path), nil
+		}
+	}
+	return "", errors.New("this process is in none of its cgroups")
+}
+
+// mountV1 is where the controller's hierarchy is mounted, and from which
+// directory of it on.
+func mountV1(controller string) (mount, root string) {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", ""
+	}
+	for line := range strings.Lines(string(info)) {
+		before, after, _ := strings.Cut(line, " - ")
+		place, source := strings.Fields(before), strings.Fields(after)
+		if len(place) < 5 || len(source) < 3 || source[0] != "cgroup" {
+			continue
+		}
+		if slices.Contains(strings.Split(source[2], ","), controller) {
+			return unescapeMount(place[4]), unescapeMount(place[3])
+		}
+	}
+	return "", ""
+}
+
+// limitPlaces are where limits go that version 2 cannot hold. They are looked
+// for when the first job has one.
+type limitPlaces struct {
+	mu          sync.Mutex
+	looked      bool
+	memory, cpu string
+}
+
+func (p *limitPlaces) find(turnedOff bool) (memory, cpu string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.looked && !turnedOff {
+		p.memory, _ = detectV1(memoryController)
+		p.cpu, _ = detectV1(cpuController)
+	}
+	p.looked = true
+	return p.memory, p.cpu
+}
+
+// forget removes what a dead supervisor's job had there.
+func (p *limitPlaces) forget(token string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, dir := range []string{p.memory, p.cpu} {
+		if dir != "" && token != "" {
+			_ = keep.RemoveCgroup(filepath.Join(dir, token))
+		}
+	}
+}
+
+// drop removes the places. The kernel keeps what is in use, and a later berth
+// sweeps.
+func (p *limitPlaces) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, dir := range []string{p.memory, p.cpu} {
+		if dir != "" {
+			unix.Rmdir(dir)
+		}
+	}
+}
