@@ -34,6 +34,14 @@ func TestABadPlanPanics(t *testing.T) {
 			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0, 0)}, "job 1 is given gpu0 twice"},
 		{"fewer cards than asked for", row{cards: cardsOf(1000), jobs: asks(vrams(2, 10))},
 			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "job 1 asked for 2 GPUs and is given 1"},
+		{"a user is over the limit on jobs", row{cards: cardsOf(1000), jobs: asks(vram(10), vram(10)), users: "ann ann", lab: func(s *State) { s.DefaultLimit = Limit{Jobs: 1} }},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0), on(job.Grant{BudgetMiB: 10}, 0)}, "ann runs 2 jobs, the limit is 1"},
+		{"a user is over the limit on GPUs", row{cards: cardsOf(1000), jobs: asks(vram(10)), users: "ann", lab: func(s *State) {
+			s.Limits, s.InUse = map[string]Limit{"ann": {GPUs: 2}}, map[string]Use{"ann": {GPUs: 1.5}}
+		}},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "ann holds 2.5 GPUs, the limit is 2"},
+		{"an array is over its limit", row{cards: cardsOf(1000), jobs: asks(vram(10)), arrays: "17", atOnce: 1, lab: func(s *State) { s.Pools = map[string]int{"17": 1} }},
+			[]job.Grant{on(job.Grant{BudgetMiB: 10}, 0)}, "2 tasks of array 17 run, its limit is 1"},
 		{"a job that is not queued", row{cards: cardsOf(1000)},
 			[]job.Grant{{}}, "job 1 is started but not queued"},
 	} {

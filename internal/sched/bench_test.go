@@ -68,6 +68,72 @@ func BenchmarkDecide100kInfeasible(b *testing.B) {
 	})
 }
 
+// lab gives the jobs to a hundred users who take turns and have limits, and
+// makes arrays of ten of them.
+func lab(s State) State {
+	s.Rules.Fair, s.FairQuantum = true, 3600
+	s.DefaultLimit, s.InUse, s.Usage, s.Pools = Limit{Jobs: 4, GPUs: 8}, map[string]Use{}, map[string]float64{}, map[string]int{}
+	for i, p := range s.Queue.First(s.Queue.Len()) {
+		p.User = fmt.Sprint("user", i%100)
+		p.Pool, p.PoolLimit = fmt.Sprint(i/1000*100+i%100), 3
+		s.InUse[p.User], s.Usage[p.User] = Use{Jobs: i % 5, GPUs: float64(i % 3)}, float64(i%100*37%1000)
+		s.Queue.Add(p)
+	}
+	return s
+}
+
+func BenchmarkDecideLab100kArrays(b *testing.B) {
+	s := lab(benchState(func(int) Request { return Request{GPUs: 1, VRAMMiB: 5000} }))
+	for b.Loop() {
+		if plan := Decide(s); len(plan.Starts) == 0 {
+			b.Fatal("nothing starts")
+		}
+	}
+}
+
+func BenchmarkDecideLab100kDistinct(b *testing.B) {
+	s := lab(benchState(func(i int) Request {
+		return Request{GPUs: 1, VRAMMiB: 5000 + int64(i*7919%queued)/6, CPUs: i % 6}
+	}))
+	for b.Loop() {
+		if plan := Decide(s); len(plan.Starts) == 0 {
+			b.Fatal("nothing starts")
+		}
+	}
+}
+
+func BenchmarkOrderLab100k(b *testing.B) {
+	s := lab(benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: 5000 + int64(i%300)} }))
+	for b.Loop() {
+		if len(Order(s, queued)) != queued {
+			b.Fatal("jobs are missing")
+		}
+	}
+}
+
+// benchReasons explains the first ten thousand, of three hundred kinds.
+func benchReasons[T any](b *testing.B, s State, explain func(State, []string) []T) {
+	var jobs []string
+	for _, p := range s.Queue.First(10_000) {
+		jobs = append(jobs, p.Job)
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		if len(explain(s, jobs)) != len(jobs) {
+			b.Fatal("a job has no reason")
+		}
+	}
+}
+
+func ofThreeHundred(i int) Request { return Request{GPUs: 1 + i%2, VRAMMiB: 15000 + int64(i%300)} }
+
+func BenchmarkReasons10k(b *testing.B)    { benchReasons(b, benchState(ofThreeHundred), Reasons) }
+func BenchmarkSentences10k(b *testing.B)  { benchReasons(b, benchState(ofThreeHundred), Sentences) }
+func BenchmarkReasonsLab10k(b *testing.B) { benchReasons(b, lab(benchState(ofThreeHundred)), Reasons) }
+func BenchmarkSentencesLab10k(b *testing.B) {
+	benchReasons(b, lab(benchState(ofThreeHundred)), Sentences)
+}
+
 func BenchmarkExplain100kDistinct(b *testing.B) {
 	s := benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: 5000 + int64(i)} })
 	for b.Loop() {

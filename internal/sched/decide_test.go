@@ -133,7 +133,6 @@ func TestHostResources(t *testing.T) {
 }
 
 func TestOrder(t *testing.T) {
-	fifo := func(r *Rules) { r.Policy = FIFO }
 	urgent := also(vram(20000), func(s *job.Spec) { s.Priority = 5 })
 	checkRows(t, []row{
 		{says: "higher priority goes first", cards: cardsOf(gib24), jobs: asks(vram(20000), urgent), want: "2@0"},

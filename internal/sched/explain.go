@@ -15,54 +15,37 @@ func Explain(s State, job string) Reason {
 	return d.explain(&m)
 }
 
-// Reasons is Explain for many jobs at once, at about the price of one
-// decision: it looks back from the end of the queue, so that what later jobs
-// would get is counted as gone too. Where nothing more can start, the two say
-// the same.
-func Reasons(s State, jobs []string) []Reason {
-	d := newDecision(&s)
-	d.quiet = true
-	d.run(nil)
-	starts := map[string]bool{}
-	for _, start := range d.plan.Starts {
-		starts[start.Job] = true
-	}
-	reasons := make([]Reason, len(jobs))
-	known := map[*group]Reason{}
-	for i, id := range jobs {
-		m, found := s.Queue.member(id)
-		switch {
-		case !found:
-			reasons[i] = Reason{Kind: NotQueued, Job: id}
-		case starts[id]:
-			reasons[i] = Reason{Kind: StartsNow}
-		case d.blocker != nil && d.blocker.Job == id:
-			reasons[i] = d.blocked()
-		default:
-			reason, told := known[m.group]
-			if !told {
-				reason = d.explain(&m)
-				known[m.group] = reason
-			}
-			reasons[i] = reason
-		}
-	}
-	return reasons
-}
-
 // explain says why a job of this kind waits. A limit is named before a job in
 // front: the limit would keep it whoever was in front.
 func (d *decision) explain(m *member) Reason {
+	if reason, barred := d.explainLimit(m); barred {
+		return reason
+	}
+	return d.explainRoom(m)
+}
+
+// explainLimit says which limit keeps the job, if one does and the machine
+// could run it at all.
+func (d *decision) explainLimit(m *member) (Reason, bool) {
 	g, a := m.group, d.account(m)
-	r := &g.request
-	k, asked := newKinship(d.board, r), r.amounts()
+	h := g.head(m.entry)
 	switch {
-	case !k.possible(&asked):
+	case !d.kinship(&h).possible(&h.amounts):
+	case !a.allows(&h.amounts):
+		return a.overLimit(&h.amounts), true
+	case d.barred(g, &h.amounts, a):
+		return d.whyBarred(g, &h.amounts, a), true
+	}
+	return Reason{}, false
+}
+
+// explainRoom says why the machine has no room for the job.
+func (d *decision) explainRoom(m *member) Reason {
+	h := m.group.head(m.entry)
+	k, r := d.kinship(&h), &m.group.request
+	switch {
+	case !k.possible(&h.amounts):
 		return k.impossible(r)
-	case !a.allows(&asked):
-		return a.overLimit(&asked)
-	case d.barred(g, &asked, a):
-		return d.whyBarred(g, &asked, a)
 	case d.blocker != nil:
 		because := d.blocked()
 		return Reason{Kind: WaitsBehind, Job: d.blocker.Job, Because: &because}

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -88,8 +89,57 @@ func drawHeld(t *rapid.T, id string, cards int) Held {
 	return h
 }
 
-// drawState draws a whole snapshot; its jobs are j0, j1, …
+// drawLab adds what a machine has that several users share: limits and what
+// counts against them, arrays, turns. Limits may be passed already.
+func drawLab(t *rapid.T, s *State) {
+	s.Rules.Fair = rapid.Bool().Draw(t, "fair")
+	s.FairQuantum = rapid.SampledFrom([]float64{0, 10, 3600}).Draw(t, "quantum")
+	s.Usage, s.InUse, s.Limits, s.Pools = map[string]float64{}, map[string]Use{}, map[string]Limit{}, map[string]int{}
+	limit := rapid.Custom(func(t *rapid.T) Limit {
+		return Limit{
+			Jobs: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "most jobs"),
+			GPUs: rapid.SampledFrom([]float64{0, 0, 0.5, 1, 2, 3}).Draw(t, "most GPUs"),
+		}
+	})
+	s.DefaultLimit = limit.Draw(t, "limit")
+	for _, user := range users {
+		if rapid.Bool().Draw(t, "has history") {
+			s.Usage[user] = rapid.SampledFrom([]float64{0, 10, 15, 3600}).Draw(t, "usage")
+		}
+		if rapid.Bool().Draw(t, "runs some") {
+			s.InUse[user] = Use{
+				Jobs: rapid.IntRange(0, 3).Draw(t, "runs"),
+				GPUs: rapid.SampledFrom([]float64{0, 0.5, 1.0 / 3, 1, 2}).Draw(t, "holds"),
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "own") == 0 {
+			s.Limits[user] = limit.Draw(t, "own limit")
+		}
+	}
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		if rapid.IntRange(0, 2).Draw(t, "task") == 0 {
+			p.Pool = rapid.SampledFrom([]string{"17", "18"}).Draw(t, "array")
+			p.PoolLimit = rapid.IntRange(0, 3).Draw(t, "at once")
+			s.Queue.Add(p)
+			s.Pools[p.Pool] = rapid.IntRange(0, 2).Draw(t, "tasks that run")
+		}
+	}
+}
+
+var users = []string{"ann", "bob", "cay"}
+
+// drawState draws a whole snapshot, often one that several users share; its
+// jobs are j0, j1, …
 func drawState(t *rapid.T) State {
+	s := drawPlain(t)
+	if rapid.IntRange(0, 2).Draw(t, "shared") > 0 {
+		drawLab(t, &s)
+	}
+	return s
+}
+
+// drawPlain draws a snapshot without limits, arrays and turns.
+func drawPlain(t *rapid.T) State {
 	s := State{Rules: drawRules(t)}
 	cards := rapid.IntRange(0, 5).Draw(t, "cards")
 	for i := range cards {
@@ -109,7 +159,7 @@ func drawState(t *rapid.T) State {
 	for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
 		spec := drawSpec(t, cards)
 		s.Queue.Add(Pending{
-			Job: fmt.Sprintf("j%d", i), User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
+			Job: fmt.Sprintf("j%d", i), User: rapid.SampledFrom(users).Draw(t, "user"),
 			Priority: spec.Priority, Rank: rapid.Int64Range(0, 4).Draw(t, "rank"), Seq: int64(i),
 			Request: NewRequest(spec, spec.VRAMMiB, s.Rules),
 		})
@@ -117,15 +167,29 @@ func drawState(t *rapid.T) State {
 	return s
 }
 
-// commit gives the state after a plan was carried out.
+func copied[V any](m map[string]V) map[string]V {
+	c := map[string]V{}
+	maps.Copy(c, m)
+	return c
+}
+
+// commit gives the state after a plan was carried out, as a caller tells it
+// that carries turns on from one plan to the next.
 func commit(s State, p Plan) State {
 	next := s
+	next.InUse, next.Usage, next.Pools = copied(s.InUse), copied(s.Usage), copied(s.Pools)
 	next.Held = slices.Clone(s.Held)
 	next.Queue = NewQueue()
 	gone := map[string]bool{}
 	for _, start := range p.Starts {
 		pending, _ := s.Queue.Get(start.Job)
 		gone[start.Job] = true
+		use := next.InUse[pending.User]
+		next.InUse[pending.User] = Use{Jobs: use.Jobs + 1, GPUs: use.GPUs + pending.Request.CountedGPUs()}
+		next.Usage[pending.User] += s.FairQuantum * pending.Request.FairWeight()
+		if pending.PoolLimit > 0 {
+			next.Pools[pending.Pool]++
+		}
 		next.Held = append(next.Held, Held{
 			Job: start.Job, Cards: start.Grant.GPUs,
 			BudgetMiB: CardBudgets(start.Grant, pending.Request.VRAMMiB, s.Cards),

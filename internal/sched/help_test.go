@@ -90,7 +90,13 @@ type row struct {
 	blind string // why the GPUs are unreadable
 	most  int    // MaxStarts
 	jobs  []job.Spec
-	want  string
+
+	users  string // whose the jobs are: "ann bob ann"
+	arrays string // which array each is a task of: "17 - 17"
+	atOnce int    // the limit of those arrays
+	lab    func(*State)
+
+	want string
 }
 
 func (r row) state() State {
@@ -98,10 +104,24 @@ func (r row) state() State {
 	if r.rules != nil {
 		r.rules(&rules)
 	}
-	return State{
+	s := State{
 		Rules: rules, Cards: r.cards, Host: r.host, Held: r.held, Unreadable: r.blind,
 		MaxStarts: r.most, Queue: queueOf(rules, r.jobs),
 	}
+	users, arrays := strings.Fields(r.users), strings.Fields(r.arrays)
+	for i, p := range s.Queue.First(s.Queue.Len()) {
+		if i, _ = strconv.Atoi(p.Job); i <= len(users) {
+			p.User = users[i-1]
+		}
+		if i <= len(arrays) && arrays[i-1] != "-" {
+			p.Pool, p.PoolLimit = arrays[i-1], r.atOnce
+		}
+		s.Queue.Add(p)
+	}
+	if r.lab != nil {
+		r.lab(&s)
+	}
+	return s
 }
 
 func checkRows(t *testing.T, rows []row) {

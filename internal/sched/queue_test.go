@@ -18,6 +18,9 @@ func (m sortedSlice) index(job string) int {
 }
 
 func (m *sortedSlice) add(p Pending) {
+	if p.PoolLimit <= 0 {
+		p.Pool, p.PoolLimit = "", 0
+	}
 	if i := m.index(p.Job); i >= 0 {
 		*m = slices.Delete(*m, i, i+1)
 	}
@@ -41,7 +44,8 @@ func TestQueueIsASortedSlice(t *testing.T) {
 				Priority: rapid.IntRange(-1, 1).Draw(t, "priority"),
 				Rank:     rapid.Int64Range(0, 3).Draw(t, "rank"),
 				Seq:      rapid.Int64Range(0, 3).Draw(t, "seq"),
-				Request:  Request{GPUs: 1, VRAMMiB: rapid.Int64Range(0, 2).Draw(t, "vram"), Type: rapid.SampledFrom([]string{"", "a"}).Draw(t, "type")},
+				Pool:     rapid.SampledFrom([]string{"", "17"}).Draw(t, "pool"), PoolLimit: rapid.IntRange(-1, 2).Draw(t, "at once"),
+				Request: Request{GPUs: 1, VRAMMiB: rapid.Int64Range(0, 2).Draw(t, "vram"), Type: rapid.SampledFrom([]string{"", "a"}).Draw(t, "type")},
 			}
 		})
 		t.Repeat(map[string]func(*rapid.T){

@@ -18,7 +18,6 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // reasonRows end with the job whose reason is looked at.
 func reasonRows() []row {
-	fifo := func(r *Rules) { r.Policy = FIFO }
 	mixed := cardsOf(gib24, gib24, gib24, gib24)
 	mixed[0].Paused = true
 	mixed[1].ForeignMiB = gib24 - 20512
@@ -38,6 +37,12 @@ func reasonRows() []row {
 	crowd := []Held{mine, {Job: "4", Cards: []int{0}, Other: true}, {Job: "5", Cards: []int{0}}, {Job: "6", Cards: []int{0}}, {Job: "7", Cards: []int{0}}}
 	many := cardsOf(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009)
 	host := Host{CPUs: 16, MemMiB: 64000}
+	limited := func(l Limit, use Use) func(*State) {
+		return func(s *State) { s.DefaultLimit, s.InUse = l, map[string]Use{"ann": use} }
+	}
+	own := func(l Limit, use Use) func(*State) {
+		return func(s *State) { s.Limits, s.InUse = map[string]Limit{"ann": l}, map[string]Use{"ann": use} }
+	}
 
 	return []row{
 		{says: "VRAM on two GPUs", cards: mixed, jobs: asks(vrams(2, 18432))},
@@ -60,6 +65,16 @@ func reasonRows() []row {
 		{says: "unreadable", blind: "nvidia-smi: no answer for 10 s", cards: cardsOf(gib24), jobs: asks(idle(1))},
 		{says: "behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(vram(20000), vram(100))},
 		{says: "bound on starts", cards: cardsOf(gib24), most: 1, jobs: asks(vram(100), vram(100))},
+		{says: "array", cards: eight(), jobs: asks(idle(1), idle(1), idle(1), idle(1), idle(1)), arrays: "17 17 17 17 17", atOnce: 4},
+		{says: "array of one at a time", cards: eight(), jobs: asks(idle(1), idle(1)), arrays: "17 17", atOnce: 1},
+		{says: "array, even behind another under fifo", rules: fifo, cards: cardsOf(gib24), held: []Held{mine}, jobs: asks(vram(20000), vram(100)), arrays: "- 17", atOnce: 1, lab: func(s *State) { s.Pools = map[string]int{"17": 1} }},
+		{says: "limit on jobs", cards: eight(), jobs: asks(idle(1)), users: "ann", lab: limited(Limit{Jobs: 4}, Use{Jobs: 4, GPUs: 6})},
+		{says: "limit on one job", cards: eight(), jobs: asks(idle(1), idle(1)), users: "ann ann", lab: limited(Limit{Jobs: 1}, Use{})},
+		{says: "limit on GPUs", cards: eight(), jobs: asks(idle(4)), users: "ann", lab: limited(Limit{GPUs: 8}, Use{Jobs: 4, GPUs: 6})},
+		{says: "limit on GPUs, in shares", cards: eight(), jobs: asks(share(0.75)), users: "ann", lab: limited(Limit{GPUs: 1.5}, Use{GPUs: 1})},
+		{says: "limits of one's own", cards: eight(), jobs: asks(idle(2)), users: "ann", lab: own(Limit{GPUs: 2}, Use{GPUs: 1.0 / 3})},
+		{says: "limit of one's own on jobs", cards: eight(), jobs: asks(idle(1)), users: "ann", lab: own(Limit{Jobs: 2}, Use{Jobs: 3})},
+		{says: "limit without a user's name", cards: eight(), jobs: asks(idle(1), idle(1)), lab: limited(Limit{Jobs: 1}, Use{})},
 		{says: "nothing in the way", cards: cardsOf(gib24), jobs: asks(vram(100))},
 
 		{says: "more GPUs than there are", cards: cardsOf(make([]int64, 8)...), jobs: asks(idle(12))},
@@ -72,6 +87,8 @@ func reasonRows() []row {
 		{says: "a type that is not there", cards: cardsOf(gib24, gib24), jobs: asks(also(idle(1), typed))},
 		{says: "an allow list that is too short", cards: cardsOf(gib24, gib24, gib24), jobs: asks(also(idle(3), allow))},
 		{says: "more cpus than there are", host: host, jobs: asks(cpus(64))},
+		{says: "more GPUs than a user may hold", cards: eight(), jobs: asks(idle(6)), users: "ann", lab: limited(Limit{GPUs: 4}, Use{})},
+		{says: "more GPUs than this user may hold", cards: eight(), jobs: asks(share(0.75)), users: "ann", lab: own(Limit{GPUs: 0.5}, Use{})},
 		{says: "more memory than there is", host: host, jobs: asks(also(cpus(1), func(s *job.Spec) { s.MemMiB = 500000 }))},
 	}
 }

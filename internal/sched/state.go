@@ -37,7 +37,7 @@ type State struct {
 
 // Plan is a decision. It changes nothing until it is committed.
 type Plan struct {
-	Starts       []Start       // in the order of the queue
+	Starts       []Start       // in the order in which they were considered
 	Infeasible   []Refusal     // jobs that can never fit this machine
 	Reservations []Reservation // cards held for a blocked job; no policy of today makes any
 	SetAside     []SetAside    // running jobs to be preempted; no policy of today asks for it

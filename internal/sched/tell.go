@@ -1,0 +1,84 @@
+package sched
+
+// Reasons is Explain for many jobs at once, at about the price of one
+// decision: it looks back from the end of the queue, so that what later jobs
+// would get is counted as gone too. Where nothing more can start, the two say
+// the same.
+func Reasons(s State, jobs []string) []Reason {
+	told := tell(&s, jobs)
+	reasons := make([]Reason, len(jobs))
+	for i, k := range told.of {
+		reasons[i] = told.reasons[k]
+	}
+	return reasons
+}
+
+// Sentences is Reasons in words. Of a long list most jobs wait for the same,
+// and each reason is put into words only once.
+func Sentences(s State, jobs []string) []string {
+	told := tell(&s, jobs)
+	words := make([]string, len(told.reasons))
+	for k := range words {
+		words[k] = told.reasons[k].String()
+	}
+	sentences := make([]string, len(jobs))
+	for i, k := range told.of {
+		sentences[i] = words[k]
+	}
+	return sentences
+}
+
+// telling is why jobs wait: the reasons, and which of them is each job's.
+type telling struct {
+	reasons   []Reason
+	of        []int
+	byGroup   map[*group]int
+	byRequest map[Request]int
+}
+
+func (t *telling) add(r Reason) int {
+	t.reasons = append(t.reasons, r)
+	return len(t.reasons) - 1
+}
+
+func tell(s *State, jobs []string) *telling {
+	d := newDecision(s)
+	d.quiet = true
+	d.run(nil)
+	t := &telling{of: make([]int, len(jobs)), byGroup: map[*group]int{}, byRequest: map[Request]int{}}
+	starts, first := map[string]bool{}, t.add(Reason{Kind: StartsNow})
+	for _, start := range d.plan.Starts {
+		starts[start.Job] = true
+	}
+	for i, id := range jobs {
+		m, found := s.Queue.member(id)
+		switch {
+		case !found:
+			t.of[i] = t.add(Reason{Kind: NotQueued, Job: id})
+		case starts[id]:
+			t.of[i] = first
+		case d.blocker != nil && d.blocker.Job == id:
+			t.of[i] = t.add(d.blocked())
+		default:
+			t.of[i] = t.group(d, &m)
+		}
+	}
+	return t
+}
+
+// group finds the reason of a whole group, which unless a limit keeps it is
+// that of all who ask for the same.
+func (t *telling) group(d *decision, m *member) int {
+	k, told := t.byGroup[m.group]
+	if told {
+		return k
+	}
+	if reason, barred := d.explainLimit(m); barred {
+		k = t.add(reason)
+	} else if k, told = t.byRequest[m.group.request]; !told {
+		k = t.add(d.explainRoom(m))
+		t.byRequest[m.group.request] = k
+	}
+	t.byGroup[m.group] = k
+	return k
+}
