@@ -109,12 +109,12 @@ func (r row) state() State {
 		MaxStarts: r.most, Queue: queueOf(rules, r.jobs),
 	}
 	users, arrays := strings.Fields(r.users), strings.Fields(r.arrays)
-	for i, p := range s.Queue.First(s.Queue.Len()) {
-		if i, _ = strconv.Atoi(p.Job); i <= len(users) {
-			p.User = users[i-1]
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		if p.Seq < int64(len(users)) {
+			p.User = users[p.Seq]
 		}
-		if i <= len(arrays) && arrays[i-1] != "-" {
-			p.Pool, p.PoolLimit = arrays[i-1], r.atOnce
+		if p.Seq < int64(len(arrays)) && arrays[p.Seq] != "-" {
+			p.Pool, p.PoolLimit = arrays[p.Seq], r.atOnce
 		}
 		s.Queue.Add(p)
 	}
