@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"berth/internal/api"
 	"berth/internal/batch"
 	"berth/internal/jobfile"
 )
@@ -20,8 +22,9 @@ var Version = "0.1.0"
 
 // Exit statuses that mean the same for every verb.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
 )
 
 // status carries an exit status through cobra without a message.
@@ -48,8 +51,29 @@ func Main(args []string, out, errOut io.Writer) int {
 		complain(errOut, problem.What, problem.Hint)
 		return problem.Code
 	}
+	if code, known := complainOfDaemon(errOut, err); known {
+		return code
+	}
 	complain(errOut, err.Error(), hintFor(err))
 	return exitUsage
+}
+
+// complainOfDaemon tells of an error of a verb that talks to a daemon.
+func complainOfDaemon(errOut io.Writer, err error) (code int, known bool) {
+	var refused *api.Problem
+	if errors.As(err, &refused) {
+		complain(errOut, refused.What, refused.Hint)
+		if refused.Kind == api.Invalid {
+			return exitUsage, true
+		}
+		return exitFailed, true
+	}
+	var failed *failure
+	if errors.As(err, &failed) {
+		complain(errOut, failed.what, failed.hint)
+		return exitFailed, true
+	}
+	return 0, false
 }
 
 // complain says what is wrong and what to do next.
@@ -94,7 +118,10 @@ func newRoot() *cobra.Command {
 		Long: `berth queues commands, places each on GPUs with room for it, keeps it running
 through disconnects, measures what it really used, and explains every wait.`,
 		Example: `  berth run jobs.txt              run a file of commands on this machine's GPUs
-  berth run jobs.txt --sim 2      the same on two simulated GPUs`,
+  berth run jobs.txt --sim 2      the same on two simulated GPUs
+  berth submit -- python train.py queue a command; it runs when there is room
+  berth list                      the queue, and why each job waits
+  berth logs -f @                 what your last job prints`,
 		Version:       Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -110,7 +137,36 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newSimjob())
+	root.AddCommand(daemonVerbs()...)
+	group(root)
 	return root
+}
+
+// daemonVerbs are the verbs that talk to a daemon.
+func daemonVerbs() []*cobra.Command {
+	return []*cobra.Command{
+		newSubmit(), newList(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
+		newCancel(), newHold(), newRelease(), newRequeue(), newEdit(), newHistory(), newStats(),
+		newGPUs(), newGPU(), newBackup(), newDoctor(), newToken(),
+	}
+}
+
+// group sorts the verbs for the help, by what they are about.
+func group(root *cobra.Command) {
+	groups := []struct{ id, title, verbs string }{
+		{"run", "Run jobs:", "run submit"},
+		{"see", "See what goes on:", "list show why logs attach wait history stats"},
+		{"act", "Change jobs:", "cancel hold release requeue edit"},
+		{"machine", "The machine and its daemon:", "serve gpus gpu doctor backup restore token simjob"},
+	}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(strings.Fields(g.verbs), cmd.Name()) {
+				cmd.GroupID = g.id
+			}
+		}
+	}
 }
 
 func unknownCommand(cmd *cobra.Command, word string) error {

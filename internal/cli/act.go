@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/jobfile"
+)
+
+// action is a verb that does one thing to the selected jobs.
+type action struct {
+	selectors
+	name  string // of the verb, and on the wire
+	grace string
+	json  bool
+}
+
+const actionHelp = `
+Jobs are ids and ranges (17, 1-3,7, 17_0), @ for your last job and @~1 for the
+one before, or all. 17 means every task of the array 17. --name, --user and
+--state narrow them down. Without ids your own jobs are meant, also for
+administrators, unless --user or --all-users says otherwise.`
+
+const actionStatuses = `
+
+Exit status: 0 done; 1 at least one job was refused, or no daemon; 2 bad usage;
+130 interrupted.`
+
+func newCancel() *cobra.Command {
+	a := &action{name: api.ActCancel}
+	cmd := a.command("End jobs, running or not", `End jobs. A job that runs gets TERM, its grace (10 s), then KILL, and is over
+when its last process is gone.`+actionHelp, `  berth cancel 17
+  berth cancel 1-3,7 @
+  berth cancel --name sweep --state queued
+  berth cancel all`)
+	cmd.Flags().StringVar(&a.grace, "grace", "", "time between TERM and KILL instead of the job's own; 0: KILL at once")
+	return cmd
+}
+
+func newHold() *cobra.Command {
+	return (&action{name: api.ActHold}).command("Keep queued jobs from starting", `Keep jobs that have not started from starting, until they are released.`+actionHelp, `  berth hold 17
+  berth hold --name sweep`)
+}
+
+func newRelease() *cobra.Command {
+	return (&action{name: api.ActRelease}).command("Let held jobs start", `Let held jobs start when their turn comes.`+actionHelp, `  berth release 17
+  berth release --state held`)
+}
+
+func newRequeue() *cobra.Command {
+	return (&action{name: api.ActRequeue}).command("Run jobs again from their beginning", `Put jobs back into the queue: those that run are ended first, those that are
+over run again. They keep their ids; each attempt has a log of its own.`+actionHelp, `  berth requeue 17
+  berth requeue --state failed`)
+}
+
+func (a *action) command(short, long, example string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: a.name + " JOB...", Short: short, Long: long, Example: example + actionStatuses,
+		ValidArgsFunction: completeJobs,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			return a.run(ctx, s, args)
+		}),
+	}
+	daemonFlags(cmd)
+	a.registerOwn(cmd)
+	cmd.Flags().BoolVar(&a.json, "json", false, "an array of what was done to each job")
+	return cmd
+}
+
+func (a *action) run(ctx context.Context, s *session, args []string) error {
+	if a.empty(args) {
+		return needJobs(a.name)
+	}
+	r := api.ActRequest{Action: a.name}
+	if a.grace != "" {
+		grace, err := parseGrace(a.grace)
+		if err != nil {
+			return err
+		}
+		seconds := grace.Seconds()
+		r.GraceS = &seconds
+	}
+	var err error
+	if r.Select, err = a.own(args); err != nil {
+		return err
+	}
+	reply, err := s.client.Act(ctx, r)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := printJSON(s.out, notNull(reply.Jobs)); err != nil {
+			return err
+		}
+		return actedStatus(reply.Jobs)
+	}
+	return a.report(s, reply.Jobs)
+}
+
+// parseGrace also takes no time at all.
+func parseGrace(text string) (time.Duration, error) {
+	if text == "0" || text == "0s" {
+		return 0, nil
+	}
+	grace, err := jobfile.ParseDuration(text)
+	if err != nil {
+		return 0, &usageError{what: fmt.Sprintf("--grace: %v", err), hint: "0 ends it at once"}
+	}
+	return grace, nil
+}
+
+// toldOneByOne is up to how many jobs are told of in lines of their own.
+const toldOneByOne = 20
+
+func (a *action) report(s *session, acted []api.Acted) error {
+	if len(acted) == 0 {
+		s.say("no job to %s", a.name)
+		return nil
+	}
+	done, refused := 0, 0
+	for _, one := range acted {
+		line := printable(fmt.Sprintf("job %s: %s", one.ID, one.What))
+		if one.Done {
+			if done++; done <= toldOneByOne {
+				fmt.Fprintln(s.out, line)
+			}
+			continue
+		}
+		if refused++; refused <= toldOneByOne {
+			fmt.Fprintln(s.errOut, "berth: "+line)
+		}
+	}
+	if more := done - toldOneByOne; more > 0 {
+		fmt.Fprintf(s.out, "and %s more\n", plural(more, "job"))
+	}
+	if more := refused - toldOneByOne; more > 0 {
+		s.say("and %s more refused", plural(more, "job"))
+	}
+	return actedStatus(acted)
+}
+
+func actedStatus(acted []api.Acted) error {
+	for _, one := range acted {
+		if !one.Done {
+			return status(exitFailed)
+		}
+	}
+	return nil
+}
+
+// notNull makes an empty list of a missing one: JSON tells them apart.
+func notNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// errDetached is the end of an attachment that the user asked for.
+var errDetached = errors.New("detached")
+
+func newAttach() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "attach JOB",
+		Short: "Go to the terminal of a job",
+		Long: `Go to the terminal of a job that was submitted with --pty: see what it shows,
+and type into it. Ctrl-\ leaves it running, and so does closing the window. A
+daemon that is restarted meanwhile is waited for. A job that has not started
+is waited for as well.`,
+		Example: `  berth submit --pty -- python -i
+  berth attach @
+
+Exit status: 0 detached, or the job is over; 1 it has no terminal, or no daemon
+answers; 2 bad usage; 130 interrupted.`,
+		Args:              exactlyOne,
+		ValidArgsFunction: completeJobs,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			detail, err := s.client.Job(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			id := detail.ID
+			if !s.interactive() {
+				return &usageError{what: "attach needs a terminal", hint: "berth logs -f " + id + " follows the output without one"}
+			}
+			if detail.Settings != nil && !isOn(api.Text(detail.Settings["pty"])) {
+				return failuref("berth logs -f "+id+" follows its output; submit --pty gives a job a terminal", "job %s has no terminal", id)
+			}
+			err = attachTo(ctx, s, id)
+			if errors.Is(err, errDetached) {
+				s.say("detached; job %s goes on", id)
+				s.advise("come back with berth attach %s, end it with berth cancel %[1]s", id)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return sayHowItStands(ctx, s, id)
+		}),
+	}
+	daemonFlags(cmd)
+	return cmd
+}
+
+// interactive: someone sits at both ends.
+func (s *session) interactive() bool { return s.terminal && isTerminal(os.Stdin) }
+
+// sayHowItStands tells of a job whose terminal is gone.
+func sayHowItStands(ctx context.Context, s *session, id string) error {
+	detail, err := s.client.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	s.say("%s", endText(detail.View))
+	return nil
+}
+
+// attachTo returns nil when the job's attempt is over, and errDetached when
+// the user went away from it.
+func attachTo(ctx context.Context, s *session, id string) error {
+	if err := awaitStart(ctx, s, id); err != nil {
+		return err
+	}
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	t, err := takeTerminal(os.Stdin, s.out)
+	if err != nil {
+		return failuref("", "set up the terminal: %w", err)
+	}
+	defer t.giveBack()
+	t.listen(leave)
+	err = (&attachment{s: s, id: id, terminal: t}).run(ctx)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	return err
+}
+
+// awaitStart waits for a job's turn, and says what it waits for.
+func awaitStart(ctx context.Context, s *session, id string) error {
+	patience := newPatience(s)
+	said := ""
+	for {
+		detail, err := s.client.Job(ctx, id)
+		if err != nil {
+			if err := patience.bear(ctx, err); err != nil {
+				return err
+			}
+			continue
+		}
+		patience.answered()
+		if detail.State != job.Queued {
+			return nil
+		}
+		if why := because(detail.View); why != said || said == "" {
+			said = why
+			s.say("job %s has not started%s; waiting", id, why)
+			if said == "" {
+				said = " "
+			}
+		}
+		if err := pause(ctx, startedPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// attachment is a terminal connected to a job's, through a daemon that may
+// come and go.
+type attachment struct {
+	s        *session
+	id       string
+	terminal *heldTerminal
+}
+
+// wiped makes room for the supervisor's repeat of what was last shown.
+const wiped = "\x1b[H\x1b[2J"
+
+func (a *attachment) run(ctx context.Context) error {
+	patience := newPatience(a.s)
+	for first := true; ; first = false {
+		stream, err := a.s.client.Attach(ctx, a.id)
+		if err == nil {
+			if !first {
+				_, _ = io.WriteString(a.terminal.out, wiped) // a terminal that is gone shows at the next read
+			}
+			patience.answered()
+			err = a.converse(ctx, stream)
+		} else if !first && a.over(ctx, err) {
+			return nil
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if err := patience.bear(ctx, err); err != nil {
+			return a.explain(err)
+		}
+	}
+}
+
+// over reports whether the job ended while the daemon was away.
+func (a *attachment) over(ctx context.Context, err error) bool {
+	if passing(err) {
+		return false
+	}
+	detail, err := a.s.client.Job(ctx, a.id)
+	return err == nil && detail.State != job.Running
+}
+
+// explain adds the way out to a refusal that has none.
+func (a *attachment) explain(err error) error {
+	var problem *api.Problem
+	if errors.As(err, &problem) && problem.Hint == "" {
+		return &api.Problem{Kind: problem.Kind, What: problem.What, Hint: "berth logs -f " + a.id + " follows its output", Err: err}
+	}
+	return err
+}
+
+// received is a frame from the job's side, or the end of the connection.
+type received struct {
+	frame keep.Frame
+	err   error
+}
+
+// converse passes frames until the job's attempt is over (nil), the
+// connection is lost, or ctx ends.
+func (a *attachment) converse(ctx context.Context, stream io.ReadWriteCloser) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer stream.Close()
+	fromJob := make(chan received)
+	toJob := make(chan keep.Frame, unsentFrames)
+	go a.receive(ctx, stream, fromJob)
+	go a.send(ctx, stream, toJob)
+	toJob <- keep.AttachFrame(a.terminal.size())
+	for {
+		var outgoing keep.Frame
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-fromJob:
+			if over, err := a.show(r); over || err != nil {
+				return err
+			}
+			continue
+		case typed := <-a.terminal.typed:
+			outgoing = keep.InputFrame(typed)
+		case <-a.terminal.resized:
+			outgoing = keep.ResizeFrame(a.terminal.size())
+		}
+		// A daemon that takes nothing must not keep the user from leaving.
+		select {
+		case toJob <- outgoing:
+		default:
+		}
+	}
+}
+
+// unsentFrames is how far typing may be ahead of the connection.
+const unsentFrames = 256
+
+func (a *attachment) receive(ctx context.Context, stream io.Reader, to chan<- received) {
+	defer a.terminal.giveBackIfPanicking()
+	reader := bufio.NewReader(stream)
+	for {
+		frame, err := keep.ReadFrame(reader)
+		select {
+		case to <- received{frame, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (a *attachment) send(ctx context.Context, stream io.Writer, from <-chan keep.Frame) {
+	defer a.terminal.giveBackIfPanicking()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case frame := <-from:
+			encoded, err := frame.Encode()
+			if err == nil {
+				_, err = stream.Write(encoded)
+			}
+			if err != nil {
+				return // the reader notices too
+			}
+		}
+	}
+}
+
+// show does what a frame from the job's side says.
+func (a *attachment) show(r received) (over bool, err error) {
+	switch {
+	case r.err != nil:
+		return false, fmt.Errorf("attached to job %s: %w", a.id, r.err)
+	case r.frame.Kind == keep.FrameOutput:
+		_, err := io.WriteString(a.terminal.out, r.frame.Get("data"))
+		return false, err
+	case r.frame.Kind == keep.FrameEnded && r.frame.Get("why") != "":
+		return true, api.Problemf(api.Refused, "", "job %s: %s", a.id, r.frame.Get("why"))
+	case r.frame.Kind == keep.FrameEnded:
+		return true, nil
+	}
+	return false, nil
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	detachKey   = 0x1c // ctrl-\
+	typedChunks = 64
+	startedPoll = 200 * time.Millisecond
+)
+
+// heldTerminal is the user's terminal while it belongs to a job: every key
+// goes there, but for the one that leaves.
+type heldTerminal struct {
+	in      *os.File
+	out     io.Writer
+	before  unix.Termios
+	once    sync.Once
+	typed   chan []byte
+	resized chan os.Signal
+}
+
+// takeTerminal switches off what a terminal does by itself: echo, lines,
+// signals of keys.
+func takeTerminal(in *os.File, out io.Writer) (*heldTerminal, error) {
+	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	t := &heldTerminal{in: in, out: out, before: *before, typed: make(chan []byte, typedChunks), resized: make(chan os.Signal, 1)}
+	raw := *before
+	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	raw.Oflag &^= unix.OPOST
+	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &raw); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// calmed undoes what a program may have left on: colours, a hidden cursor,
+// reports of the mouse and of pasted text, the other screen.
+const calmed = "\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1047l\x1b[?1l\x1b>\r\n"
+
+// giveBack makes the terminal the user's again.
+func (t *heldTerminal) giveBack() {
+	t.once.Do(func() {
+		signal.Stop(t.resized)
+		_, _ = io.WriteString(t.out, calmed)                             // where it cannot be written nobody sees it
+		_ = unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before) // likewise
+	})
+}
+
+// giveBackIfPanicking is deferred by goroutines: a panic there would end the
+// program without running what others deferred.
+func (t *heldTerminal) giveBackIfPanicking() {
+	if p := recover(); p != nil {
+		t.giveBack()
+		panic(p)
+	}
+}
+
+// listen begins to take keys and sizes, and ends the attachment with leave
+// when the user detaches, or the terminal goes away.
+func (t *heldTerminal) listen(leave func(error)) {
+	signal.Notify(t.resized, syscall.SIGWINCH)
+	gone := make(chan os.Signal, 1)
+	signal.Notify(gone, syscall.SIGHUP, syscall.SIGQUIT)
+	go func() {
+		<-gone
+		leave(errDetached)
+	}()
+	go func() {
+		defer t.giveBackIfPanicking()
+		buffer := make([]byte, 4096)
+		for {
+			n, err := t.in.Read(buffer)
+			if !t.take(buffer[:n]) || err != nil {
+				leave(errDetached)
+				return
+			}
+		}
+	}()
+}
+
+// take passes typed bytes on, and reports false at the key that leaves. While
+// nobody is there to take them they are lost, as on a terminal without a
+// program.
+func (t *heldTerminal) take(typed []byte) bool {
+	before, _, leaving := bytes.Cut(typed, []byte{detachKey})
+	if len(before) > 0 {
+		select {
+		case t.typed <- bytes.Clone(before):
+		default:
+		}
+	}
+	return !leaving
+}
+
+func (t *heldTerminal) size() (rows, cols int) {
+	cols, rows = terminalSize(t.out)
+	return rows, cols
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+)
+
+func newBackup() *cobra.Command {
+	force := false
+	cmd := &cobra.Command{
+		Use:   "backup FILE|-",
+		Short: "Copy the daemon's state into a file",
+		Long: `Copy the daemon's whole state, every job and its history, into one file, while
+jobs run. Logs are not in it. The file is readable by you alone, and there only
+when it is whole. berth restore puts it back.`,
+		Example: `  berth backup berth-2026-03-01.backup
+  berth backup - | ssh elsewhere 'cat > berth.backup'
+
+Exit status: 0 written; 1 refused, not written, or no daemon; 2 bad usage; 130
+interrupted.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] != "" {
+				return nil
+			}
+			return &usageError{what: fmt.Sprintf("backup takes one file, %d given", len(args)), hint: "berth backup berth.backup, or - for standard output"}
+		},
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			return backup(ctx, s, args[0], force)
+		}),
+	}
+	daemonFlags(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
+	return cmd
+}
+
+func backup(ctx context.Context, s *session, path string, force bool) error {
+	if path == "-" {
+		if s.terminal {
+			return &usageError{what: "a backup is no text for a terminal", hint: "berth backup FILE, or redirect it"}
+		}
+		return s.client.Backup(ctx, s.out)
+	}
+	if !force && exists(path) {
+		return taken(path)
+	}
+	size, err := backupFile(ctx, s.client, path, force)
+	if errors.Is(err, fs.ErrExist) {
+		return taken(path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("wrote %s (%.1f MiB)", path, float64(size)/(1<<20))))
+	return err
+}
+
+func taken(path string) error {
+	return failuref("name another file, or replace it with --force", "%s exists already", path)
+}
+
+// backupFile writes beside the file and gives it its name only when all of
+// it is on disk, so that a backup is whole or not there.
+func backupFile(ctx context.Context, client *api.Client, path string, force bool) (size int64, err error) {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return 0, fmt.Errorf("write backup: %w", err)
+	}
+	defer os.Remove(temp.Name())
+	defer temp.Close()
+	if err := client.Backup(ctx, temp); err != nil {
+		return 0, err
+	}
+	info, err := temp.Stat()
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write backup: %w", err)
+	}
+	// A link refuses where a rename would replace.
+	place := os.Link
+	if force {
+		place = os.Rename
+	}
+	if err := place(temp.Name(), path); err != nil {
+		return 0, fmt.Errorf("write backup: %w", err)
+	}
+	return info.Size(), syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("write backup: %w", err)
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("write backup: %w", err)
+	}
+	return nil
+}

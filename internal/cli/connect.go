@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/site"
+)
+
+// target is the daemon a verb talks to, and whose it is.
+type target struct {
+	socket   string
+	explicit bool // the user named it: nothing else will do
+	stateDir string
+	private  bool
+}
+
+// findDaemon chooses: --socket, else BERTH_SOCKET, else the machine's, else
+// the user's own. Where neither of the last two has a socket, an installed
+// system service decides which of them is missed.
+func findDaemon(flag string, getenv func(string) string, shared site.Places, installed func() bool) (target, error) {
+	if flag == "" {
+		flag = getenv("BERTH_SOCKET")
+	}
+	if flag != "" {
+		return target{socket: flag, explicit: true}, nil
+	}
+	machine := target{socket: shared.Socket, stateDir: shared.StateDir}
+	if exists(shared.Socket) {
+		return machine, nil
+	}
+	places, err := site.PrivatePlaces(getenv)
+	if err != nil {
+		return target{}, err
+	}
+	own := target{socket: places.Socket, stateDir: places.StateDir, private: true}
+	if !exists(places.Socket) && installed() {
+		return machine, nil
+	}
+	return own, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// session is one use of a verb: the daemon it talks to, and where it writes.
+type session struct {
+	screen
+	errOut io.Writer
+	target target
+	client *api.Client
+}
+
+// say tells a person something that is not the verb's result.
+func (s *session) say(format string, args ...any) {
+	fmt.Fprintf(s.errOut, "berth: %s\n", printable(fmt.Sprintf(format, args...)))
+}
+
+// advise says how to go on.
+func (s *session) advise(format string, args ...any) {
+	fmt.Fprintf(s.errOut, "hint: %s\n", printable(fmt.Sprintf(format, args...)))
+}
+
+// verb turns the run function of a verb into cobra's: it finds the daemon,
+// lets Ctrl-C end what is under way, and gives every error its exit status.
+func verb(run func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := openSession(cmd)
+		if err != nil {
+			return failed(err, target{})
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = run(ctx, s, args)
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return status(exitInterrupted)
+		}
+		return failed(err, s.target)
+	}
+}
+
+func openSession(cmd *cobra.Command) (*session, error) {
+	socket, noColour := "", false
+	if f := cmd.Flag("socket"); f != nil {
+		socket = f.Value.String()
+	}
+	if f := cmd.Flag("no-color"); f != nil {
+		noColour = f.Value.String() == "true"
+	}
+	at, err := findDaemon(socket, os.Getenv, sharedPlaces(), systemService)
+	if err != nil {
+		return nil, err
+	}
+	return &session{
+		screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr(),
+		target: at, client: api.Dial(at.socket),
+	}, nil
+}
+
+// The machine's own places, which the tests put elsewhere.
+var (
+	sharedPlaces  = site.SharedPlaces
+	systemService = site.SystemService
+)
+
+// daemonFlags are those of every verb that talks to a daemon.
+func daemonFlags(cmd *cobra.Command) {
+	cmd.PersistentFlags().String("socket", "", "the daemon's socket (default BERTH_SOCKET, else the machine's, else your own)")
+}
+
+// failure is an error that is nobody's bad usage.
+type failure struct {
+	what, hint string
+	err        error
+}
+
+func (f *failure) Error() string { return f.what }
+
+func (f *failure) Unwrap() error { return f.err }
+
+func failuref(hint, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &failure{what: err.Error(), hint: hint, err: err}
+}
+
+// failed gives an error without an exit status of its own the general one.
+func failed(err error, at target) error {
+	var (
+		code    status
+		usage   *usageError
+		problem *api.Problem
+		known   *failure
+		lost    *api.Unreachable
+	)
+	switch {
+	case err == nil, errors.As(err, &code), errors.As(err, &usage), errors.As(err, &problem), errors.As(err, &known):
+		return err
+	case errors.As(err, &lost):
+		return &failure{what: fmt.Sprintf("no daemon answers at %s: %v", lost.Socket, lost.Err), hint: at.missed(), err: lost}
+	}
+	return &failure{what: err.Error(), err: err}
+}
+
+// missed says how to get the daemon that does not answer.
+func (t target) missed() string {
+	switch {
+	case t.explicit:
+		return "that socket was named by --socket or BERTH_SOCKET; is berth serve running there?"
+	case t.private:
+		return "berth submit starts one of your own; berth serve is one in the foreground"
+	case systemService():
+		return "the machine's service is installed but not running: systemctl start berth"
+	}
+	return "the machine's daemon is not running: start it again with berth serve as root, or name another with --socket"
+}

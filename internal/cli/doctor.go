@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/site"
+)
+
+func newDoctor() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look for what is missing on this machine",
+		Long: `Look at everything on this machine that berth depends on, and at the daemon.
+Each finding is ok, warn (berth works, but less well) or fail, with what to do
+about it. Nothing is changed.`,
+		Example: `  berth doctor
+  sudo berth doctor
+  berth doctor --json | jq '.[] | select(.status != "ok")'
+
+Exit status: 0 nothing fails; 1 something does; 2 bad usage; 130 interrupted.`,
+		Args: noWords,
+		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+			findings := examine(ctx, s)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if asJSON {
+				if err := printJSON(s.out, findings); err != nil {
+					return err
+				}
+				return verdictOf(findings)
+			}
+			return drawFindings(s.screen, findings)
+		}),
+	}
+	daemonFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of findings")
+	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+// daemonPatience is how long a daemon may take to say how it is.
+const daemonPatience = 5 * time.Second
+
+// examine asks the daemon first: it knows which places are its own.
+func examine(ctx context.Context, s *session) []site.Finding {
+	asking, cancel := context.WithTimeout(ctx, daemonPatience)
+	defer cancel()
+	daemon, err := s.client.Status(asking)
+	places := sharedPlaces()
+	if s.target.private || s.target.explicit {
+		if own, err := site.PrivatePlaces(os.Getenv); err == nil {
+			places = own
+		}
+	}
+	if err == nil {
+		places = site.Places{StateDir: daemon.StateDir, Socket: s.target.socket, Config: daemon.Config, Shared: daemon.Shared}
+	}
+	return append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places)...)
+}
+
+// daemonFinding says whether a daemon answers, and what it says.
+func daemonFinding(daemon api.Status, err error, at target) site.Finding {
+	f := site.Finding{Name: "daemon", Status: site.OK}
+	var missing *api.Unreachable
+	switch {
+	case errors.As(err, &missing) && at.private:
+		f.What, f.Fix = "none is running; the first berth submit starts one of your own", ""
+	case errors.As(err, &missing):
+		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("none answers at %s: %v", missing.Socket, missing.Err), at.missed()
+	case err != nil:
+		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("%s: %v", at.socket, err), "look at its log, berth.log in its state directory"
+	default:
+		kind := "private"
+		if daemon.Shared {
+			kind = "shared"
+		}
+		f.What = fmt.Sprintf("berth %s (pid %d), %s, up %s, state in %s; %s",
+			daemon.Version, daemon.PID, kind, span(time.Since(daemon.Since)), daemon.StateDir, countLine(daemon.Counts, 1))
+		if daemon.Blocked != "" {
+			f.Status, f.What, f.Fix = site.Warn, f.What+"; nothing starts: "+daemon.Blocked, "berth gpus shows the cards as it sees them"
+		}
+	}
+	return f
+}
+
+func verdictOf(findings []site.Finding) error {
+	for _, f := range findings {
+		if f.Status == site.Fail {
+			return status(exitFailed)
+		}
+	}
+	return nil
+}
+
+func drawFindings(s screen, findings []site.Finding) error {
+	colours := map[string]paint{site.OK: green, site.Warn: yellow, site.Fail: red}
+	widest := 0
+	for _, f := range findings {
+		widest = max(widest, columnsOf(f.Name))
+	}
+	counts := map[string]int{}
+	for _, f := range findings {
+		counts[f.Status]++
+		fmt.Fprintf(s.out, "%s  %-*s  %s\n", s.painted(colours[f.Status], fmt.Sprintf("%-4s", printable(f.Status))), widest, printable(f.Name), printable(f.What))
+		if f.Fix != "" && f.Status != site.OK {
+			fmt.Fprintf(s.out, "%*s%s\n", 4+2+widest+2, "", printable("fix: "+f.Fix))
+		}
+	}
+	fmt.Fprintf(s.out, "%d ok, %d to improve, %d failing\n", counts[site.OK], counts[site.Warn], counts[site.Fail])
+	return verdictOf(findings)
+}

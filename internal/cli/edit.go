@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/jobfile"
+)
+
+// editOptions are the flags of `berth edit`: those of a job.
+type editOptions struct {
+	jobFlags
+	json bool
+}
+
+func newEdit() *cobra.Command {
+	o := &editOptions{}
+	cmd := &cobra.Command{
+		Use:   "edit JOB [KEY=VALUE...] [flags] [-- COMMAND...]",
+		Short: "Change a job that has not started",
+		Long: `Change a job that has not started. Keys are those of a spec file (gpus, vram,
+timeout, priority, env.NAME, command and so on), flags those of berth submit.
+What is not named stays as it is.`,
+		Example: `  berth edit 17 --priority 5 --time 2h
+  berth edit 17 vram=24G gpus=2
+  berth edit @ -- python train.py --epochs 3
+
+Exit status: 0 changed; 1 refused (it has started, it is not yours), or no
+daemon; 2 bad usage; 130 interrupted.`,
+		ValidArgsFunction: completeJobs,
+	}
+	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
+		return o.run(ctx, s, args, cmd.ArgsLenAtDash())
+	})
+	daemonFlags(cmd)
+	o.register(cmd)
+	cmd.Flags().BoolVar(&o.json, "json", false, "the job as it is now")
+	return cmd
+}
+
+func (o *editOptions) run(ctx context.Context, s *session, args []string, dash int) error {
+	set, word, err := o.parse(args, dash)
+	if err != nil {
+		return err
+	}
+	detail, err := s.client.Edit(ctx, word, api.EditRequest{Set: set})
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(s.out, detail)
+	}
+	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changes(set), ", "))))
+	return err
+}
+
+// parse reads the job and its changes. What follows -- is the new command.
+func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, err error) {
+	words := args
+	if dash >= 0 {
+		words = args[:dash]
+		set.Command = commandOf(args[dash:])
+	}
+	if len(words) == 0 {
+		return set, "", &usageError{what: "edit which job?", hint: "berth edit 17 --priority 5, or berth edit @ vram=24G"}
+	}
+	if err := o.apply(&set); err != nil {
+		return set, "", err
+	}
+	for _, word := range words[1:] {
+		key, value, found := strings.Cut(word, "=")
+		switch {
+		case !found || value == "":
+			return set, "", &usageError{what: fmt.Sprintf("found %q, allowed KEY=VALUE", word), hint: "berth edit 17 vram=24G priority=5"}
+		case key == "command":
+			set.Command = api.Command{Shell: value}
+		default:
+			if err := setPair(&set, jobfile.Pair{Key: key, Value: value}); err != nil {
+				return set, "", &usageError{what: err.Error(), hint: "see berth edit --help"}
+			}
+		}
+	}
+	if len(changes(set)) == 0 {
+		return set, "", &usageError{what: "nothing to change", hint: "berth edit 17 --priority 5, or berth edit @ vram=24G"}
+	}
+	return set, words[0], nil
+}
+
+// changes names what an edit is about.
+func changes(set api.Spec) []string {
+	var keys []string
+	if set.Command.Shell != "" || len(set.Command.Argv) > 0 {
+		keys = append(keys, "command")
+	}
+	set.Each(func(key, _ string) { keys = append(keys, key) })
+	for name := range set.Env {
+		keys = append(keys, "env."+name)
+	}
+	return keys
+}

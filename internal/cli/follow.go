@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// follow is submit -i: the job's output until it is over, then its status.
+// Ctrl-C leaves the job running and says how to come back.
+func follow(ctx context.Context, s *session, id string, pty bool) error {
+	pty = pty && s.interactive()
+	over, err := watchToEnd(ctx, s, id, pty)
+	switch {
+	case errors.Is(err, errDetached), err != nil && ctx.Err() != nil:
+		back := "berth logs -f "
+		if pty {
+			back = "berth attach "
+		}
+		s.say("detached; job %s goes on", id)
+		s.advise("come back with %s%s, end it with berth cancel %[2]s", back, id)
+		return status(exitInterrupted)
+	case err != nil:
+		return err
+	}
+	for _, v := range over {
+		if v.State != job.Finished {
+			s.say("%s", endText(v))
+		}
+	}
+	return largestStatus(over)
+}
+
+// watchToEnd shows a job through its terminal, or through its log, until it
+// is over.
+func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.View, error) {
+	for pty {
+		if err := attachTo(ctx, s, id); err != nil {
+			return nil, err
+		}
+		detail, err := s.client.Job(ctx, id)
+		if err != nil || detail.State != job.Queued {
+			break // the wait below knows what to make of it
+		}
+	}
+	if !pty {
+		if err := followLog(ctx, s, api.LogQuery{ID: id, Follow: true}, false); err != nil && !hadNoLog(err) {
+			return nil, err
+		}
+	}
+	w := waiter{s: s, quiet: true}
+	return w.wait(ctx, []string{id})
+}
+
+// hadNoLog: a job that never started has none, and its end says why.
+func hadNoLog(err error) bool {
+	var problem *api.Problem
+	return errors.As(err, &problem) && (problem.Kind == api.Refused || problem.Kind == api.NotFound)
+}

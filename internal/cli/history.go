@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// historyOptions are the flags of `berth history`.
+type historyOptions struct {
+	selectors
+	since string
+	limit int
+	json  bool
+}
+
+func newHistory() *cobra.Command {
+	o := &historyOptions{}
+	cmd := &cobra.Command{
+		Use:   "history [JOB...]",
+		Short: "Show the jobs that are over, the newest first",
+		Long: `Show the jobs that are over, the newest first: how they ended, how long they
+ran, and the highest use of a card against what was declared.`,
+		Example: `  berth history
+  berth history --since 7d --state failed
+  berth history --user ann --limit 0
+  berth history --since 2026-03-01 --json
+
+Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+		ValidArgsFunction: completeJobs,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			return o.run(ctx, s, args, time.Now())
+		}),
+	}
+	daemonFlags(cmd)
+	o.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.since, "since", "", "only what ended since then: 2h, 7d, 2026-03-01")
+	flags.IntVar(&o.limit, "limit", -1, "show at most this many, 0 for all (default 50; with --json all)")
+	flags.BoolVar(&o.json, "json", false, "an array of jobs")
+	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+func (o *historyOptions) run(ctx context.Context, s *session, args []string, now time.Time) error {
+	sel, err := o.sel(args)
+	if err != nil {
+		return err
+	}
+	if len(sel.States) == 0 {
+		sel.States = []string{string(job.Finished), string(job.Failed), string(job.Cancelled)}
+	}
+	q := api.Query{Select: sel, Over: true, Newest: true}
+	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
+		return err
+	}
+	switch {
+	case o.json:
+		q.Limit = max(o.limit, 0)
+		return rawJobs(ctx, s, q)
+	case o.limit < 0:
+		o.limit = shownByDefault
+	}
+	return o.draw(ctx, s, q, now)
+}
+
+func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now time.Time) error {
+	jobs, page, err := fetchJobs(ctx, s.client, q, o.limit)
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		_, err := fmt.Fprintln(s.out, "no job is over")
+		return err
+	}
+	if err := historyTable(jobs, now).draw(s.screen); err != nil {
+		return err
+	}
+	if more := page.Total - len(jobs); more > 0 {
+		fmt.Fprintf(s.out, "… %s more (berth history --limit 0, or narrow down with --since, --user, --name)\n", grouped(more))
+	}
+	return nil
+}
+
+func historyTable(jobs []job.View, now time.Time) *table {
+	t := &table{columns: []column{
+		{title: "ID"},
+		{title: "NAME", least: 8, rank: 3},
+		{title: "USER", least: 6, rank: 4, drops: true},
+		{title: "STATE"},
+		{title: "GPUS", least: 5, rank: 5, drops: true},
+		{title: "VRAM", drops: true, rank: 6},
+		{title: "RAN", right: true},
+		{title: "ENDED"},
+		{title: "REASON", least: 12, rank: 2, drops: true},
+		{title: "COMMAND", least: 20, rank: 1, drops: true},
+	}}
+	for _, v := range jobs {
+		ended := "-"
+		if v.EndedAt != nil {
+			ended = moment(*v.EndedAt, now)
+		}
+		t.add(cell{text: v.ID}, cell{text: v.Name}, cell{text: v.User}, stateCell(v.State), cell{text: gpusText(v)},
+			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: ended}, cell{text: reasonText(v)}, cell{text: commandText(v)})
+	}
+	return t
+}

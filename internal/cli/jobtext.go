@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// stateCell is a job's state in the colour people expect.
+func stateCell(state job.State) cell {
+	colours := map[job.State]paint{job.Running: green, job.Queued: yellow, job.Parked: blue, job.Failed: red, job.Finished: dim, job.Cancelled: dim}
+	return cell{string(state), colours[state]}
+}
+
+// gpusText is the cards a job was given, or how many it waits for.
+func gpusText(v job.View) string {
+	switch {
+	case v.GPUs == 0:
+		return "cpu"
+	case len(v.GPUIDs) > 0:
+		return cards(v.GPUIDs)
+	case v.Share != nil:
+		return "×" + strconv.FormatFloat(*v.Share, 'g', 3, 64)
+	}
+	return "×" + strconv.Itoa(v.GPUs)
+}
+
+// vramText holds the highest use of a card against the declaration.
+func vramText(v job.View) string {
+	peak, declared := "-", "-"
+	if len(v.PeakVRAMMiB) > 0 {
+		var highest int64
+		for _, mib := range v.PeakVRAMMiB {
+			highest = max(highest, mib)
+		}
+		peak = gib(highest)
+	}
+	if v.VRAMMiB != nil {
+		declared = gib(*v.VRAMMiB)
+	}
+	if peak == "-" && declared == "-" {
+		return ""
+	}
+	return peak + "/" + declared + "G"
+}
+
+// timeText is how long a job waits, runs, or ran.
+func timeText(v job.View, now time.Time) string {
+	switch {
+	case v.StartedAt != nil && v.EndedAt != nil:
+		return span(v.EndedAt.Sub(*v.StartedAt))
+	case v.StartedAt != nil && !v.State.Terminal() && v.State != job.Queued:
+		return span(now.Sub(*v.StartedAt))
+	case v.State == job.Queued && v.SubmittedAt != nil:
+		return span(now.Sub(*v.SubmittedAt))
+	}
+	return "-"
+}
+
+// reasonText is how a job ended, or why it waits.
+func reasonText(v job.View) string {
+	reason, outcome := "", ""
+	if v.Reason != nil {
+		reason = *v.Reason
+	}
+	if v.Outcome != nil && *v.Outcome != job.OK && *v.Outcome != job.WasCancelled {
+		outcome = string(*v.Outcome)
+	}
+	switch {
+	case outcome == "":
+		return reason
+	case reason == "":
+		return outcome
+	}
+	return outcome + ": " + reason
+}
+
+func commandText(v job.View) string {
+	if v.Command == nil {
+		return "-"
+	}
+	return *v.Command
+}
+
+// endText tells how a job ended: "job 17 (train) failed after 4m12s: exit:3".
+func endText(v job.View) string {
+	text := "job " + v.ID
+	if v.Name != "" && v.Name != "job"+v.ID {
+		text += " (" + v.Name + ")"
+	}
+	text += " " + string(v.State)
+	if v.StartedAt != nil && v.EndedAt != nil {
+		text += " after " + span(v.EndedAt.Sub(*v.StartedAt))
+	}
+	if reason := reasonText(v); reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
+// exitTimeout is the status of a job that reached its time limit.
+const exitTimeout = 124
+
+// exitStatus is the status that stands for a job that is over: its own code,
+// 128 and the signal's number, 124 for a timeout, else 1.
+func exitStatus(v job.View) int {
+	if v.Outcome == nil {
+		return exitFailed
+	}
+	switch *v.Outcome {
+	case job.OK:
+		return 0
+	case job.Timeout:
+		return exitTimeout
+	}
+	if code, isExit := v.Outcome.ExitCode(); isExit && code > 0 && code < 256 {
+		return code
+	}
+	if name, isSignal := strings.CutPrefix(string(*v.Outcome), "signal:"); isSignal {
+		if number, known := keep.SignalNumber(name); known {
+			return 128 + number
+		}
+	}
+	return exitFailed
+}
+
+// largestStatus sums up several jobs in one number.
+func largestStatus(jobs []job.View) error {
+	code := 0
+	for _, v := range jobs {
+		code = max(code, exitStatus(v))
+	}
+	if code != 0 {
+		return status(code)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// listOptions are the flags of `berth list`.
+type listOptions struct {
+	selectors
+	all   bool
+	json  bool
+	watch bool
+	limit int // 0: all; below: as many as a person reads
+}
+
+// shownByDefault is how many rows a person is shown unasked.
+const shownByDefault = 50
+
+func newList() *cobra.Command {
+	o := &listOptions{}
+	cmd := &cobra.Command{
+		Use:     "list [JOB...]",
+		Aliases: []string{"ls", "queue"},
+		Short:   "Show the queue",
+		Long: `Show the jobs that are not over: those that run, and those that wait and why.
+
+GPUS are the cards a job has, or ×N while it waits for N of them. VRAM is the
+highest use of a card against what was declared, in GiB. TIME is how long it
+has run, or waited.
+
+On a terminal the table is cut to its width, and at most 50 jobs are shown.
+Into a pipe goes everything, uncut, unless COLUMNS is set.`,
+		Example: `  berth list
+  berth list --all --state failed
+  berth list --user ann --name train
+  berth list --json | jq '.[].id'
+
+Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+		ValidArgsFunction: completeJobs,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			return o.run(ctx, s, args)
+		}),
+	}
+	daemonFlags(cmd)
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.all, "all", "a", false, "also what is over")
+	o.register(cmd)
+	flags.IntVar(&o.limit, "limit", -1, "show at most this many, 0 for all (default 50 on a terminal)")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "show it again every second")
+	flags.BoolVar(&o.json, "json", false, "an array of jobs, all of them")
+	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+func (o *listOptions) run(ctx context.Context, s *session, args []string) error {
+	sel, err := o.sel(args)
+	if err != nil {
+		return err
+	}
+	q := api.Query{Select: sel, Over: o.all || namesOver(o.states), Reasons: true}
+	switch {
+	case o.json:
+		q.Limit = max(o.limit, 0)
+		return rawJobs(ctx, s, q)
+	case o.watch:
+		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s.client, view, q, view.height-4) })
+	}
+	return o.draw(ctx, s.client, s.screen, q, o.rows(s.screen))
+}
+
+// namesOver: who asks for failed jobs means those that are over.
+func namesOver(states []string) bool {
+	for _, state := range states {
+		if job.State(state).Terminal() {
+			return true
+		}
+	}
+	return false
+}
+
+// rows is how many jobs to show; 0: all.
+func (o *listOptions) rows(s screen) int {
+	if o.limit < 0 && s.terminal {
+		return shownByDefault
+	}
+	return max(o.limit, 0)
+}
+
+// rawJobs passes the daemon's own JSON on.
+func rawJobs(ctx context.Context, s *session, q api.Query) error {
+	w := &jsonWriter{out: s.out}
+	if err := s.client.JobsRaw(ctx, q, w); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// fetchJobs gets that many jobs, 0 for all, over as many pages as it takes.
+func fetchJobs(ctx context.Context, client *api.Client, q api.Query, limit int) ([]job.View, api.JobPage, error) {
+	q.Limit = limit
+	var jobs []job.View
+	page, err := client.JobsAll(ctx, q, func(v job.View) error {
+		jobs = append(jobs, v)
+		return nil
+	})
+	return jobs, page, err
+}
+
+func (o *listOptions) draw(ctx context.Context, client *api.Client, s screen, q api.Query, rows int) error {
+	jobs, page, err := fetchJobs(ctx, client, q, rows)
+	if err != nil {
+		return err
+	}
+	return drawJobs(s, jobs, page, time.Now())
+}
+
+// drawJobs writes the table, what was left out of it, and the counts.
+func drawJobs(s screen, jobs []job.View, page api.JobPage, now time.Time) error {
+	if len(jobs) > 0 {
+		if err := jobTable(jobs, now).draw(s); err != nil {
+			return err
+		}
+	}
+	if more := page.Total - len(jobs); more > 0 {
+		fmt.Fprintln(s.out, fit(s, fmt.Sprintf("… %s more (berth list --limit 0, or narrow down with --state, --user, --name)", grouped(more))))
+	}
+	_, err := fmt.Fprintln(s.out, fit(s, countLine(page.Counts, len(jobs))))
+	return err
+}
+
+// fit cuts a line to the screen.
+func fit(s screen, line string) string {
+	if s.width == 0 {
+		return line
+	}
+	return cut(line, s.width)
+}
+
+// jobTable is the queue as people read it.
+func jobTable(jobs []job.View, now time.Time) *table {
+	t := &table{columns: []column{
+		{title: "ID"},
+		{title: "NAME", least: 8, rank: 3},
+		{title: "USER", least: 6, rank: 4, drops: true},
+		{title: "STATE"},
+		{title: "GPUS", least: 5, rank: 6},
+		{title: "VRAM", drops: true, rank: 5},
+		{title: "TIME", right: true},
+		{title: "REASON", least: 24, rank: 2, drops: true},
+		{title: "COMMAND", least: 20, rank: 1, drops: true},
+	}}
+	for _, v := range jobs {
+		t.add(cell{text: v.ID}, cell{text: v.Name}, cell{text: v.User}, stateCell(v.State), cell{text: gpusText(v)},
+			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: reasonText(v)}, cell{text: commandText(v)})
+	}
+	return t
+}
+
+// countLine sums up the whole queue, whatever part of it was shown.
+func countLine(counts map[string]int, shown int) string {
+	var parts []string
+	for _, state := range []job.State{job.Running, job.Queued, job.Parked, job.Finished, job.Failed, job.Cancelled} {
+		if n := counts[string(state)]; n > 0 {
+			parts = append(parts, grouped(n)+" "+string(state))
+		}
+	}
+	switch {
+	case len(parts) == 0 && shown == 0:
+		return "no jobs"
+	case shown == 0:
+		return "no jobs to show; in all " + strings.Join(parts, ", ")
+	}
+	return strings.Join(parts, ", ")
+}

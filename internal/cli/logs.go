@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// logsOptions are the flags of `berth logs`.
+type logsOptions struct {
+	follow  bool
+	lines   int
+	attempt int
+	raw     bool
+}
+
+func newLogs() *cobra.Command {
+	o := &logsOptions{}
+	cmd := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "Show what a job printed",
+		Long: `Show what a job printed, of its last attempt unless another is named. With -f
+show it as it comes, until the job is over; a daemon that is restarted
+meanwhile loses and repeats nothing.
+
+Into a pipe goes every byte as the job wrote it. On a terminal colours, tabs
+and carriage returns pass; other control characters are shown as pictures, so
+that a log cannot drive your terminal. --raw lets them through.`,
+		Example: `  berth logs 17
+  berth logs -f @
+  berth logs -n 20 17
+  berth logs --attempt 1 17 > first.log
+
+Exit status: 0 shown; 1 no such job, no log yet, or no daemon; 2 bad usage; 130
+interrupted.`,
+		Args:              exactlyOne,
+		ValidArgsFunction: completeJobs,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			return o.run(ctx, s, args[0])
+		}),
+	}
+	daemonFlags(cmd)
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.follow, "follow", "f", false, "show it as it comes, until the job is over")
+	flags.IntVarP(&o.lines, "lines", "n", 0, "only the last so many lines (default all)")
+	flags.IntVar(&o.attempt, "attempt", 0, "of this attempt (default the last)")
+	flags.BoolVar(&o.raw, "raw", false, "let control characters through to a terminal")
+	return cmd
+}
+
+func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
+	if o.lines < 0 || o.attempt < 0 {
+		return &usageError{what: "--lines and --attempt are whole numbers from 1", hint: "see berth logs --help"}
+	}
+	detail, err := s.client.Job(ctx, word)
+	if err != nil {
+		return err
+	}
+	id := detail.ID
+	if detail.Attempt == 0 && !o.follow {
+		return failuref(fmt.Sprintf("berth why %s says why; berth logs -f %[1]s waits for it", id), "job %s has not started, so there is no log yet", id)
+	}
+	if detail.Attempt == 0 && !detail.State.Terminal() {
+		s.say("job %s has not started%s; waiting for its log", id, because(detail.View))
+	}
+	q := api.LogQuery{ID: id, Attempt: o.attempt, Lines: o.lines, Follow: o.follow}
+	if o.follow && o.attempt == 0 {
+		return followLog(ctx, s, q, o.raw)
+	}
+	_, err = copyLog(ctx, s, q, o.raw)
+	return err
+}
+
+func because(v job.View) string {
+	if v.Reason == nil || *v.Reason == "" {
+		return ""
+	}
+	return " (" + *v.Reason + ")"
+}
+
+// copyLog shows one attempt's log. The reader outlives the daemon's restarts
+// by itself.
+func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt int, err error) {
+	log, err := s.client.Log(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	told := false
+	log.OnRetry = func(error) {
+		if !told {
+			told = true
+			s.say("the daemon does not answer; waiting for it to come back")
+		}
+	}
+	out := s.out
+	if s.terminal && !raw {
+		calm := &logFilter{out: s.out}
+		defer calm.close()
+		out = calm
+	}
+	_, err = io.Copy(out, log)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return log.Attempt(), err
+}
+
+// followLog shows a job's output until the job is over, attempt by attempt.
+func followLog(ctx context.Context, s *session, q api.LogQuery, raw bool) error {
+	for {
+		attempt, err := copyLog(ctx, s, q, raw)
+		if err != nil {
+			return err
+		}
+		detail, err := awaitAttempt(ctx, s, q.ID, attempt+1)
+		if err != nil || detail.Attempt <= attempt {
+			return err
+		}
+		q.Attempt, q.Lines = attempt+1, 0
+	}
+}
+
+// awaitAttempt waits until a job is over, or has begun its next attempt.
+func awaitAttempt(ctx context.Context, s *session, id string, attempt int) (api.Detail, error) {
+	patience := newPatience(s)
+	said := false
+	for {
+		detail, err := s.client.Job(ctx, id)
+		if err != nil {
+			if err := patience.bear(ctx, err); err != nil {
+				return detail, err
+			}
+			continue
+		}
+		patience.answered()
+		if detail.State.Terminal() || detail.Attempt >= attempt {
+			return detail, nil
+		}
+		if detail.State == job.Queued && !said {
+			said = true
+			s.say("job %s is queued%s; waiting for attempt %d", id, because(detail.View), attempt)
+		}
+		if err := pause(ctx, startedPoll); err != nil {
+			return detail, err
+		}
+	}
+}

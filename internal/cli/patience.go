@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"berth/internal/api"
+)
+
+// patience lets a verb outlive a restart of the daemon: jobs go on meanwhile,
+// and so may who watches them. It has an end.
+type patience struct {
+	s       *session
+	begin   time.Time // of this outage; zero: the daemon answers
+	pause   time.Duration
+	told    bool
+	longest time.Duration
+}
+
+const (
+	longestOutage = 10 * time.Minute
+	quietOutage   = time.Second // a restart of moments is not worth a word
+	firstPause    = 50 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+func newPatience(s *session) *patience {
+	return &patience{s: s, pause: firstPause, longest: longestOutage}
+}
+
+// answered ends an outage.
+func (p *patience) answered() {
+	if p.told {
+		p.s.say("the daemon is back")
+	}
+	p.begin, p.pause, p.told = time.Time{}, firstPause, false
+}
+
+// bear waits a moment after an error that a restart may explain, and hands
+// back every other one.
+func (p *patience) bear(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !passing(err) {
+		return err
+	}
+	if p.begin.IsZero() {
+		p.begin = time.Now()
+	}
+	outage := time.Since(p.begin)
+	if outage > p.longest {
+		return err
+	}
+	if outage > quietOutage && !p.told {
+		p.told = true
+		p.s.say("the daemon does not answer; waiting for it to come back")
+	}
+	timer := time.NewTimer(p.pause)
+	defer timer.Stop()
+	p.pause = min(2*p.pause, longestPause)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// passing reports whether an error may be gone when the daemon is back: it
+// is gone, it is going, or it went in the middle of an answer.
+func passing(err error) bool {
+	var problem *api.Problem
+	if errors.As(err, &problem) {
+		return problem.Kind == api.Unable
+	}
+	return true
+}

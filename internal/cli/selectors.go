@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+)
+
+// selectors say which jobs a verb is about: ids as words, and flags that
+// narrow them down.
+type selectors struct {
+	name, user string
+	states     []string
+	allUsers   bool
+}
+
+func (f *selectors) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "name", "", "only jobs of this name")
+	flags.StringVarP(&f.user, "user", "u", "", "only jobs of this user")
+	flags.StringSliceVar(&f.states, "state", nil, "only jobs in these states: queued, held, running, parked, finished, failed, cancelled")
+}
+
+// registerOwn is register for verbs that change jobs: they take in the jobs
+// of others only when told to.
+func (f *selectors) registerOwn(cmd *cobra.Command) {
+	f.register(cmd)
+	cmd.Flags().BoolVar(&f.allUsers, "all-users", false, "everyone's jobs, not only your own (administrators)")
+}
+
+func (f *selectors) empty(words []string) bool {
+	return len(words) == 0 && f.name == "" && f.user == "" && len(f.states) == 0
+}
+
+var stateWords = []string{"queued", "held", "running", "parked", "finished", "failed", "cancelled"}
+
+// sel is what the daemon is asked for.
+func (f *selectors) sel(words []string) (api.Select, error) {
+	parsed, err := jobfile.ParseSelection(words)
+	if err != nil {
+		return api.Select{}, &usageError{what: err.Error(), hint: "berth list shows the ids"}
+	}
+	for i, state := range f.states {
+		f.states[i] = strings.ToLower(state)
+		if !slices.Contains(stateWords, f.states[i]) {
+			return api.Select{}, &usageError{
+				what: fmt.Sprintf("--state: found %q, allowed %s", state, strings.Join(stateWords, ", ")),
+				hint: nearestHint(state, stateWords),
+			}
+		}
+	}
+	s := api.Select{All: parsed.All, Name: f.name, User: f.user, States: f.states}
+	if !parsed.All {
+		s.Words = words
+	}
+	return s, nil
+}
+
+// own is sel for verbs that change jobs: without ids the daemon takes the
+// caller's own jobs, unless another user or everyone is named.
+func (f *selectors) own(words []string) (api.Select, error) {
+	sel, err := f.sel(words)
+	sel.All = sel.All || len(words) == 0
+	if f.allUsers && sel.User == "" {
+		sel.User = everyone
+	}
+	return sel, err
+}
+
+// everyone stands for all users where one can be named.
+const everyone = "*"
+
+// needJobs is the complaint about a verb that was not told which jobs.
+func needJobs(verb string) error {
+	return &usageError{
+		what: fmt.Sprintf("%s which jobs?", verb),
+		hint: fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s --name train, or berth %[1]s all", verb),
+	}
+}
+
+func nearestHint(word string, known []string) string {
+	if near := jobfile.Nearest(word, known); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return ""
+}
+
+// exactlyOne takes one job id.
+func exactlyOne(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return &usageError{
+		what: fmt.Sprintf("%s takes one job, %d given", cmd.Name(), len(args)),
+		hint: fmt.Sprintf("%s 17, or %[1]s @ for your last job", cmd.CommandPath()),
+	}
+}
+
+// noWords takes nothing but flags.
+func noWords(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &usageError{what: fmt.Sprintf("%s takes no %q", cmd.Name(), args[0]), hint: "see " + cmd.CommandPath() + " --help"}
+}
+
+// completionPatience is how long a shell waits for words to offer.
+const completionPatience = time.Second
+
+// completeJobs offers the ids of jobs to the shell.
+func completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	s, err := openSession(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+	defer cancel()
+	page, err := s.client.Jobs(ctx, api.Query{Limit: 100})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completions(page.Jobs), cobra.ShellCompDirectiveNoFileComp
+}
+
+func completions(jobs []job.View) []string {
+	words := make([]string, len(jobs))
+	for i, j := range jobs {
+		words[i] = fmt.Sprintf("%s\t%s, %s", j.ID, printable(j.Name), j.State)
+	}
+	return words
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+func newShow() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "show JOB",
+		Short: "Show everything about one job",
+		Example: `  berth show 17
+  berth show @          your last job
+  berth show 17_3       one task of an array
+  berth show 17 --json
+
+Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.`,
+		Args:              exactlyOne,
+		ValidArgsFunction: completeJobs,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			detail, err := s.client.Job(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(s.out, detail)
+			}
+			return showJob(s.screen, detail, time.Now())
+		}),
+	}
+	daemonFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one job as an object")
+	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+// facts is a block of named values, one per line.
+type facts struct {
+	names, values []string
+}
+
+// add skips what is not known.
+func (f *facts) add(name, value string) {
+	if value != "" {
+		f.names = append(f.names, name)
+		f.values = append(f.values, printable(value))
+	}
+}
+
+func (f *facts) draw(s screen) error {
+	widest := 0
+	for _, name := range f.names {
+		widest = max(widest, columnsOf(name))
+	}
+	for i, name := range f.names {
+		blanks := strings.Repeat(" ", widest-columnsOf(name)+gap)
+		if _, err := fmt.Fprintf(s.out, "%s%s%s\n", s.painted(dim, name), blanks, f.values[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showJob(s screen, d api.Detail, now time.Time) error {
+	title := "job " + d.ID
+	if d.Name != "job"+d.ID {
+		title += " (" + d.Name + ")"
+	}
+	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(bold, printable(title)), s.painted(stateCell(d.State).paint, standing(d))); err != nil {
+		return err
+	}
+	f := &facts{}
+	if d.Reason != nil {
+		f.add("reason", *d.Reason)
+	}
+	f.add("user", d.User)
+	if d.Command != nil {
+		f.add("command", *d.Command)
+	}
+	f.add("directory", d.Dir)
+	f.add("array", d.Array)
+	f.add("asks for", asksFor(d))
+	f.add("gpus", cards(d.GPUIDs))
+	f.add("peak vram", peaksText(d.View))
+	if d.AvgUtil != nil {
+		f.add("utilisation", fmt.Sprintf("%.0f %%", *d.AvgUtil))
+	}
+	showTimes(f, d, now)
+	showRest(f, d)
+	if err := f.draw(s); err != nil {
+		return err
+	}
+	return showEvents(s, d.Events, now)
+}
+
+// standing is a job's state and what it means just now.
+func standing(d api.Detail) string {
+	text := string(d.State)
+	switch {
+	case d.Outcome != nil:
+		text += ", " + string(*d.Outcome)
+	case d.State == job.Queued && d.Held:
+		text += ", held"
+	case d.State == job.Queued && d.Position > 0:
+		text += ", number " + grouped(d.Position)
+	case d.Stopping != "":
+		text += ", being ended (" + d.Stopping + ")"
+	}
+	return printable(text)
+}
+
+func asksFor(d api.Detail) string {
+	parts := []string{plural(d.GPUs, "GPU")}
+	switch {
+	case d.GPUs == 0:
+		parts[0] = "no GPU"
+	case d.Share != nil:
+		parts[0] = strconv.FormatFloat(*d.Share, 'g', 3, 64) + " of a GPU"
+	}
+	if d.VRAMMiB != nil {
+		parts = append(parts, gib(*d.VRAMMiB)+" GiB on each")
+	}
+	if d.TimeLimitS > 0 {
+		parts = append(parts, "at most "+span(time.Duration(d.TimeLimitS*float64(time.Second))))
+	}
+	if d.Priority != 0 {
+		parts = append(parts, "priority "+strconv.Itoa(d.Priority))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// peaksText is the highest use of each card, in the order of the cards.
+func peaksText(v job.View) string {
+	var parts []string
+	for _, card := range slices.SortedFunc(maps.Keys(v.PeakVRAMMiB), compareCards) {
+		parts = append(parts, fmt.Sprintf("gpu%s %s GiB", card, gib(v.PeakVRAMMiB[card])))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func compareCards(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+func showTimes(f *facts, d api.Detail, now time.Time) {
+	at := func(name string, t *time.Time) {
+		if t != nil {
+			f.add(name, fmt.Sprintf("%s (%s ago)", moment(*t, now), span(now.Sub(*t))))
+		}
+	}
+	at("submitted", d.SubmittedAt)
+	if d.NotBefore != nil && d.State == job.Queued {
+		f.add("not before", moment(*d.NotBefore, now))
+	}
+	at("started", d.StartedAt)
+	at("ended", d.EndedAt)
+	if d.StartedAt != nil && d.State != job.Queued {
+		f.add("ran for", timeText(d.View, now))
+	}
+}
+
+func showRest(f *facts, d api.Detail) {
+	var after []string
+	for _, dep := range d.After {
+		after = append(after, dep.Job+dep.Name+":"+string(dep.On))
+	}
+	f.add("after", strings.Join(after, ","))
+	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 {
+		f.add("attempt", fmt.Sprintf("%d (%d retries, %d requeues)", d.Attempt, d.RetriesUsed, d.Requeues))
+	}
+	f.add("verdict", d.Verdict)
+	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
+		f.add(key, d.Settings[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
+		f.add("env."+name, d.Env[name])
+	}
+	if d.Log != nil {
+		f.add("log", *d.Log)
+	}
+}
+
+func showEvents(s screen, events []api.Event, now time.Time) error {
+	if len(events) == 0 {
+		return nil
+	}
+	fmt.Fprintln(s.out)
+	for _, e := range events {
+		line := moment(e.Time, now) + "  " + string(e.Kind)
+		if e.Text != "" {
+			line += ": " + e.Text
+		}
+		if _, err := fmt.Fprintln(s.out, printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+)
+
+// statsOptions are the flags of `berth stats`.
+type statsOptions struct {
+	since, until, user string
+	json               bool
+}
+
+func newStats() *cobra.Command {
+	o := &statsOptions{}
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Sum up waits, use of the cards and GPU-hours",
+		Long: `Sum up the jobs that ended in a span of time: how long they waited and ran, how
+much of the cards' time was given out, and to whom.`,
+		Example: `  berth stats
+  berth stats --since 30d --user ann
+  berth stats --since 2026-03-01 --until 2026-04-01 --json
+
+Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+		Args: noWords,
+		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+			return o.run(ctx, s, time.Now())
+		}),
+	}
+	daemonFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.since, "since", "7d", "from then on: 24h, 30d, 2026-03-01")
+	flags.StringVar(&o.until, "until", "", "up to then (default now)")
+	flags.StringVarP(&o.user, "user", "u", "", "only jobs of this user")
+	flags.BoolVar(&o.json, "json", false, "an object")
+	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error {
+	q := api.StatsQuery{User: o.user}
+	var err error
+	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
+		return err
+	}
+	if q.Until, err = optionalWhen("until", o.until, now); err != nil {
+		return err
+	}
+	if q.Until != nil && q.Since != nil && !q.Since.Before(*q.Until) {
+		return &usageError{what: "--since lies after --until", hint: "berth stats --since 30d --until 7d"}
+	}
+	stats, err := s.client.Stats(ctx, q)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(s.out, stats)
+	}
+	return drawStats(s.screen, stats)
+}
+
+func drawStats(s screen, stats api.Stats) error {
+	fmt.Fprintf(s.out, "%s to %s, %s\n", stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"), plural(stats.GPUs, "GPU"))
+	f := &facts{}
+	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", grouped(stats.All.Jobs), grouped(stats.All.Finished), grouped(stats.All.Failed), grouped(stats.All.Cancelled)))
+	f.add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
+	if stats.Util != nil {
+		f.add("cards given out", fmt.Sprintf("%.0f %% of the time", *stats.Util*100))
+	}
+	if stats.AvgUtil != nil {
+		f.add("use while given out", fmt.Sprintf("%.0f %%", *stats.AvgUtil))
+	}
+	if stats.All.WaitP50S != nil {
+		f.add("waits", fmt.Sprintf("half within %s, 95 %% within %s, longest %s", spanS(stats.All.WaitP50S), spanS(stats.All.WaitP95S), spanS(stats.All.WaitMaxS)))
+	}
+	if err := f.draw(s); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		title string
+		lines []api.StatsLine
+	}{{"USER", stats.Users}, {"DAY", stats.Days}} {
+		if len(part.lines) == 0 {
+			continue
+		}
+		fmt.Fprintln(s.out)
+		if err := statsTable(part.title, part.lines).draw(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func statsTable(title string, lines []api.StatsLine) *table {
+	t := &table{columns: []column{
+		{title: title, least: 10, rank: 1},
+		{title: "JOBS", right: true},
+		{title: "FAILED", right: true},
+		{title: "CANCELLED", right: true, drops: true, rank: 2},
+		{title: "GPU-H", right: true},
+		{title: "WAIT P50", right: true},
+		{title: "P95", right: true},
+		{title: "MAX", right: true, drops: true, rank: 3},
+		{title: "RUN MEAN", right: true, drops: true, rank: 4},
+		{title: "UTIL", right: true, drops: true, rank: 5},
+	}}
+	for _, l := range lines {
+		util := "-"
+		if l.AvgUtil != nil {
+			util = fmt.Sprintf("%.0f%%", *l.AvgUtil)
+		}
+		t.add(cell{text: l.Key}, cell{text: grouped(l.Jobs)}, cell{text: grouped(l.Failed)}, cell{text: grouped(l.Cancelled)},
+			cell{text: fmt.Sprintf("%.1f", l.GPUHours)}, cell{text: spanS(l.WaitP50S)}, cell{text: spanS(l.WaitP95S)},
+			cell{text: spanS(l.WaitMaxS)}, cell{text: spanS(l.RunMeanS)}, cell{text: util})
+	}
+	return t
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/api"
+	"berth/internal/jobfile"
+)
+
+const (
+	maxSpecFile    = 64 << 20
+	maxScriptHead  = 1 << 20 // of a script only its leading comments are read
+	maxInterpreter = 4096
+)
+
+// fromFile reads a file of jobs. The flags are the defaults of all of them.
+func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
+	name, content, err := readSpecFile(o.file, stdin)
+	if err != nil {
+		return nil, &usageError{what: err.Error(), hint: "-f takes a YAML or JSON file, or - for standard input"}
+	}
+	items, err := jobfile.ParseSpecs(name, content)
+	if err != nil {
+		return nil, &usageError{what: err.Error(), hint: "docs/jobspec.md has every key with an example"}
+	}
+	if len(items) == 0 {
+		return nil, &usageError{what: name + " holds no jobs", hint: "a job is a mapping with at least a command"}
+	}
+	var defaults api.Spec
+	if err := o.apply(&defaults); err != nil {
+		return nil, err
+	}
+	specs := make([]api.Spec, len(items))
+	for i, item := range items {
+		specs[i] = defaults
+		specs[i].Env = maps.Clone(defaults.Env)
+		specs[i].Command = api.Command{Shell: item.Shell, Argv: item.Argv}
+		for _, pair := range item.Pairs {
+			if err := setPair(&specs[i], pair); err != nil {
+				return nil, &usageError{what: fmt.Sprintf("%s:%d: %v", name, item.Line, err), hint: "docs/jobspec.md has every key with an example"}
+			}
+		}
+	}
+	return specs, nil
+}
+
+func readSpecFile(path string, stdin io.Reader) (name string, content []byte, err error) {
+	name, from := path, stdin
+	if path == "-" {
+		name = "standard input"
+	} else {
+		file, err := os.Open(path)
+		if err != nil {
+			return name, nil, err
+		}
+		defer file.Close()
+		from = file
+	}
+	content, err = io.ReadAll(io.LimitReader(from, maxSpecFile+1))
+	if err != nil {
+		return name, nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(content) > maxSpecFile {
+		return name, nil, fmt.Errorf("%s is larger than %d MiB", name, maxSpecFile>>20)
+	}
+	return name, content, nil
+}
+
+// fromScript reads the directives of a script; the flags win over them.
+func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error) {
+	head, mode, err := readScript(args[0])
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(args[0])
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	spec := api.Spec{Command: scriptCommand(path, mode, head, args[1:])}
+	if bytes.IndexByte(head, 0) < 0 { // a program has no directives
+		script, err := jobfile.ParseScript(args[0], head)
+		if err != nil {
+			return nil, &usageError{what: err.Error(), hint: "a directive is a flag of berth submit: #BERTH --gpus 2"}
+		}
+		for _, pair := range script.Pairs {
+			if err := setPair(&spec, pair); err != nil {
+				return nil, &usageError{what: fmt.Sprintf("%s: %v", args[0], err), hint: "see berth submit --help"}
+			}
+		}
+		for _, ignored := range script.Ignored {
+			s.say("%s:%d: ignored, it means nothing here: %s", args[0], ignored.Line, ignored.Text)
+		}
+	}
+	if err := o.apply(&spec); err != nil {
+		return nil, err
+	}
+	return []api.Spec{spec}, nil
+}
+
+func readScript(path string) (head []byte, mode fs.FileMode, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		usage := &usageError{what: err.Error(), hint: "to run a command, put it after --: berth submit -- " + path}
+		if !errors.Is(err, fs.ErrNotExist) {
+			usage.hint = ""
+		}
+		return nil, 0, usage
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, 0, &usageError{what: path + " is no script but a " + kindOf(info.Mode()), hint: "to run a command, put it after --"}
+	}
+	if err == nil {
+		mode = info.Mode()
+		head, err = io.ReadAll(io.LimitReader(file, maxScriptHead))
+	}
+	if err != nil {
+		return nil, 0, &usageError{what: fmt.Sprintf("read %s: %v", path, err)}
+	}
+	return head, mode, nil
+}
+
+func kindOf(mode fs.FileMode) string {
+	if mode.IsDir() {
+		return "directory"
+	}
+	return "special file"
+}
+
+// scriptCommand is how the kernel would run the script, also where its
+// executable bit is missing.
+func scriptCommand(path string, mode fs.FileMode, head []byte, args []string) api.Command {
+	argv := append([]string{path}, args...)
+	runnable := bytes.HasPrefix(head, []byte("#!")) || bytes.IndexByte(head, 0) >= 0
+	if mode&0o111 != 0 && runnable {
+		return api.Command{Argv: argv}
+	}
+	return api.Command{Argv: append(interpreter(head), argv...)}
+}
+
+// interpreter reads a #! line as the kernel does: a path and at most one
+// argument. Without one it is a shell's.
+func interpreter(head []byte) []string {
+	line, found := bytes.CutPrefix(head, []byte("#!"))
+	if !found {
+		return []string{"/bin/sh"}
+	}
+	if end := bytes.IndexByte(line, '\n'); end >= 0 {
+		line = line[:end]
+	}
+	line = bytes.TrimSpace(line[:min(len(line), maxInterpreter)])
+	if len(line) == 0 {
+		return []string{"/bin/sh"}
+	}
+	at := bytes.IndexAny(line, " \t")
+	if at < 0 {
+		return []string{string(line)}
+	}
+	return []string{string(line[:at]), string(bytes.TrimSpace(line[at:]))}
+}
+
+// environFor is the part of the caller's environment that the jobs may see:
+// nothing leaves this process that no job asked for.
+func environFor(specs []api.Spec, environ []string) []string {
+	names := map[string]bool{}
+	for _, spec := range specs {
+		switch export := strings.ToLower(string(spec.Export)); export {
+		case "", "all":
+			return environ
+		case "none":
+		default:
+			for name := range strings.SplitSeq(string(spec.Export), ",") {
+				names[strings.TrimSpace(name)] = true
+			}
+		}
+	}
+	var some []string
+	for _, variable := range environ {
+		if name, _, _ := strings.Cut(variable, "="); names[name] {
+			some = append(some, variable)
+		}
+	}
+	return some
+}

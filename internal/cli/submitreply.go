@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"berth/internal/api"
+)
+
+// send submits, and starts a daemon first where there is none and one may be
+// started.
+func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitRequest) (api.SubmitReply, error) {
+	reply, err := s.client.Submit(ctx, r)
+	var missing *api.Unreachable
+	if !errors.As(err, &missing) || !s.target.private {
+		return reply, err
+	}
+	if o.noAutostart || os.Getenv("BERTH_NO_AUTOSTART") == "1" {
+		return reply, &failure{
+			what: fmt.Sprintf("no daemon answers at %s: %v", missing.Socket, missing.Err),
+			hint: "autostart is switched off; start one with berth serve", err: err,
+		}
+	}
+	if err := autostart(ctx, s); err != nil {
+		return reply, err
+	}
+	return s.client.Submit(ctx, r)
+}
+
+// confirm says what was accepted.
+func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
+	for _, j := range jobs {
+		for _, note := range j.Notes {
+			s.say("note: job %s: %s", j.ID, note)
+		}
+	}
+	switch {
+	case o.json && len(jobs) == 1:
+		return printJSON(s.out, jobs[0])
+	case o.json:
+		return printJSON(s.out, jobs)
+	case o.quiet:
+		var b strings.Builder
+		for _, j := range jobs {
+			b.WriteString(printable(j.ID) + "\n")
+		}
+		_, err := fmt.Fprint(s.out, b.String())
+		return err
+	}
+	out := s.out
+	if o.interactive {
+		out = s.errOut // standard output is the job's
+	}
+	_, err := fmt.Fprintln(out, printable(submittedText(jobs)))
+	return err
+}
+
+// submittedText is "submitted job 17", "submitted jobs 17-20" or "submitted
+// array 17 (100 tasks)".
+func submittedText(jobs []api.Submitted) string {
+	if len(jobs) == 1 && jobs[0].Tasks > 0 {
+		return fmt.Sprintf("submitted array %s (%s)", jobs[0].ID, plural(jobs[0].Tasks, "task"))
+	}
+	if len(jobs) == 1 {
+		return "submitted job " + jobs[0].ID
+	}
+	var parts, run []string
+	flush := func() {
+		parts = append(parts, idRuns(run)...)
+		run = nil
+	}
+	for _, j := range jobs {
+		if j.Tasks == 0 {
+			run = append(run, j.ID)
+			continue
+		}
+		flush()
+		parts = append(parts, fmt.Sprintf("%s (%s)", j.ID, plural(j.Tasks, "task")))
+	}
+	flush()
+	if len(parts) > toldOneByOne {
+		return fmt.Sprintf("submitted %s, %s to %s", plural(len(jobs), "job"), jobs[0].ID, jobs[len(jobs)-1].ID)
+	}
+	return "submitted jobs " + strings.Join(parts, ", ")
+}
+
+// foretell is --dry-run: what would become of each job, and why. A job that
+// can never run here is a refusal.
+func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
+	var verdict error
+	for _, j := range jobs {
+		if j.State == foretoldInfeasible {
+			verdict = status(exitFailed)
+		}
+	}
+	if o.json {
+		var value any = jobs
+		if len(jobs) == 1 {
+			value = jobs[0]
+		}
+		if err := printJSON(s.out, value); err != nil {
+			return err
+		}
+		return verdict
+	}
+	for i, j := range jobs {
+		if i == toldOneByOne {
+			fmt.Fprintf(s.out, "and %s more\n", plural(len(jobs)-i, "job"))
+			break
+		}
+		fmt.Fprintln(s.out, printable(foretold(j)))
+		for _, note := range j.Notes {
+			s.say("note: %s", note)
+		}
+	}
+	return verdict
+}
+
+// What a dry run says of a job.
+const (
+	foretoldStarts     = "starts"
+	foretoldInfeasible = "infeasible"
+)
+
+func foretold(j api.Submitted) string {
+	what := "would wait"
+	switch {
+	case j.State == foretoldInfeasible:
+		what = "cannot run on this machine"
+	case j.State == foretoldStarts && len(j.GPUIDs) > 0:
+		what = "would start at once on gpu " + cards(j.GPUIDs)
+	case j.State == foretoldStarts:
+		what = "would start at once"
+	}
+	if j.Name != "" {
+		what = j.Name + ": " + what
+	}
+	if j.Tasks > 0 {
+		what += fmt.Sprintf(" (array of %s)", plural(j.Tasks, "task"))
+	}
+	if j.Reason != "" {
+		what += ": " + j.Reason
+	}
+	return what
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/jobfile"
+)
+
+const tokenStatuses = `
+
+Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`
+
+func newToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke tokens for remote access",
+		Long: `Tokens let a program on another machine, or a browser, talk to the daemon with
+your rights. On this machine no token is needed.`,
+		Example: `  berth token create --name laptop
+  berth token list
+  berth token revoke 3` + tokenStatuses,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	daemonFlags(cmd)
+	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	return cmd
+}
+
+func newTokenCreate() *cobra.Command {
+	var name, ttl string
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "create",
+		Aliases: []string{"new"},
+		Short:   "Make a token; its secret is shown once",
+		Example: `  berth token create --name laptop
+  berth token create --name ci --ttl 7d --json` + tokenStatuses,
+		Args: noWords,
+		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+			r := api.TokenRequest{Name: name}
+			if ttl != "" {
+				good, err := jobfile.ParseDuration(ttl)
+				if err != nil {
+					return &usageError{what: fmt.Sprintf("--ttl: %v", err), hint: "see berth token create --help"}
+				}
+				r.TTLS = max(1, int64(good/time.Second))
+			}
+			token, err := s.client.NewToken(ctx, r)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(s.out, token)
+			}
+			s.say("token %s, good until %s; this is the only time it is shown", token.ID, token.Expires.Local().Format("2006-01-02 15:04"))
+			_, err = fmt.Fprintln(s.out, printable(token.Secret))
+			return err
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&name, "name", "", "what it is for")
+	flags.StringVar(&ttl, "ttl", "", "how long it is good: 12h, 7d (default 30d)")
+	flags.BoolVar(&asJSON, "json", false, "an object with id and secret")
+	return cmd
+}
+
+func newTokenList() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "Show tokens, without their secrets",
+		Example: `  berth token list` + tokenStatuses,
+		Args:    noWords,
+		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+			tokens, err := s.client.Tokens(ctx)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printJSON(s.out, notNull(tokens))
+			case len(tokens) == 0:
+				_, err := fmt.Fprintln(s.out, "no tokens")
+				return err
+			}
+			return tokenTable(tokens, time.Now()).draw(s.screen)
+		}),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of tokens")
+	return cmd
+}
+
+func tokenTable(tokens []api.Token, now time.Time) *table {
+	t := &table{columns: []column{{title: "ID"}, {title: "NAME", least: 8, rank: 1}, {title: "USER"}, {title: "EXPIRES"}}}
+	for _, token := range tokens {
+		expires := moment(token.Expires, now)
+		if token.Expires.Before(now) {
+			expires = "expired"
+		}
+		t.add(cell{text: token.ID}, cell{text: token.Name}, cell{text: token.User}, cell{text: expires})
+	}
+	return t
+}
+
+func newTokenRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID...",
+		Short:   "Make tokens worthless",
+		Example: `  berth token revoke 3` + tokenStatuses,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return nil
+			}
+			return &usageError{what: "revoke which token?", hint: "berth token list shows them; berth token revoke 3"}
+		},
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			for _, id := range args {
+				if err := s.client.RevokeToken(ctx, id); err != nil {
+					return err
+				}
+				fmt.Fprintln(s.out, printable("revoked token "+id))
+			}
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+)
+
+// watchInterval is how often a watched view is drawn again.
+const watchInterval = time.Second
+
+// watch draws a view again and again until it is interrupted.
+func watch(ctx context.Context, s *session, draw func(screen) error) error {
+	if !s.terminal {
+		return &usageError{what: "--watch needs a terminal to draw on", hint: "leave it out, or follow /v1/events of the API"}
+	}
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		var frame bytes.Buffer
+		view := s.screen
+		view.width, view.height = terminalSize(s.out)
+		view.out = &frame
+		if err := draw(view); err != nil {
+			return err
+		}
+		// Home, then each line erased to its end, then the rest: a screen
+		// that is wiped first would flicker.
+		text := bytes.ReplaceAll(frame.Bytes(), []byte("\n"), []byte("\x1b[K\r\n"))
+		if _, err := fmt.Fprintf(s.out, "\x1b[H%s\x1b[J", text); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}

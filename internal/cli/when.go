@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"berth/internal/jobfile"
+)
+
+// parseWhen reads a moment of the past: how long ago (2h, 7d), or a date or a
+// time as people write it, in local time.
+func parseWhen(flag, text string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	if ago, err := jobfile.ParseDuration(text); err == nil {
+		return now.Add(-ago), nil
+	}
+	return time.Time{}, &usageError{
+		what: fmt.Sprintf("--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, text),
+		hint: "berth history --since 7d",
+	}
+}
+
+// optionalWhen is parseWhen for a flag that may be left out.
+func optionalWhen(flag, text string, now time.Time) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	t, err := parseWhen(flag, text, now)
+	return &t, err
+}
