@@ -118,7 +118,7 @@ func runPath(ctx context.Context, path string, c call) (answer, error) {
 		go p.end()
 		return answer{}, fmt.Errorf("%s: %w: %w", c.name, errNoAnswer, context.Cause(ctx))
 	}
-	said := answer{exit: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+	said := answer{exit: cmd.ProcessState.ExitCode(), stdout: stdout.kept.String(), stderr: stderr.kept.String()}
 	if said.exit < 0 || err != nil && said.exit == 0 {
 		return answer{}, fmt.Errorf("%s: %w", c.name, err)
 	}
@@ -166,19 +166,17 @@ func (p *program) end() {
 
 // boundedBuffer keeps the beginning of what is written to it and lets the
 // writer believe that all of it was taken: a full pipe would hang the program.
+// It is not embedded: the buffer's own ReadFrom knows no bound.
 type boundedBuffer struct {
-	bytes.Buffer
-	cut bool
+	kept bytes.Buffer
+	cut  bool
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	room := maxCommandOutput - b.Len()
-	if len(p) > room {
-		b.cut = true
-		b.Buffer.Write(p[:room])
-		return len(p), nil
-	}
-	return b.Buffer.Write(p)
+	room := maxCommandOutput - b.kept.Len()
+	b.cut = b.cut || len(p) > room
+	b.kept.Write(p[:min(len(p), room)])
+	return len(p), nil
 }
 
 // firstLine is what a program complained about.

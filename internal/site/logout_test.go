@@ -1,0 +1,77 @@
+package site
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestEndsAtLogout(t *testing.T) {
+	const yes = "[Login]\nKillUserProcesses=yes\n"
+	tests := []struct {
+		name   string
+		change func(*fake)
+		want   string // in the explanation; "": jobs go on
+	}{
+		{"logind is told to", func(f *fake) { f.file("/etc/systemd/logind.conf", yes) }, "KillUserProcesses"},
+		{"logind is told to, further down", func(f *fake) {
+			f.file("/etc/systemd/logind.conf", "[Login]\nKillUserProcesses=no\n").file("/etc/systemd/logind.conf.d/lab.conf", yes)
+		}, "KillUserProcesses"},
+		{"logind is told not to", func(f *fake) { f.file("/etc/systemd/logind.conf", "[Login]\nKillUserProcesses=no\n") }, ""},
+		{"logind was built to", func(f *fake) { f.file("/etc/systemd/logind.conf", "[Login]\n#KillUserProcesses=yes\n") }, "KillUserProcesses"},
+		{"logind was built not to", func(f *fake) { f.file("/etc/systemd/logind.conf", "[Login]\n#KillUserProcesses=no\n") }, ""},
+		{"logind says so itself", func(f *fake) { f.says("busctl", "b true\n") }, "KillUserProcesses"},
+		{"logind says otherwise than its file", func(f *fake) { f.says("busctl", "b false\n").file("/etc/systemd/logind.conf", yes) }, ""},
+		{"the user lingers", func(f *fake) { f.file("/etc/systemd/logind.conf", yes).file("/var/lib/systemd/linger/ann", "") }, ""},
+		{"the user lingers, logind says", func(f *fake) {
+			f.file("/etc/systemd/logind.conf", yes).says("loginctl show-user 1000 --property=Linger --value", "yes\n")
+		}, ""},
+		{"the user is excepted", func(f *fake) { f.file("/etc/systemd/logind.conf", yes+"KillExcludeUsers=bob ann\n") }, ""},
+		{"only others are meant", func(f *fake) { f.file("/etc/systemd/logind.conf", yes+"KillOnlyUsers=bob\n") }, ""},
+		{"this daemon is the user's systemd's", func(f *fake) {
+			f.file("/proc/4711/cgroup", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/berth.service\n")
+		}, "systemd ends at logout"},
+		{"systemd is not there", func(f *fake) {
+			f.file("/etc/systemd/logind.conf", yes)
+			os.RemoveAll(f.path("/run/systemd"))
+		}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := withSystemd(t)
+			f.uid = 1000
+			f.file("/proc/4711/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n")
+			test.change(f)
+			ends, why := f.endsAtLogout(t.Context(), 1000)
+			if ends != (test.want != "") || !strings.Contains(why, test.want) || ends != strings.Contains(why, "enable-linger") {
+				t.Errorf("%v, %q", ends, why)
+			}
+		})
+	}
+}
+
+func TestSystemService(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*fake)
+		want   bool
+	}{
+		{"nothing is installed", func(*fake) {}, false},
+		{"a service", func(f *fake) { f.file("/etc/systemd/system/berth.service", "[Service]\n") }, true},
+		{"a socket of a package", func(f *fake) { f.file("/usr/lib/systemd/system/berth.socket", "[Socket]\n") }, true},
+		{"a user's unit is none of the system's", func(f *fake) { f.file("/usr/lib/systemd/user/berth.service", "[Service]\n") }, false},
+		{"masked by the administrator", func(f *fake) {
+			f.file("/usr/lib/systemd/system/berth.service", "[Service]\n").file("/etc/systemd/system/x", "")
+			if err := os.Symlink("/dev/null", f.path("/etc/systemd/system/berth.service")); err != nil {
+				f.t.Fatal(err)
+			}
+		}, false},
+	}
+	for _, test := range tests {
+		f := newFake(t)
+		test.change(f)
+		if got := f.systemService(); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
