@@ -225,21 +225,19 @@ func (e *Engine) Reasons(ids []string) map[string]string {
 	if len(inLine) == 0 {
 		return reasons
 	}
-	told := map[string]string{}
-	for i, reason := range sched.Reasons(e.state(), inLine) {
-		text := reason.String()
-		if same, ok := told[text]; ok {
-			text = same
-		} else {
-			told[text] = text
-		}
+	for i, text := range sched.Sentences(e.state(), inLine) {
 		reasons[inLine[i]] = text
 	}
 	return reasons
 }
 
 // Position is a job's place in the line, from 1; 0 if it is behind a gate.
-func (e *Engine) Position(id string) int { return e.queue.Position(id) }
+func (e *Engine) Position(id string) int {
+	if e.cfg.Rules.Fair {
+		return sched.Position(e.state(), id)
+	}
+	return e.queue.Position(id)
+}
 
 // Trial says what would become of a job if it were queued now.
 type Trial struct {
@@ -292,3 +290,34 @@ func (e *Engine) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool)
 
 // ReadAt is when the cards were last read, and why they could not be since.
 func (e *Engine) ReadAt() (at time.Time, trouble error) { return e.cards.arrived, e.cards.err }
+
+// Copy is a job as it stands now, with what was measured of it so far. Nothing
+// in it changes any more.
+func (e *Engine) Copy(j *job.Job) job.Job {
+	c := *j
+	if _, runs := e.active[j.ID]; !runs {
+		return c
+	}
+	if peaks := e.meter.Peak(j.ID); len(peaks) > 0 {
+		c.PeakMiB = peaks
+	}
+	if util, ok := e.meter.AvgUtil(j.ID); ok {
+		c.AvgUtil = &util
+	}
+	return c
+}
+
+// Begin changes before when a queued job may not start.
+func (e *Engine) Begin(now time.Time, id string, notBefore time.Time) {
+	e.now = now
+	j := e.jobs[id]
+	if j == nil || j.State != job.Queued {
+		return
+	}
+	j.NotBefore = notBefore
+	e.fact(j)
+	e.enqueue(j)
+}
+
+// Stopping reports whether berth was told to stop.
+func (e *Engine) Stopping() bool { return e.stopping }

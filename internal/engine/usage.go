@@ -16,7 +16,7 @@ type Limits struct {
 	Users   map[string]sched.Limit
 }
 
-// Usage is what users had, in GPU-seconds that count half after each
+// usage is what users had, in GPU-seconds that count half after each
 // half-life. It is what a fair share is fair about.
 type usage struct {
 	At      time.Time          `json:"at"`
@@ -66,11 +66,16 @@ func (e *Engine) charge(j *job.Job, until time.Time) {
 
 // gpuSeconds is the time on cards, a share counting as that share.
 func gpuSeconds(j *job.Job, until time.Time) float64 {
-	cards := float64(len(j.Grant.GPUs))
-	if j.Grant.Share > 0 {
-		cards *= j.Grant.Share
+	return holding(j).FairWeight() * max(0, until.Sub(j.StartedAt).Seconds())
+}
+
+// holding is what a running job counts as.
+func holding(j *job.Job) *sched.Held {
+	h := &sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share, CPUs: j.Spec.CPUs}
+	if len(h.Cards) == 0 {
+		h.CPUs = max(1, h.CPUs)
 	}
-	return cards * max(0, until.Sub(j.StartedAt).Seconds())
+	return h
 }
 
 // saveUsage lets the usage ride on a commit once it is old enough.
@@ -112,11 +117,11 @@ func (e *Engine) shares(s *sched.State) {
 		}
 		use := s.InUse[j.User]
 		use.Jobs++
-		held := sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share}
+		held := holding(j)
 		use.GPUs += held.CountedGPUs()
 		s.InUse[j.User] = use
 		if e.cfg.Rules.Fair {
-			s.Usage[j.User] += gpuSeconds(j, e.now) + fairQuantum*held.CountedGPUs()
+			s.Usage[j.User] += gpuSeconds(j, e.now) + fairQuantum*held.FairWeight()
 		}
 	}
 }
