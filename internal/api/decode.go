@@ -262,10 +262,10 @@ func distance(a, b string) int {
 
 // quoted shows what a caller wrote, shortened and harmless.
 func quoted(text string) string {
-	if len(text) > 80 {
-		text = string(bytes.ToValidUTF8([]byte(text[:80]), nil)) + "…"
+	if len(text) <= 80 {
+		return strconv.QuoteToASCII(text)
 	}
-	return strconv.QuoteToASCII(text)
+	return strconv.QuoteToASCII(string(bytes.ToValidUTF8([]byte(text[:80]), nil))) + "…"
 }
 
 func contains(list []string, word string) bool { return slices.Contains(list, word) }

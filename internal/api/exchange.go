@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -96,8 +97,9 @@ func (x *exchange) find() (http.Handler, error) {
 	var probe headerProbe
 	handler.ServeHTTP(&probe, x.r)
 	if probe.status == http.StatusMethodNotAllowed {
-		x.w.Header().Set("Allow", probe.Header().Get("Allow"))
-		return nil, &Problem{Kind: Invalid, What: x.r.Method + " does not work there", Hint: "allowed: " + probe.Header().Get("Allow"), Err: errNoMethod}
+		allowed := strings.ReplaceAll(probe.Header().Get("Allow"), ", HEAD", "")
+		x.w.Header().Set("Allow", allowed)
+		return nil, &Problem{Kind: Invalid, What: x.r.Method + " does not work there", Hint: "allowed: " + allowed, Err: errNoMethod}
 	}
 	return nil, noPath(x.r.URL.Path)
 }
@@ -187,6 +189,14 @@ func (x *exchange) reply(value any, err error) error {
 	}
 	x.send(http.StatusOK, "application/json", append(data, '\n'))
 	return nil
+}
+
+// list makes sure that no jobs are an empty list, not null.
+func list[T any](values []T) []T {
+	if values == nil {
+		return []T{}
+	}
+	return values
 }
 
 // params reads the query of the URL.

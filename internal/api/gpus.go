@@ -1,11 +1,15 @@
 package api
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 func (x *exchange) getGPUs() error {
 	cards, err := x.backend.GPUs(x.r.Context(), x.caller)
-	if cards == nil {
-		cards = []GPU{}
+	cards = slices.Clone(list(cards)) // the Backend may keep its own
+	for i := range cards {
+		cards[i].Jobs = list(cards[i].Jobs)
 	}
 	return x.reply(cards, err)
 }
@@ -20,5 +24,7 @@ func (x *exchange) setPaused(paused bool) error {
 	if err != nil || index < 0 || index > 4096 || len(text) > 4 {
 		return Problemf(NotFound, "", "%s is no index of a GPU", quoted(text))
 	}
-	return x.reply(x.backend.PauseGPU(x.r.Context(), x.caller, index, paused))
+	card, err := x.backend.PauseGPU(x.r.Context(), x.caller, index, paused)
+	card.Jobs = list(card.Jobs)
+	return x.reply(card, err)
 }

@@ -1,9 +1,6 @@
 package api
 
-import (
-	"net/http"
-	"time"
-)
+import "time"
 
 func (x *exchange) getStatus() error {
 	return x.reply(x.backend.Status(x.r.Context(), x.caller))
@@ -14,7 +11,9 @@ func (x *exchange) postJobs() error {
 	if err != nil {
 		return err
 	}
-	return x.reply(x.backend.Submit(x.r.Context(), x.caller, r))
+	reply, err := x.backend.Submit(x.r.Context(), x.caller, r)
+	reply.Jobs = list(reply.Jobs)
+	return x.reply(reply, err)
 }
 
 func (x *exchange) getJobs() error {
@@ -27,11 +26,8 @@ func (x *exchange) getJobs() error {
 		return err
 	}
 	page, err := x.backend.Jobs(x.r.Context(), x.caller, q)
-	if err != nil {
-		return err
-	}
-	x.send(http.StatusOK, "application/json", encodePage(page))
-	return nil
+	page.Jobs = list(page.Jobs)
+	return x.reply(page, err)
 }
 
 func (x *exchange) getJob() error {
@@ -61,7 +57,9 @@ func (x *exchange) postAct() error {
 	if err := r.Select.check(); err != nil {
 		return err
 	}
-	return x.reply(x.backend.Act(x.r.Context(), x.caller, r))
+	reply, err := x.backend.Act(x.r.Context(), x.caller, r)
+	reply.Jobs = list(reply.Jobs)
+	return x.reply(reply, err)
 }
 
 func (x *exchange) patchJob() error {
@@ -95,7 +93,9 @@ func (x *exchange) postWait() error {
 		return err
 	}
 	defer done()
-	return x.reply(x.backend.Wait(ctx, x.caller, r))
+	reply, err := x.backend.Wait(ctx, x.caller, r)
+	reply.Jobs = list(reply.Jobs)
+	return x.reply(reply, err)
 }
 
 func (x *exchange) getStats() error {
@@ -110,7 +110,9 @@ func (x *exchange) getStats() error {
 	if q.Since != nil && q.Until != nil && q.Until.Before(*q.Since) {
 		return Problemf(Invalid, "", "until %s is before since %s", q.Until.Format(time.RFC3339), q.Since.Format(time.RFC3339))
 	}
-	return x.reply(x.backend.Stats(x.r.Context(), x.caller, q))
+	stats, err := x.backend.Stats(x.r.Context(), x.caller, q)
+	stats.Users, stats.Days = list(stats.Users), list(stats.Days)
+	return x.reply(stats, err)
 }
 
 // postBackup streams. Where it breaks off, the reply is not whole, and the

@@ -117,9 +117,9 @@ func (d doc) response(schemas huma.Registry) *huma.Response {
 	response := &huma.Response{Description: "Done."}
 	switch {
 	case d.reply != nil:
-		response.Content = map[string]*huma.MediaType{
-			"application/json": {Schema: schemas.Schema(reflect.TypeOf(d.reply), true, ""), Example: d.reply},
-		}
+		schema := schemas.Schema(reflect.TypeOf(d.reply), true, "")
+		schema.Nullable = false
+		response.Content = map[string]*huma.MediaType{"application/json": {Schema: schema, Example: d.reply}}
 	case d.media != "":
 		response.Content = map[string]*huma.MediaType{d.media: {Schema: &huma.Schema{Type: huma.TypeString}, Example: d.text}}
 	}
@@ -172,8 +172,13 @@ func loosen(schemas huma.Registry) {
 		} else {
 			schema.AdditionalProperties = nil
 		}
-		if peaks := schema.Properties["peak_vram_mib"]; peaks != nil {
-			peaks.Nullable = true
+		for key, property := range schema.Properties {
+			switch {
+			case key == "peak_vram_mib" || key == "gpu_ids":
+				property.Nullable = true
+			case property.Type == huma.TypeArray:
+				property.Nullable = false // empty, or left out
+			}
 		}
 	}
 	if kind := schemas.Map()["Problem"].Properties["kind"]; kind != nil {

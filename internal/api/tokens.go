@@ -1,6 +1,9 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 func (x *exchange) postToken() error {
 	var r TokenRequest
@@ -12,9 +15,7 @@ func (x *exchange) postToken() error {
 
 func (x *exchange) getTokens() error {
 	tokens, err := x.backend.Tokens(x.r.Context(), x.caller)
-	if tokens == nil {
-		tokens = []Token{}
-	}
+	tokens = slices.Clone(list(tokens))
 	for i := range tokens {
 		tokens[i].Secret = "" // shown once, when it is made
 	}

@@ -1,0 +1,218 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestSubmissionsThatAreRefused(t *testing.T) {
+	limits := Limits{SpecBytes: 1000, Specs: 3}.withDefaults()
+	long := strings.Repeat("x", 2000)
+	for _, test := range []struct{ name, body, kind, says, hint string }{
+		{"a misspelt key names the nearest", `{"jobs":[{"command":"a"},{"command":"b","gpu":1}]}`, Invalid, `jobs[1]: there is no key "gpu"`, "did you mean gpus?"},
+		{"a key like nothing known gets the list", `{"jobs":[{"comand_line_of_the_job":"b"}]}`, Invalid, `jobs[0]: there is no key "comand_line_of_the_job"`, "known: after, allow"},
+		{"control bytes of a key come escaped", "{\"jobs\":[{\"\\u001b[31m\":1}]}", Invalid, `jobs[0]: there is no key "\x1b[31m"`, "known"},
+		{"an unknown key beside the jobs", `{"jobs":[{"command":"a"}],"dryrun":true}`, Invalid, `there is no key "dryrun"`, "did you mean dry_run?"},
+		{"nothing", ``, Invalid, "the JSON ends too early", ""},
+		{"half of it", `{"jobs":[{"command":"a"`, Invalid, "jobs[0]: the JSON ends too early", ""},
+		{"no jobs", `{}`, Invalid, "the request has no jobs", "send"},
+		{"an empty list", `{"jobs":[]}`, Invalid, "the request has no jobs", "send"},
+		{"a list instead", `[]`, Invalid, "the request is no JSON of the right shape: an object is wanted", ""},
+		{"jobs that are no list", `{"jobs":{}}`, Invalid, "the request is no JSON of the right shape: an array is wanted", ""},
+		{"a list for a text", `{"jobs":[{"command":"a","gpus":[1]}]}`, Invalid, "jobs[0]: gpus: a JSON array does not belong there", ""},
+		{"null for a text", `{"jobs":[{"command":"a","gpus":null}]}`, Invalid, "jobs[0]: gpus: a JSON null does not belong there", ""},
+		{"a number for a command", `{"jobs":[{"command":7}]}`, Invalid, "jobs[0]: command: a JSON number does not belong there", ""},
+		{"a number in a command", `{"jobs":[{"command":["a",7]}]}`, Invalid, "jobs[0]: command: a JSON number does not belong there", ""},
+		{"text for a flag", `{"jobs":[{"command":"a"}],"dry_run":"yes"}`, Invalid, "dry_run: a JSON string does not belong there", ""},
+		{"something after it", `{"jobs":[{"command":"a"}]}{}`, Invalid, "the body holds more than one JSON value", ""},
+		{"a job too large", `{"jobs":[{"command":"a"},{"command":"` + long + `"}]}`, TooMuch, "jobs[1] takes more than 1000 bytes", ""},
+		{"too many jobs", `{"jobs":[{},{},{},{}]}`, TooMuch, "more than 3 jobs in one request", "send them in several"},
+		{"an environment too large", `{"environ":["` + strings.Repeat("x", maxEnvironBytes) + `"]}`, TooMuch, "environ takes more than", ""},
+		{"endless blanks", strings.Repeat(" ", 5000), TooMuch, "the request takes more than 1000 bytes", ""},
+		{"a key without end", `{"` + long, TooMuch, "a key takes more than 1000 bytes", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, body := range []io.Reader{strings.NewReader(test.body), iotest.HalfReader(strings.NewReader(test.body))} {
+				_, err := decodeSubmit(body, limits)
+				var problem *Problem
+				if !errors.As(err, &problem) || problem.Kind != test.kind || !strings.HasPrefix(problem.What, test.says) || !strings.HasPrefix(problem.Hint, test.hint) {
+					t.Errorf("got %+v\nwant %s: %s (%s)", problem, test.kind, test.says, test.hint)
+				}
+				if test.kind == TooMuch && problem.Status() != 413 {
+					t.Errorf("status %d", problem.Status())
+				}
+			}
+		})
+	}
+}
+
+func TestOtherRequestsThatAreRefused(t *testing.T) {
+	for _, test := range []struct{ name, body, says, hint string }{
+		{"a misspelt key", `{"action":"cancel","selects":{}}`, `there is no key "selects"`, "did you mean select?"},
+		{"a misspelt key further in", `{"action":"cancel","select":{"id":["1"]}}`, `there is no key "id"`, "did you mean ids?"},
+		{"two values", `{} {}`, "the body holds more than one JSON value", ""},
+		{"no JSON", `cancel`, "invalid character 'c' looking for beginning of value", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var r ActRequest
+			err := decode(strings.NewReader(test.body), &r)
+			var problem *Problem
+			if !errors.As(err, &problem) || problem.What != test.says || problem.Hint != test.hint {
+				t.Errorf("got %+v", problem)
+			}
+		})
+	}
+}
+
+func TestValuesAsPeopleWriteThem(t *testing.T) {
+	got, err := decodeSubmit(strings.NewReader(`{"jobs":[{"command":["a","b"],"gpus":0.5,"vram":18432,"exclusive":true,"timeout":"2h"}]}`), Limits{}.withDefaults())
+	must(t, err)
+	want := Spec{Command: Command{Argv: []string{"a", "b"}}, GPUs: "0.5", VRAM: "18432", Exclusive: "true", Timeout: "2h"}
+	if diff := cmp.Diff([]Spec{want}, got.Jobs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSubmissionsComeBackAsTheyWere holds the hand-written reading of a
+// submission to encoding/json's writing of it.
+func TestSubmissionsComeBackAsTheyWere(t *testing.T) {
+	word := rapid.StringMatching(`[a-zA-Z0-9 <&"\\é\n]{1,8}`)
+	rapid.Check(t, func(t *rapid.T) {
+		var r SubmitRequest
+		for range rapid.IntRange(1, 5).Draw(t, "jobs") {
+			var s Spec
+			if rapid.Bool().Draw(t, "argv") {
+				s.Command.Argv = rapid.SliceOfN(word, 1, 4).Draw(t, "words")
+			} else {
+				s.Command.Shell = word.Draw(t, "shell")
+			}
+			for key := range textFields {
+				if rapid.IntRange(0, 9).Draw(t, key) == 0 {
+					s.Set(key, word.Draw(t, "value"))
+				}
+			}
+			if rapid.Bool().Draw(t, "env") {
+				s.Set("env."+word.Draw(t, "name"), word.Draw(t, "value"))
+			}
+			r.Jobs = append(r.Jobs, s)
+		}
+		r.Environ = rapid.SliceOfN(word, 0, 3).Draw(t, "environ")
+		if len(r.Environ) == 0 {
+			r.Environ = nil
+		}
+		r.DryRun = rapid.Bool().Draw(t, "dry")
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeSubmit(bytes.NewReader(data), Limits{}.withDefaults())
+		if err != nil {
+			t.Fatalf("%v: %s", err, data)
+		}
+		if diff := cmp.Diff(r, got); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// FuzzDecode holds that no body makes the decoder panic, that what it refuses
+// is always a problem, and what it accepts is what encoding/json reads.
+func FuzzDecode(f *testing.F) {
+	example, _ := json.Marshal(exampleSubmit)
+	for _, seed := range []string{string(example), `{"jobs":[{}]}`, `{"jobs":null}`, `{"jobs":[{"env":{"a":"b"}}],"umask":18}`, `{"action":"hold","select":{"ids":["1"]}}`, "{", "\x00"} {
+		f.Add([]byte(seed))
+	}
+	limits := Limits{SpecBytes: 4096, Specs: 50}.withDefaults()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var problem *Problem
+		got, err := decodeSubmit(bytes.NewReader(body), limits)
+		switch {
+		case err != nil && !errors.As(err, &problem):
+			t.Errorf("%T: %v", err, err)
+		case err == nil:
+			var want SubmitRequest
+			if err := json.Unmarshal(body, &want); err != nil {
+				t.Errorf("accepted what is no JSON: %v", err)
+			} else if len(want.Jobs) != len(got.Jobs) {
+				t.Errorf("%d jobs, want %d", len(got.Jobs), len(want.Jobs))
+			}
+		}
+		for _, to := range []any{&ActRequest{}, &EditRequest{}, &WaitRequest{}, &TokenRequest{}} {
+			if err := decode(bytes.NewReader(body), to); err != nil && !errors.As(err, &problem) {
+				t.Errorf("%T: %v", err, err)
+			}
+		}
+		if problem != nil && strings.ContainsFunc(problem.What, hostile) {
+			t.Errorf("a control byte is echoed: %q", problem.What)
+		}
+		if p, err := newParams(string(body)); err == nil {
+			readQuery(p)
+			readLogQuery(p)
+			readEventQuery(p)
+			if err := p.done(); err != nil && !errors.As(err, &problem) {
+				t.Errorf("%T: %v", err, err)
+			}
+		}
+	})
+}
+
+// manySpecs is a submission of n jobs as a sweep makes them.
+func manySpecs(n int) SubmitRequest {
+	var r SubmitRequest
+	for range n {
+		r.Jobs = append(r.Jobs, Spec{Command: Command{Argv: []string{"python", "train.py", "--lr", "0.001", "--seed", "17"}},
+			Name: "sweep", GPUs: "1", VRAM: "18G", Timeout: "2h"})
+	}
+	r.Environ = []string{"PATH=/usr/bin", "HOME=/home/ann"}
+	return r
+}
+
+func BenchmarkDecodeTenThousandJobs(b *testing.B) {
+	data, _ := json.Marshal(manySpecs(10_000))
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if _, err := decodeSubmit(bytes.NewReader(data), Limits{}.withDefaults()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSubmitTenThousandJobs(b *testing.B) {
+	s := serve(b, newFake(), Limits{})
+	r := manySpecs(10_000)
+	for b.Loop() {
+		if _, err := s.client.Submit(background(b), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkListTenThousandJobs(b *testing.B) {
+	f := newFake()
+	for len(f.jobs) < 10_000 {
+		f.jobs = append(f.jobs, Detail{View: exampleView})
+	}
+	s := serve(b, f, Limits{})
+	for b.Loop() {
+		if err := s.client.JobsRaw(background(b), Query{}, io.Discard); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkStatus(b *testing.B) {
+	s := serve(b, newFake(), Limits{})
+	for b.Loop() {
+		if _, err := s.client.Status(background(b)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,361 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+
+	"berth/internal/job"
+)
+
+// fake is a daemon in memory: it keeps what it is given and runs nothing.
+type fake struct {
+	mu       sync.Mutex
+	changed  chan struct{} // closed and made anew with every change
+	jobs     []Detail
+	requests []SubmitRequest
+	queries  []Query
+	events   []Event
+	waited   []WaitRequest
+	callers  []Caller
+	tokens   map[string]Token // by secret
+	paused   map[int]bool
+	log      []byte
+	logOver  bool
+	logFails bool
+	stuck    chan struct{} // Submit waits for it, where it is set
+	entered  chan struct{}
+	attached net.Conn // the job's end of a terminal
+}
+
+func newFake() *fake {
+	f := &fake{changed: make(chan struct{}), tokens: map[string]Token{}, paused: map[int]bool{}}
+	for i := range 18 {
+		f.jobs = append(f.jobs, Detail{View: exampleView})
+		f.jobs[i].ID = strconv.Itoa(i + 1)
+	}
+	f.tokens[exampleToken.Secret] = exampleToken
+	return f
+}
+
+// change does something under the lock and wakes whoever waits.
+func (f *fake) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// await waits for the next change after looking.
+func (f *fake) await(ctx context.Context, look func() bool) error {
+	for {
+		f.mu.Lock()
+		done, changed := look(), f.changed
+		f.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (f *fake) Identify(_ context.Context, p Peer) (Caller, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := Caller{UID: p.UID, Name: "ann", Admin: p.UID == 0, PID: p.PID}
+	if p.Secret != "" {
+		token, known := f.tokens[p.Secret]
+		if !known {
+			return Caller{}, Problemf(Forbidden, "", "that token is not valid")
+		}
+		c = Caller{UID: 1000, Name: token.User, Token: token.ID}
+	}
+	f.callers = append(f.callers, c)
+	return c, nil
+}
+
+func (f *fake) Status(_ context.Context, c Caller) (Status, error) {
+	s := exampleStatus
+	s.You = c
+	return s, nil
+}
+
+func (f *fake) Submit(_ context.Context, _ Caller, r SubmitRequest) (SubmitReply, error) {
+	f.mu.Lock()
+	stuck, entered := f.stuck, f.entered
+	f.mu.Unlock()
+	if stuck != nil {
+		entered <- struct{}{}
+		<-stuck
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, r)
+	var reply SubmitReply
+	for i, spec := range r.Jobs {
+		switch spec.Name {
+		case "panic":
+			panic("the backend has a bug")
+		case "broken":
+			return reply, fmt.Errorf("secret path /root/x: %w", io.ErrClosedPipe)
+		case "refused":
+			return reply, Problemf(Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8 \x1b[31m")
+		}
+		reply.Jobs = append(reply.Jobs, Submitted{ID: strconv.Itoa(100 + i), Name: string(spec.Name)})
+	}
+	return reply, nil
+}
+
+func (f *fake) Jobs(_ context.Context, _ Caller, q Query) (JobPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.queries = append(f.queries, q)
+	limit := q.Limit
+	if limit == 0 {
+		limit = 1000
+	}
+	from, _ := strconv.Atoi(q.After)
+	page := JobPage{Total: len(f.jobs), Counts: map[string]int{"running": len(f.jobs)}}
+	for i := from; i < len(f.jobs) && len(page.Jobs) < limit; i++ {
+		page.Jobs = append(page.Jobs, f.jobs[i].View)
+	}
+	if from+len(page.Jobs) < len(f.jobs) {
+		page.Next = strconv.Itoa(from + len(page.Jobs))
+	}
+	return page, nil
+}
+
+func (f *fake) find(id string) (*Detail, error) {
+	for i := range f.jobs {
+		if f.jobs[i].ID == id {
+			return &f.jobs[i], nil
+		}
+	}
+	return nil, Problemf(NotFound, "", "there is no job %s", id)
+}
+
+func (f *fake) Job(_ context.Context, _ Caller, id string) (Detail, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, err := f.find(id)
+	if err != nil {
+		return Detail{}, err
+	}
+	return *d, nil
+}
+
+func (f *fake) Why(ctx context.Context, c Caller, id string) (Why, error) {
+	if _, err := f.Job(ctx, c, id); err != nil {
+		return Why{}, err
+	}
+	w := exampleWhy
+	w.ID = id
+	return w, nil
+}
+
+func (f *fake) Act(_ context.Context, _ Caller, r ActRequest) (ActReply, error) {
+	var reply ActReply
+	for _, word := range r.Select.Words {
+		reply.Jobs = append(reply.Jobs, Acted{ID: word, Done: true, What: r.Action})
+	}
+	return reply, nil
+}
+
+func (f *fake) Edit(_ context.Context, _ Caller, id string, r EditRequest) (Detail, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, err := f.find(id)
+	if err != nil {
+		return Detail{}, err
+	}
+	d.Settings = map[string]string{}
+	r.Set.Each(func(key, value string) { d.Settings[key] = value })
+	return *d, nil
+}
+
+// Wait answers at once, but for jobs named "forever".
+func (f *fake) Wait(ctx context.Context, _ Caller, r WaitRequest) (WaitReply, error) {
+	f.change(func() { f.waited = append(f.waited, r) })
+	if slices.Contains(r.Select.Words, "forever") {
+		<-ctx.Done()
+		return WaitReply{}, ctx.Err()
+	}
+	return WaitReply{Done: true, Jobs: []job.View{exampleView}}, nil
+}
+
+// Log serves the one log there is. It can be read by several at once.
+func (f *fake) Log(ctx context.Context, _ Caller, q LogQuery) (LogStream, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.find(q.ID); err != nil {
+		return LogStream{}, err
+	}
+	offset := q.Offset
+	switch {
+	case q.Lines > 0:
+		offset = lastLines(f.log, q.Lines)
+	case offset < 0:
+		offset = max(int64(len(f.log))+offset, 0)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	attempt := q.Attempt
+	if attempt == 0 {
+		attempt = 2
+	}
+	return LogStream{ReadCloser: &fakeLog{f: f, ctx: ctx, cancel: cancel, at: offset, follow: q.Follow}, Attempt: attempt, Offset: offset}, nil
+}
+
+func lastLines(log []byte, lines int) int64 {
+	at := len(bytes.TrimSuffix(log, []byte("\n")))
+	for range lines {
+		at = bytes.LastIndexByte(log[:at], '\n')
+		if at < 0 {
+			return 0
+		}
+	}
+	return int64(at) + 1
+}
+
+type fakeLog struct {
+	f      *fake
+	ctx    context.Context
+	cancel context.CancelFunc
+	at     int64
+	follow bool
+}
+
+func (l *fakeLog) Read(p []byte) (n int, err error) {
+	waitErr := l.f.await(l.ctx, func() bool {
+		if l.at < int64(len(l.f.log)) {
+			n = copy(p, l.f.log[l.at:])
+			l.at += int64(n)
+			return true
+		}
+		if l.f.logFails {
+			err = io.ErrNoProgress
+		} else if l.f.logOver || !l.follow {
+			err = io.EOF
+		}
+		return err != nil
+	})
+	if waitErr != nil {
+		return 0, waitErr
+	}
+	return n, err
+}
+
+func (l *fakeLog) Close() error { l.cancel(); return nil }
+
+func (f *fake) Attach(_ context.Context, _ Caller, id string) (io.ReadWriteCloser, error) {
+	ours, theirs := net.Pipe()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.find(id); err != nil {
+		return nil, err
+	}
+	f.attached = ours
+	return theirs, nil
+}
+
+func (f *fake) Events(ctx context.Context, _ Caller, q EventQuery, send func(Event) error) error {
+	if q.User == "nobody" {
+		return Problemf(NotFound, "", "there is no user nobody")
+	}
+	next := 0
+	for {
+		var batch []Event
+		if err := f.await(ctx, func() bool {
+			batch = slices.Clone(f.events[next:])
+			next = len(f.events)
+			return len(batch) > 0
+		}); err != nil {
+			return err
+		}
+		for _, e := range batch {
+			if e.Seq != 0 && e.Seq <= q.Since {
+				continue
+			}
+			if err := send(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f *fake) GPUs(context.Context, Caller) ([]GPU, error) { return []GPU{exampleGPU}, nil }
+
+func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GPU, error) {
+	if index > 7 {
+		return GPU{}, Problemf(NotFound, "", "there is no gpu%d", index)
+	}
+	f.change(func() { f.paused[index] = paused })
+	card := exampleGPU
+	card.Index, card.Paused = index, paused
+	return card, nil
+}
+
+func (f *fake) Stats(_ context.Context, _ Caller, q StatsQuery) (Stats, error) {
+	s := exampleStats
+	if q.Since != nil {
+		s.Since = *q.Since
+	}
+	return s, nil
+}
+
+func (f *fake) Backup(_ context.Context, c Caller, to io.Writer) error {
+	if c.Token != "" {
+		return Problemf(Forbidden, "", "a backup is root's")
+	}
+	f.mu.Lock()
+	data, fails := f.log, f.logFails
+	f.mu.Unlock()
+	if _, err := to.Write(data); err != nil {
+		return err
+	}
+	if fails {
+		return io.ErrNoProgress
+	}
+	return nil
+}
+
+func (f *fake) NewToken(_ context.Context, c Caller, r TokenRequest) (Token, error) {
+	token := Token{ID: "k8", Name: r.Name, User: c.Name, Expires: exampleTime, Secret: "berth_new"}
+	f.change(func() { f.tokens[token.Secret] = token })
+	return token, nil
+}
+
+func (f *fake) Tokens(context.Context, Caller) ([]Token, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []Token
+	for _, token := range f.tokens {
+		all = append(all, token)
+	}
+	return all, nil
+}
+
+func (f *fake) RevokeToken(_ context.Context, _ Caller, id string) error {
+	found := false
+	f.change(func() {
+		for secret, token := range f.tokens {
+			if token.ID == id {
+				delete(f.tokens, secret)
+				found = true
+			}
+		}
+	})
+	if !found {
+		return Problemf(NotFound, "", "there is no token %s", id)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must come.
+const patience = 60 * time.Second
+
+// running is a server that a test talks to.
+type running struct {
+	*Server
+	socket string
+	client *Client
+	logged *logBuffer
+	done   chan error
+}
+
+// serve starts a server of a backend on a socket of its own.
+func serve(t testing.TB, b Backend, l Limits) *running {
+	t.Helper()
+	return serveAt(t, filepath.Join(t.TempDir(), "berth.sock"), b, l)
+}
+
+func serveAt(t testing.TB, socket string, b Backend, l Limits) *running {
+	t.Helper()
+	listener, err := Listen(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{socket: socket, client: Dial(socket), logged: &logBuffer{}, done: make(chan error, 1)}
+	r.Server = NewServer(ServerOptions{Backend: b, Version: "test", Limits: l, Log: slog.New(slog.NewTextHandler(r.logged, nil))})
+	go func() { r.done <- r.ServeUnix(listener) }()
+	t.Cleanup(func() { r.end(t) })
+	return r
+}
+
+// end shuts it down in order.
+func (r *running) end(t testing.TB) {
+	t.Helper()
+	r.client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Errorf("shut down: %v", err)
+	}
+	if r.done != nil {
+		if err := <-r.done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		r.done = nil
+	}
+}
+
+// kill cuts every connection at once, as the end of a process would.
+func (r *running) kill() {
+	r.Server.mu.Lock()
+	servers := r.servers
+	r.Server.mu.Unlock()
+	for _, s := range servers {
+		s.Close()
+	}
+	<-r.done
+	r.done = nil
+	// What the kernel would end with the process: handlers that are blocked.
+	r.stop()
+}
+
+func background(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// raw sends text to a socket as it stands and returns the first bytes of what
+// comes back.
+func raw(t testing.TB, socket, text string) string {
+	t.Helper()
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write([]byte(text)); err != nil {
+		return err.Error()
+	}
+	var all strings.Builder
+	buffer := make([]byte, 4096)
+	for {
+		n, err := c.Read(buffer)
+		all.Write(buffer[:n])
+		if err != nil {
+			return all.String()
+		}
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(until) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// unixHTTP is a plain client of a socket, for requests that Client would not
+// make.
+func unixHTTP(t testing.TB, socket string) *http.Client {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}

@@ -1,0 +1,345 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/job"
+)
+
+func TestWhatIsSubmittedArrivesAsItWas(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, Limits{})
+	umask := 0o027
+	request := SubmitRequest{
+		Jobs: []Spec{
+			{Command: Command{Argv: []string{"echo", "a b", "ü", "<&>"}}, Name: "one", GPUs: "0.5", Env: map[string]string{"A": "1\n2"}},
+			{Command: Command{Shell: "make && true"}, Array: "0-9%2", Hold: "true"},
+		},
+		Dir: "/home/ann", Environ: []string{"A=b", "E="}, Umask: &umask, DryRun: true, Interactive: true, Term: "xterm",
+	}
+	reply, err := s.client.Submit(background(t), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reply.Jobs) != 2 || reply.Jobs[1].ID != "101" {
+		t.Errorf("the reply is %+v", reply)
+	}
+	if diff := cmp.Diff(request, f.requests[0]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTextThatIsNotUTF8IsNeverChangedInSilence(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, Limits{})
+	_, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Argv: []string{"cat", "caf\xe9"}}}}})
+	wantProblem(t, err, Invalid, "command of a job is not UTF-8")
+	_, err = s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}, Dir: "caf\xe9"}}})
+	wantProblem(t, err, Invalid, "dir of a job is not UTF-8")
+	reply, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}, Environ: []string{"A=1", "B=\xe9", "C=3"}})
+	if err != nil || len(reply.Jobs[0].Notes) != 1 || !strings.Contains(reply.Jobs[0].Notes[0], "B") {
+		t.Errorf("%+v, %v", reply, err)
+	}
+	if diff := cmp.Diff([]string{"A=1", "C=3"}, f.requests[0].Environ); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAQueryArrivesAsItWas(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, Limits{})
+	since := time.Date(2026, 3, 1, 4, 5, 6, 7000, time.UTC)
+	for _, q := range []Query{
+		{},
+		{Select: Select{Words: []string{"1-3", "@~1"}, All: true, Name: "a&b=c", User: "ann", States: []string{"queued", "held"}},
+			Over: true, Newest: true, Since: &since, Limit: 17, After: "3", Reasons: true},
+	} {
+		if _, err := s.client.Jobs(background(t), q); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(q, f.queries[len(f.queries)-1]); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestEveryOperationGoesThereAndBack(t *testing.T) {
+	f := newFake()
+	f.log = []byte("one\ntwo\nthree\n")
+	s := serve(t, f, Limits{})
+	ctx, c := background(t), s.client
+
+	status, err := c.Status(ctx)
+	must(t, err)
+	if status.You.UID != os.Getuid() || status.You.PID != os.Getpid() || status.You.Name != "ann" {
+		t.Errorf("the kernel said %+v", status.You)
+	}
+	detail, err := c.Job(ctx, "17")
+	must(t, err)
+	if diff := cmp.Diff(exampleView, detail.View); diff != "" {
+		t.Error(diff)
+	}
+	why, err := c.Why(ctx, "3")
+	must(t, err)
+	if why.ID != "3" || why.Text != exampleWhy.Text {
+		t.Errorf("why: %+v", why)
+	}
+	acted, err := c.Act(ctx, ActRequest{Action: ActHold, Select: Select{Words: []string{"1", "2"}}})
+	must(t, err)
+	if len(acted.Jobs) != 2 || acted.Jobs[1] != (Acted{ID: "2", Done: true, What: "hold"}) {
+		t.Errorf("acted: %+v", acted)
+	}
+	detail, err = c.Edit(ctx, "2", EditRequest{Set: Spec{Priority: "7"}})
+	must(t, err)
+	if diff := cmp.Diff(map[string]string{"priority": "7"}, detail.Settings); diff != "" {
+		t.Error(diff)
+	}
+	waited, err := c.Wait(ctx, WaitRequest{Select: Select{All: true}, Any: true, TimeoutS: 1e6})
+	must(t, err)
+	if !waited.Done || f.waited[0].TimeoutS != 60 || !f.waited[0].Any {
+		t.Errorf("waited: %+v for %+v", waited, f.waited)
+	}
+	cards, err := c.GPUs(ctx)
+	must(t, err)
+	if diff := cmp.Diff([]GPU{exampleGPU}, cards); diff != "" {
+		t.Error(diff)
+	}
+	card, err := c.PauseGPU(ctx, 3, true)
+	must(t, err)
+	if !card.Paused || card.Index != 3 || !f.paused[3] {
+		t.Errorf("paused: %+v", card)
+	}
+	if card, err = c.PauseGPU(ctx, 3, false); err != nil || card.Paused || f.paused[3] {
+		t.Errorf("resumed: %+v, %v", card, err)
+	}
+	stats, err := c.Stats(ctx, StatsQuery{Since: &exampleTime, User: "ann"})
+	must(t, err)
+	if !stats.Since.Equal(exampleTime) {
+		t.Errorf("stats since %s", stats.Since)
+	}
+	var copied bytes.Buffer
+	must(t, c.Backup(ctx, &copied))
+	if copied.String() != string(f.log) {
+		t.Errorf("the backup is %q", copied.String())
+	}
+	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})
+	must(t, err)
+	if token.Secret != "berth_new" {
+		t.Errorf("token: %+v", token)
+	}
+	tokens, err := c.Tokens(ctx)
+	must(t, err)
+	if len(tokens) != 2 || tokens[0].Secret != "" || tokens[1].Secret != "" {
+		t.Errorf("tokens: %+v", tokens)
+	}
+	must(t, c.RevokeToken(ctx, "k8"))
+	wantProblem(t, c.RevokeToken(ctx, "k8"), NotFound, "there is no token k8")
+}
+
+func TestAllPagesAreOneList(t *testing.T) {
+	f := newFake()
+	f.jobs = nil
+	for i := range 2*pageJobs + 17 {
+		f.jobs = append(f.jobs, Detail{View: job.View{ID: fmt.Sprint(i), Name: "<" + fmt.Sprint(i)}})
+	}
+	s := serve(t, f, Limits{})
+	for _, limit := range []int{0, 1, pageJobs, pageJobs + 1} {
+		want := limit
+		if limit == 0 {
+			want = len(f.jobs)
+		}
+		n := 0
+		last, err := s.client.JobsAll(background(t), Query{Limit: limit}, func(v job.View) error {
+			if v.ID != fmt.Sprint(n) {
+				t.Fatalf("job %d is %s", n, v.ID)
+			}
+			n++
+			return nil
+		})
+		if err != nil || n != want || last.Total != len(f.jobs) || last.Jobs != nil {
+			t.Errorf("limit %d: %d jobs of %d, %v", limit, n, last.Total, err)
+		}
+		var text bytes.Buffer
+		must(t, s.client.JobsRaw(background(t), Query{Limit: limit}, &text))
+		var views []job.View
+		must(t, json.Unmarshal(text.Bytes(), &views))
+		if len(views) != want || views[want-1].ID != fmt.Sprint(want-1) {
+			t.Errorf("limit %d: %d raw jobs", limit, len(views))
+		}
+	}
+	f.jobs = nil
+	var text bytes.Buffer
+	must(t, s.client.JobsRaw(background(t), Query{}, &text))
+	if text.String() != "[]\n" {
+		t.Errorf("no jobs are %q", text.String())
+	}
+	page, err := s.client.Jobs(background(t), Query{})
+	if err != nil || page.Jobs == nil {
+		t.Errorf("no jobs are null: %+v, %v", page, err)
+	}
+}
+
+func TestErrorsComeAsProblems(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, Limits{})
+	submit := func(name string) error {
+		_, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "true"}, Name: Text(name)}}})
+		return err
+	}
+	wantProblem(t, submit("refused"), Refused, `job asks for 12 GPUs; this machine has 8 \x1b[31m`)
+	wantProblem(t, submit("broken"), Unable, "the daemon could not do it")
+	if !strings.Contains(s.logged.String(), "/root/x") {
+		t.Error("what went wrong is not in the log")
+	}
+	wantProblem(t, submit("panic"), Unable, "berth made a mistake; the request may not have been done")
+	if log := s.logged.String(); !strings.Contains(log, "the backend has a bug") || !strings.Contains(log, "fake_test.go") {
+		t.Errorf("the bug is not in the log: %s", log)
+	}
+	if _, err := s.client.Status(background(t)); err != nil {
+		t.Errorf("the daemon did not live: %v", err)
+	}
+	_, err := s.client.Job(background(t), "99")
+	wantProblem(t, err, NotFound, "there is no job 99")
+	_, err = s.client.Job(background(t), "../status")
+	wantProblem(t, err, NotFound, `there is nothing at "/v1/jobs/../status"`)
+	_, err = s.client.Act(background(t), ActRequest{Action: ActCancel})
+	wantProblem(t, err, Invalid, "no job is selected")
+	_, err = s.client.Act(background(t), ActRequest{Action: "kill", Select: Select{All: true}})
+	wantProblem(t, err, Invalid, `there is no action "kill"`)
+}
+
+func TestABackupThatBreaksOffIsAnError(t *testing.T) {
+	f := newFake()
+	f.log, f.logFails = bytes.Repeat([]byte("x"), 100_000), true
+	s := serve(t, f, Limits{})
+	var copied bytes.Buffer
+	if err := s.client.Backup(background(t), &copied); err == nil {
+		t.Error("half a backup looks whole")
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "none.sock")
+	_, err := Dial(socket).Status(background(t))
+	var nobody *Unreachable
+	if !errors.As(err, &nobody) || nobody.Socket != socket || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	dead, err := Listen(socket, 0o600)
+	must(t, err)
+	dead.(*listener).inode = 0 // so that the socket stays, as after kill -9
+	dead.Close()
+	_, err = Dial(socket).Status(background(t))
+	if !errors.As(err, &nobody) || nobody.Socket != socket {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Dial(socket).Log(background(t), LogQuery{ID: "1"}); !errors.As(err, &nobody) {
+		t.Errorf("a log: %v", err)
+	}
+	if err := Dial(socket).Events(background(t), EventQuery{}, nil); !errors.As(err, &nobody) {
+		t.Errorf("events: %v", err)
+	}
+}
+
+func TestAClientBearsWhatItDoesNotKnow(t *testing.T) {
+	answer := ""
+	status := 200
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	c, err := DialRemote(server.URL, "secret", nil)
+	must(t, err)
+	defer c.Close()
+	answer = `{"id":"3","state":"queued","text":"x","new_key":{"a":[1]}}`
+	if why, err := c.Why(background(t), "3"); err != nil || why.ID != "3" {
+		t.Errorf("%+v, %v", why, err)
+	}
+	answer, status = "<html>bad gateway", http.StatusBadGateway
+	_, err = c.Why(background(t), "3")
+	wantProblem(t, err, Unable, "unexpected answer: HTTP 502 Bad Gateway")
+	answer, status = "hello", 200
+	if _, err = c.Why(background(t), "3"); err == nil {
+		t.Error("nonsense was understood")
+	}
+	status = http.StatusFound
+	_, err = c.Why(background(t), "3")
+	wantProblem(t, err, Unable, "unexpected answer: HTTP 302 Found")
+}
+
+func TestPathsAndMethods(t *testing.T) {
+	s := serve(t, newFake(), Limits{})
+	client := unixHTTP(t, s.socket)
+	for _, test := range []struct {
+		name, method, path, body string
+		status                   int
+		says                     string
+	}{
+		{"there is nothing at the root", "GET", "/", "", 404, `there is nothing at \"/\"`},
+		{"an unknown path is a problem", "GET", "/v2/jobs", "", 404, `there is nothing at`},
+		{"an unclean path is not redirected", "GET", "/v1//jobs", "", 404, `there is nothing at`},
+		{"a wrong method says which is right", "DELETE", "/v1/jobs", "", 405, "allowed: GET, POST"},
+		{"PUT is no method here", "PUT", "/v1/jobs", "", 405, `there is no method \"PUT\"`},
+		{"a misspelt filter does not select everything", "GET", "/v1/jobs?usr=ann", "", 400, "did you mean user?"},
+		{"a query where none is taken is refused", "GET", "/v1/gpus?x=1", "", 400, `there is no parameter \"x\"`},
+		{"a limit beyond the most is refused", "GET", "/v1/jobs?limit=10001", "", 400, "from 0 to 10000"},
+		{"a bad time is refused", "GET", "/v1/jobs?since=yesterday", "", 400, "a time like"},
+		{"a body where none is taken is refused", "POST", "/v1/gpus/0/pause", "{}", 400, "takes no body"},
+		{"a body on a GET is refused", "GET", "/v1/jobs", "{}", 400, "takes no body"},
+		{"control bytes in an id are not echoed", "GET", "/v1/jobs/%1b%5b31m", "", 404, `\"\\x1b[31m\" is no id`},
+		{"a long id is not echoed whole", "GET", "/v1/jobs/" + strings.Repeat("7", 500), "", 404, `7\"…`},
+		{"an index is a number", "POST", "/v1/gpus/x/pause", "", 404, "no index"},
+		{"an unknown card is the backend's to refuse", "POST", "/v1/gpus/9/pause", "", 404, "there is no gpu9"},
+		{"lines and offset exclude one another", "GET", "/v1/jobs/1/log?lines=3&offset=3", "", 400, "exclude"},
+		{"an attach needs an upgrade", "POST", "/v1/jobs/1/attach", "", 400, "Upgrade: berth-attach"},
+		{"until before since is refused", "GET", "/v1/stats?since=2026-03-01T00:00:00Z&until=2025-03-01T00:00:00Z", "", 400, "is before"},
+		{"a bad Last-Event-ID is refused", "GET", "/v1/events?since=x", "", 400, "whole number"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(background(t), test.method, "http://berth"+test.path, strings.NewReader(test.body))
+			must(t, err)
+			reply, err := client.Do(r)
+			must(t, err)
+			defer reply.Body.Close()
+			text, _ := io.ReadAll(reply.Body)
+			if reply.StatusCode != test.status || !strings.Contains(string(text), test.says) {
+				t.Errorf("%d %s, want %d %s", reply.StatusCode, text, test.status, test.says)
+			}
+			if kind := reply.Header.Get("Content-Type"); kind != problemType {
+				t.Errorf("it comes as %s", kind)
+			}
+			if reply.Header.Get("X-Content-Type-Options") != "nosniff" || reply.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("headers: %v", reply.Header)
+			}
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantProblem(t testing.TB, err error, kind, what string) {
+	t.Helper()
+	var problem *Problem
+	if !errors.As(err, &problem) || problem.Kind != kind || problem.What != what {
+		t.Errorf("got %v, want %s: %s", err, kind, what)
+	}
+}
