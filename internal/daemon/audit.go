@@ -1,0 +1,198 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds on the audit: four old files beside the one that is written, and
+// nothing that a caller sends makes one line long.
+const (
+	auditBytes  = 32 << 20
+	auditFiles  = 4
+	auditJobs   = 100
+	auditDetail = 2048
+)
+
+// entry is one thing that somebody did or was not allowed to do. A job of
+// `sudo berth` is root's: who sudo says it was would be the caller's word.
+type entry struct {
+	Time   time.Time `json:"time"`
+	UID    int       `json:"uid"`
+	User   string    `json:"user"`
+	PID    int       `json:"pid,omitempty"`
+	Via    string    `json:"via"` // "socket", or the id of a token
+	Action string    `json:"action"`
+	Jobs   []string  `json:"jobs,omitempty"`  // the first hundred
+	Count  int       `json:"count,omitempty"` // how many jobs there are, where that is more
+	Detail string    `json:"detail,omitempty"`
+	Result string    `json:"result"` // "ok", or why not
+}
+
+// audit is the append-only record of who did what: one JSON object a line,
+// for nobody's eyes but the daemon's owner.
+type audit struct {
+	mu     sync.Mutex
+	path   string
+	limit  int64
+	file   *os.File // nil: it could not be opened, and will be tried again
+	size   int64
+	missed int // entries not written since the last that was
+	over   bool
+}
+
+func openAudit(path string) (*audit, error) {
+	a := &audit{path: path, limit: auditBytes}
+	if err := a.open(); err != nil {
+		return nil, fmt.Errorf("open audit: %w", err)
+	}
+	return a, nil
+}
+
+// open goes on at the end of the file. A line that a crash cut off is ended,
+// so that it spoils no other.
+func (a *audit) open() error {
+	file, err := os.OpenFile(a.path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = file.Chmod(0o600)
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	a.file, a.size = file, info.Size()
+	last := []byte{'\n'}
+	if a.size > 0 {
+		_, _ = file.ReadAt(last, a.size-1)
+	}
+	if last[0] != '\n' {
+		_ = a.write([]byte{'\n'})
+	}
+	return nil
+}
+
+// record writes the entry before the request is answered, so that who got an
+// answer is in the audit. It never fails a request: what a full disk keeps
+// from being written is counted, and the count written once there is room.
+func (a *audit) record(e entry) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	if len(e.Jobs) > auditJobs {
+		e.Count, e.Jobs = len(e.Jobs), e.Jobs[:auditJobs]
+	}
+	e.User, e.Action = short(e.User), short(e.Action)
+	e.Detail, e.Result = short(e.Detail), short(e.Result)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	if a.missed > 0 {
+		gap := entry{
+			Time: e.Time, UID: os.Getuid(), Via: "daemon", Action: "audit",
+			Detail: fmt.Sprintf("%d entries before this could not be written", a.missed), Result: "incomplete",
+		}
+		if a.line(gap) != nil {
+			a.missed++
+			return
+		}
+		a.missed = 0
+	}
+	if a.line(e) != nil {
+		a.missed++
+	}
+}
+
+// short bounds what a caller can put into one line.
+func short(s string) string {
+	if len(s) <= auditDetail {
+		return s
+	}
+	return s[:auditDetail] + "…"
+}
+
+func (a *audit) line(e entry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	line = append(line, '\n')
+	if a.size > 0 && a.size+int64(len(line)) > a.limit {
+		if err := a.rotate(); err != nil {
+			return err
+		}
+	}
+	if a.file == nil {
+		if err := a.open(); err != nil {
+			return err
+		}
+	}
+	return a.write(line)
+}
+
+// write leaves a whole line or nothing: half a line on a disk that was full
+// would take the next one with it.
+func (a *audit) write(line []byte) error {
+	n, err := a.file.Write(line)
+	if err == nil {
+		a.size += int64(n)
+		return nil
+	}
+	if a.file.Truncate(a.size) != nil {
+		a.size += int64(n)
+	}
+	return err
+}
+
+// rotate moves the full file out of the way first and the old ones after it:
+// if the disk does not let it, none of them is lost, however often it is
+// tried. Until it works nothing more is written.
+func (a *audit) rotate() error {
+	aside := a.path + ".0"
+	if _, err := os.Lstat(aside); err != nil { // else a crash left it there, and it comes first
+		if err := os.Rename(a.path, aside); err != nil {
+			return err
+		}
+		if a.file != nil {
+			a.file.Close()
+		}
+		a.file, a.size = nil, 0
+	}
+	for n := auditFiles - 1; n >= 0; n-- {
+		err := os.Rename(fmt.Sprintf("%s.%d", a.path, n), fmt.Sprintf("%s.%d", a.path, n+1))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unwritten is how many entries the audit could not take since the last it
+// did.
+func (a *audit) unwritten() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.missed
+}
+
+func (a *audit) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	if a.file == nil {
+		return nil
+	}
+	return a.file.Close()
+}

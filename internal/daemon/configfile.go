@@ -1,0 +1,271 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"golang.org/x/sys/unix"
+
+	"berth/internal/jobfile"
+	"berth/internal/site"
+)
+
+// maxConfigBytes bounds a config file. Ten thousand users with limits of
+// their own fit.
+const maxConfigBytes = 1 << 20
+
+// LoadConfig reads a config file. One that is not there means the defaults,
+// unless it has to be. A daemon that runs as root for others believes only a
+// file that nobody but root can change.
+func LoadConfig(path string, shared, mustExist bool) (Config, error) {
+	trusted := func(string) error { return nil }
+	if shared {
+		trusted = site.TrustedFile
+	}
+	return loadConfig(path, shared, mustExist, trusted)
+}
+
+func loadConfig(path string, shared, mustExist bool, trusted func(path string) error) (Config, error) {
+	err := trusted(path)
+	var data []byte
+	if err == nil {
+		data, err = readConfig(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) && !mustExist {
+		return DefaultConfig(shared), nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("read config: %w", err)
+	}
+	return parseConfig(path, data, DefaultConfig(shared))
+}
+
+func readConfig(path string) ([]byte, error) {
+	// Whatever else lies there, a pipe must not make the daemon wait.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
+	if err == nil && len(data) > maxConfigBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxConfigBytes)
+	}
+	return data, err
+}
+
+// tomlTable is a part of the file whose values are not read yet.
+type tomlTable = map[string]toml.Primitive
+
+// configFile is a file on its way to a Config. It goes on after a mistake, so
+// that all of them are told at once.
+type configFile struct {
+	path  string
+	meta  toml.MetaData
+	keys  tomlTable // what was said, by section and key
+	found []jobfile.Problem
+	more  int // problems beyond those found
+}
+
+func parseConfig(path string, data []byte, c Config) (Config, error) {
+	f := &configFile{path: path, keys: tomlTable{}}
+	var tables tomlTable
+	var err error
+	if f.meta, err = toml.Decode(string(data), &tables); err != nil {
+		var syntax toml.ParseError
+		if errors.As(err, &syntax) {
+			return Config{}, fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
+		}
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	f.tables(&c, tables)
+	if key, err := c.conflict(); err != nil && !f.doubts(key) {
+		f.problem(f.keys[key], "%s: %v", key, err)
+	}
+	if len(f.found) > 0 {
+		return Config{}, f.errors()
+	}
+	return c, nil
+}
+
+// doubts reports a problem already found in the section of a key: what its
+// values mean together is not known then.
+func (f *configFile) doubts(key string) bool {
+	section, _, _ := strings.Cut(key, ".")
+	return slices.ContainsFunc(f.found, func(p jobfile.Problem) bool { return strings.HasPrefix(p.Text, section+".") })
+}
+
+// tables reads the sections. The limits of all users come before what single
+// users have of their own.
+func (f *configFile) tables(c *Config, tables tomlTable) {
+	var users tomlTable
+	for name, value := range tables {
+		if !slices.Contains(sections(), name) {
+			f.unknownTable(name, value)
+			continue
+		}
+		keys, ok := f.asTable(name, value)
+		if !ok {
+			continue
+		}
+		for key, value := range keys {
+			if name+"."+key != usersTable {
+				f.set(c, name, keysOf(name), key, value)
+			} else if found, ok := f.asTable(usersTable, value); ok {
+				users = found
+			}
+		}
+	}
+	for user, value := range users {
+		f.user(c, user, value)
+	}
+}
+
+// set gives a value to the key it was written under.
+func (f *configFile) set(c *Config, section string, known []configKey, key string, value toml.Primitive) {
+	name := section + "." + key
+	i := slices.IndexFunc(known, func(k configKey) bool { return k.key == key })
+	if i < 0 {
+		f.problem(value, "%s: unknown key; %s", name, meant(key, wordsOf(known), false))
+		return
+	}
+	f.keys[name] = value
+	if err := known[i].set(c, f.value(value)); err != nil {
+		f.problem(value, "%s: %v", name, err)
+	}
+}
+
+// user reads the limits of one user. Only a limit that is said makes it the
+// user's own, since people are told whose limit holds them up.
+func (f *configFile) user(c *Config, user string, value toml.Primitive) {
+	section := usersTable + "." + user
+	keys, ok := f.asTable(section, value)
+	if !ok {
+		return
+	}
+	if !isName(user) {
+		f.problem(value, "%s: found %s, allowed a user's name", usersTable, shown(user))
+		return
+	}
+	own := *c
+	for key, value := range keys {
+		f.set(&own, section, userKeys, key, value)
+	}
+	if _, said := keys["queued_jobs"]; said {
+		putIn(&c.QueuedJobsOf, user, own.QueuedJobs)
+	}
+	_, jobs := keys["running_jobs"]
+	if _, gpus := keys["gpus"]; jobs || gpus {
+		putIn(&c.Limits.Users, user, own.Limits.Default)
+	}
+}
+
+func putIn[T any](to *map[string]T, key string, value T) {
+	if *to == nil {
+		*to = map[string]T{}
+	}
+	(*to)[key] = value
+}
+
+// asTable opens a section.
+func (f *configFile) asTable(name string, value toml.Primitive) (tomlTable, bool) {
+	if _, ok := f.value(value).(map[string]any); !ok {
+		f.problem(value, "%s: found %s, allowed a section [%s]", name, shown(f.value(value)), name)
+		return nil, false
+	}
+	var keys tomlTable
+	if err := f.meta.PrimitiveDecode(value, &keys); err != nil {
+		panic("bug: a table that cannot be opened: " + err.Error())
+	}
+	return keys, true
+}
+
+// value is what the file says, in the parser's own types.
+func (f *configFile) value(p toml.Primitive) any {
+	var v any
+	if err := f.meta.PrimitiveDecode(p, &v); err != nil {
+		panic("bug: a value that cannot be read: " + err.Error())
+	}
+	return v
+}
+
+// unreadable refuses every value. The parser tells where a value stands only
+// when it could not be read.
+type unreadable struct{}
+
+// UnmarshalTOML never succeeds.
+func (*unreadable) UnmarshalTOML(any) error { return errors.New("not to be read") }
+
+// line is where a value stands.
+func (f *configFile) line(p toml.Primitive) int {
+	var where toml.ParseError
+	if err := f.meta.PrimitiveDecode(p, &unreadable{}); errors.As(err, &where) {
+		return where.Position.Line
+	}
+	return 0
+}
+
+func (f *configFile) unknownTable(name string, value toml.Primitive) {
+	if _, isTable := f.value(value).(map[string]any); isTable {
+		near := jobfile.Nearest(name, sections())
+		if near == "" {
+			near = strings.Join(sections(), "] or [")
+		}
+		f.problem(value, "unknown section [%s]; did you mean [%s]?", name, near)
+		return
+	}
+	f.problem(value, "%s stands outside of a section; %s", name, meant(name, wordsOf(configKeys), true))
+}
+
+// meant says what a key may stand for: itself in another section, a key like
+// it, or else any there is. Outside of a section, the one it belongs into has
+// to be said too.
+func meant(key string, known []string, outside bool) string {
+	near := key
+	if len(sectionsWith(key)) == 0 {
+		near = jobfile.Nearest(key, known)
+	}
+	switch {
+	case near == "":
+		return "known are " + strings.Join(known, ", ")
+	case near == key || outside:
+		return fmt.Sprintf("did you mean %s in [%s]?", near, strings.Join(sectionsWith(near), "] or ["))
+	}
+	return fmt.Sprintf("did you mean %s?", near)
+}
+
+// problem takes note of a mistake. Looking up where it stands costs a look at
+// the whole file, so that a file of nothing but mistakes is not read out.
+func (f *configFile) problem(value toml.Primitive, format string, args ...any) {
+	const most = 100
+	if len(f.found) == most {
+		f.more++
+		return
+	}
+	f.found = append(f.found, jobfile.Problem{File: f.path, Line: f.line(value), Text: fmt.Sprintf(format, args...)})
+}
+
+// errors is what was found, from the top of the file down. A person fixes the
+// first few and tries again.
+func (f *configFile) errors() error {
+	const most = 20
+	slices.SortFunc(f.found, func(a, b jobfile.Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Text, b.Text))
+	})
+	told := f.found[:min(len(f.found), most)]
+	return &jobfile.Errors{Problems: told, More: len(f.found) - len(told) + f.more}
+}

@@ -1,0 +1,161 @@
+package daemon
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"berth/internal/sched"
+	"berth/internal/site"
+)
+
+// configKey is one key of a config file.
+type configKey struct {
+	section string
+	key     string
+	restart bool // a running daemon does not take a change up
+	set     func(c *Config, value any) error
+	same    func(a, b *Config) bool
+}
+
+// keyFor ties a key ("scheduling.policy") to a part of the config and to what
+// reads its value.
+func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)) configKey {
+	section, key, _ := cutLast(name, ".")
+	return configKey{
+		section: section,
+		key:     key,
+		set: func(c *Config, value any) error {
+			v, err := read(value)
+			if err == nil {
+				*part(c) = v
+			}
+			return err
+		},
+		same: func(a, b *Config) bool { return reflect.DeepEqual(*part(a), *part(b)) },
+	}
+}
+
+func (k configKey) name() string { return k.section + "." + k.key }
+
+func (k configKey) afterRestart() configKey {
+	k.restart = true
+	return k
+}
+
+// Bounds on what a value may say. They lie outside of what any machine
+// needs, and inside of what berth can keep in memory.
+const (
+	million         = 1_000_000
+	maxEnvironMiB   = 4 // the api takes a little more for a whole request
+	maxLogMiB       = 1 << 30
+	shortestPoll    = 10 * time.Millisecond
+	shortestHistory = time.Minute
+)
+
+// configKeys is every key but those of single users.
+var configKeys = slices.Concat(schedulingKeys, limitKeys, retentionKeys, accessKeys, serviceKeys)
+
+var schedulingKeys = []configKey{
+	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
+	keyFor("scheduling.poll", func(c *Config) *time.Duration { return &c.Poll }, readDuration(shortestPoll, "")).afterRestart(),
+	keyFor("scheduling.policy", func(c *Config) *sched.Policy { return &c.Rules.Policy }, readWord(sched.Backfill, sched.FIFO)),
+	keyFor("scheduling.placement", func(c *Config) *sched.Placement { return &c.Rules.Placement }, readWord(sched.Pack, sched.Spread)),
+	keyFor("scheduling.fair_share", func(c *Config) *bool { return &c.Rules.Fair }, readFlag),
+	keyFor("scheduling.half_life", func(c *Config) *time.Duration { return &c.HalfLife }, readDuration(time.Minute, "nothing is ever forgotten")).afterRestart(),
+	keyFor("scheduling.margin", func(c *Config) *int64 { return &c.Rules.MarginMiB }, readSize),
+	keyFor("scheduling.idle_threshold", func(c *Config) *int64 { return &c.Rules.IdleThresholdMiB }, readSize),
+	keyFor("scheduling.spike_buffer", func(c *Config) *float64 { return &c.Rules.SpikeBuffer }, readNumber(0, 10)),
+	keyFor("scheduling.tolerance", func(c *Config) *float64 { return &c.Tolerance }, readNumber(0, 10)).afterRestart(),
+	keyFor("scheduling.exclusive", func(c *Config) *bool { return &c.Rules.Exclusive }, readFlag),
+	keyFor("scheduling.jobs_per_gpu", func(c *Config) *int { return &c.Rules.JobsPerGPU }, readCount(0, 1000)),
+	keyFor("scheduling.mem_threshold", func(c *Config) *float64 { return &c.Rules.MemThreshold }, readNumber(0, 1)),
+	keyFor("scheduling.load_threshold", func(c *Config) *float64 { return &c.Rules.LoadThreshold }, readNumber(0, 1)),
+}
+
+var limitKeys = []configKey{
+	keyFor("limits.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
+	keyFor("limits.gpus", func(c *Config) *float64 { return &c.Limits.Default.GPUs }, readNumber(0, 1024)),
+	keyFor("limits.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
+	keyFor("limits.interactive_time", func(c *Config) *time.Duration { return &c.InteractiveTime }, readDuration(time.Second, "no limit")),
+	keyFor("limits.queue", func(c *Config) *int { return &c.MaxQueue }, readCount(1, million)),
+	keyFor("limits.array", func(c *Config) *int { return &c.MaxArray }, readCount(1, million)),
+	keyFor("limits.jobs_per_request", func(c *Config) *int { return &c.MaxSpecs }, readCount(1, million)),
+	keyFor("limits.environment", func(c *Config) *int { return &c.MaxEnviron }, func(value any) (int, error) {
+		bytes, err := readBytes(1, maxEnvironMiB, false)(value)
+		return int(bytes), err
+	}),
+	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
+}
+
+var retentionKeys = []configKey{
+	keyFor("retention.history", func(c *Config) *time.Duration { return &c.History }, readDuration(shortestHistory, "only history_jobs counts")),
+	keyFor("retention.history_jobs", func(c *Config) *int { return &c.HistoryJobs }, readCount(1, million)),
+	keyFor("retention.logs", func(c *Config) *time.Duration { return &c.Logs }, readDuration(shortestHistory, "as long as the job is remembered")),
+}
+
+var accessKeys = []configKey{
+	keyFor("access.admin_group", func(c *Config) *string { return &c.AdminGroup }, readText("a group's name, or \"\" for root alone", isName)),
+	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(ShowOwn, ShowAll)),
+}
+
+var serviceKeys = []configKey{
+	keyFor("http.listen", func(c *Config) *string { return &c.Listen }, readText(allowedListen+", or \"\" for none", func(string) bool { return true })).afterRestart(),
+	keyFor("http.tls_cert", func(c *Config) *string { return &c.TLSCert }, readText("an absolute path", absolute)).afterRestart(),
+	keyFor("http.tls_key", func(c *Config) *string { return &c.TLSKey }, readText("an absolute path", absolute)).afterRestart(),
+	keyFor("http.hosts", func(c *Config) *[]string { return &c.Hosts }, readNames).afterRestart(),
+	keyFor("service.log_level", func(c *Config) *string { return &c.LogLevel }, readWord(site.Levels...)).afterRestart(),
+	keyFor("service.idle_exit", func(c *Config) *time.Duration { return &c.IdleExit }, readDuration(time.Second, "never")).afterRestart(),
+}
+
+// usersTable holds a table for each user who has limits of their own.
+const usersTable = "limits.users"
+
+// userKeys is what such a table may say. It is read into a copy of the config,
+// so that what it does not say stays as it is for others.
+var userKeys = []configKey{
+	keyFor("limits.users.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
+	keyFor("limits.users.gpus", func(c *Config) *float64 { return &c.Limits.Default.GPUs }, readNumber(0, 1024)),
+	keyFor("limits.users.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
+}
+
+func sameUsers(a, b *Config) bool {
+	return maps.Equal(a.Limits.Users, b.Limits.Users) && maps.Equal(a.QueuedJobsOf, b.QueuedJobsOf)
+}
+
+// sections lists the tables of a file.
+func sections() []string {
+	var found []string
+	for _, k := range configKeys {
+		if !slices.Contains(found, k.section) {
+			found = append(found, k.section)
+		}
+	}
+	return found
+}
+
+// keysOf lists the keys of one table.
+func keysOf(section string) []configKey {
+	return slices.DeleteFunc(slices.Clone(configKeys), func(k configKey) bool { return k.section != section })
+}
+
+// wordsOf are keys as they are written.
+func wordsOf(keys []configKey) []string {
+	words := make([]string, len(keys))
+	for i, k := range keys {
+		words[i] = k.key
+	}
+	return words
+}
+
+// sectionsWith lists the tables that have such a key.
+func sectionsWith(key string) []string {
+	var found []string
+	for _, k := range configKeys {
+		if k.key == key {
+			found = append(found, k.section)
+		}
+	}
+	return found
+}

@@ -1,0 +1,241 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"berth/internal/jobfile"
+)
+
+// A value comes as the file's own type: string, int64, float64, bool, a list,
+// or a table. Every reader below answers what it cannot take with what was
+// found and what is allowed.
+
+// mismatch is the shape of every complaint about a value.
+func mismatch(found any, allowed string) error {
+	return fmt.Errorf("found %s, allowed %s", shown(found), allowed)
+}
+
+// shown is a value as the user wrote it, cut short.
+func shown(value any) string {
+	const most = 60
+	switch v := value.(type) {
+	case string:
+		if len(v) > most {
+			return fmt.Sprintf("%q…", v[:most])
+		}
+		return strconv.Quote(v)
+	case int64, float64, bool:
+		return fmt.Sprint(v)
+	case time.Time:
+		return "a date"
+	case map[string]any:
+		return "a table"
+	}
+	return "a list"
+}
+
+const (
+	allowedSize     = "0 or more MiB, or a size with a unit M, G or T: 512, \"1G\", \"1.5GiB\""
+	allowedDuration = "a time: 90 or \"90s\" (seconds), \"15m\", \"2h\", \"7d\", \"1:30:00\" (h:m:s)"
+	allowedIDs      = "ids of cards: \"0-3,5\", or [0, 1, 3]"
+)
+
+// readSize reads MiB, or a size with a unit.
+func readSize(value any) (mib int64, err error) {
+	text, ok := numberOrText(value)
+	if !ok {
+		return 0, mismatch(value, allowedSize)
+	}
+	if isZero(text) {
+		return 0, nil
+	}
+	if mib, err = jobfile.ParseSize(text); err != nil {
+		return 0, mismatch(value, allowedSize)
+	}
+	return mib, nil
+}
+
+// readBytes reads a size and gives it in bytes; none is whether there may be
+// none at all.
+func readBytes(lowMiB, highMiB int64, none bool) func(any) (int64, error) {
+	return func(value any) (int64, error) {
+		mib, err := readSize(value)
+		if err != nil {
+			return 0, err
+		}
+		if mib == 0 && none {
+			return 0, nil
+		}
+		if mib < lowMiB || mib > highMiB {
+			allowed := fmt.Sprintf("a size from %dM to %dM", lowMiB, highMiB)
+			if none {
+				allowed += ", or 0 for no limit"
+			}
+			return 0, mismatch(value, allowed)
+		}
+		return mib << 20, nil
+	}
+}
+
+// readDuration reads a span of time from low on; 0 is taken where none says so.
+func readDuration(low time.Duration, none string) func(any) (time.Duration, error) {
+	allowed := allowedDuration
+	if low > time.Nanosecond {
+		allowed += fmt.Sprintf(", at least %v", low)
+	}
+	if none != "" {
+		allowed += ", or 0: " + none
+	}
+	return func(value any) (time.Duration, error) {
+		text, ok := numberOrText(value)
+		if !ok {
+			return 0, mismatch(value, allowed)
+		}
+		if isZero(text) && none != "" {
+			return 0, nil
+		}
+		d, err := jobfile.ParseDuration(text)
+		if err != nil || d < low {
+			return 0, mismatch(value, allowed)
+		}
+		return d, nil
+	}
+}
+
+func numberOrText(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	}
+	return "", false
+}
+
+// isZero reports a plain 0, with or without a unit: "0", "0d", "0.0".
+func isZero(text string) bool {
+	digits := strings.TrimRightFunc(strings.TrimSpace(text), unicode.IsLetter)
+	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	return err == nil && number == 0
+}
+
+// readCount reads a whole number.
+func readCount(low, high int64) func(any) (int, error) {
+	return func(value any) (int, error) {
+		n, ok := value.(int64)
+		if !ok || n < low || n > high {
+			return 0, mismatch(value, fmt.Sprintf("a whole number from %d to %d", low, high))
+		}
+		return int(n), nil
+	}
+}
+
+// readNumber reads a number with or without a fraction. What is no number at all
+// ("nan") is in no range.
+func readNumber(low, high float64) func(any) (float64, error) {
+	return func(value any) (float64, error) {
+		n := math.NaN()
+		switch v := value.(type) {
+		case int64:
+			n = float64(v)
+		case float64:
+			n = v
+		}
+		if !(n >= low && n <= high) {
+			return 0, mismatch(value, fmt.Sprintf("a number from %v to %v", low, high))
+		}
+		return n, nil
+	}
+}
+
+func readFlag(value any) (bool, error) {
+	b, ok := value.(bool)
+	if !ok {
+		return false, mismatch(value, "true or false")
+	}
+	return b, nil
+}
+
+// readWord reads one of a few.
+func readWord[T ~string](known ...T) func(any) (T, error) {
+	return func(value any) (T, error) {
+		text, ok := value.(string)
+		if !ok || !slices.Contains(known, T(text)) {
+			quoted := make([]string, len(known))
+			for i, k := range known {
+				quoted[i] = strconv.Quote(string(k))
+			}
+			return "", mismatch(value, strings.Join(quoted, " or "))
+		}
+		return T(text), nil
+	}
+}
+
+// readText reads a short text that good accepts; an empty one switches off.
+func readText(allowed string, good func(string) bool) func(any) (string, error) {
+	const longest = 1024
+	return func(value any) (string, error) {
+		s, ok := value.(string)
+		if !ok || len(s) > longest || (s != "" && !good(s)) {
+			return "", mismatch(value, allowed)
+		}
+		return s, nil
+	}
+}
+
+// isName accepts what users, groups and hosts are called.
+func isName(s string) bool {
+	return s != "" && len(s) <= 255 && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':'
+	})
+}
+
+func readIDs(value any) ([]int, error) {
+	parts, isList := value.([]any)
+	if !isList {
+		parts = []any{value}
+	}
+	words := make([]string, len(parts))
+	for i, part := range parts {
+		switch v := part.(type) {
+		case string:
+			words[i] = v
+		case int64:
+			words[i] = strconv.FormatInt(v, 10)
+		default:
+			return nil, mismatch(value, allowedIDs)
+		}
+	}
+	found, err := jobfile.ParseIDs(strings.Join(words, ","))
+	if err != nil {
+		return nil, mismatch(strings.Join(words, ","), allowedIDs)
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+func readNames(value any) ([]string, error) {
+	const most, allowed = 100, "a list of up to 100 host names: [\"gpu1.example.org\"]"
+	list, ok := value.([]any)
+	if !ok || len(list) > most {
+		return nil, mismatch(value, allowed)
+	}
+	var found []string
+	for _, part := range list {
+		name, ok := part.(string)
+		if !ok || !isName(name) {
+			return nil, mismatch(part, allowed)
+		}
+		found = append(found, name)
+	}
+	return found, nil
+}

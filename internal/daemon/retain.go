@@ -1,0 +1,162 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+const (
+	// forgetStep is how many jobs one transaction forgets, so that a commit
+	// never waits long behind it.
+	forgetStep = 500
+	// keptEvents is how many events stay.
+	keptEvents = 100_000
+)
+
+// memory is the part of the store that retain looks after.
+type memory interface {
+	Job(id string) (*job.Job, error)
+	LastSeq() (int64, error)
+	Forget(before time.Time, keepNewest, limit int) ([]string, error)
+	SweepBlobs() (int64, error)
+	LastEvent() (int64, error)
+	TrimEvents(through int64) error
+}
+
+var _ memory = (*store.Store)(nil)
+
+// retain forgets what is old or too much: jobs that are over, their logs, and
+// events. What fails is told, and does not keep the rest from being done: on a
+// full disk nothing can be forgotten, but logs can be removed.
+func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (forgotten int, err error) {
+	forgotten, err = forget(now, cfg, m)
+	errs := []error{err}
+	// The directories of what was just forgotten go with those that an earlier
+	// berth did not get to.
+	removed, err := expire(now, cfg, m, jobsDir, log)
+	errs = append(errs, err)
+	if forgotten > 0 {
+		_, err = m.SweepBlobs()
+		errs = append(errs, err)
+	}
+	last, err := m.LastEvent()
+	if err == nil && last > keptEvents {
+		err = m.TrimEvents(last - keptEvents)
+	}
+	errs = append(errs, err)
+	if forgotten+removed > 0 {
+		log.Info("forgot what is old", "jobs", forgotten, "directories", removed)
+	}
+	return forgotten, errors.Join(errs...)
+}
+
+// forget drops jobs from the store, in small steps.
+func forget(now time.Time, cfg Config, m memory) (forgotten int, err error) {
+	var before time.Time
+	if cfg.History > 0 {
+		before = now.Add(-cfg.History)
+	}
+	for {
+		ids, err := m.Forget(before, cfg.HistoryJobs, forgetStep)
+		forgotten += len(ids)
+		if err != nil || len(ids) < forgetStep {
+			return forgotten, err
+		}
+	}
+}
+
+// expire removes the directories below jobsDir that nobody needs any more:
+// those of jobs that are forgotten, and those of jobs that are remembered but
+// ended too long ago for their logs to stay. It asks the store and not the
+// file system how old they are: a directory's times are its user's to set.
+func expire(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (removed int, err error) {
+	dir, err := os.Open(filepath.Clean(jobsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look for old logs: %w", err)
+	}
+	defer dir.Close()
+	last, err := m.LastSeq()
+	if err != nil {
+		return 0, err
+	}
+	bin, err := openBin(dir)
+	if err != nil {
+		return 0, fmt.Errorf("remove old logs: %w", err)
+	}
+	defer bin.close()
+	for {
+		names, err := dir.Readdirnames(1000)
+		for _, name := range names {
+			gone, err := expired(now, cfg, m, name, last)
+			if err != nil {
+				return removed, err
+			}
+			if !gone {
+				continue
+			}
+			if err := bin.throw(name); err != nil {
+				log.Warn("a job's directory cannot be removed", "job", name, "error", err)
+				continue
+			}
+			removed++
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return removed, fmt.Errorf("look for old logs: %w", err)
+		}
+	}
+	if err := bin.empty(); err != nil {
+		return removed, fmt.Errorf("remove old logs: %w", err)
+	}
+	return removed, nil
+}
+
+// expired reports whether a directory is a job's that nobody needs. A number
+// that no job had yet may be one that is just being submitted.
+func expired(now time.Time, cfg Config, m memory, name string, last int64) (bool, error) {
+	number, ok := jobNumber(name)
+	if !ok || number > last {
+		return false, nil
+	}
+	j, err := m.Job(name)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return cfg.Logs > 0 && j.State.Terminal() && j.EndedAt.Before(now.Add(-cfg.Logs)), nil
+}
+
+// jobNumber is the 17 of "17" and of "17_3". Anything else is no directory of
+// a job and left alone.
+func jobNumber(name string) (int64, bool) {
+	base, index, isTask := strings.Cut(name, "_")
+	number, err := strconv.ParseInt(base, 10, 64)
+	if err != nil || number < 1 || strconv.FormatInt(number, 10) != base {
+		return 0, false
+	}
+	if isTask {
+		n, err := strconv.ParseInt(index, 10, 64)
+		if err != nil || n < 0 || strconv.FormatInt(n, 10) != index {
+			return 0, false
+		}
+	}
+	return number, true
+}

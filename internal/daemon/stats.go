@@ -1,0 +1,170 @@
+package daemon
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// maxStatsWindow bounds the days a sum can have.
+const maxStatsWindow = 3660 * day
+
+// statsSum sums up what happened in a window of time. It is fed with every job
+// that ended since the window began, those that ended after it too (they had
+// cards within it), and with those that run.
+//
+// What the numbers mean:
+//   - A job counts, in its line and on its local day, if it ended within the
+//     window.
+//   - GPU-hours are cards times the time they were held within the window, on
+//     the days they were; a share counts as that share. Only the last attempt
+//     is known of a job, so that what earlier ones used is not in them.
+//   - A wait is from submission to the start of the last attempt: a job that
+//     was retried waited longer than its user may have felt it did.
+//   - Utilisation is how much of the cards' time was given out. It is counted
+//     from the first submission known where that is later than the window's
+//     begin: before, there was nothing to give them to. Several jobs on one
+//     card at a time use it once.
+//   - Measured use is weighted with GPU time; jobs nothing was measured of are
+//     left out of it.
+type statsSum struct {
+	since, until time.Time
+	cards        int
+	user         string // only this one's jobs; empty: all
+	local        *time.Location
+
+	first time.Time // the earliest submission of anyone
+	given cardTime
+	all   statsLine
+	users map[string]*statsLine
+	days  map[string]*statsLine
+}
+
+// newStatsSum makes an empty sum. Days are those of a place.
+func newStatsSum(since, until time.Time, cards int, user string, local *time.Location) *statsSum {
+	if earliest := until.Add(-maxStatsWindow); since.Before(earliest) {
+		since = earliest
+	}
+	return &statsSum{
+		since: since, until: until, cards: cards, user: user, local: local,
+		given: newCardTime(since, until), users: map[string]*statsLine{}, days: map[string]*statsLine{},
+	}
+}
+
+// add takes one job into account. A job that never started had no wait and no
+// card, but it ended.
+func (s *statsSum) add(j *job.Job) {
+	if !j.SubmittedAt.IsZero() && (s.first.IsZero() || j.SubmittedAt.Before(s.first)) {
+		s.first = j.SubmittedAt
+	}
+	if s.user != "" && j.User != s.user {
+		return
+	}
+	user := lineOf(s.users, j.User)
+	if j.State.Terminal() && !j.EndedAt.Before(s.since) && j.EndedAt.Before(s.until) {
+		for _, line := range []*statsLine{&s.all, user, lineOf(s.days, s.dayOf(j.EndedAt))} {
+			line.ended(j)
+		}
+	}
+	s.held(j, user)
+}
+
+// held counts the cards a job had within the window, day by day.
+func (s *statsSum) held(j *job.Job, user *statsLine) {
+	if j.StartedAt.IsZero() || len(j.Grant.GPUs) == 0 {
+		return
+	}
+	end := s.until
+	if j.State.Terminal() && j.EndedAt.Before(end) {
+		end = j.EndedAt
+	}
+	from := later(j.StartedAt, s.since)
+	if !from.Before(end) {
+		return
+	}
+	weight := 1.0
+	if j.Grant.Share > 0 {
+		weight = j.Grant.Share
+	}
+	for _, card := range j.Grant.GPUs {
+		s.given.add(card, from, end, weight)
+	}
+	weight *= float64(len(j.Grant.GPUs))
+	for from.Before(end) {
+		next := nextDay(from, s.local)
+		if end.Before(next) {
+			next = end
+		}
+		seconds := weight * next.Sub(from).Seconds()
+		for _, line := range []*statsLine{&s.all, user, lineOf(s.days, s.dayOf(from))} {
+			line.used(seconds, j.AvgUtil)
+		}
+		from = next
+	}
+}
+
+func lineOf(lines map[string]*statsLine, key string) *statsLine {
+	line := lines[key]
+	if line == nil {
+		line = &statsLine{}
+		lines[key] = line
+	}
+	return line
+}
+
+func (s *statsSum) dayOf(t time.Time) string { return t.In(s.local).Format(time.DateOnly) }
+
+// nextDay is the next midnight of a place. Where clocks change at midnight
+// there may be none or two: the day then begins an hour later than it would.
+func nextDay(t time.Time, local *time.Location) time.Time {
+	year, month, date := t.In(local).Date()
+	next := time.Date(year, month, date+1, 0, 0, 0, 0, local)
+	if next.Day() == date {
+		next = next.Add(time.Hour)
+	}
+	if !next.After(t) {
+		panic("bug: a day that does not end")
+	}
+	return next
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// result is the sum as it stands: users by what they had, days in order.
+func (s *statsSum) result() api.Stats {
+	stats := api.Stats{
+		Since: s.since, Until: s.until, GPUs: s.cards,
+		GPUHours: s.all.gpuSeconds / 3600, Util: s.utilisation(), AvgUtil: s.all.avgUtil(),
+		All: s.all.public("all"), Users: []api.StatsLine{}, Days: []api.StatsLine{},
+	}
+	for user, line := range s.users {
+		if line.jobs > 0 || line.gpuSeconds > 0 {
+			stats.Users = append(stats.Users, line.public(user))
+		}
+	}
+	slices.SortFunc(stats.Users, func(a, b api.StatsLine) int {
+		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Key, b.Key))
+	})
+	for _, date := range slices.Sorted(maps.Keys(s.days)) {
+		stats.Days = append(stats.Days, s.days[date].public(date))
+	}
+	return stats
+}
+
+func (s *statsSum) utilisation() *float64 {
+	seconds := s.until.Sub(later(s.since, s.first)).Seconds() * float64(s.cards)
+	if s.first.IsZero() || seconds <= 0 {
+		return nil
+	}
+	util := min(s.given.seconds()/seconds, 1) // a card that is gone was given out once
+	return &util
+}

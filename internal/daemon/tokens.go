@@ -1,0 +1,211 @@
+package daemon
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"berth/internal/api"
+)
+
+// Bounds on tokens for access from elsewhere.
+const (
+	tokensPerUser   = 20
+	tokensInAll     = 1000
+	tokenTTL        = 30 * day
+	maxTokenTTL     = 365 * day
+	maxTokenName    = 64
+	tokenIDBytes    = 5
+	tokenSecretSize = 32
+)
+
+// tokenEntry is a token as it is kept: its secret's hash, never the secret.
+// The secret is random and long, so that a plain hash cannot be searched.
+type tokenEntry struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name,omitempty"`
+	User    string    `json:"user"`
+	UID     int       `json:"uid"`
+	Hash    string    `json:"hash"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+
+	revoked bool // but not yet on disk
+}
+
+func (t *tokenEntry) public() api.Token {
+	return api.Token{ID: t.ID, Name: t.Name, User: t.User, Expires: t.Expires}
+}
+
+// good reports whether the token opens anything.
+func (t *tokenEntry) good(now time.Time) bool { return !t.revoked && now.Before(t.Expires) }
+
+// tokens is who may come in without the kernel's word on who they are.
+type tokens struct {
+	changing sync.Mutex // held while a change is written, which may take a disk's time
+	save     func(string) error
+
+	mu      sync.RWMutex
+	entries []tokenEntry // replaced as a whole, never changed in place
+}
+
+// newTokens takes up what was saved; save makes the list durable.
+func newTokens(saved string, save func(string) error) (*tokens, error) {
+	t := &tokens{save: save}
+	if saved == "" {
+		return t, nil
+	}
+	if err := json.Unmarshal([]byte(saved), &t.entries); err != nil {
+		return nil, fmt.Errorf("read tokens: %w", err)
+	}
+	return t, nil
+}
+
+func (t *tokens) current() []tokenEntry {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.entries
+}
+
+func (t *tokens) replace(entries []tokenEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = entries
+}
+
+// write makes a list durable, without what is revoked or has run out, and
+// puts it in force.
+func (t *tokens) write(list []tokenEntry, now time.Time) error {
+	kept := slices.DeleteFunc(slices.Clone(list), func(e tokenEntry) bool { return !e.good(now) })
+	value, err := json.Marshal(kept)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	if err := t.save(string(value)); err != nil {
+		return fmt.Errorf("save tokens: %w", err)
+	}
+	t.replace(kept)
+	return nil
+}
+
+// create makes a token with the rights of a user. Its secret is in the answer
+// and nowhere else.
+func (t *tokens) create(user string, uid int, name string, ttl time.Duration, now time.Time) (api.Token, error) {
+	if ttl == 0 {
+		ttl = tokenTTL
+	}
+	switch {
+	case ttl < time.Second || ttl > maxTokenTTL:
+		return api.Token{}, api.Problemf(api.Invalid, "", "a token is good for one second to %d days", maxTokenTTL/day)
+	case len(name) > maxTokenName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return api.Token{}, api.Problemf(api.Invalid, "", "a token's name is at most %d bytes of plain text", maxTokenName)
+	}
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	list := slices.DeleteFunc(slices.Clone(t.current()), func(e tokenEntry) bool { return !e.good(now) })
+	own := 0
+	for _, e := range list {
+		if e.UID == uid {
+			own++
+		}
+	}
+	switch {
+	case own >= tokensPerUser:
+		return api.Token{}, api.Problemf(api.TooMuch, "revoke one that is not needed any more", "%s has %d tokens already, as many as a user may", user, own)
+	case len(list) >= tokensInAll:
+		return api.Token{}, api.Problemf(api.TooMuch, "ask an administrator to revoke some", "there are %d tokens already, as many as there may be", len(list))
+	}
+	id := freshID(list)
+	secret := "berth_" + id + "_" + randomText(tokenSecretSize)
+	entry := tokenEntry{
+		ID: id, Name: name, User: user, UID: uid, Hash: hashOf(secret),
+		Created: now.UTC().Truncate(time.Second), Expires: now.Add(ttl).UTC().Truncate(time.Second),
+	}
+	if err := t.write(append(list, entry), now); err != nil {
+		return api.Token{}, err
+	}
+	token := entry.public()
+	token.Secret = secret
+	return token, nil
+}
+
+// check finds the token a secret belongs to. How long it takes tells nothing
+// of a secret: only hashes are compared, each from end to end.
+func (t *tokens) check(secret string, now time.Time) (tokenEntry, bool) {
+	hash := []byte(hashOf(secret))
+	for _, e := range t.current() {
+		if subtle.ConstantTimeCompare(hash, []byte(e.Hash)) == 1 && e.good(now) {
+			return e, true
+		}
+	}
+	return tokenEntry{}, false
+}
+
+// list shows a user's tokens, or with all everybody's, by when they run
+// out. One that is revoked but still on disk is among them.
+func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
+	found := []api.Token{}
+	for _, e := range t.current() {
+		if (all || e.UID == uid) && now.Before(e.Expires) {
+			found = append(found, e.public())
+		}
+	}
+	slices.SortFunc(found, func(a, b api.Token) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.ID, b.ID))
+	})
+	return found
+}
+
+// revoke ends a token at once, even where the disk does not take it: a leaked
+// one must not stay good for that. Other users' tokens do not exist for those
+// who are no administrators.
+func (t *tokens) revoke(id string, uid int, admin bool) error {
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	list := slices.Clone(t.current())
+	i := slices.IndexFunc(list, func(e tokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
+	if i < 0 {
+		return api.Problemf(api.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
+	}
+	list[i].revoked = true
+	t.replace(list)
+	if err := t.write(list, time.Time{}); err != nil {
+		p := api.Problemf(api.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", id, err)
+		p.Err = err
+		return p
+	}
+	return nil
+}
+
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+func freshID(list []tokenEntry) string {
+	for {
+		id := randomText(tokenIDBytes)
+		if !slices.ContainsFunc(list, func(e tokenEntry) bool { return e.ID == id }) {
+			return id
+		}
+	}
+}
+
+// randomText is so many random bytes in letters and digits that survive being
+// typed.
+func randomText(bytes int) string {
+	random := make([]byte, bytes)
+	_, _ = rand.Read(random) // it never fails: the program ends instead
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
+}
