@@ -6,10 +6,10 @@ LDFLAGS := -s -w -X berth/internal/cli.Version=$(VERSION)
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test check fmt vet lint race bench fuzz sim soak clean
+.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak clean
 
 help: ## print the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/berth and its supervisor bin/berth-keep (static, no C compiler needed)
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-keep
@@ -18,6 +18,15 @@ PREFIX ?= /usr/local
 install: build ## copy both programs to PREFIX/bin (default /usr/local/bin)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BIN)/berth $(BIN)/berth-keep $(DESTDIR)$(PREFIX)/bin/
+
+UNITDIR ?= /etc/systemd
+install-service: install ## install, and run as a service for all users (systemd, as root); docs/service.md
+	@for unit in berth.service berth.socket user/berth.service user/berth.socket; do \
+		case $$unit in user/*) to=$(DESTDIR)$(UNITDIR)/$$unit ;; *) to=$(DESTDIR)$(UNITDIR)/system/$$unit ;; esac; \
+		install -d $$(dirname $$to) && sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/$$unit >$$to.new && chmod 644 $$to.new && mv $$to.new $$to || exit 1; \
+	done
+	@if [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ]; then echo "installed; systemd does not run here, so nothing was started"; \
+	else systemctl daemon-reload && systemctl enable berth.socket berth.service && systemctl start berth.socket && systemctl restart berth.service; fi
 
 test: ## everything CI runs: unit, property, simulation, kill -9 and story tests, with the race detector
 	sh scripts/test.sh

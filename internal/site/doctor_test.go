@@ -70,7 +70,9 @@ func TestFindings(t *testing.T) {
 		{"a container that forbids process descriptors", "pidfd", func(_ *fake, e *exam) { e.kernel.pidfd = errors.New("not permitted") }, Fail, "not permitted"},
 		{"no name of this boot", "boot id", func(f *fake, _ *exam) { f.file("/proc/sys/kernel/random/boot_id", "") }, Fail, "restart"},
 		{"no clock", "clock", func(_ *fake, e *exam) { e.kernel.bootTime = errors.New("invalid") }, Fail, "nobody can set"},
-		{"processes are hidden from a user", "proc", func(f *fake, _ *exam) { f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=invisible\n") }, Warn, "hidepid"},
+		{"processes are hidden from a user", "proc", func(f *fake, _ *exam) {
+			f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=invisible\n")
+		}, Warn, "hidepid"},
 		{"processes are not hidden from root", "proc", func(f *fake, e *exam) {
 			f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=2\n")
 			e.uid = 0
@@ -81,7 +83,9 @@ func TestFindings(t *testing.T) {
 			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n")
 		}, Warn, "version 1 only"},
 		{"a cgroup of somebody else's", "cgroup", func(f *fake, _ *exam) { f.file("/proc/4711/cgroup", "0::/not/there\n") }, Warn, "none can be made"},
-		{"no controllers", "controllers", func(f *fake, _ *exam) { f.file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "pids\n") }, Warn, "not enforced"},
+		{"no controllers", "controllers", func(f *fake, _ *exam) {
+			f.file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "pids\n")
+		}, Warn, "not enforced"},
 		{"a part of the controllers", "controllers", func(f *fake, _ *exam) {
 			f.file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "memory pids\n")
 		}, Warn, "in part"},
