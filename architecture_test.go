@@ -16,9 +16,9 @@ import (
 // floors lists, for each room, the rooms of ours it may import. A room that
 // is not listed here does not exist.
 var floors = map[string][]string{
-	"cmd/berth":        {"internal/cli", "internal/keep"},
+	"cmd/berth":        {"internal/cli", "internal/keep", "internal/site"},
 	"cmd/berth-keep":   {"internal/keep"},
-	"internal/cli":     {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
+	"internal/cli":     {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/site"},
 	"internal/batch":   {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/daemon":  {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/engine":  {"internal/gpu", "internal/job", "internal/keep", "internal/run", "internal/sched", "internal/store"},

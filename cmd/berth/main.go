@@ -6,13 +6,26 @@ import (
 
 	"berth/internal/cli"
 	"berth/internal/keep"
+	"berth/internal/site"
 )
 
 func main() {
-	// Where the small supervisor binary is missing (as under `go run`), berth
-	// stands in for it by executing itself again.
-	if len(os.Args) > 1 && os.Args[1] == "__keep" {
-		os.Exit(keep.Main(os.Args[2:]))
+	os.Exit(route(os.Args[1:]))
+}
+
+// route is where berth becomes something else than its command line: it
+// executes itself where a process of its own is needed and no other program
+// is sure to be there.
+func route(args []string) int {
+	if len(args) > 0 {
+		switch args[0] {
+		case "__keep": // a supervisor, as under `go run`, where berth-keep is missing
+			return keep.Main(args[1:])
+		case site.OpenWord: // opens a file as the user it already is
+			return site.OpenMain(args[1:])
+		case site.HoldWord: // keeps a scope of systemd's alive
+			return site.Hold()
+		}
 	}
-	os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr))
+	return cli.Main(args, os.Stdout, os.Stderr)
 }

@@ -7,28 +7,18 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/batch"
-	"berth/internal/gpu"
-	"berth/internal/jobfile"
-	"berth/internal/sched"
 	"berth/internal/site"
 )
 
 // runFlags are the flags of `berth run` as they were typed.
 type runFlags struct {
-	gpus         string
-	poll         string
-	simVRAM      string
-	policy       string
-	placement    string
-	noColour     bool
-	memThreshold float64
-	loadThresh   float64
-	opt          batch.Options
+	ruleFlags
+	noColour bool
+	opt      batch.Options
 }
 
 func newRun() *cobra.Command {
@@ -77,29 +67,14 @@ func oneFile(cmd *cobra.Command, args []string) error {
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
-	rules := sched.DefaultRules()
-	f.opt.Rules = rules
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.gpus, "gpus", "", "use only these cards, e.g. 0,1,3 or 0-3 (default all, or those in an inherited CUDA_VISIBLE_DEVICES)")
 	flags.BoolVar(&f.opt.Watch, "watch", false, "stay after the queue drains and wait for new lines")
 	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run everything again")
 	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run again what failed in an earlier run")
 	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "logs, journal, status board and state")
-	flags.StringVar(&f.poll, "poll", "1", "seconds between looks at the file and the GPUs")
-	flags.Var((*size)(&f.opt.Rules.MarginMiB), "margin", "memory to leave free beside every declaration, MiB or with a unit")
-	flags.Var((*size)(&f.opt.Rules.IdleThresholdMiB), "idle-threshold", "memory in foreign use below which a GPU is idle, MiB or with a unit")
-	flags.Float64Var(&f.opt.Rules.SpikeBuffer, "spike-buffer", rules.SpikeBuffer, "held above the highest use seen, as a fraction")
-	flags.Float64Var(&f.opt.Tolerance, "tolerance", 0.10, "how far use may be off a declaration before it is said")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, with a larger declaration (a line's retries= overrides)")
-	flags.BoolVar(&f.opt.Rules.Exclusive, "exclusive", false, "one berth job per GPU, even where declarations fit")
-	flags.IntVar(&f.opt.Rules.JobsPerGPU, "jobs-per-gpu", 0, "jobs that declare nothing get 1/N of a GPU each (default: a whole idle one)")
-	flags.Float64Var(&f.memThreshold, "mem-threshold", 0, "use no GPU with more than this share of its memory in use (0..1; default off)")
-	flags.Float64Var(&f.loadThresh, "load-threshold", 0, "use no GPU that others load more than this (0..1; default off)")
-	flags.StringVar(&f.placement, "placement", string(rules.Placement), "pack: fill the fullest GPU that fits; spread: the emptiest")
-	flags.StringVar(&f.policy, "policy", string(rules.Policy), "backfill: smaller jobs may pass one that does not fit; fifo: strictly in order")
-	flags.IntVar(&f.opt.Sim, "sim", 0, "use N simulated GPUs instead of real ones")
-	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
+	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)")
 	flags.BoolVar(&f.opt.JSON, "json", false, "one event per line on stdout, as JSON")
 	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also show memory use as it grows")
 	flags.BoolVar(&f.noColour, "no-color", false, "no colours (also: NO_COLOR)")
@@ -108,74 +83,17 @@ func (f *runFlags) register(cmd *cobra.Command) {
 
 // check turns what was typed into options, or says what would be accepted.
 func (f *runFlags) check(cmd *cobra.Command) error {
-	var err error
-	bad := func(flag string, err error) error {
-		return &usageError{what: fmt.Sprintf("--%s: %v", flag, err), hint: "see berth run --help"}
-	}
-	if cmd.Flags().Changed("gpus") {
-		if f.opt.GPUs, err = jobfile.ParseIDs(f.gpus); err != nil {
-			return bad("gpus", err)
-		}
-	}
-	if f.opt.Poll, err = jobfile.ParseDuration(f.poll); err != nil {
-		return bad("poll", err)
-	}
-	f.opt.Poll = max(f.opt.Poll, 10*time.Millisecond)
-	if f.opt.SimVRAMMiB, err = jobfile.ParseSize(f.simVRAM); err != nil {
-		return bad("sim-vram", err)
-	}
-	if f.opt.Rules.Policy, err = sched.ParsePolicy(f.policy); err != nil {
-		return bad("policy", err)
-	}
-	if f.opt.Rules.Placement, err = sched.ParsePlacement(f.placement); err != nil {
-		return bad("placement", err)
-	}
-	if !slices.Contains(site.Levels, f.opt.LogLevel) {
-		return bad("log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, site.Levels))
-	}
-	if err := f.checkNumbers(cmd); err != nil {
+	if err := f.ruleFlags.check(cmd); err != nil {
 		return err
 	}
-	return f.checkSim(cmd)
-}
-
-func (f *runFlags) checkNumbers(cmd *cobra.Command) error {
-	f.opt.Rules.MemThreshold, f.opt.Rules.LoadThreshold = f.memThreshold, f.loadThresh
-	for _, n := range []struct {
-		flag     string
-		value    float64
-		low, top float64
-	}{
-		{"spike-buffer", f.opt.Rules.SpikeBuffer, 0, 10},
-		{"tolerance", f.opt.Tolerance, 0, 10},
-		{"oom-retries", float64(f.opt.OOMRetries), 0, 1000},
-		{"jobs-per-gpu", float64(f.opt.Rules.JobsPerGPU), 0, 1000},
-		{"mem-threshold", f.memThreshold, 0, 1},
-		{"load-threshold", f.loadThresh, 0, 1},
-		{"sim", float64(f.opt.Sim), 0, 1024},
-	} {
-		if !(n.value >= n.low && n.value <= n.top) {
-			return &usageError{what: fmt.Sprintf("--%s %s: allowed are %v to %v", n.flag, plainNumber(n.value), n.low, n.top), hint: "see berth run --help"}
-		}
+	if err := inRange(cmd, "oom-retries", float64(f.opt.OOMRetries), 0, 1000); err != nil {
+		return err
 	}
-	for flag, value := range map[string]float64{"jobs-per-gpu": float64(f.opt.Rules.JobsPerGPU), "sim": float64(f.opt.Sim), "mem-threshold": f.memThreshold, "load-threshold": f.loadThresh} {
-		if cmd.Flags().Changed(flag) && value == 0 {
-			return &usageError{what: fmt.Sprintf("--%s 0: leave the flag out to switch it off", flag), hint: "see berth run --help"}
-		}
+	if !slices.Contains(site.Levels, f.opt.LogLevel) {
+		return badFlag(cmd, "log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, site.Levels))
 	}
-	return nil
-}
-
-// checkSim lets BERTH_SIM stand in for --sim.
-func (f *runFlags) checkSim(cmd *cobra.Command) error {
-	n, _ := gpu.SimFromEnv(os.Getenv)
-	if cmd.Flags().Changed("sim") {
-		return nil
-	}
-	if n < 0 {
-		return &usageError{what: fmt.Sprintf("BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM")), hint: "unset it to use real GPUs"}
-	}
-	f.opt.Sim = n
+	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
+	f.opt.Sim, f.opt.SimVRAMMiB = f.sim, f.simVRAMMiB
 	return nil
 }
 

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/gpu"
+	"berth/internal/jobfile"
+	"berth/internal/sched"
+)
+
+// ruleFlags are the flags that say how jobs are placed, and on which cards.
+type ruleFlags struct {
+	gpus      string
+	poll      string
+	simVRAM   string
+	policy    string
+	placement string
+
+	// What they come to, once checked.
+	cards      []int
+	interval   time.Duration
+	rules      sched.Rules
+	tolerance  float64
+	sim        int
+	simVRAMMiB int64
+}
+
+func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
+	defaults := sched.DefaultRules()
+	f.rules = defaults
+	flags := cmd.Flags()
+	flags.StringVar(&f.gpus, "gpus", "", "use only these cards, e.g. 0,1,3 or 0-3"+allCards)
+	flags.StringVar(&f.poll, "poll", "1", "seconds between looks at the GPUs (and the file)")
+	flags.Var((*size)(&f.rules.MarginMiB), "margin", "memory to leave free beside every declaration, MiB or with a unit")
+	flags.Var((*size)(&f.rules.IdleThresholdMiB), "idle-threshold", "memory in foreign use below which a GPU is idle, MiB or with a unit")
+	flags.Float64Var(&f.rules.SpikeBuffer, "spike-buffer", defaults.SpikeBuffer, "held above the highest use seen, as a fraction")
+	flags.Float64Var(&f.tolerance, "tolerance", 0.10, "how far use may be off a declaration before it is said")
+	flags.BoolVar(&f.rules.Exclusive, "exclusive", false, "one berth job per GPU, even where declarations fit")
+	flags.IntVar(&f.rules.JobsPerGPU, "jobs-per-gpu", 0, "jobs that declare nothing get 1/N of a GPU each (default: a whole idle one)")
+	flags.Float64Var(&f.rules.MemThreshold, "mem-threshold", 0, "use no GPU with more than this share of its memory in use (0..1; default off)")
+	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "use no GPU that others load more than this (0..1; default off)")
+	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: fill the fullest GPU that fits; spread: the emptiest")
+	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "backfill: smaller jobs may pass one that does not fit; fifo: strictly in order")
+	flags.IntVar(&f.sim, "sim", 0, "use N simulated GPUs instead of real ones")
+	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
+}
+
+func badFlag(cmd *cobra.Command, flag string, err error) error {
+	return &usageError{what: fmt.Sprintf("--%s: %v", flag, err), hint: "see " + cmd.CommandPath() + " --help"}
+}
+
+// inRange refuses a number that means nothing.
+func inRange(cmd *cobra.Command, flag string, value, low, top float64) error {
+	if value >= low && value <= top {
+		return nil
+	}
+	return &usageError{what: fmt.Sprintf("--%s %s: allowed are %v to %v", flag, plainNumber(value), low, top), hint: "see " + cmd.CommandPath() + " --help"}
+}
+
+// check turns what was typed into values, or says what would be accepted.
+func (f *ruleFlags) check(cmd *cobra.Command) error {
+	var err error
+	if cmd.Flags().Changed("gpus") {
+		if f.cards, err = jobfile.ParseIDs(f.gpus); err != nil {
+			return badFlag(cmd, "gpus", err)
+		}
+	}
+	if f.interval, err = jobfile.ParseDuration(f.poll); err != nil {
+		return badFlag(cmd, "poll", err)
+	}
+	f.interval = max(f.interval, 10*time.Millisecond)
+	if f.simVRAMMiB, err = jobfile.ParseSize(f.simVRAM); err != nil {
+		return badFlag(cmd, "sim-vram", err)
+	}
+	if f.rules.Policy, err = sched.ParsePolicy(f.policy); err != nil {
+		return badFlag(cmd, "policy", err)
+	}
+	if f.rules.Placement, err = sched.ParsePlacement(f.placement); err != nil {
+		return badFlag(cmd, "placement", err)
+	}
+	if err := f.checkNumbers(cmd); err != nil {
+		return err
+	}
+	return f.checkSim(cmd)
+}
+
+func (f *ruleFlags) checkNumbers(cmd *cobra.Command) error {
+	for _, n := range []struct {
+		flag     string
+		value    float64
+		low, top float64
+	}{
+		{"spike-buffer", f.rules.SpikeBuffer, 0, 10},
+		{"tolerance", f.tolerance, 0, 10},
+		{"jobs-per-gpu", float64(f.rules.JobsPerGPU), 0, 1000},
+		{"mem-threshold", f.rules.MemThreshold, 0, 1},
+		{"load-threshold", f.rules.LoadThreshold, 0, 1},
+		{"sim", float64(f.sim), 0, 1024},
+	} {
+		if err := inRange(cmd, n.flag, n.value, n.low, n.top); err != nil {
+			return err
+		}
+	}
+	for flag, value := range map[string]float64{"jobs-per-gpu": float64(f.rules.JobsPerGPU), "sim": float64(f.sim), "mem-threshold": f.rules.MemThreshold, "load-threshold": f.rules.LoadThreshold} {
+		if cmd.Flags().Changed(flag) && value == 0 {
+			return &usageError{what: fmt.Sprintf("--%s 0: leave the flag out to switch it off", flag), hint: "see " + cmd.CommandPath() + " --help"}
+		}
+	}
+	return nil
+}
+
+// checkSim lets BERTH_SIM stand in for --sim.
+func (f *ruleFlags) checkSim(cmd *cobra.Command) error {
+	n, _ := gpu.SimFromEnv(os.Getenv)
+	if cmd.Flags().Changed("sim") {
+		return nil
+	}
+	if n < 0 {
+		return &usageError{what: fmt.Sprintf("BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM")), hint: "unset it to use real GPUs"}
+	}
+	f.sim = n
+	return nil
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/daemon"
+	"berth/internal/jobfile"
+	"berth/internal/site"
+)
+
+// serveFlags are the flags of `berth serve` as they were typed.
+type serveFlags struct {
+	ruleFlags
+	socket, stateDir, config string
+	private                  bool
+	idleExit                 string
+	logLevel                 string
+	listen                   string
+}
+
+func newServe() *cobra.Command {
+	f := &serveFlags{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon: a queue that outlives terminals",
+		Long: `Run the daemon in the foreground.
+
+Started by a user it is private: its socket and state are in the user's state
+directory, and jobs run as that user. Started as root it is shared: every
+local user may submit, and each job runs as the user who submitted it.
+
+Stopping the daemon, or losing it, leaves running jobs alone; the next one
+adopts them. SIGHUP reads the config again. SIGTERM and Ctrl-C stop it.`,
+		Example: `  berth serve                    in the foreground
+  berth serve --sim 2            with two simulated GPUs
+  sudo systemctl enable --now berth   as a service (docs/service.md)
+
+Exit status: 0 told to stop; 1 could not start or go on; 2 bad usage or config.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.socket, "socket", "", "where to listen (default: BERTH_SOCKET, or the standard place)")
+	flags.StringVar(&f.stateDir, "state-dir", "", "jobs, logs and state (default /var/lib/berth for root, else ~/.local/state/berth)")
+	flags.StringVar(&f.config, "config", "", "settings (default /etc/berth/config.toml for root, else ~/.config/berth/config.toml)")
+	flags.BoolVar(&f.private, "private", false, "serve only yourself, also as root")
+	flags.StringVar(&f.idleExit, "idle-exit", "", "end after so long without jobs and callers (default: stay)")
+	flags.StringVar(&f.listen, "http", "", "also listen here, e.g. 127.0.0.1:7070 (a token is needed; default off)")
+	flags.StringVar(&f.logLevel, "log-level", "", "what goes into the log: debug, info, warn or error")
+	f.ruleFlags.register(cmd, " (default all)")
+	return cmd
+}
+
+func (f *serveFlags) run(cmd *cobra.Command) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	places, err := f.places()
+	if err != nil {
+		return err
+	}
+	opt := daemon.Options{
+		Places: places, Version: Version, Explicit: f.config != "", Override: f.override(cmd),
+		Sim: f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
+	}
+	if f.idleExit != "" {
+		if opt.IdleExit, err = jobfile.ParseDuration(f.idleExit); err != nil {
+			return badFlag(cmd, "idle-exit", err)
+		}
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// Caught and dropped rather than ignored: an ignored signal would be
+	// inherited by everything berth starts.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	opt.Signals = signals
+	return daemon.Serve(context.Background(), opt)
+}
+
+// places are where this daemon keeps its things: the standard ones, moved by
+// what was typed.
+func (f *serveFlags) places() (site.Places, error) {
+	places := site.SharedPlaces()
+	if os.Geteuid() != 0 || f.private {
+		var err error
+		if places, err = site.PrivatePlaces(os.Getenv); err != nil {
+			return places, api.Problemf(api.Refused, "set HOME, or name places with --state-dir and --socket", "%v", err)
+		}
+	}
+	if f.stateDir != "" {
+		dir, err := filepath.Abs(f.stateDir)
+		if err != nil {
+			return places, err
+		}
+		if !places.Shared {
+			places.Socket = filepath.Join(dir, filepath.Base(places.Socket))
+		}
+		places.StateDir = dir
+	}
+	for _, socket := range []string{os.Getenv("BERTH_SOCKET"), f.socket} {
+		if socket == "" {
+			continue
+		}
+		path, err := filepath.Abs(socket)
+		if err != nil {
+			return places, err
+		}
+		places.Socket = path
+	}
+	if f.config != "" {
+		path, err := filepath.Abs(f.config)
+		if err != nil {
+			return places, err
+		}
+		places.Config = path
+	}
+	return places, nil
+}
+
+// override puts what was typed above what the config says.
+func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
+	return func(c *daemon.Config) {
+		typed := func(flag string, set func()) {
+			if cmd.Flags().Changed(flag) {
+				set()
+			}
+		}
+		typed("gpus", func() { c.GPUs = f.cards })
+		typed("poll", func() { c.Poll = f.interval })
+		typed("margin", func() { c.Rules.MarginMiB = f.rules.MarginMiB })
+		typed("idle-threshold", func() { c.Rules.IdleThresholdMiB = f.rules.IdleThresholdMiB })
+		typed("spike-buffer", func() { c.Rules.SpikeBuffer = f.rules.SpikeBuffer })
+		typed("tolerance", func() { c.Tolerance = f.tolerance })
+		typed("exclusive", func() { c.Rules.Exclusive = f.rules.Exclusive })
+		typed("jobs-per-gpu", func() { c.Rules.JobsPerGPU = f.rules.JobsPerGPU })
+		typed("mem-threshold", func() { c.Rules.MemThreshold = f.rules.MemThreshold })
+		typed("load-threshold", func() { c.Rules.LoadThreshold = f.rules.LoadThreshold })
+		typed("placement", func() { c.Rules.Placement = f.rules.Placement })
+		typed("policy", func() { c.Rules.Policy = f.rules.Policy })
+		typed("log-level", func() { c.LogLevel = f.logLevel })
+		typed("http", func() { c.Listen = f.listen })
+	}
+}
+
+func newRestore() *cobra.Command {
+	f := &serveFlags{}
+	cmd := &cobra.Command{
+		Use:   "restore BACKUP",
+		Short: "Put a backup of the state back, while no daemon runs",
+		Long: `Put a copy that berth backup made in the place of the state.
+
+The daemon has to be stopped. What is there now is kept beside it. Jobs that
+ran when the backup was made and are gone now end as lost.`,
+		Example: `  berth restore berth-2026-03-01.db
+
+Exit status: 0 done; 1 refused or failed; 2 bad usage.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &usageError{what: fmt.Sprintf("restore takes one backup, %d given", len(args)), hint: "see berth restore --help"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			places, err := f.places()
+			if err != nil {
+				return err
+			}
+			kept, err := daemon.Restore(places.StateDir, args[0])
+			if err != nil {
+				return api.Problemf(api.Refused, "is a daemon still running? stop it first", "%v", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "restored %s into %s at %s\n", args[0], places.StateDir, time.Now().Format(time.DateTime))
+			if kept != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "what was there is kept as %s\n", kept)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&f.stateDir, "state-dir", "", "the daemon's (default /var/lib/berth for root, else ~/.local/state/berth)")
+	cmd.Flags().BoolVar(&f.private, "private", false, "your private daemon's, also as root")
+	return cmd
+}

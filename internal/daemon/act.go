@@ -1,0 +1,176 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// Act cancels, holds, releases or requeues jobs.
+func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
+	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
+		return api.ActReply{}, api.Problemf(api.Invalid, "actions are cancel hold release requeue", "unknown action %.40q", r.Action)
+	}
+	ch, err := d.choose(c, r.Select, true)
+	if err != nil {
+		return api.ActReply{}, err
+	}
+	if !ch.narrows() {
+		return api.ActReply{}, api.Problemf(api.Invalid, "name jobs by id, or say all", "no job is selected")
+	}
+	// Only who names jobs that are over, or their state, wants them again.
+	over := r.Action == api.ActRequeue && (ch.named() || slices.ContainsFunc(ch.states, job.State.Terminal))
+	found, missing, err := d.resolve(ctx, &ch, over)
+	if err != nil {
+		return api.ActReply{}, err
+	}
+	a := action{d: d, caller: c, request: &r}
+	err = d.change(ctx, func(now time.Time) {
+		for i := range found {
+			a.one(now, &found[i])
+		}
+		d.engine.Again(now, a.again)
+	})
+	for _, id := range missing {
+		a.refuse(id, "", "there is no such job")
+	}
+	d.note(c, r.Action, a.done, "", err)
+	if len(a.denied) > 0 {
+		d.note(c, r.Action, a.denied, "", api.Problemf(api.Forbidden, "", "not the caller's"))
+	}
+	return api.ActReply{Jobs: a.acted}, err
+}
+
+// action is a request being carried out.
+type action struct {
+	d       *Daemon
+	caller  api.Caller
+	request *api.ActRequest
+	acted   []api.Acted
+	done    []string
+	denied  []string
+	again   []*job.Job
+}
+
+func (a *action) refuse(id string, state job.State, why string) {
+	a.acted = append(a.acted, api.Acted{ID: id, State: string(state), What: why})
+}
+
+// one acts on one job, as it stands in the engine's goroutine now.
+func (a *action) one(now time.Time, seen *job.Job) {
+	j, live := a.d.engine.Job(seen.ID)
+	if !live {
+		j = seen
+		if written, pending := a.d.engine.Find(seen.ID); pending {
+			j = written // its end is not on disk yet
+		} else if !seen.State.Terminal() {
+			a.refuse(seen.ID, "", "it has just ended")
+			return
+		}
+	}
+	if !mayTouch(a.caller, j) {
+		a.denied = append(a.denied, j.ID)
+		a.refuse(j.ID, j.State, "it belongs to "+j.User)
+		return
+	}
+	what, ok := a.apply(now, j, live)
+	if !ok {
+		a.refuse(j.ID, j.State, what)
+		return
+	}
+	a.done = append(a.done, j.ID)
+	a.acted = append(a.acted, api.Acted{ID: j.ID, Done: true, State: string(j.State), What: what})
+}
+
+// apply does it, or says why not.
+func (a *action) apply(now time.Time, j *job.Job, live bool) (what string, ok bool) {
+	e, by := a.d.engine, a.caller.Name
+	grace := j.Spec.Grace
+	if g := a.request.GraceS; g != nil {
+		grace = time.Duration(max(0, min(*g, 86400)) * float64(time.Second))
+	}
+	over := fmt.Sprintf("it is over (%s)", j.Outcome)
+	switch a.request.Action {
+	case api.ActCancel:
+		if !live {
+			return over, false
+		}
+		was := j.State
+		e.CancelBy(now, j.ID, by, grace)
+		if was == job.Queued {
+			return "cancelled", true
+		}
+		return "is being ended", true
+	case api.ActHold:
+		return a.held(live && e.Hold(now, j.ID, by), j, live, "held", "held already")
+	case api.ActRelease:
+		return a.held(live && e.Release(now, j.ID, by), j, live, "released", "not held")
+	}
+	return a.requeue(now, j, live, grace)
+}
+
+func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) (string, bool) {
+	switch {
+	case done:
+		return what, true
+	case !live:
+		return fmt.Sprintf("it is over (%s)", j.Outcome), false
+	case j.State != job.Queued:
+		return "it is " + string(j.State), false
+	}
+	return "it is " + otherwise, false
+}
+
+func (a *action) requeue(now time.Time, j *job.Job, live bool, grace time.Duration) (string, bool) {
+	switch {
+	case !live:
+		again := j.Clone()
+		again.Rank, again.Held = a.d.engine.NextRank(), false
+		a.again = append(a.again, again)
+		return "queued again", true
+	case a.d.engine.Requeue(now, j.ID, a.caller.Name, grace):
+		return "is being ended, and will run again", true
+	}
+	return "it is " + string(j.State), false
+}
+
+// Edit changes a job that waits.
+func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRequest) (api.Detail, error) {
+	j, err := d.find(ctx, c, id)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	if !mayTouch(c, &j) {
+		d.note(c, "edit", []string{j.ID}, "", notYours(&j))
+		return api.Detail{}, notYours(&j)
+	}
+	var refusal error
+	err = d.change(ctx, func(now time.Time) {
+		live, ok := d.engine.Job(j.ID)
+		if !ok || live.State != job.Queued {
+			refusal = api.Problemf(api.Refused, "only a job that waits can be changed; requeue starts one over", "job %s is %s", j.ID, state(live, &j))
+			return
+		}
+		refusal = d.edit(now, c, live, r)
+		j = d.engine.Copy(live)
+	})
+	if err == nil {
+		err = refusal
+	}
+	d.note(c, "edit", []string{j.ID}, "", err)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	return d.Job(ctx, c, j.ID)
+}
+
+func state(live, seen *job.Job) job.State {
+	if live != nil {
+		return live.State
+	}
+	return seen.State
+}

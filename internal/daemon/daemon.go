@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/site"
+	"berth/internal/store"
+)
+
+// Options are the flags of `berth serve`, checked and turned into values.
+type Options struct {
+	Places   site.Places // Shared: serve all users of the machine
+	Version  string
+	Explicit bool // the config file was named, so it has to be there
+
+	// Override puts what was said on the command line above the config.
+	Override func(*Config)
+
+	Sim        int   // simulated cards; 0: real ones
+	SimVRAMMiB int64 // of each
+	IdleExit   time.Duration
+
+	Env     []string
+	Out     io.Writer // the lines a person sees who started it by hand
+	Signals <-chan os.Signal
+}
+
+// Daemon is one, running.
+type Daemon struct {
+	opt     Options
+	cfg     atomic.Pointer[Config]
+	uid     int // whose daemon it is
+	started time.Time
+
+	log      *slog.Logger
+	logFile  io.Closer
+	store    *store.Store
+	runner   *run.Runner
+	source   gpu.Source
+	ledger   *gpu.Ledger
+	engine   *engine.Engine
+	launcher *engine.Launcher
+	server   *api.Server
+	users    *site.Users
+	audit    *audit
+	tokens   *tokens
+	hub      *hub
+	people   people
+	environs environs
+	twins    twins
+
+	simDir  string
+	devices []gpu.Device
+	host    sched.Host
+
+	ended    chan struct{} // closed when the engine's loop is over
+	wantUser chan int      // uids that a start needed and nobody has looked up lately
+	quiet    atomic.Int64  // since when there was nothing to do, in nanoseconds; 0: there is
+	wait     sync.WaitGroup
+}
+
+func (d *Daemon) config() *Config { return d.cfg.Load() }
+
+// The states of a request on its way through the engine's goroutine.
+const (
+	waiting int32 = iota
+	taken
+	abandoned
+)
+
+// do runs f in the engine's goroutine and waits for it. If the caller goes
+// away first, f does not run at all.
+func (d *Daemon) do(ctx context.Context, f func(now time.Time)) error {
+	var state atomic.Int32
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-d.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	d.engine.Do(ctx, func() {
+		if state.CompareAndSwap(waiting, taken) {
+			f(time.Now())
+			close(done)
+		}
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	if state.CompareAndSwap(waiting, abandoned) {
+		select {
+		case <-d.ended:
+			return stopping()
+		default:
+			return ctx.Err()
+		}
+	}
+	<-done
+	return nil
+}
+
+func stopping() error {
+	return api.Problemf(api.Unable, "try again in a moment", "the daemon is stopping")
+}
+
+// change is do for what has to be on disk before it is answered.
+func (d *Daemon) change(ctx context.Context, f func(now time.Time)) error {
+	written := make(chan error, 1)
+	err := d.do(ctx, func(now time.Time) {
+		f(now)
+		d.engine.Then(func(err error) { written <- err })
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-written:
+		return notWritten(err)
+	case <-d.ended:
+		select {
+		case err := <-written:
+			return notWritten(err)
+		default:
+			return stopping()
+		}
+	}
+}
+
+// notWritten turns a failed commit into what its caller should know.
+func notWritten(err error) error {
+	if err == nil {
+		return nil
+	}
+	p := api.Problemf(api.Unable, "free some space; berth goes on by itself", "this could not be written down: %v", err)
+	p.Err = err
+	return p
+}

@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+)
+
+// fixed are the keys that mean a job's submission, and cannot be changed on
+// one that is there.
+var fixed = map[string]string{
+	"array": "an array cannot be made of a job", "dedup": "it was submitted already",
+	"hold": "use berth hold and berth release", "export": "the environment was captured when it was submitted",
+	"after": "what it waits for cannot be changed; submit it anew",
+}
+
+// edit applies changed keys to a queued job.
+func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest) error {
+	var pairs []jobfile.Pair
+	var refused *api.Problem
+	begin := false
+	r.Set.Each(func(key, value string) {
+		if why, is := fixed[key]; is && refused == nil {
+			refused = api.Problemf(api.Refused, why, "%s cannot be edited", key)
+		}
+		begin = begin || key == "begin"
+		pairs = append(pairs, jobfile.Pair{Key: key, Value: value})
+	})
+	if refused != nil {
+		return refused
+	}
+	for name, value := range r.Set.Env {
+		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: value})
+	}
+	asked, err := jobfile.Ask(pairs, now, j.Spec, 0)
+	if err != nil {
+		return api.Problemf(api.Invalid, "docs/jobspec.md lists the keys", "%v", err)
+	}
+	spec := asked.Spec
+	if r.Set.GPUs != "" && r.Set.IDs == "" {
+		spec.IDs = nil // a count replaces the cards that were named
+	}
+	command := r.Set.Command
+	if command.Shell != "" || len(command.Argv) > 0 {
+		s := submission{d: d, caller: c}
+		if err := s.setCommand(&spec, command); err != nil {
+			return err
+		}
+	}
+	if why := d.engine.Feasible(j.User, spec); why != "" {
+		return api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why)
+	}
+	d.engine.Edit(now, j.ID, spec, j.Rank)
+	if begin {
+		d.engine.Begin(now, j.ID, asked.NotBefore)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"berth/internal/store"
+)
+
+// environsKept bounds the environments in memory; the store has all of them.
+const environsKept = 64
+
+// environs are captured environments that were needed lately.
+type environs struct {
+	mu   sync.Mutex
+	kept map[string][]string
+}
+
+// pack renders an environment as it is stored.
+func packEnviron(environ []string) []byte { return []byte(strings.Join(environ, "\x00")) }
+
+// checkEnviron refuses what no process could be given.
+func checkEnviron(environ []string, most int) (bytes int, err error) {
+	for _, pair := range environ {
+		bytes += len(pair) + 1
+		if strings.IndexByte(pair, 0) >= 0 {
+			return bytes, fmt.Errorf("a variable holds a zero byte")
+		}
+		if name, _, ok := strings.Cut(pair, "="); !ok || name == "" {
+			return bytes, fmt.Errorf("%.40q is not NAME=value", pair)
+		}
+	}
+	if bytes > most {
+		return bytes, fmt.Errorf("it has %d bytes, at most %d are taken", bytes, most)
+	}
+	return bytes, nil
+}
+
+// get reads the environment of that name; the empty name is the empty one.
+func (e *environs) get(s *store.Store, name string) ([]string, error) {
+	if name == "" {
+		return nil, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if environ, ok := e.kept[name]; ok {
+		return environ, nil
+	}
+	data, err := s.Blob(name)
+	if err != nil {
+		return nil, err
+	}
+	var environ []string
+	if len(data) > 0 {
+		environ = strings.Split(string(data), "\x00")
+	}
+	if e.kept == nil || len(e.kept) >= environsKept {
+		e.kept = map[string][]string{}
+	}
+	e.kept[name] = environ
+	return environ, nil
+}

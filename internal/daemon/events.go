@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// gpusEvery is how often a stream that asks for cards may carry them.
+const gpusEvery = time.Second
+
+// Events tells what happened and happens, until the caller has had enough.
+func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, send func(api.Event) error) error {
+	l := d.hub.listen()
+	defer func() { d.hub.leave(l) }()
+	s := stream{d: d, caller: c, query: q, send: send, last: q.Since}
+	if q.Since >= 0 {
+		if err := s.catchUp(); err != nil {
+			return err
+		}
+	}
+	var cards <-chan time.Time
+	if q.GPUs {
+		ticker := time.NewTicker(gpusEvery)
+		defer ticker.Stop()
+		cards = ticker.C
+		if err := s.sendCards(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.ended:
+			return nil
+		case <-cards:
+			if err := s.sendCards(ctx); err != nil {
+				return err
+			}
+		case ev, ok := <-l.events:
+			if !ok {
+				return nil // the client comes back with what it saw last
+			}
+			if err := s.tell(ev); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// stream is one caller's events.
+type stream struct {
+	d      *Daemon
+	caller api.Caller
+	query  api.EventQuery
+	send   func(api.Event) error
+	last   int64 // number of the last event it was told
+	cards  []api.GPU
+}
+
+// catchUp tells what is kept from after the last event seen.
+func (s *stream) catchUp() error {
+	for {
+		events, err := s.d.store.EventsAfter(s.last, 1000)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		for _, ev := range events {
+			if err := s.tell(ev); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *stream) tell(ev job.Event) error {
+	if ev.Seq > 0 && ev.Seq <= s.last {
+		return nil
+	}
+	s.last = max(s.last, ev.Seq)
+	if j := ev.Job; j != nil {
+		if s.query.User != "" && j.User != s.query.User || s.query.Job != "" && j.ID != s.query.Job && j.Array() != s.query.Job {
+			return nil
+		}
+	} else if s.query.User != "" || s.query.Job != "" {
+		return nil
+	}
+	out := api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text}
+	if ev.Job != nil {
+		v := s.d.view(s.caller, ev.Job, nil)
+		out.Job = &v
+		if ev.Job.Outcome == job.Launch && v.Reason == nil {
+			out.Text = ""
+		}
+	}
+	return s.send(out)
+}
+
+// sendCards tells how the cards stand where that changed.
+func (s *stream) sendCards(ctx context.Context) error {
+	cards, err := s.d.GPUs(ctx, s.caller)
+	if err != nil {
+		return nil // the stream ends by itself if the daemon does
+	}
+	for i := range cards {
+		cards[i].ReadAt = time.Time{}
+	}
+	if reflect.DeepEqual(cards, s.cards) {
+		return nil
+	}
+	s.cards = cards
+	return s.send(api.Event{Time: time.Now(), Kind: job.EventGPUs, GPUs: cards})
+}

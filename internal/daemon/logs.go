@@ -1,0 +1,278 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/site"
+)
+
+const (
+	followEvery = 100 * time.Millisecond // how often a growing log is looked at
+	followIdle  = time.Second            // and one that does not grow
+	tailBlock   = 64 << 10
+	tailMost    = 64 << 20 // how far back the last lines are searched
+)
+
+// Log reads a job's output.
+func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.LogStream, error) {
+	j, err := d.find(ctx, c, q.ID)
+	if err != nil {
+		return api.LogStream{}, err
+	}
+	if !mayTouch(c, &j) {
+		d.note(c, "logs", []string{j.ID}, "", notYours(&j))
+		return api.LogStream{}, notYours(&j)
+	}
+	if q.Attempt < 0 || q.Attempt > j.Attempt {
+		return api.LogStream{}, api.Problemf(api.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt)
+	}
+	l := d.hub.listen() // before the job is looked at again, so that its end is not missed
+	r := &logReader{d: d, caller: c, listener: l, id: j.ID, follow: q.Follow}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	if err := r.begin(&j, q); err != nil {
+		r.Close()
+		return api.LogStream{}, err
+	}
+	return api.LogStream{ReadCloser: r, Attempt: r.attempt, Offset: r.offset}, nil
+}
+
+// logReader reads a log to its end, or while it grows until the job is over.
+type logReader struct {
+	d        *Daemon
+	caller   api.Caller
+	ctx      context.Context
+	cancel   context.CancelFunc
+	listener *listener
+	id       string
+	follow   bool
+
+	file    *os.File
+	attempt int
+	offset  int64
+	over    bool // the attempt has ended: what is there is all there will be
+	idle    time.Duration
+}
+
+// begin opens the log, once there is one.
+func (r *logReader) begin(j *job.Job, q api.LogQuery) error {
+	for {
+		current, err := r.d.find(r.ctx, r.caller, r.id)
+		if err != nil {
+			return err
+		}
+		r.attempt = q.Attempt
+		if r.attempt == 0 {
+			r.attempt = current.Attempt
+		}
+		r.over = current.State != job.Running || r.attempt < current.Attempt
+		if r.attempt > 0 {
+			return r.open(&current, q)
+		}
+		if !r.follow || current.State.Terminal() {
+			return api.Problemf(api.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started: it has no log", r.id)
+		}
+		if !r.await(r.d.config().Poll) {
+			return r.ctx.Err()
+		}
+	}
+}
+
+func (r *logReader) open(j *job.Job, q api.LogQuery) error {
+	attempt := j.Clone()
+	attempt.Attempt = r.attempt
+	path := j.Log
+	if r.attempt != j.Attempt || path == "" {
+		path = r.d.launcher.LogPath(attempt)
+	}
+	var err error
+	for {
+		r.file, err = r.d.openAsOwner(r.ctx, j, path)
+		// A job that was placed this instant makes its log in the next.
+		if err == nil || !errors.Is(err, os.ErrNotExist) || r.over || !r.await(followEvery) {
+			break
+		}
+		if r.refresh(); r.over {
+			continue
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return api.Problemf(api.NotFound, "it may have been removed, or the job never started", "job %s has no log %s", r.id, path)
+	case err != nil:
+		return api.Problemf(api.Refused, "", "the log of job %s cannot be read: %v", r.id, err)
+	}
+	switch {
+	case q.Lines > 0:
+		r.offset, err = tailOffset(r.file, q.Lines)
+	case q.Offset < 0:
+		var end int64
+		end, err = r.file.Seek(0, io.SeekEnd)
+		r.offset = max(0, end+q.Offset)
+	default:
+		r.offset = q.Offset
+	}
+	return err
+}
+
+// openAsOwner opens a file with the rights of the job's user: a shared daemon
+// is root, and the path is the user's to bend.
+func (d *Daemon) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.File, error) {
+	if !d.opt.Places.Shared {
+		return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	}
+	user, err := d.users.ByUID(ctx, j.UID)
+	if err != nil {
+		return nil, fmt.Errorf("look up user %s: %w", j.User, err)
+	}
+	return site.OpenAs(ctx, user, path)
+}
+
+// Read gives what there is, and waits for more while the job writes.
+func (r *logReader) Read(p []byte) (int, error) {
+	for {
+		n, err := r.readData(p)
+		if n > 0 {
+			r.idle = 0
+			return n, nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		if r.over || !r.follow {
+			return 0, io.EOF
+		}
+		r.idle = min(r.idle+followEvery, followIdle)
+		if !r.await(r.idle) {
+			return 0, r.ctx.Err()
+		}
+	}
+}
+
+// readData reads at the offset. A hole, where the middle of a log that grew
+// too large was dropped, is passed over.
+func (r *logReader) readData(p []byte) (int, error) {
+	if data, err := unix.Seek(int(r.file.Fd()), r.offset, unix.SEEK_DATA); err == nil && data > r.offset {
+		r.offset = data
+	}
+	n, err := r.file.ReadAt(p, r.offset)
+	r.offset += int64(n)
+	return n, err
+}
+
+// await waits a while, or until the job is heard of. It reports false when
+// the caller is gone or the daemon stops.
+func (r *logReader) await(most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return false
+		case <-r.d.ended:
+			r.cancel()
+			return false
+		case <-timer.C:
+			return true
+		case ev, ok := <-r.listener.events:
+			if !ok {
+				r.listener = r.d.hub.listen()
+				r.refresh()
+				return true
+			}
+			if ev.Job != nil && ev.Job.ID == r.id {
+				r.heard(ev.Job)
+				return true
+			}
+		}
+	}
+}
+
+func (r *logReader) heard(j *job.Job) {
+	r.over = r.attempt > 0 && (j.State != job.Running || j.Attempt > r.attempt)
+}
+
+// refresh looks at the job itself.
+func (r *logReader) refresh() {
+	if j, err := r.d.find(r.ctx, r.caller, r.id); err == nil {
+		r.heard(&j)
+	}
+}
+
+// Close lets go of everything.
+func (r *logReader) Close() error {
+	r.cancel()
+	r.d.hub.leave(r.listener)
+	if r.file != nil {
+		return r.file.Close()
+	}
+	return nil
+}
+
+// tailOffset is where the last lines of a file begin.
+func tailOffset(file *os.File, lines int) (int64, error) {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	block := make([]byte, tailBlock)
+	last := true
+	for at := end; at > 0 && end-at < tailMost; {
+		size := min(int64(len(block)), at)
+		at -= size
+		n, err := file.ReadAt(block[:size], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		chunk := block[:n]
+		if last && n > 0 && chunk[n-1] == '\n' {
+			chunk = chunk[:n-1] // the newline that ends the last line begins none
+		}
+		last = false
+		for {
+			i := bytes.LastIndexByte(chunk, '\n')
+			if i < 0 {
+				break
+			}
+			if lines--; lines == 0 {
+				return at + int64(i) + 1, nil
+			}
+			chunk = chunk[:i]
+		}
+	}
+	return max(0, end-min(end, tailMost)), nil
+}
+
+// Attach connects to a job's terminal.
+func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
+	j, err := d.find(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	if !mayTouch(c, &j) {
+		err := notYours(&j)
+		d.note(c, "attach", []string{j.ID}, "", err)
+		return nil, err
+	}
+	switch {
+	case !j.Spec.Pty:
+		return nil, api.Problemf(api.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
+	case j.State != job.Running:
+		return nil, api.Problemf(api.Refused, "", "job %s is %s", j.ID, j.State)
+	}
+	conn, err := d.runner.Attach(j.Keep)
+	if err != nil {
+		return nil, api.Problemf(api.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
+	}
+	d.note(c, "attach", []string{j.ID}, "", nil)
+	return conn, nil
+}

@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+// Status is the daemon itself.
+func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
+	s := api.Status{
+		Version: d.opt.Version, PID: os.Getpid(), Since: d.started, Shared: d.opt.Places.Shared,
+		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.simDir,
+		You: c,
+	}
+	err := d.do(ctx, func(time.Time) {
+		queued, running := d.engine.Live()
+		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}
+		s.Blocked = d.engine.Blocked()
+	})
+	return s, err
+}
+
+func (d *Daemon) userName(uid int) string {
+	if user, ok := d.users.Cached(uid, 24*time.Hour); ok {
+		return user.Name
+	}
+	return fmt.Sprint(uid)
+}
+
+// Stats sums up what the machine did.
+func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api.Stats, error) {
+	now := time.Now()
+	since, until := now.Add(-30*24*time.Hour), now
+	if q.Since != nil {
+		since = *q.Since
+	}
+	if q.Until != nil {
+		until = *q.Until
+	}
+	if !since.Before(until) {
+		return api.Stats{}, api.Problemf(api.Invalid, "", "the window ends before it begins")
+	}
+	sum := newStatsSum(since, until, len(d.devices), q.User, time.Local)
+	err := d.store.EachOver(store.Filter{User: q.User, EndedSince: since}, func(j *job.Job) error {
+		sum.add(j)
+		return ctx.Err()
+	})
+	if err != nil {
+		return api.Stats{}, err
+	}
+	live, err := d.live(ctx, &choice{user: q.User, states: []job.State{job.Running}})
+	if err != nil {
+		return api.Stats{}, err
+	}
+	for i := range live {
+		sum.add(&live[i])
+	}
+	return sum.result(), nil
+}
+
+// Backup writes a copy of the store while the daemon runs.
+func (d *Daemon) Backup(ctx context.Context, c api.Caller, to io.Writer) error {
+	err := d.backup(ctx, c, to)
+	d.note(c, "backup", nil, "", err)
+	return err
+}
+
+func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
+	if !c.Admin {
+		return api.Problemf(api.Forbidden, "root and the group "+d.config().AdminGroup+" may", "the state holds everyone's jobs; only an administrator copies it")
+	}
+	dir, err := os.MkdirTemp(d.opt.Places.StateDir, "backup-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "berth.db")
+	if err := d.store.Backup(path); err != nil {
+		return err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(to, file)
+	return err
+}
+
+// Restore puts a backup in the place of a stopped daemon's state, and says
+// where what was there is kept.
+func Restore(stateDir, backup string) (kept string, err error) {
+	return store.Restore(storeDir(stateDir), backup)
+}
+
+// NewToken makes a token with the caller's own rights.
+func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (api.Token, error) {
+	if c.Token != "" {
+		return api.Token{}, api.Problemf(api.Forbidden, "use the socket on the machine itself", "a token cannot make another")
+	}
+	t, err := d.tokens.create(c.Name, c.UID, r.Name, time.Duration(r.TTLS)*time.Second, time.Now())
+	d.note(c, "token create", nil, t.ID, err)
+	return t, err
+}
+
+// Tokens lists the caller's tokens, or all for an administrator.
+func (d *Daemon) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
+	return d.tokens.list(c.UID, c.Admin, time.Now()), nil
+}
+
+// RevokeToken ends one.
+func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, id string) error {
+	err := d.tokens.revoke(id, c.UID, c.Admin)
+	d.note(c, "token revoke", nil, id, err)
+	return err
+}

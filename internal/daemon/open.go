@@ -1,0 +1,343 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/site"
+	"berth/internal/store"
+)
+
+const (
+	logBytes  = 16 << 20
+	firstLook = 20 * time.Second
+	scopeTime = 10 * time.Second
+)
+
+func storeDir(stateDir string) string { return filepath.Join(stateDir, "store") }
+
+func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
+
+// open prepares everything that answering requests needs. The order matters:
+// the store's lock makes this the only daemon before anything is written.
+func (d *Daemon) open(ctx context.Context) error {
+	steps := []func(context.Context) error{
+		d.openConfig, d.openDirs, d.openStore, d.openLog, d.openPeople, d.openCards, d.openRunner, d.openEngine, d.restore,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) openConfig(context.Context) error {
+	cfg, err := d.loadConfig()
+	if err != nil {
+		return err
+	}
+	d.cfg.Store(&cfg)
+	return nil
+}
+
+func (d *Daemon) loadConfig() (Config, error) {
+	cfg, err := LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit)
+	if err != nil {
+		p := api.Problemf(api.Invalid, "docs/config.md lists the keys", "%v", err)
+		p.Err = err
+		return cfg, p
+	}
+	if d.opt.Override != nil {
+		d.opt.Override(&cfg)
+	}
+	if d.opt.IdleExit > 0 {
+		cfg.IdleExit = d.opt.IdleExit
+	}
+	return cfg, cfg.Check()
+}
+
+// openDirs makes the state directory. Of a shared one, users may pass through
+// to their own jobs' directories and look at nothing else.
+func (d *Daemon) openDirs(context.Context) error {
+	dir, mode := d.opt.Places.StateDir, os.FileMode(0o700)
+	if d.opt.Places.Shared {
+		mode = 0o711
+	}
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return stateProblem(err)
+	}
+	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
+		return api.Problemf(api.Refused, "choose a place on a local disk with --state-dir", "%s is on a network file system, where neither locks nor the store are safe", dir)
+	}
+	if err := os.MkdirAll(d.jobsDir(), mode); err != nil {
+		return stateProblem(err)
+	}
+	if d.opt.Places.Shared {
+		return errors.Join(os.Chmod(dir, mode), os.Chmod(d.jobsDir(), mode))
+	}
+	return nil
+}
+
+func stateProblem(err error) error {
+	p := api.Problemf(api.Refused, "choose another place with --state-dir", "%v", err)
+	p.Err = err
+	return p
+}
+
+func (d *Daemon) openStore(context.Context) error {
+	st, err := store.Open(storeDir(d.opt.Places.StateDir))
+	var locked *store.LockedError
+	var newer *store.NewerSchemaError
+	switch {
+	case errors.As(err, &locked):
+		return api.Problemf(api.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
+	case errors.As(err, &newer):
+		return api.Problemf(api.Refused, "use the newer berth", "%v", err)
+	case err != nil:
+		return api.Problemf(api.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
+	}
+	d.store = st
+	return nil
+}
+
+// openLog writes to the terminal or the journal under a service manager, and
+// to a file otherwise.
+func (d *Daemon) openLog(context.Context) error {
+	cfg := d.config()
+	file, err := site.OpenPrivateLog(filepath.Join(d.opt.Places.StateDir, "berth.log"), logBytes)
+	if err != nil {
+		return stateProblem(err)
+	}
+	d.logFile = file
+	if d.log, err = site.NewLogger(file, cfg.LogLevel); err != nil {
+		return api.Problemf(api.Invalid, "", "%v", err)
+	}
+	if d.audit, err = openAudit(filepath.Join(d.opt.Places.StateDir, "audit.jsonl")); err != nil {
+		return stateProblem(err)
+	}
+	return nil
+}
+
+func (d *Daemon) openPeople(ctx context.Context) error {
+	d.users = site.NewUsers(userTTL)
+	d.lookUp(ctx, []int{d.uid})
+	value, err := d.store.Meta(tokensKey)
+	if err != nil {
+		return err
+	}
+	d.tokens, err = newTokens(value, func(value string) error {
+		return d.store.Commit(store.Tx{Meta: map[string]string{tokensKey: value}})
+	})
+	return err
+}
+
+// tokensKey is where the store keeps the tokens.
+const tokensKey = "tokens"
+
+// openCards finds the GPUs and looks at them once.
+func (d *Daemon) openCards(ctx context.Context) error {
+	const hint = "without a GPU, try --sim 2: simulated cards, real processes"
+	var err error
+	if d.opt.Sim > 0 {
+		if d.simDir = lookup(d.opt.Env, "BERTH_SIM_DIR"); d.simDir == "" {
+			d.simDir = filepath.Join(d.opt.Places.StateDir, "sim")
+		}
+		d.source, err = gpu.OpenSim(d.simDir, d.opt.Sim, d.opt.SimVRAMMiB)
+	} else {
+		d.source, err = gpu.OpenSMI()
+	}
+	if err != nil {
+		return api.Problemf(api.Refused, hint, "%v", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	sample, err := d.source.Sample(bounded)
+	if err != nil {
+		return api.Problemf(api.Refused, hint, "the GPUs cannot be read: %v", err)
+	}
+	if len(sample.Devices) == 0 {
+		return api.Problemf(api.Refused, hint, "this machine has no GPU")
+	}
+	wanted := d.config().GPUs
+	for _, index := range wanted {
+		if !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
+			return api.Problemf(api.Invalid, "nvidia-smi -L lists them", "the config names GPU %d, which does not exist", index)
+		}
+	}
+	for _, dev := range sample.Devices {
+		if wanted == nil || slices.Contains(wanted, dev.Index) {
+			d.devices = append(d.devices, dev)
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) openRunner(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, scopeTime)
+	defer cancel()
+	self := []string{"/proc/self/exe", site.HoldWord}
+	if path, err := os.Executable(); err == nil {
+		self[0] = path
+	}
+	scope, why, err := site.JobScope(bounded, !d.opt.Places.Shared, self)
+	if err != nil {
+		d.log.Warn("no scope of systemd's for jobs", "err", err)
+	} else if scope == "" {
+		d.log.Info("no scope of systemd's for jobs", "why", why)
+	}
+	d.runner, err = run.Open(run.Options{KeepDir: filepath.Join(d.opt.Places.StateDir, "keep"), CgroupParent: scope, Log: d.log})
+	if err != nil {
+		return stateProblem(err)
+	}
+	d.ledger, err = gpu.OpenLedger("", instance(d.opt.Places.StateDir))
+	if err != nil {
+		return api.Problemf(api.Unable, "", "%v", err)
+	}
+	return nil
+}
+
+// instance names this queue among all on the machine, the same after a
+// restart.
+func instance(stateDir string) string {
+	sum := sha256.Sum256([]byte(stateDir))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (d *Daemon) openEngine(context.Context) error {
+	cfg := d.config()
+	cpus, memMiB := site.Host()
+	d.host = sched.Host{CPUs: cpus, MemMiB: memMiB}
+	d.launcher = &engine.Launcher{
+		JobsDir: d.jobsDir(), Dir: "/", SelfDir: site.SelfDir(), SimDir: d.simDir, Owner: d.owner,
+	}
+	lastSeq, err := d.store.LastSeq()
+	if err != nil {
+		return err
+	}
+	d.engine = engine.New(engine.Config{
+		Rules: cfg.Rules, Host: d.host, Cards: cfg.GPUs, Devices: d.devices, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
+		Limits: cfg.Limits, HalfLife: cfg.HalfLife, Submissions: true, TellQueued: true,
+		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
+		Publish: d.publish, Log: d.log,
+	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
+	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta))
+}
+
+// restore takes over what an earlier daemon left.
+func (d *Daemon) restore(ctx context.Context) error {
+	found, err := d.runner.Scan()
+	if err != nil {
+		return api.Problemf(api.Unable, "", "look for supervisors of an earlier daemon: %v", err)
+	}
+	var live []*job.Job
+	uids := map[int]bool{}
+	err = d.store.EachLive(func(j *job.Job) error {
+		live = append(live, j)
+		uids[j.UID] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if d.opt.Places.Shared {
+		// Those not found in time are looked up again when they are needed.
+		bounded, cancel := context.WithTimeout(ctx, lookupTime)
+		wanted := make([]int, 0, len(uids))
+		for uid := range uids {
+			wanted = append(wanted, uid)
+		}
+		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
+	}
+	d.engine.Restore(time.Now(), live, found)
+	d.log.Info("took over", "jobs", len(live), "supervisors", len(found))
+	return nil
+}
+
+// order is how a job is started.
+func (d *Daemon) order(j *job.Job) (o keep.Order, err error) {
+	if o, err = d.launcher.Order(j); err == nil {
+		o.LogMaxBytes = d.config().MaxLog
+	}
+	return o, err
+}
+
+// logPath is where an attempt's output goes: what the user asked for is meant
+// from the user's home.
+func (d *Daemon) logPath(j *job.Job) string {
+	l := *d.launcher
+	if user, ok := d.users.Cached(j.UID, 24*time.Hour); ok {
+		l.Home = user.Home
+	}
+	return l.LogPath(j)
+}
+
+// boundMemory keeps garbage small beside the queue: the daemon shares its
+// machine with the jobs.
+func boundMemory() {
+	debug.SetGCPercent(50)
+}
+
+func (d *Daemon) close() {
+	closeAll := []func() error{}
+	if d.runner != nil {
+		closeAll = append(closeAll, d.runner.Close)
+	}
+	if d.source != nil {
+		closeAll = append(closeAll, d.source.Close)
+	}
+	if d.ledger != nil {
+		closeAll = append(closeAll, d.ledger.Close)
+	}
+	if d.audit != nil {
+		closeAll = append(closeAll, d.audit.close)
+	}
+	if d.store != nil {
+		closeAll = append(closeAll, d.store.Close)
+	}
+	for _, f := range closeAll {
+		if err := f(); err != nil && d.log != nil {
+			d.log.Warn("close", "err", err)
+		}
+	}
+	if d.logFile != nil {
+		_ = d.logFile.Close() // there is no log left to say so in
+	}
+}
+
+// note writes down who did what.
+func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string, err error) {
+	if err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
+		return
+	}
+	via := "socket"
+	if c.Token != "" {
+		via = c.Token
+	}
+	result := "ok"
+	if err != nil {
+		result = fmt.Sprint(err)
+	}
+	d.audit.record(entry{
+		Time: time.Now(), UID: c.UID, User: c.Name, PID: c.PID, Via: via,
+		Action: action, Jobs: jobs, Detail: detail, Result: result,
+	})
+}

@@ -1,0 +1,254 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/site"
+)
+
+// How long what the system said about a user may be used.
+const (
+	userTTL      = 5 * time.Minute  // after that it is looked up again
+	userGrace    = 15 * time.Minute // after that no job starts on it
+	limitsTTL    = time.Minute
+	lookupTime   = 10 * time.Second
+	refreshEvery = time.Minute
+)
+
+// people remembers what starting a job needs of its user, so that the
+// engine's goroutine never waits for a directory service.
+type people struct {
+	mu     sync.Mutex
+	limits map[int]loginLimits
+}
+
+type loginLimits struct {
+	limits []keep.Rlimit
+	err    error
+	at     time.Time
+}
+
+// Identify says who calls. The kernel's word or a token's counts, and the
+// user has to exist: where the directory cannot be asked, nobody is let in.
+func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
+	uid, token := p.UID, ""
+	if p.Secret != "" {
+		entry, ok := d.tokens.check(p.Secret, time.Now())
+		if !ok {
+			return api.Caller{}, api.Problemf(api.Forbidden, "make one with: berth token create", "the token is not known or has expired")
+		}
+		uid, token = entry.UID, entry.ID
+	}
+	if !d.opt.Places.Shared && uid != d.uid && uid != 0 {
+		return api.Caller{}, api.Problemf(api.Forbidden, "start your own with: berth submit", "this is another user's private daemon")
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	user, err := d.users.ByUID(ctx, uid)
+	switch {
+	case errors.Is(err, site.ErrUnknownUser) && !d.opt.Places.Shared:
+		user = site.User{Name: fmt.Sprint(uid), UID: uid} // as in a container without a passwd entry
+	case errors.Is(err, site.ErrUnknownUser):
+		return api.Caller{}, api.Problemf(api.Forbidden, "", "no user has the uid %d", uid)
+	case err != nil:
+		d.log.Error("look up user", "uid", uid, "err", err)
+		return api.Caller{}, api.Problemf(api.Unable, "the administrator should look at the user database (getent passwd)", "who you are cannot be looked up just now")
+	}
+	c := api.Caller{UID: uid, Name: user.Name, Token: token}
+	if token == "" {
+		c.PID = p.PID
+	}
+	c.Admin = uid == 0 || !d.opt.Places.Shared || d.isAdmin(user)
+	return c, nil
+}
+
+func (d *Daemon) isAdmin(user site.User) bool {
+	group := d.config().AdminGroup
+	if group == "" {
+		return false
+	}
+	in, err := d.users.InGroup(user, group)
+	if err != nil {
+		d.log.Error("look up group", "group", group, "err", err)
+		return false
+	}
+	return in
+}
+
+// owner is whom a job runs as, and with what environment.
+func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
+	captured, err := d.environs.get(d.store, j.Environ)
+	if err != nil {
+		return engine.Owner{}, fmt.Errorf("its environment cannot be read: %w", err)
+	}
+	if !d.opt.Places.Shared {
+		return d.ownerHere(j, captured), nil
+	}
+	user, ok := d.users.Cached(j.UID, userGrace)
+	if !ok {
+		select {
+		case d.wantUser <- j.UID:
+		default:
+		}
+		return engine.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
+	}
+	o := engine.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
+	if err := d.makeJobDir(j.ID, user); err != nil {
+		return engine.Owner{}, err
+	}
+	if j.UID == 0 {
+		return o, nil // root's own jobs need not become anyone
+	}
+	limits, err := d.loginLimits(user)
+	if err != nil {
+		return engine.Owner{}, fmt.Errorf("limits of user %s: %w", user.Name, err)
+	}
+	o.Credential = &keep.Credential{
+		UID: user.UID, GID: user.GID, Groups: user.Groups, Rlimits: limits, Umask: j.Umask, Home: user.Home,
+	}
+	return o, nil
+}
+
+// ownerHere is the one user of a private daemon.
+func (d *Daemon) ownerHere(j *job.Job, captured []string) engine.Owner {
+	home, shell := lookup(d.opt.Env, "HOME"), lookup(d.opt.Env, "SHELL")
+	if user, ok := d.users.Cached(d.uid, 24*time.Hour); ok {
+		home, shell = user.Home, user.Shell
+	}
+	return engine.Owner{Env: jobEnviron(captured, j.Spec, j.User, home, shell), Home: home}
+}
+
+// makeJobDir gives a job's logs a directory that is its user's. Nobody else
+// can write where it is made, so there is no name to swap in between.
+func (d *Daemon) makeJobDir(id string, user site.User) error {
+	dir := filepath.Join(d.jobsDir(), id)
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.Lchown(dir, user.UID, user.GID)
+	}
+	if err != nil {
+		return fmt.Errorf("make the job's directory: %w", err)
+	}
+	return nil
+}
+
+func (d *Daemon) loginLimits(user site.User) ([]keep.Rlimit, error) {
+	p := &d.people
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.limits[user.UID]; ok && time.Since(known.at) < limitsTTL {
+		return known.limits, known.err
+	}
+	limits, err := d.users.LoginLimits(user)
+	if p.limits == nil || len(p.limits) > 10_000 {
+		p.limits = map[int]loginLimits{}
+	}
+	p.limits[user.UID] = loginLimits{limits, err, time.Now()}
+	return limits, err
+}
+
+// keepUsersKnown looks up the users of live jobs before the engine has to ask.
+func (d *Daemon) keepUsersKnown(ctx context.Context) {
+	ticker := time.NewTicker(refreshEvery)
+	defer ticker.Stop()
+	for {
+		var uids []int
+		select {
+		case <-ctx.Done():
+			return
+		case uid := <-d.wantUser:
+			uids = []int{uid}
+		case <-ticker.C:
+			seen := map[int]bool{}
+			if d.do(ctx, func(time.Time) { d.engine.Each(func(j *job.Job) { seen[j.UID] = true }) }) != nil {
+				continue
+			}
+			for uid := range seen {
+				uids = append(uids, uid)
+			}
+		}
+		d.lookUp(ctx, uids)
+	}
+}
+
+// lookUp asks for users, several at a time, each for so long at most.
+func (d *Daemon) lookUp(ctx context.Context, uids []int) {
+	var group sync.WaitGroup
+	turn := make(chan struct{}, 4)
+	for _, uid := range uids {
+		turn <- struct{}{}
+		group.Go(func() {
+			defer func() { <-turn }()
+			bounded, cancel := context.WithTimeout(ctx, lookupTime)
+			defer cancel()
+			if _, err := d.users.ByUID(bounded, uid); err != nil {
+				d.log.Warn("look up user", "uid", uid, "err", err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// jobEnviron is what a job inherits: what it wants of its caller's
+// environment, and what a login would have set.
+func jobEnviron(captured []string, spec job.Spec, user, home, shell string) []string {
+	kept := exported(captured, spec.Export)
+	for _, v := range [][2]string{{"HOME", home}, {"USER", user}, {"LOGNAME", user}, {"SHELL", shell}} {
+		if v[1] != "" && lookup(kept, v[0]) == "" {
+			kept = append(kept, v[0]+"="+v[1])
+		}
+	}
+	return kept
+}
+
+// exported filters a captured environment.
+func exported(captured []string, export string) []string {
+	switch export {
+	case "", "all":
+		return slices.Clone(captured)
+	case "none":
+		return nil
+	}
+	wanted := strings.Split(export, ",")
+	var kept []string
+	for _, pair := range captured {
+		name, _, _ := strings.Cut(pair, "=")
+		if slices.Contains(wanted, name) {
+			kept = append(kept, pair)
+		}
+	}
+	return kept
+}
+
+// lookup is the value of a variable, the last one counting.
+func lookup(environ []string, name string) string {
+	for i := len(environ) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(environ[i], name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// mayTouch says whether the caller may change or read the inside of a job.
+func mayTouch(c api.Caller, j *job.Job) bool { return c.Admin || c.UID == j.UID }
+
+// notYours refuses what concerns another user's job.
+func notYours(j *job.Job) *api.Problem {
+	return api.Problemf(api.Forbidden, "root and the admin group may", "job %s belongs to %s", j.ID, j.User)
+}

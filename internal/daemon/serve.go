@@ -1,0 +1,276 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/site"
+)
+
+const (
+	shutdownTime = 5 * time.Second
+	retainEvery  = time.Hour
+	retainFirst  = 5 * time.Minute
+	idleLook     = time.Second
+)
+
+// Serve runs a daemon until it is told to stop. Its errors are *api.Problem
+// where a person can do something about them. Jobs go on without it.
+func Serve(ctx context.Context, opt Options) error {
+	d := &Daemon{
+		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
+		ended: make(chan struct{}), wantUser: make(chan int, 64),
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer d.close()
+	boundMemory()
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+	return d.serve(ctx, stop)
+}
+
+// errStopped is how a daemon ends that was told to.
+var errStopped = errors.New("told to stop")
+
+func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
+	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version})
+	listeners, err := d.listen()
+	if err != nil {
+		return err
+	}
+	for _, l := range listeners {
+		go func() {
+			if err := l.serve(); err != nil && ctx.Err() == nil {
+				d.log.Error("serve", "on", l.name, "err", err)
+				stop(fmt.Errorf("serve %s: %w", l.name, err))
+			}
+		}()
+	}
+	d.wait.Go(func() { d.attend(ctx, stop) })
+	d.wait.Go(func() { d.keepUsersKnown(ctx) })
+	d.wait.Go(func() { d.tidy(ctx) })
+	d.greet(listeners)
+	_ = site.Notify("READY=1") // where nobody listens there is nobody to tell
+	err = d.engine.Run(ctx, d.runner.Events())
+	// From here on nothing is accepted; what was asked is answered.
+	_ = site.Notify("STOPPING=1")
+	close(d.ended)
+	d.hub.close()
+	stop(errStopped)
+	bounded, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	if err := d.server.Shutdown(bounded); err != nil {
+		d.log.Warn("shut down", "err", err)
+	}
+	d.wait.Wait()
+	d.log.Info("stopped", "err", context.Cause(ctx))
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, errStopped) {
+		return nil
+	} else if errors.Is(err, context.Canceled) {
+		return cause
+	}
+	p := api.Problemf(api.Unable, "running jobs go on; start berth serve again once this is mended", "%v", err)
+	p.Err = err
+	return p
+}
+
+// listening is one place where the daemon can be reached.
+type listening struct {
+	name  string
+	serve func() error
+}
+
+// listen opens the socket, or takes over what a service manager opened, and
+// where the config says so a TCP port.
+func (d *Daemon) listen() ([]listening, error) {
+	given, err := site.ActivationListeners()
+	if err != nil {
+		return nil, api.Problemf(api.Refused, "", "sockets handed over by the service manager: %v", err)
+	}
+	var all []listening
+	for _, l := range given {
+		all = append(all, listening{l.Addr().String(), func() error { return d.server.ServeUnix(l) }})
+	}
+	if len(all) == 0 {
+		mode := os.FileMode(0o600)
+		if d.opt.Places.Shared {
+			mode = 0o666
+		}
+		socket := d.opt.Places.Socket
+		l, err := api.Listen(socket, mode)
+		if err != nil {
+			return nil, api.Problemf(api.Refused, "choose another with --socket", "listen on %s: %v", socket, err)
+		}
+		all = append(all, listening{socket, func() error { return d.server.ServeUnix(l) }})
+	}
+	cfg := d.config()
+	if cfg.Listen == "" {
+		return all, nil
+	}
+	l, options, err := d.listenTCP(cfg)
+	if err != nil {
+		return nil, api.Problemf(api.Refused, "docs/config.md, section http", "listen on %s: %v", cfg.Listen, err)
+	}
+	return append(all, listening{cfg.Listen, func() error { return d.server.ServeTCP(l, options) }}), nil
+}
+
+func (d *Daemon) listenTCP(cfg *Config) (net.Listener, api.TCPOptions, error) {
+	options := api.TCPOptions{Hosts: cfg.Hosts}
+	if cfg.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+		if err != nil {
+			return nil, options, err
+		}
+		options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	return l, options, err
+}
+
+// greet says where the daemon is, to who started it by hand.
+func (d *Daemon) greet(listeners []listening) {
+	names := make([]string, len(listeners))
+	for i, l := range listeners {
+		names[i] = l.name
+	}
+	kind := "private to " + d.userName(d.uid)
+	if d.opt.Places.Shared {
+		kind = "shared by all users"
+	}
+	d.log.Info("serving", "on", names, "state", d.opt.Places.StateDir, "shared", d.opt.Places.Shared, "gpus", len(d.devices), "version", d.opt.Version)
+	if d.opt.Out == nil {
+		return
+	}
+	fmt.Fprintf(d.opt.Out, "berth %s: serving %d GPUs on %s, %s\n", d.opt.Version, len(d.devices), strings.Join(names, " and "), kind)
+	fmt.Fprintf(d.opt.Out, "state %s, log %s\n", d.opt.Places.StateDir, filepath.Join(d.opt.Places.StateDir, "berth.log"))
+	if d.simDir != "" {
+		fmt.Fprintf(d.opt.Out, "simulated GPUs: BERTH_SIM_DIR=%s\n", d.simDir)
+	}
+}
+
+// attend hears signals, keeps a watchdog content, and ends a daemon that has
+// had nothing to do for long.
+func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
+	look := time.NewTicker(idleLook)
+	defer look.Stop()
+	var dog <-chan time.Time
+	if interval := site.WatchdogInterval(); interval > 0 {
+		ticker := time.NewTicker(interval / 2)
+		defer ticker.Stop()
+		dog = ticker.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-d.opt.Signals:
+			if sig == syscall.SIGHUP {
+				d.reload(ctx)
+				continue
+			}
+			d.log.Info("stopping", "signal", sig)
+			stop(errStopped)
+			return
+		case <-dog:
+			// Only a loop that turns is alive.
+			if d.do(ctx, func(time.Time) {}) == nil {
+				_ = site.Notify("WATCHDOG=1")
+			}
+		case <-look.C:
+			if d.idleFor(ctx) {
+				d.log.Info("stopping: nothing to do for long")
+				stop(errStopped)
+				return
+			}
+		}
+	}
+}
+
+// idleFor reports whether there was nothing to do for as long as the daemon is
+// meant to stay. Whoever talks to it keeps it.
+func (d *Daemon) idleFor(ctx context.Context) bool {
+	limit := d.config().IdleExit
+	if limit <= 0 {
+		return false
+	}
+	now := time.Now()
+	busy := d.server.Active() > 0 || now.Sub(d.server.LastActivity()) < limit || now.Sub(d.started) < limit
+	if !busy {
+		err := d.do(ctx, func(time.Time) {
+			queued, running := d.engine.Live()
+			busy = queued+running > 0
+		})
+		busy = busy || err != nil
+	}
+	if busy {
+		d.quiet.Store(0)
+		return false
+	}
+	since := d.quiet.Load()
+	if since == 0 {
+		d.quiet.Store(now.UnixNano())
+		return false
+	}
+	return now.Sub(time.Unix(0, since)) >= min(limit, time.Minute)
+}
+
+// reload reads the config again. A broken one changes nothing.
+func (d *Daemon) reload(ctx context.Context) {
+	_ = site.Notify("RELOADING=1")
+	defer func() { _ = site.Notify("READY=1") }()
+	cfg, err := d.loadConfig()
+	if err != nil {
+		d.log.Error("the config is not taken over; the old one stays in force", "err", err)
+		return
+	}
+	live, restart := cfg.Changed(*d.config())
+	d.cfg.Store(&cfg)
+	err = d.do(ctx, func(time.Time) { d.engine.SetRules(cfg.Rules, cfg.Limits) })
+	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)
+}
+
+// publish passes on what is on disk.
+func (d *Daemon) publish(events []job.Event) {
+	for _, ev := range events {
+		if ev.Kind != job.EventQueued && ev.Kind != job.EventUsage {
+			id := ""
+			if ev.Job != nil {
+				id = ev.Job.ID
+			}
+			d.log.Info("event", "kind", ev.Kind, "job", id, "text", ev.Text)
+		}
+	}
+	d.hub.publish(events)
+}
+
+// tidy forgets what is older than the config wants kept.
+func (d *Daemon) tidy(ctx context.Context) {
+	timer := time.NewTimer(retainFirst)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		forgotten, err := retain(time.Now(), *d.config(), d.store, d.jobsDir(), d.log)
+		if err != nil {
+			d.log.Error("tidy", "err", err)
+		} else if forgotten > 0 {
+			d.log.Info("tidied", "jobs", forgotten)
+		}
+		timer.Reset(retainEvery)
+	}
+}

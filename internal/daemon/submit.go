@@ -1,0 +1,413 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/store"
+)
+
+// maxCommand bounds a command: the kernel takes no longer word, and not much
+// more in all.
+const maxCommand = 1 << 20
+
+// maxDependencies bounds how many other jobs the jobs of one request wait for.
+const maxDependencies = 200_000
+
+// Submit takes jobs. They are on disk when it answers.
+func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
+	reply, err := d.submit(ctx, c, r)
+	if r.DryRun {
+		return reply, err
+	}
+	var ids []string
+	for _, s := range reply.Jobs {
+		ids = append(ids, s.ID)
+	}
+	d.note(c, "submit", ids, "", err)
+	return reply, err
+}
+
+func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
+	s := submission{d: d, caller: c, request: &r, cfg: d.config(), now: time.Now()}
+	if err := s.read(ctx); err != nil {
+		return api.SubmitReply{}, err
+	}
+	if r.DryRun {
+		return s.try(ctx)
+	}
+	return s.accept(ctx)
+}
+
+// submission is a request on its way to become jobs.
+type submission struct {
+	d       *Daemon
+	caller  api.Caller
+	request *api.SubmitRequest
+	cfg     *Config
+	now     time.Time
+
+	items   []item
+	jobs    []*job.Job // of all items, in order
+	environ []byte
+	notes   []string
+}
+
+// item is one spec of the request and the jobs it became.
+type item struct {
+	asked jobfile.Asked
+	from  int // its jobs are jobs[from:to]
+	to    int
+}
+
+// read turns the request into jobs, or says what is wrong with it.
+func (s *submission) read(ctx context.Context) error {
+	r := s.request
+	switch {
+	case len(r.Jobs) == 0:
+		return api.Problemf(api.Invalid, "", "the request holds no job")
+	case len(r.Jobs) > s.cfg.MaxSpecs:
+		return api.Problemf(api.TooMuch, "send them in several requests", "%d jobs in one request, at most %d are taken", len(r.Jobs), s.cfg.MaxSpecs)
+	case r.Dir != "" && !filepath.IsAbs(r.Dir):
+		return api.Problemf(api.Invalid, "", "dir: %.100q is not an absolute path", r.Dir)
+	case strings.IndexByte(r.Dir, 0) >= 0:
+		return api.Problemf(api.Invalid, "", "dir: it holds a zero byte")
+	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
+		return api.Problemf(api.Invalid, "", "umask: %d is none", *r.Umask)
+	}
+	if _, err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
+		return api.Problemf(api.TooMuch, "submit with --export none, or name the variables", "the environment cannot be taken: %v", err)
+	}
+	s.items = make([]item, 0, len(r.Jobs))
+	for i := range r.Jobs {
+		if err := s.readSpec(&r.Jobs[i]); err != nil {
+			return s.located(i, err)
+		}
+	}
+	return s.resolveAfter(ctx)
+}
+
+// located says which of several jobs a problem is about.
+func (s *submission) located(i int, err error) error {
+	if len(s.request.Jobs) == 1 {
+		return err
+	}
+	var p *api.Problem
+	if errors.As(err, &p) {
+		where := *p
+		where.What = fmt.Sprintf("job %d of %d: %s", i+1, len(s.request.Jobs), p.What)
+		return &where
+	}
+	return fmt.Errorf("job %d: %w", i+1, err)
+}
+
+// readSpec reads one spec with the grammar all of berth shares.
+func (s *submission) readSpec(spec *api.Spec) error {
+	var pairs []jobfile.Pair
+	spec.Each(func(key, value string) { pairs = append(pairs, jobfile.Pair{Key: key, Value: value}) })
+	names := make([]string, 0, len(spec.Env))
+	for name := range spec.Env {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: spec.Env[name]})
+	}
+	asked, err := jobfile.Ask(pairs, s.now, job.Defaults(), s.cfg.MaxArray)
+	if err != nil {
+		return api.Problemf(api.Invalid, "docs/jobspec.md lists the keys", "%v", err)
+	}
+	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
+		return err
+	}
+	s.setPlaces(&asked.Spec)
+	if limit := s.cfg.InteractiveTime; s.request.Interactive && limit > 0 && !s.caller.Admin {
+		if asked.Spec.TimeLimit == 0 || asked.Spec.TimeLimit > limit {
+			asked.Spec.TimeLimit = limit
+			s.notes = append(s.notes, fmt.Sprintf("interactive jobs end after %s here", limit))
+		}
+	}
+	s.addJobs(asked)
+	return nil
+}
+
+func (s *submission) setCommand(spec *job.Spec, command api.Command) error {
+	size := len(command.Shell)
+	for _, word := range command.Argv {
+		size += len(word) + 1
+	}
+	switch {
+	case size == 0 || len(command.Argv) > 0 && command.Argv[0] == "" || len(command.Argv) == 0 && strings.TrimSpace(command.Shell) == "":
+		return api.Problemf(api.Invalid, "berth submit -- python train.py", "the job has no command")
+	case size > maxCommand:
+		return api.Problemf(api.TooMuch, "put it into a script", "the command has %d bytes, at most %d are taken", size, maxCommand)
+	case strings.IndexByte(command.Shell+strings.Join(command.Argv, ""), 0) >= 0:
+		return api.Problemf(api.Invalid, "", "the command holds a zero byte")
+	}
+	spec.Shell, spec.Argv = command.Shell, command.Argv
+	return nil
+}
+
+// setPlaces makes paths whole that were meant from where the caller stands.
+func (s *submission) setPlaces(spec *job.Spec) {
+	from := s.request.Dir
+	if from == "" {
+		from = "~"
+	}
+	whole := func(path string) string {
+		if path == "" || filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/") {
+			return path
+		}
+		return filepath.Join(from, path)
+	}
+	spec.Venv = whole(spec.Venv)
+	if spec.Dir = whole(spec.Dir); spec.Dir == "" {
+		spec.Dir = from
+	}
+}
+
+// addJobs makes the jobs of one spec: one, or the tasks of an array.
+func (s *submission) addJobs(asked jobfile.Asked) {
+	umask := -1
+	if s.request.Umask != nil {
+		umask = *s.request.Umask
+	}
+	tasks := 1
+	if asked.Array != nil {
+		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
+	}
+	from := len(s.jobs)
+	for range tasks {
+		s.jobs = append(s.jobs, &job.Job{
+			User: s.caller.Name, UID: s.caller.UID, Spec: asked.Spec, Umask: umask,
+			Held: asked.Hold, NotBefore: asked.NotBefore,
+		})
+	}
+	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs)})
+}
+
+// resolveAfter turns what jobs wait for into ids of jobs that exist.
+func (s *submission) resolveAfter(ctx context.Context) error {
+	waits := 0
+	known := map[string][]string{} // what was asked for to the ids it stands for
+	for i := range s.items {
+		it := &s.items[i]
+		if len(it.asked.Spec.After) == 0 {
+			continue
+		}
+		var after []job.Dependency
+		for _, dep := range it.asked.Spec.After {
+			ids, ok := known[dep.Job]
+			if !ok {
+				var err error
+				if ids, err = s.waitsFor(ctx, dep.Job); err != nil {
+					return s.located(i, err)
+				}
+				known[dep.Job] = ids
+			}
+			for _, id := range ids {
+				after = append(after, job.Dependency{Job: id, On: dep.On})
+			}
+		}
+		if waits += len(after) * (it.to - it.from); waits > maxDependencies {
+			return s.located(i, api.Problemf(api.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all, at most %d are taken", waits, maxDependencies))
+		}
+		it.asked.Spec.After = after
+		for _, j := range s.jobs[it.from:it.to] {
+			j.Spec.After = after
+		}
+	}
+	return nil
+}
+
+// waitsFor is the jobs that one entry of `after` names.
+func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error) {
+	ch, err := s.d.choose(s.caller, api.Select{Words: []string{word}}, false)
+	if err != nil {
+		return nil, err
+	}
+	found, missing, err := s.d.resolve(ctx, &ch, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 || len(found) == 0 {
+		return nil, api.Problemf(api.Refused, "berth list --all shows what there is", "after: there is no job %.60s", word)
+	}
+	ids := make([]string, len(found))
+	for i := range found {
+		ids[i] = found[i].ID
+	}
+	return ids, nil
+}
+
+// try says what would become of the jobs.
+func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
+	reply := api.SubmitReply{}
+	err := s.d.do(ctx, func(now time.Time) {
+		for _, it := range s.items {
+			spec := it.asked.Spec
+			trial := s.d.engine.Try(now, s.caller.Name, spec)
+			answer := api.Submitted{Name: spec.Name, State: "waits", Reason: trial.Waits, Notes: s.notes}
+			if it.asked.Array != nil {
+				answer.Tasks = it.to - it.from
+			}
+			switch {
+			case trial.Infeasible != "":
+				answer.State, answer.Reason = "infeasible", trial.Infeasible
+			case it.asked.Hold:
+				answer.Reason = "held until someone releases it"
+			case it.asked.NotBefore.After(now):
+				answer.Reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
+			case len(spec.After) > 0:
+				answer.Reason = fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On)
+			case trial.Starts:
+				answer.State, answer.Reason, answer.GPUIDs = "starts", "", trial.GPUs
+			}
+			reply.Jobs = append(reply.Jobs, answer)
+		}
+	})
+	return reply, err
+}
+
+// accept puts the jobs into the queue and waits until they are on disk.
+func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
+	s.captureEnviron()
+	if err := s.d.twins.check(s); err != nil {
+		return api.SubmitReply{}, err
+	}
+	written := make(chan error, 1)
+	var refusal error
+	err := s.d.do(ctx, func(now time.Time) {
+		if refusal = s.admissible(); refusal != nil {
+			return
+		}
+		s.number()
+		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
+		if s.environ != nil {
+			batch.Blobs = map[string][]byte{s.jobs[0].Environ: s.environ}
+		}
+		s.d.engine.Accept(now, batch)
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return api.SubmitReply{}, err
+	}
+	select {
+	case err = <-written:
+	case <-s.d.ended:
+		select {
+		case err = <-written:
+		default:
+			err = stopping()
+		}
+	}
+	if err != nil {
+		return api.SubmitReply{}, notWritten(err)
+	}
+	s.d.twins.add(s)
+	return s.reply(), nil
+}
+
+// captureEnviron names the environment the jobs were submitted with.
+func (s *submission) captureEnviron() {
+	if s.request.Environ == nil {
+		return
+	}
+	environ := s.request.Environ
+	if s.request.Term != "" {
+		environ = append(slices.Clone(environ), "TERM="+s.request.Term)
+	}
+	data := packEnviron(environ)
+	name := store.BlobName(data)
+	wanted := false
+	for _, j := range s.jobs {
+		if j.Spec.Export != "none" {
+			j.Environ, wanted = name, true
+		}
+	}
+	if wanted {
+		s.environ = data
+		for _, j := range s.jobs {
+			j.Environ = name
+		}
+	}
+}
+
+// admissible holds the jobs against the limits and the machine.
+func (s *submission) admissible() error {
+	e := s.d.engine
+	if blocked := e.Stopping(); blocked {
+		return stopping()
+	}
+	limit := s.cfg.QueuedJobs
+	if own, ok := s.cfg.QueuedJobsOf[s.caller.Name]; ok {
+		limit = own
+	}
+	if have := e.Owned(s.caller.Name); limit > 0 && have+len(s.jobs) > limit && !s.caller.Admin {
+		return api.Problemf(api.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, len(s.jobs), limit)
+	}
+	queued, running := e.Live()
+	if most := s.cfg.MaxQueue; queued+running+len(s.jobs) > most {
+		return api.Problemf(api.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", queued+running, len(s.jobs), most)
+	}
+	told := map[string]string{}
+	for i, it := range s.items {
+		key := requestKey(&it.asked.Spec)
+		reason, known := told[key]
+		if !known {
+			reason = e.Feasible(s.caller.Name, it.asked.Spec)
+			told[key] = reason
+		}
+		if reason != "" {
+			return s.located(i, api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", reason))
+		}
+	}
+	return nil
+}
+
+// requestKey is equal for specs that fit equally well.
+func requestKey(s *job.Spec) string {
+	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive)
+}
+
+// number gives the jobs their ids. The tasks of an array carry the number of
+// the first of them, and their own index.
+func (s *submission) number() {
+	s.d.engine.Number(s.jobs)
+	for _, it := range s.items {
+		for k, j := range s.jobs[it.from:it.to] {
+			j.Rank = j.Seq
+			if it.asked.Array != nil {
+				j.ID = strconv.FormatInt(s.jobs[it.from].Seq, 10) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
+			}
+		}
+	}
+}
+
+func (s *submission) reply() api.SubmitReply {
+	reply := api.SubmitReply{Jobs: make([]api.Submitted, 0, len(s.items))}
+	for _, it := range s.items {
+		first := s.jobs[it.from]
+		answer := api.Submitted{ID: first.ID, Name: first.Name(), Notes: s.notes}
+		if it.asked.Array != nil {
+			answer.ID, answer.Tasks = first.Array(), it.to-it.from
+			if first.Spec.Name == "" {
+				answer.Name = "job" + answer.ID
+			}
+		}
+		reply.Jobs = append(reply.Jobs, answer)
+	}
+	return reply
+}
