@@ -21,6 +21,7 @@ func labServer(t *testing.T) (*fake, exam) {
 		file("/proc/4711/cgroup", "0::/system.slice/berth.service\n").
 		file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "cpuset cpu io memory pids\n").
 		file("/proc/sys/kernel/random/boot_id", "8f2c1f0e-0f0e-4f0e-8f0e-0f0e0f0e0f0e\n").
+		file("/proc/self/status", "CapEff:\t000001ffffffffff\n").
 		file("/proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 4194304 1024 -2\n").
 		file("/proc/driver/nvidia/version", "NVRM version: 580.65.06\n").
 		file("/dev/nvidia0", "").file("/dev/nvidiactl", "").file("/dev/nvidia-uvm", "").
@@ -108,6 +109,11 @@ func TestFindings(t *testing.T) {
 		{"no group of administrators", "admins", func(f *fake, _ *exam) { f.exits("getent group berth-admin", getentNotFound, "") }, OK, "only root"},
 		{"groups that cannot be looked up", "admins", func(f *fake, _ *exam) { f.breaks("getent group berth-admin", errNoAnswer) }, Warn, "only root"},
 		{"few open files", "limits", func(f *fake, _ *exam) { f.file("/etc/security/limits.conf", "* - nofile 1000\n") }, Warn, "1000 open files"},
+		{"root that may not raise limits", "limits", func(f *fake, e *exam) {
+			f.file("/proc/self/status", "CapEff:\t0\n").file("/proc/self/limits", plainLimits)
+			f.says("getent passwd 0", "root:x:0:0::/root:/bin/sh\n").says("getent initgroups root", "root\n")
+			e.uid = 0
+		}, Warn, "may not raise"},
 		{"little locked memory", "limits", func(f *fake, _ *exam) { f.file("/etc/security/limits.conf", "* - memlock 64\n") }, Warn, "64 KiB"},
 		{"limits that others may write", "limits", func(f *fake, _ *exam) {
 			f.file("/etc/security/limits.conf", "")

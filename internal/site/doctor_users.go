@@ -3,6 +3,7 @@ package site
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,6 +86,9 @@ func (e exam) limits(ctx context.Context) Finding {
 	limits, err := e.loginLimits(user, e.groupNumber)
 	if err != nil {
 		return fail("see that /etc/security/limits.conf and limits.d belong to root and nobody else may write to them", "limits at login cannot be told: %v", err)
+	}
+	if wanted, err := e.wantedLimits(user, e.groupNumber); err == nil && e.isRoot() && !slices.Equal(wanted, limits) {
+		return warn("give the container the capability CAP_SYS_RESOURCE", "root may not raise limits here: jobs get what this process has, not what their users have at login")
 	}
 	files, locked := limits[unix.RLIMIT_NOFILE], limits[unix.RLIMIT_MEMLOCK]
 	switch {

@@ -32,7 +32,33 @@ func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
 // groupLookup turns a group's name into its number.
 type groupLookup func(ctx context.Context, name string) (gid int, known bool, err error)
 
+// loginLimits are those that this process is able to give.
 func (m machine) loginLimits(user User, groups groupLookup) ([]Rlimit, error) {
+	limits, err := m.wantedLimits(user, groups)
+	if err != nil || m.mayRaiseLimits() {
+		return limits, err
+	}
+	own, err := parseProcLimits(m.read("/proc/self/limits"))
+	if err != nil {
+		return nil, fmt.Errorf("limits of this process: %w", err)
+	}
+	for i := range limits {
+		limits[i].Hard = min(limits[i].Hard, own[i].Hard)
+		limits[i].Soft = min(limits[i].Soft, limits[i].Hard)
+	}
+	return limits, nil
+}
+
+// mayRaiseLimits is not true of root in every container, and there a login
+// does with what there is, too.
+func (m machine) mayRaiseLimits() bool {
+	const sysResource = 24 // the number of CAP_SYS_RESOURCE
+	text, found := lineWith(m.read("/proc/self/status"), "CapEff:")
+	capabilities, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+	return found && err == nil && capabilities&(1<<sysResource) != 0
+}
+
+func (m machine) wantedLimits(user User, groups groupLookup) ([]Rlimit, error) {
 	base, err := m.sessionLimits()
 	if err != nil {
 		return nil, err

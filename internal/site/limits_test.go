@@ -38,7 +38,7 @@ var someone = User{Name: "ann", UID: 1000, GID: 1000, Groups: []int{27, 44, 1000
 // withLimits is a machine with these lines in limits.conf.
 func withLimits(t *testing.T, lines string) *fake {
 	return newFake(t).file("/proc/1/limits", plainLimits).file("/proc/sys/fs/nr_open", "1048576\n").
-		file("/etc/security/limits.conf", lines)
+		file("/proc/self/status", "Name:\tberth\nCapEff:\t000001ffffffffff\n").file("/etc/security/limits.conf", lines)
 }
 
 func lookupGroup(_ context.Context, name string) (int, bool, error) {
@@ -69,6 +69,7 @@ func TestLimitsOfALine(t *testing.T) {
 		{"exactly one user", ":1000 - nofile 5000", files, 5000, 5000},
 		{"exactly one group, any of the user's", "@:27 - nofile 5000", files, 5000, 5000},
 		{"a range of groups is about the primary one", "@20:50 - nofile 5000", files, 1024, 4096},
+		{"a range with one group in it is a range", "@27:27 - nofile 5000", files, 1024, 4096},
 		{"a range of groups with the primary one", "@900: - nofile 5000", files, 5000, 5000},
 		{"the user counts over a group, whatever the order", "ann - nofile 5\n@lab - nofile 6\n* - nofile 7", files, 5, 5},
 		{"a group counts over everybody", "@lab - nofile 6\n* - nofile 7", files, 6, 6},
@@ -87,6 +88,8 @@ func TestLimitsOfALine(t *testing.T) {
 		{"realtime priority", "* - rtprio 99", unix.RLIMIT_RTPRIO, 99, 99},
 		{"a comment at the end", "* - nofile 5000 # enough", files, 5000, 5000},
 		{"not a number", "* - nofile many", files, 1024, 4096},
+		{"a number and more", "* - nofile 50x 60", files, 50, 50},
+		{"a number no word of the machine can hold", "* - memlock 99999999999999999999999", locked, unlimited, unlimited},
 		{"not a type", "* both nofile 5000", files, 1024, 4096},
 		{"items that are no limits", "* - maxlogins 4\n* - priority 10\n* - nonewprivs 1", files, 1024, 4096},
 		{"a line that exempts the user", "* - nofile 5000\nann -\nann - nofile 6000", files, 1024, 4096},
@@ -153,6 +156,38 @@ func TestLimitsThatCannotBeTold(t *testing.T) {
 			t.Error("limits were made up")
 		}
 	})
+}
+
+// Root in a container may be unable to raise a limit. A job that cannot have
+// its user's has what there is.
+func TestRootThatMayNotRaiseLimits(t *testing.T) {
+	f := withLimits(t, "* - nofile 9000\n* - memlock unlimited\n* soft core 5").file("/proc/self/limits", plainLimits).
+		file("/proc/self/status", "CapEff:\t000001fffeffffff\n")
+	limits, err := f.loginLimits(someone, lookupGroup)
+	if err != nil || limits[unix.RLIMIT_NOFILE].Soft != 4096 || limits[unix.RLIMIT_MEMLOCK].Hard != 65536 || limits[unix.RLIMIT_CORE].Soft != 5<<10 {
+		t.Errorf("%v, %v", limits, err)
+	}
+	os.Remove(f.path("/proc/self/limits"))
+	if limits, err := f.loginLimits(someone, lookupGroup); err == nil {
+		t.Errorf("its own cannot be seen: %v", limits)
+	}
+}
+
+// What is promised can be given: by a process like this one, to a child.
+func TestLimitsThatCanBeGiven(t *testing.T) {
+	limits, err := LoginLimits(User{Name: "ann", UID: 1000, GID: 1000})
+	if err != nil {
+		t.Skipf("this machine's limits: %v", err)
+	}
+	for _, limit := range limits {
+		var own unix.Rlimit
+		if err := unix.Getrlimit(limit.Resource, &own); err != nil {
+			t.Fatal(err)
+		}
+		if !here().mayRaiseLimits() && limit.Hard > own.Max {
+			t.Errorf("%s: %d is above %d", limitNames[limit.Resource].proc, limit.Hard, own.Max)
+		}
+	}
 }
 
 func TestASessionUnderSystemd(t *testing.T) {

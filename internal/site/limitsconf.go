@@ -91,10 +91,8 @@ func (r *rules) rankOf(domain string) (rank, error) {
 // one.
 func (r *rules) inGroup(domain string) (bool, error) {
 	if low, high, ok := parseRange(domain); ok {
-		if low == high {
-			return r.user.GID == low || slices.Contains(r.user.Groups, low), nil
-		}
-		return low <= r.user.GID && r.user.GID <= high, nil
+		exactly := strings.HasPrefix(domain, ":") && slices.Contains(r.user.Groups, low)
+		return exactly || low <= r.user.GID && r.user.GID <= high, nil
 	}
 	if checkKey(domain) != nil {
 		return false, nil
@@ -161,8 +159,11 @@ func (r *rules) value(resource int, text string) (uint64, error) {
 		}
 		return unlimited, nil
 	}
-	value, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
+	// What follows the number is not looked at, and one that is too large is
+	// the largest there is.
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	value, err := strconv.ParseUint(text[:digits], 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0, errBadValue
 	}
 	unit := uint64(1)
