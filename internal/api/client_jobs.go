@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -125,24 +124,18 @@ func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
 	}
 	wrote := false
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
-		var page struct {
-			Jobs []json.RawMessage `json:"jobs"`
-			Next string            `json:"next"`
-		}
-		if err := json.Unmarshal(data, &page); err != nil {
+		page, err := splitPage(data)
+		if err != nil {
 			return 0, "", fmt.Errorf("understand the daemon at %s: %w", c.place, err)
 		}
-		var out bytes.Buffer
-		out.Grow(len(data))
-		for _, raw := range page.Jobs {
-			if wrote {
-				out.WriteByte(',')
+		if wrote && page.count > 0 {
+			if _, err := io.WriteString(w, ","); err != nil {
+				return 0, "", err
 			}
-			out.Write(raw)
-			wrote = true
 		}
-		_, err := w.Write(out.Bytes())
-		return len(page.Jobs), page.Next, err
+		wrote = wrote || page.count > 0
+		_, err = w.Write(page.inside)
+		return page.count, page.next, err
 	})
 	if err != nil {
 		return err

@@ -83,15 +83,18 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 	}
 	specs := []Spec{}
 	for d.More() {
-		where := fmt.Sprintf("jobs[%d]", len(specs))
-		gate.allow(d, l.SpecBytes, where)
+		gate.allow(d, l.SpecBytes, "")
+		gate.job = len(specs)
 		if len(specs) == l.Specs {
 			return nil, &Problem{Kind: TooMuch, What: fmt.Sprintf("more than %d jobs in one request", l.Specs),
 				Hint: "send them in several requests", Err: errTooLarge}
 		}
+		if len(specs) == cap(specs) {
+			specs = slices.Grow(specs, max(64, len(specs))) // a spec is large to copy: seldom
+		}
 		specs = append(specs, Spec{})
 		if err := d.Decode(&specs[len(specs)-1]); err != nil {
-			return nil, decodeError(where+": ", err, reflect.TypeFor[Spec]())
+			return nil, decodeError(fmt.Sprintf("jobs[%d]: ", len(specs)-1), err, reflect.TypeFor[Spec]())
 		}
 	}
 	if _, err := d.Token(); err != nil {
@@ -122,6 +125,7 @@ func decodeMember(d *json.Decoder, r *SubmitRequest, key string) error {
 type gate struct {
 	from    io.Reader
 	what    string
+	job     int // where what is empty: it is the job of this number
 	most    int64
 	read    int64
 	allowed int64
@@ -136,7 +140,11 @@ func (g *gate) allow(d *json.Decoder, most int64, what string) {
 func (g *gate) Read(p []byte) (int, error) {
 	room := g.allowed - g.read
 	if room <= 0 {
-		return 0, &Problem{Kind: TooMuch, What: fmt.Sprintf("%s takes more than %d bytes", g.what, g.most), Err: errTooLarge}
+		what := g.what
+		if what == "" {
+			what = fmt.Sprintf("jobs[%d]", g.job)
+		}
+		return 0, &Problem{Kind: TooMuch, What: fmt.Sprintf("%s takes more than %d bytes", what, g.most), Err: errTooLarge}
 	}
 	n, err := g.from.Read(p[:min(int64(len(p)), room)])
 	g.read += int64(n)

@@ -216,3 +216,15 @@ func BenchmarkStatus(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkEncodeTenThousandJobs(b *testing.B) {
+	var page JobPage
+	for range 10_000 {
+		page.Jobs = append(page.Jobs, exampleView)
+	}
+	for b.Loop() {
+		if _, err := json.Marshal(page); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -13,6 +13,10 @@ type Text string
 // UnmarshalJSON takes what people write: "18G", 18432, true.
 func (t *Text) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' { // the decoder hands over one whole value
+		if plain(data) {
+			*t = Text(data[1 : len(data)-1])
+			return nil
+		}
 		return json.Unmarshal(data, (*string)(t))
 	}
 	wrong := map[byte]string{'n': "null", '{': "object", '[': "array"}
@@ -21,6 +25,17 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	}
 	*t = Text(data)
 	return nil
+}
+
+// plain reports whether a JSON string stands for just its letters. Most do,
+// and need no second decoder.
+func plain(data []byte) bool {
+	for _, b := range data[1 : len(data)-1] {
+		if b < ' ' || b == '\\' || b >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 // Command is what a job runs: one shell line, or words executed as they are.
