@@ -10,6 +10,10 @@ import (
 	"berth/internal/job"
 )
 
+// actAtOnce is how many jobs are acted on in one round: others have requests
+// too.
+const actAtOnce = 1000
+
 // Act cancels, holds, releases or requeues jobs.
 func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
 	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
@@ -29,12 +33,18 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 		return api.ActReply{}, err
 	}
 	a := action{d: d, caller: c, request: &r}
-	err = d.change(ctx, func(now time.Time) {
-		for i := range found {
-			a.one(now, &found[i])
+	for some := range slices.Chunk(found, actAtOnce) {
+		err = d.change(ctx, func(now time.Time) {
+			for i := range some {
+				a.one(now, &some[i])
+			}
+			d.engine.Again(now, a.again)
+			a.again = nil
+		})
+		if err != nil {
+			break
 		}
-		d.engine.Again(now, a.again)
-	})
+	}
 	for _, id := range missing {
 		a.refuse(id, "", "there is no such job")
 	}

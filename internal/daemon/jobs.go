@@ -90,7 +90,11 @@ func (l *listing) page(ctx context.Context) ([]job.Job, error) {
 	var err error
 	if l.since.IsZero() && !(l.newest && l.after != store.Cursor{}) {
 		// Newest first, what is not over comes before all that is.
-		if live, err = l.d.live(ctx, l.ch); err != nil {
+		most := l.limit + 1
+		if l.newest {
+			most = maxResolved // the newest are at the end
+		}
+		if live, l.total, err = l.d.liveAfter(ctx, l.ch, l.after.Seq, most); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +104,6 @@ func (l *listing) page(ctx context.Context) ([]job.Job, error) {
 	}); err != nil {
 		return nil, err
 	}
-	l.total = len(live)
 	var over []*job.Job
 	if l.over && l.ch.wantsOver() {
 		if over, err = l.ended(); err != nil {

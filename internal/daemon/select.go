@@ -144,27 +144,51 @@ func (ch *choice) wantsOver() bool {
 	return len(ch.states) == 0 || slices.ContainsFunc(ch.states, job.State.Terminal)
 }
 
-// live copies the matching jobs that are not over, in the order of
-// submission. Where ids are few and exact, only those are looked at.
+// live copies the matching jobs that are not over, in the order of submission.
 func (d *Daemon) live(ctx context.Context, ch *choice) ([]job.Job, error) {
-	var found []job.Job
-	err := d.do(ctx, func(time.Time) {
+	found, _, err := d.liveAfter(ctx, ch, 0, maxResolved)
+	return found, err
+}
+
+// liveAfter copies at most limit of the matching jobs that are not over, from
+// the first with a number above seq, and counts all that match. Where ids are
+// few and exact, only those are looked at.
+func (d *Daemon) liveAfter(ctx context.Context, ch *choice, seq int64, limit int) (found []job.Job, total int, err error) {
+	take := func(j *job.Job) bool {
+		if !ch.matches(j) {
+			return true
+		}
+		if total++; j.Seq > seq && len(found) < limit {
+			found = append(found, d.engine.Copy(j))
+		}
+		return true
+	}
+	err = d.do(ctx, func(time.Time) {
 		if exact := d.exact(ch); exact != nil {
 			for _, j := range exact {
-				if ch.matches(j) {
-					found = append(found, d.engine.Copy(j))
-				}
+				take(j)
 			}
 			return
 		}
-		d.engine.Each(func(j *job.Job) {
-			if ch.matches(j) {
+		if ch.everything() {
+			queued, running := d.engine.Live()
+			total = queued + running
+			found = make([]job.Job, 0, min(limit, total))
+			d.engine.Each(seq, func(j *job.Job) bool {
 				found = append(found, d.engine.Copy(j))
-			}
-		})
+				return len(found) < limit
+			})
+			return
+		}
+		d.engine.Each(0, take)
 	})
 	slices.SortFunc(found, func(a, b job.Job) int { return int(a.Seq - b.Seq) })
-	return found, err
+	return found, total, err
+}
+
+// everything reports whether no job is left out.
+func (ch *choice) everything() bool {
+	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && !ch.named()
 }
 
 // exact is the selected jobs where every id is that of a job itself; nil

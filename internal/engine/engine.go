@@ -86,6 +86,7 @@ type Engine struct {
 	nextSeq int64
 	jobs    map[string]*job.Job        // all that are not over
 	owned   map[string]int             // how many of them each user has
+	roster  roster                     // the same in the order of submission
 	queue   *sched.Queue               // those that could start now if there were room
 	gates   gates                      // queued, but not before a time or another job
 	active  map[string]*attempt        // running, by job id

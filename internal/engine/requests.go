@@ -56,6 +56,7 @@ func (e *Engine) Then(f func(error)) { e.thens = append(e.thens, f) }
 func (e *Engine) know(j *job.Job) {
 	if _, known := e.jobs[j.ID]; !known {
 		e.owned[j.User]++
+		e.roster.add(j)
 	}
 	e.jobs[j.ID] = j
 }
@@ -66,6 +67,7 @@ func (e *Engine) forgetJob(j *job.Job) {
 		return
 	}
 	delete(e.jobs, j.ID)
+	e.roster.remove(j)
 	if e.owned[j.User]--; e.owned[j.User] == 0 {
 		delete(e.owned, j.User)
 	}
@@ -184,14 +186,6 @@ func (e *Engine) SetRules(rules sched.Rules, limits Limits) {
 		if _, queued := e.queue.Get(id); queued {
 			e.enqueue(e.jobs[id])
 		}
-	}
-}
-
-// Each calls fn with every job that is not over, in no order. fn must not keep
-// the job.
-func (e *Engine) Each(fn func(*job.Job)) {
-	for _, j := range e.jobs {
-		fn(j)
 	}
 }
 
