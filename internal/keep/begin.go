@@ -63,9 +63,11 @@ func (b *beginning) become(o Order, join []string) error {
 	}
 	if c := o.Credential; c != nil {
 		undumpable()
-		if err := drop(c); err != nil {
+		remark, err := drop(c)
+		if err != nil {
 			return fmt.Errorf("become user %d: %w", c.UID, err)
 		}
+		b.note = note(b.note, remark)
 		undumpable() // a change of user can undo it
 		if c.Home != "" && !hasVariable(o.Env, "HOME") {
 			o.Env = append(o.Env, "HOME="+c.Home)
@@ -86,7 +88,7 @@ func (b *beginning) become(o Order, join []string) error {
 		return err
 	}
 	if o.Credential != nil {
-		if err := setLimits(o.Credential.Rlimits, true); err != nil {
+		if err := lowerLimits(o.Credential.Rlimits); err != nil {
 			return err
 		}
 	}
@@ -103,17 +105,17 @@ func (b *beginning) join(dirs []string) {
 }
 
 // resetPriority takes back what was meant for berth: a job is neither spared by
-// the kernel nor served first. Whoever has a credential starts from nothing;
-// others keep what makes them humbler.
+// the kernel nor served first. Whoever has a credential starts from nothing, as
+// far as the host allows; others keep what makes them humbler.
 func resetPriority(all bool) error {
 	nice, adj := ownPriority()
 	if nice < 0 || (all && nice > 0) {
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 0); err != nil {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 0); err != nil && nice < 0 {
 			return fmt.Errorf("reset nice: %w", err)
 		}
 	}
 	if adj < 0 || (all && adj > 0) {
-		if err := setting("/proc/self", "oom_score_adj", "0"); err != nil {
+		if err := setting("/proc/self", "oom_score_adj", "0"); err != nil && adj < 0 {
 			return fmt.Errorf("reset oom_score_adj: %w", err)
 		}
 	}

@@ -13,9 +13,11 @@ import (
 
 // drop makes the process the user's, all its threads, and proves it. Whatever
 // fails here ends the stage: a job never runs as somebody else than it should.
-func drop(c *Credential) error {
-	if err := setLimits(c.Rlimits, false); err != nil {
-		return err
+// remark is what it has to do without.
+func drop(c *Credential) (remark string, err error) {
+	remark, err = raiseLimits(c.Rlimits)
+	if err != nil {
+		return "", err
 	}
 	if c.Umask >= 0 {
 		syscall.Umask(c.Umask)
@@ -36,14 +38,14 @@ func drop(c *Credential) error {
 			continue
 		}
 		if err := step.do(); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
+			return "", fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
 	if c.UID != 0 && !skips("clear capabilities") {
 		forgetInheritable()
 	}
 	leaveKeyring()
-	return verify(c)
+	return remark, verify(c)
 }
 
 // verify asks the kernel who this is, in every way it can be asked.
@@ -146,34 +148,6 @@ func sortedSet(ids []int) []int {
 	set := slices.Clone(ids)
 	slices.Sort(set)
 	return slices.Compact(set)
-}
-
-// late reports whether the stage itself would stumble over a small limit of
-// that kind: memory, stack and descriptors are limited as the last thing.
-func late(resource int) bool {
-	const data, stack, nofile, as = 2, 3, 7, 9
-	return slices.Contains([]int{data, stack, nofile, as}, resource)
-}
-
-// setLimits sets those limits whose time has come. The hard ones of the others
-// are raised already, while that is allowed.
-func setLimits(limits []Rlimit, asUser bool) error {
-	for _, l := range limits {
-		now := syscall.Rlimit{Cur: l.Soft, Max: l.Hard}
-		if late(l.Resource) != asUser {
-			if asUser {
-				continue
-			}
-			if err := syscall.Getrlimit(l.Resource, &now); err != nil {
-				return fmt.Errorf("ask for limit %d: %w", l.Resource, err)
-			}
-			now.Max = max(now.Max, l.Hard)
-		}
-		if err := syscall.Setrlimit(l.Resource, &now); err != nil {
-			return fmt.Errorf("set limit %d to %d:%d: %w", l.Resource, l.Soft, l.Hard, err)
-		}
-	}
-	return nil
 }
 
 // forgetInheritable empties the one set of capabilities that a change of user

@@ -68,14 +68,48 @@ func TestAnOrderArrivesAsItWasGiven(t *testing.T) {
 		Job: "17_2", Attempt: 3, Argv: []string{"python", "", "a b"}, Env: []string{"A=1", "B="}, Dir: "/d", Log: "/l",
 		Setup: true, CgroupParent: "/c", Limit: time.Hour, Grace: 1500 * time.Millisecond, WarnBefore: time.Minute, WarnSignal: 10,
 	}
-	f := want.Frame()
-	f.Fields = append(f.Fields, Field{"from_a_later_version", "yes"})
-	got, err := orderOf(f)
-	if err != nil {
-		t.Fatal(err)
+	careful := want
+	careful.Pty, careful.LogMaxBytes, careful.CPUs, careful.MemMiB = true, 1<<30, 8, 65536
+	careful.MemoryParent, careful.CPUParent = "/m", "/c"
+	careful.Credential = &Credential{
+		UID: 1000, GID: 100, Groups: []int{100, 27, 4294967294}, Umask: -1, Home: "/home/x",
+		Rlimits: []Rlimit{{7, 1024, Infinity}, {0, 0, 0}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	root := want
+	root.Credential = &Credential{}
+	for kind, want := range map[FrameKind][]Order{FrameGo: {want}, FrameGoCarefully: {careful, root}} {
+		for _, want := range want {
+			f := want.Frame()
+			if f.Kind != kind {
+				t.Errorf("a frame of kind %c, not %c", f.Kind, kind)
+			}
+			f.Fields = append(f.Fields, Field{"from_a_later_version", "yes"})
+			got, err := orderOf(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+}
+
+// Whatever an earlier supervisor would leave out makes the order one that it
+// does not know.
+func TestWhatMakesAnOrderCareful(t *testing.T) {
+	for name, change := range map[string]func(*Order){
+		"a credential": func(o *Order) { o.Credential = &Credential{UID: 1} },
+		"a terminal":   func(o *Order) { o.Pty = true },
+		"a log's size": func(o *Order) { o.LogMaxBytes = 1 },
+		"CPUs":         func(o *Order) { o.CPUs = 1 },
+		"memory":       func(o *Order) { o.MemMiB = 1 },
+	} {
+		o := Order{Job: "1", Argv: []string{"true"}}
+		change(&o)
+		if o.Frame().Kind != FrameGoCarefully {
+			t.Errorf("%s does not", name)
+		}
 	}
 }
 
@@ -97,13 +131,44 @@ func TestOrdersThatAreRefused(t *testing.T) {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	if _, err := orderOf(Frame{FrameGo, []Field{{"job", "7"}, {"arg", "x"}, {"limit_ns", "soon"}}}); err == nil {
-		t.Error("a limit that is no number was accepted")
+	good.Dir, good.Log, good.Credential = "/d", "/l", &Credential{UID: 1, GID: 1}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Order){
+		"nobody":              func(o *Order) { o.Credential.UID = -1 },
+		"no group":            func(o *Order) { o.Credential.GID = 1<<32 - 1 },
+		"a group that is -1":  func(o *Order) { o.Credential.Groups = []int{5, -1} },
+		"endless groups":      func(o *Order) { o.Credential.Groups = make([]int, 65537) },
+		"no umask":            func(o *Order) { o.Credential.Umask = 0o1000 },
+		"no resource":         func(o *Order) { o.Credential.Rlimits = []Rlimit{{16, 0, 0}} },
+		"soft above hard":     func(o *Order) { o.Credential.Rlimits = []Rlimit{{7, 2, 1}} },
+		"half a directory":    func(o *Order) { o.Dir = "d" },
+		"half a log":          func(o *Order) { o.Log = "l" },
+		"less than no memory": func(o *Order) { o.MemMiB = -1 },
+		"endless memory":      func(o *Order) { o.MemMiB = 1 << 62 },
+		"less than no CPU":    func(o *Order) { o.CPUs = -1 },
+		"a log below nothing": func(o *Order) { o.LogMaxBytes = -1 },
+	} {
+		o := good
+		credential := *good.Credential
+		o.Credential = &credential
+		spoil(&o)
+		if _, err := orderOf(o.Frame()); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	for _, field := range []Field{{"limit_ns", "soon"}, {"uid", "root"}, {"gid", "5"}, {"uid", "5"}} {
+		if _, err := orderOf(Frame{FrameGo, []Field{{"job", "7"}, {"arg", "x"}, {"dir", "/"}, {"log", "/l"}, field}}); err == nil {
+			t.Errorf("%v was accepted", field)
+		}
 	}
 }
 
 func FuzzFrame(f *testing.F) {
 	seed, _ := Order{Job: "1", Argv: []string{"a"}, Env: []string{"A=B"}}.Frame().Encode()
+	f.Add(seed)
+	seed, _ = Order{Job: "1", Argv: []string{"a"}, Dir: "/", Log: "/l", Pty: true, Credential: &Credential{UID: 1, GID: 2, Groups: []int{3}, Rlimits: []Rlimit{{1, 2, 3}}}}.Frame().Encode()
 	f.Add(seed)
 	f.Add([]byte("\x01g\x00\x00\x00\x04\x00\x00\x00\x01"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
@@ -118,8 +183,20 @@ func FuzzFrame(f *testing.F) {
 		if !bytes.HasPrefix(sent, again) {
 			t.Fatalf("%q was read as %q", sent, again)
 		}
-		if o, err := orderOf(frame); err == nil && len(o.Argv) == 0 {
+		o, err := orderOf(frame)
+		if err != nil {
+			return
+		}
+		if len(o.Argv) == 0 {
 			t.Fatal("an order without a command")
+		}
+		if !o.Careful() {
+			o.MemoryParent, o.CPUParent = "", "" // of no use without a limit
+		}
+		// What a supervisor hands on to a stage is what it was given.
+		twice, err := orderOf(o.Frame())
+		if diff := cmp.Diff(o, twice); diff != "" || err != nil {
+			t.Fatalf("%v %s", err, diff)
 		}
 	})
 }

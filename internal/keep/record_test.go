@@ -20,6 +20,7 @@ func fullRecord() Record {
 		Cgroup: "/sys/fs/cgroup/x y", Log: "/tmp/ü\n.log", LogFrom: 99,
 		StartedAt: time.Unix(5, 6), EndedAt: time.Unix(7, 8), Elapsed: 2 * time.Second,
 		ExitCode: -1, Signal: 15, Core: true, Stop: "timeout", Launch: "a\nb=\x00c\xff", SetupFailed: true,
+		Protocol: 2, Pty: true, OOM: true, MemoryKilled: true, PeakMemKiB: 77, LogDropped: 88,
 		Stragglers: 3, MaxRSSKiB: 4096, User: time.Second, Sys: 3 * time.Millisecond, Note: "no cgroup",
 	}
 }
@@ -46,6 +47,7 @@ func TestTheLongestRecordFitsItsBlock(t *testing.T) {
 		Cgroup: strings.Repeat("c", 998), Log: strings.Repeat("l", 998), LogFrom: -1 << 62,
 		StartedAt: time.Unix(0, -1<<62), EndedAt: time.Unix(0, -1<<62), Elapsed: -1 << 62,
 		ExitCode: -1 << 62, Signal: -1 << 62, Stop: long, Launch: long, Stragglers: -1 << 62,
+		Protocol: -1 << 62, PeakMemKiB: -1 << 62, LogDropped: -1 << 62,
 		MaxRSSKiB: -1 << 62, User: -1 << 62, Sys: -1 << 62, Note: long,
 	}
 	got, err := DecodeRecord(r.Encode())

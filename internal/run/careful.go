@@ -1,44 +1,48 @@
 package run
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	"berth/internal/keep"
 )
 
-// ErrOldSupervisor is the answer to an order that the supervisor would not
-// understand whole: the program beside berth is of an earlier version. The next
-// one is berth itself.
-var ErrOldSupervisor = errors.New("the supervisor is of an earlier version")
-
-// ensure waits until the supervisor has said what it knows and lets it go if
-// that is not enough. Only orders that ask for more than the first protocol
-// had are held up by that. A dead one is for Go to tell of.
-func (r *Runner) ensure(token string) error {
-	r.mu.Lock()
-	s := r.all[token]
-	r.mu.Unlock()
-	if s == nil {
-		return fmt.Errorf("supervisor %s is not leased", token)
-	}
+// giveCarefully gives an order that asks for more than the first protocol had,
+// once the supervisor has said that it knows the second. One that does not is
+// let go, and its job never ran. The caller is not held up: a fresh supervisor
+// takes a moment to greet.
+func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 	select {
 	case <-s.greeted:
 	case <-time.After(answerBudget):
 	case <-r.quit:
-		return ErrClosed
+		return // without an order it exits, and the next berth finds it empty
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s.dead || s.phase != leased || s.protocol >= keep.Protocol {
-		return nil
+	if s.dead || s.phase != running || s.link != l {
+		// Its goroutine has found out, or is about to, that the order did not
+		// get there.
+		r.mu.Unlock()
+		return
 	}
-	if self, err := os.Executable(); err == nil {
-		r.command = []string{self, keepWord}
+	if s.protocol >= keep.Protocol {
+		s.send(frame)
+		if s.stop != nil {
+			s.send(s.stop) // it was too early before
+		}
+		r.mu.Unlock()
+		return
 	}
-	s.phase = over
-	s.hangUp()
-	return fmt.Errorf("supervisor %s: %w", token, ErrOldSupervisor)
+	select {
+	case <-s.greeted:
+		r.log.Warn("the supervisor's program is of an earlier version; berth takes its place", "program", r.command)
+		if self, err := os.Executable(); err == nil {
+			r.command = []string{self, keepWord}
+		}
+	default:
+		r.log.Warn("a new supervisor does not answer", "token", s.token)
+	}
+	s.outdated = true
+	r.mu.Unlock()
+	r.tellNeverRan(s)
 }

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "__keep" {
 		os.Exit(keep.Main(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "__oldkeep" {
+		oldKeep()
+		return
+	}
 	if dir := os.Getenv("BERTH_TEST_CONTROLLER"); dir != "" {
 		controller(dir)
 		return

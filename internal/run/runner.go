@@ -139,11 +139,6 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	if err != nil {
 		return fmt.Errorf("job %s: its arguments and environment are too long: %w", o.Job, err)
 	}
-	if o.Careful() {
-		if err := r.ensure(token); err != nil {
-			return err
-		}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.all[token]
@@ -161,6 +156,10 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	}
 	// Where the connection is gone, its goroutine finds out what became of
 	// the order, and tells.
+	if l := s.link; l != nil && o.Careful() && s.protocol < keep.Protocol {
+		r.group.Go(func() { r.giveCarefully(s, l, frame) })
+		return nil
+	}
 	s.send(frame)
 	return nil
 }
@@ -196,7 +195,7 @@ func (r *Runner) Ack(token string) {
 		return
 	}
 	// A supervisor of an earlier berth may be of an earlier version.
-	if s.adopted || len(r.pool) >= r.maxIdle || r.closed {
+	if s.adopted || s.outdated || len(r.pool) >= r.maxIdle || r.closed {
 		s.phase = over
 		s.hangUp()
 		return

@@ -35,6 +35,7 @@ type supervisor struct {
 
 	greeted  chan struct{} // closed once it has said what it knows
 	protocol int           // what that was
+	outdated bool          // not enough for an order it was to be given
 
 	phase    phase
 	empty    bool // what it was given never ran
