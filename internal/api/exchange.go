@@ -20,6 +20,8 @@ type exchange struct {
 	r      *http.Request
 	w      *replyWriter
 	caller Caller
+
+	drained bool // the body was read to its end
 }
 
 // serveAs serves one request of whoever identify says: the checks every
@@ -164,7 +166,7 @@ func (x *exchange) fail(err error) {
 	if problem.Status() == http.StatusUnauthorized {
 		x.w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if errors.Is(problem, errTooLarge) || errors.Is(problem, errTooSlow) {
+	if x.r.ContentLength != 0 && !x.drained {
 		x.w.Header().Set("Connection", "close") // the rest of the body is not worth reading
 	}
 	x.send(problem.Status(), problemType, encodeProblem(problem))
@@ -226,38 +228,30 @@ func (x *exchange) id() (string, error) {
 
 // body is the request's, as far and as slow as it may be.
 func (x *exchange) body(most int64) io.Reader {
-	return &bodyReader{from: x.r.Body, w: x.w, most: most, began: time.Now(), patience: x.limits.StallTimeout}
+	return &bodyReader{x: x, most: most, began: time.Now()}
 }
-
-// errTooSlow marks a body that dribbles in.
-var errTooSlow = errors.New("too slow")
 
 // bodyReader reads a body that must neither be too long nor come too slowly.
 type bodyReader struct {
-	from     io.Reader
-	w        *replyWriter
-	most     int64
-	read     int64
-	began    time.Time
-	patience time.Duration
+	x     *exchange
+	most  int64
+	read  int64
+	began time.Time
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
-	if b.read > b.most {
-		return 0, &Problem{Kind: TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
-	}
 	due := time.Duration(b.read) * time.Second / minBytesPerSecond
-	b.w.readBy(b.began.Add(b.patience + due))
-	n, err := b.from.Read(p)
+	b.x.w.readBy(b.began.Add(b.x.limits.StallTimeout + due))
+	n, err := b.x.r.Body.Read(p)
 	b.read += int64(n)
 	switch {
+	case b.read > b.most:
+		return 0, &Problem{Kind: TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, &Problem{Kind: Invalid, What: "the request came too slowly", Err: errTooSlow}
+		return n, Problemf(Invalid, "", "the request came too slowly")
 	case errors.Is(err, io.EOF):
-		b.w.readBy(time.Time{}) // from here on the connection is only watched for its end
-		if b.read > b.most {
-			return 0, &Problem{Kind: TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
-		}
+		b.x.drained = true
+		b.x.w.readBy(time.Time{}) // from here on the connection is only watched for its end
 	}
 	return n, err
 }

@@ -44,6 +44,11 @@ func Listen(socket string, mode os.FileMode) (net.Listener, error) {
 			unix.Close(dir)
 		}
 	}()
+	if _, done, err := address(socket); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", socket, err)
+	} else {
+		done()
+	}
 	if err := checkPlace(dir, socket); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,6 @@ func (s *Server) routes() *http.ServeMux {
 // run does what every operation has in common, and then the operation.
 func (x *exchange) run() error {
 	if x.r.ContentLength != 0 && !x.route.body {
-		x.w.Header().Set("Connection", "close")
 		return Problemf(Invalid, "", "this request takes no body")
 	}
 	if x.route.heavy {

@@ -1,0 +1,315 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestBodiesThatAreTooLarge(t *testing.T) {
+	s := serve(t, newFake(), Limits{SubmitBytes: 3000, BodyBytes: 2000, SpecBytes: 1000})
+	big := func(n int) string { return strings.Repeat(" ", n) }
+	for _, test := range []struct {
+		name, path, body string
+		status           int
+		says             string
+	}{
+		{"a submission within its limit", "/v1/jobs", `{"jobs":[{"command":"a"}]}`, 200, `"id":"100"`},
+		{"a submission over its limit", "/v1/jobs", `{"jobs":[` + strings.Repeat(`{"command":"`+big(700)+`"},`, 6) + `{}]}`, 413, "too large"},
+		{"another request within its limit", "/v1/jobs/act", `{"action":"hold","select":{"all":true}}` + big(1500), 200, "jobs"},
+		{"another request over its limit", "/v1/jobs/act", `{"action":"hold","select":{"all":true}}` + big(5000), 413, "too large"},
+		{"one value over its limit", "/v1/jobs/act", `{"action":"` + big(5000) + `"}`, 413, "too large"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, chunked := range []bool{false, true} {
+				var body io.Reader = strings.NewReader(test.body)
+				if chunked {
+					body = io.MultiReader(body) // of no known length
+				}
+				r, err := http.NewRequestWithContext(background(t), "POST", "http://berth"+test.path, body)
+				must(t, err)
+				reply, err := unixHTTP(t, s.socket).Do(r)
+				must(t, err)
+				defer reply.Body.Close()
+				text, _ := io.ReadAll(reply.Body)
+				if reply.StatusCode != test.status || !strings.Contains(string(text), test.says) {
+					t.Errorf("%d %s, want %d %s", reply.StatusCode, text, test.status, test.says)
+				}
+			}
+		})
+	}
+	if got := raw(t, s.socket, "GET /v1/status HTTP/1.1\r\nHost: x\r\nA: "+strings.Repeat("x", 80<<10)+"\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 431") {
+		t.Errorf("a header without end: %.80s", got)
+	}
+}
+
+// TestWhoeverDribblesIsCutOff holds that headers and bodies that hardly come
+// do not hold a connection.
+func TestWhoeverDribblesIsCutOff(t *testing.T) {
+	s := serve(t, newFake(), Limits{HeaderTimeout: 50 * time.Millisecond, StallTimeout: 50 * time.Millisecond, IdleTimeout: 50 * time.Millisecond})
+	for _, test := range []struct{ name, text, want string }{
+		{"nothing at all", "", ""},
+		{"half a header", "GET /v1/status HTTP/1.1\r\nHo", ""},
+		{"half a body", "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"jobs\":", "the request came too slowly"},
+		{"half a chunk", "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{", "the request came too slowly"},
+		{"a body nobody wants", "GET /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "takes no body"},
+		{"a body nobody wants where nothing is", "GET /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "there is nothing"},
+		{"a connection that asks once", "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := raw(t, s.socket, test.text); !strings.Contains(got, test.want) || test.want == "" && strings.Contains(got, "200 OK") {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// TestASlowBodyThatComesIsBorne holds that the limit on slowness is one on
+// stalling, not on time.
+func TestASlowBodyThatComesIsBorne(t *testing.T) {
+	s := serve(t, newFake(), Limits{})
+	body, feed := io.Pipe()
+	go func() {
+		for _, b := range []byte(`{"jobs":[{"command":"a"}]}`) {
+			feed.Write([]byte{b})
+		}
+		feed.Close()
+	}()
+	r, err := http.NewRequestWithContext(background(t), "POST", "http://berth/v1/jobs", body)
+	must(t, err)
+	reply, err := unixHTTP(t, s.socket).Do(r)
+	must(t, err)
+	reply.Body.Close()
+	if reply.StatusCode != 200 {
+		t.Errorf("status %d", reply.StatusCode)
+	}
+}
+
+// TestAReaderThatStopsIsCutOff asks for much and reads none of it.
+func TestAReaderThatStopsIsCutOff(t *testing.T) {
+	f := newFake()
+	f.log, f.logOver = make([]byte, 32<<20), true
+	for i := range int64(20000) {
+		f.events = append(f.events, Event{Seq: i + 1, Job: &exampleView})
+		f.jobs = append(f.jobs, Detail{View: exampleView})
+	}
+	s := serve(t, f, Limits{StallTimeout: 50 * time.Millisecond})
+	for _, path := range []string{"/v1/jobs/1/log", "/v1/events", "/v1/jobs?limit=10000"} {
+		c, err := net.Dial("unix", s.socket)
+		must(t, err)
+		defer c.Close()
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		eventually(t, path+" begins", func() bool { return s.Active() == 1 })
+		eventually(t, path+" is given up", func() bool { return s.Active() == 0 })
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	s := serve(t, newFake(), Limits{UserConnections: 3, RootConnections: 3})
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	for range 3 {
+		c, err := net.Dial("unix", s.socket)
+		must(t, err)
+		held = append(held, c)
+		fmt.Fprint(c, "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := c.Read(make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.client.Status(background(t))
+	wantProblem(t, err, TooMuch, "too many connections")
+	for range spareConnections {
+		c, err := net.Dial("unix", s.socket)
+		must(t, err)
+		held = append(held, c)
+	}
+	eventually(t, "all of them are counted", func() bool { return s.unixConns.of(os.Getuid()) >= 3+spareConnections-1 })
+	held[0].Close()
+	for _, c := range held[3:] {
+		c.Close()
+	}
+	held = held[1:3]
+	eventually(t, "there is room again", func() bool { _, err := s.client.Status(background(t)); return err == nil })
+}
+
+// TestConnectionsBeyondTheSpareOnesAreDropped leaves them without an answer.
+func TestConnectionsBeyondTheSpareOnesAreDropped(t *testing.T) {
+	s := serve(t, newFake(), Limits{UserConnections: 1, RootConnections: 1})
+	for range 1 + spareConnections {
+		c, err := net.Dial("unix", s.socket)
+		must(t, err)
+		defer c.Close()
+	}
+	eventually(t, "all of them are counted", func() bool { return s.unixConns.of(os.Getuid()) == 1+spareConnections })
+	c, err := net.Dial("unix", s.socket)
+	must(t, err)
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	if n, err := c.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+func TestTooManyStreams(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, Limits{UserStreams: 3, RootStreams: 3})
+	ctx, cancel := context.WithCancel(background(t))
+	var all sync.WaitGroup
+	all.Go(func() { s.client.Events(ctx, EventQuery{}, nil) })
+	all.Go(func() { s.client.Wait(ctx, WaitRequest{Select: Select{Words: []string{"forever"}}}) })
+	log, err := s.client.Log(ctx, LogQuery{ID: "1", Follow: true})
+	must(t, err)
+	eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
+	what := "too many streams, followed logs, attached terminals and waits: 3"
+	_, err = s.client.Attach(background(t), "1")
+	wantProblem(t, err, TooMuch, what)
+	_, err = s.client.Wait(background(t), WaitRequest{Select: Select{All: true}})
+	wantProblem(t, err, TooMuch, what)
+	if _, err := s.client.Status(background(t)); err != nil {
+		t.Errorf("what is no stream is refused too: %v", err)
+	}
+	cancel()
+	log.Close()
+	all.Wait()
+	eventually(t, "they are given back", func() bool { return s.streamsHeld.of(os.Getuid()) == 0 })
+}
+
+// TestHeavyRequestsTakeTurns holds that of many submissions of one user only
+// a few are in memory.
+func TestHeavyRequestsTakeTurns(t *testing.T) {
+	f := newFake()
+	f.stuck, f.entered = make(chan struct{}), make(chan struct{}, 100)
+	s := serve(t, f, Limits{UserHeavy: 2})
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if _, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-f.entered
+	<-f.entered
+	eventually(t, "the others wait", func() bool { return s.Active() == 6 })
+	if n := len(f.entered); n != 0 {
+		t.Errorf("%d more got in", n)
+	}
+	close(f.stuck)
+	all.Wait()
+	if len(s.heavy.lanes) != 0 {
+		t.Error("a lane is left")
+	}
+}
+
+func TestRightsAreAskedForOnceAMinute(t *testing.T) {
+	f := newFake()
+	s := serve(t, f, Limits{})
+	for range 5 {
+		_, err := s.client.Status(background(t))
+		must(t, err)
+	}
+	if len(f.callers) != 1 {
+		t.Errorf("asked %d times", len(f.callers))
+	}
+	anew := serve(t, f, Limits{Recheck: time.Nanosecond})
+	f.callers = nil
+	for range 5 {
+		_, err := anew.client.Status(background(t))
+		must(t, err)
+	}
+	if len(f.callers) != 5 {
+		t.Errorf("asked %d times", len(f.callers))
+	}
+}
+
+// TestShutdownFinishesWhatWasBegun lets a submission end and refuses others.
+func TestShutdownFinishesWhatWasBegun(t *testing.T) {
+	f := newFake()
+	f.stuck, f.entered = make(chan struct{}), make(chan struct{}, 1)
+	s := serve(t, f, Limits{})
+	before := s.LastActivity()
+	var reply SubmitReply
+	var submitErr, waitErr error
+	var both sync.WaitGroup
+	both.Go(func() {
+		reply, submitErr = s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}})
+	})
+	both.Go(func() {
+		_, waitErr = s.client.Wait(background(t), WaitRequest{Select: Select{Words: []string{"forever"}}})
+	})
+	<-f.entered
+	must(t, f.await(background(t), func() bool { return len(f.waited) > 0 }))
+	if s.Active() != 2 || s.LastActivity().Before(before) {
+		t.Errorf("%d are active, the last at %s", s.Active(), s.LastActivity())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(background(t)) }()
+	<-s.stopping.Done()
+	close(f.stuck)
+	both.Wait()
+	if submitErr != nil || len(reply.Jobs) != 1 {
+		t.Errorf("the submission ended with %+v, %v", reply, submitErr)
+	}
+	wantProblem(t, waitErr, Unable, "the daemon is stopping")
+	must(t, <-ended)
+	if s.Active() != 0 {
+		t.Errorf("%d are active", s.Active())
+	}
+}
+
+// TestShutdownDoesNotWaitForEver gives up on a request that does not end.
+func TestShutdownDoesNotWaitForEver(t *testing.T) {
+	f := newFake()
+	f.stuck, f.entered = make(chan struct{}), make(chan struct{}, 1)
+	s := serve(t, f, Limits{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}}); err == nil {
+			t.Error("it ended well")
+		}
+	})
+	<-f.entered
+	ctx, cancel := context.WithTimeout(background(t), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	all.Wait()
+	close(f.stuck)
+	eventually(t, "it ends after all", func() bool { return s.Active() == 0 })
+}
+
+func TestProblemsAreSafeToPrint(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"plain text stays", "job asks for 12 GPUs, größer als 8", "job asks for 12 GPUs, größer als 8"},
+		{"lines stay", "a\nb", "a\nb"},
+		{"escapes are shown", "\x1b[2J\x07\x7f", `\x1b[2J\a\x7f`},
+		{"so are those beyond ASCII", "\u009b31m\u202e", `\u009b31m\u202e`},
+		{"bytes that are no text too", "a\xffb", "a�b"},
+		{"what is too long is cut", strings.Repeat("é", 3000), strings.Repeat("é", 2047) + "…"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			data := encodeProblem(&Problem{Kind: Refused, What: test.text})
+			var got Problem
+			must(t, json.Unmarshal(data, &got))
+			if got.What != test.want {
+				t.Errorf("got %q", got.What)
+			}
+		})
+	}
+}
