@@ -240,6 +240,8 @@ func meant(key string, known []string, outside bool) string {
 		near = jobfile.Nearest(key, known)
 	}
 	switch {
+	case near == "" && outside:
+		return "the sections are " + strings.Join(sections(), ", ")
 	case near == "":
 		return "known are " + strings.Join(known, ", ")
 	case near == key || outside:

@@ -106,7 +106,7 @@ var serviceKeys = []configKey{
 	keyFor("http.tls_key", func(c *Config) *string { return &c.TLSKey }, readText("an absolute path", absolute)).afterRestart(),
 	keyFor("http.hosts", func(c *Config) *[]string { return &c.Hosts }, readNames).afterRestart(),
 	keyFor("service.log_level", func(c *Config) *string { return &c.LogLevel }, readWord(site.Levels...)).afterRestart(),
-	keyFor("service.idle_exit", func(c *Config) *time.Duration { return &c.IdleExit }, readDuration(time.Second, "never")).afterRestart(),
+	keyFor("service.idle_exit", func(c *Config) *time.Duration { return &c.IdleExit }, readDuration(time.Second, "never")),
 }
 
 // usersTable holds a table for each user who has limits of their own.

@@ -55,8 +55,8 @@ func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 		err = m.TrimEvents(last - keptEvents)
 	}
 	errs = append(errs, err)
-	if forgotten+removed > 0 {
-		log.Info("forgot what is old", "jobs", forgotten, "directories", removed)
+	if removed > 0 {
+		log.Info("removed old logs", "directories", removed)
 	}
 	return forgotten, errors.Join(errs...)
 }

@@ -1,0 +1,367 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/sched"
+)
+
+func TestConfigSaysWhatPeopleType(t *testing.T) {
+	for _, c := range []struct {
+		sentence string
+		file     string
+		want     func(*Config)
+	}{
+		{"an empty file is the defaults", "", func(*Config) {}},
+		{"sizes with and without a unit", "[scheduling]\nmargin = \"1.5G\"\nidle_threshold = 300", func(c *Config) {
+			c.Rules.MarginMiB, c.Rules.IdleThresholdMiB = 1536, 300
+		}},
+		{"nothing is a size too", "[scheduling]\nmargin = 0\nidle_threshold = \"0M\"", func(c *Config) {
+			c.Rules.MarginMiB, c.Rules.IdleThresholdMiB = 0, 0
+		}},
+		{"times in every form", "[scheduling]\nhalf_life = \"2d\"\npoll = 0.5\n[limits]\ninteractive_time = \"1:30:00\"\n[service]\nidle_exit = 90", func(c *Config) {
+			c.HalfLife, c.Poll, c.InteractiveTime, c.IdleExit = 48*time.Hour, 500*time.Millisecond, 90*time.Minute, 90*time.Second
+		}},
+		{"no time at all", "[retention]\nhistory = 0\nlogs = \"0d\"", func(c *Config) { c.History, c.Logs = 0, 0 }},
+		{"cards as a range", "[scheduling]\ngpus = \"5,0-2\"", func(c *Config) { c.GPUs = []int{0, 1, 2, 5} }},
+		{"cards as a list", "[scheduling]\ngpus = [3, 1]", func(c *Config) { c.GPUs = []int{1, 3} }},
+		{"one card", "[scheduling]\ngpus = 2", func(c *Config) { c.GPUs = []int{2} }},
+		{"words and switches", "[scheduling]\npolicy = \"fifo\"\nplacement = \"spread\"\nfair_share = false\nexclusive = true", func(c *Config) {
+			c.Rules.Policy, c.Rules.Placement, c.Rules.Fair, c.Rules.Exclusive = sched.FIFO, sched.Spread, false, true
+		}},
+		{"a whole number where a fraction may be", "[limits]\ngpus = 4", func(c *Config) { c.Limits.Default.GPUs = 4 }},
+		{"bytes", "[limits]\nenvironment = \"2M\"\nlog_size = \"1G\"", func(c *Config) { c.MaxEnviron, c.MaxLog = 2<<20, 1<<30 }},
+		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
+		{"dotted keys", "access.show_commands = \"all\"\nlimits.users.ann.gpus = 0.5", func(c *Config) {
+			c.ShowCommands = ShowAll
+			c.Limits.Users = map[string]sched.Limit{"ann": {GPUs: 0.5}}
+		}},
+		{"what a user's table leaves out is as for all, wherever it stands",
+			"[limits.users.ann]\ngpus = 8\n[limits.users.\"j.doe\"]\nqueued_jobs = 0\n[limits]\ngpus = 2\nrunning_jobs = 5\nqueued_jobs = 7", func(c *Config) {
+				c.Limits.Default = sched.Limit{Jobs: 5, GPUs: 2}
+				c.Limits.Users = map[string]sched.Limit{"ann": {Jobs: 5, GPUs: 8}}
+				c.QueuedJobs, c.QueuedJobsOf = 7, map[string]int{"j.doe": 0}
+			}},
+		{"the network with TLS", "[http]\nlisten = \"0.0.0.0:443\"\ntls_cert = \"/a.crt\"\ntls_key = \"/a.key\"\nhosts = [\"gpu1.example.org\"]", func(c *Config) {
+			c.Listen, c.TLSCert, c.TLSKey, c.Hosts = "0.0.0.0:443", "/a.crt", "/a.key", []string{"gpu1.example.org"}
+		}},
+	} {
+		t.Run(c.sentence, func(t *testing.T) {
+			want := DefaultConfig(true)
+			c.want(&want)
+			got, err := parseConfig("config.toml", []byte(c.file), DefaultConfig(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestConfigMistakesAreAllNamed(t *testing.T) {
+	file, err := os.ReadFile("testdata/config_mistakes.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parseConfig("config.toml", file, DefaultConfig(true))
+	if err == nil {
+		t.Fatal("a file of mistakes was taken")
+	}
+	// Each mistake stands under a comment that says what is answered.
+	var want []string
+	for i, line := range strings.Split(string(file), "\n") {
+		if text, ok := strings.CutPrefix(line, "#! "); ok {
+			want = append(want, fmt.Sprintf("config.toml:%d: %s", i+2, text))
+		}
+	}
+	if diff := cmp.Diff(strings.Join(want, "\n"), err.Error()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfigThatIsNoTOMLNamesTheLine(t *testing.T) {
+	_, err := parseConfig("config.toml", []byte("[scheduling]\npolicy = fifo\n"), DefaultConfig(false))
+	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:2: ") {
+		t.Errorf("got %v", err)
+	}
+	_, err = parseConfig("config.toml", []byte("[scheduling]\n[access]\n[scheduling]\n"), DefaultConfig(false))
+	if err == nil || !strings.HasPrefix(err.Error(), "config.toml:3: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFileOfNothingButMistakesIsAnsweredSoon(t *testing.T) {
+	var file strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&file, "[limits.users.u%d]\ngpuz = %d\n", i, i)
+	}
+	_, err := parseConfig("config.toml", []byte(file.String()), DefaultConfig(true))
+	if err == nil || !strings.Contains(err.Error(), "and 19980 more") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestListenStaysOnThisMachineWithoutTLS(t *testing.T) {
+	for listen, want := range map[string][2]bool{ // without TLS, with it
+		"127.0.0.1:7878":   {true, true},
+		"127.8.0.1:0":      {true, true},
+		"localhost:80":     {true, true},
+		"[::1]:80":         {true, true},
+		":80":              {false, true},
+		"0.0.0.0:80":       {false, true},
+		"[::]:80":          {false, true},
+		"192.168.1.4:80":   {false, true},
+		"[2001:db8::1]:80": {false, true},
+		"::1:80":           {false, false},
+		"[127.0.0.1]:80":   {false, false},
+		"127.0.0.1":        {false, false},
+		"127.0.0.1:":       {false, false},
+		"127.0.0.1:65536":  {false, false},
+		"127.0.0.1:http":   {false, false},
+		"example.org:80":   {false, false},
+		"localhost.evil:1": {false, false},
+	} {
+		for i, encrypted := range []bool{false, true} {
+			if err := checkListen(listen, encrypted); (err == nil) != want[i] {
+				t.Errorf("listen %q, TLS %v: %v", listen, encrypted, err)
+			}
+		}
+	}
+}
+
+func TestTLSNeedsBothFiles(t *testing.T) {
+	for _, c := range []Config{{TLSCert: "/a"}, {TLSKey: "/a"}} {
+		if err := c.Check(); err == nil {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+}
+
+func TestEveryPartOfTheConfigIsSeenToChange(t *testing.T) {
+	fields := reflect.TypeFor[Config]()
+	for i := range fields.NumField() {
+		old, changed := DefaultConfig(true), DefaultConfig(true)
+		if fields.Field(i).Name == "Rules" || fields.Field(i).Name == "Limits" {
+			continue // below, part by part
+		}
+		alter(t, reflect.ValueOf(&changed).Elem().Field(i))
+		expectOneChange(t, fields.Field(i).Name, changed, old)
+	}
+	rules := reflect.TypeFor[sched.Rules]()
+	for i := range rules.NumField() {
+		old, changed := DefaultConfig(true), DefaultConfig(true)
+		alter(t, reflect.ValueOf(&changed.Rules).Elem().Field(i))
+		expectOneChange(t, "Rules."+rules.Field(i).Name, changed, old)
+	}
+	old, changed := DefaultConfig(true), DefaultConfig(true)
+	changed.Limits.Default.GPUs = 3
+	expectOneChange(t, "Limits.Default.GPUs", changed, old)
+	changed = DefaultConfig(true)
+	changed.Limits.Users = map[string]sched.Limit{"ann": {Jobs: 1}}
+	expectOneChange(t, "Limits.Users", changed, old)
+	if live, restart := old.Changed(DefaultConfig(true)); live != nil || restart != nil {
+		t.Errorf("nothing changed, but %v %v", live, restart)
+	}
+}
+
+// alter gives a part another value.
+func alter(t *testing.T, part reflect.Value) {
+	switch part.Kind() {
+	case reflect.Int, reflect.Int64:
+		part.SetInt(part.Int() + 1)
+	case reflect.Float64:
+		part.SetFloat(part.Float() + 1)
+	case reflect.String:
+		part.SetString(part.String() + "x")
+	case reflect.Bool:
+		part.SetBool(!part.Bool())
+	case reflect.Slice:
+		part.Set(reflect.MakeSlice(part.Type(), 1, 1))
+	case reflect.Map:
+		part.Set(reflect.MakeMap(part.Type()))
+		part.SetMapIndex(reflect.ValueOf("ann"), reflect.ValueOf(7))
+	default:
+		t.Fatalf("a part of kind %s", part.Kind())
+	}
+}
+
+func expectOneChange(t *testing.T, part string, changed, old Config) {
+	t.Helper()
+	live, restart := changed.Changed(old)
+	if len(live)+len(restart) != 1 {
+		t.Errorf("%s changed, and was told as %v and %v", part, live, restart)
+	}
+}
+
+func TestWhatARunningDaemonCannotTakeUpIsNamed(t *testing.T) {
+	old, changed := DefaultConfig(true), DefaultConfig(true)
+	changed.GPUs, changed.Listen, changed.History = []int{0}, "127.0.0.1:1", time.Hour
+	live, restart := changed.Changed(old)
+	if diff := cmp.Diff([]string{"retention.history"}, live); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"scheduling.gpus", "http.listen"}, restart); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestQueuedJobsOfAUser(t *testing.T) {
+	c := Config{QueuedJobs: 5, QueuedJobsOf: map[string]int{"ann": 9, "bob": 0}}
+	for user, want := range map[string]int{"ann": 9, "bob": 0, "eve": 5} {
+		if got := c.QueuedJobsFor(user); got != want {
+			t.Errorf("%s may queue %d, want %d", user, got, want)
+		}
+	}
+}
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAConfigThatIsMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "config.toml")
+	got, err := LoadConfig(path, false, false)
+	if diff := cmp.Diff(DefaultConfig(false), got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if _, err := LoadConfig(path, false, true); err == nil {
+		t.Error("a file that had to exist was not missed")
+	}
+	if _, err := LoadConfig(path, true, false); err != nil {
+		t.Errorf("a shared daemon without a config: %v", err)
+	}
+}
+
+func TestASharedDaemonBelievesOnlyTrustedFiles(t *testing.T) {
+	path := writeConfig(t, "[scheduling]\npolicy = \"fifo\"\n")
+	asked := ""
+	_, err := loadConfig(path, true, false, func(p string) error { asked = p; return fmt.Errorf("%s belongs to eve", p) })
+	if err == nil || !strings.Contains(err.Error(), "belongs to eve") || asked != path {
+		t.Errorf("asked about %q, got %v", asked, err)
+	}
+	if _, err := LoadConfig(path, false, true); err != nil {
+		t.Errorf("a private daemon and its user's own file: %v", err)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root: what root's own file looks like")
+	}
+	if got, err := LoadConfig(path, true, true); err != nil || got.Rules.Policy != sched.FIFO {
+		t.Errorf("root's own file: %v", err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadConfig(path, true, true); err == nil {
+		t.Error("a file that anybody may write to was believed")
+	}
+}
+
+func TestWhatIsNoConfigFile(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := LoadConfig(dir, false, true); err == nil {
+		t.Error("a directory was read")
+	}
+	if _, err := LoadConfig("/dev/zero", false, true); err == nil {
+		t.Error("a device was read")
+	}
+	big := writeConfig(t, strings.Repeat("# nothing\n", maxConfigBytes/10+1))
+	if _, err := LoadConfig(big, false, true); err == nil || !strings.Contains(err.Error(), "larger") {
+		t.Errorf("a huge file: %v", err)
+	}
+}
+
+func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
+	example, err := os.ReadFile("../../packaging/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultConfig(true)
+	got, err := parseConfig("as shipped", example, DefaultConfig(true))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	commented := regexp.MustCompile(`(?m)^#(\[|[a-z_]+ = )`)
+	used := commented.ReplaceAllString(string(example), "$1")
+	if got, err = parseConfig("with every key in use", []byte(used), Config{}); err != nil {
+		t.Fatal(err)
+	}
+	want.GPUs = []int{0, 1, 2, 3, 5}
+	want.Limits.Users, want.QueuedJobsOf = map[string]sched.Limit{"ann": {Jobs: 20, GPUs: 4}}, map[string]int{"ann": 500}
+	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, key := range configKeys {
+		if !regexp.MustCompile(`(?m)^#` + key.key + ` = `).Match(example) {
+			t.Errorf("%s is not in the example", key.name())
+		}
+	}
+}
+
+func TestThePageHasEveryKey(t *testing.T) {
+	page, err := os.ReadFile("../../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, section := range sections() {
+		_, text, found := strings.Cut(string(page), "\n### ["+section+"]\n")
+		if !found {
+			t.Errorf("the page has no section [%s]", section)
+			continue
+		}
+		text, _, _ = strings.Cut(text, "\n#")
+		rows := strings.Split(text, "\n")
+		for _, key := range keysOf(section) {
+			i := slices.IndexFunc(rows, func(row string) bool {
+				first, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+				return strings.Contains(first, "`"+key.key+"`")
+			})
+			if i < 0 {
+				t.Errorf("%s is not on the page", key.name())
+			} else if strings.HasSuffix(rows[i], "| restart |") != key.restart {
+				t.Errorf("%s: the page and the daemon disagree about a restart", key.name())
+			}
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	for _, path := range []string{"../../packaging/config.toml", "testdata/config_mistakes.toml"} {
+		seed, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(seed))
+	}
+	f.Add("limits.users.ann = {gpus = 2}\nscheduling.gpus = [[1]]")
+	f.Add("[[limits.users]]\n[http]\nhosts = [1979-05-27]")
+	f.Fuzz(func(t *testing.T, file string) {
+		c, err := parseConfig("config.toml", []byte(file), DefaultConfig(true))
+		if err != nil {
+			return
+		}
+		if err := c.Check(); err != nil {
+			t.Errorf("taken, but %v", err)
+		}
+		if c.Poll < shortestPoll || c.MaxEnviron < 1<<20 || c.HistoryJobs < 1 || c.MaxLog < 0 || !(c.Tolerance >= 0) {
+			t.Errorf("taken out of bounds: %+v", c)
+		}
+	})
+}
