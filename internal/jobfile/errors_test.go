@@ -70,12 +70,18 @@ func TestMistakesAreNamedWithWhatIsAllowed(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "# %s\n%v\n\n", row.sentence, err)
 	}
-	golden := filepath.Join("testdata", "messages.golden")
+	compareGolden(t, "messages.golden", got.String())
+}
+
+// compareGolden holds a text against the one that is kept.
+func compareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,7 +89,7 @@ func TestMistakesAreNamedWithWhatIsAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
 }

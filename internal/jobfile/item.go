@@ -22,6 +22,10 @@ func (r *itemReader) read(v *value) {
 	r.asking = asking{formOnly: true}
 	r.asking.Spec = job.Defaults()
 	before := len(r.errs.Problems) + r.errs.More
+	if len(v.entries) > maxPairs {
+		r.errs.add(r.name, v.line, fmt.Sprintf("found %d keys in one job, allowed %d", len(v.entries), maxPairs))
+		return
+	}
 	for i := range v.entries {
 		e := &v.entries[i]
 		if err := r.entry(e); err != nil {

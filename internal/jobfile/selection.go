@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,48 +39,48 @@ func (s Selection) Empty() bool {
 // is named twice is selected once.
 func ParseSelection(words []string) (Selection, error) {
 	var s Selection
-	count := 0
-	seen := map[string]bool{}
+	seen := map[any]bool{}
 	for _, word := range words {
 		for part := range strings.SplitSeq(word, ",") {
-			part = strings.TrimSpace(part)
-			if seen[part] {
-				continue
-			}
-			seen[part] = true
-			if count++; count > maxSelected {
-				return Selection{}, fmt.Errorf("found more than %d ids, allowed %d: use ranges", maxSelected, maxSelected)
-			}
-			if !s.add(part) {
+			if !s.add(strings.TrimSpace(part), seen) {
 				return Selection{}, mismatch(part, allowedSelection)
+			}
+			if len(seen) > maxSelected {
+				return Selection{}, fmt.Errorf("found more than %d ids, allowed %d: use ranges", maxSelected, maxSelected)
 			}
 		}
 	}
-	if s.All && count > 1 {
+	if s.All && len(seen) > 0 {
 		return Selection{}, fmt.Errorf("found all beside other ids, allowed all alone")
 	}
 	return s, nil
 }
 
-func (s *Selection) add(part string) bool {
+func (s *Selection) add(part string, seen map[any]bool) bool {
 	if strings.EqualFold(part, "all") {
 		s.All = true
 		return true
 	}
 	if back, ok := parseLast(part); ok {
-		if !slices.Contains(s.Last, back) {
-			s.Last = append(s.Last, back)
-		}
+		s.Last = appendNew(s.Last, back, seen)
 		return true
 	}
 	if low, high, isRange := strings.Cut(part, "-"); isRange {
 		r, ok := cutRange(low, high)
-		s.Ranges = append(s.Ranges, r)
+		s.Ranges = appendNew(s.Ranges, r, seen)
 		return ok
 	}
 	id, ok := parseJobID(part)
-	s.IDs = append(s.IDs, id)
+	s.IDs = appendNew(s.IDs, id, seen)
 	return ok
+}
+
+func appendNew[T comparable](list []T, item T, seen map[any]bool) []T {
+	if seen[item] {
+		return list
+	}
+	seen[item] = true
+	return append(list, item)
 }
 
 func cutRange(low, high string) (r Range, ok bool) {

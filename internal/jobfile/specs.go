@@ -36,6 +36,7 @@ func ParseSpecs(name string, content []byte) ([]Item, error) {
 	}
 	for i := range roots {
 		s.root(&roots[i])
+		roots[i] = value{} // what was read is not kept twice
 	}
 	if len(s.items) == 0 && len(s.errs.Problems) == 0 {
 		s.errs.add(name, 1, "found no job, allowed a mapping with a command, or a list of them")
@@ -51,7 +52,7 @@ func ParseSpecs(name string, content []byte) ([]Item, error) {
 // nearly a part.
 func readSpecs(name string, content []byte) (roots []value, line int, err error) {
 	if len(content) > maxSpecBytes {
-		return nil, 1, fmt.Errorf("found %d MiB, allowed %d", len(content)>>20, maxSpecBytes>>20)
+		return nil, 1, fmt.Errorf("found %d bytes, allowed %d", len(content), maxSpecBytes)
 	}
 	if at := invalidUTF8(content); at >= 0 {
 		return nil, lineAt(content, at), fmt.Errorf("found bytes that are no UTF-8, allowed text")
@@ -78,6 +79,7 @@ type specs struct {
 	items []Item
 	errs  Errors
 	full  bool // the bound on jobs was passed, and said
+	seen  []string
 }
 
 func (s *specs) root(v *value) {
@@ -89,13 +91,13 @@ func (s *specs) root(v *value) {
 			s.spec(&v.items[i])
 		}
 	default:
-		s.errs.add(s.name, v.line, fmt.Sprintf("found %s, allowed a mapping with a command, or a list of them", kindNames[v.kind]))
+		s.errs.add(s.name, v.line, fmt.Sprintf("found %s, allowed a mapping with a command, or a list of them", v.what()))
 	}
 }
 
 func (s *specs) spec(v *value) {
 	if v.kind != mapping {
-		s.errs.add(s.name, v.line, fmt.Sprintf("found %s, allowed a mapping with a command", kindNames[v.kind]))
+		s.errs.add(s.name, v.line, fmt.Sprintf("found %s, allowed a mapping with a command", v.what()))
 		return
 	}
 	if len(s.items) == maxSpecs {
@@ -106,8 +108,9 @@ func (s *specs) spec(v *value) {
 		return
 	}
 	before := len(s.errs.Problems) + s.errs.More
-	r := itemReader{specs: s, item: Item{Line: v.line, Pairs: make([]Pair, 0, len(v.entries))}}
+	r := itemReader{specs: s, item: Item{Line: v.line, Pairs: make([]Pair, 0, len(v.entries))}, seen: s.seen[:0]}
 	r.read(v)
+	s.seen = r.seen // the next one need not make room again
 	if len(s.errs.Problems)+s.errs.More == before {
 		s.items = append(s.items, r.item)
 	}

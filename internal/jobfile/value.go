@@ -24,8 +24,6 @@ const (
 	mapping
 )
 
-var kindNames = map[kind]string{scalar: "a value", null: "null", list: "a list", mapping: "a mapping"}
-
 // value is one value of a spec file with all below it. Numbers and booleans
 // keep the text they were written in: only the key knows what it wants.
 type value struct {
@@ -42,6 +40,19 @@ type entry struct {
 	value value
 }
 
+// what names a value in a message.
+func (v value) what() string {
+	switch v.kind {
+	case null:
+		return "null"
+	case list:
+		return "a list"
+	case mapping:
+		return "a mapping"
+	}
+	return show(v.text)
+}
+
 // textOf is a scalar's text. Anything else is refused by its name.
 func (v value) textOf(key string) (string, error) {
 	switch {
@@ -52,7 +63,7 @@ func (v value) textOf(key string) (string, error) {
 	case v.kind == null:
 		return "", fmt.Errorf("%s: found null, allowed a value: leave the key out where there is none", key)
 	}
-	return "", fmt.Errorf("%s: found %s, allowed one value", key, kindNames[v.kind])
+	return "", fmt.Errorf("%s: found %s, allowed one value", key, v.what())
 }
 
 // wordsOf is the text of each part of a list, or of one scalar.

@@ -3,6 +3,7 @@ package jobfile
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	yamlparser "github.com/goccy/go-yaml/parser"
@@ -10,8 +11,12 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxChunkBytes bounds one entry of a list, or one document that is no list.
-const maxChunkBytes = 1 << 20
+// Bounds on one entry of a list, or one document that is no list. The
+// library's time grows with the square of a text, and of its blank lines.
+const (
+	maxChunkBytes = 256 << 10
+	maxBlankLines = 1000
+)
 
 // readYAML reads the documents of a YAML file.
 func readYAML(content []byte) (roots []value, line int, err error) {
@@ -19,7 +24,11 @@ func readYAML(content []byte) (roots []value, line int, err error) {
 	err = chunks(content, func(c chunk) error {
 		line = c.line
 		if len(c.text) > maxChunkBytes {
-			return fmt.Errorf("found one entry of %d KiB, allowed %d: larger ones only as JSON", len(c.text)>>10, maxChunkBytes>>10)
+			return fmt.Errorf("found one entry of %d bytes, allowed %d in YAML: write a longer one as JSON", len(c.text), maxChunkBytes)
+		}
+		if blank := blankRun(c.text); blank >= 0 {
+			line += lineAt(c.text, blank) - 1
+			return fmt.Errorf("found more than %d blank lines in a row, allowed %d", maxBlankLines, maxBlankLines)
 		}
 		if c.document != r.document {
 			r.document, r.anchors = c.document, map[string]anchored{}
@@ -71,7 +80,8 @@ func parseYAML(text []byte) (docs []*ast.DocumentNode, err error) {
 	if deep := tooDeep(tokens); deep != nil {
 		return nil, notYAML(fmt.Sprintf("it is nested more than %d deep", maxDepth), deep)
 	}
-	file, err := yamlparser.Parse(tokens, 0)
+	// A key twice is told in our own words, with the line of the file.
+	file, err := yamlparser.Parse(tokens, 0, yamlparser.AllowDuplicateMapKey())
 	if err == nil {
 		return file.Docs, nil
 	}
@@ -86,6 +96,9 @@ func parseYAML(text []byte) (docs []*ast.DocumentNode, err error) {
 }
 
 func notYAML(why string, at *token.Token) error {
+	if strings.HasSuffix(why, "is a reserved character") {
+		why += ": put a value that starts with it in quotes"
+	}
 	return &yamlError{syntaxError{"found what is no YAML, allowed YAML or JSON: " + why}, at}
 }
 
@@ -112,4 +125,22 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		}
 	}
 	return nil
+}
+
+// blankRun is where a run of too many blank lines begins, or -1.
+func blankRun(text []byte) int {
+	start, lines := 0, 0
+	for at, c := range text {
+		switch c {
+		case '\n':
+			lines++
+		case ' ', '\t', '\r':
+		default:
+			start, lines = at, 0
+		}
+		if lines > maxBlankLines {
+			return start
+		}
+	}
+	return -1
 }

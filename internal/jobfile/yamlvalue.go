@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
@@ -73,7 +74,7 @@ func (r *yamlReader) value(node ast.Node, depth int) (value, error) {
 		return r.alias(node)
 	case *ast.TagNode:
 		if !slices.Contains(plainTags, node.Start.Value) {
-			return v, fmt.Errorf("found the tag %s, allowed none but %s", show(node.Start.Value), plainTags)
+			return v, fmt.Errorf("found the tag %s, allowed none but %s", show(node.Start.Value), strings.Join(plainTags, " "))
 		}
 		return r.value(node.Value, depth+1)
 	default:
@@ -166,7 +167,7 @@ func (r *yamlReader) key(node ast.Node) (string, error) {
 	}
 	r.budget.nodes-- // only values count
 	if v.kind != scalar {
-		return "", fmt.Errorf("found %s as a key, allowed text", kindNames[v.kind])
+		return "", fmt.Errorf("found %s as a key, allowed text", v.what())
 	}
 	return v.text, nil
 }
@@ -178,7 +179,7 @@ func appendMerged(merged []value, v value) ([]value, error) {
 	}
 	for _, part := range parts {
 		if part.kind != mapping {
-			return nil, fmt.Errorf("<<: found %s, allowed a mapping or a list of them", kindNames[part.kind])
+			return nil, fmt.Errorf("<<: found %s, allowed a mapping or a list of them", part.what())
 		}
 	}
 	return append(merged, parts...), nil

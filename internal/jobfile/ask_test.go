@@ -1,0 +1,155 @@
+package jobfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/job"
+)
+
+// noon is a Sunday's, in a zone that is not the machine's.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.FixedZone("X", 2*3600))
+
+// pairs reads "key=value" and "key" as they would come from flags.
+func pairs(words ...string) []Pair {
+	var list []Pair
+	for _, word := range words {
+		key, value, found := strings.Cut(word, "=")
+		list = append(list, Pair{Key: key, Value: value, Bare: !found})
+	}
+	return list
+}
+
+func asked(changes ...func(*Asked)) Asked {
+	a := Asked{Spec: job.Defaults()}
+	for _, change := range changes {
+		change(&a)
+	}
+	return a
+}
+
+func TestKeysBecomeAJob(t *testing.T) {
+	for _, row := range []struct {
+		sentence string
+		pairs    []Pair
+		want     Asked
+	}{
+		{"nothing said is the defaults", nil, asked()},
+		{"the last of a repeated key counts", pairs("vram=1G", "vram=2G"), asked(func(a *Asked) { a.Spec.VRAMMiB = 2048 })},
+		{"a flag's word is the key's", pairs("gpu-ids=3,1", "gpu_type=H100", "chdir=/d", "time=90", "on-timeout=requeue"), asked(func(a *Asked) {
+			a.Spec.IDs, a.Spec.GPUs, a.Spec.Type, a.Spec.Dir = []int{3, 1}, 2, "H100", "/d"
+			a.Spec.TimeLimit, a.Spec.OnTimeout = 90*time.Second, job.TimeoutRequeue
+		})},
+		{"num_gpus is gpus, in any case", pairs("NUM_GPUS=0.5"), asked(func(a *Asked) { a.Spec.GPUs, a.Spec.Share = 1, 0.5 })},
+		{"switches stand alone", pairs("exclusive", "hold", "pty", "dedup", "requeue", "preemptible"), asked(func(a *Asked) {
+			a.Spec.Exclusive, a.Hold, a.Spec.Pty, a.Dedup, a.Spec.Requeue, a.Spec.Preemptible = true, true, true, true, true, "park"
+		})},
+		{"switches take true and false", pairs("exclusive=true", "hold=true", "hold=false", "preemptible=true"), asked(func(a *Asked) {
+			a.Spec.Exclusive, a.Spec.Preemptible = true, "park"
+		})},
+		{"an array sets its limit in the spec too", pairs("array=1-3%2"), asked(func(a *Asked) {
+			a.Array, a.Spec.ArrayLimit = &Array{Indices: []int{1, 2, 3}, Limit: 2}, 2
+		})},
+		{"a beginning lies ahead", pairs("begin=now+2h"), asked(func(a *Asked) { a.NotBefore = noon.Add(2 * time.Hour) })},
+		{"now takes an earlier beginning back", pairs("begin=16:00", "begin=now"), asked()},
+		{"a job waits for ids, each with its condition", pairs("after=12, 13:any,017_03:FAIL,@,@~2:any"), asked(func(a *Asked) {
+			a.Spec.After = []job.Dependency{{Job: "12", On: job.AfterOK}, {Job: "13", On: job.AfterAny}, {Job: "17_3", On: job.AfterFail},
+				{Job: "@", On: job.AfterOK}, {Job: "@~2", On: job.AfterAny}}
+		})},
+		{"variables by either word, the last value at the first place", pairs("env=A=1=2", "env.B=", "env.A=x"), asked(func(a *Asked) {
+			a.Spec.Env = []job.EnvVar{{Key: "A", Value: "x"}, {Key: "B"}}
+		})},
+		{"what is exported is a word or a list of names", pairs("export=ALL", "export=HOME, PATH"), asked(func(a *Asked) { a.Spec.Export = "HOME,PATH" })},
+		{"export none is kept", pairs("export=NONE"), asked(func(a *Asked) { a.Spec.Export = "none" })},
+		{"the rest means what a jobs file means", pairs("signal=USR1@60", "preemptible=requeue", "cap=soft", "retry-on=fail", "max-requeues=3", "mem=2G"), asked(func(a *Asked) {
+			a.Spec.WarnSignal, a.Spec.WarnBefore, a.Spec.Preemptible, a.Spec.Cap = "USR1", time.Minute, "requeue", "soft"
+			a.Spec.RetryOn, a.Spec.MaxRequeues, a.Spec.MemMiB = job.RetryFail, 3, 2048
+		})},
+	} {
+		t.Run(row.sentence, func(t *testing.T) {
+			got, err := Ask(row.pairs, noon, job.Defaults(), 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestKeysThatAreRefused(t *testing.T) {
+	for _, row := range []struct {
+		sentence string
+		pairs    []Pair
+		want     string
+	}{
+		{"an unknown key, with the nearest and all others", pairs("vrma=1G"), `found unknown key "vrma" (did you mean vram?), known keys: name gpus type`},
+		{"cancel, which is a jobs file's", pairs("cancel"), `found unknown key "cancel"`},
+		{"the command, which is the caller's", pairs("command=x"), `found unknown key "command"`},
+		{"a name as a dependency", pairs("after=prep"), "after: found \"prep\", allowed job ids"},
+		{"a dependency twice", pairs("after=12,12:any"), `after: found "12" twice`},
+		{"a key without its value", pairs("gpus"), "gpus: found no value, allowed one"},
+		{"a switch with an empty value", pairs("hold="), "hold: found nothing, allowed yes or no"},
+		{"a mistake, told by the word that was used", pairs("time=soon"), `time: found "soon", allowed a time above 0`},
+		{"parking at the limit", pairs("on_timeout=park"), `on_timeout: found "park", allowed kill or requeue`},
+		{"a cap that is none", pairs("cap=mps"), `cap: found "mps", allowed none or soft`},
+		{"more tasks than allowed", pairs("array=0-1000"), "array: found more than 1000 tasks in \"0-1000\", allowed at most 1000 in one array"},
+		{"a beginning that is over", pairs("begin=2026-03-01T11:59"), `begin: found "2026-03-01T11:59", allowed a time to come: it is 2026-03-01 12:00:00 X now`},
+		{"keys that contradict", pairs("gpus=1", "gpu-ids=0,1"), "found gpus=1 with 2 in ids"},
+		{"a variable without its value", pairs("env=A"), `env: found "A", allowed NAME=VALUE`},
+		{"a variable with a bad name", pairs("env.A-B=1"), `found "env.A-B", allowed env.NAME`},
+		{"an export of no name", pairs("export=A,,B"), `export: found "A,,B", allowed all, none, or names`},
+		{"a NUL byte", pairs("dir=a\x00b"), "dir: found a NUL byte"},
+		{"keys without number", slices.Repeat(pairs("gpus=1"), maxPairs+1), "found 4097 keys in one job, allowed 4096"},
+	} {
+		got, err := Ask(row.pairs, noon, job.Defaults(), 1000)
+		if err == nil || !strings.HasPrefix(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %s", row.sentence, err, row.want)
+		}
+		if diff := cmp.Diff(Asked{}, got); diff != "" {
+			t.Errorf("%s: something came back: %s", row.sentence, diff)
+		}
+	}
+}
+
+func TestJobsFromTheSameDefaultsAreSeparate(t *testing.T) {
+	defaults := job.Defaults()
+	defaults.Env = append(make([]job.EnvVar, 0, 8), job.EnvVar{Key: "A", Value: "1"})
+	for i := range 2 {
+		got, err := Ask(pairs(fmt.Sprintf("env.A=x%d", i), "env.B=2"), noon, defaults, 1)
+		if err != nil || got.Spec.Env[0].Value != fmt.Sprintf("x%d", i) {
+			t.Fatalf("%v %v", got, err)
+		}
+	}
+	if defaults.Env[0].Value != "1" || len(defaults.Env) != 1 {
+		t.Errorf("the defaults changed: %v", defaults.Env)
+	}
+}
+
+// TestTheGrammarsDifferOnlyWhereTheyMust: a key is in both unless it says
+// something that only one of them can.
+func TestTheGrammarsDifferOnlyWhereTheyMust(t *testing.T) {
+	only := func(mine, others []string) string {
+		return strings.Join(slices.DeleteFunc(mine, func(key string) bool { return slices.Contains(others, key) }), " ")
+	}
+	if got := only(AskKeys(), Keys()); got != "array begin hold export pty dedup env" {
+		t.Errorf("only submit: %s", got)
+	}
+	if got := only(Keys(), AskKeys()); got != "cancel" {
+		t.Errorf("only the jobs file: %s", got)
+	}
+	for _, key := range []string{"array", "hold", "pty"} {
+		if err := Apply(&job.Spec{}, key, "1"); err == nil {
+			t.Errorf("a jobs file takes %s", key)
+		}
+	}
+	if key, err := AskKey("GPU-ids"); err != nil || key != "ids" {
+		t.Errorf("%s %v", key, err)
+	}
+}
