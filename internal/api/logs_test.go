@@ -119,7 +119,9 @@ func TestALogOutlivesItsDaemon(t *testing.T) {
 	if !bytes.Equal(got.Bytes(), f.log) {
 		t.Errorf("%d bytes of %d, or others than were written", got.Len(), len(f.log))
 	}
-	if retries < 8 {
+	// What the client still had from a dead server can hide that one came
+	// and went.
+	if retries < 4 {
 		t.Errorf("only %d times was the daemon looked for", retries)
 	}
 }
@@ -172,19 +174,15 @@ func TestAFollowedLogSaysHowItEnded(t *testing.T) {
 	f := newFake()
 	f.log = []byte("x")
 	s := serve(t, f, Limits{})
-	get := func() *http.Response {
-		r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
-		must(t, err)
-		reply, err := unixHTTP(t, s.socket).Do(r)
-		must(t, err)
-		t.Cleanup(func() { reply.Body.Close() })
-		return reply
-	}
-	stopped := get()
+	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
+	must(t, err)
+	reply, err := unixHTTP(t, s.socket).Do(r)
+	must(t, err)
+	defer reply.Body.Close()
 	s.end(t)
-	text, err := io.ReadAll(stopped.Body)
-	if err != nil || string(text) != "x" || stopped.Trailer.Get(headerLogEnd) != logEndStopping {
-		t.Errorf("%q, %v, %v", text, err, stopped.Trailer)
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || string(text) != "x" || reply.Trailer.Get(headerLogEnd) != logEndStopping {
+		t.Errorf("%q, %v, %v", text, err, reply.Trailer)
 	}
 }
 
