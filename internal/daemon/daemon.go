@@ -132,6 +132,7 @@ func (d *Daemon) change(ctx context.Context, f func(now time.Time)) error {
 	}
 	select {
 	case err := <-written:
+		engine.Fault("before answer")
 		return notWritten(err)
 	case <-d.ended:
 		select {

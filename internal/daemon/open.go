@@ -268,6 +268,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
 	}
 	d.engine.Restore(time.Now(), live, found)
+	engine.Fault("restored")
 	d.log.Info("took over", "jobs", len(live), "supervisors", len(found))
 	return nil
 }

@@ -317,6 +317,7 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		return api.SubmitReply{}, notWritten(err)
 	}
 	s.d.twins.add(s)
+	engine.Fault("before reply")
 	return s.reply(), nil
 }
 

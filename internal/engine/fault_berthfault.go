@@ -12,9 +12,9 @@ import (
 
 var reached atomic.Int64
 
-// fault ends berth, as kill -9 would, when it comes to the named step for the
+// Fault ends berth, as kill -9 would, when it comes to the named step for the
 // nth time: BERTH_FAULT=committed:3.
-func fault(step string) {
+func Fault(step string) {
 	name, count, _ := strings.Cut(os.Getenv("BERTH_FAULT"), ":")
 	if name != step {
 		return

@@ -39,7 +39,7 @@ func (e *Engine) Step(now time.Time) error {
 	// is tried without them: a queue that is too long for the disk must not
 	// keep what has happened from it.
 	tx := e.transaction(starts)
-	fault("before commit")
+	Fault("before commit")
 	err := e.commit(tx)
 	if err != nil && e.refuseStaged(err) {
 		tx = e.transaction(starts)
@@ -52,7 +52,7 @@ func (e *Engine) Step(now time.Time) error {
 		e.answer(err)
 		return err
 	}
-	fault("committed")
+	Fault("committed")
 	// 4. Act.
 	e.settle(tx)
 	e.answer(nil)
@@ -138,6 +138,9 @@ func (e *Engine) decide() []start {
 		e.finish(e.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
 	starts := e.lease(plan.Starts)
+	if len(starts) > 0 {
+		Fault("leased")
+	}
 	e.moved = e.moved || len(starts) == maxStarts
 	if len(starts) > 0 {
 		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
@@ -303,12 +306,16 @@ func (e *Engine) settle(tx store.Tx) {
 	e.staged = nil
 	e.admit(staged)
 	for _, token := range e.acks {
+		Fault("before ack")
 		e.runner.Ack(token)
+		Fault("acked")
 	}
 	for _, s := range e.stops {
+		Fault("before stop")
 		if err := e.runner.Stop(s.token, s.why, s.grace); err != nil {
 			e.cfg.Log.Warn("stop", "token", s.token, "err", err)
 		}
+		Fault("stopped")
 	}
 	e.unbooked = e.unbooked || len(e.acks) > 0
 	e.acks, e.stops = nil, nil
@@ -343,7 +350,9 @@ func (e *Engine) launch(starts []start) {
 	for _, s := range starts {
 		order, err := e.cfg.Order(s.job)
 		if err == nil {
+			Fault("before go")
 			err = e.runner.Go(s.token, order)
+			Fault("gone")
 		}
 		if err != nil {
 			e.refused(s, err)
