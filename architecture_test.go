@@ -31,8 +31,8 @@ var floors = map[string][]string{
 	"internal/site":    {"internal/keep"},
 	"internal/job":     {},
 	"internal/keep":    {},
-	"internal/soak":    {}, // tests of the whole binary, no code
-	"scripts/bench":    {},
+	"internal/soak":    {"internal/api", "internal/job"}, // tests of the whole binary, no code
+	"scripts/bench":    {"internal/api"},
 }
 
 // pure rooms know no clock, chance, file, process or logger.

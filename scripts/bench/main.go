@@ -25,6 +25,7 @@ func main() {
 	berth := flag.String("berth", "bin/berth", "the program to measure")
 	jobs := flag.Int("jobs", 2000, "jobs to drain")
 	lines := flag.Int("lines", 100000, "lines of the large jobs file")
+	only := flag.Bool("daemon", false, "only what concerns the daemon")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
 	check(err)
@@ -35,11 +36,14 @@ func main() {
 	check(os.Chdir(dir))
 	b := bench{berth: path}
 	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
-	b.drain(*jobs)
-	b.growth(4 * *jobs)
-	b.supervisor()
-	b.large(*lines)
-	b.idle()
+	if !*only {
+		b.drain(*jobs)
+		b.growth(4 * *jobs)
+		b.supervisor()
+		b.large(*lines)
+		b.idle()
+	}
+	b.daemon(*jobs)
 	check(os.RemoveAll(dir))
 	if b.missed > 0 {
 		os.Exit(1)
