@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -42,8 +41,16 @@ var ErrLedgerBusy = errors.New("the ledger of GPU reservations is locked")
 // time of one decision.
 const lockPoll = 2 * time.Millisecond
 
-// instanceName is what a berth may call itself; it becomes a file name.
-var instanceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+// isInstance reports whether a berth may call itself that; it becomes a file
+// name.
+func isInstance(name string) bool {
+	if name == "" || len(name) > 128 || strings.IndexByte("._-", name[0]) >= 0 {
+		return false
+	}
+	return strings.IndexFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}) < 0
+}
 
 // Ledger is the machine-wide list of reservations: a directory that every
 // user may write to, one file per berth, and one lock around "look, decide,
@@ -64,7 +71,7 @@ type Ledger struct {
 // empty, for the berth that calls itself instance. What an earlier berth of
 // that name left there stays until the first Publish: its jobs may live.
 func OpenLedger(dir, instance string) (*Ledger, error) {
-	if !instanceName.MatchString(instance) {
+	if !isInstance(instance) {
 		return nil, fmt.Errorf("open ledger: %q cannot name a berth", instance)
 	}
 	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,7 +50,15 @@ type cachedFile struct {
 	file    ledgerFile
 }
 
-var ledgerFileName = regexp.MustCompile(`^[0-9]{1,10}-[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+// isLedgerFile reports whether a file in the directory is a berth's: its user's
+// number, and its name.
+func isLedgerFile(name string) bool {
+	uid, instance, found := strings.Cut(name, "-")
+	if !found || uid == "" || len(uid) > 10 || strings.Trim(uid, "0123456789") != "" {
+		return false
+	}
+	return isInstance(instance)
+}
 
 // Others are the living reservations of other berths. What cannot be read is
 // left out with a note: a broken file must not stop every berth on the machine.
@@ -79,7 +86,7 @@ func (l *Ledger) Others() ([]Entry, error) {
 	slices.Sort(names)
 	var others []Entry
 	for _, name := range names {
-		if name != l.own && ledgerFileName.MatchString(name) {
+		if name != l.own && isLedgerFile(name) {
 			others = append(others, l.living(name)...)
 		}
 	}

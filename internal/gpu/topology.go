@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // topology is how cards hang together. What is not in it is not known.
@@ -12,9 +13,10 @@ type topology struct {
 	links map[int]map[int]int // number of NVLinks, by card and card
 }
 
+// Made when they are needed: every start of berth would pay for them.
 var (
-	escapes  = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	cardName = regexp.MustCompile(`^GPU([0-9]{1,4})$`)
+	escapes  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
+	cardName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^GPU([0-9]{1,4})$`) })
 )
 
 // parseTopology reads the matrix of "topo -m": tab-separated, a header with
@@ -23,7 +25,7 @@ var (
 func parseTopology(out []byte) topology {
 	t := topology{numa: map[int]int{}, links: map[int]map[int]int{}}
 	var columns []string
-	for line := range strings.Lines(escapes.ReplaceAllString(string(out), "")) {
+	for line := range strings.Lines(escapes().ReplaceAllString(string(out), "")) {
 		fields := strings.Split(strings.TrimRight(line, "\r\n"), "\t")
 		for i := range fields {
 			fields[i] = strings.TrimSpace(fields[i])
@@ -32,7 +34,7 @@ func parseTopology(out []byte) topology {
 			columns = matrixColumns(fields)
 			continue
 		}
-		row := cardName.FindStringSubmatch(fields[0])
+		row := cardName().FindStringSubmatch(fields[0])
 		if row == nil || len(fields) <= len(columns) {
 			continue
 		}
@@ -44,7 +46,7 @@ func parseTopology(out []byte) topology {
 
 // matrixColumns are the names over the matrix, nil if this is no header.
 func matrixColumns(fields []string) []string {
-	if len(fields) < 2 || fields[0] != "" || !cardName.MatchString(fields[1]) {
+	if len(fields) < 2 || fields[0] != "" || !cardName().MatchString(fields[1]) {
 		return nil
 	}
 	for i, name := range fields[1:] {
@@ -57,7 +59,7 @@ func matrixColumns(fields []string) []string {
 
 func (t *topology) addRow(card int, columns, cells []string) {
 	for i, name := range columns {
-		other := cardName.FindStringSubmatch(name)
+		other := cardName().FindStringSubmatch(name)
 		digits, linked := strings.CutPrefix(cells[i], "NV")
 		links, err := strconv.Atoi(digits)
 		if other == nil || !linked || err != nil || links < 1 {
