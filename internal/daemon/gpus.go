@@ -14,8 +14,44 @@ import (
 // GPUs lists the cards, and who is on them.
 func (d *Daemon) GPUs(ctx context.Context, _ api.Caller) ([]api.GPU, error) {
 	var cards []api.GPU
+	if err := d.lookAgain(ctx); err != nil {
+		return nil, err
+	}
 	err := d.do(ctx, func(now time.Time) { cards = d.cards(now) })
 	return cards, err
+}
+
+// How long a reading is good enough to be shown, and how long a newer one is
+// waited for.
+const (
+	shownFor = 2 * time.Second
+	lookTime = 2 * time.Second
+	lookStep = 20 * time.Millisecond
+)
+
+// lookAgain has the cards read where nobody did lately: an idle daemon leaves
+// them alone.
+func (d *Daemon) lookAgain(ctx context.Context) error {
+	var asked time.Time
+	for deadline := time.Now().Add(lookTime); ; {
+		var fresh bool
+		err := d.do(ctx, func(now time.Time) {
+			at, trouble := d.engine.ReadAt()
+			fresh = now.Sub(at) < shownFor || !asked.IsZero() && trouble != nil
+			if !fresh && asked.IsZero() {
+				d.engine.Look()
+				asked = now
+			}
+		})
+		if err != nil || fresh || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookStep):
+		}
+	}
 }
 
 func (d *Daemon) cards(now time.Time) []api.GPU {

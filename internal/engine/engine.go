@@ -117,6 +117,7 @@ type Engine struct {
 	lazySince time.Time
 
 	admitted  bool // this round let jobs in
+	asked     bool // someone wants to see the cards as they are now
 	stopping  bool
 	commitErr error
 	requests  chan func()

@@ -18,7 +18,7 @@ const usageStepMiB = 256
 // Observe takes in one look at the cards, or the failure to get one. A failed
 // look starts nothing and ends nothing.
 func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
-	e.now, e.moved = now, true
+	e.now, e.moved, e.asked = now, true, false
 	if err != nil {
 		e.cards.err, e.cards.failed = err, now
 		if !e.cards.told {
@@ -172,6 +172,9 @@ func (e *Engine) setOwners() {
 // A look older than the end of a job would show memory that is free again,
 // or worse, miss memory that is not.
 func (e *Engine) NeedsSample(now time.Time) bool {
+	if e.asked {
+		return true
+	}
 	if e.queue.Len() == 0 && len(e.active) == 0 {
 		return false
 	}
@@ -180,6 +183,10 @@ func (e *Engine) NeedsSample(now time.Time) bool {
 	}
 	return e.queue.Len() > 0 && !e.stopping && e.cards.err == nil && e.cards.wantsLook(now, e.freshFor())
 }
+
+// Look asks for a newer look at the cards than there is. With nothing to do
+// nobody else would.
+func (e *Engine) Look() { e.asked = true }
 
 // freshFor is how long a look may start jobs after it came in.
 func (e *Engine) freshFor() time.Duration { return max(e.cfg.Poll, time.Second) }
