@@ -118,16 +118,13 @@ func lineOf(lines map[string]*statsLine, key string) *statsLine {
 
 func (s *statsSum) dayOf(t time.Time) string { return t.In(s.local).Format(time.DateOnly) }
 
-// nextDay is the next midnight of a place. Where clocks change at midnight
-// there may be none or two: the day then begins an hour later than it would.
+// nextDay is when the next day of a place begins. Where clocks change at
+// midnight, or a whole day is left out, that is not its midnight.
 func nextDay(t time.Time, local *time.Location) time.Time {
 	year, month, date := t.In(local).Date()
 	next := time.Date(year, month, date+1, 0, 0, 0, 0, local)
-	if next.Day() == date {
-		next = next.Add(time.Hour)
-	}
-	if !next.After(t) {
-		panic("bug: a day that does not end")
+	for next.Day() == date {
+		next = next.Add(15 * time.Minute) // offsets of places are multiples of it
 	}
 	return next
 }
