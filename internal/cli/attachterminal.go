@@ -27,6 +27,8 @@ type heldTerminal struct {
 	once    sync.Once
 	typed   chan []byte
 	resized chan os.Signal
+	gone    chan os.Signal // the terminal is, or was told to be
+	done    chan struct{}
 }
 
 // takeTerminal switches off what a terminal does by itself: echo, lines,
@@ -36,7 +38,10 @@ func takeTerminal(in *os.File, out io.Writer) (*heldTerminal, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &heldTerminal{in: in, out: out, before: *before, typed: make(chan []byte, typedChunks), resized: make(chan os.Signal, 1)}
+	t := &heldTerminal{
+		in: in, out: out, before: *before, typed: make(chan []byte, typedChunks),
+		resized: make(chan os.Signal, 1), gone: make(chan os.Signal, 1), done: make(chan struct{}),
+	}
 	raw := *before
 	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
 	raw.Oflag &^= unix.OPOST
@@ -57,6 +62,8 @@ const calmed = "\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b
 func (t *heldTerminal) giveBack() {
 	t.once.Do(func() {
 		signal.Stop(t.resized)
+		signal.Stop(t.gone)
+		close(t.done)
 		_, _ = io.WriteString(t.out, calmed)                             // where it cannot be written nobody sees it
 		_ = unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before) // likewise
 	})
@@ -75,11 +82,13 @@ func (t *heldTerminal) giveBackIfPanicking() {
 // when the user detaches, or the terminal goes away.
 func (t *heldTerminal) listen(leave func(error)) {
 	signal.Notify(t.resized, syscall.SIGWINCH)
-	gone := make(chan os.Signal, 1)
-	signal.Notify(gone, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(t.gone, syscall.SIGHUP, syscall.SIGQUIT)
 	go func() {
-		<-gone
-		leave(errDetached)
+		select {
+		case <-t.gone:
+			leave(errDetached)
+		case <-t.done:
+		}
 	}()
 	go func() {
 		defer t.giveBackIfPanicking()

@@ -20,13 +20,17 @@ import (
 )
 
 const (
-	startPatience = 20 * time.Second
-	startPoll     = 20 * time.Millisecond
-	errFileLimit  = 1 << 20
+	defaultStartPatience = 20 * time.Second
+	startPoll            = 20 * time.Millisecond
+	errFileLimit         = 1 << 20
 )
 
-// selfProgram is what an autostarted daemon is: this program again.
-var selfProgram = os.Executable
+// What an autostarted daemon is, this program again, and how long it may take
+// to answer. Tests put others in their place.
+var (
+	selfProgram   = os.Executable
+	startPatience = defaultStartPatience
+)
 
 // autostart starts a private daemon in the background and waits until it
 // answers. Of several first submissions at once one starts it; the others

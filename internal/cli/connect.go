@@ -81,6 +81,7 @@ func verb(run func(ctx context.Context, s *session, args []string) error) func(*
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not heed the first
 		err = run(ctx, s, args)
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return status(exitInterrupted)

@@ -69,22 +69,21 @@ func drawGPUs(ctx context.Context, client *api.Client, s screen) error {
 }
 
 func gpuTable(gpus []api.GPU) *table {
-	t := &table{columns: []column{
-		{title: "GPU", right: true},
-		{title: "NAME", least: 12, rank: 2},
-		{title: "MEMORY", right: true},
-		{title: "OTHERS", right: true, drops: true, rank: 3},
-		{title: "PROMISED", right: true, drops: true, rank: 2},
-		{title: "UTIL", right: true},
-		{title: "HEALTH", least: 10, rank: 4},
-		{title: "JOBS", least: 16, rank: 1},
-	}}
+	t := &table{
+		columns: []column{
+			{title: "GPU", right: true}, {title: "NAME"}, {title: "MEMORY", right: true}, {title: "OTHERS", right: true},
+			{title: "PROMISED", right: true}, {title: "UTIL", right: true}, {title: "HEALTH"}, {title: "JOBS"},
+		},
+		concessions: []concession{
+			{"NAME", 16}, {"PROMISED", 0}, {"HEALTH", 24}, {"JOBS", 20}, {"NAME", 10}, {"HEALTH", 12}, {"OTHERS", 0}, {"JOBS", 12}, {"NAME", 0},
+		},
+	}
 	for _, g := range gpus {
 		util := "-"
 		if g.Util != nil {
 			util = fmt.Sprintf("%.0f%%", *g.Util)
 		}
-		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: g.Name}, cell{text: gib(g.UsedMiB) + "/" + gib(g.TotalMiB) + "G"},
+		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: strings.TrimPrefix(g.Name, "NVIDIA ")}, cell{text: gib(g.UsedMiB) + "/" + gib(g.TotalMiB) + "G"},
 			cell{text: gib(g.ForeignMiB) + "G"}, cell{text: gib(g.BudgetMiB) + "G"}, cell{text: util}, healthCell(g), cell{text: gpuJobs(g.Jobs)})
 	}
 	return t

@@ -82,24 +82,22 @@ func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now 
 		return err
 	}
 	if more := page.Total - len(jobs); more > 0 {
-		fmt.Fprintf(s.out, "… %s more (berth history --limit 0, or narrow down with --since, --user, --name)\n", grouped(more))
+		fmt.Fprintf(s.out, "… %s more (berth history --limit 0, or narrow with --since, --user, --name)\n", grouped(more))
 	}
 	return nil
 }
 
 func historyTable(jobs []job.View, now time.Time) *table {
-	t := &table{columns: []column{
-		{title: "ID"},
-		{title: "NAME", least: 8, rank: 3},
-		{title: "USER", least: 6, rank: 4, drops: true},
-		{title: "STATE"},
-		{title: "GPUS", least: 5, rank: 5, drops: true},
-		{title: "VRAM", drops: true, rank: 6},
-		{title: "RAN", right: true},
-		{title: "ENDED"},
-		{title: "REASON", least: 12, rank: 2, drops: true},
-		{title: "COMMAND", least: 20, rank: 1, drops: true},
-	}}
+	t := &table{
+		columns: []column{
+			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"}, {title: "VRAM", shy: true},
+			{title: "RAN", right: true}, {title: "ENDED"}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
+		},
+		concessions: []concession{
+			{"COMMAND", 20}, {"NAME", 16}, {"COMMAND", 0}, {"REASON", 20}, {"NAME", 10}, {"USER", 6},
+			{"GPUS", 5}, {"REASON", 12}, {"GPUS", 0}, {"VRAM", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
+		},
+	}
 	for _, v := range jobs {
 		ended := "-"
 		if v.EndedAt != nil {

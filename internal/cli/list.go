@@ -130,7 +130,7 @@ func drawJobs(s screen, jobs []job.View, page api.JobPage, now time.Time) error 
 		}
 	}
 	if more := page.Total - len(jobs); more > 0 {
-		fmt.Fprintln(s.out, fit(s, fmt.Sprintf("… %s more (berth list --limit 0, or narrow down with --state, --user, --name)", grouped(more))))
+		fmt.Fprintln(s.out, fit(s, fmt.Sprintf("… %s more (berth list --limit 0, or narrow with --state, --user, --name)", grouped(more))))
 	}
 	_, err := fmt.Fprintln(s.out, fit(s, countLine(page.Counts, len(jobs))))
 	return err
@@ -146,17 +146,16 @@ func fit(s screen, line string) string {
 
 // jobTable is the queue as people read it.
 func jobTable(jobs []job.View, now time.Time) *table {
-	t := &table{columns: []column{
-		{title: "ID"},
-		{title: "NAME", least: 8, rank: 3},
-		{title: "USER", least: 6, rank: 4, drops: true},
-		{title: "STATE"},
-		{title: "GPUS", least: 5, rank: 6},
-		{title: "VRAM", drops: true, rank: 5},
-		{title: "TIME", right: true},
-		{title: "REASON", least: 24, rank: 2, drops: true},
-		{title: "COMMAND", least: 20, rank: 1, drops: true},
-	}}
+	t := &table{
+		columns: []column{
+			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"},
+			{title: "VRAM", shy: true}, {title: "TIME", right: true}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
+		},
+		concessions: []concession{
+			{"COMMAND", 20}, {"NAME", 16}, {"COMMAND", 0}, {"REASON", 24}, {"NAME", 10}, {"USER", 6},
+			{"REASON", 16}, {"GPUS", 5}, {"VRAM", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
+		},
+	}
 	for _, v := range jobs {
 		t.add(cell{text: v.ID}, cell{text: v.Name}, cell{text: v.User}, stateCell(v.State), cell{text: gpusText(v)},
 			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: reasonText(v)}, cell{text: commandText(v)})

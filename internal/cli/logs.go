@@ -90,7 +90,7 @@ func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt
 	if err != nil {
 		return 0, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // it has been read
 	told := false
 	log.OnRetry = func(error) {
 		if !told {

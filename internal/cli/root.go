@@ -136,7 +136,7 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.SetVersionTemplate("berth {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newSimjob())
+	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore())
 	root.AddCommand(daemonVerbs()...)
 	group(root)
 	return root

@@ -98,18 +98,14 @@ func drawStats(s screen, stats api.Stats) error {
 }
 
 func statsTable(title string, lines []api.StatsLine) *table {
-	t := &table{columns: []column{
-		{title: title, least: 10, rank: 1},
-		{title: "JOBS", right: true},
-		{title: "FAILED", right: true},
-		{title: "CANCELLED", right: true, drops: true, rank: 2},
-		{title: "GPU-H", right: true},
-		{title: "WAIT P50", right: true},
-		{title: "P95", right: true},
-		{title: "MAX", right: true, drops: true, rank: 3},
-		{title: "RUN MEAN", right: true, drops: true, rank: 4},
-		{title: "UTIL", right: true, drops: true, rank: 5},
-	}}
+	t := &table{
+		columns: []column{
+			{title: title}, {title: "JOBS", right: true}, {title: "FAILED", right: true}, {title: "CANCELLED", right: true},
+			{title: "GPU-H", right: true}, {title: "WAIT P50", right: true}, {title: "P95", right: true}, {title: "MAX", right: true},
+			{title: "RUN MEAN", right: true}, {title: "UTIL", right: true},
+		},
+		concessions: []concession{{title, 10}, {"CANCELLED", 0}, {"MAX", 0}, {"RUN MEAN", 0}, {"UTIL", 0}, {"FAILED", 0}},
+	}
 	for _, l := range lines {
 		util := "-"
 		if l.AvgUtil != nil {

@@ -42,7 +42,7 @@ input. All of them are accepted, or none. Flags beside -f are defaults.
 With no daemon running, a private one is started in the background, unless
 BERTH_NO_AUTOSTART=1 is set or the machine has a berth service.`,
 		Example: `  berth submit -- python train.py --epochs 3
-  berth submit -n eval --vram 8G 'python eval.py | tee scores.txt'
+  berth submit -n eval --vram 8G -- 'python eval.py | tee scores.txt'
   berth submit --gpus 2 --vram 30G --time 12h -- torchrun train_big.py
   berth submit --array 0-99%4 -- sh -c 'python sweep.py $BERTH_ARRAY_INDEX'
   berth submit train.sh --epochs 3

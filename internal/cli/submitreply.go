@@ -42,6 +42,8 @@ func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 		return printJSON(s.out, jobs[0])
 	case o.json:
 		return printJSON(s.out, jobs)
+	case o.quiet && o.interactive:
+		return nil // standard output is the job's
 	case o.quiet:
 		var b strings.Builder
 		for _, j := range jobs {

@@ -1,19 +1,24 @@
 package cli
 
 import (
-	"bufio"
+	"io"
+	"slices"
 	"strings"
 )
 
-// column is one column of a table. Where a table does not fit, columns
-// shrink to their least width in the order of their rank, and then those that
-// may go are left out, also in that order.
+// column is one column of a table.
 type column struct {
 	title string
-	least int  // columns it needs to mean anything; 0: it never shrinks
-	rank  int  // smaller gives way earlier
-	drops bool // may be left out
 	right bool // numbers stand to the right
+	// shy columns are left out where no row has anything in them.
+	shy bool
+}
+
+// concession is what a table does where it does not fit: a column shrinks to
+// so many columns of the terminal, or with 0 goes.
+type concession struct {
+	title string
+	to    int
 }
 
 // cell is one value, and its colour.
@@ -22,10 +27,12 @@ type cell struct {
 	paint paint
 }
 
-// table is rows under titles.
+// table is rows under titles. The concessions are made in their order, each
+// only as far as it must be.
 type table struct {
-	columns []column
-	rows    [][]cell
+	columns     []column
+	concessions []concession
+	rows        [][]cell
 }
 
 const gap = 2
@@ -37,66 +44,54 @@ func (t *table) add(cells ...cell) {
 	t.rows = append(t.rows, cells)
 }
 
-// widths are those of the columns, 0 for one that is left out or empty.
+// widths are those of the columns, 0 for one that is left out.
 func (t *table) widths(total int) []int {
-	widths := make([]int, len(t.columns))
+	natural := make([]int, len(t.columns))
 	for i, c := range t.columns {
 		for _, row := range t.rows {
-			widths[i] = max(widths[i], columnsOf(row[i].text))
+			natural[i] = max(natural[i], columnsOf(row[i].text))
 		}
-		if widths[i] > 0 || !c.drops {
-			widths[i] = max(widths[i], columnsOf(c.title))
+		if natural[i] > 0 || !c.shy {
+			natural[i] = max(natural[i], columnsOf(c.title))
 		}
 	}
 	if total <= 0 {
-		return widths
+		return natural
 	}
-	for _, i := range t.byRank(func(c column) bool { return c.least > 0 }) {
-		if over := tableWidth(widths) - total; over > 0 && widths[i] > 0 {
-			widths[i] = max(widths[i]-over, min(widths[i], t.columns[i].least))
+	widths := slices.Clone(natural)
+	for _, give := range t.concessions {
+		i := t.column(give.title)
+		over := tableWidth(widths) - total
+		if over <= 0 || widths[i] == 0 {
+			continue
 		}
-	}
-	for _, i := range t.byRank(func(c column) bool { return c.drops }) {
-		if tableWidth(widths) > total {
+		if give.to == 0 {
 			widths[i] = 0
+			continue
 		}
+		widths[i] = max(widths[i]-over, min(widths[i], give.to))
 	}
-	t.spend(widths, total)
+	t.spend(widths, natural, total)
 	return widths
 }
 
-// spend gives what dropped columns left to those that had to shrink, those
-// that shrank last first.
-func (t *table) spend(widths []int, total int) {
-	order := t.byRank(func(c column) bool { return c.least > 0 })
-	for n := range order {
-		i := order[len(order)-1-n]
-		spare := total - tableWidth(widths)
-		if widths[i] == 0 || spare <= 0 {
-			continue
+// spend gives what a column left that went to those that had shrunk before
+// it, the last first.
+func (t *table) spend(widths, natural []int, total int) {
+	for _, give := range slices.Backward(t.concessions) {
+		i := t.column(give.title)
+		if spare := total - tableWidth(widths); widths[i] > 0 && spare > 0 {
+			widths[i] = min(natural[i], widths[i]+spare)
 		}
-		wanted := columnsOf(t.columns[i].title)
-		for _, row := range t.rows {
-			wanted = max(wanted, columnsOf(row[i].text))
-		}
-		widths[i] += min(spare, max(0, wanted-widths[i]))
 	}
 }
 
-// byRank lists the columns that match, smaller ranks first.
-func (t *table) byRank(match func(column) bool) []int {
-	var order []int
-	for i, c := range t.columns {
-		if !match(c) {
-			continue
-		}
-		at := len(order)
-		for at > 0 && t.columns[order[at-1]].rank > c.rank {
-			at--
-		}
-		order = append(order[:at], append([]int{i}, order[at:]...)...)
+func (t *table) column(title string) int {
+	i := slices.IndexFunc(t.columns, func(c column) bool { return c.title == title })
+	if i < 0 {
+		panic("bug: no column " + title)
 	}
-	return order
+	return i
 }
 
 func tableWidth(widths []int) int {
@@ -112,7 +107,7 @@ func tableWidth(widths []int) int {
 // draw writes the table as wide as the screen is.
 func (t *table) draw(s screen) error {
 	widths := t.widths(s.width)
-	w := bufio.NewWriter(s.out)
+	w := &strings.Builder{}
 	titles := make([]cell, len(t.columns))
 	for i, c := range t.columns {
 		titles[i] = cell{c.title, bold}
@@ -121,10 +116,11 @@ func (t *table) draw(s screen) error {
 	for _, row := range t.rows {
 		t.line(w, s, widths, row)
 	}
-	return w.Flush()
+	_, err := io.WriteString(s.out, w.String())
+	return err
 }
 
-func (t *table) line(w *bufio.Writer, s screen, widths []int, row []cell) {
+func (t *table) line(w *strings.Builder, s screen, widths []int, row []cell) {
 	pending := 0 // blanks that are written only if something follows
 	first := true
 	for i, c := range row {

@@ -101,7 +101,7 @@ func newTokenList() *cobra.Command {
 }
 
 func tokenTable(tokens []api.Token, now time.Time) *table {
-	t := &table{columns: []column{{title: "ID"}, {title: "NAME", least: 8, rank: 1}, {title: "USER"}, {title: "EXPIRES"}}}
+	t := &table{columns: []column{{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "EXPIRES"}}, concessions: []concession{{"NAME", 8}}}
 	for _, token := range tokens {
 		expires := moment(token.Expires, now)
 		if token.Expires.Before(now) {

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"berth/internal/api"
+	"berth/internal/site"
+)
+
+func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
+	away := &api.Unreachable{Socket: "/run/x", Err: errors.New("no such file")}
+	for _, test := range []struct {
+		name   string
+		daemon api.Status
+		err    error
+		at     target
+		status string
+		says   string
+	}{
+		{"it answers", api.Status{Version: "1.2", PID: 7, Counts: map[string]int{"running": 2}}, nil, target{}, site.OK, "berth 1.2 (pid 7), private"},
+		{"it is shared", api.Status{Shared: true}, nil, target{}, site.OK, "shared"},
+		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, target{}, site.Warn, "nothing starts: the cards cannot be read"},
+		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "the first berth submit starts one"},
+		{"the machine's does not run", api.Status{}, away, target{}, site.Fail, "none answers at /run/x"},
+		{"it is in trouble", api.Status{}, errors.New("EOF"), target{socket: "/run/x"}, site.Fail, "/run/x: EOF"},
+	} {
+		f := daemonFinding(test.daemon, test.err, test.at)
+		if f.Status != test.status || !strings.Contains(f.What, test.says) || f.Status != site.OK && f.Fix == "" {
+			t.Errorf("%s: %+v", test.name, f)
+		}
+	}
+}
+
+func TestADoctorsReport(t *testing.T) {
+	findings := []site.Finding{
+		{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "controllers", Status: site.Warn, What: "none\x1b[2J", Fix: "delegate them"}, {Name: "disk", Status: site.Fail, What: "full", Fix: "make room"},
+	}
+	var out bytes.Buffer
+	err := drawFindings(screen{out: &out}, findings)
+	want := "ok    kernel       6.18\nwarn  controllers  none\ufffd[2J\n                   fix: delegate them\nfail  disk         full\n                   fix: make room\n1 ok, 1 to improve, 1 failing\n"
+	var code status
+	if out.String() != want || !errors.As(err, &code) || code != 1 {
+		t.Errorf("%v, it says\n%s", err, out.String())
+	}
+	if err := drawFindings(screen{out: &out}, findings[:2]); err != nil {
+		t.Errorf("a warning is a failure: %v", err)
+	}
+}

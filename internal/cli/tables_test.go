@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *time.Time {
+	t := noon.Add(-d)
+	return &t
+}
+
+func to[T any](v T) *T { return &v }
+
+// someViews are jobs in every state, of lengths people really have.
+func someViews() []job.View {
+	return []job.View{
+		{ID: "17", Name: "train", User: "ann", State: job.Running, Command: to("python train.py --epochs 30 --lr 0.001"), GPUs: 2, GPUIDs: []int{0, 1}, VRAMMiB: to(int64(18432)),
+			SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2*time.Hour + 5*time.Minute), PeakVRAMMiB: map[string]int64{"0": 17910, "1": 17904}},
+		{ID: "18", Name: "llama-finetune-with-a-long-name", User: "bartholomew", State: job.Queued, Command: to("torchrun --nproc-per-node 2 big.py"), GPUs: 2, VRAMMiB: to(int64(30720)),
+			SubmittedAt: ago(4*time.Minute + 12*time.Second), Reason: to("needs 2 GPUs with 30720 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 paused")},
+		{ID: "19_3", Name: "sweep", User: "ann", State: job.Queued, Command: to("python sweep.py 3"), GPUs: 1, Share: to(0.5), SubmittedAt: ago(3 * time.Second), Reason: to("number 3 of its array waits: 4 run at a time")},
+		{ID: "20", Name: "prepare", User: "ann", State: job.Running, GPUs: 0, SubmittedAt: ago(time.Minute), StartedAt: ago(59 * time.Second)},
+		{ID: "12", Name: "eval \x1b[31mred", User: "日本語", State: job.Failed, Outcome: to(job.Exited(3)), Command: to("python eval.py"), GPUs: 1, GPUIDs: []int{3}, VRAMMiB: to(int64(8192)),
+			StartedAt: ago(80 * time.Hour), EndedAt: ago(4 * time.Hour), PeakVRAMMiB: map[string]int64{"3": 9011}, Reason: to("UNDER-DECLARED (+10%)")},
+		{ID: "13", Name: "job13", User: "ann", State: job.Cancelled, Outcome: to(job.WasCancelled), Command: to("sleep 100"), GPUs: 1, SubmittedAt: ago(time.Hour), EndedAt: ago(50 * time.Minute), Reason: to("cancelled by ann")},
+		{ID: "14", Name: "ok", User: "ann", State: job.Finished, Outcome: to(job.OK), Command: to("true"), GPUs: 1, GPUIDs: []int{0}, StartedAt: ago(20 * time.Minute), EndedAt: ago(19 * time.Minute)},
+	}
+}
+
+func somePage() api.JobPage {
+	return api.JobPage{Total: 49957, Counts: map[string]int{"running": 2, "queued": 49952, "failed": 1, "cancelled": 1, "finished": 1}}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s changed (-update writes it anew):\n%s", name, diff)
+	}
+}
+
+func someGPUs() []api.GPU {
+	return []api.GPU{
+		{Index: 0, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, UsedMiB: 18100, FreeMiB: 63820, BudgetMiB: 18432, Util: to(97.0), Health: "ok",
+			Jobs: []api.GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: to(int64(17904))}}},
+		{Index: 1, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, UsedMiB: 4096, ForeignMiB: 4096, Health: "ok", Paused: true, Util: to(0.0), Jobs: []api.GPUJob{}},
+		{Index: 10, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "quarantined", HealthReason: "Xid 79: fallen off the bus", Stale: true,
+			Jobs: []api.GPUJob{{ID: "21", Name: "job21", User: "bob", Share: 0.5}, {ID: "3", Name: "other", User: "eve", Other: true}}},
+	}
+}
+
+func someStats() api.Stats {
+	line := func(key string, jobs int) api.StatsLine {
+		return api.StatsLine{Key: key, Jobs: jobs, Finished: jobs - 2, Failed: 1, Cancelled: 1, GPUHours: float64(jobs) * 1.5,
+			WaitMeanS: to(80.0), WaitP50S: to(12.0), WaitP95S: to(400.0), WaitMaxS: to(5000.0), RunMeanS: to(5400.0), AvgUtil: to(81.5)}
+	}
+	return api.Stats{Since: noon.Add(-7 * 24 * time.Hour), Until: noon, GPUs: 8, GPUHours: 1834.25, Util: to(0.73), AvgUtil: to(81.5),
+		All: line("all", 1220), Users: []api.StatsLine{line("ann", 1200), {Key: "bob", Jobs: 20}}, Days: []api.StatsLine{line("2026-02-28", 1220)}}
+}
+
+func someDetail() api.Detail {
+	v := someViews()[4]
+	v.SubmittedAt, v.Log, v.AvgUtil, v.Priority, v.Attempt = ago(81*time.Hour), to("/var/lib/berth/jobs/12/2.log"), to(96.4), 5, 2
+	v.PeakVRAMMiB["10"], v.PeakVRAMMiB["2"] = 100, 2048
+	return api.Detail{View: v, Dir: "/home/ann/project", TimeLimitS: 7200, RetriesUsed: 1, Verdict: "under-declared",
+		Settings: map[string]string{"retries": "2", "grace": "10s"}, Env: map[string]string{"B": "2", "A": "1"},
+		After:  []job.Dependency{{Job: "11", On: job.AfterOK}},
+		Events: []api.Event{{Time: *ago(81 * time.Hour), Kind: job.EventQueued}, {Time: *ago(4 * time.Hour), Kind: job.EventEnded, Text: "exit:3\x07"}}}
+}
+
+// TestTables draws every table as wide as terminals are, and uncut as into a
+// pipe.
+func TestTables(t *testing.T) {
+	here := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = here })
+	views := map[string]func(s screen) error{
+		"list":    func(s screen) error { return drawJobs(s, someViews(), somePage(), noon) },
+		"history": func(s screen) error { return historyTable(someViews()[4:], noon).draw(s) },
+		"gpus":    func(s screen) error { return gpuTable(someGPUs()).draw(s) },
+		"stats":   func(s screen) error { return drawStats(s, someStats()) },
+		"show":    func(s screen) error { return showJob(s, someDetail(), noon) },
+	}
+	for name, draw := range views {
+		for _, size := range []struct {
+			name   string
+			width  int
+			colour bool
+		}{{"80", 80, false}, {"120", 120, true}, {"200", 200, false}, {"pipe", 0, false}} {
+			t.Run(name+"-"+size.name, func(t *testing.T) {
+				var out bytes.Buffer
+				if err := draw(screen{out: &out, width: size.width, colour: size.colour}); err != nil {
+					t.Fatal(err)
+				}
+				golden(t, name+"-"+size.name, out.Bytes())
+				if name != "show" {
+					checkWidth(t, out.String(), size.width)
+				}
+			})
+		}
+	}
+}
+
+// checkWidth fails on a line that would wrap, or that drives a terminal.
+func checkWidth(t *testing.T, text string, width int) {
+	t.Helper()
+	for _, colour := range []paint{bold, dim, red, green, yellow, blue} {
+		text = strings.ReplaceAll(text, "\x1b["+string(colour)+"m", "")
+	}
+	text = strings.ReplaceAll(text, "\x1b[0m", "")
+	for line := range strings.SplitSeq(text, "\n") {
+		if width > 0 && columnsOf(line) > width {
+			t.Errorf("%d columns in %q", columnsOf(line), line)
+		}
+		if line != printable(line) || strings.HasSuffix(line, " ") {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+// TestATableFitsAnyTerminal: whatever the jobs are called, no line wraps on a
+// terminal of 60 columns or more, and no name drives it.
+func TestATableFitsAnyTerminal(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		var jobs []job.View
+		for range rapid.IntRange(1, 5).Draw(r, "jobs") {
+			v := job.View{
+				ID: rapid.StringMatching(`[1-9][0-9]{0,7}(_[0-9]{1,3})?`).Draw(r, "id"), Name: rapid.String().Draw(r, "name"), User: rapid.String().Draw(r, "user"),
+				State: rapid.SampledFrom([]job.State{job.Queued, job.Running, job.Failed, job.Cancelled}).Draw(r, "state"),
+				GPUs:  1, GPUIDs: rapid.SliceOfN(rapid.IntRange(0, 15), 0, 16).Draw(r, "cards"),
+				Reason: to(rapid.String().Draw(r, "reason")), Command: to(rapid.String().Draw(r, "command")), SubmittedAt: ago(time.Hour),
+			}
+			jobs = append(jobs, v)
+		}
+		var out bytes.Buffer
+		width := rapid.IntRange(60, 250).Draw(r, "width")
+		if err := jobTable(jobs, noon).draw(screen{out: &out, width: width}); err != nil {
+			r.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) != len(jobs)+1 {
+			r.Fatalf("%d lines for %d jobs: %q", len(lines), len(jobs), lines)
+		}
+		for i, line := range lines {
+			if columnsOf(line) > width || line != printable(line) {
+				r.Fatalf("%d columns of %d in %q", columnsOf(line), width, line)
+			}
+			if i > 0 && !strings.HasPrefix(line, jobs[i-1].ID) {
+				r.Fatalf("job %s is shown as %q", jobs[i-1].ID, line)
+			}
+		}
+	})
+}
+
+func TestTimesAndCountsAsPeopleReadThem(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 3 * time.Second: "3s", 59*time.Second + 999*time.Millisecond: "59s", 252 * time.Second: "4m12s",
+		2*time.Hour + 5*time.Minute: "2h05m", 76 * time.Hour: "3d4h", 24 * time.Hour: "1d0h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%s is shown as %s, want %s", d, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 49950: "49,950", 1234567: "1,234,567"} {
+		if got := grouped(n); got != want {
+			t.Errorf("%d is shown as %s, want %s", n, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"2h": "2026-03-01T10:00:00Z", "7d": "2026-02-22T12:00:00Z", "2026-02-01": "2026-02-01T00:00:00Z",
+		"2026-02-01 16:30": "2026-02-01T16:30:00Z", "2026-02-01T16:30:00+01:00": "2026-02-01T15:30:00Z",
+	} {
+		if got, err := parseWhen("since", text, noon); err != nil || got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%s is %s (%v), want %s", text, got, err, want)
+		}
+	}
+	if _, err := parseWhen("since", "yesterday", noon); err == nil {
+		t.Error("yesterday was taken")
+	}
+}
+
+func TestRunsOfIDs(t *testing.T) {
+	for ids, want := range map[string]string{
+		"": "", "17": "17", "17 18 19": "17-19", "17 19 20": "17 19-20", "3_0 3_1 3_2 4": "3_0-2 4", "9 10 10": "9-10 10", "1 1_2 1_3": "1 1_2-3", "x y": "x y",
+	} {
+		if got := strings.Join(idRuns(strings.Fields(ids)), " "); got != want {
+			t.Errorf("%s became %q, want %q", ids, got, want)
+		}
+	}
+}
