@@ -1,0 +1,300 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// archive is a store and the directory of its jobs.
+type archive struct {
+	t     *testing.T
+	store *store.Store
+	jobs  string
+}
+
+func newArchive(t *testing.T) *archive {
+	t.Helper()
+	dir := t.TempDir()
+	opened, err := store.Open(filepath.Join(dir, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	a := &archive{t: t, store: opened, jobs: filepath.Join(dir, "jobs")}
+	if err := os.Mkdir(a.jobs, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// put adds jobs that ended so long ago; live ones have not.
+func (a *archive) put(first, last int, ago time.Duration, environ string) {
+	a.t.Helper()
+	var tx store.Tx
+	for n := first; n <= last; n++ {
+		j := &job.Job{
+			ID: strconv.Itoa(n), Seq: int64(n), User: "ann", State: job.Finished, Outcome: job.OK,
+			Spec: job.Spec{Shell: "true"}, SubmittedAt: noon.Add(-ago), EndedAt: noon.Add(-ago),
+		}
+		if ago == 0 {
+			j.State, j.Outcome, j.EndedAt = job.Queued, "", time.Time{}
+		}
+		if environ != "" {
+			j.Environ = store.BlobName([]byte(environ))
+			tx.Blobs = map[string][]byte{j.Environ: []byte(environ)}
+		}
+		tx.Put = append(tx.Put, j)
+	}
+	if err := a.store.Commit(tx); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *archive) logs(names ...string) {
+	a.t.Helper()
+	for _, name := range names {
+		if err := os.Mkdir(filepath.Join(a.jobs, name), 0o700); err != nil {
+			a.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(a.jobs, name, "1.log"), []byte("output\n"), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+}
+
+func (a *archive) retain(cfg Config) int {
+	a.t.Helper()
+	forgotten, err := retain(noon, cfg, a.store, a.jobs, quietLog)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return forgotten
+}
+
+func (a *archive) remembered() []string {
+	a.t.Helper()
+	var ids []string
+	if err := a.store.Each(func(j *job.Job) error { ids = append(ids, j.ID); return nil }); err != nil {
+		a.t.Fatal(err)
+	}
+	return ids
+}
+
+// directories are those of jobs.
+func (a *archive) directories() []string {
+	a.t.Helper()
+	entries, err := os.ReadDir(a.jobs)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Name() != binName {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// inBin is what waits to be removed.
+func (a *archive) inBin() []string {
+	a.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(a.jobs, binName))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestRetainForgetsWhatIsOld(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 2, 100*day, "A=old")
+	a.put(3, 3, 40*day, "A=kept")
+	a.put(4, 4, 10*day, "")
+	a.put(5, 5, 0, "")
+	a.logs("1", "2", "3", "4", "5")
+	if n := a.retain(DefaultConfig(true)); n != 2 {
+		t.Errorf("%d forgotten", n)
+	}
+	if diff := cmp.Diff([]string{"3", "4", "5"}, a.remembered()); diff != "" {
+		t.Error(diff)
+	}
+	// The logs of job 3 are too old, the job itself is not.
+	if diff := cmp.Diff([]string{"4", "5"}, a.directories()); diff != "" {
+		t.Error(diff)
+	}
+	if left := a.inBin(); len(left) > 0 {
+		t.Errorf("left in the bin: %v", left)
+	}
+	if _, err := a.store.Blob(store.BlobName([]byte("A=old"))); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an environment nobody has any more: %v", err)
+	}
+	if _, err := a.store.Blob(store.BlobName([]byte("A=kept"))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRetainKeepsNoMoreJobsThanItMay(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 1300, time.Hour, "")
+	a.put(1301, 1301, 0, "")
+	cfg := DefaultConfig(true)
+	cfg.HistoryJobs = 7
+	if n := a.retain(cfg); n != 1293 {
+		t.Errorf("%d forgotten", n)
+	}
+	want := []string{"1294", "1295", "1296", "1297", "1298", "1299", "1300", "1301"}
+	if diff := cmp.Diff(want, a.remembered()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRetainWithoutAnAge(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 3, 3000*day, "")
+	a.logs("1", "2", "3")
+	cfg := DefaultConfig(true)
+	cfg.History, cfg.Logs = 0, 0
+	if n := a.retain(cfg); n != 0 || len(a.directories()) != 3 {
+		t.Errorf("%d forgotten, logs of %v", n, a.directories())
+	}
+}
+
+func TestRetainTouchesOnlyDirectoriesOfJobs(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 30, 100*day, "")
+	a.put(31, 31, 0, "")
+	others := []string{"0", "01", "+1", "1 ", "1_", "1_01", "1_-1", "1_2_3", "17x", "backup", "99999999999999999999", "32", "32_0"}
+	a.logs(others...)
+	a.logs("7", "17_0", "17_3", "31")
+	a.retain(DefaultConfig(true))
+	slices.Sort(others)
+	want := append(others, "31")
+	slices.Sort(want)
+	if diff := cmp.Diff(want, a.directories()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRetainGoesOnWhereACrashLeftOff(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 2, 100*day, "")
+	a.logs("1", "2")
+	if _, err := a.store.Forget(noon, 0, 10); err != nil { // and the daemon died
+		t.Fatal(err)
+	}
+	bin := filepath.Join(a.jobs, binName)
+	if err := os.MkdirAll(filepath.Join(bin, "1.1", "deep", "er"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "2.2"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.retain(DefaultConfig(true))
+	if left := append(a.directories(), a.inBin()...); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestRetainWithoutADirectoryOfJobs(t *testing.T) {
+	a := newArchive(t)
+	if err := os.Remove(a.jobs); err != nil {
+		t.Fatal(err)
+	}
+	a.put(1, 1, 100*day, "")
+	if n := a.retain(DefaultConfig(false)); n != 1 {
+		t.Errorf("%d forgotten", n)
+	}
+}
+
+// fullStore is a store on a full disk.
+type fullStore struct{ *store.Store }
+
+func (fullStore) Forget(time.Time, int, int) ([]string, error) { return nil, store.ErrFull }
+
+func TestRetainMakesRoomOnAFullDisk(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 1, 40*day, "")
+	a.logs("1")
+	if _, err := retain(noon, DefaultConfig(true), fullStore{a.store}, a.jobs, quietLog); !errors.Is(err, store.ErrFull) {
+		t.Errorf("got %v", err)
+	}
+	if left := a.directories(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// manyEvents is a store that has told of a lot.
+type manyEvents struct {
+	*store.Store
+	trimmed int64
+}
+
+func (*manyEvents) LastEvent() (int64, error) { return 250_000, nil }
+
+func (m *manyEvents) TrimEvents(through int64) error {
+	m.trimmed = through
+	return nil
+}
+
+func TestRetainKeepsTheNewestEvents(t *testing.T) {
+	a := newArchive(t)
+	m := &manyEvents{Store: a.store}
+	if _, err := retain(noon, DefaultConfig(true), m, a.jobs, quietLog); err != nil || m.trimmed != 150_000 {
+		t.Errorf("trimmed through %d, %v", m.trimmed, err)
+	}
+}
+
+func TestRetainTellsWhatItCannotRemove(t *testing.T) {
+	a := newArchive(t)
+	a.put(1, 2, 100*day, "")
+	a.logs("1", "2")
+	// A file where the bin belongs.
+	if err := os.WriteFile(filepath.Join(a.jobs, binName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	forgotten, err := retain(noon, DefaultConfig(true), a.store, a.jobs, quietLog)
+	if err == nil || !strings.Contains(err.Error(), binName) || forgotten != 2 {
+		t.Errorf("%d forgotten, %v", forgotten, err)
+	}
+}
+
+func FuzzJobNumber(f *testing.F) {
+	for _, name := range []string{"17", "17_3", "", "0", "..", "1/2", "18446744073709551616"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		number, ok := jobNumber(name)
+		if !ok {
+			return
+		}
+		base, index, isTask := strings.Cut(name, "_")
+		again := fmt.Sprint(number)
+		if isTask {
+			again += "_" + index
+		}
+		if number < 1 || again != name || base == "" || strings.ContainsAny(name, "./") {
+			t.Errorf("%q is job %d", name, number)
+		}
+	})
+}
