@@ -61,6 +61,7 @@ func ParseScript(name string, content []byte) (Script, error) {
 	}
 	script := r.script()
 	if len(r.errs.Problems) > 0 {
+		slices.SortStableFunc(r.errs.Problems, func(a, b Problem) int { return a.Line - b.Line })
 		return Script{}, &r.errs
 	}
 	return script, nil

@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"berth/internal/job"
@@ -48,7 +47,7 @@ func appendSlurm(options []slurmOption, line int, words []string) ([]slurmOption
 		}
 		next := len(words) > 1 && !attached
 		switch {
-		case known && takes && next, !known && word[0] == '-' && next && !strings.HasPrefix(words[1], "-"):
+		case known && takes && next, !known && strings.HasPrefix(word, "-") && next && !strings.HasPrefix(words[1], "-"):
 			o.value, taken = words[1], 2
 		case known && takes && !attached:
 			return options, fmt.Errorf("%s: found no value, allowed one", word)
@@ -85,7 +84,9 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 		}
 		said, ok, err := []Pair(nil), false, error(nil)
 		if mine && o.name != "" {
-			said, ok, err = t.option(o)
+			if said, ok, err = t.option(o); err != nil {
+				err = fmt.Errorf("--%s: %w", o.name, err)
+			}
 		}
 		for _, pair := range said {
 			if err == nil && ok {
@@ -214,7 +215,7 @@ func slurmExport(value string) (pairs []Pair, ok bool) {
 		default:
 			names = append(names, name)
 		}
-		if name != "" && !isVariable(name) || slices.Contains(names, "NIL") {
+		if !isVariable(name) || name == "NIL" {
 			return nil, false
 		}
 	}

@@ -33,7 +33,7 @@ func readYAML(content []byte) (roots []value, line int, err error) {
 		if c.document != r.document {
 			r.document, r.anchors = c.document, map[string]anchored{}
 		}
-		r.before, r.line = c.line-1, c.line
+		r.before, r.lines, r.line = c.line-1, lineAt(c.text, len(c.text)), c.line
 		docs, err := parseYAML(c.text)
 		if err != nil {
 			line = r.place(err)

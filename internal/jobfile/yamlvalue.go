@@ -25,6 +25,7 @@ type yamlReader struct {
 	document int
 	anchors  map[string]anchored
 	before   int // lines of the file before this chunk
+	lines    int // of this chunk
 	line     int // last seen, for what goes wrong
 }
 
@@ -37,9 +38,11 @@ func (r *yamlReader) place(err error) int {
 	return r.line
 }
 
+// at is the line of the file a token stands on. The library also counts
+// carriage returns that stand alone, which no editor does.
 func (r *yamlReader) at(tk *token.Token) int {
 	if tk != nil && tk.Position != nil && tk.Position.Line > 0 {
-		r.line = r.before + tk.Position.Line
+		r.line = r.before + min(tk.Position.Line, r.lines)
 	}
 	return r.line
 }
