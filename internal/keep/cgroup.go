@@ -73,6 +73,8 @@ func CgroupProcesses(dir string) []int {
 }
 
 // KillCgroup ends every process in the cgroup at once, where the kernel can.
+// The cgroup is spent then: since Linux 6.14 whatever is forked into it later
+// dies at once too.
 func KillCgroup(dir string) {
 	file, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY, 0)
 	if err != nil {

@@ -13,6 +13,7 @@ type held struct {
 	order      Order
 	pid        int
 	cgroup     string
+	spent      bool // its cgroup was killed whole
 	limits     limits
 	setup      int // read end of the set-up pipe, or -1
 	log        *logFile
@@ -203,7 +204,7 @@ func (k *keeper) end(launch string) {
 }
 
 // tidyUp lets go of what the job had. Its cgroup serves the next one, unless
-// there are limits in it.
+// there are limits in it or it is spent.
 func (k *keeper) tidyUp() {
 	if k.record.Cgroup != "" {
 		k.cgroup = k.record.Cgroup
@@ -220,8 +221,13 @@ func (k *keeper) tidyUp() {
 		h.log.close()
 	}
 	h.limits.remove()
-	if h.limits.own != "" && RemoveCgroup(h.limits.own) == nil {
+	if h.limits.own == "" && !h.spent {
+		return
+	}
+	if err := RemoveCgroup(h.cgroup); err == nil {
 		k.cgroup = ""
+	} else if h.spent {
+		k.useless = true
 	}
 }
 
@@ -234,13 +240,14 @@ func setupDone(fd int) bool {
 }
 
 // acknowledged makes the supervisor ready for its next job. One that cannot
-// write that down is of no more use.
+// write that down, or has no cgroup that a job could live in, is of no more
+// use.
 func (k *keeper) acknowledged() {
 	k.record = Record{
 		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
 	}
-	if err := writeBlock(k.file, k.record); err != nil {
+	if err := writeBlock(k.file, k.record); err != nil || k.useless {
 		k.conn.shut(syscall.SHUT_RDWR)
 	}
 }

@@ -52,6 +52,7 @@ type keeper struct {
 
 	cgroup     string // where its jobs are, one after another
 	privileged bool   // it is treated better than its jobs may be
+	useless    bool   // its jobs' cgroup is spent and cannot be replaced
 
 	conns  chan *conn
 	visits chan visit

@@ -63,6 +63,7 @@ func (h *held) do(what action) {
 		}
 		if h.cgroup != "" {
 			KillCgroup(h.cgroup)
+			h.spent = true
 		}
 	case nothing:
 	}

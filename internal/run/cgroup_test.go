@@ -4,7 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"berth/internal/job"
 	"berth/internal/keep"
 )
 
@@ -51,6 +53,29 @@ func TestACgroupServesOneJobAfterAnotherAndGoesWithItsSupervisor(t *testing.T) {
 	}
 	if _, err := os.Stat(parent); !os.IsNotExist(err) {
 		t.Errorf("its parent is still there: %v", err)
+	}
+}
+
+// Since Linux 6.14 whatever is forked into a cgroup that was ever killed whole
+// dies at once.
+func TestAJobAfterAKilledOneLives(t *testing.T) {
+	for _, host := range cgroupHosts(t) {
+		t.Run(host.name, func(t *testing.T) {
+			b := newBench(t, host.option)
+			token := b.start(b.order("1", `trap "" TERM; echo $$ > main; while :; do sleep 0.1; done`))
+			b.next(Started)
+			b.pidFrom("main")
+			b.Stop(token, job.StopCancel, 10*time.Millisecond)
+			if r := b.next(Ended).Record; r.Signal != 9 {
+				t.Errorf("got %+v", r)
+			}
+			b.Ack(token)
+			for _, id := range []string{"2", "3"} {
+				if r := b.finish(b.order(id, "exit 4")); r.ExitCode != 4 || host.cgroup != (r.Cgroup != "") {
+					t.Errorf("job %s after it: %+v", id, r)
+				}
+			}
+		})
 	}
 }
 
