@@ -29,6 +29,8 @@ type Client struct {
 	base   string
 	secret string
 	http   *http.Client
+
+	pageJobs int // how many jobs it fetches at a time when it wants all
 }
 
 // Dial makes a client of the daemon at a Unix socket. It connects when it is
@@ -83,7 +85,7 @@ func newClient(place, base, secret string, transport *http.Transport) *Client {
 	transport.DisableCompression = true
 	transport.MaxIdleConnsPerHost = 4
 	transport.IdleConnTimeout = time.Minute // less than the server's, so that it never closes first
-	return &Client{place: place, base: base, secret: secret, http: &http.Client{
+	return &Client{place: place, base: base, secret: secret, pageJobs: 5000, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // a daemon sends none

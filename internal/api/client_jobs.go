@@ -13,9 +13,6 @@ import (
 	"berth/internal/job"
 )
 
-// pageJobs is how many jobs a client fetches at a time when it wants all.
-const pageJobs = 5000
-
 // Status asks about the daemon itself.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
@@ -150,9 +147,9 @@ func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
 func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, string, error)) (int, error) {
 	left, seen := q.Limit, 0
 	for {
-		q.Limit = pageJobs
+		q.Limit = c.pageJobs
 		if left > 0 {
-			q.Limit = min(left-seen, pageJobs)
+			q.Limit = min(left-seen, c.pageJobs)
 		}
 		data, err := c.ask(ctx, http.MethodGet, "/v1/jobs", q.values(), nil)
 		if err != nil {

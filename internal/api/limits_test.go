@@ -75,23 +75,28 @@ func TestWhoeverDribblesIsCutOff(t *testing.T) {
 }
 
 // TestASlowBodyThatComesIsBorne holds that the limit on slowness is one on
-// stalling, not on time.
+// stalling, not on time: this body takes longer than a caller may stall.
 func TestASlowBodyThatComesIsBorne(t *testing.T) {
-	s := serve(t, newFake(), Limits{})
+	s := serve(t, newFake(), Limits{StallTimeout: time.Second})
 	body, feed := io.Pipe()
 	go func() {
-		for _, b := range []byte(`{"jobs":[{"command":"a"}]}`) {
-			feed.Write([]byte{b})
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		io.WriteString(feed, `{"jobs":[`)
+		for range 15 {
+			io.WriteString(feed, `{"command":"`+strings.Repeat("a", 64<<10)+`"},`)
+			<-tick.C
 		}
+		io.WriteString(feed, `{"command":"a"}]}`)
 		feed.Close()
 	}()
 	r, err := http.NewRequestWithContext(background(t), "POST", "http://berth/v1/jobs", body)
 	must(t, err)
 	reply, err := unixHTTP(t, s.socket).Do(r)
 	must(t, err)
-	reply.Body.Close()
-	if reply.StatusCode != 200 {
-		t.Errorf("status %d", reply.StatusCode)
+	defer reply.Body.Close()
+	if text, err := io.ReadAll(reply.Body); reply.StatusCode != 200 {
+		t.Errorf("%d %s, %v", reply.StatusCode, text, err)
 	}
 }
 

@@ -152,10 +152,12 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 func TestAllPagesAreOneList(t *testing.T) {
 	f := newFake()
 	f.jobs = nil
-	for i := range 2*pageJobs + 17 {
+	const pageJobs = 10
+	for i := range 2*pageJobs + 7 {
 		f.jobs = append(f.jobs, Detail{View: job.View{ID: fmt.Sprint(i), Name: "<" + fmt.Sprint(i)}})
 	}
 	s := serve(t, f, Limits{})
+	s.client.pageJobs = pageJobs
 	for _, limit := range []int{0, 1, pageJobs, pageJobs + 1} {
 		want := limit
 		if limit == 0 {
