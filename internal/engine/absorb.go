@@ -32,7 +32,7 @@ func (e *Engine) Absorb(now time.Time, ev run.Event) {
 	case run.Ended:
 		e.ended(a, ev)
 	case run.NeverRan:
-		e.neverRan(a, "its supervisor died before anything ran")
+		e.neverRan(a, "its supervisor died before anything ran", time.Time{})
 	case run.Lost:
 		e.lost(a, ev.Record)
 	}
@@ -104,7 +104,7 @@ func (e *Engine) back(j *job.Job, r ruling) {
 }
 
 // neverRan undoes a placement: the attempt does not count.
-func (e *Engine) neverRan(a *attempt, why string) {
+func (e *Engine) neverRan(a *attempt, why string, notBefore time.Time) {
 	j := a.job
 	stopped := j.Stop
 	e.release(a)
@@ -112,9 +112,9 @@ func (e *Engine) neverRan(a *attempt, why string) {
 		e.finish(j, job.WasCancelled, said(j, "cancelled before it ran"))
 		return
 	}
-	e.back(j, ruling{again: job.EventRequeued, detail: why})
 	j.Attempt--
 	j.Log = ""
+	e.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore})
 }
 
 // lost ends a job whose supervisor died with it. The runner says so only when

@@ -99,10 +99,13 @@ type Engine struct {
 	moved  bool              // something happened since the last decision that could change it
 	warned map[string]string // the last cause told, by what it keeps from happening
 
+	outcomes map[string]job.Outcome // of jobs that are over, as they were looked up this round
+
 	usage      usage
 	usageSince time.Time // since when it is newer than the store's
 
 	staged    []Batch             // asked for, and waiting to be on disk
+	stagedOf  map[string]int      // how many jobs of each user those are
 	thens     []func(error)       // who waits for the next commit
 	meta      map[string]string   // settings not yet on disk
 	dirty     map[string]*job.Job // facts not yet on disk
@@ -119,6 +122,7 @@ type Engine struct {
 	admitted  bool // this round let jobs in
 	asked     bool // someone wants to see the cards as they are now
 	stopping  bool
+	leaving   bool // the loop is about to end: nothing is put off any more
 	commitErr error
 	requests  chan func()
 }
@@ -152,7 +156,8 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
-		warned: map[string]string{}, requests: make(chan func(), 16),
+		warned: map[string]string{}, outcomes: map[string]job.Outcome{}, stagedOf: map[string]int{},
+		requests: make(chan func(), 16),
 	}
 	e.cards.know(cfg.Devices)
 	return e
@@ -289,7 +294,7 @@ func (e *Engine) CancelBy(now time.Time, id, by string, grace time.Duration) boo
 		return e.Cancel(now, id, "cancelled by "+by)
 	}
 	e.now = now
-	if j.Stop == job.NoStop {
+	if j.Stop != job.StopCancel {
 		j.Detail = "cancelled by " + by + " while it ran"
 	}
 	e.stop(j, job.StopCancel, grace)
@@ -310,8 +315,11 @@ func (e *Engine) Interrupt(now time.Time, immediately bool) {
 	}
 }
 
+// stop asks a job's supervisor to end it, once the reason is on disk. The
+// first reason counts, but for a job that is given up while it is on its way
+// back to the queue.
 func (e *Engine) stop(j *job.Job, why job.Stop, grace time.Duration) {
-	if j.Stop == job.NoStop {
+	if j.Stop == job.NoStop || why == job.StopCancel && j.Stop != job.StopCancel {
 		j.Stop = why
 		e.fact(j)
 		e.tell(job.EventStopping, j, string(why))
@@ -354,6 +362,7 @@ func (e *Engine) finishAt(j *job.Job, outcome job.Outcome, detail string, at tim
 	j.Outcome, j.Detail = outcome, detail
 	j.EndedAt = at
 	e.forgetJob(j)
+	delete(e.outcomes, j.ID)
 	e.fact(j)
 	e.tell(job.EventEnded, j, detail)
 	e.learn(j)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,21 +10,23 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/sched"
+	"berth/internal/store"
 )
 
 // gates holds queued jobs that may not start yet however much room there is:
 // not before a time, or not before other jobs have ended.
 type gates struct {
 	held       map[string]bool // until someone releases them
-	until      map[string]time.Time
-	waiting    map[string][]job.Dependency
-	dependents map[string]map[string]bool // job to those that wait for it
+	until      alarms
+	waiting    map[string][]job.Dependency // for what has not ended yet
+	dependents map[string]map[string]bool  // job to those that wait for it
+	ended      []*job.Job                  // whose dependents are still to be settled
 }
 
 func newGates() gates {
 	return gates{
 		held:       map[string]bool{},
-		until:      map[string]time.Time{},
+		until:      newAlarms(),
 		waiting:    map[string][]job.Dependency{},
 		dependents: map[string]map[string]bool{},
 	}
@@ -31,20 +34,33 @@ func newGates() gates {
 
 func (g *gates) remove(id string) {
 	delete(g.held, id)
-	delete(g.until, id)
+	g.until.remove(id)
+	for _, d := range g.waiting[id] {
+		g.leave(d.Job, id)
+	}
 	delete(g.waiting, id)
-	// dependents keeps stale names; they are checked when they are used.
+}
+
+// wait makes a job wait for others.
+func (g *gates) wait(id string, pending []job.Dependency) {
+	g.waiting[id] = pending
+	for _, d := range pending {
+		g.dependents[d.Job] = with(g.dependents[d.Job], id)
+	}
+}
+
+// leave forgets that a job waits for another.
+func (g *gates) leave(awaited, id string) {
+	delete(g.dependents[awaited], id)
+	if len(g.dependents[awaited]) == 0 {
+		delete(g.dependents, awaited)
+	}
 }
 
 // next is the earliest time at which a gate opens by itself.
 func (g *gates) next() time.Time {
-	var first time.Time
-	for _, t := range g.until {
-		if first.IsZero() || t.Before(first) {
-			first = t
-		}
-	}
-	return first
+	first, _ := g.until.first()
+	return first.at
 }
 
 // first lists n jobs behind a gate, oldest first.
@@ -52,7 +68,7 @@ func (g *gates) first(n int, jobs map[string]*job.Job) []string {
 	if n <= 0 {
 		return nil
 	}
-	ids := slices.AppendSeq(slices.Collect(maps.Keys(g.until)), maps.Keys(g.waiting))
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(g.until.at)), maps.Keys(g.waiting))
 	ids = slices.AppendSeq(ids, maps.Keys(g.held))
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(jobs[a].Seq, jobs[b].Seq) })
 	return ids[:min(n, len(ids))]
@@ -62,18 +78,30 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if g.held[id] {
 		return "held until someone releases it"
 	}
-	if t, ok := g.until[id]; ok {
+	if t, ok := g.until.at[id]; ok {
+		format := "15:04:05"
 		if t.Sub(now) > 12*time.Hour {
-			return "not before " + t.Local().Format("2006-01-02 15:04:05")
+			format = "2006-01-02 15:04:05"
 		}
-		return "not before " + t.Local().Format("15:04:05")
-	}
-	for _, d := range g.waiting[id] {
-		if dep, live := jobs[d.Job]; live {
-			return fmt.Sprintf("waits for job %s (%s) to end (%s)", d.Job, dep.State, d.On)
+		text := "not before " + t.Local().Format(format)
+		if j := jobs[id]; j != nil && j.Detail != "" {
+			text += ": " + j.Detail // what sent it back
 		}
+		return text
 	}
-	return ""
+	pending := g.waiting[id]
+	if len(pending) == 0 {
+		return ""
+	}
+	state := "over"
+	if dep, live := jobs[pending[0].Job]; live {
+		state = string(dep.State)
+	}
+	text := fmt.Sprintf("waits for job %s (%s) to end (%s)", pending[0].Job, state, pending[0].On)
+	if more := len(pending) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
 
 // enqueue puts a queued job where it belongs: behind a gate, or in line.
@@ -84,21 +112,27 @@ func (e *Engine) enqueue(j *job.Job) {
 		return
 	}
 	if j.NotBefore.After(e.now) {
-		e.gates.until[j.ID] = j.NotBefore
+		e.gates.until.set(j.ID, j.NotBefore)
 		return
 	}
-	pending, broken := e.dependencies(j)
-	if broken != "" {
+	pending, broken, err := e.dependencies(j)
+	switch {
+	case err != nil:
+		// A store that cannot be read for a moment breaks no condition.
+		e.cfg.Log.Warn("look up what a job waits for", "job", j.ID, "err", err)
+		e.gates.until.set(j.ID, e.now.Add(notNowDelay))
+	case broken != "":
 		e.finish(j, job.Depends, broken)
-		return
+	case len(pending) > 0:
+		e.gates.wait(j.ID, pending)
+	default:
+		e.line(j)
 	}
-	if len(pending) > 0 {
-		e.gates.waiting[j.ID] = pending
-		for _, d := range pending {
-			e.gates.dependents[d.Job] = with(e.gates.dependents[d.Job], j.ID)
-		}
-		return
-	}
+}
+
+// line queues a job that nothing but room keeps from starting.
+func (e *Engine) line(j *job.Job) {
+	e.unqueue(j.ID)
 	e.resolveAuto(j)
 	e.moved = true
 	e.queue.Add(sched.Pending{
@@ -123,21 +157,29 @@ func with(set map[string]bool, id string) map[string]bool {
 
 // dependencies splits what a job waits for into what is still open and the
 // first condition that can hold no more.
-func (e *Engine) dependencies(j *job.Job) (open []job.Dependency, broken string) {
+func (e *Engine) dependencies(j *job.Job) (open []job.Dependency, broken string, err error) {
 	for _, d := range j.Spec.After {
 		if _, live := e.jobs[d.Job]; live {
 			open = append(open, d)
 			continue
 		}
 		outcome, err := e.outcomeOf(d.Job)
-		if err != nil {
-			return nil, fmt.Sprintf("job %s, which it waits for, is not known: %v", d.Job, err)
-		}
-		if !holds(d.On, outcome) {
-			return nil, fmt.Sprintf("waits for job %s to end %s; it ended %s", d.Job, d.On, outcome)
+		switch {
+		case errors.Is(err, store.ErrNotFound) && j.Attempt > 0:
+			// It held when the job first ran, and has been forgotten since.
+		case errors.Is(err, store.ErrNotFound):
+			return nil, fmt.Sprintf("job %s, which it waits for, is not known", d.Job), nil
+		case err != nil:
+			return nil, "", err
+		case !holds(d.On, outcome):
+			return nil, unfulfilled(d, outcome), nil
 		}
 	}
-	return open, ""
+	return open, "", nil
+}
+
+func unfulfilled(d job.Dependency, outcome job.Outcome) string {
+	return fmt.Sprintf("waits for job %s to end %s; it ended %s", d.Job, d.On, outcome)
 }
 
 func holds(on job.Condition, outcome job.Outcome) bool {
@@ -150,34 +192,65 @@ func holds(on job.Condition, outcome job.Outcome) bool {
 	return outcome == job.OK
 }
 
+// outcomeOf is how a job ended that is over. Many jobs may wait for the same
+// ones, so that an answer is kept for the round.
 func (e *Engine) outcomeOf(id string) (job.Outcome, error) {
 	if j, ok := e.dirty[id]; ok && j.State.Terminal() {
 		return j.Outcome, nil
+	}
+	if outcome, ok := e.outcomes[id]; ok {
+		return outcome, nil
 	}
 	j, err := e.store.Job(id)
 	if err != nil {
 		return "", err
 	}
+	e.outcomes[id] = j.Outcome
 	return j.Outcome, nil
 }
 
-// settleDependents lets go, or cancels, the jobs that waited for this one.
+// settleDependents lets go, or cancels, the jobs that waited for this one. A
+// long chain that breaks is worked off in a loop, link after link.
 func (e *Engine) settleDependents(ended *job.Job) {
-	ids := slices.Sorted(maps.Keys(e.gates.dependents[ended.ID]))
-	delete(e.gates.dependents, ended.ID)
-	for _, id := range ids {
-		if _, waits := e.gates.waiting[id]; waits {
-			e.enqueue(e.jobs[id])
+	g := &e.gates
+	if g.ended = append(g.ended, ended); len(g.ended) > 1 {
+		return // its turn comes below, further up
+	}
+	for at := 0; at < len(g.ended); at++ {
+		over := g.ended[at]
+		ids := slices.Sorted(maps.Keys(g.dependents[over.ID]))
+		delete(g.dependents, over.ID)
+		for _, id := range ids {
+			e.settleOne(e.jobs[id], over)
 		}
+	}
+	g.ended = nil
+}
+
+// settleOne takes one job off what another waits for. What ended earlier is not
+// looked up again: a job may wait for a whole array.
+func (e *Engine) settleOne(j, over *job.Job) {
+	pending := e.gates.waiting[j.ID]
+	for _, d := range pending {
+		if d.Job == over.ID && !holds(d.On, over.Outcome) {
+			e.finish(j, job.Depends, unfulfilled(d, over.Outcome))
+			return
+		}
+	}
+	pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
+	if e.gates.waiting[j.ID] = pending; len(pending) == 0 {
+		e.line(j)
 	}
 }
 
 // openGates queues the jobs whose time has come.
 func (e *Engine) openGates() {
-	for id, t := range e.gates.until {
-		if !t.After(e.now) {
-			e.enqueue(e.jobs[id])
+	for {
+		next, ok := e.gates.until.first()
+		if !ok || next.at.After(e.now) {
+			return
 		}
+		e.enqueue(e.jobs[next.id])
 	}
 }
 

@@ -32,11 +32,15 @@ type ruling struct {
 }
 
 // judge decides what an ended attempt means. A job that its user gave up does
-// not go back to the queue, whatever ended it first.
+// not go back to the queue, and one that its user wants run again does, whatever
+// ended it first.
 func judge(j *job.Job, e end) ruling {
 	r := judgeEnd(j, e)
-	if r.outcome == "" && j.Stop == job.StopCancel {
+	switch {
+	case j.Stop == job.StopCancel && r.outcome == "":
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
+	case j.Stop == job.StopRequeue && r.outcome != "":
+		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	}
 	return r
 }

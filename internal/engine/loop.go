@@ -37,6 +37,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	for {
 		select {
 		case <-ctx.Done():
+			e.leave()
 			return ctx.Err()
 		case ev := <-events:
 			e.Absorb(time.Now(), ev)
@@ -55,6 +56,15 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 			return nil
 		}
 		timer.Reset(e.wait(time.Now(), eyes.busy))
+	}
+}
+
+// leave writes down what was put off. Nothing starts any more; where it cannot
+// be written, the next berth does without.
+func (e *Engine) leave() {
+	e.stopping, e.leaving = true, true
+	if err := e.Step(time.Now()); err != nil {
+		e.cfg.Log.Warn("last round", "err", err)
 	}
 }
 
@@ -106,6 +116,9 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	}
 	if len(e.lazyDirty) > 0 {
 		until(e.lazySince.Add(lazyDelay))
+	}
+	if !e.usageSince.IsZero() {
+		until(e.usageSince.Add(usageDelay))
 	}
 	return wait
 }

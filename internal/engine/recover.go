@@ -127,7 +127,7 @@ func (e *Engine) restoreRunning(f Fate) {
 	case FateEnded:
 		e.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt, Record: f.Found.Record, OOM: f.Found.OOM})
 	case FateNeverRan:
-		e.neverRan(a, "berth went down before it ran")
+		e.neverRan(a, "berth went down before it ran", time.Time{})
 	case FateVanished:
 		e.lost(a, f.Found.Record)
 	case FateLosing, FateQueued:

@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,6 +28,17 @@ func (e *Engine) Accept(now time.Time, b Batch) {
 		j.VRAMMiB = j.Spec.VRAMMiB
 	}
 	e.staged = append(e.staged, b)
+	for _, j := range b.Jobs {
+		e.stagedOf[j.User]++
+	}
+}
+
+// unstage takes what is staged.
+func (e *Engine) unstage() []Batch {
+	staged := e.staged
+	e.staged = nil
+	clear(e.stagedOf)
+	return staged
 }
 
 // admit makes the staged jobs the queue's: they are on disk now.
@@ -68,6 +78,11 @@ func (e *Engine) forgetJob(j *job.Job) {
 	}
 	delete(e.jobs, j.ID)
 	e.roster.remove(j)
+	if command := j.Spec.Command(); j.Spec.VRAMAuto && e.autos[command] != nil {
+		if delete(e.autos[command], j.ID); len(e.autos[command]) == 0 {
+			delete(e.autos, command)
+		}
+	}
 	if e.owned[j.User]--; e.owned[j.User] == 0 {
 		delete(e.owned, j.User)
 	}
@@ -75,15 +90,26 @@ func (e *Engine) forgetJob(j *job.Job) {
 
 // Owned counts a user's jobs that are not over, staged ones included.
 func (e *Engine) Owned(user string) int {
-	n := e.owned[user]
+	return e.owned[user] + e.stagedOf[user]
+}
+
+// Size counts the jobs that are not over, staged ones included.
+func (e *Engine) Size() int {
+	size := len(e.jobs)
 	for _, b := range e.staged {
-		for _, j := range b.Jobs {
-			if j.User == user {
-				n++
-			}
-		}
+		size += len(b.Jobs)
 	}
-	return n
+	return size
+}
+
+// Retire makes a berth that has nothing to do take no more jobs. It reports
+// false, and changes nothing, where there is something to do.
+func (e *Engine) Retire() bool {
+	if e.Size() > 0 || !e.Written() {
+		return false
+	}
+	e.stopping = true
+	return true
 }
 
 // Hold keeps a queued job from starting until it is released.
@@ -113,11 +139,12 @@ func (e *Engine) setHeld(now time.Time, id string, held bool, text string) bool 
 	return true
 }
 
-// Requeue ends a running job and runs it again from its beginning.
+// Requeue ends a running job and runs it again from its beginning. One that is
+// given up already does not come back.
 func (e *Engine) Requeue(now time.Time, id, by string, grace time.Duration) bool {
 	e.now = now
 	j := e.jobs[id]
-	if j == nil || j.State != job.Running {
+	if j == nil || j.State != job.Running || j.Stop == job.StopCancel {
 		return false
 	}
 	if j.Stop == job.NoStop {
@@ -177,14 +204,15 @@ func (e *Engine) PausedBy(uuid string) string { return e.cards.paused[uuid] }
 func (e *Engine) SetRules(rules sched.Rules, limits Limits) {
 	again := e.cfg.Rules != rules
 	e.cfg.Rules, e.cfg.Limits = rules, limits
+	e.meter.SetSpikeBuffer(rules.SpikeBuffer)
 	e.moved = true
 	if !again {
 		return
 	}
 	// A request carries what the rules made of it.
-	for _, id := range slices.Sorted(maps.Keys(e.jobs)) {
+	for id, j := range e.jobs {
 		if _, queued := e.queue.Get(id); queued {
-			e.enqueue(e.jobs[id])
+			e.line(j)
 		}
 	}
 }
@@ -260,13 +288,16 @@ func (e *Engine) Try(now time.Time, user string, spec job.Spec) Trial {
 	return Trial{Waits: sched.Explain(state, id).String()}
 }
 
-// Feasible says why a job can never run here; empty: it can.
-func (e *Engine) Feasible(user string, spec job.Spec) string {
-	reason, ok := sched.FeasibleFor(e.state(), user, sched.NewRequest(spec, spec.VRAMMiB, e.cfg.Rules))
-	if ok {
-		return ""
+// Feasible says of the first job that can never run here why; empty: all can.
+func (e *Engine) Feasible(user string, specs ...job.Spec) (which int, why string) {
+	state := e.state()
+	for i := range specs {
+		reason, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, e.cfg.Rules))
+		if !ok {
+			return i, reason.String()
+		}
 	}
-	return reason.String()
+	return 0, ""
 }
 
 // NextRank is a place behind everything that is queued now.

@@ -43,11 +43,16 @@ type rig struct {
 	others    []gpu.Entry
 	locked    bool
 	commitErr error
+	refuse    func(store.Tx) error // of one commit
+	meta      map[string]string
+	blobs     map[string][]byte
+	asked     int // how often the store was asked for a job
 	leaseErr  error
 	lockErr   error
 	othersErr error
 	bookErr   error
 	goErr     error
+	readErr   error
 }
 
 var start0 = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
@@ -57,6 +62,7 @@ func newRig(t testing.TB, cards int, change ...func(*Config)) *rig {
 	r := &rig{
 		t: t, now: start0, rows: map[string]*job.Job{}, orders: map[string]keep.Order{},
 		owners: map[int]string{}, peaks: map[string]int64{}, strange: map[string]bool{},
+		meta: map[string]string{}, blobs: map[string][]byte{},
 	}
 	for i := range cards {
 		r.devices = append(r.devices, gpu.Device{
@@ -234,6 +240,14 @@ func (r *rig) Commit(tx store.Tx) error {
 		r.do("no room for %s", strings.Join(words, " "))
 		return r.commitErr
 	}
+	if r.refuse != nil {
+		if err := r.refuse(tx); err != nil {
+			r.do("no room for %s", strings.Join(words, " "))
+			return err
+		}
+	}
+	maps.Copy(r.meta, tx.Meta)
+	maps.Copy(r.blobs, tx.Blobs)
 	r.do("commit %s", strings.Join(words, " "))
 	for _, j := range tx.Put {
 		r.rows[j.ID] = j.Clone()
@@ -249,6 +263,10 @@ func (r *rig) Commit(tx store.Tx) error {
 }
 
 func (r *rig) Job(id string) (*job.Job, error) {
+	r.asked++
+	if r.readErr != nil {
+		return nil, r.readErr
+	}
 	if row, ok := r.rows[id]; ok {
 		return row.Clone(), nil
 	}

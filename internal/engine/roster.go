@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"berth/internal/job"
 )
@@ -63,6 +64,42 @@ func (e *Engine) Each(seq int64, fn func(*job.Job) bool) {
 	for ; at < len(e.roster.ids); at++ {
 		if id := e.roster.ids[at]; id != "" && !fn(e.jobs[id]) {
 			return
+		}
+	}
+}
+
+// EachBack is Each from the newest to the oldest, from the first with a number
+// below seq.
+func (e *Engine) EachBack(seq int64, fn func(*job.Job) bool) {
+	at, _ := slices.BinarySearch(e.roster.seqs, seq)
+	for at--; at >= 0; at-- {
+		if id := e.roster.ids[at]; id != "" && !fn(e.jobs[id]) {
+			return
+		}
+	}
+}
+
+// EachTask calls fn with the tasks of an array that are not over. They were
+// numbered one after the other, from the array's own number.
+func (e *Engine) EachTask(array string, fn func(*job.Job)) {
+	base, err := strconv.ParseInt(array, 10, 64)
+	if err != nil {
+		return
+	}
+	e.Each(base-1, func(j *job.Job) bool {
+		if j.Array() != array {
+			return false
+		}
+		fn(j)
+		return true
+	})
+}
+
+// EachUnwritten calls fn with the jobs that are over, but not yet on disk.
+func (e *Engine) EachUnwritten(fn func(*job.Job)) {
+	for id, j := range e.dirty {
+		if _, live := e.jobs[id]; !live {
+			fn(j)
 		}
 	}
 }

@@ -31,6 +31,7 @@ const lazyDelay = 10 * time.Second
 // next round, decisions are dropped.
 func (e *Engine) Step(now time.Time) error {
 	e.now = now
+	clear(e.outcomes)
 	// 1. What time alone changed.
 	e.openGates()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
@@ -43,7 +44,9 @@ func (e *Engine) Step(now time.Time) error {
 	err := e.commit(tx)
 	if err != nil && e.refuseStaged(err) {
 		tx = e.transaction(starts)
-		err = e.commit(tx)
+		if err = e.commit(tx); err == nil {
+			e.commitErr = nil // nothing that has happened waits for room
+		}
 	}
 	if err != nil {
 		e.abandon(starts)
@@ -73,8 +76,7 @@ const notNowDelay = 10 * time.Second
 
 // refuseStaged turns the new jobs down. It reports whether there were any.
 func (e *Engine) refuseStaged(err error) bool {
-	staged := e.staged
-	e.staged = nil
+	staged := e.unstage()
 	for _, b := range staged {
 		b.Done(err)
 	}
@@ -263,7 +265,7 @@ func (e *Engine) transaction(starts []start) store.Tx {
 		}
 		maps.Copy(tx.Blobs, b.Blobs)
 	}
-	e.saveUsage()
+	e.saveUsage(e.leaving)
 	tx.Meta = e.meta
 	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, s := range starts {
@@ -274,7 +276,7 @@ func (e *Engine) transaction(starts []start) store.Tx {
 
 // lazyDue lets grown peaks ride on another commit, or after a while make one.
 func (e *Engine) lazyDue() bool {
-	return len(e.lazyDirty) > 0 && (len(e.dirty) > 0 || e.now.Sub(e.lazySince) >= lazyDelay)
+	return len(e.lazyDirty) > 0 && (len(e.dirty) > 0 || e.leaving || e.now.Sub(e.lazySince) >= lazyDelay)
 }
 
 func (e *Engine) commit(tx store.Tx) error {
@@ -302,9 +304,7 @@ func (e *Engine) settle(tx store.Tx) {
 	clear(e.dirty)
 	e.meta = map[string]string{}
 	e.deleted, e.events = nil, nil
-	staged := e.staged
-	e.staged = nil
-	e.admit(staged)
+	e.admit(e.unstage())
 	for _, token := range e.acks {
 		Fault("before ack")
 		e.runner.Ack(token)
@@ -368,10 +368,8 @@ func (e *Engine) launch(starts []start) {
 func (e *Engine) refused(s start, err error) {
 	e.cfg.Log.Error("give go", "job", s.job.ID, "token", s.token, "err", err)
 	if errors.Is(err, ErrNotNow) && s.job.Stop != job.StopCancel {
-		e.neverRan(e.active[s.job.ID], err.Error())
+		e.neverRan(e.active[s.job.ID], err.Error(), e.now.Add(notNowDelay))
 		e.runner.Release(s.token)
-		s.job.NotBefore = e.now.Add(notNowDelay)
-		e.enqueue(s.job)
 		return
 	}
 	e.release(e.active[s.job.ID])

@@ -79,8 +79,8 @@ func holding(j *job.Job) *sched.Held {
 }
 
 // saveUsage lets the usage ride on a commit once it is old enough.
-func (e *Engine) saveUsage() {
-	if e.usageSince.IsZero() || e.now.Sub(e.usageSince) < usageDelay {
+func (e *Engine) saveUsage(atOnce bool) {
+	if e.usageSince.IsZero() || !atOnce && e.now.Sub(e.usageSince) < usageDelay {
 		return
 	}
 	e.usageSince = time.Time{}

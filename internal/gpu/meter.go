@@ -60,6 +60,9 @@ func NewMeter(spikeBuffer float64) *Meter {
 	return &Meter{spikeBuffer: spikeBuffer, cards: map[int]*cardState{}, jobs: map[string]*jobState{}}
 }
 
+// SetSpikeBuffer changes it for what is observed from now on.
+func (m *Meter) SetSpikeBuffer(spikeBuffer float64) { m.spikeBuffer = spikeBuffer }
+
 // Observe takes in one sample and the holdings in force when it was taken.
 func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse {
 	held := map[string]bool{}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// TestAlarmsRingInOrder: whatever is set, moved and taken away, the first is
+// the earliest that is left.
+func TestAlarmsRingInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, model := newAlarms(), map[string]time.Time{}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			id := strconv.Itoa(rapid.IntRange(0, 9).Draw(t, "id"))
+			if rapid.IntRange(0, 2).Draw(t, "what") > 0 {
+				at := start0.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "at")) * time.Second)
+				a.set(id, at)
+				model[id] = at
+			} else {
+				a.remove(id)
+				delete(model, id)
+			}
+			next, ok := a.first()
+			if ok != (len(model) > 0) {
+				t.Fatalf("there are %d, and first says %v", len(model), ok)
+			}
+			for id, at := range model {
+				if at.Before(next.at) {
+					t.Fatalf("%s rings at %s, the first at %s", id, at, next.at)
+				}
+			}
+			if ok && !model[next.id].Equal(next.at) {
+				t.Fatalf("%s rings at %s, not at %s", next.id, model[next.id], next.at)
+			}
+			if len(a.heap) > 2*len(a.at)+64 {
+				t.Fatalf("%d entries for %d alarms", len(a.heap), len(a.at))
+			}
+		}
+	})
+}
+
+// TestRoundsDoNotGrowWithWhatWaits: rounds with a hundred thousand jobs behind
+// gates cost about what they cost with none.
+func TestRoundsDoNotGrowWithWhatWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second")
+	}
+	r := newRig(t, 1)
+	later := r.now.Add(24 * time.Hour)
+	jobs := make([]*job.Job, 100_000)
+	for i := range jobs {
+		jobs[i] = &job.Job{Spec: spec()}
+		if i%2 == 0 {
+			jobs[i].Held = true
+		} else {
+			jobs[i].NotBefore = later
+		}
+	}
+	r.e.Number(jobs)
+	r.e.Submit(r.now, jobs)
+	r.step()
+	rounds := func() time.Duration {
+		begun := time.Now()
+		for range 1000 {
+			r.step()
+			r.e.wait(r.now, false)
+		}
+		return time.Since(begun)
+	}
+	// The machine may be busy with something else, but not three times over.
+	if took := min(rounds(), rounds(), rounds()); took > time.Second {
+		t.Errorf("a thousand rounds with nothing to do took %s", took)
+	}
+}
+
+// TestAJobMayWaitForAWholeArray: as its tasks end one by one, none of those
+// that ended before is looked up again.
+func TestAJobMayWaitForAWholeArray(t *testing.T) {
+	r := newRig(t, 1)
+	const tasks = 300
+	specs := make([]job.Spec, tasks)
+	last := spec(cpu)
+	for i := range specs {
+		specs[i] = spec(cpu)
+		after(strconv.Itoa(i+1), job.AfterAny)(&last)
+	}
+	r.submit(append(specs, last)...)
+	r.pass(time.Second) // a round starts so many
+	waiting := strconv.Itoa(tasks + 1)
+	r.asked = 0
+	for i := range tasks {
+		r.wantRow(waiting, job.Queued, "")
+		r.end(strconv.Itoa(i+1), keep.Record{ExitCode: i % 2}, false)
+	}
+	r.wantRow(waiting, job.Running, "")
+	if r.asked > tasks {
+		t.Errorf("the store was asked %d times", r.asked)
+	}
+	if len(r.e.gates.dependents)+len(r.e.gates.waiting) > 0 {
+		t.Error("something still waits")
+	}
+}
+
+func TestALongChainThatBreaksIsWorkedOff(t *testing.T) {
+	r := newRig(t, 1)
+	const length = 20_000
+	specs := []job.Spec{spec()}
+	for i := 1; i < length; i++ {
+		specs = append(specs, spec(after(strconv.Itoa(i), job.AfterOK)))
+	}
+	r.submit(specs...)
+	r.end("1", keep.Record{ExitCode: 1}, false)
+	r.wantRow("2", job.Cancelled, job.Depends)
+	r.wantRow(strconv.Itoa(length), job.Cancelled, job.Depends)
+}
+
+func TestWhatNoLongerWaitsIsForgotten(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec(after("1", job.AfterOK)), spec(func(s *job.Spec) { s.VRAMAuto, s.GPUs = true, 2 }))
+	r.submit(spec(func(s *job.Spec) { s.VRAMAuto = true }))
+	for _, id := range []string{"2", "4"} {
+		r.e.Cancel(r.now, id, "asked")
+	}
+	r.step()
+	if len(r.e.gates.dependents) > 0 || len(r.e.autos) > 0 {
+		t.Errorf("dependents %v, autos %v", r.e.gates.dependents, r.e.autos)
+	}
+}
+
+func TestAStoreThatCannotBeReadBreaksNoCondition(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.end("1", keep.Record{}, false)
+	r.readErr = errors.New("disk I/O error")
+	r.submit(spec(after("1", job.AfterOK)))
+	r.wantRow("2", job.Queued, "")
+	r.readErr = nil
+	r.pass(notNowDelay)
+	r.pass(time.Second)
+	r.wantRow("2", job.Running, "")
+}
+
+func TestAConditionThatHeldOnceOutlivesTheJobItWasAbout(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec(after("1", job.AfterOK), retries(1), onFail))
+	r.end("1", keep.Record{}, false)
+	r.wantRow("2", job.Running, "")
+	delete(r.rows, "1") // forgotten: it ended long ago
+	r.end("2", keep.Record{ExitCode: 1}, false)
+	r.pass(time.Minute)
+	r.wantRow("2", job.Running, "")
+}
