@@ -49,7 +49,7 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 			return err
 		}
 	}
-	if why := d.engine.Feasible(j.User, spec); why != "" {
+	if _, why := d.engine.Feasible(j.User, spec); why != "" {
 		return api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why)
 	}
 	d.engine.Edit(now, j.ID, spec, j.Rank)

@@ -291,6 +291,8 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 		if refusal = s.admissible(); refusal != nil {
 			return
 		}
+		queued, running := s.d.engine.Live()
+		s.d.boundMemory(queued + running + len(s.jobs))
 		s.number()
 		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
 		if s.environ != nil {
@@ -368,7 +370,7 @@ func (s *submission) admissible() error {
 		key := requestKey(&it.asked.Spec)
 		reason, known := told[key]
 		if !known {
-			reason = e.Feasible(s.caller.Name, it.asked.Spec)
+			_, reason = e.Feasible(s.caller.Name, it.asked.Spec)
 			told[key] = reason
 		}
 		if reason != "" {
