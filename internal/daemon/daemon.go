@@ -60,9 +60,10 @@ type Daemon struct {
 	environs environs
 	twins    twins
 
-	simDir  string
-	devices []gpu.Device
-	host    sched.Host
+	boundFor int // jobs that memory is bounded for; the engine's goroutine's
+	simDir   string
+	devices  []gpu.Device
+	host     sched.Host
 
 	ended    chan struct{} // closed when the engine's loop is over
 	wantUser chan int      // uids that a start needed and nobody has looked up lately

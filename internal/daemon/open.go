@@ -267,6 +267,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		}
 		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
 	}
+	d.boundMemory(len(live))
 	d.engine.Restore(time.Now(), live, found)
 	engine.Fault("restored")
 	d.log.Info("took over", "jobs", len(live), "supervisors", len(found))
@@ -291,10 +292,16 @@ func (d *Daemon) logPath(j *job.Job) string {
 	return l.LogPath(j)
 }
 
-// boundMemory keeps garbage small beside the queue: the daemon shares its
-// machine with the jobs.
-func boundMemory() {
-	debug.SetGCPercent(50)
+// boundMemory makes the collector work harder before it lets garbage take
+// more than a little beside the queue itself: the daemon shares its machine
+// with the jobs.
+func (d *Daemon) boundMemory(jobs int) {
+	const beside, perJob, step = 64 << 20, 1500, 1000
+	if jobs = (jobs/step + 1) * step; jobs == d.boundFor {
+		return
+	}
+	d.boundFor = jobs
+	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
 }
 
 func (d *Daemon) close() {

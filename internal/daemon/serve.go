@@ -34,7 +34,7 @@ func Serve(ctx context.Context, opt Options) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer d.close()
-	boundMemory()
+	d.boundMemory(0)
 	if err := d.open(ctx); err != nil {
 		return err
 	}
