@@ -38,6 +38,8 @@ type Backend interface {
 	Edit(ctx context.Context, c Caller, id string, r EditRequest) (Detail, error)
 	Wait(ctx context.Context, c Caller, r WaitRequest) (WaitReply, error)
 
+	// What Log and Attach return is closed when ctx ends, also while it is
+	// being read or written, and maybe twice.
 	Log(ctx context.Context, c Caller, q LogQuery) (LogStream, error)
 	Attach(ctx context.Context, c Caller, id string) (io.ReadWriteCloser, error)
 	// Events calls send with each event until ctx is done or send fails.

@@ -56,7 +56,7 @@ func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) 
 		return nil, Problemf(Invalid, "use https://", "%s would send the token in the clear", quoted(baseURL))
 	}
 	if secret == "" {
-		return nil, Problemf(Invalid, "make one with `berth token new`", "a token is needed for %s", quoted(baseURL))
+		return nil, Problemf(Invalid, "make one with `berth token create`", "a token is needed for %s", quoted(baseURL))
 	}
 	place := u.Scheme + "://" + u.Host
 	dialer := &net.Dialer{Timeout: 10 * time.Second}

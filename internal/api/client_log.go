@@ -21,7 +21,8 @@ var errLost = errors.New("the daemon went away")
 
 // LogReader reads a log. When its connection is lost it looks for the daemon
 // for as long as its context lives, and goes on where it was: no byte is lost
-// and none comes twice.
+// and none comes twice. It is for one goroutine; the end of its context ends a
+// Read that waits.
 type LogReader struct {
 	// OnRetry hears why the connection was lost. It may be nil, and is set
 	// before the first Read.

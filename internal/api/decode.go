@@ -57,7 +57,9 @@ func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 			return r, decodeError("", err, nil)
 		}
 		key, _ := token.(string) // the decoder takes nothing else for a key
-		if key == "jobs" {
+		if key == "jobs" && r.Jobs != nil {
+			err = Problemf(Invalid, "", "jobs is there twice")
+		} else if key == "jobs" {
 			r.Jobs, err = decodeSpecs(d, gate, l)
 		} else {
 			gate.allow(d, maxEnvironBytes, key)

@@ -25,6 +25,7 @@ func TestSubmissionsThatAreRefused(t *testing.T) {
 		{"half of it", `{"jobs":[{"command":"a"`, Invalid, "jobs[0]: the JSON ends too early", ""},
 		{"no jobs", `{}`, Invalid, "the request has no jobs", "send"},
 		{"an empty list", `{"jobs":[]}`, Invalid, "the request has no jobs", "send"},
+		{"two lists", `{"jobs":[{"command":"a"}],"jobs":[{"command":"b"}]}`, Invalid, "jobs is there twice", ""},
 		{"a list instead", `[]`, Invalid, "the request is no JSON of the right shape: an object is wanted", ""},
 		{"jobs that are no list", `{"jobs":{}}`, Invalid, "the request is no JSON of the right shape: an array is wanted", ""},
 		{"a list for a text", `{"jobs":[{"command":"a","gpus":[1]}]}`, Invalid, "jobs[0]: gpus: a JSON array does not belong there", ""},

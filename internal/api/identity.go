@@ -39,7 +39,7 @@ func (s *Server) tokenCaller(ctx context.Context, r *http.Request) (Caller, erro
 	secret = strings.TrimSpace(secret)
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecretBytes {
 		return Caller{}, &Problem{Kind: Forbidden, What: "a token is needed here",
-			Hint: "make one with `berth token new` and send it as Authorization: Bearer …", Err: errNoToken}
+			Hint: "make one with `berth token create` and send it as Authorization: Bearer …", Err: errNoToken}
 	}
 	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret})
 	var problem *Problem
