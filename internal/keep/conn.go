@@ -44,19 +44,19 @@ type visit struct {
 
 // introduce finds out who has connected.
 func (c *conn) introduce(berths chan<- *conn, visits chan<- visit) {
-	c.file.SetReadDeadline(time.Now().Add(introduction))
+	_ = c.file.SetReadDeadline(time.Now().Add(introduction))
 	if _, err := c.reader.Peek(1); err != nil {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			c.close()
 			return
 		}
-		c.file.SetReadDeadline(time.Time{})
+		_ = c.file.SetReadDeadline(time.Time{})
 		berths <- c
 		return
 	}
-	c.file.SetReadDeadline(time.Now().Add(writeTimeout))
+	_ = c.file.SetReadDeadline(time.Now().Add(writeTimeout))
 	first, err := ReadFrame(c.reader)
-	c.file.SetReadDeadline(time.Time{})
+	_ = c.file.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
 		c.close()

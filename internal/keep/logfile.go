@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,13 +54,13 @@ func openOwnLog(path string, uid int) (*logFile, error) {
 	const flags = logFlags | syscall.O_NOFOLLOW
 	fd, err := syscall.Open(path, flags|syscall.O_CREAT|syscall.O_EXCL, logMode)
 	made := err == nil
-	if err == syscall.EEXIST {
+	if errors.Is(err, syscall.EEXIST) {
 		fd, err = syscall.Open(path, flags, 0)
 	}
 	switch {
-	case err == syscall.ELOOP:
+	case errors.Is(err, syscall.ELOOP):
 		return nil, fmt.Errorf("open log %s: it is a link", path)
-	case err == syscall.ENXIO:
+	case errors.Is(err, syscall.ENXIO):
 		return nil, fmt.Errorf("open log %s: %w", path, errNotAFile) // a named pipe that nobody reads
 	case err != nil:
 		return nil, fmt.Errorf("open log %s: %w", path, err)
@@ -75,7 +76,7 @@ func openOwnLog(path string, uid int) (*logFile, error) {
 	return l, nil
 }
 
-var errNotAFile = fmt.Errorf("not a file")
+var errNotAFile = errors.New("not a file")
 
 // checkOwnLog judges a file that was there before.
 func checkOwnLog(stat syscall.Stat_t, uid int) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -319,15 +320,43 @@ func TestAStopWhileAJobBegins(t *testing.T) {
 		id := strconv.Itoa(round)
 		token := b.start(b.ordered(id, "sleep 1000"))
 		b.Stop(token, "cancel", patience)
-		var e Event
-		for e.Kind != Ended {
-			e = <-b.Events()
-		}
-		if e.Record.Stop != "cancel" {
+		if e := b.last(Ended); e.Record.Stop != "cancel" {
 			t.Fatalf("round %d: %+v", round, e.Record)
 		}
 		b.Ack(token)
 	}
+}
+
+// An order waits until the supervisor has said what it knows, and a stop must
+// not come before it.
+func TestAStopWhileASupervisorIsBorn(t *testing.T) {
+	b := newLab(t, func(o *Options) {
+		o.KeepCommand = []string{"sh", "-c", `sleep 0.2; exec "$0" "$@"`, keepProgram}
+	})
+	token := b.start(b.ordered("1", "sleep 1000"))
+	b.Stop(token, "cancel", patience)
+	if e := b.last(Ended); e.Record.Stop != "cancel" {
+		t.Errorf("got %+v", e)
+	}
+	b.Ack(token)
+}
+
+// last waits for a job's final event, whether it was heard to start or not.
+func (b *bench) last(kind EventKind) Event {
+	b.t.Helper()
+	select {
+	case e := <-b.Events():
+		if e.Kind == Started {
+			return b.next(kind)
+		}
+		if e.Kind != kind {
+			b.t.Fatalf("got %s, want %s: %+v", e.Kind, kind, e)
+		}
+		return e
+	case <-time.After(patience):
+		b.t.Fatalf("no %s event came", kind)
+	}
+	return Event{}
 }
 
 // The record names the process before it is given the order, so a supervisor

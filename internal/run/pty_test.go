@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -136,13 +137,21 @@ func TestATerminalsOutputIsComplete(t *testing.T) {
 			t.Fatalf("round %d: %d bytes, %v, %+v", round, len(text), err, r)
 		}
 	}
-	o := b.onTerminal("oom", "echo CUDA out of memory; exit 1")
-	token := b.start(o)
+}
+
+// The supervisor learns of the end and of the last words at the same time.
+func TestATerminalsLastWordsAreReadBeforeTheEndIsTold(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.onTerminal("1", "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; echo CUDA out of memory; exit 1"))
 	b.next(Started)
-	if e := b.next(Ended); !e.OOM {
-		t.Errorf("got %+v", e)
+	main, supervisor := b.pidFrom("main"), b.keepOf(token)
+	halt(t, supervisor)
+	os.WriteFile(filepath.Join(b.work, "enough"), nil, 0o600)
+	until(t, "the job is dead", func() bool { now, err := keep.ReadProcess(main.PID); return err != nil || now.Dead() })
+	supervisor.Signal(int(unix.SIGCONT))
+	if e := b.next(Ended); !e.OOM || !strings.HasSuffix(b.logText("1"), "memory\r\n") {
+		t.Errorf("got %+v, %q", e, b.logText("1"))
 	}
-	b.Ack(token)
 }
 
 // A job may close its terminal and open it again.

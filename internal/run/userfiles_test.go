@@ -84,6 +84,8 @@ func TestWhatAUserMayDo(t *testing.T) {
 	}
 	os.Mkdir(path("roots"), 0o700)
 	os.WriteFile(path("roots/tool"), []byte("#!/bin/sh\necho wrong one\n"), 0o755)
+	os.Mkdir(path("shared"), 0o755)
+	os.WriteFile(path("shared/tool"), []byte("#!/bin/sh\necho wrong one\n"), 0o700)
 	os.Mkdir(path("home"), 0o700)
 	own("home")
 	os.WriteFile(path("home/tool"), []byte("echo right one in $PWD\n"), 0o700)
@@ -92,7 +94,7 @@ func TestWhatAUserMayDo(t *testing.T) {
 	own("home/log")
 	o := b.ordered("1", "")
 	o.Argv, o.Dir, o.Log = []string{"tool"}, path("home"), path("home/log")
-	o.Env = []string{"PATH=" + path("roots") + ":" + path("home")}
+	o.Env = []string{"PATH=" + path("roots") + ":" + path("shared") + ":" + path("home")}
 	r := b.finish(o)
 	text, _ := os.ReadFile(o.Log)
 	if want := "before\nright one in " + path("home") + "\n"; r.ExitCode != 0 || string(text) != want || r.LogFrom != 7 {
