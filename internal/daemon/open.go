@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"syscall"
 	"time"
 
 	"berth/internal/api"
@@ -91,8 +92,30 @@ func (d *Daemon) openDirs(context.Context) error {
 	if err := os.MkdirAll(d.jobsDir(), mode); err != nil {
 		return stateProblem(err)
 	}
-	if d.opt.Places.Shared {
-		return errors.Join(os.Chmod(dir, mode), os.Chmod(d.jobsDir(), mode))
+	if !d.opt.Places.Shared {
+		return nil
+	}
+	for _, path := range []string{dir, d.jobsDir()} {
+		if err := ownPlace(path); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return stateProblem(err)
+		}
+	}
+	return nil
+}
+
+// ownPlace refuses a directory that somebody else laid out for root to fall
+// into.
+func ownPlace(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return stateProblem(err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+		return api.Problemf(api.Refused, "choose another with --state-dir, or give it to root with mode 0711", "%s is not a directory of root's that only root can write to", path)
 	}
 	return nil
 }
