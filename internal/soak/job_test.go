@@ -64,12 +64,25 @@ gated)
 	say ready $line $BERTH_ATTEMPT
 	while ! [ -e "$SOAK/gate" ]; do sleep 0.02; done
 	;;
+until)
+	say ready $line $BERTH_ATTEMPT
+	read -r go <"$SOAK/until" || true
+	;;
+again) if [ $BERTH_ATTEMPT -eq 1 ]; then sleep $seconds; fi ;;
+fails)
+	sleep 0.02
+	if [ $BERTH_ATTEMPT -eq 1 ]; then
+		say end $line $BERTH_ATTEMPT 9
+		exit 9
+	fi
+	;;
 *) sleep $seconds ;;
 esac
 
 printf 'last words of %s.%s' $line $BERTH_ATTEMPT
 say end $line $BERTH_ATTEMPT $code
 if [ $kind = signal ]; then kill -USR1 $$; fi
+if [ $kind = suicide ]; then kill -KILL $$; fi
 exit $code
 `
 
@@ -78,11 +91,13 @@ type line struct {
 	number  int
 	block   string // without its brackets
 	cards   int
-	alone   bool // nothing else may be on its cards
+	needMiB int64 // of each of its cards; 0: not said
+	alone   bool  // nothing else may be on its cards
 	hold    time.Duration
 	code    int
 	kind    string
-	retried bool // runs out of memory once
+	retried bool   // its first attempt fails
+	ends    string // its outcome, where it does not end by itself
 }
 
 func (l line) text() string {
@@ -100,8 +115,12 @@ func (l line) text() string {
 // outcome is how the line ends if nothing but berth is killed.
 func (l line) outcome() string {
 	switch {
+	case l.ends != "":
+		return l.ends
 	case l.kind == "signal":
 		return "signal:USR1"
+	case l.kind == "suicide":
+		return "signal:KILL"
 	case l.code != 0:
 		return fmt.Sprintf("exit:%d", l.code)
 	}
@@ -110,7 +129,7 @@ func (l line) outcome() string {
 
 // status is what the line adds to the exit status of berth run.
 func (l line) status() int {
-	if l.kind == "signal" {
+	if l.kind == "signal" || l.kind == "suicide" {
 		return 1
 	}
 	return l.code
@@ -150,14 +169,14 @@ var demands = []line{
 	{block: "", cards: 1, alone: true},
 	{block: "", cards: 1, alone: true},
 	{block: "gpus=2", cards: 2, alone: true},
-	{block: "vram=2G exclusive", cards: 1, alone: true},
-	{block: "vram=6G", cards: 1, kind: "sim"},
-	{block: "vram=9G", cards: 1},
-	{block: "vram=4G gpus=2", cards: 2, kind: "sim"},
-	{block: "gpus=0.5", cards: 1},
-	{block: "gpus=0.3", cards: 1, kind: "sim"},
+	{block: "vram=2G exclusive", cards: 1, needMiB: 2048, alone: true},
+	{block: "vram=6G", cards: 1, needMiB: 6144, kind: "sim"},
+	{block: "vram=9G", cards: 1, needMiB: 9216},
+	{block: "vram=4G gpus=2", cards: 2, needMiB: 4096, kind: "sim"},
+	{block: "gpus=0.5", cards: 1, needMiB: 11673},
+	{block: "gpus=0.3", cards: 1, needMiB: 7004, kind: "sim"},
 	{block: "gpus=0", cards: 0},
-	{block: "vram=4G retries=1", cards: 1, kind: "oom", retried: true},
+	{block: "vram=4G retries=1", cards: 1, needMiB: 4096, kind: "oom", retried: true},
 }
 
 // mixture is a jobs file with a bit of everything.

@@ -83,6 +83,9 @@ func (s *site) mustBeSound(lines []line) books {
 	return b
 }
 
+// cardMiB is what a simulated card has.
+const cardMiB = 24576
+
 // checkNeighbours walks the ledger in order. It sees less than the locks do,
 // since it knows no process but the main one; it needs no lock to be right.
 func (s *site) checkNeighbours(lines []line, b books) {
@@ -101,10 +104,15 @@ func (s *site) checkNeighbours(lines []line, b books) {
 			}
 			switch words[0] {
 			case "start":
+				needMiB := lines[number-1].needMiB
 				for other := range on[card] {
+					needMiB += lines[other-1].needMiB
 					if lines[number-1].alone || lines[other-1].alone {
 						s.t.Errorf("lines %d and %d were on card %s together", number, other, card)
 					}
+				}
+				if needMiB > cardMiB {
+					s.t.Errorf("line %d came to card %s, where with it %d MiB are promised", number, card, needMiB)
 				}
 				on[card][number] = true
 			case "end":

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,16 +21,31 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programs = dir
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "berth/cmd/berth", "berth/cmd/berth-keep")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build berth: %v\n%s", err, out)
+	if err := build(dir, ""); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
+
+// build makes berth and berth-keep, with build tags or as they are shipped.
+func build(dir, tags string) error {
+	build := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", dir+"/", "berth/cmd/berth", "berth/cmd/berth-keep")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build berth: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// faulty is the directory of programs that die where a test tells them to.
+// They are built when the first test wants them.
+var faulty = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(programs, "faulty")
+	return dir, build(dir, "berthfault keepfault")
+})
 
 // patience is how long a test waits for what must happen, on a slow machine
 // under load. Nothing waits that long where all is well.

@@ -58,14 +58,14 @@ func (s *site) sweep() {
 		syscall.Kill(p.pid, syscall.SIGKILL)
 	}
 	if s.t.Failed() {
-		for _, name := range []string{"logs/berth.log", "logs/status.txt"} {
-			text, _ := os.ReadFile(filepath.Join(s.dir, name))
+		for _, name := range []string{"berth.log", "status.txt"} {
+			text, _ := os.ReadFile(filepath.Join(s.logDir, name))
 			s.t.Logf("%s:\n%s", name, text[max(0, len(text)-6000):])
 		}
 	}
 }
 
-// berth is a `berth run` of a site.
+// berth is a `berth run` or `berth serve` of a site.
 type berth struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -134,7 +134,13 @@ func (s *site) start(more ...string) *berth {
 // startWith also has a function called for each line that berth prints.
 func (s *site) startWith(onLine func(b *berth, n int), more ...string) *berth {
 	s.t.Helper()
-	b := &berth{t: s.t, cmd: s.command(more...), done: make(chan struct{})}
+	return s.launch(s.command(more...), onLine)
+}
+
+// launch runs a berth of the site, whatever it was asked to do.
+func (s *site) launch(cmd *exec.Cmd, onLine func(b *berth, n int)) *berth {
+	s.t.Helper()
+	b := &berth{t: s.t, cmd: cmd, done: make(chan struct{})}
 	if onLine != nil {
 		b.onLine = func(n int) { onLine(b, n) }
 	}

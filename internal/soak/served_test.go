@@ -1,0 +1,132 @@
+package soak
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// steps are where the daemon can be told to die, and how often it may come
+// there first.
+var steps = map[string]int{
+	"restored": 1, "leased": 4, "before commit": 15, "committed": 15, "before go": 4, "gone": 4,
+	"before ack": 4, "acked": 4, "before stop": 2, "stopped": 2, "before reply": 4, "before answer": 3,
+}
+
+// TestKillDaemon kills the daemon again and again, at a random moment or at a
+// given step, while people submit, cancel and requeue jobs of every kind.
+// Nothing acknowledged may be lost, nothing run twice, and no end be wrong.
+func TestKillDaemon(t *testing.T) {
+	rng := chance(t)
+	wanted, begun := kills(t, 300, 30), time.Now()
+	died, done := map[string]int{}, 0
+	for done < wanted && !t.Failed() {
+		most := min(500, wanted-done)
+		n := killRounds(t, rng, most, died)
+		if done += n; n < most && os.Getenv("BERTH_KILLS") == "" {
+			t.Logf("this machine is too busy for %d kills", wanted)
+			break
+		}
+	}
+	t.Logf("%d kills, %.1f s; died at %v", done, time.Since(begun).Seconds(), died)
+	for step := range steps {
+		if done >= 300 && died[step] == 0 && !t.Failed() {
+			t.Errorf("the daemon never died at %q: nothing is known of that step", step)
+		}
+	}
+}
+
+// enoughTime bounds one round of kills where the machine is busy with others.
+const enoughTime = 75 * time.Second
+
+func killRounds(t *testing.T, rng *rand.Rand, most int, died map[string]int) (killed int) {
+	h := newHost(t, 6)
+	h.mustBeFaulty()
+	c := newCrowd(h, rand.New(rand.NewPCG(rng.Uint64(), 3)))
+	first := h.up()
+	w := h.watch()
+	c.gather(3, 1)
+	eventually(t, "the first events come", w.connected)
+	first.kill()
+	for begun := time.Now(); killed < most && !t.Failed() && time.Since(begun) < enoughTime; killed++ {
+		died[h.die(rng)]++
+	}
+	b := h.up()
+	c.settle()
+	t.Log(c.counts())
+	c.verify()
+	w.mustHaveSeen(c)
+	h.down(b)
+	h.mustBeClean()
+	return killed
+}
+
+// mustBeFaulty has the site use programs that can be told where to die.
+func (h *host) mustBeFaulty() {
+	h.t.Helper()
+	dir, err := faulty()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.program = dir
+}
+
+// die starts a daemon and has it die. It returns where.
+func (h *host) die(rng *rand.Rand) string {
+	h.t.Helper()
+	step, after := "", upTo(rng, 250*time.Millisecond)
+	switch p := rng.IntN(10); {
+	case p < 5:
+		names := slices.Sorted(maps.Keys(steps))
+		step = names[rng.IntN(len(names))]
+		after = 800 * time.Millisecond // the step may not come
+	case p < 6: // before it can answer anybody
+		return h.dieStarting(upTo(rng, 60*time.Millisecond))
+	}
+	cmd := h.serving()
+	if step != "" {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("BERTH_FAULT=%s:%d", step, 1+rng.IntN(steps[step])))
+	}
+	// From here on it listens.
+	var armed, shot atomic.Bool
+	b := h.launch(cmd, func(b *berth, _ int) {
+		if armed.CompareAndSwap(false, true) {
+			time.AfterFunc(after, func() {
+				shot.Store(b.running())
+				b.signal(syscall.SIGKILL)
+			})
+		}
+	})
+	h.mustHaveDied(b)
+	if step == "" || shot.Load() {
+		return "a random moment"
+	}
+	return step
+}
+
+func (h *host) dieStarting(after time.Duration) string {
+	h.t.Helper()
+	b := h.serve()
+	time.AfterFunc(after, func() { b.signal(syscall.SIGKILL) })
+	h.mustHaveDied(b)
+	return "start"
+}
+
+// mustHaveDied checks that only a kill ended a daemon.
+func (h *host) mustHaveDied(b *berth) {
+	h.t.Helper()
+	status := b.wait()
+	if !b.killed() {
+		h.t.Errorf("the daemon ended by itself with %d; it said\n%s%s", status, b.said(), b.stderr.String())
+	}
+	if said := b.stderr.String(); strings.Contains(said, "panic") || strings.Contains(said, "berth:") {
+		h.t.Errorf("the daemon said %s", said)
+	}
+}
