@@ -129,8 +129,6 @@ func (r *scriptReader) flags(line int, words []string) error {
 		case pair.Key == "env":
 			name, value, _ := strings.Cut(pair.Value, "=")
 			pair.Key, pair.Value = envPrefix+name, value
-		case pair.Bare && pair.Key == "preemptible":
-			pair.Value = "park"
 		case pair.Bare:
 			pair.Value = "yes"
 		}

@@ -93,6 +93,7 @@ func TestScripts(t *testing.T) {
 		{"no requeue", "#SBATCH --requeue --no-requeue\n", "requeue | requeue=no", ""},
 		{"dependencies", "#SBATCH -d afterok:12:13_4,afterany:14\n#SBATCH --dependency=afternotok:15,afterok:16\n", "after=15:fail,16:ok", ""},
 		{"dependencies berth does not know", "#SBATCH --dependency=afterok:12,singleton\n", "", "1:--dependency=afterok:12,singleton"},
+		{"a dependency on nothing", "#SBATCH --dependency=afterok\n", "", "1:--dependency=afterok"},
 		{"either of two dependencies", "#SBATCH --dependency=afterok:12?afterok:13\n", "", "1:'--dependency=afterok:12?afterok:13'"},
 		{"all of the environment, and more", "#SBATCH --export=ALL,A=1,B=x=y\n", "env.A=1 | env.B=x=y | export=all", ""},
 		{"some of the environment", "#SBATCH --export=HOME,PATH,A=1\n", "env.A=1 | export=HOME,PATH", ""},

@@ -103,6 +103,7 @@ var brokenSpecs = []struct{ sentence, name, text string }{
 	{"a tab for indentation", "j.yaml", "env:\n\tA: 1\n"},
 	{"an alias of nothing", "j.yaml", "- command: *x\n"},
 	{"an alias of another document", "j.yaml", "command: &x a\n---\ncommand: *x\n"},
+	{"an alias of a document that has ended", "j.yaml", "- command: &x a\n...\n- command: *x\n"},
 	{"an alias of what it is in", "j.yaml", "command: &x [a, *x]\n"},
 	{"a merge of what is no mapping", "j.yaml", "command: x\n<<: [1]\n"},
 	{"a tag with a meaning of its own", "j.yaml", "command: !!binary eA==\n"},
