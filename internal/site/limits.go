@@ -14,7 +14,7 @@ import (
 // Rlimit is one limit of a process, as a supervisor takes it.
 type Rlimit = keep.Rlimit
 
-const unlimited = uint64(keep.Infinity)
+const unlimited = keep.Infinity
 
 // LoginLimits are the limits a user has after logging in: those a fresh
 // session begins with, and on top of them what limits.conf says.

@@ -45,6 +45,10 @@ func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, r
 	if dir := m.findScope(ctx, user); dir != "" {
 		return dir, "", nil
 	}
+	self, err = findSelf(self)
+	if err != nil {
+		return "", "", err
+	}
 	path, err := m.command("systemd-run")
 	if err != nil {
 		return "", err.Error(), nil
@@ -58,6 +62,22 @@ func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, r
 		return "", "", fmt.Errorf("ask systemd for a scope: %w", err)
 	}
 	return dir, "", nil
+}
+
+// findSelf names this program in a way that means the same to systemd-run,
+// which has a /proc/self/exe of its own.
+func findSelf(self []string) ([]string, error) {
+	if len(self) == 0 {
+		panic("a scope needs a keeper")
+	}
+	if self[0] != "/proc/self/exe" {
+		return self, nil
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return append([]string{path}, self[1:]...), nil
 }
 
 func (m machine) whyNoScope(user bool) string {

@@ -94,7 +94,8 @@ func TestTheScopeOfAUser(t *testing.T) {
 	f := withSystemd(t)
 	f.uid = 1000
 	f.file("/var/lib/systemd/linger/ann", "")
-	dir, reason, err := f.jobScope(t.Context(), true, f.self())
+	// Which is systemd-run's own program by the time it is executed.
+	dir, reason, err := f.jobScope(t.Context(), true, []string{"/proc/self/exe", "__hold", f.root})
 	if err != nil || reason != "" || dir != f.path(scopePath) {
 		t.Fatalf("%q, %q, %v", dir, reason, err)
 	}

@@ -63,10 +63,11 @@ func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
 // ByUID is the user with this number, as the database says now or said within
 // the time an answer is good for.
 func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
-	if user, ok := u.Cached(uid, u.ttl); ok {
-		return user, nil
+	known := func(l *lookup) (ok bool) {
+		l.user, ok = u.recent(uid, u.ttl)
+		return ok
 	}
-	l := u.join("uid:"+strconv.Itoa(uid), func(ctx context.Context, l *lookup) {
+	l := u.join("uid:"+strconv.Itoa(uid), known, func(ctx context.Context, l *lookup) {
 		l.user, l.err = u.machine.byUID(ctx, uid)
 	})
 	if err := l.wait(ctx); err != nil {
@@ -77,15 +78,13 @@ func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
 
 // ByName is the user with this name.
 func (u *Users) ByName(ctx context.Context, name string) (User, error) {
-	u.mu.Lock()
-	uid, known := u.uids[name]
-	u.mu.Unlock()
-	if known {
-		if user, ok := u.Cached(uid, u.ttl); ok {
-			return user, nil
+	known := func(l *lookup) (ok bool) {
+		if uid, named := u.uids[name]; named {
+			l.user, ok = u.recent(uid, u.ttl)
 		}
+		return ok
 	}
-	l := u.join("name:"+name, func(ctx context.Context, l *lookup) {
+	l := u.join("name:"+name, known, func(ctx context.Context, l *lookup) {
 		l.user, l.err = u.machine.byName(ctx, name)
 	})
 	if err := l.wait(ctx); err != nil {
@@ -99,11 +98,17 @@ func (u *Users) ByName(ctx context.Context, name string) (User, error) {
 func (u *Users) Cached(uid int, maxAge time.Duration) (User, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	user, ok := u.recent(uid, maxAge)
+	return user.clone(), ok
+}
+
+// recent is Cached with the mutex held.
+func (u *Users) recent(uid int, maxAge time.Duration) (User, bool) {
 	user, ok := u.byUID[uid]
 	if !ok || u.now().Sub(user.At) > maxAge {
 		return User{}, false
 	}
-	return user.clone(), true
+	return user, true
 }
 
 // InGroup reports whether a user was in a group when last looked up. A group
@@ -117,13 +122,11 @@ func (u *Users) InGroup(user User, group string) (bool, error) {
 }
 
 func (u *Users) groupNumber(ctx context.Context, name string) (gid int, known bool, err error) {
-	u.mu.Lock()
-	answer, ok := u.groups[name]
-	u.mu.Unlock()
-	if ok && u.now().Sub(answer.at) <= u.ttl {
-		return answer.gid, answer.known, nil
+	remembered := func(l *lookup) (ok bool) {
+		l.group, ok = u.groups[name]
+		return ok && u.now().Sub(l.group.at) <= u.ttl
 	}
-	l := u.join("group:"+name, func(ctx context.Context, l *lookup) {
+	l := u.join("group:"+name, remembered, func(ctx context.Context, l *lookup) {
 		l.group.gid, l.group.known, l.err = u.machine.groupNumber(ctx, name)
 	})
 	if err := l.wait(ctx); err != nil {
@@ -132,15 +135,21 @@ func (u *Users) groupNumber(ctx context.Context, name string) (gid int, known bo
 	return l.group.gid, l.group.known, nil
 }
 
-// join takes part in the lookup under way, or begins it. It goes on when the
-// one who asked first gives up: others may wait for it.
-func (u *Users) join(key string, ask func(context.Context, *lookup)) *lookup {
+// join answers from memory, takes part in the lookup under way, or begins one:
+// in one step, so that nobody begins what has just ended. A lookup goes on when
+// the one who asked first gives up: others may wait for it.
+func (u *Users) join(key string, known func(*lookup) bool, ask func(context.Context, *lookup)) *lookup {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l := u.pending[key]; l != nil {
+	l := &lookup{done: make(chan struct{})}
+	if known(l) {
+		close(l.done)
 		return l
 	}
-	l := &lookup{done: make(chan struct{})}
+	if under := u.pending[key]; under != nil {
+		return under
+	}
+	l.user, l.group = User{}, groupAnswer{}
 	u.pending[key] = l
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookupDeadline)
@@ -153,6 +162,11 @@ func (u *Users) join(key string, ask func(context.Context, *lookup)) *lookup {
 }
 
 func (l *lookup) wait(ctx context.Context) error {
+	select {
+	case <-l.done: // what is known is told to those in a hurry, too
+		return l.err
+	default:
+	}
 	select {
 	case <-l.done:
 		return l.err
