@@ -255,28 +255,38 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	reply := api.SubmitReply{}
 	err := s.d.do(ctx, func(now time.Time) {
 		for _, it := range s.items {
-			spec := it.asked.Spec
-			trial := s.d.engine.Try(now, s.caller.Name, spec)
-			answer := api.Submitted{Name: spec.Name, State: "waits", Reason: trial.Waits, Notes: s.notes}
-			if it.asked.Array != nil {
-				answer.Tasks = it.to - it.from
-			}
-			switch {
-			case trial.Infeasible != "":
-				answer.State, answer.Reason = "infeasible", trial.Infeasible
-			case it.asked.Hold:
-				answer.Reason = "held until someone releases it"
-			case it.asked.NotBefore.After(now):
-				answer.Reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
-			case len(spec.After) > 0:
-				answer.Reason = fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On)
-			case trial.Starts:
-				answer.State, answer.Reason, answer.GPUIDs = "starts", "", trial.GPUs
-			}
-			reply.Jobs = append(reply.Jobs, answer)
+			reply.Jobs = append(reply.Jobs, s.trial(now, it))
 		}
 	})
 	return reply, err
+}
+
+// trial says what would become of one item.
+func (s *submission) trial(now time.Time, it item) api.Submitted {
+	spec := it.asked.Spec
+	trial := s.d.engine.Try(now, s.caller.Name, spec)
+	answer := func(state, reason string) api.Submitted {
+		a := api.Submitted{Name: spec.Name, State: state, Reason: reason, Notes: s.notes}
+		if it.asked.Array != nil {
+			a.Tasks = it.to - it.from
+		}
+		return a
+	}
+	switch {
+	case trial.Infeasible != "":
+		return answer("infeasible", trial.Infeasible)
+	case it.asked.Hold:
+		return answer("waits", "held until someone releases it")
+	case it.asked.NotBefore.After(now):
+		return answer("waits", "not before "+it.asked.NotBefore.Local().Format(time.DateTime))
+	case len(spec.After) > 0:
+		return answer("waits", fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On))
+	case trial.Starts:
+		a := answer("starts", "")
+		a.GPUIDs = trial.GPUs
+		return a
+	}
+	return answer("waits", trial.Waits)
 }
 
 // accept puts the jobs into the queue and waits until they are on disk.
