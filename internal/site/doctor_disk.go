@@ -27,6 +27,9 @@ func (e exam) state(context.Context) Finding {
 	if remote {
 		return fail("set XDG_STATE_HOME to a directory on a local disk", "%s is on a network file system, where locks cannot be trusted", dir)
 	}
+	if e.places.Shared && !e.isRoot() {
+		return ok("%s is on a local disk; whether it can be written to only root can tell", dir)
+	}
 	if there != e.path(dir) {
 		if err := unix.Access(there, unix.W_OK|unix.X_OK); err != nil {
 			return fail("make "+dir+" for the user that runs berth", "%s is not there and cannot be made in %s: %v", dir, there, err)

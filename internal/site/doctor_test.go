@@ -119,7 +119,12 @@ func TestFindings(t *testing.T) {
 			f.file("/etc/security/limits.conf", "")
 			chmod(f.t, f.path("/etc/security/limits.conf"), 0o666)
 		}, Fail, "limits.conf"},
-		{"no state directory yet", "state", func(f *fake, _ *exam) { os.RemoveAll(f.path("/var/lib/berth")) }, OK, "will be made"},
+		{"a state directory that is not this user's to write", "state", func(*fake, *exam) {}, OK, "only root can tell"},
+		{"a state directory", "state", func(_ *fake, e *exam) { e.uid = 0 }, OK, "keeps what is written"},
+		{"no state directory yet", "state", func(f *fake, e *exam) {
+			e.uid = 0
+			os.RemoveAll(f.path("/var/lib/berth"))
+		}, OK, "will be made"},
 		{"no place for state", "state", func(_ *fake, e *exam) { e.places.StateDir = "" }, Fail, "no place"},
 		{"no shared memory", "ledger", func(f *fake, _ *exam) { os.RemoveAll(f.path("/dev/shm")) }, Warn, "/tmp"},
 		{"shared memory of one user", "ledger", func(f *fake, _ *exam) { chmod(f.t, f.path("/dev/shm"), 0o755) }, Warn, "several users"},
