@@ -129,7 +129,7 @@ func (l *logFile) tail(size int64) []byte {
 	fd := l.fd
 	text := make([]byte, stat.Size-begin)
 	n, err := syscall.Pread(fd, text, begin)
-	if err == syscall.EBADF { // it was opened for writing only
+	if errors.Is(err, syscall.EBADF) { // it was opened for writing only
 		if fd, err = l.reopened(syscall.O_RDONLY); err != nil {
 			return nil
 		}
