@@ -115,12 +115,16 @@ func (c *smiCommand) abandon() {
 
 // boundedBuffer keeps the beginning of what is written to it and lets the
 // writer believe that all of it was taken: a full pipe would hang the call.
-type boundedBuffer struct{ bytes.Buffer }
+// The buffer is no embedded one: that would bring a ReadFrom which knows no
+// bound, and io.Copy would prefer it.
+type boundedBuffer struct{ kept bytes.Buffer }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), maxSMIOutput-b.Len())])
+	b.kept.Write(p[:min(len(p), maxSMIOutput-b.kept.Len())])
 	return len(p), nil
 }
+
+func (b *boundedBuffer) Bytes() []byte { return b.kept.Bytes() }
 
 func firstLine(out []byte) string {
 	for line := range strings.Lines(string(out)) {
