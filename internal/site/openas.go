@@ -55,6 +55,9 @@ func OpenAs(ctx context.Context, u User, path string) (*os.File, error) {
 		return nil, fmt.Errorf("open %s as %s: %w", path, u.Name, err)
 	}
 	theirs.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetReadDeadline(deadline) // one that cannot be set leaves the process's own end
+	}
 	file, receiveErr := receive(conn.(*net.UnixConn), path)
 	if err := cmd.Wait(); err != nil && receiveErr == nil && file == nil {
 		receiveErr = err
