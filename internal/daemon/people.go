@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"berth/internal/api"
@@ -94,7 +95,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		return engine.Owner{}, fmt.Errorf("its environment cannot be read: %w", err)
 	}
 	if !d.opt.Places.Shared {
-		return d.ownerHere(j, captured), nil
+		return d.ownerHere(j, captured), d.makeJobDir(j.ID, -1, -1)
 	}
 	user, ok := d.users.Cached(j.UID, userGrace)
 	if !ok {
@@ -105,7 +106,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		return engine.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
 	}
 	o := engine.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
-	if err := d.makeJobDir(j.ID, user); err != nil {
+	if err := d.makeJobDir(j.ID, user.UID, user.GID); err != nil {
 		return engine.Owner{}, err
 	}
 	if j.UID == 0 {
@@ -131,17 +132,19 @@ func (d *Daemon) ownerHere(j *job.Job, captured []string) engine.Owner {
 }
 
 // makeJobDir gives a job's logs a directory that is its user's. Nobody else
-// can write where it is made, so there is no name to swap in between.
-func (d *Daemon) makeJobDir(id string, user site.User) error {
+// can write where it is made, so there is no name to swap in between. For want
+// of room no job fails: there may be some in a moment.
+func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 	dir := filepath.Join(d.jobsDir(), id)
 	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, os.ErrExist) {
-		return nil
+	if err == nil || errors.Is(err, os.ErrExist) {
+		// A daemon that died after the first step has left the second.
+		err = os.Lchown(dir, uid, gid)
 	}
-	if err == nil {
-		err = os.Lchown(dir, user.UID, user.GID)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("make the job's directory: %w: %w", err, engine.ErrNotNow)
+	case err != nil:
 		return fmt.Errorf("make the job's directory: %w", err)
 	}
 	return nil
