@@ -134,6 +134,20 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
+// writeProgram writes a script that can be run.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyProgram puts a program elsewhere.
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	writeProgram(t, to, readFile(t, from))
+}
+
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
