@@ -204,11 +204,15 @@ func TestRetainGoesOnWhereACrashLeftOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(a.jobs, binName)
-	if err := os.MkdirAll(filepath.Join(bin, "1.1", "deep", "er"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"1.1", "2.1"} { // names that would be given again
+		if err := os.MkdirAll(filepath.Join(bin, name, "deep", "er"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(bin, "2.2"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"1.2", "2.2"} {
+		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	a.retain(DefaultConfig(true))
 	if left := append(a.directories(), a.inBin()...); len(left) > 0 {

@@ -15,7 +15,7 @@ const (
 	// binName is where directories wait to be removed, beside those of jobs.
 	binName = ".removing"
 	// maxRemovals bounds one emptying; what is left waits for the next.
-	maxRemovals = 1_000_000
+	maxRemovals = 200_000
 )
 
 // bin removes directories that belong to users, who may have put anything into

@@ -119,6 +119,13 @@ func TestATreeOfAnyDepthTakesThreeOpenFiles(t *testing.T) {
 	expectEmpty(t, jobs)
 }
 
+func TestWhatSomebodyElseRemovedFirstIsRemoved(t *testing.T) {
+	_, b := binIn(t)
+	must(t, unlink(b.dir, "gone"), b.move(b.dir, "gone", "17"))
+	b.waiting = []string{"gone"}
+	must(t, b.empty())
+}
+
 func TestABroadTreeGoes(t *testing.T) {
 	jobs, b := binIn(t)
 	for i := range 60 {

@@ -140,6 +140,7 @@ func TestTokensAreBounded(t *testing.T) {
 	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime); problemKind(err) != api.TooMuch {
 		t.Errorf("one more than a user may have: %v", err)
 	}
+	createToken(t, of, "bob", 1001, time.Hour) // ann's are not bob's
 	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime.Add(2*time.Hour)); err != nil {
 		t.Errorf("when the others have run out: %v", err)
 	}
