@@ -52,9 +52,10 @@ func (e *Engine) ended(a *attempt, ev run.Event) {
 		code := ev.Record.ExitCode
 		j.ExitCode = &code
 	}
-	e.release(a)
+	at := endOf(j, ev.Record, e.now)
+	e.releaseAt(a, at)
 	if r.outcome != "" {
-		e.finishAt(j, r.outcome, r.detail, endOf(j, ev.Record, e.now))
+		e.finishAt(j, r.outcome, r.detail, at)
 		return
 	}
 	e.back(j, r)
@@ -67,6 +68,15 @@ func endOf(j *job.Job, r keep.Record, now time.Time) time.Time {
 		return now
 	}
 	return j.StartedAt.Add(r.Elapsed)
+}
+
+// notBefore is a moment, or the earliest it can have been: a clock may have
+// been set back in between.
+func notBefore(at, earliest time.Time) time.Time {
+	if at.Before(earliest) {
+		return earliest
+	}
+	return at
 }
 
 // said is what was told when the end was asked for: who asked.
@@ -149,8 +159,11 @@ func (e *Engine) measure(a *attempt) {
 }
 
 // release gives the cards back: the last process of the attempt is gone.
-func (e *Engine) release(a *attempt) {
-	e.charge(a.job, e.now)
+func (e *Engine) release(a *attempt) { e.releaseAt(a, e.now) }
+
+// releaseAt is release where it is known when that was.
+func (e *Engine) releaseAt(a *attempt, at time.Time) {
+	e.charge(a.job, at)
 	delete(e.active, a.job.ID)
 	delete(e.byToken, a.token)
 	delete(e.lazyDirty, a.job.ID)

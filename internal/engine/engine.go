@@ -360,7 +360,7 @@ func (e *Engine) finishAt(j *job.Job, outcome job.Outcome, detail string, at tim
 	}
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
-	j.EndedAt = at
+	j.EndedAt = notBefore(at, j.StartedAt)
 	e.forgetJob(j)
 	delete(e.outcomes, j.ID)
 	e.fact(j)

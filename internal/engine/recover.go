@@ -103,6 +103,7 @@ func (e *Engine) Restore(now time.Time, live []*job.Job, found []run.Found) {
 	}
 	for _, f := range fates {
 		if f.Kind == FateQueued {
+			e.shorten(f.Job)
 			e.enqueue(f.Job)
 			continue
 		}
@@ -112,6 +113,17 @@ func (e *Engine) Restore(now time.Time, live []*job.Job, found []run.Found) {
 		e.stray(s)
 	}
 	e.setOwners()
+}
+
+// shorten keeps a clock that was set back from turning the moments before a
+// retry into months.
+func (e *Engine) shorten(j *job.Job) {
+	if j.RetriesUsed == 0 || !j.SubmittedAt.After(e.now) {
+		return
+	}
+	if latest := e.now.Add(backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
+		j.NotBefore = latest
+	}
 }
 
 func (e *Engine) restoreRunning(f Fate) {
