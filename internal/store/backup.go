@@ -2,23 +2,42 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-// Backup writes a whole and consistent copy of the store to a new file while
-// it is in use. Commits wait for it.
+// Backup writes a whole and consistent copy of the store, as it is at the
+// moment, to a new file. Commits do not wait for it.
 func (s *Store) Backup(target string) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return s.broken
+	broken := s.broken
+	s.mu.Unlock()
+	if broken != nil {
+		return broken
 	}
-	if err := backUp(context.Background(), s.conn, target); err != nil {
+	if err := s.backUpAside(target); err != nil {
 		return fmt.Errorf("back up store: %w", s.classify(err))
 	}
 	return nil
+}
+
+// backUpAside copies through a connection of its own, which sees the store as
+// it was when it began.
+func (s *Store) backUpAside(target string) error {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", s.address(readerCacheKiB))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return backUp(ctx, conn, target)
 }
 
 // Restore puts a backup in the place of the store in a directory that nobody

@@ -18,7 +18,7 @@ func BlobName(data []byte) string {
 // Blob is the content stored under a name, or ErrNotFound.
 func (s *Store) Blob(name string) ([]byte, error) {
 	var data []byte
-	err := s.reader.QueryRowContext(context.Background(), "SELECT data FROM blobs WHERE hash = ?", name).Scan(&data)
+	err := s.lookup.QueryRowContext(context.Background(), "SELECT data FROM blobs WHERE hash = ?", name).Scan(&data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("blob %s: %w", name, ErrNotFound)
 	}

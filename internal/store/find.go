@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -18,12 +19,16 @@ func (s *Store) EachLive(fn func(*job.Job) error) error {
 }
 
 // Range is a span of ids, tasks of arrays included: 3 to 7 holds 5 and 5_2.
-type Range struct{ From, To int64 }
+// With Array it is one of that array's tasks.
+type Range struct {
+	Array    string
+	From, To int64
+}
 
 // Filter says which jobs that are over are wanted. Empty parts do not narrow.
 type Filter struct {
 	IDs        []string // these, and the tasks of arrays with these ids
-	Ranges     []Range  // or these
+	Ranges     []Range  // or these; a few hundred at most
 	User       string
 	Name       string
 	States     []job.State
@@ -47,10 +52,6 @@ func CursorOf(j *job.Job) Cursor { return Cursor{Seq: j.Seq, Ended: nanos(j.Ende
 // Find lists jobs that are over.
 func (s *Store) Find(f Filter) ([]*job.Job, error) {
 	where, args := f.where()
-	order := "seq"
-	if f.Newest {
-		order = "ended_at DESC, seq DESC"
-	}
 	switch {
 	case f.After == Cursor{}:
 	case f.Newest:
@@ -60,9 +61,15 @@ func (s *Store) Find(f Filter) ([]*job.Job, error) {
 		where += " AND seq > ?"
 		args = append(args, f.After.Seq)
 	}
+	query := " FROM jobs WHERE " + where + " ORDER BY seq LIMIT ?"
+	if f.Newest {
+		// Only numbers are sorted, and only the rows of the page read whole.
+		const order = " ORDER BY ended_at DESC, seq DESC"
+		query = " FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE " + where + order + " LIMIT ?)" + order
+	}
 	var found []*job.Job
 	args = append(args, f.Limit)
-	err := s.each("SELECT "+readColumns+" FROM jobs WHERE "+where+" ORDER BY "+order+" LIMIT ?", args, func(j *job.Job) error {
+	err := s.each("SELECT "+readColumns+query, args, func(j *job.Job) error {
 		found = append(found, j)
 		return nil
 	})
@@ -125,47 +132,6 @@ func (s *Store) LastOf(uid int, user string, skip int) (id string, ok bool, err 
 	return "", false, rows.Err()
 }
 
-// Forget deletes jobs that are over and ended before a time, oldest first and
-// at most limit at a time; it returns their ids. keep is how many of the
-// newest stay whatever their age.
-func (s *Store) Forget(before time.Time, keepNewest, limit int) (ids []string, err error) {
-	_, err = s.change(func(ctx context.Context) (int64, error) {
-		ids = ids[:0]
-		rows, err := s.conn.QueryContext(ctx, `SELECT id FROM jobs WHERE NOT `+live+` AND (ended_at < ?1 OR seq <= coalesce(
-			(SELECT seq FROM jobs WHERE NOT `+live+` ORDER BY seq DESC LIMIT 1 OFFSET ?2), 0)) ORDER BY seq LIMIT ?3`,
-			nanos(before), keepNewest, limit)
-		if err != nil {
-			return 0, err
-		}
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				return 0, err
-			}
-			ids = append(ids, id)
-		}
-		if err := rows.Close(); err != nil {
-			return 0, err
-		}
-		if len(ids) == 0 {
-			return 0, nil
-		}
-		if _, err := s.statements.counter.ExecContext(ctx, counterSeq, s.lastSeq); err != nil {
-			return 0, err
-		}
-		for _, id := range ids {
-			if _, err := s.statements.deleteJob.ExecContext(ctx, id); err != nil {
-				return 0, err
-			}
-		}
-		return int64(len(ids)), nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("forget jobs: %w", err)
-	}
-	return ids, nil
-}
-
 // where renders the filter as a condition.
 func (f *Filter) where() (string, []any) {
 	parts, args := []string{"NOT " + live}, []any(nil)
@@ -174,16 +140,8 @@ func (f *Filter) where() (string, []any) {
 		args = append(args, values...)
 	}
 	if len(f.IDs)+len(f.Ranges) > 0 {
-		var any []string
-		for _, id := range f.IDs {
-			any = append(any, "id = ? OR id GLOB ?")
-			args = append(args, id, id+"_*")
-		}
-		for _, r := range f.Ranges {
-			any = append(any, "seq >= ? AND CAST(id AS INTEGER) BETWEEN ? AND ?")
-			args = append(args, r.From, r.From, r.To)
-		}
-		parts = append(parts, "("+strings.Join(any, " OR ")+")")
+		part, values := f.whereIDs()
+		add(part, values...)
 	}
 	if f.User != "" {
 		add("user = ?", f.User)
@@ -206,4 +164,42 @@ func (f *Filter) where() (string, []any) {
 		add("ended_at < ?", nanos(f.EndedUntil))
 	}
 	return strings.Join(parts, " AND "), args
+}
+
+// fewIDs is how many ids are looked up one by one. More are held against every
+// row: SQL bounds how many parts a condition has.
+const fewIDs = 100
+
+// afterTasks is the character after "_": the tasks of array 17 lie between
+// "17_" and "17`".
+const afterTasks = "`"
+
+// whereIDs renders the ids and ranges.
+func (f *Filter) whereIDs() (string, []any) {
+	const tasks = "id >= ? AND id < ?"
+	var parts []string
+	var args []any
+	if len(f.IDs) > fewIDs {
+		list, err := json.Marshal(f.IDs)
+		if err != nil {
+			panic("bug: " + err.Error())
+		}
+		parts = append(parts, "id IN (SELECT value FROM json_each(?)) OR substr(id, 1, instr(id, '_') - 1) IN (SELECT value FROM json_each(?))")
+		args = append(args, string(list), string(list))
+	} else {
+		for _, id := range f.IDs {
+			parts = append(parts, "id = ? OR "+tasks)
+			args = append(args, id, id+"_", id+afterTasks)
+		}
+	}
+	for _, r := range f.Ranges {
+		if r.Array == "" {
+			parts = append(parts, "seq >= ? AND CAST(id AS INTEGER) BETWEEN ? AND ?")
+			args = append(args, r.From, r.From, r.To)
+			continue
+		}
+		parts = append(parts, tasks+" AND CAST(substr(id, instr(id, '_') + 1) AS INTEGER) BETWEEN ? AND ?")
+		args = append(args, r.Array+"_", r.Array+afterTasks, r.From, r.To)
+	}
+	return "(" + strings.Join(parts, " OR ") + ")", args
 }

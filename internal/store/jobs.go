@@ -45,7 +45,7 @@ func (s *Store) each(query string, args []any, fn func(*job.Job) error) error {
 
 // Job is the job with that id, or ErrNotFound.
 func (s *Store) Job(id string) (*job.Job, error) {
-	row := s.reader.QueryRowContext(context.Background(), "SELECT "+readColumns+" FROM jobs WHERE id = ?", id)
+	row := s.lookup.QueryRowContext(context.Background(), "SELECT "+readColumns+" FROM jobs WHERE id = ?", id)
 	j, err := scanJob(row, nil)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("job %s: %w", id, ErrNotFound)
@@ -93,7 +93,7 @@ func (s *Store) LastSeq() (int64, error) {
 // say nothing: a command that was stopped early had not reached its peak.
 func (s *Store) PeakFor(command string) (mib int64, ok bool, err error) {
 	var peak sql.NullInt64
-	row := s.reader.QueryRowContext(context.Background(), peakSQL, hashCommand(command))
+	row := s.lookup.QueryRowContext(context.Background(), peakSQL, hashCommand(command))
 	if err := row.Scan(&peak); err != nil {
 		return 0, false, fmt.Errorf("read peaks: %w", s.classify(err))
 	}

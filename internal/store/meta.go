@@ -11,7 +11,7 @@ import (
 // with a commit.
 func (s *Store) Meta(key string) (string, error) {
 	var value string
-	row := s.reader.QueryRowContext(context.Background(), "SELECT value FROM meta WHERE key = ?", key)
+	row := s.lookup.QueryRowContext(context.Background(), "SELECT value FROM meta WHERE key = ?", key)
 	err := row.Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil

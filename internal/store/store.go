@@ -18,7 +18,8 @@ const (
 	bulkCacheKiB    = 32 << 10 // pages it keeps during a commit of many rows
 	largeCommit     = 5000     // rows from which on a commit is such
 	readerCacheKiB  = 512      // pages each reader keeps
-	maxReaders      = 4        // reads at a time; more wait
+	maxReaders      = 4        // long reads at a time; more wait
+	maxLookups      = 2        // reads of one row at a time
 	walLimitBytes   = 16 << 20 // what a large commit may leave of the log behind
 	alwaysCheckSize = 64 << 20 // a file up to this size is checked at every open
 )
@@ -29,15 +30,17 @@ type Store struct {
 	path   string
 	lock   *os.File
 	writer *sql.DB
-	reader *sql.DB
+	reader *sql.DB   // for reads that may take long
+	lookup *sql.DB   // for reads of one row, which never wait behind those
 	conn   *sql.Conn // the writer's only connection
 
 	mu           sync.Mutex // held by a commit
 	statements   statements
-	lastSeq      int64 // the highest number of any job, ever
-	lastEvent    int64 // the same of events
-	sinceFlushed int   // rows written since the log was last folded into the file
-	broken       error // why no more commits are taken
+	lastSeq      int64    // the highest number of any job, ever
+	lastEvent    int64    // the same of events
+	sinceFlushed int      // rows written since the log was last folded into the file
+	broken       error    // why no more commits are taken
+	awaited      *awaited // while jobs are being forgotten
 	closed       bool
 }
 
@@ -109,6 +112,11 @@ func (s *Store) start(steps []string) error {
 	}
 	s.reader.SetMaxOpenConns(maxReaders)
 	s.reader.SetMaxIdleConns(1)
+	if s.lookup, err = sql.Open("sqlite", s.address(readerCacheKiB, "query_only(1)")); err != nil {
+		return err
+	}
+	s.lookup.SetMaxOpenConns(maxLookups)
+	s.lookup.SetMaxIdleConns(1)
 	if s.statements, err = prepare(ctx, s.conn); err != nil {
 		return err
 	}
@@ -164,6 +172,9 @@ func (s *Store) release() error {
 	var errs []error
 	if s.reader != nil {
 		errs = append(errs, s.reader.Close())
+	}
+	if s.lookup != nil {
+		errs = append(errs, s.lookup.Close())
 	}
 	if s.broken == nil {
 		s.broken = errClosed
