@@ -227,7 +227,17 @@ func (d *Daemon) openRunner(ctx context.Context) error {
 	} else if scope == "" {
 		d.log.Info("no scope of systemd's for jobs", "why", why)
 	}
-	d.runner, err = run.Open(run.Options{KeepDir: filepath.Join(d.opt.Places.StateDir, "keep"), CgroupParent: scope, Log: d.log})
+	keepers := ""
+	if scope != "" {
+		// Not in the service's own: what is left there when it restarts would
+		// be in systemd's way.
+		keepers = filepath.Join(scope, "keepers")
+		if err := os.Mkdir(keepers, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			d.log.Warn("supervisors stay in the service's cgroup", "err", err)
+			keepers = ""
+		}
+	}
+	d.runner, err = run.Open(run.Options{KeepDir: filepath.Join(d.opt.Places.StateDir, "keep"), CgroupParent: scope, KeepCgroup: keepers, Log: d.log})
 	if err != nil {
 		return stateProblem(err)
 	}

@@ -137,6 +137,12 @@ func (d *Daemon) ownerHere(j *job.Job, captured []string) engine.Owner {
 func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 	dir := filepath.Join(d.jobsDir(), id)
 	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrExist) && !ownedBy(dir, 0) && !ownedBy(dir, uid) {
+		// A restored backup gives numbers out again that others had before.
+		if err = os.RemoveAll(dir); err == nil {
+			err = os.Mkdir(dir, 0o700)
+		}
+	}
 	if err == nil || errors.Is(err, os.ErrExist) {
 		// A daemon that died after the first step has left the second.
 		err = os.Lchown(dir, uid, gid)
@@ -148,6 +154,15 @@ func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 		return fmt.Errorf("make the job's directory: %w", err)
 	}
 	return nil
+}
+
+func ownedBy(dir string, uid int) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == uid
 }
 
 func (d *Daemon) loginLimits(user site.User) ([]keep.Rlimit, error) {

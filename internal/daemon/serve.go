@@ -22,6 +22,7 @@ const (
 	retainEvery  = time.Hour
 	retainFirst  = 5 * time.Minute
 	idleLook     = time.Second
+	jumpAllowed  = 10 * time.Minute
 )
 
 // Serve runs a daemon until it is told to stop. Its errors are *api.Problem
@@ -259,11 +260,20 @@ func (d *Daemon) publish(events []job.Event) {
 func (d *Daemon) tidy(ctx context.Context) {
 	timer := time.NewTimer(retainFirst)
 	defer timer.Stop()
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		}
+		now := time.Now()
+		jumped := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
+		if last = now; jumped.Abs() > jumpAllowed {
+			// By a clock that was just set, everything may look old.
+			d.log.Warn("nothing is tidied: the clock was set", "by", jumped)
+			timer.Reset(retainEvery)
+			continue
 		}
 		forgotten, err := retain(time.Now(), *d.config(), d.store, d.jobsDir(), d.log)
 		if err != nil {

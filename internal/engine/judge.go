@@ -81,6 +81,9 @@ func judgeEnd(j *job.Job, e end) ruling {
 			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
 		}
 	}
+	if r.MemoryKilled {
+		return ruling{outcome: outcome, detail: fmt.Sprintf("the kernel ended it at its limit of %d MiB of host memory", j.Spec.MemMiB)}
+	}
 	return ruling{outcome: outcome, detail: stragglers(r)}
 }
 

@@ -49,6 +49,12 @@ func TestJudge(t *testing.T) {
 			want: ruling{outcome: "signal:SEGV"},
 		},
 		{
+			name: "a command that the kernel ended at its memory limit says so",
+			spec: spec(func(s *job.Spec) { s.MemMiB = 4096 }),
+			end:  end{record: keep.Record{ExitCode: -1, Signal: 9, MemoryKilled: true}},
+			want: ruling{outcome: "signal:KILL", detail: "the kernel ended it at its limit of 4096 MiB of host memory"},
+		},
+		{
 			name: "a command that could not be started says why, and no retry would help it",
 			spec: spec(retries(2), onFail),
 			end:  end{record: keep.Record{ExitCode: -1, Launch: "chdir /nowhere: no such file or directory"}},
