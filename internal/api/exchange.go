@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -174,6 +175,7 @@ func (x *exchange) fail(err error) {
 
 func (x *exchange) send(status int, contentType string, body []byte) {
 	x.w.Header().Set("Content-Type", contentType)
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(status)
 	if _, err := x.w.Write(body); err != nil {
 		x.log.Debug("reply not delivered", "path", quoted(x.r.URL.Path), "error", err)

@@ -119,6 +119,33 @@ func TestAReaderThatStopsIsCutOff(t *testing.T) {
 	}
 }
 
+// TestASlowReaderIsBorne takes longer over a reply than a reader may stall,
+// but never stalls.
+func TestASlowReaderIsBorne(t *testing.T) {
+	f := newFake()
+	for range 10000 {
+		f.jobs = append(f.jobs, Detail{View: exampleView})
+	}
+	s := serve(t, f, Limits{StallTimeout: time.Second})
+	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs?limit=10000", nil)
+	must(t, err)
+	reply, err := unixHTTP(t, s.socket).Do(r)
+	must(t, err)
+	defer reply.Body.Close()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for total := int64(0); ; <-tick.C {
+		n, err := io.CopyN(io.Discard, reply.Body, 200<<10)
+		total += n
+		if errors.Is(err, io.EOF) && total == reply.ContentLength {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%d bytes of %d: %v", total, reply.ContentLength, err)
+		}
+	}
+}
+
 func TestTooManyConnections(t *testing.T) {
 	s := serve(t, newFake(), Limits{UserConnections: 3, RootConnections: 3})
 	var held []net.Conn
