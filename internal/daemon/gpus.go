@@ -14,7 +14,7 @@ import (
 // GPUs lists the cards, and who is on them.
 func (d *Daemon) GPUs(ctx context.Context, _ api.Caller) ([]api.GPU, error) {
 	var cards []api.GPU
-	if err := d.lookAgain(ctx); err != nil {
+	if err := d.lookAgain(ctx, d.shownLately); err != nil {
 		return nil, err
 	}
 	err := d.do(ctx, func(now time.Time) { cards = d.cards(now) })
@@ -29,15 +29,21 @@ const (
 	lookStep = 20 * time.Millisecond
 )
 
+// shownLately is true of a reading that is new enough to be shown.
+func (d *Daemon) shownLately(now time.Time) bool {
+	at, _ := d.engine.ReadAt()
+	return now.Sub(at) < shownFor
+}
+
 // lookAgain has the cards read where nobody did lately: an idle daemon leaves
 // them alone.
-func (d *Daemon) lookAgain(ctx context.Context) error {
+func (d *Daemon) lookAgain(ctx context.Context, lately func(now time.Time) bool) error {
 	var asked time.Time
 	for deadline := time.Now().Add(lookTime); ; {
 		var fresh bool
 		err := d.do(ctx, func(now time.Time) {
-			at, trouble := d.engine.ReadAt()
-			fresh = now.Sub(at) < shownFor || !asked.IsZero() && trouble != nil
+			_, trouble := d.engine.ReadAt()
+			fresh = lately(now) || !asked.IsZero() && trouble != nil
 			if !fresh && asked.IsZero() {
 				d.engine.Look()
 				asked = now

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -179,18 +181,11 @@ const tokensKey = "tokens"
 // openCards finds the GPUs and looks at them once.
 func (d *Daemon) openCards(ctx context.Context) error {
 	const hint = "without a GPU, try --sim 2: simulated cards, real processes"
-	var err error
-	if d.opt.Sim > 0 {
-		if d.simDir = lookup(d.opt.Env, "BERTH_SIM_DIR"); d.simDir == "" {
-			d.simDir = filepath.Join(d.opt.Places.StateDir, "sim")
-		}
-		d.source, err = gpu.OpenSim(d.simDir, d.opt.Sim, d.opt.SimVRAMMiB)
-	} else {
-		d.source, err = gpu.OpenSMI()
-	}
+	source, err := d.openSource()
 	if err != nil {
 		return api.Problemf(api.Refused, hint, "%v", err)
 	}
+	d.source = source
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	sample, err := d.source.Sample(bounded)
@@ -203,7 +198,7 @@ func (d *Daemon) openCards(ctx context.Context) error {
 	wanted := d.config().GPUs
 	for _, index := range wanted {
 		if !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
-			return api.Problemf(api.Invalid, "nvidia-smi -L lists them", "the config names GPU %d, which does not exist", index)
+			return api.Problemf(api.Invalid, "look at --gpus, and at gpus in the config", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(sample.Devices))
 		}
 	}
 	for _, dev := range sample.Devices {
@@ -212,6 +207,34 @@ func (d *Daemon) openCards(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// openSource is nil where it failed, and not an interface around a nil.
+func (d *Daemon) openSource() (gpu.Source, error) {
+	if d.opt.Sim > 0 {
+		if d.simDir = lookup(d.opt.Env, "BERTH_SIM_DIR"); d.simDir == "" {
+			d.simDir = filepath.Join(d.opt.Places.StateDir, "sim")
+		}
+		box, err := gpu.OpenSim(d.simDir, d.opt.Sim, d.opt.SimVRAMMiB)
+		if err != nil {
+			return nil, err
+		}
+		return box, nil
+	}
+	smi, err := gpu.OpenSMI()
+	if err != nil {
+		return nil, err
+	}
+	return smi, nil
+}
+
+// indices lists cards for people: "0, 1".
+func indices(devices []gpu.Device) string {
+	words := make([]string, len(devices))
+	for i, dev := range devices {
+		words[i] = strconv.Itoa(dev.Index)
+	}
+	return strings.Join(words, ", ")
 }
 
 func (d *Daemon) openRunner(ctx context.Context) error {

@@ -253,6 +253,10 @@ func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error
 // try says what would become of the jobs.
 func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	reply := api.SubmitReply{}
+	// A queued job would have the cards read again before it is placed.
+	if err := s.d.lookAgain(ctx, s.d.engine.Ready); err != nil {
+		return reply, err
+	}
 	err := s.d.do(ctx, func(now time.Time) {
 		for _, it := range s.items {
 			reply.Jobs = append(reply.Jobs, s.trial(now, it))

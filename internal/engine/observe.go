@@ -188,6 +188,9 @@ func (e *Engine) NeedsSample(now time.Time) bool {
 // nobody else would.
 func (e *Engine) Look() { e.asked = true }
 
+// Ready says whether the last look at the cards is new enough to place jobs by.
+func (e *Engine) Ready(now time.Time) bool { return !e.cards.wantsLook(now, e.freshFor()) }
+
 // freshFor is how long a look may start jobs after it came in.
 func (e *Engine) freshFor() time.Duration { return max(e.cfg.Poll, time.Second) }
 
