@@ -8,20 +8,26 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 var reached atomic.Int64
 
 // Fault ends berth, as kill -9 would, when it comes to the named step for the
-// nth time: BERTH_FAULT=committed:3.
+// nth time: BERTH_FAULT=committed:3. With committed:3:20ms it stands still
+// there for so long first, so that what it has already asked of others is
+// done.
 func Fault(step string) {
-	name, count, _ := strings.Cut(os.Getenv("BERTH_FAULT"), ":")
-	if name != step {
+	words := strings.Split(os.Getenv("BERTH_FAULT")+"::", ":")
+	if words[0] != step {
 		return
 	}
-	n, _ := strconv.ParseInt(count, 10, 64)
-	if reached.Add(1) >= n {
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+	n, _ := strconv.ParseInt(words[1], 10, 64)
+	if reached.Add(1) < n {
+		return
 	}
+	linger, _ := time.ParseDuration(words[2])
+	time.Sleep(linger)
+	syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
 }

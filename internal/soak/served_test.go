@@ -92,7 +92,8 @@ func (h *host) die(rng *rand.Rand) string {
 	}
 	cmd := h.serving()
 	if step != "" {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("BERTH_FAULT=%s:%d", step, 1+rng.IntN(steps[step])))
+		linger := time.Duration(rng.IntN(2)) * upTo(rng, 20*time.Millisecond)
+		cmd.Env = append(cmd.Env, fmt.Sprintf("BERTH_FAULT=%s:%d:%s", step, 1+rng.IntN(steps[step]), linger))
 	}
 	// From here on it listens.
 	var armed, shot atomic.Bool

@@ -43,11 +43,15 @@ func (w *wish) holds() bool {
 		return true
 	}
 	good := func(l line) bool { return w.after.want(l) == "ok" }
+	waited := w.after.lines // all tasks of an array, but only the first of a batch
+	if len(w.after.specs) > 1 {
+		waited = waited[:1]
+	}
 	switch w.on {
 	case "ok":
-		return !slices.ContainsFunc(w.after.lines, func(l line) bool { return !good(l) })
+		return !slices.ContainsFunc(waited, func(l line) bool { return !good(l) })
 	case "fail":
-		return !slices.ContainsFunc(w.after.lines, good)
+		return !slices.ContainsFunc(waited, good)
 	}
 	return true
 }
