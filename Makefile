@@ -56,8 +56,8 @@ SEEDS ?= 100000
 sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
 	BERTH_SEEDS=$(SEEDS) $(GO) test ./internal/engine -run TestSimulation -count=1 -timeout 0 -v
 
-KILLS ?= 3000
-soak: ## kill -9 berth and its supervisors KILLS times (default 3000)
+KILLS ?= 10000
+soak: ## kill -9 berth, its daemon and its supervisors KILLS times each (default 10000)
 	BERTH_KILLS=$(KILLS) $(GO) test ./internal/soak -count=1 -timeout 0 -v
 
 clean: ## remove what was built

@@ -22,7 +22,7 @@ func TestKillServedSupervisor(t *testing.T) {
 	}
 	t.Run("at any moment", func(t *testing.T) {
 		rng := chance(t)
-		wanted, done, begun := kills(t, 60, 10), 0, time.Now()
+		wanted, done, begun := kills(t, 30, 10), 0, time.Now()
 		for done < wanted && !t.Failed() {
 			done += loseAny(t, rng)
 		}
