@@ -23,7 +23,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if err != nil {
 		return api.ActReply{}, err
 	}
-	if !ch.narrows() {
+	if !ch.narrow {
 		return api.ActReply{}, api.Problemf(api.Invalid, "name jobs by id, or say all", "no job is selected")
 	}
 	// Only who names jobs that are over, or their state, wants them again.
@@ -32,15 +32,16 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if err != nil {
 		return api.ActReply{}, err
 	}
-	a := action{d: d, caller: c, request: &r}
+	a := action{d: d, caller: c, request: &r, cfg: d.config()}
 	for some := range slices.Chunk(found, actAtOnce) {
+		a.again = nil
 		err = d.change(ctx, func(now time.Time) {
 			for i := range some {
 				a.one(now, &some[i])
 			}
 			d.engine.Again(now, a.again)
-			a.again = nil
 		})
+		d.twins.add(a.again)
 		if err != nil {
 			break
 		}
@@ -60,6 +61,7 @@ type action struct {
 	d       *Daemon
 	caller  api.Caller
 	request *api.ActRequest
+	cfg     *Config
 	acted   []api.Acted
 	done    []string
 	denied  []string
@@ -138,12 +140,17 @@ func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) 
 func (a *action) requeue(now time.Time, j *job.Job, live bool, grace time.Duration) (string, bool) {
 	switch {
 	case !live:
+		if full := a.d.room(a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
+			return full.What, false
+		}
 		again := j.Clone()
 		again.Rank, again.Held = a.d.engine.NextRank(), false
 		a.again = append(a.again, again)
 		return "queued again", true
 	case a.d.engine.Requeue(now, j.ID, a.caller.Name, grace):
 		return "is being ended, and will run again", true
+	case j.Stop == job.StopCancel:
+		return "it is being cancelled", false
 	}
 	return "it is " + string(j.State), false
 }
@@ -170,6 +177,9 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 	})
 	if err == nil {
 		err = refusal
+	}
+	if err == nil {
+		d.twins.add([]*job.Job{&j})
 	}
 	d.note(c, "edit", []string{j.ID}, "", err)
 	if err != nil {

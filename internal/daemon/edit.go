@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"berth/internal/api"
@@ -31,20 +33,23 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 	if refused != nil {
 		return refused
 	}
-	for name, value := range r.Set.Env {
-		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: value})
+	for _, name := range slices.Sorted(maps.Keys(r.Set.Env)) {
+		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: r.Set.Env[name]})
 	}
-	asked, err := jobfile.Ask(pairs, now, j.Spec, 0)
+	from := j.Spec
+	if r.Set.GPUs != "" && r.Set.IDs == "" {
+		from.IDs = nil // a count replaces the cards that were named
+	}
+	asked, err := jobfile.Ask(pairs, now, from, 0)
 	if err != nil {
 		return api.Problemf(api.Invalid, "docs/jobspec.md lists the keys", "%v", err)
 	}
 	spec := asked.Spec
-	if r.Set.GPUs != "" && r.Set.IDs == "" {
-		spec.IDs = nil // a count replaces the cards that were named
-	}
+	// Where the caller stands is not known; where the job stands is.
+	s := submission{d: d, caller: c, request: &api.SubmitRequest{Dir: j.Spec.Dir}}
+	s.setPlaces(&spec)
 	command := r.Set.Command
 	if command.Shell != "" || len(command.Argv) > 0 {
-		s := submission{d: d, caller: c}
 		if err := s.setCommand(&spec, command); err != nil {
 			return err
 		}

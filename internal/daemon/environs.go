@@ -1,10 +1,10 @@
 package daemon
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 
+	"berth/internal/api"
 	"berth/internal/store"
 )
 
@@ -21,20 +21,22 @@ type environs struct {
 func packEnviron(environ []string) []byte { return []byte(strings.Join(environ, "\x00")) }
 
 // checkEnviron refuses what no process could be given.
-func checkEnviron(environ []string, most int) (bytes int, err error) {
+func checkEnviron(environ []string, most int) error {
+	const hint = "submit with --export none, or name the variables"
+	bytes := 0
 	for _, pair := range environ {
 		bytes += len(pair) + 1
 		if strings.IndexByte(pair, 0) >= 0 {
-			return bytes, fmt.Errorf("a variable holds a zero byte")
+			return api.Problemf(api.Invalid, hint, "environ: a variable holds a zero byte")
 		}
 		if name, _, ok := strings.Cut(pair, "="); !ok || name == "" {
-			return bytes, fmt.Errorf("%.40q is not NAME=value", pair)
+			return api.Problemf(api.Invalid, hint, "environ: %.40q is not NAME=value", pair)
 		}
 	}
 	if bytes > most {
-		return bytes, fmt.Errorf("it has %d bytes, at most %d are taken", bytes, most)
+		return api.Problemf(api.TooMuch, hint, "the environment has %d bytes, at most %d are taken", bytes, most)
 	}
-	return bytes, nil
+	return nil
 }
 
 // get reads the environment of that name; the empty name is the empty one.

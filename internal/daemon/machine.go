@@ -48,20 +48,27 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 	if !since.Before(until) {
 		return api.Stats{}, api.Problemf(api.Invalid, "", "the window ends before it begins")
 	}
+	// What runs is looked at first: one that ends in between is in the store.
+	running := map[string]job.Job{}
+	err := d.do(ctx, func(time.Time) {
+		for _, r := range d.engine.Running() {
+			running[r.Job.ID] = d.engine.Copy(r.Job)
+		}
+	})
+	if err != nil {
+		return api.Stats{}, err
+	}
 	sum := newStatsSum(since, until, len(d.devices), q.User, time.Local)
-	err := d.store.EachOver(store.Filter{EndedSince: since}, func(j *job.Job) error {
+	err = d.store.EachOver(store.Filter{EndedSince: since}, func(j *job.Job) error {
+		delete(running, j.ID)
 		sum.add(j)
 		return ctx.Err()
 	})
 	if err != nil {
 		return api.Stats{}, err
 	}
-	live, err := d.live(ctx, &choice{states: []job.State{job.Running}})
-	if err != nil {
-		return api.Stats{}, err
-	}
-	for i := range live {
-		sum.add(&live[i])
+	for _, j := range running {
+		sum.add(&j)
 	}
 	return sum.result(), nil
 }

@@ -231,6 +231,9 @@ func jobEnviron(captured []string, spec job.Spec, user, home, shell string) []st
 			kept = append(kept, v[0]+"="+v[1])
 		}
 	}
+	if term := lookup(captured, "TERM"); spec.Pty && term != "" && lookup(kept, "TERM") == "" {
+		kept = append(kept, "TERM="+term)
+	}
 	return kept
 }
 

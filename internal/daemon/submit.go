@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
-	"berth/internal/store"
 )
 
-// maxCommand bounds a command: the kernel takes no longer word, and not much
-// more in all.
-const maxCommand = 1 << 20
+// A command is bounded by what the kernel takes: a single word, and not much
+// more than this in all.
+const (
+	maxWord    = 128<<10 - 1
+	maxCommand = 1 << 20
+)
 
 // maxDependencies bounds how many other jobs the jobs of one request wait for.
 const maxDependencies = 200_000
@@ -43,6 +44,13 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	if err := s.read(ctx); err != nil {
 		return api.SubmitReply{}, err
 	}
+	if s.dedups() {
+		d.twins.turn.Lock()
+		defer d.twins.turn.Unlock()
+		if err := d.twins.check(&s); err != nil {
+			return api.SubmitReply{}, err
+		}
+	}
 	if r.DryRun {
 		return s.try(ctx)
 	}
@@ -61,6 +69,9 @@ type submission struct {
 	jobs    []*job.Job // of all items, in order
 	environ []byte
 	notes   []string
+
+	kinds  []job.Spec // one of each kind of request
+	kindOf []int      // and which item that is of
 }
 
 // item is one spec of the request and the jobs it became.
@@ -85,8 +96,8 @@ func (s *submission) read(ctx context.Context) error {
 	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
 		return api.Problemf(api.Invalid, "", "umask: %d is none", *r.Umask)
 	}
-	if _, err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
-		return api.Problemf(api.TooMuch, "submit with --export none, or name the variables", "the environment cannot be taken: %v", err)
+	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
+		return err
 	}
 	s.items = make([]item, 0, len(r.Jobs))
 	for i := range r.Jobs {
@@ -134,23 +145,36 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if limit := s.cfg.InteractiveTime; s.request.Interactive && limit > 0 && !s.caller.Admin {
 		if asked.Spec.TimeLimit == 0 || asked.Spec.TimeLimit > limit {
 			asked.Spec.TimeLimit = limit
-			s.notes = append(s.notes, fmt.Sprintf("interactive jobs end after %s here", limit))
+			s.note(fmt.Sprintf("interactive jobs end after %s here", limit))
 		}
 	}
-	s.addJobs(asked)
-	return nil
+	return s.addJobs(asked)
+}
+
+// note tells the caller something, once.
+func (s *submission) note(text string) {
+	if !slices.Contains(s.notes, text) {
+		s.notes = append(s.notes, text)
+	}
+}
+
+// dedups reports whether a job must not be the same as another.
+func (s *submission) dedups() bool {
+	return slices.ContainsFunc(s.items, func(it item) bool { return it.asked.Dedup })
 }
 
 func (s *submission) setCommand(spec *job.Spec, command api.Command) error {
-	size := len(command.Shell)
+	size, longest := len(command.Shell), len(command.Shell)
 	for _, word := range command.Argv {
-		size += len(word) + 1
+		size, longest = size+len(word)+1, max(longest, len(word))
 	}
 	switch {
 	case size == 0 || len(command.Argv) > 0 && command.Argv[0] == "" || len(command.Argv) == 0 && strings.TrimSpace(command.Shell) == "":
 		return api.Problemf(api.Invalid, "berth submit -- python train.py", "the job has no command")
 	case size > maxCommand:
 		return api.Problemf(api.TooMuch, "put it into a script", "the command has %d bytes, at most %d are taken", size, maxCommand)
+	case longest > maxWord:
+		return api.Problemf(api.TooMuch, "put it into a script", "a word of the command has %d bytes, the system takes at most %d", longest, maxWord)
 	case strings.IndexByte(command.Shell+strings.Join(command.Argv, ""), 0) >= 0:
 		return api.Problemf(api.Invalid, "", "the command holds a zero byte")
 	}
@@ -176,8 +200,9 @@ func (s *submission) setPlaces(spec *job.Spec) {
 	}
 }
 
-// addJobs makes the jobs of one spec: one, or the tasks of an array.
-func (s *submission) addJobs(asked jobfile.Asked) {
+// addJobs makes the jobs of one spec: one, or the tasks of an array. No more
+// are made than could be queued at all.
+func (s *submission) addJobs(asked jobfile.Asked) error {
 	umask := -1
 	if s.request.Umask != nil {
 		umask = *s.request.Umask
@@ -187,6 +212,13 @@ func (s *submission) addJobs(asked jobfile.Asked) {
 		tasks, asked.Spec.ArrayLimit = len(asked.Array.Indices), asked.Array.Limit
 	}
 	from := len(s.jobs)
+	most := s.cfg.MaxQueue
+	if own := s.cfg.QueuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
+		most = min(most, own)
+	}
+	if from+tasks > most {
+		return api.Problemf(api.TooMuch, "submit fewer at a time", "the request holds more than the %d jobs you may have queued", most)
+	}
 	for range tasks {
 		s.jobs = append(s.jobs, &job.Job{
 			User: s.caller.Name, UID: s.caller.UID, Spec: asked.Spec, Umask: umask,
@@ -194,6 +226,7 @@ func (s *submission) addJobs(asked jobfile.Asked) {
 		})
 	}
 	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs)})
+	return nil
 }
 
 // resolveAfter turns what jobs wait for into ids of jobs that exist.
@@ -248,155 +281,6 @@ func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error
 		ids[i] = found[i].ID
 	}
 	return ids, nil
-}
-
-// try says what would become of the jobs.
-func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
-	reply := api.SubmitReply{}
-	// A queued job would have the cards read again before it is placed.
-	if err := s.d.lookAgain(ctx, s.d.engine.Ready); err != nil {
-		return reply, err
-	}
-	err := s.d.do(ctx, func(now time.Time) {
-		for _, it := range s.items {
-			reply.Jobs = append(reply.Jobs, s.trial(now, it))
-		}
-	})
-	return reply, err
-}
-
-// trial says what would become of one item.
-func (s *submission) trial(now time.Time, it item) api.Submitted {
-	spec := it.asked.Spec
-	trial := s.d.engine.Try(now, s.caller.Name, spec)
-	answer := func(state, reason string) api.Submitted {
-		a := api.Submitted{Name: spec.Name, State: state, Reason: reason, Notes: s.notes}
-		if it.asked.Array != nil {
-			a.Tasks = it.to - it.from
-		}
-		return a
-	}
-	switch {
-	case trial.Infeasible != "":
-		return answer("infeasible", trial.Infeasible)
-	case it.asked.Hold:
-		return answer("waits", "held until someone releases it")
-	case it.asked.NotBefore.After(now):
-		return answer("waits", "not before "+it.asked.NotBefore.Local().Format(time.DateTime))
-	case len(spec.After) > 0:
-		return answer("waits", fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On))
-	case trial.Starts:
-		a := answer("starts", "")
-		a.GPUIDs = trial.GPUs
-		return a
-	}
-	return answer("waits", trial.Waits)
-}
-
-// accept puts the jobs into the queue and waits until they are on disk.
-func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
-	s.captureEnviron()
-	if err := s.d.twins.check(s); err != nil {
-		return api.SubmitReply{}, err
-	}
-	written := make(chan error, 1)
-	var refusal error
-	err := s.d.do(ctx, func(now time.Time) {
-		if refusal = s.admissible(); refusal != nil {
-			return
-		}
-		queued, running := s.d.engine.Live()
-		s.d.boundMemory(queued + running + len(s.jobs))
-		s.number()
-		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
-		if s.environ != nil {
-			batch.Blobs = map[string][]byte{s.jobs[0].Environ: s.environ}
-		}
-		s.d.engine.Accept(now, batch)
-	})
-	if err == nil {
-		err = refusal
-	}
-	if err != nil {
-		return api.SubmitReply{}, err
-	}
-	select {
-	case err = <-written:
-	case <-s.d.ended:
-		select {
-		case err = <-written:
-		default:
-			err = stopping()
-		}
-	}
-	if err != nil {
-		return api.SubmitReply{}, notWritten(err)
-	}
-	s.d.twins.add(s)
-	engine.Fault("before reply")
-	return s.reply(), nil
-}
-
-// captureEnviron names the environment the jobs were submitted with.
-func (s *submission) captureEnviron() {
-	if s.request.Environ == nil {
-		return
-	}
-	environ := s.request.Environ
-	if s.request.Term != "" {
-		environ = append(slices.Clone(environ), "TERM="+s.request.Term)
-	}
-	data := packEnviron(environ)
-	name := store.BlobName(data)
-	wanted := false
-	for _, j := range s.jobs {
-		if j.Spec.Export != "none" {
-			j.Environ, wanted = name, true
-		}
-	}
-	if wanted {
-		s.environ = data
-		for _, j := range s.jobs {
-			j.Environ = name
-		}
-	}
-}
-
-// admissible holds the jobs against the limits and the machine.
-func (s *submission) admissible() error {
-	e := s.d.engine
-	if blocked := e.Stopping(); blocked {
-		return stopping()
-	}
-	limit := s.cfg.QueuedJobs
-	if own, ok := s.cfg.QueuedJobsOf[s.caller.Name]; ok {
-		limit = own
-	}
-	if have := e.Owned(s.caller.Name); limit > 0 && have+len(s.jobs) > limit && !s.caller.Admin {
-		return api.Problemf(api.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, len(s.jobs), limit)
-	}
-	queued, running := e.Live()
-	if most := s.cfg.MaxQueue; queued+running+len(s.jobs) > most {
-		return api.Problemf(api.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", queued+running, len(s.jobs), most)
-	}
-	told := map[string]string{}
-	for i, it := range s.items {
-		key := requestKey(&it.asked.Spec)
-		reason, known := told[key]
-		if !known {
-			_, reason = e.Feasible(s.caller.Name, it.asked.Spec)
-			told[key] = reason
-		}
-		if reason != "" {
-			return s.located(i, api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", reason))
-		}
-	}
-	return nil
-}
-
-// requestKey is equal for specs that fit equally well.
-func requestKey(s *job.Spec) string {
-	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive)
 }
 
 // number gives the jobs their ids. The tasks of an array carry the number of

@@ -1,100 +1,149 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"hash/fnv"
 	"sync"
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/store"
 )
 
-// twins knows which commands are queued, running, or finished well, so that
+// twins knows which commands may be queued, running, or finished well, so that
 // --dedup can refuse to do the same work twice. It is filled when someone
 // first asks: most never do.
 type twins struct {
+	turn sync.Mutex // of who asks, until what was asked for is on disk
+
 	mu     sync.Mutex
-	filled bool
-	known  map[uint64]string // what makes a job the same work, to its id
+	known  map[uint64][]string // what makes a job the same work, to ids; nil: not filled
+	filled int                 // how many there were when it was
+	added  int                 // and how many came since
 }
 
-// identity is what makes two jobs the same work: the command, where it runs,
-// what is set up before it, and the variables given for it.
-func identity(s *job.Spec) uint64 {
-	data, err := json.Marshal([]any{s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env})
+// twinsSpare is how many may come before those that are long over are looked
+// for.
+const twinsSpare = 10_000
+
+// work is what makes two jobs the same: whose it is, the command, where it
+// runs, what is set up before it, and the variables given for it.
+func work(uid int, s *job.Spec) []byte {
+	data, err := json.Marshal([]any{uid, s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env})
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
+	return data
+}
+
+func identity(work []byte) uint64 {
 	h := fnv.New64a()
-	h.Write(data)
+	h.Write(work)
 	return h.Sum64()
 }
 
-// check refuses a request that asks for work that is done or under way.
+// check refuses a request that asks for work that is done or under way. Two
+// that ask at once are looked at one after the other: the caller holds turn.
 func (t *twins) check(s *submission) error {
 	within := map[uint64]bool{}
 	for i, it := range s.items {
 		if !it.asked.Dedup {
 			continue
 		}
-		if err := t.fill(s.d); err != nil {
+		if err := t.fill(s.d.store); err != nil {
 			return err
 		}
-		key := identity(&it.asked.Spec) ^ uint64(s.caller.UID)
+		asked := work(s.caller.UID, &it.asked.Spec)
+		key := identity(asked)
 		if within[key] {
 			return s.located(i, api.Problemf(api.Refused, "leave --dedup out to run it again", "the same job is in this request already"))
 		}
 		within[key] = true
-		if id, found := t.find(key); found && t.counts(s.d, id, &it.asked.Spec) {
+		id, err := t.find(s.d.store, key, asked)
+		if err != nil {
+			return err
+		}
+		if id != "" {
 			return s.located(i, api.Problemf(api.Refused, "leave --dedup out to run it again", "job %s is the same, and queued, running or finished well", id))
 		}
 	}
 	return nil
 }
 
-func (t *twins) find(key uint64) (string, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	id, ok := t.known[key]
-	return id, ok
+// find is a job that is the same work; empty: there is none. Those that are
+// found to have failed, or to be forgotten, are not looked at again.
+func (t *twins) find(st *store.Store, key uint64, asked []byte) (string, error) {
+	for {
+		t.mu.Lock()
+		ids := t.known[key]
+		t.mu.Unlock()
+		if len(ids) == 0 {
+			return "", nil
+		}
+		last := ids[len(ids)-1]
+		j, err := st.Job(last)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return "", err
+		case err == nil && (!j.State.Terminal() || j.Outcome == job.OK) && bytes.Equal(work(j.UID, &j.Spec), asked):
+			return last, nil
+		}
+		t.drop(key, last)
+	}
 }
 
-// fill reads what there is, once.
-func (t *twins) fill(d *Daemon) error {
+func (t *twins) drop(key uint64, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.filled {
+	ids := t.known[key]
+	for i := range ids {
+		if ids[i] == id {
+			t.known[key] = append(ids[:i:i], ids[i+1:]...)
+			break
+		}
+	}
+	if len(t.known[key]) == 0 {
+		delete(t.known, key)
+	}
+}
+
+// fill reads what there is, once, and again after many have come: most of
+// those it knew are over by then.
+func (t *twins) fill(st *store.Store) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known != nil {
 		return nil
 	}
-	t.known = map[uint64]string{}
-	err := d.store.Each(func(j *job.Job) error {
+	t.known, t.filled, t.added = map[uint64][]string{}, 0, 0
+	err := st.Each(func(j *job.Job) error {
 		if !j.State.Terminal() || j.Outcome == job.OK {
-			t.known[identity(&j.Spec)^uint64(j.UID)] = j.ID
+			key := identity(work(j.UID, &j.Spec))
+			t.known[key] = append(t.known[key], j.ID)
+			t.filled++
 		}
 		return nil
 	})
-	t.filled = err == nil
+	if err != nil {
+		t.known = nil
+	}
 	return err
 }
 
-// counts looks at the job itself: it may have failed since, or only share a
-// hash.
-func (t *twins) counts(d *Daemon, id string, spec *job.Spec) bool {
-	j, err := d.store.Job(id)
-	if err != nil || j.State.Terminal() && j.Outcome != job.OK {
-		return false
-	}
-	return identity(&j.Spec) == identity(spec)
-}
-
-// add remembers new jobs.
-func (t *twins) add(s *submission) {
+// add remembers jobs that are queued now.
+func (t *twins) add(jobs []*job.Job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.filled {
+	if t.known == nil {
 		return
 	}
-	for _, j := range s.jobs {
-		t.known[identity(&j.Spec)^uint64(j.UID)] = j.ID
+	for _, j := range jobs {
+		key := identity(work(j.UID, &j.Spec))
+		t.known[key] = append(t.known[key], j.ID)
+	}
+	if t.added += len(jobs); t.added > t.filled+twinsSpare {
+		t.known = nil
 	}
 }

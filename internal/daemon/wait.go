@@ -17,7 +17,7 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	if err != nil {
 		return api.WaitReply{}, err
 	}
-	if !ch.narrows() {
+	if !ch.narrow {
 		return api.WaitReply{}, api.Problemf(api.Invalid, "name jobs by id, or say all", "no job is selected")
 	}
 	// Whoever listens first misses no end.

@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+// accept puts the jobs into the queue and waits until they are on disk.
+func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
+	s.captureEnviron()
+	s.listKinds()
+	written := make(chan error, 1)
+	var refusal error
+	err := s.d.do(ctx, func(now time.Time) {
+		if refusal = s.admissible(); refusal != nil {
+			return
+		}
+		queued, running := s.d.engine.Live()
+		s.d.boundMemory(queued + running + len(s.jobs))
+		s.number()
+		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
+		if s.environ != nil {
+			batch.Blobs = map[string][]byte{store.BlobName(s.environ): s.environ}
+		}
+		s.d.engine.Accept(now, batch)
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return api.SubmitReply{}, err
+	}
+	select {
+	case err = <-written:
+	case <-s.d.ended:
+		select {
+		case err = <-written:
+		default:
+			err = stopping()
+		}
+	}
+	if err != nil {
+		return api.SubmitReply{}, notWritten(err)
+	}
+	s.d.twins.add(s.jobs)
+	engine.Fault("before reply")
+	return s.reply(), nil
+}
+
+// captureEnviron names the environment that jobs were submitted with. Even one
+// that wants nothing of it needs to know its terminal.
+func (s *submission) captureEnviron() {
+	environ := s.request.Environ
+	if s.request.Term != "" {
+		environ = append(slices.Clone(environ), "TERM="+s.request.Term)
+	}
+	if len(environ) == 0 {
+		return
+	}
+	data := packEnviron(environ)
+	name := store.BlobName(data)
+	for _, j := range s.jobs {
+		if j.Spec.Export != "none" || j.Spec.Pty {
+			j.Environ, s.environ = name, data
+		}
+	}
+}
+
+// room says why a user cannot have so many more jobs; nil: there is room.
+func (d *Daemon) room(cfg *Config, c api.Caller, user string, more int) *api.Problem {
+	have, limit := d.engine.Owned(user), cfg.QueuedJobsFor(user)
+	if limit > 0 && have+more > limit && !c.Admin {
+		return api.Problemf(api.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, more, limit)
+	}
+	if size := d.engine.Size(); size+more > cfg.MaxQueue {
+		return api.Problemf(api.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", size, more, cfg.MaxQueue)
+	}
+	return nil
+}
+
+// admissible holds the jobs against the limits and the machine.
+func (s *submission) admissible() error {
+	if s.d.engine.Stopping() {
+		return stopping()
+	}
+	if full := s.d.room(s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
+		return full
+	}
+	if which, why := s.d.engine.Feasible(s.caller.Name, s.kinds...); why != "" {
+		return s.located(s.kindOf[which], api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why))
+	}
+	return nil
+}
+
+// listKinds finds one spec of each kind of request: what fits for it fits for
+// the others. It is done outside of the engine's goroutine.
+func (s *submission) listKinds() {
+	seen := map[string]bool{}
+	for i := range s.items {
+		spec := &s.items[i].asked.Spec
+		if key := requestKey(spec); !seen[key] {
+			seen[key] = true
+			s.kinds, s.kindOf = append(s.kinds, *spec), append(s.kindOf, i)
+		}
+	}
+}
+
+// requestKey is equal for specs that fit equally well.
+func requestKey(s *job.Spec) string {
+	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive)
+}

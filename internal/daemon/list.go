@@ -1,0 +1,249 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+// The size of a page.
+const (
+	pageDefault = 1000
+	pageMost    = 10_000
+)
+
+// Jobs is a page of jobs.
+func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPage, error) {
+	ch, err := d.choose(c, q.Select, false)
+	if err != nil {
+		return api.JobPage{}, err
+	}
+	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, counts: map[string]int{}}
+	if list.limit <= 0 {
+		list.limit = pageDefault
+	}
+	if list.from, err = parseCursor(q.After); err != nil {
+		return api.JobPage{}, err
+	}
+	list.over = ch.wantsOver() && (q.Over || ch.named() || len(ch.states) > 0)
+	if q.Since != nil {
+		list.since = *q.Since
+	}
+	if err := list.read(ctx); err != nil {
+		return api.JobPage{}, err
+	}
+	return d.showPage(ctx, c, &list, q.Reasons)
+}
+
+func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, reasons bool) (api.JobPage, error) {
+	page := list.page
+	var queued []string
+	for i := range page {
+		if reasons && page[i].State == job.Queued {
+			queued = append(queued, page[i].ID)
+		}
+	}
+	var why map[string]string
+	err := d.do(ctx, func(time.Time) {
+		waiting, running := d.engine.Live()
+		list.counts[string(job.Queued)], list.counts[string(job.Running)] = waiting, running
+		why = d.engine.Reasons(queued)
+	})
+	if err != nil {
+		return api.JobPage{}, err
+	}
+	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
+	for i := range page {
+		reply.Jobs[i] = d.view(c, &page[i], why)
+	}
+	if list.more && len(page) > 0 {
+		reply.Next = list.cursor().String()
+	}
+	return reply, nil
+}
+
+// listing is a page in the making. Live jobs come from the engine, the others
+// from the store, which is asked later: a job that ends in between is taken
+// from there.
+type listing struct {
+	d      *Daemon
+	ch     *choice
+	limit  int
+	from   cursor
+	newest bool
+	over   bool
+	since  time.Time
+
+	page   []job.Job
+	first  int // newest first: how many of them were not over at the first page
+	more   bool
+	total  int
+	counts map[string]int
+}
+
+func (l *listing) read(ctx context.Context) error {
+	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, at: time.Now()}
+	if l.since.IsZero() {
+		if err := l.d.live(ctx, &live); err != nil {
+			return err
+		}
+		l.total = live.total
+	}
+	if l.over {
+		if err := l.count(); err != nil {
+			return err
+		}
+	}
+	var err error
+	if l.newest {
+		err = l.readNewest(&live)
+	} else {
+		err = l.readInOrder(&live)
+	}
+	if len(l.page) > l.limit {
+		l.page, l.more = l.page[:l.limit], true
+	}
+	return err
+}
+
+func (l *listing) count() error {
+	f := l.filter()
+	counts, err := l.d.store.CountOver(f)
+	for state, n := range counts {
+		l.counts[string(state)] = n
+		l.total += n
+	}
+	return err
+}
+
+func (l *listing) filter() store.Filter {
+	f := l.ch.filter()
+	f.EndedSince, f.Limit = l.since, l.limit+1
+	return f
+}
+
+// readInOrder puts both together in the order of submission.
+func (l *listing) readInOrder(live *liveQuery) error {
+	var over []*job.Job
+	if l.over {
+		f := l.filter()
+		f.After = store.Cursor{Seq: l.from.seq}
+		var err error
+		if over, err = l.d.store.Find(f); err != nil {
+			return err
+		}
+	}
+	l.page = without(live.found, over)
+	for _, j := range over {
+		l.page = append(l.page, *j)
+	}
+	slices.SortFunc(l.page, func(a, b job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
+	return nil
+}
+
+// readNewest shows the queue as it was when the first page was made: what was
+// not over then comes first, the newest first, though it may have ended since;
+// then what was over, the last end first. So a job that ends between two pages
+// is shown once.
+func (l *listing) readNewest(live *liveQuery) error {
+	if l.from.at == 0 {
+		l.from.at = live.at.UnixNano()
+	}
+	first := time.Unix(0, l.from.at).Add(time.Nanosecond)
+	snapshot := l.since.IsZero() && l.ch.wantsLive()
+	if snapshot && l.from.ended == 0 {
+		l.page = live.found
+		if l.over {
+			if err := l.addEndedSince(first); err != nil {
+				return err
+			}
+		}
+	}
+	if l.first = len(l.page); !l.over || l.first > l.limit {
+		return nil
+	}
+	f := l.filter()
+	f.Newest = true
+	if snapshot {
+		f.EndedUntil = first
+	}
+	if l.from.ended != 0 {
+		f.After = store.Cursor{Seq: l.from.seq, Ended: l.from.ended}
+	}
+	over, err := l.d.store.Find(f)
+	l.page = without(l.page, over)
+	l.first = len(l.page)
+	for _, j := range over {
+		l.page = append(l.page, *j)
+	}
+	return err
+}
+
+// addEndedSince adds jobs that were not over when the first page was made.
+func (l *listing) addEndedSince(first time.Time) error {
+	f := l.filter()
+	f.EndedSince = first
+	var over []*job.Job
+	err := l.d.store.EachOver(f, func(j *job.Job) error {
+		if l.from.seq == 0 || j.Seq < l.from.seq {
+			over = append(over, j)
+		}
+		return nil
+	})
+	if len(over) == 0 {
+		return err
+	}
+	l.page = without(l.page, over)
+	for _, j := range over {
+		l.page = append(l.page, *j)
+	}
+	slices.SortFunc(l.page, func(a, b job.Job) int { return cmp.Compare(b.Seq, a.Seq) })
+	return err
+}
+
+// without leaves out the jobs that are over by now.
+func without(live []job.Job, over []*job.Job) []job.Job {
+	ended := make(map[string]bool, len(over))
+	for _, j := range over {
+		ended[j.ID] = true
+	}
+	return slices.DeleteFunc(live, func(j job.Job) bool { return ended[j.ID] })
+}
+
+// cursor is where a reader stands.
+type cursor struct {
+	seq   int64 // of the last job shown
+	ended int64 // newest first, and among those that were over: when it did
+	at    int64 // newest first: when the first page was made
+}
+
+// cursor is where the reader of this page stands.
+func (l *listing) cursor() cursor {
+	last := &l.page[len(l.page)-1]
+	if !l.newest {
+		return cursor{seq: last.Seq}
+	}
+	c := cursor{seq: last.Seq, at: l.from.at}
+	if len(l.page) > l.first {
+		c.ended = last.EndedAt.UnixNano()
+	}
+	return c
+}
+
+func (c cursor) String() string { return fmt.Sprintf("%d.%d.%d", c.seq, c.ended, c.at) }
+
+func parseCursor(text string) (c cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	if n, err := fmt.Sscanf(text, "%d.%d.%d", &c.seq, &c.ended, &c.at); err != nil || n != 3 || c.String() != text {
+		return c, api.Problemf(api.Invalid, "take it from the page before", "%.60q is no cursor", text)
+	}
+	return c, nil
+}

@@ -1,0 +1,200 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// liveQuery asks for jobs that are not over, in the order of submission.
+type liveQuery struct {
+	ch    *choice
+	after int64 // only those with numbers above this; newest: below it, where it is set
+	limit int
+	// newest asks for the last ones, the newest first.
+	newest bool
+	// unwritten asks also for those that are over, but not on disk yet: the
+	// store does not know of their end.
+	unwritten bool
+
+	found []job.Job
+	total int       // how many match, wherever they stand
+	at    time.Time // when that was
+}
+
+// live copies jobs in the engine's goroutine. What is asked for by its id
+// costs no look at the others.
+func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
+	err := d.do(ctx, func(now time.Time) {
+		q.at = now
+		switch {
+		case q.ch.named():
+			d.eachNamed(q.ch, func(j *job.Job) { q.take(d, j) })
+		case q.ch.everything():
+			queued, running := d.engine.Live()
+			q.found = make([]job.Job, 0, min(q.limit, queued+running))
+			d.each(q, func(j *job.Job) bool { q.take(d, j); return len(q.found) < q.limit })
+			q.total = queued + running
+		case q.ch.wantsLive():
+			d.each(q, func(j *job.Job) bool { q.take(d, j); return true })
+		}
+		if q.unwritten {
+			d.engine.EachUnwritten(func(j *job.Job) {
+				if q.ch.matches(j) && q.within(j) {
+					q.found = append(q.found, d.engine.Copy(j))
+				}
+			})
+		}
+	})
+	slices.SortFunc(q.found, func(a, b job.Job) int {
+		if q.newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.Seq, b.Seq)
+	})
+	q.found = q.found[:min(len(q.found), q.limit)]
+	return err
+}
+
+// each walks the jobs in the order of the query. Where only some match, all
+// are counted.
+func (d *Daemon) each(q *liveQuery, fn func(*job.Job) bool) {
+	after := int64(0)
+	if q.ch.everything() {
+		after = q.after
+	}
+	if !q.newest {
+		d.engine.Each(after, fn)
+		return
+	}
+	if after == 0 {
+		after = math.MaxInt64
+	}
+	d.engine.EachBack(after, fn)
+}
+
+func (q *liveQuery) take(d *Daemon, j *job.Job) {
+	if !q.ch.matches(j) {
+		return
+	}
+	q.total++
+	// Named ones do not come in order, and are cut later.
+	if q.within(j) && (len(q.found) < q.limit || q.ch.named()) {
+		q.found = append(q.found, d.engine.Copy(j))
+	}
+}
+
+func (q *liveQuery) within(j *job.Job) bool {
+	if q.newest {
+		return q.after == 0 || j.Seq < q.after
+	}
+	return j.Seq > q.after
+}
+
+// eachNamed calls fn once with each live job whose id is meant.
+func (d *Daemon) eachNamed(ch *choice, fn func(*job.Job)) {
+	seen := map[string]bool{}
+	once := func(j *job.Job) {
+		if !seen[j.ID] {
+			seen[j.ID] = true
+			fn(j)
+		}
+	}
+	for _, id := range ch.IDs {
+		if j, ok := d.engine.Job(id); ok {
+			once(j)
+		} else {
+			d.engine.EachTask(id, once)
+		}
+	}
+	for _, r := range ch.Ranges {
+		if r.Array != "" {
+			d.engine.EachTask(r.Array, once)
+			continue
+		}
+		// Tasks stand behind the number of their array, and so in order.
+		d.engine.Each(r.From-1, func(j *job.Job) bool {
+			base, _, _ := strings.Cut(j.ID, "_")
+			number, _ := strconv.ParseInt(base, 10, 64)
+			if number <= r.To {
+				once(j)
+			}
+			return number <= r.To
+		})
+	}
+}
+
+// resolve finds the selected jobs, over or not, and says which ids name none.
+func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []job.Job, missing []string, err error) {
+	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true}
+	if err = d.live(ctx, &live); err != nil {
+		return nil, nil, err
+	}
+	found = live.found
+	if (over || ch.named()) && ch.wantsOver() {
+		known := make(map[string]bool, len(found))
+		for i := range found {
+			known[found[i].ID] = true
+		}
+		err := d.store.EachOver(ch.filter(), func(j *job.Job) error {
+			if len(found) >= maxResolved {
+				return errTooMany
+			}
+			if !known[j.ID] {
+				found = append(found, *j)
+			}
+			return ctx.Err()
+		})
+		if errors.Is(err, errTooMany) {
+			return nil, nil, api.Problemf(api.TooMuch, "name fewer", "more than %d jobs are meant", maxResolved)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	have := make(map[string]bool, 2*len(found))
+	for i := range found {
+		have[found[i].ID] = true
+		have[found[i].Array()] = true
+	}
+	for _, id := range ch.IDs {
+		if !have[id] {
+			missing = append(missing, id)
+		}
+	}
+	return found, missing, nil
+}
+
+// maxResolved bounds the jobs one request can be about.
+const maxResolved = 200_000
+
+var errTooMany = errors.New("too many jobs")
+
+// find is one job, over or not.
+func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
+	ch, err := d.choose(c, api.Select{Words: []string{word}}, false)
+	if err != nil {
+		return job.Job{}, err
+	}
+	if ch.All || len(ch.Ranges) > 0 || len(ch.IDs) != 1 {
+		return job.Job{}, api.Problemf(api.Invalid, "name one job by its id", "%.60s may be several jobs", word)
+	}
+	found, _, err := d.resolve(ctx, &ch, true)
+	switch {
+	case err != nil:
+		return job.Job{}, err
+	case len(found) == 0:
+		return job.Job{}, api.Problemf(api.NotFound, "berth list --all shows what there is", "no job %.60s", word)
+	case len(found) > 1:
+		return job.Job{}, api.Problemf(api.Invalid, "name one: "+found[0].ID+", say", "%.60s is %d jobs", word, len(found))
+	}
+	return found[0], nil
+}
