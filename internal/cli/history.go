@@ -90,12 +90,12 @@ func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now 
 func historyTable(jobs []job.View, now time.Time) *table {
 	t := &table{
 		columns: []column{
-			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"}, {title: "VRAM", shy: true},
+			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"}, {title: "VRAM/DECL", shy: true},
 			{title: "RAN", right: true}, {title: "ENDED"}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
 		},
 		concessions: []concession{
 			{"COMMAND", 20}, {"NAME", 16}, {"COMMAND", 0}, {"REASON", 20}, {"NAME", 10}, {"USER", 6},
-			{"GPUS", 5}, {"REASON", 12}, {"GPUS", 0}, {"VRAM", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
+			{"GPUS", 5}, {"REASON", 12}, {"GPUS", 0}, {"VRAM/DECL", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
 		},
 	}
 	for _, v := range jobs {

@@ -30,21 +30,19 @@ func gpusText(v job.View) string {
 
 // vramText holds the highest use of a card against the declaration.
 func vramText(v job.View) string {
-	peak, declared := "-", "-"
-	if len(v.PeakVRAMMiB) > 0 {
-		var highest int64
-		for _, mib := range v.PeakVRAMMiB {
-			highest = max(highest, mib)
-		}
-		peak = gib(highest)
+	var highest int64
+	for _, mib := range v.PeakVRAMMiB {
+		highest = max(highest, mib)
 	}
-	if v.VRAMMiB != nil {
-		declared = gib(*v.VRAMMiB)
+	switch measured := len(v.PeakVRAMMiB) > 0; {
+	case measured && v.VRAMMiB != nil:
+		return gib(highest) + "/" + gib(*v.VRAMMiB) + "G"
+	case measured:
+		return gib(highest) + "G/–"
+	case v.VRAMMiB != nil:
+		return "–/" + gib(*v.VRAMMiB) + "G"
 	}
-	if peak == "-" && declared == "-" {
-		return ""
-	}
-	return peak + "/" + declared + "G"
+	return ""
 }
 
 // timeText is how long a job waits, runs, or ran.

@@ -32,9 +32,9 @@ func newList() *cobra.Command {
 		Short:   "Show the queue",
 		Long: `Show the jobs that are not over: those that run, and those that wait and why.
 
-GPUS are the cards a job has, or ×N while it waits for N of them. VRAM is the
-highest use of a card against what was declared, in GiB. TIME is how long it
-has run, or waited.
+GPUS are the cards a job has, or ×N while it waits for N of them. VRAM/DECL is
+the highest use of a card against what was declared, in GiB. TIME is how long
+it has run, or waited.
 
 On a terminal the table is cut to its width, and at most 50 jobs are shown.
 Into a pipe goes everything, uncut, unless COLUMNS is set.`,
@@ -149,11 +149,11 @@ func jobTable(jobs []job.View, now time.Time) *table {
 	t := &table{
 		columns: []column{
 			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"},
-			{title: "VRAM", shy: true}, {title: "TIME", right: true}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
+			{title: "VRAM/DECL", shy: true}, {title: "TIME", right: true}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
 		},
 		concessions: []concession{
 			{"COMMAND", 20}, {"NAME", 16}, {"COMMAND", 0}, {"REASON", 24}, {"NAME", 10}, {"USER", 6},
-			{"REASON", 16}, {"GPUS", 5}, {"VRAM", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
+			{"REASON", 16}, {"GPUS", 5}, {"VRAM/DECL", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
 		},
 	}
 	for _, v := range jobs {
@@ -172,7 +172,7 @@ func countLine(counts map[string]int, shown int) string {
 		}
 	}
 	switch {
-	case len(parts) == 0 && shown == 0:
+	case len(parts) == 0:
 		return "no jobs"
 	case shown == 0:
 		return "no jobs to show; in all " + strings.Join(parts, ", ")

@@ -40,11 +40,17 @@ func TestWhatALogMayDoToATerminal(t *testing.T) {
 	}
 }
 
+func TestAColourMayComeInPieces(t *testing.T) {
+	if got := filtered("a\x1b", "[3", "1", "mb\xe6", "\x97\xa5"); got != "a\x1b[31mb日\x1b[0m" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestALogIsFilteredAlikeInAnyPieces: where the network cuts it does not
 // matter.
 func TestALogIsFilteredAlikeInAnyPieces(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		part := rapid.SampledFrom([]string{"\x1b", "[", "3", "1", ";", "m", "é", "日", "\xe6", "\x9b", "\n", "x", "\u009b"})
+		part := rapid.SampledFrom([]string{"\x1b[31m", "\x1b[0;1m", "\x1b", "[", "3", "1", ";", "m", "é", "日", "\xe6", "\x9b", "\n", "x", "\u009b"})
 		log := strings.Join(rapid.SliceOfN(part, 0, 40).Draw(r, "log"), "")
 		var pieces []string
 		for rest := log; rest != ""; {

@@ -41,8 +41,8 @@ type castKey struct{}
 
 // cast is what a story has begun and not seen end.
 type cast struct {
-	mark   string
-	actors map[string]*actor
+	workDir string
+	actors  map[string]*actor
 }
 
 // actor is a process in the background of a story.
@@ -50,6 +50,7 @@ type actor struct {
 	command  *exec.Cmd
 	out, err string // files
 	over     chan struct{}
+	terminal *os.File // what it types and shows goes through, if it sits at one
 }
 
 func castOf(ts *testscript.TestScript) *cast { return ts.Value(castKey{}).(*cast) }
@@ -83,7 +84,7 @@ func prepare(ts *testscript.TestScript, ctx context.Context, args []string) *exe
 // story wants for one command it says with env(1).
 func storyEnv(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"WORK", "PATH", "BIN", "REPO", "HOME", "XDG_STATE_HOME", "BERTH_LEDGER_DIR", "TMPDIR", "TZ", "BERTH_SIM_DIR"} {
+	for _, name := range []string{"WORK", "PATH", "BIN", "REPO", "HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "BERTH_LEDGER_DIR", "TMPDIR", "TZ", "BERTH_SIM_DIR", "BERTH_SOCKET", "BERTH_SIM", "COLUMNS"} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

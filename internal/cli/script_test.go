@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"berth/internal/site"
 )
 
 // stories is where the product is told as stories: one file per behaviour,
@@ -85,9 +87,22 @@ func TestStories(t *testing.T) {
 		Dir:                 stories,
 		Setup:               setupStory,
 		Cmds:                storyCommands,
+		Condition:           storyCondition,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 	})
+}
+
+// storyCondition is what a story can ask of the machine beside what
+// testscript brings. Where a daemon for all users runs, no private one is
+// started in its place.
+func storyCondition(name string) (bool, error) {
+	if name != "machine-daemon" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	places := site.SharedPlaces()
+	_, err := os.Lstat(places.Socket)
+	return err == nil || site.SystemService(), nil
 }
 
 // setupStory gives a story a home, a state directory and a ledger of its own,
@@ -108,21 +123,20 @@ func setupStory(env *testscript.Env) error {
 	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 	env.Setenv("BERTH_LEDGER_DIR", filepath.Join(env.WorkDir, "ledger"))
 	env.Setenv("TZ", "UTC")
-	cast := &cast{mark: "BERTH_LEDGER_DIR=" + filepath.Join(env.WorkDir, "ledger"), actors: map[string]*actor{}}
+	cast := &cast{workDir: env.WorkDir, actors: map[string]*actor{}}
 	env.Values[castKey{}] = cast
 	env.Defer(cast.leave)
 	return nil
 }
 
-// leave ends what a story left running: the processes it began, and jobs
-// that outlived a berth it killed. They are known by the ledger directory in
-// their environment, which no other story has.
+// leave ends what a story left running: the processes it began, jobs that
+// outlived a berth it killed, and their supervisors. They are known by the
+// story's directory, which is in their environment or which they are in.
 func (c *cast) leave() {
 	for range 20 {
 		found := false
 		for _, pid := range processes() {
-			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if err != nil || pid == os.Getpid() || !strings.Contains("\x00"+string(environ), "\x00"+c.mark+"\x00") {
+			if pid == os.Getpid() || !c.owns(pid) {
 				continue
 			}
 			if process, err := os.FindProcess(pid); err == nil && process.Kill() == nil {
@@ -136,4 +150,13 @@ func (c *cast) leave() {
 			return
 		}
 	}
+}
+
+func (c *cast) owns(pid int) bool {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err == nil && strings.Contains(string(environ), c.workDir+"/") {
+		return true
+	}
+	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	return err == nil && strings.HasPrefix(dir+"/", c.workDir+"/")
 }

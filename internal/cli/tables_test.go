@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// noon is local, as what is shown is.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 
 func ago(d time.Duration) *time.Time {
 	t := noon.Add(-d)
@@ -96,9 +97,6 @@ func someDetail() api.Detail {
 // TestTables draws every table as wide as terminals are, and uncut as into a
 // pipe.
 func TestTables(t *testing.T) {
-	here := time.Local
-	time.Local = time.UTC
-	t.Cleanup(func() { time.Local = here })
 	views := map[string]func(s screen) error{
 		"list":    func(s screen) error { return drawJobs(s, someViews(), somePage(), noon) },
 		"history": func(s screen) error { return historyTable(someViews()[4:], noon).draw(s) },
@@ -195,7 +193,7 @@ func TestTimesAndCountsAsPeopleReadThem(t *testing.T) {
 		"2h": "2026-03-01T10:00:00Z", "7d": "2026-02-22T12:00:00Z", "2026-02-01": "2026-02-01T00:00:00Z",
 		"2026-02-01 16:30": "2026-02-01T16:30:00Z", "2026-02-01T16:30:00+01:00": "2026-02-01T15:30:00Z",
 	} {
-		if got, err := parseWhen("since", text, noon); err != nil || got.UTC().Format(time.RFC3339) != want {
+		if got, err := parseWhen("since", text, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)); err != nil || got.UTC().Format(time.RFC3339) != want {
 			t.Errorf("%s is %s (%v), want %s", text, got, err, want)
 		}
 	}
@@ -210,6 +208,17 @@ func TestRunsOfIDs(t *testing.T) {
 	} {
 		if got := strings.Join(idRuns(strings.Fields(ids)), " "); got != want {
 			t.Errorf("%s became %q, want %q", ids, got, want)
+		}
+	}
+}
+
+func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
+	name := strings.Repeat("n", 30)
+	jobs := []job.View{{ID: "1", Name: name, User: "ann", State: job.Running, GPUs: 1, Command: to(strings.Repeat("c", 40))}}
+	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 62: name + "  ann"} {
+		var out bytes.Buffer
+		if err := jobTable(jobs, noon).draw(screen{out: &out, width: width}); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}
 }

@@ -235,10 +235,15 @@ func TestAttachEndsWithTheJob(t *testing.T) {
 func TestAttachOutlivesTheDaemon(t *testing.T) {
 	f, socket, stop := terminalJob(t)
 	s := sit(t, socket, "attach", "1")
-	f.awaitAttach(t, 1).receives(keep.FrameAttach)
+	far := f.awaitAttach(t, 1)
+	far.receives(keep.FrameAttach)
+	far.sends(keep.FrameOutput, "painted once")
+	if text := s.sees("painted once"); strings.Contains(text, "\x1b[2J") {
+		t.Errorf("the screen was wiped at first: %q", text)
+	}
 	stop()
 	f.serve(t, socket)
-	far := f.awaitAttach(t, 2)
+	far = f.awaitAttach(t, 2)
 	far.receives(keep.FrameAttach)
 	far.sends(keep.FrameOutput, "painted again")
 	s.sees("\x1b[2Jpainted again")

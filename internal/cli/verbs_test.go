@@ -108,11 +108,14 @@ func TestManyJobsAreToldInOneLine(t *testing.T) {
 
 func TestWaitReturnsTheLargestStatus(t *testing.T) {
 	f := startFake(t)
-	for range 3 {
+	for range 5 {
 		f.add(api.Detail{View: job.View{State: job.Running}})
 	}
 	f.end("1", job.OK)
 	f.end("2", job.Exited(7))
+	f.end("4", job.Exited(2))
+	f.end("5", job.OK)
+	berth("wait", "1", "2", "4", "5").wants(t, 7, "job 4 failed: exit:2\n", "")
 	berth("wait", "1").wants(t, 0, "job 1 finished\n", "")
 	berth("wait", "1-2").wants(t, 7, "job 2 failed: exit:7\n", "")
 	berth("wait", "-q", "1-2").wants(t, 7, "", "")
