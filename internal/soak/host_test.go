@@ -22,6 +22,8 @@ type host struct {
 	*site
 	socket  string
 	program string // the directory of the berth that serves
+	shared  bool   // it serves all users
+	guest   uint32 // who types; 0: whoever runs the test
 	client  *api.Client
 }
 
@@ -49,13 +51,42 @@ func (h *host) serve(more ...string) *berth {
 }
 
 func (h *host) serving(more ...string) *exec.Cmd {
-	args := append([]string{"serve", "--private", "--state-dir", h.logDir, "--socket", h.socket}, h.flags...)
+	args := append([]string{"serve", "--state-dir", h.logDir, "--socket", h.socket}, h.flags...)
+	if !h.shared {
+		args = append(args, "--private")
+	}
 	cmd := exec.Command(filepath.Join(h.program, "berth"), append(args, more...)...)
 	cmd.Dir, cmd.Env = h.dir, append(os.Environ(), h.env...)
 	if h.uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: h.uid, Gid: h.uid}}
 	}
 	return cmd
+}
+
+// open has the daemon serve all users, of whom one is at the keyboard.
+func (h *host) open(cards int) {
+	h.t.Helper()
+	if os.Getuid() != 0 {
+		h.t.Skip("a daemon for all users needs root")
+	}
+	h.shared, h.guest = true, nobody
+	for i := range cards {
+		writeFile(h.t, filepath.Join(h.dir, fmt.Sprintf("card%d", i)), "")
+	}
+	for path, mode := range map[string]os.FileMode{
+		programs: 0o755, filepath.Dir(h.dir): 0o755, h.dir: 0o777 | os.ModeSticky,
+		"ledger": 0o666, "card*": 0o666,
+	} {
+		paths := []string{path}
+		if !filepath.IsAbs(path) {
+			paths, _ = filepath.Glob(filepath.Join(h.dir, path))
+		}
+		for _, path := range paths {
+			if err := os.Chmod(path, mode); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+	}
 }
 
 // up starts the daemon and waits until it answers.
@@ -108,6 +139,9 @@ func (h *host) verb(args ...string) *exec.Cmd {
 	cmd := exec.Command(berthProgram(), args...)
 	cmd.Dir = h.dir
 	cmd.Env = append(append(os.Environ(), h.env...), "BERTH_SOCKET="+h.socket)
+	if h.guest != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: h.guest, Gid: h.guest}}
+	}
 	return cmd
 }
 

@@ -24,12 +24,16 @@ var steps = map[string]int{
 // given step, while people submit, cancel and requeue jobs of every kind.
 // Nothing acknowledged may be lost, nothing run twice, and no end be wrong.
 func TestKillDaemon(t *testing.T) {
-	rng := chance(t)
-	wanted, begun := kills(t, 300, 30), time.Now()
+	t.Run("of one user", func(t *testing.T) { killDaemon(t, kills(t, 300, 30), false) })
+	t.Run("of all users", func(t *testing.T) { killDaemon(t, kills(t, 60, 20), true) })
+}
+
+func killDaemon(t *testing.T, wanted int, shared bool) {
+	rng, begun := chance(t), time.Now()
 	died, done := map[string]int{}, 0
 	for done < wanted && !t.Failed() {
 		most := min(500, wanted-done)
-		n := killRounds(t, rng, most, died)
+		n := serveRound(t, rng, most, shared, died)
 		if done += n; n < most && os.Getenv("BERTH_KILLS") == "" {
 			t.Logf("this machine is too busy for %d kills", wanted)
 			break
@@ -46,8 +50,12 @@ func TestKillDaemon(t *testing.T) {
 // enoughTime bounds one round of kills where the machine is busy with others.
 const enoughTime = 75 * time.Second
 
-func killRounds(t *testing.T, rng *rand.Rand, most int, died map[string]int) (killed int) {
-	h := newHost(t, 6)
+func serveRound(t *testing.T, rng *rand.Rand, most int, shared bool, died map[string]int) (killed int) {
+	const cards = 6
+	h := newHost(t, cards)
+	if shared {
+		h.open(cards)
+	}
 	h.mustBeFaulty()
 	c := newCrowd(h, rand.New(rand.NewPCG(rng.Uint64(), 3)))
 	first := h.up()
@@ -63,6 +71,9 @@ func killRounds(t *testing.T, rng *rand.Rand, most int, died map[string]int) (ki
 	t.Log(c.counts())
 	c.verify()
 	w.mustHaveSeen(c)
+	if shared {
+		h.mustHaveServedGuest()
+	}
 	h.down(b)
 	h.mustBeClean()
 	return killed
@@ -129,5 +140,25 @@ func (h *host) mustHaveDied(b *berth) {
 	}
 	if said := b.stderr.String(); strings.Contains(said, "panic") || strings.Contains(said, "berth:") {
 		h.t.Errorf("the daemon said %s", said)
+	}
+}
+
+// mustHaveServedGuest checks that there were jobs of somebody else, and that
+// their logs are theirs.
+func (h *host) mustHaveServedGuest() {
+	h.t.Helper()
+	guests := 0
+	for _, v := range h.all() {
+		if v.User == "root" || v.Log == nil {
+			continue
+		}
+		guests++
+		info, err := os.Stat(*v.Log)
+		if err != nil || info.Sys().(*syscall.Stat_t).Uid != h.guest {
+			h.t.Errorf("the log of job %s of %s: %+v, %v", v.ID, v.User, info, err)
+		}
+	}
+	if guests == 0 {
+		h.t.Error("nobody but root had a job")
 	}
 }

@@ -105,6 +105,9 @@ func (s *site) command(more ...string) *exec.Cmd {
 	return cmd
 }
 
+// nobody is a user that every machine has, and that may do nothing.
+const nobody = 65534
+
 // asPlainUser has berth run by somebody who may do nothing: no cgroups then,
 // so that a job's processes are known by session, token and descent alone.
 func (s *site) asPlainUser() {
@@ -112,7 +115,7 @@ func (s *site) asPlainUser() {
 	if os.Getuid() != 0 {
 		return // that is what the test's own user is
 	}
-	s.uid = 65534
+	s.uid = nobody
 	for _, dir := range []string{programs, filepath.Dir(s.dir), s.dir} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			s.t.Fatal(err)
