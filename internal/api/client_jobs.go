@@ -116,28 +116,30 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 // JobsRaw writes all pages as one JSON array, each job as the daemon wrote
 // it. Like JobsAll it heeds q.Limit.
 func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
-	if _, err := io.WriteString(w, "["); err != nil {
-		return err
-	}
-	wrote := false
+	before := "[" // nothing is written until the daemon has answered
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		page, err := splitPage(data)
 		if err != nil {
 			return 0, "", fmt.Errorf("understand the daemon at %s: %w", c.place, err)
 		}
-		if wrote && page.count > 0 {
-			if _, err := io.WriteString(w, ","); err != nil {
-				return 0, "", err
-			}
+		if page.count == 0 {
+			return 0, page.next, nil
 		}
-		wrote = wrote || page.count > 0
+		if _, err := io.WriteString(w, before); err != nil {
+			return 0, "", err
+		}
+		before = ","
 		_, err = w.Write(page.inside)
 		return page.count, page.next, err
 	})
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(w, "]\n")
+	after := "]\n"
+	if before == "[" {
+		after = "[]\n"
+	}
+	_, err = io.WriteString(w, after)
 	return err
 }
 
