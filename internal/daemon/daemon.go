@@ -67,7 +67,7 @@ type Daemon struct {
 
 	ended    chan struct{} // closed when the engine's loop is over
 	wantUser chan int      // uids that a start needed and nobody has looked up lately
-	quiet    atomic.Int64  // since when there was nothing to do, in nanoseconds; 0: there is
+	lastTold atomic.Int64  // when something last happened, in nanoseconds
 	wait     sync.WaitGroup
 }
 

@@ -22,6 +22,7 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 			return err
 		}
 	}
+	s.last = min(s.last, s.newest()) // a number of the future is another store's
 	var cards <-chan time.Time
 	if q.GPUs {
 		ticker := time.NewTicker(gpusEvery)
@@ -75,6 +76,15 @@ func (s *stream) catchUp() error {
 			}
 		}
 	}
+}
+
+// newest is the number of the last event there is.
+func (s *stream) newest() int64 {
+	last, err := s.d.store.LastEvent()
+	if err != nil {
+		return s.last
+	}
+	return last
 }
 
 func (s *stream) tell(ev job.Event) error {

@@ -7,9 +7,13 @@ import (
 	"berth/internal/job"
 )
 
-// hubBuffer is how many events a listener may be behind before it is told
-// that it missed some.
-const hubBuffer = 4096
+// How many events a listener may be behind before it is told that it missed
+// some: one who wants all, and one who waits for a job or few.
+const (
+	hubBuffer  = 4096
+	fewHeard   = 16
+	heardOfOne = 4 // events of a job, about
+)
 
 // hub tells everyone who listens what happened. It never waits for anyone.
 type hub struct {
@@ -21,7 +25,7 @@ type hub struct {
 // listener is one who listens.
 type listener struct {
 	events chan job.Event
-	missed bool // guarded by the hub's mutex
+	want   func(id string) bool // nil: everything
 }
 
 func newHub() *hub { return &hub{listeners: map[*listener]struct{}{}} }
@@ -33,13 +37,15 @@ func (h *hub) publish(events []job.Event) {
 	defer h.mu.Unlock()
 	for l := range h.listeners {
 		for _, ev := range events {
+			if l.want != nil && (ev.Job == nil || !l.want(ev.Job.ID)) {
+				continue
+			}
 			select {
 			case l.events <- ev:
 				continue
 			default:
 			}
 			// It has to start over from what it saw last.
-			l.missed = true
 			delete(h.listeners, l)
 			close(l.events)
 			break
@@ -47,9 +53,18 @@ func (h *hub) publish(events []job.Event) {
 	}
 }
 
-// listen starts to listen; leave ends it.
+// listen starts to listen to everything; leave ends it.
 func (h *hub) listen() *listener {
-	l := &listener{events: make(chan job.Event, hubBuffer)}
+	return h.add(&listener{events: make(chan job.Event, hubBuffer)})
+}
+
+// listenTo starts to listen to some jobs: there may be thousands who do, so
+// each has little room.
+func (h *hub) listenTo(jobs int, want func(id string) bool) *listener {
+	return h.add(&listener{events: make(chan job.Event, min(fewHeard+heardOfOne*jobs, hubBuffer)), want: want})
+}
+
+func (h *hub) add(l *listener) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

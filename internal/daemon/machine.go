@@ -29,7 +29,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 }
 
 func (d *Daemon) userName(uid int) string {
-	if user, ok := d.users.Cached(uid, 24*time.Hour); ok {
+	if user, ok := d.users.Cached(uid, known); ok {
 		return user.Name
 	}
 	return fmt.Sprint(uid)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -27,6 +28,7 @@ import (
 )
 
 const (
+	maxNumber = 1e15 // of a job, as people can type it
 	logBytes  = 16 << 20
 	firstLook = 20 * time.Second
 	scopeTime = 10 * time.Second
@@ -285,7 +287,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	d.launcher = &engine.Launcher{
 		JobsDir: d.jobsDir(), Dir: "/", SelfDir: site.SelfDir(), SimDir: d.simDir, Owner: d.owner,
 	}
-	lastSeq, err := d.store.LastSeq()
+	lastSeq, err := d.lastNumber()
 	if err != nil {
 		return err
 	}
@@ -296,6 +298,35 @@ func (d *Daemon) openEngine(context.Context) error {
 		Publish: d.publish, Log: d.log,
 	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
 	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta))
+}
+
+// lastNumber is the highest number of a job so far. A store that was put back
+// from a backup does not know of those that came after it, but their logs are
+// there, and no other job may come to own them.
+func (d *Daemon) lastNumber() (int64, error) {
+	last, err := d.store.LastSeq()
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.Open(d.jobsDir())
+	if err != nil {
+		return 0, stateProblem(err)
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(1000)
+		for _, name := range names {
+			if number, ok := jobNumber(name); ok && number < maxNumber {
+				last = max(last, number)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return last, nil
+		}
+		if err != nil {
+			return 0, stateProblem(err)
+		}
+	}
 }
 
 // restore takes over what an earlier daemon left.
@@ -341,10 +372,12 @@ func (d *Daemon) order(j *job.Job) (o keep.Order, err error) {
 // logPath is where an attempt's output goes: what the user asked for is meant
 // from the user's home.
 func (d *Daemon) logPath(j *job.Job) string {
-	l := *d.launcher
-	if user, ok := d.users.Cached(j.UID, 24*time.Hour); ok {
-		l.Home = user.Home
+	uid := d.uid
+	if d.opt.Places.Shared {
+		uid = j.UID
 	}
+	l := *d.launcher
+	l.Home = d.home(uid)
 	return l.LogPath(j)
 }
 

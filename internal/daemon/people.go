@@ -17,6 +17,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/site"
+	"berth/internal/store"
 )
 
 // How long what the system said about a user may be used.
@@ -26,6 +27,7 @@ const (
 	limitsTTL    = time.Minute
 	lookupTime   = 10 * time.Second
 	refreshEvery = time.Minute
+	known        = 24 * time.Hour // for what only names someone
 )
 
 // people remembers what starting a job needs of its user, so that the
@@ -59,8 +61,10 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	defer cancel()
 	user, err := d.users.ByUID(ctx, uid)
 	switch {
-	case errors.Is(err, site.ErrUnknownUser) && !d.opt.Places.Shared:
-		user = site.User{Name: fmt.Sprint(uid), UID: uid} // as in a container without a passwd entry
+	case err != nil && !d.opt.Places.Shared:
+		// As in a container without a passwd entry. Whose daemon it is needs
+		// nobody's word but the kernel's.
+		user = site.User{Name: d.userName(uid), UID: uid}
 	case errors.Is(err, site.ErrUnknownUser):
 		return api.Caller{}, api.Problemf(api.Forbidden, "", "no user has the uid %d", uid)
 	case err != nil:
@@ -92,7 +96,11 @@ func (d *Daemon) isAdmin(user site.User) bool {
 func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 	captured, err := d.environs.get(d.store, j.Environ)
 	if err != nil {
-		return engine.Owner{}, fmt.Errorf("its environment cannot be read: %w", err)
+		err = fmt.Errorf("its environment cannot be read: %w", err)
+		if !errors.Is(err, store.ErrNotFound) {
+			err = fmt.Errorf("%w: %w", err, engine.ErrNotNow)
+		}
+		return engine.Owner{}, err
 	}
 	if !d.opt.Places.Shared {
 		return d.ownerHere(j, captured), d.makeJobDir(j.ID, -1, -1)
@@ -114,7 +122,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 	}
 	limits, err := d.loginLimits(user)
 	if err != nil {
-		return engine.Owner{}, fmt.Errorf("limits of user %s: %w", user.Name, err)
+		return engine.Owner{}, fmt.Errorf("limits of user %s: %w: %w", user.Name, err, engine.ErrNotNow)
 	}
 	o.Credential = &keep.Credential{
 		UID: user.UID, GID: user.GID, Groups: user.Groups, Rlimits: limits, Umask: j.Umask, Home: user.Home,
@@ -124,11 +132,22 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 
 // ownerHere is the one user of a private daemon.
 func (d *Daemon) ownerHere(j *job.Job, captured []string) engine.Owner {
-	home, shell := lookup(d.opt.Env, "HOME"), lookup(d.opt.Env, "SHELL")
-	if user, ok := d.users.Cached(d.uid, 24*time.Hour); ok {
-		home, shell = user.Home, user.Shell
+	home, shell := d.home(d.uid), lookup(d.opt.Env, "SHELL")
+	if user, ok := d.users.Cached(d.uid, known); ok {
+		shell = user.Shell
 	}
 	return engine.Owner{Env: jobEnviron(captured, j.Spec, j.User, home, shell), Home: home}
+}
+
+// home is a user's home directory, as it was last known.
+func (d *Daemon) home(uid int) string {
+	if user, ok := d.users.Cached(uid, known); ok {
+		return user.Home
+	}
+	if !d.opt.Places.Shared {
+		return lookup(d.opt.Env, "HOME")
+	}
+	return ""
 }
 
 // makeJobDir gives a job's logs a directory that is its user's. Nobody else

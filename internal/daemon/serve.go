@@ -199,32 +199,22 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// idleFor reports whether there was nothing to do for as long as the daemon is
-// meant to stay. Whoever talks to it keeps it.
+// idleFor reports whether nobody came and nothing happened for as long as the
+// daemon is meant to stay. Then it takes no more jobs: one that was accepted
+// now would wait for the next daemon.
 func (d *Daemon) idleFor(ctx context.Context) bool {
 	limit := d.config().IdleExit
-	if limit <= 0 {
+	if limit <= 0 || d.server.Active() > 0 {
 		return false
 	}
-	now := time.Now()
-	busy := d.server.Active() > 0 || now.Sub(d.server.LastActivity()) < limit || now.Sub(d.started) < limit
-	if !busy {
-		err := d.do(ctx, func(time.Time) {
-			queued, running := d.engine.Live()
-			busy = queued+running > 0
-		})
-		busy = busy || err != nil
+	for _, last := range []time.Time{d.started, d.server.LastActivity(), time.Unix(0, d.lastTold.Load())} {
+		if time.Since(last) < limit {
+			return false
+		}
 	}
-	if busy {
-		d.quiet.Store(0)
-		return false
-	}
-	since := d.quiet.Load()
-	if since == 0 {
-		d.quiet.Store(now.UnixNano())
-		return false
-	}
-	return now.Sub(time.Unix(0, since)) >= min(limit, time.Minute)
+	retired := false
+	err := d.do(ctx, func(time.Time) { retired = d.engine.Retire() })
+	return err == nil && retired
 }
 
 // reload reads the config again. A broken one changes nothing.
@@ -244,6 +234,7 @@ func (d *Daemon) reload(ctx context.Context) {
 
 // publish passes on what is on disk.
 func (d *Daemon) publish(events []job.Event) {
+	d.lastTold.Store(time.Now().UnixNano())
 	for _, ev := range events {
 		if ev.Kind != job.EventQueued && ev.Kind != job.EventUsage {
 			id := ""
