@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,6 +53,7 @@ type logReader struct {
 	caller   api.Caller
 	ctx      context.Context
 	cancel   context.CancelFunc
+	mu       sync.Mutex // guards listener: who reads and who closes may be two
 	listener *listener
 	id       string
 	follow   bool
@@ -183,9 +185,9 @@ func (r *logReader) await(most time.Duration) bool {
 			return false
 		case <-timer.C:
 			return true
-		case ev, ok := <-r.listener.events:
+		case ev, ok := <-r.hears():
 			if !ok {
-				r.listener = r.d.hub.listen()
+				r.listenAgain()
 				r.refresh()
 				return true
 			}
@@ -208,10 +210,27 @@ func (r *logReader) refresh() {
 	}
 }
 
-// Close lets go of everything.
+func (r *logReader) hears() <-chan job.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listener.events
+}
+
+// listenAgain begins anew after falling behind, unless it is closed.
+func (r *logReader) listenAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() == nil {
+		r.listener = r.d.hub.listen()
+	}
+}
+
+// Close lets go of everything. It may be called again, and while a read waits.
 func (r *logReader) Close() error {
 	r.cancel()
+	r.mu.Lock()
 	r.d.hub.leave(r.listener)
+	r.mu.Unlock()
 	if r.file != nil {
 		return r.file.Close()
 	}
