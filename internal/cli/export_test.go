@@ -2,8 +2,12 @@ package cli
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"berth/internal/site"
 )
@@ -24,4 +28,21 @@ func MachineAt(t *testing.T, socket string, installed bool) {
 	sharedPlaces = func() site.Places { return site.Places{Socket: socket, StateDir: "/nonexistent", Shared: true} }
 	systemService = func() bool { return installed }
 	t.Cleanup(func() { sharedPlaces, systemService = site.SharedPlaces, site.SystemService })
+}
+
+// Commands are the verbs and their own verbs, each with the names of its
+// flags.
+func Commands() map[string][]string {
+	all := map[string][]string{}
+	var walk func(path string, cmds []*cobra.Command)
+	walk = func(path string, cmds []*cobra.Command) {
+		for _, cmd := range cmds {
+			name := strings.TrimSpace(path + " " + cmd.Name())
+			all[name] = []string{}
+			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { all[name] = append(all[name], f.Name) })
+			walk(name, cmd.Commands())
+		}
+	}
+	walk("", daemonVerbs())
+	return all
 }
