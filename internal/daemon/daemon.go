@@ -34,6 +34,8 @@ type Options struct {
 	Env     []string
 	Out     io.Writer // the lines a person sees who started it by hand
 	Signals <-chan os.Signal
+
+	serving func(*Daemon) // told once it can be reached; nil outside of tests
 }
 
 // Daemon is one, running.

@@ -64,6 +64,9 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.tidy(ctx) })
 	d.greet(listeners)
 	_ = site.Notify("READY=1") // where nobody listens there is nobody to tell
+	if d.opt.serving != nil {
+		d.opt.serving(d)
+	}
 	err = d.engine.Run(ctx, d.runner.Events())
 	// From here on nothing is accepted; what was asked is answered.
 	_ = site.Notify("STOPPING=1")
