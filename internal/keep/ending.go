@@ -96,6 +96,15 @@ func (e *ending) due(now time.Time) action {
 	return nothing
 }
 
+// took says how long the last action was at it. The next round of KILL comes
+// no sooner than after as long again: while a huge tree is looked at nothing
+// else is done, and a supervisor that only looks never hears that it is gone.
+func (e *ending) took(spent time.Duration) {
+	if e.killPause > firstKillPause && !e.killAt.IsZero() {
+		e.killAt = e.killAt.Add(2 * spent)
+	}
+}
+
 // next is the earliest moment at which something will be due.
 func (e *ending) next() (at time.Time, planned bool) {
 	for _, t := range [...]time.Time{e.warnAt, e.limitAt, e.termAt, e.killAt} {

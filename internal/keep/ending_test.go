@@ -144,3 +144,25 @@ func TestAnEndingAlwaysComes(t *testing.T) {
 		}
 	})
 }
+
+func TestALookThatTakesLongDoesNotFollowTheLast(t *testing.T) {
+	s := newStory(Order{})
+	s.request(s.at(0), "cancel", 0)
+	if s.due(s.at(0)) != term {
+		t.Fatal("no TERM")
+	}
+	s.took(3 * time.Second) // the grace is over meanwhile, and no longer for that
+	for _, now := range []float64{3, 20, 60} {
+		if what := s.due(s.at(now)); what != kill {
+			t.Fatalf("at %v: %v", now, what)
+		}
+		// A look at so many processes that it takes longer than any pause.
+		s.took(4 * time.Second)
+		if what := s.due(s.at(now + 4)); what != nothing {
+			t.Errorf("at %v: %v, and nothing else is ever done", now+4, what)
+		}
+		if at, planned := s.next(); !planned || at.After(s.at(now+10)) {
+			t.Errorf("at %v: the next round is at %v, %v", now, at, planned)
+		}
+	}
+}

@@ -95,7 +95,7 @@ func (k *keeper) start(o Order) {
 		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool), beginning: s.stage != nil,
 	}
 	k.held.order.Argv, k.held.order.Env = nil, nil
-	go reap(k.reaped)
+	go reap(s.pid, k.reaped)
 	if s.stage != nil {
 		// The record names the process by now: a stage is given nothing before.
 		go s.stage.give(s.order, k.begun)
@@ -154,19 +154,16 @@ func (k *keeper) write() {
 
 func (k *keeper) remark(text string) { k.record.Note = note(k.record.Note, text) }
 
-// bury takes in one process that ended.
+// bury takes in that the main process ended, or that no process is left.
 func (k *keeper) bury(r reaped) {
+	k.record.User += r.usage.user
+	k.record.Sys += r.usage.sys
+	k.record.MaxRSSKiB = max(k.record.MaxRSSKiB, r.usage.maxRSSKiB)
 	if r.pid == 0 {
 		k.held.alone = true
 		if !k.held.beginning {
 			k.part()
 		}
-		return
-	}
-	k.record.User += time.Duration(r.usage.Utime.Nano())
-	k.record.Sys += time.Duration(r.usage.Stime.Nano())
-	k.record.MaxRSSKiB = max(k.record.MaxRSSKiB, r.usage.Maxrss)
-	if r.pid != k.held.pid || k.held.ending.exited {
 		return
 	}
 	k.record.ExitCode = r.status.ExitStatus()

@@ -72,7 +72,7 @@ func newKeeper(token string) (*keeper, error) {
 	k := &keeper{
 		token: token, file: os.NewFile(fdRecord, "record"),
 		conns: make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
-		begun: make(chan report), reaped: make(chan reaped), parted: make(chan lastWords),
+		begun: make(chan report), reaped: make(chan reaped, 2), parted: make(chan lastWords),
 		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter),
 	}
 	start, err := StartTicks(os.Getpid())
@@ -135,11 +135,13 @@ func (k *keeper) act() {
 		return
 	}
 	for {
-		what := k.held.ending.due(time.Now())
+		begun := time.Now()
+		what := k.held.ending.due(begun)
 		if what == nothing {
 			break
 		}
 		k.held.do(what)
+		k.held.ending.took(time.Since(begun))
 	}
 	if at, planned := k.held.ending.next(); planned {
 		k.timer.Reset(time.Until(at))

@@ -57,6 +57,12 @@ func (h *held) do(what action) {
 			_ = p.Signal(sigCONT)
 		}
 	case kill:
+		if h.cgroup != "" && h.ending.stop != "" {
+			// First all at once: a tree that grows faster than it is looked
+			// at is not ended one by one.
+			KillCgroup(h.cgroup)
+			h.spent = true
+		}
 		for _, p := range h.tree() {
 			h.countStraggler(p)
 			_ = p.Signal(sigKILL)
@@ -74,6 +80,7 @@ func (h *held) do(what action) {
 const (
 	haltRounds = 100
 	haltPause  = time.Millisecond
+	haltBudget = time.Second // a look at tens of thousands takes its time
 )
 
 // halt stops every process of the tree and lists them, parents first. Without
@@ -84,7 +91,8 @@ const (
 func (h *held) halt() []Process {
 	var all []Process
 	seen := make(map[[2]uint64]bool)
-	for range haltRounds {
+	begun := time.Now()
+	for round := 0; round < haltRounds && time.Since(begun) < haltBudget; round++ {
 		calm := true
 		for _, p := range h.tree() {
 			if !seen[p.id()] {
@@ -135,27 +143,48 @@ func handles(pid, number int) bool {
 	return false
 }
 
-// reaped is a process that was waited for; pid 0 says that none is left.
+// reaped is the job's main process, waited for; pid 0 says that no process is
+// left, and carries what all others used.
 type reaped struct {
 	pid    int
 	status syscall.WaitStatus
-	usage  syscall.Rusage
+	usage  usage
+}
+
+// usage is what processes that are gone have used.
+type usage struct {
+	user, sys time.Duration
+	maxRSSKiB int64
+}
+
+func (u *usage) add(r syscall.Rusage) {
+	u.user += time.Duration(r.Utime.Nano())
+	u.sys += time.Duration(r.Stime.Nano())
+	u.maxRSSKiB = max(u.maxRSSKiB, r.Maxrss)
 }
 
 // reap waits for every process that is or becomes the supervisor's child. The
-// kernel says "no children" exactly when the job's last process is gone.
-func reap(to chan<- reaped) {
+// kernel says "no children" exactly when the job's last process is gone. It
+// has two things to say, which the channel has room for, and waits for nobody:
+// the dead of a job that forks without end must not pile up.
+func reap(main int, to chan<- reaped) {
+	var others usage
 	for {
-		var r reaped
-		pid, err := syscall.Wait4(-1, &r.status, 0, &r.usage)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			to <- reaped{}
+		var status syscall.WaitStatus
+		var used syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, 0, &used)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			to <- reaped{usage: others}
 			return
+		case pid == main:
+			main = 0 // its number may come again
+			r := reaped{pid: pid, status: status}
+			r.usage.add(used)
+			to <- r
+		default:
+			others.add(used)
 		}
-		r.pid = pid
-		to <- r
 	}
 }
