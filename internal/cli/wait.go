@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,7 +68,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
-	ids, err := settle(ctx, s.client, sel)
+	ids, err := settle(ctx, s, sel)
 	if err != nil {
 		return err
 	}
@@ -88,14 +89,23 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	return largestStatus(jobs)
 }
 
-// settle finds out which jobs are meant: a wait that answers at once.
-func settle(ctx context.Context, client *api.Client, sel api.Select) ([]string, error) {
-	reply, err := client.Wait(ctx, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
-	ids := make([]string, len(reply.Jobs))
-	for i, v := range reply.Jobs {
-		ids[i] = v.ID
+// settle finds out which jobs are meant: a wait that answers at once. Without
+// a daemon there is nothing to wait for; one that goes in the middle of its
+// answer is coming back.
+func settle(ctx context.Context, s *session, sel api.Select) ([]string, error) {
+	patience := newPatience(s)
+	for first := true; ; first = false {
+		reply, err := s.client.Wait(ctx, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
+		var nobody *api.Unreachable
+		if err != nil && !(first && errors.As(err, &nobody)) && patience.bear(ctx, err) == nil {
+			continue
+		}
+		ids := make([]string, len(reply.Jobs))
+		for i, v := range reply.Jobs {
+			ids[i] = v.ID
+		}
+		return ids, err
 	}
-	return ids, err
 }
 
 // waiter waits for jobs over a daemon that may come and go.
