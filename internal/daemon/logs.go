@@ -18,10 +18,12 @@ import (
 )
 
 const (
-	followEvery = 100 * time.Millisecond // how often a growing log is looked at
-	followIdle  = time.Second            // and one that does not grow
-	tailBlock   = 64 << 10
-	tailMost    = 64 << 20 // how far back the last lines are searched
+	followEvery  = 100 * time.Millisecond // how often a growing log is looked at
+	followIdle   = time.Second            // and one that does not grow
+	followQueued = 10 * time.Second       // and a job that has not started: its start is heard of
+	logAppears   = 20 * time.Second       // how long after its start a job may have no log
+	tailBlock    = 64 << 10
+	tailMost     = 64 << 20 // how far back the last lines are searched
 )
 
 // Log reads a job's output.
@@ -37,10 +39,10 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 	if q.Attempt < 0 || q.Attempt > j.Attempt {
 		return api.LogStream{}, api.Problemf(api.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt)
 	}
-	l := d.hub.listen() // before the job is looked at again, so that its end is not missed
-	r := &logReader{d: d, caller: c, listener: l, id: j.ID, follow: q.Follow}
+	r := &logReader{d: d, caller: c, id: j.ID, follow: q.Follow}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	if err := r.begin(&j, q); err != nil {
+	r.listenAgain() // before the job is looked at again, so that its end is not missed
+	if err := r.begin(q); err != nil {
 		r.Close()
 		return api.LogStream{}, err
 	}
@@ -66,7 +68,7 @@ type logReader struct {
 }
 
 // begin opens the log, once there is one.
-func (r *logReader) begin(j *job.Job, q api.LogQuery) error {
+func (r *logReader) begin(q api.LogQuery) error {
 	for {
 		current, err := r.d.find(r.ctx, r.caller, r.id)
 		if err != nil {
@@ -83,7 +85,7 @@ func (r *logReader) begin(j *job.Job, q api.LogQuery) error {
 		if !r.follow || current.State.Terminal() {
 			return api.Problemf(api.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started: it has no log", r.id)
 		}
-		if !r.await(r.d.config().Poll) {
+		if !r.await(followQueued) {
 			return r.ctx.Err()
 		}
 	}
@@ -94,13 +96,14 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	attempt.Attempt = r.attempt
 	path := j.Log
 	if r.attempt != j.Attempt || path == "" {
-		path = r.d.launcher.LogPath(attempt)
+		path = r.d.logPath(attempt)
 	}
 	var err error
 	for {
 		r.file, err = r.d.openAsOwner(r.ctx, j, path)
-		// A job that was placed this instant makes its log in the next.
-		if err == nil || !errors.Is(err, os.ErrNotExist) || r.over || !r.await(followEvery) {
+		// A job that was placed this instant makes its log in the next. One
+		// that runs for long has lost it.
+		if err == nil || !errors.Is(err, os.ErrNotExist) || r.over || time.Since(j.StartedAt) > logAppears || !r.await(followEvery) {
 			break
 		}
 		if r.refresh(); r.over {
@@ -163,7 +166,7 @@ func (r *logReader) Read(p []byte) (int, error) {
 // readData reads at the offset. A hole, where the middle of a log that grew
 // too large was dropped, is passed over.
 func (r *logReader) readData(p []byte) (int, error) {
-	if data, err := unix.Seek(int(r.file.Fd()), r.offset, unix.SEEK_DATA); err == nil && data > r.offset {
+	if data, err := r.file.Seek(r.offset, unix.SEEK_DATA); err == nil && data > r.offset {
 		r.offset = data
 	}
 	n, err := r.file.ReadAt(p, r.offset)
@@ -191,10 +194,8 @@ func (r *logReader) await(most time.Duration) bool {
 				r.refresh()
 				return true
 			}
-			if ev.Job != nil && ev.Job.ID == r.id {
-				r.heard(ev.Job)
-				return true
-			}
+			r.heard(ev.Job)
+			return true
 		}
 	}
 }
@@ -216,12 +217,13 @@ func (r *logReader) hears() <-chan job.Event {
 	return r.listener.events
 }
 
-// listenAgain begins anew after falling behind, unless it is closed.
+// listenAgain begins to listen, or anew after falling behind, unless it is
+// closed.
 func (r *logReader) listenAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() == nil {
-		r.listener = r.d.hub.listen()
+		r.listener = r.d.hub.listenTo(1, func(id string) bool { return id == r.id })
 	}
 }
 
@@ -288,7 +290,7 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 	case j.State != job.Running:
 		return nil, api.Problemf(api.Refused, "", "job %s is %s", j.ID, j.State)
 	}
-	conn, err := d.runner.Attach(j.Keep)
+	conn, err := d.runner.Attach(j.Keep, j.ID)
 	if err != nil {
 		return nil, api.Problemf(api.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
 	}

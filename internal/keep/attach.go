@@ -10,6 +10,8 @@ const (
 	maxAttached = 32
 	// attachQueue is how many pieces of output one may be behind.
 	attachQueue = 256
+	// maxTyped bounds one frame of what is typed.
+	maxTyped = 1 << 20
 )
 
 // attacher is one connection to a job's terminal.
@@ -52,7 +54,7 @@ func (a *attacher) write() {
 
 // obey does what the attacher says.
 func (t *terminal) obey(a *attacher, frame Frame) {
-	for err := error(nil); err == nil; frame, err = ReadFrame(a.conn.reader) {
+	for err := error(nil); err == nil; frame, err = readFrame(a.conn.reader, maxTyped) {
 		switch frame.Kind {
 		case FrameAttach, FrameResize:
 			rows, _ := strconv.Atoi(frame.Get("rows"))
@@ -76,6 +78,14 @@ func (c *conn) refuse(why string) {
 // AttachFrame is the first of a connection that wants a job's terminal. A size
 // of nothing leaves the terminal's as it is.
 func AttachFrame(rows, cols int) Frame { return windowFrame(FrameAttach, rows, cols) }
+
+// AttachTo is AttachFrame for one attempt of one job. Supervisors serve one job
+// after another: whoever comes late must not get the next one's terminal.
+func AttachTo(job string, attempt int) Frame {
+	f := AttachFrame(0, 0)
+	f.Fields = append(f.Fields, Field{"job", job}, Field{"attempt", strconv.Itoa(attempt)})
+	return f
+}
 
 // ResizeFrame says that the window has another size.
 func ResizeFrame(rows, cols int) Frame { return windowFrame(FrameResize, rows, cols) }

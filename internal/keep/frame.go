@@ -42,7 +42,7 @@ const (
 // supervisor and from it. The last from it is FrameEnded, with why where there
 // was nothing to attach to.
 const (
-	FrameAttach FrameKind = 't' // the first: rows, cols
+	FrameAttach FrameKind = 't' // the first: rows, cols, and job and attempt, which must be the ones held
 	FrameInput  FrameKind = 'i' // what was typed: data
 	FrameResize FrameKind = 'w' // rows, cols
 	FrameOutput FrameKind = 'o' // data: first what was last shown, then what comes
@@ -105,7 +105,9 @@ func (f Frame) Encode() ([]byte, error) {
 
 // ReadFrame reads one frame. io.EOF means that the other side closed between
 // frames; a frame cut short is io.ErrUnexpectedEOF.
-func ReadFrame(r io.Reader) (Frame, error) {
+func ReadFrame(r io.Reader) (Frame, error) { return readFrame(r, MaxFrame) }
+
+func readFrame(r io.Reader, most uint32) (Frame, error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return Frame{}, err
@@ -114,8 +116,8 @@ func ReadFrame(r io.Reader) (Frame, error) {
 		return Frame{}, fmt.Errorf("%w: protocol version %d", ErrFrame, header[0])
 	}
 	size := binary.BigEndian.Uint32(header[2:])
-	if size > MaxFrame {
-		return Frame{}, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, MaxFrame)
+	if size > most {
+		return Frame{}, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, most)
 	}
 	payload := make([]byte, size)
 	if _, err := io.ReadFull(r, payload); err != nil {

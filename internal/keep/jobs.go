@@ -137,7 +137,7 @@ func (k *keeper) running(log *logFile) {
 
 // visited lets someone attach to the job's terminal.
 func (k *keeper) visited(v visit) {
-	if k.held == nil || k.held.pty == nil {
+	if k.held == nil || k.held.pty == nil || v.first.Get("job") != "" && !k.concerns(v.first) {
 		go v.conn.refuse("the job has no terminal")
 		return
 	}

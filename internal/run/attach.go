@@ -11,21 +11,22 @@ import (
 // ErrNoTerminal is the answer where a job cannot be attached to.
 var ErrNoTerminal = errors.New("the job has no terminal")
 
-// Attach connects to the terminal of the job that a supervisor holds, an
-// adopted one's too. The connection carries keep's frames: what was last shown
+// Attach connects to the terminal of a job that a supervisor holds, an adopted
+// one's too. By the time it gets there the supervisor may hold another job,
+// somebody else's: then it says so. The connection carries keep's frames: what was last shown
 // and then what comes as FrameOutput, and FrameEnded as the last; FrameInput
 // and FrameResize the other way. Closing it detaches.
-func (r *Runner) Attach(token string) (*net.UnixConn, error) {
+func (r *Runner) Attach(token, job string) (*net.UnixConn, error) {
 	r.mu.Lock()
 	s := r.all[token]
-	if s == nil || s.phase != running || s.dead {
+	if s == nil || s.phase != running || s.dead || s.job != job {
 		r.mu.Unlock()
 		return nil, fmt.Errorf("supervisor %s: %w: it is not running", token, ErrNoTerminal)
 	}
-	pty, dir := s.pty && s.protocol >= keep.Protocol, s.dir
+	pty, dir, attempt := s.pty && s.protocol >= keep.Protocol, s.dir, s.attempt
 	r.mu.Unlock()
 	if !pty {
 		return nil, fmt.Errorf("supervisor %s: %w", token, ErrNoTerminal)
 	}
-	return knock(dir, token, keep.AttachFrame(0, 0))
+	return knock(dir, token, keep.AttachTo(job, attempt))
 }

@@ -30,7 +30,7 @@ type viewer struct {
 
 func (b *bench) attach(token string) *viewer {
 	b.t.Helper()
-	conn, err := b.Attach(token)
+	conn, err := b.Attach(token, b.all[token].job)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -192,13 +192,13 @@ func TestAttaching(t *testing.T) {
 	if e := b.next(Ended); e.Record.ExitCode != 5 {
 		t.Errorf("got %+v", e.Record)
 	}
-	if _, err := b.Attach(token); !errors.Is(err, ErrNoTerminal) {
+	if _, err := b.Attach(token, "1"); !errors.Is(err, ErrNoTerminal) {
 		t.Errorf("after its end: %v", err)
 	}
 	b.Ack(token)
 	token = b.start(b.order("2", "sleep 1000"))
 	b.next(Started)
-	if _, err := b.Attach(token); !errors.Is(err, ErrNoTerminal) {
+	if _, err := b.Attach(token, "2"); !errors.Is(err, ErrNoTerminal) {
 		t.Errorf("a job without a terminal: %v", err)
 	}
 	// Should a viewer knock all the same, it is not taken for a berth.
@@ -214,11 +214,36 @@ func TestAttaching(t *testing.T) {
 	b.next(Ended)
 }
 
+func TestATerminalIsOneJobs(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.onTerminal("1", echoes))
+	b.next(Started)
+	if _, err := b.Attach(token, "2"); !errors.Is(err, ErrNoTerminal) {
+		t.Errorf("another job's: %v", err)
+	}
+	// What the supervisor is asked for is what it compares: between a look at
+	// the job and this there may have been another one.
+	for _, late := range []keep.Frame{keep.AttachTo("2", 1), keep.AttachTo("1", 2)} {
+		conn, err := knock(b.all[token].dir, token, late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frame, err := keep.ReadFrame(conn); err != nil || frame.Kind != keep.FrameEnded || frame.Get("why") == "" {
+			t.Errorf("told %+v, %v", frame, err)
+		}
+		conn.Close()
+	}
+	v := b.attach(token)
+	v.sees("ready")
+	v.typed("quit\n")
+	b.next(Ended)
+}
+
 func TestSomebodyWhoDoesNotReadIsLetGo(t *testing.T) {
 	b := newBench(t)
 	token := b.start(b.onTerminal("1", "stty -opost; read -r go; head -c 20000000 /dev/zero; echo done"))
 	b.next(Started)
-	stuck, err := b.Attach(token) // and never reads
+	stuck, err := b.Attach(token, "1") // and never reads
 	if err != nil {
 		t.Fatal(err)
 	}
