@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,9 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 	if err != nil {
 		return err
 	}
+	if err := absolute(&set.Dir, &set.Venv); err != nil {
+		return err
+	}
 	detail, err := s.client.Edit(ctx, word, api.EditRequest{Set: set})
 	if err != nil {
 		return err
@@ -56,6 +60,22 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 	}
 	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changes(set), ", "))))
 	return err
+}
+
+// absolute settles paths that are meant from here: with a submission the
+// daemon is told where that is, with an edit it is not.
+func absolute(paths ...*api.Text) error {
+	for _, path := range paths {
+		if *path == "" || filepath.IsAbs(string(*path)) || *path == "~" || strings.HasPrefix(string(*path), "~/") {
+			continue
+		}
+		whole, err := filepath.Abs(string(*path))
+		if err != nil {
+			return fmt.Errorf("working directory: %w", err)
+		}
+		*path = api.Text(whole)
+	}
+	return nil
 }
 
 // parse reads the job and its changes. What follows -- is the new command.

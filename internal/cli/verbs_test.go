@@ -224,11 +224,14 @@ func TestEditSendsWhatIsToChange(t *testing.T) {
 	f := startFake(t)
 	f.add(api.Detail{})
 	f.add(api.Detail{View: job.View{State: job.Running}})
+	dir := t.TempDir()
+	t.Chdir(dir)
 	for args, want := range map[string]api.Spec{
 		"edit 1 --priority 5 --time 2h":     {Priority: "5", Timeout: "2h"},
 		"edit 1 vram=24G gpu-ids=1,2 A=1":   {},
 		"edit 1 env.A=1 time=90 num_gpus=2": {Env: map[string]string{"A": "1"}, Timeout: "90", GPUs: "2"},
 		"edit @~1 -- python x.py":           {Command: api.Command{Argv: []string{"python", "x.py"}}},
+		"edit 1 -C sub venv=~/v":            {Dir: api.Text(filepath.Join(dir, "sub")), Venv: "~/v"},
 		"edit 1 command=true -p 1":          {Command: api.Command{Shell: "true"}, Priority: "1"},
 	} {
 		said := berth(strings.Fields(args)...)
