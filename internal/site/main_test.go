@@ -17,6 +17,8 @@ import (
 // The test binary is also the processes it tests with.
 func TestMain(m *testing.M) {
 	switch {
+	case len(os.Args) == 2 && os.Args[1] == OpenWord:
+		os.Exit(OpenMain(os.Args[2:]))
 	case slices.Contains(os.Args, "__hold"):
 		at := slices.Index(os.Args, "__hold")
 		held := here()

@@ -29,40 +29,60 @@ const HoldWord = "__hold"
 // does not answer.
 const openTime = 10 * time.Second
 
+// maxPath is longer than the kernel takes a path.
+const maxPath = 4096
+
 // OpenAs opens a regular file for reading with the rights of a user, through a
 // process that has become that user: root itself never touches a path that a
 // user could bend. A symbolic link in the last place is refused.
+//
+// That process is the user's, who may look into it and make it say anything.
+// So it is told the path in a message and not among its arguments, which
+// everybody can read, and what comes back is believed only as far as the user
+// could have gone without it.
 func OpenAs(ctx context.Context, u User, path string) (*os.File, error) {
+	if len(path) > maxPath {
+		return nil, &fs.PathError{Op: "open", Path: path[:40] + "…", Err: syscall.ENAMETOOLONG}
+	}
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
-	}
-	theirs := os.NewFile(uintptr(pair[1]), "opener")
-	defer theirs.Close()
-	ours := os.NewFile(uintptr(pair[0]), "opened")
-	conn, err := net.FileConn(ours)
-	ours.Close()
+	conn, theirs, err := openerPair()
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", OpenWord, path)
+	defer theirs.Close()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", OpenWord)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", []string{}, []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential(u)}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("open %s as %s: %w", path, u.Name, err)
 	}
 	theirs.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetReadDeadline(deadline) // one that cannot be set leaves the process's own end
-	}
-	file, receiveErr := receive(conn.(*net.UnixConn), path)
+	// Somebody else may hold its end of the socket when it is gone.
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(0, 0)) })() //nolint:errcheck // a closed one ends by itself
+	file, receiveErr := ask(conn, path)
 	if err := cmd.Wait(); err != nil && receiveErr == nil && file == nil {
 		receiveErr = err
 	}
 	return file, receiveErr
+}
+
+// openerPair is a socket for both.
+func openerPair() (ours *net.UnixConn, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs = os.NewFile(uintptr(pair[1]), "opener")
+	file := os.NewFile(uintptr(pair[0]), "opened")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return conn.(*net.UnixConn), theirs, nil
 }
 
 func credential(u User) *syscall.Credential {
@@ -73,38 +93,70 @@ func credential(u User) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID), Groups: groups}
 }
 
-// receive takes the file, or the number of the error that opening it gave.
-func receive(conn *net.UnixConn, path string) (*os.File, error) {
+// ask takes the file, or the number of the error that opening it gave.
+func ask(conn *net.UnixConn, path string) (*os.File, error) {
+	if _, err := conn.Write([]byte(path)); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
 	said, oob := make([]byte, 16), make([]byte, unix.CmsgSpace(4))
 	n, rights, _, _, err := conn.ReadMsgUnix(said, oob)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	if n == 0 {
+	files := received(oob[:rights], path)
+	if n == 0 && len(files) == 0 {
 		return nil, fmt.Errorf("open %s: %w", path, io.ErrUnexpectedEOF)
 	}
-	if number, err := strconv.Atoi(string(said[:n])); err == nil && number != 0 {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.Errno(number)}
+	if number, err := strconv.Atoi(string(said[:n])); err == nil && number == 0 && len(files) == 1 && isRegular(files[0]) {
+		return files[0], nil
+	} else if err == nil && number > 0 {
+		err = syscall.Errno(number)
+		closeAll(files)
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	messages, err := unix.ParseSocketControlMessage(oob[:rights])
-	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("open %s: no file came back", path)
+	closeAll(files)
+	return nil, fmt.Errorf("open %s: no file came back", path)
+}
+
+// received are the descriptors of a message, however many its sender put in.
+func received(oob []byte, path string) (files []*os.File) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("open %s: no file came back", path)
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), path))
+		}
 	}
-	unix.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), path), nil
+	return files
+}
+
+func isRegular(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
 }
 
 // OpenMain is the process that opens: it is the user already.
 func OpenMain(args []string) int {
 	const fdOut = 3
-	if len(args) != 1 || !filepath.IsAbs(args[0]) {
+	path := make([]byte, maxPath+1)
+	n, err := unix.Read(fdOut, path)
+	if len(args) != 0 || err != nil || !filepath.IsAbs(string(path[:n])) {
 		return 2
 	}
-	fd, err := openRegular(args[0])
+	fd, err := openRegular(string(path[:n]))
 	if err != nil {
 		number := syscall.EIO
 		errors.As(err, &number)
