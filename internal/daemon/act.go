@@ -32,7 +32,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if err != nil {
 		return api.ActReply{}, err
 	}
-	a := action{d: d, caller: c, request: &r, cfg: d.config()}
+	a := action{d: d, caller: c, request: &r, cfg: d.config(), named: ch.named()}
 	for some := range slices.Chunk(found, actAtOnce) {
 		a.again = nil
 		err = d.change(ctx, func(now time.Time) {
@@ -62,6 +62,7 @@ type action struct {
 	caller  api.Caller
 	request *api.ActRequest
 	cfg     *Config
+	named   bool // by id: then each job is answered for
 	acted   []api.Acted
 	done    []string
 	denied  []string
@@ -91,11 +92,22 @@ func (a *action) one(now time.Time, seen *job.Job) {
 	}
 	what, ok := a.apply(now, j, live)
 	if !ok {
-		a.refuse(j.ID, j.State, what)
+		// Who releases all means those that are held.
+		if a.named || a.request.Action == api.ActCancel {
+			a.refuse(j.ID, j.State, what)
+		}
 		return
 	}
 	a.done = append(a.done, j.ID)
-	a.acted = append(a.acted, api.Acted{ID: j.ID, Done: true, State: string(j.State), What: what})
+	a.acted = append(a.acted, api.Acted{ID: j.ID, Done: true, State: string(a.stateNow(j, live)), What: what})
+}
+
+// stateNow is a job's state after it was acted on.
+func (a *action) stateNow(j *job.Job, live bool) job.State {
+	if now, found := a.d.engine.Find(j.ID); found && live {
+		return now.State
+	}
+	return job.Queued // only requeue takes what is over
 }
 
 // apply does it, or says why not.

@@ -127,7 +127,8 @@ func (d *Daemon) listen() ([]listening, error) {
 	if err != nil {
 		return nil, api.Problemf(api.Refused, "docs/config.md, section http", "listen on %s: %v", cfg.Listen, err)
 	}
-	return append(all, listening{cfg.Listen, func() error { return d.server.ServeTCP(l, options) }}), nil
+	// The port is the listener's word: 0 asks for any that is free.
+	return append(all, listening{l.Addr().String(), func() error { return d.server.ServeTCP(l, options) }}), nil
 }
 
 func (d *Daemon) listenTCP(cfg *Config) (net.Listener, api.TCPOptions, error) {
@@ -157,7 +158,11 @@ func (d *Daemon) greet(listeners []listening) {
 	if d.opt.Out == nil {
 		return
 	}
-	fmt.Fprintf(d.opt.Out, "berth %s: serving %d GPUs on %s, %s\n", d.opt.Version, len(d.devices), strings.Join(names, " and "), kind)
+	cards := fmt.Sprintf("%d GPUs", len(d.devices))
+	if len(d.devices) == 1 {
+		cards = "1 GPU"
+	}
+	fmt.Fprintf(d.opt.Out, "berth %s: serving %s on %s, %s\n", d.opt.Version, cards, strings.Join(names, " and "), kind)
 	fmt.Fprintf(d.opt.Out, "state %s, log %s\n", d.opt.Places.StateDir, filepath.Join(d.opt.Places.StateDir, "berth.log"))
 	if d.simDir != "" {
 		fmt.Fprintf(d.opt.Out, "simulated GPUs: BERTH_SIM_DIR=%s\n", d.simDir)
