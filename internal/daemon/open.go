@@ -86,6 +86,13 @@ func (d *Daemon) openDirs(context.Context) error {
 	dir, mode := d.opt.Places.StateDir, os.FileMode(0o700)
 	if d.opt.Places.Shared {
 		mode = 0o711
+		// Before anything is made there: whoever laid out the way could lead
+		// root anywhere, or take the socket's place and be asked instead.
+		for flag, place := range map[string]string{"--state-dir": dir, "--socket": filepath.Dir(d.opt.Places.Socket)} {
+			if err := site.TrustedDir(place); err != nil {
+				return api.Problemf(api.Refused, "choose another place with "+flag+", all of it root's", "%v", err)
+			}
+		}
 	}
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return stateProblem(err)

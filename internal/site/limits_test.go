@@ -243,6 +243,34 @@ func TestLimitsProperty(t *testing.T) {
 	})
 }
 
+func TestTrustedDir(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give directories away")
+	}
+	top := t.TempDir()
+	other, own := filepath.Join(top, "other"), filepath.Join(top, "own")
+	for _, dir := range []string{other, own, filepath.Join(other, "roots"), filepath.Join(top, "open")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chown(other, 12345, 12345), os.Chmod(filepath.Join(top, "open"), 0o777),
+		os.Symlink(other, filepath.Join(top, "link")), os.Symlink("missing", filepath.Join(top, "dangling")), os.WriteFile(filepath.Join(top, "file"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		own: "", own + "/not/yet": "", top + "/dangling": "",
+		other: "belongs to user 12345", other + "/roots": "belongs to user 12345", other + "/not/yet": "belongs to user 12345",
+		top + "/link": "belongs to user 12345", top + "/link/roots": "belongs to user 12345",
+		top + "/open": "written to by others", top + "/open/not": "written to by others", top + "/file": "not a directory",
+	} {
+		err := TrustedDir(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %q", strings.TrimPrefix(path, top), err, want)
+		}
+	}
+}
+
 func TestTrustedFile(t *testing.T) {
 	me := os.Getuid()
 	dir := t.TempDir()

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,11 +15,26 @@ import (
 // every directory and link on the way.
 func TrustedFile(path string) error { return trusted(path, 0) }
 
+// TrustedDir fails unless a root daemon may keep its things in a directory:
+// the same is true of it. What is missing is no reason to fail, if root is the
+// only one who can make it.
+func TrustedDir(path string) error {
+	err := walk(path, 0, unix.S_IFDIR, "directory")
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// trusted believes what belongs to root or to owner.
+func trusted(path string, owner int) error { return walk(path, owner, unix.S_IFREG, "regular file") }
+
 // maxLinks is where the kernel gives up following them, too.
 const maxLinks = 40
 
-// trusted believes what belongs to root or to owner.
-func trusted(path string, owner int) error {
+// walk looks at everything on the way to a path, and at what kind of thing it
+// leads to.
+func walk(path string, owner int, want uint32, kindName string) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", path, err)
@@ -48,8 +64,8 @@ func trusted(path string, owner int) error {
 			}
 			todo = append(strings.Split(strings.Trim(target, "/"), "/"), todo...)
 		} else if len(todo) == 0 {
-			if kind != unix.S_IFREG {
-				return fmt.Errorf("%s is not a regular file", path)
+			if kind != want {
+				return fmt.Errorf("%s is not a %s", path, kindName)
 			}
 			return nil
 		}
