@@ -173,7 +173,7 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 	if err != nil {
 		return api.Detail{}, err
 	}
-	if !mayTouch(c, &j) {
+	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r.Set) {
 		d.note(c, "edit", []string{j.ID}, "", notYours(&j))
 		return api.Detail{}, notYours(&j)
 	}

@@ -18,6 +18,22 @@ var fixed = map[string]string{
 	"after": "what it waits for cannot be changed; submit it anew",
 }
 
+// planned are the keys that say when and on what a job runs. All others say
+// what it does, and that is its owner's alone: an administrator who could
+// change it would be that user.
+var planned = map[string]bool{
+	"name": true, "gpus": true, "type": true, "vram": true, "ids": true, "allow": true, "exclusive": true, "cpus": true, "mem": true,
+	"priority": true, "timeout": true, "on_timeout": true, "max_requeues": true, "retries": true, "retry_on": true, "begin": true,
+	"requeue": true, "grace": true, "preemptible": true, "cap": true,
+}
+
+// onlyPlans reports whether an edit leaves alone what a job does.
+func onlyPlans(set *api.Spec) bool {
+	only := set.Command.Shell == "" && len(set.Command.Argv) == 0 && len(set.Env) == 0
+	set.Each(func(key, _ string) { only = only && (planned[key] || fixed[key] != "") })
+	return only
+}
+
 // edit applies changed keys to a queued job.
 func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest) error {
 	var pairs []jobfile.Pair

@@ -288,6 +288,11 @@ func lookup(environ []string, name string) string {
 // mayTouch says whether the caller may change or read the inside of a job.
 func mayTouch(c api.Caller, j *job.Job) bool { return c.Admin || c.UID == j.UID }
 
+// mayBe says whether the caller may decide what a job does, now or by typing
+// into its terminal: its owner and root, who could be that user anyway. Those
+// who administer the queue are not everybody for that.
+func mayBe(c api.Caller, j *job.Job) bool { return c.UID == j.UID || c.UID == 0 }
+
 // notYours refuses what concerns another user's job.
 func notYours(j *job.Job) *api.Problem {
 	return api.Problemf(api.Forbidden, "root and the admin group may", "job %s belongs to %s", j.ID, j.User)
