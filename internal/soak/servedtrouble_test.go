@@ -47,7 +47,7 @@ func TestStateDiskFull(t *testing.T) {
 	eventually(t, "three run", func() bool { return h.count("ready") == 3 })
 	h.fillDisk()
 
-	taken, refusal, took := h.submitUntilRefused()
+	taken, took, refusal := h.submitUntilRefused()
 	t.Logf("refused after %s: %v", took, refusal)
 	if took > 5*time.Second || !strings.Contains(refusal.Error(), "full") {
 		t.Errorf("it took %s to be refused: %v", took, refusal)
@@ -102,7 +102,7 @@ func isUnable(err error) bool {
 
 // submitUntilRefused submits until the disk is too full for one more, and says
 // how long that answer took.
-func (h *host) submitUntilRefused() (taken []string, refusal error, took time.Duration) {
+func (h *host) submitUntilRefused() (taken []string, took time.Duration, refusal error) {
 	h.t.Helper()
 	for i := range 2000 {
 		request := api.SubmitRequest{Dir: "/", Environ: []string{fmt.Sprintf("LARGE=%d%s", i, strings.Repeat("x", 64<<10))}}
@@ -113,12 +113,12 @@ func (h *host) submitUntilRefused() (taken []string, refusal error, took time.Du
 			if !isUnable(err) {
 				h.t.Errorf("refused with %v", err)
 			}
-			return taken, err, since(begun)
+			return taken, since(begun), err
 		}
 		taken = append(taken, reply.Jobs[0].ID)
 	}
 	h.t.Fatal("a full disk takes any number of jobs")
-	return nil, nil, 0
+	return nil, 0, nil
 }
 
 // mustHaveTaken checks that what was acknowledged is there, and what was
