@@ -26,7 +26,7 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run JOBS_FILE",
 		Short: "Run a file of commands, each on GPUs with room for it",
-		Long: `Run every line of a file as a job, in the foreground, and exit when all are done.
+		Long: `Run every line of a file as a job, in the foreground; exit when all are done.
 
 One shell command per line; blank lines and # lines are skipped. A leading
 [key=value ...] block says what the job needs:
