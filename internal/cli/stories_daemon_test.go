@@ -1,0 +1,81 @@
+package cli_test
+
+// daemonPromises is the part of the index that is about the daemon and the
+// verbs that talk to it.
+var daemonPromises = []promise{
+	// The daemon: how it is reached.
+	{"a first submit starts a private daemon and says so in one line; BERTH_NO_AUTOSTART=1 or --no-autostart: an error with a hint", `
+		daemon-a-first-submit-starts-a-private-daemon-and-says-so
+		daemon-autostart-can-be-switched-off
+		daemon-two-first-submits-at-once-start-one-daemon
+		daemon-a-daemon-that-cannot-start-is-told-of-with-its-last-words`},
+	{"which daemon: --socket, else BERTH_SOCKET; serve takes --state-dir, --socket and --config", `
+		daemon-socket-and-state-flags-choose-the-daemon`},
+	{"other verbs without a daemon: an error with a hint, exit 1", "daemon-without-a-daemon-verbs-say-so-with-a-hint"},
+	{"one daemon to a state directory and a socket; --idle-exit ends it", `
+		daemon-a-second-daemon-refuses
+		daemon-an-idle-daemon-ends-when-told-to-and-not-before`},
+	{"serve takes the placement flags, and refuses what makes no sense with every mistake at once", `
+		daemon-serve-takes-the-placement-flags
+		daemon-serve-refuses-bad-flags-and-bad-config`},
+	{"SIGHUP reads the config again; a file with mistakes changes nothing", "daemon-sighup-reads-the-config-again"},
+	{"limits of users and of the queue", "daemon-limits-make-jobs-wait-or-refuse-them"},
+	{"everything that prints a table takes --json, a documented, stable contract", "daemon-json-is-as-documented"},
+
+	// A job of the daemon.
+	{"several words: executed as they are, quoting kept; one word: a shell line", "daemon-a-command-keeps-its-quoting-and-one-word-is-a-shell-line"},
+	{"2 is bad usage: each flag says what was found and what is allowed", "daemon-a-flag-that-makes-no-sense-is-bad-usage-and-submits-nothing"},
+	{"what could not fit on the empty machine: submit refuses it", "daemon-what-can-never-run-is-refused-with-the-numbers"},
+	{"gpus, kind, vram, ids, allowed, exclusive, cpus, mem, cap", `
+		daemon-flags-choose-cards-and-the-job-sees-what-it-was-given
+		daemon-exclusive-cpus-and-mem-are-kept-to`},
+	{"priority: higher first; equal: by submission", "daemon-priority-first-then-submission"},
+	{"time, signal, on-timeout, max-requeues, grace", "daemon-limits-in-time-warn-and-end-or-requeue-a-job"},
+	{"retries, retry-on", "daemon-retries-are-bounded-and-for-what-was-said"},
+	{"after: :ok, :any, :fail, each for its own id; @ and @~1; a condition that can't hold cancels", "daemon-after-waits-for-the-end-of-others"},
+	{"array: one spec, many tasks, so many at a time", "daemon-an-array-is-many-tasks-some-at-a-time"},
+	{"begin, hold: not before; not until release", "daemon-begin-and-hold-keep-a-job-back"},
+	{"directory, env, export", "daemon-environment-is-the-callers-or-what-was-named"},
+	{"venv, conda, setup", "daemon-venv-conda-and-setup-come-first-and-may-fail-the-job"},
+	{"output: %j %n %a", "daemon-output-goes-where-the-pattern-says"},
+	{"terminal: the job gets one, and attach goes there; ctrl-\\ leaves it running", "daemon-attach-goes-to-the-terminal-of-a-job"},
+	{"dedup: refuse if the same is queued, running or finished well", "daemon-dedup-refuses-what-is-there-already"},
+	{"requeue, preemptible", "daemon-a-reboot-flag-and-preemption-are-kept-with-the-job"},
+	{"submit script.sh reads leading #BERTH lines, and #SBATCH lines in Slurm's units; others are listed", `
+		daemon-a-script-brings-its-own-flags
+		daemon-sbatch-lines-mean-the-same-or-are-listed`},
+	{"submit -f jobs.yaml takes one spec or a list", `
+		daemon-a-spec-file-is-one-job-or-many
+		daemon-mistakes-in-a-spec-file-have-their-lines-and-submit-nothing`},
+	{"--dry-run says what would happen and why, without submitting", "daemon-dry-run-says-what-would-happen-and-submits-nothing"},
+	{"a queued job has a reason with numbers", `
+		daemon-reasons-have-numbers
+		daemon-a-foreign-process-keeps-an-undeclared-job-waiting`},
+
+	// What is done with jobs.
+	{"wait and submit --wait/-i return the job's own status; of several the largest", `
+		daemon-wait-returns-the-jobs-own-status
+		daemon-submit-i-streams-and-returns-the-jobs-status`},
+	{"logs [-f]: complete to the last byte, readable live", "daemon-logs-show-what-a-job-printed"},
+	{"cancel: ends every descendant; TERM, grace, KILL", "daemon-cancel-ends-jobs-and-all-their-processes"},
+	{"requeue, edit", `
+		daemon-requeue-runs-a-job-again-with-its-own-id
+		daemon-edit-changes-a-job-that-has-not-started
+		daemon-edit-takes-every-flag-of-submit`},
+	{"history, stats", "daemon-history-and-stats-sum-up"},
+	{"gpus; gpu pause and resume: running jobs untouched", `
+		daemon-gpus-show-cards-and-who-is-on-them
+		daemon-gpu-pause-keeps-jobs-off-and-resume-lets-them-on`},
+	{"list: a table people can read", `
+		daemon-the-list-is-a-table-that-fits
+		daemon-a-terminal-gets-colours-and-a-cut-table
+		daemon-control-bytes-never-reach-a-terminal
+		daemon-five-hundred-jobs-are-listed-at-once`},
+	{"kill -9 of the daemon loses no acknowledged job, runs none twice, and loses no exit status", `
+		daemon-kill-9-of-the-daemon-loses-no-job-and-no-status
+		daemon-a-stopped-daemon-leaves-its-jobs-running`},
+	{"backup, restore, doctor", `
+		daemon-backup-and-restore-bring-the-state-back
+		daemon-doctor-looks-at-the-machine`},
+	{"remote access needs a token; cross-site requests are refused", "daemon-tokens-open-the-http-door"},
+}
