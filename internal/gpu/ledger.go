@@ -41,6 +41,15 @@ var ErrLedgerBusy = errors.New("the ledger of GPU reservations is locked")
 // time of one decision.
 const lockPoll = 2 * time.Millisecond
 
+// Anyone may open the lock, and so keep it. Holders need it for the time of one
+// decision: after lockPatience of nothing but refusals a berth goes on without
+// it, at the risk of a race, rather than stand still for whoever has it. Tries
+// further apart than lockPause are not one wait.
+const (
+	lockPatience = 5 * time.Second
+	lockPause    = 15 * time.Second
+)
+
 // isInstance reports whether a berth may call itself that; it becomes a file
 // name.
 func isInstance(name string) bool {
@@ -61,7 +70,11 @@ type Ledger struct {
 	pidSpace  string
 	lock      *os.File // open, not necessarily held
 	held      bool
-	published []byte // what our file holds; nil: nothing of ours yet
+	without   bool          // held in name only: somebody keeps it
+	patience  time.Duration // until then
+	busySince time.Time     // since when every try was refused
+	busyAt    time.Time     // and the last of them
+	published []byte        // what our file holds; nil: nothing of ours yet
 	cache     map[string]cachedFile
 	notes     []string // not yet asked for
 	noted     []string // all that were made
@@ -85,7 +98,7 @@ func OpenLedger(dir, instance string) (*Ledger, error) {
 	l := &Ledger{
 		own:    fmt.Sprintf("%d-%s", os.Geteuid(), instance),
 		bootID: strings.TrimSpace(string(bootID)), pidSpace: pidSpace,
-		cache: map[string]cachedFile{},
+		cache: map[string]cachedFile{}, patience: lockPatience,
 	}
 	var problems []error
 	for _, candidate := range ledgerDirs(dir) {
@@ -129,6 +142,12 @@ func (l *Ledger) makeDir() error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return &fs.PathError{Op: "stat", Path: l.dir, Err: err}
+	}
+	if os.Geteuid() == 0 && stat.Uid != 0 {
+		// Its owner could remove what others put there.
+		if err := unix.Fchown(fd, 0, 0); err != nil {
+			return &fs.PathError{Op: "chown", Path: l.dir, Err: err}
+		}
 	}
 	if stat.Mode&0o7777 != 0o1777 && (os.Geteuid() == 0 || int(stat.Uid) == os.Geteuid()) {
 		if err := unix.Fchmod(fd, 0o1777); err != nil {
@@ -175,7 +194,12 @@ func (l *Ledger) Lock(ctx context.Context) error {
 	for {
 		err := unix.Flock(int(l.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil && l.lockIsCurrent() {
-			l.held = true
+			l.held, l.without, l.busySince = true, false, time.Time{}
+			return nil
+		}
+		if errors.Is(err, unix.EWOULDBLOCK) && l.keptTooLong(time.Now()) {
+			l.note("going on without the lock %s, which %s has kept for long", l.lock.Name(), lockHolder(l.lock))
+			l.held, l.without = true, true
 			return nil
 		}
 		switch {
@@ -195,6 +219,16 @@ func (l *Ledger) Lock(ctx context.Context) error {
 	}
 }
 
+// keptTooLong reports whether the lock was refused for longer than anybody
+// needs it.
+func (l *Ledger) keptTooLong(now time.Time) bool {
+	if l.busySince.IsZero() || now.Sub(l.busyAt) > lockPause {
+		l.busySince = now
+	}
+	l.busyAt = now
+	return now.Sub(l.busySince) > l.patience
+}
+
 // lockIsCurrent reports whether the file we locked is the one that others
 // would open now.
 func (l *Ledger) lockIsCurrent() bool {
@@ -209,6 +243,9 @@ func (l *Ledger) Unlock() {
 		panic("bug: ledger unlocked but not locked")
 	}
 	l.held = false
+	if l.without {
+		return
+	}
 	if err := unix.Flock(int(l.lock.Fd()), unix.LOCK_UN); err != nil {
 		panic("bug: unlock ledger: " + err.Error())
 	}

@@ -347,6 +347,71 @@ func TestLedgerLockIsForOneAtATime(t *testing.T) {
 	b.Unlock()
 }
 
+func TestALockThatIsKeptHoldsNobodyUpForEver(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openLedger(t, dir, "a"), openLedger(t, dir, "b")
+	b.patience = 50 * time.Millisecond
+	lockLedger(t, a)
+	tries := 0
+	for locked := false; !locked; tries++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		locked = b.Lock(ctx) == nil
+		cancel()
+	}
+	if notes := b.Notes(); tries < 2 || len(notes) != 1 || !strings.Contains(notes[0], "without the lock") {
+		t.Errorf("after %d tries: %v", tries, notes)
+	}
+	publish(t, a, booked("a/1"))
+	if keys := otherKeys(t, b); !cmp.Equal(keys, []string{"a/1"}) {
+		t.Errorf("without the lock it sees %v", keys)
+	}
+	b.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if err := b.Lock(ctx); err != nil {
+		t.Errorf("the next time it waits again: %v", err)
+	}
+	b.Unlock()
+	// Once it is free, it is meant again.
+	a.Unlock()
+	lockLedger(t, b)
+	if b.without {
+		t.Error("it does without a lock that is free")
+	}
+	short, cancelShort := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancelShort()
+	if err := a.Lock(short); !errors.Is(err, ErrLedgerBusy) {
+		t.Errorf("two locks at once: %v", err)
+	}
+	b.Unlock()
+}
+
+func TestNobodyBooksForAProcessOfAnothers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	dir := t.TempDir()
+	a, b := openLedger(t, dir, "a"), openLedger(t, dir, "b")
+	publish(t, a, booked("a/1")) // for this process, which is root's
+	if keys := otherKeys(t, b); !cmp.Equal(keys, []string{"a/1"}) {
+		t.Fatalf("%v", keys)
+	}
+	if err := os.Chown(a.ownPath(), 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	fresh := openLedger(t, dir, "c")
+	if keys := otherKeys(t, fresh); keys != nil {
+		t.Errorf("user 12345 books for root: %v", keys)
+	}
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	openLedger(t, dir, "d")
+	if info, err := os.Stat(dir); err != nil || ownerOf(info) != 0 {
+		t.Errorf("the ledger is %v's: %v", ownerOf(info), err)
+	}
+}
+
 func TestLedgerMeetsOthersAgainAfterItWasRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ledger")
 	a := openLedger(t, dir, "a")

@@ -35,6 +35,8 @@ type ledgerFile struct {
 	BootID   string  `json:"boot_id"`
 	PIDSpace string  `json:"pid_space"` // pids mean nothing in another one
 	Entries  []Entry `json:"entries"`
+
+	owner uint32 // of the file, as the kernel says
 }
 
 // raceWindow is how long a file must have been left alone before its inode,
@@ -120,7 +122,7 @@ func (l *Ledger) living(name string) []Entry {
 		return nil // a container's; we can neither check nor judge its holders
 	}
 	living := l.alive(file)
-	if len(living) == 0 && l.held {
+	if len(living) == 0 && l.held && !l.without {
 		// Under the lock nobody is between reading and replacing that file.
 		_ = os.Remove(filepath.Join(l.dir, name))
 		delete(l.cache, name)
@@ -134,7 +136,7 @@ func (l *Ledger) alive(file ledgerFile) []Entry {
 	}
 	var living []Entry
 	for _, e := range file.Entries {
-		if processAlive(e.HolderPID, e.HolderStart) {
+		if processAlive(e.HolderPID, e.HolderStart) && speaksFor(file.owner, e.HolderPID) {
 			living = append(living, e)
 		}
 	}
@@ -171,7 +173,7 @@ func (l *Ledger) read(name string) (ledgerFile, error) {
 	if key.file.Version != ledgerVersion {
 		return ledgerFile{}, fmt.Errorf("%s is of version %d", path, key.file.Version)
 	}
-	key.file.Entries = l.sound(path, key.file.Entries)
+	key.file.Entries, key.file.owner = l.sound(path, key.file.Entries), ownerOf(info)
 	if age := time.Since(key.changed); age > raceWindow {
 		l.cache[name] = key
 	}
@@ -216,6 +218,13 @@ func printable(text string) string {
 func inodeOf(info fs.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return stat.Ino
+	}
+	return 0
+}
+
+func ownerOf(info fs.FileInfo) uint32 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Uid
 	}
 	return 0
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -40,4 +42,26 @@ func processAlive(pid int, startTicks uint64) bool {
 		return ticks == startTicks
 	}
 	return errors.Is(unix.Kill(pid, 0), unix.EPERM)
+}
+
+// processOwner is the user a process runs as, where the kernel tells.
+func processOwner(pid int) (uid int, known bool) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, found := strings.CutPrefix(line, "Uid:"); found {
+			_, err := fmt.Sscan(ids, &uid)
+			return uid, err == nil
+		}
+	}
+	return 0, false
+}
+
+// speaksFor reports whether a file of this owner may say what a process holds:
+// nobody books for a process of somebody else's, which might never end.
+func speaksFor(owner uint32, pid int) bool {
+	uid, known := processOwner(pid)
+	return owner == 0 || !known || uid == int(owner)
 }

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -151,20 +152,39 @@ func (b *simBox) live() ([]simRecord, error) {
 		if strings.HasPrefix(name, ".") {
 			continue // being written
 		}
-		data, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it left just now
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read simulated process: %w", err)
-		}
-		record := simRecord{pid: pid}
-		if err := json.Unmarshal(data, &record); err != nil {
-			return nil, fmt.Errorf("read simulated process %s: %w", path, err)
+		record, sound := readSimRecord(path, pid)
+		if !sound {
+			continue
 		}
 		records = append(records, record)
 	}
 	return records, nil
+}
+
+// maxSimRecord is far more than a process of a thousand cards writes.
+const maxSimRecord = 1 << 20
+
+// readSimRecord reads what a process holds. Anyone may put a file there, so one
+// that makes no sense counts for nothing: it must neither hold the others up
+// nor make room that is not there.
+func readSimRecord(path string, pid int) (record simRecord, sound bool) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return record, false // it left just now, or is none
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxSimRecord || !speaksFor(ownerOf(info), pid) {
+		return record, false
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxSimRecord))
+	if err != nil || json.Unmarshal(data, &record) != nil {
+		return record, false
+	}
+	record.pid = pid
+	nonsense := func(use simUse) bool { return use.MiB < 0 || use.MiB > 1<<40 || use.UtilPct < 0 }
+	return record, !slices.ContainsFunc(record.Uses, nonsense)
 }
 
 // parseSimName takes apart "<pid>.<ticks>", and the same with a leading dot
