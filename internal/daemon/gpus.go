@@ -29,11 +29,9 @@ const (
 	lookStep = 20 * time.Millisecond
 )
 
-// shownLately is true of a reading that is new enough to be shown.
-func (d *Daemon) shownLately(now time.Time) bool {
-	at, _ := d.engine.ReadAt()
-	return now.Sub(at) < shownFor
-}
+// shownLately is true of a reading that is new enough to be shown, and not
+// from before a job gave its memory back.
+func (d *Daemon) shownLately(now time.Time) bool { return d.engine.Shows(now, shownFor) }
 
 // lookAgain has the cards read where nobody did lately: an idle daemon leaves
 // them alone.

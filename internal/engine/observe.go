@@ -184,6 +184,12 @@ func (e *Engine) NeedsSample(now time.Time) bool {
 	return e.queue.Len() > 0 && !e.stopping && e.cards.err == nil && e.cards.wantsLook(now, e.freshFor())
 }
 
+// Shows reports whether the last look is young enough to be shown, and no
+// older than the end of a job.
+func (e *Engine) Shows(now time.Time, youngest time.Duration) bool {
+	return e.cards.err == nil && !e.cards.wantsLook(now, youngest)
+}
+
 // Look asks for a newer look at the cards than there is. With nothing to do
 // nobody else would.
 func (e *Engine) Look() { e.asked = true }

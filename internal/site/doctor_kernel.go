@@ -136,5 +136,12 @@ func (e exam) controllers(context.Context) Finding {
 	case len(have) == 0:
 		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are accounted, not enforced: no controller")
 	}
-	return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are enforced in part: controllers %v", have)
+	which, other := "mem is enforced, cpus are accounted", "cpu"
+	if have["cpu"] > 0 {
+		which, other = "cpus are enforced, mem is accounted", "memory"
+	}
+	if len(have) == 2 {
+		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are accounted, not enforced: the controllers are root's")
+	}
+	return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "%s only: there is no %s controller", which, other)
 }
