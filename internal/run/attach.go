@@ -23,10 +23,13 @@ func (r *Runner) Attach(token, job string) (*net.UnixConn, error) {
 		r.mu.Unlock()
 		return nil, fmt.Errorf("supervisor %s: %w: it is not running", token, ErrNoTerminal)
 	}
-	pty, dir, attempt := s.pty && s.protocol >= keep.Protocol, s.dir, s.attempt
+	pty, dir, attempt, started := s.pty && s.protocol >= keep.Protocol, s.dir, s.attempt, s.identity.PID != 0
 	r.mu.Unlock()
-	if !pty {
+	switch {
+	case !pty:
 		return nil, fmt.Errorf("supervisor %s: %w", token, ErrNoTerminal)
+	case !started:
+		return nil, fmt.Errorf("supervisor %s: %w yet", token, ErrNoTerminal)
 	}
 	return knock(dir, token, keep.AttachTo(job, attempt))
 }
