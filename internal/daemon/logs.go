@@ -164,10 +164,13 @@ func (r *logReader) Read(p []byte) (int, error) {
 }
 
 // readData reads at the offset. A hole, where the middle of a log that grew
-// too large was dropped, is passed over.
+// too large was dropped, is passed over: it would read as zeros.
 func (r *logReader) readData(p []byte) (int, error) {
 	if data, err := r.file.Seek(r.offset, unix.SEEK_DATA); err == nil && data > r.offset {
 		r.offset = data
+	}
+	if hole, err := r.file.Seek(r.offset, unix.SEEK_HOLE); err == nil && hole > r.offset {
+		p = p[:min(int64(len(p)), hole-r.offset)]
 	}
 	n, err := r.file.ReadAt(p, r.offset)
 	r.offset += int64(n)
@@ -179,25 +182,22 @@ func (r *logReader) readData(p []byte) (int, error) {
 func (r *logReader) await(most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
-	for {
-		select {
-		case <-r.ctx.Done():
-			return false
-		case <-r.d.ended:
-			r.cancel()
-			return false
-		case <-timer.C:
-			return true
-		case ev, ok := <-r.hears():
-			if !ok {
-				r.listenAgain()
-				r.refresh()
-				return true
-			}
+	select {
+	case <-r.ctx.Done():
+		return false
+	case <-r.d.ended:
+		r.cancel()
+		return false
+	case <-timer.C:
+	case ev, ok := <-r.hears():
+		if ok {
 			r.heard(ev.Job)
-			return true
+		} else {
+			r.listenAgain()
+			r.refresh()
 		}
 	}
+	return true
 }
 
 func (r *logReader) heard(j *job.Job) {
@@ -214,6 +214,9 @@ func (r *logReader) refresh() {
 func (r *logReader) hears() <-chan job.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.listener == nil {
+		return nil
+	}
 	return r.listener.events
 }
 
@@ -271,29 +274,4 @@ func tailOffset(file *os.File, lines int) (int64, error) {
 		}
 	}
 	return max(0, end-min(end, tailMost)), nil
-}
-
-// Attach connects to a job's terminal.
-func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
-	j, err := d.find(ctx, c, id)
-	if err != nil {
-		return nil, err
-	}
-	if !mayTouch(c, &j) {
-		err := notYours(&j)
-		d.note(c, "attach", []string{j.ID}, "", err)
-		return nil, err
-	}
-	switch {
-	case !j.Spec.Pty:
-		return nil, api.Problemf(api.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
-	case j.State != job.Running:
-		return nil, api.Problemf(api.Refused, "", "job %s is %s", j.ID, j.State)
-	}
-	conn, err := d.runner.Attach(j.Keep, j.ID)
-	if err != nil {
-		return nil, api.Problemf(api.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
-	}
-	d.note(c, "attach", []string{j.ID}, "", nil)
-	return conn, nil
 }

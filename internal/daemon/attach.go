@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/run"
+)
+
+// How long after its start a job's terminal may not be there yet, and how
+// often it is looked for.
+const (
+	terminalAppears = 20 * time.Second
+	terminalStep    = 50 * time.Millisecond
+)
+
+// Attach connects to a job's terminal.
+func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWriteCloser, error) {
+	j, err := d.find(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	if !mayBe(c, &j) {
+		err := notYours(&j)
+		d.note(c, "attach", []string{j.ID}, "", err)
+		return nil, err
+	}
+	if !j.Spec.Pty {
+		return nil, api.Problemf(api.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
+	}
+	conn, err := d.attach(ctx, c, &j)
+	if err != nil {
+		return nil, err
+	}
+	d.note(c, "attach", []string{j.ID}, "", nil)
+	return conn, nil
+}
+
+// attach waits for the terminal of a job that was placed this instant.
+func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
+	for {
+		if j.State != job.Running {
+			return nil, api.Problemf(api.Refused, "", "job %s is %s", j.ID, j.State)
+		}
+		conn, err := d.runner.Attach(j.Keep, j.ID)
+		if err == nil {
+			return conn, nil
+		}
+		if !errors.Is(err, run.ErrNoTerminal) || time.Since(j.StartedAt) > terminalAppears {
+			return nil, api.Problemf(api.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(terminalStep):
+		}
+		if *j, err = d.find(ctx, c, j.ID); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// read is a part of a log, or the problem with it.
+func (l *lab) read(q api.LogQuery) (string, error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	r, err := l.Client.Log(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
+func TestPartsOfALog(t *testing.T) {
+	l := newLab(t)
+	id := l.one(sh("seq 1 9; printf ten", "gpus", "0"))
+	whole := "1\n2\n3\n4\n5\n6\n7\n8\n9\nten"
+	if got := l.finished(id); got != whole {
+		t.Fatalf("log: %q", got)
+	}
+	for _, row := range []struct {
+		query api.LogQuery
+		want  string
+	}{
+		{api.LogQuery{}, whole},
+		{api.LogQuery{Attempt: 1}, whole},
+		{api.LogQuery{Lines: 1}, "ten"},
+		{api.LogQuery{Lines: 3}, "8\n9\nten"},
+		{api.LogQuery{Lines: 100}, whole},
+		{api.LogQuery{Offset: 4}, whole[4:]},
+		{api.LogQuery{Offset: -5}, "9\nten"},
+		{api.LogQuery{Offset: -500}, whole},
+		{api.LogQuery{Offset: 500}, ""},
+		{api.LogQuery{Follow: true}, whole},
+		{api.LogQuery{Follow: true, Lines: 2}, "9\nten"},
+	} {
+		row.query.ID = id
+		if got, err := l.read(row.query); err != nil || got != row.want {
+			t.Errorf("%+v: %q, %v; want %q", row.query, got, err, row.want)
+		}
+	}
+	if got := l.finished(l.one(sh("true", "gpus", "0"))); got != "" {
+		t.Errorf("an empty log: %q", got)
+	}
+}
+
+func TestLogsThatAreNotThere(t *testing.T) {
+	l := newLab(t)
+	queued := l.one(sh("true", "hold", "yes"))
+	_, err := l.read(api.LogQuery{ID: queued})
+	wantProblem(t, err, api.Refused, "has not started")
+	_, err = l.read(api.LogQuery{ID: "99"})
+	wantProblem(t, err, api.NotFound, "99")
+	done := l.one(sh("echo x", "gpus", "0"))
+	l.finished(done)
+	_, err = l.read(api.LogQuery{ID: done, Attempt: 2})
+	wantProblem(t, err, api.NotFound, "1 attempt")
+	if err := os.Remove(value(l.job(done).Log)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.read(api.LogQuery{ID: done, Follow: true})
+	wantProblem(t, err, api.NotFound, "removed")
+	l.act(api.ActCancel, queued)
+	_, err = l.read(api.LogQuery{ID: queued, Follow: true})
+	wantProblem(t, err, api.Refused, "has not started")
+}
+
+func TestAttemptsKeepTheirLogs(t *testing.T) {
+	l := newLab(t)
+	for _, output := range []string{"", filepath.Join(l.dir(), "out.%j")} {
+		spec := sh("echo attempt $BERTH_ATTEMPT; exit 1", "gpus", "0", "retries", "1", "retry_on", "fail")
+		if output != "" {
+			spec.Set("output", output)
+		}
+		id := l.one(spec)
+		l.end(id)
+		for attempt := range 3 {
+			got, err := l.read(api.LogQuery{ID: id, Attempt: attempt})
+			want := fmt.Sprintf("attempt %d\n", attempt)
+			if attempt == 0 {
+				want = "attempt 2\n"
+			}
+			if err != nil || got != want {
+				t.Errorf("%q, attempt %d: %q, %v; want %q", output, attempt, got, err, want)
+			}
+		}
+	}
+}
+
+// TestAFollowedLogIsWhole: from before the start to the last byte before the
+// exit, for many readers of many jobs.
+func TestAFollowedLogIsWhole(t *testing.T) {
+	l := newLab(t)
+	type reading struct {
+		text string
+		err  error
+	}
+	const jobs, readers = 6, 3
+	lines, want := "i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); done; printf end", ""
+	for i := range 300 {
+		want += fmt.Sprintf("line %d\n", i)
+	}
+	want += "end"
+	results := make(chan reading, jobs*readers)
+	var ids []string
+	for range jobs {
+		ids = append(ids, l.one(sh(lines, "gpus", "0", "hold", "yes")))
+	}
+	for _, id := range ids {
+		for range readers {
+			go func() {
+				text, err := l.read(api.LogQuery{ID: id, Follow: true})
+				results <- reading{text, err}
+			}()
+		}
+	}
+	l.until("all listen", func() bool { return l.d.hub.count() == jobs*readers })
+	l.act(api.ActRelease, ids...)
+	for range jobs * readers {
+		if r := <-results; r.err != nil || r.text != want {
+			t.Errorf("read %d of %d bytes, ending %q: %v", len(r.text), len(want), r.text[max(0, len(r.text)-30):], r.err)
+		}
+	}
+	l.until("nobody listens", func() bool { return l.d.hub.count() == 0 })
+}
+
+// TestAFollowerOutlivesTheDaemon: the client goes on where it was.
+func TestAFollowerOutlivesTheDaemon(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	id := l.one(sh("echo before; "+line+"; echo after", "gpus", "0"))
+	l.untilState(id, job.Running)
+	r, err := l.Client.Log(l.ctx, api.LogQuery{ID: id, Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	first := make([]byte, 7)
+	if _, err := io.ReadFull(r, first); err != nil || string(first) != "before\n" {
+		t.Fatalf("%q, %v", first, err)
+	}
+	rest := make(chan string, 1)
+	go func() {
+		text, err := io.ReadAll(r)
+		rest <- fmt.Sprint(string(text), err)
+	}()
+	l.restart()
+	open()
+	l.finished(id)
+	if got := <-rest; got != "after\n<nil>" {
+		t.Errorf("the rest: %q", got)
+	}
+}
+
+func TestWhatWasTakenOutOfALogIsPassedOver(t *testing.T) {
+	l := newLab(t)
+	id := l.one(sh("true", "gpus", "0"))
+	l.finished(id)
+	file, err := os.OpenFile(value(l.job(id).Log), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const block = 1 << 16
+	head, tail := strings.Repeat("head\n", block/5)[:block-1]+"\n", strings.Repeat("tail\n", 100)
+	if _, err := file.WriteString(head); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt([]byte(tail), 16*block); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := file.Seek(block, unix.SEEK_DATA); err != nil || at != 16*block {
+		t.Skipf("this file system makes no holes: %d, %v", at, err)
+	}
+	for q, want := range map[api.LogQuery]string{
+		{ID: id}:                    head + tail,
+		{ID: id, Lines: 2}:          "tail\ntail\n",
+		{ID: id, Offset: 2 * block}: tail,
+		{ID: id, Offset: block - 5}: head[block-5:] + tail,
+	} {
+		if got, err := l.read(q); err != nil || strings.TrimSuffix(got, tail) != strings.TrimSuffix(want, tail) {
+			t.Errorf("%+v: %d bytes, %v; want %d", q, len(got), err, len(want))
+		}
+	}
+}
+
+// TestTailOffset holds the search for the last lines to a simple one.
+func TestTailOffset(t *testing.T) {
+	long := strings.Repeat("x", tailBlock-1)
+	for _, text := range []string{"", "\n", "a", "a\n", "a\nb", "a\nb\n", "\n\n\n", "a\n\nb\n", long + "\nend\n", long + "\n" + long + "\n", long + long + "\nb\nc"} {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lines := 1; lines < 5; lines++ {
+			all := strings.SplitAfter(text, "\n")
+			if all[len(all)-1] == "" {
+				all = all[:len(all)-1]
+			}
+			want := strings.Join(all[max(0, len(all)-lines):], "")
+			at, err := tailOffset(file, lines)
+			if err != nil || text[at:] != want {
+				t.Errorf("the last %d lines of %.20q (%d bytes) begin at %d, want %d; %v", lines, text, len(text), at, len(text)-len(want), err)
+			}
+		}
+		file.Close()
+	}
+}
+
+func TestAttach(t *testing.T) {
+	l := newLab(t)
+	plain := l.one(sh("sleep 60", "gpus", "0"))
+	l.untilState(plain, job.Running)
+	_, err := l.Attach(l.ctx, plain)
+	wantProblem(t, err, api.Refused, "no terminal", "--pty")
+	id := l.one(sh(`[ -t 0 ] && echo ready; read word; echo "got $word"`, "gpus", "0", "pty", "yes"))
+	l.untilState(id, job.Running)
+	conn, err := l.Attach(l.ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, frame := range []keep.Frame{keep.AttachFrame(24, 80), keep.InputFrame([]byte("hello\n"))} {
+		data, err := frame.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(conn)
+		seen <- string(text)
+	}()
+	if got := l.finished(id); !strings.Contains(got, "ready") || !strings.Contains(got, "got hello") {
+		t.Errorf("log: %q", got)
+	}
+	select {
+	case got := <-seen:
+		if !strings.Contains(got, "got hello") {
+			t.Errorf("the terminal showed %q", got)
+		}
+	case <-time.After(patience):
+		t.Error("the terminal stays open")
+	}
+	_, err = l.Attach(l.ctx, id)
+	wantProblem(t, err, api.Refused, "finished")
+}
