@@ -118,7 +118,48 @@ func decode(j *job.Job, spec, others []byte, specs specCache) error {
 	return nil
 }
 
+// An event tells what happened to a job; what a long job says in full is with
+// the job. Every event has a copy, and one that changes often must not fill the
+// disk with its own words.
+const (
+	maxSnapshot = 8 << 10 // bytes of a spec that an event carries whole
+	snapshotCut = 1 << 10 // of the command, where it is longer
+)
+
+// brief is a job as an event carries it.
+func brief(j *job.Job) *job.Job {
+	size := len(j.Spec.Shell) + len(j.Spec.Setup) + len(j.Spec.Output) + len(j.Spec.Dir) + len(j.Spec.Venv) + len(j.Spec.Conda) + len(j.Spec.Export) + len(j.Spec.Type)
+	for _, word := range j.Spec.Argv {
+		size += len(word)
+	}
+	for _, v := range j.Spec.Env {
+		size += len(v.Key) + len(v.Value)
+	}
+	if size+len(j.Spec.After)*16 <= maxSnapshot {
+		return j
+	}
+	short := *j
+	short.Spec = job.Spec{
+		Shell: cutText(j.Spec.Command()), Name: j.Spec.Name, GPUs: j.Spec.GPUs, Share: j.Spec.Share, VRAMMiB: j.Spec.VRAMMiB,
+		Priority: j.Spec.Priority, TimeLimit: j.Spec.TimeLimit, Retries: j.Spec.Retries, ArrayLimit: j.Spec.ArrayLimit, Pty: j.Spec.Pty,
+	}
+	short.Detail, short.Log = cutText(j.Detail), cutText(j.Log)
+	return &short
+}
+
+func cutText(text string) string {
+	if len(text) <= snapshotCut {
+		return text
+	}
+	end := snapshotCut
+	for end > snapshotCut-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
 func encodeSnapshot(j *job.Job) ([]byte, error) {
+	j = brief(j)
 	wide := !isText(j)
 	if wide {
 		j = widened(j)
