@@ -93,6 +93,11 @@ func (s *submission) admissible() error {
 	if full := s.d.room(s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
 		return full
 	}
+	if s.bytes > len(s.jobs)*plainJob {
+		if problem := s.d.roomFor(s.caller, s.bytes); problem != nil {
+			return problem
+		}
+	}
 	if which, why := s.d.engine.Feasible(s.caller.Name, s.kinds...); why != "" {
 		return s.located(s.kindOf[which], api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why))
 	}

@@ -70,6 +70,11 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 			return err
 		}
 	}
+	if more := specBytes(&spec); more > plainJob {
+		if problem := d.roomFor(c, more-specBytes(&j.Spec)); problem != nil {
+			return problem
+		}
+	}
 	if _, why := d.engine.Feasible(j.User, spec); why != "" {
 		return api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why)
 	}

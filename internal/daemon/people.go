@@ -35,6 +35,9 @@ const (
 type people struct {
 	mu     sync.Mutex
 	limits map[int]loginLimits
+
+	strangers  int // who came with no good token since strangerAt
+	strangerAt time.Time
 }
 
 type loginLimits struct {
@@ -50,7 +53,9 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	if p.Secret != "" {
 		entry, ok := d.tokens.check(p.Secret, time.Now())
 		if !ok {
-			return api.Caller{}, api.Problemf(api.Forbidden, "make one with: berth token create", "the token is not known or has expired")
+			err := api.Problemf(api.Forbidden, "make one with: berth token create", "the token is not known or has expired")
+			d.noteStranger(err)
+			return api.Caller{}, err
 		}
 		uid, token = entry.UID, entry.ID
 	}
@@ -77,6 +82,24 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	}
 	c.Admin = uid == 0 || !d.opt.Places.Shared || d.isAdmin(user)
 	return c, nil
+}
+
+// strangersEvery is how often a token that nobody made is worth a line of the
+// audit: whoever has none must not be able to fill it.
+const strangersEvery = time.Second
+
+// noteStranger writes down that somebody came with no good token, and how
+// often since the last time it was written down.
+func (d *Daemon) noteStranger(err error) {
+	p := &d.people
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.strangers++
+	if time.Since(p.strangerAt) < strangersEvery {
+		return
+	}
+	d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, fmt.Sprintf("%d times", p.strangers), err)
+	p.strangers, p.strangerAt = 0, time.Now()
 }
 
 func (d *Daemon) isAdmin(user site.User) bool {

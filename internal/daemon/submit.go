@@ -69,6 +69,7 @@ type submission struct {
 	jobs    []*job.Job // of all items, in order
 	environ []byte
 	notes   []string
+	bytes   int // what all jobs say
 
 	kinds  []job.Spec // one of each kind of request
 	kindOf []int      // and which item that is of
@@ -91,8 +92,10 @@ func (s *submission) read(ctx context.Context) error {
 		return api.Problemf(api.TooMuch, "send them in several requests", "%d jobs in one request, at most %d are taken", len(r.Jobs), s.cfg.MaxSpecs)
 	case r.Dir != "" && !filepath.IsAbs(r.Dir):
 		return api.Problemf(api.Invalid, "", "dir: %.100q is not an absolute path", r.Dir)
-	case strings.IndexByte(r.Dir, 0) >= 0:
-		return api.Problemf(api.Invalid, "", "dir: it holds a zero byte")
+	case strings.IndexByte(r.Dir, 0) >= 0 || len(r.Dir) > maxDir:
+		return api.Problemf(api.Invalid, "", "dir: it holds a zero byte, or more than %d", maxDir)
+	case strings.IndexByte(r.Term, 0) >= 0 || len(r.Term) > maxTerm:
+		return api.Problemf(api.Invalid, "", "term: it holds a zero byte, or more than %d", maxTerm)
 	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
 		return api.Problemf(api.Invalid, "", "umask: %d is none", *r.Umask)
 	}
@@ -218,6 +221,9 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	}
 	if from+tasks > most {
 		return api.Problemf(api.TooMuch, "submit fewer at a time", "the request holds more than the %d jobs you may have queued", most)
+	}
+	if s.bytes += tasks * specBytes(&asked.Spec); s.bytes > maxRequestBytes {
+		return api.Problemf(api.TooMuch, "put what they have in common into a script", "the jobs of this request say more than %d MiB in all", maxRequestBytes>>20)
 	}
 	for range tasks {
 		s.jobs = append(s.jobs, &job.Job{

@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// Bounds on what the jobs of a request, and all live jobs of one user, say in
+// letters: the tasks of an array repeat it, in the store each for itself. As
+// many jobs as a user may have fit easily where each says no more than
+// plainJob, and then nobody counts.
+const (
+	maxRequestBytes = 64 << 20
+	maxUserBytes    = 256 << 20
+	plainJob        = 16 << 10
+	maxDir          = 4096 // bytes; the kernel takes no longer path
+	maxTerm         = 256
+)
+
+// specBytes is what a job says in letters.
+func specBytes(s *job.Spec) int {
+	n := len(s.Shell) + len(s.Dir) + len(s.Setup) + len(s.Venv) + len(s.Conda) + len(s.Output) + len(s.Export) + len(s.Type)
+	for _, word := range s.Argv {
+		n += len(word)
+	}
+	for _, v := range s.Env {
+		n += len(v.Key) + len(v.Value)
+	}
+	return n
+}
+
+// roomFor says whether a user's live jobs may say so much more. It looks at
+// all of them, so it is asked only where that is much.
+func (d *Daemon) roomFor(c api.Caller, more int) *api.Problem {
+	have := 0
+	d.engine.Each(0, func(j *job.Job) bool {
+		if j.UID == c.UID {
+			have += specBytes(&j.Spec)
+		}
+		return true
+	})
+	if have+more <= maxUserBytes {
+		return nil
+	}
+	return api.Problemf(api.TooMuch, "wait for some to end, or put what they say into a script", "your jobs that are not over say %d MiB, and would say more than %d", have>>20, maxUserBytes>>20)
+}
