@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	programs = dir
 	if err := build(dir, ""); err != nil {
+		os.RemoveAll(dir)
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
