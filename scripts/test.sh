@@ -10,11 +10,19 @@ skip() { skipped="$skipped
 
 command -v go >/dev/null || { echo "make test needs Go 1.26 or newer"; exit 2; }
 
-# The race detector needs a C compiler.
-if ! command -v cc >/dev/null && ! command -v gcc >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	say "installing a C compiler for the race detector"
-	{ apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; } >/dev/null 2>&1 || true
+# The race detector needs a C compiler, the API's page curl, the siege users of
+# its own.
+missing=""
+command -v cc >/dev/null || command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
+command -v curl >/dev/null || missing="$missing curl"
+command -v useradd >/dev/null || missing="$missing passwd"
+if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	say "installing$missing"
+	# shellcheck disable=SC2086 # a list of packages
+	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
+command -v curl >/dev/null || skip "the examples of docs/api.md: there is no curl"
+command -v useradd >/dev/null || skip "tests with users of their own: there is no useradd"
 race="-race"
 export CGO_ENABLED=1
 if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
@@ -22,7 +30,7 @@ if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
 	export CGO_ENABLED=0
 	skip "the race detector: there is no C compiler"
 fi
-[ "$(id -u)" = 0 ] || skip "tests that need root (full disk on a tmpfs, cgroups)"
+[ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users)"
 
 say "format and vet"
 unformatted=$(gofmt -l cmd internal scripts)
