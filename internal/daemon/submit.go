@@ -47,7 +47,7 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	if s.dedups() {
 		d.twins.turn.Lock()
 		defer d.twins.turn.Unlock()
-		if err := d.twins.check(&s); err != nil {
+		if err := d.twins.check(ctx, &s); err != nil {
 			return api.SubmitReply{}, err
 		}
 	}

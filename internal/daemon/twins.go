@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"hash/fnv"
 	"sync"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
@@ -46,7 +48,7 @@ func identity(work []byte) uint64 {
 
 // check refuses a request that asks for work that is done or under way. Two
 // that ask at once are looked at one after the other: the caller holds turn.
-func (t *twins) check(s *submission) error {
+func (t *twins) check(ctx context.Context, s *submission) error {
 	within := map[uint64]bool{}
 	for i, it := range s.items {
 		if !it.asked.Dedup {
@@ -61,7 +63,7 @@ func (t *twins) check(s *submission) error {
 			return s.located(i, api.Problemf(api.Refused, "leave --dedup out to run it again", "the same job is in this request already"))
 		}
 		within[key] = true
-		id, err := t.find(s.d.store, key, asked)
+		id, err := t.find(ctx, s.d, key, asked)
 		if err != nil {
 			return err
 		}
@@ -74,7 +76,7 @@ func (t *twins) check(s *submission) error {
 
 // find is a job that is the same work; empty: there is none. Those that are
 // found to have failed, or to be forgotten, are not looked at again.
-func (t *twins) find(st *store.Store, key uint64, asked []byte) (string, error) {
+func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (string, error) {
 	for {
 		t.mu.Lock()
 		ids := t.known[key]
@@ -83,7 +85,7 @@ func (t *twins) find(st *store.Store, key uint64, asked []byte) (string, error) 
 			return "", nil
 		}
 		last := ids[len(ids)-1]
-		j, err := st.Job(last)
+		j, err := d.asItStands(ctx, last)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return "", err
@@ -92,6 +94,22 @@ func (t *twins) find(st *store.Store, key uint64, asked []byte) (string, error) 
 		}
 		t.drop(key, last)
 	}
+}
+
+// asItStands is a job as the engine knows it: its end may not be on disk yet,
+// and whoever waited for it knows of it already.
+func (d *Daemon) asItStands(ctx context.Context, id string) (*job.Job, error) {
+	var j *job.Job
+	err := d.do(ctx, func(time.Time) {
+		if known, found := d.engine.Find(id); found {
+			now := d.engine.Copy(known)
+			j = &now
+		}
+	})
+	if err != nil || j != nil {
+		return j, err
+	}
+	return d.store.Job(id)
 }
 
 func (t *twins) drop(key uint64, id string) {
