@@ -17,7 +17,7 @@ var units = []string{"berth.service", "berth.socket", "user/berth.service", "use
 // a misspelt one would only be a line in its log.
 var unitKeys = map[string][]string{
 	"Unit": {"Description", "After", "Wants", "StartLimitIntervalSec", "ConditionUser"},
-	"Service": {"Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "RestartPreventExitStatus", "TimeoutStartSec", "TimeoutStopSec",
+	"Service": {"Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec",
 		"WatchdogSec", "KillMode", "Delegate", "TasksMax", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
 		"StateDirectory", "StateDirectoryMode", "ConfigurationDirectory", "OOMScoreAdjust", "LimitNOFILE", "UMask", "IgnoreSIGPIPE", "StandardInput"},
 	"Socket":  {"ListenStream", "SocketMode", "DirectoryMode", "Backlog", "RemoveOnStop"},
@@ -55,7 +55,7 @@ func TestUnitsHaveKnownKeys(t *testing.T) {
 
 func TestUnitsDoWhatTheyMust(t *testing.T) {
 	service := map[string]string{
-		"Type": "notify", "KillMode": "process", "Delegate": "yes", "Restart": "on-failure", "RestartPreventExitStatus": "2", "TasksMax": "infinity",
+		"Type": "notify", "KillMode": "process", "Delegate": "yes", "Restart": "on-failure", "TasksMax": "infinity",
 		"ExecStart": "/usr/local/bin/berth serve", "ExecReload": "/bin/kill -HUP $MAINPID", "WatchdogSec": "60", "IgnoreSIGPIPE": "no",
 	}
 	shared := map[string]string{
