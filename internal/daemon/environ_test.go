@@ -184,3 +184,30 @@ func TestInteractiveTime(t *testing.T) {
 		t.Errorf("one that nobody waits at is limited, %v", err)
 	}
 }
+
+func TestTheUmaskIsTheCallers(t *testing.T) {
+	l := newLab(t)
+	for _, mask := range []int{0o077, 0o002, 0o027} {
+		out := filepath.Join(l.dir(), fmt.Sprintf("made-%o", mask))
+		reply, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("umask; : >"+out, "gpus", "0", "output", out+".log")}, Umask: &mask})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := l.finished(reply.Jobs[0].ID), fmt.Sprintf("%04o\n", mask); got != want {
+			t.Errorf("the job's umask is %q, want %q", got, want)
+		}
+		for path, mode := range map[string]int{out: 0o666, out + ".log": 0o644} {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := info.Mode().Perm(), os.FileMode(mode&^mask); got != want {
+				t.Errorf("%s has the mode %o, want %o", path, got, want)
+			}
+		}
+	}
+	before := l.finished(l.one(sh("umask", "gpus", "0")))
+	if before == "0027\n" {
+		t.Error("the supervisor kept the umask of the job before")
+	}
+}

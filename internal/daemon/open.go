@@ -372,6 +372,9 @@ func (d *Daemon) restore(ctx context.Context) error {
 func (d *Daemon) order(j *job.Job) (o keep.Order, err error) {
 	if o, err = d.launcher.Order(j); err == nil {
 		o.LogMaxBytes = d.config().MaxLog
+		if o.Credential == nil && j.Umask >= 0 {
+			o.Mask = strconv.FormatInt(int64(j.Umask), 8)
+		}
 	}
 	return o, err
 }

@@ -40,6 +40,10 @@ func launch(o Order, token string, privileged bool) (s started, err error) {
 		defer syscall.Close(cgroupFD)
 	}
 	s.limits = enforce(o, token, dir)
+	if mask, err := o.mask(); err == nil && mask >= 0 {
+		// It is the whole process's, which makes no file of its own meanwhile.
+		defer syscall.Umask(syscall.Umask(mask))
+	}
 	c := child{dir: "/", env: os.Environ(), argv: stageArgv(), path: "/proc/self/exe", cgroupFD: cgroupFD}
 	defer c.close()
 	if o.Credential != nil || privileged || len(s.limits.join) > 0 {

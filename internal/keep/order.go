@@ -25,6 +25,10 @@ type Order struct {
 	// Credential is whom to run as; nil: as the supervisor itself.
 	Credential *Credential
 
+	// Mask is the umask of a job without a credential, in octal; empty: the
+	// supervisor's own.
+	Mask string
+
 	// Pty gives the job a terminal of its own. The supervisor holds the other
 	// end, writes what comes out of it to the log, and lets others attach.
 	Pty bool
@@ -73,7 +77,7 @@ const (
 // first protocol would leave out without a word. Such an order goes out as
 // another kind of frame, which that supervisor does not know and so not obey.
 func (o Order) Careful() bool {
-	return o.Credential != nil || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0
+	return o.Credential != nil || o.Mask != "" || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0
 }
 
 // Check refuses an order that no supervisor could carry out or tell of.
@@ -88,6 +92,9 @@ func (o Order) Check() error {
 	case o.LogMaxBytes < 0 || o.CPUs < 0 || o.CPUs > maxCPUs || o.MemMiB < 0 || o.MemMiB > maxMemMiB:
 		return fmt.Errorf("order for job %s: no limit of %d CPUs, %d MiB, %d bytes of log", o.Job, o.CPUs, o.MemMiB, o.LogMaxBytes)
 	}
+	if _, err := o.mask(); err != nil {
+		return fmt.Errorf("order for job %s: no umask %q", o.Job, o.Mask)
+	}
 	if o.Credential == nil {
 		return nil
 	}
@@ -99,6 +106,15 @@ func (o Order) Check() error {
 		return fmt.Errorf("order for job %s: %w", o.Job, err)
 	}
 	return nil
+}
+
+// mask is the umask asked for; -1: none is.
+func (o Order) mask() (int, error) {
+	if o.Mask == "" {
+		return -1, nil
+	}
+	mask, err := strconv.ParseUint(o.Mask, 8, 9)
+	return int(mask), err
 }
 
 func notInID(r rune) bool {
@@ -132,6 +148,7 @@ func (o Order) Frame() Frame {
 		return f
 	}
 	add("pty", strconv.FormatBool(o.Pty))
+	add("mask", o.Mask)
 	add("log_max_bytes", strconv.FormatInt(o.LogMaxBytes, 10))
 	add("cpus", strconv.Itoa(o.CPUs))
 	add("mem_mib", strconv.FormatInt(o.MemMiB, 10))
@@ -148,7 +165,7 @@ func orderOf(f Frame) (Order, error) {
 	o := Order{
 		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
 		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"),
-		Pty: f.Get("pty") == "true", MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
+		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 	}
 	var err error
 	if o.Credential, err = credentialOf(f); err != nil {
