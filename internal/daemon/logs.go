@@ -166,7 +166,11 @@ func (r *logReader) Read(p []byte) (int, error) {
 // readData reads at the offset. A hole, where the middle of a log that grew
 // too large was dropped, is passed over: it would read as zeros.
 func (r *logReader) readData(p []byte) (int, error) {
-	if data, err := r.file.Seek(r.offset, unix.SEEK_DATA); err == nil && data > r.offset {
+	data, err := r.file.Seek(r.offset, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return 0, io.EOF // at the end, or nothing but a hole up to it
+	case err == nil && data > r.offset:
 		r.offset = data
 	}
 	if hole, err := r.file.Seek(r.offset, unix.SEEK_HOLE); err == nil && hole > r.offset {
