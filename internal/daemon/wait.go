@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"berth/internal/api"
@@ -38,29 +39,51 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	if timeout <= 0 || timeout > waitMost {
 		timeout = waitMost
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for !w.done() {
-		ev, ok := l.next(ctx)
+		ev, ok := l.next(bounded)
 		if !ok { // its time is up, it fell behind, or the daemon stops
 			break
 		}
 		w.heard(ev.Job)
 	}
-	reply := api.WaitReply{Done: w.done(), Jobs: make([]job.View, len(w.jobs))}
-	for i := range w.jobs {
-		reply.Jobs[i] = d.view(c, &w.jobs[i], nil)
+	return d.waited(ctx, c, w)
+}
+
+// waited is how the jobs stand now. Nobody kept them meanwhile: a user may wait
+// for all jobs many times over.
+func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.WaitReply, error) {
+	reply := api.WaitReply{Jobs: make([]job.View, 0, len(w.ids))}
+	ch := choice{ids: make(map[string]bool, len(w.ids))}
+	for _, id := range w.ids {
+		ch.IDs, ch.ids[id] = append(ch.IDs, id), true
 	}
+	if len(ch.IDs) == 0 {
+		reply.Done = true
+		return reply, nil
+	}
+	found, _, err := d.resolve(ctx, &ch, true)
+	if err != nil {
+		return api.WaitReply{}, err
+	}
+	for i := range found {
+		w.heard(&found[i])
+	}
+	slices.SortFunc(found, func(a, b job.Job) int { return w.at[a.ID] - w.at[b.ID] })
+	for i := range found {
+		reply.Jobs = append(reply.Jobs, d.view(c, &found[i], nil))
+	}
+	reply.Done = w.done()
 	return reply, nil
 }
 
 // lookAt takes in how the jobs stand now.
 func (d *Daemon) lookAt(ctx context.Context, w *waitingFor) error {
-	ch := choice{ids: make(map[string]bool, len(w.jobs))}
-	for i := range w.jobs {
-		if !w.jobs[i].State.Terminal() {
-			ch.IDs = append(ch.IDs, w.jobs[i].ID)
-			ch.ids[w.jobs[i].ID] = true
+	ch := choice{ids: make(map[string]bool, w.open)}
+	for i, id := range w.ids {
+		if !w.over[i] {
+			ch.IDs, ch.ids[id] = append(ch.IDs, id), true
 		}
 	}
 	if len(ch.IDs) == 0 {
@@ -75,17 +98,18 @@ func (d *Daemon) lookAt(ctx context.Context, w *waitingFor) error {
 
 // waitingFor is jobs, and how many of them are not over.
 type waitingFor struct {
-	jobs []job.Job
+	ids  []string
+	over []bool
 	at   map[string]int
 	open int
 	any  bool
 }
 
 func newWaiting(jobs []job.Job, any bool) *waitingFor {
-	w := &waitingFor{jobs: jobs, at: make(map[string]int, len(jobs)), any: any}
+	w := &waitingFor{ids: make([]string, len(jobs)), over: make([]bool, len(jobs)), at: make(map[string]int, len(jobs)), any: any}
 	for i := range jobs {
-		w.at[jobs[i].ID] = i
-		if !jobs[i].State.Terminal() {
+		w.ids[i], w.at[jobs[i].ID] = jobs[i].ID, i
+		if w.over[i] = jobs[i].State.Terminal(); !w.over[i] {
 			w.open++
 		}
 	}
@@ -93,7 +117,7 @@ func newWaiting(jobs []job.Job, any bool) *waitingFor {
 }
 
 func (w *waitingFor) done() bool {
-	return w.open == 0 || w.any && w.open < len(w.jobs)
+	return w.open == 0 || w.any && w.open < len(w.ids)
 }
 
 // means reports whether a job is one of them.
@@ -109,8 +133,8 @@ func (w *waitingFor) heard(j *job.Job) {
 	if !meant {
 		return
 	}
-	was, is := w.jobs[i].State.Terminal(), j.State.Terminal()
-	w.jobs[i] = *j
+	was, is := w.over[i], j.State.Terminal()
+	w.over[i] = is
 	switch {
 	case is && !was:
 		w.open--
