@@ -51,21 +51,23 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 // foretell puts a trial into an answer.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	spec := &it.asked.Spec
-	answer := api.Submitted{Name: spec.Name, State: "waits", Reason: trial.Waits, Notes: s.notes}
-	if it.asked.Array != nil {
-		answer.Tasks = it.to - it.from
-	}
+	what, reason := "waits", trial.Waits
+	var cards []int
 	switch {
 	case trial.Infeasible != "":
-		answer.State, answer.Reason = "infeasible", trial.Infeasible
+		what, reason = "infeasible", trial.Infeasible
 	case it.asked.Hold:
-		answer.Reason = "held until someone releases it"
+		reason = "held until someone releases it"
 	case it.asked.NotBefore.After(s.now):
-		answer.Reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
+		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
 	case len(spec.After) > 0:
-		answer.Reason = fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On)
+		reason = fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On)
 	case trial.Starts:
-		answer.State, answer.Reason, answer.GPUIDs = "starts", "", trial.GPUs
+		what, reason, cards = "starts", "", trial.GPUs
+	}
+	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Notes: s.notes}
+	if it.asked.Array != nil {
+		answer.Tasks = it.to - it.from
 	}
 	return answer
 }
