@@ -33,6 +33,9 @@ type choice struct {
 // few of them.
 const maxRanges = 200
 
+// maxLast bounds the @ of one request: each is looked for in the store.
+const maxLast = 100
+
 // choose reads a selection. own restricts what names no ids and no user to
 // the caller's own jobs: nobody means everyone's by "all".
 func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
@@ -43,6 +46,9 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 	ch := choice{Selection: sel, user: s.User, name: s.Name}
 	ch.All = ch.All || s.All
 	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || len(s.States) > 0
+	if len(sel.Last) > maxLast {
+		return choice{}, api.Problemf(api.TooMuch, "name fewer at a time", "%d of your last jobs, at most %d are taken", len(sel.Last), maxLast)
+	}
 	for _, back := range sel.Last {
 		id, ok, err := d.store.LastOf(c.UID, c.Name, back)
 		if err != nil {
