@@ -31,7 +31,8 @@ var floors = map[string][]string{
 	"internal/site":    {"internal/keep"},
 	"internal/job":     {},
 	"internal/keep":    {},
-	"internal/soak":    {"internal/api", "internal/job"}, // tests of the whole binary, no code
+	"internal/soak":    {"internal/api", "internal/job"},                  // tests of the whole binary, no code
+	"internal/siege":   {"internal/api", "internal/job", "internal/keep"}, // the same, by hostile users
 	"scripts/bench":    {"internal/api"},
 }
 

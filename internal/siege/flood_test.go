@@ -1,0 +1,275 @@
+package siege
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+)
+
+// Taking all there is, so that nothing is left for others.
+var floodAttacks = []attack{
+	{"a gigabyte in one request", func(t *testing.T, c *camp) {
+		for path, head := range map[string]string{"/v1/jobs": `{"jobs":[{"command":"`, "/v1/jobs/act": `{"action":"`, "/v1/tokens": `{"name":"`} {
+			body := &endless{head: head, left: 1 << 30}
+			r, err := c.cat.ask("POST", path, body)
+			if err == nil && r.status != http.StatusRequestEntityTooLarge {
+				t.Errorf("%s: status %d: %.200s", path, r.status, r.body)
+			}
+			if taken := 1<<30 - body.left; taken > 80<<20 {
+				t.Errorf("%s: %d MiB were taken", path, taken>>20)
+			}
+		}
+	}},
+	{"five thousand idle connections", func(t *testing.T, c *camp) {
+		var conns []net.Conn
+		defer func() {
+			for _, conn := range conns {
+				conn.Close()
+			}
+		}()
+		for range 5000 {
+			conn, err := c.cat.dial()
+			if err != nil {
+				break
+			}
+			conns = append(conns, conn)
+		}
+		open := 0
+		for _, conn := range conns {
+			must(t, conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
+			_, err := conn.Read(make([]byte, 1))
+			var late net.Error
+			if errors.As(err, &late) && late.Timeout() {
+				open++
+			}
+		}
+		if open > 300 {
+			t.Errorf("%d of %d connections stay open", open, len(conns))
+		}
+		c.othersAreServed(t)
+	}},
+	{"a thousand streams that nobody reads", func(t *testing.T, c *camp) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		began, refused := 0, 0
+		for range 1000 {
+			r, err := http.NewRequestWithContext(ctx, "GET", "http://berth/v1/events?since=0", nil)
+			must(t, err)
+			answer, err := c.cat.http.Do(r)
+			if err != nil {
+				refused++
+				continue
+			}
+			if answer.StatusCode != http.StatusOK {
+				refused++
+				answer.Body.Close()
+				continue
+			}
+			defer answer.Body.Close()
+			began++
+		}
+		if began > 64 || refused < 900 {
+			t.Errorf("%d began, %d were refused", began, refused)
+		}
+		c.othersAreServed(t)
+	}},
+	{"logs followed and never read", func(t *testing.T, c *camp) {
+		id := c.cat.submit(t, shell("yes | head -c 50000000; sleep 1000"))[0]
+		defer c.cat.cancel(t, id)
+		c.cat.running(t, id)
+		for range 100 {
+			conn, err := c.cat.dial()
+			must(t, err)
+			defer conn.Close()
+			fmt.Fprintf(conn, "GET /v1/jobs/%s/log?follow=1 HTTP/1.1\r\nHost: berth\r\n\r\n", id)
+		}
+		c.othersAreServed(t)
+	}},
+	{"waits for everything", func(t *testing.T, c *camp) {
+		var group sync.WaitGroup
+		for range 200 {
+			group.Go(func() {
+				_, _ = c.cat.ask("POST", "/v1/jobs/wait", spec{"select": spec{"ids": []string{"0-999999999999999"}, "user": "*"}, "timeout_s": 2}) // most are refused
+			})
+		}
+		c.othersAreServed(t)
+		group.Wait()
+	}},
+	{"the queue, up to the user's limit", func(t *testing.T, c *camp) {
+		hold := make([]spec, 500)
+		for i := range hold {
+			hold[i] = shell("true").with("hold", "yes").with("priority", 1000)
+		}
+		taken := 0
+		for range 10 {
+			r := c.cat.mustAsk(t, "POST", "/v1/jobs", spec{"jobs": hold})
+			if r.status == http.StatusOK {
+				taken += len(hold)
+			} else if r.status != http.StatusTooManyRequests && r.status != http.StatusRequestEntityTooLarge {
+				t.Errorf("status %d: %s", r.status, r.body)
+			}
+		}
+		if taken > queuedJobs {
+			t.Errorf("%d jobs were taken", taken)
+		}
+		c.othersAreServed(t)
+		c.mustBeDenied(t, c.cat, "submit", "")
+		c.cat.act(t, "cancel", map[string]any{"all": true})
+	}},
+	{"changes to one large job, without end", func(t *testing.T, c *camp) {
+		id := c.cat.submit(t, spec{"command": strings.Split("/bin/true"+strings.Repeat(" "+strings.Repeat("a", 100_000), 9), " "), "gpus": "0.004", "hold": "yes"})[0]
+		before := c.stored(t)
+		for i := range 50 {
+			c.cat.act(t, []string{"release", "hold"}[i%2], map[string]any{"ids": []string{id}})
+		}
+		grown := c.stored(t) - before
+		t.Logf("50 changes: the store grew by %d KiB", grown>>10)
+		if grown > 64<<20 {
+			t.Errorf("50 changes of one job made the store grow by %d MiB", grown>>20)
+		}
+		c.cat.cancel(t, id)
+	}},
+	{"connections that vanish in the middle", func(t *testing.T, c *camp) {
+		for i := range 300 {
+			conn, err := c.cat.dial()
+			must(t, err)
+			request := "POST /v1/jobs HTTP/1.1\r\nHost: berth\r\nContent-Length: 100\r\n\r\n" + `{"jobs":[{"command":"true"`
+			_, _ = io.WriteString(conn, request[:i%len(request)]) // it vanishes anyway
+			conn.Close()
+		}
+		c.othersAreServed(t)
+	}},
+	{"tokens", func(t *testing.T, c *camp) {
+		made := 0
+		for range 60 {
+			if r := c.cat.mustAsk(t, "POST", "/v1/tokens", spec{}); r.status == http.StatusOK {
+				made++
+			}
+		}
+		if made > 20 {
+			t.Errorf("%d tokens", made)
+		}
+	}},
+}
+
+// endless is a body that goes on and on.
+type endless struct {
+	head string
+	left int64
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.head != "" {
+		n := copy(p, e.head)
+		e.head = e.head[n:]
+		return n, nil
+	}
+	if e.left <= 0 {
+		return 0, io.EOF
+	}
+	n := int(min(int64(len(p)), e.left))
+	for i := range n {
+		p[i] = 'a'
+	}
+	e.left -= int64(n)
+	return n, nil
+}
+
+// othersAreServed checks that a flood is its user's own trouble: others
+// submit, run and read.
+func (c *camp) othersAreServed(t *testing.T) {
+	t.Helper()
+	begun := time.Now()
+	for _, p := range []*person{c.ann, c.bob} {
+		id := p.submit(t, shell("echo served"))[0]
+		if v := p.ended(t, id); v.Outcome == nil || *v.Outcome != job.OK || p.log(t, id).body != "served\n" {
+			t.Errorf("%s's job ended %s", p.name, text(v.Outcome))
+		}
+	}
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("serving the others took %s", took)
+	}
+}
+
+// mustBeSmall bounds what all of it together made of the daemon.
+func (c *camp) mustBeSmall(t *testing.T) {
+	t.Helper()
+	pid := c.daemon.cmd.Process.Pid
+	var peakKiB int
+	for line := range strings.Lines(procFile(pid, "status")) {
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &peakKiB); err == nil {
+			break
+		}
+	}
+	t.Logf("the daemon had %d MiB at most; its store has %d MiB", peakKiB>>10, c.stored(t)>>20)
+	if peakKiB > 700<<10 {
+		t.Errorf("the daemon had %d MiB", peakKiB>>10)
+	}
+}
+
+// Callers that take their time.
+var slowAttacks = []linger{
+	{"headers, a byte at a time", func(t *testing.T, c *camp) func(*testing.T) {
+		return c.dribble(t, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nX-A: ", 30*time.Second)
+	}},
+	{"a body, a byte at a time", func(t *testing.T, c *camp) func(*testing.T) {
+		return c.dribble(t, "POST /v1/jobs HTTP/1.1\r\nHost: berth\r\nContent-Length: 100000\r\n\r\n{", 60*time.Second)
+	}},
+	{"a body for a request that takes none", func(t *testing.T, c *camp) func(*testing.T) {
+		return c.dribble(t, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nContent-Length: 100000\r\n\r\n{", 60*time.Second)
+	}},
+	{"half a frame for a terminal", func(t *testing.T, c *camp) func(*testing.T) {
+		id := c.dan.submit(t, shell("sleep 25").with("pty", "yes"))[0]
+		c.dan.running(t, id)
+		conn := c.attach(t, c.dan, id)
+		_, err := io.WriteString(conn, "\x01i\x00\x7f\xff\xff")
+		must(t, err)
+		return func(t *testing.T) {
+			conn.Close()
+			c.dan.cancel(t, id)
+			if v := c.dan.ended(t, id); !v.State.Terminal() {
+				t.Errorf("the job is %s", v.State)
+			}
+		}
+	}},
+}
+
+// dribble sends a beginning and then a byte now and then. The daemon has to
+// give up on it.
+func (c *camp) dribble(t *testing.T, beginning string, within time.Duration) func(*testing.T) {
+	t.Helper()
+	conn, err := c.dan.dial()
+	must(t, err)
+	begun, over := time.Now(), make(chan time.Duration, 1)
+	_, err = io.WriteString(conn, beginning)
+	must(t, err)
+	go func() {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if _, err := conn.Write([]byte("a")); err != nil || time.Since(begun) > 2*within {
+				over <- time.Since(begun)
+				return
+			}
+		}
+	}()
+	go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(conn)) }() // an answer is welcome
+	return func(t *testing.T) {
+		defer conn.Close()
+		if took := <-over; took > within {
+			t.Errorf("the daemon listened for %s", took)
+		} else {
+			t.Logf("the daemon listened for %s", took.Round(time.Millisecond))
+		}
+	}
+}
