@@ -68,6 +68,7 @@ type Daemon struct {
 	host     sched.Host
 
 	ended    chan struct{} // closed when the engine's loop is over
+	turn     chan struct{} // held while a long queue is copied for someone
 	wantUser chan int      // uids that a start needed and nobody has looked up lately
 	lastTold atomic.Int64  // when something last happened, in nanoseconds
 	wait     sync.WaitGroup

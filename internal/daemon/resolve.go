@@ -24,6 +24,8 @@ type liveQuery struct {
 	// unwritten asks also for those that are over, but not on disk yet: the
 	// store does not know of their end.
 	unwritten bool
+	// then is called with what was found, before anything else can happen.
+	then func(found []job.Job)
 
 	found []job.Job
 	total int       // how many match, wherever they stand
@@ -52,6 +54,9 @@ func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
 					q.found = append(q.found, d.engine.Copy(j))
 				}
 			})
+		}
+		if q.then != nil {
+			q.then(q.found)
 		}
 	})
 	slices.SortFunc(q.found, func(a, b job.Job) int {
@@ -134,7 +139,13 @@ func (d *Daemon) eachNamed(ch *choice, fn func(*job.Job)) {
 
 // resolve finds the selected jobs, over or not, and says which ids name none.
 func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []job.Job, missing []string, err error) {
-	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true}
+	return d.resolveThen(ctx, ch, over, nil)
+}
+
+// resolveThen calls then with those that are not over, before anything can
+// happen to them.
+func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func([]job.Job)) (found []job.Job, missing []string, err error) {
+	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true, then: then}
 	if err = d.live(ctx, &live); err != nil {
 		return nil, nil, err
 	}

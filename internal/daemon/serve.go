@@ -30,7 +30,7 @@ const (
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
-		ended: make(chan struct{}), wantUser: make(chan int, 64),
+		ended: make(chan struct{}), wantUser: make(chan int, 64), turn: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

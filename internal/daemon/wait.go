@@ -21,18 +21,11 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	if !ch.narrow {
 		return api.WaitReply{}, api.Problemf(api.Invalid, "name jobs by id, or say all", "no job is selected")
 	}
-	found, missing, err := d.resolve(ctx, &ch, false)
+	w, l, err := d.beginWait(ctx, &ch, r.Any)
+	if l != nil {
+		defer d.hub.leave(l)
+	}
 	if err != nil {
-		return api.WaitReply{}, err
-	}
-	if len(missing) > 0 {
-		return api.WaitReply{}, api.Problemf(api.NotFound, "berth list --all shows what there is", "no job %.60s", missing[0])
-	}
-	w := newWaiting(found, r.Any)
-	l := d.hub.listenTo(len(found), w.means)
-	defer d.hub.leave(l)
-	// What ended before anyone listened is seen now, and the rest heard.
-	if err := d.lookAt(ctx, w); err != nil {
 		return api.WaitReply{}, err
 	}
 	timeout := time.Duration(r.TimeoutS * float64(time.Second))
@@ -51,6 +44,43 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	return d.waited(ctx, c, w)
 }
 
+// beginWait finds the jobs, and listens from that same moment on.
+func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingFor, *listener, error) {
+	done, err := d.takeTurn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	var l *listener
+	live := map[string]bool{}
+	found, missing, err := d.resolveThen(ctx, ch, false, func(found []job.Job) {
+		for i := range found {
+			live[found[i].ID] = true
+		}
+		l = d.hub.listenTo(len(found), func(id string) bool { return live[id] })
+	})
+	if err == nil && len(missing) > 0 {
+		err = api.Problemf(api.NotFound, "berth list --all shows what there is", "no job %.60s", missing[0])
+	}
+	if err != nil {
+		return nil, l, err
+	}
+	return newWaiting(found, any), l, nil
+}
+
+// takeTurn lets one at a time copy what may be a long queue: nobody who asks
+// for it again and again is to take the machine from the others.
+func (d *Daemon) takeTurn(ctx context.Context) (done func(), err error) {
+	select {
+	case d.turn <- struct{}{}:
+		return func() { <-d.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-d.ended:
+		return nil, stopping()
+	}
+}
+
 // waited is how the jobs stand now. Nobody kept them meanwhile: a user may wait
 // for all jobs many times over.
 func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.WaitReply, error) {
@@ -63,6 +93,11 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 		reply.Done = true
 		return reply, nil
 	}
+	done, err := d.takeTurn(ctx)
+	if err != nil {
+		return api.WaitReply{}, err
+	}
+	defer done()
 	found, _, err := d.resolve(ctx, &ch, true)
 	if err != nil {
 		return api.WaitReply{}, err
@@ -76,24 +111,6 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 	}
 	reply.Done = w.done()
 	return reply, nil
-}
-
-// lookAt takes in how the jobs stand now.
-func (d *Daemon) lookAt(ctx context.Context, w *waitingFor) error {
-	ch := choice{ids: make(map[string]bool, w.open)}
-	for i, id := range w.ids {
-		if !w.over[i] {
-			ch.IDs, ch.ids[id] = append(ch.IDs, id), true
-		}
-	}
-	if len(ch.IDs) == 0 {
-		return nil
-	}
-	now, _, err := d.resolve(ctx, &ch, true)
-	for i := range now {
-		w.heard(&now[i])
-	}
-	return err
 }
 
 // waitingFor is jobs, and how many of them are not over.
@@ -118,12 +135,6 @@ func newWaiting(jobs []job.Job, any bool) *waitingFor {
 
 func (w *waitingFor) done() bool {
 	return w.open == 0 || w.any && w.open < len(w.ids)
-}
-
-// means reports whether a job is one of them.
-func (w *waitingFor) means(id string) bool {
-	_, meant := w.at[id]
-	return meant
 }
 
 // heard takes in how a job stands. One that was over may have been queued
