@@ -56,7 +56,9 @@ type Backend interface {
 }
 
 // LogStream is a log as it is read: Offset is where it begins, so that a
-// client that lost its connection can go on from there.
+// client that lost its connection can go on from there. A read that comes to a
+// part that is not there any more gives a *LogGap, and the next goes on behind
+// it.
 type LogStream struct {
 	io.ReadCloser
 	Attempt int

@@ -21,8 +21,8 @@ var errLost = errors.New("the daemon went away")
 
 // LogReader reads a log. When its connection is lost it looks for the daemon
 // for as long as its context lives, and goes on where it was: no byte is lost
-// and none comes twice. It is for one goroutine; the end of its context ends a
-// Read that waits.
+// and none comes twice. Where a part was taken out of the log, a line says so.
+// It is for one goroutine; the end of its context ends a Read that waits.
 type LogReader struct {
 	// OnRetry hears why the connection was lost. It may be nil, and is set
 	// before the first Read.
@@ -34,10 +34,15 @@ type LogReader struct {
 	reply *http.Response
 	wait  time.Duration
 	err   error // final
+
+	mark   []byte // of a gap, still to be read: no part of the log
+	inLine bool   // the last byte read did not end a line
+	atGap  bool   // the connection ended in order, at a gap
 }
 
 // Log opens a log. The first connection must succeed.
 func (c *Client) Log(ctx context.Context, q LogQuery) (*LogReader, error) {
+	q.pieces = true
 	l := &LogReader{OnRetry: c.OnRetry, c: c, ctx: ctx, query: q, wait: firstRetry}
 	if err := l.open(true); err != nil {
 		return nil, err
@@ -89,6 +94,11 @@ func (l *LogReader) open(first bool) error {
 
 func (l *LogReader) Read(p []byte) (int, error) {
 	for l.err == nil {
+		if len(l.mark) > 0 {
+			n := copy(p, l.mark)
+			l.mark = l.mark[n:]
+			return n, nil
+		}
 		if l.reply == nil {
 			if err := l.reopen(); err != nil {
 				l.err = err
@@ -99,6 +109,7 @@ func (l *LogReader) Read(p []byte) (int, error) {
 		n, err := l.reply.Body.Read(p)
 		if n > 0 {
 			l.query.Offset += int64(n)
+			l.inLine = p[n-1] != '\n'
 			l.wait = firstRetry
 			return n, nil // an error comes again with the next read
 		}
@@ -112,12 +123,17 @@ func (l *LogReader) Read(p []byte) (int, error) {
 // ended decides whether a connection's end is the log's.
 func (l *LogReader) ended(err error) {
 	mark := l.reply.Trailer.Get(headerLogEnd)
+	next, badNext := strconv.ParseInt(l.reply.Trailer.Get(headerLogNext), 10, 64)
 	l.hangUp()
 	switch {
 	case l.ctx.Err() != nil:
 		l.err = l.ctx.Err()
 	case errors.Is(err, io.EOF) && mark == logEndComplete:
 		l.err = io.EOF
+	case errors.Is(err, io.EOF) && mark == logEndGap && badNext == nil && next > l.query.Offset:
+		gap := LogGap{From: l.query.Offset, Next: next}
+		l.mark, l.inLine, l.atGap = []byte(gap.mark(l.inLine)), false, true
+		l.query.Offset = next
 	case errors.Is(err, io.EOF) && mark == logEndFailed:
 		l.err = Problemf(Unable, "see the daemon's log", "the log cannot be read beyond byte %d", l.query.Offset)
 	case errors.Is(err, io.EOF):
@@ -136,10 +152,13 @@ func (l *LogReader) lost(err error) {
 // reopen looks for the daemon until it is there or says no.
 func (l *LogReader) reopen() error {
 	for {
-		if err := pause(l.ctx, l.wait); err != nil {
-			return err
+		if !l.atGap { // nothing was lost: there is nothing to wait for
+			if err := pause(l.ctx, l.wait); err != nil {
+				return err
+			}
+			l.wait = min(2*l.wait, slowestRetry)
 		}
-		l.wait = min(2*l.wait, slowestRetry)
+		l.atGap = false
 		err := l.open(false)
 		if err == nil || !worthRetry(l.ctx, err) {
 			return err

@@ -26,6 +26,7 @@ type fake struct {
 	tokens   map[string]Token // by secret
 	paused   map[int]bool
 	log      []byte
+	logGap   LogGap // that part of it is gone
 	logOver  bool
 	logFails bool
 	stuck    chan struct{} // Submit waits for it, where it is set
@@ -236,8 +237,18 @@ type fakeLog struct {
 
 func (l *fakeLog) Read(p []byte) (n int, err error) {
 	waitErr := l.f.await(l.ctx, func() bool {
+		gap := &l.f.logGap
+		if gap.From <= l.at && l.at < gap.Next {
+			err = &LogGap{From: l.at, Next: gap.Next}
+			l.at = gap.Next
+			return true
+		}
 		if l.at < int64(len(l.f.log)) {
-			n = copy(p, l.f.log[l.at:])
+			there := l.f.log[l.at:]
+			if l.at < gap.From {
+				there = l.f.log[l.at:gap.From]
+			}
+			n = copy(p, there)
 			l.at += int64(n)
 			return true
 		}

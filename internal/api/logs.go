@@ -8,14 +8,17 @@ import (
 	"strconv"
 )
 
-// The headers of a log. The last one is a trailer: a log that a daemon went
-// down under has none, and one that it had to leave says stopping.
+// The headers of a log. The last two are trailers: a log that a daemon went
+// down under has none, one that it had to leave says stopping, and one in
+// pieces says where the next piece begins.
 const (
 	headerLogAttempt = "Berth-Log-Attempt"
 	headerLogOffset  = "Berth-Log-Offset"
 	headerLogEnd     = "Berth-Log-End"
+	headerLogNext    = "Berth-Log-Next"
 
 	logEndComplete = "complete"
+	logEndGap      = "gap"
 	logEndStopping = "stopping"
 	logEndFailed   = "failed"
 )
@@ -54,40 +57,56 @@ func (x *exchange) getLog() error {
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set(headerLogAttempt, strconv.Itoa(log.Attempt))
 	header.Set(headerLogOffset, strconv.FormatInt(log.Offset, 10))
-	header.Set("Trailer", headerLogEnd)
+	header.Set("Trailer", headerLogEnd+", "+headerLogNext)
 	x.w.WriteHeader(http.StatusOK)
 	if err := x.w.flush(); err != nil {
 		return nil // the caller is gone
 	}
-	header.Set(headerLogEnd, x.copyLog(ctx, log))
+	end, next := x.copyLog(ctx, log, q.pieces)
+	header.Set(headerLogEnd, end)
+	header.Set(headerLogNext, next)
 	return nil
 }
 
-// copyLog sends the log as it comes and says how it ended.
-func (x *exchange) copyLog(ctx context.Context, log io.Reader) string {
+// copyLog sends the log as it comes and says how it ended. In pieces it ends
+// at a gap and says where to go on, so that whoever counts bytes counts only
+// the log's own; otherwise a mark stands in the gap's place.
+func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end, next string) {
 	buffer := make([]byte, 32<<10)
+	inLine := false
 	for {
 		n, err := log.Read(buffer)
 		if n > 0 {
-			_, writeErr := x.w.Write(buffer[:n])
-			if writeErr == nil {
-				writeErr = x.w.flush()
-			}
-			if writeErr != nil {
-				panic(http.ErrAbortHandler) // it stopped reading; what it has is not whole
-			}
+			x.sendLog(buffer[:n])
+			inLine = buffer[n-1] != '\n'
 		}
+		var gap *LogGap
 		switch {
 		case err == nil:
+		case errors.As(err, &gap) && pieces:
+			return logEndGap, strconv.FormatInt(gap.Next, 10)
+		case errors.As(err, &gap):
+			x.sendLog([]byte(gap.mark(inLine)))
+			inLine = false
 		case x.stopping.Err() != nil:
-			return logEndStopping
+			return logEndStopping, ""
 		case errors.Is(err, io.EOF) && ctx.Err() == nil:
-			return logEndComplete
+			return logEndComplete, ""
 		case ctx.Err() != nil:
 			panic(http.ErrAbortHandler)
 		default:
 			x.log.Error("log cannot be read", "user", x.caller.Name, "path", quoted(x.r.URL.Path), "error", err)
-			return logEndFailed
+			return logEndFailed, ""
 		}
+	}
+}
+
+func (x *exchange) sendLog(part []byte) {
+	_, err := x.w.Write(part)
+	if err == nil {
+		err = x.w.flush()
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler) // it stopped reading; what it has is not whole
 	}
 }

@@ -64,13 +64,15 @@ func streamOperations() []route {
 		{method: get, path: "/v1/jobs/{id}/log", handle: (*exchange).getLog, doc: doc{
 			id: "log", tag: "streams", summary: "Read a job's log",
 			about: "The bytes of the log as they are, with follow as they come until the job is over. The header Berth-Log-Offset says at which byte they begin and Berth-Log-Attempt whose they are. " +
-				"The trailer Berth-Log-End is complete when the log ended in order; stopping, or no trailer at all, means that the daemon went down: ask again with the attempt and the next offset.",
+				"The trailer Berth-Log-End is complete when the log ended in order; stopping, or no trailer at all, means that the daemon went down: ask again with the attempt and the next offset. " +
+				"Where a part was taken out of a log that grew beyond its limit, a line says so; with pieces the reply ends there instead, with gap, and the trailer Berth-Log-Next is the offset to go on at.",
 			params: []param{
 				pathID,
 				{name: "attempt", in: "query", kind: "integer", about: "which attempt; the latest"},
 				{name: "offset", in: "query", kind: "integer", about: "from this byte on; negative: that many bytes from the end"},
 				{name: "lines", in: "query", kind: "integer", about: "only the last so many lines, instead of offset"},
 				{name: "follow", in: "query", kind: "boolean", about: "go on until the job is over"},
+				{name: "pieces", in: "query", kind: "boolean", about: "end at a part that was taken out, instead of a line that says so"},
 			},
 			media: "application/octet-stream", text: "epoch 1: loss 0.31\n", kinds: []string{Invalid, NotFound, Forbidden, TooMuch},
 			headers: []param{

@@ -51,6 +51,7 @@ func (q LogQuery) values() url.Values {
 	putInt(v, "offset", q.Offset)
 	putInt(v, "lines", int64(q.Lines))
 	putBool(v, "follow", q.Follow)
+	putBool(v, "pieces", q.pieces)
 	return v
 }
 
@@ -60,6 +61,7 @@ func readLogQuery(p *params) LogQuery {
 		Offset:  p.int("offset", -1<<62, 1<<62),
 		Lines:   int(p.int("lines", 0, 1<<31-1)),
 		Follow:  p.bool("follow"),
+		pieces:  p.bool("pieces"),
 	}
 }
 

@@ -86,6 +86,7 @@ type Detail struct {
 	BudgetMiB   int64             `json:"budget_mib,omitempty"`
 	Verdict     string            `json:"verdict,omitempty" doc:"declared against measured memory"`
 	Stopping    string            `json:"stopping,omitempty" doc:"why it is being ended"`
+	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes taken out of the middle of its log to keep it within its limit; known once the attempt is over"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
 }
 
@@ -153,6 +154,8 @@ type LogQuery struct {
 	Offset  int64 // from this byte; negative: that many bytes from the end
 	Lines   int   // only the last so many lines, instead of Offset; 0: all
 	Follow  bool  // until the job is over
+
+	pieces bool // end at a gap, for a reader that counts bytes
 }
 
 // Event is one thing that happened.

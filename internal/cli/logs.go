@@ -26,7 +26,9 @@ func newLogs() *cobra.Command {
 		Short: "Show what a job printed",
 		Long: `Show what a job printed, of its last attempt unless another is named. With -f
 show it as it comes, until the job is over; a daemon that is restarted
-meanwhile loses and repeats nothing.
+meanwhile loses and repeats nothing. Where a log grew beyond the daemon's
+log_size, the middle of it is gone, and a line that begins with [berth: stands
+in its place.
 
 Into a pipe goes every byte as the job wrote it. On a terminal colours, tabs
 and carriage returns pass; other control characters are shown as pictures, so

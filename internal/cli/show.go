@@ -190,7 +190,11 @@ func showRest(f *facts, d api.Detail) {
 		f.add("env."+name, d.Env[name])
 	}
 	if d.Log != nil {
-		f.add("log", *d.Log)
+		text := *d.Log
+		if d.LogDropped > 0 {
+			text += fmt.Sprintf(" (%s bytes were dropped from its middle to keep it within its limit)", grouped(int(d.LogDropped)))
+		}
+		f.add("log", text)
 	}
 }
 

@@ -56,7 +56,9 @@ var daemonPromises = []promise{
 	{"wait and submit --wait/-i return the job's own status; of several the largest", `
 		daemon-wait-returns-the-jobs-own-status
 		daemon-submit-i-streams-and-returns-the-jobs-status`},
-	{"logs [-f]: complete to the last byte, readable live", "daemon-logs-show-what-a-job-printed"},
+	{"logs [-f]: complete to the last byte, readable live; a line where a part was dropped", `
+		daemon-logs-show-what-a-job-printed
+		daemon-a-log-beyond-its-limit-says-what-is-missing`},
 	{"cancel: ends every descendant; TERM, grace, KILL", "daemon-cancel-ends-jobs-and-all-their-processes"},
 	{"requeue, edit", `
 		daemon-requeue-runs-a-job-again-with-its-own-id

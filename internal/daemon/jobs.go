@@ -47,6 +47,7 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	}
 	if d.maySee(c, j) {
 		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
+		detail.LogDropped = j.LogDropped
 	}
 	if mayTouch(c, j) && len(j.Spec.Env) > 0 {
 		detail.Env = map[string]string{}

@@ -142,7 +142,8 @@ func (d *Daemon) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.
 	return site.OpenAs(ctx, user, path)
 }
 
-// Read gives what there is, and waits for more while the job writes.
+// Read gives what there is, and waits for more while the job writes. Where a
+// part is missing it gives an *api.LogGap, and goes on behind it.
 func (r *logReader) Read(p []byte) (int, error) {
 	for {
 		n, err := r.readData(p)
@@ -150,7 +151,7 @@ func (r *logReader) Read(p []byte) (int, error) {
 			r.idle = 0
 			return n, nil
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		if !errors.Is(err, io.EOF) {
 			return 0, err
 		}
 		if r.over || !r.follow {
@@ -164,21 +165,42 @@ func (r *logReader) Read(p []byte) (int, error) {
 }
 
 // readData reads at the offset. A hole, where the middle of a log that grew
-// too large was dropped, is passed over: it would read as zeros.
+// too large was dropped, would read as zeros: it is a gap. The log may be cut
+// while it is read, so what was read counts only where no hole is afterwards;
+// what was cut out never comes back.
 func (r *logReader) readData(p []byte) (int, error) {
-	data, err := r.file.Seek(r.offset, unix.SEEK_DATA)
-	switch {
-	case errors.Is(err, unix.ENXIO):
-		return 0, io.EOF // at the end, or nothing but a hole up to it
-	case err == nil && data > r.offset:
-		r.offset = data
+	for {
+		end, err := r.file.Seek(0, io.SeekEnd)
+		if err != nil {
+			return 0, err
+		}
+		data, err := r.file.Seek(r.offset, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO) && end <= r.offset:
+			return 0, io.EOF
+		case errors.Is(err, unix.ENXIO):
+			return 0, r.pass(end) // nothing but a hole up to the end
+		case err == nil && data > r.offset:
+			return 0, r.pass(data)
+		}
+		n, err := r.file.ReadAt(p, r.offset)
+		whole := int64(n)
+		if hole, err := r.file.Seek(r.offset, unix.SEEK_HOLE); err == nil {
+			whole = min(whole, hole-r.offset)
+		}
+		if n > 0 && whole <= 0 {
+			continue // cut just now: the next look tells how far
+		}
+		r.offset += whole
+		return int(whole), err
 	}
-	if hole, err := r.file.Seek(r.offset, unix.SEEK_HOLE); err == nil && hole > r.offset {
-		p = p[:min(int64(len(p)), hole-r.offset)]
-	}
-	n, err := r.file.ReadAt(p, r.offset)
-	r.offset += int64(n)
-	return n, err
+}
+
+// pass goes on behind a gap.
+func (r *logReader) pass(next int64) error {
+	gap := &api.LogGap{From: r.offset, Next: next}
+	r.offset = next
+	return gap
 }
 
 // await waits a while, or until the job is heard of. It reports false when
@@ -277,5 +299,10 @@ func tailOffset(file *os.File, lines int) (int64, error) {
 			chunk = chunk[:i]
 		}
 	}
-	return max(0, end-min(end, tailMost)), nil
+	at := max(0, end-tailMost)
+	// Nobody asked for what is missing further back than that.
+	if data, err := file.Seek(at, unix.SEEK_DATA); err == nil && at > 0 {
+		at = data
+	}
+	return at, nil
 }

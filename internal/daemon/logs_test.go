@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -169,38 +167,6 @@ func TestAFollowerOutlivesTheDaemon(t *testing.T) {
 	l.finished(id)
 	if got := <-rest; got != "after\n<nil>" {
 		t.Errorf("the rest: %q", got)
-	}
-}
-
-func TestWhatWasTakenOutOfALogIsPassedOver(t *testing.T) {
-	l := newLab(t)
-	id := l.one(sh("true", "gpus", "0"))
-	l.finished(id)
-	file, err := os.OpenFile(value(l.job(id).Log), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	const block = 1 << 16
-	head, tail := strings.Repeat("head\n", block/5)[:block-1]+"\n", strings.Repeat("tail\n", 100)
-	if _, err := file.WriteString(head); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteAt([]byte(tail), 16*block); err != nil {
-		t.Fatal(err)
-	}
-	if at, err := file.Seek(block, unix.SEEK_DATA); err != nil || at != 16*block {
-		t.Skipf("this file system makes no holes: %d, %v", at, err)
-	}
-	for q, want := range map[api.LogQuery]string{
-		{ID: id}:                    head + tail,
-		{ID: id, Lines: 2}:          "tail\ntail\n",
-		{ID: id, Offset: 2 * block}: tail,
-		{ID: id, Offset: block - 5}: head[block-5:] + tail,
-	} {
-		if got, err := l.read(q); err != nil || strings.TrimSuffix(got, tail) != strings.TrimSuffix(want, tail) {
-			t.Errorf("%+v: %d bytes, %v; want %d", q, len(got), err, len(want))
-		}
 	}
 }
 

@@ -45,7 +45,7 @@ func (e *Engine) ended(a *attempt, ev run.Event) {
 		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: e.now,
 		capMiB: sched.CapMiB(e.state(), sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules)),
 	})
-	j.ExitCode, j.Signal = nil, ""
+	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
 	if ev.Record.Signal != 0 {
 		j.Signal = keep.SignalName(ev.Record.Signal)
 	} else if ev.Record.Launch == "" {

@@ -205,7 +205,7 @@ func (e *Engine) Again(now time.Time, jobs []*job.Job) {
 		j.Outcome, j.Detail, j.ExitCode, j.Signal = "", "", nil, ""
 		j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
 		j.RetriesUsed, j.Requeues, j.Stop, j.Keep = 0, 0, job.NoStop, ""
-		j.Grant, j.PeakMiB, j.AvgUtil, j.Log = job.Grant{}, nil, nil, ""
+		j.Grant, j.PeakMiB, j.AvgUtil, j.Log, j.LogDropped = job.Grant{}, nil, nil, "", 0
 		e.know(j)
 		e.fact(j)
 		e.tell(job.EventRequeued, j, "run again as asked")

@@ -248,15 +248,21 @@ func TestACancelledJobStaysCancelledWhenBerthIsInterrupted(t *testing.T) {
 
 func TestAgainStartsFromTheBeginning(t *testing.T) {
 	r := runOne(t, vram(8000), retries(1))
-	r.end("1", keep.Record{ExitCode: 1}, true)
-	r.end("1", keep.Record{ExitCode: 1}, true)
+	r.end("1", keep.Record{ExitCode: 1, LogDropped: 7}, true)
+	if row := r.row("1"); row.State != job.Running || row.LogDropped != 0 {
+		t.Errorf("the next attempt is %s, and %d bytes of its log are gone", row.State, row.LogDropped)
+	}
+	r.end("1", keep.Record{ExitCode: 1, LogDropped: 9}, true)
 	r.wantRow("1", job.Failed, job.OOM)
+	if row := r.row("1"); row.LogDropped != 9 {
+		t.Errorf("%d bytes of its log are gone", row.LogDropped)
+	}
 	r.told = nil
 	r.e.Again(r.now, []*job.Job{r.row("1").Clone()})
 	r.step()
 	r.wantTold("requeued 1", "started 1")
 	row := r.row("1")
-	if row.RetriesUsed != 0 || row.Attempt != 3 || row.Outcome != "" || row.ExitCode != nil || !row.EndedAt.IsZero() {
+	if row.RetriesUsed != 0 || row.Attempt != 3 || row.Outcome != "" || row.ExitCode != nil || !row.EndedAt.IsZero() || row.LogDropped != 0 {
 		t.Errorf("%+v", row)
 	}
 	if row.Log != "1/3.log" {

@@ -214,7 +214,7 @@ func (e *Engine) lease(planned []sched.Start) []start {
 		j.Grant.CardMiB = e.cards.smallest(p.Grant.GPUs)
 		j.StartedAt, j.EndedAt = e.now, time.Time{}
 		j.Detail, j.ExitCode, j.Signal, j.PeakMiB, j.AvgUtil = "", nil, "", nil, nil
-		j.Log = e.cfg.LogPath(j)
+		j.Log, j.LogDropped = e.cfg.LogPath(j), 0
 		starts = append(starts, start{job: j, token: token})
 	}
 	return starts

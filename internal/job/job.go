@@ -48,6 +48,9 @@ type Job struct {
 	PeakMiB map[int]int64 // per physical GPU, of the last attempt; nil: not known
 	AvgUtil *float64
 	Log     string
+	// LogDropped is how many bytes were taken out of the middle of the last
+	// ended attempt's log, because it grew beyond its limit.
+	LogDropped int64
 }
 
 // Grant is what a placed job holds, from the moment the placement is

@@ -24,6 +24,7 @@ type rest struct {
 	PeakMiB     map[int]int64 `json:"peak_mib,omitzero"` // nil and empty differ
 	AvgUtil     *float64      `json:"avg_util,omitempty"`
 	Log         string        `json:"log,omitempty"`
+	LogDropped  int64         `json:"log_dropped,omitempty"`
 	UID         int           `json:"uid,omitempty"`
 	Environ     string        `json:"environ,omitempty"`
 	Umask       int           `json:"umask,omitempty"`
@@ -55,7 +56,7 @@ func restOf(j *job.Job, wide bool) rest {
 	return rest{
 		Detail: j.Detail, NotBefore: nanos(j.NotBefore), RetriesUsed: j.RetriesUsed, Requeues: j.Requeues,
 		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
-		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, Bytes: wide,
+		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held,
 	}
 }
@@ -63,7 +64,7 @@ func restOf(j *job.Job, wide bool) rest {
 func (r *rest) into(j *job.Job) {
 	j.Detail, j.NotBefore, j.RetriesUsed, j.Requeues = r.Detail, moment(r.NotBefore), r.RetriesUsed, r.Requeues
 	j.Grant, j.Keep, j.Stop, j.ExitCode, j.Signal = r.Grant, r.Keep, r.Stop, r.ExitCode, r.Signal
-	j.PeakMiB, j.AvgUtil, j.Log = r.PeakMiB, r.AvgUtil, r.Log
+	j.PeakMiB, j.AvgUtil, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.Log, r.LogDropped
 	j.UID, j.Environ, j.Umask, j.Held = r.UID, r.Environ, r.Umask, r.Held
 }
 

@@ -90,6 +90,7 @@ func change(t *rapid.T, j *job.Job) {
 	j.Keep, j.Stop, j.Signal, j.Log = text("keep"), job.Stop(text("stop")), text("signal"), text("log")
 	j.SubmittedAt, j.StartedAt, j.EndedAt = anyTime(t, "submitted"), anyTime(t, "started"), anyTime(t, "ended")
 	j.ExitCode = rapid.Ptr(rapid.Int(), true).Draw(t, "code")
+	j.LogDropped = rapid.Int64().Draw(t, "dropped")
 	j.AvgUtil = rapid.Ptr(rapid.Float64(), true).Draw(t, "util")
 	j.PeakMiB = nil
 	if rapid.Bool().Draw(t, "measured") {
