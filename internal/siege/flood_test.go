@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,12 +21,13 @@ import (
 var floodAttacks = []attack{
 	{"a gigabyte in one request", func(t *testing.T, c *camp) {
 		for path, head := range map[string]string{"/v1/jobs": `{"jobs":[{"command":"`, "/v1/jobs/act": `{"action":"`, "/v1/tokens": `{"name":"`} {
-			body := &endless{head: head, left: 1 << 30}
+			body := &endless{head: head}
+			body.left.Store(1 << 30)
 			r, err := c.cat.ask("POST", path, body)
 			if err == nil && r.status != http.StatusRequestEntityTooLarge {
 				t.Errorf("%s: status %d: %.200s", path, r.status, r.body)
 			}
-			if taken := 1<<30 - body.left; taken > 80<<20 {
+			if taken := 1<<30 - body.left.Load(); taken > 80<<20 {
 				t.Errorf("%s: %d MiB were taken", path, taken>>20)
 			}
 		}
@@ -165,7 +167,7 @@ var floodAttacks = []attack{
 // endless is a body that goes on and on.
 type endless struct {
 	head string
-	left int64
+	left atomic.Int64 // a request may be over before its body is
 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -174,14 +176,14 @@ func (e *endless) Read(p []byte) (int, error) {
 		e.head = e.head[n:]
 		return n, nil
 	}
-	if e.left <= 0 {
+	if e.left.Load() <= 0 {
 		return 0, io.EOF
 	}
-	n := int(min(int64(len(p)), e.left))
+	n := int(min(int64(len(p)), e.left.Load()))
 	for i := range n {
 		p[i] = 'a'
 	}
-	e.left -= int64(n)
+	e.left.Add(-int64(n))
 	return n, nil
 }
 

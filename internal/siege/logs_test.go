@@ -20,9 +20,9 @@ var logAttacks = []attack{
 	{"log through a link to another's file", func(t *testing.T, c *camp) {
 		for _, owner := range []string{"root", "ann"} {
 			treasure := c.treasure(t, owner, 0o666)
-			link := filepath.Join(c.bob.home, "link-to-"+owner)
-			must(t, c.bob.as(func() error { return os.Symlink(treasure, link) }))
-			c.bobsLogFails(t, link, "link")
+			way := filepath.Join(c.bob.home, "way-to-"+owner)
+			must(t, c.bob.as(func() error { return os.Symlink(treasure, way) }))
+			c.bobsLogFails(t, way, "it is a link")
 			untouched(t, treasure)
 		}
 	}},
