@@ -71,7 +71,8 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	}
 	opt := daemon.Options{
 		Places: places, Version: Version, Explicit: f.config != "", Override: f.override(cmd),
-		Sim: f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
+		TypedGPUs: cmd.Flags().Changed("gpus"),
+		Sim:       f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
 	}
 	if f.idleExit != "" {
 		if opt.IdleExit, err = jobfile.ParseDuration(f.idleExit); err != nil {
@@ -152,6 +153,26 @@ func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 	}
 }
 
+// restorePlaces are those of the daemon that a person means who names none:
+// the one whose state is there.
+func (f *serveFlags) restorePlaces() (site.Places, error) {
+	places, err := f.places()
+	if err != nil || f.stateDir != "" || hasState(places) {
+		return places, err
+	}
+	if places.Shared {
+		if own, err := site.PrivatePlaces(os.Getenv); err == nil && hasState(own) {
+			return own, nil
+		}
+	}
+	return places, api.Problemf(api.Refused, "name the daemon's directory with --state-dir", "there is no state of a daemon in %s to be replaced", places.StateDir)
+}
+
+func hasState(places site.Places) bool {
+	_, err := os.Stat(filepath.Join(places.StateDir, "store", "berth.db"))
+	return err == nil
+}
+
 func newRestore() *cobra.Command {
 	f := &serveFlags{}
 	cmd := &cobra.Command{
@@ -159,7 +180,8 @@ func newRestore() *cobra.Command {
 		Short: "Put a backup of the state back, while no daemon runs",
 		Long: `Put a copy that berth backup made in the place of the state.
 
-The daemon has to be stopped. What is there now is kept beside it. Jobs that
+The daemon has to be stopped. Which one is meant is decided as for serve; as
+root without a machine's daemon, your own. What is there now is kept beside it. Jobs that
 ran when the backup was made and are gone now end as lost.`,
 		Example: `  berth restore berth-2026-03-01.db
 
@@ -171,7 +193,7 @@ Exit status: 0 done; 1 refused or failed; 2 bad usage.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			places, err := f.places()
+			places, err := f.restorePlaces()
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"strconv"
@@ -25,6 +26,7 @@ type Config struct {
 	Limits          engine.Limits
 	QueuedJobs      int            // live jobs (queued and running) of a user; 0: no limit
 	QueuedJobsOf    map[string]int // users that have their own
+	MaxPriority     int            // the highest that who is no administrator may ask for
 	InteractiveTime time.Duration  // of a job someone sits and waits at; 0: no limit
 	MaxQueue        int            // live jobs in all
 	MaxArray        int            // tasks of one array
@@ -71,10 +73,11 @@ func DefaultConfig(shared bool) Config {
 		AdminGroup:   "berth-admin",
 		ShowCommands: ShowOwn,
 		LogLevel:     "info",
+		MaxPriority:  math.MaxInt32,
 	}
 	if shared {
 		c.Rules.Fair = true
-		c.QueuedJobs = 10_000
+		c.QueuedJobs, c.MaxPriority = 10_000, 100
 	}
 	return c
 }

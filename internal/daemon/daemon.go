@@ -27,6 +27,7 @@ type Options struct {
 	// Override puts what was said on the command line above the config.
 	Override func(*Config)
 
+	TypedGPUs  bool  // the cards were named on the command line
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
 	IdleExit   time.Duration

@@ -62,8 +62,14 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 	}
 	spec := asked.Spec
 	// Where the caller stands is not known; where the job stands is.
-	s := submission{d: d, caller: c, request: &api.SubmitRequest{Dir: j.Spec.Dir}}
+	s := submission{d: d, caller: c, cfg: d.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
 	s.setPlaces(&spec)
+	s.boundTime(&spec)
+	if spec.Priority > j.Spec.Priority {
+		if err := s.checkPriority(spec.Priority); err != nil {
+			return err
+		}
+	}
 	command := r.Set.Command
 	if command.Shell != "" || len(command.Argv) > 0 {
 		if err := s.setCommand(&spec, command); err != nil {

@@ -198,16 +198,21 @@ func (d *Daemon) openCards(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	sample, err := d.source.Sample(bounded)
-	if err != nil {
-		return api.Problemf(api.Refused, hint, "the GPUs cannot be read: %v", err)
-	}
-	if len(sample.Devices) == 0 {
+	switch {
+	case err != nil:
+		// A driver that does not answer may do so later, and jobs run meanwhile
+		// that have to be looked after.
+		d.log.Error("the GPUs cannot be read; nothing starts until they can", "err", err)
+	case len(sample.Devices) == 0:
 		return api.Problemf(api.Refused, hint, "this machine has no GPU")
 	}
 	wanted := d.config().GPUs
 	for _, index := range wanted {
-		if !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
-			return api.Problemf(api.Invalid, "look at --gpus, and at gpus in the config", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(sample.Devices))
+		if err == nil && !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
+			if d.opt.TypedGPUs {
+				return api.Problemf(api.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(sample.Devices))
+			}
+			d.log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(sample.Devices))
 		}
 	}
 	for _, dev := range sample.Devices {
@@ -215,6 +220,7 @@ func (d *Daemon) openCards(ctx context.Context) error {
 			d.devices = append(d.devices, dev)
 		}
 	}
+	d.devices = append(d.devices, d.rememberCards(time.Now())...)
 	return nil
 }
 

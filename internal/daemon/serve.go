@@ -59,6 +59,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 			}
 		}()
 	}
+	d.wait.Go(func() { d.hear(ctx, stop) })
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
@@ -169,8 +170,27 @@ func (d *Daemon) greet(listeners []listening) {
 	}
 }
 
-// attend hears signals, keeps a watchdog content, and ends a daemon that has
-// had nothing to do for long.
+// hear acts on signals. It does nothing else, so that a daemon whose loop
+// hangs can still be told to stop.
+func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-d.opt.Signals:
+			if sig == syscall.SIGHUP {
+				d.wait.Go(func() { d.reload(ctx) })
+				continue
+			}
+			d.log.Info("stopping", "signal", sig)
+			stop(errStopped)
+			return
+		}
+	}
+}
+
+// attend keeps a watchdog content, and ends a daemon that has had nothing to
+// do for long.
 func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 	look := time.NewTicker(idleLook)
 	defer look.Stop()
@@ -183,14 +203,6 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case sig := <-d.opt.Signals:
-			if sig == syscall.SIGHUP {
-				d.reload(ctx)
-				continue
-			}
-			d.log.Info("stopping", "signal", sig)
-			stop(errStopped)
 			return
 		case <-dog:
 			// Only a loop that turns is alive.
@@ -274,6 +286,7 @@ func (d *Daemon) tidy(ctx context.Context) {
 			timer.Reset(retainEvery)
 			continue
 		}
+		d.noteCards(ctx)
 		forgotten, err := retain(time.Now(), *d.config(), d.store, d.jobsDir(), d.log)
 		if err != nil {
 			d.log.Error("tidy", "err", err)

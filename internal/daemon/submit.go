@@ -80,6 +80,14 @@ type item struct {
 	asked jobfile.Asked
 	from  int // its jobs are jobs[from:to]
 	to    int
+	// siblings are earlier items that it waits for. They have no ids yet.
+	siblings []sibling
+}
+
+// sibling is an item of the same request, and how it has to end.
+type sibling struct {
+	item int
+	on   job.Condition
 }
 
 // read turns the request into jobs, or says what is wrong with it.
@@ -145,13 +153,34 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		return err
 	}
 	s.setPlaces(&asked.Spec)
-	if limit := s.cfg.InteractiveTime; s.request.Interactive && limit > 0 && !s.caller.Admin {
-		if asked.Spec.TimeLimit == 0 || asked.Spec.TimeLimit > limit {
-			asked.Spec.TimeLimit = limit
-			s.note(fmt.Sprintf("interactive jobs end after %s here", limit))
-		}
+	asked.Spec.Interactive = s.request.Interactive
+	if s.boundTime(&asked.Spec) {
+		s.note(fmt.Sprintf("interactive jobs end after %s here", s.cfg.InteractiveTime))
+	}
+	if err := s.checkPriority(asked.Spec.Priority); err != nil {
+		return err
 	}
 	return s.addJobs(asked)
+}
+
+// boundTime keeps a job that someone sits at within its limit. It reports
+// whether it had to.
+func (s *submission) boundTime(spec *job.Spec) bool {
+	limit := s.cfg.InteractiveTime
+	if !spec.Interactive || limit <= 0 || s.caller.Admin || spec.TimeLimit > 0 && spec.TimeLimit <= limit {
+		return false
+	}
+	spec.TimeLimit = limit
+	return true
+}
+
+// checkPriority keeps users from passing everybody: priority comes before the
+// fair share.
+func (s *submission) checkPriority(priority int) error {
+	if s.caller.Admin || priority <= s.cfg.MaxPriority {
+		return nil
+	}
+	return api.Problemf(api.Refused, "an administrator may; max_priority in the config is the bound", "priority %d: users may ask for %d at most", priority, s.cfg.MaxPriority)
 }
 
 // note tells the caller something, once.
@@ -239,13 +268,27 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 func (s *submission) resolveAfter(ctx context.Context) error {
 	waits := 0
 	known := map[string][]string{} // what was asked for to the ids it stands for
+	named := map[string]int{}      // items so far
 	for i := range s.items {
 		it := &s.items[i]
+		if i > 0 && s.items[i-1].asked.Spec.Name != "" {
+			named[s.items[i-1].asked.Spec.Name] = i - 1
+		}
 		if len(it.asked.Spec.After) == 0 {
 			continue
 		}
 		var after []job.Dependency
+		more := 0
 		for _, dep := range it.asked.Spec.After {
+			if dep.Name != "" {
+				at, ok := named[dep.Name]
+				if !ok {
+					return s.located(i, api.Problemf(api.Refused, "ids are like 12, 17_3 or @; a name is that of an earlier job in the same file", "after: no job before it in this request is named %.60q", dep.Name))
+				}
+				it.siblings = append(it.siblings, sibling{at, dep.On})
+				more += s.items[at].to - s.items[at].from
+				continue
+			}
 			ids, ok := known[dep.Job]
 			if !ok {
 				var err error
@@ -258,7 +301,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 				after = append(after, job.Dependency{Job: id, On: dep.On})
 			}
 		}
-		if waits += len(after) * (it.to - it.from); waits > maxDependencies {
+		if waits += (len(after) + more) * (it.to - it.from); waits > maxDependencies {
 			return s.located(i, api.Problemf(api.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all, at most %d are taken", waits, maxDependencies))
 		}
 		it.asked.Spec.After = after
@@ -300,6 +343,27 @@ func (s *submission) number() {
 				j.ID = strconv.FormatInt(s.jobs[it.from].Seq, 10) + "_" + strconv.Itoa(it.asked.Array.Indices[k])
 			}
 		}
+	}
+	for _, it := range s.items {
+		s.joinSiblings(it)
+	}
+}
+
+// joinSiblings lets an item's jobs wait for others of the same request, now
+// that these have ids.
+func (s *submission) joinSiblings(it item) {
+	if len(it.siblings) == 0 {
+		return
+	}
+	after := slices.Clone(s.jobs[it.from].Spec.After)
+	for _, sib := range it.siblings {
+		first := s.items[sib.item]
+		for _, j := range s.jobs[first.from:first.to] {
+			after = append(after, job.Dependency{Job: j.ID, On: sib.on})
+		}
+	}
+	for _, j := range s.jobs[it.from:it.to] {
+		j.Spec.After = after
 	}
 }
 

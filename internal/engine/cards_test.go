@@ -157,3 +157,17 @@ func TestJobsThatWaitForOneAnotherRunAgainTogether(t *testing.T) {
 	r.end("2", keep.Record{}, false)
 	r.wantRow("1", job.Running, "")
 }
+
+// TestBeforeAnyCardWasSeenNothingIsRefused: a driver that is late at boot must
+// not end the jobs that wait for its cards.
+func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
+	r := newRig(t, 0)
+	r.submit(spec())
+	r.step()
+	if j, live := r.e.Job("1"); !live || j.State != job.Queued {
+		t.Errorf("the job is %+v", j)
+	}
+	if _, why := r.e.Feasible("ann", spec()); why != "" {
+		t.Errorf("it is refused: %s", why)
+	}
+}

@@ -323,6 +323,13 @@ func (e *Engine) stop(j *job.Job, why job.Stop, grace time.Duration) {
 		j.Stop = why
 		e.fact(j)
 		e.tell(job.EventStopping, j, string(why))
+		// What was asked for before and could not be written yet is asked for
+		// this reason now.
+		for i := range e.stops {
+			if e.stops[i].token == j.Keep {
+				e.stops[i].why = why
+			}
+		}
 	}
 	e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, grace})
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -274,8 +275,8 @@ func (e *Engine) Try(now time.Time, user string, spec job.Spec) Trial {
 	e.now = now
 	request := sched.NewRequest(spec, spec.VRAMMiB, e.cfg.Rules)
 	state := e.state()
-	if reason, ok := sched.FeasibleFor(state, user, request); !ok {
-		return Trial{Infeasible: reason.String()}
+	if _, why := e.Feasible(user, spec); why != "" {
+		return Trial{Infeasible: why}
 	}
 	const id = "trial"
 	e.queue.Add(sched.Pending{Job: id, User: user, Priority: spec.Priority, Rank: e.nextSeq, Seq: e.nextSeq, Request: request})
@@ -289,7 +290,11 @@ func (e *Engine) Try(now time.Time, user string, spec job.Spec) Trial {
 }
 
 // Feasible says of the first job that can never run here why; empty: all can.
+// Before any card was ever seen that cannot be known, and nothing is refused.
 func (e *Engine) Feasible(user string, specs ...job.Spec) (which int, why string) {
+	if len(e.cards.known) == 0 {
+		return 0, ""
+	}
 	state := e.state()
 	for i := range specs {
 		reason, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, e.cfg.Rules))
@@ -298,6 +303,13 @@ func (e *Engine) Feasible(user string, specs ...job.Spec) (which int, why string
 		}
 	}
 	return 0, ""
+}
+
+// Devices is every card that is known, as it was last seen.
+func (e *Engine) Devices() []gpu.Device {
+	devices := slices.Collect(maps.Values(e.cards.known))
+	slices.SortFunc(devices, func(a, b gpu.Device) int { return a.Index - b.Index })
+	return devices
 }
 
 // NextRank is a place behind everything that is queued now.

@@ -119,8 +119,8 @@ func (e *Engine) state() sched.State {
 // ledger is locked from reading the other berths' bookings until ours are
 // published.
 func (e *Engine) decide() []start {
-	if e.stopping || e.queue.Len() == 0 || !e.moved {
-		return nil
+	if e.stopping || e.queue.Len() == 0 || !e.moved || len(e.cards.known) == 0 {
+		return nil // on a machine whose cards nobody has seen, nothing can be refused either
 	}
 	// Should something stand in the way below, the next look at the cards
 	// asks again.

@@ -27,6 +27,10 @@ type Spec struct {
 
 	Priority int `json:"priority,omitempty"`
 
+	// Interactive jobs have someone who sits and waits at them, and a limit
+	// of their own where there is one.
+	Interactive bool `json:"interactive,omitempty"`
+
 	TimeLimit    time.Duration `json:"time_limit,omitempty"` // 0: none
 	WarnSignal   string        `json:"warn_signal,omitempty"`
 	WarnBefore   time.Duration `json:"warn_before,omitempty"`

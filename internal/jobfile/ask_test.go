@@ -92,7 +92,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		{"an unknown key, with the nearest and all others", pairs("vrma=1G"), `found unknown key "vrma" (did you mean vram?), known keys: name gpus type`},
 		{"cancel, which is a jobs file's", pairs("cancel"), `found unknown key "cancel"`},
 		{"the command, which is the caller's", pairs("command=x"), `found unknown key "command"`},
-		{"a name as a dependency", pairs("after=prep"), "after: found \"prep\", allowed job ids"},
+		{"half an id as a dependency", pairs("after=12_"), "after: found \"12_\", allowed job ids"},
 		{"a dependency twice", pairs("after=12,12:any"), `after: found "12" twice`},
 		{"a key without its value", pairs("gpus"), "gpus: found no value, allowed one"},
 		{"a switch with an empty value", pairs("hold="), "hold: found nothing, allowed yes or no"},

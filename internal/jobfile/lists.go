@@ -20,7 +20,7 @@ const (
 const (
 	allowedIDs       = "GPU ids from 0 to 1023 and ranges, each id once: 0-3,5"
 	allowedAfter     = "names, each with :ok, :any or :fail where wanted: prep,eval:any"
-	allowedAfterJobs = "job ids, each once and with :ok, :any or :fail where wanted: 12,13:any,17_3, @ for your last job, @~1 for the one before"
+	allowedAfterJobs = "job ids, each once and with :ok, :any or :fail where wanted: 12,13:any,17_3, @ for your last job, @~1 for the one before, or the name of a job before it in the same file"
 	allowedSignal    = "a signal and how long before the end it is sent: USR1@60, TERM@2m"
 )
 
@@ -65,8 +65,12 @@ func ParseAfterJobs(s string) ([]job.Dependency, error) {
 		if back, ok := parseLast(word); ok {
 			return job.Dependency{Job: lastWord(back)}, true
 		}
-		id, ok := parseJobID(word)
-		return job.Dependency{Job: id}, ok
+		if id, ok := parseJobID(word); ok {
+			return job.Dependency{Job: id}, true
+		}
+		var named job.Spec
+		err := setName(&named, word)
+		return job.Dependency{Name: word}, err == nil && word[0] > '9' && word[0] != '@'
 	})
 }
 

@@ -87,7 +87,7 @@ var brokenSpecs = []struct{ sentence, name, text string }{
 	{"an array that is wrong", "j.yaml", "command: x\narray: 3-1\n"},
 	{"a beginning that is wrong", "j.yaml", "command: x\nbegin: soon\n"},
 	{"a switch that is empty", "j.yaml", "command: x\nhold: ''\n"},
-	{"a dependency by name", "j.yaml", "command: x\nafter: prep\n"},
+	{"a dependency on half an id", "j.yaml", "command: x\nafter: 12_\n"},
 	{"keys that contradict", "j.yaml", "- command: x\n  gpus: 1\n  ids: [0, 1]\n"},
 	{"one key by two names", "j.yaml", "command: x\ngpus: 1\nnum_gpus: 2\n"},
 	{"one key twice", "j.yaml", "command: x\ngpus: 1\ngpus: 2\n"},
