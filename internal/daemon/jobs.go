@@ -49,6 +49,15 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
 		detail.LogDropped = j.LogDropped
 	}
+	if mayTouch(c, j) {
+		events, err := d.store.EventsOf(j.ID, j.SubmittedAt, eventsShown)
+		if err != nil {
+			return api.Detail{}, err
+		}
+		for _, ev := range events {
+			detail.Events = append(detail.Events, api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text})
+		}
+	}
 	if mayTouch(c, j) && len(j.Spec.Env) > 0 {
 		detail.Env = map[string]string{}
 		for _, v := range j.Spec.Env {
@@ -57,6 +66,10 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	}
 	return detail, nil
 }
+
+// eventsShown is how many of the last things that happened to a job are told
+// with it.
+const eventsShown = 100
 
 // settings lists what else was asked for, as people write it.
 func settings(s *job.Spec) map[string]string {

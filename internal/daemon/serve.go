@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -256,13 +257,15 @@ func (d *Daemon) reload(ctx context.Context) {
 func (d *Daemon) publish(events []job.Event) {
 	d.lastTold.Store(time.Now().UnixNano())
 	for _, ev := range events {
-		if ev.Kind != job.EventQueued && ev.Kind != job.EventUsage {
-			id := ""
-			if ev.Job != nil {
-				id = ev.Job.ID
-			}
-			d.log.Info("event", "kind", ev.Kind, "job", id, "text", ev.Text)
+		level := slog.LevelInfo
+		if ev.Kind == job.EventQueued || ev.Kind == job.EventUsage {
+			level = slog.LevelDebug
 		}
+		id := ""
+		if ev.Job != nil {
+			id = ev.Job.ID
+		}
+		d.log.Log(context.Background(), level, "event", "kind", ev.Kind, "job", id, "text", ev.Text)
 	}
 	d.hub.publish(events)
 }

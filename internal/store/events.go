@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"time"
 
 	"berth/internal/job"
 )
@@ -79,4 +81,56 @@ func (s *Store) trimSome(through int64) (deleted int64, err error) {
 		}
 		return result.RowsAffected()
 	})
+}
+
+// EventsOf returns what happened to one job since a time, oldest first, as far
+// as it is kept: the last limit of them. The jobs in the events are left out.
+func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, error) {
+	from, err := s.eventAt(since)
+	if err != nil {
+		return nil, fmt.Errorf("read events of job %s: %w", id, s.classify(err))
+	}
+	// A job begins with its id, so that none has to be read to be passed over.
+	found, err := s.reader.QueryContext(context.Background(),
+		"SELECT seq, at, kind, text FROM events WHERE seq >= ? AND job GLOB ? ORDER BY seq DESC LIMIT ?", from, `{"id":"`+id+`",*`, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read events of job %s: %w", id, s.classify(err))
+	}
+	defer found.Close()
+	var events []job.Event
+	for found.Next() {
+		var event job.Event
+		var at int64
+		if err := found.Scan(&event.Seq, &at, (*string)(&event.Kind), &event.Text); err != nil {
+			return nil, fmt.Errorf("read events of job %s: %w", id, s.classify(err))
+		}
+		event.At = moment(at)
+		events = append(events, event)
+	}
+	slices.Reverse(events)
+	return events, found.Err()
+}
+
+// eventAt is the number of the first event at a time or later, give or take
+// what a clock that was set has put out of order.
+func (s *Store) eventAt(t time.Time) (int64, error) {
+	var low, high sql.NullInt64
+	row := s.reader.QueryRowContext(context.Background(), "SELECT min(seq), max(seq) + 1 FROM events")
+	if err := row.Scan(&low, &high); err != nil {
+		return 0, err
+	}
+	for low.Int64 < high.Int64 {
+		middle := (low.Int64 + high.Int64) / 2
+		var at int64
+		row := s.reader.QueryRowContext(context.Background(), "SELECT at FROM events WHERE seq >= ? ORDER BY seq LIMIT 1", middle)
+		if err := row.Scan(&at); err != nil {
+			return 0, err
+		}
+		if at < nanos(t) {
+			low.Int64 = middle + 1
+		} else {
+			high.Int64 = middle
+		}
+	}
+	return low.Int64, nil
 }

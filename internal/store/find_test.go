@@ -474,3 +474,41 @@ func TestLookupsDoNotWaitForLongReads(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEventsOfOneJob: those of others are passed over, also where an id begins
+// as another does, and of many the last are told.
+func TestEventsOfOneJob(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	put := func(second int, kind job.EventKind, j *job.Job) {
+		err := s.Commit(Tx{Events: []*job.Event{{At: at.Add(time.Duration(second) * time.Second), Kind: kind, Job: j, Text: string(kind)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, eleven := &job.Job{ID: "1", Seq: 1}, &job.Job{ID: "11", Seq: 11}
+	put(0, job.EventStarted, one)
+	put(1, job.EventStarted, eleven)
+	put(2, job.EventNotice, nil)
+	put(3, job.EventRetry, one)
+	put(4, job.EventEnded, one)
+	kinds := func(since, limit int) string {
+		events, err := s.EventsOf("1", at.Add(time.Duration(since)*time.Second), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for _, ev := range events {
+			words = append(words, string(ev.Kind))
+		}
+		return strings.Join(words, " ")
+	}
+	for _, row := range []struct {
+		since, limit int
+		want         string
+	}{{0, 10, "started retry ended"}, {-60, 10, "started retry ended"}, {1, 10, "retry ended"}, {0, 2, "retry ended"}, {5, 10, ""}} {
+		if got := kinds(row.since, row.limit); got != row.want {
+			t.Errorf("since %d, %d at most: %q, want %q", row.since, row.limit, got, row.want)
+		}
+	}
+}
