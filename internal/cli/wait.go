@@ -29,7 +29,11 @@ func newWait() *cobra.Command {
 		Short: "Wait for jobs to end, and return their status",
 		Long: `Wait until the jobs are over. A daemon that is restarted meanwhile does not end
 the wait. Which jobs are meant is settled at the beginning: @ stays the same
-job, and what is submitted later is not waited for.`,
+job, and what is submitted later is not waited for.
+
+all and --user mean jobs that are not over. Ids and --name mean those that are
+over as well, for as long as they are remembered, so that a part that failed
+early counts: narrow with --state queued,running to leave them out.`,
 		Example: `  berth wait 17
   berth wait @ && echo it went well
   berth wait --name sweep --timeout 2h
@@ -71,6 +75,9 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	ids, err := settle(ctx, s, sel)
 	if err != nil {
 		return err
+	}
+	if len(ids) == 0 && o.name != "" && len(o.states) == 0 {
+		return failuref("berth list --all shows what there is", "no job is named %s", o.name)
 	}
 	if len(ids) == 0 {
 		s.say("no job to wait for")

@@ -46,8 +46,8 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 			break
 		}
 	}
-	for _, id := range missing {
-		a.refuse(id, "", "there is no such job")
+	for _, one := range d.notMeant(ctx, &ch, missing) {
+		a.refuse(one.id, one.state, one.why)
 	}
 	d.note(c, r.Action, a.done, "", err)
 	if len(a.denied) > 0 {

@@ -50,11 +50,7 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, reas
 		}
 	}
 	var why map[string]string
-	err := d.do(ctx, func(time.Time) {
-		waiting, running := d.engine.Live()
-		list.counts[string(job.Queued)], list.counts[string(job.Running)] = waiting, running
-		why = d.engine.Reasons(queued)
-	})
+	err := d.do(ctx, func(time.Time) { why = d.engine.Reasons(queued) })
 	if err != nil {
 		return api.JobPage{}, err
 	}
@@ -89,18 +85,26 @@ type listing struct {
 
 func (l *listing) read(ctx context.Context) error {
 	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, at: time.Now()}
+	// In the same moment: the counts must not deny what is listed.
+	live.then = func([]job.Job) {
+		queued, running := l.d.engine.Live()
+		l.counts[string(job.Queued)], l.counts[string(job.Running)] = queued, running
+	}
+	var err error
 	if l.since.IsZero() {
-		if err := l.d.live(ctx, &live); err != nil {
-			return err
-		}
+		err = l.d.live(ctx, &live)
 		l.total = live.total
+	} else {
+		err = l.d.do(ctx, func(time.Time) { live.then(nil) })
+	}
+	if err != nil {
+		return err
 	}
 	if l.over {
 		if err := l.count(); err != nil {
 			return err
 		}
 	}
-	var err error
 	if l.newest {
 		err = l.readNewest(&live)
 	} else {
@@ -139,7 +143,7 @@ func (l *listing) readInOrder(live *liveQuery) error {
 			return err
 		}
 	}
-	l.page = without(live.found, over)
+	l.page = l.without(live.found, over)
 	for _, j := range over {
 		l.page = append(l.page, *j)
 	}
@@ -177,7 +181,7 @@ func (l *listing) readNewest(live *liveQuery) error {
 		f.After = store.Cursor{Seq: l.from.seq, Ended: l.from.ended}
 	}
 	over, err := l.d.store.Find(f)
-	l.page = without(l.page, over)
+	l.page = l.without(l.page, over)
 	l.first = len(l.page)
 	for _, j := range over {
 		l.page = append(l.page, *j)
@@ -199,7 +203,7 @@ func (l *listing) addEndedSince(first time.Time) error {
 	if len(over) == 0 {
 		return err
 	}
-	l.page = without(l.page, over)
+	l.page = l.without(l.page, over)
 	for _, j := range over {
 		l.page = append(l.page, *j)
 	}
@@ -207,13 +211,20 @@ func (l *listing) addEndedSince(first time.Time) error {
 	return err
 }
 
-// without leaves out the jobs that are over by now.
-func without(live []job.Job, over []*job.Job) []job.Job {
+// without leaves out the jobs that are over by now, and does not count them
+// twice.
+func (l *listing) without(live []job.Job, over []*job.Job) []job.Job {
 	ended := make(map[string]bool, len(over))
 	for _, j := range over {
 		ended[j.ID] = true
 	}
-	return slices.DeleteFunc(live, func(j job.Job) bool { return ended[j.ID] })
+	return slices.DeleteFunc(live, func(j job.Job) bool {
+		if ended[j.ID] && !j.State.Terminal() {
+			l.counts[string(j.State)]--
+			l.total--
+		}
+		return ended[j.ID]
+	})
 }
 
 // cursor is where a reader stands.

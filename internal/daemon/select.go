@@ -137,6 +137,19 @@ func (ch *choice) matches(j *job.Job) bool {
 	return !ch.named() || ch.hasID(j.ID)
 }
 
+// whyNot says in what a job differs from those that are meant.
+func (ch *choice) whyNot(j *job.Job) string {
+	switch {
+	case ch.user != "" && j.User != ch.user:
+		return "belongs to " + j.User
+	case ch.name != "" && j.Name() != ch.name:
+		return "is named " + j.Name()
+	case ch.held && j.State == job.Queued && !j.Held:
+		return "is not held"
+	}
+	return "is " + string(j.State)
+}
+
 func (ch *choice) hasID(id string) bool {
 	base, task, isTask := strings.Cut(id, "_")
 	if ch.ids[id] || isTask && ch.ids[base] {

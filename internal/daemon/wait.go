@@ -53,19 +53,47 @@ func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingF
 	defer done()
 	var l *listener
 	live := map[string]bool{}
-	found, missing, err := d.resolveThen(ctx, ch, false, func(found []job.Job) {
+	over, err := d.waitsForOver(ch)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, missing, err := d.resolveThen(ctx, ch, over, func(found []job.Job) {
 		for i := range found {
 			live[found[i].ID] = true
 		}
 		l = d.hub.listenTo(len(found), func(id string) bool { return live[id] })
 	})
 	if err == nil && len(missing) > 0 {
-		err = api.Problemf(api.NotFound, "berth list --all shows what there is", "no job %.60s", missing[0])
+		err = missingProblem(d.notMeant(ctx, ch, missing[:1])[0])
 	}
 	if err != nil {
 		return nil, l, err
 	}
 	return newWaiting(found, any), l, nil
+}
+
+// maxOverWaited bounds how many jobs that are over a name can stand for.
+const maxOverWaited = 10_000
+
+// waitsForOver says whether jobs that are over are meant although no id names
+// them: by their name, so that a part of a sweep that failed early counts, and
+// by the state they are in.
+func (d *Daemon) waitsForOver(ch *choice) (bool, error) {
+	if ch.named() || !ch.wantsOver() || ch.name == "" && len(ch.states) == 0 {
+		return false, nil
+	}
+	counts, err := d.store.CountOver(ch.filter())
+	if err != nil {
+		return false, err
+	}
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	if total > maxOverWaited {
+		return false, api.Problemf(api.TooMuch, "leave them out with --state queued,running", "%d jobs that are over are meant, at most %d are waited for", total, maxOverWaited)
+	}
+	return true, nil
 }
 
 // takeTurn lets one at a time copy what may be a long queue: nobody who asks
