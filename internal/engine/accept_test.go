@@ -387,3 +387,16 @@ func TestWalksOfTheRoster(t *testing.T) {
 		t.Errorf("tasks of 2: %v, want %v", tasks, want)
 	}
 }
+
+func TestManyShortJobsCountAsMuchAsALongOne(t *testing.T) {
+	r := newRig(t, 1, fair)
+	for range 50 {
+		jobs, _ := r.accept("ann", spec())
+		r.step()
+		r.pass(100 * time.Millisecond)
+		r.end(jobs[0].ID, keep.Record{}, false)
+	}
+	if got := r.e.usage.Seconds["ann"]; got < 0.5 {
+		t.Errorf("fifty short jobs count %.3f s", got)
+	}
+}

@@ -33,8 +33,9 @@ const usageDelay = 30 * time.Second
 // who wait get their turns before anything was measured.
 const fairQuantum = 3600.0
 
-// forgettable is usage so small that it decides nothing.
-const forgettable = 1.0
+// forgettable is usage so small that it decides nothing. Short jobs use little
+// each, and many of them much.
+const forgettable = 1e-3
 
 // decayed is the usage as it counts at a time. A clock that was set back makes
 // nothing grow.
