@@ -181,8 +181,8 @@ func newRestore() *cobra.Command {
 		Long: `Put a copy that berth backup made in the place of the state.
 
 The daemon has to be stopped. Which one is meant is decided as for serve; as
-root without a machine's daemon, your own. What is there now is kept beside it. Jobs that
-ran when the backup was made and are gone now end as lost.`,
+root without a machine's daemon, your own. What is there now is kept beside
+it. Jobs that ran when the backup was made and are gone now end as lost.`,
 		Example: `  berth restore berth-2026-03-01.db
 
 Exit status: 0 done; 1 refused or failed; 2 bad usage.`,

@@ -73,8 +73,8 @@ func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {
 	}
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{
 		sh("true", "gpus", "0", "after", "later"), sh("true", "gpus", "0", "name", "later"),
-	}}, api.Refused, "later", "before it")
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "prep")}}, api.Refused, "prep")
+	}}, api.Invalid, "later", "before it")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "prep")}}, api.Invalid, "prep")
 }
 
 // TestACardThatIsMissingIsWaitedFor: what was there yesterday is still the

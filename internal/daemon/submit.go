@@ -68,7 +68,7 @@ type submission struct {
 	items   []item
 	jobs    []*job.Job // of all items, in order
 	environ []byte
-	notes   []string
+	notes   []string // on the job that is being read
 	bytes   int // what all jobs say
 
 	kinds  []job.Spec // one of each kind of request
@@ -80,6 +80,7 @@ type item struct {
 	asked jobfile.Asked
 	from  int // its jobs are jobs[from:to]
 	to    int
+	notes []string
 	// siblings are earlier items that it waits for. They have no ids yet.
 	siblings []sibling
 }
@@ -153,13 +154,18 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		return err
 	}
 	s.setPlaces(&asked.Spec)
+	if err := checkWords(&asked.Spec); err != nil {
+		return err
+	}
+	s.notes = nil
 	asked.Spec.Interactive = s.request.Interactive
 	if s.boundTime(&asked.Spec) {
-		s.note(fmt.Sprintf("interactive jobs end after %s here", s.cfg.InteractiveTime))
+		s.notes = append(s.notes, fmt.Sprintf("interactive jobs end after %s here", s.cfg.InteractiveTime))
 	}
 	if err := s.checkPriority(asked.Spec.Priority); err != nil {
 		return err
 	}
+	s.notes = append(s.notes, notesOn(&asked.Spec)...)
 	return s.addJobs(asked)
 }
 
@@ -181,13 +187,6 @@ func (s *submission) checkPriority(priority int) error {
 		return nil
 	}
 	return api.Problemf(api.Refused, "an administrator may; max_priority in the config is the bound", "priority %d: users may ask for %d at most", priority, s.cfg.MaxPriority)
-}
-
-// note tells the caller something, once.
-func (s *submission) note(text string) {
-	if !slices.Contains(s.notes, text) {
-		s.notes = append(s.notes, text)
-	}
 }
 
 // dedups reports whether a job must not be the same as another.
@@ -260,7 +259,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 			Held: asked.Hold, NotBefore: asked.NotBefore,
 		})
 	}
-	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs)})
+	s.items = append(s.items, item{asked: asked, from: from, to: len(s.jobs), notes: s.notes})
 	return nil
 }
 
@@ -283,7 +282,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			if dep.Name != "" {
 				at, ok := named[dep.Name]
 				if !ok {
-					return s.located(i, api.Problemf(api.Refused, "ids are like 12, 17_3 or @; a name is that of an earlier job in the same file", "after: no job before it in this request is named %.60q", dep.Name))
+					return s.located(i, api.Problemf(api.Invalid, "ids are like 12, 17_3 or @; a name is that of an earlier job in the same file", "after: no job before it in this request is named %.60q", dep.Name))
 				}
 				it.siblings = append(it.siblings, sibling{at, dep.On})
 				more += s.items[at].to - s.items[at].from
@@ -371,7 +370,7 @@ func (s *submission) reply() api.SubmitReply {
 	reply := api.SubmitReply{Jobs: make([]api.Submitted, 0, len(s.items))}
 	for _, it := range s.items {
 		first := s.jobs[it.from]
-		answer := api.Submitted{ID: first.ID, Name: first.Name(), Notes: s.notes}
+		answer := api.Submitted{ID: first.ID, Name: first.Name(), Notes: it.notes}
 		if it.asked.Array != nil {
 			answer.ID, answer.Tasks = first.Array(), it.to-it.from
 			if first.Spec.Name == "" {

@@ -110,7 +110,7 @@ var floodAttacks = []attack{
 	{"the queue, up to the user's limit", func(t *testing.T, c *camp) {
 		hold := make([]spec, 500)
 		for i := range hold {
-			hold[i] = shell("true").with("hold", "yes").with("priority", 1000)
+			hold[i] = shell("true").with("hold", "yes").with("priority", 100)
 		}
 		taken := 0
 		for range 10 {

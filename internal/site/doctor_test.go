@@ -89,7 +89,7 @@ func TestFindings(t *testing.T) {
 		}, Warn, "not enforced"},
 		{"a part of the controllers", "controllers", func(f *fake, _ *exam) {
 			f.file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "memory pids\n")
-		}, Warn, "in part"},
+		}, Warn, "mem is enforced"},
 		{"old controllers do for root", "controllers", func(f *fake, e *exam) {
 			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n3:cpu,cpuacct:/\n")
 			e.uid = 0
