@@ -32,11 +32,7 @@ func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitReques
 
 // confirm says what was accepted.
 func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
-	for _, j := range jobs {
-		for _, note := range j.Notes {
-			s.say("note: job %s: %s", j.ID, note)
-		}
-	}
+	sayNotes(s, jobs)
 	switch {
 	case o.json && len(jobs) == 1:
 		return printJSON(s.out, jobs[0])
@@ -58,6 +54,36 @@ func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 	}
 	_, err := fmt.Fprintln(out, printable(submittedText(jobs)))
 	return err
+}
+
+// sayNotes tells what the caller should know of the jobs: the same of many jobs
+// once, with those it is about.
+func sayNotes(s *session, jobs []api.Submitted) {
+	var notes []string
+	about := map[string][]string{}
+	for _, j := range jobs {
+		for _, note := range j.Notes {
+			if about[note] == nil {
+				notes = append(notes, note)
+			}
+			about[note] = append(about[note], j.ID)
+		}
+	}
+	for i, note := range notes {
+		if i == toldOneByOne {
+			s.say("and %s more", plural(len(notes)-i, "note"))
+			return
+		}
+		ids := idRuns(about[note])
+		if len(ids) > toldOneByOne {
+			ids = append(ids[:toldOneByOne], "…")
+		}
+		word := "job"
+		if len(about[note]) > 1 {
+			word = "jobs"
+		}
+		s.say("note: %s %s: %s", word, strings.Join(ids, ","), note)
+	}
 }
 
 // submittedText is "submitted job 17", "submitted jobs 17-20" or "submitted

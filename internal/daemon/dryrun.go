@@ -65,7 +65,7 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	case trial.Starts:
 		what, reason, cards = "starts", "", trial.GPUs
 	}
-	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Notes: s.notes}
+	answer := api.Submitted{Name: spec.Name, State: what, Reason: reason, GPUIDs: cards, Notes: it.notes}
 	if it.asked.Array != nil {
 		answer.Tasks = it.to - it.from
 	}

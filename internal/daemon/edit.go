@@ -76,6 +76,9 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 			return err
 		}
 	}
+	if err := checkWords(&spec); err != nil {
+		return err
+	}
 	if more := specBytes(&spec); more > plainJob {
 		if problem := d.roomFor(c, more-specBytes(&j.Spec)); problem != nil {
 			return problem

@@ -29,8 +29,12 @@ func checkEnviron(environ []string, most int) error {
 		if strings.IndexByte(pair, 0) >= 0 {
 			return api.Problemf(api.Invalid, hint, "environ: a variable holds a zero byte")
 		}
-		if name, _, ok := strings.Cut(pair, "="); !ok || name == "" {
+		name, _, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
 			return api.Problemf(api.Invalid, hint, "environ: %.40q is not NAME=value", pair)
+		}
+		if err := checkVariable(name, len(pair)); err != nil {
+			return err
 		}
 	}
 	if bytes > most {

@@ -69,7 +69,7 @@ type submission struct {
 	jobs    []*job.Job // of all items, in order
 	environ []byte
 	notes   []string // on the job that is being read
-	bytes   int // what all jobs say
+	bytes   int      // what all jobs say
 
 	kinds  []job.Spec // one of each kind of request
 	kindOf []int      // and which item that is of

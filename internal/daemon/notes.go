@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"berth/internal/job"
+)
+
+// notesOn is what a caller should know about a job that is taken as asked, and
+// that does less than it may seem to.
+func notesOn(s *job.Spec) []string {
+	var notes []string
+	switch {
+	case s.WarnSignal == "":
+	case s.TimeLimit == 0:
+		notes = append(notes, fmt.Sprintf("signal: %s comes before a time limit, and this job has none", s.WarnSignal))
+	case s.WarnBefore >= s.TimeLimit:
+		notes = append(notes, fmt.Sprintf("signal: %s comes at the start, because its limit of %s leaves no %s before it", s.WarnSignal, s.TimeLimit, s.WarnBefore))
+	}
+	if marks := unknownMarks(s.Output); len(marks) > 0 {
+		notes = append(notes, fmt.Sprintf("output: %s stands for nothing and is left as it is; %%j %%n %%u %%a and %%%% are known", strings.Join(marks, " ")))
+	}
+	if s.Preemptible != "" {
+		notes = append(notes, "preemptible: it is kept with the job, but nothing makes a job give way yet")
+	}
+	return notes
+}
+
+// maxMarksNamed bounds how many of them a note names.
+const maxMarksNamed = 5
+
+// unknownMarks is what in a pattern looks like a mark and is none.
+func unknownMarks(pattern string) []string {
+	var unknown []string
+	for {
+		_, rest, found := strings.Cut(pattern, "%")
+		if !found || len(unknown) == maxMarksNamed {
+			return unknown
+		}
+		mark := ""
+		for _, r := range rest {
+			mark = string(r)
+			break
+		}
+		pattern = rest[len(mark):]
+		if mark == "" || !strings.Contains("%jnua", mark) {
+			unknown = append(unknown, "%"+mark)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+func TestNotesOn(t *testing.T) {
+	for name, row := range map[string]struct {
+		spec job.Spec
+		want []string
+	}{
+		"nothing to say": {job.Spec{TimeLimit: time.Hour, WarnSignal: "USR1", WarnBefore: time.Minute, Output: "~/%n/%j_%a.%u%%"}, nil},
+		"a signal without a limit": {job.Spec{WarnSignal: "USR1", WarnBefore: time.Minute},
+			[]string{"signal: USR1 comes before a time limit, and this job has none"}},
+		"a signal that comes at once": {job.Spec{TimeLimit: 50 * time.Second, WarnSignal: "USR1", WarnBefore: 100 * time.Second},
+			[]string{"signal: USR1 comes at the start, because its limit of 50s leaves no 1m40s before it"}},
+		"marks that are none": {job.Spec{Output: "%x-%j-%%x-%é-%"},
+			[]string{"output: %x %é % stands for nothing and is left as it is; %j %n %u %a and %% are known"}},
+		"a job that would give way": {job.Spec{Preemptible: "park"},
+			[]string{"preemptible: it is kept with the job, but nothing makes a job give way yet"}},
+	} {
+		if got := notesOn(&row.spec); !slices.Equal(got, row.want) {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
+		}
+	}
+}
+
+// TestNotesAreOnTheirJobs: each job has its own, tried or submitted.
+func TestNotesAreOnTheirJobs(t *testing.T) {
+	l := newLab(t)
+	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "preemptible", "requeue")}}
+	for _, request.DryRun = range []bool{true, false} {
+		reply, err := l.Submit(l.ctx, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, word := range []string{"output: %x ", "", "preemptible: "} {
+			if notes := reply.Jobs[i].Notes; word == "" && len(notes) > 0 || word != "" && (len(notes) != 1 || !strings.HasPrefix(notes[0], word)) {
+				t.Errorf("the notes on job %d are %q", i+1, notes)
+			}
+		}
+	}
+}
+
+// TestWordsTheKernelTakes: as long as possible a job runs, and longer it is
+// refused when it is submitted, not when it starts.
+func TestWordsTheKernelTakes(t *testing.T) {
+	l := newLab(t)
+	text := func(n int) string { return strings.Repeat("x", n) }
+	variable := sh(`echo ${#LONG}`, "gpus", "0")
+	variable.Env = map[string]string{"LONG": text(maxWord - len("LONG="))}
+	if got := l.finished(l.one(variable)); got != "131066\n" {
+		t.Errorf("a variable as long as can be: %q", got)
+	}
+	// A quote is four bytes in a quoted word.
+	if got := l.finished(l.one(sh("echo done", "gpus", "0", "setup", ": "+strings.Repeat(`\'`, (maxWord-2*wrapped)/12)))); got != "done\n" {
+		t.Errorf("a long set-up: %.200q", got)
+	}
+	variable.Env["LONG"] += "x"
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{variable}}, api.TooMuch, "the variable LONG has 131072 bytes", "131071")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"LONG=" + variable.Env["LONG"]}}, api.TooMuch, "the variable LONG has 131072 bytes")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("echo "+text(maxWord/2), "setup", ": "+text(maxWord/2))}}, api.TooMuch, "the set-up and the command have")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "setup", ": "+strings.Repeat("'", maxWord/6))}}, api.TooMuch, "the set-up and the command have")
+	held := l.one(sh("true", "hold", "yes"))
+	_, err := l.Client.Edit(l.ctx, held, api.EditRequest{Set: api.Spec{Env: variable.Env}})
+	wantProblem(t, err, api.TooMuch, "the variable LONG has 131072 bytes")
+}
