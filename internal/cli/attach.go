@@ -88,7 +88,10 @@ func attachTo(ctx context.Context, s *session, id string) error {
 	}
 	defer t.giveBack()
 	t.listen(leave)
-	err = (&attachment{s: s, id: id, terminal: t}).run(ctx)
+	// What is said meanwhile must not step to the right line by line.
+	raw := *s
+	raw.errOut = returning{s.errOut}
+	err = (&attachment{s: &raw, id: id, terminal: t}).run(ctx)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}

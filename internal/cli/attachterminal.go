@@ -117,6 +117,16 @@ func (t *heldTerminal) take(typed []byte) bool {
 	return !leaving
 }
 
+// returning ends lines as a terminal needs it that does nothing by itself.
+type returning struct{ io.Writer }
+
+func (r returning) Write(p []byte) (int, error) {
+	if _, err := r.Writer.Write(bytes.ReplaceAll(p, []byte("\n"), []byte("\r\n"))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
 func (t *heldTerminal) size() (rows, cols int) {
 	cols, rows = terminalSize(t.out)
 	return rows, cols

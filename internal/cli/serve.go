@@ -199,7 +199,7 @@ Exit status: 0 done; 1 refused or failed; 2 bad usage.`,
 			}
 			kept, err := daemon.Restore(places.StateDir, args[0])
 			if err != nil {
-				return api.Problemf(api.Refused, "is a daemon still running? stop it first", "%v", err)
+				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "restored %s into %s at %s\n", args[0], places.StateDir, time.Now().Format(time.DateTime))
 			if kept != "" {

@@ -180,7 +180,7 @@ func showRest(f *facts, d api.Detail) {
 	}
 	f.add("after", strings.Join(after, ","))
 	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 {
-		f.add("attempt", fmt.Sprintf("%d (%d retries, %d requeues)", d.Attempt, d.RetriesUsed, d.Requeues))
+		f.add("attempt", fmt.Sprintf("%d (%s, %s)", d.Attempt, retriesText(d.RetriesUsed), plural(d.Requeues, "requeue")))
 	}
 	f.add("verdict", d.Verdict)
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
@@ -196,6 +196,13 @@ func showRest(f *facts, d api.Detail) {
 		}
 		f.add("log", text)
 	}
+}
+
+func retriesText(n int) string {
+	if n == 1 {
+		return "1 retry"
+	}
+	return grouped(n) + " retries"
 }
 
 func showEvents(s screen, events []api.Event, now time.Time) error {

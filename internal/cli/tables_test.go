@@ -88,7 +88,7 @@ func someDetail() api.Detail {
 	v := someViews()[4]
 	v.SubmittedAt, v.Log, v.AvgUtil, v.Priority, v.Attempt = ago(81*time.Hour), to("/var/lib/berth/jobs/12/2.log"), to(96.4), 5, 2
 	v.PeakVRAMMiB["10"], v.PeakVRAMMiB["2"] = 100, 2048
-	return api.Detail{View: v, Dir: "/home/ann/project", TimeLimitS: 7200, RetriesUsed: 1, Verdict: "under-declared",
+	return api.Detail{View: v, Dir: "/home/ann/project", TimeLimitS: 7200, RetriesUsed: 1, Verdict: "under-declared", LogDropped: 6291456,
 		Settings: map[string]string{"retries": "2", "grace": "10s"}, Env: map[string]string{"B": "2", "A": "1"},
 		After:  []job.Dependency{{Job: "11", On: job.AfterOK}},
 		Events: []api.Event{{Time: *ago(81 * time.Hour), Kind: job.EventQueued}, {Time: *ago(4 * time.Hour), Kind: job.EventEnded, Text: "exit:3\x07"}}}

@@ -242,11 +242,17 @@ func TestAttachOutlivesTheDaemon(t *testing.T) {
 		t.Errorf("the screen was wiped at first: %q", text)
 	}
 	stop()
-	f.serve(t, socket)
+	stop = f.serve(t, socket)
 	far = f.awaitAttach(t, 2)
 	far.receives(keep.FrameAttach)
 	far.sends(keep.FrameOutput, "painted again")
 	s.sees("\x1b[2Jpainted again")
+	stop()
+	s.sees("berth: the daemon does not answer; waiting for it to come back\r\n")
+	f.serve(t, socket)
+	far = f.awaitAttach(t, 3)
+	far.receives(keep.FrameAttach)
+	s.sees("berth: the daemon is back\r\n")
 	s.types("\x1c")
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit status %d", code)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -105,7 +106,14 @@ func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 // Restore puts a backup in the place of a stopped daemon's state, and says
 // where what was there is kept.
 func Restore(stateDir, backup string) (kept string, err error) {
-	return store.Restore(storeDir(stateDir), backup)
+	kept, err = store.Restore(storeDir(stateDir), backup)
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		err = api.Problemf(api.Refused, "is a daemon still running? stop it first", "%v", err)
+	case err != nil:
+		err = api.Problemf(api.Refused, "what was there is as it was; is this a whole file that berth backup wrote?", "%v", err)
+	}
+	return kept, err
 }
 
 // NewToken makes a token with the caller's own rights.

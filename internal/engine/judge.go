@@ -93,7 +93,7 @@ func judgeTimeout(j *job.Job) ruling {
 		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s", limit)}
 	}
 	if j.Requeues >= j.Spec.MaxRequeues {
-		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s after %d requeues", limit, j.Requeues)}
+		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s after %s", limit, counted(j.Requeues, "requeue"))}
 	}
 	return ruling{
 		again: job.EventRequeued, toTheEnd: true,
@@ -137,5 +137,16 @@ func stragglers(r keep.Record) string {
 	if r.Stragglers == 0 {
 		return ""
 	}
+	if r.Stragglers == 1 {
+		return "left 1 background process behind, which was ended"
+	}
 	return fmt.Sprintf("left %d background processes behind, which were ended", r.Stragglers)
+}
+
+// counted is a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

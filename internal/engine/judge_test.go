@@ -98,6 +98,18 @@ func TestJudge(t *testing.T) {
 			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s after 10 requeues"},
 		},
 		{
+			name: "after its only requeue it says so",
+			spec: spec(limited(job.TimeoutRequeue, 1)),
+			job:  job.Job{Requeues: 1},
+			end:  end{record: keep.Record{Stop: "timeout"}},
+			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s after 1 requeue"},
+		},
+		{
+			name: "one process left behind is one",
+			end:  end{record: keep.Record{Stragglers: 1}},
+			want: ruling{outcome: job.OK, detail: "left 1 background process behind, which was ended"},
+		},
+		{
 			name: "a job that was cancelled is cancelled, however it exits",
 			job:  job.Job{Stop: job.StopCancel},
 			end:  end{record: keep.Record{ExitCode: 0, Stop: "cancel"}},

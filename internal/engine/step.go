@@ -285,7 +285,7 @@ func (e *Engine) commit(tx store.Tx) error {
 	}
 	err := e.store.Commit(tx)
 	if err != nil {
-		err = fmt.Errorf("write down %d changes: %w", len(tx.Put), err)
+		err = fmt.Errorf("write down %s: %w", counted(len(tx.Put), "change"), err)
 	}
 	if err == nil && e.commitErr != nil {
 		e.show(job.EventNotice, nil, "the store can be written again")

@@ -75,8 +75,11 @@ func setPreemptible(spec *job.Spec, value string) error {
 }
 
 // setVariable sets a variable written as NAME=VALUE.
-func setVariable(spec *job.Spec, value string) error {
-	name, value, found := strings.Cut(value, "=")
+func setVariable(spec *job.Spec, text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if name == "" {
+		name = text // where it begins with =, that is what is wrong
+	}
 	if !found || !isVariable(name) {
 		return mismatch(name, "NAME=VALUE with letters, digits and _ in NAME")
 	}
