@@ -206,6 +206,20 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+func TestARequeueOutlivesBerth(t *testing.T) {
+	r := runOne(t)
+	r.e.Requeue(r.now, "1", "ann", time.Second)
+	r.step()
+	r.did = nil
+	r.again(foundOne(run.FoundRunning, keep.Record{}))
+	r.step()
+	if !slices.ContainsFunc(r.did, func(act string) bool { return strings.HasPrefix(act, "stop t1 requeue") }) {
+		t.Errorf("the next berth did %q", r.did)
+	}
+	r.end("1", keep.Record{Signal: 15, Stop: "requeue"}, false)
+	r.wantRow("1", job.Running, "")
+}
+
 func TestAJobThatIsGivenUpCannotBeRequeued(t *testing.T) {
 	r := runOne(t)
 	r.e.CancelBy(r.now, "1", "ann", 0)

@@ -28,6 +28,16 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 			"end":    func(rt *rapid.T) { m.end() },
 			"cancel": func(rt *rapid.T) { r.e.Cancel(r.now, m.anyID(), "asked") },
 			"drop":   func(rt *rapid.T) { r.e.Withdraw(r.now, m.anyID()) },
+			"hold":   func(rt *rapid.T) { r.e.Hold(r.now, m.anyID(), "ann") },
+			"let go": func(rt *rapid.T) { r.e.Release(r.now, m.anyID(), "ann") },
+			"again":  func(rt *rapid.T) { r.e.Requeue(r.now, m.anyID(), "ann", 0) },
+			"pause":  func(rt *rapid.T) { r.e.Pause(r.now, 0, rapid.Bool().Draw(rt, "paused"), "root") },
+			"accept": func(rt *rapid.T) { r.accept("ann", m.spec()) },
+			"rules": func(rt *rapid.T) {
+				rules := r.e.cfg.Rules
+				rules.JobsPerGPU = rapid.IntRange(0, 3).Draw(rt, "jobs per card")
+				r.e.SetRules(rules, r.e.cfg.Limits)
+			},
 			"edit": func(rt *rapid.T) {
 				r.e.Edit(r.now, m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
 			},

@@ -121,9 +121,12 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 	slices.SortFunc(live, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	e := New(Config{
 		Rules: w.rules(), Devices: w.devices(), Poll: time.Second, Tolerance: 0.1, User: "ann",
-		Order:   func(j *job.Job) (keep.Order, error) { return keep.Order{Job: j.ID, Attempt: j.Attempt}, nil },
+		Order:   w.order,
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)
+	if err := e.RestorePauses(func(key string) (string, error) { return w.people.meta[key], nil }); err != nil {
+		w.wrong("%v", err)
+	}
 	e.Restore(w.now, live, w.scan())
 	if fresh != nil {
 		e.Number(fresh)
@@ -201,8 +204,9 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 	for _, ev := range w.take() {
 		e.Absorb(w.now, ev)
 	}
-	if w.chance(50) {
-		e.Cancel(w.now, strconv.Itoa(1+w.rng.IntN(12)), "a person asked")
+	w.ask(e)
+	if !w.storm {
+		w.settleAll(e)
 	}
 	if e.NeedsSample(w.now) {
 		s, err := w.sample()
@@ -301,6 +305,9 @@ func (w *world) unfinished() string {
 
 // audit holds what is on disk against what really ran.
 func (w *world) audit() error {
+	if err := w.auditPromises(); err != nil {
+		return err
+	}
 	for id, row := range w.rows {
 		var last *execution
 		runs := 0

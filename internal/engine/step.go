@@ -367,6 +367,11 @@ func (e *Engine) launch(starts []start) {
 // no event will follow.
 func (e *Engine) refused(s start, err error) {
 	e.cfg.Log.Error("give go", "job", s.job.ID, "token", s.token, "err", err)
+	// There is no end to acknowledge: the supervisor may have another job by
+	// the time that would be done.
+	defer func() {
+		e.acks = slices.DeleteFunc(e.acks, func(token string) bool { return token == s.token })
+	}()
 	if errors.Is(err, ErrNotNow) && s.job.Stop != job.StopCancel {
 		e.neverRan(e.active[s.job.ID], err.Error(), e.now.Add(notNowDelay))
 		e.runner.Release(s.token)

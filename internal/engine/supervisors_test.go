@@ -141,11 +141,12 @@ func (w *world) checkMayRun(row *job.Job, x *execution) {
 		if y.job != x.job {
 			continue
 		}
-		if y.cut && !row.Spec.Requeue {
+		asked := w.people.again[x.job] // then nothing else has to be a reason
+		if y.cut && !row.Spec.Requeue && !asked {
 			w.wrong("job %s runs again though the machine went down under it", x.job)
 		}
 		atLeast := min(y.declaredMiB, w.total-512)
-		if y.ended && y.oom && y.stopped == "" {
+		if y.ended && y.oom && y.stopped == "" && !asked {
 			atLeast = min((y.declaredMiB*5+3)/4, w.total-512)
 		}
 		if x.declaredMiB < atLeast || x.declaredMiB > w.total-512 {

@@ -42,8 +42,9 @@ type world struct {
 	holders []run.Holder
 	steps   int
 
-	boots     int             // how many berths there were; what one was told dies with it
-	stopping  bool            // the engine that lives now was interrupted
+	boots     int  // how many berths there were; what one was told dies with it
+	stopping  bool // the engine that lives now was interrupted
+	people    people
 	givenUp   map[string]bool // jobs whose cancellation is on disk
 	outOfLuck map[string]bool // placed when the power went, before a word was written
 }
@@ -97,7 +98,7 @@ func newWorld(seed uint64, cards int) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), storm: true, bootID: keep.BootID(),
 		rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
-		givenUp: map[string]bool{}, outOfLuck: map[string]bool{},
+		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(),
 	}
 }
 
@@ -121,6 +122,7 @@ func (w *world) Commit(tx store.Tx) error {
 	if w.chance(40) {
 		return errFull
 	}
+	w.checkTx(tx)
 	for _, j := range tx.Put {
 		w.checkRow(j)
 		w.rows[j.ID] = j.Clone()
