@@ -2,6 +2,7 @@ package siege
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -129,7 +130,7 @@ func newCamp(t *testing.T) *camp {
 	database(t, "groupadd", account(adminGroup))
 	t.Cleanup(func() { database(t, "groupdel", account(adminGroup)) })
 	c.root = &person{name: "root", home: "/root", socket: c.socket, http: &http.Client{Transport: &http.Transport{
-		Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", c.socket) },
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", c.socket) },
 	}}}
 	t.Cleanup(c.root.http.CloseIdleConnections)
 	c.ann = enlist(t, "ann", homes, c.socket)

@@ -236,13 +236,15 @@ var slowAttacks = []linger{
 		conn := c.attach(t, c.dan, id)
 		_, err := io.WriteString(conn, "\x01i\x00\x7f\xff\xff")
 		must(t, err)
-		return func(t *testing.T) {
+		end := func(t *testing.T) {
 			conn.Close()
 			c.dan.cancel(t, id)
 			if v := c.dan.ended(t, id); !v.State.Terminal() {
 				t.Errorf("the job is %s", v.State)
 			}
 		}
+		t.Cleanup(func() { end(t) }) // also where only some attacks are made
+		return end
 	}},
 }
 

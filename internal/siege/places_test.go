@@ -1,6 +1,7 @@
 package siege
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -224,7 +225,9 @@ func TestUserDatabase(t *testing.T) {
 			t.Cleanup(s.stop)
 			p := *g.enemy
 			p.socket = socket
-			p.http = &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return p.dial() }}}
+			p.http = &http.Client{Transport: &http.Transport{
+				DialContext: func(context.Context, string, string) (net.Conn, error) { return p.dial() },
+			}}
 			defer p.http.CloseIdleConnections()
 			status := answers(t, s, func() (int, error) {
 				r, err := p.ask("GET", "/v1/status", nil)

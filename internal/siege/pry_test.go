@@ -86,13 +86,30 @@ type attached struct {
 	reader *bufio.Reader
 }
 
+// mustNotAttach checks that a user is kept from the terminal of a job.
+func (c *camp) mustNotAttach(t *testing.T, p *person, id string) {
+	t.Helper()
+	conn, err := p.dial()
+	must(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, attachRequest, id)
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	status, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || status != "HTTP/1.1 403 Forbidden\r\n" {
+		t.Errorf("%s is told %q, %v", p.name, status, err)
+	}
+	c.mustBeDenied(t, p, "attach", id)
+}
+
+const attachRequest = "POST /v1/jobs/%s/attach HTTP/1.1\r\nHost: berth\r\nConnection: Upgrade\r\nUpgrade: berth-attach\r\n\r\n"
+
 // attach connects a user to the terminal of a job.
 func (c *camp) attach(t *testing.T, p *person, id string) *attached {
 	t.Helper()
 	conn, err := p.dial()
 	must(t, err)
 	must(t, conn.SetDeadline(time.Now().Add(patience)))
-	fmt.Fprintf(conn, "POST /v1/jobs/%s/attach HTTP/1.1\r\nHost: berth\r\nConnection: Upgrade\r\nUpgrade: berth-attach\r\n\r\n", id)
+	fmt.Fprintf(conn, attachRequest, id)
 	a := &attached{conn, bufio.NewReader(conn)}
 	status, err := a.reader.ReadString('\n')
 	if err != nil || status != "HTTP/1.1 101 Switching Protocols\r\n" {
