@@ -217,15 +217,17 @@ type StatsQuery struct {
 
 // Stats is what the machine did.
 type Stats struct {
-	Since    time.Time   `json:"since"`
-	Until    time.Time   `json:"until"`
-	GPUs     int         `json:"gpus"`
-	GPUHours float64     `json:"gpu_hours"`
-	Util     *float64    `json:"utilisation" doc:"share of the cards' time that was given out, 0 to 1"`
-	AvgUtil  *float64    `json:"avg_util" doc:"measured use of the cards given out, percent"`
-	All      StatsLine   `json:"all"`
-	Users    []StatsLine `json:"users"`
-	Days     []StatsLine `json:"days"`
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until"`
+	GPUs     int       `json:"gpus"`
+	GPUHours float64   `json:"gpu_hours"`
+	Util     *float64  `json:"utilisation" doc:"share of the cards' time that was given out, 0 to 1"`
+	// UtilSince is where utilisation is counted from, if not from Since.
+	UtilSince *time.Time  `json:"utilisation_since,omitempty" doc:"the first submission, where that came after since: utilisation is counted from there"`
+	AvgUtil   *float64    `json:"avg_util" doc:"measured use of the cards given out, percent"`
+	All       StatsLine   `json:"all"`
+	Users     []StatsLine `json:"users"`
+	Days      []StatsLine `json:"days"`
 }
 
 // StatsLine sums up the jobs of one user, one day, or all. Jobs count where
@@ -258,6 +260,15 @@ type Status struct {
 	Counts   map[string]int `json:"counts"`
 	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
 	You      Caller         `json:"you"`
+	Enforced *Enforced      `json:"enforced,omitempty" doc:"what jobs are held to"`
+}
+
+// Enforced is what a daemon holds its jobs to, as its host lets it.
+type Enforced struct {
+	Cgroup  string   `json:"cgroup,omitempty" doc:"where jobs get cgroups of their own; empty: they have none"`
+	CPUs    string   `json:"cpus,omitempty" doc:"v2 or v1: the version of cgroups that holds jobs to their cpus; empty: they are only accounted"`
+	Mem     string   `json:"mem,omitempty" doc:"the same for mem"`
+	Missing []string `json:"missing,omitempty" doc:"what is missing and why, one sentence each"`
 }
 
 // TokenRequest makes a token for remote access, with the rights of the caller.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,49 @@ func examine(ctx context.Context, s *session) []site.Finding {
 	if err == nil {
 		places = site.Places{StateDir: daemon.StateDir, Socket: s.target.socket, Config: daemon.Config, Shared: daemon.Shared}
 	}
-	return append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places)...)
+	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places)...)
+	if err == nil && daemon.Enforced != nil {
+		hearDaemon(findings, *daemon.Enforced)
+	}
+	return findings
+}
+
+// hearDaemon puts what a daemon holds its jobs to in the place of what this
+// process could: the jobs are the daemon's, and it may have other rights.
+func hearDaemon(findings []site.Finding, e api.Enforced) {
+	for i := range findings {
+		f := &findings[i]
+		switch f.Name {
+		case "cgroup":
+			f.Status, f.What, f.Fix = site.OK, "the daemon gives every job a cgroup, below "+e.Cgroup, ""
+			if e.Cgroup == "" {
+				f.Status, f.Fix = site.Warn, "run the daemon as a service of systemd (`make install-service`)"
+				f.What = "the daemon gives jobs no cgroups, they are followed by session and ancestry"
+			}
+		case "controllers":
+			f.Status, f.What, f.Fix = site.OK, "the daemon holds jobs to their cpus and mem", ""
+			if e.CPUs == "" || e.Mem == "" {
+				f.Status, f.Fix = site.Warn, "let systemd delegate the cpu and memory controllers to the daemon (Delegate=yes)"
+				f.What = "the daemon accounts " + strings.Join(accounted(e), " and ") + ", and does not enforce it"
+			}
+		default:
+			continue
+		}
+		if f.Status != site.OK && len(e.Missing) > 0 {
+			f.What += ": " + strings.Join(e.Missing, "; ")
+		}
+	}
+}
+
+// accounted is what jobs are not held to.
+func accounted(e api.Enforced) (names []string) {
+	if e.CPUs == "" {
+		names = append(names, "cpus")
+	}
+	if e.Mem == "" {
+		names = append(names, "mem")
+	}
+	return names
 }
 
 // daemonFinding says whether a daemon answers, and what it says.

@@ -34,6 +34,32 @@ func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
 	}
 }
 
+// TestTheDoctorHearsTheDaemon: what a plain user could do by itself says
+// nothing about the jobs of a daemon.
+func TestTheDoctorHearsTheDaemon(t *testing.T) {
+	for _, test := range []struct {
+		name                string
+		enforced            api.Enforced
+		cgroup, controllers string
+	}{
+		{"all of it", api.Enforced{Cgroup: "/sys/fs/cgroup/berth", CPUs: "v2", Mem: "v1", Missing: []string{"no freezer"}},
+			"ok the daemon gives every job a cgroup, below /sys/fs/cgroup/berth", "ok the daemon holds jobs to their cpus and mem"},
+		{"not cpus", api.Enforced{Cgroup: "/c", Mem: "v2", Missing: []string{"no cpu controller"}},
+			"ok the daemon gives every job a cgroup, below /c", "warn the daemon accounts cpus, and does not enforce it: no cpu controller"},
+		{"nothing", api.Enforced{Missing: []string{"a", "b"}},
+			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: a; b", "warn the daemon accounts cpus and mem, and does not enforce it: a; b"},
+	} {
+		findings := []site.Finding{{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "cgroup", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "controllers", Status: site.Fail, What: "mine", Fix: "mine"}}
+		hearDaemon(findings, test.enforced)
+		for i, want := range []string{"ok 6.18", test.cgroup, test.controllers} {
+			f := findings[i]
+			if got := f.Status + " " + f.What; got != want || (f.Fix == "") != (f.Status == site.OK) || f.Fix == "mine" {
+				t.Errorf("%s: %q (%s), want %q", test.name, got, f.Fix, want)
+			}
+		}
+	}
+}
+
 func TestADoctorsReport(t *testing.T) {
 	findings := []site.Finding{
 		{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "controllers", Status: site.Warn, What: "none\x1b[2J", Fix: "delegate them"}, {Name: "disk", Status: site.Fail, What: "full", Fix: "make room"},

@@ -71,7 +71,12 @@ func drawStats(s screen, stats api.Stats) error {
 	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", grouped(stats.All.Jobs), grouped(stats.All.Finished), grouped(stats.All.Failed), grouped(stats.All.Cancelled)))
 	f.add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
 	if stats.Util != nil {
-		f.add("cards given out", fmt.Sprintf("%.0f %% of the time", *stats.Util*100))
+		counted := "of the time"
+		if stats.UtilSince != nil {
+			counted = "since the first submission, " + stats.UtilSince.Local().Format("2006-01-02 15:04")
+		}
+		text := fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted)
+		f.add("cards given out", text)
 	}
 	if stats.AvgUtil != nil {
 		f.add("use while given out", fmt.Sprintf("%.0f %%", *stats.AvgUtil))

@@ -80,7 +80,7 @@ func someStats() api.Stats {
 		return api.StatsLine{Key: key, Jobs: jobs, Finished: jobs - 2, Failed: 1, Cancelled: 1, GPUHours: float64(jobs) * 1.5,
 			WaitMeanS: to(80.0), WaitP50S: to(12.0), WaitP95S: to(400.0), WaitMaxS: to(5000.0), RunMeanS: to(5400.0), AvgUtil: to(81.5)}
 	}
-	return api.Stats{Since: noon.Add(-7 * 24 * time.Hour), Until: noon, GPUs: 8, GPUHours: 1834.25, Util: to(0.73), AvgUtil: to(81.5),
+	return api.Stats{Since: noon.Add(-7 * 24 * time.Hour), Until: noon, GPUs: 8, GPUHours: 1834.25, Util: to(0.73), UtilSince: ago(50 * time.Hour), AvgUtil: to(81.5),
 		All: line("all", 1220), Users: []api.StatsLine{line("ann", 1200), {Key: "bob", Jobs: 20}}, Days: []api.StatsLine{line("2026-02-28", 1220)}}
 }
 

@@ -50,6 +50,7 @@ type Daemon struct {
 	logFile  io.Closer
 	store    *store.Store
 	runner   *run.Runner
+	enforced enforced
 	source   gpu.Source
 	ledger   *gpu.Ledger
 	engine   *engine.Engine

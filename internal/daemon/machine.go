@@ -19,7 +19,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
 		Version: d.opt.Version, PID: os.Getpid(), Since: d.started, Shared: d.opt.Places.Shared,
 		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.simDir,
-		You: c,
+		You: c, Enforced: d.enforced.get(d.runner.Facts),
 	}
 	err := d.do(ctx, func(time.Time) {
 		queued, running := d.engine.Live()

@@ -143,6 +143,9 @@ func (s *statsSum) result() api.Stats {
 		GPUHours: s.all.gpuSeconds / 3600, Util: s.utilisation(), AvgUtil: s.all.avgUtil(),
 		All: s.all.public("all"), Users: []api.StatsLine{}, Days: []api.StatsLine{},
 	}
+	if stats.Util != nil && s.first.After(s.since) {
+		stats.UtilSince = &s.first
+	}
 	for user, line := range s.users {
 		if line.jobs > 0 || line.gpuSeconds > 0 {
 			stats.Users = append(stats.Users, line.public(user))

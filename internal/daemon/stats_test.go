@@ -165,16 +165,22 @@ func TestUtilisationCountsACardOnce(t *testing.T) {
 			if want := c.want / 48; got.Util == nil || math.Abs(*got.Util-want) > 0.0002 {
 				t.Errorf("utilisation %v, want %v", *got.Util, want)
 			}
+			if got.UtilSince == nil || !got.UtilSince.Equal(noon) {
+				t.Errorf("it is counted from %v", got.UtilSince)
+			}
 		})
 	}
 	t.Run("from the window's begin where jobs are older", func(t *testing.T) {
 		got := sumOf(ran(noon.Add(-30*time.Hour), four, nil))
+		if got.UtilSince != nil {
+			t.Errorf("it is counted from %s", got.UtilSince)
+		}
 		if want := 28.0 / 96; math.Abs(*got.Util-want) > 0.0002 {
 			t.Errorf("utilisation %v, want %v", *got.Util, want)
 		}
 	})
 	t.Run("of nothing it is not known", func(t *testing.T) {
-		if got := sumOf(); got.Util != nil || got.AvgUtil != nil || got.All.WaitMeanS != nil || got.Users == nil || got.Days == nil {
+		if got := sumOf(); got.Util != nil || got.UtilSince != nil || got.AvgUtil != nil || got.All.WaitMeanS != nil || got.Users == nil || got.Days == nil {
 			t.Errorf("%+v", got)
 		}
 	})

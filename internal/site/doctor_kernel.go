@@ -86,7 +86,7 @@ func (e exam) proc(context.Context) Finding {
 		hidden := slices.ContainsFunc(options, func(o string) bool {
 			return strings.HasPrefix(o, "hidepid=") && o != "hidepid=0" && o != "hidepid=off"
 		})
-		if hidden && !e.isRoot() {
+		if hidden && !e.isRoot() && !e.places.Shared {
 			return warn("ask for the machine's own berth (`berth serve` as root), or for `mount -o remount,hidepid=off /proc`",
 				"other users' processes are hidden (hidepid): who else uses a card cannot be named")
 		}

@@ -71,9 +71,14 @@ func TestFindings(t *testing.T) {
 		{"a container that forbids process descriptors", "pidfd", func(_ *fake, e *exam) { e.kernel.pidfd = errors.New("not permitted") }, Fail, "not permitted"},
 		{"no name of this boot", "boot id", func(f *fake, _ *exam) { f.file("/proc/sys/kernel/random/boot_id", "") }, Fail, "restart"},
 		{"no clock", "clock", func(_ *fake, e *exam) { e.kernel.bootTime = errors.New("invalid") }, Fail, "nobody can set"},
-		{"processes are hidden from a user", "proc", func(f *fake, _ *exam) {
+		{"processes are hidden from a user", "proc", func(f *fake, e *exam) {
 			f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=invisible\n")
+			e.places.Shared = false
 		}, Warn, "hidepid"},
+		{"processes are hidden from a user, but not from the machine's daemon", "proc", func(f *fake, e *exam) {
+			f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=invisible\n")
+			e.places.Shared = true
+		}, OK, "all processes"},
 		{"processes are not hidden from root", "proc", func(f *fake, e *exam) {
 			f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=2\n")
 			e.uid = 0
