@@ -6,7 +6,7 @@ LDFLAGS := -s -w -X berth/internal/cli.Version=$(VERSION)
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak clean
+.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak siege clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
 KILLS ?= 10000
 soak: ## kill -9 berth, its daemon and its supervisors KILLS times each (default 10000)
 	BERTH_KILLS=$(KILLS) $(GO) test ./internal/soak -count=1 -timeout 0 -v
+
+siege: ## attack a shared daemon as hostile users (as root), with ten thousand tries for each race
+	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
 
 clean: ## remove what was built
 	rm -rf $(BIN)
