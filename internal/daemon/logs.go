@@ -43,7 +43,7 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	r.listenAgain() // before the job is looked at again, so that its end is not missed
 	if err := r.begin(q); err != nil {
-		r.Close()
+		_ = r.Close() // there is nothing to be said beside err
 		return api.LogStream{}, err
 	}
 	return api.LogStream{ReadCloser: r, Attempt: r.attempt, Offset: r.offset}, nil
