@@ -103,6 +103,15 @@ func TestASubmissionCarriesWhereItComesFrom(t *testing.T) {
 	}
 }
 
+func TestTheSameNoteOnSeveralJobsIsSaidOnce(t *testing.T) {
+	startFake(t)
+	file := filepath.Join(t.TempDir(), "jobs.yaml")
+	if err := os.WriteFile(file, []byte("- {command: a, dedup: true}\n- {command: b, dedup: true}\n- {command: c}\n- {command: d, dedup: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	berth("submit", "-f", file).wants(t, 0, "submitted jobs 1-4\n", "berth: note: jobs 1-2,4: no such job was there\n")
+}
+
 func TestWhatSubmitPrints(t *testing.T) {
 	startFake(t)
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
