@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -133,7 +134,7 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 	for i := range found {
 		w.heard(&found[i])
 	}
-	slices.SortFunc(found, func(a, b job.Job) int { return w.at[a.ID] - w.at[b.ID] })
+	slices.SortFunc(found, func(a, b job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i := range found {
 		reply.Jobs = append(reply.Jobs, d.view(c, &found[i], nil))
 	}
