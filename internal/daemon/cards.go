@@ -3,12 +3,81 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/store"
 )
+
+// openCards finds the GPUs and looks at them once.
+func (d *Daemon) openCards(ctx context.Context) error {
+	const hint = "without a GPU, try --sim 2: simulated cards, real processes"
+	source, err := d.openSource()
+	if err != nil {
+		return api.Problemf(api.Refused, hint, "%v", err)
+	}
+	d.source = source
+	bounded, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	sample, err := d.source.Sample(bounded)
+	switch {
+	case err != nil:
+		// A driver that does not answer may do so later, and jobs run meanwhile
+		// that have to be looked after.
+		d.log.Error("the GPUs cannot be read; nothing starts until they can", "err", err)
+	case len(sample.Devices) == 0:
+		return api.Problemf(api.Refused, hint, "this machine has no GPU")
+	}
+	wanted := d.config().GPUs
+	for _, index := range wanted {
+		if err == nil && !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
+			if d.opt.TypedGPUs {
+				return api.Problemf(api.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(sample.Devices))
+			}
+			d.log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(sample.Devices))
+		}
+	}
+	for _, dev := range sample.Devices {
+		if wanted == nil || slices.Contains(wanted, dev.Index) {
+			d.devices = append(d.devices, dev)
+		}
+	}
+	d.devices = append(d.devices, d.rememberCards(time.Now())...)
+	return nil
+}
+
+// openSource is nil where it failed, and not an interface around a nil.
+func (d *Daemon) openSource() (gpu.Source, error) {
+	if d.opt.Sim > 0 {
+		if d.simDir = lookup(d.opt.Env, "BERTH_SIM_DIR"); d.simDir == "" {
+			d.simDir = filepath.Join(d.opt.Places.StateDir, "sim")
+		}
+		box, err := gpu.OpenSim(d.simDir, d.opt.Sim, d.opt.SimVRAMMiB)
+		if err != nil {
+			return nil, err
+		}
+		return box, nil
+	}
+	smi, err := gpu.OpenSMI()
+	if err != nil {
+		return nil, err
+	}
+	return smi, nil
+}
+
+// indices lists cards for people: "0, 1".
+func indices(devices []gpu.Device) string {
+	words := make([]string, len(devices))
+	for i, dev := range devices {
+		words[i] = strconv.Itoa(dev.Index)
+	}
+	return strings.Join(words, ", ")
+}
 
 // cardsKey is where the store keeps which cards this machine has had.
 const cardsKey = "cards"
