@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -213,7 +212,7 @@ func TestASlowListenerIsLetGoAndHoldsNobodyUp(t *testing.T) {
 	after := int64(0)
 	for _, seq := range heard {
 		if seq != after+1 {
-			t.Fatal(fmt.Sprintf("event %d follows %d", seq, after))
+			t.Fatalf("event %d follows %d", seq, after)
 		}
 		after = seq
 	}

@@ -46,7 +46,7 @@ func noRoomForNew(r *rig) func(store.Tx) error {
 func TestAJobIsAcceptedWhenItIsOnDiskAndNotBefore(t *testing.T) {
 	r := newRig(t, 1)
 	_, answer := r.accept("ann", spec(), spec())
-	if *answer != errUnanswered {
+	if !errors.Is(*answer, errUnanswered) {
 		t.Error("answered before the commit")
 	}
 	if _, live := r.e.Job("1"); live || r.e.Owned("ann") != 2 || r.e.Size() != 2 {

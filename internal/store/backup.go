@@ -31,12 +31,12 @@ func (s *Store) backUpAside(target string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }() // it was only read
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	return backUp(ctx, conn, target)
 }
 
