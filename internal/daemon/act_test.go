@@ -68,7 +68,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if j := l.job(queued); j.State != job.Queued || !j.Held {
 		t.Errorf("after a restart it is %s, held: %v", j.State, j.Held)
 	}
-	if got := did(l.act(api.ActRelease, queued, running)); got != queued+":done, "+running+":not it is over (ok)" {
+	if got := did(l.act(api.ActRelease, queued, running)); got != running+":not it is over (ok), "+queued+":done" {
 		t.Errorf("release: %s", got)
 	}
 	l.finished(queued)

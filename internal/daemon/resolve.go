@@ -137,7 +137,8 @@ func (d *Daemon) eachNamed(ch *choice, fn func(*job.Job)) {
 	}
 }
 
-// resolve finds the selected jobs, over or not, and says which ids name none.
+// resolve finds the selected jobs, over or not, in the order of submission, and
+// says which ids name none.
 func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []job.Job, missing []string, err error) {
 	return d.resolveThen(ctx, ch, over, nil)
 }
@@ -170,6 +171,7 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 		if err != nil {
 			return nil, nil, err
 		}
+		slices.SortFunc(found, func(a, b job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	have := make(map[string]bool, 2*len(found))
 	for i := range found {
