@@ -253,3 +253,32 @@ func TestAJobIsNeverOutOfSight(t *testing.T) {
 		t.Errorf("%d jobs in the end", n)
 	}
 }
+
+// TestAnEndThatIsNotOnDiskYetIsSeen: between the loop's knowledge and the
+// store's, a job is found in every way it can be asked for.
+func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
+	l := newLab(t)
+	array := l.one(sh("true", "hold", "yes", "array", "0-1"))
+	id := array + "_1"
+	forms := []api.Select{
+		{Words: []string{id}}, {Words: []string{array}}, {Words: []string{array + "_0-5"}}, {Words: []string{"1-9"}},
+		{Name: "job" + id}, {}, {States: []string{"cancelled"}},
+	}
+	err := l.d.do(l.ctx, func(now time.Time) {
+		l.d.engine.Cancel(now, id, "asked")
+		for _, form := range forms {
+			ch, err := l.d.choose(api.Caller{Admin: true}, form, false)
+			if err != nil {
+				t.Error(err)
+			}
+			q := liveQuery{ch: &ch, limit: 10, unwritten: true}
+			q.collect(l.d, now)
+			if !slices.ContainsFunc(q.found, func(j job.Job) bool { return j.ID == id && j.State == job.Cancelled }) {
+				t.Errorf("%+v: %d jobs, and not that one", form, len(q.found))
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

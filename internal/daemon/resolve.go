@@ -35,30 +35,7 @@ type liveQuery struct {
 // live copies jobs in the engine's goroutine. What is asked for by its id
 // costs no look at the others.
 func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
-	err := d.do(ctx, func(now time.Time) {
-		q.at = now
-		switch {
-		case q.ch.named():
-			d.eachNamed(q.ch, func(j *job.Job) { q.take(d, j) })
-		case q.ch.everything():
-			queued, running := d.engine.Live()
-			q.found = make([]job.Job, 0, min(q.limit, queued+running))
-			d.each(q, func(j *job.Job) bool { q.take(d, j); return len(q.found) < q.limit })
-			q.total = queued + running
-		case q.ch.wantsLive():
-			d.each(q, func(j *job.Job) bool { q.take(d, j); return true })
-		}
-		if q.unwritten {
-			d.engine.EachUnwritten(func(j *job.Job) {
-				if q.ch.matches(j) && q.within(j) {
-					q.found = append(q.found, d.engine.Copy(j))
-				}
-			})
-		}
-		if q.then != nil {
-			q.then(q.found)
-		}
-	})
+	err := d.do(ctx, func(now time.Time) { q.collect(d, now) })
 	slices.SortFunc(q.found, func(a, b job.Job) int {
 		if q.newest {
 			a, b = b, a
@@ -67,6 +44,32 @@ func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
 	})
 	q.found = q.found[:min(len(q.found), q.limit)]
 	return err
+}
+
+// collect is live in the engine's goroutine.
+func (q *liveQuery) collect(d *Daemon, now time.Time) {
+	q.at = now
+	switch {
+	case q.ch.named():
+		d.eachNamed(q.ch, func(j *job.Job) { q.take(d, j) })
+	case q.ch.everything():
+		queued, running := d.engine.Live()
+		q.found = make([]job.Job, 0, min(q.limit, queued+running))
+		d.each(q, func(j *job.Job) bool { q.take(d, j); return len(q.found) < q.limit })
+		q.total = queued + running
+	case q.ch.wantsLive():
+		d.each(q, func(j *job.Job) bool { q.take(d, j); return true })
+	}
+	if q.unwritten {
+		d.engine.EachUnwritten(func(j *job.Job) {
+			if q.ch.matches(j) && q.within(j) {
+				q.found = append(q.found, d.engine.Copy(j))
+			}
+		})
+	}
+	if q.then != nil {
+		q.then(q.found)
+	}
 }
 
 // each walks the jobs in the order of the query. Where only some match, all
