@@ -46,7 +46,7 @@ trap 'rm -f "$log"' EXIT
 go test -v $race -count=1 -timeout 20m ./... >"$log" 2>&1 || { cat "$log"; exit 1; }
 grep -E '^(ok|\?)' "$log"
 # A test that was skipped says why.
-grep -B1 -E '^ *--- SKIP' "$log" | grep -v '^--$' || true
+grep -a -B1 -E '^ *--- SKIP' "$log" | grep -a -v '^--$' || true
 
 say "thousands of seeds, without the race detector"
 BERTH_SEEDS=20000 go test -count=1 -run TestSimulation ./internal/engine
