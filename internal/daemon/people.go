@@ -126,7 +126,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		return engine.Owner{}, err
 	}
 	if !d.opt.Places.Shared {
-		return d.ownerHere(j, captured), d.makeJobDir(j.ID, -1, -1)
+		return d.ownerHere(j, captured), d.makeJobDir(j.ID, d.uid, -1)
 	}
 	user, ok := d.users.Cached(j.UID, userGrace)
 	if !ok {
@@ -185,9 +185,13 @@ func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 			err = os.Mkdir(dir, 0o700)
 		}
 	}
-	if err == nil || errors.Is(err, os.ErrExist) {
+	switch {
+	case err != nil && !errors.Is(err, os.ErrExist):
+	case d.opt.Places.Shared:
 		// A daemon that died after the first step has left the second.
 		err = os.Lchown(dir, uid, gid)
+	default:
+		err = nil // it is its maker's
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
