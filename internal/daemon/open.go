@@ -340,6 +340,7 @@ func (d *Daemon) boundMemory(jobs int) {
 	}
 	d.boundFor = jobs
 	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
+	debug.SetGCPercent(300) // within that, collecting seldom is cheaper
 }
 
 func (d *Daemon) close() {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
@@ -126,7 +128,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		return engine.Owner{}, err
 	}
 	if !d.opt.Places.Shared {
-		return d.ownerHere(j, captured), d.makeJobDir(j.ID, d.uid, -1)
+		return d.ownerHere(j, captured), d.roomForLog()
 	}
 	user, ok := d.users.Cached(j.UID, userGrace)
 	if !ok {
@@ -185,19 +187,29 @@ func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 			err = os.Mkdir(dir, 0o700)
 		}
 	}
-	switch {
-	case err != nil && !errors.Is(err, os.ErrExist):
-	case d.opt.Places.Shared:
+	if err == nil || errors.Is(err, os.ErrExist) {
 		// A daemon that died after the first step has left the second.
 		err = os.Lchown(dir, uid, gid)
-	default:
-		err = nil // it is its maker's
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("make the job's directory: %w: %w", err, engine.ErrNotNow)
 	case err != nil:
 		return fmt.Errorf("make the job's directory: %w", err)
+	}
+	return nil
+}
+
+// roomForLog is the same for a private daemon, whose supervisors make the
+// directories themselves: a look at the disk costs less than making one here,
+// where everybody waits.
+func (d *Daemon) roomForLog() error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(d.jobsDir(), &disk); err != nil {
+		return nil // whoever makes the directory will say what is wrong
+	}
+	if disk.Bavail == 0 || disk.Files > 0 && disk.Ffree == 0 {
+		return fmt.Errorf("make the job's directory: %w: %w", syscall.ENOSPC, engine.ErrNotNow)
 	}
 	return nil
 }
