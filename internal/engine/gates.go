@@ -270,8 +270,20 @@ func (e *Engine) resolveAuto(j *job.Job) {
 		e.autos[command] = with(e.autos[command], j.ID)
 		return
 	}
-	j.VRAMMiB = sched.Budget(0, peak, e.cfg.Rules.SpikeBuffer)
+	j.VRAMMiB = e.autoMiB(j, peak)
 	e.fact(j)
+}
+
+// autoMiB is what a vram=auto job declares after its command was measured: a
+// little more, but not more than a card it may use can hold. What ran once is
+// not refused for the sake of the margin.
+func (e *Engine) autoMiB(j *job.Job, peakMiB int64) int64 {
+	declared := sched.Budget(0, peakMiB, e.cfg.Rules.SpikeBuffer)
+	most := sched.CapMiB(e.state(), sched.NewRequest(j.Spec, declared, e.cfg.Rules))
+	if most > 0 {
+		return min(declared, most)
+	}
+	return declared
 }
 
 // learn gives the vram=auto jobs that waited for a first measurement of their
@@ -288,7 +300,7 @@ func (e *Engine) learn(ended *job.Job) {
 		// One that has meanwhile failed for want of memory knows better.
 		if _, queued := e.queue.Get(id); queued && e.jobs[id].VRAMMiB == 0 {
 			j := e.jobs[id]
-			j.VRAMMiB = sched.Budget(0, peak, e.cfg.Rules.SpikeBuffer)
+			j.VRAMMiB = e.autoMiB(j, peak)
 			e.fact(j)
 			e.enqueue(j)
 		}

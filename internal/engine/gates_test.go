@@ -223,3 +223,19 @@ func TestVRAMAutoDoesNotForgetWhatARetryRaisedItTo(t *testing.T) {
 		t.Errorf("it declares %d MiB after running out of memory at 9000", row.VRAMMiB)
 	}
 }
+
+// TestWhatRanOnceIsNotRefusedForTheMargin: what a vram=auto job is declared at
+// after a measurement never passes what its card can hold.
+func TestWhatRanOnceIsNotRefusedForTheMargin(t *testing.T) {
+	r := newRig(t, 1)
+	r.look()
+	r.step()
+	holds := r.devices[0].TotalMiB - r.e.cfg.Rules.MarginMiB
+	for _, row := range []struct{ peak, want int64 }{
+		{1000, 1100}, {holds - 1, holds}, {holds, holds}, {holds + 400, holds},
+	} {
+		if got := r.e.autoMiB(&job.Job{Spec: spec()}, row.peak); got != row.want {
+			t.Errorf("measured at %d MiB it is declared at %d, want %d", row.peak, got, row.want)
+		}
+	}
+}
