@@ -16,24 +16,34 @@ import (
 // floors lists, for each room, the rooms of ours it may import. A room that
 // is not listed here does not exist.
 var floors = map[string][]string{
-	"cmd/berth":        {"internal/cli", "internal/keep", "internal/site"},
-	"cmd/berth-keep":   {"internal/keep"},
-	"internal/cli":     {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/site"},
-	"internal/batch":   {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
-	"internal/daemon":  {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
-	"internal/engine":  {"internal/gpu", "internal/job", "internal/keep", "internal/run", "internal/sched", "internal/store"},
-	"internal/sched":   {"internal/job"},
-	"internal/jobfile": {"internal/job"},
-	"internal/store":   {"internal/job"},
-	"internal/gpu":     {"internal/keep"},
-	"internal/run":     {"internal/job", "internal/keep"},
-	"internal/api":     {"internal/job"},
-	"internal/site":    {"internal/keep"},
-	"internal/job":     {},
-	"internal/keep":    {},
-	"internal/soak":    {"internal/api", "internal/job"},                  // tests of the whole binary, no code
-	"internal/siege":   {"internal/api", "internal/job", "internal/keep"}, // the same, by hostile users
-	"scripts/bench":    {"internal/api"},
+	"cmd/berth":         {"internal/cli", "internal/keep", "internal/run", "internal/site"},
+	"cmd/berth-keep":    {"internal/keep"},
+	"cmd/berth-gpu":     {"internal/fakenvml", "internal/gpu"},
+	"internal/cli":      {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/site"},
+	"internal/batch":    {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
+	"internal/daemon":   {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
+	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/run", "internal/sched", "internal/store"},
+	"internal/sched":    {"internal/job"},
+	"internal/jobfile":  {"internal/job"},
+	"internal/store":    {"internal/job"},
+	"internal/gpu":      {"internal/fakenvml", "internal/keep"}, // the fake in tests
+	"internal/run":      {"internal/job", "internal/keep"},
+	"internal/api":      {"internal/job"},
+	"internal/site":     {"internal/keep"},
+	"internal/job":      {},
+	"internal/keep":     {},
+	"internal/soak":     {"internal/api", "internal/fakenvml", "internal/job"}, // tests of the whole binary, no code
+	"internal/siege":    {"internal/api", "internal/job", "internal/keep"},     // the same, by hostile users
+	"internal/fakenvml": {},                                                    // for tests
+	"scripts/bench":     {"internal/api"},
+	"scripts/gputest":   {"internal/api", "internal/job"},
+}
+
+// onlyIn names rooms that alone may know a library.
+var onlyIn = map[string]string{
+	"github.com/NVIDIA/go-nvml": "cmd/berth-gpu", // the only cgo
+	"github.com/cilium/ebpf":    "internal/run",
+	"berth/internal/fakenvml":   "", // tests alone
 }
 
 // pure rooms know no clock, chance, file, process or logger.
@@ -85,6 +95,11 @@ func TestRoomsImportOnlyFloorsBelow(t *testing.T) {
 			ours, isOurs := strings.CutPrefix(imported, "berth/")
 			if isOurs && !slices.Contains(allowed, ours) && ours != room {
 				t.Errorf("%s may not import %s", path, ours)
+			}
+			for library, home := range onlyIn {
+				if strings.HasPrefix(imported, library) && room != home && !strings.HasSuffix(path, "_test.go") {
+					t.Errorf("%s may not import %s", path, imported)
+				}
 			}
 			external := strings.Contains(strings.Split(imported, "/")[0], ".")
 			if external && slices.Contains(standardOnly, room) && !strings.HasSuffix(path, "_test.go") {

@@ -72,7 +72,7 @@ func (b *cardBook) list() []sched.Card {
 			Index: index, UUID: d.UUID, Name: d.Name,
 			TotalMiB: d.TotalMiB, ReservedMiB: d.ReservedMiB, UsedMiB: d.UsedMiB,
 			ForeignMiB: use.ForeignMiB, IdleForeignMiB: use.IdleForeignMiB,
-			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links,
+			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links, Near: d.Near, Part: d.Part != nil,
 		}
 		_, card.Paused = b.paused[d.UUID]
 		if !b.present[index] && !b.at.IsZero() {
@@ -108,6 +108,12 @@ func (b *cardBook) wantsLook(now time.Time, freshFor time.Duration) bool {
 		}
 	}
 	return false
+}
+
+// device is a card as it was last read.
+func (b *cardBook) device(uuid string) (gpu.Device, bool) {
+	index, ok := b.byUUID(uuid)
+	return b.known[index], ok
 }
 
 func (b *cardBook) byUUID(uuid string) (index int, ok bool) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -21,6 +22,15 @@ type Launcher struct {
 	Env     []string // what jobs inherit
 	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
 	SimDir  string   // the simulated box, if there is one
+
+	// Device is a card as it was last read. Nil: nothing is known of cards but
+	// their numbers.
+	Device func(uuid string) (gpu.Device, bool)
+	// Filter says that a job can be kept from opening cards it was not given.
+	Filter bool
+	// MPSControl is nvidia-cuda-mps-control, and MPSDir where the pipes of jobs'
+	// servers go; empty: there is none.
+	MPSControl, MPSDir string
 
 	// Owner says who a job runs as, where jobs are not all the same person's:
 	// its error becomes Order's. Nil: everything runs as berth does, with Env
@@ -104,38 +114,26 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	if spec.Venv != "" && !filepath.IsAbs(spec.Venv) {
 		spec.Venv = filepath.Join(l.Dir, spec.Venv)
 	}
-	grant := grantEnv(j)
+	cards := l.cards(j)
+	grant := cards.env()
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
-	return keep.Order{
+	o := keep.Order{
 		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, Setup: setup,
-		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB,
+		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: l.mps(j),
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}
-}
-
-// grantEnv is what the job must not be able to change: which cards it has.
-func grantEnv(j *job.Job) []string {
-	list := j.Grant.List()
-	containers := list
-	if containers == "" {
-		containers = "void" // what container runtimes read as "no GPU"
+	if spec.Pin {
+		o.Affinity = cards.cpus()
 	}
-	return []string{
-		"CUDA_VISIBLE_DEVICES=" + list,
-		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
-		"NVIDIA_VISIBLE_DEVICES=" + containers,
-		"APPTAINERENV_NVIDIA_VISIBLE_DEVICES=" + containers,
-		"APPTAINERENV_CUDA_VISIBLE_DEVICES=" + list,
-		"BERTH_GPUS=" + list,
-	}
+	return o
 }
 
 // env is the whole environment: what is inherited, then the job's own
 // variables, then what berth says.
 func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars := newEnviron(l.Env)
-	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU"} {
+	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU", "BERTH_CPUS"} {
 		vars.unset(name) // a berth inside a berth job must not hand these on
 	}
 	vars.set("PYTHONUNBUFFERED", "1")

@@ -358,3 +358,6 @@ func (e *Engine) Begin(now time.Time, id string, notBefore time.Time) {
 
 // Stopping reports whether berth was told to stop.
 func (e *Engine) Stopping() bool { return e.stopping }
+
+// Device is a card as it was last read. Only for use inside Order and Do.
+func (e *Engine) Device(uuid string) (gpu.Device, bool) { return e.cards.device(uuid) }

@@ -44,48 +44,48 @@ func TestMeterForeignUse(t *testing.T) {
 			{card(0), nil, strangers, CardUse{}},
 		},
 		"a stranger is held at its buffered peak through a trough, until it leaves": {
-			{card(1000, Process{1, 1000, false}), nil, strangers, CardUse{ForeignMiB: 1100, IdleForeignMiB: 1100}},
-			{card(5000, Process{1, 5000, false}), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
-			{card(200, Process{1, 200, false}), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(1000, process(1, 1000, false)), nil, strangers, CardUse{ForeignMiB: 1100, IdleForeignMiB: 1100}},
+			{card(5000, process(1, 5000, false)), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(200, process(1, 200, false)), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
 			{card(0), nil, strangers, CardUse{}},
 		},
 		"a pid that comes back is a new process": {
-			{card(5000, Process{1, 5000, false}), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(5000, process(1, 5000, false)), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
 			{card(0), nil, strangers, CardUse{}},
-			{card(100, Process{1, 100, false}), nil, strangers, CardUse{ForeignMiB: 110, IdleForeignMiB: 110}},
+			{card(100, process(1, 100, false)), nil, strangers, CardUse{ForeignMiB: 110, IdleForeignMiB: 110}},
 		},
 		"strangers add up": {
-			{card(300, Process{1, 100, false}, Process{2, 200, false}), nil, strangers, CardUse{ForeignMiB: 330, IdleForeignMiB: 330}},
+			{card(300, process(1, 100, false), process(2, 200, false)), nil, strangers, CardUse{ForeignMiB: 330, IdleForeignMiB: 330}},
 		},
 		"memory that no process explains is foreign": {
-			{card(4000, Process{1, 1000, false}), nil, strangers, CardUse{ForeignMiB: 4000, IdleForeignMiB: 4000}},
+			{card(4000, process(1, 1000, false)), nil, strangers, CardUse{ForeignMiB: 4000, IdleForeignMiB: 4000}},
 		},
 		"a job's own use is not foreign, what it leaves unexplained is": {
-			{card(8009, Process{7, 8000, false}), holds("a", 8000), mine, CardUse{ForeignMiB: 9, IdleForeignMiB: 9}},
-			{card(9000, Process{7, 8000, false}, Process{8, 900, false}), holds("a", 8000), mine, CardUse{ForeignMiB: 1000, IdleForeignMiB: 1000}},
-			{card(9000, Process{7, 8000, false}, Process{8, 990, false}), holds("a", 8000), mine, CardUse{ForeignMiB: 1089, IdleForeignMiB: 1089}},
+			{card(8009, process(7, 8000, false)), holds("a", 8000), mine, CardUse{ForeignMiB: 9, IdleForeignMiB: 9}},
+			{card(9000, process(7, 8000, false), process(8, 900, false)), holds("a", 8000), mine, CardUse{ForeignMiB: 1000, IdleForeignMiB: 1000}},
+			{card(9000, process(7, 8000, false), process(8, 990, false)), holds("a", 8000), mine, CardUse{ForeignMiB: 1089, IdleForeignMiB: 1089}},
 		},
 		"a job's process on a card it was not granted is still its own": {
-			{card(500, Process{7, 500, false}), []Holding{{Key: "a", Cards: []int{3}, BudgetMiB: []int64{1}}}, mine, CardUse{}},
+			{card(500, process(7, 500, false)), []Holding{{Key: "a", Cards: []int{3}, BudgetMiB: []int64{1}}}, mine, CardUse{}},
 		},
 		"a process that outlives its job is foreign, at the peak it had": {
-			{card(8000, Process{7, 8000, false}), holds("a", 8000), mine, CardUse{}},
-			{card(100, Process{7, 100, false}), nil, mine, CardUse{ForeignMiB: 8800, IdleForeignMiB: 8800}},
+			{card(8000, process(7, 8000, false)), holds("a", 8000), mine, CardUse{}},
+			{card(100, process(7, 100, false)), nil, mine, CardUse{ForeignMiB: 8800, IdleForeignMiB: 8800}},
 		},
 		"a desktop does not keep a card from being idle, yet its memory is taken": {
-			{card(620, Process{1, 400, true}, Process{2, 200, true}), nil, strangers, CardUse{ForeignMiB: 660, IdleForeignMiB: 20}},
+			{card(620, process(1, 400, true), process(2, 200, true)), nil, strangers, CardUse{ForeignMiB: 660, IdleForeignMiB: 20}},
 		},
 		"memory beyond what a desktop holds does keep it from being idle": {
-			{card(2000, Process{1, 400, true}), nil, strangers, CardUse{ForeignMiB: 2000, IdleForeignMiB: 1600}},
+			{card(2000, process(1, 400, true)), nil, strangers, CardUse{ForeignMiB: 2000, IdleForeignMiB: 1600}},
 		},
 		"a computing process beside a desktop counts alone": {
-			{card(900, Process{1, 400, true}, Process{2, 500, false}), nil, strangers, CardUse{ForeignMiB: 990, IdleForeignMiB: 550}},
+			{card(900, process(1, 400, true), process(2, 500, false)), nil, strangers, CardUse{ForeignMiB: 990, IdleForeignMiB: 550}},
 		},
 		"a desktop of unknown size explains nothing": {
-			{card(900, Process{1, -1, true}), nil, strangers, CardUse{ForeignMiB: 900, IdleForeignMiB: 900}},
+			{card(900, process(1, -1, true)), nil, strangers, CardUse{ForeignMiB: 900, IdleForeignMiB: 900}},
 		},
 		"a process listed twice, once as computing, computes": {
-			{card(700, Process{1, 400, true}, Process{1, 300, false}), nil, strangers, CardUse{ForeignMiB: 770, IdleForeignMiB: 770}},
+			{card(700, process(1, 400, true), process(1, 300, false)), nil, strangers, CardUse{ForeignMiB: 770, IdleForeignMiB: 770}},
 		},
 		"without a list and without jobs all use is foreign": {
 			{unlisted(3000), nil, strangers, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000}},
@@ -102,32 +102,32 @@ func TestMeterForeignUse(t *testing.T) {
 		},
 		"a pid that cannot be looked up beside a job may be anybody's": {
 			{card(100), nil, hidden, CardUse{ForeignMiB: 100, IdleForeignMiB: 100}},
-			{card(5100, Process{9, 5000, false}), holds("a", 8000), hidden, CardUse{ForeignMiB: 100, IdleForeignMiB: 100, Unattributed: true}},
+			{card(5100, process(9, 5000, false)), holds("a", 8000), hidden, CardUse{ForeignMiB: 100, IdleForeignMiB: 100, Unattributed: true}},
 		},
 		"a pid that was there before any job is a stranger's, looked up or not": {
-			{card(5000, Process{9, 5000, false}), nil, hidden, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
-			{card(5000, Process{9, 5000, false}), holds("a", 8000), hidden, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(5000, process(9, 5000, false)), nil, hidden, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(5000, process(9, 5000, false)), holds("a", 8000), hidden, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
 		},
 		"a known stranger counts beside a process of unknown owner": {
-			{card(9000, Process{1, 4000, false}, Process{9, 5000, false}), holds("a", 20000), ownedBy(map[int]string{9: "?"}),
+			{card(9000, process(1, 4000, false), process(9, 5000, false)), holds("a", 20000), ownedBy(map[int]string{9: "?"}),
 				CardUse{ForeignMiB: 4400, IdleForeignMiB: 4400, Unattributed: true}},
 		},
 		"an owner once known is kept when the process is gone at the look-up": {
-			{card(8000, Process{7, 8000, false}), holds("a", 8000), mine, CardUse{}},
-			{card(8000, Process{7, 8000, false}), holds("a", 8000), hidden, CardUse{}},
+			{card(8000, process(7, 8000, false)), holds("a", 8000), mine, CardUse{}},
+			{card(8000, process(7, 8000, false)), holds("a", 8000), hidden, CardUse{}},
 		},
 		"a job's process of unknown size cannot be measured": {
-			{card(8000, Process{7, -1, false}), holds("a", 6000), mine, CardUse{ForeignMiB: 2000, IdleForeignMiB: 2000, Unattributed: true}},
+			{card(8000, process(7, -1, false)), holds("a", 6000), mine, CardUse{ForeignMiB: 2000, IdleForeignMiB: 2000, Unattributed: true}},
 		},
 		"a stranger of unknown size is what the jobs leave over": {
-			{card(9000, Process{7, 8000, false}, Process{8, -1, false}), holds("a", 8000), mine, CardUse{ForeignMiB: 1000, IdleForeignMiB: 1000}},
+			{card(9000, process(7, 8000, false), process(8, -1, false)), holds("a", 8000), mine, CardUse{ForeignMiB: 1000, IdleForeignMiB: 1000}},
 		},
 		"a driver that never names a process hides ours too": {
 			{card(50), nil, strangers, CardUse{ForeignMiB: 50, IdleForeignMiB: 50}},
 			{card(6050), holds("a", 8000), strangers, CardUse{ForeignMiB: 50, IdleForeignMiB: 50, Unattributed: true}},
 		},
 		"a driver that has named processes hides none": {
-			{card(50, Process{1, 50, false}), nil, strangers, CardUse{ForeignMiB: 55, IdleForeignMiB: 55}},
+			{card(50, process(1, 50, false)), nil, strangers, CardUse{ForeignMiB: 55, IdleForeignMiB: 55}},
 			{card(6050), holds("a", 8000), strangers, CardUse{ForeignMiB: 6050, IdleForeignMiB: 6050}},
 		},
 	}
@@ -146,7 +146,7 @@ func TestMeterForeignUse(t *testing.T) {
 
 func TestMeterStrangersAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
 	m := NewMeter(0.10)
-	m.Observe(card(5000, Process{1, 5000, false}), nil, strangers)
+	m.Observe(card(5000, process(1, 5000, false)), nil, strangers)
 	for i, want := range []int64{5500, 5500, 200} {
 		if got := m.Observe(unlisted(200), nil, strangers)[0].ForeignMiB; got != want {
 			t.Errorf("sample %d: %d, want %d", i, got, want)
@@ -156,9 +156,9 @@ func TestMeterStrangersAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
 
 func TestMeterStrangersOfALostCardAreRemembered(t *testing.T) {
 	m := NewMeter(0.10)
-	m.Observe(card(5000, Process{1, 5000, false}), nil, strangers)
+	m.Observe(card(5000, process(1, 5000, false)), nil, strangers)
 	m.Observe(Sample{}, nil, strangers)
-	if got := m.Observe(card(100, Process{1, 100, false}), nil, strangers)[0].ForeignMiB; got != 5500 {
+	if got := m.Observe(card(100, process(1, 100, false)), nil, strangers)[0].ForeignMiB; got != 5500 {
 		t.Error(got)
 	}
 }
@@ -206,11 +206,11 @@ func TestMeterMeasuresJobs(t *testing.T) {
 func TestMeterSeededPeaksOnlyRise(t *testing.T) {
 	m := NewMeter(0.10)
 	m.Seed("a", map[int]int64{0: 4000})
-	m.Observe(card(1000, Process{7, 1000, false}), holds("a", 8000), ownedBy(map[int]string{7: "a"}))
+	m.Observe(card(1000, process(7, 1000, false)), holds("a", 8000), ownedBy(map[int]string{7: "a"}))
 	if got := m.Peak("a")[0]; got != 4000 {
 		t.Error(got)
 	}
-	m.Observe(card(6000, Process{7, 6000, false}), holds("a", 8000), ownedBy(map[int]string{7: "a"}))
+	m.Observe(card(6000, process(7, 6000, false)), holds("a", 8000), ownedBy(map[int]string{7: "a"}))
 	if got := m.Peak("a")[0]; got != 6000 {
 		t.Error(got)
 	}
@@ -227,20 +227,20 @@ func TestMeterPeakIsUnknownWhereItCouldNotBeWatched(t *testing.T) {
 	})
 	t.Run("a single gap is only a missed sample", func(t *testing.T) {
 		m := NewMeter(0.10)
-		m.Observe(card(5000, Process{7, 5000, false}), holds("a", 8000), mine)
-		m.Observe(card(6000, Process{9, 6000, false}), holds("a", 8000), hidden)
-		m.Observe(card(100, Process{7, 100, false}), holds("a", 8000), mine)
+		m.Observe(card(5000, process(7, 5000, false)), holds("a", 8000), mine)
+		m.Observe(card(6000, process(9, 6000, false)), holds("a", 8000), hidden)
+		m.Observe(card(100, process(7, 100, false)), holds("a", 8000), mine)
 		if got := m.Peak("a")[0]; got != 5000 {
 			t.Error(got)
 		}
 	})
 	t.Run("out of sight for long", func(t *testing.T) {
 		m := NewMeter(0.10)
-		m.Observe(card(5000, Process{7, 5000, false}), holds("a", 8000), mine)
+		m.Observe(card(5000, process(7, 5000, false)), holds("a", 8000), mine)
 		for range blindLimit {
 			m.Observe(unlisted(7000), holds("a", 8000), mine)
 		}
-		m.Observe(card(100, Process{7, 100, false}), holds("a", 8000), mine)
+		m.Observe(card(100, process(7, 100, false)), holds("a", 8000), mine)
 		if m.Peak("a") != nil {
 			t.Error(m.Peak("a"))
 		}
@@ -267,4 +267,8 @@ func TestMeterForgetsUnheldJobsAtItsBound(t *testing.T) {
 	if len(m.jobs) != 1 {
 		t.Errorf("%d jobs remembered", len(m.jobs))
 	}
+}
+
+func process(pid int, usedMiB int64, graphics bool) Process {
+	return Process{PID: pid, UsedMiB: usedMiB, Graphics: graphics}
 }

@@ -113,10 +113,9 @@ func (b *simBox) devices(records []simRecord) []Device {
 	devices := make([]Device, len(b.Cards))
 	at := make(map[int]*Device, len(b.Cards))
 	for i, c := range b.Cards {
-		devices[i] = Device{
-			Index: c.Index, UUID: c.UUID, Name: c.Name, TotalMiB: c.TotalMiB, ReservedMiB: c.ReservedMiB,
-			ProcessesKnown: true, NUMA: -1, Links: maps.Clone(c.Links),
-		}
+		devices[i] = Unknown(c.Index, c.UUID, c.Name)
+		devices[i].TotalMiB, devices[i].ReservedMiB, devices[i].UtilPct = c.TotalMiB, c.ReservedMiB, 0
+		devices[i].ProcessesKnown, devices[i].Links = true, maps.Clone(c.Links)
 		if c.NUMA != nil {
 			devices[i].NUMA = *c.NUMA
 		}

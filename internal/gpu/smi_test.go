@@ -68,12 +68,10 @@ func writeFile(t *testing.T, path, text string) {
 func TestSMIReadsOneCard(t *testing.T) {
 	fakeSMI(t, "h200")
 	got := takeSample(t, openSMI(t))
-	want := []Device{{
-		Index: 0, UUID: "GPU-7deb1ca9-5308-e61f-95a0-f9804f2d26d6", Name: "NVIDIA H200",
-		TotalMiB: 143771, ReservedMiB: 616, UsedMiB: 1551, UtilPct: 0,
-		Processes: []Process{{PID: 426, UsedMiB: 1542}}, ProcessesKnown: true, NUMA: 0,
-	}}
-	if diff := cmp.Diff(want, got.Devices); diff != "" || len(got.Problems) != 0 {
+	want := Unknown(0, "GPU-7deb1ca9-5308-e61f-95a0-f9804f2d26d6", "NVIDIA H200")
+	want.TotalMiB, want.ReservedMiB, want.UsedMiB, want.UtilPct = 143771, 616, 1551, 0
+	want.Processes, want.ProcessesKnown, want.NUMA = []Process{{PID: 426, UsedMiB: 1542}}, true, 0
+	if diff := cmp.Diff([]Device{want}, got.Devices); diff != "" || len(got.Problems) != 0 {
 		t.Error(diff, got.Problems)
 	}
 }
@@ -128,7 +126,7 @@ func TestSMICostsTwoCallsPerSample(t *testing.T) {
 func TestSMITellsADesktopFromAJob(t *testing.T) {
 	fakeSMI(t, "desktop")
 	d := takeSample(t, openSMI(t)).Devices[0]
-	if want := []Process{{1712, 412, true}, {1898, 187, true}}; !cmp.Equal(d.Processes, want) {
+	if want := []Process{process(1712, 412, true), process(1898, 187, true)}; !cmp.Equal(d.Processes, want) {
 		t.Errorf("%+v", d.Processes)
 	}
 	use := NewMeter(0.1).Observe(Sample{Devices: []Device{d}}, nil, strangers)

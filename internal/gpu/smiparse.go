@@ -56,7 +56,7 @@ func parseMemory(out []byte, withReserved bool) smiRows {
 			continue
 		}
 		tail := fields[len(fields)-numbers:]
-		d := Device{Index: index, UUID: fields[1], Name: strings.Join(fields[2:len(fields)-numbers], ", "), UtilPct: -1}
+		d := Unknown(index, fields[1], strings.Join(fields[2:len(fields)-numbers], ", "))
 		total, totalKnown := parseMiB(tail[0])
 		used, usedKnown := parseMiB(tail[numbers-2])
 		if !totalKnown || !usedKnown || total == 0 {

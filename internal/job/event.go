@@ -24,6 +24,8 @@ const (
 	EventNotice    EventKind = "notice"  // the same, when nothing is wrong
 	EventGPUsLost  EventKind = "gpus_unreadable"
 	EventGPUsFound EventKind = "gpus_readable"
+	EventCard      EventKind = "card" // the health of one card changed, or a person changed it
+	EventIdle      EventKind = "idle" // a job holds device memory and has not used its cards for long
 	EventGPUs      EventKind = "gpus" // how the cards stand; never stored
 )
 

@@ -24,6 +24,11 @@ type Spec struct {
 	Exclusive bool    `json:"exclusive,omitempty"`
 	CPUs      int     `json:"cpus,omitempty"`
 	MemMiB    int64   `json:"mem_mib,omitempty"`
+	Pin       bool    `json:"pin,omitempty"` // runs on the CPUs next to its cards only
+
+	// Adopt makes the job stand for a process that berth did not start: it is
+	// accounted for, and left alone.
+	Adopt *Stranger `json:"adopt,omitempty"`
 
 	Priority int `json:"priority,omitempty"`
 
@@ -42,7 +47,7 @@ type Spec struct {
 	Grace        time.Duration `json:"grace,omitempty"`
 	Requeue      bool          `json:"requeue,omitempty"`
 	Preemptible  string        `json:"preemptible,omitempty"` // "", "park", "requeue"
-	Cap          string        `json:"cap,omitempty"`         // "", "none", "soft"
+	Cap          string        `json:"cap,omitempty"`         // "", "none", "soft", "mps"
 	Dir          string        `json:"dir,omitempty"`
 	Env          []EnvVar      `json:"env,omitempty"` // explicit variables, in order
 	Venv         string        `json:"venv,omitempty"`
@@ -53,6 +58,13 @@ type Spec struct {
 	Export       string        `json:"export,omitempty"`      // what of the caller's environment: "" or "all", "none", "A,B"
 	ArrayLimit   int           `json:"array_limit,omitempty"` // tasks of its array that run at a time; 0: all
 	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
+}
+
+// Stranger is a process by its number and the moment it was started, in clock
+// ticks since the machine was: a number alone may be another's by now.
+type Stranger struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
 }
 
 // EnvVar is one explicit variable of a job.

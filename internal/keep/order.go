@@ -49,10 +49,37 @@ type Order struct {
 	// hosts whose version 2 cgroups cannot hold these limits.
 	MemoryParent, CPUParent string
 
+	// Affinity is the CPUs that the job may run on, "0-7,16-23"; empty: all.
+	Affinity string
+
+	// MPS runs the job's CUDA programs through an MPS server of its own, which
+	// the supervisor starts before the job and ends after it.
+	MPS *MPS
+
+	// Devices are the GPUs that the job may open; nil: all. The filter is on
+	// CgroupParent before the order goes out, so this is not sent: the
+	// supervisor only has to keep the job below it.
+	Devices *Devices
+
 	Limit      time.Duration // 0: none
 	Grace      time.Duration // between TERM and KILL, and for what outlives the main process
 	WarnBefore time.Duration
 	WarnSignal int // sent WarnBefore ahead of the limit; 0: none
+}
+
+// MPS is how a job's MPS server is to be run.
+type MPS struct {
+	Control  string   // the program: nvidia-cuda-mps-control
+	Dir      string   // where its pipes and its logs go; made for it, and removed after it
+	Cards    []string // UUIDs, in the job's order
+	LimitMiB int64    // device memory that a process may have on each; 0: no limit
+	Threads  int      // percent of each card's multiprocessors; 0: all
+}
+
+// Devices are GPUs by the minors of their device files.
+type Devices struct {
+	Minors []int // of /dev/nvidiaN
+	Caps   []int // of /dev/nvidia-caps, for parts of cards
 }
 
 // TokenVariable is in the environment of every process of a job, so that they

@@ -21,6 +21,8 @@ type Card struct {
 	Stale        bool        // the last reading failed or is too old: nothing starts here
 	NUMA         int         // -1: not known
 	Links        map[int]int // count of NVLinks to other cards, by index
+	Near         map[int]int // how close other cards are on the PCIe bus, by index: more is closer
+	Part         bool        // a part of a partitioned card: CUDA gives a program one of them
 }
 
 // Health is how far a card can be trusted.
