@@ -18,11 +18,12 @@ type option struct {
 type merit struct {
 	links    int // NVLinks between the cards
 	sameNUMA int // pairs on one NUMA node
+	near     int // how close the pairs are on the PCIe bus
 	leftMiB  int64
 }
 
 func (m merit) plus(o merit) merit {
-	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.leftMiB + o.leftMiB}
+	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.near + o.near, m.leftMiB + o.leftMiB}
 }
 
 // chooser picks n of the options, which are ascending by card index.
@@ -66,6 +67,7 @@ func connection(a, b *slot) (m merit) {
 	if a.NUMA >= 0 && a.NUMA == b.NUMA {
 		m.sameNUMA = 1
 	}
+	m.near = max(a.Near[b.Index], b.Near[a.Index])
 	return m
 }
 
@@ -76,6 +78,8 @@ func (c *chooser) better(a, b merit) bool {
 		return a.links > b.links
 	case a.sameNUMA != b.sameNUMA:
 		return a.sameNUMA > b.sameNUMA
+	case a.near != b.near:
+		return a.near > b.near
 	case c.spread:
 		return a.leftMiB > b.leftMiB
 	}

@@ -25,6 +25,12 @@ func TestChoice(t *testing.T) {
 		}
 		return cards
 	}
+	near := func(cards []Card, how int, pairs ...[2]int) []Card {
+		for _, p := range pairs {
+			cards[p[0]].Near = map[int]int{p[1]: how}
+		}
+		return cards
+	}
 	nodes := func(cards []Card, nodes ...int) []Card {
 		for i, n := range nodes {
 			cards[i].NUMA = n
@@ -44,6 +50,9 @@ func TestChoice(t *testing.T) {
 		{says: "more links beat fewer", cards: linked(linked(fuller(0, 0, 0, 0), 2, [2]int{0, 1}), 12, [2]int{2, 3}), jobs: asks(vrams(2, 100)), want: "1@2,3"},
 		{says: "NVLink beats the NUMA node", cards: nodes(linked(fuller(0, 0, 0, 0), 1, [2]int{1, 2}), 0, 0, 1, 1), jobs: asks(vrams(2, 100)), want: "1@1,2"},
 		{says: "the NUMA node beats the fit", cards: nodes(fuller(9000, 0, 9000, 0), 0, 1, 2, 1), jobs: asks(vrams(2, 100)), want: "1@1,3"},
+		{says: "the PCIe switch beats the fit", cards: near(fuller(9000, 0, 9000, 0), 4, [2]int{1, 3}), jobs: asks(vrams(2, 100)), want: "1@1,3"},
+		{says: "one switch beats one host bridge", cards: near(near(fuller(0, 0, 0, 0), 3, [2]int{0, 1}), 4, [2]int{2, 3}), jobs: asks(vrams(2, 100)), want: "1@2,3"},
+		{says: "the NUMA node beats the PCIe switch", cards: nodes(near(fuller(0, 0, 0, 0), 4, [2]int{1, 2}), 0, 0, 1, 1), jobs: asks(vrams(2, 100)), want: "1@0,1"},
 		{says: "unknown NUMA nodes are not the same one", cards: nodes(fuller(9000, 9000, 0, 0), -1, -1, 1, 1), jobs: asks(vrams(2, 100)), want: "1@2,3"},
 		{says: "a well connected card that does not fit is no use", cards: linked(fuller(24000, 0, 0), 4, [2]int{0, 1}), jobs: asks(vrams(2, 9000)), want: "1@1,2"},
 	})
@@ -55,11 +64,12 @@ func optionsOf(t *rapid.T, n int) []option {
 	for i := range options {
 		c := cardOf(i, gib24)
 		c.NUMA = rapid.IntRange(-1, 1).Draw(t, "numa")
-		c.Links = map[int]int{}
+		c.Links, c.Near = map[int]int{}, map[int]int{}
 		for k := range n {
 			if rapid.IntRange(0, 3).Draw(t, "linked") == 0 {
 				c.Links[k] = rapid.IntRange(1, 2).Draw(t, "links")
 			}
+			c.Near[k] = rapid.IntRange(0, 2).Draw(t, "near")
 		}
 		options[i] = option{slot: &slot{Card: c}, leftMiB: rapid.Int64Range(0, 3).Draw(t, "left")}
 	}

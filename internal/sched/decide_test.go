@@ -28,6 +28,30 @@ func TestDeclaredVRAM(t *testing.T) {
 	})
 }
 
+func TestParts(t *testing.T) {
+	parted := func() []Card {
+		cards := cardsOf(gib24, gib24)
+		for i := range 3 {
+			part := cardOf(200+i, 9728)
+			part.Part = true
+			cards = append(cards, part)
+		}
+		return cards
+	}
+	checkRows(t, []row{
+		{says: "a part is a card of its own", cards: parted()[2:], jobs: asks(vram(8000), vram(8000), idle(1)), want: "1@200 2@201 3@202"},
+		{says: "pack prefers the part to the whole card", cards: parted(), jobs: asks(vram(8000)), want: "1@200"},
+		{says: "what is too large for a part gets a card", cards: parted(), jobs: asks(vram(10000)), want: "1@0"},
+		{says: "several GPUs are never parts", cards: parted(), jobs: asks(vrams(2, 100), vram(100)), want: "1@0,1 2@200"},
+		{says: "several parts by name are given", cards: parted(), jobs: asks(job.Spec{GPUs: 2, VRAMMiB: 100, IDs: []int{202, 200}}), want: "1@202,200"},
+		{says: "several GPUs cannot come from parts alone", cards: parted()[2:], jobs: asks(vrams(2, 100)), want: "!1"},
+	})
+	reason, ok := Feasible(State{Rules: DefaultRules(), Cards: parted()[2:]}, NewRequest(vrams(2, 100), 100, DefaultRules()))
+	if want := "asks for 2 GPUs; 0 of this machine's 3 qualify: gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU; a job gets one part of a partitioned card"; ok || reason.String() != want {
+		t.Errorf("%v %s", ok, reason)
+	}
+}
+
 func TestShares(t *testing.T) {
 	half := Held{Job: "9", Cards: []int{0}, BudgetMiB: []int64{11673}, Share: 0.5}
 	small := Held{Job: "8", Cards: []int{0}, BudgetMiB: []int64{1000}, Share: 0.5, Other: true}

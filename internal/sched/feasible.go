@@ -1,5 +1,7 @@
 package sched
 
+import "slices"
+
 // Feasible reports whether the request could be placed on this machine if
 // nothing else ran on it, and otherwise why not. What is free now, paused or
 // unwell plays no part, and neither do limits of users.
@@ -89,6 +91,7 @@ func (k *kinship) impossible(r *Request) Reason {
 		reason.Cards = k.names()
 	case len(k.candidates) < r.GPUs:
 		reason.Kind, reason.Amount, reason.Total = TooFewAllowed, int64(len(k.candidates)), int64(len(k.board.slots))
+		reason.Parts = slices.ContainsFunc(k.board.slots, func(c *slot) bool { return r.oneOf(&c.Card) })
 		reason.Cards = k.names()
 	default:
 		reason.Kind, reason.VRAMMiB = TooMuchVRAM, r.VRAMMiB

@@ -74,13 +74,18 @@ func (r *Request) allows(c *Card) bool {
 	if r.Type != "" && !strings.Contains(strings.ToLower(c.Name), r.Type) {
 		return false
 	}
-	return r.Allow == "" || slices.Contains(splitIDs(r.Allow), c.Index)
+	return !r.oneOf(c) && (r.Allow == "" || slices.Contains(splitIDs(r.Allow), c.Index))
 }
+
+// oneOf is true of a part of a card for a job that wants several: a program
+// can use one part at a time, so several would be one used and others held.
+// Who names parts knows what they do.
+func (r *Request) oneOf(c *Card) bool { return c.Part && r.GPUs > 1 && r.IDs == "" }
 
 // kin is the request with its amounts taken off. Among requests of one kin, a
 // larger one fits only where a smaller one does.
 func (r Request) kin() Request {
-	r.GPUs = min(r.GPUs, 1)
+	r.GPUs = min(r.GPUs, 2) // several cards are never parts of one
 	r.VRAMMiB = min(r.VRAMMiB, 1)
 	if r.Share > 0 {
 		r.Share = 1

@@ -58,7 +58,7 @@ func (r Reason) never() string {
 		return fmt.Sprintf("asks for %s more than once", gpus(r.IDs))
 	case TooFewAllowed:
 		return fmt.Sprintf("asks for %s%s; %d of this machine's %d qualify: %s",
-			count(int64(r.Needs), "GPU"), r.limits(), r.Amount, r.Total, r.machine())
+			count(int64(r.Needs), "GPU"), r.limits(), r.Amount, r.Total, r.machine()) + r.parts()
 	case TooMuchVRAM:
 		share := ""
 		if r.Share > 0 {
@@ -253,3 +253,11 @@ func verb(n int64, do string) string {
 func decimal(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
 func fraction(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
+
+// parts says why parts of cards do not count.
+func (r Reason) parts() string {
+	if !r.Parts {
+		return ""
+	}
+	return "; a job gets one part of a partitioned card"
+}
