@@ -54,8 +54,8 @@ func drivesTerminal(r rune) bool {
 	return r >= utf8.RuneSelf && !unicode.IsPrint(r) || r == 0x7f
 }
 
-// cut shortens text to a number of columns.
-func cut(s string, columns int) string {
+// Cut shortens text to a number of columns.
+func Cut(s string, columns int) string {
 	if columns < 1 {
 		return ""
 	}
@@ -64,7 +64,7 @@ func cut(s string, columns int) string {
 		if used < columns {
 			fits = i
 		}
-		if used += width(r); used > columns {
+		if used += Width(r); used > columns {
 			return s[:fits] + "…"
 		}
 	}
@@ -88,8 +88,8 @@ var wide = &unicode.RangeTable{
 	R32: []unicode.Range32{{0x1f300, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
 }
 
-// width is how many columns a character takes.
-func width(r rune) int {
+// Width is how many columns of a terminal a character takes.
+func Width(r rune) int {
 	switch {
 	case r < 0x300:
 		return 1

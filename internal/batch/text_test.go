@@ -30,7 +30,7 @@ func TestClean(t *testing.T) {
 
 func columns(s string) (n int) {
 	for _, r := range s {
-		n += width(r)
+		n += Width(r)
 	}
 	return n
 }
@@ -52,8 +52,8 @@ func TestCut(t *testing.T) {
 		{"e\u0301te\u0301", 3, "e\u0301te\u0301"},
 	}
 	for _, test := range tests {
-		if got := cut(test.text, test.columns); got != test.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", test.text, test.columns, got, test.want)
+		if got := Cut(test.text, test.columns); got != test.want {
+			t.Errorf("Cut(%q, %d) = %q, want %q", test.text, test.columns, got, test.want)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestCutNeverTakesMoreThanItsColumns(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := clean(rapid.StringOf(rapid.RuneFrom([]rune("ab 训练🚀e\u0301…"))).Draw(rt, "text"))
 		most := rapid.IntRange(1, 30).Draw(rt, "columns")
-		got := cut(text, most)
+		got := Cut(text, most)
 		if columns(got) > most {
 			rt.Fatalf("%q takes %d columns of %d", got, columns(got), most)
 		}

@@ -59,10 +59,10 @@ func renderView(s snapshot, width, height int, colour bool) []string {
 	var foot []string
 	if len(s.pending) > 0 && s.pending[0].reason != "" && most > 3 {
 		next := s.pending[0]
-		foot = append(foot, ink(dim, cut(fmt.Sprintf("· next %s: %s", next.job.ID, clean(next.reason)), width)))
+		foot = append(foot, ink(dim, Cut(fmt.Sprintf("· next %s: %s", next.job.ID, clean(next.reason)), width)))
 	}
 	if s.paused != "" {
-		foot = append(foot, ink(amber, cut("nothing starts: "+clean(s.paused), width)))
+		foot = append(foot, ink(amber, Cut("nothing starts: "+clean(s.paused), width)))
 	}
 	foot = append(foot, progressLine(s, width, ink))
 	lines := append(runningLines(s, width, most-len(foot)), foot...)
@@ -79,12 +79,12 @@ func runningLines(s snapshot, width, rows int) []string {
 	var lines []string
 	for _, r := range s.running[:shown] {
 		row := fmt.Sprintf("▶ %-4s %-12s gpu %-5s %8s  %s %s  %s",
-			r.Job.ID, cut(clean(r.Job.Spec.Name), 12), cardsText(r.Job), clock(s.at.Sub(r.Job.StartedAt)),
+			r.Job.ID, Cut(clean(r.Job.Spec.Name), 12), cardsText(r.Job), clock(s.at.Sub(r.Job.StartedAt)),
 			bar(r), padded(memory(r), 17), clean(r.Job.Spec.Command()))
-		lines = append(lines, cut(row, width))
+		lines = append(lines, Cut(row, width))
 	}
 	if rest := len(s.running) - shown; rest > 0 && rows > 0 {
-		lines = append(lines, cut(fmt.Sprintf("  and %d more running", rest), width))
+		lines = append(lines, Cut(fmt.Sprintf("  and %d more running", rest), width))
 	}
 	return lines
 }
@@ -97,7 +97,7 @@ func progressLine(s snapshot, width int, ink func(code, text string) string) str
 	}
 	text := fmt.Sprintf("%s%s %d/%d done · %d running · %d queued", strings.Repeat("█", filled), strings.Repeat("░", 20-filled),
 		s.tally.done(), total, s.tally.running, s.tally.queued)
-	text = cut(text, width)
+	text = Cut(text, width)
 	if s.tally.failed > 0 && len([]rune(text))+16 < width {
 		return ink(bold, text) + ink(red, fmt.Sprintf(" · %d failed", s.tally.failed))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/batch"
 	"berth/internal/job"
 )
 
@@ -141,7 +142,7 @@ func fit(s screen, line string) string {
 	if s.width == 0 {
 		return line
 	}
-	return cut(line, s.width)
+	return batch.Cut(line, s.width)
 }
 
 // jobTable is the queue as people read it.

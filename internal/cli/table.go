@@ -4,6 +4,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"berth/internal/batch"
 )
 
 // column is one column of a table.
@@ -131,7 +133,7 @@ func (t *table) line(w *strings.Builder, s screen, widths []int, row []cell) {
 			pending += gap
 		}
 		first = false
-		text := cut(c.text, widths[i])
+		text := batch.Cut(c.text, widths[i])
 		blanks := widths[i] - columnsOf(text)
 		if t.columns[i].right {
 			pending, blanks = pending+blanks, 0

@@ -5,52 +5,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-)
 
-// cut shortens text to a number of columns.
-func cut(text string, columns int) string {
-	if columns < 1 {
-		return ""
-	}
-	used, fits := 0, 0 // fits: bytes that leave a column for the ellipsis
-	for i, r := range text {
-		if used < columns {
-			fits = i
-		}
-		if used += runeWidth(r); used > columns {
-			return text[:fits] + "…"
-		}
-	}
-	return text
-}
+	"berth/internal/batch"
+)
 
 // columnsOf is how many columns of a terminal the text takes.
 func columnsOf(text string) int {
 	n := 0
 	for _, r := range text {
-		n += runeWidth(r)
+		n += batch.Width(r)
 	}
 	return n
-}
-
-// twoColumns are the characters that take two columns: East Asian scripts
-// and pictures.
-var twoColumns = &unicode.RangeTable{
-	R16: []unicode.Range16{{0x1100, 0x115f, 1}, {0x2e80, 0x303e, 1}, {0x3041, 0xa4cf, 1}, {0xac00, 0xd7a3, 1}, {0xf900, 0xfaff, 1}, {0xfe30, 0xfe6f, 1}, {0xff00, 0xff60, 1}, {0xffe0, 0xffe6, 1}},
-	R32: []unicode.Range32{{0x1f300, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
-}
-
-func runeWidth(r rune) int {
-	switch {
-	case r < 0x300:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me):
-		return 0
-	case unicode.Is(twoColumns, r):
-		return 2
-	}
-	return 1
 }
 
 // gib writes an amount of memory as people read it: "17.5".

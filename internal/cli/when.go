@@ -20,7 +20,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, &usageError{
 		what: fmt.Sprintf("--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, text),
-		hint: "berth history --since 7d",
+		hint: fmt.Sprintf("for example --%s 7d", flag),
 	}
 }
 

@@ -38,8 +38,12 @@ func drawCard(t *rapid.T, index, cards int) Card {
 	c.Stale = rapid.IntRange(0, 9).Draw(t, "stale") == 0
 	c.Health = rapid.SampledFrom([]Health{0, 0, 0, 0, 0, 0, 0, HealthSuspect, HealthQuarantined}).Draw(t, "health")
 	c.NUMA = rapid.IntRange(-1, 1).Draw(t, "numa")
-	c.Links = map[int]int{}
+	c.Part = rapid.IntRange(0, 7).Draw(t, "part") == 0
+	c.Links, c.Near = map[int]int{}, map[int]int{}
 	for k := range cards {
+		if rapid.IntRange(0, 4).Draw(t, "is near") == 0 {
+			c.Near[k] = rapid.IntRange(1, 4).Draw(t, "near")
+		}
 		if n := rapid.IntRange(0, 5).Draw(t, "links"); n <= 2 {
 			c.Links[k] = n
 		}
