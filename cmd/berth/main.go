@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/cli"
 	"berth/internal/keep"
+	"berth/internal/run"
 	"berth/internal/site"
 )
 
@@ -25,6 +26,8 @@ func route(args []string) int {
 			return site.OpenMain(args[1:])
 		case site.HoldWord: // keeps a scope of systemd's alive
 			return site.Hold()
+		case run.WatchWord: // stands for a process that berth did not start
+			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
 		}
 	}
 	return cli.Main(args, os.Stdout, os.Stderr)

@@ -46,9 +46,11 @@ func (e *Engine) ended(a *attempt, ev run.Event) {
 		capMiB: sched.CapMiB(e.state(), sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules)),
 	})
 	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
-	if ev.Record.Signal != 0 {
+	switch {
+	case j.Spec.Adopt != nil: // the record is its watcher's
+	case ev.Record.Signal != 0:
 		j.Signal = keep.SignalName(ev.Record.Signal)
-	} else if ev.Record.Launch == "" {
+	case ev.Record.Launch == "":
 		code := ev.Record.ExitCode
 		j.ExitCode = &code
 	}
@@ -105,7 +107,9 @@ func (e *Engine) back(j *job.Job, r ruling) {
 	e.fact(j)
 	e.tell(r.again, j, r.detail)
 	// The event told of the attempt; the job itself has none now.
-	j.Grant, j.StartedAt = job.Grant{}, time.Time{}
+	if j.StartedAt = (time.Time{}); j.Spec.Adopt == nil {
+		j.Grant = job.Grant{} // a process that berth did not start stays where it is
+	}
 	if e.cfg.Wanted != nil && !e.cfg.Wanted(j.ID) {
 		e.Withdraw(e.now, j.ID)
 		return
@@ -143,6 +147,8 @@ func (e *Engine) lost(a *attempt, r keep.Record) {
 		e.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
 	case rebooted:
 		e.finish(j, job.Lost, "the machine went down under it")
+	case j.Spec.Adopt != nil:
+		e.finish(j, job.Lost, "adopted: its supervisor was killed; "+GoesOn(j))
 	default:
 		e.finish(j, job.Lost, "its supervisor was killed; how it would have ended is not known")
 	}

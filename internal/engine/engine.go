@@ -71,6 +71,8 @@ type Config struct {
 	Wanted      func(id string) bool // asked when a job comes back to the queue; nil: always
 	After       func() (done bool)   // after each round; true ends Run
 	Log         *slog.Logger
+
+	Alive func(job.Stranger) bool // whether a process is there; nil: the kernel is asked
 }
 
 // Engine is the state of one queue.
@@ -92,6 +94,8 @@ type Engine struct {
 	active  map[string]*attempt        // running, by job id
 	byToken map[string]string          // supervisor token to job id
 	autos   map[string]map[string]bool // queued jobs with vram=auto and nothing known, by command
+
+	strangers map[string]bool // queued jobs that stand for a process: they start where it is
 
 	meter  *gpu.Meter
 	cards  cardBook
@@ -152,7 +156,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	e := &Engine{
 		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o,
 		nextSeq: lastSeq + 1,
-		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(),
+		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(), strangers: map[string]bool{},
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
@@ -296,6 +300,9 @@ func (e *Engine) CancelBy(now time.Time, id, by string, grace time.Duration) boo
 	e.now = now
 	if j.Stop != job.StopCancel {
 		j.Detail = "cancelled by " + by + " while it ran"
+		if j.Spec.Adopt != nil {
+			j.Detail = "cancelled by " + by + ": " + GoesOn(j)
+		}
 	}
 	e.stop(j, job.StopCancel, grace)
 	return true

@@ -133,6 +133,10 @@ func (e *Engine) enqueue(j *job.Job) {
 // line queues a job that nothing but room keeps from starting.
 func (e *Engine) line(j *job.Job) {
 	e.unqueue(j.ID)
+	if j.Spec.Adopt != nil {
+		e.strangers[j.ID] = true
+		return
+	}
 	e.resolveAuto(j)
 	e.moved = true
 	e.queue.Add(sched.Pending{
@@ -145,6 +149,7 @@ func (e *Engine) line(j *job.Job) {
 func (e *Engine) unqueue(id string) {
 	e.gates.remove(id)
 	e.queue.Remove(id)
+	delete(e.strangers, id)
 }
 
 func with(set map[string]bool, id string) map[string]bool {

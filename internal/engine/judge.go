@@ -35,6 +35,9 @@ type ruling struct {
 // not go back to the queue, and one that its user wants run again does, whatever
 // ended it first.
 func judge(j *job.Job, e end) ruling {
+	if j.Spec.Adopt != nil {
+		return judgeStranger(j, e.record)
+	}
 	r := judgeEnd(j, e)
 	switch {
 	case j.Stop == job.StopCancel && r.outcome == "":

@@ -111,7 +111,7 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	if gate := e.gates.next(); !gate.IsZero() {
 		until(gate)
 	}
-	if e.commitErr != nil || len(e.warned) > 0 {
+	if e.commitErr != nil || len(e.warned) > 0 || len(e.strangers) > 0 {
 		until(now.Add(e.cfg.Poll))
 	}
 	if len(e.lazyDirty) > 0 {

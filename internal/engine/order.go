@@ -126,6 +126,9 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	if spec.Pin {
 		o.Affinity = cards.cpus()
 	}
+	if spec.Adopt != nil {
+		return l.watch(j, o)
+	}
 	return o
 }
 

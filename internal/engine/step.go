@@ -35,7 +35,7 @@ func (e *Engine) Step(now time.Time) error {
 	// 1. What time alone changed.
 	e.openGates()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
-	starts := e.decide()
+	starts := e.watchStrangers(e.decide())
 	// 3. Commit. New jobs that cannot be written are refused, and the rest
 	// is tried without them: a queue that is too long for the disk must not
 	// keep what has happened from it.
@@ -269,7 +269,7 @@ func (e *Engine) transaction(starts []start) store.Tx {
 	tx.Meta = e.meta
 	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, s := range starts {
-		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStarted, Job: s.job.Clone()})
+		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStarted, Job: s.job.Clone(), Text: startText(s.job)})
 	}
 	return tx
 }

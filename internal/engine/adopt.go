@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+// A job can stand for a process that berth did not start. It is where it is,
+// so it takes no place in the line: it starts on its cards whatever fits, and
+// what is started there only watches.
+
+// Adopt takes such a job, numbered and with the process in its spec. Like any
+// other it exists once it is on disk, and done says so.
+func (e *Engine) Adopt(now time.Time, j *job.Job, grant job.Grant, done func(error)) {
+	if j.Spec.Adopt == nil {
+		panic("bug: job " + j.ID + " is adopted, and stands for no process")
+	}
+	e.Accept(now, Batch{Jobs: []*job.Job{j}, Done: done})
+	j.Grant = grant
+}
+
+// Occupied is the grant of a process that is on these cards already, or is
+// about to be. Others may join it: berth does not know what it was promised.
+// A budget of nothing would read as "the whole card".
+func (e *Engine) Occupied(cards []int, budgetMiB int64) job.Grant {
+	g := job.Grant{GPUs: cards, BudgetMiB: max(1, budgetMiB), CardMiB: e.cards.smallest(cards)}
+	for _, index := range cards {
+		g.UUIDs = append(g.UUIDs, e.cards.known[index].UUID)
+	}
+	return g
+}
+
+// Adopted is the job that stands for this process, if one does.
+func (e *Engine) Adopted(p job.Stranger) (id string, found bool) {
+	for id, j := range e.jobs {
+		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
+			return id, true
+		}
+	}
+	for _, b := range e.staged {
+		for _, j := range b.Jobs {
+			if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
+				return j.ID, true
+			}
+		}
+	}
+	return "", false
+}
+
+// BelongsTo is the job that a process is part of. other says that another
+// berth on this machine holds it.
+func (e *Engine) BelongsTo(pid int) (id string, other, found bool) {
+	key, found, _ := e.owners.Owner(pid)
+	for i := range e.others {
+		if found && e.others[i].Key == key {
+			return e.others[i].Job, true, true
+		}
+	}
+	return key, false, found
+}
+
+// Supervises is the running job whose supervisor the process is.
+func (e *Engine) Supervises(pid int) (id string, found bool) {
+	for id, a := range e.active {
+		if identity, ok := e.runner.Identity(a.token); ok && identity.KeepPID == pid {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// watchStrangers starts what watches the processes that jobs stand for. It
+// comes after the decision and asks nobody: the memory is taken.
+func (e *Engine) watchStrangers(decided []start) []start {
+	if e.stopping || len(e.strangers) == 0 {
+		return decided
+	}
+	var planned []sched.Start
+	for _, id := range e.strangerIDs() {
+		j := e.jobs[id]
+		if !e.alive(*j.Spec.Adopt) {
+			e.finish(j, job.Lost, strangerEnded(j))
+			continue
+		}
+		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
+	}
+	starts := e.lease(planned)
+	if len(starts) == 0 {
+		return decided
+	}
+	starts = append(decided, starts...)
+	e.publishBookings(starts)
+	return starts
+}
+
+func (e *Engine) strangerIDs() []string {
+	ids := make([]string, 0, len(e.strangers))
+	for id := range e.strangers {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (e *Engine) alive(p job.Stranger) bool {
+	if e.cfg.Alive != nil {
+		return e.cfg.Alive(p)
+	}
+	return run.Alive(p)
+}
+
+// startText is what an event adds to the start of a job.
+func startText(j *job.Job) string {
+	if j.Spec.Adopt == nil {
+		return ""
+	}
+	return fmt.Sprintf("process %d is accounted for from here on", j.Spec.Adopt.PID)
+}
+
+func strangerEnded(j *job.Job) string {
+	return fmt.Sprintf("adopted: process %d ended; its exit status is not berth's to know", j.Spec.Adopt.PID)
+}
+
+// GoesOn says of a job that stands for a process what becomes of that one when
+// the job is given up: nothing.
+func GoesOn(j *job.Job) string {
+	return fmt.Sprintf("no longer accounted for; process %d goes on", j.Spec.Adopt.PID)
+}
+
+// judgeStranger reads the end of a watcher. How the process itself ended
+// nobody can know who is not its parent, so it never ended well.
+func judgeStranger(j *job.Job, r keep.Record) ruling {
+	switch {
+	case job.Stop(r.Stop) == job.StopCancel, r.Stop != "" && j.Stop == job.StopCancel:
+		return ruling{outcome: job.WasCancelled, detail: said(j, GoesOn(j))}
+	case job.Stop(r.Stop) == job.StopInterrupt:
+		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
+	case r.Launch != "":
+		return ruling{outcome: job.Launch, detail: r.Launch}
+	case r.Signal == 0 && r.ExitCode == 0:
+		return ruling{outcome: job.Lost, detail: strangerEnded(j)}
+	}
+	how := job.Exited(r.ExitCode)
+	if r.Signal != 0 {
+		how = job.Signalled(keep.SignalName(r.Signal))
+	}
+	return ruling{outcome: job.Lost, detail: fmt.Sprintf("adopted: what watched process %d was ended (%s); it is no longer accounted for", j.Spec.Adopt.PID, how)}
+}
+
+// watch turns an order into one that only watches: nothing of what the job
+// says of its cards and limits is the watcher's.
+func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
+	self, err := os.Executable()
+	if err != nil {
+		self = "/proc/self/exe"
+	}
+	o.Argv = append([]string{self}, run.WatchArgs(*j.Spec.Adopt)...)
+	o.Dir, o.Setup, o.Pty, o.CPUs, o.MemMiB, o.Devices, o.MPS, o.Affinity = "/", false, false, 0, 0, nil, nil, ""
+	return o
+}
+
+// Occupants are the processes on each card, as they were last read. Of a card
+// that hides them there is no entry.
+func (e *Engine) Occupants() map[int][]gpu.Process {
+	occupants := make(map[int][]gpu.Process, len(e.cards.known))
+	for index, d := range e.cards.known {
+		if d.ProcessesKnown && e.cards.present[index] {
+			occupants[index] = slices.Clone(d.Processes)
+		}
+	}
+	return occupants
+}

@@ -1,0 +1,143 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// Stranger is a process that berth did not start, as the kernel shows it.
+type Stranger struct {
+	job.Stranger
+	UID    int      // its real user
+	Name   string   // the short one the kernel has for it
+	Argv   []string // its command line, the first part of a long one
+	Kernel bool     // a thread of the kernel's
+	Leader int      // the process it is a thread of; itself, if it is none
+}
+
+// ErrNoProcess says that there is no such process, or none any more.
+var ErrNoProcess = errors.New("no such process")
+
+// Bounds on what is taken of a command line: it is shown, and never run.
+const (
+	maxShownBytes = 4096
+	maxShownWords = 256
+)
+
+// ReadStranger looks at one process. All of it is about the same one: if its
+// number passed on meanwhile, there is no such process.
+func ReadStranger(pid int) (Stranger, error) {
+	s := Stranger{Stranger: job.Stranger{PID: pid}}
+	before, err := keep.ReadProcess(pid)
+	if err != nil || before.Dead() {
+		return s, noProcess(pid, err)
+	}
+	s.Start = before.Start
+	if err := s.readStatus(); err != nil {
+		return s, noProcess(pid, err)
+	}
+	if s.Argv, err = readArgv(pid); err != nil {
+		return s, noProcess(pid, err)
+	}
+	if !Alive(s.Stranger) {
+		return s, noProcess(pid, nil)
+	}
+	// Everything a person started has a command line, unless it wiped it.
+	s.Kernel = len(s.Argv) == 0 && (pid == kernelThreads || before.Parent == kernelThreads)
+	if len(s.Argv) == 0 {
+		s.Argv = []string{s.Name}
+	}
+	return s, nil
+}
+
+// kernelThreads is the process that starts the kernel's own.
+const kernelThreads = 2
+
+func noProcess(pid int, err error) error {
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	return fmt.Errorf("process %d: %w", pid, ErrNoProcess)
+}
+
+func (s *Stranger) readStatus() error {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(s.PID) + "/status")
+	if err != nil {
+		return err
+	}
+	s.UID = -1
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		fields := strings.Fields(value)
+		if len(fields) == 0 {
+			continue
+		}
+		switch key {
+		case "Name":
+			s.Name = strings.TrimSpace(value)
+		case "Tgid":
+			s.Leader, err = strconv.Atoi(fields[0])
+		case "Uid": // the real one comes first
+			s.UID, err = strconv.Atoi(fields[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s.UID < 0 || s.Leader <= 0 {
+		return errors.New("its status does not say whose it is")
+	}
+	return nil
+}
+
+// readArgv is a command line, word by word and as long as people read.
+func readArgv(pid int) ([]string, error) {
+	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	line, err := io.ReadAll(io.LimitReader(file, maxShownBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	cut := len(line) > maxShownBytes
+	line = bytes.TrimRight(line[:min(len(line), maxShownBytes)], "\x00")
+	if len(line) == 0 {
+		return nil, nil
+	}
+	words := strings.Split(string(line), "\x00")
+	if len(words) > maxShownWords {
+		words, cut = words[:maxShownWords], true
+	}
+	if cut {
+		words[len(words)-1] += "…"
+	}
+	return words, nil
+}
+
+// Within reports whether the process is the other or one of its descendants.
+func Within(pid int, root job.Stranger) bool {
+	for range maxAncestors {
+		p, err := keep.ReadProcess(pid)
+		if err != nil {
+			return false
+		}
+		if p.PID == root.PID && p.Start == root.Start {
+			return true
+		}
+		if pid = p.Parent; pid <= 0 {
+			return false
+		}
+	}
+	return false
+}
