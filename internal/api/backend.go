@@ -47,6 +47,9 @@ type Backend interface {
 
 	GPUs(ctx context.Context, c Caller) ([]GPU, error)
 	PauseGPU(ctx context.Context, c Caller, index int, paused bool) (GPU, error)
+	SetHealth(ctx context.Context, c Caller, index int, r HealthRequest) (GPU, error)
+	CardHistory(ctx context.Context, c Caller, q CardQuery) ([]CardEvent, error) // the newest first
+	ReleaseGPUs(ctx context.Context, c Caller, r ReleaseRequest) (Released, error)
 	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
 	Backup(ctx context.Context, c Caller, to io.Writer) error
 

@@ -5,22 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 )
-
-// GPUs asks for the cards.
-func (c *Client) GPUs(ctx context.Context) ([]GPU, error) {
-	return call[[]GPU](ctx, c, http.MethodGet, "/v1/gpus", nil, nil)
-}
-
-// PauseGPU keeps new jobs off a card, or lets them on it again.
-func (c *Client) PauseGPU(ctx context.Context, index int, paused bool) (GPU, error) {
-	verb := "resume"
-	if paused {
-		verb = "pause"
-	}
-	return call[GPU](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/"+verb, nil, nil)
-}
 
 // Stats asks what the machine did.
 func (c *Client) Stats(ctx context.Context, q StatsQuery) (Stats, error) {

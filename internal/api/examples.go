@@ -48,9 +48,16 @@ var (
 		You:      Caller{UID: 1000, Name: "ann", PID: 4999},
 		Enforced: &Enforced{Cgroup: "/sys/fs/cgroup/user.slice/berth", CPUs: "v2", Mem: "v2"}}
 	exampleGPU = GPU{Index: 0, UUID: "GPU-a1", Name: "NVIDIA RTX 4090", TotalMiB: 24564, UsedMiB: 18300, FreeMiB: 6264,
-		BudgetMiB: 18432, Util: pointer(97.0), Health: "ok", ReadAt: exampleTime,
-		Jobs: []GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: pointer[int64](17904), PeakMiB: pointer[int64](17910)}}}
-	exampleLine = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
+		BudgetMiB: 18432, Util: pointer(97.0), Health: "ok", ReadAt: exampleTime, BusID: "00000000:3B:00.0", Minor: pointer(0),
+		TemperatureC: pointer(64.0), PowerW: pointer(312.5), PowerLimitW: pointer(450.0), SMClockMHz: pointer(2520), MemClockMHz: pointer(10501),
+		RecoveryAction: "none", NUMA: pointer(0), CPUs: "0-15", Links: map[string]int{"1": 4},
+		Jobs:      []GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: pointer[int64](17904), PeakMiB: pointer[int64](17910), Util: pointer(97.0)}},
+		Processes: []GPUProcess{{PID: 4242, User: "ann", Command: "python", UsedMiB: pointer[int64](17904), Job: "17"}}}
+	exampleHealth    = HealthRequest{Health: HealthQuarantined, Reason: "fan is loud"}
+	exampleCardEvent = CardEvent{At: exampleTime, GPU: pointer(0), Text: "gpu0 quarantined by root: fan is loud"}
+	exampleRelease   = ReleaseRequest{ForS: 600}
+	exampleReleased  = Released{Until: pointer(exampleTime.Add(10 * time.Minute))}
+	exampleLine      = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,
 		WaitMeanS: pointer(12.0), WaitP50S: pointer(2.0), WaitP95S: pointer(61.0), WaitMaxS: pointer(70.0), RunMeanS: pointer(8723.0), AvgUtil: pointer(91.0)}
 	exampleStats = Stats{Since: exampleTime.AddDate(0, 0, -7), Until: exampleTime, GPUs: 2, GPUHours: 31.5,
 		Util: pointer(0.09), AvgUtil: pointer(91.0), All: exampleLine, Users: []StatsLine{exampleLine}, Days: []StatsLine{exampleLine}}
@@ -64,6 +71,12 @@ var (
 func pausedGPU() GPU {
 	card := exampleGPU
 	card.Paused, card.PausedBy = true, "root"
+	return card
+}
+
+func quarantinedGPU() GPU {
+	card := exampleGPU
+	card.Health, card.HealthReason, card.HealthSince, card.HealthBy = HealthQuarantined, "fan is loud", exampleTime, "root"
 	return card
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"berth/internal/job"
 )
@@ -313,6 +314,31 @@ func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GP
 	card := exampleGPU
 	card.Index, card.Paused = index, paused
 	return card, nil
+}
+
+func (f *fake) SetHealth(_ context.Context, _ Caller, index int, r HealthRequest) (GPU, error) {
+	if index > 7 {
+		return GPU{}, Problemf(NotFound, "", "there is no gpu%d", index)
+	}
+	card := exampleGPU
+	card.Index, card.Health, card.HealthReason = index, r.Health, r.Reason
+	return card, nil
+}
+
+func (f *fake) CardHistory(_ context.Context, _ Caller, q CardQuery) ([]CardEvent, error) {
+	event := exampleCardEvent
+	event.GPU, event.Text = q.GPU, strconv.Itoa(q.Limit)
+	if q.Since != nil {
+		event.At = *q.Since
+	}
+	return []CardEvent{event}, nil
+}
+
+func (f *fake) ReleaseGPUs(_ context.Context, _ Caller, r ReleaseRequest) (Released, error) {
+	if r.End {
+		return Released{Note: "taken hold of again"}, nil
+	}
+	return Released{Until: pointer(exampleTime.Add(time.Duration(r.ForS) * time.Second))}, nil
 }
 
 func (f *fake) Stats(_ context.Context, _ Caller, q StatsQuery) (Stats, error) {

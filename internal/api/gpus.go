@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 	"strconv"
+	"time"
 )
 
 func (x *exchange) getGPUs() error {
@@ -19,12 +20,78 @@ func (x *exchange) pauseGPU() error { return x.setPaused(true) }
 func (x *exchange) resumeGPU() error { return x.setPaused(false) }
 
 func (x *exchange) setPaused(paused bool) error {
-	text := x.r.PathValue("index")
-	index, err := strconv.Atoi(text)
-	if err != nil || index < 0 || index > 4096 || len(text) > 4 {
-		return Problemf(NotFound, "", "%s is no index of a GPU", quoted(text))
+	index, err := x.index()
+	if err != nil {
+		return err
 	}
 	card, err := x.backend.PauseGPU(x.r.Context(), x.caller, index, paused)
 	card.Jobs = list(card.Jobs)
 	return x.reply(card, err)
+}
+
+// index is the card that the path names.
+func (x *exchange) index() (int, error) {
+	text := x.r.PathValue("index")
+	index, err := strconv.Atoi(text)
+	if err != nil || index < 0 || index > maxGPU || len(text) > 4 {
+		return 0, Problemf(NotFound, "", "%s is no index of a GPU", quoted(text))
+	}
+	return index, nil
+}
+
+// Bounds on what may be asked about cards.
+const (
+	maxGPU         = 4096
+	maxReason      = 200 // bytes
+	maxCardEvents  = 1000
+	usualEvents    = 50
+	usualRelease   = 10 * time.Minute
+	longestRelease = 24 * time.Hour
+)
+
+func (x *exchange) postHealth() error {
+	index, err := x.index()
+	if err != nil {
+		return err
+	}
+	var r HealthRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	if r.Health != HealthOK && r.Health != HealthQuarantined {
+		return Problemf(Invalid, "", "health: %s or %s is wanted, found %s", HealthOK, HealthQuarantined, quoted(r.Health))
+	}
+	if len(r.Reason) > maxReason {
+		return Problemf(Invalid, "", "reason: at most %d bytes, found %d", maxReason, len(r.Reason))
+	}
+	card, err := x.backend.SetHealth(x.r.Context(), x.caller, index, r)
+	card.Jobs = list(card.Jobs)
+	return x.reply(card, err)
+}
+
+func (x *exchange) getCardHistory() error {
+	p, err := newParams(x.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	q := readCardQuery(p)
+	if err := p.done(); err != nil {
+		return err
+	}
+	events, err := x.backend.CardHistory(x.r.Context(), x.caller, q)
+	return x.reply(list(events), err)
+}
+
+func (x *exchange) postRelease() error {
+	var r ReleaseRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	if r.ForS < 0 || r.ForS > int64(longestRelease/time.Second) || r.End && r.ForS != 0 {
+		return Problemf(Invalid, "", "for_s: 1 to %d seconds, and not together with end", int64(longestRelease/time.Second))
+	}
+	if r.ForS == 0 {
+		r.ForS = int64(usualRelease / time.Second)
+	}
+	return x.reply(x.backend.ReleaseGPUs(x.r.Context(), x.caller, r))
 }

@@ -6,6 +6,7 @@ import "net/http"
 // are run by the tests.
 func operations() []route {
 	all := append(jobOperations(), streamOperations()...)
+	all = append(all, gpuOperations()...)
 	return append(all, machineOperations()...)
 }
 
@@ -102,23 +103,10 @@ func streamOperations() []route {
 }
 
 func machineOperations() []route {
-	index := param{name: "index", in: "path", kind: "integer", example: 0, about: "the card, as nvidia-smi counts"}
 	return []route{
 		{method: get, path: "/v1/status", handle: (*exchange).getStatus, doc: doc{
 			id: "status", tag: "daemon", summary: "Say who is there",
 			about: "The daemon's version and state, and who it takes the caller for.", reply: exampleStatus,
-		}},
-		{method: get, path: "/v1/gpus", handle: (*exchange).getGPUs, doc: doc{
-			id: "gpus", tag: "gpus", summary: "List the cards",
-			about: "Each card with its memory, who uses it, and its health.", reply: []GPU{exampleGPU},
-		}},
-		{method: post, path: "/v1/gpus/{index}/pause", handle: (*exchange).pauseGPU, doc: doc{
-			id: "pause", tag: "gpus", summary: "Keep new jobs off a card",
-			about: "What runs there goes on. Needs an administrator where the daemon is shared.", params: []param{index}, reply: pausedGPU(), kinds: []string{NotFound, Forbidden},
-		}},
-		{method: post, path: "/v1/gpus/{index}/resume", handle: (*exchange).resumeGPU, doc: doc{
-			id: "resume", tag: "gpus", summary: "Let jobs on a card again",
-			about: "The opposite of pause.", params: []param{index}, reply: exampleGPU, kinds: []string{NotFound, Forbidden},
 		}},
 		{method: get, path: "/v1/stats", handle: (*exchange).getStats, heavy: true, doc: doc{
 			id: "stats", tag: "daemon", summary: "Sum up what the machine did",

@@ -90,6 +90,27 @@ func readStatsQuery(p *params) StatsQuery {
 	return StatsQuery{Since: p.time("since"), Until: p.time("until"), User: p.text("user")}
 }
 
+func (q CardQuery) values() url.Values {
+	v := url.Values{}
+	if q.GPU != nil {
+		v.Set("gpu", strconv.Itoa(*q.GPU))
+	}
+	putTime(v, "since", q.Since)
+	putInt(v, "limit", int64(q.Limit))
+	return v
+}
+
+func readCardQuery(p *params) CardQuery {
+	q := CardQuery{Since: p.time("since"), Limit: int(p.int("limit", 1, maxCardEvents))}
+	if q.Limit == 0 {
+		q.Limit = usualEvents
+	}
+	if index := int(p.int("gpu", 0, maxGPU)); p.values.Get("gpu") != "" {
+		q.GPU = &index
+	}
+	return q
+}
+
 func putText(v url.Values, key, value string) {
 	if value != "" {
 		v.Set(key, value)

@@ -125,6 +125,27 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if card, err = c.PauseGPU(ctx, 3, false); err != nil || card.Paused || f.paused[3] {
 		t.Errorf("resumed: %+v, %v", card, err)
 	}
+	card, err = c.SetHealth(ctx, 3, HealthRequest{Health: HealthQuarantined, Reason: "it smells"})
+	must(t, err)
+	if card.Index != 3 || card.Health != HealthQuarantined || card.HealthReason != "it smells" {
+		t.Errorf("quarantined: %+v", card)
+	}
+	history, err := c.CardHistory(ctx, CardQuery{GPU: pointer(0), Since: &exampleTime, Limit: 7})
+	must(t, err)
+	if diff := cmp.Diff([]CardEvent{{At: exampleTime, GPU: pointer(0), Text: "7"}}, history); diff != "" {
+		t.Error(diff)
+	}
+	if history, err = c.CardHistory(ctx, CardQuery{}); err != nil || len(history) != 1 || history[0].GPU != nil || history[0].Text != "50" {
+		t.Errorf("history: %+v, %v", history, err)
+	}
+	released, err := c.ReleaseGPUs(ctx, ReleaseRequest{})
+	must(t, err)
+	if released.Until == nil || !released.Until.Equal(exampleTime.Add(10*time.Minute)) {
+		t.Errorf("released: %+v", released)
+	}
+	if released, err = c.ReleaseGPUs(ctx, ReleaseRequest{End: true}); err != nil || released.Until != nil {
+		t.Errorf("taken hold of again: %+v, %v", released, err)
+	}
 	stats, err := c.Stats(ctx, StatsQuery{Since: &exampleTime, User: "ann"})
 	must(t, err)
 	if !stats.Since.Equal(exampleTime) {
@@ -305,6 +326,12 @@ func TestPathsAndMethods(t *testing.T) {
 		{"control bytes in an id are not echoed", "GET", "/v1/jobs/%1b%5b31m", "", 404, `\"\\x1b[31m\" is no id`},
 		{"a long id is not echoed whole", "GET", "/v1/jobs/" + strings.Repeat("7", 500), "", 404, `7\"…`},
 		{"an index is a number", "POST", "/v1/gpus/x/pause", "", 404, "no index"},
+		{"a person quarantines or clears, and nothing else", "POST", "/v1/gpus/0/health", `{"health":"suspect"}`, 400, "ok or quarantined is wanted"},
+		{"a reason is short", "POST", "/v1/gpus/0/health", `{"health":"ok","reason":"` + strings.Repeat("x", 201) + `"}`, 400, "at most 200 bytes"},
+		{"a release is no longer than a day", "POST", "/v1/gpus/release", `{"for_s":86401}`, 400, "1 to 86400"},
+		{"a release either begins or ends", "POST", "/v1/gpus/release", `{"for_s":5,"end":true}`, 400, "not together with end"},
+		{"a history is bounded", "GET", "/v1/gpus/history?limit=1001", "", 400, "from 1 to 1000"},
+		{"a misspelt filter of a history is refused", "GET", "/v1/gpus/history?gpus=1", "", 400, "there is no parameter"},
 		{"an unknown card is the backend's to refuse", "POST", "/v1/gpus/9/pause", "", 404, "there is no gpu9"},
 		{"lines and offset exclude one another", "GET", "/v1/jobs/1/log?lines=3&offset=3", "", 400, "exclude"},
 		{"an attach needs an upgrade", "POST", "/v1/jobs/1/attach", "", 400, "Upgrade: berth-attach"},

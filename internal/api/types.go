@@ -176,38 +176,6 @@ type EventQuery struct {
 	GPUs  bool   // also changes of the cards
 }
 
-// GPU is a card.
-type GPU struct {
-	Index        int       `json:"index"`
-	UUID         string    `json:"uuid"`
-	Name         string    `json:"name"`
-	TotalMiB     int64     `json:"total_mib"`
-	UsedMiB      int64     `json:"used_mib"`
-	FreeMiB      int64     `json:"free_mib"`
-	ReservedMiB  int64     `json:"reserved_mib"`
-	ForeignMiB   int64     `json:"foreign_mib"`
-	BudgetMiB    int64     `json:"budget_mib" doc:"promised to jobs on it"`
-	Util         *float64  `json:"util" doc:"percent; null: not known"`
-	Health       string    `json:"health" enum:"ok,suspect,quarantined"`
-	HealthReason string    `json:"health_reason,omitempty"`
-	Paused       bool      `json:"paused"`
-	PausedBy     string    `json:"paused_by,omitempty"`
-	Stale        bool      `json:"stale"`
-	ReadAt       time.Time `json:"read_at,omitzero"`
-	Jobs         []GPUJob  `json:"jobs"`
-}
-
-// GPUJob is a job on a card.
-type GPUJob struct {
-	ID      string  `json:"id"`
-	Name    string  `json:"name"`
-	User    string  `json:"user"`
-	UsedMiB *int64  `json:"used_mib"`
-	PeakMiB *int64  `json:"peak_mib"`
-	Share   float64 `json:"share,omitempty"`
-	Other   bool    `json:"other,omitempty" doc:"held by another berth on this machine"`
-}
-
 // StatsQuery is a window of history.
 type StatsQuery struct {
 	Since *time.Time

@@ -23,14 +23,17 @@ import (
 
 // fakeDaemon is a daemon in memory that runs nothing: a test ends its jobs.
 type fakeDaemon struct {
-	api.Backend // what no test asks for
-	mu          sync.Mutex
-	changed     chan struct{} // closed and made anew with every change
-	jobs        []*api.Detail
-	logs        map[string]*fakeLog
-	gpus        []api.GPU
-	tokens      []api.Token
-	terminals   map[string]net.Conn // the job's end of a terminal, once someone attached
+	api.Backend  // what no test asks for
+	mu           sync.Mutex
+	changed      chan struct{} // closed and made anew with every change
+	jobs         []*api.Detail
+	logs         map[string]*fakeLog
+	gpus         []api.GPU
+	cardEvents   []api.CardEvent
+	releases     []api.ReleaseRequest
+	holdsNothing bool
+	tokens       []api.Token
+	terminals    map[string]net.Conn // the job's end of a terminal, once someone attached
 
 	submitted []api.SubmitRequest
 	queries   []api.Query
@@ -463,6 +466,45 @@ func (f *fakeDaemon) PauseGPU(_ context.Context, _ api.Caller, index int, paused
 		}
 	}
 	return api.GPU{}, api.Problemf(api.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
+}
+
+func (f *fakeDaemon) SetHealth(_ context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.gpus {
+		if f.gpus[i].Index == index {
+			f.gpus[i].Health, f.gpus[i].HealthReason, f.gpus[i].HealthBy = r.Health, r.Reason, c.Name
+			f.cardEvents = append(f.cardEvents, api.CardEvent{At: time.Now(), GPU: &f.gpus[i].Index, Text: fmt.Sprintf("gpu%d %s by %s: %s", index, r.Health, c.Name, r.Reason)})
+			return f.gpus[i], nil
+		}
+	}
+	return api.GPU{}, api.Problemf(api.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
+}
+
+func (f *fakeDaemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var events []api.CardEvent
+	for _, ev := range slices.Backward(f.cardEvents) {
+		if len(events) < q.Limit && (q.GPU == nil || ev.GPU == nil || *ev.GPU == *q.GPU) && (q.Since == nil || ev.At.After(*q.Since)) {
+			events = append(events, ev)
+		}
+	}
+	return events, nil
+}
+
+func (f *fakeDaemon) ReleaseGPUs(_ context.Context, _ api.Caller, r api.ReleaseRequest) (api.Released, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.releases = append(f.releases, r)
+	if f.holdsNothing {
+		return api.Released{Note: "there is nothing to let go of"}, nil
+	}
+	if r.End {
+		return api.Released{}, nil
+	}
+	until := time.Now().Add(time.Duration(r.ForS) * time.Second)
+	return api.Released{Until: &until}, nil
 }
 
 func (f *fakeDaemon) Stats(_ context.Context, _ api.Caller, q api.StatsQuery) (api.Stats, error) {

@@ -16,6 +16,10 @@ func newGPU() *cobra.Command {
 		Short: "Take cards out of service, and back",
 		Example: `  berth gpu pause 0
   berth gpu resume all
+  berth gpu quarantine 3 --reason "fan is loud"
+  berth gpu clear 3
+  berth gpu history
+  berth gpu release --for 10m
 
 Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -28,45 +32,76 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	daemonFlags(cmd)
 	cmd.AddCommand(
-		newGPUSwitch("pause", "Start nothing more on these cards", "Start nothing more on these cards. What runs there goes on.", true),
-		newGPUSwitch("resume", "Use these cards again", "Use these cards again.", false),
+		newGPUChange(gpuChange{name: "pause", done: "paused", short: "Start nothing more on these cards",
+			long: "Start nothing more on these cards. What runs there goes on.",
+			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
+				return c.PauseGPU(ctx, index, true)
+			}}),
+		newGPUChange(gpuChange{name: "resume", done: "resumed", short: "Use these cards again", long: "Use these cards again.",
+			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
+				return c.PauseGPU(ctx, index, false)
+			}}),
+		newGPUChange(gpuChange{name: "quarantine", done: "quarantined", reason: true, short: "Take cards out of service as not well",
+			long: `Take cards out of service as not well. What runs there goes on; nothing new
+starts until an administrator clears them, whatever the driver says.`,
+			to: func(ctx context.Context, c *api.Client, index int, reason string) (api.GPU, error) {
+				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthQuarantined, Reason: reason})
+			}}),
+		newGPUChange(gpuChange{name: "clear", done: "cleared", short: "Say that these cards are well again",
+			long: `Say that these cards are well again, whatever was found wrong with them. What
+happens anew condemns them anew.`,
+			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
+				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthOK})
+			}}),
+		newGPUHistory(),
+		newGPURelease(),
 	)
 	return cmd
 }
 
-func newGPUSwitch(name, short, long string, paused bool) *cobra.Command {
-	asJSON := false
+// gpuChange is something that an administrator does to cards one by one.
+type gpuChange struct {
+	name, done, short, long string
+	reason                  bool // it takes --reason
+	to                      func(ctx context.Context, c *api.Client, index int, reason string) (api.GPU, error)
+}
+
+func newGPUChange(change gpuChange) *cobra.Command {
+	asJSON, reason := false, ""
 	cmd := &cobra.Command{
-		Use:   name + " N[,M]|all",
-		Short: short,
-		Long:  long,
+		Use:   change.name + " N[,M]|all",
+		Short: change.short,
+		Long:  change.long,
 		Example: fmt.Sprintf(`  berth gpu %s 0
   berth gpu %[1]s 0-3,5
   berth gpu %[1]s all
 
-Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`, name),
+Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`, change.name),
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
-			return switchGPUs(ctx, s, args, name, paused, asJSON)
+			return changeGPUs(ctx, s, args, change, reason, asJSON)
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of the cards as they are now")
+	if change.reason {
+		cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever looks at berth gpus")
+	}
 	return cmd
 }
 
-func switchGPUs(ctx context.Context, s *session, args []string, name string, paused, asJSON bool) error {
-	indices, err := whichGPUs(ctx, s.client, args, name)
+func changeGPUs(ctx context.Context, s *session, args []string, change gpuChange, reason string, asJSON bool) error {
+	indices, err := whichGPUs(ctx, s.client, args, change.name)
 	if err != nil {
 		return err
 	}
 	changed := []api.GPU{}
 	for _, index := range indices {
-		card, err := s.client.PauseGPU(ctx, index, paused)
+		card, err := change.to(ctx, s.client, index, reason)
 		if err != nil {
 			return err
 		}
 		changed = append(changed, card)
 		if !asJSON {
-			fmt.Fprintf(s.out, "gpu%d: %sd\n", card.Index, name)
+			fmt.Fprintf(s.out, "gpu%d: %s\n", card.Index, change.done)
 		}
 	}
 	if asJSON {

@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +15,7 @@ import (
 
 // gpusOptions are the flags of `berth gpus`.
 type gpusOptions struct {
-	watch, json bool
+	watch, json, verbose bool
 }
 
 func newGPUs() *cobra.Command {
@@ -23,8 +25,10 @@ func newGPUs() *cobra.Command {
 		Short: "Show the cards, their memory, and who uses them",
 		Long: `Show the cards. MEMORY is what is in use of what there is, in GiB; OTHERS is the
 part of it that berth's jobs do not use; PROMISED is what jobs on the card were
-given, used or not.`,
+given, used or not. HEALTH says why nothing starts on a card, and since when.
+With -v each process on a card has a line below it.`,
 		Example: `  berth gpus
+  berth gpus -v
   berth gpus --watch
   berth gpus --json | jq '.[] | select(.free_mib > 20000) | .index'
 
@@ -37,6 +41,7 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 	daemonFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show it again every second")
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also the processes on each card")
 	flags.BoolVar(&o.json, "json", false, "an array of cards")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
@@ -44,10 +49,10 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 
 func (o *gpusOptions) run(ctx context.Context, s *session) error {
 	if o.watch && !o.json {
-		return watch(ctx, s, func(view screen) error { return drawGPUs(ctx, s.client, view) })
+		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s.client, view) })
 	}
 	if !o.json {
-		return drawGPUs(ctx, s.client, s.screen)
+		return o.draw(ctx, s.client, s.screen)
 	}
 	gpus, err := s.client.GPUs(ctx)
 	if err != nil {
@@ -56,7 +61,7 @@ func (o *gpusOptions) run(ctx context.Context, s *session) error {
 	return printJSON(s.out, notNull(gpus))
 }
 
-func drawGPUs(ctx context.Context, client *api.Client, s screen) error {
+func (o *gpusOptions) draw(ctx context.Context, client *api.Client, s screen) error {
 	gpus, err := client.GPUs(ctx)
 	if err != nil {
 		return err
@@ -65,54 +70,129 @@ func drawGPUs(ctx context.Context, client *api.Client, s screen) error {
 		_, err := fmt.Fprintln(s.out, "no GPUs")
 		return err
 	}
-	return gpuTable(gpus).draw(s)
+	return drawGPUs(s, gpus, o.verbose, time.Now())
 }
 
-func gpuTable(gpus []api.GPU) *table {
+// drawGPUs draws the table, and with verbose what runs on each card below it.
+func drawGPUs(s screen, gpus []api.GPU, verbose bool, now time.Time) error {
+	if err := gpuTable(gpus, now).draw(s); err != nil || !verbose {
+		return err
+	}
+	return drawProcesses(s, gpus)
+}
+
+func gpuTable(gpus []api.GPU, now time.Time) *table {
 	t := &table{
 		columns: []column{
 			{title: "GPU", right: true}, {title: "NAME"}, {title: "MEMORY", right: true}, {title: "OTHERS", right: true},
-			{title: "PROMISED", right: true}, {title: "UTIL", right: true}, {title: "HEALTH"}, {title: "JOBS"},
+			{title: "PROMISED", right: true}, {title: "UTIL", right: true}, {title: "TEMP", right: true, shy: true},
+			{title: "POWER", right: true, shy: true}, {title: "HEALTH"}, {title: "JOBS"},
 		},
 		concessions: []concession{
-			{"NAME", 16}, {"PROMISED", 0}, {"HEALTH", 24}, {"JOBS", 20}, {"NAME", 10}, {"HEALTH", 12}, {"OTHERS", 0}, {"JOBS", 12}, {"NAME", 0},
+			{"HEALTH", 40}, {"JOBS", 24}, {"TEMP", 0}, {"POWER", 0}, {"NAME", 16}, {"PROMISED", 0}, {"HEALTH", 24}, {"JOBS", 20}, {"NAME", 10}, {"HEALTH", 12}, {"OTHERS", 0}, {"JOBS", 12}, {"NAME", 0},
 		},
 	}
-	for _, g := range gpus {
-		util := "-"
-		if g.Util != nil {
-			util = fmt.Sprintf("%.0f%%", *g.Util)
+	whole := -1
+	for _, g := range besideTheirCards(gpus) {
+		if g.Parent == nil {
+			whole = g.Index
+		} else if *g.Parent != whole {
+			whole = *g.Parent
+			t.add(cell{text: strconv.Itoa(whole)}, cell{text: cardName(g)}, cell{}, cell{}, cell{}, cell{}, cell{}, cell{}, cell{text: "in parts"}, cell{})
 		}
-		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: strings.TrimPrefix(g.Name, "NVIDIA ")}, cell{text: gib(g.UsedMiB) + "/" + gib(g.TotalMiB) + "G"},
-			cell{text: gib(g.ForeignMiB) + "G"}, cell{text: gib(g.BudgetMiB) + "G"}, cell{text: util}, healthCell(g), cell{text: gpuJobs(g.Jobs)})
+		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: gpuName(g)}, cell{text: gib(g.UsedMiB) + "/" + gib(g.TotalMiB) + "G"},
+			cell{text: gib(g.ForeignMiB) + "G"}, cell{text: gib(g.BudgetMiB) + "G"}, cell{text: measured(g.Util, "%", "-")},
+			cell{text: measured(g.TemperatureC, "C", "")}, cell{text: powerText(g)}, healthCell(g, now), cell{text: gpuJobs(g.Jobs, now)})
 	}
 	return t
 }
 
-// healthCell says whether jobs may be put on a card, and if not, why.
-func healthCell(g api.GPU) cell {
-	words, colour := []string{g.Health}, green
+// besideTheirCards puts the parts of a card where the card would stand.
+func besideTheirCards(gpus []api.GPU) []api.GPU {
+	place := func(g api.GPU) int {
+		if g.Parent != nil {
+			return *g.Parent
+		}
+		return g.Index
+	}
+	sorted := slices.Clone(gpus)
+	slices.SortStableFunc(sorted, func(a, b api.GPU) int { return place(a) - place(b) })
+	return sorted
+}
+
+// cardName is what a card, or the card of a part, is called.
+func cardName(g api.GPU) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(g.Name, "NVIDIA "), " MIG ")
+	return name
+}
+
+// gpuName is what a row is called. Parts are set in below their card.
+func gpuName(g api.GPU) string {
+	switch {
+	case g.Parent != nil && g.Profile != "":
+		return "  MIG " + g.Profile
+	case g.Parent != nil:
+		return "  " + strings.TrimPrefix(g.Name, "NVIDIA ")
+	}
+	return strings.TrimPrefix(g.Name, "NVIDIA ")
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// measured writes a number of the driver's, or what stands for none.
+func measured(value *float64, unit, none string) string {
+	if value == nil {
+		return none
+	}
+	return fmt.Sprintf("%.0f%s", *value, unit)
+}
+
+func powerText(g api.GPU) string {
+	if g.PowerW == nil || g.PowerLimitW == nil {
+		return measured(g.PowerW, "W", "")
+	}
+	return fmt.Sprintf("%.0f/%.0fW", *g.PowerW, *g.PowerLimitW)
+}
+
+// healthCell says whether jobs may be put on a card, and if not, why and since
+// when: "quarantined 3m12s: fallen off the bus (Xid 79)".
+func healthCell(g api.GPU, now time.Time) cell {
+	text, colour := g.Health, green
 	switch {
 	case g.Health == "quarantined":
 		colour = red
 	case g.Health != "ok" || g.Paused || g.Stale:
 		colour = yellow
 	}
-	if g.Paused {
-		words = append(words, "paused")
+	if g.Health != "ok" && !g.HealthSince.IsZero() {
+		text += " " + span(now.Sub(g.HealthSince))
 	}
-	if g.Stale {
-		words = append(words, "not read lately")
-	}
-	text := strings.Join(words, ", ")
-	if g.HealthReason != "" {
+	if g.HealthReason != "" && (g.Health != "ok" || g.HealthReason != g.StaleReason) {
 		text += ": " + g.HealthReason
 	}
-	return cell{text, colour}
+	var more []string
+	if g.Paused {
+		more = append(more, "paused")
+	}
+	switch {
+	case g.LetGoUntil != nil:
+		more = append(more, "let go of until "+g.LetGoUntil.Local().Format("15:04"))
+	case g.Health != "ok": // which says enough
+	case g.Stale && g.StaleReason != "":
+		more = append(more, "not read lately: "+g.StaleReason)
+	case g.Stale:
+		more = append(more, "not read lately")
+	}
+	return cell{strings.Join(append([]string{text}, more...), ", "), colour}
 }
 
 // gpuJobs lists who is on a card: "17 train (ann) 17.5G".
-func gpuJobs(jobs []api.GPUJob) string {
+func gpuJobs(jobs []api.GPUJob, now time.Time) string {
 	parts := make([]string, len(jobs))
 	for i, j := range jobs {
 		parts[i] = j.ID
@@ -125,9 +205,57 @@ func gpuJobs(jobs []api.GPUJob) string {
 		if j.UsedMiB != nil {
 			parts[i] += " " + gib(*j.UsedMiB) + "G"
 		}
+		if j.IdleSince != nil {
+			parts[i] += " idle " + idleSpan(now.Sub(*j.IdleSince))
+		}
 		if j.Other {
 			parts[i] += " of another berth"
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// idleSpan is a span without its seconds, which nobody minds: 42m, 3h05m.
+func idleSpan(d time.Duration) string {
+	if d >= time.Minute && d < time.Hour {
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return span(d)
+}
+
+// drawProcesses shows what runs on each card, a line for each process.
+func drawProcesses(s screen, gpus []api.GPU) error {
+	t := &table{
+		columns: []column{
+			{title: "GPU", right: true}, {title: "PID", right: true}, {title: "USER"}, {title: "PROCESS"},
+			{title: "MEMORY", right: true}, {title: "KIND"}, {title: "JOB"},
+		},
+		concessions: []concession{{"PROCESS", 8}, {"USER", 6}, {"KIND", 0}, {"USER", 0}},
+	}
+	var silent []string
+	for _, g := range gpus {
+		if g.Processes == nil {
+			silent = append(silent, strconv.Itoa(g.Index))
+		}
+		for _, p := range g.Processes {
+			used, kind := "-", "compute"
+			if p.UsedMiB != nil {
+				used = fmt.Sprintf("%d MiB", *p.UsedMiB)
+			}
+			if p.Graphics {
+				kind = "graphics"
+			}
+			t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: strconv.Itoa(p.PID)}, cell{text: orDash(p.User)}, cell{text: orDash(p.Command)},
+				cell{text: used}, cell{text: kind}, cell{text: orDash(p.Job)})
+		}
+	}
+	fmt.Fprintln(s.out)
+	if len(silent) > 0 {
+		fmt.Fprintf(s.out, "the processes on gpu %s are not known\n", strings.Join(silent, ","))
+	}
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintln(s.out, "no processes")
+		return err
+	}
+	return t.draw(s)
 }

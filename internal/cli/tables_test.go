@@ -65,13 +65,22 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
+// someGPUs are cards in every state: at work, with a desktop, in parts, gone.
 func someGPUs() []api.GPU {
+	part := func(index int, profile string, jobs ...api.GPUJob) api.GPU {
+		return api.GPU{Index: index, Parent: to(2), Profile: profile, Name: "NVIDIA H100 80GB HBM3 MIG " + profile, TotalMiB: 9856, UsedMiB: 1200,
+			BudgetMiB: 2048, Health: "ok", TemperatureC: to(41.0), PowerW: to(119.6), PowerLimitW: to(700.0), Jobs: jobs, Processes: []api.GPUProcess{}}
+	}
 	return []api.GPU{
 		{Index: 0, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, UsedMiB: 18100, FreeMiB: 63820, BudgetMiB: 18432, Util: to(97.0), Health: "ok",
-			Jobs: []api.GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: to(int64(17904))}}},
-		{Index: 1, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, UsedMiB: 4096, ForeignMiB: 4096, Health: "ok", Paused: true, Util: to(0.0), Jobs: []api.GPUJob{}},
-		{Index: 10, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "quarantined", HealthReason: "Xid 79: fallen off the bus", Stale: true,
-			Jobs: []api.GPUJob{{ID: "21", Name: "job21", User: "bob", Share: 0.5}, {ID: "3", Name: "other", User: "eve", Other: true}}},
+			TemperatureC: to(64.0), PowerW: to(312.4), PowerLimitW: to(400.0), Jobs: []api.GPUJob{{ID: "17", Name: "train", User: "ann", UsedMiB: to(int64(17904))}},
+			Processes: []api.GPUProcess{{PID: 4242, User: "ann", Command: "python", UsedMiB: to(int64(17904)), Job: "17"}}},
+		{Index: 1, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, UsedMiB: 4096, ForeignMiB: 4096, Health: "ok", Paused: true, Util: to(0.0), TemperatureC: to(38.0), Jobs: []api.GPUJob{},
+			Processes: []api.GPUProcess{{PID: 1190, User: "gdm", Command: "Xorg", UsedMiB: to(int64(96)), Graphics: true}, {PID: 51, UsedMiB: nil}, {PID: 99001, User: "bartholomew", Command: "blender \x1b[2J", UsedMiB: to(int64(4000))}}},
+		{Index: 10, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "quarantined", HealthReason: "fallen off the bus (Xid 79)", HealthSince: *ago(3 * time.Minute), Stale: true, StaleReason: "missing from the last reading",
+			Jobs: []api.GPUJob{{ID: "21", Name: "job21", User: "bob", Share: 0.5, IdleSince: ago(42 * time.Minute)}, {ID: "3", Name: "other", User: "eve", Other: true}}},
+		{Index: 11, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "ok", LetGoUntil: to(noon.Add(20 * time.Minute)), Stale: true, StaleReason: "the driver is let go of until 12:20:00, as asked", Jobs: []api.GPUJob{}},
+		part(300, "1g.10gb", api.GPUJob{ID: "22", Name: "small", User: "ann", UsedMiB: to(int64(1180))}), part(301, "1g.10gb"),
 	}
 }
 
@@ -100,7 +109,8 @@ func TestTables(t *testing.T) {
 	views := map[string]func(s screen) error{
 		"list":    func(s screen) error { return drawJobs(s, someViews(), somePage(), noon) },
 		"history": func(s screen) error { return historyTable(someViews()[4:], noon).draw(s) },
-		"gpus":    func(s screen) error { return gpuTable(someGPUs()).draw(s) },
+		"gpus":    func(s screen) error { return drawGPUs(s, someGPUs(), false, noon) },
+		"gpus-v":  func(s screen) error { return drawGPUs(s, someGPUs(), true, noon) },
 		"stats":   func(s screen) error { return drawStats(s, someStats()) },
 		"show":    func(s screen) error { return showJob(s, someDetail(), noon) },
 	}
@@ -109,7 +119,7 @@ func TestTables(t *testing.T) {
 			name   string
 			width  int
 			colour bool
-		}{{"80", 80, false}, {"120", 120, true}, {"200", 200, false}, {"pipe", 0, false}} {
+		}{{"80", 80, false}, {"140", 140, false}, {"120", 120, true}, {"200", 200, false}, {"pipe", 0, false}} {
 			t.Run(name+"-"+size.name, func(t *testing.T) {
 				var out bytes.Buffer
 				if err := draw(screen{out: &out, width: size.width, colour: size.colour}); err != nil {

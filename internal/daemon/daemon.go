@@ -64,6 +64,7 @@ type Daemon struct {
 	environs environs
 	twins    twins
 
+	looks    looks
 	boundFor int // jobs that memory is bounded for; the engine's goroutine's
 	simDir   string
 	devices  []gpu.Device

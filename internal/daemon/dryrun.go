@@ -18,7 +18,7 @@ const maxTrials = 1000
 func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var reply api.SubmitReply
 	// A queued job would have the cards read again before it is placed.
-	if err := s.d.lookAgain(ctx, s.d.engine.Ready); err != nil {
+	if err := s.d.lookAgain(ctx, s.d.engine.Ready, lookTime); err != nil {
 		return reply, err
 	}
 	trials := map[string]engine.Trial{}

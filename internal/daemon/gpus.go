@@ -7,80 +7,41 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/sched"
 )
 
-// GPUs lists the cards, and who is on them.
-func (d *Daemon) GPUs(ctx context.Context, _ api.Caller) ([]api.GPU, error) {
-	var cards []api.GPU
-	if err := d.lookAgain(ctx, d.shownLately); err != nil {
+// GPUs lists the cards, and who is on them. It does not wait for the driver:
+// what was read last is shown, and why there is nothing newer.
+func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
+	if err := d.lookAgain(ctx, d.shownLately, glanceTime); err != nil {
 		return nil, err
 	}
-	err := d.do(ctx, func(now time.Time) { cards = d.cards(now) })
-	return cards, err
-}
-
-// How long a reading is good enough to be shown, and how long a newer one is
-// waited for.
-const (
-	shownFor = 2 * time.Second
-	lookTime = 2 * time.Second
-	lookStep = 20 * time.Millisecond
-)
-
-// shownLately is true of a reading that is new enough to be shown, and not
-// from before a job gave its memory back.
-func (d *Daemon) shownLately(now time.Time) bool { return d.engine.Shows(now, shownFor) }
-
-// lookAgain has the cards read where nobody did lately: an idle daemon leaves
-// them alone.
-func (d *Daemon) lookAgain(ctx context.Context, lately func(now time.Time) bool) error {
-	var asked time.Time
-	for deadline := time.Now().Add(lookTime); ; {
-		var fresh bool
-		err := d.do(ctx, func(now time.Time) {
-			_, trouble := d.engine.ReadAt()
-			fresh = lately(now) || !asked.IsZero() && trouble != nil
-			if !fresh && asked.IsZero() {
-				d.engine.Look()
-				asked = now
-			}
-		})
-		if err != nil || fresh || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lookStep):
-		}
+	var cards []api.GPU
+	var listed []listedProcess
+	err := d.do(ctx, func(now time.Time) { cards, listed = d.cards(now) })
+	if err != nil {
+		return nil, err
 	}
+	d.nameProcesses(c, cards, listed)
+	return cards, nil
 }
 
-func (d *Daemon) cards(now time.Time) []api.GPU {
+func (d *Daemon) cards(now time.Time) ([]api.GPU, []listedProcess) {
 	at, trouble := d.engine.ReadAt()
 	running := d.engine.Running()
 	others := d.engine.Others()
 	cards := []api.GPU{}
+	var listed []listedProcess
 	for _, card := range d.engine.Cards() {
-		g := api.GPU{
-			Index: card.Index, UUID: card.UUID, Name: card.Name,
-			TotalMiB: card.TotalMiB, UsedMiB: card.UsedMiB, ReservedMiB: card.ReservedMiB, ForeignMiB: card.ForeignMiB,
-			FreeMiB: max(0, card.TotalMiB-card.UsedMiB-card.ReservedMiB),
-			Health:  card.Health.String(), HealthReason: card.HealthReason,
-			Paused: card.Paused, PausedBy: d.engine.PausedBy(card.UUID), ReadAt: at, Jobs: []api.GPUJob{},
-		}
-		g.Stale = card.Stale || trouble != nil || d.tooOld(now, at, len(running) > 0)
-		if trouble != nil && g.HealthReason == "" {
-			g.HealthReason = trouble.Error()
-		}
-		if card.UtilPct >= 0 {
-			util := card.UtilPct
-			g.Util = &util
-		}
+		dev, _ := d.engine.Device(card.UUID)
+		g := cardView(card, dev)
+		g.PausedBy, g.ReadAt = d.engine.PausedBy(card.UUID), at
+		d.showHealth(&g)
+		d.showAge(&g, card, now, at, trouble, len(running) > 0)
 		for _, r := range running {
-			if at := slices.Index(r.Job.Grant.GPUs, card.Index); at >= 0 {
+			if slices.Contains(r.Job.Grant.GPUs, card.Index) {
 				g.Jobs = append(g.Jobs, d.onCard(r.Job, card))
 				g.BudgetMiB += sched.CardBudgets(r.Job.Grant, r.Job.VRAMMiB, []sched.Card{card})[0]
 			}
@@ -93,15 +54,43 @@ func (d *Daemon) cards(now time.Time) []api.GPU {
 				}
 			}
 		}
+		listed = d.listProcesses(listed, len(cards), &g, dev)
 		cards = append(cards, g)
 	}
-	return cards
+	return cards, listed
 }
 
-// tooOld is true of a reading that should have been renewed. With nothing to
-// do the cards are left alone, and what was read last is shown.
-func (d *Daemon) tooOld(now, at time.Time, busy bool) bool {
-	return at.IsZero() || busy && now.Sub(at) > 10*max(d.config().Poll, time.Second)
+// cardView is what the driver said of a card.
+func cardView(card sched.Card, dev gpu.Device) api.GPU {
+	g := api.GPU{
+		Index: card.Index, DriverIndex: dev.DriverIndex, UUID: card.UUID, Name: card.Name, BusID: dev.BusID, Minor: orNil(dev.Minor),
+		TotalMiB: card.TotalMiB, UsedMiB: card.UsedMiB, ReservedMiB: card.ReservedMiB, ForeignMiB: card.ForeignMiB,
+		FreeMiB: max(0, card.TotalMiB-card.UsedMiB-card.ReservedMiB), Util: orNil(card.UtilPct),
+		TemperatureC: orNil(dev.TempC), PowerW: orNil(dev.PowerW), PowerLimitW: orNil(dev.PowerLimitW),
+		SMClockMHz: orNil(dev.SMClockMHz), MemClockMHz: orNil(dev.MemClockMHz),
+		ECCUncorrected: orNil(dev.Condition.UncorrectedECC), ECCCorrected: orNil(dev.Condition.CorrectedECC),
+		RowsRemapped: orNil(dev.Condition.RemappedRows), RowsPending: dev.Condition.RowsPending, RowsFailed: dev.Condition.RowsFailed,
+		RecoveryAction: dev.Condition.Recovery, NUMA: orNil(dev.NUMA), CPUs: dev.CPUs,
+		Health: card.Health.String(), HealthReason: card.HealthReason, Paused: card.Paused, Jobs: []api.GPUJob{},
+	}
+	if dev.Part != nil {
+		g.Parent, g.Profile = &dev.Part.Of, dev.Part.Profile
+	}
+	for index, links := range dev.Links {
+		if g.Links == nil {
+			g.Links = make(map[string]int, len(dev.Links))
+		}
+		g.Links[strconv.Itoa(index)] = links
+	}
+	return g
+}
+
+// orNil is a number that the driver gave, or nil for -1.
+func orNil[T int | int64 | float64](value T) *T {
+	if value < 0 {
+		return nil
+	}
+	return &value
 }
 
 func (d *Daemon) onCard(j *job.Job, card sched.Card) api.GPUJob {
@@ -109,6 +98,7 @@ func (d *Daemon) onCard(j *job.Job, card sched.Card) api.GPUJob {
 	if now, peak, known := d.engine.NowMiB(j.ID, card.Index); known {
 		on.UsedMiB, on.PeakMiB = &now, &peak
 	}
+	d.showIdle(&on)
 	return on
 }
 
@@ -118,20 +108,35 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 	if paused {
 		action = "gpu pause"
 	}
-	if !c.Admin {
-		err := api.Problemf(api.Forbidden, "root and the group "+d.config().AdminGroup+" may", "only an administrator pauses and resumes cards")
-		d.note(c, action, nil, cardName(index), err)
-		return api.GPU{}, err
-	}
-	var found bool
-	err := d.change(ctx, func(now time.Time) { found = d.engine.Pause(now, index, paused, c.Name) })
-	if err == nil && !found {
-		err = api.Problemf(api.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
+	err := d.administers(c, "pauses and resumes cards")
+	if err == nil {
+		var found bool
+		err = d.change(ctx, func(now time.Time) { found = d.engine.Pause(now, index, paused, c.Name) })
+		if err == nil && !found {
+			err = noCard(index)
+		}
 	}
 	d.note(c, action, nil, cardName(index), err)
 	if err != nil {
 		return api.GPU{}, err
 	}
+	return d.oneCard(ctx, c, index)
+}
+
+// administers refuses what is not everybody's to do.
+func (d *Daemon) administers(c api.Caller, does string) error {
+	if c.Admin {
+		return nil
+	}
+	return api.Problemf(api.Forbidden, "root and the group "+d.config().AdminGroup+" may", "only an administrator %s", does)
+}
+
+func noCard(index int) error {
+	return api.Problemf(api.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
+}
+
+// oneCard is a card as it is after something was done to it.
+func (d *Daemon) oneCard(ctx context.Context, c api.Caller, index int) (api.GPU, error) {
 	cards, err := d.GPUs(ctx, c)
 	if err != nil {
 		return api.GPU{}, err

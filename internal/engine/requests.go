@@ -181,9 +181,27 @@ func (e *Engine) Pause(now time.Time, index int, paused bool, by string) bool {
 		panic("bug: " + err.Error())
 	}
 	e.meta[pausedKey] = string(value)
-	e.tell(job.EventNotice, nil, text)
+	e.tell(job.EventCard, nil, text)
 	e.moved = true
 	return true
+}
+
+// TellCard writes down what a person did to a card or to all. The text begins
+// with the card: "gpu3 ".
+func (e *Engine) TellCard(now time.Time, text string) {
+	e.now = now
+	e.tell(job.EventCard, nil, text)
+}
+
+// OwnerOf is the job that a process on a card belongs to, or the booking of
+// another berth's; empty: nobody's. Not known is what a number means that
+// comes from another PID namespace.
+func (e *Engine) OwnerOf(pid int) (key string, known bool) {
+	key, owned, known := e.owners.Owner(pid)
+	if !owned {
+		key = ""
+	}
+	return key, known
 }
 
 // RestorePauses takes over which cards an earlier berth had paused.
@@ -327,6 +345,9 @@ func (e *Engine) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool)
 
 // ReadAt is when the cards were last read, and why they could not be since.
 func (e *Engine) ReadAt() (at time.Time, trouble error) { return e.cards.arrived, e.cards.err }
+
+// FailedAt is when the last look at the cards that failed did so.
+func (e *Engine) FailedAt() time.Time { return e.cards.failed }
 
 // Copy is a job as it stands now, with what was measured of it so far. Nothing
 // in it changes any more.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"berth/internal/job"
@@ -108,6 +109,37 @@ func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, er
 		events = append(events, event)
 	}
 	slices.Reverse(events)
+	return events, found.Err()
+}
+
+// EventsOfKind returns what happened of one kind since a time, the newest
+// first, at most limit of them. The jobs in the events are left out. A text
+// that begins with anything but one of the prefixes is passed over; none: all
+// are wanted.
+func (s *Store) EventsOfKind(kind job.EventKind, since time.Time, limit int, prefixes ...string) ([]job.Event, error) {
+	from, err := s.eventAt(since)
+	if err != nil {
+		return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
+	}
+	found, err := s.reader.QueryContext(context.Background(),
+		"SELECT seq, at, text FROM events WHERE seq >= ? AND kind = ? ORDER BY seq DESC", from, string(kind))
+	if err != nil {
+		return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
+	}
+	defer found.Close()
+	var events []job.Event
+	for len(events) < limit && found.Next() {
+		event := job.Event{Kind: kind}
+		var at int64
+		if err := found.Scan(&event.Seq, &at, &event.Text); err != nil {
+			return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
+		}
+		event.At = moment(at)
+		wanted := func(prefix string) bool { return strings.HasPrefix(event.Text, prefix) }
+		if len(prefixes) == 0 || slices.ContainsFunc(prefixes, wanted) {
+			events = append(events, event)
+		}
+	}
 	return events, found.Err()
 }
 

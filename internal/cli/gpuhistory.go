@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+)
+
+// gpuHistoryOptions are the flags of `berth gpu history`.
+type gpuHistoryOptions struct {
+	since string
+	limit int
+	json  bool
+}
+
+// maxCardEvents is the most that a daemon tells at once.
+const maxCardEvents = 1000
+
+func newGPUHistory() *cobra.Command {
+	o := &gpuHistoryOptions{}
+	cmd := &cobra.Command{
+		Use:   "history [N]",
+		Short: "Show what happened to the cards, the newest first",
+		Long: `Show what happened to the cards, or to one, the newest first: changes of
+health, pauses, what an administrator did, and who.`,
+		Example: `  berth gpu history
+  berth gpu history 3 --since 30d
+  berth gpu history --json | jq '.[] | select(.gpu == 3)'
+
+Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			return o.run(ctx, s, args, time.Now())
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.since, "since", "7d", "only what came since then: 2h, 7d, 2026-03-01")
+	flags.IntVarP(&o.limit, "limit", "n", 50, "show at most this many")
+	flags.BoolVar(&o.json, "json", false, "an array of events")
+	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
+	return cmd
+}
+
+func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, now time.Time) error {
+	q := api.CardQuery{Limit: o.limit}
+	if o.limit < 1 || o.limit > maxCardEvents {
+		return &usageError{what: fmt.Sprintf("--limit: found %d, allowed 1 to %d", o.limit, maxCardEvents), hint: "berth gpu history -n 50"}
+	}
+	if len(args) > 1 {
+		return &usageError{what: "the history of one card, or of all", hint: "berth gpu history 3"}
+	}
+	for _, arg := range args {
+		index, err := strconv.Atoi(strings.TrimPrefix(arg, "gpu"))
+		if err != nil || index < 0 || index > 4096 {
+			return &usageError{what: fmt.Sprintf("%q is no card", arg), hint: "berth gpus shows the cards"}
+		}
+		q.GPU = &index
+	}
+	var err error
+	if q.Since, err = optionalWhen("since", o.since, now); err != nil {
+		return err
+	}
+	events, err := s.client.CardHistory(ctx, q)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return printJSON(s.out, notNull(events))
+	}
+	return drawCardEvents(s.screen, events, now)
+}
+
+func drawCardEvents(s screen, events []api.CardEvent, now time.Time) error {
+	if len(events) == 0 {
+		_, err := fmt.Fprintln(s.out, "nothing happened to the cards")
+		return err
+	}
+	t := &table{
+		columns:     []column{{title: "TIME"}, {title: "GPU", right: true}, {title: "WHAT"}},
+		concessions: []concession{{"WHAT", 20}},
+	}
+	for _, ev := range events {
+		gpu, text := "all", strings.TrimPrefix(ev.Text, "all cards ")
+		if ev.GPU != nil {
+			gpu = strconv.Itoa(*ev.GPU)
+			text = strings.TrimPrefix(ev.Text, "gpu"+gpu+" ")
+		}
+		t.add(cell{text: moment(ev.At, now)}, cell{text: gpu}, cell{text: text})
+	}
+	return t.draw(s)
+}

@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/gpu"
+	"berth/internal/job"
+)
+
+// showHealth says since when a card is as it is, who said so, and what the
+// driver last complained of.
+func (d *Daemon) showHealth(*api.GPU) {}
+
+// showIdle says since when a job does not use its cards.
+func (d *Daemon) showIdle(*api.GPUJob) {}
+
+// SetHealth takes an administrator's word on a card.
+func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
+	return api.GPU{}, api.Problemf(api.Unable, "", "the health of cards is not judged here")
+}
+
+// allCards begins the text of an event that is about every card.
+const allCards = "all cards "
+
+// CardHistory says what happened to the cards, the newest first.
+func (d *Daemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
+	var since time.Time
+	if q.Since != nil {
+		since = *q.Since
+	}
+	var prefixes []string
+	if q.GPU != nil {
+		prefixes = []string{cardName(*q.GPU) + " ", allCards}
+	}
+	found, err := d.store.EventsOfKind(job.EventCard, since, q.Limit, prefixes...)
+	events := make([]api.CardEvent, len(found))
+	for i, ev := range found {
+		events[i] = api.CardEvent{At: ev.At, GPU: cardOf(ev.Text), Text: ev.Text}
+	}
+	return events, err
+}
+
+// cardOf is the card that an event's text begins with.
+func cardOf(text string) *int {
+	word, _, _ := strings.Cut(text, " ")
+	digits, found := strings.CutPrefix(word, "gpu")
+	index, err := strconv.Atoi(strings.TrimSuffix(digits, ":"))
+	if !found || err != nil {
+		return nil
+	}
+	return &index
+}
+
+// ReleaseGPUs lets go of the driver, so that cards can be reset or
+// partitioned, or takes hold of it again.
+func (d *Daemon) ReleaseGPUs(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
+	reply, err := d.release(ctx, c, r)
+	detail := fmt.Sprintf("for %v", time.Duration(r.ForS)*time.Second)
+	if r.End {
+		detail = "end"
+	}
+	d.note(c, "gpu release", nil, detail, err)
+	return reply, err
+}
+
+func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
+	if err := d.administers(c, "lets go of the cards"); err != nil {
+		return api.Released{}, err
+	}
+	releaser, ok := d.source.(gpu.Releaser)
+	if !ok {
+		return api.Released{Note: "the cards are read through " + d.source.Name() + ", which does not hold the driver: there is nothing to let go of"}, nil
+	}
+	var reply api.Released
+	var refusal error
+	err := d.change(ctx, func(now time.Time) {
+		if on := d.onCards(); len(on) > 0 && !r.End && !r.Force {
+			refusal = api.Problemf(api.Refused, "wait for them, or --force: their readings stop, they go on", "jobs are on the cards: %s", strings.Join(on, ", "))
+			return
+		}
+		text := allCards + "taken hold of again by " + c.Name
+		if r.End {
+			if d.letGoUntil(now).IsZero() {
+				return
+			}
+			releaser.Release(0)
+		} else {
+			length := time.Duration(r.ForS) * time.Second
+			releaser.Release(length)
+			until := now.Add(length).Round(time.Second)
+			reply.Until = &until
+			text = allCards + "let go of until " + until.Format("15:04:05") + " by " + c.Name
+		}
+		d.engine.TellCard(now, text)
+		// The next look fails, or sees them again, and only then is there a
+		// decision.
+		d.looks.ask(d.engine, now)
+	})
+	if err == nil {
+		err = refusal
+	}
+	return reply, err
+}
+
+// onCards are the jobs that have a card, the first ten of them.
+func (d *Daemon) onCards() (ids []string) {
+	for _, r := range d.engine.Running() {
+		if len(r.Job.Grant.GPUs) == 0 {
+			continue
+		}
+		if len(ids) == 10 {
+			return append(ids, "…")
+		}
+		ids = append(ids, r.Job.ID)
+	}
+	return ids
+}
