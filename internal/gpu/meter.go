@@ -89,6 +89,7 @@ func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		measure := m.card(d.Index).observe(d, holders[d.Index], held, owner, m.sawProcess, m.spikeBuffer)
+		m.card(d.Index).settle(s.At, d, holders[d.Index])
 		measured[d.Index] = measure
 		uses = append(uses, measure.use)
 	}
@@ -109,6 +110,7 @@ func (m *Meter) measureJobs(measured map[int]cardMeasure, holdings []Holding) {
 			j := m.job(key)
 			j.seen = true
 			j.record(card, usedMiB)
+			j.raise(card, measure.topMiB[key])
 		}
 	}
 	for _, h := range holdings {

@@ -14,32 +14,47 @@ type cardState struct {
 	baselineMiB int64
 	blindRow    int // samples in a row that could not be matched
 	unlistedRow int // samples in a row without a list of processes
+
+	usedMiB        int64                 // in the last sample
+	unexplainedMiB int64                 // of that, what no process explains
+	hidden         bool                  // the last sample did not tell who uses the card
+	sampled        bool                  // there was one
+	utilPct        float64               // in it; -1: not known
+	before         map[string]int64      // by job here now: what no process explained before it came
+	departures     map[string]*departure // jobs that ended and whose memory was not seen to be free yet
 }
 
 // trackedProcess is one process for as long as the driver lists it.
 type trackedProcess struct {
 	nowMiB   int64 // -1: not known
+	topMiB   int64 // the most since the sample before; no less than nowMiB
 	peakMiB  int64
 	graphics bool
-	key      string // the job that owns it; empty for a stranger
-	sure     bool   // its owner was known at least once
+	key      string  // the job that owns it; empty for a stranger
+	sure     bool    // its owner was known at least once
+	doubted  bool    // the last look-up did not find it to be its job's any more
+	utilPct  float64 // its part of the card's time; -1: not known
 }
 
 // cardMeasure is what one sample says of a card.
 type cardMeasure struct {
 	use    CardUse
 	ownMiB map[string]int64 // per job with a process on the card; nil where unmatched
+	topMiB map[string]int64 // the same, at the most since the sample before
 	blind  bool             // unmatched for too long to trust any peak
 }
 
 // observe takes in the card's part of a sample.
 func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]bool, owner OwnerFunc, sawProcess bool, spikeBuffer float64) cardMeasure {
+	c.remember(holders)
 	matched := c.track(d, len(holders) > 0, held, owner)
 	if len(holders) > 0 && d.ProcessesKnown && !sawProcess && d.UsedMiB > c.baselineMiB {
 		// A card fills up under our jobs and the driver has never named a
 		// process anywhere: it hides them, as it does inside a container.
 		matched = false
 	}
+	c.usedMiB, c.unexplainedMiB, c.sampled = d.UsedMiB, unexplainedMiB(d), true
+	c.hidden, c.utilPct = !d.ProcessesKnown || !sawProcess, d.UtilPct
 	if !matched {
 		c.blindRow++
 		use := c.unmatchedUse(d, holders, spikeBuffer)
@@ -74,8 +89,9 @@ func (c *cardState) track(d *Device, isHeld bool, held map[string]bool, owner Ow
 			t = &trackedProcess{}
 			c.processes[pid] = t
 		}
-		t.nowMiB, t.graphics = p.UsedMiB, p.Graphics
-		t.peakMiB = max(t.peakMiB, p.UsedMiB)
+		t.nowMiB, t.graphics, t.utilPct = p.UsedMiB, p.Graphics, p.UtilPct
+		t.topMiB = max(p.UsedMiB, p.PeakMiB)
+		t.peakMiB = max(t.peakMiB, t.topMiB)
 		t.identify(pid, isHeld, held, owner)
 		if !t.sure || (t.key != "" && t.nowMiB < 0) {
 			matched = false
@@ -86,12 +102,17 @@ func (c *cardState) track(d *Device, isHeld bool, held map[string]bool, owner Ow
 
 // identify settles whose process it is. An answer once known is kept when a
 // later look-up comes too late; a process whose job holds nothing any more is
-// a stranger's for as long as it lives.
+// a stranger's for as long as it lives, and so is one that is listed though
+// there is no such process.
 func (t *trackedProcess) identify(pid int, isHeld bool, held map[string]bool, owner OwnerFunc) {
 	key, ok, known := owner(pid)
 	switch {
 	case known && ok:
-		t.key, t.sure = key, true
+		t.key, t.sure, t.doubted = key, true, false
+	case known && t.key != "" && !t.doubted:
+		// It may have left between the sample and the look-up. Should it still
+		// be listed the next time, it is the remains of a dead process.
+		t.doubted = true
 	case known:
 		t.key, t.sure = "", true
 	case !t.sure && !isHeld:
@@ -110,6 +131,8 @@ func mergeByPID(processes []Process) map[int]Process {
 		p.UsedMiB = max(p.UsedMiB, -1)
 		if before, again := merged[p.PID]; again {
 			p.Graphics = p.Graphics && before.Graphics
+			p.PeakMiB = max(p.PeakMiB, p.UsedMiB, 0) + max(before.PeakMiB, before.UsedMiB, 0)
+			p.UtilPct = max(p.UtilPct, before.UtilPct)
 			if p.UsedMiB < 0 || before.UsedMiB < 0 {
 				p.UsedMiB = -1
 			} else {
@@ -131,12 +154,13 @@ func mergeByPID(processes []Process) map[int]Process {
 // taken off, and a graphics process of unknown size explains nothing.
 func (c *cardState) matchedUse(d *Device, spikeBuffer float64) cardMeasure {
 	var foreignMiB, computeMiB, graphicsNowMiB, ownNowMiB int64
-	ownMiB := map[string]int64{}
+	ownMiB, topMiB := map[string]int64{}, map[string]int64{}
 	for _, t := range c.processes {
 		heldAtMiB := buffered(t.peakMiB, spikeBuffer)
 		switch {
 		case t.key != "":
 			ownMiB[t.key] += t.nowMiB
+			topMiB[t.key] += t.topMiB
 			ownNowMiB += t.nowMiB
 		case t.graphics:
 			foreignMiB += heldAtMiB
@@ -149,10 +173,11 @@ func (c *cardState) matchedUse(d *Device, spikeBuffer float64) cardMeasure {
 	if !d.ProcessesKnown { // nobody of ours is here; the last list may be out of date
 		graphicsNowMiB, ownNowMiB = 0, 0
 		clear(ownMiB)
+		clear(topMiB)
 	}
 	c.baselineMiB = max(0, d.UsedMiB-ownNowMiB)
 	return cardMeasure{
-		ownMiB: ownMiB,
+		ownMiB: ownMiB, topMiB: topMiB,
 		use: CardUse{
 			Index:          d.Index,
 			ForeignMiB:     max(foreignMiB, c.baselineMiB),

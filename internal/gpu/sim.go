@@ -8,9 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,7 +17,12 @@ const maxSimCards = 1024
 
 // Sim is a source of simulated cards. Real processes hold memory on them by
 // joining the box.
-type Sim struct{ box *simBox }
+type Sim struct {
+	box *simBox
+
+	mu     sync.Mutex
+	raised string // the faults whose Xids were given out already
+}
 
 var _ Source = (*Sim)(nil)
 
@@ -77,14 +80,14 @@ func (s *Sim) Close() error { return nil }
 
 // Sample reads the cards and who is on them.
 func (s *Sim) Sample(ctx context.Context) (Sample, error) {
-	fault, err := s.box.fault()
+	faults, err := s.box.faults()
 	if err != nil {
 		return Sample{}, err
 	}
-	switch fault.kind {
-	case "unreadable":
+	switch {
+	case faults.has("unreadable"):
 		return Sample{}, errors.New("simulated GPUs are unreadable")
-	case "hang":
+	case faults.has("hang"):
 		<-ctx.Done()
 		return Sample{}, fmt.Errorf("simulated GPUs do not answer: %w", context.Cause(ctx))
 	}
@@ -96,15 +99,8 @@ func (s *Sim) Sample(ctx context.Context) (Sample, error) {
 		return Sample{}, err
 	}
 	sample := Sample{At: time.Now(), Devices: s.box.devices(records)}
-	switch fault.kind {
-	case "lose":
-		sample.Devices = slices.DeleteFunc(sample.Devices, func(d Device) bool { return d.Index == fault.card })
-		sample.Problems = append(sample.Problems, fmt.Sprintf("gpu%d has fallen off the bus", fault.card))
-	case "no-processes":
-		for i := range sample.Devices {
-			sample.Devices[i].Processes, sample.Devices[i].ProcessesKnown = nil, false
-		}
-	}
+	faults.apply(&sample)
+	sample.Xids = s.fresh(faults, sample.At)
 	return sample, nil
 }
 
@@ -116,8 +112,15 @@ func (b *simBox) devices(records []simRecord) []Device {
 		devices[i] = Unknown(c.Index, c.UUID, c.Name)
 		devices[i].TotalMiB, devices[i].ReservedMiB, devices[i].UtilPct = c.TotalMiB, c.ReservedMiB, 0
 		devices[i].ProcessesKnown, devices[i].Links = true, maps.Clone(c.Links)
+		devices[i].Near, devices[i].CPUs = maps.Clone(c.Near), c.CPUs
 		if c.NUMA != nil {
 			devices[i].NUMA = *c.NUMA
+		}
+		if c.Minor != nil {
+			devices[i].Minor = *c.Minor
+		}
+		if c.PartOf != nil {
+			devices[i].Part = &Part{Of: *c.PartOf, Profile: c.Profile}
 		}
 		at[c.Index] = &devices[i]
 	}
@@ -129,37 +132,8 @@ func (b *simBox) devices(records []simRecord) []Device {
 			}
 			d.UsedMiB += use.MiB
 			d.UtilPct = min(100, d.UtilPct+use.UtilPct)
-			d.Processes = append(d.Processes, Process{PID: r.pid, UsedMiB: use.MiB, Graphics: r.Graphics})
+			d.Processes = append(d.Processes, Process{PID: r.pid, UsedMiB: use.MiB, UtilPct: use.UtilPct, Graphics: r.Graphics})
 		}
 	}
 	return devices
-}
-
-// simFault is what the file "fault" in the box asks to go wrong.
-type simFault struct {
-	kind string
-	card int
-}
-
-func (b *simBox) fault() (simFault, error) {
-	data, err := os.ReadFile(filepath.Join(b.dir, "fault"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return simFault{}, nil
-	}
-	if err != nil {
-		return simFault{}, fmt.Errorf("read simulated fault: %w", err)
-	}
-	words := strings.Fields(string(data))
-	switch {
-	case len(words) == 0:
-		return simFault{}, nil
-	case len(words) == 1 && (words[0] == "unreadable" || words[0] == "hang" || words[0] == "no-processes"):
-		return simFault{kind: words[0]}, nil
-	case len(words) == 2 && words[0] == "lose":
-		card, err := strconv.Atoi(words[1])
-		if err == nil {
-			return simFault{kind: "lose", card: card}, nil
-		}
-	}
-	return simFault{}, fmt.Errorf("unknown simulated fault %q: want unreadable, hang, lose N or no-processes", strings.TrimSpace(string(data)))
 }

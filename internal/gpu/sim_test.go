@@ -52,7 +52,7 @@ func TestSimShowsWhatProcessesHold(t *testing.T) {
 	if d[0].UtilPct != 60 || d[1].UtilPct != 0 || d[2].UtilPct != 100 {
 		t.Errorf("utilisation %v %v %v", d[0].UtilPct, d[1].UtilPct, d[2].UtilPct)
 	}
-	if want := []Process{{PID: worker.pid(), UsedMiB: 1000}}; !d[0].ProcessesKnown || !cmp.Equal(d[0].Processes, want) {
+	if want := []Process{{PID: worker.pid(), UsedMiB: 1000, UtilPct: 60}}; !d[0].ProcessesKnown || !cmp.Equal(d[0].Processes, want) {
 		t.Errorf("gpu0: %+v", d[0].Processes)
 	}
 	for _, p := range d[2].Processes {
@@ -220,7 +220,7 @@ func TestSimFaults(t *testing.T) {
 		t.Errorf("hang: %v", err)
 	}
 	fault("lose 1")
-	if got := takeSample(t, s); len(got.Devices) != 1 || got.Devices[0].Index != 0 || len(got.Problems) != 1 {
+	if got := takeSample(t, s); len(got.Devices) != 1 || got.Devices[0].Index != 0 || len(got.Faults) != 1 || got.Faults[0].Kind != FaultLost {
 		t.Errorf("lose: %+v", got)
 	}
 	fault("no-processes")

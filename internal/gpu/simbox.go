@@ -36,6 +36,11 @@ type simCard struct {
 	ReservedMiB int64       `json:"reserved_mib"`
 	NUMA        *int        `json:"numa,omitempty"`
 	Links       map[int]int `json:"links,omitempty"`
+	Near        map[int]int `json:"near,omitempty"`
+	CPUs        string      `json:"cpus,omitempty"`
+	Minor       *int        `json:"minor,omitempty"`
+	PartOf      *int        `json:"part_of,omitempty"` // this is a part of that card,
+	Profile     string      `json:"profile,omitempty"` // of that kind
 }
 
 // simUse is what a process holds on one card.

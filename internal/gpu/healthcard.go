@@ -1,0 +1,311 @@
+package gpu
+
+import (
+	"fmt"
+	"time"
+)
+
+// The kinds of trouble, the most telling first: of two that weigh the same it
+// gives the reason.
+type troubleKind int
+
+const (
+	kindPerson troubleKind = iota
+	kindXid
+	kindReading
+	kindRecovery
+	kindRowsFailed
+	kindRowsPending
+	kindECC
+	kindLink
+	kindLeftover
+	troubleKinds
+)
+
+// trouble is one thing that is wrong with a card.
+type trouble struct {
+	Level  HealthState `json:"level"`
+	Cause  string      `json:"cause"`
+	Reason string      `json:"reason"`
+	Since  time.Time   `json:"since"`
+	By     string      `json:"by,omitempty"`
+	// Waived is up to which level a person has said that it does not matter.
+	Waived   HealthState `json:"waived,omitempty"`
+	LimitMiB int64       `json:"limit_mib,omitempty"` // of a leftover
+
+	good      int       // samples in a row that speak against it
+	goodSince time.Time // when the first of them was taken
+	orphan    bool      // a leftover that nobody watches any more
+}
+
+// weight is what the trouble still counts for.
+func (t *trouble) weight() HealthState {
+	if t.Level <= t.Waived {
+		return HealthOK
+	}
+	return t.Level
+}
+
+// cardHealth is what is known about the health of one card.
+type cardHealth struct {
+	uuid    string
+	health  *Health
+	Index   int
+	BusID   string
+	of      int // the card that this is a part of; -1: none
+	verdict Verdict
+	trouble map[troubleKind]*trouble
+	LastXid *Xid
+	// Forgiven is until when Xids do not count any more: the kernel's log is
+	// read again by every berth that starts.
+	Forgiven time.Time
+	ECC      int64 // uncorrected errors when last read; -1: never read
+
+	noted     map[int]time.Time // by code: when it was last told of
+	unreadRow int               // samples in a row without the card
+	vanished  bool              // it was gone for long enough to have been reset
+}
+
+func newCardHealth(h *Health, uuid string) *cardHealth {
+	return &cardHealth{uuid: uuid, health: h, of: -1, ECC: -1, trouble: map[troubleKind]*trouble{}, noted: map[int]time.Time{}}
+}
+
+// raise says that something is wrong. What is wrong already gets worse, but
+// not better by being seen again.
+func (c *cardHealth) raise(now time.Time, kind troubleKind, level HealthState, cause, reason string) {
+	t := c.trouble[kind]
+	if t == nil {
+		t = &trouble{Since: now}
+		c.trouble[kind] = t
+	}
+	if level >= t.Level && (level != t.Level || cause != t.Cause || reason != t.Reason) {
+		t.Level, t.Cause, t.Reason = level, cause, reason
+		c.health.dirty = true
+	}
+	t.good, t.goodSince = 0, time.Time{}
+}
+
+func (c *cardHealth) end(kind troubleKind) {
+	if c.trouble[kind] != nil {
+		delete(c.trouble, kind)
+		c.health.dirty = true
+	}
+}
+
+// better takes a sample that speaks against some trouble. A few of them over
+// a while end it, so that nothing flaps.
+func (c *cardHealth) better(now time.Time, kind troubleKind) (over bool) {
+	t := c.trouble[kind]
+	if t == nil {
+		return false
+	}
+	if t.good == 0 {
+		t.goodSince = now
+	}
+	t.good++
+	if t.good < goodSamples || now.Sub(t.goodSince) < goodFor {
+		return false
+	}
+	c.end(kind)
+	return true
+}
+
+// read takes in the card as it was in a good sample.
+func (c *cardHealth) read(now time.Time, d *Device) {
+	c.vanished = c.vanished || c.unreadRow >= vanishedRow
+	c.unreadRow = 0
+	if c.trouble[kindReading] == nil || c.better(now, kindReading) {
+		if c.vanished {
+			c.wasReset(now)
+		}
+		c.vanished = false
+	}
+	c.readRecovery(now, d.Condition.Recovery)
+	c.readMemory(now, d.Condition)
+	c.probation(now, d.Condition.Recovery)
+	if t := c.trouble[kindLeftover]; t != nil && t.orphan && unexplainedMiB(d) <= t.LimitMiB {
+		c.end(kindLeftover)
+	}
+}
+
+// unread takes in that the card was not in a good sample.
+func (c *cardHealth) unread(now time.Time, f Fault) {
+	level, cause, reason := HealthSuspect, f.Kind, f.Text
+	switch f.Kind {
+	case FaultLost:
+		level = HealthQuarantined
+		reason = orElse(reason, "has fallen off the bus")
+	case FaultHangs:
+		reason = orElse(reason, "does not answer the driver")
+	case FaultUnreadable:
+		reason = orElse(reason, "cannot be read")
+	default:
+		cause, reason = CauseMissing, orElse(reason, "missing from the readings")
+	}
+	if cause == CauseLost || cause == CauseMissing {
+		c.unreadRow++
+	}
+	t := c.trouble[kindReading]
+	if t != nil && level < HealthQuarantined && now.Sub(t.Since) >= unreadLimit {
+		level = HealthQuarantined
+		reason += fmt.Sprintf(", for %s or more", unreadLimit)
+	}
+	c.raise(now, kindReading, level, cause, reason)
+	if t := c.trouble[kindXid]; t != nil {
+		t.goodSince = time.Time{}
+	}
+}
+
+// readRecovery takes in what the driver itself asks for. What it does not tell
+// changes nothing.
+func (c *cardHealth) readRecovery(now time.Time, action string) {
+	reason := "the driver asks for: " + action
+	switch action {
+	case "":
+	case RecoveryNone:
+		c.better(now, kindRecovery)
+	case RecoveryDrain, RecoveryFabric:
+		if t := c.trouble[kindRecovery]; t != nil && t.Level > HealthSuspect && !c.better(now, kindRecovery) {
+			return // what was worse is over only after a while
+		}
+		c.raise(now, kindRecovery, HealthSuspect, CauseRecovery, reason)
+	default:
+		c.raise(now, kindRecovery, HealthQuarantined, CauseRecovery, reason)
+	}
+}
+
+// readMemory takes in what the card says of its memory.
+func (c *cardHealth) readMemory(now time.Time, condition Condition) {
+	if condition.RowsPending {
+		c.raise(now, kindRowsPending, HealthSuspect, CauseRowsPending, "memory rows wait to be remapped, which takes a reset")
+	} else {
+		c.better(now, kindRowsPending)
+	}
+	if condition.RowsFailed {
+		c.raise(now, kindRowsFailed, HealthQuarantined, CauseRowsFailed, "a broken memory row could not be remapped")
+	} else {
+		c.better(now, kindRowsFailed)
+	}
+	count := condition.UncorrectedECC
+	switch {
+	case count < 0:
+	case c.ECC >= 0 && count > c.ECC:
+		c.end(kindECC) // the new errors begin the wait anew
+		c.raise(now, kindECC, HealthSuspect, CauseECC, fmt.Sprintf("uncorrected ECC errors rose from %d to %d", c.ECC, count))
+	case count < c.ECC:
+		c.wasReset(now) // it counts since the driver was loaded
+	}
+	if count >= 0 && count != c.ECC {
+		c.health.dirty = c.health.dirty || count > 0 || c.ECC > 0 // none so far is not worth a commit
+		c.ECC = count
+	}
+	if t := c.trouble[kindECC]; t != nil && now.Sub(t.Since) >= eccProbation {
+		c.end(kindECC)
+	}
+}
+
+// probation forgets an Xid when the driver has asked for nothing for a while
+// since.
+func (c *cardHealth) probation(now time.Time, action string) {
+	for _, kind := range []troubleKind{kindXid, kindLink} {
+		t := c.trouble[kind]
+		switch {
+		case t == nil:
+		case action != RecoveryNone:
+			t.goodSince = time.Time{}
+		case t.goodSince.IsZero():
+			t.goodSince = now
+		case now.Sub(t.goodSince) >= xidProbation:
+			c.end(kind)
+			c.Forgiven = now
+		}
+	}
+}
+
+// wasReset forgets what a reset puts right. What it did not put right is read
+// again at once.
+func (c *cardHealth) wasReset(now time.Time) {
+	c.end(kindXid)
+	c.end(kindLink)
+	c.end(kindECC)
+	c.Forgiven, c.health.dirty = now, true
+}
+
+// pardon is a person's ok: events are forgotten, and conditions that stand do
+// not count until they are worse.
+func (c *cardHealth) pardon(now time.Time) {
+	for _, kind := range []troubleKind{kindPerson, kindXid, kindLink, kindECC, kindLeftover} {
+		c.end(kind)
+	}
+	for _, t := range c.trouble {
+		t.Waived = t.Level
+	}
+	c.Forgiven, c.health.dirty = now, true
+}
+
+// judge works the verdict out and reports whether the state changed, or who
+// is behind it.
+func (c *cardHealth) judge(now time.Time) bool {
+	worst := &trouble{}
+	for kind := range troubleKinds {
+		if t := c.trouble[kind]; t != nil && t.weight() > worst.weight() {
+			worst = t
+		}
+	}
+	was := c.verdict
+	c.verdict = Verdict{State: worst.weight(), Cause: worst.Cause, Reason: worst.Reason, By: worst.By, Since: was.Since}
+	if c.verdict.State == was.State && c.verdict.By == was.By {
+		return false
+	}
+	c.verdict.Since = now
+	return true
+}
+
+// passing is true of trouble that time and good samples may end.
+func (c *cardHealth) passing() bool {
+	for kind, t := range c.trouble {
+		if kind != kindPerson && t.weight() > HealthOK {
+			return true
+		}
+	}
+	return false
+}
+
+// notAfter keeps a clock that was set back from making a wait longer.
+func (c *cardHealth) notAfter(now time.Time) {
+	early := func(t *time.Time) {
+		if t.After(now) {
+			*t = now
+		}
+	}
+	for _, t := range c.trouble {
+		early(&t.Since)
+		early(&t.goodSince)
+	}
+	early(&c.verdict.Since)
+	early(&c.Forgiven)
+	for code, at := range c.noted {
+		if at.After(now) {
+			delete(c.noted, code)
+		}
+	}
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// unexplainedMiB is the memory in use that no listed process holds. Where
+// processes are not listed that is all of it.
+func unexplainedMiB(d *Device) int64 {
+	restMiB := d.UsedMiB
+	if d.ProcessesKnown {
+		for _, p := range d.Processes {
+			restMiB -= max(0, p.UsedMiB)
+		}
+	}
+	return max(0, restMiB)
+}

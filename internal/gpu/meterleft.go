@@ -1,0 +1,161 @@
+package gpu
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// leftMiB is how far memory may lie above what it was before a job and still
+// count as given back: drivers keep a little for each program.
+const leftMiB = 64
+
+// departure is a job that ended, until its memory is seen to be free.
+type departure struct {
+	at        time.Time
+	pids      []int // its processes, for as long as they stay listed
+	beforeMiB int64 // what no process explained before it came
+	// baselineMiB is what strangers used when that could last be told.
+	baselineMiB int64
+	usedMiB     int64 // of the card, when the job was last seen on it
+	leastMiB    int64 // of the card, since it ended
+
+	checked bool
+	leftMiB int64
+}
+
+// Left is memory of a job that has ended and is still in use.
+type Left struct {
+	Job      string
+	At       time.Time // when the job ended
+	MiB      int64
+	LimitMiB int64 // how much that no process explains would be nothing out of the ordinary
+	Blind    bool  // the driver does not tell whose memory it is, and some was given back
+}
+
+// String is a reason not to use the card.
+func (l Left) String() string {
+	return fmt.Sprintf("the memory of job %s is not free yet: %d MiB", l.Job, l.MiB)
+}
+
+// remember notes for each new job on the card what no process explained
+// before it came.
+func (c *cardState) remember(holders []cardHolder) {
+	if len(holders) == 0 {
+		clear(c.before)
+		return
+	}
+	now := make(map[string]int64, len(holders))
+	for _, h := range holders {
+		beforeMiB, known := c.before[h.key]
+		if !known {
+			beforeMiB = c.unexplainedMiB
+		}
+		if known || c.sampled {
+			now[h.key] = beforeMiB
+		}
+	}
+	c.before = now
+}
+
+// Ended says that the last process of a job on these cards is gone, as far as
+// the kernel knows. Its memory follows, and until that was seen Left names it.
+func (m *Meter) Ended(key string, cards []int, at time.Time) {
+	for _, index := range cards {
+		c := m.card(index)
+		if !c.sampled {
+			continue // there is nothing to compare with
+		}
+		beforeMiB, known := c.before[key]
+		if !known {
+			beforeMiB = c.unexplainedMiB
+		}
+		d := &departure{at: at, beforeMiB: beforeMiB, baselineMiB: c.baselineMiB, usedMiB: c.usedMiB, leastMiB: c.usedMiB}
+		for pid, t := range c.processes {
+			if t.key == key {
+				d.pids = append(d.pids, pid)
+			}
+		}
+		if c.departures == nil {
+			c.departures = map[string]*departure{}
+		}
+		c.departures[key] = d
+	}
+}
+
+// Left is what jobs that ended left behind on a card, as of the last sample;
+// nothing while no sample was taken since.
+func (m *Meter) Left(index int) (Left, bool) {
+	c := m.cards[index]
+	if c == nil {
+		return Left{}, false
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.departures)) {
+		if d := c.departures[key]; d.checked {
+			blind := c.hidden && d.usedMiB-d.leastMiB >= leftMiB
+			return Left{Job: key, At: d.at, MiB: d.leftMiB, LimitMiB: d.beforeMiB + leftMiB, Blind: blind}, true
+		}
+	}
+	return Left{}, false
+}
+
+// Leaving reports whether some job's memory was not seen to be free yet.
+func (m *Meter) Leaving() bool {
+	for _, c := range m.cards {
+		if len(c.departures) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Accept takes what is left on a card as a matter of fact.
+func (m *Meter) Accept(index int) {
+	if c := m.cards[index]; c != nil {
+		clear(c.departures)
+	}
+}
+
+// settle checks on the jobs that ended before a sample was begun.
+func (c *cardState) settle(at time.Time, d *Device, holders []cardHolder) {
+	for key, gone := range c.departures {
+		if at.Before(gone.at) {
+			continue
+		}
+		gone.checked = true
+		gone.leastMiB = min(gone.leastMiB, d.UsedMiB)
+		if gone.leftMiB = c.left(gone, d, holders); gone.leftMiB == 0 {
+			delete(c.departures, key)
+		}
+	}
+}
+
+// left is how much of a job that ended is still there.
+func (c *cardState) left(gone *departure, d *Device, holders []cardHolder) int64 {
+	if c.hidden {
+		allowedMiB := gone.baselineMiB + leftMiB
+		for _, h := range holders {
+			if h.budgetMiB <= 0 {
+				return 0 // a job with the whole card to itself may use all of it
+			}
+			allowedMiB += h.budgetMiB
+		}
+		return max(0, d.UsedMiB-allowedMiB)
+	}
+	var listedMiB int64
+	var still []int // a number that was gone once is another process when it comes back
+	for _, p := range d.Processes {
+		if slices.Contains(gone.pids, p.PID) {
+			still = append(still, p.PID)
+			listedMiB += max(1, p.UsedMiB)
+		}
+	}
+	gone.pids = still
+	// Each process that is there may account for a little that is not its own.
+	allowedMiB := gone.beforeMiB + leftMiB*int64(1+len(d.Processes))
+	if restMiB := c.unexplainedMiB - allowedMiB; restMiB > 0 {
+		listedMiB += restMiB
+	}
+	return listedMiB
+}
