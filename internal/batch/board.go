@@ -137,8 +137,11 @@ func foreignText(mib int64) string {
 }
 
 func staleText(c sched.Card) string {
-	if !c.Stale {
-		return ""
+	switch {
+	case c.Health != sched.HealthOK:
+		return "  (" + c.Health.String() + ": " + c.HealthReason + ")"
+	case c.Stale || c.HealthReason != "":
+		return "  (" + c.HealthReason + ")"
 	}
-	return "  (" + c.HealthReason + ")"
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/gpu"
 	"berth/internal/job"
 )
 
@@ -57,12 +58,31 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 		return clean(ev.Text)
 	case job.EventWarning:
 		return "WARN " + clean(ev.Text)
+	case job.EventCard:
+		return n.card(ev)
+	case job.EventIdle:
+		return fmt.Sprintf("WARN %s %s", label(j), clean(ev.Text))
 	case job.EventGPUsLost:
 		return "WARN the GPUs cannot be read, nothing starts until they can: " + clean(ev.Text)
 	case job.EventGPUsFound:
 		return "the GPUs can be read again"
 	}
 	return ""
+}
+
+// card tells of a card as such, and of one beneath a job.
+func (n narrator) card(ev job.Event) string {
+	text := clean(ev.Text)
+	if ev.Job != nil {
+		return fmt.Sprintf("WARN %s: %s", label(ev.Job), text)
+	}
+	if words := strings.Fields(text); len(words) > 1 {
+		switch strings.TrimSuffix(words[1], ":") {
+		case gpu.HealthSuspect.String(), gpu.HealthQuarantined.String():
+			return "WARN " + text
+		}
+	}
+	return text
 }
 
 func (n narrator) started(j *job.Job, dispatched, total int) string {

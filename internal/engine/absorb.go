@@ -54,6 +54,9 @@ func (e *Engine) ended(a *attempt, ev run.Event) {
 		code := ev.Record.ExitCode
 		j.ExitCode = &code
 	}
+	if r.outcome != "" && r.outcome.State() == job.Failed || r.again == job.EventRetry {
+		r.detail = a.blame(r.detail)
+	}
 	at := endOf(j, ev.Record, e.now)
 	e.releaseAt(a, at)
 	if r.outcome != "" {
@@ -150,7 +153,7 @@ func (e *Engine) lost(a *attempt, r keep.Record) {
 	case j.Spec.Adopt != nil:
 		e.finish(j, job.Lost, "adopted: its supervisor was killed; "+GoesOn(j))
 	default:
-		e.finish(j, job.Lost, "its supervisor was killed; how it would have ended is not known")
+		e.finish(j, job.Lost, a.blame("its supervisor was killed; how it would have ended is not known"))
 	}
 }
 
@@ -173,6 +176,9 @@ func (e *Engine) releaseAt(a *attempt, at time.Time) {
 	delete(e.active, a.job.ID)
 	delete(e.byToken, a.token)
 	delete(e.lazyDirty, a.job.ID)
+	if a.job.Spec.Adopt == nil { // whose process may well go on
+		e.meter.Ended(a.job.ID, a.job.Grant.GPUs, e.now)
+	}
 	e.meter.Forget(a.job.ID)
 	e.acks = append(e.acks, a.token)
 	for _, card := range a.job.Grant.GPUs {

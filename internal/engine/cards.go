@@ -21,12 +21,18 @@ type cardBook struct {
 	failed  time.Time         // when that was
 	freed   map[int]time.Time // when a job last ended there
 	paused  map[string]string // by UUID: who paused it
+	health  *gpu.Health
+	left    map[int]gpu.Left // what jobs that ended left behind, as of the last sample
+	overdue map[int]bool     // where that took longer than it may
 	told    bool
 	trouble string // what the last look could not read, said once
 }
 
-func newCardBook(only []int) cardBook {
-	return cardBook{only: only, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{}, freed: map[int]time.Time{}, paused: map[string]string{}}
+func newCardBook(only []int, health *gpu.Health) cardBook {
+	return cardBook{
+		only: only, health: health, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{},
+		freed: map[int]time.Time{}, paused: map[string]string{}, left: map[int]gpu.Left{}, overdue: map[int]bool{},
+	}
 }
 
 // know takes in that these cards exist. Nothing starts on them before a look.
@@ -42,25 +48,44 @@ func (b *cardBook) wanted(index int) bool {
 	return b.only == nil || slices.Contains(b.only, index)
 }
 
-// take replaces the last reading and says which cards vanished or came back.
-func (b *cardBook) take(now time.Time, s gpu.Sample) (gone, back []int) {
-	before := b.present
+// take replaces the last reading.
+func (b *cardBook) take(now time.Time, s gpu.Sample, inUse func(index int) bool) {
 	b.err, b.at, b.arrived = nil, s.At, now
 	b.present = make(map[int]bool, len(s.Devices))
 	for _, d := range s.Devices {
-		if _, known := b.known[d.Index]; known && !before[d.Index] && len(before) > 0 {
-			back = append(back, d.Index)
-		}
 		b.known[d.Index] = d
 		b.present[d.Index] = true
 	}
-	for index := range before {
-		if !b.present[index] {
-			gone = append(gone, index)
+	b.forgetDivided(s.Devices, inUse)
+}
+
+// forgetDivided drops what is gone because a card was divided anew: a card that
+// has parts now, and a part of which others, or the whole card, are there.
+// Nothing is wrong with those.
+func (b *cardBook) forgetDivided(devices []gpu.Device, inUse func(index int) bool) {
+	divided, whole := map[int]bool{}, map[int]bool{}
+	for _, d := range devices {
+		if d.Part != nil {
+			divided[d.Part.Of] = true
+		} else {
+			whole[d.Index] = true
 		}
 	}
-	slices.Sort(gone)
-	return gone, back
+	for index, d := range b.known {
+		partGone := d.Part != nil && (divided[d.Part.Of] || whole[d.Part.Of])
+		if !b.present[index] && (partGone || d.Part == nil && divided[index]) && !inUse(index) {
+			delete(b.known, index)
+		}
+	}
+}
+
+// expected is the cards that a good sample should show.
+func (b *cardBook) expected() []gpu.Device {
+	devices := make([]gpu.Device, 0, len(b.known))
+	for _, d := range b.known {
+		devices = append(devices, d)
+	}
+	return devices
 }
 
 // list is every card ever seen, by index, as it was last read.
@@ -75,8 +100,16 @@ func (b *cardBook) list() []sched.Card {
 			UtilPct: d.UtilPct, NUMA: d.NUMA, Links: d.Links, Near: d.Near, Part: d.Part != nil,
 		}
 		_, card.Paused = b.paused[d.UUID]
+		verdict := b.health.Of(d.UUID)
+		card.Health, card.HealthReason = sched.Health(verdict.State), verdict.Reason
+		if left, is := b.left[index]; is && card.HealthReason == "" {
+			card.HealthReason = left.String()
+		}
 		if !b.present[index] && !b.at.IsZero() {
-			card.Stale, card.HealthReason = true, "missing from the last reading"
+			card.Stale = true
+			if card.HealthReason == "" {
+				card.HealthReason = "missing from the last reading"
+			}
 		}
 		cards = append(cards, card)
 	}
@@ -86,11 +119,13 @@ func (b *cardBook) list() []sched.Card {
 
 // placeable is the list as a decision may use it: a card whose reading is old,
 // or older than the end of a job there, starts nothing. It would show memory
-// that is free again, or worse, miss memory that is not.
+// that is free again, or worse, miss memory that is not. Nor does one on which
+// memory of a job that ended is still in use.
 func (b *cardBook) placeable(now time.Time, freshFor time.Duration) []sched.Card {
 	cards := b.list()
 	for i := range cards {
-		if b.at.Before(b.freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor {
+		_, left := b.left[cards[i].Index]
+		if left || b.at.Before(b.freed[cards[i].Index]) || now.Sub(b.arrived) > freshFor {
 			cards[i].Stale = true
 		}
 	}

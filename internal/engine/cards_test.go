@@ -84,12 +84,17 @@ func TestALostCardIsToldWithWhoIsOnIt(t *testing.T) {
 	r.submit(spec(func(s *job.Spec) { s.IDs, s.GPUs = []int{1}, 1 }))
 	whole := r.devices
 	r.told, r.devices = nil, whole[:1]
+	for range 10 {
+		r.pass(time.Second)
+	}
+	r.wantTold("card") // suspect
 	r.pass(time.Second)
-	r.pass(time.Second)
-	r.wantTold("warning")
+	r.wantTold("card", "card 1") // quarantined
 	r.told, r.devices = nil, whole
-	r.pass(time.Second)
-	r.wantTold("notice")
+	for range 6 {
+		r.pass(time.Second)
+	}
+	r.wantTold("card") // ok again
 	r.wantRow("1", job.Running, "")
 }
 

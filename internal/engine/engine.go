@@ -60,6 +60,9 @@ type Config struct {
 	Limits    Limits
 	HalfLife  time.Duration // of what a user had, under Rules.Fair
 	Outer     string        // the booking of the job this berth itself runs in
+	// IdleAfter is after how long a job that holds memory and does not use its
+	// cards is told of, IdleCancel after how long it is cancelled; 0: never.
+	IdleAfter, IdleCancel time.Duration
 	// Order is how this job is started. ErrNotNow, or an error that wraps it,
 	// sends the job back to the queue; any other ends it.
 	Order   func(j *job.Job) (keep.Order, error)
@@ -98,6 +101,7 @@ type Engine struct {
 	strangers map[string]bool // queued jobs that stand for a process: they start where it is
 
 	meter  *gpu.Meter
+	health *gpu.Health
 	cards  cardBook
 	others []gpu.Entry
 	moved  bool              // something happened since the last decision that could change it
@@ -140,6 +144,12 @@ type attempt struct {
 	shownMiB  int64
 	storedMiB int64
 	bookedMiB int64 // the highest peak the other berths were told of
+
+	nearMiB   int64     // its peak when that last grew by more than a little
+	grewAt    time.Time // when that was
+	trouble   string    // what happened to one of its cards
+	idleSince time.Time // since when it has not used its cards; zero: it does
+	idleTold  bool
 }
 
 type stopOrder struct {
@@ -158,11 +168,12 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(), strangers: map[string]bool{},
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
-		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), cards: newCardBook(cfg.Cards),
+		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), health: gpu.NewHealth(),
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
 		warned: map[string]string{}, outcomes: map[string]job.Outcome{}, stagedOf: map[string]int{},
 		requests: make(chan func(), 16),
 	}
+	e.cards = newCardBook(cfg.Cards, e.health)
 	e.cards.know(cfg.Devices)
 	return e
 }

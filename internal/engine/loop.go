@@ -102,7 +102,7 @@ func (e *Engine) drain(events <-chan run.Event) {
 func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	wait := time.Hour
 	until := func(t time.Time) { wait = min(wait, max(t.Sub(now), time.Millisecond)) }
-	if (len(e.active) > 0 || e.queue.Len() > 0) && !looking {
+	if !looking {
 		until(e.sampleDue())
 	}
 	if undecided := e.moved && e.queue.Len() > 0 && !e.stopping; e.commitErr == nil && (undecided || !e.Written()) {

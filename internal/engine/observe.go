@@ -21,6 +21,7 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 	e.now, e.moved, e.asked = now, true, false
 	if err != nil {
 		e.cards.err, e.cards.failed = err, now
+		e.heed(e.health.Failed(now, s))
 		if !e.cards.told {
 			e.cards.told = true
 			e.tell(job.EventGPUsLost, nil, err.Error())
@@ -39,30 +40,28 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 		}
 	}
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
-	gone, back := e.cards.take(now, s)
-	e.tellCards(gone, back)
+	first := e.cards.at.IsZero()
+	e.cards.take(now, s, e.inUse)
+	e.heed(e.health.Observe(now, s, e.cards.expected()))
+	if first {
+		e.recallTrouble()
+	}
 	for _, use := range e.meter.Observe(s, e.holdings(), e.owners.Owner) {
 		e.cards.use[use.Index] = use
 	}
 	e.compare()
+	e.checkLeft()
+	e.watchIdle()
 }
 
-// tellCards says which cards vanished from the readings or came back, and who
-// is on them. Their jobs go on; nothing new starts there.
-func (e *Engine) tellCards(gone, back []int) {
-	for _, index := range gone {
-		text := fmt.Sprintf("gpu%d is missing from the last reading; nothing starts on it", index)
-		for _, id := range e.activeIDs() {
-			if slices.Contains(e.active[id].job.Grant.GPUs, index) {
-				text += fmt.Sprintf("; job %s runs there", id)
-			}
+// inUse is true of a card that a job holds.
+func (e *Engine) inUse(index int) bool {
+	for _, a := range e.active {
+		if slices.Contains(a.job.Grant.GPUs, index) {
+			return true
 		}
-		e.cfg.Log.Warn(text)
-		e.show(job.EventWarning, nil, text)
 	}
-	for _, index := range back {
-		e.show(job.EventNotice, nil, fmt.Sprintf("gpu%d is back in the readings", index))
-	}
+	return false
 }
 
 // compare holds what jobs use against what they declared.
@@ -87,6 +86,9 @@ func (e *Engine) compare() {
 			a.bookedMiB, e.unbooked = peak, true // the other berths must know
 		}
 		declared := a.job.VRAMMiB
+		if peak >= a.nearMiB+a.nearMiB/100+1 {
+			a.nearMiB, a.grewAt = peak, e.now
+		}
 		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+e.cfg.Tolerance) {
 			a.warned = true
 			e.tell(job.EventExceeds, a.job, fmt.Sprintf("gpu%d:%d MiB used, %d MiB declared", card, peak, declared))
@@ -175,9 +177,6 @@ func (e *Engine) NeedsSample(now time.Time) bool {
 	if e.asked {
 		return true
 	}
-	if e.queue.Len() == 0 && len(e.active) == 0 {
-		return false
-	}
 	if !now.Before(e.sampleDue()) {
 		return true
 	}
@@ -201,22 +200,57 @@ func (e *Engine) Ready(now time.Time) bool { return !e.cards.wantsLook(now, e.fr
 func (e *Engine) freshFor() time.Duration { return max(e.cfg.Poll, time.Second) }
 
 // A job that has just started is watched closely: that is when memory is
-// taken, and short peaks happen.
+// taken, and short peaks happen. So is one that comes near its declaration, for
+// as long as it grows.
 const (
-	closeWatch    = 3 * time.Second
-	closeInterval = 200 * time.Millisecond
+	closeWatch    = 10 * time.Second
+	closeInterval = 100 * time.Millisecond
+	nearShare     = 0.9 // of a declaration: from there on a peak matters
 )
 
-func (e *Engine) sampleDue() time.Time {
-	interval := e.cfg.Poll
-	if e.source != nil && e.source.Cheap() {
-		for _, a := range e.active {
-			if e.now.Sub(a.startedAt) < closeWatch {
-				interval = min(interval, closeInterval)
-				break
-			}
+// With nothing to do the cards are looked at now and then all the same: one
+// that fails is found out before a job is due there.
+const (
+	restInterval     = 5 * time.Second
+	restIntervalSlow = 30 * time.Second // where a look costs something
+)
+
+// closely is true of a job that has just started, or that is near what it
+// declared and still growing.
+func (a *attempt) closely(now time.Time) bool {
+	if now.Sub(a.startedAt) < closeWatch {
+		return true
+	}
+	declaredMiB := a.job.VRAMMiB
+	return declaredMiB > 0 && float64(a.nearMiB) >= nearShare*float64(declaredMiB) && now.Sub(a.grewAt) < closeWatch
+}
+
+// sampleInterval is how long a look serves.
+func (e *Engine) sampleInterval() time.Duration {
+	cheap := e.source != nil && e.source.Cheap()
+	leaving := e.meter.Leaving()
+	if len(e.active) == 0 && e.queue.Len() == 0 && !leaving && e.health.Settled() {
+		if cheap {
+			return max(e.cfg.Poll, restInterval)
+		}
+		return max(e.cfg.Poll, restIntervalSlow)
+	}
+	if !cheap {
+		return e.cfg.Poll
+	}
+	for _, a := range e.active {
+		if a.closely(e.now) {
+			return min(e.cfg.Poll, closeInterval)
 		}
 	}
+	if leaving && e.queue.Len() > 0 {
+		return min(e.cfg.Poll, closeInterval)
+	}
+	return e.cfg.Poll
+}
+
+func (e *Engine) sampleDue() time.Time {
+	interval := e.sampleInterval()
 	last := e.cards.arrived
 	if e.cards.err != nil {
 		last = e.cards.failed

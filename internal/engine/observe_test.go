@@ -128,6 +128,10 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 	r.submit(spec(), spec())
 	r.wantRow("2", job.Queued, "")
 	r.devices = both
+	for range 5 {
+		r.pass(time.Second)
+		r.wantRow("2", job.Queued, "")
+	}
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
 }

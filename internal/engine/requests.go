@@ -362,6 +362,9 @@ func (e *Engine) Copy(j *job.Job) job.Job {
 	if util, ok := e.meter.AvgUtil(j.ID); ok {
 		c.AvgUtil = &util
 	}
+	if c.Detail == "" {
+		c.Detail = e.Trouble(j.ID)
+	}
 	return c
 }
 

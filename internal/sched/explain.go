@@ -114,10 +114,22 @@ func (b *board) fact(c *slot, r *Request) CardFact {
 	case ObstacleLoad:
 		f.Percent, f.Limit = c.UtilPct, 100*b.rules.LoadThreshold
 	case ObstacleHealth:
-		f.Detail = c.Health.String()
-		if c.HealthReason != "" {
-			f.Detail += ": " + c.HealthReason
+		f.Detail = healthDetail(c)
+	case ObstacleStale:
+		if c.Health != HealthOK || c.HealthReason != "" {
+			f.Detail = healthDetail(c)
 		}
 	}
 	return f
+}
+
+// healthDetail is how a card stands, and why.
+func healthDetail(c *slot) string {
+	switch {
+	case c.HealthReason == "":
+		return c.Health.String()
+	case c.Health == HealthOK:
+		return c.HealthReason
+	}
+	return c.Health.String() + ": " + c.HealthReason
 }

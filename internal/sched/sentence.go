@@ -187,6 +187,9 @@ func (c CardFact) String() string {
 	name := fmt.Sprintf("gpu%d ", c.GPU)
 	switch c.Obstacle {
 	case ObstacleStale:
+		if c.Detail != "" {
+			return strings.TrimSpace(name) + ": " + c.Detail
+		}
 		return name + "has no recent reading"
 	case ObstaclePaused:
 		return name + "paused"
