@@ -6,8 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
+
+// FilteredSuffix ends the name of a directory that has a device filter, which
+// holds for all that is below it.
+const FilteredSuffix = ".cards"
 
 // maxCgroupDepth bounds the walk through cgroups a job made for itself.
 const maxCgroupDepth = 16
@@ -28,8 +33,9 @@ func cgroupOf(o Order, token string) string {
 func makeCgroup(dir string) (fd int, err error) {
 	err = os.Mkdir(dir, 0o755)
 	switch {
-	case os.IsNotExist(err):
-		// A later berth tidied the empty parent away.
+	case os.IsNotExist(err) && !strings.HasSuffix(filepath.Dir(dir), FilteredSuffix):
+		// A later berth tidied the empty parent away. One with a filter is not
+		// made again, because it would come without it.
 		if err = os.Mkdir(filepath.Dir(dir), 0o755); err == nil {
 			err = os.Mkdir(dir, 0o755)
 		}

@@ -68,7 +68,7 @@ func (k *keeper) start(o Order) {
 	k.record = Record{
 		State: Started, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token, Job: o.Job, Attempt: o.Attempt,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
-		Log: o.Log, Pty: o.Pty, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1,
+		Log: o.Log, Pty: o.Pty, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1, Note: o.Note,
 	}
 	if err := writeBlock(k.file, k.record); err != nil {
 		k.end(err.Error())

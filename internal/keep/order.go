@@ -61,6 +61,9 @@ type Order struct {
 	// supervisor only has to keep the job below it.
 	Devices *Devices
 
+	// Note is what berth could not do for the job, for its record.
+	Note string
+
 	Limit      time.Duration // 0: none
 	Grace      time.Duration // between TERM and KILL, and for what outlives the main process
 	WarnBefore time.Duration
@@ -167,6 +170,7 @@ func (o Order) Frame() Frame {
 	add("log", o.Log)
 	add("setup", strconv.FormatBool(o.Setup))
 	add("cgroup_parent", o.CgroupParent)
+	add("note", o.Note)
 	add("limit_ns", strconv.FormatInt(int64(o.Limit), 10))
 	add("grace_ns", strconv.FormatInt(int64(o.Grace), 10))
 	add("warn_before_ns", strconv.FormatInt(int64(o.WarnBefore), 10))
@@ -191,7 +195,7 @@ func orderOf(f Frame) (Order, error) {
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
 		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
-		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"),
+		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 	}
 	var err error

@@ -20,6 +20,7 @@ type Facts struct {
 	Memory  string   // the same for its memory
 	Kill    bool     // a whole cgroup can be killed at once
 	Freeze  bool     // and frozen
+	Devices bool     // a job can be kept from opening cards it was not given
 	Why     []string // what is missing and why, one sentence each
 }
 
@@ -28,6 +29,7 @@ func CgroupFacts() Facts {
 	dir := DetectCgroup()
 	f := factsOf(dir)
 	if dir != "" {
+		f.filters(probeFilter(dir))
 		unix.Rmdir(dir) // stays where a job is in it
 	}
 	return f
@@ -38,7 +40,19 @@ func (r *Runner) Facts() Facts {
 	if r.noCgroup {
 		return Facts{Version: hostVersion(), Why: []string{"cgroups are turned off"}}
 	}
-	return factsOf(r.cgroup)
+	f := factsOf(r.cgroup)
+	if r.cgroup != "" {
+		f.filters(r.Filters())
+	}
+	return f
+}
+
+// filters says whether devices can be filtered. Without a cgroup it needs no
+// word: that there is none has been said.
+func (f *Facts) filters(why error) {
+	if f.Devices = why == nil; !f.Devices {
+		f.Why = append(f.Why, "a job can open cards it was not given: "+why.Error())
+	}
 }
 
 func factsOf(dir string) Facts {

@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		oldKeep()
 		return
 	}
+	if os.Getenv("BERTH_TEST_FACTS") != "" {
+		fmt.Printf("%+v", CgroupFacts())
+		return
+	}
 	if dir := os.Getenv("BERTH_TEST_CONTROLLER"); dir != "" {
 		controller(dir)
 		return

@@ -37,6 +37,7 @@ type Runner struct {
 	log        *slog.Logger
 
 	places limitPlaces
+	walls  walls
 
 	events chan Event
 	quit   chan struct{}
@@ -135,18 +136,20 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
+	if o.Devices != nil {
+		if err := r.enclose(&o, token); err != nil {
+			return err
+		}
+	}
 	frame, err := o.Frame().Encode()
 	if err != nil {
 		return fmt.Errorf("job %s: its arguments and environment are too long: %w", o.Job, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.all[token]
-	if r.closed {
-		return ErrClosed
-	}
-	if s == nil || s.phase != leased {
-		return fmt.Errorf("supervisor %s is not leased", token)
+	s, err := r.leased(token)
+	if err != nil {
+		return err
 	}
 	s.phase, s.job, s.attempt, s.log, s.pty = running, o.Job, o.Attempt, o.Log, o.Pty
 	s.identity.PID, s.identity.Session, s.identity.Cgroup = 0, 0, ""
@@ -162,6 +165,18 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	}
 	s.send(frame)
 	return nil
+}
+
+// leased is a supervisor that may be given an order. The mutex is held.
+func (r *Runner) leased(token string) (*supervisor, error) {
+	if r.closed {
+		return nil, ErrClosed
+	}
+	s := r.all[token]
+	if s == nil || s.phase != leased {
+		return nil, fmt.Errorf("supervisor %s is not leased", token)
+	}
+	return s, nil
 }
 
 // Stop ends the job: TERM now, KILL after the grace. Repeating it with less

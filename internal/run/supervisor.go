@@ -45,6 +45,7 @@ type supervisor struct {
 	pty      bool   // the job has a terminal
 	stop     []byte // the last request to end the job, for a new connection
 	identity Identity
+	walls    string // what the filter on its directory lets through; empty: not known
 }
 
 // link is a live connection. Frames to a supervisor that does not read queue
@@ -242,6 +243,7 @@ func endedEvent(record keep.Record, log string) Event {
 func (r *Runner) forget(s *supervisor) {
 	delete(r.all, s.token)
 	r.unpool(s)
+	r.dropWalls(s)
 	if err := os.RemoveAll(s.dir); err != nil {
 		r.log.Warn("cannot remove supervisor's directory", "dir", s.dir, "error", err)
 	}

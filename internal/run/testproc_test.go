@@ -49,6 +49,15 @@ func controller(dir string) {
 	}
 	r, err := Open(Options{KeepDir: filepath.Join(dir, "keep"), KeepCommand: []string{os.Getenv("BERTH_TEST_KEEP")}, CgroupParent: os.Getenv("BERTH_TEST_CGROUP")})
 	fail(err)
+	var devices *keep.Devices // without cards, a job is not kept from any
+	for _, minor := range strings.FieldsFunc(os.Getenv("BERTH_TEST_CARDS"), func(r rune) bool { return r == ',' }) {
+		if devices == nil {
+			devices = &keep.Devices{}
+		}
+		n, err := strconv.Atoi(minor)
+		fail(err)
+		devices.Minors = append(devices.Minors, n)
+	}
 	haste := os.Getenv("BERTH_TEST_HASTE") != ""
 	if haste {
 		fmt.Println("ready")
@@ -62,7 +71,7 @@ func controller(dir string) {
 		id := strconv.Itoa(i + 1)
 		fail(r.Go(token, keep.Order{
 			Job: id, Attempt: 1, Argv: []string{"/bin/sh", "-c", line}, Env: []string{"PATH=" + os.Getenv("PATH")},
-			Dir: dir, Log: filepath.Join(dir, "logs", id+".log"), Grace: 10 * time.Second,
+			Dir: dir, Log: filepath.Join(dir, "logs", id+".log"), Grace: 10 * time.Second, Devices: devices,
 		}))
 		for !haste {
 			if e := <-r.Events(); e.Kind == Started && e.Job == id {

@@ -1,0 +1,256 @@
+package run
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	attaching "github.com/cilium/ebpf/link"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// attached counts the programs on a cgroup itself.
+func attached(t *testing.T, dir string) int {
+	t.Helper()
+	cgroup, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cgroup.Close()
+	found, err := attaching.QueryPrograms(attaching.QueryOptions{Target: int(cgroup.Fd()), Attach: ebpf.AttachCGroupDevice})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found.Programs)
+}
+
+// walled is an order that may open these cards.
+func (b *bench) walled(id, line string, minors ...int) keep.Order {
+	o := b.order(id, line)
+	o.Devices = &keep.Devices{Minors: minors}
+	return o
+}
+
+// denied is what a job printed, as one line.
+func (b *bench) denied(id string) string { return strings.Join(strings.Fields(b.logText(id)), " ") }
+
+func withCgroup(o *Options) { o.CgroupParent = "" }
+
+func TestAJobOpensItsOwnCardsAndNoOthers(t *testing.T) {
+	parent := needFilter(t)
+	b := newBench(t, withCgroup)
+	try := tryAll(cards(t))
+	var before keep.Record
+	rows := []struct {
+		name, line string
+		minors     []int
+		denied     string
+	}{
+		{"a job opens its card and the control files", try, []int{1}, "0"},
+		{"the next job of the same supervisor has another", try, []int{0}, "1"},
+		{"a job without a card has none", try, nil, "0 1"},
+		{"a job with both has both", try, []int{0, 1}, ""},
+		{"one that leaves its session takes the filter along", "setsid sh -c '" + strings.ReplaceAll(try, "'", `'\''`) + "' & wait", []int{0}, "1"},
+		{"one that makes cgroups of its own stays below it", `c=$(sed -n "s/^0:://p" /proc/self/cgroup); d=` + cgroupMount() + `$c/own; mkdir $d && echo $$ > $d/cgroup.procs; ` + try, []int{1}, "0"},
+		{"the one after it has its own", try, []int{0}, "1"},
+	}
+	for i, row := range rows {
+		id := string(rune('a' + i))
+		r := b.finish(b.walled(id, row.line, row.minors...))
+		if r.Note != "" || r.ExitCode != 0 || filepath.Dir(r.Cgroup) != filepath.Join(parent, r.Token+keep.FilteredSuffix) {
+			t.Fatalf("%s: %+v", row.name, r)
+		}
+		if got := b.denied(id); got != row.denied {
+			t.Errorf("%s: it is kept from %q, not %q", row.name, got, row.denied)
+		}
+		if n := attached(t, filepath.Dir(r.Cgroup)); n != 1 {
+			t.Errorf("%s: %d programs", row.name, n)
+		}
+		if i > 0 && r.Token != before.Token {
+			t.Errorf("%s: another supervisor", row.name)
+		}
+		before = r
+	}
+	free := b.finish(b.order("free", try))
+	if got := b.denied("free"); got != "" || filepath.Dir(free.Cgroup) != parent {
+		t.Errorf("an order without devices is kept from %q in %s", got, free.Cgroup)
+	}
+	b.Close()
+	if _, err := os.Stat(parent); !os.IsNotExist(err) {
+		left, _ := os.ReadDir(parent)
+		t.Errorf("the cgroups are still there: %v %v", left, err)
+	}
+}
+
+func TestAFilteredJobIsHeldToItsLimitsToo(t *testing.T) {
+	needFilter(t)
+	b := newBench(t, withCgroup)
+	if f := b.Facts(); f.Memory == "" || !f.Devices {
+		t.Skipf("no limits here: %+v", f)
+	}
+	o := b.walled("1", "exit 4", 1)
+	o.MemMiB = 100
+	if r := b.finish(o); r.ExitCode != 4 || r.Note != "" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestAFilterThatCannotBePutInPlaceIsNotedAndTheJobRuns(t *testing.T) {
+	b := newBench(t) // without cgroups
+	if err := b.Filters(); err == nil || b.Facts().Devices {
+		t.Errorf("a filter without a cgroup: %v, %+v", err, b.Facts())
+	}
+	r := b.finish(b.walled("1", "exit 4", 1))
+	if r.ExitCode != 4 || !strings.HasPrefix(r.Note, "device filter not in force: ") {
+		t.Errorf("got %+v", r)
+	}
+	if r := b.finish(b.order("2", "exit 4")); r.Note != "" {
+		t.Errorf("an order that asked for none: %+v", r)
+	}
+	needFilter(t)
+	b = newBench(t, withCgroup)
+	token, err := b.Lease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := b.walled("3", "exit 4", 1)
+	o.Devices.Caps = make([]int, maxDevices)
+	if err := b.Go(token, o); err != nil {
+		t.Fatal(err)
+	}
+	b.next(Started)
+	if r := b.next(Ended).Record; r.ExitCode != 4 || !strings.Contains(r.Note, "device filter not in force: ") {
+		t.Errorf("one that has too many devices: %+v", r)
+	}
+}
+
+// An order for a supervisor that has a job must leave that job's filter alone.
+func TestAnOrderOutOfTurnChangesNoFilter(t *testing.T) {
+	needFilter(t)
+	b := newBench(t, withCgroup)
+	token := b.start(b.walled("1", "while [ ! -e go ]; do sleep 0.01; done; "+tryAll(cards(t)), 1))
+	b.next(Started)
+	if err := b.Go(token, b.walled("2", "true", 0)); err == nil {
+		t.Error("a supervisor took two orders")
+	}
+	shell(t, "touch "+b.work+"/go")
+	b.next(Ended)
+	if got := b.denied("1"); got != "0" {
+		t.Errorf("it is kept from %q", got)
+	}
+	b.Ack(token)
+}
+
+func TestAFilterOutlivesItsBerthAndGoesWithTheJob(t *testing.T) {
+	parent := needFilter(t)
+	files := cards(t)
+	b := succession(t)
+	place := filepath.Join(parent, "place")
+	other := b.otherBerth([]string{"BERTH_TEST_CGROUP=" + place, "BERTH_TEST_CARDS=1"},
+		"echo $$ > main; while [ ! -e go ]; do sleep 0.01; done; "+tryAll(files))
+	main := b.pidFrom("main")
+	kill9(other)
+	b.open(func(o *Options) { o.CgroupParent = place })
+	found := b.scan()
+	if len(found) != 1 || found[0].Kind != FoundRunning || !lives(main) {
+		t.Fatalf("found %+v", found)
+	}
+	walls := wallsOf(found[0].Record.Cgroup)
+	if walls == "" || attached(t, walls) != 1 {
+		t.Fatalf("the job in %s has no filter", found[0].Record.Cgroup)
+	}
+	shell(t, "touch "+b.work+"/go")
+	b.next(Ended)
+	text, err := os.ReadFile(filepath.Join(b.work, "logs", "1.log"))
+	if got := strings.Join(strings.Fields(string(text)), " "); err != nil || got != "0" {
+		t.Errorf("it is kept from %q, %v", got, err)
+	}
+	b.Ack(found[0].Token)
+	until(t, "the filter's directory goes", func() bool { _, err := os.Stat(walls); return os.IsNotExist(err) })
+	// The new berth gives filters of its own, in the same place.
+	if r := b.finish(b.walled("2", tryAll(files), 0)); r.Note != "" || b.denied("2") != "1" {
+		t.Errorf("it is kept from %q: %+v", b.denied("2"), r)
+	}
+}
+
+// The daemon and an idle supervisor die together; the next daemon has the same
+// place and finds the directory empty.
+func TestTheWallsOfADeadSupervisorAreTornDown(t *testing.T) {
+	parent := needFilter(t)
+	b := succession(t)
+	place := filepath.Join(parent, "place")
+	other := b.otherBerth([]string{"BERTH_TEST_CGROUP=" + place, "BERTH_TEST_CARDS=1", "BERTH_TEST_ACK=1"}, "true")
+	kill9(other)
+	until(t, "its supervisor leaves", func() bool { return freeLocks(b.dir) == 1 })
+	if left, _ := filepath.Glob(filepath.Join(place, "*"+keep.FilteredSuffix)); len(left) != 1 {
+		t.Fatalf("there should be one directory: %v", left)
+	}
+	b.open(func(o *Options) { o.CgroupParent = place })
+	for _, f := range b.scan() {
+		b.Ack(f.Token)
+	}
+	if left, _ := filepath.Glob(filepath.Join(place, "*"+keep.FilteredSuffix)); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestALostJobsWallsAreTornDown(t *testing.T) {
+	needFilter(t)
+	b := newBench(t, withCgroup)
+	token := b.start(b.walled("1", "sleep 1000", 1))
+	b.next(Started)
+	id, _ := b.Identity(token)
+	walls := wallsOf(id.Cgroup)
+	b.keepOf(token).Signal(9)
+	b.next(Lost)
+	b.Ack(token)
+	if _, err := os.Stat(walls); walls == "" || !os.IsNotExist(err) {
+		t.Errorf("walls %q are still there: %v", walls, err)
+	}
+}
+
+// A berth in a job can give its own jobs no more than it has.
+func TestABerthInAJobKeepsToItsOwnCards(t *testing.T) {
+	needFilter(t)
+	b := newBench(t, withCgroup)
+	files := cards(t)
+	o := b.walled("1", "exec "+os.Args[0], 1)
+	o.Env = append(o.Env, "BERTH_TEST_CONTROLLER="+b.work, "BERTH_TEST_KEEP="+keepProgram, "BERTH_TEST_CGROUP=", "BERTH_TEST_CARDS=0,1",
+		"BERTH_TEST_LINES="+tryAll(files)+"; echo over")
+	token := b.start(o)
+	b.next(Started)
+	inner := filepath.Join(b.work, "logs", "1.log") // the inner berth's job has the number of the outer's
+	until(t, "the inner job ends", func() bool { text, _ := os.ReadFile(inner); return strings.Contains(string(text), "over") })
+	text, _ := os.ReadFile(inner)
+	if lines := strings.Fields(string(text)); !slices.Contains(lines, "0") || slices.Contains(lines, "1") {
+		t.Errorf("the inner job is kept from %q", lines)
+	}
+	b.Stop(token, job.StopCancel, 10*time.Millisecond)
+	b.next(Ended)
+	b.Ack(token)
+}
+
+func TestAnOrdinaryUserHasNoFilter(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to become somebody else")
+	}
+	const nobody = 65534
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "BERTH_TEST_FACTS=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if text := string(out); !strings.Contains(text, "Devices:false") || !strings.Contains(text, "cgroup") {
+		t.Errorf("got %s", text)
+	}
+}
