@@ -61,6 +61,7 @@ func (b *beginning) become(o Order, join []string) error {
 	if err := resetPriority(o.Credential != nil); err != nil {
 		return err
 	}
+	b.note = note(b.note, pin(o.Affinity))
 	if c := o.Credential; c != nil {
 		undumpable()
 		remark, err := drop(c)

@@ -22,13 +22,17 @@ type FrameKind byte
 
 // Protocol is what a supervisor knows, as it says in its greeting and in its
 // records. One that says nothing is of the first. The second brought orders
-// with a credential, a terminal and limits.
-const Protocol = 2
+// with a credential, a terminal and limits, the third those with an MPS server
+// and CPUs to run on.
+const Protocol = 3
+
+// ProtocolTerminal is the first that lets others attach to a job's terminal.
+const ProtocolTerminal = 2
 
 // Frames to the supervisor, and from it.
 const (
 	FrameGo          FrameKind = 'g' // an order: run it
-	FrameGoCarefully FrameKind = 'G' // an order of the second protocol
+	FrameGoCarefully FrameKind = 'G' // an order that is only for those who know all of it
 	FrameBerth       FrameKind = 'b' // the first of a newer berth: it is one
 	FrameStop        FrameKind = 's' // end the job: job, attempt, why, grace_ms
 	FrameAck         FrameKind = 'a' // its end is on disk: job, attempt

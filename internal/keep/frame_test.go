@@ -77,7 +77,10 @@ func TestAnOrderArrivesAsItWasGiven(t *testing.T) {
 	}
 	root := want
 	root.Credential = &Credential{}
-	for kind, want := range map[FrameKind][]Order{FrameGo: {want}, FrameGoCarefully: {careful, root}} {
+	pinned, capped := want, want
+	pinned.Affinity = "0-7,16"
+	capped.MPS = &MPS{Control: "/usr/bin/nvidia-cuda-mps-control", Dir: "/run/berth/mps/t.1", Cards: []string{"GPU-a", "MIG-b"}, LimitMiB: 4096, Threads: 50}
+	for kind, want := range map[FrameKind][]Order{FrameGo: {want}, FrameGoCarefully: {careful, root, pinned, capped}} {
 		for _, want := range want {
 			f := want.Frame()
 			if f.Kind != kind {
@@ -104,6 +107,8 @@ func TestWhatMakesAnOrderCareful(t *testing.T) {
 		"a log's size": func(o *Order) { o.LogMaxBytes = 1 },
 		"CPUs":         func(o *Order) { o.CPUs = 1 },
 		"memory":       func(o *Order) { o.MemMiB = 1 },
+		"its own CPUs": func(o *Order) { o.Affinity = "0" },
+		"MPS":          func(o *Order) { o.MPS = &MPS{} },
 	} {
 		o := Order{Job: "1", Argv: []string{"true"}}
 		change(&o)

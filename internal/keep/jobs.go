@@ -19,6 +19,7 @@ type held struct {
 	log        *logFile
 	cap        *logCap
 	pty        *terminal
+	mps        *mpsServer
 	ending     ending
 	stragglers map[[2]uint64]bool // by id
 
@@ -74,10 +75,24 @@ func (k *keeper) start(o Order) {
 		k.end(err.Error())
 		return
 	}
+	if o.MPS != nil {
+		k.openMPS(o)
+		return
+	}
+	k.launch(o, nil)
+}
+
+// launch starts the job's process, beside its MPS server where it has one.
+func (k *keeper) launch(o Order, mps *mpsServer) {
 	fault("before fork")
 	s, err := launch(o, k.token, k.privileged)
 	k.record.Cgroup = s.cgroup
 	k.remark(note(s.note, s.limits.note))
+	if err != nil && mps != nil {
+		k.held.launch = err.Error()
+		k.giveUp()
+		return
+	}
 	if err != nil {
 		k.end(err.Error())
 		return
@@ -91,11 +106,15 @@ func (k *keeper) start(o Order) {
 	}
 	k.write()
 	k.held = &held{
-		order: o, pid: s.pid, cgroup: s.cgroup, limits: s.limits, setup: s.setup, pty: s.pty,
+		order: o, pid: s.pid, cgroup: s.cgroup, limits: s.limits, setup: s.setup, pty: s.pty, mps: mps,
 		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool), beginning: s.stage != nil,
 	}
 	k.held.order.Argv, k.held.order.Env = nil, nil
-	go reap(s.pid, k.reaped)
+	host := 0
+	if mps != nil {
+		host = mps.pid
+	}
+	go reap(s.pid, host, k.reaped)
 	if s.stage != nil {
 		// The record names the process by now: a stage is given nothing before.
 		go s.stage.give(s.order, k.begun)

@@ -44,9 +44,9 @@ func launch(o Order, token string, privileged bool) (s started, err error) {
 		// It is the whole process's, which makes no file of its own meanwhile.
 		defer syscall.Umask(syscall.Umask(mask))
 	}
-	c := child{dir: "/", env: os.Environ(), argv: stageArgv(), path: "/proc/self/exe", cgroupFD: cgroupFD}
+	c := child{dir: "/", env: os.Environ(), argv: selfArgv(stageWord), path: "/proc/self/exe", cgroupFD: cgroupFD}
 	defer c.close()
-	if o.Credential != nil || privileged || len(s.limits.join) > 0 {
+	if o.Credential != nil || privileged || len(s.limits.join) > 0 || o.Affinity != "" {
 		err = s.prepareStage(o, &c)
 	} else {
 		err = s.prepareDirect(o, &c)
@@ -222,16 +222,18 @@ func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err 
 	return pid, err
 }
 
-// jobEnv is the order's environment with this attempt's token in it, and with
-// no token of an outer berth.
+// jobEnv is the order's environment with this attempt's token and its MPS
+// server in it, and with no token of an outer berth.
 func jobEnv(o Order, token string) []string {
-	env := make([]string, 0, len(o.Env)+1)
+	own := append(o.MPS.Env(), TokenVariable+"="+TokenValue(token, o.Job, o.Attempt))
+	env := make([]string, 0, len(o.Env)+len(own))
 	for _, entry := range o.Env {
-		if !strings.HasPrefix(entry, TokenVariable+"=") {
+		name, _, _ := strings.Cut(entry, "=")
+		if !hasVariable(own, name) {
 			env = append(env, entry)
 		}
 	}
-	return append(env, TokenVariable+"="+TokenValue(token, o.Job, o.Attempt))
+	return append(env, own...)
 }
 
 // lookPath finds the command in the job's own PATH, seen from its directory.

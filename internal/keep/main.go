@@ -16,8 +16,11 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
 		return 2
 	}
-	if args[0] == stageWord {
+	switch args[0] {
+	case stageWord:
 		return begin()
+	case hostWord:
+		return host()
 	}
 	if err := inherit(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-keep:", err)
@@ -58,10 +61,12 @@ type keeper struct {
 	visits chan visit
 	frames chan incoming
 	begun  chan report
+	hosts  chan hostSaid
 	reaped chan reaped
 	parted chan lastWords
 	timer  *time.Timer // for what the job's ending plans
 	tidy   *time.Timer // for giving memory back
+	look   *time.Timer // for what is left of a job with an MPS server
 }
 
 // tidyAfter is when a job has run long enough to be worth making room for: it
@@ -72,8 +77,8 @@ func newKeeper(token string) (*keeper, error) {
 	k := &keeper{
 		token: token, file: os.NewFile(fdRecord, "record"),
 		conns: make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
-		begun: make(chan report), reaped: make(chan reaped, 2), parted: make(chan lastWords),
-		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter),
+		begun: make(chan report), hosts: make(chan hostSaid), reaped: make(chan reaped, 2), parted: make(chan lastWords),
+		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter), look: time.NewTimer(time.Hour),
 	}
 	start, err := StartTicks(os.Getpid())
 	if err != nil {
@@ -105,11 +110,14 @@ func (k *keeper) loop() {
 			k.heard(in)
 		case r := <-k.begun:
 			k.began(r)
+		case said := <-k.hosts:
+			k.hostSaid(said)
 		case r := <-k.reaped:
 			k.bury(r)
 		case w := <-k.parted:
 			k.heardLast(w)
 		case <-k.timer.C:
+		case <-k.look.C:
 		case <-k.tidy.C:
 			giveBack()
 		}
@@ -146,6 +154,7 @@ func (k *keeper) act() {
 	if at, planned := k.held.ending.next(); planned {
 		k.timer.Reset(time.Until(at))
 	}
+	k.heedMPS()
 }
 
 func (k *keeper) greet(c *conn) {

@@ -70,15 +70,6 @@ type Order struct {
 	WarnSignal int // sent WarnBefore ahead of the limit; 0: none
 }
 
-// MPS is how a job's MPS server is to be run.
-type MPS struct {
-	Control  string   // the program: nvidia-cuda-mps-control
-	Dir      string   // where its pipes and its logs go; made for it, and removed after it
-	Cards    []string // UUIDs, in the job's order
-	LimitMiB int64    // device memory that a process may have on each; 0: no limit
-	Threads  int      // percent of each card's multiprocessors; 0: all
-}
-
 // Devices are GPUs by the minors of their device files.
 type Devices struct {
 	Minors []int // of /dev/nvidiaN
@@ -103,11 +94,13 @@ const (
 	maxMemMiB = 1 << 40
 )
 
-// Careful reports whether the order asks for something that a supervisor of the
-// first protocol would leave out without a word. Such an order goes out as
-// another kind of frame, which that supervisor does not know and so not obey.
+// Careful reports whether the order asks for something that an earlier
+// supervisor would leave out without a word. Such an order goes out only to one
+// that says it knows this protocol, and as another kind of frame, which one of
+// the first protocol does not know and so not obey.
 func (o Order) Careful() bool {
-	return o.Credential != nil || o.Mask != "" || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0
+	return o.Credential != nil || o.Mask != "" || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0 ||
+		o.Affinity != "" || o.MPS != nil
 }
 
 // Check refuses an order that no supervisor could carry out or tell of.
@@ -125,12 +118,14 @@ func (o Order) Check() error {
 	if _, err := o.mask(); err != nil {
 		return fmt.Errorf("order for job %s: no umask %q", o.Job, o.Mask)
 	}
-	if o.Credential == nil {
-		return nil
+	err := o.MPS.check()
+	if err == nil && o.Affinity != "" {
+		_, err = parseAffinity(o.Affinity)
 	}
-	err := o.Credential.check()
-	if err == nil {
-		err = o.checkFiles()
+	if c := o.Credential; err == nil && c != nil {
+		if err = c.check(); err == nil {
+			err = o.checkFiles()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("order for job %s: %w", o.Job, err)
@@ -185,6 +180,8 @@ func (o Order) Frame() Frame {
 	add("mem_mib", strconv.FormatInt(o.MemMiB, 10))
 	add("memory_parent", o.MemoryParent)
 	add("cpu_parent", o.CPUParent)
+	add("affinity", o.Affinity)
+	f.Fields = append(f.Fields, o.MPS.fields()...)
 	f.Fields = append(f.Fields, o.Credential.fields()...)
 	return f
 }
@@ -197,9 +194,13 @@ func orderOf(f Frame) (Order, error) {
 		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
 		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
+		Affinity: own("affinity"),
 	}
 	var err error
 	if o.Credential, err = credentialOf(f); err != nil {
+		return Order{}, err
+	}
+	if o.MPS, err = mpsOf(f); err != nil {
 		return Order{}, err
 	}
 	number := func(key string) int64 {

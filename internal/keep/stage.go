@@ -49,11 +49,11 @@ func newStage() (s *stage, theirs int, err error) {
 	return &stage{file: os.NewFile(uintptr(pair[0]), "stage")}, pair[1], nil
 }
 
-// stageArgv executes this program again as a stage, whatever word it is that
-// makes it a supervisor.
-func stageArgv() []string {
+// selfArgv executes this program again as what the word says, whatever word it
+// is that makes it a supervisor.
+func selfArgv(word string) []string {
 	last := len(os.Args) - 1
-	return append(os.Args[:last:last], stageWord)
+	return append(os.Args[:last:last], word)
 }
 
 // give hands the order over and passes on what came of it. Nobody waits: the

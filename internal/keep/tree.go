@@ -11,7 +11,7 @@ import (
 
 // tree lists the living processes of the job: the supervisor's descendants,
 // since whatever loses its parent becomes the supervisor's child, and what the
-// cgroup holds.
+// cgroup holds. Its MPS server is none of them.
 func (h *held) tree() []Process {
 	table, err := Processes()
 	if err != nil {
@@ -25,7 +25,7 @@ func (h *held) tree() []Process {
 		}
 	}
 	all := Descendants(table, func(p Process) bool {
-		return p.PID != self && (p.Parent == self || inCgroup[p.PID])
+		return p.PID != self && (p.Parent == self || inCgroup[p.PID]) && !h.mps.apart(p.PID)
 	})
 	living := all[:0]
 	for _, p := range all {
@@ -166,8 +166,9 @@ func (u *usage) add(r syscall.Rusage) {
 // reap waits for every process that is or becomes the supervisor's child. The
 // kernel says "no children" exactly when the job's last process is gone. It
 // has two things to say, which the channel has room for, and waits for nobody:
-// the dead of a job that forks without end must not pile up.
-func reap(main int, to chan<- reaped) {
+// the dead of a job that forks without end must not pile up. What the host of
+// its MPS server used is not the job's.
+func reap(main, host int, to chan<- reaped) {
 	var others usage
 	for {
 		var status syscall.WaitStatus
@@ -183,6 +184,8 @@ func reap(main int, to chan<- reaped) {
 			r := reaped{pid: pid, status: status}
 			r.usage.add(used)
 			to <- r
+		case pid == host:
+			host = 0
 		default:
 			others.add(used)
 		}

@@ -23,7 +23,7 @@ func (r *Runner) Attach(token, job string) (*net.UnixConn, error) {
 		r.mu.Unlock()
 		return nil, fmt.Errorf("supervisor %s: %w: it is not running", token, ErrNoTerminal)
 	}
-	pty, dir, attempt, started := s.pty && s.protocol >= keep.Protocol, s.dir, s.attempt, s.identity.PID != 0
+	pty, dir, attempt, started := s.pty && s.protocol >= keep.ProtocolTerminal, s.dir, s.attempt, s.identity.PID != 0
 	r.mu.Unlock()
 	switch {
 	case !pty:

@@ -325,7 +325,7 @@ func TestASilentConnectionIsABerths(t *testing.T) {
 	}
 	conn.SetReadDeadline(time.Now().Add(patience))
 	hello, err := keep.ReadFrame(conn)
-	if err != nil || hello.Kind != keep.FrameHello || hello.Get("protocol") != "2" || hello.Get("job") != "1" {
+	if err != nil || hello.Kind != keep.FrameHello || hello.Get("protocol") != "3" || hello.Get("job") != "1" {
 		t.Errorf("greeted with %+v, %v", hello, err)
 	}
 	conn.Close()

@@ -1,0 +1,219 @@
+package keep
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// This file is the supervisor's side of a job's MPS server: it starts the host
+// before the job and tells it to end when the job's last process is gone. It
+// waits for neither; what the host says comes in through the loop.
+
+// hostWord, as the last argument, makes the program a host.
+const hostWord = "__mps"
+
+// What a host says beside stageReady and stageFailed: the control daemon ended
+// although nobody asked it to.
+const hostBereft FrameKind = 'B'
+
+// mpsServer is a host as its supervisor sees it.
+type mpsServer struct {
+	pid     int
+	socket  *os.File // closing it is the word to end
+	opening bool     // the job waits for it
+	closing bool     // it was told to end
+	forsake time.Time
+
+	empty  int       // looks in a row that found no process of the job
+	lookAt time.Time // when to look next
+	pause  time.Duration
+}
+
+// hostSaid is a word of a host's; the kind 0 says that it is gone.
+type hostSaid struct {
+	from *mpsServer
+	kind FrameKind
+	text string
+}
+
+// Looks for what is left of the job come quickly at first. Two in a row must
+// find nothing: the process table is no snapshot.
+const (
+	emptyLooks     = 2
+	firstLookPause = 10 * time.Millisecond
+	lastLookPause  = time.Second
+	// forsakeAfter is when a host that does not end is treated like a process
+	// of the job. It has deadlines of its own, which are shorter.
+	forsakeAfter = 20 * time.Second
+)
+
+const noMPS = "CUDA MPS could not be started: "
+
+// openMPS starts the host. The job begins when that says it is ready.
+func (k *keeper) openMPS(o Order) {
+	// The limit is the job's own and begins with it.
+	k.held = &held{order: o, setup: -1, ending: newEnding(time.Now(), Order{Grace: o.Grace}), stragglers: make(map[[2]uint64]bool)}
+	server, err := startHost(o, k.token)
+	if err != nil {
+		k.held = nil
+		k.end(noMPS + err.Error())
+		return
+	}
+	k.held.mps = server
+	go server.hear(k.hosts)
+}
+
+// startHost starts the host and gives it its order.
+func startHost(o Order, token string) (*mpsServer, error) {
+	fields := o.MPS.fields()
+	if c := o.Credential; c != nil {
+		fields = append(fields, c.fields()...)
+	}
+	order, err := Frame{Kind: FrameGoCarefully, Fields: fields}.Encode()
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs, err := newStage()
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(theirs)
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		ours.file.Close()
+		return nil, fmt.Errorf("open /dev/null: %w", err)
+	}
+	defer syscall.Close(null)
+	attr := &syscall.ProcAttr{
+		Dir: "/", Env: jobEnv(Order{Job: o.Job, Attempt: o.Attempt, Env: os.Environ()}, token),
+		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs)},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", selfArgv(hostWord), attr)
+	if err != nil {
+		ours.file.Close()
+		return nil, fmt.Errorf("exec its host: %w", err)
+	}
+	// It is far smaller than what a socket holds, so nobody waits here.
+	_, _ = ours.file.Write(order)
+	return &mpsServer{pid: pid, socket: ours.file, opening: true, pause: firstLookPause}, nil
+}
+
+// hear passes on what the host says until it is gone.
+func (m *mpsServer) hear(to chan<- hostSaid) {
+	for {
+		frame, err := ReadFrame(m.socket)
+		if err != nil {
+			to <- hostSaid{from: m}
+			return
+		}
+		to <- hostSaid{from: m, kind: frame.Kind, text: frame.Get("why")}
+	}
+}
+
+// close tells the host to end. It reads end-of-file, and so it does when the
+// supervisor dies; what it still has to say is heard.
+func (m *mpsServer) close() {
+	if m.closing {
+		return
+	}
+	m.closing, m.forsake = true, time.Now().Add(forsakeAfter)
+	raw, err := m.socket.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_WR) })
+	}
+}
+
+// hostSaid takes in what a host says.
+func (k *keeper) hostSaid(said hostSaid) {
+	h, m := k.held, said.from
+	if said.kind == 0 {
+		m.socket.Close()
+	}
+	if h == nil || h.mps != m {
+		return
+	}
+	switch {
+	case m.opening && said.kind == stageReady && h.ending.stop == "":
+		m.opening = false
+		k.launch(h.order, m)
+	case m.opening:
+		m.opening = false
+		k.record.Cgroup = "" // it was not made yet
+		h.launch = errStageDied.Error()
+		if h.ending.stop == "" {
+			h.launch = noMPS + firstLine(said.text)
+			k.remark(afterFirstLine(said.text))
+		}
+		k.giveUp()
+	case !m.closing:
+		// The job goes on, or fails by what it finds.
+		m.close()
+		k.remark("its MPS server ended while it ran")
+		k.write()
+	}
+}
+
+// giveUp ends the host of a job that does not begin, and then the job.
+func (k *keeper) giveUp() {
+	k.held.mps.close()
+	k.held.ending.mainExited(time.Now()) // so that whatever is left is ended
+	go reap(0, k.held.mps.pid, k.reaped)
+}
+
+// heedMPS ends the server once the job has no process left, or will have none.
+func (k *keeper) heedMPS() {
+	h := k.held
+	m := h.mps
+	if m == nil || m.closing {
+		return
+	}
+	if m.opening {
+		if h.ending.stop != "" {
+			m.close()
+		}
+		return
+	}
+	if !h.ending.exited {
+		return
+	}
+	now := time.Now()
+	if now.Before(m.lookAt) {
+		k.look.Reset(time.Until(m.lookAt))
+		return
+	}
+	if len(h.tree()) > 0 {
+		m.empty = 0
+		m.pause = min(2*m.pause, lastLookPause)
+	} else if m.empty++; m.empty == emptyLooks {
+		m.close()
+		return
+	} else {
+		m.pause = firstLookPause
+	}
+	m.lookAt = now.Add(m.pause)
+	k.look.Reset(m.pause)
+}
+
+// apart reports whether the process is the host's and not the job's. One that
+// outlived every deadline is ended with whatever else is left.
+func (m *mpsServer) apart(pid int) bool {
+	return m != nil && pid == m.pid && (m.forsake.IsZero() || time.Now().Before(m.forsake))
+}
+
+// firstLine is what went wrong, and the rest of the text is what was logged.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if line == "" {
+		return "its host was ended"
+	}
+	return line
+}
+
+func afterFirstLine(text string) string {
+	_, rest, _ := strings.Cut(text, "\n")
+	return rest
+}
