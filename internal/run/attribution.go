@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"berth/internal/job"
 	"berth/internal/keep"
 )
 
@@ -16,6 +17,7 @@ type Holder struct {
 	Session int
 	Cgroup  string // its directory
 	Token   string
+	Root    job.Stranger // a process that berth did not start: it and all below it
 }
 
 // Attribution says whose a process is. An owner it found is remembered for as
@@ -114,12 +116,13 @@ func (a *Attribution) byCgroup(pid int) (key string, ok bool) {
 	return "", false
 }
 
-// byAncestry climbs from the process to a supervisor. A supervisor itself is
+// byAncestry climbs from the process to a supervisor, or to the root of what
+// berth did not start. A supervisor itself is
 // nobody's job.
 func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	for range maxAncestors {
 		for _, h := range a.holders {
-			if h.KeepPID > 0 && h.KeepPID == p.Parent {
+			if h.KeepPID > 0 && h.KeepPID == p.Parent || h.Root.PID > 0 && h.Root.PID == p.PID && h.Root.Start == p.Start {
 				return h.Key, true
 			}
 		}

@@ -125,6 +125,11 @@ func readArgv(pid int) ([]string, error) {
 	return words, nil
 }
 
+// IsSupervisor reports whether the process looks like one of berth's own.
+func (s Stranger) IsSupervisor() bool {
+	return s.Name == "berth-keep" || len(s.Argv) > 1 && s.Argv[1] == keepWord
+}
+
 // Within reports whether the process is the other or one of its descendants.
 func Within(pid int, root job.Stranger) bool {
 	for range maxAncestors {
