@@ -160,9 +160,13 @@ func (e *Engine) setOwners() {
 	holders := make([]run.Holder, 0, len(e.active)+len(e.others))
 	for id, a := range e.active {
 		identity, _ := e.runner.Identity(a.token)
-		holders = append(holders, run.Holder{
+		holder := run.Holder{
 			Key: id, KeepPID: identity.KeepPID, Session: identity.Session, Cgroup: identity.Cgroup, Token: a.token,
-		})
+		}
+		if p := a.job.Spec.Adopt; p != nil {
+			holder.Root = *p
+		}
+		holders = append(holders, holder)
 	}
 	for _, entry := range e.others {
 		holders = append(holders, run.Holder{Key: entry.Key, KeepPID: entry.HolderPID})
