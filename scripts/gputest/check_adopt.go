@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"berth/internal/job"
+)
+
+// adopt: a program started by hand becomes a job in the books, and nothing else.
+func adopt(ctx context.Context, t *trial) error {
+	d, err := t.onCard(ctx)
+	if err != nil {
+		return err
+	}
+	size := t.slice(0.1, 3000)
+	pid, err := d.byHand(ctx, size)
+	if err != nil {
+		return err
+	}
+	foreign := int64(0)
+	err = pollFor(ctx, 10*time.Second, "the stranger to be seen", func() (bool, error) {
+		c, err := d.card(ctx)
+		foreign = c.ForeignMiB
+		return foreign >= size, err
+	})
+	if err != nil {
+		return err
+	}
+	text, err := d.berth(ctx, "adopt", strconv.Itoa(pid), "--json")
+	if err != nil {
+		return unknown(err)
+	}
+	var reply struct{ ID string }
+	if err := json.Unmarshal([]byte(text), &reply); err != nil || reply.ID == "" {
+		return fmt.Errorf("berth adopt printed %.200q", text)
+	}
+	if err := d.accounted(ctx, reply.ID, pid, foreign); err != nil {
+		return err
+	}
+	if _, err := d.berth(ctx, "cancel", reply.ID); err != nil {
+		return err
+	}
+	ends, err := d.ended(ctx, reply.ID)
+	if err != nil {
+		return err
+	}
+	t.expect(ends[0].State == job.Cancelled, "after cancel: %s", d.explain(ctx, ends[0]))
+	if err := pause(ctx, time.Second); err != nil {
+		return err
+	}
+	t.expect(alive(pid), "cancel ended the process that was only adopted")
+	t.seen("cancelled: the process goes on")
+	return nil
+}
+
+// byHand starts a GPU program that is no job, and waits until it has its
+// memory.
+func (d *daemon) byHand(ctx context.Context, mib int64) (int, error) {
+	ready := filepath.Join(d.t.dir, "ready")
+	p := program{with: d.t.usual(), mib: mib, hold: time.Minute, compute: true, ready: ready}
+	if d.t.credential != nil { // it writes as an ordinary user
+		p.ready = filepath.Join(os.TempDir(), d.t.mark+"-ready")
+		ready = p.ready
+		d.t.later(func() { _ = os.Remove(ready) })
+	}
+	words, err := p.words(d.t.host)
+	if err != nil {
+		return 0, err
+	}
+	if d.t.Sim {
+		words = append(words, "--gpu", "0")
+	}
+	cmd := d.t.command(context.WithoutCancel(ctx), words[0], words[1:]...)
+	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES="+d.t.Card.UUID, "BERTH_SIM_DIR="+filepath.Join(d.state, "sim"))
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("start a program by hand: %w", err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+	}()
+	d.t.later(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-exited
+	})
+	return cmd.Process.Pid, poll(ctx, 50*time.Millisecond, "the program started by hand", func() (bool, error) {
+		select {
+		case <-exited:
+			return false, fmt.Errorf("the program started by hand has ended: %v", cmd.ProcessState)
+		default:
+		}
+		_, err := os.Stat(ready)
+		return err == nil || d.t.Sim, nil
+	})
+}
+
+// accounted expects that what was foreign is the job's.
+func (d *daemon) accounted(ctx context.Context, id string, pid int, foreign int64) error {
+	t := d.t
+	var now, peak, left, want int64
+	err := pollFor(ctx, 10*time.Second, "the adopted process to be accounted for", func() (bool, error) {
+		c, err := d.card(ctx)
+		if err != nil {
+			return false, err
+		}
+		now, peak = c.of(id)
+		left, want = c.ForeignMiB, now
+		if !t.Sim {
+			listed, err := t.smiProcesses(ctx)
+			if err != nil {
+				return false, err
+			}
+			want = 0
+			for _, p := range familyOf(pid) {
+				want += listed[p]
+			}
+		}
+		return now > 0 && near(now, want, 1) && left < foreign/2, nil
+	})
+	t.seen("adopted: %d MiB, peak %d, nvidia-smi %d; foreign %d, was %d", now, peak, want, left, foreign)
+	return err
+}

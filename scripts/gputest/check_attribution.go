@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// measured is a job whose memory is compared.
+type measured struct {
+	what string
+	program
+	id string
+}
+
+// attribution runs one job of each kind side by side and compares what berth
+// says of each with the sum of its processes in nvidia-smi's list.
+func attribution(ctx context.Context, t *trial) error {
+	d, err := t.onCard(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := d.card(ctx)
+	if err != nil {
+		return err
+	}
+	const hold = 25 * time.Second
+	size := t.slice(0.08, 4000)
+	kinds := []*measured{
+		{what: "torch", program: program{with: "torch", mib: size}},
+		{what: "JAX", program: program{with: "jax", mib: size * 3 / 4}},
+		{what: "CuPy", program: program{with: "cupy", mib: size / 2}},
+		{what: "the bare driver", program: program{with: "cuda", mib: size / 4}},
+		{what: "two processes", program: program{with: t.usual(), mib: size / 2, processes: 2}},
+		{what: "a child in a session of its own", program: program{with: t.bare(), mib: size / 3, setsid: true}},
+	}
+	if t.Sim {
+		kinds = []*measured{{what: "one job", program: program{mib: size}}, {what: "another", program: program{mib: size / 2}}}
+	}
+	var running []*measured
+	var ids []string
+	for _, k := range kinds {
+		k.hold = hold
+		if t.Sim {
+			k.hold = 4 * time.Second
+		}
+		var why skip
+		// JAX grows in large steps; what it may take is not the point here.
+		k.id, err = d.run(ctx, k.program, vram(size+2048), "-e", "XLA_PYTHON_CLIENT_PREALLOCATE=false", "--name", "measured")
+		switch {
+		case errors.As(err, &why):
+			t.seen("%s: skipped: %s", k.what, why)
+			continue
+		case err != nil:
+			return err
+		}
+		running, ids = append(running, k), append(ids, k.id)
+	}
+	if err := d.ready(ctx, ids...); err != nil {
+		return err
+	}
+	if err := d.compareJobs(ctx, running, before.ForeignMiB); err != nil {
+		return err
+	}
+	_, err = d.berth(ctx, append([]string{"cancel"}, ids...)...)
+	return err
+}
+
+// compareJobs waits until berth and nvidia-smi agree about every job: the two
+// look at different moments, and a framework may still be growing.
+func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefore int64) error {
+	var differ []string
+	var rows []string
+	err := pollFor(ctx, 10*time.Second, "agreement", func() (bool, error) {
+		differ, rows = nil, nil
+		c, err := d.card(ctx)
+		if err != nil {
+			return false, err
+		}
+		listed, err := d.t.listed(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, m := range jobs {
+			now, peak := c.of(m.id)
+			want, processes := m.truth(ctx, d, listed)
+			row := fmt.Sprintf("%s: %d MiB allocated; berth %d, peak %d; nvidia-smi %d in %d", m.what, m.mib*int64(max(m.processes, 1)), now, peak, want, processes)
+			rows = append(rows, row)
+			if want <= 0 || !near(now, want, int64(processes)/2) || peak < now {
+				differ = append(differ, row)
+			}
+		}
+		if c.ForeignMiB > foreignBefore+64 {
+			differ = append(differ, fmt.Sprintf("%d MiB are said to be foreign, %d before", c.ForeignMiB, foreignBefore))
+		}
+		return len(differ) == 0, nil
+	})
+	for _, row := range rows {
+		d.t.seen("%s", row)
+	}
+	for _, row := range differ {
+		d.t.expect(false, "they differ: %s", row)
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return nil
+}
+
+func (t *trial) listed(ctx context.Context) (map[int]int64, error) {
+	if t.Sim {
+		return nil, nil
+	}
+	return t.smiProcesses(ctx)
+}
+
+// truth is the memory of a job's processes by nvidia-smi's list, and how many
+// of them are on it. A simulated job uses exactly what it was told to.
+func (m *measured) truth(ctx context.Context, d *daemon, listed map[int]int64) (mib int64, processes int) {
+	if d.t.Sim {
+		return m.mib, 1
+	}
+	text, _ := d.said(ctx, m.id, "ready")
+	for word := range strings.FieldsSeq(text) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			continue
+		}
+		if used, found := listed[pid]; found {
+			mib += used
+			processes++
+		}
+	}
+	return mib, processes
+}

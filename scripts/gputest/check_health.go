@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// health compares what is said of the card's state with nvidia-smi, value by
+// value. Both change from moment to moment, so they need only be close.
+func health(ctx context.Context, t *trial) error {
+	d, err := t.onCard(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := d.card(ctx)
+	if err != nil {
+		return err
+	}
+	t.expect(c.Health == "ok", "the card is %s: %s", c.Health, c.HealthReason)
+	if c.TemperatureC == nil && c.PowerW == nil && c.Recovery == nil {
+		return skipf("this berth does not tell temperature, power or recovery action")
+	}
+	values := []struct {
+		what, column string
+		got          *float64
+		slack        func(want float64) float64
+	}{
+		{"temperature", "temperature.gpu", c.TemperatureC, func(float64) float64 { return 5 }},
+		{"power", "power.draw", c.PowerW, func(want float64) float64 { return max(40, want/2) }},
+		{"power limit", "power.limit", c.PowerLimitW, func(float64) float64 { return 1 }},
+		{"SM clock", "clocks.sm", c.SMClockMHz, func(float64) float64 { return 2500 }},
+		{"memory clock", "clocks.mem", c.MemClockMHz, func(float64) float64 { return 8000 }},
+		{"uncorrected ECC errors", "ecc.errors.uncorrected.volatile.total", asFloat(c.Uncorrected), func(float64) float64 { return 0 }},
+	}
+	for _, v := range values {
+		want, known, err := t.smiValue(ctx, v.column)
+		switch {
+		case err != nil:
+			return err
+		case !known:
+			t.seen("%s: nvidia-smi does not tell", v.what)
+		case v.got == nil:
+			t.expect(false, "%s is not told; nvidia-smi says %v", v.what, want)
+		default:
+			close := *v.got-want <= v.slack(want) && want-*v.got <= v.slack(want)
+			t.expect(close, "%s is %v, by nvidia-smi %v", v.what, *v.got, want)
+			t.seen("%s %v, nvidia-smi %v", v.what, *v.got, want)
+		}
+	}
+	if c.Recovery != nil {
+		t.expect(strings.EqualFold(*c.Recovery, "none"), "the recovery action is %s", *c.Recovery)
+		t.seen("recovery action: %s", *c.Recovery)
+	}
+	t.seen("read %.1f s ago", time.Since(c.ReadAt).Seconds())
+	return nil
+}
+
+func asFloat(n *int64) *float64 {
+	if n == nil {
+		return nil
+	}
+	f := float64(*n)
+	return &f
+}
+
+// smiValue is one value of this run's card; a card may not have it.
+func (t *trial) smiValue(ctx context.Context, column string) (value float64, known bool, err error) {
+	rows, err := smi(ctx, "gpu", "uuid,"+column)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, row := range rows {
+		if len(row) == 2 && row[0] == t.Card.UUID {
+			value, parseErr := strconv.ParseFloat(row[1], 64)
+			return value, parseErr == nil, nil
+		}
+	}
+	return 0, false, fmt.Errorf("nvidia-smi no longer shows card %d", t.Card.Index)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/job"
+)
+
+// withHelper starts a daemon with a job on the card, and finds its helper.
+func (t *trial) withHelper(ctx context.Context) (d *daemon, id string, helper int, err error) {
+	if !t.hasHelper() {
+		return nil, "", 0, skipf("berth-gpu is not in this bundle")
+	}
+	if d, err = t.onCard(ctx); err != nil {
+		return nil, "", 0, err
+	}
+	id, err = d.run(ctx, program{with: t.bare(), mib: t.slice(0.05, 2000), hold: 80 * time.Second, compute: true}, vram(t.slice(0.1, 4000)), "--name", "bystander")
+	if err != nil {
+		return nil, "", 0, err
+	}
+	if err = d.ready(ctx, id); err != nil {
+		return nil, "", 0, err
+	}
+	helpers := childrenOf(d.pid(), "berth-gpu")
+	if len(helpers) != 1 {
+		return nil, "", 0, fmt.Errorf("the daemon has %d helpers", len(helpers))
+	}
+	return d, id, helpers[0], nil
+}
+
+// stillRuns expects that a job was not touched.
+func (d *daemon) stillRuns(ctx context.Context, id string) error {
+	v, err := d.job(ctx, id)
+	if err != nil {
+		return err
+	}
+	d.t.expect(v.State == job.Running && v.Attempt == 1, "the job that ran meanwhile: %s", d.explain(ctx, v))
+	return nil
+}
+
+// recovers waits for a reading that was made after a moment.
+func (d *daemon) recovers(ctx context.Context, since time.Time) error {
+	err := pollFor(ctx, 30*time.Second, "a new reading of the card", func() (bool, error) {
+		c, err := d.card(ctx)
+		if err != nil {
+			return false, err
+		}
+		return !c.Stale && c.ReadAt.After(since) && c.Health == "ok", nil
+	})
+	if err == nil {
+		d.t.seen("read again %.2f s later", time.Since(since).Seconds())
+	}
+	return err
+}
+
+// helperKilled: the helper dies, as NVML can make it.
+func helperKilled(ctx context.Context, t *trial) error {
+	d, id, helper, err := t.withHelper(ctx)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if err := syscall.Kill(helper, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("kill the helper: %w", err)
+		}
+		if err := d.recovers(ctx, time.Now()); err != nil {
+			return err
+		}
+		now := childrenOf(d.pid(), "berth-gpu")
+		t.expect(len(now) == 1 && now[0] != helper, "helpers after the kill: %v, killed was %d", now, helper)
+		if len(now) == 1 {
+			helper = now[0]
+		}
+	}
+	return d.stillRuns(ctx, id)
+}
+
+// helperHangs: for ten seconds every helper is stopped as soon as it is there,
+// as if the driver never answered.
+func helperHangs(ctx context.Context, t *trial) error {
+	const stretch = 10 * time.Second
+	d, id, _, err := t.withHelper(ctx)
+	if err != nil {
+		return err
+	}
+	hung, letGo := context.WithCancel(ctx)
+	defer letGo()
+	var group sync.WaitGroup
+	group.Go(func() { stopHelpers(hung, d.pid()) })
+	queued, err := d.run(ctx, program{with: t.bare(), mib: 256}, vram(1024), "--name", "must-wait")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var took []time.Duration
+	staleAfter, most := time.Duration(0), 0
+	for time.Since(began) < stretch {
+		for _, path := range []string{"/v1/gpus", "/v1/status"} {
+			var answer json.RawMessage
+			asked := time.Now()
+			if err := d.get(ctx, path, &answer); err != nil {
+				return err
+			}
+			took = append(took, time.Since(asked))
+		}
+		if c, err := d.card(ctx); err == nil && c.Stale && staleAfter == 0 {
+			staleAfter = time.Since(began)
+		}
+		most = max(most, len(childrenOf(d.pid(), "berth-gpu")))
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	v, err := d.job(ctx, queued)
+	if err != nil {
+		return err
+	}
+	t.expect(v.State == job.Queued, "a job started while the driver did not answer: it is %s", v.State)
+	t.expect(staleAfter > 0, "the card was never marked stale")
+	t.expect(quantile(took, 0.99) <= 100*time.Millisecond, "p99 of %d answers is %s", len(took), milliseconds(quantile(took, 0.99)))
+	t.expect(most <= 2, "there were %d helpers at once", most)
+	t.seen("%d answers in %v: median %s, p99 %s; stale after %.1f s; at most %d helpers", len(took), stretch, milliseconds(median(took)), milliseconds(quantile(took, 0.99)), staleAfter.Seconds(), most)
+	if err := d.stillRuns(ctx, id); err != nil {
+		return err
+	}
+	letGo()
+	group.Wait()
+	if err := d.recovers(ctx, time.Now()); err != nil {
+		return err
+	}
+	_, err = d.allWell(ctx, queued)
+	return err
+}
+
+// stopHelpers stops every helper of a daemon until the context ends, then lets
+// them go on.
+func stopHelpers(ctx context.Context, daemon int) {
+	var stopped []int
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		for _, pid := range childrenOf(daemon, "berth-gpu") {
+			if !slices.Contains(stopped, pid) && syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				stopped = append(stopped, pid)
+			}
+		}
+		<-ticker.C
+	}
+	for _, pid := range childrenOf(daemon, "berth-gpu") {
+		if slices.Contains(stopped, pid) {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+}
+
+// memoryLimits only tells: whether the driver has them depends on its version.
+func memoryLimits(ctx context.Context, t *trial) error {
+	if !t.hasHelper() {
+		return skipf("berth-gpu is not in this bundle")
+	}
+	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(limited, t.program("berth-gpu"), "once").Output()
+	if err != nil {
+		return fmt.Errorf("berth-gpu once: %s", lastLine(string(text), err))
+	}
+	var once struct {
+		Facts struct {
+			Driver       string `json:"driver"`
+			CUDA         string `json:"cuda"`
+			Events       bool   `json:"events"`
+			MemoryLimits *bool  `json:"memory_limits"`
+			Persistence  *bool  `json:"persistence"`
+		} `json:"facts"`
+	}
+	if err := json.Unmarshal(text, &once); err != nil {
+		return fmt.Errorf("understand berth-gpu once: %w", err)
+	}
+	f := once.Facts
+	t.expect(f.Driver == t.Driver, "the driver is %s, by nvidia-smi %s", f.Driver, t.Driver)
+	if !t.expect(f.MemoryLimits != nil, "berth-gpu does not say whether there are memory limits") {
+		return nil
+	}
+	word := map[bool]string{true: "supported", false: "not supported by this driver"}[*f.MemoryLimits]
+	t.seen("limits of a cgroup's device memory: %s; driver %s, CUDA %s, Xid events %v", word, f.Driver, f.CUDA, f.Events)
+	return nil
+}

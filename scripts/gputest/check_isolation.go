@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+)
+
+// enforced is what the daemon says it holds its jobs to.
+type enforced struct {
+	Enforced *struct {
+		Cgroup  string   `json:"cgroup"`
+		Devices *bool    `json:"devices"`
+		CPUs    string   `json:"cpus"`
+		Mem     string   `json:"mem"`
+		Missing []string `json:"missing"`
+	} `json:"enforced"`
+}
+
+// isolation: what a job without cards and one with a card can see.
+func isolation(ctx context.Context, t *trial) error {
+	d, err := t.serve(ctx, nil)
+	if err != nil {
+		return err
+	}
+	var e enforced
+	if err := d.get(ctx, "/v1/status", &e); err != nil {
+		return err
+	}
+	if e.Enforced == nil || e.Enforced.Devices == nil || !*e.Enforced.Devices {
+		why := "it does not say why"
+		if e.Enforced != nil && len(e.Enforced.Missing) > 0 {
+			why = strings.Join(e.Enforced.Missing, "; ")
+		}
+		return skipf("the daemon cannot hide cards here: %s", why)
+	}
+	words := []string{t.python, filepath.Join(t.dir, "..", "programs", "see.py")}
+	none, err := d.submit(ctx, words, "--gpus", "0", "--name", "cpu")
+	if err != nil {
+		return err
+	}
+	one, err := d.submit(ctx, words, "--gpu-ids", "0", vram(2048), "--name", "gpu")
+	if err != nil {
+		return err
+	}
+	if _, err := d.allWell(ctx, none, one); err != nil {
+		return err
+	}
+	d.seesNothing(ctx, none)
+	d.seesOne(ctx, one)
+	return nil
+}
+
+func (d *daemon) seesNothing(ctx context.Context, id string) {
+	listed, _ := d.said(ctx, id, "listed")
+	smi, _ := d.said(ctx, id, "smi")
+	torch, _ := d.said(ctx, id, "torch")
+	bare, _ := d.said(ctx, id, "cuda")
+	opens, _ := d.said(ctx, id, "opens")
+	d.t.expect(listed == "0", "nvidia-smi -L in a CPU job lists %s cards", listed)
+	d.t.expect(opens == "", "a CPU job opens the cards %s", opens)
+	d.t.expect(strings.HasPrefix(torch, "False") || torch == "(none)", "torch in a CPU job that sets CUDA_VISIBLE_DEVICES=0: %s", torch)
+	d.t.expect(strings.HasPrefix(bare, "no"), "the driver gives a card to a CPU job")
+	d.t.seen("CPU job: nvidia-smi -L: %s; torch %s; CUDA %s", smi, torch, bare)
+}
+
+func (d *daemon) seesOne(ctx context.Context, id string) {
+	want := d.t.Cards[0]
+	listed, _ := d.said(ctx, id, "listed")
+	card, _ := d.said(ctx, id, "card")
+	visible, _ := d.said(ctx, id, "visible")
+	torch, _ := d.said(ctx, id, "torch")
+	bare, _ := d.said(ctx, id, "cuda")
+	opens, _ := d.said(ctx, id, "opens")
+	d.t.expect(listed == "1" && strings.Contains(card, want.UUID), "nvidia-smi -L in a job with %s lists %s: %s", want.UUID, listed, card)
+	d.t.expect(visible == want.UUID, "CUDA_VISIBLE_DEVICES is %s, not %s", visible, want.UUID)
+	d.t.expect(torch == "True 1" || torch == "(none)" || d.t.Frameworks["torch"] == "", "torch: %s", torch)
+	d.t.expect(strings.HasPrefix(bare, "yes"), "the driver: %s", bare)
+	d.t.expect(len(strings.Fields(opens)) == 1, "the job opens the cards %q", opens)
+	d.t.seen("GPU job, of %d cards: sees %s, opens /dev/nvidia%s, torch %s", len(d.t.Cards), visible, opens, torch)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"berth/internal/job"
+)
+
+// packing: two that fit together, and one that fits with neither.
+func packing(ctx context.Context, t *trial) error {
+	d, err := t.onCard(ctx)
+	if err != nil {
+		return err
+	}
+	part := t.slice(0.4, 1<<30)
+	uses := part * 9 / 10
+	hold := 6 * time.Second
+	if t.Sim {
+		hold = 2 * time.Second
+	}
+	var ids []string
+	for _, name := range []string{"first", "second", "third"} {
+		id, err := d.run(ctx, program{with: t.usual(), mib: uses - 1024, hold: hold, compute: true}, vram(part), "--name", name)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := d.ready(ctx, ids[:2]...); err != nil {
+		return err
+	}
+	third, err := d.job(ctx, ids[2])
+	if err != nil {
+		return err
+	}
+	why, err := d.berth(ctx, "why", ids[2])
+	if err != nil {
+		return err
+	}
+	t.expect(third.State == job.Queued, "the third job is %s while the card is full", third.State)
+	t.expect(strings.Contains(why, strconv.FormatInt(part, 10)), "berth why says %q, without the %d MiB it needs", strings.TrimSpace(why), part)
+	c, err := d.card(ctx)
+	if err != nil {
+		return err
+	}
+	t.seen("two jobs of %d MiB side by side: %d of %d MiB in use", part, c.UsedMiB, c.TotalMiB)
+	t.seen("the third: %s", strings.TrimSpace(why))
+	ends, err := d.allWell(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	first, last := ends[0], ends[2]
+	t.expect(!last.StartedAt.Before(*first.EndedAt) || !last.StartedAt.Before(*ends[1].EndedAt), "the third job started before one of the others ended")
+	return nil
+}
+
+// launchRace: ten jobs at once, a quarter of the card each. A program takes
+// seconds to take its memory; that is the time in which it must not be given
+// away again.
+func launchRace(ctx context.Context, t *trial) error {
+	d, err := t.onCard(ctx)
+	if err != nil {
+		return err
+	}
+	const jobs = 10
+	part := t.slice(0.235, 1<<30)
+	hold := 2 * time.Second
+	if t.Sim {
+		hold = time.Second
+	}
+	ids := make([]string, jobs)
+	problems := make([]error, jobs)
+	var group sync.WaitGroup
+	for i := range jobs {
+		group.Go(func() {
+			ids[i], problems[i] = d.run(ctx, program{with: t.usual(), mib: part - 1200, hold: hold}, vram(part))
+		})
+	}
+	group.Wait()
+	for _, err := range problems {
+		if err != nil {
+			return err
+		}
+	}
+	most, err := d.mostAtOnce(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	ends, err := d.allWell(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	fit := int(t.Card.FreeMiB / part)
+	t.expect(most <= fit, "%d jobs of %d MiB ran at once on %d MiB", most, part, t.Card.FreeMiB)
+	t.expect(most >= min(fit, 3), "only %d jobs ran at once, %d fit", most, fit)
+	took := ends[0].EndedAt.Sub(*ends[0].SubmittedAt)
+	for _, v := range ends {
+		took = max(took, v.EndedAt.Sub(*ends[0].SubmittedAt))
+	}
+	t.seen("ten jobs of %d MiB: at most %d at once, all done after %.0f s, none out of memory", part, most, took.Seconds())
+	return nil
+}
+
+// mostAtOnce watches until so many jobs are over, and counts those that run.
+func (d *daemon) mostAtOnce(ctx context.Context, jobs int) (int, error) {
+	most := 0
+	err := poll(ctx, 50*time.Millisecond, "ten jobs to end", func() (bool, error) {
+		status, err := d.client.Status(ctx)
+		if err != nil {
+			return false, err
+		}
+		most = max(most, status.Counts["running"])
+		return status.Counts["running"]+status.Counts["queued"] == 0, nil
+	})
+	return most, err
+}
+
+// oom: a job that needs more than it declared, on a card where a neighbour
+// holds the rest.
+func oom(ctx context.Context, t *trial) error {
+	d, err := t.onCard(ctx)
+	if err != nil {
+		return err
+	}
+	words := []string{}
+	declared := t.slice(0.1, 4000)
+	if t.Sim {
+		words = []string{t.program("berth"), "simjob", "--vram", fmt.Sprint(declared - 500), "--hold", "0.3", "--oom-once", t.dir + "/once"}
+	} else if words, err = (program{with: t.usual(), mib: t.Card.TotalMiB + 4096}).words(t.host); err != nil {
+		return err
+	}
+	id, err := d.submit(ctx, words, vram(declared), "--retries", "1", "--name", "greedy")
+	if err != nil {
+		return err
+	}
+	ends, err := d.ended(ctx, id)
+	if err != nil {
+		return err
+	}
+	end := ends[0]
+	want := "oom"
+	if t.Sim {
+		want = "ok" // the second attempt is let through
+	}
+	t.expect(outcome(end) == want, "it should be %s: %s", want, d.explain(ctx, end))
+	t.expect(end.Attempt == 2 && end.RetriesUsed == 1, "%d attempts, %d retries used", end.Attempt, end.RetriesUsed)
+	raised := int64(0)
+	if end.VRAMMiB != nil {
+		raised = *end.VRAMMiB
+	}
+	least := (declared*5 + 3) / 4
+	t.expect(raised >= least, "the second attempt declared %d MiB, not the %d that 1.25 times %d are", raised, least, declared)
+	told := false
+	for _, event := range end.Events {
+		told = told || strings.Contains(strings.ToLower(string(event.Kind)+" "+event.Text), "retry")
+	}
+	t.expect(told, "the retry is not among the job's events")
+	t.seen("declared %d MiB, out of memory, again with %d, outcome %s", declared, raised, outcome(end))
+	return nil
+}

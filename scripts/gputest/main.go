@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// wholeLimit is how long all checks together may take: a host lent for ten
+// minutes has some left to copy the table away.
+const wholeLimit = 9 * time.Minute
+
+// options are what was typed.
+type options struct {
+	only    *regexp.Regexp
+	verbose bool
+	keep    bool
+	sim     bool
+	users   bool
+	list    bool
+	json    string
+	bin     string
+	card    int
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, out, errs io.Writer) int {
+	o, err := parse(args, errs)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(errs, "gpu-test: %v\n", err)
+		return 2
+	}
+	if o.list {
+		for _, c := range checks {
+			fmt.Fprintf(out, "%-18s %s\n", c.name, c.about)
+		}
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, wholeLimit)
+	defer cancel()
+	h, err := openHost(ctx, o, errs)
+	if err != nil {
+		fmt.Fprintf(errs, "gpu-test: %v\n", err)
+		return 1
+	}
+	defer h.close()
+	return report(ctx, h, o, out, errs)
+}
+
+func parse(args []string, errs io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("gpu-test", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	only := flags.String("run", "", "only the checks whose name matches this expression")
+	flags.BoolVar(&o.verbose, "v", false, "say what is being done, and show the daemon's log of every check")
+	flags.StringVar(&o.json, "json", "", "write the results to this file too")
+	flags.BoolVar(&o.keep, "keep", false, "leave the working directory behind")
+	flags.BoolVar(&o.sim, "sim", false, "simulated cards: only the checks that make sense there")
+	flags.BoolVar(&o.users, "users", false, "as root: run the jobs as an ordinary user, made with useradd where there is none")
+	flags.BoolVar(&o.list, "list", false, "print the checks and end")
+	flags.StringVar(&o.bin, "bin", "", "where berth, berth-keep and berth-gpu are (default: beside this program)")
+	flags.IntVar(&o.card, "gpu", -1, "use this card (default: the one with most free memory)")
+	flags.Usage = func() {
+		fmt.Fprintln(errs, "gpu-test runs berth on a real card and prints a table of what it saw.\n\nFlags:")
+		flags.PrintDefaults()
+		fmt.Fprintln(errs, "\nExample: ./gpu-test -run 'discovery|attribution' -json seen.json\n\nExit status: 0 nothing failed; 1 a check failed; 2 bad usage; 130 interrupted.")
+	}
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("what is %q? see gpu-test -h", flags.Arg(0))
+	}
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-run: %w", err)
+	}
+	if o.bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return o, fmt.Errorf("find this program: %w", err)
+		}
+		o.bin = filepath.Dir(self)
+	}
+	return o, nil
+}
+
+// report runs the checks and prints each row as it is known.
+func report(ctx context.Context, h *host, o options, out, errs io.Writer) int {
+	fmt.Fprintln(out, h.describe())
+	fmt.Fprintln(out, header())
+	var results []result
+	for _, c := range checks {
+		if !o.only.MatchString(c.name) {
+			continue
+		}
+		r := h.try(ctx, c)
+		results = append(results, r)
+		fmt.Fprint(out, r.row())
+		if r.Log != "" && (r.Result == failed || o.verbose) {
+			fmt.Fprintf(errs, "--- %s: what berth logged\n%s---\n", c.name, r.Log)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	left := h.sweep()
+	sum := count(results)
+	fmt.Fprintln(out, sum.line(left))
+	if o.json != "" {
+		if err := writeJSON(o.json, h, results); err != nil {
+			fmt.Fprintf(errs, "gpu-test: %v\n", err)
+			return 1
+		}
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		fmt.Fprintln(errs, "gpu-test: interrupted")
+		return 130
+	case len(results) == 0:
+		fmt.Fprintln(errs, "gpu-test: no check has such a name; see gpu-test -list")
+		return 2
+	case sum.failed > 0 || ctx.Err() != nil || left > 0:
+		return 1
+	}
+	return 0
+}

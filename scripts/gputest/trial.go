@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// check is one thing that has to be seen on a card.
+type check struct {
+	name  string
+	about string
+	limit time.Duration
+	sim   bool // makes sense on simulated cards
+	run   func(context.Context, *trial) error
+}
+
+// trial is one check under way: what it found, and what it has to undo.
+type trial struct {
+	*host
+	name    string
+	dir     string // its own, readable by the jobs' user
+	figures []string
+	wrong   []string
+	undo    []func()
+	daemons []*daemon
+}
+
+// skip is why a check cannot be made here.
+type skip string
+
+func (s skip) Error() string { return string(s) }
+
+func skipf(format string, args ...any) error { return skip(fmt.Sprintf(format, args...)) }
+
+// seen keeps a figure for the table.
+func (t *trial) seen(format string, args ...any) {
+	t.figures = append(t.figures, fmt.Sprintf(format, args...))
+	t.say("seen: "+format, args...)
+}
+
+// expect keeps a failure and goes on: the rest of the check is worth knowing.
+func (t *trial) expect(ok bool, format string, args ...any) bool {
+	if !ok {
+		t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
+		t.say("wrong: "+format, args...)
+	}
+	return ok
+}
+
+// later has fn called at the end of the check, the last first.
+func (t *trial) later(fn func()) { t.undo = append(t.undo, fn) }
+
+// try makes one check and leaves nothing of it behind.
+func (h *host) try(ctx context.Context, c check) result {
+	r := result{Check: c.name, About: c.about, Result: skipped}
+	if h.Sim && !c.sim {
+		r.Why = []string{"needs a real card"}
+		return r
+	}
+	h.say("== %s: %s", c.name, c.about)
+	began := time.Now()
+	t := &trial{host: h, name: c.name, dir: filepath.Join(h.dir, c.name)}
+	err := os.Mkdir(t.dir, 0o755)
+	if err == nil {
+		err = t.inTime(ctx, c)
+	}
+	r.Seconds = time.Since(began).Seconds()
+	r.Figures, r.Why = t.figures, t.wrong
+	var why skip
+	switch {
+	case errors.As(err, &why) && len(t.wrong) == 0:
+		r.Why = []string{string(why)}
+	case err != nil:
+		r.Result, r.Why = failed, append(r.Why, err.Error())
+	case len(t.wrong) > 0:
+		r.Result = failed
+	default:
+		r.Result = passed
+	}
+	if r.Result == failed || h.verbose {
+		r.Log = t.logTail()
+	}
+	if left := t.clean(); len(left) > 0 && r.Result == passed && ctx.Err() == nil {
+		r.Result, r.Why = failed, []string{"left behind: " + strings.Join(left, ", ")}
+	}
+	return r
+}
+
+func (t *trial) inTime(ctx context.Context, c check) error {
+	limited, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	err := c.run(limited, t)
+	if err != nil && errors.Is(limited.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("not done within %v: %w", c.limit, err)
+	}
+	return err
+}
+
+// clean undoes everything, also after an interruption: it has a deadline of
+// its own. It returns what did not end by itself.
+func (t *trial) clean() []string {
+	for len(t.undo) > 0 {
+		last := t.undo[len(t.undo)-1]
+		t.undo = t.undo[:len(t.undo)-1]
+		last()
+	}
+	left := t.endMarked()
+	if !t.keep {
+		_ = os.RemoveAll(t.dir)
+	}
+	return left
+}
+
+// poll asks until the answer is yes. What it waits for is a phrase that fits
+// behind "waited for".
+func poll(ctx context.Context, every time.Duration, what string, done func() (bool, error)) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited for %s: %w", what, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// pollFor is poll with a limit of its own.
+func pollFor(ctx context.Context, limit time.Duration, what string, done func() (bool, error)) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := poll(limited, 25*time.Millisecond, what, done); err != nil {
+		if ctx.Err() == nil && limited.Err() != nil {
+			return fmt.Errorf("waited %v for %s", limit, what)
+		}
+		return err
+	}
+	return nil
+}
+
+// pause lets time pass, or less of it if the check is over.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
