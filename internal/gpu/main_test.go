@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		helperSimJob()
 	case "booker":
 		helperBooker()
+	case "berth-gpu":
+		playHelper()
 	}
 }
 

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,11 +20,7 @@ var ErrNoDriver = errors.New("no NVIDIA GPU can be read")
 // second on a healthy machine.
 const smiDeadline = 10 * time.Second
 
-// The fields of a sample. Older drivers do not know the reserve; they count it
-// as used or leave it out, and either way nothing else can be told.
 const (
-	smiFields         = "index,uuid,name,memory.total,memory.reserved,memory.used,utilization.gpu"
-	smiFieldsNoKeep   = "index,uuid,name,memory.total,memory.used,utilization.gpu"
 	smiCSV            = "--format=csv,noheader,nounits"
 	smiProcessesQuery = "--query-compute-apps=gpu_uuid,pid,used_memory"
 )
@@ -38,13 +37,18 @@ const (
 type SMI struct {
 	mu          sync.Mutex
 	command     *smiCommand
-	fields      string
+	fields      []string          // that this driver knows, as far as was found out
 	noReport    bool              // the report was never understood on this machine
 	uuidByBusID map[string]string // how the report names cards
 	topology    topology
+	driver      atomic.Pointer[string] // read without waiting for a call
+	places      map[string]Device      // as they were last read, by bus id
 }
 
-var _ Source = (*SMI)(nil)
+var (
+	_ Source    = (*SMI)(nil)
+	_ Describer = (*SMI)(nil)
+)
 
 // OpenSMI finds nvidia-smi and checks that it can read at least one card.
 func OpenSMI() (*SMI, error) {
@@ -52,7 +56,7 @@ func OpenSMI() (*SMI, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: nvidia-smi is not in PATH", ErrNoDriver)
 	}
-	s := &SMI{command: &smiCommand{path: path, deadline: smiDeadline}, fields: smiFields}
+	s := &SMI{command: &smiCommand{path: path, deadline: smiDeadline}, fields: slices.Concat(smiBase, smiMore), places: map[string]Device{}}
 	ctx := context.Background()
 	if _, err := s.Sample(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDriver, err)
@@ -86,7 +90,7 @@ func (s *SMI) Sample(ctx context.Context) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	sample.Problems = rows.problems
+	sample.Problems, sample.Faults = rows.problems, rows.faults
 	for _, d := range rows.devices {
 		d.NUMA = -1
 		if node, known := s.topology.numa[d.Index]; known {
@@ -107,22 +111,62 @@ func (s *SMI) Sample(ctx context.Context) (Sample, error) {
 	return sample, nil
 }
 
-// memory asks for the cards, and again without the reserve where the driver
-// does not know that field.
+// memory asks for the cards. A field that the driver does not know is left out
+// from then on; an answer in too few columns is one of a tool that does not
+// look at what it is asked, and the oldest fields are all there is.
 func (s *SMI) memory(ctx context.Context) (smiRows, error) {
-	out, err := s.command.output(ctx, "--query-gpu="+s.fields, smiCSV)
-	if err != nil && s.fields == smiFields && unknownField(out) {
-		s.fields = smiFieldsNoKeep
-		out, err = s.command.output(ctx, "--query-gpu="+s.fields, smiCSV)
+	var rows smiRows
+	var out []byte
+	var err error
+	for range len(s.fields) + 1 {
+		out, err = s.command.output(ctx, "--query-gpu="+strings.Join(s.fields, ","), smiCSV)
+		if field, refused := refusedField(out, s.fields); err != nil && refused {
+			s.fields = slices.DeleteFunc(slices.Clone(s.fields), func(other string) bool { return other == field })
+			continue
+		}
+		var short bool
+		rows, short = parseRows(out, s.fields)
+		base := slices.DeleteFunc(slices.Clone(smiBase), func(field string) bool { return !slices.Contains(s.fields, field) })
+		if !short || len(base) == len(s.fields) {
+			break
+		}
+		s.fields = base
 	}
-	rows := parseMemory(out, s.fields == smiFields)
 	if len(rows.devices) == 0 {
 		return smiRows{}, fmt.Errorf("nvidia-smi shows no readable GPU: %w", cmpErr(err, rows.reason(out)))
 	}
 	if err != nil {
-		rows.problems = append(rows.problems, err.Error())
+		rows.problem("%v", err)
 	}
+	s.learn(&rows)
 	return rows, nil
+}
+
+// learn takes in where the cards are.
+func (s *SMI) learn(rows *smiRows) {
+	rows.lost(s.places)
+	s.driver.Store(&rows.driver)
+	for _, d := range rows.there {
+		if d.BusID == "" {
+			continue
+		}
+		if s.uuidByBusID == nil {
+			s.uuidByBusID = map[string]string{}
+		}
+		s.uuidByBusID[d.BusID], s.places[d.BusID] = d.UUID, d
+	}
+	if len(s.places) > maxPlaces {
+		clear(s.places)
+	}
+}
+
+// Facts are what nvidia-smi tells about the driver.
+func (s *SMI) Facts() Facts {
+	facts := Facts{Source: s.command.path}
+	if driver := s.driver.Load(); driver != nil {
+		facts.Driver = printable(*driver)
+	}
+	return facts
 }
 
 // processes are the processes of each card, by UUID. A card that is absent

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,10 @@ import (
 )
 
 // fakeSMI puts an nvidia-smi into PATH that answers from the files of a
-// directory: "gpu", "gpu-short" (without the reserve), "bus", "report", "apps"
-// and "topo"; "<name>.rc" is its exit status. What has no file is refused.
+// directory: "table" (a line of fields and a line for each card, with bars
+// between the columns), or "gpu", "gpu-short" (without the reserve), which are
+// given whatever was asked; "bus", "report", "apps" and "topo"; "<name>.rc" is
+// its exit status. What has no file is refused.
 func fakeSMI(t *testing.T, recorded string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -28,6 +31,8 @@ func fakeSMI(t *testing.T, recorded string) (dir string) {
 cd %s
 echo "$*" >> calls
 case "$*" in
+--query-gpu=index,*) if [ -e table ]; then answer=answer; ./ask "$1" > answer; echo $? > answer.rc
+	else case "$*" in *memory.reserved*) answer=gpu ;; *) answer=gpu-short ;; esac; fi ;;
 *memory.reserved*) answer=gpu ;;
 --query-gpu=uuid,pci.bus_id*) answer=bus ;;
 --query-gpu=*) answer=gpu-short ;;
@@ -42,12 +47,40 @@ cat "$answer"
 [ -e "$answer.rc" ] && exit $(cat "$answer.rc")
 exit 0
 `, dir)
+	if err := os.WriteFile(filepath.Join(dir, "ask"), []byte(smiTable), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	return dir
 }
+
+// smiTable picks the columns of a table that were asked for, and refuses those
+// it does not have as nvidia-smi does.
+const smiTable = `#!/usr/bin/awk -f
+BEGIN {
+	FS = "|"
+	asked = ARGV[1]
+	ARGV[1] = "table"
+	sub(/^--query-gpu=/, "", asked)
+	n = split(asked, field, ",")
+}
+NR == 1 {
+	for (i = 1; i <= NF; i++) column[$i] = i
+	for (i = 1; i <= n; i++) if (!(field[i] in column)) {
+		printf "Field \"%s\" is not a valid field to query.\n\n", field[i]
+		exit 2
+	}
+	next
+}
+NF == 1 { print; next }
+{
+	for (i = 1; i <= n; i++) printf "%s%s", (i > 1 ? ", " : ""), $column[field[i]]
+	print ""
+}
+`
 
 func openSMI(t *testing.T) *SMI {
 	t.Helper()
@@ -289,8 +322,8 @@ func FuzzParse(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, out []byte) {
-		for _, withReserved := range []bool{true, false} {
-			rows := parseMemory(out, withReserved)
+		for _, fields := range [][]string{smiBase, slices.Concat(smiBase, smiMore)} {
+			rows, _ := parseRows(out, fields)
 			indices := map[int]bool{}
 			for _, d := range rows.devices {
 				if d.TotalMiB <= 0 || d.UsedMiB < 0 || d.ReservedMiB < 0 || d.UtilPct < -1 || d.UtilPct > 100 || indices[d.Index] {

@@ -1,18 +1,25 @@
 package gpu
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // smiRows is what a --query-gpu answer says: the cards that could be read, and
 // a sentence for each line that could not.
 type smiRows struct {
 	devices  []Device
+	faults   []Fault
+	there    []Device // all that have a row, whatever is in it
 	problems []string
+	lines    []string // that are no card's
+	driver   string   // its version
 }
 
 // maxProblems bounds the sentences about one answer.
@@ -32,49 +39,88 @@ func (r *smiRows) reason(out []byte) error {
 	return errors.New(firstLine(out))
 }
 
-// unknownField reports whether nvidia-smi refused a field it does not know.
-func unknownField(out []byte) bool { return bytes.Contains(out, []byte("is not a valid field")) }
+// partitioned says why a card with MIG is no device here.
+const partitioned = "is partitioned (MIG); berth-gpu is needed to use its parts"
 
-// parseMemory reads index, uuid, name, total, [reserved,] used, utilisation.
-// A name may hold commas, so the numbers are counted from the end. A card
-// without a readable total or use is left out: nothing may be placed on it.
-func parseMemory(out []byte, withReserved bool) smiRows {
-	numbers := 3
-	if withReserved {
-		numbers = 4
-	}
-	var rows smiRows
+// parseRows reads the answer for these fields. A card without a readable total
+// or use is a fault: nothing may be placed on it. short is true of an answer
+// that tells of cards, but of each in fewer columns than were asked for.
+func parseRows(out []byte, fields []string) (rows smiRows, short bool) {
 	seen := map[int]bool{}
 	for line := range strings.Lines(string(out)) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		fields := splitCSV(line)
-		index, err := strconv.Atoi(fields[0])
-		if err != nil || index < 0 || len(fields) < 3+numbers || seen[index] {
+		row, whole := splitRow(line, fields)
+		index, err := strconv.Atoi(row["index"])
+		if !whole || err != nil || index < 0 || seen[index] {
 			rows.problem("nvidia-smi said: %s", line)
-			continue
-		}
-		tail := fields[len(fields)-numbers:]
-		d := Unknown(index, fields[1], strings.Join(fields[2:len(fields)-numbers], ", "))
-		total, totalKnown := parseMiB(tail[0])
-		used, usedKnown := parseMiB(tail[numbers-2])
-		if !totalKnown || !usedKnown || total == 0 {
-			rows.problem("gpu%d (%s) does not tell its memory: total %s, used %s", index, d.Name, tail[0], tail[numbers-2])
+			rows.lines = append(rows.lines, line)
+			columns := splitCSV(line)
+			_, err := strconv.Atoi(columns[0])
+			short = short || err == nil && len(columns) >= len(smiBase)-1
 			continue
 		}
 		seen[index] = true
-		d.TotalMiB, d.UsedMiB = total, used
-		if withReserved {
-			d.ReservedMiB, _ = parseMiB(tail[1])
-		}
-		if pct, err := strconv.ParseFloat(trimUnit(tail[numbers-1], "%"), 64); err == nil && pct >= 0 && pct <= 100 {
-			d.UtilPct = pct
-		}
-		rows.devices = append(rows.devices, d)
+		rows.add(index, row)
 	}
-	return rows
+	return rows, short && len(seen) == 0
 }
+
+func (r *smiRows) add(index int, row smiRow) {
+	d := Unknown(index, row["uuid"], row["name"])
+	row.describe(&d)
+	r.there = append(r.there, d)
+	total, totalKnown := parseMiB(row["memory.total"])
+	used, usedKnown := parseMiB(row["memory.used"])
+	if r.driver == "" {
+		r.driver = row["driver_version"]
+	}
+	switch {
+	case strings.EqualFold(row["mig.mode.current"], "Enabled"):
+		r.fault(d, FaultUnreadable, partitioned)
+	case !totalKnown || !usedKnown || total == 0:
+		kind := FaultUnreadable
+		if tellsOfLoss(row["memory.total"]) || tellsOfLoss(row["memory.used"]) {
+			kind = FaultLost
+		}
+		r.fault(d, kind, fmt.Sprintf("does not tell its memory: total %s, used %s", row["memory.total"], row["memory.used"]))
+	default:
+		d.TotalMiB, d.UsedMiB = total, used
+		d.ReservedMiB, _ = parseMiB(row["memory.reserved"])
+		r.devices = append(r.devices, d)
+	}
+}
+
+// fault notes a card that is no device, for berth and for people.
+func (r *smiRows) fault(d Device, kind, text string) {
+	r.problem("gpu%d (%s) %s", d.Index, d.Name, text)
+	r.faults = append(r.faults, Fault{Index: d.Index, UUID: printable(d.UUID), Kind: kind, Text: printable(text)})
+}
+
+// tellsOfLoss is true of what nvidia-smi says of a card that has fallen off the
+// bus.
+func tellsOfLoss(text string) bool {
+	return strings.Contains(text, "GPU is lost") || strings.Contains(text, "Unknown Error")
+}
+
+// lost finds cards that are named as lost in a line of their own:
+//
+//	Unable to determine the device handle for GPU 0000:07:00.0: GPU is lost.
+func (r *smiRows) lost(known map[string]Device) {
+	for _, line := range r.lines {
+		match := busIDInText().FindString(line)
+		d, ok := known[normalBusID(match)]
+		there := func(other Device) bool { return other.UUID == d.UUID }
+		if ok && tellsOfLoss(line) && !slices.ContainsFunc(r.devices, there) {
+			r.faults = append(r.faults, Fault{Index: d.DriverIndex, UUID: d.UUID, Kind: FaultLost, Text: printable(line)})
+		}
+	}
+}
+
+var busIDInText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]`)
+})
 
 // processList is a card's processes as far as they could be read.
 type processList struct {
@@ -124,7 +170,7 @@ func parseBusIDs(out []byte) map[string]string {
 	uuids := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		if fields := splitCSV(strings.TrimSpace(line)); len(fields) == 2 && strings.HasPrefix(fields[0], "GPU-") {
-			uuids[strings.ToUpper(fields[1])] = fields[0]
+			uuids[cmp.Or(normalBusID(fields[1]), fields[1])] = fields[0]
 		}
 	}
 	return uuids
@@ -144,7 +190,7 @@ func parseReport(out []byte) (map[string]processList, error) {
 	busID, lastPID := "", false
 	for line := range strings.Lines(string(out)) {
 		if rest, found := strings.CutPrefix(line, "GPU "); found {
-			busID, lastPID = strings.ToUpper(strings.TrimSpace(rest)), false
+			busID, lastPID = cmp.Or(normalBusID(rest), strings.TrimSpace(rest)), false
 			lists[busID] = processList{incomplete: true} // until its processes are spoken of
 			continue
 		}

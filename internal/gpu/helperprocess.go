@@ -1,0 +1,310 @@
+package gpu
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxHelperLine = 4 << 20 // bytes of one reply; a sample of a full machine has some 50 KiB
+	pageBytes     = 4096
+	maxPageCard   = 1024 // a driver index beyond it is no card
+	noCard        = -1
+	// leaveTime is how long a helper may take to let go of the driver once its
+	// input has ended.
+	leaveTime = time.Second
+)
+
+// What can go wrong with a helper, told apart because each is handled in its
+// own way. Neither wraps a context's error: a caller whose own time is up is
+// told something else.
+var (
+	errHelperHangs   = errors.New("does not answer")
+	errHelperDied    = errors.New("ended")
+	errHelperRubbish = errors.New("does not make sense")
+)
+
+// helperProcess is one running berth-gpu. One request is under way at a time.
+type helperProcess struct {
+	log     *helperLog
+	in      *os.File
+	page    *os.File
+	replies chan HelperReply // unbuffered: what nobody asked for waits in the pipe
+	quit    chan struct{}    // closed when nobody will ask any more
+	spoilt  chan struct{}    // closed when its output ended or made no sense
+	spoilBy error            // why, before spoilt is closed; nil: it ended
+	over    chan struct{}    // closed when the process is gone, and was waited for
+	state   *os.ProcessState // how, before over is closed
+	since   time.Time
+	pid     int
+
+	quitOnce sync.Once
+	mu       sync.Mutex // orders signals against the wait that frees the pid
+	gone     bool
+	endedOn  int
+	nextID   int64
+
+	// Owned by the Helper that started it.
+	stuckSince time.Time // zero: nothing is held against it
+	stuckOn    int       // the card it hangs on; noCard: not known
+}
+
+// startHelperProcess starts "berth-gpu serve". It is in a process group of its
+// own, so that a terminal's Ctrl-C does not reach it.
+func startHelperProcess(path string, log *helperLog, args ...string) (p *helperProcess, err error) {
+	var opened []*os.File // what belongs to the helper alone once it runs
+	defer func() {
+		for _, f := range opened {
+			_ = f.Close() // the helper has its own copy
+		}
+	}()
+	page, err := newPage()
+	if err != nil {
+		return nil, err
+	}
+	p = &helperProcess{
+		log: log, page: page, stuckOn: noCard, since: time.Now(), replies: make(chan HelperReply),
+		quit: make(chan struct{}), spoilt: make(chan struct{}), over: make(chan struct{}),
+	}
+	var ends [6]*os.File
+	for i := 0; i < len(ends); i += 2 {
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			for _, f := range ends[:i] {
+				_ = f.Close() // nothing was written
+			}
+			return nil, errors.Join(fmt.Errorf("start %s: %w", path, err), page.Close())
+		}
+	}
+	inHere, outHere, wordsHere := ends[1], ends[2], ends[4]
+	opened = append(opened, ends[0], ends[3], ends[5])
+	cmd := exec.Command(path, append([]string{"serve"}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = ends[0], ends[3], ends[5]
+	cmd.ExtraFiles = []*os.File{page}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		for _, f := range []*os.File{inHere, outHere, wordsHere} {
+			_ = f.Close() // nothing was written
+		}
+		return nil, errors.Join(fmt.Errorf("start %s: %w", path, err), page.Close())
+	}
+	p.in, p.pid = inHere, cmd.Process.Pid
+	heard := make(chan struct{}) // closed when its words are all in the log
+	go func() { defer close(heard); p.log.copy(wordsHere) }()
+	go p.read(outHere)
+	go p.wait(cmd, heard, outHere, wordsHere)
+	return p, nil
+}
+
+// newPage is the memory that a helper shares. It is read like a file and not
+// mapped, so that a helper which cuts it short harms nobody.
+func newPage() (*os.File, error) {
+	fd, err := unix.MemfdCreate("berth-gpu", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("share memory with berth-gpu: %w", err)
+	}
+	page := os.NewFile(uintptr(fd), "berth-gpu")
+	if err := page.Truncate(pageBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("share memory with berth-gpu: %w", err), page.Close())
+	}
+	return page, nil
+}
+
+// card is the driver index of the card that the helper is calling the driver
+// about, or was when it ended.
+func (p *helperProcess) card() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return p.endedOn
+	}
+	return p.readPage()
+}
+
+func (p *helperProcess) readPage() int {
+	var word [4]byte
+	if _, err := p.page.ReadAt(word[:], 0); err != nil {
+		return noCard
+	}
+	card := binary.NativeEndian.Uint32(word[:])
+	if card == 0 || card > maxPageCard {
+		return noCard
+	}
+	return int(card) - 1
+}
+
+// read takes replies from the helper's output, a line each, until it ends or
+// makes no sense.
+func (p *helperProcess) read(out *os.File) {
+	defer close(p.spoilt)
+	lines := bufio.NewReaderSize(out, 64<<10)
+	for {
+		line, err := readLine(lines)
+		if err != nil {
+			if errors.Is(err, errHelperRubbish) {
+				p.spoilBy = err
+			}
+			return
+		}
+		var reply HelperReply
+		if err := json.Unmarshal(line, &reply); err != nil {
+			p.spoilBy = fmt.Errorf("%w: berth-gpu wrote %q", errHelperRubbish, printable(string(line[:min(len(line), 80)])))
+			return
+		}
+		select {
+		case p.replies <- reply:
+		case <-p.quit:
+			return
+		}
+	}
+}
+
+// readLine is one line, bounded.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > maxHelperLine {
+			return nil, fmt.Errorf("%w: berth-gpu wrote a line of more than %d bytes", errHelperRubbish, maxHelperLine)
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSpace(line), err
+		}
+	}
+}
+
+// wait waits for the end of the process. What it may have left in its group is
+// ended while the number cannot be anyone else's yet.
+func (p *helperProcess) wait(cmd *exec.Cmd, heard <-chan struct{}, out, words *os.File) {
+	for {
+		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.endedOn = p.readPage()
+	_ = unix.Kill(-p.pid, unix.SIGKILL) // there is nobody else, as a rule
+	_ = cmd.Wait()                      // its state says how it ended
+	p.gone = true
+	p.mu.Unlock()
+	p.dismiss()
+	// What was written before the end is still in the pipes; who holds them
+	// open beyond it is not listened to.
+	bound := time.Now().Add(leaveTime)
+	_ = out.SetReadDeadline(bound) // a pipe has deadlines
+	_ = words.SetReadDeadline(bound)
+	<-p.spoilt
+	<-heard
+	for _, f := range []*os.File{out, words, p.page} {
+		_ = f.Close() // it was only read
+	}
+	p.state = cmd.ProcessState
+	close(p.over)
+}
+
+// dismiss ends the helper's input, which asks it to leave.
+func (p *helperProcess) dismiss() {
+	p.quitOnce.Do(func() {
+		close(p.quit)
+		_ = p.in.Close() // it is a pipe
+	})
+}
+
+// end makes the helper leave: by the end of its input, by SIGTERM after that
+// long, and by SIGKILL in the end, because killing a process in the middle of a
+// driver call has taken cards down. It returns when the process is gone; one
+// that hangs in the kernel may never be.
+func (p *helperProcess) end(patience, grace time.Duration) {
+	p.dismiss()
+	for _, step := range []struct {
+		wait time.Duration
+		sig  unix.Signal
+	}{{patience, unix.SIGTERM}, {grace, unix.SIGKILL}} {
+		timer := time.NewTimer(step.wait)
+		select {
+		case <-p.over:
+			timer.Stop()
+			return
+		case <-timer.C:
+			p.signal(step.sig)
+		}
+	}
+	<-p.over
+}
+
+func (p *helperProcess) signal(sig unix.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.gone {
+		_ = unix.Kill(-p.pid, sig) // it may just have ended
+	}
+}
+
+// ask sends a request and waits for its reply.
+func (p *helperProcess) ask(req HelperRequest, deadline time.Duration) (HelperReply, error) {
+	p.nextID++
+	req.ID = p.nextID
+	line, err := json.Marshal(req)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	p.log.listen()
+	_ = p.in.SetWriteDeadline(time.Now().Add(deadline)) // a pipe has deadlines
+	timer := time.NewTimer(deadline)
+	defer timer.Stop()
+	if _, err := p.in.Write(append(line, '\n')); errors.Is(err, os.ErrDeadlineExceeded) {
+		return HelperReply{}, p.hangs(deadline)
+	} // another error is one of a helper that ended
+	select {
+	case reply := <-p.replies:
+		if reply.ID != req.ID {
+			return HelperReply{}, fmt.Errorf("%w: berth-gpu answered request %d, not %d", errHelperRubbish, reply.ID, req.ID)
+		}
+		return reply, nil
+	case <-p.spoilt:
+		return HelperReply{}, p.spoiltBy()
+	case <-timer.C:
+		return HelperReply{}, p.hangs(deadline)
+	}
+}
+
+func (p *helperProcess) hangs(deadline time.Duration) error {
+	return fmt.Errorf("berth-gpu (process %d) %w within %s", p.pid, errHelperHangs, deadline)
+}
+
+func (p *helperProcess) isSpoilt() bool {
+	select {
+	case <-p.spoilt:
+		return true
+	default:
+		return false
+	}
+}
+
+// spoiltBy says why no more replies come. The output of a process that dies
+// ends a moment before the process.
+func (p *helperProcess) spoiltBy() error {
+	if p.spoilBy != nil {
+		return p.spoilBy
+	}
+	timer := time.NewTimer(leaveTime)
+	defer timer.Stop()
+	select {
+	case <-p.over:
+		return fmt.Errorf("berth-gpu %w (%s)%s", errHelperDied, p.state, p.log.said())
+	case <-timer.C:
+		return fmt.Errorf("%w: berth-gpu closed its output", errHelperRubbish)
+	}
+}

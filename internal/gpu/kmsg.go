@@ -1,0 +1,158 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	kernelLogPath = "/dev/kmsg"
+	// kernelLogBack is how old a message may be that was there before berth: the
+	// card it is about may still be as it says.
+	kernelLogBack  = 5 * time.Minute
+	maxKernelLine  = 16 << 10 // bytes; the kernel cuts a record at 8 KiB
+	maxKernelText  = 200      // bytes of what is kept of a message
+	kernelFacility = 8        // what does not come from the kernel is from here on
+)
+
+// kernelLog follows the kernel's log for what the driver says about cards:
+// NVML's events need an NVML that works, and a card that has fallen off the bus
+// tells nobody.
+type kernelLog struct {
+	file *os.File
+	done chan struct{}
+
+	mu   sync.Mutex
+	xids []Xid
+}
+
+// openKernelLog follows the log at path: one record a read, as the kernel
+// gives them.
+func openKernelLog(path string) (*kernelLog, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's log: %w", err)
+	}
+	k := &kernelLog{file: os.NewFile(uintptr(fd), path), done: make(chan struct{})}
+	go k.follow()
+	return k, nil
+}
+
+// follow reads until the log is closed. The first read gives the oldest record
+// that the kernel has, so what is too old is passed over.
+func (k *kernelLog) follow() {
+	defer close(k.done)
+	buffer := make([]byte, maxKernelLine)
+	oldest := sinceBoot() - kernelLogBack
+	for {
+		n, err := k.file.Read(buffer)
+		switch {
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
+			continue // records were overwritten before they were read
+		case err != nil:
+			return
+		}
+		for line := range strings.Lines(string(buffer[:n])) {
+			age, xid, found := parseKernelRecord(line)
+			if found && age >= oldest {
+				xid.At = time.Now().Add(age - sinceBoot())
+				k.add(xid)
+			}
+		}
+	}
+}
+
+func (k *kernelLog) add(xid Xid) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.xids = append(k.xids, xid)
+	k.xids = k.xids[max(0, len(k.xids)-maxXids):]
+}
+
+// take is what was read since the last call.
+func (k *kernelLog) take() []Xid {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	xids := k.xids
+	k.xids = nil
+	return xids
+}
+
+func (k *kernelLog) Close() error {
+	err := k.file.Close()
+	<-k.done
+	return err
+}
+
+// sinceBoot is the kernel's log's clock.
+func sinceBoot() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic("bug: " + err.Error())
+	}
+	return time.Duration(now.Nano())
+}
+
+// The driver's sentences. Made when they are needed: every start of berth would
+// pay for them.
+var (
+	xidLine = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\): ([0-9]{1,6})(?:, )?(.*)`)
+	})
+	goneLine = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`NVRM: .*?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\b.*(has fallen off the bus.*)`)
+	})
+)
+
+// parseKernelRecord reads a record of /dev/kmsg:
+//
+//	4,1766,13626051556,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=42, GPU has fallen off the bus.
+//
+// priority and facility, a number, microseconds since boot, flags. What anyone
+// but the kernel wrote there is not believed.
+func parseKernelRecord(line string) (since time.Duration, xid Xid, found bool) {
+	head, text, _ := strings.Cut(line, ";")
+	if !strings.Contains(text, "NVRM: ") {
+		return 0, Xid{}, false
+	}
+	fields := strings.Split(head, ",")
+	if len(fields) < 3 {
+		return 0, Xid{}, false
+	}
+	priority, err := strconv.ParseUint(fields[0], 10, 32)
+	micros, err2 := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || err2 != nil || priority >= kernelFacility || micros < 0 || micros > int64(1<<62)/1000 {
+		return 0, Xid{}, false
+	}
+	since = time.Duration(micros) * time.Microsecond
+	text = strings.TrimSpace(text)
+	if match := xidLine().FindStringSubmatch(text); match != nil {
+		xid.BusID = kernelBusID(match[1])
+		xid.Code, _ = strconv.Atoi(match[2]) // the pattern has digits only
+		xid.Text = kernelText(match[3])
+		return since, xid, xid.BusID != ""
+	}
+	if match := goneLine().FindStringSubmatch(text); match != nil {
+		xid.BusID, xid.Text = kernelBusID(match[1]), kernelText("GPU "+match[2])
+		return since, xid, xid.BusID != ""
+	}
+	return 0, Xid{}, false
+}
+
+// kernelBusID is a place as the log writes it: without the function.
+func kernelBusID(id string) string {
+	id, _, _ = strings.Cut(normalBusID(id), ".")
+	return id
+}
+
+func kernelText(text string) string {
+	return printable(text[:min(len(text), maxKernelText)])
+}

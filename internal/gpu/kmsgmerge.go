@@ -1,0 +1,92 @@
+package gpu
+
+import (
+	"slices"
+	"time"
+)
+
+// sameXidWithin is how far apart NVML and the kernel's log may tell of one
+// event.
+const sameXidWithin = 5 * time.Second
+
+// xidMerge makes one list of what NVML and the kernel's log say. What both say
+// is told once.
+type xidMerge struct {
+	recent []toldXid
+	busID  map[string]string // by UUID, as the kernel's log writes it
+	uuid   map[string]string // of the whole card on a place
+}
+
+// toldXid is an event that was passed on.
+type toldXid struct {
+	card   string
+	code   int
+	at     time.Time
+	kernel bool // by the kernel's log; else by NVML
+}
+
+func newXidMerge() *xidMerge {
+	return &xidMerge{busID: map[string]string{}, uuid: map[string]string{}}
+}
+
+// learn takes in which cards are where.
+func (m *xidMerge) learn(devices []Device) {
+	if len(m.busID) > maxPlaces {
+		clear(m.busID)
+		clear(m.uuid)
+	}
+	for _, d := range devices {
+		id := kernelBusID(d.BusID)
+		if id == "" || d.UUID == "" {
+			continue
+		}
+		m.busID[d.UUID] = id
+		if d.Part == nil {
+			m.uuid[id] = d.UUID
+		}
+	}
+}
+
+// merge returns what is new, by time.
+func (m *xidMerge) merge(nvml, kernel []Xid) []Xid {
+	var merged []Xid
+	for _, source := range []struct {
+		xids   []Xid
+		kernel bool
+	}{{nvml, false}, {kernel, true}} {
+		for _, x := range source.xids {
+			x = m.complete(x)
+			told := toldXid{card: x.BusID, code: x.Code, at: x.At, kernel: source.kernel}
+			if told.card == "" {
+				told.card = x.UUID
+			}
+			if !slices.ContainsFunc(m.recent, told.repeats) {
+				merged = append(merged, x)
+			}
+			m.recent = append(m.recent, told)
+		}
+	}
+	m.recent = m.recent[max(0, len(m.recent)-2*maxXids):]
+	slices.SortStableFunc(merged, func(a, b Xid) int { return a.At.Compare(b.At) })
+	return merged
+}
+
+// repeats reports whether the other source told of the same.
+func (t toldXid) repeats(o toldXid) bool {
+	return t.kernel != o.kernel && t.card == o.card && t.code == o.code && t.at.Sub(o.at).Abs() <= sameXidWithin
+}
+
+// complete adds the UUID to a place and the place to a UUID, where they are
+// known.
+func (m *xidMerge) complete(x Xid) Xid {
+	if x.BusID != "" {
+		x.BusID = kernelBusID(x.BusID)
+	}
+	if x.UUID == "" {
+		x.UUID = m.uuid[x.BusID]
+	}
+	if x.BusID == "" {
+		x.BusID = m.busID[x.UUID]
+	}
+	return x
+}

@@ -1,0 +1,239 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Cards is the real cards of this machine, whatever way they are read: with
+// berth's numbers, what the kernel knows about their places, and what its log
+// says about them.
+type Cards struct {
+	open   func() (Source, []string, error)
+	sysfs  *sysfs
+	kernel *kernelLog // nil: it cannot be read
+	notes  []string
+
+	opening   sync.Mutex // held while a way to the cards is looked for
+	mu        sync.Mutex
+	closed    bool
+	raw       Source   // nil: not opened yet
+	rawNotes  []string // about the way they are read
+	openErr   error
+	openAgain time.Time
+	until     time.Time // let go of; zero: not
+	numbering *numbering
+	xids      *xidMerge
+}
+
+var (
+	_ Source    = (*Cards)(nil)
+	_ Releaser  = (*Cards)(nil)
+	_ Limiter   = (*Cards)(nil)
+	_ Describer = (*Cards)(nil)
+)
+
+func newCards(known []Device, places *sysfs) *Cards {
+	c := &Cards{sysfs: places, numbering: newNumbering(known), xids: newXidMerge()}
+	c.xids.learn(known)
+	return c
+}
+
+// reopen looks for a way to the cards, where there is none yet. It may take
+// long, and holds nobody up who only asks for what is known.
+func (c *Cards) reopen() error {
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	c.mu.Lock()
+	raw, err := c.raw, c.openErr
+	wait := time.Now().Before(c.openAgain)
+	c.mu.Unlock()
+	if raw != nil {
+		return nil
+	}
+	if err != nil && wait {
+		return err
+	}
+	raw, notes, err := c.open()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed && raw != nil {
+		return errors.Join(errNoLonger, raw.Close())
+	}
+	c.raw, c.rawNotes, c.openErr, c.openAgain = raw, notes, err, time.Now().Add(reopenEvery)
+	return err
+}
+
+// source is the way to the cards, if it may be used now.
+func (c *Cards) source() (Source, error) {
+	c.mu.Lock()
+	raw, until, closed := c.raw, c.until, c.closed
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return nil, errNoLonger
+	case time.Now().Before(until):
+		return nil, releasedError(until)
+	case raw != nil:
+		return raw, nil
+	}
+	if err := c.reopen(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raw, nil
+}
+
+func releasedError(until time.Time) error {
+	return fmt.Errorf("the GPUs are let go of until %s as asked", until.Format(time.TimeOnly))
+}
+
+// Name names the source to people.
+func (c *Cards) Name() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.raw == nil {
+		return "no driver yet"
+	}
+	return c.raw.Name()
+}
+
+// Cheap is what the way to the cards is.
+func (c *Cards) Cheap() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raw != nil && c.raw.Cheap()
+}
+
+// Sample reads the cards. What the kernel's log said comes also beside an
+// error, but not to a caller whose time is up: that one may not be listening.
+func (c *Cards) Sample(ctx context.Context) (Sample, error) {
+	source, err := c.source()
+	var sample Sample
+	if err == nil {
+		sample, err = source.Sample(ctx)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return Sample{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		sample = c.numbering.number(sample)
+		c.sysfs.fill(sample.Devices)
+		c.xids.learn(sample.Devices)
+	}
+	var kernel []Xid
+	if c.kernel != nil {
+		kernel = c.kernel.take()
+	}
+	sample.Xids = c.xids.merge(sample.Xids, kernel)
+	return sample, err
+}
+
+// Release lets go of the driver for that long. It returns when nothing of
+// berth's holds it any more, or will not let go.
+func (c *Cards) Release(d time.Duration) {
+	c.mu.Lock()
+	c.until = time.Time{}
+	if d > 0 {
+		c.until = time.Now().Add(d)
+	}
+	until := c.until
+	helper, _ := c.raw.(*Helper)
+	c.mu.Unlock()
+	if helper != nil {
+		helper.release(until)
+	}
+}
+
+// Released is until when the driver is let go of.
+func (c *Cards) Released() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !time.Now().Before(c.until) {
+		return time.Time{}
+	}
+	return c.until
+}
+
+// CanLimit reports whether the driver can hold a cgroup to an amount of memory.
+func (c *Cards) CanLimit() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limiter, ok := c.raw.(Limiter)
+	return ok && limiter.CanLimit()
+}
+
+// Limit has the driver hold a cgroup to an amount of memory.
+func (c *Cards) Limit(ctx context.Context, l MemoryLimit) error {
+	source, err := c.source()
+	if err != nil {
+		return fmt.Errorf("limit memory on %s: %w", l.UUID, err)
+	}
+	limiter, ok := source.(Limiter)
+	if !ok {
+		return fmt.Errorf("limit memory on %s: %s cannot", l.UUID, source.Name())
+	}
+	return limiter.Limit(ctx, l)
+}
+
+// Facts are what is known about the driver.
+func (c *Cards) Facts() Facts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var facts Facts
+	if c.raw == nil {
+		facts.Source = "none yet"
+		if c.openErr != nil {
+			facts.Notes = []string{c.openErr.Error()}
+		}
+	} else if d, ok := c.raw.(Describer); ok {
+		facts = d.Facts()
+	}
+	facts.KernelLog = c.kernel != nil
+	facts.Notes = slices.Concat(facts.Notes, c.rawNotes, c.notes)
+	return facts
+}
+
+// Close lets go of everything.
+func (c *Cards) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	var errs []error
+	if c.raw != nil {
+		errs = append(errs, c.raw.Close())
+	}
+	if c.kernel != nil {
+		errs = append(errs, c.kernel.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// FirstLook takes the first sample of a source, and again where that fails: a
+// card that hangs costs one sample and is left out of the next.
+func FirstLook(ctx context.Context, source Source) (sample Sample, err error) {
+	pause := time.NewTicker(300 * time.Millisecond)
+	defer pause.Stop()
+	for range 10 {
+		sample, err = source.Sample(ctx)
+		if err == nil || ctx.Err() != nil {
+			return sample, err
+		}
+		select {
+		case <-ctx.Done():
+			return sample, err
+		case <-pause.C:
+		}
+	}
+	return sample, err
+}

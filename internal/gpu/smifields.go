@@ -1,0 +1,135 @@
+package gpu
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The fields of a sample. Without the first ones nothing can be placed, and
+// they come first: the name may hold commas, and whatever follows it is counted
+// from the end. No driver has to know the others.
+var (
+	smiBase = []string{"index", "uuid", "name", "memory.total", "memory.reserved", "memory.used", "utilization.gpu"}
+	smiMore = []string{
+		"pci.bus_id", "temperature.gpu", "power.draw", "power.limit", "clocks.sm", "clocks.mem",
+		"ecc.errors.uncorrected.volatile.total", "ecc.errors.corrected.volatile.total",
+		"remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure",
+		"retired_pages.pending", "gpu_recovery_action", "mig.mode.current", "driver_version",
+	}
+)
+
+// smiNamed is how many fields come before what is counted from the end.
+const smiNamed = 3
+
+// neededField is true of a field without which nothing can be placed.
+func neededField(field string) bool {
+	return slices.Contains(smiBase, field) && field != "memory.reserved" && field != "utilization.gpu"
+}
+
+// refusedField is the field that nvidia-smi says it does not know:
+//
+//	Field "memory.reserved" is not a valid field to query.
+func refusedField(out []byte, fields []string) (string, bool) {
+	line, _, found := bytes.Cut(out, []byte("is not a valid field"))
+	if !found {
+		return "", false
+	}
+	words := strings.Split(string(line), `"`)
+	if len(words) < 3 {
+		return "", false
+	}
+	field := words[len(words)-2]
+	return field, slices.Contains(fields, field) && !neededField(field)
+}
+
+// smiRow is one card's answer.
+type smiRow map[string]string
+
+// splitRow tells the columns of a line apart.
+func splitRow(line string, fields []string) (smiRow, bool) {
+	columns := splitCSV(line)
+	if len(columns) < len(fields) {
+		return nil, false
+	}
+	rest := len(fields) - smiNamed
+	row := smiRow{"index": columns[0], "uuid": columns[1], "name": strings.Join(columns[2:len(columns)-rest], ", ")}
+	for i, field := range fields[smiNamed:] {
+		row[field] = columns[len(columns)-rest+i]
+	}
+	return row, true
+}
+
+// describe takes in what nobody places by. What is not told stays not known.
+func (r smiRow) describe(d *Device) {
+	d.BusID = normalBusID(r["pci.bus_id"])
+	if pct, ok := r.number("utilization.gpu"); ok && pct <= 100 {
+		d.UtilPct = pct
+	}
+	for field, value := range map[string]*float64{"temperature.gpu": &d.TempC, "power.draw": &d.PowerW, "power.limit": &d.PowerLimitW} {
+		if number, ok := r.number(field); ok {
+			*value = number
+		}
+	}
+	for field, value := range map[string]*int{"clocks.sm": &d.SMClockMHz, "clocks.mem": &d.MemClockMHz} {
+		if number, ok := r.number(field); ok && number < 1e6 {
+			*value = int(number)
+		}
+	}
+	r.condition(&d.Condition)
+}
+
+func (r smiRow) condition(c *Condition) {
+	for field, value := range map[string]*int64{
+		"ecc.errors.uncorrected.volatile.total": &c.UncorrectedECC, "ecc.errors.corrected.volatile.total": &c.CorrectedECC,
+	} {
+		if count, ok := r.count(field); ok {
+			*value = count
+		}
+	}
+	corrected, ok1 := r.count("remapped_rows.correctable")
+	uncorrected, ok2 := r.count("remapped_rows.uncorrectable")
+	if ok1 && ok2 {
+		c.RemappedRows = corrected + uncorrected
+	}
+	c.RowsPending = r["remapped_rows.pending"] == "Yes" || r["retired_pages.pending"] == "Yes"
+	c.RowsFailed = r["remapped_rows.failure"] == "Yes"
+	c.Recovery = recoveryWord(r["gpu_recovery_action"])
+}
+
+// number reads a value that is not negative. "[N/A]", "[Not Supported]", "ERR!"
+// and their like are not known.
+func (r smiRow) number(field string) (float64, bool) {
+	text, _, _ := strings.Cut(r[field], " ") // a unit may follow
+	number, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	return number, err == nil && number >= 0 && number < 1e12
+}
+
+func (r smiRow) count(field string) (int64, bool) {
+	count, err := strconv.ParseInt(r[field], 10, 64)
+	return count, err == nil && count >= 0 && count < 1<<60
+}
+
+// recoveryWord is what nvidia-smi's word means; empty: nothing that is known.
+func recoveryWord(text string) string {
+	text = strings.ToLower(text)
+	has := func(word string) bool { return strings.Contains(text, word) }
+	switch {
+	case text == "none":
+		return RecoveryNone
+	case has("drain") && has("reset"):
+		return RecoveryDrainAndReset
+	case has("drain"):
+		return RecoveryDrain
+	case has("fabric"):
+		return RecoveryFabric
+	case has("bus reset"):
+		return RecoveryBusReset
+	case has("reboot"):
+		return RecoveryReboot
+	case has("reset"):
+		return RecoveryReset
+	}
+	return ""
+}

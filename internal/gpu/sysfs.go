@@ -1,0 +1,182 @@
+package gpu
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// maxPlaces bounds what is remembered of places on the bus.
+const maxPlaces = 4096
+
+// sysfs is what the kernel knows about where cards sit.
+type sysfs struct {
+	root string // "/" but in tests
+
+	mu     sync.Mutex
+	places map[string]place // by bus id
+}
+
+// place is where a card sits. It does not change while the machine runs.
+type place struct {
+	minor int      // of /dev/nvidiaN; -1: not known
+	numa  int      // -1: not known
+	cpus  string   // the CPUs next to it
+	path  []string // the host bridge, and what is on the way down to the card
+}
+
+func newSysfs(root string) *sysfs { return &sysfs{root: root, places: map[string]place{}} }
+
+// fill adds what the kernel knows to devices: the number of the device file,
+// the NUMA node, the CPUs, and how close cards are to one another.
+func (s *sysfs) fill(devices []Device) {
+	places := make([]place, len(devices))
+	for i := range devices {
+		d := &devices[i]
+		places[i] = s.place(d.BusID)
+		if d.Minor < 0 {
+			d.Minor = places[i].minor
+		}
+		if places[i].numa >= 0 {
+			d.NUMA = places[i].numa
+		}
+		if places[i].cpus != "" {
+			d.CPUs = places[i].cpus
+		}
+		places[i].numa = d.NUMA
+	}
+	for i := range devices {
+		near := map[int]int{}
+		for j := range devices {
+			if i == j || devices[i].BusID == devices[j].BusID {
+				continue // itself, or another part of the same card
+			}
+			if nearness := places[i].near(places[j]); nearness > 0 {
+				near[devices[j].Index] = nearness
+			}
+		}
+		if len(near) > 0 {
+			devices[i].Near = near
+		}
+	}
+}
+
+// near is how close two places are; 0: not known.
+func (p place) near(o place) int {
+	if len(p.path) > 0 && len(o.path) > 0 && p.path[0] == o.path[0] {
+		// A port of the host bridge leads to one device; where it leads to two
+		// cards, that device is a switch.
+		if len(p.path) > 2 && len(o.path) > 2 && p.path[1] == o.path[1] {
+			return NearSwitch
+		}
+		return NearHost
+	}
+	switch {
+	case p.numa < 0 || o.numa < 0:
+		return 0
+	case p.numa == o.numa:
+		return NearNode
+	}
+	return NearSystem
+}
+
+func (s *sysfs) place(busID string) place {
+	busID = normalBusID(busID)
+	if busID == "" {
+		return place{minor: -1, numa: -1}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, known := s.places[busID]; known {
+		return p
+	}
+	p, found := s.read(busID)
+	if len(s.places) >= maxPlaces {
+		clear(s.places)
+	}
+	if found { // a card that is not there now may be there later
+		s.places[busID] = p
+	}
+	return p
+}
+
+func (s *sysfs) read(busID string) (place, bool) {
+	p := place{minor: s.minor(busID), numa: -1}
+	dir := filepath.Join(s.root, "sys/bus/pci/devices", busID)
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return p, false
+	}
+	if _, below, found := strings.Cut(real, "/sys/devices/"); found {
+		p.path = strings.Split(below, "/")
+	}
+	nodes, _ := filepath.Glob(filepath.Join(s.root, "sys/devices/system/node/node[0-9]*")) // the pattern is ours
+	node, err := strconv.Atoi(s.text(dir, "numa_node"))
+	switch {
+	case err == nil && node >= 0:
+		p.numa = node
+	case len(nodes) <= 1:
+		p.numa = 0 // there is no other
+	}
+	if list := s.text(dir, "local_cpulist"); p.numa >= 0 {
+		if cpus, ok := ParseCPUs(list); ok && len(cpus) > 0 {
+			p.cpus = FormatCPUs(cpus)
+		}
+	}
+	return p, true
+}
+
+// minor is the number of a card's device file, as the driver tells it.
+func (s *sysfs) minor(busID string) int {
+	text := s.text(filepath.Join(s.root, "proc/driver/nvidia/gpus", busID), "information")
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, "Device Minor:"); found {
+			if minor, err := strconv.Atoi(strings.TrimSpace(value)); err == nil && minor >= 0 {
+				return minor
+			}
+		}
+	}
+	return -1
+}
+
+// text is a small file; empty where it cannot be read.
+func (s *sysfs) text(dir, name string) string {
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// normalBusID writes a bus id as sysfs does: 0000:3b:00.0. NVML has eight
+// digits of domain and capitals, the kernel's log leaves the function out.
+// Empty: it is none.
+func normalBusID(id string) string {
+	parts := strings.Split(strings.ToLower(strings.TrimSpace(id)), ":")
+	if len(parts) == 2 {
+		parts = append([]string{"0"}, parts...)
+	}
+	if len(parts) != 3 {
+		return ""
+	}
+	device, function, found := strings.Cut(parts[2], ".")
+	if !found {
+		function = "0"
+	}
+	var numbers [4]uint64
+	for i, digits := range []string{parts[0], parts[1], device, function} {
+		n, err := strconv.ParseUint(digits, 16, 32)
+		if err != nil || i == 1 && n > 0xff || i == 2 && n > 0x1f || i == 3 && n > 7 {
+			return ""
+		}
+		numbers[i] = n
+	}
+	return hexPad(numbers[0], 4) + ":" + hexPad(numbers[1], 2) + ":" + hexPad(numbers[2], 2) + "." + hexPad(numbers[3], 1)
+}
+
+func hexPad(n uint64, width int) string {
+	text := strconv.FormatUint(n, 16)
+	return strings.Repeat("0", max(0, width-len(text))) + text
+}
