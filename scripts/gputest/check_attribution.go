@@ -27,7 +27,7 @@ func attribution(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	const hold = 25 * time.Second
+	const hold = 40 * time.Second // they are cancelled when they have been compared
 	size := t.slice(0.08, 4000)
 	kinds := []*measured{
 		{what: "torch", program: program{with: "torch", mib: size}},
@@ -44,9 +44,6 @@ func attribution(ctx context.Context, t *trial) error {
 	var ids []string
 	for _, k := range kinds {
 		k.hold = hold
-		if t.Sim {
-			k.hold = 4 * time.Second
-		}
 		var why skip
 		// JAX grows in large steps; what it may take is not the point here.
 		k.id, err = d.run(ctx, k.program, vram(size+2048), "-e", "XLA_PYTHON_CLIENT_PREALLOCATE=false", "--name", "measured")

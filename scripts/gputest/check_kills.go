@@ -77,10 +77,7 @@ func daemonKill(ctx context.Context, t *trial) error {
 		return err
 	}
 	size := t.slice(0.1, 4000)
-	hold := 10 * time.Second
-	if t.Sim {
-		hold = 4 * time.Second
-	}
+	const hold = 8 * time.Second
 	well, err := d.run(ctx, program{with: t.usual(), mib: size, hold: hold, compute: true}, vram(size+1500), "--name", "well")
 	if err != nil {
 		return err

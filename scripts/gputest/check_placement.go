@@ -21,7 +21,7 @@ func packing(ctx context.Context, t *trial) error {
 	uses := part * 9 / 10
 	hold := 6 * time.Second
 	if t.Sim {
-		hold = 2 * time.Second
+		hold = 4 * time.Second
 	}
 	var ids []string
 	for _, name := range []string{"first", "second", "third"} {
@@ -69,10 +69,7 @@ func launchRace(ctx context.Context, t *trial) error {
 	}
 	const jobs = 10
 	part := t.slice(0.235, 1<<30)
-	hold := 2 * time.Second
-	if t.Sim {
-		hold = time.Second
-	}
+	const hold = 2 * time.Second
 	ids := make([]string, jobs)
 	problems := make([]error, jobs)
 	var group sync.WaitGroup
