@@ -36,6 +36,7 @@ type Backend interface {
 	Why(ctx context.Context, c Caller, id string) (Why, error)
 	Act(ctx context.Context, c Caller, r ActRequest) (ActReply, error)
 	Edit(ctx context.Context, c Caller, id string, r EditRequest) (Detail, error)
+	Adopt(ctx context.Context, c Caller, r AdoptRequest) (Detail, error)
 	Wait(ctx context.Context, c Caller, r WaitRequest) (WaitReply, error)
 
 	// What Log and Attach return is closed when ctx ends, also while it is

@@ -5,7 +5,8 @@ import "net/http"
 // operations is the whole API: each route with its description. The examples
 // are run by the tests.
 func operations() []route {
-	all := append(jobOperations(), streamOperations()...)
+	all := append(jobOperations(), adoptOperations()...)
+	all = append(all, streamOperations()...)
 	all = append(all, gpuOperations()...)
 	return append(all, machineOperations()...)
 }
@@ -153,5 +154,6 @@ func queryParams() []param {
 		{name: "limit", in: "query", kind: "integer", about: "at most this many; 1000, and never more than 10000"},
 		{name: "after", in: "query", kind: "string", about: "the cursor of an earlier page"},
 		{name: "reasons", in: "query", kind: "boolean", about: "say why each queued job waits"},
+		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold device memory and have not used their cards for long"},
 	}
 }

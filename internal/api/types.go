@@ -58,6 +58,8 @@ type Query struct {
 	After  string     `json:"after,omitempty" doc:"the cursor of an earlier page"`
 	// Reasons asks why each queued job waits.
 	Reasons bool `json:"reasons,omitempty"`
+	// Idle leaves out all but those that have an idle_since.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // JobPage is a page of jobs and what there is in all.

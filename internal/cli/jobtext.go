@@ -76,6 +76,15 @@ func reasonText(v job.View) string {
 	return outcome + ": " + reason
 }
 
+// noteText is reasonText, or for how long a job that runs has left its cards
+// unused.
+func noteText(v job.View, now time.Time) string {
+	if v.State == job.Running && v.IdleSince != nil && v.Reason == nil {
+		return "idle " + span(now.Sub(*v.IdleSince))
+	}
+	return reasonText(v)
+}
+
 func commandText(v job.View) string {
 	if v.Command == nil {
 		return "-"

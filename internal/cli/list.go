@@ -19,6 +19,7 @@ type listOptions struct {
 	all   bool
 	json  bool
 	watch bool
+	idle  bool
 	limit int // 0: all; below: as many as a person reads
 }
 
@@ -42,6 +43,7 @@ Into a pipe goes everything, uncut, unless COLUMNS is set.`,
 		Example: `  berth list
   berth list --all --state failed
   berth list --user ann --name train
+  berth list --idle              who holds cards and does not use them
   berth list --json | jq '.[].id'
 
 Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
@@ -55,6 +57,7 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 	flags.BoolVarP(&o.all, "all", "a", false, "also what is over")
 	o.register(cmd)
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many, 0 for all (default 50 on a terminal)")
+	flags.BoolVar(&o.idle, "idle", false, "only jobs that hold GPU memory and have not used it for long")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show it again every second")
 	flags.BoolVar(&o.json, "json", false, "an array of jobs, all of them")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
@@ -66,7 +69,7 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
-	q := api.Query{Select: sel, Over: o.all || namesOver(o.states), Reasons: true}
+	q := api.Query{Select: sel, Over: o.all || namesOver(o.states), Reasons: true, Idle: o.idle}
 	switch {
 	case o.json:
 		q.Limit = max(o.limit, 0)
@@ -159,7 +162,7 @@ func jobTable(jobs []job.View, now time.Time) *table {
 	}
 	for _, v := range jobs {
 		t.add(cell{text: v.ID}, cell{text: v.Name}, cell{text: v.User}, stateCell(v.State), cell{text: gpusText(v)},
-			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: reasonText(v)}, cell{text: commandText(v)})
+			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: noteText(v, now)}, cell{text: commandText(v)})
 	}
 	return t
 }

@@ -147,7 +147,7 @@ func daemonVerbs() []*cobra.Command {
 	return []*cobra.Command{
 		newSubmit(), newList(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
 		newCancel(), newHold(), newRelease(), newRequeue(), newEdit(), newHistory(), newStats(),
-		newGPUs(), newGPU(), newBackup(), newDoctor(), newToken(),
+		newGPUs(), newGPU(), newAdopt(), newBackup(), newDoctor(), newToken(),
 	}
 }
 
@@ -156,7 +156,7 @@ func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
 		{"run", "Run jobs:", "run submit"},
 		{"see", "See what goes on:", "list show why logs attach wait history stats"},
-		{"act", "Change jobs:", "cancel hold release requeue edit"},
+		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
 		{"machine", "The machine and its daemon:", "serve gpus gpu doctor backup restore token simjob"},
 	}
 	for _, g := range groups {

@@ -167,6 +167,7 @@ func showTimes(f *facts, d api.Detail, now time.Time) {
 		f.add("not before", moment(*d.NotBefore, now))
 	}
 	at("started", d.StartedAt)
+	at("idle since", d.IdleSince)
 	at("ended", d.EndedAt)
 	if d.StartedAt != nil && d.State != job.Queued {
 		f.add("ran for", timeText(d.View, now))

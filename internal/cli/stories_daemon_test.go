@@ -64,6 +64,11 @@ var daemonPromises = []promise{
 		daemon-requeue-runs-a-job-again-with-its-own-id
 		daemon-edit-changes-a-job-that-has-not-started
 		daemon-edit-takes-every-flag-of-submit`},
+	{"adopt: a process started by hand is accounted for, and not owned", `
+		daemon-adopt-accounts-for-a-process-and-leaves-it-alone
+		daemon-adopt-refuses-what-is-not-to-be-adopted`},
+	{"jobs that hold memory and do not use it for long are shown, and never ended unless the config says so", `
+		daemon-idle-jobs-are-shown-and-ended-only-by-policy`},
 	{"history, stats", "daemon-history-and-stats-sum-up"},
 	{"gpus; gpu pause and resume: running jobs untouched", `
 		daemon-gpus-show-cards-and-who-is-on-them

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 )
 
@@ -125,10 +127,18 @@ func (a *action) apply(now time.Time, j *job.Job, live bool) (what string, ok bo
 		}
 		was := j.State
 		e.CancelBy(now, j.ID, by, grace)
+		if j.Spec.Adopt != nil {
+			return "cancelled: " + engine.GoesOn(j), true
+		}
 		if was == job.Queued {
 			return "cancelled", true
 		}
 		return "is being ended", true
+	}
+	if j.Spec.Adopt != nil {
+		return notRun(j), false
+	}
+	switch a.request.Action {
 	case api.ActHold:
 		return a.held(live && e.Hold(now, j.ID, by), j, live, "held", "held already")
 	case api.ActRelease:
@@ -180,6 +190,10 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 	var refusal error
 	err = d.change(ctx, func(now time.Time) {
 		live, ok := d.engine.Job(j.ID)
+		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
+			refusal = api.Problemf(api.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
+			return
+		}
 		if !ok || live.State != job.Queued {
 			refusal = api.Problemf(api.Refused, "only a job that waits can be changed; requeue starts one over", "job %s is %s", j.ID, state(live, &j))
 			return
@@ -205,4 +219,10 @@ func state(live, seen *job.Job) job.State {
 		return live.State
 	}
 	return seen.State
+}
+
+// notRun says why nothing else than cancelling can be done to a job that
+// stands for a process.
+func notRun(j *job.Job) string {
+	return fmt.Sprintf("it stands for process %d, which berth did not start and only accounts for", j.Spec.Adopt.PID)
 }

@@ -34,6 +34,9 @@ type Config struct {
 	MaxEnviron      int            // bytes of one captured environment
 	MaxLog          int64          // bytes of one log; 0: no limit
 
+	IdleReport time.Duration // holding memory and not using it for so long, a job is told of; 0: never
+	IdleCancel time.Duration // and for so long, cancelled; 0: never
+
 	History     time.Duration // how long jobs that are over are remembered; 0: while HistoryJobs has room
 	HistoryJobs int           // and at most so many of them
 	Logs        time.Duration // how long logs of jobs that are over stay; 0: as long as the job is remembered
@@ -67,6 +70,7 @@ func DefaultConfig(shared bool) Config {
 		MaxArray:     10_000,
 		MaxSpecs:     100_000,
 		MaxEnviron:   1 << 20,
+		IdleReport:   engine.DefaultIdleAfter,
 		History:      90 * day,
 		HistoryJobs:  100_000,
 		Logs:         30 * day,

@@ -53,10 +53,11 @@ const (
 	maxLogMiB       = 1 << 30
 	shortestPoll    = 10 * time.Millisecond
 	shortestHistory = time.Minute
+	shortestIdle    = time.Second
 )
 
 // configKeys is every key but those of single users.
-var configKeys = slices.Concat(schedulingKeys, limitKeys, retentionKeys, accessKeys, serviceKeys)
+var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, retentionKeys, accessKeys, serviceKeys)
 
 var schedulingKeys = []configKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
@@ -89,6 +90,11 @@ var limitKeys = []configKey{
 		return int(bytes), err
 	}),
 	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
+}
+
+var idleKeys = []configKey{
+	keyFor("idle.report_after", func(c *Config) *time.Duration { return &c.IdleReport }, readDuration(shortestIdle, "never")),
+	keyFor("idle.cancel_after", func(c *Config) *time.Duration { return &c.IdleCancel }, readDuration(shortestIdle, "never")),
 }
 
 var retentionKeys = []configKey{

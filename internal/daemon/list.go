@@ -24,6 +24,9 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	if err != nil {
 		return api.JobPage{}, err
 	}
+	if q.Idle {
+		ch.idle = func(j *job.Job) bool { _, idle := d.engine.IdleSince(j.ID); return idle }
+	}
 	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, counts: map[string]int{}}
 	if list.limit <= 0 {
 		list.limit = pageDefault

@@ -24,8 +24,9 @@ type choice struct {
 	user   string
 	name   string
 	states []job.State
-	held   bool // of those that are queued, only the held ones
-	narrow bool // something was said about which jobs
+	held   bool                // of those that are queued, only the held ones
+	narrow bool                // something was said about which jobs
+	idle   func(*job.Job) bool // of those that run, only these; nil: all. Asked in the engine's goroutine
 	ids    map[string]bool
 }
 
@@ -131,7 +132,8 @@ func (ch *choice) matches(j *job.Job) bool {
 	case ch.user != "" && j.User != ch.user,
 		ch.name != "" && j.Name() != ch.name,
 		len(ch.states) > 0 && !slices.Contains(ch.states, j.State),
-		ch.held && j.State == job.Queued && !j.Held:
+		ch.held && j.State == job.Queued && !j.Held,
+		ch.idle != nil && !ch.idle(j):
 		return false
 	}
 	return !ch.named() || ch.hasID(j.ID)
@@ -187,7 +189,7 @@ func (ch *choice) filter() store.Filter {
 
 // wantsOver reports whether jobs that are over can match.
 func (ch *choice) wantsOver() bool {
-	return len(ch.states) == 0 || slices.ContainsFunc(ch.states, job.State.Terminal)
+	return ch.idle == nil && (len(ch.states) == 0 || slices.ContainsFunc(ch.states, job.State.Terminal))
 }
 
 // wantsLive reports whether jobs that are not over can match.
@@ -197,5 +199,5 @@ func (ch *choice) wantsLive() bool {
 
 // everything reports whether no job is left out.
 func (ch *choice) everything() bool {
-	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && !ch.named()
+	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && ch.idle == nil && !ch.named()
 }

@@ -249,7 +249,10 @@ func (d *Daemon) reload(ctx context.Context) {
 	}
 	live, restart := cfg.Changed(*d.config())
 	d.cfg.Store(&cfg)
-	err = d.do(ctx, func(time.Time) { d.engine.SetRules(cfg.Rules, cfg.Limits) })
+	err = d.do(ctx, func(time.Time) {
+		d.engine.SetRules(cfg.Rules, cfg.Limits)
+		d.engine.SetIdle(cfg.IdleReport, cfg.IdleCancel)
+	})
 	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)
 }
 

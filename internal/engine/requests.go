@@ -362,6 +362,9 @@ func (e *Engine) Copy(j *job.Job) job.Job {
 	if util, ok := e.meter.AvgUtil(j.ID); ok {
 		c.AvgUtil = &util
 	}
+	if since, idle := e.IdleSince(j.ID); idle {
+		c.IdleSince = since
+	}
 	if c.Detail == "" {
 		c.Detail = e.Trouble(j.ID)
 	}

@@ -48,6 +48,9 @@ type Job struct {
 	PeakMiB map[int]int64 // per physical GPU, of the last attempt; nil: not known
 	AvgUtil *float64
 	Log     string
+	// IdleSince is since when it holds device memory and does not use its cards,
+	// once that is long. It is measured anew by each berth, and not kept.
+	IdleSince time.Time
 	// LogDropped is how many bytes were taken out of the middle of the last
 	// ended attempt's log, because it grew beyond its limit.
 	LogDropped int64

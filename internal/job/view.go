@@ -29,6 +29,7 @@ type View struct {
 	PeakVRAMMiB map[string]int64 `json:"peak_vram_mib"`
 	AvgUtil     *float64         `json:"avg_util"`
 	Log         *string          `json:"log"`
+	IdleSince   *time.Time       `json:"idle_since"` // null: it uses its cards, or that is not known
 }
 
 // View projects the job onto its public form.
@@ -39,7 +40,7 @@ func (j *Job) View() View {
 		Attempt: j.Attempt, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
-		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log),
+		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince),
 	}
 	if j.Attempt > 0 && len(j.Grant.GPUs) > 0 {
 		v.GPUIDs = j.Grant.GPUs

@@ -1,0 +1,33 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+func (f *fake) Adopt(_ context.Context, _ Caller, r AdoptRequest) (Detail, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.PID == 1 {
+		return Detail{}, Problemf(Refused, "", "process 1 runs everything")
+	}
+	d := exampleAdopted
+	d.Name, d.GPUIDs = r.Name, r.GPUs
+	return d, nil
+}
+
+func TestAProcessIsAdoptedAsItWasAskedFor(t *testing.T) {
+	s := serve(t, newFake(), Limits{})
+	detail, err := s.client.Adopt(background(t), AdoptRequest{PID: 4242, GPUs: []int{3, 1}, VRAM: "2G", Name: "mine"})
+	must(t, err)
+	if detail.Name != "mine" || !slices.Equal(detail.GPUIDs, []int{3, 1}) {
+		t.Errorf("it came back as %+v", detail)
+	}
+	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 1})
+	wantProblem(t, err, Refused, "process 1 runs everything")
+	_, err = s.client.Adopt(background(t), AdoptRequest{PID: -4})
+	wantProblem(t, err, Invalid, "-4 is no number of a process")
+	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 4, GPUs: make([]int, maxAdoptGPUs+1)})
+	wantProblem(t, err, TooMuch, "too many GPUs are named")
+}

@@ -1,0 +1,240 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/run"
+)
+
+// Adopt makes a job that stands for a process which berth did not start: it is
+// accounted for, and left alone.
+func (d *Daemon) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest) (api.Detail, error) {
+	a := adoption{d: d, caller: c, request: r}
+	err := a.run(ctx)
+	var jobs []string
+	if a.job != nil && a.job.ID != "" && err == nil {
+		jobs = []string{a.job.ID}
+	}
+	d.note(c, "adopt", jobs, fmt.Sprintf("process %d", r.PID), err)
+	if err != nil {
+		return api.Detail{}, err
+	}
+	return d.Job(ctx, c, a.job.ID)
+}
+
+// adoption is a request on its way.
+type adoption struct {
+	d       *Daemon
+	caller  api.Caller
+	request api.AdoptRequest
+
+	process run.Stranger
+	spec    job.Spec
+	job     *job.Job
+}
+
+func (a *adoption) run(ctx context.Context) error {
+	steps := []func(context.Context) error{a.read, a.look, a.check, a.accept}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes in the request and the process it names.
+func (a *adoption) read(ctx context.Context) error {
+	var pairs []jobfile.Pair
+	for key, value := range map[string]string{"name": a.request.Name, "vram": a.request.VRAM} {
+		if value != "" {
+			pairs = append(pairs, jobfile.Pair{Key: key, Value: value})
+		}
+	}
+	asked, err := jobfile.Ask(pairs, time.Now(), job.Defaults(), 0)
+	if err == nil && asked.Spec.VRAMAuto {
+		err = errors.New("vram: auto is for jobs that berth starts; what a process uses is measured anyway")
+	}
+	if err != nil {
+		return api.Problemf(api.Invalid, "berth adopt --help shows an example", "%v", err)
+	}
+	a.spec = asked.Spec
+	a.process, err = run.ReadStranger(a.request.PID)
+	switch {
+	case errors.Is(err, run.ErrNoProcess):
+		return api.Problemf(api.NotFound, "ps shows what there is; berth gpus -v what is on the cards", "there is no process %d", a.request.PID)
+	case err != nil:
+		return api.Problemf(api.Unable, "the daemon has to be able to see the process in /proc", "%v", err)
+	}
+	return a.permit(ctx)
+}
+
+// permit holds the process against what the caller may. The kernel says whose
+// it is.
+func (a *adoption) permit(ctx context.Context) error {
+	p, d := &a.process, a.d
+	switch {
+	case p.Kernel:
+		return api.Problemf(api.Refused, "", "process %d is the kernel's own (%s)", p.PID, p.Name)
+	case p.Leader != p.PID:
+		return api.Problemf(api.Invalid, fmt.Sprintf("berth adopt %d", p.Leader), "%d is a thread of process %d", p.PID, p.Leader)
+	}
+	theirs := p.UID == a.caller.UID || a.caller.Admin
+	if !d.opt.Places.Shared {
+		// There is one user here, and jobs run as nobody else.
+		theirs = p.UID == d.uid
+	}
+	owner := d.userName(p.UID)
+	if user, err := d.users.ByUID(ctx, p.UID); err == nil {
+		owner = user.Name
+	} else if theirs && d.opt.Places.Shared {
+		return api.Problemf(api.Unable, "the administrator should look at the user database (getent passwd)", "process %d belongs to the uid %d, which cannot be looked up", p.PID, p.UID)
+	}
+	if !theirs {
+		hint := "its owner can adopt it, and so can root and the admin group"
+		if !d.opt.Places.Shared {
+			hint = "a private daemon accounts for its own user's processes only"
+		}
+		return api.Problemf(api.Forbidden, hint, "process %d belongs to %s", p.PID, owner)
+	}
+	if run.Within(os.Getpid(), p.Stranger) {
+		return api.Problemf(api.Refused, "adopt the process that uses the GPU", "the berth daemon itself runs within process %d", p.PID)
+	}
+	a.job = &job.Job{User: owner, UID: p.UID, Umask: -1}
+	return nil
+}
+
+// look has the cards read again: what was seen of the process before may be
+// nothing yet.
+func (a *adoption) look(ctx context.Context) error {
+	begun := time.Now()
+	return a.d.lookAgain(ctx, func(time.Time) bool {
+		at, _ := a.d.engine.ReadAt()
+		return !at.Before(begun)
+	}, lookTime)
+}
+
+// check holds the process against berth's own, and finds its cards.
+func (a *adoption) check(ctx context.Context) error {
+	var occupants map[int][]gpu.Process
+	var known []gpu.Device
+	var refusal error
+	err := a.d.do(ctx, func(time.Time) {
+		if _, trouble := a.d.engine.ReadAt(); trouble != nil {
+			refusal = api.Problemf(api.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so nobody knows which ones it uses: %v", trouble)
+			return
+		}
+		occupants, known = a.d.engine.Occupants(), a.d.engine.Devices()
+		refusal = a.unclaimed()
+	})
+	if err = errors.Join(err, refusal); err != nil {
+		return err
+	}
+	return a.setCards(occupants, known)
+}
+
+// unclaimed refuses a process that is berth's already. In the engine's
+// goroutine.
+func (a *adoption) unclaimed() error {
+	e, pid := a.d.engine, a.process.PID
+	if id, found := e.Adopted(a.process.Stranger); found {
+		return api.Problemf(api.Refused, "berth show "+id, "process %d is adopted already, as job %s", pid, id)
+	}
+	if id, found := e.Supervises(pid); found {
+		return api.Problemf(api.Refused, "berth show "+id, "process %d is berth's own: the supervisor of job %s", pid, id)
+	}
+	switch id, other, found := e.BelongsTo(pid); {
+	case found && other:
+		return api.Problemf(api.Refused, "", "process %d is part of job %s of another berth on this machine", pid, id)
+	case found:
+		return api.Problemf(api.Refused, "berth show "+id, "process %d is part of job %s already", pid, id)
+	}
+	if a.process.IsSupervisor() {
+		return api.Problemf(api.Refused, "", "process %d is a supervisor of berth's", pid)
+	}
+	return nil
+}
+
+// setCards makes the spec: the cards that the process or a descendant of it is
+// on, those that were named, and what is held for it.
+func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device) error {
+	var cards []int
+	var mostMiB int64
+	for index, processes := range occupants {
+		var usedMiB int64
+		for _, p := range processes {
+			if run.Within(p.PID, a.process.Stranger) {
+				usedMiB += max(0, p.UsedMiB)
+				cards = append(cards, index)
+			}
+		}
+		mostMiB = max(mostMiB, usedMiB)
+	}
+	for _, index := range a.request.GPUs {
+		if !slices.ContainsFunc(known, func(dev gpu.Device) bool { return dev.Index == index }) {
+			return api.Problemf(api.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
+		}
+		cards = append(cards, index)
+	}
+	slices.Sort(cards)
+	if cards = slices.Compact(cards); len(cards) == 0 {
+		return api.Problemf(api.Refused, "say which ones are meant: --gpus 0", "process %d uses none of the GPUs", a.process.PID)
+	}
+	stranger := a.process.Stranger
+	a.spec.Adopt, a.spec.Argv, a.spec.GPUs, a.spec.IDs, a.spec.Grace = &stranger, a.process.Argv, len(cards), cards, time.Second
+	if a.spec.Name == "" {
+		a.spec.Name = fmt.Sprintf("adopted-%d", a.process.PID)
+	}
+	a.job.Spec, a.job.Grant.BudgetMiB = a.spec, mostMiB
+	return nil
+}
+
+// accept waits until the job is on disk. Who comes second finds the process
+// taken.
+func (a *adoption) accept(ctx context.Context) error {
+	written := make(chan error, 1)
+	var refusal error
+	err := a.d.do(ctx, func(now time.Time) {
+		e, j := a.d.engine, a.job
+		if e.Stopping() {
+			refusal = stopping()
+			return
+		}
+		if full := a.d.room(a.d.config(), a.caller, j.User, 1); full != nil {
+			refusal = full
+			return
+		}
+		if refusal = a.unclaimed(); refusal != nil {
+			return
+		}
+		e.Number([]*job.Job{j})
+		j.Rank = j.Seq
+		budgetMiB := j.Spec.VRAMMiB
+		if budgetMiB == 0 {
+			budgetMiB = j.Grant.BudgetMiB
+		}
+		e.Adopt(now, j, e.Occupied(j.Spec.IDs, budgetMiB), func(err error) { written <- err })
+	})
+	if err = errors.Join(err, refusal); err != nil {
+		return err
+	}
+	select {
+	case err = <-written:
+	case <-a.d.ended:
+		select {
+		case err = <-written:
+		default:
+			err = stopping()
+		}
+	}
+	return notWritten(err)
+}
