@@ -1,0 +1,241 @@
+//go:build cgo
+
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/internal/gpu"
+)
+
+const (
+	mibShift     = 20
+	milliwattsPW = 1000
+)
+
+// identity is what does not change about a card or a part.
+type identity struct {
+	uuid, name, busID string
+	minor             int // -1: not known
+	pci               address
+	part              *gpu.Part
+}
+
+// address is where a card is on the bus.
+type address struct{ domain, bus, device uint32 }
+
+// reader reads one card. Whatever call finds it lost, lost is what it is.
+type reader struct {
+	*driver
+	card   int
+	handle nvml.Device
+	uuid   string
+	lost   bool
+	mig    *bool
+}
+
+// ok reports whether a call gave something, and minds a card that is lost.
+func (r *reader) ok(ret nvml.Return) bool {
+	if ret == nvml.ERROR_GPU_IS_LOST {
+		r.lost = true
+	}
+	return ret == nvml.SUCCESS
+}
+
+// fault is the card as one that cannot be read. Which it is may be known from
+// before, unless that one answers under another number now.
+func (r *reader) fault(text string) gpu.Fault {
+	uuid := r.uuid
+	if uuid == "" {
+		uuid = r.byCard[r.card]
+		for card, other := range r.byCard {
+			if other == uuid && card != r.card {
+				uuid = ""
+			}
+		}
+	}
+	kind := gpu.FaultUnreadable
+	if r.lost {
+		kind = gpu.FaultLost
+	}
+	return gpu.Fault{Index: r.card, UUID: uuid, Kind: kind, Text: text}
+}
+
+// identify finds out which card this is; the rest of what does not change is
+// read once.
+func (r *reader) identify() (identity, error) {
+	uuid, ret := r.handle.GetUUID()
+	if !r.ok(ret) {
+		return identity{}, fmt.Errorf("read the UUID: %w", failed(ret))
+	}
+	r.uuid = uuid
+	if id, known := r.known[uuid]; known {
+		return id, nil
+	}
+	name, ret := r.handle.GetName()
+	if !r.ok(ret) {
+		return identity{}, fmt.Errorf("read the name: %w", failed(ret))
+	}
+	id := identity{uuid: uuid, name: name, minor: -1}
+	if pci, ret := r.handle.GetPciInfo(); r.ok(ret) {
+		id.busID = text(pci.BusId[:])
+		id.pci = address{pci.Domain, pci.Bus, pci.Device}
+	}
+	if r.has[minorNumber] {
+		if minor, ret := r.handle.GetMinorNumber(); r.ok(ret) {
+			id.minor = minor
+		}
+	}
+	if r.lost {
+		return identity{}, errors.New("the card was lost while it was read")
+	}
+	r.remember(id)
+	return id, nil
+}
+
+func (d *driver) remember(id identity) {
+	if len(d.known) >= maxKnown { // layouts of parts that came and went
+		clear(d.known)
+	}
+	d.known[id.uuid] = id
+}
+
+// text is a string of C's.
+func text(chars []int8) string {
+	var out strings.Builder
+	for _, c := range chars {
+		if c == 0 {
+			break
+		}
+		out.WriteByte(byte(c))
+	}
+	return out.String()
+}
+
+// read is everything about a whole card.
+func (r *reader) read(id identity) (gpu.Device, error) {
+	device := gpu.Unknown(r.card, id.uuid, id.name)
+	device.BusID, device.Minor = id.busID, id.minor
+	if err := r.readMemory(r.handle, &device); err != nil {
+		return device, err
+	}
+	if r.has[utilisation] {
+		if rates, ret := r.handle.GetUtilizationRates(); r.ok(ret) {
+			device.UtilPct = float64(rates.Gpu)
+		}
+	}
+	r.readSenses(&device)
+	device.Condition = r.readCondition()
+	r.readProcesses(r.handle, &device)
+	if r.lost {
+		return device, errors.New("the card was lost while it was read")
+	}
+	return device, nil
+}
+
+// memory is what is in use on a card or part, in bytes. The first version of
+// the call counts what the driver reserves as used.
+func (d *driver) memory(handle nvml.Device) (total, reserved, used uint64, ret nvml.Return) {
+	if d.has[memoryV2] {
+		memory, ret := handle.GetMemoryInfo_v2()
+		if ret != nvml.ERROR_NOT_SUPPORTED && ret != nvml.ERROR_ARGUMENT_VERSION_MISMATCH {
+			return memory.Total, memory.Reserved, memory.Used, ret
+		}
+	}
+	memory, ret := handle.GetMemoryInfo()
+	return memory.Total, 0, memory.Used, ret
+}
+
+func (r *reader) readMemory(handle nvml.Device, device *gpu.Device) error {
+	total, reserved, used, ret := r.memory(handle)
+	if !r.ok(ret) {
+		return fmt.Errorf("read the memory: %w", failed(ret))
+	}
+	device.TotalMiB, device.ReservedMiB, device.UsedMiB = int64(total>>mibShift), int64(reserved>>mibShift), int64(used>>mibShift)
+	r.watch.seen(device.UUID, r.card, handle, used)
+	return nil
+}
+
+// readSenses reads what nobody places by.
+func (r *reader) readSenses(device *gpu.Device) {
+	if r.has[temperature] {
+		if degrees, ret := r.handle.GetTemperature(nvml.TEMPERATURE_GPU); r.ok(ret) {
+			device.TempC = float64(degrees)
+		}
+	}
+	if r.has[powerUsage] {
+		if milliwatts, ret := r.handle.GetPowerUsage(); r.ok(ret) {
+			device.PowerW = float64(milliwatts) / milliwattsPW
+		}
+	}
+	if r.has[powerLimit] {
+		if milliwatts, ret := r.handle.GetEnforcedPowerLimit(); r.ok(ret) {
+			device.PowerLimitW = float64(milliwatts) / milliwattsPW
+		}
+	}
+	if !r.has[clocks] {
+		return
+	}
+	if megahertz, ret := r.handle.GetClockInfo(nvml.CLOCK_SM); r.ok(ret) {
+		device.SMClockMHz = int(megahertz)
+	}
+	if megahertz, ret := r.handle.GetClockInfo(nvml.CLOCK_MEM); r.ok(ret) {
+		device.MemClockMHz = int(megahertz)
+	}
+}
+
+// readCondition reads what the driver says about the health of the card.
+func (r *reader) readCondition() gpu.Condition {
+	condition := gpu.Condition{UncorrectedECC: -1, CorrectedECC: -1, RemappedRows: -1}
+	if r.has[eccErrors] {
+		if errors, ret := r.handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r.ok(ret) {
+			condition.UncorrectedECC = int64(errors)
+		}
+		if errors, ret := r.handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC); r.ok(ret) {
+			condition.CorrectedECC = int64(errors)
+		}
+	}
+	if r.has[remappedRows] {
+		if corrected, uncorrected, pending, failure, ret := r.handle.GetRemappedRows(); r.ok(ret) {
+			condition.RemappedRows = int64(corrected) + int64(uncorrected)
+			condition.RowsPending, condition.RowsFailed = pending, failure
+		}
+	}
+	// Cards before Ampere retire pages instead, at the next reset too.
+	if condition.RemappedRows < 0 && r.has[retiredPages] {
+		if pending, ret := r.handle.GetRetiredPagesPendingStatus(); r.ok(ret) {
+			condition.RowsPending = pending == nvml.FEATURE_ENABLED
+		}
+	}
+	condition.Recovery = r.readRecovery()
+	return condition
+}
+
+var recoveries = map[uint32]string{
+	uint32(nvml.GPU_RECOVERY_ACTION_NONE):                gpu.RecoveryNone,
+	uint32(nvml.GPU_RECOVERY_ACTION_GPU_RESET):           gpu.RecoveryReset,
+	uint32(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):         gpu.RecoveryReboot,
+	uint32(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):           gpu.RecoveryDrain,
+	uint32(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET):     gpu.RecoveryDrainAndReset,
+	uint32(nvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN): gpu.RecoveryFabric,
+	uint32(nvml.GPU_RECOVERY_ACTION_BUS_RESET):           gpu.RecoveryBusReset,
+	uint32(nvml.GPU_RECOVERY_ACTION_SYSTEM_REBOOT):       gpu.RecoveryReboot,
+}
+
+// readRecovery is what the driver asks for to get the card well; empty where it
+// does not say.
+func (r *reader) readRecovery() string {
+	if !r.has[fieldValues] {
+		return ""
+	}
+	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if !r.ok(r.handle.GetFieldValues(values)) || nvml.Return(values[0].NvmlReturn) != nvml.SUCCESS {
+		return ""
+	}
+	return recoveries[binary.NativeEndian.Uint32(values[0].Value[:4])]
+}

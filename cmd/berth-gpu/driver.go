@@ -1,0 +1,150 @@
+//go:build cgo
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/internal/gpu"
+)
+
+const (
+	allCards = -1
+	maxCards = 100 // berth's numbers of parts begin there
+	maxKnown = 1024
+)
+
+// driver holds NVML. One goroutine calls it.
+type driver struct {
+	nvml  nvml.Interface
+	page  page
+	only  int // the one card to look at, or allCards
+	has   [symbolCount]bool
+	clock func() time.Time
+	caps  string // where the driver lists what opens its parts
+
+	known  map[string]identity // by UUID
+	byCard map[int]string      // the UUID that each driver index had last
+	parts  map[string][]string // the UUIDs of a card's parts by their place, by its own
+	links  links
+	events events
+	watch  watch
+}
+
+func newDriver(library nvml.Interface, page page, only int) *driver {
+	return &driver{
+		nvml: library, page: page, only: only, clock: time.Now, caps: "/proc/driver/nvidia/capabilities",
+		known: map[string]identity{}, byCard: map[int]string{}, parts: map[string][]string{},
+	}
+}
+
+// failed is the error of a call. nvml.SUCCESS is an error value that is not
+// nil, so no return of NVML's is ever used as one but through here.
+func failed(ret nvml.Return) error {
+	if ret == nvml.SUCCESS {
+		return nil
+	}
+	return errors.New(ret.Error())
+}
+
+// start takes hold of NVML. Nothing else may be called before it succeeded.
+func (d *driver) start() error {
+	d.page.system()
+	defer d.page.idle()
+	switch ret := d.nvml.Init(); ret {
+	case nvml.SUCCESS:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return errors.New("start NVML: libnvidia-ml.so.1 cannot be loaded: there is no NVIDIA driver here, or it is not in the library path")
+	default:
+		return fmt.Errorf("start NVML: %w", failed(ret))
+	}
+	d.has = lookUp(d.nvml)
+	return nil
+}
+
+// stop lets go of NVML.
+func (d *driver) stop() {
+	d.events.stop()
+	d.page.system()
+	defer d.page.idle()
+	_ = failed(d.nvml.Shutdown()) // the process ends either way
+}
+
+// count is how many cards the driver numbers.
+func (d *driver) count() (int, error) {
+	d.page.system()
+	defer d.page.idle()
+	count, ret := d.nvml.DeviceGetCount()
+	if err := failed(ret); err != nil {
+		return 0, fmt.Errorf("count the cards: %w", err)
+	}
+	return min(count, maxCards), nil
+}
+
+// cards are the driver indices to look at.
+func (d *driver) cards(count int, skip []int) []int {
+	var cards []int
+	for i := range count {
+		if (d.only == allCards || d.only == i) && !slices.Contains(skip, i) {
+			cards = append(cards, i)
+		}
+	}
+	return cards
+}
+
+// sample reads all cards but those to skip.
+func (d *driver) sample(skip []int) (*gpu.Sample, error) {
+	count, err := d.count()
+	if err != nil {
+		return nil, err
+	}
+	cards := d.cards(count, skip)
+	for card := range d.byCard {
+		if card >= count {
+			delete(d.byCard, card)
+		}
+	}
+	s := &gpu.Sample{At: d.clock(), Devices: make([]gpu.Device, 0, len(cards))}
+	defer d.page.idle()
+	for _, card := range cards {
+		d.page.about(card)
+		d.sampleCard(card, s)
+	}
+	d.events.listen(d.nvml)
+	d.addLinks(count, s)
+	s.Xids, s.Problems = d.events.take(s.Problems)
+	d.watch.sampled()
+	return s, nil
+}
+
+// sampleCard reads one card, or its parts where it has some, into a sample.
+func (d *driver) sampleCard(card int, s *gpu.Sample) {
+	handle, ret := d.nvml.DeviceGetHandleByIndex(card)
+	r := reader{driver: d, card: card, handle: handle}
+	if !r.ok(ret) {
+		s.Faults = append(s.Faults, r.faults(fmt.Sprintf("get a handle: %v", failed(ret)))...)
+		return
+	}
+	id, err := r.identify()
+	if err != nil {
+		s.Faults = append(s.Faults, r.faults(err.Error())...)
+		return
+	}
+	d.byCard[card] = id.uuid
+	d.events.register(d, handle, id, r.partitioned())
+	if r.partitioned() {
+		r.sampleParts(id, s)
+		return
+	}
+	delete(d.parts, id.uuid)
+	if device, err := r.read(id); err != nil {
+		s.Faults = append(s.Faults, r.fault(err.Error()))
+	} else {
+		s.Devices = append(s.Devices, device)
+	}
+}

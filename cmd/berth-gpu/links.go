@@ -1,0 +1,111 @@
+//go:build cgo
+
+package main
+
+import (
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/internal/gpu"
+)
+
+// linksFor is how long links are taken to be as they were: asking for them is
+// the dearest part of a look.
+const linksFor = time.Minute
+
+// links are what leaves each card, by UUID.
+type links struct {
+	at    time.Time
+	count int
+	cards map[string]ends
+}
+
+// ends are the far ends of a card's NVLinks.
+type ends struct {
+	cards    map[address]int
+	switches int
+}
+
+// addLinks says between which cards of a sample there are NVLinks, and how many.
+func (d *driver) addLinks(count int, s *gpu.Sample) {
+	if !d.has[linkState] || !d.has[linkRemote] {
+		return
+	}
+	if d.links.cards == nil || d.links.count != count || s.At.Sub(d.links.at) >= linksFor || s.At.Before(d.links.at) {
+		d.links = links{at: s.At, count: count, cards: map[string]ends{}}
+	}
+	for i := range s.Devices {
+		device := &s.Devices[i]
+		if device.Part != nil { // parts have no links of their own
+			continue
+		}
+		if _, read := d.links.cards[device.UUID]; !read {
+			d.page.about(device.DriverIndex)
+			d.links.cards[device.UUID] = d.readLinks(device.DriverIndex)
+		}
+	}
+	for i := range s.Devices {
+		s.Devices[i].Links = d.between(s.Devices, i)
+	}
+}
+
+// between are the links of one card to the others. Where both have links to
+// switches, they reach one another over as many as the one with fewer has.
+func (d *driver) between(devices []gpu.Device, i int) map[int]int {
+	from, is := d.links.cards[devices[i].UUID]
+	if !is || len(from.cards) == 0 && from.switches == 0 {
+		return nil
+	}
+	var counts map[int]int
+	for j := range devices {
+		to, is := d.links.cards[devices[j].UUID]
+		if !is || i == j {
+			continue
+		}
+		count := from.cards[d.known[devices[j].UUID].pci] + min(from.switches, to.switches)
+		if count == 0 {
+			continue
+		}
+		if counts == nil {
+			counts = map[int]int{}
+		}
+		counts[devices[j].DriverIndex] = count
+	}
+	return counts
+}
+
+// readLinks asks a card where each of its links leads.
+func (d *driver) readLinks(card int) ends {
+	var found ends
+	handle, ret := d.nvml.DeviceGetHandleByIndex(card)
+	if ret != nvml.SUCCESS {
+		return found
+	}
+	for link := range nvml.NVLINK_MAX_LINKS {
+		active, ret := handle.GetNvLinkState(link)
+		if ret != nvml.SUCCESS { // there are no more
+			break
+		}
+		if active != nvml.FEATURE_ENABLED {
+			continue
+		}
+		if d.has[linkType] {
+			if kind, ret := handle.GetNvLinkRemoteDeviceType(link); ret == nvml.SUCCESS && kind != nvml.NVLINK_DEVICE_TYPE_GPU {
+				if kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+					found.switches++
+				}
+				continue
+			}
+		}
+		pci, ret := handle.GetNvLinkRemotePciInfo(link)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		if found.cards == nil {
+			found.cards = map[address]int{}
+		}
+		found.cards[address{pci.Domain, pci.Bus, pci.Device}]++
+	}
+	return found
+}

@@ -1,0 +1,99 @@
+//go:build cgo
+
+// Command berth-gpu reads the cards through NVML for berth, in a process of its
+// own that may hang or die in the driver without harm. berth starts it and
+// talks to it over its standard input and output; docs/gpu-helper.md is the
+// contract. It knows no job, decides nothing, changes nothing but memory limits
+// that it is told to set, and does not outlive its input.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+)
+
+const usage = `berth-gpu reads NVIDIA cards through NVML. berth starts it; by hand it is of
+use to see what NVML says.
+
+Usage:
+  berth-gpu once [-only N]    print one sample as JSON
+  berth-gpu serve [-only N]   answer requests on standard input, one JSON object a line
+  berth-gpu version
+
+  -only N   look at no card but the driver's number N
+
+Example:
+  berth-gpu once
+  echo '{"id":1,"do":"hello"}' | berth-gpu serve
+
+Exit status: 0, 1 when NVML could not be read (once), 2 for a wrong command line
+or request, 3 when NVML did not start (serve).
+`
+
+// The exit statuses.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	exitNoNVML = 3
+)
+
+// version is set when it is built for a release.
+var version = "dev"
+
+func main() {
+	// One goroutine calls NVML and one waits for events: more threads would
+	// only cost memory.
+	runtime.GOMAXPROCS(2)
+	os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+func command(args []string, in io.Reader, out, errs io.Writer) int {
+	word := ""
+	if len(args) > 0 {
+		word, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet("berth-gpu", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	only := flags.Int("only", allCards, "")
+	err := flags.Parse(args)
+	switch {
+	case word == "-h" || word == "--help" || word == "help" || errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, usage)
+		return 0
+	case err != nil:
+		return wrong(errs, err.Error())
+	case flags.NArg() > 0:
+		return wrong(errs, fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
+	case *only < allCards:
+		return wrong(errs, fmt.Sprintf("-only %d: cards are numbered from 0", *only))
+	}
+	switch word {
+	case "serve":
+		return serve(in, out, *only)
+	case "once":
+		return once(out, errs, *only)
+	case "version":
+		fmt.Fprintln(out, "berth-gpu", buildVersion())
+		return 0
+	case "":
+		return wrong(errs, "say what to do")
+	}
+	return wrong(errs, fmt.Sprintf("unknown command %q", word))
+}
+
+func wrong(errs io.Writer, what string) int {
+	fmt.Fprintf(errs, "berth-gpu: %s\nhint: berth-gpu -h\n", what)
+	return exitUsage
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "dev" && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return version
+}

@@ -1,0 +1,168 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/internal/gpu"
+)
+
+// maxParts bounds the places of a card that are asked for a part.
+const maxParts = 16
+
+// partitioned reports whether the card is in MIG mode. Then its parts are
+// devices, and it is none.
+func (r *reader) partitioned() bool {
+	if r.mig == nil {
+		mig := false
+		if r.has[migMode] && r.has[migHandles] {
+			mode, _, ret := r.handle.GetMigMode()
+			mig = r.ok(ret) && mode == nvml.DEVICE_MIG_ENABLE
+		}
+		r.mig = &mig
+	}
+	return *r.mig
+}
+
+// sampleParts reads the parts of a card. Its layout is somebody else's to change.
+func (r *reader) sampleParts(card identity, s *gpu.Sample) {
+	places, ret := r.handle.GetMaxMigDeviceCount()
+	if !r.ok(ret) {
+		s.Faults = append(s.Faults, r.faults(fmt.Sprintf("count the parts: %v", failed(ret)))...)
+		return
+	}
+	condition := r.readCondition()
+	before := len(s.Devices) + len(s.Faults)
+	parts := make([]string, min(places, maxParts))
+	for n := range parts {
+		handle, ret := r.handle.GetMigDeviceHandleByIndex(n)
+		if ret == nvml.ERROR_NOT_FOUND {
+			continue
+		}
+		if !r.ok(ret) {
+			s.Faults = append(s.Faults, r.partFault(n, "", fmt.Sprintf("get a handle: %v", failed(ret))))
+			continue
+		}
+		device, err := r.readPart(card, n, handle)
+		parts[n] = device.UUID
+		if err != nil {
+			s.Faults = append(s.Faults, r.partFault(n, device.UUID, err.Error()))
+			continue
+		}
+		device.Condition = condition
+		s.Devices = append(s.Devices, device)
+	}
+	r.parts[card.uuid] = parts
+	if len(s.Devices)+len(s.Faults) == before {
+		s.Problems = append(s.Problems, fmt.Sprintf("card %d is partitioned (MIG) and has no parts", r.card))
+	}
+}
+
+// faults are those of a whole card: of each of its parts, where those are what
+// berth knows.
+func (r *reader) faults(text string) []gpu.Fault {
+	whole := r.fault(text)
+	var faults []gpu.Fault
+	for n, uuid := range r.parts[whole.UUID] {
+		if uuid != "" {
+			faults = append(faults, r.partFault(n, uuid, text))
+		}
+	}
+	if faults == nil {
+		return []gpu.Fault{whole}
+	}
+	return faults
+}
+
+func (r *reader) partFault(n int, uuid, text string) gpu.Fault {
+	fault := r.fault(text)
+	fault.Index, fault.UUID = gpu.PartIndex(r.card, n), uuid
+	return fault
+}
+
+// readPart is everything about one part. Parts have no utilisation, and their
+// senses are the card's.
+func (r *reader) readPart(card identity, n int, handle nvml.Device) (gpu.Device, error) {
+	index := gpu.PartIndex(r.card, n)
+	uuid, ret := handle.GetUUID()
+	if !r.ok(ret) {
+		return gpu.Device{}, fmt.Errorf("read the UUID: %w", failed(ret))
+	}
+	id, known := r.known[uuid]
+	if !known {
+		id = r.identifyPart(card, uuid, handle)
+		r.remember(id)
+	}
+	device := gpu.Unknown(index, uuid, id.name)
+	device.BusID, device.Minor = card.busID, card.minor
+	part := *id.part
+	part.Of = r.card
+	device.Part = &part
+	if err := r.readMemory(handle, &device); err != nil {
+		return device, err
+	}
+	r.readProcesses(handle, &device)
+	return device, nil
+}
+
+// identifyPart finds out what does not change about a part.
+func (r *reader) identifyPart(card identity, uuid string, handle nvml.Device) identity {
+	profile := r.profile(handle)
+	part := &gpu.Part{Profile: profile}
+	gpuInstance, first := handle.GetGpuInstanceId()
+	computeInstance, second := handle.GetComputeInstanceId()
+	if r.ok(first) && r.ok(second) && card.minor >= 0 {
+		part.Caps = r.capMinors(card.minor, gpuInstance, computeInstance)
+	}
+	return identity{uuid: uuid, name: strings.TrimSpace(card.name + " MIG " + profile), busID: card.busID, minor: card.minor, part: part}
+}
+
+// profile is a part's kind. Drivers say it in the name; where one does not, it
+// follows from the size.
+func (r *reader) profile(handle nvml.Device) string {
+	if name, ret := handle.GetName(); r.ok(ret) {
+		if _, profile, found := strings.Cut(name, " MIG "); found {
+			return profile
+		}
+	}
+	if !r.has[migAttributes] {
+		return ""
+	}
+	size, ret := handle.GetAttributes()
+	if !r.ok(ret) {
+		return ""
+	}
+	profile := fmt.Sprintf("%dg.%dgb", size.GpuInstanceSliceCount, (size.MemorySizeMB+1023)/1024)
+	if size.ComputeInstanceSliceCount < size.GpuInstanceSliceCount {
+		profile = fmt.Sprintf("%dc.%s", size.ComputeInstanceSliceCount, profile)
+	}
+	return profile
+}
+
+// capMinors are the minors of /dev/nvidia-caps that open a part: that of its
+// GPU instance and that of its compute instance. Nil where either is not known.
+func (d *driver) capMinors(minor, gpuInstance, computeInstance int) []int {
+	instance := filepath.Join(d.caps, fmt.Sprintf("gpu%d", minor), "mig", fmt.Sprintf("gi%d", gpuInstance))
+	var minors []int
+	for _, path := range []string{filepath.Join(instance, "access"), filepath.Join(instance, fmt.Sprintf("ci%d", computeInstance), "access")} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil
+		}
+		_, rest, found := strings.Cut(string(text), "DeviceFileMinor:")
+		line, _, _ := strings.Cut(rest, "\n")
+		cap, err := strconv.Atoi(strings.TrimSpace(line))
+		if !found || err != nil {
+			return nil
+		}
+		minors = append(minors, cap)
+	}
+	return minors
+}

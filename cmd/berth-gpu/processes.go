@@ -1,0 +1,97 @@
+//go:build cgo
+
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"berth/internal/gpu"
+)
+
+const (
+	notAvailable = ^uint64(0) // NVML's word for memory that it does not tell
+	// utilisationWindow is how old a process's utilisation may be; the driver
+	// takes a few samples a second.
+	utilisationWindow = 2 * time.Second
+)
+
+// readProcesses lists what runs on a card or part.
+func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
+	processes, ret := r.processes(handle)
+	if !r.ok(ret) {
+		return
+	}
+	if device.Part == nil {
+		r.readProcessUtilisation(handle, processes)
+	}
+	r.watch.peaks(device.UUID, processes)
+	device.Processes, device.ProcessesKnown = processes, true
+}
+
+// processes merges the driver's three lists, by pid. Only that of computing
+// processes must be there.
+func (d *driver) processes(handle nvml.Device) ([]gpu.Process, nvml.Return) {
+	if !d.has[computeList] {
+		return nil, nvml.ERROR_NOT_SUPPORTED
+	}
+	infos, ret := handle.GetComputeRunningProcesses()
+	if ret != nvml.SUCCESS {
+		return nil, ret
+	}
+	processes := merge(nil, infos, false)
+	if d.has[mpsList] {
+		if infos, ret := handle.GetMPSComputeRunningProcesses(); ret == nvml.SUCCESS {
+			processes = merge(processes, infos, false)
+		}
+	}
+	if d.has[graphicsList] {
+		if infos, ret := handle.GetGraphicsRunningProcesses(); ret == nvml.SUCCESS {
+			processes = merge(processes, infos, true)
+		}
+	}
+	slices.SortFunc(processes, func(a, b gpu.Process) int { return a.PID - b.PID })
+	return processes, nvml.SUCCESS
+}
+
+// merge adds a list. A process that draws and computes is one that computes;
+// each list then tells the same memory.
+func merge(processes []gpu.Process, infos []nvml.ProcessInfo, graphics bool) []gpu.Process {
+	for _, info := range infos {
+		used := int64(-1)
+		if info.UsedGpuMemory != notAvailable {
+			used = int64(info.UsedGpuMemory >> mibShift)
+		}
+		at := slices.IndexFunc(processes, func(p gpu.Process) bool { return p.PID == int(info.Pid) })
+		if at >= 0 {
+			processes[at].UsedMiB = max(processes[at].UsedMiB, used)
+			continue
+		}
+		processes = append(processes, gpu.Process{PID: int(info.Pid), UsedMiB: used, UtilPct: -1, Graphics: graphics})
+	}
+	return processes
+}
+
+// readProcessUtilisation adds each process's latest utilisation. One that the
+// driver has no sample of did nothing.
+func (r *reader) readProcessUtilisation(handle nvml.Device, processes []gpu.Process) {
+	if !r.has[processUtilisation] || len(processes) == 0 {
+		return
+	}
+	since := r.clock().Add(-utilisationWindow)
+	samples, ret := handle.GetProcessUtilization(uint64(since.UnixMicro()))
+	if !r.ok(ret) && ret != nvml.ERROR_NOT_FOUND {
+		return
+	}
+	for i := range processes {
+		processes[i].UtilPct = 0
+		latest := uint64(0)
+		for _, sample := range samples {
+			if int(sample.Pid) == processes[i].PID && sample.TimeStamp >= latest {
+				latest, processes[i].UtilPct = sample.TimeStamp, float64(sample.SmUtil)
+			}
+		}
+	}
+}
