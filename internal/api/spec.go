@@ -78,6 +78,7 @@ type Spec struct {
 	Exclusive   Text `json:"exclusive,omitempty"`
 	CPUs        Text `json:"cpus,omitempty"`
 	Mem         Text `json:"mem,omitempty"`
+	Pin         Text `json:"pin,omitempty" doc:"run on the CPUs next to its cards only"`
 	Priority    Text `json:"priority,omitempty"`
 	Timeout     Text `json:"timeout,omitempty" doc:"90, 15m, 2h, 1:30:00"`
 	Signal      Text `json:"signal,omitempty" doc:"USR1@60: sent that many seconds before the limit"`
@@ -100,7 +101,7 @@ type Spec struct {
 	Requeue     Text `json:"requeue,omitempty"`
 	Grace       Text `json:"grace,omitempty"`
 	Preemptible Text `json:"preemptible,omitempty"`
-	Cap         Text `json:"cap,omitempty"`
+	Cap         Text `json:"cap,omitempty" doc:"none, soft or mps"`
 }
 
 // textFields maps a key to its field of Spec.

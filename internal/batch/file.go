@@ -21,6 +21,7 @@ const maxFileBytes = 256 << 20
 type watcher struct {
 	path     string
 	defaults job.Spec
+	check    func(jobfile.File) error // of what it reads from now on; nil: none
 
 	stream   bool // a pipe: it was read to its end, and has no second version
 	stamp    fileStamp
@@ -124,6 +125,9 @@ func (w *watcher) settleTail() (jobfile.File, bool, string) {
 
 // judge is what a poll makes of a file: a new version, or a complaint.
 func (w *watcher) judge(file jobfile.File, err error) (jobfile.File, bool, string) {
+	if err == nil && w.check != nil {
+		err = w.check(file)
+	}
 	if err != nil {
 		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
 	}

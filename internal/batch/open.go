@@ -212,6 +212,9 @@ func (s *session) openEngine(context.Context) error {
 		JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env,
 		SelfDir: site.SelfDir(), SimDir: s.simDir,
 	}
+	if err := s.openCaps(filepath.Dir(s.layout.keepDir())); err != nil {
+		return err
+	}
 	s.screen = s.newScreen()
 	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir, exists: isThere}
 	s.board = &board{path: s.layout.board()}

@@ -33,6 +33,7 @@ var jobFlagTable = []jobFlag{
 	{name: "exclusive", alone: "true", help: "share its GPUs with no other job of berth"},
 	{name: "cpus", short: "c", word: "n", help: "host CPUs"},
 	{name: "mem", word: "size", help: "host memory: 32G"},
+	{name: "pin", alone: "true", help: "run on the CPUs next to its cards only"},
 	{name: "priority", short: "p", word: "n", help: "higher starts first (default 0)"},
 	{name: "time", short: "t", word: "time", help: "time limit: 90 (seconds), 15m, 2h, 1d, 1:30:00 (default none)"},
 	{name: "signal", word: "name@s", help: "warn it before its limit: USR1@60"},
@@ -55,7 +56,7 @@ var jobFlagTable = []jobFlag{
 	{name: "requeue", alone: "true", help: "run again if the machine went down under it"},
 	{name: "grace", word: "time", help: "between TERM and KILL (default 10s)"},
 	{name: "preemptible", alone: "park", word: "how", help: "may be set aside for a higher priority: park, or requeue"},
-	{name: "cap", word: "how", help: "limit on device memory: none or soft"},
+	{name: "cap", word: "how", help: "limit on device memory: none, soft (asked of frameworks) or mps (enforced)"},
 }
 
 // jobFlags are the flags of submit and edit that describe a job.

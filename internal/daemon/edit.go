@@ -24,7 +24,7 @@ var fixed = map[string]string{
 var planned = map[string]bool{
 	"name": true, "gpus": true, "type": true, "vram": true, "ids": true, "allow": true, "exclusive": true, "cpus": true, "mem": true,
 	"priority": true, "timeout": true, "on_timeout": true, "max_requeues": true, "retries": true, "retry_on": true, "begin": true,
-	"requeue": true, "grace": true, "preemptible": true, "cap": true,
+	"requeue": true, "grace": true, "preemptible": true, "cap": true, "pin": true,
 }
 
 // onlyPlans reports whether an edit leaves alone what a job does.
@@ -77,6 +77,9 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 		}
 	}
 	if err := checkWords(&spec); err != nil {
+		return err
+	}
+	if err := d.capable(&spec); err != nil {
 		return err
 	}
 	if more := specBytes(&spec); more > plainJob {

@@ -233,6 +233,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	d.launcher = &engine.Launcher{
 		JobsDir: d.jobsDir(), Dir: "/", SelfDir: site.SelfDir(), SimDir: d.simDir, Owner: d.owner,
 	}
+	d.launcher.UseMPS(d.mpsHome())
 	lastSeq, err := d.lastNumber()
 	if err != nil {
 		return err

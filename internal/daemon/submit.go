@@ -157,6 +157,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := checkWords(&asked.Spec); err != nil {
 		return err
 	}
+	if err := s.d.capable(&asked.Spec); err != nil {
+		return err
+	}
 	s.notes = nil
 	asked.Spec.Interactive = s.request.Interactive
 	if s.boundTime(&asked.Spec) {

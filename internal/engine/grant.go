@@ -16,11 +16,12 @@ type granted struct {
 	job     *job.Job
 	known   []gpu.Device // parallel to the grant; empty where nothing is known of one of them
 	filter  bool         // the job cannot open any other
+	mps     *keep.MPS    // the server that its programs use; nil: none
 	renamed bool         // a number would not mean to the job what it means to berth
 }
 
 func (l *Launcher) cards(j *job.Job) granted {
-	g := granted{job: j}
+	g := granted{job: j, mps: l.mps(j)}
 	for _, uuid := range j.Grant.UUIDs {
 		var d gpu.Device
 		ok := false
@@ -36,7 +37,7 @@ func (l *Launcher) cards(j *job.Job) granted {
 	complete := len(g.known) == len(j.Grant.GPUs)
 	hidden := func(d gpu.Device) bool { return d.Minor < 0 || d.Part != nil && d.Part.Caps == nil }
 	g.filter = l.Filter && l.SimDir == "" && complete && !slices.ContainsFunc(g.known, hidden)
-	g.renamed = g.filter || l.mps(j) != nil || slices.ContainsFunc(g.known, func(d gpu.Device) bool {
+	g.renamed = g.filter || g.mps != nil || slices.ContainsFunc(g.known, func(d gpu.Device) bool {
 		return d.Part != nil || d.DriverIndex != d.Index
 	})
 	return g
@@ -66,7 +67,7 @@ func (g granted) env() []string {
 	if cpus := g.cpus(); cpus != "" {
 		env = append(env, "BERTH_CPUS="+cpus)
 	}
-	return env
+	return append(env, g.mps.Env()...)
 }
 
 // devices is what the filter lets through; nil: there is none.
@@ -113,6 +114,9 @@ func (l *Launcher) mps(j *job.Job) *keep.MPS {
 	m := &keep.MPS{
 		Control: l.MPSControl, Dir: filepath.Join(l.MPSDir, j.Keep+"."+strconv.Itoa(j.Attempt)),
 		Cards: j.Grant.UUIDs, LimitMiB: j.Grant.BudgetMiB,
+	}
+	if m.LimitMiB == 0 {
+		m.LimitMiB = j.VRAMMiB // it has its cards alone, and no more of them than it asked for
 	}
 	if j.Grant.Share > 0 {
 		m.Threads = max(1, int(j.Grant.Share*100+0.5))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -29,8 +30,8 @@ type Launcher struct {
 	// Filter says that a job can be kept from opening cards it was not given.
 	Filter bool
 	// MPSControl is nvidia-cuda-mps-control, and MPSDir where the pipes of jobs'
-	// servers go; empty: there is none.
-	MPSControl, MPSDir string
+	// servers go; empty: there is none, and NoMPS is why.
+	MPSControl, MPSDir, NoMPS string
 
 	// Owner says who a job runs as, where jobs are not all the same person's:
 	// its error becomes Order's. Nil: everything runs as berth does, with Env
@@ -101,6 +102,11 @@ func (l *Launcher) Order(j *job.Job) (keep.Order, error) {
 			return keep.Order{}, err
 		}
 	}
+	if why := l.Refuses(&j.Spec); why != "" {
+		// The machine has changed since the job was taken. It does not run with
+		// less than it asked for.
+		return keep.Order{}, errors.New(why)
+	}
 	own := *l
 	own.Env, own.Home = owner.Env, owner.Home
 	o := own.order(j)
@@ -120,7 +126,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
 		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, Setup: setup,
-		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: l.mps(j),
+		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}
 	if spec.Pin {
@@ -152,9 +158,7 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	if l.SimDir != "" {
 		vars.set("BERTH_SIM_DIR", l.SimDir)
 	}
-	for name, value := range softCap(j) {
-		vars.set(name, value)
-	}
+	softCap(j, vars)
 	for _, pair := range grant {
 		name, value, _ := strings.Cut(pair, "=")
 		vars.set(name, value)

@@ -123,7 +123,23 @@ func TestEnvironmentRules(t *testing.T) {
 			setup: func(_ *Launcher, j *job.Job) {
 				j.Spec.Cap, j.Grant.BudgetMiB, j.Grant.CardMiB = "soft", 6144, 24576
 			},
-			want: map[string]string{"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.250", "TF_FORCE_GPU_ALLOW_GROWTH": "true", "BERTH_GPU_MEMORY_UTILIZATION": "0.250"},
+			want: map[string]string{"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.250", "TF_FORCE_GPU_ALLOW_GROWTH": "true", "BERTH_GPU_MEMORY_UTILIZATION": "0.250", "BERTH_TORCH_MEMORY_FRACTION": "0.250"},
+		},
+		{
+			name: "what the job brings along is its own business",
+			setup: func(l *Launcher, j *job.Job) {
+				j.Spec = spec(set("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9"))
+				l.Env = append(l.Env, "TF_FORCE_GPU_ALLOW_GROWTH=false")
+				j.Spec.Cap, j.Grant.BudgetMiB, j.Grant.CardMiB = "soft", 6144, 24576
+			},
+			want: map[string]string{"XLA_PYTHON_CLIENT_MEM_FRACTION": ".9", "TF_FORCE_GPU_ALLOW_GROWTH": "false", "BERTH_GPU_MEMORY_UTILIZATION": "0.250"},
+		},
+		{
+			name: "an outer job's part is not handed on",
+			setup: func(l *Launcher, _ *job.Job) {
+				l.Env = append(l.Env, "BERTH_TORCH_MEMORY_FRACTION=0.1", "BERTH_GPU_MEMORY_UTILIZATION=0.1")
+			},
+			want: map[string]string{"BERTH_TORCH_MEMORY_FRACTION": "-", "BERTH_GPU_MEMORY_UTILIZATION": "-"},
 		},
 		{
 			name:  "no cap, no fraction",

@@ -7,16 +7,35 @@ import (
 )
 
 // softCap asks frameworks to stay within the job's budget. They may ignore
-// it; nothing here enforces anything.
-func softCap(j *job.Job) map[string]string {
+// it; nothing here enforces anything. A variable that the job brings along is
+// its own business; the hints are berth's.
+//
+// PyTorch is only given a hint. Its newer releases take a fraction from their
+// environment, but some that read the same variable do not know the option, and
+// end on it: what is good for one release cannot be set for all.
+func softCap(j *job.Job, vars *environ) {
+	for _, name := range softHints {
+		vars.unset(name)
+	}
 	g := j.Grant
 	if j.Spec.Cap != "soft" || g.BudgetMiB <= 0 || g.CardMiB <= 0 {
-		return nil
+		return
 	}
 	fraction := strconv.FormatFloat(min(1, float64(g.BudgetMiB)/float64(g.CardMiB)), 'f', 3, 64)
-	return map[string]string{
-		"XLA_PYTHON_CLIENT_MEM_FRACTION": fraction, // JAX
-		"TF_FORCE_GPU_ALLOW_GROWTH":      "true",   // TensorFlow: take what is used, not the card
-		"BERTH_GPU_MEMORY_UTILIZATION":   fraction, // for vllm serve --gpu-memory-utilization
+	for _, name := range softHints {
+		vars.set(name, fraction)
+	}
+	vars.suggest("XLA_PYTHON_CLIENT_MEM_FRACTION", fraction) // JAX
+	vars.suggest("TF_FORCE_GPU_ALLOW_GROWTH", "true")        // TensorFlow: take what is used, not the card
+}
+
+// softHints are for commands to use as they see fit: vllm serve
+// --gpu-memory-utilization, and torch.cuda.set_per_process_memory_fraction.
+var softHints = []string{"BERTH_GPU_MEMORY_UTILIZATION", "BERTH_TORCH_MEMORY_FRACTION"}
+
+// suggest sets a variable that is not there.
+func (e *environ) suggest(name, value string) {
+	if _, ok := e.values[name]; !ok {
+		e.set(name, value)
 	}
 }

@@ -19,6 +19,9 @@ func Check(spec *job.Spec, gpusGiven bool) error {
 	if spec.GPUs == 0 && (spec.VRAMMiB > 0 || spec.VRAMAuto) {
 		return fmt.Errorf("found vram with gpus=0, allowed vram only with GPUs (host memory is mem)")
 	}
+	if err := checkCap(spec); err != nil {
+		return err
+	}
 	if spec.GPUs > 0 && len(spec.Allow) > 0 && spec.GPUs > len(spec.Allow) {
 		return fmt.Errorf("found gpus=%d with %d in allow, allowed at most as many as allow names", spec.GPUs, len(spec.Allow))
 	}
@@ -43,5 +46,19 @@ func checkIDs(spec *job.Spec, gpusGiven bool) error {
 		return fmt.Errorf("found gpus=%d with %d in ids, allowed gpus=%d or no gpus at all", spec.GPUs, len(spec.IDs), len(spec.IDs))
 	}
 	spec.GPUs = len(spec.IDs)
+	return nil
+}
+
+// checkCap refuses a limit on memory that does not say how much, or of what.
+func checkCap(spec *job.Spec) error {
+	if spec.Cap == "" || spec.Cap == "none" {
+		return nil
+	}
+	if spec.GPUs == 0 && spec.Share == 0 {
+		return fmt.Errorf("found cap=%s with gpus=0, allowed cap only with GPUs", spec.Cap)
+	}
+	if spec.Cap == "mps" && spec.VRAMMiB == 0 && spec.Share == 0 {
+		return fmt.Errorf("found cap=mps without an amount, allowed with vram=SIZE or a share of a GPU: that is its limit")
+	}
 	return nil
 }

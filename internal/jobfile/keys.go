@@ -38,6 +38,7 @@ var setters = []setter{
 	{key: "exclusive", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Exclusive, v) }},
 	{key: "cpus", short: 'c', set: func(s *job.Spec, v string) error { return setWhole(&s.CPUs, v, 0, maxCPUs) }},
 	{key: "mem", set: func(s *job.Spec, v string) error { return setParsed(&s.MemMiB, v, ParseSize) }},
+	{key: "pin", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Pin, v) }},
 	{key: "priority", short: 'p', set: func(s *job.Spec, v string) error { return setWhole(&s.Priority, v, math.MinInt32, math.MaxInt32) }},
 	{key: "timeout", flag: "time", short: 't', set: func(s *job.Spec, v string) error { return setParsed(&s.TimeLimit, v, ParseDuration) }},
 	{key: "signal", set: setSignal},
@@ -65,7 +66,7 @@ var setters = []setter{
 	{key: "grace", set: func(s *job.Spec, v string) error { return setParsed(&s.Grace, v, ParseDuration) }},
 	{key: "requeue", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Requeue, v) }},
 	{key: "preemptible", bare: true, set: setPreemptible},
-	{key: "cap", set: func(s *job.Spec, v string) error { return setChoice(&s.Cap, v, "none", "soft") }},
+	{key: "cap", set: func(s *job.Spec, v string) error { return setChoice(&s.Cap, v, "none", "soft", "mps") }},
 	{key: "cancel", bare: true, fileOnly: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.CancelMarked, v) }},
 	{key: "env", short: 'e', ask: func(a *asking, v string) error { return setVariable(&a.Spec, v) }},
 }

@@ -1,0 +1,29 @@
+package batch
+
+import (
+	"fmt"
+
+	"berth/internal/jobfile"
+)
+
+// capable refuses a jobs file with a job that this machine could not hold to
+// what it asks for.
+func (s *session) capable(file jobfile.File) error {
+	for _, line := range file.Lines {
+		if why := s.launcher.Refuses(&line.Spec); why != "" {
+			return fmt.Errorf("%s:%d: %s", s.opt.File, line.Number, why)
+		}
+	}
+	return nil
+}
+
+// openCaps finds out what jobs can be held to. Lines that come later are
+// measured by that too.
+func (s *session) openCaps(dir string) error {
+	s.launcher.UseMPS(dir)
+	s.watcher.check = s.capable
+	if err := s.capable(s.file); err != nil {
+		return &Problem{Code: 2, What: err.Error(), Hint: "use cap=soft, or install CUDA MPS; berth doctor tells what is missing", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+)
+
+// box is a launcher that knows two cards: a whole one, and a part of another.
+func box() *Launcher {
+	whole, part := gpu.Unknown(0, "GPU-a", "A100"), gpu.Unknown(100, "MIG-b", "A100")
+	whole.Minor, whole.CPUs = 0, "0-3"
+	part.Minor, part.Part, part.CPUs = 1, &gpu.Part{Of: 1, Caps: []int{30, 31}}, "2-5,8"
+	l := launcher()
+	l.Device = func(uuid string) (gpu.Device, bool) {
+		for _, d := range []gpu.Device{whole, part} {
+			if d.UUID == uuid {
+				return d, true
+			}
+		}
+		return gpu.Device{}, false
+	}
+	l.MPSControl, l.MPSDir = "/usr/bin/nvidia-cuda-mps-control", "/run/berth/mps"
+	return l
+}
+
+func granting(uuids ...string) *job.Job {
+	j := &job.Job{ID: "7", Keep: "tok", Attempt: 2, Spec: spec()}
+	for i, uuid := range uuids {
+		j.Grant.GPUs, j.Grant.UUIDs = append(j.Grant.GPUs, i), append(j.Grant.UUIDs, uuid)
+	}
+	return j
+}
+
+func TestTheMPSServerOfAJob(t *testing.T) {
+	rows := []struct {
+		name  string
+		setup func(j *job.Job)
+		want  *keep.MPS
+	}{
+		{"a job without a cap has none", func(j *job.Job) { j.Grant.BudgetMiB = 4096 }, nil},
+		{"a soft cap needs none", func(j *job.Job) { j.Spec.Cap, j.Grant.BudgetMiB = "soft", 4096 }, nil},
+		{"a budget is the limit on each card", func(j *job.Job) { j.Spec.Cap, j.Grant.BudgetMiB = "mps", 4096 },
+			&keep.MPS{LimitMiB: 4096}},
+		{"a share is also one of the multiprocessors", func(j *job.Job) { j.Spec.Cap, j.Grant.BudgetMiB, j.Grant.Share = "mps", 4096, 0.255 },
+			&keep.MPS{LimitMiB: 4096, Threads: 26}},
+		{"a tiny share is not the whole card", func(j *job.Job) { j.Spec.Cap, j.Grant.BudgetMiB, j.Grant.Share = "mps", 4096, 0.001 },
+			&keep.MPS{LimitMiB: 4096, Threads: 1}},
+		{"one that has its cards alone is held to what it declared", func(j *job.Job) { j.Spec.Cap, j.VRAMMiB = "mps", 8000 },
+			&keep.MPS{LimitMiB: 8000}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			j := granting("GPU-a", "MIG-b")
+			row.setup(j)
+			if row.want != nil {
+				row.want.Control, row.want.Dir = "/usr/bin/nvidia-cuda-mps-control", "/run/berth/mps/tok.2"
+				row.want.Cards = []string{"GPU-a", "MIG-b"}
+			}
+			o := mustOrder(box(), j)
+			if diff := cmp.Diff(row.want, o.MPS); diff != "" {
+				t.Error(diff)
+			}
+			if err := o.Check(); err != nil {
+				t.Error(err)
+			}
+			pipes := environment(box(), j)["CUDA_MPS_PIPE_DIRECTORY"]
+			if (pipes == "/run/berth/mps/tok.2/pipe") != (row.want != nil) {
+				t.Errorf("its pipes are in %q", pipes)
+			}
+		})
+	}
+}
+
+func TestAJobDoesNotRunWithoutTheCapItAskedFor(t *testing.T) {
+	l, j := box(), granting("GPU-a")
+	l.MPSControl, l.NoMPS = "", "there is none"
+	j.Spec.Cap, j.Grant.BudgetMiB = "mps", 4096
+	if _, err := l.Order(j); err == nil || err.Error() != "cap=mps: there is none" {
+		t.Errorf("%v", err)
+	}
+	j.Spec.Cap = "soft"
+	if _, err := l.Order(j); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheCPUsNextToItsCards(t *testing.T) {
+	rows := []struct {
+		name, want string
+		cards      []string
+	}{
+		{"those of one card", "0-3", []string{"GPU-a"}},
+		{"those of either card", "0-5,8", []string{"GPU-a", "MIG-b"}},
+		{"no list where one card does not tell", "", []string{"GPU-a", "GPU-unknown"}},
+		{"no list without a card", "", nil},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			j := granting(row.cards...)
+			if got := environment(box(), j)["BERTH_CPUS"]; got != row.want {
+				t.Errorf("BERTH_CPUS is %q, want %q", got, row.want)
+			}
+			if o := mustOrder(box(), j); o.Affinity != "" {
+				t.Errorf("it is pinned to %s although nobody asked", o.Affinity)
+			}
+			j.Spec.Pin = true
+			if o := mustOrder(box(), j); o.Affinity != row.want {
+				t.Errorf("it is pinned to %q, want %q", o.Affinity, row.want)
+			}
+		})
+	}
+}
+
+func TestWhereMPSServersLive(t *testing.T) {
+	short, err := mpsPlace("/run/berth")
+	if err != nil || short != "/run/berth/mps" {
+		t.Errorf("%q, %v", short, err)
+	}
+	tmp, err := os.MkdirTemp("/tmp", "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	t.Setenv("TMPDIR", tmp)
+	deep := "/" + strings.Repeat("x", longestPlace)
+	place, err := mpsPlace(deep)
+	if err != nil || !strings.HasPrefix(place, tmp+"/berth-") || len(place) > longestPlace {
+		t.Errorf("%q, %v", place, err)
+	}
+	if info, err := os.Stat(filepath.Dir(place)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("others may look into it: %v, %v", info, err)
+	}
+	// Somebody else's, or one that others can write to, is not used.
+	os.Chmod(filepath.Dir(place), 0o777)
+	if place, err := mpsPlace(deep); err == nil {
+		t.Errorf("%q was used", place)
+	}
+	os.Remove(filepath.Dir(place))
+	os.Symlink("/tmp", filepath.Dir(place))
+	if place, err := mpsPlace(deep); err == nil {
+		t.Errorf("a link was followed to %q", place)
+	}
+}
+
+func TestWhetherThereIsMPS(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	l := launcher()
+	l.UseMPS("/run/berth")
+	capped := &job.Spec{Cap: "mps"}
+	if why := l.Refuses(capped); why != "cap=mps: this machine has no nvidia-cuda-mps-control in PATH" {
+		t.Errorf("%q", why)
+	}
+	os.WriteFile(filepath.Join(dir, mpsProgram), []byte("#!/bin/sh\n"), 0o755)
+	l.UseMPS("/run/berth")
+	if why := l.Refuses(capped); why != "" || l.MPSControl != filepath.Join(dir, mpsProgram) || l.MPSDir != "/run/berth/mps" {
+		t.Errorf("%q, %+v", why, l)
+	}
+	l.SimDir = "/sim"
+	l.UseMPS("/run/berth")
+	if why := l.Refuses(capped); why != "cap=mps: simulated cards have no CUDA MPS" {
+		t.Errorf("%q", why)
+	}
+	if why := l.Refuses(&job.Spec{Cap: "soft"}); why != "" {
+		t.Errorf("%q", why)
+	}
+}
