@@ -14,15 +14,48 @@ import (
 
 // showHealth says since when a card is as it is, who said so, and what the
 // driver last complained of.
-func (d *Daemon) showHealth(*api.GPU) {}
+func (d *Daemon) showHealth(g *api.GPU) {
+	v := d.engine.HealthOf(g.UUID)
+	g.HealthSince, g.HealthBy = v.Since, v.By
+	if v.LastXid != nil {
+		g.LastXid = &api.GPUXid{Code: v.LastXid.Code, At: v.LastXid.At, Text: v.LastXid.Text}
+	}
+}
 
 // showIdle says since when a job does not use its cards.
-func (d *Daemon) showIdle(*api.GPUJob) {}
+func (d *Daemon) showIdle(on *api.GPUJob) {
+	if since, idle := d.engine.IdleSince(on.ID); idle {
+		on.IdleSince = &since
+	}
+}
 
 // SetHealth takes an administrator's word on a card.
 func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
-	return api.GPU{}, api.Problemf(api.Unable, "", "the health of cards is not judged here")
+	action, state, detail := "gpu clear", gpu.HealthOK, cardName(index)
+	if r.Health == api.HealthQuarantined {
+		action, state = "gpu quarantine", gpu.HealthQuarantined
+		if r.Reason == "" {
+			r.Reason = "as asked"
+		}
+		detail += ": " + r.Reason
+	}
+	err := d.administers(c, "quarantines and clears cards")
+	if err == nil {
+		var found bool
+		err = d.change(ctx, func(now time.Time) { found = d.engine.SetHealth(now, index, state, c.Name, oneLine(r.Reason)) })
+		if err == nil && !found {
+			err = noCard(index)
+		}
+	}
+	d.note(c, action, nil, detail, err)
+	if err != nil {
+		return api.GPU{}, err
+	}
+	return d.oneCard(ctx, c, index)
 }
+
+// oneLine keeps what a person wrote from looking like more than one event.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // allCards begins the text of an event that is about every card.
 const allCards = "all cards "

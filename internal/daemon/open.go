@@ -244,7 +244,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Log: d.log,
 	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
-	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta))
+	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta), d.engine.RestoreHealth(d.store.Meta))
 }
 
 // lastNumber is the highest number of a job so far. A store that was put back
