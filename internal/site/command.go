@@ -19,6 +19,7 @@ import (
 // call is one question to a program of the system.
 type call struct {
 	name     string // without a directory: it is looked for in commandDirs only
+	path     string // where berth's own helper lies; then it is not looked for
 	args     []string
 	env      []string // beside the fixed ones
 	deadline time.Duration
@@ -69,6 +70,9 @@ func (m machine) command(name string) (string, error) {
 }
 
 func runCommand(ctx context.Context, c call) (answer, error) {
+	if c.path != "" {
+		return runPath(ctx, c.path, c)
+	}
 	path, err := machine{}.command(c.name)
 	if err != nil {
 		return answer{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -31,7 +32,10 @@ const examineDeadline = 20 * time.Second
 // Examine looks at everything on this host that berth depends on, for a daemon
 // with these places. It changes nothing.
 func Examine(ctx context.Context, places Places) []Finding {
-	return exam{machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline}.all(ctx)
+	return exam{
+		machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline,
+		helper: findHelper(os.Getenv, SelfDir()), arch: runtime.GOARCH,
+	}.all(ctx)
 }
 
 // exam is one look at a host. Tests examine hosts unlike theirs.
@@ -40,6 +44,8 @@ type exam struct {
 	kernel   kernel
 	places   Places
 	deadline time.Duration
+	helper   helper
+	arch     string
 }
 
 // check is one question about the host.
@@ -49,12 +55,24 @@ type check struct {
 }
 
 func (e exam) checks() []check {
+	cards := &cardFacts{exam: e}
+	aboutCards := func(ask func(helperSaid) Finding) func(context.Context) Finding {
+		return func(ctx context.Context) Finding {
+			if !e.hasDriver() {
+				return ok(NoCards)
+			}
+			return ask(cards.get(ctx))
+		}
+	}
 	return []check{
 		{"kernel", e.release}, {"pidfd", e.pidfd}, {"boot id", e.bootID}, {"clock", e.clock}, {"proc", e.proc},
 		{"cgroup", e.cgroup}, {"controllers", e.controllers}, {"systemd", e.systemd}, {"logout", e.logout},
 		{"getent", e.getentFinding}, {"users", e.users}, {"admins", e.admins}, {"limits", e.limits},
 		{"state", e.state}, {"disk", e.disk}, {"ledger", e.ledger}, {"swap", e.swap},
-		{"driver", e.driver}, {"devices", e.devices}, {"mps", e.mps},
+		{"driver", func(ctx context.Context) Finding { return e.driver(ctx, cards) }}, {"nvml", aboutCards(e.nvml)},
+		{"devices", e.devices}, {"isolation", aboutCards(e.isolation)}, {"xid", aboutCards(e.xid)},
+		{"topology", aboutCards(e.topology)}, {"persistence", aboutCards(e.persistence)}, {"mps", aboutCards(e.mps)},
+		{"memory limits", aboutCards(e.memoryLimits)}, {"checkpoint", aboutCards(e.checkpoint)}, {"containers", aboutCards(e.containers)},
 	}
 }
 

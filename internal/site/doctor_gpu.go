@@ -12,11 +12,14 @@ import (
 
 // driver asks nvidia-smi. It is the one program here that may hang in the
 // kernel and must not be killed in a hurry.
-func (e exam) driver(ctx context.Context) Finding {
+func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
 	const noCards = "install NVIDIA's driver; without one, --sim N gives simulated cards"
 	said, err := e.run(ctx, call{name: "nvidia-smi", args: []string{"--query-gpu=driver_version,name", "--format=csv,noheader"}, deadline: 10 * time.Second})
 	switch {
-	case errors.Is(err, errNotInstalled) && e.exists("/proc/driver/nvidia/version"):
+	case errors.Is(err, errNotInstalled) && e.hasDriver():
+		if h := cards.get(ctx); h.err == nil {
+			return ok("driver %s, %d cards; nvidia-smi is missing, and berth does without", printable(h.Facts.Driver), len(h.Sample.Devices))
+		}
 		return fail("install nvidia-utils (it comes with the driver)", "the driver is loaded, but nvidia-smi is missing: cards cannot be read")
 	case errors.Is(err, errNotInstalled):
 		return warn(noCards, "nvidia-smi is not installed: there are no cards to use")
@@ -54,23 +57,9 @@ func (e exam) devices(context.Context) Finding {
 	case cards == 0 && e.exists("/proc/driver/nvidia/version"):
 		return warn("run `nvidia-modprobe -c 0 -u`, or nvidia-smi once as root", "the driver is loaded, but /dev has no devices of it")
 	case cards == 0:
-		return ok("there are no cards")
+		return ok(NoCards)
 	case len(closed) > 0:
 		return warn("see NVreg_DeviceFileMode in /etc/modprobe.d, or put users in the group that may", "not every user may open %s", strings.Join(closed, ", "))
 	}
 	return ok("all users may open the cards")
-}
-
-// mps says whether jobs can have a hard limit of device memory.
-func (e exam) mps(context.Context) Finding {
-	if _, err := e.command("nvidia-cuda-mps-control"); err != nil {
-		return ok("CUDA MPS is not installed; only --cap mps needs it")
-	}
-	names, _ := filepath.Glob(e.path("/proc/[0-9]*/comm")) // the pattern is ours
-	for _, name := range names {
-		if text, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(text), "nvidia-cuda-mps") {
-			return ok("CUDA MPS is installed, and a daemon of it runs")
-		}
-	}
-	return ok("CUDA MPS is installed")
 }

@@ -26,14 +26,27 @@ func labServer(t *testing.T) (*fake, exam) {
 		file("/proc/driver/nvidia/version", "NVRM version: 580.65.06\n").
 		file("/dev/nvidia0", "").file("/dev/nvidiactl", "").file("/dev/nvidia-uvm", "").
 		file("/var/lib/berth/store/x", "").file("/dev/shm/x", "").
-		says("nvidia-smi", "580.65.06, NVIDIA H200\n580.65.06, NVIDIA H200\n")
+		file("/dev/kmsg", "").file("/opt/berth/berth-gpu", "").
+		file("/sys/devices/system/node/node0/x", "").file("/sys/devices/system/node/node1/x", "").
+		says("nvidia-smi", "580.65.06, NVIDIA H200\n580.65.06, NVIDIA H200\n").says("berth-gpu", wellCards)
+	for _, bus := range []string{"0000:1b:00.0", "0000:9b:00.0"} {
+		dir := "/sys/bus/pci/devices/" + bus
+		f.file(dir+"/vendor", "0x10de\n").file(dir+"/class", "0x030200\n").file(dir+"/numa_node", "0\n").file(dir+"/local_cpulist", "0-31\n")
+	}
 	script(t, f.path("/usr/bin/getent"), "")
 	for _, name := range []string{"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"} {
 		chmod(t, f.path(name), 0o666)
 	}
 	chmod(t, f.path("/dev/shm"), 0o777|os.ModeSticky)
-	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), deadline: patience}
+	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), deadline: patience,
+		helper: helper{path: f.path("/opt/berth/berth-gpu")}, arch: "amd64"}
 }
+
+// wellCards is what the helper says of two cards that are well.
+const wellCards = `{
+  "facts": {"source": "NVML", "driver": "580.65.06", "nvml": "13.580.65.06", "cuda": "13.0", "events": true, "kernel_log": false, "memory_limits": false, "persistence": true},
+  "sample": {"at": "2026-03-01T12:00:00Z", "devices": [{"index": 0, "bus_id": "00000000:1B:00.0"}, {"index": 1, "bus_id": "00000000:9B:00.0"}]}
+}`
 
 func chmod(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
@@ -138,8 +151,12 @@ func TestFindings(t *testing.T) {
 		{"no driver", "driver", func(f *fake, _ *exam) {
 			f.breaks("nvidia-smi", errNotInstalled)
 			os.RemoveAll(f.path("/proc/driver"))
+			os.Remove(f.path("/dev/nvidiactl"))
 		}, Warn, "no cards"},
-		{"a driver without its tools", "driver", func(f *fake, _ *exam) { f.breaks("nvidia-smi", errNotInstalled) }, Fail, "is missing"},
+		{"a driver without its tools", "driver", func(f *fake, e *exam) {
+			f.breaks("nvidia-smi", errNotInstalled)
+			e.helper = helper{}
+		}, Fail, "is missing"},
 		{"a driver that hangs", "driver", func(f *fake, _ *exam) { f.breaks("nvidia-smi", errNoAnswer) }, Fail, "no answer"},
 		{"a driver that was replaced", "driver", func(f *fake, _ *exam) {
 			f.exits("nvidia-smi", 18, "Failed to initialize NVML: Driver/library version mismatch\n")
@@ -151,6 +168,72 @@ func TestFindings(t *testing.T) {
 				os.Remove(f.path(name))
 			}
 		}, Warn, "no devices"},
+		{"a driver without its tools, but with berth's own helper", "driver", func(f *fake, _ *exam) { f.breaks("nvidia-smi", errNotInstalled) }, OK, "berth does without"},
+		{"cards that are well", "nvml", func(*fake, *exam) {}, OK, "2 cards, read through NVML 13.580.65.06 (driver 580.65.06, CUDA 13.0)"},
+		{"no helper", "nvml", func(_ *fake, e *exam) { e.helper = helper{} }, Warn, "no MIG"},
+		{"a helper that is switched off", "nvml", func(_ *fake, e *exam) { e.helper = helper{off: true} }, Warn, "BERTH_GPU_HELPER"},
+		{"a helper that hangs", "nvml", func(f *fake, _ *exam) { f.breaks("berth-gpu", errNoAnswer) }, Fail, "hangs"},
+		{"a helper that finds no library", "nvml", func(f *fake, _ *exam) {
+			f.exits("berth-gpu", 1, `{"error": "NVML: ERROR_LIBRARY_NOT_FOUND\u001b[2J"}`)
+		}, Warn, "ERROR_LIBRARY_NOT_FOUND"},
+		{"a helper that only complains", "nvml", func(f *fake, _ *exam) { f.exits("berth-gpu", 2, "built without NVML\n") }, Warn, "built without NVML"},
+		{"a helper of another time", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", "hello\n") }, Fail, "cannot be understood"},
+		{"a card that cannot be read", "nvml", func(f *fake, _ *exam) {
+			f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [], "faults": [{"index": 3, "kind": "lost", "text": "GPU is lost\u001b[2J"}]}}`)
+		}, Warn, "gpu3 GPU is lost"},
+		{"parts of cards", "nvml", func(f *fake, _ *exam) {
+			f.says("berth-gpu", `{"facts": {"nvml": "13"}, "sample": {"devices": [{"index": 100, "part": {"of": 0, "profile": "1g.10gb"}}, {"index": 1}]}}`)
+		}, OK, "2 cards, 1 of them parts"},
+		{"root keeps jobs off other cards", "isolation", func(_ *fake, e *exam) { e.uid, e.places.Shared = 0, false }, OK, "but its own"},
+		{"a user cannot keep jobs off other cards", "isolation", func(_ *fake, e *exam) { e.places.Shared = false }, Warn, "only root"},
+		{"old cgroups keep no job off other cards", "isolation", func(f *fake, _ *exam) {
+			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n")
+		}, Warn, "no cgroup version 2"},
+		{"a log that can be read", "xid", func(_ *fake, e *exam) { e.places.Shared = false }, OK, "from the kernel's log"},
+		{"a log that is root's", "xid", func(f *fake, e *exam) {
+			e.places.Shared = false
+			os.Remove(f.path("/dev/kmsg"))
+		}, Warn, "only what NVML tells"},
+		{"no log and no helper", "xid", func(f *fake, e *exam) {
+			e.places.Shared, e.helper = false, helper{}
+			os.Remove(f.path("/dev/kmsg"))
+		}, Warn, "go unnoticed"},
+		{"a log that the daemon reads", "xid", func(f *fake, _ *exam) { os.Remove(f.path("/dev/kmsg")) }, OK, "a daemon of root's"},
+		{"a driver that can park", "checkpoint", func(*fake, *exam) {}, OK, "could be parked"},
+		{"a driver that cannot park", "checkpoint", func(f *fake, e *exam) {
+			e.helper = helper{}
+			f.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.163.01  Release Build\n")
+		}, OK, "driver 550.163.01 cannot"},
+		{"a machine that cannot park", "checkpoint", func(_ *fake, e *exam) { e.arch = "arm64" }, OK, "x86-64 only"},
+		{"a driver without limits", "memory limits", func(*fake, *exam) {}, OK, "615 and newer"},
+		{"a driver with limits", "memory limits", func(f *fake, _ *exam) {
+			f.says("berth-gpu", strings.NewReplacer("580.65.06", "615.12", `"memory_limits": false`, `"memory_limits": true`).Replace(wellCards))
+		}, OK, "driver 615.12 can hold"},
+		{"a driver whose limits do not work", "memory limits", func(f *fake, _ *exam) {
+			f.says("berth-gpu", strings.ReplaceAll(wellCards, "580.65.06", "615.12"))
+		}, OK, "do not work here"},
+		{"no persistence", "persistence", func(f *fake, _ *exam) {
+			f.says("berth-gpu", strings.Replace(wellCards, `"persistence": true`, `"persistence": false`, 1))
+		}, Warn, "seconds longer"},
+		{"persistence by its daemon", "persistence", func(f *fake, e *exam) {
+			e.helper = helper{}
+			f.file("/proc/78/comm", "nvidia-persiste\n")
+		}, OK, "stays ready"},
+		{"persistence that nobody tells of", "persistence", func(_ *fake, e *exam) { e.helper = helper{} }, OK, "not known"},
+		{"no docker", "containers", func(*fake, *exam) {}, OK, "no docker"},
+		{"docker and root", "containers", func(f *fake, _ *exam) { f.file(dockerSocket, "") }, OK, "berth.token"},
+		{"cards of no node", "topology", func(f *fake, _ *exam) { f.file("/sys/bus/pci/devices/0000:9b:00.0/numa_node", "-1\n") }, Warn, "1 of 2 cards"},
+		{"one node", "topology", func(f *fake, _ *exam) {
+			f.file("/sys/bus/pci/devices/0000:9b:00.0/numa_node", "-1\n")
+			os.RemoveAll(f.path("/sys/devices/system/node/node1"))
+		}, OK, "one NUMA node; all 2 cards"},
+		{"cards without CPUs", "topology", func(f *fake, _ *exam) { f.file("/sys/bus/pci/devices/0000:9b:00.0/local_cpulist", "\n") }, OK, "--pin does nothing"},
+		{"no bus to look at", "topology", func(f *fake, _ *exam) { os.RemoveAll(f.path("/sys/bus")) }, OK, "no cards"},
+		{"MPS of an old driver", "mps", func(f *fake, _ *exam) {
+			script(f.t, f.path("/usr/bin/nvidia-cuda-mps-control"), "")
+			f.says("berth-gpu", strings.ReplaceAll(wellCards, "580.65.06", "470.82.01"))
+		}, OK, "needs 495"},
+		{"no MPS", "mps", func(*fake, *exam) {}, OK, "not installed"},
 		{"MPS runs", "mps", func(f *fake, _ *exam) {
 			script(f.t, f.path("/usr/bin/nvidia-cuda-mps-control"), "")
 			f.file("/proc/77/comm", "nvidia-cuda-mps\n")
@@ -173,6 +256,81 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAMachineWithoutCardsIsNotBotheredWithThem: the helper is not even asked.
+func TestAMachineWithoutCardsIsNotBotheredWithThem(t *testing.T) {
+	f, e := labServer(t)
+	f.breaks("nvidia-smi", errNotInstalled)
+	os.RemoveAll(f.path("/proc/driver"))
+	for _, name := range []string{"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"} {
+		os.Remove(f.path(name))
+	}
+	quiet := 0
+	for _, finding := range e.all(t.Context()) {
+		if finding.Status == Fail && finding.Name != "disk" {
+			t.Errorf("%+v", finding)
+		}
+		if finding.What == NoCards && finding.Status == OK {
+			quiet++
+		}
+	}
+	if quiet != 10 || f.count("berth-gpu once") != 0 {
+		t.Errorf("%d findings say that there are no cards, and the helper was asked %d times", quiet, f.count("berth-gpu once"))
+	}
+}
+
+func TestTheHelperIsAskedOnce(t *testing.T) {
+	f, e := labServer(t)
+	e.all(t.Context())
+	if n := f.count("berth-gpu once"); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+func TestWhereTheHelperIs(t *testing.T) {
+	dir := t.TempDir()
+	beside := filepath.Join(dir, "berth-gpu")
+	script(t, beside, "")
+	elsewhere := filepath.Join(dir, "other")
+	script(t, elsewhere, "")
+	plain := filepath.Join(dir, "plain")
+	write(t, plain, "")
+	for _, test := range []struct {
+		name, env, dir string
+		want           helper
+	}{
+		{"beside berth", "", dir, helper{path: beside}},
+		{"where the user says", elsewhere, dir, helper{path: elsewhere}},
+		{"switched off", "none", dir, helper{off: true}},
+		{"nowhere", "", t.TempDir(), helper{}},
+		{"not where the user says", filepath.Join(dir, "missing"), dir, helper{}},
+		{"not a program", plain, dir, helper{}},
+		{"berth itself is nowhere", "", "", helper{}},
+	} {
+		getenv := func(string) string { return test.env }
+		if got := findHelper(getenv, test.dir); got != test.want {
+			t.Errorf("%s: %+v", test.name, got)
+		}
+	}
+}
+
+// TestTheHelperIsRunWhereItLies, as a real process, and not waited for longer
+// than it may take.
+func TestTheHelperIsRunWhereItLies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "berth-gpu")
+	script(t, path, `[ "$1" = once ] && echo '{"facts":{"driver":"580.1"}}'`)
+	e := exam{machine: here(), helper: helper{path: path}}
+	if said := e.askHelper(t.Context()); said.err != nil || said.Facts.Driver != "580.1" {
+		t.Errorf("%+v", said)
+	}
+	script(t, path, "exec sleep 1000")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if said := e.askHelper(ctx); !errors.Is(said.err, errNoAnswer) {
+		t.Errorf("%+v", said)
+	}
+	allCommandsEnd(t)
 }
 
 func one(t *testing.T, e exam, name string) Finding {
