@@ -132,19 +132,17 @@ func parseKernelRecord(line string) (since time.Duration, xid Xid, found bool) {
 	if err != nil || err2 != nil || priority >= kernelFacility || micros < 0 || micros > int64(1<<62)/1000 {
 		return 0, Xid{}, false
 	}
-	since = time.Duration(micros) * time.Microsecond
 	text = strings.TrimSpace(text)
 	if match := xidLine().FindStringSubmatch(text); match != nil {
-		xid.BusID = kernelBusID(match[1])
 		xid.Code, _ = strconv.Atoi(match[2]) // the pattern has digits only
-		xid.Text = kernelText(match[3])
-		return since, xid, xid.BusID != ""
-	}
-	if match := goneLine().FindStringSubmatch(text); match != nil {
+		xid.BusID, xid.Text = kernelBusID(match[1]), kernelText(match[3])
+	} else if match := goneLine().FindStringSubmatch(text); match != nil {
 		xid.BusID, xid.Text = kernelBusID(match[1]), kernelText("GPU "+match[2])
-		return since, xid, xid.BusID != ""
 	}
-	return 0, Xid{}, false
+	if xid.BusID == "" {
+		return 0, Xid{}, false
+	}
+	return time.Duration(micros) * time.Microsecond, xid, true
 }
 
 // kernelBusID is a place as the log writes it: without the function.
