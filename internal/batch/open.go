@@ -91,6 +91,8 @@ func (s *session) openStore(context.Context) error {
 	return nil
 }
 
+const noCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
+
 // openCards finds the GPUs and looks at them once: without a first look
 // nothing could be promised.
 func (s *session) openCards(ctx context.Context) error {
@@ -102,14 +104,14 @@ func (s *session) openCards(ctx context.Context) error {
 	}
 	source, err := await(ctx, s.openSource)
 	if err != nil {
-		return &Problem{Code: 1, What: err.Error(), Hint: "without a GPU, try --sim 2: simulated cards, real processes", Err: err}
+		return &Problem{Code: 1, What: err.Error(), Hint: noCardsHint, Err: err}
 	}
 	s.source = source
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	sample, err := await(ctx, func() (gpu.Sample, error) { return source.Sample(bounded) })
+	sample, err := await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, source) })
 	if err != nil {
-		return &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: "without a GPU, try --sim 2: simulated cards, real processes", Err: err}
+		return &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: noCardsHint, Err: err}
 	}
 	return s.chooseCards(sample)
 }
@@ -118,7 +120,7 @@ func (s *session) openSource() (gpu.Source, error) {
 	if s.opt.Sim > 0 {
 		return gpu.OpenSim(s.simDir, s.opt.Sim, s.opt.SimVRAMMiB)
 	}
-	return gpu.OpenSMI()
+	return gpu.Open(gpu.OpenOptions{Log: s.log, Env: s.getenv})
 }
 
 // chooseCards checks the ids the user gave, or inherited, against the cards
@@ -238,7 +240,8 @@ func (s *session) newEngine() {
 	s.engine = engine.New(engine.Config{
 		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
-		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
+		IdleAfter: engine.DefaultIdleAfter,
+		Publish:   s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
 	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
 }
 

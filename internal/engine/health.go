@@ -89,14 +89,14 @@ func (e *Engine) SetHealth(now time.Time, index int, state gpu.HealthState, by, 
 	if !known {
 		return false
 	}
-	changes, known := e.health.Set(now, d.UUID, state, by, reason)
-	if known && state == gpu.HealthOK {
+	changes := e.health.Set(now, d, state, by, reason)
+	if state == gpu.HealthOK {
 		e.meter.Accept(index)
 		delete(e.cards.left, index)
 		e.moved = true
 	}
 	e.heed(changes)
-	return known
+	return true
 }
 
 // HealthOf is how a card stands.

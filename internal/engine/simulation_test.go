@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,7 +21,8 @@ var (
 )
 
 // TestSimulation runs the engine in a world where berth may be killed between
-// any two steps, supervisors die, the disk fills and the cards cannot be read.
+// any two steps, supervisors die, the disk fills, the cards cannot be read, fail
+// and get well again, and jobs leave memory behind.
 // In the storm nothing bad may happen; in the calm after it everything ends.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
@@ -124,7 +126,8 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 		Order:   w.order,
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)
-	if err := e.RestorePauses(func(key string) (string, error) { return w.people.meta[key], nil }); err != nil {
+	meta := func(key string) (string, error) { return w.people.meta[key], nil }
+	if err := errors.Join(e.RestorePauses(meta), e.RestoreHealth(meta)); err != nil {
 		w.wrong("%v", err)
 	}
 	e.Restore(w.now, live, w.scan())

@@ -88,6 +88,7 @@ func (w *world) begin(k *fakeKeep) {
 		x.realMiB = int64(1000 + w.rng.IntN(15000))
 	}
 	w.checkStart(x)
+	w.checkCards(x)
 	w.checkMayRun(row, x)
 	x.code, x.oom = w.fate()
 	w.history = append(w.history, x)
@@ -182,6 +183,7 @@ func (w *world) exit(token string, x *execution, stop string) {
 	record := *k.started
 	record.ExitCode, record.Stop = x.code, stop
 	k.ended, k.oom, k.running = &record, x.oom, nil
+	w.leave(x)
 	w.report(run.Event{Kind: run.Ended, Token: token, Job: x.job, Attempt: x.attempt, Record: record, OOM: x.oom})
 }
 

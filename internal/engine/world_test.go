@@ -33,10 +33,11 @@ type world struct {
 	inbox  []run.Event // from supervisors to the engine that lives now
 	later  []delayed
 
-	history []*execution // every command that ever ran
-	total   int64        // MiB of each card
-	cards   int
-	wrongs  []string
+	history  []*execution // every command that ever ran
+	total    int64        // MiB of each card
+	cards    int
+	hardware hardware
+	wrongs   []string
 
 	others  []gpu.Entry
 	holders []run.Holder
@@ -85,6 +86,8 @@ type execution struct {
 	cut     bool // the machine went down under it
 	pid     int
 	realMiB int64 // what it really uses on each of its cards
+	boot    int   // the berth that started it
+	clean   bool  // nobody had left anything on its cards before it
 
 	declaredMiB int64
 }
@@ -98,7 +101,7 @@ func newWorld(seed uint64, cards int) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), storm: true, bootID: keep.BootID(),
 		rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
-		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(),
+		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(), hardware: newHardware(),
 	}
 }
 
@@ -187,6 +190,11 @@ func (w *world) Publish([]gpu.Entry) error    { w.mayCrash(); return nil }
 func (w *world) Notes() []string              { return nil }
 func (w *world) Set(holders []run.Holder)     { w.holders = holders }
 
+func (w *world) Local(pid int) (key string, ok bool) {
+	key, ok, _ = w.Owner(pid)
+	return key, ok
+}
+
 func (w *world) Owner(pid int) (key string, ok bool, known bool) {
 	for _, x := range w.history {
 		if x.pid != pid {
@@ -205,13 +213,15 @@ func (w *world) sample() (gpu.Sample, error) {
 	if w.chance(25) {
 		return gpu.Sample{}, errors.New("driver does not answer")
 	}
-	return gpu.Sample{At: w.now, Devices: w.devices()}, nil
+	w.ail()
+	return w.ailing(w.devices()), nil
 }
 
 func (w *world) devices() []gpu.Device {
 	var devices []gpu.Device
 	for i := range w.cards {
 		d := gpu.Device{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "Fake", TotalMiB: w.total, ProcessesKnown: true, NUMA: -1, UtilPct: -1}
+		d.Condition.Recovery = gpu.RecoveryNone
 		for _, x := range w.history {
 			if x.alive && slices.Contains(x.cards, i) {
 				d.UsedMiB += x.realMiB

@@ -168,15 +168,13 @@ func (h *Health) Leftover(now time.Time, uuid, text string, limitMiB int64) []He
 
 // Set is a person's word. It stands until a person says ok; and ok means that
 // what is known to be wrong now is no reason any more, until it gets worse or
-// happens anew. It reports false for a card nobody has seen.
-func (h *Health) Set(now time.Time, uuid string, state HealthState, by, reason string) ([]HealthChange, bool) {
-	c := h.cards[uuid]
-	if c == nil {
-		return nil, false
-	}
+// happens anew.
+func (h *Health) Set(now time.Time, d Device, state HealthState, by, reason string) []HealthChange {
+	h.meet(now, &d)
+	c := h.cards[d.UUID]
 	if state == HealthOK {
 		c.pardon(now)
-		return h.settle(now, by), true
+		return h.settle(now, by)
 	}
 	if reason == "" {
 		reason = "set by hand"
@@ -184,7 +182,7 @@ func (h *Health) Set(now time.Time, uuid string, state HealthState, by, reason s
 	c.end(kindPerson) // the new word replaces an old one, also where it is milder
 	c.raise(now, kindPerson, state, CausePerson, reason)
 	c.trouble[kindPerson].By = by
-	return h.settle(now, by), true
+	return h.settle(now, by)
 }
 
 // Of is how a card stands.

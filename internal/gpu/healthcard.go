@@ -28,6 +28,7 @@ type trouble struct {
 	Cause  string      `json:"cause"`
 	Reason string      `json:"reason"`
 	Since  time.Time   `json:"since"`
+	Last   time.Time   `json:"last"` // when it was last seen or heard of
 	By     string      `json:"by,omitempty"`
 	// Waived is up to which level a person has said that it does not matter.
 	Waived   HealthState `json:"waived,omitempty"`
@@ -62,6 +63,8 @@ type cardHealth struct {
 	ECC      int64 // uncorrected errors when last read; -1: never read
 
 	noted     map[int]time.Time // by code: when it was last told of
+	readAt    time.Time         // when it was last in a sample
+	unreadAt  time.Time         // when it was last missing from one
 	unreadRow int               // samples in a row without the card
 	vanished  bool              // it was gone for long enough to have been reset
 }
@@ -82,7 +85,7 @@ func (c *cardHealth) raise(now time.Time, kind troubleKind, level HealthState, c
 		t.Level, t.Cause, t.Reason = level, cause, reason
 		c.health.dirty = true
 	}
-	t.good, t.goodSince = 0, time.Time{}
+	t.Last, t.good, t.goodSince = now, 0, time.Time{}
 }
 
 func (c *cardHealth) end(kind troubleKind) {
@@ -116,13 +119,14 @@ func (c *cardHealth) read(now time.Time, d *Device) {
 	c.unreadRow = 0
 	if c.trouble[kindReading] == nil || c.better(now, kindReading) {
 		if c.vanished {
-			c.wasReset(now)
+			c.wasReset(c.unreadAt)
 		}
 		c.vanished = false
 	}
 	c.readRecovery(now, d.Condition.Recovery)
 	c.readMemory(now, d.Condition)
 	c.probation(now, d.Condition.Recovery)
+	c.readAt = now
 	if t := c.trouble[kindLeftover]; t != nil && t.orphan && unexplainedMiB(d) <= t.LimitMiB {
 		c.end(kindLeftover)
 	}
@@ -144,6 +148,7 @@ func (c *cardHealth) unread(now time.Time, f Fault) {
 	}
 	if cause == CauseLost || cause == CauseMissing {
 		c.unreadRow++
+		c.unreadAt = now
 	}
 	t := c.trouble[kindReading]
 	if t != nil && level < HealthQuarantined && now.Sub(t.Since) >= unreadLimit {
@@ -193,7 +198,7 @@ func (c *cardHealth) readMemory(now time.Time, condition Condition) {
 		c.end(kindECC) // the new errors begin the wait anew
 		c.raise(now, kindECC, HealthSuspect, CauseECC, fmt.Sprintf("uncorrected ECC errors rose from %d to %d", c.ECC, count))
 	case count < c.ECC:
-		c.wasReset(now) // it counts since the driver was loaded
+		c.wasReset(c.readAt) // it counts since the driver was loaded
 	}
 	if count >= 0 && count != c.ECC {
 		c.health.dirty = c.health.dirty || count > 0 || c.ECC > 0 // none so far is not worth a commit
@@ -222,13 +227,15 @@ func (c *cardHealth) probation(now time.Time, action string) {
 	}
 }
 
-// wasReset forgets what a reset puts right. What it did not put right is read
-// again at once.
-func (c *cardHealth) wasReset(now time.Time) {
-	c.end(kindXid)
-	c.end(kindLink)
-	c.end(kindECC)
-	c.Forgiven, c.health.dirty = now, true
+// wasReset forgets what a reset puts right, as far as it was there before. What
+// it did not put right is read again at once.
+func (c *cardHealth) wasReset(at time.Time) {
+	for _, kind := range []troubleKind{kindXid, kindLink, kindECC} {
+		if t := c.trouble[kind]; t != nil && !t.Last.After(at) {
+			c.end(kind)
+		}
+	}
+	c.Forgiven, c.health.dirty = at, true
 }
 
 // pardon is a person's ok: events are forgotten, and conditions that stand do
@@ -280,10 +287,13 @@ func (c *cardHealth) notAfter(now time.Time) {
 	}
 	for _, t := range c.trouble {
 		early(&t.Since)
+		early(&t.Last)
 		early(&t.goodSince)
 	}
 	early(&c.verdict.Since)
 	early(&c.Forgiven)
+	early(&c.readAt)
+	early(&c.unreadAt)
 	for code, at := range c.noted {
 		if at.After(now) {
 			delete(c.noted, code)

@@ -42,11 +42,12 @@ func (h *Health) about(x Xid) []*cardHealth {
 
 // hear takes in an Xid about this card.
 func (c *cardHealth) hear(now time.Time, x Xid) (note HealthChange, worth bool) {
-	if !c.Forgiven.IsZero() && !x.At.After(c.Forgiven) {
+	if x.At.Before(c.Forgiven) {
 		return note, false
 	}
 	if c.LastXid == nil || !x.At.Before(c.LastXid.At) {
 		kept := x
+		kept.Text = orElse(kept.Text, xidTable[x.Code].text)
 		c.LastXid = &kept
 		c.health.dirty = true
 	}

@@ -1,0 +1,287 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+// lose takes a card out of a look, as one that has fallen off the bus.
+func (r *rig) lose(index int) {
+	r.now = r.now.Add(time.Second)
+	s := gpu.Sample{At: r.now, Faults: []gpu.Fault{{Index: index, Kind: gpu.FaultLost}}}
+	for _, d := range r.devices {
+		if d.Index != index {
+			s.Devices = append(s.Devices, d)
+		}
+	}
+	r.e.Observe(r.now, s, nil)
+	r.step()
+}
+
+func (r *rig) xid(index, code int) {
+	r.now = r.now.Add(time.Second)
+	x := gpu.Xid{At: r.now, UUID: r.devices[index].UUID, Code: code}
+	r.e.Observe(r.now, gpu.Sample{At: r.now, Devices: r.devices, Xids: []gpu.Xid{x}}, nil)
+	r.step()
+}
+
+func (r *rig) texts(kind job.EventKind) (list []string) {
+	for _, ev := range r.told {
+		if ev.Kind == kind {
+			text := ev.Text
+			if ev.Job != nil {
+				text = ev.Job.ID + ": " + text
+			}
+			list = append(list, text)
+			if ev.Seq == 0 {
+				r.t.Errorf("%q is not kept", text)
+			}
+		}
+	}
+	r.told = nil
+	return list
+}
+
+func (r *rig) wantTexts(kind job.EventKind, want ...string) {
+	r.t.Helper()
+	if got := strings.Join(r.texts(kind), "\n"); got != strings.Join(want, "\n") {
+		r.t.Errorf("told\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func card0(s *job.Spec) { s.IDs, s.GPUs = []int{0}, 1 }
+
+func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(card0))
+	r.lose(0)
+	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; the job goes on")
+	r.wantRow("1", job.Running, "")
+	if j, _ := r.e.Job("1"); r.e.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
+		t.Errorf("it shows %q", r.e.Copy(j).Detail)
+	}
+	r.hear(run.Ended, "1", keep.Record{ExitCode: 1, Stragglers: 1}, false)
+	r.step()
+	want := "gpu0 was lost while it ran (has fallen off the bus); left 1 background process behind, which was ended"
+	if row := r.row("1"); row.Outcome != job.Exited(1) || row.Detail != want {
+		t.Errorf("%s (%s)", row.Outcome, row.Detail)
+	}
+}
+
+func TestAJobThatGetsByWithoutItsCardIsASuccess(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.lose(0)
+	r.end("1", keep.Record{}, false)
+	r.wantRow("1", job.Finished, job.OK)
+	if detail := r.row("1").Detail; detail != "" {
+		t.Errorf("it carries %q", detail)
+	}
+}
+
+func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(card0))
+	r.xid(0, 48)
+	j := r.row("1")
+	r.again(run.Found{Token: j.Keep, Kind: run.FoundRunning, Job: "1", Attempt: 1})
+	if err := r.e.RestoreHealth(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
+		t.Fatal(err)
+	}
+	r.told = nil
+	r.pass(time.Second)
+	r.wantTexts(job.EventCard)
+	if v := r.e.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
+		t.Errorf("%+v", v)
+	}
+	if got := r.e.Trouble("1"); got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
+		t.Errorf("trouble %q", got)
+	}
+}
+
+func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
+	r := newRig(t, 1)
+	r.xid(0, 31)
+	r.submit(spec())
+	r.wantRow("1", job.Running, "")
+	r.xid(0, 74)
+	r.end("1", keep.Record{}, false)
+	r.submit(spec())
+	r.pass(time.Second)
+	r.wantRow("2", job.Queued, "")
+	if why := r.e.Why("2"); !strings.Contains(why, "gpu0 suspect: Xid 74 (NVLink error)") {
+		t.Errorf("it waits because: %s", why)
+	}
+	if !r.e.SetHealth(r.now, 0, gpu.HealthOK, "root", "") || r.e.SetHealth(r.now, 7, gpu.HealthOK, "root", "") {
+		t.Error("a card that is there was refused, or one that is not was taken")
+	}
+	r.step()
+	r.wantRow("2", job.Running, "")
+}
+
+func TestAPersonsWordIsKept(t *testing.T) {
+	r := newRig(t, 1)
+	r.told = nil
+	r.e.SetHealth(r.now, 0, gpu.HealthQuarantined, "root", "fan is loud")
+	r.step()
+	r.wantTexts(job.EventCard, "gpu0 quarantined by root: fan is loud")
+	r.again()
+	if err := r.e.RestoreHealth(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
+		t.Fatal(err)
+	}
+	r.look()
+	r.submit(spec())
+	r.wantRow("1", job.Queued, "")
+	if card := r.e.Cards()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is loud" {
+		t.Errorf("%+v", card)
+	}
+}
+
+func TestAnXidThatComesWithAFailedLookCounts(t *testing.T) {
+	r := newRig(t, 1)
+	x := gpu.Xid{At: r.now, UUID: "GPU-0", Code: 79}
+	r.e.Observe(r.now, gpu.Sample{Xids: []gpu.Xid{x}}, errors.New("driver does not answer"))
+	r.pass(time.Second)
+	r.submit(spec())
+	r.wantRow("1", job.Queued, "")
+}
+
+func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
+	r := newRig(t, 1)
+	r.now = r.now.Add(restIntervalSlow - time.Millisecond)
+	if r.e.NeedsSample(r.now) {
+		t.Error("it is looked at too often")
+	}
+	r.now = r.now.Add(time.Millisecond)
+	if !r.e.NeedsSample(r.now) {
+		t.Error("it is not looked at")
+	}
+	r.lose(0)
+	if r.now = r.now.Add(time.Second); !r.e.NeedsSample(r.now) {
+		t.Error("a card in trouble is not looked at each poll")
+	}
+}
+
+func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(vram(12000)), spec(func(s *job.Spec) { s.VRAMMiB, s.Exclusive = 1000, true }))
+	r.uses("1", 0, 12000)
+	r.pass(time.Second)
+	r.told = nil
+	r.end("1", keep.Record{}, false) // the driver still lists its process
+	r.wantRow("2", job.Queued, "")
+	if why := r.e.Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
+		t.Errorf("it waits because: %s", why)
+	}
+	if card := r.e.Cards()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
+		t.Errorf("%+v", card)
+	}
+	r.devices[0].Processes = nil // now it does not, and the memory is still in use
+	for range 28 {
+		r.pass(time.Second)
+	}
+	r.wantTexts(job.EventCard)
+	for range 3 {
+		r.pass(time.Second)
+	}
+	r.wantTexts(job.EventCard, "gpu0 suspect: the memory of job 1 is not free yet: 11936 MiB, 30s after its end")
+	r.wantRow("2", job.Queued, "")
+	r.clear(0)
+	r.pass(time.Second)
+	if got := r.texts(job.EventCard); len(got) != 1 || !strings.HasPrefix(got[0], "gpu0 ok again") {
+		t.Errorf("told %q", got)
+	}
+	r.wantRow("2", job.Running, "")
+}
+
+func TestMemoryThatIsFreeAtOnceHoldsNothingUp(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec())
+	r.uses("1", 0, 12000)
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("1", keep.Record{}, false)
+	r.wantRow("2", job.Running, "")
+}
+
+func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(vram(12000)))
+	r.uses("1", 0, 12000)
+	r.pass(time.Second)
+	r.devices[0].Processes = nil
+	r.end("1", keep.Record{}, false)
+	r.pass(31 * time.Second)
+	if v := r.e.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
+		t.Fatalf("%+v", v)
+	}
+	r.submit(spec(vram(9000)))
+	r.wantRow("2", job.Queued, "")
+	r.e.SetHealth(r.now, 0, gpu.HealthOK, "root", "")
+	r.step()
+	r.wantRow("2", job.Running, "")
+	r.pass(time.Second)
+	if v := r.e.HealthOf("GPU-0"); v.State != gpu.HealthOK {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestPartsThatWereDividedAnewAreForgotten(t *testing.T) {
+	r := newRig(t, 2)
+	whole := r.devices[1]
+	part := whole
+	part.Index, part.UUID, part.Part = gpu.PartIndex(1, 0), "MIG-0", &gpu.Part{Of: 1}
+	other := part
+	other.Index, other.UUID = gpu.PartIndex(1, 1), "MIG-1"
+	r.devices = []gpu.Device{r.devices[0], part, other}
+	r.pass(time.Second)
+	r.devices = []gpu.Device{r.devices[0], part}
+	r.pass(time.Second)
+	if cards := r.e.Cards(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
+		t.Errorf("%+v", cards)
+	}
+	r.wantTexts(job.EventCard)
+}
+
+// cheapSource costs nothing, so that jobs are watched closely.
+type cheapSource struct{ gpu.Source }
+
+func (cheapSource) Cheap() bool { return true }
+
+func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
+	r := newRig(t, 1)
+	r.e.source = cheapSource{}
+	r.submit(spec(vram(10000)))
+	interval := func() time.Duration { return r.e.sampleDue().Sub(r.now) }
+	r.look()
+	if got := interval(); got != closeInterval {
+		t.Errorf("at its start it is looked at every %s", got)
+	}
+	r.uses("1", 0, 5000)
+	r.pass(11 * time.Second)
+	if got := interval(); got != time.Second {
+		t.Errorf("far from its declaration it is looked at every %s", got)
+	}
+	r.uses("1", 0, 9100)
+	r.pass(time.Second)
+	if got := interval(); got != closeInterval {
+		t.Errorf("near its declaration it is looked at every %s", got)
+	}
+	for range 11 {
+		r.pass(time.Second)
+	}
+	if got := interval(); got != time.Second {
+		t.Errorf("when nothing changes it is looked at every %s", got)
+	}
+	r.did = nil
+	r.pass(100 * time.Millisecond)
+	r.wantDid()
+}
