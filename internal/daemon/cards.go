@@ -11,12 +11,13 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/gpu"
+	"berth/internal/keep"
 	"berth/internal/store"
 )
 
 // openCards finds the GPUs and looks at them once.
 func (d *Daemon) openCards(ctx context.Context) error {
-	const hint = "without a GPU, try --sim 2: simulated cards, real processes"
+	const hint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
 	source, err := d.openSource()
 	if err != nil {
 		return api.Problemf(api.Refused, hint, "%v", err)
@@ -24,13 +25,13 @@ func (d *Daemon) openCards(ctx context.Context) error {
 	d.source = source
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
-	sample, err := d.source.Sample(bounded)
+	sample, err := gpu.FirstLook(bounded, d.source)
 	switch {
 	case err != nil:
 		// A driver that does not answer may do so later, and jobs run meanwhile
 		// that have to be looked after.
 		d.log.Error("the GPUs cannot be read; nothing starts until they can", "err", err)
-	case len(sample.Devices) == 0:
+	case len(sample.Devices) == 0 && len(sample.Faults) == 0:
 		return api.Problemf(api.Refused, hint, "this machine has no GPU")
 	}
 	wanted := d.config().GPUs
@@ -51,7 +52,9 @@ func (d *Daemon) openCards(ctx context.Context) error {
 	return nil
 }
 
-// openSource is nil where it failed, and not an interface around a nil.
+// openSource is nil where it failed, and not an interface around a nil. Cards
+// that were there since the machine was started keep the numbers they had; a
+// machine that had any waits for its driver.
 func (d *Daemon) openSource() (gpu.Source, error) {
 	if d.opt.Sim > 0 {
 		if d.simDir = lookup(d.opt.Env, "BERTH_SIM_DIR"); d.simDir == "" {
@@ -63,11 +66,17 @@ func (d *Daemon) openSource() (gpu.Source, error) {
 		}
 		return box, nil
 	}
-	smi, err := gpu.OpenSMI()
-	if err != nil {
-		return nil, err
+	var known []gpu.Device
+	late := false
+	for _, s := range d.seenCards() {
+		if s.Boot == keep.BootID() {
+			known = append(known, s.Device)
+		}
+		late = late || time.Since(s.Seen) <= cardsFor
 	}
-	return smi, nil
+	return gpu.Open(gpu.OpenOptions{
+		Log: d.log, Env: func(name string) string { return lookup(d.opt.Env, name) }, Known: known, Wait: late,
+	})
 }
 
 // indices lists cards for people: "0, 1".
@@ -91,26 +100,36 @@ const cardsFor = 24 * time.Hour
 type seenCard struct {
 	Device gpu.Device `json:"device"`
 	Seen   time.Time  `json:"seen"`
+	Boot   string     `json:"boot,omitempty"` // of the machine: numbers are good for no longer
 }
 
-// rememberCards takes in which cards are there, and returns those that are
-// missing: they were there lately. A simulated box is what it was made.
-func (d *Daemon) rememberCards(now time.Time) (missing []gpu.Device) {
+// seenCards are the cards that this machine has had. A simulated box is what it
+// was made.
+func (d *Daemon) seenCards() (seen []seenCard) {
 	if d.opt.Sim > 0 {
 		return nil
 	}
 	value, err := d.store.Meta(cardsKey)
-	var seen []seenCard
 	if err == nil && value != "" {
 		err = json.Unmarshal([]byte(value), &seen)
 	}
 	if err != nil {
 		d.log.Warn("read which cards there were", "err", err)
 	}
+	return seen
+}
+
+// rememberCards takes in which cards are there, and returns those that are
+// missing: they were there lately.
+func (d *Daemon) rememberCards(now time.Time) (missing []gpu.Device) {
+	if d.opt.Sim > 0 {
+		return nil
+	}
+	seen := d.seenCards()
 	wanted := d.config().GPUs
 	kept := make([]seenCard, 0, len(seen)+len(d.devices))
 	for _, dev := range d.devices {
-		kept = append(kept, seenCard{dev, now})
+		kept = append(kept, seenCard{dev, now, keep.BootID()})
 	}
 	for _, s := range seen {
 		there := slices.ContainsFunc(d.devices, func(dev gpu.Device) bool {
@@ -146,7 +165,7 @@ func (d *Daemon) noteCards(ctx context.Context) {
 	err := d.do(ctx, func(now time.Time) {
 		at, _ := d.engine.ReadAt()
 		for _, dev := range d.engine.Devices() {
-			cards = append(cards, seenCard{dev, at})
+			cards = append(cards, seenCard{dev, at, keep.BootID()})
 		}
 	})
 	if err == nil && len(cards) > 0 {

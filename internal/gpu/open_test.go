@@ -1,0 +1,230 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// noSMI takes nvidia-smi out of the way, whatever this machine has.
+func noSMI(t *testing.T) {
+	t.Helper()
+	t.Setenv("PATH", "/usr/bin:/bin")
+	if _, err := os.Stat("/usr/bin/nvidia-smi"); err == nil {
+		t.Setenv("PATH", t.TempDir())
+	}
+}
+
+func openCards(t *testing.T, o OpenOptions) *Cards {
+	t.Helper()
+	if o.Env == nil {
+		o.Env = func(string) string { return "" }
+	}
+	source, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := source.(*Cards)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestOpenTakesTheHelper(t *testing.T) {
+	f := newFakeHelper(t, eight()...)
+	for how, o := range map[string]OpenOptions{
+		"by option":      {Helper: f.path},
+		"by environment": {Env: func(name string) string { return map[string]string{HelperVariable: f.path}[name] }},
+	} {
+		c := openCards(t, o)
+		if len(takeSample(t, c).Devices) != 8 || c.Name() != "NVML" || !c.Cheap() || c.Facts().Driver != "600.1" {
+			t.Errorf("%s: %s, %+v", how, c.Name(), c.Facts())
+		}
+	}
+}
+
+func TestOpenFallsBackToNvidiaSMI(t *testing.T) {
+	rubbish := filepath.Join(t.TempDir(), "berth-gpu")
+	if err := os.WriteFile(rubbish, []byte("#!/bin/sh\necho what; sleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	noNVML := newFakeHelper(t)
+	noNVML.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
+	deadly := newFakeHelper(t)
+	deadly.set(func(b *fakeBox) { b.DieAt = HelperHello })
+	newer := newFakeHelper(t)
+	newer.set(func(b *fakeBox) { b.Protocol = 99 })
+	for name, test := range map[string]struct{ helper, note string }{
+		"turned off":            {"none", "BERTH_GPU_HELPER is none"},
+		"not beside berth":      {"", "no berth-gpu beside berth"},
+		"not there":             {"/nonexistent/berth-gpu", "no such file"},
+		"not a program":         {t.TempDir(), "permission denied"},
+		"not a helper":          {rubbish, "does not make sense"},
+		"dies at once":          {deadly.path, "killed"},
+		"of another version":    {newer.path, "version 99"},
+		"without driver or lib": {noNVML.path, "Driver Not Loaded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakeSMI(t, "h200")
+			c := openCards(t, OpenOptions{Env: func(string) string { return test.helper }})
+			if len(takeSample(t, c).Devices) != 1 || c.Name() != "nvidia-smi" || c.Cheap() || c.CanLimit() {
+				t.Errorf("%s", c.Name())
+			}
+			if notes := strings.Join(c.Facts().Notes, "\n"); !strings.Contains(notes, test.note) || !strings.Contains(notes, "read through nvidia-smi") {
+				t.Errorf("notes: %s", notes)
+			}
+			if err := c.Limit(t.Context(), MemoryLimit{}); err == nil || !strings.Contains(err.Error(), "nvidia-smi cannot") {
+				t.Errorf("limit: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpenSaysBothCauses(t *testing.T) {
+	noSMI(t)
+	f := newFakeHelper(t)
+	f.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
+	_, err := Open(OpenOptions{Helper: f.path})
+	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "nvidia-smi is not in PATH; berth-gpu: NVML cannot be used: Driver Not Loaded") {
+		t.Error(err)
+	}
+	if _, err := Open(OpenOptions{Helper: "none"}); err == nil || err.Error() != "no NVIDIA GPU can be read: nvidia-smi is not in PATH" {
+		t.Error(err)
+	}
+}
+
+func TestOpenOfAHelperThatHangsIsStillTheHelper(t *testing.T) {
+	fakeSMI(t, "h200")
+	f := newFakeHelper(t, eight()...)
+	f.set(func(b *fakeBox) { b.HangHello = true })
+	c := openCards(t, OpenOptions{Helper: f.path})
+	if c.Name() != "NVML" {
+		t.Fatal(c.Name())
+	}
+	bounded, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := c.Sample(bounded); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	f.set(func(b *fakeBox) { b.HangHello = false })
+	f.killAll()
+	if s := sampleSoon(t, c); len(s.Devices) != 8 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestOpenWaitsForADriverThatIsLate(t *testing.T) {
+	noSMI(t)
+	f := newFakeHelper(t, eight()...)
+	f.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
+	c := openCards(t, OpenOptions{Helper: f.path, Wait: true})
+	if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "Driver Not Loaded") || c.Cheap() {
+		t.Fatal(err)
+	}
+	if starts := f.starts(); len(starts) != 1 {
+		t.Errorf("it was tried again at once: %q", starts)
+	}
+	f.set(func(b *fakeBox) { b.NoNVML = "" })
+	c.mu.Lock()
+	c.openAgain = time.Time{}
+	c.mu.Unlock()
+	if s := takeSample(t, c); len(s.Devices) != 8 || !c.Cheap() {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestCardsAreLetGoOfAsAsked(t *testing.T) {
+	f := newFakeHelper(t, eight()...)
+	c := openCards(t, OpenOptions{Helper: f.path})
+	takeSample(t, c)
+	c.Release(time.Hour)
+	if pids := f.pids(); len(pids) != 0 {
+		t.Errorf("processes %v still hold the driver", pids)
+	}
+	until := c.Released()
+	if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "let go of until "+until.Format(time.TimeOnly)+" as asked") {
+		t.Error(err)
+	}
+	if err := c.Limit(t.Context(), MemoryLimit{}); err == nil || !strings.Contains(err.Error(), "as asked") {
+		t.Error(err)
+	}
+	c.Release(0)
+	if !c.Released().IsZero() || len(takeSample(t, c).Devices) != 8 {
+		t.Error("it did not take hold again")
+	}
+}
+
+func TestCardsKeepTheirNumbersWhenTheDriverCountsAnew(t *testing.T) {
+	f := newFakeHelper(t, eight()...)
+	c := openCards(t, OpenOptions{Helper: f.path, Known: []Device{Unknown(9, "GPU-7", "Fake")}})
+	takeSample(t, c)
+	f.set(func(b *fakeBox) { b.Cards = slices.Delete(b.Cards, 2, 3); b.Cards[0].Links = map[int]int{2: 4} })
+	s := takeSample(t, c)
+	var numbers, drivers []int
+	for _, d := range s.Devices {
+		numbers, drivers = append(numbers, d.Index), append(drivers, d.DriverIndex)
+	}
+	if !slices.Equal(numbers, []int{0, 1, 3, 4, 5, 6, 9}) || !slices.Equal(drivers, []int{0, 1, 2, 3, 4, 5, 6}) || s.Devices[0].Links[3] != 4 {
+		t.Errorf("numbers %v, the driver's %v, links %v", numbers, drivers, s.Devices[0].Links)
+	}
+}
+
+func TestCardsTellWhatTheKernelSaysAlsoBesideAnError(t *testing.T) {
+	path, say := fakeKernelLog(t)
+	f := newFakeHelper(t, eight()...)
+	c := newCards(nil, newSysfs(t.TempDir()))
+	h := f.open(nil)
+	c.open = func() (Source, []string, error) { return h, nil, nil }
+	var err error
+	if c.kernel, err = openKernelLog(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.kernel.Close() })
+	takeSample(t, c)
+	f.set(func(b *fakeBox) { b.DieAt = HelperSample })
+	say(0, "NVRM: Xid (PCI:0000:12:00): 79, GPU has fallen off the bus.")
+	waitFor(t, "it to be read", func() bool { c.kernel.mu.Lock(); defer c.kernel.mu.Unlock(); return len(c.kernel.xids) == 1 })
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := c.Sample(gone); !errors.Is(err, context.Canceled) || len(s.Xids) != 0 {
+		t.Errorf("a caller whose time is up: %+v, %v", s.Xids, err)
+	}
+	s, err := c.Sample(t.Context())
+	if err == nil || len(s.Xids) != 1 || s.Xids[0].UUID != "GPU-2" || s.Xids[0].Code != 79 {
+		t.Errorf("%+v, %v", s.Xids, err)
+	}
+}
+
+func TestFirstLookIsTakenAgain(t *testing.T) {
+	f := newFakeHelper(t, eight()...)
+	f.set(func(b *fakeBox) { b.Cards[0].Hang = true })
+	h := f.open(func(timing *helperTiming) { timing.sample = time.Second })
+	s, err := FirstLook(t.Context(), h)
+	if err != nil || len(s.Devices) != 7 || len(s.Faults) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestHelperWordsAreBounded(t *testing.T) {
+	var kept strings.Builder
+	log := &helperLog{log: slog.New(slog.NewTextHandler(&kept, nil))}
+	log.copy(strings.NewReader("first\n" + strings.Repeat("x", 100*maxHelperWord) + "\n" + strings.Repeat("again\n", 10*maxHelperWords)))
+	if lines := strings.Count(kept.String(), "\n"); lines != maxHelperWords || kept.Len() > maxHelperWords*2*maxHelperWord {
+		t.Errorf("%d lines, %d bytes", lines, kept.Len())
+	}
+	if log.said() != ": first" {
+		t.Errorf("said %q", log.said())
+	}
+	if log.listen(); log.said() != "" {
+		t.Error("it remembers")
+	}
+}
