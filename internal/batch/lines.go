@@ -57,6 +57,9 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 	case job.EventNotice:
 		return clean(ev.Text)
 	case job.EventWarning:
+		if j != nil {
+			return fmt.Sprintf("WARN %s: %s", label(j), clean(ev.Text))
+		}
 		return "WARN " + clean(ev.Text)
 	case job.EventCard:
 		return n.card(ev)

@@ -26,9 +26,11 @@ func (e *Engine) Absorb(now time.Time, ev run.Event) {
 		}
 		return
 	}
+	e.remarked(a, ev.Record.Note)
 	switch ev.Kind {
 	case run.Started:
 		e.setOwners()
+		e.limitMemory(a, ev.Record.Cgroup)
 	case run.Ended:
 		e.ended(a, ev)
 	case run.NeverRan:

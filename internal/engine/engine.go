@@ -103,6 +103,7 @@ type Engine struct {
 	meter  *gpu.Meter
 	health *gpu.Health
 	cards  cardBook
+	limits memoryLimits
 	others []gpu.Entry
 	moved  bool              // something happened since the last decision that could change it
 	warned map[string]string // the last cause told, by what it keeps from happening
@@ -148,6 +149,7 @@ type attempt struct {
 	nearMiB   int64     // its peak when that last grew by more than a little
 	grewAt    time.Time // when that was
 	trouble   string    // what happened to one of its cards
+	remarks   string    // what its supervisor noted, as far as it was told
 	idleSince time.Time // since when it has not used its cards; zero: it does
 	idleTold  bool
 }
@@ -164,7 +166,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o,
+		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o, limits: memoryLimits{},
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(), strangers: map[string]bool{},
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},

@@ -113,10 +113,7 @@ func (l *Launcher) mps(j *job.Job) *keep.MPS {
 	}
 	m := &keep.MPS{
 		Control: l.MPSControl, Dir: filepath.Join(l.MPSDir, j.Keep+"."+strconv.Itoa(j.Attempt)),
-		Cards: j.Grant.UUIDs, LimitMiB: j.Grant.BudgetMiB,
-	}
-	if m.LimitMiB == 0 {
-		m.LimitMiB = j.VRAMMiB // it has its cards alone, and no more of them than it asked for
+		Cards: j.Grant.UUIDs, LimitMiB: budgetMiB(j),
 	}
 	if j.Grant.Share > 0 {
 		m.Threads = max(1, int(j.Grant.Share*100+0.5))

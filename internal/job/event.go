@@ -20,7 +20,7 @@ const (
 	EventReleased  EventKind = "released"
 	EventEdited    EventKind = "edited"
 	EventEnded     EventKind = "ended"
-	EventWarning   EventKind = "warning" // about berth or a card, not one job
+	EventWarning   EventKind = "warning" // about berth, a card, or what a job has to do without
 	EventNotice    EventKind = "notice"  // the same, when nothing is wrong
 	EventGPUsLost  EventKind = "gpus_unreadable"
 	EventGPUsFound EventKind = "gpus_readable"
