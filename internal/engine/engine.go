@@ -46,6 +46,8 @@ type Ledger interface {
 type Owners interface {
 	Set(holders []run.Holder)
 	Owner(pid int) (key string, ok bool, known bool)
+	// Local is the same for a process that berth itself knows, not the driver.
+	Local(pid int) (key string, ok bool)
 }
 
 // Config is what does not change while an engine lives.

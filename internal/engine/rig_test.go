@@ -379,6 +379,11 @@ func (r *rig) Owner(pid int) (string, bool, bool) {
 	return id, ok, true
 }
 
+func (r *rig) Local(pid int) (string, bool) {
+	id, ok := r.owners[pid]
+	return id, ok
+}
+
 var errDisk = fmt.Errorf("commit: %w", store.ErrFull)
 
 var errOther = errors.New("something else")

@@ -191,7 +191,7 @@ func (e *Engine) within(entry gpu.Entry) bool {
 	if e.cfg.Outer != "" && entry.Key == e.cfg.Outer {
 		return true
 	}
-	holder, ok, _ := e.owners.Owner(entry.HolderPID)
+	holder, ok := e.owners.Local(entry.HolderPID)
 	_, ours := e.active[holder]
 	return ok && ours
 }

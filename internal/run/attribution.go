@@ -1,9 +1,18 @@
 package run
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -17,22 +26,47 @@ type Holder struct {
 	Session int
 	Cgroup  string // its directory
 	Token   string
-	Root    job.Stranger // a process that berth did not start: it and all below it
+	// Root is a process that berth did not start: it and its descendants are
+	// the key's.
+	Root job.Stranger
 }
 
 // Attribution says whose a process is. An owner it found is remembered for as
-// long as neither the process nor the jobs change.
+// long as neither the process nor the jobs change, and that there is none for a
+// moment. It never waits for anything but /proc.
 type Attribution struct {
-	mount string // of the cgroup hierarchy
+	world world
 
-	mu      sync.Mutex
-	holders []Holder
-	known   map[processKey]string // the owner of what has one
+	containers *containers
+
+	mu        sync.Mutex
+	holders   []Holder
+	known     map[processKey]string  // the owner of what has one
+	strangers map[processKey]unowned // what has none
+}
+
+// world is where Attribution looks.
+type world struct {
+	proc    string // where the kernel shows processes
+	mount   string // of the cgroup hierarchy
+	docker  string // the socket of its daemon
+	now     func() time.Time
+	process func(pid int) (keep.Process, error)
+	// inside says that berth is in a pid namespace of its own, while the
+	// driver may speak of the host's numbers.
+	inside bool
 }
 
 type processKey struct {
-	pid   int
-	start uint64
+	pid      int
+	start    uint64
+	doubtful bool // the number is the driver's, and may be another process's
+}
+
+// unowned is an answer that holds until then.
+type unowned struct {
+	known bool
+	until time.Time
 }
 
 const (
@@ -40,74 +74,128 @@ const (
 	maxAnswers = 4096
 	// maxAncestors bounds the walk to the root of the process tree.
 	maxAncestors = 256
+	// strangeFor is short, because a process in the middle of an exec shows no
+	// environment for a moment.
+	strangeFor = 2 * time.Second
 )
 
 // NewAttribution makes one that knows of no job.
 func NewAttribution() *Attribution {
-	return &Attribution{mount: cgroupMount(), known: make(map[processKey]string)}
+	return newAttribution(world{
+		proc: "/proc", mount: cgroupMount(), docker: dockerSocket,
+		now: time.Now, process: keep.ReadProcess, inside: inNamespace("/proc"),
+	})
+}
+
+func newAttribution(w world) *Attribution {
+	return &Attribution{
+		world: w, containers: newContainers(w.docker, w.now),
+		known: make(map[processKey]string), strangers: make(map[processKey]unowned),
+	}
 }
 
 // Set says which jobs are running.
 func (a *Attribution) Set(holders []Holder) {
+	holders = slices.SortedFunc(slices.Values(holders), func(x, y Holder) int {
+		return cmp.Or(cmp.Compare(x.Key, y.Key), cmp.Compare(x.KeepPID, y.KeepPID), cmp.Compare(x.Token, y.Token))
+	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Equal(a.holders, holders) {
 		return
 	}
-	a.holders = slices.Clone(holders)
+	a.holders = holders
 	clear(a.known)
+	clear(a.strangers)
 }
 
-// Owner is the job that the process belongs to. known is false when there is
-// no such process here: it is gone, or its number is another pid namespace's.
+// Owner is the job of a process that the driver named. known is false when
+// that cannot be said: the number may be another pid namespace's, or somebody
+// else has to be asked first. A process that is gone is known to be nobody's.
 func (a *Attribution) Owner(pid int) (key string, ok bool, known bool) {
+	return a.owner(pid, a.world.inside)
+}
+
+// Local is the job of a process that berth itself knows by that number.
+func (a *Attribution) Local(pid int) (key string, ok bool) {
+	key, ok, _ = a.owner(pid, false)
+	return key, ok
+}
+
+func (a *Attribution) owner(pid int, doubtful bool) (key string, ok bool, known bool) {
 	if pid <= 0 {
 		return "", false, false
 	}
-	p, err := keep.ReadProcess(pid)
+	p, err := a.world.process(pid)
 	if err != nil {
-		return "", false, false
+		return "", false, gone(err) && !doubtful
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id := processKey{p.PID, p.Start}
+	id := processKey{p.PID, p.Start, doubtful}
 	if key, ok = a.known[id]; ok {
 		return key, true, true
 	}
-	if key, ok = a.find(p); !ok {
-		// Not remembered: a process in the middle of an exec shows no
-		// environment for a moment.
-		return "", false, true
+	now := a.world.now()
+	if s, found := a.strangers[id]; found && now.Before(s.until) {
+		return "", false, s.known
 	}
-	if len(a.known) >= maxAnswers {
-		clear(a.known)
+	key, ok, pending := a.find(p)
+	if doubtful && !a.world.believable(p, ok) {
+		key, ok, known = "", false, false
+	} else {
+		known = !pending
 	}
-	a.known[id] = key
-	return key, true, true
+	a.remember(id, key, ok, unowned{known, now.Add(strangeFor)}, pending)
+	return key, ok, known
 }
 
-// find tries what cannot be changed by the process first.
-func (a *Attribution) find(p keep.Process) (key string, ok bool) {
-	if key, ok = a.byCgroup(p.PID); ok {
-		return key, true
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
+
+func (a *Attribution) remember(id processKey, key string, ok bool, s unowned, pending bool) {
+	if len(a.known)+len(a.strangers) >= maxAnswers {
+		clear(a.known)
+		clear(a.strangers)
+	}
+	switch {
+	case ok:
+		a.known[id] = key
+	case !pending:
+		a.strangers[id] = s
+	}
+}
+
+// find tries what cannot be changed by the process first. pending says that the
+// answer is on its way.
+func (a *Attribution) find(p keep.Process) (key string, ok, pending bool) {
+	path, container := a.world.cgroups(p.PID)
+	if key, ok = a.byCgroup(path); ok {
+		return key, true, false
 	}
 	for _, h := range a.holders {
 		if h.Session > 0 && h.Session == p.Session {
-			return h.Key, true
+			return h.Key, true, false
 		}
 	}
 	if key, ok = a.byAncestry(p); ok {
-		return key, true
+		return key, true, false
 	}
-	return a.byToken(p.PID)
+	if value, found := a.world.token(p.PID); found {
+		if key, ok = a.byToken(value); ok {
+			return key, true, false
+		}
+	}
+	if container == "" {
+		return "", false, false
+	}
+	return a.byContainer(p, container)
 }
 
-func (a *Attribution) byCgroup(pid int) (key string, ok bool) {
-	path, err := cgroupOf(pid)
-	if err != nil || a.mount == "" {
+func (a *Attribution) byCgroup(path string) (key string, ok bool) {
+	if path == "" || a.world.mount == "" {
 		return "", false
 	}
-	dir := strings.TrimSuffix(a.mount, "/") + path
+	dir := strings.TrimSuffix(a.world.mount, "/") + path
 	for _, h := range a.holders {
 		if h.Cgroup != "" && (dir == h.Cgroup || strings.HasPrefix(dir, h.Cgroup+"/")) {
 			return h.Key, true
@@ -116,20 +204,19 @@ func (a *Attribution) byCgroup(pid int) (key string, ok bool) {
 	return "", false
 }
 
-// byAncestry climbs from the process to a supervisor, or to the root of what
-// berth did not start. A supervisor itself is
-// nobody's job.
+// byAncestry climbs from the process to a supervisor or to a process that a job
+// stands for, whichever is nearer. A supervisor itself is nobody's job.
 func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	for range maxAncestors {
 		for _, h := range a.holders {
-			if h.KeepPID > 0 && h.KeepPID == p.Parent || h.Root.PID > 0 && h.Root.PID == p.PID && h.Root.Start == p.Start {
+			if h.KeepPID > 0 && h.KeepPID == p.Parent || h.Root.PID > 0 && h.Root == (job.Stranger{PID: p.PID, Start: p.Start}) {
 				return h.Key, true
 			}
 		}
 		if p.Parent <= 1 {
 			return "", false
 		}
-		parent, err := keep.ReadProcess(p.Parent)
+		parent, err := a.world.process(p.Parent)
 		if err != nil {
 			return "", false
 		}
@@ -138,15 +225,37 @@ func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	return "", false
 }
 
-func (a *Attribution) byToken(pid int) (key string, ok bool) {
-	value, found := tokenOf(pid)
-	if !found {
-		return "", false
-	}
+// byToken knows a job by what only the job can know. A supervisor's next job
+// has the same token, so the job is looked at as well.
+func (a *Attribution) byToken(value string) (key string, ok bool) {
 	for _, h := range a.holders {
-		if h.Token != "" && (value == h.Token || strings.HasPrefix(value, h.Token+":")) {
+		rest, found := strings.CutPrefix(value, h.Token)
+		if h.Token != "" && found && (rest == "" || strings.HasPrefix(rest, ":"+h.Key+":")) {
 			return h.Key, true
 		}
 	}
 	return "", false
+}
+
+// cgroups is a process's path in the version 2 hierarchy, and the container
+// that it is in.
+func (w world) cgroups(pid int) (path, container string) {
+	text, err := os.ReadFile(w.file(pid, "cgroup"))
+	if err != nil {
+		return "", ""
+	}
+	path, _ = unifiedPath(string(text))
+	return path, containerIn(string(text))
+}
+
+func (w world) token(pid int) (value string, ok bool) {
+	environ, err := os.ReadFile(w.file(pid, "environ"))
+	if err != nil {
+		return "", false
+	}
+	return tokenIn(environ)
+}
+
+func (w world) file(pid int, name string) string {
+	return filepath.Join(w.proc, strconv.Itoa(pid), name)
 }

@@ -1,8 +1,10 @@
 package run
 
 import (
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,8 +78,83 @@ func TestStrangersAndTheDead(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	for _, pid := range []int{pid, 0, -1, 1 << 30} {
-		if _, ok, known := a.Owner(pid); ok || known {
+		// What is gone is nobody's, unless the number is another namespace's.
+		want := pid > 0 && !inNamespace("/proc")
+		if _, ok, known := a.Owner(pid); ok || known != want {
 			t.Errorf("process %d: %v, %v", pid, ok, known)
 		}
 	}
+}
+
+func TestTheDeadAreTheirJobsUntilTheyAreBuried(t *testing.T) {
+	b := newBench(t)
+	token := b.start(b.order("1", `sleep 0.1 & echo $! > zombie; exec sleep 1000`))
+	b.next(Started)
+	zombie := b.pidFrom("zombie")
+	until(t, "it is dead", func() bool { p, err := keep.ReadProcess(zombie.PID); return err == nil && p.Dead() })
+	id, _ := b.Identity(token)
+	for way, holder := range map[string]Holder{"session": {Key: "1", Session: id.Session}, "ancestry": {Key: "1", KeepPID: id.KeepPID}} {
+		a := NewAttribution()
+		a.Set([]Holder{holder})
+		if key, ok := a.Local(zombie.PID); key != "1" || !ok {
+			t.Errorf("not known by its %s", way)
+		}
+	}
+	b.Stop(token, job.StopCancel, 10*time.Millisecond)
+	b.next(Ended)
+}
+
+func TestAnAdoptedProcessAndItsDescendantsAreTheJobs(t *testing.T) {
+	work := t.TempDir()
+	cmd := exec.Command("/bin/sh", "-c", `sh -c 'echo $$ > inner; sleep 1000 & echo $! > child; wait' & wait`)
+	cmd.Dir, cmd.SysProcAttr = work, &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); cmd.Wait() })
+	b := &bench{t: t, work: work}
+	inner, child := b.pidFrom("inner"), b.pidFrom("child")
+	root, err := keep.ReadProcess(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := Holder{Key: "1", Root: job.Stranger{PID: root.PID, Start: root.Start}}
+	nearer := Holder{Key: "2", Root: job.Stranger{PID: inner.PID, Start: inner.Start}}
+	later := Holder{Key: "3", Root: job.Stranger{PID: root.PID, Start: root.Start + 1}}
+	rows := []struct {
+		name    string
+		holders []Holder
+		want    map[int]string
+	}{
+		{"the whole tree is one job's", []Holder{whole}, map[int]string{root.PID: "1", inner.PID: "1", child.PID: "1", os.Getpid(): ""}},
+		{"the nearer root wins", []Holder{whole, nearer}, map[int]string{root.PID: "1", inner.PID: "2", child.PID: "2"}},
+		{"a number that came again is not the process", []Holder{later}, map[int]string{root.PID: "", child.PID: ""}},
+	}
+	for _, row := range rows {
+		a := NewAttribution()
+		a.Set(row.holders)
+		for pid, want := range row.want {
+			if key, ok := a.Local(pid); key != want || ok != (want != "") {
+				t.Errorf("%s: process %d is %q's", row.name, pid, key)
+			}
+		}
+	}
+}
+
+// BenchmarkAStranger is what each process of somebody else's costs in each
+// sample.
+func BenchmarkAStranger(b *testing.B) {
+	a := NewAttribution()
+	a.Set([]Holder{{Key: "1", KeepPID: 1 << 30, Session: 1 << 30, Cgroup: "/nowhere", Token: "t"}})
+	b.Run("remembered", func(b *testing.B) {
+		for b.Loop() {
+			a.Owner(os.Getpid())
+		}
+	})
+	b.Run("looked at", func(b *testing.B) {
+		for b.Loop() {
+			clear(a.strangers)
+			a.Owner(os.Getpid())
+		}
+	})
 }

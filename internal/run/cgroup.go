@@ -88,12 +88,20 @@ func cgroupOf(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for line := range strings.Lines(string(text)) {
-		if path, found := strings.CutPrefix(line, "0::"); found {
-			return strings.TrimSpace(path), nil
-		}
+	if path, found := unifiedPath(string(text)); found {
+		return path, nil
 	}
 	return "", fmt.Errorf("process %d is in no version 2 cgroup", pid)
+}
+
+// unifiedPath finds the version 2 path in the text of /proc/PID/cgroup.
+func unifiedPath(text string) (path string, ok bool) {
+	for line := range strings.Lines(text) {
+		if path, found := strings.CutPrefix(line, "0::"); found {
+			return strings.TrimSpace(path), true
+		}
+	}
+	return "", false
 }
 
 // sweepCgroups removes what berths that are gone left behind. The kernel keeps

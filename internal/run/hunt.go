@@ -160,6 +160,10 @@ func tokenOf(pid int) (value string, ok bool) {
 	if err != nil {
 		return "", false
 	}
+	return tokenIn(environ)
+}
+
+func tokenIn(environ []byte) (value string, ok bool) {
 	prefix := []byte(keep.TokenVariable + "=")
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if value, found := bytes.CutPrefix(entry, prefix); found {
