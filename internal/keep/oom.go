@@ -10,7 +10,8 @@ import (
 // of a large job fits.
 const oomWindow = 64 << 10
 
-// oomSigns are what frameworks print when a card has no memory left.
+// oomSigns are what frameworks print when a card has no memory left. Each is
+// more than a word that an application might use about memory of any kind.
 var oomSigns = [][]byte{
 	[]byte("CUDA out of memory"),                         // torch
 	[]byte("CUDA error: out of memory"),                  // torch, and CUDA's own samples
@@ -21,12 +22,26 @@ var oomSigns = [][]byte{
 	[]byte("RESOURCE_EXHAUSTED: Failed to allocate"),     // XLA
 	[]byte("CUDA_ERROR_OUT_OF_MEMORY"),                   // the driver, numba, TensorFlow
 	[]byte("cudaErrorMemoryAllocation"),                  // the runtime, cupy
-	[]byte("OutOfMemoryError: Out of memory allocating"), // cupy
+	[]byte("cupy.cuda.memory.OutOfMemoryError"),          // cupy
+	[]byte("OutOfMemoryError: Out of memory allocating"), // the same, imported by name
 	[]byte("ResourceExhaustedError: OOM when allocating"),
-	[]byte("OOM when allocating tensor"),       // TensorFlow
-	[]byte("cudaMalloc failed: out of memory"), // llama.cpp
+	[]byte("OOM when allocating tensor"),           // TensorFlow
+	[]byte("ran out of memory trying to allocate"), // TensorFlow's allocator, before it gives up
+	[]byte("cudaMalloc failed: out of memory"),     // llama.cpp
 	[]byte("CUBLAS_STATUS_ALLOC_FAILED"),
 	[]byte("CUDNN_STATUS_ALLOC_FAILED"),
+}
+
+// oomPairs are words that say so only together, on one line and in any case:
+// XLA's "Failed to allocate 8.00GiB (8589934592B) of device memory: out of
+// memory", llama.cpp's "failed to allocate CUDA0 buffer".
+var oomPairs = [][2][]byte{
+	{[]byte("failed to allocate"), []byte("cuda")},
+	{[]byte("failed to allocate"), []byte("device memory")},
+	{[]byte("failed to allocate"), []byte("bytes from device")},
+	{[]byte("failed to allocate"), []byte("gpu memory")},
+	{[]byte("resource_exhausted"), []byte("out of memory")},
+	{[]byte("resource_exhausted"), []byte("failed to allocate")},
 }
 
 // outOfMemory reports whether the text says that a card ran out of memory.
@@ -37,8 +52,10 @@ func outOfMemory(text []byte) bool {
 		}
 	}
 	for line := range bytes.Lines(bytes.ToLower(text)) {
-		if bytes.Contains(line, []byte("failed to allocate")) && bytes.Contains(line, []byte("cuda")) {
-			return true
+		for _, pair := range oomPairs {
+			if bytes.Contains(line, pair[0]) && bytes.Contains(line, pair[1]) {
+				return true
+			}
 		}
 	}
 	return false
