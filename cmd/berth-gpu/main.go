@@ -15,6 +15,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
 const usage = `berth-gpu reads NVIDIA cards through NVML. berth starts it; by hand it is of
@@ -49,6 +51,8 @@ func main() {
 	// One goroutine calls NVML and one waits for events: more threads would
 	// only cost memory.
 	runtime.GOMAXPROCS(2)
+	// A library that aborts is no fault of ours: its last words are enough.
+	debug.SetTraceback("none")
 	os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -76,7 +80,7 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 	case "serve":
 		return serve(in, out, *only)
 	case "once":
-		return once(out, errs, *only)
+		return once(nvml.New(), out, errs, *only, oncePatience)
 	case "version":
 		fmt.Fprintln(out, "berth-gpu", buildVersion())
 		return 0

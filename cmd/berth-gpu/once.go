@@ -23,12 +23,12 @@ type onceLook struct {
 }
 
 // once prints one sample.
-func once(out, errs io.Writer, only int) int {
+func once(library nvml.Interface, out, errs io.Writer, only int, patience time.Duration) int {
 	page := page{word: new(uint32)}
 	done := make(chan error, 1)
 	var seen onceLook
 	go func() {
-		d := newDriver(nvml.New(), page, only)
+		d := newDriver(library, page, only)
 		if err := d.start(); err != nil {
 			done <- err
 			return
@@ -43,7 +43,7 @@ func once(out, errs io.Writer, only int) int {
 	var err error
 	select {
 	case err = <-done:
-	case <-time.After(oncePatience):
+	case <-time.After(patience):
 		err = fmt.Errorf("the driver does not answer%s", about(page.now()))
 	}
 	if err != nil {
