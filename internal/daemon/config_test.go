@@ -32,6 +32,10 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		{"times in every form", "[scheduling]\nhalf_life = \"2d\"\npoll = 0.5\n[limits]\ninteractive_time = \"1:30:00\"\n[service]\nidle_exit = 90", func(c *Config) {
 			c.HalfLife, c.Poll, c.InteractiveTime, c.IdleExit = 48*time.Hour, 500*time.Millisecond, 90*time.Minute, 90*time.Second
 		}},
+		{"idle jobs are told of and ended", "[idle]\nreport_after = \"2h\"\ncancel_after = \"12h\"", func(c *Config) {
+			c.IdleReport, c.IdleCancel = 2*time.Hour, 12*time.Hour
+		}},
+		{"idle jobs are nobody's business", "[idle]\nreport_after = 0", func(c *Config) { c.IdleReport, c.IdleCancel = 0, 0 }},
 		{"no time at all", "[retention]\nhistory = 0\nlogs = \"0d\"", func(c *Config) { c.History, c.Logs = 0, 0 }},
 		{"cards as a range", "[scheduling]\ngpus = \"5,0-2\"", func(c *Config) { c.GPUs = []int{0, 1, 2, 5} }},
 		{"cards as a list", "[scheduling]\ngpus = [3, 1]", func(c *Config) { c.GPUs = []int{1, 3} }},

@@ -19,6 +19,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/run"
 	"berth/internal/site"
 )
 
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 			os.Exit(keep.Main(os.Args[2:]))
 		case site.OpenWord:
 			os.Exit(site.OpenMain(os.Args[2:]))
+		case run.WatchWord:
+			os.Exit(run.WatchMain(os.Args[2:], os.Stdout, os.Stderr))
 		case callWord:
 			os.Exit(callStatus(os.Args[2]))
 		}
