@@ -46,7 +46,7 @@ var (
 	exampleStatus = Status{Version: "1.0.0", PID: 4711, Since: exampleTime, User: "ann",
 		StateDir: "/home/ann/.local/state/berth", Counts: map[string]int{"queued": 3, "running": 1},
 		You:      Caller{UID: 1000, Name: "ann", PID: 4999},
-		Enforced: &Enforced{Cgroup: "/sys/fs/cgroup/user.slice/berth", CPUs: "v2", Mem: "v2"}}
+		Enforced: &Enforced{Cgroup: "/sys/fs/cgroup/user.slice/berth", CPUs: "v2", Mem: "v2", Devices: true}}
 	exampleGPU = GPU{Index: 0, UUID: "GPU-a1", Name: "NVIDIA RTX 4090", TotalMiB: 24564, UsedMiB: 18300, FreeMiB: 6264,
 		BudgetMiB: 18432, Util: pointer(97.0), Health: "ok", ReadAt: exampleTime, BusID: "00000000:3B:00.0", Minor: pointer(0),
 		TemperatureC: pointer(64.0), PowerW: pointer(312.5), PowerLimitW: pointer(450.0), SMClockMHz: pointer(2520), MemClockMHz: pointer(10501),

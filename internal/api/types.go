@@ -238,6 +238,7 @@ type Enforced struct {
 	Cgroup  string   `json:"cgroup,omitempty" doc:"where jobs get cgroups of their own; empty: they have none"`
 	CPUs    string   `json:"cpus,omitempty" doc:"v2 or v1: the version of cgroups that holds jobs to their cpus; empty: they are only accounted"`
 	Mem     string   `json:"mem,omitempty" doc:"the same for mem"`
+	Devices bool     `json:"devices" doc:"jobs can open no cards but their own"`
 	Missing []string `json:"missing,omitempty" doc:"what is missing and why, one sentence each"`
 }
 

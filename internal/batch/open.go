@@ -212,7 +212,7 @@ func (s *session) openEngine(context.Context) error {
 	}
 	s.launcher = &engine.Launcher{
 		JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env,
-		SelfDir: site.SelfDir(), SimDir: s.simDir,
+		SelfDir: site.SelfDir(), SimDir: s.simDir, Filter: s.simDir == "" && s.runner.Filters() == nil,
 	}
 	if err := s.openCaps(filepath.Dir(s.layout.keepDir())); err != nil {
 		return err
@@ -243,6 +243,7 @@ func (s *session) newEngine() {
 		IdleAfter: engine.DefaultIdleAfter,
 		Publish:   s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
 	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
+	s.launcher.Device = s.engine.Device
 }
 
 // outerBooking is the ledger's name for the job whose token this is.

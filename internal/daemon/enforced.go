@@ -17,7 +17,7 @@ type enforced struct {
 func (e *enforced) get(facts func() run.Facts) *api.Enforced {
 	e.once.Do(func() {
 		f := facts()
-		e.what = api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Missing: f.Why}
+		e.what = api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Devices: f.Devices, Missing: f.Why}
 	})
 	what := e.what
 	return &what

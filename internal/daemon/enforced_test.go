@@ -16,7 +16,7 @@ func TestTheDaemonSaysWhatItEnforces(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := l.d.runner.Facts()
-	want := &api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Missing: f.Why}
+	want := &api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Devices: f.Devices, Missing: f.Why}
 	if diff := cmp.Diff(want, status.Enforced); diff != "" {
 		t.Errorf("(-what its supervisors use +what it says)\n%s", diff)
 	}

@@ -232,6 +232,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	d.host = sched.Host{CPUs: cpus, MemMiB: memMiB}
 	d.launcher = &engine.Launcher{
 		JobsDir: d.jobsDir(), Dir: "/", SelfDir: site.SelfDir(), SimDir: d.simDir, Owner: d.owner,
+		Filter: d.simDir == "" && d.runner.Filters() == nil,
 	}
 	d.launcher.UseMPS(d.mpsHome())
 	lastSeq, err := d.lastNumber()
@@ -244,6 +245,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Log: d.log,
 	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
+	d.launcher.Device = d.engine.Device
 	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta), d.engine.RestoreHealth(d.store.Meta))
 }
 
