@@ -108,7 +108,6 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 	if err != nil || seen.Command != nil || seen.Settings != nil {
 		t.Errorf("another sees %+v, %v", seen, err)
 	}
-	wantProblem(t, ask(ann, pid), api.Refused, "adopted already")
 	full := l.sleeps(&bob)
 	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
 	bob.submit(sh("true", "hold", "yes"))
