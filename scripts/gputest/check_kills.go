@@ -89,7 +89,7 @@ func daemonKill(ctx context.Context, t *trial) error {
 	if err := d.ready(ctx, well, seven); err != nil {
 		return err
 	}
-	before, err := d.peaks(ctx, well, seven)
+	before, err := d.peaks(ctx, map[string]int64{well: size, seven: size / 2}, well, seven)
 	if err != nil {
 		return err
 	}
@@ -127,8 +127,8 @@ func (d *daemon) index() int {
 	return d.t.Card.Index
 }
 
-// peaks are what was measured of each job so far, once there is something.
-func (d *daemon) peaks(ctx context.Context, ids ...string) ([]int64, error) {
+// peaks are what was measured of each job so far, once it is what the job took.
+func (d *daemon) peaks(ctx context.Context, took map[string]int64, ids ...string) ([]int64, error) {
 	peaks := make([]int64, len(ids))
 	return peaks, pollFor(ctx, 10*time.Second, "the jobs' memory to be measured", func() (bool, error) {
 		c, err := d.card(ctx)
@@ -138,7 +138,7 @@ func (d *daemon) peaks(ctx context.Context, ids ...string) ([]int64, error) {
 		measured := true
 		for i, id := range ids {
 			_, peaks[i] = c.of(id)
-			measured = measured && peaks[i] > 0
+			measured = measured && peaks[i] >= took[id]
 		}
 		return measured, nil
 	})

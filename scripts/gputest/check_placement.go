@@ -18,14 +18,14 @@ func packing(ctx context.Context, t *trial) error {
 		return err
 	}
 	part := t.slice(0.4, 1<<30)
-	uses := part * 9 / 10
-	hold := 6 * time.Second
+	uses := part*9/10 - 1024
+	hold := 8 * time.Second
 	if t.Sim {
 		hold = 4 * time.Second
 	}
 	var ids []string
 	for _, name := range []string{"first", "second", "third"} {
-		id, err := d.run(ctx, program{with: t.usual(), mib: uses - 1024, hold: hold, compute: true}, vram(part), "--name", name)
+		id, err := d.run(ctx, program{with: t.usual(), mib: uses, hold: hold, compute: true}, vram(part), "--name", name)
 		if err != nil {
 			return err
 		}
@@ -44,11 +44,9 @@ func packing(ctx context.Context, t *trial) error {
 	}
 	t.expect(third.State == job.Queued, "the third job is %s while the card is full", third.State)
 	t.expect(strings.Contains(why, strconv.FormatInt(part, 10)), "berth why says %q, without the %d MiB it needs", strings.TrimSpace(why), part)
-	c, err := d.card(ctx)
-	if err != nil {
+	if err := d.bothRead(ctx, part, uses); err != nil {
 		return err
 	}
-	t.seen("two jobs of %d MiB side by side: %d of %d MiB in use", part, c.UsedMiB, c.TotalMiB)
 	t.seen("the third: %s", strings.TrimSpace(why))
 	ends, err := d.allWell(ctx, ids...)
 	if err != nil {
@@ -56,6 +54,21 @@ func packing(ctx context.Context, t *trial) error {
 	}
 	first, last := ends[0], ends[2]
 	t.expect(!last.StartedAt.Before(*first.EndedAt) || !last.StartedAt.Before(*ends[1].EndedAt), "the third job started before one of the others ended")
+	return nil
+}
+
+// bothRead waits until berth has read the memory of two jobs.
+func (d *daemon) bothRead(ctx context.Context, part, uses int64) error {
+	inUse := int64(0)
+	err := pollFor(ctx, 5*time.Second, "both jobs' memory to be read", func() (bool, error) {
+		c, err := d.card(ctx)
+		inUse = c.UsedMiB
+		return inUse >= 2*uses, err
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %d MiB in use", err, inUse)
+	}
+	d.t.seen("two jobs of %d MiB side by side: %d of %d MiB in use", part, inUse, d.t.Card.TotalMiB)
 	return nil
 }
 
