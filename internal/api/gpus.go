@@ -90,7 +90,7 @@ func (x *exchange) postRelease() error {
 	if r.ForS < 0 || r.ForS > int64(longestRelease/time.Second) || r.End && r.ForS != 0 {
 		return Problemf(Invalid, "", "for_s: 1 to %d seconds, and not together with end", int64(longestRelease/time.Second))
 	}
-	if r.ForS == 0 {
+	if r.ForS == 0 && !r.End {
 		r.ForS = int64(usualRelease / time.Second)
 	}
 	return x.reply(x.backend.ReleaseGPUs(x.r.Context(), x.caller, r))

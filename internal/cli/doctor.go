@@ -90,6 +90,15 @@ func hearDaemon(findings []site.Finding, e api.Enforced) {
 				f.Status, f.Fix = site.Warn, "let systemd delegate the cpu and memory controllers to the daemon (Delegate=yes)"
 				f.What = "the daemon accounts " + strings.Join(accounted(e), " and ") + ", and does not enforce it"
 			}
+		case "isolation":
+			if f.What == site.NoCards {
+				continue
+			}
+			f.Status, f.What, f.Fix = site.OK, "the daemon lets a job open no cards but its own", ""
+			if !e.Devices {
+				f.Status, f.Fix = site.Warn, "run the daemon as root, as a service of systemd (`make install-service`), on cgroup version 2"
+				f.What = "the daemon cannot keep a job from opening cards that it was not given"
+			}
 		default:
 			continue
 		}

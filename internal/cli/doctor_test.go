@@ -41,17 +41,22 @@ func TestTheDoctorHearsTheDaemon(t *testing.T) {
 		name                string
 		enforced            api.Enforced
 		cgroup, controllers string
+		isolation           string
 	}{
 		{"all of it", api.Enforced{Cgroup: "/sys/fs/cgroup/berth", CPUs: "v2", Mem: "v1", Missing: []string{"no freezer"}},
-			"ok the daemon gives every job a cgroup, below /sys/fs/cgroup/berth", "ok the daemon holds jobs to their cpus and mem"},
-		{"not cpus", api.Enforced{Cgroup: "/c", Mem: "v2", Missing: []string{"no cpu controller"}},
-			"ok the daemon gives every job a cgroup, below /c", "warn the daemon accounts cpus, and does not enforce it: no cpu controller"},
+			"ok the daemon gives every job a cgroup, below /sys/fs/cgroup/berth", "ok the daemon holds jobs to their cpus and mem",
+			"warn the daemon cannot keep a job from opening cards that it was not given: no freezer"},
+		{"not cpus", api.Enforced{Cgroup: "/c", Mem: "v2", Devices: true, Missing: []string{"no cpu controller"}},
+			"ok the daemon gives every job a cgroup, below /c", "warn the daemon accounts cpus, and does not enforce it: no cpu controller",
+			"ok the daemon lets a job open no cards but its own"},
 		{"nothing", api.Enforced{Missing: []string{"a", "b"}},
-			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: a; b", "warn the daemon accounts cpus and mem, and does not enforce it: a; b"},
+			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: a; b", "warn the daemon accounts cpus and mem, and does not enforce it: a; b",
+			"warn the daemon cannot keep a job from opening cards that it was not given: a; b"},
 	} {
-		findings := []site.Finding{{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "cgroup", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "controllers", Status: site.Fail, What: "mine", Fix: "mine"}}
+		findings := []site.Finding{{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "cgroup", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "controllers", Status: site.Fail, What: "mine", Fix: "mine"},
+			{Name: "isolation", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "isolation", Status: site.OK, What: site.NoCards}}
 		hearDaemon(findings, test.enforced)
-		for i, want := range []string{"ok 6.18", test.cgroup, test.controllers} {
+		for i, want := range []string{"ok 6.18", test.cgroup, test.controllers, test.isolation, "ok " + site.NoCards} {
 			f := findings[i]
 			if got := f.Status + " " + f.What; got != want || (f.Fix == "") != (f.Status == site.OK) || f.Fix == "mine" {
 				t.Errorf("%s: %q (%s), want %q", test.name, got, f.Fix, want)

@@ -72,7 +72,11 @@ var daemonPromises = []promise{
 	{"history, stats", "daemon-history-and-stats-sum-up"},
 	{"gpus; gpu pause and resume: running jobs untouched", `
 		daemon-gpus-show-cards-and-who-is-on-them
+		daemon-gpus-v-lists-the-processes-on-each-card
 		daemon-gpu-pause-keeps-jobs-off-and-resume-lets-them-on`},
+	{"an admin's word on a card's health, what happened to cards, letting go of the driver", `
+		daemon-gpu-quarantine-takes-a-card-out-and-clear-brings-it-back
+		daemon-gpu-release-lets-go-of-a-driver-that-is-held`},
 	{"list: a table people can read", `
 		daemon-the-list-is-a-table-that-fits
 		daemon-a-terminal-gets-colours-and-a-cut-table

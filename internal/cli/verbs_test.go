@@ -18,7 +18,7 @@ import (
 // everyVerb that talks to a daemon, in a form that is good usage.
 var everyVerb = []string{
 	"submit -- true", "list", "list --json", "show 1", "why 1", "logs 1", "logs -f 1", "attach 1", "wait 1", "cancel 1", "hold 1", "release 1",
-	"requeue 1", "edit 1 priority=1", "history", "stats", "gpus", "gpu pause 0", "gpu resume all", "backup -",
+	"requeue 1", "edit 1 priority=1", "history", "stats", "gpus", "gpu pause 0", "gpu resume all", "gpu quarantine 0", "gpu clear all", "gpu history", "gpu release", "backup -",
 	"token create", "token list", "token revoke 1",
 }
 
@@ -271,6 +271,26 @@ func TestTheMachinesVerbs(t *testing.T) {
 			t.Errorf("a card has no %s", key)
 		}
 	}
+	berth("gpus", "-v").wants(t, 0, "the processes on gpu 0,1 are not known\nno processes\n", "")
+	f.gpus[1].Processes = []api.GPUProcess{{PID: 7, User: "ann", Command: "Xorg", Graphics: true}}
+	berth("gpus", "-v").wants(t, 0, "  1    7  ann   Xorg          -  graphics  -\n", "")
+	berth("gpu", "quarantine", "1", "--reason", "fan is loud").wants(t, 0, "gpu1: quarantined\n", "")
+	berth("gpus").wants(t, 0, "quarantined: fan is loud", "")
+	berth("gpu", "clear", "0-1").wants(t, 0, "gpu0: cleared\ngpu1: cleared\n", "")
+	berth("gpu", "quarantine", "7").wants(t, 1, "", "there is no gpu7")
+	berth("gpu", "clear").wants(t, 2, "", "clear which cards?")
+	berth("gpu", "history", "1").wants(t, 0, "    1  quarantined by ", "")
+	berth("gpu", "history", "gpu1", "-n", "1").wants(t, 0, "    1  ok by ", "")
+	berth("gpu", "history", "--since", "tomorrow").wants(t, 2, "", "--since: found")
+	berth("gpu", "history", "--limit", "1001").wants(t, 2, "", "allowed 1 to 1000")
+	berth("gpu", "release", "--for", "90s", "--force").wants(t, 0, "let go of until ", "")
+	berth("gpu", "release", "--end").wants(t, 0, "the cards are read again\n", "")
+	if f.releases[0] != (api.ReleaseRequest{ForS: 90, Force: true}) || f.releases[1] != (api.ReleaseRequest{End: true}) {
+		t.Errorf("%+v", f.releases)
+	}
+	berth("gpu", "release", "--for", "25h").wants(t, 2, "", "allowed 1s to 24h")
+	f.holdsNothing = true
+	berth("gpu", "release").wants(t, 0, "there is nothing to let go of\n", "")
 	berth("stats", "--since", "30d", "--until", "1d", "-u", "ann").wants(t, 0, "GPU-hours  12.5\n", "")
 	q := f.stats[0]
 	if q.User != "ann" || q.Until == nil || q.Since == nil || q.Until.Sub(*q.Since).Round(time.Hour) != 29*24*time.Hour {
