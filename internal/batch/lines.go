@@ -77,7 +77,7 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 func (n narrator) card(ev job.Event) string {
 	text := clean(ev.Text)
 	if ev.Job != nil {
-		return fmt.Sprintf("WARN %s: %s", label(ev.Job), text)
+		return "WARN " + text
 	}
 	if words := strings.Fields(text); len(words) > 1 {
 		switch strings.TrimSuffix(words[1], ":") {

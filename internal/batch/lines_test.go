@@ -48,6 +48,11 @@ func story() []job.Event {
 	tell(job.EventGPUsLost, "nvidia-smi: Unknown Error", nil)
 	tell(job.EventGPUsFound, "", nil)
 	tell(job.EventWarning, "disk is full", nil)
+	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus", nil)
+	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus; job 6 goes on", started("6", "python a.py", 3))
+	tell(job.EventCard, "gpu2 suspect: missing\x1b[2J from the readings", nil)
+	tell(job.EventCard, "gpu2 ok again; it was suspect: missing from the readings", nil)
+	tell(job.EventIdle, "holds 12000 MiB on gpu3, unused for 30m", started("6", "python a.py", 3))
 	hostile := func(j *job.Job) *job.Job {
 		j.Spec.Name, j.Spec.Shell = "\x1b[31mred", "echo \x1b]0;title\x07\r\nfake"
 		j.Log, j.Detail = "/run/berth_logs/jobs/13/\x1b[2J.log", "why\x1b[2J"

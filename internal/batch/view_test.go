@@ -29,6 +29,8 @@ func busy() snapshot {
 		cards: []sched.Card{
 			{Index: 0, TotalMiB: 24576, UsedMiB: 17100, UtilPct: 97},
 			{Index: 1, TotalMiB: 24576, UsedMiB: 2000, UtilPct: -1, ForeignMiB: 1100},
+			{Index: 2, TotalMiB: 24576, UtilPct: -1, Health: sched.HealthQuarantined, HealthReason: "Xid 48 (double-bit ECC error)"},
+			{Index: 3, TotalMiB: 24576, UsedMiB: 5000, UtilPct: 0, HealthReason: "the memory of job 7 is not free yet: 5000 MiB"},
 			{Index: 10, TotalMiB: 81920, UtilPct: -1, Stale: true, HealthReason: "missing from the last reading"},
 		},
 		running: []engine.Running{

@@ -45,7 +45,7 @@ func (e *Engine) tellJobsOn(c gpu.HealthChange) {
 			continue
 		}
 		a.trouble = whileItRan(c.Index, c.To)
-		e.tell(job.EventCard, a.job, c.String()+"; the job goes on")
+		e.tell(job.EventCard, a.job, fmt.Sprintf("%s; job %s goes on", c, id))
 	}
 }
 

@@ -63,7 +63,7 @@ func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(card0))
 	r.lose(0)
-	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; the job goes on")
+	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 goes on")
 	r.wantRow("1", job.Running, "")
 	if j, _ := r.e.Job("1"); r.e.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
 		t.Errorf("it shows %q", r.e.Copy(j).Detail)
