@@ -79,6 +79,9 @@ func settings(s *job.Spec) map[string]string {
 			set[key] = value
 		}
 	}
+	if s.Adopt != nil {
+		add("process", strconv.Itoa(s.Adopt.PID), true)
+	}
 	add("type", s.Type, s.Type != "")
 	add("vram", "auto", s.VRAMAuto)
 	add("ids", job.Grant{GPUs: s.IDs}.List(), len(s.IDs) > 0)
