@@ -156,11 +156,16 @@ var othersAttacks = []attack{
 		}
 		c.stillRuns(t, id)
 	}},
-	{"pause a card, copy the store, see and revoke another's token", func(t *testing.T, c *camp) {
+	{"pause or quarantine a card, let go of the driver, copy the store, see and revoke another's token", func(t *testing.T, c *camp) {
 		var token api.Token
 		c.ann.mustAsk(t, "POST", "/v1/tokens", spec{"name": "canary-of-ann"}).into(t, &token)
 		for _, path := range []string{"/v1/gpus/0/pause", "/v1/gpus/0/resume", "/v1/backup"} {
 			if r := c.bob.mustAsk(t, "POST", path, nil); r.status != http.StatusForbidden || len(r.body) > 1000 {
+				t.Errorf("%s: status %d: %.200s", path, r.status, r.body)
+			}
+		}
+		for path, body := range map[string]spec{"/v1/gpus/0/health": {"health": "quarantined", "reason": "mine"}, "/v1/gpus/release": {"for_s": 60, "force": true}} {
+			if r := c.bob.mustAsk(t, "POST", path, body); r.status != http.StatusForbidden {
 				t.Errorf("%s: status %d: %.200s", path, r.status, r.body)
 			}
 		}
@@ -173,7 +178,7 @@ var othersAttacks = []attack{
 		if r := c.ann.mustAsk(t, "GET", "/v1/tokens", nil); !strings.Contains(r.body, token.ID) {
 			t.Errorf("the owner's token is gone: %s", r.body)
 		}
-		for _, action := range []string{"gpu pause", "gpu resume", "backup", "token revoke"} {
+		for _, action := range []string{"gpu pause", "gpu resume", "gpu quarantine", "gpu release", "backup", "token revoke"} {
 			c.mustBeDenied(t, c.bob, action, "")
 		}
 	}},

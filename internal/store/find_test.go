@@ -512,3 +512,46 @@ func TestEventsOfOneJob(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsOfOneKind: the newest first, of the cards that are asked for.
+func TestEventsOfOneKind(t *testing.T) {
+	s := openIn(t, t.TempDir())
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for second, text := range []string{"gpu1 a", "", "gpu10 b", "all cards c", "gpu1 d"} {
+		ev := &job.Event{At: at.Add(time.Duration(second) * time.Second), Kind: job.EventCard, Text: text}
+		if text == "" {
+			ev.Kind, ev.Job = job.EventStarted, &job.Job{ID: "1", Seq: 1}
+		}
+		if err := s.Commit(Tx{Events: []*job.Event{ev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		name         string
+		since, limit int
+		prefixes     []string
+		want         string
+	}{
+		{"all of them", -60, 10, nil, "gpu1 d,all cards c,gpu10 b,gpu1 a"},
+		{"since a time", 2, 10, nil, "gpu1 d,all cards c,gpu10 b"},
+		{"no more than asked for", 0, 2, nil, "gpu1 d,all cards c"},
+		{"one card is not another that begins as it does", 0, 10, []string{"gpu1 "}, "gpu1 d,gpu1 a"},
+		{"one card and what was about all", 0, 2, []string{"gpu1 ", "all cards "}, "gpu1 d,all cards c"},
+		{"a card that nothing happened to", 0, 10, []string{"gpu2 "}, ""},
+	} {
+		events, err := s.EventsOfKind(job.EventCard, at.Add(time.Duration(row.since)*time.Second), row.limit, row.prefixes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, ev := range events {
+			texts = append(texts, ev.Text)
+			if ev.Seq == 0 || ev.At.Before(at) || ev.Kind != job.EventCard {
+				t.Errorf("%s: %+v", row.name, ev)
+			}
+		}
+		if got := strings.Join(texts, ","); got != row.want {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+	}
+}
