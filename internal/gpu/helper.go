@@ -12,8 +12,8 @@ import (
 
 // helperTiming is how patient a Helper is.
 type helperTiming struct {
-	start    time.Duration // until a new helper must have said hello: without persistence the driver wakes every card
-	sample   time.Duration // until a request must be answered
+	start    time.Duration // until a request must be answered at the latest: without persistence the driver wakes every card at hello
+	sample   time.Duration // that a request other than hello may take, and any on one card
 	grace    time.Duration // between SIGTERM and SIGKILL
 	idle     time.Duration // without a sample, until the helper is let go of
 	retry    time.Duration // until a helper that failed is started again; doubles
@@ -158,7 +158,7 @@ func (h *Helper) read() (Sample, error) {
 		return Sample{}, err
 	}
 	at := time.Now()
-	reply, err := p.ask(HelperRequest{Do: HelperSample, Skip: h.skipped(), Watch: watchEvery, WatchFor: watchFor}, h.timing.sample)
+	reply, err := p.ask(HelperRequest{Do: HelperSample, Skip: h.skipped(), Watch: watchEvery, WatchFor: watchFor}, h.timing)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -266,7 +266,7 @@ var errNoNVML = errors.New("NVML cannot be used")
 
 // greet makes the acquaintance of a new helper.
 func (h *Helper) greet(p *helperProcess, skip []int) (HelperHi, error) {
-	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, h.timing.start)
+	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, h.timing)
 	switch {
 	case err != nil:
 		return HelperHi{}, err

@@ -298,6 +298,16 @@ func TestHelperLimitsMemory(t *testing.T) {
 	}
 }
 
+func TestHelperThatIsSlowWithEveryCardHangsOnNone(t *testing.T) {
+	f := newFakeHelper(t, eight()...)
+	h := f.open(func(timing *helperTiming) { timing.sample = 2 * time.Second })
+	takeSample(t, h)
+	f.set(func(b *fakeBox) { b.SlowCard = 400 * time.Millisecond })
+	if s := takeSample(t, h); len(s.Devices) != 8 || len(s.Faults) != 0 {
+		t.Errorf("cards %v, faults %+v", indicesOf(s), s.Faults)
+	}
+}
+
 func TestHelperForgetsANumberThatIsAnothersNow(t *testing.T) {
 	f := newFakeHelper(t, eight()...)
 	h := f.open(func(timing *helperTiming) { timing.sample = time.Second })

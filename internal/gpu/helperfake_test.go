@@ -46,7 +46,8 @@ type fakeBox struct {
 	Xids       []Xid
 	Words      string // said on standard error
 	Limits     bool
-	Slow       time.Duration
+	Slow       time.Duration // of a sample
+	SlowCard   time.Duration // of each card in it
 }
 
 type fakeCard struct {
@@ -285,6 +286,7 @@ func (b fakeBox) sample(skip []int, only int) *Sample {
 			continue
 		}
 		setPage(uint32(i) + 1)
+		<-time.After(b.SlowCard)
 		if card.Hang {
 			hangForEver()
 		}

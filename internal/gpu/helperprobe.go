@@ -103,7 +103,7 @@ func (h *Helper) probe(p *helperProcess, card int) {
 	_, err := h.greet(p, nil)
 	if err == nil {
 		var reply HelperReply
-		reply, err = p.ask(HelperRequest{Do: HelperSample}, h.timing.sample)
+		reply, err = p.ask(HelperRequest{Do: HelperSample}, h.timing)
 		if err == nil && reply.Sample == nil {
 			err = errors.New("no sample: " + printable(reply.Error))
 		}

@@ -40,7 +40,7 @@ type helperProcess struct {
 	log     *helperLog
 	in      *os.File
 	page    *os.File
-	replies chan HelperReply // unbuffered: what nobody asked for waits in the pipe
+	replies chan HelperReply // holds one: what nobody asked for waits in the pipe
 	quit    chan struct{}    // closed when nobody will ask any more
 	spoilt  chan struct{}    // closed when its output ended or made no sense
 	spoilBy error            // why, before spoilt is closed; nil: it ended
@@ -74,7 +74,7 @@ func startHelperProcess(path string, log *helperLog, args ...string) (p *helperP
 		return nil, err
 	}
 	p = &helperProcess{
-		log: log, page: page, stuckOn: noCard, since: time.Now(), replies: make(chan HelperReply),
+		log: log, page: page, stuckOn: noCard, since: time.Now(), replies: make(chan HelperReply, 1),
 		quit: make(chan struct{}), spoilt: make(chan struct{}), over: make(chan struct{}),
 	}
 	var ends [6]*os.File
@@ -150,7 +150,7 @@ func (p *helperProcess) read(out *os.File) {
 	lines := bufio.NewReaderSize(out, 64<<10)
 	for {
 		line, err := readLine(lines)
-		if err != nil {
+		if err != nil { // also where a line was begun: half a reply is none
 			if errors.Is(err, errHelperRubbish) {
 				p.spoilBy = err
 			}
@@ -160,6 +160,11 @@ func (p *helperProcess) read(out *os.File) {
 		if err := json.Unmarshal(line, &reply); err != nil {
 			p.spoilBy = fmt.Errorf("%w: berth-gpu wrote %q", errHelperRubbish, printable(string(line[:min(len(line), 80)])))
 			return
+		}
+		select {
+		case p.replies <- reply: // also the last words of one that is gone
+			continue
+		default:
 		}
 		select {
 		case p.replies <- reply:
@@ -252,8 +257,10 @@ func (p *helperProcess) signal(sig unix.Signal) {
 	}
 }
 
-// ask sends a request and waits for its reply.
-func (p *helperProcess) ask(req HelperRequest, deadline time.Duration) (HelperReply, error) {
+// ask sends a request and waits for its reply. What decides is how long the
+// helper was on one card, as far as the page tells: a driver that is slow with
+// every card hangs on none, and is only waited for so long in all.
+func (p *helperProcess) ask(req HelperRequest, timing helperTiming) (HelperReply, error) {
 	p.nextID++
 	req.ID = p.nextID
 	line, err := json.Marshal(req)
@@ -261,22 +268,51 @@ func (p *helperProcess) ask(req HelperRequest, deadline time.Duration) (HelperRe
 		panic("bug: " + err.Error())
 	}
 	p.log.listen()
-	_ = p.in.SetWriteDeadline(time.Now().Add(deadline)) // a pipe has deadlines
-	timer := time.NewTimer(deadline)
-	defer timer.Stop()
+	_ = p.in.SetWriteDeadline(time.Now().Add(timing.sample)) // a pipe has deadlines
 	if _, err := p.in.Write(append(line, '\n')); errors.Is(err, os.ErrDeadlineExceeded) {
-		return HelperReply{}, p.hangs(deadline)
+		return HelperReply{}, p.hangs(timing.sample)
 	} // another error is one of a helper that ended
-	select {
-	case reply := <-p.replies:
-		if reply.ID != req.ID {
-			return HelperReply{}, fmt.Errorf("%w: berth-gpu answered request %d, not %d", errHelperRubbish, reply.ID, req.ID)
+	onNone := timing.sample
+	if req.Do == HelperHello {
+		onNone = timing.start
+	}
+	reply, err := p.reply(timing, onNone)
+	if err == nil && reply.ID != req.ID {
+		err = fmt.Errorf("%w: berth-gpu answered request %d, not %d", errHelperRubbish, reply.ID, req.ID)
+	}
+	return reply, err
+}
+
+func (p *helperProcess) reply(timing helperTiming, onNone time.Duration) (HelperReply, error) {
+	timer := time.NewTimer(max(timing.start, onNone))
+	defer timer.Stop()
+	glance := time.NewTicker(max(min(timing.sample, onNone)/20, time.Millisecond))
+	defer glance.Stop()
+	card, since := noCard, time.Now()
+	for {
+		select {
+		case reply := <-p.replies:
+			return reply, nil
+		case <-p.spoilt:
+			select {
+			case reply := <-p.replies: // its last words
+				return reply, nil
+			default:
+				return HelperReply{}, p.spoiltBy()
+			}
+		case <-timer.C:
+			return HelperReply{}, p.hangs(timing.start)
+		case now := <-glance.C:
+			limit := timing.sample
+			if card == noCard {
+				limit = onNone
+			}
+			if was := card; p.card() != was {
+				card, since = p.card(), now
+			} else if now.Sub(since) >= limit {
+				return HelperReply{}, p.hangs(limit)
+			}
 		}
-		return reply, nil
-	case <-p.spoilt:
-		return HelperReply{}, p.spoiltBy()
-	case <-timer.C:
-		return HelperReply{}, p.hangs(deadline)
 	}
 }
 

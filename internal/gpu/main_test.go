@@ -17,12 +17,18 @@ import (
 	"go.uber.org/goleak"
 )
 
+// scratch is what the tests built for one another; empty: nothing yet.
+var scratch string
+
 // The test binary is also the processes it tests with: real ones, that hold
 // simulated memory and real locks and can be killed.
 func TestMain(m *testing.M) {
 	switch os.Getenv("GPU_TEST_HELPER") {
 	case "":
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+			_ = os.RemoveAll(scratch) // the system clears what is left
+			os.Exit(status)
+		}))
 	case "user":
 		helperUser()
 	case "simjob":
