@@ -90,6 +90,19 @@ func TestAJobOpensItsOwnCardsAndNoOthers(t *testing.T) {
 	}
 }
 
+func TestAUsersJobCannotLeaveItsFilter(t *testing.T) {
+	parent := needFilter(t)
+	b := newLab(t, withCgroup)
+	o := b.ordered("1", "echo $$ > "+parent+"/cgroup.procs || echo no; "+tryAll(cards(t)))
+	o.Devices = &keep.Devices{Minors: []int{1}}
+	if r := b.finish(o); r.Note != "" || r.ExitCode != 0 {
+		t.Fatalf("got %+v", r)
+	}
+	if lines := strings.Split(strings.TrimSpace(b.logText("1")), "\n"); len(lines) != 3 || lines[1] != "no" || lines[2] != "0" {
+		t.Errorf("it says %q", lines)
+	}
+}
+
 func TestAFilteredJobIsHeldToItsLimitsToo(t *testing.T) {
 	needFilter(t)
 	b := newBench(t, withCgroup)
@@ -243,14 +256,39 @@ func TestAnOrdinaryUserHasNoFilter(t *testing.T) {
 		t.Skip("needs root to become somebody else")
 	}
 	const nobody = 65534
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "BERTH_TEST_FACTS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	own := filepath.Join(needFilter(t), "own")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
 	}
-	if text := string(out); !strings.Contains(text, "Devices:false") || !strings.Contains(text, "cgroup") {
-		t.Errorf("got %s", text)
+	defer keep.RemoveCgroup(own)
+	cgroup, err := os.Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cgroup.Close()
+	rows := []struct{ name, delegated, want string }{
+		{"in a cgroup of root's", "", "no cgroup of its own for a job"},
+		{"in a cgroup of their own", own, "a job can open cards it was not given: the kernel lets only root filter devices"},
+	}
+	for _, row := range rows {
+		if row.delegated != "" {
+			for _, path := range []string{own, own + "/cgroup.procs", own + "/cgroup.subtree_control"} {
+				if err := os.Chown(path, nobody, nobody); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "BERTH_TEST_FACTS=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, UseCgroupFD: true, CgroupFD: int(cgroup.Fd()),
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", row.name, err, out)
+		}
+		if text := string(out); !strings.Contains(text, "Devices:false") || !strings.Contains(text, row.want) {
+			t.Errorf("%s: %s", row.name, text)
+		}
 	}
 }
