@@ -206,6 +206,9 @@ var promises = append([]promise{
 		place-priority-first-then-the-order-of-the-file
 		place-after-ok-any-and-fail`},
 	{"cap=soft sets what frameworks honour", "place-cap-soft-tells-frameworks-their-part"},
+	{"cap=mps holds a job to its memory, or is refused", `
+		place-cap-mps-is-a-server-of-the-jobs-own
+		place-cap-mps-is-refused-where-it-holds-nothing`},
 	{"per-job, per-GPU peaks, attributed by session and ancestry; vram=auto takes them", `
 		place-use-is-measured-per-job-also-in-other-sessions
 		place-vram-auto-takes-what-the-same-command-used-before

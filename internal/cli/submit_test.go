@@ -42,6 +42,7 @@ func TestEveryFlagOfSubmitHasItsKey(t *testing.T) {
 		{"--exclusive", api.Spec{Exclusive: "true"}},
 		{"-c 4", api.Spec{CPUs: "4"}},
 		{"--cpus 4 --mem 32G", api.Spec{CPUs: "4", Mem: "32G"}},
+		{"--pin", api.Spec{Pin: "true"}},
 		{"-p -3", api.Spec{Priority: "-3"}},
 		{"--priority 5", api.Spec{Priority: "5"}},
 		{"-t 1:30:00", api.Spec{Timeout: "1:30:00"}},
@@ -68,6 +69,7 @@ func TestEveryFlagOfSubmitHasItsKey(t *testing.T) {
 		{"--preemptible", api.Spec{Preemptible: "park"}},
 		{"--preemptible=requeue", api.Spec{Preemptible: "requeue"}},
 		{"--cap soft", api.Spec{Cap: "soft"}},
+		{"--vram 8G --cap mps", api.Spec{VRAM: "8G", Cap: "mps"}},
 	}
 	for _, test := range tests {
 		args := append([]string{"submit"}, strings.Fields(test.flags)...)

@@ -38,6 +38,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"exclusive", "yes", func(s *job.Spec) { s.Exclusive = true }},
 		{"cpus", "1", func(s *job.Spec) { s.CPUs = 1 }},
 		{"mem", "1G", func(s *job.Spec) { s.MemMiB = 1024 }},
+		{"pin", "yes", func(s *job.Spec) { s.Pin = true }},
 		{"priority", "-3", func(s *job.Spec) { s.Priority = -3 }},
 		{"timeout", "1:30", func(s *job.Spec) { s.TimeLimit = 90 * time.Second }},
 		{"signal", "USR1@60", func(s *job.Spec) { s.WarnSignal, s.WarnBefore = "USR1", time.Minute }},

@@ -152,7 +152,8 @@ func (h *mpsHost) start() error {
 func (h *mpsHost) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, h.Control, args...)
 	cmd.Dir = "/"
-	cmd.Env = append(h.Env(), "CUDA_VISIBLE_DEVICES="+strings.Join(h.Cards, ","), "CUDA_DEVICE_ORDER=PCI_BUS_ID")
+	cmd.Env = append(h.Env(), "CUDA_VISIBLE_DEVICES="+strings.Join(h.Cards, ","), "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+		"PATH="+filepath.Dir(h.Control)+":/usr/local/bin:/usr/bin:/bin") // the server's program is beside it
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); !hasVariable(cmd.Env, name) {
 			cmd.Env = append(cmd.Env, entry)
