@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -109,35 +110,52 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	if !ok {
 		return api.Released{Note: "the cards are read through " + d.source.Name() + ", which does not hold the driver: there is nothing to let go of"}, nil
 	}
-	var reply api.Released
-	var refusal error
-	err := d.change(ctx, func(now time.Time) {
-		if on := d.onCards(); len(on) > 0 && !r.End && !r.Force {
-			refusal = api.Problemf(api.Refused, "wait for them, or --force: their readings stop, they go on", "jobs are on the cards: %s", strings.Join(on, ", "))
-			return
-		}
-		text := allCards + "taken hold of again by " + c.Name
-		if r.End {
-			if d.letGoUntil(now).IsZero() {
-				return
-			}
-			releaser.Release(0)
-		} else {
-			length := time.Duration(r.ForS) * time.Second
-			releaser.Release(length)
-			until := now.Add(length).Round(time.Second)
-			reply.Until = &until
-			text = allCards + "let go of until " + until.Format("15:04:05") + " by " + c.Name
-		}
-		d.engine.TellCard(now, text)
-		// The next look fails, or sees them again, and only then is there a
-		// decision.
-		d.looks.ask(d.engine, now)
-	})
-	if err == nil {
-		err = refusal
+	if r.End {
+		return api.Released{}, d.takeHold(ctx, c, releaser)
 	}
-	return reply, err
+	var refusal error
+	refuse := func(time.Time) { refusal = d.inTheWay(r.Force) }
+	if err := d.do(ctx, refuse); err != nil || refusal != nil {
+		return api.Released{}, cmp.Or(err, refusal)
+	}
+	// It may take the helper a while to let go, so that this is not for the
+	// engine's goroutine to do. Readings fail from its beginning on.
+	length := time.Duration(r.ForS) * time.Second
+	releaser.Release(length)
+	until := time.Now().Add(length).Round(time.Second)
+	err := d.change(ctx, func(now time.Time) {
+		// The next look fails, and only then is there a decision.
+		d.looks.ask(d.engine, now)
+		if refuse(now); refusal == nil {
+			d.engine.TellCard(now, allCards+"let go of until "+until.Format("15:04:05")+" by "+c.Name)
+		}
+	})
+	if err != nil || refusal != nil { // a job was quicker
+		releaser.Release(0)
+		return api.Released{}, cmp.Or(err, refusal)
+	}
+	return api.Released{Until: &until}, nil
+}
+
+// takeHold ends a release before its time.
+func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releaser) error {
+	held := releaser.Released().IsZero()
+	releaser.Release(0)
+	return d.change(ctx, func(now time.Time) {
+		d.looks.ask(d.engine, now)
+		if !held {
+			d.engine.TellCard(now, allCards+"taken hold of again by "+c.Name)
+		}
+	})
+}
+
+// inTheWay refuses to let go of cards that jobs are on.
+func (d *Daemon) inTheWay(force bool) error {
+	on := d.onCards()
+	if len(on) == 0 || force {
+		return nil
+	}
+	return api.Problemf(api.Refused, "wait for them, or --force: their readings stop, they go on", "jobs are on the cards: %s", strings.Join(on, ", "))
 }
 
 // onCards are the jobs that have a card, the first ten of them.
