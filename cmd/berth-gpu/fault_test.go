@@ -83,6 +83,18 @@ func TestCardsAfterARemovedOneAreRenumbered(t *testing.T) {
 	}
 }
 
+func TestALostCardIsKnownByItsNewNumber(t *testing.T) {
+	box := boxOf(t, 3)
+	h := start(t, box)
+	h.sample(gpu.HelperRequest{})
+	box.Remove(0)
+	h.sample(gpu.HelperRequest{})
+	box.Lose(2)
+	if s := h.sample(gpu.HelperRequest{}); len(s.Faults) != 1 || s.Faults[0].Index != 1 || s.Faults[0].UUID != uuid(2) {
+		t.Errorf("faults %+v", s.Faults)
+	}
+}
+
 func TestThePageNamesTheCardThatHangs(t *testing.T) {
 	for _, row := range []struct {
 		name  string

@@ -76,6 +76,22 @@ func TestEveryRecoveryActionHasItsWord(t *testing.T) {
 	}
 }
 
+func TestPagesThatWaitForRetirementCountOnlyWhereRowsAreNotRemapped(t *testing.T) {
+	card := fakenvml.H100(0)
+	card.RetiredPending = 1
+	if got := start(t, fakenvml.New(t, card)).sample(gpu.HelperRequest{}).Devices[0].Condition; got.RowsPending || got.RemappedRows != 0 {
+		t.Errorf("condition %+v", got)
+	}
+}
+
+func TestProcessesOfWhichTheDriverHasNoSampleAreIdle(t *testing.T) {
+	card := fakenvml.H100(0)
+	card.Processes = []fakenvml.Process{{PID: 5, UsedMiB: 10, SMPct: -1}}
+	if got := start(t, fakenvml.New(t, card)).sample(gpu.HelperRequest{}).Devices[0].Processes; len(got) != 1 || got[0].UtilPct != 0 {
+		t.Errorf("processes %+v", got)
+	}
+}
+
 func TestOlderDriversAreReadAsFarAsTheyGo(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -160,6 +176,14 @@ func TestPartsAreDevicesAndTheirCardIsNone(t *testing.T) {
 	}
 	if len(s.Faults) != 2 {
 		t.Errorf("a lost card with two parts has faults %+v", s.Faults)
+	}
+	// Once it is whole again, so are its faults.
+	box.Change(1, func(card *fakenvml.Card) { card.MIG, card.Parts = 0, nil })
+	box.Restore(1)
+	h.sample(gpu.HelperRequest{})
+	box.Lose(1)
+	if s = h.sample(gpu.HelperRequest{}); len(s.Faults) != 1 || s.Faults[0].Index != 1 || s.Faults[0].UUID != split.UUID {
+		t.Errorf("a lost card without parts has faults %+v", s.Faults)
 	}
 }
 
