@@ -145,6 +145,30 @@ func TestAFilterThatCannotBePutInPlaceIsNotedAndTheJobRuns(t *testing.T) {
 	}
 }
 
+// A directory whose filter went with it would come back without.
+func TestASupervisorMakesNoDirectoryThatShouldHaveAFilter(t *testing.T) {
+	parent := DetectCgroup()
+	if parent == "" {
+		t.Skip("no cgroups here")
+	}
+	b := newBench(t, withCgroup)
+	for _, row := range []struct {
+		name string
+		made bool
+	}{{"plain", true}, {"swept" + keep.FilteredSuffix, false}} {
+		o := b.order(row.name, "exit 4")
+		o.CgroupParent = filepath.Join(parent, row.name)
+		r := b.finish(o)
+		if r.ExitCode != 4 || row.made != (r.Cgroup != "") || row.made != (r.Note == "") {
+			t.Errorf("%s: %+v", row.name, r)
+		}
+		if _, err := os.Stat(o.CgroupParent); row.made != (err == nil) {
+			t.Errorf("%s: %v", row.name, err)
+		}
+		keep.RemoveCgroup(o.CgroupParent)
+	}
+}
+
 // An order for a supervisor that has a job must leave that job's filter alone.
 func TestAnOrderOutOfTurnChangesNoFilter(t *testing.T) {
 	needFilter(t)
