@@ -20,6 +20,8 @@ type adoptOptions struct {
 	json bool
 }
 
+const adoptHint = "berth adopt 4242; ps and berth gpus -v show processes"
+
 func newAdopt() *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
@@ -37,7 +39,12 @@ ended is told only to the one that started it.`,
   berth cancel @                 stop accounting for it; it goes on
 
 Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
-		Args: exactlyOne,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &usageError{what: fmt.Sprintf("adopt takes the number of one process, %d given", len(args)), hint: adoptHint}
+			}
+			return nil
+		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args[0])
 		}),
@@ -54,7 +61,7 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 	pid, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || pid < 1 || pid > math.MaxInt32 {
-		return &usageError{what: fmt.Sprintf("%q is no number of a process", word), hint: "berth adopt 4242; ps and berth gpus -v show processes"}
+		return &usageError{what: fmt.Sprintf("%q is no number of a process", word), hint: adoptHint}
 	}
 	r := api.AdoptRequest{PID: int(pid), VRAM: o.vram, Name: o.name}
 	if o.gpus != "" {
