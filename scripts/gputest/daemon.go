@@ -115,7 +115,11 @@ func (d *daemon) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	now := 0.0
-	if _, err := d.client.Act(ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{All: true}, GraceS: &now}); err == nil {
+	all := api.Select{All: true}
+	if d.t.credential != nil {
+		all.User = d.t.User // all are one's own, unless one says whose
+	}
+	if _, err := d.client.Act(ctx, api.ActRequest{Action: api.ActCancel, Select: all, GraceS: &now}); err == nil {
 		_ = poll(ctx, 50*time.Millisecond, "the jobs to end", func() (bool, error) {
 			status, err := d.client.Status(ctx)
 			return err != nil || status.Counts["running"]+status.Counts["queued"] == 0, nil

@@ -137,7 +137,7 @@ def spikes(framework, count, first, step, seconds, every):
     for i in range(count):
         began = time.monotonic()
         piece = framework.take(first + i * step)
-        time.sleep(max(0.0, began + seconds - time.monotonic()))
+        time.sleep(seconds)
         del piece
         framework.empty()
         say("spike", i)
