@@ -158,6 +158,9 @@ func (e exam) nvml(h helperSaid) Finding {
 		}
 	}
 	what := fmt.Sprintf("%d cards", cards)
+	if cards == 1 {
+		what = "1 card"
+	}
 	if parts > 0 {
 		what += fmt.Sprintf(", %d of them parts", parts)
 	}

@@ -170,6 +170,7 @@ func TestFindings(t *testing.T) {
 		}, Warn, "no devices"},
 		{"a driver without its tools, but with berth's own helper", "driver", func(f *fake, _ *exam) { f.breaks("nvidia-smi", errNotInstalled) }, OK, "berth does without"},
 		{"cards that are well", "nvml", func(*fake, *exam) {}, OK, "2 cards, read through NVML 13.580.65.06 (driver 580.65.06, CUDA 13.0)"},
+		{"one card", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [{"index": 0}]}}`) }, OK, "1 card, read"},
 		{"no helper", "nvml", func(_ *fake, e *exam) { e.helper = helper{} }, Warn, "no MIG"},
 		{"a helper that is switched off", "nvml", func(_ *fake, e *exam) { e.helper = helper{off: true} }, Warn, "BERTH_GPU_HELPER"},
 		{"a helper that hangs", "nvml", func(f *fake, _ *exam) { f.breaks("berth-gpu", errNoAnswer) }, Fail, "hangs"},
