@@ -202,6 +202,31 @@ func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
 	r.wantRow("2", job.Running, "")
 }
 
+// TestMemoryOfNobodyKnowsWhomIsHeldForStrangers: where processes are not listed
+// and some of the memory came back, the rest condemns no card.
+func TestMemoryOfNobodyKnowsWhomIsHeldForStrangers(t *testing.T) {
+	for used, want := range map[int64]gpu.HealthState{12000: gpu.HealthSuspect, 7000: gpu.HealthOK} {
+		r := newRig(t, 1)
+		r.devices[0].ProcessesKnown = false
+		r.pass(time.Second)
+		r.submit(spec(vram(8000)))
+		r.devices[0].UsedMiB = 12000
+		r.pass(time.Second)
+		r.devices[0].UsedMiB = used
+		r.end("1", keep.Record{}, false)
+		r.submit(spec(vram(2000)))
+		r.wantRow("2", job.Queued, "")
+		r.pass(31 * time.Second)
+		if v := r.e.HealthOf("GPU-0"); v.State != want {
+			t.Errorf("with %d MiB left it is %+v", used, v)
+		}
+		r.pass(time.Second)
+		if r.row("2").State == job.Running != (want == gpu.HealthOK) {
+			t.Errorf("with %d MiB left the next job is %s", used, r.row("2").State)
+		}
+	}
+}
+
 func TestMemoryThatIsFreeAtOnceHoldsNothingUp(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec())

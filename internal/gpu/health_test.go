@@ -295,6 +295,30 @@ func TestHealth(t *testing.T) {
 			p.watch(20)
 			p.is("quarantined xid")
 		},
+		"nor was one that missed one now and then": func(p *patient) {
+			p.xid(48)
+			p.look(1)
+			for range 3 {
+				p.fault = "absent"
+				p.look(1)
+				p.fault = ""
+				p.look(1)
+			}
+			p.watch(20)
+			p.is("quarantined xid")
+		},
+		"a card that could not be read meanwhile begins that minute anew": func(p *patient) {
+			p.device.Condition.Recovery = RecoveryNone
+			p.xid(48)
+			p.watch(50)
+			p.fault = FaultHangs
+			p.look(1)
+			p.fault = ""
+			p.watch(55)
+			p.is("quarantined xid")
+			p.watch(10)
+			p.is("ok")
+		},
 		"an Xid of before a reset or a pardon does not count again": func(p *patient) {
 			p.xid(48)
 			old := p.xids[0]

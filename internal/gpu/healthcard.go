@@ -156,9 +156,7 @@ func (c *cardHealth) unread(now time.Time, f Fault) {
 		reason += fmt.Sprintf(", for %s or more", unreadLimit)
 	}
 	c.raise(now, kindReading, level, cause, reason)
-	if t := c.trouble[kindXid]; t != nil {
-		t.goodSince = time.Time{}
-	}
+	c.probation(now, "") // nothing is told of a card that cannot be read
 }
 
 // readRecovery takes in what the driver itself asks for. What it does not tell

@@ -47,6 +47,12 @@ func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 		"a neighbour's memory is none of the job's": {
 			before: []Sample{card(0), card(11000, job, neighbour)}, beside: holds("b", 3000), after: card(3050, neighbour), wantFree: true,
 		},
+		"nor is a little that its program accounts for": {
+			before: []Sample{card(0), card(11000, job, neighbour)}, beside: holds("b", 3000), after: card(3128, neighbour), wantFree: true,
+		},
+		"but more than that is": {
+			before: []Sample{card(0), card(11000, job, neighbour)}, beside: holds("b", 3000), after: card(3200, neighbour), wantMiB: 72,
+		},
 		"a job that was never seen on the card left nothing there": {
 			before: []Sample{card(0)}, after: card(0), wantFree: true,
 		},
