@@ -33,6 +33,7 @@ func sampleSoon(t *testing.T, source Source) (s Sample) {
 }
 
 func TestHelperReadsCards(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	before := time.Now()
@@ -51,8 +52,9 @@ func TestHelperReadsCards(t *testing.T) {
 }
 
 func TestHelperLeavesACardOutThatHangs(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
-	h := f.open(func(timing *helperTiming) { timing.sample = time.Second })
+	h := f.open(func(timing *helperTiming) { timing.sample = 3 * time.Second })
 	takeSample(t, h)
 	f.set(func(b *fakeBox) { b.Cards[3].Hang = true })
 	_, err := h.Sample(t.Context())
@@ -69,8 +71,9 @@ func TestHelperLeavesACardOutThatHangs(t *testing.T) {
 }
 
 func TestHelperNamesThePartsOfACardThatHangs(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, fakeCard{UUID: "GPU-0"}, fakeCard{UUID: "GPU-1", Parts: []string{"MIG-a", "MIG-b"}})
-	h := f.open(func(timing *helperTiming) { timing.sample = time.Second })
+	h := f.open(func(timing *helperTiming) { timing.sample = 3 * time.Second })
 	takeSample(t, h)
 	f.set(func(b *fakeBox) { b.Cards[1].Hang = true })
 	if _, err := h.Sample(t.Context()); err == nil {
@@ -86,9 +89,10 @@ func TestHelperNamesThePartsOfACardThatHangs(t *testing.T) {
 }
 
 func TestHelperTakesACardBackThatAnswersAgain(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	h := f.open(func(timing *helperTiming) {
-		timing.sample, timing.probe, timing.probeMax = time.Second, 20*time.Millisecond, 100*time.Millisecond
+		timing.sample, timing.probe, timing.probeMax = 3*time.Second, 20*time.Millisecond, 100*time.Millisecond
 	})
 	takeSample(t, h)
 	f.set(func(b *fakeBox) { b.Cards[5].Hang = true })
@@ -116,9 +120,10 @@ func TestHelperTakesACardBackThatAnswersAgain(t *testing.T) {
 }
 
 func TestHelperStartsNothingBesideOneThatHangsOnNoCard(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	f.set(func(b *fakeBox) { b.HangHello, b.IgnoreTerm = true, true })
-	h := f.open(func(timing *helperTiming) { timing.start, timing.grace = 500*time.Millisecond, time.Hour })
+	h := f.open(func(timing *helperTiming) { timing.start, timing.grace = 2*time.Second, time.Hour })
 	if _, err := h.Sample(t.Context()); !errors.Is(err, errHelperHangs) {
 		t.Fatal(err)
 	}
@@ -130,16 +135,17 @@ func TestHelperStartsNothingBesideOneThatHangsOnNoCard(t *testing.T) {
 	if starts := f.starts(); len(starts) != 1 {
 		t.Errorf("started %q", starts)
 	}
-	f.set(func(b *fakeBox) { b.HangHello = false })
+	f.set(func(b *fakeBox) { b.HangHello, b.IgnoreTerm = false, false })
 	f.killAll()
 	sampleSoon(t, h)
 }
 
 func TestHelperNeverHasMoreThanTwoProcesses(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	f.set(func(b *fakeBox) { b.IgnoreTerm = true })
 	h := f.open(func(timing *helperTiming) {
-		timing.sample, timing.grace, timing.probe = time.Second, time.Hour, time.Millisecond
+		timing.sample, timing.grace, timing.probe = 3*time.Second, time.Hour, time.Millisecond
 	})
 	takeSample(t, h)
 	for _, card := range []int{2, 6} {
@@ -161,6 +167,7 @@ func TestHelperNeverHasMoreThanTwoProcesses(t *testing.T) {
 }
 
 func TestHelperIsNotCondemnedByACallerWithoutTime(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	takeSample(t, h)
@@ -181,6 +188,7 @@ func TestHelperIsNotCondemnedByACallerWithoutTime(t *testing.T) {
 }
 
 func TestHelperThatFailsIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		breaks func(*fakeBox)
 		cause  error
@@ -201,6 +209,7 @@ func TestHelperThatFailsIsStartedAgain(t *testing.T) {
 		"it says why before it dies":          {func(b *fakeBox) { b.DieAt, b.Words = HelperSample, "symbol lookup error" }, errHelperDied, "symbol lookup error"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFakeHelper(t, eight()...)
 			f.set(test.breaks)
 			h := f.open(nil)
@@ -223,6 +232,7 @@ func TestHelperThatFailsIsStartedAgain(t *testing.T) {
 }
 
 func TestHelperThatDiesBetweenSamplesCostsNone(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	takeSample(t, h)
@@ -232,6 +242,7 @@ func TestHelperThatDiesBetweenSamplesCostsNone(t *testing.T) {
 }
 
 func TestHelperThatKeepsDyingIsNotStartedWithoutEnd(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	f.set(func(b *fakeBox) { b.DieAt = HelperHello })
 	h := f.open(func(timing *helperTiming) { timing.retry, timing.retryMax = time.Hour, time.Hour })
@@ -246,6 +257,7 @@ func TestHelperThatKeepsDyingIsNotStartedWithoutEnd(t *testing.T) {
 }
 
 func TestHelperLeavesACardOutThatTakesItDown(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	takeSample(t, h)
@@ -263,6 +275,7 @@ func TestHelperLeavesACardOutThatTakesItDown(t *testing.T) {
 }
 
 func TestHelperIsLetGoOfWhenIdle(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*fakeBox){
 		"it leaves":                 func(*fakeBox) {},
 		"it has to be told":         func(b *fakeBox) { b.IgnoreEOF = true },
@@ -270,6 +283,7 @@ func TestHelperIsLetGoOfWhenIdle(t *testing.T) {
 		"it is busy beyond the end": func(b *fakeBox) { b.Slow = 50 * time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFakeHelper(t, eight()...)
 			f.set(change)
 			h := f.open(func(timing *helperTiming) { timing.idle = 10 * time.Millisecond })
@@ -284,6 +298,7 @@ func TestHelperIsLetGoOfWhenIdle(t *testing.T) {
 }
 
 func TestHelperLimitsMemory(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	takeSample(t, h)
@@ -299,18 +314,20 @@ func TestHelperLimitsMemory(t *testing.T) {
 }
 
 func TestHelperThatIsSlowWithEveryCardHangsOnNone(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
-	h := f.open(func(timing *helperTiming) { timing.sample = 2 * time.Second })
+	h := f.open(func(timing *helperTiming) { timing.sample = 3 * time.Second })
 	takeSample(t, h)
-	f.set(func(b *fakeBox) { b.SlowCard = 400 * time.Millisecond })
+	f.set(func(b *fakeBox) { b.SlowCard = 500 * time.Millisecond })
 	if s := takeSample(t, h); len(s.Devices) != 8 || len(s.Faults) != 0 {
 		t.Errorf("cards %v, faults %+v", indicesOf(s), s.Faults)
 	}
 }
 
 func TestHelperForgetsANumberThatIsAnothersNow(t *testing.T) {
+	t.Parallel()
 	f := newFakeHelper(t, eight()...)
-	h := f.open(func(timing *helperTiming) { timing.sample = time.Second })
+	h := f.open(func(timing *helperTiming) { timing.sample = 3 * time.Second })
 	takeSample(t, h)
 	f.set(func(b *fakeBox) { b.Cards[3].Hang = true })
 	if _, err := h.Sample(t.Context()); err == nil {

@@ -207,7 +207,7 @@ func TestCardsTellWhatTheKernelSaysAlsoBesideAnError(t *testing.T) {
 func TestFirstLookIsTakenAgain(t *testing.T) {
 	f := newFakeHelper(t, eight()...)
 	f.set(func(b *fakeBox) { b.Cards[0].Hang = true })
-	h := f.open(func(timing *helperTiming) { timing.sample = time.Second })
+	h := f.open(func(timing *helperTiming) { timing.sample = 3 * time.Second })
 	s, err := FirstLook(t.Context(), h)
 	if err != nil || len(s.Devices) != 7 || len(s.Faults) != 1 {
 		t.Errorf("%+v, %v", s, err)
