@@ -25,7 +25,7 @@ func TestASampleIsWhatTheDriverSays(t *testing.T) {
 	}
 	old.RetiredPending, old.ProcessUtil, old.PowerMilliwatts = 1, -1, -1
 	old.Processes = []fakenvml.Process{{PID: 99, UsedMiB: 12}}
-	h := start(t, fakenvml.New(t, busy, old))
+	h := start(t, fakenvml.New(t, busy, old, fakenvml.H100(2)))
 
 	facts := h.hello()
 	off := false
@@ -56,7 +56,7 @@ func TestASampleIsWhatTheDriverSays(t *testing.T) {
 			t.Errorf("card %d\n%+v\nwant\n%+v", i, s.Devices[i], want)
 		}
 	}
-	if len(s.Devices) != 2 || s.Faults != nil || s.Problems != nil || s.At.IsZero() {
+	if len(s.Devices) != 3 || s.Faults != nil || s.Problems != nil || s.At.IsZero() {
 		t.Errorf("sample %+v", s)
 	}
 }

@@ -211,7 +211,7 @@ nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimi
 	WHOLE(device);
 	KNOWN(card->limits);
 	unsigned long long none = NVML_DEVICE_MEMORY_LIMIT_MAX;
-	if (limits->softLimit > limits->hardLimit || (limits->hardLimit != none && limits->hardLimit > card->total)) return NVML_ERROR_INVALID_ARGUMENT;
+	if (limits->hardLimit == 0 || limits->softLimit > limits->hardLimit || (limits->hardLimit != none && limits->hardLimit > card->total)) return NVML_ERROR_INVALID_ARGUMENT;
 	state_log("limit %s %llu %llu %s\n", card->uuid, limits->softLimit, limits->hardLimit == none ? 0 : limits->hardLimit, limits->nameSpace);
 	return NVML_SUCCESS;
 }
