@@ -50,12 +50,10 @@ func (d *Daemon) listProcesses(listed []listedProcess, card int, g *api.GPU, dev
 	return listed
 }
 
-// nameProcesses says whose the processes are and what they are called.
-func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedProcess) {
-	if len(listed) == 0 {
-		return
-	}
-	hidden := procHides(mountsOf())
+// nameProcesses says whose the processes are and what they are called. Where
+// users' processes are hidden from one another, ps does not tell everyone, and
+// berth does not either.
+func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedProcess, hidden bool) {
 	for _, l := range listed {
 		p := &cards[l.card].Processes[l.place]
 		if !l.visible {
@@ -63,7 +61,7 @@ func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedPro
 		}
 		uid, command, ok := procNames("/proc", p.PID)
 		if !ok || hidden && !c.Admin && uid != c.UID {
-			continue // what ps does not tell this user, berth does not either
+			continue
 		}
 		p.Command, p.User = command, d.userName(uid)
 		d.wish(uid)

@@ -24,7 +24,9 @@ func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.nameProcesses(c, cards, listed)
+	if len(listed) > 0 {
+		d.nameProcesses(c, cards, listed, procHides(mountsOf()))
+	}
 	return cards, nil
 }
 

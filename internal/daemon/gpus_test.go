@@ -133,6 +133,28 @@ func TestProcessesOnACardHaveNames(t *testing.T) {
 	l.until("they are not known", func() bool { return l.cards()[1].Processes == nil })
 }
 
+func TestHiddenProcessesHaveNamesOnlyForTheirOwnersAndAdministrators(t *testing.T) {
+	l := newLab(t)
+	for _, test := range []struct {
+		name   string
+		caller api.Caller
+		hidden bool
+		named  bool
+	}{
+		{"nothing is hidden", api.Caller{UID: 4711, Name: "eve"}, false, true},
+		{"another's is hidden", api.Caller{UID: 4711, Name: "eve"}, true, false},
+		{"one's own is not", api.Caller{UID: os.Getuid(), Name: "me"}, true, true},
+		{"an administrator sees all", api.Caller{UID: 4711, Name: "eve", Admin: true}, true, true},
+	} {
+		cards := []api.GPU{{Processes: []api.GPUProcess{{PID: os.Getpid()}, {PID: os.Getpid()}}}}
+		l.d.nameProcesses(test.caller, cards, []listedProcess{{visible: true}, {place: 1}}, test.hidden)
+		p := cards[0].Processes
+		if named := p[0].Command != "" && p[0].User != ""; named != test.named || p[1].Command != "" || p[1].User != "" {
+			t.Errorf("%s: %+v", test.name, p)
+		}
+	}
+}
+
 func TestHiddenProcesses(t *testing.T) {
 	for _, test := range []struct {
 		name, mounts string
@@ -238,9 +260,13 @@ type holder struct {
 	mu       sync.Mutex
 	until    time.Time
 	releases int
+	during   func() // what happens while it lets go
 }
 
 func (h *holder) Release(d time.Duration) {
+	if d > 0 && h.during != nil {
+		h.during()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.releases++
@@ -269,8 +295,17 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	_, err = l.d.ReleaseGPUs(l.ctx, eve, api.ReleaseRequest{ForS: 60})
 	wantProblem(t, err, api.Forbidden, "administrator")
 	line, open := l.gate("gate")
-	runs := l.one(sh(line, "ids", "0"))
-	l.untilState(runs, job.Running)
+	var runs string
+	h.during = func() {
+		runs = l.one(sh(line, "ids", "0"))
+		l.untilState(runs, job.Running)
+	}
+	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
+	wantProblem(t, err, api.Refused, "jobs are on the cards: "+runs)
+	if !h.Released().IsZero() {
+		t.Error("a job was quicker, and it was let go of all the same")
+	}
+	h.during, h.releases = nil, 0
 	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
 	wantProblem(t, err, api.Refused, "jobs are on the cards: "+runs, "--force")
 	if h.releases != 0 {
