@@ -38,7 +38,7 @@ read -r verb first second
 case $verb in
 get_default_active_thread_percentage) cat "$pipe/threads" ;;
 set_default_active_thread_percentage) echo "$first.0" | tee "$pipe/threads" ;;
-set_default_device_pinned_mem_limit) [ "$mode" = deaf ] || echo "$second" > "$pipe/limit$first" ;;
+set_default_device_pinned_mem_limit) [ "$mode" = deaf ] && second=8G; echo "$second" > "$pipe/limit$first" ;;
 get_default_device_pinned_mem_limit) if [ "$(cat "$pipe/limit$first")" = 4096M ]; then echo 4G; else cat "$pipe/limit$first"; fi ;;
 quit) : > "$pipe/quit" ;;
 esac
@@ -109,7 +109,7 @@ func (m mps) leftNothing() {
 	}
 }
 
-const showMPS = `cat $CUDA_MPS_PIPE_DIRECTORY/limit0 $CUDA_MPS_PIPE_DIRECTORY/limit1 $CUDA_MPS_PIPE_DIRECTORY/threads; echo $CUDA_MPS_LOG_DIRECTORY`
+const showMPS = `cat $CUDA_MPS_PIPE_DIRECTORY/limit0 $CUDA_MPS_PIPE_DIRECTORY/limit1 $CUDA_MPS_PIPE_DIRECTORY/threads; echo $CUDA_MPS_LOG_DIRECTORY; tr '\0' '\n' < /proc/$$/environ | grep -c ^CUDA_MPS_PIPE`
 
 func TestAnMPSServerIsReadyBeforeTheJobAndEndsAfterIt(t *testing.T) {
 	for _, mode := range []string{"", "slow", "stubborn"} {
@@ -119,7 +119,7 @@ func TestAnMPSServerIsReadyBeforeTheJobAndEndsAfterIt(t *testing.T) {
 			o := m.on(b.order("1", showMPS))
 			o.Env = append(o.Env, "CUDA_MPS_PIPE_DIRECTORY=/tmp/mine", "CUDA_MPS_LOG_DIRECTORY=/tmp/mine")
 			r := b.finish(o)
-			want := "4096M\n4096M\n50.0\n" + o.MPS.Dir + "/log\n"
+			want := "4096M\n4096M\n50.0\n" + o.MPS.Dir + "/log\n1\n"
 			if r.ExitCode != 0 || r.Stragglers != 0 || r.Note != "" || b.logText("1") != want {
 				t.Errorf("%+v, log %q", r, b.logText("1"))
 			}
@@ -141,7 +141,7 @@ func TestAnMPSServerThatCannotBeHadIsALaunchFailure(t *testing.T) {
 	}{
 		{"one that says why it ends", "dies", "An instance of this daemon is already running", "no luck today", nil},
 		{"one that ends without a word", "silent", "its control daemon ended: exit status 3", "", nil},
-		{"one that does not obey", "deaf", "get_default_device_pinned_mem_limit 0", "", nil},
+		{"one that does not obey", "deaf", `its memory limit is "8G", not 4096 MiB`, "", nil},
 		{"no such program", "", "no such file or directory", "", func(o *keep.Order) { o.MPS.Control += ".missing" }},
 		{"a directory too deep for a socket", "", "bytes too long for the path of a socket", "", func(o *keep.Order) {
 			o.MPS.Dir = filepath.Join(filepath.Dir(o.MPS.Dir), strings.Repeat("x", 100)+".1")
@@ -293,7 +293,7 @@ func TestAnMPSServerOfRootsServesItsUserAndNobodyElse(t *testing.T) {
 	if uid := lines(proc(t, m.process("control").PID, "status"))["Uid"]; uid != "0 0 0 0" {
 		t.Errorf("the control daemon is user %s", uid)
 	}
-	until(t, "the job has spoken", func() bool { text, _ := os.ReadFile(b.log("1")); return strings.Count(string(text), "\n") == 4 })
+	until(t, "the job has spoken", func() bool { text, _ := os.ReadFile(b.log("1")); return strings.Count(string(text), "\n") == 5 })
 	if text := b.logText("1"); !strings.HasPrefix(text, "4096M\n4096M\n50.0\n") {
 		t.Errorf("its own user: %q", text)
 	}
