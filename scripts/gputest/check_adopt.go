@@ -41,7 +41,7 @@ func adopt(ctx context.Context, t *trial) error {
 	if err := json.Unmarshal([]byte(text), &reply); err != nil || reply.ID == "" {
 		return fmt.Errorf("berth adopt printed %.200q", text)
 	}
-	if err := d.accounted(ctx, reply.ID, pid, foreign); err != nil {
+	if err := d.accounted(ctx, reply.ID, pid, size, foreign); err != nil {
 		return err
 	}
 	if _, err := d.berth(ctx, "cancel", reply.ID); err != nil {
@@ -103,7 +103,7 @@ func (d *daemon) byHand(ctx context.Context, mib int64) (int, error) {
 }
 
 // accounted expects that what was foreign is the job's.
-func (d *daemon) accounted(ctx context.Context, id string, pid int, foreign int64) error {
+func (d *daemon) accounted(ctx context.Context, id string, pid int, size, foreign int64) error {
 	t := d.t
 	var now, peak, left, want int64
 	err := pollFor(ctx, 10*time.Second, "the adopted process to be accounted for", func() (bool, error) {
@@ -112,7 +112,7 @@ func (d *daemon) accounted(ctx context.Context, id string, pid int, foreign int6
 			return false, err
 		}
 		now, peak = c.of(id)
-		left, want = c.ForeignMiB, now
+		left, want = c.ForeignMiB, size
 		if !t.Sim {
 			listed, err := t.smiProcesses(ctx)
 			if err != nil {
@@ -125,6 +125,6 @@ func (d *daemon) accounted(ctx context.Context, id string, pid int, foreign int6
 		}
 		return now > 0 && near(now, want, 1) && left < foreign/2, nil
 	})
-	t.seen("adopted: %d MiB, peak %d, nvidia-smi %d; foreign %d, was %d", now, peak, want, left, foreign)
+	t.seen("adopted: %d MiB, peak %d, %s %d; foreign %d, was %d", now, peak, t.witness(), want, left, foreign)
 	return err
 }

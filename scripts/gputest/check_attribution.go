@@ -84,7 +84,7 @@ func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefor
 		for _, m := range jobs {
 			now, peak := c.of(m.id)
 			want, processes := m.truth(ctx, d, listed)
-			row := fmt.Sprintf("%s: %d MiB allocated; berth %d, peak %d; nvidia-smi %d in %d", m.what, m.mib*int64(max(m.processes, 1)), now, peak, want, processes)
+			row := fmt.Sprintf("%s: %d MiB allocated; berth %d, peak %d; %s %d in %d", m.what, m.mib*int64(max(m.processes, 1)), now, peak, d.t.witness(), want, processes)
 			rows = append(rows, row)
 			if want <= 0 || !near(now, want, int64(processes)/2) || peak < now {
 				differ = append(differ, row)
@@ -105,6 +105,14 @@ func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefor
 		return err
 	}
 	return nil
+}
+
+// witness is whose word berth's is compared with.
+func (t *trial) witness() string {
+	if t.Sim {
+		return "told to use"
+	}
+	return "nvidia-smi"
 }
 
 func (t *trial) listed(ctx context.Context) (map[int]int64, error) {

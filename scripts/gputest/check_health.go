@@ -45,8 +45,8 @@ func health(ctx context.Context, t *trial) error {
 		case v.got == nil:
 			t.expect(false, "%s is not told; nvidia-smi says %v", v.what, want)
 		default:
-			close := *v.got-want <= v.slack(want) && want-*v.got <= v.slack(want)
-			t.expect(close, "%s is %v, by nvidia-smi %v", v.what, *v.got, want)
+			agree := *v.got-want <= v.slack(want) && want-*v.got <= v.slack(want)
+			t.expect(agree, "%s is %v, by nvidia-smi %v", v.what, *v.got, want)
 			t.seen("%s %v, nvidia-smi %v", v.what, *v.got, want)
 		}
 	}

@@ -137,7 +137,7 @@ func oom(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	words := []string{}
+	var words []string
 	declared := t.slice(0.1, 4000)
 	if t.Sim {
 		words = []string{t.program("berth"), "simjob", "--vram", fmt.Sprint(declared - 500), "--hold", "0.3", "--oom-once", t.dir + "/once"}
