@@ -84,7 +84,7 @@ func TestALostCardIsToldWithWhoIsOnIt(t *testing.T) {
 	r.submit(spec(func(s *job.Spec) { s.IDs, s.GPUs = []int{1}, 1 }))
 	whole := r.devices
 	r.told, r.devices = nil, whole[:1]
-	for range 10 {
+	for range 9 {
 		r.pass(time.Second)
 	}
 	r.wantTold("card") // suspect

@@ -310,3 +310,30 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	r.pass(100 * time.Millisecond)
 	r.wantDid()
 }
+
+func TestTroubleIsLookedAtMoreOften(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) { c.Poll = 20 * time.Second })
+	interval := func() time.Duration { return r.e.sampleDue().Sub(r.now) }
+	r.e.source = cheapSource{}
+	if got := interval(); got != 20*time.Second {
+		t.Errorf("at rest they are looked at every %s", got)
+	}
+	r.e.cfg.Poll = 2 * time.Second
+	if got := interval(); got != restInterval {
+		t.Errorf("at rest they are looked at every %s", got)
+	}
+	r.lose(0)
+	if got := interval(); got != troubleInterval {
+		t.Errorf("a card in trouble is looked at every %s", got)
+	}
+	for range 7 {
+		r.pass(time.Second)
+	}
+	if got := interval(); got != restInterval {
+		t.Errorf("one that is well again is looked at every %s", got)
+	}
+	r.e.Observe(r.now, gpu.Sample{}, errors.New("driver does not answer"))
+	if got := interval(); got != troubleInterval {
+		t.Errorf("cards that cannot be read are looked at every %s", got)
+	}
+}

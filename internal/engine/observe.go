@@ -219,6 +219,10 @@ const (
 	restIntervalSlow = 30 * time.Second // where a look costs something
 )
 
+// troubleInterval is how often cards are looked at while something is wrong
+// with one, so that it is known soon what, and when it is over.
+const troubleInterval = time.Second
+
 // closely is true of a job that has just started, or that is near what it
 // declared and still growing.
 func (a *attempt) closely(now time.Time) bool {
@@ -232,8 +236,8 @@ func (a *attempt) closely(now time.Time) bool {
 // sampleInterval is how long a look serves.
 func (e *Engine) sampleInterval() time.Duration {
 	cheap := e.source != nil && e.source.Cheap()
-	leaving := e.meter.Leaving()
-	if len(e.active) == 0 && e.queue.Len() == 0 && !leaving && e.health.Settled() {
+	leaving, trouble := e.meter.Leaving(), e.cards.err != nil || !e.health.Settled()
+	if len(e.active) == 0 && e.queue.Len() == 0 && !leaving && !trouble {
 		if cheap {
 			return max(e.cfg.Poll, restInterval)
 		}
@@ -247,8 +251,11 @@ func (e *Engine) sampleInterval() time.Duration {
 			return min(e.cfg.Poll, closeInterval)
 		}
 	}
-	if leaving && e.queue.Len() > 0 {
+	switch {
+	case leaving && e.queue.Len() > 0:
 		return min(e.cfg.Poll, closeInterval)
+	case trouble:
+		return min(e.cfg.Poll, troubleInterval)
 	}
 	return e.cfg.Poll
 }

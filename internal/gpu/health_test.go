@@ -127,7 +127,7 @@ func TestHealth(t *testing.T) {
 			p.fault = FaultHangs
 			p.look(1)
 			p.is("suspect hangs")
-			p.watch(9)
+			p.watch(8)
 			p.is("suspect hangs")
 			p.watch(1)
 			p.is("quarantined hangs")
@@ -150,6 +150,16 @@ func TestHealth(t *testing.T) {
 			p.is("suspect missing")
 			p.watch(10)
 			p.is("quarantined missing")
+		},
+		"a card that made every sample fail at first is quarantined by when it was last read": func(p *patient) {
+			p.failing = true
+			p.watch(7)
+			p.failing, p.fault = false, FaultHangs
+			p.look(1)
+			p.watch(4)
+			p.is("suspect hangs")
+			p.watch(1)
+			p.is("quarantined hangs")
 		},
 		"a card that comes and goes does not flap": func(p *patient) {
 			for range 20 {
@@ -581,5 +591,15 @@ func TestPlainBus(t *testing.T) {
 		if got := plainBus(in); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
+	}
+}
+
+func BenchmarkHealthObserve(b *testing.B) {
+	h, s := NewHealth(), Sample{}
+	for i := range 8 {
+		s.Devices = append(s.Devices, Unknown(i, string(rune('a'+i)), "Fake"))
+	}
+	for b.Loop() {
+		h.Observe(healthStart, s, s.Devices)
 	}
 }

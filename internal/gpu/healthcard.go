@@ -150,13 +150,24 @@ func (c *cardHealth) unread(now time.Time, f Fault) {
 		c.unreadRow++
 		c.unreadAt = now
 	}
-	t := c.trouble[kindReading]
-	if t != nil && level < HealthQuarantined && now.Sub(t.Since) >= unreadLimit {
+	if level < HealthQuarantined && c.unreadFor(now) {
 		level = HealthQuarantined
 		reason += fmt.Sprintf(", for %s or more", unreadLimit)
 	}
 	c.raise(now, kindReading, level, cause, reason)
 	c.probation(now, "") // nothing is told of a card that cannot be read
+}
+
+// unreadFor is true of a card that cannot be read for too long: since it was
+// first missed, or since it was last read where nothing could be read at first
+// because of it.
+func (c *cardHealth) unreadFor(now time.Time) bool {
+	t := c.trouble[kindReading]
+	if t == nil {
+		return false
+	}
+	missed := now.Sub(t.Since)
+	return missed >= unreadLimit || missed >= goodFor && !c.readAt.IsZero() && now.Sub(c.readAt) >= unreadLimit
 }
 
 // readRecovery takes in what the driver itself asks for. What it does not tell
