@@ -3,21 +3,31 @@ GO      ?= go
 BIN     := bin
 VERSION ?= $(shell cat VERSION)
 LDFLAGS := -s -w -X berth/internal/cli.Version=$(VERSION)
+# NVML's functions are looked up when they are first called: a driver that lacks
+# one still works with the others.
+# Its header warns of old calls whether they are used or not.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak siege clean
+.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak siege gpu-test clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/berth and its supervisor bin/berth-keep (static, no C compiler needed)
+build: ## build bin/berth and bin/berth-keep (static), and bin/berth-gpu where there is a C compiler
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-keep
+	@rm -f $(BIN)/berth-gpu
+	@if command -v cc >/dev/null; then \
+		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) $(LAZY)' -o $(BIN)/ ./cmd/berth-gpu; \
+	else echo "no C compiler (cc): bin/berth-gpu is left out, so cards are read through nvidia-smi"; fi
 
 PREFIX ?= /usr/local
-install: build ## copy both programs to PREFIX/bin (default /usr/local/bin)
+install: build ## copy the programs to PREFIX/bin (default /usr/local/bin)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(BIN)/berth $(BIN)/berth-keep $(DESTDIR)$(PREFIX)/bin/
+	for program in berth berth-keep berth-gpu; do \
+		if [ -e $(BIN)/$$program ]; then install -m 755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/bin/; fi; done
 
 UNITDIR ?= /etc/systemd
 install-service: install ## install, and run as a service for all users (systemd, as root); docs/service.md
@@ -34,7 +44,7 @@ test: ## everything CI runs: unit, property, simulation, kill -9 and story tests
 check: fmt vet lint race ## format, vet, lint, tests with the race detector
 
 fmt: ## fail if a file is not gofmt'ed
-	@out=$$(gofmt -l cmd internal); test -z "$$out" || { echo "not gofmt'ed:"; echo "$$out"; exit 1; }
+	@out=$$(gofmt -l cmd internal scripts *.go); test -z "$$out" || { echo "not gofmt'ed:"; echo "$$out"; exit 1; }
 
 vet: ## go vet
 	$(GO) vet ./...
@@ -63,5 +73,13 @@ soak: ## kill -9 berth, its daemon and its supervisors KILLS times each (default
 siege: ## attack a shared daemon as hostile users (as root), with ten thousand tries for each race
 	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
 
+BUNDLE := dist/gpu-test
+gpu-test: build ## build dist/gpu-test.tar.gz: what proves berth on a host with a real card (docs/hardware.md)
+	rm -rf $(BUNDLE) $(BUNDLE).tar.gz && mkdir -p $(BUNDLE)
+	cp $(BIN)/berth* $(BUNDLE)/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BUNDLE)/gpu-test ./scripts/gputest
+	tar -C dist -czf $(BUNDLE).tar.gz gpu-test
+	@echo "copy $(BUNDLE).tar.gz to a host with a card and run ./gpu-test/gpu-test there"
+
 clean: ## remove what was built
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,6 +26,10 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	// Tests that run beside one another wait for a driver most of the time.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)
