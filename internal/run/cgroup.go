@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,18 +16,55 @@ import (
 // DetectCgroup makes a directory for jobs' cgroups below berth's own, where
 // the host allows it, and sweeps those that berths before it left empty. It
 // returns "" where jobs have to do without.
+//
+// A cgroup with processes in it, as berth's own has, cannot hand controllers
+// on. As root, on a machine that no service manager divides up, the top of the
+// hierarchy can, and is berth's to use.
 func DetectCgroup() string {
 	own := ownCgroup()
 	if own == "" {
 		return ""
 	}
-	sweepCgroups(own)
-	dir, err := makeBerthDir(own)
+	dir := placeIn(own, false)
+	top := cgroupMount()
+	if handsOn(dir) || own == top || os.Geteuid() != 0 || managed() {
+		return dir
+	}
+	if better := placeIn(top, true); handsOn(better) {
+		unix.Rmdir(dir) // an earlier berth of this process may have jobs in it
+		return better
+	} else if better != "" {
+		unix.Rmdir(better)
+	}
+	return dir
+}
+
+// placeIn makes this berth's directory in a cgroup, with all the controllers
+// that can be had.
+func placeIn(cgroup string, parentToo bool) string {
+	sweepCgroups(cgroup)
+	dir, err := makeBerthDir(cgroup)
 	if err != nil {
 		return ""
 	}
-	enableControllers(dir, false)
+	enableControllers(dir, parentToo)
 	return dir
+}
+
+// handsOn reports whether cgroups below dir can be held to CPUs and memory.
+func handsOn(dir string) bool {
+	if dir == "" {
+		return false
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	controllers := strings.Fields(string(text))
+	return err == nil && slices.Contains(controllers, cpuController) && slices.Contains(controllers, memoryController)
+}
+
+// managed reports whether systemd runs this machine.
+func managed() bool {
+	_, err := os.Lstat("/run/systemd/system")
+	return err == nil
 }
 
 // makeBerthDir makes this berth's directory in a cgroup, or finds it again. Its

@@ -102,3 +102,18 @@ func TestCgroupsOfDeadBerthsAreSwept(t *testing.T) {
 		t.Error("one process has one directory")
 	}
 }
+
+func TestAPlaceHandsOnWhatItsSubtreeControlSays(t *testing.T) {
+	for text, want := range map[string]bool{"cpu memory pids\n": true, "memory cpu": true, "cpu pids": false, "memory": false, "": false} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if handsOn(dir) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+	if handsOn("") || handsOn(t.TempDir()) {
+		t.Error("what is no cgroup hands something on")
+	}
+}
