@@ -61,15 +61,18 @@ func TestListsOfCPUs(t *testing.T) {
 
 func TestAmountsAsTheControlDaemonPrintsThem(t *testing.T) {
 	rows := []struct {
-		text string
-		mib  float64 // 0: not one
+		answer  string
+		wantMiB int64
+		means   bool
 	}{
-		{"4G", 4096}, {"4096M", 4096}, {"4097M", 4097}, {"1.5G\n", 1536}, {"2048K", 2}, {"1T", 1 << 20}, {"4GB", 4096}, {"4GiB", 4096},
-		{"4294967296", 4096}, {"", 0}, {"Insufficient privileges for UID 1000", 0}, {"G", 0},
+		{"4G", 4096, true}, {"4G\n", 5001, true}, {"140G", 143771, true}, {"100M", 100, true}, {"1G", 1500, true}, {"12G", 12345, true},
+		{"4096M", 4096, true}, {"4294967296", 4096, true}, {"1T", 1 << 20, true},
+		{"5G", 5001, false}, {"3G", 4096, false}, {"8G", 4096, false}, {"0G", 4096, false}, {"4M", 4096, false},
+		{"", 4096, false}, {"G", 4096, false}, {"Insufficient privileges for UID 1000", 4096, false},
 	}
 	for _, row := range rows {
-		if got, ok := parseMemory(row.text); got != row.mib || ok != (row.mib != 0) {
-			t.Errorf("%q: %v, %v", row.text, got, ok)
+		if saysMemory(row.answer, row.wantMiB) != row.means {
+			t.Errorf("%q for %d MiB: %v", row.answer, row.wantMiB, !row.means)
 		}
 	}
 }

@@ -60,10 +60,7 @@ func (h *mpsHost) setLimits() error {
 		if err != nil {
 			return err
 		}
-		got, ok := parseMemory(answer)
-		// It answers in the largest unit that fits, which may round.
-		const tolerancePercent = 2
-		if off := got - float64(h.LimitMiB); !ok || max(off, -off)*100 > float64(h.LimitMiB)*tolerancePercent {
+		if !saysMemory(answer, h.LimitMiB) {
 			return fmt.Errorf("its memory limit is %q, not %d MiB", firstOf(answer), h.LimitMiB)
 		}
 	}
@@ -93,22 +90,24 @@ func isPercentage(answer string) bool {
 	return err == nil
 }
 
-// parseMemory reads an amount as the control daemon prints it, "4G" or
-// "4096M", in MiB.
-func parseMemory(text string) (mib float64, ok bool) {
-	text = strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(text)), "B"), "I")
-	if text == "" {
-		return 0, false
+// saysMemory reports whether an answer of the control daemon's means that
+// amount. It prints whole numbers of the largest unit, rounded down: of 5001 MiB
+// it says "4G".
+func saysMemory(answer string, wantMiB int64) bool {
+	const mib = 1 << 20
+	units := map[byte]int64{'B': 1, 'K': 1 << 10, 'M': mib, 'G': 1 << 30, 'T': 1 << 40}
+	answer = strings.ToUpper(strings.TrimSpace(answer))
+	if answer == "" {
+		return false
 	}
-	units := map[byte]float64{'K': 1.0 / (1 << 10), 'M': 1, 'G': 1 << 10, 'T': 1 << 20}
-	factor, named := units[text[len(text)-1]]
+	unit, named := units[answer[len(answer)-1]]
 	if named {
-		text = text[:len(text)-1]
+		answer = answer[:len(answer)-1]
 	} else {
-		factor = 1.0 / (1 << 20)
+		unit = 1
 	}
-	number, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	return number * factor, err == nil
+	number, err := strconv.ParseInt(answer, 10, 64)
+	return err == nil && number == wantMiB*mib/unit
 }
 
 func firstOf(answer string) string {
