@@ -187,6 +187,32 @@ func TestHelperIsNotCondemnedByACallerWithoutTime(t *testing.T) {
 	}
 }
 
+func TestHelperKeepsAReplyForTheNextCaller(t *testing.T) {
+	t.Parallel()
+	f := newFakeHelper(t, eight()...)
+	h := f.open(nil)
+	takeSample(t, h)
+	f.set(func(b *fakeBox) { b.Slow = 100 * time.Millisecond })
+	glance, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := h.Sample(glance); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	h.mu.Lock()
+	left := h.look
+	h.mu.Unlock()
+	<-left.done
+	h.mu.Lock()
+	left.at = time.Now().Add(time.Hour) // however slow this machine is
+	h.mu.Unlock()
+	if s := takeSample(t, h); !s.At.Equal(left.sample.At) {
+		t.Errorf("the reading of %s was not kept, but one of %s taken", left.sample.At, s.At)
+	}
+	if s := takeSample(t, h); s.At.Equal(left.sample.At) {
+		t.Error("a reading was given out twice")
+	}
+}
+
 func TestHelperThatFailsIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

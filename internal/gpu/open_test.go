@@ -228,3 +228,24 @@ func TestHelperWordsAreBounded(t *testing.T) {
 		t.Error("it remembers")
 	}
 }
+
+// TestOpenReadsTheCardsOfThisMachine runs where there are some, and a helper.
+func TestOpenReadsTheCardsOfThisMachine(t *testing.T) {
+	path := os.Getenv(HelperVariable)
+	smi, err := OpenSMI()
+	if err != nil || path == "" || path == "none" {
+		t.Skip("no cards, or no helper: ", err)
+	}
+	c := openCards(t, OpenOptions{Helper: path})
+	sample, told := takeSample(t, c), takeSample(t, smi)
+	t.Logf("%s: %+v\n%+v", c.Name(), c.Facts(), sample)
+	if c.Name() != "NVML" || len(sample.Devices) != len(told.Devices) || len(sample.Faults) != 0 {
+		t.Fatalf("%d cards, nvidia-smi shows %d: %+v", len(sample.Devices), len(told.Devices), sample.Faults)
+	}
+	for i, d := range sample.Devices {
+		o := told.Devices[i]
+		if d.UUID != o.UUID || normalBusID(d.BusID) != o.BusID || d.TotalMiB != o.TotalMiB || d.Minor < 0 || d.NUMA < 0 || d.CPUs == "" || d.Condition.Recovery != o.Condition.Recovery {
+			t.Errorf("%+v\nnvidia-smi: %+v", d, o)
+		}
+	}
+}
