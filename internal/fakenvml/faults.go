@@ -10,6 +10,7 @@ const (
 	hangsHard
 	aborts
 	faulty
+	gone
 )
 
 // EventXid and its neighbours are the kinds of event that Event takes.
@@ -26,6 +27,11 @@ func (b *Box) mode(i, mode, fault int) {
 
 // Lose has the card fall off the bus: calls about it say so.
 func (b *Box) Lose(i int) { b.t.Helper(); b.mode(i, lost, 0) }
+
+// LoseForSession is Lose as a driver does it that never finds a card again by
+// itself: whoever took hold of it before Restore goes on being told that the
+// card is lost.
+func (b *Box) LoseForSession(i int) { b.t.Helper(); b.mode(i, gone, 0) }
 
 // Hang has every call about the card block for ever.
 func (b *Box) Hang(i int) { b.t.Helper(); b.mode(i, hangs, 0) }

@@ -18,6 +18,7 @@ type helperTiming struct {
 	idle     time.Duration // without a sample, until the helper is let go of
 	retry    time.Duration // until a helper that failed is started again; doubles
 	retryMax time.Duration
+	renew    time.Duration // until a helper that knows a card as lost gives way to one that looks anew
 	probe    time.Duration // until a card that is left out is tried again; doubles
 	probeMax time.Duration
 }
@@ -25,7 +26,7 @@ type helperTiming struct {
 var patientHelper = helperTiming{
 	start: 10 * time.Second, sample: 2 * time.Second, grace: termGrace, idle: time.Minute,
 	retry: 100 * time.Millisecond, retryMax: 10 * time.Second,
-	probe: 10 * time.Second, probeMax: 5 * time.Minute,
+	renew: 30 * time.Second, probe: 5 * time.Second, probeMax: 30 * time.Second,
 }
 
 const (
@@ -64,6 +65,7 @@ type Helper struct {
 	alive   []*helperProcess // every process that was not waited for yet
 	look    *look            // the last one
 	hi      HelperHi         // what the last helper said
+	since   time.Time        // when it did
 	seen    []Device         // as they were last read
 	out     map[int]*leftOut // cards that are left out, by driver index
 	probing bool
@@ -176,8 +178,20 @@ func (h *Helper) read() (Sample, error) {
 	h.xids = h.xids[max(0, len(h.xids)-maxXids):]
 	sample.Xids = nil
 	h.seen = sample.Devices
+	h.renew(p, sample.Faults)
 	sample.Faults = h.withLeftOut(sample)
 	return sample, nil
+}
+
+// renew lets a helper go that has known a card as lost for a while. NVML does
+// not find a card again that it lost: only whoever takes hold of the driver
+// anew sees that it was reset. The others are read by the next one.
+func (h *Helper) renew(p *helperProcess, faults []Fault) {
+	lost := slices.ContainsFunc(faults, func(f Fault) bool { return f.Kind == FaultLost })
+	if lost && time.Since(h.since) >= h.timing.renew {
+		h.current = nil
+		h.endLater(p, leaveTime)
+	}
 }
 
 // ready is a helper that said hello: the one there is, or a new one.
@@ -195,7 +209,7 @@ func (h *Helper) ready() (*helperProcess, error) {
 	case h.closed:
 		return nil, errNoLonger
 	}
-	h.hi, h.current = hi, p
+	h.hi, h.current, h.since = hi, p, time.Now()
 	return p, nil
 }
 

@@ -115,6 +115,7 @@ func TestRealHelperShowsTheOthersWhileACardHangs(t *testing.T) {
 func TestRealHelperSurvivesEveryPlug(t *testing.T) {
 	timing := patientHelper
 	timing.retry, timing.probe, timing.probeMax = 10*time.Millisecond, 100*time.Millisecond, 200*time.Millisecond
+	timing.renew = 300 * time.Millisecond
 	box, c, _ := realCards(t, 4, timing)
 	whole := func(s Sample) bool { return present(s) == "0 1 2 3" && len(s.Faults) == 0 }
 	for _, plug := range []struct {
@@ -123,6 +124,10 @@ func TestRealHelperSurvivesEveryPlug(t *testing.T) {
 		shows     func(Sample) bool
 	}{
 		{"a card is lost", func() { box.Lose(1) }, func() { box.Restore(1) },
+			func(s Sample) bool {
+				return present(s) == "0 2 3" && len(s.Faults) == 1 && s.Faults[0].Kind == FaultLost && s.Faults[0].Index == 1
+			}},
+		{"a card is lost to whoever holds the driver", func() { box.LoseForSession(1) }, func() { box.Restore(1) },
 			func(s Sample) bool {
 				return present(s) == "0 2 3" && len(s.Faults) == 1 && s.Faults[0].Kind == FaultLost && s.Faults[0].Index == 1
 			}},

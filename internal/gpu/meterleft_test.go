@@ -184,7 +184,9 @@ func TestMeterTakesWhatADeadProcessHoldsForForeign(t *testing.T) {
 }
 
 func TestMeterIdle(t *testing.T) {
-	busy := func(pid int, mib int64, utilPct float64) Process { return Process{PID: pid, UsedMiB: mib, UtilPct: utilPct} }
+	busy := func(pid int, mib int64, utilPct float64) Process {
+		return Process{PID: pid, UsedMiB: mib, UtilPct: utilPct}
+	}
 	tests := map[string]struct {
 		utilPct   float64
 		processes []Process

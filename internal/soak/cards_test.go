@@ -131,11 +131,11 @@ type plug struct {
 var plugs = []plug{
 	{name: "a card that never answers again", pull: func(b *fakenvml.Box) { b.Hang(1) }, health: "quarantined", mend: func(b *fakenvml.Box) { b.Restore(1) }},
 	{name: "a card that never answers, in a call that cannot be ended politely", pull: func(b *fakenvml.Box) { b.HangHard(1) }, health: "quarantined", mend: func(b *fakenvml.Box) { b.Restore(1) }},
-	{name: "a card that falls off the bus", pull: func(b *fakenvml.Box) { b.Lose(1) }, health: "quarantined", mend: func(b *fakenvml.Box) { b.Restore(1) }},
+	{name: "a card that falls off the bus", pull: func(b *fakenvml.Box) { b.LoseForSession(1) }, health: "quarantined", mend: func(b *fakenvml.Box) { b.Restore(1) }},
 	{name: "a card that vanishes, so that those behind it are renumbered", pull: func(b *fakenvml.Box) { b.Remove(1) }, health: "quarantined", mend: func(b *fakenvml.Box) { b.Restore(1) }},
 	{name: "a driver that does not start any more", pull: func(b *fakenvml.Box) { b.HangInit(true); killHelper(b) }, blind: true, mend: func(b *fakenvml.Box) { b.HangInit(false) }},
 	{name: "a driver that is taken away", pull: func(b *fakenvml.Box) { b.FailInit(9); killHelper(b) }, blind: true, mend: func(b *fakenvml.Box) { b.FailInit(0) }},
-	{name: "a library that takes its process down", pull: func(b *fakenvml.Box) { b.Abort(1) }, blind: true, mend: func(b *fakenvml.Box) { b.Restore(1) }},
+	{name: "a card about which the library takes its process down", pull: func(b *fakenvml.Box) { b.Abort(1) }, health: "quarantined", mend: func(b *fakenvml.Box) { b.Restore(1) }},
 	{name: "an application's error", pull: func(b *fakenvml.Box) { b.Xid(1, 31) }, xid: 31},
 	{name: "an error that needs a reset", pull: func(b *fakenvml.Box) { b.Xid(1, 95) }, xid: 95, health: "quarantined", human: true},
 }

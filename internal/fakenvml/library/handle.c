@@ -7,6 +7,8 @@
 // A handle is an address here: of a card's slot, or of one of its parts.
 static char handles[MAX_CARDS][1 + MAX_PARTS];
 static int started;
+// Cards that were lost while this process held the driver: to it they stay so.
+static int gone[MAX_CARDS];
 
 int handles_ready(void) { return __atomic_load_n(&started, __ATOMIC_SEQ_CST) > 0; }
 void handles_start(int by) { __atomic_add_fetch(&started, by, __ATOMIC_SEQ_CST); }
@@ -15,7 +17,10 @@ nvmlDevice_t handle_of(int slot, int part) { return (nvmlDevice_t){(void *)&hand
 nvmlReturn_t handle_broken(const struct card *card) {
 	char what[16];
 	snprintf(what, sizeof what, "%d", card->slot);
+	if (card->mode == GONE) gone[card->slot] = 1;
+	if (gone[card->slot]) return NVML_ERROR_GPU_IS_LOST;
 	switch (card->mode) {
+	case GONE: return NVML_ERROR_GPU_IS_LOST;
 	case FINE: return NVML_SUCCESS;
 	case LOST: return NVML_ERROR_GPU_IS_LOST;
 	case HANGS: state_hang(what, 0);

@@ -7,7 +7,7 @@
 
 enum { MAX_CARDS = 16, MAX_PARTS = 8, MAX_PROCESSES = 1024, MAX_LINKS = 18, MAX_XIDS = 64 };
 
-enum mode { FINE, LOST, HANGS, HANGS_HARD, ABORTS, FAULTY };
+enum mode { FINE, LOST, HANGS, HANGS_HARD, ABORTS, FAULTY, GONE };
 
 struct process {
 	int slot, part; // part -1: of the whole card
