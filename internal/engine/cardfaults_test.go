@@ -76,6 +76,11 @@ func (w *world) leave(x *execution) {
 // ailing is a sample as it looks with all that is wrong.
 func (w *world) ailing(devices []gpu.Device) gpu.Sample {
 	s := gpu.Sample{At: w.now, Xids: w.hardware.xids}
+	for _, x := range w.history {
+		if x.alive && len(x.cards) > 0 {
+			x.listed = w.boots
+		}
+	}
 	w.hardware.xids = nil
 	clear(w.hardware.shown)
 	clear(w.hardware.leaky)
@@ -126,7 +131,9 @@ func (w *world) checkCards(x *execution) {
 		for _, l := range w.hardware.leaks {
 			row := w.rows[l.of.job]
 			over := row.State != job.Running || row.Keep != l.of.token || row.Attempt != l.of.attempt
-			if l.shown && over && slices.Contains(l.of.cards, card) && l.of.clean && l.of.boot == l.boot {
+			// And to a berth that never saw a process the driver may hide them.
+			known := l.of.clean && l.of.boot == l.boot && l.of.listed == l.boot
+			if l.shown && over && known && slices.Contains(l.of.cards, card) {
 				w.wrong("job %s started on gpu%d, where job %s left %d MiB", x.job, card, l.of.job, l.of.realMiB)
 			}
 		}

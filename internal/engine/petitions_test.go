@@ -97,7 +97,7 @@ func (w *world) runAgain(e *Engine, id string) {
 			return
 		}
 	}
-	w.outOfLuck[id], w.people.again[id] = false, true
+	w.people.again[id] = true
 	e.Again(w.now, []*job.Job{row.Clone()})
 }
 

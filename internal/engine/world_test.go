@@ -88,6 +88,7 @@ type execution struct {
 	realMiB int64 // what it really uses on each of its cards
 	boot    int   // the berth that started it
 	clean   bool  // nobody had left anything on its cards before it
+	listed  int   // the last berth that was shown its process
 
 	declaredMiB int64
 }
@@ -129,6 +130,9 @@ func (w *world) Commit(tx store.Tx) error {
 	for _, j := range tx.Put {
 		w.checkRow(j)
 		w.rows[j.ID] = j.Clone()
+		if j.State == job.Queued {
+			w.outOfLuck[j.ID] = false // it has another chance
+		}
 	}
 	for _, id := range tx.Delete {
 		delete(w.rows, id)
