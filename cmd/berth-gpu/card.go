@@ -36,7 +36,8 @@ type reader struct {
 	handle nvml.Device
 	uuid   string
 	lost   bool
-	mig    *bool
+	last   *lastRead
+	turn   bool // its tiers are read as soon as they are due
 }
 
 // ok reports whether a call gave something, and minds a card that is lost.
@@ -129,8 +130,8 @@ func (r *reader) read(id identity) (gpu.Device, error) {
 			device.UtilPct = float64(rates.Gpu)
 		}
 	}
-	r.readSenses(&device)
-	device.Condition = r.readCondition()
+	r.tellSenses(&device)
+	device.Condition = r.condition()
 	r.readProcesses(r.handle, &device)
 	if r.lost {
 		return device, errors.New("the card was lost while it was read")
@@ -161,35 +162,7 @@ func (r *reader) readMemory(handle nvml.Device, device *gpu.Device) error {
 	return nil
 }
 
-// readSenses reads what nobody places by.
-func (r *reader) readSenses(device *gpu.Device) {
-	if r.has[temperature] {
-		if degrees, ret := r.handle.GetTemperature(nvml.TEMPERATURE_GPU); r.ok(ret) {
-			device.TempC = float64(degrees)
-		}
-	}
-	if r.has[powerUsage] {
-		if milliwatts, ret := r.handle.GetPowerUsage(); r.ok(ret) {
-			device.PowerW = float64(milliwatts) / milliwattsPW
-		}
-	}
-	if r.has[powerLimit] {
-		if milliwatts, ret := r.handle.GetEnforcedPowerLimit(); r.ok(ret) {
-			device.PowerLimitW = float64(milliwatts) / milliwattsPW
-		}
-	}
-	if !r.has[clocks] {
-		return
-	}
-	if megahertz, ret := r.handle.GetClockInfo(nvml.CLOCK_SM); r.ok(ret) {
-		device.SMClockMHz = int(megahertz)
-	}
-	if megahertz, ret := r.handle.GetClockInfo(nvml.CLOCK_MEM); r.ok(ret) {
-		device.MemClockMHz = int(megahertz)
-	}
-}
-
-// readCondition reads what the driver says about the health of the card.
+// readCondition asks the driver about the health of the card.
 func (r *reader) readCondition() gpu.Condition {
 	condition := gpu.Condition{UncorrectedECC: -1, CorrectedECC: -1, RemappedRows: -1}
 	if r.has[eccErrors] {
@@ -227,13 +200,17 @@ var recoveries = map[uint32]string{
 	uint32(nvml.GPU_RECOVERY_ACTION_SYSTEM_REBOOT):       gpu.RecoveryReboot,
 }
 
+func recoveryField() []nvml.FieldValue {
+	return []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+}
+
 // readRecovery is what the driver asks for to get the card well; empty where it
 // does not say.
 func (r *reader) readRecovery() string {
 	if !r.has[fieldValues] {
 		return ""
 	}
-	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	values := recoveryField()
 	if !r.ok(r.handle.GetFieldValues(values)) || nvml.Return(values[0].NvmlReturn) != nvml.SUCCESS {
 		return ""
 	}

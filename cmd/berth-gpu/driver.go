@@ -26,7 +26,8 @@ type driver struct {
 	only  int // the one card to look at, or allCards
 	has   [symbolCount]bool
 	clock func() time.Time
-	caps  string // where the driver lists what opens its parts
+	caps  string    // where the driver lists what opens its parts
+	now   time.Time // of the sample under way
 
 	known  map[string]identity // by UUID
 	byCard map[int]string      // the UUID that each driver index had last
@@ -34,12 +35,16 @@ type driver struct {
 	links  links
 	events events
 	watch  watch
+
+	lastReads map[string]*lastRead // by the UUID of a whole card
+	nextTurn  int                  // the card whose turn it is
 }
 
 func newDriver(library nvml.Interface, page page, only int) *driver {
 	return &driver{
 		nvml: library, page: page, only: only, clock: time.Now, caps: "/proc/driver/nvidia/capabilities",
 		known: map[string]identity{}, byCard: map[int]string{}, parts: map[string][]string{},
+		lastReads: map[string]*lastRead{},
 	}
 }
 
@@ -109,7 +114,12 @@ func (d *driver) sample(skip []int) (*gpu.Sample, error) {
 			delete(d.byCard, card)
 		}
 	}
-	s := &gpu.Sample{At: d.clock(), Devices: make([]gpu.Device, 0, len(cards))}
+	d.now = d.clock()
+	d.takeTurns()
+	s := &gpu.Sample{At: d.now, Devices: make([]gpu.Device, 0, len(cards))}
+	// What comes from here on waits for the next sample: with an Xid comes the
+	// card's health after it.
+	s.Xids, s.Problems = d.events.take()
 	defer d.page.idle()
 	for _, card := range cards {
 		d.page.about(card)
@@ -117,8 +127,8 @@ func (d *driver) sample(skip []int) (*gpu.Sample, error) {
 	}
 	d.events.listen(d.nvml)
 	d.addLinks(count, s)
-	s.Xids, s.Problems = d.events.take(s.Problems)
 	d.watch.sampled()
+	d.forget()
 	return s, nil
 }
 
@@ -136,6 +146,7 @@ func (d *driver) sampleCard(card int, s *gpu.Sample) {
 		return
 	}
 	d.byCard[card] = id.uuid
+	r.recall(id, s.Xids)
 	d.events.register(d, handle, id, r.partitioned())
 	if r.partitioned() {
 		r.sampleParts(id, s)
@@ -145,6 +156,7 @@ func (d *driver) sampleCard(card int, s *gpu.Sample) {
 	if device, err := r.read(id); err != nil {
 		s.Faults = append(s.Faults, r.fault(err.Error()))
 	} else {
+		r.last.read = true
 		s.Devices = append(s.Devices, device)
 	}
 }

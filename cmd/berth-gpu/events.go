@@ -143,14 +143,14 @@ func (e *events) add(data nvml.EventData, where place) {
 }
 
 // take gives what came since the last sample.
-func (e *events) take(problems []string) ([]gpu.Xid, []string) {
+func (e *events) take() (xids []gpu.Xid, problems []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	xids, dropped := e.xids, e.dropped
-	e.xids, e.dropped = nil, 0
-	if dropped > 0 {
-		problems = append(problems, fmt.Sprintf("%d events of the driver came at once and were dropped", dropped))
+	xids = e.xids
+	if e.dropped > 0 {
+		problems = append(problems, fmt.Sprintf("%d events of the driver came at once and were dropped", e.dropped))
 	}
+	e.xids, e.dropped = nil, 0
 	return xids, problems
 }
 

@@ -23,6 +23,7 @@ func (d *driver) facts(skip []int) (gpu.Facts, error) {
 	if err != nil {
 		return facts, err
 	}
+	d.now = d.clock()
 	defer d.page.idle()
 	for _, card := range d.cards(count, skip) {
 		d.page.about(card)
@@ -67,7 +68,7 @@ func (d *driver) cardFacts(card int, facts *gpu.Facts) {
 	if ret != nvml.SUCCESS {
 		return
 	}
-	r := reader{driver: d, card: card, handle: handle}
+	r := reader{driver: d, card: card, handle: handle, last: &lastRead{}}
 	if id, err := r.identify(); err == nil {
 		d.byCard[card] = id.uuid
 		d.events.register(d, handle, id, r.partitioned())

@@ -3,20 +3,14 @@
 package main
 
 import (
-	"time"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"berth/internal/gpu"
 )
 
-// linksFor is how long links are taken to be as they were: asking for them is
-// the dearest part of a look.
-const linksFor = time.Minute
-
-// links are what leaves each card, by UUID.
+// links are what leaves each card, by UUID. Asking for them is the dearest part
+// of a look: they are taken to be as they were until the card's settings are read.
 type links struct {
-	at    time.Time
 	count int
 	cards map[string]ends
 }
@@ -32,8 +26,8 @@ func (d *driver) addLinks(count int, s *gpu.Sample) {
 	if !d.has[linkState] || !d.has[linkRemote] {
 		return
 	}
-	if d.links.cards == nil || d.links.count != count || s.At.Sub(d.links.at) >= linksFor || s.At.Before(d.links.at) {
-		d.links = links{at: s.At, count: count, cards: map[string]ends{}}
+	if d.links.cards == nil || d.links.count != count {
+		d.links = links{count: count, cards: map[string]ends{}}
 	}
 	for i := range s.Devices {
 		device := &s.Devices[i]

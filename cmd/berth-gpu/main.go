@@ -24,16 +24,21 @@ use to see what NVML says.
 
 Usage:
   berth-gpu once [-only N]    print one sample as JSON
+  berth-gpu cost [-only N] [-n CALLS] [-json]
+                              measure what looking at the cards costs
   berth-gpu serve [-only N]   answer requests on standard input, one JSON object a line
   berth-gpu version
 
-  -only N   look at no card but the driver's number N
+  -only N    look at no card but the driver's number N
+  -n CALLS   how often each call is made, from 1 to 10000 (default 200)
+  -json      print the costs as JSON
 
 Example:
   berth-gpu once
+  berth-gpu cost -n 1000
   echo '{"id":1,"do":"hello"}' | berth-gpu serve
 
-Exit status: 0, 1 when NVML could not be read (once), 2 for a wrong command line
+Exit status: 0, 1 when NVML could not be read (once, cost), 2 for a wrong command line
 or request, 3 when NVML did not start (serve).
 `
 
@@ -64,6 +69,11 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("berth-gpu", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	only := flags.Int("only", allCards, "")
+	costs := costOptions{calls: costCalls}
+	if word == "cost" {
+		flags.IntVar(&costs.calls, "n", costCalls, "")
+		flags.BoolVar(&costs.json, "json", false, "")
+	}
 	err := flags.Parse(args)
 	switch {
 	case word == "-h" || word == "--help" || word == "help" || errors.Is(err, flag.ErrHelp):
@@ -75,12 +85,17 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 		return wrong(errs, fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
 	case *only < allCards:
 		return wrong(errs, fmt.Sprintf("-only %d: cards are numbered from 0", *only))
+	case costs.calls < 1 || costs.calls > maxCostCalls:
+		return wrong(errs, fmt.Sprintf("-n %d: from 1 to %d calls", costs.calls, maxCostCalls))
 	}
 	switch word {
 	case "serve":
 		return serve(in, out, *only)
 	case "once":
 		return once(nvml.New(), out, errs, *only, oncePatience)
+	case "cost":
+		costs.only = *only
+		return cost(nvml.New(), out, errs, costs, oncePatience)
 	case "version":
 		fmt.Fprintln(out, "berth-gpu", buildVersion())
 		return 0

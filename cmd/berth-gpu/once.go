@@ -24,28 +24,13 @@ type onceLook struct {
 
 // once prints one sample.
 func once(library nvml.Interface, out, errs io.Writer, only int, patience time.Duration) int {
-	page := page{word: new(uint32)}
-	done := make(chan error, 1)
 	var seen onceLook
-	go func() {
-		d := newDriver(library, page, only)
-		if err := d.start(); err != nil {
-			done <- err
-			return
-		}
-		var err error
+	err := patiently(library, only, patience, func(d *driver, _ func()) (err error) {
 		if seen.Facts, err = d.facts(nil); err == nil {
 			seen.Sample, err = d.sample(nil)
 		}
-		d.stop()
-		done <- err
-	}()
-	var err error
-	select {
-	case err = <-done:
-	case <-time.After(patience):
-		err = fmt.Errorf("the driver does not answer%s", about(page.now()))
-	}
+		return err
+	})
 	if err != nil {
 		fmt.Fprintf(errs, "berth-gpu: %v\n", err)
 		return exitFailed
@@ -57,6 +42,40 @@ func once(library nvml.Interface, out, errs io.Writer, only int, patience time.D
 	}
 	fmt.Fprintf(out, "%s\n", text)
 	return 0
+}
+
+// patiently does work with a driver that may hang: then it is left behind. Each
+// step that work says it has made begins the wait anew.
+func patiently(library nvml.Interface, only int, patience time.Duration, work func(d *driver, step func()) error) error {
+	page := page{word: new(uint32)}
+	done, steps := make(chan error, 1), make(chan struct{}, 1)
+	step := func() {
+		select {
+		case steps <- struct{}{}:
+		default: // one that nobody has seen yet is enough
+		}
+	}
+	go func() {
+		d := newDriver(library, page, only)
+		err := d.start()
+		if err == nil {
+			err = work(d, step)
+			d.stop()
+		}
+		done <- err
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-steps:
+			timer.Reset(patience)
+		case <-timer.C:
+			return fmt.Errorf("the driver does not answer%s", about(page.now()))
+		}
+	}
 }
 
 func about(word uint32) string {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -20,15 +21,14 @@ const maxParts = 16
 // partitioned reports whether the card is in MIG mode. Then its parts are
 // devices, and it is none.
 func (r *reader) partitioned() bool {
-	if r.mig == nil {
-		mig := false
+	if r.due(layout) {
+		r.last.partitioned = false
 		if r.has[migMode] && r.has[migHandles] {
 			mode, _, ret := r.handle.GetMigMode()
-			mig = r.ok(ret) && mode == nvml.DEVICE_MIG_ENABLE
+			r.last.partitioned = r.ok(ret) && mode == nvml.DEVICE_MIG_ENABLE
 		}
-		r.mig = &mig
 	}
-	return *r.mig
+	return r.last.partitioned
 }
 
 // sampleParts reads the parts of a card. Its layout is somebody else's to change.
@@ -38,8 +38,10 @@ func (r *reader) sampleParts(card identity, s *gpu.Sample) {
 		s.Faults = append(s.Faults, r.faults(fmt.Sprintf("count the parts: %v", failed(ret)))...)
 		return
 	}
-	condition := r.readCondition()
-	before := len(s.Devices) + len(s.Faults)
+	// Of the card itself nothing else is told.
+	r.last.at = [tierCount]time.Time{health: r.last.at[health], layout: r.last.at[layout]}
+	condition := r.condition()
+	before, faults := len(s.Devices)+len(s.Faults), len(s.Faults)
 	parts := make([]string, min(places, maxParts))
 	for n := range parts {
 		handle, ret := r.handle.GetMigDeviceHandleByIndex(n)
@@ -60,6 +62,7 @@ func (r *reader) sampleParts(card identity, s *gpu.Sample) {
 		s.Devices = append(s.Devices, device)
 	}
 	r.parts[card.uuid] = parts
+	r.last.read = !r.lost && len(s.Faults) == faults
 	if len(s.Devices)+len(s.Faults) == before {
 		s.Problems = append(s.Problems, fmt.Sprintf("card %d is partitioned (MIG) and has no parts", r.card))
 	}

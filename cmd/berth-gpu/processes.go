@@ -25,7 +25,7 @@ func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
 		return
 	}
 	if device.Part == nil {
-		r.readProcessUtilisation(handle, processes)
+		r.tellShares(processes)
 	}
 	r.watch.peaks(device.UUID, processes)
 	device.Processes, device.ProcessesKnown = processes, true
@@ -74,24 +74,28 @@ func merge(processes []gpu.Process, infos []nvml.ProcessInfo, graphics bool) []g
 	return processes
 }
 
-// readProcessUtilisation adds each process's latest utilisation. One that the
-// driver has no sample of did nothing.
-func (r *reader) readProcessUtilisation(handle nvml.Device, processes []gpu.Process) {
-	if !r.has[processUtilisation] || len(processes) == 0 {
-		return
-	}
-	since := r.clock().Add(-utilisationWindow)
-	samples, ret := handle.GetProcessUtilization(uint64(since.UnixMicro()))
+// readShares asks for each process's latest utilisation. One that the driver has
+// no sample of did nothing.
+func (r *reader) readShares(processes []gpu.Process) map[int]float64 {
+	samples, ret := r.handle.GetProcessUtilization(r.utilisationSince())
 	if !r.ok(ret) && ret != nvml.ERROR_NOT_FOUND {
-		return
+		return nil
 	}
-	for i := range processes {
-		processes[i].UtilPct = 0
+	shares := make(map[int]float64, len(processes))
+	for _, process := range processes {
+		shares[process.PID] = 0
 		latest := uint64(0)
 		for _, sample := range samples {
-			if int(sample.Pid) == processes[i].PID && sample.TimeStamp >= latest {
-				latest, processes[i].UtilPct = sample.TimeStamp, float64(sample.SmUtil)
+			if int(sample.Pid) == process.PID && sample.TimeStamp >= latest {
+				latest, shares[process.PID] = sample.TimeStamp, float64(sample.SmUtil)
 			}
 		}
 	}
+	return shares
+}
+
+// utilisationSince is since when a process's utilisation counts, as NVML tells
+// the time.
+func (d *driver) utilisationSince() uint64 {
+	return uint64(d.now.Add(-utilisationWindow).UnixMicro())
 }

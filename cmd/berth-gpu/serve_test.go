@@ -206,6 +206,10 @@ func TestTheCommandLine(t *testing.T) {
 		{"an unknown word is named", []string{"dance"}, "", `unknown command "dance"`, exitUsage},
 		{"an unknown flag is named", []string{"once", "-all"}, "", "-all", exitUsage},
 		{"a card below zero is none", []string{"once", "-only", "-2"}, "", "-only -2: cards are numbered from 0", exitUsage},
+		{"nothing is too few calls", []string{"cost", "-n", "0"}, "", "-n 0: from 1 to 10000 calls", exitUsage},
+		{"a million calls are too many", []string{"cost", "-n", "1000000"}, "", "from 1 to 10000 calls", exitUsage},
+		{"only cost takes a number of calls", []string{"once", "-n", "5"}, "", "-n", exitUsage},
+		{"help tells of costs", []string{"cost", "-h"}, "berth-gpu cost -n 1000", "", 0},
 		{"what is left over is named", []string{"once", "again"}, "", `unexpected argument "again"`, exitUsage},
 	} {
 		t.Run(row.name, func(t *testing.T) {
