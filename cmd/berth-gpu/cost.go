@@ -129,28 +129,19 @@ func measureSamples(d *driver, calls int, step func()) (sampleCost, error) {
 // measureCalls makes each call by itself, about one card after the other. Cards
 // in parts are left out: their calls are those of whole ones, about each part.
 func measureCalls(d *driver, calls int, step func()) []callCost {
-	var cards []int
-	for card, uuid := range d.byCard {
-		if d.lastReads[uuid] != nil && len(d.parts[uuid]) == 0 {
-			cards = append(cards, card)
-		}
-	}
-	defer d.page.idle()
 	var found []callCost
+	cards := wholeCards(d)
+	defer d.page.idle()
 	for _, q := range questions {
 		if name := q.name(d); name != "" && len(cards) > 0 {
 			cost := callCost{What: q.what, Call: name, Every: q.every}
 			turn := 0
 			cost.Wall, cost.CPU = repeat(calls, func() {
-				card := cards[turn%len(cards)]
+				at := cards[turn%len(cards)]
 				turn++
-				d.page.about(card)
-				handle, ret := d.nvml.DeviceGetHandleByIndex(card)
-				if ret == nvml.SUCCESS {
-					ret = q.ask(d, card, handle)
-				}
-				if ret != nvml.SUCCESS {
-					cost.Refused = failed(ret).Error()
+				d.page.about(at.card)
+				if err := failed(q.ask(d, at.card, at.handle)); err != nil {
+					cost.Refused = err.Error()
 				}
 				step()
 			})
@@ -158,6 +149,17 @@ func measureCalls(d *driver, calls int, step func()) []callCost {
 		}
 	}
 	return found
+}
+
+// wholeCards are those that were read and are not in parts.
+func wholeCards(d *driver) []*look {
+	var cards []*look
+	for uuid, l := range d.watch.looks {
+		if d.byCard[l.card] == uuid {
+			cards = append(cards, l)
+		}
+	}
+	return cards
 }
 
 // repeat does something so many times, and gives the average of one.

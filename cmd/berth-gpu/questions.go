@@ -9,7 +9,6 @@ import (
 )
 
 // question is a call that samples make about a card, for measuring it alone.
-// Which card it is is asked before each: that is cheap.
 type question struct {
 	what  string
 	every time.Duration // 0: in each sample
@@ -55,13 +54,19 @@ func eccOf(kind nvml.MemoryErrorType) func(nvml.Device) (uint64, nvml.Return) {
 
 // questions are all that a sample asks about a whole card that it knows.
 var questions = []question{
-	{what: "handle", always: "nvmlDeviceGetHandleByIndex_v2", ask: func(*driver, int, nvml.Device) nvml.Return { return nvml.SUCCESS }},
+	{what: "handle", always: "nvmlDeviceGetHandleByIndex_v2", ask: func(d *driver, card int, _ nvml.Device) nvml.Return {
+		_, ret := d.nvml.DeviceGetHandleByIndex(card)
+		return ret
+	}},
 	{what: "UUID", always: "nvmlDeviceGetUUID", ask: ask(nvml.Device.GetUUID)},
 	{what: "MIG mode", every: ageLimits[layout], call: migMode, ask: func(_ *driver, _ int, handle nvml.Device) nvml.Return {
 		_, _, ret := handle.GetMigMode()
 		return ret
 	}},
-	{what: "memory", call: memoryV2, ask: ask(nvml.Device.GetMemoryInfo_v2)},
+	{what: "memory", always: "nvmlDeviceGetMemoryInfo", ask: func(d *driver, _ int, handle nvml.Device) nvml.Return {
+		_, _, _, ret := d.memory(handle)
+		return ret
+	}},
 	{what: "utilisation", call: utilisation, ask: ask(nvml.Device.GetUtilizationRates)},
 	{what: "computing processes", call: computeList, ask: ask(nvml.Device.GetComputeRunningProcesses)},
 	{what: "clients of MPS", call: mpsList, ask: ask(nvml.Device.GetMPSComputeRunningProcesses)},

@@ -303,28 +303,34 @@ func TestAProcessThatCameSinceHasNoUtilisationYet(t *testing.T) {
 	}
 }
 
-func TestACardInPartsTakesNobodysTurn(t *testing.T) {
+func TestACardOfWhichLittleIsReadTakesNobodysTurn(t *testing.T) {
+	split := func(card *mocks.Device) { card.MigMode = nvml.DEVICE_MIG_ENABLE }
 	for _, row := range []struct {
 		name  string
-		split time.Duration // when it is partitioned
+		alter func(card *mocks.Device)
+		when  time.Duration
 	}{
-		{"when it always was", 0},
-		{"when it was whole before", 3 * time.Second},
+		{"because it is in parts", split, 0},
+		{"because it is in parts now", split, 3 * time.Second},
+		{"because its processes have ended", func(card *mocks.Device) {
+			none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+			card.GetComputeRunningProcessesFunc, card.GetMPSComputeRunningProcessesFunc, card.GetGraphicsRunningProcessesFunc = none, none, none
+		}, 3 * time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			d := newDial(t, 2, false)
+			d := newDial(t, 2, true)
 			d.cards[0].GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
-			for at := time.Duration(0); at <= 60*time.Second; at += 100 * time.Millisecond {
-				if at == row.split {
-					d.cards[0].MigMode = nvml.DEVICE_MIG_ENABLE
+			for at := time.Duration(0); at <= time.Minute; at += 100 * time.Millisecond {
+				if at == row.when {
+					row.alter(d.cards[0])
 				}
 				d.after(100 * time.Millisecond)
 			}
-			if got := called(d.cards[1])["GetTemperature"]; got < 30 {
+			if got := called(d.cards[1])["GetTemperature"]; got < 29 {
 				t.Errorf("the other card's temperature was read %d times in a minute", got)
 			}
 			if got := called(d.cards[0])["GetRemappedRows"]; got < 12 || got > 14 {
-				t.Errorf("the partitioned card's health was read %d times in a minute", got)
+				t.Errorf("this card's health was read %d times in a minute", got)
 			}
 		})
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -128,62 +131,60 @@ func (d *daemon) latencies(ctx context.Context) error {
 	return nil
 }
 
-// costOfSample speaks to a helper of its own: its replies say how much
-// processor time it has used.
+// What a sample of so many cards may cost in processor time.
+const (
+	sampleBudget = time.Millisecond
+	budgetCards  = 8
+)
+
+// helperCosts is what the helper says that looking at the cards costs it.
+type helperCosts struct {
+	Cards int          `json:"cards"`
+	Calls []helperCall `json:"calls"`
+	// Of samples as berth takes them, ten a second.
+	Sample struct {
+		Wall    time.Duration `json:"wall_ns"`
+		CPU     time.Duration `json:"cpu_ns"`
+		CardCPU time.Duration `json:"card_cpu_ns"`
+		AllCPU  time.Duration `json:"all_cpu_ns"`
+	} `json:"sample"`
+}
+
+type helperCall struct {
+	What string        `json:"what"`
+	CPU  time.Duration `json:"cpu_ns"`
+}
+
+// costOfSample has a helper of its own measure itself.
 func (t *trial) costOfSample(ctx context.Context) error {
-	const samples = 200
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(limited, t.program("berth-gpu"), "serve")
+	cmd := exec.CommandContext(limited, t.program("berth-gpu"), "cost", "-json")
 	cmd.Env = t.environ()
-	in, err := cmd.StdinPipe()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("berth-gpu cost: %w: %.200s", err, said.Bytes())
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+	var costs helperCosts
+	if err := json.Unmarshal(out, &costs); err != nil {
+		return fmt.Errorf("berth-gpu cost said %.200s: %w", out, err)
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start berth-gpu: %w", err)
-	}
-	defer func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	}()
-	lines := bufio.NewReaderSize(out, 1<<20)
-	ask := func(id int, what string) (time.Duration, error) {
-		if _, err := fmt.Fprintf(in, `{"id":%d,"do":"%s"}`+"\n", id, what); err != nil {
-			return 0, fmt.Errorf("ask berth-gpu: %w", err)
-		}
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return 0, fmt.Errorf("hear berth-gpu: %w", err)
-		}
-		var reply struct {
-			Error string        `json:"error"`
-			CPU   time.Duration `json:"cpu"`
-		}
-		if err := json.Unmarshal(line, &reply); err != nil || reply.Error != "" {
-			return 0, fmt.Errorf("berth-gpu said %.200s", line)
-		}
-		return reply.CPU, nil
-	}
-	if _, err := ask(1, "hello"); err != nil {
-		return err
-	}
-	first, err := ask(2, "sample")
-	if err != nil {
-		return err
-	}
-	began, last := time.Now(), first
-	for i := range samples {
-		if last, err = ask(3+i, "sample"); err != nil {
-			return err
-		}
-	}
-	wall, used := time.Since(began)/samples, (last-first)/samples
-	t.seen("one sample of %d cards: %v of CPU in the helper (%v a card), %v in all", len(t.Cards), used.Round(time.Microsecond), (used / time.Duration(len(t.Cards))).Round(time.Microsecond), wall.Round(time.Microsecond))
-	t.expect(used <= time.Millisecond*time.Duration((len(t.Cards)+7)/8), "a sample of %d cards takes %v of CPU", len(t.Cards), used)
+	t.judgeCosts(costs)
 	return nil
+}
+
+func (t *trial) judgeCosts(costs helperCosts) {
+	t.seen("one sample, ten a second: %v of CPU a card in the helper, %v in all; %v of CPU when everything is read",
+		costs.Sample.CardCPU.Round(time.Microsecond), costs.Sample.Wall.Round(time.Microsecond), costs.Sample.AllCPU.Round(time.Microsecond))
+	slices.SortStableFunc(costs.Calls, func(a, b helperCall) int { return cmp.Compare(b.CPU, a.CPU) })
+	var dearest []string
+	for _, call := range costs.Calls[:min(3, len(costs.Calls))] {
+		dearest = append(dearest, fmt.Sprintf("%s %v", call.What, call.CPU.Round(100*time.Nanosecond)))
+	}
+	t.seen("the dearest calls: %s", strings.Join(dearest, ", "))
+	t.expect(costs.Cards > 0 && costs.Sample.CPU > 0, "nothing was measured")
+	t.expect(costs.Sample.CardCPU*budgetCards <= sampleBudget, "a sample of %d such cards takes %v of CPU, more than %v",
+		budgetCards, costs.Sample.CardCPU*budgetCards, sampleBudget)
 }
