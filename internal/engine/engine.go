@@ -130,8 +130,9 @@ type Engine struct {
 	lazyDirty map[string]struct{} // grown peaks: worth storing, not worth a commit of their own
 	lazySince time.Time
 
-	admitted  bool // this round let jobs in
-	asked     bool // someone wants to see the cards as they are now
+	admitted  bool      // this round let jobs in
+	asked     bool      // someone wants to see the cards as they are now
+	busyAt    time.Time // when someone last had use for a look at them
 	stopping  bool
 	leaving   bool // the loop is about to end: nothing is put off any more
 	commitErr error

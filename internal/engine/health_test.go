@@ -165,8 +165,87 @@ func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 		t.Error("it is not looked at")
 	}
 	r.lose(0)
-	if r.now = r.now.Add(time.Second); !r.e.NeedsSample(r.now) {
-		t.Error("a card in trouble is not looked at each poll")
+	if r.now = r.now.Add(restInterval - time.Millisecond); r.e.NeedsSample(r.now) {
+		t.Error("a card in trouble is looked at too often for what a look costs")
+	}
+	if r.now = r.now.Add(time.Millisecond); !r.e.NeedsSample(r.now) {
+		t.Error("a card in trouble is not looked at more often")
+	}
+	r.submit(spec())
+	if !r.e.NeedsSample(r.now.Add(time.Second)) {
+		t.Error("it is not looked at each poll though a job waits for it")
+	}
+}
+
+func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
+	r := newRig(t, 1)
+	r.e.source = cheapSource{}
+	rest := func(d time.Duration) {
+		for end := r.now.Add(d); r.now.Before(end); {
+			r.pass(restInterval)
+		}
+	}
+	rest(restAfter - restInterval)
+	if r.e.Resting() || !r.e.NeedsSample(r.now.Add(restInterval)) {
+		t.Fatal("they are left alone too soon")
+	}
+	rest(restInterval)
+	if !r.e.Resting() || r.e.NeedsSample(r.now.Add(time.Hour)) || !r.e.NeedsSample(r.now.Add(restGlance)) {
+		t.Fatal("they are not left alone")
+	}
+	r.e.Look()
+	if !r.e.NeedsSample(r.now) {
+		t.Error("somebody who asks for them is not shown them")
+	}
+	r.pass(time.Second)
+	if r.e.Resting() {
+		t.Error("somebody who asked may ask again")
+	}
+	rest(restAfter)
+	r.submit(spec())
+	if r.e.Resting() || !r.e.NeedsSample(r.now.Add(time.Hour)) {
+		t.Error("a job waits for nobody's look")
+	}
+	r.pass(time.Hour)
+	r.wantRow("1", job.Running, "")
+}
+
+func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
+	r := newRig(t, 1)
+	r.e.source = cheapSource{}
+	for range int(restAfter/time.Minute) + 1 {
+		r.now = r.now.Add(time.Minute)
+		r.lose(0)
+	}
+	if r.e.Resting() {
+		t.Error("nobody would see it come back")
+	}
+}
+
+func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
+	r := newRig(t, 2)
+	r.e.source = cheapSource{}
+	r.submit(spec(card0))
+	r.uses("1", 0, 8000)
+	r.pass(time.Second)
+	r.lose(0)
+	r.hear(run.Ended, "1", keep.Record{ExitCode: 1}, false)
+	r.submit(spec(card0))
+	for range int(leftPatience / time.Second) {
+		r.lose(0)
+	}
+	if got := r.e.sampleDue().Sub(r.now); got != troubleInterval {
+		t.Errorf("it is looked at every %s", got)
+	}
+}
+
+func TestAJobWithoutACardIsNotWatchedClosely(t *testing.T) {
+	r := newRig(t, 1)
+	r.e.source = cheapSource{}
+	r.submit(spec(cpu))
+	r.look()
+	if got := r.e.sampleDue().Sub(r.now); got != time.Second {
+		t.Errorf("the cards are looked at every %s", got)
 	}
 }
 

@@ -18,7 +18,11 @@ const usageStepMiB = 256
 // Observe takes in one look at the cards, or the failure to get one. A failed
 // look starts nothing and ends nothing.
 func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
-	e.now, e.moved, e.asked = now, true, false
+	e.now, e.moved = now, true
+	if e.asked || e.busyAt.IsZero() || !e.quiet() {
+		e.busyAt = now
+	}
+	e.asked = false
 	if err != nil {
 		e.cards.err, e.cards.failed = err, now
 		e.heed(e.health.Failed(now, s))
@@ -161,7 +165,7 @@ func (e *Engine) setOwners() {
 	for id, a := range e.active {
 		identity, _ := e.runner.Identity(a.token)
 		holder := run.Holder{
-			Key: id, KeepPID: identity.KeepPID, Session: identity.Session, Cgroup: identity.Cgroup, Token: a.token,
+			Key: id, KeepPID: identity.KeepPID, Session: identity.Session, Cgroup: identity.Cgroup, Token: a.token, UID: a.job.UID,
 		}
 		if p := a.job.Spec.Adopt; p != nil {
 			holder.Root = *p
@@ -213,19 +217,27 @@ const (
 )
 
 // With nothing to do the cards are looked at now and then all the same: one
-// that fails is found out before a job is due there.
+// that fails is found out before a job is due there. When nobody has had any
+// use for them for long they are left alone but for a glance, so that the
+// driver is let go of: an open one is in the way of resets, and keeps cards
+// without persistence awake.
 const (
 	restInterval     = 5 * time.Second
 	restIntervalSlow = 30 * time.Second // where a look costs something
+	restAfter        = 10 * time.Minute
+	restGlance       = 6 * time.Hour
 )
 
 // troubleInterval is how often cards are looked at while something is wrong
 // with one, so that it is known soon what, and when it is over.
 const troubleInterval = time.Second
 
-// closely is true of a job that has just started, or that is near what it
-// declared and still growing.
+// closely is true of a job that has just started on a card, or that is near
+// what it declared and still growing.
 func (a *attempt) closely(now time.Time) bool {
+	if len(a.job.Grant.GPUs) == 0 {
+		return false
+	}
 	if now.Sub(a.startedAt) < closeWatch {
 		return true
 	}
@@ -236,14 +248,16 @@ func (a *attempt) closely(now time.Time) bool {
 // sampleInterval is how long a look serves.
 func (e *Engine) sampleInterval() time.Duration {
 	cheap := e.source != nil && e.source.Cheap()
-	leaving, trouble := e.meter.Leaving(), e.cards.err != nil || !e.health.Settled()
-	if len(e.active) == 0 && e.queue.Len() == 0 && !leaving && !trouble {
-		if cheap {
-			return max(e.cfg.Poll, restInterval)
-		}
+	leaving, trouble := e.leavingNow(), e.inTrouble()
+	idle := len(e.active) == 0 && e.queue.Len() == 0
+	switch {
+	case e.Resting():
+		return restGlance
+	case idle && !leaving && !trouble && !cheap:
 		return max(e.cfg.Poll, restIntervalSlow)
-	}
-	if !cheap {
+	case idle && (trouble && !cheap || !trouble && !leaving):
+		return max(e.cfg.Poll, restInterval)
+	case !cheap:
 		return e.cfg.Poll
 	}
 	for _, a := range e.active {
@@ -258,6 +272,24 @@ func (e *Engine) sampleInterval() time.Duration {
 		return min(e.cfg.Poll, troubleInterval)
 	}
 	return e.cfg.Poll
+}
+
+// leavingNow is true while the memory of a job may still become free. What is
+// not free by then is trouble, and a card that is gone never shows it.
+func (e *Engine) leavingNow() bool { return e.meter.Leaving(e.now.Add(-leftPatience)) }
+
+// inTrouble is true while there is something to find out about a card.
+func (e *Engine) inTrouble() bool { return e.cards.err != nil || !e.health.Settled() }
+
+// quiet is true while there is nothing to look at the cards for.
+func (e *Engine) quiet() bool {
+	return len(e.active) == 0 && e.queue.Len() == 0 && !e.leavingNow() && !e.inTrouble()
+}
+
+// Resting reports whether the cards are left alone, as nobody has had any use
+// for them for long. The first look after that may take the driver a moment.
+func (e *Engine) Resting() bool {
+	return e.quiet() && e.cards.arrived.Sub(e.busyAt) >= restAfter
 }
 
 func (e *Engine) sampleDue() time.Time {

@@ -1,5 +1,7 @@
 package gpu
 
+import "slices"
+
 // cardHolder is one job's claim to a card.
 type cardHolder struct {
 	key       string
@@ -17,7 +19,7 @@ type cardState struct {
 
 	usedMiB        int64                 // in the last sample
 	unexplainedMiB int64                 // of that, what no process explains
-	hidden         bool                  // the last sample did not tell who uses the card
+	hidden         bool                  // the last sample did not tell who uses how much of the card
 	sampled        bool                  // there was one
 	utilPct        float64               // in it; -1: not known
 	before         map[string]int64      // by job here now: what no process explained before it came
@@ -54,7 +56,7 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 		matched = false
 	}
 	c.usedMiB, c.unexplainedMiB, c.sampled = d.UsedMiB, unexplainedMiB(d), true
-	c.hidden, c.utilPct = !d.ProcessesKnown || !sawProcess, d.UtilPct
+	c.hidden, c.utilPct = !d.ProcessesKnown || !sawProcess || sizeUnknown(d.Processes), d.UtilPct
 	if !matched {
 		c.blindRow++
 		use := c.unmatchedUse(d, holders, spikeBuffer)
@@ -62,6 +64,12 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 	}
 	c.blindRow = 0
 	return c.matchedUse(d, spikeBuffer)
+}
+
+// sizeUnknown is true where the driver names a process and not what it uses:
+// then what no process explains may be that one's.
+func sizeUnknown(processes []Process) bool {
+	return slices.ContainsFunc(processes, func(p Process) bool { return p.UsedMiB < 0 })
 }
 
 // track updates the processes of the card and reports whether each of them

@@ -93,18 +93,21 @@ func (m *Meter) Left(index int) (Left, bool) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.departures)) {
 		if d := c.departures[key]; d.checked {
-			blind := c.hidden && d.usedMiB-d.leastMiB >= leftMiB
+			blind := c.hidden && len(d.pids) == 0 && d.usedMiB-d.leastMiB >= leftMiB
 			return Left{Job: key, At: d.at, MiB: d.leftMiB, LimitMiB: d.beforeMiB + leftMiB, Blind: blind}, true
 		}
 	}
 	return Left{}, false
 }
 
-// Leaving reports whether some job's memory was not seen to be free yet.
-func (m *Meter) Leaving() bool {
+// Leaving reports whether the memory of a job that ended after that moment was
+// not seen to be free yet.
+func (m *Meter) Leaving(after time.Time) bool {
 	for _, c := range m.cards {
-		if len(c.departures) > 0 {
-			return true
+		for _, d := range c.departures {
+			if d.at.After(after) {
+				return true
+			}
 		}
 	}
 	return false
@@ -133,16 +136,6 @@ func (c *cardState) settle(at time.Time, d *Device, holders []cardHolder) {
 
 // left is how much of a job that ended is still there.
 func (c *cardState) left(gone *departure, d *Device, holders []cardHolder) int64 {
-	if c.hidden {
-		allowedMiB := gone.baselineMiB + leftMiB
-		for _, h := range holders {
-			if h.budgetMiB <= 0 {
-				return 0 // a job with the whole card to itself may use all of it
-			}
-			allowedMiB += h.budgetMiB
-		}
-		return max(0, d.UsedMiB-allowedMiB)
-	}
 	var listedMiB int64
 	var still []int // a number that was gone once is another process when it comes back
 	for _, p := range d.Processes {
@@ -152,10 +145,26 @@ func (c *cardState) left(gone *departure, d *Device, holders []cardHolder) int64
 		}
 	}
 	gone.pids = still
+	if c.hidden {
+		return max(listedMiB, d.UsedMiB-gone.allowedMiB(d, holders))
+	}
 	// Each process that is there may account for a little that is not its own.
 	allowedMiB := gone.beforeMiB + leftMiB*int64(1+len(d.Processes))
 	if restMiB := c.unexplainedMiB - allowedMiB; restMiB > 0 {
 		listedMiB += restMiB
 	}
 	return listedMiB
+}
+
+// allowedMiB is what may be in use without being the job's, where nobody tells
+// who uses how much: what strangers had, and what other jobs were promised.
+func (gone *departure) allowedMiB(d *Device, holders []cardHolder) int64 {
+	allowedMiB := gone.baselineMiB + leftMiB
+	for _, h := range holders {
+		if h.budgetMiB <= 0 {
+			return d.TotalMiB // a job with the whole card to itself may use all of it
+		}
+		allowedMiB += h.budgetMiB
+	}
+	return allowedMiB
 }

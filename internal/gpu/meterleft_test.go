@@ -13,7 +13,7 @@ func sampleAt(second int, s Sample) Sample {
 
 func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 	job, neighbour := process(7, 8000, false), process(8, 3000, false)
-	stranger := process(9, 500, false)
+	stranger, nameless := process(9, 500, false), process(6, -1, false)
 	mine := ownedBy(map[int]string{7: "a", 8: "b"})
 	both := append(holds("a", 8000), holds("b", 3000)...)
 	tests := map[string]struct {
@@ -65,6 +65,17 @@ func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 		"or below what the other jobs there were promised": {
 			before: []Sample{unlisted(500), unlisted(8500)}, beside: holds("b", 3000), after: unlisted(3564), wantFree: true,
 		},
+		"a stranger of unknown size that came meanwhile is none of the job's": {
+			before: []Sample{card(0), card(10000, job, nameless)}, after: card(2000, nameless), wantFree: true,
+		},
+		"a neighbour of unknown size may use what it was promised": {
+			before: []Sample{card(0), card(11000, process(7, -1, false), process(8, -1, false))}, beside: holds("b", 3000),
+			after: card(3000, process(8, -1, false)), wantFree: true,
+		},
+		"but no more than that": {
+			before: []Sample{card(0), card(11000, process(7, -1, false), process(8, -1, false))}, beside: holds("b", 3000),
+			after: card(4000, process(8, -1, false)), wantMiB: 936,
+		},
 		"a neighbour with the whole card to itself may use all of it": {
 			before: []Sample{unlisted(500), unlisted(8500)}, beside: holds("b", 0), after: unlisted(8500), wantFree: true,
 		},
@@ -83,16 +94,16 @@ func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 			}
 			m.Ended("a", []int{0}, healthStart.Add(10*time.Second))
 			m.Forget("a")
-			if _, is := m.Left(0); is || !m.Leaving() {
+			if _, is := m.Left(0); is || !m.Leaving(time.Time{}) {
 				t.Fatal("judged before a look")
 			}
 			m.Observe(sampleAt(9, card(0)), test.beside, mine)
-			if !m.Leaving() {
+			if !m.Leaving(time.Time{}) {
 				t.Fatal("judged by a look from before its end")
 			}
 			m.Observe(sampleAt(11, test.after), test.beside, mine)
 			left, is := m.Left(0)
-			if is == test.wantFree || left.MiB != test.wantMiB || m.Leaving() != is {
+			if is == test.wantFree || left.MiB != test.wantMiB || m.Leaving(time.Time{}) != is {
 				t.Fatalf("left %+v %v, want %d MiB", left, is, test.wantMiB)
 			}
 			if test.wantFree {
@@ -124,7 +135,7 @@ func TestMeterTellsBlindMemoryFromALeak(t *testing.T) {
 			if !is || left.Blind != test.want {
 				t.Fatalf("%+v %v", left, is)
 			}
-			if m.Accept(0); m.Leaving() {
+			if m.Accept(0); m.Leaving(time.Time{}) {
 				t.Error("not accepted")
 			}
 		})
@@ -215,5 +226,31 @@ func TestMeterIdle(t *testing.T) {
 				t.Error("idle on a card that nobody looked at")
 			}
 		})
+	}
+}
+
+func TestMeterDoesNotTakeARemainderForAProcessThatIsStillThere(t *testing.T) {
+	m := NewMeter(0.10)
+	own := process(7, -1, false)
+	mine := ownedBy(map[int]string{7: "a"})
+	m.Observe(sampleAt(0, card(500)), nil, mine)
+	m.Observe(sampleAt(1, card(8500, own)), holds("a", 8000), mine)
+	m.Ended("a", []int{0}, healthStart.Add(2*time.Second))
+	m.Observe(sampleAt(3, card(5000, own)), nil, mine)
+	if left, is := m.Left(0); !is || left.Blind {
+		t.Errorf("its own process is still listed, but it says %+v %v", left, is)
+	}
+	m.Observe(sampleAt(4, card(5000, process(9, -1, false))), nil, mine)
+	if left, is := m.Left(0); !is || !left.Blind {
+		t.Errorf("who knows whose the rest is, but it says %+v %v", left, is)
+	}
+}
+
+func TestMeterLeavingIsOfJobsThatEndedLately(t *testing.T) {
+	m := NewMeter(0.10)
+	m.Observe(sampleAt(0, card(0)), nil, hidden)
+	m.Ended("a", []int{0}, healthStart.Add(10*time.Second))
+	if !m.Leaving(healthStart.Add(9*time.Second)) || m.Leaving(healthStart.Add(10*time.Second)) {
+		t.Error("a job that ended at 10 s leaves after 9 s, and not after 10 s")
 	}
 }
