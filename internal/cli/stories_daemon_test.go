@@ -77,6 +77,13 @@ var daemonPromises = []promise{
 	{"an admin's word on a card's health, what happened to cards, letting go of the driver", `
 		daemon-gpu-quarantine-takes-a-card-out-and-clear-brings-it-back
 		daemon-gpu-release-lets-go-of-a-driver-that-is-held`},
+	{"health: a bad card takes no job, with the reason and since when, and is well again by itself; applications condemn none", `
+		health-a-lost-card-is-quarantined-and-recovers-by-itself
+		health-a-card-that-hangs-is-suspect-then-quarantined
+		health-an-application-xid-does-not-condemn-a-card-and-a-hard-one-does`},
+	{"the memory of a job that ended is gone before its card is given out again; vanished pids", `
+		health-memory-that-a-job-leaves-behind-closes-its-card
+		health-a-dead-process-that-is-still-listed-is-nobodys`},
 	{"list: a table people can read", `
 		daemon-the-list-is-a-table-that-fits
 		daemon-a-terminal-gets-colours-and-a-cut-table
