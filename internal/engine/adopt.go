@@ -58,7 +58,7 @@ func (e *Engine) Adopted(p job.Stranger) (id string, found bool) {
 // BelongsTo is the job that a process is part of. other says that another
 // berth on this machine holds it.
 func (e *Engine) BelongsTo(pid int) (id string, other, found bool) {
-	key, found, _ := e.owners.Owner(pid)
+	key, found := e.owners.Local(pid)
 	for i := range e.others {
 		if found && e.others[i].Key == key {
 			return e.others[i].Job, true, true

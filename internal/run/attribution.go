@@ -26,6 +26,7 @@ type Holder struct {
 	Session int
 	Cgroup  string // its directory
 	Token   string
+	UID     int // whom it runs as
 	// Root is a process that berth did not start: it and its descendants are
 	// the key's.
 	Root job.Stranger
@@ -55,6 +56,9 @@ type world struct {
 	// inside says that berth is in a pid namespace of its own, while the
 	// driver may speak of the host's numbers.
 	inside bool
+	// root says that berth can read everybody's environment, and so what
+	// anybody chose to write into theirs.
+	root bool
 }
 
 type processKey struct {
@@ -83,7 +87,7 @@ const (
 func NewAttribution() *Attribution {
 	return newAttribution(world{
 		proc: "/proc", mount: cgroupMount(), docker: dockerSocket,
-		now: time.Now, process: keep.ReadProcess, inside: inNamespace("/proc"),
+		now: time.Now, process: keep.ReadProcess, inside: inNamespace("/proc"), root: os.Geteuid() == 0,
 	})
 }
 
@@ -180,10 +184,8 @@ func (a *Attribution) find(p keep.Process) (key string, ok, pending bool) {
 	if key, ok = a.byAncestry(p); ok {
 		return key, true, false
 	}
-	if value, found := a.world.token(p.PID); found {
-		if key, ok = a.byToken(value); ok {
-			return key, true, false
-		}
+	if key, ok = a.byEnvironment(p.PID); ok {
+		return key, true, false
 	}
 	if container == "" {
 		return "", false, false
@@ -225,18 +227,6 @@ func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	return "", false
 }
 
-// byToken knows a job by what only the job can know. A supervisor's next job
-// has the same token, so the job is looked at as well.
-func (a *Attribution) byToken(value string) (key string, ok bool) {
-	for _, h := range a.holders {
-		rest, found := strings.CutPrefix(value, h.Token)
-		if h.Token != "" && found && (rest == "" || strings.HasPrefix(rest, ":"+h.Key+":")) {
-			return h.Key, true
-		}
-	}
-	return "", false
-}
-
 // cgroups is a process's path in the version 2 hierarchy, and the container
 // that it is in.
 func (w world) cgroups(pid int) (path, container string) {
@@ -246,14 +236,6 @@ func (w world) cgroups(pid int) (path, container string) {
 	}
 	path, _ = unifiedPath(string(text))
 	return path, containerIn(string(text))
-}
-
-func (w world) token(pid int) (value string, ok bool) {
-	environ, err := os.ReadFile(w.file(pid, "environ"))
-	if err != nil {
-		return "", false
-	}
-	return tokenIn(environ)
 }
 
 func (w world) file(pid int, name string) string {

@@ -15,7 +15,7 @@ import (
 )
 
 // TokenLabel is the label with which a job says that a container is its own.
-// Its value is that of the variable BERTH_TOKEN, which only the job knows.
+// Its value is that of the variable BERTH_TOKEN.
 const TokenLabel = "berth.token"
 
 const (

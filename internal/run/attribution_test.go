@@ -158,3 +158,26 @@ func BenchmarkAStranger(b *testing.B) {
 		}
 	})
 }
+
+// The token is in the supervisor's command line, for all to see.
+func TestATokenInAnotherUsersEnvironmentProvesNothing(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can read what others write into their environment")
+	}
+	const ann, bob = 65533, 65534
+	a := NewAttribution()
+	a.Set([]Holder{{Key: "1", Token: "feed", UID: ann}})
+	for uid, want := range map[int]bool{ann: true, bob: false, 0: true} {
+		cmd := exec.Command("/bin/sleep", "1000")
+		cmd.Env = []string{"BERTH_TOKEN=feed:1:1"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if key, ok := a.Local(cmd.Process.Pid); ok != want {
+			t.Errorf("a process of user %d is %q's", uid, key)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}
