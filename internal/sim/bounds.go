@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+)
+
+// Bounds are what no scheduler can better on this machine, knowing everything
+// beforehand and free to interrupt jobs at no cost.
+type Bounds struct {
+	FlowMeanS float64 `json:"flow_mean_s"` // from submission to end
+	MakespanS float64 `json:"makespan_s"`  // from the first submission to the last end
+}
+
+// task is a job as the bounds see it: an amount of work for the machine as
+// one, and a time it takes in any case. All in seconds.
+type task struct {
+	release, work, length float64
+}
+
+// LowerBounds computes the bounds for the jobs that ran. How much of a card a
+// job takes can be counted in shares and in memory; each count gives a bound,
+// and the larger holds. (The larger count of each job would give none: a job
+// of much memory and one of a large share fit on one card.)
+func LowerBounds(in Input, res Result) Bounds {
+	var best Bounds
+	for _, part := range []func(*Job) int64{in.Machine.sharePart, in.Machine.budgetPart} {
+		b := boundsOf(tasksOf(&in, &res, part))
+		best.FlowMeanS = max(best.FlowMeanS, b.FlowMeanS)
+		best.MakespanS = max(best.MakespanS, b.MakespanS)
+	}
+	return best
+}
+
+// sharePart counts a job in shares; one that only declares memory has none.
+func (m Machine) sharePart(j *Job) int64 {
+	switch {
+	case j.Share > 0:
+		return partOf(j.Share)
+	case j.VRAMMiB > 0:
+		return 0
+	}
+	return wholeCard
+}
+
+// budgetPart counts a job in memory. What a share is budgeted at is a little
+// less than the share, and not counted here: its own count is larger.
+func (m Machine) budgetPart(j *Job) int64 {
+	switch {
+	case j.VRAMMiB > 0:
+		return m.memoryPart(j)
+	case j.Share > 0:
+		return 0
+	}
+	return wholeCard
+}
+
+func tasksOf(in *Input, res *Result, part func(*Job) int64) []task {
+	tasks := make([]task, 0, len(in.Jobs))
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		if res.Fates[i].Refused != nil {
+			continue
+		}
+		gpus := float64(j.GPUs) * float64(part(j)) / wholeCard
+		tasks = append(tasks, task{
+			release: j.Submit.Seconds(), length: j.runs().Seconds(),
+			work: gpus * j.runs().Seconds() / float64(in.Machine.GPUs),
+		})
+	}
+	slices.SortFunc(tasks, func(a, b task) int {
+		return cmp.Or(cmp.Compare(a.release, b.release), cmp.Compare(a.work, b.work), cmp.Compare(a.length, b.length))
+	})
+	return tasks
+}
+
+// boundsOf wants the tasks in the order of their release.
+func boundsOf(tasks []task) Bounds {
+	if len(tasks) == 0 {
+		return Bounds{}
+	}
+	var lengths, releases, lastEnd, behind, workEnd float64
+	for _, t := range slices.Backward(tasks) {
+		lengths += t.length
+		releases += t.release
+		lastEnd = max(lastEnd, t.release+t.length)
+		behind += t.work
+		workEnd = max(workEnd, t.release+behind)
+	}
+	completions, _ := serve(tasks, func(w *work) float64 { return w.left })
+	_, busyDates := serve(tasks, func(w *work) float64 { return w.task.work })
+	flow := max(lengths, completions-releases, busyDates+lengths/2-releases)
+	return Bounds{FlowMeanS: flow / float64(len(tasks)), MakespanS: max(lastEnd, workEnd) - tasks[0].release}
+}
+
+// work is a task under way.
+type work struct {
+	task *task
+	left float64
+	rank float64 // smallest first
+}
+
+// serve lets the whole machine work on one task at a time, always the one of
+// the smallest rank, whatever it worked on before. It sums up when the tasks
+// are done, and the mean moments at which they are worked on.
+func serve(tasks []task, rank func(*work) float64) (completions, busyDates float64) {
+	var waiting works
+	now := 0.0
+	for next := 0; next < len(tasks) || len(waiting) > 0; {
+		if len(waiting) == 0 {
+			now = max(now, tasks[next].release)
+		}
+		for ; next < len(tasks) && tasks[next].release <= now; next++ {
+			t := &tasks[next]
+			if t.work <= 0 {
+				completions, busyDates = completions+t.release, busyDates+t.release
+				continue
+			}
+			w := work{task: t, left: t.work}
+			w.rank = rank(&w)
+			heap.Push(&waiting, w)
+		}
+		if len(waiting) == 0 {
+			continue
+		}
+		w := &waiting[0]
+		until, done := now+w.left, true
+		if next < len(tasks) && tasks[next].release < until {
+			until, done = tasks[next].release, false
+		}
+		busyDates += (until - now) * (until + now) / 2 / w.task.work
+		w.left -= until - now
+		now = until
+		if done {
+			completions += now
+			heap.Pop(&waiting)
+			continue
+		}
+		w.rank = rank(w)
+		heap.Fix(&waiting, 0)
+	}
+	return completions, busyDates
+}
+
+// works is a heap: the smallest rank lies on top.
+type works []work
+
+func (w works) Len() int           { return len(w) }
+func (w works) Less(i, k int) bool { return w[i].rank < w[k].rank }
+func (w works) Swap(i, k int)      { w[i], w[k] = w[k], w[i] }
+func (w *works) Push(v any)        { *w = append(*w, v.(work)) }
+func (w *works) Pop() any {
+	last := len(*w) - 1
+	v := (*w)[last]
+	*w = (*w)[:last]
+	return v
+}

@@ -1,0 +1,106 @@
+package sim
+
+import "math"
+
+// Unit says how a figure is written for people.
+type Unit int
+
+// The units.
+const (
+	Number Unit = iota
+	Seconds
+	Percent // the figure itself is a share of 1
+	Milliseconds
+)
+
+// Figure is one number of the metrics: what everything that prints, averages
+// or compares them goes through.
+type Figure struct {
+	Name  string // as in JSON
+	Title string // as people read it
+	Unit  Unit
+	Of    func(*Metrics) *float64
+	Bound func(*Metrics) *float64 // what no scheduler can better; nil: not known
+}
+
+// Figures are all that is measured, in the order in which it is shown.
+func Figures() []Figure {
+	return []Figure{
+		{Name: "wait_mean_s", Title: "wait, mean", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitMeanS }},
+		{Name: "wait_p50_s", Title: "wait, half within", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP50S }},
+		{Name: "wait_p95_s", Title: "wait, 95 % within", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP95S }},
+		{Name: "wait_p99_s", Title: "wait, 99 % within", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP99S }},
+		{Name: "wait_max_s", Title: "wait, longest", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitMaxS }},
+		{Name: "bounded_slowdown_mean", Title: "slowdown, mean", Of: func(m *Metrics) *float64 { return &m.BoundedSlowdownMean }},
+		{
+			Name: "flow_mean_s", Title: "submit to end, mean", Unit: Seconds,
+			Of: func(m *Metrics) *float64 { return &m.FlowMeanS }, Bound: func(m *Metrics) *float64 { return &m.Bounds.FlowMeanS },
+		},
+		{
+			Name: "makespan_s", Title: "makespan", Unit: Seconds,
+			Of: func(m *Metrics) *float64 { return &m.MakespanS }, Bound: func(m *Metrics) *float64 { return &m.Bounds.MakespanS },
+		},
+		{Name: "gpu_allocated", Title: "GPUs given out", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUAllocated }},
+		{Name: "gpu_useful", Title: "GPUs of use", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUUseful }},
+		{Name: "fragmentation", Title: "GPUs in pieces", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.Fragmentation }},
+		{Name: "jain_users", Title: "fairness (Jain)", Of: func(m *Metrics) *float64 { return &m.JainUsers }},
+		{Name: "worst_over_median_user", Title: "worst/median user", Of: func(m *Metrics) *float64 { return &m.WorstOverMedianUser }},
+		{Name: "preemptions", Title: "preemptions", Of: func(m *Metrics) *float64 { return &m.Preemptions }},
+		{Name: "decisions", Title: "decisions", Of: func(m *Metrics) *float64 { return &m.Decisions }},
+		{Name: "decision_p50_ms", Title: "decision, median", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP50Ms }},
+		{Name: "decision_p99_ms", Title: "decision, 99 % within", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP99Ms }},
+	}
+}
+
+// Average is the mean of several replays under one policy, and for each
+// figure by name half the width of the interval that holds the true mean with
+// 95 % confidence. One replay has no interval.
+func Average(replays []Metrics) (Metrics, map[string]float64) {
+	mean := replays[0]
+	intervals := map[string]float64{}
+	for _, f := range Figures() {
+		middle, half := interval(replays, f.Of)
+		*f.Of(&mean) = middle
+		if len(replays) > 1 {
+			intervals[f.Name] = half
+		}
+		if f.Bound != nil {
+			*f.Bound(&mean), _ = interval(replays, f.Bound)
+		}
+	}
+	return mean, intervals
+}
+
+func interval(replays []Metrics, of func(*Metrics) *float64) (mean, half float64) {
+	n := float64(len(replays))
+	for i := range replays {
+		mean += *of(&replays[i]) / n
+	}
+	if len(replays) < 2 {
+		return mean, 0
+	}
+	squares := 0.0
+	for i := range replays {
+		squares += (*of(&replays[i]) - mean) * (*of(&replays[i]) - mean)
+	}
+	return mean, studentT(len(replays)-1) * math.Sqrt(squares/(n-1)/n)
+}
+
+// studentT is the 97.5 % quantile of Student's distribution. Between the rows
+// the next smaller number of degrees counts: the interval is never too narrow.
+func studentT(degrees int) float64 {
+	quantiles := [...]float64{
+		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+		2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+		2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+	}
+	switch {
+	case degrees <= len(quantiles):
+		return quantiles[degrees-1]
+	case degrees < 60:
+		return quantiles[len(quantiles)-1]
+	case degrees < 120:
+		return 2.000
+	}
+	return 1.980
+}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Metrics are a replay in figures: a stable contract. Shares are of 1.
+type Metrics struct {
+	Policy     string `json:"policy"`
+	Jobs       int    `json:"jobs"`       // that ran
+	Infeasible int    `json:"infeasible"` // that can never run on this machine
+	TimedOut   int    `json:"timed_out"`  // of those that ran: ended by their limits
+	Users      int    `json:"users"`
+
+	WaitMeanS           float64 `json:"wait_mean_s"`
+	WaitP50S            float64 `json:"wait_p50_s"`
+	WaitP95S            float64 `json:"wait_p95_s"`
+	WaitP99S            float64 `json:"wait_p99_s"`
+	WaitMaxS            float64 `json:"wait_max_s"`
+	BoundedSlowdownMean float64 `json:"bounded_slowdown_mean"`
+	FlowMeanS           float64 `json:"flow_mean_s"`
+	MakespanS           float64 `json:"makespan_s"`
+	GPUAllocated        float64 `json:"gpu_allocated"` // of the cards' time until the last end
+	GPUUseful           float64 `json:"gpu_useful"`    // the same, without jobs that their limits ended
+	Fragmentation       float64 `json:"fragmentation"` // free, yet in pieces too small for a job that waits
+	JainUsers           float64 `json:"jain_users"`    // of users' mean bounded slowdowns
+	WorstOverMedianUser float64 `json:"worst_over_median_user"`
+	Preemptions         float64 `json:"preemptions"` // no policy of today preempts
+	Decisions           float64 `json:"decisions"`
+	DecisionP50Ms       float64 `json:"decision_p50_ms"`
+	DecisionP99Ms       float64 `json:"decision_p99_ms"`
+
+	Bounds Bounds `json:"bounds"`
+}
+
+// slowdownFloorS is τ of the bounded slowdown: a job of a second that waits
+// for ten has not been slowed down by much that anyone would notice.
+const slowdownFloorS = 10
+
+// Measure sums a replay up.
+func Measure(in Input, res Result) Metrics {
+	m := Metrics{Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: LowerBounds(in, res)}
+	s := gather(&in, &res)
+	m.Jobs, m.Infeasible, m.TimedOut, m.Users = len(s.waits), s.refused, s.timedOut, len(s.users)
+	if m.Jobs == 0 {
+		return m
+	}
+	slices.Sort(s.waits)
+	m.WaitMeanS = s.waitSum / float64(m.Jobs)
+	m.WaitP50S, m.WaitP95S = Quantile(s.waits, 0.50), Quantile(s.waits, 0.95)
+	m.WaitP99S, m.WaitMaxS = Quantile(s.waits, 0.99), Quantile(s.waits, 1)
+	m.BoundedSlowdownMean = s.slowdownSum / float64(m.Jobs)
+	m.FlowMeanS = s.flowSum / float64(m.Jobs)
+	m.MakespanS = (s.last - s.first).Seconds()
+	if capacity := m.MakespanS * float64(in.Machine.GPUs); capacity > 0 {
+		m.GPUAllocated = res.AllocatedGPUSeconds / capacity
+		m.GPUUseful = max(0, res.AllocatedGPUSeconds-s.lostGPUSeconds) / capacity
+		m.Fragmentation = res.FragmentedGPUSeconds / capacity
+	}
+	m.JainUsers, m.WorstOverMedianUser = fairness(s.users)
+	times := slices.Sorted(slices.Values(res.DecisionTimes))
+	m.DecisionP50Ms, m.DecisionP99Ms = milliseconds(Quantile(times, 0.50)), milliseconds(Quantile(times, 0.99))
+	return m
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// sums are a replay added up, in seconds.
+type sums struct {
+	waits                         []float64
+	waitSum, flowSum, slowdownSum float64
+	lostGPUSeconds                float64
+	refused, timedOut             int
+	first, last                   Millis
+	users                         map[string]*mean
+}
+
+type mean struct {
+	sum   float64
+	count int
+}
+
+// gather goes through the jobs in the order of their submission, so that the
+// order of the input does not show in the last digit of a sum.
+func gather(in *Input, res *Result) sums {
+	s := sums{users: map[string]*mean{}, waits: make([]float64, 0, len(in.Jobs))}
+	for _, i := range bySubmission(in.Jobs) {
+		j, fate := &in.Jobs[i], &res.Fates[i]
+		if fate.Refused != nil {
+			s.refused++
+			continue
+		}
+		if len(s.waits) == 0 {
+			s.first = j.Submit
+		}
+		s.last = max(s.last, fate.End)
+		wait, ran := (fate.Start - j.Submit).Seconds(), (fate.End - fate.Start).Seconds()
+		s.waits = append(s.waits, wait)
+		s.waitSum += wait
+		s.flowSum += wait + ran
+		slowdown := boundedSlowdown(wait, ran)
+		s.slowdownSum += slowdown
+		if s.users[j.User] == nil {
+			s.users[j.User] = &mean{}
+		}
+		s.users[j.User].sum += slowdown
+		s.users[j.User].count++
+		if fate.TimedOut {
+			s.timedOut++
+			s.lostGPUSeconds += ran * float64(j.GPUs) * float64(in.Machine.part(j)) / wholeCard
+		}
+	}
+	return s
+}
+
+func boundedSlowdown(waitS, ranS float64) float64 {
+	return max(1, (waitS+ranS)/max(ranS, slowdownFloorS))
+}
+
+// fairness is Jain's index of the users' mean slowdowns, 1 where all fare
+// alike, and how much worse than the one in the middle the worst fares.
+func fairness(users map[string]*mean) (jain, worstOverMedian float64) {
+	means := make([]float64, 0, len(users))
+	for _, m := range users {
+		means = append(means, m.sum/float64(m.count))
+	}
+	slices.Sort(means)
+	var sum, squares float64
+	for _, x := range means {
+		sum += x
+		squares += x * x
+	}
+	n := len(means)
+	median := (means[(n-1)/2] + means[n/2]) / 2
+	return sum * sum / (float64(n) * squares), means[n-1] / median
+}
+
+// Quantile is the smallest of the sorted values that the part q of them does
+// not exceed; 0 where there are none.
+func Quantile[T float64 | time.Duration](sorted []T, q float64) T {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q*float64(len(sorted)) - 1e-9))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}

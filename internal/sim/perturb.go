@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"math"
+	"slices"
+)
+
+// durationSpread is how much durations vary from one copy of a workload to
+// the next: two thirds stay within about a tenth, which is what one program
+// varies by from run to run.
+const durationSpread = 0.1
+
+// Perturb gives a copy of the workload as it might as well have been. Each
+// arrival moves by up to the mean time between two, either way, and each
+// duration by a factor near 1. Uniform draws numbers from 0 up to 1; equal
+// draws give equal copies, whatever the order of the jobs.
+func Perturb(jobs []Job, uniform func() float64) []Job {
+	perturbed := slices.Clone(jobs)
+	order := bySubmission(jobs)
+	if len(order) == 0 {
+		return perturbed
+	}
+	first, last := jobs[order[0]].Submit, jobs[order[len(order)-1]].Submit
+	gap := (last - first).Seconds() / float64(len(jobs))
+	for _, i := range order {
+		j := &perturbed[i]
+		moved := j.Submit + MillisOf((2*uniform()-1)*gap)
+		j.Submit = min(max(moved, first), MaxSubmit)
+		// A job does not become one that its limit ends, or stop being one:
+		// the limit moves along.
+		factor := math.Exp(durationSpread * normal(uniform))
+		j.Duration, j.Limit = stretched(j.Duration, factor), stretched(j.Limit, factor)
+	}
+	return perturbed
+}
+
+// stretched keeps what is something something.
+func stretched(length Millis, factor float64) Millis {
+	if length == 0 {
+		return 0
+	}
+	return min(max(1, MillisOf(length.Seconds()*factor)), MaxDuration)
+}
+
+// normal draws from the normal distribution, by Box and Muller.
+func normal(uniform func() float64) float64 {
+	u, v := 1-uniform(), uniform()
+	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
+}

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// Millis is a moment since the workload began, or a length of time. Whole
+// milliseconds reach further than any workload, and add up exactly.
+type Millis int64
+
+// Seconds is the same as a number of seconds.
+func (m Millis) Seconds() float64 { return float64(m) / 1000 }
+
+// MillisOf rounds seconds to whole milliseconds.
+func MillisOf(seconds float64) Millis { return Millis(math.Round(seconds * 1000)) }
+
+// The bounds of a workload. Within them no sum of times overflows.
+const (
+	MaxJobs     = 1_000_000
+	MaxSubmit   = Millis(1e13) // three hundred years, so that dates do as well
+	MaxDuration = Millis(1e12)
+	MaxGPUs     = 128
+)
+
+// Job is one job of a workload.
+type Job struct {
+	ID, User string
+	Submit   Millis
+	Duration Millis // how long it runs if nobody ends it
+	Limit    Millis // when it is ended; 0: never
+	GPUs     int
+	Share    float64 // of each of its GPUs; 0: whole cards, or what VRAMMiB says
+	VRAMMiB  int64   // per GPU; 0: undeclared
+	Priority int
+}
+
+// runs is how long the job is on its cards.
+func (j *Job) runs() Millis {
+	if j.timesOut() {
+		return j.Limit
+	}
+	return j.Duration
+}
+
+// timesOut reports that its limit ends the job.
+func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
+
+// request is what sched is asked for.
+func (j *Job) request(rules sched.Rules) sched.Request {
+	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share}, j.VRAMMiB, rules)
+}
+
+// Machine is the box of a replay: equal cards, equally far from one another.
+type Machine struct {
+	GPUs    int
+	VRAMMiB int64 // of each
+}
+
+func (m Machine) cards() []sched.Card {
+	cards := make([]sched.Card, m.GPUs)
+	for i := range cards {
+		cards[i] = sched.Card{Index: i, Name: "simulated", TotalMiB: m.VRAMMiB, NUMA: -1}
+	}
+	return cards
+}
+
+// wholeCard is a card in the units that parts of cards are counted in. They
+// are whole numbers, so that what was taken and given back leaves nothing.
+const wholeCard = 1_000_000
+
+// part is how much of each of its cards a job takes up: all, its share, or
+// the memory it declared, whichever of the latter is more.
+func (m Machine) part(j *Job) int64 {
+	if j.Share == 0 && j.VRAMMiB == 0 {
+		return wholeCard
+	}
+	return min(wholeCard, max(1, partOf(j.Share), m.memoryPart(j)))
+}
+
+func partOf(fraction float64) int64 { return int64(math.Round(fraction * wholeCard)) }
+
+func (m Machine) memoryPart(j *Job) int64 {
+	return partOf(float64(j.VRAMMiB) / float64(max(1, m.VRAMMiB)))
+}
+
+// bySubmission orders the jobs, as indices. Jobs that were submitted in the
+// same instant go by their ids, so that the order of the input decides
+// nothing; of numbers the smaller comes first.
+func bySubmission(jobs []Job) []int {
+	order := make([]int, len(jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compareJobs(&jobs[a], &jobs[b]) })
+	return order
+}
+
+func compareJobs(a, b *Job) int {
+	return cmp.Or(
+		cmp.Compare(a.Submit, b.Submit),
+		cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID),
+		strings.Compare(a.User, b.User), cmp.Compare(b.Priority, a.Priority),
+		cmp.Compare(a.Duration, b.Duration), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.GPUs, b.GPUs),
+		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB),
+	)
+}
