@@ -28,15 +28,8 @@ func (p Process) id() [2]uint64 { return [2]uint64{uint64(p.PID), p.Start} }
 // has exited looks dead too, but has others.
 func (p Process) Dead() bool { return (p.State == 'Z' || p.State == 'X') && p.Threads <= 1 }
 
-// halted reports whether the process cannot fork just now: stopped, dead, or
-// waiting for a child that is.
-func (p Process) halted() bool {
-	switch p.State {
-	case 'T', 't', 'D':
-		return true
-	}
-	return p.Dead()
-}
+// stopped reports whether the process runs no more until it is told to, if ever.
+func (p Process) stopped() bool { return p.State == 'T' || p.State == 't' || p.Dead() }
 
 // BootID names this boot of the machine; empty where the kernel does not say.
 var BootID = sync.OnceValue(func() string {

@@ -76,11 +76,13 @@ func (h *held) do(what action) {
 }
 
 // A tree is looked at again until all of it stands still, but not for ever: a
-// job that does nothing but fork is ended all the same, if less politely.
+// job that does nothing but fork is ended all the same, if less politely. The
+// bound is a time and no number of looks: on a busy machine the supervisor may
+// look a hundred times before a process has run once.
 const (
-	haltRounds = 100
-	haltPause  = time.Millisecond
-	haltBudget = time.Second // a look at tens of thousands takes its time
+	firstHaltPause = time.Millisecond
+	lastHaltPause  = 20 * time.Millisecond
+	haltBudget     = time.Second // a look at tens of thousands takes its time
 )
 
 // halt stops every process of the tree and lists them, parents first. Without
@@ -92,24 +94,36 @@ func (h *held) halt() []Process {
 	var all []Process
 	seen := make(map[[2]uint64]bool)
 	begun := time.Now()
-	for round := 0; round < haltRounds && time.Since(begun) < haltBudget; round++ {
-		calm := true
-		for _, p := range h.tree() {
+	for pause := firstHaltPause; ; pause = min(2*pause, lastHaltPause) {
+		tree := h.tree()
+		calm := standStill(tree)
+		for _, p := range tree {
 			if !seen[p.id()] {
 				seen[p.id()] = true
 				all = append(all, p)
 				_ = p.Signal(sigSTOP)
 				calm = false
-			} else if !p.halted() {
-				calm = false
 			}
 		}
-		if calm {
-			break
+		if calm || time.Since(begun) >= haltBudget {
+			return all
 		}
-		time.Sleep(haltPause)
+		time.Sleep(pause)
 	}
-	return all
+}
+
+// standStill reports whether none of the processes, parents first, can fork just
+// now: each is stopped, or dead, or waits for a child of its own that is. Any other wait is
+// over soon, and may be in the middle of a fork.
+func standStill(tree []Process) bool {
+	waitedFor := make(map[int]bool) // by the number of the parent
+	for _, p := range slices.Backward(tree) {
+		if !p.stopped() && (p.State != 'D' || !waitedFor[p.PID]) {
+			return false
+		}
+		waitedFor[p.Parent] = true
+	}
+	return true
 }
 
 // maxStragglers bounds the count of processes that outlived the main one.
