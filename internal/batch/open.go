@@ -139,7 +139,7 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	if s.opt.GPUs != nil {
 		for _, index := range s.opt.GPUs {
 			if !slices.Contains(s.cards, index) {
-				return &Problem{Code: 2, What: fmt.Sprintf("--gpus names GPU %d, which does not exist; %s", index, list)}
+				return &Problem{Code: 2, What: fmt.Sprintf("--gpus names GPU %d, %s", index, absent(sample, strconv.Itoa(index), list))}
 			}
 		}
 		s.cards = s.opt.GPUs
@@ -169,7 +169,7 @@ func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error 
 	for _, word := range words {
 		index, ok := findCard(sample, word)
 		if !ok {
-			return refuse(2, "names %q, which does not exist; %s", word, list)
+			return refuse(2, "names %q, %s", word, absent(sample, word, list))
 		}
 		if slices.Contains(s.cards, index) {
 			return refuse(2, "names GPU %d twice: %s", index, inherited)
@@ -177,6 +177,21 @@ func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error 
 		s.cards = append(s.cards, index)
 	}
 	return nil
+}
+
+// absent is why a word names no card: the card is in parts, which are cards of
+// their own, or there is none.
+func absent(sample gpu.Sample, word, list string) string {
+	var parts []string
+	for _, d := range sample.Devices {
+		if d.Part != nil && word == strconv.Itoa(d.Part.Of) {
+			parts = append(parts, strconv.Itoa(d.Index))
+		}
+	}
+	if len(parts) > 0 {
+		return "which is partitioned; its parts are " + strings.Join(parts, ", ")
+	}
+	return "which does not exist; " + list
 }
 
 // findCard reads one word of CUDA_VISIBLE_DEVICES as CUDA does: an index, or a

@@ -306,6 +306,8 @@ func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 
 func TestChooseCards(t *testing.T) {
 	sample := gpu.Sample{Devices: []gpu.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 3, UUID: "GPU-d"}}}
+	parted := gpu.Sample{Devices: []gpu.Device{{Index: 0, UUID: "GPU-a"},
+		{Index: 200, UUID: "MIG-b", Part: &gpu.Part{Of: 1}}, {Index: 201, UUID: "MIG-c", Part: &gpu.Part{Of: 1}}}}
 	tests := []struct {
 		name   string
 		flag   []int
@@ -328,6 +330,9 @@ func TestChooseCards(t *testing.T) {
 		{name: "one is named twice", env: []string{"CUDA_VISIBLE_DEVICES=0,0"}, sample: sample, code: 2, says: "names GPU 0 twice: 0,0"},
 		{name: "one is named twice, once by its UUID", env: []string{"CUDA_VISIBLE_DEVICES=1,GPU-b"}, sample: sample, code: 2, says: "names GPU 1 twice"},
 		{name: "one of them is -1", env: []string{"CUDA_VISIBLE_DEVICES=0,-1"}, sample: sample, code: 2, says: `names "-1"`},
+		{name: "a part by its UUID", env: []string{"CUDA_VISIBLE_DEVICES=MIG-c"}, sample: parted, want: "201"},
+		{name: "--gpus names a card that is in parts", flag: []int{1}, sample: parted, code: 2, says: "GPU 1, which is partitioned; its parts are 200, 201"},
+		{name: "an inherited one that is in parts", env: []string{"CUDA_VISIBLE_DEVICES=1"}, sample: parted, code: 2, says: `names "1", which is partitioned`},
 		{name: "there is none", code: 1, says: "no GPU"},
 	}
 	for _, test := range tests {

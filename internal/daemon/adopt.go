@@ -181,7 +181,7 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 	}
 	for _, index := range a.request.GPUs {
 		if !slices.ContainsFunc(known, func(dev gpu.Device) bool { return dev.Index == index }) {
-			return api.Problemf(api.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
+			return noCard(index, known)
 		}
 		cards = append(cards, index)
 	}

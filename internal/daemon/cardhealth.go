@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,17 +43,34 @@ func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.H
 	}
 	err := d.administers(c, "quarantines and clears cards")
 	if err == nil {
-		var found bool
-		err = d.change(ctx, func(now time.Time) { found = d.engine.SetHealth(now, index, state, c.Name, oneLine(r.Reason)) })
-		if err == nil && !found {
-			err = noCard(index)
-		}
+		var missing error
+		err = d.change(ctx, func(now time.Time) { missing = d.setHealth(now, index, state, c.Name, oneLine(r.Reason)) })
+		err = cmp.Or(err, missing)
 	}
 	d.note(c, action, nil, detail, err)
 	if err != nil {
 		return api.GPU{}, err
 	}
 	return d.oneCard(ctx, c, index)
+}
+
+// setHealth is for the engine's goroutine. A card that is out of service
+// already does not change, but whoever gives another reason is heard.
+func (d *Daemon) setHealth(now time.Time, index int, state gpu.HealthState, by, reason string) error {
+	there := d.engine.Devices()
+	at := slices.IndexFunc(there, func(dev gpu.Device) bool { return dev.Index == index })
+	if at < 0 {
+		return noCard(index, there)
+	}
+	before := d.engine.HealthOf(there[at].UUID)
+	if !d.engine.SetHealth(now, index, state, by, reason) {
+		return noCard(index, there)
+	}
+	after := d.engine.HealthOf(there[at].UUID)
+	if after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
+		d.engine.TellCard(now, fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
+	}
+	return nil
 }
 
 // oneLine keeps what a person wrote from looking like more than one event.
@@ -108,7 +126,7 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	}
 	releaser, ok := d.source.(gpu.Releaser)
 	if !ok {
-		return api.Released{Note: "the cards are read through " + d.source.Name() + ", which does not hold the driver: there is nothing to let go of"}, nil
+		return api.Released{Note: "there is nothing to let go of: the driver is not held open (" + d.source.Name() + ")"}, nil
 	}
 	if r.End {
 		return api.Released{}, d.takeHold(ctx, c, releaser)

@@ -38,6 +38,9 @@ func (d *Daemon) openCards(ctx context.Context) error {
 	for _, index := range wanted {
 		if err == nil && !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
 			if d.opt.TypedGPUs {
+				if parts := partsOf(index, sample.Devices); len(parts) > 0 {
+					return api.Problemf(api.Invalid, "name the parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+				}
 				return api.Problemf(api.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(sample.Devices))
 			}
 			d.log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(sample.Devices))
@@ -132,10 +135,12 @@ func (d *Daemon) rememberCards(now time.Time) (missing []gpu.Device) {
 		kept = append(kept, seenCard{dev, now, keep.BootID()})
 	}
 	for _, s := range seen {
-		there := slices.ContainsFunc(d.devices, func(dev gpu.Device) bool {
-			return dev.UUID == s.Device.UUID || dev.Index == s.Device.Index
-		})
+		there := slices.ContainsFunc(d.devices, func(dev gpu.Device) bool { return dev.UUID == s.Device.UUID })
 		if there || now.Sub(s.Seen) > cardsFor || wanted != nil && !slices.Contains(wanted, s.Device.Index) {
+			continue
+		}
+		var free bool
+		if s.Device.Index, free = freeNumber(kept, s.Device); !free {
 			continue
 		}
 		kept = append(kept, s)
@@ -144,6 +149,24 @@ func (d *Daemon) rememberCards(now time.Time) (missing []gpu.Device) {
 	}
 	d.saveCards(kept)
 	return missing
+}
+
+// freeNumber is what a missing card is called: as before, unless the machine was
+// restarted since and another card has that number now. A part of a card has no
+// other number to go by.
+func freeNumber(kept []seenCard, missing gpu.Device) (index int, free bool) {
+	taken := func(index int) bool {
+		return slices.ContainsFunc(kept, func(s seenCard) bool { return s.Device.Index == index })
+	}
+	if !taken(missing.Index) || missing.Part != nil {
+		return missing.Index, !taken(missing.Index)
+	}
+	for index = range gpu.PartIndex(0, 0) {
+		if !taken(index) {
+			return index, true
+		}
+	}
+	return 0, false
 }
 
 func (d *Daemon) saveCards(cards []seenCard) {
@@ -156,19 +179,30 @@ func (d *Daemon) saveCards(cards []seenCard) {
 	}
 }
 
-// noteCards keeps the memory of the cards young while the daemon runs.
+// noteCards keeps the memory of the cards young while the daemon runs: of those
+// that are there. One that is missing is as old as it was when last seen.
 func (d *Daemon) noteCards(ctx context.Context) {
 	if d.opt.Sim > 0 {
 		return
 	}
+	before := d.seenCards()
 	var cards []seenCard
-	err := d.do(ctx, func(now time.Time) {
-		at, _ := d.engine.ReadAt()
-		for _, dev := range d.engine.Devices() {
-			cards = append(cards, seenCard{dev, at, keep.BootID()})
-		}
-	})
+	err := d.do(ctx, func(time.Time) { cards = seenSince(before, d.engine.Devices(), d.engine.SeenAt) })
 	if err == nil && len(cards) > 0 {
 		d.saveCards(cards)
 	}
+}
+
+// seenSince is what is to be remembered of the cards, from what was and from
+// when each was read; the zero time: not since.
+func seenSince(before []seenCard, devices []gpu.Device, readAt func(index int) time.Time) (cards []seenCard) {
+	for _, dev := range devices {
+		card := seenCard{dev, readAt(dev.Index), keep.BootID()}
+		at := slices.IndexFunc(before, func(s seenCard) bool { return s.Device.UUID == dev.UUID })
+		if card.Seen.IsZero() && at >= 0 {
+			card = before[at]
+		}
+		cards = append(cards, card)
+	}
+	return cards
 }

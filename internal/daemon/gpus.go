@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -39,7 +40,7 @@ func (d *Daemon) cards(now time.Time) ([]api.GPU, []listedProcess) {
 	for _, card := range d.engine.Cards() {
 		dev, _ := d.engine.Device(card.UUID)
 		g := cardView(card, dev)
-		g.PausedBy, g.ReadAt = d.engine.PausedBy(card.UUID), at
+		g.PausedBy, g.ReadAt = d.engine.PausedBy(card.UUID), d.engine.SeenAt(card.Index)
 		d.showHealth(&g)
 		d.showAge(&g, card, now, at, trouble, len(running) > 0)
 		for _, r := range running {
@@ -112,11 +113,13 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 	}
 	err := d.administers(c, "pauses and resumes cards")
 	if err == nil {
-		var found bool
-		err = d.change(ctx, func(now time.Time) { found = d.engine.Pause(now, index, paused, c.Name) })
-		if err == nil && !found {
-			err = noCard(index)
-		}
+		var missing error
+		err = d.change(ctx, func(now time.Time) {
+			if !d.engine.Pause(now, index, paused, c.Name) {
+				missing = noCard(index, d.engine.Devices())
+			}
+		})
+		err = cmp.Or(err, missing)
 	}
 	d.note(c, action, nil, cardName(index), err)
 	if err != nil {
@@ -133,8 +136,23 @@ func (d *Daemon) administers(c api.Caller, does string) error {
 	return api.Problemf(api.Forbidden, "root and the group "+d.config().AdminGroup+" may", "only an administrator %s", does)
 }
 
-func noCard(index int) error {
+// noCard is what is wrong with a number that no card has. A card that is in
+// parts is shown with its own number, and its parts are what there is to name.
+func noCard(index int, there []gpu.Device) error {
+	if parts := partsOf(index, there); len(parts) > 0 {
+		return api.Problemf(api.NotFound, "say which parts are meant", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+	}
 	return api.Problemf(api.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
+}
+
+// partsOf are the parts of a partitioned card.
+func partsOf(index int, there []gpu.Device) (parts []gpu.Device) {
+	for _, dev := range there {
+		if dev.Part != nil && dev.Part.Of == index {
+			parts = append(parts, dev)
+		}
+	}
+	return parts
 }
 
 // oneCard is a card as it is after something was done to it.

@@ -36,7 +36,7 @@ func TestCardsAreShownThroughADriverThatHangs(t *testing.T) {
 	}
 	l.fault("hang")
 	l.until("the cards are marked", func() bool { return l.cards()[0].Stale })
-	if card := l.cards()[0]; !strings.Contains(card.StaleReason, "not answered") || card.TotalMiB != 24576 {
+	if card := l.cards()[0]; !strings.Contains(card.StaleReason, "not answered; last read ") || card.TotalMiB != 24576 {
 		t.Errorf("%+v", card)
 	}
 	begun := time.Now()
@@ -80,28 +80,34 @@ func TestALookIsWaitedForUntilItComesInOrFails(t *testing.T) {
 	after := func(d time.Duration) time.Time { return noon.Add(d) }
 	var l looks
 	eyes := &fakeEyes{at: noon.Add(-time.Hour)}
-	if _, silent := l.state(eyes, noon); silent {
+	if _, silent := l.state(eyes, noon, glanceTime); silent {
 		t.Error("nobody asked, and an answer is missing")
 	}
 	l.ask(eyes, noon)
 	l.ask(eyes, after(40*time.Millisecond)) // does not begin anew
-	if _, silent := l.state(eyes, after(50*time.Millisecond)); silent {
+	if _, silent := l.state(eyes, after(50*time.Millisecond), glanceTime); silent {
 		t.Error("it was given up too early")
 	}
-	if _, silent := l.state(eyes, after(51*time.Millisecond)); !silent {
+	if _, silent := l.state(eyes, after(51*time.Millisecond), glanceTime); !silent {
 		t.Error("it is not noticed that no answer comes")
 	}
+	if _, silent := l.state(eyes, after(lookTime), lookTime); silent {
+		t.Error("it was given up too early by who has more patience")
+	}
+	if _, silent := l.state(eyes, after(lookTime+1), lookTime); !silent {
+		t.Error("all patience does not end")
+	}
 	eyes.at = after(time.Second)
-	if _, silent := l.state(eyes, after(2*time.Second)); silent {
+	if _, silent := l.state(eyes, after(2*time.Second), glanceTime); silent {
 		t.Error("it came in, and is still waited for")
 	}
 	l.ask(eyes, after(3*time.Second))
 	eyes.failed, eyes.trouble = after(4*time.Second), os.ErrDeadlineExceeded
-	if failed, silent := l.state(eyes, after(5*time.Second)); silent || !failed.Equal(eyes.failed) {
+	if failed, silent := l.state(eyes, after(5*time.Second), glanceTime); silent || !failed.Equal(eyes.failed) {
 		t.Errorf("it failed, and is %v %v", failed, silent)
 	}
 	eyes.at, eyes.trouble = after(6*time.Second), nil
-	if failed, _ := l.state(eyes, after(7*time.Second)); !failed.IsZero() || eyes.asked != 3 {
+	if failed, _ := l.state(eyes, after(7*time.Second), glanceTime); !failed.IsZero() || eyes.asked != 3 {
 		t.Errorf("an old failure counts: %v, %d", failed, eyes.asked)
 	}
 }
@@ -228,16 +234,26 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 	if _, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "smoke"}); err != nil {
 		t.Fatal(err)
 	}
+	// Another reason is told of, the same again is not.
+	for range 2 {
+		if _, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "fire"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	one, none := 1, 7
+	const changed = "gpu1 quarantined by "
+	if events, err := l.CardHistory(l.ctx, api.CardQuery{Limit: 1}); err != nil || len(events) != 1 || !strings.HasSuffix(events[0].Text, ": fire; the reason was: smoke") {
+		t.Errorf("%+v, %v", events, err)
+	}
 	before := time.Now().Add(time.Hour)
 	for _, test := range []struct {
 		name  string
 		query api.CardQuery
 		want  []string
 	}{
-		{"of all cards, the newest first", api.CardQuery{}, []string{"gpu1 quarantined by ", "gpu0 paused by ", "gpu1 paused by "}},
-		{"of one", api.CardQuery{GPU: &one}, []string{"gpu1 quarantined by ", "gpu1 paused by "}},
-		{"the last one", api.CardQuery{Limit: 1}, []string{"gpu1 quarantined by "}},
+		{"of all cards, the newest first", api.CardQuery{}, []string{changed, "gpu1 quarantined by ", "gpu0 paused by ", "gpu1 paused by "}},
+		{"of one", api.CardQuery{GPU: &one}, []string{changed, "gpu1 quarantined by ", "gpu1 paused by "}},
+		{"the last one", api.CardQuery{Limit: 1}, []string{changed}},
 		{"of a card that there is not", api.CardQuery{GPU: &none}, nil},
 		{"of the future", api.CardQuery{Since: &before}, nil},
 	} {
@@ -252,6 +268,12 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestACardThatIsInPartsIsNamedByThem(t *testing.T) {
+	there := []gpu.Device{{Index: 0}, {Index: 200, Part: &gpu.Part{Of: 1}}, {Index: 201, Part: &gpu.Part{Of: 1}}}
+	wantProblem(t, noCard(1, there), api.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "which parts")
+	wantProblem(t, noCard(2, there), api.NotFound, "this machine has no GPU 2", "berth gpus")
 }
 
 // holder is a source that can let go of its driver.

@@ -26,20 +26,23 @@ const (
 func (d *Daemon) shownLately(now time.Time) bool { return d.engine.Shows(now, shownFor) }
 
 // lookAgain has the cards read where nobody did lately: an idle daemon leaves
-// them alone. It waits no longer than that, and not at all where the driver
-// does not answer anyway.
+// them alone. It waits no longer than that, but for a driver that was let go
+// of, and not at all where a look has been under way for as long.
 func (d *Daemon) lookAgain(ctx context.Context, lately func(now time.Time) bool, patience time.Duration) error {
 	step := time.NewTicker(lookStep)
 	defer step.Stop()
 	var asked time.Time
-	for deadline := time.Now().Add(patience); ; {
+	for begun := time.Now(); ; {
 		var done bool
 		err := d.do(ctx, func(now time.Time) {
 			done = lately(now)
 			if done {
 				return
 			}
-			failed, silent := d.looks.state(d.engine, now)
+			if asked.IsZero() && d.engine.Resting() {
+				patience = max(patience, lookTime)
+			}
+			failed, silent := d.looks.state(d.engine, now, patience)
 			if asked.IsZero() {
 				asked = now
 				d.looks.ask(d.engine, now)
@@ -49,7 +52,7 @@ func (d *Daemon) lookAgain(ctx context.Context, lately func(now time.Time) bool,
 			}
 			done = silent || failed.After(asked)
 		})
-		if err != nil || done || time.Now().After(deadline) {
+		if err != nil || done || time.Since(begun) > patience {
 			return err
 		}
 		select {
@@ -89,18 +92,18 @@ func (l *looks) settle(e seer) {
 }
 
 // state is when the last look failed, the zero time if it did not, and whether
-// one is under way that should have come in by now.
-func (l *looks) state(e seer, now time.Time) (failed time.Time, silent bool) {
+// one has been under way for longer than that.
+func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed time.Time, silent bool) {
 	l.settle(e)
 	if _, trouble := e.ReadAt(); trouble != nil {
 		failed = e.FailedAt()
 	}
-	return failed, !l.since.IsZero() && now.Sub(l.since) > glanceTime
+	return failed, !l.since.IsZero() && now.Sub(l.since) > patience
 }
 
 // showAge says whether what is shown of a card is how it is, and if not, why.
 func (d *Daemon) showAge(g *api.GPU, card sched.Card, now, at time.Time, trouble error, busy bool) {
-	_, silent := d.looks.state(d.engine, now)
+	_, silent := d.looks.state(d.engine, now, glanceTime)
 	if until := d.letGoUntil(now); !until.IsZero() {
 		g.LetGoUntil = &until
 	}
@@ -110,7 +113,7 @@ func (d *Daemon) showAge(g *api.GPU, card sched.Card, now, at time.Time, trouble
 	case trouble != nil:
 		g.StaleReason = trouble.Error()
 	case silent && now.Sub(at) > shownFor:
-		g.StaleReason = fmt.Sprintf("the driver has not answered for %v", now.Sub(d.looks.since).Round(100*time.Millisecond))
+		g.StaleReason = fmt.Sprintf("the driver has not answered; last read %v ago", now.Sub(at).Round(time.Second))
 	case d.tooOld(now, at, busy):
 		g.StaleReason = "there is no newer reading"
 	case card.Stale:
