@@ -18,8 +18,7 @@ import (
 // returns "" where jobs have to do without.
 //
 // A cgroup with processes in it, as berth's own has, cannot hand controllers
-// on. As root, on a machine that no service manager divides up, the top of the
-// hierarchy can, and is berth's to use.
+// on. The top of the hierarchy can, where that is berth's to use.
 func DetectCgroup() string {
 	own := ownCgroup()
 	if own == "" {
@@ -27,7 +26,7 @@ func DetectCgroup() string {
 	}
 	dir := placeIn(own, false)
 	top := cgroupMount()
-	if handsOn(dir) || own == top || os.Geteuid() != 0 || managed() {
+	if handsOn(dir) || own == top || !topIsOurs(os.Geteuid(), managed(), os.Getenv(keep.TokenVariable)) {
 		return dir
 	}
 	if better := placeIn(top, true); handsOn(better) {
@@ -37,6 +36,14 @@ func DetectCgroup() string {
 		unix.Rmdir(better)
 	}
 	return dir
+}
+
+// topIsOurs reports whether berth may put its jobs at the top of the hierarchy:
+// as root, on a machine that no service manager divides up. A berth that runs
+// in a job stays below it: what its own jobs may open, and when they end, is for
+// the outer berth to say.
+func topIsOurs(euid int, managed bool, outerToken string) bool {
+	return euid == 0 && !managed && outerToken == ""
 }
 
 // placeIn makes this berth's directory in a cgroup, with all the controllers

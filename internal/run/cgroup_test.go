@@ -117,3 +117,23 @@ func TestAPlaceHandsOnWhatItsSubtreeControlSays(t *testing.T) {
 		t.Error("what is no cgroup hands something on")
 	}
 }
+
+func TestWhoMayUseTheTopOfTheHierarchy(t *testing.T) {
+	rows := []struct {
+		name    string
+		euid    int
+		managed bool
+		outer   string
+		want    bool
+	}{
+		{"root, where nobody else divides the machine up", 0, false, "", true},
+		{"an ordinary user", 1000, false, "", false},
+		{"root beside a service manager", 0, true, "", false},
+		{"root in a job, whose walls are its own jobs' too", 0, false, "feed:1:1", false},
+	}
+	for _, row := range rows {
+		if got := topIsOurs(row.euid, row.managed, row.outer); got != row.want {
+			t.Errorf("%s: %v", row.name, got)
+		}
+	}
+}
