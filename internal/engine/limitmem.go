@@ -33,11 +33,12 @@ func (e *Engine) limitMemory(a *attempt, cgroup string) {
 	limits := driverLimits(a.job, cgroup)
 	go func() {
 		defer close(done)
-		ctx, cancel := context.WithTimeout(context.Background(), limitDeadline)
-		defer cancel()
 		if before != nil {
 			<-before // what was asked for the job before it must not come later
 		}
+		// The time that one took is not taken off this one's.
+		ctx, cancel := context.WithTimeout(context.Background(), limitDeadline)
+		defer cancel()
 		for _, limit := range limits {
 			if err := driver.Limit(ctx, limit); err != nil {
 				e.Do(ctx, func() { e.limitFailed(a, err) })
@@ -52,7 +53,11 @@ func (e *Engine) limitFailed(a *attempt, err error) {
 		return // it is over
 	}
 	e.now = time.Now()
-	e.tell(job.EventWarning, a.job, "the driver does not limit its memory: "+err.Error())
+	text := "the driver does not limit its memory: "
+	if !capped(a.job) {
+		text = "the driver may still hold it to the memory of the job before it: "
+	}
+	e.tell(job.EventWarning, a.job, text+err.Error())
 }
 
 func (m memoryLimits) remember(cgroup string, done <-chan struct{}) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,7 @@ type strictDriver struct {
 
 	mu     sync.Mutex
 	limits []gpu.MemoryLimit
+	left   []time.Duration // until the deadline of each call, when it was made
 	called chan struct{}
 }
 
@@ -36,13 +38,21 @@ func (*strictDriver) Cheap() bool                                { return true }
 func (*strictDriver) Close() error                               { return nil }
 func (d *strictDriver) CanLimit() bool                           { return !d.cannot }
 
-func (d *strictDriver) Limit(_ context.Context, l gpu.MemoryLimit) error {
+func (d *strictDriver) refuse(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *strictDriver) Limit(ctx context.Context, l gpu.MemoryLimit) error {
+	deadline, _ := ctx.Deadline()
+	left := time.Until(deadline)
 	if d.hold != nil {
 		<-d.hold
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.limits = append(d.limits, l)
+	d.limits, d.left = append(d.limits, l), append(d.left, left)
 	d.called <- struct{}{}
 	return d.err
 }
@@ -133,6 +143,46 @@ func TestALimitDoesNotOutliveItsJob(t *testing.T) {
 	want := []gpu.MemoryLimit{{Cgroup: "/c", UUID: "GPU-0", HardMiB: 4096}, {Cgroup: "/c", UUID: "GPU-0"}}
 	if diff := cmp.Diff(want, d.await(t, 2)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A driver that hung over the job before has as long as ever for this one.
+func TestALimitHasItsWholeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, d := newRig(t, 1), newStrictDriver()
+		d.hold = make(chan struct{})
+		r.e.source = d
+		first := r.begin(declares("mps", 4096), "/c")
+		r.end(first.ID, keep.Record{}, false)
+		r.begin(declares("mps", 2048), "/c")
+		<-time.After(limitDeadline - time.Second)
+		close(d.hold)
+		d.await(t, 2)
+		if left := d.left[1]; left != limitDeadline {
+			t.Errorf("the second has %s", left)
+		}
+		synctest.Wait()
+	})
+}
+
+func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
+	r, d := newRig(t, 1), newStrictDriver()
+	r.e.source = d
+	first := r.begin(declares("mps", 4096), "/c")
+	d.await(t, 1)
+	r.end(first.ID, keep.Record{}, false)
+	d.refuse(errors.New("no permission"))
+	next := r.begin(declares("", 4096), "/c")
+	select {
+	case f := <-r.e.requests:
+		r.kinds()
+		f()
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody was told")
+	}
+	r.step()
+	if got := r.told; len(got) != 1 || got[0].Job.ID != next.ID || got[0].Text != "the driver may still hold it to the memory of the job before it: no permission" {
+		t.Errorf("told: %+v", got)
 	}
 }
 
