@@ -66,7 +66,16 @@ func mpsPlace(dir string) (string, error) {
 		return place, nil
 	}
 	own := filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Geteuid()))
-	if err := os.Mkdir(own, 0o700); err != nil && !os.IsExist(err) {
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711 // root's jobs may be other users', who have to pass through to their own
+	}
+	switch err := os.Mkdir(own, mode); {
+	case err == nil:
+		if err := os.Chmod(own, mode); err != nil { // whatever the mask is
+			return "", err
+		}
+	case !os.IsExist(err):
 		return "", err
 	}
 	// Its name can be foreseen, so somebody else may have been there first.
@@ -75,8 +84,8 @@ func mpsPlace(dir string) (string, error) {
 		return "", err
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != 0o700 {
-		return "", fmt.Errorf("%s is not a directory of this user's alone", own)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != mode {
+		return "", fmt.Errorf("%s is not a directory of this user's alone, with mode %#o", own, mode)
 	}
 	place = filepath.Join(own, mpsPrivateDir)
 	if len(place) > longestPlace {
