@@ -15,6 +15,7 @@ type cardBook struct {
 	known   map[int]gpu.Device
 	use     map[int]gpu.CardUse
 	present map[int]bool      // in the last good sample
+	seen    map[int]time.Time // when each was last in a good sample
 	at      time.Time         // when that was begun
 	arrived time.Time         // when it came in; a slow driver may take its time
 	err     error             // why the last one failed
@@ -31,7 +32,7 @@ type cardBook struct {
 func newCardBook(only []int, health *gpu.Health) cardBook {
 	return cardBook{
 		only: only, health: health, known: map[int]gpu.Device{}, use: map[int]gpu.CardUse{}, present: map[int]bool{},
-		freed: map[int]time.Time{}, paused: map[string]string{}, left: map[int]gpu.Left{}, overdue: map[int]bool{},
+		seen: map[int]time.Time{}, freed: map[int]time.Time{}, paused: map[string]string{}, left: map[int]gpu.Left{}, overdue: map[int]bool{},
 	}
 }
 
@@ -54,9 +55,31 @@ func (b *cardBook) take(now time.Time, s gpu.Sample, inUse func(index int) bool)
 	b.present = make(map[int]bool, len(s.Devices))
 	for _, d := range s.Devices {
 		b.known[d.Index] = d
-		b.present[d.Index] = true
+		b.present[d.Index], b.seen[d.Index] = true, now
 	}
+	b.forgetRenumbered(s.Devices, inUse)
 	b.forgetDivided(s.Devices, inUse)
+}
+
+// forgetRenumbered drops what a card was called before it was there: one that
+// was only remembered may come back under another number.
+func (b *cardBook) forgetRenumbered(devices []gpu.Device, inUse func(index int) bool) {
+	for _, d := range devices {
+		if index, known := b.absent(d.UUID); known && !inUse(index) {
+			delete(b.known, index)
+		}
+	}
+}
+
+// absent is the number of a card that goes by this UUID and was not in the last
+// sample.
+func (b *cardBook) absent(uuid string) (index int, ok bool) {
+	for index, d := range b.known {
+		if d.UUID == uuid && !b.present[index] {
+			return index, true
+		}
+	}
+	return 0, false
 }
 
 // forgetDivided drops what is gone because a card was divided anew: a card that
@@ -151,13 +174,14 @@ func (b *cardBook) device(uuid string) (gpu.Device, bool) {
 	return b.known[index], ok
 }
 
+// byUUID prefers the number that a card has now to one that it had.
 func (b *cardBook) byUUID(uuid string) (index int, ok bool) {
 	for index, d := range b.known {
-		if d.UUID == uuid {
+		if d.UUID == uuid && b.present[index] {
 			return index, true
 		}
 	}
-	return 0, false
+	return b.absent(uuid)
 }
 
 func (b *cardBook) smallest(indices []int) int64 {

@@ -346,6 +346,9 @@ func (e *Engine) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool)
 // ReadAt is when the cards were last read, and why they could not be since.
 func (e *Engine) ReadAt() (at time.Time, trouble error) { return e.cards.arrived, e.cards.err }
 
+// SeenAt is when a card was last read; the zero time: never since berth began.
+func (e *Engine) SeenAt(index int) time.Time { return e.cards.seen[index] }
+
 // FailedAt is when the last look at the cards that failed did so.
 func (e *Engine) FailedAt() time.Time { return e.cards.failed }
 
