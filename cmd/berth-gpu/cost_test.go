@@ -132,7 +132,7 @@ func TestCostsAreOfTheSamplesThatBerthTakes(t *testing.T) {
 	// those of the minute, then the call by itself.
 	for name, want := range map[string]int{
 		"GetMemoryInfo_v2": 1 + 3 + 1 + 600 + 3, "GetTemperature": 1 + 3 + 1 + 30 + 3, "GetRemappedRows": 1 + 3 + 1 + 12 + 3,
-		"GetProcessUtilization": 1 + 3 + 1 + 60 + 3, "GetEnforcedPowerLimit": 1 + 3 + 1 + 1 + 3,
+		"GetProcessUtilization": 1 + 3 + 1 + 4 + 3, "GetEnforcedPowerLimit": 1 + 3 + 1 + 1 + 3,
 	} {
 		if got := called(d.cards[0])[name]; got != want {
 			t.Errorf("%d calls of %s, want %d", got, name, want)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -25,8 +26,12 @@ const (
 	tierCount
 )
 
+// newcomerWait is how long a process that the last reading of shares does not
+// know waits for the next: one call costs as much as all others together.
+const newcomerWait = 2 * time.Second
+
 // ageLimits say how old the values of a tier may be before they are read anew.
-var ageLimits = [tierCount]time.Duration{senses: 2 * time.Second, health: 5 * time.Second, shares: time.Second, layout: 5 * time.Second, settings: time.Minute}
+var ageLimits = [tierCount]time.Duration{senses: 2 * time.Second, health: 5 * time.Second, shares: 15 * time.Second, layout: 5 * time.Second, settings: time.Minute}
 
 // lateFactor is by how much values may be over their age before they are read
 // whatever else a sample has to read.
@@ -165,6 +170,10 @@ func (r *reader) tellShares(processes []gpu.Process) {
 	r.last.busy = r.has[processUtilisation] && len(processes) > 0
 	if !r.last.busy {
 		return
+	}
+	unknown := func(p gpu.Process) bool { _, known := r.last.shares[p.PID]; return !known }
+	if r.last.shares != nil && r.now.Sub(r.last.at[shares]) >= newcomerWait && slices.ContainsFunc(processes, unknown) {
+		r.last.at[shares] = time.Time{}
 	}
 	if r.due(shares) {
 		r.last.shares = r.readShares(processes)

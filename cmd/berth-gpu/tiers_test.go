@@ -28,6 +28,7 @@ type dial struct {
 	value  uint32
 	busy   bool // each card has a process
 	now    time.Time
+	pid    uint32 // of the process on each card
 }
 
 func newDial(t *testing.T, count int, busy bool) *dial {
@@ -36,7 +37,7 @@ func newDial(t *testing.T, count int, busy bool) *dial {
 	box.Devices = slices.Clone(box.Devices[:count])
 	onlySymbols(box, memoryV2, minorNumber, utilisation, temperature, powerUsage, powerLimit, clocks, eccErrors, remappedRows, fieldValues,
 		computeList, mpsList, graphicsList, processUtilisation, migMode, migHandles, linkState, linkRemote)
-	d := &dial{t: t, value: 1, busy: busy, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	d := &dial{t: t, value: 1, pid: 7, busy: busy, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for i, card := range box.Devices {
 		card := card.(*mocks.Device)
 		d.wire(card, i)
@@ -77,13 +78,13 @@ func (d *dial) wire(card *mocks.Device, i int) {
 		if !d.busy {
 			return nil, nvml.SUCCESS
 		}
-		return []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 1 << mibShift}}, nvml.SUCCESS
+		return []nvml.ProcessInfo{{Pid: d.pid, UsedGpuMemory: 1 << mibShift}}, nvml.SUCCESS
 	}
 	card.GetComputeRunningProcessesFunc = processes
 	card.GetMPSComputeRunningProcessesFunc = processes
 	card.GetGraphicsRunningProcessesFunc = processes
 	card.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
-		return []nvml.ProcessUtilizationSample{{Pid: 7, TimeStamp: 1, SmUtil: d.value}}, nvml.SUCCESS
+		return []nvml.ProcessUtilizationSample{{Pid: d.pid, TimeStamp: 1, SmUtil: d.value}}, nvml.SUCCESS
 	}
 	card.GetMigModeFunc = func() (int, int, nvml.Return) { return card.MigMode, card.MigMode, nvml.SUCCESS }
 	card.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_INVALID_ARGUMENT }
@@ -139,10 +140,10 @@ func TestSlowCallsAreMadeAsOftenAsTheirTierSays(t *testing.T) {
 			"GetMigMode": {2, 2}, "GetProcessUtilization": {0, 0}, "GetEnforcedPowerLimit": {0, 0}, "GetNvLinkState": {0, 0},
 		}},
 		{"eight busy cards in 10 s", 8, true, 10 * time.Second, map[string][2]int{
-			"GetMemoryInfo_v2": {100, 100}, "GetTemperature": {4, 5}, "GetTotalEccErrors": {2, 4}, "GetProcessUtilization": {9, 10}, "GetEnforcedPowerLimit": {0, 0},
+			"GetMemoryInfo_v2": {100, 100}, "GetTemperature": {4, 5}, "GetTotalEccErrors": {2, 4}, "GetProcessUtilization": {0, 0}, "GetEnforcedPowerLimit": {0, 0},
 		}},
 		{"one busy card in two minutes", 1, true, 2 * time.Minute, map[string][2]int{
-			"GetProcessUtilization": {120, 120}, "GetTemperature": {60, 60}, "GetFieldValues": {24, 24}, "GetEnforcedPowerLimit": {2, 2}, "GetNvLinkState": {2, 2},
+			"GetProcessUtilization": {8, 8}, "GetTemperature": {60, 60}, "GetFieldValues": {24, 24}, "GetEnforcedPowerLimit": {2, 2}, "GetNvLinkState": {2, 2},
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -210,15 +211,25 @@ func TestWhatASampleTells(t *testing.T) {
 		want  [tierCount]int            // of the last card
 	}{
 		{"soon after the last one the slow values are as they were", 1, func(d *dial) *gpu.Sample { return d.after(900 * time.Millisecond) }, none},
-		{"after a second a lone card's processes are looked at", 1, func(d *dial) *gpu.Sample { return d.after(time.Second) },
-			[tierCount]int{senses: 1, health: 1, shares: 2, settings: 1}},
-		{"another card goes first", 2, func(d *dial) *gpu.Sample { return d.after(time.Second) }, none},
-		{"then it is this one's turn", 2, func(d *dial) *gpu.Sample { d.after(time.Second); return d.after(100 * time.Millisecond) },
-			[tierCount]int{senses: 1, health: 1, shares: 2, settings: 1}},
+		{"after two seconds a lone card is felt", 1, func(d *dial) *gpu.Sample { return d.after(2 * time.Second) },
+			[tierCount]int{senses: 2, health: 1, shares: 1, settings: 1}},
+		{"another card goes first", 2, func(d *dial) *gpu.Sample { return d.after(2 * time.Second) }, none},
+		{"then it is this one's turn", 2, func(d *dial) *gpu.Sample { d.after(2 * time.Second); return d.after(100 * time.Millisecond) },
+			[tierCount]int{senses: 2, health: 1, shares: 1, settings: 1}},
 		{"what is much too old waits for no turn", 8, func(d *dial) *gpu.Sample { return d.after(4*time.Second + 1) },
-			[tierCount]int{senses: 2, health: 1, shares: 2, settings: 1}},
+			[tierCount]int{senses: 2, health: 1, shares: 1, settings: 1}},
 		{"after a pause all cards are looked at", 8, func(d *dial) *gpu.Sample { return d.after(10*time.Second + 1) },
+			[tierCount]int{senses: 2, health: 2, shares: 1, settings: 1}},
+		{"and the processes of a lone one", 1, func(d *dial) *gpu.Sample { return d.after(15 * time.Second) },
 			[tierCount]int{senses: 2, health: 2, shares: 2, settings: 1}},
+		{"a process that has come since is looked at after two seconds", 8, func(d *dial) *gpu.Sample {
+			d.pid++
+			return d.after(2 * time.Second)
+		}, [tierCount]int{senses: 1, health: 1, shares: 2, settings: 1}},
+		{"and not before", 8, func(d *dial) *gpu.Sample {
+			d.pid++
+			return d.after(time.Second)
+		}, [tierCount]int{senses: 1, health: 1, shares: -1, settings: 1}},
 		{"after a long one nothing is left out", 8, func(d *dial) *gpu.Sample { return d.after(2*time.Minute + 1) }, all},
 		{"a clock that goes back makes everything due", 8, func(d *dial) *gpu.Sample { return d.after(-time.Second) }, all},
 		{"an Xid has the health be read at once", 2, func(d *dial) *gpu.Sample {
