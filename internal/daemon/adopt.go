@@ -40,6 +40,9 @@ type adoption struct {
 	process run.Stranger
 	spec    job.Spec
 	job     *job.Job
+	// ahead says that more is asked for than the process has: such a job takes
+	// from others what a queued one would have to wait for.
+	ahead bool
 }
 
 func (a *adoption) run(ctx context.Context) error {
@@ -133,13 +136,25 @@ func (a *adoption) check(ctx context.Context) error {
 			refusal = api.Problemf(api.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so nobody knows which ones it uses: %v", trouble)
 			return
 		}
-		occupants, known = a.d.engine.Occupants(), a.d.engine.Devices()
+		occupants, known = unowned(a.d.engine.Occupants(), a.d.engine.OwnerOf), a.d.engine.Devices()
 		refusal = a.unclaimed()
 	})
 	if err = errors.Join(err, refusal); err != nil {
 		return err
 	}
 	return a.setCards(occupants, known)
+}
+
+// unowned leaves out what is a job's already: a process may be adopted whose
+// child was adopted before, and that one's memory is not held twice.
+func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string, known bool)) map[int][]gpu.Process {
+	for index, processes := range occupants {
+		occupants[index] = slices.DeleteFunc(processes, func(p gpu.Process) bool {
+			key, _ := ownerOf(p.PID)
+			return key != ""
+		})
+	}
+	return occupants
 }
 
 // unclaimed refuses a process that is berth's already. In the engine's
@@ -179,15 +194,22 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 		}
 		mostMiB = max(mostMiB, usedMiB)
 	}
+	a.ahead = a.spec.VRAMMiB > mostMiB
 	for _, index := range a.request.GPUs {
 		if !slices.ContainsFunc(known, func(dev gpu.Device) bool { return dev.Index == index }) {
 			return noCard(index, known)
 		}
+		a.ahead = a.ahead || !slices.Contains(cards, index)
 		cards = append(cards, index)
 	}
 	slices.Sort(cards)
 	if cards = slices.Compact(cards); len(cards) == 0 {
 		return api.Problemf(api.Refused, "say which ones are meant: --gpus 0", "process %d uses none of the GPUs", a.process.PID)
+	}
+	for _, dev := range known {
+		if slices.Contains(cards, dev.Index) && a.spec.VRAMMiB > dev.TotalMiB {
+			return api.Problemf(api.Refused, "berth gpus shows what each has", "GPU %d has %d MiB, and not %d", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
+		}
 	}
 	stranger := a.process.Stranger
 	a.spec.Adopt, a.spec.Argv, a.spec.GPUs, a.spec.IDs, a.spec.Grace = &stranger, a.process.Argv, len(cards), cards, time.Second
@@ -211,6 +233,10 @@ func (a *adoption) accept(ctx context.Context) error {
 		}
 		if full := a.d.room(a.d.config(), a.caller, j.User, 1); full != nil {
 			refusal = full
+			return
+		}
+		if why := e.OverLimit(j.User, len(j.Spec.IDs)); why != "" && a.ahead && !a.caller.Admin {
+			refusal = api.Problemf(api.TooMuch, "leave --gpus and --vram away: what the process uses now is never refused", "%s", why)
 			return
 		}
 		if refusal = a.unclaimed(); refusal != nil {

@@ -6,9 +6,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
+	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/sched"
 )
 
 // sleeps starts a process that berth knows nothing of, as a user if one is
@@ -124,5 +128,47 @@ func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
 	l.end(id)
 	if page, err = l.Jobs(l.ctx, api.Query{Idle: true, Over: true}); err != nil || page.Total != 0 {
 		t.Errorf("what is over is idle: %+v, %v", page, err)
+	}
+}
+
+// What a process has is nobody else's anyhow. What it does not have yet is what
+// others wait for.
+func TestAdoptingTakesNoMoreAheadOfOthersThanALimitAllows(t *testing.T) {
+	l := newSharedLab(t)
+	bob, root := l.as("nobody"), l.as("root")
+	limited := func(limit sched.Limit) {
+		if err := l.d.do(l.ctx, func(time.Time) {
+			l.d.engine.SetRules(l.d.config().Rules, engine.Limits{Users: map[string]sched.Limit{"nobody": limit}})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(p person, r api.AdoptRequest) error {
+		r.PID = l.sleeps(&bob)
+		_, err := l.d.Adopt(l.ctx, p.Caller, r)
+		return err
+	}
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0}, VRAM: "900G"}), api.Refused, "GPU 0 has", "and not 921600")
+	limited(sched.Limit{GPUs: 1})
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0, 1}}), api.TooMuch, "nobody holds 0 GPUs; with 2 more the limit of 1 would be passed")
+	l.untilState(bob.submit(sh("sleep 600", "ids", "0"))[0], job.Running)
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), api.TooMuch, "nobody holds 1 GPUs; with 1 more")
+	limited(sched.Limit{Jobs: 1})
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), api.TooMuch, "nobody has 1 running jobs, which is the limit")
+	if err := ask(root, api.AdoptRequest{GPUs: []int{0, 1}}); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+}
+
+func TestWhatIsAJobsAlreadyIsNotHeldTwice(t *testing.T) {
+	occupants := map[int][]gpu.Process{0: {{PID: 10, UsedMiB: 100}, {PID: 11, UsedMiB: 200}}, 1: {{PID: 11, UsedMiB: 300}}}
+	left := unowned(occupants, func(pid int) (string, bool) {
+		if pid == 11 {
+			return "7", true
+		}
+		return "", pid != 10 // of this one nothing is known, so it may be anybody's
+	})
+	if len(left[0]) != 1 || left[0][0].PID != 10 || len(left[1]) != 0 {
+		t.Errorf("left are %v", left)
 	}
 }

@@ -55,6 +55,43 @@ func (e *Engine) Adopted(p job.Stranger) (id string, found bool) {
 	return "", false
 }
 
+// OverLimit says why a limit keeps the user from holding one job more, on so
+// many cards; empty: none does. What is not started yet counts as well, since it
+// takes no place in the line.
+func (e *Engine) OverLimit(user string, cards int) string {
+	limit, own := e.cfg.Limits.Users[user]
+	if !own {
+		limit = e.cfg.Limits.Default
+	}
+	var use sched.Use
+	count := func(j *job.Job) {
+		if j.User == user {
+			use.Jobs++
+			use.GPUs += holding(j).CountedGPUs()
+		}
+	}
+	for _, a := range e.active {
+		count(a.job)
+	}
+	for id := range e.strangers {
+		count(e.jobs[id])
+	}
+	for _, b := range e.staged {
+		for _, j := range b.Jobs {
+			if j.Spec.Adopt != nil {
+				count(j)
+			}
+		}
+	}
+	switch {
+	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
+		return fmt.Sprintf("%s has %d running jobs, which is the limit", user, use.Jobs)
+	case limit.GPUs > 0 && use.GPUs+float64(cards) > limit.GPUs:
+		return fmt.Sprintf("%s holds %g GPUs; with %d more the limit of %g would be passed", user, use.GPUs, cards, limit.GPUs)
+	}
+	return ""
+}
+
 // BelongsTo is the job that a process is part of. other says that another
 // berth on this machine holds it.
 func (e *Engine) BelongsTo(pid int) (id string, other, found bool) {
