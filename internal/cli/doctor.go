@@ -157,15 +157,25 @@ func drawFindings(s screen, findings []site.Finding) error {
 	colours := map[string]paint{site.OK: green, site.Warn: yellow, site.Fail: red}
 	widest := 0
 	for _, f := range findings {
-		widest = max(widest, columnsOf(f.Name))
+		if f.What != site.NoCards {
+			widest = max(widest, columnsOf(f.Name))
+		}
 	}
 	counts := map[string]int{}
+	var moot []string // what only cards need, where there are none: one line is enough
 	for _, f := range findings {
 		counts[f.Status]++
+		if f.Status == site.OK && f.What == site.NoCards {
+			moot = append(moot, printable(f.Name))
+			continue
+		}
 		fmt.Fprintf(s.out, "%s  %-*s  %s\n", s.painted(colours[f.Status], fmt.Sprintf("%-4s", printable(f.Status))), widest, printable(f.Name), printable(f.What))
 		if f.Fix != "" && f.Status != site.OK {
 			fmt.Fprintf(s.out, "%*s%s\n", 4+2+widest+2, "", printable("fix: "+f.Fix))
 		}
+	}
+	if len(moot) > 0 {
+		fmt.Fprintf(s.out, "%s  %-*s  %s: %s\n", s.painted(green, "ok  "), widest, "the rest", site.NoCards, strings.Join(moot, ", "))
 	}
 	fmt.Fprintf(s.out, "%d ok, %d to improve, %d failing\n", counts[site.OK], counts[site.Warn], counts[site.Fail])
 	return verdictOf(findings)

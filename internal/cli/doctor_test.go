@@ -76,6 +76,12 @@ func TestADoctorsReport(t *testing.T) {
 	if out.String() != want || !errors.As(err, &code) || code != 1 {
 		t.Errorf("%v, it says\n%s", err, out.String())
 	}
+	out.Reset()
+	none := []site.Finding{{Name: "driver", Status: site.Warn, What: "none", Fix: "install it"}, {Name: "nvml", Status: site.OK, What: site.NoCards}, {Name: "memory limits", Status: site.OK, What: site.NoCards}}
+	want = "warn  driver  none\n              fix: install it\nok    the rest  there are no cards: nvml, memory limits\n2 ok, 1 to improve, 0 failing\n"
+	if err := drawFindings(screen{out: &out}, none); err != nil || out.String() != want {
+		t.Errorf("%v, without cards it says\n%s", err, out.String())
+	}
 	if err := drawFindings(screen{out: &out}, findings[:2]); err != nil {
 		t.Errorf("a warning is a failure: %v", err)
 	}

@@ -145,5 +145,8 @@ func (e exam) topology(helperSaid) Finding {
 	case withCPUs < cards:
 		return ok("%s; which CPUs are next to a card is not known, and --pin does nothing", what)
 	}
+	if cards == 1 {
+		return ok("%s; which CPUs are next to the card is known", what)
+	}
 	return ok("%s; all %d cards say which CPUs are next to them", what, cards)
 }

@@ -18,7 +18,7 @@ func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
 	switch {
 	case errors.Is(err, errNotInstalled) && e.hasDriver():
 		if h := cards.get(ctx); h.err == nil {
-			return ok("driver %s, %d cards; nvidia-smi is missing, and berth does without", printable(h.Facts.Driver), len(h.Sample.Devices))
+			return ok("driver %s, %s; nvidia-smi is missing, and berth does without", printable(h.Facts.Driver), counted(len(h.Sample.Devices), "card"))
 		}
 		return fail("install nvidia-utils (it comes with the driver)", "the driver is loaded, but nvidia-smi is missing: cards cannot be read")
 	case errors.Is(err, errNotInstalled):
@@ -33,7 +33,7 @@ func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
 	if !found {
 		return fail("report this", "nvidia-smi answers %q", printable(lines[0]))
 	}
-	return ok("driver %s, %d cards (%s)", printable(version), len(lines), printable(name))
+	return ok("driver %s, %s (%s)", printable(version), counted(len(lines), "card"), printable(name))
 }
 
 var cardDevice = regexp.MustCompile(`/nvidia(\d+|ctl|-uvm)$`)

@@ -20,21 +20,31 @@ const NoCards = "there are no cards"
 
 // helper is the program that holds NVML for berth.
 type helper struct {
-	path string // empty: there is none
-	off  bool   // it is not to be used
+	path  string // empty: there is none
+	off   bool   // it is not to be used
+	wrong string // why what is there, or was named, cannot be run
 }
 
 // findHelper looks where a daemon would.
 func findHelper(getenv func(string) string, beside string) helper {
-	path := getenv("BERTH_GPU_HELPER")
-	if path == "none" {
+	named := getenv("BERTH_GPU_HELPER")
+	path := named
+	switch {
+	case named == "none":
 		return helper{off: true}
-	}
-	if path == "" && beside != "" {
+	case named == "" && beside == "":
+		return helper{}
+	case named == "":
 		path = filepath.Join(beside, "berth-gpu")
 	}
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil && named == "":
 		return helper{}
+	case err != nil:
+		return helper{wrong: "BERTH_GPU_HELPER names " + path + ", which is not there"}
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return helper{wrong: path + " cannot be executed"}
 	}
 	return helper{path: path}
 }
@@ -68,6 +78,7 @@ type helperSaid struct {
 
 var (
 	errNoHelper  = errors.New("berth-gpu is not beside berth")
+	errBadHelper = errors.New("berth-gpu cannot be run")
 	errHelperOff = errors.New("berth-gpu is switched off (BERTH_GPU_HELPER=none)")
 	errGarbled   = errors.New("berth-gpu says what cannot be understood")
 )
@@ -91,6 +102,8 @@ func (e exam) askHelper(ctx context.Context) helperSaid {
 	switch {
 	case e.helper.off:
 		return helperSaid{err: errHelperOff}
+	case e.helper.wrong != "":
+		return helperSaid{err: fmt.Errorf("%w: %s", errBadHelper, e.helper.wrong)}
 	case e.helper.path == "":
 		return helperSaid{err: errNoHelper}
 	}
@@ -135,6 +148,8 @@ func (e exam) nvml(h helperSaid) Finding {
 	switch {
 	case errors.Is(h.err, errNoHelper):
 		return warn("build it with `make build` where there is a C compiler, or put berth-gpu beside berth", "%v: %s", h.err, instead)
+	case errors.Is(h.err, errBadHelper):
+		return warn("put the berth-gpu that came with berth there, executable for all (chmod 755); unset BERTH_GPU_HELPER if it was not meant", "%v: %s", h.err, instead)
 	case errors.Is(h.err, errHelperOff):
 		return warn("unset BERTH_GPU_HELPER", "%v: %s", h.err, instead)
 	case errors.Is(h.err, errNoAnswer):
@@ -157,14 +172,19 @@ func (e exam) nvml(h helperSaid) Finding {
 			parts++
 		}
 	}
-	what := fmt.Sprintf("%d cards", cards)
-	if cards == 1 {
-		what = "1 card"
-	}
+	what := counted(cards, "card")
 	if parts > 0 {
 		what += fmt.Sprintf(", %d of them parts", parts)
 	}
 	return ok("%s, read through NVML %s (driver %s, CUDA %s)", what, printable(h.Facts.NVML), printable(h.Facts.Driver), printable(h.Facts.CUDA))
+}
+
+// counted is a number of things: 1 card, 2 cards.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // persistence says whether the driver stays loaded while nobody uses a card.

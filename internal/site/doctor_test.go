@@ -173,6 +173,7 @@ func TestFindings(t *testing.T) {
 		{"one card", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [{"index": 0}]}}`) }, OK, "1 card, read"},
 		{"no helper", "nvml", func(_ *fake, e *exam) { e.helper = helper{} }, Warn, "no MIG"},
 		{"a helper that is switched off", "nvml", func(_ *fake, e *exam) { e.helper = helper{off: true} }, Warn, "BERTH_GPU_HELPER"},
+		{"a helper that cannot be run", "nvml", func(_ *fake, e *exam) { e.helper = helper{wrong: "/opt/berth-gpu cannot be executed"} }, Warn, "berth-gpu cannot be run: /opt/berth-gpu cannot be executed"},
 		{"a helper that hangs", "nvml", func(f *fake, _ *exam) { f.breaks("berth-gpu", errNoAnswer) }, Fail, "hangs"},
 		{"a helper that finds no library", "nvml", func(f *fake, _ *exam) {
 			f.exits("berth-gpu", 1, `{"error": "NVML: ERROR_LIBRARY_NOT_FOUND\u001b[2J"}`)
@@ -305,8 +306,8 @@ func TestWhereTheHelperIs(t *testing.T) {
 		{"where the user says", elsewhere, dir, helper{path: elsewhere}},
 		{"switched off", "none", dir, helper{off: true}},
 		{"nowhere", "", t.TempDir(), helper{}},
-		{"not where the user says", filepath.Join(dir, "missing"), dir, helper{}},
-		{"not a program", plain, dir, helper{}},
+		{"not where the user says", filepath.Join(dir, "missing"), dir, helper{wrong: "BERTH_GPU_HELPER names " + filepath.Join(dir, "missing") + ", which is not there"}},
+		{"not a program", plain, dir, helper{wrong: plain + " cannot be executed"}},
 		{"berth itself is nowhere", "", "", helper{}},
 	} {
 		getenv := func(string) string { return test.env }

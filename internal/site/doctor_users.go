@@ -52,7 +52,7 @@ func (e exam) users(ctx context.Context) Finding {
 	if err != nil {
 		return fail("see that the services of /etc/nsswitch.conf run: "+strings.Join(e.sourcesOf("passwd"), ", "), "the user database does not answer: %v", err)
 	}
-	return ok("the user database answers: %s, %d groups", printable(user.Name), len(user.Groups))
+	return ok("the user database answers: %s, %s", printable(user.Name), counted(len(user.Groups), "group"))
 }
 
 // adminGroup is who administers the machine's berth beside root.
