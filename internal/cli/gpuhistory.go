@@ -72,14 +72,21 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 	if o.json {
 		return printJSON(s.out, notNull(events))
 	}
+	if len(events) == 0 {
+		text := "nothing happened to the cards"
+		if q.GPU != nil {
+			text = "nothing happened to GPU " + strconv.Itoa(*q.GPU)
+		}
+		if q.Since != nil {
+			text += " since " + moment(*q.Since, now)
+		}
+		_, err := fmt.Fprintln(s.out, text)
+		return err
+	}
 	return drawCardEvents(s.screen, events, now)
 }
 
 func drawCardEvents(s screen, events []api.CardEvent, now time.Time) error {
-	if len(events) == 0 {
-		_, err := fmt.Fprintln(s.out, "nothing happened to the cards")
-		return err
-	}
 	t := &table{
 		columns:     []column{{title: "TIME"}, {title: "GPU", right: true}, {title: "WHAT"}},
 		concessions: []concession{{"WHAT", 20}},

@@ -35,16 +35,18 @@ on.`,
 
 Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
-			return o.run(ctx, s)
-		}),
 	}
+	cmd.RunE = verb(func(ctx context.Context, s *session, _ []string) error {
+		if o.end && (cmd.Flags().Changed("for") || o.force) {
+			return &usageError{what: "--end takes neither --for nor --force", hint: "berth gpu release --end"}
+		}
+		return o.run(ctx, s)
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.length, "for", "10m", "how long, at most a day")
 	flags.BoolVar(&o.end, "end", false, "take hold of the driver again")
 	flags.BoolVar(&o.force, "force", false, "also while jobs are on the cards")
 	flags.BoolVar(&o.json, "json", false, "an object with until and note")
-	cmd.MarkFlagsMutuallyExclusive("for", "end")
 	return cmd
 }
 

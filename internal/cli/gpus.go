@@ -89,7 +89,7 @@ func gpuTable(gpus []api.GPU, now time.Time) *table {
 			{title: "POWER", right: true, shy: true}, {title: "HEALTH"}, {title: "JOBS"},
 		},
 		concessions: []concession{
-			{"HEALTH", 40}, {"JOBS", 24}, {"TEMP", 0}, {"POWER", 0}, {"NAME", 16}, {"PROMISED", 0}, {"HEALTH", 24}, {"JOBS", 20}, {"NAME", 10}, {"HEALTH", 12}, {"OTHERS", 0}, {"JOBS", 12}, {"NAME", 0},
+			{"HEALTH", 40}, {"JOBS", 24}, {"TEMP", 0}, {"POWER", 0}, {"NAME", 16}, {"PROMISED", 0}, {"HEALTH", 32}, {"JOBS", 20}, {"OTHERS", 0}, {"NAME", 10}, {"HEALTH", 12}, {"JOBS", 12}, {"NAME", 0},
 		},
 	}
 	whole := -1
@@ -160,7 +160,7 @@ func powerText(g api.GPU) string {
 }
 
 // healthCell says whether jobs may be put on a card, and if not, why and since
-// when: "quarantined 3m12s: fallen off the bus (Xid 79)".
+// when: "quarantined 3m12s: Xid 79 (the card has fallen off the bus)".
 func healthCell(g api.GPU, now time.Time) cell {
 	text, colour := g.Health, green
 	switch {

@@ -126,7 +126,7 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	}
 	releaser, ok := d.source.(gpu.Releaser)
 	if !ok {
-		return api.Released{Note: "there is nothing to let go of: the driver is not held open (" + d.source.Name() + ")"}, nil
+		return api.Released{Note: "the driver is not held open (" + d.source.Name() + "): there is nothing to let go of"}, nil
 	}
 	if r.End {
 		return api.Released{}, d.takeHold(ctx, c, releaser)
