@@ -126,7 +126,7 @@ func (s *session) openSource() (gpu.Source, error) {
 // chooseCards checks the ids the user gave, or inherited, against the cards
 // there are.
 func (s *session) chooseCards(sample gpu.Sample) error {
-	s.devices = sample.Devices
+	s.devices, s.heard = sample.Devices, sample.Xids
 	have := make([]string, 0, len(sample.Devices))
 	for _, d := range sample.Devices {
 		have = append(have, strconv.Itoa(d.Index))
@@ -253,7 +253,7 @@ func (s *session) newScreen() *screen {
 // newEngine is apart from openEngine because --fresh forgets the jobs first.
 func (s *session) newEngine() {
 	s.engine = engine.New(engine.Config{
-		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
+		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Xids: s.heard, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
 		IdleAfter: engine.DefaultIdleAfter,
 		Publish:   s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,

@@ -31,6 +31,7 @@ func (s *session) resume(ctx context.Context) error {
 		found = nil
 	}
 	s.newEngine()
+	s.takeHealth()
 	if err := s.journal.catchUp(s.store); err != nil {
 		s.log.Error("journal", "err", err)
 	}
@@ -45,6 +46,18 @@ func (s *session) resume(ctx context.Context) error {
 	s.queue.apply(now, s.file, s.engine)
 	s.file.Lines = nil // the queue has all of it now
 	return nil
+}
+
+// takeHealth takes over how the cards stood for an earlier run, which a run that
+// starts over does not.
+func (s *session) takeHealth() {
+	if s.opt.Fresh {
+		s.engine.ForgetHealth()
+		return
+	}
+	if err := s.engine.RestoreHealth(s.store.Meta); err != nil {
+		s.log.Warn("how the cards stood is not known", "err", err)
+	}
 }
 
 // boundMemory makes the collector work harder before it lets garbage take

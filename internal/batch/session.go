@@ -47,6 +47,7 @@ type session struct {
 	simDir   string
 	cards    []int
 	devices  []gpu.Device // as they were found
+	heard    []gpu.Xid    // meanwhile
 	lastSeq  int64
 
 	queue    *queue

@@ -26,6 +26,7 @@ func (d *Daemon) openCards(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	sample, err := gpu.FirstLook(bounded, d.source)
+	d.heard = sample.Xids
 	switch {
 	case err != nil:
 		// A driver that does not answer may do so later, and jobs run meanwhile

@@ -68,6 +68,7 @@ type Daemon struct {
 	boundFor int // jobs that memory is bounded for; the engine's goroutine's
 	simDir   string
 	devices  []gpu.Device
+	heard    []gpu.Xid // while they were found
 	host     sched.Host
 
 	ended    chan struct{} // closed when the engine's loop is over

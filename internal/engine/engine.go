@@ -56,6 +56,7 @@ type Config struct {
 	Host      sched.Host
 	Cards     []int        // only these; nil: all the source shows
 	Devices   []gpu.Device // the cards as they were found; what is free on them the engine looks up itself
+	Xids      []gpu.Xid    // what was said of them meanwhile
 	Poll      time.Duration
 	Tolerance float64
 	User      string
@@ -105,6 +106,7 @@ type Engine struct {
 	meter  *gpu.Meter
 	health *gpu.Health
 	cards  cardBook
+	early  []gpu.Xid // what was said before any card was read
 	limits memoryLimits
 	others []gpu.Entry
 	moved  bool              // something happened since the last decision that could change it
@@ -173,7 +175,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(), strangers: map[string]bool{},
 		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
-		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), health: gpu.NewHealth(),
+		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), health: gpu.NewHealth(), early: cfg.Xids,
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
 		warned: map[string]string{}, outcomes: map[string]job.Outcome{}, stagedOf: map[string]int{},
 		requests: make(chan func(), 16),

@@ -58,14 +58,12 @@ func whileItRan(index int, v gpu.Verdict) string {
 	return fmt.Sprintf("gpu%d was %s while it ran (%s)", index, what, v.Reason)
 }
 
-// recallTrouble finds the jobs on quarantined cards again, after a restart.
-func (e *Engine) recallTrouble() {
-	for _, a := range e.active {
-		for _, uuid := range a.job.Grant.UUIDs {
-			index, known := e.cards.byUUID(uuid)
-			if v := e.health.Of(uuid); known && v.State == gpu.HealthQuarantined && a.trouble == "" {
-				a.trouble = whileItRan(index, v)
-			}
+// recallTrouble finds out that a job is on a quarantined card, after a restart.
+// It may have ended meanwhile.
+func (e *Engine) recallTrouble(a *attempt) {
+	for i, uuid := range a.job.Grant.UUIDs {
+		if v := e.health.Of(uuid); v.State == gpu.HealthQuarantined && a.trouble == "" {
+			a.trouble = whileItRan(a.job.Grant.GPUs[i], v)
 		}
 	}
 }
@@ -150,6 +148,9 @@ func (e *Engine) saveHealth() {
 	}
 	e.meta[healthKey] = string(data)
 }
+
+// ForgetHealth has the store forget how the cards stood for an earlier berth.
+func (e *Engine) ForgetHealth() { e.meta[healthKey] = "" }
 
 // RestoreHealth takes over how the cards stood for an earlier berth.
 func (e *Engine) RestoreHealth(meta func(key string) (string, error)) error {

@@ -93,9 +93,6 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	r.xid(0, 48)
 	j := r.row("1")
 	r.again(run.Found{Token: j.Keep, Kind: run.FoundRunning, Job: "1", Attempt: 1})
-	if err := r.e.RestoreHealth(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
-		t.Fatal(err)
-	}
 	r.told = nil
 	r.pass(time.Second)
 	r.wantTexts(job.EventCard)
@@ -104,6 +101,19 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	}
 	if got := r.e.Trouble("1"); got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
 		t.Errorf("trouble %q", got)
+	}
+}
+
+func TestAJobThatEndedOnALostCardWhileNoBerthLookedSaysSo(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(card0))
+	r.lose(0)
+	record := keep.Record{ExitCode: 1, Job: "1", Attempt: 1}
+	r.again(run.Found{Token: r.row("1").Keep, Kind: run.FoundEnded, Job: "1", Attempt: 1, Record: record})
+	r.step()
+	want := "gpu0 was lost while it ran (has fallen off the bus)"
+	if row := r.row("1"); row.Outcome != job.Exited(1) || row.Detail != want {
+		t.Errorf("%s (%s)", row.Outcome, row.Detail)
 	}
 }
 
@@ -134,9 +144,6 @@ func TestAPersonsWordIsKept(t *testing.T) {
 	r.step()
 	r.wantTexts(job.EventCard, "gpu0 quarantined by root: fan is loud")
 	r.again()
-	if err := r.e.RestoreHealth(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
-		t.Fatal(err)
-	}
 	r.look()
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
@@ -152,6 +159,39 @@ func TestAnXidThatComesWithAFailedLookCounts(t *testing.T) {
 	r.pass(time.Second)
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
+}
+
+func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
+	about := func(code int) []gpu.Xid { return []gpu.Xid{{At: start0, UUID: "GPU-0", Code: code}} }
+	for name, test := range map[string]struct {
+		found, failed []gpu.Xid
+	}{
+		"while the cards were found": {found: about(79)},
+		"with a look that failed":    {failed: about(79)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.boot(nil, nil, func(c *Config) { c.Xids = test.found })
+			r.e.Observe(r.now, gpu.Sample{Xids: test.failed}, errors.New("driver does not answer"))
+			r.pass(time.Second)
+			r.submit(spec())
+			r.wantRow("1", job.Queued, "")
+			if v := r.e.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
+				t.Errorf("it is %v", v.State)
+			}
+			if len(r.e.early) > 0 {
+				t.Error("it is kept though it was heard")
+			}
+		})
+	}
+	r := newRig(t, 1)
+	r.boot(nil, nil)
+	for range maxEarly + 1 {
+		r.e.Observe(r.now, gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
+	}
+	if len(r.e.early) != maxEarly {
+		t.Errorf("%d are kept", len(r.e.early))
+	}
 }
 
 func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {

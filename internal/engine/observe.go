@@ -23,6 +23,7 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 		e.busyAt = now
 	}
 	e.asked = false
+	s.Xids = e.heard(s.Xids, err)
 	if err != nil {
 		e.cards.err, e.cards.failed = err, now
 		e.heed(e.health.Failed(now, s))
@@ -44,18 +45,33 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 		}
 	}
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
-	first := e.cards.at.IsZero()
 	e.cards.take(now, s, e.inUse)
 	e.heed(e.health.Observe(now, s, e.cards.expected()))
-	if first {
-		e.recallTrouble()
-	}
 	for _, use := range e.meter.Observe(s, e.holdings(), e.owners.Owner) {
 		e.cards.use[use.Index] = use
 	}
 	e.compare()
 	e.checkLeft()
 	e.watchIdle()
+}
+
+// maxEarly bounds what is kept of what was said before any card was read.
+const maxEarly = 256
+
+// heard keeps what is said about cards until there are any that it could be
+// about: the kernel's log speaks of what happened before berth began.
+func (e *Engine) heard(xids []gpu.Xid, err error) []gpu.Xid {
+	if !e.cards.at.IsZero() {
+		return xids
+	}
+	e.early = append(slices.Clone(e.early), xids...)
+	e.early = e.early[max(0, len(e.early)-maxEarly):]
+	if err != nil {
+		return nil
+	}
+	all := e.early
+	e.early = nil
+	return all
 }
 
 // inUse is true of a card that a job holds.

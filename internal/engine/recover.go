@@ -132,6 +132,7 @@ func (e *Engine) restoreRunning(f Fate) {
 	_, a.storedMiB = highest(j.PeakMiB)
 	e.active[j.ID] = a
 	e.byToken[j.Keep] = j.ID
+	e.recallTrouble(a)
 	e.meter.Seed(j.ID, j.PeakMiB)
 	switch f.Kind {
 	case FateRunning:

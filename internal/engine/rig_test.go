@@ -90,6 +90,10 @@ func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) 
 		last = max(last, row.Seq)
 	}
 	r.e = New(cfg, r, r, nil, r, r, last)
+	meta := func(key string) (string, error) { return r.meta[key], nil }
+	if err := r.e.RestoreHealth(meta); err != nil {
+		r.t.Fatal(err)
+	}
 	r.e.Restore(r.now, live, found)
 }
 

@@ -214,6 +214,30 @@ func TestFirstLookIsTakenAgain(t *testing.T) {
 	}
 }
 
+// scripted gives the samples that it was made with, one after the other.
+type scripted struct {
+	Source
+	samples []Sample
+	errs    []error
+}
+
+func (s *scripted) Sample(context.Context) (Sample, error) {
+	sample, err := s.samples[0], s.errs[0]
+	s.samples, s.errs = s.samples[1:], s.errs[1:]
+	return sample, err
+}
+
+func TestFirstLookKeepsWhatWasSaidMeanwhile(t *testing.T) {
+	source := &scripted{
+		samples: []Sample{{Xids: []Xid{{Code: 79}}}, {}, {Devices: []Device{{UUID: "GPU-0"}}, Xids: []Xid{{Code: 48}}}},
+		errs:    []error{errors.New("not yet"), errors.New("not yet"), nil},
+	}
+	s, err := FirstLook(t.Context(), source)
+	if err != nil || len(s.Devices) != 1 || len(s.Xids) != 2 || s.Xids[0].Code != 79 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestHelperWordsAreBounded(t *testing.T) {
 	var kept strings.Builder
 	log := &helperLog{log: slog.New(slog.NewTextHandler(&kept, nil))}

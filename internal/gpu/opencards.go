@@ -220,12 +220,16 @@ func (c *Cards) Close() error {
 }
 
 // FirstLook takes the first sample of a source, and again where that fails: a
-// card that hangs costs one sample and is left out of the next.
+// card that hangs costs one sample and is left out of the next. What was said of
+// the cards meanwhile comes with it, also beside an error.
 func FirstLook(ctx context.Context, source Source) (sample Sample, err error) {
 	pause := time.NewTicker(300 * time.Millisecond)
 	defer pause.Stop()
+	var heard []Xid
 	for range 10 {
 		sample, err = source.Sample(ctx)
+		heard = append(heard, sample.Xids...)
+		sample.Xids = heard
 		if err == nil || ctx.Err() != nil {
 			return sample, err
 		}
