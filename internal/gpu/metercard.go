@@ -22,6 +22,8 @@ type cardState struct {
 	hidden         bool                  // the last sample did not tell who uses how much of the card
 	sampled        bool                  // there was one
 	utilPct        float64               // in it; -1: not known
+	used           bool                  // by a process in it, as far as that is told
+	usedBy         map[string]bool       // by job: it used the card in it, or that is not known
 	before         map[string]int64      // by job here now: what no process explained before it came
 	departures     map[string]*departure // jobs that ended and whose memory was not seen to be free yet
 }
@@ -55,6 +57,7 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 		// process anywhere: it hides them, as it does inside a container.
 		matched = false
 	}
+	c.noteUse()
 	c.usedMiB, c.unexplainedMiB, c.sampled = d.UsedMiB, unexplainedMiB(d), true
 	c.hidden, c.utilPct = !d.ProcessesKnown || !sawProcess || sizeUnknown(d.Processes), d.UtilPct
 	if !matched {

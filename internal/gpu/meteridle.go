@@ -27,18 +27,21 @@ func (m *Meter) Idle(key string, cards []int) (card int, heldMiB int64, idle boo
 // unusedBy is true where the card did nothing at all, or where what it did is
 // known to have been for others.
 func (c *cardState) unusedBy(key string) bool {
-	if c.utilPct == 0 {
-		return true
+	// Without anyone who used it the parts are not told, whatever they say.
+	return c.utilPct == 0 || c.used && !c.usedBy[key]
+}
+
+// noteUse takes in who used the card, once for all jobs there.
+func (c *cardState) noteUse() {
+	if c.usedBy == nil {
+		c.usedBy = map[string]bool{}
 	}
-	others := false
+	clear(c.usedBy)
+	c.used = false
 	for _, t := range c.processes {
-		switch {
-		case t.key == key && t.utilPct != 0:
-			return false
-		case t.utilPct > 0:
-			others = true
+		c.used = c.used || t.utilPct > 0
+		if t.utilPct != 0 {
+			c.usedBy[t.key] = true // or may have
 		}
 	}
-	// Without anyone who used it the parts are not told, whatever they say.
-	return others
 }
