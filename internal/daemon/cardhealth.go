@@ -67,7 +67,8 @@ func (d *Daemon) setHealth(now time.Time, index int, state gpu.HealthState, by, 
 		return noCard(index, there)
 	}
 	after := d.engine.HealthOf(there[at].UUID)
-	if after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
+	people := before.Cause == gpu.CausePerson && after.Cause == gpu.CausePerson
+	if people && after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
 		d.engine.TellCard(now, fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
 	}
 	return nil

@@ -270,6 +270,20 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 	}
 }
 
+func TestAQuarantineOfWhatIsQuarantinedAlreadyIsToldOfOnce(t *testing.T) {
+	l := newLab(t)
+	l.fault("xid 1 79")
+	l.until("the card is out of service", func() bool { return l.cards()[1].Health == "quarantined" })
+	card, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "to the workshop"})
+	if err != nil || card.HealthReason != "to the workshop" {
+		t.Fatalf("%+v, %v", card, err)
+	}
+	events, err := l.CardHistory(l.ctx, api.CardQuery{})
+	if err != nil || len(events) != 2 || !strings.HasSuffix(events[0].Text, ": to the workshop") || !strings.Contains(events[1].Text, "Xid 79") {
+		t.Errorf("%+v, %v", events, err)
+	}
+}
+
 func TestACardThatIsInPartsIsNamedByThem(t *testing.T) {
 	there := []gpu.Device{{Index: 0}, {Index: 200, Part: &gpu.Part{Of: 1}}, {Index: 201, Part: &gpu.Part{Of: 1}}}
 	wantProblem(t, noCard(1, there), api.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "which parts")
