@@ -112,14 +112,18 @@ func sweepMPS(parent string) {
 		if token, attempt, ok := strings.Cut(entry.Name(), "."); !entry.IsDir() || !ok || token == "" || attempt == "" {
 			continue
 		}
-		dir := filepath.Join(parent, entry.Name())
-		lock, err := lockFile(filepath.Join(dir, homeLock), 0)
-		if err != nil {
-			continue
-		}
-		_ = os.RemoveAll(dir)
-		lock.Close()
+		removeForsaken(filepath.Join(parent, entry.Name()))
 	}
+}
+
+// removeForsaken removes the directory if its host is gone.
+func removeForsaken(dir string) {
+	lock, err := lockFile(filepath.Join(dir, homeLock), 0)
+	if err != nil {
+		return
+	}
+	defer lock.Close()
+	_ = os.RemoveAll(dir)
 }
 
 // lockFile opens and locks a file, waiting for no longer than that.

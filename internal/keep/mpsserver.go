@@ -3,6 +3,7 @@ package keep
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ const hostBereft FrameKind = 'B'
 // mpsServer is a host as its supervisor sees it.
 type mpsServer struct {
 	pid     int
+	dir     string   // its server's
 	socket  *os.File // closing it is the word to end
 	opening bool     // the job waits for it
 	closing bool     // it was told to end
@@ -99,7 +101,7 @@ func startHost(o Order, token string) (*mpsServer, error) {
 	}
 	// It is far smaller than what a socket holds, so nobody waits here.
 	_, _ = ours.file.Write(order)
-	return &mpsServer{pid: pid, socket: ours.file, opening: true, pause: firstLookPause}, nil
+	return &mpsServer{pid: pid, dir: o.MPS.Dir, socket: ours.file, opening: true, pause: firstLookPause}, nil
 }
 
 // hear passes on what the host says until it is gone.
@@ -107,10 +109,33 @@ func (m *mpsServer) hear(to chan<- hostSaid) {
 	for {
 		frame, err := ReadFrame(m.socket)
 		if err != nil {
+			m.bequeath()
 			to <- hostSaid{from: m}
 			return
 		}
 		to <- hostSaid{from: m, kind: frame.Kind, text: frame.Get("why")}
+	}
+}
+
+// bequeath ends and removes what a host left that was killed; any other leaves
+// nothing. Its server has become the supervisor's child and would pass for a
+// process of the job's, which the job would then have to wait for.
+func (m *mpsServer) bequeath() {
+	table, err := Processes()
+	if err != nil {
+		return
+	}
+	self := os.Getpid()
+	for _, p := range Descendants(table, func(p Process) bool { return p.Parent == self }) {
+		if p.Session == m.pid && p.PID != m.pid && !p.Dead() {
+			_ = p.Signal(sigKILL)
+		}
+	}
+	// The next job's host may be making a directory of that name already. What
+	// is not removed now is swept by a later one.
+	if all, err := lockFile(filepath.Join(filepath.Dir(m.dir), homeLock), 0); err == nil {
+		defer all.Close()
+		removeForsaken(m.dir)
 	}
 }
 
