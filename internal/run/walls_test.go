@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +101,26 @@ func TestAUsersJobCannotLeaveItsFilter(t *testing.T) {
 	}
 	if lines := strings.Split(strings.TrimSpace(b.logText("1")), "\n"); len(lines) != 3 || lines[1] != "no" || lines[2] != "0" {
 		t.Errorf("it says %q", lines)
+	}
+}
+
+// A user who is root in a namespace of their own is still in the cgroup.
+func TestNamespacesAndSessionsAreNoWayAroundAFilter(t *testing.T) {
+	needFilter(t)
+	b := newLab(t, withCgroup)
+	try := tryAll(cards(t))
+	for id, way := range []string{"unshare -Ur", "unshare -Urm", "unshare -UrC", "unshare -Urpf --mount-proc", "setsid -w"} {
+		o := b.ordered(strconv.Itoa(id+1), "export LC_ALL=C; "+way+" true || { echo no such way; exit; }; "+way+" sh -c '"+
+			`mknod own c 195 0 2>/dev/null && { (: < own) 2>&1 || echo made; }; `+strings.ReplaceAll(try, "'", `'\''`)+"'")
+		o.Devices = &keep.Devices{Minors: []int{1}}
+		if r := b.finish(o); r.Note != "" || r.ExitCode != 0 {
+			t.Fatalf("%s: %+v", way, r)
+		}
+		if said := b.denied(o.Job); strings.HasSuffix(said, "no such way") {
+			t.Logf("%s: not here: %s", way, said)
+		} else if said != "0" {
+			t.Errorf("%s: it says %q", way, said)
+		}
 	}
 }
 
