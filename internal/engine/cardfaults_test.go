@@ -15,8 +15,14 @@ type hardware struct {
 	rows  map[int]ailment // cards whose memory rows wait to be remapped
 	leaks []*leak
 	xids  []gpu.Xid
-	shown map[int]string // what the last look said is wrong with a card
-	leaky map[int]bool   // cards on which it showed what no process explains
+	log   []gpu.Xid         // what the kernel's log has of them
+	hard  map[int]time.Time // when a card was last said to be broken
+	shown map[int]string    // what the last look said is wrong with a card
+	leaky map[int]bool      // cards on which it showed what no process explains
+
+	strangers []*stranger
+	came      int  // how many there ever were
+	vague     bool // the driver does not tell what each of them uses
 }
 
 type ailment struct {
@@ -32,8 +38,8 @@ type leak struct {
 	shown bool // to the berth under which it happened
 }
 
-func newHardware() hardware {
-	return hardware{away: map[int]ailment{}, rows: map[int]ailment{}, shown: map[int]string{}, leaky: map[int]bool{}}
+func newHardware(seed uint64) hardware {
+	return hardware{vague: seed%4 == 0, hard: map[int]time.Time{}, away: map[int]ailment{}, rows: map[int]ailment{}, shown: map[int]string{}, leaky: map[int]bool{}}
 }
 
 // ail lets cards go wrong, and get well again.
@@ -49,9 +55,11 @@ func (w *world) ail() {
 		}
 		if w.chance(80) {
 			code := []int{13, 31, 63, 48, 74, 79, 4711}[w.rng.IntN(7)]
-			w.hardware.xids = append(w.hardware.xids, gpu.Xid{At: w.now, UUID: fmt.Sprintf("GPU-%d", card), Code: code})
+			x := gpu.Xid{At: w.now, UUID: fmt.Sprintf("GPU-%d", card), Code: code}
+			w.hardware.xids, w.hardware.log = append(w.hardware.xids, x), append(w.hardware.log, x)
 		}
 	}
+	w.comeAndGo()
 	over := func(a ailment) bool { return !w.storm || !w.now.Before(a.until) }
 	for card := range w.cards {
 		if over(w.hardware.away[card]) {
@@ -75,13 +83,12 @@ func (w *world) leave(x *execution) {
 
 // ailing is a sample as it looks with all that is wrong.
 func (w *world) ailing(devices []gpu.Device) gpu.Sample {
-	s := gpu.Sample{At: w.now, Xids: w.hardware.xids}
+	s := gpu.Sample{At: w.now, Xids: w.spoken()}
 	for _, x := range w.history {
 		if x.alive && len(x.cards) > 0 {
 			x.listed = w.boots
 		}
 	}
-	w.hardware.xids = nil
 	clear(w.hardware.shown)
 	clear(w.hardware.leaky)
 	for _, l := range w.hardware.leaks {
@@ -122,17 +129,21 @@ func (w *world) ailing(devices []gpu.Device) gpu.Sample {
 // which the memory of a job that is over was shown to be in use still.
 func (w *world) checkCards(x *execution) {
 	x.boot, x.clean = w.boots, true
+	w.checkStrangers(x)
 	for _, card := range x.cards {
 		// What was there before it came hides as much of what it leaves.
 		x.clean = x.clean && !w.hardware.leaky[card]
 		if what := w.hardware.shown[card]; what != "" {
 			w.wrong("job %s started on gpu%d in spite of %s", x.job, card, what)
 		}
+		if at, said := w.hardware.hard[card]; said && w.now.Sub(at) < 5*time.Second {
+			w.wrong("job %s started on gpu%d, %s after it was said to be broken", x.job, card, w.now.Sub(at))
+		}
 		for _, l := range w.hardware.leaks {
 			row := w.rows[l.of.job]
 			over := row.State != job.Running || row.Keep != l.of.token || row.Attempt != l.of.attempt
 			// And to a berth that never saw a process the driver may hide them.
-			known := l.of.clean && l.of.boot == l.boot && l.of.listed == l.boot
+			known := l.of.clean && l.of.boot == l.boot && l.of.listed == l.boot && !w.hardware.vague
 			if l.shown && over && known && slices.Contains(l.of.cards, card) {
 				w.wrong("job %s started on gpu%d, where job %s left %d MiB", x.job, card, l.of.job, l.of.realMiB)
 			}

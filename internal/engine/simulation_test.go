@@ -22,7 +22,7 @@ var (
 
 // TestSimulation runs the engine in a world where berth may be killed between
 // any two steps, supervisors die, the disk fills, the cards cannot be read, fail
-// and get well again, and jobs leave memory behind.
+// and get well again, strangers come and go, and jobs leave memory behind.
 // In the storm nothing bad may happen; in the calm after it everything ends.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {
@@ -122,7 +122,7 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 	}
 	slices.SortFunc(live, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	e := New(Config{
-		Rules: w.rules(), Devices: w.devices(), Poll: time.Second, Tolerance: 0.1, User: "ann",
+		Rules: w.rules(), Devices: w.devices(), Xids: w.kernelLog(), Poll: time.Second, Tolerance: 0.1, User: "ann",
 		Order:   w.order,
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)

@@ -102,7 +102,7 @@ func newWorld(seed uint64, cards int) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), storm: true, bootID: keep.BootID(),
 		rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
-		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(), hardware: newHardware(),
+		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(), hardware: newHardware(seed),
 	}
 }
 
@@ -215,7 +215,7 @@ func (w *world) Owner(pid int) (key string, ok bool, known bool) {
 
 func (w *world) sample() (gpu.Sample, error) {
 	if w.chance(25) {
-		return gpu.Sample{}, errors.New("driver does not answer")
+		return gpu.Sample{Xids: w.spoken()}, errors.New("driver does not answer")
 	}
 	w.ail()
 	return w.ailing(w.devices()), nil
@@ -232,6 +232,7 @@ func (w *world) devices() []gpu.Device {
 				d.Processes = append(d.Processes, gpu.Process{PID: x.pid, UsedMiB: x.realMiB})
 			}
 		}
+		w.addStrangers(&d)
 		devices = append(devices, d)
 	}
 	return devices
