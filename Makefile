@@ -57,6 +57,7 @@ race: ## all tests with the race detector
 
 bench: build ## speed, as ratios against the bare operation in the same run
 	$(GO) run ./scripts/bench -berth $(BIN)/berth
+	@if command -v cc >/dev/null; then $(GO) test ./cmd/berth-gpu -run '^$$' -bench Sample8; fi
 
 FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)

@@ -76,6 +76,7 @@ func (s *service) drained() {
 // daemon measures the second way to use berth.
 func (b *bench) daemon(jobs int) {
 	b.latency()
+	b.cards()
 	b.callers()
 	b.bulk()
 	b.endToEnd(jobs)
@@ -106,6 +107,29 @@ func (b *bench) latency() {
 	b.row("a bare fork and exec, median", fmt.Sprintf("%.2f ms", 1000*base.Seconds()), "", true)
 	b.row(fmt.Sprintf("idle submit to running, open connection (%.1f ms), ratio", 1000*median(open).Seconds()), fmt.Sprintf("%.1f x", ratio(open)), "<= 5 x", ratio(open) <= 5)
 	b.row(fmt.Sprintf("idle submit to running, berth submit (%.1f ms), ratio", 1000*median(cli).Seconds()), fmt.Sprintf("%.1f x", ratio(cli)), "<= 15 x", ratio(cli) <= 15)
+}
+
+// cards: a look at the cards, asked over an open connection and typed, against
+// a bare fork and exec.
+func (b *bench) cards() {
+	s := b.serve("cards")
+	defer s.stop()
+	const rounds = 100
+	var bare, open, cli []time.Duration
+	timed := func(do func() error) time.Duration {
+		start := time.Now()
+		check(do())
+		return time.Since(start)
+	}
+	for range rounds {
+		bare = append(bare, timed(exec.Command("/bin/true").Run))
+		open = append(open, timed(func() error { _, err := s.client.GPUs(context.Background()); return err }))
+		cli = append(cli, timed(s.command("gpus").Run))
+	}
+	base := median(bare).Seconds()
+	ratio := median(cli).Seconds() / base
+	b.row(fmt.Sprintf("berth gpus (%.1f ms, %.2f ms of it the daemon's), ratio", 1000*median(cli).Seconds(), 1000*median(open).Seconds()),
+		fmt.Sprintf("%.1f x", ratio), "<= 20 x", ratio <= 20)
 }
 
 // untilThere is how long it takes from the request until the command has made
