@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/api"
 )
@@ -28,18 +29,24 @@ var attributionAttacks = []attack{
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}()
-		eventually(t, "bob's process is seen on the card", func() bool {
+		// An answer is remembered for a moment, and a process in the middle of
+		// its start shows no environment: so it is looked at for longer.
+		var since time.Time
+		eventually(t, "bob's process was on the card for a while", func() bool {
 			var cards []api.GPU
 			c.root.mustAsk(t, "GET", "/v1/gpus", nil).into(t, &cards)
 			for _, p := range cards[card].Processes {
-				if p.PID == cmd.Process.Pid {
-					if p.Job != "" {
-						t.Errorf("it is job %s's", p.Job)
-					}
-					return true
+				if p.PID != cmd.Process.Pid {
+					continue
+				}
+				if p.Job != "" {
+					t.Fatalf("it is job %s's", p.Job)
+				}
+				if since.IsZero() {
+					since = time.Now()
 				}
 			}
-			return false
+			return !since.IsZero() && time.Since(since) > 4*time.Second
 		})
 		if most := mostOf(c.ann.show(t, id)); most != 40 {
 			t.Errorf("ann's job is said to have used %d MiB", most)
