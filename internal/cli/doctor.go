@@ -102,10 +102,32 @@ func hearDaemon(findings []site.Finding, e api.Enforced) {
 		default:
 			continue
 		}
-		if f.Status != site.OK && len(e.Missing) > 0 {
-			f.What += ": " + strings.Join(e.Missing, "; ")
+		if why := reasonsFor(f.Name, e.Missing); f.Status != site.OK && len(why) > 0 {
+			f.What += ": " + strings.Join(why, "; ")
 		}
 	}
+}
+
+// reasonsFor are those of a daemon's reasons that explain one finding, or all
+// of them where none is known to.
+func reasonsFor(name string, missing []string) []string {
+	about := map[string][]string{
+		"cgroup":      {"no cgroup"},
+		"controllers": {"not enforced"},
+		"isolation":   {"can open cards", "no cgroup"}, // without one there is no filter either
+	}
+	for _, words := range about[name] {
+		var found []string
+		for _, reason := range missing {
+			if head, _, _ := strings.Cut(reason, ":"); strings.Contains(head, words) {
+				found = append(found, strings.TrimPrefix(reason, "a job can open cards it was not given: "))
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return missing
 }
 
 // accounted is what jobs are not held to.

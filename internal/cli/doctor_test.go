@@ -52,6 +52,14 @@ func TestTheDoctorHearsTheDaemon(t *testing.T) {
 		{"nothing", api.Enforced{Missing: []string{"a", "b"}},
 			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: a; b", "warn the daemon accounts cpus and mem, and does not enforce it: a; b",
 			"warn the daemon cannot keep a job from opening cards that it was not given: a; b"},
+		{"each with its own reason", api.Enforced{Missing: []string{"no cgroup of its own for a job: read-only", "a job's CPU limit is not enforced: no cgroup there", "a job can open cards it was not given: not root"}},
+			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: no cgroup of its own for a job: read-only",
+			"warn the daemon accounts cpus and mem, and does not enforce it: a job's CPU limit is not enforced: no cgroup there",
+			"warn the daemon cannot keep a job from opening cards that it was not given: not root"},
+		{"no filter for want of a cgroup", api.Enforced{Missing: []string{"no cgroup of its own for a job: read-only", "a job's host memory limit is not enforced"}},
+			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: no cgroup of its own for a job: read-only",
+			"warn the daemon accounts cpus and mem, and does not enforce it: a job's host memory limit is not enforced",
+			"warn the daemon cannot keep a job from opening cards that it was not given: no cgroup of its own for a job: read-only"},
 	} {
 		findings := []site.Finding{{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "cgroup", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "controllers", Status: site.Fail, What: "mine", Fix: "mine"},
 			{Name: "isolation", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "isolation", Status: site.OK, What: site.NoCards}}
