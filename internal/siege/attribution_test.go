@@ -67,7 +67,8 @@ func mostOf(d api.Detail) (most int64) {
 func (c *camp) tokenOf(t *testing.T, id string) string {
 	t.Helper()
 	for _, pid := range processes() {
-		if environ := procFile(pid, "environ"); strings.Contains(environ, "BERTH_JOB_ID="+id+"\x00") {
+		// Other daemons on this machine have a job of that number, too.
+		if environ := procFile(pid, "environ"); strings.Contains(environ, "BERTH_JOB_ID="+id+"\x00") && strings.Contains(environ, c.dir+"/") {
 			for _, other := range processes() {
 				words := strings.Split(strings.TrimSuffix(procFile(other, "cmdline"), "\x00"), "\x00")
 				token := words[len(words)-1]
