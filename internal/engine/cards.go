@@ -98,6 +98,7 @@ func (b *cardBook) forgetDivided(devices []gpu.Device, inUse func(index int) boo
 		partGone := d.Part != nil && (divided[d.Part.Of] || whole[d.Part.Of])
 		if !b.present[index] && (partGone || d.Part == nil && divided[index]) && !inUse(index) {
 			delete(b.known, index)
+			b.health.Forget(d.UUID)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -35,5 +36,42 @@ func TestACardThatIsMissingSaysWhenItWasLastRead(t *testing.T) {
 	}
 	if at := r.e.SeenAt(2); !at.IsZero() {
 		t.Errorf("a card that was never there was read at %v", at)
+	}
+}
+
+// TestAPartThatIsNoMoreKeepsNobodyBusy: nothing is read of it that could end its
+// trouble, but what a person said of it stands.
+func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
+	r := newRig(t, 1)
+	whole, parts := r.devices, make([]gpu.Device, 2)
+	for i := range parts {
+		parts[i] = whole[0]
+		parts[i].Index, parts[i].UUID, parts[i].Part = gpu.PartIndex(0, i), []string{"MIG-0", "MIG-1"}[i], &gpu.Part{Of: 0}
+	}
+	r.devices = slices.Clone(parts)
+	r.pass(time.Second)
+	r.e.SetHealth(r.now, parts[1].Index, gpu.HealthQuarantined, "root", "not for today")
+	for i := range parts {
+		r.xid(i, 48)
+	}
+	if r.e.health.Settled() {
+		t.Fatal("an Xid may pass")
+	}
+	r.devices = whole
+	r.pass(time.Second)
+	if !r.e.health.Settled() {
+		t.Error("what is no more is waited for")
+	}
+	r.devices = parts
+	r.pass(time.Second)
+	if v := r.e.HealthOf("MIG-0"); v.State != gpu.HealthOK {
+		t.Errorf("a part that is made anew is %+v", v)
+	}
+	if v := r.e.HealthOf("MIG-1"); v.State != gpu.HealthQuarantined || v.By != "root" {
+		t.Errorf("a person's word did not stand: %+v", v)
+	}
+	r.again()
+	if v := r.e.HealthOf("MIG-0"); v.State != gpu.HealthOK {
+		t.Errorf("after a restart it is %+v", v)
 	}
 }

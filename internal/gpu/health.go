@@ -200,10 +200,11 @@ func (h *Health) Of(uuid string) Verdict {
 }
 
 // Settled is false while a card is in trouble that may pass by itself, so that
-// it is worth looking again soon.
+// it is worth looking again soon. A card that an earlier berth knew and that
+// nobody asks for any more is not looked at anyway.
 func (h *Health) Settled() bool {
 	for _, c := range h.cards {
-		if c.passing() {
+		if c.met && c.passing() {
 			return false
 		}
 	}
@@ -220,11 +221,31 @@ func (h *Health) meet(now time.Time, d *Device) {
 		c = newCardHealth(h, d.UUID)
 		h.cards[d.UUID] = c
 	}
+	c.met = true
 	c.Index, c.BusID, c.of = d.Index, plainBus(d.BusID), -1
 	if d.Part != nil {
 		c.of = d.Part.Of
 	}
 	c.notAfter(now)
+}
+
+// Forget drops what is known of a card that is no more, but for a person's word.
+// Nothing would be read that could end its trouble.
+func (h *Health) Forget(uuid string) {
+	c := h.cards[uuid]
+	if c == nil {
+		return
+	}
+	h.dirty = true
+	if c.trouble[kindPerson] == nil {
+		delete(h.cards, uuid)
+		return
+	}
+	for kind := range c.trouble {
+		if kind != kindPerson {
+			c.end(kind)
+		}
+	}
 }
 
 func (h *Health) forgetTheWell() {

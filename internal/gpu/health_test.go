@@ -584,6 +584,25 @@ func TestHealthRefusesWhatIsNoSave(t *testing.T) {
 	}
 }
 
+func TestHealthDoesNotWaitForCardsThatNobodyAsksFor(t *testing.T) {
+	h, bad := NewHealth(), Unknown(1, "GPU-1", "Fake")
+	h.Observe(healthStart, Sample{Devices: []Device{bad}, Xids: []Xid{{UUID: "GPU-1", Code: 48}}}, nil)
+	saved, err := h.Save("boot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := NewHealth()
+	if err := next.Restore(saved, "boot"); err != nil {
+		t.Fatal(err)
+	}
+	if next.Observe(healthStart, Sample{Devices: []Device{Unknown(0, "GPU-0", "Fake")}}, nil); !next.Settled() {
+		t.Error("a card that is not among those asked for is waited for")
+	}
+	if next.Observe(healthStart, Sample{Devices: []Device{bad}}, nil); next.Settled() || next.Of("GPU-1").State != HealthQuarantined {
+		t.Error("a card that is there again is not looked after")
+	}
+}
+
 func TestPlainBus(t *testing.T) {
 	for in, want := range map[string]string{
 		"00000000:3B:00.0": ":3b:00", "0000:3b:00": ":3b:00", "0000:3b:00.0": ":3b:00", "00000001:3b:00.0": "1:3b:00", "": "", "junk": "junk",

@@ -53,7 +53,8 @@ type cardHealth struct {
 	health  *Health
 	Index   int
 	BusID   string
-	of      int // the card that this is a part of; -1: none
+	of      int  // the card that this is a part of; -1: none
+	met     bool // by this berth, and not only by the one before
 	verdict Verdict
 	trouble map[troubleKind]*trouble
 	LastXid *Xid
