@@ -136,7 +136,7 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.SetVersionTemplate("berth {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore())
+	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate())
 	root.AddCommand(daemonVerbs()...)
 	group(root)
 	return root
@@ -155,7 +155,7 @@ func daemonVerbs() []*cobra.Command {
 func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
 		{"run", "Run jobs:", "run submit"},
-		{"see", "See what goes on:", "list show why logs attach wait history stats"},
+		{"see", "See what goes on:", "list show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
 		{"machine", "The machine and its daemon:", "serve gpus gpu doctor backup restore token simjob"},
 	}

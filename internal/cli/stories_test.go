@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,7 +258,7 @@ var promises = append([]promise{
 		life-a-warning-signal-comes-before-the-limit
 		life-on-timeout-requeue-goes-to-the-end-of-the-queue-a-bounded-number-of-times`},
 	{"lost is never guessed to be success", "life-a-killed-supervisor-is-lost-and-never-success"},
-}, daemonPromises...)
+}, slices.Concat(daemonPromises, simulatePromises)...)
 
 func TestEveryStoryProvesASentence(t *testing.T) {
 	listed := map[string]bool{}

@@ -48,7 +48,7 @@ func Figures() []Figure {
 		{Name: "preemptions", Title: "preemptions", Of: func(m *Metrics) *float64 { return &m.Preemptions }},
 		{Name: "decisions", Title: "decisions", Of: func(m *Metrics) *float64 { return &m.Decisions }},
 		{Name: "decision_p50_ms", Title: "decision, median", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP50Ms }},
-		{Name: "decision_p99_ms", Title: "decision, 99 % within", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP99Ms }},
+		{Name: "decision_p99_ms", Title: "decision, 99 %", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP99Ms }},
 	}
 }
 
@@ -74,8 +74,9 @@ func Average(replays []Metrics) (Metrics, map[string]float64) {
 func interval(replays []Metrics, of func(*Metrics) *float64) (mean, half float64) {
 	n := float64(len(replays))
 	for i := range replays {
-		mean += *of(&replays[i]) / n
+		mean += *of(&replays[i])
 	}
+	mean /= n
 	if len(replays) < 2 {
 		return mean, 0
 	}

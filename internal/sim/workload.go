@@ -110,3 +110,6 @@ func compareJobs(a, b *Job) int {
 		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB),
 	)
 }
+
+// Part is how much of each of its cards a job takes up, as a share of 1.
+func (m Machine) Part(j *Job) float64 { return float64(m.part(j)) / wholeCard }

@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/internal/jobfile"
+	"berth/internal/sim"
+)
+
+// Bounds of a trace. What lies beyond them is refused with its line.
+const (
+	maxTraceBytes    = 1 << 30
+	maxTraceMistakes = 10 // that are told at once
+	maxTraceGPUs     = 1_000_000
+	maxTracePriority = 1_000_000
+	maxTraceVRAMMiB  = 1 << 30
+)
+
+// traceColumns are the columns that mean something, each with what it does to
+// a job. The first two must be there.
+var traceColumns = []traceColumn{
+	{name: "submit_s", must: true, set: func(j *sim.Job, text string) (err error) {
+		j.Submit, err = traceMillis(text, sim.MaxSubmit)
+		return err
+	}},
+	{name: "duration_s", must: true, set: func(j *sim.Job, text string) (err error) {
+		j.Duration, err = traceMillis(text, sim.MaxDuration)
+		return err
+	}},
+	{name: "job_id", set: func(j *sim.Job, text string) error { j.ID = text; return nil }},
+	{name: "user", set: func(j *sim.Job, text string) error { j.User = text; return nil }},
+	{name: "gpus", set: func(j *sim.Job, text string) error {
+		gpus, err := traceInt(text, 0, maxTraceGPUs)
+		j.GPUs = int(gpus)
+		return err
+	}},
+	{name: "gpu_milli", set: func(j *sim.Job, text string) error {
+		milli, err := traceInt(text, 0, 1000)
+		// Traces write 0 for jobs without a GPU; of one it is no share.
+		if milli < 1000 {
+			j.Share = float64(milli) / 1000
+		}
+		return err
+	}},
+	{name: "vram_mib", set: func(j *sim.Job, text string) (err error) {
+		j.VRAMMiB, err = traceInt(text, 0, maxTraceVRAMMiB)
+		return err
+	}},
+	{name: "time_limit_s", set: func(j *sim.Job, text string) (err error) {
+		j.Limit, err = traceMillis(text, sim.MaxDuration)
+		return err
+	}},
+	{name: "priority", set: func(j *sim.Job, text string) error {
+		priority, err := traceInt(text, -maxTracePriority, maxTracePriority)
+		j.Priority = int(priority)
+		return err
+	}},
+}
+
+// columnAliases are other titles that traces have for a column.
+var columnAliases = map[string]string{"time_limit": "time_limit_s", "limit_s": "time_limit_s"}
+
+type traceColumn struct {
+	name string
+	must bool
+	set  func(j *sim.Job, text string) error
+}
+
+// traceMillis reads seconds. Not a number is in no range.
+func traceMillis(text string, most sim.Millis) (sim.Millis, error) {
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds >= 0 && seconds <= most.Seconds()) {
+		return 0, fmt.Errorf("found %q, allowed 0 to %s seconds", clip(text), plainNumber(most.Seconds()))
+	}
+	return sim.MillisOf(seconds), nil
+}
+
+// traceInt reads a whole number; programs write them as 1.0, too.
+func traceInt(text string, low, most float64) (int64, error) {
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(value >= low && value <= most) || value != math.Trunc(value) {
+		return 0, fmt.Errorf("found %q, allowed a whole number from %s to %s", clip(text), plainNumber(low), plainNumber(most))
+	}
+	return int64(value), nil
+}
+
+// clip keeps a field that is no number from filling the screen.
+func clip(text string) string {
+	const most = 40
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// openTrace reads a trace by its name; - is standard input.
+func openTrace(name string, stdin io.Reader) (*workload, error) {
+	if name == "-" {
+		return readTrace("standard input", stdin)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, &usageError{what: fmt.Sprintf("trace: %v", err), hint: "berth simulate --help shows the columns of a trace"}
+	}
+	defer file.Close()
+	return readTrace(name, file)
+}
+
+// bounded reads so much and no more: a trace that is cut off must not pass for
+// a whole one.
+type bounded struct {
+	from io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("larger than %d MiB", maxTraceBytes>>20)
+	}
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// traceReader reads one trace.
+type traceReader struct {
+	name     string
+	csv      *csv.Reader
+	fields   []*traceColumn // by place in a row; nil: ignored
+	width    int
+	mistakes []string
+	more     int // mistakes beyond those that are told
+	work     workload
+}
+
+func readTrace(name string, r io.Reader) (*workload, error) {
+	t := &traceReader{name: name, csv: csv.NewReader(&bounded{from: r, left: maxTraceBytes}), work: workload{source: filepath.Base(name)}}
+	t.csv.ReuseRecord, t.csv.FieldsPerRecord, t.csv.TrimLeadingSpace = true, -1, true
+	if err := t.header(); err != nil {
+		return nil, err
+	}
+	for {
+		record, err := t.csv.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.unreadable(err)
+			break // what follows a broken quote is anybody's guess
+		}
+		if len(t.work.jobs)+t.work.leftOut >= sim.MaxJobs {
+			t.mistake("more than %s jobs", grouped(sim.MaxJobs))
+			break
+		}
+		t.row(record)
+	}
+	return t.result()
+}
+
+// header finds out which columns there are.
+func (t *traceReader) header() error {
+	record, err := t.csv.Read()
+	switch {
+	case errors.Is(err, io.EOF):
+		return t.refuse(t.name + ": empty: a trace begins with a header, then has a line for each job")
+	case err != nil:
+		t.unreadable(err)
+		return t.refuse(t.mistakes...)
+	}
+	seen := map[string]bool{}
+	for i, title := range record {
+		if i == 0 {
+			title = strings.TrimPrefix(title, "\ufeff")
+		}
+		title = strings.ToLower(strings.TrimSpace(title))
+		if name, other := columnAliases[title]; other {
+			title = name
+		}
+		k := slices.IndexFunc(traceColumns, func(c traceColumn) bool { return c.name == title })
+		if k < 0 {
+			t.fields = append(t.fields, nil)
+			continue
+		}
+		if seen[title] {
+			t.mistake("the column %s is there twice", title)
+		}
+		seen[title] = true
+		t.fields = append(t.fields, &traceColumns[k])
+	}
+	t.width = len(record)
+	for _, c := range traceColumns {
+		if c.must && !seen[c.name] {
+			t.mistake("there is no column %s%s", c.name, nearColumn(c.name, record))
+		}
+	}
+	if len(t.mistakes) > 0 {
+		return t.refuse(t.mistakes...)
+	}
+	return nil
+}
+
+// nearColumn points at a title that may have been meant.
+func nearColumn(name string, titles []string) string {
+	if near := jobfile.Nearest(name, titles); near != "" {
+		return fmt.Sprintf("; is it %s?", clip(near))
+	}
+	return ""
+}
+
+// row takes in one job.
+func (t *traceReader) row(record []string) {
+	if len(record) != t.width {
+		t.mistake("%s, the header has %d", plural(len(record), "field"), t.width)
+		return
+	}
+	line, _ := t.csv.FieldPos(0)
+	j := sim.Job{GPUs: 1}
+	for i, column := range t.fields {
+		if column == nil {
+			continue
+		}
+		text := strings.TrimSpace(record[i])
+		if text == "" && !column.must {
+			continue // the source does not have it
+		}
+		if err := column.set(&j, strings.Clone(text)); err != nil {
+			t.mistakeAt(line, "%s: %v", column.name, err)
+			return
+		}
+	}
+	if j.GPUs == 0 {
+		t.work.leftOut++
+		return
+	}
+	if j.ID == "" {
+		j.ID = strconv.Itoa(line)
+	}
+	t.work.jobs = append(t.work.jobs, j)
+	t.work.places = append(t.work.places, "line "+strconv.Itoa(line))
+}
+
+func (t *traceReader) mistake(format string, args ...any) {
+	line, _ := t.csv.FieldPos(0)
+	t.mistakeAt(line, format, args...)
+}
+
+func (t *traceReader) mistakeAt(line int, format string, args ...any) {
+	if len(t.mistakes) >= maxTraceMistakes {
+		t.more++
+		return
+	}
+	t.mistakes = append(t.mistakes, fmt.Sprintf("%s:%d: %s", t.name, line, fmt.Sprintf(format, args...)))
+}
+
+// unreadable is a line that is no CSV, or a file that cannot be read on.
+func (t *traceReader) unreadable(err error) {
+	var parse *csv.ParseError
+	if errors.As(err, &parse) {
+		t.mistakeAt(parse.Line, "%v", parse.Err)
+		return
+	}
+	t.mistakes = append(t.mistakes, fmt.Sprintf("%s: %v", t.name, err))
+}
+
+func (t *traceReader) result() (*workload, error) {
+	if t.more > 0 {
+		t.mistakes = append(t.mistakes, fmt.Sprintf("and %s more", grouped(t.more)))
+	}
+	if len(t.mistakes) > 0 {
+		return nil, t.refuse(t.mistakes...)
+	}
+	t.work.why = "without a GPU " + isAre(t.work.leftOut) + " left out"
+	return &t.work, nil
+}
+
+func (t *traceReader) refuse(mistakes ...string) error {
+	return &usageError{what: strings.Join(mistakes, "\n"), hint: "berth simulate --help shows the columns of a trace"}
+}

@@ -1,0 +1,10 @@
+package cli_test
+
+// simulatePromises is the part of the index that is about replays.
+var simulatePromises = []promise{
+	{"simulate replays a trace under several policies, with what can never run counted and said; --json, --csv, --html, --seeds", `
+		simulate-a-trace-is-replayed-under-several-policies`},
+	{"a bad trace is refused with file and line", "simulate-a-bad-trace-or-flag-is-refused-with-its-place"},
+	{"simulate --history replays what this daemon ran", "simulate-the-daemons-history-is-replayed"},
+	{"Ctrl-C ends a replay", "simulate-an-interrupt-ends-a-replay"},
+}
