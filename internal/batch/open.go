@@ -258,7 +258,7 @@ func (s *session) newEngine() {
 		IdleAfter: engine.DefaultIdleAfter,
 		Publish:   s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
 	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
-	s.launcher.Device = s.engine.Device
+	s.launcher.Device = s.engine.Given
 }
 
 // outerBooking is the ledger's name for the job whose token this is.

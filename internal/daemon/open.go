@@ -245,7 +245,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Log: d.log,
 	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
-	d.launcher.Device = d.engine.Device
+	d.launcher.Device = d.engine.Given
 	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta), d.engine.RestoreHealth(d.store.Meta))
 }
 

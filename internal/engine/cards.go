@@ -175,6 +175,20 @@ func (b *cardBook) device(uuid string) (gpu.Device, bool) {
 	return b.known[index], ok
 }
 
+// given is a card as a job is told of it. Whoever takes hold of the driver anew
+// does not count a card that is lost, and the numbers behind it move up, while
+// the one who reads the cards goes on with the numbers it had. So while a card
+// is gone that was there, no number is sure.
+func (b *cardBook) given(uuid string) (gpu.Device, bool) {
+	d, ok := b.device(uuid)
+	for index := range b.known {
+		if !b.present[index] && !b.seen[index].IsZero() {
+			d.DriverIndex = -1
+		}
+	}
+	return d, ok
+}
+
 // byUUID prefers the number that a card has now to one that it had.
 func (b *cardBook) byUUID(uuid string) (index int, ok bool) {
 	for index, d := range b.known {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/gpu"
+	"berth/internal/job"
 )
 
 func TestACardThatWasRememberedUnderAnotherNumberIsThereOnce(t *testing.T) {
@@ -74,4 +75,27 @@ func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
 	if v := r.e.HealthOf("MIG-0"); v.State != gpu.HealthOK {
 		t.Errorf("after a restart it is %+v", v)
 	}
+}
+
+func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
+	r := newRig(t, 2, func(c *Config) {
+		c.Devices = []gpu.Device{{Index: 7, UUID: "GPU-dead", Name: "Fake", TotalMiB: 24576}}
+	})
+	l := launcher()
+	l.Device = r.e.Given
+	j := &job.Job{ID: "1", Spec: spec(), Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}
+	visible := func(want string) {
+		t.Helper()
+		if env := l.cards(j).env(); !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+want) {
+			t.Errorf("it is told %v, want %s", env, want)
+		}
+	}
+	visible("0")
+	r.lose(1)
+	visible("GPU-0")
+	if d, _ := r.e.Device("GPU-0"); d.DriverIndex != 0 {
+		t.Errorf("people are told the driver calls it %d", d.DriverIndex)
+	}
+	r.pass(time.Second)
+	visible("0")
 }

@@ -389,5 +389,9 @@ func (e *Engine) Begin(now time.Time, id string, notBefore time.Time) {
 // Stopping reports whether berth was told to stop.
 func (e *Engine) Stopping() bool { return e.stopping }
 
+// Given is a card as a job is told of it: where the driver's number of it is in
+// doubt, that is -1. Only for use inside Order.
+func (e *Engine) Given(uuid string) (gpu.Device, bool) { return e.cards.given(uuid) }
+
 // Device is a card as it was last read. Only for use inside Order and Do.
 func (e *Engine) Device(uuid string) (gpu.Device, bool) { return e.cards.device(uuid) }
