@@ -45,6 +45,7 @@ func (r *Record) visit(v visitor) {
 	v.int("pid", &r.PID)
 	v.uint("pid_start_ticks", &r.PIDStart)
 	v.int("session", &r.Session)
+	v.int("uid", &r.UID)
 	v.text("cgroup", &r.Cgroup, maxPathQuoted, leaveOut)
 	v.text("log", &r.Log, maxPathQuoted, leaveOut)
 	v.int64("log_from", &r.LogFrom)

@@ -71,6 +71,9 @@ func (k *keeper) start(o Order) {
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
 		Log: o.Log, Pty: o.Pty, Cgroup: cgroupOf(o, k.token), StartedAt: time.Now(), ExitCode: -1, Note: o.Note,
 	}
+	if o.Credential != nil {
+		k.record.UID = o.Credential.UID
+	}
 	if err := writeBlock(k.file, k.record); err != nil {
 		k.end(err.Error())
 		return

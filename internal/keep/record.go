@@ -36,6 +36,7 @@ type Record struct {
 	PID       int
 	PIDStart  uint64
 	Session   int
+	UID       int    // whom the job runs as; 0: root, or the supervisor's own user
 	Cgroup    string // directory of the job's cgroup; empty where it has none
 	Log       string // empty when it was too long to be written down
 	LogFrom   int64  // where this attempt's output begins

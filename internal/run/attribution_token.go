@@ -2,6 +2,7 @@ package run
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -18,7 +19,7 @@ func (a *Attribution) byEnvironment(pid int) (key string, ok bool) {
 	if !a.world.root {
 		return a.byToken(value, func(Holder) bool { return true })
 	}
-	uid, known := a.world.realUser(pid)
+	uid, known := realUser(a.world.proc, pid)
 	return a.byToken(value, func(h Holder) bool { return known && (uid == h.UID || uid == 0) })
 }
 
@@ -44,8 +45,8 @@ func (w world) token(pid int) (value string, ok bool) {
 
 // realUser is whom the kernel counts the process as: a program that runs as its
 // file's owner is still whoever started it.
-func (w world) realUser(pid int) (uid int, ok bool) {
-	status, err := os.ReadFile(w.file(pid, "status"))
+func realUser(proc string, pid int) (uid int, ok bool) {
+	status, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
 	if err != nil {
 		return 0, false
 	}

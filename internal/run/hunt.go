@@ -135,16 +135,21 @@ func (q quarry) sessionTest(table []keep.Process) func(keep.Process) bool {
 
 // hasToken reports whether the process was started for this record's job. A
 // record that could not be read names no job: then any of its supervisor's.
+// The token is no secret, and whoever put it into processes without end could
+// keep another's job from ever being over: so it has to be the job's user's.
 func hasToken(pid int, record keep.Record) bool {
 	if record.Token == "" {
 		return false
 	}
 	value, ok := tokenOf(pid)
-	if !ok {
+	if !ok || !strings.HasPrefix(value, record.Token+":") {
+		return false
+	}
+	if uid, known := realUser("/proc", pid); record.UID != 0 && known && uid != record.UID && uid != 0 {
 		return false
 	}
 	if record.Job == "" {
-		return strings.HasPrefix(value, record.Token+":")
+		return true
 	}
 	return value == keep.TokenValue(record.Token, record.Job, record.Attempt)
 }
