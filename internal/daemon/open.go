@@ -240,7 +240,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		return err
 	}
 	d.engine = engine.New(engine.Config{
-		Rules: cfg.Rules, Host: d.host, Cards: cfg.GPUs, Devices: d.devices, Xids: d.heard, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
+		Rules: cfg.Rules, Host: d.host, Cards: cfg.GPUs, Devices: d.devices, Xids: d.heard, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
 		Limits: cfg.Limits, HalfLife: cfg.HalfLife, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Log: d.log,

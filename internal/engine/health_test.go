@@ -217,8 +217,19 @@ func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 	}
 }
 
-func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
+func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 	r := newRig(t, 1)
+	r.e.source = cheapSource{}
+	for range int(2 * restAfter / restInterval) {
+		r.pass(restInterval)
+	}
+	if r.e.Resting() || !r.e.NeedsSample(r.now.Add(restInterval)) {
+		t.Error("what is shown of them would be old")
+	}
+}
+
+func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
+	r := newRig(t, 1, func(c *Config) { c.Rest = true })
 	r.e.source = cheapSource{}
 	rest := func(d time.Duration) {
 		for end := r.now.Add(d); r.now.Before(end); {
@@ -251,7 +262,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 }
 
 func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
-	r := newRig(t, 1)
+	r := newRig(t, 1, func(c *Config) { c.Rest = true })
 	r.e.source = cheapSource{}
 	for range int(restAfter/time.Minute) + 1 {
 		r.now = r.now.Add(time.Minute)

@@ -305,7 +305,7 @@ func (e *Engine) quiet() bool {
 // Resting reports whether the cards are left alone, as nobody has had any use
 // for them for long. The first look after that may take the driver a moment.
 func (e *Engine) Resting() bool {
-	return e.quiet() && e.cards.arrived.Sub(e.busyAt) >= restAfter
+	return e.cfg.Rest && e.quiet() && e.cards.arrived.Sub(e.busyAt) >= restAfter
 }
 
 func (e *Engine) sampleDue() time.Time {
