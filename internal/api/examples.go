@@ -44,7 +44,7 @@ var (
 	exampleWaited = WaitReply{Done: false, Jobs: []job.View{exampleView}}
 
 	exampleStatus = Status{Version: "1.0.0", PID: 4711, Since: exampleTime, User: "ann",
-		StateDir: "/home/ann/.local/state/berth", Counts: map[string]int{"queued": 3, "running": 1},
+		StateDir: "/home/ann/.local/state/berth", Source: "NVML", Counts: map[string]int{"queued": 3, "running": 1},
 		You:      Caller{UID: 1000, Name: "ann", PID: 4999},
 		Enforced: &Enforced{Cgroup: "/sys/fs/cgroup/user.slice/berth", CPUs: "v2", Mem: "v2", Devices: true}}
 	exampleGPU = GPU{Index: 0, UUID: "GPU-a1", Name: "NVIDIA RTX 4090", TotalMiB: 24564, UsedMiB: 18300, FreeMiB: 6264,

@@ -227,6 +227,7 @@ type Status struct {
 	StateDir string         `json:"state_dir"`
 	Config   string         `json:"config,omitempty"`
 	SimDir   string         `json:"sim_dir,omitempty"`
+	Source   string         `json:"source,omitempty" doc:"how the cards are read: NVML, nvidia-smi, simulated GPUs"`
 	Counts   map[string]int `json:"counts"`
 	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
 	You      Caller         `json:"you"`

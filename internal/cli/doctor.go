@@ -69,6 +69,9 @@ func examine(ctx context.Context, s *session) []site.Finding {
 	if err == nil && daemon.Enforced != nil {
 		hearDaemon(findings, *daemon.Enforced)
 	}
+	if err == nil {
+		hearSource(findings, daemon.Source)
+	}
 	return findings
 }
 
@@ -104,6 +107,17 @@ func hearDaemon(findings []site.Finding, e api.Enforced) {
 		}
 		if why := reasonsFor(f.Name, e.Missing); f.Status != site.OK && len(why) > 0 {
 			f.What += ": " + strings.Join(why, "; ")
+		}
+	}
+}
+
+// hearSource says how a daemon reads the cards, where that is not how this
+// process could: it was started before berth-gpu was there, or has another.
+func hearSource(findings []site.Finding, source string) {
+	for i := range findings {
+		if f := &findings[i]; f.Name == "nvml" && f.Status == site.OK && f.What != site.NoCards && source == "nvidia-smi" {
+			f.Status, f.What = site.Warn, "the daemon reads the cards through nvidia-smi: slower, once a poll, no MIG"
+			f.Fix = "its log says why it does not use berth-gpu; put the one that came with it beside it, and restart it"
 		}
 	}
 }
@@ -159,6 +173,9 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 		}
 		f.What = fmt.Sprintf("berth %s (pid %d), %s, up %s, state in %s; %s",
 			daemon.Version, daemon.PID, kind, span(time.Since(daemon.Since)), daemon.StateDir, countLine(daemon.Counts, 1))
+		if daemon.Source != "" {
+			f.What += "; cards through " + daemon.Source
+		}
 		if daemon.Blocked != "" {
 			f.Status, f.What, f.Fix = site.Warn, f.What+"; nothing starts: "+daemon.Blocked, "berth gpus shows the cards as it sees them"
 		}

@@ -21,6 +21,7 @@ func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
 		says   string
 	}{
 		{"it answers", api.Status{Version: "1.2", PID: 7, Counts: map[string]int{"running": 2}}, nil, target{}, site.OK, "berth 1.2 (pid 7), private"},
+		{"it says how it reads the cards", api.Status{Source: "NVML"}, nil, target{}, site.OK, "cards through NVML"},
 		{"it is shared", api.Status{Shared: true}, nil, target{}, site.OK, "shared"},
 		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, target{}, site.Warn, "nothing starts: the cards cannot be read"},
 		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "the first berth submit starts one"},
@@ -69,6 +70,20 @@ func TestTheDoctorHearsTheDaemon(t *testing.T) {
 			if got := f.Status + " " + f.What; got != want || (f.Fix == "") != (f.Status == site.OK) || f.Fix == "mine" {
 				t.Errorf("%s: %q (%s), want %q", test.name, got, f.Fix, want)
 			}
+		}
+	}
+}
+
+func TestTheDoctorHearsHowADaemonReadsTheCards(t *testing.T) {
+	for _, test := range []struct{ name, source, what, want string }{
+		{"it does as this process would", "NVML", "2 cards, read through NVML", "ok 2 cards, read through NVML"},
+		{"it does without NVML", "nvidia-smi", "2 cards, read through NVML", "warn the daemon reads the cards through nvidia-smi: slower, once a poll, no MIG"},
+		{"there are no cards", "nvidia-smi", site.NoCards, "ok " + site.NoCards},
+	} {
+		findings := []site.Finding{{Name: "nvml", Status: site.OK, What: test.what}, {Name: "kernel", Status: site.OK, What: "6.18"}}
+		hearSource(findings, test.source)
+		if f := findings[0]; f.Status+" "+f.What != test.want || (f.Fix == "") != (f.Status == site.OK) || findings[1].Status != site.OK {
+			t.Errorf("%s: %+v", test.name, findings)
 		}
 	}
 }

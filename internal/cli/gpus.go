@@ -23,11 +23,11 @@ func newGPUs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpus",
 		Short: "Show the cards, their memory, and who uses them",
-		Long: `Show the cards. MEMORY is what is in use of what there is, in GiB; OTHERS is what
-is taken off for processes that berth did not start: the most they used, and a
-little more; PROMISED is what jobs on the card were given, used or not. HEALTH
-says why nothing starts on a card, and since when. With -v each process on a
-card has a line below the table.`,
+		Long: `Show the cards. MEMORY is what is in use of what there is, in GiB; OTHERS is
+what is taken off for processes that berth did not start: the most they used,
+and a little more; PROMISED is what jobs on the card were given, used or not.
+HEALTH says why nothing starts on a card, and since when. With -v each process
+on a card has a line below the table.`,
 		Example: `  berth gpus
   berth gpus -v
   berth gpus --watch

@@ -25,6 +25,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 		queued, running := d.engine.Live()
 		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}
 		s.Blocked = d.engine.Blocked()
+		s.Source = d.source.Name()
 	})
 	return s, err
 }

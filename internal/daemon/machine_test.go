@@ -282,7 +282,7 @@ func TestStatus(t *testing.T) {
 	l := newLab(t)
 	l.one(sh("true", "hold", "yes"))
 	s, err := l.Status(l.ctx)
-	if err != nil || s.Version != "test" || s.PID != os.Getpid() || s.Shared || s.Counts["queued"] != 1 || s.StateDir != l.opt.Places.StateDir || s.SimDir == "" {
+	if err != nil || s.Version != "test" || s.PID != os.Getpid() || s.Shared || s.Counts["queued"] != 1 || s.StateDir != l.opt.Places.StateDir || s.SimDir == "" || s.Source != "simulated GPUs" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s.You.UID != os.Getuid() || !s.You.Admin || s.You.PID != os.Getpid() {
