@@ -58,7 +58,7 @@ type Config struct {
 	Devices   []gpu.Device // the cards as they were found; what is free on them the engine looks up itself
 	Xids      []gpu.Xid    // what was said of them meanwhile
 	Poll      time.Duration
-	Rest      bool         // leave the cards alone when nobody has had use for them for long
+	Rest      bool // leave the cards alone when nobody has had use for them for long
 	Tolerance float64
 	User      string
 	Limits    Limits
