@@ -43,7 +43,7 @@ func TestTheLongestRecordFitsItsBlock(t *testing.T) {
 	long := strings.Repeat("\x01", 5000)
 	r := Record{
 		State: Ended, Seq: 1<<64 - 1, Token: long, Job: long, Attempt: -1 << 62, BootID: long,
-		KeepPID: -1 << 62, KeepStart: 1<<64 - 1, PID: -1 << 62, PIDStart: 1<<64 - 1, Session: -1 << 62,
+		KeepPID: -1 << 62, KeepStart: 1<<64 - 1, PID: -1 << 62, PIDStart: 1<<64 - 1, Session: -1 << 62, UID: -1 << 62,
 		Cgroup: strings.Repeat("c", 998), Log: strings.Repeat("l", 998), LogFrom: -1 << 62,
 		StartedAt: time.Unix(0, -1<<62), EndedAt: time.Unix(0, -1<<62), Elapsed: -1 << 62,
 		ExitCode: -1 << 62, Signal: -1 << 62, Stop: long, Launch: long, Stragglers: -1 << 62,

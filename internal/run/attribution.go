@@ -172,7 +172,7 @@ func (a *Attribution) remember(id processKey, key string, ok bool, s unowned, pe
 // find tries what cannot be changed by the process first. pending says that the
 // answer is on its way.
 func (a *Attribution) find(p keep.Process) (key string, ok, pending bool) {
-	path, container := a.world.cgroups(p.PID)
+	path, container, users := a.world.cgroups(p.PID)
 	if key, ok = a.byCgroup(path); ok {
 		return key, true, false
 	}
@@ -190,7 +190,7 @@ func (a *Attribution) find(p keep.Process) (key string, ok, pending bool) {
 	if container == "" {
 		return "", false, false
 	}
-	return a.byContainer(p, container)
+	return a.byContainer(p, container, users)
 }
 
 func (a *Attribution) byCgroup(path string) (key string, ok bool) {
@@ -228,14 +228,15 @@ func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 }
 
 // cgroups is a process's path in the version 2 hierarchy, and the container
-// that it is in.
-func (w world) cgroups(pid int) (path, container string) {
+// that it is in, as containerIn says.
+func (w world) cgroups(pid int) (path, container string, users bool) {
 	text, err := os.ReadFile(w.file(pid, "cgroup"))
 	if err != nil {
-		return "", ""
+		return "", "", false
 	}
 	path, _ = unifiedPath(string(text))
-	return path, containerIn(string(text))
+	container, users = containerIn(string(text))
+	return path, container, users
 }
 
 func (w world) file(pid int, name string) string {

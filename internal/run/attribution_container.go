@@ -16,20 +16,25 @@ const maxMonitors = 32
 // version. Everybody writes it in their own way: docker-ID.scope,
 // libpod-ID.scope, cri-containerd-ID.scope, crio-ID.scope, or just ID. In a
 // container in a container it is the outer one, which this host knows.
-func containerIn(text string) string {
+//
+// users says that the place is one in which a user may make cgroups and name
+// them as they like: there a name proves nothing.
+func containerIn(text string) (id string, users bool) {
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {
 			continue
 		}
+		users = false
 		for part := range strings.SplitSeq(fields[2], "/") {
+			users = users || part == "user.slice" || strings.HasPrefix(part, "user@")
 			part = strings.TrimSuffix(part, ".scope")
-			if id := part[strings.LastIndexByte(part, '-')+1:]; isContainerID(id) {
-				return id
+			if id = part[strings.LastIndexByte(part, '-')+1:]; isContainerID(id) {
+				return id, users
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 func isContainerID(text string) bool {
@@ -39,8 +44,9 @@ func isContainerID(text string) bool {
 }
 
 // byContainer is for processes that are nobody's descendants. podman leaves a
-// monitor behind that has its environment; docker has to be asked.
-func (a *Attribution) byContainer(p keep.Process, container string) (key string, ok, pending bool) {
+// monitor behind that has its environment; docker has to be asked, whose own
+// containers are not in a user's part of the hierarchy.
+func (a *Attribution) byContainer(p keep.Process, container string, users bool) (key string, ok, pending bool) {
 	for range maxMonitors {
 		if p.Parent <= 1 {
 			break
@@ -53,6 +59,9 @@ func (a *Attribution) byContainer(p keep.Process, container string) (key string,
 		if key, ok = a.byEnvironment(p.PID); ok {
 			return key, true, false
 		}
+	}
+	if users {
+		return "", false, false
 	}
 	value, settled := a.containers.token(container)
 	if !settled {

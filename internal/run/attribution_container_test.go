@@ -39,8 +39,9 @@ func TestWhichContainerAProcessIsIn(t *testing.T) {
 		{"no line of the kernel's", id, ""},
 	}
 	for _, row := range rows {
-		if got := containerIn(row.text); got != row.want {
-			t.Errorf("%s: %q", row.name, got)
+		got, users := containerIn(row.text)
+		if got != row.want || users != (row.name == "rootless podman") {
+			t.Errorf("%s: %q, %v", row.name, got, users)
 		}
 	}
 }
@@ -169,6 +170,27 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 		f.clock.Add(int64(strangeFor))
 		return ok
 	})
+	calm(t, a)
+}
+
+// Users make cgroups below their own part of the hierarchy, and could call one
+// like another's container.
+func TestACgroupThatAUserNamedIsNoContainerOfDockers(t *testing.T) {
+	id := containerID("e")
+	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{TokenLabel: "feed:1:1"}}}).answers()
+	f := newFakeProc(t)
+	f.add(keep.Process{PID: 100, Parent: 1, Session: 100}, "0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker-"+id+".scope\n")
+	f.add(keep.Process{PID: 101, Parent: 1, Session: 101}, "0::/system.slice/docker-"+id+".scope\n")
+	w := f.world()
+	w.docker = docker.socket
+	a := newAttribution(w)
+	a.Set([]Holder{{Key: "1", Token: "feed"}})
+	if key, ok := settled(t, a, 101); key != "1" || !ok {
+		t.Errorf("docker's own is %q's", key)
+	}
+	if key, ok, known := a.Owner(100); ok || !known {
+		t.Errorf("the user's is %q's, %v", key, known)
+	}
 	calm(t, a)
 }
 
