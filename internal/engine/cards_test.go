@@ -176,3 +176,23 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 		t.Errorf("it is refused: %s", why)
 	}
 }
+
+// TestALookThatWasBegunBeforeAnEndStartsNothing: what it shows may be from before
+// the end, though it came in after.
+func TestALookThatWasBegunBeforeAnEndStartsNothing(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(), spec())
+	begun := r.now.Add(time.Second)
+	r.now = begun.Add(50 * time.Millisecond)
+	r.hear(run.Ended, "1", keep.Record{}, false)
+	r.now = begun.Add(100 * time.Millisecond)
+	r.e.Observe(r.now, gpu.Sample{At: begun, Devices: r.devices}, nil)
+	r.step()
+	r.wantRow("2", job.Queued, "")
+	if !r.e.NeedsSample(r.now) {
+		t.Error("it does not want to look again")
+	}
+	r.look()
+	r.step()
+	r.wantRow("2", job.Running, "")
+}
