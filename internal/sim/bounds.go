@@ -137,8 +137,7 @@ func serve(tasks []task, rank func(*work) float64) (completions, busyDates float
 			heap.Pop(&waiting)
 			continue
 		}
-		w.rank = rank(w)
-		heap.Fix(&waiting, 0)
+		w.rank = rank(w) // no larger than it was, so that it still lies on top
 	}
 	return completions, busyDates
 }

@@ -42,6 +42,13 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+func TestAWorkloadThatBeginsLateIsNoLongerForIt(t *testing.T) {
+	m := measured(t, "fifo", 1, seconds("1", "", 1000, 10, 1), seconds("2", "", 1000, 10, 1))
+	if !near(m.MakespanS, 20) || !near(m.GPUAllocated, 1) || !near(m.Bounds.MakespanS, 20) {
+		t.Errorf("%+v", m)
+	}
+}
+
 func TestAJobThatItsLimitEndsIsOfNoUse(t *testing.T) {
 	m := measured(t, "fifo", 2, limited(seconds("1", "", 0, 100, 1), 10), seconds("2", "", 0, 20, 1))
 	if m.TimedOut != 1 || !near(m.GPUAllocated, 0.75) || !near(m.GPUUseful, 0.5) {
@@ -110,6 +117,11 @@ func TestShortestRemainingWorkBoundsTheFlow(t *testing.T) {
 	if !near(completions, 15) || !near(busy, (1.5*3+7.5*5)/8+4) {
 		t.Errorf("completions %g, busy dates %g", completions, busy)
 	}
+	// With 3 left of 8 the first stays ahead of one of 4.
+	tasks = []task{{release: 0, work: 8, length: 1}, {release: 5, work: 4, length: 1}}
+	if completions, _ := serve(tasks, func(w *work) float64 { return w.left }); !near(completions, 8+12) {
+		t.Errorf("completions %g", completions)
+	}
 }
 
 func TestQuantile(t *testing.T) {
@@ -128,10 +140,11 @@ func TestQuantile(t *testing.T) {
 }
 
 func TestAverageHasIntervals(t *testing.T) {
-	replays := []Metrics{{Policy: "fifo", WaitMeanS: 10}, {Policy: "fifo", WaitMeanS: 14}}
+	replays := []Metrics{{Policy: "fifo", WaitMeanS: 10}, {Policy: "fifo", WaitMeanS: 14}, {Policy: "fifo", WaitMeanS: 18}}
 	mean, intervals := Average(replays)
-	// The deviation is √8, its error 2, and with one degree of freedom 12.706 of them.
-	if mean.Policy != "fifo" || mean.WaitMeanS != 12 || !near(intervals["wait_mean_s"], 25.412) || len(intervals) != len(Figures()) {
+	// The deviation is 4, that of the mean 4/√3, and with two degrees of
+	// freedom the interval reaches 4.303 of them.
+	if mean.Policy != "fifo" || mean.WaitMeanS != 14 || !near(intervals["wait_mean_s"], 4.303*4/math.Sqrt(3)) || len(intervals) != len(Figures()) {
 		t.Errorf("%+v %v", mean, intervals)
 	}
 	if _, intervals := Average(replays[:1]); len(intervals) != 0 {

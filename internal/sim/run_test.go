@@ -57,6 +57,11 @@ func TestReplays(t *testing.T) {
 				seconds("1", "ann", 0, 400, 2), seconds("2", "bob", 30*86400, 300, 2),
 				seconds("3", "ann", 30*86400+1, 10, 2), seconds("4", "bob", 30*86400+2, 10, 2),
 			}, []float64{0, 30 * 86400, 30*86400 + 300, 30*86400 + 310}},
+		{"a card that a user holds now weighs more than minutes of the past", "fair",
+			[]Job{
+				seconds("1", "ann", 0, 500, 2), seconds("2", "bob", 1, 5000, 1), seconds("3", "cid", 1, 10, 1),
+				seconds("4", "bob", 504, 10, 1), seconds("5", "ann", 505, 10, 1),
+			}, []float64{0, 500, 500, 520, 510}},
 		{"two halves share a card, and a third half takes the other", "fifo",
 			[]Job{share(seconds("1", "", 0, 10, 1), 0.5), share(seconds("2", "", 0, 10, 1), 0.5), share(seconds("3", "", 0, 10, 1), 0.5), seconds("4", "", 0, 1, 1)},
 			[]float64{0, 0, 0, 10}},
@@ -111,7 +116,9 @@ func TestProgressStopsAReplay(t *testing.T) {
 		if over < 0 || over > len(jobs) {
 			t.Errorf("%d jobs are over", over)
 		}
-		asked++
+		if asked++; asked == 2 && over < progressSteps/4 {
+			t.Errorf("asked again when only %d are over", over)
+		}
 		return asked < 3
 	}
 	if res := Run(in); !res.Stopped || asked != 3 {
