@@ -3,11 +3,13 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,9 +31,11 @@ const (
 type kernelLog struct {
 	file *os.File
 	done chan struct{}
+	live atomic.Bool // everything that was there before berth is read
 
 	mu   sync.Mutex
 	xids []Xid
+	err  error // why it is followed no more
 }
 
 // openKernelLog follows the log at path: one record a read, as the kernel
@@ -53,21 +57,57 @@ func (k *kernelLog) follow() {
 	buffer := make([]byte, maxKernelLine)
 	oldest := sinceBoot() - kernelLogBack
 	for {
-		n, err := k.file.Read(buffer)
+		n, err := k.read(buffer)
 		switch {
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
 			continue // records were overwritten before they were read
 		case err != nil:
+			k.mu.Lock()
+			k.err = err
+			k.mu.Unlock()
 			return
 		}
 		for line := range strings.Lines(string(buffer[:n])) {
 			age, xid, found := parseKernelRecord(line)
-			if found && age >= oldest {
-				xid.At = time.Now().Add(age - sinceBoot())
+			if found && (k.live.Load() || age >= oldest) {
+				xid.At = k.at(age)
 				k.add(xid)
 			}
 		}
 	}
+}
+
+// read takes the next record, and notes when there was none left.
+func (k *kernelLog) read(buffer []byte) (n int, err error) {
+	raw, err := k.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	waitErr := raw.Read(func(fd uintptr) bool {
+		n, err = unix.Read(int(fd), buffer)
+		if errors.Is(err, unix.EAGAIN) {
+			k.live.Store(true)
+			return false // wait for more
+		}
+		return true
+	})
+	switch {
+	case waitErr != nil:
+		return 0, waitErr
+	case err == nil && n == 0:
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// at is when a message was written. The clock in the log is set right by
+// nobody and is minutes off after months, so what is read as it comes is of
+// now.
+func (k *kernelLog) at(age time.Duration) time.Time {
+	if k.live.Load() {
+		return time.Now()
+	}
+	return time.Now().Add(age - sinceBoot())
 }
 
 func (k *kernelLog) add(xid Xid) {
@@ -84,6 +124,13 @@ func (k *kernelLog) take() []Xid {
 	xids := k.xids
 	k.xids = nil
 	return xids
+}
+
+// broken is why the log is followed no more; nil: it is.
+func (k *kernelLog) broken() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
 }
 
 func (k *kernelLog) Close() error {
@@ -105,10 +152,10 @@ func sinceBoot() time.Duration {
 // pay for them.
 var (
 	xidLine = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\): ([0-9]{1,6})(?:, )?(.*)`)
+		return regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\): ([0-9]{1,6})(?:, )?(.*)`)
 	})
 	goneLine = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`NVRM: .*?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\b.*(has fallen off the bus.*)`)
+		return regexp.MustCompile(`^NVRM: .*?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\b.*(has fallen off the bus.*)`)
 	})
 )
 
@@ -117,10 +164,12 @@ var (
 //	4,1766,13626051556,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=42, GPU has fallen off the bus.
 //
 // priority and facility, a number, microseconds since boot, flags. What anyone
-// but the kernel wrote there is not believed.
+// but the kernel wrote there is not believed; nor is what does not begin as the
+// driver's messages do: others quote what a user chose, such as the name of a
+// file or an option of a mount.
 func parseKernelRecord(line string) (since time.Duration, xid Xid, found bool) {
 	head, text, _ := strings.Cut(line, ";")
-	if !strings.Contains(text, "NVRM: ") {
+	if !strings.HasPrefix(text, "NVRM: ") {
 		return 0, Xid{}, false
 	}
 	fields := strings.Split(head, ",")

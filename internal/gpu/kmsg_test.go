@@ -31,6 +31,8 @@ func TestKernelRecord(t *testing.T) {
 		"written by a program":    {"12,9,1,-;NVRM: Xid (PCI:0000:3b:00): 79, forged", Xid{}},
 		"another message":         {"4,9,1,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04", Xid{}},
 		"not the driver's":        {"4,9,1,-;usb 1-1: Xid (PCI:0000:3b:00): 79", Xid{}},
+		"a user's word, quoted":   {"3,9,1,-;tmpfs: Unknown parameter 'NVRM: Xid (PCI:0000:3b:00): 79, x'", Xid{}},
+		"another word, quoted":    {"4,9,1,-;process '/tmp/NVRM: GPU 0000:3b:00.0 has fallen off the bus/x' started with executable stack", Xid{}},
 		"no bus":                  {"4,9,1,-;NVRM: Xid (PCI:0000:3b:40): 79, x", Xid{}},
 		"no head":                 {"NVRM: Xid (PCI:0000:3b:00): 79, x", Xid{}},
 		"no time":                 {"4,9,soon,-;NVRM: Xid (PCI:0000:3b:00): 79, x", Xid{}},
@@ -81,6 +83,16 @@ func TestKernelLogIsFollowed(t *testing.T) {
 	waitFor(t, "the second", func() bool { got = append(got, k.take()...); return len(got) == 2 })
 	if age := time.Since(got[1].At); got[1].Code != 79 || age < -time.Second || age > 20*time.Second {
 		t.Errorf("%+v", got[1])
+	}
+	// Nobody sets the clock in the log right: it may be off by any amount.
+	waitFor(t, "all to be read that was there", k.live.Load)
+	say(2*kernelLogBack, "NVRM: Xid (PCI:0000:02:00): 62, behind")
+	say(-time.Hour, "NVRM: Xid (PCI:0000:02:00): 62, ahead")
+	waitFor(t, "what has another clock", func() bool { got = append(got, k.take()...); return len(got) == 4 })
+	for _, x := range got[2:] {
+		if age := time.Since(x.At); age < 0 || age > time.Minute {
+			t.Errorf("%s old: %+v", age, x)
+		}
 	}
 	for range 2 * maxXids {
 		say(0, "NVRM: Xid (PCI:0000:02:00): 31, again")
@@ -181,4 +193,23 @@ func FuzzKmsg(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestFactsSayWhenTheKernelLogIsReadNoMore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kmsg")
+	if err := os.WriteFile(path, []byte("4,1,1,-;the end of it\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, err := openKernelLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCards(nil, newSysfs(t.TempDir()))
+	c.kernel = k
+	t.Cleanup(func() { _ = c.Close() })
+	waitFor(t, "the end", func() bool { return k.broken() != nil })
+	facts := c.Facts()
+	if facts.KernelLog || !strings.Contains(strings.Join(facts.Notes, "\n"), "the kernel's log is read no more (EOF)") {
+		t.Errorf("%+v", facts)
+	}
 }

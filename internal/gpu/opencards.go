@@ -196,8 +196,14 @@ func (c *Cards) Facts() Facts {
 	} else if d, ok := c.raw.(Describer); ok {
 		facts = d.Facts()
 	}
-	facts.KernelLog = c.kernel != nil
 	facts.Notes = slices.Concat(facts.Notes, c.rawNotes, c.notes)
+	if c.kernel != nil {
+		err := c.kernel.broken()
+		facts.KernelLog = err == nil
+		if err != nil {
+			facts.Notes = append(facts.Notes, fmt.Sprintf("the kernel's log is read no more (%v): messages of the driver about broken cards may be missed", err))
+		}
+	}
 	return facts
 }
 
