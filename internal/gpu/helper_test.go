@@ -339,6 +339,25 @@ func TestHelperLimitsMemory(t *testing.T) {
 	}
 }
 
+func TestHelperLeavesAHangingCardAloneWhenItLimitsAnother(t *testing.T) {
+	t.Parallel()
+	f := newFakeHelper(t, eight()...)
+	f.set(func(b *fakeBox) { b.Limits = true })
+	h := f.open(func(timing *helperTiming) { timing.sample = 3 * time.Second })
+	takeSample(t, h)
+	f.set(func(b *fakeBox) { b.Cards[0].Hang = true })
+	if _, err := h.Sample(t.Context()); err == nil {
+		t.Fatal("it did not hang")
+	}
+	sampleSoon(t, h)
+	if err := h.Limit(t.Context(), MemoryLimit{UUID: "GPU-5", HardMiB: 10}); err != nil {
+		t.Error(err)
+	}
+	if s := takeSample(t, h); len(s.Devices) != 7 {
+		t.Errorf("cards %v, faults %+v", indicesOf(s), s.Faults)
+	}
+}
+
 func TestHelperThatIsSlowWithEveryCardHangsOnNone(t *testing.T) {
 	t.Parallel()
 	f := newFakeHelper(t, eight()...)

@@ -250,6 +250,7 @@ func (b fakeBox) answer(req HelperRequest, only int) {
 		<-time.After(b.Slow)
 		reply.Sample = b.sample(req.Skip, only)
 	case HelperLimit:
+		b.sample(req.Skip, only) // it looks for the card
 		if !b.Limits {
 			reply.Error = "this driver has no memory limits"
 		}

@@ -35,7 +35,7 @@ func (h *Helper) limit(l MemoryLimit) error {
 	if err != nil {
 		return fmt.Errorf("limit memory on %s: %w", l.UUID, err)
 	}
-	reply, err := p.ask(HelperRequest{Do: HelperLimit, Limit: &l}, h.timing)
+	reply, err := p.ask(HelperRequest{Do: HelperLimit, Limit: &l, Skip: h.skipped()}, h.timing)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rest()
