@@ -200,7 +200,7 @@ func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
 		self = "/proc/self/exe"
 	}
 	o.Argv = append([]string{self}, run.WatchArgs(*j.Spec.Adopt)...)
-	o.Dir, o.Setup, o.Pty, o.CPUs, o.MemMiB, o.Devices, o.MPS, o.Affinity = "/", false, false, 0, 0, nil, nil, ""
+	o.Dir, o.Setup, o.Pty, o.CPUs, o.MemMiB, o.Devices, o.MPS, o.Affinity, o.Note = "/", false, false, 0, 0, nil, nil, "", ""
 	return o
 }
 

@@ -16,6 +16,7 @@ type granted struct {
 	job     *job.Job
 	known   []gpu.Device // parallel to the grant; empty where nothing is known of one of them
 	filter  bool         // the job cannot open any other
+	note    string       // why it can, where others cannot
 	mps     *keep.MPS    // the server that its programs use; nil: none
 	renamed bool         // a number would not mean to the job what it means to berth
 }
@@ -36,7 +37,12 @@ func (l *Launcher) cards(j *job.Job) granted {
 	}
 	complete := len(g.known) == len(j.Grant.GPUs)
 	hidden := func(d gpu.Device) bool { return d.Minor < 0 || d.Part != nil && d.Part.Caps == nil }
-	g.filter = l.Filter && l.SimDir == "" && complete && !slices.ContainsFunc(g.known, hidden)
+	if l.Filter && l.SimDir == "" {
+		g.filter = complete && !slices.ContainsFunc(g.known, hidden)
+		if !g.filter {
+			g.note = "device filter not in force: the driver does not tell which files are its cards'"
+		}
+	}
 	g.renamed = g.filter || g.mps != nil || slices.ContainsFunc(g.known, func(d gpu.Device) bool {
 		return d.Part != nil || d.DriverIndex != d.Index
 	})

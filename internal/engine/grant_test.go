@@ -92,6 +92,35 @@ func TestAJobDoesNotRunWithoutTheCapItAskedFor(t *testing.T) {
 	}
 }
 
+func TestAJobWithoutTheFilterThatOthersHaveIsToldSo(t *testing.T) {
+	const missing = "device filter not in force: the driver does not tell which files are its cards'"
+	rows := []struct {
+		name   string
+		change func(l *Launcher)
+		job    *job.Job
+		want   string
+		filter bool
+	}{
+		{"cards that are known", nil, granting("GPU-a", "MIG-b"), "", true},
+		{"no card at all", nil, granting(), "", true},
+		{"a card that nothing is known of", nil, granting("GPU-a", "GPU-x"), missing, false},
+		{"a card whose file is not known", func(l *Launcher) {
+			l.Device = func(uuid string) (gpu.Device, bool) { return gpu.Unknown(0, uuid, "A100"), true }
+		}, granting("GPU-a"), missing, false},
+		{"a machine without filters", func(l *Launcher) { l.Filter = false }, granting("GPU-x"), "", false},
+	}
+	for _, row := range rows {
+		l := box()
+		l.Filter = true
+		if row.change != nil {
+			row.change(l)
+		}
+		if o := mustOrder(l, row.job); o.Note != row.want || (o.Devices != nil) != row.filter {
+			t.Errorf("%s: note %q, devices %v", row.name, o.Note, o.Devices)
+		}
+	}
+}
+
 func TestTheCPUsNextToItsCards(t *testing.T) {
 	rows := []struct {
 		name, want string
