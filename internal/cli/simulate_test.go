@@ -9,10 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"berth/internal/api"
 	"berth/internal/daemon"
@@ -412,5 +416,40 @@ func TestProgressIsForLongReplaysOnATerminal(t *testing.T) {
 	p.clear()
 	if want := "\r\x1b[Kreplaying (fifo): 5 % of 200 jobs\r\x1b[Kreplaying (fair): 75 % of 200 jobs\r\x1b[K"; out.String() != want {
 		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
+	text, err := os.ReadFile("../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := sim.PolicyNames()
+	newSimulate().LocalFlags().VisitAll(func(f *pflag.Flag) { words = append(words, "--"+f.Name) })
+	for _, c := range traceColumns {
+		words = append(words, c.name)
+	}
+	for _, f := range sim.Figures() {
+		words = append(words, f.Name)
+	}
+	for _, word := range words {
+		if !regexp.MustCompile("`"+word+`\b`).Match(text) && word != "--help" {
+			t.Errorf("%s is not documented", word)
+		}
+	}
+}
+
+func TestTheExampleReplaysAsThePageSays(t *testing.T) {
+	text, err := os.ReadFile("../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	if code := Main([]string{"simulate", "../../examples/trace.csv", "--policy", "fifo,backfill,default"}, &out, &errOut); code != 0 || errOut.Len() > 0 {
+		t.Fatalf("exit status %d: %s", code, errOut.String())
+	}
+	shown, _, _ := strings.Cut(out.String(), "GPUs given out")
+	if !strings.Contains(string(text), shown) {
+		t.Errorf("the page does not have:\n%s", shown)
 	}
 }
