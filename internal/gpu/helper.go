@@ -19,6 +19,7 @@ type helperTiming struct {
 	retry    time.Duration // until a helper that failed is started again; doubles
 	retryMax time.Duration
 	renew    time.Duration // until a helper that knows a card as lost gives way to one that looks anew
+	renewMax time.Duration // where another fault stays, the wait doubles up to this
 	probe    time.Duration // until a card that is left out is tried again; doubles
 	probeMax time.Duration
 }
@@ -26,7 +27,7 @@ type helperTiming struct {
 var patientHelper = helperTiming{
 	start: 10 * time.Second, sample: 2 * time.Second, grace: termGrace, idle: time.Minute,
 	retry: 100 * time.Millisecond, retryMax: 10 * time.Second,
-	renew: 30 * time.Second, probe: 5 * time.Second, probeMax: 30 * time.Second,
+	renew: 30 * time.Second, renewMax: 10 * time.Minute, probe: 5 * time.Second, probeMax: 30 * time.Second,
 }
 
 const (
@@ -73,11 +74,15 @@ type Helper struct {
 	idle    *time.Timer
 	until   time.Time // let go of, as asked
 
+	places     map[string]bool // where there ever was a card
+	renewDelay time.Duration   // of the next renewal for a fault that stays
+
 	retryAt    time.Time
 	retryDelay time.Duration
-	lastError  error // why there is no helper
-	diedOn     int   // the card of the last death
-	deaths     int   // in a row, about that card
+	lastError  error     // why there is no helper
+	failing    time.Time // since when; zero: the last look was a good one
+	diedOn     int       // the card of the last death
+	deaths     int       // in a row, about that card
 }
 
 var errNoLonger = errors.New("the GPUs are no longer read")
@@ -94,7 +99,7 @@ type look struct {
 func newHelper(path string, log *slog.Logger, timing helperTiming) *Helper {
 	return &Helper{
 		path: path, log: log, words: &helperLog{log: log}, timing: timing,
-		turn: make(chan struct{}, 1), out: map[int]*leftOut{}, diedOn: noCard,
+		turn: make(chan struct{}, 1), out: map[int]*leftOut{}, places: map[string]bool{}, diedOn: noCard,
 	}
 }
 
@@ -167,31 +172,20 @@ func (h *Helper) read() (Sample, error) {
 	case err != nil:
 		return Sample{}, h.failed(p, err)
 	case reply.Error != "":
-		return Sample{}, errors.New(printable(reply.Error))
+		return Sample{}, h.failed(p, fmt.Errorf("%w: %s", errNoNVML, printable(reply.Error)))
 	case reply.Sample == nil:
 		return Sample{}, h.failed(p, fmt.Errorf("%w: berth-gpu answered without a sample", errHelperRubbish))
 	}
 	sample := *reply.Sample
 	sample.At = at // its clock is not asked, and no reading is older than its request
-	h.retryDelay, h.deaths = 0, 0
+	h.retryDelay, h.deaths, h.failing = 0, 0, time.Time{}
 	h.xids = append(h.xids, sample.Xids...)
 	h.xids = h.xids[max(0, len(h.xids)-maxXids):]
 	sample.Xids = nil
 	h.seen = sample.Devices
-	h.renew(p, sample.Faults)
+	h.renew(p, sample)
 	sample.Faults = h.withLeftOut(sample)
 	return sample, nil
-}
-
-// renew lets a helper go that has known a card as lost for a while. NVML does
-// not find a card again that it lost: only whoever takes hold of the driver
-// anew sees that it was reset. The others are read by the next one.
-func (h *Helper) renew(p *helperProcess, faults []Fault) {
-	lost := slices.ContainsFunc(faults, func(f Fault) bool { return f.Kind == FaultLost })
-	if lost && time.Since(h.since) >= h.timing.renew {
-		h.current = nil
-		h.endLater(p, leaveTime)
-	}
 }
 
 // ready is a helper that said hello: the one there is, or a new one.
@@ -275,7 +269,8 @@ func (h *Helper) start(words *helperLog, args ...string) (*helperProcess, error)
 	return p, nil
 }
 
-// errNoNVML is what a helper says whose driver's library cannot be used.
+// errNoNVML is what a helper says whose driver's library cannot be used, or can
+// be no more.
 var errNoNVML = errors.New("NVML cannot be used")
 
 // greet makes the acquaintance of a new helper.

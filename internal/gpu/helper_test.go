@@ -369,6 +369,49 @@ func TestHelperThatIsSlowWithEveryCardHangsOnNone(t *testing.T) {
 	}
 }
 
+// TestHelperLooksAnewWhereSomethingIsAmiss is about a driver that shows each
+// process what was there when that took hold of it, and nothing else.
+func TestHelperLooksAnewWhereSomethingIsAmiss(t *testing.T) {
+	t.Parallel()
+	for name, amiss := range map[string]func(*fakeBox){
+		"a card is missing":         func(b *fakeBox) { b.Cards = b.Cards[:7] },
+		"there is no card":          func(b *fakeBox) { b.Cards = nil },
+		"a card cannot be read":     func(b *fakeBox) { b.Cards[2].Unreadable = true },
+		"nothing can be read":       func(b *fakeBox) { b.Refuse = "count the cards: Uninitialized" },
+		"a card is lost":            func(b *fakeBox) { b.Cards[2].Lost = true },
+		"the driver is not loaded":  func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" },
+		"the library does not suit": func(b *fakeBox) { b.NoNVML = "Driver/library version mismatch" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeHelper(t, eight()...)
+			h := f.open(func(timing *helperTiming) { timing.renew, timing.renewMax = 50*time.Millisecond, 100*time.Millisecond })
+			if name != "there is no card" {
+				takeSample(t, h)
+			}
+			f.set(func(b *fakeBox) { amiss(b); b.Frozen = true })
+			h.letGo()
+			if s, err := h.Sample(t.Context()); err == nil && len(s.Devices) == 8 {
+				t.Fatal("it was not seen")
+			} else if why := readFakeBox(f.dir); err != nil && !strings.Contains(err.Error(), why.NoNVML+why.Refuse) {
+				t.Error(err)
+			}
+			f.set(func(b *fakeBox) { *b = fakeBox{Cards: eight(), Frozen: true} })
+			waitFor(t, "all to be well", func() bool {
+				s, err := h.Sample(t.Context())
+				return err == nil && len(s.Devices) == 8 && len(s.Faults) == 0
+			})
+			started := len(f.starts())
+			for range 20 {
+				takeSample(t, h)
+			}
+			if now := len(f.starts()); now > started+1 {
+				t.Errorf("started %d times more though all is well", now-started)
+			}
+		})
+	}
+}
+
 func TestHelperForgetsANumberThatIsAnothersNow(t *testing.T) {
 	t.Parallel()
 	f := newFakeHelper(t, eight()...)

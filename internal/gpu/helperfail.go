@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -66,9 +67,51 @@ func (h *Helper) died(p *helperProcess, err error) error {
 	return err
 }
 
+// renew lets a helper go that has known for a while that something is amiss.
+// NVML does not find a card again that it lost, nor one that came later: only
+// whoever takes hold of the driver anew sees what is there. The others are read
+// by the next one. A card that is lost may be reset at any time; what else is
+// amiss may stay so for weeks, and is looked for less and less.
+func (h *Helper) renew(p *helperProcess, sample Sample) {
+	lost := slices.ContainsFunc(sample.Faults, func(f Fault) bool { return f.Kind == FaultLost })
+	amiss := h.missing(sample) || len(sample.Faults) > 0
+	if !amiss {
+		h.renewDelay = 0
+		return
+	}
+	delay := max(h.renewDelay, h.timing.renew)
+	if lost {
+		delay = h.timing.renew
+	}
+	if time.Since(h.since) < delay {
+		return
+	}
+	h.renewDelay = min(2*delay, h.timing.renewMax)
+	h.current = nil
+	h.endLater(p, leaveTime)
+}
+
+// missing reports whether a place is empty where there was a card, or all are.
+// Those that are left out are not looked for.
+func (h *Helper) missing(sample Sample) bool {
+	there := map[string]bool{}
+	for _, d := range sample.Devices {
+		if place := normalBusID(d.BusID); place != "" {
+			there[place], h.places[place] = true, true
+		}
+	}
+	if len(h.places) > maxPlaces {
+		clear(h.places)
+	}
+	return len(there)+len(h.out) < len(h.places) || len(sample.Devices)+len(h.out) == 0
+}
+
 // backOff has the next start wait, longer each time.
 func (h *Helper) backOff(err error) {
 	h.lastError = err
+	if h.failing.IsZero() {
+		h.failing = time.Now()
+	}
 	h.retryDelay = min(max(2*h.retryDelay, h.timing.retry), h.timing.retryMax)
 	h.retryAt = time.Now().Add(h.retryDelay)
 }

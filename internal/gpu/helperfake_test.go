@@ -44,6 +44,8 @@ type fakeBox struct {
 	IgnoreTerm bool
 	IgnoreEOF  bool
 	Xids       []Xid
+	Refuse     string // what samples are refused with
+	Frozen     bool   // shows what was there when it started, as NVML does
 	Words      string // said on standard error
 	Limits     bool
 	Slow       time.Duration // of a sample
@@ -54,6 +56,7 @@ type fakeCard struct {
 	UUID, BusID string
 	Hang, Abort bool
 	Lost        bool
+	Unreadable  bool
 	Parts       []string
 	Links       map[int]int
 }
@@ -188,7 +191,10 @@ func playHelper() {
 		if err := json.Unmarshal(lines.Bytes(), &req); err != nil {
 			panic(err)
 		}
-		box = readFakeBox(dir)
+		was := box
+		if box = readFakeBox(dir); box.Frozen {
+			box = was
+		}
 		box.answer(req, only)
 	}
 	if box.IgnoreEOF {
@@ -248,7 +254,7 @@ func (b fakeBox) answer(req HelperRequest, only int) {
 		}
 	case HelperSample:
 		<-time.After(b.Slow)
-		reply.Sample = b.sample(req.Skip, only)
+		reply.Sample, reply.Error = b.sample(req.Skip, only), b.Refuse
 	case HelperLimit:
 		b.sample(req.Skip, only) // it looks for the card
 		if !b.Limits {
@@ -298,6 +304,10 @@ func (b fakeBox) sample(skip []int, only int) *Sample {
 		setPage(0)
 		if card.Lost {
 			s.Faults = append(s.Faults, Fault{Index: i, Kind: FaultLost, Text: "GPU is lost"})
+			continue
+		}
+		if card.Unreadable {
+			s.Faults = append(s.Faults, Fault{Index: i, UUID: card.UUID, Kind: FaultUnreadable, Text: "Unknown Error"})
 			continue
 		}
 		d := Unknown(i, card.UUID, "Fake")
