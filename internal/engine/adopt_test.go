@@ -223,7 +223,7 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 			r.adopt(0)
 			test.before(r)
 			s.gone[4242] = test.gone
-			r.agains(s.config, test.found...)
+			r.againWith(s.config, test.found...)
 			r.step()
 			r.step()
 			test.want(t, r)
@@ -234,8 +234,8 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 	}
 }
 
-// agains is again with a changed config.
-func (r *rig) agains(change func(*Config), found ...run.Found) {
+// againWith is again with a changed config.
+func (r *rig) againWith(change func(*Config), found ...run.Found) {
 	var live []*job.Job
 	for _, row := range r.rows {
 		if !row.State.Terminal() {

@@ -62,7 +62,7 @@ func brief(d time.Duration) string {
 	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
 		if n := d / unit.length; n > 0 {
 			text += fmt.Sprintf("%d%s", n, unit.name)
-			d -= n * unit.length
+			d %= unit.length
 		}
 	}
 	if text == "" {

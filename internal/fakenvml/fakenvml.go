@@ -32,7 +32,7 @@ var headerDir = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml").Output()
 	dir := strings.TrimSpace(string(out))
 	if err != nil || dir == "" {
-		return "", fmt.Errorf("go-nvml's header is not on this machine: %v", err)
+		return "", fmt.Errorf("go-nvml's header is not on this machine: %w", err)
 	}
 	return filepath.Join(dir, "pkg", "nvml"), nil
 })

@@ -191,11 +191,8 @@ func (n *numbering) give(key string, first, wish int) (int, error) {
 			holder[index-first] = other
 		}
 	}
-	slot := -1
-	switch {
-	case wish >= 0 && wish < numberedCards && holder[wish] == "":
-		slot = wish
-	default:
+	slot := wish
+	if wish < 0 || wish >= numberedCards || holder[wish] != "" {
 		slot = slices.Index(holder, "")
 	}
 	if slot < 0 {

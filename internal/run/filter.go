@@ -108,7 +108,7 @@ func loadFilter(d *keep.Devices, capsMajor int) (*ebpf.Program, error) {
 	if unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &most, &old) != nil {
 		return nil, err
 	}
-	defer unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &old, nil)
+	defer func() { _ = unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &old, nil) }()
 	return ebpf.NewProgram(spec)
 }
 
@@ -143,7 +143,7 @@ func detachFilter(target int, id ebpf.ProgramID) error {
 	if err != nil {
 		return err
 	}
-	defer program.Close()
+	defer func() { _ = program.Close() }()
 	return attaching.RawDetachProgram(attaching.RawDetachProgramOptions{Target: target, Program: program, Attach: ebpf.AttachCGroupDevice})
 }
 

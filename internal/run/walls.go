@@ -54,7 +54,7 @@ func putFilter(dir string, d *keep.Devices, capsMajor int) error {
 	program, err := loadFilter(d, capsMajor)
 	if err == nil {
 		err = attachFilter(dir, program)
-		program.Close() // the cgroup holds it from now on
+		_ = program.Close() // the cgroup holds it from now on
 	}
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("the kernel lets only root filter devices: %w", err)
