@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -392,6 +393,50 @@ func TestAnInterruptEndsAReplay(t *testing.T) {
 	_, err := replayAll(ctx, someWork(), sim.Policies(), 0, newProgress(io.Discard, time.Now))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// writer is a function that is written to.
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
+
+func TestAnInterruptIsHeededInTheMiddleOfAReplay(t *testing.T) {
+	w := &workload{machine: sim.Machine{GPUs: 1, VRAMMiB: 1000}}
+	for i := range 5000 {
+		w.jobs = append(w.jobs, sim.Job{GPUs: 1, Submit: sim.Millis(i), Duration: 1})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	now, shown := noon, 0
+	p := newProgress(io.Discard, func() time.Time { now = now.Add(time.Second); return now })
+	p.out = writer(func(text []byte) {
+		if strings.Contains(string(text), "replaying") {
+			shown++
+		}
+		cancel()
+	})
+	if _, err := replayAll(ctx, w, sim.Policies(), 0, p); !errors.Is(err, context.Canceled) || shown != 1 {
+		t.Errorf("%v after %d lines of progress", err, shown)
+	}
+}
+
+func TestThePageMarksThePolicyThatDidBest(t *testing.T) {
+	replays := []replayed{
+		{Metrics: sim.Metrics{WaitMeanS: 10, JainUsers: 0.2, Decisions: 5, MakespanS: 7}},
+		{Metrics: sim.Metrics{WaitMeanS: 20, JainUsers: 0.9, Decisions: 4, MakespanS: 7}},
+	}
+	want := map[string][2]bool{"wait, mean": {true, false}, "fairness (Jain)": {false, true}}
+	for _, row := range pageRows(replays) {
+		if got := [2]bool{row.Cells[0].Best, row.Cells[1].Best}; got != want[row.Title] {
+			t.Errorf("%s: best is %v", row.Title, got)
+		}
+	}
+	named := append(slices.Clone(lessIsBetter), moreIsBetter...)
+	for _, f := range sim.Figures() {
+		named = slices.DeleteFunc(named, func(name string) bool { return name == f.Name })
+	}
+	if len(named) > 0 {
+		t.Errorf("no figures: %v", named)
 	}
 }
 

@@ -232,7 +232,7 @@ func (t *traceReader) row(record []string) {
 		if text == "" && !column.must {
 			continue // the source does not have it
 		}
-		if err := column.set(&j, strings.Clone(text)); err != nil {
+		if err := column.set(&j, text); err != nil {
 			t.mistakeAt(line, "%s: %v", column.name, err)
 			return
 		}
