@@ -41,6 +41,7 @@ func TestParts(t *testing.T) {
 	checkRows(t, []row{
 		{says: "a part is a card of its own", cards: parted()[2:], jobs: asks(vram(8000), vram(8000), idle(1)), want: "1@200 2@201 3@202"},
 		{says: "pack prefers the part to the whole card", cards: parted(), jobs: asks(vram(8000)), want: "1@200"},
+		{says: "a job that declares nothing gets a whole card before a part", cards: parted(), jobs: asks(idle(1), idle(1), idle(1)), want: "1@0 2@1 3@200"},
 		{says: "what is too large for a part gets a card", cards: parted(), jobs: asks(vram(10000)), want: "1@0"},
 		{says: "several GPUs are never parts", cards: parted(), jobs: asks(vrams(2, 100), vram(100)), want: "1@0,1 2@200"},
 		{says: "several parts by name are given", cards: parted(), jobs: asks(job.Spec{GPUs: 2, VRAMMiB: 100, IDs: []int{202, 200}}), want: "1@202,200"},

@@ -83,6 +83,9 @@ func (k *kinship) grant(r *Request) (job.Grant, bool) {
 	if len(options) < r.GPUs {
 		return job.Grant{}, false
 	}
+	if r.undeclared() && r.IDs == "" {
+		options = wholeFirst(options)
+	}
 	// Named cards are all taken, in the order of the candidates: the job's.
 	options = choose(options, r.GPUs, k.board.rules.Placement)
 	g := job.Grant{Share: r.Share, Alone: r.undeclared(), Exclusive: r.Exclusive}
@@ -92,4 +95,19 @@ func (k *kinship) grant(r *Request) (job.Grant, bool) {
 		g.BudgetMiB = max(g.BudgetMiB, o.budgetMiB)
 	}
 	return g, true
+}
+
+// wholeFirst leaves parts of cards out where a whole one is to be had: of a job
+// that does not say how much it needs nobody knows that a part is enough.
+func wholeFirst(options []option) []option {
+	whole := make([]option, 0, len(options))
+	for _, o := range options {
+		if !o.slot.Part {
+			whole = append(whole, o)
+		}
+	}
+	if len(whole) == 0 {
+		return options
+	}
+	return whole
 }
