@@ -113,16 +113,16 @@ func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, er
 }
 
 // EventsOfKind returns what happened of one kind since a time, the newest
-// first, at most limit of them. The jobs in the events are left out. A text
-// that begins with anything but one of the prefixes is passed over; none: all
-// are wanted.
+// first, at most limit of them. What is told of a job is left out: it repeats
+// what happened for each job that it concerns. A text that begins with anything
+// but one of the prefixes is passed over; none: all are wanted.
 func (s *Store) EventsOfKind(kind job.EventKind, since time.Time, limit int, prefixes ...string) ([]job.Event, error) {
 	from, err := s.eventAt(since)
 	if err != nil {
 		return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
 	}
 	found, err := s.reader.QueryContext(context.Background(),
-		"SELECT seq, at, text FROM events WHERE seq >= ? AND kind = ? ORDER BY seq DESC", from, string(kind))
+		"SELECT seq, at, text FROM events WHERE seq >= ? AND kind = ? AND job IS NULL ORDER BY seq DESC", from, string(kind))
 	if err != nil {
 		return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
 	}

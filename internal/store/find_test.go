@@ -513,14 +513,18 @@ func TestEventsOfOneJob(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneKind: the newest first, of the cards that are asked for.
+// TestEventsOfOneKind: the newest first, of the cards that are asked for, and not
+// once more for each job that it concerns.
 func TestEventsOfOneKind(t *testing.T) {
 	s := openIn(t, t.TempDir())
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for second, text := range []string{"gpu1 a", "", "gpu10 b", "all cards c", "gpu1 d"} {
+	for second, text := range []string{"gpu1 a", "", "gpu10 b", "all cards c", "gpu1 d", "gpu1 d; job 1 goes on"} {
 		ev := &job.Event{At: at.Add(time.Duration(second) * time.Second), Kind: job.EventCard, Text: text}
-		if text == "" {
+		switch {
+		case text == "":
 			ev.Kind, ev.Job = job.EventStarted, &job.Job{ID: "1", Seq: 1}
+		case strings.Contains(text, "; job 1 "):
+			ev.Job = &job.Job{ID: "1", Seq: 1}
 		}
 		if err := s.Commit(Tx{Events: []*job.Event{ev}}); err != nil {
 			t.Fatal(err)
