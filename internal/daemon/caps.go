@@ -19,7 +19,7 @@ func (d *Daemon) mpsHome() string {
 // capable refuses a job that this machine could not hold to what it asks for.
 func (d *Daemon) capable(spec *job.Spec) error {
 	if why := d.launcher.Refuses(spec); why != "" {
-		return api.Problemf(api.Refused, "use --cap soft, or install CUDA MPS; berth doctor tells what is missing", "%s", why)
+		return api.Problemf(api.Refused, d.launcher.MPSHint, "%s", why)
 	}
 	return nil
 }

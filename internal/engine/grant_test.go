@@ -175,16 +175,39 @@ func TestWhereMPSServersLive(t *testing.T) {
 	if again, err := mpsPlace(deep); err != nil || again != place {
 		t.Errorf("it is not found again: %q, %v", again, err)
 	}
+	// One that is stricter than it has to be is ours all the same.
+	os.Chmod(filepath.Dir(place), 0o500)
+	if again, err := mpsPlace(deep); err != nil || again != place {
+		t.Errorf("a stricter one is not used: %q, %v", again, err)
+	}
+	if info, err := os.Stat(filepath.Dir(place)); err != nil || info.Mode().Perm() != mode {
+		t.Errorf("a stricter one keeps its mode: %v, %v", info, err)
+	}
 	// Somebody else's, or one that others can write to, is not used.
-	os.Chmod(filepath.Dir(place), 0o777)
-	if place, err := mpsPlace(deep); err == nil {
-		t.Errorf("%q was used", place)
+	own := filepath.Dir(place)
+	t.Setenv("PATH", tmp)
+	os.WriteFile(filepath.Join(tmp, mpsProgram), []byte("#!/bin/sh\n"), 0o755)
+	refused := func(want string) {
+		t.Helper()
+		l := launcher()
+		l.UseMPS(deep)
+		if why := l.Refuses(&job.Spec{Cap: "mps"}); !strings.HasPrefix(why, "cap=mps: "+own+want) {
+			t.Errorf("it says %q, want %q", why, want)
+		}
+		if strings.Contains(l.MPSHint, "install") || !strings.Contains(l.MPSHint, "TMPDIR") {
+			t.Errorf("the hint is %q", l.MPSHint)
+		}
 	}
-	os.Remove(filepath.Dir(place))
-	os.Symlink("/tmp", filepath.Dir(place))
-	if place, err := mpsPlace(deep); err == nil {
-		t.Errorf("a link was followed to %q", place)
+	os.Chmod(own, 0o777)
+	refused(" is open to others: its mode is 0777")
+	if os.Getuid() == 0 {
+		os.Chmod(own, 0o700)
+		os.Chown(own, 54321, 54321)
+		refused(" belongs to user 54321")
 	}
+	os.Remove(own)
+	os.Symlink("/tmp", own)
+	refused(" is not a directory")
 }
 
 func TestWhetherThereIsMPS(t *testing.T) {
@@ -193,7 +216,7 @@ func TestWhetherThereIsMPS(t *testing.T) {
 	l := launcher()
 	l.UseMPS("/run/berth")
 	capped := &job.Spec{Cap: "mps"}
-	if why := l.Refuses(capped); why != "cap=mps: this machine has no nvidia-cuda-mps-control in PATH" {
+	if why := l.Refuses(capped); why != "cap=mps: this machine has no nvidia-cuda-mps-control in PATH" || !strings.Contains(l.MPSHint, "install CUDA MPS") {
 		t.Errorf("%q", why)
 	}
 	os.WriteFile(filepath.Join(dir, mpsProgram), []byte("#!/bin/sh\n"), 0o755)

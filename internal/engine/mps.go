@@ -33,12 +33,14 @@ func findMPS(simulated bool) (control, why string) {
 // UseMPS lets jobs have servers, where this machine has what that takes; dir is
 // this berth's own.
 func (l *Launcher) UseMPS(dir string) {
+	l.MPSHint = "use --cap soft, or install CUDA MPS; berth doctor tells what is missing"
 	if l.MPSControl, l.NoMPS = findMPS(l.SimDir != ""); l.NoMPS != "" {
 		return
 	}
 	var err error
 	if l.MPSDir, err = mpsPlace(dir); err != nil {
 		l.MPSControl, l.NoMPS = "", err.Error()
+		l.MPSHint = "start berth with TMPDIR naming a directory of your own with a short name, or use --cap soft"
 	}
 }
 
@@ -66,30 +68,41 @@ func mpsPlace(dir string) (string, error) {
 		return place, nil
 	}
 	own := filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Geteuid()))
-	mode := os.FileMode(0o700)
-	if os.Geteuid() == 0 {
-		mode = 0o711 // root's jobs may be other users', who have to pass through to their own
-	}
-	switch err := os.Mkdir(own, mode); {
-	case err == nil:
-		if err := os.Chmod(own, mode); err != nil { // whatever the mask is
-			return "", err
-		}
-	case !os.IsExist(err):
+	if err := ownDirectory(own); err != nil {
 		return "", err
-	}
-	// Its name can be foreseen, so somebody else may have been there first.
-	info, err := os.Lstat(own)
-	if err != nil {
-		return "", err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != mode {
-		return "", fmt.Errorf("%s is not a directory of this user's alone, with mode %#o", own, mode)
 	}
 	place = filepath.Join(own, mpsPrivateDir)
 	if len(place) > longestPlace {
 		return "", fmt.Errorf("%s is too long for the path of a socket", place)
 	}
 	return place, nil
+}
+
+// ownDirectory makes a directory that is this user's alone, or sees that what is
+// there is one.
+func ownDirectory(path string) error {
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711 // root's jobs may be other users', who have to pass through to their own
+	}
+	if err := os.Mkdir(path, mode); err != nil && !os.IsExist(err) {
+		return err
+	}
+	// Its name can be foreseen, so somebody else may have been there first.
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || !info.IsDir():
+		return fmt.Errorf("%s is not a directory", path)
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d, not to user %d", path, stat.Uid, os.Geteuid())
+	case info.Mode().Perm()&^mode != 0:
+		return fmt.Errorf("%s is open to others: its mode is %#o, not %#o", path, info.Mode().Perm(), mode)
+	case info.Mode().Perm() != mode: // the mask's doing, or that of whatever made it: nobody else was in there
+		return os.Chmod(path, mode)
+	}
+	return nil
 }

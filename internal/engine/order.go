@@ -30,8 +30,8 @@ type Launcher struct {
 	// Filter says that a job can be kept from opening cards it was not given.
 	Filter bool
 	// MPSControl is nvidia-cuda-mps-control, and MPSDir where the pipes of jobs'
-	// servers go; empty: there is none, and NoMPS is why.
-	MPSControl, MPSDir, NoMPS string
+	// servers go; empty: there is none, NoMPS is why, and MPSHint what can be done.
+	MPSControl, MPSDir, NoMPS, MPSHint string
 
 	// Owner says who a job runs as, where jobs are not all the same person's:
 	// its error becomes Order's. Nil: everything runs as berth does, with Env
