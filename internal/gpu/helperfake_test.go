@@ -57,6 +57,7 @@ type fakeCard struct {
 	Hang, Abort bool
 	Lost        bool
 	Unreadable  bool
+	AbortHello  bool
 	Parts       []string
 	Links       map[int]int
 }
@@ -244,6 +245,13 @@ func (b fakeBox) answer(req HelperRequest, only int) {
 		if b.HangHello {
 			setPage(0xffffffff)
 			hangForEver()
+		}
+		for i, card := range b.Cards {
+			if card.AbortHello && !slices.Contains(req.Skip, i) {
+				setPage(uint32(i) + 1)
+				_ = unix.Kill(os.Getpid(), unix.SIGABRT)
+				hangForEver()
+			}
 		}
 		reply.Hello = &HelperHi{Protocol: HelperProtocol, Facts: Facts{Driver: "600.1", MemoryLimits: b.Limits}}
 		if b.Protocol != 0 {

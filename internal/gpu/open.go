@@ -31,6 +31,7 @@ const (
 	openPatience = 2 * time.Second
 	reopenEvery  = 10 * time.Second
 	systemRoot   = "/"
+	notWanted    = HelperVariable + " is none"
 )
 
 // Open finds the way to the cards: the helper berth-gpu where it is there and
@@ -45,6 +46,8 @@ func Open(o OpenOptions) (Source, error) {
 	}
 	c := newCards(o.Known, newSysfs(systemRoot))
 	c.open = func() (Source, []string, error) { return openSource(o, patientHelper) }
+	_, why := findHelper(o)
+	c.noHelper = why == notWanted
 	if err := c.reopen(); err != nil {
 		if !o.Wait {
 			return nil, err
@@ -66,7 +69,7 @@ func openSource(o OpenOptions, timing helperTiming) (Source, []string, error) {
 	var helperErr error
 	if path != "" {
 		h := newHelper(path, o.Log, timing)
-		helperErr = h.open()
+		helperErr = h.openPatiently()
 		if helperErr == nil {
 			return h, nil, nil
 		}
@@ -92,7 +95,7 @@ func findHelper(o OpenOptions) (path, why string) {
 	}
 	switch path {
 	case "none":
-		return "", HelperVariable + " is none"
+		return "", notWanted
 	case "":
 		self, err := os.Executable()
 		if err != nil {
@@ -104,6 +107,23 @@ func findHelper(o OpenOptions) (path, why string) {
 		}
 	}
 	return path, ""
+}
+
+// openPatiently starts the helper, also where a card takes it down: that one is
+// left out in the end, and nvidia-smi would tell less of all the others.
+func (h *Helper) openPatiently() error {
+	err := h.open()
+	for range deathsOnCard {
+		if !errors.Is(err, errHelperDied) {
+			break
+		}
+		h.mu.Lock()
+		wait := time.NewTimer(time.Until(h.retryAt))
+		h.mu.Unlock()
+		<-wait.C
+		err = h.open()
+	}
+	return err
 }
 
 // open starts the helper. That it hangs is no error.

@@ -25,6 +25,11 @@ type Cards struct {
 	rawNotes  []string // about the way they are read
 	openErr   error
 	openAgain time.Time
+	noHelper  bool // it is not wanted
+
+	reconsidering bool      // another way is being tried
+	reconsiderAt  time.Time // not before
+
 	until     time.Time // let go of; zero: not
 	numbering *numbering
 	xids      *xidMerge
@@ -59,12 +64,12 @@ func (c *Cards) reopen() error {
 		return err
 	}
 	raw, notes, err := c.open()
+	if err == nil {
+		return c.install(raw, notes)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed && raw != nil {
-		return errors.Join(errNoLonger, raw.Close())
-	}
-	c.raw, c.rawNotes, c.openErr, c.openAgain = raw, notes, err, time.Now().Add(reopenEvery)
+	c.openErr, c.openAgain = err, time.Now().Add(reopenEvery)
 	return err
 }
 
@@ -133,6 +138,7 @@ func (c *Cards) Sample(ctx context.Context) (Sample, error) {
 		kernel = c.kernel.take()
 	}
 	sample.Xids = c.xids.merge(sample.Xids, kernel)
+	c.reconsider()
 	return sample, err
 }
 

@@ -1,0 +1,76 @@
+package gpu
+
+import (
+	"errors"
+	"time"
+)
+
+const (
+	// reconsiderEvery is how often another way to the cards is tried while the
+	// one there is leaves something to be desired.
+	reconsiderEvery = 5 * time.Minute
+	// uselessAfter is how long a helper may fail before another way is tried.
+	uselessAfter = 30 * time.Second
+)
+
+// install takes a way to the cards into use. What was let go of meanwhile stays
+// so.
+func (c *Cards) install(raw Source, notes []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errors.Join(errNoLonger, raw.Close())
+	}
+	c.raw, c.rawNotes, c.openErr = raw, notes, nil
+	helper, is := raw.(*Helper)
+	switch {
+	case !is:
+		c.reconsiderAt = time.Now().Add(reconsiderEvery)
+	case time.Now().Before(c.until):
+		go helper.release(c.until)
+	}
+	return nil
+}
+
+// reconsider looks for another way to the cards, in the background, where the
+// one in use is not what it could be: nvidia-smi, because the helper was of no
+// use when it was tried, or a helper that has been of none for long. The caller
+// holds c.mu.
+func (c *Cards) reconsider() {
+	now := time.Now()
+	if c.raw == nil || c.closed || c.reconsidering || now.Before(c.until) || now.Before(c.reconsiderAt) {
+		return
+	}
+	helper, is := c.raw.(*Helper)
+	if is && !helper.useless(uselessAfter) || !is && c.noHelper {
+		return
+	}
+	c.reconsidering = true
+	go c.change(c.raw, is)
+}
+
+// change replaces a way to the cards: a helper that fails by whatever works,
+// nvidia-smi by nothing but a helper.
+func (c *Cards) change(from Source, failing bool) {
+	raw, notes, err := c.open()
+	_, better := raw.(*Helper)
+	if err == nil && (better || failing) {
+		if c.install(raw, notes) == nil {
+			_ = from.Close() // it was of no use
+		}
+	} else if err == nil {
+		_ = raw.Close() // it is the same again
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reconsidering = false
+	c.reconsiderAt = time.Now().Add(reconsiderEvery)
+}
+
+// useless reports whether the helper has failed for that long, though nothing
+// of it hangs: what hangs in the driver would hang in nvidia-smi too.
+func (h *Helper) useless(long time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.failing.IsZero() && time.Since(h.failing) >= long && len(h.alive) == 0
+}
