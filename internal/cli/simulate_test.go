@@ -5,14 +5,12 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,95 +22,6 @@ import (
 	"berth/internal/job"
 	"berth/internal/sim"
 )
-
-const traceHeader = "job_id,submit_s,duration_s,gpus,gpu_milli,user,vram_mib,time_limit_s,priority\n"
-
-func TestTraces(t *testing.T) {
-	rows := []struct {
-		name  string
-		trace string
-		want  []sim.Job
-	}{
-		{"every column is read", traceHeader + "a,1,2.5,1,250,ann,2048,9,-3\n",
-			[]sim.Job{{ID: "a", User: "ann", Submit: 1000, Duration: 2500, GPUs: 1, Share: 0.25, VRAMMiB: 2048, Limit: 9000, Priority: -3}}},
-		{"columns come in any order and case, others are ignored, the line is the id", "duration_s,group,SUBMIT_S\n5,x,1\n",
-			[]sim.Job{{ID: "2", Submit: 1000, Duration: 5000, GPUs: 1}}},
-		{"what is blank is not known", traceHeader + "a,1,2,,,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 1}}},
-		{"Windows wrote it", "\ufeffsubmit_s,duration_s\r\n1,2\r\n\r\n3,4\r\n",
-			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", Submit: 3000, Duration: 4000, GPUs: 1}}},
-		{"fields may be quoted, with commas and line ends", "submit_s,duration_s,user\n1,2,\"ann, \"\"the\nboss\"\"\"\n\"3\",4,bob\n",
-			[]sim.Job{{ID: "2", User: "ann, \"the\nboss\"", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", User: "bob", Submit: 3000, Duration: 4000, GPUs: 1}}},
-		{"whole numbers may have a point, and a whole share is none", traceHeader + "a,1,2,2.0,1000,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 2}}},
-		{"a time limit has other names", "submit_s,duration_s,time_limit\n1,2,3\n", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Limit: 3000}}},
-		{"a last line needs no end", "submit_s,duration_s\n1,2", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}}},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			w, err := readTrace("dir/t.csv", strings.NewReader(row.trace))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(w.jobs, row.want) || w.source != "t.csv" || len(w.places) != len(w.jobs) {
-				t.Errorf("%+v, want %+v", w.jobs, row.want)
-			}
-		})
-	}
-}
-
-func TestBadTracesAreRefusedWithFileAndLine(t *testing.T) {
-	const head = "submit_s,duration_s,gpus,gpu_milli\n"
-	rows := []struct{ name, trace, want string }{
-		{"empty", "", "t.csv: empty: a trace begins with a header, then has a line for each job"},
-		{"no column of use", "a,b\n1,2\n", "t.csv:1: there is no column submit_s\nt.csv:1: there is no column duration_s"},
-		{"a column by another name", "submit_s,duration\n", "t.csv:1: there is no column duration_s; is it duration?"},
-		{"a column twice", "submit_s,duration_s,submit_s\n", "t.csv:1: the column submit_s is there twice"},
-		{"no number", head + "1,2,1,1000\n1,soon,1,1000\n", `t.csv:3: duration_s: found "soon", allowed 0 to 1000000000 seconds`},
-		{"negative", head + "-1,2,1,\n", `t.csv:2: submit_s: found "-1", allowed 0 to 10000000000 seconds`},
-		{"not a number", head + "NaN,2,1,\n", `t.csv:2: submit_s: found "NaN", allowed 0 to 10000000000 seconds`},
-		{"infinite", head + "1,+Inf,1,\n", `t.csv:2: duration_s: found "+Inf", allowed 0 to 1000000000 seconds`},
-		{"huge", head + "1,1e300,1,\n", `t.csv:2: duration_s: found "1e300", allowed 0 to 1000000000 seconds`},
-		{"blank where it must not be", head + "1,,1,\n", `t.csv:2: duration_s: found "", allowed 0 to 1000000000 seconds`},
-		{"half a GPU", head + "1,2,0.5,\n", `t.csv:2: gpus: found "0.5", allowed a whole number from 0 to 1000000`},
-		{"more than a whole GPU", head + "1,2,1,1500\n", `t.csv:2: gpu_milli: found "1500", allowed a whole number from 0 to 1000`},
-		{"too few fields", head + "1,2\n", "t.csv:2: 2 fields, the header has 4"},
-		{"too many fields", head + "1,2,1,,\n", "t.csv:2: 5 fields, the header has 4"},
-		{"an open quote", head + "1,2,\"1,\n", `t.csv:2: extraneous or missing " in quoted-field`},
-		{"a long field is cut", head + strings.Repeat("9x", 50) + ",2,1,\n", `t.csv:2: submit_s: found "` + strings.Repeat("9x", 20) + `…", allowed 0 to 10000000000 seconds`},
-		{"the line is right after a quoted line end", "submit_s,duration_s,user\n1,2,\"a\nb\"\n1,x,c\n", `t.csv:4: duration_s: found "x", allowed 0 to 1000000000 seconds`},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			_, err := readTrace("t.csv", strings.NewReader(row.trace))
-			var usage *usageError
-			if !errors.As(err, &usage) || usage.what != row.want || usage.hint == "" {
-				t.Errorf("got %v\nwant %s", err, row.want)
-			}
-		})
-	}
-}
-
-func TestMistakesOfATraceAreToldTogetherUpToABound(t *testing.T) {
-	_, err := readTrace("t.csv", strings.NewReader("submit_s,duration_s\n"+strings.Repeat("x,1\n", 25)))
-	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != maxTraceMistakes+1 || lines[maxTraceMistakes] != "and 15 more" || !strings.HasPrefix(lines[9], "t.csv:11: ") {
-		t.Errorf("%q", lines)
-	}
-}
-
-func TestATraceThatCannotBeReadOnIsNotTakenForAWholeOne(t *testing.T) {
-	broken := io.MultiReader(strings.NewReader("submit_s,duration_s\n1,2\n"), &bounded{})
-	_, err := readTrace("t.csv", broken)
-	if want := "t.csv: larger than 1024 MiB"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
-func TestJobsWithoutAGPUAreCountedAndLeftOut(t *testing.T) {
-	w, err := readTrace("t.csv", strings.NewReader("submit_s,duration_s,gpus,gpu_milli\n1,2,0,0\n1,2,1,1000\n"))
-	if err != nil || len(w.jobs) != 1 || w.leftOut != 1 || w.why != "without a GPU is left out" {
-		t.Errorf("%+v, %v", w, err)
-	}
-}
 
 // someWork is a small lab on a bad day: a sweep, gangs, shares, one job that
 // is too large and one that its limit ends.
@@ -236,119 +145,6 @@ func TestCSVHasALineForEachPolicy(t *testing.T) {
 	}
 }
 
-// elements counts the elements of a page, which must be well-formed.
-func elements(t *testing.T, page []byte) map[string]int {
-	t.Helper()
-	count := map[string]int{}
-	d := xml.NewDecoder(bytes.NewReader(page))
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return count
-		}
-		if err != nil {
-			t.Fatalf("the page is not well-formed: %v", err)
-		}
-		if e, ok := token.(xml.StartElement); ok {
-			count[e.Name.Local]++
-		}
-	}
-}
-
-func TestThePageIsWholeAndEscaped(t *testing.T) {
-	w := someWork()
-	w.source = `<script>alert("x")</script>.csv`
-	w.jobs[1].ID = `"><script>alert(1)</script>`
-	replays := replaysOf(t, w, 2, "default", "fifo")
-	page, err := replaysPage(w, replays)
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := elements(t, page)
-	// One chart of waits; two of each kind for the policies.
-	if count["svg"] != 5 || count["script"] != 0 || count["tr"] != 1+len(sim.Figures()) {
-		t.Errorf("%v", count)
-	}
-	blocks := 0
-	for i := range replays {
-		for _, fate := range replays[i].result.Fates {
-			blocks += len(fate.Cards)
-		}
-	}
-	if got := strings.Count(string(page), "<title>"); got != 1+blocks {
-		t.Errorf("%d blocks, want %d", got-1, blocks)
-	}
-	for _, word := range []string{"http://", "https://", "@import", "url(", "src=", "NaN", "Inf"} {
-		if strings.Contains(string(page), word) {
-			t.Errorf("the page has %s", word)
-		}
-	}
-	for _, word := range []string{"&lt;cid&gt;", "prefers-color-scheme: dark", "2 perturbed copies", "class=\"best\""} {
-		if !strings.Contains(string(page), word) {
-			t.Errorf("the page lacks %s", word)
-		}
-	}
-}
-
-func TestThePageOfManyJobsStaysSmall(t *testing.T) {
-	w := &workload{source: "trace.csv", machine: sim.Machine{GPUs: 8, VRAMMiB: 81920}}
-	draw := uniform(3)
-	for i := range 10_000 {
-		j := sim.Job{ID: fmt.Sprint(i), User: fmt.Sprint("user", i%60), GPUs: 1, Submit: sim.Millis(i * 10_000), Duration: sim.Millis(1 + 200_000*draw())}
-		if i%2 == 0 {
-			j.Share = 0.1
-		}
-		w.jobs = append(w.jobs, j)
-		w.places = append(w.places, "")
-	}
-	page, err := replaysPage(w, replaysOf(t, w, 0, "default", "fifo"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := elements(t, page)
-	if count["rect"] > 2*(maxBlocks+8+1) || count["rect"] < 100 || len(page) > 2<<20 {
-		t.Errorf("%d rectangles, %d bytes", count["rect"], len(page))
-	}
-}
-
-func TestUseOverTimeAddsUp(t *testing.T) {
-	w := someWork()
-	replays := replaysOf(t, w, 0, "fifo")
-	a := timeAxis(w, replays)
-	sum := 0.0
-	for _, gpus := range useOver(w, &replays[0].result, a) {
-		if gpus < -1e-9 || gpus > float64(w.machine.GPUs)+1e-9 {
-			t.Errorf("%g GPUs are given out", gpus)
-		}
-		sum += gpus * (a.last - a.first).Seconds() / useBins
-	}
-	if want := replays[0].result.AllocatedGPUSeconds; sum < want*(1-1e-9) || sum > want*(1+1e-9) {
-		t.Errorf("%g GPU-seconds, want %g", sum, want)
-	}
-}
-
-func TestBlocksOfACardDoNotOverlap(t *testing.T) {
-	w := someWork()
-	replays := replaysOf(t, w, 0, "backfill")
-	blocks := layOut(w, &replays[0].result)
-	shared := false
-	for i, a := range blocks {
-		if a.low < 0 || a.low+a.part > 1+1e-9 {
-			t.Errorf("%+v sticks out", a)
-		}
-		for _, b := range blocks[i+1:] {
-			together := a.card == b.card && a.start < b.end && b.start < a.end
-			shared = shared || together
-			if together && a.low < b.low+b.part-1e-9 && b.low < a.low+a.part-1e-9 {
-				t.Errorf("%+v and %+v overlap", a, b)
-			}
-		}
-	}
-	if !shared {
-		t.Error("no two jobs share a card: the test says nothing")
-	}
-}
-
 func TestTheDefaultPolicyIsThatOfASharedDaemon(t *testing.T) {
 	p, err := sim.ParsePolicy(sim.Default)
 	if err != nil {
@@ -417,26 +213,6 @@ func TestAnInterruptIsHeededInTheMiddleOfAReplay(t *testing.T) {
 	})
 	if _, err := replayAll(ctx, w, sim.Policies(), 0, p); !errors.Is(err, context.Canceled) || shown != 1 {
 		t.Errorf("%v after %d lines of progress", err, shown)
-	}
-}
-
-func TestThePageMarksThePolicyThatDidBest(t *testing.T) {
-	replays := []replayed{
-		{Metrics: sim.Metrics{WaitMeanS: 10, JainUsers: 0.2, Decisions: 5, MakespanS: 7}},
-		{Metrics: sim.Metrics{WaitMeanS: 20, JainUsers: 0.9, Decisions: 4, MakespanS: 7}},
-	}
-	want := map[string][2]bool{"wait, mean": {true, false}, "fairness (Jain)": {false, true}}
-	for _, row := range pageRows(replays) {
-		if got := [2]bool{row.Cells[0].Best, row.Cells[1].Best}; got != want[row.Title] {
-			t.Errorf("%s: best is %v", row.Title, got)
-		}
-	}
-	named := append(slices.Clone(lessIsBetter), moreIsBetter...)
-	for _, f := range sim.Figures() {
-		named = slices.DeleteFunc(named, func(name string) bool { return name == f.Name })
-	}
-	if len(named) > 0 {
-		t.Errorf("no figures: %v", named)
 	}
 }
 

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"berth/internal/sim"
+)
+
+const traceHeader = "job_id,submit_s,duration_s,gpus,gpu_milli,user,vram_mib,time_limit_s,priority\n"
+
+func TestTraces(t *testing.T) {
+	rows := []struct {
+		name  string
+		trace string
+		want  []sim.Job
+	}{
+		{"every column is read", traceHeader + "a,1,2.5,1,250,ann,2048,9,-3\n",
+			[]sim.Job{{ID: "a", User: "ann", Submit: 1000, Duration: 2500, GPUs: 1, Share: 0.25, VRAMMiB: 2048, Limit: 9000, Priority: -3}}},
+		{"columns come in any order and case, others are ignored, the line is the id", "duration_s,group,SUBMIT_S\n5,x,1\n",
+			[]sim.Job{{ID: "2", Submit: 1000, Duration: 5000, GPUs: 1}}},
+		{"what is blank is not known", traceHeader + "a,1,2,,,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 1}}},
+		{"Windows wrote it", "\ufeffsubmit_s,duration_s\r\n1,2\r\n\r\n3,4\r\n",
+			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", Submit: 3000, Duration: 4000, GPUs: 1}}},
+		{"fields may be quoted, with commas and line ends", "submit_s,duration_s,user\n1,2,\"ann, \"\"the\nboss\"\"\"\n\"3\",4,bob\n",
+			[]sim.Job{{ID: "2", User: "ann, \"the\nboss\"", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", User: "bob", Submit: 3000, Duration: 4000, GPUs: 1}}},
+		{"whole numbers may have a point, and a whole share is none", traceHeader + "a,1,2,2.0,1000,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 2}}},
+		{"a time limit has other names", "submit_s,duration_s,time_limit\n1,2,3\n", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Limit: 3000}}},
+		{"a last line needs no end", "submit_s,duration_s\n1,2", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			w, err := readTrace("dir/t.csv", strings.NewReader(row.trace))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(w.jobs, row.want) || w.source != "t.csv" || len(w.places) != len(w.jobs) {
+				t.Errorf("%+v, want %+v", w.jobs, row.want)
+			}
+		})
+	}
+}
+
+func TestBadTracesAreRefusedWithFileAndLine(t *testing.T) {
+	const head = "submit_s,duration_s,gpus,gpu_milli\n"
+	rows := []struct{ name, trace, want string }{
+		{"empty", "", "t.csv: empty: a trace begins with a header, then has a line for each job"},
+		{"no column of use", "a,b\n1,2\n", "t.csv:1: there is no column submit_s\nt.csv:1: there is no column duration_s"},
+		{"a column by another name", "submit_s,duration\n", "t.csv:1: there is no column duration_s; is it duration?"},
+		{"a column twice", "submit_s,duration_s,submit_s\n", "t.csv:1: the column submit_s is there twice"},
+		{"no number", head + "1,2,1,1000\n1,soon,1,1000\n", `t.csv:3: duration_s: found "soon", allowed 0 to 1000000000 seconds`},
+		{"negative", head + "-1,2,1,\n", `t.csv:2: submit_s: found "-1", allowed 0 to 10000000000 seconds`},
+		{"not a number", head + "NaN,2,1,\n", `t.csv:2: submit_s: found "NaN", allowed 0 to 10000000000 seconds`},
+		{"infinite", head + "1,+Inf,1,\n", `t.csv:2: duration_s: found "+Inf", allowed 0 to 1000000000 seconds`},
+		{"huge", head + "1,1e300,1,\n", `t.csv:2: duration_s: found "1e300", allowed 0 to 1000000000 seconds`},
+		{"blank where it must not be", head + "1,,1,\n", `t.csv:2: duration_s: found "", allowed 0 to 1000000000 seconds`},
+		{"half a GPU", head + "1,2,0.5,\n", `t.csv:2: gpus: found "0.5", allowed a whole number from 0 to 1000000`},
+		{"more than a whole GPU", head + "1,2,1,1500\n", `t.csv:2: gpu_milli: found "1500", allowed a whole number from 0 to 1000`},
+		{"too few fields", head + "1,2\n", "t.csv:2: 2 fields, the header has 4"},
+		{"too many fields", head + "1,2,1,,\n", "t.csv:2: 5 fields, the header has 4"},
+		{"an open quote", head + "1,2,\"1,\n", `t.csv:2: extraneous or missing " in quoted-field`},
+		{"a long field is cut", head + strings.Repeat("9x", 50) + ",2,1,\n", `t.csv:2: submit_s: found "` + strings.Repeat("9x", 20) + `…", allowed 0 to 10000000000 seconds`},
+		{"the line is right after a quoted line end", "submit_s,duration_s,user\n1,2,\"a\nb\"\n1,x,c\n", `t.csv:4: duration_s: found "x", allowed 0 to 1000000000 seconds`},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := readTrace("t.csv", strings.NewReader(row.trace))
+			var usage *usageError
+			if !errors.As(err, &usage) || usage.what != row.want || usage.hint == "" {
+				t.Errorf("got %v\nwant %s", err, row.want)
+			}
+		})
+	}
+}
+
+func TestMistakesOfATraceAreToldTogetherUpToABound(t *testing.T) {
+	_, err := readTrace("t.csv", strings.NewReader("submit_s,duration_s\n"+strings.Repeat("x,1\n", 25)))
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != maxTraceMistakes+1 || lines[maxTraceMistakes] != "and 15 more" || !strings.HasPrefix(lines[9], "t.csv:11: ") {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestATraceThatCannotBeReadOnIsNotTakenForAWholeOne(t *testing.T) {
+	broken := io.MultiReader(strings.NewReader("submit_s,duration_s\n1,2\n"), &bounded{})
+	_, err := readTrace("t.csv", broken)
+	if want := "t.csv: larger than 1024 MiB"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestJobsWithoutAGPUAreCountedAndLeftOut(t *testing.T) {
+	w, err := readTrace("t.csv", strings.NewReader("submit_s,duration_s,gpus,gpu_milli\n1,2,0,0\n1,2,1,1000\n"))
+	if err != nil || len(w.jobs) != 1 || w.leftOut != 1 || w.why != "without a GPU is left out" {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
