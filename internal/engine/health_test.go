@@ -143,11 +143,14 @@ func TestAPersonsWordIsKept(t *testing.T) {
 	r.e.SetHealth(r.now, 0, gpu.HealthQuarantined, "root", "fan is loud")
 	r.step()
 	r.wantTexts(job.EventCard, "gpu0 quarantined by root: fan is loud")
+	// Another reason changes nothing else, and is kept all the same.
+	r.e.SetHealth(r.now, 0, gpu.HealthQuarantined, "root", "fan is stuck")
+	r.step()
 	r.again()
 	r.look()
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
-	if card := r.e.Cards()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is loud" {
+	if card := r.e.Cards()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
 		t.Errorf("%+v", card)
 	}
 }

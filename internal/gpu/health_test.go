@@ -160,6 +160,10 @@ func TestHealth(t *testing.T) {
 			p.is("suspect hangs")
 			p.watch(1)
 			p.is("quarantined hangs")
+			// How long that was goes by when it was last read: the reason's own clock has shown five seconds.
+			if got := p.h.Of("GPU-3").Reason; got != "does not answer the driver" {
+				p.t.Fatalf("the reason is %q", got)
+			}
 		},
 		"a card that comes and goes does not flap": func(p *patient) {
 			for range 20 {
@@ -493,6 +497,18 @@ func TestHealth(t *testing.T) {
 			p.is("quarantined xid")
 			if len(p.told) != 1 {
 				p.t.Fatalf("told again: %v", p.told)
+			}
+		},
+		"a new reason for the same word is remembered too": func(p *patient) {
+			p.set(HealthQuarantined, "eve")
+			p.restart("boot 1")
+			p.told = p.h.Set(p.now, p.device, HealthQuarantined, "eve", "smells of fire")
+			if len(p.told) != 0 || !p.h.Changed() {
+				p.t.Fatalf("to be saved: %v; told: %v", p.h.Changed(), p.told)
+			}
+			p.restart("boot 2")
+			if v := p.h.Of("GPU-3"); v.Reason != "smells of fire" || v.By != "eve" {
+				p.t.Fatalf("it is %+v", v)
 			}
 		},
 		"errors that came while berth was away count": func(p *patient) {

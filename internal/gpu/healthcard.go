@@ -151,9 +151,8 @@ func (c *cardHealth) unread(now time.Time, f Fault) {
 		c.unreadRow++
 		c.unreadAt = now
 	}
-	if level < HealthQuarantined && c.unreadFor(now) {
+	if c.unreadFor(now) { // how long that is goes by another clock than the reason's own "since", so it is not said
 		level = HealthQuarantined
-		reason += fmt.Sprintf(", for %s or more", unreadLimit)
 	}
 	c.raise(now, kindReading, level, cause, reason)
 	c.probation(now, "") // nothing is told of a card that cannot be read
