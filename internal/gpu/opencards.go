@@ -132,6 +132,8 @@ func (c *Cards) Sample(ctx context.Context) (Sample, error) {
 		sample = c.numbering.number(sample)
 		c.sysfs.fill(sample.Devices)
 		c.xids.learn(sample.Devices)
+	} else {
+		c.sysfs.forgetMinors()
 	}
 	var kernel []Xid
 	if c.kernel != nil {

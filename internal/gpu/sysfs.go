@@ -17,17 +17,17 @@ type sysfs struct {
 
 	mu     sync.Mutex
 	places map[string]place // by bus id
+	minors map[string]int   // the same, of those that were asked for
 }
 
 // place is where a card sits. It does not change while the machine runs.
 type place struct {
-	minor int      // of /dev/nvidiaN; -1: not known
 	numa  int      // -1: not known
 	cpus  string   // the CPUs next to it
 	path  []string // the host bridge, and what is on the way down to the card
 }
 
-func newSysfs(root string) *sysfs { return &sysfs{root: root, places: map[string]place{}} }
+func newSysfs(root string) *sysfs { return &sysfs{root: root, places: map[string]place{}, minors: map[string]int{}} }
 
 // fill adds what the kernel knows to devices: the number of the device file,
 // the NUMA node, the CPUs, and how close cards are to one another.
@@ -37,7 +37,7 @@ func (s *sysfs) fill(devices []Device) {
 		d := &devices[i]
 		places[i] = s.place(d.BusID)
 		if d.Minor < 0 {
-			d.Minor = places[i].minor
+			d.Minor = s.minor(d.BusID)
 		}
 		if places[i].numa >= 0 {
 			d.NUMA = places[i].numa
@@ -85,7 +85,7 @@ func (p place) near(o place) int {
 func (s *sysfs) place(busID string) place {
 	busID = normalBusID(busID)
 	if busID == "" {
-		return place{minor: -1, numa: -1}
+		return place{numa: -1}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *sysfs) place(busID string) place {
 }
 
 func (s *sysfs) read(busID string) (place, bool) {
-	p := place{minor: s.minor(busID), numa: -1}
+	p := place{numa: -1}
 	dir := filepath.Join(s.root, "sys/bus/pci/devices", busID)
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -128,8 +128,33 @@ func (s *sysfs) read(busID string) (place, bool) {
 	return p, true
 }
 
-// minor is the number of a card's device file, as the driver tells it.
+// forgetMinors has them read anew: a driver that is loaded again counts anew.
+func (s *sysfs) forgetMinors() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.minors)
+}
+
+// minor is the number of a card's device file; -1: not known. It is asked for
+// only where nobody told it, because the file is the driver's: reading it may
+// hang like any other call.
 func (s *sysfs) minor(busID string) int {
+	busID = normalBusID(busID)
+	if busID == "" {
+		return -1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	minor, known := s.minors[busID]
+	if !known {
+		if minor = s.readMinor(busID); minor >= 0 && len(s.minors) < maxPlaces {
+			s.minors[busID] = minor
+		}
+	}
+	return minor
+}
+
+func (s *sysfs) readMinor(busID string) int {
 	text := s.text(filepath.Join(s.root, "proc/driver/nvidia/gpus", busID), "information")
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, "Device Minor:"); found {

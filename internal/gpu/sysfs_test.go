@@ -100,6 +100,38 @@ func TestSysfsKeepsWhatTheDriverSaid(t *testing.T) {
 	}
 }
 
+func TestSysfsAsksTheDriverOnlyForWhatNobodyTold(t *testing.T) {
+	s := fakeSysfs(t, 1, map[string]int{"pci0000:00/0000:07:00.0": 0})
+	name := filepath.Join(s.root, "proc/driver/nvidia/gpus/0000:07:00.0/information")
+	told := func(minor string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte("Device Minor: \t "+minor+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	minor := func(said int) int {
+		d := Unknown(0, "GPU-a", "Card")
+		d.BusID, d.Minor = "00000000:07:00.0", said
+		devices := []Device{d}
+		s.fill(devices)
+		return devices[0].Minor
+	}
+	if got := minor(3); got != 3 || len(s.minors) != 0 {
+		t.Errorf("%d, and read %v", got, s.minors)
+	}
+	if got := minor(-1); got != 5 {
+		t.Error(got)
+	}
+	told("6")
+	if got := minor(-1); got != 5 {
+		t.Errorf("read again: %d", got)
+	}
+	s.forgetMinors()
+	if got := minor(-1); got != 6 {
+		t.Errorf("a driver that counted anew: %d", got)
+	}
+}
+
 func TestSysfsPartsOfOneCardAreNotNearOneAnother(t *testing.T) {
 	s := fakeSysfs(t, 1, map[string]int{"pci0000:00/0000:00:06.0": 0})
 	a, b := partOf(0, 0, "MIG-a", "0000:00:06.0"), partOf(0, 1, "MIG-b", "0000:00:06.0")
