@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -298,6 +300,43 @@ func TestHelperLeavesACardOutThatTakesItDown(t *testing.T) {
 	if starts := f.starts(); len(starts) != 3 {
 		t.Errorf("started %q", starts)
 	}
+}
+
+// TestHelpersLeaveNothingOpen counts what berth itself holds, so it is not one
+// of those that run beside others.
+func TestHelpersLeaveNothingOpen(t *testing.T) {
+	f := newFakeHelper(t, eight()...)
+	h := f.open(nil)
+	ends := []func(){h.letGo, f.killAll, func() {
+		f.set(func(b *fakeBox) { b.Rubbish = "what?" })
+		if _, err := h.Sample(t.Context()); err == nil {
+			t.Error("it made sense")
+		}
+		f.set(func(b *fakeBox) { b.Rubbish = "" })
+	}}
+	round := func(i int) {
+		sampleSoon(t, h)
+		ends[i%len(ends)]()
+	}
+	held := func() (files, goroutines int) {
+		h.letGo()
+		waitFor(t, "the helpers to be gone", func() bool { return h.living() == 0 })
+		open, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(open), runtime.NumGoroutine()
+	}
+	round(0)
+	filesBefore, goroutinesBefore := held()
+	for i := range 45 {
+		round(i)
+	}
+	// A few may come and go with the runtime and with what ends just now.
+	waitFor(t, "as little to be held as before", func() bool {
+		files, goroutines := held()
+		return files <= filesBefore+5 && goroutines <= goroutinesBefore+5
+	})
 }
 
 func TestHelperIsLetGoOfWhenIdle(t *testing.T) {

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -68,9 +69,12 @@ func (c *Cards) change(from Source, failing bool) {
 }
 
 // useless reports whether the helper has failed for that long, though nothing
-// of it hangs: what hangs in the driver would hang in nvidia-smi too.
+// of it hangs: what hangs in the driver would hang in nvidia-smi too. Where
+// there are parts of cards it is never: nvidia-smi does not show them, and they
+// would seem to be gone.
 func (h *Helper) useless(long time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.failing.IsZero() && time.Since(h.failing) >= long && len(h.alive) == 0
+	parts := slices.ContainsFunc(h.seen, func(d Device) bool { return d.Part != nil })
+	return !parts && !h.failing.IsZero() && time.Since(h.failing) >= long && len(h.alive) == 0
 }

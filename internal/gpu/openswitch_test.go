@@ -80,6 +80,27 @@ func TestCardsTakeNvidiaSMIWhereTheHelperFailsForLong(t *testing.T) {
 	waitFor(t, "all cards", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 8 })
 }
 
+func TestCardsInPartsAreNotLeftToNvidiaSMI(t *testing.T) {
+	fakeSMI(t, "h200")
+	f := newFakeHelper(t, fakeCard{UUID: "GPU-0", BusID: "00000000:10:00.0", Parts: []string{"MIG-a", "MIG-b"}})
+	c := openCards(t, OpenOptions{Helper: f.path})
+	takeSample(t, c)
+	f.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
+	helper := c.raw.(*Helper)
+	helper.letGo()
+	_, err := c.Sample(t.Context())
+	waitFor(t, "it to be gone", func() bool { return helper.living() == 0 })
+	reconsiderNow(c)
+	if _, err2 := c.Sample(t.Context()); err == nil || err2 == nil {
+		t.Fatal("it answered")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reconsidering || c.raw != helper {
+		t.Error("another way was looked for")
+	}
+}
+
 func TestCardsDoNotTryAHelperThatIsNotWanted(t *testing.T) {
 	fakeSMI(t, "h200")
 	c := openCards(t, OpenOptions{Helper: "none"})

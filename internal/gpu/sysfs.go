@@ -22,12 +22,14 @@ type sysfs struct {
 
 // place is where a card sits. It does not change while the machine runs.
 type place struct {
-	numa  int      // -1: not known
-	cpus  string   // the CPUs next to it
-	path  []string // the host bridge, and what is on the way down to the card
+	numa int      // -1: not known
+	cpus string   // the CPUs next to it
+	path []string // the host bridge, and what is on the way down to the card
 }
 
-func newSysfs(root string) *sysfs { return &sysfs{root: root, places: map[string]place{}, minors: map[string]int{}} }
+func newSysfs(root string) *sysfs {
+	return &sysfs{root: root, places: map[string]place{}, minors: map[string]int{}}
+}
 
 // fill adds what the kernel knows to devices: the number of the device file,
 // the NUMA node, the CPUs, and how close cards are to one another.
