@@ -62,7 +62,7 @@ func (r *reader) fault(text string) gpu.Fault {
 	}
 	kind := gpu.FaultUnreadable
 	if r.lost {
-		kind = gpu.FaultLost
+		kind, text = gpu.FaultLost, "has fallen off the bus ("+text+")" // people see it, and NVML's words say little
 	}
 	return gpu.Fault{Index: r.card, UUID: uuid, Kind: kind, Text: text}
 }

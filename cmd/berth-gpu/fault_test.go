@@ -31,9 +31,9 @@ func TestACardThatCannotBeReadIsAFaultAndTheOthersGoOn(t *testing.T) {
 		want   gpu.Fault
 	}{
 		{"a card that falls off the bus is lost", true, func(b *fakenvml.Box) { b.Lose(1) },
-			gpu.Fault{Index: 1, UUID: uuid(1), Kind: gpu.FaultLost, Text: "get a handle: GPU is lost"}},
+			gpu.Fault{Index: 1, UUID: uuid(1), Kind: gpu.FaultLost, Text: "has fallen off the bus (get a handle: GPU is lost)"}},
 		{"one that was never seen has no UUID", false, func(b *fakenvml.Box) { b.Lose(1) },
-			gpu.Fault{Index: 1, Kind: gpu.FaultLost, Text: "get a handle: GPU is lost"}},
+			gpu.Fault{Index: 1, Kind: gpu.FaultLost, Text: "has fallen off the bus (get a handle: GPU is lost)"}},
 		{"one that needs a reset cannot be read", true, func(b *fakenvml.Box) { b.Fail(1, 16) },
 			gpu.Fault{Index: 1, UUID: uuid(1), Kind: gpu.FaultUnreadable, Text: "get a handle: GPU requires reset"}},
 		{"one that is not ours to open cannot be read", false, func(b *fakenvml.Box) { b.Fail(1, 4) },

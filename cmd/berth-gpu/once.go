@@ -18,13 +18,14 @@ const oncePatience = 10 * time.Second
 
 // onceLook is what once prints.
 type onceLook struct {
-	Facts  gpu.Facts   `json:"facts"`
-	Sample *gpu.Sample `json:"sample"`
+	Protocol int         `json:"protocol"`
+	Facts    gpu.Facts   `json:"facts"`
+	Sample   *gpu.Sample `json:"sample"`
 }
 
 // once prints one sample.
 func once(library nvml.Interface, out, errs io.Writer, only int, patience time.Duration) int {
-	var seen onceLook
+	seen := onceLook{Protocol: gpu.HelperProtocol}
 	err := patiently(library, only, patience, func(d *driver, _ func()) (err error) {
 		if seen.Facts, err = d.facts(nil); err == nil {
 			seen.Sample, err = d.sample(nil)
@@ -59,7 +60,9 @@ func patiently(library nvml.Interface, only int, patience time.Duration, work fu
 		d := newDriver(library, page, only)
 		err := d.start()
 		if err == nil {
-			err = work(d, step)
+			if err = d.hasChosen(); err == nil {
+				err = work(d, step)
+			}
 			d.stop()
 		}
 		done <- err
@@ -76,6 +79,18 @@ func patiently(library nvml.Interface, only int, patience time.Duration, work fu
 			return fmt.Errorf("the driver does not answer%s", about(page.now()))
 		}
 	}
+}
+
+// hasChosen sees that the card that somebody asked for by its number is there.
+func (d *driver) hasChosen() error {
+	if d.only == allCards {
+		return nil
+	}
+	count, err := d.count()
+	if err == nil && d.only >= count {
+		err = fmt.Errorf("there is no card %d: the driver has %d, numbered from 0", d.only, count)
+	}
+	return err
 }
 
 func about(word uint32) string {

@@ -180,11 +180,14 @@ func TestOncePrintsWhatThereIs(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &seen); err != nil || status != 0 {
 		t.Fatalf("%q: %v, exit status %d", out, err, status)
 	}
-	if seen.Facts.Driver != "580.159.04" || !slices.Equal(uuids(seen.Sample.Devices), []string{uuid(0), uuid(1)}) {
+	if seen.Protocol != gpu.HelperProtocol || seen.Facts.Driver != "580.159.04" || !slices.Equal(uuids(seen.Sample.Devices), []string{uuid(0), uuid(1)}) {
 		t.Errorf("it saw %+v", seen)
 	}
 	if out, _, _ := run("-only", "1"); strings.Contains(out, uuid(0)) || !strings.Contains(out, uuid(1)) {
 		t.Errorf("only card 1: %s", out)
+	}
+	if out, errs, status := run("-only", "2"); out != "" || errs != "berth-gpu: there is no card 2: the driver has 2, numbered from 0\n" || status != exitFailed {
+		t.Errorf("%q, %q, exit status %d", out, errs, status)
 	}
 	box.FailInit(9)
 	if out, errs, status := run(); out != "" || errs != "berth-gpu: start NVML: Driver Not Loaded\n" || status != exitFailed {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/gpu"
 	"berth/internal/site"
 )
 
@@ -65,7 +66,7 @@ func examine(ctx context.Context, s *session) []site.Finding {
 	if err == nil {
 		places = site.Places{StateDir: daemon.StateDir, Socket: s.target.socket, Config: daemon.Config, Shared: daemon.Shared}
 	}
-	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places)...)
+	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places, gpu.HelperProtocol)...)
 	if err == nil && daemon.Enforced != nil {
 		hearDaemon(findings, *daemon.Enforced)
 	}

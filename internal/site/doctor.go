@@ -30,11 +30,12 @@ const (
 const examineDeadline = 20 * time.Second
 
 // Examine looks at everything on this host that berth depends on, for a daemon
-// with these places. It changes nothing.
-func Examine(ctx context.Context, places Places) []Finding {
+// with these places that speaks this version of the protocol with its helper. It
+// changes nothing.
+func Examine(ctx context.Context, places Places, protocol int) []Finding {
 	return exam{
 		machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline,
-		helper: findHelper(os.Getenv, SelfDir()), arch: runtime.GOARCH,
+		helper: findHelper(os.Getenv, SelfDir()), protocol: protocol, arch: runtime.GOARCH,
 	}.all(ctx)
 }
 
@@ -45,6 +46,7 @@ type exam struct {
 	places   Places
 	deadline time.Duration
 	helper   helper
+	protocol int // what the helper has to speak
 	arch     string
 }
 

@@ -52,8 +52,9 @@ func findHelper(getenv func(string) string, beside string) helper {
 // helperSaid is the little that is read here of what the helper prints, or
 // why it printed nothing.
 type helperSaid struct {
-	Error string `json:"error"`
-	Facts struct {
+	Error    string `json:"error"`
+	Protocol int    `json:"protocol"` // 0: it is of the time when once did not tell
+	Facts    struct {
 		Driver       string `json:"driver"`
 		NVML         string `json:"nvml"`
 		CUDA         string `json:"cuda"`
@@ -158,6 +159,10 @@ func (e exam) nvml(h helperSaid) Finding {
 		return fail("use the berth-gpu that came with this berth", "%v", h.err)
 	case h.err != nil:
 		return warn("see that the driver is loaded and its libraries are of the same version; restart the machine after an upgrade", "berth-gpu cannot use NVML (%v): %s", h.err, instead)
+	}
+	if h.Protocol != 0 && h.Protocol != e.protocol {
+		return warn("put the berth-gpu that came with this berth beside it, or name it in BERTH_GPU_HELPER",
+			"berth-gpu speaks version %d of the protocol, and berth version %d: %s", h.Protocol, e.protocol, instead)
 	}
 	var bad []string
 	for _, fault := range h.Sample.Faults {

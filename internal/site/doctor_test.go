@@ -39,11 +39,12 @@ func labServer(t *testing.T) (*fake, exam) {
 	}
 	chmod(t, f.path("/dev/shm"), 0o777|os.ModeSticky)
 	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), deadline: patience,
-		helper: helper{path: f.path("/opt/berth/berth-gpu")}, arch: "amd64"}
+		helper: helper{path: f.path("/opt/berth/berth-gpu")}, protocol: 7, arch: "amd64"}
 }
 
 // wellCards is what the helper says of two cards that are well.
 const wellCards = `{
+  "protocol": 7,
   "facts": {"source": "NVML", "driver": "580.65.06", "nvml": "13.580.65.06", "cuda": "13.0", "events": true, "kernel_log": false, "memory_limits": false, "persistence": true},
   "sample": {"at": "2026-03-01T12:00:00Z", "devices": [{"index": 0, "bus_id": "00000000:1B:00.0"}, {"index": 1, "bus_id": "00000000:9B:00.0"}]}
 }`
@@ -180,6 +181,9 @@ func TestFindings(t *testing.T) {
 		}, Warn, "ERROR_LIBRARY_NOT_FOUND"},
 		{"a helper that only complains", "nvml", func(f *fake, _ *exam) { f.exits("berth-gpu", 2, "built without NVML\n") }, Warn, "built without NVML"},
 		{"a helper of another time", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", "hello\n") }, Fail, "cannot be understood"},
+		{"a helper of another version", "nvml", func(f *fake, _ *exam) {
+			f.says("berth-gpu", strings.Replace(wellCards, `"protocol": 7`, `"protocol": 8`, 1))
+		}, Warn, "speaks version 8 of the protocol, and berth version 7: cards are read through nvidia-smi"},
 		{"a card that cannot be read", "nvml", func(f *fake, _ *exam) {
 			f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [], "faults": [{"index": 3, "kind": "lost", "text": "GPU is lost\u001b[2J"}]}}`)
 		}, Warn, "gpu3 GPU is lost"},
@@ -387,7 +391,7 @@ func TestAnExaminationEnds(t *testing.T) {
 
 func TestThisMachineIsExamined(t *testing.T) {
 	places := Places{StateDir: t.TempDir()}
-	findings := Examine(context.Background(), places)
+	findings := Examine(context.Background(), places, 1)
 	names := make(map[string]bool)
 	for _, f := range findings {
 		t.Logf("%-12s %-4s %s", f.Name, f.Status, f.What)
