@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -305,6 +306,7 @@ func TestHelperLeavesACardOutThatTakesItDown(t *testing.T) {
 // TestHelpersLeaveNothingOpen counts what berth itself holds, so it is not one
 // of those that run beside others.
 func TestHelpersLeaveNothingOpen(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close what we forget
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	ends := []func(){h.letGo, f.killAll, func() {
