@@ -51,6 +51,28 @@ func TestParts(t *testing.T) {
 	if want := "asks for 2 GPUs; 0 of this machine's 3 qualify: gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU; a job gets one part of a partitioned card"; ok || reason.String() != want {
 		t.Errorf("%v %s", ok, reason)
 	}
+	for _, row := range []struct {
+		says  string
+		cards []Card
+		spec  job.Spec
+		want  string
+	}{
+		{"a card that is in parts is told by them", slices.Delete(parted(), 1, 2), job.Spec{GPUs: 1, IDs: []int{1}},
+			"asks for gpu1; GPU 1 is partitioned; its parts are 200, 201, 202"},
+		{"also beside one that is nowhere", slices.Delete(parted(), 1, 2), job.Spec{GPUs: 2, IDs: []int{7, 1}},
+			"asks for gpu1; GPU 1 is partitioned; its parts are 200, 201, 202"},
+		{"a card that is nowhere has no parts", slices.Delete(parted(), 1, 2), job.Spec{GPUs: 1, IDs: []int{7}},
+			"asks for gpu7; this machine has gpu0 Test GPU, gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU"},
+		{"a whole card that the job rules out itself is not in parts", parted(), job.Spec{GPUs: 1, IDs: []int{1}, Allow: []int{0}},
+			"asks for gpu1 among gpu0; this machine has gpu0 Test GPU, gpu1 Test GPU, gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU"},
+	} {
+		t.Run(row.says, func(t *testing.T) {
+			reason, ok := Feasible(State{Rules: DefaultRules(), Cards: row.cards}, NewRequest(row.spec, 100, DefaultRules()))
+			if ok || reason.String() != row.want {
+				t.Errorf("%v %s", ok, reason)
+			}
+		})
+	}
 }
 
 func TestShares(t *testing.T) {

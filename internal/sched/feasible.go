@@ -89,6 +89,9 @@ func (k *kinship) impossible(r *Request) Reason {
 	case len(k.unknown) > 0:
 		reason.Kind, reason.IDs = NoSuchGPU, k.unknown
 		reason.Cards = k.names()
+		if card, parts := k.partitioned(); len(parts) > 0 {
+			reason.IDs, reason.Cards, reason.Parts = []int{card}, parts, true
+		}
 	case len(k.candidates) < r.GPUs:
 		reason.Kind, reason.Amount, reason.Total = TooFewAllowed, int64(len(k.candidates)), int64(len(k.board.slots))
 		reason.Parts = slices.ContainsFunc(k.board.slots, func(c *slot) bool { return r.oneOf(&c.Card) })
@@ -101,6 +104,24 @@ func (k *kinship) impossible(r *Request) Reason {
 		}
 	}
 	return reason
+}
+
+// partitioned is the first card asked for by its number that is not there because
+// its parts are, numbered from 100 for card 0 and 200 for card 1.
+func (k *kinship) partitioned() (card int, parts []CardFact) {
+	for _, id := range k.unknown {
+		for _, c := range k.board.slots {
+			if c.Part && c.Index/100 == id+1 {
+				parts = append(parts, CardFact{GPU: c.Index, Name: c.Name})
+			}
+		}
+		there := slices.ContainsFunc(k.board.slots, func(c *slot) bool { return c.Index == id })
+		if len(parts) > 0 && !there {
+			return id, parts
+		}
+		parts = nil
+	}
+	return 0, nil
 }
 
 // names lists the machine's cards, for a reason that says what there is.

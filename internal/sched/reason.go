@@ -45,7 +45,7 @@ type Reason struct {
 
 	// What the job asks for.
 	Needs     int     `json:"needs,omitempty"`    // GPUs
-	Parts     bool    `json:"parts,omitempty"`    // parts of cards were passed over, as it needs several
+	Parts     bool    `json:"parts,omitempty"`    // parts of cards were passed over, as it needs several; or the card it names is in parts, which are Cards
 	VRAMMiB   int64   `json:"vram_mib,omitempty"` // on each; of a share, what it comes to
 	Share     float64 `json:"share,omitempty"`
 	Idle      bool    `json:"idle,omitempty"`      // it declared nothing

@@ -53,6 +53,9 @@ func (r Reason) never() string {
 		}
 		return fmt.Sprintf("asks for %s; this machine has %s", count(int64(r.Needs), "GPU"), has)
 	case NoSuchGPU:
+		if r.Parts {
+			return fmt.Sprintf("asks for %s; GPU %d is partitioned; its parts are %s", gpus(r.IDs), r.IDs[0], r.numbers())
+		}
 		return fmt.Sprintf("asks for %s%s; this machine has %s", gpus(r.IDs), r.limits(), r.machine())
 	case RepeatedGPU:
 		return fmt.Sprintf("asks for %s more than once", gpus(r.IDs))
@@ -171,6 +174,15 @@ func (r Reason) facts() string {
 		text += "; " + some(others, maxCardsNamed)
 	}
 	return text
+}
+
+// numbers lists the cards there are by what a person types to ask for them.
+func (r Reason) numbers() string {
+	list := make([]string, len(r.Cards))
+	for i, c := range r.Cards {
+		list[i] = strconv.Itoa(c.GPU)
+	}
+	return some(list, maxCardsNamed)
 }
 
 // machine lists the cards there are, with their names.
