@@ -125,6 +125,34 @@ func TestACardLostInTheMiddleOfASampleIsLost(t *testing.T) {
 	}
 }
 
+func TestACardThatIsNeverContentWithItsRoomTellsNoProcesses(t *testing.T) {
+	box := dgxa100.New()
+	onlySymbols(box, computeList)
+	for i, card := range box.Devices {
+		card.(*mocks.Device).GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+			room := uint32(1)
+			for i == 3 { // as go-nvml does where the driver always asks for more
+				_ = make([]nvml.ProcessInfo, room)[0]
+				room <<= 16 // in fewer steps
+			}
+			return []nvml.ProcessInfo{{Pid: 5_000_000, UsedGpuMemory: 7 << 20}}, nvml.SUCCESS
+		}
+	}
+	d := started(t, box)
+	for range 2 {
+		s := sampled(t, d)
+		if len(s.Devices) != 8 || len(s.Faults) != 0 {
+			t.Fatalf("%d devices, faults %+v", len(s.Devices), s.Faults)
+		}
+		for _, device := range s.Devices {
+			if known := device.ProcessesKnown; known != (device.Index != 3) || known && device.Processes[0].PID != 5_000_000 {
+				t.Errorf("card %d: %+v", device.Index, device.Processes)
+			}
+		}
+		d.look()
+	}
+}
+
 // part is a MIG device of a mock card: what NVML gives for a handle of one.
 func part(uuid, name string, gpuInstance, computeInstance int) *mocks.Device {
 	p := &mocks.Device{}

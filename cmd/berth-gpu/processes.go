@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -20,7 +22,7 @@ const (
 
 // readProcesses lists what runs on a card or part.
 func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
-	processes, ret := r.processes(handle)
+	processes, ret := r.boundedProcesses(handle)
 	if !r.ok(ret) {
 		return
 	}
@@ -29,6 +31,22 @@ func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
 	}
 	r.watch.peaks(device.UUID, processes)
 	device.Processes, device.ProcessesKnown = processes, true
+}
+
+// boundedProcesses is what runs on a card whose driver may never be content with
+// the room it is given: go-nvml doubles it until the number overflows and it
+// panics. Such a card does not tell its processes, and the others go on.
+func (d *driver) boundedProcesses(handle nvml.Device) (processes []gpu.Process, ret nvml.Return) {
+	defer func() {
+		var overflow runtime.Error
+		if bug := recover(); bug == nil {
+			return
+		} else if err, is := bug.(error); !is || !errors.As(err, &overflow) {
+			panic(bug)
+		}
+		processes, ret = nil, nvml.ERROR_INSUFFICIENT_SIZE
+	}()
+	return d.processes(handle)
 }
 
 // processes merges the driver's three lists, by pid. Only that of computing

@@ -88,7 +88,7 @@ func (d *driver) look() {
 			continue
 		}
 		l.used = used
-		processes, ret := d.processes(l.handle)
+		processes, ret := d.boundedProcesses(l.handle)
 		if ret != nvml.SUCCESS {
 			continue
 		}
