@@ -307,7 +307,7 @@ func TestAProcessThatCameSinceHasNoUtilisationYet(t *testing.T) {
 		return []nvml.ProcessInfo{{Pid: 8}, {Pid: 7}}, nvml.SUCCESS
 	}
 	for _, want := range [][]float64{{1, -1}, {1, 0}} {
-		got := d.after(600 * time.Millisecond).Devices[0].Processes
+		got := d.after(newcomerWait * 6 / 10).Devices[0].Processes
 		if got[0].UtilPct != want[0] || got[1].UtilPct != want[1] {
 			t.Errorf("processes %+v, want utilisations %v", got, want)
 		}
