@@ -267,11 +267,20 @@ func (n *numbering) faults(faults []Fault, present map[string]bool) []Fault {
 	return numbered
 }
 
+// lend gives a number for one sample: of a part, one among those of its card.
 func (n *numbering) lend(wish int, lent map[int]bool) int {
 	free := func(index int) bool { return !lent[index] && !n.taken(index) }
+	first := 0
+	if card := wish/numberedCards - 1; card >= 0 && card < numberedCards {
+		if known, numbered := n.index[n.owner[card]]; numbered {
+			card = known
+		}
+		first = PartIndex(card, 0)
+		wish = first + wish%numberedCards
+	}
 	index := wish
-	if wish < 0 || wish >= numberedCards || !free(wish) {
-		for index = 0; index < numberedCards && !free(index); index++ {
+	if wish < first || wish >= first+numberedCards || !free(wish) {
+		for index = first; index < first+numberedCards && !free(index); index++ {
 		}
 	}
 	lent[index] = true

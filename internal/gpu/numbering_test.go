@@ -63,6 +63,8 @@ func TestNumbering(t *testing.T) {
 		"or by who had that number last":               {nil, samples{of(a, b), faulty(of(a), Fault{Index: 1})}, []string{"A=0 B=1", "A=0 !B=1"}},
 		"but not where that card is there":             {nil, samples{of(a, b), faulty(of(at(b, 0)), Fault{Index: 1})}, []string{"A=0 B=1", "B=1 !=2"}},
 		"a fault of a card never seen harms nobody":    {nil, samples{of(a), faulty(of(at(b, 0)), Fault{Index: 0, UUID: "C"}, Fault{Index: 0})}, []string{"A=0", "B=1 !C=2 !=3"}},
+		"a fault of a part is laid to no whole card":   {nil, samples{faulty(of(a, partOf(1, 0, "P", b.BusID)), Fault{Index: 201})}, []string{"A=0 P=200 !=201"}},
+		"and goes by its card's number":                {nil, samples{of(a, b, c), faulty(of(a, partOf(1, 0, "P", c.BusID)), Fault{Index: 201})}, []string{"A=0 B=1 C=2", "A=0 P=300 !=301"}},
 		"a card that was never read has its own fault": {nil, samples{faulty(of(a), Fault{Index: 1})}, []string{"A=0 !=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
