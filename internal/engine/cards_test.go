@@ -117,6 +117,41 @@ func TestAnothersJobOverItsDeclarationIsHeldAtItsPeak(t *testing.T) {
 	r.wantRow("2", job.Running, "")
 }
 
+func TestAnothersJobIsNoStrangerWhileNothingIsQueued(t *testing.T) {
+	theirs := []gpu.Entry{{Key: "theirs", UUIDs: []string{"GPU-0"}, BudgetMiB: []int64{3072}, HolderPID: 9}}
+	for name, before := range map[string]bool{"of before the first look": true, "of later": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			if before {
+				r.others = theirs
+				r.uses("theirs", 0, 2000)
+				r.again()
+			}
+			r.look()
+			r.others = theirs
+			r.uses("theirs", 0, 2000)
+			if !before {
+				r.look()
+			}
+			if card := r.e.Cards()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.e.Others()) != 1 {
+				t.Errorf("%+v is held by %+v", card, r.e.Others())
+			}
+			// What cannot be read for once changes nothing, and is no news while nothing waits.
+			r.told, r.othersErr = nil, errors.New("the ledger is gone")
+			r.look()
+			if card := r.e.Cards()[0]; card.ForeignMiB != 0 || len(r.e.Others()) != 1 || len(r.told) > 0 {
+				t.Errorf("%+v is held by %+v; told %+v", card, r.e.Others(), r.told)
+			}
+			r.others, r.othersErr = nil, nil
+			r.clear(0)
+			r.look()
+			if len(r.e.Others()) != 0 {
+				t.Errorf("it is over, and holds %+v", r.e.Others())
+			}
+		})
+	}
+}
+
 func TestOurJobOverItsDeclarationIsBookedAtItsPeak(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(vram(3000)))

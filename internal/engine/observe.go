@@ -23,6 +23,7 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 		e.busyAt = now
 	}
 	e.asked = false
+	first := e.cards.at.IsZero()
 	s.Xids = e.heard(s.Xids, err)
 	if err != nil {
 		e.cards.err, e.cards.failed = err, now
@@ -47,6 +48,9 @@ func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
 	e.cards.take(now, s, e.inUse)
 	e.heed(e.health.Observe(now, s, e.cards.expected()))
+	if first || e.queue.Len() == 0 {
+		e.glanceAtOthers()
+	}
 	for _, use := range e.meter.Observe(s, e.holdings(), e.owners.Owner) {
 		e.cards.use[use.Index] = use
 	}

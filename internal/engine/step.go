@@ -165,6 +165,19 @@ func (e *Engine) readOthers() bool {
 		e.warn("cannot read the ledger of GPU reservations; nothing starts", err)
 		return false
 	}
+	e.takeOthers(others)
+	return true
+}
+
+// glanceAtOthers is for what is measured and shown while there is nothing to
+// decide. It needs no lock, and what cannot be read is told when it matters.
+func (e *Engine) glanceAtOthers() {
+	if others, err := e.ledger.Others(); err == nil {
+		e.takeOthers(others)
+	}
+}
+
+func (e *Engine) takeOthers(others []gpu.Entry) {
 	for _, note := range e.ledger.Notes() {
 		e.cfg.Log.Warn("ledger of GPU reservations", "note", note)
 	}
@@ -181,7 +194,6 @@ func (e *Engine) readOthers() bool {
 	if changed {
 		e.setOwners()
 	}
-	return true
 }
 
 // within is true of bookings that are part of one another: the job this berth
