@@ -27,7 +27,7 @@ func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
 		return
 	}
 	if device.Part == nil {
-		r.tellShares(processes)
+		r.tellShares(processes, device.UtilPct)
 	}
 	r.watch.peaks(device.UUID, processes)
 	device.Processes, device.ProcessesKnown = processes, true

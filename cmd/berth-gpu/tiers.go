@@ -30,6 +30,9 @@ const (
 // know waits for the next: one call costs as much as all others together.
 const newcomerWait = 2 * time.Second
 
+// idlersWait is the same where nobody is known to work on a card that does.
+const idlersWait = 5 * time.Second
+
 // ageLimits say how old the values of a tier may be before they are read anew.
 var ageLimits = [tierCount]time.Duration{senses: 2 * time.Second, health: 5 * time.Second, shares: 15 * time.Second, layout: 5 * time.Second, settings: time.Minute}
 
@@ -164,15 +167,23 @@ func (r *reader) condition() gpu.Condition {
 	return r.last.condition
 }
 
-// tellShares adds each process's latest utilisation. One that has come since
-// they were read has none yet.
-func (r *reader) tellShares(processes []gpu.Process) {
-	r.last.busy = r.has[processUtilisation] && len(processes) > 0
-	if !r.last.busy {
+// tellShares adds each process's latest utilisation. On a card that does
+// nothing none of them does, and one alone does all there is: that is known
+// without asking. Of several, one that has come since they were asked about has
+// none yet.
+func (r *reader) tellShares(processes []gpu.Process, cardPct float64) {
+	r.last.busy = false
+	if cardPct == 0 || cardPct > 0 && len(processes) == 1 {
+		for i := range processes {
+			processes[i].UtilPct = cardPct
+		}
 		return
 	}
-	unknown := func(p gpu.Process) bool { _, known := r.last.shares[p.PID]; return !known }
-	if r.last.shares != nil && r.now.Sub(r.last.at[shares]) >= newcomerWait && slices.ContainsFunc(processes, unknown) {
+	if !r.has[processUtilisation] || len(processes) == 0 {
+		return
+	}
+	r.last.busy = true
+	if r.outdated(processes, cardPct) {
 		r.last.at[shares] = time.Time{}
 	}
 	if r.due(shares) {
@@ -183,4 +194,18 @@ func (r *reader) tellShares(processes []gpu.Process) {
 			processes[i].UtilPct = share
 		}
 	}
+}
+
+// outdated reports whether what was read of the processes' shares cannot be
+// true any more: it does not know one of them, or has nobody work on a card
+// that is at work.
+func (r *reader) outdated(processes []gpu.Process, cardPct float64) bool {
+	if r.last.shares == nil {
+		return false
+	}
+	age := r.now.Sub(r.last.at[shares])
+	unknown := func(p gpu.Process) bool { _, known := r.last.shares[p.PID]; return !known }
+	works := func(p gpu.Process) bool { return r.last.shares[p.PID] > 0 }
+	return age >= newcomerWait && slices.ContainsFunc(processes, unknown) ||
+		age >= idlersWait && cardPct > 0 && !slices.ContainsFunc(processes, works)
 }

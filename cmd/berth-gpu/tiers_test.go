@@ -78,13 +78,13 @@ func (d *dial) wire(card *mocks.Device, i int) {
 		if !d.busy {
 			return nil, nvml.SUCCESS
 		}
-		return []nvml.ProcessInfo{{Pid: d.pid, UsedGpuMemory: 1 << mibShift}}, nvml.SUCCESS
+		return []nvml.ProcessInfo{{Pid: d.pid, UsedGpuMemory: 1 << mibShift}, {Pid: 900, UsedGpuMemory: 1 << mibShift}}, nvml.SUCCESS
 	}
 	card.GetComputeRunningProcessesFunc = processes
 	card.GetMPSComputeRunningProcessesFunc = processes
 	card.GetGraphicsRunningProcessesFunc = processes
 	card.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
-		return []nvml.ProcessUtilizationSample{{Pid: d.pid, TimeStamp: 1, SmUtil: d.value}}, nvml.SUCCESS
+		return []nvml.ProcessUtilizationSample{{Pid: d.pid, TimeStamp: 1, SmUtil: d.value}, {Pid: 900, TimeStamp: 1, SmUtil: d.value}}, nvml.SUCCESS
 	}
 	card.GetMigModeFunc = func() (int, int, nvml.Return) { return card.MigMode, card.MigMode, nvml.SUCCESS }
 	card.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_INVALID_ARGUMENT }
@@ -345,4 +345,44 @@ func TestACardOfWhichLittleIsReadTakesNobodysTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhoWorksIsKnownWithoutAskingWhereItCanBe(t *testing.T) {
+	asked := func(d *dial) int { return called(d.cards[0])["GetProcessUtilization"] }
+	t.Run("one process does all the work there is", func(t *testing.T) {
+		d := newDial(t, 1, true)
+		alone := func() ([]nvml.ProcessInfo, nvml.Return) { return []nvml.ProcessInfo{{Pid: 7}}, nvml.SUCCESS }
+		card := d.cards[0]
+		card.GetComputeRunningProcessesFunc, card.GetMPSComputeRunningProcessesFunc, card.GetGraphicsRunningProcessesFunc = alone, alone, alone
+		for _, value := range []uint32{50, 98} {
+			d.value = value
+			if got := d.after(time.Second).Devices[0].Processes; len(got) != 1 || got[0].UtilPct != float64(value) {
+				t.Errorf("at %d: %+v", value, got)
+			}
+		}
+		if asked(d) != 0 {
+			t.Errorf("the driver was asked %d times", asked(d))
+		}
+	})
+	t.Run("nobody works on a card that does nothing", func(t *testing.T) {
+		d := newDial(t, 1, true)
+		d.value = 0
+		if got := d.after(0).Devices[0].Processes; len(got) != 2 || got[0].UtilPct != 0 || got[1].UtilPct != 0 || asked(d) != 0 {
+			t.Errorf("%+v, asked %d times", got, asked(d))
+		}
+	})
+	t.Run("that nobody works on a card that does is asked again soon", func(t *testing.T) {
+		d := newDial(t, 1, true)
+		work := d.cards[0].GetProcessUtilizationFunc
+		d.cards[0].GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) { return nil, nvml.ERROR_NOT_FOUND }
+		d.value = 40
+		d.after(0)
+		d.cards[0].GetProcessUtilizationFunc = work
+		if got := d.after(idlersWait - time.Second).Devices[0].Processes; got[0].UtilPct != 0 {
+			t.Errorf("before: %+v", got)
+		}
+		if got := d.after(time.Second).Devices[0].Processes; got[0].UtilPct != 40 {
+			t.Errorf("after: %+v", got)
+		}
+	})
 }
