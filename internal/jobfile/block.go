@@ -28,7 +28,7 @@ func applyBlock(spec *job.Spec, line string) (command string, err error) {
 			return "", errUnclosed
 		}
 		if rest[0] == ']' {
-			return strings.TrimLeft(rest[1:], " \t"), Check(spec, gpusGiven)
+			return strings.TrimLeft(rest[1:], " \t\r"), Check(spec, gpusGiven)
 		}
 		var s setter
 		var value string

@@ -31,6 +31,7 @@ func TestALineBecomesASpec(t *testing.T) {
 		{"a plain line runs with the defaults", "python a.py", shell("python a.py")},
 		{"white space around the command is dropped", " \t python a.py \t", shell("python a.py")},
 		{"a carriage return at the end is dropped", "python a.py\r", shell("python a.py")},
+		{"a carriage return behind the block is dropped", "[]\rpython a.py", shell("python a.py")},
 		{"a comment sign inside a command stays", "echo a # b", shell("echo a # b")},
 		{"bytes that are no text reach the shell untouched", "echo \xff\x01\x1b[1m", shell("echo \xff\x01\x1b[1m")},
 		{"a shell test with one bracket is a command", "[ -f x ] && run", shell("[ -f x ] && run")},
