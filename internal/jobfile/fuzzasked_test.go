@@ -22,7 +22,7 @@ func problemsAreOf(t *testing.T, text []byte, err error) {
 		t.Fatalf("%#v", err)
 	}
 	for _, p := range errs.Problems {
-		if p.Line < 1 || p.Line > bytes.Count(text, []byte("\n"))+1 || strings.Contains(p.Text, "bug") {
+		if p.Line < 1 || p.Line > bytes.Count(text, []byte("\n"))+1 || strings.Contains(p.Text, "bug") && !bytes.Contains(text, []byte("bug")) {
 			t.Fatalf("%v of %q", p, text)
 		}
 	}
