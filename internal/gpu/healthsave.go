@@ -39,7 +39,7 @@ func (h *Health) Save(bootID string) ([]byte, error) {
 	saved := savedHealth{Boot: bootID, Cards: []savedCard{}}
 	for _, uuid := range slices.Sorted(maps.Keys(h.cards)) {
 		c := h.cards[uuid]
-		if len(c.trouble) == 0 && c.LastXid == nil && c.Forgiven.IsZero() && c.ECC < 0 {
+		if len(c.trouble) == 0 && c.LastXid == nil && c.Forgiven.IsZero() && c.ECC < 0 && c.verdict.Since.IsZero() {
 			continue
 		}
 		card := savedCard{
@@ -71,7 +71,7 @@ func (h *Health) Restore(data []byte, bootID string) error {
 		c := newCardHealth(h, card.UUID)
 		c.Index, c.BusID, c.LastXid = card.Index, card.BusID, card.LastXid
 		if sameBoot {
-			c.Forgiven, c.ECC = card.Forgiven, card.ECC
+			c.Forgiven, c.ECC, c.verdict.Since = card.Forgiven, card.ECC, card.Since
 		}
 		for name, t := range card.Trouble {
 			kind := troubleKind(slices.Index(troubleNames[:], name))
