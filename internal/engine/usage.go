@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"berth/internal/job"
@@ -29,28 +28,9 @@ const usageKey = "usage"
 // usageDelay bounds how much of it a crash may forget.
 const usageDelay = 30 * time.Second
 
-// fairQuantum is what one card given away counts for at once, so that users
-// who wait get their turns before anything was measured.
-const fairQuantum = 3600.0
-
-// forgettable is usage so small that it decides nothing. Short jobs use little
-// each, and many of them much.
-const forgettable = 1e-3
-
-// decayed is the usage as it counts at a time. A clock that was set back makes
-// nothing grow.
+// decayed is the usage as it counts at a time.
 func (u usage) decayed(now time.Time, halfLife time.Duration) map[string]float64 {
-	factor := 1.0
-	if halfLife > 0 && now.After(u.At) {
-		factor = math.Exp2(-now.Sub(u.At).Hours() / halfLife.Hours())
-	}
-	seconds := make(map[string]float64, len(u.Seconds))
-	for user, s := range u.Seconds {
-		if s *= factor; s >= forgettable {
-			seconds[user] = s
-		}
-	}
-	return seconds
+	return sched.Decayed(u.Seconds, now.Sub(u.At), halfLife)
 }
 
 // charge books what an attempt had of the cards to its user.
@@ -109,7 +89,7 @@ func (e *Engine) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = e.cfg.Limits.Default, e.cfg.Limits.Users
 	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
 	if e.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum = e.usage.decayed(e.now, e.cfg.HalfLife), fairQuantum
+		s.Usage, s.FairQuantum = e.usage.decayed(e.now, e.cfg.HalfLife), sched.FairQuantum
 	}
 	for _, a := range e.active {
 		j := a.job
@@ -122,7 +102,7 @@ func (e *Engine) shares(s *sched.State) {
 		use.GPUs += held.CountedGPUs()
 		s.InUse[j.User] = use
 		if e.cfg.Rules.Fair {
-			s.Usage[j.User] += gpuSeconds(j, e.now) + fairQuantum*held.FairWeight()
+			s.Usage[j.User] += gpuSeconds(j, e.now) + sched.FairQuantum*held.FairWeight()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -156,4 +157,23 @@ func TestOrderIsTheOrderOfStarts(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestUsageDecays(t *testing.T) {
+	had := map[string]float64{"ann": 1000, "bob": 0.0015}
+	for _, row := range []struct {
+		says          string
+		age, halfLife time.Duration
+		ann, bob      float64
+	}{
+		{"half is left after the half-life, and what is next to nothing goes", time.Hour, time.Hour, 500, 0},
+		{"a quarter after two", 2 * time.Hour, time.Hour, 250, 0},
+		{"nothing is forgotten at once", 0, time.Hour, 1000, 0.0015},
+		{"a clock that was set back makes nothing grow", -time.Hour, time.Hour, 1000, 0.0015},
+		{"without a half-life nothing is forgotten", time.Hour, 0, 1000, 0.0015},
+	} {
+		if left := Decayed(had, row.age, row.halfLife); left["ann"] != row.ann || left["bob"] != row.bob {
+			t.Errorf("%s: %v", row.says, left)
+		}
+	}
 }

@@ -1,11 +1,41 @@
 package sched
 
-import "cmp"
+import (
+	"cmp"
+	"math"
+	"time"
+)
 
 // cpuWeight is what each cpu of a CPU job counts as where users take turns.
 // It is little beside a GPU, and enough that users of CPU jobs alone take
 // turns too.
 const cpuWeight = 0.01
+
+// FairQuantum is what a caller gives as State.FairQuantum: one card given away
+// counts for an hour at once, so that users who wait get their turns before
+// anything was measured.
+const FairQuantum = 3600.0
+
+// forgettable is usage so small that it decides nothing. Short jobs use little
+// each, and many of them much.
+const forgettable = 1e-3
+
+// Decayed is what GPU-seconds of that age count for now, where half of them are
+// forgotten with each half-life; none are where that is 0. An age below zero, as
+// of a clock that was set back, makes nothing grow.
+func Decayed(seconds map[string]float64, age, halfLife time.Duration) map[string]float64 {
+	factor := 1.0
+	if halfLife > 0 && age > 0 {
+		factor = math.Exp2(-age.Hours() / halfLife.Hours())
+	}
+	left := make(map[string]float64, len(seconds))
+	for user, s := range seconds {
+		if s *= factor; s >= forgettable {
+			left[user] = s
+		}
+	}
+	return left
+}
 
 // FairWeight is how many GPUs the request counts as where users take turns:
 // what it counts as against a limit, or for a CPU job a little for each cpu.

@@ -17,17 +17,8 @@ type Policy struct {
 	HalfLife time.Duration // of what users had, under Rules.Fair
 }
 
-// What a shared daemon counts users' shares with.
-const (
-	halfLife = 7 * 24 * time.Hour
-
-	// fairQuantum is what one card given away counts for at once, in
-	// GPU-seconds. It is the engine's: a replay takes turns as a daemon does.
-	fairQuantum = 3600.0
-
-	// forgettable is usage so small that a daemon drops it.
-	forgettable = 1e-3
-)
+// halfLife is what a shared daemon counts users' shares with.
+const halfLife = 7 * 24 * time.Hour
 
 // Default is the policy of a shared daemon that nobody configured.
 const Default = "default"

@@ -108,7 +108,7 @@ func (r *replay) state() sched.State {
 		s.Held[i] = a.held
 	}
 	if s.Rules.Fair {
-		s.Usage, s.FairQuantum = r.usage(), fairQuantum
+		s.Usage, s.FairQuantum = r.usage(), sched.FairQuantum
 	}
 	return s
 }

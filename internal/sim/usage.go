@@ -3,6 +3,8 @@ package sim
 import (
 	"math"
 	"time"
+
+	"berth/internal/sched"
 )
 
 // ledger is what users had of the cards in jobs that are over, in GPU-seconds
@@ -13,19 +15,12 @@ type ledger struct {
 	seconds  map[string]float64
 }
 
+// longest is the longest age that a Duration holds, near three hundred years.
+const longest = Millis(math.MaxInt64 / int64(time.Millisecond))
+
 // decayed is what the ledger counts for at a moment.
 func (l *ledger) decayed(now Millis) map[string]float64 {
-	factor := 1.0
-	if l.halfLife > 0 && now > l.at {
-		factor = math.Exp2(-(now - l.at).Seconds() / l.halfLife.Seconds())
-	}
-	seconds := make(map[string]float64, len(l.seconds))
-	for user, s := range l.seconds {
-		if s *= factor; s >= forgettable {
-			seconds[user] = s
-		}
-	}
-	return seconds
+	return sched.Decayed(l.seconds, time.Duration(min(now-l.at, longest))*time.Millisecond, l.halfLife)
 }
 
 // charge books what a job had.
@@ -44,7 +39,7 @@ func (a *active) gpuSeconds(now Millis) float64 {
 func (r *replay) usage() map[string]float64 {
 	usage := r.shares.decayed(r.now)
 	for _, a := range r.running {
-		usage[r.in.Jobs[a.job].User] += a.gpuSeconds(r.now) + fairQuantum*a.held.FairWeight()
+		usage[r.in.Jobs[a.job].User] += a.gpuSeconds(r.now) + sched.FairQuantum*a.held.FairWeight()
 	}
 	return usage
 }
