@@ -101,8 +101,8 @@ func (g granted) cpus() string {
 	}
 	var set []int
 	for _, card := range g.known {
-		near, ok := gpu.ParseCPUs(card.CPUs)
-		if !ok || len(near) == 0 {
+		near, err := keep.ParseCPUs(card.CPUs)
+		if err != nil {
 			return ""
 		}
 		set = append(set, near...)

@@ -5,32 +5,7 @@ import (
 	"strings"
 )
 
-// maxCPUs is more than any machine has; a list beyond it is no list.
-const maxCPUs = 1 << 14
-
-// ParseCPUs reads a list of CPUs as the kernel writes it: "0-7,16-23".
-func ParseCPUs(list string) (cpus []int, ok bool) {
-	if strings.TrimSpace(list) == "" {
-		return nil, true
-	}
-	for word := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-		first, last, isRange := strings.Cut(word, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil || from < 0 || to < from || to >= maxCPUs || len(cpus)+to-from >= maxCPUs {
-			return nil, false
-		}
-		for cpu := from; cpu <= to; cpu++ {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, true
-}
-
-// FormatCPUs writes an ascending list the same way.
+// FormatCPUs writes an ascending list of CPUs as the kernel does: "0-7,16-23".
 func FormatCPUs(cpus []int) string {
 	var list strings.Builder
 	for i := 0; i < len(cpus); {

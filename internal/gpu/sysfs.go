@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"berth/internal/keep"
 )
 
 // maxPlaces bounds what is remembered of places on the bus.
@@ -123,7 +125,7 @@ func (s *sysfs) read(busID string) (place, bool) {
 		p.numa = 0 // there is no other
 	}
 	if list := s.text(dir, "local_cpulist"); p.numa >= 0 {
-		if cpus, ok := ParseCPUs(list); ok && len(cpus) > 0 {
+		if cpus, err := keep.ParseCPUs(list); err == nil {
 			p.cpus = FormatCPUs(cpus)
 		}
 	}

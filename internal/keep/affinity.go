@@ -3,6 +3,7 @@ package keep
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,8 +12,6 @@ import (
 // cpuSet is a set of CPUs as the kernel reads it.
 type cpuSet []uint64
 
-func (s cpuSet) has(cpu int) bool { return cpu/64 < len(s) && s[cpu/64]&(1<<(cpu%64)) != 0 }
-
 func (s cpuSet) count() (n int) {
 	for _, word := range s {
 		n += bits.OnesCount64(word)
@@ -20,9 +19,9 @@ func (s cpuSet) count() (n int) {
 	return n
 }
 
-// parseAffinity reads a list as the kernel writes it, "0-7,16-23".
-func parseAffinity(list string) (cpuSet, error) {
-	var set cpuSet
+// ParseCPUs reads a list of CPUs as the kernel writes it, "0-7,16-23".
+func ParseCPUs(list string) ([]int, error) {
+	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {
 		low, high, isRange := strings.Cut(part, "-")
 		if !isRange {
@@ -30,15 +29,24 @@ func parseAffinity(list string) (cpuSet, error) {
 		}
 		first, err := strconv.ParseUint(low, 10, 32)
 		last, lastErr := strconv.ParseUint(high, 10, 32)
-		if err != nil || lastErr != nil || first > last || last >= maxCPUs {
+		if err != nil || lastErr != nil || first > last || last >= maxCPUs || len(cpus)+int(last-first) >= maxCPUs {
 			return nil, fmt.Errorf("no list of CPUs %q", list)
 		}
 		for cpu := first; cpu <= last; cpu++ {
-			for int(cpu/64) >= len(set) {
-				set = append(set, 0)
-			}
-			set[cpu/64] |= 1 << (cpu % 64)
+			cpus = append(cpus, int(cpu))
 		}
+	}
+	return cpus, nil
+}
+
+func parseAffinity(list string) (cpuSet, error) {
+	cpus, err := ParseCPUs(list)
+	if err != nil {
+		return nil, err
+	}
+	set := make(cpuSet, slices.Max(cpus)/64+1)
+	for _, cpu := range cpus {
+		set[cpu/64] |= 1 << (cpu % 64)
 	}
 	return set, nil
 }

@@ -27,14 +27,9 @@ const fdSetup = 3
 // keyring, is set on the one that executes the command.
 func begin() int {
 	runtime.LockOSThread()
-	var stat syscall.Stat_t
-	if err := syscall.Fstat(fdStage, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+	if !onStage() {
 		return 2
 	}
-	clearMask()
-	heedSignals()
-	syscall.CloseOnExec(fdStage)
 	frame, err := ReadFrame(descriptor(fdStage))
 	if err != nil {
 		return 1 // the supervisor is gone: without its order nothing runs
@@ -46,6 +41,20 @@ func begin() int {
 	}
 	b.say(Frame{stageFailed, []Field{{"why", err.Error()}}}, -1)
 	return 1
+}
+
+// onStage readies a process that a supervisor started with a socket, and says
+// what is wrong where somebody else did.
+func onStage() bool {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fdStage, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+		return false
+	}
+	clearMask()
+	heedSignals()
+	syscall.CloseOnExec(fdStage)
+	return true
 }
 
 // beginning is a stage's way to the job.

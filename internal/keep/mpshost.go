@@ -30,14 +30,9 @@ func host() int {
 	// A process is told of its parent's death by the death of the thread that
 	// started it, so all are started by this one.
 	runtime.LockOSThread()
-	var stat syscall.Stat_t
-	if err := syscall.Fstat(fdStage, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+	if !onStage() {
 		return 2
 	}
-	clearMask()
-	heedSignals()
-	syscall.CloseOnExec(fdStage)
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(25)
 	b := beginning{socket: fdStage}
