@@ -34,6 +34,9 @@ func findMPS(simulated bool) (control, why string) {
 // this berth's own.
 func (l *Launcher) UseMPS(dir string) {
 	l.MPSHint = "use --cap soft, or install CUDA MPS; berth doctor tells what is missing"
+	if l.SimDir != "" {
+		l.MPSHint = "use --cap soft"
+	}
 	if l.MPSControl, l.NoMPS = findMPS(l.SimDir != ""); l.NoMPS != "" {
 		return
 	}
