@@ -179,14 +179,6 @@ func (a *audit) rotate() error {
 	return nil
 }
 
-// unwritten is how many entries the audit could not take since the last it
-// did.
-func (a *audit) unwritten() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.missed
-}
-
 func (a *audit) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

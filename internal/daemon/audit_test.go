@@ -244,3 +244,11 @@ func TestAuditOnAFullDisk(t *testing.T) {
 		t.Error("what was told is still counted")
 	}
 }
+
+// unwritten is how many entries the audit could not take since the last it
+// did.
+func (a *audit) unwritten() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.missed
+}

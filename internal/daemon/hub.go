@@ -95,12 +95,6 @@ func (h *hub) close() {
 	}
 }
 
-func (h *hub) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.listeners)
-}
-
 // next is the next event; false: the stream is over.
 func (l *listener) next(ctx context.Context) (job.Event, bool) {
 	select {

@@ -173,3 +173,9 @@ func TestHub(t *testing.T) {
 		t.Error("a closed hub takes listeners")
 	}
 }
+
+func (h *hub) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.listeners)
+}

@@ -27,12 +27,6 @@ func (s HealthState) String() string {
 	return healthWords[s]
 }
 
-// ParseHealthState reads that word.
-func ParseHealthState(word string) (HealthState, bool) {
-	i := slices.Index(healthWords[:], word)
-	return HealthState(max(0, i)), i >= 0
-}
-
 // What a card can be in trouble for. The words are a stable contract.
 const (
 	CausePerson      = "person"

@@ -104,17 +104,6 @@ func keysWhere(known func(*setter) bool) []string {
 // Keys are the known keys of a jobs file as people see them.
 func Keys() []string { return slices.Clone(fileKeys) }
 
-// Apply sets one key of a spec. A key that works bare takes "" for "yes".
-// The spec's lists are replaced, never changed in place, so specs made from
-// the same defaults do not see one another. Check belongs after the last one.
-func Apply(spec *job.Spec, key, value string) error {
-	s, err := lookup(key)
-	if err != nil {
-		return err
-	}
-	return s.apply(spec, value)
-}
-
 func (s setter) apply(spec *job.Spec, value string) error {
 	if strings.IndexByte(value, 0) >= 0 {
 		return fmt.Errorf("%s: found a NUL byte, allowed text", s.key)

@@ -238,3 +238,14 @@ func BenchmarkParse100k(b *testing.B) {
 		}
 	}
 }
+
+// Apply sets one key of a spec. A key that works bare takes "" for "yes".
+// The spec's lists are replaced, never changed in place, so specs made from
+// the same defaults do not see one another. Check belongs after the last one.
+func Apply(spec *job.Spec, key, value string) error {
+	s, err := lookup(key)
+	if err != nil {
+		return err
+	}
+	return s.apply(spec, value)
+}

@@ -24,17 +24,6 @@ type Facts struct {
 	Why     []string // what is missing and why, one sentence each
 }
 
-// CgroupFacts looks at the place that berth would use if nobody gave it one.
-func CgroupFacts() Facts {
-	dir := DetectCgroup()
-	f := factsOf(dir)
-	if dir != "" {
-		f.filters(probeFilter(dir))
-		unix.Rmdir(dir) // stays where a job is in it
-	}
-	return f
-}
-
 // Facts looks at the place that this Runner uses.
 func (r *Runner) Facts() Facts {
 	if r.noCgroup {

@@ -16,11 +16,8 @@ type Rlimit = keep.Rlimit
 
 const unlimited = keep.Infinity
 
-// LoginLimits are the limits a user has after logging in: those a fresh
-// session begins with, and on top of them what limits.conf says.
-func LoginLimits(u User) ([]Rlimit, error) { return NewUsers(0).LoginLimits(u) }
-
-// LoginLimits is the same with the groups that are remembered.
+// LoginLimits are the limits a user has after logging in: those a fresh session
+// begins with, and on top of them what limits.conf says.
 func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
 	limits, err := u.machine.loginLimits(user, u.groupNumber)
 	if err != nil {

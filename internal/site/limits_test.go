@@ -175,7 +175,7 @@ func TestRootThatMayNotRaiseLimits(t *testing.T) {
 
 // What is promised can be given: by a process like this one, to a child.
 func TestLimitsThatCanBeGiven(t *testing.T) {
-	limits, err := LoginLimits(User{Name: "ann", UID: 1000, GID: 1000})
+	limits, err := NewUsers(0).LoginLimits(User{Name: "ann", UID: 1000, GID: 1000})
 	if err != nil {
 		t.Skipf("this machine's limits: %v", err)
 	}

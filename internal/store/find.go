@@ -46,9 +46,6 @@ type Cursor struct {
 	Ended int64 // nanoseconds; for Newest
 }
 
-// CursorOf is where a reader stands who has seen j last.
-func CursorOf(j *job.Job) Cursor { return Cursor{Seq: j.Seq, Ended: nanos(j.EndedAt)} }
-
 // Find lists jobs that are over.
 func (s *Store) Find(f Filter) ([]*job.Job, error) {
 	where, args := f.where()

@@ -559,3 +559,6 @@ func TestEventsOfOneKind(t *testing.T) {
 		}
 	}
 }
+
+// CursorOf is where a reader stands who has seen j last.
+func CursorOf(j *job.Job) Cursor { return Cursor{Seq: j.Seq, Ended: nanos(j.EndedAt)} }
