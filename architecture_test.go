@@ -22,9 +22,10 @@ var floors = map[string][]string{
 	"internal/cli":      {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/sim", "internal/site"},
 	"internal/batch":    {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/daemon":   {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
-	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/run", "internal/sched", "internal/store"},
-	"internal/sim":      {"internal/job", "internal/sched"},
+	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/predict", "internal/run", "internal/sched", "internal/store"},
+	"internal/sim":      {"internal/job", "internal/predict", "internal/sched"},
 	"internal/sched":    {"internal/job"},
+	"internal/predict":  {},
 	"internal/jobfile":  {"internal/job"},
 	"internal/store":    {"internal/job"},
 	"internal/gpu":      {"internal/fakenvml", "internal/keep"}, // the fake in tests
@@ -48,12 +49,12 @@ var onlyIn = map[string]string{
 }
 
 // pure rooms know no clock, chance, file, process or logger.
-var pure = []string{"internal/job", "internal/jobfile", "internal/sched", "internal/sim"}
+var pure = []string{"internal/job", "internal/jobfile", "internal/predict", "internal/sched", "internal/sim"}
 
 var impure = []string{"os", "os/exec", "os/signal", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "syscall", "path/filepath", "database/sql"}
 
 // standardOnly rooms import nothing but the standard library.
-var standardOnly = []string{"internal/job", "internal/keep", "internal/sched", "internal/sim", "cmd/berth-keep"}
+var standardOnly = []string{"internal/job", "internal/keep", "internal/predict", "internal/sched", "internal/sim", "cmd/berth-keep"}
 
 func eachFile(t *testing.T, visit func(room, path string, file *ast.File, set *token.FileSet)) {
 	t.Helper()

@@ -127,7 +127,7 @@ func TestParseNames(t *testing.T) {
 			t.Errorf("placement %s: %q, %v", name, p, err)
 		}
 	}
-	if _, err := ParsePolicy("lifo"); err == nil || err.Error() != `unknown policy "lifo": known are backfill, fifo` {
+	if _, err := ParsePolicy("lifo"); err == nil || err.Error() != `unknown policy "lifo": known are backfill, fifo, conservative, shortest, las` {
 		t.Errorf("lifo: %v", err)
 	}
 	if _, err := ParsePlacement(""); err == nil {

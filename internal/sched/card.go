@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Card is one GPU as it was last measured.
 type Card struct {
@@ -77,6 +80,24 @@ type Held struct {
 	CPUs      int
 	MemMiB    int64
 	Other     bool // another berth's
+
+	// Who it is and how it stands in the order; empty for another berth's.
+	User      string
+	Priority  int
+	Rank, Seq int64
+
+	Started time.Time     // of this run
+	Served  time.Duration // what it ran before this run without losing it
+	Waited  time.Duration // how long it had waited when this run began
+	Run     Span          // how long it is expected to run, what it ran before included
+	Limit   time.Duration // after which this run is ended; 0: none
+	Aside   Aside
+
+	// Leaving says that it is being set aside, for LeavesFor, and is expected
+	// to be gone by LeavesBy.
+	Leaving   bool
+	LeavesFor string
+	LeavesBy  time.Time
 }
 
 // budget is what the job holds on its i-th card. Another berth's word is not

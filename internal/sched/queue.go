@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"strings"
+	"time"
 )
 
 // Pending is one queued job.
@@ -16,6 +17,11 @@ type Pending struct {
 	// of an array. Without a limit a pool means nothing and is forgotten.
 	Pool      string
 	PoolLimit int
+
+	Since  time.Time     // since when it waits: its submission, the end of what kept it, or when it was set aside
+	Served time.Duration // what it ran before without losing it
+	Run    Span          // how long it is expected to run, what it ran before included
+	Limit  time.Duration // after which a run is ended; 0: none
 }
 
 // Queue is an ordered index of the pending jobs. Jobs of one user, priority,

@@ -1,6 +1,11 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Rules are the settings of a berth that bear on placement.
 type Rules struct {
@@ -14,29 +19,54 @@ type Rules struct {
 	Placement        Placement // empty: Pack
 	Policy           Policy    // empty: Backfill
 	Fair             bool      // of equal priority, the user who had least comes first
+
+	// MaxBypass is how long the oldest waiting job of a user may be passed by
+	// others; then it goes first, whatever its priority, and holds its cards. 0:
+	// there is no bound.
+	MaxBypass time.Duration
+	// Slice lets jobs that can be parked take turns: those that had less service
+	// go first, and who waited for long gets a while of its own.
+	Slice bool
 }
+
+// DefaultMaxBypass is a day: who submits in the evening and again the next
+// evening has waited for no longer than that for the first.
+const DefaultMaxBypass = 24 * time.Hour
 
 // DefaultRules are the rules before the user said anything.
 func DefaultRules() Rules {
-	return Rules{MarginMiB: 512, IdleThresholdMiB: 200, SpikeBuffer: 0.10, Placement: Pack, Policy: Backfill}
+	return Rules{
+		MarginMiB: 512, IdleThresholdMiB: 200, SpikeBuffer: 0.10, Placement: Pack, Policy: Backfill,
+		MaxBypass: DefaultMaxBypass, Slice: true,
+	}
 }
 
-// Policy says what a job that does not fit means for those behind it.
+// Policy is the order of jobs of equal priority, and what one that does not fit
+// means for those behind it.
 type Policy string
 
-// The policies.
+// The policies. Under Rules.Fair users take turns first.
 const (
-	Backfill Policy = "backfill" // later jobs that fit may pass it
-	FIFO     Policy = "fifo"     // nothing passes it
+	FIFO         Policy = "fifo"         // by submission; nothing passes a job that waits
+	Backfill     Policy = "backfill"     // by submission; the first that waits holds its cards, what does not delay it may pass
+	Conservative Policy = "conservative" // the same, and so do all that wait behind it
+	Shortest     Policy = "shortest"     // what is expected to need the cards least comes first
+	LAS          Policy = "las"          // what had the cards least comes first, and sets aside what had them more
 )
+
+// Policies are all of them.
+func Policies() []Policy { return []Policy{Backfill, FIFO, Conservative, Shortest, LAS} }
 
 // ParsePolicy reads a policy's name.
 func ParsePolicy(name string) (Policy, error) {
-	switch p := Policy(name); p {
-	case Backfill, FIFO:
+	if p := Policy(name); slices.Contains(Policies(), p) {
 		return p, nil
 	}
-	return "", fmt.Errorf("unknown policy %q: known are %s, %s", name, Backfill, FIFO)
+	names := make([]string, 0, len(Policies()))
+	for _, p := range Policies() {
+		names = append(names, string(p))
+	}
+	return "", fmt.Errorf("unknown policy %q: known are %s", name, strings.Join(names, ", "))
 }
 
 // Placement says which of the cards that fit a job gets.

@@ -39,8 +39,12 @@ type State struct {
 type Plan struct {
 	Starts       []Start       // in the order in which they were considered
 	Infeasible   []Refusal     // jobs that can never fit this machine
-	Reservations []Reservation // cards held for a blocked job; no policy of today makes any
-	SetAside     []SetAside    // running jobs to be preempted; no policy of today asks for it
+	Reservations []Reservation // cards held for jobs that wait
+	SetAside     []SetAside    // running jobs to be set aside
+
+	// Again is when to decide again even if nothing happens until then: a job
+	// will have waited for long enough, or run for long enough. Zero: never.
+	Again time.Time
 }
 
 // Start gives a job its cards.
@@ -59,10 +63,13 @@ type Refusal struct {
 type Reservation struct {
 	Job   string
 	Cards []int
+	At    time.Time // when it is expected to have them
+	Hard  bool      // it was passed for as long as it may be: nothing that may run for longer starts there
 }
 
 // SetAside takes a running job off its cards in favour of another.
 type SetAside struct {
-	Job string
-	For string
+	Job  string
+	For  string
+	Mode AsideMode
 }
