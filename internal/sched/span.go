@@ -26,3 +26,30 @@ type Aside struct {
 	Back   time.Duration // until it runs again, once it has cards
 	MemMiB int64         // of the host, while it is parked
 }
+
+// Left is how much longer a run is expected to last that has lasted for ran so
+// far, and that a limit ends: at least, as a rule, at most. A run that outlasts
+// its span, or that nothing is known of, is expected to last as long again; how
+// long at most is then not known, and 0 unless there is a limit.
+func (s Span) Left(ran, limit time.Duration) Span {
+	ran = max(0, ran)
+	left := Span{Low: max(0, s.Low-ran), Mid: s.Mid - ran, High: s.High - ran}
+	if left.High <= 0 {
+		left.High = 0
+	}
+	switch {
+	case left.Mid > 0:
+	case left.High > 0:
+		left.Mid = left.High
+	default:
+		left.Mid = max(ran, time.Minute)
+	}
+	if limit > 0 {
+		rest := max(0, limit-ran)
+		if left.High == 0 {
+			left.High = rest
+		}
+		left.Low, left.Mid, left.High = min(left.Low, rest), min(left.Mid, rest), min(left.High, rest)
+	}
+	return left
+}
