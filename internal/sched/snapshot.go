@@ -1,0 +1,315 @@
+package sched
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SnapshotVersion is that of the format. A change that makes old snapshots
+// mean something else counts it up; a key more does not.
+const SnapshotVersion = 1
+
+// snapshotFormat tells a snapshot from any other JSON.
+const snapshotFormat = "berth-snapshot"
+
+// Bounds of a snapshot that is read.
+const (
+	maxSnapshotCards = 4096
+	maxSnapshotJobs  = 1_000_000
+)
+
+// snapshot is a State as it is written. The types below have the fields of
+// those they stand for, in the same order, so that each is converted into the
+// other as a whole: a field that is added there and not here does not compile.
+type snapshot struct {
+	Format       string               `json:"format"`
+	Version      int                  `json:"version"`
+	Now          time.Time            `json:"now"`
+	Rules        writtenRules         `json:"rules"`
+	Host         writtenHost          `json:"host"`
+	Cards        []writtenCard        `json:"cards"`
+	Held         []writtenHeld        `json:"held"`
+	Unreadable   string               `json:"unreadable,omitempty"`
+	Queue        []writtenPending     `json:"queue"` // in its order
+	MaxStarts    int                  `json:"max_starts,omitempty"`
+	Pools        map[string]int       `json:"pools,omitempty"`
+	Limits       map[string]userLimit `json:"limits,omitempty"`
+	DefaultLimit userLimit            `json:"default_limit"`
+	InUse        map[string]userUse   `json:"in_use,omitempty"`
+	Usage        map[string]float64   `json:"usage,omitempty"`
+	FairQuantum  float64              `json:"fair_quantum,omitempty"`
+}
+
+type writtenRules struct {
+	MarginMiB        int64         `json:"margin_mib"`
+	IdleThresholdMiB int64         `json:"idle_threshold_mib"`
+	SpikeBuffer      float64       `json:"spike_buffer"`
+	Exclusive        bool          `json:"exclusive,omitempty"`
+	JobsPerGPU       int           `json:"jobs_per_gpu,omitempty"`
+	MemThreshold     float64       `json:"mem_threshold,omitempty"`
+	LoadThreshold    float64       `json:"load_threshold,omitempty"`
+	Placement        Placement     `json:"placement"`
+	Policy           Policy        `json:"policy"`
+	Fair             bool          `json:"fair"`
+	MaxBypass        time.Duration `json:"max_bypass_ns"`
+	Slice            bool          `json:"slice"`
+}
+
+type writtenHost struct {
+	CPUs   int   `json:"cpus,omitempty"`
+	MemMiB int64 `json:"mem_mib,omitempty"`
+}
+
+type writtenCard struct {
+	Index          int         `json:"index"`
+	UUID           string      `json:"uuid,omitempty"`
+	Name           string      `json:"name,omitempty"`
+	TotalMiB       int64       `json:"total_mib"`
+	ReservedMiB    int64       `json:"reserved_mib,omitempty"`
+	UsedMiB        int64       `json:"used_mib"`
+	ForeignMiB     int64       `json:"foreign_mib,omitempty"`
+	IdleForeignMiB int64       `json:"idle_foreign_mib,omitempty"`
+	UtilPct        float64     `json:"util_pct"`
+	Paused         bool        `json:"paused,omitempty"`
+	Health         Health      `json:"health"`
+	HealthReason   string      `json:"health_reason,omitempty"`
+	Stale          bool        `json:"stale,omitempty"`
+	NUMA           int         `json:"numa"`
+	Links          map[int]int `json:"links,omitempty"`
+	Near           map[int]int `json:"near,omitempty"`
+	Part           bool        `json:"part,omitempty"`
+}
+
+type writtenHeld struct {
+	Job       string        `json:"job"`
+	Cards     []int         `json:"cards"`
+	BudgetMiB []int64       `json:"budget_mib,omitempty"`
+	Share     float64       `json:"share,omitempty"`
+	Alone     bool          `json:"alone,omitempty"`
+	Exclusive bool          `json:"exclusive,omitempty"`
+	CPUs      int           `json:"cpus,omitempty"`
+	MemMiB    int64         `json:"mem_mib,omitempty"`
+	Other     bool          `json:"other,omitempty"`
+	User      string        `json:"user,omitempty"`
+	Priority  int           `json:"priority,omitempty"`
+	Rank      int64         `json:"rank,omitempty"`
+	Seq       int64         `json:"seq,omitempty"`
+	Started   time.Time     `json:"started,omitzero"`
+	Served    time.Duration `json:"served_ns,omitempty"`
+	Waited    time.Duration `json:"waited_ns,omitempty"`
+	Run       Span          `json:"run,omitzero"`
+	Limit     time.Duration `json:"limit_ns,omitempty"`
+	Aside     Aside         `json:"aside,omitzero"`
+	Leaving   bool          `json:"leaving,omitempty"`
+	LeavesFor string        `json:"leaves_for,omitempty"`
+	LeavesBy  time.Time     `json:"leaves_by,omitzero"`
+}
+
+type writtenPending struct {
+	Job       string        `json:"job"`
+	User      string        `json:"user,omitempty"`
+	Priority  int           `json:"priority,omitempty"`
+	Rank      int64         `json:"rank,omitempty"`
+	Seq       int64         `json:"seq,omitempty"`
+	Request   Request       `json:"request"`
+	Pool      string        `json:"pool,omitempty"`
+	PoolLimit int           `json:"pool_limit,omitempty"`
+	Since     time.Time     `json:"since,omitzero"`
+	Served    time.Duration `json:"served_ns,omitempty"`
+	Run       Span          `json:"run,omitzero"`
+	Limit     time.Duration `json:"limit_ns,omitempty"`
+}
+
+type writtenSpan struct {
+	Low  time.Duration `json:"low_ns"`
+	Mid  time.Duration `json:"mid_ns"`
+	High time.Duration `json:"high_ns"`
+}
+
+type writtenAside struct {
+	Mode   AsideMode     `json:"mode"`
+	Out    time.Duration `json:"out_ns"`
+	Back   time.Duration `json:"back_ns"`
+	MemMiB int64         `json:"mem_mib,omitempty"`
+}
+
+type userLimit struct {
+	Jobs int     `json:"jobs,omitempty"`
+	GPUs float64 `json:"gpus,omitempty"`
+}
+
+type userUse struct {
+	Jobs int     `json:"jobs"`
+	GPUs float64 `json:"gpus"`
+}
+
+// MarshalJSON writes a span in nanoseconds: exactly.
+func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(writtenSpan(s)) }
+
+// UnmarshalJSON reads one.
+func (s *Span) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenSpan)(s)) }
+
+// MarshalJSON writes how a job gives way.
+func (a Aside) MarshalJSON() ([]byte, error) { return json.Marshal(writtenAside(a)) }
+
+// UnmarshalJSON reads it.
+func (a *Aside) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenAside)(a)) }
+
+// MarshalState writes everything a decision depends on, so that it can be
+// made again elsewhere.
+func MarshalState(s State) ([]byte, error) {
+	w := snapshot{
+		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
+		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
+		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: s.Pools, Usage: s.Usage, FairQuantum: s.FairQuantum,
+		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{},
+	}
+	for i, c := range s.Cards {
+		w.Cards[i] = writtenCard(c)
+	}
+	for i, h := range s.Held {
+		w.Held[i] = writtenHeld(h)
+	}
+	if s.Queue != nil {
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			w.Queue = append(w.Queue, writtenPending(p))
+		}
+	}
+	for user, limit := range s.Limits {
+		w.Limits[user] = userLimit(limit)
+	}
+	for user, use := range s.InUse {
+		w.InUse[user] = userUse(use)
+	}
+	data, err := json.MarshalIndent(w, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("write a snapshot: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// ErrNoSnapshot says that what was read is something else.
+var ErrNoSnapshot = errors.New("no snapshot of a berth daemon")
+
+// UnmarshalState reads what MarshalState wrote. What could not have been
+// written by it is refused: a decision trusts its snapshot.
+func UnmarshalState(data []byte) (State, error) {
+	var head struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	// A file that is cut off is a snapshot all the same if it begins like one.
+	if json.Unmarshal(data, &head) != nil && !bytes.Contains(data[:min(len(data), 200)], []byte(snapshotFormat)) ||
+		json.Valid(data) && head.Format != snapshotFormat {
+		return State{}, ErrNoSnapshot
+	}
+	if head.Version > SnapshotVersion {
+		return State{}, fmt.Errorf("a snapshot of version %d: this berth reads version %d", head.Version, SnapshotVersion)
+	}
+	var w snapshot
+	if err := json.Unmarshal(data, &w); err != nil {
+		return State{}, fmt.Errorf("a damaged snapshot: %w", err)
+	}
+	if err := w.check(); err != nil {
+		return State{}, fmt.Errorf("a damaged snapshot: %w", err)
+	}
+	return w.state(), nil
+}
+
+func (w *snapshot) state() State {
+	s := State{
+		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
+		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},
+		Usage: w.Usage, FairQuantum: w.FairQuantum, Queue: NewQueue(),
+	}
+	for _, c := range w.Cards {
+		s.Cards = append(s.Cards, Card(c))
+	}
+	for _, h := range w.Held {
+		s.Held = append(s.Held, Held(h))
+	}
+	for user, limit := range w.Limits {
+		s.Limits[user] = Limit(limit)
+	}
+	for user, use := range w.InUse {
+		s.InUse[user] = Use(use)
+	}
+	s.Queue.SetRules(s.Rules)
+	for _, p := range w.Queue {
+		s.Queue.Add(Pending(p))
+	}
+	s.Queue.Tick(s.Now)
+	return s
+}
+
+// check finds what no berth would have written.
+func (w *snapshot) check() error {
+	if len(w.Cards) > maxSnapshotCards || len(w.Queue)+len(w.Held) > maxSnapshotJobs {
+		return fmt.Errorf("%d cards and %d jobs are more than %d and %d", len(w.Cards), len(w.Queue)+len(w.Held), maxSnapshotCards, maxSnapshotJobs)
+	}
+	if _, err := ParsePolicy(string(w.Rules.Policy)); err != nil && w.Rules.Policy != "" {
+		return err
+	}
+	if _, err := ParsePlacement(string(w.Rules.Placement)); err != nil && w.Rules.Placement != "" {
+		return err
+	}
+	cards, jobs := map[int]bool{}, map[string]bool{}
+	for _, c := range w.Cards {
+		if cards[c.Index] || c.Index < 0 || c.TotalMiB < 0 {
+			return fmt.Errorf("card %d is there twice or makes no sense", c.Index)
+		}
+		cards[c.Index] = true
+	}
+	for _, h := range w.Held {
+		if !h.Other && (h.Job == "" || jobs[h.Job]) || len(h.BudgetMiB) > len(h.Cards) {
+			return fmt.Errorf("the running job %q is there twice or makes no sense", h.Job)
+		}
+		if !h.Other {
+			jobs[h.Job] = true
+		}
+	}
+	for _, p := range w.Queue {
+		if p.Job == "" || jobs[p.Job] {
+			return fmt.Errorf("the queued job %q is there twice", p.Job)
+		}
+		jobs[p.Job] = true
+		if err := p.Request.check(); err != nil {
+			return fmt.Errorf("the queued job %q: %w", p.Job, err)
+		}
+	}
+	return nil
+}
+
+// check finds a request that NewRequest would not have made.
+func (r *Request) check() error {
+	if r.GPUs < 0 || r.VRAMMiB < 0 || r.CPUs < 0 || r.MemMiB < 0 || r.Share < 0 || r.Share > 1 {
+		return errors.New("asks for less than nothing, or for a share above 1")
+	}
+	named := cardList(r.IDs)
+	if named == nil || cardList(r.Allow) == nil || r.IDs != "" && len(named) != r.GPUs {
+		return fmt.Errorf("names the cards %q, any of %q", r.IDs, r.Allow)
+	}
+	return nil
+}
+
+// cardList undoes joinIDs for text that is not trusted; nil: it is no list.
+func cardList(list string) []int {
+	ids := []int{}
+	if list == "" {
+		return ids
+	}
+	for field := range strings.SplitSeq(list, ",") {
+		id, err := strconv.Atoi(field)
+		if err != nil {
+			return nil
+		}
+		ids = append(ids, id)
+	}
+	return slices.Clip(ids)
+}
