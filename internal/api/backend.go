@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 )
@@ -53,6 +54,7 @@ type Backend interface {
 	ReleaseGPUs(ctx context.Context, c Caller, r ReleaseRequest) (Released, error)
 	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
 	Backup(ctx context.Context, c Caller, to io.Writer) error
+	Snapshot(ctx context.Context, c Caller) (json.RawMessage, error)
 
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)
 	Tokens(ctx context.Context, c Caller) ([]Token, error)

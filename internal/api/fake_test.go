@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -347,6 +348,10 @@ func (f *fake) Stats(_ context.Context, _ Caller, q StatsQuery) (Stats, error) {
 		s.Since = *q.Since
 	}
 	return s, nil
+}
+
+func (f *fake) Snapshot(context.Context, Caller) (json.RawMessage, error) {
+	return exampleSnapshot, nil
 }
 
 func (f *fake) Backup(_ context.Context, c Caller, to io.Writer) error {

@@ -8,7 +8,8 @@ func operations() []route {
 	all := append(jobOperations(), adoptOperations()...)
 	all = append(all, streamOperations()...)
 	all = append(all, gpuOperations()...)
-	return append(all, machineOperations()...)
+	all = append(all, machineOperations()...)
+	return append(all, debugOperations()...)
 }
 
 const (

@@ -156,6 +156,11 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if copied.String() != string(f.log) {
 		t.Errorf("the backup is %q", copied.String())
 	}
+	snapshot, err := c.Snapshot(ctx)
+	must(t, err)
+	if string(snapshot) != string(exampleSnapshot) {
+		t.Errorf("the snapshot is %s", snapshot)
+	}
 	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})
 	must(t, err)
 	if token.Secret != "berth_new" {

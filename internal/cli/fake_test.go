@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -512,6 +513,10 @@ func (f *fakeDaemon) Stats(_ context.Context, _ api.Caller, q api.StatsQuery) (a
 	defer f.mu.Unlock()
 	f.stats = append(f.stats, q)
 	return api.Stats{Since: time.Now(), Until: time.Now(), GPUs: 2, GPUHours: 12.5, Users: []api.StatsLine{{Key: "ann", Jobs: 3}}}, nil
+}
+
+func (f *fakeDaemon) Snapshot(context.Context, api.Caller) (json.RawMessage, error) {
+	return json.RawMessage(`{"format":"berth-snapshot","version":1,"now":"2026-03-01T14:02:10Z","queue":[]}`), nil
 }
 
 func (f *fakeDaemon) Backup(_ context.Context, _ api.Caller, to io.Writer) error {

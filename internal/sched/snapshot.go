@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +25,11 @@ const (
 	maxSnapshotJobs  = 1_000_000
 )
 
-// snapshot is a State as it is written. The types below have the fields of
-// those they stand for, in the same order, so that each is converted into the
-// other as a whole: a field that is added there and not here does not compile.
-type snapshot struct {
+// Snapshot is a State as it is written, and shares nothing with it that may
+// change. The types below have the fields of those they stand for, in the same
+// order, so that each is converted into the other as a whole: a field that is
+// added there and not here does not compile.
+type Snapshot struct {
 	Format       string               `json:"format"`
 	Version      int                  `json:"version"`
 	Now          time.Time            `json:"now"`
@@ -161,20 +163,21 @@ func (a Aside) MarshalJSON() ([]byte, error) { return json.Marshal(writtenAside(
 // UnmarshalJSON reads it.
 func (a *Aside) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenAside)(a)) }
 
-// MarshalState writes everything a decision depends on, so that it can be
-// made again elsewhere.
-func MarshalState(s State) ([]byte, error) {
-	w := snapshot{
+// NewSnapshot copies everything a decision depends on.
+func NewSnapshot(s State) Snapshot {
+	w := Snapshot{
 		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
 		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
-		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: s.Pools, Usage: s.Usage, FairQuantum: s.FairQuantum,
+		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum,
 		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{},
 	}
 	for i, c := range s.Cards {
 		w.Cards[i] = writtenCard(c)
+		w.Cards[i].Links, w.Cards[i].Near = maps.Clone(c.Links), maps.Clone(c.Near)
 	}
 	for i, h := range s.Held {
 		w.Held[i] = writtenHeld(h)
+		w.Held[i].Cards, w.Held[i].BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
 	}
 	if s.Queue != nil {
 		for _, p := range s.Queue.First(s.Queue.Len()) {
@@ -187,7 +190,13 @@ func MarshalState(s State) ([]byte, error) {
 	for user, use := range s.InUse {
 		w.InUse[user] = userUse(use)
 	}
-	data, err := json.MarshalIndent(w, "", " ")
+	return w
+}
+
+// MarshalState writes a snapshot, so that the decision can be made again
+// elsewhere.
+func MarshalState(s State) ([]byte, error) {
+	data, err := json.MarshalIndent(NewSnapshot(s), "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("write a snapshot: %w", err)
 	}
@@ -212,7 +221,7 @@ func UnmarshalState(data []byte) (State, error) {
 	if head.Version > SnapshotVersion {
 		return State{}, fmt.Errorf("a snapshot of version %d: this berth reads version %d", head.Version, SnapshotVersion)
 	}
-	var w snapshot
+	var w Snapshot
 	if err := json.Unmarshal(data, &w); err != nil {
 		return State{}, fmt.Errorf("a damaged snapshot: %w", err)
 	}
@@ -222,7 +231,7 @@ func UnmarshalState(data []byte) (State, error) {
 	return w.state(), nil
 }
 
-func (w *snapshot) state() State {
+func (w *Snapshot) state() State {
 	s := State{
 		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
 		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},
@@ -249,7 +258,7 @@ func (w *snapshot) state() State {
 }
 
 // check finds what no berth would have written.
-func (w *snapshot) check() error {
+func (w *Snapshot) check() error {
 	if len(w.Cards) > maxSnapshotCards || len(w.Queue)+len(w.Held) > maxSnapshotJobs {
 		return fmt.Errorf("%d cards and %d jobs are more than %d and %d", len(w.Cards), len(w.Queue)+len(w.Held), maxSnapshotCards, maxSnapshotJobs)
 	}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+func newDebug() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "debug",
+		Short: "Find out why the daemon decides as it does",
+		Long: `Find out why the daemon decides as it does, also afterwards and elsewhere:
+snapshot writes what it decides on.`,
+		Example: `  berth debug snapshot now.json
+  berth simulate now.json --policy default,fifo
+
+Exit status: 0 done; 1 refused, not written, or no daemon; 2 bad usage; 130
+interrupted.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	daemonFlags(cmd)
+	cmd.AddCommand(newDebugSnapshot())
+	return cmd
+}
+
+func newDebugSnapshot() *cobra.Command {
+	output := ""
+	cmd := &cobra.Command{
+		Use:   "snapshot [FILE|-]",
+		Short: "Write what the daemon decides on",
+		Long: `Write what the daemon decides on, as JSON: its rules, the cards, what holds them
+and for how long it is expected to, the queue in its order, and what users had.
+Ids, users and amounts are in it, commands, names and paths are not. berth
+simulate goes on from such a file: what runs ends when it is expected to, and the
+queue drains.
+
+Without a file it goes to standard output. A file that exists is replaced, and is
+there only when it is whole.`,
+		Example: `  berth debug snapshot now.json
+  berth simulate now.json --policy default,fifo,shortest
+  berth debug snapshot | berth simulate -
+
+Exit status: 0 written; 1 not written, or no daemon; 2 bad usage; 130
+interrupted.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := snapshotPath(args, output)
+			if err != nil {
+				return err
+			}
+			return verb(func(ctx context.Context, s *session, _ []string) error { return writeSnapshot(ctx, s, path) })(cmd, args)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`; - is standard output")
+	return cmd
+}
+
+func snapshotPath(args []string, output string) (string, error) {
+	switch {
+	case len(args) > 1:
+		return "", &usageError{what: fmt.Sprintf("debug snapshot takes one file, %d given", len(args)), hint: "berth debug snapshot now.json"}
+	case len(args) == 1 && output != "" && output != args[0]:
+		return "", &usageError{what: fmt.Sprintf("two files are named: %s and %s", args[0], output), hint: "berth debug snapshot " + args[0]}
+	case len(args) == 1:
+		output = args[0]
+	}
+	if output == "" {
+		return "-", nil
+	}
+	return output, nil
+}
+
+func writeSnapshot(ctx context.Context, s *session, path string) error {
+	data, err := s.client.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, data, "", " "); err != nil {
+		return fmt.Errorf("read the daemon's snapshot: %w", err)
+	}
+	text.WriteByte('\n')
+	if path == "-" {
+		_, err := s.out.Write(text.Bytes())
+		return err
+	}
+	if err := replaceFile(path, text.Bytes()); err != nil {
+		return failuref("", "write %s: %w", path, err)
+	}
+	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s goes on from it", path, float64(text.Len())/1024, path)))
+	return err
+}
+
+// replaceFile gives a file its name only when all of it is written. What other
+// users had is in it, so that it is for its owner alone.
+func replaceFile(path string, data []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return bare(err)
+	}
+	defer os.Remove(temp.Name())
+	defer temp.Close()
+	if _, err := temp.Write(data); err != nil {
+		return bare(err)
+	}
+	if err := temp.Close(); err != nil {
+		return bare(err)
+	}
+	return bare(os.Rename(temp.Name(), path))
+}
+
+// bare takes the name of a file that nobody asked for off an error.
+func bare(err error) error {
+	if inner, wraps := err.(interface{ Unwrap() error }); wraps {
+		return inner.Unwrap()
+	}
+	return err
+}
