@@ -29,29 +29,44 @@ type slot struct {
 }
 
 func newBoard(s *State) *board {
-	b := &board{rules: s.Rules, unreadable: s.Unreadable, host: s.Host}
-	for _, c := range s.Cards {
-		b.slots = append(b.slots, &slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB})
+	b := bareBoard(s)
+	for _, h := range inOrder(s.Held) {
+		b.book(h)
 	}
-	// Sorting both makes the decision independent of the order the caller
-	// happened to list them in, down to the last bit of a sum of shares.
+	for _, c := range b.slots {
+		c.closed = b.closed(c)
+	}
+	return b
+}
+
+// bareBoard is the machine with no berth job on it, and every card open.
+func bareBoard(s *State) *board {
+	b := &board{rules: s.Rules, unreadable: s.Unreadable, host: s.Host, slots: make([]*slot, len(s.Cards))}
+	slots := make([]slot, len(s.Cards))
+	for i, c := range s.Cards {
+		slots[i] = slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB}
+		b.slots[i] = &slots[i]
+	}
 	slices.SortFunc(b.slots, func(a, c *slot) int { return cmp.Compare(a.Index, c.Index) })
 	for i := 1; i < len(b.slots); i++ {
 		if b.slots[i].Index == b.slots[i-1].Index {
 			panic(fmt.Sprintf("bug: two cards have the index %d", b.slots[i].Index))
 		}
 	}
-	held := slices.Clone(s.Held)
-	slices.SortStableFunc(held, func(a, c Held) int {
+	return b
+}
+
+// inOrder makes a decision independent of the order in which the caller happened
+// to list what is held, down to the last bit of a sum of shares.
+func inOrder(held []Held) []*Held {
+	list := make([]*Held, len(held))
+	for i := range held {
+		list[i] = &held[i]
+	}
+	slices.SortStableFunc(list, func(a, c *Held) int {
 		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other))
 	})
-	for i := range held {
-		b.book(&held[i])
-	}
-	for _, c := range b.slots {
-		c.closed = b.closed(c)
-	}
-	return b
+	return list
 }
 
 func compareBools(a, b bool) int {
@@ -97,8 +112,8 @@ func (b *board) book(h *Held) {
 	}
 }
 
-// closed is what keeps every job off a card, before anyone asks for it.
-func (b *board) closed(c *slot) Obstacle {
+// shut is what keeps every job off a card now and for as long as it stays so.
+func (c *slot) shut() Obstacle {
 	switch {
 	case c.Stale:
 		return ObstacleStale
@@ -106,6 +121,15 @@ func (b *board) closed(c *slot) Obstacle {
 		return ObstaclePaused
 	case c.Health != HealthOK:
 		return ObstacleHealth
+	}
+	return ""
+}
+
+// closed is what keeps every job off a card, before anyone asks for it.
+func (b *board) closed(c *slot) Obstacle {
+	switch shut := c.shut(); {
+	case shut != "":
+		return shut
 	case b.rules.MemThreshold > 0 && c.usedShare() > b.rules.MemThreshold:
 		return ObstacleMemory
 	// Once a berth job is there, the load is berth's own doing.

@@ -1,8 +1,14 @@
 package sched
 
-import "slices"
+import (
+	"slices"
+	"time"
 
-// Decide says which jobs start now, on which cards, and which never can.
+	"berth/internal/job"
+)
+
+// Decide says which jobs start now, on which cards, and which never can; for
+// which cards are kept, and which running jobs give way.
 func Decide(s State) Plan {
 	d := newDecision(&s)
 	d.run(nil)
@@ -20,35 +26,138 @@ type decision struct {
 	plan     Plan
 	quiet    bool     // refusals are not wanted
 	blocker  *Pending // under FIFO, the job that nothing may pass
+
+	held    []*Held         // in order
+	given   []*Held         // what this plan starts, and what it made room for
+	gone    map[string]bool // what leaves its cards, by this plan or an earlier one
+	futures []*future       // for whom cards are kept
+	kept    int             // how many of them are for jobs that just came first
+	guarded map[string]bool // jobs that were passed for too long, and looked at already
+	failed  map[shape]bool  // kinds of job that did not fit
+	all     bool            // the walk has to see every group
 }
 
 func newDecision(s *State) *decision {
-	return &decision{state: s, board: newBoard(s), walk: s.Queue.walk(s), kinships: map[*kin]*kinship{}}
+	d := &decision{
+		state: s, board: newBoard(s), walk: s.Queue.walk(s), kinships: map[*kin]*kinship{},
+		held: inOrder(s.Held), gone: map[string]bool{}, failed: map[shape]bool{},
+	}
+	for _, h := range d.held {
+		if h.Leaving && !h.Other {
+			d.gone[h.Job] = true
+		}
+	}
+	d.all = d.seesAll()
+	return d
+}
+
+// shapesSeen is up to how many kinds of job it pays to know that none of them
+// fits.
+const shapesSeen = 1024
+
+// seesAll reports whether a group far behind may have to be refused: then the
+// walk does not end before the queue does.
+func (d *decision) seesAll() bool {
+	q := d.state.Queue
+	if q == nil {
+		return false
+	}
+	if len(q.shapes) > shapesSeen || d.state.DefaultLimit.GPUs > 0 {
+		return true
+	}
+	for _, limit := range d.state.Limits {
+		if limit.GPUs > 0 {
+			return true
+		}
+	}
+	for s := range q.shapes {
+		if !d.kinshipOf(s.kin).possible(&s.amounts) {
+			return true
+		}
+	}
+	return false
 }
 
 // run goes through the queue in order, up to but without the job `until`, or
-// to its end. After a block it goes on without starting anything: a job that
-// can never fit is refused at once, wherever it stands.
+// until nothing behind can matter. What was passed for too long comes first.
 func (d *decision) run(until *member) {
 	w := d.walk
+	for _, m := range d.state.Queue.overdue(d.state) {
+		if until != nil && until.entry.job == m.entry.job {
+			return
+		}
+		h := m.group.head(m.entry)
+		d.guard(&h, d.account(m))
+	}
 	for next := w.next(); next != nil; next = w.next() {
 		if until != nil && w.reached(d.spot(until)) {
 			return
 		}
-		k, a := d.kinship(next), w.account()
-		switch {
-		case !k.possible(&next.amounts):
-			d.refuse(func() Reason { return k.impossible(&next.group.request) })
-		case !a.allows(&next.amounts):
-			d.refuse(func() Reason { return a.overLimit(&next.amounts) })
-		case d.blocker != nil || d.spent():
-		case d.start(next, k, a):
+		if d.guarded[next.job] || d.consider(next, w.account(), asUsual) {
 			w.again()
-		case d.state.Rules.Policy == FIFO && !d.barred(next.group, &next.amounts, a):
-			p := next.group.pending(next.entry)
+		}
+		if !d.all && d.idle(next) {
+			break
+		}
+	}
+	d.plan.Again = d.again()
+}
+
+// guard looks at a job that was passed for too long.
+func (d *decision) guard(h *head, a *account) {
+	if d.guarded == nil {
+		d.guarded = map[string]bool{}
+	}
+	k := d.kinship(h)
+	if !k.possible(&h.amounts) || !a.allows(&h.amounts) {
+		return // it is refused in its own place
+	}
+	d.guarded[h.job] = true
+	d.consider(h, a, passedTooLong)
+}
+
+// standing is how a job comes to be looked at.
+type standing int
+
+const (
+	asUsual standing = iota
+	passedTooLong
+)
+
+// consider does what can be done for a job: it starts, or room is made for it,
+// or cards are kept for it. It reports whether the next of its group is to be
+// looked at too.
+func (d *decision) consider(h *head, a *account, s standing) bool {
+	k := d.kinship(h)
+	switch {
+	case !k.possible(&h.amounts):
+		d.refuse(func() Reason { return k.impossible(&h.group.request) })
+	case !a.allows(&h.amounts):
+		d.refuse(func() Reason { return a.overLimit(&h.amounts) })
+	case d.blocker != nil || d.spent():
+	case d.start(h, k, a):
+		return true
+	case d.barred(h.group, &h.amounts, a):
+	case d.makeRoom(h, k, a, s):
+		return true
+	default:
+		d.failed[shape{h.kin, h.amounts}] = true
+		d.keep(h, s)
+		if d.state.Rules.Policy == FIFO {
+			p := h.group.pending(h.entry)
 			d.blocker = &p
 		}
 	}
+	return false
+}
+
+// idle reports that nothing behind the job can start, have room made for it or
+// cards kept.
+func (d *decision) idle(h *head) bool {
+	if d.blocker != nil || d.spent() {
+		return true
+	}
+	return len(d.failed) >= len(d.state.Queue.shapes) && d.kept >= d.depth() && !d.outranksAny(h)
 }
 
 // account is that of a queued job's user.
@@ -62,11 +171,13 @@ func (d *decision) spent() bool {
 	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
 }
 
-func (d *decision) kinship(h *head) *kinship {
-	k, found := d.kinships[h.kin]
+func (d *decision) kinship(h *head) *kinship { return d.kinshipOf(h.kin) }
+
+func (d *decision) kinshipOf(of *kin) *kinship {
+	k, found := d.kinships[of]
 	if !found {
-		k = newKinship(d.board, &h.group.request)
-		d.kinships[h.kin] = k
+		k = newKinship(d.board, &of.request)
+		d.kinships[of] = k
 	}
 	return k
 }
@@ -89,29 +200,59 @@ func (d *decision) start(h *head, k *kinship, a *account) bool {
 	if !d.fits(h, k) || d.barred(h.group, &h.amounts, a) {
 		return false
 	}
-	r := &h.group.request
-	grant, ok := k.grant(r)
+	grant, ok := k.grant(&h.group.request, d.keeper(h, d.state.Now))
 	if !ok {
 		k.fail(&h.amounts)
 		return false
 	}
 	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})
-	d.board.book(&Held{
-		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
-		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
-		CPUs: r.CPUs, MemMiB: r.MemMiB,
-	})
+	held := d.give(h, grant)
+	d.board.book(held)
+	for _, f := range d.futures {
+		f.board.book(held)
+	}
 	d.count(h.group, &h.amounts, a)
 	return true
+}
+
+// give notes that a job gets its cards, now or as soon as they are free.
+func (d *decision) give(h *head, grant job.Grant) *Held {
+	held := holding(h, grant, d.state.Cards)
+	d.given = append(d.given, held)
+	return held
+}
+
+// holding is what a job holds that is granted so much.
+func holding(h *head, grant job.Grant, cards []Card) *Held {
+	r := &h.group.request
+	return &Held{
+		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, cards),
+		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
+		CPUs: r.CPUs, MemMiB: r.MemMiB,
+	}
 }
 
 // fits settles what can be settled without looking at a card.
 func (d *decision) fits(h *head, k *kinship) bool {
 	switch {
-	case !d.board.hostFits(&h.amounts):
+	case !d.hostFits(h, d.board, d.state.Now):
 		return false
 	case h.gpus == 0:
 		return true
 	}
 	return d.board.unreadable == "" && !k.hopeless(&h.amounts)
+}
+
+// hostFits reports whether the host has what the job needs beside cards, then
+// and when those come for whom cards are kept.
+func (d *decision) hostFits(h *head, b *board, from time.Time) bool {
+	if !b.hostFits(&h.amounts) {
+		return false
+	}
+	for _, f := range d.futures {
+		if f.binds(from, h.lasts) && !f.board.hostFits(&h.amounts) {
+			return false
+		}
+	}
+	return true
 }

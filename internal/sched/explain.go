@@ -50,17 +50,19 @@ func (d *decision) explainRoom(m *member) Reason {
 		because := d.blocked()
 		return Reason{Kind: WaitsBehind, Job: d.blocker.Job, Because: &because}
 	}
-	return d.shortage(k, r)
+	return d.shortage(&h, k)
 }
 
 // blocked says why the job waits that nothing may pass.
 func (d *decision) blocked() Reason {
-	r := &d.blocker.Request
-	return d.shortage(newKinship(d.board, r), r)
+	m, _ := d.state.Queue.member(d.blocker.Job)
+	h := m.group.head(m.entry)
+	return d.shortage(&h, newKinship(d.board, &h.group.request))
 }
 
 // shortage says what the request lacks on the board as it stands.
-func (d *decision) shortage(k *kinship, r *Request) Reason {
+func (d *decision) shortage(h *head, k *kinship) Reason {
+	r := &h.group.request
 	b, a := d.board, r.amounts()
 	switch {
 	case r.GPUs > 0 && b.unreadable != "":
@@ -70,8 +72,9 @@ func (d *decision) shortage(k *kinship, r *Request) Reason {
 	case !b.memFits(&a):
 		return Reason{Kind: WaitsForMemory, Amount: r.MemMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB}
 	}
-	if _, ok := k.grant(r); !ok {
-		return k.shortage(r)
+	kept := d.keeper(h, d.state.Now)
+	if _, ok := k.grant(r, kept); !ok {
+		return k.shortage(r, kept)
 	}
 	if d.spent() {
 		return Reason{Kind: WaitsForTurn, Total: int64(d.state.MaxStarts)}
@@ -80,7 +83,7 @@ func (d *decision) shortage(k *kinship, r *Request) Reason {
 }
 
 // shortage tells card by card why there are too few for the request.
-func (k *kinship) shortage(r *Request) Reason {
+func (k *kinship) shortage(r *Request, kept keeper) Reason {
 	reason := Reason{
 		Kind: WaitsForGPUs, Needs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share,
 		Idle: r.undeclared(), Exclusive: r.Exclusive && !r.undeclared(),
@@ -91,7 +94,11 @@ func (k *kinship) shortage(r *Request) Reason {
 		if size := r.budgetOn(c.TotalMiB); r.VRAMMiB == 0 && (reason.VRAMMiB == 0 || size < reason.VRAMMiB) {
 			reason.VRAMMiB = size
 		}
-		reason.Cards = append(reason.Cards, k.board.fact(c, r))
+		fact := k.board.fact(c, r)
+		if f := kept.by(c, r); f != nil && fact.Obstacle == "" {
+			fact.Obstacle, fact.Holders = ObstacleKept, []string{"job " + f.job}
+		}
+		reason.Cards = append(reason.Cards, fact)
 	}
 	return reason
 }

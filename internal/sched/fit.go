@@ -16,6 +16,7 @@ const (
 	ObstacleForeign   Obstacle = "foreign"   // not idle: others' processes use it
 	ObstacleShares    Obstacle = "shares"    // its shares would pass 1
 	ObstacleFree      Obstacle = "free"      // too little memory free
+	ObstacleKept      Obstacle = "kept"      // it is kept for a job that waits
 )
 
 // shareTolerance lets three thirds be one.

@@ -16,11 +16,13 @@ type kinship struct {
 	repeated   []int   // ids named more than once
 	sizesMiB   []int64 // what the candidates hold when empty, largest first
 	failed     []amounts
+	noRoom     []attempt // for which no room could be made either
 }
 
-// covers reports whether a asks for as much of the cards as b, or more.
+// covers reports whether a asks for as much of the cards as b and for as long,
+// or more.
 func (a *amounts) covers(b *amounts) bool {
-	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share
+	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share && a.lasts.covers(b.lasts)
 }
 
 func newKinship(b *board, r *Request) *kinship {
@@ -72,11 +74,12 @@ func (k *kinship) fail(a *amounts) {
 	k.failed = append(k.failed, *a)
 }
 
-// grant finds cards for the request: all it asks for, or none.
-func (k *kinship) grant(r *Request) (job.Grant, bool) {
+// grant finds cards for the request: all it asks for, or none. Cards that are
+// kept for others are not among them.
+func (k *kinship) grant(r *Request, kept keeper) (job.Grant, bool) {
 	options := make([]option, 0, len(k.candidates))
 	for _, c := range k.candidates {
-		if budgetMiB, obstacle := k.board.fit(c, r); obstacle == "" {
+		if budgetMiB, obstacle := k.board.fit(c, r); obstacle == "" && kept.by(c, r) == nil {
 			options = append(options, option{slot: c, budgetMiB: budgetMiB, leftMiB: c.headroomMiB - budgetMiB})
 		}
 	}

@@ -37,6 +37,7 @@ func countedGPUs(gpus int, share float64) float64 {
 
 // account is what a decision knows of one user.
 type account struct {
+	rules *Rules
 	user  string
 	limit Limit
 	own   bool // the limit is this user's own
@@ -45,7 +46,7 @@ type account struct {
 }
 
 func newAccount(s *State, user string) account {
-	a := account{user: user, limit: s.DefaultLimit, use: s.InUse[user]}
+	a := account{rules: &s.Rules, user: user, limit: s.DefaultLimit, use: s.InUse[user]}
 	if limit, own := s.Limits[user]; own {
 		a.limit, a.own = limit, true
 	}

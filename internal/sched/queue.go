@@ -28,11 +28,14 @@ type Pending struct {
 // request and limited pool are one group, so that a decision looks at kinds
 // of job and not at each of them. It is not safe for concurrent use.
 type Queue struct {
+	rules  Rules
 	jobs   map[string]member
 	groups map[groupKey]*group
 	kins   map[Request]*kin
+	shapes map[shape]int    // how many groups ask for the same
 	lines  map[string]*line // by user; none empty
 	order  list[entry]      // every job
+	boosts list[boost]      // jobs that will have waited for long, by when
 }
 
 // line is the part of the queue that is one user's. Users are kept apart
@@ -40,6 +43,9 @@ type Queue struct {
 type line struct {
 	user  string
 	heads list[head] // the groups, ordered by their first job
+	ages  list[age]  // the jobs, ordered by submission alone
+	first string     // the oldest job when the queue was last told the time
+	since time.Time  // since when it has been that and waited
 }
 
 type groupKey struct {
@@ -48,6 +54,7 @@ type groupKey struct {
 	request   Request
 	pool      string // empty without a limit
 	poolLimit int
+	lasts     lasts
 }
 
 // group holds jobs that differ in nothing but their place in the order. It is
@@ -70,12 +77,18 @@ type kin struct {
 type entry struct {
 	job       string
 	priority  int
+	class     class   // of service: before the users' turns
+	size      float64 // what the policy goes by: behind them, lower first
 	rank, seq int64
 }
 
 type member struct {
 	group *group
 	entry entry
+
+	since  time.Time
+	served time.Duration
+	run    Span
 }
 
 // head is a group under one of its jobs. What a decision looks at to pass the
@@ -88,7 +101,11 @@ type head struct {
 	group *group
 }
 
-func (g *group) head(e entry) head { return head{e, g.request.amounts(), g.kin, g} }
+func (g *group) head(e entry) head {
+	a := g.request.amounts()
+	a.lasts = g.lasts
+	return head{e, a, g.kin, g}
+}
 
 // compareEntries is the order of the queue. The id decides last, so that the
 // order is total whatever the caller gave.
@@ -96,6 +113,10 @@ func compareEntries(a, b entry) int {
 	switch {
 	case a.priority != b.priority:
 		return cmp.Compare(b.priority, a.priority)
+	case a.class != b.class:
+		return cmp.Compare(a.class, b.class)
+	case a.size != b.size:
+		return cmp.Compare(a.size, b.size)
 	case a.rank != b.rank:
 		return cmp.Compare(a.rank, b.rank)
 	case a.seq != b.seq:
@@ -107,28 +128,41 @@ func compareEntries(a, b entry) int {
 // NewQueue is an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
+		rules:  DefaultRules(),
 		jobs:   map[string]member{},
 		groups: map[groupKey]*group{},
 		kins:   map[Request]*kin{},
+		shapes: map[shape]int{},
 		lines:  map[string]*line{},
 		order:  list[entry]{compare: compareEntries},
+		boosts: list[boost]{compare: compareBoosts},
 	}
 }
 
 // Add puts a job in the queue. It replaces a job with the same id.
 func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
-	e := entry{job: p.Job, priority: p.Priority, rank: p.Rank, seq: p.Seq}
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request}
+	class, size := q.rules.place(&p)
+	e := entry{job: p.Job, priority: p.Priority, class: class, size: size, rank: p.Rank, seq: p.Seq}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
-	g := q.groupOf(key)
+	q.put(member{group: q.groupOf(key), entry: e, since: p.Since, served: p.Served, run: p.Run})
+}
+
+// put adds a job to everything that is kept in order.
+func (q *Queue) put(m member) {
+	g := m.group
 	old, hadOne := g.jobs.at(place{})
-	g.jobs.insert(e)
+	g.jobs.insert(m.entry)
 	g.moveHead(old, hadOne)
-	q.order.insert(e)
-	q.jobs[p.Job] = member{group: g, entry: e}
+	g.line.ages.insert(ageOf(m.entry))
+	q.order.insert(m.entry)
+	q.jobs[m.entry.job] = m
+	if b, will := q.rules.boostOf(&m); will {
+		q.boosts.insert(b)
+	}
 }
 
 // Remove takes a job out and reports whether it was there.
@@ -137,17 +171,25 @@ func (q *Queue) Remove(job string) bool {
 	if !found {
 		return false
 	}
-	delete(q.jobs, job)
-	g := m.group
-	old, hadOne := g.jobs.at(place{})
-	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) {
-		panic("bug: job " + job + " is not in its group")
-	}
-	g.moveHead(old, hadOne)
-	if g.jobs.length == 0 {
-		q.dropGroup(g)
+	q.take(m)
+	if m.group.jobs.length == 0 {
+		q.dropGroup(m.group)
 	}
 	return true
+}
+
+// take undoes put. The group stays, even when it is empty.
+func (q *Queue) take(m member) {
+	delete(q.jobs, m.entry.job)
+	g := m.group
+	old, hadOne := g.jobs.at(place{})
+	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) || !g.line.ages.remove(ageOf(m.entry)) {
+		panic("bug: job " + m.entry.job + " is not in its group")
+	}
+	g.moveHead(old, hadOne)
+	if b, will := q.rules.boostOf(&m); will {
+		q.boosts.remove(b)
+	}
 }
 
 // moveHead keeps the line true after a group's jobs changed; old is what the
@@ -178,20 +220,30 @@ func (q *Queue) groupOf(key groupKey) *group {
 	k.groups++
 	l, found := q.lines[key.user]
 	if !found {
-		l = &line{user: key.user, heads: list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }}}
+		l = &line{
+			user:  key.user,
+			heads: list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }},
+			ages:  list[age]{compare: compareAges},
+		}
 		q.lines[key.user] = l
 	}
 	g := &group{groupKey: key, kin: k, line: l, jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
+	q.shapes[g.shape()]++
 	return g
 }
 
 func (q *Queue) dropGroup(g *group) {
 	delete(q.groups, g.groupKey)
+	if s := g.shape(); q.shapes[s] > 1 {
+		q.shapes[s]--
+	} else {
+		delete(q.shapes, s)
+	}
 	if g.kin.groups--; g.kin.groups == 0 {
 		delete(q.kins, g.kin.request)
 	}
-	if g.line.heads.length == 0 {
+	if g.line.ages.length == 0 {
 		delete(q.lines, g.user)
 	}
 }
@@ -211,9 +263,17 @@ func (q *Queue) Get(job string) (Pending, bool) {
 	if !found {
 		return Pending{}, false
 	}
-	return m.group.pending(m.entry), true
+	return m.pending(), true
 }
 
+// pending is the job as it was added.
+func (m *member) pending() Pending {
+	p := m.group.pending(m.entry)
+	p.Since, p.Served, p.Run, p.Limit = m.since, m.served, m.run, m.group.lasts.limit
+	return p
+}
+
+// pending is the job as far as its group and its entry tell.
 func (g *group) pending(e entry) Pending {
 	return Pending{
 		Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq,
@@ -231,7 +291,8 @@ func (q *Queue) First(n int) []Pending {
 	jobs := make([]Pending, 0, n)
 	for p := (place{}); len(jobs) < n; p = q.order.after(p) {
 		e, _ := q.order.at(p)
-		jobs = append(jobs, q.jobs[e.job].group.pending(e))
+		m := q.jobs[e.job]
+		jobs = append(jobs, m.pending())
 	}
 	return jobs
 }
@@ -246,8 +307,86 @@ func (q *Queue) Position(job string) int {
 	return 1 + q.order.before(m.entry)
 }
 
-// SetRules tells the queue the rules by which it orders.
-func (q *Queue) SetRules(Rules) {}
+// SetRules tells the queue the rules by which it orders. Where they order
+// otherwise than before, all is put in order anew.
+func (q *Queue) SetRules(rules Rules) {
+	same := q.rules.Policy == rules.Policy && q.rules.Slice == rules.Slice
+	if same {
+		q.rules = rules
+		return
+	}
+	members := make([]member, 0, len(q.jobs))
+	for p, ok := (place{}), q.order.length > 0; ok; {
+		e, _ := q.order.at(p)
+		members = append(members, q.jobs[e.job])
+		p = q.order.after(p)
+		_, ok = q.order.at(p)
+	}
+	for _, m := range members {
+		q.take(m)
+	}
+	q.rules = rules
+	for _, m := range members {
+		p := m.pending()
+		m.entry.class, m.entry.size = rules.place(&p)
+		q.put(m)
+	}
+}
 
-// Tick tells the queue the time.
-func (q *Queue) Tick(time.Time) {}
+// Tick tells the queue the time: it notes since when each user's oldest job
+// has waited as such, and moves up what waited for long.
+func (q *Queue) Tick(now time.Time) {
+	for {
+		b, some := q.boosts.at(place{})
+		if !some || b.at.After(now) {
+			break
+		}
+		m := q.jobs[b.job]
+		q.take(m)
+		m.entry.class, m.entry.size = classBoosted, boostSize(m.since)
+		q.put(m)
+	}
+	for _, l := range q.lines {
+		oldest, _ := l.ages.at(place{})
+		if oldest.job == l.first {
+			continue
+		}
+		since := q.jobs[oldest.job].since
+		if l.first != "" && since.Before(now) {
+			since = now // one that came before it was the oldest until now
+		}
+		l.first, l.since = oldest.job, since
+	}
+}
+
+// age orders jobs by submission alone.
+type age struct {
+	rank, seq int64
+	job       string
+}
+
+func ageOf(e entry) age { return age{e.rank, e.seq, e.job} }
+
+func compareAges(a, b age) int {
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.seq, b.seq), strings.Compare(a.job, b.job))
+}
+
+// boost is when a job will have waited for long.
+type boost struct {
+	at  time.Time
+	job string
+}
+
+func compareBoosts(a, b boost) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.job, b.job)) }
+
+// shape is what a group asks for and for how long: of one shape, all fit or
+// none does.
+type shape struct {
+	kin *kin
+	amounts
+}
+
+func (g *group) shape() shape {
+	h := g.head(entry{})
+	return shape{g.kin, h.amounts}
+}

@@ -58,6 +58,7 @@ type amounts struct {
 	share   float64
 	cpus    int
 	memMiB  int64
+	lasts   lasts
 }
 
 func (r *Request) amounts() amounts {

@@ -219,6 +219,8 @@ func (c CardFact) String() string {
 		return fmt.Sprintf("%shas %d MiB in foreign use", name, c.ForeignMiB)
 	case ObstacleShares:
 		return fmt.Sprintf("%shas share %s left", name, fraction(c.FreeShare))
+	case ObstacleKept:
+		return name + "is kept for " + some(c.Holders, maxJobsNamed)
 	case ObstacleFree:
 		return fmt.Sprintf("%shas %d MiB free", name, c.FreeMiB)
 	}

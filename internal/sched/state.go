@@ -33,6 +33,10 @@ type State struct {
 	// on from one plan to the next.
 	Usage       map[string]float64
 	FairQuantum float64
+
+	// ParkMiB is how much of the host's memory parked jobs may still take; 0: it
+	// is not known and not checked, below 0: none.
+	ParkMiB int64
 }
 
 // Plan is a decision. It changes nothing until it is committed.

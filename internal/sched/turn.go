@@ -60,8 +60,8 @@ func (a *account) charge(s *State, g *group) {
 	}
 }
 
-// spot is where in the order a job stands: priority, then its user's turn,
-// then its own entry, which is total.
+// spot is where in the order a job stands: priority, then its class of service,
+// then its user's turn, then its own entry, which is total.
 type spot struct {
 	account *account
 	entry   *entry
@@ -71,7 +71,10 @@ func (a spot) compare(b spot) int {
 	if c := cmp.Compare(b.entry.priority, a.entry.priority); c != 0 {
 		return c
 	}
-	if a.account != b.account {
+	if c := cmp.Compare(a.entry.class, b.entry.class); c != 0 {
+		return c
+	}
+	if a.account != b.account && a.account.rules.inTurn(a.entry.class) {
 		if c := cmp.Compare(a.account.turn, b.account.turn); c != 0 {
 			return c
 		}
@@ -85,9 +88,6 @@ func (a spot) compare(b spot) int {
 func Order(s State, n int) []Pending {
 	if s.Queue == nil {
 		return nil
-	}
-	if !s.Rules.Fair {
-		return s.Queue.First(n)
 	}
 	jobs := make([]Pending, 0, min(max(n, 0), s.Queue.Len()))
 	inTurn(&s, func(h *head) bool {
@@ -107,7 +107,7 @@ func Position(s State, job string) int {
 	if _, found := s.Queue.member(job); !found {
 		return 0
 	}
-	if !s.Rules.Fair {
+	if !s.Rules.Fair && len(s.Queue.overdue(&s)) == 0 {
 		return s.Queue.Position(job)
 	}
 	position := 0
@@ -122,8 +122,21 @@ func Position(s State, job string) int {
 // long as visit wants more.
 func inTurn(s *State, visit func(*head) bool) {
 	w := s.Queue.walk(s)
-	for next := w.next(); next != nil && visit(next); next = w.next() {
-		w.account().charge(s, next.group)
+	first := map[string]bool{}
+	for _, m := range s.Queue.overdue(s) {
+		h := m.group.head(m.entry)
+		w.accounts[m.group.line].charge(s, m.group)
+		if first[h.job] = true; !visit(&h) {
+			return
+		}
+	}
+	for next := w.next(); next != nil; next = w.next() {
+		if !first[next.job] {
+			if !visit(next) {
+				return
+			}
+			w.account().charge(s, next.group)
+		}
 		w.again()
 	}
 }

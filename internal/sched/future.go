@@ -1,0 +1,284 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+)
+
+// future is the machine as it is expected to be when a job can start that waits
+// now, with that job on it. Whoever would still run then has to fit on it too.
+type future struct {
+	job   string
+	at    time.Time
+	board *board
+	held  *Held // the job on it
+	cards []int
+	tie   tie
+}
+
+// tie is how far a future binds those who start before it.
+type tie int
+
+const (
+	// soft binds what is expected to run for longer. What nothing is known of
+	// may pass: for how long at most, MaxBypass says.
+	soft tie = iota
+	// firm binds all but what is expected to be gone: the cards come free soon.
+	firm
+	// hard binds all but what its time limit ends before.
+	hard
+)
+
+// binds reports whether what starts at a moment and lasts that long has to fit
+// beside the job.
+func (f *future) binds(from time.Time, l lasts) bool {
+	switch {
+	case f.tie == hard:
+		return l.limit <= 0 || from.Add(l.limit).After(f.at)
+	case l.expected > 0:
+		return from.Add(l.expected).After(f.at)
+	}
+	return f.tie == firm
+}
+
+// keeper knows for whom cards are kept from one who would start at a moment.
+type keeper struct {
+	futures []*future
+	from    time.Time
+	lasts   lasts
+}
+
+func (d *decision) keeper(h *head, from time.Time) keeper { return keeper{d.futures, from, h.lasts} }
+
+// by is what keeps the card from the request, or nil.
+func (k keeper) by(c *slot, r *Request) *future {
+	for _, f := range k.futures {
+		if !f.binds(k.from, k.lasts) {
+			continue
+		}
+		if _, obstacle := f.board.fit(f.board.slot(c.Index), r); obstacle != "" {
+			return f
+		}
+	}
+	return nil
+}
+
+const (
+	// depthAll bounds how many jobs have cards kept under Conservative: more
+	// than a few only tell how little is known of that far a future.
+	depthAll = 16
+	// depthSoon and soon are for where jobs are set aside. What runs gives way
+	// within minutes, and cards are kept only for those who get them as soon.
+	depthSoon = 8
+	soon      = freshService
+	// patience bounds how many jobs are tried for whom nothing can be kept.
+	patience = 8
+)
+
+// depth is for how many jobs that wait cards are kept.
+func (d *decision) depth() int {
+	switch r := &d.state.Rules; {
+	case d.parks():
+		return depthSoon
+	case r.Policy == Backfill || r.Policy == "":
+		return 1
+	case r.Policy == Conservative:
+		return depthAll
+	}
+	return 0
+}
+
+// parks reports whether jobs take turns by being parked.
+func (d *decision) parks() bool {
+	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
+		return false
+	}
+	return slices.ContainsFunc(d.held, func(h *Held) bool { return h.Aside.Mode == Park })
+}
+
+// keep keeps cards for a job that does not fit: those it will get first.
+func (d *decision) keep(h *head, s standing) {
+	kind := soft
+	switch {
+	case s == passedTooLong:
+		kind = hard
+	case d.kept >= d.depth():
+		return
+	case d.parks():
+		kind = firm
+	}
+	d.kept++
+	f := d.foresee(h, s)
+	if f == nil || kind == firm && f.at.Sub(d.state.Now) > soon {
+		return
+	}
+	f.tie = kind
+	d.futures = append(d.futures, f)
+	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: f.cards, At: f.at, Hard: kind == hard})
+}
+
+// departure is when a running job is expected to be off its cards.
+type departure struct {
+	held *Held
+	at   time.Time
+}
+
+// foresee finds the earliest moment at which the job is expected to fit, and
+// nil where there is none. Runs end in the order of their departures, and with
+// each there is more room: the moment is found by halving.
+func (d *decision) foresee(h *head, s standing) *future {
+	departures := d.departures(h, s)
+	moment := func(n int) time.Time {
+		if n == 0 {
+			return d.state.Now
+		}
+		return departures[n-1].at
+	}
+	left := make(map[*Held]bool, len(departures))
+	try := func(n int) (*future, bool) {
+		clear(left)
+		for _, departure := range departures[:n] {
+			left[departure.held] = true
+		}
+		return d.fitsWithout(h, func(held *Held) bool { return left[held] }, moment(n))
+	}
+	n := sort.Search(len(departures), func(n int) bool { _, ok := try(n); return ok })
+	f, _ := try(n)
+	return f
+}
+
+// departures are the ends that are expected of what runs, the first ones first.
+func (d *decision) departures(h *head, s standing) []departure {
+	list := make([]departure, 0, len(d.held))
+	for _, held := range d.held {
+		list = append(list, departure{held, d.leaves(held, h, s)})
+	}
+	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// otherBerths is when another berth's jobs are expected to end, of which nothing
+// is known.
+const otherBerths = 24 * time.Hour
+
+// leaves is when a running job is expected to be off its cards, seen by one that
+// waits for them.
+func (d *decision) leaves(held *Held, h *head, s standing) time.Time {
+	now := d.state.Now
+	switch {
+	case held.Leaving:
+		return latest(now, held.LeavesBy)
+	case d.gone[held.Job] && !held.Other:
+		return now.Add(held.Aside.Out)
+	case d.outranks(h, held, s):
+		return latest(now, d.mayLeave(held, h)).Add(held.Aside.Out)
+	case held.Started.IsZero():
+		return now.Add(otherBerths)
+	}
+	left := held.Run
+	left.Mid, left.High, left.Low = left.Mid-held.Served, left.High-held.Served, left.Low-held.Served
+	return now.Add(left.Left(held.ran(now), held.Limit).Mid)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// fitsWithout is the future in which those are gone that the caller says, if the
+// job fits there from that moment on.
+func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*future, bool) {
+	b := d.boardWithout(gone)
+	r := &h.group.request
+	if h.gpus > 0 && b.unreadable != "" || !d.hostFits(h, b, at) {
+		return nil, false
+	}
+	grant, ok := newKinship(b, r).grant(r, d.keeper(h, at))
+	if !ok {
+		return nil, false
+	}
+	held := holding(h, grant, d.state.Cards)
+	b.book(held)
+	return &future{job: h.job, at: at, board: b, held: held, cards: grant.GPUs}, true
+}
+
+// boardWithout is the machine without those jobs, and with all that this plan has
+// given away. What is measured of cards now, beyond foreign use, says nothing of
+// then.
+func (d *decision) boardWithout(gone func(*Held) bool) *board {
+	b := bareBoard(d.state)
+	for _, h := range d.held {
+		if !gone(h) {
+			b.book(h)
+		}
+	}
+	for _, h := range d.given {
+		b.book(h)
+	}
+	for _, c := range b.slots {
+		c.closed = c.shut()
+	}
+	return b
+}
+
+// again is when time alone changes what would be decided.
+func (d *decision) again() time.Time {
+	q, now := d.state.Queue, d.state.Now
+	if q == nil || q.Len() <= len(d.plan.Starts) {
+		return time.Time{}
+	}
+	next := d.plan.Again // what was waited for on the way
+	soonest := func(t time.Time) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if b, some := q.boosts.at(place{}); some {
+		soonest(b.at)
+	}
+	if bypass := d.state.Rules.MaxBypass; bypass > 0 {
+		for _, l := range q.lines {
+			soonest(l.since.Add(bypass))
+		}
+	}
+	for _, h := range d.held {
+		if h.Aside.Mode == Park && !h.Other {
+			_, until := h.class(&d.state.Rules, now)
+			soonest(until)
+		}
+	}
+	return next
+}
+
+// overdue are the jobs that were passed for as long as may be, of each user the
+// oldest; who has waited longest comes first.
+func (q *Queue) overdue(s *State) []*member {
+	if q == nil || s.Rules.MaxBypass <= 0 {
+		return nil
+	}
+	type late struct {
+		*member
+		since time.Time
+	}
+	var all []late
+	for _, l := range q.lines {
+		if l.first == "" || s.Now.Sub(l.since) < s.Rules.MaxBypass {
+			continue
+		}
+		if m, queued := q.jobs[l.first]; queued {
+			all = append(all, late{&m, l.since})
+		}
+	}
+	slices.SortFunc(all, func(a, b late) int {
+		return cmp.Or(a.since.Compare(b.since), compareAges(ageOf(a.entry), ageOf(b.entry)))
+	})
+	members := make([]*member, len(all))
+	for i := range all {
+		members[i] = all[i].member
+	}
+	return members
+}

@@ -1,0 +1,51 @@
+package sched
+
+import (
+	"math"
+	"time"
+)
+
+// lasts is how long a job may hold its cards: by its limit for sure, and by
+// what is expected of it. 0 is not known.
+type lasts struct {
+	limit    time.Duration
+	expected time.Duration
+}
+
+// spanStep is the ratio of two neighbouring expectations. Jobs whose
+// expectations are closer than that are alike, so that a queue has few kinds.
+const spanStep = 1.189207115002721 // the fourth root of two
+
+func lastsOf(run Span, limit time.Duration) lasts {
+	l := lasts{limit: limit}
+	if run.High > 0 {
+		l.expected = roundSpan(run.High)
+	}
+	if limit > 0 && (l.expected == 0 || l.expected > limit) {
+		l.expected = limit
+	}
+	return l
+}
+
+// roundSpan rounds up to a step.
+func roundSpan(d time.Duration) time.Duration {
+	steps := math.Ceil(math.Log(d.Seconds())/math.Log(spanStep) - 1e-9)
+	rounded := time.Duration(math.Pow(spanStep, steps) * float64(time.Second))
+	return max(rounded, d)
+}
+
+const forEver = time.Duration(math.MaxInt64)
+
+func orForEver(d time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return forEver
+}
+
+// covers reports whether a may last for as long as b, or longer. Nothing known
+// is not the same as for ever: it binds otherwise.
+func (l lasts) covers(b lasts) bool {
+	known := l.expected > 0
+	return known == (b.expected > 0) && l.expected >= b.expected && orForEver(l.limit) >= orForEver(b.limit)
+}

@@ -1,0 +1,187 @@
+package sched
+
+import (
+	"math"
+	"time"
+)
+
+// class is a class of service: the lower, the sooner. Jobs that can be parked
+// move on through the classes as they get service, so that what is short is
+// done soon without anybody knowing that it is short.
+type class int8
+
+// The classes under Rules.Slice. What waited for long goes before all but what
+// had hardly anything.
+const (
+	classFresh class = iota
+	classBoosted
+	classShort
+	classLong
+)
+
+const (
+	// freshService is enough to see whether a program works at all: half of
+	// what people submit ends within it.
+	freshService = 5 * time.Minute
+	// shortService is four times that. A third step would part long jobs from
+	// one another, which pays them nothing and costs each a round of waiting.
+	shortService = 4 * freshService
+
+	// boostAfter is how long a job that was set aside waits before it gets a
+	// while of its own: nobody who looks after lunch finds a job that stood still
+	// since the morning.
+	boostAfter = 2 * time.Hour
+	// boostLength is that while, an eighth of the wait, so that many who are
+	// boosted still leave most of the time to others; of a job that has waited
+	// for days, a twentieth of what it waited.
+	boostLength = boostAfter / 8
+	boostPart   = 20
+
+	// minRun is the least that a job runs before it is set aside. It is also at
+	// least twice what it costs to set it aside and bring it back: then no more
+	// than a third of a card's time is lost to that, however jobs arrive.
+	minRun      = time.Minute
+	minRunCosts = 2
+)
+
+// lasBase and lasGrowth part the classes of LAS: GPU-seconds, each four times
+// the one before, from the same five minutes of one GPU.
+const (
+	lasBase   = float64(freshService / time.Second)
+	lasGrowth = 4
+)
+
+// slices reports whether jobs go by what service they had.
+func (r *Rules) slices() bool {
+	return r.Slice && r.Policy != LAS && r.Policy != FIFO && r.Policy != Shortest
+}
+
+// place is where the rules put a waiting job: its class, and what the policy
+// goes by within it.
+func (r *Rules) place(p *Pending) (class, float64) {
+	switch {
+	case r.Policy == Shortest:
+		return classFresh, p.need()
+	case r.Policy == LAS:
+		return lasClass(p.Served, p.Request.FairWeight()), 0
+	case r.slices():
+		return sliceClass(p.Served), 0
+	}
+	return classFresh, 0
+}
+
+// need is the GPU time that the job is expected to take, in seconds. One that
+// nothing is known of comes behind those that are known to be no longer than a
+// while.
+func (p *Pending) need() float64 {
+	left := p.Run.Mid - p.Served
+	if p.Run.Mid <= 0 {
+		left = shortService
+		if p.Limit > 0 {
+			left = p.Limit
+		}
+	}
+	return math.Max(0, left.Seconds()) * math.Max(cpuWeight, p.Request.FairWeight())
+}
+
+func sliceClass(served time.Duration) class {
+	switch {
+	case served < freshService:
+		return classFresh
+	case served < shortService:
+		return classShort
+	}
+	return classLong
+}
+
+func lasClass(served time.Duration, gpus float64) class {
+	service := served.Seconds() * gpus
+	if service < lasBase {
+		return 0
+	}
+	// A comparison, not a logarithm: the border is where Again says it is.
+	c := class(1)
+	for border := lasBase * lasGrowth; service >= border && c < math.MaxInt8; border *= lasGrowth {
+		c++
+	}
+	return c
+}
+
+// boostOf is when a waiting job will have waited for long, if it will and that
+// changes anything.
+func (r *Rules) boostOf(m *member) (boost, bool) {
+	if !r.slices() || m.entry.class <= classBoosted {
+		return boost{}, false
+	}
+	return boost{m.since.Add(boostAfter), m.entry.job}, true
+}
+
+// boostSize orders what waited for long: who waited longest comes first.
+func boostSize(since time.Time) float64 { return float64(since.UnixMilli()) }
+
+// inTurn reports whether users take turns within the class. What waited for
+// long, and what had much already, goes by the time alone.
+func (r *Rules) inTurn(c class) bool { return !r.slices() || c != classBoosted && c != classLong }
+
+// ran is how long this run has lasted, bringing it back not counted.
+func (h *Held) ran(now time.Time) time.Duration {
+	ran := now.Sub(h.Started)
+	if h.Served > 0 {
+		ran -= h.Aside.Back
+	}
+	return max(0, ran)
+}
+
+// service is what the job had so far and kept.
+func (h *Held) service(now time.Time) time.Duration { return h.Served + h.ran(now) }
+
+// class is the class that a running job is in now, and when it leaves that
+// class if it goes on running; zero: never.
+func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
+	had := h.service(now)
+	in := func(d time.Duration) time.Time { return now.Add(max(d, time.Millisecond)) }
+	switch {
+	case r.Policy == LAS:
+		gpus := h.FairWeight()
+		c = lasClass(had, gpus)
+		if gpus <= 0 {
+			return c, time.Time{}
+		}
+		border := time.Duration(lasBase * math.Pow(lasGrowth, float64(c)) / gpus * float64(time.Second))
+		return c, in(border - had + time.Millisecond)
+	case !r.slices():
+		return classFresh, time.Time{}
+	}
+	c = sliceClass(had)
+	if end := h.Started.Add(h.boost()); c > classBoosted && h.Waited >= boostAfter && now.Before(end) {
+		return classBoosted, end
+	}
+	switch c {
+	case classFresh:
+		return c, in(freshService - had)
+	case classShort:
+		return c, in(shortService - had)
+	}
+	return c, time.Time{}
+}
+
+// boost is how long the while lasts that a job gets which waited for long.
+func (h *Held) boost() time.Duration {
+	length := boostLength
+	if !h.Submitted.IsZero() {
+		length = max(length, (h.Started.Sub(h.Submitted)-h.Served)/boostPart)
+	}
+	return length
+}
+
+// minRun is how long a job runs before it gives way to one that needs so many
+// GPUs. Setting a gang aside for the sake of one card lays the others idle, so
+// that a gang may run for longer; by the root, as both who waits and who is
+// stopped would rather have it the other way.
+func (h *Held) minRun(gpus float64) time.Duration {
+	least := max(minRun, minRunCosts*(h.Aside.Out+h.Aside.Back))
+	if own := h.FairWeight(); own > gpus && gpus > 0 {
+		least = time.Duration(float64(least) * math.Sqrt(own/gpus))
+	}
+	return least
+}
