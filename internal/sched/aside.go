@@ -132,7 +132,7 @@ func (d *decision) victims(h *head, s standing) []*Held {
 // lost is the work that is lost when the job is set aside.
 func (h *Held) lost(now time.Time) time.Duration {
 	if h.Aside.Mode == Requeue {
-		return h.ran(now)
+		return h.lasted(now)
 	}
 	return 0
 }

@@ -179,7 +179,7 @@ func (d *decision) leaves(held *Held, h *head, s standing) time.Time {
 	}
 	left := held.Run
 	left.Mid, left.High, left.Low = left.Mid-held.Served, left.High-held.Served, left.Low-held.Served
-	return now.Add(left.Left(held.ran(now), held.Limit).Mid)
+	return now.Add(left.Left(held.lasted(now), held.Limit).Mid)
 }
 
 func latest(a, b time.Time) time.Time {

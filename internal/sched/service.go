@@ -123,8 +123,8 @@ func boostSize(since time.Time) float64 { return float64(since.UnixMilli()) }
 // long, and what had much already, goes by the time alone.
 func (r *Rules) inTurn(c class) bool { return !r.slices() || c != classBoosted && c != classLong }
 
-// ran is how long this run has lasted, bringing it back not counted.
-func (h *Held) ran(now time.Time) time.Duration {
+// lasted is how long this run has lasted, bringing it back not counted.
+func (h *Held) lasted(now time.Time) time.Duration {
 	ran := now.Sub(h.Started)
 	if h.Served > 0 {
 		ran -= h.Aside.Back
@@ -133,7 +133,7 @@ func (h *Held) ran(now time.Time) time.Duration {
 }
 
 // service is what the job had so far and kept.
-func (h *Held) service(now time.Time) time.Duration { return h.Served + h.ran(now) }
+func (h *Held) service(now time.Time) time.Duration { return h.Served + h.lasted(now) }
 
 // class is the class that a running job is in now, and when it leaves that
 // class if it goes on running; zero: never.

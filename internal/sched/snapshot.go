@@ -46,6 +46,7 @@ type Snapshot struct {
 	InUse        map[string]userUse   `json:"in_use,omitempty"`
 	Usage        map[string]float64   `json:"usage,omitempty"`
 	FairQuantum  float64              `json:"fair_quantum,omitempty"`
+	ParkMiB      int64                `json:"park_mib,omitempty"`
 }
 
 type writtenRules struct {
@@ -102,6 +103,7 @@ type writtenHeld struct {
 	Priority  int           `json:"priority,omitempty"`
 	Rank      int64         `json:"rank,omitempty"`
 	Seq       int64         `json:"seq,omitempty"`
+	Submitted time.Time     `json:"submitted,omitzero"`
 	Started   time.Time     `json:"started,omitzero"`
 	Served    time.Duration `json:"served_ns,omitempty"`
 	Waited    time.Duration `json:"waited_ns,omitempty"`
@@ -168,7 +170,7 @@ func NewSnapshot(s State) Snapshot {
 	w := Snapshot{
 		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
 		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
-		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum,
+		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, ParkMiB: s.ParkMiB,
 		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{},
 	}
 	for i, c := range s.Cards {
