@@ -26,8 +26,9 @@ type task struct {
 func LowerBounds(in Input, res Result) Bounds {
 	var best Bounds
 	for _, part := range []func(*Job) int64{in.Machine.sharePart, in.Machine.budgetPart} {
-		b := boundsOf(tasksOf(&in, &res, part))
-		best.FlowMeanS = max(best.FlowMeanS, b.FlowMeanS)
+		tasks, beforeS := tasksOf(&in, &res, part)
+		b := boundsOf(tasks)
+		best.FlowMeanS = max(best.FlowMeanS, b.FlowMeanS+beforeS/float64(max(1, len(tasks))))
 		best.MakespanS = max(best.MakespanS, b.MakespanS)
 	}
 	return best
@@ -56,23 +57,28 @@ func (m Machine) budgetPart(j *Job) int64 {
 	return wholeCard
 }
 
-func tasksOf(in *Input, res *Result, part func(*Job) int64) []task {
-	tasks := make([]task, 0, len(in.Jobs))
-	for i := range in.Jobs {
+// tasksOf also sums up how long jobs had been there before the replay began:
+// what remains to be done is all that can be done well or badly.
+func tasksOf(in *Input, res *Result, part func(*Job) int64) (tasks []task, beforeS float64) {
+	ran := make(map[int]Millis, len(in.Running))
+	for _, r := range in.Running {
+		ran[r.Job] = r.Ran
+	}
+	tasks = make([]task, 0, len(in.Jobs))
+	for _, i := range bySubmission(in.Jobs) {
 		j := &in.Jobs[i]
-		if res.Fates[i].Refused != nil {
+		if res.Fates[i].Refused != nil || res.Fates[i].Unfinished {
 			continue
 		}
+		release, length := max(j.Submit, res.Began), (j.runs() - min(ran[i], j.runs())).Seconds()
+		beforeS += (release - j.Submit).Seconds()
 		gpus := float64(j.GPUs) * float64(part(j)) / wholeCard
-		tasks = append(tasks, task{
-			release: j.Submit.Seconds(), length: j.runs().Seconds(),
-			work: gpus * j.runs().Seconds() / float64(in.Machine.GPUs),
-		})
+		tasks = append(tasks, task{release: release.Seconds(), length: length, work: gpus * length / float64(in.Machine.GPUs)})
 	}
 	slices.SortFunc(tasks, func(a, b task) int {
 		return cmp.Or(cmp.Compare(a.release, b.release), cmp.Compare(a.work, b.work), cmp.Compare(a.length, b.length))
 	})
-	return tasks
+	return tasks, beforeS
 }
 
 // boundsOf wants the tasks in the order of their release.

@@ -11,10 +11,11 @@ type Metrics struct {
 	Policy     string `json:"policy"`
 	Jobs       int    `json:"jobs"`       // that ran
 	Infeasible int    `json:"infeasible"` // that can never run on this machine
+	Unfinished int    `json:"unfinished"` // that wait for what never comes
 	TimedOut   int    `json:"timed_out"`  // of those that ran: ended by their limits
 	Users      int    `json:"users"`
 
-	WaitMeanS           float64 `json:"wait_mean_s"`
+	WaitMeanS           float64 `json:"wait_mean_s"` // from submission to end, less the time of use
 	WaitP50S            float64 `json:"wait_p50_s"`
 	WaitP95S            float64 `json:"wait_p95_s"`
 	WaitP99S            float64 `json:"wait_p99_s"`
@@ -23,11 +24,13 @@ type Metrics struct {
 	FlowMeanS           float64 `json:"flow_mean_s"`
 	MakespanS           float64 `json:"makespan_s"`
 	GPUAllocated        float64 `json:"gpu_allocated"` // of the cards' time until the last end
-	GPUUseful           float64 `json:"gpu_useful"`    // the same, without jobs that their limits ended
+	GPUUseful           float64 `json:"gpu_useful"`    // the same, without jobs that their limits ended and without what was lost
+	GPULost             float64 `json:"gpu_lost"`      // on setting jobs aside and bringing them back
 	Fragmentation       float64 `json:"fragmentation"` // free, yet in pieces too small for a job that waits
 	JainUsers           float64 `json:"jain_users"`    // of users' mean bounded slowdowns
 	WorstOverMedianUser float64 `json:"worst_over_median_user"`
-	Preemptions         float64 `json:"preemptions"` // no policy of today preempts
+	Preemptions         float64 `json:"preemptions"`
+	OOMs                float64 `json:"ooms"` // starts that failed for want of memory
 	Decisions           float64 `json:"decisions"`
 	DecisionP50Ms       float64 `json:"decision_p50_ms"`
 	DecisionP99Ms       float64 `json:"decision_p99_ms"`
@@ -41,9 +44,13 @@ const slowdownFloorS = 10
 
 // Measure sums a replay up.
 func Measure(in Input, res Result) Metrics {
-	m := Metrics{Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: LowerBounds(in, res)}
+	m := Metrics{
+		Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: LowerBounds(in, res),
+		Preemptions: float64(res.Preemptions), OOMs: float64(res.OOMs),
+	}
 	s := gather(&in, &res)
-	m.Jobs, m.Infeasible, m.TimedOut, m.Users = len(s.waits), s.refused, s.timedOut, len(s.users)
+	m.Jobs, m.Infeasible, m.Unfinished = len(s.waits), s.refused, s.unfinished
+	m.TimedOut, m.Users = s.timedOut, len(s.users)
 	if m.Jobs == 0 {
 		return m
 	}
@@ -56,7 +63,9 @@ func Measure(in Input, res Result) Metrics {
 	m.MakespanS = (s.last - s.first).Seconds()
 	if capacity := m.MakespanS * float64(in.Machine.GPUs); capacity > 0 {
 		m.GPUAllocated = res.AllocatedGPUSeconds / capacity
-		m.GPUUseful = max(0, res.AllocatedGPUSeconds-s.lostGPUSeconds) / capacity
+		lost := s.timedOutGPUSeconds + res.OverheadGPUSeconds + res.WastedGPUSeconds
+		m.GPUUseful = max(0, res.AllocatedGPUSeconds-lost) / capacity
+		m.GPULost = res.OverheadGPUSeconds / capacity
 		m.Fragmentation = res.FragmentedGPUSeconds / capacity
 	}
 	m.JainUsers, m.WorstOverMedianUser = fairness(s.users)
@@ -71,8 +80,8 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 type sums struct {
 	waits                         []float64
 	waitSum, flowSum, slowdownSum float64
-	lostGPUSeconds                float64
-	refused, timedOut             int
+	timedOutGPUSeconds            float64
+	refused, unfinished, timedOut int
 	first, last                   Millis
 	users                         map[string]*mean
 }
@@ -88,15 +97,20 @@ func gather(in *Input, res *Result) sums {
 	s := sums{users: map[string]*mean{}, waits: make([]float64, 0, len(in.Jobs))}
 	for _, i := range bySubmission(in.Jobs) {
 		j, fate := &in.Jobs[i], &res.Fates[i]
-		if fate.Refused != nil {
+		switch {
+		case fate.Refused != nil:
 			s.refused++
+			continue
+		case fate.Unfinished:
+			s.unfinished++
 			continue
 		}
 		if len(s.waits) == 0 {
-			s.first = j.Submit
+			s.first = max(j.Submit, res.Began)
+			s.last = s.first
 		}
 		s.last = max(s.last, fate.End)
-		wait, ran := (fate.Start - j.Submit).Seconds(), (fate.End - fate.Start).Seconds()
+		wait, ran := (fate.End - j.Submit - j.runs()).Seconds(), j.runs().Seconds()
 		s.waits = append(s.waits, wait)
 		s.waitSum += wait
 		s.flowSum += wait + ran
@@ -109,7 +123,7 @@ func gather(in *Input, res *Result) sums {
 		s.users[j.User].count++
 		if fate.TimedOut {
 			s.timedOut++
-			s.lostGPUSeconds += ran * float64(j.GPUs) * float64(in.Machine.part(j)) / wholeCard
+			s.timedOutGPUSeconds += ran * float64(j.GPUs) * float64(in.Machine.part(j)) / wholeCard
 		}
 	}
 	return s

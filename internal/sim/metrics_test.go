@@ -23,10 +23,10 @@ func TestFigures(t *testing.T) {
 		// 1, 20/10, 19/10: a job of a second counts as one of ten.
 		"bounded_slowdown_mean": (1 + 2 + 1.9) / 3,
 		"flow_mean_s":           (20 + 20 + 19) / 3.0, "makespan_s": 30,
-		"gpu_allocated": 1, "gpu_useful": 1, "fragmentation": 0,
+		"gpu_allocated": 1, "gpu_useful": 1, "gpu_lost": 0, "fragmentation": 0,
 		// ann 1.45, bob 2.
 		"jain_users": 3.45 * 3.45 / (2 * (1.45*1.45 + 4)), "worst_over_median_user": 2 / 1.725,
-		"preemptions": 0, "decisions": 5, "decision_p50_ms": 0, "decision_p99_ms": 0,
+		"preemptions": 0, "ooms": 0, "decisions": 5, "decision_p50_ms": 0, "decision_p99_ms": 0,
 	}
 	figures := Figures()
 	if len(figures) != len(want) {

@@ -12,6 +12,22 @@ type Input struct {
 	Machine Machine
 	Policy  Policy
 
+	Park      *Parking  // what setting a job aside costs; nil: nothing can be set aside
+	Estimates Estimates // what the lengths of jobs are guessed from; empty: History
+
+	// Begin is when the replay begins if something happened before: jobs that
+	// were submitted earlier wait by then, and Running is on its cards. Usage
+	// is what users had in jobs that were over by then, in GPU-seconds.
+	Begin   Millis
+	Running []Running
+	Usage   map[string]float64
+
+	Foreign []Foreign // processes that are none of the jobs
+	Lost    []Loss    // cards that fail
+
+	// Decide takes the place of sched.Decide, which it is if nil.
+	Decide func(sched.State) sched.Plan
+
 	// Elapsed reads a stopwatch; decisions are timed with it. Without it they
 	// are counted only.
 	Elapsed func() time.Duration
@@ -23,22 +39,42 @@ type Input struct {
 
 // Fate is what became of one job.
 type Fate struct {
-	Start, End Millis
-	Cards      []int
+	Start, End Millis    // its first start and its last end
+	Cards      []int     // of its last run
+	Segments   []Segment // its runs, in order; several where it was set aside or its card was lost
+
 	TimedOut   bool          // its limit ended it
 	Refused    *sched.Reason // why it can never run on this machine; then it did not
+	Unfinished bool          // what it waits for never came
+
+	Preemptions int    // how often it was set aside
+	OOMs        int    // how often it needed more memory than there was
+	Overhead    Millis // on its cards, while it was set aside and brought back
+	Wasted      Millis // on its cards, for work that had to be done again
+}
+
+// Segment is a time that a job spent on cards.
+type Segment struct {
+	Start, End Millis
+	Cards      []int
 }
 
 // Result is a replay. Times are those of the input.
 type Result struct {
 	Fates         []Fate // parallel to Input.Jobs
+	Began         Millis // when the replay did
 	Stopped       bool   // Progress said so: not every job ran
+	Preemptions   int
+	OOMs          int
 	Decisions     int
 	DecisionTimes []time.Duration // empty without a stopwatch
 
 	// Sums over time, in GPU-seconds.
 	AllocatedGPUSeconds  float64 // given out
 	FragmentedGPUSeconds float64 // free, of no use to a job that waited for no more than was free
+	UsefulGPUSeconds     float64 // spent on what jobs had to do, those that their limits ended included
+	OverheadGPUSeconds   float64 // spent on setting jobs aside and bringing them back
+	WastedGPUSeconds     float64 // spent on work that had to be done again
 }
 
 // Run replays the jobs in virtual time.
@@ -51,15 +87,17 @@ func Run(in Input) Result {
 		}
 		if steps%progressSteps == 0 && in.Progress != nil && !in.Progress(r.over) {
 			r.result.Stopped = true
-			break
+			return r.result
 		}
 		// 1. What happened up to now.
 		r.passTo(moment)
 		r.endJobs()
+		r.changeCards()
 		r.submitJobs()
 		// 2. What is decided, as the engine would.
 		r.decide()
 	}
+	r.markUnfinished()
 	return r.result
 }
 
@@ -72,18 +110,45 @@ const maxStarts = 256
 
 // decide asks sched until nothing more starts.
 func (r *replay) decide() {
+	r.again = never
 	for r.queue.Len() > 0 {
+		r.readCards()
+		r.queue.Tick(r.now.at())
 		state := r.state()
-		plan := r.timed(func() sched.Plan { return sched.Decide(state) })
+		plan := r.timed(func() sched.Plan { return r.plan(state) })
 		for _, refusal := range plan.Infeasible {
 			r.refuse(refusal)
 		}
-		for _, start := range plan.Starts {
-			r.start(start)
+		for _, aside := range plan.SetAside {
+			r.setAside(aside)
 		}
-		if len(plan.Starts) < maxStarts {
+		failed := false
+		for _, start := range plan.Starts {
+			failed = !r.start(start) || failed
+		}
+		r.obey(plan)
+		if len(plan.Starts) < maxStarts && !failed {
 			return
 		}
+	}
+}
+
+func (r *replay) plan(s sched.State) sched.Plan {
+	if r.in.Decide != nil {
+		return r.in.Decide(s)
+	}
+	return sched.Decide(s)
+}
+
+// obey notes when the plan wants to be asked again. That is later than now,
+// whatever it says: time has to pass.
+func (r *replay) obey(plan sched.Plan) {
+	r.again = never
+	if !plan.Again.IsZero() {
+		r.again = max(r.now+1, millisUp(plan.Again))
+	}
+	if len(plan.Starts)+len(plan.SetAside)+len(plan.Infeasible) > 0 {
+		r.idle = 0
 	}
 }
 
@@ -101,7 +166,7 @@ func (r *replay) timed(decide func() sched.Plan) sched.Plan {
 // state is the snapshot that sched decides on.
 func (r *replay) state() sched.State {
 	s := sched.State{
-		Now: time.UnixMilli(int64(r.now)).UTC(), Rules: r.in.Policy.Rules, Cards: r.cards,
+		Now: r.now.at(), Rules: r.in.Policy.Rules, Cards: r.cards,
 		Queue: r.queue, MaxStarts: maxStarts, Held: make([]sched.Held, len(r.running)),
 	}
 	for i, a := range r.running {

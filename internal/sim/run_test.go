@@ -144,7 +144,7 @@ func TestDecisionsAreTimedByTheCallersStopwatch(t *testing.T) {
 
 func TestUnknownPoliciesAreNamedWithTheKnownOnes(t *testing.T) {
 	_, err := ParsePolicy("fiffo")
-	if want := `unknown policy "fiffo": known are default, fifo, backfill, fair`; err == nil || err.Error() != want {
+	if want := `unknown policy "fiffo": known are default, fifo, backfill, conservative, fair, shortest, las`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

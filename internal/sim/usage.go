@@ -20,7 +20,7 @@ const longest = Millis(math.MaxInt64 / int64(time.Millisecond))
 
 // decayed is what the ledger counts for at a moment.
 func (l *ledger) decayed(now Millis) map[string]float64 {
-	return sched.Decayed(l.seconds, time.Duration(min(now-l.at, longest))*time.Millisecond, l.halfLife)
+	return sched.Decayed(l.seconds, (now - l.at).duration(), l.halfLife)
 }
 
 // charge books what a job had.
@@ -39,7 +39,7 @@ func (a *active) gpuSeconds(now Millis) float64 {
 func (r *replay) usage() map[string]float64 {
 	usage := r.shares.decayed(r.now)
 	for _, a := range r.running {
-		usage[r.in.Jobs[a.job].User] += a.gpuSeconds(r.now) + sched.FairQuantum*a.held.FairWeight()
+		usage[a.job.User] += a.gpuSeconds(r.now) + sched.FairQuantum*a.held.FairWeight()
 	}
 	return usage
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"berth/internal/job"
 	"berth/internal/sched"
@@ -16,6 +17,18 @@ type Millis int64
 
 // Seconds is the same as a number of seconds.
 func (m Millis) Seconds() float64 { return float64(m) / 1000 }
+
+// duration is the same for sched, whose times end a little sooner.
+func (m Millis) duration() time.Duration { return time.Duration(min(m, longest)) * time.Millisecond }
+
+// at is the moment as a date, which is what sched decides on.
+func (m Millis) at() time.Time { return time.UnixMilli(int64(m)).UTC() }
+
+// millisUp rounds a moment of sched's up: what is to happen by then has
+// happened.
+func millisUp(t time.Time) Millis {
+	return Millis(t.Add(time.Millisecond - time.Nanosecond).UnixMilli())
+}
 
 // MillisOf rounds seconds to whole milliseconds.
 func MillisOf(seconds float64) Millis { return Millis(math.Round(seconds * 1000)) }
@@ -37,7 +50,9 @@ type Job struct {
 	GPUs     int
 	Share    float64 // of each of its GPUs; 0: whole cards, or what VRAMMiB says
 	VRAMMiB  int64   // per GPU; 0: undeclared
+	UsedMiB  int64   // what it really takes of each; 0: what it declared
 	Priority int
+	Command  string // what its length is guessed from, beside its user; may be empty
 }
 
 // runs is how long the job is on its cards.
@@ -54,6 +69,13 @@ func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
 // request is what sched is asked for.
 func (j *Job) request(rules sched.Rules) sched.Request {
 	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share}, j.VRAMMiB, rules)
+}
+
+// declaring is the job with another declaration.
+func (j *Job) declaring(vramMiB int64) *Job {
+	changed := *j
+	changed.VRAMMiB = vramMiB
+	return &changed
 }
 
 // Machine is the box of a replay: equal cards, equally far from one another.
@@ -107,7 +129,8 @@ func compareJobs(a, b *Job) int {
 		cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID),
 		strings.Compare(a.User, b.User), cmp.Compare(b.Priority, a.Priority),
 		cmp.Compare(a.Duration, b.Duration), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.GPUs, b.GPUs),
-		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB),
+		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB), cmp.Compare(a.UsedMiB, b.UsedMiB),
+		strings.Compare(a.Command, b.Command),
 	)
 }
 

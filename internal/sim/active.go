@@ -1,0 +1,169 @@
+package sim
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// active is a job that is on its cards.
+type active struct {
+	place int  // in the order of submission
+	job   *Job // with the declaration in force
+	held  sched.Held
+	gpus  float64 // it takes up, of whole ones
+	seat  int     // in replay.running
+	spot  int     // in replay.ends
+
+	start     Millis
+	works     Millis // when it begins to do something of use
+	useful    Millis // done in this run; of one that leaves
+	before    Millis // done in this run before the replay began
+	end       Millis // when it ends or, once set aside, is gone
+	out, back Millis // what setting it aside costs
+
+	declaredMiB []int64 // on each card, before anything was measured
+	usedMiB     []int64 // on each card, really
+}
+
+// newActive is a job that was given cards now.
+func (r *replay) newActive(place int, grant job.Grant) *active {
+	j, c := r.jobAt(place)
+	a := &active{
+		place: place, job: j, start: r.now, works: r.now,
+		gpus:        float64(j.GPUs) * r.in.Machine.Part(j),
+		declaredMiB: sched.CardBudgets(grant, j.VRAMMiB, r.cards),
+	}
+	a.usedMiB = r.usedMiB(a, grant.Alone)
+	a.held = sched.Held{
+		Job: key(place), Cards: grant.GPUs, BudgetMiB: r.budgets(a),
+		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
+		User: j.User, Priority: j.Priority, Seq: int64(place),
+		Started: r.now.at(), Served: c.done.duration(), Waited: (r.now - c.since).duration(),
+		Run: r.guess.span(j), Limit: r.guess.limit(j),
+	}
+	if r.parks(j) {
+		a.out, a.back = r.in.Park.Cost(r.in.Machine, j)
+		a.held.Aside = sched.Aside{Mode: sched.Park, Out: a.out.duration(), Back: a.back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
+	}
+	return a
+}
+
+// occupy lets a job have its cards.
+func (r *replay) occupy(a *active) {
+	r.floor.take(a.held.Cards, r.in.Machine.part(a.job))
+	for i, card := range a.held.Cards {
+		r.loads[card].add(a, i, 1)
+	}
+	a.seat = len(r.running)
+	r.running = append(r.running, a)
+	r.active[a.place] = a
+	heap.Push(&r.ends, a)
+	c, fate := &r.courses[r.order[a.place]], r.fateAt(a.place)
+	if !c.started {
+		fate.Start = a.start
+	}
+	c.started = true
+	fate.End, fate.Cards = a.end, a.held.Cards
+}
+
+// vacate takes a job off its cards and counts what it did there.
+func (r *replay) vacate(a *active) {
+	heap.Remove(&r.ends, a.spot)
+	r.floor.take(a.held.Cards, -r.in.Machine.part(a.job))
+	for i, card := range a.held.Cards {
+		r.loads[card].add(a, i, -1)
+	}
+	last := len(r.running) - 1
+	r.running[a.seat] = r.running[last]
+	r.running[a.seat].seat = a.seat
+	r.running = r.running[:last]
+	r.active[a.place] = nil
+	if r.in.Policy.Rules.Fair {
+		r.shares.charge(a.job.User, r.now, a.gpuSeconds(r.now))
+	}
+	did, fate := a.did(r.now), r.fateAt(a.place)
+	fate.End = r.now
+	fate.Segments = append(fate.Segments, Segment{Start: a.start, End: r.now, Cards: a.held.Cards})
+	r.courses[r.order[a.place]].gpuSeconds += (did - a.before).Seconds() * a.gpus
+	overhead := r.now - a.start - did
+	fate.Overhead += overhead
+	r.result.OverheadGPUSeconds += overhead.Seconds() * a.gpus
+}
+
+// did is how much of its work the job did in this run.
+func (a *active) did(now Millis) Millis {
+	if a.held.Leaving {
+		return a.useful
+	}
+	return max(0, now-a.works)
+}
+
+// beginAnew queues a job again that lost all it did.
+func (r *replay) beginAnew(place int, lost Millis) {
+	c := &r.courses[r.order[place]]
+	r.fateAt(place).Wasted += lost
+	r.result.WastedGPUSeconds += c.gpuSeconds
+	c.done, c.gpuSeconds, c.parked = 0, 0, false
+}
+
+// Running is a job that is on its cards when the replay begins.
+type Running struct {
+	Job   int // its index in Input.Jobs
+	Cards []int
+	Ran   Millis // for how long it has been there
+}
+
+// takeOver puts on their cards the jobs that are there already.
+func (r *replay) takeOver() {
+	places := make(map[int]int, len(r.order))
+	for place, index := range r.order {
+		places[index] = place
+	}
+	running := slices.Clone(r.in.Running)
+	slices.SortStableFunc(running, func(a, b Running) int { return cmp.Compare(places[a.Job], places[b.Job]) })
+	for _, already := range running {
+		place := places[already.Job]
+		j, c := r.jobAt(place)
+		if c.started {
+			panic(fmt.Sprintf("bug: job %s runs twice", j.ID))
+		}
+		request := j.request(r.in.Policy.Rules)
+		alone := request.GPUs > 0 && request.VRAMMiB == 0 && request.Share == 0
+		ran := min(already.Ran, j.runs())
+		c.since = min(c.since, r.now-ran)
+		a := r.newActive(place, job.Grant{GPUs: already.Cards, Share: request.Share, Alone: alone, Exclusive: request.Exclusive})
+		a.start, a.works = r.now-ran, r.now-ran
+		a.end = a.works + j.runs()
+		a.held.Started, a.held.Waited = a.start.at(), (a.start - c.since).duration()
+		a.before = ran
+		r.occupy(a)
+	}
+}
+
+// ends is a heap of what runs: what ends first lies on top.
+type ends []*active
+
+func (e ends) Len() int { return len(e) }
+func (e ends) Less(i, k int) bool {
+	return cmp.Or(cmp.Compare(e[i].end, e[k].end), cmp.Compare(e[i].place, e[k].place)) < 0
+}
+func (e ends) Swap(i, k int) {
+	e[i], e[k] = e[k], e[i]
+	e[i].spot, e[k].spot = i, k
+}
+func (e *ends) Push(v any) {
+	a := v.(*active)
+	a.spot = len(*e)
+	*e = append(*e, a)
+}
+func (e *ends) Pop() any {
+	last := len(*e) - 1
+	v := (*e)[last]
+	*e = (*e)[:last]
+	return v
+}

@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"berth/internal/predict"
+	"berth/internal/sched"
+)
+
+// Estimates say what the lengths of jobs are guessed from, by names that users
+// type. A duration is one as well: every job is then expected to take that.
+type Estimates string
+
+// The estimates. The empty ones are History.
+const (
+	History Estimates = "history" // what ran before, as on a live machine
+	Perfect Estimates = "perfect" // what will happen
+	Limits  Estimates = "limits"  // time limits and nothing else
+	None    Estimates = "none"    // nothing is known, not even time limits
+)
+
+// Fixed expects every job to take this long.
+func Fixed(d time.Duration) Estimates { return Estimates(d.String()) }
+
+// ParseEstimates reads a name of estimates, or a duration as Go writes it.
+func ParseEstimates(text string) (Estimates, error) {
+	switch e := Estimates(text); e {
+	case History, Perfect, Limits, None:
+		return e, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return Fixed(d), nil
+	}
+	return "", fmt.Errorf("unknown estimates %q: known are %s, %s, %s, %s and a duration such as 24h", text, History, Perfect, Limits, None)
+}
+
+// guesser guesses how long jobs take.
+type guesser struct {
+	from  Estimates
+	fixed time.Duration
+	book  book
+}
+
+func newGuesser(from Estimates) guesser {
+	g := guesser{from: from, book: newBook()}
+	switch from {
+	case History, Perfect, Limits, None:
+	case "":
+		g.from = History
+	default:
+		d, err := time.ParseDuration(string(from))
+		if err != nil {
+			panic(fmt.Sprintf("bug: estimates %q were not parsed", from))
+		}
+		g.fixed = d
+	}
+	return g
+}
+
+// span is how long the job is expected to run in all.
+func (g *guesser) span(j *Job) sched.Span {
+	switch {
+	case g.fixed > 0:
+		return sched.Span{Low: g.fixed, Mid: g.fixed, High: g.fixed}
+	case g.from == Perfect:
+		exact := j.runs().duration()
+		return sched.Span{Low: exact, Mid: exact, High: exact}
+	case g.from == None:
+		return sched.Span{}
+	}
+	guess := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, GPUs: j.GPUs, Limit: j.Limit.duration()})
+	return sched.Span{Low: guess.Low, Mid: guess.Mid, High: guess.High}
+}
+
+// limit is the job's time limit, as far as it is known.
+func (g *guesser) limit(j *Job) time.Duration {
+	if g.from == None {
+		return 0
+	}
+	return j.Limit.duration()
+}
+
+// learn takes in a job that is over. Under Limits nothing is learnt, so that
+// limits are all there is to go by.
+func (g *guesser) learn(j *Job) {
+	if g.from == History {
+		g.book.Add(predict.Past{
+			User: j.User, Command: j.Command, GPUs: j.GPUs, Ran: j.runs().duration(),
+			PeakMiB: j.UsedMiB, OK: !j.timesOut(),
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"berth/internal/sched"
+)
+
+// Foreign is a process that is none of the jobs. It takes what it wants of a
+// card as far as there is any, and takes the rest as soon as there is.
+type Foreign struct {
+	Card        int
+	From, Until Millis // Until 0: for ever
+	MiB         int64
+}
+
+// Loss is a time during which a card is gone. Its jobs end, and begin anew on
+// others.
+type Loss struct {
+	Card        int
+	From, Until Millis // Until 0: for ever
+}
+
+// change is what happens to a card at a moment.
+type change struct {
+	at         Millis
+	card       int
+	foreignMiB int64 // more, or less
+	losses     int   // more, or less
+}
+
+// changesOf gives all that happens to cards, in order.
+func changesOf(in *Input) []change {
+	var changes []change
+	add := func(from, until Millis, begins, ends change) {
+		begins.at, ends.at = from, until
+		changes = append(changes, begins)
+		if until > from {
+			changes = append(changes, ends)
+		}
+	}
+	for _, f := range in.Foreign {
+		add(f.From, f.Until, change{card: f.Card, foreignMiB: f.MiB}, change{card: f.Card, foreignMiB: -f.MiB})
+	}
+	for _, l := range in.Lost {
+		add(l.From, l.Until, change{card: l.Card, losses: 1}, change{card: l.Card, losses: -1})
+	}
+	slices.SortStableFunc(changes, func(a, b change) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card), cmp.Compare(a.losses, b.losses), cmp.Compare(a.foreignMiB, b.foreignMiB))
+	})
+	return changes
+}
+
+// changeCards lets happen what happens to cards now.
+func (r *replay) changeCards() {
+	for ; r.changed < len(r.changes) && r.changes[r.changed].at <= r.now; r.changed++ {
+		r.idle = 0
+		c := &r.changes[r.changed]
+		l := &r.loads[c.card]
+		l.foreignMiB += c.foreignMiB
+		if l.losses += c.losses; c.losses > 0 {
+			r.loseJobsOn(c.card)
+		}
+	}
+}
+
+// loseJobsOn ends what runs on a card. All of a job is lost with one of its
+// cards.
+func (r *replay) loseJobsOn(card int) {
+	var lost []*active
+	for _, a := range r.running {
+		if slices.Contains(a.held.Cards, card) {
+			lost = append(lost, a)
+		}
+	}
+	slices.SortFunc(lost, func(a, b *active) int { return cmp.Compare(a.place, b.place) })
+	for _, a := range lost {
+		c := &r.courses[r.order[a.place]]
+		done := c.done
+		if !a.held.Leaving {
+			done += a.did(r.now)
+		}
+		r.vacate(a)
+		r.beginAnew(a.place, done)
+		c.since = r.now
+		r.enqueue(a.place)
+	}
+}
+
+// readCards measures the cards for a decision.
+func (r *replay) readCards() {
+	if len(r.changes) == 0 {
+		return
+	}
+	for i := range r.cards {
+		c, l := &r.cards[i], &r.loads[i]
+		c.ForeignMiB = min(l.foreignMiB, max(0, c.TotalMiB-l.usedMiB))
+		c.IdleForeignMiB = c.ForeignMiB
+		c.UsedMiB = min(c.TotalMiB, l.usedMiB+c.ForeignMiB)
+		c.Health, c.HealthReason = sched.HealthOK, ""
+		if l.losses > 0 {
+			c.Health, c.HealthReason = sched.HealthQuarantined, "lost"
+		}
+	}
+}
