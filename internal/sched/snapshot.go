@@ -38,7 +38,8 @@ type Snapshot struct {
 	Cards        []writtenCard        `json:"cards"`
 	Held         []writtenHeld        `json:"held"`
 	Unreadable   string               `json:"unreadable,omitempty"`
-	Queue        []writtenPending     `json:"queue"` // in its order
+	Queue        []writtenPending     `json:"queue"`            // in its order
+	Oldest       map[string]oldest    `json:"oldest,omitempty"` // by user
 	MaxStarts    int                  `json:"max_starts,omitempty"`
 	Pools        map[string]int       `json:"pools,omitempty"`
 	Limits       map[string]userLimit `json:"limits,omitempty"`
@@ -130,6 +131,13 @@ type writtenPending struct {
 	Limit     time.Duration `json:"limit_ns,omitempty"`
 }
 
+// oldest is what a queue remembers of a user beside the jobs: the oldest when
+// it was last told the time, and since when that has been it.
+type oldest struct {
+	Job   string    `json:"job"`
+	Since time.Time `json:"since"`
+}
+
 type writtenSpan struct {
 	Low  time.Duration `json:"low_ns"`
 	Mid  time.Duration `json:"mid_ns"`
@@ -171,7 +179,7 @@ func NewSnapshot(s State) Snapshot {
 		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
 		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
 		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, ParkMiB: s.ParkMiB,
-		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{},
+		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{}, Oldest: map[string]oldest{},
 	}
 	for i, c := range s.Cards {
 		w.Cards[i] = writtenCard(c)
@@ -184,6 +192,11 @@ func NewSnapshot(s State) Snapshot {
 	if s.Queue != nil {
 		for _, p := range s.Queue.First(s.Queue.Len()) {
 			w.Queue = append(w.Queue, writtenPending(p))
+		}
+		for user, l := range s.Queue.lines {
+			if l.first != "" {
+				w.Oldest[user] = oldest{Job: l.first, Since: l.since}
+			}
 		}
 	}
 	for user, limit := range s.Limits {
@@ -237,7 +250,7 @@ func (w *Snapshot) state() State {
 	s := State{
 		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
 		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},
-		Usage: w.Usage, FairQuantum: w.FairQuantum, Queue: NewQueue(),
+		Usage: w.Usage, FairQuantum: w.FairQuantum, ParkMiB: w.ParkMiB, Queue: NewQueue(),
 	}
 	for _, c := range w.Cards {
 		s.Cards = append(s.Cards, Card(c))
@@ -254,6 +267,11 @@ func (w *Snapshot) state() State {
 	s.Queue.SetRules(s.Rules)
 	for _, p := range w.Queue {
 		s.Queue.Add(Pending(p))
+	}
+	for user, o := range w.Oldest {
+		if l, waits := s.Queue.lines[user]; waits {
+			l.first, l.since = o.Job, o.Since
+		}
 	}
 	s.Queue.Tick(s.Now)
 	return s

@@ -40,11 +40,21 @@ func drawAged(t *rapid.T) State {
 	span := rapid.SampledFrom([]Span{{}, {Low: time.Minute, Mid: time.Hour, High: 2 * time.Hour}, {Mid: 3, High: 1<<62 + 1}})
 	q := NewQueue()
 	q.SetRules(s.Rules)
+	// What was the oldest of each user and is gone: others have been it since.
+	gone := rapid.SampledFrom([]time.Duration{0, time.Hour, 30 * time.Hour}).Draw(t, "gone")
+	for _, user := range users {
+		q.Add(Pending{Job: "gone" + user, User: user, Seq: -1, Since: s.Now.Add(-200 * time.Hour)})
+	}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		p.Since, p.Run = s.Now.Add(-ago.Draw(t, "since")), span.Draw(t, "run")
 		p.Served, p.Limit = ago.Draw(t, "served"), ago.Draw(t, "limit")
 		q.Add(p)
 	}
+	q.Tick(s.Now.Add(-100 * time.Hour))
+	for _, user := range users {
+		q.Remove("gone" + user)
+	}
+	q.Tick(s.Now.Add(-gone))
 	q.Tick(s.Now)
 	s.Queue = q
 	for i := range s.Held {
