@@ -1,0 +1,69 @@
+package predict
+
+import "strings"
+
+// kind is what a flag's name says of its value.
+type kind int
+
+const (
+	plain    kind = iota
+	numbered      // an arbitrary number or list of numbers: only where and how it ran
+	naming        // a name given to the run or to where its output goes
+	telling       // a name of the work itself, whose numbers are part of it: resnet50
+)
+
+var flagKinds = map[string]kind{
+	"seed": numbered, "seeds": numbered, "random-seed": numbered, "random-state": numbered, "rng-seed": numbered,
+	"gpu": numbered, "gpus": numbered, "gpu-id": numbered, "gpu-ids": numbered, "cuda-visible-devices": numbered,
+	"device": numbered, "devices": numbered, "rank": numbered, "local-rank": numbered, "node-rank": numbered,
+	"port": numbered, "master-port": numbered, "main-process-port": numbered, "rdzv-endpoint": numbered,
+	"job-id": numbered, "run-id": numbered, "trial": numbered, "fold": numbered,
+
+	"name": naming, "run-name": naming, "exp-name": naming, "experiment-name": naming, "job-name": naming,
+	"wandb-name": naming, "wandb-run-id": naming, "tag": naming, "tags": naming, "notes": naming,
+	"out": naming, "out-dir": naming, "outdir": naming, "output": naming, "output-dir": naming, "output-path": naming,
+	"save-dir": naming, "save-path": naming, "log-dir": naming, "logdir": naming, "log-file": naming,
+	"work-dir": naming, "workdir": naming, "run-dir": naming, "results-dir": naming, "checkpoint-dir": naming,
+	"ckpt-dir": naming, "hydra.run.dir": naming,
+
+	"model": telling, "model-name": telling, "model-name-or-path": telling, "arch": telling, "architecture": telling,
+	"backbone": telling, "net": telling, "network": telling, "encoder": telling, "dataset": telling,
+	"dataset-name": telling, "task": telling, "benchmark": telling, "env": telling, "env-id": telling,
+}
+
+// longestFlag keeps a token of a megabyte from being folded for nothing.
+const longestFlag = 32
+
+// kindOf looks a flag up by its name without dashes; --run_name is --run-name
+// and RUN_NAME.
+func kindOf(name string) kind {
+	if len(name) > longestFlag {
+		return plain
+	}
+	return flagKinds[strings.ReplaceAll(strings.ToLower(name), "_", "-")]
+}
+
+// isScript tells a program's file from a value.
+func isScript(token string) bool {
+	for _, end := range []string{".py", ".sh", ".jl", ".R", ".ipynb", ".lua", ".pl", ".m"} {
+		if strings.HasSuffix(token, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// isName reports whether the value of a telling flag is a name that stays as it
+// is: a word, with an owner in front perhaps (meta-llama/Llama-3-8B), and neither
+// a path nor a hash.
+func isName(value string) bool {
+	if strings.IndexByte("/.~", value[0]) >= 0 || strings.Count(value, "/") > 1 {
+		return false
+	}
+	for i := range len(value) {
+		if isLetter(value[i]) {
+			return !isNumber(value) && !isUUID(value)
+		}
+	}
+	return false
+}

@@ -1,0 +1,174 @@
+package predict
+
+import (
+	"hash/fnv"
+	"strings"
+)
+
+// mostCommand is the longest normalised command, in bytes. A generated script of
+// a megabyte is told from another by its head and a checksum of the rest.
+const mostCommand = 512
+
+// Normalise takes out of a command what varies between runs of the same work:
+// numbers, seeds, hashes, dates, the directories of a run, quotes. Two commands
+// that come out equal are taken for the same program doing the same kind of
+// thing. A number becomes "#". Normalising twice changes nothing more: "#" reads
+// as a digit, and whatever a first pass leaves it leaves again.
+func Normalise(command string) string {
+	n := normaliser{out: make([]byte, 0, min(len(command), 2*mostCommand))}
+	token := make([]byte, 0, 64)
+	for i := 0; i <= len(command); i++ {
+		switch {
+		case i == len(command) || command[i] <= ' ' || command[i] == 0x7f:
+			if len(token) > 0 {
+				n.token(string(token))
+				token = token[:0]
+			}
+		case command[i] == '\'' || command[i] == '"' || command[i] == '\\' || command[i] == '`':
+		default:
+			token = append(token, command[i])
+		}
+	}
+	return bounded(string(n.out))
+}
+
+// bounded shortens what is too long to its first words and a checksum of all of
+// it. The checksum is a flag of letters: no flag takes it for its value, and no
+// digit in it is a number to be taken out.
+func bounded(text string) string {
+	if len(text) <= mostCommand {
+		return text
+	}
+	sum := fnv.New64a()
+	sum.Write([]byte(text)) //nolint:errcheck // a hash takes everything
+	word := []byte("-")
+	for bits, i := sum.Sum64(), 0; i < 16; i++ {
+		word = append(word, 'g'+byte(bits>>(4*i)&15))
+	}
+	head := text[:mostCommand-len(word)]
+	return head[:strings.LastIndexByte(head, ' ')+1] + string(word)
+}
+
+// normaliser writes a command's tokens, one after the other.
+type normaliser struct {
+	out  []byte
+	flag kind // of the flag before, whose value the next token may be
+}
+
+// token writes one token: the value of the flag before it, or a token in its own
+// right.
+func (n *normaliser) token(raw string) {
+	if len(n.out) > 0 {
+		n.out = append(n.out, ' ')
+	}
+	of := n.flag
+	n.flag = plain
+	if !looksLikeFlag(raw) && of != plain && n.replaced(of, raw) {
+		return
+	}
+	dashes := leadingDashes(raw)
+	rest := raw[dashes:]
+	equals, slash := strings.IndexByte(rest, '='), strings.IndexByte(rest, '/')
+	if equals < 0 || (slash >= 0 && slash < equals) {
+		n.value(raw)
+		if dashes > 0 {
+			n.flag = kindOf(rest)
+		}
+		return
+	}
+	n.out = append(n.out, raw[:dashes]...)
+	n.words(rest[:equals])
+	n.out = append(n.out, '=')
+	if assigned := rest[equals+1:]; !n.replaced(kindOf(rest[:equals]), assigned) {
+		n.value(assigned)
+	}
+}
+
+// replaced writes a flag's value where the flag says more about it than it does
+// itself, and reports whether it did.
+func (n *normaliser) replaced(of kind, value string) bool {
+	switch {
+	case value == "" || isScript(value): // a script after a flag without a value is what runs
+		return false
+	case of == numbered && strings.ContainsAny(value, digits), of == naming:
+		n.out = append(n.out, '#')
+		return true
+	case of == telling && isName(value):
+		n.out = append(n.out, value...)
+		return true
+	}
+	return false
+}
+
+// value writes what stands alone or after an equals sign: a path or words. The
+// sign of a number goes with the number.
+func (n *normaliser) value(raw string) {
+	dashes := leadingDashes(raw)
+	start := len(n.out)
+	n.out = append(n.out, raw[:dashes]...)
+	rest := raw[dashes:]
+	if strings.IndexByte(rest, '/') >= 0 {
+		n.path(rest, dashes > 0)
+		return
+	}
+	n.words(rest)
+	if dashes > 0 && string(n.out[start+dashes:]) == "#" {
+		n.out = append(n.out[:start], '#')
+	}
+}
+
+// mostDirectories is how many directories of a path stay: "project/src/train.py"
+// tells two projects apart, and what is above differs between machines.
+const mostDirectories = 2
+
+// path writes a path's last part, and of the directories right above it those
+// without a number: a directory with one belongs to a run. A result that would
+// read as something else than a path keeps a slash in front.
+func (n *normaliser) path(raw string, flagged bool) {
+	var kept [mostDirectories + 1]string // the last part first
+	count := 0
+	for count < len(kept) {
+		part, more := "", false
+		raw, part, more = cutLast(raw)
+		if part != "" {
+			if count > 0 && strings.ContainsAny(part, digits+"=") {
+				break
+			}
+			kept[count] = part
+			count++
+		}
+		if !more {
+			break
+		}
+	}
+	if count == 0 || (count == 1 && (flagged || strings.IndexByte(kept[0], '=') >= 0)) {
+		n.out = append(n.out, '/')
+	}
+	for i := count - 1; i > 0; i-- {
+		n.out = append(append(n.out, kept[i]...), '/')
+	}
+	if count > 0 {
+		n.words(kept[0])
+	}
+}
+
+// cutLast takes the last part off a path. Parts that only say where one stands
+// come back empty.
+func cutLast(path string) (rest, part string, more bool) {
+	slash := strings.LastIndexByte(path, '/')
+	part = path[slash+1:]
+	part = part[leadingDashes(part):]
+	if part == "." || part == ".." || part == "~" {
+		part = ""
+	}
+	return path[:max(slash, 0)], part, slash >= 0
+}
+
+func leadingDashes(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "-"))
+}
+
+// looksLikeFlag tells "-x" and "--x" from "-3" and "-.5".
+func looksLikeFlag(s string) bool {
+	return len(s) > 1 && s[0] == '-' && s[1] != '.' && !isDigit(s[1])
+}
