@@ -18,7 +18,7 @@ type attempt struct {
 // has run for long enough. Jobs that lose their work give way to a higher
 // priority only.
 func (d *decision) outranks(h *head, held *Held, s standing) bool {
-	if held.Aside.Mode == "" || held.Other || d.gone[held.Job] {
+	if held.Aside.Mode == "" || held.Other || d.gone[held.Job] || !d.parkFits(held) {
 		return false
 	}
 	rules, now := &d.state.Rules, d.state.Now
@@ -63,11 +63,11 @@ func (d *decision) makeRoom(h *head, k *kinship, a *account, s standing) bool {
 		return false
 	}
 	chosen, f := d.choose(h, victims)
-	if f == nil || !d.parkFits(chosen) {
+	if f == nil || !d.parkFits(chosen...) {
 		k.noRoom = append(k.noRoom, tried)
 		return false
 	}
-	f.at, f.tie = d.state.Now, firm
+	f.at, f.tie, f.claim = d.state.Now, firm, true
 	for _, held := range chosen {
 		d.gone[held.Job] = true
 		d.plan.SetAside = append(d.plan.SetAside, SetAside{Job: held.Job, For: h.job, Mode: held.Aside.Mode})
@@ -83,6 +83,7 @@ func (d *decision) makeRoom(h *head, k *kinship, a *account, s standing) bool {
 
 // claim keeps the cards for a job that gets them as soon as they are left.
 func (d *decision) claim(h *head, f *future, a *account) {
+	f.held.Started = f.at
 	d.given = append(d.given, f.held)
 	for _, other := range d.futures {
 		other.board.book(f.held)
@@ -174,7 +175,7 @@ func (d *decision) choose(h *head, victims []*Held) ([]*Held, *future) {
 }
 
 // parkFits reports whether the host has memory for all that would be parked.
-func (d *decision) parkFits(chosen []*Held) bool {
+func (d *decision) parkFits(chosen ...*Held) bool {
 	if d.state.ParkMiB == 0 {
 		return true
 	}

@@ -142,11 +142,11 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 		return true
 	default:
 		d.failed[shape{h.kin, h.amounts}] = true
-		d.keep(h, s)
 		if d.state.Rules.Policy == FIFO {
 			p := h.group.pending(h.entry)
 			d.blocker = &p
 		}
+		return d.keep(h, s)
 	}
 	return false
 }
@@ -217,18 +217,19 @@ func (d *decision) start(h *head, k *kinship, a *account) bool {
 
 // give notes that a job gets its cards, now or as soon as they are free.
 func (d *decision) give(h *head, grant job.Grant) *Held {
-	held := holding(h, grant, d.state.Cards)
+	held := d.granted(h, grant, d.state.Now)
 	d.given = append(d.given, held)
 	return held
 }
 
-// holding is what a job holds that is granted so much.
-func holding(h *head, grant job.Grant, cards []Card) *Held {
+// granted is what a job holds that is granted so much from a moment on.
+func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 	r := &h.group.request
 	return &Held{
-		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, cards),
+		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		CPUs: r.CPUs, MemMiB: r.MemMiB,
+		Started: from, Run: Span{Mid: h.lasts.expected, High: h.lasts.expected}, Limit: h.lasts.limit,
 	}
 }
 
@@ -249,7 +250,7 @@ func (d *decision) hostFits(h *head, b *board, from time.Time) bool {
 	if !b.hostFits(&h.amounts) {
 		return false
 	}
-	for _, f := range d.futures {
+	for _, f := range d.after(from) {
 		if f.binds(from, h.lasts) && !f.board.hostFits(&h.amounts) {
 			return false
 		}

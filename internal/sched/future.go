@@ -16,6 +16,7 @@ type future struct {
 	held  *Held // the job on it
 	cards []int
 	tie   tie
+	claim bool // room was made for it: it is among what was given away
 }
 
 // tie is how far a future binds those who start before it.
@@ -50,7 +51,23 @@ type keeper struct {
 	lasts   lasts
 }
 
-func (d *decision) keeper(h *head, from time.Time) keeper { return keeper{d.futures, from, h.lasts} }
+func (d *decision) keeper(h *head, from time.Time) keeper {
+	return keeper{d.after(from), from, h.lasts}
+}
+
+// after are the futures that are still to come at a moment.
+func (d *decision) after(moment time.Time) []*future {
+	if !moment.After(d.state.Now) {
+		return d.futures
+	}
+	later := make([]*future, 0, len(d.futures))
+	for _, f := range d.futures {
+		if f.at.After(moment) {
+			later = append(later, f)
+		}
+	}
+	return later
+}
 
 // by is what keeps the card from the request, or nil.
 func (k keeper) by(c *slot, r *Request) *future {
@@ -73,8 +90,6 @@ const (
 	// within minutes, and cards are kept only for those who get them as soon.
 	depthSoon = 8
 	soon      = freshService
-	// patience bounds how many jobs are tried for whom nothing can be kept.
-	patience = 8
 )
 
 // depth is for how many jobs that wait cards are kept.
@@ -98,25 +113,27 @@ func (d *decision) parks() bool {
 	return slices.ContainsFunc(d.held, func(h *Held) bool { return h.Aside.Mode == Park })
 }
 
-// keep keeps cards for a job that does not fit: those it will get first.
-func (d *decision) keep(h *head, s standing) {
+// keep keeps cards for a job that does not fit: those it will get first. It
+// reports whether that can be done for more.
+func (d *decision) keep(h *head, s standing) bool {
 	kind := soft
 	switch {
 	case s == passedTooLong:
 		kind = hard
 	case d.kept >= d.depth():
-		return
+		return false
 	case d.parks():
 		kind = firm
 	}
 	d.kept++
 	f := d.foresee(h, s)
 	if f == nil || kind == firm && f.at.Sub(d.state.Now) > soon {
-		return
+		return false
 	}
 	f.tie = kind
 	d.futures = append(d.futures, f)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: f.cards, At: f.at, Hard: kind == hard})
+	return d.kept < d.depth()
 }
 
 // departure is when a running job is expected to be off its cards.
@@ -151,9 +168,12 @@ func (d *decision) foresee(h *head, s standing) *future {
 
 // departures are the ends that are expected of what runs, the first ones first.
 func (d *decision) departures(h *head, s standing) []departure {
-	list := make([]departure, 0, len(d.held))
+	list := make([]departure, 0, len(d.held)+len(d.given))
 	for _, held := range d.held {
 		list = append(list, departure{held, d.leaves(held, h, s)})
+	}
+	for _, held := range d.given {
+		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.Run.Left(0, held.Limit).Mid)})
 	}
 	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
 	return list
@@ -192,7 +212,7 @@ func latest(a, b time.Time) time.Time {
 // fitsWithout is the future in which those are gone that the caller says, if the
 // job fits there from that moment on.
 func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*future, bool) {
-	b := d.boardWithout(gone)
+	b := d.boardWithout(gone, at)
 	r := &h.group.request
 	if h.gpus > 0 && b.unreadable != "" || !d.hostFits(h, b, at) {
 		return nil, false
@@ -201,23 +221,28 @@ func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*f
 	if !ok {
 		return nil, false
 	}
-	held := holding(h, grant, d.state.Cards)
+	held := d.granted(h, grant, at)
 	b.book(held)
 	return &future{job: h.job, at: at, board: b, held: held, cards: grant.GPUs}, true
 }
 
-// boardWithout is the machine without those jobs, and with all that this plan has
-// given away. What is measured of cards now, beyond foreign use, says nothing of
-// then.
-func (d *decision) boardWithout(gone func(*Held) bool) *board {
+// boardWithout is the machine at a moment without those jobs, and with all that
+// was given away or is kept until then. What is measured of cards now, beyond
+// foreign use, says nothing of then.
+func (d *decision) boardWithout(gone func(*Held) bool, at time.Time) *board {
 	b := bareBoard(d.state)
-	for _, h := range d.held {
-		if !gone(h) {
-			b.book(h)
+	for _, list := range [][]*Held{d.held, d.given} {
+		for _, h := range list {
+			if !gone(h) {
+				b.book(h)
+			}
 		}
 	}
-	for _, h := range d.given {
-		b.book(h)
+	for _, f := range d.futures {
+		over := f.held.Run.Mid > 0 && !f.at.Add(f.held.Run.Mid).After(at)
+		if at.After(d.state.Now) && !f.claim && !f.at.After(at) && !over {
+			b.book(f.held)
+		}
 	}
 	for _, c := range b.slots {
 		c.closed = c.shut()

@@ -1,0 +1,321 @@
+package sched
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+)
+
+// noon is when the rows below are decided.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// waiting is a queued job of whole cards.
+type waiting struct {
+	user     string
+	gpus     int
+	priority int
+	since    time.Duration // how long it has waited
+	served   time.Duration
+	run      time.Duration // expected, exactly
+	limit    time.Duration
+	vram     int64
+}
+
+// running is a job on whole cards.
+func running(id string, ran time.Duration, change func(*Held), cards ...int) Held {
+	h := Held{
+		Job: id, Cards: cards, Alone: true, User: "bob", Rank: -100, Seq: -100,
+		Started: noon.Add(-ran), Submitted: noon.Add(-ran),
+	}
+	if change != nil {
+		change(&h)
+	}
+	return h
+}
+
+func lasting(d time.Duration) func(*Held) {
+	return func(h *Held) { h.Run = Span{Low: d, Mid: d, High: d} }
+}
+
+// parkable gives way, at twenty seconds each way.
+func parkable(h *Held) { h.Aside = Aside{Mode: Park, Out: 20 * time.Second, Back: 20 * time.Second} }
+
+// startsAnew gives way and loses its work.
+func startsAnew(h *Held) { h.Aside = Aside{Mode: Requeue, Out: 10 * time.Second} }
+
+func both(changes ...func(*Held)) func(*Held) {
+	return func(h *Held) {
+		for _, change := range changes {
+			change(h)
+		}
+	}
+}
+
+// told writes a plan as brief does, and "2?0,1+5m0s" for cards kept for job 2 that
+// it is expected to have in five minutes, "2!0+1h0m0s" where nothing may pass it,
+// "9>2" for job 9 set aside for job 2, and "~1m0s" for when to look again.
+func told(p Plan) string {
+	words := []string{}
+	if starts := brief(p); starts != "" {
+		words = append(words, starts)
+	}
+	for _, s := range p.SetAside {
+		words = append(words, s.Job+">"+s.For)
+	}
+	for _, r := range p.Reservations {
+		mark := "?"
+		if r.Hard {
+			mark = "!"
+		}
+		words = append(words, fmt.Sprintf("%s%s%s+%s", r.Job, mark, joinIDs(r.Cards), r.At.Sub(noon)))
+	}
+	return strings.Join(words, " ")
+}
+
+// orderRow is one sentence about the order of jobs.
+type orderRow struct {
+	says  string
+	rules func(*Rules)
+	cards int
+	held  []Held
+	jobs  []waiting
+	state func(*State)
+	want  string
+	again time.Duration // 0: not looked at
+}
+
+func (r orderRow) decide() Plan {
+	rules := DefaultRules()
+	if r.rules != nil {
+		r.rules(&rules)
+	}
+	s := State{Now: noon, Rules: rules, Held: r.held, Queue: NewQueue()}
+	for i := range r.cards {
+		s.Cards = append(s.Cards, cardOf(i, gib24))
+	}
+	s.Queue.SetRules(rules)
+	for i, w := range r.jobs {
+		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram}
+		s.Queue.Add(Pending{
+			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
+			Request: NewRequest(spec, w.vram, rules), Since: noon.Add(-w.since), Served: w.served,
+			Run: Span{w.run, w.run, w.run}, Limit: w.limit,
+		})
+	}
+	if r.state != nil {
+		r.state(&s)
+	}
+	s.Queue.Tick(noon)
+	return Decide(s)
+}
+
+func checkOrder(t *testing.T, rows []orderRow) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.says, func(t *testing.T) {
+			p := r.decide()
+			if got := told(p); got != r.want {
+				t.Errorf("plan is %q, want %q", got, r.want)
+			}
+			if r.again != 0 && p.Again != noon.Add(r.again) {
+				t.Errorf("decides again after %s, want %s", p.Again.Sub(noon), r.again)
+			}
+		})
+	}
+}
+
+func policy(p Policy) func(*Rules) { return func(r *Rules) { r.Policy = p } }
+
+const hour = time.Hour
+
+func TestCardsAreKept(t *testing.T) {
+	busy := []Held{running("8", hour, lasting(3*hour), 0), running("9", hour, lasting(2*hour), 1)}
+	checkOrder(t, []orderRow{
+		{says: "the first that waits holds the card that comes free first", cards: 2, held: busy,
+			jobs: []waiting{{gpus: 1}}, want: "1?1+1h0m0s"},
+		{says: "several cards are there when the last of them is", cards: 2, held: busy,
+			jobs: []waiting{{gpus: 2}}, want: "1?0,1+2h0m0s"},
+		{says: "one that ends in time passes", cards: 3, held: busy,
+			jobs: []waiting{{gpus: 3}, {gpus: 1, run: hour}}, want: "2@2 1?0,1,2+2h0m0s"},
+		{says: "one that would not end in time does not", cards: 3, held: busy,
+			jobs: []waiting{{gpus: 3}, {gpus: 1, run: 3 * hour}}, want: "1?0,1,2+2h0m0s"},
+		{says: "of one that nothing is known of it is not assumed to be long", cards: 3, held: busy,
+			jobs: []waiting{{gpus: 3}, {gpus: 1}}, want: "2@2 1?0,1,2+2h0m0s"},
+		{says: "a limit is something known", cards: 3, held: busy,
+			jobs: []waiting{{gpus: 3}, {gpus: 1, limit: 3 * hour}, {gpus: 1, limit: hour}}, want: "3@2 1?0,1,2+2h0m0s"},
+		{says: "only the first holds cards under backfill", cards: 2, held: busy,
+			jobs: []waiting{{gpus: 2}, {gpus: 2}}, want: "1?0,1+2h0m0s"},
+		{says: "all hold cards under conservative", cards: 2, held: busy, rules: policy(Conservative),
+			jobs: []waiting{{gpus: 1, run: 9 * hour}, {gpus: 1, run: 9 * hour}}, want: "1?1+1h0m0s 2?0+2h0m0s"},
+		{says: "under conservative the second is not delayed either", cards: 3, held: busy, rules: policy(Conservative),
+			jobs: []waiting{{gpus: 2, run: hour / 2}, {gpus: 3, run: hour}, {gpus: 1, run: 100 * time.Minute}},
+			want: "1?1,2+1h0m0s 2?0,1,2+2h0m0s"},
+		{says: "what delays neither passes both", cards: 3, held: busy, rules: policy(Conservative),
+			jobs: []waiting{{gpus: 2, run: hour / 2}, {gpus: 3, run: hour}, {gpus: 1, run: 50 * time.Minute}},
+			want: "3@2 1?1,2+1h0m0s 2?0,1,2+2h0m0s"},
+		{says: "nothing is kept under fifo, where nothing passes", cards: 2, held: busy, rules: policy(FIFO),
+			jobs: []waiting{{gpus: 2}, {gpus: 1, run: 1}}, want: ""},
+		{says: "a run that outlasts its span is expected to take as long again", cards: 1,
+			held: []Held{running("9", 4*hour, lasting(hour), 0)}, jobs: []waiting{{gpus: 1}}, want: "1?0+4h0m0s"},
+		{says: "a limit ends a run whatever was expected", cards: 1,
+			held: []Held{running("9", hour, both(lasting(9*hour), func(h *Held) { h.Limit = 90 * time.Minute }), 0)},
+			jobs: []waiting{{gpus: 1}}, want: "1?0+30m0s"},
+		{says: "what leaves its VRAM free passes", cards: 1,
+			held: []Held{running("9", 0, both(lasting(hour), func(h *Held) { h.Alone, h.BudgetMiB = false, []int64{10000} }), 0)},
+			jobs: []waiting{{gpus: 1, vram: 16000}, {gpus: 1, vram: 7000, run: 9 * hour}, {gpus: 1, vram: 5000, run: 9 * hour}},
+			want: "2@0 1?0+1h0m0s"},
+		{says: "what does not leave its VRAM free waits", cards: 1,
+			held: []Held{running("9", 0, both(lasting(hour), func(h *Held) { h.Alone, h.BudgetMiB = false, []int64{10000} }), 0)},
+			jobs: []waiting{{gpus: 1, vram: 16000}, {gpus: 1, vram: 9000, run: 9 * hour}}, want: "1?0+1h0m0s"},
+		{says: "nothing is kept on a card that is paused", cards: 1, held: []Held{running("9", 0, lasting(hour), 0)},
+			state: func(s *State) { s.Cards[0].Paused = true }, jobs: []waiting{{gpus: 1}}, want: ""},
+	})
+}
+
+func TestNobodyIsPassedForEver(t *testing.T) {
+	busy := []Held{running("9", hour, lasting(3*hour), 0)}
+	day := DefaultMaxBypass
+	checkOrder(t, []orderRow{
+		{says: "who was passed for a day goes first, whatever its priority", cards: 1,
+			jobs: []waiting{{gpus: 1, priority: 5}, {gpus: 1, since: day, user: "ann"}}, want: "2@0 1?0+1m0s"},
+		{says: "a moment before it does not", cards: 1,
+			jobs: []waiting{{gpus: 1, priority: 5}, {gpus: 1, since: day - time.Second, user: "ann"}}, want: "1@0 2?0+1m0s", again: time.Second},
+		{says: "it holds its cards, and what nothing is known of does not pass", cards: 2, held: busy,
+			jobs: []waiting{{gpus: 2, since: day}, {gpus: 1}, {gpus: 1, run: time.Minute}}, want: "1!0,1+2h0m0s"},
+		{says: "what a limit ends in time passes it", cards: 2, held: busy,
+			jobs: []waiting{{gpus: 2, since: day}, {gpus: 1, limit: 2 * hour}}, want: "2@1 1!0,1+2h0m0s"},
+		{says: "one job of each user at a time", cards: 2, held: busy,
+			jobs: []waiting{{gpus: 2, since: day, user: "ann"}, {gpus: 2, since: day, user: "ann"}, {gpus: 2, since: day, user: "eve"}},
+			want: "1!0,1+2h0m0s"},
+		{says: "without a bound nothing is overdue", cards: 1, rules: func(r *Rules) { r.MaxBypass = 0 },
+			jobs: []waiting{{gpus: 1, priority: 5}, {gpus: 1, since: 99 * day, user: "ann"}}, want: "1@0 2?0+1m0s"},
+		{says: "of several, who waited longest is first", cards: 1,
+			jobs: []waiting{{gpus: 1, since: day, user: "ann"}, {gpus: 1, since: 2 * day, user: "eve"}}, want: "2@0 1!0+1m0s"},
+		{says: "who cannot run for a limit of its user is in nobody's way", cards: 1,
+			state: func(s *State) {
+				s.Limits, s.InUse = map[string]Limit{"ann": {Jobs: 1}}, map[string]Use{"ann": {Jobs: 1}}
+			},
+			jobs: []waiting{{gpus: 1, since: day, user: "ann"}, {gpus: 1, user: "eve"}}, want: "2@0"},
+		{says: "what can never run is refused and not kept for", cards: 1, held: busy,
+			jobs: []waiting{{gpus: 2, since: day, user: "ann"}, {gpus: 1, user: "eve"}}, want: "!1 2?0+2h0m0s"},
+	})
+}
+
+func TestRunningJobsGiveWay(t *testing.T) {
+	minute := time.Minute
+	checkOrder(t, []orderRow{
+		{says: "a job that does not give way does not", cards: 1, held: []Held{running("9", hour, lasting(2*hour), 0)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "1?0+1h0m0s"},
+		{says: "one that does is set aside for a higher priority", cards: 1, held: []Held{running("9", hour, startsAnew, 0)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "9>1 1?0+10s"},
+		{says: "not for its own priority", cards: 1, held: []Held{running("9", hour, both(startsAnew, lasting(2*hour)), 0)},
+			jobs: []waiting{{gpus: 1}}, want: "1?0+1h0m0s"},
+		{says: "not before it ran for a minute", cards: 1, held: []Held{running("9", minute/2, startsAnew, 0)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "1?0+40s", again: minute / 2},
+		{says: "nor before twice of what that costs", cards: 1, held: []Held{running("9", 79*time.Second, parkable, 0)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "1?0+21s", again: time.Second},
+		{says: "the one is chosen that loses least", cards: 2,
+			held: []Held{running("8", 2*hour, startsAnew, 0), running("9", hour, startsAnew, 1)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "9>1 1?1+10s"},
+		{says: "the lowest priority first", cards: 2,
+			held: []Held{running("8", 2*hour, both(startsAnew, func(h *Held) { h.Priority = -1 }), 0), running("9", hour, startsAnew, 1)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "8>1 1?0+10s"},
+		{says: "all that is needed", cards: 2,
+			held: []Held{running("8", 2*hour, startsAnew, 0), running("9", hour, startsAnew, 1)},
+			jobs: []waiting{{gpus: 2, priority: 1}}, want: "9>1 8>1 1?0,1+10s"},
+		{says: "or none", cards: 2,
+			held: []Held{running("8", 2*hour, lasting(4*hour), 0), running("9", hour, startsAnew, 1)},
+			jobs: []waiting{{gpus: 2, priority: 1}}, want: "1?0,1+2h0m0s"},
+		{says: "a gang gives way as a whole", cards: 3, held: []Held{running("9", hour, startsAnew, 0, 1, 2)},
+			jobs: []waiting{{gpus: 1, priority: 1}, {gpus: 2, priority: 1}}, want: "9>1 1?0+10s 2?1,2+10s"},
+		{says: "a free card is used first", cards: 2, held: []Held{running("9", hour, startsAnew, 1)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "1@0"},
+		{says: "what is left already is used before anything else is set aside", cards: 2,
+			held: []Held{running("8", hour, startsAnew, 0), running("9", hour, both(startsAnew, leaving("1", 5*time.Second)), 1)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "1?1+5s"},
+		{says: "cards that are being left are spoken for", cards: 1,
+			held: []Held{running("9", hour, both(startsAnew, leaving("1", 5*time.Second)), 0)},
+			jobs: []waiting{{gpus: 1, priority: 1}, {gpus: 1, priority: 1}}, want: "1?0+5s 2?0+1m5s"},
+		{says: "another berth's job does not give way", cards: 1,
+			held: []Held{running("9", hour, both(startsAnew, lasting(2*hour), func(h *Held) { h.Other = true }), 0)},
+			jobs: []waiting{{gpus: 1, priority: 1}}, want: "1?0+1h0m0s"},
+		{says: "who was passed for too long comes before what gives way", cards: 1, held: []Held{running("9", hour, startsAnew, 0)},
+			jobs: []waiting{{gpus: 1, priority: -1, since: DefaultMaxBypass}}, want: "9>1 1?0+10s"},
+		{says: "and then has a while", cards: 1,
+			held: []Held{running("9", 10*minute, both(startsAnew, func(h *Held) { h.Waited = DefaultMaxBypass }), 0)},
+			jobs: []waiting{{gpus: 1, priority: 9}}, want: "1?0+10m0s"},
+	})
+}
+
+func leaving(for_ string, by time.Duration) func(*Held) {
+	return func(h *Held) { h.Leaving, h.LeavesFor, h.LeavesBy = true, for_, noon.Add(by) }
+}
+
+func TestClassesOfService(t *testing.T) {
+	minute := time.Minute
+	checkOrder(t, []orderRow{
+		{says: "what had little sets aside what had more", cards: 1, held: []Held{running("9", 6*minute, parkable, 0)},
+			jobs: []waiting{{gpus: 1}}, want: "9>1 1?0+20s"},
+		{says: "not what had as little", cards: 1, held: []Held{running("9", 4*minute, parkable, 0)},
+			jobs: []waiting{{gpus: 1}}, want: "1?0+4m0s", again: minute},
+		{says: "what it had before counts", cards: 1,
+			held: []Held{running("9", 2*minute, both(parkable, func(h *Held) { h.Served = 5 * minute }), 0)},
+			jobs: []waiting{{gpus: 1}}, want: "9>1 1?0+20s"},
+		{says: "bringing it back is no service", cards: 1,
+			held: []Held{running("9", 80*time.Second, both(parkable, func(h *Held) { h.Served = 239 * time.Second }), 0)},
+			jobs: []waiting{{gpus: 1}}, want: "1?0+1m0s", again: time.Second},
+		{says: "jobs that lose their work do not take turns", cards: 1, held: []Held{running("9", 60*minute, startsAnew, 0)},
+			jobs: []waiting{{gpus: 1}}, want: "1?0+1h0m0s"},
+		{says: "of two that had much the older goes first", cards: 1,
+			held: []Held{running("9", 60*minute, both(parkable, func(h *Held) { h.Rank, h.Seq = 5, 5 }), 0)},
+			jobs: []waiting{{gpus: 1, served: hour}}, want: "9>1 1?0+20s"},
+		{says: "the younger does not", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+			jobs: []waiting{{gpus: 1, served: hour}}, want: ""},
+		{says: "who waited for two hours gets a while of its own", cards: 1, held: []Held{running("9", 60*minute, parkable, 0)},
+			jobs: []waiting{{gpus: 1, served: hour, since: 2 * hour}}, want: "9>1 1?0+20s"},
+		{says: "and keeps it from what had less", cards: 1,
+			held: []Held{running("9", 10*minute, both(parkable, func(h *Held) { h.Served, h.Waited = hour, 2*hour }), 0)},
+			jobs: []waiting{{gpus: 1, served: 10 * minute}}, want: "", again: 5 * minute},
+		{says: "but not from what had hardly anything", cards: 1,
+			held: []Held{running("9", 10*minute, both(parkable, func(h *Held) { h.Served, h.Waited = hour, 2*hour }), 0)},
+			jobs: []waiting{{gpus: 1}}, want: "9>1 1?0+20s"},
+		{says: "a gang runs for longer before it gives way to one card", cards: 4, held: []Held{running("9", 2*80*time.Second-time.Second, both(parkable, func(h *Held) { h.Served = hour }), 0, 1, 2, 3)},
+			jobs: []waiting{{gpus: 1}}, want: "1?0+21s", again: time.Second},
+		{says: "and not for one as large", cards: 4, held: []Held{running("9", 80*time.Second, both(parkable, func(h *Held) { h.Served = hour }), 0, 1, 2, 3)},
+			jobs: []waiting{{gpus: 4}}, want: "9>1 1?0,1,2,3+20s"},
+		{says: "cards are not kept idle for one who gets them late", cards: 2,
+			held: []Held{running("8", minute, both(parkable, lasting(9*hour)), 0)},
+			jobs: []waiting{{gpus: 2, served: hour}, {gpus: 1, served: hour}}, want: "2@1"},
+		{says: "what the host has no memory for is not parked", cards: 1, state: func(s *State) { s.ParkMiB = 1000 },
+			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1001 }), 0)},
+			jobs: []waiting{{gpus: 1}}, want: ""},
+		{says: "what it has memory for is", cards: 1, state: func(s *State) { s.ParkMiB = 1001 },
+			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1001 }), 0)},
+			jobs: []waiting{{gpus: 1}}, want: "9>1 1?0+20s"},
+		{says: "a queue without turns takes none", cards: 1, rules: func(r *Rules) { r.Slice = false },
+			held: []Held{running("9", hour, both(parkable, lasting(2*hour)), 0)}, jobs: []waiting{{gpus: 1}}, want: "1?0+1h0m0s"},
+		{says: "las goes by GPU time", cards: 4, rules: policy(LAS), held: []Held{running("9", 2*minute, parkable, 0, 1, 2, 3)},
+			jobs: []waiting{{gpus: 4}}, want: "9>1 1?0,1,2,3+20s"},
+		{says: "and takes no time of one's own into account", cards: 1, rules: policy(LAS), held: []Held{running("9", 60*minute, parkable, 0)},
+			jobs: []waiting{{gpus: 1, served: hour, since: 9 * hour}}, want: ""},
+		{says: "who had less comes first", cards: 1, jobs: []waiting{{gpus: 1, served: hour}, {gpus: 1, served: 10 * minute}, {gpus: 1}}, want: "3@0 2?0+1m0s"},
+		{says: "priority comes before that", cards: 1, jobs: []waiting{{gpus: 1, served: hour, priority: 1}, {gpus: 1}}, want: "1@0 2?0+1m0s"},
+	})
+}
+
+func TestShortestFirst(t *testing.T) {
+	checkOrder(t, []orderRow{
+		{says: "the least GPU time comes first", cards: 2, rules: policy(Shortest),
+			jobs: []waiting{{gpus: 2, run: 6 * time.Minute}, {gpus: 1, run: 10 * time.Minute}, {gpus: 1, run: 11 * time.Minute}}, want: "2@0 3@1"},
+		{says: "what nothing is known of is taken for a while", cards: 1, rules: policy(Shortest),
+			jobs: []waiting{{gpus: 1, run: 21 * time.Minute}, {gpus: 1}, {gpus: 1, run: 21 * time.Minute}}, want: "2@0"},
+		{says: "a limit says how long at most", cards: 1, rules: policy(Shortest),
+			jobs: []waiting{{gpus: 1}, {gpus: 1, limit: time.Minute}}, want: "2@0"},
+		{says: "priority comes before that", cards: 1, rules: policy(Shortest),
+			jobs: []waiting{{gpus: 1, run: time.Minute}, {gpus: 1, run: hour, priority: 1}}, want: "2@0"},
+	})
+}
