@@ -10,8 +10,8 @@ import (
 	"berth/internal/job"
 )
 
-// noon is when the rows below are decided.
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// midday is when the rows below are decided.
+var midday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // waiting is a queued job of whole cards.
 type waiting struct {
@@ -29,7 +29,7 @@ type waiting struct {
 func running(id string, ran time.Duration, change func(*Held), cards ...int) Held {
 	h := Held{
 		Job: id, Cards: cards, Alone: true, User: "bob", Rank: -100, Seq: -100,
-		Started: noon.Add(-ran), Submitted: noon.Add(-ran),
+		Started: midday.Add(-ran), Submitted: midday.Add(-ran),
 	}
 	if change != nil {
 		change(&h)
@@ -71,7 +71,7 @@ func told(p Plan) string {
 		if r.Hard {
 			mark = "!"
 		}
-		words = append(words, fmt.Sprintf("%s%s%s+%s", r.Job, mark, joinIDs(r.Cards), r.At.Sub(noon)))
+		words = append(words, fmt.Sprintf("%s%s%s+%s", r.Job, mark, joinIDs(r.Cards), r.At.Sub(midday)))
 	}
 	return strings.Join(words, " ")
 }
@@ -93,7 +93,7 @@ func (r orderRow) decide() Plan {
 	if r.rules != nil {
 		r.rules(&rules)
 	}
-	s := State{Now: noon, Rules: rules, Held: r.held, Queue: NewQueue()}
+	s := State{Now: midday, Rules: rules, Held: r.held, Queue: NewQueue()}
 	for i := range r.cards {
 		s.Cards = append(s.Cards, cardOf(i, gib24))
 	}
@@ -102,14 +102,14 @@ func (r orderRow) decide() Plan {
 		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram}
 		s.Queue.Add(Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
-			Request: NewRequest(spec, w.vram, rules), Since: noon.Add(-w.since), Served: w.served,
+			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
 			Run: Span{w.run, w.run, w.run}, Limit: w.limit,
 		})
 	}
 	if r.state != nil {
 		r.state(&s)
 	}
-	s.Queue.Tick(noon)
+	s.Queue.Tick(midday)
 	return Decide(s)
 }
 
@@ -121,8 +121,8 @@ func checkOrder(t *testing.T, rows []orderRow) {
 			if got := told(p); got != r.want {
 				t.Errorf("plan is %q, want %q", got, r.want)
 			}
-			if r.again != 0 && p.Again != noon.Add(r.again) {
-				t.Errorf("decides again after %s, want %s", p.Again.Sub(noon), r.again)
+			if r.again != 0 && p.Again != midday.Add(r.again) {
+				t.Errorf("decides again after %s, want %s", p.Again.Sub(midday), r.again)
 			}
 		})
 	}
@@ -252,7 +252,7 @@ func TestRunningJobsGiveWay(t *testing.T) {
 }
 
 func leaving(for_ string, by time.Duration) func(*Held) {
-	return func(h *Held) { h.Leaving, h.LeavesFor, h.LeavesBy = true, for_, noon.Add(by) }
+	return func(h *Held) { h.Leaving, h.LeavesFor, h.LeavesBy = true, for_, midday.Add(by) }
 }
 
 func TestClassesOfService(t *testing.T) {
