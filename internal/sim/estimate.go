@@ -73,12 +73,13 @@ func (g *guesser) span(j *Job) sched.Span {
 	return sched.Span{Low: guess.Low, Mid: guess.Mid, High: guess.High}
 }
 
-// limit is the job's time limit, as far as it is known.
-func (g *guesser) limit(j *Job) time.Duration {
-	if g.from == None {
+// limit is what the job's time limit leaves of it after that much of its work,
+// as far as limits are known; 0: it has none.
+func (g *guesser) limit(j *Job, done Millis) time.Duration {
+	if g.from == None || j.Limit == 0 {
 		return 0
 	}
-	return j.Limit.duration()
+	return max(1, j.Limit-done).duration()
 }
 
 // learn takes in a job that is over. Under Limits nothing is learnt, so that

@@ -150,9 +150,14 @@ func (r *replay) submitJobs() {
 // enqueue makes a job wait.
 func (r *replay) enqueue(place int) {
 	j, c := r.jobAt(place)
+	limit := r.guess.limit(j, c.done)
+	if limit > 0 && c.parked {
+		_, back := r.in.Park.Cost(r.in.Machine, j)
+		limit += back.duration() // its limit counts from when it works again
+	}
 	r.queue.Add(sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
-		Since: c.since.at(), Served: c.done.duration(), Run: r.guess.span(j), Limit: r.guess.limit(j),
+		Since: c.since.at(), Served: c.done.duration(), Run: r.guess.span(j), Limit: limit,
 	})
 	r.floor.wait(r.demand(j), 1)
 }
@@ -240,7 +245,10 @@ func (r *replay) finish(a *active) {
 
 // markUnfinished is for jobs that nothing will start any more.
 func (r *replay) markUnfinished() {
-	for i := range r.courses {
-		r.result.Fates[i].Unfinished = !r.courses[i].over
+	for place, index := range r.order {
+		if c := &r.courses[index]; !c.over {
+			r.result.Fates[index].Unfinished = true
+			r.beginAnew(place, c.done) // what it did so far came to nothing
+		}
 	}
 }

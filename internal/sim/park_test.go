@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/sched"
+)
+
+// parkingOff is sched.Decide as if nothing could be parked: what a script does
+// not say happens in the usual way.
+func parkingOff(s sched.State) sched.Plan {
+	s.Held = slices.Clone(s.Held)
+	for i := range s.Held {
+		s.Held[i].Aside = sched.Aside{}
+	}
+	return sched.Decide(s)
+}
+
+// scripted adds to the usual plans what a script says at some moments.
+func scripted(script map[Millis]sched.Plan, seen func(now Millis, s sched.State)) func(sched.State) sched.Plan {
+	return func(s sched.State) sched.Plan {
+		now := Millis(s.Now.UnixMilli())
+		if seen != nil {
+			seen(now, s)
+		}
+		plan := parkingOff(s)
+		said, some := script[now]
+		if some {
+			delete(script, now)
+			plan.SetAside = said.SetAside
+		}
+		plan.Again = said.Again
+		return plan
+	}
+}
+
+func aside(job, forJob string) sched.Plan {
+	return sched.Plan{SetAside: []sched.SetAside{{Job: job, For: forJob, Mode: sched.Park}}}
+}
+
+// oneCard is a long job on a machine of one card that is set aside for a short
+// one after half a minute, at 20 s and a bit each way.
+func oneCard(t *testing.T, seen func(Millis, sched.State)) Input {
+	return Input{
+		Jobs:    []Job{limited(seconds("long", "ann", 0, 100, 1), 1000), seconds("short", "bob", 30, 10, 1)},
+		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, Default), Park: &Parking{EachWay: 20_001},
+		Estimates: Perfect, Decide: scripted(map[Millis]sched.Plan{30_000: aside("0", "1")}, seen),
+	}
+}
+
+func TestAJobThatIsSetAsideGoesOnWhereItWas(t *testing.T) {
+	in := oneCard(t, nil)
+	res := Run(in)
+	// It leaves from 30 to 50.001, the other runs until 60.001, and from 80.002
+	// on, brought back, it does the 70 s that it lacks.
+	long := Fate{
+		Start: 0, End: 150_002, Cards: []int{0}, Preemptions: 1, Overhead: 40_002,
+		Segments: []Segment{{0, 50_001, []int{0}}, {60_001, 150_002, []int{0}}},
+	}
+	short := Fate{Start: 50_001, End: 60_001, Cards: []int{0}, Segments: []Segment{{50_001, 60_001, []int{0}}}}
+	for i, want := range []Fate{long, short} {
+		if got := res.Fates[i]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Errorf("%s:\n%+v, want\n%+v", in.Jobs[i].ID, got, want)
+		}
+	}
+	m := Measure(in, res)
+	for name, pair := range map[string][2]float64{
+		"wait_mean_s": {m.WaitMeanS, (50.002 + 20.001) / 2}, "wait_max_s": {m.WaitMaxS, 50.002},
+		"flow_mean_s": {m.FlowMeanS, (150.002 + 30.001) / 2}, "makespan_s": {m.MakespanS, 150.002},
+		"gpu_allocated": {m.GPUAllocated, 1}, "gpu_useful": {m.GPUUseful, 110 / 150.002}, "gpu_lost": {m.GPULost, 40.002 / 150.002},
+		"preemptions": {m.Preemptions, 1}, "slowdown": {m.BoundedSlowdownMean, (150.002/100 + 30.001/10) / 2},
+	} {
+		if !near(pair[0], pair[1]) {
+			t.Errorf("%s is %g, want %g", name, pair[0], pair[1])
+		}
+	}
+}
+
+func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+	seen := map[Millis]bool{}
+	in := oneCard(t, func(now Millis, s sched.State) {
+		seen[now] = true
+		switch now {
+		case 30_000:
+			if h := s.Held[0]; h.User != "ann" || !h.Started.Equal(at(0)) || !h.Submitted.Equal(at(0)) || h.Leaving || h.Served != 0 || h.Waited != 0 ||
+				h.Run.Mid != 100*time.Second || h.Limit != 1000*time.Second || h.Aside.Mode != sched.Park || h.Aside.Out != 20_001*time.Millisecond || h.Aside.Back != h.Aside.Out {
+				t.Errorf("running: %+v", h)
+			}
+			if p, _ := s.Queue.Get("1"); p.User != "bob" || !p.Since.Equal(at(30_000)) || p.Seq != 1 || p.Run.High != 10*time.Second || p.Served != 0 {
+				t.Errorf("waiting: %+v", p)
+			}
+		case 50_001:
+			if p, queued := s.Queue.Get("0"); !queued || !p.Since.Equal(at(30_000)) || p.Served != 30*time.Second || p.Run.Mid != 100*time.Second || p.Limit != 990_001*time.Millisecond || p.Seq != 0 {
+				t.Errorf("set aside: %+v", p)
+			}
+		case 70_000:
+			if h := s.Held[0]; h.Job != "0" || h.Served != 30*time.Second || h.Waited != 31_001*time.Millisecond || !h.Started.Equal(at(61_001)) || h.Limit != 970*time.Second {
+				t.Errorf("brought back: %+v", h)
+			}
+		}
+	})
+	in.Jobs = append(in.Jobs, seconds("late", "cid", 40, 1, 1), seconds("later", "cid", 70, 1, 1))
+	in.Decide = func(decide func(sched.State) sched.Plan) func(sched.State) sched.Plan {
+		return func(s sched.State) sched.Plan {
+			if now := s.Now.UnixMilli(); now == 40_000 {
+				if h := s.Held[0]; !h.Leaving || h.LeavesFor != "1" || !h.LeavesBy.Equal(at(50_001)) || h.Job != "0" {
+					t.Errorf("leaving: %+v", h)
+				}
+			}
+			return decide(s)
+		}
+	}(in.Decide)
+	Run(in)
+	for _, moment := range []Millis{30_000, 40_000, 50_001, 60_001, 61_001, 70_000} {
+		if !seen[moment] {
+			t.Errorf("nothing was decided at %d", moment)
+		}
+	}
+}
+
+func TestAPlanIsAskedAgainWhenItWantsToBe(t *testing.T) {
+	var asked []Millis
+	in := Input{
+		Jobs:    []Job{seconds("1", "", 0, 10, 1), seconds("2", "", 0, 1, 1)},
+		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"),
+		Decide: scripted(map[Millis]sched.Plan{
+			0:    {Again: time.UnixMilli(3000).Add(time.Microsecond)}, // not before it
+			3001: {Again: time.UnixMilli(2000)},                       // time goes on all the same
+		}, func(now Millis, _ sched.State) { asked = append(asked, now) }),
+	}
+	if Run(in); !slices.Equal(asked, []Millis{0, 3001, 3002, 10_000}) {
+		t.Errorf("asked at %v", asked)
+	}
+}
+
+func TestAJobIsSetAsideWhileItIsBroughtBack(t *testing.T) {
+	in := oneCard(t, nil)
+	in.Jobs = append(in.Jobs, seconds("third", "cid", 70, 5, 1))
+	in.Decide = scripted(map[Millis]sched.Plan{30_000: aside("0", "1"), 70_000: aside("0", "2")}, nil)
+	res := Run(in)
+	// Ten of twenty seconds of bringing it back were for nothing: gone at
+	// 90.001, back on the card at 95.001, at work at 115.002.
+	if f := res.Fates[0]; f.End != 185_002 || f.Preemptions != 2 || f.Overhead != 20_001+9_999+20_001+20_001 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestParkingThatCostsNothing(t *testing.T) {
+	in := oneCard(t, nil)
+	in.Park = &Parking{}
+	res := Run(in)
+	if a, b := res.Fates[0], res.Fates[1]; a.End != 110_000 || b.Start != 30_000 || b.End != 40_000 || a.Overhead != 0 {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+}
+
+func TestAPlanThatSetsAsideWhatItCannotIsABug(t *testing.T) {
+	rows := []struct {
+		name, want string
+		script     map[Millis]sched.Plan
+	}{
+		{"a job that leaves already", "set aside twice", map[Millis]sched.Plan{30_000: aside("0", "1"), 31_000: aside("0", "1")}},
+		{"a job that waits", "does not run", map[Millis]sched.Plan{30_000: aside("1", "0")}},
+		{"a job that is over", "does not run", map[Millis]sched.Plan{101_000: aside("0", "1")}},
+		{"a job of no replay", "is called", map[Millis]sched.Plan{30_000: aside("7", "1")}},
+		{"in a way the job does not allow", `by "requeue"`, map[Millis]sched.Plan{
+			30_000: {SetAside: []sched.SetAside{{Job: "0", For: "1", Mode: sched.Requeue}}},
+		}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			in := oneCard(t, nil)
+			in.Jobs = append(in.Jobs, seconds("3", "", 31, 10, 1), seconds("4", "", 101, 10, 1))
+			in.Decide = scripted(row.script, nil)
+			wantPanic(t, row.want, func() { Run(in) })
+		})
+	}
+}
+
+func wantPanic(t *testing.T, want string, do func()) {
+	t.Helper()
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+			t.Errorf("panics with %q, not with %q", got, want)
+		}
+	}()
+	do()
+}
+
+func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
+	two := func(a, b Job) Input {
+		return Input{Jobs: []Job{a, b}, Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo")}
+	}
+	rows := []struct {
+		name, want string
+		in         Input
+	}{
+		{"to two that take no neighbour", "takes no neighbour", two(seconds("1", "", 0, 10, 1), seconds("2", "", 1, 10, 1))},
+		{"to more than a whole in shares", "more than once", two(share(seconds("1", "", 0, 10, 1), 0.6), share(seconds("2", "", 1, 10, 1), 0.5))},
+		{"to more memory than it has", "overbooked by 1 MiB", two(vram(seconds("1", "", 0, 10, 1), 5001), vram(seconds("2", "", 1, 10, 1), 5000))},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			in := row.in
+			in.Decide = func(s sched.State) sched.Plan {
+				s.Held = nil // a plan that knows of nothing that runs
+				return sched.Decide(s)
+			}
+			wantPanic(t, row.want, func() { Run(in) })
+		})
+	}
+}
+
+func TestWhatParkingCosts(t *testing.T) {
+	m := Machine{GPUs: 8, VRAMMiB: 10_000}
+	copying := &Parking{BytesPerSecond: 1 << 30}
+	rows := []struct {
+		name string
+		park *Parking
+		job  Job
+		want Millis
+	}{
+		{"the same for every job", &Parking{EachWay: 20_000}, seconds("", "", 0, 1, 8), 20_000},
+		{"a declaration is copied from each card", copying, vram(seconds("", "", 0, 1, 4), 1024), 4000},
+		{"a share is copied as such", copying, share(seconds("", "", 0, 1, 1), 0.5), 4883},
+		{"who declares nothing may have filled its cards", copying, seconds("", "", 0, 1, 2), 19_532},
+		{"what is really used is what is copied", copying, Job{GPUs: 1, UsedMiB: 2048}, 2000},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			if out, back := row.park.Cost(m, &row.job); out != row.want || back != row.want {
+				t.Errorf("%d and %d, want %d", out, back, row.want)
+			}
+		})
+	}
+}
+
+func TestPoliciesThatParkNothingAreTheSameWithParking(t *testing.T) {
+	jobs := tenThousand(49)[:600]
+	for _, p := range Policies() {
+		in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p}
+		without := Measure(in, Run(in))
+		in.Park = &Parking{EachWay: 20_000}
+		with := Measure(in, Run(in))
+		parks := p.Name == Default || p.Name == "las"
+		if without.Preemptions != 0 || parks != (with.Preemptions > 0) || !parks && with != without {
+			t.Errorf("%s:\n%+v\nwith parking\n%+v", p.Name, without, with)
+		}
+	}
+}
