@@ -1,0 +1,277 @@
+package sched
+
+import (
+	"slices"
+	"time"
+)
+
+// Forecast is when a queued job is expected to start, if nothing is submitted
+// that goes before it.
+type Forecast struct {
+	Now time.Time `json:"now"`
+
+	// Low, Mid and High are when it starts at the earliest, as a rule and at the
+	// latest. Mid and High are zero where nothing says; all are where None is set.
+	Low  time.Time `json:"low,omitzero"`
+	Mid  time.Time `json:"mid,omitzero"`
+	High time.Time `json:"high,omitzero"`
+
+	// Rests is what is known of the runs that it may have to wait for.
+	Rests Basis `json:"rests"`
+	// Beyond says that so many jobs are in front that not all were looked at:
+	// Low is when those that were leave room.
+	Beyond bool       `json:"beyond,omitempty"`
+	None   NoForecast `json:"none,omitempty"`
+
+	behind string // the job in front whose run has to be over first, as a rule
+}
+
+// Basis counts runs, those under way and those that go first, by what is known
+// of how long they last.
+type Basis struct {
+	Running int `json:"running"` // of them, those under way
+	InFront int `json:"in_front"`
+	Limit   int `json:"limit"`   // by a time limit alone
+	History int `json:"history"` // from what ran before
+	Unknown int `json:"unknown"` // not at all, or they outlast what was known
+}
+
+// NoForecast is why no start is expected.
+type NoForecast string
+
+// Why there is none.
+const (
+	NoneNotQueued  NoForecast = "not_queued"
+	NoneInfeasible NoForecast = "infeasible" // it can never run here
+	NoneLimit      NoForecast = "user_limit" // its user has as much as a user may
+	NoneArray      NoForecast = "array"      // as many tasks of its array run as may
+	NoneUnreadable NoForecast = "unreadable" // the GPUs cannot be read
+	NoneClosed     NoForecast = "closed"     // too few of its cards take jobs, or others' processes are on them
+)
+
+// frontBound is how many jobs in front are laid out. It bounds what an answer
+// costs; of what lies that far ahead nobody can say much anyway.
+const frontBound = 16_384
+
+// Expect says when a queued job is expected to start. It lays the jobs in front
+// of it out in their order, each where it can begin soonest, as if runs lasted
+// as little, as usual and as much as is known.
+func Expect(s State, job string) Forecast {
+	if _, queued := s.Queue.Get(job); !queued {
+		return Forecast{Now: s.Now, None: NoneNotQueued}
+	}
+	plan := Decide(s)
+	front, position := inFront(&s, job)
+	return expect(&s, job, Explain(s, job), &plan, front, position)
+}
+
+// keeps is the reservation of a job; nil: it has none.
+func (p *Plan) keeps(job string) *Reservation {
+	for i := range p.Reservations {
+		if p.Reservations[i].Job == job {
+			return &p.Reservations[i]
+		}
+	}
+	return nil
+}
+
+// expect is Expect for a caller who knows why the job waits, what is decided and
+// who is in front.
+func expect(s *State, job string, why Reason, plan *Plan, front []ahead, position int) Forecast {
+	f := Forecast{Now: s.Now, None: noneOf(why)}
+	if f.None != "" {
+		return f
+	}
+	if why.Kind == StartsNow || why.Kind == WaitsForTurn {
+		f.Low, f.Mid, f.High = s.Now, s.Now, s.Now
+		return f
+	}
+	f.Beyond = position > len(front)+1
+	for i := range front {
+		front[i].kept = plan.keeps(front[i].job) != nil
+	}
+	f.lay(s, front, s.Queue.jobs[job].group)
+	if kept := plan.keeps(job); kept != nil {
+		f.hold(kept.At)
+	}
+	return f
+}
+
+// hold takes over when the plan itself expects the job to start: it knows who
+// is set aside for it.
+func (f *Forecast) hold(at time.Time) {
+	if at.Before(f.Now) {
+		at = f.Now
+	}
+	f.None, f.behind, f.Mid = "", "", at
+	if f.Low.IsZero() || f.Low.After(at) {
+		f.Low = at
+	}
+	if !f.High.IsZero() && f.High.Before(at) {
+		f.High = at
+	}
+}
+
+// noneOf is why a job that waits for this has no start to be expected.
+func noneOf(why Reason) NoForecast {
+	switch {
+	case why.Kind.Infeasible():
+		return NoneInfeasible
+	case why.Kind == WaitsForLimit:
+		return NoneLimit
+	case why.Kind == WaitsForArray:
+		return NoneArray
+	case why.Kind == WaitsForReadings:
+		return NoneUnreadable
+	case why.Kind == NotQueued:
+		return NoneNotQueued
+	}
+	return ""
+}
+
+// ahead is a job that goes first, with no more of it than a layout looks at: of
+// a long queue there are thousands.
+type ahead struct {
+	group *group
+	job   string
+	ask   *ask
+	kept  bool // cards are kept for it, so that it is not passed
+	left  Span // how long it lasts; Mid is 0 where nothing is known of it
+}
+
+// inFront gives the jobs in front of one, in their order, or the first of them
+// where there are too many, and its position.
+func inFront(s *State, job string) (front []ahead, position int) {
+	front = make([]ahead, 0, min(s.Queue.Len(), frontBound))
+	inTurn(s, func(h *head) bool {
+		if position++; h.job == job {
+			return false
+		}
+		if len(front) < frontBound {
+			front = append(front, ahead{group: h.group, job: h.job})
+		}
+		return true
+	})
+	return front, position
+}
+
+// lay fills the forecast in from three layouts.
+func (f *Forecast) lay(s *State, front []ahead, self *group) {
+	known := knowledge(s, front, self)
+	f.Rests = known.basis
+	asks := known.asks[self]
+	low := known.layout(s, front, asks, atLeast)
+	mid := known.layout(s, front, asks, asRule)
+	high := known.layout(s, front, asks, atMost)
+	if mid.binds.front >= 0 {
+		f.behind = front[mid.binds.front].job
+	}
+	if mid.closed {
+		f.None = NoneClosed
+		return
+	}
+	// Laying out is greedy, so that shorter runs may by chance come out later.
+	lowest := min(low.start, mid.start, high.start)
+	f.Low = s.Now.Add(time.Duration(lowest))
+	if f.Beyond {
+		return
+	}
+	if mid.start < never {
+		f.Mid = s.Now.Add(time.Duration(mid.start))
+	}
+	if highest := max(mid.start, high.start); highest < never {
+		f.High = s.Now.Add(time.Duration(highest))
+	}
+}
+
+// known is how long runs last, as far as that is known.
+type known struct {
+	slots   []*slot
+	asks    map[*group]*ask
+	held    []Span        // what is left of each run under way, as s.Held
+	typical time.Duration // as a rule, of a job of which nothing is known; 0: nothing is known of any
+	least   least
+	basis   Basis
+}
+
+// knowledge collects what is known of the runs under way and in front, and puts
+// it down with those in front.
+func knowledge(s *State, front []ahead, self *group) known {
+	k := known{slots: newBoard(s).slots, held: make([]Span, len(s.Held)), asks: map[*group]*ask{}}
+	k.asks[self] = askOf(s, k.slots, self)
+	usual := make([]time.Duration, 0, len(s.Held)+len(front))
+	for i := range s.Held {
+		h := &s.Held[i]
+		k.held[i] = h.left(s.Now)
+		k.basis.Running++
+		k.basis.count(h.Run, h.Limit, k.held[i])
+		usual = append(usual, h.ran(s.Now)+k.held[i].Mid)
+	}
+	for i := range front {
+		a := &front[i]
+		m := s.Queue.jobs[a.job]
+		a.left, a.ask = m.left(), k.asks[a.group]
+		if a.ask == nil {
+			a.ask = askOf(s, k.slots, a.group)
+			k.asks[a.group] = a.ask
+		}
+		k.basis.InFront++
+		if k.basis.count(m.run, m.group.lasts.limit, a.left) {
+			usual = append(usual, a.left.Mid)
+		} else {
+			a.left.Mid = 0
+		}
+	}
+	k.least = leastOf(k.asks)
+	if len(usual) > 0 {
+		slices.Sort(usual)
+		k.typical = usual[len(usual)/2]
+	}
+	return k
+}
+
+// count puts a run down to what is known of it, and reports whether that is
+// anything.
+func (b *Basis) count(run Span, limit time.Duration, left Span) bool {
+	switch {
+	case left.High <= 0 && limit <= 0:
+		b.Unknown++
+		return false
+	case limit > 0 && (run == Span{} || run.Low == 0 && run.High >= limit):
+		b.Limit++
+	default:
+		b.History++
+	}
+	return true
+}
+
+// ran is how long the job has run, what it ran before included.
+func (h *Held) ran(now time.Time) time.Duration {
+	if h.Started.IsZero() {
+		return h.Served
+	}
+	return h.service(now)
+}
+
+// left is how much longer the run is expected to last. One that is leaving is
+// gone when it said it would be.
+func (h *Held) left(now time.Time) Span {
+	if h.Leaving && !h.LeavesBy.IsZero() {
+		rest := max(0, h.LeavesBy.Sub(now))
+		return Span{Low: rest, Mid: rest, High: max(rest, time.Second)}
+	}
+	limit := h.Limit
+	if limit > 0 {
+		limit += h.Served // the limit is this run's alone
+	}
+	return h.Run.Left(h.ran(now), limit)
+}
+
+// left is how long the job runs once it starts.
+func (m *member) left() Span {
+	limit := m.group.lasts.limit
+	if limit > 0 {
+		limit += m.served
+	}
+	return m.run.Left(m.served, limit)
+}

@@ -1,0 +1,280 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth/internal/job"
+)
+
+// sundayNoon is now in the tables.
+var sundayNoon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func aboutLong(d time.Duration) Span { return Span{Low: d / 2, Mid: d, High: 2 * d} }
+
+// expecting is a queued job of a forecast's table.
+type expecting struct {
+	spec  job.Spec
+	user  string
+	run   Span
+	limit time.Duration
+}
+
+// runningFor is a run on cards of its own, under way for so long.
+func runningFor(id string, ago time.Duration, run Span, limit time.Duration, cards ...int) Held {
+	return Held{Job: id, User: "bob", Cards: cards, Alone: true, Started: sundayNoon.Add(-ago), Run: run, Limit: limit}
+}
+
+func forecastState(rules Rules, cards []Card, held []Held, jobs []expecting) State {
+	s := State{Now: sundayNoon, Rules: rules, Cards: cards, Held: held, Queue: NewQueue()}
+	s.Queue.SetRules(rules)
+	for i, w := range jobs {
+		s.Queue.Add(Pending{
+			Job: fmt.Sprint(i + 1), User: w.user, Priority: w.spec.Priority, Rank: int64(i), Seq: int64(i),
+			Request: NewRequest(w.spec, w.spec.VRAMMiB, rules), Since: sundayNoon.Add(-time.Hour), Run: w.run, Limit: w.limit,
+		})
+	}
+	s.Queue.Tick(sundayNoon)
+	return s
+}
+
+func TestForecast(t *testing.T) {
+	const hour = time.Hour
+	one, two := idle(1), idle(2)
+	none := Span{}
+	for _, row := range []struct {
+		says  string
+		cards []Card
+		held  []Held
+		jobs  []expecting
+		job   string // 1 unless it says
+		rules func(*Rules)
+		lab   func(*State)
+		want  string
+	}{
+		{says: "an idle machine starts a job now", cards: eight(), jobs: []expecting{{spec: one}},
+			want: "expected to start now"},
+		{says: "a job waits for the end that history tells", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and 15:00, from the history of 1 run"},
+		{says: "a limit is the latest", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 3*hour, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and 14:00, from the time limit of 1 run"},
+		{says: "of a run that nothing is known of there is no latest", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 0, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start about 13:00, not before now, of 1 run nothing is known"},
+		{says: "a run that outlasts what was known is one of those", cards: eight()[:1], held: []Held{runningFor("9", 10*hour, aboutLong(hour), 0, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start about 22:00, not before now, of 1 run nothing is known"},
+		{says: "the day is said where it is another", cards: eight()[:1], held: []Held{runningFor("9", 20*hour, none, 44*hour, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and Mon 12:00, from the time limit of 1 run"},
+		{says: "and the date where it is far", cards: eight()[:1], held: []Held{runningFor("9", 0, none, 240*hour, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and 2026-03-11 12:00, from the time limit of 1 run"},
+		{says: "seconds are said of what is near", cards: eight()[:1], held: []Held{runningFor("9", 2*time.Minute, Span{3 * time.Minute, 4 * time.Minute, 5 * time.Minute}, 0, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between 12:01:00 and 12:03:00, from the history of 1 run"},
+		{says: "those in front come first", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one}}, job: "2",
+			want: "expected to start between 12:30 and 17:00, from the history of 2 runs"},
+		{says: "limits and history are told apart", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 2*hour, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one}}, job: "2",
+			want: "expected to start between 12:30 and 15:00, from the time limit of 1 run and the history of 1 run"},
+		{says: "one in front that is not known counts as the others do", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
+			want: "expected to start about 15:00, not before now, from the history of 1 run; of 1 run nothing is known"},
+		{says: "two cards take two in front at a time", cards: eight()[:2], held: []Held{runningFor("9", hour, none, 2*hour, 0), runningFor("8", hour, none, 2*hour, 1)},
+			jobs: []expecting{{spec: one, limit: hour}, {spec: one, limit: hour}, {spec: one}}, job: "3",
+			want: "expected to start between now and 14:00, from the time limits of 4 runs"},
+		{says: "a job for two waits for both", cards: eight()[:2], held: []Held{runningFor("9", hour, none, 2*hour, 0), runningFor("8", hour, none, 4*hour, 1)}, jobs: []expecting{{spec: two}},
+			want: "expected to start between now and 15:00, from the time limits of 2 runs"},
+		{says: "a card that is named is waited for", cards: eight()[:2], held: []Held{runningFor("9", hour, none, 2*hour, 0), runningFor("8", hour, none, 4*hour, 1)}, jobs: []expecting{{spec: ids(100, 1)}},
+			want: "expected to start between now and 15:00, from the time limits of 2 runs"},
+		{says: "memory is shared: the first end makes room enough", cards: cardsOf(gib24),
+			held: []Held{
+				{Job: "9", Cards: []int{0}, BudgetMiB: []int64{10000}, Started: sundayNoon, Limit: hour},
+				{Job: "8", Cards: []int{0}, BudgetMiB: []int64{10000}, Started: sundayNoon, Limit: 4 * hour}},
+			jobs: []expecting{{spec: vram(12000)}}, want: "expected to start between now and 13:00, from the time limits of 2 runs"},
+		{says: "of shares four quarters begin together", cards: cardsOf(gib24), held: []Held{runningFor("9", 0, none, hour, 0)},
+			jobs: []expecting{{spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25)}}, job: "4",
+			want: "expected to start between now and 13:00, from the time limits of 4 runs"},
+		{says: "and a fifth after them", cards: cardsOf(gib24), held: []Held{runningFor("9", 0, none, hour, 0)},
+			jobs: []expecting{{spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25)}}, job: "5",
+			want: "expected to start between now and 14:00, from the time limits of 5 runs"},
+		{says: "under fifo nobody passes the one in front", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, Span{hour, hour, hour}, 0, 0)},
+			jobs: []expecting{{spec: two, run: Span{hour, hour, hour}}, {spec: one}}, job: "2",
+			want: "expected to start about 14:00, from the history of 2 runs"},
+		{says: "host memory is waited for too", cards: nil, held: []Held{{Job: "9", MemMiB: 60, CPUs: 1, Started: sundayNoon, Limit: hour}},
+			jobs: []expecting{{spec: job.Spec{MemMiB: 50}}}, lab: func(s *State) { s.Host = Host{CPUs: 4, MemMiB: 100} },
+			want: "expected to start between now and 13:00, from the time limit of 1 run"},
+		{says: "a job that leaves is gone when it said", cards: eight()[:1],
+			held: []Held{{Job: "9", Cards: []int{0}, Alone: true, Started: sundayNoon.Add(-hour), Leaving: true, LeavesFor: "1", LeavesBy: sundayNoon.Add(20 * time.Second)}},
+			jobs: []expecting{{spec: one}}, want: "expected to start about 12:00:20, from the history of 1 run"},
+		{says: "a paused machine starts nothing", cards: with(eight()[:1], 0, func(c *Card) { c.Paused = true }), jobs: []expecting{{spec: one}},
+			want: "no start is expected while so few of its GPUs take jobs"},
+		{says: "a stranger's process may stay for ever", cards: with(eight()[:1], 0, func(c *Card) { c.ForeignMiB, c.IdleForeignMiB = 900, 900 }), jobs: []expecting{{spec: one}},
+			want: "no start is expected while so few of its GPUs take jobs"},
+		{says: "cards that cannot be read have no future", cards: eight(), jobs: []expecting{{spec: one}}, lab: func(s *State) { s.Unreadable = "no answer" },
+			want: "no start is expected until the GPUs can be read"},
+		{says: "what can never run says so", cards: eight(), jobs: []expecting{{spec: idle(9)}}, want: "it can never start here"},
+		{says: "a user at the limit waits for no card", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}},
+			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
+			want: "it starts once its user runs less"},
+		{says: "a job that is not there has no forecast", cards: eight(), job: "7", want: ""},
+	} {
+		t.Run(row.says, func(t *testing.T) {
+			rules := DefaultRules()
+			if row.rules != nil {
+				row.rules(&rules)
+			}
+			s := forecastState(rules, row.cards, row.held, row.jobs)
+			if row.lab != nil {
+				row.lab(&s)
+			}
+			id := "1"
+			if row.job != "" {
+				id = row.job
+			}
+			if got := Expect(s, id).String(); got != row.want {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
+		})
+	}
+}
+
+// drawTimed draws a snapshot in which some is known of how long runs last.
+func drawTimed(t *rapid.T) State {
+	s := drawState(t)
+	s.Now = sundayNoon
+	span := rapid.SampledFrom([]Span{{}, {}, aboutLong(time.Minute), aboutLong(time.Hour), {High: 2 * time.Hour, Mid: time.Hour}})
+	limit := rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Hour})
+	for i := range s.Held {
+		h := &s.Held[i]
+		h.Run, h.Limit = span.Draw(t, "held run"), limit.Draw(t, "held limit")
+		h.Started = sundayNoon.Add(-rapid.SampledFrom([]time.Duration{0, time.Minute, 3 * time.Hour}).Draw(t, "ran"))
+	}
+	s.Rules.MaxBypass = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "bypass")
+	s.Queue.SetRules(s.Rules)
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		p.Run, p.Limit = span.Draw(t, "run"), limit.Draw(t, "limit")
+		p.Since = sundayNoon.Add(-rapid.SampledFrom([]time.Duration{0, time.Minute, 2 * time.Hour}).Draw(t, "waited"))
+		s.Queue.Add(p)
+	}
+	s.Queue.Tick(sundayNoon)
+	return s
+}
+
+// TestEveryJobHasAnExpectationOrAReason, and it is in order.
+func TestEveryJobHasAnExpectationOrAReason(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawTimed(t)
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			story, queued := Tell(s, p.Job)
+			f := story.Forecast
+			switch {
+			case !queued:
+				t.Fatalf("job %s has no story", p.Job)
+			case f.String() == "" || story.String() == "":
+				t.Fatalf("job %s: nothing is said: %+v", p.Job, f)
+			case (f.None == "") != (!f.Low.IsZero()):
+				t.Fatalf("job %s: a start and none: %+v", p.Job, f)
+			case f.None == NoneInfeasible != story.Why.Kind.Infeasible():
+				t.Fatalf("job %s: %s, yet %s", p.Job, story.Why, f)
+			case f.None != "":
+			case f.Low.Before(s.Now):
+				t.Fatalf("job %s starts in the past: %+v", p.Job, f)
+			case !f.Mid.IsZero() && f.Mid.Before(f.Low), !f.High.IsZero() && (f.Mid.IsZero() || f.High.Before(f.Mid)):
+				t.Fatalf("job %s: not in order: %+v", p.Job, f)
+			case story.Why.Kind == StartsNow && f.High != s.Now:
+				t.Fatalf("job %s fits, and is expected later: %+v", p.Job, f)
+			}
+			if story.Position != Position(s, p.Job) || story.Position < 1 {
+				t.Fatalf("job %s is number %d", p.Job, story.Position)
+			}
+			checkBehind(t, s, &story)
+		}
+	})
+}
+
+func checkBehind(t *rapid.T, s State, story *Story) {
+	b := story.Behind
+	switch {
+	case b == nil:
+	case story.Position == 1:
+		t.Fatalf("the first job waits behind job %s", b.Job)
+	// Where users take turns, a decision charges for what starts alone, and a
+	// position for all that is in front.
+	case !s.Rules.Fair && Position(s, b.Job) >= story.Position:
+		t.Fatalf("number %d waits behind job %s, which is number %d", story.Position, b.Job, Position(s, b.Job))
+	case b.First == FirstPriority && b.Priority <= story.Priority:
+		t.Fatalf("priority %d goes before %d", b.Priority, story.Priority)
+	}
+}
+
+// TestAForecastDoesNotDependOnTheOrderOfTheInput: of cards and of what runs.
+func TestAForecastDoesNotDependOnTheOrderOfTheInput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawTimed(t)
+		shuffled := s
+		shuffled.Cards = rapid.Permutation(s.Cards).Draw(t, "cards")
+		shuffled.Held = rapid.Permutation(s.Held).Draw(t, "held")
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			a, _ := Tell(s, p.Job)
+			b, _ := Tell(shuffled, p.Job)
+			if a.String() != b.String() || fmt.Sprint(a.Cards) != fmt.Sprint(b.Cards) {
+				t.Fatalf("%s\n%s\n%v\n%v", a, b, a.Cards, b.Cards)
+			}
+		}
+	})
+}
+
+// TestMoreInFrontThanAreLookedAt: then only the earliest is said.
+func TestMoreInFrontThanAreLookedAt(t *testing.T) {
+	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", 0, Span{time.Hour, time.Hour, time.Hour}, 0, 0)}, nil)
+	for i := range frontBound + 2 {
+		s.Queue.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), Request: Request{GPUs: 1}, Run: aboutLong(time.Second)})
+	}
+	want := fmt.Sprintf("not expected before 15:16: more than %d jobs are in front", frontBound)
+	if got := Expect(s, fmt.Sprint(frontBound+1)).when(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if f := Expect(s, fmt.Sprint(frontBound)); f.Beyond || f.High.IsZero() {
+		t.Errorf("the last that is looked at: %+v", f)
+	}
+}
+
+// TestALaneForgetsAtItsBound: what is forgotten stands in the way only of the
+// latest start.
+func TestALaneForgetsAtItsBound(t *testing.T) {
+	for _, row := range []struct {
+		bent bent
+		want int64
+	}{{atLeast, 0}, {asRule, 0}, {atMost, 2}} {
+		n := &lane{room: [2]float64{1000, 1}}
+		for i := range maxStays + 2 {
+			n.add(stay{end: int64(i + 1), use: [2]float64{1, 0}}, row.bent)
+		}
+		one := [2]float64{1, 0}
+		if at, _, ok := n.soonest(&need{use: one, room: one}); at != row.want || !ok || len(n.stays) != maxStays {
+			t.Errorf("bent %d: at %d, %v, %d stays", row.bent, at, ok, len(n.stays))
+		}
+	}
+}
+
+// BenchmarkTell is the whole answer for the last of 10,000 jobs, of 300 kinds
+// and 100 users.
+func BenchmarkTell(b *testing.B) {
+	s := State{Now: sundayNoon, Rules: DefaultRules(), Queue: NewQueue(), Host: Host{CPUs: 64, MemMiB: 512 * 1024}, FairQuantum: FairQuantum, Usage: map[string]float64{}}
+	s.Rules.Fair = true
+	for i := range 8 {
+		s.Cards = append(s.Cards, cardOf(i, gib24))
+		s.Held = append(s.Held, Held{Job: fmt.Sprintf("h%d", i), Cards: []int{i}, BudgetMiB: []int64{12000}, Started: sundayNoon.Add(-time.Minute), Run: aboutLong(time.Hour)})
+	}
+	for i := range 10_000 {
+		s.Queue.Add(Pending{
+			Job: fmt.Sprint(i), User: fmt.Sprint("user", i%100), Seq: int64(i), Request: ofThreeHundred(i),
+			Since: sundayNoon.Add(-time.Minute), Run: aboutLong(time.Duration(1+i%7) * time.Hour),
+		})
+	}
+	s.Queue.Tick(sundayNoon)
+	b.ResetTimer()
+	for b.Loop() {
+		if story, _ := Tell(s, "9999"); story.Forecast.Mid.IsZero() {
+			b.Fatal("no forecast")
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package sched
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+)
+
+// urgently is the same with a priority.
+func urgently(spec job.Spec, priority int) job.Spec {
+	spec.Priority = priority
+	return spec
+}
+
+// TestWaitsInOneLine is what people read for each kind of wait.
+func TestWaitsInOneLine(t *testing.T) {
+	const hour = time.Hour
+	one, hours := idle(1), Span{2 * hour, 2 * hour, 2 * hour}
+	taken := []Held{runningFor("9", hour, hours, 0, 0)}
+	for _, row := range []struct {
+		says  string
+		rules func(*Rules)
+		cards []Card
+		held  []Held
+		jobs  []expecting
+		job   string
+		lab   func(*State)
+		want  string
+	}{
+		{says: "nothing keeps it", cards: eight(), jobs: []expecting{{spec: one}}, job: "1",
+			want: "fits, and starts next; expected to start now"},
+		{says: "it is first, and waits for a card", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one}}, job: "1",
+			want: "needs an idle GPU; gpu0 runs job 9; expected to start about 13:00, from the history of 1 run"},
+		{says: "it waits behind a higher priority", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one, user: "ann"}, {spec: urgently(one, 5), user: "bob", run: hours}}, job: "1",
+			want: "waits behind job 2 (bob, priority 5) for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
+		{says: "it waits behind one of the same user", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", hour, hours, 0, 0, 1)}, jobs: []expecting{{spec: vrams(2, 18432), user: "ann", run: hours}, {spec: vrams(2, 18432), user: "ann"}}, job: "2",
+			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from the history of 2 runs"},
+		{says: "what it may not pass is said under fifo", rules: fifo, cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one}}, job: "2",
+			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
+		{says: "a card that is kept is said with for whom", cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one, run: Span{9 * hour, 9 * hour, 9 * hour}}}, job: "2",
+			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
+		{says: "a limit is told, and no time", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}}, job: "1",
+			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
+			want: "ann runs 1 job already, the limit per user is 1; it starts once its user runs less"},
+		{says: "a paused machine is told, whoever is in front", cards: with(eight()[:1], 0, func(c *Card) { c.Paused = true }), jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
+			want: "needs an idle GPU; gpu0 paused; no start is expected while so few of its GPUs take jobs"},
+		{says: "what can never run is told", cards: eight(), jobs: []expecting{{spec: idle(9)}}, job: "1",
+			want: "asks for 9 GPUs; this machine has 8; it can never start here"},
+		{says: "cpus are waited for like cards", jobs: []expecting{{spec: cpus(3)}}, held: []Held{{Job: "9", CPUs: 2, Started: sundayNoon, Limit: hour}}, job: "1",
+			lab:  func(s *State) { s.Host = Host{CPUs: 4} },
+			want: "needs 3 cpus; 2 of 4 are free; expected to start between now and 13:00, from the time limit of 1 run"},
+	} {
+		t.Run(row.says, func(t *testing.T) {
+			rules := DefaultRules()
+			if row.rules != nil {
+				row.rules(&rules)
+			}
+			s := forecastState(rules, row.cards, row.held, row.jobs)
+			if row.lab != nil {
+				row.lab(&s)
+			}
+			story, ok := Tell(s, row.job)
+			if got := story.String(); got != row.want || !ok {
+				t.Errorf("got  %s\nwant %s", got, row.want)
+			}
+		})
+	}
+}
+
+// TestWhyOneGoesFirst: each rule of the order has its words.
+func TestWhyOneGoesFirst(t *testing.T) {
+	const hour = time.Hour
+	hours := Span{2 * hour, 2 * hour, 2 * hour}
+	base := func(user string, seq int64) Pending {
+		return Pending{User: user, Seq: seq, Since: sundayNoon.Add(-time.Minute), Request: Request{GPUs: 1}, Run: hours}
+	}
+	for _, row := range []struct {
+		says        string
+		rules       func(*Rules)
+		first, then func(*Pending)
+		usage       map[string]float64
+		want        First
+		words       string
+	}{
+		{says: "submitted earlier", want: FirstEarlier, words: "it was submitted earlier"},
+		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: FirstPriority, words: "its priority of 3 is higher"},
+		{says: "passed for too long, whatever its priority", first: func(p *Pending) { p.Priority, p.Since = -1, sundayNoon.Add(-25*hour) },
+			want: FirstPassed, words: "it was passed for as long as a job may be"},
+		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
+			want: FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
+		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
+		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served = hour },
+			want: FirstWaited, words: "it was set aside, and has waited for long since"},
+		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: FirstShorter, words: "it is expected to need the cards for less"},
+		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
+	} {
+		t.Run(row.says, func(t *testing.T) {
+			rules := DefaultRules()
+			if row.rules != nil {
+				row.rules(&rules)
+			}
+			s := forecastState(rules, eight()[:1], []Held{runningFor("9", hour, hours, 0, 0)}, nil)
+			s.Usage = row.usage
+			first, then := base("ann", 1), base("ann", 2)
+			first.Job, then.Job = "first", "then"
+			for p, change := range map[*Pending]func(*Pending){&first: row.first, &then: row.then} {
+				if change != nil {
+					change(p)
+				}
+				s.Queue.Add(*p)
+			}
+			s.Queue.Tick(sundayNoon)
+			story, _ := Tell(s, "then")
+			if b := story.Behind; b == nil || b.Job != "first" || b.First != row.want || b.Because() != row.words {
+				t.Errorf("%+v %s", b, story)
+			}
+			if story, _ = Tell(s, "first"); story.Behind != nil || story.Position != 1 {
+				t.Errorf("the first: %+v", story)
+			}
+		})
+	}
+}
+
+// TestTheStoryOfEachCard: what is missing, and who holds it.
+func TestTheStoryOfEachCard(t *testing.T) {
+	const hour = time.Hour
+	cards := cardsOf(gib24, gib24, gib24, gib24, gib24)
+	cards[2].Paused = true
+	cards[3].Health, cards[3].HealthReason = HealthQuarantined, "Xid 79"
+	held := []Held{
+		{Job: "12", User: "bob", Cards: []int{0}, BudgetMiB: []int64{10000}, Started: sundayNoon.Add(-hour), Limit: 3 * hour},
+		{Job: "7", User: "ann", Cards: []int{0, 1}, BudgetMiB: []int64{8000, 8000}, Started: sundayNoon.Add(-2 * hour), Run: Span{hour, 3 * hour, 4 * hour}},
+		{Job: "x", Cards: []int{1}, Alone: true, Other: true},
+	}
+	s := forecastState(DefaultRules(), cards, held, []expecting{{spec: also(vrams(2, 18432), func(s *job.Spec) { s.Allow = []int{0, 1, 2, 3} }), user: "cay"}})
+	story, _ := Tell(s, "1")
+	var got strings.Builder
+	for _, c := range story.Cards {
+		fmt.Fprintf(&got, "gpu%d: %s\n", c.GPU, c.Obstacles())
+		for _, h := range c.Runs {
+			fmt.Fprintf(&got, "  %s %s %d alone=%v other=%v since %s until %s %s %s by %s\n", h.Job, h.User, h.BudgetMiB, h.Alone, h.Other,
+				clockOf(h.Since), clockOf(h.Low), clockOf(h.Mid), clockOf(h.High), h.By)
+		}
+	}
+	want := `gpu0: 6064 MiB free, 12368 more needed
+  7 ann 8000 alone=false other=false since 10:00 until 12:00 13:00 14:00 by history
+  12 bob 10000 alone=false other=false since 11:00 until 12:00 13:00 14:00 by limit
+gpu1: taken by a job that shares with nobody
+  x  0 alone=true other=true since – until 12:00 – – by none
+  7 ann 8000 alone=false other=false since 10:00 until 12:00 13:00 14:00 by history
+gpu2: paused
+gpu3: quarantined: Xid 79
+gpu4: not among those it asks for
+`
+	if got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+}
+
+func clockOf(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.Format("15:04")
+}
+
+// TestAReservationIsTold: for when, on which cards, and who gives way.
+func TestAReservationIsTold(t *testing.T) {
+	const hour = time.Hour
+	exact := Span{2 * hour, 2 * hour, 2 * hour}
+	s := forecastState(DefaultRules(), eight()[:2], []Held{runningFor("9", hour, exact, 0, 0)}, []expecting{{spec: idle(2), user: "ann"}, {spec: idle(1), run: Span{9 * hour, 9 * hour, 9 * hour}}})
+	story, _ := Tell(s, "1")
+	if k := story.Kept; k == nil || !k.At.Equal(sundayNoon.Add(hour)) || len(k.Cards) != 2 || story.Forecast.Mid != k.At || story.Oldest.IsZero() {
+		t.Errorf("%+v %+v", story.Kept, story.Forecast)
+	}
+	story, _ = Tell(s, "2")
+	if b := story.Behind; b == nil || !b.Kept || b.Job != "1" || story.Cards[1].KeptFor != "1" || story.Cards[1].Obstacles() != "kept for job 1" {
+		t.Errorf("%+v %+v", story.Behind, story.Cards)
+	}
+	leaving := runningFor("9", hour, exact, 0, 0)
+	leaving.Leaving, leaving.LeavesFor, leaving.LeavesBy = true, "1", sundayNoon.Add(30*time.Second)
+	s = forecastState(DefaultRules(), eight()[:1], []Held{leaving}, []expecting{{spec: idle(1)}})
+	if story, _ = Tell(s, "1"); len(story.Aside) != 1 || story.Aside[0] != "9" || story.Cards[0].Runs[0].LeavesFor != "1" {
+		t.Errorf("%+v", story)
+	}
+}
+
+func TestRequestsInWords(t *testing.T) {
+	for want, spec := range map[string]job.Spec{
+		"an idle GPU":                             idle(1),
+		"3 idle GPUs of type h100":                also(idle(3), func(s *job.Spec) { s.Type = "H100" }),
+		"2 GPUs with 100 MiB each":                vrams(2, 100),
+		"share 0.5 of 1 GPU":                      share(.5),
+		"gpu1, gpu0 idle":                         {IDs: []int{1, 0}},
+		"1 GPU among gpu0, gpu1 with 5 MiB":       also(vram(5), func(s *job.Spec) { s.Allow = []int{1, 0} }),
+		"no GPU, 3 cpus":                          cpus(3),
+		"an idle GPU, 1 cpu, 20 MiB of memory":    {GPUs: 1, CPUs: 1, MemMiB: 20},
+		"1 GPU with 5 MiB and no other berth job": also(vram(5), func(s *job.Spec) { s.Exclusive = true }),
+	} {
+		if got := NewRequest(spec, spec.VRAMMiB, DefaultRules()).Words(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
