@@ -188,7 +188,8 @@ func (f *Forecast) lay(s *State, front []ahead, self *group) {
 type known struct {
 	slots   []*slot
 	asks    map[*group]*ask
-	held    []Span        // what is left of each run under way, as s.Held
+	runs    []*Held       // under way, in an order that is not the caller's
+	held    []Span        // what is left of each
 	typical time.Duration // as a rule, of a job of which nothing is known; 0: nothing is known of any
 	least   least
 	basis   Basis
@@ -197,11 +198,10 @@ type known struct {
 // knowledge collects what is known of the runs under way and in front, and puts
 // it down with those in front.
 func knowledge(s *State, front []ahead, self *group) known {
-	k := known{slots: newBoard(s).slots, held: make([]Span, len(s.Held)), asks: map[*group]*ask{}}
+	k := known{slots: newBoard(s).slots, runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}}
 	k.asks[self] = askOf(s, k.slots, self)
 	usual := make([]time.Duration, 0, len(s.Held)+len(front))
-	for i := range s.Held {
-		h := &s.Held[i]
+	for i, h := range k.runs {
 		k.held[i] = h.left(s.Now)
 		k.basis.Running++
 		k.basis.count(h.Run, h.Limit, k.held[i])

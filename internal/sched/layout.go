@@ -79,8 +79,7 @@ func (l *layout) open() {
 		byIndex[c.Index] = n
 	}
 	l.host = &lane{least: l.known.least.host, room: [2]float64{boundless(float64(s.Host.CPUs)), boundless(float64(s.Host.MemMiB))}}
-	for i := range s.Held {
-		h := &s.Held[i]
+	for i, h := range l.known.runs {
 		end, who := l.length(l.known.held[i]), binding{held: int32(i), front: -1}
 		for j, index := range h.Cards {
 			if n := byIndex[index]; n != nil {
