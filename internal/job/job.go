@@ -31,9 +31,19 @@ type Job struct {
 	VRAMMiB   int64 // the declaration in force: the spec's, or what a retry raised it to
 	NotBefore time.Time
 
+	// WaitsSince is since when it waits, or waited when it was last placed,
+	// where that is later than its submission: it was released, or came back.
+	WaitsSince time.Time
+
 	Attempt     int // 1 for the first; 0 before it was ever placed
 	RetriesUsed int
 	Requeues    int
+	Preemptions int // how often it was set aside for another job
+
+	// AsideFor is the job that a running one is being set aside for, and a
+	// queued one was; AsideAt is when it is told to end.
+	AsideFor string
+	AsideAt  time.Time
 
 	Grant Grant
 	Keep  string // token of the supervisor that holds this attempt
@@ -87,6 +97,7 @@ const (
 	StopTimeout   Stop = "timeout"
 	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
 	StopRequeue   Stop = "requeue"   // a person wants it run again from its beginning
+	StopAside     Stop = "aside"     // another job needs its cards more; it runs again
 )
 
 // Name is the job's name, or the one it has by default.
@@ -106,6 +117,9 @@ func (j *Job) Array() string {
 	}
 	return base
 }
+
+// Leaving reports whether it is being set aside for another job.
+func (j *Job) Leaving() bool { return j.State == Running && j.Stop == StopAside }
 
 // Submitted makes it a queued job.
 func (j *Job) Submitted(at time.Time) {

@@ -128,15 +128,15 @@ func TestView(t *testing.T) {
 		Spec:        Spec{Argv: []string{"python", "train me.py"}, Name: "train", GPUs: 2, Priority: 5},
 		Grant:       Grant{GPUs: []int{1, 0}},
 		SubmittedAt: at, StartedAt: at.Add(time.Second), EndedAt: at.Add(time.Minute),
-		ExitCode: &code, PeakMiB: map[int]int64{0: 17904, 1: 17910}, AvgUtil: &util, Log: "/logs/17/2.log",
+		ExitCode: &code, PeakMiB: map[int]int64{0: 17904, 1: 17910}, AvgUtil: &util, Log: "/logs/17/2.log", Preemptions: 3,
 	}
 	empty := Job{ID: "1", User: "ann", State: Queued, Spec: Spec{Shell: "true", GPUs: 1, Share: 0.5, VRAMMiB: 7}}
 	for _, test := range []struct {
 		job  Job
 		want string
 	}{
-		{full, `{"id":"17","name":"train","user":"ann","state":"failed","outcome":"exit:3","reason":"why","priority":5,"command":"python 'train me.py'","gpus":2,"share":null,"vram_mib":18432,"gpu_ids":[1,0],"attempt":2,"submitted_at":"2026-03-01T14:02:09Z","started_at":"2026-03-01T14:02:10Z","ended_at":"2026-03-01T14:03:09Z","exit_code":3,"signal":null,"peak_vram_mib":{"0":17904,"1":17910},"avg_util":96.5,"log":"/logs/17/2.log","idle_since":null}`},
-		{empty, `{"id":"1","name":"job1","user":"ann","state":"queued","outcome":null,"reason":null,"priority":0,"command":"true","gpus":1,"share":0.5,"vram_mib":null,"gpu_ids":null,"attempt":0,"submitted_at":null,"started_at":null,"ended_at":null,"exit_code":null,"signal":null,"peak_vram_mib":null,"avg_util":null,"log":null,"idle_since":null}`},
+		{full, `{"id":"17","name":"train","user":"ann","state":"failed","outcome":"exit:3","reason":"why","priority":5,"command":"python 'train me.py'","gpus":2,"share":null,"vram_mib":18432,"gpu_ids":[1,0],"attempt":2,"submitted_at":"2026-03-01T14:02:09Z","started_at":"2026-03-01T14:02:10Z","ended_at":"2026-03-01T14:03:09Z","exit_code":3,"signal":null,"peak_vram_mib":{"0":17904,"1":17910},"avg_util":96.5,"log":"/logs/17/2.log","idle_since":null,"preemptions":3}`},
+		{empty, `{"id":"1","name":"job1","user":"ann","state":"queued","outcome":null,"reason":null,"priority":0,"command":"true","gpus":1,"share":0.5,"vram_mib":null,"gpu_ids":null,"attempt":0,"submitted_at":null,"started_at":null,"ended_at":null,"exit_code":null,"signal":null,"peak_vram_mib":null,"avg_util":null,"log":null,"idle_since":null,"preemptions":0}`},
 	} {
 		got, err := json.Marshal(test.job.View())
 		if err != nil || string(got) != test.want {

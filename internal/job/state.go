@@ -24,7 +24,8 @@ var table = map[State][]State{
 	// A queued job is placed, refused (infeasible), or given up.
 	Queued: {Running, Failed, Cancelled},
 	// Running may return to Queued: its supervisor died before anything ran,
-	// it is retried, requeued at its limit, or berth itself was interrupted.
+	// it is retried, requeued at its limit, set aside for another job, or
+	// berth itself was interrupted.
 	Running: {Queued, Parked, Finished, Failed, Cancelled},
 	Parked:  {Queued, Running, Failed, Cancelled},
 	// What is over starts again only when a person asks for it.

@@ -29,7 +29,8 @@ type View struct {
 	PeakVRAMMiB map[string]int64 `json:"peak_vram_mib"`
 	AvgUtil     *float64         `json:"avg_util"`
 	Log         *string          `json:"log"`
-	IdleSince   *time.Time       `json:"idle_since"` // null: it uses its cards, or that is not known
+	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its cards, or that is not known
+	Preemptions int              `json:"preemptions"` // how often it was set aside for another job
 }
 
 // View projects the job onto its public form.
@@ -37,7 +38,7 @@ func (j *Job) View() View {
 	v := View{
 		ID: j.ID, Name: j.Name(), User: j.User, State: j.State,
 		Priority: j.Spec.Priority, Command: orNull(j.Spec.Command()), GPUs: j.Spec.GPUs,
-		Attempt: j.Attempt, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
+		Attempt: j.Attempt, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
 		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince),

@@ -25,9 +25,11 @@ type ending struct {
 	grace time.Duration
 
 	warnAt, limitAt time.Time
+	announceAt      time.Time // the same signal, because berth asked for it
 	termAt, killAt  time.Time
 	killPause       time.Duration
 
+	stamp  string // of the last warning that berth asked for
 	termed bool   // TERM was sent
 	exited bool   // the main process is gone
 	stop   string // why it is being ended; the first reason stays
@@ -57,7 +59,17 @@ func (e *ending) request(now time.Time, why string, grace time.Duration) {
 	if at := now.Add(max(0, grace)); e.killAt.IsZero() || at.Before(e.killAt) {
 		e.killAt = at
 	}
-	e.warnAt, e.limitAt = time.Time{}, time.Time{}
+	e.warnAt, e.limitAt, e.announceAt = time.Time{}, time.Time{}, time.Time{}
+}
+
+// announce has the warning signal sent now. A berth that was restarted asks
+// again under the same stamp, and the job hears of it once. A job that is being
+// ended needs no warning any more.
+func (e *ending) announce(now time.Time, stamp string, wanted bool) {
+	if !wanted || stamp == e.stamp || e.exited || !e.killAt.IsZero() {
+		return
+	}
+	e.stamp, e.announceAt = stamp, now
 }
 
 // mainExited starts the clock for what the main process left behind: the grace
@@ -65,7 +77,7 @@ func (e *ending) request(now time.Time, why string, grace time.Duration) {
 // The limit stands: the job is over when its last process is.
 func (e *ending) mainExited(now time.Time) {
 	e.exited = true
-	e.warnAt = time.Time{}
+	e.warnAt, e.announceAt = time.Time{}, time.Time{}
 	if e.killAt.IsZero() {
 		e.termAt = now.Add(e.grace)
 		e.killAt = e.termAt.Add(e.grace)
@@ -84,6 +96,9 @@ func (e *ending) due(now time.Time) action {
 	switch {
 	case reached(e.warnAt, now):
 		e.warnAt = time.Time{}
+		return warn
+	case reached(e.announceAt, now):
+		e.announceAt = time.Time{}
 		return warn
 	case reached(e.termAt, now):
 		e.termAt, e.termed = time.Time{}, true
@@ -107,7 +122,7 @@ func (e *ending) took(spent time.Duration) {
 
 // next is the earliest moment at which something will be due.
 func (e *ending) next() (at time.Time, planned bool) {
-	for _, t := range [...]time.Time{e.warnAt, e.limitAt, e.termAt, e.killAt} {
+	for _, t := range [...]time.Time{e.warnAt, e.announceAt, e.limitAt, e.termAt, e.killAt} {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}

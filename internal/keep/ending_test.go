@@ -56,6 +56,30 @@ func TestHowAJobIsEnded(t *testing.T) {
 			func(s *story) { s.until(0, 30) }, "10:term 13:kill", "timeout"},
 		{"a warning comes first", Order{Limit: 10 * second, Grace: 3 * second, WarnBefore: 4 * second, WarnSignal: 10},
 			func(s *story) { s.until(0, 30) }, "6:warn 10:term 13:kill", "timeout"},
+		{"a warning that berth asks for twice comes once, and its limit's beside it", Order{Limit: 10 * second, Grace: 3 * second, WarnBefore: 4 * second, WarnSignal: 10},
+			func(s *story) {
+				s.announce(s.at(2), "a", true)
+				s.until(0, 3)
+				s.announce(s.at(4), "a", true)
+				s.until(4, 30)
+			}, "2:warn 6:warn 10:term 13:kill", "timeout"},
+		{"a job that is warned anew, after it was left alone, hears of it again", Order{Grace: 3 * second, WarnSignal: 10},
+			func(s *story) {
+				s.announce(s.at(2), "a", true)
+				s.until(0, 4)
+				s.announce(s.at(5), "b", true)
+				s.until(5, 6)
+				s.request(s.at(7), "aside", 3*second)
+				s.announce(s.at(8), "c", true)
+				s.until(7, 30)
+			}, "2:warn 5:warn 7:term 10:kill", "aside"},
+		{"a job without a signal is not warned, and one that has exited neither", Order{Grace: 3 * second},
+			func(s *story) {
+				s.announce(s.at(1), "a", false)
+				s.mainExited(s.at(2))
+				s.announce(s.at(3), "b", true)
+				s.until(0, 4)
+			}, "", ""},
 		{"no warning without a signal", Order{Limit: 10 * second, Grace: second, WarnBefore: 4 * second},
 			func(s *story) { s.until(0, 30) }, "10:term 11:kill", "timeout"},
 		{"a request ends it at once", Order{Limit: 100 * second, Grace: 3 * second},

@@ -35,6 +35,7 @@ const (
 	FrameGoCarefully FrameKind = 'G' // an order that is only for those who know all of it
 	FrameBerth       FrameKind = 'b' // the first of a newer berth: it is one
 	FrameStop        FrameKind = 's' // end the job: job, attempt, why, grace_ms
+	FrameWarn        FrameKind = 'n' // send the job its warning signal, once for each stamp: job, attempt, stamp
 	FrameAck         FrameKind = 'a' // its end is on disk: job, attempt
 
 	FrameHello   FrameKind = 'h' // who is there: protocol, token, pid, start_ticks, boot_id, state, job, attempt

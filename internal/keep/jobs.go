@@ -51,6 +51,10 @@ func (k *keeper) heard(in incoming) {
 			grace, _ := strconv.ParseInt(in.frame.Get("grace_ms"), 10, 64)
 			k.held.ending.request(time.Now(), in.frame.Get("why"), time.Duration(grace)*time.Millisecond)
 		}
+	case FrameWarn:
+		if k.held != nil && k.concerns(in.frame) {
+			k.held.ending.announce(time.Now(), in.frame.Get("stamp"), k.held.order.WarnSignal != 0)
+		}
 	case FrameAck:
 		if k.record.State == Ended && k.concerns(in.frame) {
 			k.acknowledged()

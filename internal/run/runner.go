@@ -196,6 +196,22 @@ func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
 	return nil
 }
 
+// Warn sends the job the signal that it wants before it is ended, once for each
+// stamp. A supervisor of an earlier version does not know how, and the job is
+// ended without.
+func (r *Runner) Warn(token, stamp string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if s == nil {
+		return fmt.Errorf("no supervisor %s", token)
+	}
+	if s.phase == running && !s.dead {
+		s.send(warnFrame(s.job, s.attempt, stamp))
+	}
+	return nil
+}
+
 // Ack says that the job's end is on disk. The supervisor goes back to the
 // pool; a dead one's directory is removed.
 func (r *Runner) Ack(token string) {

@@ -137,6 +137,14 @@ func stopFrame(job string, attempt int, why string, grace time.Duration) []byte 
 	}})
 }
 
+func warnFrame(job string, attempt int, stamp string) []byte {
+	return encode(keep.Frame{Kind: keep.FrameWarn, Fields: []keep.Field{
+		{Key: "job", Value: job},
+		{Key: "attempt", Value: strconv.Itoa(attempt)},
+		{Key: "stamp", Value: stamp},
+	}})
+}
+
 func ackFrame(job string, attempt int) []byte {
 	return encode(keep.Frame{Kind: keep.FrameAck, Fields: []keep.Field{
 		{Key: "job", Value: job},

@@ -1,7 +1,9 @@
 package run
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -206,5 +208,37 @@ func TestATermReachesWhatIsBeingForked(t *testing.T) {
 			t.Fatalf("round %d: %+v", round, e.Record)
 		}
 		b.Ack(token)
+	}
+}
+
+func TestAWarningIsSentOnceForEachStamp(t *testing.T) {
+	b := newBench(t)
+	o := b.order("1", `trap "echo warned >> heard" USR1; trap "cat heard > told; exit 0" TERM; echo $$ > main; while :; do sleep 0.02; done`)
+	o.WarnSignal = 10
+	token := b.start(o)
+	b.next(Started)
+	b.pidFrom("main")
+	for _, stamp := range []string{"a", "a", "b"} {
+		heard := func() int {
+			text, _ := os.ReadFile(filepath.Join(b.work, "heard"))
+			return strings.Count(string(text), "warned")
+		}
+		before := heard()
+		if err := b.Warn(token, stamp); err != nil {
+			t.Fatal(err)
+		}
+		if stamp == "b" || before == 0 {
+			until(t, "it hears the warning", func() bool { return heard() == before+1 })
+		}
+	}
+	b.Stop(token, job.StopAside, 10*time.Second)
+	if r := b.next(Ended).Record; r.Stop != "aside" || r.ExitCode != 0 {
+		t.Errorf("got %+v", r)
+	}
+	if text, _ := os.ReadFile(filepath.Join(b.work, "told")); strings.Count(string(text), "warned") != 2 {
+		t.Errorf("it heard %q", text)
+	}
+	if err := b.Warn("nobody", "a"); err == nil {
+		t.Error("a supervisor that does not exist was told")
 	}
 }
