@@ -15,6 +15,7 @@ func TestCommandsThatAreOne(t *testing.T) {
 			"python  train.py\t--model 'resnet50' --lr \"3e-4\" --seed 17 ",
 			"python train.py --model resnet50 --lr .5 --seed -1",
 			"python train.py --model resnet50 --lr 1e-4 --seed 0x1f",
+			"python train.py --model resnet50 --lr 3e4 --seed 5",
 		},
 		"a run's own directory is not the program": {
 			"python /home/ann/exp/2026-11-15/run7/train.py",
@@ -27,9 +28,11 @@ func TestCommandsThatAreOne(t *testing.T) {
 		"what is above two directories is the machine's business": {
 			"python /home/ann/project/src/train.py", "python /mnt/old/ann/project/src/train.py", "python project/src/train.py",
 		},
-		"numbers in names": {"./sim run_17 seed42 lr=3e-4", "./sim run_3 seed1 lr=0.1"},
-		"dates":            {"eval --since 2026-11-15", "eval --since 2025-01-02"},
-		"moments":          {"eval --since 2026-11-15T10:30:00Z", "eval --since 2025-01-02T00:00:59Z"},
+		"numbers in names":      {"./sim run_17 seed42 lr=3e-4", "./sim run_3 seed1 lr=0.1"},
+		"versions in names":     {"./sim lr0.1_v2", "./sim lr1_v1.3.7"},
+		"checkpoints as models": {"t.py --model runs/x/17/best", "t.py --model runs/x/18/best"},
+		"dates":                 {"eval --since 2026-11-15", "eval --since 2025-01-02"},
+		"moments":               {"eval --since 2026-11-15T10:30:00Z", "eval --since 2025-01-02T00:00:59Z"},
 		"uuids": {
 			"resume 550e8400-e29b-41d4-a716-446655440000", "resume deadbeef-face-cafe-babe-deadbeefdead", "resume 17",
 		},
@@ -68,6 +71,7 @@ func TestCommandsThatAreNot(t *testing.T) {
 		"a model with an owner":    {"t.py --model meta/l-7b", "t.py --model meta/l-70b"},
 		"another project":          {"python a/train.py", "python b/train.py"},
 		"another flag":             {"t.py --amp", "t.py --compile"},
+		"a flag after --out":       {"t.py --out --amp", "t.py --out --compile"},
 		"another word as a value":  {"t.py --optimizer adam", "t.py --optimizer sgd"},
 		"a script after --gpu":     {"run --gpu train2.py", "run --gpu eval2.py"},
 		"long ones, by their end":  {long + "a", long + "b"},
@@ -130,7 +134,7 @@ func TestNormalisingTwiceChangesNothing(t *testing.T) {
 
 func FuzzNormalise(f *testing.F) {
 	for _, command := range []string{
-		"", "python train.py --seed 3", "--out -I/5/out x", "/1/--seed 4x", "3e-4e-4", "3e-deadbeef1", "abc3-4bcdef",
+		"", "python train.py --seed 3", "--out -I/5/out x", "/1/out=abc", "/1/out=abc/w", "1e2e-3", "lr3e-4e-5", "/1/--seed 4x", "3e-4e-4", "3e-deadbeef1", "abc3-4bcdef",
 		"a=/1/model=resnet50", "--model x/y/z --gpu", "\x00\xff'\"\\", strings.Repeat("--name ", 200),
 	} {
 		f.Add(command)

@@ -59,23 +59,23 @@ func (n *normaliser) number(start int) {
 }
 
 // joined is where the number begins that a number written next belongs to, or -1
-// where there is none: after "#-", after "#e-", and after a leading ".".
+// where there is none: after "#-", after "#e-", and after a leading ".". Before
+// an exponent the number has to be a word of its own; what is left of "1e2e-3"
+// would else read as a number only the next time.
 func joined(written []byte) int {
 	last := len(written) - 1
-	if last < 0 {
-		return -1
-	}
-	if last == 0 && written[0] == '.' {
-		return 0
-	}
-	begins := func(i int) bool {
-		return i >= 0 && written[i] == '#' && (i == 0 || !isWord(written[i-1]))
-	}
 	switch {
-	case strings.IndexByte(joints, written[last]) < 0:
-	case begins(last - 1):
+	case last < 0:
+		return -1
+	case last == 0 && written[0] == '.':
+		return 0
+	case last == 0 || strings.IndexByte(joints, written[last]) < 0:
+		return -1
+	case written[last-1] == '#':
 		return last - 1
-	case (written[last] == '-' || written[last] == '+') && begins(last-2) && written[last-1]|0x20 == 'e':
+	case last == 1 || (written[last] != '-' && written[last] != '+') || written[last-1]|0x20 != 'e':
+		return -1
+	case written[last-2] == '#' && (last == 2 || !isWord(written[last-3])):
 		return last - 2
 	}
 	return -1
