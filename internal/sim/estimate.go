@@ -39,11 +39,11 @@ func ParseEstimates(text string) (Estimates, error) {
 type guesser struct {
 	from  Estimates
 	fixed time.Duration
-	book  book
+	book  *predict.Book
 }
 
 func newGuesser(from Estimates) guesser {
-	g := guesser{from: from, book: newBook()}
+	g := guesser{from: from, book: predict.NewBook()}
 	switch from {
 	case History, Perfect, Limits, None:
 	case "":
