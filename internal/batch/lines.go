@@ -43,6 +43,8 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 		return fmt.Sprintf("%s failed, will retry: %s", label(j), strings.Join(facts, " | "))
 	case job.EventRequeued:
 		return fmt.Sprintf("%s back in the queue: %s", label(j), clean(ev.Text))
+	case job.EventSetAside:
+		return fmt.Sprintf("%s back in the queue: %s", label(j), clean(ev.Text))
 	case job.EventExceeds:
 		return fmt.Sprintf("WARN %s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)
 	case job.EventDequeued:

@@ -255,8 +255,8 @@ func (s *session) newEngine() {
 	s.engine = engine.New(engine.Config{
 		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Xids: s.heard, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
 		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
-		IdleAfter: engine.DefaultIdleAfter,
-		Publish:   s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
+		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.KeepAll,
+		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
 	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
 	s.launcher.Device = s.engine.Given
 }

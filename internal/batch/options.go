@@ -16,6 +16,7 @@ type Options struct {
 	GPUs        []int // nil: all, or those in an inherited CUDA_VISIBLE_DEVICES
 	Poll        time.Duration
 	Rules       sched.Rules
+	KeepAll     bool // no running job is set aside
 	Tolerance   float64
 	OOMRetries  int
 	Watch       bool

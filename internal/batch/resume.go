@@ -41,6 +41,7 @@ func (s *session) resume(ctx context.Context) error {
 	}
 	boundMemory(len(s.file.Lines))
 	now := time.Now()
+	s.engine.Recall(s.store.Past)
 	s.engine.Restore(now, live, found)
 	s.engine.Again(now, again)
 	s.queue.apply(now, s.file, s.engine)

@@ -52,7 +52,7 @@ func (a *account) follow(ev job.Event, tolerance float64) {
 				a.since[card] = ev.At
 			}
 		}
-	case job.EventEnded, job.EventRetry, job.EventRequeued:
+	case job.EventEnded, job.EventRetry, job.EventRequeued, job.EventSetAside:
 		a.left(j, ev.At)
 	}
 	if ev.Kind == job.EventEnded {

@@ -3,10 +3,13 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
 	"berth/internal/sched"
@@ -18,12 +21,15 @@ type ruleFlags struct {
 	poll      string
 	simVRAM   string
 	policy    string
+	maxBypass string
+	preempt   string
 	placement string
 
 	// What they come to, once checked.
 	cards      []int
 	interval   time.Duration
 	rules      sched.Rules
+	keepAll    bool
 	tolerance  float64
 	sim        int
 	simVRAMMiB int64
@@ -44,7 +50,9 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
 	flags.Float64Var(&f.rules.MemThreshold, "mem-threshold", 0, "use no GPU with more than this share of its memory in use (0..1; default off)")
 	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "use no GPU that others load more than this (0..1; default off)")
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: fill the fullest GPU that fits; spread: the emptiest")
-	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "backfill: smaller jobs may pass one that does not fit; fifo: strictly in order")
+	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair (docs/scheduling.md)")
+	flags.StringVar(&f.maxBypass, "max-bypass", "24h", "how long others may pass a user's oldest waiting job, e.g. 2h; never: there is no bound")
+	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what becomes of a preemptible job when a higher priority needs its GPUs: requeue, never, or park (the best this machine can)")
 	flags.IntVar(&f.sim, "sim", 0, "use N simulated GPUs instead of real ones")
 	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
 }
@@ -76,8 +84,8 @@ func (f *ruleFlags) check(cmd *cobra.Command) error {
 	if f.simVRAMMiB, err = jobfile.ParseSize(f.simVRAM); err != nil {
 		return badFlag(cmd, "sim-vram", err)
 	}
-	if f.rules.Policy, err = sched.ParsePolicy(f.policy); err != nil {
-		return badFlag(cmd, "policy", err)
+	if err := f.checkOrder(cmd); err != nil {
+		return err
 	}
 	if f.rules.Placement, err = sched.ParsePlacement(f.placement); err != nil {
 		return badFlag(cmd, "placement", err)
@@ -86,6 +94,46 @@ func (f *ruleFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	return f.checkSim(cmd)
+}
+
+// checkOrder reads what decides who comes first.
+func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
+	var err error
+	if f.rules.Policy, f.rules.Fair, err = parsePolicy(f.policy); err != nil {
+		return badFlag(cmd, "policy", err)
+	}
+	if f.rules.MaxBypass, err = parseBypass(f.maxBypass); err != nil {
+		return badFlag(cmd, "max-bypass", err)
+	}
+	if known := daemon.Preempts(); !slices.Contains(known, f.preempt) {
+		return badFlag(cmd, "preempt", fmt.Errorf("%q is not known: known are %s", f.preempt, strings.Join(known, ", ")))
+	}
+	f.keepAll = f.preempt == daemon.PreemptNever
+	return nil
+}
+
+// parsePolicy reads a policy's name; one of them stands for another with fair
+// share.
+func parsePolicy(name string) (policy sched.Policy, fair bool, err error) {
+	if name == string(daemon.PolicyFair) {
+		return sched.Backfill, true, nil
+	}
+	if policy, err = sched.ParsePolicy(name); err != nil {
+		err = fmt.Errorf("%w, %s", err, daemon.PolicyFair)
+	}
+	return policy, false, err
+}
+
+// parseBypass reads how long a job may be passed; 0: for ever.
+func parseBypass(text string) (time.Duration, error) {
+	if text == "never" || text == "0" {
+		return 0, nil
+	}
+	bound, err := jobfile.ParseDuration(text)
+	if err == nil && bound < time.Second {
+		err = fmt.Errorf("%q is too short: allowed are 1s and more, or never", text)
+	}
+	return bound, err
 }
 
 func (f *ruleFlags) checkNumbers(cmd *cobra.Command) error {

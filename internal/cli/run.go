@@ -41,6 +41,7 @@ Running the same command again skips what finished. If berth is killed, its
 jobs go on, and the next berth run adopts them. Ctrl-C stops the jobs.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
+  berth run jobs.txt --policy shortest --max-bypass 2h
   berth run examples/jobs.txt --sim 2
 
 Exit status: 0 every job finished well; otherwise the largest exit code of a
@@ -93,7 +94,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return badFlag(cmd, "log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, site.Levels))
 	}
 	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
-	f.opt.Sim, f.opt.SimVRAMMiB = f.sim, f.simVRAMMiB
+	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.KeepAll = f.sim, f.simVRAMMiB, f.keepAll
 	return nil
 }
 

@@ -42,6 +42,7 @@ Stopping the daemon, or losing it, leaves running jobs alone; the next one
 adopts them. SIGHUP reads the config again. SIGTERM and Ctrl-C stop it.`,
 		Example: `  berth serve                    in the foreground
   berth serve --sim 2            with two simulated GPUs
+  berth serve --policy fair --max-bypass 12h
   sudo systemctl enable --now berth   as a service (docs/service.md)
 
 Exit status: 0 told to stop; 1 could not start or go on; 2 bad usage or config.`,
@@ -147,7 +148,9 @@ func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 		typed("mem-threshold", func() { c.Rules.MemThreshold = f.rules.MemThreshold })
 		typed("load-threshold", func() { c.Rules.LoadThreshold = f.rules.LoadThreshold })
 		typed("placement", func() { c.Rules.Placement = f.rules.Placement })
-		typed("policy", func() { c.Rules.Policy = f.rules.Policy })
+		typed("policy", func() { c.Rules.Policy, c.Rules.Fair = f.rules.Policy, c.Rules.Fair || f.rules.Fair })
+		typed("max-bypass", func() { c.Rules.MaxBypass = f.rules.MaxBypass })
+		typed("preempt", func() { c.Preempt = f.preempt })
 		typed("log-level", func() { c.LogLevel = f.logLevel })
 		typed("http", func() { c.Listen = f.listen })
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Poll      time.Duration
 	Tolerance float64
 	HalfLife  time.Duration // of what users had, for their fair share
+	Preempt   string        // what becomes of running jobs that may be set aside: one of Preempts
 
 	Limits          engine.Limits
 	QueuedJobs      int            // live jobs (queued and running) of a user; 0: no limit
@@ -58,6 +59,19 @@ const (
 	ShowAll = "all"
 )
 
+// PolicyFair is a name for sched.Backfill with fair share.
+const PolicyFair sched.Policy = "fair"
+
+// How running jobs that allow it are set aside for others.
+const (
+	PreemptNever   = "never"
+	PreemptRequeue = "requeue" // ended, and queued again
+	PreemptPark    = "park"    // suspended where the machine can do that; none can yet
+)
+
+// Preempts are all of them.
+func Preempts() []string { return []string{PreemptRequeue, PreemptPark, PreemptNever} }
+
 // DefaultConfig is the config before anyone said anything. A daemon that many
 // users share takes turns between them and bounds what one of them can queue.
 func DefaultConfig(shared bool) Config {
@@ -66,6 +80,7 @@ func DefaultConfig(shared bool) Config {
 		Poll:         time.Second,
 		Tolerance:    0.10,
 		HalfLife:     7 * day,
+		Preempt:      PreemptRequeue,
 		MaxQueue:     200_000,
 		MaxArray:     10_000,
 		MaxSpecs:     100_000,

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/jobfile"
+	"berth/internal/sched"
 	"berth/internal/site"
 )
 
@@ -93,6 +94,7 @@ func parseConfig(path string, data []byte, c Config) (Config, error) {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
 	f.tables(&c, tables)
+	f.settlePolicy(&c)
 	if key, err := c.conflict(); err != nil && !f.doubts(key) {
 		f.problem(f.keys[key], "%s: %v", key, err)
 	}
@@ -100,6 +102,18 @@ func parseConfig(path string, data []byte, c Config) (Config, error) {
 		return Config{}, f.errors()
 	}
 	return c, nil
+}
+
+// settlePolicy takes the policy that is two settings in one apart. Which of the
+// two was written first does not matter.
+func (f *configFile) settlePolicy(c *Config) {
+	if c.Rules.Policy != PolicyFair {
+		return
+	}
+	if value, said := f.keys["scheduling.fair_share"]; said && !c.Rules.Fair {
+		f.problem(value, "scheduling.fair_share: found false, allowed true beside policy = %q", PolicyFair)
+	}
+	c.Rules.Policy, c.Rules.Fair = sched.Backfill, true
 }
 
 // doubts reports a problem already found in the section of a key: what its

@@ -62,7 +62,9 @@ var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, retentionKey
 var schedulingKeys = []configKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
 	keyFor("scheduling.poll", func(c *Config) *time.Duration { return &c.Poll }, readDuration(shortestPoll, "")).afterRestart(),
-	keyFor("scheduling.policy", func(c *Config) *sched.Policy { return &c.Rules.Policy }, readWord(sched.Backfill, sched.FIFO)),
+	keyFor("scheduling.policy", func(c *Config) *sched.Policy { return &c.Rules.Policy }, readWord(append(sched.Policies(), PolicyFair)...)),
+	keyFor("scheduling.max_bypass", func(c *Config) *time.Duration { return &c.Rules.MaxBypass }, readBypass),
+	keyFor("scheduling.preempt", func(c *Config) *string { return &c.Preempt }, readWord(Preempts()...)),
 	keyFor("scheduling.placement", func(c *Config) *sched.Placement { return &c.Rules.Placement }, readWord(sched.Pack, sched.Spread)),
 	keyFor("scheduling.fair_share", func(c *Config) *bool { return &c.Rules.Fair }, readFlag),
 	keyFor("scheduling.half_life", func(c *Config) *time.Duration { return &c.HalfLife }, readDuration(time.Minute, "nothing is ever forgotten")).afterRestart(),

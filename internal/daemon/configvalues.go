@@ -109,6 +109,15 @@ func readDuration(low time.Duration, none string) func(any) (time.Duration, erro
 	}
 }
 
+// readBypass reads how long a job may be passed. A second is the least that
+// means anything.
+func readBypass(value any) (time.Duration, error) {
+	if value == "never" {
+		return 0, nil
+	}
+	return readDuration(time.Second, "or \"never\": there is no bound")(value)
+}
+
 func numberOrText(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/sched"
 )
 
 // notesOn is what a caller should know about a job that is taken as asked, and
@@ -13,6 +14,7 @@ func notesOn(s *job.Spec) []string {
 	var notes []string
 	switch {
 	case s.WarnSignal == "":
+	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue): // it comes before it is set aside
 	case s.TimeLimit == 0:
 		notes = append(notes, fmt.Sprintf("signal: %s comes before a time limit, and this job has none", s.WarnSignal))
 	case s.WarnBefore >= s.TimeLimit:
@@ -21,8 +23,8 @@ func notesOn(s *job.Spec) []string {
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
 		notes = append(notes, fmt.Sprintf("output: %s stands for nothing and is left as it is; %%j %%n %%u %%a and %%%% are known", strings.Join(marks, " ")))
 	}
-	if s.Preemptible != "" {
-		notes = append(notes, "preemptible: it is kept with the job, but nothing makes a job give way yet")
+	if s.Preemptible == string(sched.Park) {
+		notes = append(notes, "preemptible: it will be parked once this machine can; until then it is not set aside (requeue can be)")
 	}
 	return notes
 }

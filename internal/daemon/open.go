@@ -241,7 +241,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	}
 	d.engine = engine.New(engine.Config{
 		Rules: cfg.Rules, Host: d.host, Cards: cfg.GPUs, Devices: d.devices, Xids: d.heard, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
-		Limits: cfg.Limits, HalfLife: cfg.HalfLife, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Submissions: true, TellQueued: true,
+		Limits: cfg.Limits, HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, Log: d.log,
 	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
@@ -304,6 +304,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
 	}
 	d.boundMemory(len(live))
+	d.engine.Recall(d.store.Past)
 	d.engine.Restore(time.Now(), live, found)
 	engine.Fault("restored")
 	d.log.Info("took over", "jobs", len(live), "supervisors", len(found))

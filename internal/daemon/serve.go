@@ -251,6 +251,7 @@ func (d *Daemon) reload(ctx context.Context) {
 	d.cfg.Store(&cfg)
 	err = d.do(ctx, func(time.Time) {
 		d.engine.SetRules(cfg.Rules, cfg.Limits)
+		d.engine.SetKeepAll(cfg.Preempt == PreemptNever)
 		d.engine.SetIdle(cfg.IdleReport, cfg.IdleCancel)
 	})
 	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)

@@ -99,6 +99,15 @@ func (e *Engine) back(j *job.Job, r ruling) {
 	j.MustTo(job.Queued)
 	j.Detail, j.Stop, j.Keep = r.detail, job.NoStop, ""
 	j.NotBefore = r.notBefore
+	if j.AsideAt = (time.Time{}); !r.aside {
+		j.AsideFor = ""
+	}
+	if !r.neverRan {
+		j.WaitsSince = e.now
+	}
+	if r.aside {
+		j.Preemptions++
+	}
 	if r.retried {
 		j.RetriesUsed++
 	}
@@ -133,7 +142,7 @@ func (e *Engine) neverRan(a *attempt, why string, notBefore time.Time) {
 	}
 	j.Attempt--
 	j.Log = ""
-	e.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore})
+	e.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
 }
 
 // lost ends a job whose supervisor died with it. The runner says so only when
@@ -146,6 +155,8 @@ func (e *Engine) lost(a *attempt, r keep.Record) {
 	switch {
 	case j.Stop == job.StopCancel:
 		e.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
+	case e.wasTold(j):
+		e.back(j, gaveWay(j))
 	case j.Stop == job.StopRequeue:
 		e.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
 	case rebooted && j.Spec.Requeue:

@@ -11,6 +11,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/predict"
 	"berth/internal/run"
 	"berth/internal/sched"
 	"berth/internal/store"
@@ -29,6 +30,7 @@ type Runner interface {
 	Release(token string)
 	Go(token string, order keep.Order) error
 	Stop(token string, why job.Stop, grace time.Duration) error
+	Warn(token, stamp string) error
 	Ack(token string)
 	Identity(token string) (run.Identity, bool)
 }
@@ -63,6 +65,7 @@ type Config struct {
 	User      string
 	Limits    Limits
 	HalfLife  time.Duration // of what a user had, under Rules.Fair
+	KeepAll   bool          // no running job is set aside, also none that allows it
 	Outer     string        // the booking of the job this berth itself runs in
 	// IdleAfter is after how long a job that holds memory and does not use its
 	// cards is told of, IdleCancel after how long it is cancelled; 0: never.
@@ -100,7 +103,12 @@ type Engine struct {
 	gates   gates                      // queued, but not before a time or another job
 	active  map[string]*attempt        // running, by job id
 	byToken map[string]string          // supervisor token to job id
-	autos   map[string]map[string]bool // queued jobs with vram=auto and nothing known, by command
+	inLine  map[string]place           // what of the jobs in the queue is not in it
+	book    *predict.Book              // what ran before
+	alike   map[string]map[string]bool // jobs in the queue by what their commands have in common
+	learnt  map[string]int             // how many of these have ended since such a job was queued
+	autos   map[string]map[string]bool // those with vram=auto and nothing known, likewise
+	again   time.Time                  // when time alone changes what would be decided
 
 	strangers map[string]bool // queued jobs that stand for a process: they start where it is
 
@@ -113,7 +121,7 @@ type Engine struct {
 	moved  bool              // something happened since the last decision that could change it
 	warned map[string]string // the last cause told, by what it keeps from happening
 
-	outcomes map[string]job.Outcome // of jobs that are over, as they were looked up this round
+	outcomes map[string]verdict // of jobs that are over, as they were looked up this round
 
 	usage      usage
 	usageSince time.Time // since when it is newer than the store's
@@ -130,6 +138,7 @@ type Engine struct {
 	acks      []string
 	unbooked  bool // the ledger still shows jobs that are gone
 	stops     []stopOrder
+	warns     []warnOrder
 	lazyDirty map[string]struct{} // grown peaks: worth storing, not worth a commit of their own
 	lazySince time.Time
 
@@ -150,7 +159,11 @@ type attempt struct {
 	warned    bool
 	shownMiB  int64
 	storedMiB int64
-	bookedMiB int64 // the highest peak the other berths were told of
+	bookedMiB int64      // the highest peak the other berths were told of
+	run       sched.Span // how long it is expected to run
+
+	told     bool      // it is a leaver, and the order to end went out
+	warnedOf time.Time // the end that it was warned of
 
 	nearMiB   int64     // its peak when that last grew by more than a little
 	grewAt    time.Time // when that was
@@ -175,14 +188,16 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o, limits: memoryLimits{},
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(), strangers: map[string]bool{},
-		active: map[string]*attempt{}, byToken: map[string]string{}, autos: map[string]map[string]bool{},
+		active: map[string]*attempt{}, byToken: map[string]string{}, inLine: map[string]place{},
+		book: predict.NewBook(), alike: map[string]map[string]bool{}, learnt: map[string]int{}, autos: map[string]map[string]bool{},
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), health: gpu.NewHealth(), early: cfg.Xids,
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
-		warned: map[string]string{}, outcomes: map[string]job.Outcome{}, stagedOf: map[string]int{},
+		warned: map[string]string{}, outcomes: map[string]verdict{}, stagedOf: map[string]int{},
 		requests: make(chan func(), 16),
 	}
 	e.cards = newCardBook(cfg.Cards, e.health)
 	e.cards.know(cfg.Devices)
+	e.queue.SetRules(cfg.Rules)
 	return e
 }
 
@@ -227,7 +242,8 @@ func (e *Engine) Again(now time.Time, jobs []*job.Job) {
 		j.MustTo(job.Queued)
 		j.Outcome, j.Detail, j.ExitCode, j.Signal = "", "", nil, ""
 		j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
-		j.RetriesUsed, j.Requeues, j.Stop, j.Keep = 0, 0, job.NoStop, ""
+		j.RetriesUsed, j.Requeues, j.Preemptions, j.Stop, j.Keep = 0, 0, 0, job.NoStop, ""
+		j.WaitsSince, j.AsideFor, j.AsideAt = now, "", time.Time{}
 		j.Grant, j.PeakMiB, j.AvgUtil, j.Log, j.LogDropped = job.Grant{}, nil, nil, "", 0
 		e.know(j)
 		e.fact(j)
@@ -343,9 +359,9 @@ func (e *Engine) Interrupt(now time.Time, immediately bool) {
 
 // stop asks a job's supervisor to end it, once the reason is on disk. The
 // first reason counts, but for a job that is given up while it is on its way
-// back to the queue.
+// back to the queue, and for one that would only have made room for another.
 func (e *Engine) stop(j *job.Job, why job.Stop, grace time.Duration) {
-	if j.Stop == job.NoStop || why == job.StopCancel && j.Stop != job.StopCancel {
+	if j.Stop == job.NoStop || j.Stop == job.StopAside || why == job.StopCancel && j.Stop != job.StopCancel {
 		j.Stop = why
 		e.fact(j)
 		e.tell(job.EventStopping, j, string(why))
@@ -474,7 +490,7 @@ func (e *Engine) Blocked() string {
 
 // Why says in a sentence what a queued job waits for.
 func (e *Engine) Why(id string) string {
-	if text := e.gates.why(id, e.jobs, e.now); text != "" {
+	if text := e.Gate(id); text != "" {
 		return text
 	}
 	if _, queued := e.queue.Get(id); !queued {
@@ -483,5 +499,11 @@ func (e *Engine) Why(id string) string {
 	if e.stopping {
 		return "berth is stopping"
 	}
-	return sched.Explain(e.state(), id).String()
+	return setAside(e.jobs[id], sched.Explain(e.state(), id).String())
+}
+
+// Gate says what keeps a queued job out of the line however much room there
+// is; empty: nothing does.
+func (e *Engine) Gate(id string) string {
+	return setAside(e.jobs[id], e.gates.why(id, e.jobs, e.now))
 }

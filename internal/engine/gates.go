@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/sched"
 	"berth/internal/store"
 )
 
@@ -115,7 +114,7 @@ func (e *Engine) enqueue(j *job.Job) {
 		e.gates.until.set(j.ID, j.NotBefore)
 		return
 	}
-	pending, broken, err := e.dependencies(j)
+	pending, freed, broken, err := e.dependencies(j)
 	switch {
 	case err != nil:
 		// A store that cannot be read for a moment breaks no condition.
@@ -126,29 +125,14 @@ func (e *Engine) enqueue(j *job.Job) {
 	case len(pending) > 0:
 		e.gates.wait(j.ID, pending)
 	default:
-		e.line(j)
+		e.line(j, freed)
 	}
-}
-
-// line queues a job that nothing but room keeps from starting.
-func (e *Engine) line(j *job.Job) {
-	e.unqueue(j.ID)
-	if j.Spec.Adopt != nil {
-		e.strangers[j.ID] = true
-		return
-	}
-	e.resolveAuto(j)
-	e.moved = true
-	e.queue.Add(sched.Pending{
-		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
-		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit,
-		Request: sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules),
-	})
 }
 
 func (e *Engine) unqueue(id string) {
 	e.gates.remove(id)
 	e.queue.Remove(id)
+	e.leaveLine(id)
 	delete(e.strangers, id)
 }
 
@@ -161,26 +145,28 @@ func with(set map[string]bool, id string) map[string]bool {
 }
 
 // dependencies splits what a job waits for into what is still open and the
-// first condition that can hold no more.
-func (e *Engine) dependencies(j *job.Job) (open []job.Dependency, broken string, err error) {
+// first condition that can hold no more, and says when the last of the others
+// ended.
+func (e *Engine) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
 	for _, d := range j.Spec.After {
 		if _, live := e.jobs[d.Job]; live {
 			open = append(open, d)
 			continue
 		}
-		outcome, err := e.outcomeOf(d.Job)
+		over, err := e.verdictOn(d.Job)
 		switch {
 		case errors.Is(err, store.ErrNotFound) && j.Attempt > 0:
 			// It held when the job first ran, and has been forgotten since.
 		case errors.Is(err, store.ErrNotFound):
-			return nil, fmt.Sprintf("job %s, which it waits for, is not known", d.Job), nil
+			return nil, freed, fmt.Sprintf("job %s, which it waits for, is not known", d.Job), nil
 		case err != nil:
-			return nil, "", err
-		case !holds(d.On, outcome):
-			return nil, unfulfilled(d, outcome), nil
+			return nil, freed, "", err
+		case !holds(d.On, over.outcome):
+			return nil, freed, unfulfilled(d, over.outcome), nil
 		}
+		freed = laterOf(freed, over.at)
 	}
-	return open, "", nil
+	return open, freed, "", nil
 }
 
 func unfulfilled(d job.Dependency, outcome job.Outcome) string {
@@ -197,21 +183,27 @@ func holds(on job.Condition, outcome job.Outcome) bool {
 	return outcome == job.OK
 }
 
-// outcomeOf is how a job ended that is over. Many jobs may wait for the same
+// verdict is how a job ended, and when.
+type verdict struct {
+	outcome job.Outcome
+	at      time.Time
+}
+
+// verdictOn is how a job ended that is over. Many jobs may wait for the same
 // ones, so that an answer is kept for the round.
-func (e *Engine) outcomeOf(id string) (job.Outcome, error) {
+func (e *Engine) verdictOn(id string) (verdict, error) {
 	if j, ok := e.dirty[id]; ok && j.State.Terminal() {
-		return j.Outcome, nil
+		return verdict{j.Outcome, j.EndedAt}, nil
 	}
-	if outcome, ok := e.outcomes[id]; ok {
-		return outcome, nil
+	if over, ok := e.outcomes[id]; ok {
+		return over, nil
 	}
 	j, err := e.store.Job(id)
 	if err != nil {
-		return "", err
+		return verdict{}, err
 	}
-	e.outcomes[id] = j.Outcome
-	return j.Outcome, nil
+	e.outcomes[id] = verdict{j.Outcome, j.EndedAt}
+	return e.outcomes[id], nil
 }
 
 // settleDependents lets go, or cancels, the jobs that waited for this one. A
@@ -244,7 +236,7 @@ func (e *Engine) settleOne(j, over *job.Job) {
 	}
 	pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
 	if e.gates.waiting[j.ID] = pending; len(pending) == 0 {
-		e.line(j)
+		e.line(j, over.EndedAt)
 	}
 }
 
@@ -256,58 +248,5 @@ func (e *Engine) openGates() {
 			return
 		}
 		e.enqueue(e.jobs[next.id])
-	}
-}
-
-// resolveAuto takes the declaration of a vram=auto job from what the same
-// command used before. With nothing known it stays undeclared, so that its
-// first run has a card to itself and can be measured.
-func (e *Engine) resolveAuto(j *job.Job) {
-	if !j.Spec.VRAMAuto || j.VRAMMiB > 0 {
-		return
-	}
-	command := j.Spec.Command()
-	peak, ok, err := e.store.PeakFor(command)
-	if err != nil {
-		e.cfg.Log.Warn("look up earlier peaks", "job", j.ID, "err", err)
-	}
-	if !ok {
-		e.autos[command] = with(e.autos[command], j.ID)
-		return
-	}
-	j.VRAMMiB = e.autoMiB(j, peak)
-	e.fact(j)
-}
-
-// autoMiB is what a vram=auto job declares after its command was measured: a
-// little more, but not more than a card it may use can hold. What ran once is
-// not refused for the sake of the margin.
-func (e *Engine) autoMiB(j *job.Job, peakMiB int64) int64 {
-	declared := sched.Budget(0, peakMiB, e.cfg.Rules.SpikeBuffer)
-	most := sched.CapMiB(e.state(), sched.NewRequest(j.Spec, declared, e.cfg.Rules))
-	if most > 0 {
-		return min(declared, most)
-	}
-	return declared
-}
-
-// learn gives the vram=auto jobs that waited for a first measurement of their
-// command what it was measured at.
-func (e *Engine) learn(ended *job.Job) {
-	_, peak := highest(ended.PeakMiB)
-	if peak == 0 || (ended.Outcome != job.OK && ended.Outcome != job.OOM) {
-		return
-	}
-	command := ended.Spec.Command()
-	ids := slices.Sorted(maps.Keys(e.autos[command]))
-	delete(e.autos, command)
-	for _, id := range ids {
-		// One that has meanwhile failed for want of memory knows better.
-		if _, queued := e.queue.Get(id); queued && e.jobs[id].VRAMMiB == 0 {
-			j := e.jobs[id]
-			j.VRAMMiB = e.autoMiB(j, peak)
-			e.fact(j)
-			e.enqueue(j)
-		}
 	}
 }

@@ -23,12 +23,14 @@ type end struct {
 type ruling struct {
 	outcome job.Outcome // empty: the job goes back to the queue
 	detail  string
-	again   job.EventKind // why it goes back: retry or requeued
+	again   job.EventKind // why it goes back: retry, requeued or set aside
 
 	vramMiB   int64
 	notBefore time.Time
 	retried   bool
 	toTheEnd  bool
+	aside     bool // for another job
+	neverRan  bool
 }
 
 // judge decides what an ended attempt means. A job that its user gave up does
@@ -42,7 +44,7 @@ func judge(j *job.Job, e end) ruling {
 	switch {
 	case j.Stop == job.StopCancel && r.outcome == "":
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
-	case j.Stop == job.StopRequeue && r.outcome != "":
+	case j.Stop == job.StopRequeue && (r.outcome != "" || r.aside):
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	}
 	return r
@@ -59,6 +61,8 @@ func judgeEnd(j *job.Job, e end) ruling {
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
 	case job.StopRequeue:
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
+	case job.StopAside:
+		return gaveWay(j)
 	case job.StopTimeout:
 		return judgeTimeout(j)
 	}

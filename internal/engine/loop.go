@@ -108,8 +108,10 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	if undecided := e.moved && e.queue.Len() > 0 && !e.stopping; e.commitErr == nil && (undecided || !e.Written()) {
 		until(now)
 	}
-	if gate := e.gates.next(); !gate.IsZero() {
-		until(gate)
+	for _, at := range []time.Time{e.gates.next(), e.urgeAt(), e.decideAt()} {
+		if !at.IsZero() {
+			until(at)
+		}
 	}
 	if e.commitErr != nil || len(e.warned) > 0 || len(e.strangers) > 0 {
 		until(now.Add(e.cfg.Poll))

@@ -154,7 +154,9 @@ func (e *Engine) held() []sched.Held {
 	list := make([]sched.Held, 0, len(e.active)+len(e.others))
 	cards := e.cards.list()
 	for _, a := range e.active {
-		list = append(list, e.hold(a.job, cards))
+		h := e.hold(a.job, cards)
+		e.stands(a, &h)
+		list = append(list, h)
 	}
 	for _, entry := range e.others {
 		peaks := e.meter.Peak(entry.Key)

@@ -49,6 +49,9 @@ func (w *world) ask(e *Engine) {
 	if w.chance(60) {
 		w.runAgain(e, id)
 	}
+	if j, live := e.Job(id); live && j.Leaving() && w.chance(4) {
+		e.Cancel(w.now, j.AsideFor, "nobody has to make room for it")
+	}
 	if w.chance(30) && !w.stopping {
 		w.accept(e)
 	}

@@ -128,7 +128,7 @@ func (e *Engine) shorten(j *job.Job) {
 
 func (e *Engine) restoreRunning(f Fate) {
 	j := f.Job
-	a := &attempt{job: j, token: j.Keep, startedAt: e.now}
+	a := &attempt{job: j, token: j.Keep, startedAt: e.now, run: e.span(j)}
 	_, a.storedMiB = highest(j.PeakMiB)
 	e.active[j.ID] = a
 	e.byToken[j.Keep] = j.ID
@@ -157,6 +157,8 @@ func (e *Engine) adopt(j *job.Job) {
 		e.fact(j)
 	case job.StopCancel, job.StopRequeue:
 		e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+	case job.StopAside:
+		// What it is to be told, and when, is looked at in each round.
 	}
 	e.tell(job.EventAdopted, j, "")
 }

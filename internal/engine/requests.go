@@ -79,11 +79,6 @@ func (e *Engine) forgetJob(j *job.Job) {
 	}
 	delete(e.jobs, j.ID)
 	e.roster.remove(j)
-	if command := j.Spec.Command(); j.Spec.VRAMAuto && e.autos[command] != nil {
-		if delete(e.autos[command], j.ID); len(e.autos[command]) == 0 {
-			delete(e.autos, command)
-		}
-	}
 	if e.owned[j.User]--; e.owned[j.User] == 0 {
 		delete(e.owned, j.User)
 	}
@@ -113,7 +108,8 @@ func (e *Engine) Retire() bool {
 	return true
 }
 
-// Hold keeps a queued job from starting until it is released.
+// Hold keeps a queued job, or one that is being set aside, from starting until
+// it is released.
 func (e *Engine) Hold(now time.Time, id, by string) bool {
 	return e.setHeld(now, id, true, "held by "+by)
 }
@@ -126,17 +122,21 @@ func (e *Engine) Release(now time.Time, id, by string) bool {
 func (e *Engine) setHeld(now time.Time, id string, held bool, text string) bool {
 	e.now = now
 	j := e.jobs[id]
-	if j == nil || j.State != job.Queued || j.Held == held {
+	if j == nil || j.State != job.Queued && !j.Leaving() || j.Held == held {
 		return false
 	}
-	j.Held = held
+	if j.Held = held; !held {
+		j.WaitsSince = now
+	}
 	e.fact(j)
 	kind := job.EventReleased
 	if held {
 		kind = job.EventHeld
 	}
 	e.tell(kind, j, text)
-	e.enqueue(j)
+	if j.State == job.Queued {
+		e.enqueue(j)
+	}
 	return true
 }
 
@@ -148,7 +148,7 @@ func (e *Engine) Requeue(now time.Time, id, by string, grace time.Duration) bool
 	if j == nil || j.State != job.Running || j.Stop == job.StopCancel {
 		return false
 	}
-	if j.Stop == job.NoStop {
+	if j.Stop == job.NoStop || j.Stop == job.StopAside {
 		j.Detail = "requeued by " + by
 	}
 	e.stop(j, job.StopRequeue, grace)
@@ -223,6 +223,7 @@ func (e *Engine) PausedBy(uuid string) string { return e.cards.paused[uuid] }
 func (e *Engine) SetRules(rules sched.Rules, limits Limits) {
 	again := e.cfg.Rules != rules
 	e.cfg.Rules, e.cfg.Limits = rules, limits
+	e.queue.SetRules(rules)
 	e.meter.SetSpikeBuffer(rules.SpikeBuffer)
 	e.moved = true
 	if !again {
@@ -231,9 +232,16 @@ func (e *Engine) SetRules(rules sched.Rules, limits Limits) {
 	// A request carries what the rules made of it.
 	for id, j := range e.jobs {
 		if _, queued := e.queue.Get(id); queued {
-			e.line(j)
+			e.lineAgain(j)
 		}
 	}
+}
+
+// SetKeepAll says whether every running job stays on its cards, also one that
+// may be set aside. One that was told to leave leaves.
+func (e *Engine) SetKeepAll(keep bool) {
+	e.moved = e.moved || e.cfg.KeepAll != keep
+	e.cfg.KeepAll = keep
 }
 
 // Find is a job that is not over, or one whose end is not on disk yet.
@@ -251,7 +259,7 @@ func (e *Engine) Reasons(ids []string) map[string]string {
 	reasons := make(map[string]string, len(ids))
 	var inLine []string
 	for _, id := range ids {
-		if text := e.gates.why(id, e.jobs, e.now); text != "" {
+		if text := e.Gate(id); text != "" {
 			reasons[id] = text
 		} else if _, queued := e.queue.Get(id); queued {
 			inLine = append(inLine, id)
@@ -267,7 +275,7 @@ func (e *Engine) Reasons(ids []string) map[string]string {
 		return reasons
 	}
 	for i, text := range sched.Sentences(e.state(), inLine) {
-		reasons[inLine[i]] = text
+		reasons[inLine[i]] = setAside(e.jobs[inLine[i]], text)
 	}
 	return reasons
 }
@@ -297,7 +305,10 @@ func (e *Engine) Try(now time.Time, user string, spec job.Spec) Trial {
 		return Trial{Infeasible: why}
 	}
 	const id = "trial"
-	e.queue.Add(sched.Pending{Job: id, User: user, Priority: spec.Priority, Rank: e.nextSeq, Seq: e.nextSeq, Request: request})
+	e.queue.Add(sched.Pending{
+		Job: id, User: user, Priority: spec.Priority, Rank: e.nextSeq, Seq: e.nextSeq, Request: request,
+		Since: now, Run: e.span(&job.Job{User: user, Spec: spec}), Limit: spec.TimeLimit,
+	})
 	defer e.queue.Remove(id)
 	for _, start := range sched.Decide(state).Starts {
 		if start.Job == id {

@@ -334,6 +334,14 @@ func (r *rig) Stop(token string, why job.Stop, grace time.Duration) error {
 	return nil
 }
 
+func (r *rig) Warn(token, _ string) error {
+	if row := r.heldBy(token); row == nil || row.Stop != job.StopAside {
+		r.t.Errorf("a job under %s was warned, but disk says %+v", token, row)
+	}
+	r.do("warn %s", token)
+	return nil
+}
+
 func (r *rig) Ack(token string) {
 	if row := r.heldBy(token); row != nil {
 		r.t.Errorf("%s was acknowledged, but disk says that job %s runs there", token, row.ID)

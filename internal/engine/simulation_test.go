@@ -48,6 +48,11 @@ func TestSimulation(t *testing.T) {
 // simulate plays one seed to its end.
 func simulate(seed uint64) error {
 	w := newWorld(seed, 1+int(seed%3))
+	return w.play()
+}
+
+// play is the storm and the calm.
+func (w *world) play() error {
 	jobs := 3 + w.rng.IntN(12)
 	var submitted []*job.Job
 	for i := range jobs {
@@ -99,6 +104,16 @@ func (w *world) randomJob(i int) *job.Job {
 	if w.rng.IntN(4) == 0 {
 		// One command, run several times, whose need is learnt from the first.
 		spec.Shell, spec.VRAMMiB, spec.VRAMAuto = "auto", 0, true
+	}
+	if w.pace > 1 {
+		spec.Priority = w.rng.IntN(3)
+		spec.Grace = time.Duration(w.rng.IntN(3)) * time.Second
+		if w.rng.IntN(4) > 0 {
+			spec.Preemptible = "requeue"
+		}
+		if w.rng.IntN(2) == 0 {
+			spec.WarnSignal, spec.WarnBefore = "USR1", time.Duration(w.rng.IntN(60))*time.Second
+		}
 	}
 	return &job.Job{Spec: spec, Rank: int64(i)}
 }
@@ -180,7 +195,7 @@ func (w *world) scan() []run.Found {
 // round advances the world a little and gives the engine a turn. It returns
 // the engine that lives afterwards.
 func (w *world) round(e *Engine) (survivor *Engine) {
-	w.now = w.now.Add(time.Duration(1+w.rng.IntN(400)) * time.Millisecond)
+	w.now = w.now.Add(time.Duration(1+w.rng.IntN(400)) * time.Millisecond * w.pace)
 	w.happen()
 	if w.chance(40) {
 		for _, k := range w.sortedKeeps() {
@@ -345,7 +360,7 @@ func (w *world) auditJob(row *job.Job, last *execution, runs int) error {
 	case job.OOM:
 		truth = byItself && last.oom && row.RetriesUsed == row.Spec.Retries
 	case job.Lost:
-		truth = w.outOfLuck[row.ID] || (last != nil && last.lost && !(last.cut && row.Spec.Requeue))
+		truth = w.outOfLuck[row.ID] || (last != nil && last.lost && !(last.cut && row.Spec.Requeue) && !w.toldToLeave(last))
 	case job.WasCancelled:
 		truth = true
 	case job.Infeasible:

@@ -34,16 +34,19 @@ func (e *Engine) Step(now time.Time) error {
 	clear(e.outcomes)
 	// 1. What time alone changed.
 	e.openGates()
+	e.urgeLeavers()
+	e.moved = e.moved || !e.again.IsZero() && !now.Before(e.again)
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
-	starts := e.watchStrangers(e.decide())
+	starts, leavers := e.decide()
+	starts = e.watchStrangers(starts)
 	// 3. Commit. New jobs that cannot be written are refused, and the rest
 	// is tried without them: a queue that is too long for the disk must not
 	// keep what has happened from it.
-	tx := e.transaction(starts)
+	tx := e.transaction(starts, leavers)
 	Fault("before commit")
 	err := e.commit(tx)
 	if err != nil && e.refuseStaged(err) {
-		tx = e.transaction(starts)
+		tx = e.transaction(starts, leavers)
 		if err = e.commit(tx); err == nil {
 			e.commitErr = nil // nothing that has happened waits for room
 		}
@@ -57,6 +60,7 @@ func (e *Engine) Step(now time.Time) error {
 	}
 	Fault("committed")
 	// 4. Act.
+	e.depart(leavers)
 	e.settle(tx)
 	e.answer(nil)
 	if len(starts) == 0 && e.unbooked {
@@ -101,6 +105,7 @@ type start struct {
 
 // state is the snapshot that sched decides on.
 func (e *Engine) state() sched.State {
+	e.queue.Tick(e.now)
 	s := sched.State{
 		Now: e.now, Rules: e.cfg.Rules, Host: e.cfg.Host,
 		Cards: e.cards.placeable(e.now, e.freshFor()), Held: e.held(), Queue: e.queue, MaxStarts: maxStarts,
@@ -115,12 +120,12 @@ func (e *Engine) state() sched.State {
 	return s
 }
 
-// decide asks sched and takes a supervisor for each start. The machine-wide
-// ledger is locked from reading the other berths' bookings until ours are
-// published.
-func (e *Engine) decide() []start {
+// decide asks sched, takes a supervisor for each start, and says which running
+// jobs are to make room. The machine-wide ledger is locked from reading the
+// other berths' bookings until ours are published.
+func (e *Engine) decide() ([]start, []leaver) {
 	if e.stopping || e.queue.Len() == 0 || !e.moved || len(e.cards.known) == 0 {
-		return nil // on a machine whose cards nobody has seen, nothing can be refused either
+		return nil, nil // on a machine whose cards nobody has seen, nothing can be refused either
 	}
 	// Should something stand in the way below, the next look at the cards
 	// asks again.
@@ -129,13 +134,14 @@ func (e *Engine) decide() []start {
 	defer cancel()
 	if err := e.ledger.Lock(ctx); err != nil {
 		e.warn("the ledger of GPU reservations is locked; nothing starts until it is free", err)
-		return nil
+		return nil, nil
 	}
 	defer e.ledger.Unlock()
 	if !e.readOthers() {
-		return nil
+		return nil, nil
 	}
 	plan := sched.Decide(e.state())
+	e.again = plan.Again
 	for _, refusal := range plan.Infeasible {
 		e.finish(e.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
 	}
@@ -148,14 +154,14 @@ func (e *Engine) decide() []start {
 		if err := e.ledger.Publish(e.bookings(starts)); err != nil {
 			e.warn("cannot book in the ledger of GPU reservations; nothing starts", err)
 			e.letGo(starts)
-			return nil
+			return nil, nil
 		}
 	}
 	if len(starts) > 0 && len(starts) == len(plan.Starts) {
 		// Nothing stood in the way this time: should it again, say so again.
 		clear(e.warned)
 	}
-	return starts
+	return starts, e.leavers(plan.SetAside)
 }
 
 // readOthers refreshes what other berths have booked.
@@ -225,6 +231,10 @@ func (e *Engine) lease(planned []sched.Start) []start {
 		j.Grant, j.Keep, j.Stop = p.Grant, token, job.NoStop
 		j.Grant.CardMiB = e.cards.smallest(p.Grant.GPUs)
 		j.StartedAt, j.EndedAt = e.now, time.Time{}
+		if since := e.inLine[j.ID].since; since.After(j.SubmittedAt) {
+			j.WaitsSince = since
+		}
+		j.AsideFor, j.AsideAt = "", time.Time{}
 		j.Detail, j.ExitCode, j.Signal, j.PeakMiB, j.AvgUtil = "", nil, "", nil, nil
 		j.Log, j.LogDropped = e.cfg.LogPath(j), 0
 		starts = append(starts, start{job: j, token: token})
@@ -247,7 +257,7 @@ func (e *Engine) abandon(starts []start) {
 }
 
 // transaction gathers what has to be on disk before anything is acted on.
-func (e *Engine) transaction(starts []start) store.Tx {
+func (e *Engine) transaction(starts []start, leavers []leaver) store.Tx {
 	tx := store.Tx{Delete: e.deleted, Events: slices.Clone(e.events)}
 	if e.lazyDue() {
 		for id := range e.lazyDirty {
@@ -258,17 +268,19 @@ func (e *Engine) transaction(starts []start) store.Tx {
 		}
 		clear(e.lazyDirty)
 	}
-	started := make(map[string]bool, len(starts))
+	decided := make(map[string]bool, len(starts)+len(leavers))
 	for _, s := range starts {
-		started[s.job.ID] = true
+		decided[s.job.ID] = true
+		tx.Put = append(tx.Put, s.job)
+	}
+	for _, l := range leavers {
+		decided[l.job.ID] = true
+		tx.Put = append(tx.Put, l.job)
 	}
 	for id, j := range e.dirty {
-		if !started[id] {
+		if !decided[id] {
 			tx.Put = append(tx.Put, j)
 		}
-	}
-	for _, s := range starts {
-		tx.Put = append(tx.Put, s.job)
 	}
 	for _, b := range e.staged {
 		tx.Put = append(tx.Put, b.Jobs...)
@@ -282,6 +294,9 @@ func (e *Engine) transaction(starts []start) store.Tx {
 	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, s := range starts {
 		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStarted, Job: s.job.Clone(), Text: startText(s.job)})
+	}
+	for _, l := range leavers {
+		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStopping, Job: l.job.Clone(), Text: "set aside for job " + l.job.AsideFor})
 	}
 	return tx
 }
@@ -322,6 +337,13 @@ func (e *Engine) settle(tx store.Tx) {
 		e.runner.Ack(token)
 		Fault("acked")
 	}
+	for _, w := range e.warns {
+		Fault("before warning")
+		if err := e.runner.Warn(w.token, w.stamp); err != nil {
+			e.cfg.Log.Warn("warn", "token", w.token, "err", err)
+		}
+		Fault("warned")
+	}
 	for _, s := range e.stops {
 		Fault("before stop")
 		if err := e.runner.Stop(s.token, s.why, s.grace); err != nil {
@@ -330,7 +352,7 @@ func (e *Engine) settle(tx store.Tx) {
 		Fault("stopped")
 	}
 	e.unbooked = e.unbooked || len(e.acks) > 0
-	e.acks, e.stops = nil, nil
+	e.acks, e.stops, e.warns = nil, nil, nil
 	arrivals := e.arrivals
 	e.arrivals = nil
 	e.publish(arrivals, tx.Events)
@@ -356,7 +378,7 @@ func (e *Engine) launch(starts []start) {
 		id := s.job.ID
 		e.unqueue(id)
 		e.jobs[id] = s.job
-		e.active[id] = &attempt{job: s.job, token: s.token, startedAt: e.now}
+		e.active[id] = &attempt{job: s.job, token: s.token, startedAt: e.now, run: e.span(s.job)}
 		e.byToken[s.token] = id
 	}
 	for _, s := range starts {

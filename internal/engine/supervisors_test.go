@@ -95,7 +95,7 @@ func (w *world) begin(k *fakeKeep) {
 	k.running = x
 	w.report(run.Event{Kind: run.Started, Token: k.token, Job: o.Job, Attempt: o.Attempt})
 	token := k.token
-	w.at(time.Duration(1+w.rng.IntN(5000))*time.Millisecond, func() { w.exit(token, x, "") })
+	w.at(time.Duration(1+w.rng.IntN(5000))*time.Millisecond*w.pace, func() { w.exit(token, x, "") })
 }
 
 // checkStart is where "never twice" and "never over-committed" are held
@@ -143,7 +143,7 @@ func (w *world) checkMayRun(row *job.Job, x *execution) {
 			continue
 		}
 		asked := w.people.again[x.job] // then nothing else has to be a reason
-		if y.cut && !row.Spec.Requeue && !asked {
+		if y.cut && !row.Spec.Requeue && !asked && !y.leaving {
 			w.wrong("job %s runs again though the machine went down under it", x.job)
 		}
 		atLeast := min(y.declaredMiB, w.total-512)
@@ -197,7 +197,27 @@ func (w *world) Stop(token string, why job.Stop, _ time.Duration) error {
 	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && row.Stop != why {
 		w.wrong("job %s was stopped (%s) before that was on disk", x.job, why)
 	}
-	w.at(time.Duration(w.rng.IntN(500))*time.Millisecond, func() { w.exit(token, x, string(why)) })
+	if why == job.StopAside && w.rows[x.job].AsideAt.After(w.now) {
+		w.wrong("job %s was told to leave %s before it was to be", x.job, w.rows[x.job].AsideAt.Sub(w.now))
+	}
+	w.at(time.Duration(w.rng.IntN(500))*time.Millisecond*w.pace, func() { w.exit(token, x, string(why)) })
+	return nil
+}
+
+// Warn is a signal that the job may well take for its end.
+func (w *world) Warn(token, _ string) error {
+	w.mayCrash()
+	x := w.keeps[token].running
+	if x == nil {
+		return nil
+	}
+	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && (row.Stop != job.StopAside || row.Spec.WarnSignal == "") {
+		w.wrong("job %s was warned of an end (%q) that is not on disk", x.job, row.Stop)
+	}
+	w.warnings++
+	if w.rng.IntN(4) == 0 {
+		w.at(time.Duration(w.rng.IntN(500))*time.Millisecond*w.pace, func() { w.exit(token, x, "") })
+	}
 	return nil
 }
 
@@ -251,6 +271,7 @@ func (w *world) killKeep(k *fakeKeep) {
 func (w *world) hunt(k *fakeKeep) {
 	x := k.running
 	started := *k.started
+	w.noteLeaving(x)
 	w.at(time.Duration(w.rng.IntN(2000))*time.Millisecond, func() {
 		if x.alive {
 			x.alive, x.lost = false, true
@@ -267,6 +288,7 @@ func (w *world) powerCut() {
 	for _, k := range w.sortedKeeps() {
 		k.alive, k.leased, k.before = false, false, true
 		if k.running != nil {
+			w.noteLeaving(k.running)
 			k.running.alive, k.running.lost, k.running.cut = false, true, true
 			k.running = nil
 		}

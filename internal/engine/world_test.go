@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -23,7 +24,8 @@ import (
 type world struct {
 	rng    *rand.Rand
 	now    time.Time
-	storm  bool // faults are on
+	storm  bool          // faults are on
+	pace   time.Duration // how much slower everything is than in a quick world
 	bootID string
 
 	rows   map[string]*job.Job // what is on disk
@@ -42,6 +44,8 @@ type world struct {
 	others  []gpu.Entry
 	holders []run.Holder
 	steps   int
+
+	warnings, setAsides, leftAlone int // how often
 
 	boots     int  // how many berths there were; what one was told dies with it
 	stopping  bool // the engine that lives now was interrupted
@@ -84,6 +88,7 @@ type execution struct {
 	ended   bool // by itself or stopped, with a status that was recorded
 	lost    bool
 	cut     bool // the machine went down under it
+	leaving bool // it was lost while it was being set aside
 	pid     int
 	realMiB int64 // what it really uses on each of its cards
 	boot    int   // the berth that started it
@@ -101,7 +106,7 @@ var errFull = fmt.Errorf("commit: %w", store.ErrFull)
 func newWorld(seed uint64, cards int) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(1_700_000_000, 0), storm: true, bootID: keep.BootID(),
-		rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
+		pace: 1, rows: map[string]*job.Job{}, keeps: map[string]*fakeKeep{}, total: 24576, cards: cards,
 		givenUp: map[string]bool{}, outOfLuck: map[string]bool{}, people: newPeople(), hardware: newHardware(seed),
 	}
 }
@@ -127,6 +132,7 @@ func (w *world) Commit(tx store.Tx) error {
 		return errFull
 	}
 	w.checkTx(tx)
+	before := maps.Clone(w.rows)
 	for _, j := range tx.Put {
 		w.checkRow(j)
 		w.rows[j.ID] = j.Clone()
@@ -136,6 +142,9 @@ func (w *world) Commit(tx store.Tx) error {
 	}
 	for _, id := range tx.Delete {
 		delete(w.rows, id)
+	}
+	for _, j := range tx.Put {
+		w.checkAside(before[j.ID], j)
 	}
 	for _, ev := range tx.Events {
 		w.events++
@@ -166,6 +175,38 @@ func (w *world) checkRow(j *job.Job) {
 	if j.Stop == job.StopCancel {
 		w.givenUp[j.ID] = true
 	}
+}
+
+// checkAside holds what becomes of a job that gives way to what was before:
+// only one that allows it is told to, for one that waits, and it comes back to
+// its place with nothing used up.
+func (w *world) checkAside(was, is *job.Job) {
+	if was == nil {
+		return
+	}
+	switch {
+	case is.Leaving() && !was.Leaving():
+		other := w.rows[is.AsideFor]
+		if is.Spec.Preemptible != "requeue" || other == nil || other.State != job.Queued || other.Spec.Priority <= is.Spec.Priority {
+			w.wrong("job %s is set aside for job %s (%+v)", is.ID, is.AsideFor, other)
+		}
+	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt == was.Attempt:
+		w.leftAlone++
+		if other := w.rows[was.AsideFor]; other.State == job.Queued && !other.Held && !other.NotBefore.After(w.now) {
+			w.wrong("job %s is left alone, though job %s waits", is.ID, other.ID)
+		}
+	case is.Preemptions > was.Preemptions:
+		w.setAsides++
+		if is.State == job.Running && is.Attempt == was.Attempt || is.Outcome == job.OK || is.Rank != was.Rank || is.RetriesUsed != was.RetriesUsed || is.Requeues != was.Requeues || is.Preemptions != was.Preemptions+1 {
+			w.wrong("job %s comes back from being set aside as %+v, and was %+v", is.ID, is, was)
+		}
+	}
+}
+
+// noteLeaving remembers of a job that is lost whether it was on its way out.
+func (w *world) noteLeaving(x *execution) {
+	row := w.rows[x.job]
+	x.leaving = row != nil && row.Leaving() && row.Attempt == x.attempt
 }
 
 // PeakFor is the most this command was seen to use.

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// leaver is a running job on its way off its cards: a changed copy of it that
+// replaces the old one once it is on disk.
+type leaver struct{ job *job.Job }
+
+// leavers are the jobs that a plan sets aside. One that ended, or that somebody
+// else is ending, meanwhile needs nothing more.
+func (e *Engine) leavers(planned []sched.SetAside) []leaver {
+	var list []leaver
+	for _, p := range planned {
+		a := e.active[p.Job]
+		if a == nil || a.job.Stop != job.NoStop || p.Mode != sched.Requeue {
+			continue
+		}
+		j := a.job.Clone()
+		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, e.now.Add(warning(&j.Spec))
+		j.Detail = "is being set aside for job " + p.For
+		list = append(list, leaver{j})
+	}
+	slices.SortFunc(list, func(a, b leaver) int { return int(a.job.Seq - b.job.Seq) })
+	return list
+}
+
+// depart lets the committed leavers know: first the signal that they wanted to
+// hear before, where they wanted one.
+func (e *Engine) depart(list []leaver) {
+	for _, l := range list {
+		id := l.job.ID
+		e.jobs[id], e.active[id].job = l.job, l.job
+		e.hurry(e.active[id])
+	}
+}
+
+// urgeLeavers tells leavers to end whose warning is over, and leaves those
+// alone whose cards nobody needs any more.
+func (e *Engine) urgeLeavers() {
+	for _, id := range e.activeIDs() {
+		if a := e.active[id]; a.job.Leaving() && !a.told {
+			e.hurry(a)
+		}
+	}
+}
+
+// hurry does what is due for a leaver that was not told to end yet.
+func (e *Engine) hurry(a *attempt) {
+	j := a.job
+	if latest := e.now.Add(warning(&j.Spec)); j.AsideAt.After(latest) {
+		j.AsideAt = latest // the clock was set back
+		e.fact(j)
+	}
+	_, wanted := e.queue.Get(j.AsideFor)
+	switch {
+	case !j.AsideAt.After(e.now):
+		a.told = true
+		e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+	case !wanted:
+		e.stay(a)
+	case !a.warnedOf.Equal(j.AsideAt):
+		a.warnedOf = j.AsideAt
+		e.warns = append(e.warns, warnOrder{j.Keep, strconv.FormatInt(j.AsideAt.UnixMilli(), 10)})
+	}
+}
+
+// stay leaves a job on its cards that was warned and no more.
+func (e *Engine) stay(a *attempt) {
+	j := a.job
+	text := fmt.Sprintf("job %s stays on its cards: job %s does not wait for them any more", j.ID, j.AsideFor)
+	j.Stop, j.AsideFor, j.AsideAt, j.Detail = job.NoStop, "", time.Time{}, ""
+	e.moved = true
+	e.fact(j)
+	e.tell(job.EventNotice, j, text)
+}
+
+// urgeAt is when the next leaver is told to end.
+func (e *Engine) urgeAt() (at time.Time) {
+	for _, a := range e.active {
+		if a.job.Leaving() && !a.told && (at.IsZero() || a.job.AsideAt.Before(at)) {
+			at = a.job.AsideAt
+		}
+	}
+	return at
+}
+
+// wasTold is true of a leaver that had, or may have had, its TERM: a berth that
+// was killed cannot say whether it got to send it.
+func (e *Engine) wasTold(j *job.Job) bool {
+	return j.Stop == job.StopAside && !j.AsideAt.After(e.now)
+}
+
+// gaveWay is the end of a job that was set aside. It uses up no retry.
+func gaveWay(j *job.Job) ruling {
+	detail := "set aside"
+	if j.AsideFor != "" {
+		detail += " for job " + j.AsideFor
+	}
+	return ruling{again: job.EventSetAside, detail: detail, aside: true}
+}
+
+// warnOrder asks for a job's warning signal.
+type warnOrder struct{ token, stamp string }
+
+// setAside says first, of a job that waits again, that it was set aside.
+func setAside(j *job.Job, why string) string {
+	if j == nil || j.State != job.Queued || j.AsideFor == "" || why == "" {
+		return why
+	}
+	return "set aside for job " + j.AsideFor + "; " + why
+}

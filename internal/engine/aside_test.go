@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+func priority(n int) func(*job.Spec) { return func(s *job.Spec) { s.Priority = n } }
+func gives(s *job.Spec)              { s.Preemptible = "requeue" }
+func warned(d time.Duration) func(*job.Spec) {
+	return func(s *job.Spec) { s.WarnSignal, s.WarnBefore = "USR1", d }
+}
+
+// longEnough is for how long a job has to have run before it gives way.
+const longEnough = 3 * time.Minute
+
+// crowded is a machine of one card on which job 1 runs, and job 2 wants to.
+func crowded(t *testing.T, first job.Spec, change ...func(*Config)) *rig {
+	t.Helper()
+	r := newRig(t, 1, change...)
+	r.submit(first)
+	r.pass(longEnough)
+	r.did, r.told = nil, nil
+	r.submit(spec(priority(5), vram(20000)))
+	return r
+}
+
+func aside() keep.Record { return keep.Record{Stop: string(job.StopAside)} }
+
+func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000), retries(1)))
+	r.wantDid("commit 1:running 2:queued", "stop t1 aside 10s")
+	if row := r.row("1"); !row.Leaving() || row.AsideFor != "2" || row.Detail != "is being set aside for job 2" {
+		t.Errorf("on disk it is %+v", row)
+	}
+	r.wantTold("queued 2", "stopping 1")
+	r.pass(time.Second)
+	r.wantDid() // it is told once
+	r.hear(run.Ended, "1", aside(), false)
+	r.pass(time.Second)
+	r.wantTold("set_aside 1", "started 2")
+	row := r.row("1")
+	if row.State != job.Queued || row.Preemptions != 1 || row.RetriesUsed != 0 || row.Rank != 0 || !row.WaitsSince.Equal(r.now.Add(-time.Second)) || row.Detail != "set aside for job 2" {
+		t.Errorf("it came back as %+v", row)
+	}
+	if why := r.e.Why("1"); !strings.HasPrefix(why, "set aside for job 2; ") {
+		t.Errorf("why: %q", why)
+	}
+	if why := r.e.Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "set aside for job 2; ") {
+		t.Errorf("its reason: %q", why)
+	}
+	r.end("2", keep.Record{}, false)
+	if row := r.row("1"); row.State != job.Running || row.Attempt != 2 || row.Log != "1/2.log" || row.AsideFor != "" || row.Preemptions != 1 || row.Detail != "" {
+		t.Errorf("it runs again as %+v", row)
+	}
+}
+
+func TestWhoStaysOnTheCards(t *testing.T) {
+	park := func(s *job.Spec) { s.Preemptible = "park" }
+	for _, test := range []struct {
+		name   string
+		spec   job.Spec
+		change func(*Config)
+	}{
+		{"one that does not say that it gives way", spec(vram(20000)), func(*Config) {}},
+		{"one that may only be parked, which no machine can", spec(park, vram(20000)), func(*Config) {}},
+		{"one that gives way where nobody is set aside", spec(gives, vram(20000)), func(c *Config) { c.KeepAll = true }},
+		{"one of the same priority", spec(gives, priority(5), vram(20000)), func(*Config) {}},
+	} {
+		r := crowded(t, test.spec, test.change)
+		if r.wantRow("1", job.Running, ""); r.row("1").Stop != job.NoStop {
+			t.Errorf("%s was told to leave", test.name)
+		}
+		r.e.SetKeepAll(false)
+		r.pass(time.Second)
+		if left := r.row("1").Leaving(); left != strings.Contains(test.name, "nobody") {
+			t.Errorf("%s: after that was allowed, leaving is %v", test.name, left)
+		}
+	}
+}
+
+func TestAHigherPriorityTakesEffectAtOnce(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(gives, vram(20000)))
+	r.pass(longEnough)
+	r.submit(spec(vram(20000)))
+	r.wantRow("1", job.Running, "")
+	r.e.Edit(r.now, "2", spec(vram(20000), priority(1)), 2)
+	r.step()
+	if !r.row("1").Leaving() {
+		t.Error("an edited priority moves nobody")
+	}
+}
+
+func TestWhatEndedByItselfEndedSo(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		record keep.Record
+		state  job.State
+		want   job.Outcome
+	}{
+		{"well, before it heard anything", keep.Record{}, job.Finished, job.OK},
+		{"badly, before it heard anything", keep.Record{ExitCode: 3}, job.Failed, job.Exited(3)},
+		{"with 0, after it was told", aside(), job.Queued, ""},
+		{"with an error, after it was told", keep.Record{Stop: "aside", ExitCode: 1}, job.Queued, ""},
+		{"by a signal, after it was told", keep.Record{Stop: "aside", Signal: 9}, job.Queued, ""},
+	} {
+		r := crowded(t, spec(gives, vram(20000)))
+		r.hear(run.Ended, "1", test.record, false)
+		r.pass(time.Second)
+		if row := r.row("1"); row.State != test.state || row.Outcome != test.want {
+			t.Errorf("%s: %s %q", test.name, row.State, row.Outcome)
+		}
+	}
+}
+
+func TestAWarningComesFirst(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
+	r.wantDid("commit 1:running 2:queued", "warn t1")
+	if at := r.row("1").AsideAt; !at.Equal(r.now.Add(30 * time.Second)) {
+		t.Errorf("it is told to end at %v, now is %v", at, r.now)
+	}
+	if at := r.e.urgeAt(); !at.Equal(r.now.Add(30 * time.Second)) {
+		t.Errorf("the loop wakes at %v", at)
+	}
+	r.pass(29 * time.Second)
+	r.wantDid()
+	r.pass(time.Second)
+	r.wantDid("stop t1 aside 10s")
+	if at := r.e.urgeAt(); !at.IsZero() {
+		t.Errorf("told, the loop wakes at %v", at)
+	}
+	r.end("1", aside(), false)
+	r.wantRow("1", job.Queued, "")
+	r.wantRow("2", job.Running, "")
+}
+
+func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
+	warm := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
+	warm.e.Cancel(warm.now, "2", "asked")
+	warm.told = nil
+	warm.step()
+	if row := warm.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.AsideFor != "" || row.Detail != "" || !row.AsideAt.IsZero() {
+		t.Errorf("only warned, it is %+v", row)
+	}
+	if !slices.Contains(warm.kinds(), "notice 1") {
+		t.Error("nobody is told that it stays")
+	}
+	warm.pass(time.Minute)
+	warm.wantRow("1", job.Running, "")
+	for _, did := range warm.did {
+		if strings.HasPrefix(did, "stop") {
+			t.Errorf("it was warned only, and: %s", did)
+		}
+	}
+	cold := crowded(t, spec(gives, vram(20000)))
+	cold.e.Cancel(cold.now, "2", "asked")
+	cold.pass(time.Second)
+	if !cold.row("1").Leaving() {
+		t.Error("what had its TERM goes on as if nothing was")
+	}
+	cold.hear(run.Ended, "1", aside(), false)
+	cold.pass(time.Second)
+	if row := cold.row("1"); row.State != job.Running || row.Attempt != 2 || row.Preemptions != 1 {
+		t.Errorf("it does not start again at once: %+v", row)
+	}
+}
+
+func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(gives, vram(20000), warned(time.Second)))
+	jobs := []*job.Job{{Spec: spec(vram(20000), priority(5))}}
+	r.e.Number(jobs)
+	r.e.Submit(r.now, jobs)
+	r.step()
+	r.now = r.now.Add(longEnough)
+	r.look()
+	r.commitErr = errDisk
+	r.did = nil
+	if err := r.e.Step(r.now); err == nil {
+		t.Fatal("the round succeeded")
+	}
+	r.wantDid("no room for 1:running")
+	if j, _ := r.e.Job("1"); j.Stop != job.NoStop || j.AsideFor != "" {
+		t.Errorf("it is %+v though nothing is on disk", j)
+	}
+	r.commitErr = nil
+	r.pass(time.Second)
+	r.wantDid("commit 1:running", "warn t1")
+}
+
+func TestWhatPeopleAskOfAJobThatLeaves(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spec  job.Spec
+		ask   func(r *rig)
+		state job.State
+		want  string // what it says then
+		held  bool
+	}{
+		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.e.CancelBy(r.now, "1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
+		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.e.CancelBy(r.now, "1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
+		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.e.Requeue(r.now, "1", "ann", 0) }, job.Queued, "requeued by ann", false},
+		{"it is requeued, and who it made room for cancelled", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) {
+			r.e.Requeue(r.now, "1", "ann", 0)
+			r.e.Hold(r.now, "2", "ann")
+		}, job.Running, "", false},
+		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.e.Hold(r.now, "1", "ann") }, job.Queued, "set aside for job 2", true},
+		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.e.Interrupt(r.now, false) }, job.Queued, "set aside for job 2", false},
+	} {
+		r := crowded(t, test.spec)
+		test.ask(r)
+		r.step()
+		stopped := slices.ContainsFunc(r.did, func(did string) bool { return strings.HasPrefix(did, "stop t1") })
+		r.hear(run.Ended, "1", aside(), false)
+		r.pass(time.Second)
+		if row := r.row("1"); !stopped || row.State != test.state || row.Detail != test.want || row.Held != test.held {
+			t.Errorf("%s: told to end: %v, and then %s %q held %v", test.name, stopped, row.State, row.Detail, row.Held)
+		}
+	}
+}
+
+func TestALeaverIsFoundAgain(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		warned time.Duration
+		after  time.Duration // until the next berth comes
+		found  run.Found
+		did    []string // what it does at once
+		state  job.State
+		detail string
+	}{
+		{"told, and still there: it is told again", 0, time.Second, run.Found{Kind: run.FoundRunning}, []string{"stop t1 aside 10s"}, job.Running, "is being set aside for job 2"},
+		{"warned, and its time not over: it is warned again", time.Minute, time.Second, run.Found{Kind: run.FoundRunning}, []string{"warn t1"}, job.Running, "is being set aside for job 2"},
+		{"warned, and its time over meanwhile: it is told", time.Minute, 2 * time.Minute, run.Found{Kind: run.FoundRunning}, []string{"stop t1 aside 10s"}, job.Running, "is being set aside for job 2"},
+		{"told, and gone", 0, time.Second, run.Found{Kind: run.FoundEnded, Record: aside()}, []string{"ack t1"}, job.Queued, "set aside for job 2"},
+		{"told, but it had ended by itself", 0, time.Second, run.Found{Kind: run.FoundEnded}, []string{"ack t1"}, job.Finished, ""},
+		{"told, and its supervisor's place is gone", 0, time.Second, run.Found{Kind: run.FoundEnded, Token: "another"}, []string{"ack another"}, job.Queued, "set aside for job 2"},
+	} {
+		r := crowded(t, spec(gives, vram(20000), warned(test.warned)))
+		r.did = nil
+		r.now = r.now.Add(test.after)
+		f := test.found
+		f.Token, f.Job, f.Attempt = orElse(f.Token, "t1"), "1", 1
+		r.again(f)
+		r.step()
+		for _, want := range test.did {
+			if !slices.Contains(r.did, want) {
+				t.Errorf("%s: it did %q", test.name, r.did)
+			}
+		}
+		if row := r.row("1"); row.State != test.state || row.Detail != test.detail {
+			t.Errorf("%s: %s %q", test.name, row.State, row.Detail)
+		}
+		if row := r.row("1"); test.state == job.Queued && (row.Preemptions != 1 || row.Rank != 0) {
+			t.Errorf("%s: it came back as %+v", test.name, row)
+		}
+	}
+}
+
+func TestALeaverThatIsLostRunsAgain(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000)))
+	r.hear(run.Lost, "1", keep.Record{}, false)
+	r.pass(time.Second)
+	if row := r.row("1"); row.State != job.Queued || row.Preemptions != 1 {
+		t.Errorf("told to leave and lost: %+v", row)
+	}
+	r = crowded(t, spec(gives, vram(20000), warned(time.Minute)))
+	r.hear(run.Lost, "1", keep.Record{}, false)
+	r.pass(time.Second)
+	r.wantRow("1", job.Failed, job.Lost)
+}
+
+// TestTheCardsOfALeaverAreSpokenFor: somebody who would fit there too does not
+// get them while who they were left for waits.
+func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000)))
+	held := r.e.State().Held
+	if len(held) != 1 || !held[0].Leaving || held[0].LeavesFor != "2" || !held[0].LeavesBy.Equal(r.now.Add(10*time.Second)) || held[0].Aside != (sched.Aside{}) {
+		t.Errorf("the plan sees %+v", held)
+	}
+	r.submit(spec(vram(20000), priority(1)))
+	r.hear(run.Ended, "1", aside(), false)
+	r.pass(time.Second)
+	r.wantRow("2", job.Running, "")
+	r.wantRow("3", job.Queued, "")
+}

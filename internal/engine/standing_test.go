@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/keep"
+	"berth/internal/predict"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+func limit(d time.Duration) func(*job.Spec) { return func(s *job.Spec) { s.TimeLimit = d } }
+
+// pendingOf is a job as the plan sees it.
+func (r *rig) pendingOf(id string) sched.Pending {
+	r.t.Helper()
+	p, queued := r.e.queue.Get(id)
+	if !queued {
+		r.t.Fatalf("job %s is not in the queue", id)
+	}
+	return p
+}
+
+func TestSinceWhenAJobWaits(t *testing.T) {
+	const hour = time.Hour
+	for _, test := range []struct {
+		name string
+		play func(r *rig) // what becomes of job 2 within the hour
+		want time.Duration
+	}{
+		{"since it was submitted", func(r *rig) { r.submit(spec()); r.pass(hour) }, 0},
+		{"since its time came", func(r *rig) {
+			r.submit(spec())
+			r.e.Begin(r.now, "2", r.now.Add(20*time.Minute))
+			r.pass(hour)
+		}, 20 * time.Minute},
+		{"since it was released", func(r *rig) {
+			r.submit(spec())
+			r.e.Hold(r.now, "2", "ann")
+			r.pass(10 * time.Minute)
+			r.e.Release(r.now, "2", "ann")
+			r.pass(50 * time.Minute)
+		}, 10 * time.Minute},
+		{"since the last ended that it waited for", func(r *rig) {
+			r.submit(spec(after("3", job.AfterAny), after("4", job.AfterAny)), spec(gpus(0)), spec(gpus(0)))
+			r.pass(10 * time.Minute)
+			r.end("3", keep.Record{}, false)
+			r.pass(10 * time.Minute)
+			r.end("4", keep.Record{}, false)
+			r.pass(40 * time.Minute)
+		}, 20*time.Minute + 10*time.Millisecond},
+		{"since it came back", func(r *rig) {
+			r.end("1", keep.Record{}, false)
+			r.submit(spec(retries(1)))
+			r.pass(30 * time.Minute)
+			r.submit(spec(priority(3)))
+			r.hear(run.Ended, "2", keep.Record{ExitCode: 1}, true)
+			r.pass(30 * time.Minute)
+		}, 30*time.Minute + 10*time.Millisecond},
+		{"as before, when its start came to nothing", func(r *rig) {
+			r.end("1", keep.Record{}, false)
+			r.submit(spec())
+			r.submit(spec(priority(3)))
+			r.now = r.now.Add(30 * time.Minute)
+			r.hear(run.NeverRan, "2", keep.Record{}, false)
+			r.pass(30 * time.Minute)
+		}, 10 * time.Millisecond},
+	} {
+		r := newRig(t, 1)
+		r.submit(spec())
+		test.play(r)
+		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
+			t.Errorf("%s: %v after the beginning, want %v", test.name, got, test.want)
+		}
+		r.again()
+		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
+			t.Errorf("%s: after a restart %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestHowARunningJobStands(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.pass(time.Hour)
+	r.submit(spec(priority(3), limit(2*time.Hour), gives, warned(time.Minute)))
+	r.pass(time.Hour)
+	r.end("1", keep.Record{}, false)
+	r.pass(time.Minute)
+	want := sched.Held{
+		User: "ann", Priority: 3, Seq: 2, Submitted: start0.Add(time.Hour), Started: start0.Add(2*time.Hour + 10*time.Millisecond),
+		Waited: time.Hour + 10*time.Millisecond, Limit: 2 * time.Hour, Aside: sched.Aside{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
+	}
+	held := func() sched.Held { return r.e.State().Held[0] }
+	got := held()
+	want.Run = got.Run // which the book answers for
+	if got.User != want.User || got.Priority != want.Priority || got.Seq != want.Seq || !got.Submitted.Equal(want.Submitted) || !got.Started.Equal(want.Started) ||
+		got.Waited != want.Waited || got.Limit != want.Limit || got.Aside != want.Aside || got.Leaving || got.Run.High == 0 || got.Run.High > got.Limit {
+		t.Errorf("the plan sees\n%+v, want\n%+v", got, want)
+	}
+	r.e.Cancel(r.now, "2", "asked")
+	r.step()
+	if got := held(); got.Aside.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
+		t.Errorf("told to end, the plan sees %+v", got)
+	}
+}
+
+func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
+	r := newRig(t, 1)
+	long := command("python train.py --seed 1")
+	r.submit(spec(long), spec(command("python train.py --seed 2")))
+	if p := r.pendingOf("2"); p.Run != (sched.Span{}) {
+		t.Errorf("nothing is known, and it is expected to run for %+v", p.Run)
+	}
+	r.pass(time.Hour)
+	r.end("1", keep.Record{Elapsed: time.Hour}, false)
+	r.submit(spec(command("python train.py --seed 3")))
+	for _, id := range []string{"2", "3"} {
+		g, _, live := r.e.Guess(id)
+		if !live || g.Source != predict.FromCommand || g.Samples != 1 || g.Mid < 50*time.Minute || g.Mid > 70*time.Minute {
+			t.Errorf("job %s: %v %+v", id, live, g)
+		}
+	}
+	if _, _, live := r.e.Guess("1"); live {
+		t.Error("a job that is over is expected to run")
+	}
+	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute {
+		t.Errorf("queued after the first run it is expected to run for %+v", p.Run)
+	}
+	if h := r.e.State().Held[0]; h.Run.Mid < 50*time.Minute {
+		t.Errorf("running it is expected to run for %+v", h.Run)
+	}
+}
+
+func TestThoseInTheQueueHearOfAFirstRun(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(command("python train.py 1")), spec(command("sleep")), spec(command("python train.py 3")), spec(command("python other.py")))
+	r.pass(time.Hour)
+	r.end("1", keep.Record{Elapsed: time.Hour}, false)
+	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute || !p.Since.Equal(start0) {
+		t.Errorf("one like it is expected to run for %+v, waiting since %v", p.Run, p.Since)
+	}
+	if p := r.pendingOf("4"); p.Run != (sched.Span{}) {
+		t.Errorf("another was told too: %+v", p.Run)
+	}
+	r.end("2", keep.Record{Elapsed: time.Second}, false)
+	r.end("3", keep.Record{Elapsed: time.Hour}, false)
+	r.end("4", keep.Record{Elapsed: time.Second}, false)
+	if e := r.e; len(e.inLine)+len(e.alike)+len(e.learnt)+len(e.autos) != 0 {
+		t.Errorf("with an empty queue there is %v %v %v %v", e.inLine, e.alike, e.learnt, e.autos)
+	}
+}
+
+func TestWhatIsRecalled(t *testing.T) {
+	ran := func(outcome job.Outcome, change ...func(*job.Spec)) *job.Job {
+		return &job.Job{
+			User: "ann", Spec: spec(change...), State: outcome.State(), Outcome: outcome, PeakMiB: map[int]int64{0: 4000, 1: 5000},
+			StartedAt: start0, EndedAt: start0.Add(time.Hour),
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		job     *job.Job
+		samples int
+		peak    int64
+	}{
+		{"one that ended well", ran(job.OK), 1, 5000},
+		{"one that failed tells of its time only", ran(job.Exited(1)), 1, 0},
+		{"one that ran out of memory does not tell how much is enough", ran(job.OOM), 1, 0},
+		{"one that was cancelled would have taken longer", ran(job.WasCancelled), 0, 0},
+		{"one that was lost too", ran(job.Lost), 0, 0},
+		{"one that never began", ran(job.Launch), 0, 0},
+		{"one without a card", ran(job.OK, gpus(0)), 0, 0},
+	} {
+		r := newRig(t, 1)
+		r.e.Recall(func(most int) ([]*job.Job, error) {
+			if most != maxPast {
+				t.Errorf("%d are asked for", most)
+			}
+			return []*job.Job{test.job}, nil
+		})
+		r.submit(spec())
+		g, m, _ := r.e.Guess("1")
+		if g.Samples != test.samples || m.HighMiB != test.peak {
+			t.Errorf("%s: %+v %+v", test.name, g, m)
+		}
+	}
+	r := newRig(t, 1)
+	r.e.Recall(func(int) ([]*job.Job, error) { return nil, errors.New("a broken disk") })
+	r.submit(spec())
+	r.wantRow("1", job.Running, "")
+}
+
+func TestVRAMAutoOfACommandWithOtherNumbers(t *testing.T) {
+	auto := func(s *job.Spec) { s.VRAMAuto = true }
+	r := newRig(t, 2)
+	r.peaks["python train.py --seed 3"] = 3000
+	r.submit(spec(auto, command("python train.py --seed 1")), spec(auto, command("python train.py --seed 2")))
+	if r.row("1").Grant.Alone != true || r.row("2").Grant.Alone != true {
+		t.Error("the first runs are not alone")
+	}
+	r.submit(spec(auto, command("python train.py --seed 7")), spec(auto, command("python other.py --seed 7")))
+	r.uses("1", 0, 4000)
+	r.pass(time.Second)
+	r.clear(0)
+	r.end("1", keep.Record{}, false)
+	r.submit(spec(auto, command("python train.py --seed 3")), spec(auto, command("python train.py --seed 1")))
+	seven, third, first := r.row("3").VRAMMiB, r.row("5").VRAMMiB, r.row("6").VRAMMiB
+	if third != 3300 {
+		t.Errorf("measured itself, it declares %d MiB", third)
+	}
+	if seven <= 4400 {
+		t.Errorf("one like it declares %d MiB: other numbers may need more than the one that was measured", seven)
+	}
+	if first != 4400 {
+		t.Errorf("the very same command declares %d MiB", first)
+	}
+	if other := r.row("4").VRAMMiB; other != 0 {
+		t.Errorf("another command declares %d MiB", other)
+	}
+}
+
+func TestTimeAloneMovesThePlan(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(gives, vram(20000)))
+	r.pass(time.Second)
+	r.submit(spec(priority(1), vram(20000)))
+	at := r.e.decideAt()
+	if !at.After(r.now) {
+		t.Fatalf("the plan is to be looked at again at %v", at)
+	}
+	if wait := r.e.wait(r.now, true); wait > at.Sub(r.now) {
+		t.Errorf("the loop sleeps for %v", wait)
+	}
+	r.now = at.Add(-time.Millisecond)
+	r.look()
+	r.step()
+	r.wantRow("1", job.Running, "")
+	if r.row("1").Leaving() {
+		t.Error("it leaves too early")
+	}
+	r.now = at
+	r.step() // without a look at the cards, which would decide anyway
+	if !r.row("1").Leaving() {
+		t.Error("nobody looked again when it was time")
+	}
+	r.e.Interrupt(r.now, false)
+	if !r.e.decideAt().IsZero() {
+		t.Error("an engine that stops has something to decide")
+	}
+}
