@@ -1,6 +1,9 @@
 package sched
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // maxCombinations bounds the search for the best connected cards. Beyond it
 // the choice is greedy: good, not always the best.
@@ -20,10 +23,11 @@ type merit struct {
 	sameNUMA int // pairs on one NUMA node
 	near     int // how close the pairs are on the PCIe bus
 	leftMiB  int64
+	shares   int64 // given out there already, in millionths: decides between equal memory
 }
 
 func (m merit) plus(o merit) merit {
-	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.near + o.near, m.leftMiB + o.leftMiB}
+	return merit{m.links + o.links, m.sameNUMA + o.sameNUMA, m.near + o.near, m.leftMiB + o.leftMiB, m.shares + o.shares}
 }
 
 // chooser picks n of the options, which are ascending by card index.
@@ -31,6 +35,7 @@ type chooser struct {
 	options []option
 	n       int
 	spread  bool
+	own     []merit // of each option by itself
 	pairs   []merit // of each two options, row by row
 
 	picked []int // during the search
@@ -40,18 +45,13 @@ type chooser struct {
 
 // choose picks the best n cards. Of equals it takes the lowest indices.
 func choose(options []option, n int, placement Placement) []option {
-	c := &chooser{options: options, n: n, spread: placement == Spread}
-	if n > 1 {
-		c.pairs = make([]merit, 0, len(options)*len(options))
-		for i := range options {
-			for k := range options {
-				c.pairs = append(c.pairs, connection(options[i].slot, options[k].slot))
-			}
-		}
-	}
-	if combinations(len(options), n) <= maxCombinations {
+	c := newChooser(options, n, placement)
+	switch {
+	case c.alike():
+		c.fittest()
+	case combinations(len(options), n) <= maxCombinations:
 		c.search(0, merit{})
-	} else {
+	default:
 		c.greedy()
 	}
 	chosen := make([]option, n)
@@ -59,6 +59,60 @@ func choose(options []option, n int, placement Placement) []option {
 		chosen[i] = options[k]
 	}
 	return chosen
+}
+
+func newChooser(options []option, n int, placement Placement) *chooser {
+	c := &chooser{options: options, n: n, spread: placement == Spread, own: make([]merit, len(options))}
+	for i := range options {
+		// Whole millionths: sums of shares that differ in the last bit are a tie.
+		c.own[i] = merit{leftMiB: options[i].leftMiB, shares: int64(math.Round(options[i].slot.shares * 1e6))}
+	}
+	if n < 2 {
+		return c
+	}
+	c.pairs = make([]merit, 0, len(options)*len(options))
+	for i := range options {
+		for k := range options {
+			c.pairs = append(c.pairs, connection(options[i].slot, options[k].slot))
+		}
+	}
+	return c
+}
+
+// alike reports that every two cards are connected as well as any other two, so
+// that only the fit is left to go by.
+func (c *chooser) alike() bool {
+	if c.n < 2 {
+		return true
+	}
+	total := len(c.options)
+	for i := range total {
+		for k := range i {
+			if c.pairs[i*total+k] != c.pairs[total] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fittest takes the cards that fit best, each by itself.
+func (c *chooser) fittest() {
+	order := make([]int, len(c.options))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case c.better(c.own[a], c.own[b]):
+			return -1
+		case c.better(c.own[b], c.own[a]):
+			return 1
+		}
+		return 0
+	})
+	c.best = order[:c.n]
+	slices.Sort(c.best)
 }
 
 // connection is what two cards have in common.
@@ -81,9 +135,12 @@ func (c *chooser) better(a, b merit) bool {
 	case a.near != b.near:
 		return a.near > b.near
 	case c.spread:
-		return a.leftMiB > b.leftMiB
+		a, b = b, a
 	}
-	return a.leftMiB < b.leftMiB
+	if a.leftMiB != b.leftMiB {
+		return a.leftMiB < b.leftMiB
+	}
+	return a.shares > b.shares
 }
 
 // search tries every set in ascending order of indices, so that the first of
@@ -105,32 +162,42 @@ func (c *chooser) search(from int, so merit) {
 // greedy grows a set from each card in turn, always by the card that adds
 // most, and keeps the best of them.
 func (c *chooser) greedy() {
+	total := len(c.options)
+	gains, taken := make([]merit, total), make([]bool, total)
 	for seed := range c.options {
-		c.picked = nil
-		so := c.gain(seed)
-		c.picked = append(c.picked, seed)
-		for len(c.picked) < c.n {
-			pick := -1
-			var most merit
-			for k := range c.options {
-				if slices.Contains(c.picked, k) {
-					continue
-				}
-				if gain := c.gain(k); pick < 0 || c.better(gain, most) {
-					pick, most = k, gain
-				}
-			}
-			so = so.plus(most)
+		copy(gains, c.own)
+		clear(taken)
+		c.picked = c.picked[:0]
+		var so merit
+		for pick := seed; ; pick = c.most(gains, taken) {
+			so, taken[pick] = so.plus(gains[pick]), true
 			c.picked = append(c.picked, pick)
+			if len(c.picked) == c.n {
+				break
+			}
+			for k := range gains {
+				gains[k] = gains[k].plus(c.pairs[k*total+pick])
+			}
 		}
 		slices.Sort(c.picked)
 		c.keep(so)
 	}
 }
 
+// most is the option that adds most, of those that are not taken.
+func (c *chooser) most(gains []merit, taken []bool) int {
+	pick := -1
+	for k := range gains {
+		if !taken[k] && (pick < 0 || c.better(gains[k], gains[pick])) {
+			pick = k
+		}
+	}
+	return pick
+}
+
 // gain is what option k adds to those picked.
 func (c *chooser) gain(k int) merit {
-	m := merit{leftMiB: c.options[k].leftMiB}
+	m := c.own[k]
 	for _, other := range c.picked {
 		m = m.plus(c.pairs[k*len(c.options)+other])
 	}
