@@ -57,7 +57,7 @@ func isScript(token string) bool {
 // is: a word, with an owner in front perhaps (meta-llama/Llama-3-8B), and neither
 // a path nor a hash.
 func isName(value string) bool {
-	if strings.IndexByte("/.~", value[0]) >= 0 || strings.Count(value, "/") > 1 {
+	if value == "" || strings.IndexByte("/.~", value[0]) >= 0 || strings.Count(value, "/") > 1 {
 		return false
 	}
 	for i := range len(value) {

@@ -1,6 +1,9 @@
 package predict
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // mostCommand is the longest normalised command, in bytes. A generated script of
 // a megabyte is told from another by its head and a checksum of the rest.
@@ -68,9 +71,15 @@ func (n *normaliser) token(raw string) {
 	}
 	of := n.flag
 	n.flag = plain
-	if !looksLikeFlag(raw) && of != plain && n.replaced(of, raw) {
-		return
+	if looksLikeFlag(raw) {
+		of = plain
 	}
+	n.valueOf(of, raw, true)
+}
+
+// standalone writes a token that is nothing's value: a flag, with what is
+// assigned to it perhaps, a path, or words.
+func (n *normaliser) standalone(raw string) {
 	dashes := leadingDashes(raw)
 	rest := raw[dashes:]
 	equals, slash := strings.IndexByte(rest, '='), strings.IndexByte(rest, '/')
@@ -84,25 +93,31 @@ func (n *normaliser) token(raw string) {
 	n.out = append(n.out, raw[:dashes]...)
 	n.words(rest[:equals])
 	n.out = append(n.out, '=')
-	if assigned := rest[equals+1:]; !n.replaced(kindOf(rest[:equals]), assigned) {
-		n.value(assigned)
-	}
+	n.valueOf(kindOf(rest[:equals]), rest[equals+1:], false)
 }
 
-// replaced writes a flag's value where the flag says more about it than it does
-// itself, and reports whether it did.
-func (n *normaliser) replaced(of kind, value string) bool {
-	switch {
-	case value == "" || isScript(value): // a script after a flag without a value is what runs
-		return false
-	case of == numbered && strings.ContainsAny(value, digits), of == naming:
-		n.out = append(n.out, '#')
-		return true
-	case of == telling && isName(value):
+// valueOf writes a flag's value, as the flag has it or else as it would be
+// without: a token of its own, or what is assigned. A script after a flag
+// without a value is what runs.
+func (n *normaliser) valueOf(of kind, value string, token bool) {
+	start := len(n.out)
+	if of == telling && isName(value) && !isScript(value) {
 		n.out = append(n.out, value...)
-		return true
+		return
 	}
-	return false
+	if token {
+		n.standalone(value)
+	} else {
+		n.value(value)
+	}
+	if value == "" || isScript(value) {
+		return
+	}
+	// Whether there is a number is asked of what came out: it has to be the same
+	// the next time.
+	if of == naming || (of == numbered && bytes.ContainsAny(n.out[start:], digits)) {
+		n.out, n.flag = append(n.out[:start], '#'), plain
+	}
 }
 
 // value writes what stands alone or after an equals sign: a path or words. The
@@ -127,8 +142,8 @@ func (n *normaliser) value(raw string) {
 const mostDirectories = 2
 
 // path writes a path's last part, and of the directories right above it those
-// without a number: a directory with one belongs to a run. A result that would
-// read as something else than a path keeps a slash in front.
+// without a number: a directory with one belongs to a run. What would read as
+// something else than a path gets a slash in front.
 func (n *normaliser) path(raw string, flagged bool) {
 	var kept [mostDirectories + 1]string // the last part first
 	count := 0
@@ -146,7 +161,7 @@ func (n *normaliser) path(raw string, flagged bool) {
 			break
 		}
 	}
-	if count == 0 || (count == 1 && (flagged || strings.IndexByte(kept[0], '=') >= 0)) {
+	if flagged || count == 0 || (count == 1 && strings.IndexByte(kept[0], '=') >= 0) {
 		n.out = append(n.out, '/')
 	}
 	for i := count - 1; i > 0; i-- {
@@ -173,7 +188,16 @@ func leadingDashes(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "-"))
 }
 
-// looksLikeFlag tells "-x" and "--x" from "-3" and "-.5".
+// looksLikeFlag tells "-x" and "--x" from "-3", "-.5" and whatever else comes out
+// as a number behind a sign.
 func looksLikeFlag(s string) bool {
-	return len(s) > 1 && s[0] == '-' && s[1] != '.' && !isDigit(s[1])
+	if len(s) < 2 || s[0] != '-' || s[1] == '.' || isDigit(s[1]) {
+		return false
+	}
+	word := s[1:]
+	end := 0
+	for end < len(word) && isWord(word[end]) {
+		end++
+	}
+	return !isNumber(word[:end]) && !isUUID(word)
 }
