@@ -4,7 +4,7 @@ package predict
 // and few enough to follow a command that changed. Eight of a user's: what is
 // submitted together is alike, what came before it is not. Each command and each
 // user takes a shelf for each number of cards and one for all, so the tables hold
-// some four thousand commands and a thousand users, in ten megabytes at most.
+// some four thousand commands and a thousand users, in some ten megabytes at most.
 const (
 	mostRuns     = 16
 	mostRecent   = 8

@@ -294,3 +294,36 @@ func filled(commands int) (*Book, []Ask) {
 	}
 	return book, asks
 }
+
+// These are the figures of docs/predictions.md.
+func TestASweepFromItsFirstRunOn(t *testing.T) {
+	book := NewBook()
+	ask := Ask{User: "ann", Command: "python train.py --model resnet50 --lr 0.003 --seed 4", GPUs: 1}
+	sweep := "python train.py --model resnet50 --lr 0.1 --seed "
+	for _, step := range []struct {
+		past           Past
+		limit          time.Duration
+		low, mid, high time.Duration
+		highMiB        int64
+	}{
+		{past: Past{Command: "python prepare.py", Ran: 20 * time.Minute, OK: true}, low: 2 * time.Second, mid: 20 * time.Minute, high: hours(192)},
+		{past: Past{Command: sweep + "1", Ran: 110 * time.Minute, OK: true, PeakMiB: 18200}, low: 685 * time.Second, mid: 110 * time.Minute, high: 17*time.Hour + 39*time.Minute, highMiB: 36400},
+		{past: Past{Command: sweep + "2", Ran: 2 * time.Minute, PeakMiB: 3000}, low: 685 * time.Second, mid: 110 * time.Minute, high: 17*time.Hour + 39*time.Minute, highMiB: 36400},
+		{past: Past{Command: sweep + "2", Ran: 130 * time.Minute, OK: true, PeakMiB: 18400}, low: 25 * time.Minute, mid: 2 * time.Hour, high: 9*time.Hour + 30*time.Minute, highMiB: 27600},
+		{past: Past{Command: sweep + "3", Ran: 2 * time.Hour, OK: true, PeakMiB: 18200}, low: 34 * time.Minute, mid: 2 * time.Hour, high: 6*time.Hour + 58*time.Minute, highMiB: 24534},
+		{limit: 3 * time.Hour, low: 34 * time.Minute, mid: 2 * time.Hour, high: 3 * time.Hour, highMiB: 24534},
+	} {
+		step.past.User, step.past.GPUs = "ann", 1
+		book.Add(step.past)
+		ask.Limit = step.limit
+		got := book.Duration(ask)
+		for name, pair := range map[string][2]time.Duration{"low": {got.Low, step.low}, "mid": {got.Mid, step.mid}, "high": {got.High, step.high}} {
+			if off := (pair[0] - pair[1]).Abs(); off > max(pair[1]/50, time.Second) {
+				t.Errorf("after %q: %s is %s, want about %s", step.past.Command, name, pair[0], pair[1])
+			}
+		}
+		if m, _ := book.VRAM(ask); m.HighMiB != step.highMiB {
+			t.Errorf("after %q: %d MiB, want %d", step.past.Command, m.HighMiB, step.highMiB)
+		}
+	}
+}
