@@ -13,21 +13,26 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/jobfile"
+	"berth/internal/sched"
 	"berth/internal/sim"
 )
 
 // simulateOptions are the flags of `berth simulate`.
 type simulateOptions struct {
-	policies []string
-	gpus     int
-	vram     string
-	seeds    int
-	history  bool
-	since    string
-	json     bool
-	csv      string
-	html     string
+	policies  []string
+	gpus      int
+	vram      string
+	parkCost  string
+	estimates string
+	maxBypass string
+	halfLife  string
+	placement string
+	seeds     int
+	history   bool
+	since     string
+	json      bool
+	csv       string
+	html      string
 }
 
 // maxSeeds bounds how long a replay may take: the interval is as narrow as
@@ -37,33 +42,47 @@ const maxSeeds = 1000
 func newSimulate() *cobra.Command {
 	o := &simulateOptions{}
 	cmd := &cobra.Command{
-		Use:   "simulate TRACE.csv | --history",
+		Use:   "simulate TRACE.csv | SNAPSHOT.json | --history",
 		Short: "Replay jobs under several policies and compare",
-		Long: `Replay a trace, or this daemon's own history, in virtual time: the decisions are
-those the daemon would make, and no job runs. For each policy it says how long
-jobs would have waited, how well the cards would have been used, and how evenly
-users would have fared, beside what no scheduler could better.
+		Long: `Replay a trace, this daemon's own history, or what a snapshot of a daemon would
+come to, in virtual time: the decisions are those the daemon would make, and no
+job runs. For each policy it says how long jobs would have waited, how well the
+cards would have been used, and how evenly users would have fared, beside what no
+scheduler could better.
 
 A trace is a CSV file with a header. Columns: submit_s and duration_s, and where
 it has them job_id, user, gpus (1 where it does not say), gpu_milli (the part of
-each GPU, 1000 is all), vram_mib, time_limit_s and priority. Others are ignored.
+each GPU, 1000 is all), vram_mib (declared), vram_used_mib (really used),
+time_limit_s, priority, and command or name (which runs are of the same program).
+Others are ignored.
+
+A snapshot is what berth debug snapshot writes: what runs goes on for as long as
+is expected, and the queue drains.
+
+Durations are not known to a scheduler. They are guessed as on a live machine,
+from what the same user and command did before; --estimates takes other guesses.
+With --park-cost jobs may be set aside for others and go on later, under policies
+that do so: default and las.
 
 Policies: ` + policyHelp(),
 		Example: `  berth simulate trace.csv
   berth simulate trace.csv --policy fifo,backfill,fair --gpus 4 --vram 24G
+  berth simulate trace.csv --policy default,las --park-cost 20
   berth simulate --history --since 30d --html report.html
+  berth debug snapshot | berth simulate - --policy default,shortest
   berth simulate trace.csv --seeds 20 --json
 
 Exit status: 0 replayed; 1 nothing to replay, no daemon, or a file could not be
-written; 2 bad usage or an unreadable trace; 130 interrupted.`,
+written; 2 bad usage or an unreadable trace or snapshot; 130 interrupted.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.start(cmd, args) },
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&o.policies, "policy", []string{sim.Default, "backfill"}, "policies to compare: "+strings.Join(sim.PolicyNames(), ", "))
-	flags.IntVar(&o.gpus, "gpus", 8, "cards of the machine (with --history: those of the daemon)")
-	flags.StringVar(&o.vram, "vram", "80G", "memory of each card (with --history: that of the daemon's)")
+	flags.IntVar(&o.gpus, "gpus", 8, "cards of the machine (with --history or a snapshot: those of the daemon)")
+	flags.StringVar(&o.vram, "vram", "80G", "memory of each card (with --history or a snapshot: that of the daemon's)")
+	o.replayFlags(cmd)
 	flags.BoolVar(&o.history, "history", false, "replay the jobs that this daemon ran")
 	flags.StringVar(&o.since, "since", "90d", "with --history, only what ended since then: 7d, 2026-03-01")
 	flags.IntVar(&o.seeds, "seeds", 0, "replay so many slightly different copies; gives means and 95 % intervals")
@@ -77,9 +96,28 @@ written; 2 bad usage or an unreadable trace; 130 interrupted.`,
 func policyHelp() string {
 	var b strings.Builder
 	for _, p := range sim.Policies() {
-		fmt.Fprintf(&b, "\n  %-9s %s", p.Name, p.About)
+		for i, line := range helpLines(p.About, 64) {
+			name := p.Name
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(&b, "\n  %-13s %s", name, line)
+		}
 	}
 	return b.String()
+}
+
+// helpLines breaks a text into lines of so many columns.
+func helpLines(text string, columns int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && columnsOf(line)+1+columnsOf(word) > columns {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
 }
 
 // workload is what is replayed.
@@ -90,35 +128,57 @@ type workload struct {
 	places  []string // where each job is written: "line 17", "job 17"
 	leftOut int      // jobs that no replay can say anything about
 	why     string   // they are left out
+	notes   []string // what else a person should know
+
+	// Of a snapshot: what there is when the replay begins.
+	fromSnapshot bool
+	begin        sim.Millis
+	running      []sim.Running
+	usage        map[string]float64 // what users had until then
+	foreign      []sim.Foreign
+	rules        *sched.Rules  // the daemon's
+	estimates    sim.Estimates // unless flags say otherwise; empty: history
+	cardNames    []int         // the daemon's number of each card
+	assumed      string        // in a sentence
+}
+
+// cardName is what a card is called where the jobs ran.
+func (w *workload) cardName(card int) int {
+	if card < len(w.cardNames) {
+		return w.cardNames[card]
+	}
+	return card
 }
 
 // start is run with what it needs of the world. A trace needs no daemon, and
 // is read before interrupts are caught: Ctrl-C ends even a pipe that is silent.
 func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
-	policies, machine, err := o.check(cmd, args)
+	set, err := o.check(cmd, args)
 	if err != nil {
 		return err
 	}
 	if o.history {
 		return verb(func(ctx context.Context, s *session, _ []string) error {
-			w, err := o.fetchHistory(ctx, s, machine, cmd.Flags().Changed, time.Now())
+			w, err := o.fetchHistory(ctx, s, set.machine, set.changed, time.Now())
 			if err != nil {
 				return err
 			}
-			return o.run(ctx, s, w, policies)
+			return o.run(ctx, s, w, &set)
 		})(cmd, args)
 	}
-	w, err := openTrace(args[0], cmd.InOrStdin())
+	w, err := openWorkload(args[0], cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	w.machine = machine
+	if err := w.fit(&set); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	noColour, _ := cmd.Flags().GetBool("no-color")
 	s := &session{screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr()}
-	err = o.run(ctx, s, w, policies)
+	err = o.run(ctx, s, w, &set)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return status(exitInterrupted)
 	}
@@ -126,28 +186,36 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 }
 
 // check reads the flags before anything is opened.
-func (o *simulateOptions) check(cmd *cobra.Command, args []string) ([]sim.Policy, sim.Machine, error) {
-	changed := cmd.Flags().Changed
-	switch {
+func (o *simulateOptions) check(cmd *cobra.Command, args []string) (settings, error) {
+	switch changed := cmd.Flags().Changed; {
 	case o.history && len(args) > 0:
-		return nil, sim.Machine{}, &usageError{what: "a trace, or --history: not both", hint: "berth simulate " + args[0]}
+		return settings{}, &usageError{what: "a trace, or --history: not both", hint: "berth simulate " + args[0]}
 	case !o.history && len(args) != 1:
-		return nil, sim.Machine{}, &usageError{what: fmt.Sprintf("simulate takes one trace, %d given", len(args)), hint: "berth simulate trace.csv, or berth simulate --history"}
+		return settings{}, &usageError{what: fmt.Sprintf("simulate takes one trace, %d given", len(args)), hint: "berth simulate trace.csv, or berth simulate --history"}
 	case !o.history && changed("since"):
-		return nil, sim.Machine{}, &usageError{what: "--since goes with --history", hint: "berth simulate --history --since " + o.since}
+		return settings{}, &usageError{what: "--since goes with --history", hint: "berth simulate --history --since " + o.since}
 	}
-	if err := inRange(cmd, "gpus", float64(o.gpus), 1, sim.MaxGPUs); err != nil {
-		return nil, sim.Machine{}, err
+	return o.read(cmd)
+}
+
+// fit puts the workload on the machine that was asked for. Jobs of a snapshot
+// are on their cards already: it can have more and larger ones, not fewer.
+func (w *workload) fit(set *settings) error {
+	if !w.fromSnapshot {
+		w.machine = set.machine
+		return nil
 	}
-	if err := inRange(cmd, "seeds", float64(o.seeds), 0, maxSeeds); err != nil {
-		return nil, sim.Machine{}, err
+	own := w.machine
+	if set.changed("gpus") {
+		w.machine.GPUs = set.machine.GPUs
 	}
-	vramMiB, err := jobfile.ParseSize(o.vram)
-	if err != nil {
-		return nil, sim.Machine{}, &usageError{what: fmt.Sprintf("--vram: %v", err), hint: "see berth simulate --help"}
+	if set.changed("vram") {
+		w.machine.VRAMMiB = set.machine.VRAMMiB
 	}
-	policies, err := o.parsePolicies()
-	return policies, sim.Machine{GPUs: o.gpus, VRAMMiB: vramMiB}, err
+	if w.machine.GPUs < own.GPUs || w.machine.VRAMMiB < own.VRAMMiB {
+		return &usageError{what: fmt.Sprintf("%s has jobs on %s: --gpus and --vram can only make that more", w.source, machineText(own)), hint: "leave them out"}
+	}
+	return nil
 }
 
 func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
@@ -168,18 +236,22 @@ func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
 	return policies, nil
 }
 
-func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, policies []sim.Policy) error {
+func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set *settings) error {
+	for _, note := range w.notes {
+		s.say("%s", note)
+	}
 	if w.leftOut > 0 {
 		s.say("%s %s", plural(w.leftOut, "job"), w.why)
 	}
 	if len(w.jobs) == 0 {
 		return failuref("", "%s: no job to replay", w.source)
 	}
-	replays, err := replayAll(ctx, w, policies, o.seeds, newProgress(s.errOut, time.Now))
+	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
 	if err != nil {
 		return err
 	}
 	sayInfeasible(s, w, &replays[0].result)
+	sayUnfinished(s, w, replays)
 	if replays[0].Jobs == 0 {
 		return failuref("try --gpus and --vram", "no job of %s can run on %s", w.source, machineText(w.machine))
 	}
@@ -231,6 +303,34 @@ func sayInfeasible(s *session, w *workload, res *sim.Result) {
 	}
 	s.say("%s can never run on %s and %s not counted; %s: %s", plural(count, "job"), machineText(w.machine),
 		isAre(count), w.places[first], res.Fates[first].Refused)
+}
+
+// sayUnfinished names the jobs that never had what they waited for: other
+// processes keep it.
+func sayUnfinished(s *session, w *workload, replays []replayed) {
+	for i := range replays {
+		fates := replays[i].result.Fates
+		first := slices.IndexFunc(fates, func(f sim.Fate) bool { return f.Unfinished })
+		if first < 0 {
+			continue
+		}
+		count := 0
+		for k := range fates {
+			if fates[k].Unfinished {
+				count++
+			}
+		}
+		s.say("under %s %s %s for memory that other processes hold and %s not counted; %s is one",
+			replays[i].Policy, plural(count, "job"), verbOf(count, "wait"), isAre(count), w.places[first])
+	}
+}
+
+// verbOf is a regular verb as it goes with so many.
+func verbOf(n int, verb string) string {
+	if n == 1 {
+		return verb + "s"
+	}
+	return verb
 }
 
 func isAre(n int) string {

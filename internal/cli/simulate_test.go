@@ -49,7 +49,7 @@ func replaysOf(t *testing.T, w *workload, seeds int, names ...string) []replayed
 	if err != nil {
 		t.Fatal(err)
 	}
-	replays, err := replayAll(context.Background(), w, policies, seeds, newProgress(io.Discard, time.Now))
+	replays, err := replayAll(context.Background(), w, plainly(policies), seeds, newProgress(io.Discard, time.Now))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +60,38 @@ func replaysOf(t *testing.T, w *workload, seeds int, names ...string) []replayed
 	return replays
 }
 
+// plainly are the policies with no other flag.
+func plainly(policies []sim.Policy) *settings {
+	return &settings{policies: policies, changed: func(string) bool { return false }}
+}
+
+// someFigures are of four policies, one of which sets jobs aside: made up, as
+// how they are shown does not depend on how well berth decides.
+func someFigures(seeds int) []replayed {
+	var replays []replayed
+	for i, name := range []string{"fifo", "backfill", "conservative", "default"} {
+		part := 1 / float64(1+i)
+		r := replayed{Seeds: seeds, Metrics: sim.Metrics{
+			Policy: name, Jobs: 29, Users: 3, WaitMeanS: 205149 * part, WaitP50S: 3600 * part, WaitP95S: 86400 * part, WaitP99S: 90000 * part, WaitMaxS: 369629 * part,
+			BoundedSlowdownMean: 4389 * part, FlowMeanS: 210000 * part, MakespanS: 700000 * part, GPUAllocated: 0.9 - part/4, GPUUseful: 0.85 - part/4,
+			Fragmentation: 0.004 * part, JainUsers: 1 - part, WorstOverMedianUser: 12 * part, Decisions: 1000 + float64(i), DecisionP50Ms: 0.01, DecisionP99Ms: 0.123,
+			Bounds: sim.Bounds{FlowMeanS: 1178, MakespanS: 160000},
+		}}
+		if name == "default" {
+			r.Preemptions, r.GPULost = 1234, 0.0123
+		}
+		if seeds > 1 {
+			r.Interval95 = map[string]float64{"wait_mean_s": r.WaitMeanS / 20, "makespan_s": r.MakespanS / 50}
+		}
+		replays = append(replays, r)
+	}
+	return replays
+}
+
 func TestReplaysSideBySide(t *testing.T) {
 	w := someWork()
 	for name, seeds := range map[string]int{"simulate": 0, "simulate-seeds": 5} {
-		replays := replaysOf(t, w, seeds, "fifo", "backfill", "fair", "default")
+		replays := someFigures(seeds)
 		for _, width := range []int{0, 80, 50} {
 			var out bytes.Buffer
 			if err := drawReplays(screen{out: &out, width: width}, w, replays); err != nil {
@@ -186,7 +214,7 @@ func TestTheMachineOfADaemonIsItsCards(t *testing.T) {
 func TestAnInterruptEndsAReplay(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := replayAll(ctx, someWork(), sim.Policies(), 0, newProgress(io.Discard, time.Now))
+	_, err := replayAll(ctx, someWork(), plainly(sim.Policies()), 0, newProgress(io.Discard, time.Now))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
@@ -211,7 +239,7 @@ func TestAnInterruptIsHeededInTheMiddleOfAReplay(t *testing.T) {
 		}
 		cancel()
 	})
-	if _, err := replayAll(ctx, w, sim.Policies(), 0, p); !errors.Is(err, context.Canceled) || shown != 1 {
+	if _, err := replayAll(ctx, w, plainly(sim.Policies()), 0, p); !errors.Is(err, context.Canceled) || shown != 1 {
 		t.Errorf("%v after %d lines of progress", err, shown)
 	}
 }

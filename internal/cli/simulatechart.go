@@ -5,7 +5,6 @@ import (
 	"html"
 	"html/template"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +18,8 @@ const (
 	chartRight  = 990.0
 	plotHeight  = 220.0
 	useHeight   = 80.0
+	queueHeight = 40.0
 	axisHeight  = 20.0
-	maxBlocks   = 2500 // of one Gantt chart; what is smaller is run together
 	useBins     = 470
 	maxCurve    = 400 // points of one curve
 	ganttHeight = 320.0
@@ -37,9 +36,12 @@ func timeAxis(w *workload, replays []replayed) axis {
 	for i := range w.jobs {
 		a.first = min(a.first, w.jobs[i].Submit)
 	}
+	if w.begin > 0 {
+		a.first = w.begin // what waits was submitted long before anything is drawn
+	}
 	for i := range replays {
-		for _, fate := range replays[i].result.Fates {
-			a.last = max(a.last, fate.End)
+		for k := range replays[i].result.Fates {
+			a.last = max(a.last, replays[i].result.Fates[k].End)
 		}
 	}
 	a.last = max(a.last, a.first+1)
@@ -47,7 +49,7 @@ func timeAxis(w *workload, replays []replayed) axis {
 }
 
 func (a axis) x(m sim.Millis) float64 {
-	return chartLeft + (chartRight-chartLeft)*float64(m-a.first)/float64(a.last-a.first)
+	return chartLeft + (chartRight-chartLeft)*float64(max(m, a.first)-a.first)/float64(a.last-a.first)
 }
 
 // ticks writes the times below a plot.
@@ -96,103 +98,107 @@ func closeSVG(b *strings.Builder) template.HTML {
 	return template.HTML(b.String())
 }
 
-// waitChart draws for each policy which part of the jobs had started after so
-// long, over a logarithmic scale that begins at a second.
-func waitChart(w *workload, replays []replayed) template.HTML {
-	waits := make([][]float64, len(replays))
-	longest := 10.0
-	for i := range replays {
-		for k, fate := range replays[i].result.Fates {
-			if fate.Refused == nil {
-				waits[i] = append(waits[i], (fate.Start - w.jobs[k].Submit).Seconds())
-			}
-		}
-		slices.Sort(waits[i])
-		longest = max(longest, sim.Quantile(waits[i], 1))
-	}
-	scale := math.Log10(longest)
-	x := func(wait float64) float64 {
-		return chartLeft + (chartRight-chartLeft)*math.Log10(max(1, wait))/scale
-	}
-	y := func(part float64) float64 { return 8 + (plotHeight-8)*(1-part) }
+// useChart draws how many GPUs are given out over time and, below, how many
+// jobs wait, up to the most that wait under any policy.
+func useChart(w *workload, res *sim.Result, a axis, mostWait float64, colour int) template.HTML {
 	b := &strings.Builder{}
-	openSVG(b, plotHeight+axisHeight, "the part of the jobs that had started after so long")
-	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		fmt.Fprintf(b, `<line class="grid" x1="%.0f" x2="%.0f" y1="%.1f" y2="%.1f"/><text x="%.0f" y="%.1f" text-anchor="end">%.0f %%</text>`,
-			chartLeft, chartRight, y(part), y(part), chartLeft-6, y(part)+4, 100*part)
-	}
-	for _, seconds := range []float64{1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 28 * 86400, 364 * 86400} {
-		if seconds <= longest {
-			fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="8" y2="%.0f"/><text x="%.1f" y="%.0f" text-anchor="middle">%s</text>`,
-				x(seconds), x(seconds), plotHeight, x(seconds), plotHeight+15, tickText(seconds))
-		}
-	}
-	for i := range waits {
-		curve(b, waits[i], i%(colours-1), x, y)
-	}
-	return closeSVG(b)
-}
-
-// curve draws a distribution as steps, through so many of its points.
-func curve(b *strings.Builder, sorted []float64, colour int, x, y func(float64) float64) {
-	fmt.Fprintf(b, `<path class="curve s%d" d="M%.1f %.1f`, colour, chartLeft, y(0))
-	n := len(sorted)
-	for step := range min(n, maxCurve) {
-		k := (step+1)*n/min(n, maxCurve) - 1
-		fmt.Fprintf(b, "H%.1fV%.1f", x(sorted[k]), y(float64(k+1)/float64(n)))
-	}
-	fmt.Fprintf(b, `H%.0f"/>`, chartRight)
-}
-
-// useChart draws how many GPUs are given out over time.
-func useChart(w *workload, res *sim.Result, a axis, colour int) template.HTML {
-	use := useOver(w, res, a)
-	b := &strings.Builder{}
-	openSVG(b, useHeight+axisHeight, "GPUs given out over time")
-	y := func(gpus float64) float64 {
-		return 8 + (useHeight-8)*(1-min(1, gpus/float64(w.machine.GPUs)))
-	}
+	const bottom = useHeight + queueHeight
+	openSVG(b, bottom+axisHeight, "GPUs given out over time, and jobs that wait")
+	gpus := float64(w.machine.GPUs)
 	fmt.Fprintf(b, `<rect class="band" x="%.0f" y="8" width="%.0f" height="%.0f"/>`, chartLeft, chartRight-chartLeft, useHeight-8)
-	fmt.Fprintf(b, `<path class="area f%d" d="M%.0f %.0f`, colour, chartLeft, useHeight)
-	width := (chartRight - chartLeft) / useBins
-	for bin, gpus := range use {
-		fmt.Fprintf(b, "V%.1fH%.1f", y(gpus), chartLeft+width*float64(bin+1))
+	areaPath(b, useOver(w, res, a), gpus, 8, useHeight, fmt.Sprintf("area f%d", colour))
+	for _, n := range []int{0, w.machine.GPUs} {
+		fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%d</text>`, chartLeft-6, useHeight-(useHeight-8)*float64(n)/gpus+4, n)
 	}
-	fmt.Fprintf(b, `V%.0fZ"/>`, useHeight)
-	for _, gpus := range []int{0, w.machine.GPUs} {
-		fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%d</text>`, chartLeft-6, y(float64(gpus))+4, gpus)
-	}
-	a.ticks(b, useHeight)
+	areaPath(b, queueOver(w, res, a), mostWait, useHeight+6, bottom, "waiting")
+	fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, chartLeft-6, useHeight+16, grouped(int(math.Ceil(mostWait))))
+	a.ticks(b, bottom)
 	return closeSVG(b)
 }
 
-// useOver is the mean number of GPUs given out in each slice of the time. A
-// job adds to the whole slices it spans by their first and last, so that a
-// long one costs no more than a short one.
+// areaPath fills what lies under a row of values, most being at the top.
+func areaPath(b *strings.Builder, values []float64, most, top, bottom float64, class string) {
+	fmt.Fprintf(b, `<path class="%s" d="M%.0f %.1f`, class, chartLeft, bottom)
+	width, last := (chartRight-chartLeft)/float64(len(values)), math.NaN()
+	for bin, value := range values {
+		y := bottom - (bottom-top)*min(1, value/max(most, 1e-9))
+		if math.Abs(y-last) < 0.05 {
+			continue
+		}
+		fmt.Fprintf(b, "H%.1fV%.1f", chartLeft+width*float64(bin), y)
+		last = y
+	}
+	fmt.Fprintf(b, `H%.0fV%.1fZ"/>`, chartRight, bottom)
+}
+
+// useOver is the mean number of GPUs given out in each slice of the time.
 func useOver(w *workload, res *sim.Result, a axis) []float64 {
-	steps, use := make([]float64, useBins+1), make([]float64, useBins)
-	perBin := float64(a.last-a.first) / useBins
+	use := newSlices(a)
+	for i := range res.Fates {
+		gpus := float64(w.jobs[i].GPUs) * w.machine.Part(&w.jobs[i])
+		for _, s := range res.Fates[i].Segments {
+			use.add(s.Start, s.End, gpus)
+		}
+	}
+	return use.means()
+}
+
+// queueOver is the mean number of jobs that wait: to start, or to go on.
+func queueOver(w *workload, res *sim.Result, a axis) []float64 {
+	queue := newSlices(a)
 	for i := range res.Fates {
 		fate := &res.Fates[i]
 		if fate.Refused != nil {
 			continue
 		}
-		gpus := float64(w.jobs[i].GPUs) * w.machine.Part(&w.jobs[i])
-		from, to := float64(fate.Start-a.first)/perBin, float64(fate.End-a.first)/perBin
-		first, last := min(int(from), useBins-1), min(int(to), useBins-1)
-		if first == last {
-			use[first] += gpus * (to - from)
-			continue
+		since := w.jobs[i].Submit
+		for _, s := range fate.Segments {
+			queue.add(since, s.Start, 1)
+			since = s.End
 		}
-		use[first] += gpus * (float64(first+1) - from)
-		use[last] += gpus * (to - float64(last))
-		steps[first+1] += gpus
-		steps[last] -= gpus
+		if fate.Unfinished {
+			queue.add(since, a.last, 1)
+		}
 	}
+	return queue.means()
+}
+
+// timeSlices sum something up over equal slices of the time. What lasts adds
+// to the whole slices it spans by their first and last, so that a long job
+// costs no more than a short one.
+type timeSlices struct {
+	axis   axis
+	perBin float64
+	steps  []float64 // how the level changes at the begin of a slice
+	parts  []float64 // what was there for a part of a slice
+}
+
+func newSlices(a axis) *timeSlices {
+	return &timeSlices{axis: a, perBin: float64(a.last-a.first) / useBins, steps: make([]float64, useBins+1), parts: make([]float64, useBins)}
+}
+
+func (t *timeSlices) add(from, to sim.Millis, amount float64) {
+	from, to = max(from, t.axis.first), min(to, t.axis.last)
+	if to <= from {
+		return
+	}
+	begin, end := float64(from-t.axis.first)/t.perBin, float64(to-t.axis.first)/t.perBin
+	first, last := min(int(begin), useBins-1), min(int(end), useBins-1)
+	if first == last {
+		t.parts[first] += amount * (end - begin)
+		return
+	}
+	t.parts[first] += amount * (float64(first+1) - begin)
+	t.parts[last] += amount * (end - float64(last))
+	t.steps[first+1] += amount
+	t.steps[last] -= amount
+}
+
+func (t *timeSlices) means() []float64 {
 	level := 0.0
-	for bin := range use {
-		level += steps[bin]
-		use[bin] += level
+	for bin := range t.parts {
+		level += t.steps[bin]
+		t.parts[bin] = max(0, t.parts[bin]+level)
 	}
-	return use
+	return t.parts
 }

@@ -11,19 +11,40 @@ import (
 	"berth/internal/sim"
 )
 
-// block is a job on one card.
+// block is a job on one card for a while.
 type block struct {
 	job, card  int
 	start, end sim.Millis
 	low, part  float64 // where on the card it lies, from 0 to 1, and how much of it
 }
 
+// absence is a job that is set aside: no card is its own, and its next run begins
+// on another or on the same.
+type absence struct {
+	job, card  int // the card it left
+	start, end sim.Millis
+}
+
+// gantt is one chart of what ran where, and what it leaves out.
+type gantt struct {
+	Chart template.HTML
+	Left  string // a sentence about what is not drawn one by one; may be empty
+}
+
+// maxPageBlocks bounds the page: the charts of all policies share it. Blocks
+// that are smaller than those are run together.
+const (
+	maxPageBlocks = 9000
+	maxBlocks     = 3000 // of one chart
+)
+
 // ganttChart draws what ran where. However many jobs there are, its size is
 // bounded: the largest blocks are drawn, the rest is run together.
-func ganttChart(w *workload, res *sim.Result, a axis, paint palette) template.HTML {
+func ganttChart(w *workload, res *sim.Result, a axis, paint palette, most int) gantt {
 	blocks := layOut(w, res)
-	drawn, rest := largest(blocks, a)
-	row := max(4, min(26, ganttHeight/float64(w.machine.GPUs)))
+	drawn, rest := largest(blocks, a, most)
+	absences := absencesOf(res, a, most/2)
+	row := max(4, min(30, ganttHeight/float64(w.machine.GPUs)))
 	bottom := row * float64(w.machine.GPUs)
 	b := &strings.Builder{}
 	openSVG(b, bottom+axisHeight, "jobs on the cards over time")
@@ -31,26 +52,75 @@ func ganttChart(w *workload, res *sim.Result, a axis, paint palette) template.HT
 		y := row * float64(card)
 		fmt.Fprintf(b, `<rect class="band" x="%.0f" y="%.1f" width="%.0f" height="%.1f"/>`, chartLeft, y, chartRight-chartLeft, row-1)
 		if row >= 12 {
-			fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">gpu%d</text>`, chartLeft-6, y+row/2+3, card)
+			fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">gpu%d</text>`, chartLeft-6, y+row/2+3, w.cardName(card))
 		}
 	}
 	runTogether(b, rest, a, w.machine.GPUs, row)
-	for i := range drawn {
-		drawBlock(b, w, &drawn[i], res, a, row, paint)
-	}
+	drawRuns(b, w, res, drawn, absences, a, row, paint)
 	a.ticks(b, bottom)
-	return closeSVG(b)
+	g := gantt{Chart: closeSVG(b)}
+	if len(rest) > 0 {
+		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and run together in grey.", grouped(len(drawn)), plural(len(blocks), "block"))
+	}
+	return g
 }
 
-func drawBlock(b *strings.Builder, w *workload, k *block, res *sim.Result, a axis, row float64, paint palette) {
-	j, fate := &w.jobs[k.job], &res.Fates[k.job]
-	x, height := a.x(k.start), (row-1)*k.part
-	// A hair less than its width, so that blocks of one colour stay apart.
-	width := max(0.8, a.x(k.end)-x-0.4)
-	about := fmt.Sprintf("%s, %s: waited %s, ran %s on %s", printable(clip(j.ID)), userText(j.User),
-		figureText(sim.Seconds, (fate.Start-j.Submit).Seconds()), figureText(sim.Seconds, (fate.End-fate.Start).Seconds()), plural(j.GPUs, "GPU"))
-	fmt.Fprintf(b, `<rect class="f%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-		paint.of(j), x, row*float64(k.card)+(row-1)*k.low, width, height, html.EscapeString(about))
+// drawRuns draws the blocks of each job together: who points at one sees all.
+func drawRuns(b *strings.Builder, w *workload, res *sim.Result, drawn []block, absences []absence, a axis, row float64, paint palette) {
+	slices.SortStableFunc(drawn, func(a, b block) int { return cmp.Compare(a.job, b.job) })
+	for len(drawn) > 0 {
+		job := drawn[0].job
+		fmt.Fprintf(b, `<g class="job f%d"><title>%s</title>`, paint.of(&w.jobs[job]), html.EscapeString(fateText(&w.jobs[job], &res.Fates[job])))
+		for ; len(absences) > 0 && absences[0].job <= job; absences = absences[1:] {
+			if g := absences[0]; g.job == job {
+				fmt.Fprintf(b, `<rect class="gap" x="%.1f" y="%.1f" width="%.1f" height="2"/>`, a.x(g.start), row*float64(g.card)+row/2-1, a.x(g.end)-a.x(g.start))
+			}
+		}
+		for ; len(drawn) > 0 && drawn[0].job == job; drawn = drawn[1:] {
+			k := drawn[0]
+			x := a.x(k.start)
+			// A hair less than its width, so that blocks of one colour stay apart.
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`,
+				x, row*float64(k.card)+(row-1)*k.low, max(0.8, a.x(k.end)-x-0.4), (row-1)*k.part)
+		}
+		b.WriteString("</g>")
+	}
+}
+
+// fateText says of a job who it is and why it is where it is.
+func fateText(j *sim.Job, fate *sim.Fate) string {
+	start := "started at once"
+	if wait := fate.Start - j.Submit; wait > 0 {
+		start = fmt.Sprintf("started after %s", figureText(sim.Seconds, wait.Seconds()))
+	}
+	text := fmt.Sprintf("%s, %s: %s, %s of work", printable(clip(j.ID)), userText(j.User), plural(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
+	if j.Share > 0 {
+		text += fmt.Sprintf(", %.0f %% of a card", 100*j.Share)
+	}
+	text += "; " + start
+	if fate.Preemptions > 0 {
+		text += fmt.Sprintf("; set aside %s to let others run", times(fate.Preemptions))
+	}
+	if fate.OOMs > 0 {
+		text += fmt.Sprintf("; ran out of memory %s", times(fate.OOMs))
+	}
+	switch {
+	case fate.Unfinished:
+		return text + "; not over when nothing more could happen"
+	case fate.TimedOut:
+		text += "; ended by its limit"
+	}
+	if wait := waitOf(j, fate); fate.Preemptions > 0 && wait > 0 {
+		text += fmt.Sprintf("; waited %s in all", figureText(sim.Seconds, wait))
+	}
+	return text
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return grouped(n) + " times"
 }
 
 // layOut gives each job its place on its cards: the lowest that is free while
@@ -59,10 +129,12 @@ func drawBlock(b *strings.Builder, w *workload, k *block, res *sim.Result, a axi
 func layOut(w *workload, res *sim.Result) []block {
 	var blocks []block
 	for i := range res.Fates {
-		fate := &res.Fates[i]
-		for _, card := range fate.Cards {
-			if fate.End > fate.Start {
-				blocks = append(blocks, block{job: i, card: card, start: fate.Start, end: fate.End, part: w.machine.Part(&w.jobs[i])})
+		part := w.machine.Part(&w.jobs[i])
+		for _, s := range res.Fates[i].Segments {
+			for _, card := range s.Cards {
+				if s.End > s.Start {
+					blocks = append(blocks, block{job: i, card: card, start: s.Start, end: s.End, part: part})
+				}
 			}
 		}
 	}
@@ -85,18 +157,43 @@ func layOut(w *workload, res *sim.Result) []block {
 	return blocks
 }
 
+// absencesOf are the longest times for which jobs were set aside, by job.
+func absencesOf(res *sim.Result, a axis, most int) []absence {
+	var absences []absence
+	pixel := a.pixel()
+	for i := range res.Fates {
+		segments := res.Fates[i].Segments
+		for k := 1; k < len(segments); k++ {
+			left, back := segments[k-1], segments[k]
+			if back.Start-left.End >= pixel && len(left.Cards) > 0 {
+				absences = append(absences, absence{job: i, card: left.Cards[0], start: left.End, end: back.Start})
+			}
+		}
+	}
+	slices.SortFunc(absences, func(a, b absence) int {
+		return cmp.Or(cmp.Compare(b.end-b.start, a.end-a.start), cmp.Compare(a.job, b.job), cmp.Compare(a.start, b.start))
+	})
+	absences = absences[:min(len(absences), most)]
+	slices.SortStableFunc(absences, func(a, b absence) int { return cmp.Compare(a.job, b.job) })
+	return absences
+}
+
+// pixel is the time that one takes up.
+func (a axis) pixel() sim.Millis {
+	return sim.Millis(float64(a.last-a.first) / (chartRight - chartLeft))
+}
+
 // largest parts the blocks that are drawn from those that are run together:
-// nothing under a pixel is drawn, and nothing beyond the bound.
-func largest(blocks []block, a axis) (drawn, rest []block) {
-	pixel := sim.Millis(float64(a.last-a.first) / (chartRight - chartLeft))
+// nothing under half a pixel is drawn, and nothing beyond the bound.
+func largest(blocks []block, a axis, most int) (drawn, rest []block) {
 	lengths := make([]sim.Millis, len(blocks))
 	for i := range blocks {
 		lengths[i] = blocks[i].end - blocks[i].start
 	}
 	slices.SortFunc(lengths, func(a, b sim.Millis) int { return cmp.Compare(b, a) })
-	least := pixel
-	if len(lengths) > maxBlocks {
-		least = max(least, lengths[maxBlocks]+1)
+	least := max(1, a.pixel()/2) // a page is wider than the chart was drawn for
+	if len(lengths) > most {
+		least = max(least, lengths[most]+1)
 	}
 	for _, k := range blocks {
 		if k.end-k.start >= least {
@@ -118,7 +215,7 @@ func runTogether(b *strings.Builder, rest []block, a axis, cards int, row float6
 		if taken[k.card] == nil {
 			taken[k.card] = make([]float64, columns)
 		}
-		from, to := float64(k.start-a.first)/per, float64(k.end-a.first)/per
+		from, to := float64(max(k.start, a.first)-a.first)/per, float64(k.end-a.first)/per
 		for column := int(from); column < columns && float64(column) < to; column++ {
 			covered := min(to, float64(column+1)) - max(from, float64(column))
 			taken[k.card][column] += covered * k.part

@@ -85,6 +85,12 @@ func historyWorkload(jobs []job.View) *workload {
 		if v.VRAMMiB != nil {
 			j.VRAMMiB = *v.VRAMMiB
 		}
+		for _, peakMiB := range v.PeakVRAMMiB {
+			j.UsedMiB = max(j.UsedMiB, peakMiB)
+		}
+		if j.Command = v.Name; v.Command != nil {
+			j.Command = *v.Command
+		}
 		w.jobs = append(w.jobs, j)
 		w.places = append(w.places, "job "+v.ID)
 	}

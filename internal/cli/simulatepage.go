@@ -21,17 +21,35 @@ var pageTemplate = template.Must(template.New("page").Parse(simulatePage))
 // escaped words alone.
 type pageData struct {
 	Source, Title, About, Hint string
-	Colours                    []int
+	Colours, WaitColours       []int
 	Policies                   []pagePolicy
+	Tiles                      []tile
 	Rows                       []pageRow
-	Waits                      template.HTML
-	Key                        []keyEntry
+	Bands, Waits, Users        template.HTML
+	UsersLeft                  string
+	BandKey, Key               []keyEntry
+	Preempts                   bool
+	Begins                     string // what 0 on the axes is
 }
 
 type pagePolicy struct {
 	Name, About string
 	Colour      int
-	Use, Gantt  template.HTML
+	Use         template.HTML
+	Gantt       gantt
+}
+
+// tile is one figure of all policies as bars.
+type tile struct {
+	Title, Better string
+	Bars          []tileBar
+}
+
+type tileBar struct {
+	Name, Text string
+	Colour     int
+	Percent    float64
+	Best       bool
 }
 
 type pageRow struct {
@@ -49,30 +67,41 @@ type keyEntry struct {
 	Colour int
 }
 
+// Colours: the last is for everything else, and no policy's.
+const (
+	colours       = 9
+	policyColours = colours - 1
+)
+
 // replaysPage is the replays as one page that asks nothing of anybody.
 func replaysPage(w *workload, replays []replayed) ([]byte, error) {
-	axis := timeAxis(w, replays)
+	a := timeAxis(w, replays)
 	paint := newPalette(w)
 	data := pageData{
-		Source: printable(w.source), Title: printable(workloadText(w, replays)),
-		Rows: pageRows(replays), Waits: waitChart(w, replays), Key: paint.key, Hint: paint.hint,
+		Source: printable(w.source), Title: printable(workloadText(w, replays)), About: aboutText(w, replays),
+		Tiles: tilesOf(replays), Rows: pageRows(replays), Bands: bandChart(w, replays), Waits: waitChart(w, replays), BandKey: bandKey(),
+		Key: paint.key, Hint: paint.hint, Begins: "the first submission",
 	}
-	data.About = "Replayed in virtual time with berth's own decisions."
-	if seeds := replays[0].Seeds; seeds > 0 {
-		data.About += " The table has " + seedsText(seeds) + "; the charts show the trace as it is."
+	if w.begin > 0 {
+		data.Begins = "the snapshot"
+	}
+	var left int
+	if data.Users, left = userChart(w, replays); left > 0 {
+		data.UsersLeft = fmt.Sprintf("The %d users with most GPU time are drawn, %s are not.", maxDots, plural(left, "other"))
 	}
 	for c := range colours {
 		data.Colours = append(data.Colours, c)
 	}
+	for c := range waitBands {
+		data.WaitColours = append(data.WaitColours, c)
+	}
+	mostWait := 1.0
 	for i := range replays {
-		r := &replays[i]
-		p := pagePolicy{Name: r.Policy, Colour: i % (colours - 1)}
-		if known, err := sim.ParsePolicy(r.Policy); err == nil {
-			p.About = known.About
-		}
-		p.Use = useChart(w, &r.result, axis, p.Colour)
-		p.Gantt = ganttChart(w, &r.result, axis, paint)
-		data.Policies = append(data.Policies, p)
+		mostWait = max(mostWait, slices.Max(queueOver(w, &replays[i].result, a)))
+		data.Preempts = data.Preempts || replays[i].result.Preemptions > 0
+	}
+	for i := range replays {
+		data.Policies = append(data.Policies, policyCharts(w, replays, i, a, mostWait, paint))
 	}
 	var page bytes.Buffer
 	if err := pageTemplate.Execute(&page, data); err != nil {
@@ -81,29 +110,85 @@ func replaysPage(w *workload, replays []replayed) ([]byte, error) {
 	return page.Bytes(), nil
 }
 
+func policyCharts(w *workload, replays []replayed, i int, a axis, mostWait float64, paint palette) pagePolicy {
+	r := &replays[i]
+	p := pagePolicy{Name: r.Policy, Colour: i % policyColours}
+	if known, err := sim.ParsePolicy(r.Policy); err == nil {
+		p.About = known.About
+	}
+	p.Use = useChart(w, &r.result, a, mostWait, p.Colour)
+	p.Gantt = ganttChart(w, &r.result, a, paint, min(maxBlocks, maxPageBlocks/len(replays)))
+	return p
+}
+
+func aboutText(w *workload, replays []replayed) string {
+	about := "Replayed in virtual time with berth's own decisions; no job ran."
+	if w.assumed != "" {
+		about += " " + w.assumed
+	}
+	if seeds := replays[0].Seeds; seeds > 0 {
+		about += " The figures are " + seedsText(seeds) + "; the charts show the trace as it is."
+	}
+	return about
+}
+
 // lessIsBetter names the figures in which a policy can win by having little;
 // in those of moreIsBetter by having much. The others are nobody's merit.
 var (
-	lessIsBetter = []string{"wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_p99_s", "wait_max_s", "bounded_slowdown_mean", "flow_mean_s", "makespan_s", "fragmentation", "worst_over_median_user"}
+	lessIsBetter = []string{"wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_p99_s", "wait_max_s", "bounded_slowdown_mean", "flow_mean_s", "makespan_s", "fragmentation", "gpu_lost", "worst_over_median_user", "ooms"}
 	moreIsBetter = []string{"gpu_useful", "jain_users"}
 )
 
+// tileFigures are the figures that people ask for first.
+var tileFigures = []string{"wait_mean_s", "wait_max_s", "bounded_slowdown_mean", "makespan_s", "gpu_useful", "worst_over_median_user"}
+
+func tilesOf(replays []replayed) []tile {
+	var tiles []tile
+	for _, f := range sim.Figures() {
+		if !slices.Contains(tileFigures, f.Name) || f.Name == "worst_over_median_user" && replays[0].Users < 2 {
+			continue
+		}
+		t := tile{Title: f.Title, Better: "less is better"}
+		if slices.Contains(moreIsBetter, f.Name) {
+			t.Better = "more is better"
+		}
+		values, best := valuesOf(&f, replays)
+		most := slices.Max(values)
+		if f.Unit == sim.Percent {
+			most = 1
+		}
+		for i, v := range values {
+			t.Bars = append(t.Bars, tileBar{
+				Name: replays[i].Policy, Text: figureText(f.Unit, v), Colour: i % policyColours,
+				Percent: math.Round(1000*v/max(most, 1e-12)) / 10, Best: v == best,
+			})
+		}
+		tiles = append(tiles, t)
+	}
+	return tiles
+}
+
+// valuesOf are a figure's values and the best of them: not a number where it
+// is nobody's merit, or everybody's.
+func valuesOf(f *sim.Figure, replays []replayed) (values []float64, best float64) {
+	for i := range replays {
+		values = append(values, *f.Of(&replays[i].Metrics))
+	}
+	switch {
+	case slices.Min(values) == slices.Max(values):
+	case slices.Contains(lessIsBetter, f.Name):
+		return values, slices.Min(values)
+	case slices.Contains(moreIsBetter, f.Name):
+		return values, slices.Max(values)
+	}
+	return values, math.NaN()
+}
+
 func pageRows(replays []replayed) []pageRow {
 	var rows []pageRow
-	for _, f := range sim.Figures() {
+	for _, f := range shownFigures(replays) {
 		row := pageRow{Title: f.Title}
-		values := make([]float64, len(replays))
-		for i := range replays {
-			values[i] = *f.Of(&replays[i].Metrics)
-		}
-		best := math.NaN()
-		switch {
-		case slices.Min(values) == slices.Max(values):
-		case slices.Contains(lessIsBetter, f.Name):
-			best = slices.Min(values)
-		case slices.Contains(moreIsBetter, f.Name):
-			best = slices.Max(values)
-		}
+		values, best := valuesOf(&f, replays)
 		for i, v := range values {
 			row.Cells = append(row.Cells, pageCell{Text: figureCell(&f, &replays[i]), Best: v == best})
 		}
@@ -114,9 +199,6 @@ func pageRows(replays []replayed) []pageRow {
 	}
 	return rows
 }
-
-// colours is how many there are; the last is for everything else.
-const colours = 9
 
 // palette gives the jobs their colours: by user, or where there is only one,
 // by how many cards they take.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/sim"
 )
@@ -42,18 +44,16 @@ func TestThePageIsWholeAndEscaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := elements(t, page)
-	// One chart of waits; two of each kind for the policies.
-	if count["svg"] != 5 || count["script"] != 0 || count["tr"] != 1+len(sim.Figures()) {
+	// Two charts of waits and one of users; two of each kind for the policies.
+	if count["svg"] != 7 || count["script"] != 0 || count["tr"] != 1+len(shownFigures(replays)) {
 		t.Errorf("%v", count)
 	}
-	blocks := 0
+	jobs := 0
 	for i := range replays {
-		for _, fate := range replays[i].result.Fates {
-			blocks += len(fate.Cards)
-		}
+		jobs += replays[i].Jobs
 	}
-	if got := strings.Count(string(page), "<title>"); got != 1+blocks {
-		t.Errorf("%d blocks, want %d", got-1, blocks)
+	if got := strings.Count(string(page), `<g class="job `); got != jobs {
+		t.Errorf("%d jobs are drawn, want %d", got, jobs)
 	}
 	for _, word := range []string{"http://", "https://", "@import", "url(", "src=", "NaN", "Inf"} {
 		if strings.Contains(string(page), word) {
@@ -83,8 +83,76 @@ func TestThePageOfManyJobsStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := elements(t, page)
-	if count["rect"] > 2*(maxBlocks+8+1) || count["rect"] < 100 || len(page) > 2<<20 {
+	if count["rect"] > 2*(maxBlocks+8+1+len(waitBands)) || count["rect"] < 100 || len(page) > 2<<20 {
 		t.Errorf("%d rectangles, %d bytes", count["rect"], len(page))
+	}
+	if !strings.Contains(string(page), "blocks are drawn; the others are too short") {
+		t.Error("the page does not say what it leaves out")
+	}
+}
+
+func TestThePageShowsJobsThatWereSetAside(t *testing.T) {
+	w := &workload{source: "trace.csv", machine: sim.Machine{GPUs: 2, VRAMMiB: 81920}, places: make([]string, 2), jobs: []sim.Job{
+		{ID: "long", User: "ann", GPUs: 2, Duration: 5000_000}, {ID: "short", User: "bob", GPUs: 1, Submit: 1000_000, Duration: 60_000},
+	}}
+	fates := []sim.Fate{
+		{End: 5100_000, Preemptions: 1, Segments: []sim.Segment{{End: 1020_000, Cards: []int{0, 1}}, {Start: 1080_000, End: 5100_000, Cards: []int{0, 1}}}},
+		{Start: 1020_000, End: 1080_000, Segments: []sim.Segment{{Start: 1020_000, End: 1080_000, Cards: []int{1}}}},
+	}
+	replays := []replayed{{Metrics: sim.Metrics{Policy: "las", Jobs: 2, Users: 2, Preemptions: 1}, result: sim.Result{Fates: fates, Preemptions: 1}}}
+	page, err := replaysPage(w, replays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for _, word := range []string{
+		`<title>long, ann: 2 GPUs, 1h23m of work; started at once; set aside once to let others run; waited 1m40s in all</title>`,
+		`<title>short, bob: 1 GPU, 1m00s of work; started after 20s</title>`, "A thin line is a job that was set aside",
+	} {
+		if !strings.Contains(text, word) {
+			t.Errorf("the page lacks %s", word)
+		}
+	}
+	job, _, _ := strings.Cut(text[strings.Index(text, "<title>long"):], "</g>")
+	if strings.Count(job, `class="gap"`) != 1 || strings.Count(job, "<rect x=") != 4 {
+		t.Errorf("the runs of a job that was set aside: %s", job)
+	}
+	if queue := queueOver(w, &replays[0].result, timeAxis(w, replays)); slices.Max(queue) <= 0 {
+		t.Error("nobody is seen to wait")
+	}
+}
+
+func TestTheWaitsOfThePageAreThoseOfTheFigures(t *testing.T) {
+	w := someWork()
+	set := plainly(sim.Policies())
+	set.park = &sim.Parking{EachWay: 5000}
+	replays, err := replayAll(t.Context(), w, set, 0, newProgress(io.Discard, time.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range replays {
+		sum, waits := 0.0, waitsOf(w, &replays[i].result)
+		for _, wait := range waits {
+			sum += wait
+		}
+		if mean := sum / float64(len(waits)); math.Abs(mean-replays[i].WaitMeanS) > 1e-6 || len(waits) != replays[i].Jobs {
+			t.Errorf("%s: %d jobs wait %g on average, the figures say %d and %g", replays[i].Policy, len(waits), mean, replays[i].Jobs, replays[i].WaitMeanS)
+		}
+	}
+	if replays[0].Preemptions == 0 {
+		t.Error("nothing is set aside: the test says less than it should")
+	}
+}
+
+func TestAPageOfOnePolicyAndOfSeven(t *testing.T) {
+	for _, names := range [][]string{{"fifo"}, sim.PolicyNames()} {
+		page, err := replaysPage(someWork(), replaysOf(t, someWork(), 0, names...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if count := elements(t, page); count["svg"] != 3+2*len(names) || count["th"] != 2+len(names) {
+			t.Errorf("%v: %v", names, count)
+		}
 	}
 }
 

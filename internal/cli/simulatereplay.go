@@ -25,13 +25,12 @@ type replayed struct {
 
 // replayAll replays the workload under each policy, and as many perturbed
 // copies of it as there are seeds. Every policy gets the same copies.
-func replayAll(ctx context.Context, w *workload, policies []sim.Policy, seeds int, p *progress) ([]replayed, error) {
+func replayAll(ctx context.Context, w *workload, set *settings, seeds int, p *progress) ([]replayed, error) {
 	defer p.clear()
-	p.total = len(policies) * (1 + seeds) * len(w.jobs)
-	replays := make([]replayed, len(policies))
-	for i, policy := range policies {
-		in := sim.Input{Jobs: w.jobs, Machine: w.machine, Policy: policy}
-		metrics, result, err := replayOnce(ctx, in, p)
+	p.total = len(set.policies) * (1 + seeds) * len(w.jobs)
+	replays := make([]replayed, len(set.policies))
+	for i, policy := range set.policies {
+		metrics, result, err := replayOnce(ctx, w.input(w.jobs, policy, set), p)
 		if err != nil {
 			return nil, err
 		}
@@ -40,11 +39,11 @@ func replayAll(ctx context.Context, w *workload, policies []sim.Policy, seeds in
 	if seeds == 0 {
 		return replays, nil
 	}
-	copies := make([][]sim.Metrics, len(policies))
+	copies := make([][]sim.Metrics, len(set.policies))
 	for seed := range seeds {
-		jobs := sim.Perturb(w.jobs, uniform(uint64(seed)))
-		for i, policy := range policies {
-			metrics, _, err := replayOnce(ctx, sim.Input{Jobs: jobs, Machine: w.machine, Policy: policy}, p)
+		jobs := w.perturbed(uint64(seed))
+		for i, policy := range set.policies {
+			metrics, _, err := replayOnce(ctx, w.input(jobs, policy, set), p)
 			if err != nil {
 				return nil, err
 			}
@@ -55,6 +54,41 @@ func replayAll(ctx context.Context, w *workload, policies []sim.Policy, seeds in
 		replays[i].Metrics, replays[i].Interval95 = sim.Average(copies[i])
 	}
 	return replays, nil
+}
+
+// perturbed is a copy as it might as well have been. What a snapshot tells
+// has happened: of its jobs only the lengths are not certain.
+func (w *workload) perturbed(seed uint64) []sim.Job {
+	jobs := sim.Perturb(w.jobs, uniform(seed))
+	if w.fromSnapshot {
+		for i := range jobs {
+			jobs[i].Submit = w.jobs[i].Submit
+		}
+	}
+	return jobs
+}
+
+// input is one replay. Of a daemon's own rules a policy replaces the order.
+func (w *workload) input(jobs []sim.Job, policy sim.Policy, set *settings) sim.Input {
+	in := sim.Input{
+		Jobs: jobs, Machine: w.machine, Policy: policy, Park: set.park, Estimates: set.estimates,
+		Begin: w.begin, Running: w.running, Usage: w.usage, Foreign: w.foreign,
+	}
+	if w.rules != nil {
+		rules := *w.rules
+		rules.Policy, rules.Fair, rules.Slice = policy.Rules.Policy, policy.Rules.Fair, policy.Rules.Slice
+		if set.changed("max-bypass") {
+			rules.MaxBypass = policy.Rules.MaxBypass
+		}
+		if set.changed("placement") {
+			rules.Placement = policy.Rules.Placement
+		}
+		in.Policy.Rules = rules
+	}
+	if w.estimates != "" && !set.changed("estimates") {
+		in.Estimates = w.estimates
+	}
+	return in
 }
 
 func replayOnce(ctx context.Context, in sim.Input, p *progress) (sim.Metrics, sim.Result, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -57,7 +58,7 @@ func replayTable(replays []replayed) *table {
 		t.columns = append(t.columns, column{title: replays[i].Policy, right: true})
 	}
 	t.columns = append(t.columns, column{title: "at best", right: true})
-	for _, f := range sim.Figures() {
+	for _, f := range shownFigures(replays) {
 		row := []cell{{text: f.Title}}
 		for i := range replays {
 			r := &replays[i]
@@ -70,6 +71,16 @@ func replayTable(replays []replayed) *table {
 		t.add(append(row, cell{text: best})...)
 	}
 	return t
+}
+
+// seldomFigures are shown to people only where there is something to show.
+var seldomFigures = []string{"preemptions", "gpu_lost", "ooms"}
+
+// shownFigures are those that say something about these replays.
+func shownFigures(replays []replayed) []sim.Figure {
+	return slices.DeleteFunc(sim.Figures(), func(f sim.Figure) bool {
+		return slices.Contains(seldomFigures, f.Name) && !slices.ContainsFunc(replays, func(r replayed) bool { return *f.Of(&r.Metrics) != 0 })
+	})
 }
 
 // figureCell is a figure and how sure it is. How long decisions take says

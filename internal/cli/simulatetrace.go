@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -55,6 +54,10 @@ var traceColumns = []traceColumn{
 		j.VRAMMiB, err = traceInt(text, 0, maxTraceVRAMMiB)
 		return err
 	}},
+	{name: "vram_used_mib", set: func(j *sim.Job, text string) (err error) {
+		j.UsedMiB, err = traceInt(text, 0, maxTraceVRAMMiB)
+		return err
+	}},
 	{name: "time_limit_s", set: func(j *sim.Job, text string) (err error) {
 		j.Limit, err = traceMillis(text, sim.MaxDuration)
 		return err
@@ -63,6 +66,13 @@ var traceColumns = []traceColumn{
 		priority, err := traceInt(text, -maxTracePriority, maxTracePriority)
 		j.Priority = int(priority)
 		return err
+	}},
+	{name: "command", set: func(j *sim.Job, text string) error { j.Command = text; return nil }},
+	{name: "name", set: func(j *sim.Job, text string) error {
+		if j.Command == "" {
+			j.Command = text // a name says less than a command does
+		}
+		return nil
 	}},
 }
 
@@ -100,19 +110,6 @@ func clip(text string) string {
 		return string(runes[:most]) + "…"
 	}
 	return text
-}
-
-// openTrace reads a trace by its name; - is standard input.
-func openTrace(name string, stdin io.Reader) (*workload, error) {
-	if name == "-" {
-		return readTrace("standard input", stdin)
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, &usageError{what: fmt.Sprintf("trace: %v", err), hint: "berth simulate --help shows the columns of a trace"}
-	}
-	defer file.Close()
-	return readTrace(name, file)
 }
 
 // bounded reads so much and no more: a trace that is cut off must not pass for

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/jobfile"
+	"berth/internal/sched"
+	"berth/internal/sim"
+)
+
+// settings are the flags of a replay as values.
+type settings struct {
+	policies  []sim.Policy
+	machine   sim.Machine
+	park      *sim.Parking
+	estimates sim.Estimates // empty: what suits the workload
+	changed   func(flag string) bool
+}
+
+// replayFlags adds the flags that say how it is decided.
+func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be set aside: `cost` each way in seconds (20), or for copying memory (5GB/s)")
+	flags.StringVar(&o.estimates, "estimates", string(sim.History), "what durations are guessed from: history, perfect, limits, none, or every job's (24h)")
+	flags.StringVar(&o.maxBypass, "max-bypass", "", "how long a user's oldest job may be passed by others (default 24h); 0: no bound")
+	flags.StringVar(&o.halfLife, "half-life", "", "after how long what a user had counts half, under fair share (default 7d); 0: never")
+	flags.StringVar(&o.placement, "placement", "", "which of the cards that fit a job gets: pack, spread (default pack)")
+}
+
+// The bounds of what may be asked.
+const (
+	maxParkCost   = 24 * time.Hour
+	maxRate       = 1e15 // bytes a second
+	leastHalfLife = time.Minute
+)
+
+// read turns the flags into values, or says what would be accepted.
+func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
+	s := settings{changed: cmd.Flags().Changed}
+	if err := inRange(cmd, "gpus", float64(o.gpus), 1, sim.MaxGPUs); err != nil {
+		return s, err
+	}
+	if err := inRange(cmd, "seeds", float64(o.seeds), 0, maxSeeds); err != nil {
+		return s, err
+	}
+	vramMiB, err := jobfile.ParseSize(o.vram)
+	if err == nil && vramMiB == 0 {
+		err = errors.New("a card without memory takes no job")
+	}
+	if err != nil {
+		return s, badFlag(cmd, "vram", err)
+	}
+	s.machine = sim.Machine{GPUs: o.gpus, VRAMMiB: vramMiB}
+	if s.park, err = parsePark(o.parkCost); err != nil {
+		return s, badFlag(cmd, "park-cost", err)
+	}
+	if s.estimates, err = parseEstimates(o.estimates); err != nil {
+		return s, badFlag(cmd, "estimates", err)
+	}
+	if s.policies, err = o.parsePolicies(); err != nil {
+		return s, err
+	}
+	return s, o.adjust(cmd, s.policies)
+}
+
+// adjust applies to all policies what was asked of all.
+func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) error {
+	changed := cmd.Flags().Changed
+	if changed("max-bypass") {
+		bound, err := parseBypass(strings.ToLower(strings.TrimSpace(o.maxBypass)))
+		if err != nil {
+			return badFlag(cmd, "max-bypass", err)
+		}
+		for i := range policies {
+			policies[i].Rules.MaxBypass = bound
+		}
+	}
+	if changed("half-life") {
+		halfLife, err := orNever(o.halfLife)
+		if err == nil && halfLife > 0 && halfLife < leastHalfLife {
+			err = fmt.Errorf("found %q, allowed at least 1m, or 0", o.halfLife)
+		}
+		if err != nil {
+			return badFlag(cmd, "half-life", err)
+		}
+		for i := range policies {
+			policies[i].HalfLife = halfLife
+		}
+	}
+	if changed("placement") {
+		placement, err := sched.ParsePlacement(o.placement)
+		if err != nil {
+			return badFlag(cmd, "placement", err)
+		}
+		for i := range policies {
+			policies[i].Rules.Placement = placement
+		}
+	}
+	return nil
+}
+
+// orNever reads a duration; 0 and never are no bound.
+func orNever(text string) (time.Duration, error) {
+	if strings.EqualFold(strings.TrimSpace(text), "never") {
+		return 0, nil
+	}
+	return orZero(text)
+}
+
+// orZero reads a duration that may be none at all.
+func orZero(text string) (time.Duration, error) {
+	if number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "s"), 64); err == nil && number == 0 {
+		return 0, nil
+	}
+	return jobfile.ParseDuration(text)
+}
+
+// parsePark reads what setting a job aside costs: a time each way, or how fast
+// its memory is copied. Nothing is what it means to say nothing.
+func parsePark(text string) (*sim.Parking, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, nil
+	}
+	if rate, isRate := strings.CutSuffix(strings.ToLower(text), "/s"); isRate {
+		bytes, err := parseBytes(rate)
+		if err != nil {
+			return nil, fmt.Errorf("found %q, allowed so many seconds each way (20) or bytes a second (5GB/s, 800MiB/s)", text)
+		}
+		return &sim.Parking{BytesPerSecond: bytes}, nil
+	}
+	cost, err := orZero(text)
+	if err != nil || cost > maxParkCost {
+		return nil, fmt.Errorf("found %q, allowed up to a day each way (20, 1m), or bytes a second (5GB/s, 800MiB/s)", text)
+	}
+	return &sim.Parking{EachWay: sim.MillisOf(cost.Seconds())}, nil
+}
+
+var byteUnits = []struct {
+	suffix string
+	bytes  float64
+}{
+	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10},
+	{"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3}, {"t", 1e12}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1},
+}
+
+// parseBytes reads an amount as vendors write bandwidths: GB are of a thousand
+// to the power of three, GiB of 1024.
+func parseBytes(text string) (float64, error) {
+	for _, unit := range byteUnits {
+		number, found := strings.CutSuffix(text, unit.suffix)
+		if !found {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(value*unit.bytes >= 1 && value*unit.bytes <= maxRate) {
+			return 0, fmt.Errorf("%q is no bandwidth", text)
+		}
+		return value * unit.bytes, nil
+	}
+	return 0, fmt.Errorf("%q has no unit", text)
+}
+
+// parseEstimates reads a name, or a duration as people write them.
+func parseEstimates(text string) (sim.Estimates, error) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	if d, err := jobfile.ParseDuration(text); err == nil && d > 0 {
+		return sim.Fixed(d), nil
+	}
+	return sim.ParseEstimates(text)
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/sched"
+	"berth/internal/sim"
+)
+
+// someState is a daemon with three cards, the middle one paused, one job on
+// the first, another berth's on the last, and a queue.
+func someState() sched.State {
+	s := sched.State{
+		Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Usage: map[string]float64{"ann": 10_000, "bob": 50}, FairQuantum: 3600,
+		Cards: []sched.Card{
+			{Index: 0, TotalMiB: 24576, ForeignMiB: 3000, IdleForeignMiB: 3000}, {Index: 1, TotalMiB: 24576, Paused: true},
+			{Index: 100, TotalMiB: 40960, ForeignMiB: 100, IdleForeignMiB: 0},
+		},
+		Held: []sched.Held{
+			{
+				Job: "7", User: "ann", Cards: []int{0}, BudgetMiB: []int64{8000}, Started: noon.Add(-time.Hour), Waited: 30 * time.Minute,
+				Run: sched.Span{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}, Priority: 2,
+			},
+			{Job: "/berth/1", Cards: []int{100}, BudgetMiB: []int64{5000}, Other: true},
+			{Job: "8", CPUs: 4},
+		},
+	}
+	hour := sched.Span{Low: time.Hour, Mid: time.Hour, High: time.Hour}
+	for i, p := range []sched.Pending{
+		{Job: "9", User: "bob", Request: sched.Request{GPUs: 2}, Since: noon.Add(-2 * time.Hour), Run: hour, Served: 20 * time.Minute},
+		{Job: "10", User: "cid", Request: sched.Request{GPUs: 1, VRAMMiB: 4000, Type: "a100"}, Since: noon.Add(-time.Minute)},
+		{Job: "11", User: "cid", Request: sched.Request{GPUs: 1, Share: 0.5}, Limit: 90 * time.Second},
+		{Job: "12", User: "cid", Request: sched.Request{CPUs: 1}},
+	} {
+		p.Seq = int64(i)
+		s.Queue.Add(p)
+	}
+	return s
+}
+
+func readState(t *testing.T, s sched.State) *workload {
+	t.Helper()
+	data, err := sched.MarshalState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := openWorkload("-", bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestASnapshotBecomesAWorkload(t *testing.T) {
+	w := readState(t, someState())
+	hour := sim.Millis(3600_000)
+	// Time begins when the job was submitted that waits for longest.
+	if w.machine != (sim.Machine{GPUs: 2, VRAMMiB: 40960}) || w.begin != 2*hour || w.leftOut != 2 || !reflect.DeepEqual(w.cardNames, []int{0, 100}) {
+		t.Errorf("%+v", w)
+	}
+	want := []sim.Job{
+		{ID: "7", User: "ann", GPUs: 1, VRAMMiB: 8000, Priority: 2, Submit: hour / 2, Duration: 3 * hour},
+		{ID: "9", User: "bob", GPUs: 2, Duration: hour * 2 / 3},
+		{ID: "10", User: "cid", GPUs: 1, VRAMMiB: 4000, Submit: 2*hour - 60_000, Duration: 3 * hour}, // as long as the one in the middle
+		{ID: "11", User: "cid", GPUs: 1, Share: 0.5, Submit: 2 * hour, Duration: 90_000},
+	}
+	slices.SortFunc(w.jobs, func(a, b sim.Job) int { return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID)) })
+	if !reflect.DeepEqual(w.jobs, want) {
+		t.Errorf("jobs\n%+v\nwant\n%+v", w.jobs, want)
+	}
+	if !reflect.DeepEqual(w.running, []sim.Running{{Job: 0, Cards: []int{0}, Ran: hour}}) {
+		t.Errorf("running: %+v", w.running)
+	}
+	// A desktop keeps nobody off, another berth's job does for a while.
+	if !reflect.DeepEqual(w.foreign, []sim.Foreign{{Card: 0, MiB: 3000}, {Card: 1, MiB: 5000, From: 2 * hour, Until: 5 * hour}}) {
+		t.Errorf("foreign: %+v", w.foreign)
+	}
+	// What runs is counted by the replay itself.
+	if w.usage["ann"] != 10_000-3600-3600 || w.usage["bob"] != 50 {
+		t.Errorf("usage: %v", w.usage)
+	}
+	notes := strings.Join(w.notes, "\n")
+	for _, word := range []string{"1 card without a job that takes none now is left out", "2 queued jobs of which nothing is known are taken to run for 3h00m", "1 job that names cards"} {
+		if !strings.Contains(notes, word) {
+			t.Errorf("the notes lack %q: %s", word, notes)
+		}
+	}
+}
+
+// TestASnapshotGoesOn: what runs ends when it is expected to, and all of the
+// queue runs, under every policy.
+func TestASnapshotGoesOn(t *testing.T) {
+	for _, park := range []*sim.Parking{nil, {EachWay: 20_000}} {
+		state := someState()
+		state.Cards[0].ForeignMiB, state.Cards[0].IdleForeignMiB = 0, 0
+		w := readState(t, state)
+		set := plainly(sim.Policies())
+		set.park = park
+		replays, err := replayAll(t.Context(), w, set, 2, newProgress(io.Discard, time.Now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range replays {
+			r := &replays[i]
+			if r.Jobs != 4 || r.Infeasible != 0 || r.Unfinished != 0 {
+				t.Errorf("%s: %+v", r.Policy, r.Metrics)
+			}
+			if fate := r.result.Fates[0]; park == nil && (fate.Start != w.begin-3600_000 || fate.End != w.begin+2*3600_000) {
+				t.Errorf("%s: the running job: %+v", r.Policy, fate)
+			}
+			for k, fate := range r.result.Fates[1:] {
+				if fate.Start < w.begin {
+					t.Errorf("%s: job %s starts before the snapshot", r.Policy, w.jobs[k+1].ID)
+				}
+			}
+		}
+		if _, err := replaysPage(w, replays); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestJobsThatWaitForOthersMemoryWithoutEndAreNamed(t *testing.T) {
+	w := readState(t, someState()) // one of which needs both cards idle
+	replays, err := replayAll(t.Context(), w, plainly(sim.Policies()[:1]), 0, newProgress(io.Discard, time.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	sayUnfinished(&session{errOut: &said}, w, replays)
+	if want := "berth: under default 1 job waits for memory that other processes hold and is not counted; job 9 is one\n"; said.String() != want {
+		t.Errorf("it says %q", said.String())
+	}
+}
+
+func TestASnapshotWithoutACardOrAJob(t *testing.T) {
+	s := someState()
+	s.Cards, s.Held = s.Cards[1:2], nil
+	data, err := sched.MarshalState(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openWorkload("-", bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), "no card takes jobs") {
+		t.Errorf("%v", err)
+	}
+	s = someState()
+	s.Held, s.Queue = nil, sched.NewQueue()
+	if w := readState(t, s); len(w.jobs) != 0 {
+		t.Errorf("%+v", w.jobs)
+	}
+}
+
+func TestWhatSettingAJobAsideCosts(t *testing.T) {
+	for text, want := range map[string]sim.Parking{
+		"20": {EachWay: 20_000}, "1m": {EachWay: 60_000}, "0": {}, "0.5s": {EachWay: 500},
+		"5GB/s": {BytesPerSecond: 5e9}, "800 MiB/s": {BytesPerSecond: 800 << 20}, "1.5g/s": {BytesPerSecond: 1.5e9}, "100b/s": {BytesPerSecond: 100},
+	} {
+		if got, err := parsePark(text); err != nil || *got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"x", "-1", "2d", "5GB", "GB/s", "-5GB/s", "0GB/s", "NaNGB/s", "1e30GB/s", "/s", "5/s", "NaN"} {
+		if got, err := parsePark(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	if got, err := parsePark(""); got != nil || err != nil {
+		t.Errorf("nothing: %+v, %v", got, err)
+	}
+}
+
+func TestWhatDurationsAreGuessedFrom(t *testing.T) {
+	for text, want := range map[string]sim.Estimates{
+		"history": sim.History, "Perfect": sim.Perfect, "limits": sim.Limits, "none": sim.None, "24h": sim.Fixed(24 * time.Hour), "1d": sim.Fixed(24 * time.Hour), "90": sim.Fixed(90 * time.Second),
+	} {
+		if got, err := parseEstimates(text); err != nil || got != want {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "guess", "-1h", "0"} {
+		if got, err := parseEstimates(text); err == nil {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}
