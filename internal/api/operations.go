@@ -41,7 +41,7 @@ func jobOperations() []route {
 		}},
 		{method: get, path: "/v1/jobs/{id}/why", handle: (*exchange).getWhy, doc: doc{
 			id: "why", tag: "jobs", summary: "Say what a job waits for",
-			about:  "The reason with its numbers, as a sentence.",
+			about:  "The reason with its numbers as a sentence; of a queued job the whole story: every card with what is missing and who holds it, the job that has to go first and why, what is kept for it, and when it is expected to start and on what that rests.",
 			params: []param{pathID}, reply: exampleWhy, kinds: []string{NotFound},
 		}},
 		{method: post, path: "/v1/jobs/act", handle: (*exchange).postAct, body: true, doc: doc{

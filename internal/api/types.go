@@ -90,16 +90,9 @@ type Detail struct {
 	Stopping    string            `json:"stopping,omitempty" doc:"why it is being ended"`
 	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes taken out of the middle of its log to keep it within its limit; known once the attempt is over"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
-}
 
-// Why is what a job waits for.
-type Why struct {
-	ID       string   `json:"id"`
-	State    string   `json:"state"`
-	Text     string   `json:"text" doc:"one sentence for people"`
-	Position int      `json:"position,omitempty"`
-	Queued   int      `json:"queued"`
-	Notes    []string `json:"notes,omitempty"`
+	ExpectedRun  *RunGuess  `json:"expected_run,omitempty" doc:"how long it is expected to run; left out where nothing is known"`
+	ExpectedVRAM *VRAMGuess `json:"expected_vram,omitempty" doc:"what it is expected to use on each of its cards; left out where nothing is known"`
 }
 
 // The actions on jobs.

@@ -16,7 +16,6 @@ import (
 // of 100,000 lines is counted, not listed.
 const (
 	boardPending = 100
-	boardReasons = 20
 	boardOver    = 100
 )
 
@@ -33,32 +32,47 @@ type snapshot struct {
 	paused  string     // why nothing starts at all
 }
 
-// waiting is a queued job with the reason it waits.
+// waiting is a queued job with the reason it waits and when it is expected to
+// start.
 type waiting struct {
 	job    *job.Job
 	reason string
+	story  *sched.Story // nil: it is held, or waits for a time or for other jobs
 }
 
 // board writes status.txt: whole or not at all, so that `watch cat` never
-// sees half of it.
+// sees half of it. What berth itself reads of it lies beside it.
 type board struct {
-	path string
-	last []byte
+	path    string
+	last    []byte
+	toldAt  time.Time // when status.json was written
+	toldFor string    // and of which jobs it tells
 }
 
 func (b *board) write(s snapshot) error {
+	if err := b.tell(s); err != nil {
+		return err
+	}
 	text := renderBoard(s)
 	if bytes.Equal(text[bytes.IndexByte(text, '\n'):], b.last) {
 		return nil // nothing but the time has changed
 	}
-	temporary := b.path + ".new"
-	if err := os.WriteFile(temporary, text, 0o644); err != nil {
-		return fmt.Errorf("write status board: %w", err)
-	}
-	if err := os.Rename(temporary, b.path); err != nil {
-		return fmt.Errorf("write status board: %w", err)
+	if err := replace(b.path, text); err != nil {
+		return err
 	}
 	b.last = bytes.Clone(text[bytes.IndexByte(text, '\n'):])
+	return nil
+}
+
+// replace writes a file whole or not at all.
+func replace(path string, data []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, data, 0o644); err != nil {
+		return fmt.Errorf("write status board: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("write status board: %w", err)
+	}
 	return nil
 }
 

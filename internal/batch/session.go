@@ -14,6 +14,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/run"
+	"berth/internal/sched"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -68,6 +69,8 @@ type session struct {
 	shownAt     time.Time
 	boardAt     time.Time
 	changed     bool // since the board was written
+	retold      sched.Story
+	retoldAt    time.Time
 }
 
 // Run runs a jobs file and returns the exit status. An error it returns is a
@@ -225,7 +228,7 @@ func (s *session) refresh() {
 
 func (s *session) writeBoard(now time.Time) {
 	s.boardAt, s.changed = now, false
-	if err := s.board.write(s.snapshot(now, boardPending, boardReasons)); err != nil {
+	if err := s.board.write(s.snapshot(now, boardPending)); err != nil {
 		s.log.Error("board", "err", err)
 	}
 }
@@ -236,28 +239,61 @@ func (s *session) show() {
 		return
 	}
 	s.shownAt = now
-	snap := s.snapshot(now, 1, 1)
+	snap := s.snapshot(now, 1)
 	s.screen.show(&snap)
 	// Elapsed times on the board move too while something runs.
 	s.changed = s.changed || len(snap.running) > 0
 }
 
-func (s *session) snapshot(now time.Time, pending, reasons int) snapshot {
+func (s *session) snapshot(now time.Time, pending int) snapshot {
 	snap := snapshot{
 		at: now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
 		cards: s.engine.Cards(), running: s.engine.Running(), paused: s.engine.Blocked(),
-	}
-	for i, j := range s.engine.Next(pending) {
-		w := waiting{job: j}
-		if i < reasons {
-			w.reason = s.engine.Why(j.ID)
-		}
-		snap.pending = append(snap.pending, w)
+		pending: s.waiting(now, pending),
 	}
 	for i := len(s.over) - 1; i >= 0 && len(snap.over) < boardOver; i-- {
 		snap.over = append(snap.over, s.over[i])
 	}
 	return snap
+}
+
+// waiting are the first of the queued jobs, each with why it waits.
+func (s *session) waiting(now time.Time, most int) []waiting {
+	jobs := s.engine.Next(most)
+	ids := make([]string, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	list := make([]waiting, len(jobs))
+	stories := s.stories(now, ids)
+	for i, j := range jobs {
+		list[i] = waiting{job: j}
+		if t := &stories[i]; t.Job != "" && !s.engine.Stopping() {
+			list[i].reason, list[i].story = t.String(), t
+			if j.AsideFor != "" {
+				list[i].reason = "set aside for job " + j.AsideFor + "; " + list[i].reason
+			}
+		} else {
+			list[i].reason = s.engine.Why(j.ID)
+		}
+	}
+	return list
+}
+
+// retellAfter is how long the story of what waits is told unchanged on the live
+// view, which is drawn more often than anything changes.
+const retellAfter = time.Second
+
+// stories asks for those of the jobs, and remembers that of the first alone.
+func (s *session) stories(now time.Time, ids []string) []sched.Story {
+	if len(ids) == 1 && s.retold.Job == ids[0] && now.Sub(s.retoldAt) < retellAfter && !now.Before(s.retoldAt) {
+		return []sched.Story{s.retold}
+	}
+	stories := sched.Stories(s.engine.State(), ids)
+	if len(stories) > 0 {
+		s.retold, s.retoldAt = stories[0], now
+	}
+	return stories
 }
 
 // say prints a line of berth's own.

@@ -91,6 +91,8 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	f.add("directory", d.Dir)
 	f.add("array", d.Array)
 	f.add("asks for", asksFor(d))
+	f.add("expected run", runWords(d.ExpectedRun))
+	f.add("expected vram", vramWords(d.ExpectedVRAM))
 	f.add("gpus", cards(d.GPUIDs))
 	f.add("peak vram", peaksText(d.View))
 	if d.AvgUtil != nil {

@@ -50,6 +50,7 @@ var daemonPromises = []promise{
 	{"--dry-run says what would happen and why, without submitting", "daemon-dry-run-says-what-would-happen-and-submits-nothing"},
 	{"a queued job has a reason with numbers", `
 		daemon-reasons-have-numbers
+		daemon-why-says-when-a-job-is-expected-to-start
 		daemon-a-foreign-process-keeps-an-undeclared-job-waiting`},
 
 	// What is done with jobs.

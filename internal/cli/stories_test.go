@@ -154,6 +154,7 @@ var promises = append([]promise{
 		out-colour-and-redrawing-only-on-a-terminal`},
 	{"status.txt is a board: ▶ · ↻ ✓ ✗", `
 		out-the-board-marks-how-each-job-stands
+		out-why-of-a-run-is-read-from-its-board
 		out-the-board-follows-within-a-poll`},
 	{"journal.jsonl is an append-only event log", `
 		out-the-journal-is-appended-to-and-has-everything

@@ -214,10 +214,18 @@ func TestShowAndWhy(t *testing.T) {
 	}
 	berth("show", "7").wants(t, 1, "", "no job 7")
 	berth("show").wants(t, 2, "", "berth: show takes one job, 0 given\nhint: berth show 17")
-	berth("why", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\nit is number 3 of 1,200 in the queue\ngpu0 is paused\n", "")
+	berth("why", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\ngpu0 is paused\n", "")
+	berth("why", "-v", "1").wants(t, 0, "job 1  number 3 of 1,200 in the queue\nreason  needs 2 GPUs; \ufffd[31mnone\nnote    gpu0 is paused\n", "")
+	berth("why", "1", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\ngpu0 is paused\njob 1: ", "")
+	berth("why", "1", "7").wants(t, 1, "", "no job 7")
+	berth("why").wants(t, 2, "", "berth: why takes one job, 0 given\nhint: berth why 17")
 	var why api.Why
 	if err := json.Unmarshal([]byte(berth("why", "1", "--json").out), &why); err != nil || why.Position != 3 {
 		t.Errorf("%+v: %v", why, err)
+	}
+	var both []api.Why
+	if err := json.Unmarshal([]byte(berth("why", "1", "@", "--json").out), &both); err != nil || len(both) != 2 || both[1].ID != "1" {
+		t.Errorf("%+v: %v", both, err)
 	}
 }
 

@@ -22,10 +22,13 @@ func (d *Daemon) Job(ctx context.Context, c api.Caller, id string) (api.Detail, 
 func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail, error) {
 	var reasons map[string]string
 	position := 0
-	if j.State == job.Queued {
+	var g guesses
+	if !j.State.Terminal() {
 		err := d.do(ctx, func(time.Time) {
-			reasons = d.engine.Reasons([]string{j.ID})
-			position = d.engine.Position(j.ID)
+			if g = d.guess(j.ID); j.State == job.Queued {
+				reasons = d.engine.Reasons([]string{j.ID})
+				position = d.engine.Position(j.ID)
+			}
 		})
 		if err != nil {
 			return api.Detail{}, err
@@ -48,6 +51,7 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	if d.maySee(c, j) {
 		detail.Dir, detail.Settings = j.Spec.Dir, settings(&j.Spec)
 		detail.LogDropped = j.LogDropped
+		detail.ExpectedRun, detail.ExpectedVRAM = g.run, g.vram
 	}
 	if mayTouch(c, j) {
 		events, err := d.store.EventsOf(j.ID, j.SubmittedAt, eventsShown)
@@ -107,38 +111,6 @@ func settings(s *job.Spec) map[string]string {
 	add("export", s.Export, s.Export != "")
 	add("array_limit", strconv.Itoa(s.ArrayLimit), s.ArrayLimit > 0)
 	return set
-}
-
-// Why is what a job waits for.
-func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
-	j, err := d.find(ctx, c, id)
-	if err != nil {
-		return api.Why{}, err
-	}
-	why := api.Why{ID: j.ID, State: string(j.State)}
-	err = d.do(ctx, func(time.Time) {
-		why.Queued, _ = d.engine.Live()
-		if j.State == job.Queued {
-			why.Text, why.Position = d.engine.Why(j.ID), d.engine.Position(j.ID)
-		}
-		if blocked := d.engine.Blocked(); blocked != "" {
-			why.Notes = append(why.Notes, blocked)
-		}
-	})
-	switch {
-	case err != nil:
-		return api.Why{}, err
-	case j.State == job.Running:
-		why.Text = fmt.Sprintf("it runs on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
-	case j.State.Terminal():
-		why.Text = "it is over: " + string(j.Outcome)
-		if v := d.view(c, &j, nil); v.Reason != nil {
-			why.Text += ", " + *v.Reason
-		}
-	case why.Text == "":
-		why.Text = "it is about to start"
-	}
-	return why, nil
 }
 
 func cardsText(j *job.Job) string {

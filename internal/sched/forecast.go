@@ -142,7 +142,8 @@ type ahead struct {
 // inFront gives the jobs in front of one, in their order, or the first of them
 // where there are too many, and its position.
 func inFront(s *State, job string) (front []ahead, position int) {
-	front = make([]ahead, 0, min(s.Queue.Len(), frontBound))
+	// Where users take turns there may be more, or fewer.
+	front = make([]ahead, 0, min(s.Queue.Position(job), frontBound))
 	inTurn(s, func(h *head) bool {
 		if position++; h.job == job {
 			return false

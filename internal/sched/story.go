@@ -8,52 +8,55 @@ import (
 
 // Story is all there is to say of why a queued job waits, and for how long.
 type Story struct {
-	Job      string
-	User     string
-	Priority int
-	Request  Request
-	Since    time.Time // since when it waits; zero: not known
-	Position int       // in the order in which jobs are considered, from 1
-	Queued   int
+	Job      string    `json:"job"`
+	User     string    `json:"user,omitempty"`
+	Priority int       `json:"priority,omitempty"`
+	Request  Request   `json:"request"`
+	Since    time.Time `json:"since,omitzero"` // since when it waits; zero: not known
+	Position int       `json:"position"`       // in the order in which jobs are considered, from 1
+	Queued   int       `json:"queued"`
 
-	Why    Reason
-	Cards  []CardStory  // every card of the machine, as it stands now
-	Behind *Behind      // the job that has to go first; nil: none
-	Kept   *Reservation // the cards that are kept for it
+	Why    Reason       `json:"why"`
+	Cards  []CardStory  `json:"cards,omitempty"`  // every card of the machine, as it stands now
+	Behind *Behind      `json:"behind,omitempty"` // the job that has to go first; nil: none
+	Kept   *Reservation `json:"kept,omitempty"`   // the cards that are kept for it
+
 	// MaxBypass is how long the oldest waiting job of a user is passed at most; 0:
 	// there is no bound. Oldest is since when it has been its user's; zero: it is
 	// not.
-	MaxBypass time.Duration
-	Oldest    time.Time
-	// Aside are the running jobs that give way to it.
-	Aside    []string
-	Forecast Forecast
+	MaxBypass time.Duration `json:"max_bypass_ns,omitempty"`
+	Oldest    time.Time     `json:"oldest,omitzero"`
+	Aside     []string      `json:"aside,omitempty"` // the running jobs that give way to it
+	Forecast  Forecast      `json:"forecast"`
 }
 
 // CardStory is what stands between the job and one card.
 type CardStory struct {
 	CardFact
-	Excluded     bool    // its type, its ids or its list leave this card out
-	MissingMiB   int64   // what would have to be free besides
-	MissingShare float64 // the same, of a share
-	Runs         []Holder
-	KeptFor      string // the waiting job that the card is kept for; empty: none
+	Excluded     bool     `json:"excluded,omitempty"`      // its type, its ids or its list leave this card out
+	MissingMiB   int64    `json:"missing_mib,omitempty"`   // what would have to be free besides
+	MissingShare float64  `json:"missing_share,omitempty"` // the same, of a share
+	Runs         []Holder `json:"runs,omitempty"`
+	KeptFor      string   `json:"kept_for,omitempty"` // the waiting job that the card is kept for; empty: none
 }
 
 // Holder is a run on a card.
 type Holder struct {
-	Job, User string
-	Other     bool // another berth's
-	Since     time.Time
-	BudgetMiB int64 // 0: it has the card alone, or a share
-	Share     float64
-	Alone     bool
-	LeavesFor string // it is being set aside, for this job
+	Job       string    `json:"job"`
+	User      string    `json:"user,omitempty"`
+	Other     bool      `json:"other,omitempty"` // another berth's
+	Since     time.Time `json:"since,omitzero"`
+	BudgetMiB int64     `json:"budget_mib,omitempty"` // 0: it has the card alone, or a share
+	Share     float64   `json:"share,omitempty"`
+	Alone     bool      `json:"alone,omitempty"`
+	LeavesFor string    `json:"leaves_for,omitempty"` // it is being set aside, for this job
 
 	// When it is expected to end: at the earliest, as a rule, at the latest. Mid
 	// and High are zero where nothing says.
-	Low, Mid, High time.Time
-	By             Source
+	Low  time.Time `json:"low"`
+	Mid  time.Time `json:"mid,omitzero"`
+	High time.Time `json:"high,omitzero"`
+	By   Source    `json:"by"`
 }
 
 // Source is what the expected end of a run rests on.
@@ -68,13 +71,15 @@ const (
 
 // Behind is the job that has to go first.
 type Behind struct {
-	Job, User string
-	Priority  int
-	First     First // why it goes first
-	Kept      bool  // cards are kept for it that would do
+	Job      string `json:"job"`
+	User     string `json:"user,omitempty"`
+	Priority int    `json:"priority,omitempty"`
+	First    First  `json:"first"`          // why it goes first
+	Kept     bool   `json:"kept,omitempty"` // cards are kept for it that would do
 	// HadSeconds is what its user had lately, and OwnSeconds the job's own user,
 	// where that decides.
-	HadSeconds, OwnSeconds float64
+	HadSeconds float64 `json:"had_s,omitempty"`
+	OwnSeconds float64 `json:"own_s,omitempty"`
 }
 
 // First is why one job goes before another.
@@ -93,25 +98,45 @@ const (
 
 // Tell tells the story of a queued job; false where it is not queued.
 func Tell(s State, job string) (Story, bool) {
-	self, queued := s.Queue.Get(job)
-	if !queued {
-		return Story{}, false
+	stories := Stories(s, []string{job})
+	return stories[0], stories[0].Job != ""
+}
+
+// Stories is Tell for several jobs at once; that of a job that is not queued is
+// empty.
+func Stories(s State, jobs []string) []Story {
+	stories := make([]Story, len(jobs))
+	var plan *Plan
+	for i, job := range jobs {
+		if _, queued := s.Queue.member(job); !queued {
+			continue
+		}
+		if plan == nil {
+			decided := Decide(s)
+			plan = &decided
+		}
+		stories[i] = tellOne(&s, plan, job)
 	}
-	why, plan := Explain(s, job), Decide(s)
+	return stories
+}
+
+func tellOne(s *State, plan *Plan, job string) Story {
+	m := s.Queue.jobs[job]
+	why := Explain(*s, job)
 	t := Story{
-		Job: job, User: self.User, Priority: self.Priority, Request: self.Request, Since: self.Since,
+		Job: job, User: m.group.user, Priority: m.entry.priority, Request: m.group.request, Since: m.since,
 		Queued: s.Queue.Len(), Why: why, MaxBypass: s.Rules.MaxBypass,
-		Kept: plan.keeps(job), Aside: givesWay(&s, &plan, job),
+		Kept: plan.keeps(job), Aside: givesWay(s, plan, job),
 	}
 	var front []ahead
-	front, t.Position = inFront(&s, job)
-	t.Forecast = expect(&s, job, why, &plan, front, t.Position)
-	if m := s.Queue.jobs[job]; m.group.line.first == job {
+	front, t.Position = inFront(s, job)
+	t.Forecast = expect(s, job, why, plan, front, t.Position)
+	if m.group.line.first == job {
 		t.Oldest = m.group.line.since
 	}
-	t.Cards = cardStories(&s, &self.Request, why)
-	t.Behind = behind(&s, &t)
-	return t, true
+	t.Cards = cardStories(s, &t.Request, why)
+	t.Behind = behind(s, &t)
+	return t
 }
 
 // givesWay are the running jobs that are set aside for one, now or already.

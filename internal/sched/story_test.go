@@ -39,7 +39,7 @@ func TestWaitsInOneLine(t *testing.T) {
 		{says: "it waits behind one of the same user", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", hour, hours, 0, 0, 1)}, jobs: []expecting{{spec: vrams(2, 18432), user: "ann", run: hours}, {spec: vrams(2, 18432), user: "ann"}}, job: "2",
 			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from the history of 2 runs"},
 		{says: "what it may not pass is said under fifo", rules: fifo, cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one}}, job: "2",
-			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
+			want: "waits behind job 1, which needs 2 idle GPUs; gpu0 runs job 9, gpu1 is idle; expected to start about 15:00, from the history of 2 runs"},
 		{says: "a card that is kept is said with for whom", cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one, run: Span{9 * hour, 9 * hour, 9 * hour}}}, job: "2",
 			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
 		{says: "a limit is told, and no time", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}}, job: "1",

@@ -198,7 +198,7 @@ func (r *Request) hostWords() string {
 // it waits behind says more than what is free just now, unless nothing is
 // expected: then what is wrong is told.
 func Line(why, needs string, b *Behind, f Forecast) string {
-	if b != nil && f.None == "" {
+	if b != nil && f.None == "" && !strings.HasPrefix(why, "waits behind ") {
 		why = "waits behind " + b.String() + " for " + needs
 	}
 	if expected := f.String(); expected != "" {

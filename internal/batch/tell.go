@@ -1,0 +1,137 @@
+package batch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// toldName is what berth itself reads of the board. People have status.txt; the
+// form of this may change with any version.
+const toldName = "status.json"
+
+// tellEvery is how often it is written anew while only times change.
+const tellEvery = 10 * time.Second
+
+// maxTold bounds what is read of it.
+const maxTold = 16 << 20
+
+// Told is what a berth run said last of its jobs: all that run, and the first of
+// those that wait and the last of those that are over.
+type Told struct {
+	At   time.Time `json:"at"`
+	File string    `json:"file"`
+	Jobs []ToldJob `json:"jobs"`
+}
+
+// ToldJob is one of them.
+type ToldJob struct {
+	ID    string       `json:"id"`
+	Name  string       `json:"name,omitempty"`
+	State string       `json:"state"`
+	Text  string       `json:"text"` // a sentence: why it waits, where it runs, how it ended
+	Aside string       `json:"aside_for,omitempty"`
+	Story *sched.Story `json:"story,omitempty"` // of one that waits for room
+}
+
+// tell writes what the snapshot says of each job, if that is about other jobs
+// than last time or some time ago.
+func (b *board) tell(s snapshot) error {
+	told := toldOf(s)
+	var about strings.Builder
+	for _, j := range told.Jobs {
+		about.WriteString(j.ID + " " + j.State + "\n")
+	}
+	if about.String() == b.toldFor && s.at.Sub(b.toldAt) < tellEvery && !s.at.Before(b.toldAt) {
+		return nil
+	}
+	data, err := json.Marshal(told)
+	if err != nil {
+		return fmt.Errorf("write status board: %w", err)
+	}
+	if err := replace(filepath.Join(filepath.Dir(b.path), toldName), data); err != nil {
+		return err
+	}
+	b.toldAt, b.toldFor = s.at, about.String()
+	return nil
+}
+
+func toldOf(s snapshot) Told {
+	told := Told{At: s.at, File: s.file, Jobs: []ToldJob{}}
+	for _, r := range s.running {
+		told.Jobs = append(told.Jobs, ToldJob{
+			ID: r.Job.ID, Name: r.Job.Spec.Name, State: string(r.Job.State),
+			Text: fmt.Sprintf("it runs on %s since %s", placeText(r.Job), r.Job.StartedAt.Local().Format(time.DateTime)),
+		})
+	}
+	for _, w := range s.pending {
+		j := ToldJob{ID: w.job.ID, Name: w.job.Spec.Name, State: string(w.job.State), Text: w.reason, Story: w.story, Aside: w.job.AsideFor}
+		if w.story != nil {
+			j.Text = w.story.Why.String()
+		}
+		told.Jobs = append(told.Jobs, j)
+	}
+	for _, o := range s.over {
+		text := "it is over: " + string(o.Outcome)
+		if o.Detail != "" {
+			text += ", " + o.Detail
+		}
+		told.Jobs = append(told.Jobs, ToldJob{ID: o.ID, Name: o.Spec.Name, State: string(o.State), Text: text})
+	}
+	return told
+}
+
+func placeText(j *job.Job) string {
+	if len(j.Grant.GPUs) == 0 {
+		return "no GPU"
+	}
+	return "GPU " + j.Grant.List()
+}
+
+// ReadTold reads what the berth run of a log directory said last.
+func ReadTold(logDir string) (Told, error) {
+	path := filepath.Join(logDir, toldName)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Told{}, fmt.Errorf("there is no status board in %s", logDir)
+	case err != nil:
+		return Told{}, fmt.Errorf("read status board: %w", err)
+	case !info.Mode().IsRegular() || info.Size() > maxTold:
+		return Told{}, fmt.Errorf("read status board: %s is none", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Told{}, fmt.Errorf("read status board: %w", err)
+	}
+	var told Told
+	if err := json.Unmarshal(data, &told); err != nil {
+		return Told{}, fmt.Errorf("read status board %s: %w", path, err)
+	}
+	return told, nil
+}
+
+// Find is a job of the board, by its id or by a name that no other has.
+func (t Told) Find(word string) (ToldJob, bool) {
+	var named []ToldJob
+	for _, j := range t.Jobs {
+		if j.ID == word {
+			return j, true
+		}
+		if j.Name == word {
+			named = append(named, j)
+		}
+	}
+	if len(named) != 1 {
+		return ToldJob{}, false
+	}
+	return named[0], true
+}

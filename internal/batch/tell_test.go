@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// toldSnapshot is a busy snapshot one of whose jobs has a story.
+func toldSnapshot() snapshot {
+	s := busy()
+	s.pending[0].story = &sched.Story{
+		Job: "5", Position: 1, Queued: 3, Request: sched.Request{GPUs: 2, VRAMMiB: 18432},
+		Why:      sched.Reason{Kind: sched.WaitsForTurn, Total: 3},
+		Forecast: sched.Forecast{Now: s.at, Low: s.at, Mid: s.at.Add(time.Hour), High: s.at.Add(2 * time.Hour)},
+	}
+	s.pending[1].reason = "held until someone releases it"
+	s.pending[0].job.State, s.pending[1].job.State, s.pending[1].job.Spec.Name = job.Queued, job.Queued, "again"
+	return s
+}
+
+func TestTheBoardIsToldToBerthToo(t *testing.T) {
+	dir := t.TempDir()
+	b := &board{path: filepath.Join(dir, "status.txt")}
+	s := toldSnapshot()
+	if err := b.write(s); err != nil {
+		t.Fatal(err)
+	}
+	told, err := ReadTold(dir)
+	if err != nil || !told.At.Equal(s.at) || told.File != s.file {
+		t.Fatalf("%+v: %v", told, err)
+	}
+	for word, want := range map[string]string{
+		"5":     "queued: fits, and starts once those in front have: at most 3 starts at a time true",
+		"6":     "queued: held until someone releases it false",
+		"again": "queued: held until someone releases it false",
+		"1":     "running: it runs on GPU 0 since ",
+		"8":     "failed: it is over: exit:2 false",
+	} {
+		j, found := told.Find(word)
+		if got := fmt.Sprintf("%s: %s %v", j.State, j.Text, j.Story != nil); !found || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %v %q, want %q", word, found, got, want)
+		}
+	}
+	if j, _ := told.Find("5"); j.Story.Forecast.High.Sub(s.at) != 2*time.Hour || j.Story.Request.VRAMMiB != 18432 {
+		t.Errorf("the story is %+v", j.Story)
+	}
+	if _, found := told.Find("77"); found {
+		t.Error("job 77 was found")
+	}
+	told.Jobs = append(told.Jobs, ToldJob{ID: "70", Name: "again"})
+	if _, found := told.Find("again"); found {
+		t.Error("one of two of a name was found")
+	}
+}
+
+func TestTheBoardIsToldAnewWhenJobsChangeOrAfterAWhile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "status.json")
+	b := &board{path: filepath.Join(dir, "status.txt")}
+	s := toldSnapshot()
+	for _, step := range []struct {
+		says   string
+		change func()
+		again  bool
+	}{
+		{"at first", func() {}, true},
+		{"a second later", func() { s.at = s.at.Add(time.Second) }, false},
+		{"when a job is gone", func() { s.pending = s.pending[1:] }, true},
+		{"after a while", func() { s.at = s.at.Add(tellEvery) }, true},
+		{"when the clock was set back", func() { s.at = s.at.Add(-time.Hour) }, true},
+	} {
+		step.change()
+		write(t, path, "untouched")
+		if err := b.write(s); err != nil || read(t, path) != "untouched" != step.again {
+			t.Errorf("%s: %v %.20s", step.says, err, read(t, path))
+		}
+	}
+}
+
+func TestABoardThatIsNoneIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadTold(dir); err == nil || !strings.Contains(err.Error(), "no status board in "+dir) {
+		t.Error(err)
+	}
+	write(t, filepath.Join(dir, "status.json"), "{")
+	if _, err := ReadTold(dir); err == nil {
+		t.Error("half a board was read")
+	}
+	if err := os.Truncate(filepath.Join(dir, "status.json"), maxTold+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadTold(dir); err == nil || !strings.Contains(err.Error(), "is none") {
+		t.Error(err)
+	}
+}

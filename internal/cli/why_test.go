@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/daemon"
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// ahead is a time of the same day.
+func ahead(d time.Duration) *time.Time { return to(noon.Add(d)) }
+
+// someStories are jobs of every kind, as the daemon tells of them.
+func someStories() []api.Why {
+	run := &api.RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}
+	vram := &api.VRAMGuess{LowMiB: 17200, MidMiB: 17900, HighMiB: 18432, Source: "command", Runs: 3}
+	return []api.Why{
+		{ID: "18", State: "queued", Position: 2, Queued: 1200, Kind: "gpus", User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: ago(5 * time.Minute),
+			Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 14564, gpu0 3000; gpu2 paused, gpu3 quarantined: Xid 79 (the card has fallen off the bus)",
+			GPUs: []api.WhyGPU{
+				{GPU: 0, What: "3000 MiB free, 15432 more needed", Obstacle: "free", FreeMiB: 3000, MissingMiB: 15432, Runs: []api.WhyRun{
+					{ID: "9", User: "bob", Since: ago(2 * time.Hour), BudgetMiB: 20000, Low: ahead(0), Mid: ahead(time.Hour), High: ahead(3 * time.Hour), By: "history"},
+					{ID: "11", User: "bartholomew-the-long", Since: ago(26 * time.Hour), BudgetMiB: 1052, Low: ahead(0), Mid: ahead(26 * time.Hour), By: "none"}}},
+				{GPU: 1, What: "14564 MiB free, 3868 more needed", Obstacle: "free", FreeMiB: 14564, MissingMiB: 3868, Runs: []api.WhyRun{
+					{ID: "10", User: "cay", Since: ago(time.Hour), Share: 0.5, Low: ahead(30 * time.Minute), Mid: ahead(time.Hour), High: ahead(time.Hour), By: "limit"}}},
+				{GPU: 2, What: "paused", Obstacle: "paused"},
+				{GPU: 3, What: "quarantined: Xid 79 (the card has fallen off the bus)", Obstacle: "health"},
+				{GPU: 10, What: "has room", Fits: true, Runs: []api.WhyRun{
+					{ID: "x1", Other: true, Alone: true, By: "none"},
+					{ID: "13", User: "ann", Alone: true, LeavesFor: "12", By: "none"}}},
+			},
+			Behind:     &api.WhyBehind{ID: "12", User: "bob", Priority: 5, First: "priority", Because: "its priority of 5 is higher", Kept: true},
+			MaxBypassS: 86400, OldestSince: ago(5 * time.Minute),
+			Expected:    &api.Expected{At: noon, Low: noon.Add(time.Hour), Mid: ahead(2 * time.Hour), High: ahead(3*time.Hour + 30*time.Minute), Running: 4, InFront: 1, Limit: 1, History: 3, Unknown: 1},
+			ExpectedRun: run, ExpectedVRAM: vram},
+		{ID: "19", State: "queued", Position: 1, Queued: 1, Kind: "gpus", User: "ann", Needs: "an idle GPU", Text: "needs an idle GPU; gpu0 runs job 9", Since: ago(25 * time.Hour),
+			Kept: &api.WhyKept{GPUs: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, GivesWay: []string{"9"}, MaxBypassS: 86400, OldestSince: ago(25 * time.Hour), AsideFor: "4",
+			Expected:    &api.Expected{At: noon, Low: noon.Add(20 * time.Second), Mid: ahead(20 * time.Second), High: ahead(20 * time.Second), Running: 1, History: 1},
+			ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}},
+		{ID: "20", State: "queued", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann runs 1 job already, the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400,
+			ExpectedRun: &api.RunGuess{LowS: 60, MidS: 60, HighS: 60, Source: "user", Runs: 1}},
+		{ID: "21", State: "queued", Queued: 9, Text: "held until someone releases it", NoStart: "gate"},
+		{ID: "22", State: "running", Queued: 9, Text: "it runs on GPU 0 since 2026-03-01 10:00:00", Expected: &api.Expected{At: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), History: 1}},
+		{ID: "23", State: "finished", Queued: 9, Text: "it is over: ok"},
+	}
+}
+
+var escapes = regexp.MustCompile(`\x1b\[[0-9]*m`)
+
+func drawWhy(t *testing.T, s screen, verbose bool) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	s.out = &out
+	if err := (&whyFlags{verbose: verbose}).tell(s, someStories(), noon); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestWhyInOneLine(t *testing.T) { golden(t, "why-pipe", drawWhy(t, screen{}, false)) }
+
+func TestTheWholeStory(t *testing.T) {
+	golden(t, "why-v-pipe", drawWhy(t, screen{}, true))
+	at80 := drawWhy(t, screen{width: 80}, true)
+	golden(t, "why-v-80", at80)
+	for line := range strings.Lines(string(at80)) {
+		if strings.HasPrefix(line, "job 22: ") {
+			continue // it runs: one line is all there is
+		}
+		if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	coloured := drawWhy(t, screen{width: 80, colour: true}, true)
+	if got := escapes.ReplaceAllString(string(coloured), ""); got != string(at80) {
+		t.Errorf("colours change the words:\n%s", got)
+	}
+	if !bytes.Contains(coloured, []byte("\x1b[33m3000 MiB free")) || !bytes.Contains(coloured, []byte("\x1b[32mhas room")) {
+		t.Errorf("what is missing and what fits are not told apart:\n%q", coloured)
+	}
+}
+
+// TestTheKeysOfWhyAreStable: what a story has under --json is in docs/json.md.
+func TestTheKeysOfWhyAreStable(t *testing.T) {
+	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(),
+		Cards: []sched.Card{{Index: 0, TotalMiB: 24576, NUMA: -1}},
+		Held:  []sched.Held{{Job: "9", User: "bob", Cards: []int{0}, Alone: true, Started: noon.Add(-time.Hour), Limit: 2 * time.Hour}}}
+	for i, id := range []string{"1", "2"} {
+		state.Queue.Add(sched.Pending{Job: id, User: "ann", Seq: int64(i), Since: noon, Limit: time.Hour, Request: sched.Request{GPUs: 1}})
+	}
+	state.Queue.Tick(noon)
+	page, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for _, id := range []string{"1", "2"} {
+		story, _ := sched.Tell(state, id)
+		data, _ := json.Marshal(daemon.StoryOf(story))
+		var value any
+		if err := json.Unmarshal(data, &value); err != nil {
+			t.Fatal(err)
+		}
+		collectKeys(value, keys)
+	}
+	for _, key := range []string{"id", "state", "text", "position", "queued", "kind", "user", "needs", "since", "gpus", "behind", "kept", "max_bypass_s", "oldest_since", "expected",
+		"fits", "what", "obstacle", "runs", "by", "first", "because", "low", "mid", "high", "by_limit", "by_history", "unknown", "in_front", "running", "at"} {
+		if !keys[key] {
+			t.Errorf("%s is gone", key)
+		}
+	}
+	for key := range keys {
+		if !strings.Contains(string(page), "`"+key+"`") {
+			t.Errorf("docs/json.md does not have %s", key)
+		}
+	}
+}
+
+func collectKeys(value any, keys map[string]bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			keys[key] = true
+			collectKeys(inner, keys)
+		}
+	case []any:
+		for _, inner := range v {
+			collectKeys(inner, keys)
+		}
+	}
+}
+
+func TestGuessesReadLikeGuesses(t *testing.T) {
+	for _, row := range []struct {
+		guess api.RunGuess
+		want  string
+	}{
+		{api.RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}, "40m00s to 1h10m, about 50m00s, from 3 earlier runs of the same command"},
+		{api.RunGuess{LowS: 60, MidS: 120, HighS: 240, Source: "user", Runs: 1}, "1m00s to 4m00s, about 2m00s, from the user's last job"},
+		{api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}, "at most 1h00m, about 30m00s, from its time limit alone"},
+	} {
+		if got := runWords(&row.guess); got != row.want {
+			t.Errorf("%s, want %s", got, row.want)
+		}
+	}
+	if got := vramWords(&api.VRAMGuess{LowMiB: 17200, HighMiB: 18432, Source: "command", Runs: 1}); got != "16.8 to 18.0 GiB on each GPU, from 1 earlier run of the same command" {
+		t.Error(got)
+	}
+	var out bytes.Buffer
+	d := api.Detail{View: job.View{ID: "1", Name: "job1", State: job.Queued}, ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}, ExpectedVRAM: &api.VRAMGuess{LowMiB: 1024, HighMiB: 2048, Source: "command", Runs: 2}}
+	if err := showJob(screen{out: &out}, d, noon); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"expected run   at most 1h00m, about 30m00s, from its time limit alone\n", "expected vram  1.0 to 2.0 GiB on each GPU, from 2 earlier runs of the same command\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestTextsAreBrokenBetweenWords(t *testing.T) {
+	for _, row := range []struct {
+		text string
+		want []string
+	}{
+		{"one two three", []string{"one two", "three"}},
+		{"unbreakable-word a", []string{"unbreakable-word", "a"}},
+		{"日本 日本 x", []string{"日本", "日本 x"}},
+		{"", []string{""}},
+	} {
+		if got := wordLines(row.text, 7); !slices.Equal(got, row.want) {
+			t.Errorf("%q: %q", row.text, got)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/batch"
+	"berth/internal/sched"
+)
+
+// TestWhyOfARunIsReadFromItsBoard: by id or by name, with when that was said.
+func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
+	dir := t.TempDir()
+	said := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	story := sched.Story{
+		Job: "7", Position: 2, Queued: 3, Request: sched.Request{GPUs: 2, VRAMMiB: 18432}, Why: sched.Reason{Kind: sched.WaitsForTurn, Total: 1},
+		Behind:   &sched.Behind{Job: "6", Priority: 5, First: sched.FirstPriority},
+		Forecast: sched.Forecast{Now: said, Low: said.Add(time.Hour), Mid: said.Add(2 * time.Hour), High: said.Add(3 * time.Hour), Rests: sched.Basis{History: 2}},
+	}
+	told := batch.Told{At: said, Jobs: []batch.ToldJob{
+		{ID: "7", Name: "pair", State: "queued", Text: "needs 2 GPUs", Story: &story},
+		{ID: "1", State: "running", Text: "it runs on GPU 0 since noon"},
+	}}
+	data, err := json.Marshal(told)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "status.json"), data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = "job 7: waits behind job 6 (priority 5) for 2 GPUs with 18432 MiB each; expected to start between 13:00 and 15:00, from the history of 2 runs\nas the status board said at 12:00:00\n"
+	for _, word := range []string{"7", "pair"} {
+		if got := berth("why", "--log-dir", dir, word); got.code != 0 || got.out != line {
+			t.Errorf("%s: %d %q %q", word, got.code, got.out, got.err)
+		}
+	}
+	berth("why", "--log-dir", dir, "1").wants(t, 0, "job 1: it runs on GPU 0 since noon\n", "")
+	berth("why", "-v", "--log-dir", dir, "7").wants(t, 0, "job 7  number 2 of 3 in the queue\n", "")
+	var why api.Why
+	if err := json.Unmarshal([]byte(berth("why", "--json", "--log-dir", dir, "7").out), &why); err != nil || why.Behind == nil || why.Behind.First != "priority" || why.Expected.History != 2 {
+		t.Errorf("%+v: %v", why, err)
+	}
+	berth("why", "--log-dir", dir, "9").wants(t, 1, "", "berth: no job 9 on the status board of "+dir+"\nhint: ")
+	berth("why", "--log-dir", dir+"/none", "9").wants(t, 1, "", "berth: there is no status board in "+dir+"/none\nhint: name the --log-dir")
+}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// Why is what a job waits for, or what became of it.
+func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
+	j, err := d.find(ctx, c, id)
+	if err != nil {
+		return api.Why{}, err
+	}
+	why := api.Why{ID: j.ID, State: string(j.State)}
+	err = d.do(ctx, func(now time.Time) {
+		var g guesses
+		if !j.State.Terminal() {
+			g = d.guess(j.ID)
+		}
+		switch j.State {
+		case job.Queued:
+			d.whyQueued(&why)
+			why.AsideFor = j.AsideFor
+		case job.Running:
+			why.Expected = g.end(now, &j)
+		}
+		why.Queued, _ = d.engine.Live()
+		if d.maySee(c, &j) {
+			why.ExpectedRun, why.ExpectedVRAM = g.run, g.vram
+		}
+		if blocked := d.engine.Blocked(); blocked != "" {
+			why.Notes = append(why.Notes, blocked)
+		}
+	})
+	switch {
+	case err != nil:
+		return api.Why{}, err
+	case j.State == job.Running:
+		why.Text = fmt.Sprintf("it runs on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
+	case j.State.Terminal():
+		why.Text = "it is over: " + string(j.Outcome)
+		if v := d.view(c, &j, nil); v.Reason != nil {
+			why.Text += ", " + *v.Reason
+		}
+	case why.Text == "":
+		why.Text = "it is about to start"
+	}
+	return why, nil
+}
+
+// byGate is why nothing is expected of a job that is held, or waits for a time
+// or for others to end.
+const byGate = "gate"
+
+// whyQueued tells the story of a queued job; it is run by the engine.
+func (d *Daemon) whyQueued(why *api.Why) {
+	text, gate := d.engine.Why(why.ID), d.engine.Gate(why.ID)
+	if gate == "" && !d.engine.Stopping() {
+		if story, queued := sched.Tell(d.engine.State(), why.ID); queued {
+			*why = StoryOf(story)
+			why.State = string(job.Queued)
+		}
+	} else if text != "" {
+		why.NoStart = byGate
+	}
+	why.Text = text
+}
+
+// StoryOf is a story in the words of the api, its sentence included.
+func StoryOf(t sched.Story) api.Why {
+	why := api.Why{
+		ID: t.Job, Text: t.Why.String(), Position: t.Position, Queued: t.Queued,
+		Kind: string(t.Why.Kind), User: t.User, Priority: t.Priority, Needs: t.Request.Words(), Since: when(t.Since),
+		GivesWay: t.Aside, MaxBypassS: t.MaxBypass.Seconds(), OldestSince: when(t.Oldest),
+	}
+	for i := range t.Cards {
+		why.GPUs = append(why.GPUs, whyGPU(&t.Cards[i]))
+	}
+	if b := t.Behind; b != nil {
+		why.Behind = &api.WhyBehind{ID: b.Job, User: b.User, Priority: b.Priority, First: string(b.First), Because: b.Because(), Kept: b.Kept}
+	}
+	if k := t.Kept; k != nil {
+		why.Kept = &api.WhyKept{GPUs: k.Cards, At: k.At, Hard: k.Hard}
+	}
+	f := &t.Forecast
+	if why.NoStart = string(f.None); f.None == "" {
+		why.Expected = &api.Expected{
+			At: f.Now, Low: f.Low, Mid: when(f.Mid), High: when(f.High), Beyond: f.Beyond,
+			Running: f.Rests.Running, InFront: f.Rests.InFront, Limit: f.Rests.Limit, History: f.Rests.History, Unknown: f.Rests.Unknown,
+		}
+	}
+	return why
+}
+
+func whyGPU(c *sched.CardStory) api.WhyGPU {
+	g := api.WhyGPU{
+		GPU: c.GPU, Name: c.Name, What: c.Obstacles(), Obstacle: string(c.Obstacle), FreeMiB: c.FreeMiB,
+		MissingMiB: c.MissingMiB, MissingShare: c.MissingShare, ForeignMiB: c.ForeignMiB, KeptFor: c.KeptFor,
+	}
+	switch {
+	case c.Excluded:
+		g.Obstacle = "excluded"
+	case g.Obstacle == "" && c.KeptFor != "":
+		g.Obstacle = string(sched.ObstacleKept)
+	}
+	g.Fits = g.Obstacle == ""
+	for _, h := range c.Runs {
+		g.Runs = append(g.Runs, api.WhyRun{
+			ID: h.Job, User: h.User, Other: h.Other, Since: when(h.Since), BudgetMiB: h.BudgetMiB, Share: h.Share,
+			Alone: h.Alone, LeavesFor: h.LeavesFor, Low: when(h.Low), Mid: when(h.Mid), High: when(h.High), By: string(h.By),
+		})
+	}
+	return g
+}
+
+// when is nil for a time that is not known.
+func when(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// guesses are what is expected of a job, for want of knowing; nil: nothing is.
+type guesses struct {
+	run  *api.RunGuess
+	vram *api.VRAMGuess
+}
+
+// guess asks the engine, in whose goroutine it runs.
+func (d *Daemon) guess(id string) guesses {
+	var g guesses
+	run, vram, _ := d.engine.Guess(id)
+	if run.Mid > 0 {
+		g.run = &api.RunGuess{
+			LowS: run.Low.Seconds(), MidS: run.Mid.Seconds(), HighS: run.High.Seconds(),
+			Source: string(run.Source), Runs: run.Samples,
+		}
+	}
+	if vram.HighMiB > 0 {
+		g.vram = &api.VRAMGuess{
+			LowMiB: vram.LowMiB, MidMiB: vram.MidMiB, HighMiB: vram.HighMiB,
+			Source: string(vram.Source), Runs: vram.Samples,
+		}
+	}
+	return g
+}
+
+// span is how long the job is expected to run, and whether that rests on runs.
+func (g *guesses) span() (s sched.Span, fromRuns bool) {
+	if g.run == nil {
+		return s, false
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	return sched.Span{Low: seconds(g.run.LowS), Mid: seconds(g.run.MidS), High: seconds(g.run.HighS)}, g.run.Runs > 0
+}
+
+// end is when a running job is expected to be over; nil where nothing says, as
+// of one that has outlasted what was known.
+func (g *guesses) end(now time.Time, j *job.Job) *api.Expected {
+	span, fromRuns := g.span()
+	if j.StartedAt.IsZero() {
+		return nil
+	}
+	left := span.Left(now.Sub(j.StartedAt), j.Spec.TimeLimit)
+	if left.High <= 0 {
+		return nil
+	}
+	e := &api.Expected{At: now, Low: now.Add(left.Low), Mid: when(now.Add(left.Mid)), High: when(now.Add(left.High)), Running: 1}
+	if fromRuns {
+		e.History = 1
+	} else {
+		e.Limit = 1
+	}
+	return e
+}
