@@ -110,13 +110,13 @@ func (n *normaliser) valueOf(of kind, value string, token bool) {
 	} else {
 		n.value(value)
 	}
-	if value == "" || isScript(value) {
+	if isScript(value) {
 		return
 	}
 	// Whether there is a number is asked of what came out: it has to be the same
 	// the next time.
 	if of == naming || (of == numbered && bytes.ContainsAny(n.out[start:], digits)) {
-		n.out, n.flag = append(n.out[:start], '#'), plain
+		n.out = append(n.out[:start], '#')
 	}
 }
 

@@ -30,6 +30,7 @@ func TestCommandsThatAreOne(t *testing.T) {
 		},
 		"numbers in names":      {"./sim run_17 seed42 lr=3e-4", "./sim run_3 seed1 lr=0.1"},
 		"versions in names":     {"./sim lr0.1_v2", "./sim lr1_v1.3.7"},
+		"scripts after --model": {"run --model train_1.py", "run --model train_2.py"},
 		"checkpoints as models": {"t.py --model runs/x/17/best", "t.py --model runs/x/18/best"},
 		"dates":                 {"eval --since 2026-11-15", "eval --since 2025-01-02"},
 		"moments":               {"eval --since 2026-11-15T10:30:00Z", "eval --since 2025-01-02T00:00:59Z"},
