@@ -26,7 +26,7 @@ func (d *decision) outranks(h *head, held *Held, s standing) bool {
 		return false // it was passed for too long itself, and has its while
 	}
 	switch {
-	case s == passedTooLong:
+	case s != asUsual:
 		return true
 	case h.priority != held.Priority:
 		return h.priority > held.Priority
@@ -42,7 +42,7 @@ func (d *decision) outranks(h *head, held *Held, s standing) bool {
 
 // mayLeave is from when on a running job gives way to the one that waits.
 func (d *decision) mayLeave(held *Held, h *head) time.Time {
-	return held.Started.Add(held.minRun(fairWeight(h.countedGPUs(), h.cpus)))
+	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
 }
 
 // outranksAny reports whether anything that runs gives way to the job.

@@ -31,7 +31,7 @@ func askOf(s *State, slots []*slot, g *group) *ask {
 	}
 	for i, c := range slots {
 		switch {
-		case c.Paused || c.Health != HealthOK || c.closed == ObstacleLoad, !r.allows(&c.Card):
+		case c.Paused || c.Health != HealthOK || c.closed == ObstacleLoad, !r.allows(c.Card):
 		case ids != nil && !slices.Contains(ids, c.Index):
 		case r.undeclared() && c.IdleForeignMiB >= s.Rules.IdleThresholdMiB:
 		default:

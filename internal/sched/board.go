@@ -19,10 +19,10 @@ type board struct {
 
 // slot is one card of the board.
 type slot struct {
-	Card
+	*Card       // only read
 	headroomMiB int64
 	shares      float64
-	holders     []string // the berth jobs on it, as a reason names them
+	holders     []*Held  // the berth jobs on it
 	alone       bool     // a holder that nothing may join
 	exclusive   bool     // a holder that no berth job may join
 	closed      Obstacle // what keeps every job away, whatever it asks for
@@ -43,7 +43,8 @@ func newBoard(s *State) *board {
 func bareBoard(s *State) *board {
 	b := &board{rules: s.Rules, unreadable: s.Unreadable, host: s.Host, slots: make([]*slot, len(s.Cards))}
 	slots := make([]slot, len(s.Cards))
-	for i, c := range s.Cards {
+	for i := range s.Cards {
+		c := &s.Cards[i]
 		slots[i] = slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB}
 		b.slots[i] = &slots[i]
 	}
@@ -95,16 +96,12 @@ func (b *board) slot(index int) *slot {
 func (b *board) book(h *Held) {
 	b.usedCPUs += h.CPUs
 	b.usedMemMiB += h.MemMiB
-	name := "job " + h.Job
-	if h.Other {
-		name = "another berth's job " + h.Job
-	}
 	for i, index := range h.Cards {
 		c := b.slot(index)
 		if c == nil {
 			continue
 		}
-		c.holders = append(c.holders, name)
+		c.holders = append(c.holders, h)
 		c.alone = c.alone || h.Alone
 		c.exclusive = c.exclusive || h.Exclusive
 		c.shares += h.share()
@@ -123,6 +120,18 @@ func (c *slot) shut() Obstacle {
 		return ObstacleHealth
 	}
 	return ""
+}
+
+// names are the berth jobs on the card, as a reason names them.
+func (c *slot) names() []string {
+	names := make([]string, len(c.holders))
+	for i, h := range c.holders {
+		names[i] = "job " + h.Job
+		if h.Other {
+			names[i] = "another berth's " + names[i]
+		}
+	}
+	return names
 }
 
 // closed is what keeps every job off a card, before anyone asks for it.

@@ -98,7 +98,7 @@ func optionsOf(t *rapid.T, n int) []option {
 			}
 			c.Near[k] = rapid.IntRange(0, 2).Draw(t, "near")
 		}
-		options[i] = option{slot: &slot{Card: c, shares: rapid.SampledFrom([]float64{0, 0.3, 0.1 + 0.2}).Draw(t, "shares")}, leftMiB: rapid.Int64Range(0, 3).Draw(t, "left")}
+		options[i] = option{slot: &slot{Card: &c, shares: rapid.SampledFrom([]float64{0, 0.3, 0.1 + 0.2}).Draw(t, "shares")}, leftMiB: rapid.Int64Range(0, 3).Draw(t, "left")}
 	}
 	return options
 }
@@ -122,7 +122,7 @@ func TestChoiceIsTheBestSet(t *testing.T) {
 		options := optionsOf(t, total)
 		if rapid.Bool().Draw(t, "alike") {
 			for i := range options {
-				options[i].slot.Card = cardOf(i, gib24)
+				*options[i].slot.Card = cardOf(i, gib24)
 			}
 		}
 		judge := newChooser(options, n, placement)
@@ -164,7 +164,7 @@ func TestManyCardsAreChosenGreedily(t *testing.T) {
 			}
 		}
 		// The fit speaks for the high indices, so that they are picked first.
-		options[i] = option{slot: &slot{Card: c}, leftMiB: int64(100 - i)}
+		options[i] = option{slot: &slot{Card: &c}, leftMiB: int64(100 - i)}
 	}
 	if combinations(32, 8) <= maxCombinations {
 		t.Fatal("this is meant to be too much for the search")

@@ -32,6 +32,7 @@ type decision struct {
 	gone    map[string]bool // what leaves its cards, by this plan or an earlier one
 	futures []*future       // for whom cards are kept
 	kept    int             // how many of them are for jobs that just came first
+	pressed bool            // cards are kept for one that was passed for too long
 	guarded map[string]bool // jobs that were passed for too long, and looked at already
 	failed  map[shape]bool  // kinds of job that did not fit
 	all     bool            // the walk has to see every group
@@ -82,12 +83,11 @@ func (d *decision) seesAll() bool {
 // until nothing behind can matter. What was passed for too long comes first.
 func (d *decision) run(until *member) {
 	w := d.walk
-	for _, m := range d.state.Queue.overdue(d.state) {
-		if until != nil && until.entry.job == m.entry.job {
+	for _, late := range d.state.Queue.overdue(d.state) {
+		if until != nil && until.entry.job == late.entry.job {
 			return
 		}
-		h := m.group.head(m.entry)
-		d.guard(&h, d.account(m))
+		d.guard(&late)
 	}
 	for next := w.next(); next != nil; next = w.next() {
 		if until != nil && w.reached(d.spot(until)) {
@@ -104,16 +104,17 @@ func (d *decision) run(until *member) {
 }
 
 // guard looks at a job that was passed for too long.
-func (d *decision) guard(h *head, a *account) {
-	if d.guarded == nil {
-		d.guarded = map[string]bool{}
-	}
-	k := d.kinship(h)
+func (d *decision) guard(l *late) {
+	h, a := l.group.head(l.entry), d.account(&l.member)
+	k := d.kinship(&h)
 	if !k.possible(&h.amounts) || !a.allows(&h.amounts) {
 		return // it is refused in its own place
 	}
+	if d.guarded == nil {
+		d.guarded = map[string]bool{}
+	}
 	d.guarded[h.job] = true
-	d.consider(h, a, passedTooLong)
+	d.consider(&h, a, l.standing(d.state))
 }
 
 // standing is how a job comes to be looked at.
@@ -122,6 +123,7 @@ type standing int
 const (
 	asUsual standing = iota
 	passedTooLong
+	passedForEver
 )
 
 // consider does what can be done for a job: it starts, or room is made for it,
@@ -229,7 +231,7 @@ func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		CPUs: r.CPUs, MemMiB: r.MemMiB,
-		Started: from, Run: Span{Mid: h.lasts.expected, High: h.lasts.expected}, Limit: h.lasts.limit,
+		Started: from, Run: Span{Mid: h.lasts.usual, High: h.lasts.expected}, Limit: h.lasts.limit,
 	}
 }
 

@@ -1,7 +1,5 @@
 package sched
 
-import "slices"
-
 // Explain says why a queued job does not run now, seen from its place in the
 // queue: what the jobs in front of it would get is counted as gone.
 func Explain(s State, job string) Reason {
@@ -106,7 +104,7 @@ func (k *kinship) shortage(r *Request, kept keeper) Reason {
 // fact is how a card stands to the request.
 func (b *board) fact(c *slot, r *Request) CardFact {
 	_, obstacle := b.fit(c, r)
-	f := CardFact{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: slices.Clone(c.holders)}
+	f := CardFact{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.names()}
 	if !c.alone {
 		f.FreeMiB = max(0, b.freeFor(c, r))
 	}

@@ -94,7 +94,7 @@ func (k *kinship) impossible(r *Request) Reason {
 		}
 	case len(k.candidates) < r.GPUs:
 		reason.Kind, reason.Amount, reason.Total = TooFewAllowed, int64(len(k.candidates)), int64(len(k.board.slots))
-		reason.Parts = slices.ContainsFunc(k.board.slots, func(c *slot) bool { return r.oneOf(&c.Card) })
+		reason.Parts = slices.ContainsFunc(k.board.slots, func(c *slot) bool { return r.oneOf(c.Card) })
 		reason.Cards = k.names()
 	default:
 		reason.Kind, reason.VRAMMiB = TooMuchVRAM, r.VRAMMiB

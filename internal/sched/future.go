@@ -23,10 +23,12 @@ type future struct {
 type tie int
 
 const (
-	// soft binds what is expected to run for longer. What nothing is known of
-	// may pass: for how long at most, MaxBypass says.
+	// soft binds what as a rule runs for longer. What nothing is known of may
+	// pass: for how long at most, MaxBypass says.
 	soft tie = iota
-	// firm binds all but what is expected to be gone: the cards come free soon.
+	// lean binds what nothing is known of too.
+	lean
+	// firm binds all but what is expected to be gone at most by then.
 	firm
 	// hard binds all but what its time limit ends before.
 	hard
@@ -38,10 +40,12 @@ func (f *future) binds(from time.Time, l lasts) bool {
 	switch {
 	case f.tie == hard:
 		return l.limit <= 0 || from.Add(l.limit).After(f.at)
-	case l.expected > 0:
+	case l.expected <= 0:
+		return f.tie != soft
+	case f.tie == firm:
 		return from.Add(l.expected).After(f.at)
 	}
-	return f.tie == firm
+	return from.Add(l.usual).After(f.at)
 }
 
 // keeper knows for whom cards are kept from one who would start at a moment.
@@ -118,22 +122,33 @@ func (d *decision) parks() bool {
 func (d *decision) keep(h *head, s standing) bool {
 	kind := soft
 	switch {
+	case s != asUsual && d.pressed:
+		return false // one at a time: the others are no worse off than before
 	case s == passedTooLong:
+		kind = lean
+	case s == passedForEver:
 		kind = hard
 	case d.kept >= d.depth():
 		return false
 	case d.parks():
 		kind = firm
 	}
-	d.kept++
-	f := d.foresee(h, s)
-	if f == nil || kind == firm && f.at.Sub(d.state.Now) > soon {
+	if s == asUsual {
+		d.kept++
+	}
+	var horizon time.Time
+	if kind == firm {
+		horizon = d.state.Now.Add(soon)
+	}
+	f := d.foresee(h, s, horizon)
+	if f == nil {
 		return false
 	}
+	d.pressed = d.pressed || s != asUsual
 	f.tie = kind
 	d.futures = append(d.futures, f)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: f.cards, At: f.at, Hard: kind == hard})
-	return d.kept < d.depth()
+	return s == asUsual && d.kept < d.depth()
 }
 
 // departure is when a running job is expected to be off its cards.
@@ -143,27 +158,33 @@ type departure struct {
 }
 
 // foresee finds the earliest moment at which the job is expected to fit, and
-// nil where there is none. Runs end in the order of their departures, and with
-// each there is more room: the moment is found by halving.
-func (d *decision) foresee(h *head, s standing) *future {
+// nil where there is none before the horizon. Runs end in the order of their
+// departures, and with each there is more room: the moment is found by halving.
+func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 	departures := d.departures(h, s)
-	moment := func(n int) time.Time {
-		if n == 0 {
-			return d.state.Now
-		}
-		return departures[n-1].at
+	if !horizon.IsZero() {
+		late := func(n int) bool { return departures[n].at.After(horizon) }
+		departures = departures[:sort.Search(len(departures), late)]
 	}
 	left := make(map[*Held]bool, len(departures))
-	try := func(n int) (*future, bool) {
+	try := func(n int) *future {
 		clear(left)
+		at := d.state.Now
 		for _, departure := range departures[:n] {
-			left[departure.held] = true
+			left[departure.held], at = true, departure.at
 		}
-		return d.fitsWithout(h, func(held *Held) bool { return left[held] }, moment(n))
+		f, _ := d.fitsWithout(h, func(held *Held) bool { return left[held] }, at)
+		return f
 	}
-	n := sort.Search(len(departures), func(n int) bool { _, ok := try(n); return ok })
-	f, _ := try(n)
-	return f
+	last := try(len(departures)) // as a rule there is none, and that is that
+	if last == nil {
+		return nil
+	}
+	n := sort.Search(len(departures), func(n int) bool { return try(n) != nil })
+	if n == len(departures) {
+		return last
+	}
+	return try(n)
 }
 
 // departures are the ends that are expected of what runs, the first ones first.
@@ -268,6 +289,7 @@ func (d *decision) again() time.Time {
 	if bypass := d.state.Rules.MaxBypass; bypass > 0 {
 		for _, l := range q.lines {
 			soonest(l.since.Add(bypass))
+			soonest(l.since.Add(2 * bypass))
 		}
 	}
 	for _, h := range d.held {
@@ -281,13 +303,9 @@ func (d *decision) again() time.Time {
 
 // overdue are the jobs that were passed for as long as may be, of each user the
 // oldest; who has waited longest comes first.
-func (q *Queue) overdue(s *State) []*member {
+func (q *Queue) overdue(s *State) []late {
 	if q == nil || s.Rules.MaxBypass <= 0 {
 		return nil
-	}
-	type late struct {
-		*member
-		since time.Time
 	}
 	var all []late
 	for _, l := range q.lines {
@@ -295,15 +313,47 @@ func (q *Queue) overdue(s *State) []*member {
 			continue
 		}
 		if m, queued := q.jobs[l.first]; queued {
-			all = append(all, late{&m, l.since})
+			all = append(all, late{m, l.since})
 		}
 	}
 	slices.SortFunc(all, func(a, b late) int {
 		return cmp.Or(a.since.Compare(b.since), compareAges(ageOf(a.entry), ageOf(b.entry)))
 	})
-	members := make([]*member, len(all))
-	for i := range all {
-		members[i] = all[i].member
+	if s.Rules.Policy == FIFO {
+		return q.passedUnderFIFO(all)
 	}
-	return members
+	return all
+}
+
+// passedUnderFIFO is the oldest job of all where it is late: under FIFO only a
+// higher priority passes anybody, and who came later has no claim yet.
+func (q *Queue) passedUnderFIFO(all []late) []late {
+	for i := range all {
+		own := ageOf(all[i].entry)
+		oldest := true
+		for _, l := range q.lines {
+			if first, _ := l.ages.at(place{}); compareAges(first, own) < 0 {
+				oldest = false
+			}
+		}
+		if oldest {
+			return all[i : i+1]
+		}
+	}
+	return nil
+}
+
+// late is a job that was passed for as long as may be.
+type late struct {
+	member
+	since time.Time
+}
+
+// standing is how it comes to be looked at: who has waited for twice the bound
+// does not rely on guesses any more.
+func (l *late) standing(s *State) standing {
+	if s.Now.Sub(l.since) >= 2*s.Rules.MaxBypass {
+		return passedForEver
+	}
+	return passedTooLong
 }

@@ -31,7 +31,7 @@ func newKinship(b *board, r *Request) *kinship {
 		k.addIDs(r, ids)
 	} else if r.GPUs > 0 {
 		for _, c := range b.slots {
-			if r.allows(&c.Card) {
+			if r.allows(c.Card) {
 				k.candidates = append(k.candidates, c)
 			}
 		}
@@ -49,7 +49,7 @@ func (k *kinship) addIDs(r *Request, ids []int) {
 		switch {
 		case slices.Contains(ids[:i], id):
 			k.repeated = append(k.repeated, id)
-		case c == nil || !r.allows(&c.Card):
+		case c == nil || !r.allows(c.Card):
 			k.unknown = append(k.unknown, id)
 		default:
 			k.candidates = append(k.candidates, c)

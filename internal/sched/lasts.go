@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// lasts is how long a job may hold its cards: by its limit for sure, and by
-// what is expected of it. 0 is not known.
+// lasts is how long a job may hold its cards: as a rule and at most by what is
+// expected of it, and for sure by its limit. 0 is not known.
 type lasts struct {
-	limit    time.Duration
-	expected time.Duration
+	usual, expected, limit time.Duration
 }
 
 // spanStep is the ratio of two neighbouring expectations. Jobs whose
@@ -19,16 +18,19 @@ const spanStep = 1.189207115002721 // the fourth root of two
 func lastsOf(run Span, limit time.Duration) lasts {
 	l := lasts{limit: limit}
 	if run.High > 0 {
-		l.expected = roundSpan(run.High)
+		l.usual, l.expected = roundSpan(run.Mid), roundSpan(run.High)
 	}
-	if limit > 0 && (l.expected == 0 || l.expected > limit) {
-		l.expected = limit
+	if limit > 0 {
+		l.usual, l.expected = min(orForEver(l.usual), limit), min(orForEver(l.expected), limit)
 	}
 	return l
 }
 
 // roundSpan rounds up to a step.
 func roundSpan(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 1
+	}
 	steps := math.Ceil(math.Log(d.Seconds())/math.Log(spanStep) - 1e-9)
 	rounded := time.Duration(math.Pow(spanStep, steps) * float64(time.Second))
 	return max(rounded, d)
@@ -47,5 +49,5 @@ func orForEver(d time.Duration) time.Duration {
 // is not the same as for ever: it binds otherwise.
 func (l lasts) covers(b lasts) bool {
 	known := l.expected > 0
-	return known == (b.expected > 0) && l.expected >= b.expected && orForEver(l.limit) >= orForEver(b.limit)
+	return known == (b.expected > 0) && l.usual >= b.usual && l.expected >= b.expected && orForEver(l.limit) >= orForEver(b.limit)
 }

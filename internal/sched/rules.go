@@ -24,14 +24,17 @@ type Rules struct {
 	// others; then it goes first, whatever its priority, and holds its cards. 0:
 	// there is no bound.
 	MaxBypass time.Duration
+	// MinRun is the least that a job runs before it gives way. 0: a minute.
+	MinRun time.Duration
 	// Slice lets jobs that can be parked take turns: those that had less service
 	// go first, and who waited for long gets a while of its own.
 	Slice bool
 }
 
-// DefaultMaxBypass is a day: who submits in the evening and again the next
-// evening has waited for no longer than that for the first.
-const DefaultMaxBypass = 24 * time.Hour
+// DefaultMaxBypass is two days. To clear many cards for one job idles most of
+// them for as long as the longest run on them lasts, so that a shorter bound
+// costs all others more than it gives the one: docs/scheduling.md has figures.
+const DefaultMaxBypass = 48 * time.Hour
 
 // DefaultRules are the rules before the user said anything.
 func DefaultRules() Rules {

@@ -20,9 +20,9 @@ const (
 )
 
 const (
-	// freshService is enough to see whether a program works at all: half of
-	// what people submit ends within it.
-	freshService = 5 * time.Minute
+	// freshService is enough to see whether a program works at all. Where people
+	// try things out, most of what they submit ends within it.
+	freshService = 3 * time.Minute
 	// shortService is four times that. A third step would part long jobs from
 	// one another, which pays them nothing and costs each a round of waiting.
 	shortService = 4 * freshService
@@ -33,9 +33,9 @@ const (
 	boostAfter = 2 * time.Hour
 	// boostLength is that while, an eighth of the wait, so that many who are
 	// boosted still leave most of the time to others; of a job that has waited
-	// for days, a twentieth of what it waited.
+	// for days, a tenth of what it waited.
 	boostLength = boostAfter / 8
-	boostPart   = 20
+	boostPart   = 10
 
 	// minRun is the least that a job runs before it is set aside. It is also at
 	// least twice what it costs to set it aside and bring it back: then no more
@@ -175,13 +175,16 @@ func (h *Held) boost() time.Duration {
 }
 
 // minRun is how long a job runs before it gives way to one that needs so many
-// GPUs. Setting a gang aside for the sake of one card lays the others idle, so
-// that a gang may run for longer; by the root, as both who waits and who is
-// stopped would rather have it the other way.
-func (h *Held) minRun(gpus float64) time.Duration {
-	least := max(minRun, minRunCosts*(h.Aside.Out+h.Aside.Back))
+// GPUs. Setting a gang of eight aside for the sake of one card costs eight times
+// what the card is worth, so that it runs for eight times as long before.
+func (h *Held) minRun(r *Rules, gpus float64) time.Duration {
+	least := minRun
+	if r.MinRun > 0 {
+		least = r.MinRun
+	}
+	least = max(least, minRunCosts*(h.Aside.Out+h.Aside.Back))
 	if own := h.FairWeight(); own > gpus && gpus > 0 {
-		least = time.Duration(float64(least) * math.Sqrt(own/gpus))
+		least = time.Duration(float64(least) * own / gpus)
 	}
 	return least
 }

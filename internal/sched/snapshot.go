@@ -62,6 +62,7 @@ type writtenRules struct {
 	Policy           Policy        `json:"policy"`
 	Fair             bool          `json:"fair"`
 	MaxBypass        time.Duration `json:"max_bypass_ns"`
+	MinRun           time.Duration `json:"min_run_ns,omitempty"`
 	Slice            bool          `json:"slice"`
 }
 

@@ -229,7 +229,7 @@ func cardStories(s *State, r *Request, why Reason) []CardStory {
 	for _, c := range b.slots {
 		story := CardStory{CardFact: b.fact(c, r)}
 		story.Name = c.Name
-		story.Excluded = !r.allows(&c.Card) || ids != nil && !slices.Contains(ids, c.Index)
+		story.Excluded = !r.allows(c.Card) || ids != nil && !slices.Contains(ids, c.Index)
 		switch story.Obstacle {
 		case ObstacleFree:
 			story.MissingMiB = max(0, r.budgetOn(c.TotalMiB)-b.freeFor(c, r))

@@ -87,7 +87,7 @@ func TestWhyOneGoesFirst(t *testing.T) {
 	}{
 		{says: "submitted earlier", want: FirstEarlier, words: "it was submitted earlier"},
 		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: FirstPriority, words: "its priority of 3 is higher"},
-		{says: "passed for too long, whatever its priority", first: func(p *Pending) { p.Priority, p.Since = -1, sundayNoon.Add(-25*hour) },
+		{says: "passed for too long, whatever its priority", first: func(p *Pending) { p.Priority, p.Since = -1, sundayNoon.Add(-DefaultMaxBypass) },
 			want: FirstPassed, words: "it was passed for as long as a job may be"},
 		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
