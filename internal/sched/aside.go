@@ -22,7 +22,7 @@ func (d *decision) outranks(h *head, held *Held, s standing) bool {
 		return false
 	}
 	rules, now := &d.state.Rules, d.state.Now
-	if guarded := rules.MaxBypass > 0 && held.Waited >= rules.MaxBypass; guarded && now.Before(held.Started.Add(held.boost())) {
+	if guarded := rules.MaxBypass > 0 && held.Waited >= rules.MaxBypass; guarded && now.Before(held.Started.Add(boostLength)) {
 		return false // it was passed for too long itself, and has its while
 	}
 	switch {

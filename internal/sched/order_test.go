@@ -214,7 +214,7 @@ func TestNobodyIsPassedForEver(t *testing.T) {
 }
 
 func TestRunningJobsGiveWay(t *testing.T) {
-	minute := time.Minute
+	minute, day := time.Minute, 24*time.Hour
 	checkOrder(t, []orderRow{
 		{says: "a job that does not give way does not", cards: 1, held: []Held{running("9", hour, lasting(2*hour), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+1h0m0s"},
@@ -258,6 +258,9 @@ func TestRunningJobsGiveWay(t *testing.T) {
 		{says: "and then has a while", cards: 1,
 			held: []Held{running("9", 10*minute, both(startsAnew, func(h *Held) { h.Waited = DefaultMaxBypass }), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "1?0+10m0s"},
+		{says: "which is over after a quarter of an hour, however long it waited", cards: 1,
+			held: []Held{running("9", 15*minute, both(startsAnew, func(h *Held) { h.Waited, h.Submitted = 90*day, midday.Add(-90*day) }), 0)},
+			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "9>1 1?0+10s"},
 	})
 }
 
