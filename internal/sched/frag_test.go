@@ -62,7 +62,7 @@ func (b *board) unusable(c *slot, mix []wish) (sum int64) {
 // growth is by how much that grows when the request is put there.
 func (b *board) growth(o option, r *Request, mix []wish) int64 {
 	after := *o.slot
-	after.holders = []string{"it"}
+	after.holders = []*Held{{Job: "it"}}
 	after.alone, after.exclusive = r.undeclared(), r.Exclusive
 	after.shares += r.Share
 	after.headroomMiB -= o.budgetMiB
