@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,21 +96,26 @@ func writeSnapshot(ctx context.Context, s *session, path string) error {
 		_, err := s.out.Write(text.Bytes())
 		return err
 	}
-	if err := replaceFile(path, text.Bytes()); err != nil {
+	// What other users had is in it.
+	if err := replaceFile(path, text.Bytes(), 0o600); err != nil {
 		return failuref("", "write %s: %w", path, err)
 	}
 	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s goes on from it", path, float64(text.Len())/1024, path)))
 	return err
 }
 
-// replaceFile gives a file its name only when all of it is written. What other
-// users had is in it, so that it is for its owner alone.
-func replaceFile(path string, data []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+// replaceFile gives a file its name only when all of it is written. What is no
+// plain file (a pipe, a link, /dev/stdout) is written to as it is.
+func replaceFile(path string, data []byte, mode os.FileMode) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return bare(os.WriteFile(path, data, mode))
+	}
+	name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	temp, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return bare(err)
 	}
-	defer os.Remove(temp.Name())
+	defer os.Remove(name)
 	defer temp.Close()
 	if _, err := temp.Write(data); err != nil {
 		return bare(err)
@@ -117,13 +123,13 @@ func replaceFile(path string, data []byte) error {
 	if err := temp.Close(); err != nil {
 		return bare(err)
 	}
-	return bare(os.Rename(temp.Name(), path))
+	return bare(os.Rename(name, path))
 }
 
 // bare takes the name of a file that nobody asked for off an error.
 func bare(err error) error {
-	if inner, wraps := err.(interface{ Unwrap() error }); wraps {
-		return inner.Unwrap()
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
 	}
 	return err
 }

@@ -96,7 +96,7 @@ written; 2 bad usage or an unreadable trace or snapshot; 130 interrupted.`,
 func policyHelp() string {
 	var b strings.Builder
 	for _, p := range sim.Policies() {
-		for i, line := range helpLines(p.About, 64) {
+		for i, line := range wordLines(p.About, 64) {
 			name := p.Name
 			if i > 0 {
 				name = ""
@@ -105,19 +105,6 @@ func policyHelp() string {
 		}
 	}
 	return b.String()
-}
-
-// helpLines breaks a text into lines of so many columns.
-func helpLines(text string, columns int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && columnsOf(line)+1+columnsOf(word) > columns {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return append(lines, line)
 }
 
 // workload is what is replayed.
@@ -276,8 +263,8 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 }
 
 func writeFile(path string, data []byte) error {
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		return failuref("", "write %s: %w", path, errors.Unwrap(err))
+	if err := replaceFile(path, data, 0o644); err != nil {
+		return failuref("", "write %s: %w", path, err)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ const (
 // axis is the time that all charts of a page have in common, so that they can
 // be compared.
 type axis struct {
+	origin      sim.Millis // what is written as 0
 	first, last sim.Millis
 }
 
@@ -44,20 +45,19 @@ func timeAxis(w *workload, replays []replayed) axis {
 			a.last = max(a.last, replays[i].result.Fates[k].End)
 		}
 	}
-	a.last = max(a.last, a.first+1)
+	a.origin, a.last = a.first, max(a.last, a.first+1)
 	return a
 }
 
 func (a axis) x(m sim.Millis) float64 {
-	return chartLeft + (chartRight-chartLeft)*float64(max(m, a.first)-a.first)/float64(a.last-a.first)
+	return chartLeft + (chartRight-chartLeft)*float64(min(max(m, a.first), a.last)-a.first)/float64(a.last-a.first)
 }
 
 // ticks writes the times below a plot.
 func (a axis) ticks(b *strings.Builder, bottom float64) {
-	length := a.last - a.first
-	step := niceStep(length.Seconds() / 8)
-	for s := 0.0; s <= length.Seconds(); s += step {
-		x := a.x(a.first + sim.MillisOf(s))
+	step := niceStep((a.last - a.first).Seconds() / 8)
+	for s := step * math.Ceil((a.first-a.origin).Seconds()/step); a.origin+sim.MillisOf(s) <= a.last; s += step {
+		x := a.x(a.origin + sim.MillisOf(s))
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`,
 			x, x, bottom, bottom+4, x, bottom+15, tickText(s))
 	}

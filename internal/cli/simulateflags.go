@@ -28,7 +28,7 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be set aside: `cost` each way in seconds (20), or for copying memory (5GB/s)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "what durations are guessed from: history, perfect, limits, none, or every job's (24h)")
-	flags.StringVar(&o.maxBypass, "max-bypass", "", "how long a user's oldest job may be passed by others (default 24h); 0: no bound")
+	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long a user's oldest job may be passed by others (default %gh); 0: no bound", sched.DefaultMaxBypass.Hours()))
 	flags.StringVar(&o.halfLife, "half-life", "", "after how long what a user had counts half, under fair share (default 7d); 0: never")
 	flags.StringVar(&o.placement, "placement", "", "which of the cards that fit a job gets: pack, spread (default pack)")
 }

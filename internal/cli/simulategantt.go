@@ -27,8 +27,9 @@ type absence struct {
 
 // gantt is one chart of what ran where, and what it leaves out.
 type gantt struct {
-	Chart template.HTML
-	Left  string // a sentence about what is not drawn one by one; may be empty
+	Chart  template.HTML
+	Left   string // a sentence about what is not drawn one by one; may be empty
+	Closer template.HTML
 }
 
 // maxPageBlocks bounds the page: the charts of all policies share it. Blocks
@@ -39,11 +40,64 @@ const (
 )
 
 // ganttChart draws what ran where. However many jobs there are, its size is
-// bounded: the largest blocks are drawn, the rest is run together.
-func ganttChart(w *workload, res *sim.Result, a axis, paint palette, most int) gantt {
+// bounded: the largest blocks are drawn, the rest is run together. Where that
+// is most of them, the busiest stretch is drawn again by itself.
+func ganttChart(w *workload, res *sim.Result, a, busiest axis, paint palette, most int) gantt {
 	blocks := layOut(w, res)
+	chart, drawn := ganttOf(w, res, blocks, a, paint, most)
+	g := gantt{Chart: chart}
+	if drawn < len(blocks) {
+		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and run together in grey.", grouped(drawn), plural(len(blocks), "block"))
+	}
+	if drawn < len(blocks)/2 {
+		g.Closer, _ = ganttOf(w, res, busiest.within(blocks), busiest, paint, most/2)
+	}
+	return g
+}
+
+// within are the blocks that lie on the axis.
+func (a axis) within(blocks []block) []block {
+	var within []block
+	for _, k := range blocks {
+		if k.end > a.first && k.start < a.last {
+			within = append(within, k)
+		}
+	}
+	return within
+}
+
+// busiestStretch is the sixteenth of the time in which most runs begin, of all
+// policies together.
+func busiestStretch(replays []replayed, a axis) axis {
+	const bins, wide = 64, 4
+	starts := make([]int, bins)
+	for i := range replays {
+		for k := range replays[i].result.Fates {
+			for _, s := range replays[i].result.Fates[k].Segments {
+				if s.Start >= a.first {
+					starts[min(bins-1, int(float64(s.Start-a.first)*bins/float64(a.last-a.first)))]++
+				}
+			}
+		}
+	}
+	best, most := 0, -1
+	for from := range bins - wide + 1 {
+		sum := 0
+		for _, n := range starts[from : from+wide] {
+			sum += n
+		}
+		if sum > most {
+			best, most = from, sum
+		}
+	}
+	length := float64(a.last - a.first)
+	first := a.first + sim.Millis(length*float64(best)/bins)
+	return axis{origin: a.origin, first: first, last: max(first+1, a.first+sim.Millis(length*float64(best+wide)/bins))}
+}
+
+// ganttOf draws blocks, and says how many are drawn one by one.
+func ganttOf(w *workload, res *sim.Result, blocks []block, a axis, paint palette, most int) (chart template.HTML, count int) {
 	drawn, rest := largest(blocks, a, most)
-	absences := absencesOf(res, a, most/2)
 	row := max(4, min(30, ganttHeight/float64(w.machine.GPUs)))
 	bottom := row * float64(w.machine.GPUs)
 	b := &strings.Builder{}
@@ -56,13 +110,9 @@ func ganttChart(w *workload, res *sim.Result, a axis, paint palette, most int) g
 		}
 	}
 	runTogether(b, rest, a, w.machine.GPUs, row)
-	drawRuns(b, w, res, drawn, absences, a, row, paint)
+	drawRuns(b, w, res, drawn, absencesOf(res, a, most/2), a, row, paint)
 	a.ticks(b, bottom)
-	g := gantt{Chart: closeSVG(b)}
-	if len(rest) > 0 {
-		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and run together in grey.", grouped(len(drawn)), plural(len(blocks), "block"))
-	}
-	return g
+	return closeSVG(b), len(drawn)
 }
 
 // drawRuns draws the blocks of each job together: who points at one sees all.
@@ -165,8 +215,9 @@ func absencesOf(res *sim.Result, a axis, most int) []absence {
 		segments := res.Fates[i].Segments
 		for k := 1; k < len(segments); k++ {
 			left, back := segments[k-1], segments[k]
-			if back.Start-left.End >= pixel && len(left.Cards) > 0 {
-				absences = append(absences, absence{job: i, card: left.Cards[0], start: left.End, end: back.Start})
+			gone, again := max(left.End, a.first), min(back.Start, a.last)
+			if again-gone >= pixel && len(left.Cards) > 0 {
+				absences = append(absences, absence{job: i, card: left.Cards[0], start: gone, end: again})
 			}
 		}
 	}

@@ -83,11 +83,14 @@ func TestThePageOfManyJobsStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := elements(t, page)
-	if count["rect"] > 2*(maxBlocks+8+1+len(waitBands)) || count["rect"] < 100 || len(page) > 2<<20 {
+	if count["rect"] > 2*(maxBlocks*3/2+8+8+1+len(waitBands)) || count["rect"] < 100 || len(page) > 2<<20 {
 		t.Errorf("%d rectangles, %d bytes", count["rect"], len(page))
 	}
 	if !strings.Contains(string(page), "blocks are drawn; the others are too short") {
 		t.Error("the page does not say what it leaves out")
+	}
+	if !strings.Contains(string(page), "A closer look") || count["svg"] != 9 {
+		t.Errorf("nothing is drawn closer: %v", count)
 	}
 }
 
