@@ -135,7 +135,7 @@ func (r *replay) takeOver() {
 		request := j.request(r.in.Policy.Rules)
 		alone := request.GPUs > 0 && request.VRAMMiB == 0 && request.Share == 0
 		ran := min(already.Ran, j.runs())
-		c.since = min(c.since, r.now-ran)
+		c.since = min(c.since, r.now-ran) // nothing starts before it is submitted
 		a := r.newActive(place, job.Grant{GPUs: already.Cards, Share: request.Share, Alone: alone, Exclusive: request.Exclusive})
 		a.start, a.works = r.now-ran, r.now-ran
 		a.end = a.works + j.runs()

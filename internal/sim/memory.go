@@ -94,13 +94,16 @@ func (r *replay) lacksMemory(a *active) bool {
 	return false
 }
 
-// outOfMemory fails a job at the moment it starts. It is queued again with
-// what it really needs, and has lost what it did before.
+// outOfMemory fails a job at the moment it starts, and queues it again with
+// what it really needs. It has done nothing yet: one that was set aside asks
+// for what it takes, and finds it.
 func (r *replay) outOfMemory(place int) {
 	r.fateAt(place).OOMs++
 	r.result.OOMs++
 	c := &r.courses[r.order[place]]
-	r.beginAnew(place, c.done)
+	if c.done > 0 {
+		panic("bug: job " + key(place) + " was brought back to where it does not fit")
+	}
 	c.declaredMiB = max(c.declaredMiB, r.in.Jobs[r.order[place]].UsedMiB)
 	r.enqueue(place)
 }

@@ -196,10 +196,16 @@ func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
 	two := func(a, b Job) Input {
 		return Input{Jobs: []Job{a, b}, Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo")}
 	}
+	haunted := two(vram(seconds("1", "", 0, 10, 1), 5000), seconds("2", "", 9, 1, 1))
+	haunted.Foreign = []Foreign{{Card: 0, MiB: 6000}}
+	broken := two(seconds("1", "", 0, 10, 1), seconds("2", "", 9, 1, 1))
+	broken.Lost = []Loss{{Card: 0}}
 	rows := []struct {
 		name, want string
 		in         Input
 	}{
+		{"to a job beside a stranger", "overbooked by 1000 MiB", haunted},
+		{"that is lost", "which is lost", broken},
 		{"to two that take no neighbour", "takes no neighbour", two(seconds("1", "", 0, 10, 1), seconds("2", "", 1, 10, 1))},
 		{"to more than a whole in shares", "more than once", two(share(seconds("1", "", 0, 10, 1), 0.6), share(seconds("2", "", 1, 10, 1), 0.5))},
 		{"to more memory than it has", "overbooked by 1 MiB", two(vram(seconds("1", "", 0, 10, 1), 5001), vram(seconds("2", "", 1, 10, 1), 5000))},
@@ -208,7 +214,7 @@ func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			in := row.in
 			in.Decide = func(s sched.State) sched.Plan {
-				s.Held = nil // a plan that knows of nothing that runs
+				s.Held, s.Cards = nil, in.Machine.cards() // a plan that knows of nothing that runs
 				return sched.Decide(s)
 			}
 			wantPanic(t, row.want, func() { Run(in) })
@@ -242,6 +248,9 @@ func TestWhatParkingCosts(t *testing.T) {
 
 func TestPoliciesThatParkNothingAreTheSameWithParking(t *testing.T) {
 	jobs := tenThousand(49)[:600]
+	for i := range jobs {
+		jobs[i].Priority = i % 7 / 6
+	}
 	for _, p := range Policies() {
 		in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p}
 		without := Measure(in, Run(in))

@@ -212,7 +212,6 @@ func (r *replay) start(s sched.Start) bool {
 	a.end = a.works + j.runs() - c.done
 	a.held.Started, a.held.Served = r.now.at(), c.done.duration()
 	a.held.Waited = (r.now - c.since).duration()
-	c.parked = false
 	r.occupy(a)
 	return true
 }

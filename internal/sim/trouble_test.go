@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"berth/internal/sched"
 )
@@ -14,6 +15,12 @@ func TestAGangLosesEverythingWithOneOfItsCards(t *testing.T) {
 		Jobs:    []Job{seconds("gang", "", 0, 100, 2), seconds("single", "", 0, 100, 1)},
 		Machine: Machine{GPUs: 3, VRAMMiB: 10_000}, Policy: policy(t, "backfill"),
 		Lost: []Loss{{Card: 1, From: 40_000, Until: 70_000}},
+	}
+	in.Decide = func(s sched.State) sched.Plan {
+		if p, queued := s.Queue.Get("0"); queued && s.Now.UnixMilli() > 0 && p.Since.UnixMilli() != 40_000 {
+			t.Errorf("the gang waits since %v", p.Since)
+		}
+		return sched.Decide(s)
 	}
 	res := Run(in)
 	// Two cards are left, the single job is on one of them. At 70 its card is
@@ -112,6 +119,8 @@ func TestOutOfMemory(t *testing.T) {
 			[]int{0, 1}, []float64{0, 10}},
 		{"who needs more than a card has is refused when that is known",
 			[]Job{using(vram(seconds("1", "", 0, 10, 1), 2000), 20_000)}, []int{1}, []float64{-1}},
+		{"who keeps to a declaration does not fail for one who does not",
+			[]Job{using(vram(seconds("1", "", 0, 10, 1), 2000), 8000), vram(seconds("2", "", 0, 10, 1), 4000)}, []int{0, 0}, []float64{0, 0}},
 		{"who uses less than declared fails nobody",
 			[]Job{using(vram(seconds("1", "", 0, 10, 1), 4000), 1000), vram(seconds("2", "", 0, 10, 1), 4000)}, []int{0, 0}, []float64{0, 0}},
 	}
@@ -130,6 +139,63 @@ func TestOutOfMemory(t *testing.T) {
 				t.Errorf("%g failures in all, want %d", m.OOMs, sum)
 			}
 		})
+	}
+}
+
+func TestMemoryThatStrangersHoldIsNotThere(t *testing.T) {
+	in := Input{
+		Jobs:    []Job{using(vram(seconds("1", "", 0, 10, 1), 2000), 6000)},
+		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"), Foreign: []Foreign{{Card: 0, Until: 30_000, MiB: 5000}},
+	}
+	if f := Run(in).Fates[0]; f.OOMs != 1 || f.Start != 30_000 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestAJobThatNearlyFillsItsCardCanBeParked(t *testing.T) {
+	in := oneCard(t, nil)
+	in.Jobs[0] = using(vram(in.Jobs[0], 2000), 9900)
+	if f := Run(in).Fates[0]; f.Refused != nil || f.Preemptions != 1 || f.OOMs != 0 || f.End != 150_002 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestAJobThatWasBroughtBackAndThenLostBeginsAtOnce(t *testing.T) {
+	in := oneCard(t, nil)
+	in.Lost = []Loss{{Card: 0, From: 90_000, Until: 95_000}}
+	// All is lost, and nothing has to be brought back: 100 s from 95 on.
+	if f := Run(in).Fates[0]; f.End != 195_000 || f.Wasted != 30_000+9_998 || f.Overhead != 40_002 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestAPlanThatHopesForEverIsNotAskedForEver(t *testing.T) {
+	in := Input{
+		Jobs:    []Job{seconds("1", "", 0, 100, 1)},
+		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"), Lost: []Loss{{Card: 0}},
+	}
+	in.Decide = func(s sched.State) sched.Plan {
+		plan := sched.Decide(s)
+		plan.Again = s.Now.Add(time.Hour)
+		return plan
+	}
+	if res := Run(in); !res.Fates[0].Unfinished || res.Decisions > 2*maxIdle {
+		t.Errorf("%+v after %d decisions", res.Fates[0], res.Decisions)
+	}
+}
+
+func TestWhatWaitsAlreadyStartsWhenTheReplayBegins(t *testing.T) {
+	in := Input{
+		Jobs:    []Job{seconds("1", "", -40, 10, 1), seconds("2", "", 3, 10, 1)},
+		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"),
+	}
+	res := Run(in)
+	if res.Began != 0 || res.Fates[0].Start != 0 || res.Fates[1].Start != 10_000 {
+		t.Errorf("%+v", res)
+	}
+	in.Begin = 5000
+	if res = Run(in); res.Began != 5000 || res.Fates[0].Start != 5000 || res.Fates[1].Start != 15_000 {
+		t.Errorf("%+v", res)
 	}
 }
 
@@ -155,6 +221,14 @@ func TestAReplayBeginsInTheMiddle(t *testing.T) {
 		Machine: Machine{GPUs: 3, VRAMMiB: 10_000}, Policy: policy(t, "fifo"),
 		Running: []Running{{Job: 2, Cards: []int{1}, Ran: 400_000}, {Job: 1, Cards: []int{2}, Ran: 80_000}},
 	}
+	in.Decide = func(s sched.State) sched.Plan {
+		for _, h := range s.Held {
+			if h.Job == "1" && (h.Started.UnixMilli() != -80_000 || h.Waited != 20*time.Second) {
+				t.Errorf("%+v", h)
+			}
+		}
+		return sched.Decide(s)
+	}
 	res := Run(in)
 	want := []string{"{0 10000 [0 1]}", "{-80000 20000 [2]}", "{-60000 0 [1]}", "{10000 20000 [0]}"}
 	for i, segment := range want {
@@ -175,12 +249,29 @@ func TestAReplayBeginsInTheMiddle(t *testing.T) {
 	}
 }
 
+func TestNothingStartsBeforeItIsSubmitted(t *testing.T) {
+	in := Input{
+		Jobs:    []Job{seconds("1", "", -10, 100, 1), seconds("2", "", 0, 10, 1)},
+		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"), Running: []Running{{Job: 0, Cards: []int{0}, Ran: 60_000}},
+	}
+	in.Decide = func(s sched.State) sched.Plan {
+		if len(s.Held) > 0 && s.Held[0].Waited < 0 {
+			t.Errorf("%+v", s.Held[0])
+		}
+		return sched.Decide(s)
+	}
+	if res := Run(in); res.Fates[1].Start != 40_000 {
+		t.Errorf("%+v", res.Fates)
+	}
+}
+
 func TestWhatUsersHadBeforeCounts(t *testing.T) {
 	in := Input{
-		Jobs:    []Job{seconds("1", "ann", 0, 10, 1), seconds("2", "bob", 0, 10, 1)},
+		// On a date, so that usage is as old as the replay and not as the era.
+		Jobs:    []Job{seconds("1", "ann", 1.7e9, 10, 1), seconds("2", "bob", 1.7e9, 10, 1)},
 		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fair"), Usage: map[string]float64{"ann": 50},
 	}
-	if res := Run(in); res.Fates[0].Start != 10_000 || res.Fates[1].Start != 0 {
+	if res := Run(in); res.Fates[0].Start != MillisOf(1.7e9+10) || res.Fates[1].Start != MillisOf(1.7e9) {
 		t.Errorf("%+v", res.Fates)
 	}
 }
