@@ -54,6 +54,9 @@ func (d *decision) outranksAny(h *head) bool {
 // that it needs, or none. Where cards are being left already they are used
 // first.
 func (d *decision) makeRoom(h *head, k *kinship, a *account, s standing) bool {
+	if !d.yields {
+		return false
+	}
 	tried := attempt{h.amounts, h.priority, h.class}
 	if s == asUsual && k.roomless(&tried) {
 		return false

@@ -29,8 +29,10 @@ type decision struct {
 
 	held    []*Held         // in order
 	given   []*Held         // what this plan starts, and what it made room for
+	yields  bool            // something that runs gives way, or does so already
 	gone    map[string]bool // what leaves its cards, by this plan or an earlier one
 	futures []*future       // for whom cards are kept
+	depth   int             // for how many jobs that just come first cards are kept
 	kept    int             // how many of them are for jobs that just came first
 	pressed bool            // cards are kept for one that was passed for too long
 	guarded map[string]bool // jobs that were passed for too long, and looked at already
@@ -47,8 +49,9 @@ func newDecision(s *State) *decision {
 		if h.Leaving && !h.Other {
 			d.gone[h.Job] = true
 		}
+		d.yields = d.yields || !h.Other && (h.Leaving || h.Aside.Mode != "")
 	}
-	d.all = d.seesAll()
+	d.depth, d.all = d.depthOf(), d.seesAll()
 	return d
 }
 
@@ -139,11 +142,14 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 	case d.blocker != nil || d.spent():
 	case d.start(h, k, a):
 		return true
+	case d.all && s == asUsual && d.helpless():
 	case d.barred(h.group, &h.amounts, a):
 	case d.makeRoom(h, k, a, s):
 		return true
 	default:
-		d.failed[shape{h.kin, h.amounts}] = true
+		if !d.all {
+			d.failed[shape{h.kin, h.amounts}] = true
+		}
 		if d.state.Rules.Policy == FIFO {
 			p := h.group.pending(h.entry)
 			d.blocker = &p
@@ -153,13 +159,19 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 	return false
 }
 
+// helpless reports that nothing can be done for a job that does not fit. It saves
+// looking at each of a hundred thousand.
+func (d *decision) helpless() bool {
+	return !d.yields && d.kept >= d.depth && d.state.Rules.Policy != FIFO
+}
+
 // idle reports that nothing behind the job can start, have room made for it or
 // cards kept.
 func (d *decision) idle(h *head) bool {
 	if d.blocker != nil || d.spent() {
 		return true
 	}
-	return len(d.failed) >= len(d.state.Queue.shapes) && d.kept >= d.depth() && !d.outranksAny(h)
+	return len(d.failed) >= len(d.state.Queue.shapes) && d.kept >= d.depth && !d.outranksAny(h)
 }
 
 // account is that of a queued job's user.

@@ -96,8 +96,8 @@ const (
 	soon      = freshService
 )
 
-// depth is for how many jobs that wait cards are kept.
-func (d *decision) depth() int {
+// depthOf is for how many jobs that wait cards are kept.
+func (d *decision) depthOf() int {
 	switch r := &d.state.Rules; {
 	case d.parks():
 		return depthSoon
@@ -128,7 +128,7 @@ func (d *decision) keep(h *head, s standing) bool {
 		kind = lean
 	case s == passedForEver:
 		kind = hard
-	case d.kept >= d.depth():
+	case d.kept >= d.depth:
 		return false
 	case d.parks():
 		kind = firm
@@ -148,7 +148,7 @@ func (d *decision) keep(h *head, s standing) bool {
 	f.tie = kind
 	d.futures = append(d.futures, f)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: f.cards, At: f.at, Hard: kind == hard})
-	return s == asUsual && d.kept < d.depth()
+	return s == asUsual && d.kept < d.depth
 }
 
 // departure is when a running job is expected to be off its cards.
