@@ -191,8 +191,10 @@ func NewSnapshot(s State) Snapshot {
 		w.Held[i].Cards, w.Held[i].BudgetMiB = slices.Clone(h.Cards), slices.Clone(h.BudgetMiB)
 	}
 	if s.Queue != nil {
-		for _, p := range s.Queue.First(s.Queue.Len()) {
-			w.Queue = append(w.Queue, writtenPending(p))
+		queued := s.Queue.First(s.Queue.Len())
+		w.Queue = make([]writtenPending, len(queued))
+		for i := range queued {
+			w.Queue[i] = writtenPending(queued[i])
 		}
 		for user, l := range s.Queue.lines {
 			if l.first != "" {

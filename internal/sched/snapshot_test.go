@@ -178,3 +178,15 @@ func TestWhatIsNoSnapshotIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkSnapshot is how long the engine waits for a copy of 10,000 queued
+// jobs.
+func BenchmarkSnapshot(b *testing.B) {
+	s := State{Now: time.Unix(1_800_000_000, 0).UTC(), Rules: DefaultRules(), Queue: NewQueue(), Cards: cardsOf(81920, 81920)}
+	for i := range 10_000 {
+		s.Queue.Add(Pending{Job: fmt.Sprint(i), User: users[i%3], Seq: int64(i), Request: Request{GPUs: 1 + i%2, VRAMMiB: int64(i % 100)}})
+	}
+	for b.Loop() {
+		NewSnapshot(s)
+	}
+}
