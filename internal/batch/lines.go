@@ -50,6 +50,9 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 	case job.EventDequeued:
 		return fmt.Sprintf("%s dequeued: its line is gone — %s", label(j), clean(j.Spec.Command()))
 	case job.EventStopping:
+		if j.Leaving() {
+			return fmt.Sprintf("%s %s", label(j), clean(j.Detail))
+		}
 		return fmt.Sprintf("%s is being stopped (%s)", label(j), ev.Text)
 	case job.EventUsage:
 		if !n.verbose {

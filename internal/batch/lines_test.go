@@ -29,6 +29,8 @@ func story() []job.Event {
 	tell(job.EventRetry, "out of GPU memory; retry 1 of 2 with 11375 MiB", started("2", "python b.py", 0, 1))
 	tell(job.EventRequeued, "reached its limit of 1h0m0s; requeue 1 of 10, from its beginning", started("3", "python c.py", 1))
 	tell(job.EventStopping, "cancel", started("4", "python c.py", 1))
+	tell(job.EventStopping, "aside", with(started("4", "python c.py", 1), func(j *job.Job) { j.Stop, j.Detail = job.StopAside, "is being set aside for job 7" }))
+	tell(job.EventSetAside, "set aside for job 7", started("4", "python c.py", 1))
 	tell(job.EventDequeued, "", &job.Job{ID: "9", Spec: spec("python old.py")})
 	tell(job.EventEnded, "", with(ended(started("1", "python a.py", 0), job.OK, 2300*time.Millisecond), func(j *job.Job) { j.PeakMiB, j.AvgUtil = map[int]int64{0: 7000}, number(93.6) }))
 	tell(job.EventEnded, "", with(ended(started("2", "python b.py", 0, 1), job.OK, 1774*time.Second), func(j *job.Job) { j.VRAMMiB, j.PeakMiB = 8000, map[int]int64{0: 7900} }))

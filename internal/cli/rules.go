@@ -23,6 +23,7 @@ type ruleFlags struct {
 	policy    string
 	maxBypass string
 	preempt   string
+	minRun    string
 	placement string
 
 	// What they come to, once checked.
@@ -51,8 +52,9 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
 	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "use no GPU that others load more than this (0..1; default off)")
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: fill the fullest GPU that fits; spread: the emptiest")
 	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair (docs/scheduling.md)")
-	flags.StringVar(&f.maxBypass, "max-bypass", "24h", "how long others may pass a user's oldest waiting job, e.g. 2h; never: there is no bound")
+	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long others may pass a user's oldest waiting job, e.g. 2h; never: there is no bound")
 	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what becomes of a preemptible job when a higher priority needs its GPUs: requeue, never, or park (the best this machine can)")
+	flags.StringVar(&f.minRun, "min-run", "1m", "how long a preemptible job runs at least before it is set aside, e.g. 10m")
 	flags.IntVar(&f.sim, "sim", 0, "use N simulated GPUs instead of real ones")
 	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
 }
@@ -104,6 +106,9 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 	}
 	if f.rules.MaxBypass, err = parseBypass(f.maxBypass); err != nil {
 		return badFlag(cmd, "max-bypass", err)
+	}
+	if f.rules.MinRun, err = jobfile.ParseDuration(f.minRun); err != nil {
+		return badFlag(cmd, "min-run", err)
 	}
 	if known := daemon.Preempts(); !slices.Contains(known, f.preempt) {
 		return badFlag(cmd, "preempt", fmt.Errorf("%q is not known: known are %s", f.preempt, strings.Join(known, ", ")))

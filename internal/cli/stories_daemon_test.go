@@ -40,7 +40,12 @@ var daemonPromises = []promise{
 	{"output: %j %n %a", "daemon-output-goes-where-the-pattern-says"},
 	{"terminal: the job gets one, and attach goes there; ctrl-\\ leaves it running", "daemon-attach-goes-to-the-terminal-of-a-job"},
 	{"dedup: refuse if the same is queued, running or finished well", "daemon-dedup-refuses-what-is-there-already"},
-	{"requeue, preemptible", "daemon-a-reboot-flag-and-preemption-are-kept-with-the-job"},
+	{"requeue, preemptible", `
+		daemon-a-reboot-flag-and-preemption-are-kept-with-the-job
+		daemon-a-preemptible-job-makes-room-and-runs-again
+		daemon-a-job-that-makes-room-is-warned-and-its-exit-code-is-not-its-end
+		daemon-sighup-changes-who-gives-way
+		daemon-kill-9-while-a-job-makes-room-loses-nothing`},
 	{"submit script.sh reads leading #BERTH lines, and #SBATCH lines in Slurm's units; others are listed", `
 		daemon-a-script-brings-its-own-flags
 		daemon-sbatch-lines-mean-the-same-or-are-listed`},

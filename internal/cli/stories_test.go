@@ -138,6 +138,10 @@ var promises = append([]promise{
 	{"--placement pack or spread, --policy", `
 		flags-placement-pack-fills-and-spread-empties
 		flags-policy-decides-whether-a-blocked-job-may-be-passed`},
+	{"--max-bypass: nobody is passed for longer; --preempt, --min-run: who gives way, and when", `
+		flags-max-bypass-bounds-how-long-a-job-is-passed
+		flags-preempt-never-leaves-every-job-where-it-is
+		life-a-preemptible-line-makes-room-for-a-higher-priority`},
 	{"--sim N, BERTH_SIM, --sim-vram; simjob stands in for a GPU program, or is foreign with --gpu", `
 		flags-sim-cards-have-24576-mib-unless-told
 		sim-simjob-stands-in-for-a-gpu-program

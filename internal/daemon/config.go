@@ -94,6 +94,7 @@ func DefaultConfig(shared bool) Config {
 		LogLevel:     "info",
 		MaxPriority:  math.MaxInt32,
 	}
+	c.Rules.MinRun = time.Minute
 	if shared {
 		c.Rules.Fair = true
 		c.QueuedJobs, c.MaxPriority = 10_000, 100

@@ -43,6 +43,16 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		{"words and switches", "[scheduling]\npolicy = \"fifo\"\nplacement = \"spread\"\nfair_share = false\nexclusive = true", func(c *Config) {
 			c.Rules.Policy, c.Rules.Placement, c.Rules.Fair, c.Rules.Exclusive = sched.FIFO, sched.Spread, false, true
 		}},
+		{"fair, wherever what it stands for is said too", "[scheduling]\nfair_share = true\npolicy = \"fair\"", func(c *Config) {
+			c.Rules.Policy, c.Rules.Fair = sched.Backfill, true
+		}},
+		{"another order, never bounded, and nobody set aside", "[scheduling]\npolicy = \"las\"\nmax_bypass = \"never\"\npreempt = \"never\"", func(c *Config) {
+			c.Rules.Policy, c.Rules.MaxBypass, c.Preempt = sched.LAS, 0, PreemptNever
+		}},
+		{"a bound", "[scheduling]\nmax_bypass = \"4h\"\npreempt = \"park\"\nslice = false", func(c *Config) {
+			c.Rules.MaxBypass, c.Preempt, c.Rules.Slice = 4*time.Hour, PreemptPark, false
+		}},
+		{"no bound", "[scheduling]\nmax_bypass = 0", func(c *Config) { c.Rules.MaxBypass = 0 }},
 		{"a whole number where a fraction may be", "[limits]\ngpus = 4", func(c *Config) { c.Limits.Default.GPUs = 4 }},
 		{"bytes", "[limits]\nenvironment = \"2M\"\nlog_size = \"1G\"", func(c *Config) { c.MaxEnviron, c.MaxLog = 2<<20, 1<<30 }},
 		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
@@ -368,4 +378,18 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("taken out of bounds: %+v", c)
 		}
 	})
+}
+
+func TestFairIsNotUnfair(t *testing.T) {
+	for _, text := range []string{"[scheduling]\npolicy = \"fair\"\nfair_share = false\n", "[scheduling]\nfair_share = false\npolicy = \"fair\"\n"} {
+		_, err := parseConfig("config.toml", []byte(text), DefaultConfig(true))
+		if err == nil || !strings.Contains(err.Error(), `scheduling.fair_share: found false, allowed true beside policy = "fair"`) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"max_bypass = \"soon\"", "max_bypass = \"10ms\"", "preempt = \"always\""} {
+		if c, err := parseConfig("config.toml", []byte("[scheduling]\n"+text+"\n"), DefaultConfig(true)); err == nil {
+			t.Errorf("%s was taken: %+v", text, c)
+		}
+	}
 }

@@ -54,6 +54,7 @@ const (
 	shortestPoll    = 10 * time.Millisecond
 	shortestHistory = time.Minute
 	shortestIdle    = time.Second
+	shortestRun     = time.Second
 )
 
 // configKeys is every key but those of single users.
@@ -65,6 +66,8 @@ var schedulingKeys = []configKey{
 	keyFor("scheduling.policy", func(c *Config) *sched.Policy { return &c.Rules.Policy }, readWord(append(sched.Policies(), PolicyFair)...)),
 	keyFor("scheduling.max_bypass", func(c *Config) *time.Duration { return &c.Rules.MaxBypass }, readBypass),
 	keyFor("scheduling.preempt", func(c *Config) *string { return &c.Preempt }, readWord(Preempts()...)),
+	keyFor("scheduling.min_run", func(c *Config) *time.Duration { return &c.Rules.MinRun }, readDuration(shortestRun, "")),
+	keyFor("scheduling.slice", func(c *Config) *bool { return &c.Rules.Slice }, readFlag),
 	keyFor("scheduling.placement", func(c *Config) *sched.Placement { return &c.Rules.Placement }, readWord(sched.Pack, sched.Spread)),
 	keyFor("scheduling.fair_share", func(c *Config) *bool { return &c.Rules.Fair }, readFlag),
 	keyFor("scheduling.half_life", func(c *Config) *time.Duration { return &c.HalfLife }, readDuration(time.Minute, "nothing is ever forgotten")).afterRestart(),

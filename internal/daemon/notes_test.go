@@ -22,8 +22,10 @@ func TestNotesOn(t *testing.T) {
 			[]string{"signal: USR1 comes at the start, because its limit of 50s leaves no 1m40s before it"}},
 		"marks that are none": {job.Spec{Output: "%x-%j-%%x-%é-%"},
 			[]string{"output: %x %é % stands for nothing and is left as it is; %j %n %u %a and %% are known"}},
-		"a job that would give way": {job.Spec{Preemptible: "park"},
-			[]string{"preemptible: it is kept with the job, but nothing makes a job give way yet"}},
+		"a job that cannot be parked yet": {job.Spec{Preemptible: "park"},
+			[]string{"preemptible: it will be parked once this machine can; until then it is not set aside (requeue can be)"}},
+		"a job that gives way":         {job.Spec{Preemptible: "requeue"}, nil},
+		"a signal before it gives way": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute}, nil},
 	} {
 		if got := notesOn(&row.spec); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
@@ -34,7 +36,7 @@ func TestNotesOn(t *testing.T) {
 // TestNotesAreOnTheirJobs: each job has its own, tried or submitted.
 func TestNotesAreOnTheirJobs(t *testing.T) {
 	l := newLab(t)
-	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "preemptible", "requeue")}}
+	request := api.SubmitRequest{Jobs: []api.Spec{sh("true", "hold", "yes", "output", "%x"), sh("true", "hold", "yes"), sh("true", "hold", "yes", "preemptible", "park")}}
 	for _, request.DryRun = range []bool{true, false} {
 		reply, err := l.Submit(l.ctx, request)
 		if err != nil {

@@ -296,7 +296,7 @@ func (e *Engine) transaction(starts []start, leavers []leaver) store.Tx {
 		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStarted, Job: s.job.Clone(), Text: startText(s.job)})
 	}
 	for _, l := range leavers {
-		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStopping, Job: l.job.Clone(), Text: "set aside for job " + l.job.AsideFor})
+		tx.Events = append(tx.Events, &job.Event{At: e.now, Kind: job.EventStopping, Job: l.job.Clone(), Text: string(l.job.Stop)})
 	}
 	return tx
 }
