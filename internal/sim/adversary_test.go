@@ -49,10 +49,10 @@ func waited(in Input, res Result, id string) float64 {
 }
 
 // passing is how long a job can wait at most that is the only one of its user:
-// it is passed for so long, then what runs ends or is set aside. Of each other
-// user one job may have been passed for longer and go first.
+// after twice the bound nobody passes it any more, and what runs ends or is set
+// aside. Of each other user one job may have been passed for longer and go first.
 func passing(others int, longestS float64) float64 {
-	return bypass.Seconds() + float64(1+others)*(longestS+2*parkS)
+	return 2*bypass.Seconds() + float64(1+others)*(longestS+2*parkS)
 }
 
 func TestAStreamOfSmallJobsDoesNotStarveALargeOne(t *testing.T) {
