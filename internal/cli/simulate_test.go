@@ -140,7 +140,7 @@ func TestJSONHasTheFieldsThatScriptsRelyOn(t *testing.T) {
 	for _, o := range objects {
 		for _, name := range strings.Fields(`policy jobs infeasible left_out timed_out users seeds wait_mean_s wait_p50_s wait_p95_s wait_p99_s wait_max_s
 			bounded_slowdown_mean flow_mean_s makespan_s gpu_allocated gpu_useful fragmentation jain_users worst_over_median_user
-			preemptions decisions decision_p50_ms decision_p99_ms bounds`) {
+			unfinished gpu_lost ooms preemptions decisions decision_p50_ms decision_p99_ms bounds`) {
 			if _, found := o[name]; !found {
 				t.Errorf("no %s in %v", name, o)
 			}

@@ -191,3 +191,39 @@ func TestWhatDurationsAreGuessedFrom(t *testing.T) {
 		}
 	}
 }
+
+// TestASnapshotKeepsTheDaemonsRulesButForTheOrder: margins and placement are
+// the machine's, and what was said on the command line goes before both.
+func TestASnapshotKeepsTheDaemonsRulesButForTheOrder(t *testing.T) {
+	state := someState()
+	state.Rules.MarginMiB, state.Rules.Placement, state.Rules.MaxBypass = 77, sched.Spread, time.Hour
+	w := readState(t, state)
+	las, err := sim.ParsePolicy("las")
+	if err != nil {
+		t.Fatal(err)
+	}
+	las.Rules.MaxBypass, las.Rules.Placement = 5*time.Hour, sched.Pack
+	set := plainly([]sim.Policy{las})
+	set.estimates = sim.History
+	in := w.input(w.jobs, las, set)
+	want := state.Rules
+	want.Policy, want.Fair, want.Slice = sched.LAS, false, true
+	if in.Policy.Rules != want || in.Estimates != sim.Perfect {
+		t.Errorf("%+v with %q, want %+v", in.Policy.Rules, in.Estimates, want)
+	}
+	set.changed = func(string) bool { return true }
+	want.MaxBypass, want.Placement = 5*time.Hour, sched.Pack
+	if in = w.input(w.jobs, las, set); in.Policy.Rules != want || in.Estimates != sim.History {
+		t.Errorf("with flags: %+v with %q, want %+v", in.Policy.Rules, in.Estimates, want)
+	}
+	moved := false
+	for i, j := range w.perturbed(1) {
+		moved = moved || j.Duration != w.jobs[i].Duration
+		if j.Submit != w.jobs[i].Submit {
+			t.Errorf("job %s was submitted at another time", j.ID)
+		}
+	}
+	if !moved {
+		t.Error("a perturbed copy is no other")
+	}
+}

@@ -29,6 +29,10 @@ func TestTraces(t *testing.T) {
 			[]sim.Job{{ID: "2", User: "ann, \"the\nboss\"", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", User: "bob", Submit: 3000, Duration: 4000, GPUs: 1}}},
 		{"whole numbers may have a point, and a whole share is none", traceHeader + "a,1,2,2.0,1000,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 2}}},
 		{"a time limit has other names", "submit_s,duration_s,time_limit\n1,2,3\n", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Limit: 3000}}},
+		{"what it really takes, and what program it is", "submit_s,duration_s,vram_mib,vram_used_mib,command\n1,2,100,200,python a.py\n",
+			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, VRAMMiB: 100, UsedMiB: 200, Command: "python a.py"}}},
+		{"a command says more than a name, on whichever side it stands", "submit_s,duration_s,name,command,\n1,2,train,python a.py,\n1,2,train,,\n",
+			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Command: "python a.py"}, {ID: "3", Submit: 1000, Duration: 2000, GPUs: 1, Command: "train"}}},
 		{"a last line needs no end", "submit_s,duration_s\n1,2", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}}},
 	}
 	for _, row := range rows {
