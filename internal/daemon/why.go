@@ -24,8 +24,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		}
 		switch j.State {
 		case job.Queued:
-			d.whyQueued(&why)
-			why.AsideFor = j.AsideFor
+			d.whyQueued(&why, j.AsideFor)
 		case job.Running:
 			why.Expected = g.end(now, &j)
 		}
@@ -58,17 +57,23 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 const byGate = "gate"
 
 // whyQueued tells the story of a queued job; it is run by the engine.
-func (d *Daemon) whyQueued(why *api.Why) {
-	text, gate := d.engine.Why(why.ID), d.engine.Gate(why.ID)
-	if gate == "" && !d.engine.Stopping() {
-		if story, queued := sched.Tell(d.engine.State(), why.ID); queued {
-			*why = StoryOf(story)
-			why.State = string(job.Queued)
-		}
-	} else if text != "" {
-		why.NoStart = byGate
+func (d *Daemon) whyQueued(why *api.Why, asideFor string) {
+	if text := d.engine.Gate(why.ID); text != "" {
+		why.Text, why.NoStart = text, byGate
+		return
 	}
-	why.Text = text
+	story, queued := sched.Tell(d.engine.State(), why.ID)
+	switch {
+	case !queued:
+		return
+	case d.engine.Stopping():
+		why.Text = d.engine.Why(why.ID)
+		return
+	}
+	*why = StoryOf(story)
+	if why.State, why.AsideFor = string(job.Queued), asideFor; asideFor != "" {
+		why.Text = "set aside for job " + asideFor + "; " + why.Text
+	}
 }
 
 // StoryOf is a story in the words of the api, its sentence included.

@@ -80,6 +80,7 @@ func (b *bench) daemon(jobs int) {
 	b.callers()
 	b.bulk()
 	b.endToEnd(jobs)
+	b.why()
 	b.hundredThousand()
 	b.idleDaemon()
 }
