@@ -278,3 +278,21 @@ func BenchmarkTell(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkStoriesOfABoard is what the status board of a long file says: of the
+// first hundred of 100,000.
+func BenchmarkStoriesOfABoard(b *testing.B) {
+	s := benchState(func(i int) Request { return Request{GPUs: 2, VRAMMiB: 15000 + int64(i%300)} })
+	s.Now = sundayNoon
+	s.Queue.Tick(s.Now)
+	ids := make([]string, 100)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		if stories := Stories(s, ids); stories[99].Position != 100 {
+			b.Fatalf("%+v", stories[99])
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// TestWhyTellsTheStory of jobs on a real engine: who holds the cards, who goes
+// first, what is expected and what that rests on.
+func TestWhyTellsTheStory(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	busy := l.one(sh(line, "gpus", "2", "timeout", "1h"))
+	l.untilState(busy, job.Running)
+	low := l.one(sh("true", "gpus", "2", "timeout", "30m"))
+	high := l.one(sh("true", "gpus", "2", "timeout", "20m", "priority", "5"))
+	held := l.one(sh("x", "hold", "yes"))
+
+	why := l.why(low)
+	b, e := why.Behind, why.Expected
+	switch {
+	case b == nil || b.ID != high || b.First != "priority" || b.Priority != 5:
+		t.Errorf("it waits behind %+v", b)
+	case e == nil || e.Running != 1 || e.InFront != 1 || e.Limit != 2 || e.Unknown != 0 || e.Mid == nil || e.High == nil:
+		t.Errorf("it is expected %+v", e)
+	case e.High.Sub(e.At).Minutes() < 75 || e.High.Sub(e.At).Minutes() > 80:
+		t.Errorf("it is expected %s after now at the latest, want an hour and twenty minutes", e.High.Sub(e.At))
+	case why.Kind != "gpus" || why.Needs != "2 idle GPUs" || why.Since == nil || why.Position != 2 || why.NoStart != "":
+		t.Errorf("the story is %+v", why)
+	case len(why.GPUs) != 2 || why.GPUs[0].Fits || why.GPUs[0].Obstacle != "taken" || len(why.GPUs[0].Runs) != 1 || why.GPUs[0].Runs[0].ID != busy || why.GPUs[0].Runs[0].By != "limit":
+		t.Errorf("the cards are %+v", why.GPUs)
+	}
+	if why = l.why(high); why.Behind != nil || why.Expected == nil || why.Position != 1 {
+		t.Errorf("the first: %+v", why)
+	}
+	if why = l.why(held); why.NoStart != "gate" || why.Expected != nil || why.Behind != nil || !strings.Contains(why.Text, "held") {
+		t.Errorf("held: %+v", why)
+	}
+	if why = l.why(busy); why.Expected == nil || why.Expected.High.Sub(why.Expected.At).Minutes() > 60 || why.Expected.Limit != 1 {
+		t.Errorf("it runs: %+v", why.Expected)
+	}
+	guess := l.job(low).ExpectedRun
+	if guess == nil || guess.HighS != 1800 || guess.Source != "limit" || guess.Runs != 0 {
+		t.Errorf("expected to run %+v", guess)
+	}
+	if l.job(low).ExpectedVRAM != nil {
+		t.Error("memory is expected of a command that never ran")
+	}
+
+	open()
+	l.end(low)
+	l.end(high)
+	if why = l.why(low); why.Expected != nil || why.ExpectedRun != nil || why.Text != "it is over: ok" {
+		t.Errorf("over: %+v", why)
+	}
+	again := l.one(sh("true", "gpus", "2", "hold", "yes"))
+	if guess = l.job(again).ExpectedRun; guess == nil || guess.Source != "command" || guess.Runs != 2 {
+		t.Errorf("after two runs of it: %+v", guess)
+	}
+}
+
+func (l *lab) why(id string) api.Why {
+	l.t.Helper()
+	why, err := l.Why(l.ctx, id)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return why
+}
+
+// TestWhatIsGuessedOfACommandIsItsOwners: when a job starts is everybody's
+// business; what its command did before is not.
+func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
+	l := newSharedLab(t)
+	ann, bob := l.as("daemon"), l.as("nobody")
+	line, _ := l.gate("gate")
+	busy := ann.submit(sh(line, "gpus", "2", "timeout", "1h"))[0]
+	l.untilState(busy, job.Running)
+	waits := ann.submit(sh("true", "gpus", "2", "timeout", "1h"))[0]
+	for _, row := range []struct {
+		who  person
+		sees bool
+	}{{ann, true}, {bob, false}, {l.as("root"), true}} {
+		why, err := row.who.d.Why(l.ctx, row.who.Caller, waits)
+		if err != nil || why.Expected == nil || why.ExpectedRun != nil != row.sees {
+			t.Errorf("%s is told %+v, %v", row.who.Name, why, err)
+		}
+		detail, err := row.who.d.Job(l.ctx, row.who.Caller, waits)
+		if err != nil || detail.ExpectedRun != nil != row.sees {
+			t.Errorf("%s is shown %+v, %v", row.who.Name, detail.ExpectedRun, err)
+		}
+	}
+}
