@@ -21,8 +21,9 @@ type Rules struct {
 	Fair             bool      // of equal priority, the user who had least comes first
 
 	// MaxBypass is how long the oldest waiting job of a user may be passed by
-	// others; then it goes first, whatever its priority, and holds its cards. 0:
-	// there is no bound.
+	// others; then it goes first, whatever its priority, and cards are kept for
+	// it, which only what is expected to be short may still use. After twice as
+	// long only what a time limit ends may. 0: there is no bound.
 	MaxBypass time.Duration
 	// MinRun is the least that a job runs before it gives way. 0: a minute.
 	MinRun time.Duration
@@ -40,7 +41,7 @@ const DefaultMaxBypass = 48 * time.Hour
 func DefaultRules() Rules {
 	return Rules{
 		MarginMiB: 512, IdleThresholdMiB: 200, SpikeBuffer: 0.10, Placement: Pack, Policy: Backfill,
-		MaxBypass: DefaultMaxBypass, Slice: true,
+		MaxBypass: DefaultMaxBypass, MinRun: minRun, Slice: true,
 	}
 }
 
