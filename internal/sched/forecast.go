@@ -94,7 +94,27 @@ func expect(s *State, job string, why Reason, plan *Plan, front []ahead, positio
 	if kept := plan.keeps(job); kept != nil {
 		f.hold(kept.At)
 	}
+	if at, some := roomMade(s, plan, job); some {
+		f.None, f.behind, f.Low, f.Mid, f.High = "", "", at, at, at
+	}
 	return f
+}
+
+// roomMade is when the last of those is gone that are set aside for a job by
+// this plan.
+func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
+	for _, a := range plan.SetAside {
+		if a.For != job {
+			continue
+		}
+		some = true
+		for i := range s.Held {
+			if h := &s.Held[i]; h.Job == a.Job && !h.Other {
+				at = latest(at, s.Now.Add(h.Aside.Out))
+			}
+		}
+	}
+	return at, some
 }
 
 // hold takes over when the plan itself expects the job to start: it knows who

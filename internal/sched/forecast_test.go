@@ -21,6 +21,18 @@ type expecting struct {
 	user  string
 	run   Span
 	limit time.Duration
+
+	served time.Duration
+	array  string
+	atOnce int
+}
+
+func exactly(d time.Duration) Span { return Span{Low: d, Mid: d, High: d} }
+
+// preemptible is the same run, which gives way within ten seconds.
+func preemptible(h Held) Held {
+	h.Aside = Aside{Mode: Requeue, Out: 10 * time.Second}
+	return h
 }
 
 // runningFor is a run on cards of its own, under way for so long.
@@ -35,6 +47,7 @@ func forecastState(rules Rules, cards []Card, held []Held, jobs []expecting) Sta
 		s.Queue.Add(Pending{
 			Job: fmt.Sprint(i + 1), User: w.user, Priority: w.spec.Priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(w.spec, w.spec.VRAMMiB, rules), Since: sundayNoon.Add(-time.Hour), Run: w.run, Limit: w.limit,
+			Served: w.served, Pool: w.array, PoolLimit: w.atOnce,
 		})
 	}
 	s.Queue.Tick(sundayNoon)
@@ -114,6 +127,37 @@ func TestForecast(t *testing.T) {
 		{says: "a user at the limit waits for no card", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}},
 			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
 			want: "it starts once its user runs less"},
+		{says: "a job that wants a card for itself waits for all who are there", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{100}, Started: sundayNoon, Limit: hour}}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and 13:00, from the time limit of 1 run"},
+		{says: "one that asks for more may be passed, and may not", cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(hour), 0, 0), runningFor("8", 0, exactly(2*hour), 0, 1)},
+			jobs: []expecting{{spec: job.Spec{IDs: []int{0}}, run: exactly(hour)}, {spec: two, run: exactly(5 * hour)}, {spec: one}}, job: "3",
+			want: "expected to start between 14:00 and 19:00, from the history of 4 runs"},
+		{says: "under fifo not even onto a card that nobody else wants", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(hour), 0, 0)},
+			jobs: []expecting{{spec: job.Spec{IDs: []int{0}}, run: exactly(hour)}, {spec: one}}, job: "2",
+			want: "expected to start about 13:00, from the history of 2 runs"},
+		{says: "one in front that its user's limit keeps is in nobody's way", cards: eight()[:1], held: []Held{runningFor("9", 0, exactly(hour), 0, 0), {Job: "8", User: "cay", CPUs: 1, Started: sundayNoon, Run: exactly(9 * hour)}},
+			jobs: []expecting{{spec: one, user: "cay", run: exactly(hour)}, {spec: one, user: "ann"}}, job: "2",
+			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"cay": {Jobs: 1}} },
+			want: "expected to start about 13:00, from the history of 3 runs"},
+		{says: "tasks of an array follow one another where it says so", cards: eight()[:2], held: []Held{runningFor("9", 0, exactly(hour), 0, 0, 1)},
+			jobs: []expecting{{spec: one, array: "17", atOnce: 1, run: exactly(hour)}, {spec: one, array: "17", atOnce: 1, run: exactly(hour)}, {spec: one}}, job: "3",
+			want: "expected to start about 13:00, from the history of 3 runs"},
+		{says: "parts of cards are packed, so that whole ones are left", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", 0, exactly(hour), 0, 0, 1)},
+			jobs: []expecting{{spec: share(.5), run: exactly(2 * hour)}, {spec: share(.5), run: exactly(2 * hour)}, {spec: one}}, job: "3",
+			want: "expected to start about 13:00, from the history of 3 runs"},
+		{says: "the margin has to be free too", cards: cardsOf(gib24), held: []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{12200}, Started: sundayNoon, Limit: hour}}, jobs: []expecting{{spec: vram(12000)}},
+			want: "expected to start between now and 13:00, from the time limit of 1 run"},
+		{says: "a limit is that of one run alone", cards: eight()[:1], held: []Held{{Job: "9", Cards: []int{0}, Alone: true, Started: sundayNoon, Served: hour, Limit: 2 * hour}},
+			jobs: []expecting{{spec: one, served: hour, limit: hour}, {spec: one, served: hour}}, job: "2",
+			want: "expected to start between now and 15:00, from the time limits of 2 runs"},
+		{says: "a guess from nothing but a limit is called that", cards: eight()[:1], held: []Held{runningFor("9", 0, Span{Mid: hour / 2, High: hour}, hour, 0)}, jobs: []expecting{{spec: one}},
+			want: "expected to start between now and 13:00, from the time limit of 1 run"},
+		{says: "what only waits for its turn to be started starts now", cards: eight(), jobs: []expecting{{spec: one}, {spec: one}}, job: "2", lab: func(s *State) { s.MaxStarts = 1 },
+			want: "expected to start now"},
+		{says: "a full array waits for its own", cards: eight(), jobs: []expecting{{spec: one, array: "17", atOnce: 1}}, lab: func(s *State) { s.Pools = map[string]int{"17": 1} },
+			want: "it starts once others of its array have ended"},
+		{says: "what is set aside for it is gone soon", cards: eight()[:1], held: []Held{preemptible(runningFor("9", hour, exactly(9*hour), 0, 0))}, jobs: []expecting{{spec: urgently(one, 5)}},
+			want: "expected to start about 12:00:10, from the history of 1 run"},
 		{says: "a job that is not there has no forecast", cards: eight(), job: "7", want: ""},
 	} {
 		t.Run(row.says, func(t *testing.T) {

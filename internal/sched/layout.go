@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // never is a time that nothing is known to come to. Times of a layout count in
@@ -51,7 +52,8 @@ var nobody = binding{held: -1, front: -1}
 type offer struct {
 	lane  *lane
 	need  *need
-	at    int64
+	at    int64 // not before a limit lets the job begin
+	free  int64 // when the card itself could take it
 	binds binding
 }
 
@@ -160,48 +162,51 @@ func (l *layout) pool(g *group) *lane {
 // can begin nowhere is left out: it is in nobody's way.
 func (l *layout) place(a *ask, length int64, who binding) laidOut {
 	out := laidOut{binds: nobody}
-	chosen, ok := l.choose(a, &out)
-	if !ok {
-		return laidOut{start: never, closed: true, binds: nobody}
-	}
 	user, pool := l.user(a.group.user), l.pool(a.group)
-	out.wait(l.host.soonest(&a.host))
 	if user != nil {
 		out.wait(user.soonest(&a.user))
 	}
 	if pool != nil {
 		out.wait(pool.soonest(&oneOfPool))
 	}
-	if out.closed {
-		return out
+	limited := out.start
+	out.wait(l.host.soonest(&a.host))
+	chosen, ok := l.choose(a, limited, &out)
+	if !ok || out.closed {
+		return laidOut{start: never, closed: true, binds: nobody}
 	}
 	if l.state.Rules.Policy == FIFO {
 		out.wait(l.last.start, l.last.binds, true)
 		l.last.wait(out.start, who, true)
 	}
 	end := later(out.start, length)
-	for _, o := range chosen {
-		o.lane.add(stay{end: end, use: o.need.use, alone: o.need.empty, who: who}, l.bent)
-	}
-	l.host.add(stay{end: end, use: a.host.use, who: who}, l.bent)
 	if user != nil {
 		user.add(stay{end: end, use: a.user.use, who: who}, l.bent)
 	}
 	if pool != nil {
 		pool.add(stay{end: end, use: oneOfPool.use, who: who}, l.bent)
 	}
+	if slices.ContainsFunc(chosen, func(o offer) bool { return o.free < limited }) {
+		return out // its limit keeps it from a card that others take meanwhile
+	}
+	for _, o := range chosen {
+		o.lane.add(stay{end: end, use: o.need.use, alone: o.need.empty, who: who}, l.bent)
+	}
+	l.host.add(stay{end: end, use: a.host.use, who: who}, l.bent)
 	return out
 }
 
-// choose takes the cards that can take the request soonest; of those that can
-// at once, the fullest, which leaves room for others to begin together.
-func (l *layout) choose(a *ask, out *laidOut) ([]offer, bool) {
+// choose takes the cards that can take the request soonest, but not before its
+// limits do; of those that can at the same time the one that comes free last, so
+// that a limit leaves no card idle, and then the fullest, which leaves room for
+// others to begin together.
+func (l *layout) choose(a *ask, limited int64, out *laidOut) ([]offer, bool) {
 	gpus := a.group.request.GPUs
 	l.soon = l.soon[:0]
 	for i, index := range a.cards {
 		n := l.cards[index]
 		if at, binds, ok := n.soonest(&a.needs[i]); ok {
-			l.soon = append(l.soon, offer{n, &a.needs[i], at, binds})
+			l.soon = append(l.soon, offer{n, &a.needs[i], max(at, limited), at, binds})
 		}
 	}
 	if len(l.soon) < gpus {
@@ -225,6 +230,8 @@ func (o *offer) compare(p *offer) int {
 	switch {
 	case o.at != p.at:
 		return cmp.Compare(o.at, p.at)
+	case o.free != p.free:
+		return cmp.Compare(p.free, o.free)
 	case len(o.lane.stays) != len(p.lane.stays):
 		return len(p.lane.stays) - len(o.lane.stays)
 	}

@@ -94,6 +94,8 @@ func TestWhyOneGoesFirst(t *testing.T) {
 		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
 		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served = hour },
 			want: FirstWaited, words: "it was set aside, and has waited for long since"},
+		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.Served = "bob", hour }, then: func(p *Pending) { p.Served = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
+			want: FirstEarlier, words: "it was submitted earlier"},
 		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: FirstShorter, words: "it is expected to need the cards for less"},
 		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
 	} {
@@ -121,6 +123,28 @@ func TestWhyOneGoesFirst(t *testing.T) {
 				t.Errorf("the first: %+v", story)
 			}
 		})
+	}
+}
+
+// TestOnlyTheOldestOfAUserWasPassedForTooLong: another of its jobs goes first
+// for reasons of its own.
+func TestOnlyTheOldestOfAUserWasPassedForTooLong(t *testing.T) {
+	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", time.Hour, exactly(2*time.Hour), 0, 0)}, nil)
+	for i, p := range []Pending{
+		{Job: "old", User: "ann", Priority: -1, Since: sundayNoon.Add(-DefaultMaxBypass - time.Hour)},
+		{Job: "young", User: "ann", Priority: 3, Since: sundayNoon},
+		{Job: "then", User: "bob", Since: sundayNoon},
+	} {
+		p.Seq, p.Request, p.Run = int64(i), Request{GPUs: 1}, exactly(time.Hour)
+		s.Queue.Add(p)
+	}
+	s.Queue.Tick(sundayNoon)
+	story, _ := Tell(s, "then")
+	if b := story.Behind; b == nil || b.Job != "young" || b.First != FirstPriority || story.Position != 3 {
+		t.Errorf("%+v %s", b, story)
+	}
+	if story, _ = Tell(s, "young"); story.Behind == nil || story.Behind.First != FirstPassed {
+		t.Errorf("%+v %s", story.Behind, story)
 	}
 }
 
