@@ -127,8 +127,9 @@ func TestAWarningComesFirst(t *testing.T) {
 	if at := r.row("1").AsideAt; !at.Equal(r.now.Add(30 * time.Second)) {
 		t.Errorf("it is told to end at %v, now is %v", at, r.now)
 	}
-	if at := r.e.urgeAt(); !at.Equal(r.now.Add(30 * time.Second)) {
-		t.Errorf("the loop wakes at %v", at)
+	r.e.again, r.e.moved = time.Time{}, false
+	if wait := r.e.wait(r.now, true); wait != 30*time.Second {
+		t.Errorf("the loop sleeps for %v", wait)
 	}
 	r.pass(29 * time.Second)
 	r.wantDid()
@@ -276,6 +277,33 @@ func TestALeaverThatIsLostRunsAgain(t *testing.T) {
 	r.hear(run.Lost, "1", keep.Record{}, false)
 	r.pass(time.Second)
 	r.wantRow("1", job.Failed, job.Lost)
+}
+
+func TestALeaverWhoseTimeIsOverWasToldWhoeverWaits(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000)))
+	r.e.Cancel(r.now, "2", "asked")
+	r.step()
+	r.did = nil
+	r.again(run.Found{Kind: run.FoundRunning, Token: "t1", Job: "1", Attempt: 1})
+	r.step()
+	if !slices.Contains(r.did, "stop t1 aside 10s") || !r.row("1").Leaving() {
+		t.Errorf("it did %q, and the job is %+v", r.did, r.row("1"))
+	}
+}
+
+func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
+	r := newRig(t, 2)
+	r.submit(spec(gives), spec(gives))
+	r.e.Cancel(r.now, "2", "asked")
+	for _, planned := range []sched.SetAside{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
+		planned.For = "9"
+		if list := r.e.leavers([]sched.SetAside{planned}); len(list) > 0 {
+			t.Errorf("%+v makes %+v leave", planned, list[0].job)
+		}
+	}
+	if list := r.e.leavers([]sched.SetAside{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+		t.Error("nobody leaves")
+	}
 }
 
 // TestTheCardsOfALeaverAreSpokenFor: somebody who would fit there too does not

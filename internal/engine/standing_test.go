@@ -75,6 +75,12 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: %v after the beginning, want %v", test.name, got, test.want)
 		}
+		rules := r.e.cfg.Rules
+		rules.MarginMiB++
+		r.e.SetRules(rules, Limits{})
+		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
+			t.Errorf("%s: under other rules %v, want %v", test.name, got, test.want)
+		}
 		r.again()
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: after a restart %v, want %v", test.name, got, test.want)
@@ -105,6 +111,20 @@ func TestHowARunningJobStands(t *testing.T) {
 	r.step()
 	if got := held(); got.Aside.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
 		t.Errorf("told to end, the plan sees %+v", got)
+	}
+}
+
+func TestHowLongAJobHadWaited(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.submit(spec())
+	r.e.Begin(r.now, "2", r.now.Add(20*time.Minute))
+	r.pass(time.Hour)
+	r.end("1", keep.Record{}, false)
+	r.e.Begin(r.now, "2", time.Time{}) // what a running job was not to begin before is past
+	r.again(run.Found{Kind: run.FoundRunning, Token: r.row("2").Keep, Job: "2", Attempt: 1})
+	if h := r.e.State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
+		t.Errorf("the plan sees %+v", h)
 	}
 }
 
