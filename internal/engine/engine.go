@@ -108,6 +108,7 @@ type Engine struct {
 	alike   map[string]map[string]bool // jobs in the queue by what their commands have in common
 	learnt  map[string]int             // how many of these have ended since such a job was queued
 	autos   map[string]map[string]bool // those with vram=auto and nothing known, likewise
+	review  []string                   // jobs in the queue of whose kind more is known now
 	again   time.Time                  // when time alone changes what would be decided
 
 	strangers map[string]bool // queued jobs that stand for a process: they start where it is
@@ -161,6 +162,7 @@ type attempt struct {
 	storedMiB int64
 	bookedMiB int64      // the highest peak the other berths were told of
 	run       sched.Span // how long it is expected to run
+	kind      string     // what its command has in common with others
 
 	told     bool      // it is a leaver, and the order to end went out
 	warnedOf time.Time // the end that it was warned of

@@ -84,23 +84,42 @@ func (e *Engine) learnPeak(p predict.Past) {
 	}
 }
 
-// learnSpan expects anew of those in the queue how long they will run. There
-// may be very many, and each further run says less: they are asked after the
+// learnSpan expects anew how long those like it will run. In the queue there may
+// be very many, and each further run says less: they are gone through after the
 // first, the second, the fourth and so on.
 func (e *Engine) learnSpan(kind string) {
+	for _, a := range e.active {
+		if a.kind == kind {
+			a.run = e.span(a.job)
+		}
+	}
 	if len(e.alike[kind]) == 0 {
 		return
 	}
 	e.learnt[kind]++
-	if n := e.learnt[kind]; n&(n-1) != 0 {
+	if n := e.learnt[kind]; n&(n-1) != 0 || len(e.review) > len(e.inLine) {
 		return
 	}
-	for _, id := range slices.Sorted(maps.Keys(e.alike[kind])) {
-		e.queue.Add(e.pending(e.jobs[id]))
+	e.review = slices.AppendSeq(e.review, maps.Keys(e.alike[kind]))
+	e.reviewSome()
+}
+
+// reviewAtOnce is how many of the queue are expected anew in one round: others
+// have requests too.
+const reviewAtOnce = 1000
+
+// reviewSome goes on with those that learnSpan found.
+func (e *Engine) reviewSome() {
+	n := min(len(e.review), reviewAtOnce)
+	if n == 0 {
+		return
 	}
-	for _, a := range e.active {
-		if a.job.Spec.GPUs > 0 && predict.Normalise(a.job.Spec.Command()) == kind {
-			a.run = e.span(a.job)
+	for _, id := range e.review[:n] {
+		if _, in := e.inLine[id]; in {
+			e.queue.Add(e.pending(e.jobs[id]))
 		}
+	}
+	if e.review = e.review[n:]; len(e.review) == 0 {
+		e.review, e.moved = nil, true
 	}
 }

@@ -21,15 +21,23 @@ func (e *Engine) line(j *job.Job, freed time.Time) {
 		e.strangers[j.ID] = true
 		return
 	}
-	p := place{since: e.waitsSince(j, freed)}
-	if j.Spec.GPUs > 0 {
-		p.kind = predict.Normalise(j.Spec.Command())
+	p := place{since: e.waitsSince(j, freed), kind: kindOf(j)}
+	if p.kind != "" {
 		e.alike[p.kind] = with(e.alike[p.kind], j.ID)
 	}
 	e.inLine[j.ID] = p
 	e.resolveAuto(j)
 	e.moved = true
 	e.queue.Add(e.pending(j))
+}
+
+// kindOf is what a job's command has in common with others; empty for a job
+// without a card, of which nobody expects anything.
+func kindOf(j *job.Job) string {
+	if j.Spec.GPUs == 0 {
+		return ""
+	}
+	return predict.Normalise(j.Spec.Command())
 }
 
 // lineAgain is line for a job that is there already.

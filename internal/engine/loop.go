@@ -105,7 +105,7 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 	if !looking {
 		until(e.sampleDue())
 	}
-	if undecided := e.moved && e.queue.Len() > 0 && !e.stopping; e.commitErr == nil && (undecided || !e.Written()) {
+	if undecided := e.moved && e.queue.Len() > 0 && !e.stopping; e.commitErr == nil && (undecided || len(e.review) > 0 || !e.Written()) {
 		until(now)
 	}
 	for _, at := range []time.Time{e.gates.next(), e.urgeAt(), e.decideAt()} {

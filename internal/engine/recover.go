@@ -128,7 +128,7 @@ func (e *Engine) shorten(j *job.Job) {
 
 func (e *Engine) restoreRunning(f Fate) {
 	j := f.Job
-	a := &attempt{job: j, token: j.Keep, startedAt: e.now, run: e.span(j)}
+	a := &attempt{job: j, token: j.Keep, startedAt: e.now, run: e.span(j), kind: kindOf(j)}
 	_, a.storedMiB = highest(j.PeakMiB)
 	e.active[j.ID] = a
 	e.byToken[j.Keep] = j.ID

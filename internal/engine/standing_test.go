@@ -174,6 +174,37 @@ func TestThoseInTheQueueHearOfAFirstRun(t *testing.T) {
 	}
 }
 
+func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
+	r := newRig(t, 1)
+	specs := []job.Spec{}
+	for range 2*reviewAtOnce + 10 {
+		specs = append(specs, spec(command("python train.py")))
+	}
+	r.submit(specs...)
+	r.pass(time.Hour)
+	known := func() (n int) {
+		for id := range r.e.inLine {
+			if r.pendingOf(id).Run.Mid > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	r.hear(run.Ended, "1", keep.Record{Elapsed: time.Hour}, false)
+	if n := known(); n != reviewAtOnce {
+		t.Errorf("at once %d of the queue are gone through", n)
+	}
+	if wait := r.e.wait(r.now, true); wait > time.Millisecond {
+		t.Errorf("with more to do the loop sleeps for %v", wait)
+	}
+	for range 2 {
+		r.pass(time.Second)
+	}
+	if n := known(); n != len(specs)-2 || r.e.review != nil {
+		t.Errorf("in the end %d of %d are", n, len(specs))
+	}
+}
+
 func TestWhatIsRecalled(t *testing.T) {
 	ran := func(outcome job.Outcome, change ...func(*job.Spec)) *job.Job {
 		return &job.Job{

@@ -35,6 +35,7 @@ func (e *Engine) Step(now time.Time) error {
 	// 1. What time alone changed.
 	e.openGates()
 	e.urgeLeavers()
+	e.reviewSome()
 	e.moved = e.moved || !e.again.IsZero() && !now.Before(e.again)
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
 	starts, leavers := e.decide()
@@ -378,7 +379,7 @@ func (e *Engine) launch(starts []start) {
 		id := s.job.ID
 		e.unqueue(id)
 		e.jobs[id] = s.job
-		e.active[id] = &attempt{job: s.job, token: s.token, startedAt: e.now, run: e.span(s.job)}
+		e.active[id] = &attempt{job: s.job, token: s.token, startedAt: e.now, run: e.span(s.job), kind: kindOf(s.job)}
 		e.byToken[s.token] = id
 	}
 	for _, s := range starts {
