@@ -88,11 +88,11 @@ func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
 
 // whyTold is what the board says of a job, as the daemon would say it.
 func whyTold(j batch.ToldJob, at time.Time) api.Why {
-	why := api.Why{ID: j.ID}
+	why := api.Why{ID: j.ID, State: j.State}
 	if j.Story != nil {
-		why = daemon.StoryOf(*j.Story)
+		why = daemon.StoryOf(*j.Story, j.State)
 	}
-	why.State, why.Text, why.AsideFor = j.State, j.Text, j.Aside
+	why.Text, why.AsideFor = j.Text, j.Aside
 	why.Notes = append(why.Notes, "as the status board said at "+at.Local().Format(time.TimeOnly))
 	return why
 }

@@ -70,16 +70,17 @@ func (d *Daemon) whyQueued(why *api.Why, asideFor string) {
 		why.Text = d.engine.Why(why.ID)
 		return
 	}
-	*why = StoryOf(story)
-	if why.State, why.AsideFor = string(job.Queued), asideFor; asideFor != "" {
+	*why = StoryOf(story, string(job.Queued))
+	if why.AsideFor = asideFor; asideFor != "" {
 		why.Text = "set aside for job " + asideFor + "; " + why.Text
 	}
 }
 
-// StoryOf is a story in the words of the api, its sentence included.
-func StoryOf(t sched.Story) api.Why {
+// StoryOf is a story of a job in that state in the words of the api, its sentence
+// included.
+func StoryOf(t sched.Story, state string) api.Why {
 	why := api.Why{
-		ID: t.Job, Text: t.Why.String(), Position: t.Position, Queued: t.Queued,
+		ID: t.Job, State: state, Text: t.Why.String(), Position: t.Position, Queued: t.Queued,
 		Kind: string(t.Why.Kind), User: t.User, Priority: t.Priority, Needs: t.Request.Words(), Since: when(t.Since),
 		GivesWay: t.Aside, MaxBypassS: t.MaxBypass.Seconds(), OldestSince: when(t.Oldest),
 	}
