@@ -105,7 +105,7 @@ func TestTheKeysOfWhyAreStable(t *testing.T) {
 	keys := map[string]bool{}
 	for _, id := range []string{"1", "2"} {
 		story, _ := sched.Tell(state, id)
-		data, _ := json.Marshal(daemon.StoryOf(story))
+		data, _ := json.Marshal(daemon.StoryOf(story, "queued"))
 		var value any
 		if err := json.Unmarshal(data, &value); err != nil {
 			t.Fatal(err)
