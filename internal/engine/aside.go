@@ -25,12 +25,15 @@ func (e *Engine) leavers(planned []sched.SetAside) []leaver {
 		}
 		j := a.job.Clone()
 		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, e.now.Add(warning(&j.Spec))
-		j.Detail = "is being set aside for job " + p.For
+		j.Detail = leavingText(p.For)
 		list = append(list, leaver{j})
 	}
 	slices.SortFunc(list, func(a, b leaver) int { return int(a.job.Seq - b.job.Seq) })
 	return list
 }
+
+// leavingText is what a leaver says of itself.
+func leavingText(other string) string { return "is being set aside for job " + other }
 
 // depart lets the committed leavers know: first the signal that they wanted to
 // hear before, where they wanted one.
@@ -72,11 +75,15 @@ func (e *Engine) hurry(a *attempt) {
 	}
 }
 
-// stay leaves a job on its cards that was warned and no more.
+// stay leaves a job on its cards that was warned and no more. Who held it meant
+// the wait that does not come now: a running job cannot be held, nor released.
 func (e *Engine) stay(a *attempt) {
 	j := a.job
 	text := fmt.Sprintf("job %s stays on its cards: job %s does not wait for them any more", j.ID, j.AsideFor)
-	j.Stop, j.AsideFor, j.AsideAt, j.Detail = job.NoStop, "", time.Time{}, ""
+	if j.Held {
+		text += "; it is not held"
+	}
+	j.Stop, j.AsideFor, j.AsideAt, j.Detail, j.Held = job.NoStop, "", time.Time{}, "", false
 	e.moved = true
 	e.fact(j)
 	e.tell(job.EventNotice, j, text)

@@ -320,3 +320,56 @@ func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 	r.wantRow("2", job.Running, "")
 	r.wantRow("3", job.Queued, "")
 }
+
+// TestAJobThatStaysIsNotHeld: only what waits can be held, and nobody could
+// release it while it runs.
+func TestAJobThatStaysIsNotHeld(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000), warned(time.Minute)))
+	if !r.e.Hold(r.now, "1", "ann") {
+		t.Fatal("one that leaves cannot be held")
+	}
+	r.e.Cancel(r.now, "2", "asked")
+	r.step()
+	if row := r.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.Held {
+		t.Errorf("it stays as %+v", row)
+	}
+}
+
+// TestACancelledLeaverDoesNotSayThatItLeaves: nobody gave a name, as where a
+// line of a jobs file is marked.
+func TestACancelledLeaverDoesNotSayThatItLeaves(t *testing.T) {
+	for _, record := range []keep.Record{aside(), {Stop: string(job.StopCancel)}} {
+		r := crowded(t, spec(gives, vram(20000)))
+		r.e.Cancel(r.now, "1", "its line is marked cancel")
+		r.step()
+		r.hear(run.Ended, "1", record, false)
+		r.pass(time.Second)
+		if row := r.row("1"); row.State != job.Cancelled || row.Detail != "cancelled while it ran" {
+			t.Errorf("after %+v it is %s %q", record, row.State, row.Detail)
+		}
+	}
+}
+
+// TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause: the moment that the
+// last plan named is over, and the next look at the cards asks again.
+func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(gives, vram(20000)))
+	r.submit(spec(vram(20000), priority(5)))
+	if r.e.decideAt().IsZero() {
+		t.Fatal("time alone changes nothing here")
+	}
+	for what, stand := range map[string]*error{"the ledger is locked": &r.lockErr, "the ledger cannot be read": &r.othersErr} {
+		*stand = errOther
+		r.pass(longEnough)
+		if wait := r.e.wait(r.now, true); wait < r.e.cfg.Poll {
+			t.Errorf("%s, and the loop asks again after %v", what, wait)
+		}
+		*stand = nil
+		r.e.again = r.now
+	}
+	r.pass(time.Second)
+	if !r.row("1").Leaving() {
+		t.Error("nothing is decided once nothing stands in the way")
+	}
+}

@@ -364,6 +364,9 @@ func (e *Engine) Interrupt(now time.Time, immediately bool) {
 // back to the queue, and for one that would only have made room for another.
 func (e *Engine) stop(j *job.Job, why job.Stop, grace time.Duration) {
 	if j.Stop == job.NoStop || j.Stop == job.StopAside || why == job.StopCancel && j.Stop != job.StopCancel {
+		if j.Stop == job.StopAside && j.Detail == leavingText(j.AsideFor) {
+			j.Detail = "" // that is not what ends it now
+		}
 		j.Stop = why
 		e.fact(j)
 		e.tell(job.EventStopping, j, string(why))

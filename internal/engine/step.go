@@ -130,7 +130,7 @@ func (e *Engine) decide() ([]start, []leaver) {
 	}
 	// Should something stand in the way below, the next look at the cards
 	// asks again.
-	e.moved = false
+	e.moved, e.again = false, time.Time{}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
 	defer cancel()
 	if err := e.ledger.Lock(ctx); err != nil {
