@@ -60,6 +60,15 @@ stubborn)
 	say ready $line $BERTH_ATTEMPT
 	sleep $seconds
 	;;
+warned)
+	trap 'say warned $line $BERTH_ATTEMPT' USR1
+	trap 'say term $line $BERTH_ATTEMPT; exit 0' TERM
+	left=$((${seconds%.*} * 20))
+	while [ $left -gt 0 ]; do
+		sleep 0.05
+		left=$((left - 1))
+	done
+	;;
 gated)
 	say ready $line $BERTH_ATTEMPT
 	while ! [ -e "$SOAK/gate" ]; do sleep 0.02; done
