@@ -44,11 +44,11 @@ func newDebugSnapshot() *cobra.Command {
 		Long: `Write what the daemon decides on, as JSON: its rules, the cards, what holds them
 and for how long it is expected to, the queue in its order, and what users had.
 Ids, users and amounts are in it, commands, names and paths are not. berth
-simulate goes on from such a file: what runs ends when it is expected to, and the
-queue drains.
+simulate goes on from such a file: what runs ends when it is expected to, and
+the queue drains.
 
-Without a file it goes to standard output. A file that exists is replaced, and is
-there only when it is whole.`,
+Without a file it goes to standard output. A file that exists is replaced, and
+is there only when it is whole.`,
 		Example: `  berth debug snapshot now.json
   berth simulate now.json --policy default,fifo,shortest
   berth debug snapshot | berth simulate -

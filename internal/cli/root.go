@@ -27,6 +27,10 @@ const (
 	exitInterrupted = 130
 )
 
+// helpWidth is where the flags in a help text are wrapped. A word that ends no
+// more than five columns later is not, so that everything fits into 80.
+const helpWidth = 75
+
 // status carries an exit status through cobra without a message.
 type status int
 
@@ -134,6 +138,7 @@ through disconnects, measures what it really used, and explains every wait.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("berth {{.Version}}\n")
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate())

@@ -34,7 +34,7 @@ One shell command per line; blank lines and # lines are skipped. A leading
   python preprocess.py                       alone on an idle GPU
   [vram=18G] python train.py                 may share a GPU that has room
   [vram=30G gpus=2] torchrun train_big.py    two GPUs
-  [gpus=0.5 name=eval after=train] ...       half a GPU, after the job named train
+  [gpus=0.5 name=eval after=train] ...       half a GPU, after train
 
 The file may be edited while it runs: new lines run, deleted ones do not.
 Running the same command again skips what finished. If berth is killed, its

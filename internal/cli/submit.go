@@ -26,7 +26,7 @@ type submitOptions struct {
 func newSubmit() *cobra.Command {
 	o := &submitOptions{}
 	cmd := &cobra.Command{
-		Use:   "submit [flags] -- COMMAND...  |  submit [flags] SCRIPT [ARG...]  |  submit -f FILE",
+		Use:   "submit [flags] -- COMMAND... | submit SCRIPT [ARG...] | submit -f FILE",
 		Short: "Queue a command, a script, or a file of jobs",
 		Long: `Queue jobs. Several words after -- are executed as they are; one word is a
 shell line. Everything after -- belongs to the job.

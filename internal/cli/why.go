@@ -22,7 +22,7 @@ func newWhy() *cobra.Command {
 	o := &whyFlags{}
 	cmd := &cobra.Command{
 		Use:   "why JOB...",
-		Short: "Say what a job waits for and when it is expected to start, or why it ended so",
+		Short: "Say why a job waits and when it should start, or how it ended",
 		Example: `  berth why 17
   berth why -v @                        the whole story of your last job
   berth why 17 18 --json

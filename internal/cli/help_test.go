@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"bytes"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// helpColumns is what a terminal has when nobody made it wider.
+const helpColumns = 80
+
+func TestEveryHelpFitsATerminalAndHasAnExample(t *testing.T) {
+	commands := 0
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				look(sub)
+			}
+		}
+		commands++
+		if cmd.Example == "" {
+			t.Errorf("%s --help has no example", cmd.CommandPath())
+		}
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(out.Bytes()) {
+			if wide := utf8.RuneCount(bytes.TrimRight(line, "\n")); wide > helpColumns {
+				t.Errorf("%s --help: a line of %d columns: %s", cmd.CommandPath(), wide, line)
+			}
+			if bytes.HasSuffix(line, []byte(" \n")) {
+				t.Errorf("%s --help: white space ends %q", cmd.CommandPath(), line)
+			}
+		}
+	}
+	look(newRoot())
+	if commands < 25 {
+		t.Errorf("looked at %d commands only", commands)
+	}
+}
