@@ -47,27 +47,28 @@ func newSimulate() *cobra.Command {
 		Long: `Replay a trace, this daemon's own history, or what a snapshot of a daemon would
 come to, in virtual time: the decisions are those the daemon would make, and no
 job runs. For each policy it says how long jobs would have waited, how well the
-cards would have been used, and how evenly users would have fared, beside what no
-scheduler could better.
+cards would have been used, and how evenly users would have fared, beside what
+no scheduler could better.
 
 A trace is a CSV file with a header. Columns: submit_s and duration_s, and where
 it has them job_id, user, gpus (1 where it does not say), gpu_milli (the part of
 each GPU, 1000 is all), vram_mib (declared), vram_used_mib (really used),
-time_limit_s, priority, and command or name (which runs are of the same program).
-Others are ignored.
+time_limit_s, priority, and command or name (which runs are of the same
+program). Others are ignored.
 
 A snapshot is what berth debug snapshot writes: what runs goes on for as long as
 is expected, and the queue drains.
 
 Durations are not known to a scheduler. They are guessed as on a live machine,
 from what the same user and command did before; --estimates takes other guesses.
-With --park-cost jobs may be set aside for others and go on later, under policies
-that do so: default and las.
+With --park-cost jobs may be set aside for others and go on later, under
+policies that do so: default and las.
 
-Policies: ` + policyHelp(),
+Policies:` + policyHelp(),
 		Example: `  berth simulate trace.csv
   berth simulate trace.csv --policy fifo,backfill,fair --gpus 4 --vram 24G
   berth simulate trace.csv --policy default,las --park-cost 20
+  berth simulate --history --policy backfill,fair
   berth simulate --history --since 30d --html report.html
   berth debug snapshot | berth simulate - --policy default,shortest
   berth simulate trace.csv --seeds 20 --json
@@ -178,7 +179,7 @@ func (o *simulateOptions) check(cmd *cobra.Command, args []string) (settings, er
 	case o.history && len(args) > 0:
 		return settings{}, &usageError{what: "a trace, or --history: not both", hint: "berth simulate " + args[0]}
 	case !o.history && len(args) != 1:
-		return settings{}, &usageError{what: fmt.Sprintf("simulate takes one trace, %d given", len(args)), hint: "berth simulate trace.csv, or berth simulate --history"}
+		return settings{}, &usageError{what: fmt.Sprintf("simulate takes one trace or snapshot, %d given", len(args)), hint: "berth simulate trace.csv, berth simulate snapshot.json, or berth simulate --history"}
 	case !o.history && changed("since"):
 		return settings{}, &usageError{what: "--since goes with --history", hint: "berth simulate --history --since " + o.since}
 	}
@@ -223,6 +224,17 @@ func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
 	return policies, nil
 }
 
+// emptyHint says where jobs to replay could come from.
+func (o *simulateOptions) emptyHint(w *workload) string {
+	switch {
+	case o.history:
+		return "berth simulate --history --since 365d looks further back; berth history shows what there is"
+	case w.fromSnapshot:
+		return "nothing ran and nothing was queued; berth simulate --history replays what ran before"
+	}
+	return ""
+}
+
 func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set *settings) error {
 	for _, note := range w.notes {
 		s.say("%s", note)
@@ -231,7 +243,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 		s.say("%s %s", plural(w.leftOut, "job"), w.why)
 	}
 	if len(w.jobs) == 0 {
-		return failuref("", "%s: no job to replay", w.source)
+		return failuref(o.emptyHint(w), "%s: no job to replay", w.source)
 	}
 	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
 	if err != nil {

@@ -152,6 +152,27 @@ func TestJSONHasTheFieldsThatScriptsRelyOn(t *testing.T) {
 	}
 }
 
+func TestAFigureIsRoundedToWhatIsWrittenOfIt(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		0: "0s", 5.922: "5.9s", 9.96: "10s", 59.6: "1m00s", 3599.7: "1h00m", 7199: "2h00m", 7169: "1h59m", 86399: "1d0h", 100_000: "1d4h",
+	} {
+		if got := figureText(sim.Seconds, seconds); got != want {
+			t.Errorf("%g s: %s, not %s", seconds, got, want)
+		}
+	}
+}
+
+func TestAFigureThatRoundsToNothingHasNoMargin(t *testing.T) {
+	r := &replayed{Interval95: map[string]float64{"fragmentation": 0.0014, "gpu_allocated": 0.05}}
+	r.Fragmentation, r.GPUAllocated = 0.0003, 0.5
+	for _, f := range sim.Figures() {
+		want := map[string]string{"fragmentation": "0.0 %", "gpu_allocated": "50.0 % ±10%"}[f.Name]
+		if got := figureCell(&f, r); want != "" && got != want {
+			t.Errorf("%s: %s, not %s", f.Name, got, want)
+		}
+	}
+}
+
 func TestCSVHasALineForEachPolicy(t *testing.T) {
 	replays := replaysOf(t, someWork(), 3, "default", "fifo")
 	rows, err := csv.NewReader(bytes.NewReader(replaysCSV(replays))).ReadAll()
@@ -168,7 +189,7 @@ func TestCSVHasALineForEachPolicy(t *testing.T) {
 		return ""
 	}
 	if value(1, "policy") != "default" || value(2, "policy") != "fifo" || value(2, "wait_mean_s") != plainNumber(replays[1].WaitMeanS) ||
-		value(2, "bound_makespan_s") != plainNumber(replays[1].Bounds.MakespanS) || value(1, "interval95_wait_max_s") != plainNumber(replays[0].Interval95["wait_max_s"]) {
+		value(1, "unfinished") != "0" || value(2, "bound_makespan_s") != plainNumber(replays[1].Bounds.MakespanS) || value(1, "interval95_wait_max_s") != plainNumber(replays[0].Interval95["wait_max_s"]) {
 		t.Errorf("%v", rows)
 	}
 }

@@ -57,8 +57,10 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 		return s, badFlag(cmd, "vram", err)
 	}
 	s.machine = sim.Machine{GPUs: o.gpus, VRAMMiB: vramMiB}
-	if s.park, err = parsePark(o.parkCost); err != nil {
-		return s, badFlag(cmd, "park-cost", err)
+	if s.changed("park-cost") {
+		if s.park, err = parsePark(o.parkCost); err != nil {
+			return s, badFlag(cmd, "park-cost", err)
+		}
 	}
 	if s.estimates, err = parseEstimates(o.estimates); err != nil {
 		return s, badFlag(cmd, "estimates", err)
@@ -75,7 +77,7 @@ func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) erro
 	if changed("max-bypass") {
 		bound, err := parseBypass(strings.ToLower(strings.TrimSpace(o.maxBypass)))
 		if err != nil {
-			return badFlag(cmd, "max-bypass", err)
+			return badFlag(cmd, "max-bypass", fmt.Errorf("%w; or 0: no bound", err))
 		}
 		for i := range policies {
 			policies[i].Rules.MaxBypass = bound
@@ -84,10 +86,10 @@ func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) erro
 	if changed("half-life") {
 		halfLife, err := orNever(o.halfLife)
 		if err == nil && halfLife > 0 && halfLife < leastHalfLife {
-			err = fmt.Errorf("found %q, allowed at least 1m, or 0", o.halfLife)
+			err = fmt.Errorf("found %q, allowed at least 1m", o.halfLife)
 		}
 		if err != nil {
-			return badFlag(cmd, "half-life", err)
+			return badFlag(cmd, "half-life", fmt.Errorf("%w; or 0: never", err))
 		}
 		for i := range policies {
 			policies[i].HalfLife = halfLife
@@ -122,22 +124,20 @@ func orZero(text string) (time.Duration, error) {
 }
 
 // parsePark reads what setting a job aside costs: a time each way, or how fast
-// its memory is copied. Nothing is what it means to say nothing.
+// its memory is copied.
 func parsePark(text string) (*sim.Parking, error) {
 	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil, nil
-	}
+	bad := fmt.Errorf("found %q, allowed a time each way of up to a day (20, 1m), or bytes a second (5GB/s, 800MiB/s)", text)
 	if rate, isRate := strings.CutSuffix(strings.ToLower(text), "/s"); isRate {
 		bytes, err := parseBytes(rate)
 		if err != nil {
-			return nil, fmt.Errorf("found %q, allowed so many seconds each way (20) or bytes a second (5GB/s, 800MiB/s)", text)
+			return nil, bad
 		}
 		return &sim.Parking{BytesPerSecond: bytes}, nil
 	}
 	cost, err := orZero(text)
 	if err != nil || cost > maxParkCost {
-		return nil, fmt.Errorf("found %q, allowed up to a day each way (20, 1m), or bytes a second (5GB/s, 800MiB/s)", text)
+		return nil, bad
 	}
 	return &sim.Parking{EachWay: sim.MillisOf(cost.Seconds())}, nil
 }

@@ -91,6 +91,9 @@ func figureCell(f *sim.Figure, r *replayed) string {
 	if f.Unit == sim.Milliseconds {
 		return text
 	}
+	if text == figureText(f.Unit, 0) {
+		return text // a part of what rounds to nothing says nothing
+	}
 	return text + marginText(r.Interval95[f.Name], value)
 }
 
@@ -98,7 +101,7 @@ func figureCell(f *sim.Figure, r *replayed) string {
 func figureText(unit sim.Unit, value float64) string {
 	switch unit {
 	case sim.Seconds:
-		return span(time.Duration(min(value, 9e9) * float64(time.Second)))
+		return nearestSpan(time.Duration(min(value, 9e9) * float64(time.Second)))
 	case sim.Percent:
 		return fmt.Sprintf("%.1f %%", 100*value)
 	case sim.Milliseconds:
@@ -113,6 +116,20 @@ func figureText(unit sim.Unit, value float64) string {
 	return fmt.Sprintf("%.2f", value)
 }
 
+// nearestSpan writes a duration rounded to what is written of it: a figure is
+// not an age, which passes the next minute only when it is over.
+func nearestSpan(d time.Duration) string {
+	switch {
+	case d > 0 && d < 9950*time.Millisecond:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return span(d.Round(time.Second))
+	case d < 24*time.Hour:
+		return span(d.Round(time.Minute))
+	}
+	return span(d.Round(time.Hour))
+}
+
 // marginText is half the interval, in percent of the figure.
 func marginText(half, value float64) string {
 	if half == 0 || value == 0 {
@@ -125,7 +142,7 @@ func marginText(half, value float64) string {
 func replaysCSV(replays []replayed) []byte {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	titles := []string{"policy", "jobs", "infeasible", "left_out", "timed_out", "users", "seeds"}
+	titles := []string{"policy", "jobs", "infeasible", "unfinished", "left_out", "timed_out", "users", "seeds"}
 	for _, f := range sim.Figures() {
 		titles = append(titles, f.Name)
 		if f.Bound != nil {
@@ -139,7 +156,7 @@ func replaysCSV(replays []replayed) []byte {
 	for i := range replays {
 		r := &replays[i]
 		row := []string{r.Policy}
-		for _, n := range []int{r.Jobs, r.Infeasible, r.LeftOut, r.TimedOut, r.Users, r.Seeds} {
+		for _, n := range []int{r.Jobs, r.Infeasible, r.Unfinished, r.LeftOut, r.TimedOut, r.Users, r.Seeds} {
 			row = append(row, strconv.Itoa(n))
 		}
 		for _, f := range sim.Figures() {

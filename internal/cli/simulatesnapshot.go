@@ -25,7 +25,7 @@ const maxSnapshotBytes = 1 << 30
 // openWorkload reads a trace or a snapshot by its name; - is standard input.
 // Which it is, its first byte says: a trace begins with the name of a column.
 func openWorkload(name string, stdin io.Reader) (*workload, error) {
-	from, shown := stdin, "standard input"
+	from, shown := stdin, standardInput
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -57,10 +57,16 @@ func beginsAsJSON(r *bufio.Reader) bool {
 	return len(head) > 0 && (head[0] == '{' || head[0] == '[')
 }
 
+// standardInput is what - is called.
+const standardInput = "standard input"
+
 func badSnapshot(name string, err error) error {
 	hint := "berth debug snapshot FILE writes a snapshot; a trace is CSV"
 	if !errors.Is(err, sched.ErrNoSnapshot) {
-		hint = "take it again with berth debug snapshot " + name
+		hint = "take it again with berth debug snapshot"
+		if name != standardInput {
+			hint += " " + name
+		}
 	}
 	return &usageError{what: fmt.Sprintf("%s: %v", name, err), hint: hint}
 }
