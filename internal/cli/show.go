@@ -182,8 +182,8 @@ func showRest(f *facts, d api.Detail) {
 		after = append(after, dep.Job+dep.Name+":"+string(dep.On))
 	}
 	f.add("after", strings.Join(after, ","))
-	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 {
-		f.add("attempt", fmt.Sprintf("%d (%s, %s)", d.Attempt, retriesText(d.RetriesUsed), plural(d.Requeues, "requeue")))
+	if d.Attempt > 1 || d.RetriesUsed > 0 || d.Requeues > 0 || d.Preemptions > 0 {
+		f.add("attempt", attemptText(d))
 	}
 	f.add("verdict", d.Verdict)
 	for _, key := range slices.Sorted(maps.Keys(d.Settings)) {
@@ -199,6 +199,15 @@ func showRest(f *facts, d api.Detail) {
 		}
 		f.add("log", text)
 	}
+}
+
+// attemptText counts the attempts, and why there was more than one.
+func attemptText(d api.Detail) string {
+	text := fmt.Sprintf("%d (%s, %s", d.Attempt, retriesText(d.RetriesUsed), plural(d.Requeues, "requeue"))
+	if d.Preemptions > 0 {
+		text += ", set aside " + plural(d.Preemptions, "time")
+	}
+	return text + ")"
 }
 
 func retriesText(n int) string {
