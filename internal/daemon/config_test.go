@@ -380,6 +380,13 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
+func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
+	_, err := parseConfig("config.toml", []byte("[scheduling]\nmax_bypass = \"-1h\"\n"), DefaultConfig(true))
+	if err == nil || !strings.Contains(err.Error(), `at least 1s, or 0: there is no bound (also "never")`) {
+		t.Error(err)
+	}
+}
+
 func TestFairIsNotUnfair(t *testing.T) {
 	for _, text := range []string{"[scheduling]\npolicy = \"fair\"\nfair_share = false\n", "[scheduling]\nfair_share = false\npolicy = \"fair\"\n"} {
 		_, err := parseConfig("config.toml", []byte(text), DefaultConfig(true))

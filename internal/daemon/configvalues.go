@@ -115,7 +115,7 @@ func readBypass(value any) (time.Duration, error) {
 	if value == "never" {
 		return 0, nil
 	}
-	return readDuration(time.Second, "or \"never\": there is no bound")(value)
+	return readDuration(time.Second, "there is no bound (also \"never\")")(value)
 }
 
 func numberOrText(value any) (string, bool) {
