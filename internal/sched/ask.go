@@ -29,9 +29,10 @@ func askOf(s *State, slots []*slot, g *group) *ask {
 	if r.GPUs == 0 {
 		return a
 	}
+	a.cards, a.needs = make([]int, 0, len(slots)), make([]need, 0, len(slots))
 	for i, c := range slots {
 		switch {
-		case c.Paused || c.Health != HealthOK || c.closed == ObstacleLoad, !r.allows(c.Card):
+		case c.shut() != "" || c.closed == ObstacleLoad, !r.allows(c.Card):
 		case ids != nil && !slices.Contains(ids, c.Index):
 		case r.undeclared() && c.IdleForeignMiB >= s.Rules.IdleThresholdMiB:
 		default:
@@ -63,7 +64,7 @@ func (a *ask) takes(other *ask) bool {
 // itself, and of the host.
 type least struct{ card, host [2]float64 }
 
-func leastOf(asks map[*group]*ask) least {
+func leastOf(asks map[Request]*ask) least {
 	inf := math.Inf(1)
 	l := least{card: [2]float64{inf, inf}, host: [2]float64{inf, inf}}
 	for _, a := range asks {

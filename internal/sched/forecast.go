@@ -49,10 +49,6 @@ const (
 	NoneClosed     NoForecast = "closed"     // too few of its cards take jobs, or others' processes are on them
 )
 
-// frontBound is how many jobs in front are laid out. It bounds what an answer
-// costs; of what lies that far ahead nobody can say much anyway.
-const frontBound = 16_384
-
 // Expect says when a queued job is expected to start. It lays the jobs in front
 // of it out in their order, each where it can begin soonest, as if runs lasted
 // as little, as usual and as much as is known.
@@ -77,7 +73,7 @@ func (p *Plan) keeps(job string) *Reservation {
 
 // expect is Expect for a caller who knows why the job waits, what is decided and
 // who is in front.
-func expect(s *State, job string, why Reason, plan *Plan, front []ahead, position int) Forecast {
+func expect(s *State, job string, why Reason, plan *Plan, front []*ahead, position int) Forecast {
 	f := Forecast{Now: s.Now, None: noneOf(why)}
 	if f.None != "" {
 		return f
@@ -88,9 +84,10 @@ func expect(s *State, job string, why Reason, plan *Plan, front []ahead, positio
 	}
 	f.Beyond = position > len(front)+1
 	for i := range front {
-		front[i].kept = plan.keeps(front[i].job) != nil
+		front[i].kept = len(plan.Reservations) > 0 && plan.keeps(front[i].entry.job) != nil
 	}
-	f.lay(s, front, s.Queue.jobs[job].group)
+	self := s.Queue.jobs[job]
+	f.lay(s, front, &self)
 	if kept := plan.keeps(job); kept != nil {
 		f.hold(kept.At)
 	}
@@ -120,10 +117,10 @@ func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
 // hold takes over when the plan itself expects the job to start: it knows who
 // is set aside for it.
 func (f *Forecast) hold(at time.Time) {
-	if at.Before(f.Now) {
-		at = f.Now
+	if at = latest(at, f.Now); !f.Mid.IsZero() && !at.Before(f.Mid) {
+		return
 	}
-	f.None, f.behind, f.Mid = "", "", at
+	f.None, f.Mid = "", at
 	if f.Low.IsZero() || f.Low.After(at) {
 		f.Low = at
 	}
@@ -149,43 +146,19 @@ func noneOf(why Reason) NoForecast {
 	return ""
 }
 
-// ahead is a job that goes first, with no more of it than a layout looks at: of
-// a long queue there are thousands.
-type ahead struct {
-	group *group
-	job   string
-	ask   *ask
-	kept  bool // cards are kept for it, so that it is not passed
-	left  Span // how long it lasts; Mid is 0 where nothing is known of it
-}
-
-// inFront gives the jobs in front of one, in their order, or the first of them
-// where there are too many, and its position.
-func inFront(s *State, job string) (front []ahead, position int) {
-	// Where users take turns there may be more, or fewer.
-	front = make([]ahead, 0, min(s.Queue.Position(job), frontBound))
-	inTurn(s, func(h *head) bool {
-		if position++; h.job == job {
-			return false
-		}
-		if len(front) < frontBound {
-			front = append(front, ahead{group: h.group, job: h.job})
-		}
-		return true
-	})
-	return front, position
-}
-
 // lay fills the forecast in from three layouts.
-func (f *Forecast) lay(s *State, front []ahead, self *group) {
-	known := knowledge(s, front, self)
+func (f *Forecast) lay(s *State, front []*ahead, self *member) {
+	known := knowledge(s, front, self.group)
 	f.Rests = known.basis
-	asks := known.asks[self]
-	low := known.layout(s, front, asks, atLeast)
-	mid := known.layout(s, front, asks, asRule)
-	high := known.layout(s, front, asks, atMost)
+	asks, left := known.asks[self.group], self.left()
+	if (&Basis{}).count(self.run, self.group.lasts.limit, left); left.High <= 0 {
+		left.Mid = 0
+	}
+	low := known.layout(s, front, asks, left, atLeast)
+	mid := known.layout(s, front, asks, left, asRule)
+	high := known.layout(s, front, asks, left, atMost)
 	if mid.binds.front >= 0 {
-		f.behind = front[mid.binds.front].job
+		f.behind = front[mid.binds.front].entry.job
 	}
 	if mid.closed {
 		f.None = NoneClosed
@@ -209,18 +182,19 @@ func (f *Forecast) lay(s *State, front []ahead, self *group) {
 type known struct {
 	slots   []*slot
 	asks    map[*group]*ask
-	runs    []*Held       // under way, in an order that is not the caller's
-	held    []Span        // what is left of each
-	typical time.Duration // as a rule, of a job of which nothing is known; 0: nothing is known of any
+	alike   map[Request]*ask // one of those who ask for the same
+	runs    []*Held          // under way, in an order that is not the caller's
+	held    []Span           // what is left of each
+	typical time.Duration    // as a rule, of a job of which nothing is known; 0: nothing is known of any
 	least   least
 	basis   Basis
 }
 
 // knowledge collects what is known of the runs under way and in front, and puts
 // it down with those in front.
-func knowledge(s *State, front []ahead, self *group) known {
-	k := known{slots: newBoard(s).slots, runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}}
-	k.asks[self] = askOf(s, k.slots, self)
+func knowledge(s *State, front []*ahead, self *group) known {
+	k := known{slots: newBoard(s).slots, runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
+	k.ask(s, self)
 	usual := make([]time.Duration, 0, len(s.Held)+len(front))
 	for i, h := range k.runs {
 		k.held[i] = h.left(s.Now)
@@ -228,27 +202,39 @@ func knowledge(s *State, front []ahead, self *group) known {
 		k.basis.count(h.Run, h.Limit, k.held[i])
 		usual = append(usual, h.ran(s.Now)+k.held[i].Mid)
 	}
-	for i := range front {
-		a := &front[i]
-		m := s.Queue.jobs[a.job]
-		a.left, a.ask = m.left(), k.asks[a.group]
-		if a.ask == nil {
-			a.ask = askOf(s, k.slots, a.group)
-			k.asks[a.group] = a.ask
-		}
+	for _, a := range front {
+		a.ask = k.ask(s, a.group)
 		k.basis.InFront++
-		if k.basis.count(m.run, m.group.lasts.limit, a.left) {
+		if k.basis.count(a.run, a.group.lasts.limit, a.left) {
 			usual = append(usual, a.left.Mid)
 		} else {
 			a.left.Mid = 0
 		}
 	}
-	k.least = leastOf(k.asks)
+	k.least = leastOf(k.alike)
 	if len(usual) > 0 {
 		slices.Sort(usual)
 		k.typical = usual[len(usual)/2]
 	}
 	return k
+}
+
+// ask is what a group asks for; what its request means is worked out once for
+// all groups that have the same.
+func (k *known) ask(s *State, g *group) *ask {
+	a := k.asks[g]
+	if a != nil {
+		return a
+	}
+	if same := k.alike[g.request]; same != nil {
+		own := *same
+		own.group, a = g, &own
+	} else {
+		a = askOf(s, k.slots, g)
+		k.alike[g.request] = a
+	}
+	k.asks[g] = a
+	return a
 }
 
 // count puts a run down to what is known of it, and reports whether that is

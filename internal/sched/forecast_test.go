@@ -270,6 +270,26 @@ func TestAForecastDoesNotDependOnTheOrderOfTheInput(t *testing.T) {
 	})
 }
 
+// TestWhoIsInFrontIsTheOrder: of every job, those before it in Order.
+func TestWhoIsInFrontIsTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawTimed(t)
+		s.Rules.Fair = rapid.Bool().Draw(t, "in turn")
+		order := Order(s, s.Queue.Len())
+		for i, p := range order {
+			front, position := inFront(&s, p.Job)
+			if position != i+1 || len(front) != i {
+				t.Fatalf("job %s is number %d with %d in front, want %d", p.Job, position, len(front), i+1)
+			}
+			for k := range front {
+				if front[k].entry.job != order[k].Job {
+					t.Fatalf("number %d is job %s, want %s", k+1, front[k].entry.job, order[k].Job)
+				}
+			}
+		}
+	})
+}
+
 // TestMoreInFrontThanAreLookedAt: then only the earliest is said.
 func TestMoreInFrontThanAreLookedAt(t *testing.T) {
 	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", 0, Span{time.Hour, time.Hour, time.Hour}, 0, 0)}, nil)
@@ -285,20 +305,21 @@ func TestMoreInFrontThanAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestALaneForgetsAtItsBound: what is forgotten stands in the way only of the
-// latest start.
+// TestALaneForgetsAtItsBound: nothing begins in what is forgotten, unless the
+// earliest start is asked for.
 func TestALaneForgetsAtItsBound(t *testing.T) {
 	for _, row := range []struct {
 		bent bent
 		want int64
-	}{{atLeast, 0}, {asRule, 0}, {atMost, 2}} {
-		n := &lane{room: [2]float64{1000, 1}}
-		for i := range maxStays + 2 {
-			n.add(stay{end: int64(i + 1), use: [2]float64{1, 0}}, row.bent)
+	}{{atLeast, 0}, {asRule, 3}, {atMost, 3}} {
+		l := &layout{bent: row.bent, gaps: true}
+		n := newLane([2]float64{1000, 1}, [2]float64{})
+		for i := range maxSteps + 2 {
+			n.add(stay{end: int64(i + 1), use: [2]float64{1, 0}, who: nobody}, l)
 		}
 		one := [2]float64{1, 0}
-		if at, _, ok := n.soonest(&need{use: one, room: one}); at != row.want || !ok || len(n.stays) != maxStays {
-			t.Errorf("bent %d: at %d, %v, %d stays", row.bent, at, ok, len(n.stays))
+		if at, _, ok := n.soonest(&need{use: one, room: one}, 0, 1, true); at != row.want || !ok || len(n.steps) != maxSteps {
+			t.Errorf("bent %d: at %d, %v, %d steps", row.bent, at, ok, len(n.steps))
 		}
 	}
 }

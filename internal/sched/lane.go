@@ -1,26 +1,35 @@
 package sched
 
-// maxStays bounds what a lane remembers. It is more than the jobs that share a
-// card or run at a time on one host, as a rule.
-const maxStays = 128
+// maxSteps bounds what a lane remembers. It is more than the jobs that share a
+// card or run at a time on one host change it, as a rule.
+const maxSteps = 128
 
 // lane is something that jobs have a part of for a while: a card, the host, what
-// a user or an array may have. What ends is all it knows: a stay counts from now
-// on, whenever it begins, so that room only grows with time.
+// a user or an array may have.
 type lane struct {
-	card  *slot // nil: it is no card
-	room  [2]float64
-	least [2]float64 // of each, what any job wants that wants it at all beside others; 0: some want none
-	floor int64      // nothing begins sooner
-	stays []stay     // the one that ends first is first; none that no job has to look at
+	card    *slot // nil: it is no card
+	room    [2]float64
+	least   [2]float64 // of each, what any job wants that wants it at all beside others; 0: some want none
+	steps   []step     // from now on, by time; the last has no end
+	endless binding    // the last to come of those that are not known to end
 }
 
-// stay is a job's part of a lane, until its end.
+// step is a stretch of time in which nothing changes. It ends where the next
+// begins.
+type step struct {
+	from int64
+	left [2]float64 // what nobody has
+	jobs int32
+	shut int32   // of them, those that nothing joins
+	who  binding // whose end begins it
+}
+
+// stay is a job's part of a lane, from its beginning to its end.
 type stay struct {
-	end   int64
-	use   [2]float64
-	alone bool // nothing joins it
-	who   binding
+	begin, end int64
+	use        [2]float64
+	alone      bool // nothing joins it
+	who        binding
 }
 
 // need is what a job wants of a lane: room, of which it will use so much.
@@ -29,70 +38,134 @@ type need struct {
 	empty     bool // and no other job
 }
 
+func newLane(room, least [2]float64) *lane {
+	return &lane{room: room, least: least, steps: []step{{left: room, who: nobody}}, endless: nobody}
+}
+
 // roomTolerance lets three thirds be one.
 const roomTolerance = 1e-6
 
-// soonest is when the lane has the room, and whose end gives it. It is false
-// where it never has, however much ends.
-func (n *lane) soonest(d *need) (at int64, binds binding, ok bool) {
-	left := [2]float64{n.room[0] - d.room[0], n.room[1] - d.room[1]}
-	if d.lacks(left) {
+// soonest is when the lane has the room for so long, but not before a moment,
+// and whose end gives it. Where gaps are not to be used it has the room for ever
+// from then on. It is false where it never has, however much ends.
+func (n *lane) soonest(d *need, from, length int64, gaps bool) (at int64, binds binding, ok bool) {
+	if d.lacks(n.room) {
 		return never, nobody, false
 	}
-	// From the last to end backwards: the first without which there would be
-	// room is the one to wait for.
-	for i := len(n.stays) - 1; i >= 0; i-- {
-		s := &n.stays[i]
-		left[0] -= s.use[0]
-		left[1] -= s.use[1]
-		if d.empty || s.alone || d.lacks(left) {
-			return max(s.end, n.floor), s.who, true
+	first, last := 0, len(n.steps)-1
+	if !gaps {
+		for first = last; first >= 0 && !d.lacksIn(&n.steps[first]); first-- {
+		}
+		first++
+	}
+	begin := -1
+	for i := first; i <= last; i++ {
+		s := &n.steps[i]
+		switch {
+		case i < last && n.steps[i+1].from <= from: // it is over by then
+			continue
+		case d.lacksIn(s):
+			begin = -1
+			continue
+		case begin < 0:
+			begin = i
+		}
+		at = max(n.steps[begin].from, from)
+		if i == last || later(at, length) <= n.steps[i+1].from {
+			if binds = nobody; n.steps[begin].from >= from {
+				binds = n.steps[begin].who
+			}
+			return at, binds, true
 		}
 	}
-	return n.floor, nobody, true
+	return never, n.endless, true
 }
 
-// lacks reports that less than nothing is left of something that is wanted.
+func (d *need) lacksIn(s *step) bool {
+	return s.shut > 0 || d.empty && s.jobs > 0 || d.lacks(s.left)
+}
+
+// lacks reports that there is less than is wanted of something.
 func (d *need) lacks(left [2]float64) bool {
-	return d.room[0] > 0 && left[0] < -roomTolerance || d.room[1] > 0 && left[1] < -roomTolerance
+	return d.room[0] > 0 && left[0]-d.room[0] < -roomTolerance || d.room[1] > 0 && left[1]-d.room[1] < -roomTolerance
 }
 
-// add lets a job stay. Those that end before there could be room for anything
-// are forgotten. So is, at the bound, the one that ends first: in the worst case
-// nothing begins before its end.
-func (n *lane) add(s stay, b bent) {
-	if s.use == ([2]float64{}) && !s.alone && n.card == nil {
+// add lets a job stay.
+func (n *lane) add(s stay, l *layout) {
+	if s.use == ([2]float64{}) && !s.alone && n.card == nil || s.end <= s.begin {
 		return
 	}
-	i := len(n.stays)
-	n.stays = append(n.stays, s)
-	for ; i > 0 && n.stays[i-1].end > s.end; i-- {
-		n.stays[i] = n.stays[i-1]
+	first := n.cut(s.begin, nobody)
+	end := len(n.steps)
+	if s.end < never {
+		end = n.cut(s.end, s.who)
+	} else {
+		n.endless = s.who
 	}
-	n.stays[i] = s
-	past := n.past()
-	if past == 0 && len(n.stays) > maxStays {
-		past = 1
-		if b == atMost {
-			n.floor = max(n.floor, n.stays[0].end)
+	for i := first; i < end; i++ {
+		t := &n.steps[i]
+		t.left[0] -= s.use[0]
+		t.left[1] -= s.use[1]
+		if t.jobs++; s.alone {
+			t.shut++
 		}
 	}
+	n.forget(l)
+}
+
+// cut lets a step begin there, and gives its place.
+func (n *lane) cut(at int64, who binding) int {
+	i := len(n.steps)
+	for i > 0 && n.steps[i-1].from > at {
+		i--
+	}
+	if i == 0 {
+		return 0 // nothing begins sooner than the first
+	}
+	if t := &n.steps[i-1]; t.from == at {
+		if who != nobody {
+			t.who = who
+		}
+		return i - 1
+	}
+	n.steps = append(n.steps, step{})
+	copy(n.steps[i+1:], n.steps[i:])
+	n.steps[i] = n.steps[i-1]
+	n.steps[i].from, n.steps[i].who = at, who
+	return i
+}
+
+// forget drops what lies before there is room for anything. So is, at the bound,
+// what comes first: nothing begins then, but for the earliest start of all, for
+// which it has the room of both.
+func (n *lane) forget(l *layout) {
+	any := need{room: n.least}
+	past := 0
+	for i := range len(n.steps) - 1 {
+		if any.lacksIn(&n.steps[i]) {
+			past = i + 1
+		} else if l.gaps {
+			break
+		}
+	}
+	for len(n.steps)-past > maxSteps {
+		if s, next := n.steps[past], &n.steps[past+1]; l.bent == atLeast {
+			next.from = s.from
+			next.left = [2]float64{max(s.left[0], next.left[0]), max(s.left[1], next.left[1])}
+			next.jobs, next.shut = min(s.jobs, next.jobs), min(s.shut, next.shut)
+		}
+		past++
+	}
 	if past > 0 {
-		n.stays = append(n.stays[:0], n.stays[past:]...)
+		n.steps = append(n.steps[:0], n.steps[past:]...)
 	}
 }
 
-// past counts the stays that end before there is room for anything.
-func (n *lane) past() int {
-	left := [2]float64{n.room[0] - n.least[0], n.room[1] - n.least[1]}
-	any := need{room: n.least}
-	for i := len(n.stays) - 1; i > 0; i-- {
-		s := &n.stays[i]
-		left[0] -= s.use[0]
-		left[1] -= s.use[1]
-		if s.alone || any.lacks(left) {
-			return i
-		}
+// leftAt is what nobody has at a moment.
+func (n *lane) leftAt(at int64) [2]float64 {
+	i := len(n.steps) - 1
+	for i > 0 && n.steps[i].from > at {
+		i--
 	}
-	return 0
+	return n.steps[i].left
 }

@@ -20,7 +20,8 @@ const (
 )
 
 // layout is the jobs in front of one put onto the cards, each where it can begin
-// soonest, none in a gap before another that came up earlier.
+// soonest: also in a gap before another that came up earlier, unless there are
+// so many that nobody could tell.
 type layout struct {
 	state *State
 	bent  bent
@@ -31,6 +32,7 @@ type layout struct {
 	pools map[string]*lane
 	soon  []offer // reused
 	last  laidOut // under FIFO, the job in front that begins last
+	gaps  bool
 }
 
 // laidOut is what became of the job itself.
@@ -50,25 +52,34 @@ var nobody = binding{held: -1, front: -1}
 
 // offer is when a card can take a request.
 type offer struct {
-	lane  *lane
-	need  *need
-	at    int64 // not before a limit lets the job begin
-	free  int64 // when the card itself could take it
-	binds binding
+	at, free int64 // free: when it could if no limit kept the job
+	binds    binding
+	card     int32 // by its place among all
+	need     int32 // by its place among the request's
 }
 
-func (k *known) layout(s *State, front []ahead, self *ask, b bent) laidOut {
-	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, pools: map[string]*lane{}}
+// gapBound is up to how many jobs in front gaps are looked for. It is what an
+// answer may cost; further ahead, what fits where is anybody's guess.
+const gapBound = 1024
+
+func (k *known) layout(s *State, front []*ahead, self *ask, left Span, b bent) laidOut {
+	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, pools: map[string]*lane{}, gaps: true}
 	l.last.binds = nobody
 	l.open()
-	for i := range front {
-		a := &front[i]
+	for i, a := range front {
 		if b == atLeast && s.Rules.Policy != FIFO && !a.kept && !self.takes(a.ask) {
 			continue // the job may pass one that asks for more
 		}
+		l.gaps = i < gapBound
 		l.place(a.ask, l.length(a.left), binding{held: -1, front: int32(i)})
 	}
-	return l.place(self, 0, nobody)
+	switch b {
+	case atLeast:
+		return l.place(self, 0, nobody)
+	case atMost:
+		return l.place(self, never, nobody)
+	}
+	return l.place(self, l.length(left), nobody)
 }
 
 // open puts what runs now onto the cards.
@@ -76,21 +87,22 @@ func (l *layout) open() {
 	s := l.state
 	byIndex := make(map[int]*lane, len(l.known.slots))
 	for _, c := range l.known.slots {
-		n := &lane{card: c, least: l.known.least.card, room: [2]float64{float64(c.TotalMiB - c.ReservedMiB - c.ForeignMiB), 1}}
+		n := newLane([2]float64{float64(c.TotalMiB - c.ReservedMiB - c.ForeignMiB), 1}, l.known.least.card)
+		n.card = c
 		l.cards = append(l.cards, n)
 		byIndex[c.Index] = n
 	}
-	l.host = &lane{least: l.known.least.host, room: [2]float64{boundless(float64(s.Host.CPUs)), boundless(float64(s.Host.MemMiB))}}
+	l.host = newLane([2]float64{boundless(float64(s.Host.CPUs)), boundless(float64(s.Host.MemMiB))}, l.known.least.host)
 	for i, h := range l.known.runs {
 		end, who := l.length(l.known.held[i]), binding{held: int32(i), front: -1}
 		for j, index := range h.Cards {
 			if n := byIndex[index]; n != nil {
-				n.add(stay{end: end, use: [2]float64{float64(h.budget(j)), h.share()}, alone: h.Alone || h.Exclusive, who: who}, l.bent)
+				n.add(stay{end: end, use: [2]float64{float64(h.budget(j)), h.share()}, alone: h.Alone || h.Exclusive, who: who}, l)
 			}
 		}
-		l.host.add(stay{end: end, use: [2]float64{float64(h.CPUs), float64(h.MemMiB)}, who: who}, l.bent)
+		l.host.add(stay{end: end, use: [2]float64{float64(h.CPUs), float64(h.MemMiB)}, who: who}, l)
 		if n := l.user(h.User); n != nil && !h.Other {
-			n.add(stay{end: end, use: [2]float64{1, h.CountedGPUs()}, who: who}, l.bent)
+			n.add(stay{end: end, use: [2]float64{1, h.CountedGPUs()}, who: who}, l)
 		}
 	}
 }
@@ -132,10 +144,7 @@ func (l *layout) user(name string) *lane {
 	}
 	n, found := l.users[name]
 	if !found {
-		n = &lane{least: [2]float64{1, 0}, room: [2]float64{boundless(float64(limit.Jobs)), boundless(limit.GPUs + limitTolerance)}}
-		if limit.GPUs <= 0 {
-			n.room[1] = math.Inf(1)
-		}
+		n = newLane([2]float64{boundless(float64(limit.Jobs)), boundless(limit.GPUs)}, [2]float64{1, 0})
 		l.users[name] = n
 	}
 	return n
@@ -149,65 +158,121 @@ func (l *layout) pool(g *group) *lane {
 	}
 	n, found := l.pools[g.pool]
 	if !found {
-		n = &lane{least: [2]float64{1, 0}, room: [2]float64{float64(g.poolLimit), math.Inf(1)}}
-		for range min(l.state.Pools[g.pool], g.poolLimit, maxStays) {
-			n.add(stay{end: l.length(Span{}), use: [2]float64{1, 0}, who: nobody}, l.bent)
-		}
+		n = newLane([2]float64{float64(g.poolLimit), math.Inf(1)}, [2]float64{1, 0})
+		n.add(stay{end: l.length(Span{}), use: [2]float64{float64(l.state.Pools[g.pool]), 0}, who: nobody}, l)
 		l.pools[g.pool] = n
 	}
 	return n
 }
 
+// maxRounds bounds how often a start is put off because one of several cards is
+// not free any more when the others are.
+const maxRounds = 8
+
 // place lets a job begin where it can soonest and last for so long. One that
 // can begin nowhere is left out: it is in nobody's way.
 func (l *layout) place(a *ask, length int64, who binding) laidOut {
+	w := want{ask: a, length: length, user: l.user(a.group.user), pool: l.pool(a.group)}
 	out := laidOut{binds: nobody}
-	user, pool := l.user(a.group.user), l.pool(a.group)
-	if user != nil {
-		out.wait(user.soonest(&a.user))
+	if l.state.Rules.Policy == FIFO {
+		out = l.last
 	}
-	if pool != nil {
-		out.wait(pool.soonest(&oneOfPool))
+	w.from = out.start
+	if out = l.limits(&w, out, l.gaps); out.closed {
+		return out
 	}
-	limited := out.start
-	out.wait(l.host.soonest(&a.host))
-	chosen, ok := l.choose(a, limited, &out)
-	if !ok || out.closed {
-		return laidOut{start: never, closed: true, binds: nobody}
+	w.limited = out.start
+	chosen, out := l.fit(&w, out)
+	if out.closed {
+		return out
 	}
 	if l.state.Rules.Policy == FIFO {
-		out.wait(l.last.start, l.last.binds, true)
 		l.last.wait(out.start, who, true)
 	}
-	end := later(out.start, length)
-	if user != nil {
-		user.add(stay{end: end, use: a.user.use, who: who}, l.bent)
+	s := stay{begin: out.start, end: later(out.start, length), who: who}
+	if w.user != nil {
+		w.user.add(s.with(&a.user), l)
 	}
-	if pool != nil {
-		pool.add(stay{end: end, use: oneOfPool.use, who: who}, l.bent)
+	if w.pool != nil {
+		w.pool.add(s.with(&oneOfPool), l)
 	}
-	if slices.ContainsFunc(chosen, func(o offer) bool { return o.free < limited }) {
+	if slices.ContainsFunc(chosen, func(o offer) bool { return o.free < w.limited }) {
 		return out // its limit keeps it from a card that others take meanwhile
 	}
 	for _, o := range chosen {
-		o.lane.add(stay{end: end, use: o.need.use, alone: o.need.empty, who: who}, l.bent)
+		l.cards[o.card].add(s.with(&a.needs[o.need]), l)
 	}
-	l.host.add(stay{end: end, use: a.host.use, who: who}, l.bent)
+	l.host.add(s.with(&a.host), l)
 	return out
 }
 
-// choose takes the cards that can take the request soonest, but not before its
-// limits do; of those that can at the same time the one that comes free last, so
-// that a limit leaves no card idle, and then the fullest, which leaves room for
-// others to begin together.
-func (l *layout) choose(a *ask, limited int64, out *laidOut) ([]offer, bool) {
-	gpus := a.group.request.GPUs
-	l.soon = l.soon[:0]
-	for i, index := range a.cards {
-		n := l.cards[index]
-		if at, binds, ok := n.soonest(&a.needs[i]); ok {
-			l.soon = append(l.soon, offer{n, &a.needs[i], max(at, limited), at, binds})
+func (s stay) with(d *need) stay {
+	s.use, s.alone = d.use, d.empty
+	return s
+}
+
+// want is a job that is to be placed.
+type want struct {
+	*ask
+	length     int64
+	from       int64 // not before
+	limited    int64 // until then its user's limit or its array's keeps it
+	user, pool *lane // nil: no limit
+}
+
+// limits puts a start off until the limits of the user and of the array let the
+// job begin.
+func (l *layout) limits(w *want, out laidOut, gaps bool) laidOut {
+	if w.user != nil {
+		out.wait(w.user.soonest(&w.ask.user, out.start, w.length, gaps))
+	}
+	if w.pool != nil {
+		out.wait(w.pool.soonest(&oneOfPool, out.start, w.length, gaps))
+	}
+	if out.closed {
+		return laidOut{start: never, closed: true, binds: nobody}
+	}
+	return out
+}
+
+// fit finds when there is room for all that the job wants at once. What had room
+// earlier may have none then, so that it is asked again.
+func (l *layout) fit(w *want, out laidOut) ([]offer, laidOut) {
+	for round := 0; ; round++ {
+		from, gaps := out.start, l.gaps && round < maxRounds
+		out.wait(l.host.soonest(&w.host, from, w.length, gaps))
+		chosen, ok := l.choose(w, from, gaps, &out)
+		if out = l.limits(w, out, gaps); out.closed || !ok {
+			return nil, laidOut{start: never, closed: true, binds: nobody}
 		}
+		if out.start == from || out.start == never || !gaps || w.simple() {
+			return chosen, out
+		}
+	}
+}
+
+// simple reports that the job wants nothing but one card.
+func (w *want) simple() bool {
+	return w.group.request.GPUs == 1 && w.user == nil && w.pool == nil && w.host.use == [2]float64{}
+}
+
+// choose takes the cards that can take the request soonest; of those that can at
+// the same time the one that comes free last, so that a limit leaves no card
+// idle, and then the fullest, or the emptiest where jobs are spread.
+func (l *layout) choose(w *want, from int64, gaps bool, out *laidOut) ([]offer, bool) {
+	gpus := w.group.request.GPUs
+	l.soon = l.soon[:0]
+	for i, index := range w.cards {
+		n, d := l.cards[index], &w.needs[i]
+		at, binds, ok := n.soonest(d, from, w.length, gaps)
+		if !ok {
+			continue
+		}
+		o := offer{at: at, free: at, binds: binds, card: int32(index), need: int32(i)}
+		if w.limited > w.from {
+			o.free, _, _ = n.soonest(d, w.from, w.length, gaps)
+		}
+		l.soon = append(l.soon, o)
 	}
 	if len(l.soon) < gpus {
 		return nil, false
@@ -216,7 +281,7 @@ func (l *layout) choose(a *ask, limited int64, out *laidOut) ([]offer, bool) {
 	for i := range gpus {
 		best := i
 		for k := i + 1; k < len(l.soon); k++ {
-			if l.soon[k].compare(&l.soon[best]) < 0 {
+			if at := l.soon[best].at; l.soon[k].at < at || l.soon[k].at == at && l.compare(w, &l.soon[k], &l.soon[best]) < 0 {
 				best = k
 			}
 		}
@@ -226,16 +291,29 @@ func (l *layout) choose(a *ask, limited int64, out *laidOut) ([]offer, bool) {
 	return l.soon[:gpus], true
 }
 
-func (o *offer) compare(p *offer) int {
-	switch {
-	case o.at != p.at:
-		return cmp.Compare(o.at, p.at)
-	case o.free != p.free:
+// compare orders cards that can take the request at the same time, as a decision
+// would choose among them.
+func (l *layout) compare(w *want, o, p *offer) int {
+	if o.free != p.free {
 		return cmp.Compare(p.free, o.free)
-	case len(o.lane.stays) != len(p.lane.stays):
-		return len(p.lane.stays) - len(o.lane.stays)
 	}
-	return o.lane.card.Index - p.lane.card.Index
+	own, other := l.cards[o.card].leftAt(o.at), l.cards[p.card].leftAt(p.at)
+	own[0], other[0] = own[0]-w.needs[o.need].use[0], other[0]-w.needs[p.need].use[0]
+	switch {
+	case own[0] != other[0]:
+		return l.packs(cmp.Compare(own[0], other[0]))
+	case math.Abs(own[1]-other[1]) > roomTolerance:
+		return l.packs(cmp.Compare(own[1], other[1]))
+	}
+	return int(o.card - p.card)
+}
+
+// packs turns an order that packs into the one that the rules say.
+func (l *layout) packs(order int) int {
+	if l.state.Rules.Placement == Spread {
+		return -order
+	}
+	return order
 }
 
 // wait puts the start off until then.
@@ -243,7 +321,7 @@ func (o *laidOut) wait(at int64, binds binding, ok bool) {
 	switch {
 	case !ok:
 		o.start, o.closed = never, true
-	case at > o.start:
+	case at > o.start, at == o.start && o.binds == nobody:
 		o.start, o.binds = at, binds
 	}
 }

@@ -128,7 +128,7 @@ func tellOne(s *State, plan *Plan, job string) Story {
 		Queued: s.Queue.Len(), Why: why, MaxBypass: s.Rules.MaxBypass,
 		Kept: plan.keeps(job), Aside: givesWay(s, plan, job),
 	}
-	var front []ahead
+	var front []*ahead
 	front, t.Position = inFront(s, job)
 	t.Forecast = expect(s, job, why, plan, front, t.Position)
 	if m.group.line.first == job {

@@ -1,0 +1,173 @@
+package sched
+
+// frontBound is how many jobs in front are laid out. It bounds what an answer
+// costs; of what lies that far ahead nobody can say much anyway.
+const frontBound = 16_384
+
+// ahead is a job that goes first, with no more of it than a layout looks at: of
+// a long queue there are thousands.
+type ahead struct {
+	entry *entry
+	group *group
+	run   Span
+	left  Span // how long it lasts; Mid is 0 where nothing is known of it
+	ask   *ask
+	kept  bool   // cards are kept for it, so that it is not passed
+	next  *ahead // of the same user
+}
+
+// inFront gives the jobs in front of one, in the order of Order, or the first of
+// them where there are too many, and its position. It is asked for one job of a
+// long queue, and so does not go through groups as a decision does, of which
+// most jobs are never looked at, but through the jobs themselves.
+func inFront(s *State, job string) (front []*ahead, position int) {
+	q := s.Queue
+	f := fronts{state: s, job: job, lists: map[*line]*turns{}}
+	for _, late := range q.overdue(s) {
+		if f.late == nil {
+			f.late = map[string]bool{}
+		}
+		m := late.member
+		f.late[m.entry.job] = true
+		f.turns(m.group.line).account.charge(s, m.group)
+		if f.see(newAhead(&m, &m.entry)) {
+			return f.front, f.position
+		}
+	}
+	if s.Rules.Fair {
+		f.takeTurns()
+	} else {
+		f.follow()
+	}
+	return f.front, f.position
+}
+
+// fronts is a walk to a job through those in front of it.
+type fronts struct {
+	state    *State
+	job      string
+	late     map[string]bool // those that were passed for too long: they came up already
+	lists    map[*line]*turns
+	front    []*ahead
+	position int
+}
+
+// turns is what is left of a user's jobs.
+type turns struct {
+	account     account
+	first, last *ahead
+}
+
+// before reports whether the user's next job comes before another's. As a rule
+// the turn decides, and there is no need to look further.
+func (t *turns) before(o *turns) bool {
+	a, b := t.first.entry, o.first.entry
+	if t.account.turn != o.account.turn && a.priority == b.priority && a.class == b.class && t.account.rules.inTurn(a.class) {
+		return t.account.turn < o.account.turn
+	}
+	return spot{&t.account, a}.compare(spot{&o.account, b}) < 0
+}
+
+func (f *fronts) turns(l *line) *turns {
+	t := f.lists[l]
+	if t == nil {
+		t = &turns{account: newAccount(f.state, l.user)}
+		f.lists[l] = t
+	}
+	return t
+}
+
+func newAhead(m *member, e *entry) *ahead {
+	return &ahead{entry: e, group: m.group, run: m.run, left: m.left()}
+}
+
+// see takes the next job down, and reports whether it is the one.
+func (f *fronts) see(a *ahead) bool {
+	if f.position++; a.entry.job == f.job {
+		return true
+	}
+	if len(f.front) < frontBound {
+		f.front = append(f.front, a)
+	}
+	return false
+}
+
+// follow goes through the queue as it is ordered where users take no turns.
+func (f *fronts) follow() {
+	f.each(f.state.Queue.Position(f.job), f.see)
+}
+
+// each visits so many of the queue's first, in its own order, until visit has
+// enough.
+func (f *fronts) each(most int, visit func(*ahead) bool) {
+	q := f.state.Queue
+	all := make([]ahead, 0, most) // at once: one by one they cost more than all the rest
+	for _, chunk := range q.order.chunks {
+		for i := range chunk[:min(len(chunk), most-len(all))] {
+			e := &chunk[i]
+			m := q.jobs[e.job]
+			all = append(all, ahead{entry: e, group: m.group, run: m.run, left: m.left()})
+			if !f.late[e.job] && visit(&all[len(all)-1]) {
+				return
+			}
+		}
+	}
+}
+
+// gather gives each user the jobs that are theirs.
+func (f *fronts) gather() {
+	f.each(f.state.Queue.Len(), func(a *ahead) bool {
+		t := f.turns(a.group.line)
+		if t.first == nil {
+			t.first = a
+		} else {
+			t.last.next = a
+		}
+		t.last = a
+		return false
+	})
+}
+
+// takeTurns merges the users' jobs. Only the list on top of the heap changes
+// from one job to the next, and only for later.
+func (f *fronts) takeTurns() {
+	f.gather()
+	heap := make([]*turns, 0, len(f.lists))
+	for _, t := range f.lists {
+		if t.first != nil {
+			heap = append(heap, t)
+		}
+	}
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		sinkTurns(heap, i)
+	}
+	for len(heap) > 0 {
+		top := heap[0]
+		if f.see(top.first) {
+			return
+		}
+		top.account.charge(f.state, top.first.group)
+		if top.first = top.first.next; top.first == nil {
+			heap[0] = heap[len(heap)-1]
+			heap = heap[:len(heap)-1]
+		}
+		sinkTurns(heap, 0)
+	}
+}
+
+// sinkTurns moves a list down the heap to where it belongs.
+func sinkTurns(heap []*turns, i int) {
+	for {
+		first := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(heap); child++ {
+			if heap[child].before(heap[first]) {
+				first = child
+			}
+		}
+		if first == i {
+			return
+		}
+		heap[i], heap[first] = heap[first], heap[i]
+		i = first
+	}
+}
