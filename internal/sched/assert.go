@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // assertSound checks the finished plan against the snapshot it was made from,
 // adding everything up afresh. A plan that books a card twice is berth's own
@@ -33,10 +36,96 @@ func (d *decision) assertSound() {
 	}
 	for _, c := range d.board.slots {
 		if share, started := added[c.Index]; started {
-			assertCard(c, bookings[c.Index], share)
+			assertCard(c, c.closed, bookings[c.Index], share)
 		}
 	}
 	d.assertLimits()
+	d.assertKept()
+	d.assertAside()
+}
+
+// assertKept checks that cards are kept for jobs that wait, as many as they asked
+// for.
+func (d *decision) assertKept() {
+	seen := map[string]bool{}
+	for _, start := range d.plan.Starts {
+		seen[start.Job] = true
+	}
+	for _, r := range d.plan.Reservations {
+		assert(!seen[r.Job], "cards are kept for job %s, which has some already", r.Job)
+		seen[r.Job] = true
+		p, found := d.state.Queue.Get(r.Job)
+		assert(found, "cards are kept for job %s, which is not queued", r.Job)
+		assert(len(r.Cards) == p.Request.GPUs, "job %s asked for %d GPUs and %d are kept", r.Job, p.Request.GPUs, len(r.Cards))
+		assert(!r.At.Before(d.state.Now), "cards are kept for job %s until %s, which is past", r.Job, r.At)
+		own := map[int]bool{}
+		for _, index := range r.Cards {
+			c := d.board.slot(index)
+			assert(c != nil && !own[index] && c.shut() == "", "gpu%d is kept for job %s, which cannot have it", index, r.Job)
+			own[index] = true
+		}
+	}
+}
+
+// assertAside checks who gives way, and that all for whom room is made fit beside
+// one another, what starts and what stays.
+func (d *decision) assertAside() {
+	if len(d.plan.SetAside) == 0 && len(d.gone) == 0 {
+		return
+	}
+	leaves := map[string]bool{}
+	kept := map[string]bool{}
+	for _, r := range d.plan.Reservations {
+		kept[r.Job] = true
+	}
+	for _, a := range d.plan.SetAside {
+		i := slices.IndexFunc(d.state.Held, func(h Held) bool { return h.Job == a.Job && !h.Other })
+		assert(i >= 0, "job %s is set aside and does not run", a.Job)
+		h := &d.state.Held[i]
+		assert(!h.Leaving && !leaves[a.Job], "job %s is set aside twice", a.Job)
+		assert(a.Mode != "" && h.Aside.Mode == a.Mode, "job %s is set aside by %q and allows %q", a.Job, a.Mode, h.Aside.Mode)
+		assert(kept[a.For], "job %s is set aside for job %s, which has no cards", a.Job, a.For)
+		leaves[a.Job] = true
+	}
+	bookings := map[int][]*Held{}
+	book := func(h *Held) {
+		for _, index := range h.Cards {
+			bookings[index] = append(bookings[index], h)
+		}
+	}
+	for i := range d.state.Held {
+		if h := &d.state.Held[i]; h.Other || !h.Leaving && !leaves[h.Job] {
+			book(h)
+		}
+	}
+	for _, start := range d.plan.Starts {
+		if h := d.holding(start); d.outlasts(h) {
+			book(h)
+		}
+	}
+	added := map[int]float64{}
+	for _, f := range d.futures {
+		if f.claim {
+			book(f.held)
+			for _, index := range f.cards {
+				added[index] += f.held.Share
+			}
+		}
+	}
+	for _, c := range d.board.slots {
+		if share, claimed := added[c.Index]; claimed {
+			assertCard(c, c.shut(), bookings[c.Index], share)
+		}
+	}
+}
+
+// outlasts reports whether a planned start may still be there when those come for
+// whom room is made on its cards.
+func (d *decision) outlasts(h *Held) bool {
+	m, _ := d.state.Queue.member(h.Job)
+	return slices.ContainsFunc(d.futures, func(f *future) bool {
+		return f.claim && overlaps(f.cards, h.Cards) && f.binds(d.state.Now, m.group.lasts)
+	})
 }
 
 // assertLimits checks that no start took a user or an array over a limit.
@@ -79,8 +168,8 @@ func (d *decision) holding(start Start) *Held {
 // assertCard checks one card that a plan starts something on. What was on it
 // before is the world's: shares may already pass 1 by another berth's doing,
 // as long as no share was added.
-func assertCard(c *slot, holders []*Held, added float64) {
-	assert(c.closed == "", "gpu%d is closed (%s) and is given a job", c.Index, c.closed)
+func assertCard(c *slot, closed Obstacle, holders []*Held, added float64) {
+	assert(closed == "", "gpu%d is closed (%s) and is given a job", c.Index, closed)
 	freeMiB := c.TotalMiB - c.ReservedMiB - c.ForeignMiB
 	var shares float64
 	onlyAlone := true

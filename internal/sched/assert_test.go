@@ -3,6 +3,7 @@ package sched
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"berth/internal/job"
 )
@@ -77,4 +78,46 @@ func wantPanic(t *testing.T, text string, f func()) {
 		}
 	}()
 	f()
+}
+
+// TestABadPlanOfRoomPanics is about who gives way, and for whom.
+func TestABadPlanOfRoomPanics(t *testing.T) {
+	held := []Held{
+		running("8", hour, startsAnew, 0), running("9", hour, nil, 1),
+		running("7", hour, both(startsAnew, leaving("1", time.Minute)), 2),
+	}
+	keeps := func(job string, cards ...int) Reservation { return Reservation{Job: job, Cards: cards, At: midday} }
+	for _, c := range []struct {
+		says  string
+		plan  Plan
+		claim []Held
+		bug   string
+	}{
+		{"what does not run is set aside", Plan{SetAside: []SetAside{{Job: "5", For: "1", Mode: Requeue}}}, nil, "job 5 is set aside and does not run"},
+		{"what leaves is set aside", Plan{SetAside: []SetAside{{Job: "7", For: "1", Mode: Requeue}}}, nil, "job 7 is set aside twice"},
+		{"one is set aside twice", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Requeue}, {Job: "8", For: "1", Mode: Requeue}}, Reservations: []Reservation{keeps("1", 0)}},
+			nil, "job 8 is set aside twice"},
+		{"what does not give way is set aside", Plan{SetAside: []SetAside{{Job: "9", For: "1", Mode: Requeue}}}, nil, `job 9 is set aside by "requeue" and allows ""`},
+		{"one is parked that cannot be", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is set aside by "park" and allows "requeue"`},
+		{"one is set aside for nobody", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is set aside for job 1, which has no cards"},
+		{"what stays is in the way", Plan{}, []Held{{Job: "1", Cards: []int{1}, Alone: true}}, "job 9 is joined on gpu1"},
+		{"two are promised a card", Plan{}, []Held{{Job: "1", Cards: []int{2}, Alone: true}, {Job: "2", Cards: []int{2}, Alone: true}}, "job 1 is joined on gpu2"},
+		{"a card is kept for what is not queued", Plan{Reservations: []Reservation{keeps("5", 0)}}, nil, "job 5, which is not queued"},
+		{"a card is kept that is paused", Plan{Reservations: []Reservation{keeps("1", 3)}}, nil, "gpu3 is kept for job 1, which cannot have it"},
+		{"a card is kept that is not there", Plan{Reservations: []Reservation{keeps("1", 9)}}, nil, "gpu9 is kept for job 1, which cannot have it"},
+		{"too few cards are kept", Plan{Reservations: []Reservation{keeps("1")}}, nil, "job 1 asked for 1 GPUs and 0 are kept"},
+		{"cards are kept twice for one", Plan{Reservations: []Reservation{keeps("1", 0), keeps("1", 2)}}, nil, "cards are kept for job 1, which has some already"},
+		{"cards are kept in the past", Plan{Reservations: []Reservation{{Job: "1", Cards: []int{0}}}}, nil, "which is past"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			s := State{Now: midday, Rules: DefaultRules(), Held: held, Queue: queueOf(DefaultRules(), asks(idle(1), idle(1)))}
+			s.Cards = with(cardsOf(gib24, gib24, gib24, gib24), 3, func(c *Card) { c.Paused = true })
+			d := newDecision(&s)
+			d.plan = c.plan
+			for i := range c.claim {
+				d.futures = append(d.futures, &future{claim: true, held: &c.claim[i], cards: c.claim[i].Cards})
+			}
+			wantPanic(t, c.bug, d.assertSound)
+		})
+	}
 }

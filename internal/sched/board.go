@@ -42,10 +42,10 @@ func newBoard(s *State) *board {
 // bareBoard is the machine with no berth job on it, and every card open.
 func bareBoard(s *State) *board {
 	b := &board{rules: s.Rules, unreadable: s.Unreadable, host: s.Host, slots: make([]*slot, len(s.Cards))}
-	slots := make([]slot, len(s.Cards))
+	slots, first := make([]slot, len(s.Cards)), make([]*Held, len(s.Cards))
 	for i := range s.Cards {
 		c := &s.Cards[i]
-		slots[i] = slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB}
+		slots[i] = slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB, holders: first[i : i : i+1]}
 		b.slots[i] = &slots[i]
 	}
 	slices.SortFunc(b.slots, func(a, c *slot) int { return cmp.Compare(a.Index, c.Index) })
@@ -65,7 +65,8 @@ func inOrder(held []Held) []*Held {
 		list[i] = &held[i]
 	}
 	slices.SortStableFunc(list, func(a, c *Held) int {
-		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other))
+		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other),
+			slices.Compare(a.Cards, c.Cards), slices.Compare(a.BudgetMiB, c.BudgetMiB), a.Started.Compare(c.Started))
 	})
 	return list
 }
@@ -82,13 +83,21 @@ func compareBools(a, b bool) int {
 
 // slot finds a card by its index; nil where there is none.
 func (b *board) slot(index int) *slot {
-	i, found := slices.BinarySearchFunc(b.slots, index, func(c *slot, index int) int {
+	if i, found := b.position(index); found {
+		return b.slots[i]
+	}
+	return nil
+}
+
+// position is where a card lies among the slots.
+func (b *board) position(index int) (int, bool) {
+	// Cards are mostly counted from 0 and all there.
+	if index >= 0 && index < len(b.slots) && b.slots[index].Index == index {
+		return index, true
+	}
+	return slices.BinarySearchFunc(b.slots, index, func(c *slot, index int) int {
 		return cmp.Compare(c.Index, index)
 	})
-	if !found {
-		return nil
-	}
-	return b.slots[i]
 }
 
 // book takes what a job holds off the board. Cards that are not on the board

@@ -30,24 +30,28 @@ type decision struct {
 	held    []*Held         // in order
 	given   []*Held         // what this plan starts, and what it made room for
 	yields  bool            // something that runs gives way, or does so already
-	gone    map[string]bool // what leaves its cards, by this plan or an earlier one
+	gone    map[*Held]bool  // what leaves its cards, by this plan or an earlier one
 	futures []*future       // for whom cards are kept
 	depth   int             // for how many jobs that just come first cards are kept
 	kept    int             // how many of them are for jobs that just came first
 	pressed bool            // cards are kept for one that was passed for too long
-	guarded map[string]bool // jobs that were passed for too long, and looked at already
+	seen    map[string]bool // jobs that were looked at out of order
+	powers  []power         // whom nobody gave way to
+	ceiling *ceiling        // nil until it is asked for
+	room    *ceiling        // the last one that was asked for
 	failed  map[shape]bool  // kinds of job that did not fit
 	all     bool            // the walk has to see every group
+	taken   []bool          // of each card: where tooFew counts
 }
 
 func newDecision(s *State) *decision {
 	d := &decision{
 		state: s, board: newBoard(s), walk: s.Queue.walk(s), kinships: map[*kin]*kinship{},
-		held: inOrder(s.Held), gone: map[string]bool{}, failed: map[shape]bool{},
+		held: inOrder(s.Held), gone: map[*Held]bool{}, seen: map[string]bool{}, failed: map[shape]bool{},
 	}
 	for _, h := range d.held {
 		if h.Leaving && !h.Other {
-			d.gone[h.Job] = true
+			d.gone[h] = true
 		}
 		d.yields = d.yields || !h.Other && (h.Leaving || h.Aside.Mode != "")
 	}
@@ -83,20 +87,26 @@ func (d *decision) seesAll() bool {
 }
 
 // run goes through the queue in order, up to but without the job `until`, or
-// until nothing behind can matter. What was passed for too long comes first.
+// until nothing behind can matter. What cards are being left for comes first, and
+// then what was passed for too long.
 func (d *decision) run(until *member) {
 	w := d.walk
+	if !d.redeem(until) {
+		return
+	}
 	for _, late := range d.state.Queue.overdue(d.state) {
 		if until != nil && until.entry.job == late.entry.job {
 			return
 		}
-		d.guard(&late)
+		if !d.seen[late.entry.job] {
+			d.guard(&late)
+		}
 	}
 	for next := w.next(); next != nil; next = w.next() {
 		if until != nil && w.reached(d.spot(until)) {
 			return
 		}
-		if d.guarded[next.job] || d.consider(next, w.account(), asUsual) {
+		if d.seen[next.job] || d.consider(next, w.account(), asUsual) {
 			w.again()
 		}
 		if !d.all && d.idle(next) {
@@ -113,10 +123,7 @@ func (d *decision) guard(l *late) {
 	if !k.possible(&h.amounts) || !a.allows(&h.amounts) {
 		return // it is refused in its own place
 	}
-	if d.guarded == nil {
-		d.guarded = map[string]bool{}
-	}
-	d.guarded[h.job] = true
+	d.seen[h.job] = true
 	d.consider(&h, a, l.standing(d.state))
 }
 
@@ -214,7 +221,7 @@ func (d *decision) start(h *head, k *kinship, a *account) bool {
 	if !d.fits(h, k) || d.barred(h.group, &h.amounts, a) {
 		return false
 	}
-	grant, ok := k.grant(&h.group.request, d.keeper(h, d.state.Now))
+	grant, ok := k.grant(&h.group.request, d.keeper(h))
 	if !ok {
 		k.fail(&h.amounts)
 		return false
@@ -222,8 +229,11 @@ func (d *decision) start(h *head, k *kinship, a *account) bool {
 	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})
 	held := d.give(h, grant)
 	d.board.book(held)
+	d.book(held)
 	for _, f := range d.futures {
-		f.board.book(held)
+		if f.binds(d.state.Now, h.lasts) {
+			f.board.book(held)
+		}
 	}
 	d.count(h.group, &h.amounts, a)
 	return true
@@ -250,24 +260,10 @@ func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 // fits settles what can be settled without looking at a card.
 func (d *decision) fits(h *head, k *kinship) bool {
 	switch {
-	case !d.hostFits(h, d.board, d.state.Now):
+	case !d.board.hostFits(&h.amounts) || d.keeper(h).host(&h.amounts) != nil:
 		return false
 	case h.gpus == 0:
 		return true
 	}
 	return d.board.unreadable == "" && !k.hopeless(&h.amounts)
-}
-
-// hostFits reports whether the host has what the job needs beside cards, then
-// and when those come for whom cards are kept.
-func (d *decision) hostFits(h *head, b *board, from time.Time) bool {
-	if !b.hostFits(&h.amounts) {
-		return false
-	}
-	for _, f := range d.after(from) {
-		if f.binds(from, h.lasts) && !f.board.hostFits(&h.amounts) {
-			return false
-		}
-	}
-	return true
 }

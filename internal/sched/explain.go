@@ -65,19 +65,28 @@ func (d *decision) shortage(h *head, k *kinship) Reason {
 	switch {
 	case r.GPUs > 0 && b.unreadable != "":
 		return Reason{Kind: WaitsForReadings, Needs: r.GPUs, Detail: b.unreadable}
-	case !b.cpusFit(&a):
-		return Reason{Kind: WaitsForCPUs, Amount: int64(r.CPUs), Free: int64(max(0, b.freeCPUs())), Total: int64(b.host.CPUs)}
-	case !b.memFits(&a):
-		return Reason{Kind: WaitsForMemory, Amount: r.MemMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB}
+	case !b.hostFits(&a):
+		return b.hostShortage(&a, "")
 	}
-	kept := d.keeper(h, d.state.Now)
+	kept := d.keeper(h).but(h.job)
 	if _, ok := k.grant(r, kept); !ok {
 		return k.shortage(r, kept)
+	}
+	if f := kept.host(&a); f != nil {
+		return f.board.hostShortage(&a, f.job)
 	}
 	if d.spent() {
 		return Reason{Kind: WaitsForTurn, Total: int64(d.state.MaxStarts)}
 	}
 	return Reason{Kind: StartsNow}
+}
+
+// hostShortage says what the host lacks, of which some may be kept for a job.
+func (b *board) hostShortage(a *amounts, keptFor string) Reason {
+	if !b.cpusFit(a) {
+		return Reason{Kind: WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, b.freeCPUs())), Total: int64(b.host.CPUs), Job: keptFor}
+	}
+	return Reason{Kind: WaitsForMemory, Amount: a.memMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB, Job: keptFor}
 }
 
 // shortage tells card by card why there are too few for the request.

@@ -55,31 +55,48 @@ type keeper struct {
 	lasts   lasts
 }
 
-func (d *decision) keeper(h *head, from time.Time) keeper {
-	return keeper{d.after(from), from, h.lasts}
-}
+// keeper is for one who would start now.
+func (d *decision) keeper(h *head) keeper { return keeper{d.futures, d.state.Now, h.lasts} }
 
-// after are the futures that are still to come at a moment.
-func (d *decision) after(moment time.Time) []*future {
-	if !moment.After(d.state.Now) {
-		return d.futures
-	}
+// keeperAt is for one who would start at a moment, on a board that has all on it
+// for whom room was made.
+func (d *decision) keeperAt(h *head, moment time.Time) keeper {
 	later := make([]*future, 0, len(d.futures))
 	for _, f := range d.futures {
-		if f.at.After(moment) {
+		if !f.claim && (f.at.After(moment) || !moment.After(d.state.Now)) {
 			later = append(later, f)
 		}
 	}
-	return later
+	return keeper{later, moment, h.lasts}
 }
 
-// by is what keeps the card from the request, or nil.
+// but leaves out what is kept for a job: nobody stands in their own way.
+func (k keeper) but(job string) keeper {
+	own := func(f *future) bool { return f.job == job }
+	if slices.ContainsFunc(k.futures, own) {
+		k.futures = slices.DeleteFunc(slices.Clone(k.futures), own)
+	}
+	return k
+}
+
+// by is what keeps the card from the request, or nil. What is not for the one who
+// waits is as free then as it is now.
 func (k keeper) by(c *slot, r *Request) *future {
 	for _, f := range k.futures {
-		if !f.binds(k.from, k.lasts) {
+		if !slices.Contains(f.cards, c.Index) || !f.binds(k.from, k.lasts) {
 			continue
 		}
 		if _, obstacle := f.board.fit(f.board.slot(c.Index), r); obstacle != "" {
+			return f
+		}
+	}
+	return nil
+}
+
+// host is what keeps cpus or memory of the host from the job, or nil.
+func (k keeper) host(a *amounts) *future {
+	for _, f := range k.futures {
+		if !f.board.hostFits(a) && f.binds(k.from, k.lasts) {
 			return f
 		}
 	}
@@ -90,6 +107,8 @@ const (
 	// depthAll bounds how many jobs have cards kept under Conservative: more
 	// than a few only tell how little is known of that far a future.
 	depthAll = 16
+	// momentsTried bounds how far ahead it is looked where others begin before.
+	momentsTried = 64
 	// depthSoon and soon are for where jobs are set aside. What runs gives way
 	// within minutes, and cards are kept only for those who get them as soon.
 	depthSoon = 8
@@ -120,10 +139,11 @@ func (d *decision) parks() bool {
 // keep keeps cards for a job that does not fit: those it will get first. It
 // reports whether that can be done for more.
 func (d *decision) keep(h *head, s standing) bool {
+	if d.pressed {
+		s = asUsual // one at a time: the others are no worse off than before
+	}
 	kind := soft
 	switch {
-	case s != asUsual && d.pressed:
-		return false // one at a time: the others are no worse off than before
 	case s == passedTooLong:
 		kind = lean
 	case s == passedForEver:
@@ -151,7 +171,8 @@ func (d *decision) keep(h *head, s standing) bool {
 	return s == asUsual && d.kept < d.depth
 }
 
-// departure is when a running job is expected to be off its cards.
+// departure is when a running job is expected to be off its cards, or, where it is
+// nil, one for whom cards are kept.
 type departure struct {
 	held *Held
 	at   time.Time
@@ -160,21 +181,39 @@ type departure struct {
 // foresee finds the earliest moment at which the job is expected to fit, and
 // nil where there is none before the horizon. Runs end in the order of their
 // departures, and with each there is more room: the moment is found by halving.
+// Where others begin in between there may be less room too, and the moments are
+// tried one by one.
 func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 	departures := d.departures(h, s)
 	if !horizon.IsZero() {
 		late := func(n int) bool { return departures[n].at.After(horizon) }
 		departures = departures[:sort.Search(len(departures), late)]
 	}
-	left := make(map[*Held]bool, len(departures))
+	places := make(map[*Held]int, len(departures)) // in their order, from 1
+	for i, departure := range departures {
+		places[departure.held] = i + 1
+	}
+	left := func(n int) func(*Held) bool {
+		return func(held *Held) bool { place := places[held]; return place > 0 && place <= n }
+	}
 	try := func(n int) *future {
-		clear(left)
 		at := d.state.Now
-		for _, departure := range departures[:n] {
-			left[departure.held], at = true, departure.at
+		if n > 0 {
+			at = departures[n-1].at
 		}
-		f, _ := d.fitsWithout(h, func(held *Held) bool { return left[held] }, at)
+		f, _ := d.fitsWithout(h, left(n), at)
 		return f
+	}
+	if len(d.futures) > 0 && s == asUsual {
+		if !d.newCeiling(left(len(departures))).fits(h, keeper{}) {
+			return nil
+		}
+		for n := range min(len(departures), momentsTried) + 1 {
+			if f := try(n); f != nil {
+				return f
+			}
+		}
+		return nil
 	}
 	last := try(len(departures)) // as a rule there is none, and that is that
 	if last == nil {
@@ -196,8 +235,18 @@ func (d *decision) departures(h *head, s standing) []departure {
 	for _, held := range d.given {
 		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.Run.Left(0, held.Limit).Mid)})
 	}
+	for _, f := range d.futures {
+		if end, known := f.ends(); known && !f.claim {
+			list = append(list, departure{nil, end})
+		}
+	}
 	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
 	return list
+}
+
+// ends is when the job is expected to be done again for whom cards are kept.
+func (f *future) ends() (time.Time, bool) {
+	return f.at.Add(f.held.Run.Mid), f.held.Run.Mid > 0
 }
 
 // otherBerths is when another berth's jobs are expected to end, of which nothing
@@ -211,7 +260,7 @@ func (d *decision) leaves(held *Held, h *head, s standing) time.Time {
 	switch {
 	case held.Leaving:
 		return latest(now, held.LeavesBy)
-	case d.gone[held.Job] && !held.Other:
+	case d.gone[held]:
 		return now.Add(held.Aside.Out)
 	case d.outranks(h, held, s):
 		return latest(now, d.mayLeave(held, h)).Add(held.Aside.Out)
@@ -233,12 +282,15 @@ func latest(a, b time.Time) time.Time {
 // fitsWithout is the future in which those are gone that the caller says, if the
 // job fits there from that moment on.
 func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*future, bool) {
-	b := d.boardWithout(gone, at)
-	r := &h.group.request
-	if h.gpus > 0 && b.unreadable != "" || !d.hostFits(h, b, at) {
+	if d.tooFew(h, gone, at) {
 		return nil, false
 	}
-	grant, ok := newKinship(b, r).grant(r, d.keeper(h, at))
+	b, kept := d.boardWithout(gone, at), d.keeperAt(h, at)
+	r := &h.group.request
+	if h.gpus > 0 && b.unreadable != "" || !b.hostFits(&h.amounts) || kept.host(&h.amounts) != nil {
+		return nil, false
+	}
+	grant, ok := newKinship(b, r).grant(r, kept)
 	if !ok {
 		return nil, false
 	}
@@ -247,9 +299,19 @@ func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*f
 	return &future{job: h.job, at: at, board: b, held: held, cards: grant.GPUs}, true
 }
 
+// begun reports whether the job for whom cards are kept is expected to be on them
+// at a moment. One for whom room was made is among what was given away.
+func (d *decision) begun(f *future, at time.Time) bool {
+	if f.claim || f.at.After(at) || !at.After(d.state.Now) {
+		return false
+	}
+	end, known := f.ends()
+	return !known || end.After(at)
+}
+
 // boardWithout is the machine at a moment without those jobs, and with all that
-// was given away or is kept until then. What is measured of cards now, beyond
-// foreign use, says nothing of then.
+// was given away or is kept until then. What is measured of a card now, beyond
+// foreign use, says nothing of it when somebody has left.
 func (d *decision) boardWithout(gone func(*Held) bool, at time.Time) *board {
 	b := bareBoard(d.state)
 	for _, list := range [][]*Held{d.held, d.given} {
@@ -260,13 +322,15 @@ func (d *decision) boardWithout(gone func(*Held) bool, at time.Time) *board {
 		}
 	}
 	for _, f := range d.futures {
-		over := f.held.Run.Mid > 0 && !f.at.Add(f.held.Run.Mid).After(at)
-		if at.After(d.state.Now) && !f.claim && !f.at.After(at) && !over {
+		if d.begun(f, at) {
 			b.book(f.held)
 		}
 	}
-	for _, c := range b.slots {
+	for i, c := range b.slots {
 		c.closed = c.shut()
+		if now := d.board.slots[i]; c.closed == "" && !slices.ContainsFunc(now.holders, gone) {
+			c.closed = now.closed
+		}
 	}
 	return b
 }
@@ -293,9 +357,18 @@ func (d *decision) again() time.Time {
 		}
 	}
 	for _, h := range d.held {
-		if h.Aside.Mode == Park && !h.Other {
+		if h.Aside.Mode == "" || h.Other {
+			continue
+		}
+		soonest(h.whileEnds(&d.state.Rules))
+		if h.parks() {
 			_, until := h.class(&d.state.Rules, now)
 			soonest(until)
+		}
+	}
+	for _, f := range d.futures {
+		if !f.claim {
+			soonest(f.at) // if it does not begin then, something lasts for longer than expected
 		}
 	}
 	return next

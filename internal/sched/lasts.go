@@ -15,10 +15,13 @@ type lasts struct {
 // expectations are closer than that are alike, so that a queue has few kinds.
 const spanStep = 1.189207115002721 // the fourth root of two
 
-func lastsOf(run Span, limit time.Duration) lasts {
+// lastsOf is that of a job which had some of its run already. What has had all
+// that was expected, and is not done, is not known.
+func lastsOf(run Span, served, limit time.Duration) lasts {
 	l := lasts{limit: limit}
-	if run.High > 0 {
-		l.usual, l.expected = roundSpan(run.Mid), roundSpan(run.High)
+	if run.High > served {
+		left := run.Left(served, 0)
+		l.usual, l.expected = roundSpan(left.Mid), roundSpan(left.High)
 	}
 	if limit > 0 {
 		l.usual, l.expected = min(orForEver(l.usual), limit), min(orForEver(l.expected), limit)

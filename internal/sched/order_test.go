@@ -23,6 +23,7 @@ type queuedJob struct {
 	run      time.Duration // expected, exactly
 	limit    time.Duration
 	vram     int64
+	cpus     int
 }
 
 // running is a job on whole cards.
@@ -99,7 +100,7 @@ func (r orderRow) decide() Plan {
 	}
 	s.Queue.SetRules(rules)
 	for i, w := range r.jobs {
-		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram}
+		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram, CPUs: w.cpus}
 		s.Queue.Add(Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
@@ -153,7 +154,7 @@ func TestCardsAreKept(t *testing.T) {
 			jobs: []queuedJob{{gpus: 1, run: 9 * hour}, {gpus: 1, run: 9 * hour}}, want: "1?1+1h0m0s 2?0+2h0m0s"},
 		{says: "under conservative the second is not delayed either", cards: 3, held: busy, rules: policy(Conservative),
 			jobs: []queuedJob{{gpus: 2, run: hour / 2}, {gpus: 3, run: hour}, {gpus: 1, run: 100 * time.Minute}},
-			want: "1?1,2+1h0m0s 2?0,1,2+2h0m0s"},
+			want: "1?1,2+1h0m0s 2?0,1,2+2h0m0s 3?0+3h8m15.999999999s"},
 		{says: "what delays neither passes both", cards: 3, held: busy, rules: policy(Conservative),
 			jobs: []queuedJob{{gpus: 2, run: hour / 2}, {gpus: 3, run: hour}, {gpus: 1, run: 50 * time.Minute}},
 			want: "3@2 1?1,2+1h0m0s 2?0,1,2+2h0m0s"},
@@ -253,11 +254,13 @@ func TestRunningJobsGiveWay(t *testing.T) {
 		{says: "another berth's job does not give way", cards: 1,
 			held: []Held{running("9", hour, both(startsAnew, lasting(2*hour), func(h *Held) { h.Other = true }), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "1?0+1h0m0s"},
-		{says: "who was passed for too long comes before what gives way", cards: 1, held: []Held{running("9", hour, startsAnew, 0)},
-			jobs: []queuedJob{{gpus: 1, priority: -1, since: DefaultMaxBypass}}, want: "9>1 1?0+10s"},
+		{says: "who was passed for too long comes before what can be parked", cards: 1, held: []Held{running("9", hour, parkable, 0)},
+			jobs: []queuedJob{{gpus: 1, priority: -1, since: DefaultMaxBypass}}, want: "9>1 1?0+20s"},
+		{says: "what loses its work goes on even then, as two such would end each other for ever", cards: 1, held: []Held{running("9", hour, startsAnew, 0)},
+			jobs: []queuedJob{{gpus: 1, since: 9 * DefaultMaxBypass}}, want: "1!0+1h0m0s"},
 		{says: "and then has a while", cards: 1,
 			held: []Held{running("9", 10*minute, both(startsAnew, func(h *Held) { h.Waited = DefaultMaxBypass }), 0)},
-			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "1?0+10m0s"},
+			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "1?0+10m0s", again: 5 * minute},
 		{says: "which is over after a quarter of an hour, however long it waited", cards: 1,
 			held: []Held{running("9", 15*minute, both(startsAnew, func(h *Held) { h.Waited, h.Submitted = 90*day, midday.Add(-90*day) }), 0)},
 			jobs: []queuedJob{{gpus: 1, priority: 9}}, want: "9>1 1?0+10s"},

@@ -144,7 +144,7 @@ func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.place(&p)
 	e := entry{job: p.Job, priority: p.Priority, class: class, size: size, rank: p.Rank, seq: p.Seq}
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Served, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}

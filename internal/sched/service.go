@@ -45,10 +45,12 @@ const (
 )
 
 // lasBase and lasGrowth part the classes of LAS: GPU-seconds, each four times
-// the one before, from the same five minutes of one GPU.
+// the one before, from the same three minutes of one GPU. No run reaches a border
+// that is more seconds away than lasEnd, a hundred years.
 const (
 	lasBase   = float64(freshService / time.Second)
 	lasGrowth = 4
+	lasEnd    = 100 * 365 * 24 * 3600.0
 )
 
 // slices reports whether jobs go by what service they had.
@@ -74,7 +76,7 @@ func (r *Rules) place(p *Pending) (class, float64) {
 // nothing is known of comes behind those that are known to be no longer than a
 // while.
 func (p *Pending) need() float64 {
-	left := p.Run.Mid - p.Served
+	left := p.Run.Left(p.Served, 0).Mid
 	if p.Run.Mid <= 0 {
 		left = shortService
 		if p.Limit > 0 {
@@ -123,8 +125,12 @@ func boostSize(since time.Time) float64 { return float64(since.UnixMilli()) }
 // long, and what had much already, goes by the time alone.
 func (r *Rules) inTurn(c class) bool { return !r.slices() || c != classBoosted && c != classLong }
 
-// lasted is how long this run has lasted, bringing it back not counted.
+// lasted is how long this run has lasted, bringing it back not counted. Of one
+// that nobody knows the beginning of it is not known.
 func (h *Held) lasted(now time.Time) time.Duration {
+	if h.Started.IsZero() {
+		return 0
+	}
 	ran := now.Sub(h.Started)
 	if h.Served > 0 {
 		ran -= h.Aside.Back
@@ -147,8 +153,11 @@ func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
 		if gpus <= 0 {
 			return c, time.Time{}
 		}
-		border := time.Duration(lasBase * math.Pow(lasGrowth, float64(c)) / gpus * float64(time.Second))
-		return c, in(border - had + time.Millisecond)
+		border := lasBase * math.Pow(lasGrowth, float64(c)) / gpus
+		if border > lasEnd {
+			return c, time.Time{}
+		}
+		return c, in(time.Duration(border*float64(time.Second)) - had + time.Millisecond)
 	case !r.slices():
 		return classFresh, time.Time{}
 	}

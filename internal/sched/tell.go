@@ -33,7 +33,13 @@ type telling struct {
 	reasons   []Reason
 	of        []int
 	byGroup   map[*group]int
-	byRequest map[Request]int
+	byRequest map[asking]int
+}
+
+// asking is what a job asks for, and for how long.
+type asking struct {
+	Request
+	lasts
 }
 
 func (t *telling) add(r Reason) int {
@@ -45,10 +51,14 @@ func tell(s *State, jobs []string) *telling {
 	d := newDecision(s)
 	d.quiet = true
 	d.run(nil)
-	t := &telling{of: make([]int, len(jobs)), byGroup: map[*group]int{}, byRequest: map[Request]int{}}
+	t := &telling{of: make([]int, len(jobs)), byGroup: map[*group]int{}, byRequest: map[asking]int{}}
 	starts, first := map[string]bool{}, t.add(Reason{Kind: StartsNow})
 	for _, start := range d.plan.Starts {
 		starts[start.Job] = true
+	}
+	kept := map[string]bool{}
+	for _, r := range d.plan.Reservations {
+		kept[r.Job] = true
 	}
 	for i, id := range jobs {
 		m, found := s.Queue.member(id)
@@ -59,6 +69,8 @@ func tell(s *State, jobs []string) *telling {
 			t.of[i] = first
 		case d.blocker != nil && d.blocker.Job == id:
 			t.of[i] = t.add(d.blocked())
+		case kept[id]:
+			t.of[i] = t.add(d.explain(&m))
 		default:
 			t.of[i] = t.group(d, &m)
 		}
@@ -73,11 +85,12 @@ func (t *telling) group(d *decision, m *member) int {
 	if told {
 		return k
 	}
+	wanted := asking{m.group.request, m.group.lasts}
 	if reason, barred := d.explainLimit(m); barred {
 		k = t.add(reason)
-	} else if k, told = t.byRequest[m.group.request]; !told {
+	} else if k, told = t.byRequest[wanted]; !told {
 		k = t.add(d.explainRoom(m))
-		t.byRequest[m.group.request] = k
+		t.byRequest[wanted] = k
 	}
 	t.byGroup[m.group] = k
 	return k

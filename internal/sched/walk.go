@@ -7,8 +7,8 @@ import "container/heap"
 // not fit has learnt it of the whole group.
 //
 // Each user's line is walked by itself, and the walks are merged in a heap.
-// Only the one on top can change between two calls of next, and only for
-// later, so that putting it back in its place is all there is to do.
+// Once it has begun only the one on top can change between two calls of next, and
+// only for later, so that putting it back in its place is all there is to do.
 type walker struct {
 	walks    []*lineWalk // a heap: the one whose job is first lies on top
 	accounts map[*line]*account
@@ -46,9 +46,6 @@ func (q *Queue) walk(s *State) *walker {
 		w.accounts[l] = &lw.account
 		w.walks = append(w.walks, lw)
 	}
-	for i := len(w.walks)/2 - 1; i >= 0; i-- {
-		w.sink(i)
-	}
 	return w
 }
 
@@ -56,8 +53,9 @@ func (q *Queue) walk(s *State) *walker {
 func (w *walker) next() *head {
 	if w.begun {
 		w.restore()
+	} else {
+		w.begin()
 	}
-	w.begun = true
 	if len(w.walks) == 0 {
 		return nil
 	}
@@ -69,6 +67,15 @@ func (w *walker) next() *head {
 		lw.place = lw.heads.after(lw.place)
 	}
 	return &w.last.head
+}
+
+// begin puts the walks in order. That is late enough for turns that were taken
+// out of order before.
+func (w *walker) begin() {
+	w.begun = true
+	for i := len(w.walks)/2 - 1; i >= 0; i-- {
+		w.sink(i)
+	}
 }
 
 // restore puts the walk on top, which has moved on, back in its place.
