@@ -35,10 +35,10 @@ func CapMiB(s State, r Request) int64 {
 
 // roomMiB is how much each of the n largest candidates holds when empty.
 func (k *kinship) roomMiB(n int) int64 {
-	if n < 1 || n > len(k.sizesMiB) {
+	if n < 1 || n > len(k.sizes()) {
 		return 0
 	}
-	return k.sizesMiB[n-1]
+	return k.sizes()[n-1]
 }
 
 // possible is Feasible without the reason. It is asked of every kind of

@@ -14,7 +14,7 @@ type kinship struct {
 	candidates []*slot // in the order of the job's ids where it names them
 	unknown    []int   // ids that no card has, or that the job rules out itself
 	repeated   []int   // ids named more than once
-	sizesMiB   []int64 // what the candidates hold when empty, largest first
+	sizesMiB   []int64 // what the candidates hold when empty, largest first; nil until it is asked for
 	failed     []amounts
 	noRoom     []attempt // for which no room could be made either
 }
@@ -30,17 +30,26 @@ func newKinship(b *board, r *Request) *kinship {
 	if ids := splitIDs(r.IDs); ids != nil {
 		k.addIDs(r, ids)
 	} else if r.GPUs > 0 {
+		k.candidates = make([]*slot, 0, len(b.slots))
 		for _, c := range b.slots {
 			if r.allows(c.Card) {
 				k.candidates = append(k.candidates, c)
 			}
 		}
 	}
-	for _, c := range k.candidates {
-		k.sizesMiB = append(k.sizesMiB, c.TotalMiB-c.ReservedMiB)
-	}
-	slices.SortFunc(k.sizesMiB, func(a, b int64) int { return cmp.Compare(b, a) })
 	return k
+}
+
+// sizes are what the candidates hold when empty, largest first.
+func (k *kinship) sizes() []int64 {
+	if k.sizesMiB == nil {
+		k.sizesMiB = make([]int64, len(k.candidates))
+		for i, c := range k.candidates {
+			k.sizesMiB[i] = c.TotalMiB - c.ReservedMiB
+		}
+		slices.SortFunc(k.sizesMiB, func(a, b int64) int { return cmp.Compare(b, a) })
+	}
+	return k.sizesMiB
 }
 
 func (k *kinship) addIDs(r *Request, ids []int) {
