@@ -120,12 +120,8 @@ func (f *Forecast) hold(at time.Time) {
 	if at = latest(at, f.Now); !f.Mid.IsZero() && !at.Before(f.Mid) {
 		return
 	}
-	f.None, f.Mid = "", at
-	if f.Low.IsZero() || f.Low.After(at) {
-		f.Low = at
-	}
-	if !f.High.IsZero() && f.High.Before(at) {
-		f.High = at
+	if f.None, f.Mid = "", at; f.Low.IsZero() || f.Low.After(at) {
+		f.Low, f.High = at, at // no end is known that could be that early: room is made
 	}
 }
 

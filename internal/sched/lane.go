@@ -142,7 +142,7 @@ func (n *lane) forget(l *layout) {
 	any := need{room: n.least}
 	past := 0
 	for i := range len(n.steps) - 1 {
-		if any.lacksIn(&n.steps[i]) {
+		if s := &n.steps[i]; s.jobs > 0 && any.lacksIn(s) {
 			past = i + 1
 		} else if l.gaps {
 			break

@@ -73,13 +73,11 @@ func (k *known) layout(s *State, front []*ahead, self *ask, left Span, b bent) l
 		l.gaps = i < gapBound
 		l.place(a.ask, l.length(a.left), binding{held: -1, front: int32(i)})
 	}
-	switch b {
-	case atLeast:
-		return l.place(self, 0, nobody)
-	case atMost:
-		return l.place(self, never, nobody)
+	length := l.length(left)
+	if b == atMost {
+		length = never // others may be faster to take a gap
 	}
-	return l.place(self, l.length(left), nobody)
+	return l.place(self, length, nobody)
 }
 
 // open puts what runs now onto the cards.
