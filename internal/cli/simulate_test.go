@@ -309,17 +309,23 @@ func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
 	}
 }
 
-func TestTheExampleReplaysAsThePageSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scheduling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out, errOut bytes.Buffer
-	if code := Main([]string{"simulate", "../../examples/trace.csv", "--policy", "fifo,backfill,default"}, &out, &errOut); code != 0 || errOut.Len() > 0 {
-		t.Fatalf("exit status %d: %s", code, errOut.String())
-	}
-	shown, _, _ := strings.Cut(out.String(), "GPUs given out")
-	if !strings.Contains(string(text), shown) {
-		t.Errorf("the page does not have:\n%s", shown)
+func TestTheExampleReplaysAsThePagesSay(t *testing.T) {
+	for _, page := range []struct{ file, flags, until string }{
+		{"docs/scheduling.md", "--policy fifo,backfill,default", "GPUs given out"},
+		{"docs/commands.md", "--policy backfill,fair", "GPUs given out"},
+		{"README.md", "--policy backfill,fair", "GPUs given out"},
+	} {
+		text, err := os.ReadFile("../../" + page.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, errOut bytes.Buffer
+		if code := Main(append([]string{"simulate", "../../examples/trace.csv"}, strings.Fields(page.flags)...), &out, &errOut); code != 0 {
+			t.Fatalf("exit status %d: %s", code, errOut.String())
+		}
+		shown, _, found := strings.Cut(out.String(), page.until)
+		if shown = "$ berth simulate examples/trace.csv " + page.flags + "\n" + shown; !found || !strings.Contains(string(text), shown) {
+			t.Errorf("%s does not have:\n%s", page.file, shown)
+		}
 	}
 }
