@@ -1,0 +1,74 @@
+package sched
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestWhereCardsAreTooFewTheJobDoesNotFit holds the count against the machine as it
+// would be, whoever is gone from it and for whomever cards are kept.
+func TestWhereCardsAreTooFewTheJobDoesNotFit(t *testing.T) {
+	told := 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawTimed(t)
+		d := newDecision(&s)
+		d.run(nil)
+		left := map[*Held]bool{}
+		for _, held := range d.held {
+			left[held] = rapid.Bool().Draw(t, "is gone")
+		}
+		gone := func(held *Held) bool { return left[held] }
+		at := s.Now
+		if n := len(d.futures); n > 0 && rapid.Bool().Draw(t, "then") {
+			at = d.futures[rapid.IntRange(0, n-1).Draw(t, "whose")].at
+		}
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			m, _ := s.Queue.member(p.Job)
+			h := m.group.head(m.entry)
+			if !d.tooFew(&h, gone, at) {
+				continue
+			}
+			told++
+			b := d.boardWithout(gone, at)
+			if grant, ok := newKinship(b, &h.group.request).grant(&h.group.request, keeper{}); ok {
+				t.Fatalf("job %s fits on %v where cards are said to be too few", p.Job, grant.GPUs)
+			}
+		}
+	})
+	if told < 100 {
+		t.Errorf("cards were too few %d times: nothing is shown by that", told)
+	}
+}
+
+func TestTooFewCountsWhoTakesNoNeighbour(t *testing.T) {
+	alone := Held{Job: "a", Cards: []int{0, 1}, Alone: true}
+	single := Held{Job: "b", Cards: []int{0}, Exclusive: true}
+	shared := Held{Job: "c", Cards: []int{0}, Share: 0.5}
+	for _, tt := range []struct {
+		name string
+		held []Held
+		asks Request
+		gone bool
+		want bool
+	}{
+		{"one card of two is left beside one that is exclusive", []Held{single}, Request{GPUs: 1, Share: 0.5}, false, false},
+		{"two cards are not", []Held{single}, Request{GPUs: 2, Share: 0.5}, false, true},
+		{"a card is shared by those that share", []Held{shared}, Request{GPUs: 2, Share: 0.5}, false, false},
+		{"and not by one that takes whole cards", []Held{shared}, Request{GPUs: 2}, false, true},
+		{"nor by one that is exclusive", []Held{shared}, Request{GPUs: 2, Share: 0.5, Exclusive: true}, false, true},
+		{"a card that two hold is one card", []Held{shared, single}, Request{GPUs: 1}, false, false},
+		{"nobody joins one that is alone", []Held{alone}, Request{GPUs: 1, Share: 0.5}, false, true},
+		{"who is gone is in nobody's way", []Held{alone}, Request{GPUs: 2}, true, false},
+		{"a job without cards has enough", []Held{alone}, Request{CPUs: 1}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := State{Cards: []Card{cardOf(0, 1000), cardOf(1, 1000)}, Held: tt.held, Rules: DefaultRules()}
+			d := newDecision(&s)
+			h := head{group: &group{groupKey: groupKey{request: tt.asks}}}
+			if got := d.tooFew(&h, func(*Held) bool { return tt.gone }, s.Now); got != tt.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
