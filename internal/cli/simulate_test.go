@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -201,6 +202,35 @@ func TestTheDefaultPolicyIsThatOfASharedDaemon(t *testing.T) {
 	}
 	if cfg := daemon.DefaultConfig(true); p.Rules != cfg.Rules || p.HalfLife != cfg.HalfLife {
 		t.Errorf("%+v, a daemon has %+v and %v", p, cfg.Rules, cfg.HalfLife)
+	}
+}
+
+// Who liked a replay wants that order, and not one of the same name.
+func TestWhatWasReplayedCanBeSwitchedOnAsThePageSays(t *testing.T) {
+	text, err := os.ReadFile("../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| what was replayed | config |\n")
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for _, p := range sim.Policies() {
+		_, row, found := strings.Cut(table, "| `"+p.Name+"` |")
+		row, _, _ = strings.Cut(row, "\n")
+		config := "[scheduling]\n"
+		for _, line := range quoted.FindAllStringSubmatch(row, -1) {
+			config += line[1] + "\n"
+		}
+		path := filepath.Join(t.TempDir(), "config.toml")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := daemon.LoadConfig(path, true, true)
+		if err != nil || !found {
+			t.Fatalf("%s: %v", config, err)
+		}
+		if got, want := cfg.Rules, p.Rules; got.Policy != want.Policy || got.Fair != want.Fair || p.HalfLife != 0 && p.HalfLife != cfg.HalfLife || got.MaxBypass != want.MaxBypass {
+			t.Errorf("%s is %+v with\n%s", p.Name, got, config)
+		}
 	}
 }
 
