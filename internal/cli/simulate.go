@@ -117,6 +117,7 @@ type workload struct {
 	leftOut int      // jobs that no replay can say anything about
 	why     string   // they are left out
 	notes   []string // what else a person should know
+	asked   string   // the flags that change the figures: "--park-cost 20"
 
 	// Of a snapshot: what there is when the replay begins.
 	fromSnapshot bool
@@ -245,6 +246,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 	if len(w.jobs) == 0 {
 		return failuref(o.emptyHint(w), "%s: no job to replay", w.source)
 	}
+	w.asked = o.askedFor(set.changed)
 	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
 	if err != nil {
 		return err
@@ -272,6 +274,20 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 		return printJSON(s.out, replays)
 	}
 	return drawReplays(s.screen, w, replays)
+}
+
+// askedFor is what was typed of the flags that change the figures, for those
+// who look at a page and did not type it.
+func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
+	var asked []string
+	for _, flag := range []struct{ name, value string }{
+		{"park-cost", o.parkCost}, {"estimates", o.estimates}, {"max-bypass", o.maxBypass}, {"half-life", o.halfLife}, {"placement", o.placement},
+	} {
+		if changed(flag.name) {
+			asked = append(asked, "--"+flag.name+" "+strings.TrimSpace(flag.value))
+		}
+	}
+	return strings.Join(asked, " ")
 }
 
 func writeFile(path string, data []byte) error {

@@ -125,6 +125,9 @@ func policyCharts(w *workload, replays []replayed, i int, a axis, mostWait float
 
 func aboutText(w *workload, replays []replayed) string {
 	about := "Replayed in virtual time with berth's own decisions; no job ran."
+	if w.asked != "" {
+		about += " Asked for with " + printable(w.asked) + "."
+	}
 	if w.assumed != "" {
 		about += " " + w.assumed
 	}
