@@ -16,7 +16,8 @@ func whyLine(why *api.Why) string {
 	if why.State == string(job.Running) {
 		return why.Text + endWords(why.Expected)
 	}
-	line := sched.Line(why.Text, why.Needs, behindOf(why.Behind), forecastOf(why))
+	f := forecastOf(why)
+	line := sched.Line(why.Text, why.Needs, behindOf(why.Behind), f) + sched.Passed(local(why.OldestSince), boundOf(why), f)
 	if why.AsideFor != "" && !strings.HasPrefix(line, "set aside") {
 		line = "set aside for job " + why.AsideFor + "; " + line
 	}
@@ -108,7 +109,7 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	}
 	f.add("kept for it", keptWords(why.Kept, now))
 	if len(why.GivesWay) > 0 {
-		f.add("gives way", "job "+strings.Join(why.GivesWay, ", job "))
+		f.add("gives way", givesWayWords(why.GivesWay))
 	}
 	f.add("passed", passedWords(why, now))
 	f.add("starts", strings.TrimPrefix(forecastOf(why).String(), "expected to start "))
@@ -128,6 +129,16 @@ func whyStanding(why *api.Why) string {
 		return "queued"
 	}
 	return fmt.Sprintf("number %s of %s in the queue", grouped(why.Position), grouped(why.Queued))
+}
+
+// givesWayWords names those that are set aside.
+func givesWayWords(jobs []string) string {
+	named := jobs[:min(len(jobs), maxRunsTold)]
+	text := "job " + strings.Join(named, ", job ")
+	if more := len(jobs) - len(named); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // keptWords is what is kept for a job, and for when.
@@ -154,26 +165,24 @@ func passedWords(why *api.Why, now time.Time) string {
 	if why.MaxBypassS <= 0 {
 		return ""
 	}
-	bound := time.Duration(why.MaxBypassS * float64(time.Second))
-	switch {
-	case why.OldestSince == nil:
-		return "by others at most " + bareSpan(bound) + ", counted once it is its user's oldest"
-	case !now.Before(why.OldestSince.Add(bound)):
-		return "by others for " + bareSpan(bound) + ", the most there is: it goes first now"
+	bound := boundOf(why)
+	if why.OldestSince == nil {
+		return "for " + sched.Hours(bound) + " at most, counted once it is its user's oldest"
 	}
-	return fmt.Sprintf("by others until %s at most, then it goes first", hourOf(why.OldestSince.Add(bound), now))
+	over, until := now.Sub(*why.OldestSince), why.OldestSince.Add(bound)
+	if over >= bound {
+		return "for " + sched.Hours(bound) + ", the most there is: it goes first now"
+	}
+	return fmt.Sprintf("for %s in all, %s so far; it goes first from %s on", sched.Hours(bound), sched.Hours(max(0, over)), hourOf(until, now))
 }
 
-// bareSpan is span without parts that are nothing: 1d, 2h.
-func bareSpan(d time.Duration) string {
-	text := span(d)
-	for _, empty := range []string{"0h", "00m", "00s"} {
-		if short, cut := strings.CutSuffix(text, empty); cut && len(short) > 1 && short[len(short)-1] > '9' {
-			return short
-		}
-	}
-	return text
+// boundOf is how long others may go before the job.
+func boundOf(why *api.Why) time.Duration {
+	return time.Duration(why.MaxBypassS * float64(time.Second))
 }
+
+// maxRunsTold bounds what is told of a card that many share.
+const maxRunsTold = 8
 
 // tellCards says of each card what is missing and who holds it.
 func tellCards(s screen, gpus []api.WhyGPU, now time.Time) error {
@@ -191,7 +200,14 @@ func tellCards(s screen, gpus []api.WhyGPU, now time.Time) error {
 		if err := hang(s, s.painted(dim, name), widest+gap, colour, printable(g.What)); err != nil {
 			return err
 		}
-		for _, r := range g.Runs {
+		for i, r := range g.Runs {
+			if i == maxRunsTold {
+				more := fmt.Sprintf("and %d more", len(g.Runs)-i)
+				if err := hang(s, strings.Repeat(" ", widest), widest+gap, plain, more); err != nil {
+					return err
+				}
+				break
+			}
 			if err := hang(s, strings.Repeat(" ", widest), widest+gap, plain, printable(runText(&r, now))); err != nil {
 				return err
 			}

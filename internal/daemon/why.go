@@ -17,6 +17,15 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		return api.Why{}, err
 	}
 	why := api.Why{ID: j.ID, State: string(j.State)}
+	if j.State == job.Queued {
+		// Of a long queue a story takes a while of the engine's time. Many who ask
+		// for one wait for one another and not in front of all other requests.
+		done, err := d.takeTurn(ctx)
+		if err != nil {
+			return api.Why{}, err
+		}
+		defer done()
+	}
 	err = d.do(ctx, func(now time.Time) {
 		var g guesses
 		if !j.State.Terminal() {
@@ -41,6 +50,9 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		return api.Why{}, err
 	case j.State == job.Running:
 		why.Text = fmt.Sprintf("it runs on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
+		if why.AsideFor = j.AsideFor; j.AsideFor != "" {
+			why.Text += ", and is being set aside for job " + j.AsideFor
+		}
 	case j.State.Terminal():
 		why.Text = "it is over: " + string(j.Outcome)
 		if v := d.view(c, &j, nil); v.Reason != nil {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -60,6 +62,43 @@ func TestWhyTellsTheStory(t *testing.T) {
 	if guess = l.job(again).ExpectedRun; guess == nil || guess.Source != "command" || guess.Runs != 2 {
 		t.Errorf("after two runs of it: %+v", guess)
 	}
+}
+
+// TestOneStoryAtATime: of a long queue a story takes a while, and whoever asks
+// for many does not stand in front of everybody else.
+func TestOneStoryAtATime(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	busy := l.one(sh(line, "gpus", "2"))
+	l.untilState(busy, job.Running)
+	waits := l.one(sh("true", "gpus", "2"))
+	done, err := l.d.takeTurn(l.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan error, 1)
+	go func() {
+		_, err := l.Why(l.ctx, waits)
+		told <- err
+	}()
+	if why := l.why(busy); why.State != "running" { // it needs no turn, and nor does anything else
+		t.Errorf("it runs: %+v", why)
+	}
+	gone, cancel := context.WithCancel(l.ctx)
+	cancel()
+	if _, err := l.d.Why(gone, api.Caller{Admin: true}, waits); !errors.Is(err, context.Canceled) {
+		t.Errorf("who went away while waiting is told %v", err)
+	}
+	select {
+	case err := <-told:
+		t.Errorf("a story was told out of turn: %v", err)
+	default:
+	}
+	done()
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	open()
 }
 
 func (l *lab) why(id string) api.Why {

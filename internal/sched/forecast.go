@@ -196,6 +196,10 @@ func knowledge(s *State, front []*ahead, self *group) known {
 		k.held[i] = h.left(s.Now)
 		k.basis.Running++
 		k.basis.count(h.Run, h.Limit, k.held[i])
+		if h.Started.IsZero() && k.held[i].High <= 0 {
+			k.held[i].Mid = 0 // not even since when it runs is known
+			continue
+		}
 		usual = append(usual, h.ran(s.Now)+k.held[i].Mid)
 	}
 	for _, a := range front {

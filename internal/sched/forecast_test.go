@@ -75,11 +75,11 @@ func TestForecast(t *testing.T) {
 		{says: "a limit is the latest", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 3*hour, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between now and 14:00, from the time limit of 1 run"},
 		{says: "of a run that nothing is known of there is no latest", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 0, 0)}, jobs: []expecting{{spec: one}},
-			want: "expected to start about 13:00, not before now, of 1 run nothing is known"},
+			want: "expected to start about 13:00; of 1 run nothing is known"},
 		{says: "a run that outlasts what was known is one of those", cards: eight()[:1], held: []Held{runningFor("9", 10*hour, aboutLong(hour), 0, 0)}, jobs: []expecting{{spec: one}},
-			want: "expected to start about 22:00, not before now, of 1 run nothing is known"},
+			want: "expected to start about 22:00; of 1 run nothing is known"},
 		{says: "the day is said where it is another", cards: eight()[:1], held: []Held{runningFor("9", 20*hour, none, 44*hour, 0)}, jobs: []expecting{{spec: one}},
-			want: "expected to start between now and Mon 12:00, from the time limit of 1 run"},
+			want: "expected to start between now and 2026-03-02 12:00, from the time limit of 1 run"},
 		{says: "and the date where it is far", cards: eight()[:1], held: []Held{runningFor("9", 0, none, 240*hour, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between now and 2026-03-11 12:00, from the time limit of 1 run"},
 		{says: "seconds are said of what is near", cards: eight()[:1], held: []Held{runningFor("9", 2*time.Minute, Span{3 * time.Minute, 4 * time.Minute, 5 * time.Minute}, 0, 0)}, jobs: []expecting{{spec: one}},
@@ -89,7 +89,7 @@ func TestForecast(t *testing.T) {
 		{says: "limits and history are told apart", cards: eight()[:1], held: []Held{runningFor("9", hour, none, 2*hour, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one}}, job: "2",
 			want: "expected to start between 12:30 and 15:00, from the time limit of 1 run and the history of 1 run"},
 		{says: "one in front that is not known counts as the others do", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
-			want: "expected to start about 15:00, not before now, from the history of 1 run; of 1 run nothing is known"},
+			want: "expected to start about 15:00, from the history of 1 run; of 1 run nothing is known"},
 		{says: "two cards take two in front at a time", cards: eight()[:2], held: []Held{runningFor("9", hour, none, 2*hour, 0), runningFor("8", hour, none, 2*hour, 1)},
 			jobs: []expecting{{spec: one, limit: hour}, {spec: one, limit: hour}, {spec: one}}, job: "3",
 			want: "expected to start between now and 14:00, from the time limits of 4 runs"},
@@ -175,8 +175,15 @@ func TestForecast(t *testing.T) {
 		{says: "of two cards that a limit leaves idle the one is taken that came free last", cards: eight()[:2],
 			held: []Held{runningFor("9", 0, exactly(hour), 0, 0), runningFor("8", 0, exactly(3*hour), 0, 1), {Job: "7", User: "cay", CPUs: 1, Started: sundayNoon, Run: exactly(3 * hour)}},
 			jobs: []expecting{{spec: one, user: "cay", run: exactly(9 * hour)}, {spec: one, user: "ann", run: exactly(5 * hour)}, {spec: one, user: "ann"}}, job: "3",
-			lab:  func(s *State) { s.Limits, s.InUse = map[string]Limit{"cay": {Jobs: 1}}, map[string]Use{"cay": {Jobs: 1}} },
+			lab: func(s *State) {
+				s.Limits, s.InUse = map[string]Limit{"cay": {Jobs: 1}}, map[string]Use{"cay": {Jobs: 1}}
+			},
 			want: "expected to start about 18:00, from the history of 5 runs"},
+		{says: "where nothing is known of anything, nothing is said", cards: eight()[:1], held: []Held{{Job: "9", Cards: []int{0}, Alone: true}}, jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
+			want: "nothing says when it starts; of 2 runs nothing is known"},
+		{says: "parts of cards are spread where the rules say so", rules: func(r *Rules) { r.Placement = Spread }, cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", 0, exactly(hour), 0, 0, 1)},
+			jobs: []expecting{{spec: share(.5), run: exactly(2 * hour)}, {spec: share(.5), run: exactly(2 * hour)}, {spec: one}}, job: "3",
+			want: "expected to start between 13:00 and 15:00, from the history of 3 runs"},
 		{says: "a job that is not there has no forecast", cards: eight(), job: "7", want: ""},
 	} {
 		t.Run(row.says, func(t *testing.T) {
@@ -317,6 +324,26 @@ func TestMoreInFrontThanAreLookedAt(t *testing.T) {
 	}
 	if f := Expect(s, fmt.Sprint(frontBound)); f.Beyond || f.High.IsZero() {
 		t.Errorf("the last that is looked at: %+v", f)
+	}
+}
+
+// TestFarAheadNoGapsAreLookedFor: room has to be there for good.
+func TestFarAheadNoGapsAreLookedFor(t *testing.T) {
+	n := newLane([2]float64{1, 1}, [2]float64{})
+	one := [2]float64{1, 0}
+	n.add(stay{begin: 5, end: 9, use: one, who: binding{front: 3}}, &layout{gaps: true})
+	d := &need{use: one, room: one}
+	for _, row := range []struct {
+		from, length int64
+		gaps         bool
+		want         int64
+	}{{0, 5, true, 0}, {0, 6, true, 9}, {0, 1, false, 9}, {3, 2, true, 3}, {3, 3, true, 9}, {4, 0, true, 4}, {20, 9, true, 20}, {0, never, true, 9}} {
+		if at, _, ok := n.soonest(d, row.from, row.length, row.gaps); at != row.want || !ok {
+			t.Errorf("%+v: at %d, %v", row, at, ok)
+		}
+	}
+	if _, binds, _ := n.soonest(d, 0, 6, true); binds.front != 3 {
+		t.Errorf("it waits for %+v", binds)
 	}
 }
 

@@ -212,6 +212,40 @@ func TestAReservationIsTold(t *testing.T) {
 	}
 }
 
+// TestTheBoundIsSaid from a quarter of it on.
+func TestTheBoundIsSaid(t *testing.T) {
+	const hour = time.Hour
+	f := Forecast{Now: sundayNoon, Low: sundayNoon, Mid: sundayNoon.Add(hour), High: sundayNoon.Add(hour)}
+	for _, row := range []struct {
+		says   string
+		oldest time.Duration // ago; 0: never
+		bound  time.Duration
+		change func(*Forecast)
+		want   string
+	}{
+		{says: "it is another's turn to be its user's oldest", bound: 48 * hour},
+		{says: "there is no bound", oldest: 90 * hour},
+		{says: "hardly anything is over", oldest: 12*hour - 1, bound: 48 * hour},
+		{says: "a quarter is over", oldest: 12 * hour, bound: 48 * hour, want: "; it may be passed for 48h in all, 12h so far"},
+		{says: "most is over", oldest: 26*hour + 59*time.Minute, bound: 48 * hour, want: "; it may be passed for 48h in all, 26h so far"},
+		{says: "all is over", oldest: 48 * hour, bound: 48 * hour, want: "; it was passed for 48h, the most there is, and goes first"},
+		{says: "a short bound", oldest: 45 * time.Minute, bound: 90 * time.Minute, want: "; it may be passed for 1.5h in all, 45m so far"},
+		{says: "it starts now", oldest: 26 * hour, bound: 48 * hour, change: func(f *Forecast) { f.High = f.Now }},
+		{says: "nothing is expected of it", oldest: 26 * hour, bound: 48 * hour, change: func(f *Forecast) { f.None = NoneLimit }},
+	} {
+		forecast, oldest := f, time.Time{}
+		if row.change != nil {
+			row.change(&forecast)
+		}
+		if row.oldest > 0 {
+			oldest = sundayNoon.Add(-row.oldest)
+		}
+		if got := Passed(oldest, row.bound, forecast); got != row.want {
+			t.Errorf("%s: got %q, want %q", row.says, got, row.want)
+		}
+	}
+}
+
 func TestRequestsInWords(t *testing.T) {
 	for want, spec := range map[string]job.Spec{
 		"an idle GPU":                             idle(1),

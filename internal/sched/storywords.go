@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -14,8 +15,12 @@ func (f Forecast) String() string {
 		return f.None.String()
 	}
 	text := f.when()
-	if rests := f.Rests.String(); rests != "" && !f.now() {
+	switch rests := f.Rests.String(); {
+	case rests == "" || f.now():
+	case strings.HasPrefix(rests, "from "):
 		text += ", " + rests
+	default:
+		text += "; " + rests
 	}
 	return text
 }
@@ -35,9 +40,11 @@ func (f Forecast) when() string {
 		return "expected to start now"
 	case f.Beyond:
 		return fmt.Sprintf("not expected before %s: more than %s are in front", low, count(frontBound, "job"))
+	case f.Mid.IsZero() && low == "now":
+		return "nothing says when it starts"
 	case f.Mid.IsZero():
 		return fmt.Sprintf("not expected before %s", low)
-	case f.High.IsZero() && low == mid:
+	case f.High.IsZero() && (low == mid || low == "now"):
 		return fmt.Sprintf("expected to start about %s", mid)
 	case f.High.IsZero():
 		return fmt.Sprintf("expected to start about %s, not before %s", mid, low)
@@ -62,8 +69,6 @@ func (f Forecast) moment(t time.Time, exact bool) string {
 		return "now"
 	case sameDay:
 		return t.Format(clock)
-	case t.Sub(now) < 6*24*time.Hour:
-		return t.Format("Mon " + clock)
 	}
 	return t.Format("2006-01-02 15:04")
 }
@@ -208,7 +213,34 @@ func Line(why, needs string, b *Behind, f Forecast) string {
 }
 
 // String is the story in one line, for people.
-func (t Story) String() string { return Line(t.Why.String(), t.Request.Words(), t.Behind, t.Forecast) }
+func (t Story) String() string {
+	return Line(t.Why.String(), t.Request.Words(), t.Behind, t.Forecast) + Passed(t.Oldest, t.MaxBypass, t.Forecast)
+}
+
+// Passed says how much is over of the time for which others may go before a job
+// that has been its user's oldest since then; it follows a line. It is said from
+// a quarter of that on, of what is expected to wait on.
+func Passed(oldest time.Time, bound time.Duration, f Forecast) string {
+	over := f.Now.Sub(oldest)
+	switch {
+	case oldest.IsZero() || bound <= 0 || over < bound/4 || f.None != "" || f.now():
+		return ""
+	case over >= bound:
+		return fmt.Sprintf("; it was passed for %s, the most there is, and goes first", Hours(bound))
+	}
+	return fmt.Sprintf("; it may be passed for %s in all, %s so far", Hours(bound), Hours(over))
+}
+
+// Hours writes a time of hours: 48h, 1.5h; one below an hour in minutes.
+func Hours(d time.Duration) string {
+	switch {
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 10*time.Hour:
+		return decimal(math.Floor(d.Hours()*10)/10) + "h"
+	}
+	return fmt.Sprintf("%dh", d/time.Hour)
+}
 
 // Obstacles says what stands between the job and the card: what is missing, or
 // what closes it.
