@@ -9,12 +9,13 @@ import (
 )
 
 // notesOn is what a caller should know about a job that is taken as asked, and
-// that does less than it may seem to.
-func notesOn(s *job.Spec) []string {
+// that does less than it may seem to. Where nobody is set aside (keepAll) it
+// makes no difference that it would give way.
+func notesOn(s *job.Spec, keepAll bool) []string {
 	var notes []string
 	switch {
 	case s.WarnSignal == "":
-	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue): // it comes before it is set aside
+	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue) && !keepAll: // it comes before it is set aside
 	case s.TimeLimit == 0:
 		notes = append(notes, fmt.Sprintf("signal: %s comes before a time limit, and this job has none", s.WarnSignal))
 	case s.WarnBefore >= s.TimeLimit:
@@ -23,7 +24,10 @@ func notesOn(s *job.Spec) []string {
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
 		notes = append(notes, fmt.Sprintf("output: %s stands for nothing and is left as it is; %%j %%n %%u %%a and %%%% are known", strings.Join(marks, " ")))
 	}
-	if s.Preemptible == string(sched.Park) {
+	switch {
+	case s.Preemptible != "" && keepAll:
+		notes = append(notes, "preemptible: this daemon sets no job aside (scheduling.preempt is never)")
+	case s.Preemptible == string(sched.Park):
 		notes = append(notes, "preemptible: it will be parked once this machine can; until then it is not set aside (requeue can be)")
 	}
 	return notes

@@ -24,10 +24,15 @@ func TestNotesOn(t *testing.T) {
 			[]string{"output: %x %é % stands for nothing and is left as it is; %j %n %u %a and %% are known"}},
 		"a job that cannot be parked yet": {job.Spec{Preemptible: "park"},
 			[]string{"preemptible: it will be parked once this machine can; until then it is not set aside (requeue can be)"}},
-		"a job that gives way":         {job.Spec{Preemptible: "requeue"}, nil},
-		"a signal before it gives way": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute}, nil},
+		"a job that gives way where nobody is set aside": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute},
+			[]string{"signal: USR1 comes before a time limit, and this job has none", "preemptible: this daemon sets no job aside (scheduling.preempt is never)"}},
+		"a job that cannot be parked where nobody is set aside": {job.Spec{Preemptible: "park"},
+			[]string{"preemptible: this daemon sets no job aside (scheduling.preempt is never)"}},
+		"a plain job where nobody is set aside": {job.Spec{}, nil},
+		"a job that gives way":                  {job.Spec{Preemptible: "requeue"}, nil},
+		"a signal before it gives way":          {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute}, nil},
 	} {
-		if got := notesOn(&row.spec); !slices.Equal(got, row.want) {
+		if got := notesOn(&row.spec, strings.HasSuffix(name, "where nobody is set aside")); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}

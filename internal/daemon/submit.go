@@ -168,7 +168,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.checkPriority(asked.Spec.Priority); err != nil {
 		return err
 	}
-	s.notes = append(s.notes, notesOn(&asked.Spec)...)
+	s.notes = append(s.notes, notesOn(&asked.Spec, s.cfg.Preempt == PreemptNever)...)
 	return s.addJobs(asked)
 }
 

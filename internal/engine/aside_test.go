@@ -108,6 +108,7 @@ func TestWhatEndedByItselfEndedSo(t *testing.T) {
 	}{
 		{"well, before it heard anything", keep.Record{}, job.Finished, job.OK},
 		{"badly, before it heard anything", keep.Record{ExitCode: 3}, job.Failed, job.Exited(3)},
+		{"at its limit, before it was told", keep.Record{Stop: "timeout"}, job.Failed, job.Timeout},
 		{"with 0, after it was told", aside(), job.Queued, ""},
 		{"with an error, after it was told", keep.Record{Stop: "aside", ExitCode: 1}, job.Queued, ""},
 		{"by a signal, after it was told", keep.Record{Stop: "aside", Signal: 9}, job.Queued, ""},
@@ -115,9 +116,50 @@ func TestWhatEndedByItselfEndedSo(t *testing.T) {
 		r := crowded(t, spec(gives, vram(20000)))
 		r.hear(run.Ended, "1", test.record, false)
 		r.pass(time.Second)
-		if row := r.row("1"); row.State != test.state || row.Outcome != test.want {
-			t.Errorf("%s: %s %q", test.name, row.State, row.Outcome)
+		if row := r.row("1"); row.State != test.state || row.Outcome != test.want || row.Preemptions > 0 && row.State != job.Queued {
+			t.Errorf("%s: %s %q, set aside %d times", test.name, row.State, row.Outcome, row.Preemptions)
 		}
+	}
+}
+
+// TestWhatSendsALeaverBackIsCountedOnce: what came before TERM, a limit or a
+// failure, has its own count and its own place.
+func TestWhatSendsALeaverBackIsCountedOnce(t *testing.T) {
+	atLimit := func(s *job.Spec) { s.TimeLimit, s.OnTimeout = time.Hour, job.TimeoutRequeue }
+	for _, test := range []struct {
+		name                         string
+		spec                         job.Spec
+		record                       keep.Record
+		preempted, requeued, retried int
+	}{
+		{"its limit", spec(gives, vram(20000), atLimit), keep.Record{Stop: "timeout"}, 0, 1, 0},
+		{"a failure", spec(gives, vram(20000), retries(1), onFail), keep.Record{ExitCode: 1}, 0, 0, 1},
+		{"TERM, with a limit", spec(gives, vram(20000), atLimit), aside(), 1, 0, 0},
+		{"TERM, which made it fail", spec(gives, vram(20000), retries(1), onFail), keep.Record{Stop: "aside", ExitCode: 1}, 1, 0, 0},
+	} {
+		r := crowded(t, test.spec)
+		r.hear(run.Ended, "1", test.record, false)
+		r.pass(time.Second)
+		row := r.row("1")
+		if row.State != job.Queued || row.Preemptions != test.preempted || row.Requeues != test.requeued || row.RetriesUsed != test.retried {
+			t.Errorf("%s: %s, set aside %d times, requeued %d, retried %d", test.name, row.State, row.Preemptions, row.Requeues, row.RetriesUsed)
+		}
+		if (row.Rank != 0) != (test.requeued > 0) || (row.AsideFor != "") != (test.preempted > 0) {
+			t.Errorf("%s: it waits at %d for job %q", test.name, row.Rank, row.AsideFor)
+		}
+	}
+}
+
+// TestAProcessThatBerthDidNotStartStays: nothing of it could be run again.
+func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
+	r := newRig(t, 1)
+	adopted := spec(gives)
+	adopted.Adopt = &job.Stranger{}
+	if mode := r.e.aside(&adopted).Mode; mode != "" {
+		t.Errorf("it is set aside: %s", mode)
+	}
+	if mode := r.e.aside(&job.Spec{Preemptible: "requeue"}).Mode; mode != sched.Requeue {
+		t.Errorf("another is not: %q", mode)
 	}
 }
 
