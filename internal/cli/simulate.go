@@ -256,24 +256,44 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 	if replays[0].Jobs == 0 {
 		return failuref("try --gpus and --vram", "no job of %s can run on %s", w.source, machineText(w.machine))
 	}
-	if o.csv != "" {
-		if err := writeFile(o.csv, replaysCSV(replays)); err != nil {
-			return err
-		}
-	}
-	if o.html != "" {
-		page, err := replaysPage(w, replays)
-		if err != nil {
-			return err
-		}
-		if err := writeFile(o.html, page); err != nil {
-			return err
-		}
+	wrote, err := o.writeFiles(w, replays)
+	if err != nil {
+		return err
 	}
 	if o.json {
 		return printJSON(s.out, replays)
 	}
-	return drawReplays(s.screen, w, replays)
+	if err := drawReplays(s.screen, w, replays); err != nil {
+		return err
+	}
+	for _, path := range wrote {
+		fmt.Fprintf(s.out, "\nwrote %s", printable(path))
+	}
+	if len(wrote) > 0 {
+		fmt.Fprintln(s.out)
+	}
+	return nil
+}
+
+// writeFiles writes what was asked for as files, and says which.
+func (o *simulateOptions) writeFiles(w *workload, replays []replayed) (wrote []string, err error) {
+	if o.csv != "" {
+		if err := writeFile(o.csv, replaysCSV(replays)); err != nil {
+			return nil, err
+		}
+		wrote = append(wrote, o.csv)
+	}
+	if o.html != "" {
+		page, err := replaysPage(w, replays)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeFile(o.html, page); err != nil {
+			return nil, err
+		}
+		wrote = append(wrote, o.html)
+	}
+	return wrote, nil
 }
 
 // askedFor is what was typed of the flags that change the figures, for those
