@@ -248,12 +248,12 @@ func (d *decision) give(h *head, grant job.Grant) *Held {
 
 // granted is what a job holds that is granted so much from a moment on.
 func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
-	r := &h.group.request
+	r, m := &h.group.request, d.state.Queue.jobs[h.job]
 	return &Held{
 		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		CPUs: r.CPUs, MemMiB: r.MemMiB,
-		Started: from, Run: Span{Mid: h.lasts.usual, High: h.lasts.expected}, Limit: h.lasts.limit,
+		Started: from, Served: m.served, Run: m.run, Limit: h.lasts.limit,
 	}
 }
 

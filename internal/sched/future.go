@@ -12,6 +12,7 @@ import (
 type future struct {
 	job   string
 	at    time.Time
+	usual time.Duration // how long it lasts from then on as a rule; 0: not known
 	board *board
 	held  *Held // the job on it
 	cards []int
@@ -201,6 +202,9 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 		if n > 0 {
 			at = departures[n-1].at
 		}
+		for n > 0 && n < len(departures) && departures[n].at.Equal(at) {
+			n++ // who leaves at the same moment is gone too
+		}
 		f, _ := d.fitsWithout(h, left(n), at)
 		return f
 	}
@@ -233,7 +237,7 @@ func (d *decision) departures(h *head, s standing) []departure {
 		list = append(list, departure{held, d.leaves(held, h, s)})
 	}
 	for _, held := range d.given {
-		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.Run.Left(0, held.Limit).Mid)})
+		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.rest(d.state.Now))})
 	}
 	for _, f := range d.futures {
 		if end, known := f.ends(); known && !f.claim {
@@ -246,7 +250,7 @@ func (d *decision) departures(h *head, s standing) []departure {
 
 // ends is when the job is expected to be done again for whom cards are kept.
 func (f *future) ends() (time.Time, bool) {
-	return f.at.Add(f.held.Run.Mid), f.held.Run.Mid > 0
+	return f.at.Add(f.usual), f.usual > 0
 }
 
 // otherBerths is when another berth's jobs are expected to end, of which nothing
@@ -267,9 +271,18 @@ func (d *decision) leaves(held *Held, h *head, s standing) time.Time {
 	case held.Started.IsZero():
 		return now.Add(otherBerths)
 	}
-	left := held.Run
-	left.Mid, left.High, left.Low = left.Mid-held.Served, left.High-held.Served, left.Low-held.Served
-	return now.Add(left.Left(held.lasted(now), held.Limit).Mid)
+	return now.Add(held.rest(now))
+}
+
+// rest is how much longer a run is expected to last. One that has had all that was
+// expected, over all its runs, is expected to take as long again.
+func (h *Held) rest(now time.Time) time.Duration {
+	ran := h.lasted(now)
+	rest := h.Run.Left(h.Served+ran, 0).Mid
+	if h.Limit > 0 {
+		rest = min(rest, max(0, h.Limit-ran))
+	}
+	return rest
 }
 
 func latest(a, b time.Time) time.Time {
@@ -296,7 +309,7 @@ func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*f
 	}
 	held := d.granted(h, grant, at)
 	b.book(held)
-	return &future{job: h.job, at: at, board: b, held: held, cards: grant.GPUs}, true
+	return &future{job: h.job, at: at, usual: h.lasts.usual, board: b, held: held, cards: grant.GPUs}, true
 }
 
 // begun reports whether the job for whom cards are kept is expected to be on them
@@ -398,22 +411,24 @@ func (q *Queue) overdue(s *State) []late {
 	return all
 }
 
-// passedUnderFIFO is the oldest job of all where it is late: under FIFO only a
-// higher priority passes anybody, and who came later has no claim yet.
+// passedUnderFIFO are the oldest jobs of all, for as long as they are late: under
+// FIFO only a higher priority passes anybody, and who came later than one who has
+// no claim yet has none.
 func (q *Queue) passedUnderFIFO(all []late) []late {
-	for i := range all {
-		own := ageOf(all[i].entry)
-		oldest := true
+	slices.SortFunc(all, func(a, b late) int { return compareAges(ageOf(a.entry), ageOf(b.entry)) })
+	for n := range all {
 		for _, l := range q.lines {
-			if first, _ := l.ages.at(place{}); compareAges(first, own) < 0 {
-				oldest = false
+			first, at := l.ages.at(place{})
+			listed := slices.ContainsFunc(all[:n], func(other late) bool { return other.group.line == l })
+			if listed {
+				first, at = l.ages.at(l.ages.after(place{}))
+			}
+			if at && compareAges(first, ageOf(all[n].entry)) < 0 {
+				return all[:n]
 			}
 		}
-		if oldest {
-			return all[i : i+1]
-		}
 	}
-	return nil
+	return all
 }
 
 // late is a job that was passed for as long as may be.

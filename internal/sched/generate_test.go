@@ -183,7 +183,15 @@ func commit(s State, p Plan) State {
 	next := s
 	next.InUse, next.Usage, next.Pools = copied(s.InUse), copied(s.Usage), copied(s.Pools)
 	next.Held = slices.Clone(s.Held)
+	for _, a := range p.SetAside {
+		for i := range next.Held {
+			if h := &next.Held[i]; h.Job == a.Job && !h.Other {
+				h.Leaving, h.LeavesFor, h.LeavesBy = true, a.For, s.Now.Add(h.Aside.Out)
+			}
+		}
+	}
 	next.Queue = NewQueue()
+	next.Queue.SetRules(s.Rules)
 	gone := map[string]bool{}
 	for _, start := range p.Starts {
 		pending, _ := s.Queue.Get(start.Job)
@@ -199,15 +207,25 @@ func commit(s State, p Plan) State {
 			BudgetMiB: CardBudgets(start.Grant, pending.Request.VRAMMiB, s.Cards),
 			Share:     start.Grant.Share, Alone: start.Grant.Alone, Exclusive: start.Grant.Exclusive,
 			CPUs: pending.Request.CPUs, MemMiB: pending.Request.MemMiB,
+			User: pending.User, Priority: pending.Priority, Rank: pending.Rank, Seq: pending.Seq,
+			Started: s.Now, Submitted: s.Now, Served: pending.Served, Waited: s.Now.Sub(pending.Since),
+			Run: pending.Run, Limit: pending.Limit,
 		})
 	}
 	for _, r := range p.Infeasible {
 		gone[r.Job] = true
 	}
 	for _, pending := range s.Queue.First(s.Queue.Len()) {
-		if !gone[pending.Job] {
-			next.Queue.Add(pending)
-		}
+		next.Queue.Add(pending)
+	}
+	for user, l := range s.Queue.lines {
+		next.Queue.lines[user].first, next.Queue.lines[user].since = l.first, l.since
+	}
+	for job := range gone {
+		next.Queue.Remove(job)
+	}
+	if !s.Now.IsZero() {
+		next.Queue.Tick(s.Now)
 	}
 	return next
 }

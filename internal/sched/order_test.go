@@ -197,7 +197,11 @@ func TestNobodyIsPassedForEver(t *testing.T) {
 			jobs: []queuedJob{{gpus: 2, since: day, user: "ann"}, {gpus: 2, since: day, user: "ann"}, {gpus: 2, since: day, user: "eve"}},
 			want: "1?0,1+2h0m0s"},
 		{says: "under fifo who is not the oldest of all has no claim", cards: 1, rules: policy(FIFO),
-			jobs: []queuedJob{{gpus: 1, since: 9 * day}, {gpus: 1, since: 9 * day, priority: 5, user: "eve"}, {gpus: 1, since: 8 * day, user: "ann"}}, want: "1@0"},
+			jobs: []queuedJob{{gpus: 1, since: 9 * day}, {gpus: 1, since: hour, priority: 5, user: "eve"}, {gpus: 1, since: 8 * day, user: "ann"}}, want: "1@0"},
+		{says: "those who are the oldest one after the other do", cards: 2, rules: policy(FIFO),
+			jobs: []queuedJob{{gpus: 1, since: 2 * day, user: "ann"}, {gpus: 1, since: day, user: "bob"}, {gpus: 1, priority: 5, user: "eve"}}, want: "1@0 2@1"},
+		{says: "not behind one who has not waited for so long", cards: 3, rules: policy(FIFO),
+			jobs: []queuedJob{{gpus: 1, since: 2 * day, user: "ann"}, {gpus: 1, since: hour, user: "ann"}, {gpus: 3, since: day, user: "bob"}, {gpus: 1, priority: 5, user: "eve"}}, want: "1@0 4@1 2@2"},
 		{says: "but no priority passes the oldest for ever", cards: 1, rules: policy(FIFO), held: busy,
 			jobs: []queuedJob{{gpus: 1, since: day}, {gpus: 1, priority: 5, user: "eve"}}, want: "1?0+2h0m0s"},
 		{says: "without a bound nothing is overdue", cards: 1, rules: func(r *Rules) { r.MaxBypass = 0 },
@@ -283,7 +287,7 @@ func TestClassesOfService(t *testing.T) {
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?0+20s"},
 		{says: "bringing it back is no service", cards: 1,
 			held: []Held{running("9", 80*time.Second, both(parkable, func(h *Held) { h.Served = 119 * time.Second }), 0)},
-			jobs: []queuedJob{{gpus: 1}}, want: "1?0+1m0s", again: time.Second},
+			jobs: []queuedJob{{gpus: 1}}, want: "1?0+2m59s", again: time.Second},
 		{says: "jobs that lose their work do not take turns", cards: 1, held: []Held{running("9", 60*minute, startsAnew, 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "1?0+1h0m0s"},
 		{says: "of two that had much the older goes first", cards: 1,
@@ -319,7 +323,7 @@ func TestClassesOfService(t *testing.T) {
 		{says: "and takes no time of one's own into account", cards: 1, rules: policy(LAS), held: []Held{running("9", 60*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 9 * hour}}, want: ""},
 		{says: "who had less comes first", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour}, {gpus: 1, served: 10 * minute}, {gpus: 1}}, want: "3@0 2?0+1m0s"},
-		{says: "priority comes before that", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour, priority: 1}, {gpus: 1}}, want: "1@0 2?0+1m0s"},
+		{says: "priority comes before that", cards: 1, jobs: []queuedJob{{gpus: 1, served: hour, priority: 1}, {gpus: 1}}, want: "1@0 2?0+1h0m0s"},
 	})
 }
 

@@ -9,7 +9,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// slowly decides as simply as it can be written: it looks for the next job
+// slowly is of snapshots without times: who comes first by priority, turn and
+// submission, who starts, and who is refused. What is kept for whom, who gives way
+// and what was passed for too long are held to properties of their own and to the
+// replays of internal/sim.
+//
+// It decides as simply as it can be written: it looks for the next job
 // among all that are left, tries each afresh, and does its own sums of what
 // users and arrays have. Only whether a job fits on the cards is asked of the
 // code under test, as a machine that knows neither users nor arrays.

@@ -1,0 +1,318 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// spans are few, so that ends coincide.
+var spans = []time.Duration{0, 0, time.Minute, 4 * time.Minute, hour, 3 * hour, 50 * hour}
+
+func drawSpan(t *rapid.T, what string) Span {
+	mid := rapid.SampledFrom(spans).Draw(t, what)
+	return Span{mid / 2, mid, mid * rapid.SampledFrom([]time.Duration{1, 1, 2}).Draw(t, "at most")}
+}
+
+// drawTime adds to a snapshot all that depends on time: since when jobs wait and
+// run, what is expected of them, what they had, who gives way and who leaves.
+// Most running jobs are old enough to give way.
+func drawTime(t *rapid.T, s *State) {
+	s.Now = midday
+	r := &s.Rules
+	r.Policy = rapid.SampledFrom(append(Policies(), "")).Draw(t, "policy")
+	r.MaxBypass = rapid.SampledFrom([]time.Duration{0, hour, 2 * hour, DefaultMaxBypass}).Draw(t, "bypass")
+	r.MinRun = rapid.SampledFrom([]time.Duration{0, time.Minute, hour}).Draw(t, "least run")
+	r.Slice = rapid.Bool().Draw(t, "slice")
+	s.ParkMiB = rapid.SampledFrom([]int64{0, 0, -1, 100, 150}).Draw(t, "park")
+	jobs := s.Queue.First(s.Queue.Len())
+	s.Queue = NewQueue()
+	s.Queue.SetRules(*r)
+	for i := range s.Held {
+		drawRunning(t, s, &s.Held[i], len(jobs))
+	}
+	for _, p := range jobs {
+		p.Since = midday.Add(-rapid.SampledFrom([]time.Duration{0, 0, time.Minute, hour, 2 * hour, 4 * hour, 99 * hour}).Draw(t, "waits"))
+		p.Served = rapid.SampledFrom([]time.Duration{0, 0, 0, freshService, hour}).Draw(t, "served")
+		p.Run = drawSpan(t, "expected")
+		p.Limit = rapid.SampledFrom(spans).Draw(t, "limit")
+		s.Queue.Add(p)
+	}
+	s.Queue.Tick(midday)
+}
+
+func drawRunning(t *rapid.T, s *State, h *Held, jobs int) {
+	if h.Other {
+		return
+	}
+	h.User = rapid.SampledFrom(users).Draw(t, "whose")
+	h.Priority = rapid.SampledFrom([]int{0, 0, -1, 1}).Draw(t, "its priority")
+	h.Rank, h.Seq = rapid.Int64Range(0, 4).Draw(t, "its rank"), rapid.Int64Range(-2, 12).Draw(t, "its seq")
+	h.Started = midday.Add(-rapid.SampledFrom([]time.Duration{0, time.Minute, 4 * time.Minute, 14 * time.Minute, 3 * hour, 99 * hour, -hour}).Draw(t, "ran"))
+	h.Submitted = h.Started
+	h.Served = rapid.SampledFrom([]time.Duration{0, 0, freshService, hour}).Draw(t, "had")
+	h.Waited = rapid.SampledFrom([]time.Duration{0, 0, hour, 2 * hour, 99 * hour}).Draw(t, "waited")
+	h.Run, h.Limit = drawSpan(t, "it is expected"), rapid.SampledFrom(spans).Draw(t, "its limit")
+	h.MemMiB = rapid.SampledFrom([]int64{0, 0, 50}).Draw(t, "held mem")
+	h.Aside = Aside{
+		Mode:   rapid.SampledFrom([]AsideMode{"", Requeue, Park, Park}).Draw(t, "gives way"),
+		Out:    rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "out"),
+		Back:   rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "back"),
+		MemMiB: rapid.SampledFrom([]int64{0, 60, 120}).Draw(t, "parked"),
+	}
+	if h.Aside.Mode != "" && rapid.IntRange(0, 3).Draw(t, "leaves") == 0 {
+		h.Leaving, h.LeavesBy = true, midday.Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, h.Aside.Out}).Draw(t, "by"))
+		h.LeavesFor = fmt.Sprint("j", rapid.IntRange(0, jobs).Draw(t, "for"))
+	}
+}
+
+// drawAny draws any snapshot, as a rule one with times in it.
+func drawAny(t *rapid.T) State {
+	s := drawState(t)
+	if rapid.IntRange(0, 3).Draw(t, "timed") > 0 {
+		drawTime(t, &s)
+	}
+	return s
+}
+
+// requeued is the same queue with the same memory of who waited, built anew in
+// another order.
+func requeued(t *rapid.T, s State) *Queue {
+	q := NewQueue()
+	q.SetRules(s.Rules)
+	for _, p := range rapid.Permutation(s.Queue.First(s.Queue.Len())).Draw(t, "jobs in another order") {
+		q.Add(p)
+	}
+	if !s.Now.IsZero() {
+		q.Tick(s.Now)
+	}
+	return q
+}
+
+// TestAPlanIsStable carries a plan out but for its time: what starts runs, and what
+// is set aside is on its way. Deciding again at once starts nothing and sets nothing
+// else aside.
+func TestAPlanIsStable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawAny(t)
+		s.MaxStarts = 0
+		if !s.Now.IsZero() && rapid.Bool().Draw(t, "all is known") {
+			knowRuns(&s)
+		}
+		if s.ParkMiB > 0 {
+			s.ParkMiB = 0 // the caller counts what leaves
+		}
+		s = commit(s, Plan{Infeasible: Decide(s).Infeasible}) // the oldest may be one that is refused
+		plan := Decide(s)
+		next := commit(s, plan)
+		again := Decide(next)
+		if brief(again) != "" && settled(s) || len(again.SetAside) > 0 {
+			t.Fatalf("decides %s after %s", told(again), told(plan))
+		}
+		kept := func(p Plan) map[string]bool {
+			jobs := map[string]bool{}
+			for _, a := range plan.SetAside {
+				for _, r := range p.Reservations {
+					jobs[r.Job] = jobs[r.Job] || r.Job == a.For
+				}
+			}
+			return jobs
+		}
+		for job, promised := range kept(plan) {
+			if promised && !kept(again)[job] {
+				t.Fatalf("job %s was made room for and loses it: %s after %s", job, told(again), told(plan))
+			}
+		}
+	})
+}
+
+// settled reports whether one plan can know all that follows from it. Where runs are
+// not known, those that pass put off what is kept for others, and then more may pass;
+// under FIFO another may have become the oldest of all.
+func settled(s State) bool {
+	known := true
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		known = known && p.Run.Mid > 0 && p.Served == 0
+	}
+	return known && (s.Rules.Policy != FIFO || s.Rules.MaxBypass <= 0)
+}
+
+// knowRuns makes all runs known, and none that lasts for longer than was expected.
+func knowRuns(s *State) {
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		if p.Served = 0; p.Run.Mid <= 0 {
+			p.Run = Span{4 * hour, 4 * hour, 4 * hour}
+		}
+		s.Queue.Add(p)
+	}
+	for i := range s.Held {
+		if h := &s.Held[i]; !h.Other && s.Now.Sub(h.Started)+h.Served >= h.Run.Mid {
+			h.Run = Span{200 * hour, 200 * hour, 200 * hour}
+		}
+	}
+	s.Queue.Tick(s.Now)
+}
+
+// TestRoomThatIsMadeIsRoom lets all that leaves be gone and starts those for whom
+// room was made on the cards that were kept for them: nothing is overbooked.
+func TestRoomThatIsMadeIsRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawAny(t)
+		s.MaxStarts = 0
+		plan := Decide(s)
+		gone := map[string]bool{}
+		for _, a := range plan.SetAside {
+			gone[a.Job] = true
+		}
+		later := commit(s, plan)
+		later.Held = slices.DeleteFunc(later.Held, func(h Held) bool { return !h.Other && (h.Leaving || gone[h.Job]) })
+		for _, a := range plan.SetAside {
+			p, queued := later.Queue.Get(a.For)
+			i := slices.IndexFunc(plan.Reservations, func(r Reservation) bool { return r.Job == a.For })
+			if i < 0 || !queued {
+				if i < 0 {
+					t.Fatalf("job %s is set aside for job %s, which gets nothing", a.Job, a.For)
+				}
+				continue
+			}
+			alone := later
+			alone.Queue = NewQueue()
+			alone.Queue.Add(p)
+			alone.Rules.MaxBypass, alone.Rules.LoadThreshold, alone.Rules.MemThreshold = 0, 0, 0
+			// What passes until then is gone then.
+			alone.Held = slices.DeleteFunc(slices.Clone(later.Held), func(h Held) bool {
+				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(lastsOf(h.Run, h.Served, h.Limit).expected).After(plan.Reservations[i].At)
+			})
+			if got := Decide(alone); len(got.Starts) != 1 {
+				t.Fatalf("job %s does not start when all is gone: %s\n%s", p.Job, told(plan), Explain(alone, p.Job))
+			}
+		}
+	})
+}
+
+// TestPlansChangeWhenTheySay decides again at a moment before the plan wants to be
+// asked, with nothing changed but the time: nothing starts that did not, and nobody
+// is set aside. Runs that outlast what was expected of them let others pass a little
+// earlier than that, which is why none does so here.
+func TestPlansChangeWhenTheySay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		drawTime(t, &s)
+		s.MaxStarts = 0
+		knowRuns(&s)
+		s = commit(s, Plan{Infeasible: Decide(s).Infeasible})
+		next := commit(s, Decide(s))
+		plan := Decide(next)
+		for range s.Queue.Len() {
+			next = commit(next, plan)
+			plan = Decide(next)
+		}
+		latest := plan.Again
+		if latest.IsZero() {
+			latest = s.Now.Add(100 * hour)
+		}
+		between := time.Duration(float64(latest.Sub(s.Now)) * rapid.SampledFrom([]float64{0.01, 0.5, 0.99}).Draw(t, "when"))
+		next.Now = s.Now.Add(between)
+		next.Queue.Tick(next.Now)
+		if later := Decide(next); brief(later) != "" || len(later.SetAside) > 0 {
+			t.Fatalf("%s after %s, with %s to come at %s", told(later), between, told(plan), plan.Again)
+		}
+		if !plan.Again.IsZero() && !plan.Again.After(s.Now) {
+			t.Fatalf("it is to be decided again %s ago", s.Now.Sub(plan.Again))
+		}
+	})
+}
+
+// TestTickingAgainChangesNothing, and rules that are changed are as if they had
+// always been so.
+func TestTickingAgainChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		drawTime(t, &s)
+		want := Decide(s)
+		order := s.Queue.First(s.Queue.Len())
+		s.Queue.Tick(s.Now)
+		if diff := gocmp.Diff(order, s.Queue.First(s.Queue.Len())); diff != "" {
+			t.Fatalf("ticking twice reorders:\n%s", diff)
+		}
+		if diff := gocmp.Diff(want, Decide(s)); diff != "" {
+			t.Fatalf("ticking twice decides otherwise:\n%s", diff)
+		}
+		other := s.Rules
+		other.Policy, other.Slice = rapid.SampledFrom(Policies()).Draw(t, "another policy"), rapid.Bool().Draw(t, "other slice")
+		s.Queue.SetRules(other)
+		s.Queue.Tick(s.Now)
+		fresh := s
+		fresh.Rules, s.Rules = other, other
+		fresh.Queue = requeued(t, fresh)
+		if diff := gocmp.Diff(fresh.Queue.First(s.Queue.Len()), s.Queue.First(s.Queue.Len())); diff != "" {
+			t.Fatalf("changed rules order otherwise than new ones:\n%s", diff)
+		}
+		if diff := gocmp.Diff(Decide(fresh), Decide(s)); diff != "" {
+			t.Fatalf("changed rules decide otherwise than new ones:\n%s", diff)
+		}
+	})
+}
+
+// TestJobsDoNotTradePlaces lets two jobs of equal priority and class have one card in
+// turn for a long time: neither sets the other aside more often than its classes
+// and its whiles allow.
+func TestJobsDoNotTradePlaces(t *testing.T) {
+	for _, mode := range []AsideMode{Requeue, Park} {
+		for _, policy := range []Policy{Backfill, LAS, Conservative, Shortest, FIFO} {
+			rules := DefaultRules()
+			rules.Policy = policy
+			n := trade(rules, mode, 24*hour)
+			// Each crosses two borders, or a dozen under las, and is boosted every
+			// two hours at most.
+			most := map[AsideMode]int{Requeue: 0, Park: 2*12 + 24}[mode]
+			if n > most {
+				t.Errorf("%s, %s: set aside %d times within a day", policy, mode, n)
+			}
+			if n == 0 && mode == Park && policy == Backfill {
+				t.Error("nobody gives way: this is no test")
+			}
+		}
+	}
+}
+
+// trade runs two jobs without an end on one card and counts who gives way.
+func trade(rules Rules, mode AsideMode, length time.Duration) (n int) {
+	q := NewQueue()
+	q.SetRules(rules)
+	served := map[string]time.Duration{}
+	seq := map[string]int64{"a": 1, "b": 2}
+	pending := func(id string, since time.Time) Pending {
+		return Pending{Job: id, User: id, Seq: seq[id], Since: since, Served: served[id], Request: Request{GPUs: 1}}
+	}
+	now := midday
+	q.Add(pending("b", now))
+	since := map[string]time.Time{"a": now, "b": now}
+	held := Held{Job: "a", User: "a", Seq: 1, Cards: []int{0}, Alone: true, Started: now, Submitted: now, Aside: Aside{Mode: mode}}
+	for now.Before(midday.Add(length)) {
+		q.Tick(now)
+		plan := Decide(State{Now: now, Rules: rules, Cards: cardsOf(gib24), Held: []Held{held}, Queue: q})
+		if len(plan.SetAside) > 0 {
+			n++
+			out, in := held.Job, plan.SetAside[0].For
+			if mode == Park {
+				served[out] = held.service(now)
+			}
+			q.Remove(in)
+			since[out] = now
+			q.Add(pending(out, now))
+			held = Held{Job: in, User: in, Seq: seq[in], Cards: []int{0}, Alone: true, Started: now, Submitted: midday,
+				Served: served[in], Waited: now.Sub(since[in]), Aside: Aside{Mode: mode}}
+			continue
+		}
+		if plan.Again.IsZero() {
+			return n
+		}
+		now = plan.Again
+	}
+	return n
+}
