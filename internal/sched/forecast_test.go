@@ -319,8 +319,8 @@ func TestMoreInFrontThanAreLookedAt(t *testing.T) {
 		s.Queue.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), Request: Request{GPUs: 1}, Run: aboutLong(time.Second)})
 	}
 	want := fmt.Sprintf("not expected before 15:16: more than %d jobs are in front", frontBound)
-	if got := Expect(s, fmt.Sprint(frontBound+1)).when(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	if f := Expect(s, fmt.Sprint(frontBound+1)); f.when() != want || !f.Mid.IsZero() || !f.High.IsZero() {
+		t.Errorf("got  %s\nwant %s\n%+v", f.when(), want, f)
 	}
 	if f := Expect(s, fmt.Sprint(frontBound)); f.Beyond || f.High.IsZero() {
 		t.Errorf("the last that is looked at: %+v", f)
