@@ -176,6 +176,7 @@ func TestAFigureThatRoundsToNothingHasNoMargin(t *testing.T) {
 
 func TestCSVHasALineForEachPolicy(t *testing.T) {
 	replays := replaysOf(t, someWork(), 3, "default", "fifo")
+	replays[0].Unfinished, replays[0].LeftOut = 7, 3
 	rows, err := csv.NewReader(bytes.NewReader(replaysCSV(replays))).ReadAll()
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%v %v", rows, err)
@@ -190,7 +191,7 @@ func TestCSVHasALineForEachPolicy(t *testing.T) {
 		return ""
 	}
 	if value(1, "policy") != "default" || value(2, "policy") != "fifo" || value(2, "wait_mean_s") != plainNumber(replays[1].WaitMeanS) ||
-		value(1, "unfinished") != "0" || value(2, "bound_makespan_s") != plainNumber(replays[1].Bounds.MakespanS) || value(1, "interval95_wait_max_s") != plainNumber(replays[0].Interval95["wait_max_s"]) {
+		value(1, "unfinished") != "7" || value(1, "left_out") != "3" || value(2, "bound_makespan_s") != plainNumber(replays[1].Bounds.MakespanS) || value(1, "interval95_wait_max_s") != plainNumber(replays[0].Interval95["wait_max_s"]) {
 		t.Errorf("%v", rows)
 	}
 }
