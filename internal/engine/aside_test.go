@@ -415,3 +415,25 @@ func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
 		t.Error("nothing is decided once nothing stands in the way")
 	}
 }
+
+// TestAClockThatIsSetBackDoesNotPutTheEndOff: a leaver is told within the time
+// that it wanted, not after as much again as the clock lost.
+func TestAClockThatIsSetBackDoesNotPutTheEndOff(t *testing.T) {
+	r := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
+	r.pass(-time.Minute)
+	if at := r.row("1").AsideAt; at.After(r.now.Add(30 * time.Second)) {
+		t.Errorf("it is told in %v", at.Sub(r.now))
+	}
+}
+
+// TestAStartThatCameToNothingIsNoNewWait: it was never on its cards.
+func TestAStartThatCameToNothingIsNoNewWait(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec(vram(20000)))
+	r.now = r.now.Add(time.Minute)
+	r.hear(run.NeverRan, "1", keep.Record{}, false)
+	r.step()
+	if since := r.row("1").WaitsSince; since.After(r.row("1").SubmittedAt) {
+		t.Errorf("it waits since %v", since)
+	}
+}
