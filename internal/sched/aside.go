@@ -33,9 +33,12 @@ func powerOf(h *head) power {
 // as much. Nothing that runs becomes less within a decision.
 func (d *decision) powerless(h *head) bool {
 	own := powerOf(h)
-	return slices.ContainsFunc(d.powers, func(p power) bool {
-		return p.gpus >= own.gpus && (p.priority > own.priority || p.priority == own.priority && p.class <= own.class)
-	})
+	return slices.ContainsFunc(d.powers, func(p power) bool { return p.covers(own) })
+}
+
+// covers reports whether one who has this power has the other too.
+func (p power) covers(o power) bool {
+	return p.gpus >= o.gpus && (p.priority > o.priority || p.priority == o.priority && p.class <= o.class)
 }
 
 // outranks reports whether a running job gives way to one that waits, once it
@@ -78,11 +81,6 @@ func (d *decision) mayLeave(held *Held, h *head) time.Time {
 	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
 }
 
-// outranksAny reports whether anything that runs gives way to the job.
-func (d *decision) outranksAny(h *head) bool {
-	return slices.ContainsFunc(d.held, func(held *Held) bool { return d.outranks(h, held, asUsual) })
-}
-
 // makeRoom sets running jobs aside, so that the job can have their cards: all
 // that it needs, or none. Where cards are being left already they are used
 // first.
@@ -95,6 +93,9 @@ func (d *decision) makeRoom(h *head, k *kinship, a *account, s standing) bool {
 		return false
 	}
 	victims := d.victims(h, s)
+	if own := powerOf(h); s == asUsual && !slices.Contains(d.asked, own) {
+		d.asked = append(d.asked, own)
+	}
 	switch {
 	case len(victims) == 0 && len(d.gone) == 0:
 		d.powers = append(d.powers, powerOf(h))
@@ -173,6 +174,7 @@ func (d *decision) claim(h *head, f *future, a *account) {
 	d.futures = append(d.futures, f)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: f.cards, At: f.at})
 	d.count(h.group, &h.amounts, a)
+	d.open = nil
 }
 
 // roomless reports that no room could be made for a like job that stood as high.

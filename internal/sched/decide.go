@@ -39,7 +39,9 @@ type decision struct {
 	powers  []power         // whom nobody gave way to
 	ceiling *ceiling        // nil until it is asked for
 	room    *ceiling        // the last one that was asked for
-	failed  map[shape]bool  // kinds of job that did not fit
+	open    []shape         // kinds of job for which something may be done yet; nil: all
+	liked   group           // of the kind that is looked at
+	asked   []power         // of those who asked whom they outrank
 	all     bool            // the walk has to see every group
 	taken   []bool          // of each card: where tooFew counts
 }
@@ -47,7 +49,7 @@ type decision struct {
 func newDecision(s *State) *decision {
 	d := &decision{
 		state: s, board: newBoard(s), walk: s.Queue.walk(s), kinships: map[*kin]*kinship{},
-		held: inOrder(s.Held), gone: map[*Held]bool{}, seen: map[string]bool{}, failed: map[shape]bool{},
+		held: inOrder(s.Held), gone: map[*Held]bool{}, seen: map[string]bool{},
 	}
 	for _, h := range d.held {
 		if h.Leaving && !h.Other {
@@ -154,9 +156,6 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 	case d.makeRoom(h, k, a, s):
 		return true
 	default:
-		if !d.all {
-			d.failed[shape{h.kin, h.amounts}] = true
-		}
 		if d.state.Rules.Policy == FIFO {
 			p := h.group.pending(h.entry)
 			d.blocker = &p
@@ -170,15 +169,6 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 // looking at each of a hundred thousand.
 func (d *decision) helpless() bool {
 	return !d.yields && d.kept >= d.depth && d.state.Rules.Policy != FIFO
-}
-
-// idle reports that nothing behind the job can start, have room made for it or
-// cards kept.
-func (d *decision) idle(h *head) bool {
-	if d.blocker != nil || d.spent() {
-		return true
-	}
-	return len(d.failed) >= len(d.state.Queue.shapes) && d.kept >= d.depth && !d.outranksAny(h)
 }
 
 // account is that of a queued job's user.
@@ -223,7 +213,7 @@ func (d *decision) start(h *head, k *kinship, a *account) bool {
 	}
 	grant, ok := k.grant(&h.group.request, d.keeper(h))
 	if !ok {
-		k.fail(&h.amounts)
+		k.failNow(&h.group.request, &h.amounts)
 		return false
 	}
 	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})

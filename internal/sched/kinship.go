@@ -16,13 +16,17 @@ type kinship struct {
 	repeated   []int   // ids named more than once
 	sizesMiB   []int64 // what the candidates hold when empty, largest first; nil until it is asked for
 	failed     []amounts
+	short      []amounts // that failed though nothing was kept of the cards, so that how long they last is all one
 	noRoom     []attempt // for which no room could be made either
 }
 
 // covers reports whether a asks for as much of the cards as b and for as long,
 // or more.
-func (a *amounts) covers(b *amounts) bool {
-	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share && a.lasts.covers(b.lasts)
+func (a *amounts) covers(b *amounts) bool { return a.coversCards(b) && a.lasts.covers(b.lasts) }
+
+// coversCards is covers for however long.
+func (a *amounts) coversCards(b *amounts) bool {
+	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share
 }
 
 func newKinship(b *board, r *Request) *kinship {
@@ -69,6 +73,11 @@ func (k *kinship) addIDs(r *Request, ids []int) {
 // hopeless reports whether the amounts are at least those of a request that
 // failed before. Within a decision headroom only shrinks, so it would fail.
 func (k *kinship) hopeless(a *amounts) bool {
+	for i := range k.short {
+		if a.coversCards(&k.short[i]) {
+			return true
+		}
+	}
 	for i := range k.failed {
 		if a.covers(&k.failed[i]) {
 			return true

@@ -1,0 +1,117 @@
+package sched
+
+import "slices"
+
+// The walk through a queue ends where nothing behind can start, have room made for
+// it or have cards kept. That is found out kind by kind: a job far behind may be of
+// a kind that none in front is of, and to walk there past all others is most of
+// what a decision would cost.
+
+// looksAhead is how many kinds of job are settled at most beside each that comes
+// up: the walk then ends after a quarter as many jobs as there are kinds, if for
+// none of them anything can be done.
+const looksAhead = 4
+
+// idle reports that nothing can be done for any job behind this one.
+func (d *decision) idle(h *head) bool {
+	switch {
+	case d.blocker != nil || d.spent():
+		return true
+	case d.kept < d.depth || d.state.Rules.Policy == FIFO:
+		return false // under FIFO the first that does not fit is the end
+	case d.open == nil:
+		d.open = make([]shape, 0, len(d.state.Queue.shapes))
+		for s := range d.state.Queue.shapes {
+			d.open = append(d.open, s)
+		}
+	}
+	for range looksAhead {
+		last := len(d.open) - 1
+		if last < 0 {
+			return true
+		}
+		if !d.settled(&d.open[last], h) {
+			d.open[0], d.open[last] = d.open[last], d.open[0] // the others first
+			return false
+		}
+		d.open = d.open[:last]
+	}
+	return len(d.open) == 0
+}
+
+// settled reports that nothing can be done for jobs of a kind that stand no higher
+// than this one. Within a decision there is never more room but for what those
+// leave that are set aside, and then all kinds are open again.
+func (d *decision) settled(s *shape, h *head) bool {
+	k := d.kinshipOf(s.kin)
+	if !d.yields && s.gpus > 0 && k.hopeless(&s.amounts) {
+		return true
+	}
+	like := d.like(s, h.entry)
+	if d.fits(&like, k) {
+		if like.gpus == 0 || k.enough(&like.group.request, d.keeper(&like)) {
+			return false
+		}
+		k.failNow(&like.group.request, &like.amounts)
+	}
+	return !d.yields || d.noRoomFor(&like, k)
+}
+
+// noRoomFor reports that no room can be made for jobs like this one. When somebody
+// will have run for long enough to give way has to be known by then: it is, where
+// one came up that counts for as much or more, since to that one they do so sooner.
+func (d *decision) noRoomFor(h *head, k *kinship) bool {
+	tried := attempt{h.amounts, h.priority, h.class}
+	if len(d.gone) == 0 && d.powerless(h) || !d.most().fits(h, keeper{}) || k.roomless(&tried) {
+		return true
+	}
+	var victims []*Held
+	for _, held := range d.held {
+		switch {
+		case !d.outranks(h, held, asUsual):
+		case !d.mayLeave(held, h).After(d.state.Now):
+			victims = append(victims, held)
+		case !d.awaited(held, powerOf(h)):
+			return false
+		}
+	}
+	return len(victims) == 0 && len(d.gone) == 0 || !d.roomWithout(victims).fits(h, d.keeperAt(h, d.state.Now))
+}
+
+// awaited reports that the plan is asked again by when a running job has run for
+// long enough to give way to a job of that power.
+func (d *decision) awaited(held *Held, p power) bool {
+	return slices.ContainsFunc(d.asked, func(o power) bool {
+		return o.covers(p) && held.Started.Add(held.minRun(&d.state.Rules, o.gpus)).After(d.state.Now)
+	})
+}
+
+// like is a job of that kind that stands there.
+func (d *decision) like(s *shape, e entry) head {
+	r := &d.liked.request
+	*r = s.kin.request
+	r.GPUs, r.VRAMMiB, r.Share, r.CPUs, r.MemMiB = s.gpus, s.vramMiB, s.share, s.cpus, s.memMiB
+	return head{e, s.amounts, s.kin, &d.liked}
+}
+
+// failNow remembers that the request did not fit. Mostly that is for want of cards
+// and not because they are kept: then a shorter one fails as well.
+func (k *kinship) failNow(r *Request, a *amounts) {
+	if k.enough(r, keeper{}) {
+		k.fail(a)
+		return
+	}
+	k.short = slices.DeleteFunc(k.short, func(f amounts) bool { return f.coversCards(a) })
+	k.short = append(k.short, *a)
+}
+
+// enough is whether there would be a grant.
+func (k *kinship) enough(r *Request, kept keeper) bool {
+	n := 0
+	for _, c := range k.candidates {
+		if _, obstacle := k.board.fit(c, r); obstacle == "" && kept.by(c, r) == nil {
+			n++
+		}
+	}
+	return n >= r.GPUs
+}

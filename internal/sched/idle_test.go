@@ -1,0 +1,145 @@
+package sched
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestTheWalkEndsWhereNothingBehindMatters holds a plan whose walk ended early
+// against that of a walk to the end.
+func TestTheWalkEndsWhereNothingBehindMatters(t *testing.T) {
+	early := 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawCrowd(t)
+		whole := newDecision(&s)
+		if whole.all {
+			return
+		}
+		whole.all = true
+		whole.run(nil)
+		short := newDecision(&s)
+		short.run(nil)
+		if len(short.walk.walks) > 0 {
+			early++
+		}
+		if !reflect.DeepEqual(short.plan, whole.plan) {
+			t.Fatalf("a plan whose walk ends early\n%+v\nand one that sees all\n%+v", short.plan, whole.plan)
+		}
+	})
+	if early == 0 {
+		t.Error("no walk ended early")
+	}
+}
+
+// drawCrowd draws a full machine whose jobs give way, and a queue of many kinds
+// behind it.
+func drawCrowd(t *rapid.T) State {
+	s := State{Now: sundayNoon, Rules: DefaultRules(), FairQuantum: FairQuantum, Usage: map[string]float64{}}
+	s.Rules.Policy = rapid.SampledFrom(Policies()).Draw(t, "policy")
+	s.Rules.Fair, s.Rules.Slice = rapid.Bool().Draw(t, "fair"), rapid.Bool().Draw(t, "slice")
+	for i := range 8 {
+		s.Cards = append(s.Cards, cardOf(i, 1000))
+	}
+	age := rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 70 * time.Second, 2 * time.Minute, 5 * time.Minute, time.Hour})
+	span := rapid.SampledFrom([]Span{{}, aboutLong(time.Minute), aboutLong(10 * time.Minute), aboutLong(time.Hour)})
+	served := rapid.SampledFrom([]time.Duration{0, 0, 4 * time.Minute, time.Hour})
+	mode := rapid.SampledFrom([]AsideMode{Park, Park, Park, Requeue, ""})
+	for card := 0; card < 8; {
+		n := rapid.SampledFrom([]int{1, 1, 2, 4, 8}).Draw(t, "holds")
+		h := Held{
+			Job: fmt.Sprint(len(s.Held)), Seq: int64(len(s.Held)), Alone: true, Priority: rapid.IntRange(0, 1).Draw(t, "priority"),
+			Started: s.Now.Add(-age.Draw(t, "ran")), Served: served.Draw(t, "served"), Run: span.Draw(t, "held run"),
+		}
+		for ; n > 0 && card < 8; n-- {
+			h.Cards = append(h.Cards, card)
+			card++
+		}
+		if rapid.IntRange(0, 4).Draw(t, "free") == 0 {
+			continue
+		}
+		if h.Aside.Mode = mode.Draw(t, "mode"); h.Aside.Mode == Park {
+			h.Aside.Out, h.Aside.Back = 10*time.Second, 10*time.Second
+		}
+		s.Held = append(s.Held, h)
+	}
+	s.Queue = NewQueue()
+	s.Queue.SetRules(s.Rules)
+	for i := range rapid.IntRange(1, 40).Draw(t, "queued") {
+		p := Pending{
+			Job: fmt.Sprint(100 + i), User: rapid.SampledFrom([]string{"ann", "bob", "cid"}).Draw(t, "user"), Seq: int64(100 + i),
+			Priority: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "priority"),
+			Request:  Request{GPUs: rapid.SampledFrom([]int{1, 1, 2, 4, 8}).Draw(t, "needs")},
+			Since:    s.Now.Add(-age.Draw(t, "waited")), Served: served.Draw(t, "served"), Run: span.Draw(t, "run"),
+		}
+		if rapid.IntRange(0, 3).Draw(t, "shares") == 0 {
+			p.Request.Share = 0.5
+		}
+		s.Queue.Add(p)
+	}
+	s.Queue.Tick(s.Now)
+	return s
+}
+
+// aheadOf queues more jobs than cards are kept for, none of which can be helped.
+func aheadOf(s *State, jobs ...Pending) {
+	s.Queue = NewQueue()
+	s.Queue.SetRules(s.Rules)
+	for i := range depthSoon + 1 {
+		s.Queue.Add(Pending{Job: fmt.Sprint("big", i), User: fmt.Sprint("user", i), Seq: int64(i), Request: Request{GPUs: 8}, Since: s.Now})
+	}
+	for i, p := range jobs {
+		p.Seq, p.Since = int64(100+i), s.Now
+		s.Queue.Add(p)
+	}
+	s.Queue.Tick(s.Now)
+}
+
+// gangOf is a machine on which so many cards give way that have run for so long.
+func gangOf(cards int, ran time.Duration) State {
+	s := State{Now: sundayNoon, Rules: DefaultRules()}
+	gang := Held{Job: "gang", Alone: true, Started: s.Now.Add(-ran), Served: time.Hour, Aside: Aside{Mode: Park}}
+	rest := Held{Job: "rest", Alone: true, Started: s.Now.Add(-time.Hour)} // and as long again
+	for i := range 8 {
+		s.Cards = append(s.Cards, cardOf(i, 1000))
+		if i < cards {
+			gang.Cards = append(gang.Cards, i)
+		} else {
+			rest.Cards = append(rest.Cards, i)
+		}
+	}
+	s.Held = []Held{gang, rest}
+	return s
+}
+
+func TestOneFarBehindIsAwaitedByWhenAGangGivesWayToIt(t *testing.T) {
+	s := gangOf(2, 70*time.Second)
+	other := s.Held[0]
+	other.Job, other.Cards, other.Started = "other", []int{2, 3}, s.Now.Add(-5*time.Second)
+	s.Held = append(s.Held, other)
+	s.Held[1].Cards = []int{4, 5, 6, 7}
+	aheadOf(&s, Pending{Job: "large", User: "bob", Request: Request{GPUs: 4}}, Pending{Job: "behind", User: "cid", Request: Request{GPUs: 1}})
+	// To four cards each gang gives way after a minute, and the second has 55
+	// seconds to go; to one card after two, and the first has 50.
+	if got, want := Decide(s).Again, s.Now.Add(50*time.Second); !got.Equal(want) {
+		t.Errorf("asked again at %v, not at %v", got, want)
+	}
+}
+
+func TestWhatAGangLeavesBesideItsHeirIsFoundByThoseBehind(t *testing.T) {
+	s := gangOf(3, 130*time.Second)
+	one, two := Request{GPUs: 1}, Request{GPUs: 2}
+	aheadOf(&s,
+		Pending{Job: "small 1", User: "ann", Request: one}, Pending{Job: "small 2", User: "bob", Request: one},
+		Pending{Job: "small 3", User: "dan", Request: one}, Pending{Job: "heir", User: "bob", Request: two},
+		Pending{Job: "behind", User: "cid", Request: one})
+	plan := Decide(s)
+	kept := slices.ContainsFunc(plan.Reservations, func(r Reservation) bool { return r.Job == "behind" })
+	if len(plan.SetAside) != 1 || plan.SetAside[0].For != "heir" || !kept {
+		t.Errorf("%+v", plan)
+	}
+}
