@@ -155,7 +155,7 @@ func TestJSONHasTheFieldsThatScriptsRelyOn(t *testing.T) {
 
 func TestAFigureIsRoundedToWhatIsWrittenOfIt(t *testing.T) {
 	for seconds, want := range map[float64]string{
-		0: "0s", 9: "9s", 5.922: "5.9s", 9.96: "10s", 59.6: "1m00s", 3599.7: "1h00m", 7199: "2h00m", 7169: "1h59m", 86399: "1d0h", 100_000: "1d4h",
+		0: "0s", 0.04: "0s", 9: "9s", 5.922: "5.9s", 9.96: "10s", 59.6: "1m00s", 3599.7: "1h00m", 7199: "2h00m", 7169: "1h59m", 86399: "1d0h", 100_000: "1d4h",
 	} {
 		if got := figureText(sim.Seconds, seconds); got != want {
 			t.Errorf("%g s: %s, not %s", seconds, got, want)

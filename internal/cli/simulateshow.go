@@ -120,7 +120,7 @@ func figureText(unit sim.Unit, value float64) string {
 // not an age, which passes the next minute only when it is over.
 func nearestSpan(d time.Duration) string {
 	switch {
-	case d < 9950*time.Millisecond && d%time.Second != 0:
+	case d >= 50*time.Millisecond && d < 9950*time.Millisecond && d%time.Second != 0:
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	case d < time.Hour:
 		return span(d.Round(time.Second))
