@@ -45,6 +45,9 @@ type chooser struct {
 
 // choose picks the best n cards. Of equals it takes the lowest indices.
 func choose(options []option, n int, placement Placement) []option {
+	if n == len(options) {
+		return options // eight of eight: there is nothing to weigh up
+	}
 	c := newChooser(options, n, placement)
 	switch {
 	case c.alike():
