@@ -40,10 +40,11 @@ type guesser struct {
 	from  Estimates
 	fixed time.Duration
 	book  *predict.Book
+	kinds map[string]string // of commands
 }
 
 func newGuesser(from Estimates) guesser {
-	g := guesser{from: from, book: predict.NewBook()}
+	g := guesser{from: from, book: predict.NewBook(), kinds: map[string]string{}}
 	switch from {
 	case History, Perfect, Limits, None:
 	case "":
@@ -58,9 +59,12 @@ func newGuesser(from Estimates) guesser {
 	return g
 }
 
-// span is how long the job is expected to run in all.
+// span is how long the job is expected to run in all. Nobody plans with jobs that
+// hold no card.
 func (g *guesser) span(j *Job) sched.Span {
 	switch {
+	case j.GPUs == 0:
+		return sched.Span{}
 	case g.fixed > 0:
 		return sched.Span{Low: g.fixed, Mid: g.fixed, High: g.fixed}
 	case g.from == Perfect:
@@ -69,7 +73,7 @@ func (g *guesser) span(j *Job) sched.Span {
 	case g.from == None:
 		return sched.Span{}
 	}
-	guess := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, GPUs: j.GPUs, Limit: j.Limit.duration()})
+	guess := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Limit: j.Limit.duration()})
 	return sched.Span{Low: guess.Low, Mid: guess.Mid, High: guess.High}
 }
 
@@ -85,9 +89,9 @@ func (g *guesser) limit(j *Job, done Millis) time.Duration {
 // learn takes in a job that is over. Under Limits nothing is learnt, so that
 // limits are all there is to go by.
 func (g *guesser) learn(j *Job) {
-	if g.from == History {
+	if g.from == History && j.GPUs > 0 {
 		g.book.Add(predict.Past{
-			User: j.User, Command: j.Command, GPUs: j.GPUs, Ran: j.runs().duration(),
+			User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Ran: j.runs().duration(),
 			PeakMiB: j.UsedMiB, OK: !j.timesOut(),
 		})
 	}

@@ -17,6 +17,8 @@ type replay struct {
 	cards   []sched.Card
 	queue   *sched.Queue
 	guess   guesser
+	alike   map[string]map[int]bool // what waits of each kind of command, by place
+	learnt  map[string]int          // how many runs of a kind ended while others of it waited
 
 	running []*active
 	active  []*active // the same by place in order; nil: it does not run
@@ -57,6 +59,7 @@ func newReplay(in *Input) *replay {
 		shares: ledger{halfLife: in.Policy.HalfLife, seconds: map[string]float64{}},
 		floor:  newFloor(in.Machine.GPUs), loads: make([]load, in.Machine.GPUs),
 		guess: newGuesser(in.Estimates), changes: changesOf(in),
+		alike: map[string]map[int]bool{}, learnt: map[string]int{},
 	}
 	r.queue.SetRules(in.Policy.Rules)
 	r.result.Fates = make([]Fate, len(in.Jobs))
@@ -149,17 +152,24 @@ func (r *replay) submitJobs() {
 
 // enqueue makes a job wait.
 func (r *replay) enqueue(place int) {
+	r.queue.Add(r.pending(place))
+	r.lineUp(place)
+	j, _ := r.jobAt(place)
+	r.floor.wait(r.demand(j), 1)
+}
+
+// pending is a waiting job as sched sees it.
+func (r *replay) pending(place int) sched.Pending {
 	j, c := r.jobAt(place)
 	limit := r.guess.limit(j, c.done)
 	if limit > 0 && c.parked {
 		_, back := r.in.Park.Cost(r.in.Machine, j)
 		limit += back.duration() // its limit counts from when it works again
 	}
-	r.queue.Add(sched.Pending{
+	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
 		Since: c.since.at(), Served: c.done.duration(), Run: r.guess.span(j), Limit: limit,
-	})
-	r.floor.wait(r.demand(j), 1)
+	}
 }
 
 // dequeue takes a job out that waits.
@@ -167,6 +177,7 @@ func (r *replay) dequeue(place int) {
 	if !r.queue.Remove(key(place)) {
 		panic("bug: job " + key(place) + " does not wait")
 	}
+	r.stepOut(place)
 	j, _ := r.jobAt(place)
 	r.floor.wait(r.demand(j), -1)
 }
@@ -237,7 +248,7 @@ func (r *replay) finish(a *active) {
 	c, fate := &r.courses[r.order[a.place]], r.fateAt(a.place)
 	fate.TimedOut = a.job.timesOut()
 	r.result.UsefulGPUSeconds += c.gpuSeconds
-	r.guess.learn(a.job)
+	r.learn(a.job)
 	c.over = true
 	r.over++
 }
