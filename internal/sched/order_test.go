@@ -21,6 +21,7 @@ type queuedJob struct {
 	since    time.Duration // how long it has waited
 	served   time.Duration
 	run      time.Duration // expected, exactly
+	most     time.Duration // expected at most, if not that
 	limit    time.Duration
 	vram     int64
 	cpus     int
@@ -104,7 +105,7 @@ func (r orderRow) decide() Plan {
 		s.Queue.Add(Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
-			Run: Span{w.run, w.run, w.run}, Limit: w.limit,
+			Run: Span{w.run, w.run, max(w.run, w.most)}, Limit: w.limit,
 		})
 	}
 	if r.state != nil {
@@ -142,6 +143,8 @@ func TestCardsAreKept(t *testing.T) {
 			jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+2h0m0s"},
 		{says: "one that ends in time passes", cards: 3, held: busy,
 			jobs: []queuedJob{{gpus: 3}, {gpus: 1, run: hour}}, want: "2@2 1?0,1,2+2h0m0s"},
+		{says: "one that ends just then does too", cards: 2, held: []Held{running("9", 0, lasting(4096*time.Second), 0)},
+			jobs: []queuedJob{{gpus: 2}, {gpus: 1, run: 4096 * time.Second}}, want: "2@1 1?0,1+1h8m16s"},
 		{says: "one that would not end in time does not", cards: 3, held: busy,
 			jobs: []queuedJob{{gpus: 3}, {gpus: 1, run: 3 * hour}}, want: "1?0,1,2+2h0m0s"},
 		{says: "of one that nothing is known of it is not assumed to be long", cards: 3, held: busy,
@@ -189,6 +192,8 @@ func TestNobodyIsPassedForEver(t *testing.T) {
 			jobs: []queuedJob{{gpus: 2, since: day}, {gpus: 1}, {gpus: 1, run: 3 * hour}}, want: "1?0,1+2h0m0s"},
 		{says: "what is expected to end in time does", cards: 2, held: busy,
 			jobs: []queuedJob{{gpus: 2, since: day}, {gpus: 1}, {gpus: 1, run: time.Minute}}, want: "3@1 1?0,1+2h0m0s"},
+		{says: "it is looked again when twice the bound has passed", cards: 1, held: []Held{running("9", hour, lasting(900*hour), 0)},
+			jobs: []queuedJob{{gpus: 1, since: day}}, want: "1?0+899h0m0s", again: day},
 		{says: "after twice the bound guesses do not count", cards: 2, held: busy,
 			jobs: []queuedJob{{gpus: 2, since: 2 * day}, {gpus: 1}, {gpus: 1, run: time.Minute}}, want: "1!0,1+2h0m0s"},
 		{says: "what a limit ends in time passes it", cards: 2, held: busy,
@@ -311,6 +316,20 @@ func TestClassesOfService(t *testing.T) {
 			jobs: []queuedJob{{gpus: 1, served: 3 * minute}}, want: "", again: time.Second},
 		{says: "and twelve in that of those who had much", cards: 1, held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Rank = 9 }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 12 * minute}, {gpus: 1, served: 12*minute - 1}}, want: "9>2 2?0+20s"},
+		{says: "who had a little gets a while too", cards: 1, held: []Held{running("9", 6*minute, parkable, 0)},
+			jobs: []queuedJob{{gpus: 1, served: 4 * minute, since: 2 * hour}}, want: "9>1 1?0+20s"},
+		{says: "of one moment the number decides who is older", cards: 1, held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Rank, h.Seq = 0, 5 }), 0)},
+			jobs: []queuedJob{{gpus: 1, served: hour}}, want: "9>1 1?0+20s"},
+		{says: "who had most gives way first", cards: 2, held: []Held{running("8", 6*minute, parkable, 0), running("9", hour, parkable, 1)},
+			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?1+20s"},
+		{says: "and of these the youngest", cards: 2,
+			held: []Held{running("8", hour, both(parkable, func(h *Held) { h.Rank = 1 }), 0), running("9", hour, both(parkable, func(h *Held) { h.Rank = 5 }), 1)},
+			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?1+20s"},
+		{says: "where jobs are parked several hold cards that they get soon", cards: 2, held: []Held{running("8", 2*minute, both(parkable, lasting(3*minute)), 0)},
+			jobs: []queuedJob{{gpus: 2, run: 64 * time.Second}, {gpus: 2}}, want: "1?0,1+1m0s 2?0,1+2m4s"},
+		{says: "what may take longer than until then does not pass who gets cards soon", cards: 2,
+			held: []Held{running("8", 2*minute, both(parkable, lasting(4*minute)), 0)},
+			jobs: []queuedJob{{gpus: 2}, {gpus: 1, run: minute, most: 9 * minute}, {gpus: 1, run: minute}}, want: "3@1 1?0,1+2m0s"},
 		{says: "the while is a tenth of what it waited for in all", cards: 1,
 			held: []Held{running("9", 2*hour, both(parkable, func(h *Held) { h.Served, h.Waited, h.Submitted = hour, 2*hour, midday.Add(-27*hour) }), 0)},
 			jobs: []queuedJob{{gpus: 1, served: 10 * minute}}, want: "", again: 24 * minute},
