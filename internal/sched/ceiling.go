@@ -55,11 +55,7 @@ func (c *ceiling) fits(h *head, kept keeper) bool {
 	case h.gpus == 0:
 		return true
 	}
-	k, found := c.kinships[h.kin]
-	if !found {
-		k = newKinship(c.board, &h.kin.request)
-		c.kinships[h.kin] = k
-	}
+	k := c.kinship(h)
 	asked := h.amounts
 	if len(kept.futures) == 0 {
 		asked.lasts = lasts{} // however long it lasts
@@ -77,4 +73,13 @@ func (c *ceiling) fits(h *head, kept keeper) bool {
 		k.fail(&asked)
 	}
 	return n >= h.gpus
+}
+
+func (c *ceiling) kinship(h *head) *kinship {
+	k, found := c.kinships[h.kin]
+	if !found {
+		k = newKinship(c.board, &h.kin.request)
+		c.kinships[h.kin] = k
+	}
+	return k
 }

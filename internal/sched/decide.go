@@ -39,7 +39,8 @@ type decision struct {
 	powers  []power         // whom nobody gave way to
 	ceiling *ceiling        // nil until it is asked for
 	room    *ceiling        // the last one that was asked for
-	open    []shape         // kinds of job for which something may be done yet; nil: all
+	sizes   []shape         // for which something may be done yet, for however long; nil: all
+	open    []shape         // the same of kinds of job
 	liked   group           // of the kind that is looked at
 	asked   []power         // of those who asked whom they outrank
 	all     bool            // the walk has to see every group
@@ -72,7 +73,7 @@ func (d *decision) seesAll() bool {
 	if q == nil {
 		return false
 	}
-	if len(q.shapes) > shapesSeen || d.state.DefaultLimit.GPUs > 0 {
+	if len(q.sizes) > shapesSeen || d.state.DefaultLimit.GPUs > 0 {
 		return true
 	}
 	for _, limit := range d.state.Limits {
@@ -80,7 +81,7 @@ func (d *decision) seesAll() bool {
 			return true
 		}
 	}
-	for s := range q.shapes {
+	for s := range q.sizes {
 		if !d.kinshipOf(s.kin).possible(&s.amounts) {
 			return true
 		}

@@ -1,6 +1,9 @@
 package sched
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // The walk through a queue ends where nothing behind can start, have room made for
 // it or have cards kept. That is found out kind by kind: a job far behind may be of
@@ -19,24 +22,55 @@ func (d *decision) idle(h *head) bool {
 		return true
 	case d.kept < d.depth || d.state.Rules.Policy == FIFO:
 		return false // under FIFO the first that does not fit is the end
-	case d.open == nil:
-		d.open = make([]shape, 0, len(d.state.Queue.shapes))
-		for s := range d.state.Queue.shapes {
-			d.open = append(d.open, s)
-		}
+	case d.sizes == nil:
+		d.sizes = slices.AppendSeq(make([]shape, 0, len(d.state.Queue.sizes)), maps.Keys(d.state.Queue.sizes))
 	}
+	// Mostly there are too few cards for anybody, for however long.
+	if d.settle(&d.sizes, func(s *shape) bool { return d.tooLarge(s, h) }) {
+		return true
+	}
+	if len(d.state.Queue.shapes) > shapesSeen {
+		return false
+	}
+	if d.open == nil {
+		d.open = slices.AppendSeq(make([]shape, 0, len(d.state.Queue.shapes)), maps.Keys(d.state.Queue.shapes))
+	}
+	return d.settle(&d.open, func(s *shape) bool { return d.settled(s, h) })
+}
+
+// settle takes off the list what is settled, a few at a time, and reports whether
+// all of it is.
+func (d *decision) settle(list *[]shape, settled func(*shape) bool) bool {
 	for range looksAhead {
-		last := len(d.open) - 1
+		open := *list
+		last := len(open) - 1
 		if last < 0 {
 			return true
 		}
-		if !d.settled(&d.open[last], h) {
-			d.open[0], d.open[last] = d.open[last], d.open[0] // the others first
+		if !settled(&open[last]) {
+			open[0], open[last] = open[last], open[0] // the others first
 			return false
 		}
-		d.open = d.open[:last]
+		*list = open[:last]
 	}
-	return len(d.open) == 0
+	return len(*list) == 0
+}
+
+// tooLarge reports that nothing can be done for jobs of a size that stand no higher
+// than this one, even if no cards were kept for others.
+func (d *decision) tooLarge(s *shape, h *head) bool {
+	like, k := d.like(s, h.entry), d.kinshipOf(s.kin)
+	switch {
+	case !d.board.hostFits(&s.amounts):
+	case s.gpus == 0:
+		return false
+	case d.board.unreadable != "":
+	case k.enough(&like.group.request, keeper{}):
+		return false
+	default:
+		k.failNow(&like.group.request, &like.amounts)
+	}
+	return !d.yields || d.noRoomFor(&like, func(c *ceiling) bool { return c.has(&like) })
 }
 
 // settled reports that nothing can be done for jobs of a kind that stand no higher
@@ -54,15 +88,17 @@ func (d *decision) settled(s *shape, h *head) bool {
 		}
 		k.failNow(&like.group.request, &like.amounts)
 	}
-	return !d.yields || d.noRoomFor(&like, k)
+	tried := attempt{like.amounts, like.priority, like.class}
+	return !d.yields || k.roomless(&tried) ||
+		d.noRoomFor(&like, func(c *ceiling) bool { return c.fits(&like, d.keeperAt(&like, d.state.Now)) })
 }
 
-// noRoomFor reports that no room can be made for jobs like this one. When somebody
-// will have run for long enough to give way has to be known by then: it is, where
-// one came up that counts for as much or more, since to that one they do so sooner.
-func (d *decision) noRoomFor(h *head, k *kinship) bool {
-	tried := attempt{h.amounts, h.priority, h.class}
-	if len(d.gone) == 0 && d.powerless(h) || !d.most().fits(h, keeper{}) || k.roomless(&tried) {
+// noRoomFor reports that no room can be made for jobs like this one, by what the
+// machine has to have for it. When somebody will have run for long enough to give
+// way has to be known by then: it is, where one came up that counts for as much or
+// more, since to that one they do so sooner.
+func (d *decision) noRoomFor(h *head, has func(*ceiling) bool) bool {
+	if len(d.gone) == 0 && d.powerless(h) || !d.most().fits(h, keeper{}) {
 		return true
 	}
 	var victims []*Held
@@ -75,7 +111,7 @@ func (d *decision) noRoomFor(h *head, k *kinship) bool {
 			return false
 		}
 	}
-	return len(victims) == 0 && len(d.gone) == 0 || !d.roomWithout(victims).fits(h, d.keeperAt(h, d.state.Now))
+	return len(victims) == 0 && len(d.gone) == 0 || !has(d.roomWithout(victims))
 }
 
 // awaited reports that the plan is asked again by when a running job has run for
@@ -84,6 +120,12 @@ func (d *decision) awaited(held *Held, p power) bool {
 	return slices.ContainsFunc(d.asked, func(o power) bool {
 		return o.covers(p) && held.Started.Add(held.minRun(&d.state.Rules, o.gpus)).After(d.state.Now)
 	})
+}
+
+// has reports whether the machine has room for the job if no cards are kept for
+// others.
+func (c *ceiling) has(h *head) bool {
+	return c.board.hostFits(&h.amounts) && (h.gpus == 0 || c.kinship(h).enough(&h.group.request, keeper{}))
 }
 
 // like is a job of that kind that stands there.

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -141,5 +142,48 @@ func TestWhatAGangLeavesBesideItsHeirIsFoundByThoseBehind(t *testing.T) {
 	kept := slices.ContainsFunc(plan.Reservations, func(r Reservation) bool { return r.Job == "behind" })
 	if len(plan.SetAside) != 1 || plan.SetAside[0].For != "heir" || !kept {
 		t.Errorf("%+v", plan)
+	}
+}
+
+func TestAQueueKnowsWhichSizesWait(t *testing.T) {
+	q := NewQueue()
+	q.Add(Pending{Job: "1", Request: Request{GPUs: 1}, Run: aboutLong(time.Minute)})
+	q.Add(Pending{Job: "2", Request: Request{GPUs: 1}, Run: aboutLong(time.Hour)})
+	q.Add(Pending{Job: "3", Request: Request{GPUs: 2}})
+	if len(q.sizes) != 2 || len(q.shapes) != 3 {
+		t.Errorf("%d sizes and %d kinds", len(q.sizes), len(q.shapes))
+	}
+	q.Remove("1")
+	if len(q.sizes) != 2 || len(q.shapes) != 2 {
+		t.Errorf("with one gone, %d sizes and %d kinds", len(q.sizes), len(q.shapes))
+	}
+	q.Remove("2")
+	q.Remove("3")
+	if len(q.sizes) != 0 || len(q.shapes) != 0 {
+		t.Errorf("with all gone, %d sizes and %d kinds", len(q.sizes), len(q.shapes))
+	}
+}
+
+// TestAWalkThroughThousandsOfKindsEnds where nothing is free: how long each is
+// expected to run is all one then.
+func TestAWalkThroughThousandsOfKindsEnds(t *testing.T) {
+	s := gangOf(0, 0)
+	s.Held = s.Held[1:]
+	s.Queue = NewQueue()
+	for i := range 2 * shapesSeen {
+		run := time.Duration(math.Pow(1.01, float64(i)) * float64(time.Second))
+		s.Queue.Add(Pending{
+			Job: fmt.Sprint(i), User: fmt.Sprint("user", i%7), Seq: int64(i), Request: Request{GPUs: 1 + i%8},
+			Run: Span{Mid: run, High: time.Duration(1+i%9) * run}, Since: s.Now,
+		})
+	}
+	s.Queue.Tick(s.Now)
+	if len(s.Queue.shapes) <= shapesSeen {
+		t.Fatalf("%d kinds", len(s.Queue.shapes))
+	}
+	d := newDecision(&s)
+	d.run(nil)
+	if len(d.walk.walks) == 0 || len(d.plan.Reservations) != 1 {
+		t.Errorf("it went to the end: %+v", d.plan)
 	}
 }

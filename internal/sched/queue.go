@@ -33,6 +33,7 @@ type Queue struct {
 	groups map[groupKey]*group
 	kins   map[Request]*kin
 	shapes map[shape]int    // how many groups ask for the same
+	sizes  map[shape]int    // the same, for however long
 	lines  map[string]*line // by user; none empty
 	order  list[entry]      // every job
 	boosts list[boost]      // jobs that will have waited for long, by when
@@ -133,6 +134,7 @@ func NewQueue() *Queue {
 		groups: map[groupKey]*group{},
 		kins:   map[Request]*kin{},
 		shapes: map[shape]int{},
+		sizes:  map[shape]int{},
 		lines:  map[string]*line{},
 		order:  list[entry]{compare: compareEntries},
 		boosts: list[boost]{compare: compareBoosts},
@@ -230,16 +232,14 @@ func (q *Queue) groupOf(key groupKey) *group {
 	g := &group{groupKey: key, kin: k, line: l, jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
 	q.shapes[g.shape()]++
+	q.sizes[g.shape().size()]++
 	return g
 }
 
 func (q *Queue) dropGroup(g *group) {
 	delete(q.groups, g.groupKey)
-	if s := g.shape(); q.shapes[s] > 1 {
-		q.shapes[s]--
-	} else {
-		delete(q.shapes, s)
-	}
+	uncount(q.shapes, g.shape())
+	uncount(q.sizes, g.shape().size())
 	if g.kin.groups--; g.kin.groups == 0 {
 		delete(q.kins, g.kin.request)
 	}
@@ -389,4 +389,16 @@ type shape struct {
 func (g *group) shape() shape {
 	h := g.head(entry{})
 	return shape{g.kin, h.amounts}
+}
+
+// size is the shape for however long.
+func (s shape) size() shape {
+	s.lasts = lasts{}
+	return s
+}
+
+func uncount(counts map[shape]int, s shape) {
+	if counts[s]--; counts[s] == 0 {
+		delete(counts, s)
+	}
 }
