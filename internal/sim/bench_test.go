@@ -3,8 +3,12 @@ package sim
 import (
 	"container/heap"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
+
+	"berth/internal/sched"
 )
 
 // tenThousand is a busy cluster: so many users, gangs and shares, more work
@@ -21,22 +25,83 @@ func tenThousand(users int) []Job {
 	return jobs
 }
 
+// swamped is twice as much work as the cards can do, from sixty users with gangs
+// and durations of all sizes: in the middle some five thousand jobs wait, of
+// hundreds of kinds.
+func swamped() []Job {
+	jobs := make([]Job, 10_000)
+	draw := draws(11)
+	for i := range jobs {
+		length := math.Exp(3 + 5*draw() + 2*draw()*draw())
+		jobs[i] = seconds(fmt.Sprint(i), fmt.Sprint("user", int(60*draw())), 55*float64(i), length, 1<<int(4*draw()*draw()))
+		jobs[i].Command = fmt.Sprintf("python %c.py", 'a'+int(26*draw()))
+	}
+	return jobs
+}
+
+// eachWay are the policies, and those that set jobs aside once more with parking.
+func eachWay(b *testing.B, jobs []Job, run func(b *testing.B, in Input)) {
+	for _, p := range Policies() {
+		for _, park := range []*Parking{nil, {EachWay: 20_000}} {
+			if park != nil && !p.Rules.Slice {
+				continue
+			}
+			in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Park: park}
+			b.Run(fmt.Sprintf("%s/park=%v", p.Name, park != nil), func(b *testing.B) { run(b, in) })
+		}
+	}
+}
+
 // BenchmarkReplay replays ten thousand jobs under each policy, beside what
 // the events alone cost: as many pushes to and pops from a bare heap.
 func BenchmarkReplay(b *testing.B) {
 	for _, users := range []int{49, 300} {
-		jobs := tenThousand(users)
-		for _, p := range Policies() {
-			for _, park := range []*Parking{nil, {EachWay: 20_000}} {
-				if park != nil && !p.Rules.Slice {
-					continue
-				}
-				name := fmt.Sprintf("%s/users=%d/park=%v", p.Name, users, park != nil)
-				in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Park: park}
-				b.Run(name, func(b *testing.B) { benchmarkReplay(b, in) })
-			}
-		}
+		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) { eachWay(b, tenThousand(users), benchmarkReplay) })
 	}
+	b.Run("swamped", func(b *testing.B) { eachWay(b, swamped(), benchmarkReplay) })
+}
+
+// BenchmarkDecision times the decisions of a replay while ten thousand jobs wait,
+// beside what it costs to go through such a queue once and do nothing.
+func BenchmarkDecision(b *testing.B) {
+	jobs := swamped()
+	for i := range jobs {
+		jobs[i].Submit = Millis(i) // all at once, and in this order
+	}
+	eachWay(b, jobs, benchmarkDecision)
+}
+
+func benchmarkDecision(b *testing.B, in Input) {
+	var spent []time.Duration
+	var bare time.Duration
+	for b.Loop() {
+		began := time.Now()
+		in.Elapsed = func() time.Duration { return time.Since(began) }
+		in.Decide = func(s sched.State) sched.Plan {
+			if s.Queue.Len() < 9000 { // the queue still grows
+				return sched.Plan{}
+			}
+			if bare == 0 {
+				before := time.Now()
+				s.Queue.First(s.Queue.Len())
+				bare = time.Since(before)
+			}
+			before := time.Now()
+			plan := sched.Decide(s)
+			spent = append(spent, time.Since(before))
+			return plan
+		}
+		in.Progress = func(over int) bool { return over < 1000 }
+		Run(in)
+	}
+	slices.Sort(spent)
+	if len(spent) < 1000 {
+		b.Fatalf("%d decisions", len(spent))
+	}
+	p99 := Quantile(spent, 0.99)
+	b.ReportMetric(milliseconds(Quantile(spent, 0.50)), "ms-median")
+	b.ReportMetric(milliseconds(p99), "ms-p99")
+	b.ReportMetric(float64(p99)/float64(bare), "×one-pass")
 }
 
 func benchmarkReplay(b *testing.B, in Input) {

@@ -37,7 +37,10 @@ func (r *replay) learn(over *Job) {
 	r.learnt[kind]++
 	if n := r.learnt[kind]; n&(n-1) == 0 {
 		for place := range waiting {
-			r.queue.Add(r.pending(place))
+			p := r.pending(place)
+			if old, _ := r.queue.Get(p.Job); old.Run != p.Run {
+				r.queue.Add(p)
+			}
 		}
 	}
 }
