@@ -16,10 +16,11 @@ import (
 // floors lists, for each room, the rooms of ours it may import. A room that
 // is not listed here does not exist.
 var floors = map[string][]string{
-	"cmd/berth":         {"internal/cli", "internal/keep", "internal/run", "internal/site"},
+	"cmd/berth":         {"internal/cli", "internal/compat", "internal/keep", "internal/run", "internal/site"},
 	"cmd/berth-keep":    {"internal/keep"},
 	"cmd/berth-gpu":     {"internal/fakenvml", "internal/gpu"},
-	"internal/cli":      {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/sim", "internal/site"},
+	"internal/cli":      {"internal/api", "internal/batch", "internal/compat", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/sim", "internal/site"},
+	"internal/compat":   {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
 	"internal/batch":    {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/daemon":   {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/predict", "internal/run", "internal/sched", "internal/store"},
@@ -39,6 +40,7 @@ var floors = map[string][]string{
 	"internal/fakenvml": {},                                                    // for tests
 	"scripts/bench":     {"internal/api"},
 	"scripts/gputest":   {"internal/api", "internal/job"},
+	"scripts/seeds":     {},
 }
 
 // onlyIn names rooms that alone may know a library.

@@ -30,5 +30,5 @@ func route(args []string) int {
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
 		}
 	}
-	return cli.Main(args, os.Stdout, os.Stderr)
+	return cli.MainAs(os.Args[0], args, os.Stdout, os.Stderr)
 }

@@ -141,7 +141,7 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate())
+	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat())
 	root.AddCommand(daemonVerbs()...)
 	group(root)
 	return root
@@ -162,7 +162,7 @@ func group(root *cobra.Command) {
 		{"run", "Run jobs:", "run submit"},
 		{"see", "See what goes on:", "list show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
-		{"machine", "The machine and its daemon:", "serve gpus gpu doctor backup restore token debug simjob"},
+		{"machine", "The machine and its daemon:", "serve gpus gpu doctor backup restore token debug simjob compat"},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

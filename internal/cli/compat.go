@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/compat"
+)
+
+// MainAs runs what the program was called as: one of the names that berth
+// stands in for, through a link, or berth itself.
+func MainAs(name string, args []string, out, errOut io.Writer) int {
+	if name = filepath.Base(name); compat.Is(name) {
+		return standIn(name, args, out, errOut)
+	}
+	return Main(args, out, errOut)
+}
+
+func standIn(name string, args []string, out, errOut io.Writer) int {
+	return compat.Main(&compat.Call{Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main})
+}
+
+func newCompat() *cobra.Command {
+	return &cobra.Command{
+		Use:   "compat PROGRAM [ARG...]",
+		Short: "Stand in for another scheduler: its commands, files and words",
+		Long: `Behave as another scheduler does, under its own name:
+` + strings.Join(compat.Names()[:3], ", ") + ",\n" + strings.Join(compat.Names()[3:], ", ") + `.
+
+A link to berth with such a name does the same: make install-links makes them.
+berth compat PROGRAM --help is that program's usage. docs/migrating.md tells
+which of berth's own commands does what.`,
+		Example: `  berth compat gpusched jobs.txt --sim 2
+  berth compat mgpu_srun --gpu-ids 0,1 --interactive -- python train.py
+  ln -s $(command -v berth) ~/bin/tgpu && tgpu list
+
+Exit status: that program's.`,
+		DisableFlagParsing: true, // what follows is the program's own
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+				return cmd.Help()
+			}
+			if strings.HasPrefix(args[0], "-") {
+				return &usageError{what: "unknown flag: " + args[0], hint: "see berth compat --help"}
+			}
+			if code := standIn(args[0], args[1:], cmd.OutOrStdout(), cmd.ErrOrStderr()); code != 0 {
+				return status(code)
+			}
+			return nil
+		},
+	}
+}
