@@ -11,7 +11,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak siege gpu-test clean
+.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak siege seeds gpu-test clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ soak: ## kill -9 berth, its daemon and its supervisors KILLS times each (default
 
 siege: ## attack a shared daemon as hostile users (as root), with ten thousand tries for each race
 	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
+
+seeds: ## which test holds berth to each promise of the programs it stands in for (docs/seeds.md)
+	@$(GO) run ./scripts/seeds
 
 BUNDLE := dist/gpu-test
 gpu-test: build ## build dist/gpu-test.tar.gz: what proves berth on a host with a real card (docs/hardware.md)

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The page that the tests below are held against. The word is put together so
+// that this file's own text is no tag.
+const (
+	page = `# Rows
+## kairos
+| row | what it promises | note |
+| --- | --- | --- |
+| K1 | cards 0 to n-1 | |
+| K2 | a \| in a cell | said otherwise |
+`
+	word = "seeds" + ":"
+)
+
+// repository writes files and returns their directory.
+func repository(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestARowNeedsATestAndATestARow(t *testing.T) {
+	goTest := "package x\n\nfunc TestA(t *testing.T) {\n\t// " + word + " K1 K2\n}\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int
+		says  string
+	}{
+		"all rows have one":        {map[string]string{"a_test.go": goTest}, 0, ""},
+		"a row without":            {map[string]string{"a.txtar": "# " + word + " K1\n"}, 1, "K2 has no test: a | in a cell"},
+		"a tag without a row":      {map[string]string{"a_test.go": goTest, "b.txtar": "# " + word + " K3\n"}, 1, `b.txtar:1: "K3" names no row`},
+		"a range is no row":        {map[string]string{"a_test.go": goTest, "b.txtar": "# " + word + " K1–K2\n"}, 1, `"K1–K2" names no row`},
+		"a tag outside of a test":  {map[string]string{"a_test.go": goTest, "b_test.go": "package x\n\n// " + word + " K1\n\nvar a = 1\n"}, 1, "b_test.go:3: this comment stands in no test"},
+		"a tag that names nothing": {map[string]string{"a_test.go": goTest, "b.txtar": "# " + word + "\n"}, 1, "b.txtar:1: this comment names no row"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.files["docs/seeds.md"] = page
+			var out, errOut strings.Builder
+			if got := run([]string{"--root", repository(t, c.files)}, &out, &errOut); got != c.want {
+				t.Errorf("exit status %d, want %d\n%s%s", got, c.want, out.String(), errOut.String())
+			}
+			if !strings.Contains(errOut.String(), c.says) {
+				t.Errorf("says %q, want %q", errOut.String(), c.says)
+			}
+		})
+	}
+}
+
+func TestTheReportIsAlignedAndCounts(t *testing.T) {
+	root := repository(t, map[string]string{
+		"docs/seeds.md": page,
+		"a.txtar":       "# " + word + " K1\nexec true\n-- f --\n",
+		"x/b_test.go":   "package x\n\n// TestB is one.\n// " + word + " K1\nfunc TestB(t *testing.T) {}\n",
+	})
+	var out, errOut strings.Builder
+	run([]string{"--root", root}, &out, &errOut)
+	want := "kairos\n  K1  a.txtar\n      x/b_test.go: TestB\n  K2  (no test)\n1 of 2 rows have a test\n"
+	if out.String() != want {
+		t.Errorf("printed\n%swant\n%s", out.String(), want)
+	}
+}
+
+func TestJSONHasRowsTestsAndProblems(t *testing.T) {
+	root := repository(t, map[string]string{"docs/seeds.md": page, "a.txtar": "# " + word + " K2\n"})
+	var out, errOut strings.Builder
+	if got := run([]string{"--root", root, "--json"}, &out, &errOut); got != 1 {
+		t.Errorf("exit status %d, want 1", got)
+	}
+	var found report
+	if err := json.Unmarshal([]byte(out.String()), &found); err != nil {
+		t.Fatal(err)
+	}
+	k2 := found.Rows[1]
+	if found.Proved != 1 || k2.Note != "said otherwise" || k2.Program != "kairos" || len(found.Problems) != 1 {
+		t.Errorf("found %+v", found)
+	}
+	if !slices.Equal(k2.Tests, []test{{File: "a.txtar", Line: 1}}) {
+		t.Errorf("the tests of K2 are %+v", k2.Tests)
+	}
+}
+
+func TestRowsAreNumberedWithoutAGap(t *testing.T) {
+	_, problems := readRows("| K1 | a | |\n| K3 | b | |\n| K4 | c |\n| K5 | | |\n")
+	if want := 3; len(problems) != want {
+		t.Errorf("%d problems, want %d: %q", len(problems), want, problems)
+	}
+}
+
+func TestPythonTagsBelongToTheTestMethod(t *testing.T) {
+	text := `import unittest
+# ` + word + ` K1
+class A(unittest.TestCase):
+    # ` + word + ` K2
+    @decorated
+    def test_above(self):
+        pass
+
+    def helper(self):
+        # ` + word + ` K3
+        pass
+
+    def test_inside(self):
+        with open("x"):
+            # ` + word + ` K4 K5
+            pass
+`
+	tags, problems := pythonTags("a.py", text)
+	if len(problems) != 2 || !strings.Contains(problems[0], "a.py:2:") || !strings.Contains(problems[1], "a.py:10:") {
+		t.Errorf("problems are %q", problems)
+	}
+	if len(tags) != 2 || tags[0].Name != "A.test_above" || tags[1].Name != "A.test_inside" || !slices.Equal(tags[1].ids, []string{"K4", "K5"}) {
+		t.Errorf("tags are %+v", tags)
+	}
+}
+
+func TestAFileInAStoryIsNoComment(t *testing.T) {
+	tags, problems := storyTags("a.txtar", "exec true\n-- jobs.txt --\n# "+word+" K1\n")
+	if len(tags) != 0 || len(problems) != 1 {
+		t.Errorf("tags %+v, problems %q", tags, problems)
+	}
+}
+
+// TestThePageHasEveryRow: how many promises each program makes is fixed; a row
+// that goes missing from the page would ask for no test any more.
+func TestThePageHasEveryRow(t *testing.T) {
+	text, err := os.ReadFile("../../docs/seeds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, problems := readRows(string(text))
+	if len(problems) > 0 {
+		t.Errorf("the page: %q", problems)
+	}
+	got := map[string]int{}
+	for _, r := range rows {
+		got[r.ID[:1]]++
+	}
+	for letter, want := range map[string]int{"K": 28, "S": 45, "G": 60, "M": 30, "T": 21, "R": 29} {
+		if got[letter] != want {
+			t.Errorf("the page has %d rows %s, want %d", got[letter], letter, want)
+		}
+	}
+}
