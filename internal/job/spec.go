@@ -26,6 +26,10 @@ type Spec struct {
 	MemMiB    int64   `json:"mem_mib,omitempty"`
 	Pin       bool    `json:"pin,omitempty"` // runs on the CPUs next to its cards only
 
+	// Inject names a flag of the command that is told which cards the job got:
+	// FLAG=physical, by their numbers, or FLAG=local, from 0.
+	Inject string `json:"inject,omitempty"`
+
 	// Adopt makes the job stand for a process that berth did not start: it is
 	// accounted for, and left alone.
 	Adopt *Stranger `json:"adopt,omitempty"`

@@ -97,7 +97,7 @@ func (w *jsonWalker) value(depth int) (value, error) {
 	}
 	switch first {
 	case '"':
-		v.text = w.string()
+		v.text, v.quoted = w.string(), true
 	case '[':
 		v.kind = list
 		for w.at++; w.skip() != ']'; {

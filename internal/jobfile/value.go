@@ -28,6 +28,7 @@ const (
 // keep the text they were written in: only the key knows what it wants.
 type value struct {
 	kind    kind
+	quoted  bool // text that stood in quotes; told of JSON alone
 	line    int
 	text    string
 	items   []value

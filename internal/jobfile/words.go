@@ -5,7 +5,10 @@ import (
 	"strings"
 )
 
-var errQuote = errors.New("found a quote that does not close, allowed '...' or \"...\"")
+var (
+	errQuote     = errors.New("found a quote that does not close, allowed '...' or \"...\"")
+	errBackslash = errors.New("found a backslash at the end of the line, allowed one directive per line")
+)
 
 // splitWords cuts a directive into words as a shell would, without expanding
 // anything: quotes group, a backslash takes the next character, and a # that
@@ -46,7 +49,7 @@ func cutWord(line string) (word, rest string, err error) {
 			i += length
 		case '\\':
 			if i++; i == len(line) {
-				return "", "", errors.New("found a backslash at the end of the line, allowed one directive per line")
+				return "", "", errBackslash
 			}
 			b.WriteByte(line[i])
 		default:

@@ -1,0 +1,175 @@
+package jobfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth/internal/job"
+)
+
+// CSVFields are the fields of a line of a CSV jobs file, in their order.
+const CSVFields = "priority,script_path,conda_env,arguments,allowed_gpus"
+
+// CSVJob is one job of a CSV jobs file: a Python script with its arguments.
+type CSVJob struct {
+	Line      int
+	Priority  int // lower starts first, against berth's own order
+	Script    string
+	Conda     string   // empty: the python that is there
+	Arguments string   // as written
+	Words     []string // the arguments as a shell would split them
+	Allow     []int    // ascending; nil: any card
+}
+
+// ParseCSV reads a CSV jobs file: one job per line, # lines and blank ones
+// skipped. The error is an *Errors; the lines that could be read come back
+// beside it.
+func ParseCSV(name string, text []byte) ([]CSVJob, error) {
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	var jobs []CSVJob
+	var errs Errors
+	for number := 1; len(text) > 0; number++ {
+		raw, rest, _ := bytes.Cut(text, []byte{'\n'})
+		text = rest
+		if number > maxLines {
+			errs.add(name, number, fmt.Sprintf("found more lines, allowed %d", maxLines))
+			break
+		}
+		if raw = trim(raw); len(raw) == 0 || raw[0] == '#' {
+			continue
+		}
+		j, err := parseCSVLine(raw)
+		if err != nil {
+			errs.add(name, number, err.Error())
+			continue
+		}
+		j.Line = number
+		jobs = append(jobs, j)
+	}
+	if len(errs.Problems) > 0 {
+		return jobs, &errs
+	}
+	return jobs, nil
+}
+
+func parseCSVLine(raw []byte) (CSVJob, error) {
+	if len(raw) > maxLineBytes {
+		return CSVJob{}, fmt.Errorf("found a line of %d bytes, allowed %d", len(raw), maxLineBytes)
+	}
+	// The line is copied, so that a job does not hold the whole file.
+	fields, err := cutFields(string(raw))
+	if err != nil {
+		return CSVJob{}, err
+	}
+	if len(fields) < 2 {
+		return CSVJob{}, fmt.Errorf("found one field, allowed %s, of which the first two are needed", CSVFields)
+	}
+	for len(fields) < 5 {
+		fields = append(fields, "")
+	}
+	j := CSVJob{Script: fields[1], Conda: fields[2], Arguments: fields[3]}
+	if j.Priority, err = parseCSVPriority(fields[0]); err != nil {
+		return CSVJob{}, err
+	}
+	if j.Allow, err = parseCSVAllow(fields[4]); err != nil {
+		return CSVJob{}, fmt.Errorf("allowed_gpus: %w; quote arguments that have commas in them", err)
+	}
+	if j.Words, err = argumentWords(j.Arguments); err != nil {
+		return CSVJob{}, fmt.Errorf("arguments: %w", err)
+	}
+	return j, j.Check()
+}
+
+func parseCSVPriority(field string) (int, error) {
+	n, err := strconv.ParseInt(field, 10, 64)
+	if err != nil || n < -math.MaxInt32 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("priority: %w", mismatch(field, "a whole number, lower starts first"))
+	}
+	return int(n), nil
+}
+
+// parseCSVAllow reads the cards a job may have. What comes twice counts once,
+// and commas that a spreadsheet left at the end say nothing.
+func parseCSVAllow(field string) ([]int, error) {
+	field = strings.TrimRight(field, ", \t")
+	if field == "" {
+		return nil, nil
+	}
+	var ids []int
+	for part := range strings.SplitSeq(field, ",") {
+		some, err := ParseIDs(part)
+		if err != nil {
+			return nil, mismatch(field, "GPU ids from 0 to 1023 and ranges: 0-3,5")
+		}
+		ids = append(ids, some...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// argumentWords splits arguments as a shell would. Nothing is expanded, and a
+// # is a letter like others.
+func argumentWords(text string) ([]string, error) {
+	var words []string
+	for {
+		if text = strings.TrimLeft(text, " \t\r"); text == "" {
+			return words, nil
+		}
+		word, rest, err := cutWord(text)
+		if errors.Is(err, errBackslash) {
+			err = errors.New("found a backslash with nothing behind it, allowed one before a character")
+		}
+		if err != nil {
+			return nil, err
+		}
+		words, text = append(words, word), rest
+	}
+}
+
+// Check refuses what no line of a file can say, or no program can be given.
+func (j CSVJob) Check() error {
+	if j.Script == "" {
+		return fmt.Errorf("script_path: found nothing, allowed the path of a Python script")
+	}
+	for _, text := range []string{j.Script, j.Conda, j.Arguments} {
+		if strings.ContainsAny(text, "\x00\n") {
+			return fmt.Errorf("found a line end or a NUL byte in %s, allowed text of one line", show(text))
+		}
+	}
+	words, err := argumentWords(j.Arguments)
+	if err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	for _, word := range append(words, j.Script) {
+		if err := checkWord(word); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Key is what makes two lines the same job: the script, its environment, and
+// the arguments in their order.
+func (j CSVJob) Key() string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{j.Script, j.Conda}, j.Words...), "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Spec is the line as a job of berth: the script under python, on as much of a
+// GPU as the model it names takes, told the cards it got by --cuda.
+func (j CSVJob) Spec(sizes Sizes) (job.Spec, error) {
+	spec := job.Defaults()
+	spec.Argv = append([]string{"python", "-u", j.Script}, j.Words...)
+	spec.Conda, spec.Allow, spec.Priority = j.Conda, slices.Clone(j.Allow), -j.Priority
+	spec.Inject = "--cuda=physical"
+	need, _ := sizes.For(j.Words)
+	spec.GPUs, spec.Share, spec.VRAMMiB = need.GPUs, need.Share, need.VRAMMiB
+	return spec, Check(&spec, true)
+}

@@ -1,0 +1,176 @@
+package jobfile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Need is what a model takes: whole cards, or a share of one, and how much
+// memory on each where that is known.
+type Need struct {
+	GPUs    int
+	Share   float64
+	VRAMMiB int64
+}
+
+// Sizes is a table of language models and what each takes. Its zero value
+// knows none, and gives every job one whole card.
+type Sizes struct {
+	other  Need
+	models map[string]Need
+}
+
+const (
+	defaultKey = "default_requirement"
+	modelsKey  = "models"
+
+	allowedNeed = "a number of GPUs above 0, such as 0.5, or {\"share\": 0.5}, or {\"gpus\": 2, \"vram\": \"18G\"}"
+)
+
+// ParseSizes reads a table such as
+//
+//	{"default_requirement": 1.0, "models": {"qwen2.5-3b-inst": 0.5}}
+//
+// The error is an *Errors. Keys that mean nothing here are another program's;
+// those that look like a slip of the fingers are refused.
+func ParseSizes(name string, text []byte) (Sizes, error) {
+	r := sizesReader{name: name}
+	roots, line, err := readJSON(text)
+	switch {
+	case err != nil:
+		r.errs.add(name, line, strings.Replace(err.Error(), "JSON or YAML", "JSON", 1))
+	case len(roots) != 1 || roots[0].kind != mapping:
+		r.errs.add(name, 1, fmt.Sprintf("found no table of models, allowed {%q: 1.0, %q: {\"NAME\": 0.5}}", defaultKey, modelsKey))
+	default:
+		r.table(&roots[0])
+	}
+	if len(r.errs.Problems) > 0 {
+		return Sizes{}, &r.errs
+	}
+	return r.sizes, nil
+}
+
+// For is what a job with these arguments takes, by the last --llm among them.
+// known says that the table names that model.
+func (s Sizes) For(words []string) (need Need, known bool) {
+	model := ""
+	for i, word := range words {
+		if value, found := strings.CutPrefix(word, "--llm="); found {
+			model = value
+		} else if word == "--llm" && i+1 < len(words) {
+			model = words[i+1]
+		}
+	}
+	if need, known = s.models[model]; known {
+		return need, true
+	}
+	if s.other == (Need{}) {
+		return Need{GPUs: 1}, false
+	}
+	return s.other, false
+}
+
+type sizesReader struct {
+	name  string
+	sizes Sizes
+	errs  Errors
+}
+
+func (r *sizesReader) table(root *value) {
+	for i := range root.entries {
+		e := &root.entries[i]
+		switch near := Nearest(e.key, []string{defaultKey, modelsKey}); {
+		case e.key == defaultKey:
+			r.sizes.other = r.need(e.key, &e.value)
+		case e.key == modelsKey:
+			r.readModels(e)
+		case near != "":
+			r.errs.add(r.name, e.line, fmt.Sprintf("found unknown key %s (did you mean %s?), known keys: %s %s", show(e.key), near, defaultKey, modelsKey))
+		}
+	}
+}
+
+func (r *sizesReader) readModels(e *entry) {
+	if e.value.kind != mapping {
+		r.errs.add(r.name, e.line, fmt.Sprintf("%s: found %s, allowed {\"NAME\": 0.5}", e.key, e.value.what()))
+		return
+	}
+	r.sizes.models = make(map[string]Need, len(e.value.entries))
+	for i := range e.value.entries {
+		model := &e.value.entries[i]
+		r.sizes.models[model.key] = r.need(model.key, &model.value)
+	}
+}
+
+// need reads what one model takes; what is wrong with it is told by its name.
+func (r *sizesReader) need(model string, v *value) Need {
+	need, err := readNeed(v)
+	if err != nil {
+		r.errs.add(r.name, v.line, fmt.Sprintf("%s: %v", show(model), err))
+	}
+	return need
+}
+
+func readNeed(v *value) (Need, error) {
+	if v.kind == mapping {
+		return readNeeds(v)
+	}
+	n, err := readCount(v, maxGPUs)
+	if err != nil {
+		return Need{}, fmt.Errorf("found %s, allowed %s", v.what(), allowedNeed)
+	}
+	return cardsFor(n), nil
+}
+
+// readNeeds reads the longer form.
+func readNeeds(v *value) (Need, error) {
+	var need Need
+	known := []string{"share", "gpus", "vram"}
+	for i := range v.entries {
+		e := &v.entries[i]
+		n, err := readCount(&e.value, maxGPUs)
+		switch {
+		case !slices.Contains(known, e.key):
+			return need, fmt.Errorf("found unknown key %s%s, known keys: %s", show(e.key), meant(e.key, known), strings.Join(known, " "))
+		case e.key == "vram" && e.value.kind == scalar:
+			need.VRAMMiB, err = ParseSize(e.value.text)
+		case err == nil && e.key == "share" && n > 1, e.key == "vram":
+			err = fmt.Errorf("found %s, allowed %s", e.value.what(), allowedNeed)
+		case err == nil && need.GPUs > 0:
+			err = fmt.Errorf("found share and gpus, allowed one of them")
+		case err == nil:
+			cards := cardsFor(n)
+			need.GPUs, need.Share = cards.GPUs, cards.Share
+		}
+		if err != nil {
+			return need, fmt.Errorf("%s: %w", e.key, err)
+		}
+	}
+	if need == (Need{}) {
+		return need, fmt.Errorf("found nothing, allowed %s", allowedNeed)
+	}
+	need.GPUs = max(need.GPUs, 1)
+	return need, nil
+}
+
+// readCount takes a number, and no text that looks like one: a table where
+// "1" and 1 stand side by side is one that nobody looked at.
+func readCount(v *value, most float64) (float64, error) {
+	if v.kind == scalar && !v.quoted {
+		if n, err := strconv.ParseFloat(v.text, 64); err == nil && n > 0 && n <= most {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("found %s, allowed a number above 0 and up to %g", v.what(), most)
+}
+
+// cardsFor makes cards of a number: what is above one is so many whole ones.
+func cardsFor(n float64) Need {
+	if n < 1 {
+		return Need{GPUs: 1, Share: n}
+	}
+	return Need{GPUs: int(math.Ceil(n))}
+}

@@ -1,0 +1,100 @@
+package jobfile
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// seeds: S21 S22 S23
+func TestSizesFor(t *testing.T) {
+	sizes, err := ParseSizes("llm_config.json", []byte(`{
+    "default_requirement": 0.25,
+    "models": {
+        "qwen2.5-3b-inst": 0.5,
+        "qwen2.5-7b-inst": 1.0,
+        "double": 2, "half more": 1.5, "tiny": 1e-2,
+        "shared": {"share": 0.3}, "whole": {"share": 1},
+        "measured": {"gpus": 2, "vram": "18G"}, "bytes": {"vram": 4096}, "part": {"share": 0.5, "vram": "8G"}
+    },
+    "comment": "someone else's key"
+}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		says, words string
+		want        Need
+		known       bool
+	}{
+		{"no model", "--epochs 3", Need{GPUs: 1, Share: 0.25}, false},
+		{"an unknown one", "--llm gpt", Need{GPUs: 1, Share: 0.25}, false},
+		{"a known one", "--llm qwen2.5-3b-inst --x", Need{GPUs: 1, Share: 0.5}, true},
+		{"with =", "--x --llm=qwen2.5-3b-inst", Need{GPUs: 1, Share: 0.5}, true},
+		{"the last counts", "--llm=qwen2.5-3b-inst --llm qwen2.5-7b-inst", Need{GPUs: 1}, true},
+		{"also against the one before", "--llm qwen2.5-7b-inst --llm=gpt", Need{GPUs: 1, Share: 0.25}, false},
+		{"a flag without its value says nothing", "--llm qwen2.5-7b-inst --llm", Need{GPUs: 1}, true},
+		{"other flags are others", "--llm-path double --llms double", Need{GPUs: 1, Share: 0.25}, false},
+		{"one is a whole card", "--llm qwen2.5-7b-inst", Need{GPUs: 1}, true},
+		{"two are two", "--llm double", Need{GPUs: 2}, true},
+		{"what is above one is rounded up", "--llm=half+more", Need{GPUs: 2}, true},
+		{"a small number", "--llm tiny", Need{GPUs: 1, Share: 0.01}, true},
+		{"the longer form, a share", "--llm shared", Need{GPUs: 1, Share: 0.3}, true},
+		{"a share of all is a card", "--llm whole", Need{GPUs: 1}, true},
+		{"cards and memory", "--llm measured", Need{GPUs: 2, VRAMMiB: 18 << 10}, true},
+		{"memory alone is on one card", "--llm bytes", Need{GPUs: 1, VRAMMiB: 4096}, true},
+		{"a share and memory", "--llm part", Need{GPUs: 1, Share: 0.5, VRAMMiB: 8 << 10}, true},
+	} {
+		words := strings.Fields(row.words)
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "+", " ")
+		}
+		if got, known := sizes.For(words); got != row.want || known != row.known {
+			t.Errorf("%s: got %+v, known %t", row.says, got, known)
+		}
+	}
+	if got, known := (Sizes{}).For([]string{"--llm", "qwen2.5-3b-inst"}); got != (Need{GPUs: 1}) || known {
+		t.Errorf("no table: %+v, known %t", got, known)
+	}
+	if sizes, err := ParseSizes("s", []byte(`{"models": {}}`)); err != nil {
+		t.Error(err)
+	} else if got, _ := sizes.For(nil); got != (Need{GPUs: 1}) {
+		t.Errorf("no default: %+v", got)
+	}
+}
+
+// seeds: S21
+func TestSizesTellWhatIsWrongByTheModelsName(t *testing.T) {
+	for _, row := range []struct{ text, want string }{
+		{`{"models": {"a": 0}}`, `s:1: "a": found "0", allowed a number of GPUs above 0`},
+		{"{\"models\": {\n\"a\": 1,\n\"b\": -0.5}}", `s:3: "b": found "-0.5", allowed a number`},
+		{`{"models": {"a": "0.5"}}`, `s:1: "a": found "0.5", allowed a number`},
+		{`{"models": {"a": null}}`, `s:1: "a": found null`},
+		{`{"models": {"a": true}}`, `s:1: "a": found "true"`},
+		{`{"models": {"a": [1]}}`, `s:1: "a": found a list`},
+		{`{"models": {"a": 1e9}}`, `s:1: "a": found "1e9"`},
+		{`{"models": {"a": NaN}}`, `s:1: found what is no JSON, allowed JSON: `},
+		{`{"models": {"a": {}}}`, `s:1: "a": found nothing`},
+		{`{"models": {"a": {"share": 2}}}`, `s:1: "a": share: found "2"`},
+		{`{"models": {"a": {"share": 0.5, "gpus": 1}}}`, `s:1: "a": gpus: found share and gpus, allowed one of them`},
+		{`{"models": {"a": {"gpus": "2"}}}`, `s:1: "a": gpus: found "2", allowed a number above 0`},
+		{`{"models": {"a": {"vram": "lots"}}}`, `s:1: "a": vram: found "lots"`},
+		{`{"models": {"a": {"vram": [1]}}}`, `s:1: "a": vram: found a list`},
+		{`{"models": {"a": {"vrma": "1G"}}}`, `s:1: "a": found unknown key "vrma" (did you mean vram?)`},
+		{`{"default_requirement": 0, "models": {}}`, `s:1: "default_requirement": found "0"`},
+		{`{"default_requirment": 0.5}`, `s:1: found unknown key "default_requirment" (did you mean default_requirement?)`},
+		{`{"models": 1}`, `s:1: models: found "1", allowed {"NAME": 0.5}`},
+		{`[1]`, `s:1: found no table of models`},
+		{``, `s:1: found no table of models`},
+		{`{`, `s:1: found the end of the file inside of a value, allowed JSON`},
+	} {
+		sizes, err := ParseSizes("s", []byte(row.text))
+		var errs *Errors
+		if !errors.As(err, &errs) || !strings.HasPrefix(err.Error(), row.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", row.text, err, row.want)
+		}
+		if sizes.models != nil {
+			t.Errorf("%s: a table came back", row.text)
+		}
+	}
+}
