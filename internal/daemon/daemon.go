@@ -36,6 +36,11 @@ type Options struct {
 	Out     io.Writer // the lines a person sees who started it by hand
 	Signals <-chan os.Signal
 
+	// EndJobs ends what runs when the daemon is told to stop: it is one with
+	// its jobs, which run again under the next.
+	EndJobs bool
+	Ready   func() // told once it can be reached; may be nil
+
 	serving func(*Daemon) // told once it can be reached; nil outside of tests
 }
 
@@ -72,6 +77,7 @@ type Daemon struct {
 	host     sched.Host
 
 	ended    chan struct{} // closed when the engine's loop is over
+	parting  bool          // its jobs are being ended; the engine's goroutine's
 	turn     chan struct{} // held while a long queue is copied for someone
 	wantUser chan int      // uids that a start needed and nobody has looked up lately
 	lastTold atomic.Int64  // when something last happened, in nanoseconds

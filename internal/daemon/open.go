@@ -243,7 +243,7 @@ func (d *Daemon) openEngine(context.Context) error {
 		Rules: cfg.Rules, Host: d.host, Cards: cfg.GPUs, Devices: d.devices, Xids: d.heard, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
 		Limits: cfg.Limits, HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
-		Publish: d.publish, Log: d.log,
+		Publish: d.publish, Log: d.log, After: d.parted,
 	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
 	d.launcher.Device = d.engine.Given
 	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta), d.engine.RestoreHealth(d.store.Meta))

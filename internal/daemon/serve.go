@@ -69,6 +69,9 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	if d.opt.serving != nil {
 		d.opt.serving(d)
 	}
+	if d.opt.Ready != nil {
+		d.opt.Ready()
+	}
 	err = d.engine.Run(ctx, d.runner.Events())
 	// From here on nothing is accepted; what was asked is answered.
 	_ = site.Notify("STOPPING=1")
@@ -82,6 +85,9 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	}
 	d.wait.Wait()
 	d.log.Info("stopped", "err", context.Cause(ctx))
+	if err == nil {
+		return nil // its jobs have ended
+	}
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, errStopped) {
 		return nil
 	} else if errors.Is(err, context.Canceled) {
@@ -174,7 +180,7 @@ func (d *Daemon) greet(listeners []listening) {
 // hear acts on signals. It does nothing else, so that a daemon whose loop
 // hangs can still be told to stop.
 func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
-	for {
+	for told := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -184,10 +190,34 @@ func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
 				continue
 			}
 			d.log.Info("stopping", "signal", sig)
+			if told++; d.opt.EndJobs && told <= 2 {
+				again := told > 1
+				d.wait.Go(func() { d.endJobs(ctx, again) })
+				continue
+			}
 			stop(errStopped)
 			return
 		}
 	}
+}
+
+// endJobs ends what runs, and the daemon when nothing does any more. Who asks
+// again does not want to wait; a third time, and jobs that still have not ended
+// are left to their supervisors.
+func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
+	d.engine.Do(ctx, func() {
+		d.parting = true
+		d.engine.Interrupt(time.Now(), immediately)
+	})
+}
+
+// parted is true when nothing is left to wait for.
+func (d *Daemon) parted() bool {
+	if !d.parting || !d.engine.Written() {
+		return false
+	}
+	_, running := d.engine.Live()
+	return running == 0
 }
 
 // attend keeps a watchdog content, and ends a daemon that has had nothing to
