@@ -18,7 +18,8 @@ type ask struct {
 var oneOfPool = need{use: [2]float64{1, 0}, room: [2]float64{1, 0}}
 
 // askOf works out what a group asks for. A card that takes no job until someone
-// does something about it is none that it may have.
+// does something about it is none that it may have; a load that a berth job
+// makes goes with the job.
 func askOf(s *State, slots []*slot, g *group) *ask {
 	r := &g.request
 	ids := splitIDs(r.IDs)
@@ -32,7 +33,7 @@ func askOf(s *State, slots []*slot, g *group) *ask {
 	a.cards, a.needs = make([]int, 0, len(slots)), make([]need, 0, len(slots))
 	for i, c := range slots {
 		switch {
-		case c.shut() != "" || c.closed == ObstacleLoad, !r.allows(c.Card):
+		case c.shut() != "" || c.closed == ObstacleLoad && len(c.holders) == 0, !r.allows(c.Card):
 		case ids != nil && !slices.Contains(ids, c.Index):
 		case r.undeclared() && c.IdleForeignMiB >= s.Rules.IdleThresholdMiB:
 		default:

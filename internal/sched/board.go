@@ -151,7 +151,7 @@ func (b *board) closed(c *slot) Obstacle {
 	case b.rules.MemThreshold > 0 && c.usedShare() > b.rules.MemThreshold:
 		return ObstacleMemory
 	// Once a berth job is there, the load is berth's own doing.
-	case b.rules.LoadThreshold > 0 && len(c.holders) == 0 && c.UtilPct/100 > b.rules.LoadThreshold:
+	case b.rules.LoadThreshold > 0 && (b.rules.LoadAlways || len(c.holders) == 0) && c.UtilPct/100 > b.rules.LoadThreshold:
 		return ObstacleLoad
 	}
 	return ""

@@ -142,7 +142,11 @@ func TestClosedCards(t *testing.T) {
 	}
 	busy := closed("the load of berth's own jobs does not count", load, func(c *Card) { c.UtilPct = 99 }, "1@0")
 	busy.held = []Held{{Job: "9", Cards: []int{0}, BudgetMiB: []int64{100}}}
-	checkRows(t, append(rows, busy))
+	always := closed("unless it is always looked at", func(r *Rules) { r.LoadThreshold, r.LoadAlways = 0.5, true }, func(c *Card) { c.UtilPct = 51 }, "1@1")
+	always.held = busy.held
+	under := closed("under the threshold it does not keep others off either", func(r *Rules) { r.LoadThreshold, r.LoadAlways = 0.5, true }, func(c *Card) { c.UtilPct = 50 }, "1@0")
+	under.held = busy.held
+	checkRows(t, append(rows, busy, always, under))
 }
 
 func TestWhichCards(t *testing.T) {

@@ -20,6 +20,7 @@ func drawRules(t *rapid.T) Rules {
 	r.JobsPerGPU = rapid.SampledFrom([]int{0, 0, 0, 2, 3}).Draw(t, "jobs per gpu")
 	r.MemThreshold = rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "memory threshold")
 	r.LoadThreshold = rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "load threshold")
+	r.LoadAlways = rapid.Bool().Draw(t, "load always")
 	r.Placement = rapid.SampledFrom([]Placement{Pack, Spread}).Draw(t, "placement")
 	r.Policy = rapid.SampledFrom([]Policy{Backfill, Backfill, FIFO}).Draw(t, "policy")
 	return r

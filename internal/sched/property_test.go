@@ -119,7 +119,7 @@ func checkCard(t *rapid.T, s State, c Card, before, after []Held) {
 		t.Fatalf("gpu%d takes no jobs", c.Index)
 	case s.Rules.MemThreshold > 0 && float64(c.UsedMiB) > s.Rules.MemThreshold*float64(c.TotalMiB):
 		t.Fatalf("gpu%d is over the memory threshold", c.Index)
-	case s.Rules.LoadThreshold > 0 && len(old) == 0 && c.UtilPct > 100*s.Rules.LoadThreshold:
+	case s.Rules.LoadThreshold > 0 && (s.Rules.LoadAlways || len(old) == 0) && c.UtilPct > 100*s.Rules.LoadThreshold:
 		t.Fatalf("gpu%d is over the load threshold", c.Index)
 	}
 }

@@ -16,6 +16,7 @@ type Rules struct {
 	JobsPerGPU       int       // N gives jobs that ask for neither VRAM nor a share 1/N; 0: off
 	MemThreshold     float64   // measured use over total above which nothing starts; 0: off
 	LoadThreshold    float64   // utilisation, 0 to 1, above which nothing starts; 0: off
+	LoadAlways       bool      // the load counts also where berth's own jobs make it
 	Placement        Placement // empty: Pack
 	Policy           Policy    // empty: Backfill
 	Fair             bool      // of equal priority, the user who had least comes first

@@ -58,6 +58,7 @@ type writtenRules struct {
 	JobsPerGPU       int           `json:"jobs_per_gpu,omitempty"`
 	MemThreshold     float64       `json:"mem_threshold,omitempty"`
 	LoadThreshold    float64       `json:"load_threshold,omitempty"`
+	LoadAlways       bool          `json:"load_always,omitempty"`
 	Placement        Placement     `json:"placement"`
 	Policy           Policy        `json:"policy"`
 	Fair             bool          `json:"fair"`
