@@ -174,7 +174,7 @@ func loosen(schemas huma.Registry) {
 		}
 		for key, property := range schema.Properties {
 			switch {
-			case key == "peak_vram_mib" || key == "gpu_ids":
+			case key == "peak_vram_mib" || key == "gpu_ids" || key == "asked_ids":
 				property.Nullable = true
 			case property.Type == huma.TypeArray:
 				property.Nullable = false // empty, or left out

@@ -153,7 +153,7 @@ var jobFields = map[string]struct {
 	"id": {"string", false}, "name": {"string", false}, "user": {"string", false}, "state": {"string", false},
 	"outcome": {"string", true}, "reason": {"string", true}, "priority": {"number", false},
 	"command": {"string", false}, "gpus": {"number", false}, "share": {"number", true},
-	"vram_mib": {"number", true}, "gpu_ids": {"numbers", true}, "attempt": {"number", false},
+	"vram_mib": {"number", true}, "gpu_ids": {"numbers", true}, "asked_ids": {"numbers", true}, "attempt": {"number", false},
 	"submitted_at": {"time", false}, "started_at": {"time", true}, "ended_at": {"time", true},
 	"exit_code": {"number", true}, "signal": {"string", true},
 	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "log": {"string", true},

@@ -22,7 +22,7 @@ func notesOn(s *job.Spec, keepAll bool) []string {
 		notes = append(notes, fmt.Sprintf("signal: %s comes at the start, because its limit of %s leaves no %s before it", s.WarnSignal, s.TimeLimit, s.WarnBefore))
 	}
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
-		notes = append(notes, fmt.Sprintf("output: %s stands for nothing and is left as it is; %%j %%n %%u %%a and %%%% are known", strings.Join(marks, " ")))
+		notes = append(notes, fmt.Sprintf("output: %s stands for nothing and is left as it is; %%j %%c %%n %%u %%a and %%%% are known", strings.Join(marks, " ")))
 	}
 	switch {
 	case s.Preemptible != "" && keepAll:
@@ -50,7 +50,7 @@ func unknownMarks(pattern string) []string {
 			break
 		}
 		pattern = rest[len(mark):]
-		if mark == "" || !strings.Contains("%jnua", mark) {
+		if mark == "" || !strings.Contains("%jcnua", mark) {
 			unknown = append(unknown, "%"+mark)
 		}
 	}

@@ -64,7 +64,7 @@ func (l *Launcher) LogPath(j *job.Job) string {
 }
 
 func expandOutput(pattern string, j *job.Job) string {
-	return strings.NewReplacer("%%", "%", "%j", j.ID, "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID)).Replace(pattern)
+	return strings.NewReplacer("%%", "%", "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID)).Replace(pattern)
 }
 
 // safeName keeps a name from naming another directory.

@@ -20,6 +20,7 @@ type View struct {
 	Share       *float64         `json:"share"`
 	VRAMMiB     *int64           `json:"vram_mib"`
 	GPUIDs      []int            `json:"gpu_ids"`
+	AskedIDs    []int            `json:"asked_ids"` // null: it did not name its cards
 	Attempt     int              `json:"attempt"`
 	SubmittedAt *time.Time       `json:"submitted_at"`
 	StartedAt   *time.Time       `json:"started_at"`
@@ -42,6 +43,9 @@ func (j *Job) View() View {
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
 		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince),
+	}
+	if len(j.Spec.IDs) > 0 {
+		v.AskedIDs = j.Spec.IDs
 	}
 	if j.Attempt > 0 && len(j.Grant.GPUs) > 0 {
 		v.GPUIDs = j.Grant.GPUs
