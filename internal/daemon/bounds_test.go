@@ -55,6 +55,27 @@ func TestAJobThatSomeoneSitsAtKeepsItsLimit(t *testing.T) {
 	}
 }
 
+// TestNoJobHasMoreThanTheTimeOfAll: a limit for all jobs is one for
+// administrators, too, and a shorter one of a job's own stays.
+//
+// seeds: M1 M18
+func TestNoJobHasMoreThanTheTimeOfAll(t *testing.T) {
+	cfg := DefaultConfig(true)
+	for _, row := range []struct{ all, asked, want time.Duration }{
+		{0, 0, 0}, {0, time.Hour, time.Hour}, {time.Minute, 0, time.Minute}, {time.Minute, time.Second, time.Second}, {time.Minute, time.Hour, time.Minute},
+	} {
+		cfg.JobTime = row.all
+		for _, admin := range []bool{false, true} {
+			s := submission{cfg: &cfg, caller: api.Caller{UID: 1000, Admin: admin}}
+			spec := job.Spec{TimeLimit: row.asked, OnTimeout: job.TimeoutRequeue}
+			s.boundTime(&spec)
+			if spec.TimeLimit != row.want || spec.OnTimeout != job.TimeoutRequeue || (len(s.notes) > 0) != (row.asked > row.want) {
+				t.Errorf("of %s at most, %s asked: %s, notes %q", row.all, row.asked, spec.TimeLimit, s.notes)
+			}
+		}
+	}
+}
+
 // TestJobsOfOneRequestWaitForOneAnother: a name stands for an earlier job of
 // the same request, an array's for all its tasks.
 func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {

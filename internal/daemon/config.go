@@ -28,6 +28,7 @@ type Config struct {
 	QueuedJobs      int            // live jobs (queued and running) of a user; 0: no limit
 	QueuedJobsOf    map[string]int // users that have their own
 	MaxPriority     int            // the highest that who is no administrator may ask for
+	JobTime         time.Duration  // of any job, its own limit or none; 0: no limit
 	InteractiveTime time.Duration  // of a job someone sits and waits at; 0: no limit
 	MaxQueue        int            // live jobs in all
 	MaxArray        int            // tasks of one array

@@ -86,6 +86,7 @@ var limitKeys = []configKey{
 	keyFor("limits.gpus", func(c *Config) *float64 { return &c.Limits.Default.GPUs }, readNumber(0, 1024)),
 	keyFor("limits.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
 	keyFor("limits.max_priority", func(c *Config) *int { return &c.MaxPriority }, readCount(math.MinInt32, math.MaxInt32)),
+	keyFor("limits.job_time", func(c *Config) *time.Duration { return &c.JobTime }, readDuration(time.Second, "no limit")),
 	keyFor("limits.interactive_time", func(c *Config) *time.Duration { return &c.InteractiveTime }, readDuration(time.Second, "no limit")),
 	keyFor("limits.queue", func(c *Config) *int { return &c.MaxQueue }, readCount(1, million)),
 	keyFor("limits.array", func(c *Config) *int { return &c.MaxArray }, readCount(1, million)),

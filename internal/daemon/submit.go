@@ -162,9 +162,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	}
 	s.notes = nil
 	asked.Spec.Interactive = s.request.Interactive
-	if s.boundTime(&asked.Spec) {
-		s.notes = append(s.notes, fmt.Sprintf("interactive jobs end after %s here", s.cfg.InteractiveTime))
-	}
+	s.boundTime(&asked.Spec)
 	if err := s.checkPriority(asked.Spec.Priority); err != nil {
 		return err
 	}
@@ -172,15 +170,24 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	return s.addJobs(asked)
 }
 
-// boundTime keeps a job that someone sits at within its limit. It reports
-// whether it had to.
-func (s *submission) boundTime(spec *job.Spec) bool {
-	limit := s.cfg.InteractiveTime
-	if !spec.Interactive || limit <= 0 || s.caller.Admin || spec.TimeLimit > 0 && spec.TimeLimit <= limit {
-		return false
+// boundTime keeps a job within the time that any job has here, and one that
+// someone sits at within its own. Who asked for more is told.
+func (s *submission) boundTime(spec *job.Spec) {
+	if limit := s.cfg.JobTime; exceeds(spec, limit) {
+		if spec.TimeLimit > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("jobs have %s here", limit))
+		}
+		spec.TimeLimit = limit
 	}
-	spec.TimeLimit = limit
-	return true
+	if limit := s.cfg.InteractiveTime; spec.Interactive && exceeds(spec, limit) && !s.caller.Admin {
+		s.notes = append(s.notes, fmt.Sprintf("interactive jobs end after %s here", limit))
+		spec.TimeLimit = limit
+	}
+}
+
+// exceeds reports whether a job may run longer than a limit that there is.
+func exceeds(spec *job.Spec, limit time.Duration) bool {
+	return limit > 0 && (spec.TimeLimit <= 0 || spec.TimeLimit > limit)
 }
 
 // checkPriority keeps users from passing everybody: priority comes before the
