@@ -31,6 +31,9 @@ func Wrap(spec job.Spec, gpuEnv []string) (argv []string, setup bool) {
 	if spec.Conda != "" {
 		addStep(&script, "conda "+spec.Conda, condaStep(spec.Conda))
 	}
+	if strings.Contains(spec.Setup, "conda activate") && spec.Conda == "" {
+		script.WriteString(condaKnown)
+	}
 	if spec.Setup != "" {
 		addStep(&script, spec.Setup, "eval "+job.Quote(spec.Setup))
 	}
@@ -76,7 +79,21 @@ fi`
 // condaStep finds an installation, by what the user's shell knows of it or in
 // the usual places, and activates the environment.
 func condaStep(name string) string {
-	return `berth_conda() {
+	return condaFound + `
+berth_conda && . "$berth_base/etc/profile.d/conda.sh" && conda activate ` + shellPath(name)
+}
+
+// condaKnown makes conda a command of the shell where it is not yet one, so
+// that a set-up can say what people type: conda activate NAME. Where there is
+// none the set-up has its own way, or fails and says so.
+const condaKnown = condaFound + `
+if ! { command -v conda | grep -qx conda; } 2>/dev/null && berth_conda 2>/dev/null; then
+	. "$berth_base/etc/profile.d/conda.sh"
+fi
+`
+
+// condaFound defines the search for an installation.
+const condaFound = `berth_conda() {
 	for berth_base in "${CONDA_EXE:+${CONDA_EXE%/*/*}}" "$(conda info --base 2>/dev/null)" \
 		"$HOME/miniconda3" "$HOME/anaconda3" "$HOME/miniforge3" "$HOME/mambaforge" /opt/conda /opt/miniconda3; do
 		if [ -n "$berth_base" ] && [ -r "$berth_base/etc/profile.d/conda.sh" ]; then
@@ -85,9 +102,7 @@ func condaStep(name string) string {
 	done
 	printf 'berth: no conda found; CONDA_EXE can say where it is\n' >&2
 	return 1
-}
-berth_conda && . "$berth_base/etc/profile.d/conda.sh" && conda activate ` + shellPath(name)
-}
+}`
 
 // shellPath quotes a path for the script; a leading ~/ is the job's home.
 func shellPath(path string) string {

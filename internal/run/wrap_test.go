@@ -75,6 +75,8 @@ func TestSetups(t *testing.T) {
 		{"no such venv", job.Spec{Shell: "echo ran", Venv: "nowhere"}, 1, true, "berth: no virtual environment: cannot read nowhere/bin/activate\nberth: set-up failed: venv nowhere (status 1)\n"},
 		{"a venv that fails", job.Spec{Shell: "echo ran", Venv: "broken"}, 1, true, "berth: set-up failed: venv broken (status 1)\n"},
 		{"no such conda environment", job.Spec{Shell: "echo ran", Conda: "bad"}, 1, true, "no environment bad\nberth: set-up failed: conda bad (status 1)\n"},
+		{"a set-up that activates conda", job.Spec{Shell: `echo "$CONDA_DEFAULT_ENV $CUDA_VISIBLE_DEVICES"`, Setup: "export CUDA_VISIBLE_DEVICES=7 && conda activate good"}, 0, false, "good 0,1\n"},
+		{"a set-up that activates what is not there", job.Spec{Shell: "echo ran", Setup: "conda activate bad"}, 1, true, "no environment bad\nberth: set-up failed: conda activate bad (status 1)\n"},
 		{"a set-up that fails", job.Spec{Shell: "echo ran", Setup: "(exit 7)"}, 7, true, "berth: set-up failed: (exit 7) (status 7)\n"},
 		{"a set-up that exits", job.Spec{Shell: "echo ran", Setup: "exit 4"}, 4, true, "berth: set-up failed: exit 4 (status 4)\n"},
 		{"a set-up that exits well", job.Spec{Shell: "echo ran", Setup: "exit 0"}, 1, true, "berth: set-up failed: exit 0 (status 0)\n"},
