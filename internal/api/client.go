@@ -41,6 +41,25 @@ func Dial(socket string) *Client {
 	})
 }
 
+// DialOwn is Dial for a socket in a place where others can put theirs, as /tmp
+// is: only a daemon of root's or of the caller's own is talked to, by the
+// kernel's word, each time a connection is made.
+func DialOwn(socket string) *Client {
+	return newClient(socket, "http://berth", "", &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, err := dialSocket(ctx, socket)
+			if err != nil {
+				return nil, err
+			}
+			if err := checkOwn(c, socket); err != nil {
+				c.Close()
+				return nil, err
+			}
+			return c, nil
+		},
+	})
+}
+
 // DialRemote makes a client of a daemon that listens by TCP. Without TLS only
 // this machine itself will do, because anyone on the way could read the
 // token.
@@ -139,12 +158,15 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 // explain says what went wrong with a request in the terms of this package.
 func (c *Client) explain(ctx context.Context, err error) error {
 	var nobody *Unreachable
+	var distrusted *Problem
 	var wrapped *url.Error
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &nobody):
 		return nobody
+	case errors.As(err, &distrusted):
+		return distrusted
 	case errors.As(err, &wrapped):
 		err = wrapped.Err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -109,7 +110,20 @@ func (l tcpListener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOf is the kernel's word on who connected.
+// checkOwn fails unless root or this user listens at the other end.
+func checkOwn(c net.Conn, socket string) error {
+	peer, err := peerOf(c)
+	if err != nil {
+		return err
+	}
+	if peer.UID != 0 && peer.UID != os.Geteuid() {
+		return Problemf(Refused, "ask an administrator to remove it, or name a daemon with BERTH_SOCKET", "%s is not to be trusted: user %d listens there, not root", socket, peer.UID)
+	}
+	return nil
+}
+
+// peerOf is the kernel's word on who is at the other end: who connected, or
+// who made the socket listen.
 func peerOf(c net.Conn) (Peer, error) {
 	socket, isUnix := c.(*net.UnixConn)
 	if !isUnix {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/api"
 	"berth/internal/compat"
 )
 
@@ -21,7 +23,27 @@ func MainAs(name string, args []string, out, errOut io.Writer) int {
 }
 
 func standIn(name string, args []string, out, errOut io.Writer) int {
-	return compat.Main(&compat.Call{Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main})
+	return compat.Main(&compat.Call{
+		Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main,
+		Daemon: func(ctx context.Context, start bool) (string, error) { return ownDaemon(ctx, start, errOut) },
+	})
+}
+
+// ownDaemon is the daemon that a verb of berth's would talk to.
+func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string, err error) {
+	at, err := findDaemon("", os.Getenv, sharedPlaces(), systemService)
+	if err != nil || !start || !at.private {
+		return at.socket, err
+	}
+	s := &session{errOut: errOut, target: at, client: api.Dial(at.socket)}
+	defer s.client.Close()
+	if !answers(ctx, s.client) {
+		if os.Getenv("BERTH_NO_AUTOSTART") == "1" {
+			return at.socket, nil // whoever talks to it will find nobody
+		}
+		err = autostart(ctx, s)
+	}
+	return at.socket, err
 }
 
 func newCompat() *cobra.Command {

@@ -9,6 +9,7 @@
 package compat
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -33,6 +34,10 @@ type Call struct {
 
 	// Berth runs berth's own command line and returns its exit status.
 	Berth func(args []string, out, errOut io.Writer) int
+
+	// Daemon is the socket of the daemon that berth's own commands would talk
+	// to. With start, a private one is started where none is.
+	Daemon func(ctx context.Context, start bool) (socket string, err error)
 }
 
 // program is one front end.
