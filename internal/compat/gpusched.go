@@ -33,7 +33,7 @@ what is done.
   --poll 5               seconds between looks at the GPUs and the file
   --exclusive            one job per GPU, even where declarations fit
   --watch                stay after the queue drains and wait for new lines
-  --oom-retries 0        retries after CUDA out of memory ([retries=N] overrides)
+  --oom-retries 0        retries after CUDA out of memory (a line may differ)
   --fresh                start over: run everything again
   --retry-failed         run again what failed in an earlier run
   --log-dir DIR          logs, journal, status board (default: gpusched_logs)
