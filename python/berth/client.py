@@ -1,0 +1,345 @@
+"""A client for everything a berth daemon does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union, cast
+
+from .errors import BerthError
+from .places import find_socket, program
+from .views import OVER, Event, JobView
+from .wire import Reply, Wire
+
+_EVENT_SILENCE = 50.0  # three signs of life that did not come
+_PAUSE = 0.2  # before a lost daemon is looked for again
+
+Words = Union[str, int, "Handle"]
+"""A job, or several as people write them: 17, "1-3,7", "@", a Handle."""
+
+
+class Handle:
+    """A job that was submitted."""
+
+    def __init__(self, client: Client, id: str, name: str, notes: Sequence[str] = ()) -> None:
+        self._client = client
+        self.id = id
+        self.name = name
+        self.notes = list(notes)
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<berth job {self.id} ({self.name})>"
+
+    def show(self) -> Dict[str, Any]:
+        """Everything about it."""
+        return self._client.show(self)
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """Wait for its end, and return its status (see Client.wait)."""
+        return max(self._client.wait(self, timeout=timeout))
+
+    def why(self) -> Dict[str, Any]:
+        """What it waits for, or what became of it."""
+        return self._client.why(self)
+
+    def logs(self, follow: bool = False) -> Iterator[bytes]:
+        """What it printed."""
+        return self._client.logs(self, follow=follow)
+
+    def cancel(self, grace: Optional[float] = None) -> None:
+        """End it, running or not."""
+        self._client.cancel(self, grace=grace)
+
+
+class Client:
+    """A daemon, found as the berth command finds it: the address given here,
+    else BERTH_SOCKET, else the machine's, else the user's own. An address is
+    the path of a socket, or http(s)://host:port with a token.
+
+    With nobody there, the first submit starts a private daemon as `berth
+    submit` does, unless autostart is False or BERTH_NO_AUTOSTART=1 is set.
+    """
+
+    def __init__(self, address: Optional[str] = None, *, token: Optional[str] = None, autostart: bool = True) -> None:
+        found, named = (address, True) if address else find_socket()
+        self._wire = Wire(os.fspath(found), token)
+        self._autostart = autostart and not named
+
+    @property
+    def address(self) -> str:
+        """Where the daemon listens."""
+        return self._wire.address
+
+    # Submitting
+
+    def submit(self, command: Union[str, Sequence[str]], *, environ: Optional[Mapping[str, str]] = None,
+               **spec: Any) -> Handle:
+        """Queue one job. A text is a shell line, a list is words that are
+        executed as they are; the keywords are the keys of docs/jobspec.md.
+        environ is the environment it begins with (this process's)."""
+        return self.submit_all([{"command": command, **spec}], environ=environ)[0]
+
+    def submit_all(self, specs: Iterable[Mapping[str, Any]], *,
+                   environ: Optional[Mapping[str, str]] = None) -> List[Handle]:
+        """Queue several jobs: all of them, or none."""
+        body = {"jobs": [_spec(s) for s in specs], "dir": os.getcwd(),
+                "environ": _pairs(os.environ if environ is None else environ), "umask": _umask()}
+        try:
+            reply = self._wire.call("POST", "/v1/jobs", body)
+        except BerthError as err:
+            if err.kind != "unreachable" or not self._autostart:
+                raise
+            _start_private()
+            reply = self._wire.call("POST", "/v1/jobs", body)
+        return [Handle(self, j["id"], j["name"], j.get("notes") or ()) for j in reply["jobs"]]
+
+    # Looking
+
+    def list(self, *ids: Words, over: bool = False, user: Optional[str] = None, name: Optional[str] = None,
+             states: Sequence[str] = (), reasons: bool = True) -> List[JobView]:
+        """The jobs that are not over; with over or ids, others too."""
+        query: Dict[str, Any] = {"id": [str(i) for i in ids], "over": over or None, "user": user, "name": name,
+                                 "state": list(states), "reasons": reasons or None}
+        jobs: List[JobView] = []
+        while True:
+            page = self._wire.call("GET", "/v1/jobs", query=query)
+            jobs += cast(List[JobView], page["jobs"])
+            if not page.get("next"):
+                return jobs
+            query["after"] = page["next"]
+
+    def show(self, id: Words) -> Dict[str, Any]:
+        """Everything about one job."""
+        return cast(Dict[str, Any], self._wire.call("GET", f"/v1/jobs/{id}"))
+
+    def why(self, id: Words) -> Dict[str, Any]:
+        """What a job waits for and when it should start, or what became of it."""
+        return cast(Dict[str, Any], self._wire.call("GET", f"/v1/jobs/{id}/why"))
+
+    def gpus(self) -> List[Dict[str, Any]]:
+        """The cards, their memory, and who uses them."""
+        return cast(List[Dict[str, Any]], self._wire.call("GET", "/v1/gpus"))
+
+    def status(self) -> Dict[str, Any]:
+        """The daemon itself."""
+        return cast(Dict[str, Any], self._wire.call("GET", "/v1/status"))
+
+    def logs(self, id: Words, *, follow: bool = False, lines: int = 0, attempt: int = 0) -> Iterator[bytes]:
+        """What a job printed, in pieces as they come; with follow until it is
+        over, through restarts of the daemon: no byte is lost or comes twice."""
+        query: Dict[str, Any] = {"attempt": attempt or None, "lines": lines or None, "follow": follow or None,
+                                 "pieces": True}
+        while True:
+            try:
+                with self._wire.open("GET", f"/v1/jobs/{id}/log", query=query) as reply:
+                    yield from _read_log(reply, query)
+                    if reply.trailers.get("berth-log-end") != "gap":
+                        return
+            except _Cut:
+                if not follow:
+                    raise
+                self._return_of_daemon()
+
+    def events(self, *, since: int = -1, follow: bool = True, job: Optional[Words] = None,
+               gpus: bool = False) -> Iterator[Event]:
+        """What happens from now on (since=-1), or from an event on: its seq,
+        0 for the oldest that is kept. Goes on through restarts of the daemon;
+        without follow it ends where the daemon goes away."""
+        query: Dict[str, Any] = {"job": None if job is None else str(job), "gpus": gpus or None, "since": since}
+        while True:
+            try:
+                with self._wire.open("GET", "/v1/events", query=query, timeout=_EVENT_SILENCE) as reply:
+                    yield from _read_events(reply, query)
+            except (OSError, ValueError, http.client.HTTPException):
+                pass
+            except BerthError as err:
+                if err.kind not in ("unreachable", "unavailable", "too_much"):
+                    raise
+            if not follow:
+                return
+            self._return_of_daemon()
+
+    # Acting
+
+    def wait(self, *ids: Words, timeout: Optional[float] = None) -> List[int]:
+        """Wait for jobs to end, and return their statuses: the exit code,
+        128 + the signal, 124 for a time limit, else 1. They are in the order
+        of the ids, and by number where a range or an array was meant.
+        TimeoutError when they are not over in time."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = 60.0 if end is None else max(0.0, min(60.0, end - time.monotonic()))
+            reply = self._wire.call("POST", "/v1/jobs/wait",
+                                    {"select": {"ids": [str(i) for i in ids]}, "timeout_s": left})
+            if reply["done"]:
+                return _statuses([str(i) for i in ids], reply["jobs"])
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"not over after {timeout} s: {', '.join(str(i) for i in ids)}")
+
+    def cancel(self, *ids: Words, all: bool = False, grace: Optional[float] = None) -> List[Dict[str, Any]]:
+        """End jobs, running or not; grace is the time between TERM and KILL."""
+        return self._act("cancel", ids, all, grace)
+
+    def hold(self, *ids: Words) -> List[Dict[str, Any]]:
+        """Keep queued jobs from starting."""
+        return self._act("hold", ids)
+
+    def release(self, *ids: Words) -> List[Dict[str, Any]]:
+        """Let held jobs start."""
+        return self._act("release", ids)
+
+    def requeue(self, *ids: Words) -> List[Dict[str, Any]]:
+        """Run jobs again from their beginning."""
+        return self._act("requeue", ids)
+
+    def _act(self, action: str, ids: Sequence[Words], all: bool = False,
+             grace: Optional[float] = None) -> List[Dict[str, Any]]:
+        body: Dict[str, Any] = {"action": action, "select": {"ids": [str(i) for i in ids], "all": all}}
+        if grace is not None:
+            body["grace_s"] = grace
+        return cast(List[Dict[str, Any]], self._wire.call("POST", "/v1/jobs/act", body)["jobs"])
+
+    def _return_of_daemon(self) -> None:
+        """Wait until it answers again, for as long as that takes."""
+        while True:
+            time.sleep(_PAUSE)
+            try:
+                self.status()
+                return
+            except BerthError as err:
+                if err.kind != "unreachable":
+                    return
+
+
+class _Cut(BerthError):
+    """A log that ended without its mark."""
+
+
+def _read_log(reply: Reply, query: Dict[str, Any]) -> Iterator[bytes]:
+    """One connection's part of a log. query is brought up to the next byte."""
+    headers = reply.response.headers
+    query["attempt"] = int(headers["Berth-Log-Attempt"])
+    query["offset"] = int(headers["Berth-Log-Offset"])
+    query["lines"] = None
+    try:
+        for piece in reply.chunks():
+            query["offset"] += len(piece)
+            yield piece
+    except (OSError, ValueError, http.client.HTTPException) as err:
+        raise _Cut(f"the log was cut off: {err}", kind="unreachable") from err
+    how = reply.trailers.get("berth-log-end")
+    if how == "gap":
+        following = int(reply.trailers["berth-log-next"])
+        yield f"\n[berth: {following - query['offset']:,} bytes were dropped here to keep the log within its limit]\n".encode()
+        query["offset"] = following
+    elif how == "failed":
+        raise BerthError(f"the log cannot be read beyond byte {query['offset']}", "see the daemon's log")
+    elif how != "complete":
+        raise _Cut("the daemon went away", kind="unreachable")
+
+
+def _read_events(reply: Reply, query: Dict[str, Any]) -> Iterator[Event]:
+    """One connection's events. query is brought up to the last one."""
+    kind, rest = "", b""
+    for piece in reply.chunks():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            field, _, value = line.decode().partition(": ")
+            if not line:
+                kind = ""
+            elif field == "event":
+                kind = value
+            elif field == "data" and kind == "error":
+                said = json.loads(value)
+                raise BerthError(said["problem"], said.get("hint", ""), "refused")
+            elif field == "data" and kind == "":
+                event = cast(Event, json.loads(value))
+                query["since"] = event.get("seq") or query["since"]
+                yield event
+
+
+def exit_status(job: JobView) -> int:
+    """A job's end as one number: its exit code, 128 + the signal, 124 for its
+    time limit, 0 only where it finished well, else 1."""
+    kind, _, what = (job["outcome"] or "").partition(":")
+    if kind == "exit":
+        return int(what)
+    if kind == "signal" and signal_number(what):
+        return 128 + signal_number(what)
+    return {"ok": 0, "timeout": 124}.get(kind, 1)
+
+
+def _statuses(ids: Sequence[str], jobs: List[JobView]) -> List[int]:
+    found = {j["id"]: exit_status(j) for j in jobs}
+    return [found[i] for i in ids] if set(ids) == set(found) else list(found.values())
+
+
+def signal_number(name: str) -> int:
+    """The number of KILL, or of a signal that has none but its number."""
+    try:
+        return int(signal.Signals["SIG" + name.upper()])
+    except KeyError:
+        return int(name) if name.isdigit() else 0
+
+
+def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
+    """A spec as the API takes it: values as people write them."""
+    spec: Dict[str, Any] = {}
+    for key, value in given.items():
+        if value is None:
+            continue
+        if key == "command":
+            spec[key] = value if isinstance(value, str) else [os.fspath(word) for word in value]
+        elif key == "env":
+            spec[key] = {k: str(v) for k, v in value.items()}
+        elif isinstance(value, (list, tuple, range)):
+            spec[key] = ",".join(str(v) for v in value)
+        elif isinstance(value, (bool, int, float)):
+            spec[key] = value
+        else:
+            spec[key] = str(value)
+    return spec
+
+
+def _pairs(environ: Mapping[str, str]) -> List[str]:
+    """An environment as it travels. JSON has no place for bytes that are no
+    text, so a variable with such a value stays behind."""
+    pairs = []
+    for key, value in environ.items():
+        try:
+            f"{key}={value}".encode()
+            pairs.append(f"{key}={value}")
+        except UnicodeEncodeError:
+            continue
+    return pairs
+
+
+def _umask() -> Optional[int]:
+    """This process's, which can be read without changing it on Linux alone."""
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith("Umask:"):
+                    return int(line.split()[1], 8)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _start_private() -> None:
+    """Have berth start a private daemon by its own rules, which it does for
+    the sake of a submission, also one that is only tried."""
+    asked = subprocess.run([program(), "submit", "--dry-run", "--gpus", "0", "--", "true"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if asked.returncode != 0:
+        raise BerthError.from_words(asked.stderr, "no daemon answers, and none could be started")
+
+
+__all__ = ["Client", "Handle", "Words", "exit_status", "OVER"]

@@ -1,0 +1,32 @@
+"""What goes wrong, as a person should read it."""
+
+from __future__ import annotations
+
+
+class BerthError(Exception):
+    """A problem, a hint what to do about it, and a kind for programs.
+
+    Kinds are those of the HTTP API (docs/api.md): invalid, forbidden,
+    not_found, refused, too_much, unavailable; and of this client:
+    unreachable (no daemon answers) and missing (there is no berth program).
+    """
+
+    def __init__(self, problem: str, hint: str = "", kind: str = "unavailable") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return f"{self.problem}\nhint: {self.hint}" if self.hint else self.problem
+
+    @classmethod
+    def from_words(cls, words: str, otherwise: str) -> BerthError:
+        """What berth said on its standard error, taken apart again."""
+        problem, hint = [], ""
+        for line in words.splitlines():
+            if line.startswith("hint: "):
+                hint = line[len("hint: "):]
+            elif line.strip():
+                problem.append(line[len("berth: "):] if line.startswith("berth: ") else line)
+        return cls("\n".join(problem) or otherwise, hint, "refused")

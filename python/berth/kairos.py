@@ -1,0 +1,134 @@
+"""kairos's interface: many commands over the GPUs of this machine.
+
+    from berth import GPUScheduler, Job
+
+    scheduler = GPUScheduler(n_gpus=4, jobs_per_gpu=2)
+    statuses = scheduler.run_jobs([Job("python train.py --seed 1"), Job("python train.py --seed 2")])
+
+What runs when and where is berth's to decide: each call has a daemon of its
+own, which this module starts, tells what to run, listens to, and ends.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
+
+from .batch import Batch
+from .joblog import level_number
+
+_SHARE_OF_CARD = 0.95  # what berth's shares divide among themselves
+
+
+@dataclass
+class Job:
+    """A command for bash, and what it needs.
+
+    env is added to this process's environment, for this job alone. A relative
+    venv_path is meant from working_dir, which is the current directory unless
+    it is given. A job without a name is called job_0, job_1 … by its place.
+    """
+
+    command: str
+    env: Optional[Mapping[str, str]] = None
+    venv_path: Optional[Union[str, "os.PathLike[str]"]] = None
+    working_dir: Optional[Union[str, "os.PathLike[str]"]] = None
+    job_name: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class GPUSlot:
+    """A place for one job on a card."""
+
+    gpu_id: int
+    slot_id: int
+
+
+class GPUScheduler:
+    """The first n_gpus cards of this machine, jobs_per_gpu jobs on each.
+
+    A job starts when memory_fraction of a card divided by jobs_per_gpu is
+    free, looked at every check_interval seconds: with 24 GB and two jobs per
+    card that is 11.4 GB. Logs go to log_dir.
+    """
+
+    def __init__(self, n_gpus: int, jobs_per_gpu: int, check_interval: float = 5.0,
+                 log_dir: Union[str, "os.PathLike[str]"] = "logs", log_level: Union[str, int] = "INFO",
+                 memory_fraction: float = _SHARE_OF_CARD) -> None:
+        self.n_gpus = _count("n_gpus", n_gpus, 1024)
+        self.jobs_per_gpu = _count("jobs_per_gpu", jobs_per_gpu, 1000)
+        self.check_interval = _number("check_interval", check_interval, 86400, "seconds")
+        self.memory_fraction = _number("memory_fraction", memory_fraction, 1, "a part of a card")
+        self.log_level = level_number(log_level)
+        # A later change of directory moves neither logs nor jobs.
+        self.log_dir = Path(log_dir).expanduser().absolute()
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def gpu_slots(self) -> List[GPUSlot]:
+        """The places there are: as many jobs run at a time at most."""
+        return [GPUSlot(gpu, slot) for gpu in range(self.n_gpus) for slot in range(self.jobs_per_gpu)]
+
+    def run_jobs(self, jobs: Iterable[Job]) -> List[int]:
+        """Run them all, first come first served, and return their exit
+        statuses in their order: minus the number of a signal that ended one,
+        127 for one that never started.
+
+        A job that fails stops no other. Ctrl-C stops them all. If this
+        process is killed, what it queued is still run to its end.
+        """
+        todo = list(jobs)
+        for index, job in enumerate(todo):
+            if not isinstance(job.command, str) or not job.command.strip():
+                raise ValueError(f"job {index}: command: found {job.command!r}, allowed a line for bash")
+        if not todo:
+            return []
+        options = ["--jobs-per-gpu", str(self.jobs_per_gpu), "--policy", "fifo", "--placement", "spread",
+                   "--poll", f"{max(self.check_interval, 0.01):f}", "--margin", "0", "--spike-buffer", "0"]
+        batch = Batch(self.log_dir, self.log_level, self.check_interval, options)
+        return batch.run([_spec(job) for job in todo], [_name(job, i) for i, job in enumerate(todo)], self._fit)
+
+    def _fit(self, cards: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """What every job asks for, seeing the cards that there are."""
+        indices = {card["index"] for card in cards}
+        if not indices.issuperset(range(self.n_gpus)):
+            raise ValueError(f"n_gpus is {self.n_gpus}, but this machine has {len(indices)} "
+                             f"GPU{'' if len(indices) == 1 else 's'}")
+        asks: dict[str, Any] = {"allow": f"0-{self.n_gpus - 1}"}
+        if self.memory_fraction != _SHARE_OF_CARD:
+            # Another part than that of berth's shares is declared in MiB. Of
+            # cards of different sizes the largest counts: that is never too little.
+            total = max(card["total_mib"] for card in cards if card["index"] < self.n_gpus)
+            asks["vram"] = max(1, math.floor(total * self.memory_fraction / self.jobs_per_gpu))
+            asks["gpus"] = 1 / self.jobs_per_gpu
+            asks["exclusive"] = self.jobs_per_gpu == 1
+        return asks
+
+
+def _name(job: Job, index: int) -> str:
+    return job.job_name or f"job_{index}"
+
+
+def _spec(job: Job) -> dict[str, Any]:
+    directory = os.path.abspath(os.path.expanduser(job.working_dir or "."))
+    spec: dict[str, Any] = {"command": job.command, "dir": directory}
+    if job.env:
+        spec["env"] = {str(k): str(v) for k, v in job.env.items()}
+    if job.venv_path:
+        spec["venv"] = os.path.join(directory, os.path.expanduser(job.venv_path))
+    return spec
+
+
+def _count(name: str, value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ValueError(f"{name}: found {value!r}, allowed a whole number from 1 to {most}")
+    return value
+
+
+def _number(name: str, value: float, most: float, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
+        raise ValueError(f"{name}: found {value!r}, allowed {what}, above 0 and up to {most:g}")
+    return float(value)

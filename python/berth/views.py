@@ -1,0 +1,47 @@
+"""The objects of docs/json.md, as far as a type checker should know them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, TypedDict
+
+OVER = ("finished", "failed", "cancelled")
+
+
+class JobView(TypedDict):
+    """A job. What is absent is None; times are RFC 3339."""
+
+    id: str
+    name: str
+    user: str
+    state: str
+    outcome: Optional[str]
+    reason: Optional[str]
+    priority: int
+    command: Optional[str]
+    gpus: int
+    share: Optional[float]
+    vram_mib: Optional[int]
+    gpu_ids: Optional[List[int]]
+    attempt: int
+    submitted_at: str
+    started_at: Optional[str]
+    ended_at: Optional[str]
+    exit_code: Optional[int]
+    signal: Optional[str]
+    peak_vram_mib: Optional[Dict[str, int]]
+    avg_util: Optional[float]
+    log: Optional[str]
+
+
+class _EventAlways(TypedDict):
+    time: str
+    event: str
+
+
+class Event(_EventAlways, total=False):
+    """One thing that happened."""
+
+    seq: int
+    job: JobView
+    text: str
+    gpus: List[Dict[str, Any]]

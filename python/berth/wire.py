@@ -1,0 +1,147 @@
+"""HTTP as the daemon speaks it: JSON requests, logs, and events."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from typing import Any, BinaryIO, Iterator, Mapping, Optional, Union
+from urllib.parse import urlencode, urlsplit
+
+from .errors import BerthError
+
+_REPLY_SECONDS = 90.0  # a wait answers after a minute at the latest
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: Optional[float]) -> None:
+        super().__init__("berth")
+        self._path = path
+        self._seconds = timeout
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self._seconds)
+        try:
+            self.sock.connect(self._path)
+        except BaseException:
+            self.sock.close()
+            raise
+
+
+class Wire:
+    """One daemon's address. Every request has a connection of its own, so
+    that a client may be used by many threads, and a restart of the daemon
+    breaks nothing that comes after it."""
+
+    def __init__(self, address: str, token: Optional[str] = None) -> None:
+        self.address = address
+        self._token = token
+
+    def call(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, Any]] = None) -> Any:
+        """One request, one JSON reply."""
+        with self.open(method, path, body, query, timeout=_REPLY_SECONDS) as reply:
+            try:
+                return json.loads(reply.response.read())
+            except (OSError, ValueError, http.client.HTTPException) as err:
+                raise self._unreachable(err) from err
+
+    def open(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, Any]] = None,
+             timeout: Optional[float] = None, headers: Optional[Mapping[str, str]] = None) -> Reply:
+        """One request; the caller reads its reply, and closes it."""
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        if self._token:
+            sent["Authorization"] = f"Bearer {self._token}"
+        conn = self._connection(timeout)
+        try:
+            conn.request(method, path + _query(query), body=data, headers=sent)
+            response = conn.getresponse()
+            if response.status >= 400:
+                raise _problem(response)
+        except (OSError, http.client.HTTPException) as err:
+            conn.close()
+            raise self._unreachable(err) from err
+        except BaseException:
+            conn.close()
+            raise
+        return Reply(conn, response)
+
+    def _connection(self, timeout: Optional[float]) -> http.client.HTTPConnection:
+        url = urlsplit(self.address)
+        if url.scheme == "http":
+            return http.client.HTTPConnection(url.netloc, timeout=timeout)
+        if url.scheme == "https":
+            return http.client.HTTPSConnection(url.netloc, timeout=timeout, context=ssl.create_default_context())
+        return _UnixConnection(self.address, timeout)
+
+    def _unreachable(self, err: Exception) -> BerthError:
+        return BerthError(f"no daemon answers at {self.address}: {err}",
+                          "start one with berth serve, or name another address", "unreachable")
+
+
+class Reply:
+    """A reply that is under way. read() gives what came, b"" at its end, and
+    trailers is whole then."""
+
+    def __init__(self, conn: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        self._conn = conn
+        self.response = response
+        self.trailers: dict[str, str] = {}
+
+    def __enter__(self) -> Reply:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.response.close()
+        self._conn.close()
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body as it comes. http.client would throw away the trailers,
+        which say whether a stream ended in order or was cut."""
+        source: Union[BinaryIO, Any] = self.response.fp
+        if not self.response.chunked:
+            raise http.client.HTTPException("the reply is no stream")
+        while True:
+            line = source.readline(1024)
+            if not line.endswith(b"\n"):
+                raise http.client.IncompleteRead(line)
+            size = int(line.split(b";")[0], 16)
+            if size == 0:
+                break
+            yield from self._chunk(source, size)
+            source.readline(2)  # the line end behind the chunk
+        for name, value in http.client.parse_headers(source).items():
+            self.trailers[name.lower()] = value
+
+    @staticmethod
+    def _chunk(source: Any, size: int) -> Iterator[bytes]:
+        while size > 0:
+            piece = source.read1(min(size, 65536))
+            if not piece:
+                raise http.client.IncompleteRead(b"", size)
+            size -= len(piece)
+            yield piece
+
+
+def _query(query: Optional[Mapping[str, Any]]) -> str:
+    """Lists repeat their key, booleans are the API's words, None is left out."""
+    pairs = []
+    for key, value in (query or {}).items():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is not None:
+                pairs.append((key, str(one).lower() if isinstance(one, bool) else str(one)))
+    return "?" + urlencode(pairs) if pairs else ""
+
+
+def _problem(response: http.client.HTTPResponse) -> BerthError:
+    try:
+        said = json.loads(response.read(1 << 20))
+        return BerthError(said["problem"], said.get("hint", ""), said["kind"])
+    except (ValueError, KeyError, TypeError):
+        return BerthError(f"unexpected answer: HTTP {response.status} {response.reason}",
+                          "check that a berth daemon listens at this address")
