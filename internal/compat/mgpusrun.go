@@ -1,6 +1,217 @@
 package compat
 
-var mgpuSrun = program{name: "mgpu_srun", usage: "usage: mgpu_srun\n", run: func(c *Call) int {
-	c.complain("under construction", "")
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+var mgpuSrun = program{name: "mgpu_srun", usage: mgpuSrunUsage, run: runMgpuSrun}
+
+const mgpuSrunUsage = `usage: mgpu_srun --gpu-ids IDS [--mem MB] [--time-limit SEC] [--priority N]
+                 [--env-setup-cmd CMD] [--interactive | --background]
+                 -- COMMAND...
+       mgpu_srun --attach ID
+
+Queue a command for exactly these GPUs. It starts when each of them has room,
+in your home directory and with your environment; CUDA_VISIBLE_DEVICES has the
+GPUs in the order asked for, so that cuda:0 is the first. Several words after
+-- are executed as they are; one word is a shell line.
+
+      --gpu-ids IDS        physical GPUs: 0 or 1,3
+      --mem MB             memory on each of them. Without it the job waits
+                           until they are idle, and has them to itself
+      --time-limit SEC     at the limit the job is stopped and moved to the end
+                           of the queue, to begin anew; ten times at most
+      --priority N         higher first, equal ones by submission (default 0)
+      --env-setup-cmd CMD  run first, in the shell that becomes the command:
+                           "source venv/bin/activate", "conda activate NAME"
+      --interactive        show the output until the job is over, and return
+                           its status; Ctrl-C leaves the job running
+      --background         only queue it (the default)
+      --attach ID          show the output of a job that is there already
+  -h, --help               this text
+
+Output goes to .mgpu_job_ID.log in your home directory, that of a second
+attempt to .mgpu_job_ID.log.2. The server is the one at BERTH_SOCKET, else at
+/tmp/mgpu_scheduler.sock, else berth's own.
+
+Exit status: 0 submitted; 1 refused, or no --gpu-ids or no --; 2 other bad
+usage; 130 detached. With --interactive the job's own: its exit code, 128 +
+signal, 124 for its time limit, else 1.
+
+Example:
+  mgpu_srun --gpu-ids 0,1 --mem 8000 --time-limit 600 -- \
+      torchrun --nproc_per_node=2 train.py
+`
+
+// mgpuSrunFlags are what was typed.
+type mgpuSrunFlags struct {
+	ids                     string
+	mem, timeLimit          int64
+	priority                int
+	setup                   string
+	interactive, background bool
+	attach                  string
+	command                 []string
+}
+
+func runMgpuSrun(c *Call) int {
+	f := &mgpuSrunFlags{}
+	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	flags.StringVar(&f.ids, "gpu-ids", "", "")
+	flags.Int64Var(&f.mem, "mem", 0, "")
+	flags.Int64Var(&f.timeLimit, "time-limit", 0, "")
+	flags.IntVar(&f.priority, "priority", 0, "")
+	flags.StringVar(&f.setup, "env-setup-cmd", "", "")
+	flags.BoolVar(&f.interactive, "interactive", false, "")
+	flags.BoolVar(&f.background, "background", false, "")
+	flags.StringVar(&f.attach, "attach", "", "")
+	args, dash := c.Args, slices.Index(c.Args, "--")
+	if dash >= 0 { // whatever follows is the job's own
+		args, f.command = args[:dash], args[dash+1:]
+	}
+	if status, ok := c.mgpuParse(flags, args, mgpuSrunUsage); !ok {
+		return status
+	}
+	if status, ok := f.check(c, flags, dash >= 0); !ok {
+		return status
+	}
+	ctx, stop := mgpuContext()
+	defer stop()
+	if f.attach != "" {
+		return c.mgpuAttach(ctx, f.attach)
+	}
+	return f.submit(ctx, c)
+}
+
+// check says what is missing, with the usage, or does not go together.
+func (f *mgpuSrunFlags) check(c *Call, flags *pflag.FlagSet, dashed bool) (status int, ok bool) {
+	missing := ""
+	switch {
+	case f.attach != "" && !dashed && f.ids == "" && flags.NArg() == 0:
+		return 0, true
+	case !flags.Changed("gpu-ids"):
+		missing = "--gpu-ids is missing"
+	case !dashed:
+		missing = "-- and a command are missing"
+	case len(f.command) == 0 || f.command[0] == "":
+		missing = "there is no command after --"
+	}
+	if missing != "" {
+		c.complain(missing, "")
+		fmt.Fprint(c.Err, synopsis(mgpuSrunUsage))
+		return exitFailed, false
+	}
+	wrong := ""
+	switch {
+	case f.attach != "":
+		wrong = "--attach goes with no other job"
+	case flags.NArg() > 0:
+		wrong = fmt.Sprintf("%q is not a flag; the command belongs after --", flags.Arg(0))
+	case f.interactive && f.background:
+		wrong = "--interactive and --background: only one of them"
+	case f.mem < 0:
+		wrong = fmt.Sprintf("--mem %d: a number of MB from 1, or 0 for none", f.mem)
+	case f.timeLimit < 0:
+		wrong = fmt.Sprintf("--time-limit %d: a number of seconds from 1, or 0 for none", f.timeLimit)
+	}
+	if wrong != "" {
+		c.complain(wrong, "see mgpu_srun --help")
+		return exitUsage, false
+	}
+	return 0, true
+}
+
+func (f *mgpuSrunFlags) submit(ctx context.Context, c *Call) int {
+	client, err := c.mgpuClient(ctx, true)
+	if err != nil {
+		return c.mgpuRefused(err)
+	}
+	defer client.Close()
+	reply, err := client.Submit(ctx, f.request())
+	if err != nil {
+		return c.mgpuRefused(err)
+	}
+	submitted := reply.Jobs[0]
+	for _, note := range submitted.Notes {
+		fmt.Fprintf(c.Err, "%s: note: %s\n", c.Name, oneLine(note))
+	}
+	out := c.Out
+	if f.interactive {
+		out = c.Err // standard output is the job's
+	}
+	fmt.Fprintf(out, "Job submitted. ID: %s (priority=%d)\n", job.Code(submitted.ID), f.priority)
+	if f.interactive {
+		return c.mgpuFollow(ctx, client, submitted.ID)
+	}
+	return 0
+}
+
+// mgpuRefused says that nothing was queued, in the words scripts know.
+func (c *Call) mgpuRefused(err error) int {
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted
+	}
+	what, hint := mgpuProblem(err)
+	fmt.Fprintf(c.Out, "Submit failed: %s\n", oneLine(what))
+	if hint != "" {
+		fmt.Fprintf(c.Err, "hint: %s\n", oneLine(hint))
+	}
 	return exitFailed
-}}
+}
+
+// request is the job, and what it takes from its caller.
+func (f *mgpuSrunFlags) request() api.SubmitRequest {
+	home := mgpuHome()
+	spec := api.Spec{
+		Command: api.Command{Argv: f.command}, IDs: api.Text(f.ids), Setup: api.Text(f.setup), Dir: api.Text(home),
+		Priority: api.Text(strconv.Itoa(f.priority)), OnTimeout: api.Text(job.TimeoutRequeue),
+		Output: api.Text(strings.ReplaceAll(home, "%", "%%") + "/.mgpu_job_%c.log"),
+	}
+	if f.ids == "" {
+		spec.IDs = "," // no ids are bad ids, and not any
+	}
+	if len(f.command) == 1 {
+		spec.Command = api.Command{Shell: f.command[0]}
+	}
+	if f.mem > 0 {
+		spec.VRAM = api.Text(strconv.FormatInt(f.mem, 10))
+	}
+	if f.timeLimit > 0 {
+		spec.Timeout = api.Text(strconv.FormatInt(f.timeLimit, 10))
+	}
+	// The mask can be read only by setting it; for that moment nobody gets more
+	// than before.
+	umask := syscall.Umask(0o777)
+	syscall.Umask(umask)
+	return api.SubmitRequest{
+		Jobs: []api.Spec{spec}, Dir: home, Environ: os.Environ(), Umask: &umask,
+		Interactive: f.interactive, Term: os.Getenv("TERM"),
+	}
+}
+
+// mgpuHome is the caller's home directory, or "~" where the server has to look
+// it up: after sudo or su, HOME may still be another's.
+func mgpuHome() string {
+	home := os.Getenv("HOME")
+	info, err := os.Stat(home)
+	if !filepath.IsAbs(home) || err != nil {
+		return "~"
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
+		return "~"
+	}
+	return filepath.Clean(home)
+}

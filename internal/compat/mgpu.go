@@ -1,0 +1,122 @@
+package compat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/spf13/pflag"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// mgpuSocket is where the four programs meet.
+var mgpuSocket = "/tmp/mgpu_scheduler.sock"
+
+// mgpuClient finds the server: BERTH_SOCKET, else the one in /tmp, else the
+// daemon that berth's own commands talk to. Only the first of them is taken on
+// its user's word; in /tmp anybody may have put a socket, and the others lie
+// where only root or the user can.
+func (c *Call) mgpuClient(ctx context.Context, start bool) (*api.Client, error) {
+	if socket := os.Getenv("BERTH_SOCKET"); socket != "" {
+		return api.Dial(socket), nil
+	}
+	if _, err := os.Lstat(mgpuSocket); err == nil {
+		return api.DialOwn(mgpuSocket), nil
+	}
+	socket, err := c.Daemon(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	return api.Dial(socket), nil
+}
+
+// mgpuContext ends with Ctrl-C. A second one ends what does not heed the first.
+func mgpuContext() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// mgpuProblem is an error as a problem and a way on.
+func mgpuProblem(err error) (what, hint string) {
+	var problem *api.Problem
+	var missing *api.Unreachable
+	switch {
+	case errors.As(err, &problem):
+		return problem.What, problem.Hint
+	case errors.As(err, &missing):
+		return fmt.Sprintf("no server answers at %s: %v", missing.Socket, missing.Err), "start one: sudo mgpu_scheduler_server"
+	}
+	return err.Error(), ""
+}
+
+// mgpuFailed tells of an error and gives the exit status that goes with it.
+func (c *Call) mgpuFailed(err error) int {
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted
+	}
+	c.complain(mgpuProblem(err))
+	return exitFailed
+}
+
+// mgpuParse reads flags. Where it is not ok, what there was to say is said,
+// and status is what to exit with.
+func (c *Call) mgpuParse(flags *pflag.FlagSet, args []string, usage string) (status int, ok bool) {
+	flags.Usage = func() {}
+	flags.SetOutput(c.Err)
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(c.Out, usage)
+		return 0, false
+	case err != nil:
+		c.complain(err.Error(), "see "+c.Name+" --help")
+		return exitUsage, false
+	}
+	return 0, true
+}
+
+// synopsis is the first paragraph of a usage.
+func synopsis(usage string) string {
+	first, _, _ := strings.Cut(usage, "\n\n")
+	return first + "\n"
+}
+
+// oneLine is text that neither breaks a line nor drives a terminal.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// mgpuID is the id that berth knows a job by: people type the code they were
+// given, in any case, or berth's own number.
+func mgpuID(word string) (string, error) {
+	if id, ok := job.FromCode(word); ok {
+		return id, nil
+	}
+	number, task, isTask := strings.Cut(word, "_")
+	for _, part := range []string{number, cmp.Or(task, "0")} {
+		if part == "" || strings.Trim(part, "0123456789") != "" {
+			return "", api.Problemf(api.Invalid, "an id has eight letters and digits; mgpu_queue lists them", "%q is no id of a job", word)
+		}
+	}
+	if isTask && task == "" {
+		return "", api.Problemf(api.Invalid, "mgpu_queue lists them", "%q is no id of a job", word)
+	}
+	return word, nil
+}

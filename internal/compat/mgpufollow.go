@@ -1,0 +1,200 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// How long a server that went away is waited for, and how often it is asked.
+const (
+	mgpuOutage = 10 * time.Minute
+	mgpuLook   = 200 * time.Millisecond
+	mgpuPoll   = time.Second
+)
+
+const exitTimeout = 124
+
+// mgpuAttach comes back to a job.
+func (c *Call) mgpuAttach(ctx context.Context, word string) int {
+	id, err := mgpuID(word)
+	if err != nil {
+		c.complain(mgpuProblem(err))
+		return exitUsage
+	}
+	client, err := c.mgpuClient(ctx, false)
+	if err != nil {
+		return c.mgpuFailed(err)
+	}
+	defer client.Close()
+	return c.mgpuFollow(ctx, client, id)
+}
+
+// mgpuFollow shows a job's output to its last line, then how it ended, and
+// returns its status. Ctrl-C leaves the job alone.
+func (c *Call) mgpuFollow(ctx context.Context, client *api.Client, id string) int {
+	f := follower{c: c, client: client, id: id, code: job.Code(id)}
+	client.OnRetry = f.away
+	over, err := f.toTheEnd(ctx)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(c.Err, "Detached. Job %s keeps running.\n", f.code)
+		fmt.Fprintf(c.Err, "hint: mgpu_srun --attach %s shows it again, mgpu_cancel %[1]s ends it\n", f.code)
+		return exitInterrupted
+	case err != nil:
+		return c.mgpuFailed(err)
+	}
+	status := exitStatus(over)
+	fmt.Fprintf(c.Err, "Job %s %s with exit code %d%s.\n", f.code, over.State, status, because(over))
+	return status
+}
+
+// because is why a job did not end well, where that is more than a number.
+func because(v job.View) string {
+	switch {
+	case v.State == job.Finished:
+	case v.Reason != nil && *v.Reason != "":
+		return " (" + oneLine(*v.Reason) + ")"
+	case v.Outcome != nil && *v.Outcome == job.Timeout:
+		return " (time limit)"
+	case v.Signal != nil:
+		return " (signal " + oneLine(*v.Signal) + ")"
+	}
+	return ""
+}
+
+// exitStatus stands for a job that is over, as berth wait has it: its own
+// code, 128 and the signal's number, 124 for a timeout, else 1.
+func exitStatus(v job.View) int {
+	if v.Outcome == nil {
+		return exitFailed
+	}
+	switch *v.Outcome {
+	case job.OK:
+		return 0
+	case job.Timeout:
+		return exitTimeout
+	}
+	if code, isExit := v.Outcome.ExitCode(); isExit && code > 0 && code < 256 {
+		return code
+	}
+	if v.Signal != nil {
+		if number := unix.SignalNum("SIG" + *v.Signal); number != 0 {
+			return 128 + int(number)
+		}
+	}
+	return exitFailed
+}
+
+// follower watches one job, through restarts of its server.
+type follower struct {
+	c        *Call
+	client   *api.Client
+	id, code string
+
+	outage time.Time // since when the server does not answer; zero: it does
+	told   bool
+}
+
+// away is heard of a server that is gone.
+func (f *follower) away(error) {
+	if !f.told {
+		f.told = true
+		fmt.Fprintf(f.c.Err, "%s: the server does not answer; waiting for it to come back\n", f.c.Name)
+	}
+}
+
+// bear waits a moment after an error that a restart of the server explains,
+// and hands back every other one.
+func (f *follower) bear(ctx context.Context, err error) error {
+	var problem *api.Problem
+	if ctx.Err() != nil || errors.As(err, &problem) && problem.Kind != api.Unable {
+		return err
+	}
+	if f.outage.IsZero() {
+		f.outage = time.Now()
+	}
+	if time.Since(f.outage) > mgpuOutage {
+		return err
+	}
+	f.away(err)
+	return wait(ctx, mgpuLook)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// toTheEnd copies attempt after attempt: a job that reached its time limit
+// goes back to the queue, and on from there.
+func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
+	for shown := 0; ; {
+		detail, err := f.client.Job(ctx, f.id)
+		if err != nil {
+			if err := f.bear(ctx, err); err != nil {
+				return job.View{}, err
+			}
+			continue
+		}
+		f.outage, f.told = time.Time{}, false
+		switch {
+		case detail.Attempt > shown:
+			if err := f.show(ctx, shown+1); err != nil {
+				return job.View{}, err
+			}
+			shown++
+		case detail.State.Terminal():
+			return detail.View, nil
+		default:
+			// It waits for its turn, or its last processes are ending.
+			if err := f.pause(ctx, detail); err != nil {
+				return job.View{}, err
+			}
+		}
+	}
+}
+
+// show copies what one attempt prints, until it is over.
+func (f *follower) show(ctx context.Context, attempt int) error {
+	for {
+		log, err := f.client.Log(ctx, api.LogQuery{ID: f.id, Attempt: attempt, Follow: true})
+		if err == nil {
+			_, err = io.Copy(f.c.Out, log)
+			_ = log.Close() // it has been read
+			return err
+		}
+		var problem *api.Problem
+		if errors.As(err, &problem) && (problem.Kind == api.Refused || problem.Kind == api.NotFound) {
+			return nil // an attempt that never came to print; its end says why
+		}
+		if err := f.bear(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// pause lets a moment pass, or less if the job ends in it.
+func (f *follower) pause(ctx context.Context, detail api.Detail) error {
+	if detail.State == job.Queued {
+		return wait(ctx, mgpuLook) // its start is not an end to wait for
+	}
+	_, err := f.client.Wait(ctx, api.WaitRequest{Select: api.Select{Words: []string{f.id}}, TimeoutS: mgpuPoll.Seconds()})
+	if err != nil {
+		return f.bear(ctx, err)
+	}
+	return nil
+}
