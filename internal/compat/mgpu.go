@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"unicode"
@@ -73,10 +74,14 @@ func (c *Call) mgpuParse(flags *pflag.FlagSet, args []string, usage string) (sta
 	flags.Usage = func() {}
 	flags.SetOutput(c.Err)
 	err := flags.Parse(args)
+	var value *pflag.InvalidValueError
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		fmt.Fprint(c.Out, usage)
 		return 0, false
+	case errors.As(err, &value):
+		c.complain(fmt.Sprintf("--%s: found %q, a whole number is wanted", value.GetFlag().Name, value.GetValue()), "see "+c.Name+" --help")
+		return exitUsage, false
 	case err != nil:
 		c.complain(err.Error(), "see "+c.Name+" --help")
 		return exitUsage, false
@@ -101,6 +106,15 @@ func oneLine(text string) string {
 		}
 		return unicode.ReplacementChar
 	}, text)
+}
+
+var jobNumber = regexp.MustCompile(`\bjob [0-9]+(_[0-9]+)?\b`)
+
+// mgpuWords is a sentence of the server's with jobs as these programs name them.
+func mgpuWords(text string) string {
+	return jobNumber.ReplaceAllStringFunc(oneLine(text), func(found string) string {
+		return "job " + job.Code(strings.TrimPrefix(found, "job "))
+	})
 }
 
 // mgpuID is the id that berth knows a job by: people type the code they were

@@ -68,7 +68,7 @@ func (c *Call) mgpuEnd(ctx context.Context, word string) error {
 	}
 	for _, acted := range reply.Jobs {
 		if !acted.Done {
-			return api.Problemf(api.Refused, "", "job %s %s", word, oneLine(acted.What))
+			return api.Problemf(api.Refused, "", "job %s: %s", word, oneLine(acted.What))
 		}
 	}
 	return nil

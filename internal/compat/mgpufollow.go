@@ -45,6 +45,7 @@ func (c *Call) mgpuFollow(ctx context.Context, client *api.Client, id string) in
 	over, err := f.toTheEnd(ctx)
 	switch {
 	case ctx.Err() != nil:
+		f.endLine()
 		fmt.Fprintf(c.Err, "Detached. Job %s keeps running.\n", f.code)
 		fmt.Fprintf(c.Err, "hint: mgpu_srun --attach %s shows it again, mgpu_cancel %[1]s ends it\n", f.code)
 		return exitInterrupted
@@ -52,6 +53,7 @@ func (c *Call) mgpuFollow(ctx context.Context, client *api.Client, id string) in
 		return c.mgpuFailed(err)
 	}
 	status := exitStatus(over)
+	f.endLine()
 	fmt.Fprintf(c.Err, "Job %s %s with exit code %d%s.\n", f.code, over.State, status, because(over))
 	return status
 }
@@ -61,7 +63,7 @@ func because(v job.View) string {
 	switch {
 	case v.State == job.Finished:
 	case v.Reason != nil && *v.Reason != "":
-		return " (" + oneLine(*v.Reason) + ")"
+		return " (" + mgpuWords(*v.Reason) + ")"
 	case v.Outcome != nil && *v.Outcome == job.Timeout:
 		return " (time limit)"
 	case v.Signal != nil:
@@ -101,6 +103,23 @@ type follower struct {
 
 	outage time.Time // since when the server does not answer; zero: it does
 	told   bool
+	inLine bool // the last byte shown did not end a line
+}
+
+// Write shows what the job printed.
+func (f *follower) Write(text []byte) (int, error) {
+	if len(text) > 0 {
+		f.inLine = text[len(text)-1] != '\n'
+	}
+	return f.c.Out.Write(text)
+}
+
+// endLine keeps words of this program's off the job's last line, and adds
+// nothing to what the job printed.
+func (f *follower) endLine() {
+	if f.inLine {
+		fmt.Fprintln(f.c.Err)
+	}
 }
 
 // away is heard of a server that is gone.
@@ -173,7 +192,7 @@ func (f *follower) show(ctx context.Context, attempt int) error {
 	for {
 		log, err := f.client.Log(ctx, api.LogQuery{ID: f.id, Attempt: attempt, Follow: true})
 		if err == nil {
-			_, err = io.Copy(f.c.Out, log)
+			_, err = io.Copy(f, log)
 			_ = log.Close() // it has been read
 			return err
 		}

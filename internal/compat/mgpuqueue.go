@@ -131,7 +131,7 @@ func mgpuLine(v job.View) string {
 		command = oneLine(*v.Command)
 	}
 	if v.State == job.Queued && v.Reason != nil && *v.Reason != "" {
-		status += " (" + oneLine(*v.Reason) + ")"
+		status += " (" + mgpuWords(*v.Reason) + ")"
 	}
 	return fmt.Sprintf("ID: %s | User: %s | GPUs: %s | Mem: %s | CMD: %s | Status: %s", job.Code(v.ID), oneLine(v.User), gpus, mem, command, status)
 }

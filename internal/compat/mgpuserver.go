@@ -49,6 +49,9 @@ Example:
   sudo mgpu_scheduler_server --max-job-time 3600
 `
 
+// mgpuSimMiB is the memory of a simulated card.
+const mgpuSimMiB = 24576
+
 // mgpuServerFlags are what was typed.
 type mgpuServerFlags struct {
 	maxJobTime int64 // seconds; 0: no limit
@@ -174,7 +177,7 @@ func placeIsFree(socket string) error {
 
 func (f *mgpuServerFlags) options(c *Call, places site.Places) daemon.Options {
 	return daemon.Options{
-		Places: places, Version: c.Version, Sim: f.sim, Env: os.Environ(), Out: c.Out,
+		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: mgpuSimMiB, Env: os.Environ(), Out: c.Out,
 		Override: func(cfg *daemon.Config) {
 			cfg.Rules.Fair = true
 			if f.maxJobTime > 0 {

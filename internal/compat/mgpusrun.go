@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 )
 
 var mgpuSrun = program{name: "mgpu_srun", usage: mgpuSrunUsage, run: runMgpuSrun}
@@ -135,12 +136,20 @@ func (f *mgpuSrunFlags) check(c *Call, flags *pflag.FlagSet, dashed bool) (statu
 }
 
 func (f *mgpuSrunFlags) submit(ctx context.Context, c *Call) int {
+	// Read here as well, because no ids at all would mean any to the server.
+	if _, err := jobfile.ParseIDs(f.ids); err != nil {
+		return c.mgpuRefused(api.Problemf(api.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
+	}
 	client, err := c.mgpuClient(ctx, true)
 	if err != nil {
 		return c.mgpuRefused(err)
 	}
 	defer client.Close()
 	reply, err := client.Submit(ctx, f.request())
+	var problem *api.Problem
+	if errors.As(err, &problem) { // whose hints are about berth's own commands
+		problem.Hint = strings.ReplaceAll(problem.Hint, "berth gpus", "berth gpus --socket "+client.Place())
+	}
 	if err != nil {
 		return c.mgpuRefused(err)
 	}
@@ -179,9 +188,6 @@ func (f *mgpuSrunFlags) request() api.SubmitRequest {
 		Command: api.Command{Argv: f.command}, IDs: api.Text(f.ids), Setup: api.Text(f.setup), Dir: api.Text(home),
 		Priority: api.Text(strconv.Itoa(f.priority)), OnTimeout: api.Text(job.TimeoutRequeue),
 		Output: api.Text(strings.ReplaceAll(home, "%", "%%") + "/.mgpu_job_%c.log"),
-	}
-	if f.ids == "" {
-		spec.IDs = "," // no ids are bad ids, and not any
 	}
 	if len(f.command) == 1 {
 		spec.Command = api.Command{Shell: f.command[0]}
