@@ -109,10 +109,7 @@ func holdsSomething(path string) bool {
 // setAside moves the records of earlier runs out of the way of a fresh start.
 // Nothing a job ever wrote is deleted.
 func (l layout) setAside(now time.Time) (string, error) {
-	old, err := l.theirs()
-	if err != nil {
-		return "", err
-	}
+	var old []string
 	for _, path := range []string{l.jobsDir(), l.journal(), l.board()} {
 		if holdsSomething(path) {
 			old = append(old, path)

@@ -1,0 +1,94 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth/internal/api"
+)
+
+// askTime bounds how long a command waits for a scheduler that runs.
+const askTime = 10 * time.Second
+
+// gsPause writes into the state file what a scheduler that runs, or the next
+// one, obeys; one that runs is told at once, too.
+func gsPause(c *Call, pause bool, stateFile string, args []string) int {
+	verb := "resume"
+	if pause {
+		verb = "pause"
+	}
+	flags := gsFlags(&stateFile)
+	if err := gsParse(flags, verb, args, 1); err != nil {
+		return c.badUsage(err.Error())
+	}
+	index, err := strconv.Atoi(flags.Arg(0))
+	if err != nil || index < 0 {
+		c.complain(fmt.Sprintf("%q is no number of a GPU", flags.Arg(0)), "gpu-scheduler status lists them")
+		return exitFailed
+	}
+	live, err := setPaused(stateFile, index, pause)
+	if err != nil {
+		return c.fail(err)
+	}
+	fmt.Fprintf(c.Out, "gpu %d is %sd", index, verb)
+	if !live {
+		fmt.Fprintf(c.Out, "; no scheduler runs with %s, the next one will obey", stateFile)
+	}
+	fmt.Fprintln(c.Out)
+	return 0
+}
+
+func setPaused(stateFile string, index int, pause bool) (live bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	unlock, err := lockState(stateFile)
+	if err != nil {
+		return false, fmt.Errorf("state file %s: %w", stateFile, err)
+	}
+	defer unlock()
+	doc, err := readDoc(stateFile)
+	if errors.Is(err, errNoDoc) {
+		doc, err = gsDoc{}, nil
+	}
+	if err != nil {
+		return false, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
+	}
+	client, err := gsDial(stateFile)
+	if err != nil {
+		return false, err
+	}
+	defer client.Close()
+	cards, live, err := knownCards(ctx, client, stateFile, doc)
+	if err != nil {
+		return live, err
+	}
+	if !slices.ContainsFunc(cards, func(card gsCard) bool { return card.GPU == index }) {
+		return live, api.Problemf(api.Refused, "gpu-scheduler status lists them", "there is no GPU %d", index)
+	}
+	if live {
+		if _, err := client.PauseGPU(ctx, index, pause); err != nil {
+			return live, err
+		}
+	}
+	paused, _ := doc.paused() // it could be read
+	paused = slices.DeleteFunc(paused, func(n int) bool { return n == index })
+	if pause {
+		paused = append(paused, index)
+		slices.Sort(paused)
+	}
+	doc.set(keyPaused, append([]int{}, paused...))
+	return live, doc.write(stateFile)
+}
+
+// gsDial is a client of the scheduler that runs with a state file, if one does.
+func gsDial(stateFile string) (*api.Client, error) {
+	places, err := gsPlaces(stateFile)
+	if err != nil {
+		return nil, err
+	}
+	return api.Dial(places.Socket), nil
+}

@@ -1,0 +1,171 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/daemon"
+	"berth/internal/site"
+)
+
+// gsScheduler is `gpu-scheduler start`: a daemon of its own in this process,
+// and its client. All that is known of jobs is the daemon's; what is kept here
+// is what a restart may forget.
+type gsScheduler struct {
+	opt    gsOptions
+	log    *gsLog
+	client *api.Client
+	dir    string // where jobs run
+	self   string // this program
+	logDir string
+
+	index   *gsIndex
+	cards   []api.GPU
+	feed    feed
+	state   *gsState
+	since   time.Time            // jobs that were over before this are forgotten
+	retries map[string]time.Time // jobs that could not be started, and when they are tried again
+	streams map[string]chan struct{}
+	reasons map[string]bool // jobs whose wait was explained
+	looked  time.Time       // for reasons
+	saved   time.Time
+	dirty   bool // the state file is behind
+	ready   bool // the daemon has said how its jobs stand
+
+	stopping bool
+	wait     sync.WaitGroup
+}
+
+func gsStart(c *Call, stateFile string, args []string) int {
+	opt, err := gsParseStart(stateFile, args)
+	if err != nil {
+		return c.badUsage(err.Error())
+	}
+	if opt.screen {
+		if err := screenReady(); err != nil {
+			return c.fail(err)
+		}
+	}
+	s, places, err := newGSScheduler(c, opt)
+	if err != nil {
+		return c.fail(err)
+	}
+	defer s.log.file.Close()
+	return s.serve(c, places)
+}
+
+func newGSScheduler(c *Call, opt gsOptions) (*gsScheduler, site.Places, error) {
+	s := &gsScheduler{
+		opt: opt, index: newGSIndex(), retries: map[string]time.Time{},
+		streams: map[string]chan struct{}{}, reasons: map[string]bool{},
+		feed: feed{gone: map[string]int{}, refused: map[string]int{}},
+	}
+	places, err := gsPlaces(opt.stateFile)
+	if err != nil {
+		return nil, places, err
+	}
+	if s.dir, err = os.Getwd(); err != nil {
+		return nil, places, err
+	}
+	if s.self, err = os.Executable(); err != nil {
+		return nil, places, err
+	}
+	if err := s.checkFiles(); err != nil {
+		return nil, places, err
+	}
+	if s.log, err = openGSLog(c.Out); err != nil {
+		return nil, places, api.Problemf(api.Refused, "start it in a directory that you can write to", "%v", err)
+	}
+	moved := false
+	if s.logDir, moved, err = gsLogDir(); err != nil {
+		return nil, places, api.Problemf(api.Refused, "TMPDIR names another place", "%v", err)
+	}
+	if moved {
+		s.log.warn("the usual directory for the output of jobs is another user's: it goes to %s", s.logDir)
+	}
+	s.client = api.Dial(places.Socket)
+	s.state = &gsState{path: opt.stateFile}
+	return s, places, nil
+}
+
+// serve runs the daemon until it ends, and the loop beside it from when it can
+// be reached.
+func (s *gsScheduler) serve(c *Call, places site.Places) int {
+	typed, told := make(chan os.Signal, 4), make(chan os.Signal, 4)
+	signal.Notify(typed, os.Interrupt, syscall.SIGTERM)
+	// Caught and dropped rather than ignored, as children inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
+	ready, over := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		over <- daemon.Serve(ctx, daemon.Options{
+			Places: places, Version: c.Version, Override: s.opt.rules, TypedGPUs: s.opt.gpus > 0,
+			Sim: s.opt.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(),
+			Signals: told, EndJobs: !s.opt.screen, Ready: func() { close(ready) },
+		})
+	}()
+	var err error
+	select {
+	case <-ready:
+		err = s.follow(ctx, typed, told, over)
+	case err = <-over:
+	case <-typed:
+		cancel() // nothing was started yet
+		<-over
+		c.complain("stopped before anything was started", "")
+		return exitInterrupted
+	}
+	cancel()
+	s.wait.Wait()
+	s.lastSave()
+	s.client.Close()
+	switch {
+	case err != nil:
+		s.log.fail("%v", err)
+		return c.fail(gsRefusal(err, s.opt))
+	case s.stopping:
+		return exitInterrupted
+	}
+	return 0
+}
+
+// gsRefusal puts what keeps the daemon from starting in this program's words.
+func gsRefusal(err error, opt gsOptions) error {
+	var p *api.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	own := *p
+	switch {
+	case strings.Contains(p.What, "another berth daemon is using"):
+		own.What, own.Hint = "a scheduler is running already with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one name another --state-file"
+		own.Kind = api.Refused
+	case strings.Contains(p.Hint, "--sim"):
+		own.Hint = "without a GPU, try --sim 2: simulated cards, real processes"
+	}
+	return &own
+}
+
+// checkFiles refuses files that are there and make no sense, while somebody
+// looks.
+func (s *gsScheduler) checkFiles() error {
+	if s.opt.llmConfig == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.opt.llmConfig)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // that is said when the first job is sized
+	}
+	if err != nil {
+		return api.Problemf(api.Invalid, "name another with --llm-config", "%v", err)
+	}
+	return checkSizes(s.opt.llmConfig, text)
+}

@@ -1,0 +1,192 @@
+package compat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The keys of the state file that this program reads or writes. Others are
+// somebody else's, and stay.
+const (
+	keyCards   = "gpu_status"
+	keyPaused  = "paused_gpus"
+	keyJobs    = "jobs"
+	keySince   = "since"
+	keyUpdated = "updated_at"
+	keyLimits  = "thresholds"
+)
+
+// gsDoc is the state file. People and tools write into it, so only what is
+// asked for is understood.
+type gsDoc map[string]json.RawMessage
+
+// errNoDoc is that there is no state file.
+var errNoDoc = fs.ErrNotExist
+
+func readDoc(path string) (gsDoc, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	doc := gsDoc{}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("%s is no state file: %w", path, err)
+	}
+	if doc == nil {
+		return nil, fmt.Errorf("%s is no state file: it holds null", path)
+	}
+	if _, err := doc.paused(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return doc, nil
+}
+
+// paused are the cards that are to take no jobs, in order.
+func (d gsDoc) paused() ([]int, error) {
+	raw, there := d[keyPaused]
+	if !there {
+		return nil, nil
+	}
+	var values []any
+	if err := json.Unmarshal(raw, &values); err != nil {
+		return nil, fmt.Errorf("%s: %w", keyPaused, err)
+	}
+	var list []int
+	for _, value := range values {
+		text := fmt.Sprint(value) // a number, or one that a shell script put in quotes
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%s: %q is no number of a GPU", keyPaused, text)
+		}
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+func (d gsDoc) set(key string, value any) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	d[key] = raw
+}
+
+// get reads a key, and leaves the value alone where it is missing or says
+// something else.
+func (d gsDoc) get(key string, value any) { _ = json.Unmarshal(d[key], value) }
+
+// write replaces the file as a whole: whoever reads it finds the old or the
+// new.
+func (d gsDoc) write(path string) error {
+	text, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // a link stays one
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(text, '\n'))
+	err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name()) // it was ours alone
+	}
+	return err
+}
+
+// lockState keeps other commands of this program from the state file until the
+// returned function is called.
+func lockState(stateFile string) (unlock func(), err error) {
+	places, err := gsPlaces(stateFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(places.StateDir, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(places.StateDir, "state.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+	}
+}
+
+// gsCard is a card as the state file and status show it.
+type gsCard struct {
+	GPU        int      `json:"gpu"`
+	Status     string   `json:"state"`
+	Allocation float64  `json:"allocation"` // of the card, 0 to 1
+	Memory     float64  `json:"memory"`     // percent
+	Load       *float64 `json:"load"`       // percent; null: not known
+	Jobs       []string `json:"jobs"`
+	Note       string   `json:"note,omitempty"`
+}
+
+// gsJob is a job as they show it.
+type gsJob struct {
+	ID          string     `json:"id"`
+	Key         string     `json:"key"`
+	Number      string     `json:"number"` // berth's own
+	Name        string     `json:"name"`
+	State       string     `json:"state"`
+	Outcome     *string    `json:"outcome"`
+	Reason      *string    `json:"reason"`
+	Priority    int        `json:"priority"` // as in the jobs file: lower first
+	GPUs        []int      `json:"gpus"`
+	Share       *float64   `json:"share"`
+	ExitCode    *int       `json:"exit_code"`
+	Command     string     `json:"command"`
+	Log         *string    `json:"log"`
+	SubmittedAt *time.Time `json:"submitted_at"`
+	EndedAt     *time.Time `json:"ended_at"`
+}
+
+// gsLimits are the thresholds in force, for who looks from outside.
+type gsLimits struct {
+	Memory float64 `json:"memory"`
+	Load   float64 `json:"load"`
+}
+
+// percent is a share for people, to a tenth.
+func percent(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return math.Round(1000*part/whole) / 10
+}
+
+func listOf(ids []int) string {
+	if len(ids) == 0 {
+		return "none"
+	}
+	return strings.ReplaceAll(joinInts(ids), ",", ", ")
+}

@@ -1,0 +1,241 @@
+package compat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/gpu"
+	"berth/internal/job"
+)
+
+// gsReport is what status shows.
+type gsReport struct {
+	Running bool     `json:"scheduler_running"`
+	GPUs    []gsCard `json:"gpus"`
+	Jobs    []gsJob  `json:"jobs"`
+
+	SavedAt *time.Time `json:"saved_at"` // null: asked of the scheduler just now
+}
+
+// lookTime bounds a look at the cards.
+const lookTime = 20 * time.Second
+
+func gsStatus(c *Call, stateFile string, args []string) int {
+	flags := gsFlags(&stateFile)
+	asJSON := flags.Bool("json", false, "")
+	if err := gsParse(flags, "status", args, 0); err != nil {
+		return c.badUsage(err.Error())
+	}
+	report, err := gsAsk(stateFile)
+	if err != nil {
+		return c.fail(err)
+	}
+	if *asJSON {
+		encoder := json.NewEncoder(c.Out)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(report); err != nil {
+			return c.fail(err)
+		}
+		return 0
+	}
+	report.print(c.Out, stateFile)
+	return 0
+}
+
+// gsAsk asks the scheduler that runs or, where none does, looks at what it left
+// and at the cards.
+func gsAsk(stateFile string) (gsReport, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	doc, err := readDoc(stateFile)
+	if errors.Is(err, errNoDoc) {
+		doc, err = gsDoc{}, nil
+	}
+	client, dialErr := gsDial(stateFile)
+	if dialErr != nil {
+		return gsReport{}, dialErr
+	}
+	defer client.Close()
+	report, live := gsAskLive(ctx, client, doc)
+	if live {
+		return report, nil
+	}
+	if err != nil {
+		return gsReport{}, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
+	}
+	report.GPUs, err = lookAtCards(ctx, stateFile, doc)
+	if err != nil {
+		return report, err
+	}
+	report.Jobs = []gsJob{}
+	doc.get(keyJobs, &report.Jobs)
+	report.SavedAt = new(time.Time)
+	if doc.get(keyUpdated, report.SavedAt); report.SavedAt.IsZero() {
+		report.SavedAt = nil
+	}
+	return report, nil
+}
+
+func gsAskLive(ctx context.Context, client *api.Client, doc gsDoc) (gsReport, bool) {
+	var limits gsLimits
+	doc.get(keyLimits, &limits)
+	cards, err := client.GPUs(ctx)
+	if err != nil {
+		return gsReport{}, false
+	}
+	var views []job.View
+	_, err = client.JobsAll(ctx, api.Query{Select: api.Select{All: true}, Over: true, Reasons: true}, func(v job.View) error {
+		views = append(views, v)
+		return nil
+	})
+	return gsReport{Running: true, GPUs: gsCards(cards, limits), Jobs: gsJobs(views)}, err == nil
+}
+
+// knownCards are the cards that may be named: those of the scheduler that runs,
+// or of this machine.
+func knownCards(ctx context.Context, client *api.Client, stateFile string, doc gsDoc) (cards []gsCard, live bool, err error) {
+	found, err := client.GPUs(ctx)
+	var nobody *api.Unreachable
+	switch {
+	case err == nil:
+		return gsCards(found, gsLimits{}), true, nil
+	case !errors.As(err, &nobody):
+		return nil, false, err
+	}
+	if doc.get(keyCards, &cards); len(cards) > 0 {
+		return cards, false, nil
+	}
+	cards, err = lookAtCards(ctx, stateFile, doc)
+	return cards, false, err
+}
+
+// lookAtCards reads the cards where no scheduler does.
+func lookAtCards(ctx context.Context, stateFile string, doc gsDoc) ([]gsCard, error) {
+	sample, err := sampleCards(ctx, stateFile)
+	if err != nil {
+		return nil, api.Problemf(api.Unable, "without a GPU, BERTH_SIM=2 simulates two; berth doctor says what is missing", "%v", err)
+	}
+	paused, _ := doc.paused() // it could be read
+	var limits gsLimits
+	doc.get(keyLimits, &limits)
+	cards := make([]gsCard, 0, len(sample.Devices))
+	for _, dev := range sample.Devices {
+		card := gsCard{GPU: dev.Index, Memory: percent(float64(dev.UsedMiB), float64(dev.TotalMiB)), Jobs: []string{}}
+		if dev.UtilPct >= 0 {
+			card.Load = &dev.UtilPct
+		}
+		card.Status = cardState(card, slices.Contains(paused, dev.Index), limits)
+		cards = append(cards, card)
+	}
+	return cards, nil
+}
+
+func sampleCards(ctx context.Context, stateFile string) (gpu.Sample, error) {
+	source, err := openCards(stateFile)
+	if err != nil {
+		return gpu.Sample{}, err
+	}
+	defer source.Close()
+	return gpu.FirstLook(ctx, source)
+}
+
+func openCards(stateFile string) (gpu.Source, error) {
+	n, err := simulated()
+	if err != nil || n == 0 {
+		if err == nil {
+			return gpu.Open(gpu.OpenOptions{Env: os.Getenv})
+		}
+		return nil, err
+	}
+	places, err := gsPlaces(stateFile)
+	if err != nil {
+		return nil, err
+	}
+	_, dir := gpu.SimFromEnv(os.Getenv)
+	if dir == "" {
+		dir = filepath.Join(places.StateDir, "sim")
+	}
+	return gpu.OpenSim(dir, n, simVRAMMiB)
+}
+
+// shownOver is how many jobs that are over status lists.
+const shownOver = 10
+
+func (r gsReport) print(out io.Writer, stateFile string) {
+	if !r.Running {
+		fmt.Fprintf(out, "no scheduler runs with %s", stateFile)
+		if r.SavedAt != nil {
+			fmt.Fprintf(out, "; jobs as of %s", r.SavedAt.Local().Format(time.DateTime))
+		}
+		fmt.Fprintln(out)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "GPU\tSTATE\tALLOCATION\tMEMORY\tLOAD\tJOBS")
+	for _, card := range r.GPUs {
+		load := "-"
+		if card.Load != nil {
+			load = fmt.Sprintf("%.0f%%", *card.Load)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.1f%%\t%s\t%s\n", card.GPU, card.Status, card.Allocation, card.Memory, load, words(card.Jobs))
+	}
+	table.Flush()
+	for _, card := range r.GPUs {
+		if card.Note != "" {
+			fmt.Fprintf(out, "gpu %d: %s\n", card.GPU, card.Note)
+		}
+	}
+	r.printJobs(out)
+}
+
+func (r gsReport) printJobs(out io.Writer) {
+	of := func(is func(gsJob) bool) (list []gsJob) {
+		for _, j := range r.Jobs {
+			if is(j) {
+				list = append(list, j)
+			}
+		}
+		return list
+	}
+	running := of(func(j gsJob) bool { return j.State == string(job.Running) })
+	waiting := of(func(j gsJob) bool { return j.State == string(job.Queued) })
+	over := of(func(j gsJob) bool { return job.State(j.State).Terminal() })
+	ok := len(of(func(j gsJob) bool { return j.State == string(job.Finished) }))
+	fmt.Fprintf(out, "\n%d running, %d queued, %d succeeded, %d failed\n", len(running), len(waiting), ok, len(over)-ok)
+	for _, j := range running {
+		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, joinInts(j.GPUs), j.Priority, j.Name)
+	}
+	for i, j := range waiting {
+		fmt.Fprintf(out, "  %s  queued, place %d  priority %d  %s", j.ID, i+1, j.Priority, j.Name)
+		if j.Reason != nil {
+			fmt.Fprintf(out, "  (%s)", *j.Reason)
+		}
+		fmt.Fprintln(out)
+	}
+	for _, j := range over[max(0, len(over)-shownOver):] {
+		end := j.State
+		if j.Outcome != nil {
+			end = *j.Outcome
+		}
+		fmt.Fprintf(out, "  %s  %s  %s\n", j.ID, end, j.Name)
+	}
+}
+
+func words(list []string) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	text := list[0]
+	for _, word := range list[1:] {
+		text += " " + word
+	}
+	return text
+}

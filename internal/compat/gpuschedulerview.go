@@ -1,0 +1,108 @@
+package compat
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// The states of a card.
+const (
+	cardAvailable = "AVAILABLE"
+	cardPaused    = "PAUSED"
+)
+
+// gsCards shows cards as this program's users know them.
+func gsCards(cards []api.GPU, limits gsLimits) []gsCard {
+	list := make([]gsCard, 0, len(cards))
+	for _, g := range cards {
+		card := gsCard{GPU: g.Index, Memory: percent(float64(g.UsedMiB), float64(g.TotalMiB)), Load: g.Util, Jobs: []string{}}
+		for _, j := range g.Jobs {
+			part := j.Share
+			if part == 0 {
+				part = 1
+			}
+			card.Allocation = math.Min(1, math.Round(1000*(card.Allocation+part))/1000)
+			name := gsJobID(job.View{Name: j.Name})
+			if j.Other {
+				name = "another scheduler's"
+			}
+			card.Jobs = append(card.Jobs, name)
+		}
+		if g.Health != api.HealthOK {
+			card.Note = strings.TrimSuffix(g.Health+": "+g.HealthReason, ": ")
+		}
+		if g.Stale {
+			card.Note = strings.TrimSuffix("cannot be read: "+g.StaleReason, ": ")
+		}
+		card.Status = cardState(card, g.Paused, limits)
+		list = append(list, card)
+	}
+	return list
+}
+
+// cardState is one word for a card: how much of it was given out or, where
+// others use it beyond the thresholds, how much they do.
+func cardState(c gsCard, paused bool, limits gsLimits) string {
+	load := 0.0
+	if c.Load != nil {
+		load = *c.Load
+	}
+	over := limits.Memory > 0 && c.Memory > 100*limits.Memory || limits.Load > 0 && load > 100*limits.Load
+	switch {
+	case paused:
+		return cardPaused
+	case c.Allocation > 0:
+		return fmt.Sprintf("BUSY(%.0f%%)", 100*c.Allocation)
+	case over || c.Note != "":
+		return fmt.Sprintf("BUSY(%.0f%%)", math.Max(c.Memory, load))
+	}
+	return cardAvailable
+}
+
+func gsJobView(v job.View) gsJob {
+	j := gsJob{
+		ID: gsJobID(v), Key: gsKey(v), Number: v.ID, Name: strings.TrimSuffix(v.Name, "-"+gsKey(v)), State: string(v.State),
+		Reason: v.Reason, Priority: -v.Priority, GPUs: v.GPUIDs, Share: v.Share, ExitCode: v.ExitCode,
+		Command: deref(v.Command), Log: v.Log, SubmittedAt: v.SubmittedAt, EndedAt: v.EndedAt,
+	}
+	if v.Outcome != nil {
+		text := string(*v.Outcome)
+		j.Outcome = &text
+	}
+	if j.GPUs == nil {
+		j.GPUs = []int{}
+	}
+	return j
+}
+
+// jobsShown bounds how many jobs that are over the state file holds.
+const jobsShown = 1000
+
+// gsJobs shows jobs: what runs, what waits in the order it will be served, and
+// of what is over the newest.
+func gsJobs(views []job.View) []gsJob {
+	var live, over []gsJob
+	for _, v := range views {
+		if v.State.Terminal() {
+			over = append(over, gsJobView(v))
+		} else {
+			live = append(live, gsJobView(v))
+		}
+	}
+	slices.SortStableFunc(live, func(a, b gsJob) int {
+		waits := func(j gsJob) int {
+			if j.State == string(job.Queued) {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(waits(a), waits(b)), waits(a)*cmp.Compare(a.Priority, b.Priority))
+	})
+	return append(append([]gsJob{}, live...), over[max(0, len(over)-jobsShown):]...)
+}
