@@ -114,6 +114,7 @@ func TestRoomsImportOnlyFloorsBelow(t *testing.T) {
 }
 
 func TestPureRoomsKnowNoWorld(t *testing.T) {
+	// seeds: G58
 	eachFile(t, func(room, path string, file *ast.File, set *token.FileSet) {
 		if !slices.Contains(pure, room) || strings.HasSuffix(path, "_test.go") {
 			return

@@ -263,7 +263,7 @@ var promises = append([]promise{
 		life-a-warning-signal-comes-before-the-limit
 		life-on-timeout-requeue-goes-to-the-end-of-the-queue-a-bounded-number-of-times`},
 	{"lost is never guessed to be success", "life-a-killed-supervisor-is-lost-and-never-success"},
-}, slices.Concat(daemonPromises, simulatePromises)...)
+}, slices.Concat(daemonPromises, simulatePromises, gpuschedPromises)...)
 
 func TestEveryStoryProvesASentence(t *testing.T) {
 	listed := map[string]bool{}

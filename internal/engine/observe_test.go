@@ -63,6 +63,7 @@ func TestExceedsIsToldAgainOfANewAttempt(t *testing.T) {
 }
 
 func TestUsageIsShownInSteps(t *testing.T) {
+	// seeds: G25
 	r := runOne(t, vram(20000))
 	var shown []string
 	for _, mib := range []int64{100, 255, 256, 400, 511, 512, 5000, 4000, 5255, 5256} {

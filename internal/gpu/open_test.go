@@ -53,6 +53,7 @@ func TestOpenTakesTheHelper(t *testing.T) {
 }
 
 func TestOpenFallsBackToNvidiaSMI(t *testing.T) {
+	// seeds: G57
 	rubbish := filepath.Join(t.TempDir(), "berth-gpu")
 	if err := os.WriteFile(rubbish, []byte("#!/bin/sh\necho what; sleep 60\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -141,6 +141,7 @@ func TestSMIReadsEightCards(t *testing.T) {
 }
 
 func TestSMICostsTwoCallsPerSample(t *testing.T) {
+	// seeds: G57
 	for _, recorded := range []string{"eight", "old"} {
 		dir := fakeSMI(t, recorded)
 		s := openSMI(t)

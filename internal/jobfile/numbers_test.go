@@ -32,6 +32,7 @@ func TestSizes(t *testing.T) {
 }
 
 func TestDurations(t *testing.T) {
+	// seeds: G6
 	for _, row := range []struct {
 		text string
 		want time.Duration // 0: refused
