@@ -113,10 +113,11 @@ func FormatCSV(j CSVJob) string {
 	return b.String()
 }
 
-// formatField quotes a field only where it would be read as something else.
+// formatField quotes a field only where it would be read as something else. One
+// that starts with a quote could find its end in a later field.
 func formatField(field string, at int) string {
 	back, rest, more, err := cutField(field+",", at)
-	if err == nil && more && rest == "" && back == field {
+	if err == nil && more && rest == "" && back == field && !strings.HasPrefix(field, `"`) {
 		return field
 	}
 	return `"` + strings.ReplaceAll(field, `"`, `""`) + `"`
