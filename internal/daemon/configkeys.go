@@ -79,6 +79,7 @@ var schedulingKeys = []configKey{
 	keyFor("scheduling.jobs_per_gpu", func(c *Config) *int { return &c.Rules.JobsPerGPU }, readCount(0, 1000)),
 	keyFor("scheduling.mem_threshold", func(c *Config) *float64 { return &c.Rules.MemThreshold }, readNumber(0, 1)),
 	keyFor("scheduling.load_threshold", func(c *Config) *float64 { return &c.Rules.LoadThreshold }, readNumber(0, 1)),
+	keyFor("scheduling.load_always", func(c *Config) *bool { return &c.Rules.LoadAlways }, readFlag),
 }
 
 var limitKeys = []configKey{
