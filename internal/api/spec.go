@@ -79,6 +79,7 @@ type Spec struct {
 	CPUs        Text `json:"cpus,omitempty"`
 	Mem         Text `json:"mem,omitempty"`
 	Pin         Text `json:"pin,omitempty" doc:"run on the CPUs next to its cards only"`
+	InjectGPUs  Text `json:"inject_gpus,omitempty" doc:"a flag of the command that is told its cards: --cuda=physical, --gpus=local"`
 	Priority    Text `json:"priority,omitempty"`
 	Timeout     Text `json:"timeout,omitempty" doc:"90, 15m, 2h, 1:30:00"`
 	Signal      Text `json:"signal,omitempty" doc:"USR1@60: sent that many seconds before the limit"`

@@ -34,6 +34,7 @@ var jobFlagTable = []jobFlag{
 	{name: "cpus", short: "c", word: "n", help: "host CPUs"},
 	{name: "mem", word: "size", help: "host memory: 32G"},
 	{name: "pin", alone: "true", help: "run on the CPUs next to its cards only"},
+	{name: "inject-gpus", word: "flag=what", help: "tell the command its cards in this flag of it: --cuda=physical (their numbers), --gpus=local (from 0)"},
 	{name: "priority", short: "p", word: "n", help: "higher starts first (default 0)"},
 	{name: "time", short: "t", word: "time", help: "time limit: 90 (seconds), 15m, 2h, 1d, 1:30:00 (default none)"},
 	{name: "signal", word: "name@s", help: "warn it before its limit: USR1@60"},

@@ -224,6 +224,9 @@ var promises = append([]promise{
 		place-a-berth-inside-a-job-uses-what-that-job-holds`},
 
 	// A job's life.
+	{"a flag of the command is told the granted cards, by their numbers or from 0, where it is asked for", `
+		env-inject-gpus-tells-the-command-its-cards
+		env-inject-gpus-in-a-jobs-file-is-each-lines-own`},
 	{"CUDA_VISIBLE_DEVICES and its kin always match the grant and cannot be overridden", `
 		env-a-job-sees-the-cards-it-was-granted
 		env-a-jobs-own-environment-cannot-change-its-cards

@@ -43,6 +43,8 @@ func TestEveryFlagOfSubmitHasItsKey(t *testing.T) {
 		{"-c 4", api.Spec{CPUs: "4"}},
 		{"--cpus 4 --mem 32G", api.Spec{CPUs: "4", Mem: "32G"}},
 		{"--pin", api.Spec{Pin: "true"}},
+		{"--inject-gpus=--cuda=physical", api.Spec{InjectGPUs: "--cuda=physical"}},
+		{"--inject-gpus -g=local", api.Spec{InjectGPUs: "-g=local"}},
 		{"-p -3", api.Spec{Priority: "-3"}},
 		{"--priority 5", api.Spec{Priority: "5"}},
 		{"-t 1:30:00", api.Spec{Timeout: "1:30:00"}},

@@ -79,6 +79,9 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 	if err := checkWords(&spec); err != nil {
 		return err
 	}
+	if err := jobfile.CheckInject(&spec); err != nil {
+		return api.Problemf(api.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
+	}
 	if err := d.capable(&spec); err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ func settings(s *job.Spec) map[string]string {
 	add("cpus", strconv.Itoa(s.CPUs), s.CPUs > 0)
 	add("mem", fmt.Sprintf("%dM", s.MemMiB), s.MemMiB > 0)
 	add("pin", "yes", s.Pin)
+	add("inject_gpus", s.Inject, s.Inject != "")
 	add("signal", fmt.Sprintf("%s@%g", s.WarnSignal, s.WarnBefore.Seconds()), s.WarnSignal != "")
 	add("on_timeout", string(s.OnTimeout), s.TimeLimit > 0)
 	add("max_requeues", strconv.Itoa(s.MaxRequeues), s.OnTimeout == job.TimeoutRequeue)

@@ -157,6 +157,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := checkWords(&asked.Spec); err != nil {
 		return err
 	}
+	if err := jobfile.CheckInject(&asked.Spec); err != nil {
+		return api.Problemf(api.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
+	}
 	if err := s.d.capable(&asked.Spec); err != nil {
 		return err
 	}

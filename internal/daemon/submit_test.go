@@ -39,6 +39,7 @@ func TestEveryKeyReachesTheJob(t *testing.T) {
 		{"cpus", "1", func(s *job.Spec) { s.CPUs = 1 }},
 		{"mem", "1G", func(s *job.Spec) { s.MemMiB = 1024 }},
 		{"pin", "yes", func(s *job.Spec) { s.Pin = true }},
+		{"inject_gpus", "--cuda=physical", func(s *job.Spec) { s.Inject = "--cuda=physical" }},
 		{"priority", "-3", func(s *job.Spec) { s.Priority = -3 }},
 		{"timeout", "1:30", func(s *job.Spec) { s.TimeLimit = 90 * time.Second }},
 		{"signal", "USR1@60", func(s *job.Spec) { s.WarnSignal, s.WarnBefore = "USR1", time.Minute }},

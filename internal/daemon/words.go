@@ -19,7 +19,7 @@ const (
 
 // specBytes is what a job says in letters.
 func specBytes(s *job.Spec) int {
-	n := len(s.Shell) + len(s.Dir) + len(s.Setup) + len(s.Venv) + len(s.Conda) + len(s.Output) + len(s.Export) + len(s.Type)
+	n := len(s.Shell) + len(s.Dir) + len(s.Setup) + len(s.Venv) + len(s.Conda) + len(s.Output) + len(s.Export) + len(s.Type) + len(s.Inject)
 	for _, word := range s.Argv {
 		n += len(word)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,5 +232,23 @@ func TestWhetherThereIsMPS(t *testing.T) {
 	}
 	if why := l.Refuses(&job.Spec{Cap: "soft"}); why != "" {
 		t.Errorf("%q", why)
+	}
+}
+
+// The cards of this attempt, and not of the one before.
+//
+// seeds: S17
+func TestTheCommandIsToldTheCardsOfItsAttempt(t *testing.T) {
+	j := granting("GPU-a", "MIG-b")
+	j.Spec.Argv, j.Spec.Shell, j.Spec.Inject = []string{"train", "--cuda", "7"}, "", "--cuda=physical"
+	for _, gpus := range [][]int{{3, 1}, {0, 2}} {
+		j.Grant.GPUs = gpus
+		want := []string{"train", "--cuda", job.Grant{GPUs: slices.Sorted(slices.Values(gpus))}.List()}
+		if o := mustOrder(box(), j); !slices.Equal(o.Argv, want) {
+			t.Errorf("on cards %v it runs %q, want %q", gpus, o.Argv, want)
+		}
+	}
+	if !slices.Equal(j.Spec.Argv, []string{"train", "--cuda", "7"}) {
+		t.Errorf("what was asked for became %q", j.Spec.Argv)
 	}
 }

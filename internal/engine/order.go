@@ -115,7 +115,7 @@ func (l *Launcher) Order(j *job.Job) (keep.Order, error) {
 }
 
 func (l *Launcher) order(j *job.Job) keep.Order {
-	spec := j.Spec
+	spec := j.Spec.Injected(j.Grant.GPUs)
 	spec.Venv = l.expandHome(spec.Venv)
 	if spec.Venv != "" && !filepath.IsAbs(spec.Venv) {
 		spec.Venv = filepath.Join(l.Dir, spec.Venv)

@@ -38,7 +38,11 @@ func (r *itemReader) read(v *value) {
 	if len(r.errs.Problems)+r.errs.More > before {
 		return
 	}
-	if err := Check(&r.asking.Spec, r.asking.gpusGiven); err != nil {
+	err := Check(&r.asking.Spec, r.asking.gpusGiven)
+	if err == nil {
+		err = CheckInject(&job.Spec{Shell: r.item.Shell, Inject: r.asking.Spec.Inject})
+	}
+	if err != nil {
 		r.errs.add(r.name, v.line, err.Error())
 	}
 }

@@ -39,6 +39,7 @@ var setters = []setter{
 	{key: "cpus", short: 'c', set: func(s *job.Spec, v string) error { return setWhole(&s.CPUs, v, 0, maxCPUs) }},
 	{key: "mem", set: func(s *job.Spec, v string) error { return setParsed(&s.MemMiB, v, ParseSize) }},
 	{key: "pin", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Pin, v) }},
+	{key: "inject_gpus", set: setInject},
 	{key: "priority", short: 'p', set: func(s *job.Spec, v string) error { return setWhole(&s.Priority, v, math.MinInt32, math.MaxInt32) }},
 	{key: "timeout", flag: "time", short: 't', set: func(s *job.Spec, v string) error { return setParsed(&s.TimeLimit, v, ParseDuration) }},
 	{key: "signal", set: setSignal},

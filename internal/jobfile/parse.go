@@ -109,6 +109,9 @@ func (p *parser) line(number int, raw []byte) error {
 	p.occurrences[command] = occurrence
 	line.Command = command
 	line.Spec.Shell, line.Spec.Argv = command, nil
+	if err := CheckInject(&line.Spec); err != nil {
+		return err
+	}
 	line.Occurrence, line.Key = occurrence, Key(command, occurrence)
 	p.file.Lines = append(p.file.Lines, line)
 	return nil

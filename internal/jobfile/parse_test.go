@@ -70,10 +70,10 @@ func TestALineBecomesASpec(t *testing.T) {
 			s.TimeLimit, s.WarnSignal, s.WarnBefore = 90*time.Minute, "USR1", 2*time.Minute
 			s.OnTimeout, s.MaxRequeues, s.Grace = job.TimeoutRequeue, 3, 5*time.Second
 		})},
-		{"everything else", "[name=t type=H100 cpus=4 mem=2G pin priority=-7 retries=2 retry_on=fail dir=/d venv=v conda=c output=%j.log cap=soft preemptible=requeue] run", shell("run", func(s *job.Spec) {
+		{"everything else", "[name=t type=H100 cpus=4 mem=2G pin inject_gpus=--cuda=Physical priority=-7 retries=2 retry_on=fail dir=/d venv=v conda=c output=%j.log cap=soft preemptible=requeue] run", shell("run", func(s *job.Spec) {
 			s.Name, s.Type, s.CPUs, s.MemMiB, s.Priority = "t", "H100", 4, 2048, -7
 			s.Retries, s.RetryOn, s.Dir, s.Venv, s.Conda = 2, job.RetryFail, "/d", "v", "c"
-			s.Output, s.Cap, s.Preemptible, s.Pin = "%j.log", "soft", "requeue", true
+			s.Output, s.Cap, s.Preemptible, s.Pin, s.Inject = "%j.log", "soft", "requeue", true, "--cuda=physical"
 		})},
 	} {
 		t.Run(row.sentence, func(t *testing.T) {

@@ -1,0 +1,100 @@
+package jobfile
+
+import (
+	"fmt"
+	"strings"
+
+	"berth/internal/job"
+)
+
+const (
+	allowedInject  = "a flag of the command and what it is told: --cuda=physical, --gpus=local, or no"
+	maxInjectBytes = 64
+)
+
+// setInject reads FLAG=physical or FLAG=local. The flag becomes a word of shell
+// lines, so that it is held to what no shell reads anything into.
+func setInject(spec *job.Spec, value string) error {
+	if strings.EqualFold(value, "no") {
+		spec.Inject = ""
+		return nil
+	}
+	flag, mode := job.CutInject(value)
+	mode = strings.ToLower(mode)
+	name := strings.TrimLeft(flag, "-")
+	if mode != job.InjectPhysical && mode != job.InjectLocal || name == flag || name == "" || len(value) > maxInjectBytes || strings.IndexFunc(name, noFlag) >= 0 {
+		return mismatch(value, allowedInject)
+	}
+	spec.Inject = flag + "=" + mode
+	return nil
+}
+
+func noFlag(r rune) bool {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("-_.", r)
+}
+
+// CheckInject refuses a shell line that the flag cannot be put behind: one that
+// has it already, which is not for berth to take apart, and one whose end is
+// not the end of the command that is meant.
+func CheckInject(spec *job.Spec) error {
+	if spec.Inject == "" || spec.Shell == "" {
+		return nil
+	}
+	flag, _ := job.CutInject(spec.Inject)
+	words := strings.FieldsFunc(spec.Shell, func(r rune) bool { return strings.ContainsRune(" \t\r\n;|&()<>'\"`", r) })
+	for _, word := range words {
+		if word == flag || strings.HasPrefix(word, flag+"=") {
+			return fmt.Errorf("inject_gpus: found %s in the shell line, allowed a line without it, or a command of several words", flag)
+		}
+	}
+	if !endsInCommand(spec.Shell) {
+		return fmt.Errorf("inject_gpus: found a shell line with a pipe, a comment or an open end, where %s would go astray; allowed a command with its arguments at the end", flag)
+	}
+	return nil
+}
+
+// endsInCommand reports whether a word put behind a shell line would be an
+// argument of its command. It looks at the line as a shell's first pass would
+// and refuses what it is not sure of.
+func endsInCommand(line string) bool {
+	line = strings.TrimRight(line, " \t\r\n")
+	var quote byte
+	last := byte(' ') // outside of quotes, before i
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		next := byte(0)
+		if i+1 < len(line) {
+			next = line[i+1]
+		}
+		switch {
+		case c == '\\' && quote != '\'':
+			i++
+			c = 'x'
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+			c = 'x'
+		case c == '\'' || c == '"' || c == '`':
+			quote, c = c, 'x'
+		case c == '|' && last != '|' && last != '>' && next != '|',
+			c == '#' && strings.IndexByte(" \t\n;&|(", last) >= 0,
+			c == '<' && last == '<':
+			return false
+		}
+		last = c
+	}
+	words := strings.Fields(line)
+	if quote != 0 || len(words) == 0 || strings.IndexByte(";&|(){}<>", last) >= 0 {
+		return false
+	}
+	switch words[len(words)-1] {
+	case "done", "fi", "esac":
+		return false
+	}
+	return true
+}
