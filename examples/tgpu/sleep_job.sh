@@ -1,0 +1,7 @@
+#!/bin/sh
+# The smallest job: it says which GPU it has and waits a moment.
+#   tgpu submit --gpus 1 -- cmd="sh examples/tgpu/sleep_job.sh 5"
+set -eu
+echo "job ${BERTH_JOB_ID:-?} on GPU ${CUDA_VISIBLE_DEVICES:-none}"
+sleep "${1:-2}"
+echo "done"

@@ -1,0 +1,85 @@
+package compat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+)
+
+// tgpuMetrics sums up the queue as it is, and what berth's records say about
+// the jobs that are over.
+func tgpuMetrics(c *Call, args []string) int {
+	flags := tgpuFlags("metrics")
+	since := flags.String("since", "7d", "")
+	asJSON := flags.Bool("json", false, "")
+	if code, done := tgpuParse(c, flags, args); done {
+		return code
+	}
+	if flags.NArg() > 0 {
+		c.complain(fmt.Sprintf("metrics takes no %q", flags.Arg(0)), "tgpu metrics --since 30d")
+		return exitUsage
+	}
+	words := []string{"stats", "--json", "--since", *since}
+	if *asJSON {
+		return tgpuBerth(c, c.Out, words...)
+	}
+	var out bytes.Buffer
+	if code := tgpuBerth(c, &out, words...); code != 0 {
+		return code
+	}
+	var stats api.Stats
+	if err := json.Unmarshal(out.Bytes(), &stats); err != nil {
+		c.complain("read statistics: "+err.Error(), "")
+		return exitFailed
+	}
+	live, code := tgpuAsk(c, "list", "--json")
+	if code != 0 {
+		return code
+	}
+	tgpuSums(c.Out, stats, live)
+	return 0
+}
+
+func tgpuSums(out io.Writer, stats api.Stats, live []job.View) {
+	running := 0
+	for _, j := range live {
+		if j.State == job.Running {
+			running++
+		}
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "now\t%d running, %d queued, %d GPUs\n", running, len(live)-running, stats.GPUs)
+	fmt.Fprintf(table, "over since %s\t%d finished, %d failed, %d cancelled\n",
+		stats.Since.Local().Format("2006-01-02 15:04"), stats.All.Finished, stats.All.Failed, stats.All.Cancelled)
+	if w := stats.All; w.WaitMeanS != nil && w.WaitP50S != nil && w.WaitP95S != nil && w.WaitMaxS != nil {
+		fmt.Fprintf(table, "wait time\tmean %s, half within %s, 95 %% within %s, longest %s\n",
+			tgpuSpan(*w.WaitMeanS), tgpuSpan(*w.WaitP50S), tgpuSpan(*w.WaitP95S), tgpuSpan(*w.WaitMaxS))
+	} else {
+		fmt.Fprintf(table, "wait time\t- (no job that started is over)\n")
+	}
+	fmt.Fprintf(table, "utilisation\t%s of the GPUs' time given to jobs, %s busy while given\n",
+		tgpuPercent(stats.Util, 100), tgpuPercent(stats.AvgUtil, 1))
+	table.Flush() // to where everything goes that is printed
+}
+
+// tgpuSpan writes seconds as people read them; short waits have a fraction.
+func tgpuSpan(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if d < 10*time.Second {
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func tgpuPercent(value *float64, scale float64) string {
+	if value == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", *value*scale)
+}

@@ -1,0 +1,85 @@
+package compat
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// tgpuSubmit is berth submit with every job alone on its cards.
+func tgpuSubmit(c *Call, args []string) int {
+	flags := tgpuFlags("submit")
+	gpus := flags.String("gpus", "", "")
+	file := flags.StringP("file", "f", "", "")
+	for _, name := range []string{"priority", "name", "cpus", "mem", "preemptible"} {
+		flags.String(name, "", "")
+	}
+	// Without a value it is stopped and runs again: what works on every card.
+	flags.Lookup("preemptible").NoOptDefVal = "requeue"
+	if code, done := tgpuParse(c, flags, args); done {
+		return code
+	}
+	if n, err := strconv.Atoi(*gpus); *gpus != "" && (err != nil || n < 0) {
+		c.complain(fmt.Sprintf("--gpus: found %q, allowed a whole number of GPUs", *gpus), "tgpu submit --gpus 2 -- python train.py")
+		return exitUsage
+	}
+	words := []string{"submit", "--exclusive"}
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "file" {
+			words = append(words, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	what, hint := tgpuWhat(flags, *file)
+	if hint != "" {
+		c.complain("submit what?", hint)
+		return exitUsage
+	}
+	return tgpuBerth(c, c.Out, append(words, what...)...)
+}
+
+// tgpuWhat is the job in berth's words: a command after the dashes, or a file
+// of specs. A hint says why it is neither.
+func tgpuWhat(flags *pflag.FlagSet, file string) (words []string, hint string) {
+	before, after := flags.Args(), []string(nil)
+	if at := flags.ArgsLenAtDash(); at >= 0 {
+		before, after = flags.Args()[:at], flags.Args()[at:]
+	}
+	if file != "" {
+		before = append([]string{file}, before...)
+	}
+	switch {
+	case len(before) == 1 && len(after) == 0:
+		return []string{"--file", before[0]}, ""
+	case len(before) > 0 && len(after) > 0:
+		return nil, fmt.Sprintf("a job spec (%s) or a command after --, not both", before[0])
+	case len(before) > 1:
+		return nil, fmt.Sprintf("put the command after --: tgpu submit -- %s", strings.Join(before, " "))
+	}
+	command := tgpuCommand(after)
+	if len(command) == 0 {
+		return nil, `tgpu submit --gpus 2 -- cmd="python train.py"`
+	}
+	return append([]string{"--"}, command...), ""
+}
+
+// tgpuCommand takes cmd= off the first word. A shell has taken the quotes off
+// already: one word is a line for the shell, several are executed as they
+// are. A line with words behind it gets them as its last arguments.
+func tgpuCommand(words []string) []string {
+	if len(words) == 0 {
+		return nil
+	}
+	line, named := strings.CutPrefix(words[0], "cmd=")
+	switch {
+	case strings.TrimSpace(line) == "":
+		return nil
+	case !named || len(words) == 1 || !strings.ContainsAny(line, " \t\n"):
+		return append([]string{line}, words[1:]...)
+	}
+	for _, word := range words[1:] {
+		line += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return []string{line}
+}
