@@ -53,6 +53,7 @@ func sampled(t *testing.T, d *driver) *gpu.Sample {
 	return s
 }
 
+// seeds: T5
 func TestNVIDIAsOwnBoxesAreRead(t *testing.T) {
 	for _, row := range []struct {
 		name     string

@@ -261,6 +261,8 @@ func TestLimitsOfUsers(t *testing.T) {
 
 // TestUsersShare: of two who want everything, each gets about half, whoever
 // came first; a higher priority goes before.
+//
+// seeds: M23
 func TestUsersShare(t *testing.T) {
 	l := newSharedLab(t, func(o *Options) { o.Sim = 1 })
 	ann, bob := l.as("daemon"), l.as("nobody")

@@ -104,6 +104,7 @@ func TestFeasibleForAUser(t *testing.T) {
 	}
 }
 
+// seeds: M23
 func TestFairShare(t *testing.T) {
 	lab := func(quantum float64, usage map[string]float64) func(*State) {
 		return func(s *State) { s.FairQuantum, s.Usage = quantum, usage }
