@@ -21,7 +21,7 @@ var floors = map[string][]string{
 	"cmd/berth-gpu":     {"internal/fakenvml", "internal/gpu"},
 	"internal/cli":      {"internal/api", "internal/batch", "internal/compat", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/sim", "internal/site"},
 	"internal/compat":   {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
-	"internal/batch":    {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/run", "internal/sched", "internal/site", "internal/store"},
+	"internal/batch":    {"internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/daemon":   {"internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/predict", "internal/run", "internal/sched", "internal/store"},
 	"internal/sim":      {"internal/job", "internal/predict", "internal/sched"},

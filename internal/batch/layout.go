@@ -109,7 +109,10 @@ func holdsSomething(path string) bool {
 // setAside moves the records of earlier runs out of the way of a fresh start.
 // Nothing a job ever wrote is deleted.
 func (l layout) setAside(now time.Time) (string, error) {
-	var old []string
+	old, err := l.theirs()
+	if err != nil {
+		return "", err
+	}
 	for _, path := range []string{l.jobsDir(), l.journal(), l.board()} {
 		if holdsSomething(path) {
 			old = append(old, path)

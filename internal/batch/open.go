@@ -219,6 +219,9 @@ func (s *session) openEngine(context.Context) error {
 	if s.ledger, err = gpu.OpenLedger("", s.layout.instance()); err != nil {
 		return fail(err)
 	}
+	if err = s.layout.keepTheirs(); err != nil {
+		return fail(err)
+	}
 	if s.journal, err = openJournal(s.layout.journal()); err != nil {
 		return fail(err)
 	}

@@ -30,6 +30,9 @@ func (s *session) resume(ctx context.Context) error {
 		}
 		found = nil
 	}
+	if err := s.inherit(time.Now()); err != nil {
+		return &Problem{Code: 1, What: err.Error(), Hint: "move that journal away to start without it", Err: err}
+	}
 	s.newEngine()
 	s.takeHealth()
 	if err := s.journal.catchUp(s.store); err != nil {

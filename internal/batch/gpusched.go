@@ -1,0 +1,170 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/keep"
+)
+
+// theirEvent is a line of gpusched's journal, of 0.3.0 and 0.4.0.
+type theirEvent struct {
+	Key   string `json:"key"` // a hash of the command, "#", how many equal lines stand above it
+	Event string `json:"event"`
+	Seq   int64  `json:"seq"` // never there: berth's own records have it
+
+	Command  string           `json:"command"`  // seen
+	Group    int              `json:"pgid"`     // started (0.4.0)
+	Attempts *int             `json:"attempts"` // oom
+	NextMiB  int64            `json:"next_vram"`
+	Status   string           `json:"status"` // done
+	Code     int              `json:"returncode"`
+	PeakMiB  map[string]int64 `json:"peak_mib"`
+	AvgUtil  *float64         `json:"avg_util"`
+}
+
+// isTheirs tells a line of gpusched's journal from one of berth's.
+func (ev *theirEvent) isTheirs() bool {
+	known := []string{"seen", "started", "interrupted", "oom", "done"}
+	return ev.Key != "" && ev.Seq == 0 && slices.Contains(known, ev.Event)
+}
+
+// theirJob is what its journal comes to for one line of a jobs file.
+type theirJob struct {
+	command    string
+	occurrence int // from 1, as in jobfile
+	attempts   int
+	nextMiB    int64
+	group      int // of a started one whose end was not written
+	done       *theirEvent
+}
+
+// readTheirs folds a journal of gpusched's into jobs, in the order they were
+// first seen. Lines that are none of its own, or cut short, are passed over, as
+// gpusched does.
+func readTheirs(text []byte) []*theirJob {
+	var jobs []*theirJob
+	byKey := map[string]*theirJob{}
+	for len(text) > 0 {
+		var line []byte
+		line, text, _ = bytes.Cut(text, []byte{'\n'})
+		var ev theirEvent
+		if json.Unmarshal(line, &ev) != nil || !ev.isTheirs() {
+			continue
+		}
+		j := byKey[ev.Key]
+		if j == nil {
+			j = &theirJob{}
+			byKey[ev.Key] = j
+			jobs = append(jobs, j)
+		}
+		j.fold(&ev)
+	}
+	// One that was never seen has no command, and so no line it could be.
+	return slices.DeleteFunc(jobs, func(j *theirJob) bool { return j.command == "" })
+}
+
+func (j *theirJob) fold(ev *theirEvent) {
+	switch ev.Event {
+	case "seen":
+		_, above, _ := strings.Cut(ev.Key, "#")
+		n, err := strconv.Atoi(above)
+		if err != nil {
+			return
+		}
+		j.command, j.occurrence = ev.Command, n+1
+	case "started":
+		j.group, j.done = ev.Group, nil
+	case "interrupted":
+		j.group, j.done = 0, nil
+	case "oom":
+		j.group, j.done = 0, nil
+		if j.attempts++; ev.Attempts != nil {
+			j.attempts = *ev.Attempts
+		}
+		if ev.NextMiB > 0 {
+			j.nextMiB = ev.NextMiB
+		}
+	case "done":
+		j.group, j.done = 0, ev
+		j.attempts++
+	}
+}
+
+// outcome is berth's word for how it ended; empty: it is to run.
+func (j *theirJob) outcome() job.Outcome {
+	if j.done == nil {
+		return ""
+	}
+	switch j.done.Status {
+	case "ok":
+		return job.OK
+	case "timeout":
+		return job.Timeout
+	case "infeasible":
+		return job.Infeasible
+	case "failed_oom":
+		return job.OOM
+	case "cancelled":
+		return job.WasCancelled
+	case "failed":
+		if j.done.Code < 0 {
+			return job.Signalled(keep.SignalName(-j.done.Code))
+		}
+		return job.Exited(max(j.done.Code, 1))
+	}
+	return "" // a word of a later gpusched
+}
+
+// job is the job of berth's that stands for it.
+func (j *theirJob) job(now time.Time, spec job.Spec, alive func(group int) bool) *job.Job {
+	made := &job.Job{Key: jobfile.Key(j.command, j.occurrence), Spec: spec, Attempt: j.attempts, VRAMMiB: spec.VRAMMiB}
+	made.Spec.CancelMarked = false
+	outcome := j.outcome()
+	switch {
+	case outcome != "":
+		made.Detail = "under gpusched"
+		j.measured(made)
+	case j.group > 1 && alive(j.group):
+		// Started again it would run twice.
+		outcome = job.Lost
+		made.Detail = fmt.Sprintf("gpusched left it running as process group %d; how it ends cannot be known", j.group)
+	default:
+		made.RetriesUsed = j.attempts
+		made.VRAMMiB = max(made.VRAMMiB, j.nextMiB)
+	}
+	made.Submitted(now)
+	if made.Outcome = outcome; outcome != "" {
+		made.EndedAt = now // its journal knows no times
+		made.MustTo(job.Running)
+		made.MustTo(outcome.State())
+	}
+	return made
+}
+
+// measured takes over what gpusched wrote of the end.
+func (j *theirJob) measured(made *job.Job) {
+	if code := j.done.Code; code < 0 {
+		made.Signal = keep.SignalName(-code)
+	} else {
+		made.ExitCode = &code
+	}
+	for card, mib := range j.done.PeakMiB {
+		if index, err := strconv.Atoi(card); err == nil {
+			if made.PeakMiB == nil {
+				made.PeakMiB = map[int]int64{}
+			}
+			made.PeakMiB[index] = mib
+			made.Grant.GPUs = append(made.Grant.GPUs, index)
+		}
+	}
+	slices.Sort(made.Grant.GPUs)
+	made.AvgUtil = j.done.AvgUtil
+}

@@ -1,0 +1,212 @@
+package batch
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/jobfile"
+)
+
+// theirSamples are journals as gpusched itself wrote them.
+var theirSamples = []string{"gpusched-0.3.0.jsonl", "gpusched-0.4.0.jsonl"}
+
+// toldBy is what the jobs of a journal come to, one word per command.
+func toldBy(t *testing.T, text string, alive func(int) bool) map[string]string {
+	t.Helper()
+	words := map[string]string{}
+	for _, their := range readTheirs([]byte(text)) {
+		j := their.job(at0, spec(their.command), alive)
+		said := string(j.State) + " " + string(j.Outcome)
+		if j.RetriesUsed > 0 {
+			said += fmt.Sprintf("%d MiB after %d", j.VRAMMiB, j.RetriesUsed)
+		}
+		words[fmt.Sprintf("%s#%d", their.command, their.occurrence)] = said
+	}
+	return words
+}
+
+func nobody(int) bool { return false }
+
+func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
+	// seeds: G27 G28 R4
+	wanted := map[string]string{
+		"echo same >> ran#1":                                                      "finished ok",
+		"echo same >> ran#2":                                                      "finished ok",
+		"echo broken >> ran; exit 7#1":                                            "failed exit:7",
+		"echo huge >> ran#1":                                                      "failed infeasible",
+		"echo slow >> ran; sleep 30#1":                                            "failed timeout",
+		"echo killed >> ran; kill -9 $$#1":                                        "failed signal:KILL",
+		`echo 'non-ascii ümläut "quoted"' >> ran#1`:                               "finished ok",
+		"python3 -m gpusched.simjob --vram 8000 --ramp 0.3 --hold 0.5#1":          "finished ok",
+		"echo toomuch >> ran; echo 'RuntimeError: CUDA out of memory.'; exit 1#1": "failed oom",
+		"echo oom >> ran; if [ -e roomy ]; then exit 0; fi; echo CUDA out of memory; exit 1#1": "failed oom",
+	}
+	for _, sample := range theirSamples {
+		got := toldBy(t, read(t, filepath.Join("testdata", sample)), nobody)
+		for command, want := range wanted {
+			if got[command] != want {
+				t.Errorf("%s: %s is %q, want %q", sample, command, got[command], want)
+			}
+		}
+	}
+	got := toldBy(t, read(t, "testdata/gpusched-0.4.0.jsonl"), nobody)
+	if said := got["echo unwanted >> ran#1"]; said != "cancelled cancelled" {
+		t.Errorf("what was cancelled is %q", said)
+	}
+	if said := got["echo stays >> ran; exec sleep 40#1"]; said != "queued " {
+		t.Errorf("what was interrupted is %q", said)
+	}
+}
+
+func TestAJournalOfGpuschedCutShortAnywhereLosesNoEnd(t *testing.T) {
+	for _, sample := range theirSamples {
+		lines := strings.SplitAfter(read(t, filepath.Join("testdata", sample)), "\n")
+		for n := range lines {
+			torn := strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]
+			for command, said := range toldBy(t, torn, nobody) {
+				over := strings.Contains(said, "finished") || strings.Contains(said, "failed") || strings.Contains(said, "cancelled")
+				if written := endWritten(lines[:n], command); over != written {
+					t.Fatalf("%s, %d lines: %s is %q, its end was written: %v", sample, n, command, said, written)
+				}
+			}
+		}
+	}
+}
+
+// endWritten looks for the end of a command by its key.
+func endWritten(lines []string, command string) bool {
+	at := strings.LastIndex(command, "#")
+	quoted := strings.ReplaceAll(strings.ReplaceAll(command[:at], `"`, `\"`), "ü", `\u00fc`)
+	quoted = strings.ReplaceAll(quoted, "ä", `\u00e4`)
+	occurrence := command[at+1:][0] - '1'
+	key := ""
+	for _, line := range lines {
+		if strings.Contains(line, `"command": "`+quoted+`"`) && strings.Contains(line, fmt.Sprintf(`#%d", "event": "seen"`, occurrence)) {
+			key = line[:strings.Index(line, ",")]
+		}
+		if key != "" && strings.HasPrefix(line, key) && strings.Contains(line, `"event": "done"`) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
+	// seeds: G41
+	for _, sample := range theirSamples {
+		text := read(t, filepath.Join("testdata", sample))
+		const first = `"event": "oom", "attempts": 1, "next_vram": 5000}`
+		cut := text[:strings.Index(text, first)+len(first)] + "\n"
+		const command = "echo oom >> ran; if [ -e roomy ]; then exit 0; fi; echo CUDA out of memory; exit 1#1"
+		if said := toldBy(t, cut, nobody)[command]; said != "queued 5000 MiB after 1" {
+			t.Errorf("%s: after an attempt it is %q", sample, said)
+		}
+	}
+}
+
+func TestAJobThatGpuschedLeftRunningIsNotStartedTwice(t *testing.T) {
+	// seeds: G55
+	text := read(t, "testdata/gpusched-0.4.0.jsonl")
+	told := toldBy(t, text, func(group int) bool { return group == 1490 })
+	if said := told["echo stays >> ran; exec sleep 40#1"]; said != "failed lost" {
+		t.Errorf("while its processes are there it is %q", said)
+	}
+	leader := exec.Command("cat")
+	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	hold, err := leader.StdinPipe()
+	if err == nil {
+		err = leader.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if group := leader.Process.Pid; !groupAlive(group, time.Now()) {
+		t.Error("a group that is there is said to be gone")
+	} else if groupAlive(group, time.Now().Add(-time.Hour)) {
+		t.Error("a group whose leader began later is taken for the one of before")
+	}
+	hold.Close()
+	if err := leader.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if groupAlive(leader.Process.Pid, time.Now()) {
+		t.Error("a group that is gone is said to be there")
+	}
+}
+
+func TestGpuschedsJournalIsMovedAsideOnceAndKept(t *testing.T) {
+	dir := t.TempDir()
+	l := layout{logDir: dir, state: dir}
+	text := read(t, "testdata/gpusched-0.3.0.jsonl") + `{"key": "torn`
+	write(t, l.journal(), text)
+	for range 2 {
+		if err := l.keepTheirs(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := filepath.Join(dir, "journal.gpusched.jsonl")
+	if read(t, first) != text {
+		t.Error("it was changed")
+	}
+	const ours = `{"seq":1,"time":"2026-03-14T15:09:26Z","event":"queued"}` + "\n"
+	write(t, l.journal(), ours)
+	if err := l.keepTheirs(); err != nil {
+		t.Fatal(err)
+	}
+	if read(t, l.journal()) != ours {
+		t.Fatal("berth's own journal was moved")
+	}
+	// Someone used gpusched again, which went on with the journal it found.
+	write(t, l.journal(), ours+text)
+	if err := l.keepTheirs(); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := l.theirs()
+	if err != nil || len(kept) != 2 || kept[0] != first || filepath.Base(kept[1]) != "journal.gpusched-2.jsonl" {
+		t.Errorf("kept are %v, %v", kept, err)
+	}
+	if read(t, first) != text {
+		t.Error("the first was overwritten")
+	}
+}
+
+func TestWhatGpuschedDidIsTakenOverOnce(t *testing.T) {
+	// seeds: G36
+	const lines = "[vram=2G] echo same >> ran\n[vram=2G] echo same >> ran\n[vram=3000] echo broken >> ran; exit 7\n"
+	s, out := newSession(t, lines)
+	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
+	write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), read(t, "testdata/gpusched-0.3.0.jsonl"))
+	for range 2 {
+		if err := s.inherit(at0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := map[string]string{}
+	if err := s.store.Each(func(j *job.Job) error {
+		ids[j.Key] = j.ID + " " + string(j.Outcome)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(ids) != 10 {
+		t.Errorf("%d jobs were taken over, want all 10 that are over", len(ids))
+	}
+	for want, key := range map[string]string{
+		"2 ok":     jobfile.Key("echo same >> ran", 1),
+		"3 ok":     jobfile.Key("echo same >> ran", 2),
+		"4 exit:7": jobfile.Key("echo broken >> ran; exit 7", 1),
+	} {
+		if ids[key] != want {
+			t.Errorf("got %q, want %q with gpusched's own number", ids[key], want)
+		}
+	}
+	if heard := said(s, out); len(heard) != 1 || !strings.Contains(heard[0], "10 jobs over by its journal") {
+		t.Errorf("said: %q", heard)
+	}
+}

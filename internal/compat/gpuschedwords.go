@@ -1,0 +1,44 @@
+package compat
+
+import (
+	"bytes"
+	"io"
+)
+
+// inItsName passes lines on in the name of the program that berth stands in
+// for: what complains is that program, and what is to be typed is its name.
+type inItsName struct {
+	out  io.Writer
+	name string
+	rest []byte // of a line whose end has not come yet
+}
+
+func (w *inItsName) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	for {
+		end := bytes.IndexByte(w.rest, '\n') + 1
+		if end == 0 {
+			return len(p), nil
+		}
+		line := w.rest[:end]
+		w.rest = w.rest[end:]
+		if _, err := w.out.Write(w.rename(line)); err != nil {
+			return len(p), err
+		}
+	}
+}
+
+// flush passes on a last line that has no end.
+func (w *inItsName) flush() {
+	if len(w.rest) > 0 {
+		_, _ = w.out.Write(w.rename(w.rest)) // there is nowhere left to say so
+		w.rest = nil
+	}
+}
+
+func (w *inItsName) rename(line []byte) []byte {
+	if rest, found := bytes.CutPrefix(line, []byte("berth: ")); found {
+		line = append([]byte(w.name+": "), rest...)
+	}
+	return bytes.ReplaceAll(line, []byte("berth run"), []byte(w.name))
+}
