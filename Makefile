@@ -11,7 +11,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install install-service test check fmt vet lint race bench fuzz sim soak siege seeds gpu-test clean
+.PHONY: help build install install-service install-links uninstall-links test check fmt vet lint race bench fuzz sim soak siege seeds gpu-test clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,14 @@ install: build ## copy the programs to PREFIX/bin (default /usr/local/bin)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	for program in berth berth-keep berth-gpu; do \
 		if [ -e $(BIN)/$$program ]; then install -m 755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/bin/; fi; done
+
+# The other schedulers that berth stands in for (docs/migrating.md).
+NAMES := gpusched gpu-scheduler tgpu mgpu_scheduler_server mgpu_srun mgpu_queue mgpu_cancel
+install-links: install ## install, and let berth answer to the names of other schedulers in PREFIX/bin
+	@sh scripts/links.sh install $(DESTDIR)$(PREFIX)/bin $(NAMES)
+
+uninstall-links: ## remove those links from PREFIX/bin
+	@sh scripts/links.sh uninstall $(DESTDIR)$(PREFIX)/bin $(NAMES)
 
 UNITDIR ?= /etc/systemd
 install-service: install ## install, and run as a service for all users (systemd, as root); docs/service.md
