@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -87,7 +88,7 @@ func exitStatus(v job.View) int {
 	if code, isExit := v.Outcome.ExitCode(); isExit && code > 0 && code < 256 {
 		return code
 	}
-	if v.Signal != nil {
+	if isSignal := strings.HasPrefix(string(*v.Outcome), "signal:"); isSignal && v.Signal != nil {
 		if number := unix.SignalNum("SIG" + *v.Signal); number != 0 {
 			return 128 + int(number)
 		}
