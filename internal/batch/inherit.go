@@ -197,7 +197,7 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 			over++
 		}
 	}
-	s.say(fmt.Sprintf("gpusched was here: %s over by its journal, kept as %s", count(over, "job"), theirPrefix+theirSuffix))
+	s.say(fmt.Sprintf("took over gpusched's journal: %s over; it is kept as %s", count(over, "job"), theirPrefix+theirSuffix))
 	var err error
 	s.lastSeq, err = s.store.LastSeq()
 	return err
