@@ -203,7 +203,7 @@ func (f *mgpuSrunFlags) request() api.SubmitRequest {
 	umask := syscall.Umask(0o777)
 	syscall.Umask(umask)
 	return api.SubmitRequest{
-		Jobs: []api.Spec{spec}, Dir: home, Environ: os.Environ(), Umask: &umask,
+		Jobs: []api.Spec{spec}, Environ: os.Environ(), Umask: &umask,
 		Interactive: f.interactive, Term: os.Getenv("TERM"),
 	}
 }
