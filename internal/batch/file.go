@@ -21,6 +21,8 @@ const maxFileBytes = 256 << 20
 type watcher struct {
 	path     string
 	defaults job.Spec
+	format   Format
+	sizes    jobfile.Sizes            // of the models that a CSV file names
 	check    func(jobfile.File) error // of what it reads from now on; nil: none
 
 	stream   bool // a pipe: it was read to its end, and has no second version
@@ -53,7 +55,7 @@ func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.
 		if err != nil {
 			return jobfile.File{}, err
 		}
-		return jobfile.Parse(w.path, text, w.defaults)
+		return w.parse(text)
 	}
 	file, err := w.load()
 	if age := time.Since(w.stamp.changed); file.Unterminated && age < poll {
@@ -73,7 +75,7 @@ func (w *watcher) load() (jobfile.File, error) {
 		return jobfile.File{}, err
 	}
 	w.stamp, w.text = stamp, text
-	return jobfile.Parse(w.path, text, w.defaults)
+	return w.parse(text)
 }
 
 // look is one poll. changed says whether file is a new version to apply;
@@ -102,12 +104,12 @@ func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	if same {
 		return w.settleTail()
 	}
-	file, err = jobfile.Parse(w.path, text, w.defaults)
+	file, err = w.parse(text)
 	w.tail = file.Unterminated && !bytes.Equal(tailOf(text), w.settled)
 	if w.tail {
 		// Perhaps its writer is in the middle of the line: all but that line
 		// counts now, the line once it stayed so for a poll.
-		file, err = jobfile.Parse(w.path, withoutTail(text), w.defaults)
+		file, err = w.parse(withoutTail(text))
 	}
 	return w.judge(file, err)
 }
@@ -120,7 +122,7 @@ func (w *watcher) settleTail() (jobfile.File, bool, string) {
 	}
 	w.tail = false
 	w.settled = tailOf(w.text)
-	return w.judge(jobfile.Parse(w.path, w.text, w.defaults))
+	return w.judge(w.parse(w.text))
 }
 
 // judge is what a poll makes of a file: a new version, or a complaint.

@@ -37,7 +37,10 @@ func (s *session) open(ctx context.Context) error {
 }
 
 func (s *session) openFile(ctx context.Context) error {
-	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults()}
+	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format}
+	if err := s.openSizes(); err != nil {
+		return err
+	}
 	pause := func(d time.Duration) {
 		select {
 		case <-time.After(d):
@@ -47,6 +50,8 @@ func (s *session) openFile(ctx context.Context) error {
 	file, err := s.watcher.read(ctx, s.opt.Poll, pause)
 	var syntax *jobfile.Errors
 	switch {
+	case errors.Is(err, errAmbiguous):
+		return &Problem{Code: 2, What: err.Error(), Hint: "--format csv reads it as such; --format lines gives each line to a shell", Err: err}
 	case errors.As(err, &syntax):
 		return &Problem{Code: 2, What: err.Error(), Hint: "nothing was started; `berth run --help` shows a jobs file", Err: err}
 	case err != nil:

@@ -12,6 +12,8 @@ import (
 // Options are the flags of `berth run`, checked and turned into values.
 type Options struct {
 	File        string
+	Format      Format
+	LLMConfig   string // the table of model sizes of a CSV file; empty: llm_config.json, if there is one
 	LogDir      string
 	GPUs        []int // nil: all, or those in an inherited CUDA_VISIBLE_DEVICES
 	Poll        time.Duration

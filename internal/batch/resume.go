@@ -187,6 +187,9 @@ func (s *session) greet() {
 		kind = fmt.Sprintf("%s of %d MiB", count(len(s.cards), "simulated GPU"), s.opt.SimVRAMMiB)
 	}
 	s.say(fmt.Sprintf("%s in %s, %s, logs in %s", count(s.queue.total, "job"), s.opt.File, kind, s.opt.LogDir))
+	if s.sizes != "" {
+		s.say("model sizes from " + s.sizes)
+	}
 	if s.simDir != "" {
 		s.say("simulated box: BERTH_SIM_DIR=" + s.simDir)
 	}

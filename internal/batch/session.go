@@ -38,6 +38,7 @@ type session struct {
 	opt      Options
 	layout   layout
 	watcher  *watcher
+	sizes    string // the table of model sizes that was read; empty: none
 	file     jobfile.File
 	store    *store.Store
 	runner   *run.Runner

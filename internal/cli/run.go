@@ -18,6 +18,7 @@ import (
 type runFlags struct {
 	ruleFlags
 	noColour bool
+	format   string
 	opt      batch.Options
 }
 
@@ -36,11 +37,15 @@ One shell command per line; blank lines and # lines are skipped. A leading
   [vram=30G gpus=2] torchrun train_big.py    two GPUs
   [gpus=0.5 name=eval after=train] ...       half a GPU, after train
 
+A CSV file has priority,script_path,conda_env,arguments,allowed_gpus on each
+line: Python scripts, the lowest number first, told their cards by --cuda.
+
 The file may be edited while it runs: new lines run, deleted ones do not.
 Running the same command again skips what finished. If berth is killed, its
 jobs go on, and the next berth run adopts them. Ctrl-C stops the jobs.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
+  berth run jobs.csv --llm-config sizes.json
   berth run jobs.txt --policy shortest --max-bypass 2h
   berth run examples/jobs.txt --sim 2
 
@@ -73,6 +78,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.opt.Watch, "watch", false, "stay after the queue drains and wait for new lines")
 	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run everything again")
 	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run again what failed in an earlier run")
+	flags.StringVar(&f.format, "format", "", "what the file is: lines, or csv (default by its name: *.csv is csv)")
+	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm of a CSV file takes (default llm_config.json, if it is there)")
 	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, with a larger declaration (a line's retries= overrides)")
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)")
@@ -92,6 +99,13 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	if !slices.Contains(site.Levels, f.opt.LogLevel) {
 		return badFlag(cmd, "log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, site.Levels))
+	}
+	var err error
+	if f.opt.Format, err = batch.ParseFormat(f.format, f.opt.File); err != nil {
+		return badFlag(cmd, "format", err)
+	}
+	if cmd.Flags().Changed("llm-config") && f.opt.Format != batch.CSV {
+		return badFlag(cmd, "llm-config", fmt.Errorf("%s is no CSV jobs file: --format csv says that it is", f.opt.File))
 	}
 	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
 	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.KeepAll = f.sim, f.simVRAMMiB, f.keepAll

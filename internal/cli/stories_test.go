@@ -45,6 +45,11 @@ var promises = append([]promise{
 		examples-trouble-ends-as-its-comments-say`},
 
 	// The jobs file.
+	{"a CSV jobs file is chosen by its name or --format csv, and one that could be either is refused", `
+		file-csv-is-chosen-by-name-or-flag-and-never-guessed
+		file-csv-runs-python-scripts-the-lowest-number-first
+		file-csv-gives-a-model-as-much-as-its-table-says
+		file-csv-may-be-edited-while-it-runs`},
 	{"one shell command per line; blank lines and # lines skipped", `
 		file-blank-and-comment-lines-are-skipped
 		file-a-line-runs-in-the-shell-as-it-stands

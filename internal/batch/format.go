@@ -1,0 +1,94 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth/internal/jobfile"
+)
+
+// Format is what a jobs file is written in.
+type Format string
+
+// The formats. ByName is lines, but for a file that looks like CSV: it is
+// refused, because a shell would make nothing of it.
+const (
+	ByName Format = ""
+	Lines  Format = "lines"
+	CSV    Format = "csv"
+)
+
+// ParseFormat reads a format's name; without one, the file's says what it is.
+func ParseFormat(name, file string) (Format, error) {
+	switch format := Format(strings.ToLower(name)); {
+	case format == Lines || format == CSV:
+		return format, nil
+	case format != ByName:
+		return "", fmt.Errorf("%q is not known: known are %s, %s", name, Lines, CSV)
+	case strings.EqualFold(filepath.Ext(file), ".csv"):
+		return CSV, nil
+	}
+	return ByName, nil
+}
+
+var errAmbiguous = errors.New("is it CSV or shell commands?")
+
+// parse reads a version of the jobs file.
+func (w *watcher) parse(text []byte) (jobfile.File, error) {
+	switch {
+	case w.format == CSV:
+		return jobfile.ParseCSVFile(w.path, text, w.sizes, w.defaults)
+	case w.format == ByName && jobfile.LooksLikeCSV(text):
+		return jobfile.File{}, fmt.Errorf("%s: each line looks like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
+	}
+	return jobfile.Parse(w.path, text, w.defaults)
+}
+
+const (
+	defaultSizes  = "llm_config.json"
+	maxSizesBytes = 16 << 20
+)
+
+// openSizes reads the table of model sizes. It need not be there unless it was
+// named.
+func (s *session) openSizes() error {
+	if s.opt.Format != CSV {
+		return nil
+	}
+	path := s.opt.LLMConfig
+	if path == "" {
+		path = filepath.Join(s.opt.Dir, defaultSizes)
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		path = defaultSizes
+	}
+	sizes, err := readSizes(s.opt.Dir, path)
+	if err != nil {
+		return &Problem{Code: 2, What: err.Error(), Hint: "--llm-config names another table of model sizes", Err: err}
+	}
+	s.watcher.sizes, s.sizes = sizes, path
+	return nil
+}
+
+func readSizes(dir, path string) (jobfile.Sizes, error) {
+	whole := path
+	if !filepath.IsAbs(whole) {
+		whole = filepath.Join(dir, path)
+	}
+	info, err := os.Stat(whole)
+	if err != nil {
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSizesBytes {
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %s is no file of at most %d MiB", path, maxSizesBytes>>20)
+	}
+	text, err := os.ReadFile(whole)
+	if err != nil {
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
+	}
+	return jobfile.ParseSizes(path, text)
+}
