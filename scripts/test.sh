@@ -50,6 +50,13 @@ grep -a -E '^(ok|\?)' "$log"
 # A test that was skipped says why.
 grep -a -B1 -E '^ *--- SKIP' "$log" | grep -a -v '^--$' || true
 
+say "the Python client"
+if command -v python3 >/dev/null && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
+	BERTH_BINARY=$PWD/bin/berth python3 -m unittest discover -s python/tests -t python
+else
+	skip "the Python client: there is no python3 of 3.9 or newer"
+fi
+
 say "thousands of seeds, without the race detector"
 BERTH_SEEDS=20000 go test -count=1 -run TestSimulation ./internal/engine
 

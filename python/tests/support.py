@@ -67,7 +67,8 @@ class Lab(unittest.TestCase):
         before, here = dict(os.environ), os.getcwd()
         self.addCleanup(shutil.rmtree, self.dir, True)
         self.addCleanup(os.chdir, here)
-        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
+        self.addCleanup(os.environ.update, before)
+        self.addCleanup(os.environ.clear)  # cleanups run last first
         for name in [name for name in os.environ if name.startswith(("BERTH_", "XDG_", "CUDA_"))]:
             del os.environ[name]
         os.environ.update(HOME=str(self.dir), XDG_STATE_HOME=str(self.dir / "state"), BERTH_BINARY=berth(),

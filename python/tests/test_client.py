@@ -1,0 +1,155 @@
+"""The client against a daemon that outlives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import List
+
+import berth
+from berth import BerthError, Client
+
+from .support import REPOSITORY, Lab, until
+from .support import berth as program
+
+
+class Served(Lab):
+    def setUp(self) -> None:
+        super().setUp()
+        self.socket = str(self.dir / "state" / "berth" / "berth.sock")
+        self.serve()
+
+    def serve(self) -> None:
+        self.daemon = subprocess.Popen([program(), "serve", "--private", "--poll", "0.1"], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+        self.addCleanup(self._reap, self.daemon)
+        self.client = Client()
+        until(self.answers)
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.client.status())
+        except BerthError:
+            return False
+
+    def test_a_job_is_submitted_and_its_end_waited_for(self) -> None:
+        job = self.client.submit(["sh", "-c", "echo $0 $MINE; pwd; exit 3", "two words"], name="mine",
+                                 env={"MINE": "x"}, vram="2G", allow=[0, 1], dir=str(self.dir))
+        self.assertEqual((job.wait(), job.name, str(job)), (3, "mine", job.id))
+        shown = job.show()
+        self.assertEqual((shown["state"], shown["outcome"], shown["vram_mib"]), ("failed", "exit:3", 2048))
+        self.assertEqual(b"".join(job.logs()).decode(), f"two words x\n{self.dir}\n")
+
+    def test_statuses_are_in_the_order_that_was_asked_for(self) -> None:
+        ids = [self.client.submit(line, gpus=0, timeout=limit).id
+               for line, limit in (("exit 4", None), ("kill -TERM $$", None), ("sleep 60", 0.2), ("true", None))]
+        self.assertEqual(self.client.wait(*reversed(ids)), [0, 124, 128 + signal.SIGTERM, 4])
+        with self.assertRaises(TimeoutError):
+            self.client.submit(self.gate(), gpus=0).wait(timeout=0.1)
+
+    def test_the_verbs_do_what_they_say(self) -> None:
+        job = self.client.submit("true", hold=True)
+        self.assertIn("held", job.why()["text"])
+        self.assertTrue(self.client.release(job)[0]["done"])
+        self.assertEqual(job.wait(), 0)
+        self.client.requeue(job)
+        self.assertEqual(job.wait(), 0)
+        self.assertEqual(job.show()["attempt"], 2)
+        other = self.client.submit(self.gate())
+        self.client.hold(self.client.submit("true", after=other.id))
+        self.assertEqual([j["state"] for j in self.client.list()][-1], "queued")
+        other.cancel(grace=0)
+        self.assertEqual((other.wait(), other.show()["state"]), (1, "cancelled"))
+        self.assertEqual([gpu["index"] for gpu in self.client.gpus()], [0, 1])
+        self.assertEqual(len(self.client.list(over=True)), 3)
+        self.assertEqual(len(self.client.list(1, "2")), 2)
+
+    def test_errors_have_a_problem_a_hint_and_a_kind(self) -> None:
+        with self.assertRaises(BerthError) as caught:
+            self.client.submit("true", gpu=1)
+        self.assertEqual(caught.exception.kind, "invalid")
+        self.assertIn('no key "gpu"', caught.exception.problem)
+        self.assertIn("gpus", caught.exception.hint)
+        with self.assertRaises(BerthError) as caught:
+            self.client.show(99)
+        self.assertEqual(caught.exception.kind, "not_found")
+        with self.assertRaises(BerthError) as caught:
+            self.client.submit("true", gpus=12)
+        self.assertEqual(caught.exception.kind, "refused")
+
+    def test_a_log_is_followed_through_the_loss_of_the_daemon(self) -> None:
+        # seeds: K27
+        job = self.client.submit(f"seq 1 1000; touch half; {self.gate()}; seq 1001 2000", gpus=0)
+        got: List[bytes] = []
+        reader = threading.Thread(target=lambda: got.extend(job.logs(follow=True)))
+        until(lambda: os.path.exists("half"))
+        reader.start()
+        until(lambda: b"1000\n" in b"".join(got))
+        self._reap(self.daemon)
+        self.serve()
+        self.open()
+        reader.join(60)
+        self.assertEqual(b"".join(got).split(), [str(i).encode() for i in range(1, 2001)])
+
+    def test_events_tell_of_a_job_as_it_goes(self) -> None:
+        job = self.client.submit("true")
+        kinds = []
+        for event in self.client.events(since=0, job=job):
+            kinds.append(event["event"])
+            if event["event"] == "ended":
+                break
+        self.assertEqual(kinds[-2:], ["started", "ended"])
+
+    def test_a_job_outlives_the_program_that_submitted_it(self) -> None:
+        # seeds: K27
+        said, _ = self.python("-c", "import sys; sys.path.insert(0, sys.argv[1]); from berth import Client\n"
+                              f"print(Client().submit({self.gate() + '; exit 6'!r}))",
+                              os.path.dirname(os.path.dirname(berth.__file__))).communicate()
+        self.open()
+        self.assertEqual(self.client.wait(said.strip()), [6])
+
+    def test_http_needs_a_token(self) -> None:
+        self._reap(self.daemon)
+        daemon = subprocess.Popen([program(), "serve", "--private", "--http", "127.0.0.1:0"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(self._reap, daemon)
+        until(self.answers)
+        assert daemon.stdout is not None
+        url = "http://" + re.findall(r"127\.0\.0\.1:\d+", daemon.stdout.readline())[0]
+        with self.assertRaises(BerthError) as caught:
+            Client(url).status()
+        self.assertEqual(caught.exception.kind, "forbidden")
+        token = subprocess.run([program(), "token", "create", "--json"], stdout=subprocess.PIPE, check=True, text=True)
+        secret = re.findall(r'"secret": ?"([^"]+)"', token.stdout)[0]
+        self.assertEqual(Client(url, token=secret).submit("exit 3", gpus=0).wait(), 3)
+
+
+class Nobody(Lab):
+    def test_the_first_submission_starts_a_daemon(self) -> None:
+        client = Client()
+        job = client.submit("exit 3", gpus=0)
+        self.addCleanup(os.kill, client.status()["pid"], signal.SIGTERM)
+        self.assertEqual(job.wait(), 3)
+
+    def test_or_it_says_that_there_is_none(self) -> None:
+        os.environ["BERTH_NO_AUTOSTART"] = "1"
+        with self.assertRaisesRegex(BerthError, "autostart is switched off"):
+            Client().submit("true")
+        for client in (Client(autostart=False), Client("nowhere.sock")):
+            with self.assertRaises(BerthError) as caught:
+                client.submit("true")
+            self.assertEqual(caught.exception.kind, "unreachable")
+        os.environ["BERTH_SOCKET"] = "named.sock"
+        self.assertEqual(Client().address, "named.sock")
+
+    def test_a_missing_program_is_named(self) -> None:
+        os.environ["BERTH_BINARY"] = "/nowhere/berth"
+        with self.assertRaisesRegex(BerthError, "/nowhere/berth cannot be run"):
+            self.scheduler().run_jobs([berth.Job("true")])
+
+    def test_the_version_is_the_programs(self) -> None:
+        self.assertEqual(berth.__version__, Path(REPOSITORY, "VERSION").read_text().strip())
