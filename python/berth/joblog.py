@@ -32,6 +32,7 @@ class _MainLog(logging.handlers.RotatingFileHandler):
             if there is None or there.st_ino != mine.st_ino:
                 self.stream.close()
                 self.stream = self._open()
+            self.stream.seek(0, os.SEEK_END)  # its size is the other one's doing too
         return bool(super().shouldRollover(record))
 
 
