@@ -1,0 +1,286 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth/internal/compat"
+)
+
+// TestThePageOfMigratingIsTrue runs every command that docs/migrating.md tells
+// people to type, on simulated cards and with files that stand in for theirs:
+// a flag that does not exist fails here, not at their desks.
+func TestThePageOfMigratingIsTrue(t *testing.T) {
+	page, err := os.ReadFile("../../docs/migrating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := commandsToType(string(page))
+	if len(commands) < 100 {
+		t.Fatalf("the page has only %d commands to type", len(commands))
+	}
+	h := newHousehold(t)
+	for _, c := range commands {
+		t.Run(c.line, func(t *testing.T) {
+			t.Parallel()
+			h.try(t, c)
+		})
+	}
+}
+
+// toType is a command of the page.
+type toType struct {
+	line  string
+	stays bool // it runs until it is ended
+}
+
+var inBackticks = regexp.MustCompile("`([^`]+)`( \\(stays\\))?")
+
+// commandsToType are those in the tables, in all columns but the first. Where
+// a cell is about code, or says that nothing changes, it has no command.
+func commandsToType(page string) []toType {
+	var commands []toType
+	known := map[toType]bool{}
+	for line := range strings.Lines(page) {
+		line = strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00")
+		if !strings.HasPrefix(line, "|") {
+			continue
+		}
+		for _, cell := range strings.Split(strings.Trim(line, "|"), "|")[1:] {
+			for _, form := range inBackticks.FindAllStringSubmatch(cell, -1) {
+				c := toType{strings.ReplaceAll(form[1], "\x00", "|"), form[2] != ""}
+				if !known[c] && !strings.HasPrefix(c.line, "from ") {
+					known[c] = true
+					commands = append(commands, c)
+				}
+			}
+		}
+	}
+	return commands
+}
+
+// household is one daemon on eight cards, and the programs that people have.
+type household struct {
+	dir, bin, socket string
+}
+
+func newHousehold(t *testing.T) household {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "m") // short: a socket's path has a limit
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := household{dir: dir, bin: filepath.Join(dir, "bin"), socket: filepath.Join(dir, "s", "berth.sock")}
+	if err := os.Mkdir(h.bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range compat.Names() {
+		if err := os.Symlink(filepath.Join(binaries, "berth"), filepath.Join(h.bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"python", "torchrun", "make"} {
+		write(t, filepath.Join(h.bin, name), "#!/bin/sh\nexit 0\n", 0o755)
+	}
+	var said bytes.Buffer
+	daemon := h.command(context.Background(), t.TempDir(), "berth serve --private --sim 8 --poll 0.05 --state-dir "+filepath.Dir(h.socket))
+	daemon.Stdout, daemon.Stderr = &said, &said
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if out, err := h.command(context.Background(), dir, "berth cancel all --grace 0; berth wait all").CombinedOutput(); err != nil {
+			t.Logf("tidy up: %v\n%s", err, out)
+		}
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		_ = daemon.Wait() // it was told to end
+	})
+	if !eventually(func() bool { return h.command(context.Background(), dir, "berth list").Run() == nil }) {
+		t.Fatalf("the daemon does not serve: %s", said.String())
+	}
+	return h
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is a line as it would be typed in that directory.
+func (h household) command(ctx context.Context, dir, line string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "sh", "-c", line)
+	command.Dir = dir
+	command.WaitDelay = time.Second
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Env = []string{
+		"PATH=" + h.bin + ":" + binaries + ":" + os.Getenv("PATH"), "HOME=" + dir, "BERTH_SOCKET=" + h.socket, "BERTH_SIM=8",
+		"XDG_STATE_HOME=" + filepath.Join(dir, "state"), "BERTH_LEDGER_DIR=" + filepath.Join(dir, "ledger"), "TMPDIR=" + dir,
+		"BERTH_BINARY=" + filepath.Join(binaries, "berth"), "PYTHONDONTWRITEBYTECODE=1",
+	}
+	return command
+}
+
+const sweep = `from %s import GPUScheduler, Job
+results = GPUScheduler(n_gpus=2, jobs_per_gpu=2, check_interval=0.1).run_jobs([Job(command="true"), Job(command="exit 0", job_name="b")])
+assert results == [0, 0], results
+`
+
+// desk is a directory with what the page takes to be there.
+func desk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(repository, "python"), filepath.Join(dir, "python")); err != nil {
+		t.Fatal(err)
+	}
+	for _, venv := range []string{".venv", "venv"} {
+		if err := os.MkdirAll(filepath.Join(dir, venv, "bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, venv, "bin", "activate"), "", 0o644)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "run1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"train.sh": "#!/bin/sh\n#SBATCH --job-name=a\ntrue\n", "train.py": "", "jobs.txt": "true\n[gpus=0] true\n",
+		"job.yaml": "command: true\nnum_gpus: 2\npriority: 5\n",
+		"sweep.py": fmt.Sprintf(sweep, "kairos"), "sweep_berth.py": fmt.Sprintf(sweep, "berth"),
+	} {
+		write(t, filepath.Join(dir, name), text, 0o644)
+	}
+	return dir
+}
+
+// try types one command of the page.
+func (h household) try(t *testing.T, c toType) {
+	if _, err := exec.LookPath("python3"); err != nil && strings.Contains(c.line, "python3") {
+		t.Skip("there is no python3")
+	}
+	if _, err := exec.LookPath("screen"); err != nil && strings.Contains(c.line, "--screen") {
+		t.Skip("there is no screen")
+	}
+	dir := desk(t)
+	line := h.withIDs(t, dir, c.line)
+	if strings.Contains(line, "simjob --") {
+		line = "export " + h.box() + "; " + line // by hand it is a stranger in a box that runs
+	}
+	if c.stays {
+		h.stays(t, dir, line)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if out, err := h.command(ctx, dir, line).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", line, err, out)
+	}
+}
+
+// withIDs puts a job or a process of its own in place of those on the page:
+// one that waits, or one that is over for what is about those.
+func (h household) withIDs(t *testing.T, dir, line string) string {
+	t.Helper()
+	if strings.Contains(line, "4242") {
+		return strings.ReplaceAll(line, "4242", h.stranger(t, dir))
+	}
+	id := regexp.MustCompile(`\b(job)?17\b|K3ZX81QA`)
+	if !id.MatchString(line) {
+		return line
+	}
+	how := "-q --gpus 0 --begin now+5h -- true"
+	switch {
+	case regexp.MustCompile(`logs|wait|requeue|--after`).MatchString(line):
+		how = "-q --gpus 0 --wait -- true"
+	case strings.Contains(line, "release"):
+		how = "-q --gpus 0 --hold -- true"
+	}
+	out, err := h.command(context.Background(), dir, "berth submit "+how).Output()
+	if err != nil {
+		t.Fatalf("submit %s: %v", how, err)
+	}
+	return id.ReplaceAllString(line, "${1}"+strings.Fields(string(out))[0])
+}
+
+// stranger is a process on one of the daemon's cards that nobody submitted.
+func (h household) stranger(t *testing.T, dir string) string {
+	t.Helper()
+	command := h.command(context.Background(), dir, "exec berth simjob --gpu 7 --vram 1000 --hold 600")
+	command.Env = append(command.Env, h.box())
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait() // it was killed
+	})
+	pid := fmt.Sprint(command.Process.Pid)
+	if !eventually(func() bool {
+		out, err := h.command(context.Background(), dir, "berth gpus -v").Output()
+		return err == nil && strings.Contains(string(out), pid)
+	}) {
+		t.Fatalf("the daemon does not see process %s", pid)
+	}
+	return pid
+}
+
+// box is where the daemon's simulated cards are.
+func (h household) box() string {
+	return "BERTH_SIM_DIR=" + filepath.Join(filepath.Dir(h.socket), "sim")
+}
+
+// stays begins what runs until it is ended, on a daemon's places of its own,
+// and ends it when it has something to say.
+func (h household) stays(t *testing.T, dir, line string) {
+	h.socket = filepath.Join(dir, "d", "berth.sock")
+	if err := os.Mkdir(filepath.Dir(h.socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(line, "mgpu_scheduler_server") || strings.HasPrefix(line, "berth serve") {
+		line += " --state-dir " + filepath.Join(dir, "d")
+	}
+	if strings.HasPrefix(line, "berth serve") {
+		line += " --private"
+	}
+	command := h.command(context.Background(), dir, "exec "+line)
+	out, err := os.Create(filepath.Join(dir, "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	command.Stdout, command.Stderr = out, out
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- command.Wait() }()
+	spoke := eventually(func() bool { info, err := out.Stat(); return err == nil && info.Size() > 0 })
+	_ = command.Process.Signal(syscall.SIGTERM)
+	err = <-over
+	said, _ := os.ReadFile(out.Name())
+	var exit *exec.ExitError
+	// Ended by the signal, or by itself because of it: both are well.
+	badly := errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2)
+	if !spoke || badly {
+		t.Errorf("%s: %v\n%s", line, err, said)
+	}
+}
