@@ -138,9 +138,10 @@ func completeFlag(flags *pflag.FlagSet, word string) pflag.NormalizedName {
 	return pflag.NormalizedName(word)
 }
 
-// gpuschedRun is the command line of berth that the flags amount to.
+// gpuschedRun is the command line of berth that the flags amount to. The file
+// is one of shell lines whatever its name.
 func gpuschedRun(flags *pflag.FlagSet) []string {
-	args := []string{"run"}
+	args := []string{"run", "--format=lines"}
 	for _, f := range gpuschedValues {
 		value, _ := flags.GetString(f[0])
 		if value != "" || flags.Changed(f[0]) {
