@@ -123,16 +123,24 @@ func (j *theirJob) outcome() job.Outcome {
 	return "" // a word of a later gpusched
 }
 
+// key is the identity of its line.
+func (j *theirJob) key() string { return jobfile.Key(j.command, j.occurrence) }
+
+// left is whether gpusched is gone and its job is not.
+func (j *theirJob) left(alive func(group int) bool) bool {
+	return j.done == nil && j.group > 1 && alive(j.group)
+}
+
 // job is the job of berth's that stands for it.
 func (j *theirJob) job(now time.Time, spec job.Spec, alive func(group int) bool) *job.Job {
-	made := &job.Job{Key: jobfile.Key(j.command, j.occurrence), Spec: spec, Attempt: j.attempts, VRAMMiB: spec.VRAMMiB}
+	made := &job.Job{Key: j.key(), Spec: spec, Attempt: j.attempts, VRAMMiB: spec.VRAMMiB}
 	made.Spec.CancelMarked = false
 	outcome := j.outcome()
 	switch {
 	case outcome != "":
 		made.Detail = "under gpusched"
 		j.measured(made)
-	case j.group > 1 && alive(j.group):
+	case j.left(alive):
 		// Started again it would run twice.
 		outcome = job.Lost
 		made.Detail = fmt.Sprintf("gpusched left it running as process group %d; how it ends cannot be known", j.group)

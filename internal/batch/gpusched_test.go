@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +138,41 @@ func TestAJobThatGpuschedLeftRunningIsNotStartedTwice(t *testing.T) {
 	}
 	if groupAlive(leader.Process.Pid, time.Now()) {
 		t.Error("a group that is gone is said to be there")
+	}
+}
+
+func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
+	// seeds: G55
+	leader := exec.Command("cat")
+	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	hold, err := leader.StdinPipe()
+	if err == nil {
+		err = leader.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, out := newSession(t, "echo left\n")
+	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
+	write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), fmt.Sprintf(`{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+{"key": "a#0", "event": "started", "pgid": %d, "gpus": [0]}
+`, leader.Process.Pid))
+	if err := s.inherit(at0); err != nil {
+		t.Fatal(err)
+	}
+	if heard := said(s, out); !strings.Contains(heard[0], fmt.Sprintf("WARN job 1 is not started again: gpusched left it running as process group %d", leader.Process.Pid)) {
+		t.Errorf("said %q", heard)
+	}
+	var problem *Problem
+	if err := s.refuseTwice(); !errors.As(err, &problem) || !strings.Contains(problem.Hint, "kill -TERM -") {
+		t.Errorf("asked to run it again: %v", err)
+	}
+	hold.Close()
+	if err := leader.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.refuseTwice(); err != nil {
+		t.Errorf("once it is gone: %v", err)
 	}
 }
 

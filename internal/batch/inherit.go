@@ -138,38 +138,64 @@ func theirNumber(name string) int {
 // store has already stays as it is there, so that doing it again changes
 // nothing.
 func (s *session) inherit(now time.Time) error {
-	paths, err := s.layout.theirs()
-	if err != nil || len(paths) == 0 {
+	theirs, alive, err := s.layout.loadTheirs()
+	if err != nil || len(theirs) == 0 {
 		return err
 	}
 	known := map[string]bool{}
 	if err := s.store.Each(func(j *job.Job) error { known[j.Key] = true; return nil }); err != nil {
 		return fmt.Errorf("read the store: %w", err)
 	}
-	lines := make(map[string]*jobfile.Line, len(s.file.Lines))
-	for _, line := range s.file.Lines {
-		lines[line.Key] = line
-	}
-	theirs, at, err := loadTheirs(paths)
-	if err != nil {
-		return err
-	}
-	alive := func(group int) bool { return groupAlive(group, at) }
+	lines := s.linesByKey()
 	var jobs []*job.Job
 	seq := s.lastSeq
 	for _, t := range theirs {
-		key := jobfile.Key(t.command, t.occurrence)
-		if known[key] {
+		if known[t.key()] {
 			continue
 		}
 		seq++ // also where it is left out: the numbers stay gpusched's
-		j := s.inherited(now, t, lines[key], alive)
+		line := lines[t.key()]
+		j := s.inherited(now, t, line, alive)
 		j.Seq, j.ID, j.Rank = seq, strconv.FormatInt(seq, 10), seq
-		if j.State.Terminal() || lines[key] != nil {
+		if j.State.Terminal() || line != nil {
 			jobs = append(jobs, j)
 		}
 	}
 	return s.admitInherited(jobs)
+}
+
+// refuseTwice is for who asks to run again what is over: a job that gpusched
+// left running is not.
+func (s *session) refuseTwice() error {
+	theirs, alive, err := s.layout.loadTheirs()
+	if err != nil {
+		return err
+	}
+	lines := s.linesByKey()
+	for _, t := range theirs {
+		if lines[t.key()] != nil && t.left(alive) {
+			return &Problem{Code: 1, What: fmt.Sprintf("gpusched left %q running as process group %d; run again it would run twice", t.command, t.group),
+				Hint: fmt.Sprintf("wait for it, or end it with kill -TERM -%d", t.group)}
+		}
+	}
+	return nil
+}
+
+// theirProblem is an error about gpusched's journal, for a person.
+func theirProblem(err error) error {
+	var problem *Problem
+	if errors.As(err, &problem) {
+		return problem
+	}
+	return &Problem{Code: 1, What: err.Error(), Hint: "move that journal away to start without it", Err: err}
+}
+
+func (s *session) linesByKey() map[string]*jobfile.Line {
+	lines := make(map[string]*jobfile.Line, len(s.file.Lines))
+	for _, line := range s.file.Lines {
+		lines[line.Key] = line
+	}
+	return lines
 }
 
 // inherited is the job for one of theirs: as its line says, if it has one.
@@ -196,6 +222,9 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 		if j.State.Terminal() {
 			over++
 		}
+		if j.Outcome == job.Lost {
+			s.say(fmt.Sprintf("WARN %s is not started again: %s", label(j), j.Detail))
+		}
 	}
 	s.say(fmt.Sprintf("took over gpusched's journal: %s over; it is kept as %s", count(over, "job"), theirPrefix+theirSuffix))
 	var err error
@@ -204,9 +233,14 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 }
 
 // loadTheirs reads the journals as the one that they would be, had berth not
-// come in between. at is when the last of them was written to.
-func loadTheirs(paths []string) (jobs []*theirJob, at time.Time, err error) {
+// come in between. alive tells of a process group that they name.
+func (l layout) loadTheirs() (jobs []*theirJob, alive func(group int) bool, err error) {
+	paths, err := l.theirs()
+	if err != nil {
+		return nil, nil, err
+	}
 	var text []byte
+	var at time.Time // when the last of them was written to
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && info.Size() > maxTheirs {
@@ -217,25 +251,33 @@ func loadTheirs(paths []string) (jobs []*theirJob, at time.Time, err error) {
 			part, err = os.ReadFile(path)
 		}
 		if err != nil {
-			return nil, at, fmt.Errorf("read gpusched's journal: %w", err)
+			return nil, nil, fmt.Errorf("read gpusched's journal: %w", err)
 		}
 		text, at = append(append(text, part...), '\n'), info.ModTime()
 	}
-	return readTheirs(text), at, nil
+	return readTheirs(text), func(group int) bool { return groupAlive(group, at) }, nil
 }
 
-// groupAlive is whether a process group that was there at that time still is.
-// A leader that started later has only got its number.
+// groupAlive is whether a process group of this user's that was there at that
+// time still is. A leader that started later has only got its number.
 func groupAlive(group int, at time.Time) bool {
 	if unix.Kill(-group, 0) != nil {
 		return false
 	}
-	ticks, err := keep.StartTicks(group)
+	table, err := keep.Processes()
 	var up unix.Timespec
 	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) != nil {
-		return true // the leader is gone, those it started are not
+		return true // rather not run than run twice
 	}
 	const perSecond = 100 // USER_HZ, on every architecture that has a GPU
-	age := time.Duration(up.Nano()) - time.Duration(ticks)*time.Second/perSecond
-	return !time.Now().Add(-age).After(at.Add(2 * time.Second))
+	boot := time.Now().Add(-time.Duration(up.Nano()))
+	alive := false
+	for _, p := range table {
+		began := boot.Add(time.Duration(p.Start) * time.Second / perSecond)
+		if p.PID == group && began.After(at.Add(2*time.Second)) {
+			return false
+		}
+		alive = alive || p.Group == group && !p.Dead()
+	}
+	return alive
 }

@@ -24,6 +24,11 @@ func (s *session) resume(ctx context.Context) error {
 	if err != nil {
 		return &Problem{Code: 1, What: fmt.Sprintf("look for supervisors of an earlier run: %v", err), Err: err}
 	}
+	if s.opt.Fresh || s.opt.RetryFailed {
+		if err := s.refuseTwice(); err != nil {
+			return theirProblem(err)
+		}
+	}
 	if s.opt.Fresh {
 		if err := s.startOver(ctx, found); err != nil {
 			return &Problem{Code: 1, What: err.Error(), Err: err}
@@ -31,7 +36,7 @@ func (s *session) resume(ctx context.Context) error {
 		found = nil
 	}
 	if err := s.inherit(time.Now()); err != nil {
-		return &Problem{Code: 1, What: err.Error(), Hint: "move that journal away to start without it", Err: err}
+		return theirProblem(err)
 	}
 	s.newEngine()
 	s.takeHealth()
