@@ -253,6 +253,10 @@ func (s *gsScheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
 	if err != nil {
 		return api.Spec{}, err
 	}
+	want, note := baseEnvironment(want)
+	if note != "" {
+		s.log.warnOnce("%s", note)
+	}
 	key := line.Key()
 	argv := want.Argv
 	if s.opt.screen {

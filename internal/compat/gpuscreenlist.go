@@ -15,7 +15,7 @@ import (
 type screenSession struct {
 	Name   string `json:"name"`
 	PID    int    `json:"pid"`
-	State  string `json:"state"` // attached, detached or dead
+	State  string `json:"state"` // attached or detached
 	GPUs   string `json:"gpus"`
 	Mode   string `json:"mode"`
 	Job    string `json:"job"`
@@ -77,7 +77,7 @@ var sessionLine = regexp.MustCompile(`^\s+(\d+)\.(gpujob_([^_\s]+)_(\S+)_([^_\s]
 func readSessions(said, prefix string) (sessions []screenSession) {
 	for line := range strings.Lines(said) {
 		m := sessionLine.FindStringSubmatch(line)
-		if m == nil {
+		if m == nil || strings.HasPrefix(m[6], "Dead") { // screen -wipe removes those
 			continue
 		}
 		s := screenSession{Name: m[2], GPUs: m[3], Mode: m[4], Job: m[5], State: sessionState(m[6]), Attach: prefix + "screen -r " + m[2]}
@@ -89,10 +89,8 @@ func readSessions(said, prefix string) (sessions []screenSession) {
 
 // sessionState is screen's own word without what else it says there.
 func sessionState(said string) string {
-	for _, state := range []string{"attached", "detached"} {
-		if strings.Contains(strings.ToLower(said), state) {
-			return state
-		}
+	if strings.Contains(strings.ToLower(said), "attached") {
+		return "attached"
 	}
-	return "dead" // nobody answers, and screen -wipe removes it
+	return "detached"
 }
