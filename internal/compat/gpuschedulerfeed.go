@@ -273,7 +273,7 @@ func (s *gsScheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
 		{"name", gsName(line.Script, key)}, {"gpus", gpus}, {"priority", strconv.Itoa(want.Priority)},
 		{"conda", want.Conda}, {"allow", joinInts(want.Allow)}, {"inject_gpus", want.Inject}, {"output", output},
 	} {
-		if pair[1] != "" && !spec.Set(pair[0], pair[1]) && pair[0] != "inject_gpus" {
+		if pair[1] != "" && !spec.Set(pair[0], pair[1]) {
 			return spec, fmt.Errorf("bug: jobs have no key %q", pair[0])
 		}
 	}

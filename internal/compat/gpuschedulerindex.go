@@ -49,7 +49,7 @@ func (x *gsIndex) put(v job.View) (before job.View, known bool) {
 func (x *gsIndex) of(key string, since time.Time) []job.View {
 	var list []job.View
 	for _, id := range x.byKey[key] {
-		if v := x.views[id]; !v.State.Terminal() || v.SubmittedAt == nil || !v.SubmittedAt.Before(since) {
+		if v := x.views[id]; !forgotten(v, since) {
 			list = append(list, v)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,14 +120,22 @@ func (s *gsScheduler) begin(ctx context.Context) {
 		s.log.warn("ask for the jobs of an earlier start: %v", err)
 		return // asked again with the next look at the cards
 	}
-	s.ready = true
+	s.ready, s.looked = true, time.Now()
 	s.takeOver(ctx)
 	s.sayBegun()
 	for _, v := range s.index.all() {
+		since := func(at *time.Time) bool { return at != nil && !at.Before(s.began) }
 		switch {
+		case since(v.StartedAt): // before the stream of events began
+			s.started(ctx, v)
+			if v.State.Terminal() {
+				s.ended(ctx, v)
+			}
 		case v.State == job.Running:
 			s.log.info("job %s goes on, on gpu %s", gsJobID(v), joinInts(v.GPUIDs))
 			s.stream(ctx, v, true)
+		case v.State.Terminal() && since(v.EndedAt):
+			s.ended(ctx, v)
 		case v.State == job.Failed:
 			s.consider(ctx, v, false)
 		}
@@ -134,13 +143,36 @@ func (s *gsScheduler) begin(ctx context.Context) {
 	s.tick(ctx)
 }
 
+// first reports whether something is told of a run for the first time.
+func (s *gsScheduler) first(v job.View, what string) bool {
+	key := fmt.Sprintf("%s/%d/%s", v.ID, v.Attempt, what)
+	defer func() { s.told[key] = true }()
+	return !s.told[key]
+}
+
+func (s *gsScheduler) started(ctx context.Context, v job.View) {
+	if s.first(v, "started") {
+		s.log.info("job %s started on gpu %s: %s (%s)", gsJobID(v), joinInts(v.GPUIDs), gsCommand(v), s.whereToLook(v))
+		s.stream(ctx, v, false)
+	}
+}
+
+func (s *gsScheduler) ended(ctx context.Context, v job.View) {
+	if s.first(v, "ended") {
+		s.afterOutput(v.ID, func() { s.sayEnd(v) })
+		s.consider(ctx, v, true)
+	}
+}
+
 func (s *gsScheduler) sayBegun() {
-	queued, finished, failed := 0, 0, 0
+	running, queued, finished, failed := 0, 0, 0, 0
 	for _, v := range s.index.views {
 		switch {
-		case v.State == job.Queued:
+		case v.StartedAt != nil && v.StartedAt.Before(s.began) && !v.State.Terminal():
+			running++
+		case v.State == job.Queued || v.StartedAt != nil && !v.StartedAt.Before(s.began):
 			queued++
-		case v.SubmittedAt != nil && v.SubmittedAt.Before(s.since):
+		case forgotten(v, s.since):
 		case v.State == job.Finished:
 			finished++
 		case v.State == job.Failed:
@@ -152,8 +184,8 @@ func (s *gsScheduler) sayBegun() {
 		file = "none"
 	}
 	s.log.info("scheduler started: %d GPUs, jobs file %s, state file %s", len(s.cards), file, s.opt.stateFile)
-	if queued+finished+failed > 0 {
-		s.log.info("from before: %d queued, %d succeeded, %d failed", queued, finished, failed)
+	if running+queued+finished+failed > 0 {
+		s.log.info("from before: %d running, %d queued, %d succeeded, %d failed", running, queued, finished, failed)
 	}
 }
 
@@ -168,17 +200,24 @@ func (s *gsScheduler) happened(ctx context.Context, ev api.Event) {
 	id := gsJobID(v)
 	switch ev.Kind {
 	case job.EventStarted:
-		s.log.info("job %s started on gpu %s: %s (log %s)", id, joinInts(v.GPUIDs), deref(v.Command), deref(v.Log))
-		s.stream(ctx, v, false)
+		s.started(ctx, v)
 	case job.EventEnded:
-		s.afterOutput(v.ID, func() { s.sayEnd(v) })
-		s.consider(ctx, v, true)
+		s.ended(ctx, v)
 	case job.EventRequeued, job.EventRetry, job.EventSetAside:
 		delete(s.retries, v.ID)
 		s.afterOutput(v.ID, func() { s.log.info("job %s is queued again: %s", id, ev.Text) })
 	case job.EventWarning, job.EventExceeds, job.EventIdle:
 		s.log.warn("job %s: %s", id, ev.Text)
 	}
+}
+
+// whereToLook says where a job's output is.
+func (s *gsScheduler) whereToLook(v job.View) string {
+	where := "log " + deref(v.Log)
+	if words := strings.Fields(deref(v.Command)); s.opt.screen && len(words) > 3 && words[1] == ScreenWord {
+		where = "screen -r " + sessionName(joinInts(slices.Sorted(slices.Values(v.GPUIDs))), words[2], words[3]) + ", " + where
+	}
+	return where
 }
 
 // sayEnd tells how a job ended, and where that says little what it said last.
@@ -273,7 +312,7 @@ func (s *gsScheduler) explain(ctx context.Context, now time.Time) {
 			continue
 		}
 		s.reasons[v.ID] = true
-		s.log.info("job %s waits: %s", gsJobID(v), *v.Reason)
+		s.log.info("job %s waits: %s", gsJobID(v), gsReason(*v.Reason, s.index.views))
 	}
 }
 

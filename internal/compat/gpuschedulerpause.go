@@ -53,6 +53,7 @@ func setPaused(stateFile string, index int, pause bool) (live bool, err error) {
 	doc, err := readDoc(stateFile)
 	if errors.Is(err, errNoDoc) {
 		doc, err = gsDoc{}, nil
+		doc.set(keySince, time.Now()) // as at a start without one: what was before is forgotten
 	}
 	if err != nil {
 		return false, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)

@@ -26,7 +26,7 @@ func retryWait(base time.Duration, tries int) time.Duration {
 // consider plans another try for a job that could not be started. A job that
 // ran and failed is not tried again.
 func (s *gsScheduler) consider(ctx context.Context, v job.View, news bool) {
-	if v.Outcome == nil || *v.Outcome != job.Launch || v.SubmittedAt != nil && v.SubmittedAt.Before(s.since) {
+	if v.Outcome == nil || *v.Outcome != job.Launch || forgotten(v, s.since) {
 		return
 	}
 	if ids := s.index.byKey[gsKey(v)]; ids[len(ids)-1] != v.ID {

@@ -34,7 +34,9 @@ type gsScheduler struct {
 	retries map[string]time.Time // jobs that could not be started, and when they are tried again
 	streams map[string]chan struct{}
 	reasons map[string]bool // jobs whose wait was explained
-	looked  time.Time       // for reasons
+	told    map[string]bool // starts and ends that were told of
+	began   time.Time
+	looked  time.Time // for reasons
 	saved   time.Time
 	dirty   bool // the state file is behind
 	ready   bool // the daemon has said how its jobs stand
@@ -64,7 +66,7 @@ func gsStart(c *Call, stateFile string, args []string) int {
 func newGSScheduler(c *Call, opt gsOptions) (*gsScheduler, site.Places, error) {
 	s := &gsScheduler{
 		opt: opt, index: newGSIndex(), retries: map[string]time.Time{},
-		streams: map[string]chan struct{}{}, reasons: map[string]bool{},
+		streams: map[string]chan struct{}{}, reasons: map[string]bool{}, told: map[string]bool{}, began: time.Now(),
 		feed: feed{gone: map[string]int{}, refused: map[string]int{}},
 	}
 	places, err := gsPlaces(opt.stateFile)
@@ -129,7 +131,9 @@ func (s *gsScheduler) serve(c *Call, places site.Places) int {
 	s.client.Close()
 	switch {
 	case err != nil:
-		s.log.fail("%v", err)
+		if s.ready { // it ran, and somebody may look for why it does not any more
+			s.log.fail("%v", err)
+		}
 		return c.fail(gsRefusal(err, s.opt))
 	case s.stopping:
 		return exitInterrupted

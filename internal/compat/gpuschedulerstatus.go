@@ -87,7 +87,9 @@ func gsAsk(stateFile string) (gsReport, error) {
 
 func gsAskLive(ctx context.Context, client *api.Client, doc gsDoc) (gsReport, bool) {
 	var limits gsLimits
+	var since time.Time
 	doc.get(keyLimits, &limits)
+	doc.get(keySince, &since)
 	cards, err := client.GPUs(ctx)
 	if err != nil {
 		return gsReport{}, false
@@ -97,7 +99,7 @@ func gsAskLive(ctx context.Context, client *api.Client, doc gsDoc) (gsReport, bo
 		views = append(views, v)
 		return nil
 	})
-	return gsReport{Running: true, GPUs: gsCards(cards, limits), Jobs: gsJobs(views)}, err == nil
+	return gsReport{Running: true, GPUs: gsCards(cards, limits), Jobs: gsJobs(views, since)}, err == nil
 }
 
 // knownCards are the cards that may be named: those of the scheduler that runs,
@@ -127,11 +129,16 @@ func lookAtCards(ctx context.Context, stateFile string, doc gsDoc) ([]gsCard, er
 	paused, _ := doc.paused() // it could be read
 	var limits gsLimits
 	doc.get(keyLimits, &limits)
+	var left []gsCard // as it left them: jobs may go on without it
+	doc.get(keyCards, &left)
 	cards := make([]gsCard, 0, len(sample.Devices))
 	for _, dev := range sample.Devices {
 		card := gsCard{GPU: dev.Index, Memory: percent(float64(dev.UsedMiB), float64(dev.TotalMiB)), Jobs: []string{}}
 		if dev.UtilPct >= 0 {
 			card.Load = &dev.UtilPct
+		}
+		if i := slices.IndexFunc(left, func(c gsCard) bool { return c.GPU == dev.Index }); i >= 0 && len(left[i].Jobs) > 0 {
+			card.Allocation, card.Jobs = left[i].Allocation, left[i].Jobs
 		}
 		card.Status = cardState(card, slices.Contains(paused, dev.Index), limits)
 		cards = append(cards, card)

@@ -83,6 +83,7 @@ func (s *gsScheduler) sync(ctx context.Context, now time.Time) {
 			s.log.info("the state file was deleted: no GPU is paused any more")
 		}
 		doc = gsDoc{}
+		s.refresh(ctx)
 		s.obey(ctx, doc, s.pausedNow())
 	default:
 		if s.state.stamp, _ = os.Stat(s.state.path); s.state.stamp != nil {
@@ -109,6 +110,13 @@ func (s *gsScheduler) lastSave() {
 	}
 	s.dirty = true
 	s.sync(context.Background(), time.Now())
+}
+
+// refresh asks for the cards; without an answer they are as they were.
+func (s *gsScheduler) refresh(ctx context.Context) {
+	if cards, err := s.client.GPUs(ctx); err == nil {
+		s.cards = cards
+	}
 }
 
 func (s *gsScheduler) pausedNow() (list []int) {
@@ -152,9 +160,7 @@ func without(a, b []int) (list []int) {
 
 // write puts how things stand into the file. The caller holds its lock.
 func (s *gsScheduler) write(ctx context.Context, doc gsDoc) {
-	if cards, err := s.client.GPUs(ctx); err == nil {
-		s.cards = cards
-	}
+	s.refresh(ctx)
 	if doc == nil {
 		doc = gsDoc{}
 	}
@@ -162,7 +168,7 @@ func (s *gsScheduler) write(ctx context.Context, doc gsDoc) {
 	paused := s.pausedNow()
 	doc.set(keyCards, gsCards(s.cards, limits))
 	doc.set(keyPaused, append([]int{}, paused...))
-	doc.set(keyJobs, gsJobs(s.index.all()))
+	doc.set(keyJobs, gsJobs(s.index.all(), s.since))
 	doc.set(keySince, s.since)
 	doc.set(keyLimits, limits)
 	doc.set(keyUpdated, time.Now())

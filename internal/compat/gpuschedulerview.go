@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
@@ -65,11 +67,22 @@ func cardState(c gsCard, paused bool, limits gsLimits) string {
 	return cardAvailable
 }
 
+// gsCommand is what a job runs, without what holds its screen session.
+func gsCommand(v job.View) string {
+	command := deref(v.Command)
+	if _, inside, found := strings.Cut(command, " "+ScreenWord+" "); found {
+		if _, words, found := strings.Cut(inside, " -- "); found {
+			return words
+		}
+	}
+	return command
+}
+
 func gsJobView(v job.View) gsJob {
 	j := gsJob{
 		ID: gsJobID(v), Key: gsKey(v), Number: v.ID, Name: strings.TrimSuffix(v.Name, "-"+gsKey(v)), State: string(v.State),
 		Reason: v.Reason, Priority: -v.Priority, GPUs: v.GPUIDs, Share: v.Share, ExitCode: v.ExitCode,
-		Command: deref(v.Command), Log: v.Log, SubmittedAt: v.SubmittedAt, EndedAt: v.EndedAt,
+		Command: gsCommand(v), Log: v.Log, SubmittedAt: v.SubmittedAt, EndedAt: v.EndedAt,
 	}
 	if v.Outcome != nil {
 		text := string(*v.Outcome)
@@ -84,15 +97,43 @@ func gsJobView(v job.View) gsJob {
 // jobsShown bounds how many jobs that are over the state file holds.
 const jobsShown = 1000
 
+// gsNumbered is how the daemon speaks of a job.
+var gsNumbered = regexp.MustCompile(`\bjob ([0-9]+)\b`)
+
+// gsReason calls jobs what this program's users do.
+func gsReason(text string, known map[string]job.View) string {
+	return gsNumbered.ReplaceAllStringFunc(text, func(found string) string {
+		if v, ok := known[strings.TrimPrefix(found, "job ")]; ok {
+			return "job " + gsJobID(v)
+		}
+		return found
+	})
+}
+
+// forgotten is a job that was over when the state was reset.
+func forgotten(v job.View, since time.Time) bool {
+	return v.State.Terminal() && v.SubmittedAt != nil && v.SubmittedAt.Before(since)
+}
+
 // gsJobs shows jobs: what runs, what waits in the order it will be served, and
 // of what is over the newest.
-func gsJobs(views []job.View) []gsJob {
+func gsJobs(views []job.View, since time.Time) []gsJob {
 	var live, over []gsJob
+	known := make(map[string]job.View, len(views))
 	for _, v := range views {
-		if v.State.Terminal() {
-			over = append(over, gsJobView(v))
-		} else {
-			live = append(live, gsJobView(v))
+		known[v.ID] = v
+	}
+	for _, v := range views {
+		j := gsJobView(v)
+		switch {
+		case !v.State.Terminal():
+			if j.Reason != nil {
+				reason := gsReason(*j.Reason, known)
+				j.Reason = &reason
+			}
+			live = append(live, j)
+		case !forgotten(v, since):
+			over = append(over, j)
 		}
 	}
 	slices.SortStableFunc(live, func(a, b gsJob) int {
