@@ -144,6 +144,9 @@ func ownPriority() (nice, oomScoreAdj int) {
 }
 
 func (b *beginning) openLog(o Order) (*logFile, error) {
+	if o.LogAlone {
+		setAside(o.Log)
+	}
 	if o.Credential != nil {
 		return openOwnLog(o.Log, o.Credential.UID)
 	}

@@ -93,6 +93,9 @@ func (s *started) prepareDirect(o Order, c *child) (err error) {
 	if err := checkDir(o.Dir); err != nil {
 		return err
 	}
+	if o.LogAlone {
+		setAside(o.Log)
+	}
 	if s.log, err = openLog(o.Log); err != nil {
 		return err
 	}

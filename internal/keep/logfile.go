@@ -22,6 +22,14 @@ const (
 	logMode  = 0o644
 )
 
+// setAside makes room for a log that nobody else writes to, with the rights of
+// whoever calls it. Where that fails, the log is appended to.
+func setAside(path string) {
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		_ = os.Rename(path, path+".old")
+	}
+}
+
 // openLog opens the log for appending, with the rights of whoever calls it. A
 // named pipe would hold the supervisor up for ever, so only files and devices
 // such as /dev/null will do.

@@ -18,6 +18,10 @@ type Order struct {
 	Dir  string
 	Log  string // appended to; its directories are made
 
+	// LogAlone says that the log is named after this attempt alone: what is
+	// there already is another queue's, and is set aside as NAME.old.
+	LogAlone bool
+
 	// Setup says that the command is a wrapper which writes "ok" to
 	// descriptor 3 once its set-up has succeeded.
 	Setup bool
@@ -163,6 +167,9 @@ func (o Order) Frame() Frame {
 	}
 	add("dir", o.Dir)
 	add("log", o.Log)
+	if o.LogAlone {
+		add("log_alone", "true")
+	}
 	add("setup", strconv.FormatBool(o.Setup))
 	add("cgroup_parent", o.CgroupParent)
 	add("note", o.Note)
@@ -192,7 +199,7 @@ func orderOf(f Frame) (Order, error) {
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
 		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
-		Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
+		LogAlone: f.Get("log_alone") == "true", Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 		Affinity: own("affinity"),
 	}
