@@ -94,7 +94,7 @@ func newHousehold(t *testing.T) household {
 		write(t, filepath.Join(h.bin, name), "#!/bin/sh\nexit 0\n", 0o755)
 	}
 	var said bytes.Buffer
-	daemon := h.command(context.Background(), t.TempDir(), "berth serve --private --sim 8 --poll 0.05 --state-dir "+filepath.Dir(h.socket))
+	daemon := h.command(context.Background(), t.TempDir(), "exec berth serve --private --sim 8 --poll 0.05 --state-dir "+filepath.Dir(h.socket))
 	daemon.Stdout, daemon.Stderr = &said, &said
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
