@@ -34,7 +34,7 @@ func ParseFormat(name, file string) (Format, error) {
 	return ByName, nil
 }
 
-var errAmbiguous = errors.New("is it CSV or shell commands?")
+var errAmbiguous = errors.New("--format must say whether it is csv, or lines for a shell")
 
 // parse reads a version of the jobs file.
 func (w *watcher) parse(text []byte) (jobfile.File, error) {
