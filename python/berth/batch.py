@@ -78,8 +78,8 @@ class Batch:
         listener = threading.Thread(target=self._listen, name="berth events", daemon=True)
         try:
             self._daemon.start()
+            listener.start()  # whom it talks to, a daemon does not leave
             tasks = self._submit(specs, names, fit)
-            listener.start()
             self._follow()
             failed = sum(task.status != 0 for task in tasks)
             self._log.info("All jobs completed: %d succeeded, %d failed", len(tasks) - failed, failed)

@@ -28,7 +28,7 @@ class PrivateDaemon:
     process's session: a lost terminal ends neither it nor its jobs. Once it
     has no jobs and no caller it ends by itself."""
 
-    def __init__(self, kind: str, options: Sequence[str], idle_exit: float = 10.0) -> None:
+    def __init__(self, kind: str, options: Sequence[str], idle_exit: float = 5.0) -> None:
         home = state_home() / "berth" / kind
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(home)
@@ -50,14 +50,10 @@ class PrivateDaemon:
     def start(self) -> None:
         """Start it, and return when it answers. Jobs of an earlier start are
         found again."""
-        env = dict(os.environ)
-        # All cards are this daemon's to see; who uses which is said by jobs.
-        for name in ("CUDA_VISIBLE_DEVICES", "BERTH_SOCKET"):
-            env.pop(name, None)
         words = self.state_dir / "serve.err"
         with open(words, "wb") as err:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                             stderr=err, cwd="/", env=env, start_new_session=True)
+                                             stderr=err, cwd="/", start_new_session=True)
         end = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None:

@@ -132,12 +132,14 @@ class Whole(Lab):
 
 class Ends(Lab):
     def test_ctrl_c_stops_the_jobs_and_is_passed_on(self) -> None:
-        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; while :; do sleep 0.05; done")
+        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; while :; do sleep 0.05; done",
+                              start_new_session=True)
         until(lambda: os.path.exists("began"))
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         said, _ = process.communicate(timeout=60)
         self.assertTrue(said.rstrip().endswith("KeyboardInterrupt"), said)
         self.assertIn("ended", self.job_log("job_0"))
+        self.assertNotIn("The daemon was lost", said)
         self.assertFalse(os.path.exists("second"))
         self.assertEqual(list((self.dir / "state" / "berth" / "kairos").iterdir()), [])
 
