@@ -110,6 +110,12 @@ func (m *mgpuTown) says(path, form string) string {
 func TestManyUsersOfOneMgpuServer(t *testing.T) {
 	m := newMgpuTown(t)
 	m.up()
+	for _, p := range []*person{m.eve, m.fay} {
+		// One of the two has the first job of this queue, and of an earlier one.
+		left := filepath.Join(p.home, ".mgpu_job_"+job.Code("1")+".log")
+		writeFile(t, left, "of another queue\n", 0o644)
+		must(t, os.Chown(left, p.uid, p.gid))
+	}
 	var all sync.WaitGroup
 	ids := map[*person][]string{}
 	var mu sync.Mutex

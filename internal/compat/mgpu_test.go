@@ -1,0 +1,103 @@
+package compat
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"berth/internal/job"
+)
+
+// TestWhereTheMgpuProgramsLook: what the user named, else the usual place, else
+// berth's own daemon.
+//
+// seeds: M2
+func TestWhereTheMgpuProgramsLook(t *testing.T) {
+	if mgpuSocket != "/tmp/mgpu_scheduler.sock" {
+		t.Errorf("the usual place is %s", mgpuSocket)
+	}
+	usual := filepath.Join(t.TempDir(), "usual.sock")
+	defer func(socket string) { mgpuSocket = socket }(mgpuSocket)
+	mgpuSocket = usual
+	asked := false
+	c := &Call{Daemon: func(_ context.Context, start bool) (string, error) { asked = start; return "/berths/own.sock", nil }}
+	place := func() string {
+		client, err := c.mgpuClient(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client.Place()
+	}
+	t.Setenv("BERTH_SOCKET", "")
+	if at := place(); at != "/berths/own.sock" || !asked {
+		t.Errorf("with nothing there they look at %s", at)
+	}
+	if err := os.WriteFile(usual, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if at := place(); at != usual {
+		t.Errorf("with a server there they look at %s", at)
+	}
+	t.Setenv("BERTH_SOCKET", "/named.sock")
+	if at := place(); at != "/named.sock" {
+		t.Errorf("with one named they look at %s", at)
+	}
+	f := &mgpuServerFlags{}
+	if places, err := f.places(); err != nil || places.Socket != usual || filepath.Base(places.StateDir) != "mgpu_scheduler" || places.Shared != (os.Geteuid() == 0) {
+		t.Errorf("the server's places are %+v, %v", places, err)
+	}
+}
+
+// TestMgpuUsagesAreWhole: they fit a terminal and end with an example.
+func TestMgpuUsagesAreWhole(t *testing.T) {
+	for _, p := range []program{mgpuServer, mgpuSrun, mgpuQueue, mgpuCancel} {
+		var out bytes.Buffer
+		if code := Main(&Call{Name: p.name, Args: []string{"--help"}, Out: &out, Err: &out}); code != 0 {
+			t.Errorf("%s --help exits with %d", p.name, code)
+		}
+		if !regexp.MustCompile(`(?s)^usage: ` + p.name + `.*\nExit status: .*\nExample:\n  (sudo )?` + p.name).MatchString(out.String()) {
+			t.Errorf("%s --help says\n%s", p.name, out.String())
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(strings.TrimRight(line, "\n")) > 80 {
+				t.Errorf("%s --help has a long line: %s", p.name, line)
+			}
+		}
+	}
+}
+
+func TestMgpuStatusIsTheJobs(t *testing.T) {
+	signal := "KILL"
+	for _, row := range []struct {
+		outcome job.Outcome
+		signal  *string
+		want    int
+	}{
+		{job.OK, nil, 0}, {job.Exited(7), nil, 7}, {job.Timeout, &signal, 124}, {"signal:KILL", &signal, 137}, {"cancelled", &signal, 1}, {job.Lost, nil, 1},
+	} {
+		if got := exitStatus(job.View{Outcome: &row.outcome, Signal: row.signal}); got != row.want {
+			t.Errorf("%s: %d, want %d", row.outcome, got, row.want)
+		}
+	}
+}
+
+func TestMgpuWordsNameJobsAsTheQueueDoes(t *testing.T) {
+	got := mgpuWords("gpu0 runs job 3, then\njob 17_4; 2 jobs\x1b[2J")
+	if want := "gpu0 runs job FVE9KS4E, then job " + job.Code("17_4") + "; 2 jobs�[2J"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, word := range []string{"", "all", "@", "1-3", "17_", "_3", "17_x", "9ABCDEFG"} {
+		if id, err := mgpuID(word); err == nil {
+			t.Errorf("%q is job %s", word, id)
+		}
+	}
+	for word, want := range map[string]string{"17": "17", "17_3": "17_3", "fve9ks4e": "3"} {
+		if id, err := mgpuID(word); err != nil || id != want {
+			t.Errorf("%q is job %s, %v", word, id, err)
+		}
+	}
+}
