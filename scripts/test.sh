@@ -11,17 +11,19 @@ skip() { skipped="$skipped
 command -v go >/dev/null || { echo "make test needs Go 1.26 or newer"; exit 2; }
 
 # The race detector needs a C compiler, the API's page curl, the siege users of
-# its own.
+# its own, gpu-scheduler's sessions GNU Screen.
 missing=""
 command -v cc >/dev/null || command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 command -v curl >/dev/null || missing="$missing curl"
 command -v useradd >/dev/null || missing="$missing passwd"
+command -v screen >/dev/null || missing="$missing screen"
 if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	say "installing$missing"
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
 command -v curl >/dev/null || skip "the examples of docs/api.md: there is no curl"
+command -v screen >/dev/null || skip "jobs in screen sessions: there is no screen"
 command -v useradd >/dev/null || skip "tests with users of their own: there is no useradd"
 race="-race"
 export CGO_ENABLED=1

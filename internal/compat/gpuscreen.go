@@ -18,9 +18,12 @@ const ScreenWord = "__screen"
 // sessionPrefix is how gpu-scheduler's sessions are told from others.
 const sessionPrefix = "gpujob_"
 
-// maxPart bounds each part of a session's name: all of it, and the directory,
-// must fit the address of a socket.
-const maxPart = 24
+// The parts of a session's name are bounded: all of it, its process and the
+// directory must fit the address of a socket.
+const (
+	maxPart  = 16
+	maxCards = 40 // sixteen of them
+)
 
 // screenCommand is what a job runs so that its words run in a screen session
 // that is named after its cards, its mode and its id.
@@ -46,8 +49,10 @@ func sessionName(gpus, mode, id string) string {
 	if gpus == "" {
 		gpus = "none"
 	}
-	// A machine of very many cards: the first of them will do.
-	return sessionPrefix + strings.Trim(gpus[:min(len(gpus), 2*maxPart)], ",") + "_" + mode + "_" + id
+	for len(gpus) > maxCards { // the first ones will do
+		gpus = gpus[:strings.LastIndexByte(gpus, ',')]
+	}
+	return sessionPrefix + gpus + "_" + mode + "_" + id
 }
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.+-]+`)
