@@ -189,24 +189,22 @@ func (k *kinship) roomless(tried *attempt) bool {
 
 // victims are the running jobs that give way to the job now.
 func (d *decision) victims(h *head, s standing) []*Held {
-	var list []*Held
-	now := d.state.Now
-	for _, held := range d.held {
-		if !d.outranks(h, held, s) {
-			continue
-		}
-		if from := d.mayLeave(held, h); from.After(now) {
-			d.wake(from)
-			continue
-		}
-		list = append(list, held)
+	var y yielders
+	if s == asUsual {
+		y = *d.yieldersTo(h)
+	} else {
+		y = d.findYielders(h, s)
 	}
-	return list
+	if len(y.later) > 0 {
+		d.wake(y.first)
+	}
+	return y.now
 }
 
 // leastLoss puts those first that are the least loss.
 func (d *decision) leastLoss(list []*Held) []*Held {
 	rules, now := &d.state.Rules, d.state.Now
+	list = slices.Clone(list) // others ask for it too
 	slices.SortStableFunc(list, func(a, b *Held) int {
 		classA, _ := a.class(rules, now)
 		classB, _ := b.class(rules, now)

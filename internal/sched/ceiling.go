@@ -40,8 +40,12 @@ func (d *decision) newCeiling(gone func(*Held) bool) *ceiling {
 // book takes what a job was given off what is known of the room there is.
 func (d *decision) book(h *Held) {
 	for _, c := range []*ceiling{d.ceiling, d.room} {
-		if c != nil {
-			c.board.book(h)
+		if c == nil {
+			continue
+		}
+		c.board.book(h)
+		for _, k := range c.kinships {
+			k.fitted = amounts{}
 		}
 	}
 }
@@ -60,8 +64,11 @@ func (c *ceiling) fits(h *head, kept keeper) bool {
 	if len(kept.futures) == 0 {
 		asked.lasts = lasts{} // however long it lasts
 	}
-	if k.hopeless(&asked) {
+	switch {
+	case k.hopeless(&asked):
 		return false
+	case len(kept.futures) == 0 && k.fitted.coversCards(&asked):
+		return true
 	}
 	n := 0
 	for _, slot := range k.candidates {
@@ -69,10 +76,14 @@ func (c *ceiling) fits(h *head, kept keeper) bool {
 			n++
 		}
 	}
-	if n < h.gpus {
+	switch {
+	case n < h.gpus:
 		k.fail(&asked)
+		return false
+	case len(kept.futures) == 0:
+		k.fitted = asked
 	}
-	return n >= h.gpus
+	return true
 }
 
 func (c *ceiling) kinship(h *head) *kinship {

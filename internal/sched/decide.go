@@ -27,24 +27,27 @@ type decision struct {
 	quiet    bool     // refusals are not wanted
 	blocker  *Pending // under FIFO, the job that nothing may pass
 
-	held    []*Held         // in order
-	given   []*Held         // what this plan starts, and what it made room for
-	yields  bool            // something that runs gives way, or does so already
-	gone    map[*Held]bool  // what leaves its cards, by this plan or an earlier one
-	futures []*future       // for whom cards are kept
-	depth   int             // for how many jobs that just come first cards are kept
-	kept    int             // how many of them are for jobs that just came first
-	pressed bool            // cards are kept for one that was passed for too long
-	seen    map[string]bool // jobs that were looked at out of order
-	powers  []power         // whom nobody gave way to
-	ceiling *ceiling        // nil until it is asked for
-	room    *ceiling        // the last one that was asked for
-	sizes   []shape         // for which something may be done yet, for however long; nil: all
-	open    []shape         // the same of kinds of job
-	liked   group           // of the kind that is looked at
-	asked   []power         // of those who asked whom they outrank
-	all     bool            // the walk has to see every group
-	taken   []bool          // of each card: where tooFew counts
+	held         []*Held         // in order
+	given        []*Held         // what this plan starts, and what it made room for
+	yields       bool            // something that runs gives way, or does so already
+	gone         map[*Held]bool  // what leaves its cards, by this plan or an earlier one
+	futures      []*future       // for whom cards are kept
+	depth        int             // for how many jobs that just come first cards are kept
+	kept         int             // how many of them are for jobs that just came first
+	pressed      bool            // cards are kept for one that was passed for too long
+	seen         map[string]bool // jobs that were looked at out of order
+	powers       []power         // whom nobody gave way to
+	ceiling      *ceiling        // nil until it is asked for
+	room         *ceiling        // the last one that was asked for
+	sizes        []int           // for which something may be done yet, for however long; nil: all
+	pause, skips int             // between two looks for these: as a rule, and from now on
+	open         []int           // the same of kinds of job
+	liked        group           // of the kind that is looked at
+	asked        []power         // of those who asked whom they outrank
+	on           footing         // of whom it was last asked who gives way to them
+	yielders     []yielders      // the answers
+	all          bool            // the walk has to see every group
+	taken        []bool          // of each card: where tooFew counts
 }
 
 func newDecision(s *State) *decision {
@@ -73,7 +76,7 @@ func (d *decision) seesAll() bool {
 	if q == nil {
 		return false
 	}
-	if len(q.sizes) > shapesSeen || d.state.DefaultLimit.GPUs > 0 {
+	if len(q.sizes.list) > shapesSeen || d.state.DefaultLimit.GPUs > 0 {
 		return true
 	}
 	for _, limit := range d.state.Limits {
@@ -81,7 +84,8 @@ func (d *decision) seesAll() bool {
 			return true
 		}
 	}
-	for s := range q.sizes {
+	for i := range q.sizes.list {
+		s := &q.sizes.list[i]
 		if !d.kinshipOf(s.kin).possible(&s.amounts) {
 			return true
 		}

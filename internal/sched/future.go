@@ -62,11 +62,10 @@ func (d *decision) keeper(h *head) keeper { return keeper{d.futures, d.state.Now
 // keeperAt is for one who would start at a moment, on a board that has all on it
 // for whom room was made.
 func (d *decision) keeperAt(h *head, moment time.Time) keeper {
-	later := make([]*future, 0, len(d.futures))
-	for _, f := range d.futures {
-		if !f.claim && (f.at.After(moment) || !moment.After(d.state.Now)) {
-			later = append(later, f)
-		}
+	over := func(f *future) bool { return f.claim || !f.at.After(moment) && moment.After(d.state.Now) }
+	later := d.futures
+	if slices.ContainsFunc(later, over) {
+		later = slices.DeleteFunc(slices.Clone(later), over)
 	}
 	return keeper{later, moment, h.lasts}
 }
@@ -209,7 +208,8 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 		return f
 	}
 	if len(d.futures) > 0 && s == asUsual {
-		if !d.newCeiling(left(len(departures))).fits(h, keeper{}) {
+		all := left(len(departures))
+		if d.tooFew(h, all, d.state.Now) || !d.newCeiling(all).fits(h, keeper{}) {
 			return nil
 		}
 		for n := range min(len(departures), momentsTried) + 1 {

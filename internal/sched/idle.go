@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // The walk through a queue ends where nothing behind can start, have room made for
 // it or have cards kept. That is found out kind by kind: a job far behind may be of
@@ -15,6 +12,11 @@ import (
 // none of them anything can be done.
 const looksAhead = 4
 
+// maxPause bounds how many jobs come up between two looks. While there is a kind
+// for which something can be done it is not worth while to look at each: the walk
+// goes on to the first job of that kind in any case.
+const maxPause = 16
+
 // idle reports that nothing can be done for any job behind this one.
 func (d *decision) idle(h *head) bool {
 	switch {
@@ -22,32 +24,43 @@ func (d *decision) idle(h *head) bool {
 		return true
 	case d.kept < d.depth || d.state.Rules.Policy == FIFO:
 		return false // under FIFO the first that does not fit is the end
+	case d.skips > 0:
+		d.skips--
+		return false
 	case d.sizes == nil:
-		d.sizes = slices.AppendSeq(make([]shape, 0, len(d.state.Queue.sizes)), maps.Keys(d.state.Queue.sizes))
+		d.sizes = d.state.Queue.sizes.all()
 	}
 	// Mostly there are too few cards for anybody, for however long.
-	if d.settle(&d.sizes, func(s *shape) bool { return d.tooLarge(s, h) }) {
+	if d.settle(&d.sizes, func(at int) bool { return d.tooLarge(&d.state.Queue.sizes.list[at], h) }) {
 		return true
 	}
-	if len(d.state.Queue.shapes) > shapesSeen {
+	if len(d.state.Queue.shapes.list) > shapesSeen {
 		return false
 	}
 	if d.open == nil {
-		d.open = slices.AppendSeq(make([]shape, 0, len(d.state.Queue.shapes)), maps.Keys(d.state.Queue.shapes))
+		d.open = d.state.Queue.shapes.all()
 	}
-	return d.settle(&d.open, func(s *shape) bool { return d.settled(s, h) })
+	before := len(d.open)
+	if d.settle(&d.open, func(at int) bool { return d.settled(&d.state.Queue.shapes.list[at], h) }) {
+		return true
+	}
+	if before-len(d.open) < looksAhead {
+		d.pause = min(2*d.pause+1, maxPause)
+		d.skips = d.pause
+	}
+	return false
 }
 
 // settle takes off the list what is settled, a few at a time, and reports whether
-// all of it is.
-func (d *decision) settle(list *[]shape, settled func(*shape) bool) bool {
+// all of it is. It stops at what is not.
+func (d *decision) settle(list *[]int, settled func(int) bool) bool {
 	for range looksAhead {
 		open := *list
 		last := len(open) - 1
 		if last < 0 {
 			return true
 		}
-		if !settled(&open[last]) {
+		if !settled(open[last]) {
 			open[0], open[last] = open[last], open[0] // the others first
 			return false
 		}
@@ -101,25 +114,14 @@ func (d *decision) noRoomFor(h *head, has func(*ceiling) bool) bool {
 	if len(d.gone) == 0 && d.powerless(h) || !d.most().fits(h, keeper{}) {
 		return true
 	}
-	var victims []*Held
-	for _, held := range d.held {
-		switch {
-		case !d.outranks(h, held, asUsual):
-		case !d.mayLeave(held, h).After(d.state.Now):
-			victims = append(victims, held)
-		case !d.awaited(held, powerOf(h)):
-			return false
-		}
+	y := d.yieldersTo(h)
+	switch {
+	case !d.awaited(y, powerOf(h)):
+		return false
+	case len(y.now) == 0 && len(d.gone) == 0:
+		return true
 	}
-	return len(victims) == 0 && len(d.gone) == 0 || !has(d.roomWithout(victims))
-}
-
-// awaited reports that the plan is asked again by when a running job has run for
-// long enough to give way to a job of that power.
-func (d *decision) awaited(held *Held, p power) bool {
-	return slices.ContainsFunc(d.asked, func(o power) bool {
-		return o.covers(p) && held.Started.Add(held.minRun(&d.state.Rules, o.gpus)).After(d.state.Now)
-	})
+	return !has(d.roomWithout(y.now))
 }
 
 // has reports whether the machine has room for the job if no cards are kept for

@@ -150,17 +150,17 @@ func TestAQueueKnowsWhichSizesWait(t *testing.T) {
 	q.Add(Pending{Job: "1", Request: Request{GPUs: 1}, Run: aboutLong(time.Minute)})
 	q.Add(Pending{Job: "2", Request: Request{GPUs: 1}, Run: aboutLong(time.Hour)})
 	q.Add(Pending{Job: "3", Request: Request{GPUs: 2}})
-	if len(q.sizes) != 2 || len(q.shapes) != 3 {
-		t.Errorf("%d sizes and %d kinds", len(q.sizes), len(q.shapes))
+	if len(q.sizes.list) != 2 || len(q.shapes.list) != 3 {
+		t.Errorf("%d sizes and %d kinds", len(q.sizes.list), len(q.shapes.list))
 	}
 	q.Remove("1")
-	if len(q.sizes) != 2 || len(q.shapes) != 2 {
-		t.Errorf("with one gone, %d sizes and %d kinds", len(q.sizes), len(q.shapes))
+	if len(q.sizes.list) != 2 || len(q.shapes.list) != 2 {
+		t.Errorf("with one gone, %d sizes and %d kinds", len(q.sizes.list), len(q.shapes.list))
 	}
 	q.Remove("2")
 	q.Remove("3")
-	if len(q.sizes) != 0 || len(q.shapes) != 0 {
-		t.Errorf("with all gone, %d sizes and %d kinds", len(q.sizes), len(q.shapes))
+	if len(q.sizes.list) != 0 || len(q.shapes.list) != 0 {
+		t.Errorf("with all gone, %d sizes and %d kinds", len(q.sizes.list), len(q.shapes.list))
 	}
 }
 
@@ -178,8 +178,8 @@ func TestAWalkThroughThousandsOfKindsEnds(t *testing.T) {
 		})
 	}
 	s.Queue.Tick(s.Now)
-	if len(s.Queue.shapes) <= shapesSeen {
-		t.Fatalf("%d kinds", len(s.Queue.shapes))
+	if len(s.Queue.shapes.list) <= shapesSeen {
+		t.Fatalf("%d kinds", len(s.Queue.shapes.list))
 	}
 	d := newDecision(&s)
 	d.run(nil)

@@ -18,6 +18,7 @@ type kinship struct {
 	failed     []amounts
 	short      []amounts // that failed though nothing was kept of the cards, so that how long they last is all one
 	noRoom     []attempt // for which no room could be made either
+	fitted     amounts   // that had room when it was last asked, if nothing was booked since
 }
 
 // covers reports whether a asks for as much of the cards as b and for as long,

@@ -32,8 +32,8 @@ type Queue struct {
 	jobs   map[string]member
 	groups map[groupKey]*group
 	kins   map[Request]*kin
-	shapes map[shape]int    // how many groups ask for the same
-	sizes  map[shape]int    // the same, for however long
+	shapes shapes           // what the groups ask for
+	sizes  shapes           // the same, for however long
 	lines  map[string]*line // by user; none empty
 	order  list[entry]      // every job
 	boosts list[boost]      // jobs that will have waited for long, by when
@@ -110,7 +110,11 @@ func (g *group) head(e entry) head {
 
 // compareEntries is the order of the queue. The id decides last, so that the
 // order is total whatever the caller gave.
-func compareEntries(a, b entry) int {
+func compareEntries(a, b entry) int { return a.compare(&b) }
+
+// compare is compareEntries without the copies, which the walk through a queue
+// would make at each step.
+func (a *entry) compare(b *entry) int {
 	switch {
 	case a.priority != b.priority:
 		return cmp.Compare(b.priority, a.priority)
@@ -133,8 +137,8 @@ func NewQueue() *Queue {
 		jobs:   map[string]member{},
 		groups: map[groupKey]*group{},
 		kins:   map[Request]*kin{},
-		shapes: map[shape]int{},
-		sizes:  map[shape]int{},
+		shapes: newShapes(),
+		sizes:  newShapes(),
 		lines:  map[string]*line{},
 		order:  list[entry]{compare: compareEntries},
 		boosts: list[boost]{compare: compareBoosts},
@@ -231,15 +235,15 @@ func (q *Queue) groupOf(key groupKey) *group {
 	}
 	g := &group{groupKey: key, kin: k, line: l, jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
-	q.shapes[g.shape()]++
-	q.sizes[g.shape().size()]++
+	q.shapes.add(g.shape())
+	q.sizes.add(g.shape().size())
 	return g
 }
 
 func (q *Queue) dropGroup(g *group) {
 	delete(q.groups, g.groupKey)
-	uncount(q.shapes, g.shape())
-	uncount(q.sizes, g.shape().size())
+	q.shapes.drop(g.shape())
+	q.sizes.drop(g.shape().size())
 	if g.kin.groups--; g.kin.groups == 0 {
 		delete(q.kins, g.kin.request)
 	}
@@ -378,27 +382,3 @@ type boost struct {
 }
 
 func compareBoosts(a, b boost) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.job, b.job)) }
-
-// shape is what a group asks for and for how long: of one shape, all fit or
-// none does.
-type shape struct {
-	kin *kin
-	amounts
-}
-
-func (g *group) shape() shape {
-	h := g.head(entry{})
-	return shape{g.kin, h.amounts}
-}
-
-// size is the shape for however long.
-func (s shape) size() shape {
-	s.lasts = lasts{}
-	return s
-}
-
-func uncount(counts map[shape]int, s shape) {
-	if counts[s]--; counts[s] == 0 {
-		delete(counts, s)
-	}
-}

@@ -123,7 +123,7 @@ func boostSize(since time.Time) float64 { return float64(since.UnixMilli()) }
 
 // inTurn reports whether users take turns within the class. What waited for
 // long, and what had much already, goes by the time alone.
-func (r *Rules) inTurn(c class) bool { return !r.slices() || c != classBoosted && c != classLong }
+func (r *Rules) inTurn(c class) bool { return c != classBoosted && c != classLong || !r.slices() }
 
 // lasted is how long this run has lasted, bringing it back not counted. Of one
 // that nobody knows the beginning of it is not known.

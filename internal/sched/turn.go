@@ -79,7 +79,7 @@ func (a spot) compare(b spot) int {
 			return c
 		}
 	}
-	return compareEntries(*a.entry, *b.entry)
+	return a.entry.compare(b.entry)
 }
 
 // Order gives the first n queued jobs, or all where there are fewer, in the

@@ -95,7 +95,7 @@ func (w *walker) restore() {
 // settle finds out what comes next in the line.
 func (lw *lineWalk) settle() {
 	lw.front = lw.heads.ref(lw.place)
-	if len(lw.more) > 0 && (lw.front == nil || compareEntries(lw.more[0].entry, lw.front.entry) < 0) {
+	if len(lw.more) > 0 && (lw.front == nil || lw.more[0].entry.compare(&lw.front.entry) < 0) {
 		lw.front = &lw.more[0].head
 	}
 }
@@ -156,7 +156,7 @@ func (w *walker) rest() []string {
 type cursors []cursor
 
 func (c cursors) Len() int           { return len(c) }
-func (c cursors) Less(i, j int) bool { return compareEntries(c[i].entry, c[j].entry) < 0 }
+func (c cursors) Less(i, j int) bool { return c[i].entry.compare(&c[j].entry) < 0 }
 func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 func (c *cursors) Push(v any)        { *c = append(*c, v.(cursor)) }
 func (c *cursors) Pop() any {
