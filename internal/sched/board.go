@@ -45,7 +45,7 @@ func bareBoard(s *State) *board {
 	slots, first := make([]slot, len(s.Cards)), make([]*Held, len(s.Cards))
 	for i := range s.Cards {
 		c := &s.Cards[i]
-		slots[i] = slot{Card: c, headroomMiB: c.TotalMiB - c.ReservedMiB - c.ForeignMiB, holders: first[i : i : i+1]}
+		slots[i] = slot{Card: c, headroomMiB: c.bareMiB(), holders: first[i : i : i+1]}
 		b.slots[i] = &slots[i]
 	}
 	slices.SortFunc(b.slots, func(a, c *slot) int { return cmp.Compare(a.Index, c.Index) })
@@ -56,6 +56,24 @@ func bareBoard(s *State) *board {
 	}
 	return b
 }
+
+// bareBoard is one on which nothing is written yet: that of a try that came to
+// nothing, if there is one.
+func (d *decision) bareBoard() *board {
+	b := d.spare
+	if b == nil {
+		return bareBoard(d.state)
+	}
+	d.spare = nil
+	b.usedCPUs, b.usedMemMiB = 0, 0
+	for _, c := range b.slots {
+		*c = slot{Card: c.Card, headroomMiB: c.bareMiB(), holders: c.holders[:0]}
+	}
+	return b
+}
+
+// bareMiB is what is free on a card with no berth job on it.
+func (c *Card) bareMiB() int64 { return c.TotalMiB - c.ReservedMiB - c.ForeignMiB }
 
 // inOrder makes a decision independent of the order in which the caller happened
 // to list what is held, down to the last bit of a sum of shares.

@@ -48,6 +48,11 @@ type decision struct {
 	yielders     []yielders      // the answers
 	all          bool            // the walk has to see every group
 	taken        []bool          // of each card: where tooFew counts
+	holds        []int           // of each card: where firstEnough counts
+	emptied      *ceiling        // the machine without anybody; nil until it is asked for
+	leaving      []departure     // reused
+	places       map[*Held]int   // reused
+	spare        *board          // reused
 }
 
 func newDecision(s *State) *decision {

@@ -39,3 +39,66 @@ func (d *decision) tooFew(h *head, gone func(*Held) bool, at time.Time) bool {
 	}
 	return left < r.GPUs
 }
+
+// tooMuchKept reports that cards are kept from the job, of those that tooFew found,
+// so that too few are left.
+func (d *decision) tooMuchKept(h *head, kept keeper) bool {
+	r := &h.group.request
+	if r.GPUs == 0 || len(kept.futures) == 0 {
+		return false
+	}
+	left := 0
+	for i, c := range d.board.slots {
+		if !d.taken[i] && kept.by(c, r) == nil {
+			left++
+		}
+	}
+	return left < r.GPUs
+}
+
+// firstEnough is how many have to leave before tooFew can be false, in the order in
+// which they do; and false if all of them are not enough. Who leaves at the same
+// moment as another leaves with the first of them.
+func (d *decision) firstEnough(h *head, departures []departure) (n int, ever bool) {
+	r := &h.group.request
+	single := r.Exclusive || r.undeclared()
+	if cap(d.holds) < len(d.board.slots) {
+		d.holds = make([]int, len(d.board.slots))
+	}
+	holds, left := d.holds[:len(d.board.slots)], len(d.board.slots)
+	clear(holds)
+	count := func(held *Held, by int) {
+		if held == nil || !single && !held.Alone && !held.Exclusive {
+			return
+		}
+		for _, index := range held.Cards {
+			i, on := d.board.position(index)
+			if !on {
+				continue
+			}
+			before := holds[i] > 0
+			holds[i] += by
+			switch after := holds[i] > 0; {
+			case after && !before:
+				left--
+			case before && !after:
+				left++
+			}
+		}
+	}
+	for _, list := range [...][]*Held{d.held, d.given} {
+		for _, held := range list {
+			count(held, 1)
+		}
+	}
+	for n = 0; left < r.GPUs; n++ {
+		if n == len(departures) {
+			return 0, false
+		}
+		count(departures[n].held, -1)
+	}
+	for n > 1 && departures[n-1].at.Equal(departures[n-2].at) {
+		n--
+	}
+	return n, true
+}

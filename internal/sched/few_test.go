@@ -1,8 +1,12 @@
 package sched
 
 import (
+	"slices"
 	"testing"
+	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -70,5 +74,67 @@ func TestTooFewCountsWhoTakesNoNeighbour(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// TestNobodyFitsBeforeEnoughHaveLeft lets the jobs leave one after the other, some
+// at the same moment, and holds the count against tooFew at each step; and what is
+// kept of the cards against a grant.
+func TestNobodyFitsBeforeEnoughHaveLeft(t *testing.T) {
+	waited, kept := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawCrowd(t)
+		d := newDecision(&s)
+		d.run(nil)
+		var order []departure
+		at := s.Now
+		for _, held := range rapid.Permutation(d.held).Draw(t, "in which order") {
+			at = at.Add(time.Duration(rapid.IntRange(0, 1).Draw(t, "later")) * time.Minute)
+			order = append(order, departure{held, at})
+		}
+		for _, p := range s.Queue.First(10) {
+			m, _ := s.Queue.member(p.Job)
+			h := m.group.head(m.entry)
+			first, ever := d.firstEnough(&h, order)
+			for n := range len(order) + 1 {
+				gone := func(held *Held) bool {
+					return slices.ContainsFunc(order[:n], func(o departure) bool { return o.held == held })
+				}
+				few := d.tooFew(&h, gone, s.Now)
+				if before := n < first || !ever; before && !few {
+					t.Fatalf("job %s: after %d of %d there are cards enough, and it is said: after %d, %v", p.Job, n, len(order), first, ever)
+				} else if before {
+					waited++
+				}
+				k := d.keeperAt(&h, s.Now)
+				if few || !d.tooMuchKept(&h, k) {
+					continue
+				}
+				kept++
+				if grant, ok := newKinship(d.boardWithout(gone, s.Now), &h.group.request).grant(&h.group.request, k); ok {
+					t.Fatalf("job %s fits on %v where too much is said to be kept", p.Job, grant.GPUs)
+				}
+			}
+		}
+	})
+	if waited < 100 || kept < 100 {
+		t.Errorf("%d times too few had left, and %d times too much was kept: nothing is shown by that", waited, kept)
+	}
+}
+
+// TestABoardThatIsUsedAgainIsBare writes on a board, and has it back.
+func TestABoardThatIsUsedAgainIsBare(t *testing.T) {
+	s := State{Cards: eight(), Rules: DefaultRules(), Host: Host{CPUs: 8}}
+	d := newDecision(&s)
+	used := d.bareBoard()
+	used.book(&Held{Job: "1", Cards: []int{0, 7}, BudgetMiB: []int64{5, 5}, Share: 0.5, Alone: true, Exclusive: true, CPUs: 3, MemMiB: 4})
+	used.slots[1].closed = ObstacleLoad
+	d.spare = used
+	again := d.bareBoard()
+	if again != used || d.bareBoard() == used {
+		t.Error("a board is used again once")
+	}
+	if diff := gocmp.Diff(bareBoard(&s), again, gocmp.AllowUnexported(board{}, slot{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("it is not bare (-want +got):\n%s", diff)
 	}
 }

@@ -184,12 +184,16 @@ type departure struct {
 // Where others begin in between there may be less room too, and the moments are
 // tried one by one.
 func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
-	departures := d.departures(h, s)
-	if !horizon.IsZero() {
-		late := func(n int) bool { return departures[n].at.After(horizon) }
-		departures = departures[:sort.Search(len(departures), late)]
+	departures := d.departures(h, s, horizon)
+	first, ever := d.firstEnough(h, departures)
+	if !ever {
+		return nil
 	}
-	places := make(map[*Held]int, len(departures)) // in their order, from 1
+	if d.places == nil {
+		d.places = make(map[*Held]int, len(departures))
+	}
+	clear(d.places)
+	places := d.places // in their order, from 1
 	for i, departure := range departures {
 		places[departure.held] = i + 1
 	}
@@ -208,11 +212,10 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 		return f
 	}
 	if len(d.futures) > 0 && s == asUsual {
-		all := left(len(departures))
-		if d.tooFew(h, all, d.state.Now) || !d.newCeiling(all).fits(h, keeper{}) {
+		if !d.whenLeft(left(len(departures)), horizon).fits(h, keeper{}) {
 			return nil
 		}
-		for n := range min(len(departures), momentsTried) + 1 {
+		for n := first; n <= min(len(departures), momentsTried); n++ {
 			if f := try(n); f != nil {
 				return f
 			}
@@ -230,9 +233,23 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 	return try(n)
 }
 
-// departures are the ends that are expected of what runs, the first ones first.
-func (d *decision) departures(h *head, s standing) []departure {
-	list := make([]departure, 0, len(d.held)+len(d.given))
+// whenLeft is the machine when all have left that leave before the horizon. Where
+// there is none that is everybody who runs or was given cards, for whomever it is
+// asked, and so it is made once.
+func (d *decision) whenLeft(gone func(*Held) bool, horizon time.Time) *ceiling {
+	if !horizon.IsZero() {
+		return d.newCeiling(gone)
+	}
+	if d.emptied == nil {
+		d.emptied = d.newCeiling(gone)
+	}
+	return d.emptied
+}
+
+// departures are the ends that are expected of what runs up to the horizon, if
+// there is one, the first ones first.
+func (d *decision) departures(h *head, s standing, horizon time.Time) []departure {
+	list := d.leaving[:0]
 	for _, held := range d.held {
 		list = append(list, departure{held, d.leaves(held, h, s)})
 	}
@@ -244,7 +261,11 @@ func (d *decision) departures(h *head, s standing) []departure {
 			list = append(list, departure{nil, end})
 		}
 	}
+	if !horizon.IsZero() {
+		list = slices.DeleteFunc(list, func(o departure) bool { return o.at.After(horizon) })
+	}
 	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	d.leaving = list
 	return list
 }
 
@@ -298,13 +319,18 @@ func (d *decision) fitsWithout(h *head, gone func(*Held) bool, at time.Time) (*f
 	if d.tooFew(h, gone, at) {
 		return nil, false
 	}
-	b, kept := d.boardWithout(gone, at), d.keeperAt(h, at)
-	r := &h.group.request
+	kept := d.keeperAt(h, at)
+	if d.tooMuchKept(h, kept) {
+		return nil, false
+	}
+	b, r := d.boardWithout(gone, at), &h.group.request
 	if h.gpus > 0 && b.unreadable != "" || !b.hostFits(&h.amounts) || kept.host(&h.amounts) != nil {
+		d.spare = b
 		return nil, false
 	}
 	grant, ok := newKinship(b, r).grant(r, kept)
 	if !ok {
+		d.spare = b
 		return nil, false
 	}
 	held := d.granted(h, grant, at)
@@ -326,7 +352,7 @@ func (d *decision) begun(f *future, at time.Time) bool {
 // was given away or is kept until then. What is measured of a card now, beyond
 // foreign use, says nothing of it when somebody has left.
 func (d *decision) boardWithout(gone func(*Held) bool, at time.Time) *board {
-	b := bareBoard(d.state)
+	b := d.bareBoard()
 	for _, list := range [][]*Held{d.held, d.given} {
 		for _, h := range list {
 			if !gone(h) {
