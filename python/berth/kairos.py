@@ -82,6 +82,8 @@ class GPUScheduler:
         """
         todo = list(jobs)
         for index, job in enumerate(todo):
+            if not hasattr(job, "command"):
+                raise TypeError(f"job {index}: found {job!r}, allowed a Job")
             if not isinstance(job.command, str) or not job.command.strip():
                 raise ValueError(f"job {index}: command: found {job.command!r}, allowed a line for bash")
         if not todo:

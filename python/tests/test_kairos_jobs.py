@@ -32,6 +32,8 @@ class Jobs(Lab):
             Job()  # type: ignore[call-arg]
         with self.assertRaisesRegex(ValueError, "job 1: command: found ' '"):
             self.scheduler().run_jobs([Job("true"), Job(" ")])
+        with self.assertRaisesRegex(TypeError, "job 0: found 'true', allowed a Job"):
+            self.scheduler().run_jobs(["true"])  # type: ignore[list-item]
 
     def test_variables_are_inherited_and_those_of_a_job_are_its_own(self) -> None:
         # seeds: K6
