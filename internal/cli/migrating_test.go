@@ -164,6 +164,7 @@ func desk(t *testing.T) string {
 	}
 	for name, text := range map[string]string{
 		"train.sh": "#!/bin/sh\n#SBATCH --job-name=a\ntrue\n", "train.py": "", "jobs.txt": "true\n[gpus=0] true\n",
+		"jobs.csv": "0,train.py,,--epochs 3,0-3\n", "llm_config.json": `{"default_requirement": 1.0, "models": {"small": 0.5}}`,
 		"job.yaml": "command: true\nnum_gpus: 2\npriority: 5\n",
 		"sweep.py": fmt.Sprintf(sweep, "kairos"), "sweep_berth.py": fmt.Sprintf(sweep, "berth"),
 	} {
