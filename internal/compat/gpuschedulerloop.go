@@ -284,9 +284,6 @@ func (s *gsScheduler) tick(ctx context.Context) {
 	s.look(ctx, now)
 	s.retry(ctx, now)
 	s.explain(ctx, now)
-	if s.dirty {
-		s.sync(ctx, now)
-	}
 }
 
 // explainEvery is how often it is asked what jobs wait for, and explainMost of

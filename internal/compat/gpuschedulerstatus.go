@@ -174,8 +174,12 @@ func openCards(stateFile string) (gpu.Source, error) {
 	return gpu.OpenSim(dir, n, simVRAMMiB)
 }
 
-// shownOver is how many jobs that are over status lists.
-const shownOver = 10
+// shownOver is how many jobs that are over status lists, and shownWaiting how
+// many that wait. --json has all.
+const (
+	shownOver    = 10
+	shownWaiting = 50
+)
 
 func (r gsReport) print(out io.Writer, stateFile string) {
 	if !r.Running {
@@ -221,6 +225,10 @@ func (r gsReport) printJobs(out io.Writer) {
 		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, joinInts(j.GPUs), j.Priority, j.Name)
 	}
 	for i, j := range waiting {
+		if i == shownWaiting {
+			fmt.Fprintf(out, "  and %d more; --json lists all\n", len(waiting)-i)
+			break
+		}
 		fmt.Fprintf(out, "  %s  queued, place %d  priority %d  %s", j.ID, i+1, j.Priority, j.Name)
 		if j.Reason != nil {
 			fmt.Fprintf(out, "  (%s)", *j.Reason)

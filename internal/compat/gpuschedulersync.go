@@ -58,13 +58,20 @@ func (s *gsScheduler) sayBroken(err error) {
 	s.log.warnOnce("%v; it is left alone, and what was paused stays so, until it is mended or deleted", err)
 }
 
+// changeEvery is how soon after one change another is written: where many short
+// jobs run, something changes all the time.
+const changeEvery = time.Second
+
 // sync carries what people wrote into the state file to the daemon, and what
 // the daemon says into the file. Nothing that was written is ever lost: the
 // file is read before it is replaced, under a lock that pause and resume take
 // too.
 func (s *gsScheduler) sync(ctx context.Context, now time.Time) {
-	edited := s.state.edited()
-	if !edited && !s.dirty && now.Sub(s.saved) < s.opt.stateEvery {
+	wait := s.opt.stateEvery
+	if s.dirty {
+		wait = min(wait, changeEvery)
+	}
+	if !s.state.edited() && now.Sub(s.saved) < wait {
 		return
 	}
 	s.saved = now
@@ -108,7 +115,7 @@ func (s *gsScheduler) lastSave() {
 			return known && v.State != job.Running
 		})
 	}
-	s.dirty = true
+	s.dirty, s.saved = true, time.Time{}
 	s.sync(context.Background(), time.Now())
 }
 
