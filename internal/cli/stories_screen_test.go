@@ -8,7 +8,8 @@ func init() {
 			screen-without-gnu-screen-it-says-what-to-install`},
 		{"a session outlives the scheduler, and its end is seen", `
 			screen-kill-9-of-the-scheduler-leaves-its-sessions-and-their-status
-			screen-a-session-that-is-ended-from-outside-has-failed`},
+			screen-a-session-that-is-ended-from-outside-has-failed
+			screen-a-job-that-is-ended-has-its-grace`},
 		{"gpu-scheduler add writes what gpu-scheduler start reads", "add-a-line-is-appended-as-the-scheduler-reads-it"},
 	}...)
 }

@@ -51,7 +51,7 @@ func runScreens(c *Call, _ string) int {
 	for _, s := range sessions {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.GPUs, s.Mode, s.Job, s.State, s.Attach)
 	}
-	table.Flush()
+	_ = table.Flush()
 	return 0
 }
 
