@@ -40,6 +40,9 @@ unformatted=$(gofmt -l cmd internal scripts *.go)
 [ -z "$unformatted" ] || { echo "not gofmt'ed: $unformatted"; exit 1; }
 go vet ./...
 
+say "a test for every promise of the programs that berth stands in for"
+make -s seeds >/dev/null # what is missing goes to stderr
+
 say "the build, with and without a C compiler"
 CGO_ENABLED=0 go build -trimpath -o /dev/null ./...
 make -s build
