@@ -65,7 +65,7 @@ class Lab(unittest.TestCase):
         self.dir = Path(tempfile.mkdtemp(prefix="bt-"))
         self.logs = self.dir / "logs"
         before, here = dict(os.environ), os.getcwd()
-        self.addCleanup(shutil.rmtree, self.dir, True)
+        self.addCleanup(self._remove)
         self.addCleanup(os.chdir, here)
         self.addCleanup(os.environ.update, before)
         self.addCleanup(os.environ.clear)  # cleanups run last first
@@ -92,9 +92,9 @@ class Lab(unittest.TestCase):
         return path.read_text() if path.exists() else ""
 
     def gate(self, name: str = "go") -> str:
-        """A command that waits until open(name) was called."""
-        path = self.dir / name
-        return f"until [ -e {path} ]; do sleep 0.05; done"
+        """A command that waits until open(name) was called, or the test is
+        over: nothing of it may run on."""
+        return f"while [ -d {self.dir} ] && [ ! -e {self.dir / name} ]; do sleep 0.05; done"
 
     def open(self, name: str = "go") -> None:
         (self.dir / name).touch()
@@ -114,6 +114,13 @@ class Lab(unittest.TestCase):
         self.addCleanup(self._reap, process)
         until(lambda: client.gpus()[gpu]["foreign_mib"] == mib)
         return process
+
+    def _remove(self) -> None:
+        """Of a daemon that was killed, supervisors may still write there."""
+        def gone() -> bool:
+            shutil.rmtree(self.dir, ignore_errors=True)
+            return not self.dir.exists()
+        until(gone)
 
     @staticmethod
     def _reap(process: "subprocess.Popen[Any]") -> None:
