@@ -56,13 +56,6 @@ func (l *gsLog) warnOnce(format string, args ...any) {
 	}
 }
 
-// forget lets a complaint be made again: what it was about had passed.
-func (l *gsLog) forget(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.once, fmt.Sprintf(format, args...))
-}
-
 // output writes what jobs print, each line with the job it comes from.
 type output struct {
 	log    *gsLog
@@ -125,7 +118,7 @@ func (s *gsScheduler) stream(ctx context.Context, v job.View, adopted bool) {
 			out := &output{log: s.log, prefix: "[" + gsJobID(v) + "] "}
 			_, err = io.Copy(out, log)
 			out.close()
-			log.Close()
+			_ = log.Close() // it was only read
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
 			s.log.warn("job %s: its output cannot be shown: %v", gsJobID(v), err)

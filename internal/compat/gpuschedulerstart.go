@@ -59,7 +59,7 @@ func gsStart(c *Call, stateFile string, args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
-	defer s.log.file.Close()
+	defer func() { _ = s.log.file.Close() }() // there is no log left to say so in
 	return s.serve(c, places)
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -182,11 +181,4 @@ func percent(part, whole float64) float64 {
 		return 0
 	}
 	return math.Round(1000*part/whole) / 10
-}
-
-func listOf(ids []int) string {
-	if len(ids) == 0 {
-		return "none"
-	}
-	return strings.ReplaceAll(joinInts(ids), ",", ", ")
 }

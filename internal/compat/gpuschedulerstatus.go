@@ -151,7 +151,7 @@ func sampleCards(ctx context.Context, stateFile string) (gpu.Sample, error) {
 	if err != nil {
 		return gpu.Sample{}, err
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }() // it was only read
 	return gpu.FirstLook(ctx, source)
 }
 
@@ -198,7 +198,7 @@ func (r gsReport) print(out io.Writer, stateFile string) {
 		}
 		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.1f%%\t%s\t%s\n", card.GPU, card.Status, card.Allocation, card.Memory, load, words(card.Jobs))
 	}
-	table.Flush()
+	_ = table.Flush() // whoever does not read it any more needs no error
 	for _, card := range r.GPUs {
 		if card.Note != "" {
 			fmt.Fprintf(out, "gpu %d: %s\n", card.GPU, card.Note)
