@@ -116,7 +116,7 @@ func tgpuTable(out io.Writer, jobs []job.View, now time.Time) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
 			j.ID, tgpuState(j), tgpuCards(j), j.Priority, tgpuWait(j, now), tgpuExit(j), tgpuLine(j))
 	}
-	table.Flush() // to where everything goes that is printed
+	_ = table.Flush() // a reader that went away wants no more
 }
 
 // tgpuState is one of the five states tgpu has. A job that was set aside for

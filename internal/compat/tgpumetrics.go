@@ -65,7 +65,7 @@ func tgpuSums(out io.Writer, stats api.Stats, live []job.View) {
 	}
 	fmt.Fprintf(table, "utilisation\t%s of the GPUs' time given to jobs, %s busy while given\n",
 		tgpuPercent(stats.Util, 100), tgpuPercent(stats.AvgUtil, 1))
-	table.Flush() // to where everything goes that is printed
+	_ = table.Flush() // a reader that went away wants no more
 }
 
 // tgpuSpan writes seconds as people read them; short waits have a fraction.
