@@ -78,7 +78,7 @@ func replace(path string, data []byte) error {
 
 func renderBoard(s snapshot) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "berth run %s · %s\n", clean(filepath.Base(s.file)), s.at.Local().Format("2006-01-02 15:04:05"))
+	fmt.Fprintf(&b, "%s · %s\n", clean(filepath.Base(s.file)), s.at.Local().Format("2006-01-02 15:04:05"))
 	fmt.Fprintf(&b, "%d/%d done: %s\n\n", s.tally.done(), s.total, s.tally)
 	for _, c := range s.cards {
 		fmt.Fprintf(&b, "gpu%-2d %6d / %d MiB used%s%s%s\n", c.Index, c.UsedMiB, c.TotalMiB, utilText(c.UtilPct), foreignText(c.ForeignMiB), staleText(c))

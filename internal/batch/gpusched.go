@@ -20,7 +20,8 @@ type theirEvent struct {
 	Event string `json:"event"`
 	Seq   int64  `json:"seq"` // never there: berth's own records have it
 
-	Command  string           `json:"command"`  // seen
+	Number   int              `json:"no"` // seen
+	Command  string           `json:"command"`
 	Group    int              `json:"pgid"`     // started (0.4.0)
 	Attempts *int             `json:"attempts"` // oom
 	NextMiB  int64            `json:"next_vram"`
@@ -40,9 +41,11 @@ func (ev *theirEvent) isTheirs() bool {
 type theirJob struct {
 	command    string
 	occurrence int // from 1, as in jobfile
+	number     int // that its log bears
 	attempts   int
 	nextMiB    int64
-	group      int // of a started one whose end was not written
+	group      int  // of a started one whose end was not written
+	seen       bool // that group was, just now
 	done       *theirEvent
 }
 
@@ -79,7 +82,7 @@ func (j *theirJob) fold(ev *theirEvent) {
 		if err != nil {
 			return
 		}
-		j.command, j.occurrence = ev.Command, n+1
+		j.command, j.occurrence, j.number = ev.Command, n+1, ev.Number
 	case "started":
 		j.group, j.done = ev.Group, nil
 	case "interrupted":
@@ -128,7 +131,7 @@ func (j *theirJob) key() string { return jobfile.Key(j.command, j.occurrence) }
 
 // left is whether gpusched is gone and its job is not.
 func (j *theirJob) left(alive func(group int) bool) bool {
-	return j.done == nil && j.group > 1 && alive(j.group)
+	return j.done == nil && j.group > 1 && (j.seen || alive(j.group))
 }
 
 // job is the job of berth's that stands for it.

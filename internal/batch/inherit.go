@@ -42,6 +42,9 @@ func (l layout) keepTheirs() error {
 	if err != nil || !theirs {
 		return err
 	}
+	if err := l.refuseBeside(); err != nil {
+		return err
+	}
 	kept, err := l.theirs()
 	if err != nil {
 		return err
@@ -255,7 +258,9 @@ func (l layout) loadTheirs() (jobs []*theirJob, alive func(group int) bool, err 
 		}
 		text, at = append(append(text, part...), '\n'), info.ModTime()
 	}
-	return readTheirs(text), func(group int) bool { return groupAlive(group, at) }, nil
+	jobs = readTheirs(text)
+	l.findLeft(jobs)
+	return jobs, func(group int) bool { return groupAlive(group, at) }, nil
 }
 
 // groupAlive is whether a process group of this user's that was there at that

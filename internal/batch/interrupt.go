@@ -125,7 +125,7 @@ func (s *session) givenUp(now time.Time) bool {
 	}
 	who := strings.Join(names, ", ")
 	if s.interrupted > 1 {
-		s.say(fmt.Sprintf("WARN %s did not end; left to its supervisor, the next berth run takes it up", who))
+		s.say(fmt.Sprintf("WARN %s did not end; left to its supervisor, the next run takes it up", who))
 		return true
 	}
 	if !s.talked {

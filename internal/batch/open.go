@@ -225,7 +225,7 @@ func (s *session) openEngine(context.Context) error {
 		return fail(err)
 	}
 	if err = s.layout.keepTheirs(); err != nil {
-		return fail(err)
+		return theirProblem(err)
 	}
 	if s.journal, err = openJournal(s.layout.journal()); err != nil {
 		return fail(err)

@@ -1,0 +1,136 @@
+package batch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"berth/internal/keep"
+)
+
+// theirLog is how gpusched names the log of a job, by its number.
+var theirLog = regexp.MustCompile(`^job(\d+)_gpu[0-9-]+\.log$`)
+
+// refuseBeside is for a gpusched that still runs on this log directory: the
+// two would start the same lines.
+func (l layout) refuseBeside() error {
+	table, err := keep.Processes()
+	if err != nil {
+		return nil // nothing says that there is one
+	}
+	for _, p := range table {
+		words := strings.Split(strings.TrimRight(readProc(p.PID, "cmdline"), "\x00"), "\x00")
+		dir, ok := theirLogDir(words)
+		if !ok || p.Dead() {
+			continue
+		}
+		if !filepath.IsAbs(dir) {
+			at, err := os.Readlink(procPath(p.PID, "cwd"))
+			if err != nil {
+				continue // another user's
+			}
+			dir = filepath.Join(at, dir)
+		}
+		if sameDir(dir, l.logDir) {
+			return &Problem{Code: 1, What: fmt.Sprintf("gpusched itself is running on %s (pid %d); the two would start the same lines", l.logDir, p.PID),
+				Hint: fmt.Sprintf("end it with kill -INT %d, which stops its jobs and keeps what is done, or let it finish", p.PID)}
+		}
+	}
+	return nil
+}
+
+// theirLogDir is the log directory of a command line, if it is one of
+// gpusched's: a program in Python.
+func theirLogDir(words []string) (dir string, ok bool) {
+	if !strings.HasPrefix(filepath.Base(words[0]), "python") {
+		return "", false
+	}
+	rest := words[1:]
+	for len(rest) > 0 && strings.HasPrefix(rest[0], "-") && rest[0] != "-m" {
+		rest = rest[1:]
+	}
+	module := len(rest) > 1 && rest[0] == "-m" && (rest[1] == "gpusched" || rest[1] == "gpusched.cli")
+	if !module && (len(rest) == 0 || filepath.Base(rest[0]) != "gpusched") {
+		return "", false
+	}
+	dir = "gpusched_logs"
+	for i, word := range rest {
+		if value, found := strings.CutPrefix(word, "--log-dir="); found {
+			dir = value
+		} else if word == "--log-dir" && i+1 < len(rest) {
+			dir = rest[i+1]
+		}
+	}
+	return dir, true
+}
+
+// findLeft looks for jobs whose start gpusched did not write down, which
+// 0.3.0 never does: one that runs has the log open that bears its number.
+func (l layout) findLeft(jobs []*theirJob) {
+	byNumber := map[int]*theirJob{}
+	for _, j := range jobs {
+		if j.done == nil && j.group == 0 && j.number > 0 {
+			byNumber[j.number] = j
+		}
+	}
+	if len(byNumber) == 0 {
+		return
+	}
+	table, err := keep.Processes()
+	if err != nil {
+		return
+	}
+	for _, p := range table {
+		number, ok := l.logHeld(p.PID)
+		j := byNumber[number]
+		if !ok || j == nil || p.Dead() {
+			continue
+		}
+		if leads := p.Group == p.Session; leads || !j.seen {
+			j.group, j.seen = p.Group, true
+		}
+	}
+}
+
+// logHeld is the number of the log that a process writes what it prints to.
+func (l layout) logHeld(pid int) (number int, ok bool) {
+	for _, fd := range []string{"fd/1", "fd/2"} {
+		path, err := os.Readlink(procPath(pid, fd))
+		if err != nil {
+			continue
+		}
+		form := theirLog.FindStringSubmatch(filepath.Base(path))
+		if form == nil || !sameDir(filepath.Dir(path), l.logDir) {
+			continue
+		}
+		if number, err = strconv.Atoi(form[1]); err == nil {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
+func sameDir(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	infos := make([]os.FileInfo, 0, 2)
+	for _, path := range []string{a, b} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return false
+		}
+		infos = append(infos, info)
+	}
+	return os.SameFile(infos[0], infos[1])
+}
+
+func procPath(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
+
+func readProc(pid int, name string) string {
+	text, _ := os.ReadFile(procPath(pid, name)) // gone, or another user's: nothing to read
+	return string(text)
+}

@@ -1,0 +1,114 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// running starts a process in a group of its own, which ends when end is called.
+func running(t *testing.T, c *exec.Cmd) (end func()) {
+	t.Helper()
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	hold, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			hold.Close()
+			_ = c.Wait() // its input is gone: it ends
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog: 0.3.0 writes no starts.
+func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
+	// seeds: G55
+	s, out := newSession(t, "echo left\necho waits\n")
+	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
+	write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), `{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+{"key": "b#0", "event": "seen", "no": 2, "command": "echo waits"}
+`)
+	log, err := os.Create(filepath.Join(s.opt.LogDir, "job001_gpu0-1.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	left := exec.Command("cat")
+	left.Stdout, left.Stderr = log, log
+	end := running(t, left)
+	if err := s.inherit(at0); err != nil {
+		t.Fatal(err)
+	}
+	heard := strings.Join(said(s, out), "\n")
+	if want := fmt.Sprintf("WARN job 1 is not started again: gpusched left it running as process group %d", left.Process.Pid); !strings.Contains(heard, want) {
+		t.Errorf("said %q, want %q", heard, want)
+	}
+	if strings.Contains(heard, "job 2") {
+		t.Errorf("the one that only waits is told of: %q", heard)
+	}
+	if err := s.refuseTwice(); err == nil {
+		t.Error("it may be run again while it runs")
+	}
+	end()
+	if err := s.refuseTwice(); err != nil {
+		t.Errorf("once it is gone: %v", err)
+	}
+}
+
+func TestAGpuschedThatStillRunsHereIsNotRunBeside(t *testing.T) {
+	dir := t.TempDir()
+	l := layout{logDir: filepath.Join(dir, "gpusched_logs"), state: dir}
+	if err := os.Mkdir(l.logDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const seen = `{"key": "a#0", "event": "seen", "no": 1, "command": "true"}` + "\n"
+	write(t, l.journal(), seen)
+	write(t, filepath.Join(dir, "gpusched"), "read end\n")
+	theirs := &exec.Cmd{Path: "/bin/sh", Args: []string{"python3", "gpusched", "jobs.txt", "--watch"}, Dir: dir}
+	end := running(t, theirs)
+	var problem *Problem
+	if err := l.keepTheirs(); !errors.As(err, &problem) || !strings.Contains(problem.What, fmt.Sprintf("(pid %d)", theirs.Process.Pid)) {
+		t.Errorf("beside it: %v", err)
+	}
+	if read(t, l.journal()) != seen {
+		t.Error("its journal was taken away")
+	}
+	end()
+	if err := l.keepTheirs(); err != nil {
+		t.Errorf("once it is gone: %v", err)
+	}
+}
+
+func TestTheCommandLineOfGpuschedIsKnown(t *testing.T) {
+	for line, want := range map[string]string{
+		"/venv/bin/python /venv/bin/gpusched jobs.txt":      "gpusched_logs",
+		"python3.12 -u /bin/gpusched a.txt --log-dir out":   "out",
+		"python3 -m gpusched.cli jobs.txt --log-dir=/a/b":   "/a/b",
+		"python3 -m gpusched.simjob --vram 1":               "",
+		"gpusched jobs.txt":                                 "", // berth's
+		"vim gpusched":                                      "",
+		"python3":                                           "",
+		"":                                                  "",
+		"python3 train.py gpusched":                         "",
+		"python3 -m gpusched jobs.txt --watch --log-dir":    "gpusched_logs",
+		"/usr/bin/python3 /home/ann/.local/bin/gpusched -h": "gpusched_logs",
+	} {
+		if dir, ok := theirLogDir(strings.Split(line, " ")); dir != want || ok != (want != "") {
+			t.Errorf("%q: %q %v, want %q", line, dir, ok, want)
+		}
+	}
+}
