@@ -48,7 +48,7 @@ func Code(id string) string {
 // FromCode is the id that a code of any case stands for.
 func FromCode(word string) (id string, ok bool) {
 	code, index, isTask := strings.Cut(strings.ToUpper(word), "_")
-	if len(code) != codeLength {
+	if len(code) != codeLength || isTask && (index == "" || strings.Trim(index, "0123456789") != "") {
 		return "", false
 	}
 	var n uint64

@@ -39,7 +39,7 @@ func TestCodesStandForNumbers(t *testing.T) {
 }
 
 func TestWhatIsNoCode(t *testing.T) {
-	for _, word := range []string{"", "17", "12345678", "ABCDEFG", "ABCDEFGHI", "ABCDEFG!", "1BCDEFGH", "ÄBCDEFG"} {
+	for _, word := range []string{"", "17", "12345678", "ABCDEFG", "ABCDEFGHI", "ABCDEFG!", "1BCDEFGH", "ÄBCDEFG", "ZQFFY52C_", "ZQFFY52C_x", "ZQFFY52C_1,2", "ZQFFY52C_0-3"} {
 		if id, ok := FromCode(word); ok {
 			t.Errorf("%q is job %s", word, id)
 		}
