@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/site"
 )
@@ -21,6 +22,7 @@ const (
 	followEvery  = 100 * time.Millisecond // how often a growing log is looked at
 	followIdle   = time.Second            // and one that does not grow
 	followQueued = 10 * time.Second       // and a job that has not started: its start is heard of
+	followBegins = 10 * time.Millisecond  // and a job that is just being started
 	logAppears   = 20 * time.Second       // how long after its start a job may have no log
 	tailBlock    = 64 << 10
 	tailMost     = 64 << 20 // how far back the last lines are searched
@@ -98,6 +100,7 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	if r.attempt != j.Attempt || path == "" {
 		path = r.d.logPath(attempt)
 	}
+	r.awaitOwnLog(j)
 	var err error
 	for {
 		r.file, err = r.d.openAsOwner(r.ctx, j, path)
@@ -127,6 +130,17 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 		r.offset = q.Offset
 	}
 	return err
+}
+
+// awaitOwnLog waits until a log that is named after its job alone is the job's:
+// before it begins, another queue's may be there.
+func (r *logReader) awaitOwnLog(j *job.Job) {
+	if !engine.LogAlone(&j.Spec) {
+		return
+	}
+	for !r.over && !r.d.runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {
+		r.refresh()
+	}
 }
 
 // openAsOwner opens a file with the rights of the job's user: a shared daemon

@@ -6,11 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/keep"
 )
@@ -27,6 +29,34 @@ func (l *lab) read(q api.LogQuery) (string, error) {
 	defer r.Close()
 	text, err := io.ReadAll(r)
 	return string(text), err
+}
+
+// TestALogOfAnotherQueueIsNotShown, though it has the job's name and whoever
+// follows the job is there before it begins. What never ran says why.
+func TestALogOfAnotherQueueIsNotShown(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	for n := range 20 {
+		old := filepath.Join(dir, job.Code(strconv.Itoa(n+1))+".log")
+		if err := os.WriteFile(old, []byte("of another queue\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		spec, want := sh("echo own", "gpus", "0", "output", dir+"/%c.log"), "own\n"
+		if n%2 == 1 {
+			spec.Command, want = api.Command{Argv: []string{"berth-has-no-such", "x"}}, "berth: command \"berth-has-no-such\" not found in PATH\n"
+		}
+		if got, err := l.read(api.LogQuery{ID: l.one(spec), Follow: true}); err != nil || got != want {
+			t.Errorf("job %d: %q, %v", n+1, got, err)
+		}
+		if kept, err := os.ReadFile(old + ".old"); string(kept) != "of another queue\n" {
+			t.Errorf("the old log of job %d: %q, %v", n+1, kept, err)
+		}
+	}
+	for output, want := range map[string]bool{"%c": true, "%%c": false, "%%%c": true, "log": false} {
+		if got := engine.LogAlone(&job.Spec{Output: output}); got != want {
+			t.Errorf("%s: %v", output, got)
+		}
+	}
 }
 
 func TestPartsOfALog(t *testing.T) {

@@ -67,6 +67,12 @@ func expandOutput(pattern string, j *job.Job) string {
 	return strings.NewReplacer("%%", "%", "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID)).Replace(pattern)
 }
 
+// LogAlone tells whether a job's log is named after it alone: what is there
+// under that name already is another queue's.
+func LogAlone(spec *job.Spec) bool {
+	return strings.Contains(strings.ReplaceAll(spec.Output, "%%", ""), "%c")
+}
+
 // safeName keeps a name from naming another directory.
 func safeName(name string) string { return strings.ReplaceAll(name, "/", "_") }
 
@@ -125,7 +131,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
-		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: strings.Contains(spec.Output, "%c"), Setup: setup,
+		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), Setup: setup,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}

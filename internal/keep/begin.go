@@ -83,13 +83,23 @@ func (b *beginning) become(o Order, join []string) error {
 			o.Env = append(o.Env, "HOME="+c.Home)
 		}
 	}
+	if o.LogAlone {
+		setAside(o.Log) // whatever comes now, the old one is not this job's
+	}
 	if err := os.Chdir(o.Dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
-	log, err := b.openLog(o)
+	log, err := openLogOf(o)
 	if err != nil {
 		return err
 	}
+	err = b.perform(o, log)
+	log.excuse(err)
+	return err
+}
+
+// perform ends as the command. It returns only what went wrong.
+func (b *beginning) perform(o Order, log *logFile) error {
 	path, err := lookPath(o.Argv[0], o.Dir, o.Env)
 	if err != nil {
 		return err
@@ -143,10 +153,7 @@ func ownPriority() (nice, oomScoreAdj int) {
 	return nice, oomScoreAdj
 }
 
-func (b *beginning) openLog(o Order) (*logFile, error) {
-	if o.LogAlone {
-		setAside(o.Log)
-	}
+func openLogOf(o Order) (*logFile, error) {
 	if o.Credential != nil {
 		return openOwnLog(o.Log, o.Credential.UID)
 	}

@@ -32,6 +32,7 @@ func launch(o Order, token string, privileged bool) (s started, err error) {
 	dir, cgroupFD := s.prepareCgroup(o, token)
 	defer func() {
 		if err != nil {
+			s.log.excuse(err)
 			s.abandon(dir)
 			s = started{setup: -1}
 		}
@@ -90,11 +91,11 @@ func (c *child) close() {
 
 // prepareDirect is for a job that is simply a child of the supervisor.
 func (s *started) prepareDirect(o Order, c *child) (err error) {
+	if o.LogAlone {
+		setAside(o.Log) // whatever comes now, the old one is not this job's
+	}
 	if err := checkDir(o.Dir); err != nil {
 		return err
-	}
-	if o.LogAlone {
-		setAside(o.Log)
 	}
 	if s.log, err = openLog(o.Log); err != nil {
 		return err

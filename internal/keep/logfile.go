@@ -22,11 +22,32 @@ const (
 	logMode  = 0o644
 )
 
+// mostAside is how many old logs of one name are kept; beyond that the log is
+// appended to, and nothing is lost.
+const mostAside = 100
+
 // setAside makes room for a log that nobody else writes to, with the rights of
-// whoever calls it. Where that fails, the log is appended to.
+// whoever calls it: NAME becomes NAME.old, or NAME.old.2 where that is taken.
+// Where it cannot be, the log is appended to.
 func setAside(path string) {
-	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-		_ = os.Rename(path, path+".old")
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return
+	}
+	old := path + ".old"
+	for n := 2; n <= mostAside+1; n++ {
+		if _, err := os.Lstat(old); errors.Is(err, os.ErrNotExist) {
+			_ = os.Rename(path, old)
+			return
+		}
+		old = path + ".old." + strconv.Itoa(n)
+	}
+}
+
+// excuse leaves in the log why the command never ran: it may be all that its
+// user looks at.
+func (l *logFile) excuse(why error) {
+	if l != nil {
+		_ = l.write([]byte("berth: " + why.Error() + "\n")) // the record says it, too
 	}
 }
 

@@ -247,6 +247,18 @@ func (r *Runner) Identity(token string) (Identity, bool) {
 	return s.identity, true
 }
 
+// Begun tells whether a supervisor has said of its job's attempt that it runs;
+// by then the log is its own. What no supervisor here knows of has been.
+func (r *Runner) Begun(token, id string, attempt int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.all[token]
+	if s == nil {
+		return true
+	}
+	return s.phase >= running && s.job == id && s.attempt == attempt && s.identity.PID != 0
+}
+
 // Close lets the supervisors without a job end, and leaves the others alone.
 func (r *Runner) Close() error {
 	r.mu.Lock()
