@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +51,20 @@ func mgpuProblem(err error) (what, hint string) {
 	var missing *api.Unreachable
 	switch {
 	case errors.As(err, &problem):
-		return problem.What, problem.Hint
+		return mgpuWords(problem.What), mgpuHints.Replace(oneLine(problem.Hint))
 	case errors.As(err, &missing):
 		return fmt.Sprintf("no server answers at %s: %v", missing.Socket, missing.Err), "start one: sudo mgpu_scheduler_server"
 	}
 	return err.Error(), ""
 }
+
+// mgpuHints turns ways on that are of berth's own commands into those of these
+// programs.
+var mgpuHints = strings.NewReplacer(
+	"berth list --all shows what there is", "mgpu_queue lists the jobs that are not over",
+	"berth submit -- python train.py", "mgpu_srun --gpu-ids 0 -- python train.py",
+	"docs/jobspec.md lists the keys", "see mgpu_srun --help",
+)
 
 // mgpuFailed tells of an error and gives the exit status that goes with it.
 func (c *Call) mgpuFailed(err error) int {
@@ -117,20 +124,17 @@ func mgpuWords(text string) string {
 	})
 }
 
+var jobID = regexp.MustCompile(`^[0-9]{1,18}(_[0-9]{1,18})?$`)
+
 // mgpuID is the id that berth knows a job by: people type the code they were
-// given, in any case, or berth's own number.
+// given, in any case, or berth's own number. Nothing else that berth would take
+// for jobs passes: here a word stands for one.
 func mgpuID(word string) (string, error) {
 	if id, ok := job.FromCode(word); ok {
 		return id, nil
 	}
-	number, task, isTask := strings.Cut(word, "_")
-	for _, part := range []string{number, cmp.Or(task, "0")} {
-		if part == "" || strings.Trim(part, "0123456789") != "" {
-			return "", api.Problemf(api.Invalid, "an id has eight letters and digits; mgpu_queue lists them", "%q is no id of a job", word)
-		}
-	}
-	if isTask && task == "" {
-		return "", api.Problemf(api.Invalid, "mgpu_queue lists them", "%q is no id of a job", word)
+	if !jobID.MatchString(word) {
+		return "", api.Problemf(api.Invalid, "an id has eight letters and digits; mgpu_queue lists them", "%q is no id of a job", word)
 	}
 	return word, nil
 }

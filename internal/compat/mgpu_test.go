@@ -90,7 +90,7 @@ func TestMgpuWordsNameJobsAsTheQueueDoes(t *testing.T) {
 	if want := "gpu0 runs job FVE9KS4E, then job " + job.Code("17_4") + "; 2 jobs�[2J"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for _, word := range []string{"", "all", "@", "1-3", "17_", "_3", "17_x", "9ABCDEFG"} {
+	for _, word := range []string{"", "all", "@", "1-3", "17_", "_3", "17_x", "9ABCDEFG", "99999999999999999999", "-1", "ZQFFY52C_1,2", "ZQFFY52C_"} {
 		if id, err := mgpuID(word); err == nil {
 			t.Errorf("%q is job %s", word, id)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,7 +109,7 @@ func (f *mgpuSrunFlags) check(c *Call, flags *pflag.FlagSet, dashed bool) (statu
 		missing = "--gpu-ids is missing"
 	case !dashed:
 		missing = "-- and a command are missing"
-	case len(f.command) == 0 || f.command[0] == "":
+	case len(f.command) == 0 || strings.TrimSpace(f.command[0]) == "":
 		missing = "there is no command after --"
 	}
 	if missing != "" {
@@ -123,8 +125,8 @@ func (f *mgpuSrunFlags) check(c *Call, flags *pflag.FlagSet, dashed bool) (statu
 		wrong = fmt.Sprintf("%q is not a flag; the command belongs after --", flags.Arg(0))
 	case f.interactive && f.background:
 		wrong = "--interactive and --background: only one of them"
-	case f.mem < 0:
-		wrong = fmt.Sprintf("--mem %d: a number of MB from 1, or 0 for none", f.mem)
+	case f.mem < 0 || f.mem > math.MaxInt32:
+		wrong = fmt.Sprintf("--mem %d: a number of MB from 1 to %d, or 0 for none", f.mem, math.MaxInt32)
 	case f.timeLimit < 0:
 		wrong = fmt.Sprintf("--time-limit %d: a number of seconds from 1, or 0 for none", f.timeLimit)
 	}
@@ -136,30 +138,30 @@ func (f *mgpuSrunFlags) check(c *Call, flags *pflag.FlagSet, dashed bool) (statu
 }
 
 func (f *mgpuSrunFlags) submit(ctx context.Context, c *Call) int {
+	out := c.Out
+	if f.interactive {
+		out = c.Err // standard output is the job's
+	}
 	// Read here as well, because no ids at all would mean any to the server.
 	if _, err := jobfile.ParseIDs(f.ids); err != nil {
-		return c.mgpuRefused(api.Problemf(api.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
+		return c.mgpuRefused(out, api.Problemf(api.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
 	}
 	client, err := c.mgpuClient(ctx, true)
 	if err != nil {
-		return c.mgpuRefused(err)
+		return c.mgpuRefused(out, err)
 	}
 	defer client.Close()
 	reply, err := client.Submit(ctx, f.request())
-	var problem *api.Problem
-	if errors.As(err, &problem) { // whose hints are about berth's own commands
-		problem.Hint = strings.ReplaceAll(problem.Hint, "berth gpus", "berth gpus --socket "+client.Place())
+	if errors.Is(err, context.Canceled) {
+		c.complain("interrupted while the job was handed over", "mgpu_queue shows whether it is queued")
+		return exitInterrupted
 	}
 	if err != nil {
-		return c.mgpuRefused(err)
+		return c.mgpuRefused(out, asTyped(err, client.Place()))
 	}
 	submitted := reply.Jobs[0]
 	for _, note := range submitted.Notes {
 		fmt.Fprintf(c.Err, "%s: note: %s\n", c.Name, oneLine(note))
-	}
-	out := c.Out
-	if f.interactive {
-		out = c.Err // standard output is the job's
 	}
 	fmt.Fprintf(out, "Job submitted. ID: %s (priority=%d)\n", job.Code(submitted.ID), f.priority)
 	if f.interactive {
@@ -168,13 +170,29 @@ func (f *mgpuSrunFlags) submit(ctx context.Context, c *Call) int {
 	return 0
 }
 
+// asTyped lets a refusal speak of flags as they are here, and of berth's own
+// commands in a way that finds this server.
+func asTyped(err error, place string) error {
+	var problem *api.Problem
+	if !errors.As(err, &problem) {
+		return err
+	}
+	problem.Hint = strings.ReplaceAll(problem.Hint, "berth gpus", "berth gpus --socket "+place)
+	key, rest, _ := strings.Cut(problem.What, ": ")
+	flags := map[string]string{"ids": "--gpu-ids", "vram": "--mem", "timeout": "--time-limit", "priority": "--priority", "setup": "--env-setup-cmd"}
+	if flag := flags[key]; flag != "" {
+		problem.What = flag + ": " + rest
+	}
+	return err
+}
+
 // mgpuRefused says that nothing was queued, in the words scripts know.
-func (c *Call) mgpuRefused(err error) int {
+func (c *Call) mgpuRefused(out io.Writer, err error) int {
 	if errors.Is(err, context.Canceled) {
 		return exitInterrupted
 	}
 	what, hint := mgpuProblem(err)
-	fmt.Fprintf(c.Out, "Submit failed: %s\n", oneLine(what))
+	fmt.Fprintf(out, "Submit failed: %s\n", oneLine(what))
 	if hint != "" {
 		fmt.Fprintf(c.Err, "hint: %s\n", oneLine(hint))
 	}
