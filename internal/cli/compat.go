@@ -25,7 +25,9 @@ func MainAs(name string, args []string, out, errOut io.Writer) int {
 func standIn(name string, args []string, out, errOut io.Writer) int {
 	return compat.Main(&compat.Call{
 		Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main,
-		Daemon: func(ctx context.Context, start bool) (string, error) { return ownDaemon(ctx, start, errOut) },
+		Daemon: func(ctx context.Context, start bool) (string, error) {
+			return ownDaemon(ctx, start, compat.InItsName(errOut, name))
+		},
 	})
 }
 

@@ -129,6 +129,9 @@ func (f *failure) Error() string { return f.what }
 
 func (f *failure) Unwrap() error { return f.err }
 
+// Hint is the next step, for who stands in for another program.
+func (f *failure) Hint() string { return f.hint }
+
 func failuref(hint, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &failure{what: err.Error(), hint: hint, err: err}

@@ -97,7 +97,7 @@ func runGpusched(c *Call) int {
 		c.complain(fmt.Sprintf("takes one jobs file, %d given", flags.NArg()), "gpusched jobs.txt; "+hint)
 		return exitUsage
 	}
-	said := &inItsName{out: c.Err, name: c.Name}
+	said := newInItsName(c.Err, c.Name, "berth run", c.Name)
 	defer said.flush()
 	return c.Berth(gpuschedRun(flags), c.Out, said)
 }

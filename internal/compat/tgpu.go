@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,8 +25,8 @@ order of submission. A job that does not fit yet may be passed by one that
 does, but not for ever. Each job has its GPUs to itself, and sees them in
 CUDA_VISIBLE_DEVICES.
 
-tgpu submit queues a job and prints its id. The first one starts the scheduler
-in the background (one for each user, unless the machine has one for all).
+tgpu submit queues a job and prints its id. The scheduler starts by itself, in
+the background (one for each user, unless the machine has one for all).
   --gpus N         how many GPUs, 0 for none (default 1)
   --priority P     a higher number goes first (default 0)
   --file FILE      a job spec, the same as SPEC.yaml; - is standard input
@@ -53,7 +54,7 @@ tgpu logs prints what a job printed, with -f as it comes.
 
 tgpu metrics sums up how long jobs waited and how much the GPUs were used.
 
-BERTH_SIM=2 in the environment of the first submission: two simulated GPUs.
+BERTH_SIM=2 in the environment of the first tgpu: two simulated GPUs.
 
 Exit status: 0 done; 1 failed or refused; 2 bad usage; 130 interrupted.
 
@@ -105,18 +106,24 @@ func tgpuParse(c *Call, flags *pflag.FlagSet, args []string) (code int, done boo
 
 // tgpuBerth runs one of berth's own commands. What that has to say, tgpu says.
 func tgpuBerth(c *Call, out io.Writer, args ...string) int {
-	var said strings.Builder
-	code := c.Berth(args, out, &said)
-	for line := range strings.Lines(said.String()) {
-		if problem, ok := strings.CutPrefix(line, "berth: "); ok {
-			line = "tgpu: " + problem
+	said := newInItsName(c.Err, c.Name, "berth submit", "tgpu submit", "berth list", "tgpu list", "berth cancel", "tgpu cancel", "berth logs", "tgpu logs")
+	defer said.flush()
+	return c.Berth(args, out, said)
+}
+
+// tgpuReach runs one of berth's commands that ask about jobs. A private daemon
+// goes when it has been idle; what it kept is there again with the next one.
+func tgpuReach(c *Call, out io.Writer, args ...string) int {
+	if _, err := c.Daemon(context.Background(), true); err != nil {
+		hint := ""
+		var next interface{ Hint() string }
+		if errors.As(err, &next) {
+			hint = next.Hint()
 		}
-		for _, verb := range []string{"submit", "list", "cancel", "logs"} {
-			line = strings.ReplaceAll(line, "berth "+verb, "tgpu "+verb)
-		}
-		fmt.Fprint(c.Err, line)
+		c.complain(err.Error(), hint)
+		return exitFailed
 	}
-	return code
+	return tgpuBerth(c, out, args...)
 }
 
 func tgpuCancel(c *Call, args []string) int {
@@ -131,7 +138,7 @@ func tgpuCancel(c *Call, args []string) int {
 	if !tgpuIDs(c, flags.Args()) {
 		return exitUsage
 	}
-	return tgpuBerth(c, c.Out, append([]string{"cancel"}, flags.Args()...)...)
+	return tgpuReach(c, c.Out, append([]string{"cancel"}, flags.Args()...)...)
 }
 
 func tgpuLogs(c *Call, args []string) int {
@@ -151,7 +158,7 @@ func tgpuLogs(c *Call, args []string) int {
 	if *follow {
 		words = append(words, "-f")
 	}
-	return tgpuBerth(c, c.Out, words...)
+	return tgpuReach(c, c.Out, words...)
 }
 
 // tgpuIDs tells whether all words are ids. berth's own commands know more

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -15,7 +16,8 @@ import (
 // asTgpu runs tgpu over a berth that only notes how it was called.
 func asTgpu(args ...string) (calls [][]string, errOut string, code int) {
 	var said bytes.Buffer
-	code = Main(&Call{Name: "tgpu", Args: args, Out: io.Discard, Err: &said, Berth: func(words []string, _, errOut io.Writer) int {
+	reached := func(context.Context, bool) (string, error) { return "", nil }
+	code = Main(&Call{Name: "tgpu", Args: args, Out: io.Discard, Err: &said, Daemon: reached, Berth: func(words []string, _, errOut io.Writer) int {
 		calls = append(calls, words)
 		fmt.Fprint(errOut, "berth: no\nhint: try berth submit\n")
 		return 1
@@ -27,6 +29,7 @@ func TestTgpuSubmitIsBerthSubmitAloneOnItsCards(t *testing.T) {
 	// seeds: T1 T9
 	for _, c := range []struct{ typed, want []string }{
 		{[]string{"--gpus", "2", "--priority", "5", "--", "cmd=python train.py"}, []string{"--gpus=2", "--priority=5", "--", "python train.py"}},
+		{[]string{"--gpus", "2", "cmd=python train.py"}, []string{"--gpus=2", "--", "python train.py"}},
 		{[]string{"--", "cmd=python", "train.py"}, []string{"--", "python", "train.py"}},
 		{[]string{"--", "python", "train.py", "--gpus", "9"}, []string{"--", "python", "train.py", "--gpus", "9"}},
 		{[]string{"--", "cmd=python a.py | tee b", "it's", "2"}, []string{"--", `python a.py | tee b 'it'\''s' '2'`}},

@@ -94,7 +94,7 @@ func tgpuBefore(a, b job.View) int {
 // tgpuAsk reads jobs from one of berth's commands.
 func tgpuAsk(c *Call, words ...string) ([]job.View, int) {
 	var out bytes.Buffer
-	if code := tgpuBerth(c, &out, words...); code != 0 {
+	if code := tgpuReach(c, &out, words...); code != 0 {
 		return nil, code
 	}
 	jobs := []job.View{}

@@ -27,10 +27,10 @@ func tgpuMetrics(c *Call, args []string) int {
 	}
 	words := []string{"stats", "--json", "--since", *since}
 	if *asJSON {
-		return tgpuBerth(c, c.Out, words...)
+		return tgpuReach(c, c.Out, words...)
 	}
 	var out bytes.Buffer
-	if code := tgpuBerth(c, &out, words...); code != 0 {
+	if code := tgpuReach(c, &out, words...); code != 0 {
 		return code
 	}
 	var stats api.Stats

@@ -49,6 +49,9 @@ func tgpuWhat(flags *pflag.FlagSet, file string) (words []string, hint string) {
 	if file != "" {
 		before = append([]string{file}, before...)
 	}
+	if len(after) == 0 && len(before) > 0 && strings.HasPrefix(before[0], "cmd=") {
+		before, after = nil, before // the dashes were forgotten, and nothing else is meant
+	}
 	switch {
 	case len(before) == 1 && len(after) == 0:
 		return []string{"--file", before[0]}, ""

@@ -3,14 +3,26 @@ package compat
 import (
 	"bytes"
 	"io"
+	"strings"
 )
 
 // inItsName passes lines on in the name of the program that berth stands in
 // for: what complains is that program, and what is to be typed is its name.
 type inItsName struct {
-	out  io.Writer
-	name string
-	rest []byte // of a line whose end has not come yet
+	out   io.Writer
+	name  string
+	typed *strings.Replacer // berth's commands, as that program has them
+	rest  []byte            // of a line whose end has not come yet
+}
+
+// InItsName is where berth says, under that name, what goes to w. typed are
+// pairs: a command of berth's, and the same one of the program's.
+func InItsName(w io.Writer, name string, typed ...string) io.Writer {
+	return newInItsName(w, name, typed...)
+}
+
+func newInItsName(w io.Writer, name string, typed ...string) *inItsName {
+	return &inItsName{out: w, name: name, typed: strings.NewReplacer(typed...)}
 }
 
 func (w *inItsName) Write(p []byte) (int, error) {
@@ -40,5 +52,5 @@ func (w *inItsName) rename(line []byte) []byte {
 	if rest, found := bytes.CutPrefix(line, []byte("berth: ")); found {
 		line = append([]byte(w.name+": "), rest...)
 	}
-	return bytes.ReplaceAll(line, []byte("berth run"), []byte(w.name))
+	return []byte(w.typed.Replace(string(line)))
 }
