@@ -113,6 +113,10 @@ func kills(t *testing.T, usual, short int) int {
 	return usual
 }
 
+// unbounded reports whether somebody asked for so many kills, however long
+// they take.
+func unbounded() bool { return os.Getenv("BERTH_KILLS") != "" }
+
 // chance is a source of random numbers. Its seed is printed, and BERTH_SEED
 // sets it: that repeats the jobs and the delays, though not what the kernel
 // makes of them.
