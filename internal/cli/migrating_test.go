@@ -186,6 +186,9 @@ func (h household) try(t *testing.T, c toType) {
 	if strings.Contains(line, "simjob --") {
 		line = "export " + h.box() + "; " + line // by hand it is a stranger in a box that runs
 	}
+	if strings.HasSuffix(line, "pause all") {
+		line += " && berth gpu resume all" // the others need them
+	}
 	if c.stays {
 		h.stays(t, dir, line)
 		return
@@ -204,12 +207,15 @@ func (h household) withIDs(t *testing.T, dir, line string) string {
 	if strings.Contains(line, "4242") {
 		return strings.ReplaceAll(line, "4242", h.stranger(t, dir))
 	}
-	id := regexp.MustCompile(`\b(job)?17\b|K3ZX81QA`)
-	if !id.MatchString(line) {
+	id := regexp.MustCompile(`\b17\b|K3ZX81QA`)
+	named := strings.HasPrefix(line, "berth cancel") && strings.HasSuffix(line, " --name a")
+	if !id.MatchString(line) && !named {
 		return line
 	}
 	how := "-q --gpus 0 --begin now+5h -- true"
 	switch {
+	case named:
+		how = "--name a " + how
 	case regexp.MustCompile(`logs|wait|requeue|--after`).MatchString(line):
 		how = "-q --gpus 0 --wait -- true"
 	case strings.Contains(line, "release"):
@@ -219,7 +225,7 @@ func (h household) withIDs(t *testing.T, dir, line string) string {
 	if err != nil {
 		t.Fatalf("submit %s: %v", how, err)
 	}
-	return id.ReplaceAllString(line, "${1}"+strings.Fields(string(out))[0])
+	return id.ReplaceAllString(line, strings.Fields(string(out))[0])
 }
 
 // stranger is a process on one of the daemon's cards that nobody submitted.
