@@ -21,7 +21,7 @@ func TestNotesOn(t *testing.T) {
 		"a signal that comes at once": {job.Spec{TimeLimit: 50 * time.Second, WarnSignal: "USR1", WarnBefore: 100 * time.Second},
 			[]string{"signal: USR1 comes at the start, because its limit of 50s leaves no 1m40s before it"}},
 		"marks that are none": {job.Spec{Output: "%x-%j-%%x-%é-%"},
-			[]string{"output: %x %é % stands for nothing and is left as it is; %j %n %u %a and %% are known"}},
+			[]string{"output: %x %é % stands for nothing and is left as it is; %j %c %n %u %a and %% are known"}},
 		"a job that cannot be parked yet": {job.Spec{Preemptible: "park"},
 			[]string{"preemptible: it will be parked once this machine can; until then it is not set aside (requeue can be)"}},
 		"a job that gives way where nobody is set aside": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute},
