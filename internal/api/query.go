@@ -30,6 +30,7 @@ func (q Query) values() url.Values {
 	putInt(v, "limit", int64(q.Limit))
 	putText(v, "after", q.After)
 	putBool(v, "reasons", q.Reasons)
+	putBool(v, "order", q.Order)
 	putBool(v, "idle", q.Idle)
 	return v
 }
@@ -42,7 +43,7 @@ func readQuery(p *params) Query {
 		},
 		Over: p.bool("over"), Newest: p.bool("newest"), Since: p.time("since"),
 		Limit: int(p.int("limit", 0, maxPageLimit)), After: p.text("after"), Reasons: p.bool("reasons"),
-		Idle: p.bool("idle"),
+		Order: p.bool("order"), Idle: p.bool("idle"),
 	}
 	return q
 }

@@ -58,6 +58,8 @@ type Query struct {
 	After  string     `json:"after,omitempty" doc:"the cursor of an earlier page"`
 	// Reasons asks why each queued job waits.
 	Reasons bool `json:"reasons,omitempty"`
+	// Order asks for the order in which queued jobs come up.
+	Order bool `json:"order,omitempty"`
 	// Idle leaves out all but those that have an idle_since.
 	Idle bool `json:"idle,omitempty"`
 }
@@ -68,6 +70,7 @@ type JobPage struct {
 	Next   string         `json:"next,omitempty" doc:"cursor of the next page; empty: this was the last"`
 	Total  int            `json:"total" doc:"how many jobs match in all"`
 	Counts map[string]int `json:"counts" doc:"by state, over the whole queue"`
+	Order  []string       `json:"order,omitempty" doc:"where it was asked for, on the last page: the first 10000 queued jobs as they come up for their turn"`
 }
 
 // Detail is everything about one job.

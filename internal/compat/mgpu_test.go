@@ -70,6 +70,25 @@ func TestMgpuUsagesAreWhole(t *testing.T) {
 	}
 }
 
+// TestTheQueueStandsInTheOrderItComesUp: what runs is first, what waits for
+// something else than its turn is last.
+//
+// seeds: M20
+func TestTheQueueStandsInTheOrderItComesUp(t *testing.T) {
+	jobs := []job.View{
+		{ID: "1", State: job.Queued}, {ID: "2", State: job.Running}, {ID: "3", State: job.Queued},
+		{ID: "4", State: job.Queued}, {ID: "5", State: job.Queued, Priority: 9}, {ID: "6", State: job.Running},
+	}
+	inTurn(jobs, []string{"3", "1", "7"})
+	order := ""
+	for _, v := range jobs {
+		order += v.ID
+	}
+	if order != "263154" {
+		t.Errorf("they are listed as %s", order)
+	}
+}
+
 func TestMgpuStatusIsTheJobs(t *testing.T) {
 	signal := "KILL"
 	for _, row := range []struct {

@@ -35,19 +35,28 @@ func (c *Call) mgpuAttach(ctx context.Context, word string) int {
 		return c.mgpuFailed(err)
 	}
 	defer client.Close()
+	// A server that goes away later is waited for; one that was never there, or
+	// does not know the job, is not.
+	if _, err := client.Job(ctx, id); err != nil {
+		return c.mgpuFailed(err)
+	}
 	return c.mgpuFollow(ctx, client, id)
 }
 
 // mgpuFollow shows a job's output to its last line, then how it ended, and
 // returns its status. Ctrl-C leaves the job alone.
 func (c *Call) mgpuFollow(ctx context.Context, client *api.Client, id string) int {
-	f := follower{c: c, client: client, id: id, code: job.Code(id)}
+	f := follower{c: c, client: client, id: id, code: job.Code(id), queued: true}
 	client.OnRetry = f.away
 	over, err := f.toTheEnd(ctx)
 	switch {
 	case ctx.Err() != nil:
 		f.endLine()
-		fmt.Fprintf(c.Err, "Detached. Job %s keeps running.\n", f.code)
+		goes := "keeps running"
+		if f.queued {
+			goes = "stays queued"
+		}
+		fmt.Fprintf(c.Err, "Detached. Job %s %s.\n", f.code, goes)
 		fmt.Fprintf(c.Err, "hint: mgpu_srun --attach %s shows it again, mgpu_cancel %[1]s ends it\n", f.code)
 		return exitInterrupted
 	case err != nil:
@@ -105,6 +114,7 @@ type follower struct {
 	outage time.Time // since when the server does not answer; zero: it does
 	told   bool
 	inLine bool // the last byte shown did not end a line
+	queued bool // when it was last looked at
 }
 
 // Write shows what the job printed.
@@ -170,7 +180,7 @@ func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
 			}
 			continue
 		}
-		f.outage, f.told = time.Time{}, false
+		f.outage, f.told, f.queued = time.Time{}, false, detail.State == job.Queued
 		switch {
 		case detail.Attempt > shown:
 			if err := f.show(ctx, shown+1); err != nil {

@@ -23,8 +23,9 @@ List the jobs that run and those that wait, one to a line:
 
   ID: .. | User: .. | GPUs: .. | Mem: .. | CMD: .. | Status: ..
 
-Mem is in MB, on each GPU. What waits says for what. Commands of other users
-are shown only where the server is set up so.
+Mem is in MB, on each GPU. What waits says for what, and is listed as it comes
+up: by priority, then by turns between users, then by submission. Commands of
+other users are shown only where the server is set up so.
 
       --json  an array of jobs (docs/json.md), with the id as shown here and
               berth's own as number
@@ -55,13 +56,14 @@ func runMgpuQueue(c *Call) int {
 	}
 	defer client.Close()
 	var jobs []job.View
-	_, err = client.JobsAll(ctx, api.Query{Reasons: true}, func(v job.View) error {
+	last, err := client.JobsAll(ctx, api.Query{Reasons: true, Order: true}, func(v job.View) error {
 		jobs = append(jobs, v)
 		return nil
 	})
 	if err != nil {
 		return c.mgpuFailed(err)
 	}
+	inTurn(jobs, last.Order)
 	if asJSON {
 		err = c.mgpuJSON(jobs)
 	} else {
@@ -71,6 +73,28 @@ func runMgpuQueue(c *Call) int {
 		return c.mgpuFailed(err)
 	}
 	return 0
+}
+
+// inTurn puts queued jobs in the order in which they come up, behind those that
+// run. What the order does not name waits for something else than its turn, and
+// comes last.
+func inTurn(jobs []job.View, order []string) {
+	place := make(map[string]int, len(order))
+	for i, id := range order {
+		place[id] = i
+	}
+	of := func(v job.View) int {
+		if v.State != job.Queued {
+			return -1
+		}
+		if at, named := place[v.ID]; named {
+			return at
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(jobs, func(a, b job.View) int {
+		return cmp.Or(cmp.Compare(of(a), of(b)), cmp.Compare(b.Priority, a.Priority))
+	})
 }
 
 // mgpuJSON writes the jobs with both of their ids.
@@ -97,8 +121,6 @@ func (c *Call) mgpuTable(jobs []job.View) error {
 			running = append(running, v)
 		}
 	}
-	// Among equals they come in the order they stand in.
-	slices.SortStableFunc(queued, func(a, b job.View) int { return cmp.Compare(b.Priority, a.Priority) })
 	fmt.Fprintln(out, "--- Running Jobs ---")
 	for _, v := range running {
 		fmt.Fprintln(out, mgpuLine(v))

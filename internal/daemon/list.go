@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/sched"
 	"berth/internal/store"
 )
 
@@ -41,23 +42,30 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	if err := list.read(ctx); err != nil {
 		return api.JobPage{}, err
 	}
-	return d.showPage(ctx, c, &list, q.Reasons)
+	return d.showPage(ctx, c, &list, &q)
 }
 
-func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, reasons bool) (api.JobPage, error) {
+func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *api.Query) (api.JobPage, error) {
 	page := list.page
 	var queued []string
 	for i := range page {
-		if reasons && page[i].State == job.Queued {
+		if q.Reasons && page[i].State == job.Queued {
 			queued = append(queued, page[i].ID)
 		}
 	}
 	var why map[string]string
-	err := d.do(ctx, func(time.Time) { why = d.engine.Reasons(queued) })
+	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
+	err := d.do(ctx, func(time.Time) {
+		why = d.engine.Reasons(queued)
+		if q.Order && !list.more {
+			for _, p := range sched.Order(d.engine.State(), pageMost) {
+				reply.Order = append(reply.Order, p.Job)
+			}
+		}
+	})
 	if err != nil {
 		return api.JobPage{}, err
 	}
-	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
 	for i := range page {
 		reply.Jobs[i] = d.view(c, &page[i], why)
 	}

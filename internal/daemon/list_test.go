@@ -282,3 +282,23 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestThePageTellsTheOrder in which jobs come up, once, on its last page; what
+// is held has no place in it.
+func TestThePageTellsTheOrder(t *testing.T) {
+	l := newLab(t)
+	line, _ := l.gate("gate")
+	l.untilState(l.one(sh(line, "ids", "0")), job.Running)
+	l.submit(sh("true", "ids", "0"), sh("true", "hold", "yes"), sh("true", "ids", "0", "priority", "5"), sh("true", "ids", "0"))
+	first, err := l.Jobs(l.ctx, api.Query{Order: true, Limit: 2})
+	if err != nil || first.Order != nil {
+		t.Errorf("the first page: %v, %v", first.Order, err)
+	}
+	_, last := l.pages(api.Query{Order: true, Limit: 2}, func() {})
+	if want := []string{"4", "2", "5"}; !slices.Equal(last.Order, want) {
+		t.Errorf("they come up as %v, want %v", last.Order, want)
+	}
+	if _, last = l.pages(api.Query{Limit: 2}, func() {}); last.Order != nil {
+		t.Errorf("unasked: %v", last.Order)
+	}
+}
