@@ -17,6 +17,7 @@ from .wire import Reply, Wire
 
 _EVENT_SILENCE = 50.0  # three signs of life that did not come
 _PAUSE = 0.2  # before a lost daemon is looked for again
+_AT_ONCE = 0.001  # a wait of 0 would be the longest there is
 
 Words = Union[str, int, "Handle"]
 """A job, or several as people write them: 17, "1-3,7", "@", a Handle."""
@@ -172,16 +173,25 @@ class Client:
         """Wait for jobs to end, and return their statuses: the exit code,
         128 + the signal, 124 for a time limit, else 1. They are in the order
         of the ids, and by number where a range or an array was meant.
-        TimeoutError when they are not over in time."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = 60.0 if end is None else max(0.0, min(60.0, end - time.monotonic()))
-            reply = self._wire.call("POST", "/v1/jobs/wait",
-                                    {"select": {"ids": [str(i) for i in ids]}, "timeout_s": left})
-            if reply["done"]:
-                return _statuses([str(i) for i in ids], reply["jobs"])
-            if end is not None and time.monotonic() >= end:
-                raise TimeoutError(f"not over after {timeout} s: {', '.join(str(i) for i in ids)}")
+        TimeoutError when they are not over in time. A daemon that answered
+        once may go away and come back meanwhile."""
+        words = [str(i) for i in ids]
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        reply = self._wait(words, _AT_ONCE)
+        while not reply["done"]:
+            if time.monotonic() >= end:
+                raise TimeoutError(f"not over after {timeout} s: {', '.join(words)}")
+            try:
+                reply = self._wait(words, max(_AT_ONCE, min(60.0, end - time.monotonic())))
+            except BerthError as err:
+                if err.kind != "unreachable":
+                    raise
+                time.sleep(_PAUSE)
+        return _statuses(words, reply["jobs"])
+
+    def _wait(self, words: Sequence[str], seconds: float) -> Dict[str, Any]:
+        asked = {"select": {"ids": list(words)}, "timeout_s": seconds}
+        return cast(Dict[str, Any], self._wire.call("POST", "/v1/jobs/wait", asked))
 
     def cancel(self, *ids: Words, all: bool = False, grace: Optional[float] = None) -> List[Dict[str, Any]]:
         """End jobs, running or not; grace is the time between TERM and KILL."""

@@ -50,13 +50,16 @@ class Wire:
     def open(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, Any]] = None,
              timeout: Optional[float] = None, headers: Optional[Mapping[str, str]] = None) -> Reply:
         """One request; the caller reads its reply, and closes it."""
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else _json(body)
         sent = {"Content-Type": "application/json", **(headers or {})}
         if self._token:
             sent["Authorization"] = f"Bearer {self._token}"
         conn = self._connection(timeout)
         try:
-            conn.request(method, path + _query(query), body=data, headers=sent)
+            try:
+                conn.request(method, path + _query(query), body=data, headers=sent)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused before all of it was read: why, is in the reply
             response = conn.getresponse()
             if response.status >= 400:
                 raise _problem(response)
@@ -126,6 +129,16 @@ class Reply:
                 raise http.client.IncompleteRead(b"", size)
             size -= len(piece)
             yield piece
+
+
+def _json(body: Any) -> bytes:
+    """A request's body. JSON has no place for bytes that are no text, and
+    what is put in their place would be another command, or another path."""
+    text = json.dumps(body, ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as err:
+        raise BerthError(f"{text[max(0, err.start - 20):err.end]!r} is no text", "use UTF-8", "invalid") from err
 
 
 def _query(query: Optional[Mapping[str, Any]]) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import threading
 from pathlib import Path
 from typing import List
+from unittest import mock
 
 import berth
 from berth import BerthError, Client
@@ -94,6 +95,25 @@ class Served(Lab):
         self.open()
         reader.join(60)
         self.assertEqual(b"".join(got).split(), [str(i).encode() for i in range(1, 2001)])
+
+    def test_a_wait_goes_on_through_the_loss_of_the_daemon(self) -> None:
+        job = self.client.submit(f"{self.gate()}; exit 5", gpus=0)
+        got: List[int] = []
+        waiter = threading.Thread(target=lambda: got.append(job.wait()))
+        waiter.start()
+        until(lambda: self.client.status()["pid"] and job.show()["state"] == "running")
+        self._reap(self.daemon)
+        self.serve()
+        self.open()
+        waiter.join(60)
+        self.assertEqual(got, [5])
+
+    def test_no_time_to_wait_is_no_minute(self) -> None:
+        job = self.client.submit(self.gate(), gpus=0)
+        with mock.patch.object(self.client._wire, "call", wraps=self.client._wire.call) as call:
+            with self.assertRaises(TimeoutError):
+                job.wait(timeout=0)
+        self.assertTrue(all(0 < args[0][2]["timeout_s"] < 1 for args in call.call_args_list), call.call_args_list)
 
     def test_events_tell_of_a_job_as_it_goes(self) -> None:
         job = self.client.submit("true")
