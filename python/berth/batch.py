@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Sequence
 
 from .client import signal_number
 from .errors import BerthError
@@ -60,11 +60,13 @@ class Task:
 class Batch:
     """A run. It is used once."""
 
-    def __init__(self, log_dir: Path, level: int, interval: float, options: Sequence[str]) -> None:
+    def __init__(self, log_dir: Path, level: int, interval: float, options: Sequence[str],
+                 gpus: Container[int]) -> None:
         self._log_dir = log_dir
         self._level = level
         self._interval = interval
         self._options = options
+        self._gpus = gpus  # those it may use, and tells of
         self._tasks: Dict[str, Task] = {}  # by their job's id
         self._events: "queue.SimpleQueue[Event]" = queue.SimpleQueue()
         self._over = threading.Event()
@@ -85,7 +87,7 @@ class Batch:
             self._log.info("All jobs completed: %d succeeded, %d failed", len(tasks) - failed, failed)
             return [NEVER_STARTED if task.status is None else task.status for task in tasks]
         except BaseException as err:
-            self._log.error("%s", str(err) or type(err).__name__)
+            self._log.error("%s", isinstance(err, Exception) and str(err) or type(err).__name__)
             self._abandon()
             raise
         finally:
@@ -112,9 +114,9 @@ class Batch:
 
     def _submit(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], fit: Fit) -> List[Task]:
         cards = self._client.gpus()
-        for card in cards:
-            self._log.info("GPU %d: %s", card["index"], _memory(card))
         asks = fit(cards)
+        for card in self._own(cards):
+            self._log.info("GPU %d: %s", card["index"], _memory(card))
         tasks = [Task(i, name, spec, create_job_log(self._log_dir, name))
                  for i, (spec, name) in enumerate(zip(specs, names))]
         self._asked = True
@@ -216,22 +218,27 @@ class Batch:
     def _cards(self, level: int) -> List[Dict[str, Any]]:
         """The cards, for a log that wants to know."""
         try:
-            return self._client.gpus() if self._log.isEnabledFor(level) else []
+            return self._own(self._client.gpus()) if self._log.isEnabledFor(level) else []
         except BerthError:
             return []
 
+    def _own(self, cards: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+        return [card for card in cards if card["index"] in self._gpus]
+
     def _abandon(self) -> None:
-        """Stop every job: gently, and at the second Ctrl-C at once."""
+        """Stop every job: gently, and at the second Ctrl-C (or TERM) at once."""
         if not self._asked:
             return
         self._log.info("Stopping all jobs")
         try:
             self._stop_jobs(None)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             self._stop_jobs(0.0)
 
     def _stop_jobs(self, grace: Optional[float]) -> None:
         try:
+            if self._daemon.gone:
+                self._daemon.start()  # there is nobody else to stop them
             self._client.cancel("all", grace=grace)
             self._client.wait("all", timeout=_STOP_SECONDS)
             self._follow(time.monotonic() + _TELL_SECONDS)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .batch import Batch
+from .ending import terminated_as_interrupted
 from .joblog import level_number
 
 _SHARE_OF_CARD = 0.95  # what berth's shares divide among themselves
@@ -77,21 +78,20 @@ class GPUScheduler:
         statuses in their order: minus the number of a signal that ended one,
         127 for one that never started.
 
-        A job that fails stops no other. Ctrl-C stops them all. If this
-        process is killed, what it queued is still run to its end.
+        A job that fails stops no other. Ctrl-C stops them all, and so does
+        TERM where the program has no other use for it. If this process is
+        killed, what it queued is still run to its end.
         """
         todo = list(jobs)
         for index, job in enumerate(todo):
-            if not hasattr(job, "command"):
-                raise TypeError(f"job {index}: found {job!r}, allowed a Job")
-            if not isinstance(job.command, str) or not job.command.strip():
-                raise ValueError(f"job {index}: command: found {job.command!r}, allowed a line for bash")
+            _check(job, index)
         if not todo:
             return []
         options = ["--jobs-per-gpu", str(self.jobs_per_gpu), "--policy", "fifo", "--placement", "spread",
                    "--poll", f"{max(self.check_interval, 0.01):f}", "--margin", "0", "--spike-buffer", "0"]
-        batch = Batch(self.log_dir, self.log_level, self.check_interval, options)
-        return batch.run([_spec(job) for job in todo], [_name(job, i) for i, job in enumerate(todo)], self._fit)
+        batch = Batch(self.log_dir, self.log_level, self.check_interval, options, range(self.n_gpus))
+        with terminated_as_interrupted():
+            return batch.run([_spec(job) for job in todo], [_name(job, i) for i, job in enumerate(todo)], self._fit)
 
     def _fit(self, cards: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """What every job asks for, seeing the cards that there are."""
@@ -110,8 +110,18 @@ class GPUScheduler:
         return asks
 
 
+def _check(job: Job, index: int) -> None:
+    """Find what nothing can be made of before anything runs."""
+    if not hasattr(job, "command"):
+        raise TypeError(f"job {index}: found {job!r}, allowed a Job")
+    if not isinstance(job.command, str) or not job.command.strip():
+        raise ValueError(f"job {index}: command: found {job.command!r}, allowed a line for bash")
+    if job.env is not None and (not isinstance(job.env, Mapping) or None in job.env.values()):
+        raise ValueError(f"job {index}: env: found {job.env!r}, allowed names with their values")
+
+
 def _name(job: Job, index: int) -> str:
-    return job.job_name or f"job_{index}"
+    return f"job_{index}" if job.job_name in (None, "") else str(job.job_name)
 
 
 def _spec(job: Job) -> dict[str, Any]:

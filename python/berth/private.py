@@ -16,6 +16,7 @@ from .client import Client
 from .errors import BerthError
 from .places import program, state_home
 
+_SOCKET = "berth.sock"
 _SOCKET_BYTES = 100  # the kernel takes 107
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
@@ -34,11 +35,10 @@ class PrivateDaemon:
         _sweep(home)
         self.state_dir = home / f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}_{secrets.token_hex(3)}"
         self.state_dir.mkdir(mode=0o700)
-        self._short: Optional[str] = None
-        self.socket = str(self.state_dir / "berth.sock")
+        self.socket = str(self.state_dir / _SOCKET)
         if len(os.fsencode(self.socket)) > _SOCKET_BYTES:
-            self._short = tempfile.mkdtemp(prefix="berth-", dir="/tmp")
-            self.socket = os.path.join(self._short, "s")
+            self.socket = os.path.join(tempfile.mkdtemp(prefix="berth-", dir="/tmp"), "s")
+            os.symlink(self.socket, self.state_dir / _SOCKET)  # for whoever looks for it here
         # What the user set for other daemons is not meant for this one.
         config = self.state_dir / "config.toml"
         config.touch(mode=0o600)
@@ -89,9 +89,7 @@ class PrivateDaemon:
 
     def remove(self) -> None:
         """Delete its state, once nothing in there is needed any more."""
-        shutil.rmtree(self.state_dir, ignore_errors=True)
-        if self._short:
-            shutil.rmtree(self._short, ignore_errors=True)
+        _forget(self.state_dir)
 
 
 def _sweep(home: Path) -> None:
@@ -100,9 +98,17 @@ def _sweep(home: Path) -> None:
         try:
             old = time.time() - state.stat().st_mtime > _ORPHAN_SECONDS
             if old and not any(_held(lock) for lock in _locks(state)):
-                shutil.rmtree(state, ignore_errors=True)
+                _forget(state)
         except OSError:
             continue  # somebody else was faster
+
+
+def _forget(state: Path) -> None:
+    """Delete a state directory, and that of its socket where it has one."""
+    socket = state / _SOCKET
+    if socket.is_symlink():
+        shutil.rmtree(os.path.dirname(os.readlink(socket)), ignore_errors=True)
+    shutil.rmtree(state, ignore_errors=True)
 
 
 def _locks(state: Path) -> List[Path]:

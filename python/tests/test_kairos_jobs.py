@@ -8,8 +8,9 @@ import re
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
-from berth import GPUScheduler, Job
+from berth import BerthError, GPUScheduler, Job
 
 from .support import Lab, Running, until
 
@@ -35,6 +36,15 @@ class Jobs(Lab):
         with self.assertRaisesRegex(TypeError, "job 0: found 'true', allowed a Job"):
             self.scheduler().run_jobs(["true"])  # type: ignore[list-item]
 
+    def test_a_command_that_berth_cannot_be_told_runs_nothing_and_is_no_other(self) -> None:
+        for wrong, why in (("echo \udcff", "is no text"), ("true " + "x" * 200_000, "a word of the command has"),
+                           ("true " + "x" * 3_000_000, "takes more than")):
+            with self.assertRaisesRegex(BerthError, why) as caught:
+                self.scheduler().run_jobs([Job("touch ran"), Job(wrong)])
+            self.assertNotEqual(caught.exception.kind, "unreachable")
+        self.assertFalse(os.path.exists("ran"))
+        self.assertEqual([path.name for path in self.logs.iterdir()], ["kairos.log"])
+
     def test_variables_are_inherited_and_those_of_a_job_are_its_own(self) -> None:
         # seeds: K6
         os.environ["OUTER"] = "from outside"
@@ -43,6 +53,15 @@ class Jobs(Lab):
         self.assertIn("<from outside|it's \"mine\">", self.job_log("job_0"))
         self.assertIn("<from outside|>", self.job_log("job_1"))
         self.assertNotIn("MINE", os.environ)
+
+    def test_variables_may_be_what_has_a_text(self) -> None:
+        # seeds: K6
+        self.assertEqual(self.scheduler().run_jobs(
+            [Job('[[ $A == 5 && $B == /x && $C == $\'two\\nlines\' && -z ${D-unset} ]]',
+                 env={"A": 5, "B": Path("/x"), "C": "two\nlines", "D": ""})]), [0])  # type: ignore[dict-item]
+        for wrong in ({"A": None}, ["A=1"]):
+            with self.assertRaisesRegex(ValueError, "job 0: env: found"):
+                self.scheduler().run_jobs([Job("true", env=wrong)])  # type: ignore[arg-type]
 
     def test_the_card_that_was_given_wins_over_the_jobs_own_variable(self) -> None:
         # seeds: K10
@@ -91,6 +110,14 @@ class Jobs(Lab):
         self.assertIn("second", self.job_log("mine"))
         self.assertIn("third", self.job_log("job_2"))
 
+    def test_any_name_makes_a_file_in_the_directory(self) -> None:
+        # seeds: K18
+        names = {"..": "..", "a/b": "a_b", "new\nline": "new_line", "名" * 100: "名" * 42, 5: "5", "%j": "%j", "\udcff": "_"}
+        jobs = [Job(f"echo number {i}", job_name=name) for i, name in enumerate(names)]  # type: ignore[arg-type]
+        self.assertEqual(self.scheduler().run_jobs(jobs), [0] * len(names))
+        for i, stem in enumerate(names.values()):
+            self.assertIn(f"number {i}\n", self.job_log(stem))
+
     def test_jobs_of_one_name_have_logs_of_their_own(self) -> None:
         # seeds: R28
         self.scheduler(2, 4).run_jobs([Job(f"echo number {i}", job_name="same/name") for i in range(8)])
@@ -127,7 +154,10 @@ class Jobs(Lab):
 class Order(Lab):
     def test_jobs_start_one_after_the_other_as_places_become_free(self) -> None:
         # seeds: K11
-        self.assertEqual(self.scheduler(1, 1).run_jobs([Job(f"echo {i} >> order") for i in range(8)]), [0] * 8)
+        # Once one of each ran, whoever put short jobs first would do so here.
+        jobs = [Job(f"echo {i} >> order; sleep {0.6 if i % 2 == 0 else 0}", job_name="odd" if i % 2 else "even")
+                for i in range(8)]
+        self.assertEqual(self.scheduler(1, 1).run_jobs(jobs), [0] * 8)
         with open("order") as order:
             self.assertEqual(order.read().split(), [str(i) for i in range(8)])
 

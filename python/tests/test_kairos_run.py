@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from itertools import chain, repeat
 from pathlib import Path
 from unittest import mock
 
-from berth import Client, GPUScheduler, Job, joblog
+from berth import Client, GPUScheduler, Job, joblog, private
 
 from .support import Lab, Running, until
 
@@ -69,6 +71,12 @@ class Whole(Lab):
         self.assertTrue(said.endswith("[0, 0]\n"), said)
         self.assertIn(f"['--config', 'config1.yaml'] {project} None", self.job_log("train_model1"))
         self.assertIn(f"['--config', 'config2.yaml'] {self.dir} max_split_size_mb:5000", self.job_log("train_model2"))
+
+    def test_the_log_tells_of_the_cards_that_were_asked_for(self) -> None:
+        # seeds: K1
+        self.scheduler(2, log_level="DEBUG").run_jobs([Job("sleep 0.3")])
+        self.assertIn("GPU 1: 24576 MiB free", self.main_log())
+        self.assertNotIn("GPU 2", self.main_log())
 
     def test_logs_go_to_a_directory_that_is_made(self) -> None:
         # seeds: K4
@@ -143,6 +151,49 @@ class Ends(Lab):
         self.assertFalse(os.path.exists("second"))
         self.assertEqual(list((self.dir / "state" / "berth" / "kairos").iterdir()), [])
 
+    def test_so_does_term_where_the_program_has_no_use_for_it(self) -> None:
+        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; while :; do sleep 0.05; done")
+        until(lambda: os.path.exists("began"))
+        process.terminate()
+        said, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assertNotIn("Traceback", said)
+        self.assertIn("ended", self.job_log("job_0"))
+        self.assertFalse(os.path.exists("second"))
+        self.assertEqual(list((self.dir / "state" / "berth" / "kairos").iterdir()), [])
+
+    def test_a_program_keeps_what_it_does_about_term(self) -> None:
+        for mine in (signal.SIG_DFL, signal.SIG_IGN, lambda *_: None):
+            before = signal.signal(signal.SIGTERM, mine)
+            self.addCleanup(signal.signal, signal.SIGTERM, before)
+            self.assertEqual(self.scheduler().run_jobs([Job("true")]), [0])
+            self.assertIs(signal.getsignal(signal.SIGTERM), mine)
+
+    def test_the_second_time_jobs_are_stopped_at_once(self) -> None:
+        process = self.python("-c", KILLED, "trap '' TERM; while :; do sleep 0.05; done")
+        until(lambda: os.path.exists("began"))
+        process.send_signal(signal.SIGINT)
+        until(lambda: "Stopping all jobs" in self.main_log())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertIn('"return_code": -9', self.job_log("job_0"))
+
+    def test_jobs_are_stopped_though_the_daemon_was_lost_just_then(self) -> None:
+        run = Running(self, self.scheduler(), [Job("touch began; " + self.gate())])
+        until(lambda: os.path.exists("began"))
+        with mock.patch("berth.batch.Batch._report", side_effect=chain(map(self.lose, [run]), repeat(None))):
+            with self.assertRaisesRegex(RuntimeError, "on purpose"):
+                run.result()
+        self.assertIn('"outcome": "cancelled"', self.job_log("job_0"))
+        self.assertEqual(list((self.dir / "state" / "berth" / "kairos").iterdir()), [])
+
+    @staticmethod
+    def lose(run: Running) -> None:
+        pid = run.client.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+        raise RuntimeError("on purpose")
+
     def test_what_a_killed_python_queued_is_run_to_its_end(self) -> None:
         # seeds: K26
         process = self.python("-c", KILLED, self.gate())
@@ -169,4 +220,36 @@ class Ends(Lab):
 
     def test_a_long_state_directory_is_no_obstacle(self) -> None:
         os.environ["XDG_STATE_HOME"] = str(self.dir / ("x" * 120))
-        self.assertEqual(self.scheduler().run_jobs([Job("exit 2")]), [2])
+        before = set(Path("/tmp").glob("berth-*"))
+        show = f"readlink -e {self.dir}/x*/berth/kairos/*/berth.sock > socket; exit 2"
+        self.assertEqual(self.scheduler().run_jobs([Job(show)]), [2])
+        socket = Path(Path("socket").read_text().strip())
+        self.assertNotIn(socket.parent, before)
+        self.assertFalse(socket.parent.exists())
+
+    def test_what_nobody_needs_any_more_is_removed_after_a_week(self) -> None:
+        home = self.dir / "state" / "berth" / "kairos"
+        process = self.python("-c", KILLED, self.gate())
+        until(lambda: os.path.exists("began"))
+        state = next(home.iterdir())
+        daemon = Client(str(state / "berth.sock")).status()["pid"]
+        process.kill()
+        process.wait()
+        self.sweep(state)
+        self.assertTrue(state.exists(), "the daemon has it")
+        os.kill(daemon, signal.SIGKILL)
+        until(lambda: not os.path.exists(f"/proc/{daemon}"))
+        self.sweep(state)
+        self.assertTrue(state.exists(), "the supervisor of a job has it")
+        self.open()
+        until(lambda: not any(private._held(lock) for lock in private._locks(state)))
+        os.utime(state)
+        self.scheduler().run_jobs([Job("true")])
+        self.assertTrue(state.exists(), "it is not a week old")
+        self.sweep(state)
+        self.assertEqual(list(home.iterdir()), [])
+
+    def sweep(self, state: Path) -> None:
+        week_ago = time.time() - 8 * 86400
+        os.utime(state, (week_ago, week_ago))
+        self.assertEqual(self.scheduler().run_jobs([Job("true")]), [0])
