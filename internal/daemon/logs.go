@@ -113,11 +113,8 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 			continue
 		}
 	}
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return api.Problemf(api.NotFound, "it may have been removed, or the job never started", "job %s has no log %s", r.id, path)
-	case err != nil:
-		return api.Problemf(api.Refused, "", "the log of job %s cannot be read: %v", r.id, err)
+	if err != nil {
+		return noLog(r.ctx, r.id, path, err)
 	}
 	switch {
 	case q.Lines > 0:
@@ -130,6 +127,20 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 		r.offset = q.Offset
 	}
 	return err
+}
+
+// noLog is why a log could not be opened. Where that is because the daemon
+// stops, or a file server is slow, the caller comes back: it is no refusal.
+func noLog(ctx context.Context, id, path string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return stopping()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return api.Problemf(api.Unable, "try again in a moment", "the log of job %s cannot be read now: %v", id, err)
+	case errors.Is(err, os.ErrNotExist):
+		return api.Problemf(api.NotFound, "it may have been removed, or the job never started", "job %s has no log %s", id, path)
+	}
+	return api.Problemf(api.Refused, "", "the log of job %s cannot be read: %v", id, err)
 }
 
 // awaitOwnLog waits until a log that is named after its job alone is the job's:

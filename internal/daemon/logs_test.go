@@ -59,6 +59,23 @@ func TestALogOfAnotherQueueIsNotShown(t *testing.T) {
 	}
 }
 
+// TestALogThatCannotBeReadNowIsNotRefused: who follows a job through a restart
+// of the daemon would give up.
+func TestALogThatCannotBeReadNowIsNotRefused(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for _, row := range []struct {
+		ctx  context.Context
+		err  error
+		kind string
+	}{
+		{stopped, io.ErrUnexpectedEOF, api.Unable}, {stopped, os.ErrDeadlineExceeded, api.Unable}, {t.Context(), os.ErrDeadlineExceeded, api.Unable},
+		{t.Context(), os.ErrNotExist, api.NotFound}, {t.Context(), os.ErrPermission, api.Refused},
+	} {
+		wantProblem(t, noLog(row.ctx, "7", "log", fmt.Errorf("open: %w", row.err)), row.kind)
+	}
+}
+
 func TestPartsOfALog(t *testing.T) {
 	l := newLab(t)
 	id := l.one(sh("seq 1 9; printf ten", "gpus", "0"))
