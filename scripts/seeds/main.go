@@ -4,7 +4,7 @@
 // command reads and reports: it runs no test, and it knows no row by itself.
 //
 // It exits 1 where a row has no test, a comment names no row, or a comment
-// stands where no test is.
+// stands where no test is, or in one that never runs.
 package main
 
 import (

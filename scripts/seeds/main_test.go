@@ -46,11 +46,11 @@ func TestARowNeedsATestAndATestARow(t *testing.T) {
 		says  string
 	}{
 		"all rows have one":        {map[string]string{"a_test.go": goTest}, 0, ""},
-		"a row without":            {map[string]string{"a.txtar": "# " + word + " K1\n"}, 1, "K2 has no test: a | in a cell"},
-		"a tag without a row":      {map[string]string{"a_test.go": goTest, "b.txtar": "# " + word + " K3\n"}, 1, `b.txtar:1: "K3" names no row`},
-		"a range is no row":        {map[string]string{"a_test.go": goTest, "b.txtar": "# " + word + " K1–K2\n"}, 1, `"K1–K2" names no row`},
+		"a row without":            {map[string]string{"testdata/script/a.txtar": "# " + word + " K1\n"}, 1, "K2 has no test: a | in a cell"},
+		"a tag without a row":      {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + " K3\n"}, 1, `testdata/script/b.txtar:1: "K3" names no row`},
+		"a range is no row":        {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + " K1–K2\n"}, 1, `"K1–K2" names no row`},
 		"a tag outside of a test":  {map[string]string{"a_test.go": goTest, "b_test.go": "package x\n\n// " + word + " K1\n\nvar a = 1\n"}, 1, "b_test.go:3: this comment stands in no test"},
-		"a tag that names nothing": {map[string]string{"a_test.go": goTest, "b.txtar": "# " + word + "\n"}, 1, "b.txtar:1: this comment names no row"},
+		"a tag that names nothing": {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + "\n"}, 1, "testdata/script/b.txtar:1: this comment names no row"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.files["docs/seeds.md"] = page
@@ -67,20 +67,20 @@ func TestARowNeedsATestAndATestARow(t *testing.T) {
 
 func TestTheReportIsAlignedAndCounts(t *testing.T) {
 	root := repository(t, map[string]string{
-		"docs/seeds.md": page,
-		"a.txtar":       "# " + word + " K1\nexec true\n-- f --\n",
-		"x/b_test.go":   "package x\n\n// TestB is one.\n// " + word + " K1\nfunc TestB(t *testing.T) {}\n",
+		"docs/seeds.md":           page,
+		"testdata/script/a.txtar": "# " + word + " K1\nexec true\n-- f --\n",
+		"x/b_test.go":             "package x\n\n// TestB is one.\n// " + word + " K1\nfunc TestB(t *testing.T) {}\n",
 	})
 	var out, errOut strings.Builder
 	run([]string{"--root", root}, &out, &errOut)
-	want := "kairos\n  K1  a.txtar\n      x/b_test.go: TestB\n  K2  (no test)\n1 of 2 rows have a test\n"
+	want := "kairos\n  K1  testdata/script/a.txtar\n      x/b_test.go: TestB\n  K2  (no test)\n1 of 2 rows have a test\n"
 	if out.String() != want {
 		t.Errorf("printed\n%swant\n%s", out.String(), want)
 	}
 }
 
 func TestJSONHasRowsTestsAndProblems(t *testing.T) {
-	root := repository(t, map[string]string{"docs/seeds.md": page, "a.txtar": "# " + word + " K2\n"})
+	root := repository(t, map[string]string{"docs/seeds.md": page, "testdata/script/a.txtar": "# " + word + " K2\n"})
 	var out, errOut strings.Builder
 	if got := run([]string{"--root", root, "--json"}, &out, &errOut); got != 1 {
 		t.Errorf("exit status %d, want 1", got)
@@ -93,7 +93,7 @@ func TestJSONHasRowsTestsAndProblems(t *testing.T) {
 	if found.Proved != 1 || k2.Note != "said otherwise" || k2.Program != "kairos" || len(found.Problems) != 1 {
 		t.Errorf("found %+v", found)
 	}
-	if !slices.Equal(k2.Tests, []test{{File: "a.txtar", Line: 1}}) {
+	if !slices.Equal(k2.Tests, []test{{File: "testdata/script/a.txtar", Line: 1}}) {
 		t.Errorf("the tests of K2 are %+v", k2.Tests)
 	}
 }
@@ -123,8 +123,8 @@ class A(unittest.TestCase):
             # ` + word + ` K4 K5
             pass
 `
-	tags, problems := pythonTags("a.py", text)
-	if len(problems) != 2 || !strings.Contains(problems[0], "a.py:2:") || !strings.Contains(problems[1], "a.py:10:") {
+	tags, problems := pythonTags("test_a.py", text)
+	if len(problems) != 2 || !strings.Contains(problems[0], "test_a.py:2:") || !strings.Contains(problems[1], "test_a.py:10:") {
 		t.Errorf("problems are %q", problems)
 	}
 	if len(tags) != 2 || tags[0].Name != "A.test_above" || tags[1].Name != "A.test_inside" || !slices.Equal(tags[1].ids, []string{"K4", "K5"}) {
@@ -133,7 +133,7 @@ class A(unittest.TestCase):
 }
 
 func TestAFileInAStoryIsNoComment(t *testing.T) {
-	tags, problems := storyTags("a.txtar", "exec true\n-- jobs.txt --\n# "+word+" K1\n")
+	tags, problems := storyTags("testdata/script/a.txtar", "exec true\n-- jobs.txt --\n# "+word+" K1\n")
 	if len(tags) != 0 || len(problems) != 1 {
 		t.Errorf("tags %+v, problems %q", tags, problems)
 	}
@@ -158,5 +158,35 @@ func TestThePageHasEveryRow(t *testing.T) {
 		if got[letter] != want {
 			t.Errorf("the page has %d rows %s, want %d", got[letter], letter, want)
 		}
+	}
+}
+
+func TestATestThatNeverRunsProvesNothing(t *testing.T) {
+	tagged := "\t// " + word + " K1\n}\n"
+	story := "# " + word + " K1\n"
+	for name, text := range map[string]string{
+		"skipped_test.go":             "package x\n\nfunc TestA(t *testing.T) {\n\tt.Skip()\n" + tagged,
+		"ignored_test.go":             "//go:build ignore\n\npackage x\n\nfunc TestA(t *testing.T) {\n" + tagged,
+		"helper_test.go":              "package x\n\nfunc TestA(t *testing.T, name string) {\n" + tagged,
+		"lower_test.go":               "package x\n\nfunc Testing(t *testing.T) {\n" + tagged,
+		"string_test.go":              "package x\n\nfunc TestA(t *testing.T) {\n\t_ = `\n// " + word + " K1\n`\n}\n",
+		"a.go":                        "package x\n\nfunc TestA(t *testing.T) {\n" + tagged,
+		"testdata/script/skip.txtar":  story + "skip 'later'\n",
+		"testdata/script/other.txtar": "exec true\n-- file --\n" + story,
+		"elsewhere/a.txtar":           story,
+		"test_a.py":                   "class A:\n    @unittest.skip(\"later\")\n    def test_a(self):\n        # " + word + " K1\n        pass\n",
+		"helpers.py":                  "class A:\n    def test_a(self):\n        # " + word + " K1\n        pass\n",
+	} {
+		tags, problems := readerOf(name)(name, text)
+		if name == "test_a.py" {
+			tags = nil // it is told of by the line that skips it
+		}
+		if len(tags) != 0 || (len(problems) != 1) != (name == "string_test.go") {
+			t.Errorf("%s: tags %+v, problems %q", name, tags, problems)
+		}
+	}
+	runs := "package x\n\nfunc TestA(t *testing.T) {\n\tif runtime.GOOS == `plan9` {\n\t\tt.Skip()\n\t}\n" + tagged
+	if tags, problems := goTags("a_test.go", runs); len(tags) != 1 || len(problems) != 0 {
+		t.Errorf("a test that is skipped on some machines: tags %+v, problems %q", tags, problems)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,9 @@ var pythonHead = regexp.MustCompile(`^\s*(?:async\s+)?(def|class)\s+(\w+)`)
 func pythonTags(name, text string) (tags []tag, problems []string) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
+		if pythonSkip.MatchString(line) {
+			problems = append(problems, fmt.Sprintf("%s:%d: this puts tests out of action", name, i+1))
+		}
 		ids, ok := idsIn(line)
 		if !ok {
 			continue
@@ -25,6 +29,8 @@ func pythonTags(name, text string) (tags []tag, problems []string) {
 		switch {
 		case method == "":
 			problems = append(problems, outside(name, i+1))
+		case !isTestedPython(name):
+			problems = append(problems, never(name, i+1))
 		case len(ids) == 0:
 			problems = append(problems, empty(name, i+1))
 		default:

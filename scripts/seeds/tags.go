@@ -96,6 +96,10 @@ func outside(name string, line int) string {
 	return fmt.Sprintf("%s:%d: this comment stands in no test", name, line)
 }
 
+func never(name string, line int) string {
+	return fmt.Sprintf("%s:%d: this comment stands in a test that never runs", name, line)
+}
+
 func empty(name string, line int) string {
 	return fmt.Sprintf("%s:%d: this comment names no row", name, line)
 }
@@ -117,12 +121,14 @@ func goTags(name, text string) (tags []tag, problems []string) {
 			line := set.Position(comment.Pos()).Line
 			function := enclosing(file, comment.Pos())
 			switch {
-			case function == "" || !strings.HasSuffix(name, "_test.go"):
+			case function == nil || !strings.HasSuffix(name, "_test.go"):
 				problems = append(problems, outside(name, line))
+			case isLeftOut(file) || isSkippedGo(function):
+				problems = append(problems, never(name, line))
 			case len(ids) == 0:
 				problems = append(problems, empty(name, line))
 			default:
-				tags = append(tags, tag{test{name, function, line}, ids})
+				tags = append(tags, tag{test{name, function.Name.Name, line}, ids})
 			}
 		}
 	}
@@ -130,7 +136,7 @@ func goTags(name, text string) (tags []tag, problems []string) {
 }
 
 // enclosing is the test function that a position is in, its comment included.
-func enclosing(file *ast.File, at token.Pos) string {
+func enclosing(file *ast.File, at token.Pos) *ast.FuncDecl {
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
 		if !ok || function.Recv != nil {
@@ -140,12 +146,11 @@ func enclosing(file *ast.File, at token.Pos) string {
 		if function.Doc != nil {
 			begin = function.Doc.Pos()
 		}
-		name := function.Name.Name
-		if begin <= at && at <= function.End() && (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) {
-			return name
+		if begin <= at && at <= function.End() && isGoTest(function) {
+			return function
 		}
 	}
-	return ""
+	return nil
 }
 
 // storyFile begins a file of a story; what stands before the first is told.
@@ -153,7 +158,7 @@ var storyFile = regexp.MustCompile(`^-- .+ --\s*$`)
 
 // storyTags are the comments of a story itself, not of the files it brings.
 func storyTags(name, text string) (tags []tag, problems []string) {
-	files := false
+	files, skipped := false, isSkippedStory(name, text)
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -165,6 +170,8 @@ func storyTags(name, text string) (tags []tag, problems []string) {
 		switch {
 		case files:
 			problems = append(problems, outside(name, number))
+		case skipped:
+			problems = append(problems, never(name, number))
 		case len(ids) == 0:
 			problems = append(problems, empty(name, number))
 		default:
