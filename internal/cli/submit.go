@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/site"
 )
 
 // submitOptions are the flags of `berth submit` that are not about a job.
@@ -141,19 +141,11 @@ func (o *submitOptions) request(specs []api.Spec) (api.SubmitRequest, error) {
 	if err != nil {
 		return api.SubmitRequest{}, fmt.Errorf("working directory: %w", err)
 	}
-	umask := currentUmask()
+	umask := site.Umask()
 	return api.SubmitRequest{
 		Jobs: specs, Dir: dir, Environ: environFor(specs, os.Environ()), Umask: &umask,
 		DryRun: o.dryRun, Interactive: o.interactive, Term: os.Getenv("TERM"),
 	}, nil
-}
-
-// currentUmask can be read only by setting it; for that moment nobody gets
-// more than before.
-func currentUmask() int {
-	umask := syscall.Umask(0o777)
-	syscall.Umask(umask)
-	return umask
 }
 
 func isOn(value api.Text) bool {

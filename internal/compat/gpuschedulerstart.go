@@ -152,6 +152,8 @@ func gsRefusal(err error, opt gsOptions) error {
 	case strings.Contains(p.What, "another berth daemon is using"):
 		own.What, own.Hint = "a scheduler is running already with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one name another --state-file"
 		own.Kind = api.Refused
+	case strings.Contains(p.Hint, "--state-dir"):
+		own.Hint = "name another place with --state-file"
 	case strings.Contains(p.Hint, "--sim"):
 		own.Hint = "without a GPU, try --sim 2: simulated cards, real processes"
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"berth/internal/site"
 )
 
 // The keys of the state file that this program reads or writes. Others are
@@ -86,7 +88,8 @@ func (d gsDoc) set(key string, value any) {
 func (d gsDoc) get(key string, value any) { _ = json.Unmarshal(d[key], value) }
 
 // write replaces the file as a whole: whoever reads it finds the old or the
-// new.
+// new. The caller holds its lock. Commands stand in it with all their
+// arguments, so that a new one is for those whom the user's mask lets read it.
 func (d gsDoc) write(path string) error {
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -95,21 +98,24 @@ func (d gsDoc) write(path string) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
+	_ = os.Remove(next) // of one who was killed here
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(append(text, '\n'))
-	err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+	if info, statErr := os.Stat(path); statErr == nil {
+		err = file.Chmod(info.Mode().Perm())
+	}
 	if err == nil {
-		err = os.Rename(file.Name(), path)
+		_, err = file.Write(append(text, '\n'))
+	}
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(next, path)
 	}
 	if err != nil {
-		_ = os.Remove(file.Name()) // it was ours alone
+		_ = os.Remove(next) // it was ours alone
 	}
 	return err
 }
@@ -122,6 +128,9 @@ func lockState(stateFile string) (unlock func(), err error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(places.StateDir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := site.OwnDir(places.StateDir); err != nil {
 		return nil, err
 	}
 	file, err := os.OpenFile(filepath.Join(places.StateDir, "state.lock"), os.O_RDWR|os.O_CREATE, 0o600)

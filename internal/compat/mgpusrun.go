@@ -18,6 +18,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/site"
 )
 
 var mgpuSrun = program{name: "mgpu_srun", usage: mgpuSrunUsage, run: runMgpuSrun}
@@ -216,10 +217,7 @@ func (f *mgpuSrunFlags) request() api.SubmitRequest {
 	if f.timeLimit > 0 {
 		spec.Timeout = api.Text(strconv.FormatInt(f.timeLimit, 10))
 	}
-	// The mask can be read only by setting it; for that moment nobody gets more
-	// than before.
-	umask := syscall.Umask(0o777)
-	syscall.Umask(umask)
+	umask := site.Umask()
 	return api.SubmitRequest{
 		Jobs: []api.Spec{spec}, Environ: os.Environ(), Umask: &umask,
 		Interactive: f.interactive, Term: os.Getenv("TERM"),

@@ -95,6 +95,9 @@ func (d *Daemon) openDirs(context.Context) error {
 	if err := os.MkdirAll(dir, mode); err != nil {
 		return stateProblem(err)
 	}
+	if err := site.OwnDir(dir); err != nil {
+		return stateProblem(err)
+	}
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
 		return api.Problemf(api.Refused, "choose a place on a local disk with --state-dir", "%s is on a network file system, where neither locks nor the store are safe", dir)
 	}

@@ -271,6 +271,28 @@ func TestTrustedDir(t *testing.T) {
 	}
 }
 
+func TestOwnDir(t *testing.T) {
+	top := t.TempDir()
+	own, open, file := filepath.Join(top, "own"), filepath.Join(top, "open"), filepath.Join(top, "file")
+	if err := errors.Join(os.Mkdir(own, 0o775), os.Mkdir(open, 0o700), os.Chmod(open, 0o707), os.WriteFile(file, nil, 0o600), os.Symlink(own, filepath.Join(top, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]string{own: "", top + "/link": "", open: "written to by everybody", file: "not a directory", top + "/none": "no such file"}
+	if os.Getuid() == 0 {
+		other := filepath.Join(top, "other")
+		if err := errors.Join(os.Mkdir(other, 0o755), os.Chown(other, 12345, 12345)); err != nil {
+			t.Fatal(err)
+		}
+		cases[other] = "belongs to user 12345"
+	}
+	for path, want := range cases {
+		err := OwnDir(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %q", strings.TrimPrefix(path, top), err, want)
+		}
+	}
+}
+
 func TestTrustedFile(t *testing.T) {
 	me := os.Getuid()
 	dir := t.TempDir()

@@ -26,6 +26,24 @@ func TrustedDir(path string) error {
 	return err
 }
 
+// OwnDir fails unless a directory is this user's: whoever else could write to
+// it could lay a queue there, and have it run.
+func OwnDir(path string) error {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	switch {
+	case stat.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s is not a directory", path)
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d, who could have anything run from it", path, stat.Uid)
+	case stat.Mode&0o002 != 0:
+		return fmt.Errorf("%s can be written to by everybody, who could have anything run from it", path)
+	}
+	return nil
+}
+
 // trusted believes what belongs to root or to owner.
 func trusted(path string, owner int) error { return walk(path, owner, unix.S_IFREG, "regular file") }
 

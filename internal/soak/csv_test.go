@@ -101,6 +101,7 @@ func TestKillCSV(t *testing.T) {
 		}
 	}
 	b := s.begin(nil)
+	eventually(t, "it heeds signals", func() bool { return strings.Contains(b.said(), "scheduler started") })
 	within(t, 2*patience, "everything is over", func() bool { return s.count("end") >= len(s.lines) && s.over() })
 	b.signal(syscall.SIGINT)
 	b.mustEnd(130)
