@@ -90,6 +90,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		want     string
 	}{
 		{"an unknown key, with the nearest and all others", pairs("vrma=1G"), `found unknown key "vrma" (did you mean vram?), known keys: name gpus type`},
+		{"another word for a key is near too", pairs("num_gpu=2"), `found unknown key "num_gpu" (did you mean num_gpus?)`},
 		{"cancel, which is a jobs file's", pairs("cancel"), `found unknown key "cancel"`},
 		{"the command, which is the caller's", pairs("command=x"), `found unknown key "command"`},
 		{"half an id as a dependency", pairs("after=12_"), "after: found \"12_\", allowed job ids"},

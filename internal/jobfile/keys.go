@@ -72,6 +72,9 @@ var setters = []setter{
 	{key: "env", short: 'e', ask: func(a *asking, v string) error { return setVariable(&a.Spec, v) }},
 }
 
+// numGPUs is what specs of tgpu's say for gpus.
+const numGPUs = "num_gpus"
+
 // setterIndex finds a key by its own word, its flag's, or another that people
 // use for it.
 var setterIndex = func() map[string]*setter {
@@ -82,7 +85,7 @@ var setterIndex = func() map[string]*setter {
 			index[strings.ReplaceAll(flag, "-", "_")] = &setters[i]
 		}
 	}
-	index["num_gpus"] = index["gpus"]
+	index[numGPUs] = index["gpus"]
 	return index
 }()
 
@@ -145,7 +148,7 @@ func find(key string) (s setter, found bool, err error) {
 }
 
 func unknownKey(key string, known []string) error {
-	return fmt.Errorf("found unknown key %s%s, known keys: %s", show(key), meant(key, known), strings.Join(known, " "))
+	return fmt.Errorf("found unknown key %s%s, known keys: %s", show(key), meant(key, slices.Concat(known, []string{numGPUs})), strings.Join(known, " "))
 }
 
 // meant asks about the known word that is nearest, where one is near.
