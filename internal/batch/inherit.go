@@ -190,7 +190,7 @@ func theirProblem(err error) error {
 	if errors.As(err, &problem) {
 		return problem
 	}
-	return &Problem{Code: 1, What: err.Error(), Hint: "move that journal away to start without it", Err: err}
+	return &Problem{Code: 1, What: err.Error(), Hint: "make that journal readable; moved away, what it says is done runs again", Err: err}
 }
 
 func (s *session) linesByKey() map[string]*jobfile.Line {

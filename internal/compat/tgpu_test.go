@@ -70,7 +70,9 @@ func TestTgpuListShowsWhatRunsThenWhatWaitsByPriority(t *testing.T) {
 	jobs := []job.View{view("1", job.Queued, 0), view("2", job.Parked, 5), view("3", job.Running, 0), view("4", job.Queued, 5), view("5", job.Running, 9)}
 	slices.SortStableFunc(jobs, tgpuBefore)
 	var out bytes.Buffer
-	tgpuTable(&out, jobs, time.Now())
+	if err := tgpuTable(&out, jobs, time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		got = append(got, strings.Join(strings.Fields(line)[:2], " "))

@@ -41,7 +41,10 @@ func tgpuList(c *Call, args []string) int {
 		}
 		return 0
 	}
-	tgpuTable(c.Out, jobs, time.Now())
+	if err := tgpuTable(c.Out, jobs, time.Now()); err != nil {
+		c.complain(err.Error(), "")
+		return exitFailed
+	}
 	if more {
 		fmt.Fprintln(c.Out, "… more are over: tgpu list --all")
 	}
@@ -105,10 +108,10 @@ func tgpuAsk(c *Call, words ...string) ([]job.View, int) {
 	return jobs, 0
 }
 
-func tgpuTable(out io.Writer, jobs []job.View, now time.Time) {
+func tgpuTable(out io.Writer, jobs []job.View, now time.Time) error {
 	if len(jobs) == 0 {
-		fmt.Fprintln(out, "no jobs")
-		return
+		_, err := fmt.Fprintln(out, "no jobs")
+		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSTATE\tGPUS\tPRIORITY\tWAIT\tEXIT\tCOMMAND")
@@ -116,7 +119,7 @@ func tgpuTable(out io.Writer, jobs []job.View, now time.Time) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
 			j.ID, tgpuState(j), tgpuCards(j), j.Priority, tgpuWait(j, now), tgpuExit(j), tgpuLine(j))
 	}
-	_ = table.Flush() // a reader that went away wants no more
+	return table.Flush()
 }
 
 // tgpuState is one of the five states tgpu has. A job that was set aside for

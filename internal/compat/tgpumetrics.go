@@ -42,11 +42,14 @@ func tgpuMetrics(c *Call, args []string) int {
 	if code != 0 {
 		return code
 	}
-	tgpuSums(c.Out, stats, live)
+	if err := tgpuSums(c.Out, stats, live); err != nil {
+		c.complain(err.Error(), "")
+		return exitFailed
+	}
 	return 0
 }
 
-func tgpuSums(out io.Writer, stats api.Stats, live []job.View) {
+func tgpuSums(out io.Writer, stats api.Stats, live []job.View) error {
 	running := 0
 	for _, j := range live {
 		if j.State == job.Running {
@@ -65,7 +68,7 @@ func tgpuSums(out io.Writer, stats api.Stats, live []job.View) {
 	}
 	fmt.Fprintf(table, "utilisation\t%s of the GPUs' time given to jobs, %s busy while given\n",
 		tgpuPercent(stats.Util, 100), tgpuPercent(stats.AvgUtil, 1))
-	_ = table.Flush() // a reader that went away wants no more
+	return table.Flush()
 }
 
 // tgpuSpan writes seconds as people read them; short waits have a fraction.
