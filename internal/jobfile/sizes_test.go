@@ -82,7 +82,7 @@ func TestSizesTellWhatIsWrongByTheModelsName(t *testing.T) {
 		{`{"models": {"a": {"vram": [1]}}}`, `s:1: "a": vram: found a list`},
 		{`{"models": {"a": {"vrma": "1G"}}}`, `s:1: "a": found unknown key "vrma" (did you mean vram?)`},
 		{`{"default_requirement": 0, "models": {}}`, `s:1: "default_requirement": found "0"`},
-		{`{"default_requirment": 0.5}`, `s:1: found unknown key "default_requirment" (did you mean default_requirement?)`},
+		{`{"default_requirements": 0.5}`, `s:1: found unknown key "default_requirements" (did you mean default_requirement?)`},
 		{`{"models": 1}`, `s:1: models: found "1", allowed {"NAME": 0.5}`},
 		{`[1]`, `s:1: found no table of models`},
 		{``, `s:1: found no table of models`},
