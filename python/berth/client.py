@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union, cast
+from urllib.parse import quote
 
 from .errors import BerthError
 from .places import find_socket, program
@@ -118,11 +119,11 @@ class Client:
 
     def show(self, id: Words) -> Dict[str, Any]:
         """Everything about one job."""
-        return cast(Dict[str, Any], self._wire.call("GET", f"/v1/jobs/{id}"))
+        return cast(Dict[str, Any], self._wire.call("GET", _path(id)))
 
     def why(self, id: Words) -> Dict[str, Any]:
         """What a job waits for and when it should start, or what became of it."""
-        return cast(Dict[str, Any], self._wire.call("GET", f"/v1/jobs/{id}/why"))
+        return cast(Dict[str, Any], self._wire.call("GET", _path(id, "/why")))
 
     def gpus(self) -> List[Dict[str, Any]]:
         """The cards, their memory, and who uses them."""
@@ -139,7 +140,7 @@ class Client:
                                  "pieces": True}
         while True:
             try:
-                with self._wire.open("GET", f"/v1/jobs/{id}/log", query=query) as reply:
+                with self._wire.open("GET", _path(id, "/log"), query=query) as reply:
                     yield from _read_log(reply, query)
                     if reply.trailers.get("berth-log-end") != "gap":
                         return
@@ -299,6 +300,11 @@ def signal_number(name: str) -> int:
         return int(name) if name.isdigit() else 0
 
 
+def _path(id: Words, under: str = "") -> str:
+    """Where a job is, whatever was taken for its id."""
+    return f"/v1/jobs/{quote(str(id), safe='')}{under}"
+
+
 def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
     """A spec as the API takes it: values as people write them."""
     spec: Dict[str, Any] = {}
@@ -306,7 +312,7 @@ def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
         if value is None:
             continue
         if key == "command":
-            spec[key] = value if isinstance(value, str) else [os.fspath(word) for word in value]
+            spec[key] = value if isinstance(value, str) else [os.fsdecode(word) for word in value]
         elif key == "env":
             spec[key] = {k: str(v) for k, v in value.items()}
         elif isinstance(value, (list, tuple, range)):

@@ -22,7 +22,7 @@ REPOSITORY = PYTHON.parent
 PATIENCE = 60.0
 
 sys.path.insert(0, str(PYTHON))
-from berth import Client, GPUScheduler, Job  # noqa: E402
+from berth import BerthError, Client, GPUScheduler, Job  # noqa: E402
 
 T = TypeVar("T")
 _binary = os.environ.get("BERTH_BINARY")  # before a test has an environment of its own
@@ -139,8 +139,8 @@ class Running:
         self._result: Any = None
         self._thread = threading.Thread(target=self._run, args=(scheduler, jobs))
         self._thread.start()
-        lab.addCleanup(self._thread.join)
         self.client = Client(until(lambda: next(iter(self._sockets() - self._known), None)))
+        lab.addCleanup(self._end)
         until(lambda: len(self.client.list(over=True)) == len(jobs))
 
     def _sockets(self) -> "set[str]":
@@ -151,6 +151,12 @@ class Running:
             self._result = scheduler.run_jobs(jobs)
         except BaseException as err:  # for result() to raise
             self._result = err
+
+    def _end(self) -> None:
+        """What a test that failed left waiting is not waited for."""
+        with contextlib.suppress(BerthError):
+            self.client.cancel("all", grace=0)
+        self._thread.join()
 
     def states(self) -> List[str]:
         return [job["state"] for job in self.client.list(over=True)]

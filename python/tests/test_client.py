@@ -78,6 +78,9 @@ class Served(Lab):
         with self.assertRaises(BerthError) as caught:
             self.client.show(99)
         self.assertEqual(caught.exception.kind, "not_found")
+        for wrong in ("two words", "ü", "1?x=1"):
+            with self.assertRaisesRegex(BerthError, "is no id"):
+                self.client.why(wrong)
         with self.assertRaises(BerthError) as caught:
             self.client.submit("true", gpus=12)
         self.assertEqual(caught.exception.kind, "refused")

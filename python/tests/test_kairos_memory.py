@@ -67,6 +67,14 @@ class Memory(Lab):
             with self.assertRaisesRegex(ValueError, "memory_fraction"):
                 self.scheduler(memory_fraction=wrong)
 
+    def test_the_whole_card_can_be_divided(self) -> None:
+        # seeds: K21
+        run = Running(self, self.scheduler(1, 2, memory_fraction=1), [Job(self.gate()) for _ in range(2)])
+        until(lambda: run.states() == ["running", "running"])
+        self.assertEqual(run.client.list()[0]["vram_mib"], 24576 // 2)
+        self.open()
+        self.assertEqual(run.result(), [0, 0])
+
     def test_a_smaller_part_puts_no_second_job_on_a_card_for_one(self) -> None:
         # seeds: K2 K21
         run = Running(self, self.scheduler(1, 1, memory_fraction=0.3), [Job(self.gate()), Job("true")])

@@ -140,7 +140,7 @@ class Whole(Lab):
 
 class Ends(Lab):
     def test_ctrl_c_stops_the_jobs_and_is_passed_on(self) -> None:
-        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; while :; do sleep 0.05; done",
+        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; " + self.gate(),
                               start_new_session=True)
         until(lambda: os.path.exists("began"))
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -152,7 +152,7 @@ class Ends(Lab):
         self.assertEqual(list((self.dir / "state" / "berth" / "kairos").iterdir()), [])
 
     def test_so_does_term_where_the_program_has_no_use_for_it(self) -> None:
-        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; while :; do sleep 0.05; done")
+        process = self.python("-c", KILLED, "trap 'echo ended; exit' TERM; " + self.gate())
         until(lambda: os.path.exists("began"))
         process.terminate()
         said, _ = process.communicate(timeout=60)
@@ -170,7 +170,7 @@ class Ends(Lab):
             self.assertIs(signal.getsignal(signal.SIGTERM), mine)
 
     def test_the_second_time_jobs_are_stopped_at_once(self) -> None:
-        process = self.python("-c", KILLED, "trap '' TERM; while :; do sleep 0.05; done")
+        process = self.python("-c", KILLED, "trap '' TERM; " + self.gate())
         until(lambda: os.path.exists("began"))
         process.send_signal(signal.SIGINT)
         until(lambda: "Stopping all jobs" in self.main_log())
