@@ -115,6 +115,7 @@ type follower struct {
 	told   bool
 	inLine bool // the last byte shown did not end a line
 	queued bool // when it was last looked at
+	back   int  // attempts that were told to have ended in the queue
 }
 
 // Write shows what the job printed.
@@ -130,6 +131,17 @@ func (f *follower) Write(text []byte) (int, error) {
 func (f *follower) endLine() {
 	if f.inLine {
 		fmt.Fprintln(f.c.Err)
+	}
+	f.inLine = false
+}
+
+// tellBack says why output begins anew: once for each attempt that was shown
+// and is not the last.
+func (f *follower) tellBack(shown int, detail api.Detail) {
+	if shown > f.back && (detail.State == job.Queued || detail.Attempt > shown) {
+		f.back = shown
+		f.endLine()
+		fmt.Fprintf(f.c.Err, "Job %s was stopped and moved to the end of the queue; it begins anew.\n", f.code)
 	}
 }
 
@@ -181,6 +193,7 @@ func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
 			continue
 		}
 		f.outage, f.told, f.queued = time.Time{}, false, detail.State == job.Queued
+		f.tellBack(shown, detail)
 		switch {
 		case detail.Attempt > shown:
 			if err := f.show(ctx, shown+1); err != nil {
