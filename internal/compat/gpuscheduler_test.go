@@ -17,6 +17,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/sched"
+	"berth/internal/site"
 )
 
 func TestStartHasTheDefaultsOfItsREADME(t *testing.T) {
@@ -258,5 +259,22 @@ func TestLogsOfJobsGoWhereOnlyTheUserWrites(t *testing.T) {
 	}
 	if dir, moved, err := gsLogDir(); err != nil || !moved || dir != fmt.Sprintf("%s_%d", usual, os.Getuid()) {
 		t.Errorf("others can write to the usual place: %s %v %v", dir, moved, err)
+	}
+}
+
+func TestEachCtrlCSaysWhatTheNextOneDoes(t *testing.T) {
+	var out bytes.Buffer
+	file, err := site.OpenLog(filepath.Join(t.TempDir(), "log"), site.LogBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := &gsScheduler{log: &gsLog{out: &out, file: file}, index: newGSIndex()}
+	s.index.put(job.View{ID: "1", Name: "a.py-1", State: job.Running})
+	for _, want := range []string{"once more: without waiting", "once more: what has not ended"} {
+		out.Reset()
+		if s.stop(os.Interrupt); !strings.Contains(out.String(), want) {
+			t.Errorf("it says %q, without %q", out.String(), want)
+		}
 	}
 }

@@ -89,6 +89,8 @@ func (s *gsScheduler) stop(sig os.Signal) {
 		s.log.info("%v: stopping %d running; they run again with the next start (once more: without waiting)", sig, running)
 	case !s.stopping:
 		s.log.info("%v: stopping", sig)
+	default: // a disk that is full keeps their end from being written down
+		s.log.info("%v: not waiting for jobs (once more: what has not ended by then is left to the next start)", sig)
 	}
 	s.stopping = true
 }
