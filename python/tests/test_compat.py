@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
+import unittest
 from pathlib import Path
 
-from .support import Lab, berth
+from .support import PYTHON, Lab, berth
+
+
+class Packages(unittest.TestCase):
+    def test_python_3_9_can_read_all_of_it(self) -> None:
+        files = [*PYTHON.glob("berth/*.py"), *PYTHON.glob("compat/*/*.py")]
+        self.assertGreater(len(files), 10)
+        for path in files:
+            ast.parse(path.read_text(), str(path), feature_version=(3, 9))
+
+    def test_both_packages_have_the_programs_version(self) -> None:
+        version = (PYTHON.parent / "VERSION").read_text().strip()
+        self.assertIn(f'version = "{version}"\n', (PYTHON / "compat" / "pyproject.toml").read_text())
 
 
 class Gpusched(Lab):
