@@ -75,7 +75,11 @@ class Batch:
     def run(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], fit: Fit) -> List[int]:
         """Run them all; the statuses are in their order."""
         self._log = open_main_log(self._log_dir, self._level)
-        self._daemon = PrivateDaemon("kairos", self._options)
+        try:
+            self._daemon = PrivateDaemon("kairos", self._options)
+        except BaseException:
+            close_main_log(self._log)
+            raise
         self._client = self._daemon.client
         listener = threading.Thread(target=self._listen, name="berth events", daemon=True)
         try:
@@ -237,13 +241,20 @@ class Batch:
 
     def _stop_jobs(self, grace: Optional[float]) -> None:
         try:
-            if self._daemon.gone:
-                self._daemon.start()  # there is nobody else to stop them
-            self._client.cancel("all", grace=grace)
+            self._cancel_all(grace)
             self._client.wait("all", timeout=_STOP_SECONDS)
             self._follow(time.monotonic() + _TELL_SECONDS)
         except (BerthError, TimeoutError) as err:
             self._log.error("%s", err)
+
+    def _cancel_all(self, grace: Optional[float]) -> None:
+        try:
+            self._client.cancel("all", grace=grace)
+        except BerthError:
+            if not self._daemon.ends_within(_LOOK_SECONDS):
+                raise
+            self._daemon.start()  # it was just lost, and nobody else stops them
+            self._client.cancel("all", grace=grace)
 
 
 def _status(job: JobView) -> int:

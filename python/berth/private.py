@@ -30,6 +30,7 @@ class PrivateDaemon:
     has no jobs and no caller it ends by itself."""
 
     def __init__(self, kind: str, options: Sequence[str], idle_exit: float = 5.0) -> None:
+        berth = program()  # without it there is nothing to make a place for
         home = state_home() / "berth" / kind
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(home)
@@ -42,7 +43,7 @@ class PrivateDaemon:
         # What the user set for other daemons is not meant for this one.
         config = self.state_dir / "config.toml"
         config.touch(mode=0o600)
-        self._argv = [program(), "serve", "--private", "--state-dir", str(self.state_dir), "--socket", self.socket,
+        self._argv = [berth, "serve", "--private", "--state-dir", str(self.state_dir), "--socket", self.socket,
                       "--config", str(config), "--idle-exit", f"{idle_exit:g}s", *options]
         self._process: Optional[subprocess.Popen[bytes]] = None
         self.client = Client(self.socket, autostart=False)
@@ -75,6 +76,14 @@ class PrivateDaemon:
     def gone(self) -> bool:
         """Whether it ended, or was killed."""
         return self._process is not None and self._process.poll() is not None
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether it is over by then: what was killed answers no more a
+        moment before it is gone."""
+        try:
+            return self._process is not None and self._process.wait(seconds) is not None
+        except subprocess.TimeoutExpired:
+            return False
 
     def stop(self) -> None:
         """End it. Its jobs, if it has any left, go on."""

@@ -174,5 +174,13 @@ class Nobody(Lab):
         with self.assertRaisesRegex(BerthError, "/nowhere/berth cannot be run"):
             self.scheduler().run_jobs([berth.Job("true")])
 
+    def test_and_nothing_is_left_of_a_run_without_it(self) -> None:
+        os.environ["BERTH_BINARY"] = "/nowhere/berth"
+        files = len(os.listdir("/proc/self/fd"))
+        with self.assertRaises(BerthError) as caught:
+            self.scheduler().run_jobs([berth.Job("true")])
+        self.assertEqual(len(os.listdir("/proc/self/fd")), files, caught.exception)
+        self.assertEqual(list(self.dir.glob("state/berth/kairos/*")), [])
+
     def test_the_version_is_the_programs(self) -> None:
         self.assertEqual(berth.__version__, Path(REPOSITORY, "VERSION").read_text().strip())
