@@ -120,10 +120,12 @@ func (s *gsScheduler) lastSave() {
 }
 
 // refresh asks for the cards; without an answer they are as they were.
-func (s *gsScheduler) refresh(ctx context.Context) {
-	if cards, err := s.client.GPUs(ctx); err == nil {
+func (s *gsScheduler) refresh(ctx context.Context) (answered bool) {
+	cards, err := s.client.GPUs(ctx)
+	if err == nil {
 		s.cards = cards
 	}
+	return err == nil
 }
 
 func (s *gsScheduler) pausedNow() (list []int) {
@@ -167,12 +169,16 @@ func without(a, b []int) (list []int) {
 
 // write puts how things stand into the file. The caller holds its lock.
 func (s *gsScheduler) write(ctx context.Context, doc gsDoc) {
-	s.refresh(ctx)
+	answered := s.refresh(ctx)
 	if doc == nil {
 		doc = gsDoc{}
 	}
 	limits := gsLimits{Memory: s.opt.memThreshold, Load: s.opt.loadLimit}
 	paused := s.pausedNow()
+	// With the daemon gone the file knows better: a pause may have come since.
+	if said, err := doc.paused(); err == nil && !answered {
+		paused = said
+	}
 	doc.set(keyCards, gsCards(s.cards, limits))
 	doc.set(keyPaused, append([]int{}, paused...))
 	doc.set(keyJobs, gsJobs(s.index.all(), s.since))
