@@ -216,6 +216,7 @@ func TestNobodyTakesTheMgpuServersPlace(t *testing.T) {
 				text := make([]byte, 1<<16)
 				n, _ := c.Read(text) // an end is what it should be
 				heard <- string(text[:n])
+				_ = c.Close() // whoever trusted it is not kept waiting
 			}()
 		}
 	}()
