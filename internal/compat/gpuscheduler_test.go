@@ -3,10 +3,12 @@ package compat
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -208,7 +210,7 @@ func TestManyPausesAtOnceAreAllKept(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	doc, err := readDoc(gsStateFile)
+	doc, _, err := readDoc(gsStateFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +221,97 @@ func TestManyPausesAtOnceAreAllKept(t *testing.T) {
 	info, err := os.Stat(gsStateFile)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("its mode was changed: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestAnEditIsNotOverruled: editors take no lock, and theirs may come between
+// the reading and the writing of others.
+func TestAnEditIsNotOverruled(t *testing.T) {
+	// seeds: S39 R16
+	t.Chdir(t.TempDir())
+	put := func(text string) {
+		if err := os.WriteFile("edited", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename("edited", gsStateFile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		what, before string
+		edit         func()
+		want         error
+	}{
+		{"another file in its place", `{"paused_gpus": [1]}`, func() { put(`{"paused_gpus": [2]}`) }, errEdited},
+		{"a new one where none was", "", func() { put(`{"paused_gpus": [2]}`) }, errEdited},
+		{"deleted", `{"paused_gpus": [1]}`, func() { os.Remove(gsStateFile) }, errEdited},
+		{"nobody", `{"paused_gpus": [1]}`, func() {}, nil},
+	} {
+		os.Remove(gsStateFile)
+		if row.before != "" {
+			put(row.before)
+		}
+		doc, stamp, err := readDoc(gsStateFile)
+		if doc == nil {
+			doc = gsDoc{}
+		}
+		if err != nil && row.before != "" {
+			t.Fatal(err)
+		}
+		row.edit()
+		edited, _ := os.ReadFile(gsStateFile)
+		written, err := doc.write(gsStateFile, stamp)
+		if !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want %v", row.what, err, row.want)
+		}
+		if now, _ := os.ReadFile(gsStateFile); row.want != nil && string(now) != string(edited) {
+			t.Errorf("%s: the edit %q was replaced by %q", row.what, edited, now)
+		}
+		if row.want == nil && !sameStamp(written, stampOf(gsStateFile)) {
+			t.Errorf("%s: its own writing looks like an edit", row.what)
+		}
+		if left, _ := filepath.Glob(".*"); len(left) > 0 {
+			t.Errorf("%s: left behind %v", row.what, left)
+		}
+	}
+}
+
+// TestAPauseJustBeforeTheEndIsKept: the daemon is gone when the state file is
+// saved for the last time, and cannot be told of it.
+func TestAPauseJustBeforeTheEndIsKept(t *testing.T) {
+	// seeds: S38 R16
+	for _, row := range []struct {
+		what              string
+		file              string
+		last, now, expect []int
+	}{
+		{"nothing happened", "[1]", []int{1}, []int{1}, []int{1}},
+		{"paused in the file", "[1, 2]", []int{1}, []int{1}, []int{1, 2}},
+		{"resumed in the file", "[]", []int{1}, []int{1}, nil},
+		{"paused by other means", "[1]", []int{1}, []int{0, 1}, []int{0, 1}},
+		{"resumed by other means", "[1]", []int{1}, nil, nil},
+		{"in both", "[1, 2]", []int{1}, []int{1, 2}, []int{1, 2}},
+	} {
+		t.Chdir(t.TempDir())
+		if err := os.WriteFile(gsStateFile, []byte(`{"paused_gpus": `+row.file+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		s := &gsScheduler{
+			ready: true, stopping: true, index: newGSIndex(), log: &gsLog{out: &out},
+			state: &gsState{path: gsStateFile, paused: row.last},
+		}
+		for _, index := range row.now {
+			s.cards = append(s.cards, api.GPU{Index: index, Paused: true})
+		}
+		s.lastSave()
+		doc, _, err := readDoc(gsStateFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := doc.paused(); !slices.Equal(got, row.expect) || doc[keyUpdated] == nil {
+			t.Errorf("%s: left %v, want %v; %s", row.what, got, row.expect, out.String())
+		}
 	}
 }
 

@@ -50,7 +50,18 @@ func setPaused(stateFile string, index int, pause bool) (live bool, err error) {
 		return false, fmt.Errorf("state file %s: %w", stateFile, err)
 	}
 	defer unlock()
-	doc, err := readDoc(stateFile)
+	for range editTries {
+		if live, err = notePaused(ctx, stateFile, index, pause); !errors.Is(err, errEdited) {
+			return live, err
+		}
+	}
+	return live, fmt.Errorf("state file %s: %w", stateFile, err)
+}
+
+// notePaused tells the scheduler that runs, and writes it down. The caller
+// holds the lock.
+func notePaused(ctx context.Context, stateFile string, index int, pause bool) (live bool, err error) {
+	doc, stamp, err := readDoc(stateFile)
 	if errors.Is(err, errNoDoc) {
 		doc, err = gsDoc{}, nil
 		doc.set(keySince, time.Now()) // as at a start without one: what was before is forgotten
@@ -82,7 +93,8 @@ func setPaused(stateFile string, index int, pause bool) (live bool, err error) {
 		slices.Sort(paused)
 	}
 	doc.set(keyPaused, append([]int{}, paused...))
-	return live, doc.write(stateFile)
+	_, err = doc.write(stateFile, stamp)
+	return live, err
 }
 
 // gsDial is a client of the scheduler that runs with a state file, if one does.

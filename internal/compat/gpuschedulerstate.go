@@ -31,25 +31,54 @@ const (
 // asked for is understood.
 type gsDoc map[string]json.RawMessage
 
-// errNoDoc is that there is no state file.
-var errNoDoc = fs.ErrNotExist
+// errNoDoc is that there is no state file, and errEdited that somebody wrote it
+// since it was read.
+var (
+	errNoDoc  = fs.ErrNotExist
+	errEdited = errors.New("somebody else writes it at the same time")
+)
 
-func readDoc(path string) (gsDoc, error) {
+// editTries is how often a file that was edited meanwhile is read and written
+// once more. Editors take no lock.
+const editTries = 20
+
+// readDoc reads the state file. The stamp says which version of it that was;
+// it is nil where there is none.
+func readDoc(path string) (doc gsDoc, stamp os.FileInfo, err error) {
+	if stamp, err = os.Stat(path); err != nil { // before it is read: what is written later counts as an edit
+		return nil, nil, err
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, stamp, err
 	}
-	doc := gsDoc{}
+	doc = gsDoc{}
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("%s is no state file: %w", path, err)
+		return nil, stamp, fmt.Errorf("%s is no state file: %w", path, err)
 	}
 	if doc == nil {
-		return nil, fmt.Errorf("%s is no state file: it holds null", path)
+		return nil, stamp, fmt.Errorf("%s is no state file: it holds null", path)
 	}
 	if _, err := doc.paused(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, stamp, fmt.Errorf("%s: %w", path, err)
 	}
-	return doc, nil
+	return doc, stamp, nil
+}
+
+// stampOf is the version of a file that is there now; nil: it is not.
+func stampOf(path string) os.FileInfo {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+func sameStamp(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // paused are the cards that are to take no jobs, in order.
@@ -87,13 +116,15 @@ func (d gsDoc) set(key string, value any) {
 // something else.
 func (d gsDoc) get(key string, value any) { _ = json.Unmarshal(d[key], value) }
 
-// write replaces the file as a whole: whoever reads it finds the old or the
-// new. The caller holds its lock. Commands stand in it with all their
-// arguments, so that a new one is for those whom the user's mask lets read it.
-func (d gsDoc) write(path string) error {
+// write replaces the file as a whole, if it still is the one that was read:
+// whoever reads it finds the old or the new, and whoever wrote it meanwhile is
+// not overruled. The stamp is the new one's. The caller holds its lock.
+// Commands stand in it with all their arguments, so that a new one is for those
+// whom the user's mask lets read it.
+func (d gsDoc) write(path string, read os.FileInfo) (stamp os.FileInfo, err error) {
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // a link stays one
@@ -102,22 +133,27 @@ func (d gsDoc) write(path string) error {
 	_ = os.Remove(next) // of one who was killed here
 	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if info, statErr := os.Stat(path); statErr == nil {
-		err = file.Chmod(info.Mode().Perm())
+	if read != nil {
+		err = file.Chmod(read.Mode().Perm())
 	}
 	if err == nil {
 		_, err = file.Write(append(text, '\n'))
 	}
-	err = errors.Join(err, file.Sync(), file.Close())
+	stamp, statErr := file.Stat()
+	err = errors.Join(err, statErr, file.Sync(), file.Close())
+	if err == nil && !sameStamp(stampOf(path), read) {
+		err = errEdited
+	}
 	if err == nil {
 		err = os.Rename(next, path)
 	}
 	if err != nil {
 		_ = os.Remove(next) // it was ours alone
+		return nil, err
 	}
-	return err
+	return stamp, nil
 }
 
 // lockState keeps other commands of this program from the state file until the

@@ -56,7 +56,7 @@ func gsStatus(c *Call, stateFile string, args []string) int {
 func gsAsk(stateFile string) (gsReport, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
-	doc, err := readDoc(stateFile)
+	doc, _, err := readDoc(stateFile)
 	if errors.Is(err, errNoDoc) {
 		doc, err = gsDoc{}, nil
 	}

@@ -13,21 +13,14 @@ import (
 
 // gsState is the state file as this scheduler last left it.
 type gsState struct {
-	path   string
-	there  bool
-	stamp  os.FileInfo // nil: it was never seen
-	paused []int       // what it said
+	path    string
+	stamp   os.FileInfo // nil: it is not there
+	missing bool        // it was there, and was not at the last look
+	paused  []int       // what it said
 }
 
 // edited reports whether somebody else wrote it since.
-func (f *gsState) edited() bool {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return f.there
-	}
-	old := f.stamp
-	return old == nil || !os.SameFile(info, old) || info.Size() != old.Size() || !info.ModTime().Equal(old.ModTime())
-}
+func (f *gsState) edited() bool { return !sameStamp(stampOf(f.path), f.stamp) }
 
 // takeOver obeys the state file as it was found, or starts over where there is
 // none: then nothing is paused, and what is over is forgotten.
@@ -38,20 +31,37 @@ func (s *gsScheduler) takeOver(ctx context.Context) {
 		unlock = func() {}
 	}
 	defer unlock()
-	doc, err := readDoc(s.state.path)
-	switch {
-	case err == nil:
-		doc.get(keySince, &s.since)
-		s.obey(ctx, doc, s.pausedNow())
-	case errors.Is(err, errNoDoc):
-		s.since = time.Now()
-		s.obey(ctx, gsDoc{}, s.pausedNow())
-	default:
-		s.state.paused = s.pausedNow()
-		s.sayBroken(err)
-		return
+	s.untilKept(func() error {
+		doc, stamp, err := readDoc(s.state.path)
+		switch {
+		case err == nil:
+			doc.get(keySince, &s.since)
+		case errors.Is(err, errNoDoc):
+			doc, s.since = gsDoc{}, time.Now()
+		default:
+			s.state.paused = s.pausedNow()
+			s.sayBroken(err)
+			return nil
+		}
+		if err := s.obey(ctx, doc, s.pausedNow()); err != nil {
+			return err
+		}
+		return s.write(ctx, doc, stamp)
+	})
+}
+
+// untilKept repeats an exchange with the state file until nobody wrote it in
+// between.
+func (s *gsScheduler) untilKept(exchange func() error) {
+	var err error
+	for range editTries {
+		if err = exchange(); !errors.Is(err, errEdited) {
+			break
+		}
 	}
-	s.write(ctx, doc)
+	if err != nil && !s.stopping { // a daemon that ends answers no more; lastSave follows
+		s.log.warnOnce("the state file is not written: %v", err)
+	}
 }
 
 func (s *gsScheduler) sayBroken(err error) {
@@ -81,30 +91,44 @@ func (s *gsScheduler) sync(ctx context.Context, now time.Time) {
 		return
 	}
 	defer unlock()
-	doc, err := readDoc(s.state.path)
+	s.untilKept(func() error { return s.exchange(ctx) })
+}
+
+// exchange obeys the file and writes it, once.
+func (s *gsScheduler) exchange(ctx context.Context) error {
+	doc, stamp, err := readDoc(s.state.path)
 	switch {
 	case err == nil:
-		s.obey(ctx, doc, s.state.paused)
+		s.state.missing = false
+		err = s.obey(ctx, doc, s.state.paused)
 	case errors.Is(err, errNoDoc):
-		if s.state.there {
+		if s.state.stamp != nil && !s.state.missing {
+			s.state.missing = true // some editors take the old one away first
+			return nil
+		}
+		if s.state.missing {
 			s.log.info("the state file was deleted: no GPU is paused any more")
+			s.state.missing = false
 		}
 		doc = gsDoc{}
-		s.refresh(ctx)
-		s.obey(ctx, doc, s.pausedNow())
-	default:
-		if s.state.stamp, _ = os.Stat(s.state.path); s.state.stamp != nil {
-			s.state.there = true
+		if err = s.refresh(ctx); err == nil {
+			err = s.obey(ctx, doc, s.pausedNow())
 		}
+	default:
+		s.state.stamp, s.state.missing = stamp, false
 		s.dirty = false // until it changes there is nothing to be done
 		s.sayBroken(err)
-		return
+		return nil
 	}
-	s.write(ctx, doc)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, doc, stamp)
 }
 
 // lastSave leaves behind how things stand when the daemon is gone: what does
-// not run any more holds no card.
+// not run any more holds no card. Nobody can be told any more what was written
+// into the file since; the next start obeys it.
 func (s *gsScheduler) lastSave() {
 	if !s.ready {
 		return
@@ -115,17 +139,41 @@ func (s *gsScheduler) lastSave() {
 			return known && v.State != job.Running
 		})
 	}
-	s.dirty, s.saved = true, time.Time{}
-	s.sync(context.Background(), time.Now())
+	unlock, err := lockState(s.state.path)
+	if err != nil {
+		s.log.warnOnce("the state file is not written: %v", err)
+		return
+	}
+	defer unlock()
+	s.untilKept(func() error {
+		doc, stamp, err := readDoc(s.state.path)
+		switch {
+		case errors.Is(err, errNoDoc) && s.state.stamp == nil:
+			doc = gsDoc{}
+		case err != nil:
+			return nil // deleted or broken, and so it stays
+		}
+		return s.put(doc, stamp, s.pausedAtLast(doc))
+	})
+}
+
+// pausedAtLast are the cards that a file says are paused, with what was paused
+// and resumed by other means and is not in it yet.
+func (s *gsScheduler) pausedAtLast(doc gsDoc) []int {
+	said, _ := doc.paused() // it could be read
+	now := s.pausedNow()
+	list := append(without(said, without(s.state.paused, now)), without(now, s.state.paused)...)
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // refresh asks for the cards; without an answer they are as they were.
-func (s *gsScheduler) refresh(ctx context.Context) (answered bool) {
+func (s *gsScheduler) refresh(ctx context.Context) error {
 	cards, err := s.client.GPUs(ctx)
 	if err == nil {
 		s.cards = cards
 	}
-	return err == nil
+	return err
 }
 
 func (s *gsScheduler) pausedNow() (list []int) {
@@ -138,11 +186,11 @@ func (s *gsScheduler) pausedNow() (list []int) {
 }
 
 // obey pauses and resumes what the file says, where it says something else
-// than before.
-func (s *gsScheduler) obey(ctx context.Context, doc gsDoc, before []int) {
+// than before. An error is that the daemon could not be told.
+func (s *gsScheduler) obey(ctx context.Context, doc gsDoc, before []int) error {
 	wanted, err := doc.paused()
 	if err != nil {
-		return // such a file is not taken for one
+		return nil // such a file is not taken for one
 	}
 	for _, list := range []struct {
 		cards  []int
@@ -150,11 +198,18 @@ func (s *gsScheduler) obey(ctx context.Context, doc gsDoc, before []int) {
 		verb   string
 	}{{without(wanted, before), true, "paused"}, {without(before, wanted), false, "resumed"}} {
 		for _, index := range list.cards {
-			if _, err := s.client.PauseGPU(ctx, index, list.paused); err != nil {
+			_, err := s.client.PauseGPU(ctx, index, list.paused)
+			var refused *api.Problem
+			if err != nil && (!errors.As(err, &refused) || refused.Kind == api.Unable) {
+				return err
+			}
+			if err != nil {
 				s.log.warn("the state file says that gpu %d is %s: %v", index, list.verb, err)
 			}
 		}
 	}
+	s.state.paused = wanted // what an edit in the meantime is measured by
+	return nil
 }
 
 // without are the numbers of a that are not in b.
@@ -167,29 +222,28 @@ func without(a, b []int) (list []int) {
 	return list
 }
 
-// write puts how things stand into the file. The caller holds its lock.
-func (s *gsScheduler) write(ctx context.Context, doc gsDoc) {
-	answered := s.refresh(ctx)
-	if doc == nil {
-		doc = gsDoc{}
+// write asks how things stand and puts that into the file. The caller holds its
+// lock.
+func (s *gsScheduler) write(ctx context.Context, doc gsDoc, read os.FileInfo) error {
+	if err := s.refresh(ctx); err != nil {
+		return err
 	}
+	return s.put(doc, read, s.pausedNow())
+}
+
+func (s *gsScheduler) put(doc gsDoc, read os.FileInfo, paused []int) error {
 	limits := gsLimits{Memory: s.opt.memThreshold, Load: s.opt.loadLimit}
-	paused := s.pausedNow()
-	// With the daemon gone the file knows better: a pause may have come since.
-	if said, err := doc.paused(); err == nil && !answered {
-		paused = said
-	}
 	doc.set(keyCards, gsCards(s.cards, limits))
 	doc.set(keyPaused, append([]int{}, paused...))
 	doc.set(keyJobs, gsJobs(s.index.all(), s.since))
 	doc.set(keySince, s.since)
 	doc.set(keyLimits, limits)
 	doc.set(keyUpdated, time.Now())
-	if err := doc.write(s.state.path); err != nil {
-		s.log.warnOnce("the state file is not written: %v", err)
-		return
+	stamp, err := doc.write(s.state.path, read)
+	if err != nil {
+		return err
 	}
 	s.dirty = false
-	s.state.paused, s.state.there = paused, true
-	s.state.stamp, _ = os.Stat(s.state.path) // one that is gone again was deleted
+	s.state.paused, s.state.stamp = paused, stamp
+	return nil
 }
