@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"berth/internal/site"
+
+	"berth/internal/job"
 )
 
 // The keys of the state file that this program reads or writes. Others are
@@ -212,7 +214,11 @@ type gsJob struct {
 	Log         *string    `json:"log"`
 	SubmittedAt *time.Time `json:"submitted_at"`
 	EndedAt     *time.Time `json:"ended_at"`
+
+	EndedSince bool `json:"ended_since,omitempty"` // it ran when a scheduler was last heard of, and does not any more
 }
+
+func (j gsJob) runs() bool { return j.State == string(job.Running) && !j.EndedSince }
 
 // gsLimits are the thresholds in force, for who looks from outside.
 type gsLimits struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/job"
 )
@@ -72,12 +73,16 @@ func gsAsk(stateFile string) (gsReport, error) {
 	if err != nil {
 		return gsReport{}, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
 	}
+	report.Jobs = []gsJob{}
+	doc.get(keyJobs, &report.Jobs)
+	if err := seeWhoLives(stateFile, report.Jobs); err != nil {
+		return report, err
+	}
 	report.GPUs, err = lookAtCards(ctx, stateFile, doc)
 	if err != nil {
 		return report, err
 	}
-	report.Jobs = []gsJob{}
-	doc.get(keyJobs, &report.Jobs)
+	giveCards(report.GPUs, report.Jobs)
 	report.SavedAt = new(time.Time)
 	if doc.get(keyUpdated, report.SavedAt); report.SavedAt.IsZero() {
 		report.SavedAt = nil
@@ -129,21 +134,56 @@ func lookAtCards(ctx context.Context, stateFile string, doc gsDoc) ([]gsCard, er
 	paused, _ := doc.paused() // it could be read
 	var limits gsLimits
 	doc.get(keyLimits, &limits)
-	var left []gsCard // as it left them: jobs may go on without it
-	doc.get(keyCards, &left)
 	cards := make([]gsCard, 0, len(sample.Devices))
 	for _, dev := range sample.Devices {
 		card := gsCard{GPU: dev.Index, Memory: percent(float64(dev.UsedMiB), float64(dev.TotalMiB)), Jobs: []string{}}
 		if dev.UtilPct >= 0 {
 			card.Load = &dev.UtilPct
 		}
-		if i := slices.IndexFunc(left, func(c gsCard) bool { return c.GPU == dev.Index }); i >= 0 && len(left[i].Jobs) > 0 {
-			card.Allocation, card.Jobs = left[i].Allocation, left[i].Jobs
-		}
 		card.Status = cardState(card, slices.Contains(paused, dev.Index), limits)
 		cards = append(cards, card)
 	}
 	return cards, nil
+}
+
+// seeWhoLives corrects what a scheduler left behind: jobs go on without it, and
+// end without it.
+func seeWhoLives(stateFile string, jobs []gsJob) error {
+	places, err := gsPlaces(stateFile)
+	if err != nil {
+		return err
+	}
+	living, err := daemon.Living(places)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		if j := &jobs[i]; j.State == string(job.Running) && !living[j.Number] {
+			j.EndedSince = true
+		}
+	}
+	return nil
+}
+
+// giveCards shows on the cards what runs on them.
+func giveCards(cards []gsCard, jobs []gsJob) {
+	for i := range cards {
+		card := &cards[i]
+		for _, j := range jobs {
+			if !j.runs() || !slices.Contains(j.GPUs, card.GPU) {
+				continue
+			}
+			part := 1.0
+			if j.Share != nil && *j.Share > 0 {
+				part = *j.Share
+			}
+			card.Allocation = addPart(card.Allocation, part)
+			card.Jobs = append(card.Jobs, j.ID)
+		}
+		if card.Allocation > 0 && card.Status != cardPaused {
+			card.Status = busy(100 * card.Allocation)
+		}
+	}
 }
 
 func sampleCards(ctx context.Context, stateFile string) (gpu.Sample, error) {
@@ -216,13 +256,21 @@ func (r gsReport) printJobs(out io.Writer) {
 		}
 		return list
 	}
-	running := of(func(j gsJob) bool { return j.State == string(job.Running) })
+	running := of(gsJob.runs)
 	waiting := of(func(j gsJob) bool { return j.State == string(job.Queued) })
 	over := of(func(j gsJob) bool { return job.State(j.State).Terminal() })
 	ok := len(of(func(j gsJob) bool { return j.State == string(job.Finished) }))
-	fmt.Fprintf(out, "\n%d running, %d queued, %d succeeded, %d failed\n", len(running), len(waiting), ok, len(over)-ok)
+	since := of(func(j gsJob) bool { return j.EndedSince })
+	fmt.Fprintf(out, "\n%d running, %d queued, %d succeeded, %d failed", len(running), len(waiting), ok, len(over)-ok)
+	if len(since) > 0 {
+		fmt.Fprintf(out, ", %d ended since", len(since))
+	}
+	fmt.Fprintln(out)
 	for _, j := range running {
 		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, joinInts(j.GPUs), j.Priority, j.Name)
+	}
+	for _, j := range since {
+		fmt.Fprintf(out, "  %s  ended on gpu %s, and the next start tells how  %s\n", j.ID, joinInts(j.GPUs), j.Name)
 	}
 	for i, j := range waiting {
 		if i == shownWaiting {

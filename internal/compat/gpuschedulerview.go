@@ -29,7 +29,7 @@ func gsCards(cards []api.GPU, limits gsLimits) []gsCard {
 			if part == 0 {
 				part = 1
 			}
-			card.Allocation = math.Min(1, math.Round(1000*(card.Allocation+part))/1000)
+			card.Allocation = addPart(card.Allocation, part)
 			name := gsJobID(job.View{Name: j.Name})
 			if j.Other {
 				name = "another scheduler's"
@@ -60,11 +60,18 @@ func cardState(c gsCard, paused bool, limits gsLimits) string {
 	case paused:
 		return cardPaused
 	case c.Allocation > 0:
-		return fmt.Sprintf("BUSY(%.0f%%)", 100*c.Allocation)
+		return busy(100 * c.Allocation)
 	case over || c.Note != "":
-		return fmt.Sprintf("BUSY(%.0f%%)", math.Max(c.Memory, load))
+		return busy(math.Max(c.Memory, load))
 	}
 	return cardAvailable
+}
+
+func busy(percent float64) string { return fmt.Sprintf("BUSY(%.0f%%)", percent) }
+
+// addPart adds to what of a card was given out, in thousandths.
+func addPart(allocation, part float64) float64 {
+	return math.Min(1, math.Round(1000*(allocation+part))/1000)
 }
 
 // gsCommand is what a job runs, without what holds its screen session.

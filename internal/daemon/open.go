@@ -34,6 +34,12 @@ const (
 
 func storeDir(stateDir string) string { return filepath.Join(stateDir, "store") }
 
+func keepDir(places site.Places) string { return filepath.Join(places.StateDir, "keep") }
+
+// Living are the ids of the jobs of a daemon that is gone which run all the
+// same.
+func Living(places site.Places) (map[string]bool, error) { return run.Living(keepDir(places)) }
+
 func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
 
 // open prepares everything that answering requests needs. The order matters:
@@ -211,7 +217,7 @@ func (d *Daemon) openRunner(ctx context.Context) error {
 			keepers = ""
 		}
 	}
-	d.runner, err = run.Open(run.Options{KeepDir: filepath.Join(d.opt.Places.StateDir, "keep"), CgroupParent: scope, KeepCgroup: keepers, Log: d.log})
+	d.runner, err = run.Open(run.Options{KeepDir: keepDir(d.opt.Places), CgroupParent: scope, KeepCgroup: keepers, Log: d.log})
 	if err != nil {
 		return stateProblem(err)
 	}
