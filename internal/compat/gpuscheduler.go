@@ -96,9 +96,17 @@ func gsFlags(stateFile *string) *pflag.FlagSet {
 	return flags
 }
 
+// flagTypes are the types of flags in words.
+var flagTypes = map[string]string{"int": "a whole number", "float64": "a number", "bool": "true or false"}
+
 // gsParse reads the flags of a command that takes so many words.
 func gsParse(flags *pflag.FlagSet, verb string, args []string, words int) error {
-	if err := flags.Parse(args); err != nil {
+	err := flags.Parse(args)
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) { // what the parser has to say beside is for programmers
+		return fmt.Errorf("--%s %q: allowed is %s", bad.GetFlag().Name, bad.GetValue(), flagTypes[bad.GetFlag().Value.Type()])
+	}
+	if err != nil {
 		return err
 	}
 	switch n := flags.NArg(); {

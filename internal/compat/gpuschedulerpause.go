@@ -21,6 +21,9 @@ func gsPause(c *Call, pause bool, stateFile string, args []string) int {
 	if pause {
 		verb = "pause"
 	}
+	if i := slices.IndexFunc(args, func(word string) bool { _, err := strconv.Atoi(word); return err == nil && word[0] == '-' }); i >= 0 {
+		args = slices.Insert(slices.Clone(args), i, "--") // a number below zero, and no flag
+	}
 	flags := gsFlags(&stateFile)
 	if err := gsParse(flags, verb, args, 1); err != nil {
 		return c.badUsage(err.Error())
