@@ -9,6 +9,7 @@ var tgpuPromises = []promise{
 		tgpu-its-commands-work-as-they-were-typed
 		tgpu-a-job-spec-is-a-file
 		tgpu-a-first-submit-needs-nothing-to-be-started
+		tgpu-a-list-before-any-job-is-empty
 		tgpu-mistakes-are-told-with-a-hint`},
 	{"tgpu: priority, then submission; what cannot run yet is passed by what can; one job at a time where each takes all", `
 		tgpu-the-highest-priority-that-can-run-goes-first

@@ -23,7 +23,7 @@ func (h *host) small(dir, options string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := syscall.Mount("soak", dir, "tmpfs", 0, options); err != nil {
+	if err := syscall.Mount("soak", dir, "tmpfs", 0, options+",mode=0755"); err != nil {
 		h.t.Skipf("cannot mount a small file system: %v", err)
 	}
 	h.t.Cleanup(func() {
