@@ -50,7 +50,12 @@ make -s build
 say "all tests ${race:-without the race detector} (a few minutes)"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-go test -v $race -count=1 -timeout 20m ./... >"$log" 2>&1 || { cat "$log"; exit 1; }
+go test -v $race -count=1 -timeout 20m ./... >"$log" 2>&1 || {
+	cat "$log"
+	say "what failed" # again, since the whole log is long
+	grep -a -E '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE' "$log"
+	exit 1
+}
 grep -a -E '^(ok|\?)' "$log"
 # A test that was skipped says why.
 grep -a -B1 -E '^ *--- SKIP' "$log" | grep -a -v '^--$' || true
