@@ -1,4 +1,4 @@
-"""A client for everything a berth daemon does."""
+"""A client for what a berth daemon does for its users."""
 
 from __future__ import annotations
 
@@ -129,6 +129,18 @@ class Client:
         """The cards, their memory, and who uses them."""
         return cast(List[Dict[str, Any]], self._wire.call("GET", "/v1/gpus"))
 
+    def history(self, *, user: Optional[str] = None, since: Optional[str] = None, limit: int = 100) -> List[JobView]:
+        """The jobs that are over, the newest first; since is a time as RFC 3339
+        has it."""
+        query = {"state": sorted(OVER), "over": True, "newest": True, "user": user, "since": since, "limit": limit}
+        return cast(List[JobView], self._wire.call("GET", "/v1/jobs", query=query)["jobs"])
+
+    def stats(self, *, user: Optional[str] = None, since: Optional[str] = None,
+              until: Optional[str] = None) -> Dict[str, Any]:
+        """Waits, outcomes and GPU-hours, in all, by user and by day."""
+        query = {"user": user, "since": since, "until": until}
+        return cast(Dict[str, Any], self._wire.call("GET", "/v1/stats", query=query))
+
     def status(self) -> Dict[str, Any]:
         """The daemon itself."""
         return cast(Dict[str, Any], self._wire.call("GET", "/v1/status"))
@@ -209,6 +221,24 @@ class Client:
     def requeue(self, *ids: Words) -> List[Dict[str, Any]]:
         """Run jobs again from their beginning."""
         return self._act("requeue", ids)
+
+    def edit(self, id: Words, **changes: Any) -> Dict[str, Any]:
+        """Change a job that has not started: the keys of docs/jobspec.md."""
+        return cast(Dict[str, Any], self._wire.call("PATCH", _path(id), {"set": _spec(changes)}))
+
+    def adopt(self, pid: int, *, gpus: Sequence[int] = (), vram: Optional[str] = None,
+              name: Optional[str] = None) -> Dict[str, Any]:
+        """Account for a process that berth did not start. It is left alone."""
+        body = {"pid": pid, "gpus": list(gpus), "vram": vram or "", "name": name or ""}
+        return cast(Dict[str, Any], self._wire.call("POST", "/v1/adopt", body))
+
+    def pause(self, gpu: int) -> Dict[str, Any]:
+        """Keep new jobs off a card; what runs there goes on."""
+        return cast(Dict[str, Any], self._wire.call("POST", f"/v1/gpus/{int(gpu)}/pause"))
+
+    def resume(self, gpu: int) -> Dict[str, Any]:
+        """Let jobs on a card again."""
+        return cast(Dict[str, Any], self._wire.call("POST", f"/v1/gpus/{int(gpu)}/resume"))
 
     def _act(self, action: str, ids: Sequence[Words], all: bool = False,
              grace: Optional[float] = None) -> List[Dict[str, Any]]:

@@ -52,6 +52,40 @@ class Served(Lab):
         with self.assertRaises(TimeoutError):
             self.client.submit(self.gate(), gpus=0).wait(timeout=0.1)
 
+    def test_a_job_that_waits_is_changed(self) -> None:
+        job = self.client.submit("true", hold=True)
+        self.assertEqual(self.client.edit(job, priority=5, vram="3G", name="later")["vram_mib"], 3072)
+        shown = job.show()
+        self.assertEqual((shown["priority"], shown["name"]), (5, "later"))
+        with self.assertRaisesRegex(BerthError, "priority"):
+            self.client.edit(job, priority="high")
+
+    def test_a_card_is_paused_and_used_again(self) -> None:
+        self.assertTrue(self.client.pause(0)["paused"])
+        job = self.client.submit("true", allow=[0])
+        self.assertIn("paused", job.why()["text"])
+        self.assertFalse(self.client.resume(0)["paused"])
+        self.assertEqual(job.wait(), 0)
+        with self.assertRaises(BerthError):
+            self.client.pause(99)
+
+    def test_what_is_over_is_told_and_summed_up(self) -> None:
+        first, second = self.client.submit("true"), self.client.submit("exit 2")
+        self.client.wait(first, second)
+        self.assertEqual({j["id"] for j in self.client.history()}, {first.id, second.id})
+        self.assertEqual(len(self.client.history(limit=1)), 1)
+        self.assertEqual(self.client.history(user="nobody-at-all"), [])
+        self.assertIn("2", str(self.client.stats()))
+
+    def test_a_process_that_runs_already_is_accounted_for(self) -> None:
+        other = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(self._reap, other)
+        job = self.client.adopt(other.pid, gpus=[1], vram="2G", name="by-hand")
+        self.assertEqual((job["name"], job["gpu_ids"]), ("by-hand", [1]))
+        other.kill()
+        other.wait()
+        self.client.wait(job["id"])
+
     def test_the_verbs_do_what_they_say(self) -> None:
         job = self.client.submit("true", hold=True)
         self.assertIn("held", job.why()["text"])
