@@ -155,6 +155,7 @@ func queryParams() []param {
 		{name: "limit", in: "query", kind: "integer", about: "at most this many; 1000, and never more than 10000"},
 		{name: "after", in: "query", kind: "string", about: "the cursor of an earlier page"},
 		{name: "reasons", in: "query", kind: "boolean", about: "say why each queued job waits"},
+		{name: "order", in: "query", kind: "boolean", about: "also say, on the last page, in which order queued jobs come up for their turn"},
 		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold device memory and have not used their cards for long"},
 	}
 }
