@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,10 @@ PATIENCE = 60.0
 
 sys.path.insert(0, str(PYTHON))
 from berth import BerthError, Client, GPUScheduler, Job  # noqa: E402
+
+# What is started in the background ignores Ctrl-C, and so would the programs
+# that are tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
 _binary = os.environ.get("BERTH_BINARY")  # before a test has an environment of its own
