@@ -31,6 +31,7 @@ type fake struct {
 	logGap   LogGap // that part of it is gone
 	logOver  bool
 	logFails bool
+	logLeft  bool          // the backend stops before its server does
 	stuck    chan struct{} // Submit waits for it, where it is set
 	entered  chan struct{}
 	attached net.Conn // the job's end of a terminal
@@ -256,6 +257,8 @@ func (l *fakeLog) Read(p []byte) (n int, err error) {
 		}
 		if l.f.logFails {
 			err = io.ErrNoProgress
+		} else if l.f.logLeft {
+			err = context.Canceled
 		} else if l.f.logOver || !l.follow {
 			err = io.EOF
 		}

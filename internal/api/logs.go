@@ -88,8 +88,8 @@ func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end
 		case errors.As(err, &gap):
 			x.sendLog([]byte(gap.mark(inLine)))
 			inLine = false
-		case x.stopping.Err() != nil:
-			return logEndStopping, ""
+		case x.stopping.Err() != nil, errors.Is(err, context.Canceled) && ctx.Err() == nil:
+			return logEndStopping, "" // the backend may leave a moment before the server does
 		case errors.Is(err, io.EOF) && ctx.Err() == nil:
 			return logEndComplete, ""
 		case ctx.Err() != nil:

@@ -186,6 +186,23 @@ func TestAFollowedLogSaysHowItEnded(t *testing.T) {
 	}
 }
 
+// TestABackendThatStopsFirstIsNoFailure holds that a follower comes back after
+// the moment between the end of the engine and that of the server.
+func TestABackendThatStopsFirstIsNoFailure(t *testing.T) {
+	f := newFake()
+	f.log, f.logLeft = []byte("x"), true
+	s := serve(t, f, Limits{})
+	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
+	must(t, err)
+	reply, err := unixHTTP(t, s.socket).Do(r)
+	must(t, err)
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil || string(text) != "x" || reply.Trailer.Get(headerLogEnd) != logEndStopping {
+		t.Errorf("%q, %v, %v", text, err, reply.Trailer)
+	}
+}
+
 // TestASilentLogEndsInOrder holds that the end of a log gets through even
 // when nothing was written for longer than a stalled reader is borne.
 func TestASilentLogEndsInOrder(t *testing.T) {
