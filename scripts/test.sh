@@ -68,9 +68,9 @@ else
 fi
 
 say "thousands of seeds, without the race detector"
-BERTH_SEEDS=20000 go test -count=1 -run TestSimulation ./internal/engine
+BERTH_SEEDS=8000 go test -count=1 -run TestSimulation ./internal/engine
 
 say "fuzz corpora, a few seconds each"
-sh scripts/fuzz.sh 3s
+sh scripts/fuzz.sh 2s
 
 say "done$skipped"
