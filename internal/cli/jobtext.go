@@ -2,11 +2,10 @@ package cli
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
+	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/keep"
 )
 
 // stateCell is a job's state in the colour people expect.
@@ -108,37 +107,11 @@ func endText(v job.View) string {
 	return text
 }
 
-// exitTimeout is the status of a job that reached its time limit.
-const exitTimeout = 124
-
-// exitStatus is the status that stands for a job that is over: its own code,
-// 128 and the signal's number, 124 for a timeout, else 1.
-func exitStatus(v job.View) int {
-	if v.Outcome == nil {
-		return exitFailed
-	}
-	switch *v.Outcome {
-	case job.OK:
-		return 0
-	case job.Timeout:
-		return exitTimeout
-	}
-	if code, isExit := v.Outcome.ExitCode(); isExit && code > 0 && code < 256 {
-		return code
-	}
-	if name, isSignal := strings.CutPrefix(string(*v.Outcome), "signal:"); isSignal {
-		if number, known := keep.SignalNumber(name); known {
-			return 128 + number
-		}
-	}
-	return exitFailed
-}
-
 // largestStatus sums up several jobs in one number.
 func largestStatus(jobs []job.View) error {
 	code := 0
 	for _, v := range jobs {
-		code = max(code, exitStatus(v))
+		code = max(code, api.ExitStatus(v))
 	}
 	if code != 0 {
 		return status(code)

@@ -89,21 +89,6 @@ func TestTheQueueStandsInTheOrderItComesUp(t *testing.T) {
 	}
 }
 
-func TestMgpuStatusIsTheJobs(t *testing.T) {
-	signal := "KILL"
-	for _, row := range []struct {
-		outcome job.Outcome
-		signal  *string
-		want    int
-	}{
-		{job.OK, nil, 0}, {job.Exited(7), nil, 7}, {job.Timeout, &signal, 124}, {"signal:KILL", &signal, 137}, {"cancelled", &signal, 1}, {job.Lost, nil, 1},
-	} {
-		if got := exitStatus(job.View{Outcome: &row.outcome, Signal: row.signal}); got != row.want {
-			t.Errorf("%s: %d, want %d", row.outcome, got, row.want)
-		}
-	}
-}
-
 func TestMgpuWordsNameJobsAsTheQueueDoes(t *testing.T) {
 	got := mgpuWords("gpu0 runs job 3, then\njob 17_4; 2 jobs\x1b[2J")
 	if want := "gpu0 runs job FVE9KS4E, then job " + job.Code("17_4") + "; 2 jobs�[2J"; got != want {

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
 	"berth/internal/job"
@@ -20,8 +17,6 @@ const (
 	mgpuLook   = 200 * time.Millisecond
 	mgpuPoll   = time.Second
 )
-
-const exitTimeout = 124
 
 // mgpuAttach comes back to a job.
 func (c *Call) mgpuAttach(ctx context.Context, word string) int {
@@ -62,7 +57,7 @@ func (c *Call) mgpuFollow(ctx context.Context, client *api.Client, id string) in
 	case err != nil:
 		return c.mgpuFailed(err)
 	}
-	status := exitStatus(over)
+	status := api.ExitStatus(over)
 	f.endLine()
 	fmt.Fprintf(c.Err, "Job %s %s with exit code %d%s.\n", f.code, over.State, status, because(over))
 	return status
@@ -80,29 +75,6 @@ func because(v job.View) string {
 		return " (signal " + oneLine(*v.Signal) + ")"
 	}
 	return ""
-}
-
-// exitStatus stands for a job that is over, as berth wait has it: its own
-// code, 128 and the signal's number, 124 for a timeout, else 1.
-func exitStatus(v job.View) int {
-	if v.Outcome == nil {
-		return exitFailed
-	}
-	switch *v.Outcome {
-	case job.OK:
-		return 0
-	case job.Timeout:
-		return exitTimeout
-	}
-	if code, isExit := v.Outcome.ExitCode(); isExit && code > 0 && code < 256 {
-		return code
-	}
-	if isSignal := strings.HasPrefix(string(*v.Outcome), "signal:"); isSignal && v.Signal != nil {
-		if number := unix.SignalNum("SIG" + *v.Signal); number != 0 {
-			return 128 + int(number)
-		}
-	}
-	return exitFailed
 }
 
 // follower watches one job, through restarts of its server.
