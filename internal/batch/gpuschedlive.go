@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth/internal/jobfile"
 	"berth/internal/keep"
 )
 
@@ -56,13 +57,9 @@ func theirLogDir(words []string) (dir string, ok bool) {
 	if !module && (len(rest) == 0 || filepath.Base(rest[0]) != "gpusched") {
 		return "", false
 	}
-	dir = "gpusched_logs"
-	for i, word := range rest {
-		if value, found := strings.CutPrefix(word, "--log-dir="); found {
-			dir = value
-		} else if word == "--log-dir" && i+1 < len(rest) {
-			dir = rest[i+1]
-		}
+	dir, ok = jobfile.FlagValue(rest, "--log-dir")
+	if !ok {
+		dir = "gpusched_logs"
 	}
 	return dir, true
 }

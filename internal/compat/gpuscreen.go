@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"berth/internal/jobfile"
 )
 
 // ScreenWord is the first word with which berth holds a job's screen session.
@@ -33,14 +35,7 @@ func screenCommand(self, mode, id string, words []string) []string {
 
 // modeOf is the value of --mode among a job's arguments; the last one counts.
 func modeOf(words []string) string {
-	mode := ""
-	for i, word := range words {
-		if value, found := strings.CutPrefix(word, "--mode="); found {
-			mode = value
-		} else if word == "--mode" && i+1 < len(words) {
-			mode = words[i+1]
-		}
-	}
+	mode, _ := jobfile.FlagValue(words, "--mode")
 	return namePart(mode)
 }
 

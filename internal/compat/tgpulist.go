@@ -8,10 +8,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"berth/internal/job"
 )
@@ -138,11 +136,7 @@ func tgpuCards(j job.View) string {
 	if len(j.GPUIDs) == 0 || j.State == job.Queued {
 		return "x" + strconv.Itoa(j.GPUs)
 	}
-	ids := make([]string, len(j.GPUIDs))
-	for i, id := range j.GPUIDs {
-		ids[i] = strconv.Itoa(id)
-	}
-	return strings.Join(ids, ",")
+	return joinInts(j.GPUIDs)
 }
 
 // tgpuWait is the time from submission to the start, or to now or the end of
@@ -178,10 +172,5 @@ func tgpuLine(j job.View) string {
 	if j.Command == nil {
 		return "-" // another user's
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, *j.Command)
+	return oneLine(*j.Command)
 }

@@ -56,14 +56,7 @@ func ParseSizes(name string, text []byte) (Sizes, error) {
 // For is what a job with these arguments takes, by the last --llm among them.
 // known says that the table names that model.
 func (s Sizes) For(words []string) (need Need, known bool) {
-	model := ""
-	for i, word := range words {
-		if value, found := strings.CutPrefix(word, "--llm="); found {
-			model = value
-		} else if word == "--llm" && i+1 < len(words) {
-			model = words[i+1]
-		}
-	}
+	model, _ := FlagValue(words, "--llm")
 	if need, known = s.models[model]; known {
 		return need, true
 	}
