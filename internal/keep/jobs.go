@@ -48,6 +48,7 @@ func (k *keeper) heard(in incoming) {
 		k.start(o)
 	case FrameStop:
 		if k.held != nil && k.concerns(in.frame) {
+			k.settle()
 			grace, _ := strconv.ParseInt(in.frame.Get("grace_ms"), 10, 64)
 			k.held.ending.request(time.Now(), in.frame.Get("why"), time.Duration(grace)*time.Millisecond)
 		}
@@ -197,6 +198,14 @@ func (k *keeper) bury(r reaped) {
 		k.record.Signal, k.record.Core = int(r.status.Signal()), r.status.CoreDump()
 	}
 	k.held.ending.mainExited(time.Now())
+}
+
+// settle takes in the end of a main process that is over already, before the
+// job is ended for another reason: what it came to by itself stands.
+func (k *keeper) settle() {
+	if h := k.held; h != nil && h.pid != 0 && !h.ending.exited && over(h.pid) {
+		k.bury(<-k.reaped)
+	}
 }
 
 // end writes the job's end down, for good, and then says so. launch is why

@@ -117,6 +117,7 @@ func (k *keeper) loop() {
 		case w := <-k.parted:
 			k.heardLast(w)
 		case <-k.timer.C:
+			k.settle()
 		case <-k.look.C:
 		case <-k.tidy.C:
 			giveBack()

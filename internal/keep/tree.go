@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 )
 
 // tree lists the living processes of the job: the supervisor's descendants,
@@ -40,8 +41,10 @@ func (h *held) tree() []Process {
 func (h *held) do(what action) {
 	switch what {
 	case warn:
+		// A warning is for those that can make use of it; the shell around
+		// them would only die.
 		for _, p := range h.tree() {
-			if handles(p.PID, h.order.WarnSignal) {
+			if p.masks(h.order.WarnSignal, "SigCgt", "SigBlk") {
 				_ = p.Signal(h.order.WarnSignal)
 			}
 		}
@@ -89,26 +92,52 @@ const (
 // that, one that is being forked while the others are told to end would not
 // hear of it, and sleep through the grace of a job that is otherwise gone. A
 // process stops only when it next runs, and may finish a fork before: so it
-// has to be seen standing still.
+// has to be seen standing still. It may have finished that fork after the table
+// was listed and before its own entry was read: so the list has to be made
+// once more after all were seen to stand still, and show nobody new. And it may
+// stand where it blocks TERM, as a shell does around every fork: it would go on,
+// fork, and hear of its end only then. It gets to run on from there, except
+// where it blocks TERM for good.
 func (h *held) halt() []Process {
 	var all []Process
 	seen := make(map[[2]uint64]bool)
 	begun := time.Now()
+	patience := min(haltBudget, time.Until(h.ending.killAt)/8)
+	calm := 0
 	for pause := firstHaltPause; ; pause = min(2*pause, lastHaltPause) {
 		tree := h.tree()
-		calm := standStill(tree)
+		calm++
+		if !standStill(tree) {
+			calm = 0
+		}
 		for _, p := range tree {
 			if !seen[p.id()] {
 				seen[p.id()] = true
 				all = append(all, p)
 				_ = p.Signal(sigSTOP)
-				calm = false
+				calm = 0
 			}
 		}
-		if calm || time.Since(begun) >= haltBudget {
+		if time.Since(begun) >= haltBudget {
 			return all
 		}
+		if calm == 2 {
+			deaf := slices.DeleteFunc(tree, func(p Process) bool { return !p.masks(sigTERM, "SigBlk") })
+			if len(deaf) == 0 || time.Since(begun) >= patience {
+				return all
+			}
+			signalAll(deaf, sigCONT)
+			time.Sleep(pause)
+			signalAll(deaf, sigSTOP)
+			calm = 0
+		}
 		time.Sleep(pause)
+	}
+}
+
+func signalAll(all []Process, number int) {
+	for _, p := range all {
+		_ = p.Signal(number)
 	}
 }
 
@@ -137,16 +166,16 @@ func (h *held) countStraggler(p Process) {
 	}
 }
 
-// handles reports whether the process caught or blocked the signal. A warning
-// is for those that can make use of it; the shell around them would only die.
-func handles(pid, number int) bool {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+// masks reports whether the signal is in one of these sets of the process, by
+// their names in /proc: caught, blocked, ignored.
+func (p Process) masks(number int, sets ...string) bool {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/status")
 	if err != nil {
 		return false
 	}
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
-		if key != "SigCgt" && key != "SigBlk" {
+		if !slices.Contains(sets, key) {
 			continue
 		}
 		mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
@@ -163,6 +192,19 @@ type reaped struct {
 	pid    int
 	status syscall.WaitStatus
 	usage  usage
+}
+
+// over reports whether a child has ended, be it waited for or not.
+func over(pid int) bool {
+	const onePID = 1 // P_PID
+	var info [16]uint64
+	for {
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, onePID, uintptr(pid), uintptr(unsafe.Pointer(&info)),
+			syscall.WEXITED|syscall.WNOHANG|syscall.WNOWAIT, 0, 0)
+		if errno != syscall.EINTR {
+			return errno == syscall.ECHILD || errno == 0 && info != [16]uint64{}
+		}
+	}
 }
 
 // usage is what processes that are gone have used.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -140,25 +141,35 @@ func TestStragglers(t *testing.T) {
 	}
 }
 
+// A job that has ended cannot be cancelled any more, however soon after its end
+// the supervisor is told to.
 func TestACancelDoesNotChangeAStatusThatWasSeen(t *testing.T) {
 	b := newBench(t)
-	token := b.start(b.order("1", "sleep 1000 & echo $! > child; exit 0"))
-	b.next(Started)
-	main, child := b.pidFrom("child"), b.pidFrom("child")
-	id, _ := b.Identity(token)
-	until(t, "the main process is gone", func() bool { _, err := keep.ReadProcess(id.PID); return err != nil })
-	b.Stop(token, job.StopCancel, patience)
-	r := b.next(Ended).Record
-	b.gone(main, child)
-	if r.ExitCode != 0 || r.Stop != "" {
-		t.Errorf("got %+v", r)
+	for round := range 20 {
+		id := strconv.Itoa(round)
+		token := b.start(b.order(id, "sleep 1000 & echo $! > child; exit 0"))
+		b.next(Started)
+		child := b.pidFrom("child")
+		if err := os.Remove(filepath.Join(b.work, "child")); err != nil {
+			t.Fatal(err)
+		}
+		main, _ := b.Identity(token)
+		until(t, "the main process is over", func() bool {
+			p, err := keep.ReadProcess(main.PID)
+			return err != nil || p.Dead()
+		})
+		b.Stop(token, job.StopCancel, patience)
+		r := b.next(Ended).Record
+		b.gone(child)
+		if r.ExitCode != 0 || r.Stop != "" {
+			t.Fatalf("round %d: %+v", round, r)
+		}
+		b.Ack(token)
 	}
 }
 
 func TestInheritedSignalsDoNotReachTheJob(t *testing.T) {
-	if err := exec.Command("env", "--block-signal=USR1", "--ignore-signal=TSTP", "true").Run(); err != nil {
-		t.Skip("this env cannot set signals")
-	}
+	canBlock(t)
 	b := newBench(t, func(o *Options) {
 		o.KeepCommand = []string{"env", "--block-signal=USR1,TERM", "--ignore-signal=HUP,INT,QUIT,TSTP,CHLD,USR2", keepProgram}
 	})
@@ -208,6 +219,82 @@ func TestATermReachesWhatIsBeingForked(t *testing.T) {
 			t.Fatalf("round %d: %+v", round, e.Record)
 		}
 		b.Ack(token)
+	}
+}
+
+// canBlock skips a test where the tools that block a signal are missing.
+func canBlock(t *testing.T, more ...string) {
+	t.Helper()
+	if err := exec.Command("env", "--block-signal=USR1", "--ignore-signal=TSTP", "true").Run(); err != nil {
+		t.Skip("this env cannot set signals")
+	}
+	for _, tool := range more {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+// A shell blocks TERM around each fork. Told to end there, it forks first: what
+// it starts has to be told as well. This one stands there until it reads a line,
+// which on a busy machine can come too late to be told from blocking for good.
+func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
+	canBlock(t)
+	b := newBench(t)
+	const grace = 3 * time.Second
+	late := 0
+	for round := range 6 {
+		id := strconv.Itoa(round)
+		line := filepath.Join(b.work, "line"+id)
+		if err := syscall.Mkfifo(line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := b.order(id, "")
+		o.Argv = []string{"env", "--block-signal=TERM", "sh", "-c", "read word < " + line + "; sleep 1000; :"}
+		token := b.start(o)
+		b.next(Started)
+		main, _ := b.Identity(token)
+		until(t, "the shell stands at the pipe", func() bool {
+			name, err := os.ReadFile("/proc/" + strconv.Itoa(main.PID) + "/comm")
+			p, _ := keep.ReadProcess(main.PID)
+			return err == nil && string(name) == "sh\n" && p.State == 'S'
+		})
+		b.Stop(token, job.StopCancel, grace)
+		until(t, "the shell is halted, or has TERM waiting", func() bool {
+			status, err := os.ReadFile("/proc/" + strconv.Itoa(main.PID) + "/status")
+			return err == nil && (strings.Contains(string(status), "State:\tT") ||
+				!strings.Contains(string(status), "ShdPnd:\t0000000000000000"))
+		})
+		if err := os.WriteFile(line, []byte("on\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		r := b.next(Ended).Record
+		if r.Stop != "cancel" {
+			t.Fatalf("round %d: %+v", round, r)
+		}
+		if r.Elapsed >= grace {
+			late++
+		}
+		b.Ack(token)
+	}
+	if late > 2 {
+		t.Errorf("%d slept through the grace", late)
+	}
+}
+
+// What blocks TERM for good gets no less of its grace for it.
+func TestATermWaitsForWhoeverTakesItLater(t *testing.T) {
+	canBlock(t, "perl")
+	b := newBench(t)
+	token := b.start(b.order("1", `exec env --block-signal=TERM perl -e '
+		use POSIX; open(F, ">ready"); close(F);
+		my $set = POSIX::SigSet->new; until ($set->ismember(SIGTERM)) { sigpending($set); select(undef, undef, undef, 0.01) }
+		select(undef, undef, undef, 0.3); exit 9'`))
+	b.next(Started)
+	until(t, "it is ready", func() bool { _, err := os.Stat(filepath.Join(b.work, "ready")); return err == nil })
+	b.Stop(token, job.StopCancel, patience)
+	if r := b.next(Ended).Record; r.Stop != "cancel" || r.ExitCode != 9 || r.Signal != 0 {
+		t.Errorf("got %+v", r)
 	}
 }
 
