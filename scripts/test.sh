@@ -50,7 +50,8 @@ make -s build
 say "all tests ${race:-without the race detector} (a few minutes)"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-go test -v $race -count=1 -timeout 20m ./... >"$log" 2>&1 || {
+# The kill tests take longest, and mostly wait: the others run beside them.
+go test -v $race -count=1 -timeout 20m ./internal/soak ./... >"$log" 2>&1 || {
 	cat "$log"
 	say "what failed" # again, since the whole log is long
 	grep -a -E '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE' "$log"
