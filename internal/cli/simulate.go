@@ -124,6 +124,8 @@ type workload struct {
 	begin        sim.Millis
 	running      []sim.Running
 	usage        map[string]float64 // what users had until then
+	limits       map[string]sched.Limit
+	defaultLimit sched.Limit // of users that have none of their own
 	foreign      []sim.Foreign
 	rules        *sched.Rules  // the daemon's
 	estimates    sim.Estimates // unless flags say otherwise; empty: history

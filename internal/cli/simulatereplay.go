@@ -73,6 +73,7 @@ func (w *workload) input(jobs []sim.Job, policy sim.Policy, set *settings) sim.I
 	in := sim.Input{
 		Jobs: jobs, Machine: w.machine, Policy: policy, Park: set.park, Estimates: set.estimates,
 		Begin: w.begin, Running: w.running, Usage: w.usage, Foreign: w.foreign,
+		Limits: w.limits, DefaultLimit: w.defaultLimit,
 	}
 	if w.rules != nil {
 		rules := *w.rules

@@ -79,11 +79,11 @@ type snapshotReader struct {
 	places  map[int]int // of the cards, as a replay numbers them
 	typical time.Duration
 	unknown int // queued jobs of which nothing is known
-	named   int // jobs that name cards or a type of card
+	kept    int // jobs that name cards of which too few take jobs now
 }
 
 func snapshotWorkload(source string, s *sched.State) (*workload, error) {
-	r := &snapshotReader{state: s, places: map[int]int{}, work: &workload{source: source, fromSnapshot: true, rules: &s.Rules, estimates: sim.Perfect}}
+	r := &snapshotReader{state: s, places: map[int]int{}, work: &workload{source: source, fromSnapshot: true, rules: &s.Rules, estimates: sim.Perfect, limits: s.Limits, defaultLimit: s.DefaultLimit}}
 	if err := r.cards(); err != nil {
 		return nil, &usageError{what: source + ": " + err.Error(), hint: "cards that are paused or not well take no jobs; take it again when one does"}
 	}
@@ -222,15 +222,17 @@ func (r *snapshotReader) held(h *sched.Held) {
 	r.add(j)
 }
 
-// pending is queued again with what it asked for. Which cards it named is not
-// replayed: a replay's cards are all alike.
+// pending is queued again with what it asked for.
 func (r *snapshotReader) pending(p *sched.Pending) {
 	if p.Request.GPUs == 0 {
 		r.work.leftOut++
 		return
 	}
-	if p.Request.IDs != "" || p.Request.Allow != "" || p.Request.Type != "" {
-		r.named++
+	ids, allow, can := r.cardsOf(&p.Request)
+	if !can {
+		r.kept++
+		r.work.leftOut++
+		return
 	}
 	run := less(p.Run, p.Served).Mid
 	switch {
@@ -245,8 +247,27 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 	}
 	r.add(sim.Job{
 		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB,
-		Submit: r.millis(p.Since), Duration: lasting(run),
+		IDs: ids, Allow: allow, Submit: r.millis(p.Since), Duration: lasting(run),
 	})
+}
+
+// cardsOf is which cards of the replay a job restricts itself to, exactly or
+// to any of them, and whether enough of these take jobs.
+func (r *snapshotReader) cardsOf(request *sched.Request) (ids, allow []int, can bool) {
+	named, exactly := request.Named(r.state.Cards)
+	if named == nil {
+		return nil, nil, true
+	}
+	var places []int
+	for _, index := range named {
+		if place, known := r.places[index]; known {
+			places = append(places, place)
+		}
+	}
+	if exactly {
+		return places, nil, len(places) == len(named)
+	}
+	return nil, places, len(places) >= request.GPUs
 }
 
 // less is how long is left of what was expected, for one that ran before.
@@ -280,13 +301,13 @@ func (r *snapshotReader) usage() {
 func (r *snapshotReader) tell() {
 	w := r.work
 	w.why = "without a GPU " + isAre(w.leftOut) + " left out"
+	if r.kept > 0 {
+		w.why = "without a GPU, or for cards that take none now, " + isAre(w.leftOut) + " left out"
+	}
 	w.assumed = fmt.Sprintf("It goes on from the snapshot of %s: what runs ends when it is expected to, and no job comes after it.", r.state.Now.Format(time.DateTime))
 	if r.unknown > 0 {
 		note := fmt.Sprintf("%s of which nothing is known %s taken to run for %s", plural(r.unknown, "queued job"), isAre(r.unknown), span(r.typical))
 		w.notes = append(w.notes, note)
 		w.assumed += " " + note + "."
-	}
-	if r.named > 0 {
-		w.notes = append(w.notes, fmt.Sprintf("%s that %s cards may be replayed on others: all are alike here", plural(r.named, "job"), verbOf(r.named, "name")))
 	}
 }

@@ -22,7 +22,7 @@ func someState() sched.State {
 		Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Usage: map[string]float64{"ann": 10_000, "bob": 50}, FairQuantum: 3600,
 		Cards: []sched.Card{
 			{Index: 0, TotalMiB: 24576, ForeignMiB: 3000, IdleForeignMiB: 3000}, {Index: 1, TotalMiB: 24576, Paused: true},
-			{Index: 100, TotalMiB: 40960, ForeignMiB: 100, IdleForeignMiB: 0},
+			{Index: 100, Name: "NVIDIA A100", TotalMiB: 40960, ForeignMiB: 100, IdleForeignMiB: 0},
 		},
 		Held: []sched.Held{
 			{
@@ -34,11 +34,15 @@ func someState() sched.State {
 		},
 	}
 	hour := sched.Span{Low: time.Hour, Mid: time.Hour, High: time.Hour}
+	threeHours := sched.Span{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}
 	for i, p := range []sched.Pending{
 		{Job: "9", User: "bob", Request: sched.Request{GPUs: 2}, Since: noon.Add(-2 * time.Hour), Run: hour, Served: 20 * time.Minute},
 		{Job: "10", User: "cid", Request: sched.Request{GPUs: 1, VRAMMiB: 4000, Type: "a100"}, Since: noon.Add(-time.Minute)},
 		{Job: "11", User: "cid", Request: sched.Request{GPUs: 1, Share: 0.5}, Limit: 90 * time.Second},
 		{Job: "12", User: "cid", Request: sched.Request{CPUs: 1}},
+		{Job: "13", User: "cid", Request: sched.Request{GPUs: 2, IDs: "100,0", VRAMMiB: 1000}, Run: threeHours},
+		{Job: "14", User: "cid", Request: sched.Request{GPUs: 1, IDs: "1"}, Run: threeHours}, // which is paused
+		{Job: "15", User: "cid", Request: sched.Request{GPUs: 2, Allow: "0,1"}, Run: threeHours},
 	} {
 		p.Seq = int64(i)
 		s.Queue.Add(p)
@@ -63,14 +67,15 @@ func TestASnapshotBecomesAWorkload(t *testing.T) {
 	w := readState(t, someState())
 	hour := sim.Millis(3600_000)
 	// Time begins when the job was submitted that waits for longest.
-	if w.machine != (sim.Machine{GPUs: 2, VRAMMiB: 40960}) || w.begin != 2*hour || w.leftOut != 2 || !reflect.DeepEqual(w.cardNames, []int{0, 100}) {
+	if w.machine != (sim.Machine{GPUs: 2, VRAMMiB: 40960}) || w.begin != 2*hour || w.leftOut != 4 || !reflect.DeepEqual(w.cardNames, []int{0, 100}) {
 		t.Errorf("%+v", w)
 	}
 	want := []sim.Job{
 		{ID: "7", User: "ann", GPUs: 1, VRAMMiB: 8000, Priority: 2, Submit: hour / 2, Duration: 3 * hour},
 		{ID: "9", User: "bob", GPUs: 2, Duration: hour * 2 / 3},
-		{ID: "10", User: "cid", GPUs: 1, VRAMMiB: 4000, Submit: 2*hour - 60_000, Duration: 3 * hour}, // as long as the one in the middle
+		{ID: "10", User: "cid", GPUs: 1, Allow: []int{1}, VRAMMiB: 4000, Submit: 2*hour - 60_000, Duration: 3 * hour}, // as long as the one in the middle
 		{ID: "11", User: "cid", GPUs: 1, Share: 0.5, Submit: 2 * hour, Duration: 90_000},
+		{ID: "13", User: "cid", GPUs: 2, IDs: []int{1, 0}, VRAMMiB: 1000, Submit: 2 * hour, Duration: 3 * hour},
 	}
 	slices.SortFunc(w.jobs, func(a, b sim.Job) int { return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID)) })
 	if !reflect.DeepEqual(w.jobs, want) {
@@ -88,7 +93,7 @@ func TestASnapshotBecomesAWorkload(t *testing.T) {
 		t.Errorf("usage: %v", w.usage)
 	}
 	notes := strings.Join(w.notes, "\n")
-	for _, word := range []string{"1 card without a job that takes none now is left out", "2 queued jobs of which nothing is known are taken to run for 3h00m", "1 job that names cards"} {
+	for _, word := range []string{"1 card without a job that takes none now is left out", "2 queued jobs of which nothing is known are taken to run for 3h00m"} {
 		if !strings.Contains(notes, word) {
 			t.Errorf("the notes lack %q: %s", word, notes)
 		}
@@ -110,7 +115,7 @@ func TestASnapshotGoesOn(t *testing.T) {
 		}
 		for i := range replays {
 			r := &replays[i]
-			if r.Jobs != 4 || r.Infeasible != 0 || r.Unfinished != 0 {
+			if r.Jobs != 5 || r.Infeasible != 0 || r.Unfinished != 0 {
 				t.Errorf("%s: %+v", r.Policy, r.Metrics)
 			}
 			if fate := r.result.Fates[0]; park == nil && (fate.Start != w.begin-3600_000 || fate.End != w.begin+2*3600_000) {
@@ -194,6 +199,7 @@ func TestWhatDurationsAreGuessedFrom(t *testing.T) {
 func TestASnapshotKeepsTheDaemonsRulesButForTheOrder(t *testing.T) {
 	state := someState()
 	state.Rules.MarginMiB, state.Rules.Placement, state.Rules.MaxBypass = 77, sched.Spread, time.Hour
+	state.DefaultLimit, state.Limits = sched.Limit{Jobs: 3}, map[string]sched.Limit{"ann": {GPUs: 2}}
 	w := readState(t, state)
 	las, err := sim.ParsePolicy("las")
 	if err != nil {
@@ -207,6 +213,9 @@ func TestASnapshotKeepsTheDaemonsRulesButForTheOrder(t *testing.T) {
 	want.Policy, want.Fair, want.Slice = sched.LAS, false, true
 	if in.Policy.Rules != want || in.Estimates != sim.Perfect {
 		t.Errorf("%+v with %q, want %+v", in.Policy.Rules, in.Estimates, want)
+	}
+	if in.DefaultLimit != state.DefaultLimit || !reflect.DeepEqual(in.Limits, state.Limits) {
+		t.Errorf("limits %+v, %+v", in.DefaultLimit, in.Limits)
 	}
 	set.changed = func(string) bool { return true }
 	want.MaxBypass, want.Placement = 5*time.Hour, sched.Pack

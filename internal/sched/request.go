@@ -83,6 +83,24 @@ func (r *Request) allows(c *Card) bool {
 // Who names parts knows what they do.
 func (r *Request) oneOf(c *Card) bool { return c.Part && r.GPUs > 1 && r.IDs == "" }
 
+// Named lists those of the cards that the job restricts itself to: exactly
+// these in this order, or any of them. A job that takes any card names none.
+func (r *Request) Named(cards []Card) (ids []int, exactly bool) {
+	if r.IDs != "" {
+		return splitIDs(r.IDs), true
+	}
+	if r.Type == "" && r.Allow == "" {
+		return nil, false
+	}
+	ids = []int{}
+	for i := range cards {
+		if r.allows(&cards[i]) {
+			ids = append(ids, cards[i].Index)
+		}
+	}
+	return ids, false
+}
+
 // kin is the request with its amounts taken off. Among requests of one kin, a
 // larger one fits only where a smaller one does.
 func (r Request) kin() Request {

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"math"
-	"slices"
+	"reflect"
 	"testing"
 )
 
@@ -170,10 +170,10 @@ func TestPerturbedCopiesDifferALittleAndAreTheSameForEqualDraws(t *testing.T) {
 	}
 	jobs[0].Duration, jobs[0].Limit = 0, 0
 	one, same := Perturb(jobs, draws(1)), Perturb(jobs, draws(1))
-	if !slices.Equal(one, same) {
+	if !reflect.DeepEqual(one, same) {
 		t.Error("equal draws give different copies")
 	}
-	if other := Perturb(jobs, draws(2)); slices.Equal(one, other) {
+	if other := Perturb(jobs, draws(2)); reflect.DeepEqual(one, other) {
 		t.Error("other draws give the same copy")
 	}
 	within, sum := 0, 0.0

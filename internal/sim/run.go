@@ -22,6 +22,9 @@ type Input struct {
 	Running []Running
 	Usage   map[string]float64
 
+	Limits       map[string]sched.Limit // of users that have their own
+	DefaultLimit sched.Limit            // of everybody else
+
 	Foreign []Foreign // processes that are none of the jobs
 	Lost    []Loss    // cards that fail
 
@@ -168,12 +171,28 @@ func (r *replay) state() sched.State {
 	s := sched.State{
 		Now: r.now.at(), Rules: r.in.Policy.Rules, Cards: r.cards,
 		Queue: r.queue, MaxStarts: maxStarts, Held: make([]sched.Held, len(r.running)),
+		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit,
 	}
 	for i, a := range r.running {
 		s.Held[i] = a.held
+	}
+	if len(s.Limits) > 0 || s.DefaultLimit != (sched.Limit{}) {
+		s.InUse = r.inUse()
 	}
 	if s.Rules.Fair {
 		s.Usage, s.FairQuantum = r.usage(), sched.FairQuantum
 	}
 	return s
+}
+
+// inUse is what each user's running jobs hold.
+func (r *replay) inUse() map[string]sched.Use {
+	uses := map[string]sched.Use{}
+	for _, a := range r.running {
+		use := uses[a.job.User]
+		use.Jobs++
+		use.GPUs += a.held.CountedGPUs()
+		uses[a.job.User] = use
+	}
+	return uses
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"berth/internal/sched"
 )
 
 // seconds is a job that declares nothing: id, user, submission, duration, GPUs.
@@ -82,6 +84,55 @@ func TestReplays(t *testing.T) {
 				fate := res.Fates[i]
 				if want < 0 != (fate.Refused != nil) || want >= 0 && fate.Start != MillisOf(want) {
 					t.Errorf("job %s: %+v, want a start at %g s", row.jobs[i].ID, fate, want)
+				}
+			}
+		})
+	}
+}
+
+// Limits and named cards keep jobs as they do in a daemon.
+func TestLimitsAndNamedCards(t *testing.T) {
+	of := func(j Job, ids ...int) Job { j.IDs = ids; return j }
+	among := func(j Job, cards ...int) Job { j.Allow = cards; return j }
+	rows := []struct {
+		name   string
+		limits map[string]sched.Limit
+		others sched.Limit
+		jobs   []Job
+		starts []float64
+		cards  [][]int
+	}{
+		{name: "a user runs as many jobs as a user may", others: sched.Limit{Jobs: 1},
+			jobs:   []Job{seconds("1", "ann", 0, 10, 1), seconds("2", "ann", 0, 10, 1), seconds("3", "bob", 0, 10, 1)},
+			starts: []float64{0, 10, 0}},
+		{name: "and holds as many GPUs, a share counting as that", others: sched.Limit{GPUs: 1.5},
+			jobs:   []Job{seconds("1", "ann", 0, 10, 1), share(seconds("2", "ann", 0, 10, 1), 0.5), share(seconds("3", "ann", 0, 10, 1), 0.1)},
+			starts: []float64{0, 0, 10}},
+		{name: "a user's own limit goes before everybody's", others: sched.Limit{Jobs: 1}, limits: map[string]sched.Limit{"ann": {}},
+			jobs:   []Job{seconds("1", "ann", 0, 10, 1), seconds("2", "ann", 0, 10, 1)},
+			starts: []float64{0, 0}},
+		{name: "more than a user may ever hold is refused", others: sched.Limit{GPUs: 1},
+			jobs:   []Job{seconds("1", "ann", 0, 10, 2), seconds("2", "ann", 0, 10, 1)},
+			starts: []float64{-1, 0}},
+		{name: "a job waits for the card it names", jobs: []Job{of(seconds("1", "", 0, 10, 1), 1), of(seconds("2", "", 1, 10, 1), 1), seconds("3", "", 2, 10, 1)},
+			starts: []float64{0, 10, 2}, cards: [][]int{{1}, {1}, {0}}},
+		{name: "and gets them in its order", jobs: []Job{of(seconds("1", "", 0, 10, 2), 1, 0)},
+			starts: []float64{0}, cards: [][]int{{1, 0}}},
+		{name: "one that allows a card runs on no other", jobs: []Job{seconds("1", "", 0, 10, 1), among(seconds("2", "", 1, 10, 1), 0)},
+			starts: []float64{0, 10}, cards: [][]int{{0}, {0}}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			result := Run(Input{
+				Jobs: row.jobs, Machine: Machine{GPUs: 2, VRAMMiB: 10_000}, Policy: policy(t, "backfill"), Limits: row.limits, DefaultLimit: row.others,
+			})
+			for i, fate := range result.Fates {
+				start := fate.Start.Seconds()
+				if fate.Refused != nil {
+					start = -1
+				}
+				if start != row.starts[i] || row.cards != nil && !slices.Equal(fate.Cards, row.cards[i]) {
+					t.Errorf("job %s starts at %g on %v", row.jobs[i].ID, start, fate.Cards)
 				}
 			}
 		})

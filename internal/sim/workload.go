@@ -48,6 +48,8 @@ type Job struct {
 	Duration Millis // how long it runs if nobody ends it
 	Limit    Millis // when it is ended; 0: never
 	GPUs     int
+	IDs      []int   // exactly these cards, in this order; empty: any
+	Allow    []int   // none but these; empty: any
 	Share    float64 // of each of its GPUs; 0: whole cards, or what VRAMMiB says
 	VRAMMiB  int64   // per GPU; 0: undeclared
 	UsedMiB  int64   // what it really takes of each; 0: what it declared
@@ -68,7 +70,7 @@ func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
 
 // request is what sched is asked for.
 func (j *Job) request(rules sched.Rules) sched.Request {
-	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share}, j.VRAMMiB, rules)
+	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share, IDs: j.IDs, Allow: j.Allow}, j.VRAMMiB, rules)
 }
 
 // declaring is the job with another declaration.
@@ -130,7 +132,7 @@ func compareJobs(a, b *Job) int {
 		strings.Compare(a.User, b.User), cmp.Compare(b.Priority, a.Priority),
 		cmp.Compare(a.Duration, b.Duration), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.GPUs, b.GPUs),
 		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB), cmp.Compare(a.UsedMiB, b.UsedMiB),
-		strings.Compare(a.Command, b.Command),
+		strings.Compare(a.Command, b.Command), slices.Compare(a.IDs, b.IDs), slices.Compare(a.Allow, b.Allow),
 	)
 }
 
