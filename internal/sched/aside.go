@@ -173,8 +173,8 @@ func (d *decision) claim(h *head, f *future, a *account) {
 	}
 	d.futures = append(d.futures, f)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: f.cards, At: f.at})
+	d.reopen()
 	d.count(h.group, &h.amounts, a)
-	d.sizes, d.open = nil, nil
 }
 
 // roomless reports that no room could be made for a like job that stood as high.

@@ -39,9 +39,8 @@ type decision struct {
 	powers       []power         // whom nobody gave way to
 	ceiling      *ceiling        // nil until it is asked for
 	room         *ceiling        // the last one that was asked for
-	sizes        []int           // for which something may be done yet, for however long; nil: all
+	sizes, kinds settling        // for which nothing can be done
 	pause, skips int             // between two looks for these: as a rule, and from now on
-	open         []int           // the same of kinds of job
 	liked        group           // of the kind that is looked at
 	asked        []power         // of those who asked whom they outrank
 	on           footing         // of whom it was last asked who gives way to them
@@ -67,6 +66,9 @@ func newDecision(s *State) *decision {
 		d.yields = d.yields || !h.Other && (h.Leaving || h.Aside.Mode != "")
 	}
 	d.depth, d.all = d.depthOf(), d.seesAll()
+	if q := s.Queue; q != nil {
+		d.sizes.all, d.kinds.all, d.kinds.sizes = q.sizes.list, q.kinds.list, &d.sizes
+	}
 	return d
 }
 
@@ -89,8 +91,7 @@ func (d *decision) seesAll() bool {
 			return true
 		}
 	}
-	for i := range q.sizes.list {
-		s := &q.sizes.list[i]
+	for _, s := range q.sizes.list {
 		if !d.kinshipOf(s.kin).possible(&s.amounts) {
 			return true
 		}
@@ -113,6 +114,9 @@ func (d *decision) run(until *member) {
 		if !d.seen[late.entry.job] {
 			d.guard(&late)
 		}
+	}
+	if !d.all {
+		w.passes = func(h *head) bool { return d.kinds.has(h.kind) }
 	}
 	for next := w.next(); next != nil; next = w.next() {
 		if until != nil && w.reached(d.spot(until)) {
@@ -170,7 +174,11 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 			p := h.group.pending(h.entry)
 			d.blocker = &p
 		}
-		return d.keep(h, s)
+		next := d.keep(h, s)
+		if s == asUsual && d.kept >= d.depth {
+			d.kinds.add(h.kind)
+		}
+		return next
 	}
 	return false
 }

@@ -27,51 +27,35 @@ func (d *decision) idle(h *head) bool {
 	case d.skips > 0:
 		d.skips--
 		return false
-	case d.sizes == nil:
-		d.sizes = d.state.Queue.sizes.all()
 	}
 	// Mostly there are too few cards for anybody, for however long.
-	if d.settle(&d.sizes, func(at int) bool { return d.tooLarge(&d.state.Queue.sizes.list[at], h) }) {
+	if d.sizes.look(func(s *kind) bool { return d.tooLarge(s, h) }) {
 		return true
 	}
-	if len(d.state.Queue.shapes.list) > shapesSeen {
+	if len(d.kinds.all) > shapesSeen {
 		return false
 	}
-	if d.open == nil {
-		d.open = d.state.Queue.shapes.all()
-	}
-	before := len(d.open)
-	if d.settle(&d.open, func(at int) bool { return d.settled(&d.state.Queue.shapes.list[at], h) }) {
+	before := d.kinds.count
+	if d.kinds.look(func(k *kind) bool { return d.futile(k, h) }) {
 		return true
 	}
-	if before-len(d.open) < looksAhead {
+	if d.kinds.count-before < looksAhead {
 		d.pause = min(2*d.pause+1, maxPause)
 		d.skips = d.pause
 	}
 	return false
 }
 
-// settle takes off the list what is settled, a few at a time, and reports whether
-// all of it is. It stops at what is not.
-func (d *decision) settle(list *[]int, settled func(int) bool) bool {
-	for range looksAhead {
-		open := *list
-		last := len(open) - 1
-		if last < 0 {
-			return true
-		}
-		if !settled(open[last]) {
-			open[0], open[last] = open[last], open[0] // the others first
-			return false
-		}
-		*list = open[:last]
-	}
-	return len(*list) == 0
+// reopen forgets what was settled, since room is made that others may use too.
+func (d *decision) reopen() {
+	d.sizes.reset()
+	d.kinds.reset()
+	d.walk.reopen()
 }
 
 // tooLarge reports that nothing can be done for jobs of a size that stand no higher
 // than this one, even if no cards were kept for others.
-func (d *decision) tooLarge(s *shape, h *head) bool {
+func (d *decision) tooLarge(s *kind, h *head) bool {
 	like, k := d.like(s, h.entry), d.kinshipOf(s.kin)
 	switch {
 	case !d.board.hostFits(&s.amounts):
@@ -86,15 +70,15 @@ func (d *decision) tooLarge(s *shape, h *head) bool {
 	return !d.yields || d.noRoomFor(&like, func(c *ceiling) bool { return c.has(&like) })
 }
 
-// settled reports that nothing can be done for jobs of a kind that stand no higher
+// futile reports that nothing can be done for jobs of a kind that stand no higher
 // than this one. Within a decision there is never more room but for what those
 // leave that are set aside, and then all kinds are open again.
-func (d *decision) settled(s *shape, h *head) bool {
-	k := d.kinshipOf(s.kin)
-	if !d.yields && s.gpus > 0 && k.hopeless(&s.amounts) {
+func (d *decision) futile(of *kind, h *head) bool {
+	k := d.kinshipOf(of.kin)
+	if !d.yields && of.gpus > 0 && k.hopeless(&of.amounts) {
 		return true
 	}
-	like := d.like(s, h.entry)
+	like := d.like(of, h.entry)
 	if d.fits(&like, k) {
 		if like.gpus == 0 || k.enough(&like.group.request, d.keeper(&like)) {
 			return false
@@ -131,11 +115,11 @@ func (c *ceiling) has(h *head) bool {
 }
 
 // like is a job of that kind that stands there.
-func (d *decision) like(s *shape, e entry) head {
+func (d *decision) like(s *kind, e entry) head {
 	r := &d.liked.request
 	*r = s.kin.request
 	r.GPUs, r.VRAMMiB, r.Share, r.CPUs, r.MemMiB = s.gpus, s.vramMiB, s.share, s.cpus, s.memMiB
-	return head{e, s.amounts, s.kin, &d.liked}
+	return head{e, s.amounts, s.kin, s, &d.liked}
 }
 
 // failNow remembers that the request did not fit. Mostly that is for want of cards

@@ -51,7 +51,7 @@ func drawCrowd(t *rapid.T) State {
 	served := rapid.SampledFrom([]time.Duration{0, 0, 4 * time.Minute, time.Hour})
 	mode := rapid.SampledFrom([]AsideMode{Park, Park, Park, Requeue, ""})
 	for card := 0; card < 8; {
-		n := rapid.SampledFrom([]int{1, 1, 2, 4, 8}).Draw(t, "holds")
+		n := rapid.SampledFrom([]int{1, 2, 3, 3, 4, 8}).Draw(t, "holds")
 		h := Held{
 			Job: fmt.Sprint(len(s.Held)), Seq: int64(len(s.Held)), Alone: true, Priority: rapid.IntRange(0, 1).Draw(t, "priority"),
 			Started: s.Now.Add(-age.Draw(t, "ran")), Served: served.Draw(t, "served"), Run: span.Draw(t, "held run"),
@@ -70,11 +70,11 @@ func drawCrowd(t *rapid.T) State {
 	}
 	s.Queue = NewQueue()
 	s.Queue.SetRules(s.Rules)
-	for i := range rapid.IntRange(1, 40).Draw(t, "queued") {
+	for i := range rapid.IntRange(1, 60).Draw(t, "queued") {
 		p := Pending{
 			Job: fmt.Sprint(100 + i), User: rapid.SampledFrom([]string{"ann", "bob", "cid"}).Draw(t, "user"), Seq: int64(100 + i),
-			Priority: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "priority"),
-			Request:  Request{GPUs: rapid.SampledFrom([]int{1, 1, 2, 4, 8}).Draw(t, "needs")},
+			Priority: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "priority"),
+			Request:  Request{GPUs: rapid.SampledFrom([]int{1, 1, 2, 2, 4, 8, 8, 8}).Draw(t, "needs")},
 			Since:    s.Now.Add(-age.Draw(t, "waited")), Served: served.Draw(t, "served"), Run: span.Draw(t, "run"),
 		}
 		if rapid.IntRange(0, 3).Draw(t, "shares") == 0 {
@@ -136,8 +136,8 @@ func TestWhatAGangLeavesBesideItsHeirIsFoundByThoseBehind(t *testing.T) {
 	one, two := Request{GPUs: 1}, Request{GPUs: 2}
 	aheadOf(&s,
 		Pending{Job: "small 1", User: "ann", Request: one}, Pending{Job: "small 2", User: "bob", Request: one},
-		Pending{Job: "small 3", User: "dan", Request: one}, Pending{Job: "heir", User: "bob", Request: two},
-		Pending{Job: "behind", User: "cid", Request: one})
+		Pending{Job: "small 3", User: "dan", Request: one}, Pending{Job: "large", User: "cid", Request: Request{GPUs: 8}},
+		Pending{Job: "heir", User: "bob", Request: two}, Pending{Job: "behind", User: "cid", Request: one})
 	plan := Decide(s)
 	kept := slices.ContainsFunc(plan.Reservations, func(r Reservation) bool { return r.Job == "behind" })
 	if len(plan.SetAside) != 1 || plan.SetAside[0].For != "heir" || !kept {
@@ -150,17 +150,17 @@ func TestAQueueKnowsWhichSizesWait(t *testing.T) {
 	q.Add(Pending{Job: "1", Request: Request{GPUs: 1}, Run: aboutLong(time.Minute)})
 	q.Add(Pending{Job: "2", Request: Request{GPUs: 1}, Run: aboutLong(time.Hour)})
 	q.Add(Pending{Job: "3", Request: Request{GPUs: 2}})
-	if len(q.sizes.list) != 2 || len(q.shapes.list) != 3 {
-		t.Errorf("%d sizes and %d kinds", len(q.sizes.list), len(q.shapes.list))
+	if len(q.sizes.list) != 2 || len(q.kinds.list) != 3 {
+		t.Errorf("%d sizes and %d kinds", len(q.sizes.list), len(q.kinds.list))
 	}
 	q.Remove("1")
-	if len(q.sizes.list) != 2 || len(q.shapes.list) != 2 {
-		t.Errorf("with one gone, %d sizes and %d kinds", len(q.sizes.list), len(q.shapes.list))
+	if len(q.sizes.list) != 2 || len(q.kinds.list) != 2 {
+		t.Errorf("with one gone, %d sizes and %d kinds", len(q.sizes.list), len(q.kinds.list))
 	}
 	q.Remove("2")
 	q.Remove("3")
-	if len(q.sizes.list) != 0 || len(q.shapes.list) != 0 {
-		t.Errorf("with all gone, %d sizes and %d kinds", len(q.sizes.list), len(q.shapes.list))
+	if len(q.sizes.list) != 0 || len(q.kinds.list) != 0 {
+		t.Errorf("with all gone, %d sizes and %d kinds", len(q.sizes.list), len(q.kinds.list))
 	}
 }
 
@@ -178,8 +178,8 @@ func TestAWalkThroughThousandsOfKindsEnds(t *testing.T) {
 		})
 	}
 	s.Queue.Tick(s.Now)
-	if len(s.Queue.shapes.list) <= shapesSeen {
-		t.Fatalf("%d kinds", len(s.Queue.shapes.list))
+	if len(s.Queue.kinds.list) <= shapesSeen {
+		t.Fatalf("%d kinds", len(s.Queue.kinds.list))
 	}
 	d := newDecision(&s)
 	d.run(nil)

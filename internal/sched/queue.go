@@ -32,8 +32,8 @@ type Queue struct {
 	jobs   map[string]member
 	groups map[groupKey]*group
 	kins   map[Request]*kin
-	shapes shapes           // what the groups ask for
-	sizes  shapes           // the same, for however long
+	kinds  kinds            // what the groups ask for
+	sizes  kinds            // the same, for however long
 	lines  map[string]*line // by user; none empty
 	order  list[entry]      // every job
 	boosts list[boost]      // jobs that will have waited for long, by when
@@ -63,6 +63,7 @@ type groupKey struct {
 type group struct {
 	groupKey
 	kin  *kin
+	kind *kind
 	line *line
 	jobs list[entry]
 }
@@ -99,14 +100,11 @@ type head struct {
 	entry
 	amounts
 	kin   *kin
+	kind  *kind
 	group *group
 }
 
-func (g *group) head(e entry) head {
-	a := g.request.amounts()
-	a.lasts = g.lasts
-	return head{e, a, g.kin, g}
-}
+func (g *group) head(e entry) head { return head{e, g.kind.amounts, g.kin, g.kind, g} }
 
 // compareEntries is the order of the queue. The id decides last, so that the
 // order is total whatever the caller gave.
@@ -137,8 +135,8 @@ func NewQueue() *Queue {
 		jobs:   map[string]member{},
 		groups: map[groupKey]*group{},
 		kins:   map[Request]*kin{},
-		shapes: newShapes(),
-		sizes:  newShapes(),
+		kinds:  newKinds(),
+		sizes:  newKinds(),
 		lines:  map[string]*line{},
 		order:  list[entry]{compare: compareEntries},
 		boosts: list[boost]{compare: compareBoosts},
@@ -235,15 +233,15 @@ func (q *Queue) groupOf(key groupKey) *group {
 	}
 	g := &group{groupKey: key, kin: k, line: l, jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
-	q.shapes.add(g.shape())
-	q.sizes.add(g.shape().size())
+	g.kind = q.kinds.add(g.shape())
+	g.kind.size = q.sizes.add(g.shape().size())
 	return g
 }
 
 func (q *Queue) dropGroup(g *group) {
 	delete(q.groups, g.groupKey)
-	q.shapes.drop(g.shape())
-	q.sizes.drop(g.shape().size())
+	q.sizes.drop(g.kind.size)
+	q.kinds.drop(g.kind)
 	if g.kin.groups--; g.kin.groups == 0 {
 		delete(q.kins, g.kin.request)
 	}

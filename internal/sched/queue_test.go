@@ -91,29 +91,35 @@ func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
 	if _, found := q.Get("absent"); found {
 		t.Fatal("an absent job was found")
 	}
-	checkShapes(t, q)
+	checkKinds(t, q)
 	if len(model) == 0 && len(q.groups)+len(q.kins)+len(q.lines) != 0 {
 		t.Fatal("an empty queue still keeps groups")
 	}
 }
 
-// checkShapes counts anew what the groups ask for.
-func checkShapes(t *rapid.T, q *Queue) {
+// checkKinds counts anew what the groups ask for.
+func checkKinds(t *rapid.T, q *Queue) {
 	for _, all := range []struct {
-		shapes *shapes
-		of     func(*group) shape
-	}{{&q.shapes, (*group).shape}, {&q.sizes, func(g *group) shape { return g.shape().size() }}} {
+		kinds *kinds
+		of    func(*group) *kind
+	}{{&q.kinds, func(g *group) *kind { return g.kind }}, {&q.sizes, func(g *group) *kind { return g.kind.size }}} {
 		counts := map[shape]int{}
 		for _, g := range q.groups {
-			counts[all.of(g)]++
-		}
-		for at, s := range all.shapes.list {
-			if all.shapes.counts[at] != counts[s] || all.shapes.places[s] != at {
-				t.Fatalf("%d groups ask for the same, %d are counted at %d", counts[s], all.shapes.counts[at], at)
+			s := g.shape()
+			if all.kinds == &q.sizes {
+				s = s.size()
+			}
+			if counts[s]++; all.of(g) != all.kinds.of[s] {
+				t.Fatalf("a group of shape %+v is said to be of %+v", s, all.of(g))
 			}
 		}
-		if len(all.shapes.list) != len(counts) || len(all.shapes.places) != len(counts) {
-			t.Fatalf("the groups ask for %d things, %d are listed", len(counts), len(all.shapes.list))
+		for at, k := range all.kinds.list {
+			if k.groups != counts[k.shape] || k.place != at || all.kinds.of[k.shape] != k {
+				t.Fatalf("%d groups ask for the same, %d are counted at %d", counts[k.shape], k.groups, at)
+			}
+		}
+		if len(all.kinds.list) != len(counts) || len(all.kinds.of) != len(counts) {
+			t.Fatalf("the groups ask for %d things, %d are listed", len(counts), len(all.kinds.list))
 		}
 	}
 }

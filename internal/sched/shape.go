@@ -8,8 +8,9 @@ type shape struct {
 }
 
 func (g *group) shape() shape {
-	h := g.head(entry{})
-	return shape{g.kin, h.amounts}
+	a := g.request.amounts()
+	a.lasts = g.lasts
+	return shape{g.kin, a}
 }
 
 // size is the shape for however long.
@@ -18,49 +19,45 @@ func (s shape) size() shape {
 	return s
 }
 
-// shapes are the shapes of groups, each once. They lie in a list beside the map:
-// a decision goes through them by their places, and to copy hundreds out of a map
-// at each was a tenth of its work.
-type shapes struct {
-	list   []shape
-	counts []int // of groups, by place in the list
-	places map[shape]int
+// kind is a shape that groups have.
+type kind struct {
+	shape
+	groups int
+	place  int   // in the list
+	size   *kind // the same for however long; nil where this is a size
 }
 
-func newShapes() shapes { return shapes{places: map[shape]int{}} }
+// kinds are the shapes of groups, each once. They lie in a list beside the map: a
+// decision goes through them by their places, and notes by these what it has
+// settled.
+type kinds struct {
+	list []*kind
+	of   map[shape]*kind
+}
 
-func (all *shapes) add(s shape) {
-	at, found := all.places[s]
+func newKinds() kinds { return kinds{of: map[shape]*kind{}} }
+
+// add counts a group of the shape.
+func (all *kinds) add(s shape) *kind {
+	k, found := all.of[s]
 	if !found {
-		at = len(all.list)
-		all.places[s] = at
-		all.list, all.counts = append(all.list, s), append(all.counts, 0)
+		k = &kind{shape: s, place: len(all.list)}
+		all.of[s] = k
+		all.list = append(all.list, k)
 	}
-	all.counts[at]++
+	k.groups++
+	return k
 }
 
 // drop undoes add. The last one takes the place of one that is gone.
-func (all *shapes) drop(s shape) {
-	at, found := all.places[s]
-	if !found {
-		panic("bug: a shape is dropped that no group has")
-	}
-	if all.counts[at]--; all.counts[at] > 0 {
+func (all *kinds) drop(k *kind) {
+	if k.groups--; k.groups > 0 {
 		return
 	}
 	last := len(all.list) - 1
-	all.list[at], all.counts[at] = all.list[last], all.counts[last]
-	all.places[all.list[at]] = at
-	delete(all.places, s)
-	all.list[last] = shape{}
-	all.list, all.counts = all.list[:last], all.counts[:last]
-}
-
-// all gives every place in the list.
-func (all *shapes) all() []int {
-	places := make([]int, len(all.list))
-	for i := range places {
-		places[i] = i
-	}
-	return places
+	all.list[k.place] = all.list[last]
+	all.list[k.place].place = k.place
+	all.list[last] = nil
+	all.list = all.list[:last]
+	delete(all.of, k.shape)
 }

@@ -10,9 +10,11 @@ import "container/heap"
 // Once it has begun only the one on top can change between two calls of next, and
 // only for later, so that putting it back in its place is all there is to do.
 type walker struct {
-	walks    []*lineWalk // a heap: the one whose job is first lies on top
+	lines    []lineWalk
+	walks    []*lineWalk // those that are not at their end, a heap: the one whose job is first lies on top
 	accounts map[*line]*account
-	last     cursor // what next gave
+	passes   func(*head) bool // which groups need not come up; nil: all do
+	last     cursor           // what next gave
 	begun    bool
 }
 
@@ -20,7 +22,8 @@ type walker struct {
 type lineWalk struct {
 	account account
 	heads   *list[head]
-	place   place   // the next group that did not come up yet
+	passed  place   // the first group that was passed over since one last came up
+	place   place   // the next group that did not come up yet and is not passed over
 	more    cursors // groups asked for again
 	front   *head   // what comes next; nil at the end
 }
@@ -37,15 +40,12 @@ func (q *Queue) walk(s *State) *walker {
 		return w
 	}
 	w.accounts = make(map[*line]*account, len(q.lines))
-	w.walks = make([]*lineWalk, 0, len(q.lines))
-	walks := make([]lineWalk, len(q.lines))
+	w.lines = make([]lineWalk, 0, len(q.lines))
 	for _, l := range q.lines {
-		lw := &walks[len(w.walks)]
-		lw.account, lw.heads = newAccount(s, l.user), &l.heads
-		lw.settle()
-		w.accounts[l] = &lw.account
-		w.walks = append(w.walks, lw)
+		w.lines = append(w.lines, lineWalk{account: newAccount(s, l.user), heads: &l.heads})
+		w.accounts[l] = &w.lines[len(w.lines)-1].account
 	}
+	w.walks = make([]*lineWalk, 0, len(w.lines))
 	return w
 }
 
@@ -56,15 +56,20 @@ func (w *walker) next() *head {
 	} else {
 		w.begin()
 	}
+	for len(w.walks) > 0 && w.passesOver(w.walks[0]) { // its kind is settled since it was put there
+		w.restore()
+	}
 	if len(w.walks) == 0 {
 		return nil
 	}
 	lw := w.walks[0]
-	if len(lw.more) > 0 && lw.front == &lw.more[0].head {
+	if lw.returns() {
 		w.last = heap.Pop(&lw.more).(cursor)
+		lw.passTo(func(h *head) bool { return h.entry.compare(&w.last.entry) > 0 })
 	} else {
 		w.last = cursor{head: *lw.front}
 		lw.place = lw.heads.after(lw.place)
+		lw.passed = lw.place
 	}
 	return &w.last.head
 }
@@ -73,6 +78,12 @@ func (w *walker) next() *head {
 // out of order before.
 func (w *walker) begin() {
 	w.begun = true
+	w.walks = w.walks[:0]
+	for i := range w.lines {
+		if lw := &w.lines[i]; w.settle(lw) {
+			w.walks = append(w.walks, lw)
+		}
+	}
 	for i := len(w.walks)/2 - 1; i >= 0; i-- {
 		w.sink(i)
 	}
@@ -83,8 +94,7 @@ func (w *walker) restore() {
 	if len(w.walks) == 0 {
 		return
 	}
-	lw := w.walks[0]
-	if lw.settle(); lw.front == nil {
+	if !w.settle(w.walks[0]) {
 		last := len(w.walks) - 1
 		w.walks[0] = w.walks[last]
 		w.walks = w.walks[:last]
@@ -92,12 +102,46 @@ func (w *walker) restore() {
 	w.sink(0)
 }
 
-// settle finds out what comes next in the line.
-func (lw *lineWalk) settle() {
+// reopen lets groups come up that were passed over and whose turn is still to come.
+func (w *walker) reopen() {
+	if !w.begun {
+		return
+	}
+	w.begun = false
+	at := spot{w.account(), &w.last.entry}
+	for i := range w.lines {
+		lw := &w.lines[i]
+		lw.passTo(func(h *head) bool { return spot{&lw.account, &h.entry}.compare(at) > 0 })
+		lw.place = lw.passed
+	}
+}
+
+// passTo forgets that groups were passed over whose turn has come meanwhile.
+func (lw *lineWalk) passTo(still func(*head) bool) {
+	for lw.passed != lw.place && !still(lw.heads.ref(lw.passed)) {
+		lw.passed = lw.heads.after(lw.passed)
+	}
+}
+
+// returns reports that a group is next that was asked for again.
+func (lw *lineWalk) returns() bool { return len(lw.more) > 0 && lw.front == &lw.more[0].head }
+
+// passesOver reports that the next group need not come up.
+func (w *walker) passesOver(lw *lineWalk) bool {
+	return w.passes != nil && lw.front != nil && !lw.returns() && w.passes(lw.front)
+}
+
+// settle finds out what comes next in the line, and whether anything does.
+func (w *walker) settle(lw *lineWalk) bool {
 	lw.front = lw.heads.ref(lw.place)
+	for w.passesOver(lw) {
+		lw.place = lw.heads.after(lw.place)
+		lw.front = lw.heads.ref(lw.place)
+	}
 	if len(lw.more) > 0 && (lw.front == nil || lw.more[0].entry.compare(&lw.front.entry) < 0) {
 		lw.front = &lw.more[0].head
 	}
+	return lw.front != nil
 }
 
 func (lw *lineWalk) spot() spot { return spot{&lw.account, &lw.front.entry} }
