@@ -104,10 +104,23 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// answers reports whether a daemon is there, be it that it answers with an
+// error. One that hangs up without a word is just ending.
 func answers(ctx context.Context, client *api.Client) bool {
 	_, err := client.Status(ctx)
 	var missing *api.Unreachable
-	return err == nil || !errors.As(err, &missing) && ctx.Err() == nil
+	switch {
+	case err == nil:
+		return true
+	case ctx.Err() != nil || errors.As(err, &missing):
+		return false
+	}
+	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
+		if errors.Is(err, gone) {
+			return false
+		}
+	}
+	return true
 }
 
 // starting is a daemon that was begun in the background.
