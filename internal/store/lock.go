@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -61,7 +62,14 @@ func readHolder(dir string, file *os.File) *LockedError {
 
 // alive reports whether the process that the file names is there. One that
 // has the lock and has not written its number yet is as good as not there: it
-// will have written it at the next look.
+// will have written it at the next look. So is one of which only the entry is
+// left: a process with many threads shows so while the last of them, and the
+// lock with them, are on their way out.
 func (l *LockedError) alive() bool {
-	return l.PID > 0 && !errors.Is(unix.Kill(l.PID, 0), unix.ESRCH)
+	if l.PID <= 0 || errors.Is(unix.Kill(l.PID, 0), unix.ESRCH) {
+		return false
+	}
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", l.PID)) // it may be hidden, and is there all the same
+	state := stat[max(0, bytes.LastIndexByte(stat, ')')):]
+	return !bytes.HasPrefix(state, []byte(") Z"))
 }

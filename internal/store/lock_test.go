@@ -33,14 +33,24 @@ func TestALockThatADeadProcessLeftToItsChildIsWaitedFor(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	heir := holdLock(t, dir, gone.Process.Pid)
-	time.AfterFunc(30*time.Millisecond, func() { heir.Close() })
-	lock, err := takeLock(dir)
-	if err != nil {
+	entry := exec.Command("true") // of which the entry is left until it is waited for
+	if err := entry.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lock.Close()
+	if err := unix.Waitid(unix.P_PID, entry.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{gone.Process.Pid, entry.Process.Pid} {
+		dir := t.TempDir()
+		heir := holdLock(t, dir, pid)
+		time.AfterFunc(30*time.Millisecond, func() { heir.Close() })
+		lock, err := takeLock(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Close()
+	}
+	_ = entry.Wait()
 }
 
 func TestALockOfALivingProcessIsRefusedAtOnce(t *testing.T) {
