@@ -190,7 +190,7 @@ func (d *decision) helpless() bool {
 }
 
 // account is that of a queued job's user.
-func (d *decision) account(m *member) *account { return d.walk.accounts[m.group.line] }
+func (d *decision) account(m *member) *account { return d.walk.accountOf(m.group.line) }
 
 // spot is where a queued job stands as the decision is now.
 func (d *decision) spot(m *member) spot { return spot{d.account(m), &m.entry} }

@@ -390,10 +390,8 @@ func (d *decision) again() time.Time {
 		soonest(b.at)
 	}
 	if bypass := d.state.Rules.MaxBypass; bypass > 0 {
-		for _, l := range q.lines {
-			soonest(l.since.Add(bypass))
-			soonest(l.since.Add(2 * bypass))
-		}
+		soonest(q.passed(now, bypass))
+		soonest(q.passed(now, 2*bypass))
 	}
 	for _, h := range d.held {
 		if h.Aside.Mode == "" || h.Other {
@@ -420,12 +418,13 @@ func (q *Queue) overdue(s *State) []late {
 		return nil
 	}
 	var all []late
-	for _, l := range q.lines {
-		if l.first == "" || s.Now.Sub(l.since) < s.Rules.MaxBypass {
-			continue
+	for p := (place{}); ; p = q.waits.after(p) {
+		w, some := q.waits.at(p)
+		if !some || s.Now.Sub(w.since) < s.Rules.MaxBypass {
+			break
 		}
-		if m, queued := q.jobs[l.first]; queued {
-			all = append(all, late{m, l.since})
+		if m, queued := q.jobs[w.line.first]; queued {
+			all = append(all, late{m, w.since})
 		}
 	}
 	slices.SortFunc(all, func(a, b late) int {
@@ -443,7 +442,7 @@ func (q *Queue) overdue(s *State) []late {
 func (q *Queue) passedUnderFIFO(all []late) []late {
 	slices.SortFunc(all, func(a, b late) int { return compareAges(ageOf(a.entry), ageOf(b.entry)) })
 	for n := range all {
-		for _, l := range q.lines {
+		for _, l := range q.users {
 			first, at := l.ages.at(place{})
 			listed := slices.ContainsFunc(all[:n], func(other late) bool { return other.group.line == l })
 			if listed {

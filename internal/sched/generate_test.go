@@ -220,7 +220,7 @@ func commit(s State, p Plan) State {
 		next.Queue.Add(pending)
 	}
 	for user, l := range s.Queue.lines {
-		next.Queue.lines[user].first, next.Queue.lines[user].since = l.first, l.since
+		next.Queue.setOldest(next.Queue.lines[user], l.first, l.since)
 	}
 	for job := range gone {
 		next.Queue.Remove(job)

@@ -34,19 +34,13 @@ type Queue struct {
 	kins   map[Request]*kin
 	kinds  kinds            // what the groups ask for
 	sizes  kinds            // the same, for however long
+	heads  list[head]       // all groups, ordered by their first job
 	lines  map[string]*line // by user; none empty
+	users  []*line          // the same in a list
+	aged   []*line          // of them, those that changed since the queue was last told the time
+	waits  list[wait]       // of the users' oldest jobs
 	order  list[entry]      // every job
 	boosts list[boost]      // jobs that will have waited for long, by when
-}
-
-// line is the part of the queue that is one user's. Users are kept apart
-// because how often each had a turn may decide who comes next.
-type line struct {
-	user  string
-	heads list[head] // the groups, ordered by their first job
-	ages  list[age]  // the jobs, ordered by submission alone
-	first string     // the oldest job when the queue was last told the time
-	since time.Time  // since when it has been that and waited
 }
 
 type groupKey struct {
@@ -110,6 +104,8 @@ func (g *group) head(e entry) head { return head{e, g.kind.amounts, g.kin, g.kin
 // order is total whatever the caller gave.
 func compareEntries(a, b entry) int { return a.compare(&b) }
 
+func compareHeads(a, b head) int { return a.entry.compare(&b.entry) }
+
 // compare is compareEntries without the copies, which the walk through a queue
 // would make at each step.
 func (a *entry) compare(b *entry) int {
@@ -137,7 +133,9 @@ func NewQueue() *Queue {
 		kins:   map[Request]*kin{},
 		kinds:  newKinds(),
 		sizes:  newKinds(),
+		heads:  list[head]{compare: compareHeads},
 		lines:  map[string]*line{},
+		waits:  list[wait]{compare: compareWaits},
 		order:  list[entry]{compare: compareEntries},
 		boosts: list[boost]{compare: compareBoosts},
 	}
@@ -160,8 +158,9 @@ func (q *Queue) put(m member) {
 	g := m.group
 	old, hadOne := g.jobs.at(place{})
 	g.jobs.insert(m.entry)
-	g.moveHead(old, hadOne)
+	q.moveHead(g, old, hadOne)
 	g.line.ages.insert(ageOf(m.entry))
+	q.age(g.line)
 	q.order.insert(m.entry)
 	q.jobs[m.entry.job] = m
 	if b, will := q.rules.boostOf(&m); will {
@@ -190,24 +189,27 @@ func (q *Queue) take(m member) {
 	if !g.jobs.remove(m.entry) || !q.order.remove(m.entry) || !g.line.ages.remove(ageOf(m.entry)) {
 		panic("bug: job " + m.entry.job + " is not in its group")
 	}
-	g.moveHead(old, hadOne)
+	q.moveHead(g, old, hadOne)
+	q.age(g.line)
 	if b, will := q.rules.boostOf(&m); will {
 		q.boosts.remove(b)
 	}
 }
 
-// moveHead keeps the line true after a group's jobs changed; old is what the
+// moveHead keeps the lines true after a group's jobs changed; old is what the
 // group began with before.
-func (g *group) moveHead(old entry, hadOne bool) {
+func (q *Queue) moveHead(g *group, old entry, hadOne bool) {
 	first, hasOne := g.jobs.at(place{})
 	if hadOne && hasOne && first == old {
 		return
 	}
 	if hadOne {
 		g.line.heads.remove(g.head(old))
+		q.heads.remove(g.head(old))
 	}
 	if hasOne {
 		g.line.heads.insert(g.head(first))
+		q.heads.insert(g.head(first))
 	}
 }
 
@@ -222,16 +224,7 @@ func (q *Queue) groupOf(key groupKey) *group {
 		q.kins[shape] = k
 	}
 	k.groups++
-	l, found := q.lines[key.user]
-	if !found {
-		l = &line{
-			user:  key.user,
-			heads: list[head]{compare: func(a, b head) int { return compareEntries(a.entry, b.entry) }},
-			ages:  list[age]{compare: compareAges},
-		}
-		q.lines[key.user] = l
-	}
-	g := &group{groupKey: key, kin: k, line: l, jobs: list[entry]{compare: compareEntries}}
+	g := &group{groupKey: key, kin: k, line: q.lineOf(key.user), jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
 	g.kind = q.kinds.add(g.shape())
 	g.kind.size = q.sizes.add(g.shape().size())
@@ -246,7 +239,7 @@ func (q *Queue) dropGroup(g *group) {
 		delete(q.kins, g.kin.request)
 	}
 	if g.line.ages.length == 0 {
-		delete(q.lines, g.user)
+		q.dropLine(g.line)
 	}
 }
 
@@ -333,44 +326,6 @@ func (q *Queue) SetRules(rules Rules) {
 		m.entry.class, m.entry.size = rules.place(&p)
 		q.put(m)
 	}
-}
-
-// Tick tells the queue the time: it notes since when each user's oldest job
-// has waited as such, and moves up what waited for long.
-func (q *Queue) Tick(now time.Time) {
-	for {
-		b, some := q.boosts.at(place{})
-		if !some || b.at.After(now) {
-			break
-		}
-		m := q.jobs[b.job]
-		q.take(m)
-		m.entry.class, m.entry.size = classBoosted, boostSize(m.since)
-		q.put(m)
-	}
-	for _, l := range q.lines {
-		oldest, _ := l.ages.at(place{})
-		if oldest.job == l.first {
-			continue
-		}
-		since := q.jobs[oldest.job].since
-		if l.first != "" && since.Before(now) {
-			since = now // one that came before it was the oldest until now
-		}
-		l.first, l.since = oldest.job, since
-	}
-}
-
-// age orders jobs by submission alone.
-type age struct {
-	rank, seq int64
-	job       string
-}
-
-func ageOf(e entry) age { return age{e.rank, e.seq, e.job} }
-
-func compareAges(a, b age) int {
-	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.seq, b.seq), strings.Compare(a.job, b.job))
 }
 
 // boost is when a job will have waited for long.

@@ -92,8 +92,23 @@ func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
 		t.Fatal("an absent job was found")
 	}
 	checkKinds(t, q)
+	checkLines(t, q)
 	if len(model) == 0 && len(q.groups)+len(q.kins)+len(q.lines) != 0 {
 		t.Fatal("an empty queue still keeps groups")
+	}
+}
+
+// checkLines holds what is kept of all users together against their lines.
+func checkLines(t *rapid.T, q *Queue) {
+	heads := 0
+	for user, l := range q.lines {
+		heads += l.heads.length
+		if _, listed := q.waits.find(wait{l.since, l}); !listed || q.users[l.place] != l || slices.Contains(q.aged, l) != l.aged {
+			t.Fatalf("the line of %s is not listed", user)
+		}
+	}
+	if len(q.users) != len(q.lines) || q.waits.length != len(q.lines) || q.heads.length != heads {
+		t.Fatalf("%d lines with %d groups, and %d, %d and %d of all", len(q.lines), heads, len(q.users), q.waits.length, q.heads.length)
 	}
 }
 

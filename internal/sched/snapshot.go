@@ -274,7 +274,7 @@ func (w *Snapshot) state() State {
 	}
 	for user, o := range w.Oldest {
 		if l, waits := s.Queue.lines[user]; waits {
-			l.first, l.since = o.Job, o.Since
+			s.Queue.setOldest(l, o.Job, o.Since)
 		}
 	}
 	s.Queue.Tick(s.Now)

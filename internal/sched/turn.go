@@ -125,7 +125,7 @@ func inTurn(s *State, visit func(*head) bool) {
 	first := map[string]bool{}
 	for _, m := range s.Queue.overdue(s) {
 		h := m.group.head(m.entry)
-		w.accounts[m.group.line].charge(s, m.group)
+		w.accountOf(m.group.line).charge(s, m.group)
 		if first[h.job] = true; !visit(&h) {
 			return
 		}

@@ -6,21 +6,25 @@ import "container/heap"
 // group comes up again only when asked for: whoever learns that a job does
 // not fit has learnt it of the whole group.
 //
-// Each user's line is walked by itself, and the walks are merged in a heap.
+// Where users take turns each one's line is walked by itself, and the walks are
+// merged in a heap; else there is one walk, through the line of all.
 // Once it has begun only the one on top can change between two calls of next, and
 // only for later, so that putting it back in its place is all there is to do.
 type walker struct {
+	state    *State
 	lines    []lineWalk
-	walks    []*lineWalk // those that are not at their end, a heap: the one whose job is first lies on top
-	accounts map[*line]*account
+	walks    []*lineWalk      // those that are not at their end, a heap: the one whose job is first lies on top
+	accounts []*account       // by place of the user's line; nil until it is asked for
 	passes   func(*head) bool // which groups need not come up; nil: all do
-	last     cursor           // what next gave
+	last     *head            // what next gave
+	at       place            // of that in its group
+	returned cursor           // the same, where it was asked for again
 	begun    bool
 }
 
-// lineWalk is a walk through one user's line.
+// lineWalk is a walk through one line.
 type lineWalk struct {
-	account account
+	account *account // nil where users take no turns
 	heads   *list[head]
 	passed  place   // the first group that was passed over since one last came up
 	place   place   // the next group that did not come up yet and is not passed over
@@ -35,18 +39,33 @@ type cursor struct {
 }
 
 func (q *Queue) walk(s *State) *walker {
-	w := &walker{}
+	w := &walker{state: s}
 	if q == nil {
 		return w
 	}
-	w.accounts = make(map[*line]*account, len(q.lines))
-	w.lines = make([]lineWalk, 0, len(q.lines))
-	for _, l := range q.lines {
-		w.lines = append(w.lines, lineWalk{account: newAccount(s, l.user), heads: &l.heads})
-		w.accounts[l] = &w.lines[len(w.lines)-1].account
+	w.accounts = make([]*account, len(q.users))
+	if !s.Rules.Fair {
+		w.lines = []lineWalk{{heads: &q.heads}}
+		return w
 	}
-	w.walks = make([]*lineWalk, 0, len(w.lines))
+	accounts := make([]account, len(q.users)) // at once: all are needed
+	w.lines = make([]lineWalk, len(q.users))
+	w.walks = make([]*lineWalk, 0, len(q.users))
+	for i, l := range q.users {
+		accounts[i] = newAccount(s, l.user)
+		w.accounts[i] = &accounts[i]
+		w.lines[i] = lineWalk{account: &accounts[i], heads: &l.heads}
+	}
 	return w
+}
+
+// accountOf is that of the user whose line it is.
+func (w *walker) accountOf(l *line) *account {
+	if w.accounts[l.place] == nil {
+		a := newAccount(w.state, l.user)
+		w.accounts[l.place] = &a
+	}
+	return w.accounts[l.place]
 }
 
 // next gives the next job in order, and nil at the end.
@@ -64,14 +83,15 @@ func (w *walker) next() *head {
 	}
 	lw := w.walks[0]
 	if lw.returns() {
-		w.last = heap.Pop(&lw.more).(cursor)
+		w.returned = heap.Pop(&lw.more).(cursor)
+		w.last, w.at = &w.returned.head, w.returned.place
 		lw.passTo(func(h *head) bool { return h.entry.compare(&w.last.entry) > 0 })
 	} else {
-		w.last = cursor{head: *lw.front}
+		w.last, w.at = lw.front, place{}
 		lw.place = lw.heads.after(lw.place)
 		lw.passed = lw.place
 	}
-	return &w.last.head
+	return w.last
 }
 
 // begin puts the walks in order. That is late enough for turns that were taken
@@ -111,7 +131,7 @@ func (w *walker) reopen() {
 	at := spot{w.account(), &w.last.entry}
 	for i := range w.lines {
 		lw := &w.lines[i]
-		lw.passTo(func(h *head) bool { return spot{&lw.account, &h.entry}.compare(at) > 0 })
+		lw.passTo(func(h *head) bool { return spot{w.accountOf(h.group.line), &h.entry}.compare(at) > 0 })
 		lw.place = lw.passed
 	}
 }
@@ -144,7 +164,7 @@ func (w *walker) settle(lw *lineWalk) bool {
 	return lw.front != nil
 }
 
-func (lw *lineWalk) spot() spot { return spot{&lw.account, &lw.front.entry} }
+func (lw *lineWalk) spot() spot { return spot{lw.account, &lw.front.entry} }
 
 // sink moves a walk down the heap to where it belongs.
 func (w *walker) sink(i int) {
@@ -165,7 +185,7 @@ func (w *walker) sink(i int) {
 
 // account is that of the user whose job came up last. It may be charged
 // until next is called.
-func (w *walker) account() *account { return &w.walks[0].account }
+func (w *walker) account() *account { return w.accountOf(w.last.group.line) }
 
 // reached reports whether the job that came up last stands at the spot or
 // behind it.
@@ -175,8 +195,7 @@ func (w *walker) reached(s spot) bool {
 
 // again asks for the next job of the group that came up last.
 func (w *walker) again() {
-	c := w.last
-	c.place = c.group.jobs.after(c.place)
+	c := cursor{*w.last, w.last.group.jobs.after(w.at)}
 	if e, ok := c.group.jobs.at(c.place); ok {
 		c.head.entry = e
 		heap.Push(&w.walks[0].more, c)
@@ -187,7 +206,7 @@ func (w *walker) again() {
 func (w *walker) rest() []string {
 	g := w.last.group
 	var jobs []string
-	for p := w.last.place; ; p = g.jobs.after(p) {
+	for p := w.at; ; p = g.jobs.after(p) {
 		e, ok := g.jobs.at(p)
 		if !ok {
 			return jobs

@@ -27,7 +27,7 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 		short.passes = func(h *head) bool { return slices.Contains(settled, h.kind) }
 		for {
 			want := whole.next()
-			for want != nil && whole.last.place == (place{}) && slices.Contains(settled, want.kind) {
+			for want != nil && whole.at == (place{}) && slices.Contains(settled, want.kind) {
 				want = whole.next()
 			}
 			got := short.next()

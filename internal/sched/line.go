@@ -1,0 +1,122 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+// line is the part of the queue that is one user's. Users are kept apart
+// because how often each had a turn may decide who comes next.
+type line struct {
+	user  string
+	place int        // in the list
+	heads list[head] // the groups, ordered by their first job
+	ages  list[age]  // the jobs, ordered by submission alone
+	first string     // the oldest job when the queue was last told the time
+	since time.Time  // since when it has been that and waited
+	aged  bool       // it is among those that changed
+}
+
+// lineOf is a user's line.
+func (q *Queue) lineOf(user string) *line {
+	if l, found := q.lines[user]; found {
+		return l
+	}
+	l := &line{user: user, place: len(q.users), heads: list[head]{compare: compareHeads}, ages: list[age]{compare: compareAges}}
+	q.lines[user] = l
+	q.users = append(q.users, l)
+	q.waits.insert(wait{l.since, l})
+	return l
+}
+
+// dropLine undoes lineOf. The last one takes the place of one that is gone.
+func (q *Queue) dropLine(l *line) {
+	delete(q.lines, l.user)
+	last := len(q.users) - 1
+	q.users[l.place] = q.users[last]
+	q.users[l.place].place = l.place
+	q.users[last] = nil
+	q.users = q.users[:last]
+	q.waits.remove(wait{l.since, l})
+	q.aged = slices.DeleteFunc(q.aged, func(other *line) bool { return other == l })
+}
+
+// age notes that another job may be the user's oldest.
+func (q *Queue) age(l *line) {
+	if !l.aged {
+		l.aged = true
+		q.aged = append(q.aged, l)
+	}
+}
+
+// Tick tells the queue the time: it notes since when each user's oldest job
+// has waited as such, and moves up what waited for long.
+func (q *Queue) Tick(now time.Time) {
+	for {
+		b, some := q.boosts.at(place{})
+		if !some || b.at.After(now) {
+			break
+		}
+		m := q.jobs[b.job]
+		q.take(m)
+		m.entry.class, m.entry.size = classBoosted, boostSize(m.since)
+		q.put(m)
+	}
+	for _, l := range q.aged {
+		l.aged = false
+		oldest, _ := l.ages.at(place{})
+		if oldest.job == l.first {
+			continue
+		}
+		since := q.jobs[oldest.job].since
+		if l.first != "" && since.Before(now) {
+			since = now // one that came before it was the oldest until now
+		}
+		q.setOldest(l, oldest.job, since)
+	}
+	q.aged = q.aged[:0]
+}
+
+// setOldest says which job of the user's is the oldest, and since when it has
+// waited as such.
+func (q *Queue) setOldest(l *line, job string, since time.Time) {
+	q.waits.remove(wait{l.since, l})
+	l.first, l.since = job, since
+	q.waits.insert(wait{l.since, l})
+}
+
+// age orders jobs by submission alone.
+type age struct {
+	rank, seq int64
+	job       string
+}
+
+func ageOf(e entry) age { return age{e.rank, e.seq, e.job} }
+
+func compareAges(a, b age) int {
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.seq, b.seq), strings.Compare(a.job, b.job))
+}
+
+// wait is since when a user's oldest job has waited as such.
+type wait struct {
+	since time.Time
+	line  *line
+}
+
+// passed is when the next of them will have waited for so long; zero: none will.
+func (q *Queue) passed(now time.Time, bound time.Duration) time.Time {
+	for _, chunk := range q.waits.chunks {
+		at := sort.Search(len(chunk), func(i int) bool { return chunk[i].since.Add(bound).After(now) })
+		if at < len(chunk) {
+			return chunk[at].since.Add(bound)
+		}
+	}
+	return time.Time{}
+}
+
+func compareWaits(a, b wait) int {
+	return cmp.Or(a.since.Compare(b.since), strings.Compare(a.line.user, b.line.user))
+}
