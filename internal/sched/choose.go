@@ -36,7 +36,7 @@ type chooser struct {
 	n       int
 	spread  bool
 	own     []merit // of each option by itself
-	pairs   []merit // of each two options, row by row
+	pairs   []merit // of each two options, row by row; nil where only the fit is left to go by
 
 	picked []int // during the search
 	best   []int
@@ -49,12 +49,11 @@ func choose(options []option, n int, placement Placement) []option {
 		return options // eight of eight: there is nothing to weigh up
 	}
 	c := newChooser(options, n, placement)
-	switch {
-	case c.alike():
+	if n < 2 || alike(options) {
 		c.fittest()
-	case combinations(len(options), n) <= maxCombinations:
+	} else if c.connect(); combinations(len(options), n) <= maxCombinations {
 		c.search(0, merit{})
-	default:
+	} else {
 		c.greedy()
 	}
 	chosen := make([]option, n)
@@ -70,28 +69,25 @@ func newChooser(options []option, n int, placement Placement) *chooser {
 		// Whole millionths: sums of shares that differ in the last bit are a tie.
 		c.own[i] = merit{leftMiB: options[i].leftMiB, shares: int64(math.Round(options[i].slot.shares * 1e6))}
 	}
-	if n < 2 {
-		return c
-	}
-	c.pairs = make([]merit, 0, len(options)*len(options))
-	for i := range options {
-		for k := range options {
-			c.pairs = append(c.pairs, connection(options[i].slot, options[k].slot))
-		}
-	}
 	return c
 }
 
-// alike reports that every two cards are connected as well as any other two, so
-// that only the fit is left to go by.
-func (c *chooser) alike() bool {
-	if c.n < 2 {
-		return true
+// connect works out how well each two cards are connected.
+func (c *chooser) connect() {
+	c.pairs = make([]merit, 0, len(c.options)*len(c.options))
+	for i := range c.options {
+		for k := range c.options {
+			c.pairs = append(c.pairs, connection(c.options[i].slot, c.options[k].slot))
+		}
 	}
-	total := len(c.options)
-	for i := range total {
+}
+
+// alike reports that every two cards are connected as well as any other two.
+func alike(options []option) bool {
+	first := connection(options[1].slot, options[0].slot)
+	for i := range options {
 		for k := range i {
-			if c.pairs[i*total+k] != c.pairs[total] {
+			if connection(options[i].slot, options[k].slot) != first {
 				return false
 			}
 		}

@@ -126,6 +126,7 @@ func TestChoiceIsTheBestSet(t *testing.T) {
 			}
 		}
 		judge := newChooser(options, n, placement)
+		judge.connect()
 		var best []int
 		for bits := range 1 << total {
 			var set []int

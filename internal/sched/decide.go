@@ -47,7 +47,7 @@ type decision struct {
 	yielders     []yielders      // the answers
 	all          bool            // the walk has to see every group
 	taken        []bool          // of each card: where tooFew counts
-	holds        []int           // of each card: where firstEnough counts
+	swept        sweep           // reused
 	emptied      *ceiling        // the machine without anybody; nil until it is asked for
 	leaving      []departure     // reused
 	places       map[*Held]int   // reused

@@ -78,7 +78,7 @@ func TestTooFewCountsWhoTakesNoNeighbour(t *testing.T) {
 }
 
 // TestNobodyFitsBeforeEnoughHaveLeft lets the jobs leave one after the other, some
-// at the same moment, and holds the count against tooFew at each step; and what is
+// at the same moment, and holds both ways to count against each other; and what is
 // kept of the cards against a grant.
 func TestNobodyFitsBeforeEnoughHaveLeft(t *testing.T) {
 	waited, kept := 0, 0
@@ -95,11 +95,21 @@ func TestNobodyFitsBeforeEnoughHaveLeft(t *testing.T) {
 		for _, p := range s.Queue.First(10) {
 			m, _ := s.Queue.member(p.Job)
 			h := m.group.head(m.entry)
-			first, ever := d.firstEnough(&h, order)
-			for n := range len(order) + 1 {
-				gone := func(held *Held) bool {
+			sweep := d.sweep(&h, order)
+			first, ever := sweep.firstEnough()
+			without := func(n int) func(*Held) bool {
+				return func(held *Held) bool {
 					return slices.ContainsFunc(order[:n], func(o departure) bool { return o.held == held })
 				}
+			}
+			for n := first; ever && n <= len(order); n++ {
+				at, left := d.moment(order, n)
+				if got, want := sweep.tooFew(n), d.tooFew(&h, without(left), at); got != want {
+					t.Fatalf("job %s: after %d of %d it is said that cards are too few: %v, counted on %v", p.Job, n, len(order), want, got)
+				}
+			}
+			for n := range len(order) + 1 {
+				gone := without(n)
 				few := d.tooFew(&h, gone, s.Now)
 				if before := n < first || !ever; before && !few {
 					t.Fatalf("job %s: after %d of %d there are cards enough, and it is said: after %d, %v", p.Job, n, len(order), first, ever)

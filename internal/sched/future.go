@@ -185,7 +185,8 @@ type departure struct {
 // tried one by one.
 func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 	departures := d.departures(h, s, horizon)
-	first, ever := d.firstEnough(h, departures)
+	sweep := d.sweep(h, departures)
+	first, ever := sweep.firstEnough()
 	if !ever {
 		return nil
 	}
@@ -201,13 +202,7 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 		return func(held *Held) bool { place := places[held]; return place > 0 && place <= n }
 	}
 	try := func(n int) *future {
-		at := d.state.Now
-		if n > 0 {
-			at = departures[n-1].at
-		}
-		for n > 0 && n < len(departures) && departures[n].at.Equal(at) {
-			n++ // who leaves at the same moment is gone too
-		}
+		at, n := d.moment(departures, n)
 		f, _ := d.fitsWithout(h, left(n), at)
 		return f
 	}
@@ -216,6 +211,9 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 			return nil
 		}
 		for n := first; n <= min(len(departures), momentsTried); n++ {
+			if sweep.tooFew(n) {
+				continue
+			}
 			if f := try(n); f != nil {
 				return f
 			}
@@ -231,6 +229,19 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 		return last
 	}
 	return try(n)
+}
+
+// moment is when so many have left, and how many have by then: who leaves at the
+// same moment is gone too.
+func (d *decision) moment(departures []departure, n int) (time.Time, int) {
+	if n == 0 {
+		return d.state.Now, 0
+	}
+	at := departures[n-1].at
+	for n < len(departures) && departures[n].at.Equal(at) {
+		n++
+	}
+	return at, n
 }
 
 // whenLeft is the machine when all have left that leave before the horizon. Where

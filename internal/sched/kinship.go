@@ -122,14 +122,9 @@ func (k *kinship) grant(r *Request, kept keeper) (job.Grant, bool) {
 // wholeFirst leaves parts of cards out where a whole one is to be had: of a job
 // that does not say how much it needs nobody knows that a part is enough.
 func wholeFirst(options []option) []option {
-	whole := make([]option, 0, len(options))
-	for _, o := range options {
-		if !o.slot.Part {
-			whole = append(whole, o)
-		}
-	}
-	if len(whole) == 0 {
+	part := func(o option) bool { return o.slot.Part }
+	if whole := func(o option) bool { return !part(o) }; !slices.ContainsFunc(options, whole) {
 		return options
 	}
-	return whole
+	return slices.DeleteFunc(options, part)
 }
