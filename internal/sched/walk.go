@@ -75,7 +75,12 @@ func (w *walker) next() *head {
 	} else {
 		w.begin()
 	}
-	for len(w.walks) > 0 && w.passesOver(w.walks[0]) { // its kind is settled since it was put there
+	// Kinds may have been settled since a walk was put in its place.
+	for moved := 0; len(w.walks) > 0 && w.passesOver(w.walks[0]); moved++ {
+		if moved == manyMoved {
+			w.begin()
+			break
+		}
 		w.restore()
 	}
 	if len(w.walks) == 0 {
@@ -93,6 +98,10 @@ func (w *walker) next() *head {
 	}
 	return w.last
 }
+
+// manyMoved is after how many walks that have to move on one after the other it is
+// cheaper to put all of them in order anew.
+const manyMoved = 4
 
 // begin puts the walks in order. That is late enough for turns that were taken
 // out of order before.

@@ -15,9 +15,9 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := State{Rules: DefaultRules(), FairQuantum: 1, Queue: NewQueue()}
 		s.Rules.Fair = rapid.Bool().Draw(t, "fair")
-		for i := range rapid.IntRange(1, 30).Draw(t, "queued") {
+		for i := range rapid.IntRange(1, 40).Draw(t, "queued") {
 			s.Queue.Add(Pending{
-				Job: fmt.Sprint(i), Seq: int64(i), User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
+				Job: fmt.Sprint(i), Seq: int64(i), User: rapid.SampledFrom([]string{"ann", "bob", "cid", "dan", "eve", "fay", "gus"}).Draw(t, "user"),
 				Priority: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "priority"),
 				Request:  Request{GPUs: rapid.IntRange(1, 3).Draw(t, "needs")},
 			})
