@@ -175,7 +175,7 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 			d.blocker = &p
 		}
 		next := d.keep(h, s)
-		if s == asUsual && d.kept >= d.depth {
+		if !d.all && s == asUsual && d.kept >= d.depth {
 			d.kinds.add(h.kind)
 		}
 		return next

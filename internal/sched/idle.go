@@ -119,7 +119,7 @@ func (d *decision) like(s *kind, e entry) head {
 	r := &d.liked.request
 	*r = s.kin.request
 	r.GPUs, r.VRAMMiB, r.Share, r.CPUs, r.MemMiB = s.gpus, s.vramMiB, s.share, s.cpus, s.memMiB
-	return head{e, s.amounts, s.kin, s, &d.liked}
+	return head{entry: e, amounts: s.amounts, kin: s.kin, kind: s, group: &d.liked}
 }
 
 // failNow remembers that the request did not fit. Mostly that is for want of cards

@@ -94,11 +94,12 @@ type head struct {
 	entry
 	amounts
 	kin   *kin
+	line  *line
 	kind  *kind
 	group *group
 }
 
-func (g *group) head(e entry) head { return head{e, g.kind.amounts, g.kin, g.kind, g} }
+func (g *group) head(e entry) head { return head{e, g.kind.amounts, g.kin, g.line, g.kind, g} }
 
 // compareEntries is the order of the queue. The id decides last, so that the
 // order is total whatever the caller gave.

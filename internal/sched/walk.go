@@ -140,7 +140,7 @@ func (w *walker) reopen() {
 	at := spot{w.account(), &w.last.entry}
 	for i := range w.lines {
 		lw := &w.lines[i]
-		lw.passTo(func(h *head) bool { return spot{w.accountOf(h.group.line), &h.entry}.compare(at) > 0 })
+		lw.passTo(func(h *head) bool { return spot{w.accountOf(h.line), &h.entry}.compare(at) > 0 })
 		lw.place = lw.passed
 	}
 }
@@ -194,7 +194,7 @@ func (w *walker) sink(i int) {
 
 // account is that of the user whose job came up last. It may be charged
 // until next is called.
-func (w *walker) account() *account { return w.accountOf(w.last.group.line) }
+func (w *walker) account() *account { return w.accountOf(w.last.line) }
 
 // reached reports whether the job that came up last stands at the spot or
 // behind it.
