@@ -108,19 +108,8 @@ func pause(ctx context.Context, d time.Duration) error {
 // error. One that hangs up without a word is just ending.
 func answers(ctx context.Context, client *api.Client) bool {
 	_, err := client.Status(ctx)
-	var missing *api.Unreachable
-	switch {
-	case err == nil:
-		return true
-	case ctx.Err() != nil || errors.As(err, &missing):
-		return false
-	}
-	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE} {
-		if errors.Is(err, gone) {
-			return false
-		}
-	}
-	return true
+	var refusal *api.Problem
+	return err == nil || errors.As(err, &refusal)
 }
 
 // starting is a daemon that was begun in the background.

@@ -224,7 +224,7 @@ echo "parent $PPID"
 echo "self $$"
 echo "cgroup $(cat /proc/$$/cgroup | tr '\n' ' ')"
 echo "stat $(cat /proc/$$/stat)"
-sed 's/:/ /' /proc/$$/status`),
+exec sed 's/:/ /' /proc/self/status`), // exec: a shell blocks signals while it forks
 	}})[0]
 	c.bob.ended(t, id)
 	got := map[string]string{}
