@@ -27,14 +27,16 @@ const (
 	// one another, which pays them nothing and costs each a round of waiting.
 	shortService = 4 * freshService
 
-	// boostAfter is how long a job that was set aside waits before it gets a
-	// while of its own: nobody who looks after lunch finds a job that stood still
-	// since the morning.
-	boostAfter = 2 * time.Hour
-	// boostLength is that while, an eighth of the wait, so that many who are
-	// boosted still leave most of the time to others; of a job that has waited
-	// for days, a tenth of what it waited.
-	boostLength = boostAfter / 8
+	// A job that was set aside waits for four times what it had before it gets a
+	// while of its own: as long as the machine keeps up with that, it is over
+	// within five times its length. Less than half an hour is not worth it to
+	// bring it back, and in a day at the latest somebody looks for it.
+	boostTimes = 4
+	boostLeast = 30 * time.Minute
+	boostMost  = 24 * time.Hour
+	// boostLength is that while, as long as the shortest wait; of a job that has
+	// waited for days, a tenth of what it waited.
+	boostLength = boostLeast
 	boostPart   = 10
 
 	// minRun is the least that a job runs before it is set aside. It is also at
@@ -115,11 +117,17 @@ func (r *Rules) boostOf(m *member) (boost, bool) {
 	if !r.slices() || m.entry.class <= classBoosted {
 		return boost{}, false
 	}
-	return boost{m.since.Add(boostAfter), m.entry.job}, true
+	return boost{m.since.Add(longWait(m.served)), m.entry.job}, true
 }
 
-// boostSize orders what waited for long: who waited longest comes first.
-func boostSize(since time.Time) float64 { return float64(since.UnixMilli()) }
+// longWait is how long a job has to wait, by what it had, to have waited for
+// long.
+func longWait(served time.Duration) time.Duration {
+	return max(boostLeast, boostTimes*min(served, boostMost/boostTimes))
+}
+
+// boostSize orders what waited for long: who was due first comes first.
+func boostSize(due time.Time) float64 { return float64(due.UnixMilli()) }
 
 // inTurn reports whether users take turns within the class. What waited for
 // long, and what had much already, goes by the time alone.
@@ -162,8 +170,10 @@ func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
 		return classFresh, time.Time{}
 	}
 	c = sliceClass(had)
-	if end := h.Started.Add(h.boost()); c > classBoosted && h.Waited >= boostAfter && now.Before(end) {
-		return classBoosted, end
+	if c > classBoosted && h.Waited >= longWait(h.Served) {
+		if end := h.Started.Add(h.boost()); now.Before(end) {
+			return classBoosted, end
+		}
 	}
 	switch c {
 	case classFresh:

@@ -92,7 +92,7 @@ func TestWhyOneGoesFirst(t *testing.T) {
 		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
 		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
-		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served = hour },
+		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-5*hour) }, then: func(p *Pending) { p.Served = hour },
 			want: FirstWaited, words: "it was set aside, and has waited for long since"},
 		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.Served = "bob", hour }, then: func(p *Pending) { p.Served = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: FirstEarlier, words: "it was submitted earlier"},
