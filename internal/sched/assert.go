@@ -87,45 +87,52 @@ func (d *decision) assertAside() {
 		assert(kept[a.For], "job %s is set aside for job %s, which has no cards", a.Job, a.For)
 		leaves[a.Job] = true
 	}
-	bookings := map[int][]*Held{}
-	book := func(h *Held) {
-		for _, index := range h.Cards {
-			bookings[index] = append(bookings[index], h)
-		}
-	}
+	var stays []*Held
 	for i := range d.state.Held {
 		if h := &d.state.Held[i]; h.Other || !h.Leaving && !leaves[h.Job] {
-			book(h)
+			stays = append(stays, h)
 		}
 	}
-	for _, start := range d.plan.Starts {
-		if h := d.holding(start); d.outlasts(h) {
-			book(h)
-		}
-	}
-	added := map[int]float64{}
 	for _, f := range d.futures {
 		if f.claim {
-			book(f.held)
-			for _, index := range f.cards {
-				added[index] += f.held.Share
-			}
-		}
-	}
-	for _, c := range d.board.slots {
-		if share, claimed := added[c.Index]; claimed {
-			assertCard(c, c.shut(), bookings[c.Index], share)
+			d.assertClaim(f, stays)
 		}
 	}
 }
 
-// outlasts reports whether a planned start may still be there when those come for
-// whom room is made on its cards.
-func (d *decision) outlasts(h *Held) bool {
-	m, _ := d.state.Queue.member(h.Job)
-	return slices.ContainsFunc(d.futures, func(f *future) bool {
-		return f.claim && overlaps(f.cards, h.Cards) && f.binds(d.state.Now, m.group.lasts)
-	})
+// assertClaim checks the cards for which room is made at the moment at which the
+// job comes for them: what stays is there, who came for them before, and what
+// starts now and may last until then.
+func (d *decision) assertClaim(f *future, stays []*Held) {
+	there := slices.Clone(stays)
+	for _, start := range d.plan.Starts {
+		m, _ := d.state.Queue.member(start.Job)
+		if h := d.holding(start); f.binds(d.state.Now, m.group.lasts) {
+			there = append(there, h)
+		}
+	}
+	claims := map[*Held]bool{}
+	for _, other := range d.futures {
+		if other.claim && !other.at.After(f.at) {
+			claims[other.held] = true
+			there = append(there, other.held)
+		}
+	}
+	for _, index := range f.cards {
+		var holders []*Held
+		var added float64
+		for _, h := range there {
+			if !slices.Contains(h.Cards, index) {
+				continue
+			}
+			holders = append(holders, h)
+			if claims[h] {
+				added += h.Share
+			}
+		}
+		c := d.board.slot(index)
+		assertCard(c, c.shut(), holders, added)
+	}
 }
 
 // assertLimits checks that no start took a user or an array over a limit.

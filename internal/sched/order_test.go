@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -278,6 +279,13 @@ func TestRunningJobsGiveWay(t *testing.T) {
 
 func leaving(for_ string, by time.Duration) func(*Held) {
 	return func(h *Held) { h.Leaving, h.LeavesFor, h.LeavesBy = true, for_, midday.Add(by) }
+}
+
+// beside is one that declared so much of its cards, and lets others on them.
+func beside(mib int64) func(*Held) {
+	return func(h *Held) {
+		h.Alone, h.BudgetMiB = false, slices.Repeat([]int64{mib}, len(h.Cards))
+	}
 }
 
 func TestClassesOfService(t *testing.T) {
