@@ -62,7 +62,7 @@ func (q *Queue) Tick(now time.Time) {
 		}
 		m := q.jobs[b.job]
 		q.take(m)
-		m.entry.class, m.entry.size = classBoosted, boostSize(m.since.Add(longWait(m.served)))
+		m.entry.class, m.entry.size = classBoosted, boostSize(b.at)
 		q.put(m)
 	}
 	for _, l := range q.aged {
