@@ -101,6 +101,7 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 		{"one is parked that cannot be", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is set aside by "park" and allows "requeue"`},
 		{"one is set aside for nobody", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is set aside for job 1, which has no cards"},
 		{"what stays is in the way", Plan{}, []Held{{Job: "1", Cards: []int{1}, Alone: true}}, "job 9 is joined on gpu1"},
+		{"who starts is in the way of who comes", Plan{Starts: []Start{{Job: "2", Grant: job.Grant{GPUs: []int{4}, Alone: true}}}}, []Held{{Job: "1", Cards: []int{4}, Alone: true}}, "job 2 is joined on gpu4"},
 		{"two are promised a card", Plan{}, []Held{{Job: "1", Cards: []int{2}, Alone: true}, {Job: "2", Cards: []int{2}, Alone: true}}, "job 1 is joined on gpu2"},
 		{"a card is kept for what is not queued", Plan{Reservations: []Reservation{keeps("5", 0)}}, nil, "job 5, which is not queued"},
 		{"a card is kept that is paused", Plan{Reservations: []Reservation{keeps("1", 3)}}, nil, "gpu3 is kept for job 1, which cannot have it"},
@@ -111,11 +112,11 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			s := State{Now: midday, Rules: DefaultRules(), Held: held, Queue: queueOf(DefaultRules(), asks(idle(1), idle(1)))}
-			s.Cards = with(cardsOf(gib24, gib24, gib24, gib24), 3, func(c *Card) { c.Paused = true })
+			s.Cards = with(cardsOf(gib24, gib24, gib24, gib24, gib24), 3, func(c *Card) { c.Paused = true })
 			d := newDecision(&s)
 			d.plan = c.plan
 			for i := range c.claim {
-				d.futures = append(d.futures, &future{claim: true, held: &c.claim[i], cards: c.claim[i].Cards})
+				d.futures = append(d.futures, &future{claim: true, tie: firm, held: &c.claim[i], cards: c.claim[i].Cards})
 			}
 			wantPanic(t, c.bug, d.assertSound)
 		})

@@ -103,11 +103,11 @@ func TestLimitsAndNamedCards(t *testing.T) {
 		cards  [][]int
 	}{
 		{name: "a user runs as many jobs as a user may", others: sched.Limit{Jobs: 1},
-			jobs:   []Job{seconds("1", "ann", 0, 10, 1), seconds("2", "ann", 0, 10, 1), seconds("3", "bob", 0, 10, 1)},
-			starts: []float64{0, 10, 0}},
+			jobs:   []Job{seconds("1", "ann", 0, 10, 1), seconds("2", "ann", 1, 10, 1), seconds("3", "bob", 2, 10, 1)},
+			starts: []float64{0, 10, 2}},
 		{name: "and holds as many GPUs, a share counting as that", others: sched.Limit{GPUs: 1.5},
-			jobs:   []Job{seconds("1", "ann", 0, 10, 1), share(seconds("2", "ann", 0, 10, 1), 0.5), share(seconds("3", "ann", 0, 10, 1), 0.1)},
-			starts: []float64{0, 0, 10}},
+			jobs:   []Job{seconds("1", "ann", 0, 10, 1), share(seconds("2", "ann", 1, 20, 1), 0.5), share(seconds("3", "ann", 2, 10, 1), 0.1)},
+			starts: []float64{0, 1, 10}},
 		{name: "a user's own limit goes before everybody's", others: sched.Limit{Jobs: 1}, limits: map[string]sched.Limit{"ann": {}},
 			jobs:   []Job{seconds("1", "ann", 0, 10, 1), seconds("2", "ann", 0, 10, 1)},
 			starts: []float64{0, 0}},
