@@ -171,35 +171,28 @@ func TestALogEndsWithItsContext(t *testing.T) {
 }
 
 func TestAFollowedLogSaysHowItEnded(t *testing.T) {
-	f := newFake()
-	f.log = []byte("x")
-	s := serve(t, f, Limits{})
-	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
-	must(t, err)
-	reply, err := unixHTTP(t, s.socket).Do(r)
-	must(t, err)
-	defer reply.Body.Close()
-	s.end(t)
-	text, err := io.ReadAll(reply.Body)
-	if err != nil || string(text) != "x" || reply.Trailer.Get(headerLogEnd) != logEndStopping {
-		t.Errorf("%q, %v, %v", text, err, reply.Trailer)
-	}
-}
-
-// TestABackendThatStopsFirstIsNoFailure holds that a follower comes back after
-// the moment between the end of the engine and that of the server.
-func TestABackendThatStopsFirstIsNoFailure(t *testing.T) {
-	f := newFake()
-	f.log, f.logLeft = []byte("x"), true
-	s := serve(t, f, Limits{})
-	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
-	must(t, err)
-	reply, err := unixHTTP(t, s.socket).Do(r)
-	must(t, err)
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil || string(text) != "x" || reply.Trailer.Get(headerLogEnd) != logEndStopping {
-		t.Errorf("%q, %v, %v", text, err, reply.Trailer)
+	rows := []struct {
+		name string
+		left bool // the backend stops a moment before the server does
+	}{{"the server stops", false}, {"the backend stops first", true}}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			f := newFake()
+			f.log, f.logLeft = []byte("x"), row.left
+			s := serve(t, f, Limits{})
+			r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
+			must(t, err)
+			reply, err := unixHTTP(t, s.socket).Do(r)
+			must(t, err)
+			defer reply.Body.Close()
+			if !row.left {
+				s.end(t)
+			}
+			text, err := io.ReadAll(reply.Body)
+			if err != nil || string(text) != "x" || reply.Trailer.Get(headerLogEnd) != logEndStopping {
+				t.Errorf("%q, %v, %v", text, err, reply.Trailer)
+			}
+		})
 	}
 }
 
