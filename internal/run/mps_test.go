@@ -239,8 +239,9 @@ func TestAnMPSServerLivesAsLongAsTheLastProcessOfItsJob(t *testing.T) {
 
 func TestAStoppedJobLeavesNoMPSServer(t *testing.T) {
 	b, m := newBench(t), newMPS(t, "")
-	token := b.start(m.on(b.order("1", "trap '' TERM; sleep 1000 & wait; sleep 1000")))
+	token := b.start(m.on(b.order("1", "trap '' TERM; echo $$ > main; sleep 1000 & wait; sleep 1000")))
 	b.next(Started)
+	b.pidFrom("main") // it is deaf from here on
 	if err := b.Stop(token, job.StopCancel, 100*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
