@@ -25,7 +25,7 @@ func TestAStopEndsTheWholeTree(t *testing.T) {
 			token := b.start(b.order("1", escaped+"; sleep 1000 & echo $! > child; wait"))
 			b.next(Started)
 			child, runaway := b.pidFrom("child"), b.pidFrom("escaped")
-			if err := b.Stop(token, job.StopCancel, 200*time.Millisecond); err != nil {
+			if err := b.Stop(token, job.StopCancel, time.Second); err != nil {
 				t.Fatal(err)
 			}
 			e := b.next(Ended)
