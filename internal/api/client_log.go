@@ -153,7 +153,7 @@ func (l *LogReader) lost(err error) {
 func (l *LogReader) reopen() error {
 	for {
 		if !l.atGap { // nothing was lost: there is nothing to wait for
-			if err := pause(l.ctx, l.wait); err != nil {
+			if err := Pause(l.ctx, l.wait); err != nil {
 				return err
 			}
 			l.wait = min(2*l.wait, slowestRetry)

@@ -40,7 +40,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery, fn func(Event) error)
 		if c.OnRetry != nil {
 			c.OnRetry(err)
 		}
-		if err := pause(ctx, s.wait); err != nil {
+		if err := Pause(ctx, s.wait); err != nil {
 			return err
 		}
 		s.wait = min(2*s.wait, slowestRetry)

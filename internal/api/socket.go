@@ -64,7 +64,7 @@ func dialSocket(ctx context.Context, socket string) (net.Conn, error) {
 		case !errors.Is(err, unix.EAGAIN) || time.Now().After(until):
 			return nil, &Unreachable{Socket: socket, Err: innermost(err)}
 		}
-		if err := pause(ctx, busyPause); err != nil {
+		if err := Pause(ctx, busyPause); err != nil {
 			return nil, err
 		}
 	}
@@ -80,8 +80,8 @@ func innermost(err error) error {
 	return err
 }
 
-// pause waits, but no longer than anyone wants it to.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits before a client asks again, but no longer than anyone wants it to.
+func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

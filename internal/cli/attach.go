@@ -121,7 +121,7 @@ func awaitStart(ctx context.Context, s *session, id string) error {
 				said = " "
 			}
 		}
-		if err := pause(ctx, startedPoll); err != nil {
+		if err := api.Pause(ctx, startedPoll); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 			file.Close()
 			return nil, failuref("", "lock the start of a daemon: %w", err)
 		}
-		if err := pause(ctx, startPoll); err != nil {
+		if err := api.Pause(ctx, startPoll); err != nil {
 			file.Close()
 			return nil, startTimeout(ctx, "another berth submit is starting a daemon, and is not done")
 		}
@@ -91,17 +91,6 @@ func startTimeout(ctx context.Context, what string) error {
 		return ctx.Err()
 	}
 	return failuref("start one in the foreground to see more: berth serve", "%s after %s", what, span(startPatience))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // answers reports whether a daemon is there, be it that it answers with an

@@ -148,7 +148,7 @@ func awaitAttempt(ctx context.Context, s *session, id string, attempt int) (api.
 			said = true
 			s.say("job %s is queued%s; waiting for attempt %d", id, because(detail.View), attempt)
 		}
-		if err := pause(ctx, startedPoll); err != nil {
+		if err := api.Pause(ctx, startedPoll); err != nil {
 			return detail, err
 		}
 	}

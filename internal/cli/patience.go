@@ -57,15 +57,9 @@ func (p *patience) bear(ctx context.Context, err error) error {
 		p.told = true
 		p.s.say("the daemon does not answer; waiting for it to come back")
 	}
-	timer := time.NewTimer(p.pause)
-	defer timer.Stop()
+	pause := p.pause
 	p.pause = min(2*p.pause, longestPause)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return api.Pause(ctx, pause)
 }
 
 // passing reports whether an error may be gone when the daemon is back: it

@@ -139,18 +139,7 @@ func (f *follower) bear(ctx context.Context, err error) error {
 		return err
 	}
 	f.away(err)
-	return wait(ctx, mgpuLook)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return api.Pause(ctx, mgpuLook)
 }
 
 // toTheEnd copies attempt after attempt: a job that reached its time limit
@@ -205,7 +194,7 @@ func (f *follower) show(ctx context.Context, attempt int) error {
 // pause lets a moment pass, or less if the job ends in it.
 func (f *follower) pause(ctx context.Context, detail api.Detail) error {
 	if detail.State == job.Queued {
-		return wait(ctx, mgpuLook) // its start is not an end to wait for
+		return api.Pause(ctx, mgpuLook) // its start is not an end to wait for
 	}
 	_, err := f.client.Wait(ctx, api.WaitRequest{Select: api.Select{Words: []string{f.id}}, TimeoutS: mgpuPoll.Seconds()})
 	if err != nil {
