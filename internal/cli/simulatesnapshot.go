@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"berth/internal/job"
 	"berth/internal/sched"
 	"berth/internal/sim"
 )
@@ -76,14 +77,15 @@ type snapshotReader struct {
 	state   *sched.State
 	work    *workload
 	origin  time.Time
-	places  map[int]int // of the cards, as a replay numbers them
+	places  map[int]int    // of the cards, as a replay numbers them
+	atOnce  map[string]int // of each array that has a limit and waits: how many tasks run at a time
 	typical time.Duration
 	unknown int // queued jobs of which nothing is known
 	kept    int // jobs that name cards of which too few take jobs now
 }
 
 func snapshotWorkload(source string, s *sched.State) (*workload, error) {
-	r := &snapshotReader{state: s, places: map[int]int{}, work: &workload{source: source, fromSnapshot: true, rules: &s.Rules, estimates: sim.Perfect, limits: s.Limits, defaultLimit: s.DefaultLimit}}
+	r := &snapshotReader{state: s, places: map[int]int{}, atOnce: map[string]int{}, work: &workload{source: source, fromSnapshot: true, rules: &s.Rules, estimates: sim.Perfect, limits: s.Limits, defaultLimit: s.DefaultLimit}}
 	if err := r.cards(); err != nil {
 		return nil, &usageError{what: source + ": " + err.Error(), hint: "cards that are paused or not well take no jobs; take it again when one does"}
 	}
@@ -138,8 +140,8 @@ func (r *snapshotReader) cards() error {
 	return nil
 }
 
-// begin finds the first moment that matters, and how long a job takes as a
-// rule.
+// begin finds the first moment that matters, how long a job takes as a rule,
+// and which arrays have limits: of what runs a snapshot does not say it.
 func (r *snapshotReader) begin() {
 	s := r.state
 	r.origin = s.Now
@@ -158,6 +160,9 @@ func (r *snapshotReader) begin() {
 	}
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		earlier(p.Since)
+		if p.PoolLimit > 0 {
+			r.atOnce[p.Pool] = p.PoolLimit
+		}
 		if p.Run.Mid > 0 {
 			runs = append(runs, p.Run.Mid)
 		}
@@ -218,6 +223,9 @@ func (r *snapshotReader) held(h *sched.Held) {
 	if !h.Alone && h.Share == 0 && len(h.BudgetMiB) > 0 {
 		j.VRAMMiB = slices.Max(h.BudgetMiB)
 	}
+	if array := (&job.Job{ID: h.Job}).Array(); r.atOnce[array] > 0 {
+		j.Array, j.AtOnce = array, r.atOnce[array]
+	}
 	w.running = append(w.running, sim.Running{Job: len(w.jobs), Cards: cards, Ran: min(r.work.begin, sim.MillisOf(ran.Seconds()))})
 	r.add(j)
 }
@@ -247,7 +255,7 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 	}
 	r.add(sim.Job{
 		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB,
-		IDs: ids, Allow: allow, Submit: r.millis(p.Since), Duration: lasting(run),
+		IDs: ids, Allow: allow, Array: p.Pool, AtOnce: p.PoolLimit, Submit: r.millis(p.Since), Duration: lasting(run),
 	})
 }
 

@@ -133,6 +133,37 @@ func TestASnapshotGoesOn(t *testing.T) {
 	}
 }
 
+// TestASnapshotKeepsTheLimitsOfArrays: a task runs and two wait for it, one
+// after the other, with a card free all the time.
+func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
+	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(), Pools: map[string]int{"5": 1}}
+	for i := range 3 {
+		state.Cards = append(state.Cards, sched.Card{Index: i, TotalMiB: 24576})
+	}
+	hour := sched.Span{Low: time.Hour, Mid: time.Hour, High: time.Hour}
+	state.Held = []sched.Held{{Job: "5_1", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
+	for i, id := range []string{"5_2", "5_3", "6"} {
+		p := sched.Pending{Job: id, Seq: int64(i), Request: sched.Request{GPUs: 1}, Since: noon, Run: hour}
+		if id != "6" {
+			p.Pool, p.PoolLimit = "5", 1
+		}
+		state.Queue.Add(p)
+	}
+	w := readState(t, state)
+	replays, err := replayAll(t.Context(), w, plainly(sim.Policies()), 0, newProgress(io.Discard, time.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]sim.Millis{"5_1": 0, "5_2": 1, "5_3": 2, "6": 0} // hours
+	for _, r := range replays {
+		for i, fate := range r.result.Fates {
+			if id := w.jobs[i].ID; fate.Start != want[id]*3600_000 {
+				t.Errorf("%s: task %s starts after %g s", r.Policy, id, fate.Start.Seconds())
+			}
+		}
+	}
+}
+
 func TestJobsThatWaitForOthersMemoryWithoutEndAreNamed(t *testing.T) {
 	w := readState(t, someState()) // one of which needs both cards idle
 	replays, err := replayAll(t.Context(), w, plainly(sim.Policies()[:1]), 0, newProgress(io.Discard, time.Now))

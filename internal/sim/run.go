@@ -171,10 +171,13 @@ func (r *replay) state() sched.State {
 	s := sched.State{
 		Now: r.now.at(), Rules: r.in.Policy.Rules, Cards: r.cards,
 		Queue: r.queue, MaxStarts: maxStarts, Held: make([]sched.Held, len(r.running)),
-		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit,
+		Limits: r.in.Limits, DefaultLimit: r.in.DefaultLimit, Pools: map[string]int{},
 	}
 	for i, a := range r.running {
 		s.Held[i] = a.held
+		if a.job.AtOnce > 0 {
+			s.Pools[a.job.Array]++
+		}
 	}
 	if len(s.Limits) > 0 || s.DefaultLimit != (sched.Limit{}) {
 		s.InUse = r.inUse()

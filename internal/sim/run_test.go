@@ -90,8 +90,9 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// Limits and named cards keep jobs as they do in a daemon.
+// Limits of users and arrays and named cards keep jobs as they do in a daemon.
 func TestLimitsAndNamedCards(t *testing.T) {
+	task := func(array string, atOnce int, j Job) Job { j.Array, j.AtOnce = array, atOnce; return j }
 	of := func(j Job, ids ...int) Job { j.IDs = ids; return j }
 	among := func(j Job, cards ...int) Job { j.Allow = cards; return j }
 	rows := []struct {
@@ -114,6 +115,12 @@ func TestLimitsAndNamedCards(t *testing.T) {
 		{name: "more than a user may ever hold is refused", others: sched.Limit{GPUs: 1},
 			jobs:   []Job{seconds("1", "ann", 0, 10, 2), seconds("2", "ann", 0, 10, 1)},
 			starts: []float64{-1, 0}},
+		{name: "as many tasks of an array run as it says, and others beside them",
+			jobs:   []Job{task("a", 1, seconds("a_1", "", 0, 10, 1)), task("a", 1, seconds("a_2", "", 0, 10, 1)), task("b", 1, seconds("b_1", "", 1, 20, 1))},
+			starts: []float64{0, 10, 1}},
+		{name: "and all of one that says nothing",
+			jobs:   []Job{task("a", 0, seconds("a_1", "", 0, 10, 1)), task("a", 0, seconds("a_2", "", 0, 10, 1))},
+			starts: []float64{0, 0}},
 		{name: "a job waits for the card it names", jobs: []Job{of(seconds("1", "", 0, 10, 1), 1), of(seconds("2", "", 1, 10, 1), 1), seconds("3", "", 2, 10, 1)},
 			starts: []float64{0, 10, 2}, cards: [][]int{{1}, {1}, {0}}},
 		{name: "and gets them in its order", jobs: []Job{of(seconds("1", "", 0, 10, 2), 1, 0)},

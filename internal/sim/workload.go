@@ -54,6 +54,8 @@ type Job struct {
 	VRAMMiB  int64   // per GPU; 0: undeclared
 	UsedMiB  int64   // what it really takes of each; 0: what it declared
 	Priority int
+	Array    string // that it is a task of, where that has a limit
+	AtOnce   int    // how many tasks of its array run at a time; 0: all
 	Command  string // what its length is guessed from, beside its user; may be empty
 }
 
@@ -133,6 +135,7 @@ func compareJobs(a, b *Job) int {
 		cmp.Compare(a.Duration, b.Duration), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.GPUs, b.GPUs),
 		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB), cmp.Compare(a.UsedMiB, b.UsedMiB),
 		strings.Compare(a.Command, b.Command), slices.Compare(a.IDs, b.IDs), slices.Compare(a.Allow, b.Allow),
+		strings.Compare(a.Array, b.Array), cmp.Compare(a.AtOnce, b.AtOnce),
 	)
 }
 
