@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"berth/internal/job"
@@ -137,16 +139,23 @@ func TestAStoreOfALaterBerthIsRefused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(dir)
+	before, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(dir)
 	var newer *NewerSchemaError
 	if !errors.As(err, &newer) || newer.Found != 99 || newer.Known != len(migrations) {
 		t.Fatalf("%v", err)
 	}
-	if !strings.Contains(err.Error(), "newer berth (format 99, this one knows up to 2)") {
+	if want := fmt.Sprintf("newer berth (format 99, this one knows up to %d): upgrade berth, or use another directory", len(migrations)); !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 	if _, err := Open(dir); errors.Is(err, ErrLocked) {
 		t.Error("the refusal kept the lock")
+	}
+	if after, err := os.ReadFile(s.path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the refusal changed the file (%v)", err)
 	}
 }
 
@@ -181,6 +190,33 @@ func TestAnOlderStoreIsMigratedAndKeptBesideItself(t *testing.T) {
 	}
 	if version != 0 || text != "kept" {
 		t.Errorf("the backup: version %d, text %q", version, text)
+	}
+}
+
+// TestAStoreOfTheLastFormatIsTakenOver, and the berth that wrote it has nothing
+// more to do with it.
+func TestAStoreOfTheLastFormatIsTakenOver(t *testing.T) {
+	dir := t.TempDir()
+	last := migrations[:len(migrations)-1]
+	older, err := open(dir, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := queued(1)
+	commit(t, older, Tx{Put: []*job.Job{want}})
+	if err := older.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := openIn(t, dir)
+	if got, err := s.Job("1"); err != nil || !cmp.Equal(got, want, same...) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var newer *NewerSchemaError
+	if _, err := open(dir, last); !errors.As(err, &newer) || newer.Found != len(migrations) || newer.Known != len(last) {
+		t.Errorf("%v", err)
 	}
 }
 

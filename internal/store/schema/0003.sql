@@ -1,0 +1,3 @@
+-- The tables stay as they are. A job's JSON has fields that a berth of format 2
+-- does not know (adopt, inject, pin, aside_for and others), and would drop when it
+-- writes the job back: with this number it refuses the store instead.
