@@ -245,9 +245,10 @@ func canBlock(t *testing.T, more ...string) {
 func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 	canBlock(t)
 	b := newBench(t)
-	const grace = 3 * time.Second
-	late := 0
-	for round := range 6 {
+	const grace = 8 * time.Second // an eighth of it, to be let out
+	const rounds, enough = 8, 3
+	inTime := 0
+	for round := 0; inTime < enough && round < rounds; round++ {
 		id := strconv.Itoa(round)
 		line := filepath.Join(b.work, "line"+id)
 		if err := syscall.Mkfifo(line, 0o600); err != nil {
@@ -276,13 +277,13 @@ func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 		if r.Stop != "cancel" {
 			t.Fatalf("round %d: %+v", round, r)
 		}
-		if r.Elapsed >= grace {
-			late++
+		if r.Elapsed < grace {
+			inTime++
 		}
 		b.Ack(token)
 	}
-	if late > 2 {
-		t.Errorf("%d slept through the grace", late)
+	if inTime < enough {
+		t.Errorf("only %d of %d did not sleep through the grace", inTime, rounds)
 	}
 }
 
