@@ -137,8 +137,10 @@ class Served(Lab):
         job = self.client.submit(f"{self.gate()}; exit 5", gpus=0)
         got: List[int] = []
         waiter = threading.Thread(target=lambda: got.append(job.wait()))
-        waiter.start()
-        until(lambda: self.client.status()["pid"] and job.show()["state"] == "running")
+        until(lambda: job.show()["state"] == "running")
+        with mock.patch.object(self.client, "_wait", wraps=self.client._wait) as asked:
+            waiter.start()
+            until(lambda: asked.call_count > 1)  # it was answered once
         self._reap(self.daemon)
         self.serve()
         self.open()
