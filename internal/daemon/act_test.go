@@ -226,14 +226,11 @@ func TestManyAtOnceKeepTheLoopResponsive(t *testing.T) {
 		}
 		done <- err
 	}()
-	var slowest time.Duration
-	asked := 0
-	for over := false; !over; asked++ {
-		begun := time.Now()
+	answered := 0
+	for over := false; !over; answered++ {
 		if _, err := l.Status(l.ctx); err != nil {
 			t.Fatal(err)
 		}
-		slowest = max(slowest, time.Since(begun))
 		select {
 		case err := <-done:
 			if over = true; err != nil {
@@ -242,9 +239,9 @@ func TestManyAtOnceKeepTheLoopResponsive(t *testing.T) {
 		default:
 		}
 	}
-	t.Logf("asked %d times, answered within %s", asked, slowest)
-	if slowest > 5*time.Second {
-		t.Errorf("the loop was held up for %s", slowest)
+	t.Logf("answered %d times meanwhile", answered)
+	if answered < 10 {
+		t.Errorf("the loop was held up: only %d answers came meanwhile", answered)
 	}
 	if n := l.count(job.Queued); n != many {
 		t.Errorf("%d are left", n)
