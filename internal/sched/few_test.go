@@ -73,7 +73,64 @@ func TestTooFewCountsWhoTakesNoNeighbour(t *testing.T) {
 			if got := d.tooFew(&h, func(*Held) bool { return tt.gone }, s.Now); got != tt.want {
 				t.Errorf("got %v", got)
 			}
+			var leave []departure
+			for _, held := range d.held {
+				if tt.gone {
+					leave = append(leave, departure{held, s.Now})
+				}
+			}
+			if got := d.sweep(&h, leave).tooFew(len(leave)); got != tt.want {
+				t.Errorf("counted on, %v", got)
+			}
 		})
+	}
+}
+
+func TestHowManyHaveToLeave(t *testing.T) {
+	at := func(minutes int) time.Time { return sundayNoon.Add(time.Duration(minutes) * time.Minute) }
+	for _, tt := range []struct {
+		name   string
+		leaves []int // after how many minutes each of three leaves its card
+		gpus   int
+		n      int
+		ever   bool
+	}{
+		{"nobody for the one card that is free", []int{1, 2, 3}, 1, 0, true},
+		{"the first two for three cards", []int{1, 2, 3}, 3, 2, true},
+		{"the first of those that leave at once", []int{1, 2, 2}, 4, 2, true},
+		{"and of all", []int{1, 1, 1}, 4, 1, true},
+		{"more than all for more cards than there are", []int{1, 2, 3}, 5, 0, false},
+		{"and than those that leave", []int{1, 2}, 4, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := State{Now: at(0), Cards: cardsOf(1000, 1000, 1000, 1000), Rules: DefaultRules()}
+			for i := range 3 {
+				s.Held = append(s.Held, Held{Job: string(rune('a' + i)), Cards: []int{i}, Alone: true})
+			}
+			d := newDecision(&s)
+			var leave []departure
+			for i, minutes := range tt.leaves {
+				leave = append(leave, departure{d.held[i], at(minutes)})
+			}
+			h := head{group: &group{groupKey: groupKey{request: Request{GPUs: tt.gpus}}}}
+			if n, ever := d.sweep(&h, leave).firstEnough(); n != tt.n || ever != tt.ever {
+				t.Errorf("%d, %v", n, ever)
+			}
+		})
+	}
+}
+
+// TestACardThatTwoWillShareIsOneCard: both have begun when the job would fit.
+func TestACardThatTwoWillShareIsOneCard(t *testing.T) {
+	s := State{Now: sundayNoon, Cards: cardsOf(1000, 1000), Rules: DefaultRules(), Held: []Held{{Job: "a", Cards: []int{0}, Alone: true}}}
+	d := newDecision(&s)
+	later := s.Now.Add(time.Minute)
+	for range 2 {
+		d.futures = append(d.futures, &future{at: later, held: &Held{Cards: []int{0}, Share: 0.5}, cards: []int{0}})
+	}
+	h := head{group: &group{groupKey: groupKey{request: Request{GPUs: 1}}}}
+	if d.tooFew(&h, func(*Held) bool { return true }, later) || d.sweep(&h, []departure{{d.held[0], later}}).tooFew(1) {
+		t.Error("there is said to be none beside it")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -189,4 +190,35 @@ func TestListAcrossChunks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestATickLooksAtThoseWhoChanged since the last one, however often they did, and
+// not at those who did before.
+func TestATickLooksAtThoseWhoChanged(t *testing.T) {
+	q := NewQueue()
+	for i := range 3 {
+		q.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), User: "ann", Since: sundayNoon})
+		if len(q.aged) != 1 {
+			t.Fatalf("%d users to look at", len(q.aged))
+		}
+	}
+	if q.Tick(sundayNoon); len(q.aged) != 0 {
+		t.Errorf("%d users are to be looked at again", len(q.aged))
+	}
+}
+
+// TestWhoComesAfterTheOldestWaitsAnew: the bound is on how long a user's oldest job
+// is passed, and the next of them is that only once the first is gone.
+func TestWhoComesAfterTheOldestWaitsAnew(t *testing.T) {
+	q := NewQueue()
+	for i := range 2 {
+		q.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), User: "ann", Since: sundayNoon})
+	}
+	q.Tick(sundayNoon)
+	later := sundayNoon.Add(time.Hour)
+	q.Remove("0")
+	q.Tick(later)
+	if got, want := q.passed(later, 2*time.Hour), later.Add(2*time.Hour); !got.Equal(want) {
+		t.Errorf("it is passed for too long at %v, not at %v", got, want)
+	}
 }
