@@ -16,7 +16,7 @@ func (h *mpsHost) ask(ctx context.Context, command string, within time.Duration)
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	cmd := h.command(ctx)
-	cmd.WaitDelay = openPause
+	cmd.WaitDelay = quitBudget // what it said may be read late, on a busy machine
 	cmd.Stdin = strings.NewReader(command + "\n")
 	var out bounded
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -38,7 +38,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // demand gives a command that must be obeyed.
 func (h *mpsHost) demand(command string) (answer string, err error) {
-	answer, err = h.ask(h.until, command, quitBudget)
+	answer, err = h.ask(h.until, command, openBudget)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w%s", command, err, ifAny(": ", firstOf(answer)))
 	}

@@ -34,6 +34,7 @@ if [ "$1" = -f ]; then
 fi
 read -r verb first second
 [ "$mode" = hangs ] && exec sleep 1000
+[ "$mode" = lingering ] && sleep 0.2 & # holds the answer's pipe open for a while
 [ -e "$pipe/threads" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
 case $verb in
 get_default_active_thread_percentage) cat "$pipe/threads" ;;
@@ -112,7 +113,7 @@ func (m mps) leftNothing() {
 const showMPS = `cat $CUDA_MPS_PIPE_DIRECTORY/limit0 $CUDA_MPS_PIPE_DIRECTORY/limit1 $CUDA_MPS_PIPE_DIRECTORY/threads; echo $CUDA_MPS_LOG_DIRECTORY; tr '\0' '\n' < /proc/$$/environ | grep -c ^CUDA_MPS_PIPE`
 
 func TestAnMPSServerIsReadyBeforeTheJobAndEndsAfterIt(t *testing.T) {
-	for _, mode := range []string{"", "slow", "stubborn"} {
+	for _, mode := range []string{"", "slow", "stubborn", "lingering"} {
 		t.Run("a control daemon that is "+mode, func(t *testing.T) {
 			t.Parallel()
 			b, m := newBench(t), newMPS(t, mode)
