@@ -80,7 +80,7 @@ var othersAttacks = []attack{
 	{"cancel ranges of ids, however wide", func(t *testing.T, c *camp) {
 		id := c.annSleeps(t)
 		for _, ids := range [][]string{{"0-999999999999999"}, {"1-" + id}, {id + "_0-9999"}, {id, id, id}} {
-			c.bob.act(t, "cancel", map[string]any{"ids": ids})
+			c.cat.act(t, "cancel", map[string]any{"ids": ids}) // who has no job that the others need
 			c.stillRuns(t, id)
 		}
 	}},
@@ -90,7 +90,7 @@ var othersAttacks = []attack{
 			{"all": true, "user": c.ann.name}, {"all": true, "user": "*"}, {"user": c.ann.name}, {"user": "*", "states": []string{"running"}},
 			{"ids": []string{"all"}, "user": "*"}, {"ids": []string{"ALL"}, "user": c.ann.name},
 		} {
-			// Of cat, who has no job that the others need.
+			// Of cat again.
 			for _, acted := range c.cat.act(t, "cancel", selection).Jobs {
 				if acted.Done && c.root.show(t, acted.ID).User != c.cat.name {
 					t.Errorf("%v: cancelled %+v", selection, acted)
