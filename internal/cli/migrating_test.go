@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"berth/internal/compat"
 )
@@ -123,7 +122,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 func (h household) command(ctx context.Context, dir, line string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "sh", "-c", line)
 	command.Dir = dir
-	command.WaitDelay = time.Second
+	command.WaitDelay = patience
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Env = []string{
 		"PATH=" + h.bin + ":" + binaries + ":" + os.Getenv("PATH"), "HOME=" + dir, "BERTH_SOCKET=" + h.socket, "BERTH_SIM=8",

@@ -100,7 +100,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	command := prepare(ts, ctx, args[1:])
-	command.WaitDelay = time.Second
+	command.WaitDelay = patience
 	command.Stdout, command.Stderr = ts.Stdout(), ts.Stderr()
 	checkStatus(ts, want, command.Run())
 }

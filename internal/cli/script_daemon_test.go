@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -75,7 +74,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		command := prepare(ts, ctx, args[1:])
-		command.WaitDelay = time.Second
+		command.WaitDelay = patience
 		command.Stdout, command.Stderr = &out, &errOut
 		_ = command.Run() // what it prints decides
 		return wanted.MatchString(out.String()) != neg
