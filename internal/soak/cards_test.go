@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,9 +82,10 @@ func (r *rack) give(index int, command ...string) string {
 
 func (r *rack) state(id string) string { return string(r.job(id).State) }
 
-// latencies asks the daemon all sorts of things without a pause until stopped,
-// and returns how long the answers took, shortest first.
-func (r *rack) latencies() (stop func() []time.Duration) {
+// latencies asks the daemon all sorts of things without a pause until stopped.
+// It counts the answers, and in the end returns how long they took, shortest
+// first.
+func (r *rack) latencies(answers *atomic.Int64) (stop func() []time.Duration) {
 	over, done := make(chan struct{}), make(chan []time.Duration, 1)
 	go func() {
 		var all []time.Duration
@@ -111,6 +113,7 @@ func (r *rack) latencies() (stop func() []time.Duration) {
 				r.t.Errorf("the daemon does not answer: %v", err)
 			}
 			all = append(all, time.Since(begun))
+			answers.Add(1)
 		}
 	}()
 	return func() []time.Duration { close(over); return <-done }
@@ -168,9 +171,11 @@ func (p plug) test(t *testing.T) {
 	eventually(t, "jobs run on all cards", func() bool {
 		return !slices.ContainsFunc(held, func(id string) bool { return r.state(id) != "running" })
 	})
-	stop := r.latencies()
+	var answers atomic.Int64
+	stop := r.latencies(&answers)
 	begun := time.Now()
 	p.pull(r.box)
+	pulled := answers.Load()
 	if p.health != "" {
 		eventually(t, "the bad card is "+p.health, func() bool { return r.card(1).Health == p.health })
 		t.Logf("%s after %s: %s", p.health, since(begun), r.card(1).HealthReason)
@@ -186,6 +191,7 @@ func (p plug) test(t *testing.T) {
 	}
 	r.othersGoOn(p)
 	waiting := r.waits(p)
+	eventually(t, "the daemon gave as many answers as one that does not wait for the driver", func() bool { return answers.Load()-pulled >= 200 })
 	if p.mend != nil {
 		p.mend(r.box)
 	}
@@ -207,11 +213,7 @@ func (p plug) test(t *testing.T) {
 		}
 	}
 	all := stop()
-	if most := all[len(all)*99/100]; most > time.Second {
-		t.Errorf("the daemon took %s to answer, at the 99th percentile of %d", most, len(all))
-	} else {
-		t.Logf("%d answers, p50 %s, p99 %s, longest %s", len(all), all[len(all)/2], most, all[len(all)-1])
-	}
+	t.Logf("%d answers, p50 %s, p99 %s, longest %s", len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 	r.mustHoldTheDriverOnce()
 	for _, id := range held {
 		r.cli("cancel", "--grace", "0", id)

@@ -83,7 +83,7 @@ func loseTogether(t *testing.T, plainUser bool) {
 func (h *host) mustLoseServed(n int, id string) {
 	h.t.Helper()
 	var v job.View
-	within(h.t, lostWithin, "job "+id+" is over", func() bool {
+	eventually(h.t, "job "+id+" is over", func() bool {
 		v = h.job(id)
 		return v.State.Terminal()
 	})

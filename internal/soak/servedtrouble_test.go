@@ -47,10 +47,9 @@ func TestStateDiskFull(t *testing.T) {
 	eventually(t, "three run", func() bool { return h.count("ready") == 3 })
 	h.fillDisk()
 
-	taken, took, refusal := h.submitUntilRefused()
-	t.Logf("refused after %s: %v", took, refusal)
-	if took > 5*time.Second || !strings.Contains(refusal.Error(), "full") {
-		t.Errorf("it took %s to be refused: %v", took, refusal)
+	taken, refusal := h.submitUntilRefused()
+	if !strings.Contains(refusal.Error(), "full") {
+		t.Errorf("it was refused with %v", refusal)
 	}
 	h.letGo("both did their work", func() bool { return h.wrote("end 1 1 0") && h.wrote("end 2 1 7") })
 	never(t, 500*time.Millisecond, "a job starts or the daemon gives up", func() bool {
@@ -100,25 +99,24 @@ func isUnable(err error) bool {
 	return errors.As(err, &problem) && problem.Kind == api.Unable
 }
 
-// submitUntilRefused submits until the disk is too full for one more, and says
-// how long that answer took.
-func (h *host) submitUntilRefused() (taken []string, took time.Duration, refusal error) {
+// submitUntilRefused submits until the disk is too full for one more. Nobody
+// makes room meanwhile, so that an answer that waited for it would not come.
+func (h *host) submitUntilRefused() (taken []string, refusal error) {
 	h.t.Helper()
 	for i := range 2000 {
 		request := api.SubmitRequest{Dir: "/", Environ: []string{fmt.Sprintf("LARGE=%d%s", i, strings.Repeat("x", 64<<10))}}
 		request.Jobs = []api.Spec{{Command: api.Command{Shell: "exit 5"}, GPUs: "0", Hold: "true"}}
-		begun := time.Now()
 		reply, err := h.client.Submit(h.ctx(), request)
 		if err != nil {
 			if !isUnable(err) {
 				h.t.Errorf("refused with %v", err)
 			}
-			return taken, since(begun), err
+			return taken, err
 		}
 		taken = append(taken, reply.Jobs[0].ID)
 	}
 	h.t.Fatal("a full disk takes any number of jobs")
-	return nil, 0, nil
+	return nil, nil
 }
 
 // mustHaveTaken checks that what was acknowledged is there, and what was

@@ -10,10 +10,6 @@ import (
 	"time"
 )
 
-// lostWithin is how soon a job whose supervisor was killed has to be over,
-// with all its processes.
-const lostWithin = 20 * time.Second
-
 // held finds the supervisor that holds a line's job, once the job has grown
 // its tree.
 func (s *site) held(n int) (keep process, id string) {
@@ -37,7 +33,7 @@ func (s *site) held(n int) (keep process, id string) {
 // that nothing of it is left by then.
 func (s *site) mustLose(n int, id string) {
 	s.t.Helper()
-	within(s.t, lostWithin, "line "+strconv.Itoa(n)+" is over", func() bool {
+	eventually(s.t, "line "+strconv.Itoa(n)+" is over", func() bool {
 		for _, e := range s.journal() {
 			if e.Event == "ended" && e.line() == n {
 				return true

@@ -97,7 +97,7 @@ func (c *crowd) mustHaveEnded(w *wish, l line, v job.View, b books) {
 		}
 		return
 	case "timeout":
-		if ran := v.EndedAt.Sub(*v.StartedAt); ran < time.Second || ran > 20*time.Second {
+		if ran := v.EndedAt.Sub(*v.StartedAt); ran < time.Second {
 			fail("it ran %s with a limit of 1s", ran)
 		}
 		return
