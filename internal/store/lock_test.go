@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,36 +42,42 @@ func TestALockThatADeadProcessLeftToItsChildIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pid := range []int{gone.Process.Pid, entry.Process.Pid} {
-		dir := t.TempDir()
-		heir := holdLock(t, dir, pid)
-		time.AfterFunc(30*time.Millisecond, func() { heir.Close() })
-		lock, err := takeLock(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lock.Close()
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			heir := holdLock(t, dir, pid)
+			time.AfterFunc(heirWait-heirPoll, func() { heir.Close() })
+			lock, err := takeLock(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock.Close()
+		})
 	}
 	_ = entry.Wait()
 }
 
 func TestALockOfALivingProcessIsRefusedAtOnce(t *testing.T) {
-	dir := t.TempDir()
-	holdLock(t, dir, os.Getppid())
-	begun := time.Now()
-	_, err := takeLock(dir)
-	var locked *LockedError
-	if !errors.As(err, &locked) || locked.PID != os.Getppid() {
-		t.Fatalf("got %v, want a refusal that names %d", err, os.Getppid())
-	}
-	if took := time.Since(begun); took >= heirWait {
-		t.Errorf("it took %s", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		holdLock(t, dir, os.Getppid())
+		begun := time.Now()
+		_, err := takeLock(dir)
+		var locked *LockedError
+		if !errors.As(err, &locked) || locked.PID != os.Getppid() {
+			t.Fatalf("got %v, want a refusal that names %d", err, os.Getppid())
+		}
+		if waited := time.Since(begun); waited > 0 { // in the time of the bubble
+			t.Errorf("it waited for %s", waited)
+		}
+	})
 }
 
 func TestALockThatIsNeverGivenUpIsRefusedInTheEnd(t *testing.T) {
-	dir := t.TempDir()
-	holdLock(t, dir, 0)
-	if _, err := takeLock(dir); !errors.Is(err, ErrLocked) {
-		t.Fatalf("got %v, want a refusal", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		holdLock(t, dir, 0)
+		if _, err := takeLock(dir); !errors.Is(err, ErrLocked) {
+			t.Fatalf("got %v, want a refusal", err)
+		}
+	})
 }
