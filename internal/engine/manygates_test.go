@@ -52,9 +52,20 @@ func TestRoundsDoNotGrowWithWhatWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a second")
 	}
+	few, many := idleRounds(t, 100), idleRounds(t, 100_000)
+	t.Logf("ten rounds take %s with a hundred jobs, %s with a thousand times as many", few, many)
+	if many > 20*few {
+		t.Errorf("a thousand times as many jobs make ten rounds take %s, not %s", many, few)
+	}
+}
+
+// idleRounds is the least time that ten rounds took in which nothing was to be
+// done with so many jobs behind gates. The machine may be busy with something
+// else, but not every time.
+func idleRounds(t *testing.T, waiting int) time.Duration {
 	r := newRig(t, 1)
 	later := r.now.Add(24 * time.Hour)
-	jobs := make([]*job.Job, 100_000)
+	jobs := make([]*job.Job, waiting)
 	for i := range jobs {
 		jobs[i] = &job.Job{Spec: spec()}
 		if i%2 == 0 {
@@ -66,18 +77,16 @@ func TestRoundsDoNotGrowWithWhatWaits(t *testing.T) {
 	r.e.Number(jobs)
 	r.e.Submit(r.now, jobs)
 	r.step()
-	rounds := func() time.Duration {
+	least := time.Hour
+	for range 100 {
 		begun := time.Now()
-		for range 1000 {
+		for range 10 {
 			r.step()
 			r.e.wait(r.now, false)
 		}
-		return time.Since(begun)
+		least = min(least, time.Since(begun))
 	}
-	// The machine may be busy with something else, but not three times over.
-	if took := min(rounds(), rounds(), rounds()); took > time.Second {
-		t.Errorf("a thousand rounds with nothing to do took %s", took)
-	}
+	return least
 }
 
 // TestAJobMayWaitForAWholeArray: as its tasks end one by one, none of those
