@@ -88,11 +88,7 @@ func TestRealHelperShowsTheOthersWhileACardHangs(t *testing.T) {
 				t.Fatalf("%+v", s)
 			}
 			hang(box, 3)
-			began := time.Now()
 			s := sampleSoon(t, c)
-			if took := time.Since(began); took > 8*time.Second {
-				t.Errorf("the others were away for %s", took)
-			}
 			if present(s) != "0 1 2 4 5 6 7" || len(s.Faults) != 1 || s.Faults[0].Index != 3 || s.Faults[0].Kind != FaultHangs || s.Faults[0].UUID == "" {
 				t.Fatalf("%s, %+v", present(s), s.Faults)
 			}

@@ -29,7 +29,7 @@ func openLedger(t testing.TB, dir, instance string) *Ledger {
 
 func lockLedger(t testing.TB, l *Ledger) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := l.Lock(ctx); err != nil {
 		t.Fatal(err)

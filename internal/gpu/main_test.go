@@ -146,10 +146,14 @@ func helperUser() {
 	}
 }
 
+// patience is how long a test waits for what must happen, on a slow machine
+// under load.
+const patience = 60 * time.Second
+
 // waitFor looks until a condition holds.
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

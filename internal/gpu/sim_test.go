@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -24,7 +23,7 @@ func openSim(t testing.TB, n int) *Sim {
 
 func takeSample(t testing.TB, s Source) Sample {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	sample, err := s.Sample(ctx)
 	if err != nil {

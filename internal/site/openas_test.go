@@ -16,7 +16,7 @@ import (
 )
 
 // opener plays the process that opens, which is its user's to bend.
-func opener(t *testing.T, play func(conn *os.File, over <-chan struct{})) (*os.File, error) {
+func opener(t *testing.T, deadline time.Duration, play func(conn *os.File, over <-chan struct{})) (*os.File, error) {
 	t.Helper()
 	conn, theirs, err := openerPair()
 	if err != nil {
@@ -31,7 +31,7 @@ func opener(t *testing.T, play func(conn *os.File, over <-chan struct{})) (*os.F
 		play(theirs, over)
 	}()
 	defer func() { close(over); <-done }()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
 		t.Fatal(err)
 	}
 	return ask(conn, "/some/log")
@@ -81,7 +81,7 @@ func TestAnOpenerThatIsBentOpensNothingElse(t *testing.T) {
 	}
 	before := openFiles(t)
 	for _, row := range rows {
-		got, err := opener(t, row.play)
+		got, err := opener(t, patience, row.play)
 		if (err == nil) != row.ok {
 			t.Errorf("%s: %v, %v", row.name, got, err)
 		}
@@ -97,7 +97,7 @@ func TestAnOpenerThatIsBentOpensNothingElse(t *testing.T) {
 // TestAnOpenerThatIsHeldIsNotWaitedFor: whoever has the other end of the
 // socket keeps it open and says nothing.
 func TestAnOpenerThatIsHeldIsNotWaitedFor(t *testing.T) {
-	_, err := opener(t, func(_ *os.File, over <-chan struct{}) { <-over })
+	_, err := opener(t, 50*time.Millisecond, func(_ *os.File, over <-chan struct{}) { <-over })
 	var late net.Error
 	if !errors.As(err, &late) || !late.Timeout() {
 		t.Errorf("%v", err)
