@@ -55,7 +55,8 @@ func TestBodiesThatAreTooLarge(t *testing.T) {
 // TestWhoeverDribblesIsCutOff holds that headers and bodies that hardly come
 // do not hold a connection.
 func TestWhoeverDribblesIsCutOff(t *testing.T) {
-	s := serve(t, newFake(), Limits{HeaderTimeout: 50 * time.Millisecond, StallTimeout: 50 * time.Millisecond, IdleTimeout: 50 * time.Millisecond})
+	const slow = 2 * time.Second // so that who is just held up is not
+	s := serve(t, newFake(), Limits{HeaderTimeout: slow, StallTimeout: slow, IdleTimeout: slow})
 	for _, test := range []struct{ name, text, want string }{
 		{"nothing at all", "", ""},
 		{"half a header", "GET /v1/status HTTP/1.1\r\nHo", ""},
@@ -77,13 +78,14 @@ func TestWhoeverDribblesIsCutOff(t *testing.T) {
 // TestASlowBodyThatComesIsBorne holds that the limit on slowness is one on
 // stalling, not on time: this body takes longer than a caller may stall.
 func TestASlowBodyThatComesIsBorne(t *testing.T) {
-	s := serve(t, newFake(), Limits{StallTimeout: time.Second})
+	t.Parallel()
+	s := serve(t, newFake(), Limits{StallTimeout: 4 * time.Second})
 	body, feed := io.Pipe()
 	go func() {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		io.WriteString(feed, `{"jobs":[`)
-		for range 15 {
+		for range 45 {
 			io.WriteString(feed, `{"command":"`+strings.Repeat("a", 64<<10)+`"},`)
 			<-tick.C
 		}
@@ -108,25 +110,27 @@ func TestAReaderThatStopsIsCutOff(t *testing.T) {
 		f.events = append(f.events, Event{Seq: i + 1, Job: &exampleView})
 		f.jobs = append(f.jobs, Detail{View: exampleView})
 	}
-	s := serve(t, f, Limits{StallTimeout: 50 * time.Millisecond})
-	for _, path := range []string{"/v1/jobs/1/log", "/v1/events", "/v1/jobs?limit=10000"} {
+	s := serve(t, f, Limits{StallTimeout: 3 * time.Second})
+	paths := []string{"/v1/jobs/1/log", "/v1/events", "/v1/jobs?limit=10000"}
+	for _, path := range paths {
 		c, err := net.Dial("unix", s.socket)
 		must(t, err)
 		defer c.Close()
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
-		eventually(t, path+" begins", func() bool { return s.Active() == 1 })
-		eventually(t, path+" is given up", func() bool { return s.Active() == 0 })
 	}
+	eventually(t, "all begin", func() bool { return s.Active() == len(paths) })
+	eventually(t, "all are given up", func() bool { return s.Active() == 0 })
 }
 
 // TestASlowReaderIsBorne takes longer over a reply than a reader may stall,
 // but never stalls.
 func TestASlowReaderIsBorne(t *testing.T) {
+	t.Parallel()
 	f := newFake()
 	for range 10000 {
 		f.jobs = append(f.jobs, Detail{View: exampleView})
 	}
-	s := serve(t, f, Limits{StallTimeout: time.Second})
+	s := serve(t, f, Limits{StallTimeout: 4 * time.Second})
 	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs?limit=10000", nil)
 	must(t, err)
 	reply, err := unixHTTP(t, s.socket).Do(r)
@@ -135,7 +139,7 @@ func TestASlowReaderIsBorne(t *testing.T) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for total := int64(0); ; <-tick.C {
-		n, err := io.CopyN(io.Discard, reply.Body, 200<<10)
+		n, err := io.CopyN(io.Discard, reply.Body, 128<<10)
 		total += n
 		if errors.Is(err, io.EOF) && total == reply.ContentLength {
 			return

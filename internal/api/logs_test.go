@@ -199,13 +199,15 @@ func TestAFollowedLogSaysHowItEnded(t *testing.T) {
 // TestASilentLogEndsInOrder holds that the end of a log gets through even
 // when nothing was written for longer than a stalled reader is borne.
 func TestASilentLogEndsInOrder(t *testing.T) {
+	t.Parallel()
 	f := newFake()
-	s := serve(t, f, Limits{StallTimeout: 50 * time.Millisecond})
+	const stall = 2 * time.Second
+	s := serve(t, f, Limits{StallTimeout: stall})
 	log, err := s.client.Log(background(t), LogQuery{ID: "17", Follow: true})
 	must(t, err)
 	defer log.Close()
 	log.OnRetry = func(err error) { t.Errorf("the connection was lost: %v", err) }
-	silent := time.NewTimer(200 * time.Millisecond)
+	silent := time.NewTimer(stall + stall/4)
 	<-silent.C
 	f.change(func() { f.logOver = true })
 	if _, err := io.ReadAll(log); err != nil {

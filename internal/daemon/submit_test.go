@@ -282,7 +282,7 @@ func TestAfter(t *testing.T) {
 
 func TestBeginIsNotBefore(t *testing.T) {
 	l := newLab(t)
-	begin := time.Now().Add(1500 * time.Millisecond)
+	begin := time.Now().Add(4500 * time.Millisecond) // time enough to submit it
 	soon := l.one(sh("true", "begin", begin.Format("2006-01-02T15:04:05")))
 	late := l.one(sh("true", "begin", "now+2h"))
 	if j := l.job(late); j.NotBefore == nil || time.Until(*j.NotBefore) < time.Hour || !strings.Contains(value(j.Reason), "not before") {
