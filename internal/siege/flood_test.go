@@ -191,15 +191,11 @@ func (e *endless) Read(p []byte) (int, error) {
 // submit, run and read.
 func (c *camp) othersAreServed(t *testing.T) {
 	t.Helper()
-	begun := time.Now()
 	for _, p := range []*person{c.ann, c.bob} {
 		id := p.submit(t, shell("echo served"))[0]
 		if v := p.ended(t, id); v.Outcome == nil || *v.Outcome != job.OK || p.log(t, id).body != "served\n" {
 			t.Errorf("%s's job ended %s", p.name, text(v.Outcome))
 		}
-	}
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("serving the others took %s", took)
 	}
 }
 
@@ -222,13 +218,13 @@ func (c *camp) mustBeSmall(t *testing.T) {
 // Callers that take their time.
 var slowAttacks = []linger{
 	{"headers, a byte at a time", func(t *testing.T, c *camp) func(*testing.T) {
-		return c.dribble(t, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nX-A: ", 30*time.Second)
+		return c.dribble(t, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nX-A: ")
 	}},
 	{"a body, a byte at a time", func(t *testing.T, c *camp) func(*testing.T) {
-		return c.dribble(t, "POST /v1/jobs HTTP/1.1\r\nHost: berth\r\nContent-Length: 100000\r\n\r\n{", 60*time.Second)
+		return c.dribble(t, "POST /v1/jobs HTTP/1.1\r\nHost: berth\r\nContent-Length: 100000\r\n\r\n{")
 	}},
 	{"a body for a request that takes none", func(t *testing.T, c *camp) func(*testing.T) {
-		return c.dribble(t, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nContent-Length: 100000\r\n\r\n{", 60*time.Second)
+		return c.dribble(t, "GET /v1/status HTTP/1.1\r\nHost: berth\r\nContent-Length: 100000\r\n\r\n{")
 	}},
 	{"half a frame for a terminal", func(t *testing.T, c *camp) func(*testing.T) {
 		id := c.dan.submit(t, shell("sleep 25").with("pty", "yes"))[0]
@@ -248,9 +244,9 @@ var slowAttacks = []linger{
 	}},
 }
 
-// dribble sends a beginning and then a byte now and then. The daemon has to
-// give up on it.
-func (c *camp) dribble(t *testing.T, beginning string, within time.Duration) func(*testing.T) {
+// dribble sends a beginning and then a byte now and then, for ever. The daemon
+// has to give up on it.
+func (c *camp) dribble(t *testing.T, beginning string) func(*testing.T) {
 	t.Helper()
 	conn, err := c.dan.dial()
 	must(t, err)
@@ -261,7 +257,7 @@ func (c *camp) dribble(t *testing.T, beginning string, within time.Duration) fun
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for range tick.C {
-			if _, err := conn.Write([]byte("a")); err != nil || time.Since(begun) > 2*within {
+			if _, err := conn.Write([]byte("a")); err != nil {
 				over <- time.Since(begun)
 				return
 			}
@@ -270,10 +266,11 @@ func (c *camp) dribble(t *testing.T, beginning string, within time.Duration) fun
 	go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(conn)) }() // an answer is welcome
 	return func(t *testing.T) {
 		defer conn.Close()
-		if took := <-over; took > within {
-			t.Errorf("the daemon listened for %s", took)
-		} else {
+		select {
+		case took := <-over:
 			t.Logf("the daemon listened for %s", took.Round(time.Millisecond))
+		case <-time.After(patience):
+			t.Error("the daemon still listens")
 		}
 	}
 }
