@@ -114,14 +114,13 @@ func jsonQuery(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// lapse FILE FROM TO LOW HIGH: between the first record that meets FROM and
-// the first after it that meets TO lie so many seconds.
+// lapse FILE FROM TO SECONDS: between the first record that meets FROM and the
+// first after it that meets TO lie at least so many seconds. How many more is
+// the machine's affair.
 func lapse(ts *testscript.TestScript, neg bool, args []string) {
 	refuseNegation(ts, neg)
 	from, to := conditions(ts, strings.Fields(args[1])), conditions(ts, strings.Fields(args[2]))
-	low, err := strconv.ParseFloat(args[3], 64)
-	ts.Check(err)
-	high, err := strconv.ParseFloat(args[4], 64)
+	least, err := strconv.ParseFloat(args[3], 64)
 	ts.Check(err)
 	var began time.Time
 	for _, record := range records(ts, args[0]) {
@@ -136,8 +135,8 @@ func lapse(ts *testscript.TestScript, neg bool, args []string) {
 		if !matches(record, to) {
 			continue
 		}
-		if got := at.Sub(began).Seconds(); got < low || got > high {
-			ts.Fatalf("%.3f seconds lie between, want %g to %g", got, low, high)
+		if got := at.Sub(began).Seconds(); got < least {
+			ts.Fatalf("%.3f seconds lie between, want %g at least", got, least)
 		}
 		return
 	}
