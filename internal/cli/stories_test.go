@@ -41,7 +41,7 @@ var promises = append([]promise{
 	{"two runs on one log directory: the second refuses", "cli-a-second-run-on-one-log-directory-refuses"},
 	{"berth is one binary: without its small supervisor it re-executes itself", "cli-berth-keep-is-not-needed-beside-berth"},
 	{"the examples do what they say", `
-		examples-jobs-runs-well-in-under-20-seconds
+		examples-jobs-runs-well-and-is-short
 		examples-trouble-ends-as-its-comments-say`},
 
 	// The jobs file.
