@@ -12,8 +12,8 @@ func (e *Engine) pending(j *job.Job) sched.Pending {
 	return sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
 		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit,
-		Request: sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules),
-		Since:   e.inLine[j.ID].since, Run: e.span(j), Limit: j.Spec.TimeLimit,
+		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules),
+		Submitted: j.SubmittedAt, Since: e.inLine[j.ID].since, Run: e.span(j), Limit: j.Spec.TimeLimit,
 	}
 }
 

@@ -75,6 +75,10 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: %v after the beginning, want %v", test.name, got, test.want)
 		}
+		submitted := r.pendingOf("2").Submitted
+		if row := r.row("2").SubmittedAt; !submitted.Equal(row) || row.IsZero() {
+			t.Errorf("%s: submitted %v, the plan sees %v", test.name, row, submitted)
+		}
 		rules := r.e.cfg.Rules
 		rules.MarginMiB++
 		r.e.SetRules(rules, Limits{})
@@ -84,6 +88,9 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		r.again()
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: after a restart %v, want %v", test.name, got, test.want)
+		}
+		if got := r.pendingOf("2").Submitted; !got.Equal(submitted) {
+			t.Errorf("%s: after a restart submitted %v, want %v", test.name, got, submitted)
 		}
 	}
 }

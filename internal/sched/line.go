@@ -62,7 +62,7 @@ func (q *Queue) Tick(now time.Time) {
 		}
 		m := q.jobs[b.job]
 		q.take(m)
-		m.entry.class, m.entry.size = classBoosted, boostSize(b.at)
+		m.entry.class, m.entry.size = classBoosted, m.boostSize()
 		q.put(m)
 	}
 	for _, l := range q.aged {

@@ -21,6 +21,7 @@ type queuedJob struct {
 	priority int
 	since    time.Duration // how long it has waited
 	served   time.Duration
+	before   time.Duration // how long it had waited before, in all; of others it is not known when they were submitted
 	run      time.Duration // expected, exactly
 	most     time.Duration // expected at most, if not that
 	limit    time.Duration
@@ -103,11 +104,15 @@ func (r orderRow) decide() Plan {
 	s.Queue.SetRules(rules)
 	for i, w := range r.jobs {
 		spec := job.Spec{GPUs: w.gpus, VRAMMiB: w.vram, CPUs: w.cpus}
-		s.Queue.Add(Pending{
+		p := Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
 			Run: Span{w.run, w.run, max(w.run, w.most)}, Limit: w.limit,
-		})
+		}
+		if w.before > 0 {
+			p.Submitted = p.Since.Add(-w.before - w.served)
+		}
+		s.Queue.Add(p)
 	}
 	if r.state != nil {
 		r.state(&s)
@@ -356,6 +361,18 @@ func TestClassesOfService(t *testing.T) {
 			jobs: []queuedJob{{gpus: 1, served: hour, since: 5 * hour}, {gpus: 1, served: hour, since: 6 * hour}}, want: "2@0 1?0+1h0m0s"},
 		{says: "or rather who had waited for long first", cards: 1,
 			jobs: []queuedJob{{gpus: 1, served: 2 * hour, since: 9 * hour}, {gpus: 1, served: hour, since: 6 * hour}}, want: "2@0 1?0+1h0m0s"},
+		{says: "who has not had a while comes before who was due for long", cards: 1,
+			jobs: []queuedJob{{gpus: 1, served: 48 * minute, since: 9 * hour}, {gpus: 1, served: 48*minute - 1, since: 4 * 48 * minute}}, want: "2@0 1?0+47m59.999999999s"},
+		{says: "however long that one waited before", cards: 1,
+			jobs: []queuedJob{{gpus: 1, served: 48 * minute, since: 9 * hour, before: 900 * hour}, {gpus: 1, served: 10 * minute, since: hour}}, want: "2@0 1?0+10m0s"},
+		{says: "of those who have not it is who was due first", cards: 1,
+			jobs: []queuedJob{{gpus: 1, served: 10 * minute, since: hour, before: 900 * hour}, {gpus: 1, served: 10 * minute, since: hour + 1*minute, before: 1}}, want: "2@0 1?0+10m0s"},
+		{says: "what the others waited before counts too", cards: 1,
+			jobs: []queuedJob{{gpus: 1, served: hour, since: 6 * hour, before: hour}, {gpus: 1, served: hour, since: 5 * hour, before: 2*hour + minute}}, want: "2@0 1?0+1h0m0s"},
+		{says: "and as much as what they wait now", cards: 1,
+			jobs: []queuedJob{{gpus: 1, served: hour, since: 6 * hour, before: hour}, {gpus: 1, served: hour, since: 5 * hour, before: 2*hour - minute}}, want: "1@0 2?0+1h0m0s"},
+		{says: "less what they have to wait for what they had", cards: 1,
+			jobs: []queuedJob{{gpus: 1, served: 2 * hour, since: 9 * hour, before: 3 * hour}, {gpus: 1, served: hour, since: 6 * hour, before: 2*hour + minute}}, want: "2@0 1?0+1h0m0s"},
 		{says: "under las four times as much is the next class", cards: 1, rules: policy(LAS), held: []Held{running("9", 12*minute, parkable, 0)},
 			jobs: []queuedJob{{gpus: 1, served: 11 * minute}}, want: "9>1 1?0+20s"},
 		{says: "a gang runs for longer before it gives way to one card", cards: 4, held: []Held{running("9", 4*80*time.Second-time.Second, both(parkable, func(h *Held) { h.Served = hour }), 0, 1, 2, 3)},

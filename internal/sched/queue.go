@@ -18,10 +18,11 @@ type Pending struct {
 	Pool      string
 	PoolLimit int
 
-	Since  time.Time     // since when it waits: its submission, the end of what kept it, or when it was set aside
-	Served time.Duration // what it ran before without losing it
-	Run    Span          // how long it is expected to run, what it ran before included
-	Limit  time.Duration // after which a run is ended; 0: none
+	Submitted time.Time     // zero: not known
+	Since     time.Time     // since when it waits: its submission, the end of what kept it, or when it was set aside
+	Served    time.Duration // what it ran before without losing it
+	Run       Span          // how long it is expected to run, what it ran before included
+	Limit     time.Duration // after which a run is ended; 0: none
 }
 
 // Queue is an ordered index of the pending jobs. Jobs of one user, priority,
@@ -82,9 +83,10 @@ type member struct {
 	group *group
 	entry entry
 
-	since  time.Time
-	served time.Duration
-	run    Span
+	submitted time.Time
+	since     time.Time
+	served    time.Duration
+	run       Span
 }
 
 // head is a group under one of its jobs. What a decision looks at to pass the
@@ -151,7 +153,7 @@ func (q *Queue) Add(p Pending) {
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
-	q.put(member{group: q.groupOf(key), entry: e, since: p.Since, served: p.Served, run: p.Run})
+	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run})
 }
 
 // put adds a job to everything that is kept in order.
@@ -265,7 +267,7 @@ func (q *Queue) Get(job string) (Pending, bool) {
 // pending is the job as it was added.
 func (m *member) pending() Pending {
 	p := m.group.pending(m.entry)
-	p.Since, p.Served, p.Run, p.Limit = m.since, m.served, m.run, m.group.lasts.limit
+	p.Submitted, p.Since, p.Served, p.Run, p.Limit = m.submitted, m.since, m.served, m.run, m.group.lasts.limit
 	return p
 }
 

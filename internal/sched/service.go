@@ -38,6 +38,9 @@ const (
 	// waited for days, a tenth of what it waited.
 	boostLength = boostLeast
 	boostPart   = 10
+	// boostEarly is the next step behind shortService, and more than that and a
+	// while together: who had less has as a rule not had a whole one yet.
+	boostEarly = 4 * shortService
 
 	// minRun is the least that a job runs before it is set aside. It is also at
 	// least twice what it costs to set it aside and bring it back: then no more
@@ -117,7 +120,7 @@ func (r *Rules) boostOf(m *member) (boost, bool) {
 	if !r.slices() || m.entry.class <= classBoosted {
 		return boost{}, false
 	}
-	return boost{m.since.Add(longWait(m.served)), m.entry.job}, true
+	return boost{m.due(m.since), m.entry.job}, true
 }
 
 // longWait is how long a job has to wait, by what it had, to have waited for
@@ -126,8 +129,31 @@ func longWait(served time.Duration) time.Duration {
 	return max(boostLeast, boostTimes*min(served, boostMost/boostTimes))
 }
 
-// boostSize orders what waited for long: who was due first comes first.
-func boostSize(due time.Time) float64 { return float64(due.UnixMilli()) }
+// due is when the job will have waited for long, if it waits from then on.
+func (m *member) due(from time.Time) time.Time { return from.Add(longWait(m.served)) }
+
+// early reports whether the job may be taken not to have had a while yet.
+func (m *member) early() bool { return m.served < boostEarly }
+
+// boostSize orders what waited for long, which may be weeks of work. Who has not
+// had a while yet comes first, by when it was due: most need no more than one. If
+// the others went by that too, all would have a while in turn, so that all end late
+// and who needs most whiles last of all. They go by when they would have been due
+// had they never waited before: as a rule who came first, until it is done.
+func (m *member) boostSize() float64 {
+	if m.early() {
+		return float64(m.due(m.since).UnixMilli()) - boostApart
+	}
+	from := m.since
+	if !m.submitted.IsZero() {
+		from = m.submitted.Add(m.served)
+	}
+	return float64(m.due(from).UnixMilli())
+}
+
+// boostApart is more milliseconds than lie between any two moments, and few
+// enough that each of them is still told from the next.
+const boostApart = 1 << 52
 
 // inTurn reports whether users take turns within the class. What waited for
 // long, and what had much already, goes by the time alone.

@@ -127,6 +127,7 @@ type writtenPending struct {
 	Request   Request       `json:"request"`
 	Pool      string        `json:"pool,omitempty"`
 	PoolLimit int           `json:"pool_limit,omitempty"`
+	Submitted time.Time     `json:"submitted,omitzero"`
 	Since     time.Time     `json:"since,omitzero"`
 	Served    time.Duration `json:"served_ns,omitempty"`
 	Run       Span          `json:"run,omitzero"`

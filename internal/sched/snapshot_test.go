@@ -48,6 +48,7 @@ func drawAged(t *rapid.T) State {
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		p.Since, p.Run = s.Now.Add(-ago.Draw(t, "since")), span.Draw(t, "run")
 		p.Served, p.Limit = ago.Draw(t, "served"), ago.Draw(t, "limit")
+		p.Submitted = p.Since.Add(-p.Served - ago.Draw(t, "waited before"))
 		q.Add(p)
 	}
 	q.Tick(s.Now.Add(-100 * time.Hour))

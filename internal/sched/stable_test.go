@@ -37,7 +37,10 @@ func drawTime(t *rapid.T, s *State) {
 	}
 	for _, p := range jobs {
 		p.Since = midday.Add(-rapid.SampledFrom([]time.Duration{0, 0, time.Minute, hour, 2 * hour, 4 * hour, 99 * hour}).Draw(t, "waits"))
-		p.Served = rapid.SampledFrom([]time.Duration{0, 0, 0, freshService, hour}).Draw(t, "served")
+		p.Served = rapid.SampledFrom([]time.Duration{0, 0, 0, freshService, hour, 2 * hour}).Draw(t, "served")
+		if before := rapid.SampledFrom([]time.Duration{-1, 0, hour, 9 * hour}).Draw(t, "waited before"); before >= 0 {
+			p.Submitted = p.Since.Add(-p.Served - before)
+		}
 		p.Run = drawSpan(t, "expected")
 		p.Limit = rapid.SampledFrom(spans).Draw(t, "limit")
 		s.Queue.Add(p)

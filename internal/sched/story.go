@@ -211,6 +211,8 @@ func goesFirst(s *State, first, then *member) First {
 		return FirstUser
 	case a.size < b.size && s.Rules.Policy == Shortest:
 		return FirstShorter
+	case a.size < b.size && first.early() && !then.early():
+		return FirstService
 	case a.size < b.size:
 		return FirstWaited
 	}

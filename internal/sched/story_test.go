@@ -94,6 +94,15 @@ func TestWhyOneGoesFirst(t *testing.T) {
 		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
 		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-5*hour) }, then: func(p *Pending) { p.Served = hour },
 			want: FirstWaited, words: "it was set aside, and has waited for long since"},
+		{says: "both waited for long, and it had less than a while", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served, p.Since = hour, sundayNoon.Add(-9*hour) },
+			want: FirstService, words: "it had less of the cards so far"},
+		{says: "neither had a while, and it was due first", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-4*hour) }, then: func(p *Pending) { p.Served, p.Since = 40*time.Minute, sundayNoon.Add(-3*hour) },
+			want: FirstWaited, words: "it was set aside, and has waited for long since"},
+		{says: "both waited for long, and it for longer in all", first: func(p *Pending) {
+			p.Seq, p.Served, p.Since, p.Submitted = 9, hour, sundayNoon.Add(-5*hour), sundayNoon.Add(-20*hour)
+		}, then: func(p *Pending) {
+			p.Served, p.Since, p.Submitted = hour, sundayNoon.Add(-9*hour), sundayNoon.Add(-10*hour)
+		}, want: FirstWaited, words: "it was set aside, and has waited for long since"},
 		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.Served = "bob", hour }, then: func(p *Pending) { p.Served = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: FirstEarlier, words: "it was submitted earlier"},
 		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: FirstShorter, words: "it is expected to need the cards for less"},

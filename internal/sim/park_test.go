@@ -91,11 +91,11 @@ func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
 				h.Run.Mid != 100*time.Second || h.Limit != 1000*time.Second || h.Aside.Mode != sched.Park || h.Aside.Out != 20_001*time.Millisecond || h.Aside.Back != h.Aside.Out {
 				t.Errorf("running: %+v", h)
 			}
-			if p, _ := s.Queue.Get("1"); p.User != "bob" || !p.Since.Equal(at(30_000)) || p.Seq != 1 || p.Run.High != 10*time.Second || p.Served != 0 {
+			if p, _ := s.Queue.Get("1"); p.User != "bob" || !p.Submitted.Equal(at(30_000)) || !p.Since.Equal(at(30_000)) || p.Seq != 1 || p.Run.High != 10*time.Second || p.Served != 0 {
 				t.Errorf("waiting: %+v", p)
 			}
 		case 50_001:
-			if p, queued := s.Queue.Get("0"); !queued || !p.Since.Equal(at(30_000)) || p.Served != 30*time.Second || p.Run.Mid != 100*time.Second || p.Limit != 990_001*time.Millisecond || p.Seq != 0 {
+			if p, queued := s.Queue.Get("0"); !queued || !p.Submitted.Equal(at(0)) || !p.Since.Equal(at(30_000)) || p.Served != 30*time.Second || p.Run.Mid != 100*time.Second || p.Limit != 990_001*time.Millisecond || p.Seq != 0 {
 				t.Errorf("set aside: %+v", p)
 			}
 		case 70_000:
