@@ -68,7 +68,7 @@ func TestAWatchEndsAfterItsTime(t *testing.T) {
 	box := boxOf(t, 1)
 	box.Slow(2)
 	h := start(t, box)
-	h.sample(gpu.HelperRequest{Watch: 5 * time.Millisecond, WatchFor: 100 * time.Millisecond})
+	h.sample(gpu.HelperRequest{Watch: 5 * time.Millisecond, WatchFor: 5 * time.Second})
 	h.looks(1)
 	quietSince := time.Now()
 	until(t, "it has not looked for a second", func() bool {
