@@ -116,7 +116,12 @@ class Unreadable(Lab):
         fault.write_text("unreadable\n")
         until(lambda: run.client.gpus()[0]["stale"])
         self.open()
-        until(lambda: self.main_log().count("WARNING - Job 1 (job_1) is not started: ") >= 2)
+        until(lambda: run.states()[0] == "finished")
+
+        def told() -> int:
+            return self.main_log().count("WARNING - Job 1 (job_1) is not started: ")
+        before = told()
+        until(lambda: told() >= before + 2)
         self.assertEqual(run.states(), ["finished", "queued"])
         self.assertFalse(os.path.exists("ran"))
         fault.unlink()
