@@ -28,16 +28,19 @@ func TestFollowThroughKills(t *testing.T) {
 	b := h.up()
 	writeFile(t, filepath.Join(h.dir, "chatty.sh"), chatty)
 	reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{
-		Jobs: []api.Spec{{Command: api.Command{Shell: `exec sh "$SOAK/chatty.sh"`}}}, Dir: h.dir, Environ: h.environ(),
+		Jobs: []api.Spec{{Command: api.Command{Shell: "true"}}, {Command: api.Command{Shell: `exec sh "$SOAK/chatty.sh"`}}}, Dir: h.dir, Environ: h.environ(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := reply.Jobs[0].ID
+	over, id := reply.Jobs[0].ID, reply.Jobs[1].ID
+	h.begin("wait", over).mustEnd(0)
 	read := h.read(id)
 	logs := h.begin("logs", "-f", id)
-	wait := h.begin("wait", id)
+	wait := h.begin("wait", over, id)
+	// Who was answered once goes on: with a line of the log, with the job that is over.
 	eventually(t, "the log is followed", func() bool { return len(logs.said()) > 0 })
+	eventually(t, "the job is waited for", func() bool { return len(wait.said()) > 0 })
 	for range 20 {
 		seen := len(logs.said())
 		b.kill()
