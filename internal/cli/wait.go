@@ -72,9 +72,13 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
-	ids, err := settle(ctx, s, sel)
+	known, err := settle(ctx, s, sel)
 	if err != nil {
 		return err
+	}
+	ids := make([]string, len(known))
+	for i, v := range known {
+		ids[i] = v.ID
 	}
 	if len(ids) == 0 && o.name != "" && len(o.states) == 0 {
 		return failuref("berth list --all shows what there is", "no job is named %s", o.name)
@@ -83,7 +87,8 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		s.say("no job to wait for")
 		return nil
 	}
-	w := waiter{s: s, any: o.any, quiet: o.quiet || o.json, limit: limit}
+	w := waiter{s: s, any: o.any, quiet: o.quiet || o.json, limit: limit, told: map[string]bool{}}
+	w.tell(overOf(known)) // what is over already, before anything is waited for
 	jobs, err := w.wait(ctx, ids)
 	if err != nil {
 		return err
@@ -99,7 +104,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 // settle finds out which jobs are meant: a wait that answers at once. Without
 // a daemon there is nothing to wait for; one that goes in the middle of its
 // answer is coming back.
-func settle(ctx context.Context, s *session, sel api.Select) ([]string, error) {
+func settle(ctx context.Context, s *session, sel api.Select) ([]job.View, error) {
 	patience := newPatience(s)
 	for first := true; ; first = false {
 		reply, err := s.client.Wait(ctx, api.WaitRequest{Select: sel, TimeoutS: time.Millisecond.Seconds()})
@@ -107,11 +112,7 @@ func settle(ctx context.Context, s *session, sel api.Select) ([]string, error) {
 		if err != nil && !(first && errors.As(err, &nobody)) && patience.bear(ctx, err) == nil {
 			continue
 		}
-		ids := make([]string, len(reply.Jobs))
-		for i, v := range reply.Jobs {
-			ids[i] = v.ID
-		}
-		return ids, err
+		return reply.Jobs, err
 	}
 }
 
@@ -129,7 +130,9 @@ const longestPoll = 30 * time.Second
 
 // wait returns the jobs that are over: all of them, or with any the first.
 func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
-	w.told = map[string]bool{}
+	if w.told == nil {
+		w.told = map[string]bool{}
+	}
 	began := time.Now()
 	patience := newPatience(w.s)
 	for {
