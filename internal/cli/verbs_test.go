@@ -3,8 +3,10 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/api"
+	"berth/internal/cli"
 	"berth/internal/job"
 )
 
@@ -132,6 +135,34 @@ func TestWaitReturnsTheLargestStatus(t *testing.T) {
 	said := berth("wait", "--json", "1-3")
 	if err := json.Unmarshal([]byte(said.out), &jobs); err != nil || len(jobs) != 3 || said.code != 124 {
 		t.Errorf("status %d, %q: %v", said.code, said.out, err)
+	}
+}
+
+// onWrite does something at whatever is printed.
+type onWrite func(text string)
+
+func (do onWrite) Write(p []byte) (int, error) {
+	do(string(p))
+	return len(p), nil
+}
+
+// Of a job that is over already it is said before another one is waited for: this
+// one ends when it hears of it.
+func TestAWaitSaysAtOnceWhatIsOver(t *testing.T) {
+	f := startFake(t)
+	f.add(api.Detail{View: job.View{State: job.Running}})
+	f.add(api.Detail{View: job.View{State: job.Running}})
+	f.end("1", job.OK)
+	var said []string
+	code := cli.Main([]string{"wait", "1", "2"}, onWrite(func(text string) {
+		said = append(said, text)
+		f.end("2", job.OK)
+	}), io.Discard)
+	if want := []string{"job 1 finished\n", "job 2 finished\n"}; code != 0 || !slices.Equal(said, want) {
+		t.Errorf("exit status %d, said %q", code, said)
+	}
+	if asked := f.waits.Load(); asked != 2 {
+		t.Errorf("asked %d times: what is over was said when an answer came that had nothing new", asked)
 	}
 }
 

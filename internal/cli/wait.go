@@ -87,7 +87,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		s.say("no job to wait for")
 		return nil
 	}
-	w := waiter{s: s, any: o.any, quiet: o.quiet || o.json, limit: limit, told: map[string]bool{}}
+	w := waiter{s: s, any: o.any, quiet: o.quiet || o.json, limit: limit}
 	w.tell(overOf(known)) // what is over already, before anything is waited for
 	jobs, err := w.wait(ctx, ids)
 	if err != nil {
@@ -130,9 +130,6 @@ const longestPoll = 30 * time.Second
 
 // wait returns the jobs that are over: all of them, or with any the first.
 func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
-	if w.told == nil {
-		w.told = map[string]bool{}
-	}
 	began := time.Now()
 	patience := newPatience(w.s)
 	for {
@@ -172,6 +169,9 @@ func overOf(jobs []job.View) []job.View {
 
 // tell says of each job once how it ended, and of many only how many.
 func (w *waiter) tell(over []job.View) {
+	if w.told == nil {
+		w.told = map[string]bool{}
+	}
 	for _, v := range over {
 		if w.told[v.ID] {
 			continue
