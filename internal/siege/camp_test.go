@@ -343,9 +343,8 @@ func (w *watch) responsive(t *testing.T) {
 		return w.times[int(part*float64(len(w.times)-1))].Round(100 * time.Microsecond)
 	}
 	t.Logf("status, %d times under siege: p50 %s, p99 %s, most %s", len(w.times), at(0.5), at(0.99), at(1))
-	// Single answers may be late where the machine is busy, but not half of them.
-	if at(0.5) > 2*time.Second {
-		t.Errorf("the median of status is %s", at(0.5))
+	if at(0.99) > 2*time.Second {
+		t.Errorf("p99 of status is %s", at(0.99))
 	}
 	for _, failure := range w.failed[:min(3, len(w.failed))] {
 		t.Errorf("one of %d answers that did not come: %s", len(w.failed), failure)
