@@ -101,9 +101,7 @@ func (e *ending) due(now time.Time) action {
 		e.announceAt = time.Time{}
 		return warn
 	case reached(e.termAt, now):
-		if e.killAt.After(e.termAt) {
-			e.killAt = e.killAt.Add(now.Sub(e.termAt)) // it comes late: so does the end of the grace
-		}
+		e.killAt = e.killAt.Add(now.Sub(e.termAt)) // it comes late: so does the end of the grace
 		e.termAt, e.termed = time.Time{}, true
 		return term
 	case reached(e.killAt, now):
@@ -114,17 +112,18 @@ func (e *ending) due(now time.Time) action {
 	return nothing
 }
 
-// took says from when on the last action was at it, and for how long. While a
-// tree is halted to be told of its end it can do nothing about it: its grace
-// counts from then on. The next round of KILL comes no sooner than after as long
-// again: while a huge tree is looked at nothing else is done, and a supervisor
-// that only looks never hears that it is gone.
-func (e *ending) took(what action, begun time.Time, spent time.Duration) {
-	switch {
-	case what == term && e.killAt.After(begun):
+// took says how long an action was at it. While a tree is halted to be told of
+// its end it can do nothing about it: its grace counts from then on. The next
+// round of KILL comes no sooner than after as long again: while a huge tree is
+// looked at nothing else is done, and a supervisor that only looks never hears
+// that it is gone.
+func (e *ending) took(what action, spent time.Duration) {
+	switch what {
+	case term:
 		e.killAt = e.killAt.Add(spent)
-	case what == kill:
+	case kill:
 		e.killAt = e.killAt.Add(2 * spent)
+	case nothing, warn:
 	}
 }
 

@@ -175,13 +175,13 @@ func TestALookThatTakesLongDoesNotFollowTheLast(t *testing.T) {
 	if s.due(s.at(0)) != term {
 		t.Fatal("no TERM")
 	}
-	s.took(term, s.at(0), 3*time.Second) // there is no grace, and none comes of it
+	s.took(term, 3*time.Second) // there is no grace, and none comes of it
 	for _, now := range []float64{3, 20, 60} {
 		if what := s.due(s.at(now)); what != kill {
 			t.Fatalf("at %v: %v", now, what)
 		}
 		// A look at so many processes that it takes longer than any pause.
-		s.took(kill, s.at(now), 4*time.Second)
+		s.took(kill, 4*time.Second)
 		if what := s.due(s.at(now + 4)); what != nothing {
 			t.Errorf("at %v: %v, and nothing else is ever done", now+4, what)
 		}
@@ -197,7 +197,7 @@ func TestTheGraceCountsFromTheMomentAllAreTold(t *testing.T) {
 	if s.due(s.at(1)) != term { // late: the supervisor had no turn before
 		t.Fatal("no TERM")
 	}
-	s.took(term, s.at(1), 3*time.Second)
+	s.took(term, 3*time.Second)
 	if what := s.due(s.at(5.9)); what != nothing {
 		t.Errorf("1.9 s after its tree went on: %v", what)
 	}

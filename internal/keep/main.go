@@ -150,7 +150,7 @@ func (k *keeper) act() {
 			break
 		}
 		k.held.do(what)
-		k.held.ending.took(what, begun, time.Since(begun))
+		k.held.ending.took(what, time.Since(begun))
 	}
 	if at, planned := k.held.ending.next(); planned {
 		k.timer.Reset(time.Until(at))
