@@ -73,7 +73,7 @@ func (h *Held) whileEnds(r *Rules) time.Time {
 	if r.MaxBypass <= 0 || h.Waited < r.MaxBypass {
 		return time.Time{}
 	}
-	return h.Started.Add(boostLength)
+	return h.Started.Add(boostLeast)
 }
 
 // mayLeave is from when on a running job gives way to the one that waits.

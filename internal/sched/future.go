@@ -103,27 +103,15 @@ func (k keeper) host(a *amounts) *future {
 	return nil
 }
 
-const (
-	// depthAll bounds how many jobs have cards kept under Conservative: more
-	// than a few only tell how little is known of that far a future.
-	depthAll = 16
-	// momentsTried bounds how far ahead it is looked where others begin before.
-	momentsTried = 64
-	// depthSoon and soon are for where jobs are set aside. What runs gives way
-	// within minutes, and cards are kept only for those who get them as soon.
-	depthSoon = 8
-	soon      = freshService
-)
-
 // depthOf is for how many jobs that wait cards are kept.
 func (d *decision) depthOf() int {
 	switch r := &d.state.Rules; {
 	case d.parks():
-		return depthSoon
+		return reservationsParking
 	case r.Policy == Backfill || r.Policy == "":
 		return 1
 	case r.Policy == Conservative:
-		return depthAll
+		return reservationsConservative
 	}
 	return 0
 }
@@ -158,7 +146,7 @@ func (d *decision) keep(h *head, s standing) bool {
 	}
 	var horizon time.Time
 	if kind == firm {
-		horizon = d.state.Now.Add(soon)
+		horizon = d.state.Now.Add(reservationSoon)
 	}
 	f := d.foresee(h, s, horizon)
 	if f == nil {
@@ -210,7 +198,7 @@ func (d *decision) foresee(h *head, s standing, horizon time.Time) *future {
 		if !d.whenLeft(left(len(departures)), horizon).fits(h, keeper{}) {
 			return nil
 		}
-		for n := first; n <= min(len(departures), momentsTried); n++ {
+		for n := first; n <= min(len(departures), reservationMoments); n++ {
 			if sweep.tooFew(n) {
 				continue
 			}
@@ -285,10 +273,6 @@ func (f *future) ends() (time.Time, bool) {
 	return f.at.Add(f.usual), f.usual > 0
 }
 
-// otherBerths is when another berth's jobs are expected to end, of which nothing
-// is known.
-const otherBerths = 24 * time.Hour
-
 // leaves is when a running job is expected to be off its cards, seen by one that
 // waits for them.
 func (d *decision) leaves(held *Held, h *head, s standing) time.Time {
@@ -301,7 +285,7 @@ func (d *decision) leaves(held *Held, h *head, s standing) time.Time {
 	case d.outranks(h, held, s):
 		return latest(now, d.mayLeave(held, h)).Add(held.Aside.Out)
 	case held.Started.IsZero():
-		return now.Add(otherBerths)
+		return now.Add(otherBerthsEstimate)
 	}
 	return now.Add(held.rest(now))
 }

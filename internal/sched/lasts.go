@@ -11,10 +11,6 @@ type lasts struct {
 	usual, expected, limit time.Duration
 }
 
-// spanStep is the ratio of two neighbouring expectations. Jobs whose
-// expectations are closer than that are alike, so that a queue has few kinds.
-const spanStep = 1.189207115002721 // the fourth root of two
-
 // lastsOf is that of a job which had some of its run already. What has had all
 // that was expected, and is not done, is not known.
 func lastsOf(run Span, served, limit time.Duration) lasts {
@@ -34,8 +30,8 @@ func roundSpan(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 1
 	}
-	steps := math.Ceil(math.Log(d.Seconds())/math.Log(spanStep) - 1e-9)
-	rounded := time.Duration(math.Pow(spanStep, steps) * float64(time.Second))
+	steps := math.Ceil(math.Log(d.Seconds())/math.Log(estimateStep) - 1e-9)
+	rounded := time.Duration(math.Pow(estimateStep, steps) * float64(time.Second))
 	return max(rounded, d)
 }
 

@@ -33,11 +33,6 @@ type Rules struct {
 	Slice bool
 }
 
-// DefaultMaxBypass is two days. To clear many cards for one job idles most of
-// them for as long as the longest run on them lasts, so that a shorter bound
-// costs all others more than it gives the one: docs/scheduling.md has figures.
-const DefaultMaxBypass = 48 * time.Hour
-
 // DefaultRules are the rules before the user said anything.
 func DefaultRules() Rules {
 	return Rules{

@@ -19,44 +19,9 @@ const (
 	classLong
 )
 
-const (
-	// freshService is enough to see whether a program works at all. Where people
-	// try things out, most of what they submit ends within it.
-	freshService = 3 * time.Minute
-	// shortService is four times that. A third step would part long jobs from
-	// one another, which pays them nothing and costs each a round of waiting.
-	shortService = 4 * freshService
-
-	// A job that was set aside waits for four times what it had before it gets a
-	// while of its own: as long as the machine keeps up with that, it is over
-	// within five times its length. Less than half an hour is not worth it to
-	// bring it back, and in a day at the latest somebody looks for it.
-	boostTimes = 4
-	boostLeast = 30 * time.Minute
-	boostMost  = 24 * time.Hour
-	// boostLength is that while, as long as the shortest wait; of a job that has
-	// waited for days, a tenth of what it waited.
-	boostLength = boostLeast
-	boostPart   = 10
-	// boostEarly is the next step behind shortService, and more than that and a
-	// while together: who had less has as a rule not had a whole one yet.
-	boostEarly = 4 * shortService
-
-	// minRun is the least that a job runs before it is set aside. It is also at
-	// least twice what it costs to set it aside and bring it back: then no more
-	// than a third of a card's time is lost to that, however jobs arrive.
-	minRun      = time.Minute
-	minRunCosts = 2
-)
-
-// lasBase and lasGrowth part the classes of LAS: GPU-seconds, each four times
-// the one before, from the same three minutes of one GPU. No run reaches a border
-// that is more seconds away than lasEnd, a hundred years.
-const (
-	lasBase   = float64(freshService / time.Second)
-	lasGrowth = 4
-	lasEnd    = 100 * 365 * 24 * 3600.0
-)
+// lasEnd is a hundred years in seconds: no run reaches a border of a class of LAS
+// that is further away.
+const lasEnd = 100 * 365 * 24 * 3600.0
 
 // slices reports whether jobs go by what service they had.
 func (r *Rules) slices() bool {
@@ -126,14 +91,14 @@ func (r *Rules) boostOf(m *member) (boost, bool) {
 // longWait is how long a job has to wait, by what it had, to have waited for
 // long.
 func longWait(served time.Duration) time.Duration {
-	return max(boostLeast, boostTimes*min(served, boostMost/boostTimes))
+	return max(boostWaitLeast, boostWaitTimes*min(served, boostWaitMost/boostWaitTimes))
 }
 
 // due is when the job will have waited for long, if it waits from then on.
 func (m *member) due(from time.Time) time.Time { return from.Add(longWait(m.served)) }
 
 // early reports whether the job may be taken not to have had a while yet.
-func (m *member) early() bool { return m.served < boostEarly }
+func (m *member) early() bool { return m.served < boostFirst }
 
 // boostSize orders what waited for long, which may be weeks of work. Who has not
 // had a while yet comes first, by when it was due: most need no more than one. If
@@ -212,7 +177,7 @@ func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
 
 // boost is how long the while lasts that a job gets which waited for long.
 func (h *Held) boost() time.Duration {
-	length := boostLength
+	length := boostLeast
 	if !h.Submitted.IsZero() {
 		length = max(length, (h.Started.Sub(h.Submitted)-h.Served)/boostPart)
 	}

@@ -6,20 +6,6 @@ import (
 	"time"
 )
 
-// cpuWeight is what each cpu of a CPU job counts as where users take turns.
-// It is little beside a GPU, and enough that users of CPU jobs alone take
-// turns too.
-const cpuWeight = 0.01
-
-// FairQuantum is what a caller gives as State.FairQuantum: one card given away
-// counts for an hour at once, so that users who wait get their turns before
-// anything was measured.
-const FairQuantum = 3600.0
-
-// forgettable is usage so small that it decides nothing. Short jobs use little
-// each, and many of them much.
-const forgettable = 1e-3
-
 // Decayed is what GPU-seconds of that age count for now, where half of them are
 // forgotten with each half-life; none are where that is 0. An age below zero, as
 // of a clock that was set back, makes nothing grow.
