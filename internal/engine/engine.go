@@ -468,7 +468,7 @@ func (e *Engine) Running() []Running {
 // those behind a gate.
 func (e *Engine) Next(n int) []*job.Job {
 	list := make([]*job.Job, 0, n)
-	for _, p := range e.queue.First(n) {
+	for _, p := range sched.Order(e.state(), n) {
 		list = append(list, e.jobs[p.Job])
 	}
 	for _, id := range e.gates.first(n-len(list), e.jobs) {

@@ -281,12 +281,7 @@ func (e *Engine) Reasons(ids []string) map[string]string {
 }
 
 // Position is a job's place in the line, from 1; 0 if it is behind a gate.
-func (e *Engine) Position(id string) int {
-	if e.cfg.Rules.Fair {
-		return sched.Position(e.state(), id)
-	}
-	return e.queue.Position(id)
-}
+func (e *Engine) Position(id string) int { return sched.Position(e.state(), id) }
 
 // Trial says what would become of a job if it were queued now.
 type Trial struct {

@@ -310,3 +310,26 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 		t.Error("an engine that stops has something to decide")
 	}
 }
+
+// A job that was passed over for too long goes before every priority, with or
+// without fair share. All who tell of the order have to agree on that.
+func TestAnOverdueJobsPositionIsTheSameForShowForWhyAndOnTheBoard(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		r := newRig(t, 1, func(c *Config) { c.Rules.Fair, c.Rules.MaxBypass, c.HalfLife = fair, time.Hour, time.Hour })
+		r.submit(spec())
+		r.submit(spec())
+		r.pass(time.Second)
+		r.pass(2 * time.Hour)
+		r.submit(spec(priority(5)))
+		story, queued := sched.Tell(r.e.State(), "2")
+		if !queued || story.Position != 1 {
+			t.Fatalf("fair share %v: why says position %d (queued: %v), want 1", fair, story.Position, queued)
+		}
+		if got := r.e.Position("2"); got != story.Position {
+			t.Errorf("fair share %v: show says position %d, why says %d", fair, got, story.Position)
+		}
+		if next := r.e.Next(1); len(next) != 1 || next[0].ID != "2" {
+			t.Errorf("fair share %v: the board begins with %v, want job 2", fair, next)
+		}
+	}
+}
