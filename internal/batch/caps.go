@@ -10,7 +10,7 @@ import (
 // what it asks for.
 func (s *session) capable(file jobfile.File) error {
 	for _, line := range file.Lines {
-		if why := s.launcher.Refuses(&line.Spec); why != "" {
+		if why := s.machine.Launcher.Refuses(&line.Spec); why != "" {
 			return fmt.Errorf("%s:%d: %s", s.opt.File, line.Number, why)
 		}
 	}
@@ -19,8 +19,7 @@ func (s *session) capable(file jobfile.File) error {
 
 // openCaps finds out what jobs can be held to. Lines that come later are
 // measured by that too.
-func (s *session) openCaps(dir string) error {
-	s.launcher.UseMPS(dir)
+func (s *session) openCaps() error {
 	s.watcher.check = s.capable
 	if err := s.capable(s.file); err != nil {
 		return &Problem{Code: 2, What: err.Error(), Hint: "use cap=soft, or install CUDA MPS; berth doctor tells what is missing", Err: err}

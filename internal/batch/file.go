@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/machine"
 )
 
 // maxFileBytes bounds the jobs file; a larger one is refused, not read.
@@ -51,7 +52,7 @@ func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.
 		return jobfile.File{}, err
 	}
 	if w.stream = stamp.streams(); w.stream {
-		text, err := await(ctx, func() ([]byte, error) { return slurp(w.path) })
+		text, err := machine.Await(ctx, func() ([]byte, error) { return slurp(w.path) })
 		if err != nil {
 			return jobfile.File{}, err
 		}

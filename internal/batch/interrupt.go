@@ -59,27 +59,6 @@ func (s *session) signalled() bool {
 	}
 }
 
-// await is f, unless ctx is over first: then f goes on alone, and what it
-// comes to is lost.
-func await[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := f()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, context.Cause(ctx)
-	}
-}
-
 // listen stops the jobs on Ctrl-C or TERM, and does not wait for them the
 // second time.
 func (s *session) listen(ctx context.Context) {

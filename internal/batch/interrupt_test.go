@@ -81,25 +81,3 @@ func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
 		})
 	}
 }
-
-func TestWhatHangsIsNotWaitedFor(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	hang := make(chan struct{})
-	defer close(hang)
-	began := make(chan struct{})
-	go func() {
-		<-began
-		cancel(errInterrupted)
-	}()
-	_, err := await(ctx, func() (int, error) {
-		close(began)
-		<-hang
-		return 1, nil
-	})
-	if !errors.Is(err, errInterrupted) {
-		t.Errorf("it says %v", err)
-	}
-	if got, err := await(context.Background(), func() (int, error) { return 7, nil }); got != 7 || err != nil {
-		t.Errorf("without an interrupt: %d, %v", got, err)
-	}
-}

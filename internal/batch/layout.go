@@ -16,13 +16,10 @@ type layout struct {
 	state  string // store, supervisors and simulated box: the same place, unless that is on a network
 }
 
-func (l layout) storeDir() string { return filepath.Join(l.state, "store") }
-func (l layout) keepDir() string  { return filepath.Join(l.state, "keep") }
-func (l layout) simDir() string   { return filepath.Join(l.state, "sim") }
-func (l layout) jobsDir() string  { return filepath.Join(l.logDir, "jobs") }
-func (l layout) journal() string  { return filepath.Join(l.logDir, "journal.jsonl") }
-func (l layout) board() string    { return filepath.Join(l.logDir, "status.txt") }
-func (l layout) log() string      { return filepath.Join(l.logDir, "berth.log") }
+func (l layout) jobsDir() string { return filepath.Join(l.logDir, "jobs") }
+func (l layout) journal() string { return filepath.Join(l.logDir, "journal.jsonl") }
+func (l layout) board() string   { return filepath.Join(l.logDir, "status.txt") }
+func (l layout) log() string     { return filepath.Join(l.logDir, "berth.log") }
 
 // pointerName is a file in the log directory that says where the state is.
 const pointerName = "state-is-at"
@@ -75,13 +72,6 @@ func fits(dir string) error {
 		return fmt.Errorf("%s: its path is %d bytes long; at most %d are possible", dir, len(dir), maxDirBytes)
 	}
 	return nil
-}
-
-// instance names this queue among all on the machine, the same after a
-// restart.
-func (l layout) instance() string {
-	sum := sha256.Sum256([]byte(l.state))
-	return hex.EncodeToString(sum[:8])
 }
 
 // stateHome is where a user's local state belongs.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/machine"
 	"berth/internal/store"
 )
 
@@ -20,7 +21,7 @@ func TestLayoutOnALocalDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.logDir != dir || l.state != dir || l.storeDir() != filepath.Join(dir, "store") || l.keepDir() != filepath.Join(dir, "keep") {
+	if l.logDir != dir || l.state != dir {
 		t.Errorf("%+v", l)
 	}
 	if _, err := os.Stat(l.jobsDir()); err != nil {
@@ -37,10 +38,8 @@ func TestLayoutOnANetworkFileSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{l.storeDir(), l.keepDir(), l.simDir()} {
-		if !strings.HasPrefix(path, home+"/") {
-			t.Errorf("%s is not below %s", path, home)
-		}
+	if !strings.HasPrefix(l.state, home+"/") {
+		t.Errorf("%s is not below %s", l.state, home)
 	}
 	for _, path := range []string{l.jobsDir(), l.journal(), l.board(), l.log()} {
 		if !strings.HasPrefix(path, dir+"/") {
@@ -59,7 +58,7 @@ func TestLayoutOnANetworkFileSystem(t *testing.T) {
 		t.Errorf("the next run finds %+v, %v", same, err)
 	}
 	other, err := openLayout(dir+"2", home, isNetwork(true))
-	if err != nil || other.state == l.state || other.instance() == l.instance() {
+	if err != nil || other.state == l.state {
 		t.Errorf("another log directory shares its state: %+v, %v", other, err)
 	}
 }
@@ -90,7 +89,7 @@ func TestADirectoryThatLiesTooDeepIsRefusedBeforeItIsMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(l.storeDir())
+	st, err := store.Open(machine.StoreDir(l.state))
 	if err != nil {
 		t.Fatalf("the longest path that is allowed does not work: %v", err)
 	}

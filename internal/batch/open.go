@@ -15,8 +15,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
-	"berth/internal/run"
-	"berth/internal/sched"
+	"berth/internal/machine"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -24,7 +23,7 @@ import (
 // open prepares a session. Everything that can be wrong with the user's input
 // is found here, before anything is written or started.
 func (s *session) open(ctx context.Context) error {
-	steps := []func(context.Context) error{s.openFile, s.openLog, s.openStore, s.openCards, s.openEngine}
+	steps := []func(context.Context) error{s.openFile, s.openLog, s.openMachine, s.openRecords}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
@@ -72,66 +71,57 @@ func (s *session) openLog(context.Context) error {
 	return nil
 }
 
-func (s *session) openStore(context.Context) error {
-	st, err := store.Open(s.layout.storeDir())
-	var locked *store.LockedError
-	var newer *store.NewerSchemaError
-	switch {
-	case errors.As(err, &locked):
-		return &Problem{Code: 1, What: fmt.Sprintf("another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID),
-			Hint: fmt.Sprintf("its board is %s; for a second queue use another --log-dir", filepath.Join(s.opt.LogDir, "status.txt")), Err: err}
-	case errors.As(err, &newer):
-		return &Problem{Code: 1, What: err.Error(), Hint: "use the newer berth, or another --log-dir", Err: err}
-	case err != nil:
-		return &Problem{Code: 1, What: err.Error(), Hint: "is the disk full or the directory read-only?", Err: err}
+// openMachine opens what the jobs run on.
+func (s *session) openMachine(ctx context.Context) error {
+	m, err := machine.Open(ctx, machine.Setup{
+		StateDir: s.layout.state, MPSDir: s.layout.state,
+		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
+		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
+		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env},
+		Choose: func(_ *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
+			if err != nil {
+				return nil, &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: noCardsHint, Err: err}
+			}
+			return first.Devices, s.chooseCards(first)
+		},
+	})
+	if err != nil {
+		return s.notOpened(err)
 	}
-	s.store = st
-	// Only the one who holds the store may write beside it.
-	if s.logFile, err = site.OpenLog(s.layout.log(), site.LogBytes); err != nil {
-		return &Problem{Code: 1, What: err.Error(), Err: err}
-	}
-	if s.log, err = site.NewLogger(s.logFile, s.opt.LogLevel); err != nil {
-		return &Problem{Code: 2, What: err.Error(), Err: err}
-	}
+	s.machine, s.store, s.log = m, m.Store, m.Log
 	return nil
 }
 
 const noCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
 
-// openCards finds the GPUs and looks at them once: without a first look
-// nothing could be promised.
-func (s *session) openCards(ctx context.Context) error {
-	if s.opt.Sim > 0 {
-		s.simDir = s.getenv("BERTH_SIM_DIR")
-		if s.simDir == "" {
-			s.simDir = s.layout.simDir()
-		}
+// notOpened is what the user is told of a part of the machine that fails.
+func (s *session) notOpened(err error) error {
+	var failed *machine.Error
+	if !errors.As(err, &failed) {
+		return err
 	}
-	source, err := await(ctx, s.openSource)
-	if err != nil {
-		return &Problem{Code: 1, What: err.Error(), Hint: noCardsHint, Err: err}
+	p := &Problem{Code: 1, What: err.Error(), Err: err}
+	var locked *store.LockedError
+	var newer *store.NewerSchemaError
+	switch {
+	case errors.As(err, &locked):
+		p.What = fmt.Sprintf("another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID)
+		p.Hint = fmt.Sprintf("its board is %s; for a second queue use another --log-dir", filepath.Join(s.opt.LogDir, "status.txt"))
+	case errors.As(err, &newer):
+		p.Hint = "use the newer berth, or another --log-dir"
+	case failed.Part == machine.Store:
+		p.Hint = "is the disk full or the directory read-only?"
+	case failed.Part == machine.LogLevel:
+		p.Code = 2
+	case failed.Part == machine.Cards:
+		p.Hint = noCardsHint
 	}
-	s.source = source
-	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	sample, err := await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, source) })
-	if err != nil {
-		return &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: noCardsHint, Err: err}
-	}
-	return s.chooseCards(sample)
-}
-
-func (s *session) openSource() (gpu.Source, error) {
-	if s.opt.Sim > 0 {
-		return gpu.OpenSim(s.simDir, s.opt.Sim, s.opt.SimVRAMMiB)
-	}
-	return gpu.Open(gpu.OpenOptions{Log: s.log, Env: s.getenv})
+	return p
 }
 
 // chooseCards checks the ids the user gave, or inherited, against the cards
 // there are.
 func (s *session) chooseCards(sample gpu.Sample) error {
-	s.devices, s.heard = sample.Devices, sample.Xids
 	have := make([]string, 0, len(sample.Devices))
 	for _, d := range sample.Devices {
 		have = append(have, strconv.Itoa(d.Index))
@@ -215,15 +205,10 @@ func findCard(sample gpu.Sample, word string) (index int, ok bool) {
 	return index, matches == 1
 }
 
-func (s *session) openEngine(context.Context) error {
+// openRecords opens what people and scripts read of a run.
+func (s *session) openRecords(context.Context) error {
 	var err error
 	fail := func(err error) error { return &Problem{Code: 1, What: err.Error(), Err: err} }
-	if s.runner, err = run.Open(run.Options{KeepDir: s.layout.keepDir(), Log: s.log}); err != nil {
-		return fail(err)
-	}
-	if s.ledger, err = gpu.OpenLedger("", s.layout.instance()); err != nil {
-		return fail(err)
-	}
 	if err = s.layout.keepTheirs(); err != nil {
 		return theirProblem(err)
 	}
@@ -233,11 +218,7 @@ func (s *session) openEngine(context.Context) error {
 	if s.lastSeq, err = s.store.LastSeq(); err != nil {
 		return fail(err)
 	}
-	s.launcher = &engine.Launcher{
-		JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env,
-		SelfDir: site.SelfDir(), SimDir: s.simDir, Filter: s.simDir == "" && s.runner.Filters() == nil,
-	}
-	if err := s.openCaps(filepath.Dir(s.layout.keepDir())); err != nil {
+	if err := s.openCaps(); err != nil {
 		return err
 	}
 	s.screen = s.newScreen()
@@ -258,15 +239,15 @@ func (s *session) newScreen() *screen {
 	return screen
 }
 
-// newEngine is apart from openEngine because --fresh forgets the jobs first.
+// newEngine is apart from openMachine because --fresh forgets the jobs first.
 func (s *session) newEngine() {
-	s.engine = engine.New(engine.Config{
-		Rules: s.opt.Rules, Host: host(), Cards: s.cards, Devices: s.devices, Xids: s.heard, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
-		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: s.launcher.Order, LogPath: s.launcher.LogPath,
+	launcher := s.machine.Launcher
+	s.engine = s.machine.Engine(engine.Config{
+		Rules: s.opt.Rules, Cards: s.cards, Poll: s.opt.Poll, Tolerance: s.opt.Tolerance,
+		User: s.user(), Outer: outerBooking(s.getenv("BERTH_TOKEN")), Order: launcher.Order, LogPath: launcher.LogPath,
 		IdleAfter: engine.DefaultIdleAfter, KeepAll: s.opt.KeepAll,
-		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after, Log: s.log,
-	}, s.store, s.runner, s.source, s.ledger, run.NewAttribution(), s.lastSeq)
-	s.launcher.Device = s.engine.Given
+		Publish: s.publish, TellQueued: s.opt.JSON, Wanted: s.queue.wanted, After: s.after,
+	}, s.lastSeq)
 }
 
 // outerBooking is the ledger's name for the job whose token this is.
@@ -300,10 +281,4 @@ func (s *session) user() string {
 		return name
 	}
 	return strconv.Itoa(os.Getuid())
-}
-
-// host is what the machine has for jobs that ask for cores or memory.
-func host() sched.Host {
-	cpus, memMiB := site.Host()
-	return sched.Host{CPUs: cpus, MemMiB: memMiB}
 }

@@ -20,7 +20,7 @@ const maxNamed = 20
 // resume takes over what an earlier run left, then brings the queue in line
 // with the file.
 func (s *session) resume(ctx context.Context) error {
-	found, err := s.runner.Scan()
+	found, err := s.machine.Runner.Scan()
 	if err != nil {
 		return &Problem{Code: 1, What: fmt.Sprintf("look for supervisors of an earlier run: %v", err), Err: err}
 	}
@@ -144,13 +144,13 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 		switch f.Kind {
 		case run.FoundRunning:
 			waiting[f.Token] = true
-			if err := s.runner.Stop(f.Token, job.StopInterrupt, freshGrace); err != nil {
+			if err := s.machine.Runner.Stop(f.Token, job.StopInterrupt, freshGrace); err != nil {
 				s.log.Warn("stop", "token", f.Token, "err", err)
 			}
 		case run.FoundLost:
 			waiting[f.Token] = true
 		case run.FoundEnded:
-			s.runner.Ack(f.Token)
+			s.machine.Runner.Ack(f.Token)
 		}
 	}
 	if len(waiting) > 0 {
@@ -160,10 +160,10 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case ev := <-s.runner.Events():
+		case ev := <-s.machine.Runner.Events():
 			if ev.Kind != run.Started {
 				delete(waiting, ev.Token)
-				s.runner.Ack(ev.Token)
+				s.machine.Runner.Ack(ev.Token)
 			}
 		}
 	}
@@ -195,8 +195,8 @@ func (s *session) greet() {
 	if s.sizes != "" {
 		s.say("model sizes from " + s.sizes)
 	}
-	if s.simDir != "" {
-		s.say("simulated box: BERTH_SIM_DIR=" + s.simDir)
+	if s.machine.SimDir != "" {
+		s.say("simulated box: BERTH_SIM_DIR=" + s.machine.SimDir)
 	}
 	if s.layout.state != s.layout.logDir {
 		s.say(fmt.Sprintf("%s is on a network file system: the queue is kept in %s", s.opt.LogDir, s.layout.state))

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"time"
 
 	"berth/internal/engine"
-	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
-	"berth/internal/run"
+	"berth/internal/machine"
 	"berth/internal/sched"
-	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -35,22 +32,17 @@ const snapshotEvery = 200 * time.Millisecond
 
 // session is one `berth run`, from the first look at the file to the summary.
 type session struct {
-	opt      Options
-	layout   layout
-	watcher  *watcher
-	sizes    string // the table of model sizes that was read; empty: none
-	file     jobfile.File
-	store    *store.Store
-	runner   *run.Runner
-	source   gpu.Source
-	ledger   *gpu.Ledger
-	engine   *engine.Engine
-	launcher *engine.Launcher
-	simDir   string
-	cards    []int
-	devices  []gpu.Device // as they were found
-	heard    []gpu.Xid    // meanwhile
-	lastSeq  int64
+	opt     Options
+	layout  layout
+	watcher *watcher
+	sizes   string // the table of model sizes that was read; empty: none
+	file    jobfile.File
+	machine *machine.Machine
+	store   *store.Store // the machine's
+	log     *slog.Logger // likewise
+	engine  *engine.Engine
+	cards   []int
+	lastSeq int64
 
 	queue    *queue
 	screen   *screen
@@ -60,8 +52,6 @@ type session struct {
 	board    *board
 	account  *account
 	over     []*job.Job // newest last, bounded
-	log      *slog.Logger
-	logFile  *site.Log
 
 	interrupted int
 	asked       time.Time // when the last interrupt came
@@ -99,7 +89,7 @@ func (s *session) loop(ctx context.Context) error {
 	if s.screen.live {
 		go s.animate(ctx)
 	}
-	err := s.engine.Run(ctx, s.runner.Events())
+	err := s.engine.Run(ctx, s.machine.Runner.Events())
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -357,28 +347,12 @@ func (s *session) close() {
 	if s.screen != nil {
 		s.screen.finish()
 	}
-	closers := []io.Closer{}
-	if s.runner != nil {
-		closers = append(closers, s.runner)
-	}
-	if s.source != nil {
-		closers = append(closers, s.source)
-	}
-	if s.ledger != nil {
-		closers = append(closers, s.ledger)
-	}
 	if s.journal != nil {
-		closers = append(closers, s.journal)
-	}
-	if s.store != nil {
-		closers = append(closers, s.store)
-	}
-	for _, c := range closers {
-		if err := c.Close(); err != nil && s.log != nil {
+		if err := s.journal.Close(); err != nil {
 			s.log.Warn("close", "err", err)
 		}
 	}
-	if s.logFile != nil {
-		_ = s.logFile.Close() // there is no log left to say so in
+	if s.machine != nil {
+		s.machine.Close()
 	}
 }

@@ -46,7 +46,7 @@ func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadW
 		if j.State != job.Running {
 			return nil, api.Problemf(api.Refused, "", "job %s is %s", j.ID, j.State)
 		}
-		conn, err := d.runner.Attach(j.Keep, j.ID)
+		conn, err := d.machine.Runner.Attach(j.Keep, j.ID)
 		if err == nil {
 			return conn, nil
 		}

@@ -10,7 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/job"
-	"berth/internal/site"
+	"berth/internal/machine"
 	"berth/internal/store"
 )
 
@@ -109,13 +109,14 @@ func TestACardThatIsMissingIsWaitedFor(t *testing.T) {
 	cfg := DefaultConfig(false)
 	at := time.Now()
 	begin := func(now time.Time, there ...int) []int {
-		d := &Daemon{store: st, log: slog.New(slog.DiscardHandler), opt: Options{Places: site.Places{}}}
+		d, m := &Daemon{}, &machine.Machine{Store: st, Log: slog.New(slog.DiscardHandler)}
 		d.cfg.Store(&cfg)
+		var devices []gpu.Device
 		for _, index := range there {
-			d.devices = append(d.devices, gpu.Device{Index: index, UUID: string(rune('a' + index)), TotalMiB: 1000})
+			devices = append(devices, gpu.Device{Index: index, UUID: string(rune('a' + index)), TotalMiB: 1000})
 		}
 		var missing []int
-		for _, dev := range d.rememberCards(now) {
+		for _, dev := range d.rememberCards(m, devices, now) {
 			missing = append(missing, dev.Index)
 		}
 		return missing

@@ -18,8 +18,8 @@ func (d *Daemon) mpsHome() string {
 
 // capable refuses a job that this machine could not hold to what it asks for.
 func (d *Daemon) capable(spec *job.Spec) error {
-	if why := d.launcher.Refuses(spec); why != "" {
-		return api.Problemf(api.Refused, d.launcher.MPSHint, "%s", why)
+	if why := d.machine.Launcher.Refuses(spec); why != "" {
+		return api.Problemf(api.Refused, d.machine.Launcher.MPSHint, "%s", why)
 	}
 	return nil
 }

@@ -125,9 +125,9 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	if err := d.administers(c, "lets go of the cards"); err != nil {
 		return api.Released{}, err
 	}
-	releaser, ok := d.source.(gpu.Releaser)
+	releaser, ok := d.machine.Source.(gpu.Releaser)
 	if !ok {
-		return api.Released{Note: "the driver is not held open (" + d.source.Name() + "): there is nothing to let go of"}, nil
+		return api.Released{Note: "the driver is not held open (" + d.machine.Source.Name() + "): there is nothing to let go of"}, nil
 	}
 	if r.End {
 		return api.Released{}, d.takeHold(ctx, c, releaser)

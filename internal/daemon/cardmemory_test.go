@@ -36,13 +36,13 @@ func TestACardThatIsMissingAfterARebootIsStillCounted(t *testing.T) {
 	second := gpu.Unknown(2, "GPU-b", "Card") // which is 1 now
 	now := time.Now()
 	d := cardless(t, seenCard{first, now, "another"}, seenCard{second, now, "another"}, seenCard{part, now, "another"}, seenCard{part, now, "another"})
-	if err := d.openCards(t.Context()); err != nil {
+	if err := d.openMachine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := indices(d.devices); got != "0, 1, 2, 100" {
+	if got := indices(d.machine.Devices); got != "0, 1, 2, 100" {
 		t.Fatalf("cards %s", got)
 	}
-	if got := d.devices[2]; got.UUID != "GPU-dead" {
+	if got := d.machine.Devices[2]; got.UUID != "GPU-dead" {
 		t.Errorf("card 2 is %s", got.UUID)
 	}
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,75 +11,51 @@ import (
 	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/keep"
+	"berth/internal/machine"
 	"berth/internal/store"
 )
 
-// openCards finds the GPUs and looks at them once.
-func (d *Daemon) openCards(ctx context.Context) error {
-	const hint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
-	source, err := d.openSource()
-	if err != nil {
-		return api.Problemf(api.Refused, hint, "%v", err)
-	}
-	d.source = source
-	bounded, cancel := context.WithTimeout(ctx, firstLook)
-	defer cancel()
-	sample, err := gpu.FirstLook(bounded, d.source)
-	d.heard = sample.Xids
+// chooseCards judges the first look at the cards.
+func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error) ([]gpu.Device, error) {
 	switch {
-	case err != nil:
+	case unread != nil:
 		// A driver that does not answer may do so later, and jobs run meanwhile
 		// that have to be looked after.
-		d.log.Error("the GPUs cannot be read; nothing starts until they can", "err", err)
-	case len(sample.Devices) == 0 && len(sample.Faults) == 0:
-		return api.Problemf(api.Refused, hint, "this machine has no GPU")
+		m.Log.Error("the GPUs cannot be read; nothing starts until they can", "err", unread)
+	case len(first.Devices) == 0 && len(first.Faults) == 0:
+		return nil, api.Problemf(api.Refused, noCardsHint, "this machine has no GPU")
 	}
 	wanted := d.config().GPUs
 	for _, index := range wanted {
-		if err == nil && !slices.ContainsFunc(sample.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
+		if unread == nil && !slices.ContainsFunc(first.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
 			if d.opt.TypedGPUs {
-				if parts := partsOf(index, sample.Devices); len(parts) > 0 {
-					return api.Problemf(api.Invalid, "name the parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+				if parts := partsOf(index, first.Devices); len(parts) > 0 {
+					return nil, api.Problemf(api.Invalid, "name the parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
 				}
-				return api.Problemf(api.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(sample.Devices))
+				return nil, api.Problemf(api.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(first.Devices))
 			}
-			d.log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(sample.Devices))
+			m.Log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(first.Devices))
 		}
 	}
-	for _, dev := range sample.Devices {
+	var devices []gpu.Device
+	for _, dev := range first.Devices {
 		if wanted == nil || slices.Contains(wanted, dev.Index) {
-			d.devices = append(d.devices, dev)
+			devices = append(devices, dev)
 		}
 	}
-	d.devices = append(d.devices, d.rememberCards(time.Now())...)
-	return nil
+	return append(devices, d.rememberCards(m, devices, time.Now())...), nil
 }
 
-// openSource is nil where it failed, and not an interface around a nil. Cards
-// that were there since the machine was started keep the numbers they had; a
-// machine that had any waits for its driver.
-func (d *Daemon) openSource() (gpu.Source, error) {
-	if d.opt.Sim > 0 {
-		if d.simDir = lookup(d.opt.Env, "BERTH_SIM_DIR"); d.simDir == "" {
-			d.simDir = filepath.Join(d.opt.Places.StateDir, "sim")
-		}
-		box, err := gpu.OpenSim(d.simDir, d.opt.Sim, d.opt.SimVRAMMiB)
-		if err != nil {
-			return nil, err
-		}
-		return box, nil
-	}
-	var known []gpu.Device
-	late := false
-	for _, s := range d.seenCards() {
+// knownCards are those that were there since the machine was started, which
+// keep the numbers they had. A machine that had any lately waits for its driver.
+func (d *Daemon) knownCards(m *machine.Machine) (known []gpu.Device, late bool) {
+	for _, s := range d.seenCards(m) {
 		if s.Boot == keep.BootID() {
 			known = append(known, s.Device)
 		}
 		late = late || time.Since(s.Seen) <= cardsFor
 	}
-	return gpu.Open(gpu.OpenOptions{
-		Log: d.log, Env: func(name string) string { return lookup(d.opt.Env, name) }, Known: known, Wait: late,
-	})
+	return known, late
 }
 
 // indices lists cards for people: "0, 1".
@@ -109,35 +84,35 @@ type seenCard struct {
 
 // seenCards are the cards that this machine has had. A simulated box is what it
 // was made.
-func (d *Daemon) seenCards() (seen []seenCard) {
+func (d *Daemon) seenCards(m *machine.Machine) (seen []seenCard) {
 	if d.opt.Sim > 0 {
 		return nil
 	}
-	value, err := d.store.Meta(cardsKey)
+	value, err := m.Store.Meta(cardsKey)
 	if err == nil && value != "" {
 		err = json.Unmarshal([]byte(value), &seen)
 	}
 	if err != nil {
-		d.log.Warn("read which cards there were", "err", err)
+		m.Log.Warn("read which cards there were", "err", err)
 	}
 	return seen
 }
 
 // rememberCards takes in which cards are there, and returns those that are
 // missing: they were there lately.
-func (d *Daemon) rememberCards(now time.Time) (missing []gpu.Device) {
+func (d *Daemon) rememberCards(m *machine.Machine, there []gpu.Device, now time.Time) (missing []gpu.Device) {
 	if d.opt.Sim > 0 {
 		return nil
 	}
-	seen := d.seenCards()
+	seen := d.seenCards(m)
 	wanted := d.config().GPUs
-	kept := make([]seenCard, 0, len(seen)+len(d.devices))
-	for _, dev := range d.devices {
+	kept := make([]seenCard, 0, len(seen)+len(there))
+	for _, dev := range there {
 		kept = append(kept, seenCard{dev, now, keep.BootID()})
 	}
 	for _, s := range seen {
-		there := slices.ContainsFunc(d.devices, func(dev gpu.Device) bool { return dev.UUID == s.Device.UUID })
-		if there || now.Sub(s.Seen) > cardsFor || wanted != nil && !slices.Contains(wanted, s.Device.Index) {
+		isThere := slices.ContainsFunc(there, func(dev gpu.Device) bool { return dev.UUID == s.Device.UUID })
+		if isThere || now.Sub(s.Seen) > cardsFor || wanted != nil && !slices.Contains(wanted, s.Device.Index) {
 			continue
 		}
 		var free bool
@@ -146,9 +121,9 @@ func (d *Daemon) rememberCards(now time.Time) (missing []gpu.Device) {
 		}
 		kept = append(kept, s)
 		missing = append(missing, s.Device)
-		d.log.Warn("a card is missing; jobs that need it wait", "gpu", s.Device.Index, "uuid", s.Device.UUID, "last_seen", s.Seen)
+		m.Log.Warn("a card is missing; jobs that need it wait", "gpu", s.Device.Index, "uuid", s.Device.UUID, "last_seen", s.Seen)
 	}
-	d.saveCards(kept)
+	saveCards(m, kept)
 	return missing
 }
 
@@ -170,13 +145,13 @@ func freeNumber(kept []seenCard, missing gpu.Device) (index int, free bool) {
 	return 0, false
 }
 
-func (d *Daemon) saveCards(cards []seenCard) {
+func saveCards(m *machine.Machine, cards []seenCard) {
 	value, err := json.Marshal(cards)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	if err := d.store.Commit(store.Tx{Meta: map[string]string{cardsKey: string(value)}}); err != nil {
-		d.log.Warn("remember which cards there are", "err", err)
+	if err := m.Store.Commit(store.Tx{Meta: map[string]string{cardsKey: string(value)}}); err != nil {
+		m.Log.Warn("remember which cards there are", "err", err)
 	}
 }
 
@@ -186,11 +161,11 @@ func (d *Daemon) noteCards(ctx context.Context) {
 	if d.opt.Sim > 0 {
 		return
 	}
-	before := d.seenCards()
+	before := d.seenCards(d.machine)
 	var cards []seenCard
 	err := d.do(ctx, func(time.Time) { cards = seenSince(before, d.engine.Devices(), d.engine.SeenAt) })
 	if err == nil && len(cards) > 0 {
-		d.saveCards(cards)
+		saveCards(d.machine, cards)
 	}
 }
 

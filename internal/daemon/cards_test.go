@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,31 +9,26 @@ import (
 
 	"berth/internal/gpu"
 	"berth/internal/keep"
+	"berth/internal/machine"
 	"berth/internal/site"
 	"berth/internal/store"
 )
 
-// cardless is a daemon with a store and an environment, and nothing else.
+// cardless is a daemon that has opened nothing yet, and remembers these cards.
 func cardless(t *testing.T, seen ...seenCard) *Daemon {
 	t.Helper()
-	st, err := store.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &Daemon{
-		store: st, log: slog.New(slog.DiscardHandler),
-		opt: Options{Places: site.Places{}, Env: []string{gpu.HelperVariable + "=none"}},
-	}
+	dir := t.TempDir()
+	d := &Daemon{opt: Options{Places: site.Places{StateDir: dir}, Env: []string{gpu.HelperVariable + "=none"}}}
 	cfg := DefaultConfig(false)
 	d.cfg.Store(&cfg)
-	t.Cleanup(func() {
-		if d.source != nil {
-			d.source.Close()
-		}
-		st.Close()
-	})
+	t.Cleanup(d.close)
 	if len(seen) > 0 {
-		d.saveCards(seen)
+		st, err := store.Open(machine.StoreDir(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		saveCards(&machine.Machine{Store: st}, seen)
+		st.Close()
 	}
 	return d
 }
@@ -74,13 +68,13 @@ func TestCardsKeepTheirNumbersUntilTheMachineIsRestarted(t *testing.T) {
 				seen = []seenCard{{Device: dev, Seen: time.Now(), Boot: test.boot}}
 			}
 			d := cardless(t, seen...)
-			if err := d.openCards(t.Context()); err != nil {
+			if err := d.openMachine(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if got := indices(d.devices); got != test.want {
+			if got := indices(d.machine.Devices); got != test.want {
 				t.Errorf("cards %s, want %s", got, test.want)
 			}
-			for _, s := range d.seenCards() {
+			for _, s := range d.seenCards(d.machine) {
 				if s.Boot != keep.BootID() {
 					t.Errorf("remembered with boot %q", s.Boot)
 				}
@@ -91,23 +85,23 @@ func TestCardsKeepTheirNumbersUntilTheMachineIsRestarted(t *testing.T) {
 
 func TestADaemonWaitsForADriverThatIsLate(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if err := cardless(t).openCards(t.Context()); err == nil || !strings.Contains(err.Error(), "no NVIDIA GPU can be read") {
+	if err := cardless(t).openMachine(t.Context()); err == nil || !strings.Contains(err.Error(), "no NVIDIA GPU can be read") {
 		t.Errorf("a machine that never had a card: %v", err)
 	}
 	dev := gpu.Unknown(0, "GPU-a", "Card")
 	dev.TotalMiB = 1000
 	d := cardless(t, seenCard{Device: dev, Seen: time.Now().Add(-time.Hour), Boot: "another"})
-	if err := d.openCards(t.Context()); err != nil {
+	if err := d.openMachine(t.Context()); err != nil {
 		t.Fatalf("a machine that had one: %v", err)
 	}
-	if len(d.devices) != 1 || d.devices[0].UUID != "GPU-a" {
-		t.Errorf("%+v", d.devices)
+	if len(d.machine.Devices) != 1 || d.machine.Devices[0].UUID != "GPU-a" {
+		t.Errorf("%+v", d.machine.Devices)
 	}
-	if _, err := d.source.Sample(t.Context()); err == nil {
+	if _, err := d.machine.Source.Sample(t.Context()); err == nil {
 		t.Error("there is a driver after all")
 	}
 	old := seenCard{Device: dev, Seen: time.Now().Add(-2 * cardsFor)}
-	if err := cardless(t, old).openCards(t.Context()); err == nil {
+	if err := cardless(t, old).openMachine(t.Context()); err == nil {
 		t.Error("a machine that had one long ago waits for it")
 	}
 }

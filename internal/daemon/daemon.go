@@ -11,9 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
-	"berth/internal/gpu"
-	"berth/internal/run"
-	"berth/internal/sched"
+	"berth/internal/machine"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -51,15 +49,11 @@ type Daemon struct {
 	uid     int // whose daemon it is
 	started time.Time
 
-	log      *slog.Logger
-	logFile  io.Closer
-	store    *store.Store
-	runner   *run.Runner
+	machine  *machine.Machine
+	store    *store.Store // the machine's
+	log      *slog.Logger // likewise
 	enforced enforced
-	source   gpu.Source
-	ledger   *gpu.Ledger
 	engine   *engine.Engine
-	launcher *engine.Launcher
 	server   *api.Server
 	users    *site.Users
 	audit    *audit
@@ -71,10 +65,6 @@ type Daemon struct {
 
 	looks    looks
 	boundFor int // jobs that memory is bounded for; the engine's goroutine's
-	simDir   string
-	devices  []gpu.Device
-	heard    []gpu.Xid // while they were found
-	host     sched.Host
 
 	ended    chan struct{} // closed when the engine's loop is over
 	parting  bool          // its jobs are being ended; the engine's goroutine's

@@ -15,7 +15,7 @@ func TestTheDaemonSaysWhatItEnforces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := l.d.runner.Facts()
+	f := l.d.machine.Runner.Facts()
 	want := &api.Enforced{Cgroup: f.Path, CPUs: f.CPU, Mem: f.Memory, Devices: f.Devices, Missing: f.Why}
 	if diff := cmp.Diff(want, status.Enforced); diff != "" {
 		t.Errorf("(-what its supervisors use +what it says)\n%s", diff)

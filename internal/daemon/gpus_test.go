@@ -18,7 +18,7 @@ import (
 // fault lets things go wrong in the lab's simulated box; "" ends that.
 func (l *lab) fault(text string) {
 	l.t.Helper()
-	path := filepath.Join(l.d.simDir, "fault")
+	path := filepath.Join(l.d.machine.SimDir, "fault")
 	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
 		l.t.Fatal(err)
 	}
@@ -320,8 +320,8 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to let go of") {
 		t.Errorf("a simulated box: %+v, %v", reply, err)
 	}
-	h := &holder{Source: l.d.source}
-	if err := l.d.do(l.ctx, func(time.Time) { l.d.source = h }); err != nil {
+	h := &holder{Source: l.d.machine.Source}
+	if err := l.d.do(l.ctx, func(time.Time) { l.d.machine.Source = h }); err != nil {
 		t.Fatal(err)
 	}
 	eve, root := api.Caller{UID: 4711, Name: "eve"}, api.Caller{Name: "root", Admin: true}

@@ -149,7 +149,7 @@ func (r *logReader) awaitOwnLog(j *job.Job) {
 	if !engine.LogAlone(&j.Spec) {
 		return
 	}
-	for !r.over && !r.d.runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {
+	for !r.over && !r.d.machine.Runner.Begun(j.Keep, j.ID, r.attempt) && time.Since(j.StartedAt) < logAppears && r.await(followBegins) {
 		r.refresh()
 	}
 }

@@ -132,7 +132,7 @@ func (d *Daemon) tooOld(now, at time.Time, busy bool) bool {
 
 // letGoUntil is how long the driver is let go of; the zero time: it is not.
 func (d *Daemon) letGoUntil(now time.Time) time.Time {
-	releaser, ok := d.source.(gpu.Releaser)
+	releaser, ok := d.machine.Source.(gpu.Releaser)
 	if !ok {
 		return time.Time{}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/machine"
 	"berth/internal/store"
 )
 
@@ -18,14 +19,14 @@ import (
 func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	s := api.Status{
 		Version: d.opt.Version, PID: os.Getpid(), Since: d.started, Shared: d.opt.Places.Shared,
-		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.simDir,
-		You: c, Enforced: d.enforced.get(d.runner.Facts),
+		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.machine.SimDir,
+		You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
 	}
 	err := d.do(ctx, func(time.Time) {
 		queued, running := d.engine.Live()
 		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}
 		s.Blocked = d.engine.Blocked()
-		s.Source = d.source.Name()
+		s.Source = d.machine.Source.Name()
 	})
 	return s, err
 }
@@ -60,7 +61,7 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 	if err != nil {
 		return api.Stats{}, err
 	}
-	sum := newStatsSum(since, until, len(d.devices), q.User, time.Local)
+	sum := newStatsSum(since, until, len(d.machine.Devices), q.User, time.Local)
 	err = d.store.EachOver(store.Filter{EndedSince: since}, func(j *job.Job) error {
 		delete(running, j.ID)
 		sum.add(j)
@@ -107,7 +108,7 @@ func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 // Restore puts a backup in the place of a stopped daemon's state, and says
 // where what was there is kept.
 func Restore(stateDir, backup string) (kept string, err error) {
-	kept, err = store.Restore(storeDir(stateDir), backup)
+	kept, err = store.Restore(machine.StoreDir(stateDir), backup)
 	switch {
 	case errors.Is(err, store.ErrLocked):
 		err = api.Problemf(api.Refused, "is a daemon still running? stop it first", "%v", err)

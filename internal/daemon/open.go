@@ -2,11 +2,10 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -16,11 +15,10 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
-	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/machine"
 	"berth/internal/run"
-	"berth/internal/sched"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -28,17 +26,14 @@ import (
 const (
 	maxNumber = 1e15 // of a job, as people can type it
 	logBytes  = 16 << 20
-	firstLook = 20 * time.Second
 	scopeTime = 10 * time.Second
 )
 
-func storeDir(stateDir string) string { return filepath.Join(stateDir, "store") }
-
-func keepDir(places site.Places) string { return filepath.Join(places.StateDir, "keep") }
-
 // Living are the ids of the jobs of a daemon that is gone which run all the
 // same.
-func Living(places site.Places) (map[string]bool, error) { return run.Living(keepDir(places)) }
+func Living(places site.Places) (map[string]bool, error) {
+	return run.Living(machine.KeepDir(places.StateDir))
+}
 
 func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
 
@@ -46,7 +41,7 @@ func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, 
 // the store's lock makes this the only daemon before anything is written.
 func (d *Daemon) open(ctx context.Context) error {
 	steps := []func(context.Context) error{
-		d.openConfig, d.openDirs, d.openStore, d.openLog, d.openPeople, d.openCards, d.openRunner, d.openEngine, d.restore,
+		d.openConfig, d.openDirs, d.openMachine, d.openPeople, d.openEngine, d.restore,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -144,8 +139,35 @@ func stateProblem(err error) error {
 	return p
 }
 
-func (d *Daemon) openStore(context.Context) error {
-	st, err := store.Open(storeDir(d.opt.Places.StateDir))
+// openMachine opens what the jobs run on. Its log is a file: a service manager
+// has a journal of its own beside it.
+func (d *Daemon) openMachine(ctx context.Context) error {
+	dir := d.opt.Places.StateDir
+	m, err := machine.Open(ctx, machine.Setup{
+		StateDir: dir, MPSDir: d.mpsHome(),
+		Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
+		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
+		Launcher: engine.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
+		Known:    d.knownCards, Choose: d.chooseCards, Cgroups: d.cgroups,
+	})
+	if err != nil {
+		return d.notOpened(err)
+	}
+	d.machine, d.store, d.log = m, m.Store, m.Log
+	if d.audit, err = openAudit(filepath.Join(dir, "audit.jsonl")); err != nil {
+		return stateProblem(err)
+	}
+	return nil
+}
+
+const noCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
+
+// notOpened is what a person is told of a part of the machine that fails.
+func (d *Daemon) notOpened(err error) error {
+	var failed *machine.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
 	var locked *store.LockedError
 	var newer *store.NewerSchemaError
 	switch {
@@ -153,29 +175,19 @@ func (d *Daemon) openStore(context.Context) error {
 		return api.Problemf(api.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
 	case errors.As(err, &newer):
 		return api.Problemf(api.Refused, "use the newer berth", "%v", err)
-	case err != nil:
+	}
+	switch failed.Part {
+	case machine.Store:
 		return api.Problemf(api.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
-	}
-	d.store = st
-	return nil
-}
-
-// openLog writes to the terminal or the journal under a service manager, and
-// to a file otherwise.
-func (d *Daemon) openLog(context.Context) error {
-	cfg := d.config()
-	file, err := site.OpenPrivateLog(filepath.Join(d.opt.Places.StateDir, "berth.log"), logBytes)
-	if err != nil {
-		return stateProblem(err)
-	}
-	d.logFile = file
-	if d.log, err = site.NewLogger(file, cfg.LogLevel); err != nil {
+	case machine.LogLevel:
 		return api.Problemf(api.Invalid, "", "%v", err)
-	}
-	if d.audit, err = openAudit(filepath.Join(d.opt.Places.StateDir, "audit.jsonl")); err != nil {
+	case machine.Cards:
+		return api.Problemf(api.Refused, noCardsHint, "%v", err)
+	case machine.Ledger:
+		return api.Problemf(api.Unable, "", "%v", err)
+	default:
 		return stateProblem(err)
 	}
-	return nil
 }
 
 func (d *Daemon) openPeople(ctx context.Context) error {
@@ -194,67 +206,46 @@ func (d *Daemon) openPeople(ctx context.Context) error {
 // tokensKey is where the store keeps the tokens.
 const tokensKey = "tokens"
 
-func (d *Daemon) openRunner(ctx context.Context) error {
+// cgroups are a scope of systemd's for jobs, and a place in it for their
+// supervisors.
+func (d *Daemon) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers string) {
 	bounded, cancel := context.WithTimeout(ctx, scopeTime)
 	defer cancel()
 	self := []string{"/proc/self/exe", site.HoldWord}
 	if path, err := os.Executable(); err == nil {
 		self[0] = path
 	}
-	scope, why, err := site.JobScope(bounded, !d.opt.Places.Shared, self)
+	jobs, why, err := site.JobScope(bounded, !d.opt.Places.Shared, self)
 	if err != nil {
-		d.log.Warn("no scope of systemd's for jobs", "err", err)
-	} else if scope == "" {
-		d.log.Info("no scope of systemd's for jobs", "why", why)
+		log.Warn("no scope of systemd's for jobs", "err", err)
+		return jobs, ""
 	}
-	keepers := ""
-	if scope != "" {
-		// Not in the service's own: what is left there when it restarts would
-		// be in systemd's way.
-		keepers = filepath.Join(scope, "keepers")
-		if err := os.Mkdir(keepers, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			d.log.Warn("supervisors stay in the service's cgroup", "err", err)
-			keepers = ""
-		}
+	if jobs == "" {
+		log.Info("no scope of systemd's for jobs", "why", why)
+		return "", ""
 	}
-	d.runner, err = run.Open(run.Options{KeepDir: keepDir(d.opt.Places), CgroupParent: scope, KeepCgroup: keepers, Log: d.log})
-	if err != nil {
-		return stateProblem(err)
+	// Not in the service's own: what is left there when it restarts would
+	// be in systemd's way.
+	keepers = filepath.Join(jobs, "keepers")
+	if err := os.Mkdir(keepers, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		log.Warn("supervisors stay in the service's cgroup", "err", err)
+		return jobs, ""
 	}
-	d.ledger, err = gpu.OpenLedger("", instance(d.opt.Places.StateDir))
-	if err != nil {
-		return api.Problemf(api.Unable, "", "%v", err)
-	}
-	return nil
-}
-
-// instance names this queue among all on the machine, the same after a
-// restart.
-func instance(stateDir string) string {
-	sum := sha256.Sum256([]byte(stateDir))
-	return hex.EncodeToString(sum[:8])
+	return jobs, keepers
 }
 
 func (d *Daemon) openEngine(context.Context) error {
 	cfg := d.config()
-	cpus, memMiB := site.Host()
-	d.host = sched.Host{CPUs: cpus, MemMiB: memMiB}
-	d.launcher = &engine.Launcher{
-		JobsDir: d.jobsDir(), Dir: "/", SelfDir: site.SelfDir(), SimDir: d.simDir, Owner: d.owner,
-		Filter: d.simDir == "" && d.runner.Filters() == nil,
-	}
-	d.launcher.UseMPS(d.mpsHome())
 	lastSeq, err := d.lastNumber()
 	if err != nil {
 		return err
 	}
-	d.engine = engine.New(engine.Config{
-		Rules: cfg.Rules, Host: d.host, Cards: cfg.GPUs, Devices: d.devices, Xids: d.heard, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
+	d.engine = d.machine.Engine(engine.Config{
+		Rules: cfg.Rules, Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
 		Limits: cfg.Limits, HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
-		Publish: d.publish, Log: d.log, After: d.parted,
-	}, d.store, d.runner, d.source, d.ledger, run.NewAttribution(), lastSeq)
-	d.launcher.Device = d.engine.Given
+		Publish: d.publish, After: d.parted,
+	}, lastSeq)
 	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta), d.engine.RestoreHealth(d.store.Meta))
 }
 
@@ -289,7 +280,7 @@ func (d *Daemon) lastNumber() (int64, error) {
 
 // restore takes over what an earlier daemon left.
 func (d *Daemon) restore(ctx context.Context) error {
-	found, err := d.runner.Scan()
+	found, err := d.machine.Runner.Scan()
 	if err != nil {
 		return api.Problemf(api.Unable, "", "look for supervisors of an earlier daemon: %v", err)
 	}
@@ -322,7 +313,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 
 // order is how a job is started.
 func (d *Daemon) order(j *job.Job) (o keep.Order, err error) {
-	if o, err = d.launcher.Order(j); err == nil {
+	if o, err = d.machine.Launcher.Order(j); err == nil {
 		o.LogMaxBytes = d.config().MaxLog
 		if o.Credential == nil && j.Umask >= 0 {
 			o.Mask = strconv.FormatInt(int64(j.Umask), 8)
@@ -338,7 +329,7 @@ func (d *Daemon) logPath(j *job.Job) string {
 	if d.opt.Places.Shared {
 		uid = j.UID
 	}
-	l := *d.launcher
+	l := *d.machine.Launcher
 	l.Home = d.home(uid)
 	return l.LogPath(j)
 }
@@ -357,29 +348,13 @@ func (d *Daemon) boundMemory(jobs int) {
 }
 
 func (d *Daemon) close() {
-	closeAll := []func() error{}
-	if d.runner != nil {
-		closeAll = append(closeAll, d.runner.Close)
-	}
-	if d.source != nil {
-		closeAll = append(closeAll, d.source.Close)
-	}
-	if d.ledger != nil {
-		closeAll = append(closeAll, d.ledger.Close)
-	}
 	if d.audit != nil {
-		closeAll = append(closeAll, d.audit.close)
-	}
-	if d.store != nil {
-		closeAll = append(closeAll, d.store.Close)
-	}
-	for _, f := range closeAll {
-		if err := f(); err != nil && d.log != nil {
+		if err := d.audit.close(); err != nil {
 			d.log.Warn("close", "err", err)
 		}
 	}
-	if d.logFile != nil {
-		_ = d.logFile.Close() // there is no log left to say so in
+	if d.machine != nil {
+		d.machine.Close()
 	}
 }
 

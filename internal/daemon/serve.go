@@ -72,7 +72,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	if d.opt.Ready != nil {
 		d.opt.Ready()
 	}
-	err = d.engine.Run(ctx, d.runner.Events())
+	err = d.engine.Run(ctx, d.machine.Runner.Events())
 	// From here on nothing is accepted; what was asked is answered.
 	_ = site.Notify("STOPPING=1")
 	close(d.ended)
@@ -162,18 +162,18 @@ func (d *Daemon) greet(listeners []listening) {
 	if d.opt.Places.Shared {
 		kind = "shared by all users"
 	}
-	d.log.Info("serving", "on", names, "state", d.opt.Places.StateDir, "shared", d.opt.Places.Shared, "gpus", len(d.devices), "version", d.opt.Version)
+	d.log.Info("serving", "on", names, "state", d.opt.Places.StateDir, "shared", d.opt.Places.Shared, "gpus", len(d.machine.Devices), "version", d.opt.Version)
 	if d.opt.Out == nil {
 		return
 	}
-	cards := fmt.Sprintf("%d GPUs", len(d.devices))
-	if len(d.devices) == 1 {
+	cards := fmt.Sprintf("%d GPUs", len(d.machine.Devices))
+	if len(d.machine.Devices) == 1 {
 		cards = "1 GPU"
 	}
 	fmt.Fprintf(d.opt.Out, "berth %s: serving %s on %s, %s\n", d.opt.Version, cards, strings.Join(names, " and "), kind)
 	fmt.Fprintf(d.opt.Out, "state %s, log %s\n", d.opt.Places.StateDir, filepath.Join(d.opt.Places.StateDir, "berth.log"))
-	if d.simDir != "" {
-		fmt.Fprintf(d.opt.Out, "simulated GPUs: BERTH_SIM_DIR=%s\n", d.simDir)
+	if d.machine.SimDir != "" {
+		fmt.Fprintf(d.opt.Out, "simulated GPUs: BERTH_SIM_DIR=%s\n", d.machine.SimDir)
 	}
 }
 

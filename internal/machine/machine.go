@@ -1,0 +1,231 @@
+// Package machine puts together what one queue runs on: its store, its own
+// log, the cards, the supervisors, the ledger and the engine over all of them.
+// `berth run` and `berth serve` both get theirs here; what differs is a Setup.
+//
+// It decides nothing and says nothing to a person: its errors name the part
+// that failed, and the caller knows what to do about it.
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/site"
+	"berth/internal/store"
+)
+
+// firstLook bounds how long the first look at the cards may take.
+const firstLook = 20 * time.Second
+
+// Setup is what one machine has different from another.
+type Setup struct {
+	StateDir string // store, supervisors and simulated box
+	Log      Log
+
+	Sim        int   // simulated cards; 0: real ones
+	SimVRAMMiB int64 // of each
+	Getenv     func(name string) string
+
+	// Launcher has what is the caller's: whose jobs they are and where they run.
+	Launcher engine.Launcher
+	MPSDir   string // where jobs find the pipes of their MPS servers
+
+	// Known are the cards of an earlier start; wait: some were there lately, so
+	// a driver that does not answer is late and not missing. Nil: none.
+	Known func(m *Machine) (known []gpu.Device, wait bool)
+	// Choose judges the first look at the cards, which may have failed, and
+	// names those that the queue has.
+	Choose func(m *Machine, first gpu.Sample, unread error) ([]gpu.Device, error)
+	// Cgroups are where jobs and their supervisors go. Nil: wherever berth is.
+	Cgroups func(ctx context.Context, log *slog.Logger) (jobs, keepers string)
+}
+
+// Log is berth's own.
+type Log struct {
+	Path     string
+	MaxBytes int64
+	Private  bool // it tells of several users, so none of them may read it
+	Level    string
+}
+
+// Machine is all of it, open.
+type Machine struct {
+	Store    *store.Store
+	Log      *slog.Logger
+	Source   gpu.Source
+	Devices  []gpu.Device // as Choose named them
+	SimDir   string       // the simulated box; empty: the cards are real
+	Runner   *run.Runner
+	Launcher *engine.Launcher
+
+	setup   Setup
+	logFile *site.Log
+	heard   []gpu.Xid // while the cards were found
+	ledger  *gpu.Ledger
+}
+
+// StoreDir is where the store of a state directory is.
+func StoreDir(stateDir string) string { return filepath.Join(stateDir, "store") }
+
+// KeepDir is where the supervisors of a state directory are.
+func KeepDir(stateDir string) string { return filepath.Join(stateDir, "keep") }
+
+// Open opens everything but the engine. The order matters: the store's lock
+// makes this the only berth of the queue before anything else is written, and
+// no supervisor is looked for before the cards are known. What was opened is
+// closed again when a later part fails.
+func Open(ctx context.Context, setup Setup) (*Machine, error) {
+	m := &Machine{setup: setup}
+	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger} {
+		err := step(ctx)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Machine) openStore(context.Context) (err error) {
+	m.Store, err = store.Open(StoreDir(m.setup.StateDir))
+	return failed(Store, err)
+}
+
+func (m *Machine) openLog(context.Context) (err error) {
+	open := site.OpenLog
+	if m.setup.Log.Private {
+		open = site.OpenPrivateLog
+	}
+	if m.logFile, err = open(m.setup.Log.Path, m.setup.Log.MaxBytes); err != nil {
+		return failed(LogFile, err)
+	}
+	m.Log, err = site.NewLogger(m.logFile, m.setup.Log.Level)
+	return failed(LogLevel, err)
+}
+
+// openCards finds the cards and looks at them once: without a first look
+// nothing could be promised.
+func (m *Machine) openCards(ctx context.Context) (err error) {
+	if m.setup.Sim > 0 {
+		if m.SimDir = m.setup.Getenv("BERTH_SIM_DIR"); m.SimDir == "" {
+			m.SimDir = filepath.Join(m.setup.StateDir, "sim")
+		}
+	}
+	if m.Source, err = Await(ctx, m.openSource); err != nil {
+		return failed(Cards, err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	first, err := Await(ctx, func() (gpu.Sample, error) { return gpu.FirstLook(bounded, m.Source) })
+	m.heard = first.Xids
+	m.Devices, err = m.setup.Choose(m, first, err)
+	return err
+}
+
+// openSource returns nil where it fails, and not an interface around a nil.
+func (m *Machine) openSource() (gpu.Source, error) {
+	if m.setup.Sim > 0 {
+		box, err := gpu.OpenSim(m.SimDir, m.setup.Sim, m.setup.SimVRAMMiB)
+		if err != nil {
+			return nil, err
+		}
+		return box, nil
+	}
+	options := gpu.OpenOptions{Log: m.Log, Env: m.setup.Getenv}
+	if m.setup.Known != nil {
+		options.Known, options.Wait = m.setup.Known(m)
+	}
+	return gpu.Open(options)
+}
+
+func (m *Machine) openRunner(ctx context.Context) (err error) {
+	options := run.Options{KeepDir: KeepDir(m.setup.StateDir), Log: m.Log}
+	if m.setup.Cgroups != nil {
+		options.CgroupParent, options.KeepCgroup = m.setup.Cgroups(ctx, m.Log)
+	}
+	if m.Runner, err = run.Open(options); err != nil {
+		return failed(Supervisors, err)
+	}
+	l := m.setup.Launcher
+	l.SelfDir, l.SimDir = site.SelfDir(), m.SimDir
+	l.Filter = m.SimDir == "" && m.Runner.Filters() == nil
+	l.UseMPS(m.setup.MPSDir)
+	m.Launcher = &l
+	return nil
+}
+
+func (m *Machine) openLedger(context.Context) (err error) {
+	// The same name after a restart, and no other queue's.
+	sum := sha256.Sum256([]byte(m.setup.StateDir))
+	m.ledger, err = gpu.OpenLedger("", hex.EncodeToString(sum[:8]))
+	return failed(Ledger, err)
+}
+
+// Engine builds the engine over this machine. cfg has what is the caller's;
+// last is the highest number any job ever had.
+func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
+	cpus, memMiB := site.Host()
+	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
+	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
+	e := engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
+	m.Launcher.Device = e.Given
+	return e
+}
+
+// Close lets go of everything; what runs is left running.
+func (m *Machine) Close() {
+	closers := []io.Closer{}
+	if m.Runner != nil {
+		closers = append(closers, m.Runner)
+	}
+	if m.Source != nil {
+		closers = append(closers, m.Source)
+	}
+	if m.ledger != nil {
+		closers = append(closers, m.ledger)
+	}
+	if m.Store != nil {
+		closers = append(closers, m.Store)
+	}
+	for _, c := range closers {
+		if err := c.Close(); err != nil && m.Log != nil {
+			m.Log.Warn("close", "err", err)
+		}
+	}
+	if m.logFile != nil {
+		_ = m.logFile.Close() // there is no log left to say so in
+	}
+}
+
+// Await is f, unless ctx is over first: then f goes on alone, and what it
+// comes to is lost. A driver may hang where nothing can call it off.
+func Await[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}

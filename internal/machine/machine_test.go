@@ -1,0 +1,127 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth/internal/engine"
+	"berth/internal/gpu"
+	"berth/internal/sched"
+	"berth/internal/store"
+)
+
+// simulated is a machine of two simulated cards in a directory of its own.
+func simulated(t *testing.T) Setup {
+	t.Helper()
+	t.Setenv("BERTH_LEDGER_DIR", t.TempDir())
+	dir := t.TempDir()
+	return Setup{
+		StateDir: dir, MPSDir: dir, Log: Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: 1 << 20, Level: "info"},
+		Sim: 2, SimVRAMMiB: 1000, Getenv: func(string) string { return "" },
+		Launcher: engine.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
+		Choose:   func(_ *Machine, first gpu.Sample, err error) ([]gpu.Device, error) { return first.Devices, err },
+	}
+}
+
+func TestAMachineIsOpenedAndClosed(t *testing.T) {
+	setup := simulated(t)
+	m, err := Open(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Devices) != 2 || m.SimDir != filepath.Join(setup.StateDir, "sim") || m.Launcher.SimDir != m.SimDir || m.Launcher.Filter {
+		t.Errorf("%+v, launcher %+v", m, m.Launcher)
+	}
+	e := m.Engine(engine.Config{Rules: sched.DefaultRules()}, 7)
+	if m.Launcher.Device == nil || len(e.Devices()) != 2 {
+		t.Errorf("the engine knows %v", e.Devices())
+	}
+	_, err = Open(t.Context(), setup)
+	var failed *Error
+	var locked *store.LockedError
+	if !errors.As(err, &failed) || failed.Part != Store || !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Errorf("a second machine in the same place: %v", err)
+	}
+	m.Close()
+	again, err := Open(t.Context(), setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
+
+func TestWhatFailsLaterLeavesNothingOpen(t *testing.T) {
+	errNone := errors.New("none of them will do")
+	for name, test := range map[string]struct {
+		spoil func(*Setup)
+		part  Part
+		plain error // that of the caller
+	}{
+		"a level that is none": {spoil: func(s *Setup) { s.Log.Level = "loud" }, part: LogLevel},
+		"a log in no place":    {spoil: func(s *Setup) { s.Log.Path = filepath.Join(s.StateDir, "none", "log") }, part: LogFile},
+		"too many cards":       {spoil: func(s *Setup) { s.Sim = 1 << 20 }, part: Cards},
+		"the caller's choice": {plain: errNone, spoil: func(s *Setup) {
+			s.Choose = func(*Machine, gpu.Sample, error) ([]gpu.Device, error) { return nil, errNone }
+		}},
+		"a file where supervisors go": {part: Supervisors, spoil: func(s *Setup) {
+			if err := os.WriteFile(KeepDir(s.StateDir), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setup := simulated(t)
+			test.spoil(&setup)
+			_, err := Open(t.Context(), setup)
+			var failed *Error
+			if test.plain != nil {
+				if !errors.Is(err, test.plain) || errors.As(err, &failed) {
+					t.Errorf("it says %v", err)
+				}
+			} else if !errors.As(err, &failed) || failed.Part != test.part {
+				t.Errorf("part %+v failed: %v", failed, err)
+			}
+			st, err := store.Open(StoreDir(setup.StateDir))
+			if err != nil {
+				t.Fatalf("the store is still held: %v", err)
+			}
+			st.Close()
+		})
+	}
+}
+
+func TestAMachineIsNotOpenedForSomeoneWhoLeft(t *testing.T) {
+	setup := simulated(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errOver)
+	if _, err := Open(ctx, setup); !errors.Is(err, errOver) {
+		t.Errorf("it says %v", err)
+	}
+}
+
+var errOver = errors.New("over")
+
+func TestWhatHangsIsNotWaitedFor(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	hang := make(chan struct{})
+	defer close(hang)
+	began := make(chan struct{})
+	go func() {
+		<-began
+		cancel(errOver)
+	}()
+	_, err := Await(ctx, func() (int, error) {
+		close(began)
+		<-hang
+		return 1, nil
+	})
+	if !errors.Is(err, errOver) {
+		t.Errorf("it says %v", err)
+	}
+	if got, err := Await(context.Background(), func() (int, error) { return 7, nil }); got != 7 || err != nil {
+		t.Errorf("without an interrupt: %d, %v", got, err)
+	}
+}
