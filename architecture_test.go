@@ -19,14 +19,15 @@ var floors = map[string][]string{
 	"cmd/berth":         {"internal/cli", "internal/compat", "internal/keep", "internal/run", "internal/site"},
 	"cmd/berth-keep":    {"internal/keep"},
 	"cmd/berth-gpu":     {"internal/fakenvml", "internal/gpu"},
-	"internal/cli":      {"internal/api", "internal/batch", "internal/compat", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/sched", "internal/sim", "internal/site"},
+	"internal/cli":      {"internal/api", "internal/batch", "internal/compat", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/reason", "internal/sched", "internal/sim", "internal/site"},
 	"internal/compat":   {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
-	"internal/batch":    {"internal/machine", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
-	"internal/daemon":   {"internal/machine", "internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/sched", "internal/site", "internal/store"},
+	"internal/batch":    {"internal/machine", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/reason", "internal/sched", "internal/site", "internal/store"},
+	"internal/daemon":   {"internal/machine", "internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/reason", "internal/sched", "internal/site", "internal/store"},
 	"internal/machine":  {"internal/engine", "internal/gpu", "internal/run", "internal/sched", "internal/site", "internal/store"},
 	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/predict", "internal/run", "internal/sched", "internal/store"},
-	"internal/sim":      {"internal/job", "internal/predict", "internal/sched"},
-	"internal/sched":    {"internal/job"},
+	"internal/sim":      {"internal/job", "internal/predict", "internal/reason", "internal/sched"},
+	"internal/sched":    {"internal/job", "internal/reason"},
+	"internal/reason":   {},
 	"internal/predict":  {},
 	"internal/jobfile":  {"internal/job"},
 	"internal/store":    {"internal/job"},
@@ -52,12 +53,12 @@ var onlyIn = map[string]string{
 }
 
 // pure rooms know no clock, chance, file, process or logger.
-var pure = []string{"internal/job", "internal/jobfile", "internal/predict", "internal/sched", "internal/sim"}
+var pure = []string{"internal/job", "internal/jobfile", "internal/predict", "internal/reason", "internal/sched", "internal/sim"}
 
 var impure = []string{"os", "os/exec", "os/signal", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "syscall", "path/filepath", "database/sql"}
 
 // standardOnly rooms import nothing but the standard library.
-var standardOnly = []string{"internal/job", "internal/keep", "internal/predict", "internal/sched", "internal/sim", "cmd/berth-keep"}
+var standardOnly = []string{"internal/job", "internal/keep", "internal/predict", "internal/reason", "internal/sched", "internal/sim", "cmd/berth-keep"}
 
 func eachFile(t *testing.T, visit func(room, path string, file *ast.File, set *token.FileSet)) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/reason"
 	"berth/internal/sched"
 )
 
@@ -37,7 +38,7 @@ type snapshot struct {
 type waiting struct {
 	job    *job.Job
 	reason string
-	story  *sched.Story // nil: it is held, or waits for a time or for other jobs
+	story  *reason.Story // nil: it is held, or waits for a time or for other jobs
 }
 
 // board writes status.txt: whole or not at all, so that `watch cat` never

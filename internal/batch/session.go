@@ -12,6 +12,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/machine"
+	"berth/internal/reason"
 	"berth/internal/sched"
 	"berth/internal/store"
 )
@@ -60,7 +61,7 @@ type session struct {
 	shownAt     time.Time
 	boardAt     time.Time
 	changed     bool // since the board was written
-	retold      sched.Story
+	retold      reason.Story
 	retoldAt    time.Time
 }
 
@@ -276,9 +277,9 @@ func (s *session) waiting(now time.Time, most int) []waiting {
 const retellAfter = time.Second
 
 // stories asks for those of the jobs, and remembers that of the first alone.
-func (s *session) stories(now time.Time, ids []string) []sched.Story {
+func (s *session) stories(now time.Time, ids []string) []reason.Story {
 	if len(ids) == 1 && s.retold.Job == ids[0] && now.Sub(s.retoldAt) < retellAfter && !now.Before(s.retoldAt) {
-		return []sched.Story{s.retold}
+		return []reason.Story{s.retold}
 	}
 	stories := sched.Stories(s.engine.State(), ids)
 	if len(stories) > 0 {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/sched"
+	"berth/internal/reason"
 )
 
 // toldName is what berth itself reads of the board. People have status.txt; the
@@ -34,12 +34,12 @@ type Told struct {
 
 // ToldJob is one of them.
 type ToldJob struct {
-	ID    string       `json:"id"`
-	Name  string       `json:"name,omitempty"`
-	State string       `json:"state"`
-	Text  string       `json:"text"` // a sentence: why it waits, where it runs, how it ended
-	Aside string       `json:"aside_for,omitempty"`
-	Story *sched.Story `json:"story,omitempty"` // of one that waits for room
+	ID    string        `json:"id"`
+	Name  string        `json:"name,omitempty"`
+	State string        `json:"state"`
+	Text  string        `json:"text"` // a sentence: why it waits, where it runs, how it ended
+	Aside string        `json:"aside_for,omitempty"`
+	Story *reason.Story `json:"story,omitempty"` // of one that waits for room
 }
 
 // tell writes what the snapshot says of each job, if that is about other jobs

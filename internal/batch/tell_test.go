@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"berth/internal/job"
-	"berth/internal/sched"
+	"berth/internal/reason"
 )
 
 // toldSnapshot is a busy snapshot one of whose jobs has a story.
 func toldSnapshot() snapshot {
 	s := busy()
-	s.pending[0].story = &sched.Story{
-		Job: "5", Position: 1, Queued: 3, Request: sched.Request{GPUs: 2, VRAMMiB: 18432},
-		Why:      sched.Reason{Kind: sched.WaitsForTurn, Total: 3},
-		Forecast: sched.Forecast{Now: s.at, Low: s.at, Mid: s.at.Add(time.Hour), High: s.at.Add(2 * time.Hour)},
+	s.pending[0].story = &reason.Story{
+		Job: "5", Position: 1, Queued: 3, Request: reason.Request{GPUs: 2, VRAMMiB: 18432},
+		Why:      reason.Reason{Kind: reason.WaitsForTurn, Total: 3},
+		Forecast: reason.Forecast{Now: s.at, Low: s.at, Mid: s.at.Add(time.Hour), High: s.at.Add(2 * time.Hour)},
 	}
 	s.pending[1].reason = "held until someone releases it"
 	s.pending[0].job.State, s.pending[1].job.State, s.pending[1].job.Spec.Name = job.Queued, job.Queued, "again"

@@ -9,17 +9,17 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/batch"
-	"berth/internal/sched"
+	"berth/internal/reason"
 )
 
 // TestWhyOfARunIsReadFromItsBoard: by id or by name, with when that was said.
 func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 	dir := t.TempDir()
 	said := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
-	story := sched.Story{
-		Job: "7", Position: 2, Queued: 3, Request: sched.Request{GPUs: 2, VRAMMiB: 18432}, Why: sched.Reason{Kind: sched.WaitsForTurn, Total: 1},
-		Behind:   &sched.Behind{Job: "6", Priority: 5, First: sched.FirstPriority},
-		Forecast: sched.Forecast{Now: said, Low: said.Add(time.Hour), Mid: said.Add(2 * time.Hour), High: said.Add(3 * time.Hour), Rests: sched.Basis{History: 2}},
+	story := reason.Story{
+		Job: "7", Position: 2, Queued: 3, Request: reason.Request{GPUs: 2, VRAMMiB: 18432}, Why: reason.Reason{Kind: reason.WaitsForTurn, Total: 1},
+		Behind:   &reason.Behind{Job: "6", Priority: 5, First: reason.FirstPriority},
+		Forecast: reason.Forecast{Now: said, Low: said.Add(time.Hour), Mid: said.Add(2 * time.Hour), High: said.Add(3 * time.Hour), Rests: reason.Basis{History: 2}},
 	}
 	told := batch.Told{At: said, Jobs: []batch.ToldJob{
 		{ID: "7", Name: "pair", State: "queued", Text: "needs 2 GPUs", Story: &story},

@@ -7,7 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/sched"
+	"berth/internal/reason"
 )
 
 // whyLine is why a job waits and when it is expected to start, or what became of
@@ -17,32 +17,32 @@ func whyLine(why *api.Why) string {
 		return why.Text + endWords(why.Expected)
 	}
 	f := forecastOf(why)
-	line := sched.Line(why.Text, why.Needs, behindOf(why.Behind), f) + sched.Passed(local(why.OldestSince), boundOf(why), f)
+	line := reason.Line(why.Text, why.Needs, behindOf(why.Behind), f) + reason.Passed(local(why.OldestSince), boundOf(why), f)
 	if why.AsideFor != "" && !strings.HasPrefix(line, "set aside") {
 		line = "set aside for job " + why.AsideFor + "; " + line
 	}
 	return line
 }
 
-func behindOf(b *api.WhyBehind) *sched.Behind {
+func behindOf(b *api.WhyBehind) *reason.Behind {
 	if b == nil {
 		return nil
 	}
-	return &sched.Behind{Job: b.ID, User: b.User, Priority: b.Priority, First: sched.First(b.First)}
+	return &reason.Behind{Job: b.ID, User: b.User, Priority: b.Priority, First: reason.First(b.First)}
 }
 
 // forecastOf is what is expected, in the times of whoever reads it.
-func forecastOf(why *api.Why) sched.Forecast {
-	f := sched.Forecast{None: sched.NoForecast(why.NoStart)}
+func forecastOf(why *api.Why) reason.Forecast {
+	f := reason.Forecast{None: reason.NoForecast(why.NoStart)}
 	e := why.Expected
 	if e == nil {
 		if f.None == "" {
-			f.None = sched.NoneNotQueued // nothing is known, so nothing is said
+			f.None = reason.NoneNotQueued // nothing is known, so nothing is said
 		}
 		return f
 	}
 	f.Now, f.Low, f.Mid, f.High, f.Beyond = e.At.Local(), e.Low.Local(), local(e.Mid), local(e.High), e.Beyond
-	f.Rests = sched.Basis{Running: e.Running, InFront: e.InFront, Limit: e.Limit, History: e.History, Unknown: e.Unknown}
+	f.Rests = reason.Basis{Running: e.Running, InFront: e.InFront, Limit: e.Limit, History: e.History, Unknown: e.Unknown}
 	return f
 }
 
@@ -58,7 +58,7 @@ func endWords(e *api.Expected) string {
 	if e == nil || e.High == nil {
 		return ""
 	}
-	return "; expected to end " + between(e.Low, *e.High, e.At) + ", " + sched.Basis{Limit: e.Limit, History: e.History}.String()
+	return "; expected to end " + between(e.Low, *e.High, e.At) + ", " + reason.Basis{Limit: e.Limit, History: e.History}.String()
 }
 
 // between writes a stretch of time; what has begun is not said to begin.
@@ -167,13 +167,13 @@ func passedWords(why *api.Why, now time.Time) string {
 	}
 	bound := boundOf(why)
 	if why.OldestSince == nil {
-		return "for " + sched.Hours(bound) + " at most, counted once it is its user's oldest"
+		return "for " + reason.Hours(bound) + " at most, counted once it is its user's oldest"
 	}
 	over, until := now.Sub(*why.OldestSince), why.OldestSince.Add(bound)
 	if over >= bound {
-		return "for " + sched.Hours(bound) + ", the most there is: it goes first now"
+		return "for " + reason.Hours(bound) + ", the most there is: it goes first now"
 	}
-	return fmt.Sprintf("for %s in all, %s so far; it goes first from %s on", sched.Hours(bound), sched.Hours(max(0, over)), hourOf(until, now))
+	return fmt.Sprintf("for %s in all, %s so far; it goes first from %s on", reason.Hours(bound), reason.Hours(max(0, over)), hourOf(until, now))
 }
 
 // boundOf is how long others may go before the job.

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/reason"
 	"berth/internal/sched"
 )
 
@@ -90,7 +91,7 @@ func (d *Daemon) whyQueued(why *api.Why, asideFor string) {
 
 // StoryOf is a story of a job in that state in the words of the api, its sentence
 // included.
-func StoryOf(t sched.Story, state string) api.Why {
+func StoryOf(t reason.Story, state string) api.Why {
 	why := api.Why{
 		ID: t.Job, State: state, Text: t.Why.String(), Position: t.Position, Queued: t.Queued,
 		Kind: string(t.Why.Kind), User: t.User, Priority: t.Priority, Needs: t.Request.Words(), Since: when(t.Since),
@@ -115,7 +116,7 @@ func StoryOf(t sched.Story, state string) api.Why {
 	return why
 }
 
-func whyGPU(c *sched.CardStory) api.WhyGPU {
+func whyGPU(c *reason.CardStory) api.WhyGPU {
 	g := api.WhyGPU{
 		GPU: c.GPU, Name: c.Name, What: c.Obstacles(), Obstacle: string(c.Obstacle), FreeMiB: c.FreeMiB,
 		MissingMiB: c.MissingMiB, MissingShare: c.MissingShare, ForeignMiB: c.ForeignMiB, KeptFor: c.KeptFor,
@@ -124,7 +125,7 @@ func whyGPU(c *sched.CardStory) api.WhyGPU {
 	case c.Excluded:
 		g.Obstacle = "excluded"
 	case g.Obstacle == "" && c.KeptFor != "":
-		g.Obstacle = string(sched.ObstacleKept)
+		g.Obstacle = string(reason.ObstacleKept)
 	}
 	g.Fits = g.Obstacle == ""
 	for _, h := range c.Runs {

@@ -3,6 +3,8 @@ package sched
 import (
 	"fmt"
 	"slices"
+
+	"berth/internal/reason"
 )
 
 // assertSound checks the finished plan against the snapshot it was made from,
@@ -175,7 +177,7 @@ func (d *decision) holding(start Start) *Held {
 // assertCard checks one card that a plan starts something on. What was on it
 // before is the world's: shares may already pass 1 by another berth's doing,
 // as long as no share was added.
-func assertCard(c *slot, closed Obstacle, holders []*Held, added float64) {
+func assertCard(c *slot, closed reason.Obstacle, holders []*Held, added float64) {
 	assert(closed == "", "gpu%d is closed (%s) and is given a job", c.Index, closed)
 	freeMiB := c.TotalMiB - c.ReservedMiB - c.ForeignMiB
 	var shares float64

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"berth/internal/reason"
 )
 
 const queued = 100_000
@@ -137,7 +139,7 @@ func BenchmarkSentencesLab10k(b *testing.B) {
 func BenchmarkExplain100kDistinct(b *testing.B) {
 	s := benchState(func(i int) Request { return Request{GPUs: 1, VRAMMiB: 5000 + int64(i)} })
 	for b.Loop() {
-		if Explain(s, fmt.Sprint(queued-1)).Kind != TooMuchVRAM {
+		if Explain(s, fmt.Sprint(queued-1)).Kind != reason.TooMuchVRAM {
 			b.Fatal("the last job is the largest")
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"berth/internal/reason"
 )
 
 // board is the machine while a decision is made: what was measured, what is
@@ -22,10 +24,10 @@ type slot struct {
 	*Card       // only read
 	headroomMiB int64
 	shares      float64
-	holders     []*Held  // the berth jobs on it
-	alone       bool     // a holder that nothing may join
-	exclusive   bool     // a holder that no berth job may join
-	closed      Obstacle // what keeps every job away, whatever it asks for
+	holders     []*Held         // the berth jobs on it
+	alone       bool            // a holder that nothing may join
+	exclusive   bool            // a holder that no berth job may join
+	closed      reason.Obstacle // what keeps every job away, whatever it asks for
 }
 
 func newBoard(s *State) *board {
@@ -137,14 +139,14 @@ func (b *board) book(h *Held) {
 }
 
 // shut is what keeps every job off a card now and for as long as it stays so.
-func (c *slot) shut() Obstacle {
+func (c *slot) shut() reason.Obstacle {
 	switch {
 	case c.Stale:
-		return ObstacleStale
+		return reason.ObstacleStale
 	case c.Paused:
-		return ObstaclePaused
+		return reason.ObstaclePaused
 	case c.Health != HealthOK:
-		return ObstacleHealth
+		return reason.ObstacleHealth
 	}
 	return ""
 }
@@ -162,15 +164,15 @@ func (c *slot) names() []string {
 }
 
 // closed is what keeps every job off a card, before anyone asks for it.
-func (b *board) closed(c *slot) Obstacle {
+func (b *board) closed(c *slot) reason.Obstacle {
 	switch shut := c.shut(); {
 	case shut != "":
 		return shut
 	case b.rules.MemThreshold > 0 && c.usedShare() > b.rules.MemThreshold:
-		return ObstacleMemory
+		return reason.ObstacleMemory
 	// Once a berth job is there, the load is berth's own doing.
 	case b.rules.LoadThreshold > 0 && (b.rules.LoadAlways || len(c.holders) == 0) && c.UtilPct/100 > b.rules.LoadThreshold:
-		return ObstacleLoad
+		return reason.ObstacleLoad
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // Decide says which jobs start now, on which cards, and which never can; for
@@ -159,9 +160,9 @@ func (d *decision) consider(h *head, a *account, s standing) bool {
 	k := d.kinship(h)
 	switch {
 	case !k.possible(&h.amounts):
-		d.refuse(func() Reason { return k.impossible(&h.group.request) })
+		d.refuse(func() reason.Reason { return k.impossible(&h.group.request) })
 	case !a.allows(&h.amounts):
-		d.refuse(func() Reason { return a.overLimit(&h.amounts) })
+		d.refuse(func() reason.Reason { return a.overLimit(&h.amounts) })
 	case d.blocker != nil || d.spent():
 	case d.start(h, k, a):
 		return true
@@ -212,14 +213,14 @@ func (d *decision) kinshipOf(of *kin) *kinship {
 }
 
 // refuse turns down the job that came up last, and with it its whole group.
-func (d *decision) refuse(why func() Reason) {
+func (d *decision) refuse(why func() reason.Reason) {
 	if d.quiet {
 		return
 	}
-	jobs, reason := d.walk.rest(), why()
+	jobs, refused := d.walk.rest(), why()
 	d.plan.Infeasible = slices.Grow(d.plan.Infeasible, len(jobs))
 	for _, id := range jobs {
-		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: reason})
+		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: refused})
 	}
 }
 

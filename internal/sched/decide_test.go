@@ -47,9 +47,9 @@ func TestParts(t *testing.T) {
 		{says: "several parts by name are given", cards: parted(), jobs: asks(job.Spec{GPUs: 2, VRAMMiB: 100, IDs: []int{202, 200}}), want: "1@202,200"},
 		{says: "several GPUs cannot come from parts alone", cards: parted()[2:], jobs: asks(vrams(2, 100)), want: "!1"},
 	})
-	reason, ok := Feasible(State{Rules: DefaultRules(), Cards: parted()[2:]}, NewRequest(vrams(2, 100), 100, DefaultRules()))
-	if want := "asks for 2 GPUs; 0 of this machine's 3 qualify: gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU; a job gets one part of a partitioned card"; ok || reason.String() != want {
-		t.Errorf("%v %s", ok, reason)
+	why, ok := Feasible(State{Rules: DefaultRules(), Cards: parted()[2:]}, NewRequest(vrams(2, 100), 100, DefaultRules()))
+	if want := "asks for 2 GPUs; 0 of this machine's 3 qualify: gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU; a job gets one part of a partitioned card"; ok || why.String() != want {
+		t.Errorf("%v %s", ok, why)
 	}
 	for _, row := range []struct {
 		says  string
@@ -67,9 +67,9 @@ func TestParts(t *testing.T) {
 			"asks for gpu1 among gpu0; this machine has gpu0 Test GPU, gpu1 Test GPU, gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU"},
 	} {
 		t.Run(row.says, func(t *testing.T) {
-			reason, ok := Feasible(State{Rules: DefaultRules(), Cards: row.cards}, NewRequest(row.spec, 100, DefaultRules()))
-			if ok || reason.String() != row.want {
-				t.Errorf("%v %s", ok, reason)
+			why, ok := Feasible(State{Rules: DefaultRules(), Cards: row.cards}, NewRequest(row.spec, 100, DefaultRules()))
+			if ok || why.String() != row.want {
+				t.Errorf("%v %s", ok, why)
 			}
 		})
 	}

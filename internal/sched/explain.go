@@ -1,11 +1,13 @@
 package sched
 
+import "berth/internal/reason"
+
 // Explain says why a queued job does not run now, seen from its place in the
 // queue: what the jobs in front of it would get is counted as gone.
-func Explain(s State, job string) Reason {
+func Explain(s State, job string) reason.Reason {
 	m, found := s.Queue.member(job)
 	if !found {
-		return Reason{Kind: NotQueued, Job: job}
+		return reason.Reason{Kind: reason.NotQueued, Job: job}
 	}
 	d := newDecision(&s)
 	d.quiet = true
@@ -15,16 +17,16 @@ func Explain(s State, job string) Reason {
 
 // explain says why a job of this kind waits. A limit is named before a job in
 // front: the limit would keep it whoever was in front.
-func (d *decision) explain(m *member) Reason {
-	if reason, barred := d.explainLimit(m); barred {
-		return reason
+func (d *decision) explain(m *member) reason.Reason {
+	if why, barred := d.explainLimit(m); barred {
+		return why
 	}
 	return d.explainRoom(m)
 }
 
 // explainLimit says which limit keeps the job, if one does and the machine
 // could run it at all.
-func (d *decision) explainLimit(m *member) (Reason, bool) {
+func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 	g, a := m.group, d.account(m)
 	h := g.head(m.entry)
 	switch {
@@ -34,11 +36,11 @@ func (d *decision) explainLimit(m *member) (Reason, bool) {
 	case d.barred(g, &h.amounts, a):
 		return d.whyBarred(g, &h.amounts, a), true
 	}
-	return Reason{}, false
+	return reason.Reason{}, false
 }
 
 // explainRoom says why the machine has no room for the job.
-func (d *decision) explainRoom(m *member) Reason {
+func (d *decision) explainRoom(m *member) reason.Reason {
 	h := m.group.head(m.entry)
 	k, r := d.kinship(&h), &m.group.request
 	switch {
@@ -46,25 +48,25 @@ func (d *decision) explainRoom(m *member) Reason {
 		return k.impossible(r)
 	case d.blocker != nil:
 		because := d.blocked()
-		return Reason{Kind: WaitsBehind, Job: d.blocker.Job, Because: &because}
+		return reason.Reason{Kind: reason.WaitsBehind, Job: d.blocker.Job, Because: &because}
 	}
 	return d.shortage(&h, k)
 }
 
 // blocked says why the job waits that nothing may pass.
-func (d *decision) blocked() Reason {
+func (d *decision) blocked() reason.Reason {
 	m, _ := d.state.Queue.member(d.blocker.Job)
 	h := m.group.head(m.entry)
 	return d.shortage(&h, newKinship(d.board, &h.group.request))
 }
 
 // shortage says what the request lacks on the board as it stands.
-func (d *decision) shortage(h *head, k *kinship) Reason {
+func (d *decision) shortage(h *head, k *kinship) reason.Reason {
 	r := &h.group.request
 	b, a := d.board, r.amounts()
 	switch {
 	case r.GPUs > 0 && b.unreadable != "":
-		return Reason{Kind: WaitsForReadings, Needs: r.GPUs, Detail: b.unreadable}
+		return reason.Reason{Kind: reason.WaitsForReadings, Needs: r.GPUs, Detail: b.unreadable}
 	case !b.hostFits(&a):
 		return b.hostShortage(&a, "")
 	}
@@ -76,60 +78,60 @@ func (d *decision) shortage(h *head, k *kinship) Reason {
 		return f.board.hostShortage(&a, f.job)
 	}
 	if d.spent() {
-		return Reason{Kind: WaitsForTurn, Total: int64(d.state.MaxStarts)}
+		return reason.Reason{Kind: reason.WaitsForTurn, Total: int64(d.state.MaxStarts)}
 	}
-	return Reason{Kind: StartsNow}
+	return reason.Reason{Kind: reason.StartsNow}
 }
 
 // hostShortage says what the host lacks, of which some may be kept for a job.
-func (b *board) hostShortage(a *amounts, keptFor string) Reason {
+func (b *board) hostShortage(a *amounts, keptFor string) reason.Reason {
 	if !b.cpusFit(a) {
-		return Reason{Kind: WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, b.freeCPUs())), Total: int64(b.host.CPUs), Job: keptFor}
+		return reason.Reason{Kind: reason.WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, b.freeCPUs())), Total: int64(b.host.CPUs), Job: keptFor}
 	}
-	return Reason{Kind: WaitsForMemory, Amount: a.memMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB, Job: keptFor}
+	return reason.Reason{Kind: reason.WaitsForMemory, Amount: a.memMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB, Job: keptFor}
 }
 
 // shortage tells card by card why there are too few for the request.
-func (k *kinship) shortage(r *Request, kept keeper) Reason {
-	reason := Reason{
-		Kind: WaitsForGPUs, Needs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share,
+func (k *kinship) shortage(r *Request, kept keeper) reason.Reason {
+	why := reason.Reason{
+		Kind: reason.WaitsForGPUs, Needs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share,
 		Idle: r.undeclared(), Exclusive: r.Exclusive && !r.undeclared(),
 		Type: r.Type, IDs: splitIDs(r.IDs), Allow: splitIDs(r.Allow),
 	}
 	for _, c := range k.candidates {
 		// Of a share on cards of several sizes, the smallest is what it needs.
-		if size := r.budgetOn(c.TotalMiB); r.VRAMMiB == 0 && (reason.VRAMMiB == 0 || size < reason.VRAMMiB) {
-			reason.VRAMMiB = size
+		if size := r.budgetOn(c.TotalMiB); r.VRAMMiB == 0 && (why.VRAMMiB == 0 || size < why.VRAMMiB) {
+			why.VRAMMiB = size
 		}
 		fact := k.board.fact(c, r)
 		if f := kept.by(c, r); f != nil && fact.Obstacle == "" {
-			fact.Obstacle, fact.Holders = ObstacleKept, []string{"job " + f.job}
+			fact.Obstacle, fact.Holders = reason.ObstacleKept, []string{"job " + f.job}
 		}
-		reason.Cards = append(reason.Cards, fact)
+		why.Cards = append(why.Cards, fact)
 	}
-	return reason
+	return why
 }
 
 // fact is how a card stands to the request.
-func (b *board) fact(c *slot, r *Request) CardFact {
+func (b *board) fact(c *slot, r *Request) reason.Card {
 	_, obstacle := b.fit(c, r)
-	f := CardFact{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.names()}
+	f := reason.Card{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.names()}
 	if !c.alone {
 		f.FreeMiB = max(0, b.freeFor(c, r))
 	}
 	switch obstacle {
-	case ObstacleForeign:
+	case reason.ObstacleForeign:
 		// The number that is compared with the idle threshold.
 		f.ForeignMiB = c.IdleForeignMiB
-	case ObstacleShares:
+	case reason.ObstacleShares:
 		f.FreeShare = max(0, 1-c.shares)
-	case ObstacleMemory:
+	case reason.ObstacleMemory:
 		f.Percent, f.Limit = 100*c.usedShare(), 100*b.rules.MemThreshold
-	case ObstacleLoad:
+	case reason.ObstacleLoad:
 		f.Percent, f.Limit = c.UtilPct, 100*b.rules.LoadThreshold
-	case ObstacleHealth:
+	case reason.ObstacleHealth:
 		f.Detail = healthDetail(c)
-	case ObstacleStale:
+	case reason.ObstacleStale:
 		if c.Health != HealthOK || c.HealthReason != "" {
 			f.Detail = healthDetail(c)
 		}

@@ -8,6 +8,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"berth/internal/reason"
 )
 
 // drawFair draws a shared snapshot in which users take turns.
@@ -152,7 +154,7 @@ func TestOrderIsTheOrderOfStarts(t *testing.T) {
 			}
 		}
 		for i := len(plan.Starts) + 1; i < len(order); i++ {
-			if why := Explain(s, order[i].Job); why.Kind != WaitsBehind || why.Job != order[len(plan.Starts)].Job {
+			if why := Explain(s, order[i].Job); why.Kind != reason.WaitsBehind || why.Job != order[len(plan.Starts)].Job {
 				t.Fatalf("job %s %s, job %s blocks", order[i].Job, why, order[len(plan.Starts)].Job)
 			}
 		}

@@ -1,29 +1,33 @@
 package sched
 
-import "slices"
+import (
+	"slices"
+
+	"berth/internal/reason"
+)
 
 // Feasible reports whether the request could be placed on this machine if
 // nothing else ran on it, and otherwise why not. What is free now, paused or
 // unwell plays no part, and neither do limits of users.
-func Feasible(s State, r Request) (Reason, bool) {
+func Feasible(s State, r Request) (reason.Reason, bool) {
 	k := newKinship(newBoard(&s), &r)
 	if a := r.amounts(); k.possible(&a) {
-		return Reason{}, true
+		return reason.Reason{}, true
 	}
 	return k.impossible(&r), false
 }
 
 // FeasibleFor is Feasible for a job of this user, whose limit on GPUs may be
 // less than the machine has.
-func FeasibleFor(s State, user string, r Request) (Reason, bool) {
-	if reason, ok := Feasible(s, r); !ok {
-		return reason, false
+func FeasibleFor(s State, user string, r Request) (reason.Reason, bool) {
+	if why, ok := Feasible(s, r); !ok {
+		return why, false
 	}
 	a, asked := newAccount(&s, user), r.amounts()
 	if !a.allows(&asked) {
 		return a.overLimit(&asked), false
 	}
-	return Reason{}, true
+	return reason.Reason{}, true
 }
 
 // CapMiB is the most VRAM per GPU that a retry of the request may declare and
@@ -74,45 +78,45 @@ func (k *kinship) shareFits(a *amounts) (n int) {
 }
 
 // impossible says what possible found wrong.
-func (k *kinship) impossible(r *Request) Reason {
+func (k *kinship) impossible(r *Request) reason.Reason {
 	host := k.board.host
-	reason := Reason{Needs: r.GPUs, Share: r.Share, Type: r.Type, Allow: splitIDs(r.Allow)}
+	why := reason.Reason{Needs: r.GPUs, Share: r.Share, Type: r.Type, Allow: splitIDs(r.Allow)}
 	switch {
 	case host.CPUs > 0 && r.CPUs > host.CPUs:
-		return Reason{Kind: TooManyCPUs, Amount: int64(r.CPUs), Total: int64(host.CPUs)}
+		return reason.Reason{Kind: reason.TooManyCPUs, Amount: int64(r.CPUs), Total: int64(host.CPUs)}
 	case host.MemMiB > 0 && r.MemMiB > host.MemMiB:
-		return Reason{Kind: TooMuchMemory, Amount: r.MemMiB, Total: host.MemMiB}
+		return reason.Reason{Kind: reason.TooMuchMemory, Amount: r.MemMiB, Total: host.MemMiB}
 	case len(k.repeated) > 0:
-		reason.Kind, reason.IDs = RepeatedGPU, k.repeated
+		why.Kind, why.IDs = reason.RepeatedGPU, k.repeated
 	case r.GPUs > len(k.board.slots):
-		reason.Kind, reason.Total = TooManyGPUs, int64(len(k.board.slots))
+		why.Kind, why.Total = reason.TooManyGPUs, int64(len(k.board.slots))
 	case len(k.unknown) > 0:
-		reason.Kind, reason.IDs = NoSuchGPU, k.unknown
-		reason.Cards = k.names()
+		why.Kind, why.IDs = reason.NoSuchGPU, k.unknown
+		why.Cards = k.names()
 		if card, parts := k.partitioned(); len(parts) > 0 {
-			reason.IDs, reason.Cards, reason.Parts = []int{card}, parts, true
+			why.IDs, why.Cards, why.Parts = []int{card}, parts, true
 		}
 	case len(k.candidates) < r.GPUs:
-		reason.Kind, reason.Amount, reason.Total = TooFewAllowed, int64(len(k.candidates)), int64(len(k.board.slots))
-		reason.Parts = slices.ContainsFunc(k.board.slots, func(c *slot) bool { return r.oneOf(c.Card) })
-		reason.Cards = k.names()
+		why.Kind, why.Amount, why.Total = reason.TooFewAllowed, int64(len(k.candidates)), int64(len(k.board.slots))
+		why.Parts = slices.ContainsFunc(k.board.slots, func(c *slot) bool { return r.oneOf(c.Card) })
+		why.Cards = k.names()
 	default:
-		reason.Kind, reason.VRAMMiB = TooMuchVRAM, r.VRAMMiB
-		reason.HoldsMiB = max(0, k.roomMiB(r.GPUs)-k.board.marginFor(r))
+		why.Kind, why.VRAMMiB = reason.TooMuchVRAM, r.VRAMMiB
+		why.HoldsMiB = max(0, k.roomMiB(r.GPUs)-k.board.marginFor(r))
 		if r.VRAMMiB == 0 {
-			reason.VRAMMiB = r.budgetOn(k.candidates[0].TotalMiB)
+			why.VRAMMiB = r.budgetOn(k.candidates[0].TotalMiB)
 		}
 	}
-	return reason
+	return why
 }
 
 // partitioned is the first card asked for by its number that is not there because
 // its parts are, numbered from 100 for card 0 and 200 for card 1.
-func (k *kinship) partitioned() (card int, parts []CardFact) {
+func (k *kinship) partitioned() (card int, parts []reason.Card) {
 	for _, id := range k.unknown {
 		for _, c := range k.board.slots {
 			if c.Part && c.Index/100 == id+1 {
-				parts = append(parts, CardFact{GPU: c.Index, Name: c.Name})
+				parts = append(parts, reason.Card{GPU: c.Index, Name: c.Name})
 			}
 		}
 		there := slices.ContainsFunc(k.board.slots, func(c *slot) bool { return c.Index == id })
@@ -125,10 +129,10 @@ func (k *kinship) partitioned() (card int, parts []CardFact) {
 }
 
 // names lists the machine's cards, for a reason that says what there is.
-func (k *kinship) names() []CardFact {
-	facts := make([]CardFact, len(k.board.slots))
+func (k *kinship) names() []reason.Card {
+	facts := make([]reason.Card, len(k.board.slots))
 	for i, c := range k.board.slots {
-		facts[i] = CardFact{GPU: c.Index, Name: c.Name}
+		facts[i] = reason.Card{GPU: c.Index, Name: c.Name}
 	}
 	return facts
 }

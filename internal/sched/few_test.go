@@ -8,6 +8,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"berth/internal/reason"
 )
 
 // TestWhereCardsAreTooFewTheJobDoesNotFit holds the count against the machine as it
@@ -195,7 +197,7 @@ func TestABoardThatIsUsedAgainIsBare(t *testing.T) {
 	d := newDecision(&s)
 	used := d.bareBoard()
 	used.book(&Held{Job: "1", Cards: []int{0, 7}, BudgetMiB: []int64{5, 5}, Share: 0.5, Alone: true, Exclusive: true, CPUs: 3, MemMiB: 4})
-	used.slots[1].closed = ObstacleLoad
+	used.slots[1].closed = reason.ObstacleLoad
 	d.spare = used
 	again := d.bareBoard()
 	if again != used || d.bareBoard() == used {

@@ -3,58 +3,16 @@ package sched
 import (
 	"slices"
 	"time"
-)
 
-// Forecast is when a queued job is expected to start, if nothing is submitted
-// that goes before it.
-type Forecast struct {
-	Now time.Time `json:"now"`
-
-	// Low, Mid and High are when it starts at the earliest, as a rule and at the
-	// latest. Mid and High are zero where nothing says; all are where None is set.
-	Low  time.Time `json:"low,omitzero"`
-	Mid  time.Time `json:"mid,omitzero"`
-	High time.Time `json:"high,omitzero"`
-
-	// Rests is what is known of the runs that it may have to wait for.
-	Rests Basis `json:"rests"`
-	// Beyond says that so many jobs are in front that not all were looked at:
-	// Low is when those that were leave room.
-	Beyond bool       `json:"beyond,omitempty"`
-	None   NoForecast `json:"none,omitempty"`
-
-	behind string // the job in front whose run has to be over first, as a rule
-}
-
-// Basis counts runs, those under way and those that go first, by what is known
-// of how long they last.
-type Basis struct {
-	Running int `json:"running"` // of them, those under way
-	InFront int `json:"in_front"`
-	Limit   int `json:"limit"`   // by a time limit alone
-	History int `json:"history"` // from what ran before
-	Unknown int `json:"unknown"` // not at all, or they outlast what was known
-}
-
-// NoForecast is why no start is expected.
-type NoForecast string
-
-// Why there is none.
-const (
-	NoneNotQueued  NoForecast = "not_queued"
-	NoneInfeasible NoForecast = "infeasible" // it can never run here
-	NoneLimit      NoForecast = "user_limit" // its user has as much as a user may
-	NoneArray      NoForecast = "array"      // as many tasks of its array run as may
-	NoneUnreadable NoForecast = "unreadable" // the GPUs cannot be read
-	NoneClosed     NoForecast = "closed"     // too few of its cards take jobs, or others' processes are on them
+	"berth/internal/reason"
 )
 
 // Expect says when a queued job is expected to start. It lays the jobs in front
 // of it out in their order, each where it can begin soonest, as if runs lasted
 // as little, as usual and as much as is known.
-func Expect(s State, job string) Forecast {
+func Expect(s State, job string) reason.Forecast {
 	if _, queued := s.Queue.Get(job); !queued {
-		return Forecast{Now: s.Now, None: NoneNotQueued}
+		return reason.Forecast{Now: s.Now, None: reason.NoneNotQueued}
 	}
 	plan := Decide(s)
 	front, position := inFront(&s, job)
@@ -73,12 +31,12 @@ func (p *Plan) keeps(job string) *Reservation {
 
 // expect is Expect for a caller who knows why the job waits, what is decided and
 // who is in front.
-func expect(s *State, job string, why Reason, plan *Plan, front []*ahead, position int) Forecast {
-	f := Forecast{Now: s.Now, None: noneOf(why)}
+func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead, position int) reason.Forecast {
+	f := reason.Forecast{Now: s.Now, None: noneOf(why)}
 	if f.None != "" {
 		return f
 	}
-	if why.Kind == StartsNow || why.Kind == WaitsForTurn {
+	if why.Kind == reason.StartsNow || why.Kind == reason.WaitsForTurn {
 		f.Low, f.Mid, f.High = s.Now, s.Now, s.Now
 		return f
 	}
@@ -87,12 +45,12 @@ func expect(s *State, job string, why Reason, plan *Plan, front []*ahead, positi
 		front[i].kept = len(plan.Reservations) > 0 && plan.keeps(front[i].entry.job) != nil
 	}
 	self := s.Queue.jobs[job]
-	f.lay(s, front, &self)
+	lay(&f, s, front, &self)
 	if kept := plan.keeps(job); kept != nil {
-		f.hold(kept.At)
+		hold(&f, kept.At)
 	}
 	if at, some := roomMade(s, plan, job); some {
-		f.None, f.behind, f.Low, f.Mid, f.High = "", "", at, at, at
+		f.None, f.Behind, f.Low, f.Mid, f.High = "", "", at, at, at
 	}
 	return f
 }
@@ -116,7 +74,7 @@ func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
 
 // hold takes over when the plan itself expects the job to start: it knows who
 // is set aside for it.
-func (f *Forecast) hold(at time.Time) {
+func hold(f *reason.Forecast, at time.Time) {
 	if at = latest(at, f.Now); !f.Mid.IsZero() && !at.Before(f.Mid) {
 		return
 	}
@@ -126,38 +84,38 @@ func (f *Forecast) hold(at time.Time) {
 }
 
 // noneOf is why a job that waits for this has no start to be expected.
-func noneOf(why Reason) NoForecast {
+func noneOf(why reason.Reason) reason.NoForecast {
 	switch {
 	case why.Kind.Infeasible():
-		return NoneInfeasible
-	case why.Kind == WaitsForLimit:
-		return NoneLimit
-	case why.Kind == WaitsForArray:
-		return NoneArray
-	case why.Kind == WaitsForReadings:
-		return NoneUnreadable
-	case why.Kind == NotQueued:
-		return NoneNotQueued
+		return reason.NoneInfeasible
+	case why.Kind == reason.WaitsForLimit:
+		return reason.NoneLimit
+	case why.Kind == reason.WaitsForArray:
+		return reason.NoneArray
+	case why.Kind == reason.WaitsForReadings:
+		return reason.NoneUnreadable
+	case why.Kind == reason.NotQueued:
+		return reason.NoneNotQueued
 	}
 	return ""
 }
 
 // lay fills the forecast in from three layouts.
-func (f *Forecast) lay(s *State, front []*ahead, self *member) {
+func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 	known := knowledge(s, front, self.group)
 	f.Rests = known.basis
 	asks, left := known.asks[self.group], self.left()
-	if (&Basis{}).count(self.run, self.group.lasts.limit, left); left.High <= 0 {
+	if countRun(&reason.Basis{}, self.run, self.group.lasts.limit, left); left.High <= 0 {
 		left.Mid = 0
 	}
 	low := known.layout(s, front, asks, left, atLeast)
 	mid := known.layout(s, front, asks, left, asRule)
 	high := known.layout(s, front, asks, left, atMost)
 	if mid.binds.front >= 0 {
-		f.behind = front[mid.binds.front].entry.job
+		f.Behind = front[mid.binds.front].entry.job
 	}
 	if mid.closed {
-		f.None = NoneClosed
+		f.None = reason.NoneClosed
 		return
 	}
 	// Laying out is greedy, so that shorter runs may by chance come out later.
@@ -183,7 +141,7 @@ type known struct {
 	held    []Span           // what is left of each
 	typical time.Duration    // as a rule, of a job of which nothing is known; 0: nothing is known of any
 	least   least
-	basis   Basis
+	basis   reason.Basis
 }
 
 // knowledge collects what is known of the runs under way and in front, and puts
@@ -195,7 +153,7 @@ func knowledge(s *State, front []*ahead, self *group) known {
 	for i, h := range k.runs {
 		k.held[i] = h.left(s.Now)
 		k.basis.Running++
-		k.basis.count(h.Run, h.Limit, k.held[i])
+		countRun(&k.basis, h.Run, h.Limit, k.held[i])
 		if h.Started.IsZero() && k.held[i].High <= 0 {
 			k.held[i].Mid = 0 // not even since when it runs is known
 			continue
@@ -205,7 +163,7 @@ func knowledge(s *State, front []*ahead, self *group) known {
 	for _, a := range front {
 		a.ask = k.ask(s, a.group)
 		k.basis.InFront++
-		if k.basis.count(a.run, a.group.lasts.limit, a.left) {
+		if countRun(&k.basis, a.run, a.group.lasts.limit, a.left) {
 			usual = append(usual, a.left.Mid)
 		} else {
 			a.left.Mid = 0
@@ -237,9 +195,9 @@ func (k *known) ask(s *State, g *group) *ask {
 	return a
 }
 
-// count puts a run down to what is known of it, and reports whether that is
+// countRun puts a run down to what is known of it, and reports whether that is
 // anything.
-func (b *Basis) count(run Span, limit time.Duration, left Span) bool {
+func countRun(b *reason.Basis, run Span, limit time.Duration, left Span) bool {
 	switch {
 	case left.High <= 0 && limit <= 0:
 		b.Unknown++

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"berth/internal/reason"
 )
 
 // TestRoomIsMade is about several that give way, and what may be in between.
@@ -118,8 +120,8 @@ func TestKeptCPUsAreAReason(t *testing.T) {
 	for i, cpus := range []int{4, 1} {
 		s.Queue.Add(Pending{Job: fmt.Sprint(i + 1), Seq: int64(i), Request: Request{GPUs: 1, CPUs: cpus}, Run: Span{9 * hour, 9 * hour, 9 * hour}})
 	}
-	for _, why := range []Reason{Explain(s, "2"), Reasons(s, []string{"2"})[0]} {
-		if want := (Reason{Kind: WaitsForCPUs, Amount: 1, Total: 4, Job: "1"}); why.String() != want.String() || why.Job != "1" {
+	for _, why := range []reason.Reason{Explain(s, "2"), Reasons(s, []string{"2"})[0]} {
+		if want := (reason.Reason{Kind: reason.WaitsForCPUs, Amount: 1, Total: 4, Job: "1"}); why.String() != want.String() || why.Job != "1" {
 			t.Errorf("%+v, want %+v", why, want)
 		}
 	}
@@ -135,12 +137,12 @@ func TestNobodyWaitsForTheirOwnCards(t *testing.T) {
 		s.Queue.Add(Pending{Job: "1", Request: Request{GPUs: 2}, Since: midday.Add(-DefaultMaxBypass), Run: Span{hour, hour, hour}})
 		s.Queue.Add(Pending{Job: "2", User: "eve", Seq: 1, Request: Request{GPUs: 1}, Run: Span{9 * hour, 9 * hour, 9 * hour}, Since: midday})
 		s.Queue.Tick(midday)
-		for _, why := range []Reason{Explain(s, "1"), Reasons(s, []string{"1"})[0]} {
+		for _, why := range []reason.Reason{Explain(s, "1"), Reasons(s, []string{"1"})[0]} {
 			if why.Cards[1].Obstacle != "" {
 				t.Errorf("%s: gpu1 is kept from the one for whom it is kept: %s", policy, why)
 			}
 		}
-		if why := Explain(s, "2"); policy == Backfill && why.Cards[1].Obstacle != ObstacleKept {
+		if why := Explain(s, "2"); policy == Backfill && why.Cards[1].Obstacle != reason.ObstacleKept {
 			t.Errorf("gpu1 is kept from nobody: %s", why)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // eight cards, each for one job at a time
@@ -91,12 +92,12 @@ func TestFeasibleForAUser(t *testing.T) {
 	for _, c := range []struct {
 		says, user string
 		gpus       int
-		want       ReasonKind
+		want       reason.Kind
 	}{
 		{"what is in use plays no part", "ann", 2, ""},
-		{"a limit does", "ann", 3, OverUserLimit},
+		{"a limit does", "ann", 3, reason.OverUserLimit},
 		{"unless the user's own is none", "root", 8, ""},
-		{"the machine comes before the limit", "ann", 9, TooManyGPUs},
+		{"the machine comes before the limit", "ann", 9, reason.TooManyGPUs},
 	} {
 		if why, ok := FeasibleFor(s, c.user, Request{GPUs: c.gpus}); why.Kind != c.want || ok != (c.want == "") {
 			t.Errorf("%s: %v, %s", c.says, ok, why)

@@ -1,5 +1,7 @@
 package sched
 
+import "berth/internal/reason"
+
 // Limit is the most that one user's running jobs may be at a time; a part
 // that is 0 is not limited.
 type Limit struct {
@@ -72,9 +74,9 @@ func (a *account) gpusSpent(asked *amounts) bool {
 }
 
 // overLimit says that such a job is more than its user may ever hold.
-func (a *account) overLimit(asked *amounts) Reason {
-	return Reason{
-		Kind: OverUserLimit, Needs: asked.gpus, Share: asked.share,
+func (a *account) overLimit(asked *amounts) reason.Reason {
+	return reason.Reason{
+		Kind: reason.OverUserLimit, Needs: asked.gpus, Share: asked.share,
 		User: a.user, Own: a.own, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
 	}
 }
@@ -94,15 +96,15 @@ func (d *decision) poolSpent(g *group) bool {
 func (d *decision) poolRuns(pool string) int { return d.state.Pools[pool] + d.pooled[pool] }
 
 // whyBarred says which limit keeps the job.
-func (d *decision) whyBarred(g *group, asked *amounts, a *account) Reason {
+func (d *decision) whyBarred(g *group, asked *amounts, a *account) reason.Reason {
 	switch {
 	case d.poolSpent(g):
-		return Reason{Kind: WaitsForArray, Pool: g.pool, Amount: int64(d.poolRuns(g.pool)), Total: int64(g.poolLimit)}
+		return reason.Reason{Kind: reason.WaitsForArray, Pool: g.pool, Amount: int64(d.poolRuns(g.pool)), Total: int64(g.poolLimit)}
 	case a.jobsSpent():
-		return Reason{Kind: WaitsForLimit, User: a.user, Own: a.own, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs)}
+		return reason.Reason{Kind: reason.WaitsForLimit, User: a.user, Own: a.own, Amount: int64(a.use.Jobs), Total: int64(a.limit.Jobs)}
 	}
-	return Reason{
-		Kind: WaitsForLimit, User: a.user, Own: a.own,
+	return reason.Reason{
+		Kind: reason.WaitsForLimit, User: a.user, Own: a.own,
 		HeldGPUs: a.use.GPUs, MoreGPUs: asked.countedGPUs(), LimitGPUs: a.limit.GPUs,
 	}
 }

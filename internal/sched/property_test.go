@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // outcome says what a plan makes of each job.
@@ -161,13 +162,13 @@ func TestEveryJobStartsOrIsRefusedOrHasAReason(t *testing.T) {
 		reasons, sentences := Reasons(s, all), Sentences(s, all)
 		for i, id := range all {
 			_, started := starts[id]
-			for _, why := range []Reason{Explain(s, id), reasons[i]} {
+			for _, why := range []reason.Reason{Explain(s, id), reasons[i]} {
 				switch {
 				case why.String() == "":
 					t.Fatalf("job %s has no reason", id)
 				case sentences[i] != reasons[i].String():
 					t.Fatalf("job %s: %q, in words %q", id, reasons[i], sentences[i])
-				case started != (why.Kind == StartsNow):
+				case started != (why.Kind == reason.StartsNow):
 					t.Fatalf("job %s starts: %v, but %s", id, started, why)
 				case refused[id] != why.Kind.Infeasible():
 					t.Fatalf("job %s is refused: %v, but %s", id, refused[id], why)

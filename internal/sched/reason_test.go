@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -98,14 +99,14 @@ func TestReasonsGolden(t *testing.T) {
 	for _, r := range reasonRows() {
 		last := strconv.Itoa(len(r.jobs))
 		why := Explain(r.state(), last)
-		if why.Kind != StartsNow && strings.Contains(r.says, "nothing in the way") {
+		if why.Kind != reason.StartsNow && strings.Contains(r.says, "nothing in the way") {
 			t.Errorf("%s: %s", r.says, why)
 		}
 		fields, err := json.Marshal(why)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back Reason
+		var back reason.Reason
 		if err := json.Unmarshal(fields, &back); err != nil || back.String() != why.String() {
 			t.Errorf("%s: reads back as %q, %v", r.says, back, err)
 		}

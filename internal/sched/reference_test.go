@@ -7,6 +7,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"berth/internal/reason"
 )
 
 // slowly is of snapshots without times: who comes first by priority, turn and
@@ -169,10 +171,10 @@ func TestFIFOStartsUpToTheBlocker(t *testing.T) {
 		for _, p := range s.Queue.First(s.Queue.Len()) {
 			why := Explain(s, p.Job)
 			_, started := starts[p.Job]
-			if why.Kind == WaitsBehind && (why.Job != slow.blocker || started || refused[p.Job]) {
+			if why.Kind == reason.WaitsBehind && (why.Job != slow.blocker || started || refused[p.Job]) {
 				t.Fatalf("job %s %s, but job %s blocks", p.Job, why, slow.blocker)
 			}
-			if p.Job == slow.blocker && (why.Kind == WaitsBehind || why.Kind == WaitsForLimit || why.Kind == WaitsForArray) {
+			if p.Job == slow.blocker && (why.Kind == reason.WaitsBehind || why.Kind == reason.WaitsForLimit || why.Kind == reason.WaitsForArray) {
 				t.Fatalf("job %s blocks, and yet %s", p.Job, why)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // State is everything a decision depends on.
@@ -60,7 +61,7 @@ type Start struct {
 // Refusal is a job that could not fit even the empty machine.
 type Refusal struct {
 	Job    string
-	Reason Reason
+	Reason reason.Reason
 }
 
 // Reservation keeps cards for a job that waits.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // urgently is the same with a priority.
@@ -82,31 +83,31 @@ func TestWhyOneGoesFirst(t *testing.T) {
 		rules       func(*Rules)
 		first, then func(*Pending)
 		usage       map[string]float64
-		want        First
+		want        reason.First
 		words       string
 	}{
-		{says: "submitted earlier", want: FirstEarlier, words: "it was submitted earlier"},
-		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: FirstPriority, words: "its priority of 3 is higher"},
+		{says: "submitted earlier", want: reason.FirstEarlier, words: "it was submitted earlier"},
+		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: reason.FirstPriority, words: "its priority of 3 is higher"},
 		{says: "passed for too long, whatever its priority", first: func(p *Pending) { p.Priority, p.Since = -1, sundayNoon.Add(-DefaultMaxBypass) },
-			want: FirstPassed, words: "it was passed for as long as a job may be"},
+			want: reason.FirstPassed, words: "it was passed for as long as a job may be"},
 		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
-			want: FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
-		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
+			want: reason.FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
+		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it had less of the cards so far"},
 		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-5*hour) }, then: func(p *Pending) { p.Served = hour },
-			want: FirstWaited, words: "it was set aside, and has waited for long since"},
+			want: reason.FirstWaited, words: "it was set aside, and has waited for long since"},
 		{says: "both waited for long, and it had less than a while", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served, p.Since = hour, sundayNoon.Add(-9*hour) },
-			want: FirstService, words: "it had less of the cards so far"},
+			want: reason.FirstService, words: "it had less of the cards so far"},
 		{says: "neither had a while, and it was due first", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-4*hour) }, then: func(p *Pending) { p.Served, p.Since = 40*time.Minute, sundayNoon.Add(-3*hour) },
-			want: FirstWaited, words: "it was set aside, and has waited for long since"},
+			want: reason.FirstWaited, words: "it was set aside, and has waited for long since"},
 		{says: "both waited for long, and it for longer in all", first: func(p *Pending) {
 			p.Seq, p.Served, p.Since, p.Submitted = 9, hour, sundayNoon.Add(-5*hour), sundayNoon.Add(-20*hour)
 		}, then: func(p *Pending) {
 			p.Served, p.Since, p.Submitted = hour, sundayNoon.Add(-9*hour), sundayNoon.Add(-10*hour)
-		}, want: FirstWaited, words: "it was set aside, and has waited for long since"},
+		}, want: reason.FirstWaited, words: "it was set aside, and has waited for long since"},
 		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.Served = "bob", hour }, then: func(p *Pending) { p.Served = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
-			want: FirstEarlier, words: "it was submitted earlier"},
-		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: FirstShorter, words: "it is expected to need the cards for less"},
-		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: FirstService, words: "it had less of the cards so far"},
+			want: reason.FirstEarlier, words: "it was submitted earlier"},
+		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: reason.FirstShorter, words: "it is expected to need the cards for less"},
+		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it had less of the cards so far"},
 	} {
 		t.Run(row.says, func(t *testing.T) {
 			rules := DefaultRules()
@@ -149,10 +150,10 @@ func TestOnlyTheOldestOfAUserWasPassedForTooLong(t *testing.T) {
 	}
 	s.Queue.Tick(sundayNoon)
 	story, _ := Tell(s, "then")
-	if b := story.Behind; b == nil || b.Job != "young" || b.First != FirstPriority || story.Position != 3 {
+	if b := story.Behind; b == nil || b.Job != "young" || b.First != reason.FirstPriority || story.Position != 3 {
 		t.Errorf("%+v %s", b, story)
 	}
-	if story, _ = Tell(s, "young"); story.Behind == nil || story.Behind.First != FirstPassed {
+	if story, _ = Tell(s, "young"); story.Behind == nil || story.Behind.First != reason.FirstPassed {
 		t.Errorf("%+v %s", story.Behind, story)
 	}
 }
@@ -224,12 +225,12 @@ func TestAReservationIsTold(t *testing.T) {
 // TestTheBoundIsSaid from a quarter of it on.
 func TestTheBoundIsSaid(t *testing.T) {
 	const hour = time.Hour
-	f := Forecast{Now: sundayNoon, Low: sundayNoon, Mid: sundayNoon.Add(hour), High: sundayNoon.Add(hour)}
+	f := reason.Forecast{Now: sundayNoon, Low: sundayNoon, Mid: sundayNoon.Add(hour), High: sundayNoon.Add(hour)}
 	for _, row := range []struct {
 		says   string
 		oldest time.Duration // ago; 0: never
 		bound  time.Duration
-		change func(*Forecast)
+		change func(*reason.Forecast)
 		want   string
 	}{
 		{says: "it is another's turn to be its user's oldest", bound: 48 * hour},
@@ -239,8 +240,8 @@ func TestTheBoundIsSaid(t *testing.T) {
 		{says: "most is over", oldest: 26*hour + 59*time.Minute, bound: 48 * hour, want: "; it may be passed for 48h in all, 26h so far"},
 		{says: "all is over", oldest: 48 * hour, bound: 48 * hour, want: "; it was passed for 48h, the most there is, and goes first"},
 		{says: "a short bound", oldest: 45 * time.Minute, bound: 90 * time.Minute, want: "; it may be passed for 1.5h in all, 45m so far"},
-		{says: "it starts now", oldest: 26 * hour, bound: 48 * hour, change: func(f *Forecast) { f.High = f.Now }},
-		{says: "nothing is expected of it", oldest: 26 * hour, bound: 48 * hour, change: func(f *Forecast) { f.None = NoneLimit }},
+		{says: "it starts now", oldest: 26 * hour, bound: 48 * hour, change: func(f *reason.Forecast) { f.High = f.Now }},
+		{says: "nothing is expected of it", oldest: 26 * hour, bound: 48 * hour, change: func(f *reason.Forecast) { f.None = reason.NoneLimit }},
 	} {
 		forecast, oldest := f, time.Time{}
 		if row.change != nil {
@@ -249,7 +250,7 @@ func TestTheBoundIsSaid(t *testing.T) {
 		if row.oldest > 0 {
 			oldest = sundayNoon.Add(-row.oldest)
 		}
-		if got := Passed(oldest, row.bound, forecast); got != row.want {
+		if got := reason.Passed(oldest, row.bound, forecast); got != row.want {
 			t.Errorf("%s: got %q, want %q", row.says, got, row.want)
 		}
 	}
@@ -267,7 +268,7 @@ func TestRequestsInWords(t *testing.T) {
 		"an idle GPU, 1 cpu, 20 MiB of memory":    {GPUs: 1, CPUs: 1, MemMiB: 20},
 		"1 GPU with 5 MiB and no other berth job": also(vram(5), func(s *job.Spec) { s.Exclusive = true }),
 	} {
-		if got := NewRequest(spec, spec.VRAMMiB, DefaultRules()).Words(); got != want {
+		if got := reason.Request(NewRequest(spec, spec.VRAMMiB, DefaultRules())).Words(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

@@ -1,12 +1,14 @@
 package sched
 
+import "berth/internal/reason"
+
 // Reasons is Explain for many jobs at once, at about the price of one
 // decision: it looks back from the end of the queue, so that what later jobs
 // would get is counted as gone too. Where nothing more can start, the two say
 // the same.
-func Reasons(s State, jobs []string) []Reason {
+func Reasons(s State, jobs []string) []reason.Reason {
 	told := tell(&s, jobs)
-	reasons := make([]Reason, len(jobs))
+	reasons := make([]reason.Reason, len(jobs))
 	for i, k := range told.of {
 		reasons[i] = told.reasons[k]
 	}
@@ -30,7 +32,7 @@ func Sentences(s State, jobs []string) []string {
 
 // telling is why jobs wait: the reasons, and which of them is each job's.
 type telling struct {
-	reasons   []Reason
+	reasons   []reason.Reason
 	of        []int
 	byGroup   map[*group]int
 	byRequest map[asking]int
@@ -42,7 +44,7 @@ type asking struct {
 	lasts
 }
 
-func (t *telling) add(r Reason) int {
+func (t *telling) add(r reason.Reason) int {
 	t.reasons = append(t.reasons, r)
 	return len(t.reasons) - 1
 }
@@ -52,7 +54,7 @@ func tell(s *State, jobs []string) *telling {
 	d.quiet = true
 	d.run(nil)
 	t := &telling{of: make([]int, len(jobs)), byGroup: map[*group]int{}, byRequest: map[asking]int{}}
-	starts, first := map[string]bool{}, t.add(Reason{Kind: StartsNow})
+	starts, first := map[string]bool{}, t.add(reason.Reason{Kind: reason.StartsNow})
 	for _, start := range d.plan.Starts {
 		starts[start.Job] = true
 	}
@@ -64,7 +66,7 @@ func tell(s *State, jobs []string) *telling {
 		m, found := s.Queue.member(id)
 		switch {
 		case !found:
-			t.of[i] = t.add(Reason{Kind: NotQueued, Job: id})
+			t.of[i] = t.add(reason.Reason{Kind: reason.NotQueued, Job: id})
 		case starts[id]:
 			t.of[i] = first
 		case d.blocker != nil && d.blocker.Job == id:
@@ -86,8 +88,8 @@ func (t *telling) group(d *decision, m *member) int {
 		return k
 	}
 	wanted := asking{m.group.request, m.group.lasts}
-	if reason, barred := d.explainLimit(m); barred {
-		k = t.add(reason)
+	if why, barred := d.explainLimit(m); barred {
+		k = t.add(why)
 	} else if k, told = t.byRequest[wanted]; !told {
 		k = t.add(d.explainRoom(m))
 		t.byRequest[wanted] = k

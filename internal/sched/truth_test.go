@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // truth is a small workload of which it is known how long everything runs: what
@@ -107,7 +108,7 @@ func calibrate(t *testing.T, rules Rules, spread float64) calibration {
 	var c calibration
 	for seed := range uint64(120) {
 		w := drawTruth(seed, rules, spread)
-		foretold := map[string]Forecast{}
+		foretold := map[string]reason.Forecast{}
 		for _, p := range w.state.Queue.First(w.state.Queue.Len()) {
 			foretold[p.Job] = Expect(w.state, p.Job)
 		}

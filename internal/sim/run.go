@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"berth/internal/reason"
 	"berth/internal/sched"
 )
 
@@ -46,9 +47,9 @@ type Fate struct {
 	Cards      []int     // of its last run
 	Segments   []Segment // its runs, in order; several where it was set aside or its card was lost
 
-	TimedOut   bool          // its limit ended it
-	Refused    *sched.Reason // why it can never run on this machine; then it did not
-	Unfinished bool          // what it waits for never came
+	TimedOut   bool           // its limit ended it
+	Refused    *reason.Reason // why it can never run on this machine; then it did not
+	Unfinished bool           // what it waits for never came
 
 	Preemptions int    // how often it was set aside
 	OOMs        int    // how often it needed more memory than there was

@@ -1,18 +1,11 @@
-package sched
+package reason
 
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
-)
-
-// Bounds on a sentence: beyond them it counts instead of naming.
-const (
-	maxCardsNamed = 8
-	maxJobsNamed  = 3
 )
 
 // String is the reason as a sentence for people, without capital or full
@@ -135,13 +128,15 @@ func (r Reason) needs() string {
 }
 
 // limits is which cards the job restricts itself to.
-func (r Reason) limits() string {
+func (r Reason) limits() string { return limits(r.Type, gpus(r.Allow)) }
+
+func limits(kind, allowed string) string {
 	text := ""
-	if r.Type != "" {
-		text += " of type " + r.Type
+	if kind != "" {
+		text += " of type " + kind
 	}
-	if len(r.Allow) > 0 {
-		text += " among " + gpus(r.Allow)
+	if allowed != "" {
+		text += " among " + allowed
 	}
 	return text
 }
@@ -149,7 +144,7 @@ func (r Reason) limits() string {
 // facts is how the cards stand: first what is free where memory or room is
 // all that counts, then what keeps the job off the others.
 func (r Reason) facts() string {
-	var best []CardFact
+	var best []Card
 	var others []string
 	for _, c := range r.Cards {
 		switch {
@@ -161,7 +156,7 @@ func (r Reason) facts() string {
 			others = append(others, c.String())
 		}
 	}
-	slices.SortStableFunc(best, func(a, b CardFact) int { return cmp.Compare(b.FreeMiB, a.FreeMiB) })
+	slices.SortStableFunc(best, func(a, b Card) int { return cmp.Compare(b.FreeMiB, a.FreeMiB) })
 	free := make([]string, len(best))
 	for i, c := range best {
 		free[i] = fmt.Sprintf("gpu%d %d", c.GPU, c.FreeMiB)
@@ -193,83 +188,6 @@ func (r Reason) machine() string {
 	}
 	return some(names, maxCardsNamed)
 }
-
-// String is what stands between the job and the card.
-func (c CardFact) String() string {
-	name := fmt.Sprintf("gpu%d ", c.GPU)
-	switch c.Obstacle {
-	case ObstacleStale:
-		if c.Detail != "" {
-			return strings.TrimSpace(name) + ": " + c.Detail
-		}
-		return name + "has no recent reading"
-	case ObstaclePaused:
-		return name + "paused"
-	case ObstacleHealth:
-		return name + c.Detail
-	case ObstacleMemory:
-		return fmt.Sprintf("%shas %.0f%% of its memory in use, over %.0f%%", name, c.Percent, c.Limit)
-	case ObstacleLoad:
-		return fmt.Sprintf("%sis at %.0f%% load, over %.0f%%", name, c.Percent, c.Limit)
-	case ObstacleTaken:
-		return name + "runs " + some(c.Holders, maxJobsNamed)
-	case ObstacleAlone, ObstacleExclusive:
-		return name + "runs " + some(c.Holders, maxJobsNamed) + " alone"
-	case ObstacleForeign:
-		return fmt.Sprintf("%shas %d MiB in foreign use", name, c.ForeignMiB)
-	case ObstacleShares:
-		return fmt.Sprintf("%shas share %s left", name, fraction(c.FreeShare))
-	case ObstacleKept:
-		return name + "is kept for " + some(c.Holders, maxJobsNamed)
-	case ObstacleFree:
-		return fmt.Sprintf("%shas %d MiB free", name, c.FreeMiB)
-	}
-	return name + "fits"
-}
-
-func gpus(indices []int) string {
-	names := make([]string, len(indices))
-	for i, index := range indices {
-		names[i] = "gpu" + strconv.Itoa(index)
-	}
-	return some(names, maxCardsNamed)
-}
-
-// some joins the first of the names and counts the rest.
-func some(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-func count(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// countGPUs counts cards, of which a share is a part.
-func countGPUs(n float64) string {
-	if text := decimal(n); text != "1" {
-		return text + " GPUs"
-	}
-	return "1 GPU"
-}
-
-// verb is what one does, or several do.
-func verb(n int64, do string) string {
-	if n == 1 {
-		return do + "s"
-	}
-	return do
-}
-
-// decimal writes a number to three places, without those that are 0.
-func decimal(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
-
-func fraction(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
 
 // parts says why parts of cards do not count.
 func (r Reason) parts() string {
