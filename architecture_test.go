@@ -16,33 +16,38 @@ import (
 // floors lists, for each room, the rooms of ours it may import. A room that
 // is not listed here does not exist.
 var floors = map[string][]string{
-	"cmd/berth":         {"internal/cli", "internal/compat", "internal/keep", "internal/run", "internal/site"},
-	"cmd/berth-keep":    {"internal/keep"},
-	"cmd/berth-gpu":     {"internal/fakenvml", "internal/gpu"},
-	"internal/cli":      {"internal/api", "internal/batch", "internal/compat", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/reason", "internal/sched", "internal/sim", "internal/site"},
-	"internal/compat":   {"internal/api", "internal/batch", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
-	"internal/batch":    {"internal/machine", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/reason", "internal/sched", "internal/site", "internal/store"},
-	"internal/daemon":   {"internal/machine", "internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/reason", "internal/sched", "internal/site", "internal/store"},
-	"internal/machine":  {"internal/engine", "internal/gpu", "internal/run", "internal/sched", "internal/site", "internal/store"},
-	"internal/engine":   {"internal/gpu", "internal/job", "internal/keep", "internal/predict", "internal/run", "internal/sched", "internal/store"},
-	"internal/sim":      {"internal/job", "internal/predict", "internal/reason", "internal/sched"},
-	"internal/sched":    {"internal/job", "internal/reason"},
-	"internal/reason":   {},
-	"internal/predict":  {},
-	"internal/jobfile":  {"internal/job"},
-	"internal/store":    {"internal/job"},
-	"internal/gpu":      {"internal/fakenvml", "internal/keep"}, // the fake in tests
-	"internal/run":      {"internal/job", "internal/keep"},
-	"internal/api":      {"internal/job", "internal/keep"},
-	"internal/site":     {"internal/keep"},
-	"internal/job":      {},
-	"internal/keep":     {},
-	"internal/soak":     {"internal/api", "internal/fakenvml", "internal/job"}, // tests of the whole binary, no code
-	"internal/siege":    {"internal/api", "internal/job", "internal/keep"},     // the same, by hostile users
-	"internal/fakenvml": {},                                                    // for tests
-	"scripts/bench":     {"internal/api"},
-	"scripts/gputest":   {"internal/api", "internal/job"},
-	"scripts/seeds":     {},
+	"cmd/berth":                    {"internal/cli", "internal/compat/gpuscheduler", "internal/keep", "internal/run", "internal/site"},
+	"cmd/berth-keep":               {"internal/keep"},
+	"cmd/berth-gpu":                {"internal/fakenvml", "internal/gpu"},
+	"internal/cli":                 {"internal/api", "internal/batch", "internal/compat", "internal/compat/frontend", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/reason", "internal/sched", "internal/sim", "internal/site"},
+	"internal/compat":              {"internal/compat/frontend", "internal/compat/gpusched", "internal/compat/gpuscheduler", "internal/compat/mgpu", "internal/compat/tgpu"},
+	"internal/compat/frontend":     {},
+	"internal/compat/gpusched":     {"internal/compat/frontend"},
+	"internal/compat/gpuscheduler": {"internal/compat/frontend", "internal/api", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/sched", "internal/site"},
+	"internal/compat/mgpu":         {"internal/compat/frontend", "internal/api", "internal/daemon", "internal/gpu", "internal/job", "internal/jobfile", "internal/site"},
+	"internal/compat/tgpu":         {"internal/compat/frontend", "internal/api", "internal/job"},
+	"internal/batch":               {"internal/machine", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/reason", "internal/sched", "internal/site", "internal/store"},
+	"internal/daemon":              {"internal/machine", "internal/api", "internal/engine", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/run", "internal/reason", "internal/sched", "internal/site", "internal/store"},
+	"internal/machine":             {"internal/engine", "internal/gpu", "internal/run", "internal/sched", "internal/site", "internal/store"},
+	"internal/engine":              {"internal/gpu", "internal/job", "internal/keep", "internal/predict", "internal/run", "internal/sched", "internal/store"},
+	"internal/sim":                 {"internal/job", "internal/predict", "internal/reason", "internal/sched"},
+	"internal/sched":               {"internal/job", "internal/reason"},
+	"internal/reason":              {},
+	"internal/predict":             {},
+	"internal/jobfile":             {"internal/job"},
+	"internal/store":               {"internal/job"},
+	"internal/gpu":                 {"internal/fakenvml", "internal/keep"}, // the fake in tests
+	"internal/run":                 {"internal/job", "internal/keep"},
+	"internal/api":                 {"internal/job", "internal/keep"},
+	"internal/site":                {"internal/keep"},
+	"internal/job":                 {},
+	"internal/keep":                {},
+	"internal/soak":                {"internal/api", "internal/fakenvml", "internal/job"}, // tests of the whole binary, no code
+	"internal/siege":               {"internal/api", "internal/job", "internal/keep"},     // the same, by hostile users
+	"internal/fakenvml":            {},                                                    // for tests
+	"scripts/bench":                {"internal/api"},
+	"scripts/gputest":              {"internal/api", "internal/job"},
+	"scripts/seeds":                {},
 }
 
 // onlyIn names rooms that alone may know a library.

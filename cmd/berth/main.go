@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"berth/internal/cli"
-	"berth/internal/compat"
+	"berth/internal/compat/gpuscheduler"
 	"berth/internal/keep"
 	"berth/internal/run"
 	"berth/internal/site"
@@ -29,8 +29,8 @@ func route(args []string) int {
 			return site.Hold()
 		case run.WatchWord: // stands for a process that berth did not start
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
-		case compat.ScreenWord: // holds the screen session of a job
-			return compat.ScreenMain(args[1:], os.Stdout, os.Stderr)
+		case gpuscheduler.ScreenWord: // holds the screen session of a job
+			return gpuscheduler.ScreenMain(args[1:], os.Stdout, os.Stderr)
 		}
 	}
 	return cli.MainAs(os.Args[0], args, os.Stdout, os.Stderr)

@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat"
+	"berth/internal/compat/frontend"
 )
 
 // MainAs runs what the program was called as: one of the names that berth
@@ -23,10 +24,10 @@ func MainAs(name string, args []string, out, errOut io.Writer) int {
 }
 
 func standIn(name string, args []string, out, errOut io.Writer) int {
-	return compat.Main(&compat.Call{
+	return compat.Main(&frontend.Call{
 		Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main,
 		Daemon: func(ctx context.Context, start bool) (string, error) {
-			return ownDaemon(ctx, start, compat.InItsName(errOut, name))
+			return ownDaemon(ctx, start, frontend.InItsName(errOut, name))
 		},
 	})
 }

@@ -1,0 +1,140 @@
+// Package frontend is what the front ends of internal/compat have in common:
+// how one is called, how it complains, and how berth speaks in its name. It
+// knows none of them.
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/spf13/pflag"
+)
+
+// Exit statuses, as berth has them.
+const (
+	Failed      = 1
+	BadUsage    = 2
+	Interrupted = 130
+)
+
+// Program is one front end.
+type Program struct {
+	Name  string
+	Usage string // what --help prints, whole
+	Run   func(*Call) int
+}
+
+// Call is one use of a front end.
+type Call struct {
+	Name    string   // the program's
+	Args    []string // after it
+	In      io.Reader
+	Out     io.Writer
+	Err     io.Writer
+	Version string // berth's
+
+	// Berth runs berth's own command line and returns its exit status.
+	Berth func(args []string, out, errOut io.Writer) int
+
+	// Daemon is the socket of the daemon that berth's own commands would talk
+	// to. With start, a private one is started where none is.
+	Daemon func(ctx context.Context, start bool) (socket string, err error)
+}
+
+// Main runs the program, or prints its usage where that was asked for.
+func (p Program) Main(c *Call) int {
+	if len(c.Args) > 0 && (c.Args[0] == "--help" || c.Args[0] == "-h") {
+		fmt.Fprint(c.Out, p.Usage)
+		return 0
+	}
+	return p.Run(c)
+}
+
+// Complain says what is wrong and what to do next, in the program's name.
+func (c *Call) Complain(what, hint string) {
+	for _, line := range strings.Split(strings.TrimRight(what, "\n"), "\n") {
+		fmt.Fprintf(c.Err, "%s: %s\n", c.Name, line)
+	}
+	if hint != "" {
+		fmt.Fprintf(c.Err, "hint: %s\n", hint)
+	}
+}
+
+// Parse reads flags. Where it is not ok, what there was to say is said, and
+// status is what to exit with. A set with another name than the program's is
+// that of one of its commands, which is named first.
+func (c *Call) Parse(flags *pflag.FlagSet, args []string, usage string) (status int, ok bool) {
+	flags.Usage = func() {}
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	switch {
+	case err == nil:
+		return 0, true
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(c.Out, usage)
+		return 0, false
+	}
+	what := err.Error()
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) { // what the parser has to say beside is for programmers
+		what = fmt.Sprintf("--%s: found %q, %s is wanted", value.GetFlag().Name, value.GetValue(), TypeInWords(value.GetFlag()))
+	}
+	if flags.Name() != c.Name {
+		what = flags.Name() + ": " + what
+	}
+	c.Complain(what, "see "+c.Name+" --help")
+	return BadUsage, false
+}
+
+// TypeInWords is what a flag takes.
+func TypeInWords(flag *pflag.Flag) string {
+	switch flag.Value.Type() {
+	case "int", "int64":
+		return "a whole number"
+	case "float64":
+		return "a number"
+	}
+	return "true or false"
+}
+
+// OneLine is text that neither breaks a line nor drives a terminal.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// JoinInts writes numbers with commas between them.
+func JoinInts(list []int) string {
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
+}
+
+var jobNumber struct { // made when the first is wanted
+	once       sync.Once
+	expression *regexp.Regexp
+}
+
+// RenameJobs is a sentence of berth's with other names for the jobs in it.
+func RenameJobs(text string, name func(id string) string) string {
+	jobNumber.once.Do(func() { jobNumber.expression = regexp.MustCompile(`\bjob [0-9]+(_[0-9]+)?\b`) })
+	return jobNumber.expression.ReplaceAllStringFunc(text, func(found string) string {
+		return "job " + name(strings.TrimPrefix(found, "job "))
+	})
+}

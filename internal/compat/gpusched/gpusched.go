@@ -1,0 +1,157 @@
+// Package gpusched is gpusched in front of `berth run`: its flags, defaults and
+// log directory. It starts nothing itself.
+package gpusched
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"berth/internal/compat/frontend"
+)
+
+// Program is gpusched.
+var Program = frontend.Program{Name: "gpusched", Usage: usage, Run: run}
+
+// version is the one whose manual is kept to.
+const version = "0.3.0"
+
+const usage = `usage: gpusched JOBS_FILE [flag ...]
+
+Run a file of shell commands, one per line, each on GPUs with room for it, and
+hold what each declared against what it used. A leading block says what a line
+needs: [vram=18G] may share a GPU, [vram=30G gpus=2] takes two, [retries=2]
+tries again after CUDA out of memory, [timeout=2h] ends it; [cancel] on a line
+cancels it. A line without vram gets an idle GPU for itself.
+
+The file is read again every poll: appended lines run, deleted ones do not, the
+order of the file is the order of the queue. The same command run again skips
+what is done.
+
+  --gpus 0,1,3           use only these GPUs (default: all visible)
+  --idle-threshold 200   MiB in use below which a GPU counts as idle
+  --margin 512           MiB to leave free beside every declaration
+  --tolerance 0.10       how far use may be off a declaration before it is said
+  --spike-buffer 0.10    held above the highest use seen of what fluctuates
+  --poll 5               seconds between looks at the GPUs and the file
+  --exclusive            one job per GPU, even where declarations fit
+  --watch                stay after the queue drains and wait for new lines
+  --oom-retries 0        retries after CUDA out of memory (a line may differ)
+  --fresh                start over: run everything again
+  --retry-failed         run again what failed in an earlier run
+  --log-dir DIR          logs, journal, status board (default: gpusched_logs)
+  -v, --verbose          also show memory use as it grows
+  --sim N                use N simulated GPUs of 24 GiB instead of real ones
+  --version              print the version
+  -h, --help             print this
+
+This is berth in gpusched's place. Of the same jobs file, log directory and
+journal it does what gpusched does, except that:
+  - if it is killed, its jobs go on and the next one adopts them;
+  - SIGTERM ends the jobs as Ctrl-C does;
+  - an old failure is named and counts in the exit status;
+  - a job is passed by others for 48 hours at most;
+  - --fresh sets old logs and journals aside and deletes none.
+
+Exit status: 0 every job succeeded; otherwise the largest exit code of a job
+that did not (at least 1); 2 bad usage or an unreadable jobs file;
+130 interrupted.
+
+Example:
+  echo '[vram=8G] berth simjob --vram 8000 --ramp 2 --hold 5' > jobs.txt
+  gpusched jobs.txt --sim 2 --poll 0.5 -v
+`
+
+// values are the flags that take a value, each with what it is where
+// it is left out; empty: not passed on. They are spelt out because berth's own
+// defaults are free to change.
+func values() [][2]string {
+	return [][2]string{
+		{"gpus", ""},
+		{"idle-threshold", "200"},
+		{"margin", "512"},
+		{"tolerance", "0.10"},
+		{"spike-buffer", "0.10"},
+		{"poll", "5"},
+		{"oom-retries", "0"},
+		{"log-dir", "gpusched_logs"},
+		{"sim", ""},
+	}
+}
+
+func switches() []string {
+	return []string{"exclusive", "watch", "fresh", "retry-failed", "verbose"}
+}
+
+// run is `berth run` with gpusched's defaults, in gpusched's name.
+func run(c *frontend.Call) int {
+	flags := newFlags()
+	if status, ok := c.Parse(flags, c.Args, usage); !ok {
+		return status
+	}
+	if asked, _ := flags.GetBool("version"); asked {
+		fmt.Fprintf(c.Out, "gpusched %s (berth %s)\n", version, c.Version)
+		return 0
+	}
+	if flags.NArg() != 1 {
+		c.Complain(fmt.Sprintf("takes one jobs file, %d given", flags.NArg()), "gpusched jobs.txt; see gpusched --help")
+		return frontend.BadUsage
+	}
+	said := frontend.InItsName(c.Err, c.Name, "berth run", c.Name)
+	defer said.Flush()
+	return c.Berth(berthRun(flags), c.Out, said)
+}
+
+// newFlags reads a flag also by any beginning that no other flag has, as
+// gpusched does.
+func newFlags() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("gpusched", pflag.ContinueOnError)
+	for _, f := range values() {
+		flags.String(f[0], f[1], "")
+	}
+	for _, name := range switches() {
+		short := ""
+		if name == "verbose" {
+			short = "v"
+		}
+		flags.BoolP(name, short, false, "")
+	}
+	flags.Bool("version", false, "")
+	flags.SetNormalizeFunc(completeFlag)
+	return flags
+}
+
+// completeFlag is the one flag that begins so; without such, the word itself.
+func completeFlag(flags *pflag.FlagSet, word string) pflag.NormalizedName {
+	var found []string
+	exact := false
+	flags.VisitAll(func(f *pflag.Flag) {
+		exact = exact || f.Name == word
+		if strings.HasPrefix(f.Name, word) {
+			found = append(found, f.Name)
+		}
+	})
+	if !exact && len(found) == 1 {
+		return pflag.NormalizedName(found[0])
+	}
+	return pflag.NormalizedName(word)
+}
+
+// berthRun is the command line of berth that the flags amount to. The file
+// is one of shell lines whatever its name.
+func berthRun(flags *pflag.FlagSet) []string {
+	args := []string{"run", "--format=lines"}
+	for _, f := range values() {
+		value, _ := flags.GetString(f[0])
+		if value != "" || flags.Changed(f[0]) {
+			args = append(args, "--"+f[0]+"="+value)
+		}
+	}
+	for _, name := range switches() {
+		if on, _ := flags.GetBool(name); on {
+			args = append(args, "--"+name)
+		}
+	}
+	return append(args, "--", flags.Arg(0))
+}

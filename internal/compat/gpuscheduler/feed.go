@@ -1,0 +1,284 @@
+package gpuscheduler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+)
+
+// feed carries the jobs file to the daemon: what is in it and neither waits,
+// runs nor has succeeded.
+type feed struct {
+	last  []byte // what was read last
+	whole bool   // nothing of it was left for the next look
+	mtime time.Time
+	size  int64
+	read  time.Time
+
+	sizes     jobfile.Sizes
+	sizesText string
+
+	gone    map[string]int // how often a key that was not in the file had been tried
+	refused map[string]int // how often the daemon would not have it
+}
+
+// tried is a job of the file as far as it got.
+type tried struct {
+	runs    int  // how often it was queued, or refused
+	settled bool // it waits, runs or succeeded
+}
+
+// due are the lines whose jobs are to be queued, in the order of the file: of
+// lines that are the same job the last, which says most recently what its
+// priority is. A job that failed is due again as often as it stands in the
+// file beyond the times that it was tried.
+func due(lines []jobfile.CSVJob, known func(key string) tried, gone map[string]int) []jobfile.CSVJob {
+	count, last := map[string]int{}, map[string]int{}
+	for i, line := range lines {
+		count[line.Key()]++
+		last[line.Key()] = i
+	}
+	var list []jobfile.CSVJob
+	for i, line := range lines {
+		key := line.Key()
+		if last[key] != i {
+			continue
+		}
+		if t := known(key); !t.settled && gone[key]+count[key] > t.runs {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// changed reports whether the jobs file is to be read: it looks another, it
+// ended within a line, or it was not read for long.
+func (s *scheduler) changed(now time.Time) bool {
+	f := &s.feed
+	info, err := os.Stat(s.opt.jobsFile)
+	if err != nil {
+		info = nil
+	}
+	same := info != nil && info.ModTime().Equal(f.mtime) && info.Size() == f.size
+	if info != nil {
+		f.mtime, f.size = info.ModTime(), info.Size()
+	}
+	return !same && info != nil || !f.whole || now.Sub(f.read) >= s.opt.monitorEvery
+}
+
+// look reads the jobs file and queues what is new in it.
+func (s *scheduler) look(ctx context.Context, now time.Time) {
+	if s.opt.jobsFile == "" || !s.changed(now) {
+		return
+	}
+	f := &s.feed
+	f.read = now
+	text, err := os.ReadFile(s.opt.jobsFile)
+	if errors.Is(err, os.ErrNotExist) {
+		s.log.warnOnce("there is no jobs file %s yet; jobs that are added to it will run", s.opt.jobsFile)
+		f.last, f.whole = []byte{}, true
+		s.absent(nil)
+		return
+	}
+	if err != nil {
+		s.log.warnOnce("read the jobs file: %v", err)
+		return
+	}
+	f.whole = true
+	if end := bytes.LastIndexByte(text, '\n') + 1; end < len(text) && f.last != nil && !bytes.Equal(text, f.last) {
+		// Somebody may be writing that line. It counts if it stays so.
+		f.whole = false
+		f.last, text = text, text[:end]
+	} else {
+		f.last = text
+	}
+	s.readSizes()
+	lines, err := jobfile.ParseCSV(s.opt.jobsFile, text)
+	var wrong *jobfile.Errors
+	if errors.As(err, &wrong) {
+		for _, p := range wrong.Problems {
+			s.log.warnOnce("%s; the line is left out", p)
+		}
+	}
+	s.queue(ctx, due(lines, s.tried, f.gone))
+	s.sayFailed(lines)
+	s.absent(lines)
+}
+
+// tried is how far the job of a key got.
+func (s *scheduler) tried(key string) tried {
+	t := tried{runs: s.feed.refused[key]}
+	for _, v := range s.index.of(key, s.since) {
+		t.runs++
+		_, again := s.retries[v.ID]
+		t.settled = t.settled || again || !v.State.Terminal() || v.State == job.Finished
+	}
+	return t
+}
+
+// absent remembers of jobs that are not in the file how often they were tried:
+// put back, they are new.
+func (s *scheduler) absent(lines []jobfile.CSVJob) {
+	there := map[string]bool{}
+	for _, line := range lines {
+		there[line.Key()] = true
+	}
+	forget := func(key string) {
+		if !there[key] {
+			s.feed.gone[key] = s.tried(key).runs
+		}
+	}
+	for key := range s.index.byKey {
+		forget(key)
+	}
+	for key := range s.feed.refused {
+		forget(key)
+	}
+}
+
+// sayFailed names the lines that are not run because their job failed.
+func (s *scheduler) sayFailed(lines []jobfile.CSVJob) {
+	for _, line := range lines {
+		jobs := s.index.of(line.Key(), s.since)
+		if t := s.tried(line.Key()); t.settled || len(jobs) == 0 {
+			continue
+		}
+		if last := jobs[len(jobs)-1]; last.State.Terminal() {
+			s.log.warnOnce("job %s (%s, line %d) ended as %s and is not run again by itself; add the line once more to run it again",
+				short(line.Key()), line.Script, line.Line, outcomeOf(last))
+		}
+	}
+}
+
+// readSizes reads what models need. A table with mistakes in it changes
+// nothing.
+func (s *scheduler) readSizes() {
+	text, err := os.ReadFile(s.opt.llmConfig)
+	if err != nil {
+		s.log.warnOnce("no table of models (%v): every job gets one whole GPU", err)
+		s.feed.sizes, s.feed.sizesText = jobfile.Sizes{}, ""
+		return
+	}
+	if string(text) == s.feed.sizesText {
+		return
+	}
+	s.feed.sizesText = string(text)
+	sizes, err := jobfile.ParseSizes(s.opt.llmConfig, text)
+	if err != nil {
+		s.log.warn("%v; what was known of models before stays in force", err)
+		return
+	}
+	s.feed.sizes = sizes
+}
+
+// queueAtOnce bounds one request.
+const queueAtOnce = 1000
+
+// queue hands jobs in, many at a time. Where one of them is refused each is
+// asked for alone, so that only that one is left out.
+func (s *scheduler) queue(ctx context.Context, lines []jobfile.CSVJob) {
+	for len(lines) > 0 && ctx.Err() == nil {
+		some := lines[:min(len(lines), queueAtOnce)]
+		lines = lines[len(some):]
+		if len(some) > 1 && s.submit(ctx, some) == nil {
+			continue
+		}
+		for _, line := range some {
+			if err := s.submit(ctx, []jobfile.CSVJob{line}); err != nil && ctx.Err() == nil {
+				s.refuse(line, err)
+			}
+		}
+	}
+}
+
+func (s *scheduler) refuse(line jobfile.CSVJob, err error) {
+	var p *api.Problem
+	if errors.As(err, &p) && (p.Kind == api.Unable || p.Kind == api.TooMuch) {
+		s.log.warnOnce("line %d, %s: not queued yet: %v", line.Line, line.Script, p.What)
+		s.feed.whole = false // asked again at the next look
+		return
+	}
+	s.feed.refused[line.Key()]++
+	s.log.fail("line %d, %s: refused: %v", line.Line, line.Script, err)
+}
+
+func (s *scheduler) submit(ctx context.Context, lines []jobfile.CSVJob) error {
+	r := api.SubmitRequest{Dir: s.dir, Environ: os.Environ()}
+	for _, line := range lines {
+		spec, err := s.spec(line)
+		if err != nil {
+			return err
+		}
+		r.Jobs = append(r.Jobs, spec)
+	}
+	reply, err := s.client.Submit(ctx, r)
+	if err != nil {
+		return err
+	}
+	for i, sent := range reply.Jobs {
+		if i < len(lines) {
+			s.queued(lines[i], sent)
+		}
+	}
+	return nil
+}
+
+func (s *scheduler) queued(line jobfile.CSVJob, sent api.Submitted) {
+	now := time.Now()
+	// The event may be on its way; until then the job counts as queued.
+	if _, known := s.index.views[sent.ID]; !known {
+		s.index.put(job.View{ID: sent.ID, Name: nameOf(line.Script, line.Key()), State: job.Queued, Priority: -line.Priority, SubmittedAt: &now})
+	}
+	s.log.info("job %s queued: %s, priority %d, line %d", short(line.Key()), line.Script, line.Priority, line.Line)
+	for _, note := range sent.Notes {
+		s.log.info("job %s: %s", short(line.Key()), note)
+	}
+	s.dirty = true
+}
+
+// spec is a line as the daemon takes it.
+func (s *scheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
+	want, err := line.Spec(s.feed.sizes)
+	if err != nil {
+		return api.Spec{}, err
+	}
+	want, note := baseEnvironment(want)
+	if note != "" {
+		s.log.warnOnce("%s", note)
+	}
+	key := line.Key()
+	argv := want.Argv
+	if s.opt.screen {
+		argv = screenCommand(s.self, modeOf(line.Words), short(key), argv)
+	}
+	spec := api.Spec{Command: api.Command{Argv: argv}}
+	gpus := strconv.Itoa(want.GPUs)
+	if want.Share > 0 {
+		gpus = strconv.FormatFloat(want.Share, 'g', -1, 64)
+	}
+	name := fmt.Sprintf("job_%s_%s.log", short(key), time.Now().Format("20060102_150405"))
+	output := strings.ReplaceAll(filepath.Join(s.logDir, name), "%", "%%")
+	for _, pair := range [][2]string{
+		{"name", nameOf(line.Script, key)}, {"gpus", gpus}, {"priority", strconv.Itoa(want.Priority)},
+		{"conda", want.Conda}, {"allow", frontend.JoinInts(want.Allow)}, {"inject_gpus", want.Inject}, {"output", output},
+	} {
+		if pair[1] != "" && !spec.Set(pair[0], pair[1]) {
+			return spec, fmt.Errorf("bug: jobs have no key %q", pair[0])
+		}
+	}
+	if want.VRAMMiB > 0 {
+		spec.Set("vram", strconv.FormatInt(want.VRAMMiB, 10))
+	}
+	return spec, nil
+}

@@ -1,0 +1,103 @@
+package gpuscheduler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"berth/internal/daemon"
+	"berth/internal/gpu"
+	"berth/internal/sched"
+)
+
+// options are the flags of start, checked.
+type options struct {
+	stateFile, jobsFile, llmConfig string
+
+	gpus                     int // 0: all
+	screen                   bool
+	memThreshold, loadLimit  float64
+	monitorEvery, stateEvery time.Duration
+	maxAttempts              int
+	retryWait                time.Duration
+	sim                      int
+}
+
+func parseStart(stateFile string, args []string) (options, error) {
+	o := options{stateFile: stateFile}
+	flags := newFlags(&o.stateFile)
+	flags.IntVar(&o.gpus, "gpus", 0, "")
+	flags.StringVar(&o.jobsFile, "jobs-file", "jobs.txt", "")
+	flags.StringVar(&o.llmConfig, "llm-config", "llm_config.json", "")
+	flags.BoolVar(&o.screen, "screen", false, "")
+	flags.Float64Var(&o.memThreshold, "mem-threshold", 0.8, "")
+	flags.Float64Var(&o.loadLimit, "load-threshold", 0.8, "")
+	monitor := flags.Float64("monitor-interval", 30, "")
+	state := flags.Float64("state-interval", 20, "")
+	flags.IntVar(&o.maxAttempts, "max-assign-attempts", 5, "")
+	wait := flags.Float64("assign-retry-wait", 5, "")
+	flags.IntVar(&o.sim, "sim", 0, "")
+	if err := parse(flags, "start", args, 0); err != nil {
+		return o, err
+	}
+	for _, n := range []struct {
+		flag      string
+		value     float64
+		low, most float64
+		said      string
+	}{
+		{"mem-threshold", o.memThreshold, math.SmallestNonzeroFloat64, 1, "above 0 and up to 1"},
+		{"load-threshold", o.loadLimit, math.SmallestNonzeroFloat64, 1, "above 0 and up to 1"},
+		{"monitor-interval", *monitor, 0.01, 86400, "seconds from 0.01 to 86400"},
+		{"state-interval", *state, 0.01, 86400, "seconds from 0.01 to 86400"},
+		{"max-assign-attempts", float64(o.maxAttempts), 1, 1000, "1 to 1000"},
+		{"assign-retry-wait", *wait, 0, 86400, "seconds from 0 to 86400"},
+		{"gpus", float64(o.gpus), 1, 1024, "1 to 1024"},
+		{"sim", float64(o.sim), 1, 1024, "1 to 1024"},
+	} {
+		if flags.Changed(n.flag) && !(n.value >= n.low && n.value <= n.most) { // NaN is in no range
+			return o, fmt.Errorf("--%s %v: allowed are %s", n.flag, n.value, n.said)
+		}
+	}
+	o.monitorEvery, o.stateEvery, o.retryWait = seconds(*monitor), seconds(*state), seconds(*wait)
+	if !flags.Changed("sim") {
+		var err error
+		o.sim, err = simulated()
+		return o, err
+	}
+	return o, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// simulated is how many cards the environment asks for; 0: real ones.
+func simulated() (int, error) {
+	n, _ := gpu.SimFromEnv(os.Getenv)
+	if n < 0 {
+		return 0, errors.New("BERTH_SIM is a number of simulated GPUs, 1 to 1024")
+	}
+	return n, nil
+}
+
+// simVRAMMiB is the memory of a simulated card.
+const simVRAMMiB = 24576
+
+// noIdleRule lets the memory threshold alone say whether a card that others use
+// may be used too.
+const noIdleRule = math.MaxInt64 / 4
+
+// rules are berth's, as this program's users know them.
+func (o options) rules(c *daemon.Config) {
+	c.Rules.Policy, c.Rules.Fair = sched.Backfill, false
+	c.Rules.Placement = sched.Spread
+	c.Rules.MemThreshold, c.Rules.LoadThreshold = o.memThreshold, o.loadLimit
+	c.Rules.LoadAlways = true
+	c.Rules.IdleThresholdMiB = noIdleRule
+	// What succeeded is not queued again, however long ago that was.
+	c.History, c.HistoryJobs, c.Logs = 0, 1_000_000, 0
+	for index := range o.gpus {
+		c.GPUs = append(c.GPUs, index)
+	}
+}

@@ -1,0 +1,324 @@
+package gpuscheduler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+)
+
+// tickEvery is how often files are looked at. A look costs next to nothing; the
+// intervals that were asked for are the longest that a change can go unseen.
+const tickEvery = 500 * time.Millisecond
+
+// follow is the loop: it hears what happens to jobs and cards, and carries the
+// files to the daemon and back.
+func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, told chan<- os.Signal, over <-chan error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan api.Event, 256)
+	s.wait.Go(func() {
+		defer close(events)
+		// -1: how jobs stand is asked for once, when the stream has begun.
+		err := s.client.Events(ctx, api.EventQuery{Since: -1, GPUs: true}, func(ev api.Event) error {
+			select {
+			case events <- ev:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			s.log.warn("nothing more is heard of jobs: %v", err)
+		}
+	})
+	ticker := time.NewTicker(min(tickEvery, s.opt.monitorEvery, s.opt.stateEvery))
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-over:
+			s.drain(ctx, events)
+			return err
+		case sig := <-typed:
+			s.stop(sig)
+			told <- sig
+		case ev, open := <-events:
+			if !open {
+				events = nil
+				continue
+			}
+			s.hear(ctx, ev)
+		case <-ticker.C:
+			s.tick(ctx)
+		}
+	}
+}
+
+// drain hears what was said before the daemon ended.
+func (s *scheduler) drain(ctx context.Context, events <-chan api.Event) {
+	for {
+		select {
+		case ev, open := <-events:
+			if !open {
+				return
+			}
+			s.hear(ctx, ev)
+		default:
+			return
+		}
+	}
+}
+
+func (s *scheduler) stop(sig os.Signal) {
+	running := 0
+	for _, v := range s.index.views {
+		if v.State == job.Running {
+			running++
+		}
+	}
+	switch {
+	case s.opt.screen && running > 0:
+		s.log.info("%v: stopping; %d running go on in their sessions, and the next start finds them", sig, running)
+	case running > 0 && !s.stopping:
+		s.log.info("%v: stopping %d running; they run again with the next start (once more: without waiting)", sig, running)
+	case !s.stopping:
+		s.log.info("%v: stopping", sig)
+	default: // a disk that is full keeps their end from being written down
+		s.log.info("%v: not waiting for jobs (once more: what has not ended by then is left to the next start)", sig)
+	}
+	s.stopping = true
+}
+
+func (s *scheduler) hear(ctx context.Context, ev api.Event) {
+	switch {
+	case ev.Kind == job.EventGPUs:
+		s.cards = ev.GPUs
+		if !s.ready {
+			s.begin(ctx)
+		}
+	case ev.Job != nil:
+		s.happened(ctx, ev)
+	case ev.Kind == job.EventCard && strings.Contains(ev.Text, "d by "):
+		s.log.info("%s", ev.Text) // paused or resumed by a person
+		s.dirty = true
+	case ev.Kind == job.EventWarning || ev.Kind == job.EventGPUsLost || ev.Kind == job.EventCard:
+		s.log.warn("%s", ev.Text)
+	}
+}
+
+// begin takes over what an earlier scheduler left.
+func (s *scheduler) begin(ctx context.Context) {
+	_, err := s.client.JobsAll(ctx, api.Query{Select: api.Select{All: true}, Over: true}, func(v job.View) error {
+		s.index.put(v)
+		return nil
+	})
+	if err != nil {
+		s.log.warn("ask for the jobs of an earlier start: %v", err)
+		return // asked again with the next look at the cards
+	}
+	s.ready, s.looked = true, time.Now()
+	s.takeOver(ctx)
+	s.sayBegun()
+	for _, v := range s.index.all() {
+		since := func(at *time.Time) bool { return at != nil && !at.Before(s.began) }
+		switch {
+		case since(v.StartedAt): // before the stream of events began
+			s.started(ctx, v)
+			if v.State.Terminal() {
+				s.ended(ctx, v)
+			}
+		case v.State == job.Running:
+			s.log.info("job %s goes on, on gpu %s", jobID(v), frontend.JoinInts(v.GPUIDs))
+			s.stream(ctx, v, true)
+		case v.State.Terminal() && since(v.EndedAt):
+			s.ended(ctx, v)
+		case v.State == job.Failed:
+			s.consider(ctx, v, false)
+		}
+	}
+	s.tick(ctx)
+}
+
+// first reports whether something is told of a run for the first time.
+func (s *scheduler) first(v job.View, what string) bool {
+	key := fmt.Sprintf("%s/%d/%s", v.ID, v.Attempt, what)
+	defer func() { s.told[key] = true }()
+	return !s.told[key]
+}
+
+func (s *scheduler) started(ctx context.Context, v job.View) {
+	if s.first(v, "started") {
+		s.log.info("job %s started on gpu %s: %s (%s)", jobID(v), frontend.JoinInts(v.GPUIDs), commandOf(v), s.whereToLook(v))
+		s.stream(ctx, v, false)
+	}
+}
+
+func (s *scheduler) ended(ctx context.Context, v job.View) {
+	if s.first(v, "ended") {
+		s.afterOutput(v.ID, func() { s.sayEnd(v) })
+		s.consider(ctx, v, true)
+	}
+}
+
+func (s *scheduler) sayBegun() {
+	running, queued, finished, failed := 0, 0, 0, 0
+	for _, v := range s.index.views {
+		switch {
+		case v.StartedAt != nil && v.StartedAt.Before(s.began) && !v.State.Terminal():
+			running++
+		case v.State == job.Queued || v.StartedAt != nil && !v.StartedAt.Before(s.began):
+			queued++
+		case forgotten(v, s.since):
+		case v.State == job.Finished:
+			finished++
+		case v.State == job.Failed:
+			failed++
+		}
+	}
+	file := s.opt.jobsFile
+	if file == "" {
+		file = "none"
+	}
+	s.log.info("scheduler started: %d GPUs, jobs file %s, state file %s", len(s.cards), file, s.opt.stateFile)
+	if running+queued+finished+failed > 0 {
+		s.log.info("from before: %d running, %d queued, %d succeeded, %d failed", running, queued, finished, failed)
+	}
+}
+
+// happened tells of a job, and does what follows from it.
+func (s *scheduler) happened(ctx context.Context, ev api.Event) {
+	v := *ev.Job
+	s.index.put(v)
+	s.dirty = true
+	if !s.ready {
+		return // what it comes to is asked for when the stream has begun
+	}
+	id := jobID(v)
+	switch ev.Kind {
+	case job.EventStarted:
+		s.started(ctx, v)
+	case job.EventEnded:
+		s.ended(ctx, v)
+	case job.EventRequeued, job.EventRetry, job.EventSetAside:
+		delete(s.retries, v.ID)
+		s.afterOutput(v.ID, func() { s.log.info("job %s is queued again: %s", id, ev.Text) })
+	case job.EventWarning, job.EventExceeds, job.EventIdle:
+		s.log.warn("job %s: %s", id, ev.Text)
+	}
+}
+
+// whereToLook says where a job's output is.
+func (s *scheduler) whereToLook(v job.View) string {
+	where := "log " + deref(v.Log)
+	if words := strings.Fields(deref(v.Command)); s.opt.screen && len(words) > 3 && words[1] == ScreenWord {
+		where = "screen -r " + sessionName(frontend.JoinInts(slices.Sorted(slices.Values(v.GPUIDs))), words[2], words[3]) + ", " + where
+	}
+	return where
+}
+
+// sayEnd tells how a job ended, and where that says little what it said last.
+func (s *scheduler) sayEnd(v job.View) {
+	if v.State == job.Finished {
+		s.log.info("job %s finished on gpu %s", jobID(v), frontend.JoinInts(v.GPUIDs))
+		return
+	}
+	text := fmt.Sprintf("job %s failed: %s", jobID(v), outcomeOf(v))
+	if last := lastLine(deref(v.Log)); last != "" {
+		text += "; it said last: " + last
+	}
+	s.log.fail("%s", text)
+}
+
+// outcomeOf is how a job ended, in words.
+func outcomeOf(v job.View) string {
+	text := string(v.State)
+	if v.Outcome != nil {
+		text = string(*v.Outcome)
+	}
+	if v.Reason != nil && *v.Reason != "" {
+		text += " (" + *v.Reason + ")"
+	}
+	return text
+}
+
+// lastBytes is how much of a log is looked at for its last line.
+const lastBytes = 4096
+
+func lastLine(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	tail := make([]byte, lastBytes)
+	n, _ := file.ReadAt(tail, max(0, info.Size()-lastBytes)) // what could be read is enough
+	text := strings.TrimSpace(string(tail[:n]))
+	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// tick looks at the files, tries again what is due, and explains waits.
+func (s *scheduler) tick(ctx context.Context) {
+	if !s.ready {
+		return
+	}
+	now := time.Now()
+	s.sync(ctx, now)
+	if s.stopping {
+		return
+	}
+	s.look(ctx, now)
+	s.retry(ctx, now)
+	s.explain(ctx, now)
+}
+
+// explainEvery is how often it is asked what jobs wait for, and explainMost of
+// how many of them at a time.
+const (
+	explainEvery = 2 * time.Second
+	explainMost  = 20
+)
+
+// explain says once of each job at the head of the queue what it waits for. To
+// wait for room is no failure.
+func (s *scheduler) explain(ctx context.Context, now time.Time) {
+	if now.Sub(s.looked) < explainEvery {
+		return
+	}
+	s.looked = now
+	page, err := s.client.Jobs(ctx, api.Query{Select: api.Select{States: []string{"queued"}}, Reasons: true, Limit: explainMost})
+	if err != nil {
+		return
+	}
+	for _, v := range page.Jobs {
+		if v.Reason == nil || s.reasons[v.ID] {
+			continue
+		}
+		s.reasons[v.ID] = true
+		s.log.info("job %s waits: %s", jobID(v), inItsIDs(*v.Reason, s.index.views))
+	}
+}
+
+func checkSizes(name string, text []byte) error {
+	if _, err := jobfile.ParseSizes(name, text); err != nil {
+		return api.Problemf(api.Invalid, `{"default_requirement": 1.0, "models": {"NAME": 0.5}}`, "%v", err)
+	}
+	return nil
+}

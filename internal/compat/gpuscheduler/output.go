@@ -1,0 +1,142 @@
+package gpuscheduler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/site"
+)
+
+// logger is what the scheduler says, to the terminal and into its log.
+type logger struct {
+	mu   sync.Mutex
+	out  io.Writer
+	file *site.Log
+	once map[string]bool
+}
+
+func openLog(out io.Writer) (*logger, error) {
+	file, err := site.OpenLog("gpu_scheduler.log", site.LogBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &logger{out: out, file: file, once: map[string]bool{}}, nil
+}
+
+func (l *logger) say(level, format string, args ...any) {
+	line := fmt.Sprintf("%s - %s - %s\n", time.Now().Format(time.DateTime), level, fmt.Sprintf(format, args...))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A terminal that is gone must not stop the scheduler.
+	_, _ = io.WriteString(l.out, line)
+	_, _ = io.WriteString(l.file, line)
+}
+
+func (l *logger) info(format string, args ...any) { l.say("INFO", format, args...) }
+func (l *logger) warn(format string, args ...any) { l.say("WARNING", format, args...) }
+func (l *logger) fail(format string, args ...any) { l.say("ERROR", format, args...) }
+
+// warnOnce does not repeat itself, however often the same thing is found.
+func (l *logger) warnOnce(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.mu.Lock()
+	said := l.once[text]
+	l.once[text] = true
+	l.mu.Unlock()
+	if !said {
+		l.warn("%s", text)
+	}
+}
+
+// output writes what jobs print, each line with the job it comes from.
+type output struct {
+	log    *logger
+	prefix string
+	held   []byte // the beginning of a line
+}
+
+// heldMost bounds a line that does not end.
+const heldMost = 64 << 10
+
+func (o *output) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		// A progress bar ends its lines with a return alone.
+		at := bytes.IndexAny(rest, "\r\n")
+		if at < 0 && len(o.held)+len(rest) < heldMost {
+			o.held = append(o.held, rest...)
+			break
+		}
+		if at < 0 {
+			at = len(rest) - 1
+		}
+		o.flush(rest[:at+1])
+		rest = rest[at+1:]
+	}
+	return len(p), nil
+}
+
+func (o *output) flush(end []byte) {
+	line := append(o.held, end...)
+	o.held = nil
+	o.log.mu.Lock()
+	defer o.log.mu.Unlock()
+	_, _ = fmt.Fprintf(o.log.out, "%s%s", o.prefix, line)
+}
+
+func (o *output) close() {
+	if len(o.held) > 0 {
+		o.flush([]byte{'\n'})
+	}
+}
+
+// stream shows what a run prints until it is over. One that began before this
+// scheduler did is shown from now on; the log has the rest.
+func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
+	if s.opt.screen || s.streams[v.ID] != nil {
+		return
+	}
+	q := api.LogQuery{ID: v.ID, Attempt: v.Attempt, Follow: true}
+	if adopted && v.Log != nil {
+		if info, err := os.Stat(*v.Log); err == nil {
+			q.Offset = info.Size()
+		}
+	}
+	done := make(chan struct{})
+	s.streams[v.ID] = done
+	s.wait.Go(func() {
+		defer close(done)
+		log, err := s.client.Log(ctx, q)
+		if err == nil {
+			out := &output{log: s.log, prefix: "[" + jobID(v) + "] "}
+			_, err = io.Copy(out, log)
+			out.close()
+			_ = log.Close() // it was only read
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+			s.log.warn("job %s: its output cannot be shown: %v", jobID(v), err)
+		}
+	})
+}
+
+// afterOutput runs f when all of a run's output was shown, so that its end is
+// the last that is said of it.
+func (s *scheduler) afterOutput(id string, f func()) {
+	done := s.streams[id]
+	delete(s.streams, id)
+	if done == nil {
+		f()
+		return
+	}
+	s.wait.Go(func() {
+		<-done
+		f()
+	})
+}

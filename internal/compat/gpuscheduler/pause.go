@@ -1,0 +1,112 @@
+package gpuscheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+)
+
+// askTime bounds how long a command waits for a scheduler that runs.
+const askTime = 10 * time.Second
+
+// runPause writes into the state file what a scheduler that runs, or the next
+// one, obeys; one that runs is told at once, too.
+func runPause(c call, pause bool, stateFile string, args []string) int {
+	verb := "resume"
+	if pause {
+		verb = "pause"
+	}
+	if i := slices.IndexFunc(args, func(word string) bool { _, err := strconv.Atoi(word); return err == nil && word[0] == '-' }); i >= 0 {
+		args = slices.Insert(slices.Clone(args), i, "--") // a number below zero, and no flag
+	}
+	flags := newFlags(&stateFile)
+	if err := parse(flags, verb, args, 1); err != nil {
+		return c.badUsage(err.Error())
+	}
+	index, err := strconv.Atoi(flags.Arg(0))
+	if err != nil || index < 0 {
+		c.Complain(fmt.Sprintf("%q is no number of a GPU", flags.Arg(0)), "gpu-scheduler status lists them")
+		return frontend.Failed
+	}
+	live, err := setPaused(stateFile, index, pause)
+	if err != nil {
+		return c.fail(err)
+	}
+	fmt.Fprintf(c.Out, "gpu %d is %sd", index, verb)
+	if !live {
+		fmt.Fprintf(c.Out, "; no scheduler runs with %s, the next one will obey", stateFile)
+	}
+	fmt.Fprintln(c.Out)
+	return 0
+}
+
+func setPaused(stateFile string, index int, pause bool) (live bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTime)
+	defer cancel()
+	unlock, err := lockState(stateFile)
+	if err != nil {
+		return false, fmt.Errorf("state file %s: %w", stateFile, err)
+	}
+	defer unlock()
+	for range editTries {
+		if live, err = notePaused(ctx, stateFile, index, pause); !errors.Is(err, errEdited) {
+			return live, err
+		}
+	}
+	return live, fmt.Errorf("state file %s: %w", stateFile, err)
+}
+
+// notePaused tells the scheduler that runs, and writes it down. The caller
+// holds the lock.
+func notePaused(ctx context.Context, stateFile string, index int, pause bool) (live bool, err error) {
+	doc, stamp, err := readDoc(stateFile)
+	if errors.Is(err, os.ErrNotExist) {
+		doc, err = document{}, nil
+		doc.set(keySince, time.Now()) // as at a start without one: what was before is forgotten
+	}
+	if err != nil {
+		return false, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
+	}
+	client, err := dial(stateFile)
+	if err != nil {
+		return false, err
+	}
+	defer client.Close()
+	cards, live, err := knownCards(ctx, client, stateFile, doc)
+	if err != nil {
+		return live, err
+	}
+	if !slices.ContainsFunc(cards, func(card shownCard) bool { return card.GPU == index }) {
+		return live, api.Problemf(api.Refused, "gpu-scheduler status lists them", "there is no GPU %d", index)
+	}
+	if live {
+		if _, err := client.PauseGPU(ctx, index, pause); err != nil {
+			return live, err
+		}
+	}
+	paused, _ := doc.paused() // it could be read
+	paused = slices.DeleteFunc(paused, func(n int) bool { return n == index })
+	if pause {
+		paused = append(paused, index)
+		slices.Sort(paused)
+	}
+	doc.set(keyPaused, append([]int{}, paused...))
+	_, err = doc.write(stateFile, stamp)
+	return live, err
+}
+
+// dial is a client of the scheduler that runs with a state file, if one does.
+func dial(stateFile string) (*api.Client, error) {
+	places, err := placesOf(stateFile)
+	if err != nil {
+		return nil, err
+	}
+	return api.Dial(places.Socket), nil
+}

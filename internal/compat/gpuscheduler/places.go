@@ -1,0 +1,70 @@
+package gpuscheduler
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"berth/internal/api"
+	"berth/internal/site"
+)
+
+// placesOf are where the scheduler of a state file keeps its queue: beside it,
+// or, where that is on a network file system, in the user's own local state.
+func placesOf(stateFile string) (site.Places, error) {
+	path, err := filepath.Abs(stateFile)
+	if err != nil {
+		return site.Places{}, fmt.Errorf("state file %s: %w", stateFile, err)
+	}
+	real, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return site.Places{}, api.Problemf(api.Refused, "make that directory, or name another --state-file", "state file %s: %v", stateFile, err)
+	}
+	path = filepath.Join(real, filepath.Base(path)) // one file, one scheduler
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return site.Places{}, api.Problemf(api.Refused, "name a file with --state-file", "state file %s: it is a directory", stateFile)
+	}
+	dir := path + ".d"
+	if remote, err := site.OnNetwork(filepath.Dir(path)); err == nil && remote {
+		own, err := site.PrivatePlaces(os.Getenv)
+		if err != nil {
+			return site.Places{}, fmt.Errorf("%s is on a network file system, and there is no other place: %w", path, err)
+		}
+		sum := sha256.Sum256([]byte(path))
+		dir = filepath.Join(own.StateDir, "gpu-scheduler", hex.EncodeToString(sum[:8]))
+	}
+	return site.Places{StateDir: dir, Socket: filepath.Join(dir, "berth.sock"), Config: filepath.Join(dir, "config.toml")}, nil
+}
+
+// outputDir is where the output of jobs goes: where it always went, unless that
+// is somebody else's, who could then read it or lead it elsewhere.
+func outputDir() (dir string, moved bool, err error) {
+	usual := filepath.Join(os.TempDir(), "gpu_scheduler_logs")
+	if err = ownDir(usual); err == nil {
+		return usual, false, nil
+	}
+	own := fmt.Sprintf("%s_%d", usual, os.Getuid())
+	if err = ownDir(own); err != nil {
+		return "", false, fmt.Errorf("no directory for the logs of jobs: %w", err)
+	}
+	return own, true, nil
+}
+
+// ownDir makes a directory, or finds one, that only this user can write to.
+func ownDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !os.IsExist(err) {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s is not a directory that only you can write to", path)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package gpuscheduler
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"berth/internal/compat/frontend"
+)
+
+// screenSession is one line of `gpu-scheduler screens`.
+type screenSession struct {
+	Name   string `json:"name"`
+	PID    int    `json:"pid"`
+	State  string `json:"state"` // attached or detached
+	GPUs   string `json:"gpus"`
+	Mode   string `json:"mode"`
+	Job    string `json:"job"`
+	Attach string `json:"attach"`
+}
+
+// runScreens is `gpu-scheduler screens [--json]`: this user's sessions, of
+// whichever scheduler.
+func runScreens(c call, stateFile string, args []string) int {
+	flags := newFlags(&stateFile)
+	asJSON := flags.Bool("json", false, "")
+	if err := parse(flags, "screens", args, 0); err != nil {
+		return c.badUsage(err.Error())
+	}
+	if _, err := exec.LookPath("screen"); err != nil {
+		c.Complain("GNU Screen command not found", "sudo apt-get install screen")
+		return frontend.Failed
+	}
+	sessions := listSessions()
+	if *asJSON {
+		_ = json.NewEncoder(c.Out).Encode(sessions)
+		return 0
+	}
+	if len(sessions) == 0 {
+		fmt.Fprintln(c.Out, "No active screen sessions of GPU jobs.")
+		return 0
+	}
+	table := tabwriter.NewWriter(c.Out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "SESSION\tGPUS\tMODE\tJOB\tSTATE\tATTACH WITH")
+	for _, s := range sessions {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.GPUs, s.Mode, s.Job, s.State, s.Attach)
+	}
+	_ = table.Flush()
+	return 0
+}
+
+// listSessions asks screen, in its own place and in ours.
+func listSessions() []screenSession {
+	sessions := []screenSession{}
+	said, _ := exec.Command("screen", "-ls").Output() // its status says how many there are
+	sessions = append(sessions, readSessions(string(said), "")...)
+	if own := ownScreenDir(); os.Getenv("SCREENDIR") != own {
+		if _, err := os.Stat(own); err == nil {
+			command := exec.Command("screen", "-ls")
+			command.Env = append(os.Environ(), "SCREENDIR="+own)
+			said, _ := command.Output()
+			sessions = append(sessions, readSessions(string(said), "SCREENDIR="+own+" ")...)
+		}
+	}
+	return sessions
+}
+
+// sessionLine is a line of screen -ls: with or without when it began.
+const sessionLine = `^\s+(\d+)\.(gpujob_([^_\s]+)_(\S+)_([^_\s]+))\s.*\(([^()]*)\)\s*$`
+
+func readSessions(said, prefix string) (sessions []screenSession) {
+	expression := regexp.MustCompile(sessionLine)
+	for line := range strings.Lines(said) {
+		m := expression.FindStringSubmatch(line)
+		if m == nil || strings.HasPrefix(m[6], "Dead") { // screen -wipe removes those
+			continue
+		}
+		s := screenSession{Name: m[2], GPUs: m[3], Mode: m[4], Job: m[5], State: sessionState(m[6]), Attach: prefix + "screen -r " + m[2]}
+		s.PID, _ = strconv.Atoi(m[1])
+		sessions = append(sessions, s)
+	}
+	return sessions
+}
+
+// sessionState is screen's own word without what else it says there.
+func sessionState(said string) string {
+	if strings.Contains(strings.ToLower(said), "attached") {
+		return "attached"
+	}
+	return "detached"
+}

@@ -1,0 +1,178 @@
+package gpuscheduler
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/daemon"
+	"berth/internal/site"
+)
+
+// scheduler is `gpu-scheduler start`: a daemon of its own in this process,
+// and its client. All that is known of jobs is the daemon's; what is kept here
+// is what a restart may forget.
+type scheduler struct {
+	opt    options
+	log    *logger
+	client *api.Client
+	dir    string // where jobs run
+	self   string // this program
+	logDir string
+
+	index   *index
+	cards   []api.GPU
+	feed    feed
+	state   *lastState
+	since   time.Time            // jobs that were over before this are forgotten
+	retries map[string]time.Time // jobs that could not be started, and when they are tried again
+	streams map[string]chan struct{}
+	reasons map[string]bool // jobs whose wait was explained
+	told    map[string]bool // starts and ends that were told of
+	began   time.Time
+	looked  time.Time // for reasons
+	saved   time.Time
+	dirty   bool // the state file is behind
+	ready   bool // the daemon has said how its jobs stand
+
+	stopping bool
+	wait     sync.WaitGroup
+}
+
+func runStart(c call, stateFile string, args []string) int {
+	opt, err := parseStart(stateFile, args)
+	if err != nil {
+		return c.badUsage(err.Error())
+	}
+	if opt.screen {
+		if err := screenReady(); err != nil {
+			return c.fail(err)
+		}
+	}
+	s, places, err := newScheduler(c, opt)
+	if err != nil {
+		return c.fail(err)
+	}
+	defer func() { _ = s.log.file.Close() }() // there is no log left to say so in
+	return s.serve(c, places)
+}
+
+func newScheduler(c call, opt options) (*scheduler, site.Places, error) {
+	s := &scheduler{
+		opt: opt, index: newIndex(), retries: map[string]time.Time{},
+		streams: map[string]chan struct{}{}, reasons: map[string]bool{}, told: map[string]bool{}, began: time.Now(),
+		feed: feed{gone: map[string]int{}, refused: map[string]int{}},
+	}
+	places, err := placesOf(opt.stateFile)
+	if err != nil {
+		return nil, places, err
+	}
+	if s.dir, err = os.Getwd(); err != nil {
+		return nil, places, err
+	}
+	if s.self, err = os.Executable(); err != nil {
+		return nil, places, err
+	}
+	if err := s.checkFiles(); err != nil {
+		return nil, places, err
+	}
+	if s.log, err = openLog(c.Out); err != nil {
+		return nil, places, api.Problemf(api.Refused, "start it in a directory that you can write to", "%v", err)
+	}
+	moved := false
+	if s.logDir, moved, err = outputDir(); err != nil {
+		return nil, places, api.Problemf(api.Refused, "TMPDIR names another place", "%v", err)
+	}
+	if moved {
+		s.log.warn("the usual directory for the output of jobs is another user's: it goes to %s", s.logDir)
+	}
+	s.client = api.Dial(places.Socket)
+	s.state = &lastState{path: opt.stateFile}
+	return s, places, nil
+}
+
+// serve runs the daemon until it ends, and the loop beside it from when it can
+// be reached.
+func (s *scheduler) serve(c call, places site.Places) int {
+	typed, told := make(chan os.Signal, 4), make(chan os.Signal, 4)
+	signal.Notify(typed, os.Interrupt, syscall.SIGTERM)
+	// Caught and dropped rather than ignored, as children inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
+	ready, over := make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		over <- daemon.Serve(ctx, daemon.Options{
+			Places: places, Version: c.Version, Override: s.opt.rules, TypedGPUs: s.opt.gpus > 0,
+			Sim: s.opt.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(),
+			Signals: told, EndJobs: !s.opt.screen, Ready: func() { close(ready) },
+		})
+	}()
+	var err error
+	select {
+	case <-ready:
+		err = s.follow(ctx, typed, told, over)
+	case err = <-over:
+	case <-typed:
+		cancel() // nothing was started yet
+		<-over
+		c.Complain("stopped before anything was started", "")
+		return frontend.Interrupted
+	}
+	cancel()
+	s.wait.Wait()
+	s.lastSave()
+	s.client.Close()
+	switch {
+	case err != nil:
+		if s.ready { // it ran, and somebody may look for why it does not any more
+			s.log.fail("%v", err)
+		}
+		return c.fail(refusal(err, s.opt))
+	case s.stopping:
+		return frontend.Interrupted
+	}
+	return 0
+}
+
+// refusal puts what keeps the daemon from starting in this program's words.
+func refusal(err error, opt options) error {
+	var p *api.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	own := *p
+	switch {
+	case strings.Contains(p.What, "another berth daemon is using"):
+		own.What, own.Hint = "a scheduler is running already with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one name another --state-file"
+		own.Kind = api.Refused
+	case strings.Contains(p.Hint, "--state-dir"):
+		own.Hint = "name another place with --state-file"
+	case strings.Contains(p.Hint, "--sim"):
+		own.Hint = "without a GPU, try --sim 2: simulated cards, real processes"
+	}
+	return &own
+}
+
+// checkFiles refuses files that are there and make no sense, while somebody
+// looks.
+func (s *scheduler) checkFiles() error {
+	if s.opt.llmConfig == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.opt.llmConfig)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // that is said when the first job is sized
+	}
+	if err != nil {
+		return api.Problemf(api.Invalid, "name another with --llm-config", "%v", err)
+	}
+	return checkSizes(s.opt.llmConfig, text)
+}

@@ -1,0 +1,298 @@
+package gpuscheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/daemon"
+	"berth/internal/gpu"
+	"berth/internal/job"
+)
+
+// report is what status shows.
+type report struct {
+	Running bool        `json:"scheduler_running"`
+	GPUs    []shownCard `json:"gpus"`
+	Jobs    []shownJob  `json:"jobs"`
+
+	SavedAt *time.Time `json:"saved_at"` // null: asked of the scheduler just now
+}
+
+// lookTime bounds a look at the cards.
+const lookTime = 20 * time.Second
+
+func runStatus(c call, stateFile string, args []string) int {
+	flags := newFlags(&stateFile)
+	asJSON := flags.Bool("json", false, "")
+	if err := parse(flags, "status", args, 0); err != nil {
+		return c.badUsage(err.Error())
+	}
+	found, err := ask(stateFile)
+	if err != nil {
+		return c.fail(err)
+	}
+	if *asJSON {
+		encoder := json.NewEncoder(c.Out)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(found); err != nil {
+			return c.fail(err)
+		}
+		return 0
+	}
+	found.print(c.Out, stateFile)
+	return 0
+}
+
+// ask asks the scheduler that runs or, where none does, looks at what it left
+// and at the cards.
+func ask(stateFile string) (report, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	doc, _, err := readDoc(stateFile)
+	if errors.Is(err, os.ErrNotExist) {
+		doc, err = document{}, nil
+	}
+	client, dialErr := dial(stateFile)
+	if dialErr != nil {
+		return report{}, dialErr
+	}
+	defer client.Close()
+	found, live := askLive(ctx, client, doc)
+	if live {
+		return found, nil
+	}
+	if err != nil {
+		return report{}, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
+	}
+	found.Jobs = []shownJob{}
+	doc.get(keyJobs, &found.Jobs)
+	if err := seeWhoLives(stateFile, found.Jobs); err != nil {
+		return found, err
+	}
+	found.GPUs, err = lookAtCards(ctx, stateFile, doc)
+	if err != nil {
+		return found, err
+	}
+	giveCards(found.GPUs, found.Jobs)
+	found.SavedAt = new(time.Time)
+	if doc.get(keyUpdated, found.SavedAt); found.SavedAt.IsZero() {
+		found.SavedAt = nil
+	}
+	return found, nil
+}
+
+func askLive(ctx context.Context, client *api.Client, doc document) (report, bool) {
+	var limits thresholds
+	var since time.Time
+	doc.get(keyLimits, &limits)
+	doc.get(keySince, &since)
+	cards, err := client.GPUs(ctx)
+	if err != nil {
+		return report{}, false
+	}
+	var views []job.View
+	_, err = client.JobsAll(ctx, api.Query{Select: api.Select{All: true}, Over: true, Reasons: true}, func(v job.View) error {
+		views = append(views, v)
+		return nil
+	})
+	return report{Running: true, GPUs: showCards(cards, limits), Jobs: showJobs(views, since)}, err == nil
+}
+
+// knownCards are the cards that may be named: those of the scheduler that runs,
+// or of this machine.
+func knownCards(ctx context.Context, client *api.Client, stateFile string, doc document) (cards []shownCard, live bool, err error) {
+	found, err := client.GPUs(ctx)
+	var nobody *api.Unreachable
+	switch {
+	case err == nil:
+		return showCards(found, thresholds{}), true, nil
+	case !errors.As(err, &nobody):
+		return nil, false, err
+	}
+	if doc.get(keyCards, &cards); len(cards) > 0 {
+		return cards, false, nil
+	}
+	cards, err = lookAtCards(ctx, stateFile, doc)
+	return cards, false, err
+}
+
+// lookAtCards reads the cards where no scheduler does.
+func lookAtCards(ctx context.Context, stateFile string, doc document) ([]shownCard, error) {
+	sample, err := sampleCards(ctx, stateFile)
+	if err != nil {
+		return nil, api.Problemf(api.Unable, "without a GPU, BERTH_SIM=2 simulates two; berth doctor says what is missing", "%v", err)
+	}
+	paused, _ := doc.paused() // it could be read
+	var limits thresholds
+	doc.get(keyLimits, &limits)
+	cards := make([]shownCard, 0, len(sample.Devices))
+	for _, dev := range sample.Devices {
+		card := shownCard{GPU: dev.Index, Memory: percent(float64(dev.UsedMiB), float64(dev.TotalMiB)), Jobs: []string{}}
+		if dev.UtilPct >= 0 {
+			card.Load = &dev.UtilPct
+		}
+		card.Status = cardState(card, slices.Contains(paused, dev.Index), limits)
+		cards = append(cards, card)
+	}
+	return cards, nil
+}
+
+// seeWhoLives corrects what a scheduler left behind: jobs go on without it, and
+// end without it.
+func seeWhoLives(stateFile string, jobs []shownJob) error {
+	places, err := placesOf(stateFile)
+	if err != nil {
+		return err
+	}
+	living, err := daemon.Living(places)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		if j := &jobs[i]; j.State == string(job.Running) && !living[j.Number] {
+			j.EndedSince = true
+		}
+	}
+	return nil
+}
+
+// giveCards shows on the cards what runs on them.
+func giveCards(cards []shownCard, jobs []shownJob) {
+	for i := range cards {
+		card := &cards[i]
+		for _, j := range jobs {
+			if !j.runs() || !slices.Contains(j.GPUs, card.GPU) {
+				continue
+			}
+			part := 1.0
+			if j.Share != nil && *j.Share > 0 {
+				part = *j.Share
+			}
+			card.Allocation = addPart(card.Allocation, part)
+			card.Jobs = append(card.Jobs, j.ID)
+		}
+		if card.Allocation > 0 && card.Status != cardPaused {
+			card.Status = busy(100 * card.Allocation)
+		}
+	}
+}
+
+func sampleCards(ctx context.Context, stateFile string) (gpu.Sample, error) {
+	source, err := openCards(stateFile)
+	if err != nil {
+		return gpu.Sample{}, err
+	}
+	defer func() { _ = source.Close() }() // it was only read
+	return gpu.FirstLook(ctx, source)
+}
+
+func openCards(stateFile string) (gpu.Source, error) {
+	n, err := simulated()
+	if err != nil || n == 0 {
+		if err == nil {
+			return gpu.Open(gpu.OpenOptions{Env: os.Getenv})
+		}
+		return nil, err
+	}
+	places, err := placesOf(stateFile)
+	if err != nil {
+		return nil, err
+	}
+	_, dir := gpu.SimFromEnv(os.Getenv)
+	if dir == "" {
+		dir = filepath.Join(places.StateDir, "sim")
+	}
+	return gpu.OpenSim(dir, n, simVRAMMiB)
+}
+
+// shownOver is how many jobs that are over status lists, and shownWaiting how
+// many that wait. --json has all.
+const (
+	shownOver    = 10
+	shownWaiting = 50
+)
+
+func (r report) print(out io.Writer, stateFile string) {
+	if !r.Running {
+		fmt.Fprintf(out, "no scheduler runs with %s", stateFile)
+		if r.SavedAt != nil {
+			fmt.Fprintf(out, "; jobs as of %s", r.SavedAt.Local().Format(time.DateTime))
+		}
+		fmt.Fprintln(out)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "GPU\tSTATE\tALLOCATION\tMEMORY\tLOAD\tJOBS")
+	for _, card := range r.GPUs {
+		load, jobs := "-", "-"
+		if len(card.Jobs) > 0 {
+			jobs = strings.Join(card.Jobs, " ")
+		}
+		if card.Load != nil {
+			load = fmt.Sprintf("%.0f%%", *card.Load)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.1f%%\t%s\t%s\n", card.GPU, card.Status, card.Allocation, card.Memory, load, jobs)
+	}
+	_ = table.Flush() // whoever does not read it any more needs no error
+	for _, card := range r.GPUs {
+		if card.Note != "" {
+			fmt.Fprintf(out, "gpu %d: %s\n", card.GPU, card.Note)
+		}
+	}
+	r.printJobs(out)
+}
+
+func (r report) printJobs(out io.Writer) {
+	of := func(is func(shownJob) bool) (list []shownJob) {
+		for _, j := range r.Jobs {
+			if is(j) {
+				list = append(list, j)
+			}
+		}
+		return list
+	}
+	running := of(shownJob.runs)
+	waiting := of(func(j shownJob) bool { return j.State == string(job.Queued) })
+	over := of(func(j shownJob) bool { return job.State(j.State).Terminal() })
+	ok := len(of(func(j shownJob) bool { return j.State == string(job.Finished) }))
+	since := of(func(j shownJob) bool { return j.EndedSince })
+	fmt.Fprintf(out, "\n%d running, %d queued, %d succeeded, %d failed", len(running), len(waiting), ok, len(over)-ok)
+	if len(since) > 0 {
+		fmt.Fprintf(out, ", %d ended since", len(since))
+	}
+	fmt.Fprintln(out)
+	for _, j := range running {
+		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, frontend.JoinInts(j.GPUs), j.Priority, j.Name)
+	}
+	for _, j := range since {
+		fmt.Fprintf(out, "  %s  ended on gpu %s, and the next start tells how  %s\n", j.ID, frontend.JoinInts(j.GPUs), j.Name)
+	}
+	for i, j := range waiting {
+		if i == shownWaiting {
+			fmt.Fprintf(out, "  and %d more; --json lists all\n", len(waiting)-i)
+			break
+		}
+		fmt.Fprintf(out, "  %s  queued, place %d  priority %d  %s", j.ID, i+1, j.Priority, j.Name)
+		if j.Reason != nil {
+			fmt.Fprintf(out, "  (%s)", *j.Reason)
+		}
+		fmt.Fprintln(out)
+	}
+	for _, j := range over[max(0, len(over)-shownOver):] {
+		end := j.State
+		if j.Outcome != nil {
+			end = *j.Outcome
+		}
+		fmt.Fprintf(out, "  %s  %s  %s\n", j.ID, end, j.Name)
+	}
+}

@@ -1,0 +1,153 @@
+package gpuscheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/job"
+)
+
+// The states of a card.
+const (
+	cardAvailable = "AVAILABLE"
+	cardPaused    = "PAUSED"
+)
+
+// showCards shows cards as this program's users know them.
+func showCards(cards []api.GPU, limits thresholds) []shownCard {
+	list := make([]shownCard, 0, len(cards))
+	for _, g := range cards {
+		card := shownCard{GPU: g.Index, Memory: percent(float64(g.UsedMiB), float64(g.TotalMiB)), Load: g.Util, Jobs: []string{}}
+		for _, j := range g.Jobs {
+			part := j.Share
+			if part == 0 {
+				part = 1
+			}
+			card.Allocation = addPart(card.Allocation, part)
+			name := jobID(job.View{Name: j.Name})
+			if j.Other {
+				name = "another scheduler's"
+			}
+			card.Jobs = append(card.Jobs, name)
+		}
+		if g.Health != api.HealthOK {
+			card.Note = strings.TrimSuffix(g.Health+": "+g.HealthReason, ": ")
+		}
+		if g.Stale {
+			card.Note = strings.TrimSuffix("cannot be read: "+g.StaleReason, ": ")
+		}
+		card.Status = cardState(card, g.Paused, limits)
+		list = append(list, card)
+	}
+	return list
+}
+
+// cardState is one word for a card: how much of it was given out or, where
+// others use it beyond the thresholds, how much they do.
+func cardState(c shownCard, paused bool, limits thresholds) string {
+	load := 0.0
+	if c.Load != nil {
+		load = *c.Load
+	}
+	over := limits.Memory > 0 && c.Memory > 100*limits.Memory || limits.Load > 0 && load > 100*limits.Load
+	switch {
+	case paused:
+		return cardPaused
+	case c.Allocation > 0:
+		return busy(100 * c.Allocation)
+	case over || c.Note != "":
+		return busy(math.Max(c.Memory, load))
+	}
+	return cardAvailable
+}
+
+func busy(percent float64) string { return fmt.Sprintf("BUSY(%.0f%%)", percent) }
+
+// addPart adds to what of a card was given out, in thousandths.
+func addPart(allocation, part float64) float64 {
+	return math.Min(1, math.Round(1000*(allocation+part))/1000)
+}
+
+// commandOf is what a job runs, without what holds its screen session.
+func commandOf(v job.View) string {
+	command := deref(v.Command)
+	if _, inside, found := strings.Cut(command, " "+ScreenWord+" "); found {
+		if _, words, found := strings.Cut(inside, " -- "); found {
+			return words
+		}
+	}
+	return command
+}
+
+func showJob(v job.View) shownJob {
+	j := shownJob{
+		ID: jobID(v), Key: keyOf(v), Number: v.ID, Name: strings.TrimSuffix(v.Name, "-"+keyOf(v)), State: string(v.State),
+		Reason: v.Reason, Priority: -v.Priority, GPUs: v.GPUIDs, Share: v.Share, ExitCode: v.ExitCode,
+		Command: commandOf(v), Log: v.Log, SubmittedAt: v.SubmittedAt, EndedAt: v.EndedAt,
+	}
+	if v.Outcome != nil {
+		text := string(*v.Outcome)
+		j.Outcome = &text
+	}
+	if j.GPUs == nil {
+		j.GPUs = []int{}
+	}
+	return j
+}
+
+// jobsShown bounds how many jobs that are over the state file holds.
+const jobsShown = 1000
+
+// inItsIDs calls jobs what this program's users do.
+func inItsIDs(text string, known map[string]job.View) string {
+	return frontend.RenameJobs(text, func(id string) string {
+		if v, ok := known[id]; ok {
+			return jobID(v)
+		}
+		return id
+	})
+}
+
+// forgotten is a job that was over when the state was reset.
+func forgotten(v job.View, since time.Time) bool {
+	return v.State.Terminal() && v.SubmittedAt != nil && v.SubmittedAt.Before(since)
+}
+
+// showJobs shows jobs: what runs, what waits in the order it will be served, and
+// of what is over the newest.
+func showJobs(views []job.View, since time.Time) []shownJob {
+	var live, over []shownJob
+	known := make(map[string]job.View, len(views))
+	for _, v := range views {
+		known[v.ID] = v
+	}
+	for _, v := range views {
+		j := showJob(v)
+		switch {
+		case !v.State.Terminal():
+			if j.Reason != nil {
+				reason := inItsIDs(*j.Reason, known)
+				j.Reason = &reason
+			}
+			live = append(live, j)
+		case !forgotten(v, since):
+			over = append(over, j)
+		}
+	}
+	slices.SortStableFunc(live, func(a, b shownJob) int {
+		waits := func(j shownJob) int {
+			if j.State == string(job.Queued) {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(waits(a), waits(b)), waits(a)*cmp.Compare(a.Priority, b.Priority))
+	})
+	return append(append([]shownJob{}, live...), over[max(0, len(over)-jobsShown):]...)
+}

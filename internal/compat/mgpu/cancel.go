@@ -1,0 +1,78 @@
+package mgpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+)
+
+// Cancel ends a job.
+var Cancel = frontend.Program{Name: "mgpu_cancel", Usage: cancelUsage, Run: runCancel}
+
+const cancelUsage = `usage: mgpu_cancel ID
+
+End a job of yours, queued or running. Every process it has started is asked
+to end, and ten seconds later made to. ID is what mgpu_srun printed and
+mgpu_queue shows, in any case, or berth's own number.
+
+  -h, --help  this text
+
+Exit status: 0 cancelled; 1 not: no such job, another's, or no server; 2 bad
+usage.
+
+Example:
+  mgpu_cancel K3ZX81QA
+`
+
+func runCancel(plain *frontend.Call) int {
+	c := call{plain}
+	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	if status, ok := c.Parse(flags, c.Args, cancelUsage); !ok {
+		return status
+	}
+	if flags.NArg() != 1 {
+		c.Complain(fmt.Sprintf("it takes one id, %d given", flags.NArg()), "mgpu_queue lists them")
+		return frontend.BadUsage
+	}
+	ctx, stop := untilInterrupted()
+	defer stop()
+	if err := c.end(ctx, flags.Arg(0)); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return frontend.Interrupted
+		}
+		fmt.Fprintln(c.Out, "Cancel failed.")
+		c.Complain(problemOf(err))
+		return frontend.Failed
+	}
+	fmt.Fprintln(c.Out, "Job cancelled.")
+	return 0
+}
+
+// end asks the server to end one job; it is the server that knows whose
+// the job is.
+func (c call) end(ctx context.Context, word string) error {
+	id, err := idOf(word)
+	if err != nil {
+		return err
+	}
+	client, err := c.dial(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	reply, err := client.Act(ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}})
+	if err != nil {
+		return err
+	}
+	for _, acted := range reply.Jobs {
+		if !acted.Done {
+			return api.Problemf(api.Refused, "", "job %s: %s", word, frontend.OneLine(acted.What))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package mgpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/daemon"
+	"berth/internal/gpu"
+	"berth/internal/site"
+)
+
+// Server is the daemon that the others talk to.
+var Server = frontend.Program{Name: "mgpu_scheduler_server", Usage: serverUsage, Run: runServer}
+
+const serverUsage = `usage: mgpu_scheduler_server [--max-job-time SEC]
+
+Run the scheduler in the foreground. As root it serves every user of the
+machine, and each job runs as the user who submitted it; otherwise it serves
+only you. Ctrl-C and SIGTERM stop it. Jobs go on without it, also after
+kill -9, and the next server finds them again.
+
+      --max-job-time SEC  the time every job has at most; at its limit it is
+                          stopped and moved to the end of the queue, ten times
+                          at most (default: no limit)
+      --state-dir DIR     jobs and state (default /var/lib/mgpu_scheduler, or
+                          ~/.local/state/mgpu_scheduler); DIR/config.toml may
+                          hold settings of berth's (docs/config.md)
+      --socket PATH       where to listen (default BERTH_SOCKET, else
+                          /tmp/mgpu_scheduler.sock)
+      --sim N             N simulated GPUs (also BERTH_SIM=N)
+  -h, --help              this text
+
+Jobs of equal priority go by turns between users, then by submission. A job
+without --mem has its GPUs to itself.
+
+Exit status: 0 stopped; 1 could not start or go on; 2 bad usage.
+
+Example:
+  sudo mgpu_scheduler_server --max-job-time 3600
+`
+
+// simVRAMMiB is the memory of a simulated card.
+const simVRAMMiB = 24576
+
+// serverFlags are what was typed.
+type serverFlags struct {
+	maxJobTime int64 // seconds; 0: no limit
+	stateDir   string
+	socket     string
+	sim        int
+}
+
+func runServer(plain *frontend.Call) int {
+	c := call{plain}
+	f := &serverFlags{}
+	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	flags.Int64Var(&f.maxJobTime, "max-job-time", 0, "")
+	flags.StringVar(&f.stateDir, "state-dir", "", "")
+	flags.StringVar(&f.socket, "socket", os.Getenv("BERTH_SOCKET"), "")
+	flags.IntVar(&f.sim, "sim", 0, "")
+	if status, ok := c.Parse(flags, c.Args, serverUsage); !ok {
+		return status
+	}
+	if err := f.check(flags); err != nil {
+		c.Complain(problemOf(err))
+		return frontend.BadUsage
+	}
+	places, err := f.places()
+	if err == nil {
+		err = placeIsFree(places.Socket)
+	}
+	if err != nil {
+		c.Complain(problemOf(err))
+		return frontend.Failed
+	}
+	if !places.Shared {
+		fmt.Fprintf(c.Err, "%s: not started as root: it serves only you\n", c.Name)
+	}
+	return c.serve(f.options(c, places))
+}
+
+func (c call) serve(opt daemon.Options) int {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	// Caught and dropped rather than ignored: an ignored signal would be
+	// inherited by everything that is started.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	opt.Signals = signals
+	if err := daemon.Serve(context.Background(), opt); err != nil {
+		c.Complain(problemOf(err))
+		var problem *api.Problem
+		if errors.As(err, &problem) && problem.Kind == api.Invalid {
+			return frontend.BadUsage
+		}
+		return frontend.Failed
+	}
+	fmt.Fprintln(c.Out, "stopped; running jobs go on")
+	return 0
+}
+
+func (f *serverFlags) check(flags *pflag.FlagSet) error {
+	if n := flags.NArg(); n > 0 {
+		return api.Problemf(api.Invalid, "see mgpu_scheduler_server --help", "%q is not a flag", flags.Arg(0))
+	}
+	if f.maxJobTime < 0 || f.maxJobTime > int64(math.MaxInt64/time.Second) {
+		return api.Problemf(api.Invalid, "see mgpu_scheduler_server --help", "--max-job-time %d: a number of seconds from 1, or 0 for no limit", f.maxJobTime)
+	}
+	if !flags.Changed("sim") {
+		f.sim, _ = gpu.SimFromEnv(os.Getenv)
+		if f.sim < 0 {
+			return api.Problemf(api.Invalid, "unset it to use real GPUs", "BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM"))
+		}
+	} else if f.sim < 1 || f.sim > 1024 {
+		return api.Problemf(api.Invalid, "leave it out to use real GPUs", "--sim %d: a number of simulated GPUs, 1 to 1024", f.sim)
+	}
+	return nil
+}
+
+// places are the server's own, apart from those of a berth serve on the same
+// machine.
+func (f *serverFlags) places() (site.Places, error) {
+	places := site.Places{StateDir: "/var/lib/mgpu_scheduler", Socket: usualSocket, Shared: os.Geteuid() == 0}
+	if !places.Shared {
+		own, err := site.PrivatePlaces(os.Getenv)
+		if err != nil {
+			return places, err
+		}
+		places.StateDir = filepath.Join(filepath.Dir(own.StateDir), "mgpu_scheduler")
+	}
+	for _, p := range []struct {
+		typed string
+		place *string
+	}{{f.stateDir, &places.StateDir}, {f.socket, &places.Socket}} {
+		if p.typed == "" {
+			continue
+		}
+		path, err := filepath.Abs(p.typed)
+		if err != nil {
+			return places, err
+		}
+		*p.place = path
+	}
+	places.Config = filepath.Join(places.StateDir, "config.toml")
+	return places, nil
+}
+
+// placeIsFree refuses a place where somebody else has put something: in /tmp
+// anyone can be first, and who is there may be listening for others' jobs.
+// What a dead server of one's own has left is replaced when listening begins.
+func placeIsFree(socket string) error {
+	info, err := os.Lstat(socket)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
+		owner := "somebody else"
+		if ok {
+			owner = "user " + strconv.Itoa(int(stat.Uid))
+		}
+		return api.Problemf(api.Refused, "find out who uses it (ls -l "+socket+"), remove it, and start again", "%s is in the way, and belongs to %s", socket, owner)
+	}
+	return nil
+}
+
+func (f *serverFlags) options(c call, places site.Places) daemon.Options {
+	return daemon.Options{
+		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(), Out: c.Out,
+		Override: func(cfg *daemon.Config) {
+			cfg.Rules.Fair = true
+			if f.maxJobTime > 0 {
+				cfg.JobTime = time.Duration(f.maxJobTime) * time.Second
+			}
+			// Where nobody said otherwise: --mem is held against what is free as
+			// it stands, and priorities are any numbers.
+			usual := daemon.DefaultConfig(places.Shared)
+			if cfg.Rules.MarginMiB == usual.Rules.MarginMiB {
+				cfg.Rules.MarginMiB = 0
+			}
+			if cfg.MaxPriority == usual.MaxPriority {
+				cfg.MaxPriority = math.MaxInt32
+			}
+		},
+	}
+}

@@ -1,0 +1,242 @@
+package mgpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"berth/internal/api"
+	"berth/internal/compat/frontend"
+	"berth/internal/job"
+	"berth/internal/jobfile"
+	"berth/internal/site"
+)
+
+// Srun submits a job.
+var Srun = frontend.Program{Name: "mgpu_srun", Usage: srunUsage, Run: runSrun}
+
+const srunUsage = `usage: mgpu_srun --gpu-ids IDS [--mem MB] [--time-limit SEC] [--priority N]
+                 [--env-setup-cmd CMD] [--interactive | --background]
+                 -- COMMAND...
+       mgpu_srun --attach ID
+
+Queue a command for exactly these GPUs. It starts when each of them has room,
+in your home directory and with your environment; CUDA_VISIBLE_DEVICES has the
+GPUs in the order asked for, so that cuda:0 is the first. Several words after
+-- are executed as they are; one word is a shell line.
+
+      --gpu-ids IDS        physical GPUs: 0 or 1,3
+      --mem MB             memory on each of them. Without it the job waits
+                           until they are idle, and has them to itself
+      --time-limit SEC     at the limit the job is stopped and moved to the end
+                           of the queue, to begin anew; ten times at most
+      --priority N         higher first, equal ones by submission (default 0)
+      --env-setup-cmd CMD  run first, in the shell that becomes the command:
+                           "source venv/bin/activate", "conda activate NAME"
+      --interactive        show the output until the job is over, and return
+                           its status; Ctrl-C leaves the job running
+      --background         only queue it (the default)
+      --attach ID          show the output of a job that is there already
+  -h, --help               this text
+
+Output goes to .mgpu_job_ID.log in your home directory, that of a second
+attempt to .mgpu_job_ID.log.2. The server is the one at BERTH_SOCKET, else at
+/tmp/mgpu_scheduler.sock, else berth's own.
+
+Exit status: 0 submitted; 1 refused, or no --gpu-ids or no --; 2 other bad
+usage; 130 detached. With --interactive the job's own: its exit code, 128 +
+signal, 124 for its time limit, else 1.
+
+Example:
+  mgpu_srun --gpu-ids 0,1 --mem 8000 --time-limit 600 -- \
+      torchrun --nproc_per_node=2 train.py
+`
+
+// srunFlags are what was typed.
+type srunFlags struct {
+	ids                     string
+	mem, timeLimit          int64
+	priority                int
+	setup                   string
+	interactive, background bool
+	attach                  string
+	command                 []string
+}
+
+func runSrun(plain *frontend.Call) int {
+	c := call{plain}
+	f := &srunFlags{}
+	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	flags.StringVar(&f.ids, "gpu-ids", "", "")
+	flags.Int64Var(&f.mem, "mem", 0, "")
+	flags.Int64Var(&f.timeLimit, "time-limit", 0, "")
+	flags.IntVar(&f.priority, "priority", 0, "")
+	flags.StringVar(&f.setup, "env-setup-cmd", "", "")
+	flags.BoolVar(&f.interactive, "interactive", false, "")
+	flags.BoolVar(&f.background, "background", false, "")
+	flags.StringVar(&f.attach, "attach", "", "")
+	args, dash := c.Args, slices.Index(c.Args, "--")
+	if dash >= 0 { // whatever follows is the job's own
+		args, f.command = args[:dash], args[dash+1:]
+	}
+	if status, ok := c.Parse(flags, args, srunUsage); !ok {
+		return status
+	}
+	if status, ok := f.check(c, flags, dash >= 0); !ok {
+		return status
+	}
+	ctx, stop := untilInterrupted()
+	defer stop()
+	if f.attach != "" {
+		return c.attach(ctx, f.attach)
+	}
+	return f.submit(ctx, c)
+}
+
+// check says what is missing, with the usage, or does not go together.
+func (f *srunFlags) check(c call, flags *pflag.FlagSet, dashed bool) (status int, ok bool) {
+	missing := ""
+	switch {
+	case f.attach != "" && !dashed && f.ids == "" && flags.NArg() == 0:
+		return 0, true
+	case !flags.Changed("gpu-ids"):
+		missing = "--gpu-ids is missing"
+	case !dashed:
+		missing = "-- and a command are missing"
+	case len(f.command) == 0 || strings.TrimSpace(f.command[0]) == "":
+		missing = "there is no command after --"
+	}
+	if missing != "" {
+		c.Complain(missing, "")
+		fmt.Fprint(c.Err, synopsis(srunUsage))
+		return frontend.Failed, false
+	}
+	wrong := ""
+	switch {
+	case f.attach != "":
+		wrong = "--attach goes with no other job"
+	case flags.NArg() > 0:
+		wrong = fmt.Sprintf("%q is not a flag; the command belongs after --", flags.Arg(0))
+	case f.interactive && f.background:
+		wrong = "--interactive and --background: only one of them"
+	case f.mem < 0 || f.mem > math.MaxInt32:
+		wrong = fmt.Sprintf("--mem %d: a number of MB from 1 to %d, or 0 for none", f.mem, math.MaxInt32)
+	case f.timeLimit < 0:
+		wrong = fmt.Sprintf("--time-limit %d: a number of seconds from 1, or 0 for none", f.timeLimit)
+	}
+	if wrong != "" {
+		c.Complain(wrong, "see mgpu_srun --help")
+		return frontend.BadUsage, false
+	}
+	return 0, true
+}
+
+func (f *srunFlags) submit(ctx context.Context, c call) int {
+	out := c.Out
+	if f.interactive {
+		out = c.Err // standard output is the job's
+	}
+	// Read here as well, because no ids at all would mean any to the server.
+	if _, err := jobfile.ParseIDs(f.ids); err != nil {
+		return c.refused(out, api.Problemf(api.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
+	}
+	client, err := c.dial(ctx, true)
+	if err != nil {
+		return c.refused(out, err)
+	}
+	defer client.Close()
+	reply, err := client.Submit(ctx, f.request())
+	if errors.Is(err, context.Canceled) {
+		c.Complain("interrupted while the job was handed over", "mgpu_queue shows whether it is queued")
+		return frontend.Interrupted
+	}
+	if err != nil {
+		return c.refused(out, asTyped(err, client.Place()))
+	}
+	submitted := reply.Jobs[0]
+	for _, note := range submitted.Notes {
+		fmt.Fprintf(c.Err, "%s: note: %s\n", c.Name, frontend.OneLine(note))
+	}
+	fmt.Fprintf(out, "Job submitted. ID: %s (priority=%d)\n", job.Code(submitted.ID), f.priority)
+	if f.interactive {
+		return c.follow(ctx, client, submitted.ID)
+	}
+	return 0
+}
+
+// asTyped lets a refusal speak of flags as they are here, and of berth's own
+// commands in a way that finds this server.
+func asTyped(err error, place string) error {
+	var problem *api.Problem
+	if !errors.As(err, &problem) {
+		return err
+	}
+	problem.Hint = strings.ReplaceAll(problem.Hint, "berth gpus", "berth gpus --socket "+place)
+	key, rest, _ := strings.Cut(problem.What, ": ")
+	flags := map[string]string{"ids": "--gpu-ids", "vram": "--mem", "timeout": "--time-limit", "priority": "--priority", "setup": "--env-setup-cmd"}
+	if flag := flags[key]; flag != "" {
+		problem.What = flag + ": " + rest
+	}
+	return err
+}
+
+// refused says that nothing was queued, in the words scripts know.
+func (c call) refused(out io.Writer, err error) int {
+	if errors.Is(err, context.Canceled) {
+		return frontend.Interrupted
+	}
+	what, hint := problemOf(err)
+	fmt.Fprintf(out, "Submit failed: %s\n", frontend.OneLine(what))
+	if hint != "" {
+		fmt.Fprintf(c.Err, "hint: %s\n", frontend.OneLine(hint))
+	}
+	return frontend.Failed
+}
+
+// request is the job, and what it takes from its caller.
+func (f *srunFlags) request() api.SubmitRequest {
+	home := homeDir()
+	spec := api.Spec{
+		Command: api.Command{Argv: f.command}, IDs: api.Text(f.ids), Setup: api.Text(f.setup), Dir: api.Text(home),
+		Priority: api.Text(strconv.Itoa(f.priority)), OnTimeout: api.Text(job.TimeoutRequeue),
+		Output: api.Text(strings.ReplaceAll(home, "%", "%%") + "/.mgpu_job_%c.log"),
+	}
+	if len(f.command) == 1 {
+		spec.Command = api.Command{Shell: f.command[0]}
+	}
+	if f.mem > 0 {
+		spec.VRAM = api.Text(strconv.FormatInt(f.mem, 10))
+	}
+	if f.timeLimit > 0 {
+		spec.Timeout = api.Text(strconv.FormatInt(f.timeLimit, 10))
+	}
+	umask := site.Umask()
+	return api.SubmitRequest{
+		Jobs: []api.Spec{spec}, Environ: os.Environ(), Umask: &umask,
+		Interactive: f.interactive, Term: os.Getenv("TERM"),
+	}
+}
+
+// homeDir is the caller's home directory, or "~" where the server has to look
+// it up: after sudo or su, HOME may still be another's.
+func homeDir() string {
+	home := os.Getenv("HOME")
+	info, err := os.Stat(home)
+	if !filepath.IsAbs(home) || err != nil {
+		return "~"
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
+		return "~"
+	}
+	return filepath.Clean(home)
+}
