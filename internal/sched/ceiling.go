@@ -58,6 +58,8 @@ func (c *ceiling) fits(h *head, kept keeper) bool {
 		return false
 	case h.gpus == 0:
 		return true
+	case c.board.unreadable != "":
+		return false
 	}
 	k := c.kinship(h)
 	asked := h.amounts

@@ -1,0 +1,934 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"berth/internal/job"
+)
+
+// oracle is the rule of Decide written a second time, as slowly and plainly as
+// it can be: it looks at every job by itself, works everything out afresh each
+// time, and knows no index. It shares with Decide the types of a State, the
+// tuned constants and the arithmetic of estimates, and nothing else.
+type oracle struct {
+	s       State
+	waiting []Pending // queued jobs that were not looked at yet
+	running []*Held
+	started []*Held // by this plan
+	given   []*Held // the same, and jobs that this plan preempts others for
+	leaving map[*Held]bool
+
+	reservations []*oracleReservation
+	reserved     int  // reservations that were tried for jobs in their ordinary turn
+	overdueKept  bool // an overdue job has a reservation
+
+	turn   map[string]float64 // usage, with what this plan gives
+	use    map[string]Use
+	pools  map[string]int
+	failed map[groupKey]bool // jobs that ask for the same have nothing to hope for
+	block  bool              // under FIFO: a job waits, and no other may overtake it
+	plan   Plan
+}
+
+// oracleReservation is the machine as it will be when a waiting job starts.
+type oracleReservation struct {
+	job      *Held
+	at       time.Time
+	usual    time.Duration
+	strength tie
+	claim    bool
+	machine  oracleMachine
+}
+
+// oracleMachine is who holds the cards, and which are closed to everybody.
+type oracleMachine struct {
+	holders []*Held
+	closed  map[int]bool
+}
+
+// consult is what Decide has to say.
+func consult(s State) Plan {
+	o := &oracle{
+		s: s, leaving: map[*Held]bool{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), failed: map[groupKey]bool{},
+		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Held),
+	}
+	for _, h := range o.running {
+		o.leaving[h] = h.Leaving && !h.Other
+	}
+	// 1. Cards that are being vacated go to the jobs that they are vacated for.
+	for _, p := range o.promised() {
+		if !o.refused(&p) && !o.full() && (o.start(&p) || !o.limited(&p) && o.claim(&p, ordinary, nil)) {
+			o.done(&p)
+		}
+	}
+	// 2. Overdue jobs come before all others.
+	for _, late := range o.overdue() {
+		if o.waits(late.p.Job) && !o.refused(&late.p) {
+			o.done(&late.p)
+			o.consider(&late.p, late.urgency)
+		}
+	}
+	// 3. Everybody else, the first in order first.
+	for len(o.waiting) > 0 {
+		p := slices.MinFunc(o.waiting, o.order)
+		o.done(&p)
+		if key := keyOf(&p); !o.failed[key] && !o.consider(&p, ordinary) {
+			o.failed[key] = true
+		}
+	}
+	o.plan.Again = o.again()
+	return o.plan
+}
+
+// urgency is how a job comes to be looked at.
+type urgency int
+
+const (
+	ordinary    urgency = iota
+	overdueOnce         // it was overtaken for as long as it may be
+	longOverdue         // for twice as long
+)
+
+func keyOf(p *Pending) groupKey {
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Served, p.Limit)}
+	if p.PoolLimit > 0 {
+		key.pool, key.poolLimit = p.Pool, p.PoolLimit
+	}
+	return key
+}
+
+func (o *oracle) waits(job string) bool {
+	return slices.ContainsFunc(o.waiting, func(p Pending) bool { return p.Job == job })
+}
+
+func (o *oracle) done(p *Pending) {
+	o.waiting = slices.DeleteFunc(o.waiting, func(other Pending) bool { return other.Job == p.Job })
+}
+
+// order is priority, service class, usage, policy, submission.
+func (o *oracle) order(a, b Pending) int {
+	classA, sizeA := o.rank(&a)
+	classB, sizeB := o.rank(&b)
+	byUsage := 0
+	if timeless := o.slices() && (classA == classBoosted || classA == classLong); o.s.Rules.Fair && !timeless {
+		byUsage = cmp.Compare(o.turn[a.User], o.turn[b.User])
+	}
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(classA, classB), byUsage,
+		cmp.Compare(sizeA, sizeB), bySubmission(a, b))
+}
+
+func bySubmission(a, b Pending) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Job, b.Job))
+}
+
+func (o *oracle) slices() bool {
+	return o.s.Rules.Slice && (o.s.Rules.Policy == Backfill || o.s.Rules.Policy == Conservative || o.s.Rules.Policy == "")
+}
+
+// rank is a waiting job's service class, and what the policy orders by within it.
+func (o *oracle) rank(p *Pending) (class, float64) {
+	switch {
+	case o.s.Rules.Policy == Shortest:
+		left := p.Run.Left(p.Served, 0).Mid
+		if p.Run.Mid <= 0 && p.Limit > 0 {
+			left = p.Limit
+		} else if p.Run.Mid <= 0 {
+			left = shortService
+		}
+		return 0, max(0, left.Seconds()) * max(cpuWeight, oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs))
+	case o.s.Rules.Policy == LAS:
+		return oracleLAS(p.Served, oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)), 0
+	case !o.slices():
+		return 0, 0
+	}
+	c := oracleClass(p.Served)
+	due := p.Since.Add(oracleLongWait(p.Served))
+	if c == classFresh || o.s.Now.Before(due) {
+		return c, 0
+	}
+	if p.Served < boostFirst {
+		return classBoosted, float64(due.UnixMilli()) - boostApart // before all that had more
+	}
+	if !p.Submitted.IsZero() {
+		due = p.Submitted.Add(p.Served).Add(oracleLongWait(p.Served))
+	}
+	return classBoosted, float64(due.UnixMilli())
+}
+
+func oracleClass(served time.Duration) class {
+	switch {
+	case served < freshService:
+		return classFresh
+	case served < shortService:
+		return classShort
+	}
+	return classLong
+}
+
+func oracleLAS(served time.Duration, gpus float64) (c class) {
+	for border := lasBase; served.Seconds()*gpus >= border && c < math.MaxInt8; border *= lasGrowth {
+		c++
+	}
+	return c
+}
+
+func oracleLongWait(served time.Duration) time.Duration {
+	return min(max(boostWaitLeast, boostWaitTimes*min(served, boostWaitMost)), boostWaitMost)
+}
+
+// oracleWeight is how many GPUs a job counts as.
+func oracleWeight(gpus int, share float64, cpus int) float64 {
+	switch {
+	case gpus == 0:
+		return cpuWeight * float64(cpus)
+	case share > 0:
+		return share * float64(gpus)
+	}
+	return float64(gpus)
+}
+
+// promised are the queued jobs that running ones leave for.
+func (o *oracle) promised() (list []Pending) {
+	for _, p := range o.waiting {
+		if slices.ContainsFunc(o.running, func(h *Held) bool { return o.leaving[h] && h.LeavesFor == p.Job }) {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b Pending) int {
+		classA, sizeA := o.rank(&a)
+		classB, sizeB := o.rank(&b)
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(classA, classB), cmp.Compare(sizeA, sizeB), bySubmission(a, b))
+	})
+	return list
+}
+
+type overdueJob struct {
+	p       Pending
+	since   time.Time
+	urgency urgency
+}
+
+// overdue are the users' oldest jobs that were overtaken for as long as a job
+// may be. Under FIFO a job counts only if no older one waits that is not overdue.
+func (o *oracle) overdue() (list []overdueJob) {
+	bound := o.s.Rules.MaxBypass
+	if bound <= 0 {
+		return nil
+	}
+	for _, oldest := range NewSnapshot(o.s).Oldest {
+		waited := o.s.Now.Sub(oldest.Since)
+		if p, queued := o.s.Queue.Get(oldest.Job); queued && waited >= bound {
+			u := overdueOnce
+			if waited >= 2*bound {
+				u = longOverdue
+			}
+			list = append(list, overdueJob{p, oldest.Since, u})
+		}
+	}
+	if o.s.Rules.Policy != FIFO {
+		slices.SortFunc(list, func(a, b overdueJob) int { return cmp.Or(a.since.Compare(b.since), bySubmission(a.p, b.p)) })
+		return list
+	}
+	slices.SortFunc(list, func(a, b overdueJob) int { return bySubmission(a.p, b.p) })
+	all := slices.SortedFunc(slices.Values(o.s.Queue.First(o.s.Queue.Len())), bySubmission)
+	n := 0
+	for n < len(list) && all[n].Job == list[n].p.Job {
+		n++
+	}
+	return list[:n]
+}
+
+// consider does for a job what can be done: start it, preempt for it, or reserve
+// GPUs for it. It reports whether a job that asks for the same may fare better.
+func (o *oracle) consider(p *Pending, u urgency) bool {
+	switch {
+	case o.refused(p):
+		o.refuse(p)
+	case o.block || o.full():
+	case o.start(p):
+		return true
+	case o.limited(p):
+	case o.preempt(p, u):
+		return true
+	default:
+		o.block = o.s.Rules.Policy == FIFO
+		return o.reserve(p, u)
+	}
+	return false
+}
+
+// refuse turns a job down, and with it all that ask for the same.
+func (o *oracle) refuse(p *Pending) {
+	same := []Pending{*p}
+	for _, other := range o.waiting {
+		if keyOf(&other) == keyOf(p) {
+			same = append(same, other)
+		}
+	}
+	for i := range same {
+		o.plan.Infeasible = append(o.plan.Infeasible, Refusal{Job: same[i].Job})
+	}
+}
+
+// refused reports that the job can never run: the machine is too small for it, or
+// its user's limit.
+func (o *oracle) refused(p *Pending) bool {
+	r, host := &p.Request, o.s.Host
+	limit := o.limit(p.User)
+	switch {
+	case host.CPUs > 0 && r.CPUs > host.CPUs, host.MemMiB > 0 && r.MemMiB > host.MemMiB:
+		return true
+	case limit.GPUs > 0 && o.counted(r) > limit.GPUs+limitTolerance:
+		return true
+	case r.GPUs == 0 || o.s.Unreadable != "" && len(o.s.Cards) == 0:
+		return false
+	}
+	n := 0
+	for _, c := range o.candidates(r) {
+		room, margin := c.TotalMiB-c.ReservedMiB, int64(0)
+		if r.VRAMMiB > 0 {
+			margin = o.s.Rules.MarginMiB
+		}
+		if r.Share <= 1+shareTolerance && (o.undeclared(r) || o.budget(r, c)+margin <= room) {
+			n++
+		}
+	}
+	return n < r.GPUs
+}
+
+func (o *oracle) undeclared(r *Request) bool { return r.VRAMMiB == 0 && r.Share == 0 }
+
+func (o *oracle) counted(r *Request) float64 {
+	if r.GPUs == 0 {
+		return 0
+	}
+	return oracleWeight(r.GPUs, r.Share, r.CPUs)
+}
+
+func (o *oracle) budget(r *Request, c *Card) int64 {
+	if r.VRAMMiB > 0 || r.Share == 0 {
+		return r.VRAMMiB
+	}
+	return max(1, int64(math.Floor(r.Share*shareOfCard*float64(c.TotalMiB)+rounding)))
+}
+
+// candidates are the cards that the job's ids, type and list admit.
+func (o *oracle) candidates(r *Request) (list []*Card) {
+	if r.GPUs == 0 {
+		return nil
+	}
+	if r.IDs != "" {
+		ids := splitIDs(r.IDs)
+		for i, id := range ids {
+			for k := range o.s.Cards {
+				if c := &o.s.Cards[k]; c.Index == id && !slices.Contains(ids[:i], id) && r.allows(c) {
+					list = append(list, c)
+				}
+			}
+		}
+		return list
+	}
+	for i := range o.s.Cards {
+		if r.allows(&o.s.Cards[i]) {
+			list = append(list, &o.s.Cards[i])
+		}
+	}
+	slices.SortFunc(list, func(a, b *Card) int { return cmp.Compare(a.Index, b.Index) })
+	return list
+}
+
+func (o *oracle) limit(user string) Limit {
+	if own, some := o.s.Limits[user]; some {
+		return own
+	}
+	return o.s.DefaultLimit
+}
+
+// limited reports that a limit of the user or of the array keeps the job.
+func (o *oracle) limited(p *Pending) bool {
+	limit, use, more := o.limit(p.User), o.use[p.User], o.counted(&p.Request)
+	return p.PoolLimit > 0 && o.pools[p.Pool] >= p.PoolLimit ||
+		limit.Jobs > 0 && use.Jobs >= limit.Jobs ||
+		limit.GPUs > 0 && p.Request.GPUs > 0 && use.GPUs+more > limit.GPUs+limitTolerance
+}
+
+func (o *oracle) full() bool { return o.s.MaxStarts > 0 && len(o.plan.Starts) >= o.s.MaxStarts }
+
+// charge puts a job down to its user and its array.
+func (o *oracle) charge(p *Pending) {
+	use := o.use[p.User]
+	o.use[p.User] = Use{use.Jobs + 1, use.GPUs + o.counted(&p.Request)}
+	if o.s.Rules.Fair {
+		o.turn[p.User] += o.s.FairQuantum * oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)
+	}
+	if p.PoolLimit > 0 {
+		o.pools[p.Pool]++
+	}
+}
+
+// start gives the job its cards if there are any.
+func (o *oracle) start(p *Pending) bool {
+	now := o.s.Now
+	grant, ok := o.place(p, o.now(), now, o.reservations)
+	if !ok || o.limited(p) {
+		return false
+	}
+	h := o.holding(p, grant, now)
+	o.plan.Starts = append(o.plan.Starts, Start{Job: p.Job, Grant: grant})
+	o.started, o.given = append(o.started, h), append(o.given, h)
+	for _, r := range o.reservations {
+		if r.binds(now, lastsOf(p.Run, p.Served, p.Limit)) {
+			r.machine.holders = append(r.machine.holders, h)
+		}
+	}
+	o.charge(p)
+	return true
+}
+
+func (o *oracle) holding(p *Pending, g job.Grant, from time.Time) *Held {
+	return &Held{
+		Job: p.Job, Cards: g.GPUs, BudgetMiB: CardBudgets(g, p.Request.VRAMMiB, o.s.Cards), Share: g.Share, Alone: g.Alone, Exclusive: g.Exclusive,
+		CPUs: p.Request.CPUs, MemMiB: p.Request.MemMiB, Started: from, Served: p.Served, Run: p.Run, Limit: p.Limit,
+	}
+}
+
+// now is the machine at this moment.
+func (o *oracle) now() oracleMachine {
+	m := oracleMachine{holders: slices.Concat(o.running, o.started), closed: map[int]bool{}}
+	for i := range o.s.Cards {
+		c, r := &o.s.Cards[i], &o.s.Rules
+		taken := slices.ContainsFunc(o.running, func(h *Held) bool { return slices.Contains(h.Cards, c.Index) })
+		memory := r.MemThreshold > 0 && c.TotalMiB > 0 && float64(c.UsedMiB)/float64(c.TotalMiB) > r.MemThreshold
+		load := r.LoadThreshold > 0 && (r.LoadAlways || !taken) && c.UtilPct/100 > r.LoadThreshold
+		m.closed[c.Index] = out(c) || memory || load
+	}
+	return m
+}
+
+// out reports a card that takes no jobs.
+func out(c *Card) bool { return c.Stale || c.Paused || c.Health != HealthOK }
+
+// without is the machine at a moment when some jobs have left, and those are on it
+// that have reservations until then.
+func (o *oracle) without(gone func(*Held) bool, at time.Time) oracleMachine {
+	m, now := oracleMachine{closed: map[int]bool{}}, o.now()
+	for _, h := range slices.Concat(o.running, o.given) {
+		if !gone(h) {
+			m.holders = append(m.holders, h)
+		}
+	}
+	for _, r := range o.reservations {
+		if over := r.usual > 0 && !r.at.Add(r.usual).After(at); !r.claim && at.After(o.s.Now) && !r.at.After(at) && !over {
+			m.holders = append(m.holders, r.job)
+		}
+	}
+	for i := range o.s.Cards {
+		c := &o.s.Cards[i]
+		freed := slices.ContainsFunc(now.holders, func(h *Held) bool { return slices.Contains(h.Cards, c.Index) && gone(h) })
+		m.closed[c.Index] = out(c) || now.closed[c.Index] && !freed
+	}
+	return m
+}
+
+// place finds the best cards for the job on a machine, beside the reservations.
+func (o *oracle) place(p *Pending, m oracleMachine, from time.Time, kept []*oracleReservation) (job.Grant, bool) {
+	r, length := &p.Request, lastsOf(p.Run, p.Served, p.Limit)
+	binding := slices.DeleteFunc(slices.Clone(kept), func(k *oracleReservation) bool { return !k.binds(from, length) })
+	if r.GPUs > 0 && o.s.Unreadable != "" || !o.hostFits(m, r) {
+		return job.Grant{}, false
+	}
+	for _, k := range binding {
+		if !o.hostFits(k.machine, r) {
+			return job.Grant{}, false
+		}
+	}
+	var options []*Card
+	for _, c := range o.candidates(r) {
+		free := o.fits(m, c, r)
+		for _, k := range binding {
+			free = free && (!slices.Contains(k.job.Cards, c.Index) || o.fits(k.machine, c, r))
+		}
+		if free {
+			options = append(options, c)
+		}
+	}
+	if len(options) < r.GPUs {
+		return job.Grant{}, false
+	}
+	alone := r.GPUs > 0 && o.undeclared(r)
+	if whole := func(c *Card) bool { return !c.Part }; alone && r.IDs == "" && slices.ContainsFunc(options, whole) {
+		options = slices.DeleteFunc(options, func(c *Card) bool { return c.Part })
+	}
+	g := job.Grant{Share: r.Share, Alone: alone, Exclusive: r.Exclusive}
+	for _, c := range o.best(m, options, r) {
+		g.GPUs, g.UUIDs = append(g.GPUs, c.Index), append(g.UUIDs, c.UUID)
+		if !alone {
+			g.BudgetMiB = max(g.BudgetMiB, o.budget(r, c))
+		}
+	}
+	return g, true
+}
+
+func (o *oracle) hostFits(m oracleMachine, r *Request) bool {
+	cpus, mem := r.CPUs, r.MemMiB
+	for _, h := range m.holders {
+		cpus, mem = cpus+h.CPUs, mem+h.MemMiB
+	}
+	host := o.s.Host
+	return (host.CPUs == 0 || r.CPUs == 0 || cpus <= host.CPUs) && (host.MemMiB == 0 || r.MemMiB == 0 || mem <= host.MemMiB)
+}
+
+// on is what a card has: the jobs there, free memory and shares given out.
+func (m oracleMachine) on(c *Card) (jobs []*Held, freeMiB int64, shares float64) {
+	freeMiB = c.TotalMiB - c.ReservedMiB - c.ForeignMiB
+	for _, h := range m.holders {
+		for i, index := range h.Cards {
+			if index != c.Index {
+				continue
+			}
+			jobs, shares = append(jobs, h), shares+max(0, h.Share)
+			if !h.Alone && i < len(h.BudgetMiB) {
+				freeMiB -= max(0, h.BudgetMiB[i])
+			}
+		}
+	}
+	return jobs, freeMiB, shares
+}
+
+func (o *oracle) fits(m oracleMachine, c *Card, r *Request) bool {
+	jobs, freeMiB, shares := m.on(c)
+	single := func(h *Held) bool { return h.Alone || h.Exclusive }
+	margin := int64(0)
+	if r.VRAMMiB > 0 {
+		margin = o.s.Rules.MarginMiB
+	}
+	switch {
+	case m.closed[c.Index] || slices.ContainsFunc(jobs, single):
+		return false
+	case len(jobs) > 0 && (r.Exclusive || o.undeclared(r)):
+		return false
+	case o.undeclared(r):
+		return c.IdleForeignMiB < o.s.Rules.IdleThresholdMiB
+	case r.Share > 0 && shares+r.Share > 1+shareTolerance:
+		return false
+	}
+	return freeMiB-margin >= o.budget(r, c)
+}
+
+// best is the best set of cards, of equals the one with the lowest numbers. A job
+// that names its cards gets them in its own order.
+func (o *oracle) best(m oracleMachine, options []*Card, r *Request) (best []*Card) {
+	if len(options) == r.GPUs {
+		return options
+	}
+	var try func(set, rest []*Card)
+	try = func(set, rest []*Card) {
+		if len(set) == r.GPUs {
+			if best == nil || slices.Compare(o.worth(m, set, r), o.worth(m, best, r)) > 0 {
+				best = slices.Clone(set)
+			}
+			return
+		}
+		for i, c := range rest {
+			try(append(slices.Clone(set), c), rest[i+1:])
+		}
+	}
+	try(nil, options)
+	return best
+}
+
+// worth of a set of cards: how well they are connected, then how they fit.
+func (o *oracle) worth(m oracleMachine, set []*Card, r *Request) []int64 {
+	var links, numa, near, left, given int64
+	for i, a := range set {
+		_, freeMiB, shares := m.on(a)
+		if !o.undeclared(r) {
+			freeMiB -= o.budget(r, a)
+		}
+		left, given = left+freeMiB, given+int64(math.Round(shares*1e6))
+		for _, b := range set[:i] {
+			links += int64(max(a.Links[b.Index], b.Links[a.Index]))
+			near += int64(max(a.Near[b.Index], b.Near[a.Index]))
+			if a.NUMA >= 0 && a.NUMA == b.NUMA {
+				numa++
+			}
+		}
+	}
+	if o.s.Rules.Placement == Spread {
+		return []int64{links, numa, near, left, -given}
+	}
+	return []int64{links, numa, near, -left, given}
+}
+
+// binds reports whether a job that starts then and lasts so long has to fit beside
+// the one that the cards are reserved for.
+func (r *oracleReservation) binds(from time.Time, l lasts) bool {
+	switch r.strength {
+	case hard: // only a time limit is believed
+		return l.limit == 0 || from.Add(l.limit).After(r.at)
+	case firm: // nor what is usual
+		return l.expected == 0 || from.Add(l.expected).After(r.at)
+	case lean:
+		return l.expected == 0 || from.Add(l.usual).After(r.at)
+	}
+	return l.expected > 0 && from.Add(l.usual).After(r.at)
+}
+
+// preempt takes GPUs from running jobs, as few as it can.
+func (o *oracle) preempt(p *Pending, u urgency) bool {
+	may := func(h *Held) bool { return o.leaving[h] || !h.Other && h.Aside.Mode != "" }
+	if _, ok := o.place(p, o.without(may, o.s.Now), o.s.Now, nil); !ok {
+		return false
+	}
+	var victims []*Held
+	for _, h := range o.running {
+		if !o.outranks(p, h, u) {
+			continue
+		}
+		if from := o.mayLeave(p, h); from.After(o.s.Now) {
+			o.wake(from)
+		} else {
+			victims = append(victims, h)
+		}
+	}
+	if len(victims) == 0 && !slices.ContainsFunc(o.running, func(h *Held) bool { return o.leaving[h] }) {
+		return false
+	}
+	slices.SortStableFunc(victims, o.lessLoss)
+	return o.claim(p, u, victims)
+}
+
+func (o *oracle) wake(at time.Time) {
+	if at.After(o.s.Now) && (o.plan.Again.IsZero() || at.Before(o.plan.Again)) {
+		o.plan.Again = at
+	}
+}
+
+// outranks reports whether a running job gives way to a waiting one, once it has
+// run for long enough.
+func (o *oracle) outranks(p *Pending, h *Held, u urgency) bool {
+	r, now := &o.s.Rules, o.s.Now
+	parks := h.Aside.Mode == Park
+	protected := r.MaxBypass > 0 && h.Waited >= r.MaxBypass && now.Before(h.Started.Add(boostLeast))
+	switch {
+	case h.Other || h.Aside.Mode == "" || o.leaving[h] || protected || !o.parkingFits(h):
+		return false
+	case u != ordinary && parks:
+		return true
+	case p.Priority != h.Priority:
+		return p.Priority > h.Priority
+	case !parks || !o.slices() && r.Policy != LAS:
+		return false
+	}
+	own, _ := o.rank(p)
+	its := o.classOf(h)
+	if o.slices() && own == classLong && its == classLong {
+		return p.Rank < h.Rank || p.Rank == h.Rank && p.Seq < h.Seq
+	}
+	return own < its
+}
+
+// ran is how long this run has lasted, without what resuming cost.
+func (o *oracle) ran(h *Held) time.Duration {
+	if h.Started.IsZero() {
+		return 0
+	}
+	ran := o.s.Now.Sub(h.Started)
+	if h.Served > 0 {
+		ran -= h.Aside.Back
+	}
+	return max(0, ran)
+}
+
+// classOf is the service class of a running job.
+func (o *oracle) classOf(h *Held) class {
+	had := h.Served + o.ran(h)
+	if o.s.Rules.Policy == LAS {
+		return oracleLAS(had, o.weight(h))
+	}
+	if !o.slices() {
+		return 0
+	}
+	c := oracleClass(had)
+	if c > classBoosted && h.Waited >= oracleLongWait(h.Served) && o.s.Now.Before(h.Started.Add(o.boost(h))) {
+		return classBoosted
+	}
+	return c
+}
+
+func (o *oracle) boost(h *Held) time.Duration {
+	if h.Submitted.IsZero() {
+		return boostLeast
+	}
+	return max(boostLeast, (h.Started.Sub(h.Submitted)-h.Served)/boostPart)
+}
+
+func (o *oracle) weight(h *Held) float64 { return oracleWeight(len(h.Cards), max(0, h.Share), h.CPUs) }
+
+// mayLeave is from when on a running job gives way to a waiting one. The more cards
+// it has the longer it runs before.
+func (o *oracle) mayLeave(p *Pending, h *Held) time.Time {
+	least := o.s.Rules.MinRun
+	if least <= 0 {
+		least = minRun
+	}
+	least = max(least, minRunCosts*(h.Aside.Out+h.Aside.Back))
+	own, gpus := o.weight(h), oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)
+	if gpus > 0 && own > gpus {
+		least = time.Duration(float64(least) * own / gpus)
+	}
+	return h.Started.Add(least)
+}
+
+// lessLoss orders victims: the least loss first.
+func (o *oracle) lessLoss(a, b *Held) int {
+	lost := func(h *Held) time.Duration {
+		if h.Aside.Mode == Requeue {
+			return o.ran(h)
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(lost(a), lost(b)), cmp.Compare(o.classOf(b), o.classOf(a)),
+		cmp.Compare(o.weight(a), o.weight(b)), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job))
+}
+
+// parkingFits reports whether host memory is left to park these too.
+func (o *oracle) parkingFits(more ...*Held) bool {
+	parks := func(h *Held) bool { return h.Aside.Mode == Park }
+	if o.s.ParkMiB == 0 || !slices.ContainsFunc(more, parks) {
+		return true
+	}
+	left := o.s.ParkMiB
+	for _, h := range o.running {
+		if parks(h) && (o.leaving[h] && !h.Leaving || slices.Contains(more, h)) {
+			left -= h.Aside.MemMiB
+		}
+	}
+	return left >= 0
+}
+
+// claim preempts as few of the victims as the job needs beside what is being
+// vacated anyway, and gives it the cards as soon as they are free.
+func (o *oracle) claim(p *Pending, u urgency, victims []*Held) bool {
+	try := func(list []*Held) (job.Grant, bool) {
+		gone := func(h *Held) bool { return o.leaving[h] || slices.Contains(list, h) }
+		return o.place(p, o.without(gone, o.s.Now), o.s.Now, o.others(o.s.Now))
+	}
+	n := 0
+	for ; n <= len(victims); n++ {
+		if _, ok := try(victims[:n]); ok {
+			break
+		}
+	}
+	if n > len(victims) {
+		return false
+	}
+	chosen := slices.Clone(victims[:n])
+	for i := len(chosen) - 1; i >= 0; i-- {
+		if spared := slices.Delete(slices.Clone(chosen), i, i+1); true {
+			if _, ok := try(spared); ok {
+				chosen = spared
+			}
+		}
+	}
+	if !o.parkingFits(chosen...) {
+		return false
+	}
+	grant, _ := try(chosen)
+	host := o.hostFits(o.now(), &p.Request)
+	for _, h := range chosen {
+		o.leaving[h] = true
+		o.plan.SetAside = append(o.plan.SetAside, SetAside{Job: h.Job, For: p.Job, Mode: h.Aside.Mode})
+	}
+	machine := o.without(func(h *Held) bool { return o.leaving[h] }, o.s.Now)
+	at := o.s.Now
+	for _, h := range o.running {
+		if needed := !host || slices.ContainsFunc(h.Cards, func(i int) bool { return slices.Contains(grant.GPUs, i) }); o.leaving[h] && needed {
+			at = latest(at, o.leaves(p, h, u))
+		}
+	}
+	held := o.holding(p, grant, at)
+	machine.holders = append(machine.holders, held)
+	for _, r := range o.reservations {
+		r.machine.holders = append(r.machine.holders, held)
+	}
+	o.given = append(o.given, held)
+	o.reservations = append(o.reservations, &oracleReservation{job: held, at: at, strength: firm, claim: true, machine: machine})
+	o.plan.Reservations = append(o.plan.Reservations, Reservation{Job: p.Job, Cards: grant.GPUs, At: at})
+	o.charge(p)
+	return true
+}
+
+// others are the reservations that a job has to respect which starts at a moment, on
+// a machine that has all on it that start until then.
+func (o *oracle) others(at time.Time) []*oracleReservation {
+	return slices.DeleteFunc(slices.Clone(o.reservations), func(r *oracleReservation) bool {
+		return r.claim || at.After(o.s.Now) && !r.at.After(at)
+	})
+}
+
+// leaves is when a running job is expected to be off its cards.
+func (o *oracle) leaves(p *Pending, h *Held, u urgency) time.Time {
+	now := o.s.Now
+	switch {
+	case h.Leaving:
+		return latest(now, h.LeavesBy)
+	case o.leaving[h]:
+		return now.Add(h.Aside.Out)
+	case o.outranks(p, h, u):
+		return latest(now, o.mayLeave(p, h)).Add(h.Aside.Out)
+	case h.Started.IsZero():
+		return now.Add(otherBerthsEstimate)
+	}
+	return now.Add(o.rest(h))
+}
+
+// rest is how much longer a job is expected to run.
+func (o *oracle) rest(h *Held) time.Duration {
+	ran := o.ran(h)
+	rest := h.Run.Left(h.Served+ran, 0).Mid
+	if h.Limit > 0 {
+		rest = min(rest, max(0, h.Limit-ran))
+	}
+	return rest
+}
+
+// parks reports whether jobs take turns by being parked.
+func (o *oracle) parks() bool {
+	return (o.slices() || o.s.Rules.Policy == LAS) &&
+		slices.ContainsFunc(o.running, func(h *Held) bool { return h.Aside.Mode == Park })
+}
+
+// depth is for how many jobs in their ordinary turn GPUs are reserved.
+func (o *oracle) depth() int {
+	switch o.s.Rules.Policy {
+	case Conservative, Backfill, "", LAS:
+		if o.parks() {
+			return reservationsParking
+		}
+	}
+	switch o.s.Rules.Policy {
+	case Backfill, "":
+		return 1
+	case Conservative:
+		return reservationsConservative
+	}
+	return 0
+}
+
+// reserve reserves GPUs for a job at the first moment at which it is expected to fit.
+func (o *oracle) reserve(p *Pending, u urgency) bool {
+	if o.overdueKept {
+		u = ordinary // one at a time
+	}
+	strength := soft
+	switch {
+	case u == overdueOnce:
+		strength = lean
+	case u == longOverdue:
+		strength = hard
+	case o.reserved >= o.depth():
+		return false
+	case o.parks():
+		strength = firm
+	}
+	if u == ordinary {
+		o.reserved++
+	}
+	r := o.foresee(p, u, strength == firm)
+	if r == nil {
+		return false
+	}
+	r.strength = strength
+	o.overdueKept = o.overdueKept || u != ordinary
+	o.reservations = append(o.reservations, r)
+	o.plan.Reservations = append(o.plan.Reservations, Reservation{Job: p.Job, Cards: r.job.Cards, At: r.at, Hard: strength == hard})
+	return u == ordinary && o.reserved < o.depth()
+}
+
+// foresee is the first moment at which the job is expected to fit: now, or when
+// somebody leaves.
+func (o *oracle) foresee(p *Pending, u urgency, soonOnly bool) *oracleReservation {
+	type departure struct {
+		h  *Held
+		at time.Time
+	}
+	var list []departure
+	for _, h := range o.running {
+		list = append(list, departure{h, o.leaves(p, h, u)})
+	}
+	for _, h := range o.given {
+		list = append(list, departure{h, latest(o.s.Now, h.Started).Add(o.rest(h))})
+	}
+	for _, r := range o.reservations {
+		if !r.claim && r.usual > 0 {
+			list = append(list, departure{nil, r.at.Add(r.usual)})
+		}
+	}
+	if soonOnly {
+		list = slices.DeleteFunc(list, func(d departure) bool { return d.at.After(o.s.Now.Add(reservationSoon)) })
+	}
+	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	most := len(list)
+	if len(o.reservations) > 0 && u == ordinary {
+		most = min(most, reservationMoments)
+	}
+	for n := range most + 1 {
+		at, left := o.s.Now, n
+		if n > 0 {
+			at = list[n-1].at
+			for left < len(list) && list[left].at.Equal(at) {
+				left++
+			}
+		}
+		gone := func(h *Held) bool {
+			return slices.ContainsFunc(list[:left], func(d departure) bool { return d.h == h })
+		}
+		machine := o.without(gone, at)
+		if grant, ok := o.place(p, machine, at, o.others(at)); ok {
+			h := o.holding(p, grant, at)
+			machine.holders = append(machine.holders, h)
+			return &oracleReservation{job: h, at: at, usual: lastsOf(p.Run, p.Served, p.Limit).usual, machine: machine}
+		}
+	}
+	return nil
+}
+
+// again is when time alone will change something.
+func (o *oracle) again() time.Time {
+	if o.s.Queue.Len() <= len(o.plan.Starts) {
+		return time.Time{}
+	}
+	r, now := &o.s.Rules, o.s.Now
+	for _, p := range o.s.Queue.First(o.s.Queue.Len()) {
+		if c, _ := o.rank(&p); o.slices() && c > classBoosted {
+			o.wake(p.Since.Add(oracleLongWait(p.Served)))
+		}
+	}
+	for _, oldest := range NewSnapshot(o.s).Oldest {
+		if r.MaxBypass > 0 {
+			o.wake(oldest.Since.Add(r.MaxBypass))
+			o.wake(oldest.Since.Add(2 * r.MaxBypass))
+		}
+	}
+	for _, h := range o.running {
+		if h.Other || h.Aside.Mode == "" {
+			continue
+		}
+		if r.MaxBypass > 0 && h.Waited >= r.MaxBypass {
+			o.wake(h.Started.Add(boostLeast))
+		}
+		if _, until := h.class(r, now); h.Aside.Mode == Park {
+			o.wake(until)
+		}
+	}
+	for _, k := range o.reservations {
+		if !k.claim {
+			o.wake(k.at)
+		}
+	}
+	return o.plan.Again
+}

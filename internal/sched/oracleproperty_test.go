@@ -1,0 +1,47 @@
+package sched
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// comparable takes out of a plan what the oracle does not say: the words of
+// refusals, and their order.
+func comparablePlan(p Plan) Plan {
+	refused := slices.Clone(p.Infeasible)
+	for i := range refused {
+		refused[i].Reason = Reason{}
+	}
+	slices.SortFunc(refused, func(a, b Refusal) int { return compareNames(a.Job, b.Job) })
+	p.Infeasible = refused
+	return p
+}
+
+// drawOracleState draws a small machine of every kind, or a larger one with many
+// jobs that may be preempted.
+func drawOracleState(t *rapid.T) State {
+	if rapid.IntRange(0, 4).Draw(t, "crowd") == 0 {
+		return drawCrowd(t)
+	}
+	s := drawAny(t)
+	s.Queue.SetRules(s.Rules)
+	s.Queue.Tick(s.Now)
+	return s
+}
+
+// TestDecideIsWhatTheOracleSays holds every part of a plan: starts, refusals,
+// reservations, preemptions, and when to decide again. scripts/test.sh runs it
+// over 100,000 states.
+func TestDecideIsWhatTheOracleSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawOracleState(t)
+		if diff := gocmp.Diff(comparablePlan(consult(s)), comparablePlan(Decide(s))); diff != "" {
+			text, _ := json.Marshal(NewSnapshot(s))
+			t.Fatalf("plan (-oracle +decided):\n%s\n%s", diff, text)
+		}
+	})
+}
