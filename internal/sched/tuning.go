@@ -2,7 +2,7 @@ package sched
 
 import "time"
 
-// The constants below were chosen by replaying the workloads of docs/scheduling.md,
+// The constants below were chosen by replaying the workloads of docs/studies/policies.md,
 // and each says what it trades against what. Constants that only bound the work of a decision, and
 // change no decision, are beside the code that they bound.
 
