@@ -13,7 +13,7 @@ func (e *Engine) pending(j *job.Job) sched.Pending {
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
 		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules),
-		Submitted: j.SubmittedAt, Since: e.inLine[j.ID].since, Run: e.span(j), Limit: j.Spec.TimeLimit,
+		Submitted: j.SubmittedAt, Since: e.inLine[j.ID].since, Run: e.span(j), Limit: j.Spec.TimeLimit, Aside: e.aside(&j.Spec),
 	}
 }
 
@@ -34,6 +34,9 @@ func (e *Engine) stands(a *attempt, h *sched.Held) {
 	ran := max(0, e.now.Sub(j.StartedAt))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
 	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.StartedAt, a.run, j.Spec.TimeLimit
+	if j.Spec.ArrayLimit > 0 {
+		h.Pool = j.Array()
+	}
 	if waited := j.StartedAt.Sub(laterOf(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
 	}

@@ -89,7 +89,7 @@ func (e *Engine) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = e.cfg.Limits.Default, e.cfg.Limits.Users
 	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
 	if e.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum = e.usage.decayed(e.now, e.cfg.HalfLife), sched.FairQuantum
+		s.Usage, s.FairQuantum, s.HalfLife = e.usage.decayed(e.now, e.cfg.HalfLife), sched.FairQuantum, e.cfg.HalfLife
 	}
 	for _, a := range e.active {
 		j := a.job

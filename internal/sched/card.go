@@ -85,6 +85,7 @@ type Held struct {
 	User      string
 	Priority  int
 	Rank, Seq int64
+	Pool      string // the array of which it is one, where that has a limit
 
 	Submitted time.Time
 	Started   time.Time     // of this run

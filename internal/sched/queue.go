@@ -23,6 +23,7 @@ type Pending struct {
 	Served    time.Duration // what it ran before without losing it
 	Run       Span          // how long it is expected to run, what it ran before included
 	Limit     time.Duration // after which a run is ended; 0: none
+	Aside     Aside         // whether and how it gives way once it runs
 }
 
 // Queue is an ordered index of the pending jobs. Jobs of one user, priority,
@@ -87,6 +88,7 @@ type member struct {
 	since     time.Time
 	served    time.Duration
 	run       Span
+	aside     Aside
 }
 
 // head is a group under one of its jobs. What a decision looks at to pass the
@@ -153,7 +155,7 @@ func (q *Queue) Add(p Pending) {
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
-	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run})
+	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run, aside: p.Aside})
 }
 
 // put adds a job to everything that is kept in order.
@@ -267,7 +269,7 @@ func (q *Queue) Get(job string) (Pending, bool) {
 // pending is the job as it was added.
 func (m *member) pending() Pending {
 	p := m.group.pending(m.entry)
-	p.Submitted, p.Since, p.Served, p.Run, p.Limit = m.submitted, m.since, m.served, m.run, m.group.lasts.limit
+	p.Submitted, p.Since, p.Served, p.Run, p.Limit, p.Aside = m.submitted, m.since, m.served, m.run, m.group.lasts.limit, m.aside
 	return p
 }
 

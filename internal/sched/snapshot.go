@@ -47,6 +47,7 @@ type Snapshot struct {
 	InUse        map[string]userUse   `json:"in_use,omitempty"`
 	Usage        map[string]float64   `json:"usage,omitempty"`
 	FairQuantum  float64              `json:"fair_quantum,omitempty"`
+	HalfLife     time.Duration        `json:"half_life_ns,omitempty"`
 	ParkMiB      int64                `json:"park_mib,omitempty"`
 }
 
@@ -106,6 +107,7 @@ type writtenHeld struct {
 	Priority  int           `json:"priority,omitempty"`
 	Rank      int64         `json:"rank,omitempty"`
 	Seq       int64         `json:"seq,omitempty"`
+	Pool      string        `json:"pool,omitempty"`
 	Submitted time.Time     `json:"submitted,omitzero"`
 	Started   time.Time     `json:"started,omitzero"`
 	Served    time.Duration `json:"served_ns,omitempty"`
@@ -132,6 +134,7 @@ type writtenPending struct {
 	Served    time.Duration `json:"served_ns,omitempty"`
 	Run       Span          `json:"run,omitzero"`
 	Limit     time.Duration `json:"limit_ns,omitempty"`
+	Aside     Aside         `json:"aside,omitzero"`
 }
 
 // oldest is what a queue remembers of a user beside the jobs: the oldest when
@@ -181,7 +184,7 @@ func NewSnapshot(s State) Snapshot {
 	w := Snapshot{
 		Format: snapshotFormat, Version: SnapshotVersion, Now: s.Now, Rules: writtenRules(s.Rules), Host: writtenHost(s.Host),
 		Cards: make([]writtenCard, len(s.Cards)), Held: make([]writtenHeld, len(s.Held)), Queue: []writtenPending{},
-		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, ParkMiB: s.ParkMiB,
+		Unreadable: s.Unreadable, MaxStarts: s.MaxStarts, Pools: maps.Clone(s.Pools), Usage: maps.Clone(s.Usage), FairQuantum: s.FairQuantum, HalfLife: s.HalfLife, ParkMiB: s.ParkMiB,
 		Limits: map[string]userLimit{}, DefaultLimit: userLimit(s.DefaultLimit), InUse: map[string]userUse{}, Oldest: map[string]oldest{},
 	}
 	for i, c := range s.Cards {
@@ -255,7 +258,7 @@ func (w *Snapshot) state() State {
 	s := State{
 		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
 		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},
-		Usage: w.Usage, FairQuantum: w.FairQuantum, ParkMiB: w.ParkMiB, Queue: NewQueue(),
+		Usage: w.Usage, FairQuantum: w.FairQuantum, HalfLife: w.HalfLife, ParkMiB: w.ParkMiB, Queue: NewQueue(),
 	}
 	for _, c := range w.Cards {
 		s.Cards = append(s.Cards, Card(c))

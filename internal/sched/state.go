@@ -34,6 +34,8 @@ type State struct {
 	// on from one plan to the next.
 	Usage       map[string]float64
 	FairQuantum float64
+	// HalfLife is after how long half of the usage is forgotten; 0: none is.
+	HalfLife time.Duration
 
 	// ParkMiB is how much of the host's memory parked jobs may still take; 0: it
 	// is not known and not checked, below 0: none.

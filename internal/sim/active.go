@@ -42,14 +42,14 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 	a.held = sched.Held{
 		Job: key(place), Cards: grant.GPUs, BudgetMiB: r.budgets(a),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
-		User: j.User, Priority: j.Priority, Seq: int64(place), Submitted: j.Submit.at(),
+		User: j.User, Priority: j.Priority, Seq: int64(place), Pool: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), Served: c.done.duration(), Waited: (r.now - c.since).duration(),
 		Run: r.guess.span(j), Limit: r.guess.limit(j, c.done),
 	}
 	if r.parks(j) {
 		a.out, a.back = r.in.Park.Cost(r.in.Machine, j)
-		a.held.Aside = sched.Aside{Mode: sched.Park, Out: a.out.duration(), Back: a.back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
 	}
+	a.held.Aside = r.aside(j)
 	return a
 }
 

@@ -74,3 +74,12 @@ func (r *replay) setAside(s sched.SetAside) {
 	r.fateAt(place).Preemptions++
 	r.result.Preemptions++
 }
+
+// aside is whether and how a job gives way.
+func (r *replay) aside(j *Job) sched.Aside {
+	if !r.parks(j) {
+		return sched.Aside{}
+	}
+	out, back := r.in.Park.Cost(r.in.Machine, j)
+	return sched.Aside{Mode: sched.Park, Out: out.duration(), Back: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
+}

@@ -184,7 +184,7 @@ func (r *replay) state() sched.State {
 		s.InUse = r.inUse()
 	}
 	if s.Rules.Fair {
-		s.Usage, s.FairQuantum = r.usage(), sched.FairQuantum
+		s.Usage, s.FairQuantum, s.HalfLife = r.usage(), sched.FairQuantum, r.in.Policy.HalfLife
 	}
 	return s
 }

@@ -67,6 +67,14 @@ func (j *Job) runs() Millis {
 	return j.Duration
 }
 
+// limitedArray is the array of which so many tasks run at a time.
+func (j *Job) limitedArray() string {
+	if j.AtOnce == 0 {
+		return ""
+	}
+	return j.Array
+}
+
 // timesOut reports that its limit ends the job.
 func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
 
