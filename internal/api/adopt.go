@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
+
+	"berth/internal/problem"
 )
 
 // AdoptRequest brings a process that berth did not start under accounting.
@@ -22,7 +24,7 @@ func adoptOperations() []route {
 			id: "adopt", tag: "jobs", summary: "Account for a process that berth did not start",
 			about: "Makes a job that stands for the process, on the cards that it uses. The process is left alone: cancelling the job ends the accounting only. " +
 				"It must be the caller's, or the caller an administrator.",
-			request: exampleAdopt, reply: exampleAdopted, kinds: []string{Invalid, NotFound, Forbidden, Refused, TooMuch, Unable},
+			request: exampleAdopt, reply: exampleAdopted, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused, problem.TooMuch, problem.Unable},
 		}},
 	}
 }
@@ -37,10 +39,10 @@ func (x *exchange) postAdopt() error {
 		return err
 	}
 	if r.PID < 1 {
-		return Problemf(Invalid, "ps and berth gpus show processes", "%d is no number of a process", r.PID)
+		return problem.Newf(problem.Invalid, "ps and berth gpus show processes", "%d is no number of a process", r.PID)
 	}
 	if len(r.GPUs) > maxAdoptGPUs {
-		return &Problem{Kind: TooMuch, What: "too many GPUs are named", Err: errTooLarge}
+		return &problem.Problem{Kind: problem.TooMuch, What: "too many GPUs are named", Err: errTooLarge}
 	}
 	return x.reply(x.backend.Adopt(x.r.Context(), x.caller, r))
 }

@@ -4,13 +4,15 @@ import (
 	"context"
 	"slices"
 	"testing"
+
+	"berth/internal/problem"
 )
 
 func (f *fake) Adopt(_ context.Context, _ Caller, r AdoptRequest) (Detail, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.PID == 1 {
-		return Detail{}, Problemf(Refused, "", "process 1 runs everything")
+		return Detail{}, problem.Newf(problem.Refused, "", "process 1 runs everything")
 	}
 	d := exampleAdopted
 	d.Name, d.GPUIDs = r.Name, r.GPUs
@@ -25,9 +27,9 @@ func TestAProcessIsAdoptedAsItWasAskedFor(t *testing.T) {
 		t.Errorf("it came back as %+v", detail)
 	}
 	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 1})
-	wantProblem(t, err, Refused, "process 1 runs everything")
+	wantProblem(t, err, problem.Refused, "process 1 runs everything")
 	_, err = s.client.Adopt(background(t), AdoptRequest{PID: -4})
-	wantProblem(t, err, Invalid, "-4 is no number of a process")
+	wantProblem(t, err, problem.Invalid, "-4 is no number of a process")
 	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 4, GPUs: make([]int, maxAdoptGPUs+1)})
-	wantProblem(t, err, TooMuch, "too many GPUs are named")
+	wantProblem(t, err, problem.TooMuch, "too many GPUs are named")
 }

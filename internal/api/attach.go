@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // attachProtocol is what a connection turns into for a job's terminal. The
@@ -21,7 +23,7 @@ func (x *exchange) postAttach() error {
 		return err
 	}
 	if !wantsUpgrade(x.r, attachProtocol) {
-		return Problemf(Invalid, "send Connection: Upgrade and Upgrade: "+attachProtocol, "attach needs an upgraded connection")
+		return problem.Newf(problem.Invalid, "send Connection: Upgrade and Upgrade: "+attachProtocol, "attach needs an upgraded connection")
 	}
 	ctx, done, err := x.stream()
 	if err != nil {

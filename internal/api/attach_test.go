@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // terminal waits for the job's end of an attached terminal.
@@ -73,7 +75,7 @@ func TestWhoeverDetachesLetsGo(t *testing.T) {
 func TestAnAttachIsRefusedAsAProblem(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
 	_, err := s.client.Attach(background(t), "99")
-	wantProblem(t, err, NotFound, "there is no job 99")
+	wantProblem(t, err, problem.NotFound, "there is no job 99")
 }
 
 func TestShutdownEndsAttachedTerminals(t *testing.T) {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 )
 
@@ -25,7 +24,7 @@ type Peer struct {
 	Secret        string // a token's; then the numbers mean nothing
 }
 
-// Backend is what a daemon does. Its errors are *Problem where the caller can
+// Backend is what a daemon does. Its errors are *problem.Problem where the caller can
 // do something about them.
 type Backend interface {
 	Identify(ctx context.Context, p Peer) (Caller, error)
@@ -69,31 +68,4 @@ type LogStream struct {
 	io.ReadCloser
 	Attempt int
 	Offset  int64
-}
-
-// The kinds of problem. They decide the HTTP status.
-const (
-	Invalid   = "invalid"     // 400: the request makes no sense
-	Refused   = "refused"     // 409: it makes sense, but not now or not here
-	NotFound  = "not_found"   // 404
-	Forbidden = "forbidden"   // 403
-	TooMuch   = "too_much"    // 413 or 429: a limit was reached
-	Unable    = "unavailable" // 503: the daemon cannot do it now (disk full, stopping)
-)
-
-// Problem is an error for a person: what is wrong, and what to do next.
-type Problem struct {
-	Kind string `json:"kind"`
-	What string `json:"problem"`
-	Hint string `json:"hint,omitempty"`
-	Err  error  `json:"-"`
-}
-
-func (p *Problem) Error() string { return p.What }
-
-func (p *Problem) Unwrap() error { return p.Err }
-
-// Problemf makes one.
-func Problemf(kind, hint, format string, args ...any) *Problem {
-	return &Problem{Kind: kind, Hint: hint, What: fmt.Sprintf(format, args...)}
 }

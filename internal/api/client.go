@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // maxReplyBytes bounds what a client takes into memory of one answer.
@@ -66,16 +68,16 @@ func DialOwn(socket string) *Client {
 func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, Problemf(Invalid, "give a URL like https://lab:7447", "%s is no address of a daemon", quoted(baseURL))
+		return nil, problem.Newf(problem.Invalid, "give a URL like https://lab:7447", "%s is no address of a daemon", quoted(baseURL))
 	}
 	switch {
 	case u.Scheme == "https":
 	case u.Scheme == "http" && isLoopback(u.Hostname()):
 	default:
-		return nil, Problemf(Invalid, "use https://", "%s would send the token in the clear", quoted(baseURL))
+		return nil, problem.Newf(problem.Invalid, "use https://", "%s would send the token in the clear", quoted(baseURL))
 	}
 	if secret == "" {
-		return nil, Problemf(Invalid, "make one with `berth token create`", "a token is needed for %s", quoted(baseURL))
+		return nil, problem.Newf(problem.Invalid, "make one with `berth token create`", "a token is needed for %s", quoted(baseURL))
 	}
 	place := u.Scheme + "://" + u.Host
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
@@ -158,7 +160,7 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 // explain says what went wrong with a request in the terms of this package.
 func (c *Client) explain(ctx context.Context, err error) error {
 	var nobody *Unreachable
-	var distrusted *Problem
+	var distrusted *problem.Problem
 	var wrapped *url.Error
 	switch {
 	case ctx.Err() != nil:

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // Status asks about the daemon itself.
@@ -28,7 +29,7 @@ func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, erro
 		}
 	}
 	if !utf8.ValidString(r.Dir) {
-		return SubmitReply{}, Problemf(Invalid, "", "the directory %s is not UTF-8", strconv.QuoteToASCII(r.Dir))
+		return SubmitReply{}, problem.Newf(problem.Invalid, "", "the directory %s is not UTF-8", strconv.QuoteToASCII(r.Dir))
 	}
 	environ, left := splitEnviron(r.Environ)
 	r.Environ = environ
@@ -61,7 +62,7 @@ func checkText(s *Spec) error {
 		}
 	})
 	if bad != "" {
-		return Problemf(Invalid, "", "%s of a job is not UTF-8", bad)
+		return problem.Newf(problem.Invalid, "", "%s of a job is not UTF-8", bad)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // How long to wait before a lost daemon is looked for again.
@@ -81,11 +83,11 @@ func (l *LogReader) open(first bool) error {
 	offset, badOffset := strconv.ParseInt(reply.Header.Get(headerLogOffset), 10, 64)
 	if badAttempt != nil || badOffset != nil || offset < 0 {
 		reply.Body.Close()
-		return Problemf(Unable, "", "the daemon at %s does not say which part of the log it sends", l.c.place)
+		return problem.Newf(problem.Unable, "", "the daemon at %s does not say which part of the log it sends", l.c.place)
 	}
 	if !first && (offset != l.query.Offset || l.query.Attempt != 0 && attempt != l.query.Attempt) {
 		reply.Body.Close()
-		return Problemf(Refused, "", "the log is not the same any more: it cannot go on at byte %d", l.query.Offset)
+		return problem.Newf(problem.Refused, "", "the log is not the same any more: it cannot go on at byte %d", l.query.Offset)
 	}
 	l.reply = reply
 	l.query.Attempt, l.query.Offset, l.query.Lines = attempt, offset, 0
@@ -135,7 +137,7 @@ func (l *LogReader) ended(err error) {
 		l.mark, l.inLine, l.atGap = []byte(gap.mark(l.inLine)), false, true
 		l.query.Offset = next
 	case errors.Is(err, io.EOF) && mark == logEndFailed:
-		l.err = Problemf(Unable, "see the daemon's log", "the log cannot be read beyond byte %d", l.query.Offset)
+		l.err = problem.Newf(problem.Unable, "see the daemon's log", "the log cannot be read beyond byte %d", l.query.Offset)
 	case errors.Is(err, io.EOF):
 		l.lost(errLost)
 	default:
@@ -169,9 +171,11 @@ func (l *LogReader) reopen() error {
 
 // worthRetry reports whether an error may go away by itself.
 func worthRetry(ctx context.Context, err error) bool {
-	var problem *Problem
-	if errors.As(err, &problem) {
-		return problem.Kind == Unable || problem.Kind == TooMuch
+	switch problem.KindOf(err) {
+	case "":
+		return ctx.Err() == nil
+	case problem.Unable, problem.TooMuch:
+		return true
 	}
-	return ctx.Err() == nil
+	return false
 }

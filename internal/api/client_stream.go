@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // Bounds of a stream of events, as a client sees it.
@@ -145,7 +147,7 @@ func (c *Client) Attach(ctx context.Context, id string) (io.ReadWriteCloser, err
 	both, isBoth := reply.Body.(io.ReadWriteCloser)
 	if reply.StatusCode != http.StatusSwitchingProtocols || !isBoth {
 		reply.Body.Close()
-		return nil, Problemf(Unable, "", "the daemon at %s does not attach", c.place)
+		return nil, problem.Newf(problem.Unable, "", "the daemon at %s does not attach", c.place)
 	}
 	return &attached{ReadWriteCloser: both, unhook: context.AfterFunc(ctx, func() { both.Close() })}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/problem"
 )
 
 // conn is a connection and whose it is. It stays counted until it is closed,
@@ -117,7 +119,7 @@ func checkOwn(c net.Conn, socket string) error {
 		return err
 	}
 	if peer.UID != 0 && peer.UID != os.Geteuid() {
-		return Problemf(Refused, "ask an administrator to remove it, or name a daemon with BERTH_SOCKET", "%s is not to be trusted: user %d listens there, not root", socket, peer.UID)
+		return problem.Newf(problem.Refused, "ask an administrator to remove it, or name a daemon with BERTH_SOCKET", "%s is not to be trusted: user %d listens there, not root", socket, peer.UID)
 	}
 	return nil
 }

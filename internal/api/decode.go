@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/problem"
 )
 
 // maxEnvironBytes bounds what of a submission is not its jobs: above all the
@@ -29,10 +31,10 @@ func decode(body io.Reader, to any) error {
 
 func atEnd(d *json.Decoder) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		if problem := transportProblem(err); problem != nil {
-			return problem
+		if p := transportProblem(err); p != nil {
+			return p
 		}
-		return Problemf(Invalid, "", "the body holds more than one JSON value")
+		return problem.Newf(problem.Invalid, "", "the body holds more than one JSON value")
 	}
 	return nil
 }
@@ -58,7 +60,7 @@ func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 		}
 		key, _ := token.(string) // the decoder takes nothing else for a key
 		if key == "jobs" && r.Jobs != nil {
-			err = Problemf(Invalid, "", "jobs is there twice")
+			err = problem.Newf(problem.Invalid, "", "jobs is there twice")
 		} else if key == "jobs" {
 			r.Jobs, err = decodeSpecs(d, gate, l)
 		} else {
@@ -74,7 +76,7 @@ func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 		return r, decodeError("", err, nil)
 	}
 	if len(r.Jobs) == 0 {
-		return r, Problemf(Invalid, `send {"jobs": [{"command": "…"}]}`, "the request has no jobs")
+		return r, problem.Newf(problem.Invalid, `send {"jobs": [{"command": "…"}]}`, "the request has no jobs")
 	}
 	return r, atEnd(d)
 }
@@ -88,7 +90,7 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 		gate.allow(d, l.SpecBytes, "")
 		gate.job = len(specs)
 		if len(specs) == l.Specs {
-			return nil, &Problem{Kind: TooMuch, What: fmt.Sprintf("more than %d jobs in one request", l.Specs),
+			return nil, &problem.Problem{Kind: problem.TooMuch, What: fmt.Sprintf("more than %d jobs in one request", l.Specs),
 				Hint: "send them in several requests", Err: errTooLarge}
 		}
 		if len(specs) == cap(specs) {
@@ -113,7 +115,7 @@ func decodeMember(d *json.Decoder, r *SubmitRequest, key string) error {
 	}
 	to, known := fields[key]
 	if !known {
-		return Problemf(Invalid, suggest(key, keysOf(reflect.TypeFor[SubmitRequest]())), "there is no key %s", quoted(key))
+		return problem.Newf(problem.Invalid, suggest(key, keysOf(reflect.TypeFor[SubmitRequest]())), "there is no key %s", quoted(key))
 	}
 	if err := d.Decode(to); err != nil {
 		return decodeError(key+": ", err, nil)
@@ -146,7 +148,7 @@ func (g *gate) Read(p []byte) (int, error) {
 		if what == "" {
 			what = fmt.Sprintf("jobs[%d]", g.job)
 		}
-		return 0, &Problem{Kind: TooMuch, What: fmt.Sprintf("%s takes more than %d bytes", what, g.most), Err: errTooLarge}
+		return 0, &problem.Problem{Kind: problem.TooMuch, What: fmt.Sprintf("%s takes more than %d bytes", what, g.most), Err: errTooLarge}
 	}
 	n, err := g.from.Read(p[:min(int64(len(p)), room)])
 	g.read += int64(n)
@@ -163,38 +165,37 @@ func opening(d *json.Decoder, want json.Delim) error {
 		if want == '[' {
 			kind = "an array"
 		}
-		return Problemf(Invalid, "", "the request is no JSON of the right shape: %s is wanted", kind)
+		return problem.Newf(problem.Invalid, "", "the request is no JSON of the right shape: %s is wanted", kind)
 	}
 	return nil
 }
 
 // decodeError turns a decoder's error into words for whoever wrote the JSON.
 func decodeError(where string, err error, t reflect.Type) error {
-	if problem := transportProblem(err); problem != nil {
-		return problem
+	if p := transportProblem(err); p != nil {
+		return p
 	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
 		if wrongType.Field != "" {
 			where += wrongType.Field + ": "
 		}
-		return Problemf(Invalid, "", "%sa JSON %s does not belong there", where, printable(wrongType.Value))
+		return problem.Newf(problem.Invalid, "", "%sa JSON %s does not belong there", where, printable(wrongType.Value))
 	}
 	if key, found := unknownKey(err); found {
-		return Problemf(Invalid, suggest(key, keysOf(t)), "%sthere is no key %s", where, quoted(key))
+		return problem.Newf(problem.Invalid, suggest(key, keysOf(t)), "%sthere is no key %s", where, quoted(key))
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return Problemf(Invalid, "", "%sthe JSON ends too early", where)
+		return problem.Newf(problem.Invalid, "", "%sthe JSON ends too early", where)
 	}
-	return Problemf(Invalid, "", "%s%s", where, strings.TrimPrefix(err.Error(), "json: "))
+	return problem.Newf(problem.Invalid, "", "%s%s", where, strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // transportProblem is the problem of a body that could not be read at all:
 // too large, or too slow. Nil for anything that is the JSON's own fault.
-func transportProblem(err error) *Problem {
-	var problem *Problem
-	errors.As(err, &problem)
-	return problem
+func transportProblem(err error) *problem.Problem {
+	p, _ := errors.AsType[*problem.Problem](err)
+	return p
 }
 
 // unknownKey picks the key out of the decoder's refusal, which has no type of

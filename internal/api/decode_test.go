@@ -11,44 +11,50 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"berth/internal/problem"
 )
 
 func TestSubmissionsThatAreRefused(t *testing.T) {
 	limits := Limits{SpecBytes: 1000, Specs: 3}.withDefaults()
 	long := strings.Repeat("x", 2000)
-	for _, test := range []struct{ name, body, kind, says, hint string }{
-		{"a misspelt key names the nearest", `{"jobs":[{"command":"a"},{"command":"b","gpu":1}]}`, Invalid, `jobs[1]: there is no key "gpu"`, "did you mean gpus?"},
-		{"a key like nothing known gets the list", `{"jobs":[{"comand_line_of_the_job":"b"}]}`, Invalid, `jobs[0]: there is no key "comand_line_of_the_job"`, "known: after, allow"},
-		{"control bytes of a key come escaped", "{\"jobs\":[{\"\\u001b[31m\":1}]}", Invalid, `jobs[0]: there is no key "\x1b[31m"`, "known"},
-		{"an unknown key beside the jobs", `{"jobs":[{"command":"a"}],"dryrun":true}`, Invalid, `there is no key "dryrun"`, "did you mean dry_run?"},
-		{"nothing", ``, Invalid, "the JSON ends too early", ""},
-		{"half of it", `{"jobs":[{"command":"a"`, Invalid, "jobs[0]: the JSON ends too early", ""},
-		{"no jobs", `{}`, Invalid, "the request has no jobs", "send"},
-		{"an empty list", `{"jobs":[]}`, Invalid, "the request has no jobs", "send"},
-		{"two lists", `{"jobs":[{"command":"a"}],"jobs":[{"command":"b"}]}`, Invalid, "jobs is there twice", ""},
-		{"a list instead", `[]`, Invalid, "the request is no JSON of the right shape: an object is wanted", ""},
-		{"jobs that are no list", `{"jobs":{}}`, Invalid, "the request is no JSON of the right shape: an array is wanted", ""},
-		{"a list for a text", `{"jobs":[{"command":"a","gpus":[1]}]}`, Invalid, "jobs[0]: gpus: a JSON array does not belong there", ""},
-		{"null for a text", `{"jobs":[{"command":"a","gpus":null}]}`, Invalid, "jobs[0]: gpus: a JSON null does not belong there", ""},
-		{"a number for a command", `{"jobs":[{"command":7}]}`, Invalid, "jobs[0]: command: a JSON number does not belong there", ""},
-		{"a number in a command", `{"jobs":[{"command":["a",7]}]}`, Invalid, "jobs[0]: command: a JSON number does not belong there", ""},
-		{"text for a flag", `{"jobs":[{"command":"a"}],"dry_run":"yes"}`, Invalid, "dry_run: a JSON string does not belong there", ""},
-		{"something after it", `{"jobs":[{"command":"a"}]}{}`, Invalid, "the body holds more than one JSON value", ""},
-		{"a job too large", `{"jobs":[{"command":"a"},{"command":"` + long + `"}]}`, TooMuch, "jobs[1] takes more than 1000 bytes", ""},
-		{"too many jobs", `{"jobs":[{},{},{},{}]}`, TooMuch, "more than 3 jobs in one request", "send them in several"},
-		{"an environment too large", `{"environ":["` + strings.Repeat("x", maxEnvironBytes) + `"]}`, TooMuch, "environ takes more than", ""},
-		{"endless blanks", strings.Repeat(" ", 5000), TooMuch, "the request takes more than 1000 bytes", ""},
-		{"a key without end", `{"` + long, TooMuch, "a key takes more than 1000 bytes", ""},
+	for _, test := range []struct {
+		name, body string
+		kind       problem.Kind
+		says, hint string
+	}{
+		{"a misspelt key names the nearest", `{"jobs":[{"command":"a"},{"command":"b","gpu":1}]}`, problem.Invalid, `jobs[1]: there is no key "gpu"`, "did you mean gpus?"},
+		{"a key like nothing known gets the list", `{"jobs":[{"comand_line_of_the_job":"b"}]}`, problem.Invalid, `jobs[0]: there is no key "comand_line_of_the_job"`, "known: after, allow"},
+		{"control bytes of a key come escaped", "{\"jobs\":[{\"\\u001b[31m\":1}]}", problem.Invalid, `jobs[0]: there is no key "\x1b[31m"`, "known"},
+		{"an unknown key beside the jobs", `{"jobs":[{"command":"a"}],"dryrun":true}`, problem.Invalid, `there is no key "dryrun"`, "did you mean dry_run?"},
+		{"nothing", ``, problem.Invalid, "the JSON ends too early", ""},
+		{"half of it", `{"jobs":[{"command":"a"`, problem.Invalid, "jobs[0]: the JSON ends too early", ""},
+		{"no jobs", `{}`, problem.Invalid, "the request has no jobs", "send"},
+		{"an empty list", `{"jobs":[]}`, problem.Invalid, "the request has no jobs", "send"},
+		{"two lists", `{"jobs":[{"command":"a"}],"jobs":[{"command":"b"}]}`, problem.Invalid, "jobs is there twice", ""},
+		{"a list instead", `[]`, problem.Invalid, "the request is no JSON of the right shape: an object is wanted", ""},
+		{"jobs that are no list", `{"jobs":{}}`, problem.Invalid, "the request is no JSON of the right shape: an array is wanted", ""},
+		{"a list for a text", `{"jobs":[{"command":"a","gpus":[1]}]}`, problem.Invalid, "jobs[0]: gpus: a JSON array does not belong there", ""},
+		{"null for a text", `{"jobs":[{"command":"a","gpus":null}]}`, problem.Invalid, "jobs[0]: gpus: a JSON null does not belong there", ""},
+		{"a number for a command", `{"jobs":[{"command":7}]}`, problem.Invalid, "jobs[0]: command: a JSON number does not belong there", ""},
+		{"a number in a command", `{"jobs":[{"command":["a",7]}]}`, problem.Invalid, "jobs[0]: command: a JSON number does not belong there", ""},
+		{"text for a flag", `{"jobs":[{"command":"a"}],"dry_run":"yes"}`, problem.Invalid, "dry_run: a JSON string does not belong there", ""},
+		{"something after it", `{"jobs":[{"command":"a"}]}{}`, problem.Invalid, "the body holds more than one JSON value", ""},
+		{"a job too large", `{"jobs":[{"command":"a"},{"command":"` + long + `"}]}`, problem.TooMuch, "jobs[1] takes more than 1000 bytes", ""},
+		{"too many jobs", `{"jobs":[{},{},{},{}]}`, problem.TooMuch, "more than 3 jobs in one request", "send them in several"},
+		{"an environment too large", `{"environ":["` + strings.Repeat("x", maxEnvironBytes) + `"]}`, problem.TooMuch, "environ takes more than", ""},
+		{"endless blanks", strings.Repeat(" ", 5000), problem.TooMuch, "the request takes more than 1000 bytes", ""},
+		{"a key without end", `{"` + long, problem.TooMuch, "a key takes more than 1000 bytes", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, body := range []io.Reader{strings.NewReader(test.body), iotest.HalfReader(strings.NewReader(test.body))} {
 				_, err := decodeSubmit(body, limits)
-				var problem *Problem
-				if !errors.As(err, &problem) || problem.Kind != test.kind || !strings.HasPrefix(problem.What, test.says) || !strings.HasPrefix(problem.Hint, test.hint) {
-					t.Errorf("got %+v\nwant %s: %s (%s)", problem, test.kind, test.says, test.hint)
+				p, ok := errors.AsType[*problem.Problem](err)
+				if !ok || p.Kind != test.kind || !strings.HasPrefix(p.What, test.says) || !strings.HasPrefix(p.Hint, test.hint) {
+					t.Errorf("got %+v\nwant %s: %s (%s)", p, test.kind, test.says, test.hint)
 				}
-				if test.kind == TooMuch && problem.Status() != 413 {
-					t.Errorf("status %d", problem.Status())
+				if test.kind == problem.TooMuch && statusOf(p) != 413 {
+					t.Errorf("status %d", statusOf(p))
 				}
 			}
 		})
@@ -65,9 +71,9 @@ func TestOtherRequestsThatAreRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var r ActRequest
 			err := decode(strings.NewReader(test.body), &r)
-			var problem *Problem
-			if !errors.As(err, &problem) || problem.What != test.says || problem.Hint != test.hint {
-				t.Errorf("got %+v", problem)
+			p, ok := errors.AsType[*problem.Problem](err)
+			if !ok || p.What != test.says || p.Hint != test.hint {
+				t.Errorf("got %+v", p)
 			}
 		})
 	}
@@ -133,10 +139,10 @@ func FuzzDecode(f *testing.F) {
 	}
 	limits := Limits{SpecBytes: 4096, Specs: 50}.withDefaults()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var problem *Problem
+		var refused *problem.Problem
 		got, err := decodeSubmit(bytes.NewReader(body), limits)
 		switch {
-		case err != nil && !errors.As(err, &problem):
+		case err != nil && !errors.As(err, &refused):
 			t.Errorf("%T: %v", err, err)
 		case err == nil:
 			var want SubmitRequest
@@ -147,18 +153,18 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		for _, to := range []any{&ActRequest{}, &EditRequest{}, &WaitRequest{}, &TokenRequest{}} {
-			if err := decode(bytes.NewReader(body), to); err != nil && !errors.As(err, &problem) {
+			if err := decode(bytes.NewReader(body), to); err != nil && !errors.As(err, &refused) {
 				t.Errorf("%T: %v", err, err)
 			}
 		}
-		if problem != nil && strings.ContainsFunc(problem.What, hostile) {
-			t.Errorf("a control byte is echoed: %q", problem.What)
+		if refused != nil && strings.ContainsFunc(refused.What, hostile) {
+			t.Errorf("a control byte is echoed: %q", refused.What)
 		}
 		if p, err := newParams(string(body)); err == nil {
 			readQuery(p)
 			readLogQuery(p)
 			readEventQuery(p)
-			if err := p.done(); err != nil && !errors.As(err, &problem) {
+			if err := p.done(); err != nil && !errors.As(err, &refused) {
 				t.Errorf("%T: %v", err, err)
 			}
 		}

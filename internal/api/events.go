@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // The last event of a stream that the server ends; its data is a Problem.
@@ -33,7 +35,7 @@ func (x *exchange) getEvents() error {
 		// A browser that reconnects repeats its URL; the header is newer.
 		seq, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || seq < 0 {
-			return Problemf(Invalid, "", "Last-Event-ID: %s is no number of an event", quoted(last))
+			return problem.Newf(problem.Invalid, "", "Last-Event-ID: %s is no number of an event", quoted(last))
 		}
 		q.Since = seq
 	}
@@ -155,7 +157,7 @@ func (e *eventWriter) comment(text string) {
 }
 
 // end says that the server ends the stream, not a broken line, and why.
-func (e *eventWriter) end(name string, why *Problem) {
+func (e *eventWriter) end(name string, why *problem.Problem) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.buffer.WriteString("event: " + name + "\ndata: ")

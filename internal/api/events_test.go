@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 func (f *fake) tell(seqs ...int64) {
@@ -123,7 +124,7 @@ func TestEventsAsTheyTravel(t *testing.T) {
 func TestAStreamThatIsRefused(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
 	err := s.client.Events(background(t), EventQuery{User: "nobody"}, nil)
-	wantProblem(t, err, NotFound, "there is no user nobody")
+	wantProblem(t, err, problem.NotFound, "there is no user nobody")
 }
 
 // late is a backend that refuses when the stream has already begun.
@@ -136,7 +137,7 @@ func (l late) Events(ctx context.Context, c Caller, q EventQuery, send func(Even
 	if err := l.await(ctx, func() bool { return l.logOver }); err != nil {
 		return err
 	}
-	return Problemf(Refused, "", "too late")
+	return problem.Newf(problem.Refused, "", "too late")
 }
 
 func TestAStreamThatIsRefusedLate(t *testing.T) {
@@ -146,7 +147,7 @@ func TestAStreamThatIsRefusedLate(t *testing.T) {
 		f.change(func() { f.logOver = true })
 		return nil
 	})
-	wantProblem(t, err, Refused, "too late")
+	wantProblem(t, err, problem.Refused, "too late")
 }
 
 func TestEventsEndWithTheirContext(t *testing.T) {

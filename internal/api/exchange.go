@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // exchange is one request and its answer.
@@ -57,7 +59,7 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 	ctx := x.r.Context()
 	if connOf(ctx).full {
 		x.w.Header().Set("Connection", "close")
-		return Problemf(TooMuch, "close some of them first", "too many connections")
+		return problem.Newf(problem.TooMuch, "close some of them first", "too many connections")
 	}
 	if x.stopping.Err() != nil {
 		return errStopping
@@ -67,7 +69,7 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 		return err
 	}
 	if err := crossOrigin.Check(x.r); err != nil {
-		return Problemf(Forbidden, "", "requests from other sites are refused")
+		return problem.Newf(problem.Forbidden, "", "requests from other sites are refused")
 	}
 	handler, err := x.find()
 	if err != nil {
@@ -88,7 +90,7 @@ func (x *exchange) find() (http.Handler, error) {
 	switch x.r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete:
 	default:
-		return nil, &Problem{Kind: Invalid, What: "there is no method " + quoted(x.r.Method) + " here", Err: errNoMethod}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: "there is no method " + quoted(x.r.Method) + " here", Err: errNoMethod}
 	}
 	if len(x.r.URL.Path) > 1024 || path.Clean(x.r.URL.Path) != x.r.URL.Path {
 		return nil, noPath(x.r.URL.Path)
@@ -102,13 +104,13 @@ func (x *exchange) find() (http.Handler, error) {
 	if probe.status == http.StatusMethodNotAllowed {
 		allowed := strings.ReplaceAll(probe.Header().Get("Allow"), ", HEAD", "")
 		x.w.Header().Set("Allow", allowed)
-		return nil, &Problem{Kind: Invalid, What: x.r.Method + " does not work there", Hint: "allowed: " + allowed, Err: errNoMethod}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: x.r.Method + " does not work there", Hint: "allowed: " + allowed, Err: errNoMethod}
 	}
 	return nil, noPath(x.r.URL.Path)
 }
 
 func noPath(p string) error {
-	return Problemf(NotFound, "GET /openapi.json lists what there is", "there is nothing at %s", quoted(p))
+	return problem.Newf(problem.NotFound, "GET /openapi.json lists what there is", "there is nothing at %s", quoted(p))
 }
 
 // headerProbe hears what a handler would answer.
@@ -139,38 +141,39 @@ func (x *exchange) survive() {
 	if x.w.started {
 		panic(http.ErrAbortHandler) // what was sent must not look whole
 	}
-	x.send(http.StatusInternalServerError, problemType, encodeProblem(&Problem{Kind: Unable, What: "berth made a mistake; the request may not have been done", Hint: "see the daemon's log"}))
+	x.send(http.StatusInternalServerError, problemType, encodeProblem(&problem.Problem{Kind: problem.Unable, What: "berth made a mistake; the request may not have been done", Hint: "see the daemon's log"}))
 }
 
 // problemOf is what a caller hears of an error. Only problems are shown;
 // anything else is logged, and the caller hears no internals.
-func (x *exchange) problemOf(err error) *Problem {
-	var problem *Problem
+func (x *exchange) problemOf(err error) *problem.Problem {
+	p, ok := errors.AsType[*problem.Problem](err)
 	switch {
-	case errors.As(err, &problem):
-		return problem
+	case ok:
+		return p
 	case x.stopping.Err() != nil:
 		return errStopping
 	case x.r.Context().Err() == nil: // else nobody is left to hear it
 		x.log.Error("request failed", "method", x.r.Method, "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
 	}
-	return Problemf(Unable, "see the daemon's log", "the daemon could not do it")
+	return problem.Newf(problem.Unable, "see the daemon's log", "the daemon could not do it")
 }
 
 // fail answers with an error.
 func (x *exchange) fail(err error) {
-	problem := x.problemOf(err)
+	p := x.problemOf(err)
+	status := statusOf(p)
 	if x.w.started {
 		x.log.Warn("reply broken off", "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
 		panic(http.ErrAbortHandler)
 	}
-	if problem.Status() == http.StatusUnauthorized {
+	if status == http.StatusUnauthorized {
 		x.w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if x.r.ContentLength != 0 && !x.drained {
 		x.w.Header().Set("Connection", "close") // the rest of the body is not worth reading
 	}
-	x.send(problem.Status(), problemType, encodeProblem(problem))
+	x.send(status, problemType, encodeProblem(p))
 }
 
 func (x *exchange) send(status int, contentType string, body []byte) {
@@ -223,7 +226,7 @@ func (x *exchange) id() (string, error) {
 		ok = ok && (b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '.' || b == '@' || b == '~')
 	}
 	if !ok {
-		return "", Problemf(NotFound, "", "%s is no id", quoted(id))
+		return "", problem.Newf(problem.NotFound, "", "%s is no id", quoted(id))
 	}
 	return id, nil
 }
@@ -248,9 +251,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	b.read += int64(n)
 	switch {
 	case b.read > b.most:
-		return 0, &Problem{Kind: TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
+		return 0, &problem.Problem{Kind: problem.TooMuch, What: "the request is too large", Hint: "send it in parts", Err: errTooLarge}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, Problemf(Invalid, "", "the request came too slowly")
+		return n, problem.Newf(problem.Invalid, "", "the request came too slowly")
 	case errors.Is(err, io.EOF):
 		b.x.drained = true
 		b.x.w.readBy(time.Time{}) // from here on the connection is only watched for its end

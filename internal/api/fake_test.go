@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // fake is a daemon in memory: it keeps what it is given and runs nothing.
@@ -80,7 +81,7 @@ func (f *fake) Identify(_ context.Context, p Peer) (Caller, error) {
 	if p.Secret != "" {
 		token, known := f.tokens[p.Secret]
 		if !known {
-			return Caller{}, Problemf(Forbidden, "", "that token is not valid")
+			return Caller{}, problem.Newf(problem.Forbidden, "", "that token is not valid")
 		}
 		c = Caller{UID: 1000, Name: token.User, Token: token.ID}
 	}
@@ -113,7 +114,7 @@ func (f *fake) Submit(_ context.Context, _ Caller, r SubmitRequest) (SubmitReply
 		case "broken":
 			return reply, fmt.Errorf("secret path /root/x: %w", io.ErrClosedPipe)
 		case "refused":
-			return reply, Problemf(Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8 \x1b[31m")
+			return reply, problem.Newf(problem.Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8 \x1b[31m")
 		}
 		reply.Jobs = append(reply.Jobs, Submitted{ID: strconv.Itoa(100 + i), Name: string(spec.Name)})
 	}
@@ -145,7 +146,7 @@ func (f *fake) find(id string) (*Detail, error) {
 			return &f.jobs[i], nil
 		}
 	}
-	return nil, Problemf(NotFound, "", "there is no job %s", id)
+	return nil, problem.Newf(problem.NotFound, "", "there is no job %s", id)
 }
 
 func (f *fake) Job(_ context.Context, _ Caller, id string) (Detail, error) {
@@ -285,7 +286,7 @@ func (f *fake) Attach(_ context.Context, _ Caller, id string) (io.ReadWriteClose
 
 func (f *fake) Events(ctx context.Context, _ Caller, q EventQuery, send func(Event) error) error {
 	if q.User == "nobody" {
-		return Problemf(NotFound, "", "there is no user nobody")
+		return problem.Newf(problem.NotFound, "", "there is no user nobody")
 	}
 	next := 0
 	for {
@@ -312,7 +313,7 @@ func (f *fake) GPUs(context.Context, Caller) ([]GPU, error) { return []GPU{examp
 
 func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GPU, error) {
 	if index > 7 {
-		return GPU{}, Problemf(NotFound, "", "there is no gpu%d", index)
+		return GPU{}, problem.Newf(problem.NotFound, "", "there is no gpu%d", index)
 	}
 	f.change(func() { f.paused[index] = paused })
 	card := exampleGPU
@@ -322,7 +323,7 @@ func (f *fake) PauseGPU(_ context.Context, _ Caller, index int, paused bool) (GP
 
 func (f *fake) SetHealth(_ context.Context, _ Caller, index int, r HealthRequest) (GPU, error) {
 	if index > 7 {
-		return GPU{}, Problemf(NotFound, "", "there is no gpu%d", index)
+		return GPU{}, problem.Newf(problem.NotFound, "", "there is no gpu%d", index)
 	}
 	card := exampleGPU
 	card.Index, card.Health, card.HealthReason = index, r.Health, r.Reason
@@ -359,7 +360,7 @@ func (f *fake) Snapshot(context.Context, Caller) (json.RawMessage, error) {
 
 func (f *fake) Backup(_ context.Context, c Caller, to io.Writer) error {
 	if c.Token != "" {
-		return Problemf(Forbidden, "", "a backup is root's")
+		return problem.Newf(problem.Forbidden, "", "a backup is root's")
 	}
 	f.mu.Lock()
 	data, fails := f.log, f.logFails
@@ -400,7 +401,7 @@ func (f *fake) RevokeToken(_ context.Context, _ Caller, id string) error {
 		}
 	})
 	if !found {
-		return Problemf(NotFound, "", "there is no token %s", id)
+		return problem.Newf(problem.NotFound, "", "there is no token %s", id)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"berth/internal/problem"
 )
 
 func (x *exchange) getGPUs() error {
@@ -34,7 +36,7 @@ func (x *exchange) index() (int, error) {
 	text := x.r.PathValue("index")
 	index, err := strconv.Atoi(text)
 	if err != nil || index < 0 || index > maxGPU || len(text) > 4 {
-		return 0, Problemf(NotFound, "", "%s is no index of a GPU", quoted(text))
+		return 0, problem.Newf(problem.NotFound, "", "%s is no index of a GPU", quoted(text))
 	}
 	return index, nil
 }
@@ -59,10 +61,10 @@ func (x *exchange) postHealth() error {
 		return err
 	}
 	if r.Health != HealthOK && r.Health != HealthQuarantined {
-		return Problemf(Invalid, "", "health: %s or %s is wanted, found %s", HealthOK, HealthQuarantined, quoted(r.Health))
+		return problem.Newf(problem.Invalid, "", "health: %s or %s is wanted, found %s", HealthOK, HealthQuarantined, quoted(r.Health))
 	}
 	if len(r.Reason) > maxReason {
-		return Problemf(Invalid, "", "reason: at most %d bytes, found %d", maxReason, len(r.Reason))
+		return problem.Newf(problem.Invalid, "", "reason: at most %d bytes, found %d", maxReason, len(r.Reason))
 	}
 	card, err := x.backend.SetHealth(x.r.Context(), x.caller, index, r)
 	card.Jobs = list(card.Jobs)
@@ -88,7 +90,7 @@ func (x *exchange) postRelease() error {
 		return err
 	}
 	if r.ForS < 0 || r.ForS > int64(longestRelease/time.Second) || r.End && r.ForS != 0 {
-		return Problemf(Invalid, "", "for_s: 1 to %d seconds, and not together with end", int64(longestRelease/time.Second))
+		return problem.Newf(problem.Invalid, "", "for_s: 1 to %d seconds, and not together with end", int64(longestRelease/time.Second))
 	}
 	if r.ForS == 0 && !r.End {
 		r.ForS = int64(usualRelease / time.Second)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // maxSecretBytes bounds a token.
@@ -38,13 +40,13 @@ func (s *Server) tokenCaller(ctx context.Context, r *http.Request) (Caller, erro
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret = strings.TrimSpace(secret)
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecretBytes {
-		return Caller{}, &Problem{Kind: Forbidden, What: "a token is needed here",
+		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: "a token is needed here",
 			Hint: "make one with `berth token create` and send it as Authorization: Bearer …", Err: errNoToken}
 	}
 	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret})
-	var problem *Problem
-	if errors.As(err, &problem) && (problem.Kind == Forbidden || problem.Kind == NotFound || problem.Kind == Invalid) {
-		return Caller{}, &Problem{Kind: Forbidden, What: problem.What, Hint: problem.Hint, Err: errNoToken}
+	p, ok := errors.AsType[*problem.Problem](err)
+	if ok && (p.Kind == problem.Forbidden || p.Kind == problem.NotFound || p.Kind == problem.Invalid) {
+		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: p.What, Hint: p.Hint, Err: errNoToken}
 	}
 	return caller, err
 }

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"berth/internal/problem"
+)
 
 func (x *exchange) getStatus() error {
 	return x.reply(x.backend.Status(x.r.Context(), x.caller))
@@ -52,7 +56,7 @@ func (x *exchange) postAct() error {
 		return err
 	}
 	if !contains([]string{ActCancel, ActHold, ActRelease, ActRequeue}, r.Action) {
-		return Problemf(Invalid, "known: cancel, hold, release, requeue", "there is no action %s", quoted(r.Action))
+		return problem.Newf(problem.Invalid, "known: cancel, hold, release, requeue", "there is no action %s", quoted(r.Action))
 	}
 	if err := r.Select.check(); err != nil {
 		return err
@@ -83,7 +87,7 @@ func (x *exchange) postWait() error {
 		return err
 	}
 	if r.TimeoutS < 0 {
-		return Problemf(Invalid, "", "timeout_s is negative")
+		return problem.Newf(problem.Invalid, "", "timeout_s is negative")
 	}
 	if longest := x.limits.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {
 		r.TimeoutS = longest
@@ -108,7 +112,7 @@ func (x *exchange) getStats() error {
 		return err
 	}
 	if q.Since != nil && q.Until != nil && q.Until.Before(*q.Since) {
-		return Problemf(Invalid, "", "until %s is before since %s", q.Until.Format(time.RFC3339), q.Since.Format(time.RFC3339))
+		return problem.Newf(problem.Invalid, "", "until %s is before since %s", q.Until.Format(time.RFC3339), q.Since.Format(time.RFC3339))
 	}
 	stats, err := x.backend.Stats(x.r.Context(), x.caller, q)
 	stats.Users, stats.Days = list(stats.Users), list(stats.Days)
@@ -126,10 +130,10 @@ func (x *exchange) postBackup() error {
 // everything, and bounds the rest.
 func (s Select) check() error {
 	if len(s.Words) == 0 && !s.All && s.Name == "" && s.User == "" && len(s.States) == 0 {
-		return Problemf(Invalid, "give ids, or all, name, user or states", "no job is selected")
+		return problem.Newf(problem.Invalid, "give ids, or all, name, user or states", "no job is selected")
 	}
 	if len(s.Words) > 10*maxQueryValues || len(s.States) > maxQueryValues {
-		return &Problem{Kind: TooMuch, What: "too many words select jobs", Hint: "use ranges: 1-3,7", Err: errTooLarge}
+		return &problem.Problem{Kind: problem.TooMuch, What: "too many words select jobs", Hint: "use ranges: 1-3,7", Err: errTooLarge}
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"berth/internal/problem"
 )
 
 func TestBodiesThatAreTooLarge(t *testing.T) {
@@ -168,7 +170,7 @@ func TestTooManyConnections(t *testing.T) {
 		}
 	}
 	_, err := s.client.Status(background(t))
-	wantProblem(t, err, TooMuch, "too many connections")
+	wantProblem(t, err, problem.TooMuch, "too many connections")
 	for range spareConnections {
 		c, err := net.Dial("unix", s.socket)
 		must(t, err)
@@ -213,9 +215,9 @@ func TestTooManyStreams(t *testing.T) {
 	eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
 	what := "too many streams, followed logs, attached terminals and waits: 3"
 	_, err = s.client.Attach(background(t), "1")
-	wantProblem(t, err, TooMuch, what)
+	wantProblem(t, err, problem.TooMuch, what)
 	_, err = s.client.Wait(background(t), WaitRequest{Select: Select{All: true}})
-	wantProblem(t, err, TooMuch, what)
+	wantProblem(t, err, problem.TooMuch, what)
 	if _, err := s.client.Status(background(t)); err != nil {
 		t.Errorf("what is no stream is refused too: %v", err)
 	}
@@ -301,7 +303,7 @@ func TestShutdownFinishesWhatWasBegun(t *testing.T) {
 	if submitErr != nil || len(reply.Jobs) != 1 {
 		t.Errorf("the submission ended with %+v, %v", reply, submitErr)
 	}
-	wantProblem(t, waitErr, Unable, "the daemon is stopping")
+	wantProblem(t, waitErr, problem.Unable, "the daemon is stopping")
 	must(t, <-ended)
 	if s.Active() != 0 {
 		t.Errorf("%d are active", s.Active())
@@ -340,8 +342,8 @@ func TestProblemsAreSafeToPrint(t *testing.T) {
 		{"what is too long is cut", strings.Repeat("é", 3000), strings.Repeat("é", 2047) + "…"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			data := encodeProblem(&Problem{Kind: Refused, What: test.text})
-			var got Problem
+			data := encodeProblem(&problem.Problem{Kind: problem.Refused, What: test.text})
+			var got problem.Problem
 			must(t, json.Unmarshal(data, &got))
 			if got.What != test.want {
 				t.Errorf("got %q", got.What)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+
+	"berth/internal/problem"
 )
 
 // The headers of a log. The last two are trailers: a log that a daemon went
@@ -38,7 +40,7 @@ func (x *exchange) getLog() error {
 		return err
 	}
 	if q.Lines > 0 && q.Offset != 0 {
-		return Problemf(Invalid, "", "lines and offset exclude one another")
+		return problem.Newf(problem.Invalid, "", "lines and offset exclude one another")
 	}
 	ctx, done, err := x.stream()
 	if err != nil {

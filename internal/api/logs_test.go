@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"berth/internal/problem"
 )
 
 func TestPartsOfALog(t *testing.T) {
@@ -47,7 +49,7 @@ func TestPartsOfALog(t *testing.T) {
 		})
 	}
 	_, err := s.client.Log(background(t), LogQuery{ID: "99"})
-	wantProblem(t, err, NotFound, "there is no job 99")
+	wantProblem(t, err, problem.NotFound, "there is no job 99")
 	if n := s.Active(); n > 1 {
 		t.Errorf("%d requests are in flight", n)
 	}
@@ -64,7 +66,7 @@ func TestALogThatCannotBeReadDoesNotLookWhole(t *testing.T) {
 	if string(text) != "one\n" {
 		t.Errorf("got %q", text)
 	}
-	wantProblem(t, err, Unable, "the log cannot be read beyond byte 4")
+	wantProblem(t, err, problem.Unable, "the log cannot be read beyond byte 4")
 }
 
 // TestALogOutlivesItsDaemon reads a growing log while the server is shut down
@@ -145,7 +147,7 @@ func TestALogThatChangedIsNotGoneOnWith(t *testing.T) {
 	s.kill()
 	serveAt(t, socket, moved{f}, Limits{})
 	_, err = io.ReadAll(log)
-	wantProblem(t, err, Refused, "the log is not the same any more: it cannot go on at byte 6")
+	wantProblem(t, err, problem.Refused, "the log is not the same any more: it cannot go on at byte 6")
 }
 
 // moved is a backend whose logs begin elsewhere than asked.

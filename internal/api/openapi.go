@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"berth/internal/problem"
 )
 
 // doc describes an operation.
@@ -17,7 +19,7 @@ type doc struct {
 	request, reply          any    // examples; their types are the schemas
 	media, text             string // a reply that is no JSON, and an example of it
 	status                  int    // of a reply without a body
-	kinds                   []string
+	kinds                   []problem.Kind
 	hidden                  bool
 }
 
@@ -95,14 +97,13 @@ func operation(r route, schemas huma.Registry) *huma.Operation {
 		}}
 	}
 	op.Responses[strconv.Itoa(r.doc.success())] = r.doc.response(schemas)
-	for _, kind := range append([]string{Unable}, r.doc.kinds...) {
-		problem := &Problem{Kind: kind}
-		op.Responses[strconv.Itoa(problem.Status())] = problemResponse(kind, schemas)
-		if kind == TooMuch && r.body {
+	for _, kind := range append([]problem.Kind{problem.Unable}, r.doc.kinds...) {
+		op.Responses[strconv.Itoa(statusOf(&problem.Problem{Kind: kind}))] = problemResponse(kind, schemas)
+		if kind == problem.TooMuch && r.body {
 			op.Responses[strconv.Itoa(http.StatusRequestEntityTooLarge)] = problemResponse(kind, schemas)
 		}
 	}
-	op.Responses[strconv.Itoa(http.StatusUnauthorized)] = problemResponse(Forbidden, schemas)
+	op.Responses[strconv.Itoa(http.StatusUnauthorized)] = problemResponse(problem.Forbidden, schemas)
 	return op
 }
 
@@ -133,18 +134,18 @@ func (d doc) response(schemas huma.Registry) *huma.Response {
 }
 
 // exampleProblems are one of each kind.
-var exampleProblems = map[string]*Problem{
-	Invalid:   Problemf(Invalid, "did you mean gpus?", `jobs[0]: there is no key "gpu"`),
-	Refused:   Problemf(Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8"),
-	NotFound:  Problemf(NotFound, "", "there is no job 99"),
-	Forbidden: Problemf(Forbidden, "", "job 17 is ann's"),
-	TooMuch:   Problemf(TooMuch, "end some of them first", "too many streams"),
-	Unable:    Problemf(Unable, "free some space and try again", "the disk is full"),
+var exampleProblems = map[problem.Kind]*problem.Problem{
+	problem.Invalid:   problem.Newf(problem.Invalid, "did you mean gpus?", `jobs[0]: there is no key "gpu"`),
+	problem.Refused:   problem.Newf(problem.Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8"),
+	problem.NotFound:  problem.Newf(problem.NotFound, "", "there is no job 99"),
+	problem.Forbidden: problem.Newf(problem.Forbidden, "", "job 17 is ann's"),
+	problem.TooMuch:   problem.Newf(problem.TooMuch, "end some of them first", "too many streams"),
+	problem.Unable:    problem.Newf(problem.Unable, "free some space and try again", "the disk is full"),
 }
 
-func problemResponse(kind string, schemas huma.Registry) *huma.Response {
-	return &huma.Response{Description: "kind: " + kind, Content: map[string]*huma.MediaType{
-		problemType: {Schema: schemas.Schema(reflect.TypeFor[Problem](), true, ""), Example: exampleProblems[kind]},
+func problemResponse(kind problem.Kind, schemas huma.Registry) *huma.Response {
+	return &huma.Response{Description: "kind: " + string(kind), Content: map[string]*huma.MediaType{
+		problemType: {Schema: schemas.Schema(reflect.TypeFor[problem.Problem](), true, ""), Example: exampleProblems[kind]},
 	}}
 }
 
@@ -182,7 +183,7 @@ func loosen(schemas huma.Registry) {
 		}
 	}
 	if kind := schemas.Map()["Problem"].Properties["kind"]; kind != nil {
-		kind.Enum = []any{Invalid, Refused, NotFound, Forbidden, TooMuch, Unable}
+		kind.Enum = []any{problem.Invalid, problem.Refused, problem.NotFound, problem.Forbidden, problem.TooMuch, problem.Unable}
 	}
 }
 

@@ -1,6 +1,10 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+
+	"berth/internal/problem"
+)
 
 // operations is the whole API: each route with its description. The examples
 // are run by the tests.
@@ -27,37 +31,37 @@ func jobOperations() []route {
 		{method: post, path: "/v1/jobs", handle: (*exchange).postJobs, body: true, heavy: true, doc: doc{
 			id: "submit", tag: "jobs", summary: "Submit jobs",
 			about:   "Accepts all jobs of the request or none. When the reply comes they are on disk. With dry_run nothing is submitted and the reply says what would happen.",
-			request: exampleSubmit, reply: exampleSubmitted, kinds: []string{Invalid, Refused, TooMuch},
+			request: exampleSubmit, reply: exampleSubmitted, kinds: []problem.Kind{problem.Invalid, problem.Refused, problem.TooMuch},
 		}},
 		{method: get, path: "/v1/jobs", handle: (*exchange).getJobs, heavy: true, doc: doc{
 			id: "list", tag: "jobs", summary: "List jobs",
 			about:  "A page of jobs, those that are not over unless over, id or state asks for others. next is the cursor of the next page.",
-			params: queryParams(), reply: examplePage, kinds: []string{Invalid},
+			params: queryParams(), reply: examplePage, kinds: []problem.Kind{problem.Invalid},
 		}},
 		{method: get, path: "/v1/jobs/{id}", handle: (*exchange).getJob, doc: doc{
 			id: "show", tag: "jobs", summary: "Show a job",
 			about:  "Everything about one job. What another user's job runs, and with which variables, is its owner's to see.",
-			params: []param{pathID}, reply: exampleDetail, kinds: []string{NotFound},
+			params: []param{pathID}, reply: exampleDetail, kinds: []problem.Kind{problem.NotFound},
 		}},
 		{method: get, path: "/v1/jobs/{id}/why", handle: (*exchange).getWhy, doc: doc{
 			id: "why", tag: "jobs", summary: "Say what a job waits for",
 			about:  "The reason with its numbers as a sentence; of a queued job the whole story: every card with what is missing and who holds it, the job that has to go first and why, what is kept for it, and when it is expected to start and on what that rests.",
-			params: []param{pathID}, reply: exampleWhy, kinds: []string{NotFound},
+			params: []param{pathID}, reply: exampleWhy, kinds: []problem.Kind{problem.NotFound},
 		}},
 		{method: post, path: "/v1/jobs/act", handle: (*exchange).postAct, body: true, doc: doc{
 			id: "act", tag: "jobs", summary: "Cancel, hold, release or requeue jobs",
 			about:   "Does one thing to the selected jobs and says for each what became of it. A job that it cannot be done to does not keep it from the others.",
-			request: exampleAct, reply: exampleActed, kinds: []string{Invalid, NotFound, Forbidden},
+			request: exampleAct, reply: exampleActed, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden},
 		}},
 		{method: patch, path: "/v1/jobs/{id}", handle: (*exchange).patchJob, body: true, doc: doc{
 			id: "edit", tag: "jobs", summary: "Change a queued job",
 			about:  "Sets the given keys of a job that has not started; the others stay.",
-			params: []param{pathID}, request: exampleEdit, reply: exampleDetail, kinds: []string{Invalid, NotFound, Forbidden, Refused},
+			params: []param{pathID}, request: exampleEdit, reply: exampleDetail, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused},
 		}},
 		{method: post, path: "/v1/jobs/wait", handle: (*exchange).postWait, body: true, doc: doc{
 			id: "wait", tag: "jobs", summary: "Wait for jobs to end",
 			about:   "Answers when the selected jobs are over, or after timeout_s, at most a minute, with done: false. Ask again to wait on.",
-			request: exampleWait, reply: exampleWaited, kinds: []string{Invalid, NotFound, TooMuch},
+			request: exampleWait, reply: exampleWaited, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.TooMuch},
 		}},
 	}
 }
@@ -77,7 +81,7 @@ func streamOperations() []route {
 				{name: "follow", in: "query", kind: "boolean", about: "go on until the job is over"},
 				{name: "pieces", in: "query", kind: "boolean", about: "end at a part that was taken out, instead of a line that says so"},
 			},
-			media: "application/octet-stream", text: "epoch 1: loss 0.31\n", kinds: []string{Invalid, NotFound, Forbidden, TooMuch},
+			media: "application/octet-stream", text: "epoch 1: loss 0.31\n", kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.TooMuch},
 			headers: []param{
 				{name: headerLogAttempt, kind: "integer", about: "the attempt whose log this is"},
 				{name: headerLogOffset, kind: "integer", about: "where the first byte stands in the log"},
@@ -86,7 +90,7 @@ func streamOperations() []route {
 		{method: post, path: "/v1/jobs/{id}/attach", handle: (*exchange).postAttach, doc: doc{
 			id: "attach", tag: "streams", summary: "Attach to a job's terminal",
 			about:  "Needs the headers Connection: Upgrade and Upgrade: " + attachProtocol + ". After the 101 the connection carries the frames of the job's supervisor both ways.",
-			params: []param{pathID}, status: http.StatusSwitchingProtocols, kinds: []string{Invalid, NotFound, Forbidden, Refused, TooMuch},
+			params: []param{pathID}, status: http.StatusSwitchingProtocols, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused, problem.TooMuch},
 		}},
 		{method: get, path: "/v1/events", handle: (*exchange).getEvents, doc: doc{
 			id: "events", tag: "streams", summary: "Follow what happens",
@@ -99,7 +103,7 @@ func streamOperations() []route {
 				{name: "gpus", in: "query", kind: "boolean", about: "also changes of the cards"},
 				{name: "Last-Event-ID", in: "header", kind: "string", about: "what a browser sends to resume; goes before since"},
 			},
-			media: "text/event-stream", text: exampleEventText, kinds: []string{Invalid, TooMuch},
+			media: "text/event-stream", text: exampleEventText, kinds: []problem.Kind{problem.Invalid, problem.TooMuch},
 		}},
 	}
 }
@@ -117,15 +121,15 @@ func machineOperations() []route {
 				{name: "since", in: "query", kind: "time", about: "the window's begin"},
 				{name: "until", in: "query", kind: "time", about: "the window's end; now"},
 				{name: "user", in: "query", kind: "string", about: "only this user"},
-			}, reply: exampleStats, kinds: []string{Invalid},
+			}, reply: exampleStats, kinds: []problem.Kind{problem.Invalid},
 		}},
 		{method: post, path: "/v1/backup", handle: (*exchange).postBackup, heavy: true, doc: doc{
 			id: "backup", tag: "daemon", summary: "Copy the store",
-			about: "A consistent copy of the daemon's database, taken while it works. For administrators.", media: "application/octet-stream", text: "SQLite format 3", kinds: []string{Forbidden},
+			about: "A consistent copy of the daemon's database, taken while it works. For administrators.", media: "application/octet-stream", text: "SQLite format 3", kinds: []problem.Kind{problem.Forbidden},
 		}},
 		{method: post, path: "/v1/tokens", handle: (*exchange).postToken, body: true, doc: doc{
 			id: "new-token", tag: "tokens", summary: "Make a token",
-			about: "For remote access with the caller's own rights. The secret is shown this once.", request: exampleTokenRequest, reply: exampleToken, kinds: []string{Invalid, Forbidden, TooMuch},
+			about: "For remote access with the caller's own rights. The secret is shown this once.", request: exampleTokenRequest, reply: exampleToken, kinds: []problem.Kind{problem.Invalid, problem.Forbidden, problem.TooMuch},
 		}},
 		{method: get, path: "/v1/tokens", handle: (*exchange).getTokens, doc: doc{
 			id: "tokens", tag: "tokens", summary: "List tokens",
@@ -134,7 +138,7 @@ func machineOperations() []route {
 		{method: remove, path: "/v1/tokens/{id}", handle: (*exchange).deleteToken, doc: doc{
 			id: "revoke-token", tag: "tokens", summary: "Revoke a token",
 			about:  "From the next request on it is worth nothing.",
-			params: []param{{name: "id", in: "path", kind: "string", example: "k7", about: "the token's id"}}, status: http.StatusNoContent, kinds: []string{NotFound, Forbidden},
+			params: []param{{name: "id", in: "path", kind: "string", example: "k7", about: "the token's id"}}, status: http.StatusNoContent, kinds: []problem.Kind{problem.NotFound, problem.Forbidden},
 		}},
 		{method: get, path: "/openapi.json", handle: (*exchange).getOpenAPI, doc: doc{hidden: true}},
 		{method: get, path: "/openapi.yaml", handle: (*exchange).getOpenAPIYAML, doc: doc{hidden: true}},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"berth/internal/problem"
 )
 
 // problemType is the media type of an error.
@@ -27,8 +29,8 @@ var errNoToken = errors.New("no valid token")
 // errNoMethod marks a path that exists for other methods only.
 var errNoMethod = errors.New("no such method")
 
-// Status is the HTTP status that goes with the problem.
-func (p *Problem) Status() int {
+// statusOf is the HTTP status that goes with a problem.
+func statusOf(p *problem.Problem) int {
 	switch {
 	case errors.Is(p.Err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
@@ -38,15 +40,15 @@ func (p *Problem) Status() int {
 		return http.StatusMethodNotAllowed
 	}
 	switch p.Kind {
-	case Invalid:
+	case problem.Invalid:
 		return http.StatusBadRequest
-	case Refused:
+	case problem.Refused:
 		return http.StatusConflict
-	case NotFound:
+	case problem.NotFound:
 		return http.StatusNotFound
-	case Forbidden:
+	case problem.Forbidden:
 		return http.StatusForbidden
-	case TooMuch:
+	case problem.TooMuch:
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable
@@ -54,25 +56,25 @@ func (p *Problem) Status() int {
 
 // kindOf is the kind that most likely goes with a status, for answers that
 // did not come from a berth.
-func kindOf(status int) string {
+func kindOf(status int) problem.Kind {
 	switch status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed:
-		return Invalid
+		return problem.Invalid
 	case http.StatusConflict:
-		return Refused
+		return problem.Refused
 	case http.StatusNotFound:
-		return NotFound
+		return problem.NotFound
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return Forbidden
+		return problem.Forbidden
 	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
-		return TooMuch
+		return problem.TooMuch
 	}
-	return Unable
+	return problem.Unable
 }
 
 // encodeProblem is the problem as it travels.
-func encodeProblem(p *Problem) []byte {
-	safe := Problem{Kind: p.Kind, What: printable(p.What), Hint: printable(p.Hint)}
+func encodeProblem(p *problem.Problem) []byte {
+	safe := problem.Problem{Kind: p.Kind, What: printable(p.What), Hint: printable(p.Hint)}
 	data, err := json.Marshal(safe)
 	if err != nil {
 		panic("bug: a problem of strings cannot be encoded: " + err.Error())
@@ -82,13 +84,13 @@ func encodeProblem(p *Problem) []byte {
 
 // decodeProblem reads an answer that is no success. What did not come from a
 // berth, a proxy's page for one, is told by its status alone.
-func decodeProblem(status int, contentType string, body []byte) *Problem {
-	var p Problem
+func decodeProblem(status int, contentType string, body []byte) *problem.Problem {
+	var p problem.Problem
 	if strings.HasPrefix(contentType, problemType) && json.Unmarshal(body, &p) == nil && p.What != "" {
 		p.What, p.Hint = printable(p.What), printable(p.Hint)
 		return &p
 	}
-	return &Problem{
+	return &problem.Problem{
 		Kind: kindOf(status),
 		What: fmt.Sprintf("unexpected answer: HTTP %d %s", status, http.StatusText(status)),
 		Hint: "check that a berth daemon listens at this address",

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // The queries as they stand in a URL. Both ends are here, so that they cannot
@@ -149,13 +151,13 @@ func putTime(v url.Values, key string, value *time.Time) {
 type params struct {
 	values url.Values
 	asked  []string
-	err    *Problem
+	err    *problem.Problem
 }
 
 func newParams(rawQuery string) (*params, error) {
 	values, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return nil, Problemf(Invalid, "", "the query of the URL is malformed")
+		return nil, problem.Newf(problem.Invalid, "", "the query of the URL is malformed")
 	}
 	return &params{values: values}, nil
 }
@@ -167,7 +169,7 @@ func (p *params) done() error {
 	}
 	for key := range p.values {
 		if !contains(p.asked, key) {
-			return Problemf(Invalid, suggest(key, p.asked), "there is no parameter %s", quoted(key))
+			return problem.Newf(problem.Invalid, suggest(key, p.asked), "there is no parameter %s", quoted(key))
 		}
 	}
 	return nil
@@ -175,7 +177,7 @@ func (p *params) done() error {
 
 func (p *params) wrong(key, value, want string) {
 	if p.err == nil {
-		p.err = Problemf(Invalid, "", "%s=%s: %s is wanted", key, quoted(value), want)
+		p.err = problem.Newf(problem.Invalid, "", "%s=%s: %s is wanted", key, quoted(value), want)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 func TestWhatIsSubmittedArrivesAsItWas(t *testing.T) {
@@ -46,9 +47,9 @@ func TestTextThatIsNotUTF8IsNeverChangedInSilence(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})
 	_, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Argv: []string{"cat", "caf\xe9"}}}}})
-	wantProblem(t, err, Invalid, "command of a job is not UTF-8")
+	wantProblem(t, err, problem.Invalid, "command of a job is not UTF-8")
 	_, err = s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}, Dir: "caf\xe9"}}})
-	wantProblem(t, err, Invalid, "dir of a job is not UTF-8")
+	wantProblem(t, err, problem.Invalid, "dir of a job is not UTF-8")
 	reply, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "x"}}}, Environ: []string{"A=1", "B=\xe9", "C=3"}})
 	if err != nil || len(reply.Jobs[0].Notes) != 1 || !strings.Contains(reply.Jobs[0].Notes[0], "B") {
 		t.Errorf("%+v, %v", reply, err)
@@ -172,7 +173,7 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 		t.Errorf("tokens: %+v", tokens)
 	}
 	must(t, c.RevokeToken(ctx, "k8"))
-	wantProblem(t, c.RevokeToken(ctx, "k8"), NotFound, "there is no token k8")
+	wantProblem(t, c.RevokeToken(ctx, "k8"), problem.NotFound, "there is no token k8")
 }
 
 func TestAllPagesAreOneList(t *testing.T) {
@@ -227,12 +228,12 @@ func TestErrorsComeAsProblems(t *testing.T) {
 		_, err := s.client.Submit(background(t), SubmitRequest{Jobs: []Spec{{Command: Command{Shell: "true"}, Name: Text(name)}}})
 		return err
 	}
-	wantProblem(t, submit("refused"), Refused, `job asks for 12 GPUs; this machine has 8 \x1b[31m`)
-	wantProblem(t, submit("broken"), Unable, "the daemon could not do it")
+	wantProblem(t, submit("refused"), problem.Refused, `job asks for 12 GPUs; this machine has 8 \x1b[31m`)
+	wantProblem(t, submit("broken"), problem.Unable, "the daemon could not do it")
 	if !strings.Contains(s.logged.String(), "/root/x") {
 		t.Error("what went wrong is not in the log")
 	}
-	wantProblem(t, submit("panic"), Unable, "berth made a mistake; the request may not have been done")
+	wantProblem(t, submit("panic"), problem.Unable, "berth made a mistake; the request may not have been done")
 	if log := s.logged.String(); !strings.Contains(log, "the backend has a bug") || !strings.Contains(log, "fake_test.go") {
 		t.Errorf("the bug is not in the log: %s", log)
 	}
@@ -240,13 +241,13 @@ func TestErrorsComeAsProblems(t *testing.T) {
 		t.Errorf("the daemon did not live: %v", err)
 	}
 	_, err := s.client.Job(background(t), "99")
-	wantProblem(t, err, NotFound, "there is no job 99")
+	wantProblem(t, err, problem.NotFound, "there is no job 99")
 	_, err = s.client.Job(background(t), "../status")
-	wantProblem(t, err, NotFound, `there is nothing at "/v1/jobs/../status"`)
+	wantProblem(t, err, problem.NotFound, `there is nothing at "/v1/jobs/../status"`)
 	_, err = s.client.Act(background(t), ActRequest{Action: ActCancel})
-	wantProblem(t, err, Invalid, "no job is selected")
+	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = s.client.Act(background(t), ActRequest{Action: "kill", Select: Select{All: true}})
-	wantProblem(t, err, Invalid, `there is no action "kill"`)
+	wantProblem(t, err, problem.Invalid, `there is no action "kill"`)
 }
 
 func TestABackupThatBreaksOffIsAnError(t *testing.T) {
@@ -299,14 +300,14 @@ func TestAClientBearsWhatItDoesNotKnow(t *testing.T) {
 	}
 	answer, status = "<html>bad gateway", http.StatusBadGateway
 	_, err = c.Why(background(t), "3")
-	wantProblem(t, err, Unable, "unexpected answer: HTTP 502 Bad Gateway")
+	wantProblem(t, err, problem.Unable, "unexpected answer: HTTP 502 Bad Gateway")
 	answer, status = "hello", 200
 	if _, err = c.Why(background(t), "3"); err == nil {
 		t.Error("nonsense was understood")
 	}
 	status = http.StatusFound
 	_, err = c.Why(background(t), "3")
-	wantProblem(t, err, Unable, "unexpected answer: HTTP 302 Found")
+	wantProblem(t, err, problem.Unable, "unexpected answer: HTTP 302 Found")
 }
 
 func TestPathsAndMethods(t *testing.T) {
@@ -370,10 +371,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func wantProblem(t testing.TB, err error, kind, what string) {
+func wantProblem(t testing.TB, err error, kind problem.Kind, what string) {
 	t.Helper()
-	var problem *Problem
-	if !errors.As(err, &problem) || problem.Kind != kind || problem.What != what {
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok || p.Kind != kind || p.What != what {
 		t.Errorf("got %v, want %s: %s", err, kind, what)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"strings"
+
+	"berth/internal/problem"
 )
 
 // route is one operation: what answers it, what it may take, and how it is
@@ -37,7 +39,7 @@ func (s *Server) routes() *http.ServeMux {
 // run does what every operation has in common, and then the operation.
 func (x *exchange) run() error {
 	if x.r.ContentLength != 0 && !x.route.body {
-		return Problemf(Invalid, "", "this request takes no body")
+		return problem.Newf(problem.Invalid, "", "this request takes no body")
 	}
 	if x.route.heavy {
 		done, err := x.heavy.take(x.r.Context(), x.caller.UID, x.limits.UserHeavy)
@@ -71,7 +73,7 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 		most = x.limits.RootStreams
 	}
 	if !x.streamsHeld.take(x.caller.UID, most, x.limits.Connections) {
-		return nil, nil, Problemf(TooMuch, "end some of them first", "too many streams, followed logs, attached terminals and waits: %d", most)
+		return nil, nil, problem.Newf(problem.TooMuch, "end some of them first", "too many streams, followed logs, attached terminals and waits: %d", most)
 	}
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	unhook := context.AfterFunc(x.stopping, func() { cancel(errStopping) })

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // ServerOptions are what a server needs.
@@ -53,7 +55,7 @@ type Server struct {
 }
 
 // errStopping ends streams when the server goes down.
-var errStopping = &Problem{Kind: Unable, What: "the daemon is stopping", Hint: "try again in a moment"}
+var errStopping = &problem.Problem{Kind: problem.Unable, What: "the daemon is stopping", Hint: "try again in a moment"}
 
 // NewServer makes a server. Nothing listens yet.
 func NewServer(o ServerOptions) *Server {
@@ -171,7 +173,7 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 		isOwn := err == nil && (literal.Unmap() == own || own.IsUnspecified() || own.IsLoopback() && literal.IsLoopback())
 		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
 			if !isOwn && !known[host] {
-				return Caller{}, Problemf(Forbidden, "use its address, or add the name to the daemon's configuration", "this server is not known as %s", quoted(host))
+				return Caller{}, problem.Newf(problem.Forbidden, "use its address, or add the name to the daemon's configuration", "this server is not known as %s", quoted(host))
 			}
 			return s.tokenCaller(ctx, r)
 		})

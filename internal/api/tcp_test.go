@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // serveTCP serves the same backend by TCP and returns its address.
@@ -113,7 +115,7 @@ func TestARevokedTokenIsWorthNothingAtOnce(t *testing.T) {
 	}
 	must(t, f.RevokeToken(t.Context(), Caller{}, "k7"))
 	_, err = c.Status(background(t))
-	wantProblem(t, err, Forbidden, "that token is not valid")
+	wantProblem(t, err, problem.Forbidden, "that token is not valid")
 }
 
 func TestPlainTCPIsForLoopbackOnly(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // capable refuses a jobs file with a job that this machine could not hold to
@@ -22,7 +23,7 @@ func (s *session) capable(file jobfile.File) error {
 func (s *session) openCaps() error {
 	s.watcher.check = s.capable
 	if err := s.capable(s.file); err != nil {
-		return &Problem{Code: 2, What: err.Error(), Hint: "use cap=soft, or install CUDA MPS; berth doctor tells what is missing", Err: err}
+		return problem.Wrap(problem.Invalid, "use cap=soft, or install CUDA MPS; berth doctor tells what is missing", err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // Format is what a jobs file is written in.
@@ -68,7 +69,7 @@ func (s *session) openSizes() error {
 	}
 	sizes, err := readSizes(s.opt.Dir, path)
 	if err != nil {
-		return &Problem{Code: 2, What: err.Error(), Hint: "--llm-config names another table of model sizes", Err: err}
+		return problem.Wrap(problem.Invalid, "--llm-config names another table of model sizes", err)
 	}
 	s.watcher.sizes, s.sizes = sizes, path
 	return nil

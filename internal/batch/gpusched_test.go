@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // theirSamples are journals as gpusched itself wrote them.
@@ -163,8 +164,8 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 	if heard := said(s, out); !strings.Contains(heard[0], fmt.Sprintf("WARN job 1 is not started again: gpusched left it running as process group %d", leader.Process.Pid)) {
 		t.Errorf("said %q", heard)
 	}
-	var problem *Problem
-	if err := s.refuseTwice(); !errors.As(err, &problem) || !strings.Contains(problem.Hint, "kill -TERM -") {
+	var p *problem.Problem
+	if err := s.refuseTwice(); !errors.As(err, &p) || !strings.Contains(p.Hint, "kill -TERM -") {
 		t.Errorf("asked to run it again: %v", err)
 	}
 	hold.Close()

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/jobfile"
 	"berth/internal/keep"
+	"berth/internal/problem"
 )
 
 // theirLog is how gpusched names the log of a job, by its number.
@@ -36,8 +37,8 @@ func (l layout) refuseBeside() error {
 			dir = filepath.Join(at, dir)
 		}
 		if sameDir(dir, l.logDir) {
-			return &Problem{Code: 1, What: fmt.Sprintf("gpusched itself is running on %s (pid %d); the two would start the same lines", l.logDir, p.PID),
-				Hint: fmt.Sprintf("end it with kill -INT %d, which stops its jobs and keeps what is done, or let it finish", p.PID)}
+			return problem.Newf(problem.Unable, fmt.Sprintf("end it with kill -INT %d, which stops its jobs and keeps what is done, or let it finish", p.PID),
+				"gpusched itself is running on %s (pid %d); the two would start the same lines", l.logDir, p.PID)
 		}
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"berth/internal/problem"
 )
 
 // running starts a process in a group of its own, which ends when end is called.
@@ -80,8 +82,8 @@ func TestAGpuschedThatStillRunsHereIsNotRunBeside(t *testing.T) {
 	write(t, filepath.Join(dir, "gpusched"), "read end\n")
 	theirs := &exec.Cmd{Path: "/bin/sh", Args: []string{"python3", "gpusched", "jobs.txt", "--watch"}, Dir: dir}
 	end := running(t, theirs)
-	var problem *Problem
-	if err := l.keepTheirs(); !errors.As(err, &problem) || !strings.Contains(problem.What, fmt.Sprintf("(pid %d)", theirs.Process.Pid)) {
+	var p *problem.Problem
+	if err := l.keepTheirs(); !errors.As(err, &p) || !strings.Contains(p.What, fmt.Sprintf("(pid %d)", theirs.Process.Pid)) {
 		t.Errorf("beside it: %v", err)
 	}
 	if read(t, l.journal()) != seen {

@@ -17,6 +17,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/keep"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -177,8 +178,8 @@ func (s *session) refuseTwice() error {
 	lines := s.linesByKey()
 	for _, t := range theirs {
 		if lines[t.key()] != nil && t.left(alive) {
-			return &Problem{Code: 1, What: fmt.Sprintf("gpusched left %q running as process group %d; run again it would run twice", t.command, t.group),
-				Hint: fmt.Sprintf("wait for it, or end it with kill -TERM -%d", t.group)}
+			return problem.Newf(problem.Unable, fmt.Sprintf("wait for it, or end it with kill -TERM -%d", t.group),
+				"gpusched left %q running as process group %d; run again it would run twice", t.command, t.group)
 		}
 	}
 	return nil
@@ -186,11 +187,10 @@ func (s *session) refuseTwice() error {
 
 // theirProblem is an error about gpusched's journal, for a person.
 func theirProblem(err error) error {
-	var problem *Problem
-	if errors.As(err, &problem) {
-		return problem
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
+		return p
 	}
-	return &Problem{Code: 1, What: err.Error(), Hint: "make that journal readable; moved away, what it says is done runs again", Err: err}
+	return problem.Wrap(problem.Unable, "make that journal readable; moved away, what it says is done runs again", err)
 }
 
 func (s *session) linesByKey() map[string]*jobfile.Line {

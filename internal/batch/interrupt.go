@@ -7,10 +7,9 @@ import (
 	"os"
 	"strings"
 	"time"
-)
 
-// exitInterrupted is the exit status after Ctrl-C or TERM.
-const exitInterrupted = 130
+	"berth/internal/problem"
+)
 
 // errInterrupted is why an opening session is given up.
 var errInterrupted = errors.New("interrupted before anything was started")
@@ -46,7 +45,7 @@ func (s *session) begin(ctx context.Context) error {
 			s.abandoned = true
 		}
 	}
-	return &Problem{Code: exitInterrupted, What: errInterrupted.Error(), Err: errInterrupted}
+	return problem.Wrap(problem.Interrupted, "", errInterrupted)
 }
 
 // signalled is true if a signal came that nobody has obeyed yet.

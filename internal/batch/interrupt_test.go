@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"berth/internal/problem"
 	"berth/internal/sched"
 )
 
@@ -71,8 +72,7 @@ func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			file, waits := test.file(t)
 			dir, err := opening(t, file, waits)
-			var problem *Problem
-			if !errors.As(err, &problem) || problem.Code != exitInterrupted || !errors.Is(err, errInterrupted) {
+			if problem.KindOf(err) != problem.Interrupted || !errors.Is(err, errInterrupted) {
 				t.Errorf("it says %v", err)
 			}
 			if _, err := os.Stat(dir); !os.IsNotExist(err) {

@@ -16,6 +16,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -50,13 +51,13 @@ func (s *session) openFile(ctx context.Context) error {
 	var syntax *jobfile.Errors
 	switch {
 	case errors.Is(err, errAmbiguous):
-		return &Problem{Code: 2, What: err.Error(), Hint: "--format csv reads it as such; --format lines gives each line to a shell", Err: err}
+		return problem.Wrap(problem.Invalid, "--format csv reads it as such; --format lines gives each line to a shell", err)
 	case errors.As(err, &syntax):
-		return &Problem{Code: 2, What: err.Error(), Hint: "nothing was started; `berth run --help` shows a jobs file", Err: err}
+		return problem.Wrap(problem.Invalid, "nothing was started; `berth run --help` shows a jobs file", err)
 	case err != nil:
-		return &Problem{Code: 2, What: err.Error(), Err: err}
+		return problem.Wrap(problem.Invalid, "", err)
 	case len(file.Lines) == 0 && !s.opt.Watch:
-		return &Problem{Code: 2, What: fmt.Sprintf("%s has no jobs", s.opt.File), Hint: "write one command per line, or use --watch to wait for some"}
+		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for some", "%s has no jobs", s.opt.File)
 	}
 	s.file = file
 	return nil
@@ -65,7 +66,7 @@ func (s *session) openFile(ctx context.Context) error {
 func (s *session) openLog(context.Context) error {
 	l, err := openLayout(s.opt.LogDir, stateHome(s.getenv), site.OnNetwork)
 	if err != nil {
-		return &Problem{Code: 1, What: err.Error(), Hint: "choose another place with --log-dir", Err: err}
+		return problem.Wrap(problem.Unable, "choose another place with --log-dir", err)
 	}
 	s.layout = l
 	return nil
@@ -80,7 +81,7 @@ func (s *session) openMachine(ctx context.Context) error {
 		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env},
 		Choose: func(_ *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
 			if err != nil {
-				return nil, &Problem{Code: 1, What: fmt.Sprintf("the GPUs cannot be read: %v", err), Hint: noCardsHint, Err: err}
+				return nil, problem.Newf(problem.Unable, noCardsHint, "the GPUs cannot be read: %w", err)
 			}
 			return first.Devices, s.chooseCards(first)
 		},
@@ -100,7 +101,7 @@ func (s *session) notOpened(err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	p := &Problem{Code: 1, What: err.Error(), Err: err}
+	p := problem.Wrap(problem.Unable, "", err)
 	var locked *store.LockedError
 	var newer *store.NewerSchemaError
 	switch {
@@ -112,7 +113,7 @@ func (s *session) notOpened(err error) error {
 	case failed.Part == machine.Store:
 		p.Hint = "is the disk full or the directory read-only?"
 	case failed.Part == machine.LogLevel:
-		p.Code = 2
+		p.Kind = problem.Invalid
 	case failed.Part == machine.Cards:
 		p.Hint = noCardsHint
 	}
@@ -129,12 +130,12 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	}
 	list := "this machine has " + strings.Join(have, ", ")
 	if len(sample.Devices) == 0 {
-		return &Problem{Code: 1, What: "this machine has no GPU", Hint: "try --sim 2: simulated cards, real processes"}
+		return problem.Newf(problem.Unable, "try --sim 2: simulated cards, real processes", "this machine has no GPU")
 	}
 	if s.opt.GPUs != nil {
 		for _, index := range s.opt.GPUs {
 			if !slices.Contains(s.cards, index) {
-				return &Problem{Code: 2, What: fmt.Sprintf("--gpus names GPU %d, %s", index, absent(sample, strconv.Itoa(index), list))}
+				return problem.Newf(problem.Invalid, "", "--gpus names GPU %d, %s", index, absent(sample, strconv.Itoa(index), list))
 			}
 		}
 		s.cards = s.opt.GPUs
@@ -150,24 +151,24 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 // inheritCards keeps to the cards of an inherited CUDA_VISIBLE_DEVICES.
 func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error {
 	const hint = "unset it, or choose cards with --gpus"
-	refuse := func(code int, format string, args ...any) error {
-		return &Problem{Code: code, What: "the inherited CUDA_VISIBLE_DEVICES " + fmt.Sprintf(format, args...), Hint: hint}
+	refuse := func(kind problem.Kind, format string, args ...any) error {
+		return problem.Newf(kind, hint, "the inherited CUDA_VISIBLE_DEVICES "+format, args...)
 	}
 	s.cards = []int{}
 	words := strings.FieldsFunc(inherited, func(r rune) bool { return r == ',' || r == ' ' })
 	if len(words) == 0 {
-		return refuse(1, "is empty, so no GPU may be used")
+		return refuse(problem.Unable, "is empty, so no GPU may be used")
 	}
 	if words[0] == "-1" { // which is how programs tell CUDA to show them none
-		return refuse(1, "is %s, so no GPU may be used", inherited)
+		return refuse(problem.Unable, "is %s, so no GPU may be used", inherited)
 	}
 	for _, word := range words {
 		index, ok := findCard(sample, word)
 		if !ok {
-			return refuse(2, "names %q, %s", word, absent(sample, word, list))
+			return refuse(problem.Invalid, "names %q, %s", word, absent(sample, word, list))
 		}
 		if slices.Contains(s.cards, index) {
-			return refuse(2, "names GPU %d twice: %s", index, inherited)
+			return refuse(problem.Invalid, "names GPU %d twice: %s", index, inherited)
 		}
 		s.cards = append(s.cards, index)
 	}
@@ -208,7 +209,7 @@ func findCard(sample gpu.Sample, word string) (index int, ok bool) {
 // openRecords opens what people and scripts read of a run.
 func (s *session) openRecords(context.Context) error {
 	var err error
-	fail := func(err error) error { return &Problem{Code: 1, What: err.Error(), Err: err} }
+	fail := func(err error) error { return problem.Wrap(problem.Unable, "", err) }
 	if err = s.layout.keepTheirs(); err != nil {
 		return theirProblem(err)
 	}

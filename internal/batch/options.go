@@ -46,16 +46,3 @@ func (o *Options) defaults() job.Spec {
 	spec.Retries = o.OOMRetries
 	return spec
 }
-
-// Problem is an error for a person: what is wrong, and what to do next. Code
-// is the exit status that goes with it.
-type Problem struct {
-	Code int
-	What string
-	Hint string
-	Err  error
-}
-
-func (p *Problem) Error() string { return p.What }
-
-func (p *Problem) Unwrap() error { return p.Err }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/run"
 )
 
@@ -22,7 +23,7 @@ const maxNamed = 20
 func (s *session) resume(ctx context.Context) error {
 	found, err := s.machine.Runner.Scan()
 	if err != nil {
-		return &Problem{Code: 1, What: fmt.Sprintf("look for supervisors of an earlier run: %v", err), Err: err}
+		return problem.Newf(problem.Unable, "", "look for supervisors of an earlier run: %w", err)
 	}
 	if s.opt.Fresh || s.opt.RetryFailed {
 		if err := s.refuseTwice(); err != nil {
@@ -31,7 +32,7 @@ func (s *session) resume(ctx context.Context) error {
 	}
 	if s.opt.Fresh {
 		if err := s.startOver(ctx, found); err != nil {
-			return &Problem{Code: 1, What: err.Error(), Err: err}
+			return problem.Wrap(problem.Unable, "", err)
 		}
 		found = nil
 	}
@@ -45,7 +46,7 @@ func (s *session) resume(ctx context.Context) error {
 	}
 	live, again, err := s.earlier()
 	if err != nil {
-		return &Problem{Code: 1, What: err.Error(), Err: err}
+		return problem.Wrap(problem.Unable, "", err)
 	}
 	boundMemory(len(s.file.Lines))
 	now := time.Now()

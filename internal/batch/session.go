@@ -12,6 +12,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/reason"
 	"berth/internal/sched"
 	"berth/internal/store"
@@ -66,7 +67,7 @@ type session struct {
 }
 
 // Run runs a jobs file and returns the exit status. An error it returns is a
-// *Problem: nothing was started, or berth itself had to give up.
+// problem: nothing was started, or berth itself had to give up.
 func Run(ctx context.Context, opt Options) (int, error) {
 	s := &session{opt: opt, queue: newQueue()}
 	defer s.close()
@@ -75,8 +76,7 @@ func Run(ctx context.Context, opt Options) (int, error) {
 	}
 	s.greet()
 	if err := s.loop(ctx); err != nil {
-		return 0, &Problem{Code: 1, What: err.Error(), Err: err,
-			Hint: "running jobs go on; the same command adopts them once this is mended"}
+		return 0, problem.Wrap(problem.Unable, "running jobs go on; the same command adopts them once this is mended", err)
 	}
 	return s.finish(), nil
 }
@@ -330,7 +330,7 @@ func (s *session) finish() int {
 	s.writeBoard(now)
 	status, outcomes := s.queue.status()
 	if s.interrupted > 0 {
-		status = exitInterrupted
+		status = problem.Interrupted.ExitStatus()
 	}
 	if s.opt.JSON {
 		s.screen.finish(s.encode(summaryRecord(now, s.account, s.queue.counts, status))...)

@@ -14,6 +14,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/store"
 )
@@ -345,12 +346,12 @@ func TestChooseCards(t *testing.T) {
 				}
 				return
 			}
-			var problem *Problem
-			if !errors.As(err, &problem) || problem.Code != test.code || !strings.Contains(problem.What, test.says) {
+			p, ok := errors.AsType[*problem.Problem](err)
+			if !ok || p.Kind.ExitStatus() != test.code || !strings.Contains(p.What, test.says) {
 				t.Fatalf("it says %v", err)
 			}
-			if test.env != nil && problem.Hint != "unset it, or choose cards with --gpus" {
-				t.Errorf("the hint is %q", problem.Hint)
+			if test.env != nil && p.Hint != "unset it, or choose cards with --gpus" {
+				t.Errorf("the hint is %q", p.Hint)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // action is a verb that does one thing to the selected jobs.
@@ -108,7 +109,7 @@ func parseGrace(text string) (time.Duration, error) {
 	}
 	grace, err := jobfile.ParseDuration(text)
 	if err != nil {
-		return 0, &usageError{what: fmt.Sprintf("--grace: %v", err), hint: "0 ends it at once"}
+		return 0, problem.Newf(problem.Invalid, "0 ends it at once", "--grace: %v", err)
 	}
 	return grace, nil
 }

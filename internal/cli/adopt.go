@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // adoptOptions are the flags of `berth adopt`.
@@ -41,7 +42,7 @@ ended is told only to the one that started it.`,
 Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{what: fmt.Sprintf("adopt takes the number of one process, %d given", len(args)), hint: adoptHint}
+				return problem.Newf(problem.Invalid, adoptHint, "adopt takes the number of one process, %d given", len(args))
 			}
 			return nil
 		},
@@ -61,12 +62,12 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 	pid, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || pid < 1 || pid > math.MaxInt32 {
-		return &usageError{what: fmt.Sprintf("%q is no number of a process", word), hint: adoptHint}
+		return problem.Newf(problem.Invalid, adoptHint, "%q is no number of a process", word)
 	}
 	r := api.AdoptRequest{PID: int(pid), VRAM: o.vram, Name: o.name}
 	if o.gpus != "" {
 		if r.GPUs, err = jobfile.ParseIDs(o.gpus); err != nil {
-			return &usageError{what: fmt.Sprintf("--gpus: %v", err), hint: "berth gpus lists the cards"}
+			return problem.Newf(problem.Invalid, "berth gpus lists the cards", "--gpus: %v", err)
 		}
 	}
 	detail, err := s.client.Adopt(ctx, r)

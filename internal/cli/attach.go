@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/problem"
 )
 
 // errDetached is the end of an attachment that the user asked for.
@@ -40,10 +41,10 @@ answers; 2 bad usage; 130 interrupted.`,
 			}
 			id := detail.ID
 			if !s.interactive() {
-				return &usageError{what: "attach needs a terminal", hint: "berth logs -f " + id + " follows the output without one"}
+				return problem.Newf(problem.Invalid, "berth logs -f "+id+" follows the output without one", "attach needs a terminal")
 			}
 			if detail.Settings != nil && !isOn(api.Text(detail.Settings["pty"])) {
-				return failuref("berth logs -f "+id+" follows its output; submit --pty gives a job a terminal", "job %s has no terminal", id)
+				return problem.Newf(problem.Unable, "berth logs -f "+id+" follows its output; submit --pty gives a job a terminal", "job %s has no terminal", id)
 			}
 			err = attachTo(ctx, s, id)
 			if errors.Is(err, errDetached) {
@@ -84,7 +85,7 @@ func attachTo(ctx context.Context, s *session, id string) error {
 	defer leave(nil)
 	t, err := takeTerminal(os.Stdin, s.out)
 	if err != nil {
-		return failuref("", "set up the terminal: %w", err)
+		return problem.Newf(problem.Unable, "", "set up the terminal: %w", err)
 	}
 	defer t.giveBack()
 	t.listen(leave)
@@ -171,9 +172,8 @@ func (a *attachment) over(ctx context.Context, err error) bool {
 
 // explain adds the way out to a refusal that has none.
 func (a *attachment) explain(err error) error {
-	var problem *api.Problem
-	if errors.As(err, &problem) && problem.Hint == "" {
-		return &api.Problem{Kind: problem.Kind, What: problem.What, Hint: "berth logs -f " + a.id + " follows its output", Err: err}
+	if p, ok := errors.AsType[*problem.Problem](err); ok && p.Hint == "" {
+		return &problem.Problem{Kind: p.Kind, What: p.What, Hint: "berth logs -f " + a.id + " follows its output", Err: err}
 	}
 	return err
 }
@@ -264,7 +264,7 @@ func (a *attachment) show(r received) (over bool, err error) {
 		_, err := io.WriteString(a.terminal.out, r.frame.Get("data"))
 		return false, err
 	case r.frame.Kind == keep.FrameEnded && r.frame.Get("why") != "":
-		return true, api.Problemf(api.Refused, "", "job %s: %s", a.id, r.frame.Get("why"))
+		return true, problem.Newf(problem.Refused, "", "job %s: %s", a.id, r.frame.Get("why"))
 	case r.frame.Kind == keep.FrameEnded:
 		return true, nil
 	}

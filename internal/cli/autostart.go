@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -39,7 +40,7 @@ func autostart(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if err := os.MkdirAll(s.target.stateDir, 0o700); err != nil {
-		return failuref("a private daemon keeps its state there", "make state directory: %w", err)
+		return problem.Newf(problem.Unable, "a private daemon keeps its state there", "make state directory: %w", err)
 	}
 	unlock, err := lockStart(ctx, filepath.Join(s.target.stateDir, "serve.start"))
 	if err != nil {
@@ -67,7 +68,7 @@ func autostart(ctx context.Context, s *session) error {
 func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, failuref("", "lock the start of a daemon: %w", err)
+		return nil, problem.Newf(problem.Unable, "", "lock the start of a daemon: %w", err)
 	}
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -76,7 +77,7 @@ func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			file.Close()
-			return nil, failuref("", "lock the start of a daemon: %w", err)
+			return nil, problem.Newf(problem.Unable, "", "lock the start of a daemon: %w", err)
 		}
 		if err := api.Pause(ctx, startPoll); err != nil {
 			file.Close()
@@ -90,15 +91,14 @@ func startTimeout(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return failuref("start one in the foreground to see more: berth serve", "%s after %s", what, span(startPatience))
+	return problem.Newf(problem.Unable, "start one in the foreground to see more: berth serve", "%s after %s", what, span(startPatience))
 }
 
 // answers reports whether a daemon is there, be it that it answers with an
 // error. One that hangs up without a word is just ending.
 func answers(ctx context.Context, client *api.Client) bool {
 	_, err := client.Status(ctx)
-	var refusal *api.Problem
-	return err == nil || errors.As(err, &refusal)
+	return err == nil || problem.KindOf(err) != ""
 }
 
 // starting is a daemon that was begun in the background.
@@ -114,11 +114,11 @@ type starting struct {
 func startDaemon(stateDir string) (*starting, error) {
 	self, err := selfProgram()
 	if err != nil {
-		return nil, failuref("start one by hand: berth serve", "find this program: %w", err)
+		return nil, problem.Newf(problem.Unable, "start one by hand: berth serve", "find this program: %w", err)
 	}
 	words, err := os.OpenFile(filepath.Join(stateDir, "serve.err"), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, failuref("", "open the daemon's error output: %w", err)
+		return nil, problem.Newf(problem.Unable, "", "open the daemon's error output: %w", err)
 	}
 	from, err := words.Seek(0, io.SeekEnd)
 	if err == nil && from > errFileLimit {
@@ -126,7 +126,7 @@ func startDaemon(stateDir string) (*starting, error) {
 	}
 	if err != nil {
 		words.Close()
-		return nil, failuref("", "open the daemon's error output: %w", err)
+		return nil, problem.Newf(problem.Unable, "", "open the daemon's error output: %w", err)
 	}
 	cmd := exec.Command(self, "serve", "--private", "--idle-exit", "1h")
 	cmd.Dir = "/"
@@ -134,7 +134,7 @@ func startDaemon(stateDir string) (*starting, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		words.Close()
-		return nil, failuref("start one by hand: berth serve", "start a daemon: %w", err)
+		return nil, problem.Newf(problem.Unable, "start one by hand: berth serve", "start a daemon: %w", err)
 	}
 	d := &starting{pid: cmd.Process.Pid, errors: words, from: from, over: make(chan error, 1)}
 	go func() { d.over <- cmd.Wait() }()
@@ -153,7 +153,7 @@ func (d *starting) await(ctx context.Context, client *api.Client) error {
 			if answers(ctx, client) { // someone else's was there first
 				return nil
 			}
-			return failuref("berth serve shows more; berth doctor looks for what is missing", "the private daemon ended at once (%v)%s", exitOf(err), d.lastWords())
+			return problem.Newf(problem.Unable, "berth serve shows more; berth doctor looks for what is missing", "the private daemon ended at once (%v)%s", exitOf(err), d.lastWords())
 		case <-ctx.Done():
 			return startTimeout(ctx, fmt.Sprintf("the private daemon (pid %d) does not answer%s;", d.pid, d.lastWords()))
 		case <-time.After(startPoll):

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 func newBackup() *cobra.Command {
@@ -30,7 +31,7 @@ interrupted.`,
 			if len(args) == 1 && args[0] != "" {
 				return nil
 			}
-			return &usageError{what: fmt.Sprintf("backup takes one file, %d given", len(args)), hint: "berth backup berth.backup, or - for standard output"}
+			return problem.Newf(problem.Invalid, "berth backup berth.backup, or - for standard output", "backup takes one file, %d given", len(args))
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return backup(ctx, s, args[0], force)
@@ -44,7 +45,7 @@ interrupted.`,
 func backup(ctx context.Context, s *session, path string, force bool) error {
 	if path == "-" {
 		if s.terminal {
-			return &usageError{what: "a backup is no text for a terminal", hint: "berth backup FILE, or redirect it"}
+			return problem.Newf(problem.Invalid, "berth backup FILE, or redirect it", "a backup is no text for a terminal")
 		}
 		return s.client.Backup(ctx, s.out)
 	}
@@ -63,7 +64,7 @@ func backup(ctx context.Context, s *session, path string, force bool) error {
 }
 
 func taken(path string) error {
-	return failuref("name another file, or replace it with --force", "%s exists already", path)
+	return problem.Newf(problem.Unable, "name another file, or replace it with --force", "%s exists already", path)
 }
 
 // backupFile writes beside the file and gives it its name only when all of

@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat"
 	"berth/internal/compat/frontend"
+	"berth/internal/problem"
 )
 
 // MainAs runs what the program was called as: one of the names that berth
@@ -70,7 +71,7 @@ Exit status: that program's.`,
 				return cmd.Help()
 			}
 			if strings.HasPrefix(args[0], "-") {
-				return &usageError{what: "unknown flag: " + args[0], hint: "see berth compat --help"}
+				return &problem.Problem{Kind: problem.Invalid, What: "unknown flag: " + args[0], Hint: "see berth compat --help"}
 			}
 			if code := standIn(args[0], args[1:], cmd.OutOrStdout(), cmd.ErrOrStderr()); code != 0 {
 				return status(code)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -119,40 +120,16 @@ func daemonFlags(cmd *cobra.Command) {
 	cmd.PersistentFlags().String("socket", "", "the daemon's socket (default BERTH_SOCKET, else the machine's, else your own)")
 }
 
-// failure is an error that is nobody's bad usage.
-type failure struct {
-	what, hint string
-	err        error
-}
-
-func (f *failure) Error() string { return f.what }
-
-func (f *failure) Unwrap() error { return f.err }
-
-// Hint is the next step, for who stands in for another program.
-func (f *failure) Hint() string { return f.hint }
-
-func failuref(hint, format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	return &failure{what: err.Error(), hint: hint, err: err}
-}
-
-// failed gives an error without an exit status of its own the general one.
+// failed makes a problem of an error that is none, and says how to get a daemon
+// that does not answer.
 func failed(err error, at target) error {
-	var (
-		code    status
-		usage   *usageError
-		problem *api.Problem
-		known   *failure
-		lost    *api.Unreachable
-	)
-	switch {
-	case err == nil, errors.As(err, &code), errors.As(err, &usage), errors.As(err, &problem), errors.As(err, &known):
+	if _, isStatus := errors.AsType[status](err); err == nil || isStatus || problem.KindOf(err) != "" {
 		return err
-	case errors.As(err, &lost):
-		return &failure{what: fmt.Sprintf("no daemon answers at %s: %v", lost.Socket, lost.Err), hint: at.missed(), err: lost}
 	}
-	return &failure{what: err.Error(), err: err}
+	if lost, ok := errors.AsType[*api.Unreachable](err); ok {
+		return problem.Wrap(problem.Unable, at.missed(), lost)
+	}
+	return problem.Wrap(problem.Unable, "", err)
 }
 
 // missed says how to get the daemon that does not answer.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"berth/internal/problem"
 )
 
 func newDebug() *cobra.Command {
@@ -70,9 +72,9 @@ interrupted.`,
 func snapshotPath(args []string, output string) (string, error) {
 	switch {
 	case len(args) > 1:
-		return "", &usageError{what: fmt.Sprintf("debug snapshot takes one file, %d given", len(args)), hint: "berth debug snapshot now.json"}
+		return "", problem.Newf(problem.Invalid, "berth debug snapshot now.json", "debug snapshot takes one file, %d given", len(args))
 	case len(args) == 1 && output != "" && output != args[0]:
-		return "", &usageError{what: fmt.Sprintf("two files are named: %s and %s", args[0], output), hint: "berth debug snapshot " + args[0]}
+		return "", problem.Newf(problem.Invalid, "berth debug snapshot "+args[0], "two files are named: %s and %s", args[0], output)
 	case len(args) == 1:
 		output = args[0]
 	}
@@ -98,7 +100,7 @@ func writeSnapshot(ctx context.Context, s *session, path string) error {
 	}
 	// What other users had is in it.
 	if err := replaceFile(path, text.Bytes(), 0o600); err != nil {
-		return failuref("", "write %s: %w", path, err)
+		return problem.Newf(problem.Unable, "", "write %s: %w", path, err)
 	}
 	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s goes on from it", path, float64(text.Len())/1024, path)))
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // editOptions are the flags of `berth edit`: those of a job.
@@ -86,7 +87,7 @@ func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, e
 		set.Command = commandOf(args[dash:])
 	}
 	if len(words) == 0 {
-		return set, "", &usageError{what: "edit which job?", hint: "berth edit 17 --priority 5, or berth edit @ vram=24G"}
+		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "edit which job?")
 	}
 	if err := o.apply(&set); err != nil {
 		return set, "", err
@@ -95,17 +96,17 @@ func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, e
 		key, value, found := strings.Cut(word, "=")
 		switch {
 		case !found || value == "":
-			return set, "", &usageError{what: fmt.Sprintf("found %q, allowed KEY=VALUE", word), hint: "berth edit 17 vram=24G priority=5"}
+			return set, "", problem.Newf(problem.Invalid, "berth edit 17 vram=24G priority=5", "found %q, allowed KEY=VALUE", word)
 		case key == "command":
 			set.Command = api.Command{Shell: value}
 		default:
 			if err := setPair(&set, jobfile.Pair{Key: key, Value: value}); err != nil {
-				return set, "", &usageError{what: err.Error(), hint: "see berth edit --help"}
+				return set, "", problem.Wrap(problem.Invalid, "see berth edit --help", err)
 			}
 		}
 	}
 	if len(changes(set)) == 0 {
-		return set, "", &usageError{what: "nothing to change", hint: "berth edit 17 --priority 5, or berth edit @ vram=24G"}
+		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "nothing to change")
 	}
 	return set, words[0], nil
 }

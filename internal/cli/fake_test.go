@@ -20,6 +20,7 @@ import (
 	"berth/internal/cli"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // fakeDaemon is a daemon in memory that runs nothing: a test ends its jobs.
@@ -41,7 +42,7 @@ type fakeDaemon struct {
 	acts      []api.ActRequest
 	edits     []api.EditRequest
 	stats     []api.StatsQuery
-	refusal   *api.Problem // of the next submission
+	refusal   *problem.Problem // of the next submission
 	attaches  int
 	looks     int // at single jobs
 	read      int // bytes of logs
@@ -240,11 +241,11 @@ func (f *fakeDaemon) Submit(_ context.Context, _ api.Caller, r api.SubmitRequest
 func (f *fakeDaemon) find(s api.Select) ([]*api.Detail, error) {
 	sel, err := jobfile.ParseSelection(s.Words)
 	if err != nil {
-		return nil, api.Problemf(api.Invalid, "", "%v", err)
+		return nil, problem.Newf(problem.Invalid, "", "%v", err)
 	}
 	for _, back := range sel.Last {
 		if back >= len(f.jobs) {
-			return nil, api.Problemf(api.NotFound, "", "you have no job so far back")
+			return nil, problem.Newf(problem.NotFound, "", "you have no job so far back")
 		}
 		sel.IDs = append(sel.IDs, f.jobs[len(f.jobs)-1-back].ID)
 	}
@@ -262,7 +263,7 @@ func (f *fakeDaemon) find(s api.Select) ([]*api.Detail, error) {
 		}
 	}
 	if len(found) == 0 && len(sel.IDs) > 0 {
-		return nil, api.Problemf(api.NotFound, "berth list shows the jobs", "no job %s", sel.IDs[0])
+		return nil, problem.Newf(problem.NotFound, "berth list shows the jobs", "no job %s", sel.IDs[0])
 	}
 	return found, nil
 }
@@ -299,7 +300,7 @@ func (f *fakeDaemon) Jobs(_ context.Context, _ api.Caller, q api.Query) (api.Job
 func (f *fakeDaemon) one(word string) (*api.Detail, error) {
 	found, err := f.find(api.Select{Words: []string{word}})
 	if err == nil && len(found) != 1 {
-		err = api.Problemf(api.Invalid, "name one", "%s is %d jobs", word, len(found))
+		err = problem.Newf(problem.Invalid, "name one", "%s is %d jobs", word, len(found))
 	}
 	if err != nil {
 		return nil, err
@@ -354,7 +355,7 @@ func (f *fakeDaemon) Edit(_ context.Context, _ api.Caller, id string, r api.Edit
 		return api.Detail{}, err
 	}
 	if d.State != job.Queued {
-		return api.Detail{}, api.Problemf(api.Refused, "", "job %s is %s", d.ID, d.State)
+		return api.Detail{}, problem.Newf(problem.Refused, "", "job %s is %s", d.ID, d.State)
 	}
 	return *d, nil
 }
@@ -442,7 +443,7 @@ func (f *fakeDaemon) Attach(_ context.Context, _ api.Caller, id string) (io.Read
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d, err := f.one(id); err != nil || d.State != job.Running {
-		return nil, api.Problemf(api.Refused, "", "job %s does not run", id)
+		return nil, problem.Newf(problem.Refused, "", "job %s does not run", id)
 	}
 	theirs, ours := net.Pipe()
 	f.terminals[id] = ours
@@ -466,7 +467,7 @@ func (f *fakeDaemon) PauseGPU(_ context.Context, _ api.Caller, index int, paused
 			return f.gpus[i], nil
 		}
 	}
-	return api.GPU{}, api.Problemf(api.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
+	return api.GPU{}, problem.Newf(problem.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
 }
 
 func (f *fakeDaemon) SetHealth(_ context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
@@ -479,7 +480,7 @@ func (f *fakeDaemon) SetHealth(_ context.Context, c api.Caller, index int, r api
 			return f.gpus[i], nil
 		}
 	}
-	return api.GPU{}, api.Problemf(api.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
+	return api.GPU{}, problem.Newf(problem.NotFound, "berth gpus shows the cards", "there is no gpu%d", index)
 }
 
 func (f *fakeDaemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
@@ -548,7 +549,7 @@ func (f *fakeDaemon) RevokeToken(_ context.Context, _ api.Caller, id string) err
 	before := len(f.tokens)
 	f.tokens = slices.DeleteFunc(f.tokens, func(t api.Token) bool { return t.ID == id })
 	if len(f.tokens) == before {
-		return api.Problemf(api.NotFound, "", "there is no token %s", id)
+		return problem.Newf(problem.NotFound, "", "there is no token %s", id)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // follow is submit -i: the job's output until it is over, then its status.
@@ -56,6 +57,6 @@ func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.Vie
 
 // hadNoLog: a job that never started has none, and its end says why.
 func hadNoLog(err error) bool {
-	var problem *api.Problem
-	return errors.As(err, &problem) && (problem.Kind == api.Refused || problem.Kind == api.NotFound)
+	kind := problem.KindOf(err)
+	return kind == problem.Refused || kind == problem.NotFound
 }

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 func newGPU() *cobra.Command {
@@ -112,12 +113,12 @@ func changeGPUs(ctx context.Context, s *session, args []string, change gpuChange
 
 func whichGPUs(ctx context.Context, client *api.Client, args []string, name string) ([]int, error) {
 	if len(args) != 1 {
-		return nil, &usageError{what: fmt.Sprintf("%s which cards?", name), hint: fmt.Sprintf("berth gpu %s 0, berth gpu %[1]s 0-3,5, or berth gpu %[1]s all", name)}
+		return nil, problem.Newf(problem.Invalid, fmt.Sprintf("berth gpu %s 0, berth gpu %[1]s 0-3,5, or berth gpu %[1]s all", name), "%s which cards?", name)
 	}
 	if args[0] != "all" {
 		indices, err := jobfile.ParseIDs(args[0])
 		if err != nil {
-			return nil, &usageError{what: err.Error(), hint: "berth gpus shows the cards"}
+			return nil, problem.Wrap(problem.Invalid, "berth gpus shows the cards", err)
 		}
 		return indices, nil
 	}

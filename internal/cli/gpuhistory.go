@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 // gpuHistoryOptions are the flags of `berth gpu history`.
@@ -49,15 +50,15 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, now time.Time) error {
 	q := api.CardQuery{Limit: o.limit}
 	if o.limit < 1 || o.limit > maxCardEvents {
-		return &usageError{what: fmt.Sprintf("--limit: found %d, allowed 1 to %d", o.limit, maxCardEvents), hint: "berth gpu history -n 50"}
+		return problem.Newf(problem.Invalid, "berth gpu history -n 50", "--limit: found %d, allowed 1 to %d", o.limit, maxCardEvents)
 	}
 	if len(args) > 1 {
-		return &usageError{what: "the history of one card, or of all", hint: "berth gpu history 3"}
+		return problem.Newf(problem.Invalid, "berth gpu history 3", "the history of one card, or of all")
 	}
 	for _, arg := range args {
 		index, err := strconv.Atoi(strings.TrimPrefix(arg, "gpu"))
 		if err != nil || index < 0 || index > 4096 {
-			return &usageError{what: fmt.Sprintf("%q is no card", arg), hint: "berth gpus shows the cards"}
+			return problem.Newf(problem.Invalid, "berth gpus shows the cards", "%q is no card", arg)
 		}
 		q.GPU = &index
 	}

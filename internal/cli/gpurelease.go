@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // gpuReleaseOptions are the flags of `berth gpu release`.
@@ -38,7 +39,7 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	cmd.RunE = verb(func(ctx context.Context, s *session, _ []string) error {
 		if o.end && (cmd.Flags().Changed("for") || o.force) {
-			return &usageError{what: "--end takes neither --for nor --force", hint: "berth gpu release --end"}
+			return problem.Newf(problem.Invalid, "berth gpu release --end", "--end takes neither --for nor --force")
 		}
 		return o.run(ctx, s)
 	})
@@ -53,7 +54,7 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	length, err := jobfile.ParseDuration(o.length)
 	if err != nil || length < time.Second || length > longestRelease {
-		return &usageError{what: fmt.Sprintf("--for: found %q, allowed 1s to 24h", o.length), hint: "berth gpu release --for 10m"}
+		return problem.Newf(problem.Invalid, "berth gpu release --for 10m", "--for: found %q, allowed 1s to 24h", o.length)
 	}
 	r := api.ReleaseRequest{End: o.end, Force: o.force}
 	if !o.end {

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // jobFlag is a flag that says something about a job. Its key in a spec is
@@ -109,10 +110,10 @@ func (f *jobFlags) pairs() []jobfile.Pair {
 func (f *jobFlags) apply(spec *api.Spec) error {
 	for _, pair := range f.pairs() {
 		if err := checkPair(pair); err != nil {
-			return &usageError{what: "--" + err.Error(), hint: "see berth submit --help"}
+			return &problem.Problem{Kind: problem.Invalid, What: "--" + err.Error(), Hint: "see berth submit --help"}
 		}
 		if err := setPair(spec, pair); err != nil {
-			return &usageError{what: "--" + err.Error(), hint: "see berth submit --help"}
+			return &problem.Problem{Kind: problem.Invalid, What: "--" + err.Error(), Hint: "see berth submit --help"}
 		}
 	}
 	return nil

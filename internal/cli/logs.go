@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // logsOptions are the flags of `berth logs`.
@@ -57,7 +58,7 @@ interrupted.`,
 
 func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 	if o.lines < 0 || o.attempt < 0 {
-		return &usageError{what: "--lines and --attempt are whole numbers from 1", hint: "see berth logs --help"}
+		return problem.Newf(problem.Invalid, "see berth logs --help", "--lines and --attempt are whole numbers from 1")
 	}
 	detail, err := s.client.Job(ctx, word)
 	if err != nil {
@@ -65,7 +66,7 @@ func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 	}
 	id := detail.ID
 	if detail.Attempt == 0 && !o.follow {
-		return failuref(fmt.Sprintf("berth why %s says why; berth logs -f %[1]s waits for it", id), "job %s has not started, so there is no log yet", id)
+		return problem.Newf(problem.Unable, fmt.Sprintf("berth why %s says why; berth logs -f %[1]s waits for it", id), "job %s has not started, so there is no log yet", id)
 	}
 	if detail.Attempt == 0 && !detail.State.Terminal() {
 		s.say("job %s has not started%s; waiting for its log", id, because(detail.View))

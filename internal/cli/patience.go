@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 // patience lets a verb outlive a restart of the daemon: jobs go on meanwhile,
@@ -65,9 +65,6 @@ func (p *patience) bear(ctx context.Context, err error) error {
 // passing reports whether an error may be gone when the daemon is back: it
 // is gone, it is going, or it went in the middle of an answer.
 func passing(err error) bool {
-	var problem *api.Problem
-	if errors.As(err, &problem) {
-		return problem.Kind == api.Unable
-	}
-	return true
+	kind := problem.KindOf(err)
+	return kind == "" || kind == problem.Unable
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth/internal/api"
-	"berth/internal/batch"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // Version is set when a release is built.
@@ -46,38 +45,15 @@ func Main(args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	var code status
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[status](err); ok {
 		return int(code)
 	}
-	var problem *batch.Problem
-	if errors.As(err, &problem) {
-		complain(errOut, problem.What, problem.Hint)
-		return problem.Code
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok {
+		p = problem.Wrap(problem.Invalid, "see berth --help", err)
 	}
-	if code, known := complainOfDaemon(errOut, err); known {
-		return code
-	}
-	complain(errOut, err.Error(), hintFor(err))
-	return exitUsage
-}
-
-// complainOfDaemon tells of an error of a verb that talks to a daemon.
-func complainOfDaemon(errOut io.Writer, err error) (code int, known bool) {
-	var refused *api.Problem
-	if errors.As(err, &refused) {
-		complain(errOut, refused.What, refused.Hint)
-		if refused.Kind == api.Invalid {
-			return exitUsage, true
-		}
-		return exitFailed, true
-	}
-	var failed *failure
-	if errors.As(err, &failed) {
-		complain(errOut, failed.what, failed.hint)
-		return exitFailed, true
-	}
-	return 0, false
+	complain(errOut, p.What, p.Hint)
+	return p.Kind.ExitStatus()
 }
 
 // complain says what is wrong and what to do next.
@@ -98,21 +74,6 @@ func printable(text string) string {
 		}
 		return unicode.ReplacementChar
 	}, text)
-}
-
-// usageError is bad usage, with the way to better.
-type usageError struct {
-	what, hint string
-}
-
-func (u *usageError) Error() string { return u.what }
-
-func hintFor(err error) string {
-	var usage *usageError
-	if errors.As(err, &usage) {
-		return usage.hint
-	}
-	return "see berth --help"
 }
 
 func newRoot() *cobra.Command {
@@ -185,15 +146,15 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	if near := jobfile.Nearest(word, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return &usageError{what: fmt.Sprintf("unknown command %q", word), hint: hint}
+	return problem.Newf(problem.Invalid, hint, "unknown command %q", word)
 }
 
 // flagError suggests the nearest flag for one that does not exist.
 func flagError(cmd *cobra.Command, err error) error {
-	usage := &usageError{what: err.Error(), hint: fmt.Sprintf("see %s --help", cmd.CommandPath())}
+	usage := problem.Wrap(problem.Invalid, fmt.Sprintf("see %s --help", cmd.CommandPath()), err)
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
-		usage.what = badValue(value)
+		usage.What = badValue(value)
 		return usage
 	}
 	word, found := strings.CutPrefix(err.Error(), "unknown flag: --")
@@ -203,7 +164,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	if near := jobfile.Nearest(word, known); near != "" {
-		usage.hint = fmt.Sprintf("did you mean --%s? all flags: %s --help", near, cmd.CommandPath())
+		usage.Hint = fmt.Sprintf("did you mean --%s? all flags: %s --help", near, cmd.CommandPath())
 	}
 	return usage
 }

@@ -12,6 +12,7 @@ import (
 	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/sched"
 )
 
@@ -60,7 +61,7 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
 }
 
 func badFlag(cmd *cobra.Command, flag string, err error) error {
-	return &usageError{what: fmt.Sprintf("--%s: %v", flag, err), hint: "see " + cmd.CommandPath() + " --help"}
+	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s: %v", flag, err)
 }
 
 // inRange refuses a number that means nothing.
@@ -68,7 +69,7 @@ func inRange(cmd *cobra.Command, flag string, value, low, top float64) error {
 	if value >= low && value <= top {
 		return nil
 	}
-	return &usageError{what: fmt.Sprintf("--%s %s: allowed are %v to %v", flag, plainNumber(value), low, top), hint: "see " + cmd.CommandPath() + " --help"}
+	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s %s: allowed are %v to %v", flag, plainNumber(value), low, top)
 }
 
 // check turns what was typed into values, or says what would be accepted.
@@ -160,7 +161,7 @@ func (f *ruleFlags) checkNumbers(cmd *cobra.Command) error {
 	}
 	for flag, value := range map[string]float64{"jobs-per-gpu": float64(f.rules.JobsPerGPU), "sim": float64(f.sim), "mem-threshold": f.rules.MemThreshold, "load-threshold": f.rules.LoadThreshold} {
 		if cmd.Flags().Changed(flag) && value == 0 {
-			return &usageError{what: fmt.Sprintf("--%s 0: leave the flag out to switch it off", flag), hint: "see " + cmd.CommandPath() + " --help"}
+			return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s 0: leave the flag out to switch it off", flag)
 		}
 	}
 	return nil
@@ -173,7 +174,7 @@ func (f *ruleFlags) checkSim(cmd *cobra.Command) error {
 		return nil
 	}
 	if n < 0 {
-		return &usageError{what: fmt.Sprintf("BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM")), hint: "unset it to use real GPUs"}
+		return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM"))
 	}
 	f.sim = n
 	return nil

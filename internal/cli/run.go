@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/batch"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -66,10 +67,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return &usageError{
-		what: fmt.Sprintf("run takes one jobs file, %d given", len(args)),
-		hint: "berth run jobs.txt; see " + cmd.CommandPath() + " --help",
-	}
+	return problem.Newf(problem.Invalid, "berth run jobs.txt; see "+cmd.CommandPath()+" --help", "run takes one jobs file, %d given", len(args))
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -118,7 +116,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return &batch.Problem{Code: exitFailed, What: fmt.Sprintf("working directory: %v", err)}
+		return problem.Newf(problem.Unable, "", "working directory: %w", err)
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

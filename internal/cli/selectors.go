@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // selectors say which jobs a verb is about: ids as words, and flags that
@@ -46,15 +47,12 @@ var stateWords = []string{"queued", "held", "running", "parked", "finished", "fa
 func (f *selectors) sel(words []string) (api.Select, error) {
 	parsed, err := jobfile.ParseSelection(words)
 	if err != nil {
-		return api.Select{}, &usageError{what: err.Error(), hint: "berth list shows the ids"}
+		return api.Select{}, problem.Wrap(problem.Invalid, "berth list shows the ids", err)
 	}
 	for i, state := range f.states {
 		f.states[i] = strings.ToLower(state)
 		if !slices.Contains(stateWords, f.states[i]) {
-			return api.Select{}, &usageError{
-				what: fmt.Sprintf("--state: found %q, allowed %s", state, strings.Join(stateWords, ", ")),
-				hint: nearestHint(state, stateWords),
-			}
+			return api.Select{}, problem.Newf(problem.Invalid, nearestHint(state, stateWords), "--state: found %q, allowed %s", state, strings.Join(stateWords, ", "))
 		}
 	}
 	s := api.Select{All: parsed.All, Name: f.name, User: f.user, States: f.states}
@@ -80,10 +78,7 @@ const everyone = "*"
 
 // needJobs is the complaint about a verb that was not told which jobs.
 func needJobs(verb string) error {
-	return &usageError{
-		what: fmt.Sprintf("%s which jobs?", verb),
-		hint: fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s --name train, or berth %[1]s all", verb),
-	}
+	return problem.Newf(problem.Invalid, fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s --name train, or berth %[1]s all", verb), "%s which jobs?", verb)
 }
 
 func nearestHint(word string, known []string) string {
@@ -98,10 +93,7 @@ func exactlyOne(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return &usageError{
-		what: fmt.Sprintf("%s takes one job, %d given", cmd.Name(), len(args)),
-		hint: fmt.Sprintf("%s 17, or %[1]s @ for your last job", cmd.CommandPath()),
-	}
+	return problem.Newf(problem.Invalid, fmt.Sprintf("%s 17, or %[1]s @ for your last job", cmd.CommandPath()), "%s takes one job, %d given", cmd.Name(), len(args))
 }
 
 // noWords takes nothing but flags.
@@ -109,7 +101,7 @@ func noWords(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return &usageError{what: fmt.Sprintf("%s takes no %q", cmd.Name(), args[0]), hint: "see " + cmd.CommandPath() + " --help"}
+	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "%s takes no %q", cmd.Name(), args[0])
 }
 
 // completionPatience is how long a shell waits for words to offer.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/api"
 	"berth/internal/daemon"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -96,7 +96,7 @@ func (f *serveFlags) places() (site.Places, error) {
 	if os.Geteuid() != 0 || f.private {
 		var err error
 		if places, err = site.PrivatePlaces(os.Getenv); err != nil {
-			return places, api.Problemf(api.Refused, "set HOME, or name places with --state-dir and --socket", "%v", err)
+			return places, problem.Newf(problem.Refused, "set HOME, or name places with --state-dir and --socket", "%v", err)
 		}
 	}
 	if f.stateDir != "" {
@@ -169,7 +169,7 @@ func (f *serveFlags) restorePlaces() (site.Places, error) {
 			return own, nil
 		}
 	}
-	return places, api.Problemf(api.Refused, "name the daemon's directory with --state-dir", "there is no state of a daemon in %s to be replaced", places.StateDir)
+	return places, problem.Newf(problem.Refused, "name the daemon's directory with --state-dir", "there is no state of a daemon in %s to be replaced", places.StateDir)
 }
 
 func hasState(places site.Places) bool {
@@ -192,7 +192,7 @@ it. Jobs that ran when the backup was made and are gone now end as lost.`,
 Exit status: 0 done; 1 refused or failed; 2 bad usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{what: fmt.Sprintf("restore takes one backup, %d given", len(args)), hint: "see berth restore --help"}
+				return problem.Newf(problem.Invalid, "see berth restore --help", "restore takes one backup, %d given", len(args))
 			}
 			return nil
 		},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"berth/internal/gpu"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 type simjobFlags struct {
@@ -57,21 +57,21 @@ func (f *simjobFlags) run(cmd *cobra.Command) error {
 	if f.vram != "0" {
 		var err error
 		if mib, err = jobfile.ParseSize(f.vram); err != nil {
-			return &usageError{what: fmt.Sprintf("--vram: %v", err), hint: "see berth simjob --help"}
+			return problem.Newf(problem.Invalid, "see berth simjob --help", "--vram: %v", err)
 		}
 	}
 	if !(f.ramp >= 0 && f.hold >= 0 && f.util >= 0 && f.util <= 100) {
-		return &usageError{what: "--ramp and --hold are seconds, --util is 0 to 100", hint: "see berth simjob --help"}
+		return problem.Newf(problem.Invalid, "see berth simjob --help", "--ramp and --hold are seconds, --util is 0 to 100")
 	}
 	dir := os.Getenv("BERTH_SIM_DIR")
 	if dir == "" {
-		return &usageError{what: "no simulated box: BERTH_SIM_DIR is not set", hint: "simjob runs inside a `berth run --sim N` job, or by hand with the BERTH_SIM_DIR that prints"}
+		return problem.Newf(problem.Invalid, "simjob runs inside a `berth run --sim N` job, or by hand with the BERTH_SIM_DIR that prints", "no simulated box: BERTH_SIM_DIR is not set")
 	}
 	cards := []int{f.card}
 	if f.card < 0 {
 		var err error
 		if cards, err = gpu.SimCards(os.LookupEnv, dir); err != nil {
-			return &usageError{what: err.Error(), hint: "see berth simjob --help"}
+			return problem.Wrap(problem.Invalid, "see berth simjob --help", err)
 		}
 	}
 	code := gpu.SimJob(context.Background(), gpu.SimJobOptions{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/sim"
 )
@@ -180,11 +181,11 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 func (o *simulateOptions) check(cmd *cobra.Command, args []string) (settings, error) {
 	switch changed := cmd.Flags().Changed; {
 	case o.history && len(args) > 0:
-		return settings{}, &usageError{what: "a trace, or --history: not both", hint: "berth simulate " + args[0]}
+		return settings{}, problem.Newf(problem.Invalid, "berth simulate "+args[0], "a trace, or --history: not both")
 	case !o.history && len(args) != 1:
-		return settings{}, &usageError{what: fmt.Sprintf("simulate takes one trace or snapshot, %d given", len(args)), hint: "berth simulate trace.csv, berth simulate snapshot.json, or berth simulate --history"}
+		return settings{}, problem.Newf(problem.Invalid, "berth simulate trace.csv, berth simulate snapshot.json, or berth simulate --history", "simulate takes one trace or snapshot, %d given", len(args))
 	case !o.history && changed("since"):
-		return settings{}, &usageError{what: "--since goes with --history", hint: "berth simulate --history --since " + o.since}
+		return settings{}, problem.Newf(problem.Invalid, "berth simulate --history --since "+o.since, "--since goes with --history")
 	}
 	return o.read(cmd)
 }
@@ -204,7 +205,7 @@ func (w *workload) fit(set *settings) error {
 		w.machine.VRAMMiB = set.machine.VRAMMiB
 	}
 	if w.machine.GPUs < own.GPUs || w.machine.VRAMMiB < own.VRAMMiB {
-		return &usageError{what: fmt.Sprintf("%s has jobs on %s: --gpus and --vram can only make that more", w.source, machineText(own)), hint: "leave them out"}
+		return problem.Newf(problem.Invalid, "leave them out", "%s has jobs on %s: --gpus and --vram can only make that more", w.source, machineText(own))
 	}
 	return nil
 }
@@ -215,14 +216,14 @@ func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		p, err := sim.ParsePolicy(name)
 		if err != nil {
-			return nil, &usageError{what: "--policy: " + err.Error(), hint: nearestHint(name, sim.PolicyNames())}
+			return nil, &problem.Problem{Kind: problem.Invalid, What: "--policy: " + err.Error(), Hint: nearestHint(name, sim.PolicyNames())}
 		}
 		if !slices.ContainsFunc(policies, func(known sim.Policy) bool { return known.Name == p.Name }) {
 			policies = append(policies, p)
 		}
 	}
 	if len(policies) == 0 {
-		return nil, &usageError{what: "--policy: none named", hint: "known are " + strings.Join(sim.PolicyNames(), ", ")}
+		return nil, problem.Newf(problem.Invalid, "known are "+strings.Join(sim.PolicyNames(), ", "), "--policy: none named")
 	}
 	return policies, nil
 }
@@ -246,7 +247,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 		s.say("%s %s", plural(w.leftOut, "job"), w.why)
 	}
 	if len(w.jobs) == 0 {
-		return failuref(o.emptyHint(w), "%s: no job to replay", w.source)
+		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no job to replay", w.source)
 	}
 	w.asked = o.askedFor(set.changed)
 	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
@@ -256,7 +257,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 	sayInfeasible(s, w, &replays[0].result)
 	sayUnfinished(s, w, replays)
 	if replays[0].Jobs == 0 {
-		return failuref("try --gpus and --vram", "no job of %s can run on %s", w.source, machineText(w.machine))
+		return problem.Newf(problem.Unable, "try --gpus and --vram", "no job of %s can run on %s", w.source, machineText(w.machine))
 	}
 	wrote, err := o.writeFiles(w, replays)
 	if err != nil {
@@ -314,7 +315,7 @@ func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
 
 func writeFile(path string, data []byte) error {
 	if err := replaceFile(path, data, 0o644); err != nil {
-		return failuref("", "write %s: %w", path, err)
+		return problem.Newf(problem.Unable, "", "write %s: %w", path, err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/sim"
 )
 
@@ -29,7 +30,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine 
 			machine.VRAMMiB = own.VRAMMiB
 		}
 		if machine.GPUs == 0 || machine.VRAMMiB == 0 {
-			return nil, failuref("say which to replay on: berth simulate --history --gpus 8 --vram 80G", "this daemon knows no GPUs")
+			return nil, problem.Newf(problem.Unable, "say which to replay on: berth simulate --history --gpus 8 --vram 80G", "this daemon knows no GPUs")
 		}
 	}
 	jobs, _, err := fetchJobs(ctx, s.client, api.Query{

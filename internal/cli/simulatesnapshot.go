@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/sim"
 )
@@ -30,7 +31,7 @@ func openWorkload(name string, stdin io.Reader) (*workload, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, &usageError{what: fmt.Sprintf("trace: %v", err), hint: "berth simulate --help shows the columns of a trace"}
+			return nil, problem.Newf(problem.Invalid, "berth simulate --help shows the columns of a trace", "trace: %v", err)
 		}
 		defer file.Close()
 		from, shown = file, name
@@ -41,7 +42,7 @@ func openWorkload(name string, stdin io.Reader) (*workload, error) {
 	}
 	data, err := io.ReadAll(&bounded{from: r, left: maxSnapshotBytes})
 	if err != nil {
-		return nil, &usageError{what: fmt.Sprintf("%s: %v", shown, err), hint: "berth debug snapshot writes one"}
+		return nil, problem.Newf(problem.Invalid, "berth debug snapshot writes one", "%s: %v", shown, err)
 	}
 	state, err := sched.UnmarshalState(data)
 	if err != nil {
@@ -69,7 +70,7 @@ func badSnapshot(name string, err error) error {
 			hint += " " + name
 		}
 	}
-	return &usageError{what: fmt.Sprintf("%s: %v", name, err), hint: hint}
+	return problem.Newf(problem.Invalid, hint, "%s: %v", name, err)
 }
 
 // snapshotReader makes a workload of a snapshot.
@@ -87,7 +88,7 @@ type snapshotReader struct {
 func snapshotWorkload(source string, s *sched.State) (*workload, error) {
 	r := &snapshotReader{state: s, places: map[int]int{}, atOnce: map[string]int{}, work: &workload{source: source, fromSnapshot: true, rules: &s.Rules, estimates: sim.Perfect, limits: s.Limits, defaultLimit: s.DefaultLimit}}
 	if err := r.cards(); err != nil {
-		return nil, &usageError{what: source + ": " + err.Error(), hint: "cards that are paused or not well take no jobs; take it again when one does"}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: source + ": " + err.Error(), Hint: "cards that are paused or not well take no jobs; take it again when one does"}
 	}
 	r.begin()
 	for i := range s.Held {

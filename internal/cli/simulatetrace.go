@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/sim"
 )
 
@@ -280,5 +281,5 @@ func (t *traceReader) result() (*workload, error) {
 }
 
 func (t *traceReader) refuse(mistakes ...string) error {
-	return &usageError{what: strings.Join(mistakes, "\n"), hint: "berth simulate --help shows the columns of a trace"}
+	return &problem.Problem{Kind: problem.Invalid, What: strings.Join(mistakes, "\n"), Hint: "berth simulate --help shows the columns of a trace"}
 }

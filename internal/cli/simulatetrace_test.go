@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/internal/problem"
 	"berth/internal/sim"
 )
 
@@ -72,8 +73,8 @@ func TestBadTracesAreRefusedWithFileAndLine(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := readTrace("t.csv", strings.NewReader(row.trace))
-			var usage *usageError
-			if !errors.As(err, &usage) || usage.what != row.want || usage.hint == "" {
+			var usage *problem.Problem
+			if !errors.As(err, &usage) || usage.What != row.want || usage.Hint == "" {
 				t.Errorf("got %v\nwant %s", err, row.want)
 			}
 		})

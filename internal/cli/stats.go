@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 // statsOptions are the flags of `berth stats`.
@@ -53,7 +54,7 @@ func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error
 		return err
 	}
 	if q.Until != nil && q.Since != nil && !q.Since.Before(*q.Until) {
-		return &usageError{what: "--since lies after --until", hint: "berth stats --since 30d --until 7d"}
+		return problem.Newf(problem.Invalid, "berth stats --since 30d --until 7d", "--since lies after --until")
 	}
 	stats, err := s.client.Stats(ctx, q)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -105,7 +106,7 @@ func (o *submitOptions) specs(s *session, args []string, dashed bool) ([]api.Spe
 	var err error
 	switch {
 	case o.file != "" && len(args) > 0:
-		return nil, &usageError{what: fmt.Sprintf("-f %s and a command: one of them is enough", o.file), hint: "put the command into the file, or leave -f out"}
+		return nil, problem.Newf(problem.Invalid, "put the command into the file, or leave -f out", "-f %s and a command: one of them is enough", o.file)
 	case o.file != "":
 		specs, err = o.fromFile(os.Stdin)
 	case dashed && len(args) > 0:
@@ -113,20 +114,20 @@ func (o *submitOptions) specs(s *session, args []string, dashed bool) ([]api.Spe
 	case len(args) > 0:
 		specs, err = o.fromScript(s, args)
 	default:
-		return nil, &usageError{what: "submit what?", hint: "berth submit -- python train.py, berth submit train.sh, or berth submit -f jobs.yaml"}
+		return nil, problem.Newf(problem.Invalid, "berth submit -- python train.py, berth submit train.sh, or berth submit -f jobs.yaml", "submit what?")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if o.interactive && (len(specs) != 1 || specs[0].Array != "") {
-		return nil, &usageError{what: "-i is for one job", hint: "submit them without it, and use berth wait or berth logs -f"}
+		return nil, problem.Newf(problem.Invalid, "submit them without it, and use berth wait or berth logs -f", "-i is for one job")
 	}
 	return specs, nil
 }
 
 func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 	if words[0] == "" {
-		return nil, &usageError{what: "the command is empty", hint: "berth submit -- python train.py"}
+		return nil, problem.Newf(problem.Invalid, "berth submit -- python train.py", "the command is empty")
 	}
 	spec := api.Spec{Command: commandOf(words)}
 	if err := o.apply(&spec); err != nil {

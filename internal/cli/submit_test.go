@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // lastSubmission is what the daemon was last asked to take.
@@ -183,9 +184,9 @@ func TestWhatSubmitRefuses(t *testing.T) {
 	if len(f.submitted) > 0 {
 		t.Errorf("%d of them were submitted", len(f.submitted))
 	}
-	f.refusal = api.Problemf(api.Refused, "lower --gpus", "job asks for 12 GPUs; this machine has 8")
+	f.refusal = problem.Newf(problem.Refused, "lower --gpus", "job asks for 12 GPUs; this machine has 8")
 	berth("submit", "-g", "12", "--", "true").wants(t, 1, "", "berth: job asks for 12 GPUs; this machine has 8\nhint: lower --gpus\n")
-	f.refusal = api.Problemf(api.Invalid, "", "after: no job 99")
+	f.refusal = problem.Newf(problem.Invalid, "", "after: no job 99")
 	berth("submit", "--after", "99", "--", "true").wants(t, 2, "", "berth: after: no job 99\n")
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 const (
@@ -25,14 +26,14 @@ const (
 func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 	name, content, err := readSpecFile(o.file, stdin)
 	if err != nil {
-		return nil, &usageError{what: err.Error(), hint: "-f takes a YAML or JSON file, or - for standard input"}
+		return nil, problem.Wrap(problem.Invalid, "-f takes a YAML or JSON file, or - for standard input", err)
 	}
 	items, err := jobfile.ParseSpecs(name, content)
 	if err != nil {
-		return nil, &usageError{what: err.Error(), hint: "docs/jobspec.md has every key with an example"}
+		return nil, problem.Wrap(problem.Invalid, "docs/jobspec.md has every key with an example", err)
 	}
 	if len(items) == 0 {
-		return nil, &usageError{what: name + " holds no jobs", hint: "a job is a mapping with at least a command"}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: name + " holds no jobs", Hint: "a job is a mapping with at least a command"}
 	}
 	var defaults api.Spec
 	if err := o.apply(&defaults); err != nil {
@@ -45,7 +46,7 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 		specs[i].Command = api.Command{Shell: item.Shell, Argv: item.Argv}
 		for _, pair := range item.Pairs {
 			if err := setPair(&specs[i], pair); err != nil {
-				return nil, &usageError{what: fmt.Sprintf("%s:%d: %v", name, item.Line, err), hint: "docs/jobspec.md has every key with an example"}
+				return nil, problem.Newf(problem.Invalid, "docs/jobspec.md has every key with an example", "%s:%d: %v", name, item.Line, err)
 			}
 		}
 	}
@@ -88,11 +89,11 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 	if bytes.IndexByte(head, 0) < 0 { // a program has no directives
 		script, err := jobfile.ParseScript(args[0], head)
 		if err != nil {
-			return nil, &usageError{what: err.Error(), hint: "a directive is a flag of berth submit: #BERTH --gpus 2"}
+			return nil, problem.Wrap(problem.Invalid, "a directive is a flag of berth submit: #BERTH --gpus 2", err)
 		}
 		for _, pair := range script.Pairs {
 			if err := setPair(&spec, pair); err != nil {
-				return nil, &usageError{what: fmt.Sprintf("%s: %v", args[0], err), hint: "see berth submit --help"}
+				return nil, problem.Newf(problem.Invalid, "see berth submit --help", "%s: %v", args[0], err)
 			}
 		}
 		for _, ignored := range script.Ignored {
@@ -108,23 +109,23 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		usage := &usageError{what: err.Error(), hint: "to run a command, put it after --: berth submit -- " + path}
+		usage := problem.Wrap(problem.Invalid, "to run a command, put it after --: berth submit -- "+path, err)
 		if !errors.Is(err, fs.ErrNotExist) {
-			usage.hint = ""
+			usage.Hint = ""
 		}
 		return nil, 0, usage
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, 0, &usageError{what: path + " is no script but a " + kindOf(info.Mode()), hint: "to run a command, put it after --"}
+		return nil, 0, &problem.Problem{Kind: problem.Invalid, What: path + " is no script but a " + kindOf(info.Mode()), Hint: "to run a command, put it after --"}
 	}
 	if err == nil {
 		mode = info.Mode()
 		head, err = io.ReadAll(io.LimitReader(file, maxScriptHead))
 	}
 	if err != nil {
-		return nil, 0, &usageError{what: fmt.Sprintf("read %s: %v", path, err)}
+		return nil, 0, problem.Newf(problem.Invalid, "", "read %s: %w", path, err)
 	}
 	return head, mode, nil
 }

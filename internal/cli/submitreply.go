@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 // send submits, and starts a daemon first where there is none and one may be
@@ -19,10 +20,7 @@ func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitReques
 		return reply, err
 	}
 	if o.noAutostart || os.Getenv("BERTH_NO_AUTOSTART") == "1" {
-		return reply, &failure{
-			what: fmt.Sprintf("no daemon answers at %s: %v", missing.Socket, missing.Err),
-			hint: "autostart is switched off; start one with berth serve", err: err,
-		}
+		return reply, problem.Wrap(problem.Unable, "autostart is switched off; start one with berth serve", missing)
 	}
 	if err := autostart(ctx, s); err != nil {
 		return reply, err

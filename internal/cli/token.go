@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 const tokenStatuses = `
@@ -52,7 +53,7 @@ func newTokenCreate() *cobra.Command {
 			if ttl != "" {
 				good, err := jobfile.ParseDuration(ttl)
 				if err != nil {
-					return &usageError{what: fmt.Sprintf("--ttl: %v", err), hint: "see berth token create --help"}
+					return problem.Newf(problem.Invalid, "see berth token create --help", "--ttl: %v", err)
 				}
 				r.TTLS = max(1, int64(good/time.Second))
 			}
@@ -121,7 +122,7 @@ func newTokenRevoke() *cobra.Command {
 			if len(args) > 0 {
 				return nil
 			}
-			return &usageError{what: "revoke which token?", hint: "berth token list shows them; berth token revoke 3"}
+			return problem.Newf(problem.Invalid, "berth token list shows them; berth token revoke 3", "revoke which token?")
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			for _, id := range args {

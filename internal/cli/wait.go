@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // waitOptions are the flags of `berth wait`.
@@ -65,7 +66,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	if o.timeout != "" {
 		var err error
 		if limit, err = jobfile.ParseDuration(o.timeout); err != nil {
-			return &usageError{what: fmt.Sprintf("--timeout: %v", err), hint: "see berth wait --help"}
+			return problem.Newf(problem.Invalid, "see berth wait --help", "--timeout: %v", err)
 		}
 	}
 	sel, err := o.own(args)
@@ -81,7 +82,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		ids[i] = v.ID
 	}
 	if len(ids) == 0 && o.name != "" && len(o.states) == 0 {
-		return failuref("berth list --all shows what there is", "no job is named %s", o.name)
+		return problem.Newf(problem.Unable, "berth list --all shows what there is", "no job is named %s", o.name)
 	}
 	if len(ids) == 0 {
 		s.say("no job to wait for")
@@ -137,7 +138,7 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 		if w.limit > 0 {
 			left := w.limit - time.Since(began)
 			if left <= 0 {
-				return nil, failuref("they go on; berth wait again", "%s not over after %s", plural(len(ids), "job"), span(w.limit))
+				return nil, problem.Newf(problem.Unable, "they go on; berth wait again", "%s not over after %s", plural(len(ids), "job"), span(w.limit))
 			}
 			r.TimeoutS = min(r.TimeoutS, left.Seconds())
 		}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"berth/internal/problem"
 )
 
 // watchInterval is how often a watched view is drawn again.
@@ -13,7 +15,7 @@ const watchInterval = time.Second
 // watch draws a view again and again until it is interrupted.
 func watch(ctx context.Context, s *session, draw func(screen) error) error {
 	if !s.terminal {
-		return &usageError{what: "--watch needs a terminal to draw on", hint: "leave it out, or follow /v1/events of the API"}
+		return problem.Newf(problem.Invalid, "leave it out, or follow /v1/events of the API", "--watch needs a terminal to draw on")
 	}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // parseWhen reads a moment of the past: how long ago (2h, 7d), or a date or a
@@ -18,10 +19,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := jobfile.ParseDuration(text); err == nil {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, &usageError{
-		what: fmt.Sprintf("--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, text),
-		hint: fmt.Sprintf("for example --%s 7d", flag),
-	}
+	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example --%s 7d", flag), "--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, text)
 }
 
 // optionalWhen is parseWhen for a flag that may be left out.

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/batch"
 	"berth/internal/daemon"
+	"berth/internal/problem"
 )
 
 type whyFlags struct {
@@ -71,13 +72,13 @@ func (o *whyFlags) run(ctx context.Context, s *session, args []string) error {
 func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
 	told, err := batch.ReadTold(o.logDir)
 	if err != nil {
-		return failuref("name the --log-dir of a berth run; berth_logs is the usual one", "%w", err)
+		return problem.Newf(problem.Unable, "name the --log-dir of a berth run; berth_logs is the usual one", "%w", err)
 	}
 	stories := make([]api.Why, 0, len(args))
 	for _, word := range args {
 		j, found := told.Find(word)
 		if !found {
-			return failuref("it tells of what runs, what waits first and what ended last; "+o.logDir+"/status.txt shows them",
+			return problem.Newf(problem.Unable, "it tells of what runs, what waits first and what ended last; "+o.logDir+"/status.txt shows them",
 				"no job %s on the status board of %s", word, o.logDir)
 		}
 		stories = append(stories, whyTold(j, told.At))

@@ -9,6 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -74,13 +75,13 @@ func (s *submission) captureEnviron() {
 }
 
 // room says why a user cannot have so many more jobs; nil: there is room.
-func (d *Daemon) room(cfg *Config, c api.Caller, user string, more int) *api.Problem {
+func (d *Daemon) room(cfg *Config, c api.Caller, user string, more int) *problem.Problem {
 	have, limit := d.engine.Owned(user), cfg.QueuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
-		return api.Problemf(api.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, more, limit)
+		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, more, limit)
 	}
 	if size := d.engine.Size(); size+more > cfg.MaxQueue {
-		return api.Problemf(api.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", size, more, cfg.MaxQueue)
+		return problem.Newf(problem.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", size, more, cfg.MaxQueue)
 	}
 	return nil
 }
@@ -94,12 +95,12 @@ func (s *submission) admissible() error {
 		return full
 	}
 	if s.bytes > len(s.jobs)*plainJob {
-		if problem := s.d.roomFor(s.caller, s.bytes); problem != nil {
-			return problem
+		if full := s.d.roomFor(s.caller, s.bytes); full != nil {
+			return full
 		}
 	}
 	if which, why := s.d.engine.Feasible(s.caller.Name, s.kinds...); why != "" {
-		return s.located(s.kindOf[which], api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why))
+		return s.located(s.kindOf[which], problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // actAtOnce is how many jobs are acted on in one round: others have requests
@@ -19,14 +20,14 @@ const actAtOnce = 1000
 // Act cancels, holds, releases or requeues jobs.
 func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
 	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
-		return api.ActReply{}, api.Problemf(api.Invalid, "actions are cancel hold release requeue", "unknown action %.40q", r.Action)
+		return api.ActReply{}, problem.Newf(problem.Invalid, "actions are cancel hold release requeue", "unknown action %.40q", r.Action)
 	}
 	ch, err := d.choose(c, r.Select, true)
 	if err != nil {
 		return api.ActReply{}, err
 	}
 	if !ch.narrow {
-		return api.ActReply{}, api.Problemf(api.Invalid, "name jobs by id, or say all", "no job is selected")
+		return api.ActReply{}, problem.Newf(problem.Invalid, "name jobs by id, or say all", "no job is selected")
 	}
 	// Only who names jobs that are over, or their state, wants them again.
 	over := r.Action == api.ActRequeue && (ch.named() || slices.ContainsFunc(ch.states, job.State.Terminal))
@@ -53,7 +54,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	}
 	d.note(c, r.Action, a.done, "", err)
 	if len(a.denied) > 0 {
-		d.note(c, r.Action, a.denied, "", api.Problemf(api.Forbidden, "", "not the caller's"))
+		d.note(c, r.Action, a.denied, "", problem.Newf(problem.Forbidden, "", "not the caller's"))
 	}
 	return api.ActReply{Jobs: a.acted}, err
 }
@@ -191,11 +192,11 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 	err = d.change(ctx, func(now time.Time) {
 		live, ok := d.engine.Job(j.ID)
 		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
-			refusal = api.Problemf(api.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
+			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
 			return
 		}
 		if !ok || live.State != job.Queued {
-			refusal = api.Problemf(api.Refused, "only a job that waits can be changed; requeue starts one over", "job %s is %s", j.ID, state(live, &j))
+			refusal = problem.Newf(problem.Refused, "only a job that waits can be changed; requeue starts one over", "job %s is %s", j.ID, state(live, &j))
 			return
 		}
 		refusal = d.edit(now, c, live, r)

@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 func TestCancel(t *testing.T) {
@@ -176,16 +177,16 @@ func TestSelections(t *testing.T) {
 	}
 	for _, sel := range []api.Select{{Words: []string{"x"}}, {Words: []string{"3-1"}}, {States: []string{"asleep"}}, {Words: []string{"all", "3"}}} {
 		_, err := l.Jobs(l.ctx, api.Query{Select: sel})
-		wantProblem(t, err, api.Invalid)
+		wantProblem(t, err, problem.Invalid)
 	}
 	for _, word := range []string{"5", "1-2", "all"} {
 		_, err := l.Job(l.ctx, word)
-		wantProblem(t, err, api.Invalid)
+		wantProblem(t, err, problem.Invalid)
 	}
 	_, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel})
-	wantProblem(t, err, api.Invalid, "no job is selected")
+	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = l.Act(l.ctx, api.ActRequest{Action: "explode", Select: api.Select{All: true}})
-	wantProblem(t, err, api.Invalid)
+	wantProblem(t, err, problem.Invalid)
 	if got := len(l.actOn(api.ActRelease, api.Select{User: l.job("1").User}).Jobs); got != 9 {
 		t.Errorf("by user, %d were released", got)
 	}
@@ -314,22 +315,22 @@ func TestWhatCannotBeEdited(t *testing.T) {
 	for _, row := range []struct {
 		id    string
 		set   api.Spec
-		kind  string
+		kind  problem.Kind
 		words []string
 	}{
-		{running, editOf("priority", "1"), api.Refused, []string{"running", "waits"}},
-		{done, editOf("priority", "1"), api.Refused, []string{"finished"}},
-		{"99", editOf("priority", "1"), api.NotFound, []string{"99"}},
-		{queued, editOf("array", "0-3"), api.Refused, []string{"array"}},
-		{queued, editOf("after", "1"), api.Refused, []string{"after"}},
-		{queued, editOf("hold", "no"), api.Refused, []string{"berth release"}},
-		{queued, editOf("dedup", "yes"), api.Refused, []string{"dedup"}},
-		{queued, editOf("export", "none"), api.Refused, []string{"export"}},
-		{queued, editOf("vram", "x"), api.Invalid, []string{"vram"}},
-		{queued, editOf("gpus", "0"), api.Invalid, []string{"vram"}},
-		{queued, editOf("gpus", "9"), api.Refused, []string{"9 GPUs"}},
-		{queued, editOf("vram", "90G"), api.Refused, []string{"92160"}},
-		{queued, sh("   "), api.Invalid, []string{"no command"}},
+		{running, editOf("priority", "1"), problem.Refused, []string{"running", "waits"}},
+		{done, editOf("priority", "1"), problem.Refused, []string{"finished"}},
+		{"99", editOf("priority", "1"), problem.NotFound, []string{"99"}},
+		{queued, editOf("array", "0-3"), problem.Refused, []string{"array"}},
+		{queued, editOf("after", "1"), problem.Refused, []string{"after"}},
+		{queued, editOf("hold", "no"), problem.Refused, []string{"berth release"}},
+		{queued, editOf("dedup", "yes"), problem.Refused, []string{"dedup"}},
+		{queued, editOf("export", "none"), problem.Refused, []string{"export"}},
+		{queued, editOf("vram", "x"), problem.Invalid, []string{"vram"}},
+		{queued, editOf("gpus", "0"), problem.Invalid, []string{"vram"}},
+		{queued, editOf("gpus", "9"), problem.Refused, []string{"9 GPUs"}},
+		{queued, editOf("vram", "90G"), problem.Refused, []string{"92160"}},
+		{queued, sh("   "), problem.Invalid, []string{"no command"}},
 	} {
 		_, err := l.Client.Edit(l.ctx, row.id, api.EditRequest{Set: row.set})
 		wantProblem(t, err, row.kind, row.words...)

@@ -12,6 +12,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/run"
 )
 
@@ -68,15 +69,15 @@ func (a *adoption) read(ctx context.Context) error {
 		err = errors.New("vram: auto is for jobs that berth starts; what a process uses is measured anyway")
 	}
 	if err != nil {
-		return api.Problemf(api.Invalid, "berth adopt --help shows an example", "%v", err)
+		return problem.Newf(problem.Invalid, "berth adopt --help shows an example", "%v", err)
 	}
 	a.spec = asked.Spec
 	a.process, err = run.ReadStranger(a.request.PID)
 	switch {
 	case errors.Is(err, run.ErrNoProcess):
-		return api.Problemf(api.NotFound, "ps shows what there is; berth gpus -v what is on the cards", "there is no process %d", a.request.PID)
+		return problem.Newf(problem.NotFound, "ps shows what there is; berth gpus -v what is on the cards", "there is no process %d", a.request.PID)
 	case err != nil:
-		return api.Problemf(api.Unable, "the daemon has to be able to see the process in /proc", "%v", err)
+		return problem.Newf(problem.Unable, "the daemon has to be able to see the process in /proc", "%v", err)
 	}
 	return a.permit(ctx)
 }
@@ -87,9 +88,9 @@ func (a *adoption) permit(ctx context.Context) error {
 	p, d := &a.process, a.d
 	switch {
 	case p.Kernel:
-		return api.Problemf(api.Refused, "", "process %d is the kernel's own (%s)", p.PID, p.Name)
+		return problem.Newf(problem.Refused, "", "process %d is the kernel's own (%s)", p.PID, p.Name)
 	case p.Leader != p.PID:
-		return api.Problemf(api.Invalid, fmt.Sprintf("berth adopt %d", p.Leader), "%d is a thread of process %d", p.PID, p.Leader)
+		return problem.Newf(problem.Invalid, fmt.Sprintf("berth adopt %d", p.Leader), "%d is a thread of process %d", p.PID, p.Leader)
 	}
 	theirs := p.UID == a.caller.UID || a.caller.Admin
 	if !d.opt.Places.Shared {
@@ -100,17 +101,17 @@ func (a *adoption) permit(ctx context.Context) error {
 	if user, err := d.users.ByUID(ctx, p.UID); err == nil {
 		owner = user.Name
 	} else if theirs && d.opt.Places.Shared {
-		return api.Problemf(api.Unable, "the administrator should look at the user database (getent passwd)", "process %d belongs to the uid %d, which cannot be looked up", p.PID, p.UID)
+		return problem.Newf(problem.Unable, "the administrator should look at the user database (getent passwd)", "process %d belongs to the uid %d, which cannot be looked up", p.PID, p.UID)
 	}
 	if !theirs {
 		hint := "its owner can adopt it, and so can root and the admin group"
 		if !d.opt.Places.Shared {
 			hint = "a private daemon accounts for its own user's processes only"
 		}
-		return api.Problemf(api.Forbidden, hint, "process %d belongs to %s", p.PID, owner)
+		return problem.Newf(problem.Forbidden, hint, "process %d belongs to %s", p.PID, owner)
 	}
 	if run.Within(os.Getpid(), p.Stranger) {
-		return api.Problemf(api.Refused, "adopt the process that uses the GPU", "the berth daemon itself runs within process %d", p.PID)
+		return problem.Newf(problem.Refused, "adopt the process that uses the GPU", "the berth daemon itself runs within process %d", p.PID)
 	}
 	a.job = &job.Job{User: owner, UID: p.UID, Umask: -1}
 	return nil
@@ -133,7 +134,7 @@ func (a *adoption) check(ctx context.Context) error {
 	var refusal error
 	err := a.d.do(ctx, func(time.Time) {
 		if _, trouble := a.d.engine.ReadAt(); trouble != nil {
-			refusal = api.Problemf(api.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so nobody knows which ones it uses: %v", trouble)
+			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so nobody knows which ones it uses: %v", trouble)
 			return
 		}
 		occupants, known = unowned(a.d.engine.Occupants(), a.d.engine.OwnerOf), a.d.engine.Devices()
@@ -162,19 +163,19 @@ func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string,
 func (a *adoption) unclaimed() error {
 	e, pid := a.d.engine, a.process.PID
 	if id, found := e.Adopted(a.process.Stranger); found {
-		return api.Problemf(api.Refused, "berth show "+id, "process %d is adopted already, as job %s", pid, id)
+		return problem.Newf(problem.Refused, "berth show "+id, "process %d is adopted already, as job %s", pid, id)
 	}
 	if id, found := e.Supervises(pid); found {
-		return api.Problemf(api.Refused, "berth show "+id, "process %d is berth's own: the supervisor of job %s", pid, id)
+		return problem.Newf(problem.Refused, "berth show "+id, "process %d is berth's own: the supervisor of job %s", pid, id)
 	}
 	switch id, other, found := e.BelongsTo(pid); {
 	case found && other:
-		return api.Problemf(api.Refused, "", "process %d is part of job %s of another berth on this machine", pid, id)
+		return problem.Newf(problem.Refused, "", "process %d is part of job %s of another berth on this machine", pid, id)
 	case found:
-		return api.Problemf(api.Refused, "berth show "+id, "process %d is part of job %s already", pid, id)
+		return problem.Newf(problem.Refused, "berth show "+id, "process %d is part of job %s already", pid, id)
 	}
 	if a.process.IsSupervisor() {
-		return api.Problemf(api.Refused, "", "process %d is a supervisor of berth's", pid)
+		return problem.Newf(problem.Refused, "", "process %d is a supervisor of berth's", pid)
 	}
 	return nil
 }
@@ -204,11 +205,11 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 	}
 	slices.Sort(cards)
 	if cards = slices.Compact(cards); len(cards) == 0 {
-		return api.Problemf(api.Refused, "say which ones are meant: --gpus 0", "process %d uses none of the GPUs", a.process.PID)
+		return problem.Newf(problem.Refused, "say which ones are meant: --gpus 0", "process %d uses none of the GPUs", a.process.PID)
 	}
 	for _, dev := range known {
 		if slices.Contains(cards, dev.Index) && a.spec.VRAMMiB > dev.TotalMiB {
-			return api.Problemf(api.Refused, "berth gpus shows what each has", "GPU %d has %d MiB, and not %d", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
+			return problem.Newf(problem.Refused, "berth gpus shows what each has", "GPU %d has %d MiB, and not %d", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
 		}
 	}
 	stranger := a.process.Stranger
@@ -236,7 +237,7 @@ func (a *adoption) accept(ctx context.Context) error {
 			return
 		}
 		if why := e.OverLimit(j.User, len(j.Spec.IDs)); why != "" && a.ahead && !a.caller.Admin {
-			refusal = api.Problemf(api.TooMuch, "leave --gpus and --vram away: what the process uses now is never refused", "%s", why)
+			refusal = problem.Newf(problem.TooMuch, "leave --gpus and --vram away: what the process uses now is never refused", "%s", why)
 			return
 		}
 		if refusal = a.unclaimed(); refusal != nil {

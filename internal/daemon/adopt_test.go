@@ -12,6 +12,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/sched"
 )
 
@@ -48,7 +49,7 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 		t.Errorf("after a restart it is %s, attempt %d", j.State, j.Attempt)
 	}
 	_, err = l.Adopt(l.ctx, api.AdoptRequest{PID: pid, GPUs: []int{0}})
-	wantProblem(t, err, api.Refused, "adopted already, as job "+d.ID)
+	wantProblem(t, err, problem.Refused, "adopted already, as job "+d.ID)
 	reply, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{d.ID}}})
 	if err != nil || !strings.HasSuffix(reply.Jobs[0].What, "process "+strconv.Itoa(pid)+" goes on") {
 		t.Errorf("cancelled: %+v, %v", reply, err)
@@ -82,7 +83,7 @@ func TestTwoWhoAdoptTheSameProcessAtOnceGetOneJob(t *testing.T) {
 		if err := <-answers; err == nil {
 			good++
 		} else {
-			wantProblem(t, err, api.Refused, "adopted already")
+			wantProblem(t, err, problem.Refused, "adopted already")
 		}
 	}
 	if good != 1 {
@@ -98,9 +99,9 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 		_, err := l.d.Adopt(l.ctx, p.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 		return err
 	}
-	wantProblem(t, ask(bob, pid), api.Forbidden, "belongs to daemon")
-	wantProblem(t, ask(bob, 1), api.Forbidden, "belongs to root")
-	wantProblem(t, ask(root, 1), api.Refused, "the berth daemon itself runs within process 1")
+	wantProblem(t, ask(bob, pid), problem.Forbidden, "belongs to daemon")
+	wantProblem(t, ask(bob, 1), problem.Forbidden, "belongs to root")
+	wantProblem(t, ask(root, 1), problem.Refused, "the berth daemon itself runs within process 1")
 	d, err := l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 	full := l.sleeps(&bob)
 	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
 	bob.submit(sh("true", "hold", "yes"))
-	wantProblem(t, ask(bob, full), api.TooMuch, "the limit of 1")
+	wantProblem(t, ask(bob, full), problem.TooMuch, "the limit of 1")
 }
 
 func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
@@ -148,13 +149,13 @@ func TestAdoptingTakesNoMoreAheadOfOthersThanALimitAllows(t *testing.T) {
 		_, err := l.d.Adopt(l.ctx, p.Caller, r)
 		return err
 	}
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0}, VRAM: "900G"}), api.Refused, "GPU 0 has", "and not 921600")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0}, VRAM: "900G"}), problem.Refused, "GPU 0 has", "and not 921600")
 	limited(sched.Limit{GPUs: 1})
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0, 1}}), api.TooMuch, "nobody holds 0 GPUs; with 2 more the limit of 1 would be passed")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0, 1}}), problem.TooMuch, "nobody holds 0 GPUs; with 2 more the limit of 1 would be passed")
 	l.untilState(bob.submit(sh("sleep 600", "ids", "0"))[0], job.Running)
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), api.TooMuch, "nobody holds 1 GPUs; with 1 more")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody holds 1 GPUs; with 1 more")
 	limited(sched.Limit{Jobs: 1})
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), api.TooMuch, "nobody has 1 running jobs, which is the limit")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody has 1 running jobs, which is the limit")
 	if err := ask(root, api.AdoptRequest{GPUs: []int{0, 1}}); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/run"
 )
 
@@ -30,7 +31,7 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 		return nil, err
 	}
 	if !j.Spec.Pty {
-		return nil, api.Problemf(api.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
+		return nil, problem.Newf(problem.Refused, "berth logs -f "+j.ID+" follows its output; --pty gives a job a terminal", "job %s has no terminal", j.ID)
 	}
 	conn, err := d.attach(ctx, c, &j)
 	if err != nil {
@@ -44,14 +45,14 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
 	for {
 		if j.State != job.Running {
-			return nil, api.Problemf(api.Refused, "", "job %s is %s", j.ID, j.State)
+			return nil, problem.Newf(problem.Refused, "", "job %s is %s", j.ID, j.State)
 		}
 		conn, err := d.machine.Runner.Attach(j.Keep, j.ID)
 		if err == nil {
 			return conn, nil
 		}
 		if !errors.Is(err, run.ErrNoTerminal) || time.Since(j.StartedAt) > terminalAppears {
-			return nil, api.Problemf(api.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
+			return nil, problem.Newf(problem.Unable, "", "the terminal of job %s cannot be reached: %v", j.ID, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -94,8 +95,8 @@ func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {
 	}
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{
 		sh("true", "gpus", "0", "after", "later"), sh("true", "gpus", "0", "name", "later"),
-	}}, api.Invalid, "later", "before it")
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "prep")}}, api.Invalid, "prep")
+	}}, problem.Invalid, "later", "before it")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "prep")}}, problem.Invalid, "prep")
 }
 
 // TestACardThatIsMissingIsWaitedFor: what was there yesterday is still the

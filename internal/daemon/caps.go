@@ -3,8 +3,8 @@ package daemon
 import (
 	"path/filepath"
 
-	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // mpsHome is where jobs' MPS servers have their directory: users' programs
@@ -19,7 +19,7 @@ func (d *Daemon) mpsHome() string {
 // capable refuses a job that this machine could not hold to what it asks for.
 func (d *Daemon) capable(spec *job.Spec) error {
 	if why := d.machine.Launcher.Refuses(spec); why != "" {
-		return api.Problemf(api.Refused, d.machine.Launcher.MPSHint, "%s", why)
+		return problem.Newf(problem.Refused, d.machine.Launcher.MPSHint, "%s", why)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // showHealth says since when a card is as it is, who said so, and what the
@@ -174,7 +175,7 @@ func (d *Daemon) inTheWay(force bool) error {
 	if len(on) == 0 || force {
 		return nil
 	}
-	return api.Problemf(api.Refused, "wait for them, or --force: their readings stop, they go on", "jobs are on the cards: %s", strings.Join(on, ", "))
+	return problem.Newf(problem.Refused, "wait for them, or --force: their readings stop, they go on", "jobs are on the cards: %s", strings.Join(on, ", "))
 }
 
 // onCards are the jobs that have a card, the first ten of them.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/keep"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -23,16 +23,16 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 		// that have to be looked after.
 		m.Log.Error("the GPUs cannot be read; nothing starts until they can", "err", unread)
 	case len(first.Devices) == 0 && len(first.Faults) == 0:
-		return nil, api.Problemf(api.Refused, noCardsHint, "this machine has no GPU")
+		return nil, problem.Newf(problem.Refused, noCardsHint, "this machine has no GPU")
 	}
 	wanted := d.config().GPUs
 	for _, index := range wanted {
 		if unread == nil && !slices.ContainsFunc(first.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
 			if d.opt.TypedGPUs {
 				if parts := partsOf(index, first.Devices); len(parts) > 0 {
-					return nil, api.Problemf(api.Invalid, "name the parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+					return nil, problem.Newf(problem.Invalid, "name the parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
 				}
-				return nil, api.Problemf(api.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(first.Devices))
+				return nil, problem.Newf(problem.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(first.Devices))
 			}
 			m.Log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(first.Devices))
 		}

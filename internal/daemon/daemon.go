@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -121,7 +122,7 @@ func (d *Daemon) do(ctx context.Context, f func(now time.Time)) error {
 }
 
 func stopping() error {
-	return api.Problemf(api.Unable, "try again in a moment", "the daemon is stopping")
+	return problem.Newf(problem.Unable, "try again in a moment", "the daemon is stopping")
 }
 
 // change is do for what has to be on disk before it is answered.
@@ -153,7 +154,7 @@ func notWritten(err error) error {
 	if err == nil {
 		return nil
 	}
-	p := api.Problemf(api.Unable, "free some space; berth goes on by itself", "this could not be written down: %v", err)
+	p := problem.Newf(problem.Unable, "free some space; berth goes on by itself", "this could not be written down: %v", err)
 	p.Err = err
 	return p
 }

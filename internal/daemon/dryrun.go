@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/problem"
 )
 
 // maxTrials bounds the decisions that one dry run asks for.
@@ -28,9 +29,9 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 		trial, known := trials[key]
 		if !known {
 			if len(trials) == maxTrials {
-				return api.SubmitReply{}, api.Problemf(api.TooMuch, "try fewer at a time", "more than %d different kinds of job in a dry run", maxTrials)
+				return api.SubmitReply{}, problem.Newf(problem.TooMuch, "try fewer at a time", "more than %d different kinds of job in a dry run", maxTrials)
 			}
-			var full *api.Problem
+			var full *problem.Problem
 			err := s.d.do(ctx, func(now time.Time) {
 				full = s.d.room(s.cfg, s.caller, s.caller.Name, len(s.jobs))
 				trial = s.d.engine.Try(now, s.caller.Name, it.asked.Spec)

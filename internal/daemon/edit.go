@@ -8,6 +8,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // fixed are the keys that mean a job's submission, and cannot be changed on
@@ -37,11 +38,11 @@ func onlyPlans(set *api.Spec) bool {
 // edit applies changed keys to a queued job.
 func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest) error {
 	var pairs []jobfile.Pair
-	var refused *api.Problem
+	var refused *problem.Problem
 	begin := false
 	r.Set.Each(func(key, value string) {
 		if why, is := fixed[key]; is && refused == nil {
-			refused = api.Problemf(api.Refused, why, "%s cannot be edited", key)
+			refused = problem.Newf(problem.Refused, why, "%s cannot be edited", key)
 		}
 		begin = begin || key == "begin"
 		pairs = append(pairs, jobfile.Pair{Key: key, Value: value})
@@ -58,7 +59,7 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 	}
 	asked, err := jobfile.Ask(pairs, now, from, 0)
 	if err != nil {
-		return api.Problemf(api.Invalid, "docs/jobspec.md lists the keys", "%v", err)
+		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
 	}
 	spec := asked.Spec
 	// Where the caller stands is not known; where the job stands is.
@@ -80,18 +81,18 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 		return err
 	}
 	if err := jobfile.CheckInject(&spec); err != nil {
-		return api.Problemf(api.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
+		return problem.Newf(problem.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
 	}
 	if err := d.capable(&spec); err != nil {
 		return err
 	}
 	if more := specBytes(&spec); more > plainJob {
-		if problem := d.roomFor(c, more-specBytes(&j.Spec)); problem != nil {
-			return problem
+		if full := d.roomFor(c, more-specBytes(&j.Spec)); full != nil {
+			return full
 		}
 	}
 	if _, why := d.engine.Feasible(j.User, spec); why != "" {
-		return api.Problemf(api.Refused, "berth gpus shows what this machine has", "%s", why)
+		return problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why)
 	}
 	d.engine.Edit(now, j.ID, spec, j.Rank)
 	if begin {

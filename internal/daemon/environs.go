@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"berth/internal/api"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -27,18 +27,18 @@ func checkEnviron(environ []string, most int) error {
 	for _, pair := range environ {
 		bytes += len(pair) + 1
 		if strings.IndexByte(pair, 0) >= 0 {
-			return api.Problemf(api.Invalid, hint, "environ: a variable holds a zero byte")
+			return problem.Newf(problem.Invalid, hint, "environ: a variable holds a zero byte")
 		}
 		name, _, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return api.Problemf(api.Invalid, hint, "environ: %.40q is not NAME=value", pair)
+			return problem.Newf(problem.Invalid, hint, "environ: %.40q is not NAME=value", pair)
 		}
 		if err := checkVariable(name, len(pair)); err != nil {
 			return err
 		}
 	}
 	if bytes > most {
-		return api.Problemf(api.TooMuch, hint, "the environment has %d bytes, at most %d are taken", bytes, most)
+		return problem.Newf(problem.TooMuch, hint, "the environment has %d bytes, at most %d are taken", bytes, most)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/sched"
 )
 
@@ -133,16 +134,16 @@ func (d *Daemon) administers(c api.Caller, does string) error {
 	if c.Admin {
 		return nil
 	}
-	return api.Problemf(api.Forbidden, "root and the group "+d.config().AdminGroup+" may", "only an administrator %s", does)
+	return problem.Newf(problem.Forbidden, "root and the group "+d.config().AdminGroup+" may", "only an administrator %s", does)
 }
 
 // noCard is what is wrong with a number that no card has. A card that is in
 // parts is shown with its own number, and its parts are what there is to name.
 func noCard(index int, there []gpu.Device) error {
 	if parts := partsOf(index, there); len(parts) > 0 {
-		return api.Problemf(api.NotFound, "say which parts are meant", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+		return problem.Newf(problem.NotFound, "say which parts are meant", "GPU %d is partitioned; its parts are %s", index, indices(parts))
 	}
-	return api.Problemf(api.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
+	return problem.Newf(problem.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
 }
 
 // partsOf are the parts of a partitioned card.

@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // fault lets things go wrong in the lab's simulated box; "" ends that.
@@ -182,9 +183,9 @@ func TestACardIsQuarantinedAndCleared(t *testing.T) {
 	l := newLab(t)
 	eve := api.Caller{UID: 4711, Name: "eve"}
 	_, err := l.d.SetHealth(l.ctx, eve, 1, api.HealthRequest{Health: api.HealthQuarantined})
-	wantProblem(t, err, api.Forbidden, "administrator")
+	wantProblem(t, err, problem.Forbidden, "administrator")
 	_, err = l.SetHealth(l.ctx, 7, api.HealthRequest{Health: api.HealthQuarantined})
-	wantProblem(t, err, api.NotFound, "no GPU 7", "berth gpus")
+	wantProblem(t, err, problem.NotFound, "no GPU 7", "berth gpus")
 	l.cards() // a card has to have been seen before it can be judged
 	card, err := l.SetHealth(l.ctx, 1, api.HealthRequest{Health: api.HealthQuarantined, Reason: "fan\nis  loud"})
 	if err != nil || card.Health != "quarantined" || card.HealthReason != "fan is loud" || card.HealthBy == "" || card.HealthSince.IsZero() {
@@ -283,8 +284,8 @@ func TestAQuarantineOfWhatIsQuarantinedAlreadyIsToldOfOnce(t *testing.T) {
 
 func TestACardThatIsInPartsIsNamedByThem(t *testing.T) {
 	there := []gpu.Device{{Index: 0}, {Index: 200, Part: &gpu.Part{Of: 1}}, {Index: 201, Part: &gpu.Part{Of: 1}}}
-	wantProblem(t, noCard(1, there), api.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "which parts")
-	wantProblem(t, noCard(2, there), api.NotFound, "this machine has no GPU 2", "berth gpus")
+	wantProblem(t, noCard(1, there), problem.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "which parts")
+	wantProblem(t, noCard(2, there), problem.NotFound, "this machine has no GPU 2", "berth gpus")
 }
 
 // holder is a source that can let go of its driver.
@@ -326,7 +327,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	}
 	eve, root := api.Caller{UID: 4711, Name: "eve"}, api.Caller{Name: "root", Admin: true}
 	_, err = l.d.ReleaseGPUs(l.ctx, eve, api.ReleaseRequest{ForS: 60})
-	wantProblem(t, err, api.Forbidden, "administrator")
+	wantProblem(t, err, problem.Forbidden, "administrator")
 	line, open := l.gate("gate")
 	var runs string
 	h.during = func() {
@@ -334,13 +335,13 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		l.untilState(runs, job.Running)
 	}
 	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
-	wantProblem(t, err, api.Refused, "jobs are on the cards: "+runs)
+	wantProblem(t, err, problem.Refused, "jobs are on the cards: "+runs)
 	if !h.Released().IsZero() {
 		t.Error("a job was quicker, and it was let go of all the same")
 	}
 	h.during, h.releases = nil, 0
 	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
-	wantProblem(t, err, api.Refused, "jobs are on the cards: "+runs, "--force")
+	wantProblem(t, err, problem.Refused, "jobs are on the cards: "+runs, "--force")
 	if h.releases != 0 {
 		t.Error("it was let go of all the same")
 	}

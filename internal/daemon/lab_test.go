@@ -19,6 +19,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/site"
 )
@@ -241,7 +242,7 @@ func (l *lab) one(spec api.Spec) string {
 }
 
 // refused is a submission that must be, with words that its problem must have.
-func (l *lab) refused(r api.SubmitRequest, kind string, words ...string) {
+func (l *lab) refused(r api.SubmitRequest, kind problem.Kind, words ...string) {
 	l.t.Helper()
 	reply, err := l.Submit(l.ctx, r)
 	if err == nil {
@@ -251,9 +252,9 @@ func (l *lab) refused(r api.SubmitRequest, kind string, words ...string) {
 	wantProblem(l.t, err, kind, words...)
 }
 
-func wantProblem(t *testing.T, err error, kind string, words ...string) {
+func wantProblem(t *testing.T, err error, kind problem.Kind, words ...string) {
 	t.Helper()
-	var p *api.Problem
+	var p *problem.Problem
 	if !errors.As(err, &p) {
 		t.Errorf("%v is not a problem", err)
 		return

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/store"
 )
@@ -265,7 +266,7 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, nil
 	}
 	if n, err := fmt.Sscanf(text, "%d.%d.%d", &c.seq, &c.ended, &c.at); err != nil || n != 3 || c.String() != text {
-		return c, api.Problemf(api.Invalid, "take it from the page before", "%.60q is no cursor", text)
+		return c, problem.Newf(problem.Invalid, "take it from the page before", "%.60q is no cursor", text)
 	}
 	return c, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // pages reads a listing page by page and calls between after each.
@@ -129,7 +130,7 @@ func TestTheOrderOfLists(t *testing.T) {
 	}
 	for _, cursor := range []string{"x", "1", "1.2", "1.2.3.4", "1.2.x", "1.2.3 "} {
 		_, err := l.Jobs(l.ctx, api.Query{After: cursor})
-		wantProblem(t, err, api.Invalid, "cursor")
+		wantProblem(t, err, problem.Invalid, "cursor")
 	}
 }
 

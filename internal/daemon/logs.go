@@ -15,6 +15,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -39,7 +40,7 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 		return api.LogStream{}, notYours(&j)
 	}
 	if q.Attempt < 0 || q.Attempt > j.Attempt {
-		return api.LogStream{}, api.Problemf(api.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt)
+		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt)
 	}
 	r := &logReader{d: d, caller: c, id: j.ID, follow: q.Follow}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -85,7 +86,7 @@ func (r *logReader) begin(q api.LogQuery) error {
 			return r.open(&current, q)
 		}
 		if !r.follow || current.State.Terminal() {
-			return api.Problemf(api.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started: it has no log", r.id)
+			return problem.Newf(problem.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started: it has no log", r.id)
 		}
 		if !r.await(followQueued) {
 			return r.ctx.Err()
@@ -136,11 +137,11 @@ func noLog(ctx context.Context, id, path string, err error) error {
 	case ctx.Err() != nil:
 		return stopping()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return api.Problemf(api.Unable, "try again in a moment", "the log of job %s cannot be read now: %v", id, err)
+		return problem.Newf(problem.Unable, "try again in a moment", "the log of job %s cannot be read now: %v", id, err)
 	case errors.Is(err, os.ErrNotExist):
-		return api.Problemf(api.NotFound, "it may have been removed, or the job never started", "job %s has no log %s", id, path)
+		return problem.Newf(problem.NotFound, "it may have been removed, or the job never started", "job %s has no log %s", id, path)
 	}
-	return api.Problemf(api.Refused, "", "the log of job %s cannot be read: %v", id, err)
+	return problem.Newf(problem.Refused, "", "the log of job %s cannot be read: %v", id, err)
 }
 
 // awaitOwnLog waits until a log that is named after its job alone is the job's:

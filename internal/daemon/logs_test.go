@@ -15,6 +15,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/problem"
 )
 
 // read is a part of a log, or the problem with it.
@@ -67,10 +68,10 @@ func TestALogThatCannotBeReadNowIsNotRefused(t *testing.T) {
 	for _, row := range []struct {
 		ctx  context.Context
 		err  error
-		kind string
+		kind problem.Kind
 	}{
-		{stopped, io.ErrUnexpectedEOF, api.Unable}, {stopped, os.ErrDeadlineExceeded, api.Unable}, {t.Context(), os.ErrDeadlineExceeded, api.Unable},
-		{t.Context(), os.ErrNotExist, api.NotFound}, {t.Context(), os.ErrPermission, api.Refused},
+		{stopped, io.ErrUnexpectedEOF, problem.Unable}, {stopped, os.ErrDeadlineExceeded, problem.Unable}, {t.Context(), os.ErrDeadlineExceeded, problem.Unable},
+		{t.Context(), os.ErrNotExist, problem.NotFound}, {t.Context(), os.ErrPermission, problem.Refused},
 	} {
 		wantProblem(t, noLog(row.ctx, "7", "log", fmt.Errorf("open: %w", row.err)), row.kind)
 	}
@@ -113,21 +114,21 @@ func TestLogsThatAreNotThere(t *testing.T) {
 	l := newLab(t)
 	queued := l.one(sh("true", "hold", "yes"))
 	_, err := l.read(api.LogQuery{ID: queued})
-	wantProblem(t, err, api.Refused, "has not started")
+	wantProblem(t, err, problem.Refused, "has not started")
 	_, err = l.read(api.LogQuery{ID: "99"})
-	wantProblem(t, err, api.NotFound, "99")
+	wantProblem(t, err, problem.NotFound, "99")
 	done := l.one(sh("echo x", "gpus", "0"))
 	l.finished(done)
 	_, err = l.read(api.LogQuery{ID: done, Attempt: 2})
-	wantProblem(t, err, api.NotFound, "1 attempt")
+	wantProblem(t, err, problem.NotFound, "1 attempt")
 	if err := os.Remove(value(l.job(done).Log)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = l.read(api.LogQuery{ID: done, Follow: true})
-	wantProblem(t, err, api.NotFound, "removed")
+	wantProblem(t, err, problem.NotFound, "removed")
 	l.act(api.ActCancel, queued)
 	_, err = l.read(api.LogQuery{ID: queued, Follow: true})
-	wantProblem(t, err, api.Refused, "has not started")
+	wantProblem(t, err, problem.Refused, "has not started")
 }
 
 func TestAttemptsKeepTheirLogs(t *testing.T) {
@@ -249,7 +250,7 @@ func TestAttach(t *testing.T) {
 	plain := l.one(sh("sleep 60", "gpus", "0"))
 	l.untilState(plain, job.Running)
 	_, err := l.Attach(l.ctx, plain)
-	wantProblem(t, err, api.Refused, "no terminal", "--pty")
+	wantProblem(t, err, problem.Refused, "no terminal", "--pty")
 	id := l.one(sh(`[ -t 0 ] && echo ready; read word; echo "got $word"`, "gpus", "0", "pty", "yes"))
 	l.untilState(id, job.Running)
 	conn, err := l.Attach(l.ctx, id)
@@ -283,5 +284,5 @@ func TestAttach(t *testing.T) {
 		t.Error("the terminal stays open")
 	}
 	_, err = l.Attach(l.ctx, id)
-	wantProblem(t, err, api.Refused, "finished")
+	wantProblem(t, err, problem.Refused, "finished")
 }

@@ -3,8 +3,8 @@ package daemon
 import (
 	"strings"
 
-	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/run"
 )
 
@@ -27,7 +27,7 @@ func checkWords(s *job.Spec) error {
 	argv, _ := run.Wrap(*s, nil)
 	for _, word := range argv {
 		if len(word) > maxWord-wrapped {
-			return api.Problemf(api.TooMuch, "put it into a script", "the set-up and the command have %d bytes together, the system takes at most %d", len(word), maxWord-wrapped)
+			return problem.Newf(problem.TooMuch, "put it into a script", "the set-up and the command have %d bytes together, the system takes at most %d", len(word), maxWord-wrapped)
 		}
 	}
 	return nil
@@ -37,5 +37,5 @@ func checkVariable(name string, bytes int) error {
 	if bytes <= maxWord {
 		return nil
 	}
-	return api.Problemf(api.TooMuch, "put it into a file", "the variable %.60s has %d bytes, the system takes at most %d", strings.ToValidUTF8(name, "?"), bytes, maxWord)
+	return problem.Newf(problem.TooMuch, "put it into a file", "the variable %.60s has %d bytes, the system takes at most %d", strings.ToValidUTF8(name, "?"), bytes, maxWord)
 }

@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -49,7 +50,7 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 		until = *q.Until // nobody has had the future's cards yet
 	}
 	if !since.Before(until) {
-		return api.Stats{}, api.Problemf(api.Invalid, "", "the window ends before it begins")
+		return api.Stats{}, problem.Newf(problem.Invalid, "", "the window ends before it begins")
 	}
 	// What runs is looked at first: one that ends in between is in the store.
 	running := map[string]job.Job{}
@@ -85,7 +86,7 @@ func (d *Daemon) Backup(ctx context.Context, c api.Caller, to io.Writer) error {
 
 func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 	if !c.Admin {
-		return api.Problemf(api.Forbidden, "root and the group "+d.config().AdminGroup+" may", "the state holds everyone's jobs; only an administrator copies it")
+		return problem.Newf(problem.Forbidden, "root and the group "+d.config().AdminGroup+" may", "the state holds everyone's jobs; only an administrator copies it")
 	}
 	dir, err := os.MkdirTemp(d.opt.Places.StateDir, "backup-")
 	if err != nil {
@@ -111,9 +112,9 @@ func Restore(stateDir, backup string) (kept string, err error) {
 	kept, err = store.Restore(machine.StoreDir(stateDir), backup)
 	switch {
 	case errors.Is(err, store.ErrLocked):
-		err = api.Problemf(api.Refused, "is a daemon still running? stop it first", "%v", err)
+		err = problem.Newf(problem.Refused, "is a daemon still running? stop it first", "%v", err)
 	case err != nil:
-		err = api.Problemf(api.Refused, "what was there is as it was; is this a whole file that berth backup wrote?", "%v", err)
+		err = problem.Newf(problem.Refused, "what was there is as it was; is this a whole file that berth backup wrote?", "%v", err)
 	}
 	return kept, err
 }
@@ -121,7 +122,7 @@ func Restore(stateDir, backup string) (kept string, err error) {
 // NewToken makes a token with the caller's own rights.
 func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (api.Token, error) {
 	if c.Token != "" {
-		return api.Token{}, api.Problemf(api.Forbidden, "use the socket on the machine itself", "a token cannot make another")
+		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot make another")
 	}
 	t, err := d.tokens.create(c.Name, c.UID, r.Name, time.Duration(r.TTLS)*time.Second, time.Now())
 	d.note(c, "token create", nil, t.ID, err)

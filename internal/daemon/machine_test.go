@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 func (l *lab) cards() []api.GPU {
@@ -57,7 +58,7 @@ func TestAPausedCardTakesNothingNewAndStaysPaused(t *testing.T) {
 		}
 	}
 	_, err := l.PauseGPU(l.ctx, 7, true)
-	wantProblem(t, err, api.NotFound, "7")
+	wantProblem(t, err, problem.NotFound, "7")
 	waits := l.one(sh("true"))
 	l.restart()
 	if l.job(runs).State != job.Running {
@@ -112,7 +113,7 @@ func TestReload(t *testing.T) {
 	l.hangUp()
 	third := share()
 	l.wantReasons(map[string]string{third: "limit per user is 2"})
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}}, api.TooMuch, "3")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}}, problem.TooMuch, "3")
 	if log := l.ownLog(); !strings.Contains(log, "limits.running_jobs") {
 		t.Error("the log does not say what changed")
 	}
@@ -135,7 +136,7 @@ func TestABrokenConfigStopsAStart(t *testing.T) {
 	l.stop()
 	l.write(l.opt.Places.Config, "[limits]\nrunning_jops = 2\n")
 	err := Serve(l.ctx, l.opt)
-	wantProblem(t, err, api.Invalid, "running_jops", "running_jobs")
+	wantProblem(t, err, problem.Invalid, "running_jops", "running_jobs")
 }
 
 func idle(after time.Duration) func(*Options) {
@@ -194,17 +195,17 @@ func TestADaemonThatLeavesTakesNothing(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}}, api.Unable, "stopping")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}}, problem.Unable, "stopping")
 }
 
 func TestASecondDaemonRefuses(t *testing.T) {
 	l := newLab(t)
 	err := Serve(l.ctx, l.opt)
-	wantProblem(t, err, api.Refused, "another berth daemon", "--state-dir")
+	wantProblem(t, err, problem.Refused, "another berth daemon", "--state-dir")
 	other := l.opt
 	other.Places.StateDir = filepath.Join(l.dir(), "other")
 	err = Serve(l.ctx, other)
-	wantProblem(t, err, api.Refused, "sock", "--socket")
+	wantProblem(t, err, problem.Refused, "sock", "--socket")
 	if _, err := l.Status(l.ctx); err != nil {
 		t.Errorf("the first does not answer any more: %v", err)
 	}
@@ -243,7 +244,7 @@ func TestBackupAndRestoreOfARunningDaemon(t *testing.T) {
 		t.Errorf("what ran then is %s %s", j.State, value(j.Outcome))
 	}
 	_, err = l.Job(l.ctx, later)
-	wantProblem(t, err, api.NotFound)
+	wantProblem(t, err, problem.NotFound)
 	// The number of a job whose log is still there is not given out again.
 	if id := l.one(sh("echo new", "gpus", "0")); id == later || l.finished(id) != "new\n" {
 		t.Errorf("the new job is %s and printed %q", id, l.log(id))
@@ -307,9 +308,9 @@ func TestTokensOpenTheDoorByTCP(t *testing.T) {
 		t.Errorf("%+v, %v", caller, err)
 	}
 	_, err = l.d.NewToken(l.ctx, caller, api.TokenRequest{})
-	wantProblem(t, err, api.Forbidden, "token")
+	wantProblem(t, err, problem.Forbidden, "token")
 	_, err = who(token.Secret + "x")
-	wantProblem(t, err, api.Forbidden)
+	wantProblem(t, err, problem.Forbidden)
 	l.restart()
 	if _, err := who(token.Secret); err != nil {
 		t.Errorf("after a restart: %v", err)
@@ -318,7 +319,7 @@ func TestTokensOpenTheDoorByTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = who(token.Secret)
-	wantProblem(t, err, api.Forbidden)
+	wantProblem(t, err, problem.Forbidden)
 }
 
 func TestAStoppedDaemonSaysSo(t *testing.T) {
@@ -326,7 +327,7 @@ func TestAStoppedDaemonSaysSo(t *testing.T) {
 	d := l.d
 	l.stop()
 	_, err := d.Submit(l.ctx, api.Caller{Admin: true}, api.SubmitRequest{Jobs: []api.Spec{sh("true")}})
-	wantProblem(t, err, api.Unable, "stopping")
+	wantProblem(t, err, problem.Unable, "stopping")
 	if _, err := l.Status(l.ctx); !errors.As(err, new(*api.Unreachable)) {
 		t.Errorf("nobody there: %v", err)
 	}

@@ -3,8 +3,8 @@ package daemon
 import (
 	"context"
 
-	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // notMeant says of ids that were named and of which no job was meant what is
@@ -51,7 +51,7 @@ type unmeant struct {
 
 func missingProblem(m unmeant) error {
 	if m.state == "" {
-		return api.Problemf(api.NotFound, "berth list --all shows what there is", "no job %.60s", m.id)
+		return problem.Newf(problem.NotFound, "berth list --all shows what there is", "no job %.60s", m.id)
 	}
-	return api.Problemf(api.Refused, "leave out what narrows it down", "job %.60s is not meant: %s", m.id, m.why)
+	return problem.Newf(problem.Refused, "leave out what narrows it down", "job %.60s is not meant: %s", m.id, m.why)
 }

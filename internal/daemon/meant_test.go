@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
@@ -41,9 +42,9 @@ func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
 		}
 	}
 	_, err := l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{done}, States: []string{"running"}}})
-	wantProblem(t, err, api.Refused, "job "+done+" is not meant: it is finished")
+	wantProblem(t, err, problem.Refused, "job "+done+" is not meant: it is finished")
 	_, err = l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{"99"}, States: []string{"running"}}})
-	wantProblem(t, err, api.NotFound, "no job 99")
+	wantProblem(t, err, problem.NotFound, "no job 99")
 	open()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 func TestNotesOn(t *testing.T) {
@@ -70,11 +71,11 @@ func TestWordsTheKernelTakes(t *testing.T) {
 		t.Errorf("a long set-up: %.200q", got)
 	}
 	variable.Env["LONG"] += "x"
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{variable}}, api.TooMuch, "the variable LONG has 131072 bytes", "131071")
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"LONG=" + variable.Env["LONG"]}}, api.TooMuch, "the variable LONG has 131072 bytes")
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("echo "+text(maxWord/2), "setup", ": "+text(maxWord/2))}}, api.TooMuch, "the set-up and the command have")
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "setup", ": "+strings.Repeat("'", maxWord/6))}}, api.TooMuch, "the set-up and the command have")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{variable}}, problem.TooMuch, "the variable LONG has 131072 bytes", "131071")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"LONG=" + variable.Env["LONG"]}}, problem.TooMuch, "the variable LONG has 131072 bytes")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("echo "+text(maxWord/2), "setup", ": "+text(maxWord/2))}}, problem.TooMuch, "the set-up and the command have")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "setup", ": "+strings.Repeat("'", maxWord/6))}}, problem.TooMuch, "the set-up and the command have")
 	held := l.one(sh("true", "hold", "yes"))
 	_, err := l.Client.Edit(l.ctx, held, api.EditRequest{Set: api.Spec{Env: variable.Env}})
-	wantProblem(t, err, api.TooMuch, "the variable LONG has 131072 bytes")
+	wantProblem(t, err, problem.TooMuch, "the variable LONG has 131072 bytes")
 }

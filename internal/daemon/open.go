@@ -18,6 +18,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/machine"
+	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/site"
 	"berth/internal/store"
@@ -66,7 +67,7 @@ func (d *Daemon) openConfig(context.Context) error {
 func (d *Daemon) loadConfig() (Config, error) {
 	cfg, err := LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit)
 	if err != nil {
-		p := api.Problemf(api.Invalid, "docs/config.md lists the keys", "%v", err)
+		p := problem.Newf(problem.Invalid, "docs/config.md lists the keys", "%v", err)
 		p.Err = err
 		return cfg, p
 	}
@@ -89,7 +90,7 @@ func (d *Daemon) openDirs(context.Context) error {
 		// root anywhere, or take the socket's place and be asked instead.
 		for flag, place := range map[string]string{"--state-dir": dir, "--socket": filepath.Dir(d.opt.Places.Socket)} {
 			if err := site.TrustedDir(place); err != nil {
-				return api.Problemf(api.Refused, "choose another place with "+flag+", all of it root's", "%v", err)
+				return problem.Newf(problem.Refused, "choose another place with "+flag+", all of it root's", "%v", err)
 			}
 		}
 	}
@@ -100,7 +101,7 @@ func (d *Daemon) openDirs(context.Context) error {
 		return stateProblem(err)
 	}
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
-		return api.Problemf(api.Refused, "choose a place on a local disk with --state-dir", "%s is on a network file system, where neither locks nor the store are safe", dir)
+		return problem.Newf(problem.Refused, "choose a place on a local disk with --state-dir", "%s is on a network file system, where neither locks nor the store are safe", dir)
 	}
 	if err := os.MkdirAll(d.jobsDir(), mode); err != nil {
 		return stateProblem(err)
@@ -128,13 +129,13 @@ func ownPlace(path string) error {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return api.Problemf(api.Refused, "choose another with --state-dir, or give it to root with mode 0711", "%s is not a directory of root's that only root can write to", path)
+		return problem.Newf(problem.Refused, "choose another with --state-dir, or give it to root with mode 0711", "%s is not a directory of root's that only root can write to", path)
 	}
 	return nil
 }
 
 func stateProblem(err error) error {
-	p := api.Problemf(api.Refused, "choose another place with --state-dir", "%v", err)
+	p := problem.Newf(problem.Refused, "choose another place with --state-dir", "%v", err)
 	p.Err = err
 	return p
 }
@@ -172,19 +173,19 @@ func (d *Daemon) notOpened(err error) error {
 	var newer *store.NewerSchemaError
 	switch {
 	case errors.As(err, &locked):
-		return api.Problemf(api.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
+		return problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
 	case errors.As(err, &newer):
-		return api.Problemf(api.Refused, "use the newer berth", "%v", err)
+		return problem.Newf(problem.Refused, "use the newer berth", "%v", err)
 	}
 	switch failed.Part {
 	case machine.Store:
-		return api.Problemf(api.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
+		return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
 	case machine.LogLevel:
-		return api.Problemf(api.Invalid, "", "%v", err)
+		return problem.Newf(problem.Invalid, "", "%v", err)
 	case machine.Cards:
-		return api.Problemf(api.Refused, noCardsHint, "%v", err)
+		return problem.Newf(problem.Refused, noCardsHint, "%v", err)
 	case machine.Ledger:
-		return api.Problemf(api.Unable, "", "%v", err)
+		return problem.Newf(problem.Unable, "", "%v", err)
 	default:
 		return stateProblem(err)
 	}
@@ -282,7 +283,7 @@ func (d *Daemon) lastNumber() (int64, error) {
 func (d *Daemon) restore(ctx context.Context) error {
 	found, err := d.machine.Runner.Scan()
 	if err != nil {
-		return api.Problemf(api.Unable, "", "look for supervisors of an earlier daemon: %v", err)
+		return problem.Newf(problem.Unable, "", "look for supervisors of an earlier daemon: %v", err)
 	}
 	var live []*job.Job
 	uids := map[int]bool{}

@@ -18,6 +18,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/store"
 )
@@ -55,14 +56,14 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	if p.Secret != "" {
 		entry, ok := d.tokens.check(p.Secret, time.Now())
 		if !ok {
-			err := api.Problemf(api.Forbidden, "make one with: berth token create", "the token is not known or has expired")
+			err := problem.Newf(problem.Forbidden, "make one with: berth token create", "the token is not known or has expired")
 			d.noteStranger(err)
 			return api.Caller{}, err
 		}
 		uid, token = entry.UID, entry.ID
 	}
 	if !d.opt.Places.Shared && uid != d.uid && uid != 0 {
-		return api.Caller{}, api.Problemf(api.Forbidden, "start your own with: berth submit", "this is another user's private daemon")
+		return api.Caller{}, problem.Newf(problem.Forbidden, "start your own with: berth submit", "this is another user's private daemon")
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -73,10 +74,10 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		// nobody's word but the kernel's.
 		user = site.User{Name: d.userName(uid), UID: uid}
 	case errors.Is(err, site.ErrUnknownUser):
-		return api.Caller{}, api.Problemf(api.Forbidden, "", "no user has the uid %d", uid)
+		return api.Caller{}, problem.Newf(problem.Forbidden, "", "no user has the uid %d", uid)
 	case err != nil:
 		d.log.Error("look up user", "uid", uid, "err", err)
-		return api.Caller{}, api.Problemf(api.Unable, "the administrator should look at the user database (getent passwd)", "who you are cannot be looked up just now")
+		return api.Caller{}, problem.Newf(problem.Unable, "the administrator should look at the user database (getent passwd)", "who you are cannot be looked up just now")
 	}
 	c := api.Caller{UID: uid, Name: user.Name, Token: token}
 	if token == "" {
@@ -333,6 +334,6 @@ func mayTouch(c api.Caller, j *job.Job) bool { return c.Admin || c.UID == j.UID 
 func mayBe(c api.Caller, j *job.Job) bool { return c.UID == j.UID || c.UID == 0 }
 
 // notYours refuses what concerns another user's job.
-func notYours(j *job.Job) *api.Problem {
-	return api.Problemf(api.Forbidden, "root and the admin group may", "job %s belongs to %s", j.ID, j.User)
+func notYours(j *job.Job) *problem.Problem {
+	return problem.Newf(problem.Forbidden, "root and the admin group may", "job %s belongs to %s", j.ID, j.User)
 }

@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // liveQuery asks for jobs that are not over, in the order of submission.
@@ -169,7 +170,7 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 			return ctx.Err()
 		})
 		if errors.Is(err, errTooMany) {
-			return nil, nil, api.Problemf(api.TooMuch, "name fewer", "more than %d jobs are meant", maxResolved)
+			return nil, nil, problem.Newf(problem.TooMuch, "name fewer", "more than %d jobs are meant", maxResolved)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -201,16 +202,16 @@ func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, 
 		return job.Job{}, err
 	}
 	if ch.All || len(ch.Ranges) > 0 || len(ch.IDs) != 1 {
-		return job.Job{}, api.Problemf(api.Invalid, "name one job by its id", "%.60s may be several jobs", word)
+		return job.Job{}, problem.Newf(problem.Invalid, "name one job by its id", "%.60s may be several jobs", word)
 	}
 	found, _, err := d.resolve(ctx, &ch, true)
 	switch {
 	case err != nil:
 		return job.Job{}, err
 	case len(found) == 0:
-		return job.Job{}, api.Problemf(api.NotFound, "berth list --all shows what there is", "no job %.60s", word)
+		return job.Job{}, problem.Newf(problem.NotFound, "berth list --all shows what there is", "no job %.60s", word)
 	case len(found) > 1:
-		return job.Job{}, api.Problemf(api.Invalid, "name one: "+found[0].ID+", say", "%.60s is %d jobs", word, len(found))
+		return job.Job{}, problem.Newf(problem.Invalid, "name one: "+found[0].ID+", say", "%.60s is %d jobs", word, len(found))
 	}
 	return found[0], nil
 }

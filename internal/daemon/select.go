@@ -9,6 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -42,13 +43,13 @@ const maxLast = 100
 func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 	sel, err := jobfile.ParseSelection(s.Words)
 	if err != nil {
-		return choice{}, api.Problemf(api.Invalid, "ids are like 7, 1-3,7, 17_0, @ or all", "%v", err)
+		return choice{}, problem.Newf(problem.Invalid, "ids are like 7, 1-3,7, 17_0, @ or all", "%v", err)
 	}
 	ch := choice{Selection: sel, user: s.User, name: s.Name}
 	ch.All = ch.All || s.All
 	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || len(s.States) > 0
 	if len(sel.Last) > maxLast {
-		return choice{}, api.Problemf(api.TooMuch, "name fewer at a time", "%d of your last jobs, at most %d are taken", len(sel.Last), maxLast)
+		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d of your last jobs, at most %d are taken", len(sel.Last), maxLast)
 	}
 	for _, back := range sel.Last {
 		id, ok, err := d.store.LastOf(c.UID, c.Name, back)
@@ -56,7 +57,7 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 			return choice{}, err
 		}
 		if !ok {
-			return choice{}, api.Problemf(api.NotFound, "", "you have no job %s", lastName(back))
+			return choice{}, problem.Newf(problem.NotFound, "", "you have no job %s", lastName(back))
 		}
 		ch.IDs = append(ch.IDs, id)
 	}
@@ -64,7 +65,7 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 		return choice{}, err
 	}
 	if ch.Ranges = merged(ch.Ranges); len(ch.Ranges) > maxRanges {
-		return choice{}, api.Problemf(api.TooMuch, "name fewer at a time", "%d ranges of ids, at most %d are taken", len(ch.Ranges), maxRanges)
+		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d ranges of ids, at most %d are taken", len(ch.Ranges), maxRanges)
 	}
 	ch.ids = make(map[string]bool, len(ch.IDs))
 	for _, id := range ch.IDs {
@@ -88,7 +89,7 @@ func (ch *choice) readStates(words []string) error {
 		case word == heldState:
 			ch.held, state = true, job.Queued
 		case !slices.Contains(states, state):
-			return api.Problemf(api.Invalid, "states are queued held running parked finished failed cancelled", "unknown state %.40q", word)
+			return problem.Newf(problem.Invalid, "states are queued held running parked finished failed cancelled", "unknown state %.40q", word)
 		}
 		queued = queued || word == string(job.Queued)
 		ch.states = append(ch.states, state)

@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -26,7 +27,7 @@ const (
 	jumpAllowed  = 10 * time.Minute
 )
 
-// Serve runs a daemon until it is told to stop. Its errors are *api.Problem
+// Serve runs a daemon until it is told to stop. Its errors are *problem.Problem
 // where a person can do something about them. Jobs go on without it.
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
@@ -93,7 +94,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	} else if errors.Is(err, context.Canceled) {
 		return cause
 	}
-	p := api.Problemf(api.Unable, "running jobs go on; start berth serve again once this is mended", "%v", err)
+	p := problem.Newf(problem.Unable, "running jobs go on; start berth serve again once this is mended", "%v", err)
 	p.Err = err
 	return p
 }
@@ -109,7 +110,7 @@ type listening struct {
 func (d *Daemon) listen() ([]listening, error) {
 	given, err := site.ActivationListeners()
 	if err != nil {
-		return nil, api.Problemf(api.Refused, "", "sockets handed over by the service manager: %v", err)
+		return nil, problem.Newf(problem.Refused, "", "sockets handed over by the service manager: %v", err)
 	}
 	var all []listening
 	for _, l := range given {
@@ -123,7 +124,7 @@ func (d *Daemon) listen() ([]listening, error) {
 		socket := d.opt.Places.Socket
 		l, err := api.Listen(socket, mode)
 		if err != nil {
-			return nil, api.Problemf(api.Refused, "choose another with --socket", "listen on %s: %v", socket, err)
+			return nil, problem.Newf(problem.Refused, "choose another with --socket", "listen on %s: %v", socket, err)
 		}
 		all = append(all, listening{socket, func() error { return d.server.ServeUnix(l) }})
 	}
@@ -133,7 +134,7 @@ func (d *Daemon) listen() ([]listening, error) {
 	}
 	l, options, err := d.listenTCP(cfg)
 	if err != nil {
-		return nil, api.Problemf(api.Refused, "docs/config.md, section http", "listen on %s: %v", cfg.Listen, err)
+		return nil, problem.Newf(problem.Refused, "docs/config.md, section http", "listen on %s: %v", cfg.Listen, err)
 	}
 	// The port is the listener's word: 0 asks for any that is free.
 	return append(all, listening{l.Addr().String(), func() error { return d.server.ServeTCP(l, options) }}), nil

@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/sched"
 )
 
@@ -170,11 +171,11 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 	}
 	for _, id := range []string{running, failing, queued} {
 		_, err := l.d.Log(l.ctx, bob.Caller, api.LogQuery{ID: id})
-		wantProblem(t, err, api.Forbidden, "daemon")
+		wantProblem(t, err, problem.Forbidden, "daemon")
 		_, err = l.d.Attach(l.ctx, bob.Caller, id)
-		wantProblem(t, err, api.Forbidden, "daemon")
+		wantProblem(t, err, problem.Forbidden, "daemon")
 		_, err = l.d.Edit(l.ctx, bob.Caller, id, api.EditRequest{Set: editOf("priority", "1")})
-		wantProblem(t, err, api.Forbidden, "daemon")
+		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
 	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.ShowCommands = ShowAll; return &c }())
 	if detail, err := l.d.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 {
@@ -208,9 +209,9 @@ func TestNobodyTouchesOthersJobs(t *testing.T) {
 		t.Errorf("cancelled: %s", value(j.Reason))
 	}
 	_, err := l.d.PauseGPU(l.ctx, bob.Caller, 0, true)
-	wantProblem(t, err, api.Forbidden, "administrator")
+	wantProblem(t, err, problem.Forbidden, "administrator")
 	err = l.d.Backup(l.ctx, bob.Caller, os.Stdout)
-	wantProblem(t, err, api.Forbidden, "administrator")
+	wantProblem(t, err, problem.Forbidden, "administrator")
 	audit, err := os.ReadFile(filepath.Join(l.opt.Places.StateDir, "audit.jsonl"))
 	if err != nil || strings.Count(string(audit), "not the caller's") < 4 || !strings.Contains(string(audit), "gpu pause") {
 		t.Errorf("the audit says %s, %v", audit, err)
@@ -242,16 +243,16 @@ func TestLimitsOfUsers(t *testing.T) {
 		return api.SubmitRequest{Dir: "/", Jobs: slices.Repeat([]api.Spec{sh("sleep 1000", append(pairs, "grace", "1s")...)}, n)}
 	}
 	_, err := l.d.Submit(l.ctx, ann.Caller, request(4))
-	wantProblem(t, err, api.TooMuch, "3")
+	wantProblem(t, err, problem.TooMuch, "3")
 	ids := ann.submit(request(3, "gpus", "0.2").Jobs...)
 	_, err = l.d.Submit(l.ctx, ann.Caller, request(1))
-	wantProblem(t, err, api.TooMuch, "3 jobs", "limit of 3")
+	wantProblem(t, err, problem.TooMuch, "3 jobs", "limit of 3")
 	l.untilState(ids[1], job.Running)
 	l.wantReasons(map[string]string{ids[2]: "limit per user is 2"})
 	_, err = l.d.Submit(l.ctx, bob.Caller, request(2))
-	wantProblem(t, err, api.TooMuch, "1")
+	wantProblem(t, err, problem.TooMuch, "1")
 	_, err = l.d.Submit(l.ctx, bob.Caller, request(1, "gpus", "0.5"))
-	wantProblem(t, err, api.Refused, "0.25")
+	wantProblem(t, err, problem.Refused, "0.25")
 	his := bob.submit(request(1, "gpus", "0.2").Jobs...)
 	l.untilState(his[0], job.Running)
 	if _, err := l.d.Submit(l.ctx, root.Caller, request(5, "hold", "yes")); err != nil {
@@ -350,7 +351,7 @@ func TestAPrivateDaemonIsPrivate(t *testing.T) {
 			t.Errorf("uid %d is told %q", uid, got)
 		}
 		_, err := l.d.Identify(l.ctx, api.Peer{UID: uid})
-		wantProblem(t, err, api.Forbidden, "private")
+		wantProblem(t, err, problem.Forbidden, "private")
 	}
 	info, err := os.Stat(l.opt.Places.Socket)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -375,7 +376,7 @@ func TestADirectoryServiceThatDoesNotAnswerLetsNobodyIn(t *testing.T) {
 			}
 			c, err := l.d.Identify(ctx, asked)
 			if shared {
-				wantProblem(t, err, api.Unable, "cannot be looked up")
+				wantProblem(t, err, problem.Unable, "cannot be looked up")
 			} else if err != nil || c.UID != os.Getuid() {
 				t.Errorf("%+v, %v", c, err)
 			}

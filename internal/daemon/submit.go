@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // A command is bounded by what the kernel takes: a single word, and not much
@@ -96,17 +97,17 @@ func (s *submission) read(ctx context.Context) error {
 	r := s.request
 	switch {
 	case len(r.Jobs) == 0:
-		return api.Problemf(api.Invalid, "", "the request holds no job")
+		return problem.Newf(problem.Invalid, "", "the request holds no job")
 	case len(r.Jobs) > s.cfg.MaxSpecs:
-		return api.Problemf(api.TooMuch, "send them in several requests", "%d jobs in one request, at most %d are taken", len(r.Jobs), s.cfg.MaxSpecs)
+		return problem.Newf(problem.TooMuch, "send them in several requests", "%d jobs in one request, at most %d are taken", len(r.Jobs), s.cfg.MaxSpecs)
 	case r.Dir != "" && !filepath.IsAbs(r.Dir):
-		return api.Problemf(api.Invalid, "", "dir: %.100q is not an absolute path", r.Dir)
+		return problem.Newf(problem.Invalid, "", "dir: %.100q is not an absolute path", r.Dir)
 	case strings.IndexByte(r.Dir, 0) >= 0 || len(r.Dir) > maxDir:
-		return api.Problemf(api.Invalid, "", "dir: it holds a zero byte, or more than %d", maxDir)
+		return problem.Newf(problem.Invalid, "", "dir: it holds a zero byte, or more than %d", maxDir)
 	case strings.IndexByte(r.Term, 0) >= 0 || len(r.Term) > maxTerm:
-		return api.Problemf(api.Invalid, "", "term: it holds a zero byte, or more than %d", maxTerm)
+		return problem.Newf(problem.Invalid, "", "term: it holds a zero byte, or more than %d", maxTerm)
 	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
-		return api.Problemf(api.Invalid, "", "umask: %d is none", *r.Umask)
+		return problem.Newf(problem.Invalid, "", "umask: %d is none", *r.Umask)
 	}
 	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
 		return err
@@ -125,8 +126,7 @@ func (s *submission) located(i int, err error) error {
 	if len(s.request.Jobs) == 1 {
 		return err
 	}
-	var p *api.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		where := *p
 		where.What = fmt.Sprintf("job %d of %d: %s", i+1, len(s.request.Jobs), p.What)
 		return &where
@@ -148,7 +148,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	}
 	asked, err := jobfile.Ask(pairs, s.now, job.Defaults(), s.cfg.MaxArray)
 	if err != nil {
-		return api.Problemf(api.Invalid, "docs/jobspec.md lists the keys", "%v", err)
+		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
 	}
 	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		return err
 	}
 	if err := jobfile.CheckInject(&asked.Spec); err != nil {
-		return api.Problemf(api.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
+		return problem.Newf(problem.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
 	}
 	if err := s.d.capable(&asked.Spec); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (s *submission) checkPriority(priority int) error {
 	if s.caller.Admin || priority <= s.cfg.MaxPriority {
 		return nil
 	}
-	return api.Problemf(api.Refused, "an administrator may; max_priority in the config is the bound", "priority %d: users may ask for %d at most", priority, s.cfg.MaxPriority)
+	return problem.Newf(problem.Refused, "an administrator may; max_priority in the config is the bound", "priority %d: users may ask for %d at most", priority, s.cfg.MaxPriority)
 }
 
 // dedups reports whether a job must not be the same as another.
@@ -214,13 +214,13 @@ func (s *submission) setCommand(spec *job.Spec, command api.Command) error {
 	}
 	switch {
 	case size == 0 || len(command.Argv) > 0 && command.Argv[0] == "" || len(command.Argv) == 0 && strings.TrimSpace(command.Shell) == "":
-		return api.Problemf(api.Invalid, "berth submit -- python train.py", "the job has no command")
+		return problem.Newf(problem.Invalid, "berth submit -- python train.py", "the job has no command")
 	case size > maxCommand:
-		return api.Problemf(api.TooMuch, "put it into a script", "the command has %d bytes, at most %d are taken", size, maxCommand)
+		return problem.Newf(problem.TooMuch, "put it into a script", "the command has %d bytes, at most %d are taken", size, maxCommand)
 	case longest > maxWord:
-		return api.Problemf(api.TooMuch, "put it into a script", "a word of the command has %d bytes, the system takes at most %d", longest, maxWord)
+		return problem.Newf(problem.TooMuch, "put it into a script", "a word of the command has %d bytes, the system takes at most %d", longest, maxWord)
 	case strings.IndexByte(command.Shell+strings.Join(command.Argv, ""), 0) >= 0:
-		return api.Problemf(api.Invalid, "", "the command holds a zero byte")
+		return problem.Newf(problem.Invalid, "", "the command holds a zero byte")
 	}
 	spec.Shell, spec.Argv = command.Shell, command.Argv
 	return nil
@@ -261,10 +261,10 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 		most = min(most, own)
 	}
 	if from+tasks > most {
-		return api.Problemf(api.TooMuch, "submit fewer at a time", "the request holds more than the %d jobs you may have queued", most)
+		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request holds more than the %d jobs you may have queued", most)
 	}
 	if s.bytes += tasks * specBytes(&asked.Spec); s.bytes > maxRequestBytes {
-		return api.Problemf(api.TooMuch, "put what they have in common into a script", "the jobs of this request say more than %d MiB in all", maxRequestBytes>>20)
+		return problem.Newf(problem.TooMuch, "put what they have in common into a script", "the jobs of this request say more than %d MiB in all", maxRequestBytes>>20)
 	}
 	for range tasks {
 		s.jobs = append(s.jobs, &job.Job{
@@ -295,7 +295,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			if dep.Name != "" {
 				at, ok := named[dep.Name]
 				if !ok {
-					return s.located(i, api.Problemf(api.Invalid, "ids are like 12, 17_3 or @; a name is that of an earlier job in the same file", "after: no job before it in this request is named %.60q", dep.Name))
+					return s.located(i, problem.Newf(problem.Invalid, "ids are like 12, 17_3 or @; a name is that of an earlier job in the same file", "after: no job before it in this request is named %.60q", dep.Name))
 				}
 				it.siblings = append(it.siblings, sibling{at, dep.On})
 				more += s.items[at].to - s.items[at].from
@@ -314,7 +314,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			}
 		}
 		if waits += (len(after) + more) * (it.to - it.from); waits > maxDependencies {
-			return s.located(i, api.Problemf(api.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all, at most %d are taken", waits, maxDependencies))
+			return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all, at most %d are taken", waits, maxDependencies))
 		}
 		it.asked.Spec.After = after
 		for _, j := range s.jobs[it.from:it.to] {
@@ -335,7 +335,7 @@ func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error
 		return nil, err
 	}
 	if len(missing) > 0 || len(found) == 0 {
-		return nil, api.Problemf(api.Refused, "berth list --all shows what there is", "after: there is no job %.60s", word)
+		return nil, problem.Newf(problem.Refused, "berth list --all shows what there is", "after: there is no job %.60s", word)
 	}
 	ids := make([]string, len(found))
 	for i := range found {

@@ -15,6 +15,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // TestEveryKeyReachesTheJob: each key of a request is in the job's spec.
@@ -119,36 +120,36 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 	rows := []struct {
 		name    string
 		request api.SubmitRequest
-		kind    string
+		kind    problem.Kind
 		words   []string
 	}{
-		{"a size that is none", one("vram", "much"), api.Invalid, []string{"vram", "much", "allowed"}},
-		{"a state that is none", one("hold", "maybe"), api.Invalid, []string{"hold", "maybe"}},
-		{"memory of no card", one("gpus", "0", "vram", "4G"), api.Invalid, []string{"gpus=0"}},
-		{"a negative count", one("gpus", "-1"), api.Invalid, []string{"gpus"}},
-		{"a time long ago in words", one("begin", "yesterday"), api.Invalid, []string{"begin"}},
-		{"a job that never was", one("after", "99"), api.Refused, []string{"99"}},
-		{"the last of somebody who has none", one("after", "@"), api.NotFound, []string{"no job"}},
-		{"a condition that is none", one("after", "1:maybe"), api.Invalid, []string{"maybe"}},
-		{"more cards than there are", one("gpus", "9"), api.Refused, []string{"9 GPUs", "2"}},
-		{"more memory than a card has", one("vram", "40G"), api.Refused, []string{"40960", "24064"}},
-		{"a card that is not there", one("ids", "7"), api.Refused, []string{"7"}},
-		{"a card of another kind", one("type", "H900"), api.Refused, []string{"h900"}},
-		{"more cores than there are", one("cpus", "60000"), api.Refused, []string{"60000"}},
-		{"an array too large", one("array", "0-10"), api.Invalid, []string{"at most 10"}},
-		{"too many tasks in all", api.SubmitRequest{Jobs: []api.Spec{sh("a", "array", "0-9"), sh("b", "array", "0-9"), sh("c")}}, api.TooMuch, []string{"20"}},
-		{"too many jobs", api.SubmitRequest{Jobs: slices.Repeat([]api.Spec{sh("true")}, 6)}, api.TooMuch, []string{"6", "5"}},
-		{"no command", api.SubmitRequest{Jobs: []api.Spec{{}}}, api.Invalid, []string{"no command"}},
-		{"a blank command", api.SubmitRequest{Jobs: []api.Spec{sh(" \t")}}, api.Invalid, []string{"no command"}},
-		{"an empty word for a program", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Argv: []string{"", "x"}}}}}, api.Invalid, []string{"no command"}},
-		{"a zero byte", api.SubmitRequest{Jobs: []api.Spec{sh("a\x00b")}}, api.Invalid, []string{"zero byte"}},
-		{"a line longer than the kernel takes", api.SubmitRequest{Jobs: []api.Spec{sh(long)}}, api.TooMuch, []string{"131072", "131071"}},
-		{"a variable with a bad name", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "true"}, Env: map[string]string{"A-B": "x"}}}}, api.Invalid, []string{"A-B"}},
-		{"a directory from nowhere", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Dir: "sub"}, api.Invalid, []string{"absolute"}},
-		{"a mask that is none", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Umask: umask(0o1777)}, api.Invalid, []string{"umask"}},
-		{"an environment too large", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A=" + strings.Repeat("x", 1000)}}, api.TooMuch, []string{"1003", "1000", "--export"}},
-		{"an environment that is none", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A"}}, api.Invalid, []string{"NAME=value"}},
-		{"one bad of several", api.SubmitRequest{Jobs: []api.Spec{sh("true"), sh("true", "gpus", "9")}}, api.Refused, []string{"job 2 of 2"}},
+		{"a size that is none", one("vram", "much"), problem.Invalid, []string{"vram", "much", "allowed"}},
+		{"a state that is none", one("hold", "maybe"), problem.Invalid, []string{"hold", "maybe"}},
+		{"memory of no card", one("gpus", "0", "vram", "4G"), problem.Invalid, []string{"gpus=0"}},
+		{"a negative count", one("gpus", "-1"), problem.Invalid, []string{"gpus"}},
+		{"a time long ago in words", one("begin", "yesterday"), problem.Invalid, []string{"begin"}},
+		{"a job that never was", one("after", "99"), problem.Refused, []string{"99"}},
+		{"the last of somebody who has none", one("after", "@"), problem.NotFound, []string{"no job"}},
+		{"a condition that is none", one("after", "1:maybe"), problem.Invalid, []string{"maybe"}},
+		{"more cards than there are", one("gpus", "9"), problem.Refused, []string{"9 GPUs", "2"}},
+		{"more memory than a card has", one("vram", "40G"), problem.Refused, []string{"40960", "24064"}},
+		{"a card that is not there", one("ids", "7"), problem.Refused, []string{"7"}},
+		{"a card of another kind", one("type", "H900"), problem.Refused, []string{"h900"}},
+		{"more cores than there are", one("cpus", "60000"), problem.Refused, []string{"60000"}},
+		{"an array too large", one("array", "0-10"), problem.Invalid, []string{"at most 10"}},
+		{"too many tasks in all", api.SubmitRequest{Jobs: []api.Spec{sh("a", "array", "0-9"), sh("b", "array", "0-9"), sh("c")}}, problem.TooMuch, []string{"20"}},
+		{"too many jobs", api.SubmitRequest{Jobs: slices.Repeat([]api.Spec{sh("true")}, 6)}, problem.TooMuch, []string{"6", "5"}},
+		{"no command", api.SubmitRequest{Jobs: []api.Spec{{}}}, problem.Invalid, []string{"no command"}},
+		{"a blank command", api.SubmitRequest{Jobs: []api.Spec{sh(" \t")}}, problem.Invalid, []string{"no command"}},
+		{"an empty word for a program", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Argv: []string{"", "x"}}}}}, problem.Invalid, []string{"no command"}},
+		{"a zero byte", api.SubmitRequest{Jobs: []api.Spec{sh("a\x00b")}}, problem.Invalid, []string{"zero byte"}},
+		{"a line longer than the kernel takes", api.SubmitRequest{Jobs: []api.Spec{sh(long)}}, problem.TooMuch, []string{"131072", "131071"}},
+		{"a variable with a bad name", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "true"}, Env: map[string]string{"A-B": "x"}}}}, problem.Invalid, []string{"A-B"}},
+		{"a directory from nowhere", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Dir: "sub"}, problem.Invalid, []string{"absolute"}},
+		{"a mask that is none", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Umask: umask(0o1777)}, problem.Invalid, []string{"umask"}},
+		{"an environment too large", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A=" + strings.Repeat("x", 1000)}}, problem.TooMuch, []string{"1003", "1000", "--export"}},
+		{"an environment that is none", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A"}}, problem.Invalid, []string{"NAME=value"}},
+		{"one bad of several", api.SubmitRequest{Jobs: []api.Spec{sh("true"), sh("true", "gpus", "9")}}, problem.Refused, []string{"job 2 of 2"}},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -298,7 +299,7 @@ func TestManySpecsAreAllOrNothing(t *testing.T) {
 	l := newLab(t)
 	specs := slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 500)
 	specs[499] = sh("true", "gpus", "3")
-	l.refused(api.SubmitRequest{Jobs: specs}, api.Refused, "job 500 of 500")
+	l.refused(api.SubmitRequest{Jobs: specs}, problem.Refused, "job 500 of 500")
 	if n := l.count(job.Queued); n != 0 {
 		t.Errorf("%d were taken", n)
 	}
@@ -345,7 +346,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	if reply.Jobs[6].Tasks != 4 {
 		t.Errorf("%d tasks", reply.Jobs[6].Tasks)
 	}
-	l.refused(api.SubmitRequest{DryRun: true, Jobs: []api.Spec{sh("true", "vram", "x")}}, api.Invalid)
+	l.refused(api.SubmitRequest{DryRun: true, Jobs: []api.Spec{sh("true", "vram", "x")}}, problem.Invalid)
 	if page, err := l.Jobs(l.ctx, api.Query{Over: true}); err != nil || page.Total != 1 {
 		t.Errorf("%d jobs are there, %v", page.Total, err)
 	}
@@ -369,7 +370,7 @@ func TestDedup(t *testing.T) {
 	}
 	l.write(filepath.Join(l.dir(), "code"), "1")
 	held := accepted(same("hold", "yes"))
-	l.refused(same(), api.Refused, held) // queued
+	l.refused(same(), problem.Refused, held) // queued
 	l.act(api.ActRelease, held)
 	l.end(held)
 	again := accepted(same()) // it failed
@@ -377,22 +378,22 @@ func TestDedup(t *testing.T) {
 	l.write(filepath.Join(l.dir(), "code"), "0")
 	well := accepted(same())
 	l.finished(well)
-	l.refused(same(), api.Refused, well)
-	l.refused(api.SubmitRequest{DryRun: true, Jobs: same().Jobs, Dir: l.dir()}, api.Refused, well)
+	l.refused(same(), problem.Refused, well)
+	l.refused(api.SubmitRequest{DryRun: true, Jobs: same().Jobs, Dir: l.dir()}, problem.Refused, well)
 
 	// One that fails later does not hide the one that ended well.
 	l.write(filepath.Join(l.dir(), "code"), "1")
 	plain := same()
 	plain.Jobs[0].Dedup = ""
 	l.end(accepted(plain))
-	l.refused(same(), api.Refused, well)
+	l.refused(same(), problem.Refused, well)
 
 	for _, other := range []api.SubmitRequest{same("env.A", "1"), same("dir", "/"), same("setup", "true"), same("venv", "v")} {
 		l.end(accepted(other))
 	}
 	twice := same("env.B", "1")
 	twice.Jobs = append(twice.Jobs, twice.Jobs[0])
-	l.refused(twice, api.Refused, "job 2 of 2", "in this request")
+	l.refused(twice, problem.Refused, "job 2 of 2", "in this request")
 	array := same("env.C", "1", "array", "0-2")
 	l.end(accepted(array) + "_0") // its tasks are not one another's twins
 }
@@ -408,14 +409,14 @@ func TestDedupSeesWhatIsEditedAndRequeued(t *testing.T) {
 	if _, err := l.Edit(l.ctx, "1", api.EditRequest{Set: sh(line)}); err != nil {
 		t.Fatal(err)
 	}
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh(line, "dedup", "yes")}, Dir: l.dir()}, api.Refused, "job 1 ")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh(line, "dedup", "yes")}, Dir: l.dir()}, problem.Refused, "job 1 ")
 	l.one(sh("x", "hold", "yes", "dedup", "yes")) // it is something else by now
 	if got := did(l.act(api.ActRequeue, failed)); got != failed+":done" {
 		t.Fatal(got)
 	}
 	l.act(api.ActHold, failed)
 	if j := l.job(failed); j.State == job.Queued {
-		l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("false", "gpus", "0", "dedup", "yes")}, Dir: l.dir()}, api.Refused, "job "+failed)
+		l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("false", "gpus", "0", "dedup", "yes")}, Dir: l.dir()}, problem.Refused, "job "+failed)
 	}
 }
 
@@ -442,8 +443,8 @@ func TestOneOfManyTwinsAtOnceIsTaken(t *testing.T) {
 func TestLimitsOfTheQueue(t *testing.T) {
 	l := newLab(t, with(func(c *Config) { c.MaxQueue = 10 }))
 	ids := l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 8)...)
-	l.refused(api.SubmitRequest{Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, api.TooMuch, "8", "3", "10")
-	l.refused(api.SubmitRequest{DryRun: true, Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, api.TooMuch, "10")
+	l.refused(api.SubmitRequest{Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, problem.TooMuch, "8", "3", "10")
+	l.refused(api.SubmitRequest{DryRun: true, Jobs: slices.Repeat([]api.Spec{sh("true")}, 3)}, problem.TooMuch, "10")
 	l.act(api.ActCancel, ids[0], ids[1], ids[2])
 	l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 3)...)
 	l.submit(slices.Repeat([]api.Spec{sh("true", "hold", "yes")}, 2)...)

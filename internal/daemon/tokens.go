@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 // Bounds on tokens for access from elsewhere.
@@ -107,9 +108,9 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	}
 	switch {
 	case ttl < time.Second || ttl > maxTokenTTL:
-		return api.Token{}, api.Problemf(api.Invalid, "", "a token is good for one second to %d days", maxTokenTTL/day)
+		return api.Token{}, problem.Newf(problem.Invalid, "", "a token is good for one second to %d days", maxTokenTTL/day)
 	case len(name) > maxTokenName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return api.Token{}, api.Problemf(api.Invalid, "", "a token's name is at most %d bytes of plain text", maxTokenName)
+		return api.Token{}, problem.Newf(problem.Invalid, "", "a token's name is at most %d bytes of plain text", maxTokenName)
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
@@ -122,9 +123,9 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	}
 	switch {
 	case own >= tokensPerUser:
-		return api.Token{}, api.Problemf(api.TooMuch, "revoke one that is not needed any more", "%s has %d tokens already, as many as a user may", user, own)
+		return api.Token{}, problem.Newf(problem.TooMuch, "revoke one that is not needed any more", "%s has %d tokens already, as many as a user may", user, own)
 	case len(list) >= tokensInAll:
-		return api.Token{}, api.Problemf(api.TooMuch, "ask an administrator to revoke some", "there are %d tokens already, as many as there may be", len(list))
+		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are %d tokens already, as many as there may be", len(list))
 	}
 	id := freshID(list)
 	secret := "berth_" + id + "_" + randomText(tokenSecretSize)
@@ -176,12 +177,12 @@ func (t *tokens) revoke(id string, uid int, admin bool) error {
 	list := slices.Clone(t.current())
 	i := slices.IndexFunc(list, func(e tokenEntry) bool { return e.ID == id && (admin || e.UID == uid) })
 	if i < 0 {
-		return api.Problemf(api.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
+		return problem.Newf(problem.NotFound, "berth token list shows yours", "there is no token %s", shown(id))
 	}
 	list[i].revoked = true
 	t.replace(list)
 	if err := t.write(list, time.Time{}); err != nil {
-		p := api.Problemf(api.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", id, err)
+		p := problem.Newf(problem.Unable, "revoke it again when the disk has room", "token %s is revoked, but a restart would bring it back: %v", id, err)
 		p.Err = err
 		return p
 	}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/api"
+	"berth/internal/problem"
 )
 
 var tokenTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -37,14 +38,6 @@ func (s *tokenStore) open(t interface{ Fatal(...any) }) *tokens {
 		t.Fatal(err)
 	}
 	return opened
-}
-
-func problemKind(err error) string {
-	var p *api.Problem
-	if errors.As(err, &p) {
-		return p.Kind
-	}
-	return ""
 }
 
 func createToken(t testing.TB, of *tokens, user string, uid int, ttl time.Duration) api.Token {
@@ -111,10 +104,10 @@ func TestTokensAreTheirOwners(t *testing.T) {
 	if diff := cmp.Diff([]string{ann.ID, bob.ID}, ids(of.list(0, true, tokenTime))); diff != "" {
 		t.Error(diff)
 	}
-	if err := of.revoke(ann.ID, 1001, false); problemKind(err) != api.NotFound {
+	if err := of.revoke(ann.ID, 1001, false); problem.KindOf(err) != problem.NotFound {
 		t.Errorf("bob revoking ann's: %v", err)
 	}
-	if err := of.revoke("nothing", 0, true); problemKind(err) != api.NotFound {
+	if err := of.revoke("nothing", 0, true); problem.KindOf(err) != problem.NotFound {
 		t.Errorf("revoking what is not there: %v", err)
 	}
 	if err := of.revoke(ann.ID, 1000, false); err != nil {
@@ -137,7 +130,7 @@ func TestTokensAreBounded(t *testing.T) {
 	for range tokensPerUser {
 		createToken(t, of, "ann", 1000, time.Hour)
 	}
-	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime); problemKind(err) != api.TooMuch {
+	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime); problem.KindOf(err) != problem.TooMuch {
 		t.Errorf("one more than a user may have: %v", err)
 	}
 	createToken(t, of, "bob", 1001, time.Hour) // ann's are not bob's
@@ -156,7 +149,7 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	of = (&tokenStore{saved: string(saved)}).open(t)
-	if _, err := of.create("last", 1, "", time.Hour, tokenTime); problemKind(err) != api.TooMuch {
+	if _, err := of.create("last", 1, "", time.Hour, tokenTime); problem.KindOf(err) != problem.TooMuch {
 		t.Errorf("one more than there may be: %v", err)
 	}
 }
@@ -167,7 +160,7 @@ func TestTokensThatMakeNoSense(t *testing.T) {
 		name string
 		ttl  time.Duration
 	}{{"", -time.Hour}, {"", time.Millisecond}, {"", 366 * day}, {strings.Repeat("x", 65), 0}, {"a\nb", 0}, {"\x1b[2J", 0}, {"\xff", 0}} {
-		if _, err := of.create("ann", 1000, c.name, c.ttl, tokenTime); problemKind(err) != api.Invalid {
+		if _, err := of.create("ann", 1000, c.name, c.ttl, tokenTime); problem.KindOf(err) != problem.Invalid {
 			t.Errorf("%q for %v: %v", c.name, c.ttl, err)
 		}
 	}
@@ -184,7 +177,7 @@ func TestTokensOnAFullDisk(t *testing.T) {
 	if _, err := of.create("ann", 1000, "", time.Hour, tokenTime); err == nil || len(of.current()) != 1 {
 		t.Errorf("a token nobody wrote down: %v, %d", err, len(of.current()))
 	}
-	if err := of.revoke(token.ID, 1000, false); problemKind(err) != api.Unable {
+	if err := of.revoke(token.ID, 1000, false); problem.KindOf(err) != problem.Unable {
 		t.Errorf("a revocation nobody wrote down: %v", err)
 	}
 	if _, ok := of.check(token.Secret, tokenTime); ok {
@@ -243,7 +236,7 @@ func TestTokensAreWhatWasMadeAndNotRevoked(t *testing.T) {
 			},
 			"revoke": func(t *rapid.T) {
 				for secret, token := range good {
-					if err := of.revoke(token.ID, 0, true); err == nil || problemKind(err) == api.NotFound {
+					if err := of.revoke(token.ID, 0, true); err == nil || problem.KindOf(err) == problem.NotFound {
 						delete(good, secret)
 					} else if _, ok := of.check(secret, now); ok {
 						t.Fatal("revoked, and still good")

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 	"berth/internal/store"
 )
 
@@ -60,7 +60,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 		asked := work(s.caller.UID, &it.asked.Spec)
 		key := identity(asked)
 		if within[key] {
-			return s.located(i, api.Problemf(api.Refused, "leave --dedup out to run it again", "the same job is in this request already"))
+			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "the same job is in this request already"))
 		}
 		within[key] = true
 		id, err := t.find(ctx, s.d, key, asked)
@@ -68,7 +68,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 			return err
 		}
 		if id != "" {
-			return s.located(i, api.Problemf(api.Refused, "leave --dedup out to run it again", "job %s is the same, and queued, running or finished well", id))
+			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "job %s is the same, and queued, running or finished well", id))
 		}
 	}
 	return nil

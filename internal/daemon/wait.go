@@ -8,6 +8,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // waitMost bounds one answer; who wants to wait longer asks again.
@@ -20,7 +21,7 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 		return api.WaitReply{}, err
 	}
 	if !ch.narrow {
-		return api.WaitReply{}, api.Problemf(api.Invalid, "name jobs by id, or say all", "no job is selected")
+		return api.WaitReply{}, problem.Newf(problem.Invalid, "name jobs by id, or say all", "no job is selected")
 	}
 	w, l, err := d.beginWait(ctx, &ch, r.Any)
 	if l != nil {
@@ -92,7 +93,7 @@ func (d *Daemon) waitsForOver(ch *choice) (bool, error) {
 		total += n
 	}
 	if total > maxOverWaited {
-		return false, api.Problemf(api.TooMuch, "leave them out with --state queued,running", "%d jobs that are over are meant, at most %d are waited for", total, maxOverWaited)
+		return false, problem.Newf(problem.TooMuch, "leave them out with --state queued,running", "%d jobs that are over are meant, at most %d are waited for", total, maxOverWaited)
 	}
 	return true, nil
 }

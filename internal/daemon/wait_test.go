@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // waits asks in the background, and answers with who is over.
@@ -66,9 +67,9 @@ func TestWait(t *testing.T) {
 		t.Errorf("out of time: %+v", late)
 	}
 	_, err := l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{"99"}}})
-	wantProblem(t, err, api.NotFound, "99")
+	wantProblem(t, err, problem.NotFound, "99")
 	_, err = l.Wait(l.ctx, api.WaitRequest{})
-	wantProblem(t, err, api.Invalid)
+	wantProblem(t, err, problem.Invalid)
 
 	all := l.waits(api.WaitRequest{Select: api.Select{Words: []string{slow, held, done}}})
 	anyone := l.waits(api.WaitRequest{Select: api.Select{Words: []string{slow, held}}, Any: true})

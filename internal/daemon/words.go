@@ -3,6 +3,7 @@ package daemon
 import (
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // Bounds on what the jobs of a request, and all live jobs of one user, say in
@@ -31,7 +32,7 @@ func specBytes(s *job.Spec) int {
 
 // roomFor says whether a user's live jobs may say so much more. It looks at
 // all of them, so it is asked only where that is much.
-func (d *Daemon) roomFor(c api.Caller, more int) *api.Problem {
+func (d *Daemon) roomFor(c api.Caller, more int) *problem.Problem {
 	have := 0
 	d.engine.Each(0, func(j *job.Job) bool {
 		if j.UID == c.UID {
@@ -42,5 +43,5 @@ func (d *Daemon) roomFor(c api.Caller, more int) *api.Problem {
 	if have+more <= maxUserBytes {
 		return nil
 	}
-	return api.Problemf(api.TooMuch, "wait for some to end, or put what they say into a script", "your jobs that are not over say %d MiB, and would say more than %d", have>>20, maxUserBytes>>20)
+	return problem.Newf(problem.TooMuch, "wait for some to end, or put what they say into a script", "your jobs that are not over say %d MiB, and would say more than %d", have>>20, maxUserBytes>>20)
 }

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // mostLive is how many jobs a crowd keeps in the daemon at a time.
@@ -94,8 +95,8 @@ func (c *crowd) ask(w *wish, hand func(*wish) ([]string, error)) {
 			}
 			continue
 		}
-		var refused *api.Problem
-		if errors.As(err, &refused) && refused.Kind != api.Unable {
+		var refused *problem.Problem
+		if errors.As(err, &refused) && refused.Kind != problem.Unable {
 			c.t.Errorf("refused: %v\n%+v", err, w.specs)
 		}
 		c.mu.Lock()
@@ -183,8 +184,8 @@ func (c *crowd) followUp(w *wish) {
 		if over {
 			return
 		}
-		var refused *api.Problem
-		if errors.As(err, &refused) && refused.Kind != api.Unable {
+		var refused *problem.Problem
+		if errors.As(err, &refused) && refused.Kind != problem.Unable {
 			c.t.Errorf("%s of job %s: %v", w.then, w.ids[0], err)
 			return
 		}

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // small mounts a file system that is soon full.
@@ -94,10 +94,7 @@ func TestStateDiskFull(t *testing.T) {
 	h.mustBeClean()
 }
 
-func isUnable(err error) bool {
-	var problem *api.Problem
-	return errors.As(err, &problem) && problem.Kind == api.Unable
-}
+func isUnable(err error) bool { return problem.KindOf(err) == problem.Unable }
 
 // submitUntilRefused submits until the disk is too full for one more. Nobody
 // makes room meanwhile, so that an answer that waited for it would not come.

@@ -15,6 +15,7 @@ import (
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // feed carries the jobs file to the daemon: what is in it and neither waits,
@@ -203,9 +204,8 @@ func (s *scheduler) queue(ctx context.Context, lines []jobfile.CSVJob) {
 }
 
 func (s *scheduler) refuse(line jobfile.CSVJob, err error) {
-	var p *api.Problem
-	if errors.As(err, &p) && (p.Kind == api.Unable || p.Kind == api.TooMuch) {
-		s.log.warnOnce("line %d, %s: not queued yet: %v", line.Line, line.Script, p.What)
+	if kind := problem.KindOf(err); kind == problem.Unable || kind == problem.TooMuch {
+		s.log.warnOnce("line %d, %s: not queued yet: %v", line.Line, line.Script, err)
 		s.feed.whole = false // asked again at the next look
 		return
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"berth/internal/api"
 	"berth/internal/compat/frontend"
+	"berth/internal/problem"
 )
 
 // Program is gpu-scheduler.
@@ -130,15 +130,10 @@ func parse(flags *pflag.FlagSet, verb string, args []string, words int) error {
 
 // fail says what a daemon or this machine refused.
 func (c call) fail(err error) int {
-	var p *api.Problem
-	if errors.As(err, &p) {
-		c.Complain(p.What, p.Hint)
-		if p.Kind == api.Invalid {
-			return frontend.BadUsage
-		}
-		return frontend.Failed
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok {
+		p = problem.Wrap(problem.Unable, "", err)
 	}
-	what, hint, _ := strings.Cut(err.Error(), "\nhint: ")
-	c.Complain(what, hint)
-	return frontend.Failed
+	c.Complain(p.What, p.Hint)
+	return p.Kind.ExitStatus()
 }

@@ -12,6 +12,7 @@ import (
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // tickEvery is how often files are looked at. A look costs next to nothing; the
@@ -318,7 +319,7 @@ func (s *scheduler) explain(ctx context.Context, now time.Time) {
 
 func checkSizes(name string, text []byte) error {
 	if _, err := jobfile.ParseSizes(name, text); err != nil {
-		return api.Problemf(api.Invalid, `{"default_requirement": 1.0, "models": {"NAME": 0.5}}`, "%v", err)
+		return problem.Newf(problem.Invalid, `{"default_requirement": 1.0, "models": {"NAME": 0.5}}`, "%v", err)
 	}
 	return nil
 }

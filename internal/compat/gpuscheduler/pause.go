@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
+	"berth/internal/problem"
 )
 
 // askTime bounds how long a command waits for a scheduler that runs.
@@ -72,7 +73,7 @@ func notePaused(ctx context.Context, stateFile string, index int, pause bool) (l
 		doc.set(keySince, time.Now()) // as at a start without one: what was before is forgotten
 	}
 	if err != nil {
-		return false, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
+		return false, problem.Newf(problem.Refused, "mend it, or delete it to start over", "%v", err)
 	}
 	client, err := dial(stateFile)
 	if err != nil {
@@ -84,7 +85,7 @@ func notePaused(ctx context.Context, stateFile string, index int, pause bool) (l
 		return live, err
 	}
 	if !slices.ContainsFunc(cards, func(card shownCard) bool { return card.GPU == index }) {
-		return live, api.Problemf(api.Refused, "gpu-scheduler status lists them", "there is no GPU %d", index)
+		return live, problem.Newf(problem.Refused, "gpu-scheduler status lists them", "there is no GPU %d", index)
 	}
 	if live {
 		if _, err := client.PauseGPU(ctx, index, pause); err != nil {

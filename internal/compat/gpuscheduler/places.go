@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"berth/internal/api"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -21,11 +21,11 @@ func placesOf(stateFile string) (site.Places, error) {
 	}
 	real, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
-		return site.Places{}, api.Problemf(api.Refused, "make that directory, or name another --state-file", "state file %s: %v", stateFile, err)
+		return site.Places{}, problem.Newf(problem.Refused, "make that directory, or name another --state-file", "state file %s: %v", stateFile, err)
 	}
 	path = filepath.Join(real, filepath.Base(path)) // one file, one scheduler
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return site.Places{}, api.Problemf(api.Refused, "name a file with --state-file", "state file %s: it is a directory", stateFile)
+		return site.Places{}, problem.Newf(problem.Refused, "name a file with --state-file", "state file %s: it is a directory", stateFile)
 	}
 	dir := path + ".d"
 	if remote, err := site.OnNetwork(filepath.Dir(path)); err == nil && remote {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 )
 
 // ScreenWord is the first word with which berth holds a job's screen session.
@@ -64,7 +65,7 @@ func namePart(word string) string {
 // screenReady says why jobs cannot run in screen sessions here.
 func screenReady() error {
 	if _, err := exec.LookPath("screen"); err != nil {
-		return errors.New("GNU Screen command not found\nhint: sudo apt-get install screen, or leave --screen out")
+		return problem.Newf(problem.Unable, "sudo apt-get install screen, or leave --screen out", "GNU Screen command not found")
 	}
 	_, err := screenDir()
 	return err
@@ -91,7 +92,7 @@ func screenDir() (string, error) {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
-		return "", fmt.Errorf("screen has no place for its sessions: %s is not a directory of yours alone\nhint: set SCREENDIR to one", dir)
+		return "", problem.Newf(problem.Unable, "set SCREENDIR to one", "screen has no place for its sessions: %s is not a directory of yours alone", dir)
 	}
 	return dir, nil
 }

@@ -48,8 +48,7 @@ func ScreenMain(args []string, out, errOut io.Writer) int {
 	}
 	s, err := newSession(sessionName(os.Getenv("BERTH_GPUS"), args[0], args[1]), args[3:])
 	if err != nil {
-		fmt.Fprintf(errOut, "gpu-scheduler: %v\n", err)
-		return frontend.Failed
+		return call{Call: &frontend.Call{Name: "gpu-scheduler", Err: errOut}}.fail(err)
 	}
 	defer os.RemoveAll(s.dir)
 	code, err := s.hold(out, errOut)

@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/daemon"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -84,11 +85,11 @@ func newScheduler(c call, opt options) (*scheduler, site.Places, error) {
 		return nil, places, err
 	}
 	if s.log, err = openLog(c.Out); err != nil {
-		return nil, places, api.Problemf(api.Refused, "start it in a directory that you can write to", "%v", err)
+		return nil, places, problem.Newf(problem.Refused, "start it in a directory that you can write to", "%v", err)
 	}
 	moved := false
 	if s.logDir, moved, err = outputDir(); err != nil {
-		return nil, places, api.Problemf(api.Refused, "TMPDIR names another place", "%v", err)
+		return nil, places, problem.Newf(problem.Refused, "TMPDIR names another place", "%v", err)
 	}
 	if moved {
 		s.log.warn("the usual directory for the output of jobs is another user's: it goes to %s", s.logDir)
@@ -144,15 +145,15 @@ func (s *scheduler) serve(c call, places site.Places) int {
 
 // refusal puts what keeps the daemon from starting in this program's words.
 func refusal(err error, opt options) error {
-	var p *api.Problem
-	if !errors.As(err, &p) {
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok {
 		return err
 	}
 	own := *p
 	switch {
 	case strings.Contains(p.What, "another berth daemon is using"):
 		own.What, own.Hint = "a scheduler is running already with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one name another --state-file"
-		own.Kind = api.Refused
+		own.Kind = problem.Refused
 	case strings.Contains(p.Hint, "--state-dir"):
 		own.Hint = "name another place with --state-file"
 	case strings.Contains(p.Hint, "--sim"):
@@ -172,7 +173,7 @@ func (s *scheduler) checkFiles() error {
 		return nil // that is said when the first job is sized
 	}
 	if err != nil {
-		return api.Problemf(api.Invalid, "name another with --llm-config", "%v", err)
+		return problem.Newf(problem.Invalid, "name another with --llm-config", "%v", err)
 	}
 	return checkSizes(s.opt.llmConfig, text)
 }

@@ -18,6 +18,7 @@ import (
 	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // report is what status shows.
@@ -73,7 +74,7 @@ func ask(stateFile string) (report, error) {
 		return found, nil
 	}
 	if err != nil {
-		return report{}, api.Problemf(api.Refused, "mend it, or delete it to start over", "%v", err)
+		return report{}, problem.Newf(problem.Refused, "mend it, or delete it to start over", "%v", err)
 	}
 	found.Jobs = []shownJob{}
 	doc.get(keyJobs, &found.Jobs)
@@ -131,7 +132,7 @@ func knownCards(ctx context.Context, client *api.Client, stateFile string, doc d
 func lookAtCards(ctx context.Context, stateFile string, doc document) ([]shownCard, error) {
 	sample, err := sampleCards(ctx, stateFile)
 	if err != nil {
-		return nil, api.Problemf(api.Unable, "without a GPU, BERTH_SIM=2 simulates two; berth doctor says what is missing", "%v", err)
+		return nil, problem.Newf(problem.Unable, "without a GPU, BERTH_SIM=2 simulates two; berth doctor says what is missing", "%v", err)
 	}
 	paused, _ := doc.paused() // it could be read
 	var limits thresholds

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // lastState is the state file as this scheduler last left it.
@@ -199,8 +200,7 @@ func (s *scheduler) obey(ctx context.Context, doc document, before []int) error 
 	}{{without(wanted, before), true, "paused"}, {without(before, wanted), false, "resumed"}} {
 		for _, index := range list.cards {
 			_, err := s.client.PauseGPU(ctx, index, list.paused)
-			var refused *api.Problem
-			if err != nil && (!errors.As(err, &refused) || refused.Kind == api.Unable) {
+			if kind := problem.KindOf(err); err != nil && (kind == "" || kind == problem.Unable) {
 				return err
 			}
 			if err != nil {

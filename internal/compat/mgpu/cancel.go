@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
+	"berth/internal/problem"
 )
 
 // Cancel ends a job.
@@ -71,7 +72,7 @@ func (c call) end(ctx context.Context, word string) error {
 	}
 	for _, acted := range reply.Jobs {
 		if !acted.Done {
-			return api.Problemf(api.Refused, "", "job %s: %s", word, frontend.OneLine(acted.What))
+			return problem.Newf(problem.Refused, "", "job %s: %s", word, frontend.OneLine(acted.What))
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package mgpu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // How long a server that went away is waited for, and how often it is asked.
@@ -129,8 +129,7 @@ func (f *follower) away(error) {
 // bear waits a moment after an error that a restart of the server explains,
 // and hands back every other one.
 func (f *follower) bear(ctx context.Context, err error) error {
-	var problem *api.Problem
-	if ctx.Err() != nil || errors.As(err, &problem) && problem.Kind != api.Unable {
+	if kind := problem.KindOf(err); ctx.Err() != nil || kind != "" && kind != problem.Unable {
 		return err
 	}
 	if f.outage.IsZero() {
@@ -182,8 +181,7 @@ func (f *follower) show(ctx context.Context, attempt int) error {
 			_ = log.Close() // it has been read
 			return err
 		}
-		var problem *api.Problem
-		if errors.As(err, &problem) && (problem.Kind == api.Refused || problem.Kind == api.NotFound) {
+		if kind := problem.KindOf(err); kind == problem.Refused || kind == problem.NotFound {
 			return nil // an attempt that never came to print; its end says why
 		}
 		if err := f.bear(ctx, err); err != nil {

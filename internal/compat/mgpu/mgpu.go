@@ -16,6 +16,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/problem"
 )
 
 // call is one use of one of the four.
@@ -51,11 +52,11 @@ func untilInterrupted() (context.Context, context.CancelFunc) {
 
 // problemOf is an error as a problem and a way on.
 func problemOf(err error) (what, hint string) {
-	var problem *api.Problem
+	var refused *problem.Problem
 	var missing *api.Unreachable
 	switch {
-	case errors.As(err, &problem):
-		return withCodes(problem.What), hintOf(problem.Hint)
+	case errors.As(err, &refused):
+		return withCodes(refused.What), hintOf(refused.Hint)
 	case errors.As(err, &missing):
 		return fmt.Sprintf("no server answers at %s: %v", missing.Socket, missing.Err), "start one: sudo mgpu_scheduler_server"
 	}
@@ -100,7 +101,7 @@ func idOf(word string) (string, error) {
 		return id, nil
 	}
 	if number := regexp.MustCompile(`^[0-9]{1,18}(_[0-9]{1,18})?$`); !number.MatchString(word) {
-		return "", api.Problemf(api.Invalid, "an id has eight letters and digits; mgpu_queue lists them", "%q is no id of a job", word)
+		return "", problem.Newf(problem.Invalid, "an id has eight letters and digits; mgpu_queue lists them", "%q is no id of a job", word)
 	}
 	return word, nil
 }

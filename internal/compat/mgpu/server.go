@@ -14,10 +14,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/daemon"
 	"berth/internal/gpu"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -101,11 +101,7 @@ func (c call) serve(opt daemon.Options) int {
 	opt.Signals = signals
 	if err := daemon.Serve(context.Background(), opt); err != nil {
 		c.Complain(problemOf(err))
-		var problem *api.Problem
-		if errors.As(err, &problem) && problem.Kind == api.Invalid {
-			return frontend.BadUsage
-		}
-		return frontend.Failed
+		return problem.KindOf(err).ExitStatus()
 	}
 	fmt.Fprintln(c.Out, "stopped; running jobs go on")
 	return 0
@@ -113,18 +109,18 @@ func (c call) serve(opt daemon.Options) int {
 
 func (f *serverFlags) check(flags *pflag.FlagSet) error {
 	if n := flags.NArg(); n > 0 {
-		return api.Problemf(api.Invalid, "see mgpu_scheduler_server --help", "%q is not a flag", flags.Arg(0))
+		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "%q is not a flag", flags.Arg(0))
 	}
 	if f.maxJobTime < 0 || f.maxJobTime > int64(math.MaxInt64/time.Second) {
-		return api.Problemf(api.Invalid, "see mgpu_scheduler_server --help", "--max-job-time %d: a number of seconds from 1, or 0 for no limit", f.maxJobTime)
+		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "--max-job-time %d: a number of seconds from 1, or 0 for no limit", f.maxJobTime)
 	}
 	if !flags.Changed("sim") {
 		f.sim, _ = gpu.SimFromEnv(os.Getenv)
 		if f.sim < 0 {
-			return api.Problemf(api.Invalid, "unset it to use real GPUs", "BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM"))
+			return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM"))
 		}
 	} else if f.sim < 1 || f.sim > 1024 {
-		return api.Problemf(api.Invalid, "leave it out to use real GPUs", "--sim %d: a number of simulated GPUs, 1 to 1024", f.sim)
+		return problem.Newf(problem.Invalid, "leave it out to use real GPUs", "--sim %d: a number of simulated GPUs, 1 to 1024", f.sim)
 	}
 	return nil
 }
@@ -173,7 +169,7 @@ func placeIsFree(socket string) error {
 		if ok {
 			owner = "user " + strconv.Itoa(int(stat.Uid))
 		}
-		return api.Problemf(api.Refused, "find out who uses it (ls -l "+socket+"), remove it, and start again", "%s is in the way, and belongs to %s", socket, owner)
+		return problem.Newf(problem.Refused, "find out who uses it (ls -l "+socket+"), remove it, and start again", "%s is in the way, and belongs to %s", socket, owner)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/problem"
 	"berth/internal/site"
 )
 
@@ -148,7 +149,7 @@ func (f *srunFlags) submit(ctx context.Context, c call) int {
 	}
 	// Read here as well, because no ids at all would mean any to the server.
 	if _, err := jobfile.ParseIDs(f.ids); err != nil {
-		return c.refused(out, api.Problemf(api.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
+		return c.refused(out, problem.Newf(problem.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
 	}
 	client, err := c.dial(ctx, true)
 	if err != nil {
@@ -177,15 +178,15 @@ func (f *srunFlags) submit(ctx context.Context, c call) int {
 // asTyped lets a refusal speak of flags as they are here, and of berth's own
 // commands in a way that finds this server.
 func asTyped(err error, place string) error {
-	var problem *api.Problem
-	if !errors.As(err, &problem) {
+	p, ok := errors.AsType[*problem.Problem](err)
+	if !ok {
 		return err
 	}
-	problem.Hint = strings.ReplaceAll(problem.Hint, "berth gpus", "berth gpus --socket "+place)
-	key, rest, _ := strings.Cut(problem.What, ": ")
+	p.Hint = strings.ReplaceAll(p.Hint, "berth gpus", "berth gpus --socket "+place)
+	key, rest, _ := strings.Cut(p.What, ": ")
 	flags := map[string]string{"ids": "--gpu-ids", "vram": "--mem", "timeout": "--time-limit", "priority": "--priority", "setup": "--env-setup-cmd"}
 	if flag := flags[key]; flag != "" {
-		problem.What = flag + ": " + rest
+		p.What = flag + ": " + rest
 	}
 	return err
 }

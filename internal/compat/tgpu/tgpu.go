@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
+	"berth/internal/problem"
 )
 
 // Program is tgpu.
@@ -100,9 +101,8 @@ func berth(c *frontend.Call, out io.Writer, args ...string) int {
 func reach(c *frontend.Call, out io.Writer, args ...string) int {
 	if _, err := c.Daemon(context.Background(), true); err != nil {
 		hint := ""
-		var next interface{ Hint() string }
-		if errors.As(err, &next) {
-			hint = next.Hint()
+		if p, ok := errors.AsType[*problem.Problem](err); ok {
+			hint = p.Hint
 		}
 		c.Complain(err.Error(), hint)
 		return frontend.Failed
