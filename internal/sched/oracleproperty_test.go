@@ -7,6 +7,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"berth/internal/reason"
 )
 
 // comparable takes out of a plan what the oracle does not say: the words of
@@ -14,7 +16,7 @@ import (
 func comparablePlan(p Plan) Plan {
 	refused := slices.Clone(p.Infeasible)
 	for i := range refused {
-		refused[i].Reason = Reason{}
+		refused[i].Reason = reason.Reason{}
 	}
 	slices.SortFunc(refused, func(a, b Refusal) int { return compareNames(a.Job, b.Job) })
 	p.Infeasible = refused
