@@ -38,7 +38,7 @@ var floors = map[string][]string{
 	"internal/store":               {"internal/job"},
 	"internal/gpu":                 {"internal/fakenvml", "internal/keep"}, // the fake in tests
 	"internal/run":                 {"internal/job", "internal/keep"},
-	"internal/api":                 {"internal/job", "internal/keep"},
+	"internal/api":                 {"internal/job", "internal/jobfile", "internal/keep"},
 	"internal/site":                {"internal/keep"},
 	"internal/job":                 {},
 	"internal/problem":             {},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"berth/internal/jobfile"
 	"berth/internal/problem"
 )
 
@@ -160,8 +161,8 @@ func (p param) schema() *huma.Schema {
 }
 
 // loosen makes the generated schemas say what is true: replies may get new
-// keys, requests may not have unknown ones, and what Go writes as null may be
-// null.
+// keys, requests may not have unknown ones, what Go writes as null may be
+// null, and a job's keys are what the table of fields says.
 func loosen(schemas huma.Registry) {
 	requests := []string{"SubmitRequest", "Spec", "ActRequest", "EditRequest", "WaitRequest", "Select", "TokenRequest"}
 	for name, schema := range schemas.Map() {
@@ -180,6 +181,11 @@ func loosen(schemas huma.Registry) {
 			case property.Type == huma.TypeArray:
 				property.Nullable = false // empty, or left out
 			}
+		}
+	}
+	for _, field := range jobfile.Fields() {
+		if property := schemas.Map()["Spec"].Properties[field.Key]; property != nil && property.Description == "" {
+			property.Description = field.Help
 		}
 	}
 	if kind := schemas.Map()["Problem"].Properties["kind"]; kind != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/jobfile"
 )
 
 // document is the description, as a client of it would read it.
@@ -36,6 +38,25 @@ func TestTheDescriptionIsAsWrittenDown(t *testing.T) {
 	must(t, err)
 	if !bytes.Equal(data, want) {
 		t.Error("the API changed: if that is meant, and nothing was renamed or removed, run the tests of this package with -update")
+	}
+}
+
+// TestASpecHasEveryFieldOfAJob, in the order in which people see them.
+func TestASpecHasEveryFieldOfAJob(t *testing.T) {
+	var want, all []string
+	var spec Spec
+	for _, field := range jobfile.Fields() {
+		if field.Where == jobfile.FileOnly || field.Key == "env" {
+			continue
+		}
+		want = append(want, field.Key)
+		if !spec.Set(field.Key, "x") {
+			t.Errorf("there is no key %s", field.Key)
+		}
+	}
+	spec.Each(func(key, _ string) { all = append(all, key) })
+	if !slices.Equal(all, want) || len(all) != len(textFields) {
+		t.Errorf("keys of the API:    %v\nfields of the table: %v", all, want)
 	}
 }
 

@@ -64,35 +64,35 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 
 // Spec is a job as it is asked for. The keys are those of spec files and, with
 // their values, of the flags of submit (docs/jobspec.md); the daemon reads
-// them all with one grammar.
+// them all with one grammar. jobfile.Fields is where each is described.
 type Spec struct {
 	Command Command           `json:"command,omitzero" doc:"a shell line, or an array of words executed as they are"`
 	Env     map[string]string `json:"env,omitempty" doc:"variables set for this job"`
 
 	Name        Text `json:"name,omitempty"`
-	GPUs        Text `json:"gpus,omitempty" doc:"a whole count, 0 for a CPU job, or a share between 0 and 1"`
-	Type        Text `json:"type,omitempty" doc:"only cards whose name contains this"`
-	VRAM        Text `json:"vram,omitempty" doc:"per GPU: 18G, 18432, auto"`
-	IDs         Text `json:"ids,omitempty" doc:"exactly these GPUs, in this order: 1,3"`
-	Allow       Text `json:"allow,omitempty" doc:"any of these GPUs: 0-3,5"`
+	GPUs        Text `json:"gpus,omitempty"`
+	Type        Text `json:"type,omitempty"`
+	VRAM        Text `json:"vram,omitempty"`
+	IDs         Text `json:"ids,omitempty"`
+	Allow       Text `json:"allow,omitempty"`
 	Exclusive   Text `json:"exclusive,omitempty"`
 	CPUs        Text `json:"cpus,omitempty"`
 	Mem         Text `json:"mem,omitempty"`
-	Pin         Text `json:"pin,omitempty" doc:"run on the CPUs next to its cards only"`
-	InjectGPUs  Text `json:"inject_gpus,omitempty" doc:"a flag of the command that is told its cards: --cuda=physical, --gpus=local"`
+	Pin         Text `json:"pin,omitempty"`
+	InjectGPUs  Text `json:"inject_gpus,omitempty"`
 	Priority    Text `json:"priority,omitempty"`
-	Timeout     Text `json:"timeout,omitempty" doc:"90, 15m, 2h, 1:30:00"`
-	Signal      Text `json:"signal,omitempty" doc:"USR1@60: sent that many seconds before the limit"`
+	Timeout     Text `json:"timeout,omitempty"`
+	Signal      Text `json:"signal,omitempty"`
 	OnTimeout   Text `json:"on_timeout,omitempty"`
 	MaxRequeues Text `json:"max_requeues,omitempty"`
 	Retries     Text `json:"retries,omitempty"`
 	RetryOn     Text `json:"retry_on,omitempty"`
-	After       Text `json:"after,omitempty" doc:"12:ok,13:any,@"`
-	Array       Text `json:"array,omitempty" doc:"0-99%4"`
-	Begin       Text `json:"begin,omitempty" doc:"now+2h, 16:00, 2026-03-01T16:00"`
+	After       Text `json:"after,omitempty"`
+	Array       Text `json:"array,omitempty"`
+	Begin       Text `json:"begin,omitempty"`
 	Hold        Text `json:"hold,omitempty"`
 	Dir         Text `json:"dir,omitempty"`
-	Export      Text `json:"export,omitempty" doc:"all, none, or names of variables"`
+	Export      Text `json:"export,omitempty"`
 	Venv        Text `json:"venv,omitempty"`
 	Conda       Text `json:"conda,omitempty"`
 	Setup       Text `json:"setup,omitempty"`
@@ -102,7 +102,7 @@ type Spec struct {
 	Requeue     Text `json:"requeue,omitempty"`
 	Grace       Text `json:"grace,omitempty"`
 	Preemptible Text `json:"preemptible,omitempty"`
-	Cap         Text `json:"cap,omitempty" doc:"none, soft or mps"`
+	Cap         Text `json:"cap,omitempty"`
 }
 
 // textFields maps a key to its field of Spec.

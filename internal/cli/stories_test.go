@@ -317,8 +317,13 @@ func TestEveryKeyAndFlagIsInAStory(t *testing.T) {
 	for _, text := range told(t) {
 		all.WriteString(text)
 	}
-	for _, key := range jobfile.Keys() {
-		key = strings.TrimSuffix(key, "NAME") // env.NAME
+	keys := []string{"env."}
+	for _, f := range jobfile.Fields() {
+		if f.Where != jobfile.SubmitOnly {
+			keys = append(keys, f.Key)
+		}
+	}
+	for _, key := range keys {
 		if !regexp.MustCompile(`(?m)^\[([^\]]* )?` + regexp.QuoteMeta(key) + `([^\]]*)\]`).MatchString(all.String()) {
 			t.Errorf("no story uses the key %s", key)
 		}

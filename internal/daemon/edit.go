@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"berth/internal/api"
@@ -11,47 +9,25 @@ import (
 	"berth/internal/problem"
 )
 
-// fixed are the keys that mean a job's submission, and cannot be changed on
-// one that is there.
-var fixed = map[string]string{
-	"array": "an array cannot be made of a job", "dedup": "it was submitted already",
-	"hold": "use berth hold and berth release", "export": "the environment was captured when it was submitted",
-	"after": "what it waits for cannot be changed; submit it anew",
-}
-
-// planned are the keys that say when and on what a job runs. All others say
-// what it does, and that is its owner's alone: an administrator who could
-// change it would be that user.
-var planned = map[string]bool{
-	"name": true, "gpus": true, "type": true, "vram": true, "ids": true, "allow": true, "exclusive": true, "cpus": true, "mem": true,
-	"priority": true, "timeout": true, "on_timeout": true, "max_requeues": true, "retries": true, "retry_on": true, "begin": true,
-	"requeue": true, "grace": true, "preemptible": true, "cap": true, "pin": true,
-}
-
 // onlyPlans reports whether an edit leaves alone what a job does.
 func onlyPlans(set *api.Spec) bool {
 	only := set.Command.Shell == "" && len(set.Command.Argv) == 0 && len(set.Env) == 0
-	set.Each(func(key, _ string) { only = only && (planned[key] || fixed[key] != "") })
+	set.Each(func(key, _ string) {
+		field, err := jobfile.Lookup(key)
+		only = only && err == nil && (field.Admin || field.Fixed != "")
+	})
 	return only
 }
 
 // edit applies changed keys to a queued job.
 func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest) error {
-	var pairs []jobfile.Pair
-	var refused *problem.Problem
+	pairs := pairsOf(&r.Set)
 	begin := false
-	r.Set.Each(func(key, value string) {
-		if why, is := fixed[key]; is && refused == nil {
-			refused = problem.Newf(problem.Refused, why, "%s cannot be edited", key)
+	for _, pair := range pairs {
+		if field, err := jobfile.Lookup(pair.Key); err == nil && field.Fixed != "" {
+			return problem.Newf(problem.Refused, field.Fixed, "%s cannot be edited", pair.Key)
 		}
-		begin = begin || key == "begin"
-		pairs = append(pairs, jobfile.Pair{Key: key, Value: value})
-	})
-	if refused != nil {
-		return refused
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Set.Env)) {
-		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: r.Set.Env[name]})
+		begin = begin || pair.Key == "begin"
 	}
 	from := j.Spec
 	if r.Set.GPUs != "" && r.Set.IDs == "" {

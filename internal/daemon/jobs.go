@@ -2,12 +2,12 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/jobfile"
 )
 
 // Job is everything about one job.
@@ -77,40 +77,13 @@ const eventsShown = 100
 
 // settings lists what else was asked for, as people write it.
 func settings(s *job.Spec) map[string]string {
-	set := map[string]string{}
-	add := func(key, value string, given bool) {
-		if given {
-			set[key] = value
-		}
-	}
+	set := jobfile.Settings(s)
 	if s.Adopt != nil {
-		add("process", strconv.Itoa(s.Adopt.PID), true)
+		set["process"] = strconv.Itoa(s.Adopt.PID)
 	}
-	add("type", s.Type, s.Type != "")
-	add("vram", "auto", s.VRAMAuto)
-	add("ids", job.Grant{GPUs: s.IDs}.List(), len(s.IDs) > 0)
-	add("allow", job.Grant{GPUs: s.Allow}.List(), len(s.Allow) > 0)
-	add("exclusive", "yes", s.Exclusive)
-	add("cpus", strconv.Itoa(s.CPUs), s.CPUs > 0)
-	add("mem", fmt.Sprintf("%dM", s.MemMiB), s.MemMiB > 0)
-	add("pin", "yes", s.Pin)
-	add("inject_gpus", s.Inject, s.Inject != "")
-	add("signal", fmt.Sprintf("%s@%g", s.WarnSignal, s.WarnBefore.Seconds()), s.WarnSignal != "")
-	add("on_timeout", string(s.OnTimeout), s.TimeLimit > 0)
-	add("max_requeues", strconv.Itoa(s.MaxRequeues), s.OnTimeout == job.TimeoutRequeue)
-	add("retries", strconv.Itoa(s.Retries), s.Retries > 0)
-	add("retry_on", string(s.RetryOn), s.Retries > 0)
-	add("grace", s.Grace.String(), true)
-	add("requeue", "yes", s.Requeue)
-	add("preemptible", s.Preemptible, s.Preemptible != "")
-	add("cap", s.Cap, s.Cap != "")
-	add("venv", s.Venv, s.Venv != "")
-	add("conda", s.Conda, s.Conda != "")
-	add("setup", s.Setup, s.Setup != "")
-	add("output", s.Output, s.Output != "")
-	add("pty", "yes", s.Pty)
-	add("export", s.Export, s.Export != "")
-	add("array_limit", strconv.Itoa(s.ArrayLimit), s.ArrayLimit > 0)
+	if s.ArrayLimit > 0 {
+		set["array_limit"] = strconv.Itoa(s.ArrayLimit)
+	}
 	return set
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -134,19 +135,19 @@ func (s *submission) located(i int, err error) error {
 	return fmt.Errorf("job %d: %w", i+1, err)
 }
 
-// readSpec reads one spec with the grammar all of berth shares.
-func (s *submission) readSpec(spec *api.Spec) error {
+// pairsOf are the keys of a spec, but for its command.
+func pairsOf(spec *api.Spec) []jobfile.Pair {
 	var pairs []jobfile.Pair
 	spec.Each(func(key, value string) { pairs = append(pairs, jobfile.Pair{Key: key, Value: value}) })
-	names := make([]string, 0, len(spec.Env))
-	for name := range spec.Env {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
 		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: spec.Env[name]})
 	}
-	asked, err := jobfile.Ask(pairs, s.now, job.Defaults(), s.cfg.MaxArray)
+	return pairs
+}
+
+// readSpec reads one spec with the grammar all of berth shares.
+func (s *submission) readSpec(spec *api.Spec) error {
+	asked, err := jobfile.Ask(pairsOf(spec), s.now, job.Defaults(), s.cfg.MaxArray)
 	if err != nil {
 		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
 	}

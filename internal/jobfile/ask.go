@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +39,7 @@ type asking struct {
 	// formOnly is set where neither the time nor the limit is known yet: an
 	// array and a beginning are read, but not worked out.
 	formOnly bool
+	inFile   bool // a line of a jobs file
 }
 
 // Ask reads one job. It starts from the defaults, and the last of a repeated
@@ -51,9 +51,9 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 	a := asking{now: now, maxArray: maxArray}
 	a.Spec = defaults
 	for _, pair := range pairs {
-		s, err := lookupAsk(pair.Key)
+		f, err := Lookup(pair.Key)
 		if err == nil {
-			err = a.put(pair.Key, s, pair)
+			err = a.put(pair.Key, f, pair)
 		}
 		if err != nil {
 			return Asked{}, err
@@ -65,76 +65,21 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 	return a.Asked, nil
 }
 
-// AskKeys are the known keys of a submission as people see them.
-func AskKeys() []string { return slices.Clone(askKeys) }
-
-// AskKey is the one spelling under which a key of a submission is known:
-// "ids" for "gpu-ids", "timeout" for "time".
-func AskKey(key string) (string, error) {
-	s, err := lookupAsk(key)
-	return s.key, err
-}
-
-// lookupAsk finds the setter of a key of a submission.
-func lookupAsk(key string) (setter, error) {
-	s, found, err := find(key)
-	if err == nil && (!found || s.fileOnly) {
-		err = unknownKey(key, askKeys)
-	}
-	return s, err
-}
-
 // put sets one key. A mistake is told under the name the user wrote.
-func (a *asking) put(name string, s setter, pair Pair) error {
+func (a *asking) put(name string, f *Field, pair Pair) error {
 	value := pair.Value
 	switch {
-	case pair.Bare && !s.bare:
+	case pair.Bare && f.Alone == "":
 		return fmt.Errorf("%s: found no value, allowed one", name)
 	case pair.Bare:
 		value = ""
-	case s.bare && value == "":
+	case f.Alone != "" && value == "":
 		return fmt.Errorf("%s: %w", name, mismatch(value, "yes or no"))
 	case strings.IndexByte(value, 0) >= 0:
 		return fmt.Errorf("%s: found a NUL byte, allowed text", name)
 	}
-	a.gpusGiven = a.gpusGiven || s.key == "gpus"
-	var err error
-	if s.ask != nil {
-		err = s.ask(a, value)
-	} else {
-		err = s.set(&a.Spec, value)
-	}
-	if err != nil {
+	if err := f.read(a, value); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-func (a *asking) setArray(value string) error {
-	if a.formOnly {
-		_, _, err := arraySpans(value)
-		return err
-	}
-	array, err := ParseArray(value, a.maxArray)
-	if err != nil {
-		return err
-	}
-	a.Array, a.Spec.ArrayLimit = &array, array.Limit
-	return nil
-}
-
-func (a *asking) setBegin(value string) error {
-	if a.formOnly {
-		_, err := beginForm(value)
-		return err
-	}
-	begin, err := ParseBegin(value, a.now)
-	if err != nil {
-		return err
-	}
-	a.NotBefore = time.Time{}
-	if begin.After(a.now) {
-		a.NotBefore = begin
 	}
 	return nil
 }

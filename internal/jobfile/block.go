@@ -20,7 +20,7 @@ func opensBlock(line string) bool {
 
 // applyBlock reads "[key=value ...]" into the spec and returns what follows.
 func applyBlock(spec *job.Spec, line string) (command string, err error) {
-	gpusGiven := false
+	a := asking{Asked: Asked{Spec: *spec}, inFile: true}
 	rest := line[1:]
 	for {
 		rest = strings.TrimLeft(rest, " \t")
@@ -28,47 +28,48 @@ func applyBlock(spec *job.Spec, line string) (command string, err error) {
 			return "", errUnclosed
 		}
 		if rest[0] == ']' {
-			return strings.TrimLeft(rest[1:], " \t\r"), Check(spec, gpusGiven)
+			err := Check(&a.Spec, a.gpusGiven)
+			*spec = a.Spec
+			return strings.TrimLeft(rest[1:], " \t\r"), err
 		}
-		var s setter
+		var f *Field
 		var value string
-		if s, value, rest, err = cutPair(rest); err != nil {
+		if f, value, rest, err = cutPair(rest); err != nil {
 			return "", err
 		}
-		if err := s.apply(spec, value); err != nil {
+		if err := a.put(f.Key, f, Pair{Value: value, Bare: f.Alone != "" && value == ""}); err != nil {
 			return "", err
 		}
-		gpusGiven = gpusGiven || s.key == "gpus"
 	}
 }
 
 // cutPair takes the next key off the front, with its value unless it is bare.
-func cutPair(text string) (s setter, value, rest string, err error) {
+func cutPair(text string) (f *Field, value, rest string, err error) {
 	end := strings.IndexAny(text, "= \t]")
 	if end < 0 {
-		return s, "", "", errUnclosed
+		return f, "", "", errUnclosed
 	}
 	key, rest := text[:end], text[end:]
 	bare := rest[0] != '='
-	s, err = lookup(key)
+	f, err = lookupInFile(key)
 	switch {
 	case key == "":
-		return s, "", "", errors.New("found = without a key, allowed key=value without spaces around the =")
+		return f, "", "", errors.New("found = without a key, allowed key=value without spaces around the =")
 	case err != nil && !strings.Contains(rest, "]"):
-		return s, "", "", errUnclosed // the unknown key is a word of the command
+		return f, "", "", errUnclosed // the unknown key is a word of the command
 	case err != nil && bare:
-		return s, "", "", fmt.Errorf("%w; %s", err, blockHint)
+		return f, "", "", fmt.Errorf("%w; %s", err, blockHint)
 	case err != nil:
-		return s, "", "", err
-	case bare && !s.bare:
-		return s, "", "", fmt.Errorf("%s: found no value, allowed %s=VALUE without spaces around the =", s.key, s.key)
+		return f, "", "", err
+	case bare && f.Alone == "":
+		return f, "", "", fmt.Errorf("%s: found no value, allowed %s=VALUE without spaces around the =", f.Key, f.Key)
 	case bare:
-		return s, "", rest, nil
+		return f, "", rest, nil
 	}
 	if value, rest, err = cutValue(rest[1:]); err != nil {
-		return s, "", "", fmt.Errorf("%s: %w", s.key, err)
+		return f, "", "", fmt.Errorf("%s: %w", f.Key, err)
 	}
-	return s, value, rest, nil
+	return f, value, rest, nil
 }
 
 // cutValue takes a value: plain up to a space or the closing bracket, or

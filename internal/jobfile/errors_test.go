@@ -139,7 +139,7 @@ func TestNearest(t *testing.T) {
 		{"", ""},
 		{strings.Repeat("vram", 100), ""},
 	} {
-		if got := Nearest(row.word, Keys()); got != row.want {
+		if got := Nearest(row.word, fileKeys); got != row.want {
 			t.Errorf("nearest to %q is %q, want %q", row.word, got, row.want)
 		}
 	}

@@ -7,29 +7,22 @@ import (
 
 // givenFlag is one flag of submit as a #BERTH line has it.
 type givenFlag struct {
-	name   string // as it was written: --time, -t
-	setter setter
-	value  string
-	bare   bool
+	name  string // as it was written: --time, -t
+	field *Field
+	value string
+	bare  bool
 }
 
 // flagNames are the long flags as people see them.
 var flagNames = func() []string {
 	var names []string
-	for _, s := range setters {
-		if !s.fileOnly {
-			names = append(names, "--"+s.flagName())
+	for _, f := range fields {
+		if f.Where != FileOnly {
+			names = append(names, "--"+f.FlagName())
 		}
 	}
 	return names
 }()
-
-func (s setter) flagName() string {
-	if s.flag != "" {
-		return s.flag
-	}
-	return strings.ReplaceAll(s.key, "_", "-")
-}
 
 // cutFlag takes a flag and its value off the front: --flag value, --flag=value,
 // -f value or -fvalue. A flag that says something alone takes its value only
@@ -40,11 +33,11 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 	switch {
 	case len(word) > 2 && strings.HasPrefix(word, "--"):
 		f.name, f.value, attached = strings.Cut(word, "=")
-		f.setter, err = longFlag(f.name)
+		f.field, err = longFlag(f.name)
 	case len(word) > 1 && word[0] == '-' && word[1] != '-':
 		f.name, f.value = word[:2], strings.TrimPrefix(word[2:], "=")
 		attached = len(word) > 2
-		f.setter, err = shortFlag(word[1])
+		f.field, err = shortFlag(word[1])
 	default:
 		return f, nil, fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", show(word))
 	}
@@ -53,7 +46,7 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 		return f, nil, err
 	case attached:
 		return f, rest, nil
-	case f.setter.bare:
+	case f.field.Alone != "":
 		f.bare = true
 		return f, rest, nil
 	case len(rest) == 0:
@@ -63,22 +56,22 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 	return f, rest[1:], nil
 }
 
-func longFlag(name string) (setter, error) {
-	if s, found, err := find(strings.TrimPrefix(name, "--")); err == nil && found && !s.fileOnly && !strings.HasPrefix(s.key, envPrefix) {
-		return s, nil
+func longFlag(name string) (*Field, error) {
+	if f, err := find(strings.TrimPrefix(name, "--")); err == nil && f != nil && f.Where != FileOnly && !strings.HasPrefix(f.Key, envPrefix) {
+		return f, nil
 	}
-	return setter{}, fmt.Errorf("found unknown flag %s%s, known flags: %s", show(name), meant(name, flagNames), strings.Join(flagNames, " "))
+	return nil, fmt.Errorf("found unknown flag %s%s, known flags: %s", show(name), meant(name, flagNames), strings.Join(flagNames, " "))
 }
 
-func shortFlag(letter byte) (setter, error) {
+func shortFlag(letter byte) (*Field, error) {
 	var known []string
-	for _, s := range setters {
-		if s.short == letter {
-			return s, nil
+	for _, f := range fields {
+		if f.Short == string(rune(letter)) {
+			return f, nil
 		}
-		if s.short != 0 {
-			known = append(known, "-"+string(rune(s.short)))
+		if f.Short != "" {
+			known = append(known, "-"+f.Short)
 		}
 	}
-	return setter{}, fmt.Errorf("found unknown flag %s, known short flags: %s", show("-"+string(rune(letter))), strings.Join(known, " "))
+	return nil, fmt.Errorf("found unknown flag %s, known short flags: %s", show("-"+string(rune(letter))), strings.Join(known, " "))
 }

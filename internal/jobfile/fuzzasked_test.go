@@ -99,12 +99,12 @@ func FuzzScript(f *testing.F) {
 			return
 		}
 		for _, pair := range script.Pairs {
-			s, err := lookupAsk(pair.Key)
-			if err != nil || s.key != pair.Key {
+			f, err := Lookup(pair.Key)
+			if err != nil || f.Key != pair.Key {
 				t.Fatalf("%+v: %v", pair, err)
 			}
 			check := asking{formOnly: true}
-			if err := check.put(pair.Key, s, pair); err != nil {
+			if err := check.put(pair.Key, f, pair); err != nil {
 				t.Fatalf("%+v: %v", pair, err)
 			}
 		}

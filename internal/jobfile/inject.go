@@ -12,21 +12,19 @@ const (
 	maxInjectBytes = 64
 )
 
-// setInject reads FLAG=physical or FLAG=local. The flag becomes a word of shell
+// parseInject reads FLAG=physical or FLAG=local. The flag becomes a word of shell
 // lines, so that it is held to what no shell reads anything into.
-func setInject(spec *job.Spec, value string) error {
+func parseInject(value string) (string, error) {
 	if strings.EqualFold(value, "no") {
-		spec.Inject = ""
-		return nil
+		return "", nil
 	}
 	flag, mode := job.CutInject(value)
 	mode = strings.ToLower(mode)
 	name := strings.TrimLeft(flag, "-")
 	if mode != job.InjectPhysical && mode != job.InjectLocal || name == flag || name == "" || len(value) > maxInjectBytes || strings.IndexFunc(name, noFlag) >= 0 {
-		return mismatch(value, allowedInject)
+		return "", mismatch(value, allowedInject)
 	}
-	spec.Inject = flag + "=" + mode
-	return nil
+	return flag + "=" + mode, nil
 }
 
 func noFlag(r rune) bool {

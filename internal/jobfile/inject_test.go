@@ -11,17 +11,15 @@ func TestInjectIsAFlagAndWhatItIsTold(t *testing.T) {
 	for value, want := range map[string]string{
 		"--cuda=physical": "--cuda=physical", "--cuda=LOCAL": "--cuda=local", "-g=local": "-g=local", "no": "", "--trainer.devices=local": "--trainer.devices=local",
 	} {
-		spec := job.Spec{Inject: "--before=local"}
-		if err := setInject(&spec, value); err != nil || spec.Inject != want {
-			t.Errorf("%q: %q, %v", value, spec.Inject, err)
+		if got, err := parseInject(value); err != nil || got != want {
+			t.Errorf("%q: %q, %v", value, got, err)
 		}
 	}
 	for _, value := range []string{
 		"", "--cuda", "--cuda=", "--cuda=both", "cuda=physical", "--=local", "=local", "--a b=local", "--a;b=local", "--a$(x)=local", "--a=b=local", "--" + strings.Repeat("a", 64) + "=local",
 	} {
-		var spec job.Spec
-		if err := setInject(&spec, value); err == nil {
-			t.Errorf("%q was taken, as %q", value, spec.Inject)
+		if got, err := parseInject(value); err == nil {
+			t.Errorf("%q was taken, as %q", value, got)
 		}
 	}
 }

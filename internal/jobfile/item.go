@@ -55,22 +55,22 @@ func (r *itemReader) entry(e *entry) error {
 		r.command = true
 		return r.setCommand(&e.value)
 	}
-	s, found, err := find(e.key)
-	if err == nil && (!found || s.fileOnly) {
+	f, err := find(e.key)
+	if err == nil && (f == nil || f.Where == FileOnly) {
 		err = unknownKey(e.key, specKeys)
 	}
 	if err != nil {
 		return err
 	}
-	if slices.Contains(r.seen, s.key) {
-		return fmt.Errorf("found key %s twice, allowed once", s.key)
+	if slices.Contains(r.seen, f.Key) {
+		return fmt.Errorf("found key %s twice, allowed once", f.Key)
 	}
-	r.seen = append(r.seen, s.key)
-	if s.key == "env" {
+	r.seen = append(r.seen, f.Key)
+	if f.Key == envKey {
 		return r.setEnv(e.key, &e.value)
 	}
 	var text string
-	if s.many {
+	if f.Many {
 		var words []string
 		words, err = e.value.wordsOf(e.key)
 		text = strings.Join(words, ",")
@@ -80,14 +80,14 @@ func (r *itemReader) entry(e *entry) error {
 	if err != nil {
 		return err
 	}
-	return r.put(e.key, s, text)
+	return r.put(e.key, f, text)
 }
 
 // put checks the value and keeps the pair.
-func (r *itemReader) put(name string, s setter, text string) error {
-	pair := Pair{Key: s.key, Value: text}
+func (r *itemReader) put(name string, f *Field, text string) error {
+	pair := Pair{Key: f.Key, Value: text}
 	r.item.Pairs = append(r.item.Pairs, pair)
-	return r.asking.put(name, s, pair)
+	return r.asking.put(name, f, pair)
 }
 
 // setEnv reads variables: a mapping, or a list of NAME=VALUE.
@@ -112,19 +112,19 @@ func (r *itemReader) setEnv(key string, v *value) error {
 }
 
 func (r *itemReader) variable(name string, v value) error {
-	s, _, err := find(envPrefix + name)
+	f, err := variable(name)
 	if err != nil {
 		return err
 	}
-	if slices.Contains(r.seen, s.key) {
+	if slices.Contains(r.seen, f.Key) {
 		return fmt.Errorf("found variable %s twice, allowed once", show(name))
 	}
-	r.seen = append(r.seen, s.key)
-	text, err := v.textOf(s.key)
+	r.seen = append(r.seen, f.Key)
+	text, err := v.textOf(f.Key)
 	if err != nil {
 		return err
 	}
-	return r.put(s.key, s, text)
+	return r.put(f.Key, f, text)
 }
 
 func (r *itemReader) setCommand(v *value) error {

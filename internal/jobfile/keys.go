@@ -2,88 +2,28 @@ package jobfile
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"berth/internal/job"
 )
 
-const envPrefix = "env."
-
-// setter gives one key its meaning. All grammars share this one table.
-type setter struct {
-	key   string
-	flag  string // of submit, where it is not the key itself
-	short byte   // 0: none
-	bare  bool   // the key alone says something
-	many  bool   // a list says the same as its parts with commas between
-
-	// set is nil for what only a submission can say, ask nil where a
-	// submission means what a jobs file does.
-	set      func(spec *job.Spec, value string) error
-	ask      func(a *asking, value string) error
-	fileOnly bool
-}
-
-// setters are in the order in which they are shown to people; env.NAME is
-// not among them because its key is open.
-var setters = []setter{
-	{key: "name", short: 'n', set: setName},
-	{key: "gpus", short: 'g', set: setGPUs},
-	{key: "type", flag: "gpu-type", set: func(s *job.Spec, v string) error { return setWord(&s.Type, v) }},
-	{key: "vram", set: setVRAM},
-	{key: "ids", flag: "gpu-ids", many: true, set: func(s *job.Spec, v string) error { return setParsed(&s.IDs, v, ParseIDs) }},
-	{key: "allow", many: true, set: func(s *job.Spec, v string) error { return setParsed(&s.Allow, v, ParseIDs) }},
-	{key: "exclusive", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Exclusive, v) }},
-	{key: "cpus", short: 'c', set: func(s *job.Spec, v string) error { return setWhole(&s.CPUs, v, 0, maxCPUs) }},
-	{key: "mem", set: func(s *job.Spec, v string) error { return setParsed(&s.MemMiB, v, ParseSize) }},
-	{key: "pin", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Pin, v) }},
-	{key: "inject_gpus", set: setInject},
-	{key: "priority", short: 'p', set: func(s *job.Spec, v string) error { return setWhole(&s.Priority, v, math.MinInt32, math.MaxInt32) }},
-	{key: "timeout", flag: "time", short: 't', set: func(s *job.Spec, v string) error { return setParsed(&s.TimeLimit, v, ParseDuration) }},
-	{key: "signal", set: setSignal},
-	{key: "on_timeout", set: func(s *job.Spec, v string) error {
-		return setChoice(&s.OnTimeout, v, job.TimeoutKill, job.TimeoutRequeue)
-	}},
-	{key: "max_requeues", set: func(s *job.Spec, v string) error { return setWhole(&s.MaxRequeues, v, 0, maxRetries) }},
-	{key: "retries", set: func(s *job.Spec, v string) error { return setWhole(&s.Retries, v, 0, maxRetries) }},
-	{key: "retry_on", set: func(s *job.Spec, v string) error {
-		return setChoice(&s.RetryOn, v, job.RetryOOM, job.RetryFail)
-	}},
-	{key: "after", many: true, set: func(s *job.Spec, v string) error { return setParsed(&s.After, v, ParseAfter) },
-		ask: func(a *asking, v string) error { return setParsed(&a.Spec.After, v, ParseAfterJobs) }},
-	{key: "array", many: true, ask: (*asking).setArray},
-	{key: "begin", ask: (*asking).setBegin},
-	{key: "hold", bare: true, ask: func(a *asking, v string) error { return setSwitch(&a.Hold, v) }},
-	{key: "dir", flag: "chdir", short: 'C', set: func(s *job.Spec, v string) error { return setWord(&s.Dir, v) }},
-	{key: "export", many: true, ask: func(a *asking, v string) error { return setParsed(&a.Spec.Export, v, parseExport) }},
-	{key: "venv", set: func(s *job.Spec, v string) error { return setWord(&s.Venv, v) }},
-	{key: "conda", set: func(s *job.Spec, v string) error { return setWord(&s.Conda, v) }},
-	{key: "setup", set: func(s *job.Spec, v string) error { return setWord(&s.Setup, v) }},
-	{key: "output", short: 'o', set: func(s *job.Spec, v string) error { return setWord(&s.Output, v) }},
-	{key: "pty", bare: true, ask: func(a *asking, v string) error { return setSwitch(&a.Spec.Pty, v) }},
-	{key: "dedup", bare: true, ask: func(a *asking, v string) error { return setSwitch(&a.Dedup, v) }},
-	{key: "grace", set: func(s *job.Spec, v string) error { return setParsed(&s.Grace, v, ParseDuration) }},
-	{key: "requeue", bare: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.Requeue, v) }},
-	{key: "preemptible", bare: true, set: setPreemptible},
-	{key: "cap", set: func(s *job.Spec, v string) error { return setChoice(&s.Cap, v, "none", "soft", "mps") }},
-	{key: "cancel", bare: true, fileOnly: true, set: func(s *job.Spec, v string) error { return setSwitch(&s.CancelMarked, v) }},
-	{key: "env", short: 'e', ask: func(a *asking, v string) error { return setVariable(&a.Spec, v) }},
-}
+// envKey is open: env.NAME is a key for each variable.
+const (
+	envKey    = "env"
+	envPrefix = envKey + "."
+)
 
 // numGPUs is what specs of tgpu's say for gpus.
 const numGPUs = "num_gpus"
 
-// setterIndex finds a key by its own word, its flag's, or another that people
+// fieldIndex finds a field by its key, its flag's word, or another that people
 // use for it.
-var setterIndex = func() map[string]*setter {
-	index := make(map[string]*setter, 2*len(setters))
-	for i := range setters {
-		index[setters[i].key] = &setters[i]
-		if flag := setters[i].flag; flag != "" {
-			index[strings.ReplaceAll(flag, "-", "_")] = &setters[i]
-		}
+var fieldIndex = func() map[string]*Field {
+	index := make(map[string]*Field, 2*len(fields))
+	for _, f := range fields {
+		index[f.Key] = f
+		index[strings.ReplaceAll(f.FlagName(), "-", "_")] = f
 	}
 	index[numGPUs] = index["gpus"]
 	return index
@@ -91,60 +31,58 @@ var setterIndex = func() map[string]*setter {
 
 // fileKeys and askKeys are the known keys of either grammar.
 var (
-	fileKeys = keysWhere(func(s *setter) bool { return s.set != nil })
-	askKeys  = keysWhere(func(s *setter) bool { return !s.fileOnly })
+	fileKeys = keysBut(SubmitOnly)
+	askKeys  = keysBut(FileOnly)
 )
 
-func keysWhere(known func(*setter) bool) []string {
+func keysBut(unknown Where) []string {
 	var keys []string
-	for i := range setters {
-		if known(&setters[i]) {
-			keys = append(keys, setters[i].key)
+	for _, f := range fields {
+		if f.Where != unknown {
+			keys = append(keys, f.Key)
 		}
 	}
 	return append(keys, envPrefix+"NAME")
 }
 
-// Keys are the known keys of a jobs file as people see them.
-func Keys() []string { return slices.Clone(fileKeys) }
-
-func (s setter) apply(spec *job.Spec, value string) error {
-	if strings.IndexByte(value, 0) >= 0 {
-		return fmt.Errorf("%s: found a NUL byte, allowed text", s.key)
+// Lookup finds the field of a submission that a key means, under any of its
+// names: "ids" for "gpu-ids", "timeout" for "time".
+func Lookup(key string) (*Field, error) {
+	f, err := find(key)
+	if err == nil && (f == nil || f.Where == FileOnly) {
+		err = unknownKey(key, askKeys)
 	}
-	if err := s.set(spec, value); err != nil {
-		return fmt.Errorf("%s: %w", s.key, err)
-	}
-	return nil
+	return f, err
 }
 
-// lookup finds the setter of a jobs-file key.
-func lookup(key string) (setter, error) {
-	s, found, err := find(key)
-	if err == nil && (!found || s.set == nil) {
+// lookupInFile finds the field that a key of a jobs file means.
+func lookupInFile(key string) (*Field, error) {
+	f, err := find(key)
+	if err == nil && (f == nil || f.Where == SubmitOnly) {
 		err = unknownKey(key, fileKeys)
 	}
-	return s, err
+	return f, err
 }
 
-// find looks a key up in any case, with - for _ as flags have it. What
-// follows "env." keeps its case.
-func find(key string) (s setter, found bool, err error) {
+// find looks a key up in any case, with - for _ as flags have it; nil: there
+// is none. What follows "env." keeps its case.
+func find(key string) (*Field, error) {
 	if len(key) >= len(envPrefix) && strings.EqualFold(key[:len(envPrefix)], envPrefix) {
-		name := key[len(envPrefix):]
-		if !isVariable(name) {
-			return setter{}, false, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", show(key))
-		}
-		set := func(spec *job.Spec, value string) error { return setEnv(spec, name, value) }
-		return setter{key: envPrefix + name, set: set}, true, nil
+		return variable(key[len(envPrefix):])
 	}
-	if s, ok := setterIndex[key]; ok {
-		return *s, true, nil
+	if f := fieldIndex[key]; f != nil {
+		return f, nil
 	}
-	if s, ok := setterIndex[strings.ReplaceAll(strings.ToLower(key), "-", "_")]; ok {
-		return *s, true, nil
+	return fieldIndex[strings.ReplaceAll(strings.ToLower(key), "-", "_")], nil
+}
+
+// variable is the field of one variable.
+func variable(name string) (*Field, error) {
+	if !isVariable(name) {
+		return nil, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", show(envPrefix+name))
 	}
-	return setter{}, false, nil
+	read := func(a *asking, value string) error { return setEnv(&a.Spec, name, value) }
+	return &Field{Key: envPrefix + name, codec: codec{read: read}}, nil
 }
 
 func unknownKey(key string, known []string) error {
@@ -157,4 +95,42 @@ func meant(word string, known []string) string {
 		return fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	return ""
+}
+
+// silent is a job of which nothing was said.
+var silent = Asked{Spec: job.Defaults()}
+
+// Pairs say in keys and values what a spec says beyond the defaults, but for
+// its command. Ask makes the same spec of them.
+func Pairs(spec *job.Spec) []Pair {
+	asked := Asked{Spec: *spec}
+	var pairs []Pair
+	for _, f := range fields {
+		if f.write == nil {
+			continue
+		}
+		if value := f.write(&asked); value != f.write(&silent) {
+			pairs = append(pairs, Pair{Key: f.Key, Value: value})
+		}
+	}
+	for _, v := range spec.Env {
+		pairs = append(pairs, Pair{Key: envPrefix + v.Key, Value: v.Value})
+	}
+	return pairs
+}
+
+// Settings are what else a spec says, for people who look at a job: without
+// what a job's view has a place of its own for.
+func Settings(spec *job.Spec) map[string]string {
+	asked := Asked{Spec: *spec}
+	settings := map[string]string{}
+	for _, f := range fields {
+		if f.write == nil || f.shown != nil && !f.shown(spec) {
+			continue
+		}
+		if value := f.write(&asked); f.shown != nil || value != f.write(&silent) {
+			settings[f.Key] = value
+		}
+	}
+	return settings
 }

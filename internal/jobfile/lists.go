@@ -50,6 +50,8 @@ func ParseIDs(s string) ([]int, error) {
 	return ids, nil
 }
 
+func formatIDs(ids []int) string { return job.Grant{GPUs: ids}.List() }
+
 // ParseAfter reads what a line of a jobs file waits for: names of other lines.
 func ParseAfter(s string) ([]job.Dependency, error) {
 	return parseAfter(s, allowedAfter, func(word string) (job.Dependency, bool) {
@@ -68,8 +70,7 @@ func ParseAfterJobs(s string) ([]job.Dependency, error) {
 		if id, ok := parseJobID(word); ok {
 			return job.Dependency{Job: id}, true
 		}
-		var named job.Spec
-		err := setName(&named, word)
+		_, err := parseName(word)
 		return job.Dependency{Name: word}, err == nil && word[0] > '9' && word[0] != '@'
 	})
 }

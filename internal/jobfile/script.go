@@ -120,13 +120,13 @@ func (r *scriptReader) flags(line int, words []string) error {
 			return err
 		}
 		words = rest
-		pair := Pair{Key: f.setter.key, Value: f.value, Bare: f.bare}
-		if err := check.put(f.name, f.setter, pair); err != nil {
+		pair := Pair{Key: f.field.Key, Value: f.value, Bare: f.bare}
+		if err := check.put(f.name, f.field, pair); err != nil {
 			r.errs.add(r.name, line, err.Error())
 			continue
 		}
 		switch {
-		case pair.Key == "env":
+		case pair.Key == envKey:
 			name, value, _ := strings.Cut(pair.Value, "=")
 			pair.Key, pair.Value = envPrefix+name, value
 		case pair.Bare:
@@ -152,11 +152,11 @@ func (r *scriptReader) script() Script {
 
 // checkForm reports what is wrong with a value by itself.
 func checkForm(name string, pair Pair) error {
-	s, err := lookupAsk(pair.Key)
+	f, err := Lookup(pair.Key)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
 	check := asking{formOnly: true}
 	check.Spec = job.Defaults()
-	return check.put(name, s, pair)
+	return check.put(name, f, pair)
 }

@@ -1,0 +1,276 @@
+package jobfile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"berth/internal/job"
+)
+
+// Bounds on counts and words.
+const (
+	maxRetries   = 1000
+	maxCPUs      = 1 << 16
+	maxNameBytes = 128
+	maxEnv       = 1024 // explicit variables of one job
+)
+
+// codec reads a field's value into a job, and writes it as people would: what
+// it writes reads as the same.
+type codec struct {
+	read  func(a *asking, value string) error
+	write func(a *Asked) string // nil: what was said is not kept in one piece
+}
+
+// parsed is a field whose value stands for itself alone. Absent, that of the
+// zero value is written as nothing.
+func parsed[T any](at func(*Asked) *T, parse func(string) (T, error), format func(T) string) codec {
+	return codec{
+		read: func(a *asking, value string) error {
+			parsed, err := parse(value)
+			if err == nil {
+				*at(&a.Asked) = parsed
+			}
+			return err
+		},
+		write: func(a *Asked) string { return format(*at(a)) },
+	}
+}
+
+// text takes a word whose meaning is another room's.
+func text(at func(*Asked) *string) codec {
+	return parsed(at, func(value string) (string, error) {
+		if value == "" {
+			return "", mismatch(value, "text")
+		}
+		return value, nil
+	}, asIs)
+}
+
+func asIs(value string) string { return value }
+
+func toggle(at func(*Asked) *bool) codec {
+	return parsed(at, func(value string) (bool, error) {
+		switch strings.ToLower(value) {
+		case "", "yes", "true", "1":
+			return true, nil
+		case "no", "false", "0":
+			return false, nil
+		}
+		return false, mismatch(value, "the bare key, or yes or no")
+	}, func(on bool) string {
+		if on {
+			return "yes"
+		}
+		return "no"
+	})
+}
+
+func whole(at func(*Asked) *int, low, high int) codec {
+	return parsed(at, func(value string) (int, error) {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < int64(low) || n > int64(high) {
+			return 0, mismatch(value, fmt.Sprintf("a whole number from %d to %d", low, high))
+		}
+		return int(n), nil
+	}, strconv.Itoa)
+}
+
+func choice[T ~string](at func(*Asked) *T, choices ...T) codec {
+	return parsed(at, func(value string) (T, error) {
+		words := make([]string, len(choices))
+		for i, choice := range choices {
+			if strings.EqualFold(value, string(choice)) {
+				return choice, nil
+			}
+			words[i] = string(choice)
+		}
+		return "", mismatch(value, strings.Join(words, " or "))
+	}, func(word T) string { return string(word) })
+}
+
+func parseName(value string) (string, error) {
+	if value == "" || len(value) > maxNameBytes || strings.IndexFunc(value, unicode.IsControl) >= 0 || !utf8.ValidString(value) {
+		return "", mismatch(value, fmt.Sprintf("1 to %d bytes of text without control characters", maxNameBytes))
+	}
+	return value, nil
+}
+
+func readGPUs(a *asking, value string) (err error) {
+	count, share, err := ParseGPUs(value)
+	if err == nil {
+		a.Spec.GPUs, a.Spec.Share, a.gpusGiven = count, share, true
+	}
+	return err
+}
+
+func writeGPUs(a *Asked) string {
+	if a.Spec.Share > 0 {
+		return strconv.FormatFloat(a.Spec.Share, 'f', -1, 64)
+	}
+	return strconv.Itoa(a.Spec.GPUs)
+}
+
+// readVRAM keeps a declared size and "auto" from standing side by side.
+func readVRAM(a *asking, value string) error {
+	if strings.EqualFold(value, "auto") {
+		a.Spec.VRAMMiB, a.Spec.VRAMAuto = 0, true
+		return nil
+	}
+	mib, err := ParseSize(value)
+	if err != nil {
+		return mismatch(value, allowedSize+", or auto")
+	}
+	a.Spec.VRAMMiB, a.Spec.VRAMAuto = mib, false
+	return nil
+}
+
+func writeVRAM(a *Asked) string {
+	if a.Spec.VRAMAuto {
+		return "auto"
+	}
+	return formatSize(a.Spec.VRAMMiB)
+}
+
+func readSignal(a *asking, value string) error {
+	name, before, err := ParseSignal(value)
+	if err == nil {
+		a.Spec.WarnSignal, a.Spec.WarnBefore = name, before
+	}
+	return err
+}
+
+func writeSignal(a *Asked) string {
+	if a.Spec.WarnSignal == "" {
+		return ""
+	}
+	return a.Spec.WarnSignal + "@" + strconv.FormatFloat(a.Spec.WarnBefore.Seconds(), 'f', -1, 64)
+}
+
+// parsePreemptible takes the way that loses no work where none is named.
+func parsePreemptible(value string) (string, error) {
+	switch word := strings.ToLower(value); word {
+	case "", "park", "yes", "true", "1":
+		return "park", nil
+	case "requeue":
+		return word, nil
+	case "no", "false", "0":
+		return "", nil
+	}
+	return "", mismatch(value, "the bare key, or park, requeue or no")
+}
+
+// readAfter takes the names of other lines in a jobs file, and elsewhere ids.
+func readAfter(a *asking, value string) (err error) {
+	parse := ParseAfterJobs
+	if a.inFile {
+		parse = ParseAfter
+	}
+	after, err := parse(value)
+	if err == nil {
+		a.Spec.After = after
+	}
+	return err
+}
+
+func writeAfter(a *Asked) string {
+	words := make([]string, len(a.Spec.After))
+	for i, dependency := range a.Spec.After {
+		words[i] = cmp.Or(dependency.Job, dependency.Name) + ":" + string(dependency.On)
+	}
+	return strings.Join(words, ",")
+}
+
+func readArray(a *asking, value string) error {
+	if a.formOnly {
+		_, _, err := arraySpans(value)
+		return err
+	}
+	array, err := ParseArray(value, a.maxArray)
+	if err == nil {
+		a.Array, a.Spec.ArrayLimit = &array, array.Limit
+	}
+	return err
+}
+
+func readBegin(a *asking, value string) error {
+	if a.formOnly {
+		_, err := beginForm(value)
+		return err
+	}
+	begin, err := ParseBegin(value, a.now)
+	if err != nil {
+		return err
+	}
+	a.NotBefore = time.Time{}
+	if begin.After(a.now) {
+		a.NotBefore = begin
+	}
+	return nil
+}
+
+// parseExport reads what of the caller's environment a job sees.
+func parseExport(value string) (string, error) {
+	if word := strings.ToLower(value); word == "all" || word == "none" {
+		return word, nil
+	}
+	names := strings.Split(value, ",")
+	if len(names) > maxEnv {
+		return "", fmt.Errorf("found %d variables, allowed %d", len(names), maxEnv)
+	}
+	for i, name := range names {
+		names[i] = strings.TrimSpace(name)
+		if !isVariable(names[i]) {
+			return "", mismatch(value, "all, none, or names of variables: HOME,PATH")
+		}
+	}
+	return strings.Join(names, ","), nil
+}
+
+// readVariable sets a variable written as NAME=VALUE.
+func readVariable(a *asking, text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if name == "" {
+		name = text // where it begins with =, that is what is wrong
+	}
+	if !found || !isVariable(name) {
+		return mismatch(name, "NAME=VALUE with letters, digits and _ in NAME")
+	}
+	return setEnv(&a.Spec, name, value)
+}
+
+// setEnv sets one variable. One that was set before keeps its place and takes
+// the new value. The list is replaced, because jobs share that of the defaults.
+func setEnv(spec *job.Spec, name, value string) error {
+	at := slices.IndexFunc(spec.Env, func(v job.EnvVar) bool { return v.Key == name })
+	if at < 0 && len(spec.Env) == maxEnv {
+		return fmt.Errorf("found more than %d variables, allowed %d", maxEnv, maxEnv)
+	}
+	spec.Env = slices.Clone(spec.Env)
+	if at < 0 {
+		spec.Env = append(spec.Env, job.EnvVar{Key: name, Value: value})
+	} else {
+		spec.Env[at].Value = value
+	}
+	return nil
+}
+
+// isVariable reports whether a shell would take this as a variable's name.
+func isVariable(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c == '_', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case c >= '0' && c <= '9' && i > 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}
