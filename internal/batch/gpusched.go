@@ -136,7 +136,7 @@ func (j *theirJob) left(alive func(group int) bool) bool {
 
 // job is the job of berth's that stands for it.
 func (j *theirJob) job(now time.Time, spec job.Spec, alive func(group int) bool) *job.Job {
-	made := &job.Job{Key: j.key(), Spec: spec, Attempt: j.attempts, VRAMMiB: spec.VRAMMiB}
+	made := &job.Job{Key: j.key(), Spec: spec, Attempt: job.Attempt{Number: j.attempts}, VRAMMiB: spec.VRAMMiB}
 	made.Spec.CancelMarked = false
 	outcome := j.outcome()
 	switch {

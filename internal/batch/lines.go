@@ -98,8 +98,8 @@ func (n narrator) started(j *job.Job, dispatched, total int) string {
 	if d := declaration(j); d != "" {
 		facts += ", " + d
 	}
-	if j.Attempt > 1 {
-		facts += fmt.Sprintf(", attempt %d", j.Attempt)
+	if j.Attempt.Number > 1 {
+		facts += fmt.Sprintf(", attempt %d", j.Attempt.Number)
 	}
 	return fmt.Sprintf("%s started on %s (%s) — %s", label(j), where(j), facts, clean(j.Spec.Command()))
 }

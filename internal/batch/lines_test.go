@@ -20,7 +20,7 @@ func story() []job.Event {
 	tell(job.EventQueued, "", &job.Job{ID: "1", Spec: spec("python a.py")})
 	tell(job.EventStarted, "", started("1", "python a.py", 0))
 	tell(job.EventStarted, "", with(started("2", "python b.py", 0, 1), func(j *job.Job) { j.VRAMMiB, j.Spec.Name = 8000, "big one" }))
-	tell(job.EventStarted, "", with(started("3", "python c.py", 1), func(j *job.Job) { j.Grant.Share, j.Attempt = 0.5, 2 }))
+	tell(job.EventStarted, "", with(started("3", "python c.py", 1), func(j *job.Job) { j.Grant.Share, j.Attempt.Number = 0.5, 2 }))
 	tell(job.EventStarted, "", with(started("4", "python c.py", 1), func(j *job.Job) { j.Grant.Share, j.VRAMMiB = 0.25, 4000 }))
 	tell(job.EventStarted, "", started("5", "tar cf x.tar x"))
 	tell(job.EventAdopted, "", started("6", "python a.py", 3))

@@ -57,8 +57,7 @@ func spec(command string, change ...func(*job.Spec)) job.Spec {
 // started is a job that began a minute and a half after the run did.
 func started(id, command string, cards ...int) *job.Job {
 	return &job.Job{
-		ID: id, Spec: spec(command), State: job.Running, Attempt: 1,
-		Grant: job.Grant{GPUs: cards, CardMiB: 24576}, StartedAt: at0.Add(90 * time.Second), Log: "/run/berth_logs/jobs/" + id + "/1.log",
+		ID: id, Spec: spec(command), State: job.Running, Attempt: job.Attempt{Number: 1, Grant: job.Grant{GPUs: cards, CardMiB: 24576}, StartedAt: at0.Add(90 * time.Second), Log: "/run/berth_logs/jobs/" + id + "/1.log"},
 	}
 }
 

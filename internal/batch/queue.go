@@ -43,7 +43,7 @@ func (q *queue) add(e *entry) {
 
 // remember takes over a job of an earlier run from the store.
 func (q *queue) remember(j *job.Job) {
-	q.add(&entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt > 0})
+	q.add(&entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt.Number > 0})
 }
 
 // engineRequests is what a change of the file asks of the engine.

@@ -75,7 +75,7 @@ func (c *clerk) tell(kind job.EventKind, j *job.Job) {
 
 func (c *clerk) start(j *job.Job) {
 	j.MustTo(job.Running)
-	j.Attempt++
+	j.Attempt.Number++
 	c.tell(job.EventStarted, j)
 }
 
@@ -381,7 +381,7 @@ func TestOnlyLinesOfTheFileCountAsBegun(t *testing.T) {
 	}
 	// It never ran, goes back, and is placed a second time.
 	c.jobs["1"].MustTo(job.Queued)
-	c.jobs["1"].Attempt = 0
+	c.jobs["1"].Attempt.Number = 0
 	c.tell(job.EventRequeued, c.jobs["1"])
 	c.start(c.jobs["1"])
 	hear()

@@ -72,7 +72,7 @@ func past(t *testing.T, s *session, states ...job.Outcome) {
 	var tx store.Tx
 	for i, outcome := range states {
 		line := s.file.Lines[i]
-		j := &job.Job{ID: fmt.Sprint(i + 1), Seq: int64(i + 1), Key: line.Key, Spec: line.Spec, State: job.Queued, Attempt: 1}
+		j := &job.Job{ID: fmt.Sprint(i + 1), Seq: int64(i + 1), Key: line.Key, Spec: line.Spec, State: job.Queued, Attempt: job.Attempt{Number: 1}}
 		if outcome != "" {
 			j.State, j.Outcome = outcome.State(), outcome
 		}

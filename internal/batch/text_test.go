@@ -116,7 +116,7 @@ func TestVerdict(t *testing.T) {
 		{"nothing was measured", 10000, nil, job.OK, ""},
 	}
 	for _, test := range tests {
-		j := &job.Job{VRAMMiB: test.declared, PeakMiB: test.peaks, Outcome: test.outcome}
+		j := &job.Job{VRAMMiB: test.declared, Attempt: job.Attempt{PeakMiB: test.peaks}, Outcome: test.outcome}
 		if got := verdict(j, 0.1); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}

@@ -166,7 +166,7 @@ func TestBar(t *testing.T) {
 		{"not known", -1, 1000, 1000, "          "},
 	}
 	for _, test := range tests {
-		j := &job.Job{VRAMMiB: test.declared, Grant: job.Grant{BudgetMiB: test.budget, CardMiB: 24576}}
+		j := &job.Job{VRAMMiB: test.declared, Attempt: job.Attempt{Grant: job.Grant{BudgetMiB: test.budget, CardMiB: 24576}}}
 		if got := bar(engine.Running{Job: j, NowMiB: test.now}); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}

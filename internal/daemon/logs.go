@@ -39,8 +39,8 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 		d.note(c, "logs", []string{j.ID}, "", notYours(&j))
 		return api.LogStream{}, notYours(&j)
 	}
-	if q.Attempt < 0 || q.Attempt > j.Attempt {
-		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt)
+	if q.Attempt < 0 || q.Attempt > j.Attempt.Number {
+		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt.Number)
 	}
 	r := &logReader{d: d, caller: c, id: j.ID, follow: q.Follow}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -79,9 +79,9 @@ func (r *logReader) begin(q api.LogQuery) error {
 		}
 		r.attempt = q.Attempt
 		if r.attempt == 0 {
-			r.attempt = current.Attempt
+			r.attempt = current.Attempt.Number
 		}
-		r.over = current.State != job.Running || r.attempt < current.Attempt
+		r.over = current.State != job.Running || r.attempt < current.Attempt.Number
 		if r.attempt > 0 {
 			return r.open(&current, q)
 		}
@@ -96,9 +96,9 @@ func (r *logReader) begin(q api.LogQuery) error {
 
 func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	attempt := j.Clone()
-	attempt.Attempt = r.attempt
+	attempt.Attempt.Number = r.attempt
 	path := j.Log
-	if r.attempt != j.Attempt || path == "" {
+	if r.attempt != j.Attempt.Number || path == "" {
 		path = r.d.logPath(attempt)
 	}
 	r.awaitOwnLog(j)
@@ -253,7 +253,7 @@ func (r *logReader) await(most time.Duration) bool {
 }
 
 func (r *logReader) heard(j *job.Job) {
-	r.over = r.attempt > 0 && (j.State != job.Running || j.Attempt > r.attempt)
+	r.over = r.attempt > 0 && (j.State != job.Running || j.Attempt.Number > r.attempt)
 }
 
 // refresh looks at the job itself.

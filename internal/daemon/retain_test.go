@@ -50,7 +50,7 @@ func (a *archive) put(first, last int, ago time.Duration, environ string) {
 	for n := first; n <= last; n++ {
 		j := &job.Job{
 			ID: strconv.Itoa(n), Seq: int64(n), User: "ann", State: job.Finished, Outcome: job.OK,
-			Spec: job.Spec{Shell: "true"}, SubmittedAt: noon.Add(-ago), EndedAt: noon.Add(-ago),
+			Spec: job.Spec{Shell: "true"}, SubmittedAt: noon.Add(-ago), Attempt: job.Attempt{EndedAt: noon.Add(-ago)},
 		}
 		if ago == 0 {
 			j.State, j.Outcome, j.EndedAt = job.Queued, "", time.Time{}

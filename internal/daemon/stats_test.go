@@ -23,7 +23,7 @@ var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 func ran(from, to time.Time, change func(*job.Job)) *job.Job {
 	j := &job.Job{
 		ID: "1", User: "ann", State: job.Finished, Outcome: job.OK,
-		SubmittedAt: from.Add(-time.Minute), StartedAt: from, EndedAt: to, Grant: job.Grant{GPUs: []int{0}},
+		SubmittedAt: from.Add(-time.Minute), Attempt: job.Attempt{StartedAt: from, EndedAt: to, Grant: job.Grant{GPUs: []int{0}}},
 	}
 	if change != nil {
 		change(j)

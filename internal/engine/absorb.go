@@ -17,9 +17,9 @@ func (e *Engine) Absorb(now time.Time, ev run.Event) {
 	a := e.active[id]
 	if ok && a != nil && ev.Kind == run.Lost && ev.Job == "" {
 		// A supervisor whose record is gone cannot name what it held.
-		ev.Job, ev.Attempt = id, a.job.Attempt
+		ev.Job, ev.Attempt = id, a.job.Attempt.Number
 	}
-	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt {
+	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt.Number {
 		e.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
 		if ev.Kind != run.Started {
 			e.acks = append(e.acks, ev.Token)
@@ -97,9 +97,10 @@ func said(j *job.Job, otherwise string) string {
 // back returns a job to the queue for another attempt.
 func (e *Engine) back(j *job.Job, r ruling) {
 	j.MustTo(job.Queued)
-	j.Detail, j.Stop, j.Keep = r.detail, job.NoStop, ""
-	j.NotBefore = r.notBefore
-	if j.AsideAt = (time.Time{}); !r.aside {
+	ended := j.Attempt
+	j.Attempt = ended.Past()
+	j.Detail, j.NotBefore = r.detail, r.notBefore
+	if !r.aside {
 		j.AsideFor = ""
 	}
 	if !r.neverRan {
@@ -119,8 +120,9 @@ func (e *Engine) back(j *job.Job, r ruling) {
 		e.toTheEnd(j)
 	}
 	e.fact(j)
+	// The event tells where it ran and since when; the job itself has no attempt now.
+	j.Grant, j.StartedAt = ended.Grant, ended.StartedAt
 	e.tell(r.again, j, r.detail)
-	// The event told of the attempt; the job itself has none now.
 	if j.StartedAt = (time.Time{}); j.Spec.Adopt == nil {
 		j.Grant = job.Grant{} // a process that berth did not start stays where it is
 	}
@@ -140,7 +142,7 @@ func (e *Engine) neverRan(a *attempt, why string, notBefore time.Time) {
 		e.finish(j, job.WasCancelled, said(j, "cancelled before it ran"))
 		return
 	}
-	j.Attempt--
+	j.Attempt.Number--
 	j.Log = ""
 	e.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
 }

@@ -137,21 +137,21 @@ func TestAJobThatCannotStartJustNowGoesBackAndIsTriedAgain(t *testing.T) {
 	r.submit(spec())
 	r.step()
 	row := r.row("1")
-	if row.State != job.Queued || row.Attempt != 0 || row.Log != "" || len(row.Grant.GPUs) != 0 || row.Keep != "" {
-		t.Errorf("it is %s, attempt %d, log %q, on %v under %q", row.State, row.Attempt, row.Log, row.Grant.GPUs, row.Keep)
+	if row.State != job.Queued || row.Attempt.Number != 0 || row.Log != "" || len(row.Grant.GPUs) != 0 || row.Keep != "" {
+		t.Errorf("it is %s, attempt %d, log %q, on %v under %q", row.State, row.Attempt.Number, row.Log, row.Grant.GPUs, row.Keep)
 	}
 	if why := r.e.Why("1"); !strings.Contains(why, "not before") || !strings.Contains(why, "cannot be looked up") {
 		t.Errorf("why: %q", why)
 	}
 	r.pass(notNowDelay / 2)
-	if row := r.row("1"); row.Attempt != 0 || row.State != job.Queued {
-		t.Errorf("tried again too soon: %s, attempt %d", row.State, row.Attempt)
+	if row := r.row("1"); row.Attempt.Number != 0 || row.State != job.Queued {
+		t.Errorf("tried again too soon: %s, attempt %d", row.State, row.Attempt.Number)
 	}
 	now = false
 	r.pass(notNowDelay)
 	r.pass(time.Second)
-	if row := r.row("1"); row.State != job.Running || row.Attempt != 1 {
-		t.Errorf("it is %s, attempt %d, though it could start by now", row.State, row.Attempt)
+	if row := r.row("1"); row.State != job.Running || row.Attempt.Number != 1 {
+		t.Errorf("it is %s, attempt %d, though it could start by now", row.State, row.Attempt.Number)
 	}
 	if len(r.idle) > 1 {
 		t.Errorf("supervisors %v were given back more than once", r.idle)

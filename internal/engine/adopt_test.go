@@ -184,8 +184,8 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 			before: func(r *rig) { r.step() },
 			want: func(t *testing.T, r *rig) {
 				r.wantRow("1", job.Running, "")
-				if row := r.row("1"); !slices.Equal(row.Grant.GPUs, []int{0}) || row.Grant.BudgetMiB != 5000 || row.Attempt != 1 {
-					t.Errorf("started as attempt %d on %+v", row.Attempt, row.Grant)
+				if row := r.row("1"); !slices.Equal(row.Grant.GPUs, []int{0}) || row.Grant.BudgetMiB != 5000 || row.Attempt.Number != 1 {
+					t.Errorf("started as attempt %d on %+v", row.Attempt.Number, row.Grant)
 				}
 			},
 		},
@@ -195,8 +195,8 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 			found:  []run.Found{{Kind: run.FoundEmpty, Token: "t1"}},
 			want: func(t *testing.T, r *rig) {
 				r.wantRow("1", job.Running, "")
-				if row := r.row("1"); !slices.Equal(row.Grant.GPUs, []int{0}) || row.Attempt != 1 {
-					t.Errorf("started as attempt %d on %+v", row.Attempt, row.Grant)
+				if row := r.row("1"); !slices.Equal(row.Grant.GPUs, []int{0}) || row.Attempt.Number != 1 {
+					t.Errorf("started as attempt %d on %+v", row.Attempt.Number, row.Grant)
 				}
 			},
 		},
@@ -265,8 +265,8 @@ func TestAWatcherThatCannotStartNowIsTriedAgain(t *testing.T) {
 	r.pass(notNowDelay + time.Second)
 	r.step()
 	r.wantRow("1", job.Running, "")
-	if row := r.row("1"); row.Attempt != 1 || !slices.Equal(row.Grant.GPUs, []int{0}) {
-		t.Errorf("attempt %d on %+v", row.Attempt, row.Grant)
+	if row := r.row("1"); row.Attempt.Number != 1 || !slices.Equal(row.Grant.GPUs, []int{0}) {
+		t.Errorf("attempt %d on %+v", row.Attempt.Number, row.Grant)
 	}
 	if len(r.orders) != 1 {
 		t.Errorf("%d orders went out", len(r.orders))
@@ -277,7 +277,7 @@ func TestAWatcherIsGivenNothingOfTheJobs(t *testing.T) {
 	l := &Launcher{JobsDir: "/jobs", Dir: "/here", Filter: true}
 	sp := job.Defaults()
 	sp.Argv, sp.Adopt, sp.Cap = []string{"python"}, &job.Stranger{PID: 4242, Start: 77}, "soft"
-	o, err := l.Order(&job.Job{ID: "1", Attempt: 1, Spec: sp, Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}})
+	o, err := l.Order(&job.Job{ID: "1", Attempt: job.Attempt{Number: 1, Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}, Spec: sp})
 	if err != nil {
 		t.Fatal(err)
 	}

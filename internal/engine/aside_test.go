@@ -57,7 +57,7 @@ func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 		t.Errorf("its reason: %q", why)
 	}
 	r.end("2", keep.Record{}, false)
-	if row := r.row("1"); row.State != job.Running || row.Attempt != 2 || row.Log != "1/2.log" || row.AsideFor != "" || row.Preemptions != 1 || row.Detail != "" {
+	if row := r.row("1"); row.State != job.Running || row.Attempt.Number != 2 || row.Log != "1/2.log" || row.AsideFor != "" || row.Preemptions != 1 || row.Detail != "" {
 		t.Errorf("it runs again as %+v", row)
 	}
 }
@@ -211,7 +211,7 @@ func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
 	}
 	cold.hear(run.Ended, "1", aside(), false)
 	cold.pass(time.Second)
-	if row := cold.row("1"); row.State != job.Running || row.Attempt != 2 || row.Preemptions != 1 {
+	if row := cold.row("1"); row.State != job.Running || row.Attempt.Number != 2 || row.Preemptions != 1 {
 		t.Errorf("it does not start again at once: %+v", row)
 	}
 }

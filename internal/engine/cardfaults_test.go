@@ -141,7 +141,7 @@ func (w *world) checkCards(x *execution) {
 		}
 		for _, l := range w.hardware.leaks {
 			row := w.rows[l.of.job]
-			over := row.State != job.Running || row.Keep != l.of.token || row.Attempt != l.of.attempt
+			over := row.State != job.Running || row.Keep != l.of.token || row.Attempt.Number != l.of.attempt
 			// And to a berth that never saw a process the driver may hide them.
 			known := l.of.clean && l.of.boot == l.boot && l.of.listed == l.boot && !w.hardware.vague
 			if l.shown && over && known && slices.Contains(l.of.cards, card) {

@@ -43,7 +43,7 @@ func (r *rig) jump(by time.Duration, found ...run.Found) {
 // held is the supervisor of a running job, as a new berth finds it.
 func (r *rig) held(id string) run.Found {
 	row := r.row(id)
-	return run.Found{Token: row.Keep, Job: id, Attempt: row.Attempt, Kind: run.FoundRunning, Record: keep.Record{BootID: keep.BootID()}}
+	return run.Found{Token: row.Keep, Job: id, Attempt: row.Attempt.Number, Kind: run.FoundRunning, Record: keep.Record{BootID: keep.BootID()}}
 }
 
 func TestATimeLimitIsNotTheWallClocks(t *testing.T) {

@@ -242,11 +242,10 @@ func (e *Engine) Again(now time.Time, jobs []*job.Job) {
 	e.now = now
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
-		j.Outcome, j.Detail, j.ExitCode, j.Signal = "", "", nil, ""
-		j.StartedAt, j.EndedAt, j.NotBefore = time.Time{}, time.Time{}, time.Time{}
-		j.RetriesUsed, j.Requeues, j.Preemptions, j.Stop, j.Keep = 0, 0, 0, job.NoStop, ""
-		j.WaitsSince, j.AsideFor, j.AsideAt = now, "", time.Time{}
-		j.Grant, j.PeakMiB, j.AvgUtil, j.Log, j.LogDropped = job.Grant{}, nil, nil, "", 0
+		j.Attempt = j.Attempt.None()
+		j.Outcome, j.Detail, j.AsideFor = "", "", ""
+		j.NotBefore, j.WaitsSince = time.Time{}, now
+		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
 		e.know(j)
 		e.fact(j)
 		e.tell(job.EventRequeued, j, "run again as asked")

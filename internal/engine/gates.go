@@ -155,7 +155,7 @@ func (e *Engine) dependencies(j *job.Job) (open []job.Dependency, freed time.Tim
 		}
 		over, err := e.verdictOn(d.Job)
 		switch {
-		case errors.Is(err, store.ErrNotFound) && j.Attempt > 0:
+		case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
 			// It held when the job first ran, and has been forgotten since.
 		case errors.Is(err, store.ErrNotFound):
 			return nil, freed, fmt.Sprintf("job %s, which it waits for, is not known", d.Job), nil

@@ -116,8 +116,8 @@ func TestABackoffIsAGate(t *testing.T) {
 	r.submit(spec(retries(2), onFail), spec())
 	r.end("1", keep.Record{ExitCode: 1}, false)
 	r.wantRow("1", job.Queued, "")
-	if row := r.row("1"); len(row.Grant.GPUs) != 0 || !row.StartedAt.IsZero() || row.Attempt != 1 {
-		t.Errorf("while it waits it holds %v since %s, attempt %d", row.Grant.GPUs, row.StartedAt, row.Attempt)
+	if row := r.row("1"); len(row.Grant.GPUs) != 0 || !row.StartedAt.IsZero() || row.Attempt.Number != 1 {
+		t.Errorf("while it waits it holds %v since %s, attempt %d", row.Grant.GPUs, row.StartedAt, row.Attempt.Number)
 	}
 	r.wantRow("2", job.Running, "") // another has its turn meanwhile
 	r.end("2", keep.Record{}, false)

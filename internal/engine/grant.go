@@ -118,7 +118,7 @@ func (l *Launcher) mps(j *job.Job) *keep.MPS {
 		return nil
 	}
 	m := &keep.MPS{
-		Control: l.MPSControl, Dir: filepath.Join(l.MPSDir, j.Keep+"."+strconv.Itoa(j.Attempt)),
+		Control: l.MPSControl, Dir: filepath.Join(l.MPSDir, j.Keep+"."+strconv.Itoa(j.Attempt.Number)),
 		Cards: j.Grant.UUIDs, LimitMiB: budgetMiB(j),
 	}
 	if j.Grant.Share > 0 {

@@ -33,7 +33,7 @@ func box() *Launcher {
 }
 
 func granting(uuids ...string) *job.Job {
-	j := &job.Job{ID: "7", Keep: "tok", Attempt: 2, Spec: spec()}
+	j := &job.Job{ID: "7", Attempt: job.Attempt{Keep: "tok", Number: 2}, Spec: spec()}
 	for i, uuid := range uuids {
 		j.Grant.GPUs, j.Grant.UUIDs = append(j.Grant.GPUs, i), append(j.Grant.UUIDs, uuid)
 	}

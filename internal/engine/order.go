@@ -50,11 +50,11 @@ type Owner struct {
 // own, so that an old failure's text is never taken for a new one's.
 func (l *Launcher) LogPath(j *job.Job) string {
 	if j.Spec.Output == "" {
-		return filepath.Join(l.JobsDir, j.ID, strconv.Itoa(j.Attempt)+".log")
+		return filepath.Join(l.JobsDir, j.ID, strconv.Itoa(j.Attempt.Number)+".log")
 	}
 	path := expandOutput(j.Spec.Output, j)
-	if j.Attempt > 1 {
-		path += "." + strconv.Itoa(j.Attempt)
+	if j.Attempt.Number > 1 {
+		path += "." + strconv.Itoa(j.Attempt.Number)
 	}
 	path = l.expandHome(path)
 	if !filepath.IsAbs(path) {
@@ -131,7 +131,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
-		Job: j.ID, Attempt: j.Attempt, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), Setup: setup,
+		Job: j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), Setup: setup,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}
@@ -172,7 +172,7 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars.set("BERTH_JOB_ID", j.ID)
 	vars.set("BERTH_JOB_NAME", j.Name())
 	vars.set("BERTH_GPU_UUIDS", strings.Join(j.Grant.UUIDs, ","))
-	vars.set("BERTH_ATTEMPT", strconv.Itoa(j.Attempt))
+	vars.set("BERTH_ATTEMPT", strconv.Itoa(j.Attempt.Number))
 	if j.VRAMMiB > 0 {
 		vars.set("BERTH_VRAM_MIB", strconv.FormatInt(j.VRAMMiB, 10))
 	}

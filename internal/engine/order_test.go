@@ -35,7 +35,7 @@ func environment(l *Launcher, j *job.Job) map[string]string {
 }
 
 func TestEnvironmentOfAJob(t *testing.T) {
-	j := onCards(&job.Job{ID: "7", Keep: "tok", Attempt: 2, VRAMMiB: 8000, Spec: spec(func(s *job.Spec) { s.Name = "train" })}, 3, 1)
+	j := onCards(&job.Job{ID: "7", Attempt: job.Attempt{Keep: "tok", Number: 2}, VRAMMiB: 8000, Spec: spec(func(s *job.Spec) { s.Name = "train" })}, 3, 1)
 	want := map[string]string{
 		"PATH": "/usr/bin:/bin:/opt/berth", "HOME": "/home/ann", "PYTHONUNBUFFERED": "1",
 		"CUDA_VISIBLE_DEVICES": "3,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -154,7 +154,7 @@ func TestEnvironmentRules(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			l, j := launcher(), onCards(&job.Job{ID: "7", Keep: "tok", Attempt: 1, Spec: spec()}, 2)
+			l, j := launcher(), onCards(&job.Job{ID: "7", Attempt: job.Attempt{Keep: "tok", Number: 1}, Spec: spec()}, 2)
 			test.setup(l, j)
 			got := environment(l, j)
 			for _, name := range slices.Sorted(maps.Keys(test.want)) {
@@ -189,18 +189,18 @@ func TestLogPath(t *testing.T) {
 		job  job.Job
 		want string
 	}{
-		{"by default each attempt has its own file", job.Job{ID: "7", Attempt: 2}, "/logs/jobs/7/2.log"},
-		{"a pattern is filled in", job.Job{ID: "7", User: "ann", Attempt: 1, Spec: job.Spec{Name: "train", Output: "/out/%u/%j-%n.log"}}, "/out/ann/7-train.log"},
-		{"a name cannot lead elsewhere", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Name: "../../etc/x", Output: "/out/%n"}}, "/out/.._.._etc_x"},
-		{"a job without a name has one", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Output: "/out/%n"}}, "/out/job7"},
-		{"two percent signs are one", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Output: "/out/100%%j"}}, "/out/100%j"},
-		{"a later attempt does not write over the first", job.Job{ID: "7", Attempt: 3, Spec: job.Spec{Output: "/out/x.log"}}, "/out/x.log.3"},
-		{"the index of an array", job.Job{ID: "17_4", Attempt: 1, Spec: job.Spec{Output: "/out/%a"}}, "/out/4"},
-		{"relative to the job's directory", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Dir: "/data", Output: "x.log"}}, "/data/x.log"},
-		{"which may be relative to the caller's", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Dir: "sub", Output: "x.log"}}, "/home/ann/project/sub/x.log"},
-		{"or start at home", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Dir: "~/data", Output: "x.log"}}, "/home/ann/data/x.log"},
-		{"as may the pattern itself", job.Job{ID: "7", Attempt: 2, Spec: job.Spec{Output: "~/x-%j.log"}}, "/home/ann/x-7.log.2"},
-		{"a tilde within a word is a tilde", job.Job{ID: "7", Attempt: 1, Spec: job.Spec{Output: "/out/~x"}}, "/out/~x"},
+		{"by default each attempt has its own file", job.Job{ID: "7", Attempt: job.Attempt{Number: 2}}, "/logs/jobs/7/2.log"},
+		{"a pattern is filled in", job.Job{ID: "7", User: "ann", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Name: "train", Output: "/out/%u/%j-%n.log"}}, "/out/ann/7-train.log"},
+		{"a name cannot lead elsewhere", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Name: "../../etc/x", Output: "/out/%n"}}, "/out/.._.._etc_x"},
+		{"a job without a name has one", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/%n"}}, "/out/job7"},
+		{"two percent signs are one", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/100%%j"}}, "/out/100%j"},
+		{"a later attempt does not write over the first", job.Job{ID: "7", Attempt: job.Attempt{Number: 3}, Spec: job.Spec{Output: "/out/x.log"}}, "/out/x.log.3"},
+		{"the index of an array", job.Job{ID: "17_4", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/%a"}}, "/out/4"},
+		{"relative to the job's directory", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Dir: "/data", Output: "x.log"}}, "/data/x.log"},
+		{"which may be relative to the caller's", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Dir: "sub", Output: "x.log"}}, "/home/ann/project/sub/x.log"},
+		{"or start at home", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Dir: "~/data", Output: "x.log"}}, "/home/ann/data/x.log"},
+		{"as may the pattern itself", job.Job{ID: "7", Attempt: job.Attempt{Number: 2}, Spec: job.Spec{Output: "~/x-%j.log"}}, "/home/ann/x-7.log.2"},
+		{"a tilde within a word is a tilde", job.Job{ID: "7", Attempt: job.Attempt{Number: 1}, Spec: job.Spec{Output: "/out/~x"}}, "/out/~x"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestOrderCarriesWhatTheSupervisorNeeds(t *testing.T) {
 	s := spec(func(s *job.Spec) {
 		s.TimeLimit, s.Grace, s.WarnBefore, s.WarnSignal, s.Dir = time.Hour, 3*time.Second, time.Minute, "USR1", "~"
 	})
-	o := mustOrder(launcher(), onCards(&job.Job{ID: "7", Attempt: 2, Log: "/l", Spec: s}, 0))
+	o := mustOrder(launcher(), onCards(&job.Job{ID: "7", Attempt: job.Attempt{Number: 2, Log: "/l"}, Spec: s}, 0))
 	if o.Job != "7" || o.Attempt != 2 || o.Log != "/l" || o.Dir != "/home/ann" {
 		t.Errorf("%+v", o)
 	}

@@ -123,7 +123,7 @@ func (w *world) order(j *job.Job) (keep.Order, error) {
 	if w.chance(40) {
 		return keep.Order{}, fmt.Errorf("look up ann: %w", ErrNotNow)
 	}
-	return keep.Order{Job: j.ID, Attempt: j.Attempt}, nil
+	return keep.Order{Job: j.ID, Attempt: j.Attempt.Number}, nil
 }
 
 // checkTx holds what is written against what was asked for: nothing starts
@@ -139,7 +139,7 @@ func (w *world) checkTx(tx store.Tx) {
 	}
 	for _, j := range tx.Put {
 		before := w.rows[j.ID]
-		if j.State != job.Running || before != nil && before.State == job.Running && before.Attempt == j.Attempt {
+		if j.State != job.Running || before != nil && before.State == job.Running && before.Attempt.Number == j.Attempt.Number {
 			continue
 		}
 		if j.Held {

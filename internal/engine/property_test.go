@@ -141,7 +141,7 @@ func (m *machine) check() {
 		if settled && live == row.State.Terminal() {
 			m.rt.Fatalf("job %s is %s on disk, but live in memory: %v", id, row.State, live)
 		}
-		if settled && live && (j.State != row.State || j.Keep != row.Keep || j.Attempt != row.Attempt || j.VRAMMiB != row.VRAMMiB) {
+		if settled && live && (j.State != row.State || j.Keep != row.Keep || j.Attempt.Number != row.Attempt.Number || j.VRAMMiB != row.VRAMMiB) {
 			m.rt.Fatalf("job %s in memory %+v, on disk %+v", id, j, row)
 		}
 	}

@@ -55,7 +55,7 @@ func Recover(live []*job.Job, found []run.Found) (fates []Fate, strays []run.Fou
 			fates = append(fates, Fate{Job: j, Kind: FateQueued})
 			continue
 		}
-		key := held{j.Keep, j.ID, j.Attempt}
+		key := held{j.Keep, j.ID, j.Attempt.Number}
 		f, ok := byHeld[key]
 		switch {
 		case ok && f.Kind == run.FoundRunning:
@@ -138,7 +138,7 @@ func (e *Engine) restoreRunning(f Fate) {
 	case FateRunning:
 		e.adopt(j)
 	case FateEnded:
-		e.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt, Record: f.Found.Record, OOM: f.Found.OOM})
+		e.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
 	case FateNeverRan:
 		e.neverRan(a, "berth went down before it ran", time.Time{})
 	case FateVanished:

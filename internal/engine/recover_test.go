@@ -11,7 +11,7 @@ import (
 )
 
 func placed(id, token string, attempt int) *job.Job {
-	return &job.Job{ID: id, State: job.Running, Keep: token, Attempt: attempt}
+	return &job.Job{ID: id, State: job.Running, Attempt: job.Attempt{Keep: token, Number: attempt}}
 }
 
 func TestRecover(t *testing.T) {
@@ -26,7 +26,7 @@ func TestRecover(t *testing.T) {
 		strays int
 	}{
 		{"a queued job is queued still", &job.Job{ID: "7", State: job.Queued}, nil, FateQueued, 0},
-		{"a queued job whose earlier attempt is still on a record stays queued; that end is on disk", &job.Job{ID: "7", State: job.Queued, Keep: ""}, []run.Found{at(run.FoundEnded, "a", "7", 1)}, FateQueued, 1},
+		{"a queued job whose earlier attempt is still on a record stays queued; that end is on disk", &job.Job{ID: "7", State: job.Queued, Attempt: job.Attempt{Keep: ""}}, []run.Found{at(run.FoundEnded, "a", "7", 1)}, FateQueued, 1},
 		{"its supervisor holds it: adopt", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "a", "7", 2)}, FateRunning, 0},
 		{"its supervisor left a record: that is its end", placed("7", "a", 2), []run.Found{at(run.FoundEnded, "a", "7", 2)}, FateEnded, 0},
 		{"its supervisor is dead: wait until its processes are gone", placed("7", "a", 2), []run.Found{at(run.FoundLost, "a", "7", 2)}, FateLosing, 0},
@@ -153,13 +153,13 @@ func TestRestoreOfAPlacementThatNeverRanDoesNotCountTheAttempt(t *testing.T) {
 	r.again(run.Found{Kind: run.FoundEmpty, Token: "t1"})
 	r.step()
 	r.wantRow("1", job.Queued, "")
-	if row := r.row("1"); row.Attempt != 0 || row.Log != "" || row.Keep != "" {
-		t.Errorf("attempt %d, log %q, keep %q are left", row.Attempt, row.Log, row.Keep)
+	if row := r.row("1"); row.Attempt.Number != 0 || row.Log != "" || row.Keep != "" {
+		t.Errorf("attempt %d, log %q, keep %q are left", row.Attempt.Number, row.Log, row.Keep)
 	}
 	r.pass(time.Millisecond)
 	r.wantRow("1", job.Running, "")
-	if row := r.row("1"); row.Attempt != 1 {
-		t.Errorf("it runs as attempt %d", row.Attempt)
+	if row := r.row("1"); row.Attempt.Number != 1 {
+		t.Errorf("it runs as attempt %d", row.Attempt.Number)
 	}
 }
 
@@ -184,8 +184,8 @@ func TestRestoreKeepsWhatARetryLearnt(t *testing.T) {
 	r := runOne(t, vram(8000), retries(2))
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	row := r.row("1")
-	if row.VRAMMiB != 10000 || row.RetriesUsed != 1 || row.Attempt != 2 {
-		t.Fatalf("after out of memory: %d MiB, %d retries used, attempt %d", row.VRAMMiB, row.RetriesUsed, row.Attempt)
+	if row.VRAMMiB != 10000 || row.RetriesUsed != 1 || row.Attempt.Number != 2 {
+		t.Fatalf("after out of memory: %d MiB, %d retries used, attempt %d", row.VRAMMiB, row.RetriesUsed, row.Attempt.Number)
 	}
 	r.again(run.Found{Kind: run.FoundEmpty, Token: row.Keep})
 	r.pass(time.Millisecond)

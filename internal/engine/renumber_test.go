@@ -83,7 +83,7 @@ func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
 	})
 	l := launcher()
 	l.Device = r.e.Given
-	j := &job.Job{ID: "1", Spec: spec(), Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}
+	j := &job.Job{ID: "1", Spec: spec(), Attempt: job.Attempt{Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}}
 	visible := func(want string) {
 		t.Helper()
 		if env := l.cards(j).env(); !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+want) {

@@ -117,8 +117,8 @@ func TestARequeuedJobStaysBehindTheLinesThatWereThere(t *testing.T) {
 	r.wantRow("3", job.Running, "")
 	r.end("3", keep.Record{}, false)
 	r.wantRow("1", job.Running, "")
-	if row := r.row("1"); row.Requeues != 1 || row.Attempt != 2 {
-		t.Errorf("requeues %d, attempt %d", row.Requeues, row.Attempt)
+	if row := r.row("1"); row.Requeues != 1 || row.Attempt.Number != 2 {
+		t.Errorf("requeues %d, attempt %d", row.Requeues, row.Attempt.Number)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestAgainStartsFromTheBeginning(t *testing.T) {
 	r.step()
 	r.wantTold("requeued 1", "started 1")
 	row := r.row("1")
-	if row.RetriesUsed != 0 || row.Attempt != 3 || row.Outcome != "" || row.ExitCode != nil || !row.EndedAt.IsZero() || row.LogDropped != 0 {
+	if row.RetriesUsed != 0 || row.Attempt.Number != 3 || row.Outcome != "" || row.ExitCode != nil || !row.EndedAt.IsZero() || row.LogDropped != 0 {
 		t.Errorf("%+v", row)
 	}
 	if row.Log != "1/3.log" {

@@ -78,8 +78,8 @@ func newRig(t testing.TB, cards int, change ...func(*Config)) *rig {
 func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) {
 	cfg := Config{
 		Rules: sched.DefaultRules(), Poll: time.Second, Tolerance: 0.1, User: "ann", TellQueued: true,
-		Order:   func(j *job.Job) (keep.Order, error) { return keep.Order{Job: j.ID, Attempt: j.Attempt}, nil },
-		LogPath: func(j *job.Job) string { return fmt.Sprintf("%s/%d.log", j.ID, j.Attempt) },
+		Order:   func(j *job.Job) (keep.Order, error) { return keep.Order{Job: j.ID, Attempt: j.Attempt.Number}, nil },
+		LogPath: func(j *job.Job) string { return fmt.Sprintf("%s/%d.log", j.ID, j.Attempt.Number) },
 		Publish: func(events []job.Event) { r.told = append(r.told, events...) },
 	}
 	for _, f := range change {
@@ -166,7 +166,7 @@ func (r *rig) hear(kind run.EventKind, id string, record keep.Record, oom bool) 
 		r.t.Fatalf("job %s is over already", id)
 	}
 	record.BootID = orElse(record.BootID, keep.BootID())
-	r.e.Absorb(r.now, run.Event{Kind: kind, Token: j.Keep, Job: id, Attempt: j.Attempt, Record: record, OOM: oom})
+	r.e.Absorb(r.now, run.Event{Kind: kind, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Record: record, OOM: oom})
 }
 
 func orElse(text, other string) string {
@@ -312,7 +312,7 @@ func (r *rig) heldBy(token string) *job.Job {
 }
 
 func (r *rig) Go(token string, o keep.Order) error {
-	if row := r.heldBy(token); row == nil || row.ID != o.Job || row.Attempt != o.Attempt {
+	if row := r.heldBy(token); row == nil || row.ID != o.Job || row.Attempt.Number != o.Attempt {
 		r.t.Errorf("job %s was let go under %s, but disk says %+v", o.Job, token, row)
 	}
 	if r.locked {

@@ -315,7 +315,7 @@ func (w *world) unfinished() string {
 	var text string
 	for id, row := range w.rows {
 		if !row.State.Terminal() {
-			text += fmt.Sprintf("job %s %s attempt %d keep %s; ", id, row.State, row.Attempt, row.Keep)
+			text += fmt.Sprintf("job %s %s attempt %d keep %s; ", id, row.State, row.Attempt.Number, row.Keep)
 		}
 	}
 	return text
@@ -377,8 +377,8 @@ func (w *world) auditJob(row *job.Job, last *execution, runs int) error {
 	if last != nil && last.cut && !row.Spec.Requeue && row.Outcome != job.Lost && row.Outcome != job.WasCancelled {
 		return fmt.Errorf("the machine went down under it, but it is %s", row.Outcome)
 	}
-	if runs > row.Attempt {
-		return fmt.Errorf("%d runs for %d attempts", runs, row.Attempt)
+	if runs > row.Attempt.Number {
+		return fmt.Errorf("%d runs for %d attempts", runs, row.Attempt.Number)
 	}
 	return nil
 }

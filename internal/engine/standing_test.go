@@ -215,8 +215,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 func TestWhatIsRecalled(t *testing.T) {
 	ran := func(outcome job.Outcome, change ...func(*job.Spec)) *job.Job {
 		return &job.Job{
-			User: "ann", Spec: spec(change...), State: outcome.State(), Outcome: outcome, PeakMiB: map[int]int64{0: 4000, 1: 5000},
-			StartedAt: start0, EndedAt: start0.Add(time.Hour),
+			User: "ann", Spec: spec(change...), State: outcome.State(), Outcome: outcome, Attempt: job.Attempt{PeakMiB: map[int]int64{0: 4000, 1: 5000}, StartedAt: start0, EndedAt: start0.Add(time.Hour)},
 		}
 	}
 	for _, test := range []struct {

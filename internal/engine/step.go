@@ -228,16 +228,12 @@ func (e *Engine) lease(planned []sched.Start) []start {
 		}
 		j := e.jobs[p.Job].Clone()
 		j.MustTo(job.Running)
-		j.Attempt++
-		j.Grant, j.Keep, j.Stop = p.Grant, token, job.NoStop
+		j.Attempt = j.Attempt.Next(e.now, p.Grant, token)
 		j.Grant.CardMiB = e.cards.smallest(p.Grant.GPUs)
-		j.StartedAt, j.EndedAt = e.now, time.Time{}
+		j.Log, j.Detail, j.AsideFor = e.cfg.LogPath(j), "", ""
 		if since := e.inLine[j.ID].since; since.After(j.SubmittedAt) {
 			j.WaitsSince = since
 		}
-		j.AsideFor, j.AsideAt = "", time.Time{}
-		j.Detail, j.ExitCode, j.Signal, j.PeakMiB, j.AvgUtil = "", nil, "", nil, nil
-		j.Log, j.LogDropped = e.cfg.LogPath(j), 0
 		starts = append(starts, start{job: j, token: token})
 	}
 	return starts

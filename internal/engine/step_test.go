@@ -104,7 +104,7 @@ func TestAnInfeasibleJobIsRefusedOnceThoughTheDiskIsFull(t *testing.T) {
 	r.commitErr = nil
 	r.step()
 	r.wantRow("1", job.Failed, job.Infeasible)
-	if row := r.row("1"); row.Attempt != 0 || !row.StartedAt.IsZero() || row.Detail == "" {
+	if row := r.row("1"); row.Attempt.Number != 0 || !row.StartedAt.IsZero() || row.Detail == "" {
 		t.Errorf("%+v", row)
 	}
 }

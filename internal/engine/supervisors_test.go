@@ -75,7 +75,7 @@ func (w *world) begin(k *fakeKeep) {
 	k.started = &keep.Record{Token: k.token, Job: o.Job, Attempt: o.Attempt, BootID: w.bootID}
 	k.ended = nil
 	row := w.rows[o.Job]
-	if row == nil || row.State != job.Running || row.Attempt != o.Attempt || row.Keep != k.token {
+	if row == nil || row.State != job.Running || row.Attempt.Number != o.Attempt || row.Keep != k.token {
 		w.wrong("job %s attempt %d ran before its placement was on disk", o.Job, o.Attempt)
 		return
 	}

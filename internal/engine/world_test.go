@@ -164,9 +164,9 @@ func (w *world) Job(id string) (*job.Job, error) {
 // checkRow holds a row against the truth when it is written.
 func (w *world) checkRow(j *job.Job) {
 	for _, x := range w.history {
-		if x.alive && x.job == j.ID && (j.State != job.Running || j.Keep != x.token || j.Attempt != x.attempt) {
+		if x.alive && x.job == j.ID && (j.State != job.Running || j.Keep != x.token || j.Attempt.Number != x.attempt) {
 			w.wrong("job %s was written down as %s, attempt %d under %q, while attempt %d ran under %s",
-				j.ID, j.State, j.Attempt, j.Keep, x.attempt, x.token)
+				j.ID, j.State, j.Attempt.Number, j.Keep, x.attempt, x.token)
 		}
 	}
 	if j.RetriesUsed > j.Spec.Retries {
@@ -190,14 +190,14 @@ func (w *world) checkAside(was, is *job.Job) {
 		if is.Spec.Preemptible != "requeue" || other == nil || other.State != job.Queued || other.Spec.Priority <= is.Spec.Priority {
 			w.wrong("job %s is set aside for job %s (%+v)", is.ID, is.AsideFor, other)
 		}
-	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt == was.Attempt:
+	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt.Number == was.Attempt.Number:
 		w.leftAlone++
 		if other := w.rows[was.AsideFor]; other.State == job.Queued && !other.Held && !other.NotBefore.After(w.now) {
 			w.wrong("job %s is left alone, though job %s waits", is.ID, other.ID)
 		}
 	case is.Preemptions > was.Preemptions:
 		w.setAsides++
-		if is.State == job.Running && is.Attempt == was.Attempt || is.Outcome == job.OK || is.Rank != was.Rank || is.RetriesUsed != was.RetriesUsed || is.Requeues != was.Requeues || is.Preemptions != was.Preemptions+1 {
+		if is.State == job.Running && is.Attempt.Number == was.Attempt.Number || is.Outcome == job.OK || is.Rank != was.Rank || is.RetriesUsed != was.RetriesUsed || is.Requeues != was.Requeues || is.Preemptions != was.Preemptions+1 {
 			w.wrong("job %s comes back from being set aside as %+v, and was %+v", is.ID, is, was)
 		}
 	}
@@ -206,7 +206,7 @@ func (w *world) checkAside(was, is *job.Job) {
 // noteLeaving remembers of a job that is lost whether it was on its way out.
 func (w *world) noteLeaving(x *execution) {
 	row := w.rows[x.job]
-	x.leaving = row != nil && row.Leaving() && row.Attempt == x.attempt
+	x.leaving = row != nil && row.Leaving() && row.Attempt.Number == x.attempt
 }
 
 // PeakFor is the most this command was seen to use.

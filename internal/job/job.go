@@ -35,36 +35,64 @@ type Job struct {
 	// where that is later than its submission: it was released, or came back.
 	WaitsSince time.Time
 
-	Attempt     int // 1 for the first; 0 before it was ever placed
 	RetriesUsed int
 	Requeues    int
 	Preemptions int // how often it was set aside for another job
 
 	// AsideFor is the job that a running one is being set aside for, and a
-	// queued one was; AsideAt is when it is told to end.
+	// queued one was.
 	AsideFor string
-	AsideAt  time.Time
-
-	Grant Grant
-	Keep  string // token of the supervisor that holds this attempt
-	Stop  Stop   // an end that berth asked for, recorded before it is acted on
 
 	SubmittedAt time.Time
-	StartedAt   time.Time
-	EndedAt     time.Time
-	ExitCode    *int
-	Signal      string
 
-	PeakMiB map[int]int64 // per physical GPU, of the last attempt; nil: not known
+	Attempt // the one that runs, or the last
+}
+
+// Attempt is one run of a job: what it was given, and what came of it. To run
+// the job again is to replace it.
+type Attempt struct {
+	Number int // 1 for the first; 0 before the job was ever placed
+
+	Grant Grant
+	Keep  string // token of the supervisor that holds it
+	Stop  Stop   // an end that berth asked for, recorded before it is acted on
+	// AsideAt is when a job that is being set aside is told to end.
+	AsideAt time.Time
+
+	StartedAt time.Time
+	EndedAt   time.Time
+	ExitCode  *int
+	Signal    string
+
+	PeakMiB map[int]int64 // per physical GPU; nil: not known
 	AvgUtil *float64
 	Log     string
 	// IdleSince is since when it holds device memory and does not use its cards,
 	// once that is long. It is measured anew by each berth, and not kept.
 	IdleSince time.Time
-	// LogDropped is how many bytes were taken out of the middle of the last
-	// ended attempt's log, because it grew beyond its limit.
+	// LogDropped is how many bytes were taken out of the middle of the log,
+	// because it grew beyond its limit.
 	LogDropped int64
 }
+
+// Next is the attempt that follows, begun at a time: nothing of the one before
+// is left in it.
+func (a Attempt) Next(at time.Time, grant Grant, keep string) Attempt {
+	return Attempt{Number: a.Number + 1, Grant: grant, Keep: keep, StartedAt: at}
+}
+
+// Past is what stays to be seen of an attempt while the job waits for another:
+// its result, and nothing that it held.
+func (a Attempt) Past() Attempt {
+	return Attempt{
+		Number: a.Number, EndedAt: a.EndedAt, ExitCode: a.ExitCode, Signal: a.Signal,
+		PeakMiB: a.PeakMiB, AvgUtil: a.AvgUtil, Log: a.Log, LogDropped: a.LogDropped,
+	}
+}
+
+// None is what a job has that is run anew: the number alone, so that no two
+// attempts ever share one.
+func (a Attempt) None() Attempt { return Attempt{Number: a.Number} }
 
 // Grant is what a placed job holds, from the moment the placement is
 // committed until its last process is gone.

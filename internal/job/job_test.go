@@ -124,11 +124,9 @@ func TestView(t *testing.T) {
 	at := time.Date(2026, 3, 1, 14, 2, 9, 0, time.UTC)
 	code, util := 3, 96.5
 	full := Job{
-		ID: "17", User: "ann", State: Failed, Outcome: Exited(3), Detail: "why", VRAMMiB: 18432, Attempt: 2,
+		ID: "17", User: "ann", State: Failed, Outcome: Exited(3), Detail: "why", VRAMMiB: 18432, Attempt: Attempt{Number: 2, Grant: Grant{GPUs: []int{1, 0}}, StartedAt: at.Add(time.Second), EndedAt: at.Add(time.Minute), ExitCode: &code, PeakMiB: map[int]int64{0: 17904, 1: 17910}, AvgUtil: &util, Log: "/logs/17/2.log"},
 		Spec:        Spec{Argv: []string{"python", "train me.py"}, Name: "train", GPUs: 2, IDs: []int{1, 0}, Priority: 5},
-		Grant:       Grant{GPUs: []int{1, 0}},
-		SubmittedAt: at, StartedAt: at.Add(time.Second), EndedAt: at.Add(time.Minute),
-		ExitCode: &code, PeakMiB: map[int]int64{0: 17904, 1: 17910}, AvgUtil: &util, Log: "/logs/17/2.log", Preemptions: 3,
+		SubmittedAt: at, Preemptions: 3,
 	}
 	empty := Job{ID: "1", User: "ann", State: Queued, Spec: Spec{Shell: "true", GPUs: 1, Share: 0.5, VRAMMiB: 7}}
 	for _, test := range []struct {
@@ -147,7 +145,7 @@ func TestView(t *testing.T) {
 
 func TestACloneSharesNothingThatChanges(t *testing.T) {
 	code, util := 1, 2.0
-	j := &Job{PeakMiB: map[int]int64{0: 1}, Grant: Grant{GPUs: []int{0}, UUIDs: []string{"a"}}, ExitCode: &code, AvgUtil: &util}
+	j := &Job{Attempt: Attempt{PeakMiB: map[int]int64{0: 1}, Grant: Grant{GPUs: []int{0}, UUIDs: []string{"a"}}, ExitCode: &code, AvgUtil: &util}}
 	c := j.Clone()
 	c.PeakMiB[0], c.Grant.GPUs[0], c.Grant.UUIDs[0], *c.ExitCode, *c.AvgUtil = 9, 9, "z", 9, 9
 	if j.PeakMiB[0] != 1 || j.Grant.GPUs[0] != 0 || j.Grant.UUIDs[0] != "a" || *j.ExitCode != 1 || *j.AvgUtil != 2 {

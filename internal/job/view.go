@@ -39,7 +39,7 @@ func (j *Job) View() View {
 	v := View{
 		ID: j.ID, Name: j.Name(), User: j.User, State: j.State,
 		Priority: j.Spec.Priority, Command: orNull(j.Spec.Command()), GPUs: j.Spec.GPUs,
-		Attempt: j.Attempt, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
+		Attempt: j.Attempt.Number, Preemptions: j.Preemptions, ExitCode: j.ExitCode, AvgUtil: j.AvgUtil,
 		SubmittedAt: timeOrNull(j.SubmittedAt), StartedAt: timeOrNull(j.StartedAt), EndedAt: timeOrNull(j.EndedAt),
 		Outcome: orNull(j.Outcome), Reason: orNull(j.Detail), Share: orNull(j.Spec.Share),
 		VRAMMiB: orNull(j.VRAMMiB), Signal: orNull(j.Signal), Log: orNull(j.Log), IdleSince: timeOrNull(j.IdleSince),
@@ -47,7 +47,7 @@ func (j *Job) View() View {
 	if len(j.Spec.IDs) > 0 {
 		v.AskedIDs = j.Spec.IDs
 	}
-	if j.Attempt > 0 && len(j.Grant.GPUs) > 0 {
+	if j.Attempt.Number > 0 && len(j.Grant.GPUs) > 0 {
 		v.GPUIDs = j.Grant.GPUs
 	}
 	if j.PeakMiB != nil {

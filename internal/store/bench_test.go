@@ -80,7 +80,7 @@ func BenchmarkCommitStartEnd(b *testing.B) {
 			for b.Loop() {
 				ending.State, ending.Outcome, ending.EndedAt = job.Finished, job.OK, time.Unix(1_700_000_100, 0)
 				ending.PeakMiB, ending.ExitCode, ending.AvgUtil = map[int]int64{0: 17910}, &code, &util
-				starting.State, starting.Attempt, starting.StartedAt = job.Running, 1, time.Unix(1_700_000_100, 0)
+				starting.State, starting.Attempt.Number, starting.StartedAt = job.Running, 1, time.Unix(1_700_000_100, 0)
 				starting.Grant = job.Grant{GPUs: []int{0}, BudgetMiB: 18432}
 				events := []*job.Event{
 					{At: ending.EndedAt, Kind: job.EventEnded, Job: ending},

@@ -15,7 +15,7 @@ func TestAnEventCarriesNoMoreThanItHasTo(t *testing.T) {
 		"a set-up": {Setup: long}, "a log": {Output: long}, "dependencies": {After: make([]job.Dependency, 50_000)},
 	} {
 		s := openIn(t, t.TempDir())
-		j := &job.Job{ID: "1", Seq: 1, User: "ann", UID: 7, State: job.Queued, Spec: spec, Log: spec.Output, Detail: "why"}
+		j := &job.Job{ID: "1", Seq: 1, User: "ann", UID: 7, State: job.Queued, Spec: spec, Attempt: job.Attempt{Log: spec.Output}, Detail: "why"}
 		j.Spec.Name = "name"
 		commit(t, s, Tx{Put: []*job.Job{j}, Events: []*job.Event{{Kind: job.EventHeld, Job: j}}})
 		data, err := encodeSnapshot(j)

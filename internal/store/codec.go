@@ -173,7 +173,7 @@ func encodeSnapshot(j *job.Job) ([]byte, error) {
 	}
 	return json.Marshal(&snapshot{
 		ID: j.ID, Seq: j.Seq, Key: j.Key, User: j.User, State: j.State, Outcome: j.Outcome,
-		Rank: j.Rank, VRAMMiB: j.VRAMMiB, Attempt: j.Attempt,
+		Rank: j.Rank, VRAMMiB: j.VRAMMiB, Attempt: j.Attempt.Number,
 		SubmittedAt: nanos(j.SubmittedAt), StartedAt: nanos(j.StartedAt), EndedAt: nanos(j.EndedAt),
 		Spec: j.Spec, rest: restOf(j, wide),
 	})
@@ -186,9 +186,9 @@ func decodeSnapshot(text []byte) (*job.Job, error) {
 	}
 	j := &job.Job{
 		ID: s.ID, Seq: s.Seq, Key: s.Key, User: s.User, State: s.State, Outcome: s.Outcome,
-		Rank: s.Rank, VRAMMiB: s.VRAMMiB, Attempt: s.Attempt,
-		SubmittedAt: moment(s.SubmittedAt), StartedAt: moment(s.StartedAt), EndedAt: moment(s.EndedAt),
-		Spec: s.Spec,
+		Rank: s.Rank, VRAMMiB: s.VRAMMiB, Attempt: job.Attempt{Number: s.Attempt, StartedAt: moment(s.StartedAt), EndedAt: moment(s.EndedAt)},
+		SubmittedAt: moment(s.SubmittedAt),
+		Spec:        s.Spec,
 	}
 	s.rest.into(j)
 	if s.Bytes {

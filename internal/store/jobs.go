@@ -66,7 +66,7 @@ func scanJob(row interface{ Scan(...any) error }, specs specCache) (*job.Job, er
 		columns                   job.Job
 	)
 	err := row.Scan(&columns.Seq, &columns.ID, &columns.Key, &columns.User, (*string)(&columns.State), (*string)(&columns.Outcome),
-		&columns.Rank, &columns.Attempt, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others)
+		&columns.Rank, &columns.Attempt.Number, &columns.VRAMMiB, &submitted, &started, &ended, &command, &spec, &others)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func scanJob(row interface{ Scan(...any) error }, specs specCache) (*job.Job, er
 	}
 	j.Seq, j.ID, j.Key, j.User = columns.Seq, columns.ID, columns.Key, columns.User
 	j.State, j.Outcome, j.Rank = columns.State, columns.Outcome, columns.Rank
-	j.Attempt, j.VRAMMiB = columns.Attempt, columns.VRAMMiB
+	j.Attempt.Number, j.VRAMMiB = columns.Attempt.Number, columns.VRAMMiB
 	j.SubmittedAt, j.StartedAt, j.EndedAt = moment(submitted), moment(started), moment(ended)
 	j.Spec.Shell = command.String
 	return j, nil

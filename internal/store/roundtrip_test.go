@@ -78,7 +78,7 @@ func change(t *rapid.T, j *job.Job) {
 	j.Outcome, j.Detail = job.Outcome(text("outcome")), text("detail")
 	j.Rank, j.VRAMMiB = rapid.Int64().Draw(t, "rank"), rapid.Int64().Draw(t, "vram now")
 	j.NotBefore = anyTime(t, "not before")
-	j.Attempt, j.RetriesUsed, j.Requeues = rapid.Int().Draw(t, "attempt"), rapid.Int().Draw(t, "used"), rapid.Int().Draw(t, "requeued")
+	j.Attempt.Number, j.RetriesUsed, j.Requeues = rapid.Int().Draw(t, "attempt"), rapid.Int().Draw(t, "used"), rapid.Int().Draw(t, "requeued")
 	j.Preemptions, j.WaitsSince = rapid.Int().Draw(t, "preempted"), anyTime(t, "waits since")
 	j.AsideFor, j.AsideAt = text("aside for"), anyTime(t, "aside at")
 	j.Grant = job.Grant{}

@@ -79,7 +79,7 @@ func insertRows(ctx context.Context, one, many *sql.Stmt, n int, render func(arg
 // defaults of the other columns hold for it.
 func isNew(j *job.Job) bool {
 	r := restOf(j, false)
-	return j.State == job.Queued && j.Outcome == "" && j.Attempt == 0 &&
+	return j.State == job.Queued && j.Outcome == "" && j.Attempt.Number == 0 &&
 		j.StartedAt.IsZero() && j.EndedAt.IsZero() && r.empty() && isText(j)
 }
 
@@ -105,7 +105,7 @@ func jobArgs(args []any, j *job.Job) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(newArgs(args, j, spec), string(j.State), string(j.Outcome), j.Attempt, highest(j.PeakMiB),
+	return append(newArgs(args, j, spec), string(j.State), string(j.Outcome), j.Attempt.Number, highest(j.PeakMiB),
 		nanos(j.StartedAt), nanos(j.EndedAt), string(rest)), nil
 }
 
