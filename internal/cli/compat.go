@@ -5,32 +5,56 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/compat"
 	"berth/internal/compat/frontend"
+	"berth/internal/compat/gpusched"
+	"berth/internal/compat/gpuscheduler"
+	"berth/internal/compat/mgpu"
+	"berth/internal/compat/tgpu"
 	"berth/internal/problem"
 )
+
+// programs are those of other schedulers that berth answers to, in the order
+// they are listed.
+func programs() []frontend.Program {
+	return []frontend.Program{gpusched.Program, gpuscheduler.Program, tgpu.Program, mgpu.Server, mgpu.Srun, mgpu.Queue, mgpu.Cancel}
+}
+
+func programNames() (names []string) {
+	for _, p := range programs() {
+		names = append(names, p.Name)
+	}
+	return names
+}
 
 // MainAs runs what the program was called as: one of the names that berth
 // stands in for, through a link, or berth itself.
 func MainAs(name string, args []string, out, errOut io.Writer) int {
-	if name = filepath.Base(name); compat.Is(name) {
+	if name = filepath.Base(name); slices.Contains(programNames(), name) {
 		return standIn(name, args, out, errOut)
 	}
 	return Main(args, out, errOut)
 }
 
 func standIn(name string, args []string, out, errOut io.Writer) int {
-	return compat.Main(&frontend.Call{
+	call := &frontend.Call{
 		Name: name, Args: args, In: os.Stdin, Out: out, Err: errOut, Version: Version, Berth: Main,
 		Daemon: func(ctx context.Context, start bool) (string, error) {
 			return ownDaemon(ctx, start, frontend.InItsName(errOut, name))
 		},
-	})
+	}
+	for _, p := range programs() {
+		if p.Name == name {
+			return p.Main(call)
+		}
+	}
+	call.Complain("there is no such program", "berth stands in for "+strings.Join(programNames(), ", "))
+	return frontend.BadUsage
 }
 
 // ownDaemon is the daemon that a verb of berth's would talk to.
@@ -55,7 +79,7 @@ func newCompat() *cobra.Command {
 		Use:   "compat PROGRAM [ARG...]",
 		Short: "Stand in for another scheduler: its commands, files and words",
 		Long: `Behave as another scheduler does, under its own name:
-` + strings.Join(compat.Names()[:3], ", ") + ",\n" + strings.Join(compat.Names()[3:], ", ") + `.
+` + strings.Join(programNames()[:3], ", ") + ",\n" + strings.Join(programNames()[3:], ", ") + `.
 
 A link to berth with such a name does the same: make install-links makes them.
 berth compat PROGRAM --help is that program's usage. docs/migrating.md tells

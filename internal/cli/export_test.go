@@ -12,6 +12,9 @@ import (
 	"berth/internal/site"
 )
 
+// ProgramNames are the programs that berth answers to.
+var ProgramNames = programNames
+
 // AutostartWith lets autostart begin another program than this one, and be
 // patient only for so long.
 func AutostartWith(t *testing.T, program string, patience time.Duration) {

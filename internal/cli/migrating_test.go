@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"berth/internal/compat"
+	"berth/internal/cli"
 )
 
 // TestThePageOfMigratingIsTrue runs every command that docs/migrating.md tells
@@ -84,7 +84,7 @@ func newHousehold(t *testing.T) household {
 	if err := os.Mkdir(h.bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range compat.Names() {
+	for _, name := range cli.ProgramNames() {
 		if err := os.Symlink(filepath.Join(binaries, "berth"), filepath.Join(h.bin, name)); err != nil {
 			t.Fatal(err)
 		}

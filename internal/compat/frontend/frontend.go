@@ -1,6 +1,12 @@
-// Package frontend is what the front ends of internal/compat have in common:
-// how one is called, how it complains, and how berth speaks in its name. It
-// knows none of them.
+// Package frontend is what the rooms beside it have in common. They let people
+// who come from another scheduler type what they always typed: gpusched, tgpu,
+// the mgpu_ programs and gpu-scheduler, under their own names, with their own
+// flags, files and words. (kairos, which is a Python library, is in python/.)
+//
+// A front end translates, into berth's own specs and calls, and translates back
+// what came of them. It decides nothing: no order, no placement, no retry that
+// the engine does not know of. And it prepares nothing before it is called, for
+// berth is all of these programs and hardly ever one of them.
 package frontend
 
 import (

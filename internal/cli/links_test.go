@@ -1,4 +1,4 @@
-package compat
+package cli
 
 import (
 	"os"
@@ -16,8 +16,8 @@ func TestMakeKnowsEveryName(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^NAMES := (.*)$`).FindStringSubmatch(string(makefile))
-	if line == nil || !slices.Equal(strings.Fields(line[1]), Names()) {
-		t.Errorf("NAMES of the Makefile are %q, want %q", line, Names())
+	if line == nil || !slices.Equal(strings.Fields(line[1]), programNames()) {
+		t.Errorf("NAMES of the Makefile are %q, want %q", line, programNames())
 	}
 }
 
