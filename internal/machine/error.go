@@ -23,10 +23,3 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
-
-func failed(part Part, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &Error{part, err}
-}

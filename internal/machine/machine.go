@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"berth/internal/engine"
@@ -67,10 +68,10 @@ type Machine struct {
 	Runner   *run.Runner
 	Launcher *engine.Launcher
 
-	setup   Setup
-	logFile *site.Log
-	heard   []gpu.Xid // while the cards were found
-	ledger  *gpu.Ledger
+	setup  Setup
+	heard  []gpu.Xid // while the cards were found
+	ledger *gpu.Ledger
+	opened []io.Closer
 }
 
 // StoreDir is where the store of a state directory is.
@@ -100,7 +101,7 @@ func Open(ctx context.Context, setup Setup) (*Machine, error) {
 
 func (m *Machine) openStore(context.Context) (err error) {
 	m.Store, err = store.Open(StoreDir(m.setup.StateDir))
-	return failed(Store, err)
+	return m.keep(Store, m.Store, err)
 }
 
 func (m *Machine) openLog(context.Context) (err error) {
@@ -108,11 +109,14 @@ func (m *Machine) openLog(context.Context) (err error) {
 	if m.setup.Log.Private {
 		open = site.OpenPrivateLog
 	}
-	if m.logFile, err = open(m.setup.Log.Path, m.setup.Log.MaxBytes); err != nil {
-		return failed(LogFile, err)
+	file, err := open(m.setup.Log.Path, m.setup.Log.MaxBytes)
+	if err := m.keep(LogFile, file, err); err != nil {
+		return err
 	}
-	m.Log, err = site.NewLogger(m.logFile, m.setup.Log.Level)
-	return failed(LogLevel, err)
+	if m.Log, err = site.NewLogger(file, m.setup.Log.Level); err != nil {
+		return &Error{LogLevel, err}
+	}
+	return nil
 }
 
 // openCards finds the cards and looks at them once: without a first look
@@ -123,8 +127,9 @@ func (m *Machine) openCards(ctx context.Context) (err error) {
 			m.SimDir = filepath.Join(m.setup.StateDir, "sim")
 		}
 	}
-	if m.Source, err = Await(ctx, m.openSource); err != nil {
-		return failed(Cards, err)
+	m.Source, err = Await(ctx, m.openSource)
+	if err := m.keep(Cards, m.Source, err); err != nil {
+		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
@@ -155,8 +160,9 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 	if m.setup.Cgroups != nil {
 		options.CgroupParent, options.KeepCgroup = m.setup.Cgroups(ctx, m.Log)
 	}
-	if m.Runner, err = run.Open(options); err != nil {
-		return failed(Supervisors, err)
+	m.Runner, err = run.Open(options)
+	if err := m.keep(Supervisors, m.Runner, err); err != nil {
+		return err
 	}
 	l := m.setup.Launcher
 	l.SelfDir, l.SimDir = site.SelfDir(), m.SimDir
@@ -170,7 +176,7 @@ func (m *Machine) openLedger(context.Context) (err error) {
 	// The same name after a restart, and no other queue's.
 	sum := sha256.Sum256([]byte(m.setup.StateDir))
 	m.ledger, err = gpu.OpenLedger("", hex.EncodeToString(sum[:8]))
-	return failed(Ledger, err)
+	return m.keep(Ledger, m.ledger, err)
 }
 
 // Engine builds the engine over this machine. cfg has what is the caller's;
@@ -186,27 +192,20 @@ func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 
 // Close lets go of everything; what runs is left running.
 func (m *Machine) Close() {
-	closers := []io.Closer{}
-	if m.Runner != nil {
-		closers = append(closers, m.Runner)
-	}
-	if m.Source != nil {
-		closers = append(closers, m.Source)
-	}
-	if m.ledger != nil {
-		closers = append(closers, m.ledger)
-	}
-	if m.Store != nil {
-		closers = append(closers, m.Store)
-	}
-	for _, c := range closers {
+	for _, c := range slices.Backward(m.opened) {
 		if err := c.Close(); err != nil && m.Log != nil {
 			m.Log.Warn("close", "err", err)
 		}
 	}
-	if m.logFile != nil {
-		_ = m.logFile.Close() // there is no log left to say so in
+}
+
+// keep is for what Close closes, the last opened first.
+func (m *Machine) keep(part Part, c io.Closer, err error) error {
+	if err != nil {
+		return &Error{part, err}
 	}
+	m.opened = append(m.opened, c)
+	return nil
 }
 
 // Await is f, unless ctx is over first: then f goes on alone, and what it
