@@ -68,13 +68,14 @@ func DialOwn(socket string) *Client {
 func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, problem.Newf(problem.Invalid, "give a URL like https://lab:7447", "%s is no address of a daemon", quoted(baseURL))
+		return nil, problem.Newf(problem.Invalid, "give a URL like https://gpu1.example.org:7878", "expected the address of a daemon, found %s", quoted(baseURL))
 	}
 	switch {
 	case u.Scheme == "https":
 	case u.Scheme == "http" && isLoopback(u.Hostname()):
 	default:
-		return nil, problem.Newf(problem.Invalid, "use https://", "%s would send the token in the clear", quoted(baseURL))
+		return nil, problem.Newf(problem.Invalid, "use https://, or a tunnel: ssh -L 7878:127.0.0.1:7878 HOST, then localhost:7878",
+			"%s is refused: over plain HTTP anyone on the network can read the token", quoted(baseURL))
 	}
 	if secret == "" {
 		return nil, problem.Newf(problem.Invalid, "make one with `berth token create`", "a token is needed for %s", quoted(baseURL))

@@ -18,6 +18,7 @@ import (
 
 // target is the daemon a verb talks to, and whose it is.
 type target struct {
+	host     *remote // on another machine; nil: here, at the socket
 	socket   string
 	explicit bool // the user named it: nothing else will do
 	stateDir string
@@ -99,14 +100,21 @@ func openSession(cmd *cobra.Command) (*session, error) {
 	if f := cmd.Flag("no-color"); f != nil {
 		noColour = f.Value.String() == "true"
 	}
-	at, err := findDaemon(socket, os.Getenv, sharedPlaces(), systemService)
+	s := &session{screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr()}
+	host, err := hostFor(cmd, socket, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	return &session{
-		screen: newScreen(cmd.OutOrStdout(), noColour, os.Getenv), errOut: cmd.ErrOrStderr(),
-		target: at, client: api.Dial(at.socket),
-	}, nil
+	if host != nil {
+		s.target = target{host: host}
+		s.client, err = host.dial()
+		return s, err
+	}
+	if s.target, err = findDaemon(socket, os.Getenv, sharedPlaces(), systemService); err != nil {
+		return nil, err
+	}
+	s.client = api.Dial(s.target.socket)
+	return s, nil
 }
 
 // The machine's own places, which the tests put elsewhere.
@@ -115,8 +123,13 @@ var (
 	systemService = site.SystemService
 )
 
-// daemonFlags are those of every verb that talks to a daemon.
+// daemonFlags are those of every verb that talks to a daemon, here or elsewhere.
 func daemonFlags(cmd *cobra.Command) {
+	socketFlag(cmd)
+	cmd.PersistentFlags().String("host", "", hostHelp)
+}
+
+func socketFlag(cmd *cobra.Command) {
 	cmd.PersistentFlags().String("socket", "", "the daemon's socket (default BERTH_SOCKET, else the machine's, else your own)")
 }
 
@@ -129,12 +142,17 @@ func failed(err error, at target) error {
 	if lost, ok := errors.AsType[*api.Unreachable](err); ok {
 		return problem.Wrap(problem.Unable, at.missed(), lost)
 	}
+	if explained := at.host.distrusted(err); explained != nil {
+		return explained
+	}
 	return problem.Wrap(problem.Unable, "", err)
 }
 
 // missed says how to get the daemon that does not answer.
 func (t target) missed() string {
 	switch {
+	case t.host != nil:
+		return "is the daemon running there, and does [http] in its config let it listen at that address?"
 	case t.explicit:
 		return "that socket was named by --socket or BERTH_SOCKET; is berth serve running there?"
 	case t.private:

@@ -43,7 +43,7 @@ Exit status: 0 nothing fails; 1 something does; 2 bad usage; 130 interrupted.`,
 			return drawFindings(s.screen, findings)
 		}),
 	}
-	daemonFlags(cmd)
+	socketFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of findings")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd

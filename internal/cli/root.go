@@ -86,7 +86,8 @@ through disconnects, measures what it really used, and explains every wait.`,
   berth run jobs.txt --sim 2      the same on two simulated GPUs
   berth submit -- python train.py queue a command; it runs when there is room
   berth list                      the queue, and why each job waits
-  berth logs -f @                 what your last job prints`,
+  berth logs -f @                 what your last job prints
+  berth --host gpu1:7878 list     the queue of another machine`,
 		Version:       Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -101,6 +102,7 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.SetVersionTemplate("berth {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	root.SetFlagErrorFunc(flagError)
+	hostFlag(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat())
 	root.AddCommand(daemonVerbs()...)

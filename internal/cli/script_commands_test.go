@@ -84,7 +84,7 @@ func prepare(ts *testscript.TestScript, ctx context.Context, args []string) *exe
 // story wants for one command it says with env(1).
 func storyEnv(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"WORK", "PATH", "BIN", "REPO", "HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "BERTH_LEDGER_DIR", "TMPDIR", "TZ", "BERTH_SIM_DIR", "BERTH_SOCKET", "BERTH_SIM", "COLUMNS"} {
+	for _, name := range []string{"WORK", "PATH", "BIN", "REPO", "HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "BERTH_LEDGER_DIR", "TMPDIR", "TZ", "BERTH_SIM_DIR", "BERTH_SOCKET", "BERTH_HOST", "BERTH_SIM", "COLUMNS"} {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

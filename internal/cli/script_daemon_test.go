@@ -2,8 +2,14 @@ package cli_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"maps"
+	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,13 +27,31 @@ func init() { maps.Copy(storyCommands, daemonCommands) }
 
 // daemonCommands are what stories of the daemon can do beside the rest.
 var daemonCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"daemon":  startDaemon,
-	"until":   until,
-	"sit":     sitDown,
-	"type":    typeText,
-	"masked":  masked,
-	"widest":  widest,
-	"jobview": jobView,
+	"certificate": certificate,
+	"daemon":      startDaemon,
+	"until":       until,
+	"sit":         sitDown,
+	"type":        typeText,
+	"masked":      masked,
+	"widest":      widest,
+	"jobview":     jobView,
+}
+
+// certificate NAME: write NAME.crt, a certificate that vouches for itself, and
+// NAME.key.
+func certificate(ts *testscript.TestScript, neg bool, args []string) {
+	refuseNegation(ts, neg)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: args[:1], IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	ts.Check(err)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	ts.Check(err)
+	for name, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]+name), pem.EncodeToMemory(block), 0o600))
+	}
 }
 
 // daemon [FLAG...]: start a private daemon with its state in $WORK/d, on two

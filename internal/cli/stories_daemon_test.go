@@ -11,6 +11,9 @@ var daemonPromises = []promise{
 		daemon-a-daemon-that-cannot-start-is-told-of-with-its-last-words`},
 	{"which daemon: --socket, else BERTH_SOCKET; serve takes --state-dir, --socket and --config", `
 		daemon-socket-and-state-flags-choose-the-daemon`},
+	{"--host or BERTH_HOST: a daemon on another machine, by its address or a name, with a token", `
+		daemon-host-reaches-a-daemon-by-its-address-and-a-token
+		daemon-host-trusts-only-a-certificate-that-someone-vouches-for`},
 	{"other verbs without a daemon: an error with a hint, exit 1", "daemon-without-a-daemon-verbs-say-so-with-a-hint"},
 	{"one daemon to a state directory and a socket; --idle-exit ends it", `
 		daemon-a-second-daemon-refuses

@@ -77,7 +77,7 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	if err != nil {
 		return err
 	}
-	r, err := o.request(specs)
+	r, err := o.request(specs, s.target.host != nil)
 	if err != nil {
 		return err
 	}
@@ -136,11 +136,18 @@ func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 	return []api.Spec{spec}, nil
 }
 
-// request adds what the jobs take from their caller.
-func (o *submitOptions) request(specs []api.Spec) (api.SubmitRequest, error) {
+// request adds what the jobs take from their caller. Of an environment that
+// means little on another machine, and may hold secrets, only what was asked
+// for goes there.
+func (o *submitOptions) request(specs []api.Spec, elsewhere bool) (api.SubmitRequest, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return api.SubmitRequest{}, fmt.Errorf("working directory: %w", err)
+	}
+	for i := range specs {
+		if elsewhere && specs[i].Export == "" {
+			specs[i].Export = "none"
+		}
 	}
 	umask := site.Umask()
 	return api.SubmitRequest{

@@ -21,8 +21,17 @@ func newToken() *cobra.Command {
 		Use:   "token",
 		Short: "Make, list and revoke tokens for remote access",
 		Long: `Tokens let a program on another machine, or a browser, talk to the daemon with
-your rights. On this machine no token is needed.`,
+your rights. On this machine no token is needed.
+
+Elsewhere, berth --host ADDRESS takes it from BERTH_HOST_TOKEN, or from
+~/.config/berth/hosts.toml, which nobody else may be able to read:
+
+  [gpu1]
+  address = "https://gpu1.example.org:7878"
+  token = "berth_..."
+  ca = "/home/ann/gpu1.crt"      # only for a certificate of your own`,
 		Example: `  berth token create --name laptop
+  berth --host gpu1 list          on the laptop
   berth token list
   berth token revoke 3` + tokenStatuses,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/problem"
+	"berth/internal/site"
+)
+
+// remote is a daemon on another machine, and what it takes to talk to it.
+type remote struct {
+	Address string `toml:"address"` // https://gpu1.example.org:7878
+	Token   string `toml:"token"`
+	CA      string `toml:"ca"` // a PEM file that vouches for its certificate; empty: the system's
+}
+
+const hostHelp = "a daemon on another machine: `ADDRESS`, or its name in hosts.toml (default BERTH_HOST)"
+
+// hostFlag makes --host known to every verb, also in front of it, so that one
+// that works on this machine alone can say so.
+func hostFlag(root *cobra.Command) {
+	root.PersistentFlags().String("host", "", hostHelp)
+	_ = root.PersistentFlags().MarkHidden("host") // it exists
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if f := cmd.Flag("host"); f.Changed && f.Hidden {
+			return problem.Newf(problem.Invalid, fmt.Sprintf("log in to that machine and run %s there", cmd.CommandPath()),
+				"%s works on this machine only, and takes no --host", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// hostFor is the remote daemon that was named, if any: --host, else BERTH_HOST
+// where no socket was typed.
+func hostFor(cmd *cobra.Command, socket string, getenv func(string) string) (*remote, error) {
+	f := cmd.Flag("host")
+	if f == nil || f.Hidden {
+		return nil, nil
+	}
+	name := f.Value.String()
+	switch {
+	case f.Changed && socket != "":
+		return nil, problem.Newf(problem.Invalid, "leave one of them out", "--host and --socket name two daemons")
+	case !f.Changed && socket == "":
+		name = getenv("BERTH_HOST")
+	}
+	if name == "" {
+		return nil, nil
+	}
+	return findHost(name, getenv)
+}
+
+// findHost takes a name or an address to what hosts.toml and the environment
+// say about it.
+func findHost(name string, getenv func(string) string) (*remote, error) {
+	places, err := site.PrivatePlaces(getenv)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(filepath.Dir(places.Config), "hosts.toml")
+	hosts, err := readHosts(file)
+	if err != nil {
+		return nil, err
+	}
+	found, listed := hosts[name]
+	if !listed {
+		if found.Address = wholeAddress(name); found.Address == "" {
+			return nil, problem.Newf(problem.Invalid, "--host https://gpu1.example.org:7878", "expected an address or a name from %s, found %q", file, name)
+		}
+		for _, h := range hosts {
+			if wholeAddress(h.Address) == found.Address {
+				found = h
+			}
+		}
+	}
+	found.Address = wholeAddress(found.Address)
+	if token := getenv("BERTH_HOST_TOKEN"); token != "" {
+		found.Token = token
+	}
+	if found.Token == "" {
+		return nil, problem.Newf(problem.Unable, fmt.Sprintf("make one there with berth token create; put it into BERTH_HOST_TOKEN or %s", file), "no token for %s", found.Address)
+	}
+	return &found, nil
+}
+
+// wholeAddress adds what a person leaves out of an address: a machine's own is
+// plain HTTP, any other is not. It is empty for what has no port and no scheme.
+func wholeAddress(address string) string {
+	if strings.Contains(address, "://") {
+		return strings.TrimRight(address, "/")
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
+		return "http://" + address
+	}
+	return "https://" + address
+}
+
+// readHosts reads the list of machines. It holds secrets, so nobody else may
+// be able to read it.
+func readHosts(path string) (map[string]remote, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return nil, problem.Newf(problem.Unable, "chmod 600 "+path, "other users can read the tokens in %s", path)
+	}
+	hosts := map[string]remote{}
+	meta, err := toml.DecodeFile(path, &hosts)
+	if err != nil {
+		return nil, problem.Newf(problem.Unable, "berth token --help shows an example", "read %s: %w", path, err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return nil, problem.Newf(problem.Unable, "the keys are address, token and ca", "%s: unknown key %s", path, unknown[0])
+	}
+	return hosts, nil
+}
+
+func (r *remote) dial() (*api.Client, error) {
+	var config *tls.Config
+	if r.CA != "" {
+		pem, err := os.ReadFile(r.CA)
+		if err != nil {
+			return nil, problem.Newf(problem.Unable, "ca in hosts.toml names a PEM file", "certificate of %s: %w", r.Address, err)
+		}
+		config = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, problem.Newf(problem.Unable, "ca in hosts.toml names a PEM file", "expected a certificate in %s, found none", r.CA)
+		}
+	}
+	return api.DialRemote(r.Address, r.Token, config)
+}
+
+// distrusted explains a certificate that nobody vouches for.
+func (r *remote) distrusted(err error) error {
+	certificate, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	if r == nil || !ok {
+		return nil
+	}
+	return problem.Newf(problem.Unable, "is it the right address? ca in hosts.toml names the file that vouches for a certificate of your own",
+		"the certificate of %s is not trusted: %w", r.Address, certificate.Err)
+}
