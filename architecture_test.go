@@ -44,7 +44,7 @@ var mayNotKnow = map[string][]string{
 }
 
 // standardOnly rooms, and those within them, import no library.
-var standardOnly = []string{"internal/job", "internal/keep", "internal/predict", "internal/problem", "internal/reason", "internal/sched", "internal/sim", "cmd/berth-keep"}
+var standardOnly = []string{"internal/job", "internal/keep", "internal/predict", "internal/problem", "internal/reason", "internal/sched", "internal/sim", "internal/text", "cmd/berth-keep"}
 
 // impure packages tell of a clock, chance, a file, a process or a log.
 var impure = []string{"os", "os/exec", "os/signal", "io/fs", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "net", "net/http", "syscall", "path/filepath", "database/sql"}

@@ -1,0 +1,82 @@
+package text
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Count writes a number with its noun: "1 job", "12 jobs", "2 retries".
+func Count[N ~int | ~int64](n N, noun string) string {
+	return strconv.FormatInt(int64(n), 10) + " " + Plural(n, noun)
+}
+
+// CountGrouped is Count with thousands apart: "1,200 jobs".
+func CountGrouped[N ~int | ~int64](n N, noun string) string {
+	return Grouped(n) + " " + Plural(n, noun)
+}
+
+// Plural is the noun as it goes with so many.
+func Plural[N ~int | ~int64](n N, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	if stem, ends := strings.CutSuffix(noun, "y"); ends && !strings.ContainsAny(stem[len(stem)-1:], "aeiou") {
+		return stem + "ies"
+	}
+	if strings.HasSuffix(noun, "s") {
+		return noun + "es"
+	}
+	return noun + "s"
+}
+
+// Verb is a regular verb, or "are", as it goes with so many.
+func Verb[N ~int | ~int64](n N, verb string) string {
+	switch {
+	case n != 1:
+		return verb
+	case verb == "are":
+		return "is"
+	}
+	return verb + "s"
+}
+
+// Grouped writes a number with thousands apart: 49,950.
+func Grouped[N ~int | ~int64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	if n < 0 {
+		return digits
+	}
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+// Decimal writes a number to three places, without those that are 0.
+func Decimal(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
+
+// Share writes a part of a card in three digits: 0.25.
+func Share(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
+
+// Some joins the first names of a list and counts the rest: "a, b and 3 more".
+func Some(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// Numbers joins numbers as people type them: "0,1".
+func Numbers(list []int) string {
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ",")
+}

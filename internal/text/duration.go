@@ -1,0 +1,113 @@
+package text
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Span writes a time compactly: 3s, 4m12s, 2h05m, 3d4h.
+func Span(d time.Duration) string {
+	seconds := int64(max(d, 0) / time.Second) // the clock may have been set back
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%ds", seconds)
+	case seconds < 3600:
+		return fmt.Sprintf("%dm%02ds", seconds/60, seconds%60)
+	case seconds < 86400:
+		return fmt.Sprintf("%dh%02dm", seconds/3600, seconds/60%60)
+	}
+	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
+}
+
+// Seconds writes a time in seconds alone: "2.3s", "74s", "1774s".
+func Seconds(d time.Duration) string {
+	d = max(d, 0)
+	if d < 10*time.Second {
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	}
+	return strconv.FormatInt(int64(d.Round(time.Second)/time.Second), 10) + "s"
+}
+
+// Clock writes a time as m:ss or h:mm:ss.
+func Clock(d time.Duration) string {
+	total := int64(max(d, 0) / time.Second)
+	if total >= 3600 {
+		return fmt.Sprintf("%d:%02d:%02d", total/3600, total/60%60, total%60)
+	}
+	return fmt.Sprintf("%d:%02d", total/60, total%60)
+}
+
+// Hours writes a time of hours: 48h, 1.5h; one below an hour in minutes.
+func Hours(d time.Duration) string {
+	switch {
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 10*time.Hour:
+		return Decimal(math.Floor(d.Hours()*10)/10) + "h"
+	}
+	return fmt.Sprintf("%dh", d/time.Hour)
+}
+
+// OfSeconds is the duration of a number of seconds.
+func OfSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// maxDuration lies far outside of what is run, so that no later arithmetic can
+// overflow.
+const maxDuration = 3650 * 24 * time.Hour
+
+const allowedDuration = "a time above 0: 90 or 90s (seconds), 15m, 2h, 1d, 1:30 (m:s), 1:30:00 (h:m:s)"
+
+// ParseDuration reads a span of time: a number with s, m, h or d (seconds
+// where there is no unit), or m:s, or h:m:s.
+func ParseDuration(s string) (time.Duration, error) {
+	if strings.Contains(s, ":") {
+		return parseClock(s)
+	}
+	value, unit, ok := CutNumber(s)
+	if !ok {
+		return 0, Mismatch(s, allowedDuration)
+	}
+	switch strings.ToLower(unit) {
+	case "", "s":
+		value *= float64(time.Second)
+	case "m":
+		value *= float64(time.Minute)
+	case "h":
+		value *= float64(time.Hour)
+	case "d":
+		value *= float64(24 * time.Hour)
+	default:
+		return 0, Mismatch(s, allowedDuration)
+	}
+	return boundDuration(s, math.Round(value))
+}
+
+// parseClock reads m:s and h:m:s. Only the first part may pass 59.
+func parseClock(s string) (time.Duration, error) {
+	parts := strings.Split(strings.TrimSpace(s), ":")
+	if len(parts) > 3 {
+		return 0, Mismatch(s, allowedDuration)
+	}
+	seconds := 0.0
+	for i, part := range parts {
+		n, ok := Digits(part, 9)
+		if !ok || (i > 0 && (n > 59 || len(part) > 2)) {
+			return 0, Mismatch(s, allowedDuration)
+		}
+		seconds = seconds*60 + float64(n)
+	}
+	return boundDuration(s, seconds*float64(time.Second))
+}
+
+func boundDuration(s string, nanos float64) (time.Duration, error) {
+	if nanos < 1 {
+		return 0, Mismatch(s, allowedDuration)
+	}
+	if nanos > float64(maxDuration) {
+		return 0, Mismatch(s, "at most 3650d")
+	}
+	return time.Duration(nanos), nil
+}
