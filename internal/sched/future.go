@@ -106,12 +106,10 @@ func (k keeper) host(a *amounts) *future {
 // depthOf is for how many jobs that wait cards are kept.
 func (d *decision) depthOf() int {
 	switch r := &d.state.Rules; {
-	case d.parks():
-		return reservationsParking
+	case d.parks() || r.Policy == Conservative:
+		return reservationsMost
 	case r.Policy == Backfill || r.Policy == "":
 		return 1
-	case r.Policy == Conservative:
-		return reservationsConservative
 	}
 	return 0
 }

@@ -90,7 +90,7 @@ func drawCrowd(t *rapid.T) State {
 func aheadOf(s *State, jobs ...Pending) {
 	s.Queue = NewQueue()
 	s.Queue.SetRules(s.Rules)
-	for i := range reservationsParking + 1 {
+	for i := range reservationsMost + 1 {
 		s.Queue.Add(Pending{Job: fmt.Sprint("big", i), User: fmt.Sprint("user", i), Seq: int64(i), Request: Request{GPUs: 8}, Since: s.Now})
 	}
 	for i, p := range jobs {

@@ -807,14 +807,14 @@ func (o *oracle) depth() int {
 	switch o.s.Rules.Policy {
 	case Conservative, Backfill, "", LAS:
 		if o.parks() {
-			return reservationsParking
+			return reservationsMost
 		}
 	}
 	switch o.s.Rules.Policy {
 	case Backfill, "":
 		return 1
 	case Conservative:
-		return reservationsConservative
+		return reservationsMost
 	}
 	return 0
 }

@@ -60,14 +60,14 @@ const (
 
 // Reservations.
 const (
-	// reservationsConservative is for how many waiting jobs GPUs are reserved under
-	// Conservative. More delays fewer jobs, and lets fewer overtake.
-	reservationsConservative = 16
-	// reservationsParking is the same where jobs can be parked, and
-	// reservationSoon within what time such a job has to get its GPUs: what runs
-	// makes room within minutes, and what is reserved for longer lies idle.
-	reservationsParking = 8
-	reservationSoon     = freshService
+	// reservationsMost is for how many waiting jobs GPUs are reserved under
+	// Conservative, and where jobs can be parked. More delays fewer jobs, and lets
+	// fewer overtake.
+	reservationsMost = 8
+	// reservationSoon is within what time a job has to get its GPUs where jobs can
+	// be parked: running jobs make room within minutes, and GPUs that are reserved
+	// for longer lie idle.
+	reservationSoon = freshService
 	// reservationMoments is how many ends of runs are tried for a reservation behind
 	// others. Fewer give up on a job sooner, and cost less.
 	reservationMoments = 64
