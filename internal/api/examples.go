@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // The examples of the description. They are values of the types themselves,
@@ -38,19 +39,22 @@ var (
 		ExpectedRun: exampleRun, ExpectedVRAM: exampleVRAM}
 	exampleRun  = &RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}
 	exampleVRAM = &VRAMGuess{LowMiB: 17200, MidMiB: 17900, HighMiB: 18432, Source: "command", Runs: 3}
-	exampleWhy  = Why{ID: "18", State: "queued", Position: 2, Queued: 3,
+	exampleWhy  = Why{State: "queued", Story: exampleStory, ExpectedRun: exampleRun, ExpectedVRAM: exampleVRAM}
+
+	exampleStory = reason.Story{ID: "18", Position: 2, Queued: 3,
 		Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 paused",
-		Kind: "gpus", User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: pointer(exampleTime),
-		GPUs: []WhyGPU{
-			{GPU: 0, Name: "NVIDIA RTX 4090", What: "paused", Obstacle: "paused"},
-			{GPU: 3, Name: "NVIDIA RTX 4090", What: "9000 MiB free, 9432 more needed", Obstacle: "free", FreeMiB: 9000, MissingMiB: 9432,
-				Runs: []WhyRun{{ID: "17", User: "bob", Since: pointer(exampleTime), BudgetMiB: 15052, Low: pointer(exampleTime.Add(40 * time.Minute)),
-					Mid: pointer(exampleTime.Add(50 * time.Minute)), High: pointer(exampleTime.Add(70 * time.Minute)), By: "history"}}}},
-		Behind:     &WhyBehind{ID: "12", User: "bob", Priority: 5, First: "priority", Because: "its priority of 5 is higher"},
-		MaxBypassS: 86400, OldestSince: pointer(exampleTime),
-		Expected: &Expected{At: exampleTime, Low: exampleTime.Add(40 * time.Minute), Mid: pointer(exampleTime.Add(100 * time.Minute)),
-			High: pointer(exampleTime.Add(140 * time.Minute)), Running: 1, InFront: 1, History: 2},
-		ExpectedRun: exampleRun, ExpectedVRAM: exampleVRAM}
+		Kind: reason.WaitsForGPUs, User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: exampleTime,
+		Cards: []reason.CardStory{
+			{Card: reason.Card{GPU: 0, Name: "NVIDIA RTX 4090", Obstacle: reason.ObstaclePaused}, What: "paused"},
+			{Card: reason.Card{GPU: 3, Name: "NVIDIA RTX 4090", Obstacle: reason.ObstacleFree, FreeMiB: 9000},
+				What: "9000 MiB free, 9432 more needed", MissingMiB: 9432,
+				Runs: []reason.Run{{Holder: reason.Holder{ID: "17"}, User: "bob", Since: exampleTime, BudgetMiB: 15052, Low: exampleTime.Add(40 * time.Minute),
+					Mid: exampleTime.Add(50 * time.Minute), High: exampleTime.Add(70 * time.Minute), By: reason.ByHistory}}}},
+		Behind:     &reason.Behind{ID: "12", User: "bob", Priority: 5, First: reason.FirstPriority, Because: "its priority of 5 is higher"},
+		MaxBypassS: 86400, OldestSince: exampleTime,
+		Expected: &reason.Forecast{Now: exampleTime, Low: exampleTime.Add(40 * time.Minute), Mid: exampleTime.Add(100 * time.Minute),
+			High: exampleTime.Add(140 * time.Minute), Basis: reason.Basis{Running: 1, InFront: 1, History: 2}}}
+
 	exampleAct    = ActRequest{Action: ActCancel, Select: Select{Words: []string{"17"}}, GraceS: pointer(5.0)}
 	exampleActed  = ActReply{Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "is being ended"}}}
 	exampleEdit   = EditRequest{Set: Spec{Priority: "5", VRAM: "20G"}}

@@ -260,11 +260,9 @@ func (s *session) waiting(now time.Time, most int) []waiting {
 	stories := s.stories(now, ids)
 	for i, j := range jobs {
 		list[i] = waiting{job: j}
-		if t := &stories[i]; t.Job != "" && !s.engine.Stopping() {
-			list[i].reason, list[i].story = t.String(), t
-			if j.AsideFor != "" {
-				list[i].reason = "set aside for job " + j.AsideFor + "; " + list[i].reason
-			}
+		if t := stories[i]; t.ID != "" && !s.engine.Stopping() {
+			t.WasSetAside(j.AsideFor)
+			list[i].reason, list[i].story = t.String(), &t
 		} else {
 			list[i].reason = s.engine.Why(j.ID)
 		}
@@ -278,7 +276,7 @@ const retellAfter = time.Second
 
 // stories asks for those of the jobs, and remembers that of the first alone.
 func (s *session) stories(now time.Time, ids []string) []reason.Story {
-	if len(ids) == 1 && s.retold.Job == ids[0] && now.Sub(s.retoldAt) < retellAfter && !now.Before(s.retoldAt) {
+	if len(ids) == 1 && s.retold.ID == ids[0] && now.Sub(s.retoldAt) < retellAfter && !now.Before(s.retoldAt) {
 		return []reason.Story{s.retold}
 	}
 	stories := sched.Stories(s.engine.State(), ids)

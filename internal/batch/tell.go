@@ -34,12 +34,9 @@ type Told struct {
 
 // ToldJob is one of them.
 type ToldJob struct {
-	ID    string        `json:"id"`
-	Name  string        `json:"name,omitempty"`
-	State string        `json:"state"`
-	Text  string        `json:"text"` // a sentence: why it waits, where it runs, how it ended
-	Aside string        `json:"aside_for,omitempty"`
-	Story *reason.Story `json:"story,omitempty"` // of one that waits for room
+	reason.Story        // of one that does not wait for room, no more than a sentence: where it runs, how it ended
+	Name         string `json:"name,omitempty"`
+	State        string `json:"state"`
 }
 
 // tell writes what the snapshot says of each job, if that is about other jobs
@@ -66,25 +63,26 @@ func (b *board) tell(s snapshot) error {
 
 func toldOf(s snapshot) Told {
 	told := Told{At: s.at, File: s.file, Jobs: []ToldJob{}}
+	add := func(j *job.Job, story reason.Story) {
+		told.Jobs = append(told.Jobs, ToldJob{Story: story, Name: j.Spec.Name, State: string(j.State)})
+	}
 	for _, r := range s.running {
-		told.Jobs = append(told.Jobs, ToldJob{
-			ID: r.Job.ID, Name: r.Job.Spec.Name, State: string(r.Job.State),
-			Text: fmt.Sprintf("it runs on %s since %s", placeText(r.Job), r.Job.StartedAt.Local().Format(time.DateTime)),
-		})
+		text := fmt.Sprintf("it runs on %s since %s", placeText(r.Job), r.Job.StartedAt.Local().Format(time.DateTime))
+		add(r.Job, reason.Story{ID: r.Job.ID, Text: text})
 	}
 	for _, w := range s.pending {
-		j := ToldJob{ID: w.job.ID, Name: w.job.Spec.Name, State: string(w.job.State), Text: w.reason, Story: w.story, Aside: w.job.AsideFor}
 		if w.story != nil {
-			j.Text = w.story.Why.String()
+			add(w.job, *w.story)
+		} else {
+			add(w.job, reason.Story{ID: w.job.ID, Text: w.reason})
 		}
-		told.Jobs = append(told.Jobs, j)
 	}
 	for _, o := range s.over {
 		text := "it is over: " + string(o.Outcome)
 		if o.Detail != "" {
 			text += ", " + o.Detail
 		}
-		told.Jobs = append(told.Jobs, ToldJob{ID: o.ID, Name: o.Spec.Name, State: string(o.State), Text: text})
+		add(o, reason.Story{ID: o.ID, Text: text})
 	}
 	return told
 }

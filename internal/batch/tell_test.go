@@ -16,10 +16,10 @@ import (
 func toldSnapshot() snapshot {
 	s := busy()
 	s.pending[0].story = &reason.Story{
-		Job: "5", Position: 1, Queued: 3, Request: reason.Request{GPUs: 2, VRAMMiB: 18432},
-		Why:      reason.Reason{Kind: reason.WaitsForTurn, Total: 3},
-		Forecast: reason.Forecast{Now: s.at, Low: s.at, Mid: s.at.Add(time.Hour), High: s.at.Add(2 * time.Hour)},
+		ID: "5", Position: 1, Queued: 3,
+		Expected: &reason.Forecast{Now: s.at, Low: s.at, Mid: s.at.Add(time.Hour), High: s.at.Add(2 * time.Hour)},
 	}
+	s.pending[0].story.Say(reason.Reason{Kind: reason.WaitsForTurn, Total: 3}, reason.Request{GPUs: 2, VRAMMiB: 18432})
 	s.pending[1].reason = "held until someone releases it"
 	s.pending[0].job.State, s.pending[1].job.State, s.pending[1].job.Spec.Name = job.Queued, job.Queued, "again"
 	return s
@@ -44,17 +44,17 @@ func TestTheBoardIsToldToBerthToo(t *testing.T) {
 		"8":     "failed: it is over: exit:2 false",
 	} {
 		j, found := told.Find(word)
-		if got := fmt.Sprintf("%s: %s %v", j.State, j.Text, j.Story != nil); !found || !strings.HasPrefix(got, want) {
+		if got := fmt.Sprintf("%s: %s %v", j.State, j.Text, j.Expected != nil); !found || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %v %q, want %q", word, found, got, want)
 		}
 	}
-	if j, _ := told.Find("5"); j.Story.Forecast.High.Sub(s.at) != 2*time.Hour || j.Story.Request.VRAMMiB != 18432 {
+	if j, _ := told.Find("5"); j.Expected.High.Sub(s.at) != 2*time.Hour || j.Needs != "2 GPUs with 18432 MiB each" {
 		t.Errorf("the story is %+v", j.Story)
 	}
 	if _, found := told.Find("77"); found {
 		t.Error("job 77 was found")
 	}
-	told.Jobs = append(told.Jobs, ToldJob{ID: "70", Name: "again"})
+	told.Jobs = append(told.Jobs, ToldJob{Story: reason.Story{ID: "70"}, Name: "again"})
 	if _, found := told.Find("again"); found {
 		t.Error("one of two of a name was found")
 	}

@@ -19,6 +19,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli"
 	"berth/internal/job"
+	"berth/internal/reason"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 )
@@ -327,7 +328,7 @@ func (f *fakeDaemon) Why(_ context.Context, _ api.Caller, id string) (api.Why, e
 	if err != nil {
 		return api.Why{}, err
 	}
-	return api.Why{ID: d.ID, State: string(d.State), Text: "needs 2 GPUs; \x1b[31mnone", Position: 3, Queued: 1200, Notes: []string{"gpu0 is paused"}}, nil
+	return api.Why{Story: reason.Story{ID: d.ID, Text: "needs 2 GPUs; \x1b[31mnone", Position: 3, Queued: 1200}, State: string(d.State), Notes: []string{"gpu0 is paused"}}, nil
 }
 
 func (f *fakeDaemon) Act(_ context.Context, _ api.Caller, r api.ActRequest) (api.ActReply, error) {

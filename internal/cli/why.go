@@ -10,7 +10,6 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/batch"
-	"berth/internal/daemon"
 	"berth/internal/problem"
 )
 
@@ -89,13 +88,8 @@ func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
 
 // whyTold is what the board says of a job, as the daemon would say it.
 func whyTold(j batch.ToldJob, at time.Time) api.Why {
-	why := api.Why{ID: j.ID, State: j.State}
-	if j.Story != nil {
-		why = daemon.StoryOf(*j.Story, j.State)
-	}
-	why.Text, why.AsideFor = j.Text, j.Aside
-	why.Notes = append(why.Notes, "as the status board said at "+at.Local().Format(time.TimeOnly))
-	return why
+	said := "as the status board said at " + at.Local().Format(time.TimeOnly)
+	return api.Why{Story: j.Story, State: j.State, Notes: []string{said}}
 }
 
 func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
@@ -107,6 +101,9 @@ func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
 	}
 	for i := range stories {
 		why := &stories[i]
+		if why.Expected != nil {
+			why.Expected.Now = why.Expected.Now.Local() // its times are told in the reader's zone
+		}
 		if o.verbose && why.State == "queued" {
 			if i > 0 {
 				fmt.Fprintln(s.out)

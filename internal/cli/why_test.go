@@ -11,46 +11,46 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/daemon"
 	"berth/internal/job"
+	"berth/internal/reason"
 	"berth/internal/sched"
 )
 
 // ahead is a time of the same day.
-func ahead(d time.Duration) *time.Time { return to(noon.Add(d)) }
+func ahead(d time.Duration) time.Time { return noon.Add(d) }
 
 // someStories are jobs of every kind, as the daemon tells of them.
 func someStories() []api.Why {
 	run := &api.RunGuess{LowS: 2400, MidS: 3000, HighS: 4200, Source: "command", Runs: 3}
 	vram := &api.VRAMGuess{LowMiB: 17200, MidMiB: 17900, HighMiB: 18432, Source: "command", Runs: 3}
 	return []api.Why{
-		{ID: "18", State: "queued", Position: 2, Queued: 1200, Kind: "gpus", User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: ago(5 * time.Minute),
+		{State: "queued", Story: reason.Story{ID: "18", Position: 2, Queued: 1200, Kind: "gpus", User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: ahead(-5 * time.Minute),
 			Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 14564, gpu0 3000; gpu2 paused, gpu3 quarantined: Xid 79 (the card has fallen off the bus)",
-			GPUs: []api.WhyGPU{
-				{GPU: 0, What: "3000 MiB free, 15432 more needed", Obstacle: "free", FreeMiB: 3000, MissingMiB: 15432, Runs: []api.WhyRun{
-					{ID: "9", User: "bob", Since: ago(2 * time.Hour), BudgetMiB: 20000, Low: ahead(0), Mid: ahead(time.Hour), High: ahead(3 * time.Hour), By: "history"},
-					{ID: "11", User: "bartholomew-the-long", Since: ago(26 * time.Hour), BudgetMiB: 1052, Low: ahead(0), Mid: ahead(26 * time.Hour), By: "none"}}},
-				{GPU: 1, What: "14564 MiB free, 3868 more needed", Obstacle: "free", FreeMiB: 14564, MissingMiB: 3868, Runs: []api.WhyRun{
-					{ID: "10", User: "cay", Since: ago(time.Hour), Share: 0.5, Low: ahead(30 * time.Minute), Mid: ahead(time.Hour), High: ahead(time.Hour), By: "limit"}}},
-				{GPU: 2, What: "paused", Obstacle: "paused"},
-				{GPU: 3, What: "quarantined: Xid 79 (the card has fallen off the bus)", Obstacle: "health"},
-				{GPU: 10, What: "has room", Fits: true, Runs: []api.WhyRun{
-					{ID: "x1", Other: true, Alone: true, By: "none"},
-					{ID: "13", User: "ann", Alone: true, LeavesFor: "12", By: "none"}}},
+			Cards: []reason.CardStory{
+				{Card: reason.Card{GPU: 0, Obstacle: "free", FreeMiB: 3000}, What: "3000 MiB free, 15432 more needed", MissingMiB: 15432, Runs: []reason.Run{
+					{Holder: reason.Holder{ID: "9"}, User: "bob", Since: ahead(-2 * time.Hour), BudgetMiB: 20000, Low: ahead(0), Mid: ahead(time.Hour), High: ahead(3 * time.Hour), By: "history"},
+					{Holder: reason.Holder{ID: "11"}, User: "bartholomew-the-long", Since: ahead(-26 * time.Hour), BudgetMiB: 1052, Low: ahead(0), Mid: ahead(26 * time.Hour), By: "none"}}},
+				{Card: reason.Card{GPU: 1, Obstacle: "free", FreeMiB: 14564}, What: "14564 MiB free, 3868 more needed", MissingMiB: 3868, Runs: []reason.Run{
+					{Holder: reason.Holder{ID: "10"}, User: "cay", Since: ahead(-time.Hour), Share: 0.5, Low: ahead(30 * time.Minute), Mid: ahead(time.Hour), High: ahead(time.Hour), By: "limit"}}},
+				{Card: reason.Card{GPU: 2, Obstacle: "paused"}, What: "paused"},
+				{Card: reason.Card{GPU: 3, Obstacle: "health"}, What: "quarantined: Xid 79 (the card has fallen off the bus)"},
+				{Card: reason.Card{GPU: 10}, What: "has room", Fits: true, Runs: []reason.Run{
+					{Holder: reason.Holder{ID: "x1", Other: true}, Alone: true, By: "none"},
+					{Holder: reason.Holder{ID: "13"}, User: "ann", Alone: true, LeavesFor: "12", By: "none"}}},
 			},
-			Behind:     &api.WhyBehind{ID: "12", User: "bob", Priority: 5, First: "priority", Because: "its priority of 5 is higher", Kept: true},
-			MaxBypassS: 86400, OldestSince: ago(5 * time.Minute),
-			Expected:    &api.Expected{At: noon, Low: noon.Add(time.Hour), Mid: ahead(2 * time.Hour), High: ahead(3*time.Hour + 30*time.Minute), Running: 4, InFront: 1, Limit: 1, History: 3, Unknown: 1},
+			Behind:     &reason.Behind{ID: "12", User: "bob", Priority: 5, First: "priority", Because: "its priority of 5 is higher", Kept: true},
+			MaxBypassS: 86400, OldestSince: ahead(-5 * time.Minute),
+			Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(2 * time.Hour), High: ahead(3*time.Hour + 30*time.Minute), Basis: reason.Basis{Running: 4, InFront: 1, Limit: 1, History: 3, Unknown: 1}}},
 			ExpectedRun: run, ExpectedVRAM: vram},
-		{ID: "19", State: "queued", Position: 1, Queued: 1, Kind: "gpus", User: "ann", Needs: "an idle GPU", Text: "needs an idle GPU; gpu0 runs job 9", Since: ago(25 * time.Hour),
-			Kept: &api.WhyKept{GPUs: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, GivesWay: []string{"9"}, MaxBypassS: 86400, OldestSince: ago(25 * time.Hour), AsideFor: "4",
-			Expected:    &api.Expected{At: noon, Low: noon.Add(20 * time.Second), Mid: ahead(20 * time.Second), High: ahead(20 * time.Second), Running: 1, History: 1},
+		{State: "queued", Story: reason.Story{ID: "19", Position: 1, Queued: 1, Kind: "gpus", User: "ann", Needs: "an idle GPU", Text: "set aside for job 4; needs an idle GPU; gpu0 runs job 9", Since: ahead(-25 * time.Hour),
+			Kept: &reason.Reservation{Cards: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, GivesWay: []string{"9"}, MaxBypassS: 86400, OldestSince: ahead(-25 * time.Hour), AsideFor: "4",
+			Expected: &reason.Forecast{Now: noon, Low: noon.Add(20 * time.Second), Mid: ahead(20 * time.Second), High: ahead(20 * time.Second), Basis: reason.Basis{Running: 1, History: 1}}},
 			ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}},
-		{ID: "20", State: "queued", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann runs 1 job already, the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400,
+		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann runs 1 job already, the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400},
 			ExpectedRun: &api.RunGuess{LowS: 60, MidS: 60, HighS: 60, Source: "user", Runs: 1}},
-		{ID: "21", State: "queued", Queued: 9, Text: "held until someone releases it", NoStart: "gate"},
-		{ID: "22", State: "running", Queued: 9, Text: "it runs on GPU 0 since 2026-03-01 10:00:00", Expected: &api.Expected{At: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), History: 1}},
-		{ID: "23", State: "finished", Queued: 9, Text: "it is over: ok"},
+		{State: "queued", Story: reason.Story{ID: "21", Queued: 9, Text: "held until someone releases it", NoStart: "gate"}},
+		{State: "running", Story: reason.Story{ID: "22", Queued: 9, Text: "it runs on GPU 0 since 2026-03-01 10:00:00", Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), Basis: reason.Basis{History: 1}}}},
+		{State: "finished", Story: reason.Story{ID: "23", Queued: 9, Text: "it is over: ok"}},
 	}
 }
 
@@ -105,7 +105,7 @@ func TestTheKeysOfWhyAreStable(t *testing.T) {
 	keys := map[string]bool{}
 	for _, id := range []string{"1", "2"} {
 		story, _ := sched.Tell(state, id)
-		data, _ := json.Marshal(daemon.StoryOf(story, "queued"))
+		data, _ := json.Marshal(api.Why{Story: story, State: "queued"})
 		var value any
 		if err := json.Unmarshal(data, &value); err != nil {
 			t.Fatal(err)

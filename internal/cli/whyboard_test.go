@@ -17,13 +17,14 @@ func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 	dir := t.TempDir()
 	said := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	story := reason.Story{
-		Job: "7", Position: 2, Queued: 3, Request: reason.Request{GPUs: 2, VRAMMiB: 18432}, Why: reason.Reason{Kind: reason.WaitsForTurn, Total: 1},
-		Behind:   &reason.Behind{Job: "6", Priority: 5, First: reason.FirstPriority},
-		Forecast: reason.Forecast{Now: said, Low: said.Add(time.Hour), Mid: said.Add(2 * time.Hour), High: said.Add(3 * time.Hour), Rests: reason.Basis{History: 2}},
+		ID: "7", Position: 2, Queued: 3,
+		Behind:   &reason.Behind{ID: "6", Priority: 5, First: reason.FirstPriority},
+		Expected: &reason.Forecast{Now: said, Low: said.Add(time.Hour), Mid: said.Add(2 * time.Hour), High: said.Add(3 * time.Hour), Basis: reason.Basis{History: 2}},
 	}
+	story.Say(reason.Reason{Kind: reason.WaitsForTurn, Total: 1}, reason.Request{GPUs: 2, VRAMMiB: 18432})
 	told := batch.Told{At: said, Jobs: []batch.ToldJob{
-		{ID: "7", Name: "pair", State: "queued", Text: "needs 2 GPUs", Story: &story},
-		{ID: "1", State: "running", Text: "it runs on GPU 0 since noon"},
+		{Story: story, Name: "pair", State: "queued"},
+		{Story: reason.Story{ID: "1", Text: "it runs on GPU 0 since noon"}, State: "running"},
 	}}
 	data, err := json.Marshal(told)
 	if err == nil {

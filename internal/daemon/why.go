@@ -17,7 +17,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	if err != nil {
 		return api.Why{}, err
 	}
-	why := api.Why{ID: j.ID, State: string(j.State)}
+	why := api.Why{Story: reason.Story{ID: j.ID}, State: string(j.State)}
 	if j.State == job.Queued {
 		// Of a long queue a story takes a while of the engine's time. Many who ask
 		// for one wait for one another and not in front of all other requests.
@@ -52,7 +52,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	case j.State == job.Running:
 		why.Text = fmt.Sprintf("it runs on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
 		if why.AsideFor = j.AsideFor; j.AsideFor != "" {
-			why.Text += ", and is being set aside for job " + j.AsideFor
+			why.Text += ", and is being " + reason.SetAside(j.AsideFor)
 		}
 	case j.State.Terminal():
 		why.Text = "it is over: " + string(j.Outcome)
@@ -65,14 +65,10 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	return why, nil
 }
 
-// byGate is why nothing is expected of a job that is held, or waits for a time
-// or for others to end.
-const byGate = "gate"
-
 // whyQueued tells the story of a queued job; it is run by the engine.
 func (d *Daemon) whyQueued(why *api.Why, asideFor string) {
 	if text := d.engine.Gate(why.ID); text != "" {
-		why.Text, why.NoStart = text, byGate
+		why.Text, why.NoStart = text, reason.NoneGate
 		return
 	}
 	story, queued := sched.Tell(d.engine.State(), why.ID)
@@ -83,66 +79,8 @@ func (d *Daemon) whyQueued(why *api.Why, asideFor string) {
 		why.Text = d.engine.Why(why.ID)
 		return
 	}
-	*why = StoryOf(story, string(job.Queued))
-	if why.AsideFor = asideFor; asideFor != "" {
-		why.Text = "set aside for job " + asideFor + "; " + why.Text
-	}
-}
-
-// StoryOf is a story of a job in that state in the words of the api, its sentence
-// included.
-func StoryOf(t reason.Story, state string) api.Why {
-	why := api.Why{
-		ID: t.Job, State: state, Text: t.Why.String(), Position: t.Position, Queued: t.Queued,
-		Kind: string(t.Why.Kind), User: t.User, Priority: t.Priority, Needs: t.Request.Words(), Since: when(t.Since),
-		GivesWay: t.Aside, MaxBypassS: t.MaxBypass.Seconds(), OldestSince: when(t.Oldest),
-	}
-	for i := range t.Cards {
-		why.GPUs = append(why.GPUs, whyGPU(&t.Cards[i]))
-	}
-	if b := t.Behind; b != nil {
-		why.Behind = &api.WhyBehind{ID: b.Job, User: b.User, Priority: b.Priority, First: string(b.First), Because: b.Because(), Kept: b.Kept}
-	}
-	if k := t.Kept; k != nil {
-		why.Kept = &api.WhyKept{GPUs: k.Cards, At: k.At, Hard: k.Hard}
-	}
-	f := &t.Forecast
-	if why.NoStart = string(f.None); f.None == "" {
-		why.Expected = &api.Expected{
-			At: f.Now, Low: f.Low, Mid: when(f.Mid), High: when(f.High), Beyond: f.Beyond,
-			Running: f.Rests.Running, InFront: f.Rests.InFront, Limit: f.Rests.Limit, History: f.Rests.History, Unknown: f.Rests.Unknown,
-		}
-	}
-	return why
-}
-
-func whyGPU(c *reason.CardStory) api.WhyGPU {
-	g := api.WhyGPU{
-		GPU: c.GPU, Name: c.Name, What: c.Obstacles(), Obstacle: string(c.Obstacle), FreeMiB: c.FreeMiB,
-		MissingMiB: c.MissingMiB, MissingShare: c.MissingShare, ForeignMiB: c.ForeignMiB, KeptFor: c.KeptFor,
-	}
-	switch {
-	case c.Excluded:
-		g.Obstacle = "excluded"
-	case g.Obstacle == "" && c.KeptFor != "":
-		g.Obstacle = string(reason.ObstacleKept)
-	}
-	g.Fits = g.Obstacle == ""
-	for _, h := range c.Runs {
-		g.Runs = append(g.Runs, api.WhyRun{
-			ID: h.Job, User: h.User, Other: h.Other, Since: when(h.Since), BudgetMiB: h.BudgetMiB, Share: h.Share,
-			Alone: h.Alone, LeavesFor: h.LeavesFor, Low: when(h.Low), Mid: when(h.Mid), High: when(h.High), By: string(h.By),
-		})
-	}
-	return g
-}
-
-// when is nil for a time that is not known.
-func when(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
+	story.WasSetAside(asideFor)
+	why.Story = story
 }
 
 // guesses are what is expected of a job, for want of knowing; nil: nothing is.
@@ -181,7 +119,7 @@ func (g *guesses) span() (s sched.Span, fromRuns bool) {
 
 // end is when a running job is expected to be over; nil where nothing says, as
 // of one that has outlasted what was known.
-func (g *guesses) end(now time.Time, j *job.Job) *api.Expected {
+func (g *guesses) end(now time.Time, j *job.Job) *reason.Forecast {
 	span, fromRuns := g.span()
 	if j.StartedAt.IsZero() {
 		return nil
@@ -190,7 +128,8 @@ func (g *guesses) end(now time.Time, j *job.Job) *api.Expected {
 	if left.High <= 0 {
 		return nil
 	}
-	e := &api.Expected{At: now, Low: now.Add(left.Low), Mid: when(now.Add(left.Mid)), High: when(now.Add(left.High)), Running: 1}
+	e := &reason.Forecast{Now: now, Low: now.Add(left.Low), Mid: now.Add(left.Mid), High: now.Add(left.High)}
+	e.Running = 1
 	if fromRuns {
 		e.History = 1
 	} else {

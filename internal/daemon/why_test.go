@@ -27,14 +27,14 @@ func TestWhyTellsTheStory(t *testing.T) {
 	switch {
 	case b == nil || b.ID != high || b.First != "priority" || b.Priority != 5:
 		t.Errorf("it waits behind %+v", b)
-	case e == nil || e.Running != 1 || e.InFront != 1 || e.Limit != 2 || e.Unknown != 0 || e.Mid == nil || e.High == nil:
+	case e == nil || e.Running != 1 || e.InFront != 1 || e.Limit != 2 || e.Unknown != 0 || e.Mid.IsZero() || e.High.IsZero():
 		t.Errorf("it is expected %+v", e)
-	case e.High.Sub(e.At).Minutes() < 75 || e.High.Sub(e.At).Minutes() > 80:
-		t.Errorf("it is expected %s after now at the latest, want an hour and twenty minutes", e.High.Sub(e.At))
-	case why.Kind != "gpus" || why.Needs != "2 idle GPUs" || why.Since == nil || why.Position != 2 || why.NoStart != "":
+	case e.High.Sub(e.Now).Minutes() < 75 || e.High.Sub(e.Now).Minutes() > 80:
+		t.Errorf("it is expected %s after now at the latest, want an hour and twenty minutes", e.High.Sub(e.Now))
+	case why.Kind != "gpus" || why.Needs != "2 idle GPUs" || why.Since.IsZero() || why.Position != 2 || why.NoStart != "":
 		t.Errorf("the story is %+v", why)
-	case len(why.GPUs) != 2 || why.GPUs[0].Fits || why.GPUs[0].Obstacle != "taken" || len(why.GPUs[0].Runs) != 1 || why.GPUs[0].Runs[0].ID != busy || why.GPUs[0].Runs[0].By != "limit":
-		t.Errorf("the cards are %+v", why.GPUs)
+	case len(why.Cards) != 2 || why.Cards[0].Fits || why.Cards[0].Obstacle != "taken" || len(why.Cards[0].Runs) != 1 || why.Cards[0].Runs[0].ID != busy || why.Cards[0].Runs[0].By != "limit":
+		t.Errorf("the cards are %+v", why.Cards)
 	}
 	if why = l.why(high); why.Behind != nil || why.Expected == nil || why.Position != 1 {
 		t.Errorf("the first: %+v", why)
@@ -42,7 +42,7 @@ func TestWhyTellsTheStory(t *testing.T) {
 	if why = l.why(held); why.NoStart != "gate" || why.Expected != nil || why.Behind != nil || !strings.Contains(why.Text, "held") {
 		t.Errorf("held: %+v", why)
 	}
-	if why = l.why(busy); why.Expected == nil || why.Expected.High.Sub(why.Expected.At).Minutes() > 60 || why.Expected.Limit != 1 {
+	if why = l.why(busy); why.Expected == nil || why.Expected.High.Sub(why.Expected.Now).Minutes() > 60 || why.Expected.Limit != 1 {
 		t.Errorf("it runs: %+v", why.Expected)
 	}
 	guess := l.job(low).ExpectedRun

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 	"berth/internal/sched"
 )
 
@@ -33,7 +34,7 @@ func (e *Engine) leavers(planned []sched.SetAside) []leaver {
 }
 
 // leavingText is what a leaver says of itself.
-func leavingText(other string) string { return "is being set aside for job " + other }
+func leavingText(other string) string { return "is being " + reason.SetAside(other) }
 
 // depart lets the committed leavers know: first the signal that they wanted to
 // hear before, where they wanted one.
@@ -107,11 +108,7 @@ func (e *Engine) wasTold(j *job.Job) bool {
 
 // gaveWay is the end of a job that was set aside. It uses up no retry.
 func gaveWay(j *job.Job) ruling {
-	detail := "set aside"
-	if j.AsideFor != "" {
-		detail += " for job " + j.AsideFor
-	}
-	return ruling{again: job.EventSetAside, detail: detail, aside: true}
+	return ruling{again: job.EventSetAside, detail: reason.SetAside(j.AsideFor), aside: true}
 }
 
 // warnOrder asks for a job's warning signal.
@@ -119,8 +116,8 @@ type warnOrder struct{ token, stamp string }
 
 // setAside says first, of a job that waits again, that it was set aside.
 func setAside(j *job.Job, why string) string {
-	if j == nil || j.State != job.Queued || j.AsideFor == "" || why == "" {
+	if j == nil || j.State != job.Queued {
 		return why
 	}
-	return "set aside for job " + j.AsideFor + "; " + why
+	return reason.AfterAside(j.AsideFor, why)
 }

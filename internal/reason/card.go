@@ -1,8 +1,8 @@
 package reason
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 )
 
 // Obstacle is what keeps a job off a card.
@@ -22,90 +22,102 @@ const (
 	ObstacleShares    Obstacle = "shares"    // its shares would pass 1
 	ObstacleFree      Obstacle = "free"      // too little memory free
 	ObstacleKept      Obstacle = "kept"      // it is kept for a job that waits
+	ObstacleExcluded  Obstacle = "excluded"  // the job's type, ids or list leave it out
 )
 
-// Card is how one card stands to the job. An empty Obstacle means that
-// the job would fit there.
+// Card is how one card stands to the job. An empty Obstacle means that the job
+// would fit there.
 type Card struct {
 	GPU      int      `json:"gpu"`
 	Name     string   `json:"name,omitempty"`
-	Obstacle Obstacle `json:"obstacle,omitempty"`
+	Obstacle Obstacle `json:"obstacle,omitempty" doc:"what keeps the job off it, in a word: excluded, kept, stale, paused, health, memory, load, taken, alone, exclusive, foreign, shares, free"`
 
-	// FreeMiB is what such a job could be budgeted there now: the headroom,
-	// less the margin where the job needs one beside it.
-	FreeMiB    int64    `json:"free_mib,omitempty"`
-	FreeShare  float64  `json:"free_share,omitempty"`
+	FreeMiB    int64    `json:"free_mib,omitempty" doc:"what such a job could have there now"` // the headroom, less the margin where the job needs one beside it
+	FreeShare  float64  `json:"free_share,omitempty" doc:"the same, of a share"`
 	ForeignMiB int64    `json:"foreign_mib,omitempty"`
-	Holders    []string `json:"holders,omitempty"` // the berth jobs there
-	Percent    float64  `json:"percent,omitempty"` // measured, where a threshold is passed
-	Limit      float64  `json:"limit,omitempty"`   // that threshold, in percent
-	Detail     string   `json:"detail,omitempty"`  // the health and its reason
+	Holders    []Holder `json:"holders,omitempty" hidden:"true"` // the berth jobs there, or the one it is kept for; a story has Runs
+	Percent    float64  `json:"percent,omitempty" doc:"what was measured, where it is over a threshold"`
+	Limit      float64  `json:"limit,omitempty" doc:"that threshold, in percent"`
+	Detail     string   `json:"detail,omitempty" doc:"its health and the reason, or why it could not be read"`
 }
 
 // String is what stands between the job and the card.
 func (c Card) String() string {
-	name := fmt.Sprintf("gpu%d ", c.GPU)
+	if c.Obstacle == ObstacleStale && c.Detail != "" {
+		return fmt.Sprintf("gpu%d: %s", c.GPU, c.Detail)
+	}
+	return fmt.Sprintf("gpu%d %s", c.GPU, c.state())
+}
+
+// state is the same without the card's name.
+func (c *Card) state() string {
 	switch c.Obstacle {
 	case ObstacleStale:
-		if c.Detail != "" {
-			return strings.TrimSpace(name) + ": " + c.Detail
-		}
-		return name + "has no recent reading"
+		return cmp.Or(c.Detail, "has no recent reading")
 	case ObstaclePaused:
-		return name + "paused"
+		return "paused"
 	case ObstacleHealth:
-		return name + c.Detail
+		return c.Detail
 	case ObstacleMemory:
-		return fmt.Sprintf("%shas %.0f%% of its memory in use, over %.0f%%", name, c.Percent, c.Limit)
+		return fmt.Sprintf("has %.0f%% of its memory in use, over %.0f%%", c.Percent, c.Limit)
 	case ObstacleLoad:
-		return fmt.Sprintf("%sis at %.0f%% load, over %.0f%%", name, c.Percent, c.Limit)
+		return fmt.Sprintf("is at %.0f%% load, over %.0f%%", c.Percent, c.Limit)
 	case ObstacleTaken:
-		return name + "runs " + some(c.Holders, maxJobsNamed)
+		return "runs " + holders(c.Holders)
 	case ObstacleAlone, ObstacleExclusive:
-		return name + "runs " + some(c.Holders, maxJobsNamed) + " alone"
+		return "runs " + holders(c.Holders) + " alone"
 	case ObstacleForeign:
-		return fmt.Sprintf("%shas %d MiB in foreign use", name, c.ForeignMiB)
+		return fmt.Sprintf("has %d MiB in foreign use", c.ForeignMiB)
 	case ObstacleShares:
-		return fmt.Sprintf("%shas share %s left", name, fraction(c.FreeShare))
+		return fmt.Sprintf("has share %s left", fraction(c.FreeShare))
 	case ObstacleKept:
-		return name + "is kept for " + some(c.Holders, maxJobsNamed)
+		return "is kept for " + holders(c.Holders)
 	case ObstacleFree:
-		return fmt.Sprintf("%shas %d MiB free", name, c.FreeMiB)
+		return fmt.Sprintf("has %d MiB free", c.FreeMiB)
+	case ObstacleExcluded:
+		return "is not among those it asks for"
 	}
-	return name + "fits"
+	return "fits"
 }
 
-// CardStory is what stands between the job and one card.
+func holders(list []Holder) string {
+	names := make([]string, len(list))
+	for i, h := range list {
+		names[i] = h.String()
+	}
+	return some(names, maxJobsNamed)
+}
+
+// CardStory is what stands between the job and one card, and who is there.
 type CardStory struct {
 	Card
-	Excluded     bool     `json:"excluded,omitempty"`      // its type, its ids or its list leave this card out
-	MissingMiB   int64    `json:"missing_mib,omitempty"`   // what would have to be free besides
-	MissingShare float64  `json:"missing_share,omitempty"` // the same, of a share
-	Runs         []Holder `json:"runs,omitempty"`
-	KeptFor      string   `json:"kept_for,omitempty"` // the waiting job that the card is kept for; empty: none
+	Fits         bool    `json:"fits" doc:"it would fit there now"`
+	What         string  `json:"what" doc:"how the card stands to the job, in words"`
+	MissingMiB   int64   `json:"missing_mib,omitempty" doc:"what would have to be free besides"`
+	MissingShare float64 `json:"missing_share,omitempty" doc:"the same, of a share"`
+	KeptFor      string  `json:"kept_for,omitempty" doc:"the waiting job that the card is kept for"`
+	Runs         []Run   `json:"runs,omitempty"`
 }
 
-// Obstacles says what stands between the job and the card: what is missing, or
-// what closes it.
-func (c CardStory) Obstacles() string {
+// say puts into words what is missing, or what closes the card.
+func (c *CardStory) say() {
+	c.Fits = c.Obstacle == ""
 	switch {
-	case c.Excluded:
-		return "not among those it asks for"
-	case c.Obstacle == "" && c.KeptFor != "":
-		return "kept for job " + c.KeptFor
+	case c.Fits:
+		c.What = "has room"
+	case c.Obstacle == ObstacleExcluded:
+		c.What = "not among those it asks for"
+	case c.Obstacle == ObstacleKept:
+		c.What = "kept for job " + c.KeptFor
 	case c.MissingMiB > 0:
-		return fmt.Sprintf("%d MiB free, %d more needed", c.FreeMiB, c.MissingMiB)
+		c.What = fmt.Sprintf("%d MiB free, %d more needed", c.FreeMiB, c.MissingMiB)
 	case c.MissingShare > 0:
-		return fmt.Sprintf("share %s free, %s more needed", fraction(c.FreeShare), fraction(c.MissingShare))
-	case c.Obstacle == "":
-		return "has room"
+		c.What = fmt.Sprintf("share %s free, %s more needed", fraction(c.FreeShare), fraction(c.MissingShare))
+	case c.Obstacle == ObstacleTaken:
+		c.What = "taken; the job wants it for itself"
+	case c.Obstacle == ObstacleAlone, c.Obstacle == ObstacleExclusive:
+		c.What = "taken by a job that shares with nobody"
+	default:
+		c.What = c.state()
 	}
-	switch c.Obstacle {
-	case ObstacleTaken:
-		return "taken; the job wants it for itself"
-	case ObstacleAlone, ObstacleExclusive:
-		return "taken by a job that shares with nobody"
-	}
-	text := strings.TrimPrefix(c.Card.String(), fmt.Sprintf("gpu%d", c.GPU))
-	return strings.TrimLeft(text, ": ")
 }

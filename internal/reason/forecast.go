@@ -7,49 +7,68 @@ import (
 )
 
 // Forecast is when a queued job is expected to start, if nothing is submitted
-// that goes before it.
+// that goes before it; of a running job, when it is expected to end. It is never
+// a promise.
 type Forecast struct {
-	Now time.Time `json:"now"`
+	Now time.Time `json:"at" doc:"when this was said"`
 
-	// Low, Mid and High are when it starts at the earliest, as a rule and at the
+	// Low, Mid and High are when it is at the earliest, as a rule and at the
 	// latest. Mid and High are zero where nothing says; all are where None is set.
-	Low  time.Time `json:"low,omitzero"`
-	Mid  time.Time `json:"mid,omitzero"`
-	High time.Time `json:"high,omitzero"`
+	Low  time.Time `json:"low"`
+	Mid  time.Time `json:"mid,omitzero" doc:"as a rule; left out where nothing says"`
+	High time.Time `json:"high,omitzero" doc:"at the latest; left out where nothing says"`
 
-	// Rests is what is known of the runs that it may have to wait for.
-	Rests Basis `json:"rests"`
+	Basis // what is known of the runs that it may have to wait for
+
 	// Beyond says that so many jobs are in front that not all were looked at:
 	// Low is when those that were leave room.
-	Beyond bool       `json:"beyond,omitempty"`
-	None   NoForecast `json:"none,omitempty"`
+	Beyond bool `json:"beyond,omitempty" doc:"more jobs are in front than were looked at: only low says something"`
 
-	// Behind is the job in front whose run has to be over first, as a rule.
-	Behind string `json:"-"`
+	None   NoForecast `json:"-"` // a Story says it in its own place
+	Behind string     `json:"-"` // the job in front whose run has to be over first, as a rule
 }
 
 // String says when the job is expected to start and on what that rests, in the
-// zone of the forecast's own times: "expected to start between 14:05 and 15:30,
-// from the history of 3 runs".
+// zone of Now: "expected to start between 14:05 and 15:30, from the history of
+// 3 runs".
 func (f Forecast) String() string {
-	if f.None != "" {
+	if text := f.Start(); f.expected() {
+		return "expected to start " + text
+	} else {
+		return text
+	}
+}
+
+// Start is the same without saying that it is expected.
+func (f Forecast) Start() string {
+	if f.None != "" || f.Now.IsZero() {
 		return f.None.String()
 	}
-	text := f.when()
-	switch rests := f.Rests.String(); {
+	text, rests := f.when(), f.Basis.String()
+	switch {
 	case rests == "" || f.now():
-	case strings.HasPrefix(rests, "from "):
-		text += ", " + rests
-	default:
-		text += "; " + rests
+		return text
+	case f.known():
+		return text + ", " + rests
 	}
-	return text
+	return text + "; " + rests
+}
+
+// End is when a running job is expected to be over, where something says so.
+func (f *Forecast) End() string {
+	if f == nil || f.High.IsZero() {
+		return ""
+	}
+	return "expected to end " + between(f.Low, f.High, f.Now) + ", " + f.Basis.String()
 }
 
 // now reports that nothing but the next decision is waited for.
-func (f Forecast) now() bool { return !f.High.IsZero() && !f.High.After(f.Now) }
+func (f *Forecast) now() bool { return !f.High.IsZero() && !f.High.After(f.Now) }
 
-func (f Forecast) when() string {
+// expected reports that a moment can be named at all.
+func (f *Forecast) expected() bool { return f.None == "" && !f.Beyond && !f.Mid.IsZero() || f.now() }
+
+func (f *Forecast) when() string {
 	soon := f.Mid
 	if f.High.After(soon) {
 		soon = f.High
@@ -58,40 +77,34 @@ func (f Forecast) when() string {
 	low, mid, high := f.moment(f.Low, exact), f.moment(f.Mid, exact), f.moment(f.High, exact)
 	switch {
 	case f.now():
-		return "expected to start now"
+		return "now"
 	case f.Beyond:
-		return fmt.Sprintf("not expected before %s: more than %s are in front", low, count(int64(f.Rests.InFront), "job"))
+		return fmt.Sprintf("not expected before %s: more than %s are in front", low, count(int64(f.InFront), "job"))
 	case f.Mid.IsZero() && low == "now":
 		return "nothing says when it starts"
 	case f.Mid.IsZero():
-		return fmt.Sprintf("not expected before %s", low)
+		return "not expected before " + low
 	case f.High.IsZero() && (low == mid || low == "now"):
-		return fmt.Sprintf("expected to start about %s", mid)
+		return "about " + mid
 	case f.High.IsZero():
-		return fmt.Sprintf("expected to start about %s, not before %s", mid, low)
+		return "about " + mid + ", not before " + low
 	case low == high:
-		return fmt.Sprintf("expected to start about %s", low)
+		return "about " + low
 	}
-	return fmt.Sprintf("expected to start between %s and %s", low, high)
+	return "between " + low + " and " + high
 }
 
 // moment writes a time as it is said, with its day where that is another.
-func (f Forecast) moment(t time.Time, exact bool) string {
-	if t.IsZero() {
+func (f *Forecast) moment(t time.Time, exact bool) string {
+	switch {
+	case t.IsZero():
 		return ""
-	}
-	now := f.Now.In(t.Location())
-	clock := "15:04"
-	if exact {
-		clock = "15:04:05"
-	}
-	switch sameDay := t.YearDay() == now.YearDay() && t.Year() == now.Year(); {
-	case !t.After(now):
+	case !t.After(f.Now):
 		return "now"
-	case sameDay:
-		return t.Format(clock)
+	case exact:
+		return onDay(t, f.Now, time.TimeOnly)
 	}
-	return t.Format("2006-01-02 15:04")
+	return onDay(t, f.Now, "15:04")
 }
 
 // NoForecast is why no start is expected.
@@ -100,6 +113,7 @@ type NoForecast string
 // Why there is none.
 const (
 	NoneNotQueued  NoForecast = "not_queued"
+	NoneGate       NoForecast = "gate"       // it is held, or waits for a time or for other jobs
 	NoneInfeasible NoForecast = "infeasible" // it can never run here
 	NoneLimit      NoForecast = "user_limit" // its user has as much as a user may
 	NoneArray      NoForecast = "array"      // as many tasks of its array run as may
@@ -127,12 +141,14 @@ func (n NoForecast) String() string {
 // Basis counts runs, those under way and those that go first, by what is known
 // of how long they last.
 type Basis struct {
-	Running int `json:"running"` // of them, those under way
-	InFront int `json:"in_front"`
-	Limit   int `json:"limit"`   // by a time limit alone
-	History int `json:"history"` // from what ran before
-	Unknown int `json:"unknown"` // not at all, or they outlast what was known
+	Running int `json:"running" doc:"runs under way that were looked at"`
+	InFront int `json:"in_front" doc:"jobs that go first"`
+	Limit   int `json:"by_limit" doc:"of both, those known by their time limit alone"`
+	History int `json:"by_history" doc:"those known from what ran before"`
+	Unknown int `json:"unknown" doc:"those that nothing is known of, or that outlast what was"`
 }
+
+func (b *Basis) known() bool { return b.Limit+b.History > 0 }
 
 // String is what is known of the runs a forecast rests on: "from the time limits
 // of 2 runs and the history of 3 runs; of 1 run nothing is known".

@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// Request is what a job asks for, as far as it is put into words.
+// Request is what a job asks for, to be put into words.
 type Request struct {
-	GPUs      int     `json:"gpus"`               // 0: a CPU job
-	VRAMMiB   int64   `json:"vram_mib,omitempty"` // per GPU; 0: undeclared
-	Share     float64 `json:"share,omitempty"`    // of each of its GPUs
-	Exclusive bool    `json:"exclusive,omitempty"`
-	Type      string  `json:"type,omitempty"`
-	IDs       string  `json:"ids,omitempty"`   // "3,1": exactly these, in this order
-	Allow     string  `json:"allow,omitempty"` // "0,1,3": any of these
-	CPUs      int     `json:"cpus,omitempty"`
-	MemMiB    int64   `json:"mem_mib,omitempty"`
+	GPUs       int   // 0: a CPU job
+	VRAMMiB    int64 // per GPU; 0: undeclared
+	Share      float64
+	Exclusive  bool
+	Type       string
+	IDs, Allow []int // exactly these; any of these
+	CPUs       int
+	MemMiB     int64
 }
 
 // idle reports a job that said nothing of how much of a card it needs.
@@ -31,8 +30,8 @@ func (r Request) Words() string {
 		fmt.Fprintf(&b, "share %s of ", fraction(r.Share))
 	}
 	switch {
-	case r.IDs != "":
-		b.WriteString(listed(r.IDs))
+	case len(r.IDs) > 0:
+		b.WriteString(gpus(r.IDs))
 	case r.idle() && r.GPUs == 1:
 		b.WriteString("an idle GPU")
 	case r.idle():
@@ -40,10 +39,10 @@ func (r Request) Words() string {
 	default:
 		b.WriteString(count(int64(r.GPUs), "GPU"))
 	}
-	if r.IDs != "" && r.idle() {
+	if len(r.IDs) > 0 && r.idle() {
 		b.WriteString(" idle")
 	}
-	b.WriteString(limits(r.Type, listed(r.Allow)))
+	b.WriteString(limits(r.Type, r.Allow))
 	if r.VRAMMiB > 0 {
 		fmt.Fprintf(&b, " with %d MiB", r.VRAMMiB)
 		if r.GPUs > 1 {
@@ -65,16 +64,4 @@ func (r *Request) hostWords() string {
 		text += fmt.Sprintf(", %d MiB of memory", r.MemMiB)
 	}
 	return text
-}
-
-// listed names the cards of a list such as "3,1".
-func listed(ids string) string {
-	if ids == "" {
-		return ""
-	}
-	names := strings.Split(ids, ",")
-	for i := range names {
-		names[i] = "gpu" + names[i]
-	}
-	return some(names, maxCardsNamed)
 }

@@ -128,15 +128,15 @@ func (r Reason) needs() string {
 }
 
 // limits is which cards the job restricts itself to.
-func (r Reason) limits() string { return limits(r.Type, gpus(r.Allow)) }
+func (r Reason) limits() string { return limits(r.Type, r.Allow) }
 
-func limits(kind, allowed string) string {
+func limits(kind string, allow []int) string {
 	text := ""
 	if kind != "" {
 		text += " of type " + kind
 	}
-	if allowed != "" {
-		text += " among " + allowed
+	if len(allow) > 0 {
+		text += " among " + gpus(allow)
 	}
 	return text
 }

@@ -21,6 +21,15 @@ func gpus(indices []int) string {
 	return some(names, maxCardsNamed)
 }
 
+// numbers writes indices as people type them: "0,1".
+func numbers(indices []int) string {
+	words := make([]string, len(indices))
+	for i, index := range indices {
+		words[i] = strconv.Itoa(index)
+	}
+	return strings.Join(words, ",")
+}
+
 // some joins the first of the names and counts the rest.
 func some(names []string, most int) string {
 	if len(names) <= most {

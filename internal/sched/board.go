@@ -151,16 +151,13 @@ func (c *slot) shut() reason.Obstacle {
 	return ""
 }
 
-// names are the berth jobs on the card, as a reason names them.
-func (c *slot) names() []string {
-	names := make([]string, len(c.holders))
+// runs are the berth jobs on the card.
+func (c *slot) runs() []reason.Holder {
+	list := make([]reason.Holder, len(c.holders))
 	for i, h := range c.holders {
-		names[i] = "job " + h.Job
-		if h.Other {
-			names[i] = "another berth's " + names[i]
-		}
+		list[i] = reason.Holder{ID: h.Job, Other: h.Other}
 	}
-	return names
+	return list
 }
 
 // closed is what keeps every job off a card, before anyone asks for it.

@@ -105,7 +105,7 @@ func (k *kinship) shortage(r *Request, kept keeper) reason.Reason {
 		}
 		fact := k.board.fact(c, r)
 		if f := kept.by(c, r); f != nil && fact.Obstacle == "" {
-			fact.Obstacle, fact.Holders = reason.ObstacleKept, []string{"job " + f.job}
+			fact.Obstacle, fact.Holders = reason.ObstacleKept, []reason.Holder{{ID: f.job}}
 		}
 		why.Cards = append(why.Cards, fact)
 	}
@@ -115,7 +115,7 @@ func (k *kinship) shortage(r *Request, kept keeper) reason.Reason {
 // fact is how a card stands to the request.
 func (b *board) fact(c *slot, r *Request) reason.Card {
 	_, obstacle := b.fit(c, r)
-	f := reason.Card{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.names()}
+	f := reason.Card{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.runs()}
 	if !c.alone {
 		f.FreeMiB = max(0, b.freeFor(c, r))
 	}

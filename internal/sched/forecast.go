@@ -103,7 +103,7 @@ func noneOf(why reason.Reason) reason.NoForecast {
 // lay fills the forecast in from three layouts.
 func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 	known := knowledge(s, front, self.group)
-	f.Rests = known.basis
+	f.Basis = known.basis
 	asks, left := known.asks[self.group], self.left()
 	if countRun(&reason.Basis{}, self.run, self.group.lasts.limit, left); left.High <= 0 {
 		left.Mid = 0

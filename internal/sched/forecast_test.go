@@ -239,7 +239,7 @@ func TestEveryJobHasAnExpectationOrAReason(t *testing.T) {
 		s := drawTimed(t)
 		for _, p := range s.Queue.First(s.Queue.Len()) {
 			story, queued := Tell(s, p.Job)
-			f := story.Forecast
+			f := story.Forecast()
 			switch {
 			case !queued:
 				t.Fatalf("job %s has no story", p.Job)
@@ -247,14 +247,14 @@ func TestEveryJobHasAnExpectationOrAReason(t *testing.T) {
 				t.Fatalf("job %s: nothing is said: %+v", p.Job, f)
 			case (f.None == "") != (!f.Low.IsZero()):
 				t.Fatalf("job %s: a start and none: %+v", p.Job, f)
-			case f.None == reason.NoneInfeasible != story.Why.Kind.Infeasible():
-				t.Fatalf("job %s: %s, yet %s", p.Job, story.Why, f)
+			case f.None == reason.NoneInfeasible != story.Kind.Infeasible():
+				t.Fatalf("job %s: %s, yet %s", p.Job, story.Text, f)
 			case f.None != "":
 			case f.Low.Before(s.Now):
 				t.Fatalf("job %s starts in the past: %+v", p.Job, f)
 			case !f.Mid.IsZero() && f.Mid.Before(f.Low), !f.High.IsZero() && (f.Mid.IsZero() || f.High.Before(f.Mid)):
 				t.Fatalf("job %s: not in order: %+v", p.Job, f)
-			case story.Why.Kind == reason.StartsNow && f.High != s.Now:
+			case story.Kind == reason.StartsNow && f.High != s.Now:
 				t.Fatalf("job %s fits, and is expected later: %+v", p.Job, f)
 			}
 			if story.Position != Position(s, p.Job) || story.Position < 1 {
@@ -270,11 +270,11 @@ func checkBehind(t *rapid.T, s State, story *reason.Story) {
 	switch {
 	case b == nil:
 	case story.Position == 1:
-		t.Fatalf("the first job waits behind job %s", b.Job)
+		t.Fatalf("the first job waits behind job %s", b.ID)
 	// Where users take turns, a decision charges for what starts alone, and a
 	// position for all that is in front.
-	case !s.Rules.Fair && Position(s, b.Job) >= story.Position:
-		t.Fatalf("number %d waits behind job %s, which is number %d", story.Position, b.Job, Position(s, b.Job))
+	case !s.Rules.Fair && Position(s, b.ID) >= story.Position:
+		t.Fatalf("number %d waits behind job %s, which is number %d", story.Position, b.ID, Position(s, b.ID))
 	case b.First == reason.FirstPriority && b.Priority <= story.Priority:
 		t.Fatalf("priority %d goes before %d", b.Priority, story.Priority)
 	}
@@ -389,7 +389,7 @@ func BenchmarkTell(b *testing.B) {
 	s.Queue.Tick(sundayNoon)
 	b.ResetTimer()
 	for b.Loop() {
-		if story, _ := Tell(s, "9999"); story.Forecast.Mid.IsZero() {
+		if story, _ := Tell(s, "9999"); story.Forecast().Mid.IsZero() {
 			b.Fatal("no forecast")
 		}
 	}

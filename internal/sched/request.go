@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/reason"
 )
 
 // Request is the shape of what a job asks for. It is comparable: jobs with
@@ -99,6 +100,14 @@ func (r *Request) Named(cards []Card) (ids []int, exactly bool) {
 		}
 	}
 	return ids, false
+}
+
+// asked is the request as it is put into words.
+func (r *Request) asked() reason.Request {
+	return reason.Request{
+		GPUs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share, Exclusive: r.Exclusive, Type: r.Type,
+		IDs: splitIDs(r.IDs), Allow: splitIDs(r.Allow), CPUs: r.CPUs, MemMiB: r.MemMiB,
+	}
 }
 
 // kin is the request with its amounts taken off. Among requests of one kin, a

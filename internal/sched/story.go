@@ -2,7 +2,6 @@ package sched
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"berth/internal/reason"
@@ -11,7 +10,7 @@ import (
 // Tell tells the story of a queued job; false where it is not queued.
 func Tell(s State, job string) (reason.Story, bool) {
 	stories := Stories(s, []string{job})
-	return stories[0], stories[0].Job != ""
+	return stories[0], stories[0].ID != ""
 }
 
 // Stories is Tell for several jobs at once; that of a job that is not queued is
@@ -35,19 +34,22 @@ func Stories(s State, jobs []string) []reason.Story {
 func tellOne(s *State, plan *Plan, job string) reason.Story {
 	m := s.Queue.jobs[job]
 	why := Explain(*s, job)
+	front, position := inFront(s, job)
+	f := expect(s, job, why, plan, front, position)
 	t := reason.Story{
-		Job: job, User: m.group.user, Priority: m.entry.priority, Request: reason.Request(m.group.request), Since: m.since,
-		Queued: s.Queue.Len(), Why: why, MaxBypass: s.Rules.MaxBypass,
-		Kept: (*reason.Reservation)(plan.keeps(job)), Aside: givesWay(s, plan, job),
+		ID: job, Position: position, Queued: s.Queue.Len(),
+		User: m.group.user, Priority: m.entry.priority, Since: m.since,
+		Cards: cardStories(s, &m.group.request, why), GivesWay: givesWay(s, plan, job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
 	}
-	var front []*ahead
-	front, t.Position = inFront(s, job)
-	t.Forecast = expect(s, job, why, plan, front, t.Position)
+	if kept := plan.keeps(job); kept != nil {
+		t.Kept = &reason.Reservation{Cards: kept.Cards, At: kept.At, Hard: kept.Hard}
+	}
 	if m.group.line.first == job {
-		t.Oldest = m.group.line.since
+		t.OldestSince = m.group.line.since
 	}
-	t.Cards = cardStories(s, &m.group.request, why)
-	t.Behind = behind(s, &t)
+	t.Behind = behind(s, &t, why, f)
+	t.Expect(f)
+	t.Say(why, m.group.request.asked())
 	return t
 }
 
@@ -71,26 +73,26 @@ func givesWay(s *State, plan *Plan, job string) []string {
 // behind is the job that has to go first, if there is one: under FIFO the one
 // that nothing may pass; one for whom cards are kept that would do; else the one
 // in front whose run this one waits for.
-func behind(s *State, t *reason.Story) *reason.Behind {
-	id := t.Forecast.Behind
+func behind(s *State, t *reason.Story, why reason.Reason, f reason.Forecast) *reason.Behind {
+	id := f.Behind
 	kept := keptFor(t.Cards)
 	if kept != "" {
 		id = kept
 	}
-	if t.Why.Kind == reason.WaitsBehind {
-		id = t.Why.Job
+	if why.Kind == reason.WaitsBehind {
+		id = why.Job
 	}
 	first, queued := s.Queue.member(id)
-	if !queued || t.Position <= 1 || id == t.Job {
+	if !queued || t.Position <= 1 || id == t.ID {
 		return nil
 	}
-	self := s.Queue.jobs[t.Job]
+	self := s.Queue.jobs[t.ID]
 	b := &reason.Behind{
-		Job: id, User: first.group.user, Priority: first.entry.priority,
+		ID: id, User: first.group.user, Priority: first.entry.priority,
 		First: goesFirst(s, &first, &self), Kept: id == kept,
 	}
 	if b.First == reason.FirstUser {
-		b.HadSeconds, b.OwnSeconds = s.Usage[b.User], s.Usage[t.User]
+		b.HadS, b.OwnS = s.Usage[b.User], s.Usage[t.User]
 	}
 	return b
 }
@@ -141,16 +143,20 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 	stories := make([]reason.CardStory, 0, len(b.slots))
 	byCard := map[int]int{}
 	for _, c := range b.slots {
-		story := reason.CardStory{Card: b.fact(c, r)}
-		story.Name = c.Name
-		story.Excluded = !r.allows(c.Card) || ids != nil && !slices.Contains(ids, c.Index)
+		story := reason.CardStory{Card: b.fact(c, r), KeptFor: keptBy(why, c.Index)}
+		story.Name, story.Holders = c.Name, nil // Runs says more of them
 		switch story.Obstacle {
 		case reason.ObstacleFree:
 			story.MissingMiB = max(0, r.budgetOn(c.TotalMiB)-b.freeFor(c, r))
 		case reason.ObstacleShares:
 			story.MissingShare = max(0, c.shares+r.Share-1)
 		}
-		story.KeptFor = keptBy(why, c.Index)
+		switch {
+		case !r.allows(c.Card) || ids != nil && !slices.Contains(ids, c.Index):
+			story.Obstacle = reason.ObstacleExcluded
+		case story.Obstacle == "" && story.KeptFor != "":
+			story.Obstacle = reason.ObstacleKept
+		}
 		byCard[c.Index] = len(stories)
 		stories = append(stories, story)
 	}
@@ -158,12 +164,12 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 		h := &s.Held[i]
 		for j, index := range h.Cards {
 			if k, there := byCard[index]; there {
-				stories[k].Runs = append(stories[k].Runs, h.holder(s.Now, j))
+				stories[k].Runs = append(stories[k].Runs, h.onCard(s.Now, j))
 			}
 		}
 	}
 	for i := range stories {
-		slices.SortFunc(stories[i].Runs, compareHolders)
+		slices.SortFunc(stories[i].Runs, compareRuns)
 	}
 	return stories
 }
@@ -172,18 +178,18 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 func keptBy(why reason.Reason, index int) string {
 	for _, c := range why.Cards {
 		if c.GPU == index && c.Obstacle == reason.ObstacleKept && len(c.Holders) > 0 {
-			return strings.TrimPrefix(c.Holders[0], "job ")
+			return c.Holders[0].ID
 		}
 	}
 	return ""
 }
 
-// compareHolders orders runs by their beginning, whatever the snapshot's order.
-func compareHolders(a, b reason.Holder) int {
+// compareRuns orders runs by their beginning, whatever the snapshot's order.
+func compareRuns(a, b reason.Run) int {
 	if c := a.Since.Compare(b.Since); c != 0 {
 		return c
 	}
-	return compareNames(a.Job, b.Job)
+	return compareNames(a.ID, b.ID)
 }
 
 func compareNames(a, b string) int {
@@ -198,11 +204,11 @@ func compareNames(a, b string) int {
 	return 0
 }
 
-// holder is the run on its i-th card, and when it is expected to end.
-func (h *Held) holder(now time.Time, i int) reason.Holder {
+// onCard is the run on its i-th card, and when it is expected to end.
+func (h *Held) onCard(now time.Time, i int) reason.Run {
 	left := h.left(now)
-	o := reason.Holder{
-		Job: h.Job, User: h.User, Other: h.Other, Since: h.Started,
+	o := reason.Run{
+		Holder: reason.Holder{ID: h.Job, Other: h.Other}, User: h.User, Since: h.Started,
 		BudgetMiB: h.budget(i), Share: h.share(), Alone: h.Alone, By: reason.ByNothing,
 		Low: now.Add(left.Low),
 	}

@@ -126,7 +126,7 @@ func TestWhyOneGoesFirst(t *testing.T) {
 			}
 			s.Queue.Tick(sundayNoon)
 			story, _ := Tell(s, "then")
-			if b := story.Behind; b == nil || b.Job != "first" || b.First != row.want || b.Because() != row.words {
+			if b := story.Behind; b == nil || b.ID != "first" || b.First != row.want || b.Because != row.words {
 				t.Errorf("%+v %s", b, story)
 			}
 			if story, _ = Tell(s, "first"); story.Behind != nil || story.Position != 1 {
@@ -150,7 +150,7 @@ func TestOnlyTheOldestOfAUserWasPassedForTooLong(t *testing.T) {
 	}
 	s.Queue.Tick(sundayNoon)
 	story, _ := Tell(s, "then")
-	if b := story.Behind; b == nil || b.Job != "young" || b.First != reason.FirstPriority || story.Position != 3 {
+	if b := story.Behind; b == nil || b.ID != "young" || b.First != reason.FirstPriority || story.Position != 3 {
 		t.Errorf("%+v %s", b, story)
 	}
 	if story, _ = Tell(s, "young"); story.Behind == nil || story.Behind.First != reason.FirstPassed {
@@ -173,9 +173,9 @@ func TestTheStoryOfEachCard(t *testing.T) {
 	story, _ := Tell(s, "1")
 	var got strings.Builder
 	for _, c := range story.Cards {
-		fmt.Fprintf(&got, "gpu%d: %s\n", c.GPU, c.Obstacles())
+		fmt.Fprintf(&got, "gpu%d: %s\n", c.GPU, c.What)
 		for _, h := range c.Runs {
-			fmt.Fprintf(&got, "  %s %s %d alone=%v other=%v since %s until %s %s %s by %s\n", h.Job, h.User, h.BudgetMiB, h.Alone, h.Other,
+			fmt.Fprintf(&got, "  %s %s %d alone=%v other=%v since %s until %s %s %s by %s\n", h.ID, h.User, h.BudgetMiB, h.Alone, h.Other,
 				clockOf(h.Since), clockOf(h.Low), clockOf(h.Mid), clockOf(h.High), h.By)
 		}
 	}
@@ -207,69 +207,17 @@ func TestAReservationIsTold(t *testing.T) {
 	exact := Span{2 * hour, 2 * hour, 2 * hour}
 	s := forecastState(DefaultRules(), eight()[:2], []Held{runningFor("9", hour, exact, 0, 0)}, []expecting{{spec: idle(2), user: "ann"}, {spec: idle(1), run: Span{9 * hour, 9 * hour, 9 * hour}}})
 	story, _ := Tell(s, "1")
-	if k := story.Kept; k == nil || !k.At.Equal(sundayNoon.Add(hour)) || len(k.Cards) != 2 || story.Forecast.Mid != k.At || story.Oldest.IsZero() {
-		t.Errorf("%+v %+v", story.Kept, story.Forecast)
+	if k := story.Kept; k == nil || !k.At.Equal(sundayNoon.Add(hour)) || len(k.Cards) != 2 || story.Expected.Mid != k.At || story.OldestSince.IsZero() {
+		t.Errorf("%+v %+v", story.Kept, story.Expected)
 	}
 	story, _ = Tell(s, "2")
-	if b := story.Behind; b == nil || !b.Kept || b.Job != "1" || story.Cards[1].KeptFor != "1" || story.Cards[1].Obstacles() != "kept for job 1" {
+	if b := story.Behind; b == nil || !b.Kept || b.ID != "1" || story.Cards[1].KeptFor != "1" || story.Cards[1].What != "kept for job 1" {
 		t.Errorf("%+v %+v", story.Behind, story.Cards)
 	}
 	leaving := runningFor("9", hour, exact, 0, 0)
 	leaving.Leaving, leaving.LeavesFor, leaving.LeavesBy = true, "1", sundayNoon.Add(30*time.Second)
 	s = forecastState(DefaultRules(), eight()[:1], []Held{leaving}, []expecting{{spec: idle(1)}})
-	if story, _ = Tell(s, "1"); len(story.Aside) != 1 || story.Aside[0] != "9" || story.Cards[0].Runs[0].LeavesFor != "1" {
+	if story, _ = Tell(s, "1"); len(story.GivesWay) != 1 || story.GivesWay[0] != "9" || story.Cards[0].Runs[0].LeavesFor != "1" {
 		t.Errorf("%+v", story)
-	}
-}
-
-// TestTheBoundIsSaid from a quarter of it on.
-func TestTheBoundIsSaid(t *testing.T) {
-	const hour = time.Hour
-	f := reason.Forecast{Now: sundayNoon, Low: sundayNoon, Mid: sundayNoon.Add(hour), High: sundayNoon.Add(hour)}
-	for _, row := range []struct {
-		says   string
-		oldest time.Duration // ago; 0: never
-		bound  time.Duration
-		change func(*reason.Forecast)
-		want   string
-	}{
-		{says: "it is another's turn to be its user's oldest", bound: 48 * hour},
-		{says: "there is no bound", oldest: 90 * hour},
-		{says: "hardly anything is over", oldest: 12*hour - 1, bound: 48 * hour},
-		{says: "a quarter is over", oldest: 12 * hour, bound: 48 * hour, want: "; it may be passed for 48h in all, 12h so far"},
-		{says: "most is over", oldest: 26*hour + 59*time.Minute, bound: 48 * hour, want: "; it may be passed for 48h in all, 26h so far"},
-		{says: "all is over", oldest: 48 * hour, bound: 48 * hour, want: "; it was passed for 48h, the most there is, and goes first"},
-		{says: "a short bound", oldest: 45 * time.Minute, bound: 90 * time.Minute, want: "; it may be passed for 1.5h in all, 45m so far"},
-		{says: "it starts now", oldest: 26 * hour, bound: 48 * hour, change: func(f *reason.Forecast) { f.High = f.Now }},
-		{says: "nothing is expected of it", oldest: 26 * hour, bound: 48 * hour, change: func(f *reason.Forecast) { f.None = reason.NoneLimit }},
-	} {
-		forecast, oldest := f, time.Time{}
-		if row.change != nil {
-			row.change(&forecast)
-		}
-		if row.oldest > 0 {
-			oldest = sundayNoon.Add(-row.oldest)
-		}
-		if got := reason.Passed(oldest, row.bound, forecast); got != row.want {
-			t.Errorf("%s: got %q, want %q", row.says, got, row.want)
-		}
-	}
-}
-
-func TestRequestsInWords(t *testing.T) {
-	for want, spec := range map[string]job.Spec{
-		"an idle GPU":                             idle(1),
-		"3 idle GPUs of type h100":                also(idle(3), func(s *job.Spec) { s.Type = "H100" }),
-		"2 GPUs with 100 MiB each":                vrams(2, 100),
-		"share 0.5 of 1 GPU":                      share(.5),
-		"gpu1, gpu0 idle":                         {IDs: []int{1, 0}},
-		"1 GPU among gpu0, gpu1 with 5 MiB":       also(vram(5), func(s *job.Spec) { s.Allow = []int{1, 0} }),
-		"no GPU, 3 cpus":                          cpus(3),
-		"an idle GPU, 1 cpu, 20 MiB of memory":    {GPUs: 1, CPUs: 1, MemMiB: 20},
-		"1 GPU with 5 MiB and no other berth job": also(vram(5), func(s *job.Spec) { s.Exclusive = true }),
-	} {
-		if got := reason.Request(NewRequest(spec, spec.VRAMMiB, DefaultRules())).Words(); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
 	}
 }

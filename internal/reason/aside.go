@@ -1,0 +1,19 @@
+package reason
+
+// SetAside is what became of a job that made room for another: it "was set
+// aside for job 7", or "is being".
+func SetAside(other string) string {
+	if other == "" {
+		return "set aside"
+	}
+	return "set aside for job " + other
+}
+
+// AfterAside is why a job waits, and before that the job it was set aside for,
+// if it was.
+func AfterAside(other, why string) string {
+	if other == "" || why == "" {
+		return why
+	}
+	return SetAside(other) + "; " + why
+}
