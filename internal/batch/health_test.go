@@ -22,15 +22,17 @@ func TestHowTheCardsStoodOutlivesARun(t *testing.T) {
 	s, _ := newSession(t, "true\n")
 	wantHealth := func(want gpu.HealthState) {
 		t.Helper()
-		s.takeHealth()
+		s.engine.Outside(at0, s.takeHealth)
 		if err := s.engine.Step(at0); err != nil {
 			t.Fatal(err)
 		}
-		if v := s.engine.HealthOf("GPU-a"); v.State != want {
+		var v gpu.Verdict
+		s.engine.Outside(at0, func(t *engine.Turn) { v = t.HealthOf("GPU-a") })
+		if v.State != want {
 			t.Errorf("the card is %v, want %v", v.State, want)
 		}
 	}
-	withCards(s).engine.SetHealth(at0, 0, gpu.HealthQuarantined, "ann", "it smells")
+	withCards(s).engine.Outside(at0, func(t *engine.Turn) { t.SetHealth(0, gpu.HealthQuarantined, "ann", "it smells") })
 	if err := s.engine.Step(at0); err != nil {
 		t.Fatal(err)
 	}

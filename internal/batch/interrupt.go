@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"berth/internal/engine"
+
 	"context"
 	"errors"
 	"fmt"
@@ -66,20 +68,20 @@ func (s *session) listen(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case sig := <-s.opt.Signals:
-			s.engine.Do(ctx, func() { s.interrupt(sig) })
+			s.engine.Do(ctx, func(t *engine.Turn) { s.interrupt(t, sig) })
 		}
 	}
 }
 
-func (s *session) interrupt(sig os.Signal) {
+func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	s.interrupted++
-	_, running := s.engine.Live()
+	_, running := t.Live()
 	s.log.Info("interrupted", "signal", sig.String(), "running", running)
 	if s.interrupted == 1 && running > 0 {
 		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", count(running, "running job")))
 	}
-	s.asked = time.Now()
-	s.engine.Interrupt(s.asked, s.interrupted > 1)
+	s.asked = t.Now
+	t.Interrupt(s.interrupted > 1)
 }
 
 // unansweredAfter is how long after its last chance a job that has not ended
@@ -89,16 +91,16 @@ const unansweredAfter = 5 * time.Second
 
 // givenUp is true when the user asked twice and a job still has not ended. It
 // is left to its supervisor, as it would be if berth were killed.
-func (s *session) givenUp(now time.Time) bool {
+func (s *session) givenUp(t *engine.Turn) bool {
 	patience := unansweredAfter
 	var names []string
-	for _, r := range s.engine.Running() {
+	for _, r := range t.Running() {
 		names = append(names, label(r.Job))
 		if s.interrupted == 1 {
 			patience = max(patience, r.Job.Spec.Grace+unansweredAfter)
 		}
 	}
-	if now.Sub(s.asked) < patience {
+	if t.Now.Sub(s.asked) < patience {
 		return false
 	}
 	who := strings.Join(names, ", ")

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"fmt"
-	"time"
 
 	"berth/internal/engine"
 	"berth/internal/job"
@@ -49,19 +48,19 @@ func (q *queue) remember(j *job.Job) {
 // engineRequests is what a change of the file asks of the engine.
 type engineRequests interface {
 	Number(jobs []*job.Job)
-	Submit(now time.Time, jobs []*job.Job)
-	Edit(now time.Time, id string, spec job.Spec, rank int64)
-	Withdraw(now time.Time, id string) bool
-	Cancel(now time.Time, id, detail string) bool
+	Submit(jobs []*job.Job)
+	Edit(id string, spec job.Spec, rank int64)
+	Withdraw(id string) bool
+	Cancel(id, detail string) bool
 }
 
-var _ engineRequests = (*engine.Engine)(nil)
+var _ engineRequests = (*engine.Turn)(nil)
 
 // apply brings the engine's queue in line with the file: new lines are
 // submitted, lines that are gone dequeued, edits and order taken over. What
 // runs or is over stays as it is, except that a running line may be marked
 // `cancel`. The file's lines are used up.
-func (q *queue) apply(now time.Time, file jobfile.File, e engineRequests) {
+func (q *queue) apply(file jobfile.File, e engineRequests) {
 	q.generation++
 	fresh := q.admit(file, e)
 	ids := q.names(file)
@@ -80,16 +79,16 @@ func (q *queue) apply(now time.Time, file jobfile.File, e engineRequests) {
 		}
 		file.Lines[i] = nil // the job has it all; a long file is not kept twice
 	}
-	e.Submit(now, fresh)
+	e.Submit(fresh)
 	for _, id := range unwanted {
-		e.Cancel(now, id, markedCancel)
+		e.Cancel(id, markedCancel)
 	}
 	for i, line := range file.Lines {
 		if line != nil {
-			q.line(now, line, int64(i), e)
+			q.line(line, int64(i), e)
 		}
 	}
-	q.withdraw(now, e)
+	q.withdraw(e)
 	q.total = len(file.Lines)
 	q.recount()
 }
@@ -115,23 +114,23 @@ func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 const markedCancel = "its line is marked cancel"
 
 // line applies what one line says to a job that was there before.
-func (q *queue) line(now time.Time, line *jobfile.Line, rank int64, e engineRequests) {
+func (q *queue) line(line *jobfile.Line, rank int64, e engineRequests) {
 	entry := q.byKey[line.Key]
 	switch {
 	case entry.state.Terminal():
 	case line.Spec.CancelMarked:
-		e.Cancel(now, entry.id, markedCancel)
+		e.Cancel(entry.id, markedCancel)
 	default:
-		e.Edit(now, entry.id, line.Spec, rank)
+		e.Edit(entry.id, line.Spec, rank)
 	}
 }
 
 // withdraw dequeues the jobs whose line is gone.
-func (q *queue) withdraw(now time.Time, e engineRequests) {
+func (q *queue) withdraw(e engineRequests) {
 	for key, entry := range q.byKey {
 		// The engine knows best what is queued: it may have taken a job back
 		// that the entries still show as running.
-		if q.inFile(entry) || entry.state.Terminal() || !e.Withdraw(now, entry.id) {
+		if q.inFile(entry) || entry.state.Terminal() || !e.Withdraw(entry.id) {
 			continue
 		}
 		delete(q.byKey, key)

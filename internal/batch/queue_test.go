@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -33,20 +32,20 @@ func (c *clerk) Number(jobs []*job.Job) {
 	}
 }
 
-func (c *clerk) Submit(now time.Time, jobs []*job.Job) {
+func (c *clerk) Submit(jobs []*job.Job) {
 	for _, j := range jobs {
-		j.Submitted(now)
+		j.Submitted(at0)
 		c.jobs[j.ID] = j
 	}
 }
 
-func (c *clerk) Edit(_ time.Time, id string, spec job.Spec, rank int64) {
+func (c *clerk) Edit(id string, spec job.Spec, rank int64) {
 	if j := c.jobs[id]; j != nil && j.State == job.Queued {
 		j.Spec, j.Rank = spec, rank
 	}
 }
 
-func (c *clerk) Withdraw(_ time.Time, id string) bool {
+func (c *clerk) Withdraw(id string) bool {
 	j := c.jobs[id]
 	if j == nil || j.State != job.Queued {
 		return false
@@ -56,7 +55,7 @@ func (c *clerk) Withdraw(_ time.Time, id string) bool {
 	return true
 }
 
-func (c *clerk) Cancel(_ time.Time, id, _ string) bool {
+func (c *clerk) Cancel(id, _ string) bool {
 	j := c.jobs[id]
 	if j == nil || j.State.Terminal() {
 		return false
@@ -159,7 +158,7 @@ func (u *editor) save() {
 	for _, j := range u.clerk.jobs {
 		isOver[j.Key] = j.State.Terminal()
 	}
-	u.queue.apply(at0, u.parse(), u.clerk)
+	u.queue.apply(u.parse(), u.clerk)
 	var want []string
 	for _, line := range u.parse().Lines {
 		if line.Spec.CancelMarked && running[line.Key] {
@@ -299,7 +298,7 @@ func apply(t *testing.T, q *queue, c *clerk, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.apply(at0, file, c)
+	q.apply(file, c)
 }
 
 func TestNamesInAfterBecomeIDs(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/run"
@@ -40,7 +41,7 @@ func (s *session) resume(ctx context.Context) error {
 		return theirProblem(err)
 	}
 	s.newEngine()
-	s.takeHealth()
+	s.engine.Outside(time.Now(), s.takeHealth)
 	if err := s.journal.catchUp(s.store); err != nil {
 		s.log.Error("journal", "err", err)
 	}
@@ -49,23 +50,24 @@ func (s *session) resume(ctx context.Context) error {
 		return problem.Wrap(problem.Unable, "", err)
 	}
 	boundMemory(len(s.file.Lines))
-	now := time.Now()
-	s.engine.Recall(s.store.Past)
-	s.engine.Restore(now, live, found)
-	s.engine.Again(now, again)
-	s.queue.apply(now, s.file, s.engine)
+	s.engine.Outside(time.Now(), func(t *engine.Turn) {
+		t.Recall(s.store.Past)
+		t.Restore(live, found)
+		t.Again(again)
+		s.queue.apply(s.file, t)
+	})
 	s.file.Lines = nil // the queue has all of it now
 	return nil
 }
 
 // takeHealth takes over how the cards stood for an earlier run, which a run that
 // starts over does not.
-func (s *session) takeHealth() {
+func (s *session) takeHealth(t *engine.Turn) {
 	if s.opt.Fresh {
-		s.engine.ForgetHealth()
+		t.ForgetHealth()
 		return
 	}
-	if err := s.engine.RestoreHealth(s.store.Meta); err != nil {
+	if err := t.RestoreHealth(s.store.Meta); err != nil {
 		s.log.Warn("how the cards stood is not known", "err", err)
 	}
 }

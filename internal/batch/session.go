@@ -111,13 +111,13 @@ func (s *session) watch(ctx context.Context) {
 		file, changed, complaint := s.watcher.look()
 		if complaint != "" {
 			s.log.Warn("jobs file", "problem", complaint)
-			s.engine.Do(ctx, func() { s.say("WARN " + complaint) })
+			s.engine.Do(ctx, func(*engine.Turn) { s.say("WARN " + complaint) })
 		}
 		if changed {
-			s.engine.Do(ctx, func() {
+			s.engine.Do(ctx, func(t *engine.Turn) {
 				s.log.Info("jobs file changed", "lines", len(file.Lines))
 				boundMemory(len(file.Lines))
-				s.queue.apply(time.Now(), file, s.engine)
+				s.queue.apply(file, t)
 			})
 		}
 		s.engine.Do(ctx, s.refresh)
@@ -195,53 +195,51 @@ func (s *session) keep(events []job.Event) {
 }
 
 // after ends the loop when there is nothing left to do.
-func (s *session) after() bool {
-	queued, running := s.engine.Live()
-	now := time.Now()
+func (s *session) after(t *engine.Turn) bool {
+	queued, running := t.Live()
 	// While jobs run or wait, their clocks and the cards move without any
 	// event, and the board has to show it.
-	if (s.changed || queued+running > 0) && now.Sub(s.boardAt) >= s.opt.Poll {
-		s.writeBoard(now)
+	if (s.changed || queued+running > 0) && t.Now.Sub(s.boardAt) >= s.opt.Poll {
+		s.writeBoard(t)
 	}
 	if s.interrupted > 0 {
-		return running == 0 || s.givenUp(now)
+		return running == 0 || s.givenUp(t)
 	}
 	// With a full disk the last ends may not be written yet: then the exit
 	// status is not known yet either.
-	return queued == 0 && running == 0 && !s.opt.Watch && s.engine.Written()
+	return queued == 0 && running == 0 && !s.opt.Watch && t.Written()
 }
 
 // refresh writes what the board does not show yet.
-func (s *session) refresh() {
+func (s *session) refresh(t *engine.Turn) {
 	if s.changed {
-		s.writeBoard(time.Now())
+		s.writeBoard(t)
 	}
 }
 
-func (s *session) writeBoard(now time.Time) {
-	s.boardAt, s.changed = now, false
-	if err := s.board.write(s.snapshot(now, boardPending)); err != nil {
+func (s *session) writeBoard(t *engine.Turn) {
+	s.boardAt, s.changed = t.Now, false
+	if err := s.board.write(s.snapshot(t, boardPending)); err != nil {
 		s.log.Error("board", "err", err)
 	}
 }
 
-func (s *session) show() {
-	now := time.Now()
-	if now.Sub(s.shownAt) < snapshotEvery/2 {
+func (s *session) show(t *engine.Turn) {
+	if t.Now.Sub(s.shownAt) < snapshotEvery/2 {
 		return
 	}
-	s.shownAt = now
-	snap := s.snapshot(now, 1)
+	s.shownAt = t.Now
+	snap := s.snapshot(t, 1)
 	s.screen.show(&snap)
 	// Elapsed times on the board move too while something runs.
 	s.changed = s.changed || len(snap.running) > 0
 }
 
-func (s *session) snapshot(now time.Time, pending int) snapshot {
+func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
-		at: now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
-		cards: s.engine.Cards(), running: s.engine.Running(), paused: s.engine.Blocked(),
-		pending: s.waiting(now, pending),
+		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
+		cards: t.Cards(), running: t.Running(), paused: t.Blocked(),
+		pending: s.waiting(t, pending),
 	}
 	for i := len(s.over) - 1; i >= 0 && len(snap.over) < boardOver; i-- {
 		snap.over = append(snap.over, s.over[i])
@@ -250,21 +248,21 @@ func (s *session) snapshot(now time.Time, pending int) snapshot {
 }
 
 // waiting are the first of the queued jobs, each with why it waits.
-func (s *session) waiting(now time.Time, most int) []waiting {
-	jobs := s.engine.Next(most)
+func (s *session) waiting(t *engine.Turn, most int) []waiting {
+	jobs := t.Next(most)
 	ids := make([]string, len(jobs))
 	for i, j := range jobs {
 		ids[i] = j.ID
 	}
 	list := make([]waiting, len(jobs))
-	stories := s.stories(now, ids)
+	stories := s.stories(t, ids)
 	for i, j := range jobs {
 		list[i] = waiting{job: j}
-		if t := stories[i]; t.ID != "" && !s.engine.Stopping() {
-			t.WasSetAside(j.AsideFor)
-			list[i].reason, list[i].story = t.String(), &t
+		if told := stories[i]; told.ID != "" && !t.Stopping() {
+			told.WasSetAside(j.AsideFor)
+			list[i].reason, list[i].story = told.String(), &told
 		} else {
-			list[i].reason = s.engine.Why(j.ID)
+			list[i].reason = t.Why(j.ID)
 		}
 	}
 	return list
@@ -275,13 +273,13 @@ func (s *session) waiting(now time.Time, most int) []waiting {
 const retellAfter = time.Second
 
 // stories asks for those of the jobs, and remembers that of the first alone.
-func (s *session) stories(now time.Time, ids []string) []reason.Story {
-	if len(ids) == 1 && s.retold.ID == ids[0] && now.Sub(s.retoldAt) < retellAfter && !now.Before(s.retoldAt) {
+func (s *session) stories(t *engine.Turn, ids []string) []reason.Story {
+	if len(ids) == 1 && s.retold.ID == ids[0] && t.Now.Sub(s.retoldAt) < retellAfter && !t.Now.Before(s.retoldAt) {
 		return []reason.Story{s.retold}
 	}
-	stories := sched.Stories(s.engine.State(), ids)
+	stories := sched.Stories(t.State(), ids)
 	if len(stories) > 0 {
-		s.retold, s.retoldAt = stories[0], now
+		s.retold, s.retoldAt = stories[0], t.Now
 	}
 	return stories
 }
@@ -325,7 +323,7 @@ func missedEvents(missed int) string {
 // finish says how it went.
 func (s *session) finish() int {
 	now := time.Now()
-	s.writeBoard(now)
+	s.engine.Outside(now, s.writeBoard)
 	status, outcomes := s.queue.status()
 	if s.interrupted > 0 {
 		status = problem.Interrupted.ExitStatus()

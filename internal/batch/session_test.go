@@ -149,7 +149,7 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 					t.Errorf("it says %q, want %q", lines[i], says)
 				}
 			}
-			s.queue.apply(at0, s.file, newClerk())
+			s.queue.apply(s.file, newClerk())
 			if code, _ := s.queue.status(); code != test.code {
 				t.Errorf("exit status %d, want %d", code, test.code)
 			}
@@ -177,7 +177,7 @@ func TestOldFailuresAreNamedUpToABound(t *testing.T) {
 
 func TestPublishTellsAndKeeps(t *testing.T) {
 	s, out := newSession(t, "a\n")
-	s.queue.apply(at0, s.file, newClerk())
+	s.queue.apply(s.file, newClerk())
 	j := started("1", "a", 0)
 	tx := store.Tx{Events: []*job.Event{{At: at0, Kind: job.EventStarted, Job: j}}}
 	if err := s.store.Commit(tx); err != nil {
@@ -208,7 +208,7 @@ func TestATerminalGetsTheSameLinesAsAPipe(t *testing.T) {
 		s, out := newSession(t, "a\n")
 		s.screen.live = live
 		s.screen.width, s.screen.height = func() int { return 80 }, func() int { return 24 }
-		s.queue.apply(at0, s.file, newClerk())
+		s.queue.apply(s.file, newClerk())
 		s.publish([]job.Event{{At: at0, Kind: job.EventStarted, Job: started("1", "a", 0)}})
 		s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started("1", "a", 0), job.OK, time.Second)}})
 		s.screen.finish()
@@ -245,34 +245,40 @@ func TestWhatIsOverIsRememberedUpToABound(t *testing.T) {
 	}
 }
 
+// turn asks whether all is done.
+func (s *session) turn(f func(*engine.Turn) bool) (done bool) {
+	s.engine.Outside(time.Now(), func(t *engine.Turn) { done = f(t) })
+	return done
+}
+
 func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
 	s, _ := newSession(t, "a\n")
 	disk := &fullDisk{full: true}
 	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Publish: s.publish}, disk, nil, nil, nil, nil, 0)
-	s.queue.apply(at0, s.file, s.engine)
-	s.engine.Cancel(at0, "1", "asked") // its end is known, and cannot be written down
+	s.engine.Outside(at0, func(t *engine.Turn) { s.queue.apply(s.file, t) })
+	s.engine.Outside(at0, func(t *engine.Turn) { t.Cancel("1", "asked") }) // its end is known, and cannot be written down
 	if err := s.engine.Step(at0); !errors.Is(err, store.ErrFull) {
 		t.Fatal(err)
 	}
-	if s.after() {
+	if s.turn(s.after) {
 		t.Error("it ends, with an exit status that does not know of the end")
 	}
 	disk.full = false
 	if err := s.engine.Step(at0); err != nil {
 		t.Fatal(err)
 	}
-	if !s.after() {
+	if !s.turn(s.after) {
 		t.Error("it stays though all is over")
 	}
 	if code, _ := s.queue.status(); code != 1 {
 		t.Errorf("exit status %d", code)
 	}
 	s.opt.Watch = true
-	if s.after() {
+	if s.turn(s.after) {
 		t.Error("with --watch it ends")
 	}
 	s.interrupted = 1
-	if !s.after() {
+	if !s.turn(s.after) {
 		t.Error("interrupted with nothing running, it stays")
 	}
 	if text := read(t, s.board.path); !strings.Contains(text, "✗ job 1  cancelled") {
@@ -284,22 +290,22 @@ func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 	s, _ := newSession(t, "a\n")
 	s.opt.Poll, s.opt.Watch = time.Hour, true
 	s.engine = engine.New(engine.Config{Rules: sched.DefaultRules(), Publish: s.publish}, &fullDisk{}, nil, nil, nil, nil, 0)
-	s.queue.apply(at0, s.file, s.engine)
-	s.after() // which writes the board
-	s.engine.Cancel(at0, "1", "asked")
+	s.engine.Outside(at0, func(t *engine.Turn) { s.queue.apply(s.file, t) })
+	s.turn(s.after) // which writes the board
+	s.engine.Outside(at0, func(t *engine.Turn) { t.Cancel("1", "asked") })
 	if err := s.engine.Step(at0); err != nil {
 		t.Fatal(err)
 	}
-	s.after() // too soon after the last time
+	s.turn(s.after) // too soon after the last time
 	if text := read(t, s.board.path); strings.Contains(text, "1/1 done") {
 		t.Fatalf("the board is written again within a poll:\n%s", text)
 	}
-	s.refresh()
+	s.engine.Outside(time.Now(), s.refresh)
 	if text := read(t, s.board.path); !strings.Contains(text, "1/1 done") {
 		t.Errorf("a poll later the board has:\n%s", text)
 	}
 	write(t, s.board.path, "untouched")
-	s.refresh()
+	s.engine.Outside(time.Now(), s.refresh)
 	if text := read(t, s.board.path); text != "untouched" {
 		t.Errorf("with nothing new it is written:\n%s", text)
 	}

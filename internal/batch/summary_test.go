@@ -93,7 +93,7 @@ func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
 	if _, _, err := s.earlier(); err != nil {
 		t.Fatal(err)
 	}
-	s.queue.apply(at0, s.file, newClerk())
+	s.queue.apply(s.file, newClerk())
 	head := newAccount(at0, 0).lines(at0.Add(time.Second), s.queue.counts, nil)[0]
 	if want := "0 jobs in 1.0s: 1 ok, 1 failed, 1 cancelled (3 of them earlier)"; head != want {
 		t.Errorf("it says %q, want %q", head, want)

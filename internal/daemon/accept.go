@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"berth/internal/api"
 	"berth/internal/engine"
@@ -19,18 +18,18 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.listKinds()
 	written := make(chan error, 1)
 	var refusal error
-	err := s.d.do(ctx, func(now time.Time) {
-		if refusal = s.admissible(); refusal != nil {
+	err := s.d.do(ctx, func(t *engine.Turn) {
+		if refusal = s.admissible(t); refusal != nil {
 			return
 		}
-		queued, running := s.d.engine.Live()
+		queued, running := t.Live()
 		s.d.boundMemory(queued + running + len(s.jobs))
-		s.number()
+		s.number(t)
 		batch := engine.Batch{Jobs: s.jobs, Done: func(err error) { written <- err }}
 		if s.environ != nil {
 			batch.Blobs = map[string][]byte{store.BlobName(s.environ): s.environ}
 		}
-		s.d.engine.Accept(now, batch)
+		t.Accept(batch)
 	})
 	if err == nil {
 		err = refusal
@@ -75,31 +74,31 @@ func (s *submission) captureEnviron() {
 }
 
 // room says why a user cannot have so many more jobs; nil: there is room.
-func (d *Daemon) room(cfg *Config, c api.Caller, user string, more int) *problem.Problem {
-	have, limit := d.engine.Owned(user), cfg.QueuedJobsFor(user)
+func (d *Daemon) room(t *engine.Turn, cfg *Config, c api.Caller, user string, more int) *problem.Problem {
+	have, limit := t.Owned(user), cfg.QueuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
 		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, more, limit)
 	}
-	if size := d.engine.Size(); size+more > cfg.MaxQueue {
+	if size := t.Size(); size+more > cfg.MaxQueue {
 		return problem.Newf(problem.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", size, more, cfg.MaxQueue)
 	}
 	return nil
 }
 
 // admissible holds the jobs against the limits and the machine.
-func (s *submission) admissible() error {
-	if s.d.engine.Stopping() {
+func (s *submission) admissible(t *engine.Turn) error {
+	if t.Stopping() {
 		return stopping()
 	}
-	if full := s.d.room(s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
+	if full := s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs)); full != nil {
 		return full
 	}
 	if s.bytes > len(s.jobs)*plainJob {
-		if full := s.d.roomFor(s.caller, s.bytes); full != nil {
+		if full := s.d.roomFor(t, s.caller, s.bytes); full != nil {
 			return full
 		}
 	}
-	if which, why := s.d.engine.Feasible(s.caller.Name, s.kinds...); why != "" {
+	if which, why := t.Feasible(s.caller.Name, s.kinds...); why != "" {
 		return s.located(s.kindOf[which], problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why))
 	}
 	return nil

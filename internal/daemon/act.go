@@ -38,11 +38,11 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	a := action{d: d, caller: c, request: &r, cfg: d.config(), named: ch.named()}
 	for some := range slices.Chunk(found, actAtOnce) {
 		a.again = nil
-		err = d.change(ctx, func(now time.Time) {
+		err = d.change(ctx, func(t *engine.Turn) {
 			for i := range some {
-				a.one(now, &some[i])
+				a.one(t, &some[i])
 			}
-			d.engine.Again(now, a.again)
+			t.Again(a.again)
 		})
 		d.twins.add(a.again)
 		if err != nil {
@@ -77,11 +77,11 @@ func (a *action) refuse(id string, state job.State, why string) {
 }
 
 // one acts on one job, as it stands in the engine's goroutine now.
-func (a *action) one(now time.Time, seen *job.Job) {
-	j, live := a.d.engine.Job(seen.ID)
+func (a *action) one(t *engine.Turn, seen *job.Job) {
+	j, live := t.Job(seen.ID)
 	if !live {
 		j = seen
-		if written, pending := a.d.engine.Find(seen.ID); pending {
+		if written, pending := t.Find(seen.ID); pending {
 			j = written // its end is not on disk yet
 		} else if !seen.State.Terminal() {
 			a.refuse(seen.ID, "", "it has just ended")
@@ -93,7 +93,7 @@ func (a *action) one(now time.Time, seen *job.Job) {
 		a.refuse(j.ID, j.State, "it belongs to "+j.User)
 		return
 	}
-	what, ok := a.apply(now, j, live)
+	what, ok := a.apply(t, j, live)
 	if !ok {
 		// Who releases all means those that are held.
 		if a.named || a.request.Action == api.ActCancel {
@@ -102,20 +102,20 @@ func (a *action) one(now time.Time, seen *job.Job) {
 		return
 	}
 	a.done = append(a.done, j.ID)
-	a.acted = append(a.acted, api.Acted{ID: j.ID, Done: true, State: string(a.stateNow(j, live)), What: what})
+	a.acted = append(a.acted, api.Acted{ID: j.ID, Done: true, State: string(a.stateNow(t, j, live)), What: what})
 }
 
 // stateNow is a job's state after it was acted on.
-func (a *action) stateNow(j *job.Job, live bool) job.State {
-	if now, found := a.d.engine.Find(j.ID); found && live {
+func (a *action) stateNow(t *engine.Turn, j *job.Job, live bool) job.State {
+	if now, found := t.Find(j.ID); found && live {
 		return now.State
 	}
 	return job.Queued // only requeue takes what is over
 }
 
 // apply does it, or says why not.
-func (a *action) apply(now time.Time, j *job.Job, live bool) (what string, ok bool) {
-	e, by := a.d.engine, a.caller.Name
+func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok bool) {
+	by := a.caller.Name
 	grace := j.Spec.Grace
 	if g := a.request.GraceS; g != nil {
 		grace = time.Duration(max(0, min(*g, 86400)) * float64(time.Second))
@@ -127,7 +127,7 @@ func (a *action) apply(now time.Time, j *job.Job, live bool) (what string, ok bo
 			return over, false
 		}
 		was := j.State
-		e.CancelBy(now, j.ID, by, grace)
+		t.CancelBy(j.ID, by, grace)
 		if j.Spec.Adopt != nil {
 			return "cancelled: " + engine.GoesOn(j), true
 		}
@@ -141,11 +141,11 @@ func (a *action) apply(now time.Time, j *job.Job, live bool) (what string, ok bo
 	}
 	switch a.request.Action {
 	case api.ActHold:
-		return a.held(live && e.Hold(now, j.ID, by), j, live, "held", "held already")
+		return a.held(live && t.Hold(j.ID, by), j, live, "held", "held already")
 	case api.ActRelease:
-		return a.held(live && e.Release(now, j.ID, by), j, live, "released", "not held")
+		return a.held(live && t.Release(j.ID, by), j, live, "released", "not held")
 	}
-	return a.requeue(now, j, live, grace)
+	return a.requeue(t, j, live, grace)
 }
 
 func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) (string, bool) {
@@ -160,17 +160,17 @@ func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) 
 	return "it is " + otherwise, false
 }
 
-func (a *action) requeue(now time.Time, j *job.Job, live bool, grace time.Duration) (string, bool) {
+func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Duration) (string, bool) {
 	switch {
 	case !live:
-		if full := a.d.room(a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
+		if full := a.d.room(t, a.cfg, a.caller, j.User, len(a.again)+1); full != nil {
 			return full.What, false
 		}
 		again := j.Clone()
-		again.Rank, again.Held = a.d.engine.NextRank(), false
+		again.Rank, again.Held = t.NextRank(), false
 		a.again = append(a.again, again)
 		return "queued again", true
-	case a.d.engine.Requeue(now, j.ID, a.caller.Name, grace):
+	case t.Requeue(j.ID, a.caller.Name, grace):
 		return "is being ended, and will run again", true
 	case j.Stop == job.StopCancel:
 		return "it is being cancelled", false
@@ -189,8 +189,8 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 		return api.Detail{}, notYours(&j)
 	}
 	var refusal error
-	err = d.change(ctx, func(now time.Time) {
-		live, ok := d.engine.Job(j.ID)
+	err = d.change(ctx, func(t *engine.Turn) {
+		live, ok := t.Job(j.ID)
 		if live := cmp.Or(live, &j); live.Spec.Adopt != nil {
 			refusal = problem.Newf(problem.Refused, "cancel it and adopt the process again", "job %s: %s", j.ID, notRun(live))
 			return
@@ -199,8 +199,8 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 			refusal = problem.Newf(problem.Refused, "only a job that waits can be changed; requeue starts one over", "job %s is %s", j.ID, state(live, &j))
 			return
 		}
-		refusal = d.edit(now, c, live, r)
-		j = d.engine.Copy(live)
+		refusal = d.edit(t, c, live, r)
+		j = t.Copy(live)
 	})
 	if err == nil {
 		err = refusal

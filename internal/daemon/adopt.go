@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/jobfile"
@@ -121,8 +122,8 @@ func (a *adoption) permit(ctx context.Context) error {
 // nothing yet.
 func (a *adoption) look(ctx context.Context) error {
 	begun := time.Now()
-	return a.d.lookAgain(ctx, func(time.Time) bool {
-		at, _ := a.d.engine.ReadAt()
+	return a.d.lookAgain(ctx, func(t *engine.Turn) bool {
+		at, _ := t.ReadAt()
 		return !at.Before(begun)
 	}, lookTime)
 }
@@ -132,13 +133,13 @@ func (a *adoption) check(ctx context.Context) error {
 	var occupants map[int][]gpu.Process
 	var known []gpu.Device
 	var refusal error
-	err := a.d.do(ctx, func(time.Time) {
-		if _, trouble := a.d.engine.ReadAt(); trouble != nil {
+	err := a.d.do(ctx, func(t *engine.Turn) {
+		if _, trouble := t.ReadAt(); trouble != nil {
 			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so nobody knows which ones it uses: %v", trouble)
 			return
 		}
-		occupants, known = unowned(a.d.engine.Occupants(), a.d.engine.OwnerOf), a.d.engine.Devices()
-		refusal = a.unclaimed()
+		occupants, known = unowned(t.Occupants(), t.OwnerOf), t.Devices()
+		refusal = a.unclaimed(t)
 	})
 	if err = errors.Join(err, refusal); err != nil {
 		return err
@@ -160,15 +161,15 @@ func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string,
 
 // unclaimed refuses a process that is berth's already. In the engine's
 // goroutine.
-func (a *adoption) unclaimed() error {
-	e, pid := a.d.engine, a.process.PID
-	if id, found := e.Adopted(a.process.Stranger); found {
+func (a *adoption) unclaimed(t *engine.Turn) error {
+	pid := a.process.PID
+	if id, found := t.Adopted(a.process.Stranger); found {
 		return problem.Newf(problem.Refused, "berth show "+id, "process %d is adopted already, as job %s", pid, id)
 	}
-	if id, found := e.Supervises(pid); found {
+	if id, found := t.Supervises(pid); found {
 		return problem.Newf(problem.Refused, "berth show "+id, "process %d is berth's own: the supervisor of job %s", pid, id)
 	}
-	switch id, other, found := e.BelongsTo(pid); {
+	switch id, other, found := t.BelongsTo(pid); {
 	case found && other:
 		return problem.Newf(problem.Refused, "", "process %d is part of job %s of another berth on this machine", pid, id)
 	case found:
@@ -226,30 +227,30 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 func (a *adoption) accept(ctx context.Context) error {
 	written := make(chan error, 1)
 	var refusal error
-	err := a.d.do(ctx, func(now time.Time) {
-		e, j := a.d.engine, a.job
-		if e.Stopping() {
+	err := a.d.do(ctx, func(t *engine.Turn) {
+		j := a.job
+		if t.Stopping() {
 			refusal = stopping()
 			return
 		}
-		if full := a.d.room(a.d.config(), a.caller, j.User, 1); full != nil {
+		if full := a.d.room(t, a.d.config(), a.caller, j.User, 1); full != nil {
 			refusal = full
 			return
 		}
-		if why := e.OverLimit(j.User, len(j.Spec.IDs)); why != "" && a.ahead && !a.caller.Admin {
+		if why := t.OverLimit(j.User, len(j.Spec.IDs)); why != "" && a.ahead && !a.caller.Admin {
 			refusal = problem.Newf(problem.TooMuch, "leave --gpus and --vram away: what the process uses now is never refused", "%s", why)
 			return
 		}
-		if refusal = a.unclaimed(); refusal != nil {
+		if refusal = a.unclaimed(t); refusal != nil {
 			return
 		}
-		e.Number([]*job.Job{j})
+		t.Number([]*job.Job{j})
 		j.Rank = j.Seq
 		budgetMiB := j.Spec.VRAMMiB
 		if budgetMiB == 0 {
 			budgetMiB = j.Grant.BudgetMiB
 		}
-		e.Adopt(now, j, e.Occupied(j.Spec.IDs, budgetMiB), func(err error) { written <- err })
+		t.Adopt(j, t.Occupied(j.Spec.IDs, budgetMiB), func(err error) { written <- err })
 	})
 	if err = errors.Join(err, refusal); err != nil {
 		return err

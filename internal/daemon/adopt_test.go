@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"berth/internal/api"
 	"berth/internal/engine"
@@ -138,8 +137,8 @@ func TestAdoptingTakesNoMoreAheadOfOthersThanALimitAllows(t *testing.T) {
 	l := newSharedLab(t)
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
-		if err := l.d.do(l.ctx, func(time.Time) {
-			l.d.engine.SetRules(l.d.config().Rules, engine.Limits{Users: map[string]sched.Limit{"nobody": limit}})
+		if err := l.d.do(l.ctx, func(t *engine.Turn) {
+			t.SetRules(l.d.config().Rules, engine.Limits{Users: map[string]sched.Limit{"nobody": limit}})
 		}); err != nil {
 			t.Fatal(err)
 		}

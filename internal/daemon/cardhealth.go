@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/problem"
@@ -17,8 +18,8 @@ import (
 
 // showHealth says since when a card is as it is, who said so, and what the
 // driver last complained of.
-func (d *Daemon) showHealth(g *api.GPU) {
-	v := d.engine.HealthOf(g.UUID)
+func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
+	v := t.HealthOf(g.UUID)
 	g.HealthSince, g.HealthBy = v.Since, v.By
 	if v.LastXid != nil {
 		g.LastXid = &api.GPUXid{Code: v.LastXid.Code, At: v.LastXid.At, Text: v.LastXid.Text}
@@ -26,8 +27,8 @@ func (d *Daemon) showHealth(g *api.GPU) {
 }
 
 // showIdle says since when a job does not use its cards.
-func (d *Daemon) showIdle(on *api.GPUJob) {
-	if since, idle := d.engine.IdleSince(on.ID); idle {
+func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
+	if since, idle := t.IdleSince(on.ID); idle {
 		on.IdleSince = &since
 	}
 }
@@ -45,7 +46,7 @@ func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.H
 	err := d.administers(c, "quarantines and clears cards")
 	if err == nil {
 		var missing error
-		err = d.change(ctx, func(now time.Time) { missing = d.setHealth(now, index, state, c.Name, oneLine(r.Reason)) })
+		err = d.change(ctx, func(t *engine.Turn) { missing = d.setHealth(t, index, state, c.Name, oneLine(r.Reason)) })
 		err = cmp.Or(err, missing)
 	}
 	d.note(c, action, nil, detail, err)
@@ -57,20 +58,20 @@ func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.H
 
 // setHealth is for the engine's goroutine. A card that is out of service
 // already does not change, but whoever gives another reason is heard.
-func (d *Daemon) setHealth(now time.Time, index int, state gpu.HealthState, by, reason string) error {
-	there := d.engine.Devices()
+func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by, reason string) error {
+	there := t.Devices()
 	at := slices.IndexFunc(there, func(dev gpu.Device) bool { return dev.Index == index })
 	if at < 0 {
 		return noCard(index, there)
 	}
-	before := d.engine.HealthOf(there[at].UUID)
-	if !d.engine.SetHealth(now, index, state, by, reason) {
+	before := t.HealthOf(there[at].UUID)
+	if !t.SetHealth(index, state, by, reason) {
 		return noCard(index, there)
 	}
-	after := d.engine.HealthOf(there[at].UUID)
+	after := t.HealthOf(there[at].UUID)
 	people := before.Cause == gpu.CausePerson && after.Cause == gpu.CausePerson
 	if people && after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
-		d.engine.TellCard(now, fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
+		t.TellCard(fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 		return api.Released{}, d.takeHold(ctx, c, releaser)
 	}
 	var refusal error
-	refuse := func(time.Time) { refusal = d.inTheWay(r.Force) }
+	refuse := func(t *engine.Turn) { refusal = d.inTheWay(t, r.Force) }
 	if err := d.do(ctx, refuse); err != nil || refusal != nil {
 		return api.Released{}, cmp.Or(err, refusal)
 	}
@@ -143,11 +144,11 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	length := time.Duration(r.ForS) * time.Second
 	releaser.Release(length)
 	until := time.Now().Add(length).Round(time.Second)
-	err := d.change(ctx, func(now time.Time) {
+	err := d.change(ctx, func(t *engine.Turn) {
 		// The next look fails, and only then is there a decision.
-		d.looks.ask(d.engine, now)
-		if refuse(now); refusal == nil {
-			d.engine.TellCard(now, allCards+"let go of until "+until.Format("15:04:05")+" by "+c.Name)
+		d.looks.ask(t, t.Now)
+		if refuse(t); refusal == nil {
+			t.TellCard(allCards + "let go of until " + until.Format("15:04:05") + " by " + c.Name)
 		}
 	})
 	if err != nil || refusal != nil { // a job was quicker
@@ -161,17 +162,17 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releaser) error {
 	held := releaser.Released().IsZero()
 	releaser.Release(0)
-	return d.change(ctx, func(now time.Time) {
-		d.looks.ask(d.engine, now)
+	return d.change(ctx, func(t *engine.Turn) {
+		d.looks.ask(t, t.Now)
 		if !held {
-			d.engine.TellCard(now, allCards+"taken hold of again by "+c.Name)
+			t.TellCard(allCards + "taken hold of again by " + c.Name)
 		}
 	})
 }
 
 // inTheWay refuses to let go of cards that jobs are on.
-func (d *Daemon) inTheWay(force bool) error {
-	on := d.onCards()
+func (d *Daemon) inTheWay(t *engine.Turn, force bool) error {
+	on := d.onCards(t)
 	if len(on) == 0 || force {
 		return nil
 	}
@@ -179,8 +180,8 @@ func (d *Daemon) inTheWay(force bool) error {
 }
 
 // onCards are the jobs that have a card, the first ten of them.
-func (d *Daemon) onCards() (ids []string) {
-	for _, r := range d.engine.Running() {
+func (d *Daemon) onCards(t *engine.Turn) (ids []string) {
+	for _, r := range t.Running() {
 		if len(r.Job.Grant.GPUs) == 0 {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/gpu"
 )
 
@@ -22,13 +23,13 @@ type listedProcess struct {
 
 // listProcesses puts a card's processes under it, and adds them to those that
 // want names. A number of another PID namespace means another process here.
-func (d *Daemon) listProcesses(listed []listedProcess, card int, g *api.GPU, dev gpu.Device) []listedProcess {
+func (d *Daemon) listProcesses(t *engine.Turn, listed []listedProcess, card int, g *api.GPU, dev gpu.Device) []listedProcess {
 	if !dev.ProcessesKnown {
 		return listed
 	}
 	g.Processes = []api.GPUProcess{}
 	for _, p := range dev.Processes[:min(len(dev.Processes), maxListed)] {
-		owner, known := d.engine.OwnerOf(p.PID)
+		owner, known := t.OwnerOf(p.PID)
 		shown := api.GPUProcess{PID: p.PID, UsedMiB: orNil(p.UsedMiB), Graphics: p.Graphics}
 		for i := range g.Jobs {
 			on := &g.Jobs[i]

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/keep"
 	"berth/internal/machine"
@@ -163,7 +164,7 @@ func (d *Daemon) noteCards(ctx context.Context) {
 	}
 	before := d.seenCards(d.machine)
 	var cards []seenCard
-	err := d.do(ctx, func(time.Time) { cards = seenSince(before, d.engine.Devices(), d.engine.SeenAt) })
+	err := d.do(ctx, func(t *engine.Turn) { cards = seenSince(before, t.Devices(), t.SeenAt) })
 	if err == nil && len(cards) > 0 {
 		saveCards(d.machine, cards)
 	}

@@ -86,7 +86,7 @@ const (
 
 // do runs f in the engine's goroutine and waits for it. If the caller goes
 // away first, f does not run at all.
-func (d *Daemon) do(ctx context.Context, f func(now time.Time)) error {
+func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
 	var state atomic.Int32
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
@@ -98,9 +98,9 @@ func (d *Daemon) do(ctx context.Context, f func(now time.Time)) error {
 		case <-ctx.Done():
 		}
 	}()
-	d.engine.Do(ctx, func() {
+	d.engine.Do(ctx, func(t *engine.Turn) {
 		if state.CompareAndSwap(waiting, taken) {
-			f(time.Now())
+			f(t)
 			close(done)
 		}
 	})
@@ -126,11 +126,11 @@ func stopping() error {
 }
 
 // change is do for what has to be on disk before it is answered.
-func (d *Daemon) change(ctx context.Context, f func(now time.Time)) error {
+func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
 	written := make(chan error, 1)
-	err := d.do(ctx, func(now time.Time) {
-		f(now)
-		d.engine.Then(func(err error) { written <- err })
+	err := d.do(ctx, func(t *engine.Turn) {
+		f(t)
+		t.Then(func(err error) { written <- err })
 	})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ const maxTrials = 1000
 func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var reply api.SubmitReply
 	// A queued job would have the cards read again before it is placed.
-	if err := s.d.lookAgain(ctx, s.d.engine.Ready, lookTime); err != nil {
+	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
 		return reply, err
 	}
 	trials := map[string]engine.Trial{}
@@ -32,9 +32,9 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 				return api.SubmitReply{}, problem.Newf(problem.TooMuch, "try fewer at a time", "more than %d different kinds of job in a dry run", maxTrials)
 			}
 			var full *problem.Problem
-			err := s.d.do(ctx, func(now time.Time) {
-				full = s.d.room(s.cfg, s.caller, s.caller.Name, len(s.jobs))
-				trial = s.d.engine.Try(now, s.caller.Name, it.asked.Spec)
+			err := s.d.do(ctx, func(t *engine.Turn) {
+				full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
+				trial = t.Try(s.caller.Name, it.asked.Spec)
 			})
 			if err != nil {
 				return api.SubmitReply{}, err

@@ -1,9 +1,8 @@
 package daemon
 
 import (
-	"time"
-
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -20,7 +19,7 @@ func onlyPlans(set *api.Spec) bool {
 }
 
 // edit applies changed keys to a queued job.
-func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest) error {
+func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditRequest) error {
 	pairs := pairsOf(&r.Set)
 	begin := false
 	for _, pair := range pairs {
@@ -33,7 +32,7 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 	if r.Set.GPUs != "" && r.Set.IDs == "" {
 		from.IDs = nil // a count replaces the cards that were named
 	}
-	asked, err := jobfile.Ask(pairs, now, from, 0)
+	asked, err := jobfile.Ask(pairs, t.Now, from, 0)
 	if err != nil {
 		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
 	}
@@ -63,16 +62,16 @@ func (d *Daemon) edit(now time.Time, c api.Caller, j *job.Job, r api.EditRequest
 		return err
 	}
 	if more := specBytes(&spec); more > plainJob {
-		if full := d.roomFor(c, more-specBytes(&j.Spec)); full != nil {
+		if full := d.roomFor(t, c, more-specBytes(&j.Spec)); full != nil {
 			return full
 		}
 	}
-	if _, why := d.engine.Feasible(j.User, spec); why != "" {
+	if _, why := t.Feasible(j.User, spec); why != "" {
 		return problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why)
 	}
-	d.engine.Edit(now, j.ID, spec, j.Rank)
+	t.Edit(j.ID, spec, j.Rank)
 	if begin {
-		d.engine.Begin(now, j.ID, asked.NotBefore)
+		t.Begin(j.ID, asked.NotBefore)
 	}
 	return nil
 }

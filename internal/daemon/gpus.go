@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/problem"
@@ -17,12 +17,12 @@ import (
 // GPUs lists the cards, and who is on them. It does not wait for the driver:
 // what was read last is shown, and why there is nothing newer.
 func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
-	if err := d.lookAgain(ctx, d.shownLately, glanceTime); err != nil {
+	if err := d.lookAgain(ctx, shownLately, glanceTime); err != nil {
 		return nil, err
 	}
 	var cards []api.GPU
 	var listed []listedProcess
-	err := d.do(ctx, func(now time.Time) { cards, listed = d.cards(now) })
+	err := d.do(ctx, func(t *engine.Turn) { cards, listed = d.cards(t) })
 	if err != nil {
 		return nil, err
 	}
@@ -32,21 +32,21 @@ func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 	return cards, nil
 }
 
-func (d *Daemon) cards(now time.Time) ([]api.GPU, []listedProcess) {
-	at, trouble := d.engine.ReadAt()
-	running := d.engine.Running()
-	others := d.engine.Others()
+func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
+	at, trouble := t.ReadAt()
+	running := t.Running()
+	others := t.Others()
 	cards := []api.GPU{}
 	var listed []listedProcess
-	for _, card := range d.engine.Cards() {
-		dev, _ := d.engine.Device(card.UUID)
+	for _, card := range t.Cards() {
+		dev, _ := t.Device(card.UUID)
 		g := cardView(card, dev)
-		g.PausedBy, g.ReadAt = d.engine.PausedBy(card.UUID), d.engine.SeenAt(card.Index)
-		d.showHealth(&g)
-		d.showAge(&g, card, now, at, trouble, len(running) > 0)
+		g.PausedBy, g.ReadAt = t.PausedBy(card.UUID), t.SeenAt(card.Index)
+		d.showHealth(t, &g)
+		d.showAge(t, &g, card, at, trouble, len(running) > 0)
 		for _, r := range running {
 			if slices.Contains(r.Job.Grant.GPUs, card.Index) {
-				g.Jobs = append(g.Jobs, d.onCard(r.Job, card))
+				g.Jobs = append(g.Jobs, d.onCard(t, r.Job, card))
 				g.BudgetMiB += sched.CardBudgets(r.Job.Grant, r.Job.VRAMMiB, []sched.Card{card})[0]
 			}
 		}
@@ -58,7 +58,7 @@ func (d *Daemon) cards(now time.Time) ([]api.GPU, []listedProcess) {
 				}
 			}
 		}
-		listed = d.listProcesses(listed, len(cards), &g, dev)
+		listed = d.listProcesses(t, listed, len(cards), &g, dev)
 		cards = append(cards, g)
 	}
 	return cards, listed
@@ -97,12 +97,12 @@ func orNil[T int | int64 | float64](value T) *T {
 	return &value
 }
 
-func (d *Daemon) onCard(j *job.Job, card sched.Card) api.GPUJob {
+func (d *Daemon) onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob {
 	on := api.GPUJob{ID: j.ID, Name: j.Name(), User: j.User, Share: j.Grant.Share}
-	if now, peak, known := d.engine.NowMiB(j.ID, card.Index); known {
+	if now, peak, known := t.NowMiB(j.ID, card.Index); known {
 		on.UsedMiB, on.PeakMiB = &now, &peak
 	}
-	d.showIdle(&on)
+	d.showIdle(t, &on)
 	return on
 }
 
@@ -115,9 +115,9 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 	err := d.administers(c, "pauses and resumes cards")
 	if err == nil {
 		var missing error
-		err = d.change(ctx, func(now time.Time) {
-			if !d.engine.Pause(now, index, paused, c.Name) {
-				missing = noCard(index, d.engine.Devices())
+		err = d.change(ctx, func(t *engine.Turn) {
+			if !t.Pause(index, paused, c.Name) {
+				missing = noCard(index, t.Devices())
 			}
 		})
 		err = cmp.Or(err, missing)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/problem"
@@ -322,7 +323,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		t.Errorf("a simulated box: %+v, %v", reply, err)
 	}
 	h := &holder{Source: l.d.machine.Source}
-	if err := l.d.do(l.ctx, func(time.Time) { l.d.machine.Source = h }); err != nil {
+	if err := l.d.do(l.ctx, func(t *engine.Turn) { l.d.machine.Source = h }); err != nil {
 		t.Fatal(err)
 	}
 	eve, root := api.Caller{UID: 4711, Name: "eve"}, api.Caller{Name: "root", Admin: true}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 )
@@ -24,10 +25,10 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	position := 0
 	var g guesses
 	if !j.State.Terminal() {
-		err := d.do(ctx, func(time.Time) {
-			if g = d.guess(j.ID); j.State == job.Queued {
-				reasons = d.engine.Reasons([]string{j.ID})
-				position = d.engine.Position(j.ID)
+		err := d.do(ctx, func(t *engine.Turn) {
+			if g = d.guess(t, j.ID); j.State == job.Queued {
+				reasons = t.Reasons([]string{j.ID})
+				position = t.Position(j.ID)
 			}
 		})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/sched"
@@ -26,9 +27,7 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 	if err != nil {
 		return api.JobPage{}, err
 	}
-	if q.Idle {
-		ch.idle = func(j *job.Job) bool { _, idle := d.engine.IdleSince(j.ID); return idle }
-	}
+	ch.idle = q.Idle
 	list := listing{d: d, ch: &ch, limit: min(q.Limit, pageMost), newest: q.Newest, counts: map[string]int{}}
 	if list.limit <= 0 {
 		list.limit = pageDefault
@@ -56,10 +55,10 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 	}
 	var why map[string]string
 	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
-	err := d.do(ctx, func(time.Time) {
-		why = d.engine.Reasons(queued)
+	err := d.do(ctx, func(t *engine.Turn) {
+		why = t.Reasons(queued)
 		if q.Order && !list.more {
-			for _, p := range sched.Order(d.engine.State(), pageMost) {
+			for _, p := range sched.Order(t.State(), pageMost) {
 				reply.Order = append(reply.Order, p.Job)
 			}
 		}
@@ -98,8 +97,8 @@ type listing struct {
 func (l *listing) read(ctx context.Context) error {
 	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, at: time.Now()}
 	// In the same moment: the counts must not deny what is listed.
-	live.then = func([]job.Job) {
-		queued, running := l.d.engine.Live()
+	live.then = func(t *engine.Turn, _ []job.Job) {
+		queued, running := t.Live()
 		l.counts[string(job.Queued)], l.counts[string(job.Running)] = queued, running
 	}
 	var err error
@@ -107,7 +106,7 @@ func (l *listing) read(ctx context.Context) error {
 		err = l.d.live(ctx, &live)
 		l.total = live.total
 	} else {
-		err = l.d.do(ctx, func(time.Time) { live.then(nil) })
+		err = l.d.do(ctx, func(t *engine.Turn) { live.then(t, nil) })
 	}
 	if err != nil {
 		return err

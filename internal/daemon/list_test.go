@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -265,15 +266,15 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 		{Words: []string{id}}, {Words: []string{array}}, {Words: []string{array + "_0-5"}}, {Words: []string{"1-9"}},
 		{Name: "job" + id}, {}, {States: []string{"cancelled"}},
 	}
-	err := l.d.do(l.ctx, func(now time.Time) {
-		l.d.engine.Cancel(now, id, "asked")
+	err := l.d.do(l.ctx, func(turn *engine.Turn) {
+		turn.Cancel(id, "asked")
 		for _, form := range forms {
 			ch, err := l.d.choose(api.Caller{Admin: true}, form, false)
 			if err != nil {
 				t.Error(err)
 			}
 			q := liveQuery{ch: &ch, limit: 10, unwritten: true}
-			q.collect(l.d, now)
+			q.collect(turn)
 			if !slices.ContainsFunc(q.found, func(j job.Job) bool { return j.ID == id && j.State == job.Cancelled }) {
 				t.Errorf("%+v: %d jobs, and not that one", form, len(q.found))
 			}

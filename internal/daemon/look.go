@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/gpu"
 	"berth/internal/sched"
 )
@@ -23,31 +24,31 @@ const (
 
 // shownLately is true of a reading that is new enough to be shown, and not
 // from before a job gave its memory back.
-func (d *Daemon) shownLately(now time.Time) bool { return d.engine.Shows(now, shownFor) }
+func shownLately(t *engine.Turn) bool { return t.Shows(shownFor) }
 
 // lookAgain has the cards read where nobody did lately: an idle daemon leaves
 // them alone. It waits no longer than that, but for a driver that was let go
 // of, and not at all where a look has been under way for as long.
-func (d *Daemon) lookAgain(ctx context.Context, lately func(now time.Time) bool, patience time.Duration) error {
+func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool, patience time.Duration) error {
 	step := time.NewTicker(lookStep)
 	defer step.Stop()
 	var asked time.Time
 	for begun := time.Now(); ; {
 		var done bool
-		err := d.do(ctx, func(now time.Time) {
-			done = lately(now)
+		err := d.do(ctx, func(t *engine.Turn) {
+			done = lately(t)
 			if done {
 				return
 			}
-			if asked.IsZero() && d.engine.Resting() {
+			if asked.IsZero() && t.Resting() {
 				patience = max(patience, lookTime)
 			}
-			failed, silent := d.looks.state(d.engine, now, patience)
+			failed, silent := d.looks.state(t, t.Now, patience)
 			if asked.IsZero() {
-				asked = now
-				d.looks.ask(d.engine, now)
+				asked = t.Now
+				d.looks.ask(t, t.Now)
 				// One that failed long ago says nothing about now.
-				done = silent || !failed.IsZero() && now.Sub(failed) < failedFor
+				done = silent || !failed.IsZero() && t.Now.Sub(failed) < failedFor
 				return
 			}
 			done = silent || failed.After(asked)
@@ -102,8 +103,9 @@ func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed tim
 }
 
 // showAge says whether what is shown of a card is how it is, and if not, why.
-func (d *Daemon) showAge(g *api.GPU, card sched.Card, now, at time.Time, trouble error, busy bool) {
-	_, silent := d.looks.state(d.engine, now, glanceTime)
+func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Time, trouble error, busy bool) {
+	now := t.Now
+	_, silent := d.looks.state(t, now, glanceTime)
 	if until := d.letGoUntil(now); !until.IsZero() {
 		g.LetGoUntil = &until
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -23,10 +24,10 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.machine.SimDir,
 		You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
 	}
-	err := d.do(ctx, func(time.Time) {
-		queued, running := d.engine.Live()
+	err := d.do(ctx, func(t *engine.Turn) {
+		queued, running := t.Live()
 		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}
-		s.Blocked = d.engine.Blocked()
+		s.Blocked = t.Blocked()
 		s.Source = d.machine.Source.Name()
 	})
 	return s, err
@@ -54,9 +55,9 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 	}
 	// What runs is looked at first: one that ends in between is in the store.
 	running := map[string]job.Job{}
-	err := d.do(ctx, func(time.Time) {
-		for _, r := range d.engine.Running() {
-			running[r.Job.ID] = d.engine.Copy(r.Job)
+	err := d.do(ctx, func(t *engine.Turn) {
+		for _, r := range t.Running() {
+			running[r.Job.ID] = t.Copy(r.Job)
 		}
 	})
 	if err != nil {

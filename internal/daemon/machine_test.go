@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -188,8 +189,8 @@ func TestADaemonWithSomethingToDoStays(t *testing.T) {
 // way out would wait for the next one.
 func TestADaemonThatLeavesTakesNothing(t *testing.T) {
 	l := newLab(t)
-	if err := l.d.do(l.ctx, func(time.Time) {
-		if !l.d.engine.Retire() {
+	if err := l.d.do(l.ctx, func(turn *engine.Turn) {
+		if !turn.Retire() {
 			t.Error("it does not leave")
 		}
 	}); err != nil {

@@ -247,7 +247,10 @@ func (d *Daemon) openEngine(context.Context) error {
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, After: d.parted,
 	}, lastSeq)
-	return errors.Join(d.engine.RestorePauses(d.store.Meta), d.engine.RestoreUsage(d.store.Meta), d.engine.RestoreHealth(d.store.Meta))
+	d.engine.Outside(time.Now(), func(t *engine.Turn) {
+		err = errors.Join(t.RestorePauses(d.store.Meta), t.RestoreUsage(d.store.Meta), t.RestoreHealth(d.store.Meta))
+	})
+	return err
 }
 
 // lastNumber is the highest number of a job so far. A store that was put back
@@ -305,16 +308,18 @@ func (d *Daemon) restore(ctx context.Context) error {
 		d.wait.Go(func() { defer cancel(); d.lookUp(bounded, wanted) })
 	}
 	d.boundMemory(len(live))
-	d.engine.Recall(d.store.Past)
-	d.engine.Restore(time.Now(), live, found)
+	d.engine.Outside(time.Now(), func(t *engine.Turn) {
+		t.Recall(d.store.Past)
+		t.Restore(live, found)
+	})
 	engine.Fault("restored")
 	d.log.Info("took over", "jobs", len(live), "supervisors", len(found))
 	return nil
 }
 
 // order is how a job is started.
-func (d *Daemon) order(j *job.Job) (o keep.Order, err error) {
-	if o, err = d.machine.Launcher.Order(j); err == nil {
+func (d *Daemon) order(j *job.Job, card engine.CardOf) (o keep.Order, err error) {
+	if o, err = d.machine.Launcher.Order(j, card); err == nil {
 		o.LogMaxBytes = d.config().MaxLog
 		if o.Credential == nil && j.Umask >= 0 {
 			o.Mask = strconv.FormatInt(int64(j.Umask), 8)

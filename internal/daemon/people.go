@@ -252,7 +252,7 @@ func (d *Daemon) keepUsersKnown(ctx context.Context) {
 			uids = []int{uid}
 		case <-ticker.C:
 			seen := map[int]bool{}
-			if d.do(ctx, func(time.Time) { d.engine.Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
+			if d.do(ctx, func(t *engine.Turn) { t.Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
 				continue
 			}
 			for uid := range seen {

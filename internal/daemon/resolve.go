@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -26,7 +27,7 @@ type liveQuery struct {
 	// store does not know of their end.
 	unwritten bool
 	// then is called with what was found, before anything else can happen.
-	then func(found []job.Job)
+	then func(t *engine.Turn, found []job.Job)
 
 	found []job.Job
 	total int       // how many match, wherever they stand
@@ -36,7 +37,7 @@ type liveQuery struct {
 // live copies jobs in the engine's goroutine. What is asked for by its id
 // costs no look at the others.
 func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
-	err := d.do(ctx, func(now time.Time) { q.collect(d, now) })
+	err := d.do(ctx, func(t *engine.Turn) { q.collect(t) })
 	slices.SortFunc(q.found, func(a, b job.Job) int {
 		if q.newest {
 			a, b = b, a
@@ -48,56 +49,56 @@ func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
 }
 
 // collect is live in the engine's goroutine.
-func (q *liveQuery) collect(d *Daemon, now time.Time) {
-	q.at = now
+func (q *liveQuery) collect(t *engine.Turn) {
+	q.at = t.Now
 	switch {
 	case q.ch.named():
-		d.eachNamed(q.ch, func(j *job.Job) { q.take(d, j) })
+		eachNamed(t, q.ch, func(j *job.Job) { q.take(t, j) })
 	case q.ch.everything():
-		queued, running := d.engine.Live()
+		queued, running := t.Live()
 		q.found = make([]job.Job, 0, min(q.limit, queued+running))
-		d.each(q, func(j *job.Job) bool { q.take(d, j); return len(q.found) < q.limit })
+		q.each(t, func(j *job.Job) bool { q.take(t, j); return len(q.found) < q.limit })
 		q.total = queued + running
 	case q.ch.wantsLive():
-		d.each(q, func(j *job.Job) bool { q.take(d, j); return true })
+		q.each(t, func(j *job.Job) bool { q.take(t, j); return true })
 	}
 	if q.unwritten {
-		d.engine.EachUnwritten(func(j *job.Job) {
-			if q.ch.matches(j) && q.within(j) {
-				q.found = append(q.found, d.engine.Copy(j))
+		t.EachUnwritten(func(j *job.Job) {
+			if q.ch.matches(t, j) && q.within(j) {
+				q.found = append(q.found, t.Copy(j))
 			}
 		})
 	}
 	if q.then != nil {
-		q.then(q.found)
+		q.then(t, q.found)
 	}
 }
 
 // each walks the jobs in the order of the query. Where only some match, all
 // are counted.
-func (d *Daemon) each(q *liveQuery, fn func(*job.Job) bool) {
+func (q *liveQuery) each(t *engine.Turn, fn func(*job.Job) bool) {
 	after := int64(0)
 	if q.ch.everything() {
 		after = q.after
 	}
 	if !q.newest {
-		d.engine.Each(after, fn)
+		t.Each(after, fn)
 		return
 	}
 	if after == 0 {
 		after = math.MaxInt64
 	}
-	d.engine.EachBack(after, fn)
+	t.EachBack(after, fn)
 }
 
-func (q *liveQuery) take(d *Daemon, j *job.Job) {
-	if !q.ch.matches(j) {
+func (q *liveQuery) take(t *engine.Turn, j *job.Job) {
+	if !q.ch.matches(t, j) {
 		return
 	}
 	q.total++
 	// Named ones do not come in order, and are cut later.
 	if q.within(j) && (len(q.found) < q.limit || q.ch.named()) {
-		q.found = append(q.found, d.engine.Copy(j))
+		q.found = append(q.found, t.Copy(j))
 	}
 }
 
@@ -109,7 +110,7 @@ func (q *liveQuery) within(j *job.Job) bool {
 }
 
 // eachNamed calls fn once with each live job whose id is meant.
-func (d *Daemon) eachNamed(ch *choice, fn func(*job.Job)) {
+func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 	seen := map[string]bool{}
 	once := func(j *job.Job) {
 		if !seen[j.ID] {
@@ -118,19 +119,19 @@ func (d *Daemon) eachNamed(ch *choice, fn func(*job.Job)) {
 		}
 	}
 	for _, id := range ch.IDs {
-		if j, ok := d.engine.Job(id); ok {
+		if j, ok := t.Job(id); ok {
 			once(j)
 		} else {
-			d.engine.EachTask(id, once)
+			t.EachTask(id, once)
 		}
 	}
 	for _, r := range ch.Ranges {
 		if r.Array != "" {
-			d.engine.EachTask(r.Array, once)
+			t.EachTask(r.Array, once)
 			continue
 		}
 		// Tasks stand behind the number of their array, and so in order.
-		d.engine.Each(r.From-1, func(j *job.Job) bool {
+		t.Each(r.From-1, func(j *job.Job) bool {
 			base, _, _ := strings.Cut(j.ID, "_")
 			number, _ := strconv.ParseInt(base, 10, 64)
 			if number <= r.To {
@@ -149,7 +150,7 @@ func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []jo
 
 // resolveThen calls then with those that are not over, before anything can
 // happen to them.
-func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func([]job.Job)) (found []job.Job, missing []string, err error) {
+func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []job.Job)) (found []job.Job, missing []string, err error) {
 	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true, then: then}
 	if err = d.live(ctx, &live); err != nil {
 		return nil, nil, err

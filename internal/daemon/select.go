@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -25,9 +26,9 @@ type choice struct {
 	user   string
 	name   string
 	states []job.State
-	held   bool                // of those that are queued, only the held ones
-	narrow bool                // something was said about which jobs
-	idle   func(*job.Job) bool // of those that run, only these; nil: all. Asked in the engine's goroutine
+	held   bool // of those that are queued, only the held ones
+	narrow bool // something was said about which jobs
+	idle   bool // of those that run, only those that do not use their cards
 	ids    map[string]bool
 }
 
@@ -127,14 +128,19 @@ func merged(ranges []jobfile.Range) []jobfile.Range {
 // named reports whether ids were given.
 func (ch *choice) named() bool { return len(ch.IDs)+len(ch.Ranges) > 0 }
 
+func unused(t *engine.Turn, j *job.Job) bool {
+	_, is := t.IdleSince(j.ID)
+	return is
+}
+
 // matches reports whether a job is meant.
-func (ch *choice) matches(j *job.Job) bool {
+func (ch *choice) matches(t *engine.Turn, j *job.Job) bool {
 	switch {
 	case ch.user != "" && j.User != ch.user,
 		ch.name != "" && j.Name() != ch.name,
 		len(ch.states) > 0 && !slices.Contains(ch.states, j.State),
 		ch.held && j.State == job.Queued && !j.Held,
-		ch.idle != nil && !ch.idle(j):
+		ch.idle && !unused(t, j):
 		return false
 	}
 	return !ch.named() || ch.hasID(j.ID)
@@ -190,7 +196,7 @@ func (ch *choice) filter() store.Filter {
 
 // wantsOver reports whether jobs that are over can match.
 func (ch *choice) wantsOver() bool {
-	return ch.idle == nil && (len(ch.states) == 0 || slices.ContainsFunc(ch.states, job.State.Terminal))
+	return !ch.idle && (len(ch.states) == 0 || slices.ContainsFunc(ch.states, job.State.Terminal))
 }
 
 // wantsLive reports whether jobs that are not over can match.
@@ -200,5 +206,5 @@ func (ch *choice) wantsLive() bool {
 
 // everything reports whether no job is left out.
 func (ch *choice) everything() bool {
-	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && ch.idle == nil && !ch.named()
+	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && !ch.idle && !ch.named()
 }

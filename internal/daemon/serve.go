@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/site"
@@ -206,18 +207,18 @@ func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
 // again does not want to wait; a third time, and jobs that still have not ended
 // are left to their supervisors.
 func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
-	d.engine.Do(ctx, func() {
+	d.engine.Do(ctx, func(t *engine.Turn) {
 		d.parting = true
-		d.engine.Interrupt(time.Now(), immediately)
+		t.Interrupt(immediately)
 	})
 }
 
 // parted is true when nothing is left to wait for.
-func (d *Daemon) parted() bool {
-	if !d.parting || !d.engine.Written() {
+func (d *Daemon) parted(t *engine.Turn) bool {
+	if !d.parting || !t.Written() {
 		return false
 	}
-	_, running := d.engine.Live()
+	_, running := t.Live()
 	return running == 0
 }
 
@@ -238,7 +239,7 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		case <-dog:
 			// Only a loop that turns is alive.
-			if d.do(ctx, func(time.Time) {}) == nil {
+			if d.do(ctx, func(t *engine.Turn) {}) == nil {
 				_ = site.Notify("WATCHDOG=1")
 			}
 		case <-look.C:
@@ -265,7 +266,7 @@ func (d *Daemon) idleFor(ctx context.Context) bool {
 		}
 	}
 	retired := false
-	err := d.do(ctx, func(time.Time) { retired = d.engine.Retire() })
+	err := d.do(ctx, func(t *engine.Turn) { retired = t.Retire() })
 	return err == nil && retired
 }
 
@@ -280,10 +281,10 @@ func (d *Daemon) reload(ctx context.Context) {
 	}
 	live, restart := cfg.Changed(*d.config())
 	d.cfg.Store(&cfg)
-	err = d.do(ctx, func(time.Time) {
-		d.engine.SetRules(cfg.Rules, cfg.Limits)
-		d.engine.SetKeepAll(cfg.Preempt == PreemptNever)
-		d.engine.SetIdle(cfg.IdleReport, cfg.IdleCancel)
+	err = d.do(ctx, func(t *engine.Turn) {
+		t.SetRules(cfg.Rules, cfg.Limits)
+		t.SetKeepAll(cfg.Preempt == PreemptNever)
+		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
 	})
 	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)
 }

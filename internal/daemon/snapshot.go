@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/sched"
 )
 
@@ -15,7 +15,7 @@ import (
 // The engine waits for the copy alone.
 func (d *Daemon) Snapshot(ctx context.Context, _ api.Caller) (json.RawMessage, error) {
 	var taken sched.Snapshot
-	if err := d.do(ctx, func(time.Time) { taken = sched.NewSnapshot(d.engine.State()) }); err != nil {
+	if err := d.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.State()) }); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(taken)

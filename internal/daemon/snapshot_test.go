@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/sched"
 )
@@ -49,8 +49,8 @@ func TestASnapshotDecidesAsTheDaemonWould(t *testing.T) {
 	}
 	var live, read sched.State
 	var ours, theirs sched.Plan
-	err := l.d.do(l.ctx, func(time.Time) {
-		live = l.d.engine.State()
+	err := l.d.do(l.ctx, func(turn *engine.Turn) {
+		live = turn.State()
 		// As if the job in front had ended: there is something to decide.
 		live.Held = nil
 		data, err := sched.MarshalState(live)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -347,8 +348,8 @@ func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error
 
 // number gives the jobs their ids. The tasks of an array carry the number of
 // the first of them, and their own index.
-func (s *submission) number() {
-	s.d.engine.Number(s.jobs)
+func (s *submission) number(t *engine.Turn) {
+	t.Number(s.jobs)
 	for _, it := range s.items {
 		for k, j := range s.jobs[it.from:it.to] {
 			j.Rank = j.Seq

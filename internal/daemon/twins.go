@@ -7,8 +7,8 @@ import (
 	"errors"
 	"hash/fnv"
 	"sync"
-	"time"
 
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/store"
@@ -100,9 +100,9 @@ func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (
 // and whoever waited for it knows of it already.
 func (d *Daemon) asItStands(ctx context.Context, id string) (*job.Job, error) {
 	var j *job.Job
-	err := d.do(ctx, func(time.Time) {
-		if known, found := d.engine.Find(id); found {
-			now := d.engine.Copy(known)
+	err := d.do(ctx, func(t *engine.Turn) {
+		if known, found := t.Find(id); found {
+			now := t.Copy(known)
 			j = &now
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -59,7 +60,7 @@ func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingF
 	if err != nil {
 		return nil, nil, err
 	}
-	found, missing, err := d.resolveThen(ctx, ch, over, func(found []job.Job) {
+	found, missing, err := d.resolveThen(ctx, ch, over, func(_ *engine.Turn, found []job.Job) {
 		for i := range found {
 			live[found[i].ID] = true
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/reason"
 	"berth/internal/sched"
@@ -27,22 +28,22 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		}
 		defer done()
 	}
-	err = d.do(ctx, func(now time.Time) {
+	err = d.do(ctx, func(t *engine.Turn) {
 		var g guesses
 		if !j.State.Terminal() {
-			g = d.guess(j.ID)
+			g = d.guess(t, j.ID)
 		}
 		switch j.State {
 		case job.Queued:
-			d.whyQueued(&why, j.AsideFor)
+			d.whyQueued(t, &why, j.AsideFor)
 		case job.Running:
-			why.Expected = g.end(now, &j)
+			why.Expected = g.end(t.Now, &j)
 		}
-		why.Queued, _ = d.engine.Live()
+		why.Queued, _ = t.Live()
 		if d.maySee(c, &j) {
 			why.ExpectedRun, why.ExpectedVRAM = g.run, g.vram
 		}
-		if blocked := d.engine.Blocked(); blocked != "" {
+		if blocked := t.Blocked(); blocked != "" {
 			why.Notes = append(why.Notes, blocked)
 		}
 	})
@@ -66,17 +67,17 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 }
 
 // whyQueued tells the story of a queued job; it is run by the engine.
-func (d *Daemon) whyQueued(why *api.Why, asideFor string) {
-	if text := d.engine.Gate(why.ID); text != "" {
+func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
+	if text := t.Gate(why.ID); text != "" {
 		why.Text, why.NoStart = text, reason.NoneGate
 		return
 	}
-	story, queued := sched.Tell(d.engine.State(), why.ID)
+	story, queued := sched.Tell(t.State(), why.ID)
 	switch {
 	case !queued:
 		return
-	case d.engine.Stopping():
-		why.Text = d.engine.Why(why.ID)
+	case t.Stopping():
+		why.Text = t.Why(why.ID)
 		return
 	}
 	story.WasSetAside(asideFor)
@@ -90,9 +91,9 @@ type guesses struct {
 }
 
 // guess asks the engine, in whose goroutine it runs.
-func (d *Daemon) guess(id string) guesses {
+func (d *Daemon) guess(t *engine.Turn, id string) guesses {
 	var g guesses
-	run, vram, _ := d.engine.Guess(id)
+	run, vram, _ := t.Guess(id)
 	if run.Mid > 0 {
 		g.run = &api.RunGuess{
 			LowS: run.Low.Seconds(), MidS: run.Mid.Seconds(), HighS: run.High.Seconds(),

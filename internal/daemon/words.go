@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"berth/internal/api"
+	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
 )
@@ -32,9 +33,9 @@ func specBytes(s *job.Spec) int {
 
 // roomFor says whether a user's live jobs may say so much more. It looks at
 // all of them, so it is asked only where that is much.
-func (d *Daemon) roomFor(c api.Caller, more int) *problem.Problem {
+func (d *Daemon) roomFor(t *engine.Turn, c api.Caller, more int) *problem.Problem {
 	have := 0
-	d.engine.Each(0, func(j *job.Job) bool {
+	t.Each(0, func(j *job.Job) bool {
 		if j.UID == c.UID {
 			have += specBytes(&j.Spec)
 		}

@@ -9,43 +9,42 @@ import (
 	"berth/internal/sched"
 )
 
-// Absorb takes in what a supervisor said. The facts are in memory at once and
+// absorb takes in what a supervisor said. The facts are in memory at once and
 // on disk after the next round; until then nothing is acknowledged.
-func (e *Engine) Absorb(now time.Time, ev run.Event) {
-	e.now = now
-	id, ok := e.byToken[ev.Token]
-	a := e.active[id]
+func (t *Turn) absorb(ev run.Event) {
+	id, ok := t.byToken[ev.Token]
+	a := t.active[id]
 	if ok && a != nil && ev.Kind == run.Lost && ev.Job == "" {
 		// A supervisor whose record is gone cannot name what it held.
 		ev.Job, ev.Attempt = id, a.job.Attempt.Number
 	}
 	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt.Number {
-		e.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
+		t.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
 		if ev.Kind != run.Started {
-			e.acks = append(e.acks, ev.Token)
+			t.acks = append(t.acks, ev.Token)
 		}
 		return
 	}
-	e.remarked(a, ev.Record.Note)
+	t.remarked(a, ev.Record.Note)
 	switch ev.Kind {
 	case run.Started:
-		e.setOwners()
-		e.limitMemory(a, ev.Record.Cgroup)
+		t.setOwners()
+		t.limitMemory(a, ev.Record.Cgroup)
 	case run.Ended:
-		e.ended(a, ev)
+		t.ended(a, ev)
 	case run.NeverRan:
-		e.neverRan(a, "its supervisor died before anything ran", time.Time{})
+		t.neverRan(a, "its supervisor died before anything ran", time.Time{})
 	case run.Lost:
-		e.lost(a, ev.Record)
+		t.lost(a, ev.Record)
 	}
 }
 
-func (e *Engine) ended(a *attempt, ev run.Event) {
+func (t *Turn) ended(a *attempt, ev run.Event) {
 	j := a.job
-	e.measure(a)
+	t.measure(a)
 	r := judge(j, end{
-		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: e.now,
-		capMiB: sched.CapMiB(e.state(), sched.NewRequest(j.Spec, j.VRAMMiB, e.cfg.Rules)),
+		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: t.Now,
+		capMiB: sched.CapMiB(t.state(), sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
 	})
 	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
 	switch {
@@ -59,13 +58,13 @@ func (e *Engine) ended(a *attempt, ev run.Event) {
 	if r.outcome != "" && r.outcome.State() == job.Failed || r.again == job.EventRetry {
 		r.detail = a.blame(r.detail)
 	}
-	at := endOf(j, ev.Record, e.now)
-	e.releaseAt(a, at)
+	at := endOf(j, ev.Record, t.Now)
+	t.releaseAt(a, at)
 	if r.outcome != "" {
-		e.finishAt(j, r.outcome, r.detail, at)
+		t.finishAt(j, r.outcome, r.detail, at)
 		return
 	}
-	e.back(j, r)
+	t.back(j, r)
 }
 
 // endOf is when an attempt ended: what its supervisor measured on a clock that
@@ -95,7 +94,7 @@ func said(j *job.Job, otherwise string) string {
 }
 
 // back returns a job to the queue for another attempt.
-func (e *Engine) back(j *job.Job, r ruling) {
+func (t *Turn) back(j *job.Job, r ruling) {
 	j.MustTo(job.Queued)
 	ended := j.Attempt
 	j.Attempt = ended.Past()
@@ -104,7 +103,7 @@ func (e *Engine) back(j *job.Job, r ruling) {
 		j.AsideFor = ""
 	}
 	if !r.neverRan {
-		j.WaitsSince = e.now
+		j.WaitsSince = t.Now
 	}
 	if r.aside {
 		j.Preemptions++
@@ -117,88 +116,88 @@ func (e *Engine) back(j *job.Job, r ruling) {
 	}
 	if r.toTheEnd {
 		j.Requeues++
-		e.toTheEnd(j)
+		t.toTheEnd(j)
 	}
-	e.fact(j)
+	t.fact(j)
 	// The event tells where it ran and since when; the job itself has no attempt now.
 	j.Grant, j.StartedAt = ended.Grant, ended.StartedAt
-	e.tell(r.again, j, r.detail)
+	t.tell(r.again, j, r.detail)
 	if j.StartedAt = (time.Time{}); j.Spec.Adopt == nil {
 		j.Grant = job.Grant{} // a process that berth did not start stays where it is
 	}
-	if e.cfg.Wanted != nil && !e.cfg.Wanted(j.ID) {
-		e.Withdraw(e.now, j.ID)
+	if t.cfg.Wanted != nil && !t.cfg.Wanted(j.ID) {
+		t.Withdraw(j.ID)
 		return
 	}
-	e.enqueue(j)
+	t.enqueue(j)
 }
 
 // neverRan undoes a placement: the attempt does not count.
-func (e *Engine) neverRan(a *attempt, why string, notBefore time.Time) {
+func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 	j := a.job
 	stopped := j.Stop
-	e.release(a)
+	t.release(a)
 	if stopped == job.StopCancel {
-		e.finish(j, job.WasCancelled, said(j, "cancelled before it ran"))
+		t.finish(j, job.WasCancelled, said(j, "cancelled before it ran"))
 		return
 	}
 	j.Attempt.Number--
 	j.Log = ""
-	e.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
+	t.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
 }
 
 // lost ends a job whose supervisor died with it. The runner says so only when
 // no process of it is left.
-func (e *Engine) lost(a *attempt, r keep.Record) {
+func (t *Turn) lost(a *attempt, r keep.Record) {
 	j := a.job
-	e.measure(a)
-	e.release(a)
+	t.measure(a)
+	t.release(a)
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		e.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
-	case e.wasTold(j):
-		e.back(j, gaveWay(j))
+		t.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
+	case t.wasTold(j):
+		t.back(j, gaveWay(j))
 	case j.Stop == job.StopRequeue:
-		e.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
+		t.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
 	case rebooted && j.Spec.Requeue:
-		e.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
+		t.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
 	case rebooted:
-		e.finish(j, job.Lost, "the machine went down under it")
+		t.finish(j, job.Lost, "the machine went down under it")
 	case j.Spec.Adopt != nil:
-		e.finish(j, job.Lost, "adopted: its supervisor was killed; "+GoesOn(j))
+		t.finish(j, job.Lost, "adopted: its supervisor was killed; "+GoesOn(j))
 	default:
-		e.finish(j, job.Lost, a.blame("its supervisor was killed; how it would have ended is not known"))
+		t.finish(j, job.Lost, a.blame("its supervisor was killed; how it would have ended is not known"))
 	}
 }
 
 // measure writes what was seen of this attempt into the job.
-func (e *Engine) measure(a *attempt) {
+func (t *Turn) measure(a *attempt) {
 	j := a.job
-	j.PeakMiB = e.meter.Peak(j.ID)
+	j.PeakMiB = t.meter.Peak(j.ID)
 	j.AvgUtil = nil
-	if util, ok := e.meter.AvgUtil(j.ID); ok {
+	if util, ok := t.meter.AvgUtil(j.ID); ok {
 		j.AvgUtil = &util
 	}
 }
 
 // release gives the cards back: the last process of the attempt is gone.
-func (e *Engine) release(a *attempt) { e.releaseAt(a, e.now) }
+func (t *Turn) release(a *attempt) { t.releaseAt(a, t.Now) }
 
 // releaseAt is release where it is known when that was.
-func (e *Engine) releaseAt(a *attempt, at time.Time) {
-	e.charge(a.job, at)
-	delete(e.active, a.job.ID)
-	delete(e.byToken, a.token)
-	delete(e.lazyDirty, a.job.ID)
+func (t *Turn) releaseAt(a *attempt, at time.Time) {
+	t.charge(a.job, at)
+	delete(t.active, a.job.ID)
+	delete(t.byToken, a.token)
+	delete(t.lazyDirty, a.job.ID)
 	if a.job.Spec.Adopt == nil { // whose process may well go on
-		e.meter.Ended(a.job.ID, a.job.Grant.GPUs, e.now)
+		t.meter.Ended(a.job.ID, a.job.Grant.GPUs, t.Now)
 	}
-	e.meter.Forget(a.job.ID)
-	e.acks = append(e.acks, a.token)
+	t.meter.Forget(a.job.ID)
+	t.acks = append(t.acks, a.token)
 	for _, card := range a.job.Grant.GPUs {
-		e.cards.freed[card] = e.now
+		t.cards.freed[card] = t.Now
 	}
-	e.moved = true
-	e.setOwners()
+	t.moved = true
+	t.setOwners()
 }

@@ -21,11 +21,11 @@ func (r *rig) accept(user string, specs ...job.Spec) (jobs []*job.Job, answer *e
 	for _, s := range specs {
 		jobs = append(jobs, &job.Job{User: user, Spec: s})
 	}
-	r.e.Number(jobs)
+	r.at().Number(jobs)
 	for _, j := range jobs {
 		j.Rank = j.Seq
 	}
-	r.e.Accept(r.now, Batch{Jobs: jobs, Blobs: map[string][]byte{"env": []byte("A=1")}, Done: func(err error) { *answer = err }})
+	r.at().Accept(Batch{Jobs: jobs, Blobs: map[string][]byte{"env": []byte("A=1")}, Done: func(err error) { *answer = err }})
 	return jobs, answer
 }
 
@@ -49,16 +49,16 @@ func TestAJobIsAcceptedWhenItIsOnDiskAndNotBefore(t *testing.T) {
 	if !errors.Is(*answer, errUnanswered) {
 		t.Error("answered before the commit")
 	}
-	if _, live := r.e.Job("1"); live || r.e.Owned("ann") != 2 || r.e.Size() != 2 {
-		t.Errorf("staged: live %v, owned %d, size %d", live, r.e.Owned("ann"), r.e.Size())
+	if _, live := r.at().Job("1"); live || r.at().Owned("ann") != 2 || r.at().Size() != 2 {
+		t.Errorf("staged: live %v, owned %d, size %d", live, r.at().Owned("ann"), r.at().Size())
 	}
 	r.step()
 	if *answer != nil {
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantTold("queued 1", "queued 2")
-	if string(r.blobs["env"]) != "A=1" || r.e.Owned("ann") != 2 || r.e.Size() != 2 {
-		t.Errorf("blobs %q, owned %d, size %d", r.blobs, r.e.Owned("ann"), r.e.Size())
+	if string(r.blobs["env"]) != "A=1" || r.at().Owned("ann") != 2 || r.at().Size() != 2 {
+		t.Errorf("blobs %q, owned %d, size %d", r.blobs, r.at().Owned("ann"), r.at().Size())
 	}
 	r.step() // the loop does this at once where jobs were let in
 	r.wantRow("1", job.Running, "")
@@ -76,11 +76,11 @@ func TestNewJobsThatDoNotFitOnTheDiskAreRefusedAndTheRestIsWritten(t *testing.T)
 		t.Errorf("answer: %v", *answer)
 	}
 	r.wantRow("1", job.Failed, "exit:3")
-	if _, live := r.e.Job("2"); live || r.e.Size() != 0 || r.e.Owned("ann") != 0 {
-		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.e.Size(), r.e.Owned("ann"))
+	if _, live := r.at().Job("2"); live || r.at().Size() != 0 || r.at().Owned("ann") != 0 {
+		t.Errorf("what was refused is live: %v, size %d, owned %d", live, r.at().Size(), r.at().Owned("ann"))
 	}
-	if r.e.Blocked() != "" {
-		t.Errorf("blocked: %q", r.e.Blocked())
+	if r.at().Blocked() != "" {
+		t.Errorf("blocked: %q", r.at().Blocked())
 	}
 }
 
@@ -89,8 +89,8 @@ func TestARefusalWithNothingElseToWriteLeavesNoTrouble(t *testing.T) {
 	r.refuse = noRoomForNew(r)
 	_, answer := r.accept("ann", spec())
 	r.step()
-	if !errors.Is(*answer, store.ErrFull) || r.e.Blocked() != "" || !r.e.Written() {
-		t.Errorf("answer %v, blocked %q, written %v", *answer, r.e.Blocked(), r.e.Written())
+	if !errors.Is(*answer, store.ErrFull) || r.at().Blocked() != "" || !r.at().Written() {
+		t.Errorf("answer %v, blocked %q, written %v", *answer, r.at().Blocked(), r.at().Written())
 	}
 	r.refuse = nil
 	_, answer = r.accept("ann", spec())
@@ -110,9 +110,9 @@ func TestWhoWaitsForACommitHearsHowItWent(t *testing.T) {
 		if want != nil {
 			r.commitErr = errDisk
 		}
-		r.e.Hold(r.now, "2", "ann")
+		r.at().Hold("2", "ann")
 		got := errUnanswered
-		r.e.Then(func(err error) { got = err })
+		r.at().Then(func(err error) { got = err })
 		_ = r.e.Step(r.now)
 		if !errors.Is(got, want) || want == nil && got != nil {
 			t.Errorf("told %v, want %v", got, want)
@@ -127,11 +127,11 @@ func TestAJobThatCannotStartJustNowGoesBackAndIsTriedAgain(t *testing.T) {
 	now := true
 	r := newRig(t, 1, func(c *Config) {
 		order := c.Order
-		c.Order = func(j *job.Job) (keep.Order, error) {
+		c.Order = func(j *job.Job, card CardOf) (keep.Order, error) {
 			if now {
 				return keep.Order{}, errors.Join(errors.New("who ann is cannot be looked up"), ErrNotNow)
 			}
-			return order(j)
+			return order(j, card)
 		}
 	})
 	r.submit(spec())
@@ -140,7 +140,7 @@ func TestAJobThatCannotStartJustNowGoesBackAndIsTriedAgain(t *testing.T) {
 	if row.State != job.Queued || row.Attempt.Number != 0 || row.Log != "" || len(row.Grant.GPUs) != 0 || row.Keep != "" {
 		t.Errorf("it is %s, attempt %d, log %q, on %v under %q", row.State, row.Attempt.Number, row.Log, row.Grant.GPUs, row.Keep)
 	}
-	if why := r.e.Why("1"); !strings.Contains(why, "not before") || !strings.Contains(why, "cannot be looked up") {
+	if why := r.at().Why("1"); !strings.Contains(why, "not before") || !strings.Contains(why, "cannot be looked up") {
 		t.Errorf("why: %q", why)
 	}
 	r.pass(notNowDelay / 2)
@@ -170,12 +170,12 @@ func TestRequeue(t *testing.T) {
 		{"one whose supervisor is lost", func(r *rig) { r.hear(run.Lost, "1", keep.Record{}, false); r.pass(time.Second) }, job.Running},
 		{"one whose supervisor never ran it", func(r *rig) { r.hear(run.NeverRan, "1", keep.Record{}, false); r.pass(time.Second) }, job.Running},
 		{"given up meanwhile, it does not", func(r *rig) {
-			r.e.CancelBy(r.now, "1", "bob", 0)
+			r.at().CancelBy("1", "bob", 0)
 			r.step()
 			r.end("1", keep.Record{Signal: 15, Stop: "requeue"}, false)
 		}, job.Cancelled},
 		{"nor where the supervisor is lost", func(r *rig) {
-			r.e.CancelBy(r.now, "1", "bob", 0)
+			r.at().CancelBy("1", "bob", 0)
 			r.step()
 			r.hear(run.Lost, "1", keep.Record{}, false)
 			r.pass(time.Second)
@@ -184,7 +184,7 @@ func TestRequeue(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			r := runOne(t)
-			if !r.e.Requeue(r.now, "1", "ann", time.Second) {
+			if !r.at().Requeue("1", "ann", time.Second) {
 				t.Fatal("refused")
 			}
 			r.step()
@@ -208,7 +208,7 @@ func TestRequeue(t *testing.T) {
 
 func TestARequeueOutlivesBerth(t *testing.T) {
 	r := runOne(t)
-	r.e.Requeue(r.now, "1", "ann", time.Second)
+	r.at().Requeue("1", "ann", time.Second)
 	r.step()
 	r.did = nil
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
@@ -222,8 +222,8 @@ func TestARequeueOutlivesBerth(t *testing.T) {
 
 func TestAJobThatIsGivenUpCannotBeRequeued(t *testing.T) {
 	r := runOne(t)
-	r.e.CancelBy(r.now, "1", "ann", 0)
-	if r.e.Requeue(r.now, "1", "ann", 0) {
+	r.at().CancelBy("1", "ann", 0)
+	if r.at().Requeue("1", "ann", 0) {
 		t.Error("it is said to run again")
 	}
 	r.step()
@@ -236,7 +236,7 @@ func TestARequeuedJobKeepsItsPlace(t *testing.T) {
 	r.accept("ann", spec(), spec())
 	r.step()
 	r.step()
-	r.e.Requeue(r.now, "1", "ann", 0)
+	r.at().Requeue("1", "ann", 0)
 	r.end("1", keep.Record{Signal: 15, Stop: "requeue"}, false)
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
@@ -245,21 +245,21 @@ func TestARequeuedJobKeepsItsPlace(t *testing.T) {
 func TestHold(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec())
-	if r.e.Hold(r.now, "1", "ann") {
+	if r.at().Hold("1", "ann") {
 		t.Error("a running job was held")
 	}
-	if !r.e.Hold(r.now, "2", "ann") || r.e.Hold(r.now, "2", "ann") || r.e.Release(r.now, "9", "ann") {
+	if !r.at().Hold("2", "ann") || r.at().Hold("2", "ann") || r.at().Release("9", "ann") {
 		t.Error("a queued job is held once, and one that never was not released")
 	}
 	r.end("1", keep.Record{}, false)
 	r.wantRow("2", job.Queued, "")
-	if why := r.e.Why("2"); !strings.Contains(why, "held") {
+	if why := r.at().Why("2"); !strings.Contains(why, "held") {
 		t.Errorf("why: %q", why)
 	}
 	r.again()
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if !r.e.Release(r.now, "2", "ann") || r.e.Release(r.now, "2", "ann") {
+	if !r.at().Release("2", "ann") || r.at().Release("2", "ann") {
 		t.Error("it is released once")
 	}
 	r.pass(time.Second)
@@ -269,27 +269,27 @@ func TestHold(t *testing.T) {
 func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec())
-	if r.e.Pause(r.now, 7, true, "root") {
+	if r.at().Pause(7, true, "root") {
 		t.Error("a card that does not exist was paused")
 	}
-	r.e.Pause(r.now, 0, true, "root")
-	r.e.Pause(r.now, 1, true, "root")
+	r.at().Pause(0, true, "root")
+	r.at().Pause(1, true, "root")
 	r.submit(spec())
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
-	if why := r.e.Why("2"); !strings.Contains(why, "paused") {
+	if why := r.at().Why("2"); !strings.Contains(why, "paused") {
 		t.Errorf("why: %q", why)
 	}
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
-	if err := r.e.RestorePauses(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
+	if err := r.at().RestorePauses(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if by := r.e.PausedBy("GPU-1"); by != "root" {
+	if by := r.at().PausedBy("GPU-1"); by != "root" {
 		t.Errorf("paused by %q", by)
 	}
-	r.e.Pause(r.now, 1, false, "root")
+	r.at().Pause(1, false, "root")
 	r.pass(time.Second)
 	r.wantRow("2", job.Running, "")
 	if r.meta[pausedKey] != `{"GPU-0":"root"}` {
@@ -309,7 +309,7 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	r.pass(10 * time.Minute)
 	r.end("1", keep.Record{}, false)
 	r.wantRow("4", job.Running, "") // ann had the card, so bob comes before her older jobs
-	if wait := r.e.wait(r.now, true); wait > usageDelay {
+	if wait := r.at().wait(true); wait > usageDelay {
 		t.Errorf("the loop would sleep %s and leave what users had in memory", wait)
 	}
 	r.pass(usageDelay)
@@ -318,7 +318,7 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	}
 	before := r.e.usage.Seconds["ann"]
 	r.boot(nil, nil, fair)
-	if err := r.e.RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
+	if err := r.at().RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.e.usage.Seconds["ann"]; got != before || got < 500 {
@@ -345,16 +345,16 @@ func TestALastRoundWritesDownWhatWasPutOff(t *testing.T) {
 func TestRetire(t *testing.T) {
 	r := newRig(t, 1)
 	_, _ = r.accept("ann", spec())
-	if r.e.Retire() {
+	if r.at().Retire() {
 		t.Error("it went with a job on its way in")
 	}
 	r.step()
 	r.step()
-	if r.e.Retire() {
+	if r.at().Retire() {
 		t.Error("it went with a job running")
 	}
 	r.end("1", keep.Record{}, false)
-	if !r.e.Retire() || !r.e.Stopping() {
+	if !r.at().Retire() || !r.at().Stopping() {
 		t.Error("it stays with nothing to do")
 	}
 }
@@ -365,16 +365,16 @@ func TestNewRulesApplyToWhatIsQueued(t *testing.T) {
 	r.submit(spec())
 	rules := r.e.cfg.Rules
 	rules.JobsPerGPU = 4
-	r.e.SetRules(rules, Limits{Default: sched.Limit{Jobs: 4}})
+	r.at().SetRules(rules, Limits{Default: sched.Limit{Jobs: 4}})
 	r.pass(time.Second)
 	r.wantRow("4", job.Running, "")
 	if share := r.row("4").Grant.Share; share != 0.25 {
 		t.Errorf("the queued job was given the share %v", share)
 	}
 	r.submit(spec(vram(1000)))
-	r.e.SetRules(rules, Limits{Default: sched.Limit{Jobs: 3}})
+	r.at().SetRules(rules, Limits{Default: sched.Limit{Jobs: 3}})
 	r.pass(time.Second)
-	if why := r.e.Why("5"); !strings.Contains(why, "3") {
+	if why := r.at().Why("5"); !strings.Contains(why, "3") {
 		t.Errorf("why: %q", why)
 	}
 }
@@ -391,9 +391,9 @@ func TestWalksOfTheRoster(t *testing.T) {
 		r.e.roster.ids[j.Seq-1] = j.ID
 	}
 	var back, tasks []string
-	r.e.EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
-	r.e.EachTask("2", func(j *job.Job) { tasks = append(tasks, j.ID) })
-	r.e.EachTask("1", func(j *job.Job) { t.Errorf("job %s is no task of 1", j.ID) })
+	r.at().EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
+	r.at().EachTask("2", func(j *job.Job) { tasks = append(tasks, j.ID) })
+	r.at().EachTask("1", func(j *job.Job) { t.Errorf("job %s is no task of 1", j.ID) })
 	if want := []string{"2_5", "2_4"}; !slices.Equal(back, want) {
 		t.Errorf("back from 4: %v, want %v", back, want)
 	}

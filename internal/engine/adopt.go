@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"berth/internal/gpu"
 	"berth/internal/job"
@@ -19,33 +18,33 @@ import (
 
 // Adopt takes such a job, numbered and with the process in its spec. Like any
 // other it exists once it is on disk, and done says so.
-func (e *Engine) Adopt(now time.Time, j *job.Job, grant job.Grant, done func(error)) {
+func (t *Turn) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 	if j.Spec.Adopt == nil {
 		panic("bug: job " + j.ID + " is adopted, and stands for no process")
 	}
-	e.Accept(now, Batch{Jobs: []*job.Job{j}, Done: done})
+	t.Accept(Batch{Jobs: []*job.Job{j}, Done: done})
 	j.Grant = grant
 }
 
 // Occupied is the grant of a process that is on these cards already, or is
 // about to be. Others may join it: berth does not know what it was promised.
 // A budget of nothing would read as "the whole card".
-func (e *Engine) Occupied(cards []int, budgetMiB int64) job.Grant {
-	g := job.Grant{GPUs: cards, BudgetMiB: max(1, budgetMiB), CardMiB: e.cards.smallest(cards)}
+func (t *Turn) Occupied(cards []int, budgetMiB int64) job.Grant {
+	g := job.Grant{GPUs: cards, BudgetMiB: max(1, budgetMiB), CardMiB: t.cards.smallest(cards)}
 	for _, index := range cards {
-		g.UUIDs = append(g.UUIDs, e.cards.known[index].UUID)
+		g.UUIDs = append(g.UUIDs, t.cards.known[index].UUID)
 	}
 	return g
 }
 
 // Adopted is the job that stands for this process, if one does.
-func (e *Engine) Adopted(p job.Stranger) (id string, found bool) {
-	for id, j := range e.jobs {
+func (t *Turn) Adopted(p job.Stranger) (id string, found bool) {
+	for id, j := range t.jobs {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			return id, true
 		}
 	}
-	for _, b := range e.staged {
+	for _, b := range t.staged {
 		for _, j := range b.Jobs {
 			if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 				return j.ID, true
@@ -58,10 +57,10 @@ func (e *Engine) Adopted(p job.Stranger) (id string, found bool) {
 // OverLimit says why a limit keeps the user from holding one job more, on so
 // many cards; empty: none does. What is not started yet counts as well, since it
 // takes no place in the line.
-func (e *Engine) OverLimit(user string, cards int) string {
-	limit, own := e.cfg.Limits.Users[user]
+func (t *Turn) OverLimit(user string, cards int) string {
+	limit, own := t.cfg.Limits.Users[user]
 	if !own {
-		limit = e.cfg.Limits.Default
+		limit = t.cfg.Limits.Default
 	}
 	var use sched.Use
 	count := func(j *job.Job) {
@@ -70,13 +69,13 @@ func (e *Engine) OverLimit(user string, cards int) string {
 			use.GPUs += holding(j).CountedGPUs()
 		}
 	}
-	for _, a := range e.active {
+	for _, a := range t.active {
 		count(a.job)
 	}
-	for id := range e.strangers {
-		count(e.jobs[id])
+	for id := range t.strangers {
+		count(t.jobs[id])
 	}
-	for _, b := range e.staged {
+	for _, b := range t.staged {
 		for _, j := range b.Jobs {
 			if j.Spec.Adopt != nil {
 				count(j)
@@ -94,20 +93,20 @@ func (e *Engine) OverLimit(user string, cards int) string {
 
 // BelongsTo is the job that a process is part of. other says that another
 // berth on this machine holds it.
-func (e *Engine) BelongsTo(pid int) (id string, other, found bool) {
-	key, found := e.owners.Local(pid)
-	for i := range e.others {
-		if found && e.others[i].Key == key {
-			return e.others[i].Job, true, true
+func (t *Turn) BelongsTo(pid int) (id string, other, found bool) {
+	key, found := t.owners.Local(pid)
+	for i := range t.others {
+		if found && t.others[i].Key == key {
+			return t.others[i].Job, true, true
 		}
 	}
 	return key, false, found
 }
 
 // Supervises is the running job whose supervisor the process is.
-func (e *Engine) Supervises(pid int) (id string, found bool) {
-	for id, a := range e.active {
-		if identity, ok := e.runner.Identity(a.token); ok && identity.KeepPID == pid {
+func (t *Turn) Supervises(pid int) (id string, found bool) {
+	for id, a := range t.active {
+		if identity, ok := t.runner.Identity(a.token); ok && identity.KeepPID == pid {
 			return id, true
 		}
 	}
@@ -116,40 +115,40 @@ func (e *Engine) Supervises(pid int) (id string, found bool) {
 
 // watchStrangers starts what watches the processes that jobs stand for. It
 // comes after the decision and asks nobody: the memory is taken.
-func (e *Engine) watchStrangers(decided []start) []start {
-	if e.stopping || len(e.strangers) == 0 {
+func (t *Turn) watchStrangers(decided []start) []start {
+	if t.stopping || len(t.strangers) == 0 {
 		return decided
 	}
 	var planned []sched.Start
-	for _, id := range e.strangerIDs() {
-		j := e.jobs[id]
-		if !e.alive(*j.Spec.Adopt) {
-			e.finish(j, job.Lost, strangerEnded(j))
+	for _, id := range t.strangerIDs() {
+		j := t.jobs[id]
+		if !t.alive(*j.Spec.Adopt) {
+			t.finish(j, job.Lost, strangerEnded(j))
 			continue
 		}
 		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
 	}
-	starts := e.lease(planned)
+	starts := t.lease(planned)
 	if len(starts) == 0 {
 		return decided
 	}
 	starts = append(decided, starts...)
-	e.publishBookings(starts)
+	t.publishBookings(starts)
 	return starts
 }
 
-func (e *Engine) strangerIDs() []string {
-	ids := make([]string, 0, len(e.strangers))
-	for id := range e.strangers {
+func (t *Turn) strangerIDs() []string {
+	ids := make([]string, 0, len(t.strangers))
+	for id := range t.strangers {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	return ids
 }
 
-func (e *Engine) alive(p job.Stranger) bool {
-	if e.cfg.Alive != nil {
-		return e.cfg.Alive(p)
+func (t *Turn) alive(p job.Stranger) bool {
+	if t.cfg.Alive != nil {
+		return t.cfg.Alive(p)
 	}
 	return run.Alive(p)
 }
@@ -206,10 +205,10 @@ func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
 
 // Occupants are the processes on each card, as they were last read. Of a card
 // that hides them there is no entry.
-func (e *Engine) Occupants() map[int][]gpu.Process {
-	occupants := make(map[int][]gpu.Process, len(e.cards.known))
-	for index, d := range e.cards.known {
-		if d.ProcessesKnown && e.cards.present[index] {
+func (t *Turn) Occupants() map[int][]gpu.Process {
+	occupants := make(map[int][]gpu.Process, len(t.cards.known))
+	for index, d := range t.cards.known {
+		if d.ProcessesKnown && t.cards.present[index] {
 			occupants[index] = slices.Clone(d.Processes)
 		}
 	}

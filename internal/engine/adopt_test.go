@@ -37,17 +37,17 @@ func (r *rig) adopt(cards ...int) (answer *error) {
 	sp := job.Defaults()
 	sp.Argv, sp.IDs, sp.GPUs, sp.Adopt = []string{"python", "train.py"}, cards, len(cards), &job.Stranger{PID: 4242, Start: 77}
 	j := &job.Job{Spec: sp, User: "ann"}
-	r.e.Number([]*job.Job{j})
+	r.at().Number([]*job.Job{j})
 	answer = new(error)
 	*answer = errOther
-	r.e.Adopt(r.now, j, r.e.Occupied(cards, 5000), func(err error) { *answer = err })
+	r.at().Adopt(j, r.at().Occupied(cards, 5000), func(err error) { *answer = err })
 	return answer
 }
 
 func TestAnAdoptedProcessIsOnDiskBeforeItIsAcknowledgedAndStartsWhereItIs(t *testing.T) {
 	r, _ := adopted(t)
 	answer := r.adopt(0)
-	if id, found := r.e.Adopted(job.Stranger{PID: 4242, Start: 77}); !found || id != "1" {
+	if id, found := r.at().Adopted(job.Stranger{PID: 4242, Start: 77}); !found || id != "1" {
 		t.Errorf("a second one to ask finds %q", id)
 	}
 	r.step()
@@ -73,7 +73,7 @@ func TestAnAdoptedProcessNeedsNoRoomAndNoReading(t *testing.T) {
 	r, _ := adopted(t)
 	r.submit(spec(vram(20000))) // job 1 fills what the stranger left of the second card, say
 	r.devices[0].UsedMiB = 24576
-	r.e.Observe(r.now, gpu.Sample{}, errOther)
+	r.at().observe(gpu.Sample{}, errOther)
 	r.adopt(0, 1)
 	r.step()
 	r.step()
@@ -90,7 +90,7 @@ func TestAnAdoptionThatCannotBeWrittenIsRefused(t *testing.T) {
 	}
 	r.commitErr = nil
 	r.step()
-	if _, known := r.e.Job("1"); known || r.rows["1"] != nil {
+	if _, known := r.at().Job("1"); known || r.rows["1"] != nil {
 		t.Error("what was refused exists")
 	}
 }
@@ -102,7 +102,7 @@ func TestOthersArePlacedBesideAnAdoptedProcess(t *testing.T) {
 	r.step()
 	r.owners[4242] = "1"
 	r.look()
-	if cards := r.e.Cards(); cards[0].ForeignMiB != 0 {
+	if cards := r.at().Cards(); cards[0].ForeignMiB != 0 {
 		t.Errorf("%d MiB are still a stranger's", cards[0].ForeignMiB)
 	}
 	r.submit(spec(vram(18000), func(s *job.Spec) { s.IDs = []int{0} }), spec(vram(2000), func(s *job.Spec) { s.IDs = []int{0} }))
@@ -142,7 +142,7 @@ func TestHowAnAdoptedProcessEnds(t *testing.T) {
 			r.step()
 			r.step()
 			if test.cancel {
-				r.e.CancelBy(r.now, "1", "bob", time.Second)
+				r.at().CancelBy("1", "bob", time.Second)
 				r.step()
 			}
 			r.end("1", test.record, true)
@@ -277,7 +277,7 @@ func TestAWatcherIsGivenNothingOfTheJobs(t *testing.T) {
 	l := &Launcher{JobsDir: "/jobs", Dir: "/here", Filter: true}
 	sp := job.Defaults()
 	sp.Argv, sp.Adopt, sp.Cap = []string{"python"}, &job.Stranger{PID: 4242, Start: 77}, "soft"
-	o, err := l.Order(&job.Job{ID: "1", Attempt: job.Attempt{Number: 1, Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}, Spec: sp})
+	o, err := l.Order(&job.Job{ID: "1", Attempt: job.Attempt{Number: 1, Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}, Spec: sp}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,15 +17,15 @@ type leaver struct{ job *job.Job }
 
 // leavers are the jobs that a plan sets aside. One that ended, or that somebody
 // else is ending, meanwhile needs nothing more.
-func (e *Engine) leavers(planned []sched.SetAside) []leaver {
+func (t *Turn) leavers(planned []sched.SetAside) []leaver {
 	var list []leaver
 	for _, p := range planned {
-		a := e.active[p.Job]
+		a := t.active[p.Job]
 		if a == nil || a.job.Stop != job.NoStop || p.Mode != sched.Requeue {
 			continue
 		}
 		j := a.job.Clone()
-		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, e.now.Add(warning(&j.Spec))
+		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, t.Now.Add(warning(&j.Spec))
 		j.Detail = leavingText(p.For)
 		list = append(list, leaver{j})
 	}
@@ -38,61 +38,61 @@ func leavingText(other string) string { return "is being " + reason.SetAside(oth
 
 // depart lets the committed leavers know: first the signal that they wanted to
 // hear before, where they wanted one.
-func (e *Engine) depart(list []leaver) {
+func (t *Turn) depart(list []leaver) {
 	for _, l := range list {
 		id := l.job.ID
-		e.jobs[id], e.active[id].job = l.job, l.job
-		e.hurry(e.active[id])
+		t.jobs[id], t.active[id].job = l.job, l.job
+		t.hurry(t.active[id])
 	}
 }
 
 // urgeLeavers tells leavers to end whose warning is over, and leaves those
 // alone whose cards nobody needs any more.
-func (e *Engine) urgeLeavers() {
-	for _, id := range e.activeIDs() {
-		if a := e.active[id]; a.job.Leaving() && !a.told {
-			e.hurry(a)
+func (t *Turn) urgeLeavers() {
+	for _, id := range t.activeIDs() {
+		if a := t.active[id]; a.job.Leaving() && !a.told {
+			t.hurry(a)
 		}
 	}
 }
 
 // hurry does what is due for a leaver that was not told to end yet.
-func (e *Engine) hurry(a *attempt) {
+func (t *Turn) hurry(a *attempt) {
 	j := a.job
-	if latest := e.now.Add(warning(&j.Spec)); j.AsideAt.After(latest) {
+	if latest := t.Now.Add(warning(&j.Spec)); j.AsideAt.After(latest) {
 		j.AsideAt = latest // the clock was set back
-		e.fact(j)
+		t.fact(j)
 	}
-	_, wanted := e.queue.Get(j.AsideFor)
+	_, wanted := t.queue.Get(j.AsideFor)
 	switch {
-	case !j.AsideAt.After(e.now):
+	case !j.AsideAt.After(t.Now):
 		a.told = true
-		e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+		t.stops = append(t.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
 	case !wanted:
-		e.stay(a)
+		t.stay(a)
 	case !a.warnedOf.Equal(j.AsideAt):
 		a.warnedOf = j.AsideAt
-		e.warns = append(e.warns, warnOrder{j.Keep, strconv.FormatInt(j.AsideAt.UnixMilli(), 10)})
+		t.warns = append(t.warns, warnOrder{j.Keep, strconv.FormatInt(j.AsideAt.UnixMilli(), 10)})
 	}
 }
 
 // stay leaves a job on its cards that was warned and no more. Who held it meant
 // the wait that does not come now: a running job cannot be held, nor released.
-func (e *Engine) stay(a *attempt) {
+func (t *Turn) stay(a *attempt) {
 	j := a.job
 	text := fmt.Sprintf("job %s stays on its cards: job %s does not wait for them any more", j.ID, j.AsideFor)
 	if j.Held {
 		text += "; it is not held"
 	}
 	j.Stop, j.AsideFor, j.AsideAt, j.Detail, j.Held = job.NoStop, "", time.Time{}, "", false
-	e.moved = true
-	e.fact(j)
-	e.tell(job.EventNotice, j, text)
+	t.moved = true
+	t.fact(j)
+	t.tell(job.EventNotice, j, text)
 }
 
 // urgeAt is when the next leaver is told to end.
-func (e *Engine) urgeAt() (at time.Time) {
-	for _, a := range e.active {
+func (t *Turn) urgeAt() (at time.Time) {
+	for _, a := range t.active {
 		if a.job.Leaving() && !a.told && (at.IsZero() || a.job.AsideAt.Before(at)) {
 			at = a.job.AsideAt
 		}
@@ -102,8 +102,8 @@ func (e *Engine) urgeAt() (at time.Time) {
 
 // wasTold is true of a leaver that had, or may have had, its TERM: a berth that
 // was killed cannot say whether it got to send it.
-func (e *Engine) wasTold(j *job.Job) bool {
-	return j.Stop == job.StopAside && !j.AsideAt.After(e.now)
+func (t *Turn) wasTold(j *job.Job) bool {
+	return j.Stop == job.StopAside && !j.AsideAt.After(t.Now)
 }
 
 // gaveWay is the end of a job that was set aside. It uses up no retry.

@@ -50,10 +50,10 @@ func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 	if row.State != job.Queued || row.Preemptions != 1 || row.RetriesUsed != 0 || row.Rank != 0 || !row.WaitsSince.Equal(r.now.Add(-time.Second)) || row.Detail != "set aside for job 2" {
 		t.Errorf("it came back as %+v", row)
 	}
-	if why := r.e.Why("1"); !strings.HasPrefix(why, "set aside for job 2; ") {
+	if why := r.at().Why("1"); !strings.HasPrefix(why, "set aside for job 2; ") {
 		t.Errorf("why: %q", why)
 	}
-	if why := r.e.Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "set aside for job 2; ") {
+	if why := r.at().Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "set aside for job 2; ") {
 		t.Errorf("its reason: %q", why)
 	}
 	r.end("2", keep.Record{}, false)
@@ -78,7 +78,7 @@ func TestWhoStaysOnTheCards(t *testing.T) {
 		if r.wantRow("1", job.Running, ""); r.row("1").Stop != job.NoStop {
 			t.Errorf("%s was told to leave", test.name)
 		}
-		r.e.SetKeepAll(false)
+		r.at().SetKeepAll(false)
 		r.pass(time.Second)
 		if left := r.row("1").Leaving(); left != strings.Contains(test.name, "nobody") {
 			t.Errorf("%s: after that was allowed, leaving is %v", test.name, left)
@@ -92,7 +92,7 @@ func TestAHigherPriorityTakesEffectAtOnce(t *testing.T) {
 	r.pass(longEnough)
 	r.submit(spec(vram(20000)))
 	r.wantRow("1", job.Running, "")
-	r.e.Edit(r.now, "2", spec(vram(20000), priority(1)), 2)
+	r.at().Edit("2", spec(vram(20000), priority(1)), 2)
 	r.step()
 	if !r.row("1").Leaving() {
 		t.Error("an edited priority moves nobody")
@@ -155,10 +155,10 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
 	adopted.Adopt = &job.Stranger{}
-	if mode := r.e.aside(&adopted).Mode; mode != "" {
+	if mode := r.at().aside(&adopted).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}
-	if mode := r.e.aside(&job.Spec{Preemptible: "requeue"}).Mode; mode != sched.Requeue {
+	if mode := r.at().aside(&job.Spec{Preemptible: "requeue"}).Mode; mode != sched.Requeue {
 		t.Errorf("another is not: %q", mode)
 	}
 }
@@ -170,14 +170,14 @@ func TestAWarningComesFirst(t *testing.T) {
 		t.Errorf("it is told to end at %v, now is %v", at, r.now)
 	}
 	r.e.again, r.e.moved = time.Time{}, false
-	if wait := r.e.wait(r.now, true); wait != 30*time.Second {
+	if wait := r.at().wait(true); wait != 30*time.Second {
 		t.Errorf("the loop sleeps for %v", wait)
 	}
 	r.pass(29 * time.Second)
 	r.wantDid()
 	r.pass(time.Second)
 	r.wantDid("stop t1 aside 10s")
-	if at := r.e.urgeAt(); !at.IsZero() {
+	if at := r.at().urgeAt(); !at.IsZero() {
 		t.Errorf("told, the loop wakes at %v", at)
 	}
 	r.end("1", aside(), false)
@@ -187,7 +187,7 @@ func TestAWarningComesFirst(t *testing.T) {
 
 func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
 	warm := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
-	warm.e.Cancel(warm.now, "2", "asked")
+	warm.e.at(warm.now).Cancel("2", "asked")
 	warm.told = nil
 	warm.step()
 	if row := warm.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.AsideFor != "" || row.Detail != "" || !row.AsideAt.IsZero() {
@@ -204,7 +204,7 @@ func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
 		}
 	}
 	cold := crowded(t, spec(gives, vram(20000)))
-	cold.e.Cancel(cold.now, "2", "asked")
+	cold.e.at(cold.now).Cancel("2", "asked")
 	cold.pass(time.Second)
 	if !cold.row("1").Leaving() {
 		t.Error("what had its TERM goes on as if nothing was")
@@ -220,8 +220,8 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(gives, vram(20000), warned(time.Second)))
 	jobs := []*job.Job{{Spec: spec(vram(20000), priority(5))}}
-	r.e.Number(jobs)
-	r.e.Submit(r.now, jobs)
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
 	r.step()
 	r.now = r.now.Add(longEnough)
 	r.look()
@@ -231,7 +231,7 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 		t.Fatal("the round succeeded")
 	}
 	r.wantDid("no room for 1:running")
-	if j, _ := r.e.Job("1"); j.Stop != job.NoStop || j.AsideFor != "" {
+	if j, _ := r.at().Job("1"); j.Stop != job.NoStop || j.AsideFor != "" {
 		t.Errorf("it is %+v though nothing is on disk", j)
 	}
 	r.commitErr = nil
@@ -248,15 +248,15 @@ func TestWhatPeopleAskOfAJobThatLeaves(t *testing.T) {
 		want  string // what it says then
 		held  bool
 	}{
-		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.e.CancelBy(r.now, "1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
-		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.e.CancelBy(r.now, "1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
-		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.e.Requeue(r.now, "1", "ann", 0) }, job.Queued, "requeued by ann", false},
+		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
+		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
+		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.at().Requeue("1", "ann", 0) }, job.Queued, "requeued by ann", false},
 		{"it is requeued, and who it made room for cancelled", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) {
-			r.e.Requeue(r.now, "1", "ann", 0)
-			r.e.Hold(r.now, "2", "ann")
+			r.at().Requeue("1", "ann", 0)
+			r.at().Hold("2", "ann")
 		}, job.Running, "", false},
-		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.e.Hold(r.now, "1", "ann") }, job.Queued, "set aside for job 2", true},
-		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.e.Interrupt(r.now, false) }, job.Queued, "set aside for job 2", false},
+		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.at().Hold("1", "ann") }, job.Queued, "set aside for job 2", true},
+		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.at().Interrupt(false) }, job.Queued, "set aside for job 2", false},
 	} {
 		r := crowded(t, test.spec)
 		test.ask(r)
@@ -323,7 +323,7 @@ func TestALeaverThatIsLostRunsAgain(t *testing.T) {
 
 func TestALeaverWhoseTimeIsOverWasToldWhoeverWaits(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000)))
-	r.e.Cancel(r.now, "2", "asked")
+	r.at().Cancel("2", "asked")
 	r.step()
 	r.did = nil
 	r.again(run.Found{Kind: run.FoundRunning, Token: "t1", Job: "1", Attempt: 1})
@@ -336,14 +336,14 @@ func TestALeaverWhoseTimeIsOverWasToldWhoeverWaits(t *testing.T) {
 func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(gives), spec(gives))
-	r.e.Cancel(r.now, "2", "asked")
+	r.at().Cancel("2", "asked")
 	for _, planned := range []sched.SetAside{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.e.leavers([]sched.SetAside{planned}); len(list) > 0 {
+		if list := r.at().leavers([]sched.SetAside{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0].job)
 		}
 	}
-	if list := r.e.leavers([]sched.SetAside{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.at().leavers([]sched.SetAside{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }
@@ -352,7 +352,7 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 // get them while who they were left for waits.
 func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000)))
-	held := r.e.State().Held
+	held := r.at().State().Held
 	if len(held) != 1 || !held[0].Leaving || held[0].LeavesFor != "2" || !held[0].LeavesBy.Equal(r.now.Add(10*time.Second)) || held[0].Aside != (sched.Aside{}) {
 		t.Errorf("the plan sees %+v", held)
 	}
@@ -367,10 +367,10 @@ func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 // release it while it runs.
 func TestAJobThatStaysIsNotHeld(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000), warned(time.Minute)))
-	if !r.e.Hold(r.now, "1", "ann") {
+	if !r.at().Hold("1", "ann") {
 		t.Fatal("one that leaves cannot be held")
 	}
-	r.e.Cancel(r.now, "2", "asked")
+	r.at().Cancel("2", "asked")
 	r.step()
 	if row := r.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.Held {
 		t.Errorf("it stays as %+v", row)
@@ -382,7 +382,7 @@ func TestAJobThatStaysIsNotHeld(t *testing.T) {
 func TestACancelledLeaverDoesNotSayThatItLeaves(t *testing.T) {
 	for _, record := range []keep.Record{aside(), {Stop: string(job.StopCancel)}} {
 		r := crowded(t, spec(gives, vram(20000)))
-		r.e.Cancel(r.now, "1", "its line is marked cancel")
+		r.at().Cancel("1", "its line is marked cancel")
 		r.step()
 		r.hear(run.Ended, "1", record, false)
 		r.pass(time.Second)
@@ -398,13 +398,13 @@ func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(gives, vram(20000)))
 	r.submit(spec(vram(20000), priority(5)))
-	if r.e.decideAt().IsZero() {
+	if r.at().decideAt().IsZero() {
 		t.Fatal("time alone changes nothing here")
 	}
 	for what, stand := range map[string]*error{"the ledger is locked": &r.lockErr, "the ledger cannot be read": &r.othersErr} {
 		*stand = errOther
 		r.pass(longEnough)
-		if wait := r.e.wait(r.now, true); wait < r.e.cfg.Poll {
+		if wait := r.at().wait(true); wait < r.e.cfg.Poll {
 			t.Errorf("%s, and the loop asks again after %v", what, wait)
 		}
 		*stand = nil

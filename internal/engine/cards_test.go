@@ -17,7 +17,7 @@ import (
 func (r *rig) lookThatTook(d time.Duration) {
 	began := r.now
 	r.now = r.now.Add(d)
-	r.e.Observe(r.now, gpu.Sample{At: began, Devices: slices.Clone(r.devices)}, nil)
+	r.at().observe(gpu.Sample{At: began, Devices: slices.Clone(r.devices)}, nil)
 }
 
 func TestASlowDriverStartsJobsAllTheSame(t *testing.T) {
@@ -25,7 +25,7 @@ func TestASlowDriverStartsJobsAllTheSame(t *testing.T) {
 	r.now = r.now.Add(time.Minute)
 	r.submit(spec(vram(4000)))
 	r.wantRow("1", job.Queued, "")
-	if !r.e.NeedsSample(r.now) {
+	if !r.at().needsSample() {
 		t.Fatal("no look is wanted")
 	}
 	r.lookThatTook(3 * time.Second)
@@ -39,7 +39,7 @@ func TestAnOldLookSaysSoAndHoldsNoCPUJobUp(t *testing.T) {
 	r.submit(spec(vram(4000)), spec(func(s *job.Spec) { s.GPUs = 0 }))
 	r.wantRow("1", job.Queued, "")
 	r.wantRow("2", job.Running, "")
-	if why := r.e.Why("1"); !strings.Contains(why, "gpu0 has no recent reading") {
+	if why := r.at().Why("1"); !strings.Contains(why, "gpu0 has no recent reading") {
 		t.Errorf("it waits because: %s", why)
 	}
 }
@@ -53,10 +53,10 @@ func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.submit(spec(func(s *job.Spec) { s.IDs, s.GPUs = []int{0}, 1 }), spec(vram(1000)))
 	r.wantRow("3", job.Queued, "")
-	if why := r.e.Why("3"); !strings.Contains(why, "gpu0 has no recent reading") {
+	if why := r.at().Why("3"); !strings.Contains(why, "gpu0 has no recent reading") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if !r.e.NeedsSample(r.now) {
+	if !r.at().needsSample() {
 		t.Error("no look is wanted")
 	}
 	r.look()
@@ -67,14 +67,14 @@ func TestAnEndMakesOnlyItsOwnCardsWaitForALook(t *testing.T) {
 func TestCardsThatCannotBeReadAreAskedOncePerPoll(t *testing.T) {
 	r := newRig(t, 1)
 	r.now = r.now.Add(2 * time.Second)
-	r.e.Observe(r.now, gpu.Sample{}, errors.New("driver does not answer"))
+	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
 	r.submit(spec())
 	r.now = r.now.Add(900 * time.Millisecond)
-	if r.e.NeedsSample(r.now) {
+	if r.at().needsSample() {
 		t.Error("a sick driver is asked again within a poll")
 	}
 	r.now = r.now.Add(200 * time.Millisecond)
-	if !r.e.NeedsSample(r.now) {
+	if !r.at().needsSample() {
 		t.Error("it is not asked again after a poll")
 	}
 }
@@ -108,7 +108,7 @@ func TestAnothersJobOverItsDeclarationIsHeldAtItsPeak(t *testing.T) {
 	r.submit(spec(vram(12000)))
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if why := r.e.Why("2"); !strings.Contains(why, "12000 MiB") {
+	if why := r.at().Why("2"); !strings.Contains(why, "12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
 	r.others = nil
@@ -133,20 +133,20 @@ func TestAnothersJobIsNoStrangerWhileNothingIsQueued(t *testing.T) {
 			if !before {
 				r.look()
 			}
-			if card := r.e.Cards()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.e.Others()) != 1 {
-				t.Errorf("%+v is held by %+v", card, r.e.Others())
+			if card := r.at().Cards()[0]; card.UsedMiB != 2000 || card.ForeignMiB != 0 || len(r.at().Others()) != 1 {
+				t.Errorf("%+v is held by %+v", card, r.at().Others())
 			}
 			// What cannot be read for once changes nothing, and is no news while nothing waits.
 			r.told, r.othersErr = nil, errors.New("the ledger is gone")
 			r.look()
-			if card := r.e.Cards()[0]; card.ForeignMiB != 0 || len(r.e.Others()) != 1 || len(r.told) > 0 {
-				t.Errorf("%+v is held by %+v; told %+v", card, r.e.Others(), r.told)
+			if card := r.at().Cards()[0]; card.ForeignMiB != 0 || len(r.at().Others()) != 1 || len(r.told) > 0 {
+				t.Errorf("%+v is held by %+v; told %+v", card, r.at().Others(), r.told)
 			}
 			r.others, r.othersErr = nil, nil
 			r.clear(0)
 			r.look()
-			if len(r.e.Others()) != 0 {
-				t.Errorf("it is over, and holds %+v", r.e.Others())
+			if len(r.at().Others()) != 0 {
+				t.Errorf("it is over, and holds %+v", r.at().Others())
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestJobsThatWaitForOneAnotherRunAgainTogether(t *testing.T) {
 	r.submit(waits, spec(func(s *job.Spec) { s.GPUs = 0 }))
 	r.end("2", keep.Record{ExitCode: 1}, false)
 	r.wantRow("1", job.Cancelled, job.Depends)
-	r.e.Again(r.now, []*job.Job{r.row("1").Clone(), r.row("2").Clone()})
+	r.at().Again([]*job.Job{r.row("1").Clone(), r.row("2").Clone()})
 	r.step()
 	r.wantRow("1", job.Queued, "")
 	r.wantRow("2", job.Running, "")
@@ -204,10 +204,10 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 	r := newRig(t, 0)
 	r.submit(spec())
 	r.step()
-	if j, live := r.e.Job("1"); !live || j.State != job.Queued {
+	if j, live := r.at().Job("1"); !live || j.State != job.Queued {
 		t.Errorf("the job is %+v", j)
 	}
-	if _, why := r.e.Feasible("ann", spec()); why != "" {
+	if _, why := r.at().Feasible("ann", spec()); why != "" {
 		t.Errorf("it is refused: %s", why)
 	}
 }
@@ -221,10 +221,10 @@ func TestALookThatWasBegunBeforeAnEndStartsNothing(t *testing.T) {
 	r.now = begun.Add(50 * time.Millisecond)
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.now = begun.Add(100 * time.Millisecond)
-	r.e.Observe(r.now, gpu.Sample{At: begun, Devices: r.devices}, nil)
+	r.at().observe(gpu.Sample{At: begun, Devices: r.devices}, nil)
 	r.step()
 	r.wantRow("2", job.Queued, "")
-	if !r.e.NeedsSample(r.now) {
+	if !r.at().needsSample() {
 		t.Error("it does not want to look again")
 	}
 	r.look()

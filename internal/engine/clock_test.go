@@ -90,8 +90,8 @@ func TestABeginIsWhatTheClockOnTheWallSays(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
 		r := newRig(t, 1, fair)
 		jobs := []*job.Job{{Spec: spec(), NotBefore: r.now.Add(30 * time.Minute)}}
-		r.e.Number(jobs)
-		r.e.Accept(r.now, Batch{Jobs: jobs, Done: func(error) {}})
+		r.at().Number(jobs)
+		r.at().Accept(Batch{Jobs: jobs, Done: func(error) {}})
 		r.step()
 		r.jump(jump)
 		r.pass(time.Second)

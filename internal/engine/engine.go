@@ -52,6 +52,10 @@ type Owners interface {
 	Local(pid int) (key string, ok bool)
 }
 
+// CardOf is a card as a job is told of it: where the driver's number of it is in
+// doubt, that is -1.
+type CardOf func(uuid string) (gpu.Device, bool)
+
 // Config is what does not change while an engine lives.
 type Config struct {
 	Rules     sched.Rules
@@ -72,21 +76,21 @@ type Config struct {
 	IdleAfter, IdleCancel time.Duration
 	// Order is how this job is started. ErrNotNow, or an error that wraps it,
 	// sends the job back to the queue; any other ends it.
-	Order   func(j *job.Job) (keep.Order, error)
+	Order   func(j *job.Job, card CardOf) (keep.Order, error)
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
 
 	Submissions bool                 // jobs come one by one, so that the end of the queue is the next number
 	TellQueued  bool                 // publish an event for each new job too
 	Wanted      func(id string) bool // asked when a job comes back to the queue; nil: always
-	After       func() (done bool)   // after each round; true ends Run
+	After       func(*Turn) bool     // after each round; true ends Run
 	Log         *slog.Logger
 
 	Alive func(job.Stranger) bool // whether a process is there; nil: the kernel is asked
 }
 
-// Engine is the state of one queue.
-type Engine struct {
+// core is the state of one queue. Only a Turn reaches it.
+type core struct {
 	cfg    Config
 	store  Store
 	runner Runner
@@ -94,7 +98,6 @@ type Engine struct {
 	owners Owners
 	source gpu.Source
 
-	now     time.Time
 	nextSeq int64
 	jobs    map[string]*job.Job        // all that are not over
 	owned   map[string]int             // how many of them each user has
@@ -149,7 +152,7 @@ type Engine struct {
 	stopping  bool
 	leaving   bool // the loop is about to end: nothing is put off any more
 	commitErr error
-	requests  chan func()
+	door      door
 }
 
 // attempt is a running job as the engine sees it.
@@ -186,7 +189,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{
+	c := &core{
 		cfg: cfg, store: s, runner: r, source: src, ledger: l, owners: o, limits: memoryLimits{},
 		nextSeq: lastSeq + 1,
 		jobs:    map[string]*job.Job{}, owned: map[string]int{}, meta: map[string]string{}, queue: sched.NewQueue(), gates: newGates(), strangers: map[string]bool{},
@@ -195,75 +198,72 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		meter: gpu.NewMeter(cfg.Rules.SpikeBuffer), health: gpu.NewHealth(), early: cfg.Xids,
 		dirty: map[string]*job.Job{}, lazyDirty: map[string]struct{}{},
 		warned: map[string]string{}, outcomes: map[string]verdict{}, stagedOf: map[string]int{},
-		requests: make(chan func(), 16),
+		door: make(door, 16),
 	}
-	e.cards = newCardBook(cfg.Cards, e.health)
-	e.cards.know(cfg.Devices)
-	e.queue.SetRules(cfg.Rules)
-	return e
+	c.cards = newCardBook(cfg.Cards, c.health)
+	c.cards.know(cfg.Devices)
+	c.queue.SetRules(cfg.Rules)
+	return &Engine{core: c}
 }
 
 // Number gives new jobs their ids, so that they can name one another before
 // they are submitted.
-func (e *Engine) Number(jobs []*job.Job) {
+func (t *Turn) Number(jobs []*job.Job) {
 	for _, j := range jobs {
-		j.Seq = e.nextSeq
-		e.nextSeq++
+		j.Seq = t.nextSeq
+		t.nextSeq++
 		j.ID = strconv.FormatInt(j.Seq, 10)
 	}
 }
 
 // Submit takes numbered jobs. Spec, Key, Rank and User are the caller's; the
 // rest is filled in. They are on disk, and announced, after the next round.
-func (e *Engine) Submit(now time.Time, jobs []*job.Job) {
-	e.now = now
+func (t *Turn) Submit(jobs []*job.Job) {
 	for _, j := range jobs {
-		j.Submitted(now)
+		j.Submitted(t.Now)
 		if j.User == "" {
-			j.User = e.cfg.User
+			j.User = t.cfg.User
 		}
 		j.VRAMMiB = j.Spec.VRAMMiB
-		e.know(j)
-		e.fact(j)
-		if e.cfg.TellQueued {
+		t.know(j)
+		t.fact(j)
+		if t.cfg.TellQueued {
 			// Told of without being copied or journalled, as a queue may be
 			// long: the rows themselves are the record.
-			e.arrivals = append(e.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
+			t.arrivals = append(t.arrivals, job.Event{At: t.Now, Kind: job.EventQueued, Job: j})
 		}
 	}
 	// Dependencies may point forward, so all are known before any is queued.
 	for _, j := range jobs {
-		e.enqueue(j)
+		t.enqueue(j)
 	}
 }
 
 // Again puts jobs that are over back into the queue, because a person asked.
-func (e *Engine) Again(now time.Time, jobs []*job.Job) {
-	e.now = now
+func (t *Turn) Again(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
 		j.Attempt = j.Attempt.None()
 		j.Outcome, j.Detail, j.AsideFor = "", "", ""
-		j.NotBefore, j.WaitsSince = time.Time{}, now
+		j.NotBefore, j.WaitsSince = time.Time{}, t.Now
 		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
-		e.know(j)
-		e.fact(j)
-		e.tell(job.EventRequeued, j, "run again as asked")
+		t.know(j)
+		t.fact(j)
+		t.tell(job.EventRequeued, j, "run again as asked")
 	}
 	// They may wait for one another, so all are live before any is queued.
 	for _, j := range jobs {
-		e.enqueue(j)
+		t.enqueue(j)
 	}
 }
 
 // Edit applies a changed spec or place in line to a queued job.
-func (e *Engine) Edit(now time.Time, id string, spec job.Spec, rank int64) {
-	e.now = now
-	j := e.jobs[id]
+func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
+	j := t.jobs[id]
 	if j == nil || j.State != job.Queued {
 		return
 	}
-	if j.Requeues > 0 && !e.cfg.Submissions {
+	if j.Requeues > 0 && !t.cfg.Submissions {
 		// A job that was sent to the end of the queue stays behind the lines
 		// that were there before it.
 		rank += requeueOffset * int64(j.Requeues)
@@ -277,16 +277,16 @@ func (e *Engine) Edit(now time.Time, id string, spec job.Spec, rank int64) {
 			j.VRAMMiB = spec.VRAMMiB
 		}
 		j.Spec = spec
-		e.fact(j)
+		t.fact(j)
 	}
 	j.Rank = rank
-	e.enqueue(j)
+	t.enqueue(j)
 }
 
 // toTheEnd moves a job behind everything that is queued now.
-func (e *Engine) toTheEnd(j *job.Job) {
-	if e.cfg.Submissions {
-		j.Rank = e.nextSeq
+func (t *Turn) toTheEnd(j *job.Job) {
+	if t.cfg.Submissions {
+		j.Rank = t.nextSeq
 		return
 	}
 	j.Rank += requeueOffset
@@ -296,146 +296,142 @@ func (e *Engine) toTheEnd(j *job.Job) {
 const requeueOffset = int64(1) << 32
 
 // Withdraw forgets a queued job as if it had never been asked for.
-func (e *Engine) Withdraw(now time.Time, id string) bool {
-	e.now = now
-	j := e.jobs[id]
+func (t *Turn) Withdraw(id string) bool {
+	j := t.jobs[id]
 	if j == nil || j.State != job.Queued {
 		return false
 	}
-	e.unqueue(id)
-	e.forgetJob(j)
-	delete(e.dirty, id)
-	e.deleted = append(e.deleted, id)
-	e.tell(job.EventDequeued, j, "")
+	t.unqueue(id)
+	t.forgetJob(j)
+	delete(t.dirty, id)
+	t.deleted = append(t.deleted, id)
+	t.tell(job.EventDequeued, j, "")
 	return true
 }
 
 // Cancel ends a job: a queued one at once, a running one through its
 // supervisor after the intent is on disk.
-func (e *Engine) Cancel(now time.Time, id, detail string) bool {
-	e.now = now
-	j := e.jobs[id]
+func (t *Turn) Cancel(id, detail string) bool {
+	j := t.jobs[id]
 	if j == nil {
 		return false
 	}
 	if j.State == job.Queued {
-		e.finish(j, job.WasCancelled, detail)
+		t.finish(j, job.WasCancelled, detail)
 		return true
 	}
-	e.stop(j, job.StopCancel, j.Spec.Grace)
+	t.stop(j, job.StopCancel, j.Spec.Grace)
 	return true
 }
 
 // CancelBy is Cancel for a person, whose name the job will carry, with that
 // much time between TERM and KILL.
-func (e *Engine) CancelBy(now time.Time, id, by string, grace time.Duration) bool {
-	j := e.jobs[id]
+func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
+	j := t.jobs[id]
 	if j == nil || j.State == job.Queued {
-		return e.Cancel(now, id, "cancelled by "+by)
+		return t.Cancel(id, "cancelled by "+by)
 	}
-	e.now = now
 	if j.Stop != job.StopCancel {
 		j.Detail = "cancelled by " + by + " while it ran"
 		if j.Spec.Adopt != nil {
 			j.Detail = "cancelled by " + by + ": " + GoesOn(j)
 		}
 	}
-	e.stop(j, job.StopCancel, grace)
+	t.stop(j, job.StopCancel, grace)
 	return true
 }
 
 // Interrupt stops everything that runs and starts nothing more; the jobs go
 // back to the queue. A second call with grace 0 does not wait.
-func (e *Engine) Interrupt(now time.Time, immediately bool) {
-	e.now = now
-	e.stopping = true
-	for _, a := range e.active {
+func (t *Turn) Interrupt(immediately bool) {
+	t.stopping = true
+	for _, a := range t.active {
 		grace := a.job.Spec.Grace
 		if immediately {
 			grace = 0
 		}
-		e.stop(a.job, job.StopInterrupt, grace)
+		t.stop(a.job, job.StopInterrupt, grace)
 	}
 }
 
 // stop asks a job's supervisor to end it, once the reason is on disk. The
 // first reason counts, but for a job that is given up while it is on its way
 // back to the queue, and for one that would only have made room for another.
-func (e *Engine) stop(j *job.Job, why job.Stop, grace time.Duration) {
+func (t *Turn) stop(j *job.Job, why job.Stop, grace time.Duration) {
 	if j.Stop == job.NoStop || j.Stop == job.StopAside || why == job.StopCancel && j.Stop != job.StopCancel {
 		if j.Stop == job.StopAside && j.Detail == leavingText(j.AsideFor) {
 			j.Detail = "" // that is not what ends it now
 		}
 		j.Stop = why
-		e.fact(j)
-		e.tell(job.EventStopping, j, string(why))
+		t.fact(j)
+		t.tell(job.EventStopping, j, string(why))
 		// What was asked for before and could not be written yet is asked for
 		// this reason now.
-		for i := range e.stops {
-			if e.stops[i].token == j.Keep {
-				e.stops[i].why = why
+		for i := range t.stops {
+			if t.stops[i].token == j.Keep {
+				t.stops[i].why = why
 			}
 		}
 	}
-	e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, grace})
+	t.stops = append(t.stops, stopOrder{j.Keep, j.Stop, grace})
 }
 
 // fact marks a job whose row on disk is behind.
-func (e *Engine) fact(j *job.Job) { e.dirty[j.ID] = j }
+func (t *Turn) fact(j *job.Job) { t.dirty[j.ID] = j }
 
-func (e *Engine) tell(kind job.EventKind, j *job.Job, text string) {
-	ev := &job.Event{At: e.now, Kind: kind, Text: text}
+func (t *Turn) tell(kind job.EventKind, j *job.Job, text string) {
+	ev := &job.Event{At: t.Now, Kind: kind, Text: text}
 	if j != nil {
 		ev.Job = j.Clone()
 	}
-	e.events = append(e.events, ev)
+	t.events = append(t.events, ev)
 }
 
 // show is tell for what is not worth keeping.
-func (e *Engine) show(kind job.EventKind, j *job.Job, text string) {
-	ev := job.Event{At: e.now, Kind: kind, Text: text}
+func (t *Turn) show(kind job.EventKind, j *job.Job, text string) {
+	ev := job.Event{At: t.Now, Kind: kind, Text: text}
 	if j != nil {
 		ev.Job = j.Clone()
 	}
-	e.transient = append(e.transient, ev)
+	t.transient = append(t.transient, ev)
 }
 
 // finish ends a job that is not running any more, or never was.
-func (e *Engine) finish(j *job.Job, outcome job.Outcome, detail string) {
-	e.finishAt(j, outcome, detail, e.now)
+func (t *Turn) finish(j *job.Job, outcome job.Outcome, detail string) {
+	t.finishAt(j, outcome, detail, t.Now)
 }
 
-func (e *Engine) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
-	e.unqueue(j.ID)
-	if j.State == job.Queued && e.cfg.TellQueued {
+func (t *Turn) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
+	t.unqueue(j.ID)
+	if j.State == job.Queued && t.cfg.TellQueued {
 		// Its arrival may not have been told yet, and is told as it was then.
 		j = j.Clone()
 	}
 	j.MustTo(outcome.State())
 	j.Outcome, j.Detail = outcome, detail
 	j.EndedAt = notBefore(at, j.StartedAt)
-	e.forgetJob(j)
-	delete(e.outcomes, j.ID)
-	e.fact(j)
-	e.tell(job.EventEnded, j, detail)
-	e.learn(j)
-	e.settleDependents(j)
+	t.forgetJob(j)
+	delete(t.outcomes, j.ID)
+	t.fact(j)
+	t.tell(job.EventEnded, j, detail)
+	t.learn(j)
+	t.settleDependents(j)
 }
 
 // Live reports how many jobs are queued and running.
-func (e *Engine) Live() (queued, running int) {
-	return len(e.jobs) - len(e.active), len(e.active)
+func (t *Turn) Live() (queued, running int) {
+	return len(t.jobs) - len(t.active), len(t.active)
 }
 
 // Written reports whether everything that happened so far is on disk, and
 // told. Until then an end has not been seen by anyone.
-func (e *Engine) Written() bool {
-	return len(e.dirty)+len(e.deleted)+len(e.events)+len(e.arrivals)+len(e.staged)+len(e.thens)+len(e.meta) == 0
+func (t *Turn) Written() bool {
+	return len(t.dirty)+len(t.deleted)+len(t.events)+len(t.arrivals)+len(t.staged)+len(t.thens)+len(t.meta) == 0
 }
 
 // Job is a job that is not over.
-func (e *Engine) Job(id string) (*job.Job, bool) {
-	j, ok := e.jobs[id]
+func (t *Turn) Job(id string) (*job.Job, bool) {
+	j, ok := t.jobs[id]
 	return j, ok
 }
 
@@ -447,14 +443,14 @@ type Running struct {
 }
 
 // Running lists what runs, oldest first.
-func (e *Engine) Running() []Running {
-	list := make([]Running, 0, len(e.active))
-	for id, a := range e.active {
+func (t *Turn) Running() []Running {
+	list := make([]Running, 0, len(t.active))
+	for id, a := range t.active {
 		r := Running{Job: a.job, NowMiB: -1}
-		if card, now := highest(e.meter.Now(id)); card >= 0 {
+		if card, now := highest(t.meter.Now(id)); card >= 0 {
 			r.NowMiB = now
 		}
-		_, r.PeakMiB = highest(e.meter.Peak(id))
+		_, r.PeakMiB = highest(t.meter.Peak(id))
 		list = append(list, r)
 	}
 	slices.SortFunc(list, func(a, b Running) int {
@@ -465,49 +461,49 @@ func (e *Engine) Running() []Running {
 
 // Next lists the first n queued jobs: those that wait for room in order, then
 // those behind a gate.
-func (e *Engine) Next(n int) []*job.Job {
+func (t *Turn) Next(n int) []*job.Job {
 	list := make([]*job.Job, 0, n)
-	for _, p := range sched.Order(e.state(), n) {
-		list = append(list, e.jobs[p.Job])
+	for _, p := range sched.Order(t.state(), n) {
+		list = append(list, t.jobs[p.Job])
 	}
-	for _, id := range e.gates.first(n-len(list), e.jobs) {
-		list = append(list, e.jobs[id])
+	for _, id := range t.gates.first(n-len(list), t.jobs) {
+		list = append(list, t.jobs[id])
 	}
 	return list
 }
 
 // Cards is the last reading of each card.
-func (e *Engine) Cards() []sched.Card { return e.cards.list() }
+func (t *Turn) Cards() []sched.Card { return t.cards.list() }
 
 // Blocked says why nothing at all can start now; empty if something could.
-func (e *Engine) Blocked() string {
+func (t *Turn) Blocked() string {
 	switch {
-	case e.stopping:
+	case t.stopping:
 		return "berth is stopping"
-	case e.cards.err != nil:
-		return "the GPUs cannot be read: " + e.cards.err.Error()
-	case e.commitErr != nil:
-		return e.commitErr.Error()
+	case t.cards.err != nil:
+		return "the GPUs cannot be read: " + t.cards.err.Error()
+	case t.commitErr != nil:
+		return t.commitErr.Error()
 	}
 	return ""
 }
 
 // Why says in a sentence what a queued job waits for.
-func (e *Engine) Why(id string) string {
-	if text := e.Gate(id); text != "" {
+func (t *Turn) Why(id string) string {
+	if text := t.Gate(id); text != "" {
 		return text
 	}
-	if _, queued := e.queue.Get(id); !queued {
+	if _, queued := t.queue.Get(id); !queued {
 		return ""
 	}
-	if e.stopping {
+	if t.stopping {
 		return "berth is stopping"
 	}
-	return setAside(e.jobs[id], sched.Explain(e.state(), id).String())
+	return setAside(t.jobs[id], sched.Explain(t.state(), id).String())
 }
 
 // Gate says what keeps a queued job out of the line however much room there
 // is; empty: nothing does.
-func (e *Engine) Gate(id string) string {
-	return setAside(e.jobs[id], e.gates.why(id, e.jobs, e.now))
+func (t *Turn) Gate(id string) string {
+	return setAside(t.jobs[id], t.gates.why(id, t.jobs, t.Now))
 }

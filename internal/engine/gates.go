@@ -104,36 +104,36 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 }
 
 // enqueue puts a queued job where it belongs: behind a gate, or in line.
-func (e *Engine) enqueue(j *job.Job) {
-	e.unqueue(j.ID)
+func (t *Turn) enqueue(j *job.Job) {
+	t.unqueue(j.ID)
 	if j.Held {
-		e.gates.held[j.ID] = true
+		t.gates.held[j.ID] = true
 		return
 	}
-	if j.NotBefore.After(e.now) {
-		e.gates.until.set(j.ID, j.NotBefore)
+	if j.NotBefore.After(t.Now) {
+		t.gates.until.set(j.ID, j.NotBefore)
 		return
 	}
-	pending, freed, broken, err := e.dependencies(j)
+	pending, freed, broken, err := t.dependencies(j)
 	switch {
 	case err != nil:
 		// A store that cannot be read for a moment breaks no condition.
-		e.cfg.Log.Warn("look up what a job waits for", "job", j.ID, "err", err)
-		e.gates.until.set(j.ID, e.now.Add(notNowDelay))
+		t.cfg.Log.Warn("look up what a job waits for", "job", j.ID, "err", err)
+		t.gates.until.set(j.ID, t.Now.Add(notNowDelay))
 	case broken != "":
-		e.finish(j, job.Depends, broken)
+		t.finish(j, job.Depends, broken)
 	case len(pending) > 0:
-		e.gates.wait(j.ID, pending)
+		t.gates.wait(j.ID, pending)
 	default:
-		e.line(j, freed)
+		t.line(j, freed)
 	}
 }
 
-func (e *Engine) unqueue(id string) {
-	e.gates.remove(id)
-	e.queue.Remove(id)
-	e.leaveLine(id)
-	delete(e.strangers, id)
+func (t *Turn) unqueue(id string) {
+	t.gates.remove(id)
+	t.queue.Remove(id)
+	t.leaveLine(id)
+	delete(t.strangers, id)
 }
 
 func with(set map[string]bool, id string) map[string]bool {
@@ -147,13 +147,13 @@ func with(set map[string]bool, id string) map[string]bool {
 // dependencies splits what a job waits for into what is still open and the
 // first condition that can hold no more, and says when the last of the others
 // ended.
-func (e *Engine) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
+func (t *Turn) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
 	for _, d := range j.Spec.After {
-		if _, live := e.jobs[d.Job]; live {
+		if _, live := t.jobs[d.Job]; live {
 			open = append(open, d)
 			continue
 		}
-		over, err := e.verdictOn(d.Job)
+		over, err := t.verdictOn(d.Job)
 		switch {
 		case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
 			// It held when the job first ran, and has been forgotten since.
@@ -191,25 +191,25 @@ type verdict struct {
 
 // verdictOn is how a job ended that is over. Many jobs may wait for the same
 // ones, so that an answer is kept for the round.
-func (e *Engine) verdictOn(id string) (verdict, error) {
-	if j, ok := e.dirty[id]; ok && j.State.Terminal() {
+func (t *Turn) verdictOn(id string) (verdict, error) {
+	if j, ok := t.dirty[id]; ok && j.State.Terminal() {
 		return verdict{j.Outcome, j.EndedAt}, nil
 	}
-	if over, ok := e.outcomes[id]; ok {
+	if over, ok := t.outcomes[id]; ok {
 		return over, nil
 	}
-	j, err := e.store.Job(id)
+	j, err := t.store.Job(id)
 	if err != nil {
 		return verdict{}, err
 	}
-	e.outcomes[id] = verdict{j.Outcome, j.EndedAt}
-	return e.outcomes[id], nil
+	t.outcomes[id] = verdict{j.Outcome, j.EndedAt}
+	return t.outcomes[id], nil
 }
 
 // settleDependents lets go, or cancels, the jobs that waited for this one. A
 // long chain that breaks is worked off in a loop, link after link.
-func (e *Engine) settleDependents(ended *job.Job) {
-	g := &e.gates
+func (t *Turn) settleDependents(ended *job.Job) {
+	g := &t.gates
 	if g.ended = append(g.ended, ended); len(g.ended) > 1 {
 		return // its turn comes below, further up
 	}
@@ -218,7 +218,7 @@ func (e *Engine) settleDependents(ended *job.Job) {
 		ids := slices.Sorted(maps.Keys(g.dependents[over.ID]))
 		delete(g.dependents, over.ID)
 		for _, id := range ids {
-			e.settleOne(e.jobs[id], over)
+			t.settleOne(t.jobs[id], over)
 		}
 	}
 	g.ended = nil
@@ -226,27 +226,27 @@ func (e *Engine) settleDependents(ended *job.Job) {
 
 // settleOne takes one job off what another waits for. What ended earlier is not
 // looked up again: a job may wait for a whole array.
-func (e *Engine) settleOne(j, over *job.Job) {
-	pending := e.gates.waiting[j.ID]
+func (t *Turn) settleOne(j, over *job.Job) {
+	pending := t.gates.waiting[j.ID]
 	for _, d := range pending {
 		if d.Job == over.ID && !holds(d.On, over.Outcome) {
-			e.finish(j, job.Depends, unfulfilled(d, over.Outcome))
+			t.finish(j, job.Depends, unfulfilled(d, over.Outcome))
 			return
 		}
 	}
 	pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
-	if e.gates.waiting[j.ID] = pending; len(pending) == 0 {
-		e.line(j, over.EndedAt)
+	if t.gates.waiting[j.ID] = pending; len(pending) == 0 {
+		t.line(j, over.EndedAt)
 	}
 }
 
 // openGates queues the jobs whose time has come.
-func (e *Engine) openGates() {
+func (t *Turn) openGates() {
 	for {
-		next, ok := e.gates.until.first()
-		if !ok || next.at.After(e.now) {
+		next, ok := t.gates.until.first()
+		if !ok || next.at.After(t.Now) {
 			return
 		}
-		e.enqueue(e.jobs[next.id])
+		t.enqueue(t.jobs[next.id])
 	}
 }

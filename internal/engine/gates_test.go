@@ -37,7 +37,7 @@ func TestDependencies(t *testing.T) {
 			r := newRig(t, 2)
 			r.submit(spec(), spec(after("1", test.on)))
 			r.wantRow("2", job.Queued, "")
-			if why := r.e.Why("2"); !strings.Contains(why, "waits for job 1 (running)") {
+			if why := r.at().Why("2"); !strings.Contains(why, "waits for job 1 (running)") {
 				t.Errorf("why: %q", why)
 			}
 			for _, end := range ends {
@@ -125,10 +125,10 @@ func TestABackoffIsAGate(t *testing.T) {
 	if got, want := r.e.gates.next(), start0.Add(time.Second); !got.Equal(want) {
 		t.Errorf("the gate opens at %s, want %s", got, want)
 	}
-	if why := r.e.Why("1"); !strings.HasPrefix(why, "not before ") {
+	if why := r.at().Why("1"); !strings.HasPrefix(why, "not before ") {
 		t.Errorf("why: %q", why)
 	}
-	if wait := r.e.wait(r.now, false); wait > time.Second {
+	if wait := r.at().wait(false); wait > time.Second {
 		t.Errorf("the loop would sleep %s, past the gate", wait)
 	}
 	r.pass(time.Second)
@@ -152,13 +152,13 @@ func TestNextListsTheLineThenTheGates(t *testing.T) {
 	// Job 4 has priority and runs; 1 and 3 stand in line, 2 behind a gate.
 	r.wantRow("4", job.Running, "")
 	var ids []string
-	for _, j := range r.e.Next(10) {
+	for _, j := range r.at().Next(10) {
 		ids = append(ids, j.ID)
 	}
 	if got := strings.Join(ids, " "); got != "1 3 2" {
 		t.Errorf("next: %s", got)
 	}
-	if n := len(r.e.Next(1)); n != 1 {
+	if n := len(r.at().Next(1)); n != 1 {
 		t.Errorf("asked for one, got %d", n)
 	}
 }
@@ -234,7 +234,7 @@ func TestWhatRanOnceIsNotRefusedForTheMargin(t *testing.T) {
 	for _, row := range []struct{ peak, want int64 }{
 		{1000, 1100}, {holds - 1, holds}, {holds, holds}, {holds + 400, holds},
 	} {
-		if got := r.e.autoMiB(&job.Job{Spec: spec()}, row.peak); got != row.want {
+		if got := r.at().autoMiB(&job.Job{Spec: spec()}, row.peak); got != row.want {
 			t.Errorf("measured at %d MiB it is declared at %d, want %d", row.peak, got, row.want)
 		}
 	}

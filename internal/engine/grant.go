@@ -26,8 +26,8 @@ func (l *Launcher) cards(j *job.Job) granted {
 	for _, uuid := range j.Grant.UUIDs {
 		var d gpu.Device
 		ok := false
-		if l.Device != nil {
-			d, ok = l.Device(uuid)
+		if l.card != nil {
+			d, ok = l.card(uuid)
 		}
 		if !ok {
 			g.known = nil

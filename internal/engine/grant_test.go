@@ -20,7 +20,7 @@ func box() *Launcher {
 	whole.Minor, whole.CPUs = 0, "0-3"
 	part.Minor, part.Part, part.CPUs = 1, &gpu.Part{Of: 1, Caps: []int{30, 31}}, "2-5,8"
 	l := launcher()
-	l.Device = func(uuid string) (gpu.Device, bool) {
+	l.card = func(uuid string) (gpu.Device, bool) {
 		for _, d := range []gpu.Device{whole, part} {
 			if d.UUID == uuid {
 				return d, true
@@ -84,11 +84,11 @@ func TestAJobDoesNotRunWithoutTheCapItAskedFor(t *testing.T) {
 	l, j := box(), granting("GPU-a")
 	l.MPSControl, l.NoMPS = "", "there is none"
 	j.Spec.Cap, j.Grant.BudgetMiB = "mps", 4096
-	if _, err := l.Order(j); err == nil || err.Error() != "cap=mps: there is none" {
+	if _, err := l.Order(j, l.card); err == nil || err.Error() != "cap=mps: there is none" {
 		t.Errorf("%v", err)
 	}
 	j.Spec.Cap = "soft"
-	if _, err := l.Order(j); err != nil {
+	if _, err := l.Order(j, l.card); err != nil {
 		t.Error(err)
 	}
 }
@@ -106,7 +106,7 @@ func TestAJobWithoutTheFilterThatOthersHaveIsToldSo(t *testing.T) {
 		{"no card at all", nil, granting(), "", true},
 		{"a card that nothing is known of", nil, granting("GPU-a", "GPU-x"), missing, false},
 		{"a card whose file is not known", func(l *Launcher) {
-			l.Device = func(uuid string) (gpu.Device, bool) { return gpu.Unknown(0, uuid, "A100"), true }
+			l.card = func(uuid string) (gpu.Device, bool) { return gpu.Unknown(0, uuid, "A100"), true }
 		}, granting("GPU-a"), missing, false},
 		{"a machine without filters", func(l *Launcher) { l.Filter = false }, granting("GPU-x"), "", false},
 	}

@@ -22,14 +22,14 @@ func (r *rig) lose(index int) {
 			s.Devices = append(s.Devices, d)
 		}
 	}
-	r.e.Observe(r.now, s, nil)
+	r.at().observe(s, nil)
 	r.step()
 }
 
 func (r *rig) xid(index, code int) {
 	r.now = r.now.Add(time.Second)
 	x := gpu.Xid{At: r.now, UUID: r.devices[index].UUID, Code: code}
-	r.e.Observe(r.now, gpu.Sample{At: r.now, Devices: r.devices, Xids: []gpu.Xid{x}}, nil)
+	r.at().observe(gpu.Sample{At: r.now, Devices: r.devices, Xids: []gpu.Xid{x}}, nil)
 	r.step()
 }
 
@@ -65,8 +65,8 @@ func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
 	r.lose(0)
 	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 goes on")
 	r.wantRow("1", job.Running, "")
-	if j, _ := r.e.Job("1"); r.e.Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
-		t.Errorf("it shows %q", r.e.Copy(j).Detail)
+	if j, _ := r.at().Job("1"); r.at().Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
+		t.Errorf("it shows %q", r.at().Copy(j).Detail)
 	}
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1, Stragglers: 1}, false)
 	r.step()
@@ -96,10 +96,10 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	r.told = nil
 	r.pass(time.Second)
 	r.wantTexts(job.EventCard)
-	if v := r.e.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
+	if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
 		t.Errorf("%+v", v)
 	}
-	if got := r.e.Trouble("1"); got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
+	if got := r.at().Trouble("1"); got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
 		t.Errorf("trouble %q", got)
 	}
 }
@@ -127,10 +127,10 @@ func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
 	r.submit(spec())
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if why := r.e.Why("2"); !strings.Contains(why, "gpu0 suspect: Xid 74 (NVLink error)") {
+	if why := r.at().Why("2"); !strings.Contains(why, "gpu0 suspect: Xid 74 (NVLink error)") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if !r.e.SetHealth(r.now, 0, gpu.HealthOK, "root", "") || r.e.SetHealth(r.now, 7, gpu.HealthOK, "root", "") {
+	if !r.at().SetHealth(0, gpu.HealthOK, "root", "") || r.at().SetHealth(7, gpu.HealthOK, "root", "") {
 		t.Error("a card that is there was refused, or one that is not was taken")
 	}
 	r.step()
@@ -140,17 +140,17 @@ func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
 func TestAPersonsWordIsKept(t *testing.T) {
 	r := newRig(t, 1)
 	r.told = nil
-	r.e.SetHealth(r.now, 0, gpu.HealthQuarantined, "root", "fan is loud")
+	r.at().SetHealth(0, gpu.HealthQuarantined, "root", "fan is loud")
 	r.step()
 	r.wantTexts(job.EventCard, "gpu0 quarantined by root: fan is loud")
 	// Another reason changes nothing else, and is kept all the same.
-	r.e.SetHealth(r.now, 0, gpu.HealthQuarantined, "root", "fan is stuck")
+	r.at().SetHealth(0, gpu.HealthQuarantined, "root", "fan is stuck")
 	r.step()
 	r.again()
 	r.look()
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
-	if card := r.e.Cards()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
+	if card := r.at().Cards()[0]; card.Health != sched.HealthQuarantined || card.HealthReason != "fan is stuck" {
 		t.Errorf("%+v", card)
 	}
 }
@@ -158,7 +158,7 @@ func TestAPersonsWordIsKept(t *testing.T) {
 func TestAnXidThatComesWithAFailedLookCounts(t *testing.T) {
 	r := newRig(t, 1)
 	x := gpu.Xid{At: r.now, UUID: "GPU-0", Code: 79}
-	r.e.Observe(r.now, gpu.Sample{Xids: []gpu.Xid{x}}, errors.New("driver does not answer"))
+	r.at().observe(gpu.Sample{Xids: []gpu.Xid{x}}, errors.New("driver does not answer"))
 	r.pass(time.Second)
 	r.submit(spec())
 	r.wantRow("1", job.Queued, "")
@@ -175,11 +175,11 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1)
 			r.boot(nil, nil, func(c *Config) { c.Xids = test.found })
-			r.e.Observe(r.now, gpu.Sample{Xids: test.failed}, errors.New("driver does not answer"))
+			r.at().observe(gpu.Sample{Xids: test.failed}, errors.New("driver does not answer"))
 			r.pass(time.Second)
 			r.submit(spec())
 			r.wantRow("1", job.Queued, "")
-			if v := r.e.HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
+			if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
 				t.Errorf("it is %v", v.State)
 			}
 			if len(r.e.early) > 0 {
@@ -190,7 +190,7 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 	r := newRig(t, 1)
 	r.boot(nil, nil)
 	for range maxEarly + 1 {
-		r.e.Observe(r.now, gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
+		r.at().observe(gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
 	}
 	if len(r.e.early) != maxEarly {
 		t.Errorf("%d are kept", len(r.e.early))
@@ -200,22 +200,22 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 	r := newRig(t, 1)
 	r.now = r.now.Add(restIntervalSlow - time.Millisecond)
-	if r.e.NeedsSample(r.now) {
+	if r.at().needsSample() {
 		t.Error("it is looked at too often")
 	}
 	r.now = r.now.Add(time.Millisecond)
-	if !r.e.NeedsSample(r.now) {
+	if !r.at().needsSample() {
 		t.Error("it is not looked at")
 	}
 	r.lose(0)
-	if r.now = r.now.Add(restInterval - time.Millisecond); r.e.NeedsSample(r.now) {
+	if r.now = r.now.Add(restInterval - time.Millisecond); r.at().needsSample() {
 		t.Error("a card in trouble is looked at too often for what a look costs")
 	}
-	if r.now = r.now.Add(time.Millisecond); !r.e.NeedsSample(r.now) {
+	if r.now = r.now.Add(time.Millisecond); !r.at().needsSample() {
 		t.Error("a card in trouble is not looked at more often")
 	}
 	r.submit(spec())
-	if !r.e.NeedsSample(r.now.Add(time.Second)) {
+	if !r.e.at(r.now.Add(time.Second)).needsSample() {
 		t.Error("it is not looked at each poll though a job waits for it")
 	}
 }
@@ -226,7 +226,7 @@ func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 	for range int(2 * restAfter / restInterval) {
 		r.pass(restInterval)
 	}
-	if r.e.Resting() || !r.e.NeedsSample(r.now.Add(restInterval)) {
+	if r.at().Resting() || !r.e.at(r.now.Add(restInterval)).needsSample() {
 		t.Error("what is shown of them would be old")
 	}
 }
@@ -240,24 +240,24 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 		}
 	}
 	rest(restAfter - restInterval)
-	if r.e.Resting() || !r.e.NeedsSample(r.now.Add(restInterval)) {
+	if r.at().Resting() || !r.e.at(r.now.Add(restInterval)).needsSample() {
 		t.Fatal("they are left alone too soon")
 	}
 	rest(restInterval)
-	if !r.e.Resting() || r.e.NeedsSample(r.now.Add(time.Hour)) || !r.e.NeedsSample(r.now.Add(restGlance)) {
+	if !r.at().Resting() || r.e.at(r.now.Add(time.Hour)).needsSample() || !r.e.at(r.now.Add(restGlance)).needsSample() {
 		t.Fatal("they are not left alone")
 	}
-	r.e.Look()
-	if !r.e.NeedsSample(r.now) {
+	r.at().Look()
+	if !r.at().needsSample() {
 		t.Error("somebody who asks for them is not shown them")
 	}
 	r.pass(time.Second)
-	if r.e.Resting() {
+	if r.at().Resting() {
 		t.Error("somebody who asked may ask again")
 	}
 	rest(restAfter)
 	r.submit(spec())
-	if r.e.Resting() || !r.e.NeedsSample(r.now.Add(time.Hour)) {
+	if r.at().Resting() || !r.e.at(r.now.Add(time.Hour)).needsSample() {
 		t.Error("a job waits for nobody's look")
 	}
 	r.pass(time.Hour)
@@ -271,7 +271,7 @@ func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 		r.now = r.now.Add(time.Minute)
 		r.lose(0)
 	}
-	if r.e.Resting() {
+	if r.at().Resting() {
 		t.Error("nobody would see it come back")
 	}
 }
@@ -288,7 +288,7 @@ func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	for range int(leftPatience / time.Second) {
 		r.lose(0)
 	}
-	if got := r.e.sampleDue().Sub(r.now); got != troubleInterval {
+	if got := r.at().sampleDue().Sub(r.now); got != troubleInterval {
 		t.Errorf("it is looked at every %s", got)
 	}
 }
@@ -298,7 +298,7 @@ func TestAJobWithoutACardIsNotWatchedClosely(t *testing.T) {
 	r.e.source = cheapSource{}
 	r.submit(spec(cpu))
 	r.look()
-	if got := r.e.sampleDue().Sub(r.now); got != time.Second {
+	if got := r.at().sampleDue().Sub(r.now); got != time.Second {
 		t.Errorf("the cards are looked at every %s", got)
 	}
 }
@@ -311,10 +311,10 @@ func TestACardIsClosedUntilTheMemoryOfItsLastJobIsFree(t *testing.T) {
 	r.told = nil
 	r.end("1", keep.Record{}, false) // the driver still lists its process
 	r.wantRow("2", job.Queued, "")
-	if why := r.e.Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
+	if why := r.at().Why("2"); !strings.Contains(why, "gpu0: the memory of job 1 is not free yet: 12000 MiB") {
 		t.Errorf("it waits because: %s", why)
 	}
-	if card := r.e.Cards()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
+	if card := r.at().Cards()[0]; card.Health != sched.HealthOK || card.HealthReason == "" {
 		t.Errorf("%+v", card)
 	}
 	r.devices[0].Processes = nil // now it does not, and the memory is still in use
@@ -350,7 +350,7 @@ func TestMemoryOfNobodyKnowsWhomIsHeldForStrangers(t *testing.T) {
 		r.submit(spec(vram(2000)))
 		r.wantRow("2", job.Queued, "")
 		r.pass(31 * time.Second)
-		if v := r.e.HealthOf("GPU-0"); v.State != want {
+		if v := r.at().HealthOf("GPU-0"); v.State != want {
 			t.Errorf("with %d MiB left it is %+v", used, v)
 		}
 		r.pass(time.Second)
@@ -378,16 +378,16 @@ func TestAPersonMayTakeWhatIsLeftForGranted(t *testing.T) {
 	r.devices[0].Processes = nil
 	r.end("1", keep.Record{}, false)
 	r.pass(31 * time.Second)
-	if v := r.e.HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
+	if v := r.at().HealthOf("GPU-0"); v.Cause != gpu.CauseLeftover {
 		t.Fatalf("%+v", v)
 	}
 	r.submit(spec(vram(9000)))
 	r.wantRow("2", job.Queued, "")
-	r.e.SetHealth(r.now, 0, gpu.HealthOK, "root", "")
+	r.at().SetHealth(0, gpu.HealthOK, "root", "")
 	r.step()
 	r.wantRow("2", job.Running, "")
 	r.pass(time.Second)
-	if v := r.e.HealthOf("GPU-0"); v.State != gpu.HealthOK {
+	if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthOK {
 		t.Errorf("%+v", v)
 	}
 }
@@ -403,7 +403,7 @@ func TestPartsThatWereDividedAnewAreForgotten(t *testing.T) {
 	r.pass(time.Second)
 	r.devices = []gpu.Device{r.devices[0], part}
 	r.pass(time.Second)
-	if cards := r.e.Cards(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
+	if cards := r.at().Cards(); len(cards) != 2 || cards[1].Index != part.Index || cards[1].Stale {
 		t.Errorf("%+v", cards)
 	}
 	r.wantTexts(job.EventCard)
@@ -418,7 +418,7 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	r := newRig(t, 1)
 	r.e.source = cheapSource{}
 	r.submit(spec(vram(10000)))
-	interval := func() time.Duration { return r.e.sampleDue().Sub(r.now) }
+	interval := func() time.Duration { return r.at().sampleDue().Sub(r.now) }
 	r.look()
 	if got := interval(); got != closeInterval {
 		t.Errorf("at its start it is looked at every %s", got)
@@ -446,7 +446,7 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 
 func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Poll = 20 * time.Second })
-	interval := func() time.Duration { return r.e.sampleDue().Sub(r.now) }
+	interval := func() time.Duration { return r.at().sampleDue().Sub(r.now) }
 	r.e.source = cheapSource{}
 	if got := interval(); got != 20*time.Second {
 		t.Errorf("at rest they are looked at every %s", got)
@@ -465,7 +465,7 @@ func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	if got := interval(); got != restInterval {
 		t.Errorf("one that is well again is looked at every %s", got)
 	}
-	r.e.Observe(r.now, gpu.Sample{}, errors.New("driver does not answer"))
+	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
 	if got := interval(); got != troubleInterval {
 		t.Errorf("cards that cannot be read are looked at every %s", got)
 	}

@@ -13,14 +13,14 @@ const DefaultIdleAfter = 30 * time.Minute
 
 // SetIdle changes after how long a job that holds device memory and does not
 // use its cards is told of, and after how long it is cancelled; 0: never.
-func (e *Engine) SetIdle(after, cancel time.Duration) {
-	e.cfg.IdleAfter, e.cfg.IdleCancel = after, cancel
+func (t *Turn) SetIdle(after, cancel time.Duration) {
+	t.cfg.IdleAfter, t.cfg.IdleCancel = after, cancel
 }
 
 // IdleSince is since when a running job has not used the cards on which it
 // holds memory. It is only said once that was long enough to be told of.
-func (e *Engine) IdleSince(id string) (time.Time, bool) {
-	a := e.active[id]
+func (t *Turn) IdleSince(id string) (time.Time, bool) {
+	a := t.active[id]
 	if a == nil || !a.idleTold {
 		return time.Time{}, false
 	}
@@ -28,25 +28,25 @@ func (e *Engine) IdleSince(id string) (time.Time, bool) {
 }
 
 // watchIdle takes in who used their cards in the last sample.
-func (e *Engine) watchIdle() {
-	for _, id := range e.activeIDs() {
-		a := e.active[id]
-		card, heldMiB, idle := e.meter.Idle(id, a.job.Grant.GPUs)
+func (t *Turn) watchIdle() {
+	for _, id := range t.activeIDs() {
+		a := t.active[id]
+		card, heldMiB, idle := t.meter.Idle(id, a.job.Grant.GPUs)
 		switch {
 		case !idle:
 			a.idleSince, a.idleTold = time.Time{}, false
 			continue
-		case a.idleSince.IsZero() || a.idleSince.After(e.now):
-			a.idleSince = e.now
+		case a.idleSince.IsZero() || a.idleSince.After(t.Now):
+			a.idleSince = t.Now
 		}
-		span := e.now.Sub(a.idleSince)
-		if after := e.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
+		span := t.Now.Sub(a.idleSince)
+		if after := t.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
 			a.idleTold = true
-			e.tell(job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d, unused for %s", heldMiB, card, brief(after)))
+			t.tell(job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d, unused for %s", heldMiB, card, brief(after)))
 		}
-		if cancel := e.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
+		if cancel := t.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
 			a.job.Detail = fmt.Sprintf("idle for %s: the administrator's policy", brief(cancel))
-			e.stop(a.job, job.StopCancel, a.job.Spec.Grace)
+			t.stop(a.job, job.StopCancel, a.job.Spec.Grace)
 		}
 	}
 }

@@ -24,21 +24,21 @@ func TestAnIdleJobIsToldOfOnce(t *testing.T) {
 	r := idleRig(t)
 	since := r.now
 	r.pass(DefaultIdleAfter - time.Second)
-	if _, idle := r.e.IdleSince("1"); idle {
+	if _, idle := r.at().IdleSince("1"); idle {
 		t.Error("idle too soon")
 	}
 	r.wantTexts(job.EventIdle)
 	r.pass(time.Second)
 	r.pass(time.Hour)
 	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0, unused for 30m")
-	if got, idle := r.e.IdleSince("1"); !idle || !got.Equal(since) {
+	if got, idle := r.at().IdleSince("1"); !idle || !got.Equal(since) {
 		t.Errorf("idle since %v %v", got, idle)
 	}
 	r.wantRow("1", job.Running, "")
 	// A moment of use, and it begins anew.
 	r.devices[0].UtilPct = 3
 	r.pass(time.Second)
-	if _, idle := r.e.IdleSince("1"); idle {
+	if _, idle := r.at().IdleSince("1"); idle {
 		t.Error("idle while it computes")
 	}
 	r.devices[0].UtilPct = 0
@@ -57,7 +57,7 @@ func TestAJobIsNotIdleForWhatIsNotKnown(t *testing.T) {
 
 func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 	r := idleRig(t)
-	r.e.SetIdle(0, 2*time.Hour)
+	r.at().SetIdle(0, 2*time.Hour)
 	r.pass(2*time.Hour - time.Second)
 	r.wantDid("book 1", "commit 1:running", "go 1 t1", "commit 1:running")
 	r.pass(time.Second)
@@ -73,7 +73,7 @@ func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 func TestAnAdoptedProcessIsNeverCancelledForBeingIdle(t *testing.T) {
 	r := idleRig(t)
 	r.e.active["1"].job.Spec.Adopt = &job.Stranger{PID: 4711}
-	r.e.SetIdle(0, time.Hour)
+	r.at().SetIdle(0, time.Hour)
 	r.pass(2 * time.Hour)
 	for _, did := range r.did {
 		if strings.HasPrefix(did, "stop") {

@@ -22,14 +22,14 @@ const maxLimited = 1000
 
 // limitMemory has the driver hold a job that has just begun to its budget, where
 // it can. Nothing waits for that, and the job goes on where it fails.
-func (e *Engine) limitMemory(a *attempt, cgroup string) {
-	driver, ok := e.source.(gpu.Limiter)
-	before := e.limits[cgroup]
+func (t *Turn) limitMemory(a *attempt, cgroup string) {
+	driver, ok := t.source.(gpu.Limiter)
+	before := t.limits[cgroup]
 	if !ok || cgroup == "" || !driver.CanLimit() || !capped(a.job) && before == nil {
 		return
 	}
 	done := make(chan struct{})
-	e.limits.remember(cgroup, done)
+	t.limits.remember(cgroup, done)
 	limits := driverLimits(a.job, cgroup)
 	go func() {
 		defer close(done)
@@ -41,23 +41,22 @@ func (e *Engine) limitMemory(a *attempt, cgroup string) {
 		defer cancel()
 		for _, limit := range limits {
 			if err := driver.Limit(ctx, limit); err != nil {
-				e.Do(ctx, func() { e.limitFailed(a, err) })
+				t.door.Do(ctx, func(t *Turn) { t.limitFailed(a, err) })
 				return
 			}
 		}
 	}()
 }
 
-func (e *Engine) limitFailed(a *attempt, err error) {
-	if e.active[a.job.ID] != a {
+func (t *Turn) limitFailed(a *attempt, err error) {
+	if t.active[a.job.ID] != a {
 		return // it is over
 	}
-	e.now = time.Now()
 	text := "the driver does not limit its memory: "
 	if !capped(a.job) {
 		text = "the driver may still hold it to the memory of the job before it: "
 	}
-	e.tell(job.EventWarning, a.job, text+err.Error())
+	t.tell(job.EventWarning, a.job, text+err.Error())
 }
 
 func (m memoryLimits) remember(cgroup string, done <-chan struct{}) {

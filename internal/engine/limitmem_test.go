@@ -174,9 +174,9 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 	d.refuse(errors.New("no permission"))
 	next := r.begin(declares("", 4096), "/c")
 	select {
-	case f := <-r.e.requests:
+	case f := <-r.e.door:
 		r.kinds()
-		f()
+		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")
 	}
@@ -192,9 +192,9 @@ func TestALimitThatCannotBeSetIsAWarningOnTheJob(t *testing.T) {
 	r.e.source = d
 	j := r.begin(declares("mps", 4096), "/c")
 	select {
-	case f := <-r.e.requests:
+	case f := <-r.e.door:
 		r.kinds()
-		f()
+		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")
 	}

@@ -15,20 +15,20 @@ type place struct {
 
 // line queues a job that nothing but room keeps from starting, the last of
 // those that it waited for having ended at freed.
-func (e *Engine) line(j *job.Job, freed time.Time) {
-	e.unqueue(j.ID)
+func (t *Turn) line(j *job.Job, freed time.Time) {
+	t.unqueue(j.ID)
 	if j.Spec.Adopt != nil {
-		e.strangers[j.ID] = true
+		t.strangers[j.ID] = true
 		return
 	}
-	p := place{since: e.waitsSince(j, freed), kind: kindOf(j)}
+	p := place{since: t.waitsSince(j, freed), kind: kindOf(j)}
 	if p.kind != "" {
-		e.alike[p.kind] = with(e.alike[p.kind], j.ID)
+		t.alike[p.kind] = with(t.alike[p.kind], j.ID)
 	}
-	e.inLine[j.ID] = p
-	e.resolveAuto(j)
-	e.moved = true
-	e.queue.Add(e.pending(j))
+	t.inLine[j.ID] = p
+	t.resolveAuto(j)
+	t.moved = true
+	t.queue.Add(t.pending(j))
 }
 
 // kindOf is what a job's command has in common with others; empty for a job
@@ -41,17 +41,17 @@ func kindOf(j *job.Job) string {
 }
 
 // lineAgain is line for a job that is there already.
-func (e *Engine) lineAgain(j *job.Job) { e.line(j, e.inLine[j.ID].since) }
+func (t *Turn) lineAgain(j *job.Job) { t.line(j, t.inLine[j.ID].since) }
 
-func (e *Engine) leaveLine(id string) {
-	p, in := e.inLine[id]
+func (t *Turn) leaveLine(id string) {
+	p, in := t.inLine[id]
 	if !in {
 		return
 	}
-	delete(e.inLine, id)
-	without(e.autos, p.kind, id)
-	if without(e.alike, p.kind, id) {
-		delete(e.learnt, p.kind)
+	delete(t.inLine, id)
+	without(t.autos, p.kind, id)
+	if without(t.alike, p.kind, id) {
+		delete(t.learnt, p.kind)
 	}
 }
 
@@ -70,9 +70,9 @@ func without(sets map[string]map[string]bool, name, id string) (last bool) {
 }
 
 // decideAt is when time alone changes what would be decided.
-func (e *Engine) decideAt() time.Time {
-	if e.stopping || e.queue.Len() == 0 {
+func (t *Turn) decideAt() time.Time {
+	if t.stopping || t.queue.Len() == 0 {
 		return time.Time{}
 	}
-	return e.again
+	return t.again
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"berth/internal/gpu"
@@ -18,17 +19,56 @@ const sampleWait = 20 * time.Millisecond
 // sampleDeadline bounds one look.
 const sampleDeadline = 15 * time.Second
 
-// Do runs f in the engine's goroutine, before the next round.
-func (e *Engine) Do(ctx context.Context, f func()) {
+// Engine is one queue. What it knows is out of reach, but for the Turn that it
+// gives to one function at a time.
+type Engine struct {
+	*core
+	looping atomic.Bool
+}
+
+// Turn is the engine at a moment, in the hands of the only function that may
+// touch it: a request, or a step of the loop. It ends when that returns.
+type Turn struct {
+	Now time.Time
+	*core
+}
+
+func (e *Engine) at(now time.Time) *Turn { return &Turn{Now: now, core: e.core} }
+
+// door is the way in for requests.
+type door chan func(*Turn)
+
+// Do has f run in the loop, before the next round.
+func (d door) Do(ctx context.Context, f func(*Turn)) {
 	select {
-	case e.requests <- f:
+	case d <- f:
 	case <-ctx.Done():
 	}
+}
+
+// Do has f run in the loop, before the next round.
+func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Do(ctx, f) }
+
+// Outside runs f at once. It is for whoever made the engine, before the loop
+// and after it.
+func (e *Engine) Outside(now time.Time, f func(*Turn)) { f(e.own(now)) }
+
+// Step is one round, for who turns the loop by hand.
+func (e *Engine) Step(now time.Time) error { return e.own(now).step() }
+
+// own is a turn while there is no loop.
+func (e *Engine) own(now time.Time) *Turn {
+	if e.looping.Load() {
+		panic("bug: the engine belongs to its loop")
+	}
+	return e.at(now)
 }
 
 // Run is the loop. It ends when After says so, when ctx is done, or when the
 // store is broken; in every case running jobs are left as they are.
 func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
+	e.looping.Store(true)
+	defer e.looping.Store(false)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	eyes := newEyes(ctx, e.source)
@@ -40,22 +80,22 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 			e.leave()
 			return ctx.Err()
 		case ev := <-events:
-			e.Absorb(time.Now(), ev)
-		case f := <-e.requests:
-			f()
+			e.at(time.Now()).absorb(ev)
+		case f := <-e.door:
+			f(e.at(time.Now()))
 		case look := <-eyes.looks:
 			eyes.busy = false
-			e.Observe(time.Now(), look.sample, look.err)
+			e.at(time.Now()).observe(look.sample, look.err)
 		case <-timer.C:
 		}
 		e.drain(events)
 		if err := e.rounds(ctx, eyes); err != nil {
 			return err
 		}
-		if e.cfg.After != nil && e.cfg.After() {
+		if e.cfg.After != nil && e.cfg.After(e.at(time.Now())) {
 			return nil
 		}
-		timer.Reset(e.wait(time.Now(), eyes.busy))
+		timer.Reset(e.at(time.Now()).wait(eyes.busy))
 	}
 }
 
@@ -63,7 +103,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 // be written, the next berth does without.
 func (e *Engine) leave() {
 	e.stopping, e.leaving = true, true
-	if err := e.Step(time.Now()); err != nil {
+	if err := e.at(time.Now()).step(); err != nil {
 		e.cfg.Log.Warn("last round", "err", err)
 	}
 }
@@ -74,7 +114,7 @@ func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	for {
 		e.look(ctx, eyes)
 		e.admitted = false
-		if err := e.Step(time.Now()); err != nil && !errors.Is(err, store.ErrFull) {
+		if err := e.at(time.Now()).step(); err != nil && !errors.Is(err, store.ErrFull) {
 			return err
 		}
 		if !e.admitted {
@@ -89,9 +129,9 @@ func (e *Engine) drain(events <-chan run.Event) {
 	for range 1024 {
 		select {
 		case ev := <-events:
-			e.Absorb(time.Now(), ev)
-		case f := <-e.requests:
-			f()
+			e.at(time.Now()).absorb(ev)
+		case f := <-e.door:
+			f(e.at(time.Now()))
 		default:
 			return
 		}
@@ -99,28 +139,28 @@ func (e *Engine) drain(events <-chan run.Event) {
 }
 
 // wait is how long nothing can become due.
-func (e *Engine) wait(now time.Time, looking bool) time.Duration {
+func (t *Turn) wait(looking bool) time.Duration {
 	wait := time.Hour
-	until := func(t time.Time) { wait = min(wait, max(t.Sub(now), time.Millisecond)) }
+	until := func(at time.Time) { wait = min(wait, max(at.Sub(t.Now), time.Millisecond)) }
 	if !looking {
-		until(e.sampleDue())
+		until(t.sampleDue())
 	}
-	if undecided := e.moved && e.queue.Len() > 0 && !e.stopping; e.commitErr == nil && (undecided || len(e.review) > 0 || !e.Written()) {
-		until(now)
+	if undecided := t.moved && t.queue.Len() > 0 && !t.stopping; t.commitErr == nil && (undecided || len(t.review) > 0 || !t.Written()) {
+		until(t.Now)
 	}
-	for _, at := range []time.Time{e.gates.next(), e.urgeAt(), e.decideAt()} {
+	for _, at := range []time.Time{t.gates.next(), t.urgeAt(), t.decideAt()} {
 		if !at.IsZero() {
 			until(at)
 		}
 	}
-	if e.commitErr != nil || len(e.warned) > 0 || len(e.strangers) > 0 {
-		until(now.Add(e.cfg.Poll))
+	if t.commitErr != nil || len(t.warned) > 0 || len(t.strangers) > 0 {
+		until(t.Now.Add(t.cfg.Poll))
 	}
-	if len(e.lazyDirty) > 0 {
-		until(e.lazySince.Add(lazyDelay))
+	if len(t.lazyDirty) > 0 {
+		until(t.lazySince.Add(lazyDelay))
 	}
-	if !e.usageSince.IsZero() {
-		until(e.usageSince.Add(usageDelay))
+	if !t.usageSince.IsZero() {
+		until(t.usageSince.Add(usageDelay))
 	}
 	return wait
 }
@@ -129,7 +169,7 @@ func (e *Engine) wait(now time.Time, looking bool) time.Duration {
 // next to nothing it is taken here and now; one that does not come back at
 // once, or any other, is left to a goroutine.
 func (e *Engine) look(ctx context.Context, eyes *eyes) {
-	if eyes.busy || !e.NeedsSample(time.Now()) {
+	if eyes.busy || !e.at(time.Now()).needsSample() {
 		return
 	}
 	if e.source.Cheap() {
@@ -137,7 +177,7 @@ func (e *Engine) look(ctx context.Context, eyes *eyes) {
 		sample, err := e.source.Sample(glance)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			e.Observe(time.Now(), sample, err)
+			e.at(time.Now()).observe(sample, err)
 			return
 		}
 	}
@@ -148,7 +188,7 @@ func (e *Engine) look(ctx context.Context, eyes *eyes) {
 	select {
 	case look := <-eyes.looks:
 		eyes.busy = false
-		e.Observe(time.Now(), look.sample, look.err)
+		e.at(time.Now()).observe(look.sample, look.err)
 	case <-timeout.C:
 	}
 }

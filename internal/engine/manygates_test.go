@@ -74,15 +74,15 @@ func idleRounds(t *testing.T, waiting int) time.Duration {
 			jobs[i].NotBefore = later
 		}
 	}
-	r.e.Number(jobs)
-	r.e.Submit(r.now, jobs)
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
 	r.step()
 	least := time.Hour
 	for range 100 {
 		begun := time.Now()
 		for range 10 {
 			r.step()
-			r.e.wait(r.now, false)
+			r.at().wait(false)
 		}
 		least = min(least, time.Since(begun))
 	}
@@ -135,7 +135,7 @@ func TestWhatNoLongerWaitsIsForgotten(t *testing.T) {
 	r.submit(spec(), spec(after("1", job.AfterOK)), spec(func(s *job.Spec) { s.VRAMAuto, s.GPUs = true, 2 }))
 	r.submit(spec(func(s *job.Spec) { s.VRAMAuto = true }))
 	for _, id := range []string{"2", "4"} {
-		r.e.Cancel(r.now, id, "asked")
+		r.at().Cancel(id, "asked")
 	}
 	r.step()
 	if len(r.e.gates.dependents) > 0 || len(r.e.autos) > 0 {

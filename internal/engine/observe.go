@@ -15,48 +15,48 @@ import (
 // usageStepMiB is how much a peak must grow before it is shown again.
 const usageStepMiB = 256
 
-// Observe takes in one look at the cards, or the failure to get one. A failed
+// observe takes in one look at the cards, or the failure to get one. A failed
 // look starts nothing and ends nothing.
-func (e *Engine) Observe(now time.Time, s gpu.Sample, err error) {
-	e.now, e.moved = now, true
-	if e.asked || e.busyAt.IsZero() || !e.quiet() {
-		e.busyAt = now
+func (t *Turn) observe(s gpu.Sample, err error) {
+	t.moved = true
+	if t.asked || t.busyAt.IsZero() || !t.quiet() {
+		t.busyAt = t.Now
 	}
-	e.asked = false
-	first := e.cards.at.IsZero()
-	s.Xids = e.heard(s.Xids, err)
+	t.asked = false
+	first := t.cards.at.IsZero()
+	s.Xids = t.heard(s.Xids, err)
 	if err != nil {
-		e.cards.err, e.cards.failed = err, now
-		e.heed(e.health.Failed(now, s))
-		if !e.cards.told {
-			e.cards.told = true
-			e.tell(job.EventGPUsLost, nil, err.Error())
+		t.cards.err, t.cards.failed = err, t.Now
+		t.heed(t.health.Failed(t.Now, s))
+		if !t.cards.told {
+			t.cards.told = true
+			t.tell(job.EventGPUsLost, nil, err.Error())
 		}
 		return
 	}
-	if e.cards.told {
-		e.cards.told = false
-		e.tell(job.EventGPUsFound, nil, "")
+	if t.cards.told {
+		t.cards.told = false
+		t.tell(job.EventGPUsFound, nil, "")
 	}
-	if trouble := strings.Join(s.Problems, "; "); trouble != e.cards.trouble {
-		e.cards.trouble = trouble
+	if trouble := strings.Join(s.Problems, "; "); trouble != t.cards.trouble {
+		t.cards.trouble = trouble
 		if trouble != "" {
-			e.show(job.EventWarning, nil, trouble)
-			e.cfg.Log.Warn("reading the cards", "problem", trouble)
+			t.show(job.EventWarning, nil, trouble)
+			t.cfg.Log.Warn("reading the cards", "problem", trouble)
 		}
 	}
-	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !e.cards.wanted(d.Index) })
-	e.cards.take(now, s, e.inUse)
-	e.heed(e.health.Observe(now, s, e.cards.expected()))
-	if first || e.queue.Len() == 0 {
-		e.glanceAtOthers()
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !t.cards.wanted(d.Index) })
+	t.cards.take(t.Now, s, t.inUse)
+	t.heed(t.health.Observe(t.Now, s, t.cards.expected()))
+	if first || t.queue.Len() == 0 {
+		t.glanceAtOthers()
 	}
-	for _, use := range e.meter.Observe(s, e.holdings(), e.owners.Owner) {
-		e.cards.use[use.Index] = use
+	for _, use := range t.meter.Observe(s, t.holdings(), t.owners.Owner) {
+		t.cards.use[use.Index] = use
 	}
-	e.compare()
-	e.checkLeft()
-	e.watchIdle()
+	t.compare()
+	t.checkLeft()
+	t.watchIdle()
 }
 
 // maxEarly bounds what is kept of what was said before any card was read.
@@ -64,23 +64,23 @@ const maxEarly = 256
 
 // heard keeps what is said about cards until there are any that it could be
 // about: the kernel's log speaks of what happened before berth began.
-func (e *Engine) heard(xids []gpu.Xid, err error) []gpu.Xid {
-	if !e.cards.at.IsZero() {
+func (t *Turn) heard(xids []gpu.Xid, err error) []gpu.Xid {
+	if !t.cards.at.IsZero() {
 		return xids
 	}
-	e.early = append(slices.Clone(e.early), xids...)
-	e.early = e.early[max(0, len(e.early)-maxEarly):]
+	t.early = append(slices.Clone(t.early), xids...)
+	t.early = t.early[max(0, len(t.early)-maxEarly):]
 	if err != nil {
 		return nil
 	}
-	all := e.early
-	e.early = nil
+	all := t.early
+	t.early = nil
 	return all
 }
 
 // inUse is true of a card that a job holds.
-func (e *Engine) inUse(index int) bool {
-	for _, a := range e.active {
+func (t *Turn) inUse(index int) bool {
+	for _, a := range t.active {
 		if slices.Contains(a.job.Grant.GPUs, index) {
 			return true
 		}
@@ -89,33 +89,33 @@ func (e *Engine) inUse(index int) bool {
 }
 
 // compare holds what jobs use against what they declared.
-func (e *Engine) compare() {
-	for _, id := range e.activeIDs() {
-		a := e.active[id]
-		card, peak := highest(e.meter.Peak(id))
+func (t *Turn) compare() {
+	for _, id := range t.activeIDs() {
+		a := t.active[id]
+		card, peak := highest(t.meter.Peak(id))
 		if peak == 0 {
 			continue
 		}
 		if peak >= a.shownMiB+usageStepMiB {
 			a.shownMiB = peak
-			e.show(job.EventUsage, a.job, fmt.Sprintf("gpu%d:%d MiB", card, peak))
+			t.show(job.EventUsage, a.job, fmt.Sprintf("gpu%d:%d MiB", card, peak))
 		}
 		if peak >= a.storedMiB+a.storedMiB/10+1 {
-			if len(e.lazyDirty) == 0 {
-				e.lazySince = e.now
+			if len(t.lazyDirty) == 0 {
+				t.lazySince = t.Now
 			}
-			e.lazyDirty[id] = struct{}{}
+			t.lazyDirty[id] = struct{}{}
 		}
 		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
-			a.bookedMiB, e.unbooked = peak, true // the other berths must know
+			a.bookedMiB, t.unbooked = peak, true // the other berths must know
 		}
 		declared := a.job.VRAMMiB
 		if peak >= a.nearMiB+a.nearMiB/100+1 {
-			a.nearMiB, a.grewAt = peak, e.now
+			a.nearMiB, a.grewAt = peak, t.Now
 		}
-		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+e.cfg.Tolerance) {
+		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+t.cfg.Tolerance) {
 			a.warned = true
-			e.tell(job.EventExceeds, a.job, fmt.Sprintf("gpu%d:%d MiB used, %d MiB declared", card, peak, declared))
+			t.tell(job.EventExceeds, a.job, fmt.Sprintf("gpu%d:%d MiB used, %d MiB declared", card, peak, declared))
 		}
 	}
 }
@@ -130,9 +130,9 @@ func highest(peaks map[int]int64) (card int, mib int64) {
 	return card, mib
 }
 
-func (e *Engine) activeIDs() []string {
-	ids := make([]string, 0, len(e.active))
-	for id := range e.active {
+func (t *Turn) activeIDs() []string {
+	ids := make([]string, 0, len(t.active))
+	for id := range t.active {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
@@ -140,9 +140,9 @@ func (e *Engine) activeIDs() []string {
 }
 
 // holdings is who is on which card, ours and other berths', for the meter.
-func (e *Engine) holdings() []gpu.Holding {
-	list := make([]gpu.Holding, 0, len(e.active)+len(e.others))
-	for _, h := range e.held() {
+func (t *Turn) holdings() []gpu.Holding {
+	list := make([]gpu.Holding, 0, len(t.active)+len(t.others))
+	for _, h := range t.held() {
 		list = append(list, gpu.Holding{Key: h.Job, Cards: h.Cards, BudgetMiB: h.BudgetMiB})
 	}
 	return list
@@ -150,21 +150,21 @@ func (e *Engine) holdings() []gpu.Holding {
 
 // held is the same for placement: budgets escalate here, once a job was seen
 // to use more than it declared.
-func (e *Engine) held() []sched.Held {
-	list := make([]sched.Held, 0, len(e.active)+len(e.others))
-	cards := e.cards.list()
-	for _, a := range e.active {
-		h := e.hold(a.job, cards)
-		e.stands(a, &h)
+func (t *Turn) held() []sched.Held {
+	list := make([]sched.Held, 0, len(t.active)+len(t.others))
+	cards := t.cards.list()
+	for _, a := range t.active {
+		h := t.hold(a.job, cards)
+		t.stands(a, &h)
 		list = append(list, h)
 	}
-	for _, entry := range e.others {
-		peaks := e.meter.Peak(entry.Key)
+	for _, entry := range t.others {
+		peaks := t.meter.Peak(entry.Key)
 		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
 		for i, uuid := range entry.UUIDs {
-			if index, ok := e.cards.byUUID(uuid); ok {
+			if index, ok := t.cards.byUUID(uuid); ok {
 				h.Cards = append(h.Cards, index)
-				h.BudgetMiB = append(h.BudgetMiB, sched.Budget(entry.BudgetMiB[i], peaks[index], e.cfg.Rules.SpikeBuffer))
+				h.BudgetMiB = append(h.BudgetMiB, sched.Budget(entry.BudgetMiB[i], peaks[index], t.cfg.Rules.SpikeBuffer))
 			}
 		}
 		if len(h.Cards) > 0 {
@@ -175,17 +175,17 @@ func (e *Engine) held() []sched.Held {
 }
 
 // hold is one job of ours on its cards, with what was measured of it so far.
-func (e *Engine) hold(j *job.Job, cards []sched.Card) sched.Held {
+func (t *Turn) hold(j *job.Job, cards []sched.Card) sched.Held {
 	measured := *j
-	measured.PeakMiB = e.meter.Peak(j.ID)
-	return sched.Hold(&measured, e.cfg.Rules, cards)
+	measured.PeakMiB = t.meter.Peak(j.ID)
+	return sched.Hold(&measured, t.cfg.Rules, cards)
 }
 
 // setOwners tells attribution which supervisors and sessions are whose.
-func (e *Engine) setOwners() {
-	holders := make([]run.Holder, 0, len(e.active)+len(e.others))
-	for id, a := range e.active {
-		identity, _ := e.runner.Identity(a.token)
+func (t *Turn) setOwners() {
+	holders := make([]run.Holder, 0, len(t.active)+len(t.others))
+	for id, a := range t.active {
+		identity, _ := t.runner.Identity(a.token)
 		holder := run.Holder{
 			Key: id, KeepPID: identity.KeepPID, Session: identity.Session, Cgroup: identity.Cgroup, Token: a.token, UID: a.job.UID,
 		}
@@ -194,40 +194,40 @@ func (e *Engine) setOwners() {
 		}
 		holders = append(holders, holder)
 	}
-	for _, entry := range e.others {
+	for _, entry := range t.others {
 		holders = append(holders, run.Holder{Key: entry.Key, KeepPID: entry.HolderPID})
 	}
-	e.owners.Set(holders)
+	t.owners.Set(holders)
 }
 
-// NeedsSample says whether the next decision wants a newer look at the cards.
+// needsSample says whether the next decision wants a newer look at the cards.
 // A look older than the end of a job would show memory that is free again,
 // or worse, miss memory that is not.
-func (e *Engine) NeedsSample(now time.Time) bool {
-	if e.asked {
+func (t *Turn) needsSample() bool {
+	if t.asked {
 		return true
 	}
-	if !now.Before(e.sampleDue()) {
+	if !t.Now.Before(t.sampleDue()) {
 		return true
 	}
-	return e.queue.Len() > 0 && !e.stopping && e.cards.err == nil && e.cards.wantsLook(now, e.freshFor())
+	return t.queue.Len() > 0 && !t.stopping && t.cards.err == nil && t.cards.wantsLook(t.Now, t.freshFor())
 }
 
 // Shows reports whether the last look is young enough to be shown, and no
 // older than the end of a job.
-func (e *Engine) Shows(now time.Time, youngest time.Duration) bool {
-	return e.cards.err == nil && !e.cards.wantsLook(now, youngest)
+func (t *Turn) Shows(youngest time.Duration) bool {
+	return t.cards.err == nil && !t.cards.wantsLook(t.Now, youngest)
 }
 
 // Look asks for a newer look at the cards than there is. With nothing to do
 // nobody else would.
-func (e *Engine) Look() { e.asked = true }
+func (t *Turn) Look() { t.asked = true }
 
 // Ready says whether the last look at the cards is new enough to place jobs by.
-func (e *Engine) Ready(now time.Time) bool { return !e.cards.wantsLook(now, e.freshFor()) }
+func (t *Turn) Ready() bool { return !t.cards.wantsLook(t.Now, t.freshFor()) }
 
 // freshFor is how long a look may start jobs after it came in.
-func (e *Engine) freshFor() time.Duration { return max(e.cfg.Poll, time.Second) }
+func (t *Turn) freshFor() time.Duration { return max(t.cfg.Poll, time.Second) }
 
 // A job that has just started is watched closely: that is when memory is
 // taken, and short peaks happen. So is one that comes near its declaration, for
@@ -268,57 +268,57 @@ func (a *attempt) closely(now time.Time) bool {
 }
 
 // sampleInterval is how long a look serves.
-func (e *Engine) sampleInterval() time.Duration {
-	cheap := e.source != nil && e.source.Cheap()
-	leaving, trouble := e.leavingNow(), e.inTrouble()
-	idle := len(e.active) == 0 && e.queue.Len() == 0
+func (t *Turn) sampleInterval() time.Duration {
+	cheap := t.source != nil && t.source.Cheap()
+	leaving, trouble := t.leavingNow(), t.inTrouble()
+	idle := len(t.active) == 0 && t.queue.Len() == 0
 	switch {
-	case e.Resting():
+	case t.Resting():
 		return restGlance
 	case idle && !leaving && !trouble && !cheap:
-		return max(e.cfg.Poll, restIntervalSlow)
+		return max(t.cfg.Poll, restIntervalSlow)
 	case idle && (trouble && !cheap || !trouble && !leaving):
-		return max(e.cfg.Poll, restInterval)
+		return max(t.cfg.Poll, restInterval)
 	case !cheap:
-		return e.cfg.Poll
+		return t.cfg.Poll
 	}
-	for _, a := range e.active {
-		if a.closely(e.now) {
-			return min(e.cfg.Poll, closeInterval)
+	for _, a := range t.active {
+		if a.closely(t.Now) {
+			return min(t.cfg.Poll, closeInterval)
 		}
 	}
 	switch {
-	case leaving && e.queue.Len() > 0:
-		return min(e.cfg.Poll, closeInterval)
+	case leaving && t.queue.Len() > 0:
+		return min(t.cfg.Poll, closeInterval)
 	case trouble:
-		return min(e.cfg.Poll, troubleInterval)
+		return min(t.cfg.Poll, troubleInterval)
 	}
-	return e.cfg.Poll
+	return t.cfg.Poll
 }
 
 // leavingNow is true while the memory of a job may still become free. What is
 // not free by then is trouble, and a card that is gone never shows it.
-func (e *Engine) leavingNow() bool { return e.meter.Leaving(e.now.Add(-leftPatience)) }
+func (t *Turn) leavingNow() bool { return t.meter.Leaving(t.Now.Add(-leftPatience)) }
 
 // inTrouble is true while there is something to find out about a card.
-func (e *Engine) inTrouble() bool { return e.cards.err != nil || !e.health.Settled() }
+func (t *Turn) inTrouble() bool { return t.cards.err != nil || !t.health.Settled() }
 
 // quiet is true while there is nothing to look at the cards for.
-func (e *Engine) quiet() bool {
-	return len(e.active) == 0 && e.queue.Len() == 0 && !e.leavingNow() && !e.inTrouble()
+func (t *Turn) quiet() bool {
+	return len(t.active) == 0 && t.queue.Len() == 0 && !t.leavingNow() && !t.inTrouble()
 }
 
 // Resting reports whether the cards are left alone, as nobody has had any use
 // for them for long. The first look after that may take the driver a moment.
-func (e *Engine) Resting() bool {
-	return e.cfg.Rest && e.quiet() && e.cards.arrived.Sub(e.busyAt) >= restAfter
+func (t *Turn) Resting() bool {
+	return t.cfg.Rest && t.quiet() && t.cards.arrived.Sub(t.busyAt) >= restAfter
 }
 
-func (e *Engine) sampleDue() time.Time {
-	interval := e.sampleInterval()
-	last := e.cards.arrived
-	if e.cards.err != nil {
-		last = e.cards.failed
+func (t *Turn) sampleDue() time.Time {
+	interval := t.sampleInterval()
+	last := t.cards.arrived
+	if t.cards.err != nil {
+		last = t.cards.failed
 	}
 	return last.Add(interval)
 }

@@ -89,7 +89,7 @@ func TestUnreadableCardsStartNothingAndEndNothing(t *testing.T) {
 	r.told = nil
 	blind := func() {
 		r.now = r.now.Add(time.Second)
-		r.e.Observe(r.now, gpu.Sample{}, errors.New("driver does not answer"))
+		r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
 		r.step()
 	}
 	blind()
@@ -99,7 +99,7 @@ func TestUnreadableCardsStartNothingAndEndNothing(t *testing.T) {
 	r.wantTold("gpus_unreadable", "queued 2")
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
-	if got := r.e.Blocked(); got != "the GPUs cannot be read: driver does not answer" {
+	if got := r.at().Blocked(); got != "the GPUs cannot be read: driver does not answer" {
 		t.Errorf("blocked: %q", got)
 	}
 	r.pass(time.Second)
@@ -110,7 +110,7 @@ func TestUnreadableCardsStartNothingAndEndNothing(t *testing.T) {
 
 func TestACPUJobStartsThoughTheCardsCannotBeRead(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.Observe(r.now, gpu.Sample{}, errors.New("driver does not answer"))
+	r.at().observe(gpu.Sample{}, errors.New("driver does not answer"))
 	r.submit(spec(cpu), spec())
 	r.wantRow("1", job.Running, "")
 	r.wantRow("2", job.Queued, "")
@@ -122,7 +122,7 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 	r.devices = both[:1]
 	r.now = r.now.Add(time.Second)
 	r.look()
-	cards := r.e.Cards()
+	cards := r.at().Cards()
 	if len(cards) != 2 || cards[0].Stale || !cards[1].Stale || cards[1].HealthReason == "" {
 		t.Fatalf("cards %+v", cards)
 	}
@@ -139,7 +139,7 @@ func TestACardThatIsMissingIsStale(t *testing.T) {
 
 func TestOnlyTheCardsThatWereAskedFor(t *testing.T) {
 	r := newRig(t, 3, func(c *Config) { c.Cards = []int{2} })
-	if cards := r.e.Cards(); len(cards) != 1 || cards[0].Index != 2 {
+	if cards := r.at().Cards(); len(cards) != 1 || cards[0].Index != 2 {
 		t.Fatalf("cards %+v", cards)
 	}
 	r.submit(spec())
@@ -154,7 +154,7 @@ func TestALookOlderThanTheLastEndStartsNothing(t *testing.T) {
 	r.now = r.now.Add(time.Millisecond)
 	r.hear(run.Ended, "1", keep.Record{}, false)
 	r.step()
-	if !r.e.NeedsSample(r.now) {
+	if !r.at().needsSample() {
 		t.Error("it does not want to look again")
 	}
 	r.wantRow("2", job.Queued, "")
@@ -192,14 +192,14 @@ func TestWhatAnotherBerthBookedIsNotFree(t *testing.T) {
 func TestRunningSaysWhatIsKnown(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(vram(8000)), spec(vram(8000), gpus(2)))
-	if list := r.e.Running(); len(list) != 2 || list[0].Job.ID != "1" || list[0].NowMiB != -1 {
+	if list := r.at().Running(); len(list) != 2 || list[0].Job.ID != "1" || list[0].NowMiB != -1 {
 		t.Errorf("before it was measured: %+v", list)
 	}
 	r.uses("2", 1, 3000)
 	r.pass(time.Second)
 	r.uses("2", 1, 2000)
 	r.pass(time.Second)
-	if list := r.e.Running(); list[1].NowMiB != 2000 || list[1].PeakMiB != 3000 {
+	if list := r.at().Running(); list[1].NowMiB != 2000 || list[1].PeakMiB != 3000 {
 		t.Errorf("measured: %+v", list[1])
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -24,9 +23,6 @@ type Launcher struct {
 	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
 	SimDir  string   // the simulated box, if there is one
 
-	// Device is a card as it was last read. Nil: nothing is known of cards but
-	// their numbers.
-	Device func(uuid string) (gpu.Device, bool)
 	// Filter says that a job can be kept from opening cards it was not given.
 	Filter bool
 	// MPSControl is nvidia-cuda-mps-control, and MPSDir where the pipes of jobs'
@@ -37,6 +33,8 @@ type Launcher struct {
 	// its error becomes Order's. Nil: everything runs as berth does, with Env
 	// and Home as above.
 	Owner func(j *job.Job) (Owner, error)
+
+	card CardOf // of the order at hand; nil: nothing is known of cards but their numbers
 }
 
 // Owner is the person a job runs as.
@@ -100,7 +98,7 @@ func (l *Launcher) expandHome(path string) string {
 }
 
 // Order is what the supervisor is told.
-func (l *Launcher) Order(j *job.Job) (keep.Order, error) {
+func (l *Launcher) Order(j *job.Job, card CardOf) (keep.Order, error) {
 	owner := Owner{Env: l.Env, Home: l.Home}
 	if l.Owner != nil {
 		var err error
@@ -114,7 +112,7 @@ func (l *Launcher) Order(j *job.Job) (keep.Order, error) {
 		return keep.Order{}, errors.New(why)
 	}
 	own := *l
-	own.Env, own.Home = owner.Env, owner.Home
+	own.Env, own.Home, own.card = owner.Env, owner.Home, card
 	o := own.order(j)
 	o.Credential = owner.Credential
 	return o, nil

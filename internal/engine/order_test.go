@@ -231,7 +231,7 @@ func TestOrderCarriesWhatTheSupervisorNeeds(t *testing.T) {
 }
 
 func mustOrder(l *Launcher, j *job.Job) keep.Order {
-	o, err := l.Order(j)
+	o, err := l.Order(j, l.card)
 	if err != nil {
 		panic(err)
 	}

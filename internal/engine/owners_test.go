@@ -24,7 +24,7 @@ func TestAttributionKnowsWhoseEachJobIs(t *testing.T) {
 	r.e.owners = l
 	j := r.submit(spec(func(s *job.Spec) { s.GPUs = 0 }))[0]
 	r.e.active[j.ID].job.UID = 1234
-	r.e.setOwners()
+	r.at().setOwners()
 	if len(l.holders) != 1 || l.holders[0].Key != j.ID || l.holders[0].UID != 1234 {
 		t.Errorf("it is told of %+v", l.holders)
 	}
@@ -35,7 +35,7 @@ func TestAProcessIsPartOfAJobWhateverTheDriverCallsIt(t *testing.T) {
 	r := newRig(t, 1)
 	r.owners[4242] = "7"
 	r.e.owners = &listener{rig: r}
-	if id, other, found := r.e.BelongsTo(4242); id != "7" || other || !found {
+	if id, other, found := r.at().BelongsTo(4242); id != "7" || other || !found {
 		t.Errorf("it is %q's, %v, %v", id, other, found)
 	}
 }

@@ -14,14 +14,14 @@ const maxPast = 4096
 // Recall takes in how the newest jobs ended before this engine was there, the
 // oldest of them first. It comes before Restore. Without it berth guesses worse
 // and does all else as well.
-func (e *Engine) Recall(newest func(most int) ([]*job.Job, error)) {
+func (t *Turn) Recall(newest func(most int) ([]*job.Job, error)) {
 	over, err := newest(maxPast)
 	if err != nil {
-		e.cfg.Log.Warn("how earlier jobs ended is not known; less can be expected of others", "err", err)
+		t.cfg.Log.Warn("how earlier jobs ended is not known; less can be expected of others", "err", err)
 	}
 	for _, j := range over {
 		if p, ok := past(j); ok {
-			e.book.Add(p)
+			t.book.Add(p)
 		}
 	}
 }
@@ -47,29 +47,29 @@ func past(j *job.Job) (predict.Past, bool) {
 }
 
 // ask is a job as the book knows jobs.
-func (e *Engine) ask(j *job.Job) predict.Ask {
+func (t *Turn) ask(j *job.Job) predict.Ask {
 	return predict.Ask{
-		User: j.User, Command: j.Spec.Command(), Key: e.inLine[j.ID].kind, GPUs: j.Spec.GPUs, Limit: j.Spec.TimeLimit,
+		User: j.User, Command: j.Spec.Command(), Key: t.inLine[j.ID].kind, GPUs: j.Spec.GPUs, Limit: j.Spec.TimeLimit,
 	}
 }
 
 // span is how long a job is expected to run. Nobody plans with jobs that hold
 // no card.
-func (e *Engine) span(j *job.Job) sched.Span {
+func (t *Turn) span(j *job.Job) sched.Span {
 	if j.Spec.GPUs == 0 {
 		return sched.Span{}
 	}
-	g := e.book.Duration(e.ask(j))
+	g := t.book.Duration(t.ask(j))
 	return sched.Span{Low: g.Low, Mid: g.Mid, High: g.High}
 }
 
 // Guess is how long a job that is not over is expected to run and what memory
 // it is expected to need, with what that rests on.
-func (e *Engine) Guess(id string) (predict.Guess, predict.Memory, bool) {
-	j, live := e.jobs[id]
+func (t *Turn) Guess(id string) (predict.Guess, predict.Memory, bool) {
+	j, live := t.jobs[id]
 	if !live {
 		return predict.Guess{}, predict.Memory{}, false
 	}
-	memory, _ := e.book.VRAM(e.ask(j))
-	return e.book.Duration(e.ask(j)), memory, true
+	memory, _ := t.book.VRAM(t.ask(j))
+	return t.book.Duration(t.ask(j)), memory, true
 }

@@ -32,25 +32,25 @@ func newPeople() people {
 func (w *world) ask(e *Engine) {
 	id := strconv.Itoa(1 + w.rng.IntN(12))
 	if w.chance(50) {
-		e.Cancel(w.now, id, "a person asked")
+		e.at(w.now).Cancel(id, "a person asked")
 	}
 	if w.chance(60) {
-		e.Hold(w.now, id, "ann")
+		e.at(w.now).Hold(id, "ann")
 	}
 	if w.chance(40) {
-		e.Release(w.now, id, "ann")
+		e.at(w.now).Release(id, "ann")
 	}
-	if w.chance(40) && e.Requeue(w.now, id, "ann", time.Duration(w.rng.IntN(3))*time.Second) {
+	if w.chance(40) && e.at(w.now).Requeue(id, "ann", time.Duration(w.rng.IntN(3))*time.Second) {
 		w.people.again[id] = true
 	}
 	if w.chance(80) {
-		e.Pause(w.now, w.rng.IntN(w.cards), w.rng.IntN(2) == 0, "root")
+		e.at(w.now).Pause(w.rng.IntN(w.cards), w.rng.IntN(2) == 0, "root")
 	}
 	if w.chance(60) {
 		w.runAgain(e, id)
 	}
-	if j, live := e.Job(id); live && j.Leaving() && w.chance(4) {
-		e.Cancel(w.now, j.AsideFor, "nobody has to make room for it")
+	if j, live := e.at(w.now).Job(id); live && j.Leaving() && w.chance(4) {
+		e.at(w.now).Cancel(j.AsideFor, "nobody has to make room for it")
 	}
 	if w.chance(30) && !w.stopping {
 		w.accept(e)
@@ -63,7 +63,7 @@ func (w *world) accept(e *Engine) {
 	if w.rng.IntN(2) == 0 {
 		jobs = append(jobs, w.randomJob(0))
 	}
-	e.Number(jobs)
+	e.at(w.now).Number(jobs)
 	for _, j := range jobs {
 		j.User, j.Rank, j.Held = "ann", j.Seq, w.rng.IntN(4) == 0
 		if w.people.promised[j.ID] {
@@ -71,7 +71,7 @@ func (w *world) accept(e *Engine) {
 		}
 		delete(w.people.denied, j.ID) // another had that number, and nobody was told of it
 	}
-	e.Accept(w.now, Batch{Jobs: jobs, Done: func(err error) {
+	e.at(w.now).Accept(Batch{Jobs: jobs, Done: func(err error) {
 		for _, j := range jobs {
 			switch {
 			case err != nil:
@@ -88,11 +88,11 @@ func (w *world) accept(e *Engine) {
 // runAgain queues a job that is over, if nobody waits for how it ended.
 func (w *world) runAgain(e *Engine, id string) {
 	row := w.rows[id]
-	_, live := e.Job(id)
+	_, live := e.at(w.now).Job(id)
 	if row == nil || live || !row.State.Terminal() || len(row.Spec.After) > 0 || w.givenUp[id] {
 		return
 	}
-	if _, unwritten := e.Find(id); unwritten {
+	if _, unwritten := e.at(w.now).Find(id); unwritten {
 		return
 	}
 	for _, other := range w.rows {
@@ -101,25 +101,25 @@ func (w *world) runAgain(e *Engine, id string) {
 		}
 	}
 	w.people.again[id] = true
-	e.Again(w.now, []*job.Job{row.Clone()})
+	e.at(w.now).Again([]*job.Job{row.Clone()})
 }
 
 // settleAll is the calm after the storm: what was held is released, and what
 // was paused resumed.
 func (w *world) settleAll(e *Engine) {
-	e.Each(0, func(j *job.Job) bool {
+	e.at(w.now).Each(0, func(j *job.Job) bool {
 		if j.Held && j.State == job.Queued {
-			e.Release(w.now, j.ID, "ann")
+			e.at(w.now).Release(j.ID, "ann")
 		}
 		return true
 	})
 	for index := range w.cards {
-		e.Pause(w.now, index, false, "root")
+		e.at(w.now).Pause(index, false, "root")
 	}
 }
 
 // order is how a job is started; its user may not be known just now.
-func (w *world) order(j *job.Job) (keep.Order, error) {
+func (w *world) order(j *job.Job, _ CardOf) (keep.Order, error) {
 	if w.chance(40) {
 		return keep.Order{}, fmt.Errorf("look up ann: %w", ErrNotNow)
 	}

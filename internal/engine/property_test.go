@@ -26,28 +26,28 @@ func TestNothingIsActedOnBeforeItIsOnDisk(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"submit": func(rt *rapid.T) { m.submit() },
 			"end":    func(rt *rapid.T) { m.end() },
-			"cancel": func(rt *rapid.T) { r.e.Cancel(r.now, m.anyID(), "asked") },
-			"drop":   func(rt *rapid.T) { r.e.Withdraw(r.now, m.anyID()) },
-			"hold":   func(rt *rapid.T) { r.e.Hold(r.now, m.anyID(), "ann") },
-			"let go": func(rt *rapid.T) { r.e.Release(r.now, m.anyID(), "ann") },
-			"again":  func(rt *rapid.T) { r.e.Requeue(r.now, m.anyID(), "ann", 0) },
-			"pause":  func(rt *rapid.T) { r.e.Pause(r.now, 0, rapid.Bool().Draw(rt, "paused"), "root") },
+			"cancel": func(rt *rapid.T) { r.at().Cancel(m.anyID(), "asked") },
+			"drop":   func(rt *rapid.T) { r.at().Withdraw(m.anyID()) },
+			"hold":   func(rt *rapid.T) { r.at().Hold(m.anyID(), "ann") },
+			"let go": func(rt *rapid.T) { r.at().Release(m.anyID(), "ann") },
+			"again":  func(rt *rapid.T) { r.at().Requeue(m.anyID(), "ann", 0) },
+			"pause":  func(rt *rapid.T) { r.at().Pause(0, rapid.Bool().Draw(rt, "paused"), "root") },
 			"accept": func(rt *rapid.T) { r.accept("ann", m.spec()) },
 			"rules": func(rt *rapid.T) {
 				rules := r.e.cfg.Rules
 				rules.JobsPerGPU = rapid.IntRange(0, 3).Draw(rt, "jobs per card")
-				r.e.SetRules(rules, r.e.cfg.Limits)
+				r.at().SetRules(rules, r.e.cfg.Limits)
 			},
 			"edit": func(rt *rapid.T) {
-				r.e.Edit(r.now, m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
+				r.at().Edit(m.anyID(), m.spec(), int64(rapid.IntRange(0, 20).Draw(rt, "rank")))
 			},
 			"disk":   func(rt *rapid.T) { r.commitErr = either(rt, errDisk) },
 			"ledger": func(rt *rapid.T) { r.bookErr = either(rt, errOther) },
 			"lock":   func(rt *rapid.T) { r.lockErr = either(rt, errOther) },
 			"keeps":  func(rt *rapid.T) { r.leaseErr = either(rt, errOther) },
-			"blind":  func(rt *rapid.T) { r.e.Observe(r.now, gpu.Sample{}, errors.New("no answer")) },
+			"blind":  func(rt *rapid.T) { r.at().observe(gpu.Sample{}, errors.New("no answer")) },
 			"kill":   func(rt *rapid.T) { m.kill() },
-			"stop":   func(rt *rapid.T) { r.e.Interrupt(r.now, rapid.Bool().Draw(rt, "at once")) },
+			"stop":   func(rt *rapid.T) { r.at().Interrupt(rapid.Bool().Draw(rt, "at once")) },
 			"time": func(rt *rapid.T) {
 				r.now = r.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
 			},
@@ -100,8 +100,8 @@ func (m *machine) submit() {
 	if len(jobs[0].Spec.After) > 0 && jobs[0].Spec.After[0].Job == fmt.Sprint(m.n+1) {
 		jobs[0].Spec.After = nil // nothing waits for what is not there yet
 	}
-	m.r.e.Number(jobs)
-	m.r.e.Submit(m.r.now, jobs)
+	m.r.at().Number(jobs)
+	m.r.e.at(m.r.now).Submit(jobs)
 }
 
 // end lets one of the commands that run end somehow.
@@ -119,7 +119,7 @@ func (m *machine) end() {
 		ev.OOM = ev.Record.ExitCode > 0 && rapid.Bool().Draw(m.rt, "oom")
 		ev.Record.Stop = rapid.SampledFrom([]string{"", "", "timeout"}).Draw(m.rt, "stop")
 	}
-	m.r.e.Absorb(m.r.now, ev)
+	m.r.e.at(m.r.now).absorb(ev)
 }
 
 // kill is kill -9 of berth. Supervisors with an order are found at work.
@@ -135,9 +135,9 @@ func (m *machine) kill() {
 // check holds memory, disk and ledger against one another.
 func (m *machine) check() {
 	r := m.r
-	settled := r.e.Written()
+	settled := r.at().Written()
 	for id, row := range r.rows {
-		j, live := r.e.Job(id)
+		j, live := r.at().Job(id)
 		if settled && live == row.State.Terminal() {
 			m.rt.Fatalf("job %s is %s on disk, but live in memory: %v", id, row.State, live)
 		}
@@ -146,7 +146,7 @@ func (m *machine) check() {
 		}
 	}
 	held := map[int]int64{}
-	for _, running := range r.e.Running() {
+	for _, running := range r.at().Running() {
 		for _, card := range running.Job.Grant.GPUs {
 			held[card] += running.Job.Grant.BudgetMiB
 			if held[card] > 24576 {
@@ -154,8 +154,8 @@ func (m *machine) check() {
 			}
 		}
 	}
-	queued, running := r.e.Live()
-	if len(r.e.Next(1000)) != queued || len(r.e.Running()) != running {
-		m.rt.Fatalf("%d queued and %d running, but %d and %d are listed", queued, running, len(r.e.Next(1000)), len(r.e.Running()))
+	queued, running := r.at().Live()
+	if len(r.at().Next(1000)) != queued || len(r.at().Running()) != running {
+		m.rt.Fatalf("%d queued and %d running, but %d and %d are listed", queued, running, len(r.at().Next(1000)), len(r.at().Running()))
 	}
 }

@@ -95,82 +95,81 @@ func heldAnother(found []run.Found, token string) bool {
 }
 
 // Restore takes the queue over from an earlier berth.
-func (e *Engine) Restore(now time.Time, live []*job.Job, found []run.Found) {
-	e.now = now
+func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	fates, strays := Recover(live, found)
 	for _, f := range fates {
-		e.know(f.Job)
+		t.know(f.Job)
 	}
 	for _, f := range fates {
 		if f.Kind == FateQueued {
-			e.shorten(f.Job)
-			e.enqueue(f.Job)
+			t.shorten(f.Job)
+			t.enqueue(f.Job)
 			continue
 		}
-		e.restoreRunning(f)
+		t.restoreRunning(f)
 	}
 	for _, s := range strays {
-		e.stray(s)
+		t.stray(s)
 	}
-	e.setOwners()
+	t.setOwners()
 }
 
 // shorten keeps a clock that was set back from turning the moments before a
 // retry into months.
-func (e *Engine) shorten(j *job.Job) {
-	if j.RetriesUsed == 0 || !j.SubmittedAt.After(e.now) {
+func (t *Turn) shorten(j *job.Job) {
+	if j.RetriesUsed == 0 || !j.SubmittedAt.After(t.Now) {
 		return
 	}
-	if latest := e.now.Add(backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
+	if latest := t.Now.Add(backoff(j.RetriesUsed - 1)); j.NotBefore.After(latest) {
 		j.NotBefore = latest
 	}
 }
 
-func (e *Engine) restoreRunning(f Fate) {
+func (t *Turn) restoreRunning(f Fate) {
 	j := f.Job
-	a := &attempt{job: j, token: j.Keep, startedAt: e.now, run: e.span(j), kind: kindOf(j)}
+	a := &attempt{job: j, token: j.Keep, startedAt: t.Now, run: t.span(j), kind: kindOf(j)}
 	_, a.storedMiB = highest(j.PeakMiB)
-	e.active[j.ID] = a
-	e.byToken[j.Keep] = j.ID
-	e.recallTrouble(a)
-	e.meter.Seed(j.ID, j.PeakMiB)
+	t.active[j.ID] = a
+	t.byToken[j.Keep] = j.ID
+	t.recallTrouble(a)
+	t.meter.Seed(j.ID, j.PeakMiB)
 	switch f.Kind {
 	case FateRunning:
-		e.adopt(j)
+		t.adopt(j)
 	case FateEnded:
-		e.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
+		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
 	case FateNeverRan:
-		e.neverRan(a, "berth went down before it ran", time.Time{})
+		t.neverRan(a, "berth went down before it ran", time.Time{})
 	case FateVanished:
-		e.lost(a, f.Found.Record)
+		t.lost(a, f.Found.Record)
 	case FateLosing, FateQueued:
 		// The runner says when the last process is gone.
 	}
 }
 
-func (e *Engine) adopt(j *job.Job) {
+func (t *Turn) adopt(j *job.Job) {
 	switch j.Stop {
 	case job.StopInterrupt:
 		// The berth that wanted it stopped is gone. If the supervisor had
 		// heard of it, its record will say so.
 		j.Stop = job.NoStop
-		e.fact(j)
+		t.fact(j)
 	case job.StopCancel, job.StopRequeue:
-		e.stops = append(e.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+		t.stops = append(t.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
 	case job.StopAside:
 		// What it is to be told, and when, is looked at in each round.
 	}
-	e.tell(job.EventAdopted, j, "")
+	t.tell(job.EventAdopted, j, "")
 }
 
 // stray lets a supervisor go that holds nothing we still wait for. One that
 // runs a job the store has no word of is ended: its line will run again, and
 // never twice at the same time.
-func (e *Engine) stray(f run.Found) {
-	e.cfg.Log.Warn("found a supervisor the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
+func (t *Turn) stray(f run.Found) {
+	t.cfg.Log.Warn("found a supervisor the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
 	if f.Kind == run.FoundRunning {
-		e.stops = append(e.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
+		t.stops = append(t.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
 		return
 	}
-	e.acks = append(e.acks, f.Token)
+	t.acks = append(t.acks, f.Token)
 }

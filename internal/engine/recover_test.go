@@ -71,7 +71,7 @@ func TestRestoreAdoptsWhatRuns(t *testing.T) {
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.pass(time.Millisecond)
 	r.wantTold("adopted 1")
-	if _, running := r.e.Live(); running != 1 {
+	if _, running := r.at().Live(); running != 1 {
 		t.Errorf("%d running", running)
 	}
 	r.end("1", keep.Record{ExitCode: 4}, false)
@@ -89,7 +89,7 @@ func TestRestoreTakesOverAnEndWithItsStatus(t *testing.T) {
 
 func TestRestoreRepeatsACancellation(t *testing.T) {
 	r := runOne(t)
-	r.e.Cancel(r.now, "1", "asked")
+	r.at().Cancel("1", "asked")
 	r.commitErr = nil
 	r.step()
 	r.did = nil
@@ -102,7 +102,7 @@ func TestRestoreRepeatsACancellation(t *testing.T) {
 
 func TestRestoreForgetsAnInterruption(t *testing.T) {
 	r := runOne(t)
-	r.e.Interrupt(r.now, false)
+	r.at().Interrupt(false)
 	r.step()
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.did = nil
@@ -143,7 +143,7 @@ func TestRestoreOfASupervisorThatLostItsRecord(t *testing.T) {
 	r.again(run.Found{Kind: run.FoundLost, Token: "t1"})
 	r.step()
 	r.wantRow("1", job.Running, "")
-	r.e.Absorb(r.now, run.Event{Kind: run.Lost, Token: "t1"})
+	r.at().absorb(run.Event{Kind: run.Lost, Token: "t1"})
 	r.step()
 	r.wantRow("1", job.Failed, job.Lost)
 }
@@ -172,10 +172,10 @@ func TestRestoreLetsStraysGo(t *testing.T) {
 	r.step()
 	r.wantDid("ack x", "stop y interrupt 10s", "book ")
 	// When the stray that ran is gone, it is let go as well.
-	r.e.Absorb(r.now, run.Event{Kind: run.Started, Token: "y", Job: "6", Attempt: 1})
+	r.at().absorb(run.Event{Kind: run.Started, Token: "y", Job: "6", Attempt: 1})
 	r.step()
 	r.wantDid()
-	r.e.Absorb(r.now, run.Event{Kind: run.Ended, Token: "y", Job: "6", Attempt: 1})
+	r.at().absorb(run.Event{Kind: run.Ended, Token: "y", Job: "6", Attempt: 1})
 	r.step()
 	r.wantDid("ack y", "book ")
 }

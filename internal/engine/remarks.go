@@ -8,9 +8,9 @@ import (
 
 // remarked tells, once each, of what a job has to do without, as its supervisor
 // notes it: a limit that could not be set, an MPS server that ended.
-func (e *Engine) remarked(a *attempt, notes string) {
+func (t *Turn) remarked(a *attempt, notes string) {
 	if rest, known := strings.CutPrefix(notes, a.remarks); known && rest != "" {
 		a.remarks = notes
-		e.tell(job.EventWarning, a.job, strings.TrimPrefix(rest, "; "))
+		t.tell(job.EventWarning, a.job, strings.TrimPrefix(rest, "; "))
 	}
 }

@@ -13,11 +13,11 @@ func TestACardThatWasRememberedUnderAnotherNumberIsThereOnce(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) {
 		c.Devices = []gpu.Device{{Index: 7, UUID: "GPU-1", Name: "Fake", TotalMiB: 24576}}
 	})
-	cards := r.e.Cards()
+	cards := r.at().Cards()
 	if len(cards) != 2 || cards[1].Index != 1 || cards[1].Stale {
 		t.Fatalf("cards %+v", cards)
 	}
-	if d, ok := r.e.Device("GPU-1"); !ok || d.Index != 1 {
+	if d, ok := r.at().Device("GPU-1"); !ok || d.Index != 1 {
 		t.Errorf("it is %+v", d)
 	}
 }
@@ -29,13 +29,13 @@ func TestACardThatIsMissingSaysWhenItWasLastRead(t *testing.T) {
 	begun := r.now
 	r.devices = r.devices[:1]
 	r.pass(time.Second)
-	if at := r.e.SeenAt(0); !at.Equal(r.now) {
+	if at := r.at().SeenAt(0); !at.Equal(r.now) {
 		t.Errorf("a card that is there was read at %v", at)
 	}
-	if at := r.e.SeenAt(1); !at.Equal(begun) {
+	if at := r.at().SeenAt(1); !at.Equal(begun) {
 		t.Errorf("a card that is missing was read at %v", at)
 	}
-	if at := r.e.SeenAt(2); !at.IsZero() {
+	if at := r.at().SeenAt(2); !at.IsZero() {
 		t.Errorf("a card that was never there was read at %v", at)
 	}
 }
@@ -51,7 +51,7 @@ func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
 	}
 	r.devices = slices.Clone(parts)
 	r.pass(time.Second)
-	r.e.SetHealth(r.now, parts[1].Index, gpu.HealthQuarantined, "root", "not for today")
+	r.at().SetHealth(parts[1].Index, gpu.HealthQuarantined, "root", "not for today")
 	for i := range parts {
 		r.xid(i, 48)
 	}
@@ -65,14 +65,14 @@ func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
 	}
 	r.devices = parts
 	r.pass(time.Second)
-	if v := r.e.HealthOf("MIG-0"); v.State != gpu.HealthOK {
+	if v := r.at().HealthOf("MIG-0"); v.State != gpu.HealthOK {
 		t.Errorf("a part that is made anew is %+v", v)
 	}
-	if v := r.e.HealthOf("MIG-1"); v.State != gpu.HealthQuarantined || v.By != "root" {
+	if v := r.at().HealthOf("MIG-1"); v.State != gpu.HealthQuarantined || v.By != "root" {
 		t.Errorf("a person's word did not stand: %+v", v)
 	}
 	r.again()
-	if v := r.e.HealthOf("MIG-0"); v.State != gpu.HealthOK {
+	if v := r.at().HealthOf("MIG-0"); v.State != gpu.HealthOK {
 		t.Errorf("after a restart it is %+v", v)
 	}
 }
@@ -82,7 +82,7 @@ func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
 		c.Devices = []gpu.Device{{Index: 7, UUID: "GPU-dead", Name: "Fake", TotalMiB: 24576}}
 	})
 	l := launcher()
-	l.Device = r.e.Given
+	l.card = r.e.cards.given
 	j := &job.Job{ID: "1", Spec: spec(), Attempt: job.Attempt{Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}}
 	visible := func(want string) {
 		t.Helper()
@@ -93,7 +93,7 @@ func TestAJobIsToldUUIDsWhileACardIsGoneThatWasThere(t *testing.T) {
 	visible("0")
 	r.lose(1)
 	visible("GPU-0")
-	if d, _ := r.e.Device("GPU-0"); d.DriverIndex != 0 {
+	if d, _ := r.at().Device("GPU-0"); d.DriverIndex != 0 {
 		t.Errorf("people are told the driver calls it %d", d.DriverIndex)
 	}
 	r.pass(time.Second)

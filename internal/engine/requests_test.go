@@ -14,19 +14,19 @@ func TestANewJobIsToldOfBeforeItStartsAndOnceItIsOnDisk(t *testing.T) {
 	r := newRig(t, 1)
 	r.commitErr = errDisk
 	jobs := []*job.Job{{Spec: spec()}, {Spec: spec()}}
-	r.e.Number(jobs)
-	r.e.Submit(r.now, jobs)
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
 	if err := r.e.Step(r.now); err == nil {
 		t.Fatal("the disk is full, and the round succeeded")
 	}
 	r.wantTold("warning")
-	if r.e.Written() {
+	if r.at().Written() {
 		t.Error("all is said to be written")
 	}
 	r.commitErr = nil
 	r.step()
 	r.wantTold("queued 1", "queued 2", "started 1", "notice")
-	if !r.e.Written() {
+	if !r.at().Written() {
 		t.Error("something is said to be unwritten")
 	}
 }
@@ -39,14 +39,14 @@ func TestEdit(t *testing.T) {
 	}{
 		{
 			name:  "a changed spec applies and is on disk",
-			edit:  func(r *rig) { r.e.Edit(r.now, "2", spec(vram(4000), gpus(1)), 1) },
+			edit:  func(r *rig) { r.at().Edit("2", spec(vram(4000), gpus(1)), 1) },
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 4000) },
 		},
 		{
 			name: "a raised declaration outlives an edit that does not touch it",
 			edit: func(r *rig) {
 				r.e.jobs["2"].VRAMMiB = 5000
-				r.e.Edit(r.now, "2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
+				r.at().Edit("2", spec(vram(2000), func(s *job.Spec) { s.Name = "x" }), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 5000) },
 		},
@@ -54,13 +54,13 @@ func TestEdit(t *testing.T) {
 			name: "and gives way to one that does",
 			edit: func(r *rig) {
 				r.e.jobs["2"].VRAMMiB = 5000
-				r.e.Edit(r.now, "2", spec(vram(3000)), 1)
+				r.at().Edit("2", spec(vram(3000)), 1)
 			},
 			check: func(t *testing.T, j *job.Job) { wantMiB(t, j, 3000) },
 		},
 		{
 			name: "an edit that makes it impossible ends it so",
-			edit: func(r *rig) { r.e.Edit(r.now, "2", spec(gpus(9)), 1) },
+			edit: func(r *rig) { r.at().Edit("2", spec(gpus(9)), 1) },
 			check: func(t *testing.T, j *job.Job) {
 				if j.Outcome != job.Infeasible {
 					t.Errorf("it is %s %q", j.State, j.Outcome)
@@ -88,10 +88,10 @@ func wantMiB(t *testing.T, j *job.Job, want int64) {
 
 func TestEditOfARunningJobDoesNothing(t *testing.T) {
 	r := runOne(t, vram(2000))
-	r.e.Edit(r.now, "1", spec(vram(9000), command("other")), 7)
+	r.at().Edit("1", spec(vram(9000), command("other")), 7)
 	r.step()
 	r.wantDid()
-	if j, _ := r.e.Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
+	if j, _ := r.at().Job("1"); j.Spec.VRAMMiB != 2000 || j.Spec.Shell == "other" {
 		t.Errorf("it was changed: %+v", j.Spec)
 	}
 }
@@ -99,7 +99,7 @@ func TestEditOfARunningJobDoesNothing(t *testing.T) {
 func TestReorderChangesWhoIsNext(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec(), spec())
-	r.e.Edit(r.now, "2", spec(), 9)
+	r.at().Edit("2", spec(), 9)
 	r.did = nil
 	r.end("1", keep.Record{}, false)
 	r.wantRow("3", job.Running, "")
@@ -112,7 +112,7 @@ func TestARequeuedJobStaysBehindTheLinesThatWereThere(t *testing.T) {
 	r.submit(again, spec(), spec())
 	r.end("1", keep.Record{Stop: "timeout"}, false)
 	r.wantRow("2", job.Running, "")
-	r.e.Edit(r.now, "1", again, 0) // the file is saved again; its line is first
+	r.at().Edit("1", again, 0) // the file is saved again; its line is first
 	r.end("2", keep.Record{}, false)
 	r.wantRow("3", job.Running, "")
 	r.end("3", keep.Record{}, false)
@@ -125,14 +125,14 @@ func TestARequeuedJobStaysBehindTheLinesThatWereThere(t *testing.T) {
 func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(), spec())
-	if r.e.Withdraw(r.now, "1") {
+	if r.at().Withdraw("1") {
 		t.Error("a running job was withdrawn")
 	}
-	if r.e.Withdraw(r.now, "42") {
+	if r.at().Withdraw("42") {
 		t.Error("a job that never was was withdrawn")
 	}
 	r.told = nil
-	if !r.e.Withdraw(r.now, "2") {
+	if !r.at().Withdraw("2") {
 		t.Error("a queued job was not")
 	}
 	r.step()
@@ -141,7 +141,7 @@ func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
 		t.Error("its row is still on disk")
 	}
 	r.end("1", keep.Record{}, false)
-	if queued, running := r.e.Live(); queued+running != 0 {
+	if queued, running := r.at().Live(); queued+running != 0 {
 		t.Errorf("%d queued, %d running", queued, running)
 	}
 }
@@ -149,9 +149,9 @@ func TestWithdrawForgetsAQueuedJobOnly(t *testing.T) {
 func TestWithdrawnBeforeItWasOnDisk(t *testing.T) {
 	r := newRig(t, 1)
 	jobs := []*job.Job{{Spec: spec()}}
-	r.e.Number(jobs)
-	r.e.Submit(r.now, jobs)
-	r.e.Withdraw(r.now, "1")
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
+	r.at().Withdraw("1")
 	r.step()
 	r.wantDid("commit 1:deleted")
 }
@@ -160,7 +160,7 @@ func TestCancel(t *testing.T) {
 	t.Run("a queued job ends at once", func(t *testing.T) {
 		r := newRig(t, 1)
 		r.submit(spec(), spec())
-		if !r.e.Cancel(r.now, "2", "its line is marked cancel") {
+		if !r.at().Cancel("2", "its line is marked cancel") {
 			t.Error("refused")
 		}
 		r.step()
@@ -171,7 +171,7 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("a running job is stopped after the intent is on disk", func(t *testing.T) {
 		r := runOne(t, func(s *job.Spec) { s.Grace = 3 * time.Second })
-		r.e.Cancel(r.now, "1", "")
+		r.at().Cancel("1", "")
 		r.wantDid()
 		r.step()
 		r.wantDid("commit 1:running", "stop t1 cancel 3s")
@@ -181,15 +181,15 @@ func TestCancel(t *testing.T) {
 	})
 	t.Run("asked twice, it is told of once and stopped again", func(t *testing.T) {
 		r := runOne(t)
-		r.e.Cancel(r.now, "1", "")
+		r.at().Cancel("1", "")
 		r.step()
-		r.e.Cancel(r.now, "1", "")
+		r.at().Cancel("1", "")
 		r.step()
 		r.wantTold("stopping 1")
 	})
 	t.Run("a job whose supervisor never ran it is cancelled, not queued again", func(t *testing.T) {
 		r := runOne(t)
-		r.e.Cancel(r.now, "1", "")
+		r.at().Cancel("1", "")
 		r.hear(run.NeverRan, "1", keep.Record{}, false)
 		r.step()
 		r.wantRow("1", job.Cancelled, job.WasCancelled)
@@ -197,7 +197,7 @@ func TestCancel(t *testing.T) {
 	t.Run("what is over cannot be cancelled", func(t *testing.T) {
 		r := runOne(t)
 		r.end("1", keep.Record{}, false)
-		if r.e.Cancel(r.now, "1", "") {
+		if r.at().Cancel("1", "") {
 			t.Error("it was")
 		}
 		r.wantRow("1", job.Finished, job.OK)
@@ -208,12 +208,12 @@ func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec(vram(4000)), spec(vram(4000)), spec())
 	r.did = nil
-	r.e.Interrupt(r.now, false)
+	r.at().Interrupt(false)
 	r.step()
 	if len(r.did) != 3 || r.did[0] != "commit 1:running 2:running" {
 		t.Errorf("did %q", r.did)
 	}
-	r.e.Interrupt(r.now, true)
+	r.at().Interrupt(true)
 	r.did = nil
 	r.step()
 	for _, act := range r.did {
@@ -227,21 +227,21 @@ func TestInterruptStopsAllAndStartsNothing(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		r.wantRow(fmt.Sprint(id), job.Queued, "")
 	}
-	if why := r.e.Why("3"); why != "berth is stopping" {
+	if why := r.at().Why("3"); why != "berth is stopping" {
 		t.Errorf("why: %q", why)
 	}
-	if r.e.NeedsSample(r.now) {
+	if r.at().needsSample() {
 		t.Error("it still wants to look at the cards")
 	}
-	if r.e.Blocked() != "berth is stopping" {
-		t.Errorf("blocked: %q", r.e.Blocked())
+	if r.at().Blocked() != "berth is stopping" {
+		t.Errorf("blocked: %q", r.at().Blocked())
 	}
 }
 
 func TestACancelledJobStaysCancelledWhenBerthIsInterrupted(t *testing.T) {
 	r := runOne(t)
-	r.e.Cancel(r.now, "1", "")
-	r.e.Interrupt(r.now, false)
+	r.at().Cancel("1", "")
+	r.at().Interrupt(false)
 	r.step()
 	r.wantDid("commit 1:running", "stop t1 cancel 10s", "stop t1 cancel 10s")
 }
@@ -258,7 +258,7 @@ func TestAgainStartsFromTheBeginning(t *testing.T) {
 		t.Errorf("%d bytes of its log are gone", row.LogDropped)
 	}
 	r.told = nil
-	r.e.Again(r.now, []*job.Job{r.row("1").Clone()})
+	r.at().Again([]*job.Job{r.row("1").Clone()})
 	r.step()
 	r.wantTold("requeued 1", "started 1")
 	row := r.row("1")
@@ -308,7 +308,7 @@ func TestAJobThatIsNotWantedBackIsDequeuedBeforeItStartsAgain(t *testing.T) {
 	wanted, r.told = false, nil
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantTold("retry 1", "dequeued 1")
-	if _, live := r.e.Job("1"); live || len(r.rows) != 0 {
+	if _, live := r.at().Job("1"); live || len(r.rows) != 0 {
 		t.Errorf("it is still there: %v", r.rows)
 	}
 }

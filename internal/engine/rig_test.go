@@ -78,7 +78,9 @@ func newRig(t testing.TB, cards int, change ...func(*Config)) *rig {
 func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) {
 	cfg := Config{
 		Rules: sched.DefaultRules(), Poll: time.Second, Tolerance: 0.1, User: "ann", TellQueued: true,
-		Order:   func(j *job.Job) (keep.Order, error) { return keep.Order{Job: j.ID, Attempt: j.Attempt.Number}, nil },
+		Order: func(j *job.Job, _ CardOf) (keep.Order, error) {
+			return keep.Order{Job: j.ID, Attempt: j.Attempt.Number}, nil
+		},
 		LogPath: func(j *job.Job) string { return fmt.Sprintf("%s/%d.log", j.ID, j.Attempt.Number) },
 		Publish: func(events []job.Event) { r.told = append(r.told, events...) },
 	}
@@ -91,10 +93,10 @@ func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) 
 	}
 	r.e = New(cfg, r, r, nil, r, r, last)
 	meta := func(key string) (string, error) { return r.meta[key], nil }
-	if err := r.e.RestoreHealth(meta); err != nil {
+	if err := r.at().RestoreHealth(meta); err != nil {
 		r.t.Fatal(err)
 	}
-	r.e.Restore(r.now, live, found)
+	r.at().Restore(live, found)
 }
 
 // again is kill -9 of berth and a new one that finds these supervisors.
@@ -115,6 +117,9 @@ func (r *rig) again(found ...run.Found) {
 
 func (r *rig) do(format string, args ...any) { r.did = append(r.did, fmt.Sprintf(format, args...)) }
 
+// at is a turn at this moment.
+func (r *rig) at() *Turn { return r.e.at(r.now) }
+
 // submit takes jobs in and runs a round.
 func (r *rig) submit(specs ...job.Spec) []*job.Job {
 	r.t.Helper()
@@ -122,8 +127,8 @@ func (r *rig) submit(specs ...job.Spec) []*job.Job {
 	for i, spec := range specs {
 		jobs = append(jobs, &job.Job{Spec: spec, Rank: int64(i)})
 	}
-	r.e.Number(jobs)
-	r.e.Submit(r.now, jobs)
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
 	r.step()
 	return jobs
 }
@@ -145,7 +150,7 @@ func (r *rig) pass(d time.Duration) {
 }
 
 func (r *rig) look() {
-	r.e.Observe(r.now, gpu.Sample{At: r.now, Devices: slices.Clone(r.devices)}, nil)
+	r.at().observe(gpu.Sample{At: r.now, Devices: slices.Clone(r.devices)}, nil)
 }
 
 // uses puts a process of a job on a card.
@@ -161,12 +166,12 @@ func (r *rig) clear(card int) { r.devices[card].UsedMiB, r.devices[card].Process
 // hear gives the engine an event about the attempt that is running.
 func (r *rig) hear(kind run.EventKind, id string, record keep.Record, oom bool) {
 	r.t.Helper()
-	j, ok := r.e.Job(id)
+	j, ok := r.at().Job(id)
 	if !ok {
 		r.t.Fatalf("job %s is over already", id)
 	}
 	record.BootID = orElse(record.BootID, keep.BootID())
-	r.e.Absorb(r.now, run.Event{Kind: kind, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Record: record, OOM: oom})
+	r.at().absorb(run.Event{Kind: kind, Token: j.Keep, Job: id, Attempt: j.Attempt.Number, Record: record, OOM: oom})
 }
 
 func orElse(text, other string) string {

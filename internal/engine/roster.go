@@ -57,12 +57,12 @@ func (r *roster) remove(j *job.Job) {
 // Each calls fn with the jobs that are not over, in the order of submission,
 // from the first with a number above seq, until fn returns false. fn must not
 // keep the job, nor change the queue.
-func (e *Engine) Each(seq int64, fn func(*job.Job) bool) {
-	at, _ := slices.BinarySearchFunc(e.roster.seqs, seq, func(s, after int64) int {
+func (t *Turn) Each(seq int64, fn func(*job.Job) bool) {
+	at, _ := slices.BinarySearchFunc(t.roster.seqs, seq, func(s, after int64) int {
 		return cmp.Or(cmp.Compare(s, after), -1)
 	})
-	for ; at < len(e.roster.ids); at++ {
-		if id := e.roster.ids[at]; id != "" && !fn(e.jobs[id]) {
+	for ; at < len(t.roster.ids); at++ {
+		if id := t.roster.ids[at]; id != "" && !fn(t.jobs[id]) {
 			return
 		}
 	}
@@ -70,10 +70,10 @@ func (e *Engine) Each(seq int64, fn func(*job.Job) bool) {
 
 // EachBack is Each from the newest to the oldest, from the first with a number
 // below seq.
-func (e *Engine) EachBack(seq int64, fn func(*job.Job) bool) {
-	at, _ := slices.BinarySearch(e.roster.seqs, seq)
+func (t *Turn) EachBack(seq int64, fn func(*job.Job) bool) {
+	at, _ := slices.BinarySearch(t.roster.seqs, seq)
 	for at--; at >= 0; at-- {
-		if id := e.roster.ids[at]; id != "" && !fn(e.jobs[id]) {
+		if id := t.roster.ids[at]; id != "" && !fn(t.jobs[id]) {
 			return
 		}
 	}
@@ -81,12 +81,12 @@ func (e *Engine) EachBack(seq int64, fn func(*job.Job) bool) {
 
 // EachTask calls fn with the tasks of an array that are not over. They were
 // numbered one after the other, from the array's own number.
-func (e *Engine) EachTask(array string, fn func(*job.Job)) {
+func (t *Turn) EachTask(array string, fn func(*job.Job)) {
 	base, err := strconv.ParseInt(array, 10, 64)
 	if err != nil {
 		return
 	}
-	e.Each(base-1, func(j *job.Job) bool {
+	t.Each(base-1, func(j *job.Job) bool {
 		if j.Array() != array {
 			return false
 		}
@@ -96,9 +96,9 @@ func (e *Engine) EachTask(array string, fn func(*job.Job)) {
 }
 
 // EachUnwritten calls fn with the jobs that are over, but not yet on disk.
-func (e *Engine) EachUnwritten(fn func(*job.Job)) {
-	for id, j := range e.dirty {
-		if _, live := e.jobs[id]; !live {
+func (t *Turn) EachUnwritten(fn func(*job.Job)) {
+	for id, j := range t.dirty {
+		if _, live := t.jobs[id]; !live {
 			fn(j)
 		}
 	}

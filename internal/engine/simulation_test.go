@@ -142,13 +142,13 @@ func (w *world) boot(fresh []*job.Job) *Engine {
 		LogPath: func(j *job.Job) string { return j.ID },
 	}, w, w, nil, w, w, last)
 	meta := func(key string) (string, error) { return w.people.meta[key], nil }
-	if err := errors.Join(e.RestorePauses(meta), e.RestoreHealth(meta)); err != nil {
+	if err := errors.Join(e.at(w.now).RestorePauses(meta), e.at(w.now).RestoreHealth(meta)); err != nil {
 		w.wrong("%v", err)
 	}
-	e.Restore(w.now, live, w.scan())
+	e.at(w.now).Restore(live, w.scan())
 	if fresh != nil {
-		e.Number(fresh)
-		e.Submit(w.now, fresh)
+		e.at(w.now).Number(fresh)
+		e.at(w.now).Submit(fresh)
 	}
 	return e
 }
@@ -220,25 +220,25 @@ func (w *world) round(e *Engine) (survivor *Engine) {
 		return w.boot(w.resubmit())
 	}
 	for _, ev := range w.take() {
-		e.Absorb(w.now, ev)
+		e.at(w.now).absorb(ev)
 	}
 	w.ask(e)
 	if !w.storm {
 		w.settleAll(e)
 	}
-	if e.NeedsSample(w.now) {
+	if e.at(w.now).needsSample() {
 		s, err := w.sample()
-		e.Observe(w.now, s, err)
+		e.at(w.now).observe(s, err)
 	}
 	if w.chance(100) {
 		panic(crash{})
 	}
 	if w.chance(100) {
 		w.stopping = true
-		e.Interrupt(w.now, w.rng.IntN(2) == 0)
+		e.at(w.now).Interrupt(w.rng.IntN(2) == 0)
 	}
 	_ = e.Step(w.now)
-	if _, running := e.Live(); w.stopping && running == 0 {
+	if _, running := e.at(w.now).Live(); w.stopping && running == 0 {
 		return nil // it exits; the next one takes over
 	}
 	return e

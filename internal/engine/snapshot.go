@@ -4,4 +4,4 @@ import "berth/internal/sched"
 
 // State is what the next decision rests on. It is good until the engine goes
 // on: who keeps it makes a snapshot of it.
-func (e *Engine) State() sched.State { return e.state() }
+func (t *Turn) State() sched.State { return t.state() }

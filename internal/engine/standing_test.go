@@ -34,14 +34,14 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		{"since it was submitted", func(r *rig) { r.submit(spec()); r.pass(hour) }, 0},
 		{"since its time came", func(r *rig) {
 			r.submit(spec())
-			r.e.Begin(r.now, "2", r.now.Add(20*time.Minute))
+			r.at().Begin("2", r.now.Add(20*time.Minute))
 			r.pass(hour)
 		}, 20 * time.Minute},
 		{"since it was released", func(r *rig) {
 			r.submit(spec())
-			r.e.Hold(r.now, "2", "ann")
+			r.at().Hold("2", "ann")
 			r.pass(10 * time.Minute)
-			r.e.Release(r.now, "2", "ann")
+			r.at().Release("2", "ann")
 			r.pass(50 * time.Minute)
 		}, 10 * time.Minute},
 		{"since the last ended that it waited for", func(r *rig) {
@@ -81,7 +81,7 @@ func TestSinceWhenAJobWaits(t *testing.T) {
 		}
 		rules := r.e.cfg.Rules
 		rules.MarginMiB++
-		r.e.SetRules(rules, Limits{})
+		r.at().SetRules(rules, Limits{})
 		if got := r.pendingOf("2").Since.Sub(start0); got != test.want {
 			t.Errorf("%s: under other rules %v, want %v", test.name, got, test.want)
 		}
@@ -107,14 +107,14 @@ func TestHowARunningJobStands(t *testing.T) {
 		User: "ann", Priority: 3, Seq: 2, Submitted: start0.Add(time.Hour), Started: start0.Add(2*time.Hour + 10*time.Millisecond),
 		Waited: time.Hour + 10*time.Millisecond, Limit: 2 * time.Hour, Aside: sched.Aside{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
 	}
-	held := func() sched.Held { return r.e.State().Held[0] }
+	held := func() sched.Held { return r.at().State().Held[0] }
 	got := held()
 	want.Run = got.Run // which the book answers for
 	if got.User != want.User || got.Priority != want.Priority || got.Seq != want.Seq || !got.Submitted.Equal(want.Submitted) || !got.Started.Equal(want.Started) ||
 		got.Waited != want.Waited || got.Limit != want.Limit || got.Aside != want.Aside || got.Leaving || got.Run.High == 0 || got.Run.High > got.Limit {
 		t.Errorf("the plan sees\n%+v, want\n%+v", got, want)
 	}
-	r.e.Cancel(r.now, "2", "asked")
+	r.at().Cancel("2", "asked")
 	r.step()
 	if got := held(); got.Aside.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
 		t.Errorf("told to end, the plan sees %+v", got)
@@ -125,12 +125,12 @@ func TestHowLongAJobHadWaited(t *testing.T) {
 	r := newRig(t, 1)
 	r.submit(spec())
 	r.submit(spec())
-	r.e.Begin(r.now, "2", r.now.Add(20*time.Minute))
+	r.at().Begin("2", r.now.Add(20*time.Minute))
 	r.pass(time.Hour)
 	r.end("1", keep.Record{}, false)
-	r.e.Begin(r.now, "2", time.Time{}) // what a running job was not to begin before is past
+	r.at().Begin("2", time.Time{}) // what a running job was not to begin before is past
 	r.again(run.Found{Kind: run.FoundRunning, Token: r.row("2").Keep, Job: "2", Attempt: 1})
-	if h := r.e.State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
+	if h := r.at().State().Held; len(h) != 1 || h[0].Waited != 40*time.Minute+10*time.Millisecond {
 		t.Errorf("the plan sees %+v", h)
 	}
 }
@@ -146,18 +146,18 @@ func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
 	r.end("1", keep.Record{Elapsed: time.Hour}, false)
 	r.submit(spec(command("python train.py --seed 3")))
 	for _, id := range []string{"2", "3"} {
-		g, _, live := r.e.Guess(id)
+		g, _, live := r.at().Guess(id)
 		if !live || g.Source != predict.FromCommand || g.Samples != 1 || g.Mid < 50*time.Minute || g.Mid > 70*time.Minute {
 			t.Errorf("job %s: %v %+v", id, live, g)
 		}
 	}
-	if _, _, live := r.e.Guess("1"); live {
+	if _, _, live := r.at().Guess("1"); live {
 		t.Error("a job that is over is expected to run")
 	}
 	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute {
 		t.Errorf("queued after the first run it is expected to run for %+v", p.Run)
 	}
-	if h := r.e.State().Held[0]; h.Run.Mid < 50*time.Minute {
+	if h := r.at().State().Held[0]; h.Run.Mid < 50*time.Minute {
 		t.Errorf("running it is expected to run for %+v", h.Run)
 	}
 }
@@ -201,7 +201,7 @@ func TestALongQueueIsNotGoneThroughAtOnce(t *testing.T) {
 	if n := known(); n != reviewAtOnce {
 		t.Errorf("at once %d of the queue are gone through", n)
 	}
-	if wait := r.e.wait(r.now, true); wait > time.Millisecond {
+	if wait := r.at().wait(true); wait > time.Millisecond {
 		t.Errorf("with more to do the loop sleeps for %v", wait)
 	}
 	for range 2 {
@@ -233,20 +233,20 @@ func TestWhatIsRecalled(t *testing.T) {
 		{"one without a card", ran(job.OK, gpus(0)), 0, 0},
 	} {
 		r := newRig(t, 1)
-		r.e.Recall(func(most int) ([]*job.Job, error) {
+		r.at().Recall(func(most int) ([]*job.Job, error) {
 			if most != maxPast {
 				t.Errorf("%d are asked for", most)
 			}
 			return []*job.Job{test.job}, nil
 		})
 		r.submit(spec())
-		g, m, _ := r.e.Guess("1")
+		g, m, _ := r.at().Guess("1")
 		if g.Samples != test.samples || m.HighMiB != test.peak {
 			t.Errorf("%s: %+v %+v", test.name, g, m)
 		}
 	}
 	r := newRig(t, 1)
-	r.e.Recall(func(int) ([]*job.Job, error) { return nil, errors.New("a broken disk") })
+	r.at().Recall(func(int) ([]*job.Job, error) { return nil, errors.New("a broken disk") })
 	r.submit(spec())
 	r.wantRow("1", job.Running, "")
 }
@@ -285,11 +285,11 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 	r.submit(spec(gives, vram(20000)))
 	r.pass(time.Second)
 	r.submit(spec(priority(1), vram(20000)))
-	at := r.e.decideAt()
+	at := r.at().decideAt()
 	if !at.After(r.now) {
 		t.Fatalf("the plan is to be looked at again at %v", at)
 	}
-	if wait := r.e.wait(r.now, true); wait > at.Sub(r.now) {
+	if wait := r.at().wait(true); wait > at.Sub(r.now) {
 		t.Errorf("the loop sleeps for %v", wait)
 	}
 	r.now = at.Add(-time.Millisecond)
@@ -304,8 +304,8 @@ func TestTimeAloneMovesThePlan(t *testing.T) {
 	if !r.row("1").Leaving() {
 		t.Error("nobody looked again when it was time")
 	}
-	r.e.Interrupt(r.now, false)
-	if !r.e.decideAt().IsZero() {
+	r.at().Interrupt(false)
+	if !r.at().decideAt().IsZero() {
 		t.Error("an engine that stops has something to decide")
 	}
 }
@@ -320,14 +320,14 @@ func TestAnOverdueJobsPositionIsTheSameForShowForWhyAndOnTheBoard(t *testing.T) 
 		r.pass(time.Second)
 		r.pass(2 * time.Hour)
 		r.submit(spec(priority(5)))
-		story, queued := sched.Tell(r.e.State(), "2")
+		story, queued := sched.Tell(r.at().State(), "2")
 		if !queued || story.Position != 1 {
 			t.Fatalf("fair share %v: why says position %d (queued: %v), want 1", fair, story.Position, queued)
 		}
-		if got := r.e.Position("2"); got != story.Position {
+		if got := r.at().Position("2"); got != story.Position {
 			t.Errorf("fair share %v: show says position %d, why says %d", fair, got, story.Position)
 		}
-		if next := r.e.Next(1); len(next) != 1 || next[0].ID != "2" {
+		if next := r.at().Next(1); len(next) != 1 || next[0].ID != "2" {
 			t.Errorf("fair share %v: the board begins with %v, want job 2", fair, next)
 		}
 	}

@@ -58,10 +58,10 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 	// its supervisor is not told to forget it.
 	r.wantDid("book 2 3", "no room for 1:failed 3:running", "release t3", "book 2")
 	r.wantTold("warning")
-	if r.e.Written() || r.e.Blocked() == "" {
+	if r.at().Written() || r.at().Blocked() == "" {
 		t.Error("nothing is said to be wrong")
 	}
-	if wait := r.e.wait(r.now, true); wait > time.Second {
+	if wait := r.at().wait(true); wait > time.Second {
 		t.Errorf("it would not try again for %s", wait)
 	}
 
@@ -77,7 +77,7 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 	r.wantDid("book 3", "commit 1:failed 2:finished 3:running", "ack t1", "ack t2", "go 3 t3")
 	r.wantTold("ended 1", "ended 2", "started 3", "notice")
 	r.wantRow("1", job.Failed, "exit:5")
-	if !r.e.Written() {
+	if !r.at().Written() {
 		t.Error("something is said to be unwritten")
 	}
 }
@@ -85,7 +85,7 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 func TestAStopThatCannotBeWrittenDownIsNotSent(t *testing.T) {
 	r := runOne(t)
 	r.commitErr = errDisk
-	r.e.Cancel(r.now, "1", "")
+	r.at().Cancel("1", "")
 	_ = r.e.Step(r.now)
 	r.wantDid("no room for 1:running")
 	r.commitErr = nil
@@ -97,8 +97,8 @@ func TestAnInfeasibleJobIsRefusedOnceThoughTheDiskIsFull(t *testing.T) {
 	r := newRig(t, 1)
 	r.commitErr = errDisk
 	jobs := []*job.Job{{Spec: spec(vram(99999))}}
-	r.e.Number(jobs)
-	r.e.Submit(r.now, jobs)
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
 	_ = r.e.Step(r.now)
 	_ = r.e.Step(r.now)
 	r.commitErr = nil
@@ -172,7 +172,7 @@ func TestPeaksAreStoredLazily(t *testing.T) {
 	if r.row("1").PeakMiB != nil {
 		t.Error("the peak is on disk already")
 	}
-	if wait := r.e.wait(r.now, true); wait > lazyDelay {
+	if wait := r.at().wait(true); wait > lazyDelay {
 		t.Errorf("the loop would sleep %s", wait)
 	}
 	r.pass(lazyDelay)
@@ -235,12 +235,12 @@ func TestAWordFromAStrangerIsAcknowledgedAndChangesNothing(t *testing.T) {
 		{Kind: run.Ended, Token: "t9", Job: "8", Attempt: 1},
 		{Kind: run.NeverRan, Token: "t9", Job: "1", Attempt: 1},
 	} {
-		r.e.Absorb(r.now, ev)
+		r.at().absorb(ev)
 		r.step()
 		r.wantDid("ack t9", "book 1")
 	}
 	r.wantRow("1", job.Running, "")
-	r.e.Absorb(r.now, runEventNobodyKnows)
+	r.at().absorb(runEventNobodyKnows)
 	r.step()
 	r.wantDid()
 }

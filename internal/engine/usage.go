@@ -34,14 +34,14 @@ func (u usage) decayed(now time.Time, halfLife time.Duration) map[string]float64
 }
 
 // charge books what an attempt had of the cards to its user.
-func (e *Engine) charge(j *job.Job, until time.Time) {
-	if !e.cfg.Rules.Fair || j.StartedAt.IsZero() {
+func (t *Turn) charge(j *job.Job, until time.Time) {
+	if !t.cfg.Rules.Fair || j.StartedAt.IsZero() {
 		return
 	}
-	e.usage = usage{At: e.now, Seconds: e.usage.decayed(e.now, e.cfg.HalfLife)}
-	e.usage.Seconds[j.User] += gpuSeconds(j, until)
-	if e.usageSince.IsZero() {
-		e.usageSince = e.now
+	t.usage = usage{At: t.Now, Seconds: t.usage.decayed(t.Now, t.cfg.HalfLife)}
+	t.usage.Seconds[j.User] += gpuSeconds(j, until)
+	if t.usageSince.IsZero() {
+		t.usageSince = t.Now
 	}
 }
 
@@ -60,38 +60,38 @@ func holding(j *job.Job) *sched.Held {
 }
 
 // saveUsage lets the usage ride on a commit once it is old enough.
-func (e *Engine) saveUsage(atOnce bool) {
-	if e.usageSince.IsZero() || !atOnce && e.now.Sub(e.usageSince) < usageDelay {
+func (t *Turn) saveUsage(atOnce bool) {
+	if t.usageSince.IsZero() || !atOnce && t.Now.Sub(t.usageSince) < usageDelay {
 		return
 	}
-	e.usageSince = time.Time{}
-	value, err := json.Marshal(e.usage)
+	t.usageSince = time.Time{}
+	value, err := json.Marshal(t.usage)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	e.meta[usageKey] = string(value)
+	t.meta[usageKey] = string(value)
 }
 
 // RestoreUsage takes over what an earlier berth had counted.
-func (e *Engine) RestoreUsage(meta func(key string) (string, error)) error {
+func (t *Turn) RestoreUsage(meta func(key string) (string, error)) error {
 	value, err := meta(usageKey)
 	if err != nil || value == "" {
 		return err
 	}
-	if err := json.Unmarshal([]byte(value), &e.usage); err != nil {
+	if err := json.Unmarshal([]byte(value), &t.usage); err != nil {
 		return fmt.Errorf("read users' usage: %w", err)
 	}
 	return nil
 }
 
 // shares fills in what the plan needs to know of users and arrays.
-func (e *Engine) shares(s *sched.State) {
-	s.DefaultLimit, s.Limits = e.cfg.Limits.Default, e.cfg.Limits.Users
+func (t *Turn) shares(s *sched.State) {
+	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
 	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
-	if e.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum, s.HalfLife = e.usage.decayed(e.now, e.cfg.HalfLife), sched.FairQuantum, e.cfg.HalfLife
+	if t.cfg.Rules.Fair {
+		s.Usage, s.FairQuantum, s.HalfLife = t.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum, t.cfg.HalfLife
 	}
-	for _, a := range e.active {
+	for _, a := range t.active {
 		j := a.job
 		if j.Spec.ArrayLimit > 0 {
 			s.Pools[j.Array()]++
@@ -101,8 +101,8 @@ func (e *Engine) shares(s *sched.State) {
 		held := holding(j)
 		use.GPUs += held.CountedGPUs()
 		s.InUse[j.User] = use
-		if e.cfg.Rules.Fair {
-			s.Usage[j.User] += gpuSeconds(j, e.now) + sched.FairQuantum*held.FairWeight()
+		if t.cfg.Rules.Fair {
+			s.Usage[j.User] += gpuSeconds(j, t.Now) + sched.FairQuantum*held.FairWeight()
 		}
 	}
 }

@@ -185,9 +185,7 @@ func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	cpus, memMiB := site.Host()
 	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
 	cfg.Devices, cfg.Xids, cfg.Log = m.Devices, m.heard, m.Log
-	e := engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
-	m.Launcher.Device = e.Given
-	return e
+	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 
 // Close lets go of everything; what runs is left running.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"berth/internal/engine"
 	"berth/internal/gpu"
@@ -36,9 +37,11 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 		t.Errorf("%+v, launcher %+v", m, m.Launcher)
 	}
 	e := m.Engine(engine.Config{Rules: sched.DefaultRules()}, 7)
-	if m.Launcher.Device == nil || len(e.Devices()) != 2 {
-		t.Errorf("the engine knows %v", e.Devices())
-	}
+	e.Outside(time.Now(), func(turn *engine.Turn) {
+		if len(turn.Devices()) != 2 {
+			t.Errorf("the engine knows %v", turn.Devices())
+		}
+	})
 	_, err = Open(t.Context(), setup)
 	var failed *Error
 	var locked *store.LockedError
