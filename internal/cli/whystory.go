@@ -8,6 +8,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/reason"
+	"berth/internal/text"
 )
 
 // whyLine is why a job waits and when it is expected to start, or what became of
@@ -38,16 +39,14 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 		f.add("waits since", fmt.Sprintf("%s (%s)", moment(why.Since, now), span(now.Sub(why.Since))))
 	}
 	if b := why.Behind; b != nil {
-		text := b.String() + ": " + b.Because
+		words := b.String() + ": " + b.Because
 		if b.Kept {
-			text += "; cards are kept for it"
+			words += "; cards are kept for it"
 		}
-		f.add("behind", text)
+		f.add("behind", words)
 	}
 	f.add("kept for it", why.Kept.Words(now))
-	if len(why.GivesWay) > 0 {
-		f.add("gives way", givesWayWords(why.GivesWay))
-	}
+	f.add("gives way", givesWayWords(why.GivesWay))
 	f.add("passed", why.Passed(now))
 	f.add("starts", why.Forecast().Start())
 	f.add("runs for", runWords(why.ExpectedRun))
@@ -70,12 +69,11 @@ func whyStanding(why *api.Why) string {
 
 // givesWayWords names those that are set aside.
 func givesWayWords(jobs []string) string {
-	named := jobs[:min(len(jobs), maxRunsTold)]
-	text := "job " + strings.Join(named, ", job ")
-	if more := len(jobs) - len(named); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	names := make([]string, len(jobs))
+	for i, id := range jobs {
+		names[i] = reason.Holder{ID: id}.String()
 	}
-	return text
+	return text.Some(names, maxRunsTold)
 }
 
 // maxRunsTold bounds what is told of a card that many share.

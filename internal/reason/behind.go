@@ -3,6 +3,8 @@ package reason
 import (
 	"fmt"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // Behind is the job that has to go first.
@@ -59,7 +61,7 @@ func (b *Behind) because() string {
 		return "it had less of the cards so far"
 	case FirstUser:
 		return fmt.Sprintf("it is %s's turn: %s had %s GPU hours lately, the job's own user %s",
-			b.User, b.User, decimal(b.HadS/3600), decimal(b.OwnS/3600))
+			b.User, b.User, text.Decimal(b.HadS/3600), text.Decimal(b.OwnS/3600))
 	case FirstShorter:
 		return "it is expected to need the cards for less"
 	}

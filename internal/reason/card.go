@@ -3,6 +3,8 @@ package reason
 import (
 	"cmp"
 	"fmt"
+
+	"berth/internal/text"
 )
 
 // Obstacle is what keeps a job off a card.
@@ -69,7 +71,7 @@ func (c *Card) state() string {
 	case ObstacleForeign:
 		return fmt.Sprintf("has %d MiB in foreign use", c.ForeignMiB)
 	case ObstacleShares:
-		return fmt.Sprintf("has share %s left", fraction(c.FreeShare))
+		return fmt.Sprintf("has share %s left", text.Share(c.FreeShare))
 	case ObstacleKept:
 		return "is kept for " + holders(c.Holders)
 	case ObstacleFree:
@@ -85,7 +87,7 @@ func holders(list []Holder) string {
 	for i, h := range list {
 		names[i] = h.String()
 	}
-	return some(names, maxJobsNamed)
+	return text.Some(names, maxJobsNamed)
 }
 
 // CardStory is what stands between the job and one card, and who is there.
@@ -112,7 +114,7 @@ func (c *CardStory) say() {
 	case c.MissingMiB > 0:
 		c.What = fmt.Sprintf("%d MiB free, %d more needed", c.FreeMiB, c.MissingMiB)
 	case c.MissingShare > 0:
-		c.What = fmt.Sprintf("share %s free, %s more needed", fraction(c.FreeShare), fraction(c.MissingShare))
+		c.What = fmt.Sprintf("share %s free, %s more needed", text.Share(c.FreeShare), text.Share(c.MissingShare))
 	case c.Obstacle == ObstacleTaken:
 		c.What = "taken; the job wants it for itself"
 	case c.Obstacle == ObstacleAlone, c.Obstacle == ObstacleExclusive:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"berth/internal/text"
 )
 
 // Forecast is when a queued job is expected to start, if nothing is submitted
@@ -32,11 +34,10 @@ type Forecast struct {
 // zone of Now: "expected to start between 14:05 and 15:30, from the history of
 // 3 runs".
 func (f Forecast) String() string {
-	if text := f.Start(); f.expected() {
-		return "expected to start " + text
-	} else {
-		return text
+	if f.expected() {
+		return "expected to start " + f.Start()
 	}
+	return f.Start()
 }
 
 // Start is the same without saying that it is expected.
@@ -44,14 +45,14 @@ func (f Forecast) Start() string {
 	if f.None != "" || f.Now.IsZero() {
 		return f.None.String()
 	}
-	text, rests := f.when(), f.Basis.String()
+	words, rests := f.when(), f.Basis.String()
 	switch {
 	case rests == "" || f.now():
-		return text
+		return words
 	case f.known():
-		return text + ", " + rests
+		return words + ", " + rests
 	}
-	return text + "; " + rests
+	return words + "; " + rests
 }
 
 // End is when a running job is expected to be over, where something says so.
@@ -79,7 +80,7 @@ func (f *Forecast) when() string {
 	case f.now():
 		return "now"
 	case f.Beyond:
-		return fmt.Sprintf("not expected before %s: more than %s are in front", low, count(int64(f.InFront), "job"))
+		return fmt.Sprintf("not expected before %s: more than %s are in front", low, text.Count(f.InFront, "job"))
 	case f.Mid.IsZero() && low == "now":
 		return "nothing says when it starts"
 	case f.Mid.IsZero():
@@ -155,17 +156,17 @@ func (b *Basis) known() bool { return b.Limit+b.History > 0 }
 func (b Basis) String() string {
 	var from []string
 	if b.Limit > 0 {
-		from = append(from, "the time "+plural(b.Limit, "limit")+" of "+count(int64(b.Limit), "run"))
+		from = append(from, "the time "+text.Plural(b.Limit, "limit")+" of "+text.Count(b.Limit, "run"))
 	}
 	if b.History > 0 {
-		from = append(from, "the history of "+count(int64(b.History), "run"))
+		from = append(from, "the history of "+text.Count(b.History, "run"))
 	}
 	var parts []string
 	if len(from) > 0 {
 		parts = append(parts, "from "+strings.Join(from, " and "))
 	}
 	if b.Unknown > 0 {
-		parts = append(parts, "of "+count(int64(b.Unknown), "run")+" nothing is known")
+		parts = append(parts, "of "+text.Count(b.Unknown, "run")+" nothing is known")
 	}
 	return strings.Join(parts, "; ")
 }

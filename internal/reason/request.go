@@ -3,6 +3,8 @@ package reason
 import (
 	"fmt"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // Request is what a job asks for, to be put into words.
@@ -27,7 +29,7 @@ func (r Request) Words() string {
 	case r.GPUs == 0:
 		return "no GPU" + r.hostWords()
 	case r.Share > 0:
-		fmt.Fprintf(&b, "share %s of ", fraction(r.Share))
+		fmt.Fprintf(&b, "share %s of ", text.Share(r.Share))
 	}
 	switch {
 	case len(r.IDs) > 0:
@@ -37,7 +39,7 @@ func (r Request) Words() string {
 	case r.idle():
 		fmt.Fprintf(&b, "%d idle GPUs", r.GPUs)
 	default:
-		b.WriteString(count(int64(r.GPUs), "GPU"))
+		b.WriteString(text.Count(r.GPUs, "GPU"))
 	}
 	if len(r.IDs) > 0 && r.idle() {
 		b.WriteString(" idle")
@@ -56,12 +58,12 @@ func (r Request) Words() string {
 }
 
 func (r *Request) hostWords() string {
-	text := ""
+	words := ""
 	if r.CPUs > 0 {
-		text += ", " + count(int64(r.CPUs), "cpu")
+		words += ", " + text.Count(r.CPUs, "cpu")
 	}
 	if r.MemMiB > 0 {
-		text += fmt.Sprintf(", %d MiB of memory", r.MemMiB)
+		words += fmt.Sprintf(", %d MiB of memory", r.MemMiB)
 	}
-	return text
+	return words
 }

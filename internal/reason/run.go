@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"berth/internal/text"
 )
 
 // Holder is a job on a card.
@@ -58,7 +60,7 @@ func (r Run) Words(now time.Time) string {
 	case r.Alone:
 		parts = append(parts, "alone")
 	case r.Share > 0:
-		parts = append(parts, "share "+fraction(r.Share))
+		parts = append(parts, "share "+text.Share(r.Share))
 	case r.BudgetMiB > 0:
 		parts = append(parts, fmt.Sprintf("%d MiB", r.BudgetMiB))
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // String is the reason as a sentence for people, without capital or full
@@ -15,7 +17,7 @@ func (r Reason) String() string {
 	case WaitsForGPUs:
 		return r.needs() + r.facts()
 	case WaitsForCPUs:
-		return fmt.Sprintf("needs %s; %d of %d are free", count(r.Amount, "cpu"), r.Free, r.Total)
+		return fmt.Sprintf("needs %s; %d of %d are free", text.Count(r.Amount, "cpu"), r.Free, r.Total)
 	case WaitsForMemory:
 		return fmt.Sprintf("needs %d MiB of memory; %d of %d are free", r.Amount, r.Free, r.Total)
 	case WaitsForReadings:
@@ -23,9 +25,9 @@ func (r Reason) String() string {
 	case WaitsBehind:
 		return fmt.Sprintf("waits behind job %s, which %s", r.Job, r.Because)
 	case WaitsForTurn:
-		return fmt.Sprintf("fits, and starts once those in front have: at most %s at a time", count(r.Total, "start"))
+		return fmt.Sprintf("fits, and starts once those in front have: at most %s at a time", text.Count(r.Total, "start"))
 	case WaitsForArray:
-		return fmt.Sprintf("%s of array %s %s already, its limit is %d", count(r.Amount, "task"), r.Pool, verb(r.Amount, "run"), r.Total)
+		return fmt.Sprintf("%s of array %s %s already, its limit is %d", text.Count(r.Amount, "task"), r.Pool, text.Verb(r.Amount, "run"), r.Total)
 	case WaitsForLimit:
 		return r.userLimit()
 	case StartsNow:
@@ -44,7 +46,7 @@ func (r Reason) never() string {
 		if r.Total == 0 {
 			has = "none"
 		}
-		return fmt.Sprintf("asks for %s; this machine has %s", count(int64(r.Needs), "GPU"), has)
+		return fmt.Sprintf("asks for %s; this machine has %s", text.Count(r.Needs, "GPU"), has)
 	case NoSuchGPU:
 		if r.Parts {
 			return fmt.Sprintf("asks for %s; GPU %d is partitioned; its parts are %s", gpus(r.IDs), r.IDs[0], r.numbers())
@@ -54,11 +56,11 @@ func (r Reason) never() string {
 		return fmt.Sprintf("asks for %s more than once", gpus(r.IDs))
 	case TooFewAllowed:
 		return fmt.Sprintf("asks for %s%s; %d of this machine's %d qualify: %s",
-			count(int64(r.Needs), "GPU"), r.limits(), r.Amount, r.Total, r.machine()) + r.parts()
+			text.Count(r.Needs, "GPU"), r.limits(), r.Amount, r.Total, r.machine()) + r.parts()
 	case TooMuchVRAM:
 		share := ""
 		if r.Share > 0 {
-			share = fmt.Sprintf(" (share %s)", fraction(r.Share))
+			share = fmt.Sprintf(" (share %s)", text.Share(r.Share))
 		}
 		if r.Needs > 1 {
 			return fmt.Sprintf("asks for %d GPUs with %d MiB each%s; the %d largest allowed cards can hold %d each",
@@ -66,11 +68,11 @@ func (r Reason) never() string {
 		}
 		return fmt.Sprintf("asks for %d MiB per GPU%s; the largest allowed card can hold %d", r.VRAMMiB, share, r.HoldsMiB)
 	case TooManyCPUs:
-		return fmt.Sprintf("asks for %s; this machine has %d", count(r.Amount, "cpu"), r.Total)
+		return fmt.Sprintf("asks for %s; this machine has %d", text.Count(r.Amount, "cpu"), r.Total)
 	case TooMuchMemory:
 		return fmt.Sprintf("asks for %d MiB of memory; this machine has %d", r.Amount, r.Total)
 	case OverUserLimit:
-		return fmt.Sprintf("asks for %s; the limit %s is %s", countGPUs(r.MoreGPUs), r.whose(), decimal(r.LimitGPUs))
+		return fmt.Sprintf("asks for %s; the limit %s is %s", countGPUs(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs))
 	}
 	return ""
 }
@@ -80,9 +82,9 @@ func (r Reason) userLimit() string {
 	user := cmp.Or(r.User, "its user")
 	if r.LimitGPUs > 0 {
 		return fmt.Sprintf("%s holds %s; with %s more the limit %s of %s would be passed",
-			user, countGPUs(r.HeldGPUs), decimal(r.MoreGPUs), r.whose(), decimal(r.LimitGPUs))
+			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs))
 	}
-	return fmt.Sprintf("%s runs %s already, the limit %s is %d", user, count(r.Amount, "job"), r.whose(), r.Total)
+	return fmt.Sprintf("%s runs %s already, the limit %s is %d", user, text.Count(r.Amount, "job"), r.whose(), r.Total)
 }
 
 // whose is whom a limit is for.
@@ -98,7 +100,7 @@ func (r Reason) needs() string {
 	var b strings.Builder
 	b.WriteString("needs ")
 	if r.Share > 0 {
-		fmt.Fprintf(&b, "share %s of ", fraction(r.Share))
+		fmt.Fprintf(&b, "share %s of ", text.Share(r.Share))
 	}
 	switch {
 	case len(r.IDs) > 0:
@@ -115,7 +117,7 @@ func (r Reason) needs() string {
 	case r.Share > 0:
 		fmt.Fprintf(&b, "each of %d GPUs", r.Needs)
 	default:
-		b.WriteString(count(int64(r.Needs), "GPU"))
+		b.WriteString(text.Count(r.Needs, "GPU"))
 	}
 	b.WriteString(r.limits())
 	if !r.Idle {
@@ -131,14 +133,14 @@ func (r Reason) needs() string {
 func (r Reason) limits() string { return limits(r.Type, r.Allow) }
 
 func limits(kind string, allow []int) string {
-	text := ""
+	words := ""
 	if kind != "" {
-		text += " of type " + kind
+		words += " of type " + kind
 	}
 	if len(allow) > 0 {
-		text += " among " + gpus(allow)
+		words += " among " + gpus(allow)
 	}
-	return text
+	return words
 }
 
 // facts is how the cards stand: first what is free where memory or room is
@@ -161,14 +163,14 @@ func (r Reason) facts() string {
 	for i, c := range best {
 		free[i] = fmt.Sprintf("gpu%d %d", c.GPU, c.FreeMiB)
 	}
-	text := ""
+	words := ""
 	if len(free) > 0 {
-		text += "; best now: " + some(free, maxCardsNamed)
+		words += "; best now: " + text.Some(free, maxCardsNamed)
 	}
 	if len(others) > 0 {
-		text += "; " + some(others, maxCardsNamed)
+		words += "; " + text.Some(others, maxCardsNamed)
 	}
-	return text
+	return words
 }
 
 // numbers lists the cards there are by what a person types to ask for them.
@@ -177,7 +179,7 @@ func (r Reason) numbers() string {
 	for i, c := range r.Cards {
 		list[i] = strconv.Itoa(c.GPU)
 	}
-	return some(list, maxCardsNamed)
+	return text.Some(list, maxCardsNamed)
 }
 
 // machine lists the cards there are, with their names.
@@ -186,7 +188,7 @@ func (r Reason) machine() string {
 	for i, c := range r.Cards {
 		names[i] = strings.TrimSpace(fmt.Sprintf("gpu%d %s", c.GPU, c.Name))
 	}
-	return some(names, maxCardsNamed)
+	return text.Some(names, maxCardsNamed)
 }
 
 // parts says why parts of cards do not count.

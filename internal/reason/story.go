@@ -2,8 +2,9 @@ package reason
 
 import (
 	"fmt"
-	"math"
 	"time"
+
+	"berth/internal/text"
 )
 
 // Story is all there is to say of why a job waits, and for how long. It is what
@@ -86,7 +87,7 @@ func (t Story) String() string {
 }
 
 // bound is how long others may go before the job.
-func (t *Story) bound() time.Duration { return time.Duration(t.MaxBypassS * float64(time.Second)) }
+func (t *Story) bound() time.Duration { return text.OfSeconds(t.MaxBypassS) }
 
 // passed says how much is over of the time for which others may go before a job
 // that is its user's oldest; it follows a line. It is said from a quarter of
@@ -100,9 +101,9 @@ func (t *Story) passed() string {
 	case over < bound/4:
 		return ""
 	case over >= bound:
-		return fmt.Sprintf("; it was passed for %s, the most there is, and goes first", hours(bound))
+		return fmt.Sprintf("; it was passed for %s, the most there is, and goes first", text.Hours(bound))
 	default:
-		return fmt.Sprintf("; it may be passed for %s in all, %s so far", hours(bound), hours(over))
+		return fmt.Sprintf("; it may be passed for %s in all, %s so far", text.Hours(bound), text.Hours(over))
 	}
 }
 
@@ -113,24 +114,13 @@ func (t Story) Passed(now time.Time) string {
 		return ""
 	}
 	if t.OldestSince.IsZero() {
-		return "for " + hours(bound) + " at most, counted once it is its user's oldest"
+		return "for " + text.Hours(bound) + " at most, counted once it is its user's oldest"
 	}
 	over := now.Sub(t.OldestSince)
 	if over >= bound {
-		return "for " + hours(bound) + ", the most there is: it goes first now"
+		return "for " + text.Hours(bound) + ", the most there is: it goes first now"
 	}
-	return fmt.Sprintf("for %s in all, %s so far; it goes first from %s on", hours(bound), hours(max(0, over)), clock(t.OldestSince.Add(bound), now))
-}
-
-// hours writes a time of hours: 48h, 1.5h; one below an hour in minutes.
-func hours(d time.Duration) string {
-	switch {
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 10*time.Hour:
-		return decimal(math.Floor(d.Hours()*10)/10) + "h"
-	}
-	return fmt.Sprintf("%dh", d/time.Hour)
+	return fmt.Sprintf("for %s in all, %s so far; it goes first from %s on", text.Hours(bound), text.Hours(max(0, over)), clock(t.OldestSince.Add(bound), now))
 }
 
 // Words is what is kept, and from when on.
@@ -140,14 +130,14 @@ func (k *Reservation) Words(now time.Time) string {
 	}
 	what := "its share of the host"
 	if len(k.Cards) > 0 {
-		what = "gpu " + numbers(k.Cards)
+		what = "gpu " + text.Numbers(k.Cards)
 	}
-	text := what + ", from about " + clock(k.At, now)
+	words := what + ", from about " + clock(k.At, now)
 	if !k.At.After(now) {
-		text = what + ", from now"
+		words = what + ", from now"
 	}
 	if k.Hard {
-		text += "; nothing starts there that may run for longer"
+		words += "; nothing starts there that may run for longer"
 	}
-	return text
+	return words
 }
