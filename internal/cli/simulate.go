@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/problem"
-	"berth/internal/sched"
+	"berth/internal/report"
 	"berth/internal/sim"
 )
 
@@ -109,39 +109,6 @@ func policyHelp() string {
 	return b.String()
 }
 
-// workload is what is replayed.
-type workload struct {
-	source  string
-	machine sim.Machine
-	jobs    []sim.Job
-	places  []string // where each job is written: "line 17", "job 17"
-	leftOut int      // jobs that no replay can say anything about
-	why     string   // they are left out
-	notes   []string // what else a person should know
-	asked   string   // the flags that change the figures: "--park-cost 20"
-
-	// Of a snapshot: what there is when the replay begins.
-	fromSnapshot bool
-	begin        sim.Millis
-	running      []sim.Running
-	usage        map[string]float64 // what users had until then
-	limits       map[string]sched.Limit
-	defaultLimit sched.Limit // of users that have none of their own
-	foreign      []sim.Foreign
-	rules        *sched.Rules  // the daemon's
-	estimates    sim.Estimates // unless flags say otherwise; empty: history
-	cardNames    []int         // the daemon's number of each card
-	assumed      string        // in a sentence
-}
-
-// cardName is what a card is called where the jobs ran.
-func (w *workload) cardName(card int) int {
-	if card < len(w.cardNames) {
-		return w.cardNames[card]
-	}
-	return card
-}
-
 // start is run with what it needs of the world. A trace needs no daemon, and
 // is read before interrupts are caught: Ctrl-C ends even a pipe that is silent.
 func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
@@ -162,7 +129,7 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.fit(&set); err != nil {
+	if err := fitMachine(w, &set); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -190,22 +157,23 @@ func (o *simulateOptions) check(cmd *cobra.Command, args []string) (settings, er
 	return o.read(cmd)
 }
 
-// fit puts the workload on the machine that was asked for. Jobs of a snapshot
-// are on their cards already: it can have more and larger ones, not fewer.
-func (w *workload) fit(set *settings) error {
-	if !w.fromSnapshot {
-		w.machine = set.machine
+// fitMachine puts the workload on the machine that was asked for. Jobs of a
+// snapshot are on their cards already: it can have more and larger ones, not
+// fewer.
+func fitMachine(w *sim.Workload, set *settings) error {
+	if w.Origin != sim.OfSnapshot {
+		w.Machine = set.machine
 		return nil
 	}
-	own := w.machine
+	own := w.Machine
 	if set.changed("gpus") {
-		w.machine.GPUs = set.machine.GPUs
+		w.Machine.GPUs = set.machine.GPUs
 	}
 	if set.changed("vram") {
-		w.machine.VRAMMiB = set.machine.VRAMMiB
+		w.Machine.VRAMMiB = set.machine.VRAMMiB
 	}
-	if w.machine.GPUs < own.GPUs || w.machine.VRAMMiB < own.VRAMMiB {
-		return problem.Newf(problem.Invalid, "leave them out", "%s has jobs on %s: --gpus and --vram can only make that more", w.source, machineText(own))
+	if w.Machine.GPUs < own.GPUs || w.Machine.VRAMMiB < own.VRAMMiB {
+		return problem.Newf(problem.Invalid, "leave them out", "%s has jobs on %s: --gpus and --vram can only make that more", w.Source, report.Machine(own))
 	}
 	return nil
 }
@@ -229,46 +197,42 @@ func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
 }
 
 // emptyHint says where jobs to replay could come from.
-func (o *simulateOptions) emptyHint(w *workload) string {
+func (o *simulateOptions) emptyHint(w *sim.Workload) string {
 	switch {
 	case o.history:
 		return "berth simulate --history --since 365d looks further back; berth history shows what there is"
-	case w.fromSnapshot:
+	case w.Origin == sim.OfSnapshot:
 		return "nothing ran and nothing was queued; berth simulate --history replays what ran before"
 	}
 	return ""
 }
 
-func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set *settings) error {
-	for _, note := range w.notes {
-		s.say("%s", note)
+func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, set *settings) error {
+	for _, remark := range report.Before(w) {
+		s.say("%s", remark)
 	}
-	if w.leftOut > 0 {
-		s.say("%s %s", plural(w.leftOut, "job"), w.why)
+	if len(w.Jobs) == 0 {
+		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no job to replay", w.Source)
 	}
-	if len(w.jobs) == 0 {
-		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no job to replay", w.source)
-	}
-	w.asked = o.askedFor(set.changed)
 	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
 	if err != nil {
 		return err
 	}
-	sayInfeasible(s, w, &replays[0].result)
-	sayUnfinished(s, w, replays)
-	if replays[0].Jobs == 0 {
-		return problem.Newf(problem.Unable, "try --gpus and --vram", "no job of %s can run on %s", w.source, machineText(w.machine))
+	r := &report.Report{Work: w, Replays: replays, Asked: o.askedFor(set.changed)}
+	for _, remark := range r.After() {
+		s.say("%s", remark)
 	}
-	wrote, err := o.writeFiles(w, replays)
+	if replays[0].Jobs == 0 {
+		return problem.Newf(problem.Unable, "try --gpus and --vram", "no job of %s can run on %s", w.Source, report.Machine(w.Machine))
+	}
+	wrote, err := o.writeFiles(r)
 	if err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(s.out, replays)
 	}
-	if err := drawReplays(s.screen, w, replays); err != nil {
-		return err
-	}
+	fmt.Fprint(s.out, r.Table(s.width, s.colour))
 	for _, path := range wrote {
 		fmt.Fprintf(s.out, "\nwrote %s", printable(path))
 	}
@@ -279,15 +243,15 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *workload, set 
 }
 
 // writeFiles writes what was asked for as files, and says which.
-func (o *simulateOptions) writeFiles(w *workload, replays []replayed) (wrote []string, err error) {
+func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err error) {
 	if o.csv != "" {
-		if err := writeFile(o.csv, replaysCSV(replays)); err != nil {
+		if err := writeFile(o.csv, r.CSV()); err != nil {
 			return nil, err
 		}
 		wrote = append(wrote, o.csv)
 	}
 	if o.html != "" {
-		page, err := replaysPage(w, replays)
+		page, err := r.Page()
 		if err != nil {
 			return nil, err
 		}
@@ -318,62 +282,4 @@ func writeFile(path string, data []byte) error {
 		return problem.Newf(problem.Unable, "", "write %s: %w", path, err)
 	}
 	return nil
-}
-
-func machineText(m sim.Machine) string {
-	return fmt.Sprintf("%s of %s GiB", plural(m.GPUs, "GPU"), strings.TrimSuffix(gib(m.VRAMMiB), ".0"))
-}
-
-// sayInfeasible names the jobs that are larger than the machine: they are in
-// no figure.
-func sayInfeasible(s *session, w *workload, res *sim.Result) {
-	count, first := 0, -1
-	for i := range res.Fates {
-		if res.Fates[i].Refused != nil {
-			count++
-			if first < 0 {
-				first = i
-			}
-		}
-	}
-	if count == 0 {
-		return
-	}
-	s.say("%s can never run on %s and %s not counted; %s: %s", plural(count, "job"), machineText(w.machine),
-		isAre(count), w.places[first], res.Fates[first].Refused)
-}
-
-// sayUnfinished names the jobs that never had what they waited for: other
-// processes keep it.
-func sayUnfinished(s *session, w *workload, replays []replayed) {
-	for i := range replays {
-		fates := replays[i].result.Fates
-		first := slices.IndexFunc(fates, func(f sim.Fate) bool { return f.Unfinished })
-		if first < 0 {
-			continue
-		}
-		count := 0
-		for k := range fates {
-			if fates[k].Unfinished {
-				count++
-			}
-		}
-		s.say("under %s %s %s for memory that other processes hold and %s not counted; %s is one",
-			replays[i].Policy, plural(count, "job"), verbOf(count, "wait"), isAre(count), w.places[first])
-	}
-}
-
-// verbOf is a regular verb as it goes with so many.
-func verbOf(n int, verb string) string {
-	if n == 1 {
-		return verb + "s"
-	}
-	return verb
-}
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }

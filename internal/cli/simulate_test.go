@@ -3,14 +3,12 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,45 +18,15 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/daemon"
-	"berth/internal/job"
 	"berth/internal/sim"
 )
 
-// someWork is a small lab on a bad day: a sweep, gangs, shares, one job that
-// is too large and one that its limit ends.
-func someWork() *workload {
-	w := &workload{source: "trace.csv", machine: sim.Machine{GPUs: 2, VRAMMiB: 81920}}
-	for i := range 30 {
-		j := sim.Job{ID: fmt.Sprint(i), User: []string{"ann", "ann", "bob", "<cid>"}[i%4], GPUs: 1 + i%2, Submit: sim.Millis(i * 60_000), Duration: sim.Millis(200_000 + 40_000*(i%7))}
-		if i%5 == 0 {
-			j.GPUs, j.Share = 1, 0.5
-		}
-		w.jobs = append(w.jobs, j)
-	}
-	w.jobs[3].GPUs = 12
-	w.jobs[4].Limit = 100_000
-	for i := range w.jobs {
-		w.places = append(w.places, fmt.Sprintf("line %d", i+2))
-	}
-	return w
-}
-
-func replaysOf(t *testing.T, w *workload, seeds int, names ...string) []replayed {
-	t.Helper()
-	o := &simulateOptions{policies: names}
-	policies, err := o.parsePolicies()
-	if err != nil {
-		t.Fatal(err)
-	}
-	replays, err := replayAll(context.Background(), w, plainly(policies), seeds, newProgress(io.Discard, time.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range replays {
-		// What a stopwatch says is different each time.
-		replays[i].DecisionP50Ms, replays[i].DecisionP99Ms = 0.01, 0.123
-	}
-	return replays
+// someWork is a job on each of two cards, one that is too large, and one that
+// its limit ends.
+func someWork() *sim.Workload {
+	return &sim.Workload{Machine: sim.Machine{GPUs: 2, VRAMMiB: 81920}, Places: make([]string, 4), Jobs: []sim.Job{
+		{ID: "1", GPUs: 1, Duration: 60_000}, {ID: "2", GPUs: 1, Duration: 90_000}, {ID: "3", GPUs: 12, Duration: 1000}, {ID: "4", GPUs: 2, Duration: 9000, Limit: 5000},
+	}}
 }
 
 // plainly are the policies with no other flag.
@@ -66,72 +34,13 @@ func plainly(policies []sim.Policy) *settings {
 	return &settings{policies: policies, changed: func(string) bool { return false }}
 }
 
-// someFigures are of four policies, one of which sets jobs aside: made up, as
-// how they are shown does not depend on how well berth decides.
-func someFigures(seeds int) []replayed {
-	var replays []replayed
-	for i, name := range []string{"fifo", "backfill", "conservative", "default"} {
-		part := 1 / float64(1+i)
-		r := replayed{Seeds: seeds, Metrics: sim.Metrics{
-			Policy: name, Jobs: 29, Users: 3, WaitMeanS: 205149 * part, WaitP50S: 3600 * part, WaitP95S: 86400 * part, WaitP99S: 90000 * part, WaitMaxS: 369629 * part,
-			BoundedSlowdownMean: 4389 * part, FlowMeanS: 210000 * part, MakespanS: 700000 * part, GPUAllocated: 0.9 - part/4, GPUUseful: 0.85 - part/4,
-			Fragmentation: 0.004 * part, JainUsers: 1 - part, WorstOverMedianUser: 12 * part, Decisions: 1000 + float64(i), DecisionP50Ms: 0.01, DecisionP99Ms: 0.123,
-			Bounds: sim.Bounds{FlowMeanS: 1178, MakespanS: 160000},
-		}}
-		if name == "default" {
-			r.Preemptions, r.GPULost = 1234, 0.0123
-		}
-		if seeds > 1 {
-			r.Interval95 = map[string]float64{"wait_mean_s": r.WaitMeanS / 20, "makespan_s": r.MakespanS / 50}
-		}
-		replays = append(replays, r)
-	}
-	return replays
-}
-
-func TestReplaysSideBySide(t *testing.T) {
-	w := someWork()
-	for name, seeds := range map[string]int{"simulate": 0, "simulate-seeds": 5} {
-		replays := someFigures(seeds)
-		for _, width := range []int{0, 80, 50} {
-			var out bytes.Buffer
-			if err := drawReplays(screen{out: &out, width: width}, w, replays); err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(out.String()) {
-				if n := columnsOf(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
-					t.Errorf("%s: a line of %d columns on a screen of %d: %s", name, n, width, line)
-				}
-			}
-			golden(t, fmt.Sprintf("%s-%d", name, width), out.Bytes())
-		}
-	}
-}
-
-func TestSeedsGiveTheSameFiguresAgain(t *testing.T) {
-	one, other := replaysOf(t, someWork(), 4, "fair"), replaysOf(t, someWork(), 4, "fair")
-	if one[0].WaitMeanS != other[0].WaitMeanS || one[0].Interval95["wait_mean_s"] != other[0].Interval95["wait_mean_s"] {
-		t.Errorf("%+v\n%+v", one[0].Metrics, other[0].Metrics)
-	}
-	plainly := replaysOf(t, someWork(), 0, "fair")
-	if one[0].WaitMeanS == plainly[0].WaitMeanS || one[0].Interval95["wait_mean_s"] <= 0 || len(plainly[0].Interval95) > 0 {
-		t.Errorf("%+v\n%+v", one[0], plainly[0])
-	}
-}
-
-func TestTheGeneratorIsSplitMix64(t *testing.T) {
-	draw := uniform(0)
-	// The first numbers of the reference for the seed 0.
-	for _, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f} {
-		if got := draw(); got != float64(want>>11)/(1<<53) {
-			t.Errorf("drew %v, want %x", got, want)
-		}
-	}
-}
-
 func TestJSONHasTheFieldsThatScriptsRelyOn(t *testing.T) {
 	var out bytes.Buffer
-	if err := printJSON(&out, replaysOf(t, someWork(), 0, "default", "fifo")); err != nil {
+	replays, err := replayAll(t.Context(), someWork(), plainly(sim.Policies()[:2]), 0, newProgress(io.Discard, time.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := printJSON(&out, replays); err != nil {
 		t.Fatal(err)
 	}
 	var objects []map[string]any
@@ -147,52 +56,9 @@ func TestJSONHasTheFieldsThatScriptsRelyOn(t *testing.T) {
 			}
 		}
 		bounds := o["bounds"].(map[string]any)
-		if bounds["flow_mean_s"].(float64) <= 0 || bounds["makespan_s"].(float64) <= 0 || o["jobs"] != 29.0 || o["infeasible"] != 1.0 || o["timed_out"] != 1.0 {
+		if bounds["flow_mean_s"].(float64) <= 0 || bounds["makespan_s"].(float64) <= 0 || o["jobs"] != 3.0 || o["infeasible"] != 1.0 || o["timed_out"] != 1.0 {
 			t.Errorf("%v", o)
 		}
-	}
-}
-
-func TestAFigureIsRoundedToWhatIsWrittenOfIt(t *testing.T) {
-	for seconds, want := range map[float64]string{
-		0: "0s", 0.04: "0s", 9: "9s", 5.922: "5.9s", 9.96: "10s", 59.6: "1m00s", 3599.7: "1h00m", 7199: "2h00m", 7169: "1h59m", 86399: "1d0h", 100_000: "1d4h",
-	} {
-		if got := figureText(sim.Seconds, seconds); got != want {
-			t.Errorf("%g s: %s, not %s", seconds, got, want)
-		}
-	}
-}
-
-func TestAFigureThatRoundsToNothingHasNoMargin(t *testing.T) {
-	r := &replayed{Interval95: map[string]float64{"fragmentation": 0.0014, "gpu_allocated": 0.05}}
-	r.Fragmentation, r.GPUAllocated = 0.0003, 0.5
-	for _, f := range sim.Figures() {
-		want := map[string]string{"fragmentation": "0.0 %", "gpu_allocated": "50.0 % ±10%"}[f.Name]
-		if got := figureCell(&f, r); want != "" && got != want {
-			t.Errorf("%s: %s, not %s", f.Name, got, want)
-		}
-	}
-}
-
-func TestCSVHasALineForEachPolicy(t *testing.T) {
-	replays := replaysOf(t, someWork(), 3, "default", "fifo")
-	replays[0].Unfinished, replays[0].LeftOut = 7, 3
-	rows, err := csv.NewReader(bytes.NewReader(replaysCSV(replays))).ReadAll()
-	if err != nil || len(rows) != 3 {
-		t.Fatalf("%v %v", rows, err)
-	}
-	value := func(row int, title string) string {
-		for i, name := range rows[0] {
-			if name == title {
-				return rows[row][i]
-			}
-		}
-		t.Fatalf("no column %s in %v", title, rows[0])
-		return ""
-	}
-	if value(1, "policy") != "default" || value(2, "policy") != "fifo" || value(2, "wait_mean_s") != plainNumber(replays[1].WaitMeanS) ||
-		value(1, "unfinished") != "7" || value(1, "left_out") != "3" || value(2, "bound_makespan_s") != plainNumber(replays[1].Bounds.MakespanS) || value(1, "interval95_wait_max_s") != plainNumber(replays[0].Interval95["wait_max_s"]) {
-		t.Errorf("%v", rows)
 	}
 }
 
@@ -235,23 +101,6 @@ func TestWhatWasReplayedCanBeSwitchedOnAsThePageSays(t *testing.T) {
 	}
 }
 
-func TestHistoryBecomesAWorkload(t *testing.T) {
-	views := []job.View{
-		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: to(int64(2048)), SubmittedAt: ago(time.Hour), StartedAt: ago(50 * time.Minute), EndedAt: ago(20 * time.Minute)},
-		{ID: "2", User: "bob", GPUs: 1, Share: to(0.5), SubmittedAt: ago(2 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
-		{ID: "3", User: "bob", GPUs: 1, SubmittedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour)},
-		{ID: "4", User: "bob", GPUs: 0, SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour)},
-	}
-	w := historyWorkload(views)
-	want := []sim.Job{
-		{ID: "1", User: "ann", GPUs: 2, Priority: 3, VRAMMiB: 2048, Submit: 3_600_000, Duration: 1_800_000},
-		{ID: "2", User: "bob", GPUs: 1, Share: 0.5, Duration: 3_600_000},
-	}
-	if !reflect.DeepEqual(w.jobs, want) || w.leftOut != 2 || w.places[1] != "job 2" {
-		t.Errorf("%+v", w)
-	}
-}
-
 func TestTheMachineOfADaemonIsItsCards(t *testing.T) {
 	var said bytes.Buffer
 	s := &session{errOut: &said}
@@ -278,9 +127,9 @@ type writer func(p []byte)
 func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
 func TestAnInterruptIsHeededInTheMiddleOfAReplay(t *testing.T) {
-	w := &workload{machine: sim.Machine{GPUs: 1, VRAMMiB: 1000}}
+	w := &sim.Workload{Machine: sim.Machine{GPUs: 1, VRAMMiB: 1000}}
 	for i := range 5000 {
-		w.jobs = append(w.jobs, sim.Job{GPUs: 1, Submit: sim.Millis(i), Duration: 1})
+		w.Jobs = append(w.Jobs, sim.Job{GPUs: 1, Submit: sim.Millis(i), Duration: 1})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	now, shown := noon, 0
@@ -303,17 +152,17 @@ func TestProgressIsForLongReplaysOnATerminal(t *testing.T) {
 	if p.out != nil {
 		t.Fatal("a buffer is taken for a terminal")
 	}
-	p.out, p.total = &out, 200
-	p.show("fifo", 10)
+	p.out = &out
+	p.show("fifo", 10, 200)
 	p.clear()
 	if out.Len() > 0 {
 		t.Errorf("a short replay says %q", out.String())
 	}
 	now = now.Add(progressAfter)
-	p.show("fifo", 10)
-	p.show("fifo", 11) // at once: not again
-	now, p.past = now.Add(progressEvery), 100
-	p.show("fair", 50)
+	p.show("fifo", 10, 200)
+	p.show("fifo", 11, 200) // at once: not again
+	now = now.Add(progressEvery)
+	p.show("fair", 150, 200)
 	p.clear()
 	if want := "\r\x1b[Kreplaying (fifo): 5 % of 200 jobs\r\x1b[Kreplaying (fair): 75 % of 200 jobs\r\x1b[K"; out.String() != want {
 		t.Errorf("got %q", out.String())
@@ -327,9 +176,7 @@ func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
 	}
 	words := sim.PolicyNames()
 	newSimulate().LocalFlags().VisitAll(func(f *pflag.Flag) { words = append(words, "--"+f.Name) })
-	for _, c := range traceColumns {
-		words = append(words, c.name)
-	}
+	words = append(words, sim.TraceColumns()...)
 	for _, f := range sim.Figures() {
 		words = append(words, f.Name)
 	}
@@ -367,3 +214,34 @@ var spaces = regexp.MustCompile(` +`)
 // evenly takes out how wide columns are: a decision that took longer than usual
 // makes its own wider.
 func evenly(text string) string { return spaces.ReplaceAllString(text, " ") }
+
+func TestWhatSettingAJobAsideCosts(t *testing.T) {
+	for text, want := range map[string]sim.Parking{
+		"20": {EachWay: 20_000}, "1m": {EachWay: 60_000}, "0": {}, "0.5s": {EachWay: 500},
+		"5GB/s": {BytesPerSecond: 5e9}, "800 MiB/s": {BytesPerSecond: 800 << 20}, "1.5g/s": {BytesPerSecond: 1.5e9}, "100b/s": {BytesPerSecond: 100},
+	} {
+		if got, err := parsePark(text); err != nil || *got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"x", "-1", "2d", "5GB", "GB/s", "-5GB/s", "0GB/s", "NaNGB/s", "1e30GB/s", "/s", "5/s", "NaN", ""} {
+		if got, err := parsePark(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestWhatDurationsAreGuessedFrom(t *testing.T) {
+	for text, want := range map[string]sim.Estimates{
+		"history": sim.History, "Perfect": sim.Perfect, "limits": sim.Limits, "none": sim.None, "24h": sim.Fixed(24 * time.Hour), "1d": sim.Fixed(24 * time.Hour), "90": sim.Fixed(90 * time.Second),
+	} {
+		if got, err := parseEstimates(text); err != nil || got != want {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "guess", "-1h", "0"} {
+		if got, err := parseEstimates(text); err == nil {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}

@@ -16,11 +16,10 @@ import (
 
 // settings are the flags of a replay as values.
 type settings struct {
-	policies  []sim.Policy
-	machine   sim.Machine
-	park      *sim.Parking
-	estimates sim.Estimates // empty: what suits the workload
-	changed   func(flag string) bool
+	policies []sim.Policy
+	machine  sim.Machine
+	choices  sim.Choices
+	changed  func(flag string) bool
 }
 
 // replayFlags adds the flags that say how it is decided.
@@ -58,13 +57,16 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	}
 	s.machine = sim.Machine{GPUs: o.gpus, VRAMMiB: vramMiB}
 	if s.changed("park-cost") {
-		if s.park, err = parsePark(o.parkCost); err != nil {
+		if s.choices.Park, err = parsePark(o.parkCost); err != nil {
 			return s, badFlag(cmd, "park-cost", err)
 		}
 	}
-	if s.estimates, err = parseEstimates(o.estimates); err != nil {
-		return s, badFlag(cmd, "estimates", err)
+	if s.changed("estimates") {
+		if s.choices.Estimates, err = parseEstimates(o.estimates); err != nil {
+			return s, badFlag(cmd, "estimates", err)
+		}
 	}
+	s.choices.OwnMaxBypass, s.choices.OwnPlacement = s.changed("max-bypass"), s.changed("placement")
 	if s.policies, err = o.parsePolicies(); err != nil {
 		return s, err
 	}

@@ -47,3 +47,17 @@ func normal(uniform func() float64) float64 {
 	u, v := 1-uniform(), uniform()
 	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
 }
+
+// uniform draws numbers from 0 up to 1 by SplitMix64: the same for a seed on
+// every machine and in every version.
+func uniform(seed uint64) func() float64 {
+	state := seed
+	return func() float64 {
+		state += 0x9e3779b97f4a7c15
+		z := state
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		z ^= z >> 31
+		return float64(z>>11) / (1 << 53)
+	}
+}

@@ -1,151 +1,103 @@
 package sim
 
 import (
-	"cmp"
-	"math"
-	"slices"
-	"strings"
 	"time"
 
-	"berth/internal/job"
 	"berth/internal/sched"
 )
 
-// Millis is a moment since the workload began, or a length of time. Whole
-// milliseconds reach further than any workload, and add up exactly.
-type Millis int64
+// Origin is where a workload comes from.
+type Origin int
 
-// Seconds is the same as a number of seconds.
-func (m Millis) Seconds() float64 { return float64(m) / 1000 }
-
-// duration is the same for sched, whose times end a little sooner.
-func (m Millis) duration() time.Duration { return time.Duration(min(m, longest)) * time.Millisecond }
-
-// at is the moment as a date, which is what sched decides on.
-func (m Millis) at() time.Time { return time.UnixMilli(int64(m)).UTC() }
-
-// millisUp rounds a moment of sched's up: what is to happen by then has
-// happened.
-func millisUp(t time.Time) Millis {
-	return Millis(t.Add(time.Millisecond - time.Nanosecond).UnixMilli())
-}
-
-// MillisOf rounds seconds to whole milliseconds.
-func MillisOf(seconds float64) Millis { return Millis(math.Round(seconds * 1000)) }
-
-// The bounds of a workload. Within them no sum of times overflows.
+// The origins.
 const (
-	MaxJobs     = 1_000_000
-	MaxSubmit   = Millis(1e13) // three hundred years, so that dates do as well
-	MaxDuration = Millis(1e12)
-	MaxGPUs     = 128
+	OfTrace    Origin = iota // a file of jobs with their durations
+	OfHistory                // jobs that a daemon ran
+	OfSnapshot               // what a daemon had before it
 )
 
-// Job is one job of a workload.
-type Job struct {
-	ID, User string
-	Submit   Millis
-	Duration Millis // how long it runs if nobody ends it
-	Limit    Millis // when it is ended; 0: never
-	GPUs     int
-	IDs      []int   // exactly these cards, in this order; empty: any
-	Allow    []int   // none but these; empty: any
-	Share    float64 // of each of its GPUs; 0: whole cards, or what VRAMMiB says
-	VRAMMiB  int64   // per GPU; 0: undeclared
-	UsedMiB  int64   // what it really takes of each; 0: what it declared
-	Priority int
-	Array    string // that it is a task of, where that has a limit
-	AtOnce   int    // how many tasks of its array run at a time; 0: all
-	Command  string // what its length is guessed from, beside its user; may be empty
+// Workload is what is replayed, and what was left out of it.
+type Workload struct {
+	Source  string // what people call it: the name of a file
+	Origin  Origin
+	Machine Machine
+	Jobs    []Job
+	Places  []string // where each job is written: "line 17", "job 17"
+	LeftOut int      // jobs that no replay can say anything about
+
+	// Of a snapshot: what there is when the replay begins.
+	TakenAt      time.Time
+	Begin        Millis
+	Running      []Running
+	Usage        map[string]float64 // what users had until then
+	Limits       map[string]sched.Limit
+	DefaultLimit sched.Limit // of users that have none of their own
+	Foreign      []Foreign
+	Rules        *sched.Rules // the daemon's
+	CardNames    []int        // the daemon's number of each card
+
+	// Of a snapshot: what was assumed.
+	CardsLeftOut int           // that have no job and take none now
+	KeptOff      int           // of the jobs left out: those for cards that take none now
+	Unknown      int           // queued jobs of which nothing is known
+	Typical      time.Duration // which these are taken to run for
 }
 
-// runs is how long the job is on its cards.
-func (j *Job) runs() Millis {
-	if j.timesOut() {
-		return j.Limit
+// CardName is what a card is called where the jobs ran.
+func (w *Workload) CardName(card int) int {
+	if card < len(w.CardNames) {
+		return w.CardNames[card]
 	}
-	return j.Duration
+	return card
 }
 
-// limitedArray is the array of which so many tasks run at a time.
-func (j *Job) limitedArray() string {
-	if j.AtOnce == 0 {
-		return ""
+func (w *Workload) add(j Job, place string) {
+	w.Jobs = append(w.Jobs, j)
+	w.Places = append(w.Places, place)
+}
+
+// Choices are what was asked for beside a policy.
+type Choices struct {
+	Park      *Parking  // what setting a job aside costs; nil: nothing can be set aside
+	Estimates Estimates // empty: what suits the workload
+
+	// The policy's own bound and placement go before those of the daemon that
+	// a snapshot is of.
+	OwnMaxBypass, OwnPlacement bool
+}
+
+// input is one replay. Of a daemon's own rules a policy replaces the order.
+func (w *Workload) input(jobs []Job, policy Policy, c Choices) Input {
+	in := Input{
+		Jobs: jobs, Machine: w.Machine, Policy: policy, Park: c.Park, Estimates: c.Estimates,
+		Begin: w.Begin, Running: w.Running, Usage: w.Usage, Foreign: w.Foreign,
+		Limits: w.Limits, DefaultLimit: w.DefaultLimit,
 	}
-	return j.Array
-}
-
-// timesOut reports that its limit ends the job.
-func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
-
-// request is what sched is asked for.
-func (j *Job) request(rules sched.Rules) sched.Request {
-	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share, IDs: j.IDs, Allow: j.Allow}, j.VRAMMiB, rules)
-}
-
-// declaring is the job with another declaration.
-func (j *Job) declaring(vramMiB int64) *Job {
-	changed := *j
-	changed.VRAMMiB = vramMiB
-	return &changed
-}
-
-// Machine is the box of a replay: equal cards, equally far from one another.
-type Machine struct {
-	GPUs    int
-	VRAMMiB int64 // of each
-}
-
-func (m Machine) cards() []sched.Card {
-	cards := make([]sched.Card, m.GPUs)
-	for i := range cards {
-		cards[i] = sched.Card{Index: i, Name: "simulated", TotalMiB: m.VRAMMiB, NUMA: -1}
+	if w.Rules != nil {
+		rules := *w.Rules
+		rules.Policy, rules.Fair, rules.Slice = policy.Rules.Policy, policy.Rules.Fair, policy.Rules.Slice
+		if c.OwnMaxBypass {
+			rules.MaxBypass = policy.Rules.MaxBypass
+		}
+		if c.OwnPlacement {
+			rules.Placement = policy.Rules.Placement
+		}
+		in.Policy.Rules = rules
 	}
-	return cards
-}
-
-// wholeCard is a card in the units that parts of cards are counted in. They
-// are whole numbers, so that what was taken and given back leaves nothing.
-const wholeCard = 1_000_000
-
-// part is how much of each of its cards a job takes up: all, its share, or
-// the memory it declared, whichever of the latter is more.
-func (m Machine) part(j *Job) int64 {
-	if j.Share == 0 && j.VRAMMiB == 0 {
-		return wholeCard
+	if w.Origin == OfSnapshot && c.Estimates == "" {
+		in.Estimates = Perfect // durations are guesses already
 	}
-	return min(wholeCard, max(1, partOf(j.Share), m.memoryPart(j)))
+	return in
 }
 
-func partOf(fraction float64) int64 { return int64(math.Round(fraction * wholeCard)) }
-
-func (m Machine) memoryPart(j *Job) int64 {
-	return partOf(float64(j.VRAMMiB) / float64(max(1, m.VRAMMiB)))
-}
-
-// bySubmission orders the jobs, as indices. Jobs that were submitted in the
-// same instant go by their ids, so that the order of the input decides
-// nothing; of numbers the smaller comes first.
-func bySubmission(jobs []Job) []int {
-	order := make([]int, len(jobs))
-	for i := range order {
-		order[i] = i
+// perturbed is a copy as it might as well have been. What a snapshot tells
+// has happened: of its jobs only the lengths are not certain.
+func (w *Workload) perturbed(seed uint64) []Job {
+	jobs := Perturb(w.Jobs, uniform(seed))
+	if w.Origin == OfSnapshot {
+		for i := range jobs {
+			jobs[i].Submit = w.Jobs[i].Submit
+		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compareJobs(&jobs[a], &jobs[b]) })
-	return order
+	return jobs
 }
-
-func compareJobs(a, b *Job) int {
-	return cmp.Or(
-		cmp.Compare(a.Submit, b.Submit),
-		cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID),
-		strings.Compare(a.User, b.User), cmp.Compare(b.Priority, a.Priority),
-		cmp.Compare(a.Duration, b.Duration), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.GPUs, b.GPUs),
-		cmp.Compare(a.Share, b.Share), cmp.Compare(a.VRAMMiB, b.VRAMMiB), cmp.Compare(a.UsedMiB, b.UsedMiB),
-		strings.Compare(a.Command, b.Command), slices.Compare(a.IDs, b.IDs), slices.Compare(a.Allow, b.Allow),
-		strings.Compare(a.Array, b.Array), cmp.Compare(a.AtOnce, b.AtOnce),
-	)
-}
-
-// Part is how much of each of its cards a job takes up, as a share of 1.
-func (m Machine) Part(j *Job) float64 { return float64(m.part(j)) / wholeCard }

@@ -1,10 +1,7 @@
-package cli
+package sim
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,7 +9,6 @@ import (
 	"time"
 
 	"berth/internal/sched"
-	"berth/internal/sim"
 )
 
 // someState is a daemon with three cards, the middle one paused, one job on
@@ -50,85 +46,91 @@ func someState() sched.State {
 	return s
 }
 
-func readState(t *testing.T, s sched.State) *workload {
+// noon is when the daemon of these tests is looked at.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// readState is the workload of a snapshot that was written and read.
+func readState(t *testing.T, s sched.State) *Workload {
 	t.Helper()
 	data, err := sched.MarshalState(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := openWorkload("-", bytes.NewReader(data))
+	read, err := sched.UnmarshalState(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := FromSnapshot("snapshot.json", &read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
+func compared(t *testing.T, w *Workload, policies []Policy, c Choices, seeds int) []Replayed {
+	t.Helper()
+	replays, done := Compare(w, policies, c, seeds, Watch{})
+	if !done {
+		t.Fatal("it was stopped by nobody")
+	}
+	return replays
+}
+
 func TestASnapshotBecomesAWorkload(t *testing.T) {
 	w := readState(t, someState())
-	hour := sim.Millis(3600_000)
+	hour := Millis(3600_000)
 	// Time begins when the job was submitted that waits for longest.
-	if w.machine != (sim.Machine{GPUs: 2, VRAMMiB: 40960}) || w.begin != 2*hour || w.leftOut != 4 || !reflect.DeepEqual(w.cardNames, []int{0, 100}) {
+	if w.Machine != (Machine{GPUs: 2, VRAMMiB: 40960}) || w.Begin != 2*hour || w.LeftOut != 4 || !reflect.DeepEqual(w.CardNames, []int{0, 100}) {
 		t.Errorf("%+v", w)
 	}
-	want := []sim.Job{
+	want := []Job{
 		{ID: "7", User: "ann", GPUs: 1, VRAMMiB: 8000, Priority: 2, Submit: hour / 2, Duration: 3 * hour},
 		{ID: "9", User: "bob", GPUs: 2, Duration: hour * 2 / 3},
 		{ID: "10", User: "cid", GPUs: 1, Allow: []int{1}, VRAMMiB: 4000, Submit: 2*hour - 60_000, Duration: 3 * hour}, // as long as the one in the middle
 		{ID: "11", User: "cid", GPUs: 1, Share: 0.5, Submit: 2 * hour, Duration: 90_000},
 		{ID: "13", User: "cid", GPUs: 2, IDs: []int{1, 0}, VRAMMiB: 1000, Submit: 2 * hour, Duration: 3 * hour},
 	}
-	slices.SortFunc(w.jobs, func(a, b sim.Job) int { return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID)) })
-	if !reflect.DeepEqual(w.jobs, want) {
-		t.Errorf("jobs\n%+v\nwant\n%+v", w.jobs, want)
+	slices.SortFunc(w.Jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID)) })
+	if !reflect.DeepEqual(w.Jobs, want) {
+		t.Errorf("jobs\n%+v\nwant\n%+v", w.Jobs, want)
 	}
-	if !reflect.DeepEqual(w.running, []sim.Running{{Job: 0, Cards: []int{0}, Ran: hour}}) {
-		t.Errorf("running: %+v", w.running)
+	if !reflect.DeepEqual(w.Running, []Running{{Job: 0, Cards: []int{0}, Ran: hour}}) {
+		t.Errorf("running: %+v", w.Running)
 	}
 	// A desktop keeps nobody off, another berth's job does for a while.
-	if !reflect.DeepEqual(w.foreign, []sim.Foreign{{Card: 0, MiB: 3000}, {Card: 1, MiB: 5000, From: 2 * hour, Until: 5 * hour}}) {
-		t.Errorf("foreign: %+v", w.foreign)
+	if !reflect.DeepEqual(w.Foreign, []Foreign{{Card: 0, MiB: 3000}, {Card: 1, MiB: 5000, From: 2 * hour, Until: 5 * hour}}) {
+		t.Errorf("foreign: %+v", w.Foreign)
 	}
 	// What runs is counted by the replay itself.
-	if w.usage["ann"] != 10_000-3600-3600 || w.usage["bob"] != 50 {
-		t.Errorf("usage: %v", w.usage)
+	if w.Usage["ann"] != 10_000-3600-3600 || w.Usage["bob"] != 50 {
+		t.Errorf("usage: %v", w.Usage)
 	}
-	notes := strings.Join(w.notes, "\n")
-	for _, word := range []string{"1 card without a job that takes none now is left out", "2 queued jobs of which nothing is known are taken to run for 3h00m"} {
-		if !strings.Contains(notes, word) {
-			t.Errorf("the notes lack %q: %s", word, notes)
-		}
+	if w.CardsLeftOut != 1 || w.Unknown != 2 || w.Typical != 3*time.Hour || w.KeptOff != 2 {
+		t.Errorf("%d cards are left out, of %d jobs nothing is known, which run for %v, and %d are kept off", w.CardsLeftOut, w.Unknown, w.Typical, w.KeptOff)
 	}
 }
 
 // TestASnapshotGoesOn: what runs ends when it is expected to, and all of the
 // queue runs, under every policy.
 func TestASnapshotGoesOn(t *testing.T) {
-	for _, park := range []*sim.Parking{nil, {EachWay: 20_000}} {
+	for _, park := range []*Parking{nil, {EachWay: 20_000}} {
 		state := someState()
 		state.Cards[0].ForeignMiB, state.Cards[0].IdleForeignMiB = 0, 0
 		w := readState(t, state)
-		set := plainly(sim.Policies())
-		set.park = park
-		replays, err := replayAll(t.Context(), w, set, 2, newProgress(io.Discard, time.Now))
-		if err != nil {
-			t.Fatal(err)
-		}
+		replays := compared(t, w, Policies(), Choices{Park: park}, 2)
 		for i := range replays {
 			r := &replays[i]
 			if r.Jobs != 5 || r.Infeasible != 0 || r.Unfinished != 0 {
 				t.Errorf("%s: %+v", r.Policy, r.Metrics)
 			}
-			if fate := r.result.Fates[0]; park == nil && (fate.Start != w.begin-3600_000 || fate.End != w.begin+2*3600_000) {
+			if fate := r.Result.Fates[0]; park == nil && (fate.Start != w.Begin-3600_000 || fate.End != w.Begin+2*3600_000) {
 				t.Errorf("%s: the running job: %+v", r.Policy, fate)
 			}
-			for k, fate := range r.result.Fates[1:] {
-				if fate.Start < w.begin {
-					t.Errorf("%s: job %s starts before the snapshot", r.Policy, w.jobs[k+1].ID)
+			for k, fate := range r.Result.Fates[1:] {
+				if fate.Start < w.Begin {
+					t.Errorf("%s: job %s starts before the snapshot", r.Policy, w.Jobs[k+1].ID)
 				}
 			}
-		}
-		if _, err := replaysPage(w, replays); err != nil {
-			t.Error(err)
 		}
 	}
 }
@@ -150,78 +152,27 @@ func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
 		state.Queue.Add(p)
 	}
 	w := readState(t, state)
-	replays, err := replayAll(t.Context(), w, plainly(sim.Policies()), 0, newProgress(io.Discard, time.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]sim.Millis{"5_1": 0, "5_2": 1, "5_3": 2, "6": 0} // hours
+	replays := compared(t, w, Policies(), Choices{}, 0)
+	want := map[string]Millis{"5_1": 0, "5_2": 1, "5_3": 2, "6": 0} // hours
 	for _, r := range replays {
-		for i, fate := range r.result.Fates {
-			if id := w.jobs[i].ID; fate.Start != want[id]*3600_000 {
+		for i, fate := range r.Result.Fates {
+			if id := w.Jobs[i].ID; fate.Start != want[id]*3600_000 {
 				t.Errorf("%s: task %s starts after %g s", r.Policy, id, fate.Start.Seconds())
 			}
 		}
 	}
 }
 
-func TestJobsThatWaitForOthersMemoryWithoutEndAreNamed(t *testing.T) {
-	w := readState(t, someState()) // one of which needs both cards idle
-	replays, err := replayAll(t.Context(), w, plainly(sim.Policies()[:1]), 0, newProgress(io.Discard, time.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said bytes.Buffer
-	sayUnfinished(&session{errOut: &said}, w, replays)
-	if want := "berth: under default 1 job waits for memory that other processes hold and is not counted; job 9 is one\n"; said.String() != want {
-		t.Errorf("it says %q", said.String())
-	}
-}
-
 func TestASnapshotWithoutACardOrAJob(t *testing.T) {
 	s := someState()
 	s.Cards, s.Held = s.Cards[1:2], nil
-	data, err := sched.MarshalState(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openWorkload("-", bytes.NewReader(data)); err == nil || !strings.Contains(err.Error(), "no card takes jobs") {
+	if _, err := FromSnapshot("", &s); err == nil || !strings.Contains(err.Error(), "no card takes jobs") {
 		t.Errorf("%v", err)
 	}
 	s = someState()
 	s.Held, s.Queue = nil, sched.NewQueue()
-	if w := readState(t, s); len(w.jobs) != 0 {
-		t.Errorf("%+v", w.jobs)
-	}
-}
-
-func TestWhatSettingAJobAsideCosts(t *testing.T) {
-	for text, want := range map[string]sim.Parking{
-		"20": {EachWay: 20_000}, "1m": {EachWay: 60_000}, "0": {}, "0.5s": {EachWay: 500},
-		"5GB/s": {BytesPerSecond: 5e9}, "800 MiB/s": {BytesPerSecond: 800 << 20}, "1.5g/s": {BytesPerSecond: 1.5e9}, "100b/s": {BytesPerSecond: 100},
-	} {
-		if got, err := parsePark(text); err != nil || *got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"x", "-1", "2d", "5GB", "GB/s", "-5GB/s", "0GB/s", "NaNGB/s", "1e30GB/s", "/s", "5/s", "NaN", ""} {
-		if got, err := parsePark(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
-	}
-}
-
-func TestWhatDurationsAreGuessedFrom(t *testing.T) {
-	for text, want := range map[string]sim.Estimates{
-		"history": sim.History, "Perfect": sim.Perfect, "limits": sim.Limits, "none": sim.None, "24h": sim.Fixed(24 * time.Hour), "1d": sim.Fixed(24 * time.Hour), "90": sim.Fixed(90 * time.Second),
-	} {
-		if got, err := parseEstimates(text); err != nil || got != want {
-			t.Errorf("%s: %q, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "guess", "-1h", "0"} {
-		if got, err := parseEstimates(text); err == nil {
-			t.Errorf("%s: %q", text, got)
-		}
+	if w := readState(t, s); len(w.Jobs) != 0 {
+		t.Errorf("%+v", w.Jobs)
 	}
 }
 
@@ -232,31 +183,28 @@ func TestASnapshotKeepsTheDaemonsRulesButForTheOrder(t *testing.T) {
 	state.Rules.MarginMiB, state.Rules.Placement, state.Rules.MaxBypass = 77, sched.Spread, time.Hour
 	state.DefaultLimit, state.Limits = sched.Limit{Jobs: 3}, map[string]sched.Limit{"ann": {GPUs: 2}}
 	w := readState(t, state)
-	las, err := sim.ParsePolicy("las")
+	las, err := ParsePolicy("las")
 	if err != nil {
 		t.Fatal(err)
 	}
 	las.Rules.MaxBypass, las.Rules.Placement = 5*time.Hour, sched.Pack
-	set := plainly([]sim.Policy{las})
-	set.estimates = sim.History
-	in := w.input(w.jobs, las, set)
+	in := w.input(w.Jobs, las, Choices{})
 	want := state.Rules
 	want.Policy, want.Fair, want.Slice = sched.LAS, false, true
-	if in.Policy.Rules != want || in.Estimates != sim.Perfect {
+	if in.Policy.Rules != want || in.Estimates != Perfect {
 		t.Errorf("%+v with %q, want %+v", in.Policy.Rules, in.Estimates, want)
 	}
 	if in.DefaultLimit != state.DefaultLimit || !reflect.DeepEqual(in.Limits, state.Limits) {
 		t.Errorf("limits %+v, %+v", in.DefaultLimit, in.Limits)
 	}
-	set.changed = func(string) bool { return true }
 	want.MaxBypass, want.Placement = 5*time.Hour, sched.Pack
-	if in = w.input(w.jobs, las, set); in.Policy.Rules != want || in.Estimates != sim.History {
+	if in = w.input(w.Jobs, las, Choices{Estimates: History, OwnMaxBypass: true, OwnPlacement: true}); in.Policy.Rules != want || in.Estimates != History {
 		t.Errorf("with flags: %+v with %q, want %+v", in.Policy.Rules, in.Estimates, want)
 	}
 	moved := false
 	for i, j := range w.perturbed(1) {
-		moved = moved || j.Duration != w.jobs[i].Duration
-		if j.Submit != w.jobs[i].Submit {
+		moved = moved || j.Duration != w.Jobs[i].Duration
+		if j.Submit != w.Jobs[i].Submit {
 			t.Errorf("job %s was submitted at another time", j.ID)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package sim
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"berth/internal/problem"
-	"berth/internal/sim"
 )
 
 const traceHeader = "job_id,submit_s,duration_s,gpus,gpu_milli,user,vram_mib,time_limit_s,priority\n"
@@ -17,33 +17,33 @@ func TestTraces(t *testing.T) {
 	rows := []struct {
 		name  string
 		trace string
-		want  []sim.Job
+		want  []Job
 	}{
 		{"every column is read", traceHeader + "a,1,2.5,1,250,ann,2048,9,-3\n",
-			[]sim.Job{{ID: "a", User: "ann", Submit: 1000, Duration: 2500, GPUs: 1, Share: 0.25, VRAMMiB: 2048, Limit: 9000, Priority: -3}}},
+			[]Job{{ID: "a", User: "ann", Submit: 1000, Duration: 2500, GPUs: 1, Share: 0.25, VRAMMiB: 2048, Limit: 9000, Priority: -3}}},
 		{"columns come in any order and case, others are ignored, the line is the id", "duration_s,group,SUBMIT_S\n5,x,1\n",
-			[]sim.Job{{ID: "2", Submit: 1000, Duration: 5000, GPUs: 1}}},
-		{"what is blank is not known", traceHeader + "a,1,2,,,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 1}}},
+			[]Job{{ID: "2", Submit: 1000, Duration: 5000, GPUs: 1}}},
+		{"what is blank is not known", traceHeader + "a,1,2,,,,,,\n", []Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 1}}},
 		{"Windows wrote it", "\ufeffsubmit_s,duration_s\r\n1,2\r\n\r\n3,4\r\n",
-			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", Submit: 3000, Duration: 4000, GPUs: 1}}},
+			[]Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", Submit: 3000, Duration: 4000, GPUs: 1}}},
 		{"fields may be quoted, with commas and line ends", "submit_s,duration_s,user\n1,2,\"ann, \"\"the\nboss\"\"\"\n\"3\",4,bob\n",
-			[]sim.Job{{ID: "2", User: "ann, \"the\nboss\"", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", User: "bob", Submit: 3000, Duration: 4000, GPUs: 1}}},
-		{"whole numbers may have a point, and a whole share is none", traceHeader + "a,1,2,2.0,1000,,,,\n", []sim.Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 2}}},
-		{"a time limit has other names", "submit_s,duration_s,time_limit\n1,2,3\n", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Limit: 3000}}},
+			[]Job{{ID: "2", User: "ann, \"the\nboss\"", Submit: 1000, Duration: 2000, GPUs: 1}, {ID: "4", User: "bob", Submit: 3000, Duration: 4000, GPUs: 1}}},
+		{"whole numbers may have a point, and a whole share is none", traceHeader + "a,1,2,2.0,1000,,,,\n", []Job{{ID: "a", Submit: 1000, Duration: 2000, GPUs: 2}}},
+		{"a time limit has other names", "submit_s,duration_s,time_limit\n1,2,3\n", []Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Limit: 3000}}},
 		{"what it really takes, and what program it is", "submit_s,duration_s,vram_mib,vram_used_mib,command\n1,2,100,200,python a.py\n",
-			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, VRAMMiB: 100, UsedMiB: 200, Command: "python a.py"}}},
+			[]Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, VRAMMiB: 100, UsedMiB: 200, Command: "python a.py"}}},
 		{"a command says more than a name, on whichever side it stands", "submit_s,duration_s,name,command,\n1,2,train,python a.py,\n1,2,train,,\n",
-			[]sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Command: "python a.py"}, {ID: "3", Submit: 1000, Duration: 2000, GPUs: 1, Command: "train"}}},
-		{"a last line needs no end", "submit_s,duration_s\n1,2", []sim.Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}}},
+			[]Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1, Command: "python a.py"}, {ID: "3", Submit: 1000, Duration: 2000, GPUs: 1, Command: "train"}}},
+		{"a last line needs no end", "submit_s,duration_s\n1,2", []Job{{ID: "2", Submit: 1000, Duration: 2000, GPUs: 1}}},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			w, err := readTrace("dir/t.csv", strings.NewReader(row.trace))
+			w, err := ReadTrace("dir/t.csv", "t.csv", strings.NewReader(row.trace))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(w.jobs, row.want) || w.source != "t.csv" || len(w.places) != len(w.jobs) {
-				t.Errorf("%+v, want %+v", w.jobs, row.want)
+			if !reflect.DeepEqual(w.Jobs, row.want) || w.Source != "t.csv" || len(w.Places) != len(w.Jobs) {
+				t.Errorf("%+v, want %+v", w.Jobs, row.want)
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func TestBadTracesAreRefusedWithFileAndLine(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			_, err := readTrace("t.csv", strings.NewReader(row.trace))
+			_, err := ReadTrace("t.csv", "t.csv", strings.NewReader(row.trace))
 			var usage *problem.Problem
 			if !errors.As(err, &usage) || usage.What != row.want || usage.Hint == "" {
 				t.Errorf("got %v\nwant %s", err, row.want)
@@ -82,7 +82,7 @@ func TestBadTracesAreRefusedWithFileAndLine(t *testing.T) {
 }
 
 func TestMistakesOfATraceAreToldTogetherUpToABound(t *testing.T) {
-	_, err := readTrace("t.csv", strings.NewReader("submit_s,duration_s\n"+strings.Repeat("x,1\n", 25)))
+	_, err := ReadTrace("t.csv", "t.csv", strings.NewReader("submit_s,duration_s\n"+strings.Repeat("x,1\n", 25)))
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != maxTraceMistakes+1 || lines[maxTraceMistakes] != "and 15 more" || !strings.HasPrefix(lines[9], "t.csv:11: ") {
 		t.Errorf("%q", lines)
@@ -90,16 +90,16 @@ func TestMistakesOfATraceAreToldTogetherUpToABound(t *testing.T) {
 }
 
 func TestATraceThatCannotBeReadOnIsNotTakenForAWholeOne(t *testing.T) {
-	broken := io.MultiReader(strings.NewReader("submit_s,duration_s\n1,2\n"), &bounded{})
-	_, err := readTrace("t.csv", broken)
+	broken := io.MultiReader(strings.NewReader("submit_s,duration_s\n1,2\n"), iotest.ErrReader(errors.New("larger than 1024 MiB")))
+	_, err := ReadTrace("t.csv", "t.csv", broken)
 	if want := "t.csv: larger than 1024 MiB"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
 func TestJobsWithoutAGPUAreCountedAndLeftOut(t *testing.T) {
-	w, err := readTrace("t.csv", strings.NewReader("submit_s,duration_s,gpus,gpu_milli\n1,2,0,0\n1,2,1,1000\n"))
-	if err != nil || len(w.jobs) != 1 || w.leftOut != 1 || w.why != "without a GPU is left out" {
+	w, err := ReadTrace("t.csv", "t.csv", strings.NewReader("submit_s,duration_s,gpus,gpu_milli\n1,2,0,0\n1,2,1,1000\n"))
+	if err != nil || len(w.Jobs) != 1 || w.LeftOut != 1 {
 		t.Errorf("%+v, %v", w, err)
 	}
 }

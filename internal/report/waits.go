@@ -1,4 +1,4 @@
-package cli
+package report
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // waitOf is how long a job did nothing of use between its submission and its
@@ -25,11 +26,11 @@ func waitOf(j *sim.Job, fate *sim.Fate) float64 {
 func ended(fate *sim.Fate) bool { return fate.Refused == nil && !fate.Unfinished }
 
 // waitsOf are the waits of a replay, the shortest first.
-func waitsOf(w *workload, res *sim.Result) []float64 {
+func waitsOf(w *sim.Workload, res *sim.Result) []float64 {
 	waits := make([]float64, 0, len(res.Fates))
 	for i := range res.Fates {
 		if fate := &res.Fates[i]; ended(fate) {
-			waits = append(waits, waitOf(&w.jobs[i], fate))
+			waits = append(waits, waitOf(&w.Jobs[i], fate))
 		}
 	}
 	slices.Sort(waits)
@@ -55,12 +56,12 @@ func bandKey() []keyEntry {
 }
 
 // bandChart draws for each policy which part of the jobs waited for how long.
-func bandChart(w *workload, replays []replayed) template.HTML {
+func bandChart(w *sim.Workload, replays []sim.Replayed) template.HTML {
 	const row, left = 30.0, 110.0
 	b := &strings.Builder{}
 	openSVG(b, row*float64(len(replays)), "the part of the jobs that waited for so long")
 	for i := range replays {
-		waits := waitsOf(w, &replays[i].result)
+		waits := waitsOf(w, &replays[i].Result)
 		y, before := row*float64(i), 0
 		fmt.Fprintf(b, `<text class="name" x="%.0f" y="%.1f" text-anchor="end">%s</text>`, left-10, y+row/2+4, html.EscapeString(replays[i].Policy))
 		for k, band := range waitBands {
@@ -73,7 +74,7 @@ func bandChart(w *workload, replays []replayed) template.HTML {
 			from := left + (chartRight-left)*float64(before)/float64(len(waits))
 			width := (chartRight - left) * part
 			fmt.Fprintf(b, `<rect class="w%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s: %s of %s started %s</title></rect>`,
-				k, from, y+2, max(0.5, width-0.6), row-5, html.EscapeString(replays[i].Policy), grouped(count), plural(len(waits), "job"), bandText(k))
+				k, from, y+2, max(0.5, width-0.6), row-5, html.EscapeString(replays[i].Policy), text.Grouped(count), text.CountGrouped(len(waits), "job"), bandText(k))
 			if width > 34 {
 				fmt.Fprintf(b, `<text class="on w%dt" x="%.1f" y="%.1f" text-anchor="middle">%.0f %%</text>`, k, from+width/2, y+row/2+4, 100*part)
 			}
@@ -95,11 +96,11 @@ func bandText(k int) string {
 
 // waitChart draws for each policy which part of the jobs had waited no longer
 // than so long, over a logarithmic scale that begins at a second.
-func waitChart(w *workload, replays []replayed) template.HTML {
+func waitChart(w *sim.Workload, replays []sim.Replayed) template.HTML {
 	waits := make([][]float64, len(replays))
 	longest := 10.0
 	for i := range replays {
-		waits[i] = waitsOf(w, &replays[i].result)
+		waits[i] = waitsOf(w, &replays[i].Result)
 		longest = max(longest, sim.Quantile(waits[i], 1))
 	}
 	scale := math.Log10(longest)
@@ -141,11 +142,11 @@ const maxDots = 400
 
 // userChart draws each user as a dot where its mean slowdown lies, so that the
 // width of a row is how unevenly users fared. It is empty for one user alone.
-func userChart(w *workload, replays []replayed) (chart template.HTML, leftOut int) {
+func userChart(w *sim.Workload, replays []sim.Replayed) (chart template.HTML, leftOut int) {
 	fared := make([][]userFared, len(replays))
 	worst := 10.0
 	for i := range replays {
-		fared[i] = userSlowdowns(w, &replays[i].result)
+		fared[i] = userSlowdowns(w, &replays[i].Result)
 		for _, u := range fared[i] {
 			worst = max(worst, u.slowdown)
 		}
@@ -164,7 +165,7 @@ func userChart(w *workload, replays []replayed) (chart template.HTML, leftOut in
 	for power := 0; float64(power) <= scale; power++ {
 		at := x(math.Pow10(power))
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="0" y2="%.1f"/><text x="%.1f" y="%.1f" text-anchor="middle">×%s</text>`,
-			at, at, bottom, at, bottom+15, grouped(int(math.Pow10(power))))
+			at, at, bottom, at, bottom+15, text.Grouped(int(math.Pow10(power))))
 	}
 	for i := range fared {
 		y := row*float64(i) + row/2
@@ -176,7 +177,7 @@ func userChart(w *workload, replays []replayed) (chart template.HTML, leftOut in
 		for _, u := range drawn {
 			radius := 3 + 6*math.Sqrt(u.part)
 			fmt.Fprintf(b, `<circle class="dot f%d" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %s: slowed down %s times, %.1f %% of the GPU time</title></circle>`,
-				i%policyColours, x(u.slowdown), y, radius, html.EscapeString(userText(u.name)), plural(u.jobs, "job"), figureText(sim.Number, u.slowdown), 100*u.part)
+				i%policyColours, x(u.slowdown), y, radius, html.EscapeString(userText(u.name)), text.CountGrouped(u.jobs, "job"), figureText(sim.Number, u.slowdown), 100*u.part)
 		}
 	}
 	return closeSVG(b), max(0, leftOut)
@@ -191,19 +192,19 @@ type userFared struct {
 }
 
 // userSlowdowns has those with most GPU time first.
-func userSlowdowns(w *workload, res *sim.Result) []userFared {
+func userSlowdowns(w *sim.Workload, res *sim.Result) []userFared {
 	const floorS = 10 // of the bounded slowdown
 	area, all := map[string]float64{}, 0.0
 	slowdowns, jobs := map[string]float64{}, map[string]int{}
 	for i := range res.Fates {
-		j, fate := &w.jobs[i], &res.Fates[i]
+		j, fate := &w.Jobs[i], &res.Fates[i]
 		if !ended(fate) {
 			continue
 		}
 		wait, flow := waitOf(j, fate), (fate.End - j.Submit).Seconds()
 		slowdowns[j.User] += max(1, flow/max(flow-wait, floorS))
 		jobs[j.User]++
-		gpuSeconds := float64(j.GPUs) * w.machine.Part(j) * (flow - wait)
+		gpuSeconds := float64(j.GPUs) * w.Machine.Part(j) * (flow - wait)
 		area[j.User] += gpuSeconds
 		all += gpuSeconds
 	}

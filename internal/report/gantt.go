@@ -1,4 +1,4 @@
-package cli
+package report
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // block is a job on one card for a while.
@@ -42,12 +43,12 @@ const (
 // ganttChart draws what ran where. However many jobs there are, its size is
 // bounded: the largest blocks are drawn, the rest is run together. Where that
 // is most of them, the busiest stretch is drawn again by itself.
-func ganttChart(w *workload, res *sim.Result, a, busiest axis, paint palette, most int) gantt {
+func ganttChart(w *sim.Workload, res *sim.Result, a, busiest axis, paint palette, most int) gantt {
 	blocks := layOut(w, res)
 	chart, drawn := ganttOf(w, res, blocks, a, paint, most)
 	g := gantt{Chart: chart}
 	if drawn < len(blocks) {
-		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and run together in grey.", grouped(drawn), plural(len(blocks), "block"))
+		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and run together in grey.", text.Grouped(drawn), text.CountGrouped(len(blocks), "block"))
 	}
 	if drawn < len(blocks)/2 {
 		g.Closer, _ = ganttOf(w, res, busiest.within(blocks), busiest, paint, most/2)
@@ -68,12 +69,12 @@ func (a axis) within(blocks []block) []block {
 
 // busiestStretch is the sixteenth of the time in which most runs begin, of all
 // policies together.
-func busiestStretch(replays []replayed, a axis) axis {
+func busiestStretch(replays []sim.Replayed, a axis) axis {
 	const bins, wide = 64, 4
 	starts := make([]int, bins)
 	for i := range replays {
-		for k := range replays[i].result.Fates {
-			for _, s := range replays[i].result.Fates[k].Segments {
+		for k := range replays[i].Result.Fates {
+			for _, s := range replays[i].Result.Fates[k].Segments {
 				if s.Start >= a.first {
 					starts[min(bins-1, int(float64(s.Start-a.first)*bins/float64(a.last-a.first)))]++
 				}
@@ -96,31 +97,31 @@ func busiestStretch(replays []replayed, a axis) axis {
 }
 
 // ganttOf draws blocks, and says how many are drawn one by one.
-func ganttOf(w *workload, res *sim.Result, blocks []block, a axis, paint palette, most int) (chart template.HTML, count int) {
+func ganttOf(w *sim.Workload, res *sim.Result, blocks []block, a axis, paint palette, most int) (chart template.HTML, count int) {
 	drawn, rest := largest(blocks, a, most)
-	row := max(4, min(30, ganttHeight/float64(w.machine.GPUs)))
-	bottom := row * float64(w.machine.GPUs)
+	row := max(4, min(30, ganttHeight/float64(w.Machine.GPUs)))
+	bottom := row * float64(w.Machine.GPUs)
 	b := &strings.Builder{}
 	openSVG(b, bottom+axisHeight, "jobs on the cards over time")
-	for card := range w.machine.GPUs {
+	for card := range w.Machine.GPUs {
 		y := row * float64(card)
 		fmt.Fprintf(b, `<rect class="band" x="%.0f" y="%.1f" width="%.0f" height="%.1f"/>`, chartLeft, y, chartRight-chartLeft, row-1)
 		if row >= 12 {
-			fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">gpu%d</text>`, chartLeft-6, y+row/2+3, w.cardName(card))
+			fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">gpu%d</text>`, chartLeft-6, y+row/2+3, w.CardName(card))
 		}
 	}
-	runTogether(b, rest, a, w.machine.GPUs, row)
+	runTogether(b, rest, a, w.Machine.GPUs, row)
 	drawRuns(b, w, res, drawn, absencesOf(res, a, most/2), a, row, paint)
 	a.ticks(b, bottom)
 	return closeSVG(b), len(drawn)
 }
 
 // drawRuns draws the blocks of each job together: who points at one sees all.
-func drawRuns(b *strings.Builder, w *workload, res *sim.Result, drawn []block, absences []absence, a axis, row float64, paint palette) {
+func drawRuns(b *strings.Builder, w *sim.Workload, res *sim.Result, drawn []block, absences []absence, a axis, row float64, paint palette) {
 	slices.SortStableFunc(drawn, func(a, b block) int { return cmp.Compare(a.job, b.job) })
 	for len(drawn) > 0 {
 		job := drawn[0].job
-		fmt.Fprintf(b, `<g class="job f%d"><title>%s</title>`, paint.of(&w.jobs[job]), html.EscapeString(fateText(&w.jobs[job], &res.Fates[job])))
+		fmt.Fprintf(b, `<g class="job f%d"><title>%s</title>`, paint.of(&w.Jobs[job]), html.EscapeString(fateText(&w.Jobs[job], &res.Fates[job])))
 		for ; len(absences) > 0 && absences[0].job <= job; absences = absences[1:] {
 			if g := absences[0]; g.job == job {
 				fmt.Fprintf(b, `<rect class="gap" x="%.1f" y="%.1f" width="%.1f" height="2"/>`, a.x(g.start), row*float64(g.card)+row/2-1, a.x(g.end)-a.x(g.start))
@@ -143,43 +144,43 @@ func fateText(j *sim.Job, fate *sim.Fate) string {
 	if wait := fate.Start - j.Submit; wait > 0 {
 		start = fmt.Sprintf("started after %s", figureText(sim.Seconds, wait.Seconds()))
 	}
-	text := fmt.Sprintf("%s, %s: %s, %s of work", printable(clip(j.ID)), userText(j.User), plural(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
+	told := fmt.Sprintf("%s, %s: %s, %s of work", text.Line(clip(j.ID)), userText(j.User), text.CountGrouped(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
 	if j.Share > 0 {
-		text += fmt.Sprintf(", %.0f %% of a card", 100*j.Share)
+		told += fmt.Sprintf(", %.0f %% of a card", 100*j.Share)
 	}
-	text += "; " + start
+	told += "; " + start
 	if fate.Preemptions > 0 {
-		text += fmt.Sprintf("; set aside %s to let others run", times(fate.Preemptions))
+		told += fmt.Sprintf("; set aside %s to let others run", times(fate.Preemptions))
 	}
 	if fate.OOMs > 0 {
-		text += fmt.Sprintf("; ran out of memory %s", times(fate.OOMs))
+		told += fmt.Sprintf("; ran out of memory %s", times(fate.OOMs))
 	}
 	switch {
 	case fate.Unfinished:
-		return text + "; not over when nothing more could happen"
+		return told + "; not over when nothing more could happen"
 	case fate.TimedOut:
-		text += "; ended by its limit"
+		told += "; ended by its limit"
 	}
 	if wait := waitOf(j, fate); fate.Preemptions > 0 && wait > 0 {
-		text += fmt.Sprintf("; waited %s in all", figureText(sim.Seconds, wait))
+		told += fmt.Sprintf("; waited %s in all", figureText(sim.Seconds, wait))
 	}
-	return text
+	return told
 }
 
 func times(n int) string {
 	if n == 1 {
 		return "once"
 	}
-	return grouped(n) + " times"
+	return text.Grouped(n) + " times"
 }
 
 // layOut gives each job its place on its cards: the lowest that is free while
 // it runs. Shares and memory together may ask for more than a card has; then
 // blocks overlap.
-func layOut(w *workload, res *sim.Result) []block {
+func layOut(w *sim.Workload, res *sim.Result) []block {
 	var blocks []block
 	for i := range res.Fates {
-		part := w.machine.Part(&w.jobs[i])
+		part := w.Machine.Part(&w.Jobs[i])
 		for _, s := range res.Fates[i].Segments {
 			for _, card := range s.Cards {
 				if s.End > s.Start {

@@ -1,21 +1,22 @@
-package cli
+package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
-//go:embed simulate.html
-var simulatePage string
-
-var pageTemplate = template.Must(template.New("page").Parse(simulatePage))
+//go:embed page.html
+var pageHTML string
 
 // pageData is what the page shows. Charts are made here, from numbers and
 // escaped words alone.
@@ -24,7 +25,7 @@ type pageData struct {
 	Colours, WaitColours       []int
 	Policies                   []pagePolicy
 	Tiles                      []tile
-	Rows                       []pageRow
+	Rows                       []row
 	Bands, Waits, Users        template.HTML
 	UsersLeft                  string
 	BandKey, Key               []keyEntry
@@ -53,16 +54,6 @@ type tileBar struct {
 	Best       bool
 }
 
-type pageRow struct {
-	Title, Bound string
-	Cells        []pageCell
-}
-
-type pageCell struct {
-	Text string
-	Best bool
-}
-
 type keyEntry struct {
 	Name   string
 	Colour int
@@ -74,21 +65,26 @@ const (
 	policyColours = colours - 1
 )
 
-// replaysPage is the replays as one page that asks nothing of anybody.
-func replaysPage(w *workload, replays []replayed) ([]byte, error) {
+// Page is the replays as one page of HTML.
+func (r *Report) Page() ([]byte, error) {
+	shape, err := template.New("page").Parse(pageHTML)
+	if err != nil {
+		panic("bug: " + err.Error())
+	}
+	w, replays := r.Work, r.Replays
 	a := timeAxis(w, replays)
 	paint := newPalette(w)
 	data := pageData{
-		Source: printable(w.source), Title: printable(workloadText(w, replays)), About: aboutText(w, replays),
-		Tiles: tilesOf(replays), Rows: pageRows(replays), Bands: bandChart(w, replays), Waits: waitChart(w, replays), BandKey: bandKey(),
+		Source: text.Line(w.Source), Title: text.Line(r.title()), About: r.about(),
+		Tiles: tilesOf(replays), Rows: rowsOf(replays), Bands: bandChart(w, replays), Waits: waitChart(w, replays), BandKey: bandKey(),
 		Key: paint.key, Hint: paint.hint, Begins: "the first submission",
 	}
-	if w.begin > 0 {
+	if w.Begin > 0 {
 		data.Begins = "the snapshot"
 	}
 	var left int
 	if data.Users, left = userChart(w, replays); left > 0 {
-		data.UsersLeft = fmt.Sprintf("The %d users with most GPU time are drawn, %s are not.", maxDots, plural(left, "other"))
+		data.UsersLeft = fmt.Sprintf("The %d users with most GPU time are drawn, %s are not.", maxDots, text.CountGrouped(left, "other"))
 	}
 	for c := range colours {
 		data.Colours = append(data.Colours, c)
@@ -98,56 +94,47 @@ func replaysPage(w *workload, replays []replayed) ([]byte, error) {
 	}
 	mostWait := 1.0
 	for i := range replays {
-		mostWait = max(mostWait, slices.Max(queueOver(w, &replays[i].result, a)))
-		data.Preempts = data.Preempts || replays[i].result.Preemptions > 0
+		mostWait = max(mostWait, slices.Max(queueOver(w, &replays[i].Result, a)))
+		data.Preempts = data.Preempts || replays[i].Result.Preemptions > 0
 	}
 	for i := range replays {
 		data.Policies = append(data.Policies, policyCharts(w, replays, i, a, mostWait, paint))
 		data.Closer = data.Closer || data.Policies[i].Gantt.Closer != ""
 	}
 	var page bytes.Buffer
-	if err := pageTemplate.Execute(&page, data); err != nil {
+	if err := shape.Execute(&page, data); err != nil {
 		return nil, fmt.Errorf("write the page: %w", err)
 	}
 	return page.Bytes(), nil
 }
 
-func policyCharts(w *workload, replays []replayed, i int, a axis, mostWait float64, paint palette) pagePolicy {
+func policyCharts(w *sim.Workload, replays []sim.Replayed, i int, a axis, mostWait float64, paint palette) pagePolicy {
 	r := &replays[i]
 	p := pagePolicy{Name: r.Policy, Colour: i % policyColours}
 	if known, err := sim.ParsePolicy(r.Policy); err == nil {
 		p.About = known.About
 	}
-	p.Use = useChart(w, &r.result, a, mostWait, p.Colour)
-	p.Gantt = ganttChart(w, &r.result, a, busiestStretch(replays, a), paint, min(maxBlocks, maxPageBlocks/len(replays)))
+	p.Use = useChart(w, &r.Result, a, mostWait, p.Colour)
+	p.Gantt = ganttChart(w, &r.Result, a, busiestStretch(replays, a), paint, min(maxBlocks, maxPageBlocks/len(replays)))
 	return p
 }
 
-func aboutText(w *workload, replays []replayed) string {
+func (r *Report) about() string {
 	about := "Replayed in virtual time with berth's own decisions; no job ran."
-	if w.asked != "" {
-		about += " Asked for with " + printable(w.asked) + "."
+	if r.Asked != "" {
+		about += " Asked for with " + text.Line(r.Asked) + "."
 	}
-	if w.assumed != "" {
-		about += " " + w.assumed
-	}
-	if seeds := replays[0].Seeds; seeds > 0 {
+	about += assumedText(r.Work)
+	if seeds := r.Replays[0].Seeds; seeds > 0 {
 		about += " The figures are " + seedsText(seeds) + "; the charts show the trace as it is."
 	}
 	return about
 }
 
-// lessIsBetter names the figures in which a policy can win by having little;
-// in those of moreIsBetter by having much. The others are nobody's merit.
-var (
-	lessIsBetter = []string{"wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_p99_s", "wait_max_s", "bounded_slowdown_mean", "flow_mean_s", "makespan_s", "fragmentation", "worst_over_median_user", "ooms"}
-	moreIsBetter = []string{"gpu_useful", "jain_users"}
-)
-
 // tileFigures are the figures that people ask for first.
 var tileFigures = []string{"wait_mean_s", "wait_max_s", "bounded_slowdown_mean", "makespan_s", "gpu_useful", "worst_over_median_user"}
 
-func tilesOf(replays []replayed) []tile {
+func tilesOf(replays []sim.Replayed) []tile {
 	var tiles []tile
 	for _, f := range sim.Figures() {
 		if !slices.Contains(tileFigures, f.Name) || f.Name == "worst_over_median_user" && replays[0].Users < 2 {
@@ -173,38 +160,6 @@ func tilesOf(replays []replayed) []tile {
 	return tiles
 }
 
-// valuesOf are a figure's values and the best of them: not a number where it
-// is nobody's merit, or everybody's.
-func valuesOf(f *sim.Figure, replays []replayed) (values []float64, best float64) {
-	for i := range replays {
-		values = append(values, *f.Of(&replays[i].Metrics))
-	}
-	switch {
-	case slices.Min(values) == slices.Max(values):
-	case slices.Contains(lessIsBetter, f.Name):
-		return values, slices.Min(values)
-	case slices.Contains(moreIsBetter, f.Name):
-		return values, slices.Max(values)
-	}
-	return values, math.NaN()
-}
-
-func pageRows(replays []replayed) []pageRow {
-	var rows []pageRow
-	for _, f := range shownFigures(replays) {
-		row := pageRow{Title: f.Title}
-		values, best := valuesOf(&f, replays)
-		for i, v := range values {
-			row.Cells = append(row.Cells, pageCell{Text: figureCell(&f, &replays[i]), Best: v == best})
-		}
-		if f.Bound != nil {
-			row.Bound = figureText(f.Unit, *f.Bound(&replays[0].Metrics))
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
 // palette gives the jobs their colours: by user, or where there is only one,
 // by how many cards they take.
 type palette struct {
@@ -213,12 +168,12 @@ type palette struct {
 	hint   string
 }
 
-func newPalette(w *workload) palette {
+func newPalette(w *sim.Workload) palette {
 	area := map[string]float64{}
 	sizes := map[int]bool{}
-	for i := range w.jobs {
-		j := &w.jobs[i]
-		area[j.User] += float64(j.GPUs) * w.machine.Part(j) * j.Duration.Seconds()
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		area[j.User] += float64(j.GPUs) * w.Machine.Part(j) * j.Duration.Seconds()
 		sizes[min(j.GPUs, colours)] = true
 	}
 	if len(area) < 2 {
@@ -227,7 +182,7 @@ func newPalette(w *workload) palette {
 			if !sizes[gpus] {
 				continue
 			}
-			name := plural(gpus, "GPU")
+			name := text.CountGrouped(gpus, "GPU")
 			if gpus == colours {
 				name += " or more"
 			}
@@ -248,18 +203,9 @@ func newPalette(w *workload) palette {
 }
 
 func byArea(area map[string]float64) []string {
-	users := make([]string, 0, len(area))
-	for user := range area {
-		users = append(users, user)
-	}
+	users := slices.Collect(maps.Keys(area))
 	slices.SortFunc(users, func(a, b string) int {
-		if area[a] != area[b] {
-			if area[a] > area[b] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(area[b], area[a]), strings.Compare(a, b))
 	})
 	return users
 }
@@ -268,7 +214,7 @@ func userText(user string) string {
 	if user == "" {
 		return "(no user)"
 	}
-	return printable(clip(user))
+	return text.Line(clip(user))
 }
 
 func (p *palette) of(j *sim.Job) int {
@@ -279,4 +225,13 @@ func (p *palette) of(j *sim.Job) int {
 		return c
 	}
 	return colours - 1
+}
+
+// clip keeps a long word from filling the page.
+func clip(word string) string {
+	const most = 40
+	if runes := []rune(word); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return word
 }

@@ -1,4 +1,4 @@
-package cli
+package report
 
 import (
 	"bytes"
@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"berth/internal/sim"
 )
@@ -36,10 +36,10 @@ func elements(t *testing.T, page []byte) map[string]int {
 
 func TestThePageIsWholeAndEscaped(t *testing.T) {
 	w := someWork()
-	w.source = `<script>alert("x")</script>.csv`
-	w.jobs[1].ID = `"><script>alert(1)</script>`
+	w.Source = `<script>alert("x")</script>.csv`
+	w.Jobs[1].ID = `"><script>alert(1)</script>`
 	replays := replaysOf(t, w, 2, "default", "fifo")
-	page, err := replaysPage(w, replays)
+	page, err := (&Report{Work: w, Replays: replays}).Page()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,17 +68,17 @@ func TestThePageIsWholeAndEscaped(t *testing.T) {
 }
 
 func TestThePageOfManyJobsStaysSmall(t *testing.T) {
-	w := &workload{source: "trace.csv", machine: sim.Machine{GPUs: 8, VRAMMiB: 81920}}
-	draw := uniform(3)
+	w := &sim.Workload{Source: "trace.csv", Machine: sim.Machine{GPUs: 8, VRAMMiB: 81920}}
+	draw := rand.New(rand.NewPCG(3, 3)).Float64
 	for i := range 10_000 {
 		j := sim.Job{ID: fmt.Sprint(i), User: fmt.Sprint("user", i%60), GPUs: 1, Submit: sim.Millis(i * 10_000), Duration: sim.Millis(1 + 200_000*draw())}
 		if i%2 == 0 {
 			j.Share = 0.1
 		}
-		w.jobs = append(w.jobs, j)
-		w.places = append(w.places, "")
+		w.Jobs = append(w.Jobs, j)
+		w.Places = append(w.Places, "")
 	}
-	page, err := replaysPage(w, replaysOf(t, w, 0, "default", "fifo"))
+	page, err := (&Report{Work: w, Replays: replaysOf(t, w, 0, "default", "fifo")}).Page()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,15 +95,15 @@ func TestThePageOfManyJobsStaysSmall(t *testing.T) {
 }
 
 func TestThePageShowsJobsThatWereSetAside(t *testing.T) {
-	w := &workload{source: "trace.csv", machine: sim.Machine{GPUs: 2, VRAMMiB: 81920}, places: make([]string, 2), jobs: []sim.Job{
+	w := &sim.Workload{Source: "trace.csv", Machine: sim.Machine{GPUs: 2, VRAMMiB: 81920}, Places: make([]string, 2), Jobs: []sim.Job{
 		{ID: "long", User: "ann", GPUs: 2, Duration: 5000_000}, {ID: "short", User: "bob", GPUs: 1, Submit: 1000_000, Duration: 60_000},
 	}}
 	fates := []sim.Fate{
 		{End: 5100_000, Preemptions: 1, Segments: []sim.Segment{{End: 1020_000, Cards: []int{0, 1}}, {Start: 1080_000, End: 5100_000, Cards: []int{0, 1}}}},
 		{Start: 1020_000, End: 1080_000, Segments: []sim.Segment{{Start: 1020_000, End: 1080_000, Cards: []int{1}}}},
 	}
-	replays := []replayed{{Metrics: sim.Metrics{Policy: "las", Jobs: 2, Users: 2, Preemptions: 1}, result: sim.Result{Fates: fates, Preemptions: 1}}}
-	page, err := replaysPage(w, replays)
+	replays := []sim.Replayed{{Metrics: sim.Metrics{Policy: "las", Jobs: 2, Users: 2, Preemptions: 1}, Result: sim.Result{Fates: fates, Preemptions: 1}}}
+	page, err := (&Report{Work: w, Replays: replays}).Page()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,21 +120,16 @@ func TestThePageShowsJobsThatWereSetAside(t *testing.T) {
 	if strings.Count(job, `class="gap"`) != 1 || strings.Count(job, "<rect x=") != 4 {
 		t.Errorf("the runs of a job that was set aside: %s", job)
 	}
-	if queue := queueOver(w, &replays[0].result, timeAxis(w, replays)); slices.Max(queue) <= 0 {
+	if queue := queueOver(w, &replays[0].Result, timeAxis(w, replays)); slices.Max(queue) <= 0 {
 		t.Error("nobody is seen to wait")
 	}
 }
 
 func TestTheWaitsOfThePageAreThoseOfTheFigures(t *testing.T) {
 	w := someWork()
-	set := plainly(sim.Policies())
-	set.park = &sim.Parking{EachWay: 5000}
-	replays, err := replayAll(t.Context(), w, set, 0, newProgress(io.Discard, time.Now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	replays := compared(t, w, sim.Policies(), sim.Choices{Park: &sim.Parking{EachWay: 5000}}, 0)
 	for i := range replays {
-		sum, waits := 0.0, waitsOf(w, &replays[i].result)
+		sum, waits := 0.0, waitsOf(w, &replays[i].Result)
 		for _, wait := range waits {
 			sum += wait
 		}
@@ -149,7 +144,7 @@ func TestTheWaitsOfThePageAreThoseOfTheFigures(t *testing.T) {
 
 func TestAPageOfOnePolicyAndOfSeven(t *testing.T) {
 	for _, names := range [][]string{{"fifo"}, sim.PolicyNames()} {
-		page, err := replaysPage(someWork(), replaysOf(t, someWork(), 0, names...))
+		page, err := (&Report{Work: someWork(), Replays: replaysOf(t, someWork(), 0, names...)}).Page()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,13 +159,13 @@ func TestUseOverTimeAddsUp(t *testing.T) {
 	replays := replaysOf(t, w, 0, "fifo")
 	a := timeAxis(w, replays)
 	sum := 0.0
-	for _, gpus := range useOver(w, &replays[0].result, a) {
-		if gpus < -1e-9 || gpus > float64(w.machine.GPUs)+1e-9 {
+	for _, gpus := range useOver(w, &replays[0].Result, a) {
+		if gpus < -1e-9 || gpus > float64(w.Machine.GPUs)+1e-9 {
 			t.Errorf("%g GPUs are given out", gpus)
 		}
 		sum += gpus * (a.last - a.first).Seconds() / useBins
 	}
-	if want := replays[0].result.AllocatedGPUSeconds; sum < want*(1-1e-9) || sum > want*(1+1e-9) {
+	if want := replays[0].Result.AllocatedGPUSeconds; sum < want*(1-1e-9) || sum > want*(1+1e-9) {
 		t.Errorf("%g GPU-seconds, want %g", sum, want)
 	}
 }
@@ -178,7 +173,7 @@ func TestUseOverTimeAddsUp(t *testing.T) {
 func TestBlocksOfACardDoNotOverlap(t *testing.T) {
 	w := someWork()
 	replays := replaysOf(t, w, 0, "backfill")
-	blocks := layOut(w, &replays[0].result)
+	blocks := layOut(w, &replays[0].Result)
 	shared := false
 	for i, a := range blocks {
 		if a.low < 0 || a.low+a.part > 1+1e-9 {
@@ -198,12 +193,12 @@ func TestBlocksOfACardDoNotOverlap(t *testing.T) {
 }
 
 func TestThePageMarksThePolicyThatDidBest(t *testing.T) {
-	replays := []replayed{
+	replays := []sim.Replayed{
 		{Metrics: sim.Metrics{WaitMeanS: 10, JainUsers: 0.2, Decisions: 5, MakespanS: 7}},
 		{Metrics: sim.Metrics{WaitMeanS: 20, JainUsers: 0.9, Decisions: 4, MakespanS: 7}},
 	}
 	want := map[string][2]bool{"wait, mean": {true, false}, "fairness (Jain)": {false, true}}
-	for _, row := range pageRows(replays) {
+	for _, row := range rowsOf(replays) {
 		if got := [2]bool{row.Cells[0].Best, row.Cells[1].Best}; got != want[row.Title] {
 			t.Errorf("%s: best is %v", row.Title, got)
 		}

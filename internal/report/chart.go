@@ -1,4 +1,4 @@
-package cli
+package report
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // Sizes of the charts, in pixels of a page that is as wide as it likes to be.
@@ -32,17 +33,17 @@ type axis struct {
 	first, last sim.Millis
 }
 
-func timeAxis(w *workload, replays []replayed) axis {
+func timeAxis(w *sim.Workload, replays []sim.Replayed) axis {
 	a := axis{first: math.MaxInt64}
-	for i := range w.jobs {
-		a.first = min(a.first, w.jobs[i].Submit)
+	for i := range w.Jobs {
+		a.first = min(a.first, w.Jobs[i].Submit)
 	}
-	if w.begin > 0 {
-		a.first = w.begin // what waits was submitted long before anything is drawn
+	if w.Begin > 0 {
+		a.first = w.Begin // what waits was submitted long before anything is drawn
 	}
 	for i := range replays {
-		for k := range replays[i].result.Fates {
-			a.last = max(a.last, replays[i].result.Fates[k].End)
+		for k := range replays[i].Result.Fates {
+			a.last = max(a.last, replays[i].Result.Fates[k].End)
 		}
 	}
 	a.origin, a.last = a.first, max(a.last, a.first+1)
@@ -85,7 +86,7 @@ func tickText(seconds float64) string {
 	case math.Mod(seconds, 60) == 0 && seconds < 2*3600:
 		return fmt.Sprintf("%.0fm", seconds/60)
 	}
-	return span(time.Duration(seconds * float64(time.Second)))
+	return text.Span(time.Duration(seconds * float64(time.Second)))
 }
 
 func openSVG(b *strings.Builder, height float64, label string) {
@@ -100,18 +101,18 @@ func closeSVG(b *strings.Builder) template.HTML {
 
 // useChart draws how many GPUs are given out over time and, below, how many
 // jobs wait, up to the most that wait under any policy.
-func useChart(w *workload, res *sim.Result, a axis, mostWait float64, colour int) template.HTML {
+func useChart(w *sim.Workload, res *sim.Result, a axis, mostWait float64, colour int) template.HTML {
 	b := &strings.Builder{}
 	const bottom = useHeight + queueHeight
 	openSVG(b, bottom+axisHeight, "GPUs given out over time, and jobs that wait")
-	gpus := float64(w.machine.GPUs)
+	gpus := float64(w.Machine.GPUs)
 	fmt.Fprintf(b, `<rect class="band" x="%.0f" y="8" width="%.0f" height="%.0f"/>`, chartLeft, chartRight-chartLeft, useHeight-8)
 	areaPath(b, useOver(w, res, a), gpus, 8, useHeight, fmt.Sprintf("area f%d", colour))
-	for _, n := range []int{0, w.machine.GPUs} {
+	for _, n := range []int{0, w.Machine.GPUs} {
 		fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%d</text>`, chartLeft-6, useHeight-(useHeight-8)*float64(n)/gpus+4, n)
 	}
 	areaPath(b, queueOver(w, res, a), mostWait, useHeight+6, bottom, "waiting")
-	fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, chartLeft-6, useHeight+16, grouped(int(math.Ceil(mostWait))))
+	fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">%s</text>`, chartLeft-6, useHeight+16, text.Grouped(int(math.Ceil(mostWait))))
 	a.ticks(b, bottom)
 	return closeSVG(b)
 }
@@ -132,10 +133,10 @@ func areaPath(b *strings.Builder, values []float64, most, top, bottom float64, c
 }
 
 // useOver is the mean number of GPUs given out in each slice of the time.
-func useOver(w *workload, res *sim.Result, a axis) []float64 {
+func useOver(w *sim.Workload, res *sim.Result, a axis) []float64 {
 	use := newSlices(a)
 	for i := range res.Fates {
-		gpus := float64(w.jobs[i].GPUs) * w.machine.Part(&w.jobs[i])
+		gpus := float64(w.Jobs[i].GPUs) * w.Machine.Part(&w.Jobs[i])
 		for _, s := range res.Fates[i].Segments {
 			use.add(s.Start, s.End, gpus)
 		}
@@ -144,14 +145,14 @@ func useOver(w *workload, res *sim.Result, a axis) []float64 {
 }
 
 // queueOver is the mean number of jobs that wait: to start, or to go on.
-func queueOver(w *workload, res *sim.Result, a axis) []float64 {
+func queueOver(w *sim.Workload, res *sim.Result, a axis) []float64 {
 	queue := newSlices(a)
 	for i := range res.Fates {
 		fate := &res.Fates[i]
 		if fate.Refused != nil {
 			continue
 		}
-		since := w.jobs[i].Submit
+		since := w.Jobs[i].Submit
 		for _, s := range fate.Segments {
 			queue.add(since, s.Start, 1)
 			since = s.End

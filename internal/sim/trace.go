@@ -1,4 +1,4 @@
-package cli
+package sim
 
 import (
 	"encoding/csv"
@@ -6,20 +6,18 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"berth/internal/jobfile"
 	"berth/internal/problem"
-	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // Bounds of a trace. What lies beyond them is refused with its line.
 const (
-	maxTraceBytes    = 1 << 30
 	maxTraceMistakes = 10 // that are told at once
+	maxShown         = 40 // of a field
 	maxTraceGPUs     = 1_000_000
 	maxTracePriority = 1_000_000
 	maxTraceVRAMMiB  = 1 << 30
@@ -28,22 +26,22 @@ const (
 // traceColumns are the columns that mean something, each with what it does to
 // a job. The first two must be there.
 var traceColumns = []traceColumn{
-	{name: "submit_s", must: true, set: func(j *sim.Job, text string) (err error) {
-		j.Submit, err = traceMillis(text, sim.MaxSubmit)
+	{name: "submit_s", must: true, set: func(j *Job, text string) (err error) {
+		j.Submit, err = traceMillis(text, MaxSubmit)
 		return err
 	}},
-	{name: "duration_s", must: true, set: func(j *sim.Job, text string) (err error) {
-		j.Duration, err = traceMillis(text, sim.MaxDuration)
+	{name: "duration_s", must: true, set: func(j *Job, text string) (err error) {
+		j.Duration, err = traceMillis(text, MaxDuration)
 		return err
 	}},
-	{name: "job_id", set: func(j *sim.Job, text string) error { j.ID = text; return nil }},
-	{name: "user", set: func(j *sim.Job, text string) error { j.User = text; return nil }},
-	{name: "gpus", set: func(j *sim.Job, text string) error {
+	{name: "job_id", set: func(j *Job, text string) error { j.ID = text; return nil }},
+	{name: "user", set: func(j *Job, text string) error { j.User = text; return nil }},
+	{name: "gpus", set: func(j *Job, text string) error {
 		gpus, err := traceInt(text, 0, maxTraceGPUs)
 		j.GPUs = int(gpus)
 		return err
 	}},
-	{name: "gpu_milli", set: func(j *sim.Job, text string) error {
+	{name: "gpu_milli", set: func(j *Job, text string) error {
 		milli, err := traceInt(text, 0, 1000)
 		// Traces write 0 for jobs without a GPU; of one it is no share.
 		if milli < 1000 {
@@ -51,30 +49,38 @@ var traceColumns = []traceColumn{
 		}
 		return err
 	}},
-	{name: "vram_mib", set: func(j *sim.Job, text string) (err error) {
+	{name: "vram_mib", set: func(j *Job, text string) (err error) {
 		j.VRAMMiB, err = traceInt(text, 0, maxTraceVRAMMiB)
 		return err
 	}},
-	{name: "vram_used_mib", set: func(j *sim.Job, text string) (err error) {
+	{name: "vram_used_mib", set: func(j *Job, text string) (err error) {
 		j.UsedMiB, err = traceInt(text, 0, maxTraceVRAMMiB)
 		return err
 	}},
-	{name: "time_limit_s", set: func(j *sim.Job, text string) (err error) {
-		j.Limit, err = traceMillis(text, sim.MaxDuration)
+	{name: "time_limit_s", set: func(j *Job, text string) (err error) {
+		j.Limit, err = traceMillis(text, MaxDuration)
 		return err
 	}},
-	{name: "priority", set: func(j *sim.Job, text string) error {
+	{name: "priority", set: func(j *Job, text string) error {
 		priority, err := traceInt(text, -maxTracePriority, maxTracePriority)
 		j.Priority = int(priority)
 		return err
 	}},
-	{name: "command", set: func(j *sim.Job, text string) error { j.Command = text; return nil }},
-	{name: "name", set: func(j *sim.Job, text string) error {
+	{name: "command", set: func(j *Job, text string) error { j.Command = text; return nil }},
+	{name: "name", set: func(j *Job, text string) error {
 		if j.Command == "" {
 			j.Command = text // a name says less than a command does
 		}
 		return nil
 	}},
+}
+
+// TraceColumns are the titles that mean something.
+func TraceColumns() (titles []string) {
+	for _, c := range traceColumns {
+		titles = append(titles, c.name)
+	}
+	return titles
 }
 
 // columnAliases are other titles that traces have for a column.
@@ -83,51 +89,37 @@ var columnAliases = map[string]string{"time_limit": "time_limit_s", "limit_s": "
 type traceColumn struct {
 	name string
 	must bool
-	set  func(j *sim.Job, text string) error
+	set  func(j *Job, text string) error
 }
 
 // traceMillis reads seconds. Not a number is in no range.
-func traceMillis(text string, most sim.Millis) (sim.Millis, error) {
-	seconds, err := strconv.ParseFloat(text, 64)
+func traceMillis(found string, most Millis) (Millis, error) {
+	seconds, err := strconv.ParseFloat(found, 64)
 	if err != nil || !(seconds >= 0 && seconds <= most.Seconds()) {
-		return 0, fmt.Errorf("found %q, allowed 0 to %s seconds", clip(text), plainNumber(most.Seconds()))
+		return 0, fmt.Errorf("found %q, allowed 0 to %s seconds", clip(found), plain(most.Seconds()))
 	}
-	return sim.MillisOf(seconds), nil
+	return MillisOf(seconds), nil
 }
 
 // traceInt reads a whole number; programs write them as 1.0, too.
-func traceInt(text string, low, most float64) (int64, error) {
-	value, err := strconv.ParseFloat(text, 64)
+func traceInt(found string, low, most float64) (int64, error) {
+	value, err := strconv.ParseFloat(found, 64)
 	if err != nil || !(value >= low && value <= most) || value != math.Trunc(value) {
-		return 0, fmt.Errorf("found %q, allowed a whole number from %s to %s", clip(text), plainNumber(low), plainNumber(most))
+		return 0, fmt.Errorf("found %q, allowed a whole number from %s to %s", clip(found), plain(low), plain(most))
 	}
 	return int64(value), nil
 }
 
 // clip keeps a field that is no number from filling the screen.
-func clip(text string) string {
-	const most = 40
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
+func clip(field string) string {
+	if runes := []rune(field); len(runes) > maxShown {
+		return string(runes[:maxShown]) + "…"
 	}
-	return text
+	return field
 }
 
-// bounded reads so much and no more: a trace that is cut off must not pass for
-// a whole one.
-type bounded struct {
-	from io.Reader
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("larger than %d MiB", maxTraceBytes>>20)
-	}
-	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
-}
+// plain writes a bound as it would be typed.
+func plain(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
 // traceReader reads one trace.
 type traceReader struct {
@@ -137,11 +129,13 @@ type traceReader struct {
 	width    int
 	mistakes []string
 	more     int // mistakes beyond those that are told
-	work     workload
+	work     Workload
 }
 
-func readTrace(name string, r io.Reader) (*workload, error) {
-	t := &traceReader{name: name, csv: csv.NewReader(&bounded{from: r, left: maxTraceBytes}), work: workload{source: filepath.Base(name)}}
+// ReadTrace reads a trace: a CSV file with a header. Mistakes are told with the
+// file's name and their lines; source is what the workload is called.
+func ReadTrace(name, source string, r io.Reader) (*Workload, error) {
+	t := &traceReader{name: name, csv: csv.NewReader(r), work: Workload{Source: source}}
 	t.csv.ReuseRecord, t.csv.FieldsPerRecord, t.csv.TrimLeadingSpace = true, -1, true
 	if err := t.header(); err != nil {
 		return nil, err
@@ -155,8 +149,8 @@ func readTrace(name string, r io.Reader) (*workload, error) {
 			t.unreadable(err)
 			break // what follows a broken quote is anybody's guess
 		}
-		if len(t.work.jobs)+t.work.leftOut >= sim.MaxJobs {
-			t.mistake("more than %s jobs", grouped(sim.MaxJobs))
+		if len(t.work.Jobs)+t.work.LeftOut >= MaxJobs {
+			t.mistake("more than %s jobs", text.Grouped(MaxJobs))
 			break
 		}
 		t.row(record)
@@ -208,7 +202,7 @@ func (t *traceReader) header() error {
 
 // nearColumn points at a title that may have been meant.
 func nearColumn(name string, titles []string) string {
-	if near := jobfile.Nearest(name, titles); near != "" {
+	if near := text.Nearest(name, titles); near != "" {
 		return fmt.Sprintf("; is it %s?", clip(near))
 	}
 	return ""
@@ -217,11 +211,11 @@ func nearColumn(name string, titles []string) string {
 // row takes in one job.
 func (t *traceReader) row(record []string) {
 	if len(record) != t.width {
-		t.mistake("%s, the header has %d", plural(len(record), "field"), t.width)
+		t.mistake("%s, the header has %d", text.Count(len(record), "field"), t.width)
 		return
 	}
 	line, _ := t.csv.FieldPos(0)
-	j := sim.Job{GPUs: 1}
+	j := Job{GPUs: 1}
 	for i, column := range t.fields {
 		if column == nil {
 			continue
@@ -236,14 +230,13 @@ func (t *traceReader) row(record []string) {
 		}
 	}
 	if j.GPUs == 0 {
-		t.work.leftOut++
+		t.work.LeftOut++
 		return
 	}
 	if j.ID == "" {
 		j.ID = strconv.Itoa(line)
 	}
-	t.work.jobs = append(t.work.jobs, j)
-	t.work.places = append(t.work.places, "line "+strconv.Itoa(line))
+	t.work.add(j, "line "+strconv.Itoa(line))
 }
 
 func (t *traceReader) mistake(format string, args ...any) {
@@ -269,14 +262,13 @@ func (t *traceReader) unreadable(err error) {
 	t.mistakes = append(t.mistakes, fmt.Sprintf("%s: %v", t.name, err))
 }
 
-func (t *traceReader) result() (*workload, error) {
+func (t *traceReader) result() (*Workload, error) {
 	if t.more > 0 {
-		t.mistakes = append(t.mistakes, fmt.Sprintf("and %s more", grouped(t.more)))
+		t.mistakes = append(t.mistakes, fmt.Sprintf("and %s more", text.Grouped(t.more)))
 	}
 	if len(t.mistakes) > 0 {
 		return nil, t.refuse(t.mistakes...)
 	}
-	t.work.why = "without a GPU " + isAre(t.work.leftOut) + " left out"
 	return &t.work, nil
 }
 

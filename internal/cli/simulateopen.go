@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"berth/internal/problem"
+	"berth/internal/sched"
+	"berth/internal/sim"
+)
+
+// maxWorkloadBytes bounds a trace or a snapshot that is read.
+const maxWorkloadBytes = 1 << 30
+
+// openWorkload reads a trace or a snapshot by its name; - is standard input.
+// Which it is, its first byte says: a trace begins with the name of a column.
+func openWorkload(name string, stdin io.Reader) (*sim.Workload, error) {
+	from, shown := stdin, standardInput
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, problem.Newf(problem.Invalid, "berth simulate --help shows the columns of a trace", "trace: %v", err)
+		}
+		defer file.Close()
+		from, shown = file, name
+	}
+	r := bufio.NewReader(&bounded{from: from, left: maxWorkloadBytes})
+	if !beginsAsJSON(r) {
+		return sim.ReadTrace(shown, filepath.Base(shown), r)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, problem.Newf(problem.Invalid, "berth debug snapshot writes one", "%s: %v", shown, err)
+	}
+	state, err := sched.UnmarshalState(data)
+	if err != nil {
+		return nil, badSnapshot(shown, err)
+	}
+	w, err := sim.FromSnapshot(filepath.Base(shown), &state)
+	if err != nil {
+		return nil, problem.Newf(problem.Invalid, "cards that are paused or not well take no jobs; take it again when one does", "%s: %v", filepath.Base(shown), err)
+	}
+	return w, nil
+}
+
+// beginsAsJSON looks for the brace that a snapshot begins with, or that another
+// program's JSON does.
+func beginsAsJSON(r *bufio.Reader) bool {
+	head, _ := r.Peek(64) // what cannot be read is told by who reads it
+	head = bytes.TrimLeft(head, "\ufeff \t\r\n")
+	return len(head) > 0 && (head[0] == '{' || head[0] == '[')
+}
+
+// standardInput is what - is called.
+const standardInput = "standard input"
+
+func badSnapshot(name string, err error) error {
+	hint := "berth debug snapshot FILE writes a snapshot; a trace is CSV"
+	if !errors.Is(err, sched.ErrNoSnapshot) {
+		hint = "take it again with berth debug snapshot"
+		if name != standardInput {
+			hint += " " + name
+		}
+	}
+	return problem.Newf(problem.Invalid, hint, "%s: %v", name, err)
+}
+
+// bounded reads so much and no more: what is cut off must not pass for a
+// whole one.
+type bounded struct {
+	from io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("larger than %d MiB", maxWorkloadBytes>>20)
+	}
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}

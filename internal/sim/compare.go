@@ -1,0 +1,67 @@
+package sim
+
+import "time"
+
+// Replayed is one policy's replay as berth simulate --json shows it: a stable
+// contract (docs/scheduling.md).
+type Replayed struct {
+	Metrics
+	LeftOut    int                `json:"left_out"`
+	Seeds      int                `json:"seeds"`
+	Interval95 map[string]float64 `json:"interval95,omitempty"` // half its width, by figure
+
+	// Result is of the workload as it is; the figures may be means over copies
+	// of it.
+	Result Result `json:"-"`
+}
+
+// Watch is what the world adds to a comparison.
+type Watch struct {
+	Elapsed  func() time.Duration                    // reads a stopwatch; may be nil
+	Progress func(policy string, over, all int) bool // jobs that are over, of those of all replays; false: stop; may be nil
+}
+
+// Compare replays the workload under each policy, and as many perturbed copies
+// of it as there are seeds. Every policy gets the same copies. It is not done
+// where Progress said so.
+func Compare(w *Workload, policies []Policy, c Choices, seeds int, watch Watch) (replays []Replayed, done bool) {
+	past, all := 0, len(policies)*(1+seeds)*len(w.Jobs)
+	goOn := func(policy Policy, over int) bool {
+		return watch.Progress == nil || watch.Progress(policy.Name, past+over, all)
+	}
+	once := func(jobs []Job, policy Policy) (Metrics, Result, bool) {
+		in := w.input(jobs, policy, c)
+		in.Elapsed = watch.Elapsed
+		in.Progress = func(over int) bool { return goOn(policy, over) }
+		result := Run(in)
+		if result.Stopped || !goOn(policy, len(jobs)) {
+			return Metrics{}, result, false
+		}
+		past += len(jobs)
+		return Measure(in, result), result, true
+	}
+	for _, policy := range policies {
+		metrics, result, done := once(w.Jobs, policy)
+		if !done {
+			return nil, false
+		}
+		replays = append(replays, Replayed{Metrics: metrics, LeftOut: w.LeftOut, Seeds: seeds, Result: result})
+	}
+	copies := make([][]Metrics, len(policies))
+	for seed := range seeds {
+		jobs := w.perturbed(uint64(seed))
+		for i, policy := range policies {
+			metrics, _, done := once(jobs, policy)
+			if !done {
+				return nil, false
+			}
+			copies[i] = append(copies[i], metrics)
+		}
+	}
+	for i := range copies {
+		if seeds > 0 {
+			replays[i].Metrics, replays[i].Interval95 = Average(copies[i])
+		}
+	}
+	return replays, true
+}

@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// unknownRun is how long a queued job is taken to run of which nothing is
+// known, in a snapshot that knows nothing of any other.
+const unknownRun = time.Hour
+
+// snapshotReader makes a workload of a snapshot.
+type snapshotReader struct {
+	state  *sched.State
+	work   *Workload
+	origin time.Time
+	places map[int]int    // of the cards, as a replay numbers them
+	atOnce map[string]int // of each array that has a limit and waits: how many tasks run at a time
+}
+
+// FromSnapshot makes a workload of what a daemon had before it. It fails where
+// no card takes jobs.
+func FromSnapshot(source string, s *sched.State) (*Workload, error) {
+	r := &snapshotReader{
+		state: s, places: map[int]int{}, atOnce: map[string]int{},
+		work: &Workload{Source: source, Origin: OfSnapshot, TakenAt: s.Now, Rules: &s.Rules, Limits: s.Limits, DefaultLimit: s.DefaultLimit},
+	}
+	if err := r.cards(); err != nil {
+		return nil, err
+	}
+	r.begin()
+	for i := range s.Held {
+		r.held(&s.Held[i])
+	}
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		r.pending(&p)
+	}
+	r.usage()
+	return r.work, nil
+}
+
+// cards numbers those that jobs are on or may be put on. Others' memory stays
+// where it is for as long as the replay lasts.
+func (r *snapshotReader) cards() error {
+	busy := map[int]bool{}
+	for i := range r.state.Held {
+		for _, card := range r.state.Held[i].Cards {
+			busy[card] = true
+		}
+	}
+	w := r.work
+	for i := range r.state.Cards {
+		c := &r.state.Cards[i]
+		usable := c.Health == sched.HealthOK && !c.Paused && c.TotalMiB > 0
+		if !usable && !busy[c.Index] || len(w.CardNames) == MaxGPUs {
+			w.CardsLeftOut++
+			continue
+		}
+		place := len(w.CardNames)
+		r.places[c.Index] = place
+		w.CardNames = append(w.CardNames, c.Index)
+		w.Machine.VRAMMiB = max(w.Machine.VRAMMiB, c.TotalMiB)
+		foreign := c.ForeignMiB
+		if c.IdleForeignMiB < r.state.Rules.IdleThresholdMiB {
+			foreign = c.IdleForeignMiB // a desktop keeps nobody off
+		}
+		if foreign > 0 {
+			w.Foreign = append(w.Foreign, Foreign{Card: place, MiB: foreign})
+		}
+	}
+	w.Machine.GPUs = len(w.CardNames)
+	if w.Machine.GPUs == 0 || w.Machine.VRAMMiB == 0 {
+		return errors.New("no card takes jobs in this snapshot")
+	}
+	return nil
+}
+
+// begin finds the first moment that matters, how long a job takes as a rule,
+// and which arrays have limits: of what runs a snapshot does not say it.
+func (r *snapshotReader) begin() {
+	s := r.state
+	r.origin = s.Now
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(r.origin) && s.Now.Sub(t) < 10*365*24*time.Hour {
+			r.origin = t
+		}
+	}
+	var runs []time.Duration
+	for i := range s.Held {
+		h := &s.Held[i]
+		earlier(h.Started.Add(-h.Waited))
+		if h.Run.Mid > 0 {
+			runs = append(runs, h.Run.Mid)
+		}
+	}
+	for _, p := range s.Queue.First(s.Queue.Len()) {
+		earlier(p.Since)
+		if p.PoolLimit > 0 {
+			r.atOnce[p.Pool] = p.PoolLimit
+		}
+		if p.Run.Mid > 0 {
+			runs = append(runs, p.Run.Mid)
+		}
+	}
+	r.work.Typical = unknownRun
+	if len(runs) > 0 {
+		slices.Sort(runs)
+		r.work.Typical = runs[len(runs)/2]
+	}
+	r.work.Begin = r.millis(s.Now)
+}
+
+// millis is a moment as the replay counts; what is not known is the snapshot's.
+func (r *snapshotReader) millis(t time.Time) Millis {
+	if t.IsZero() || t.After(r.state.Now) {
+		t = r.state.Now
+	}
+	return max(0, MillisOf(t.Sub(r.origin).Seconds()))
+}
+
+func lasting(d time.Duration) Millis {
+	return min(max(1, MillisOf(d.Seconds())), MaxDuration)
+}
+
+// held goes on for as long as is expected. Another berth's job is in the way
+// of others, for as long as jobs take as a rule, and no more.
+func (r *snapshotReader) held(h *sched.Held) {
+	var cards []int
+	for _, index := range h.Cards {
+		if place, known := r.places[index]; known {
+			cards = append(cards, place)
+		}
+	}
+	w := r.work
+	switch {
+	case h.Other:
+		for i, place := range cards {
+			mib := w.Machine.VRAMMiB
+			if !h.Alone && i < len(h.BudgetMiB) {
+				mib = h.BudgetMiB[i]
+			}
+			w.Foreign = append(w.Foreign, Foreign{Card: place, MiB: mib, From: w.Begin, Until: w.Begin + lasting(r.work.Typical)})
+		}
+		return
+	case len(cards) == 0:
+		w.LeftOut++
+		return
+	}
+	ran := max(0, r.state.Now.Sub(h.Started))
+	if h.Started.IsZero() {
+		ran = 0
+	}
+	left := less(h.Run, h.Served).Left(ran, h.Limit).Mid
+	j := Job{
+		ID: h.Job, User: h.User, Priority: h.Priority, GPUs: len(cards), Share: h.Share,
+		Submit: r.millis(h.Started.Add(-h.Waited)), Duration: lasting(ran + left),
+	}
+	if !h.Alone && h.Share == 0 && len(h.BudgetMiB) > 0 {
+		j.VRAMMiB = slices.Max(h.BudgetMiB)
+	}
+	if array := (&job.Job{ID: h.Job}).Array(); r.atOnce[array] > 0 {
+		j.Array, j.AtOnce = array, r.atOnce[array]
+	}
+	w.Running = append(w.Running, Running{Job: len(w.Jobs), Cards: cards, Ran: min(r.work.Begin, MillisOf(ran.Seconds()))})
+	w.add(j, "job "+j.ID)
+}
+
+// pending is queued again with what it asked for.
+func (r *snapshotReader) pending(p *sched.Pending) {
+	if p.Request.GPUs == 0 {
+		r.work.LeftOut++
+		return
+	}
+	ids, allow, can := r.cardsOf(&p.Request)
+	if !can {
+		r.work.KeptOff++
+		r.work.LeftOut++
+		return
+	}
+	run := less(p.Run, p.Served).Mid
+	switch {
+	case p.Run.Mid > 0:
+		run = max(run, time.Second)
+	case p.Limit > 0:
+		run = min(r.work.Typical, p.Limit)
+		r.work.Unknown++
+	default:
+		run = r.work.Typical
+		r.work.Unknown++
+	}
+	r.work.add(Job{
+		ID: p.Job, User: p.User, Priority: p.Priority, GPUs: p.Request.GPUs, Share: p.Request.Share, VRAMMiB: p.Request.VRAMMiB,
+		IDs: ids, Allow: allow, Array: p.Pool, AtOnce: p.PoolLimit, Submit: r.millis(p.Since), Duration: lasting(run),
+	}, "job "+p.Job)
+}
+
+// cardsOf is which cards of the replay a job restricts itself to, exactly or
+// to any of them, and whether enough of these take jobs.
+func (r *snapshotReader) cardsOf(request *sched.Request) (ids, allow []int, can bool) {
+	named, exactly := request.Named(r.state.Cards)
+	if named == nil {
+		return nil, nil, true
+	}
+	var places []int
+	for _, index := range named {
+		if place, known := r.places[index]; known {
+			places = append(places, place)
+		}
+	}
+	if exactly {
+		return places, nil, len(places) == len(named)
+	}
+	return nil, places, len(places) >= request.GPUs
+}
+
+// less is how long is left of what was expected, for one that ran before.
+func less(s sched.Span, served time.Duration) sched.Span {
+	return sched.Span{Low: max(0, s.Low-served), Mid: max(0, s.Mid-served), High: max(0, s.High-served)}
+}
+
+// usage is what users had in jobs that are over: a replay counts what runs by
+// itself.
+func (r *snapshotReader) usage() {
+	r.work.Usage = map[string]float64{}
+	for user, seconds := range r.state.Usage {
+		r.work.Usage[user] = seconds
+	}
+	for i := range r.state.Held {
+		h := &r.state.Held[i]
+		if seconds, counted := r.work.Usage[h.User]; counted && !h.Other {
+			ran := max(0, r.state.Now.Sub(h.Started).Seconds())
+			r.work.Usage[h.User] = max(0, seconds-h.FairWeight()*(ran+r.state.FairQuantum))
+		}
+	}
+}
