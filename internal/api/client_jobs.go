@@ -51,16 +51,11 @@ func checkText(s *Spec) error {
 			bad = "command"
 		}
 	}
-	for name, value := range s.Env {
-		if !utf8.ValidString(name) || !utf8.ValidString(value) {
-			bad = "env"
+	for _, pair := range s.Pairs() {
+		if !utf8.ValidString(pair.Key + pair.Value) {
+			bad, _, _ = strings.Cut(pair.Key, ".")
 		}
 	}
-	s.Each(func(key, value string) {
-		if !utf8.ValidString(value) {
-			bad = key
-		}
-	})
 	if bad != "" {
 		return problem.Newf(problem.Invalid, "", "%s of a job is not UTF-8", bad)
 	}

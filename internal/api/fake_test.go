@@ -184,7 +184,9 @@ func (f *fake) Edit(_ context.Context, _ Caller, id string, r EditRequest) (Deta
 		return Detail{}, err
 	}
 	d.Settings = map[string]string{}
-	r.Set.Each(func(key, value string) { d.Settings[key] = value })
+	for _, pair := range r.Set.Pairs() {
+		d.Settings[pair.Key] = pair.Value
+	}
 	return *d, nil
 }
 

@@ -2,8 +2,12 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
+
+	"berth/internal/jobfile"
 )
 
 // Text is a value as a person would type it. In JSON it may also be a number
@@ -105,17 +109,17 @@ type Spec struct {
 	Cap         Text `json:"cap,omitempty"`
 }
 
-// textFields maps a key to its field of Spec.
-var textFields = func() map[string]int {
-	fields := map[string]int{}
+// textKeys are the keys of Spec that are Text, each at the index of its field,
+// and empty at the others.
+var textKeys = func() []string {
 	t := reflect.TypeFor[Spec]()
-	for i := range t.NumField() {
+	keys := make([]string, t.NumField())
+	for i := range keys {
 		if t.Field(i).Type == reflect.TypeFor[Text]() {
-			key, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			fields[key] = i
+			keys[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		}
 	}
-	return fields
+	return keys
 }()
 
 // Set gives one key its value. env.NAME sets a variable. It reports false for
@@ -128,23 +132,25 @@ func (s *Spec) Set(key, value string) bool {
 		s.Env[name] = value
 		return true
 	}
-	i, known := textFields[key]
-	if known {
-		reflect.ValueOf(s).Elem().Field(i).SetString(value)
+	i := slices.Index(textKeys, key)
+	if i < 0 || key == "" {
+		return false
 	}
-	return known
+	reflect.ValueOf(s).Elem().Field(i).SetString(value)
+	return true
 }
 
-// Each calls fn with every key that has a value, but for the command and the
-// variables.
-func (s *Spec) Each(fn func(key, value string)) {
+// Pairs are the keys that have a value, but for the command, and the variables.
+func (s *Spec) Pairs() []jobfile.Pair {
+	var pairs []jobfile.Pair
 	v := reflect.ValueOf(s).Elem()
-	t := v.Type()
-	for i := range t.NumField() {
-		if t.Field(i).Type != reflect.TypeFor[Text]() || v.Field(i).Len() == 0 {
-			continue
+	for i, key := range textKeys {
+		if key != "" && v.Field(i).Len() > 0 {
+			pairs = append(pairs, jobfile.Pair{Key: key, Value: v.Field(i).String()})
 		}
-		key, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		fn(key, v.Field(i).String())
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: s.Env[name]})
+	}
+	return pairs
 }

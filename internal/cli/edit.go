@@ -117,9 +117,8 @@ func changes(set api.Spec) []string {
 	if set.Command.Shell != "" || len(set.Command.Argv) > 0 {
 		keys = append(keys, "command")
 	}
-	set.Each(func(key, _ string) { keys = append(keys, key) })
-	for name := range set.Env {
-		keys = append(keys, "env."+name)
+	for _, pair := range set.Pairs() {
+		keys = append(keys, pair.Key)
 	}
 	return keys
 }

@@ -100,22 +100,11 @@ func checkPair(pair jobfile.Pair) error {
 
 // setPair gives a spec one key under the name the daemon knows.
 func setPair(spec *api.Spec, pair jobfile.Pair) error {
-	field, err := jobfile.Lookup(pair.Key)
-	if err != nil {
-		return err
+	plain, err := jobfile.Plain(pair)
+	if err == nil && !spec.Set(plain.Key, plain.Value) {
+		err = fmt.Errorf("%s: this berth cannot send it", pair.Key)
 	}
-	key, value := field.Key, pair.Value
-	if key == "env" {
-		name, content, found := strings.Cut(value, "=")
-		if !found || name == "" {
-			return fmt.Errorf("%s: found %q, allowed NAME=VALUE", pair.Key, value)
-		}
-		key, value = "env."+name, content
-	}
-	if !spec.Set(key, value) {
-		return fmt.Errorf("%s: this berth cannot send it", pair.Key)
-	}
-	return nil
+	return err
 }
 
 // commandOf reads what follows --: one word is a shell line, several are

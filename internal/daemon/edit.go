@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
@@ -10,17 +12,15 @@ import (
 
 // onlyPlans reports whether an edit leaves alone what a job does.
 func onlyPlans(set *api.Spec) bool {
-	only := set.Command.Shell == "" && len(set.Command.Argv) == 0 && len(set.Env) == 0
-	set.Each(func(key, _ string) {
-		field, err := jobfile.Lookup(key)
-		only = only && err == nil && (field.Admin || field.Fixed != "")
+	return set.Command.Shell == "" && len(set.Command.Argv) == 0 && !slices.ContainsFunc(set.Pairs(), func(pair jobfile.Pair) bool {
+		field, err := jobfile.Lookup(pair.Key)
+		return err != nil || !field.Admin && field.Fixed == ""
 	})
-	return only
 }
 
 // edit applies changed keys to a queued job.
 func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditRequest) error {
-	pairs := pairsOf(&r.Set)
+	pairs := r.Set.Pairs()
 	begin := false
 	for _, pair := range pairs {
 		if field, err := jobfile.Lookup(pair.Key); err == nil && field.Fixed != "" {

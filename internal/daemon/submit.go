@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -136,19 +135,9 @@ func (s *submission) located(i int, err error) error {
 	return fmt.Errorf("job %d: %w", i+1, err)
 }
 
-// pairsOf are the keys of a spec, but for its command.
-func pairsOf(spec *api.Spec) []jobfile.Pair {
-	var pairs []jobfile.Pair
-	spec.Each(func(key, value string) { pairs = append(pairs, jobfile.Pair{Key: key, Value: value}) })
-	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
-		pairs = append(pairs, jobfile.Pair{Key: "env." + name, Value: spec.Env[name]})
-	}
-	return pairs
-}
-
 // readSpec reads one spec with the grammar all of berth shares.
 func (s *submission) readSpec(spec *api.Spec) error {
-	asked, err := jobfile.Ask(pairsOf(spec), s.now, job.Defaults(), s.cfg.MaxArray)
+	asked, err := jobfile.Ask(spec.Pairs(), s.now, job.Defaults(), s.cfg.MaxArray)
 	if err != nil {
 		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
 	}

@@ -21,13 +21,8 @@ const (
 
 // specBytes is what a job says in letters.
 func specBytes(s *job.Spec) int {
-	n := len(s.Shell) + len(s.Dir) + len(s.Setup) + len(s.Venv) + len(s.Conda) + len(s.Output) + len(s.Export) + len(s.Type) + len(s.Inject)
-	for _, word := range s.Argv {
-		n += len(word)
-	}
-	for _, v := range s.Env {
-		n += len(v.Key) + len(v.Value)
-	}
+	n := 0
+	s.Texts(func(text *string) { n += len(*text) })
 	return n
 }
 

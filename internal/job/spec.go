@@ -64,6 +64,28 @@ type Spec struct {
 	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
 }
 
+// Texts visits every string of a spec.
+func (s *Spec) Texts(visit func(*string)) {
+	for _, text := range []*string{
+		&s.Shell, &s.Name, &s.Type, &s.Inject, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
+		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output, &s.Export,
+	} {
+		visit(text)
+	}
+	for i := range s.Argv {
+		visit(&s.Argv[i])
+	}
+	for i := range s.Env {
+		visit(&s.Env[i].Key)
+		visit(&s.Env[i].Value)
+	}
+	for i := range s.After {
+		visit(&s.After[i].Job)
+		visit(&s.After[i].Name)
+		visit((*string)(&s.After[i].On))
+	}
+}
+
 // Stranger is a process by its number and the moment it was started, in clock
 // ticks since the machine was: a number alone may be another's by now.
 type Stranger struct {

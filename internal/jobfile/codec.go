@@ -28,8 +28,7 @@ type codec struct {
 	write func(a *Asked) string // nil: what was said is not kept in one piece
 }
 
-// parsed is a field whose value stands for itself alone. Absent, that of the
-// zero value is written as nothing.
+// parsed is a field that one part of the job keeps.
 func parsed[T any](at func(*Asked) *T, parse func(string) (T, error), format func(T) string) codec {
 	return codec{
 		read: func(a *asking, value string) error {
@@ -150,7 +149,7 @@ func writeSignal(a *Asked) string {
 	if a.Spec.WarnSignal == "" {
 		return ""
 	}
-	return a.Spec.WarnSignal + "@" + strconv.FormatFloat(a.Spec.WarnBefore.Seconds(), 'f', -1, 64)
+	return a.Spec.WarnSignal + "@" + strings.TrimSuffix(formatDuration(a.Spec.WarnBefore), "s")
 }
 
 // parsePreemptible takes the way that loses no work where none is named.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,8 +43,8 @@ const (
 
 func specTable() string {
 	var b strings.Builder
-	b.WriteString("| key | flag | what it says | if absent |\n| --- | --- | --- | --- |\n")
-	b.WriteString("| `command`* | after `--` | a text is a shell line; a list is words, executed as they are | – |\n")
+	b.WriteString("| key | flag | what it says | default |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| `command`* | after `--` | a text is a shell line; a list is words, executed as they are | |\n")
 	for _, f := range fields {
 		if f.Where == FileOnly {
 			continue
@@ -58,7 +59,7 @@ func specTable() string {
 		if f.Short != "" {
 			flag = "-" + f.Short + " " + flag
 		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", key, flag, f.Doc, f.Absent)
+		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", key, flag, cells(f.Help))
 	}
 	fmt.Fprintf(&b, "\n%s may stand alone; `yes`, `no`, `true` and `false` are their values. In a spec file %s may be lists.\n",
 		keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != FileOnly }), keysFor(func(f *Field) bool { return f.Many }))
@@ -66,18 +67,37 @@ func specTable() string {
 }
 
 func fileTable() string {
+	otherwise := map[string]string{ // what a line says differently
+		"after": "start when these lines have ended: prep,eval:any (ok, any or fail)",
+		envKey:  "a variable, as in env.OMP_NUM_THREADS=4",
+	}
 	var b strings.Builder
-	b.WriteString("| key | what it says | if absent |\n| --- | --- | --- |\n")
+	b.WriteString("| key | what it says | default |\n| --- | --- | --- |\n")
 	for _, f := range fields {
+		key, help := f.Key, otherwise[f.Key]
 		switch {
-		case f.Key == envKey:
-			fmt.Fprintf(&b, "| `%sNAME` | a variable, as in `env.OMP_NUM_THREADS=4`; NAME keeps its case | inherited |\n", envPrefix)
-		case f.Where != SubmitOnly:
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Key, f.Doc, f.Absent)
+		case key == envKey:
+			key = envPrefix + "NAME"
+		case f.Where == SubmitOnly:
+			continue
+		case help == "":
+			help = f.Help
 		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", key, cells(help))
 	}
 	fmt.Fprintf(&b, "\n%s stand alone; `=no` turns one off.\n", keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != SubmitOnly }))
 	return b.String()
+}
+
+var defaultForm = regexp.MustCompile(`^(.*) \(default:? (.*)\)$`)
+
+// cells are what a field says, and its default, as two cells of a table.
+func cells(help string) string {
+	help = strings.NewReplacer("<", "&lt;", "|", "\\|").Replace(help)
+	if parts := defaultForm.FindStringSubmatch(help); parts != nil {
+		return parts[1] + " | " + parts[2]
+	}
+	return help + " |"
 }
 
 // keysFor lists some keys in a sentence.

@@ -9,8 +9,7 @@ import (
 type givenFlag struct {
 	name  string // as it was written: --time, -t
 	field *Field
-	value string
-	bare  bool
+	pair  Pair
 }
 
 // flagNames are the long flags as people see them.
@@ -29,35 +28,35 @@ var flagNames = func() []string {
 // after =, so that the next word is never swallowed.
 func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 	word, rest := words[0], words[1:]
+	var value string
 	var attached bool
 	switch {
 	case len(word) > 2 && strings.HasPrefix(word, "--"):
-		f.name, f.value, attached = strings.Cut(word, "=")
+		f.name, value, attached = strings.Cut(word, "=")
 		f.field, err = longFlag(f.name)
 	case len(word) > 1 && word[0] == '-' && word[1] != '-':
-		f.name, f.value = word[:2], strings.TrimPrefix(word[2:], "=")
-		attached = len(word) > 2
+		f.name, value, attached = word[:2], strings.TrimPrefix(word[2:], "="), len(word) > 2
 		f.field, err = shortFlag(word[1])
 	default:
-		return f, nil, fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", show(word))
+		err = fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", show(word))
 	}
 	switch {
 	case err != nil:
 		return f, nil, err
 	case attached:
-		return f, rest, nil
+		f.pair = Pair{Key: f.field.Key, Value: value}
 	case f.field.Alone != "":
-		f.bare = true
-		return f, rest, nil
+		f.pair = Pair{Key: f.field.Key, Value: "yes", Bare: true}
 	case len(rest) == 0:
 		return f, nil, fmt.Errorf("%s: found no value, allowed %s VALUE", f.name, f.name)
+	default:
+		f.pair, rest = Pair{Key: f.field.Key, Value: rest[0]}, rest[1:]
 	}
-	f.value = rest[0]
-	return f, rest[1:], nil
+	return f, rest, nil
 }
 
 func longFlag(name string) (*Field, error) {
-	if f, err := find(strings.TrimPrefix(name, "--")); err == nil && f != nil && f.Where != FileOnly && !strings.HasPrefix(f.Key, envPrefix) {
+	if f, err := Lookup(strings.TrimPrefix(name, "--")); err == nil && !strings.HasPrefix(f.Key, envPrefix) {
 		return f, nil
 	}
 	return nil, fmt.Errorf("found unknown flag %s%s, known flags: %s", show(name), meant(name, flagNames), strings.Join(flagNames, " "))

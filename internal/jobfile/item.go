@@ -55,10 +55,7 @@ func (r *itemReader) entry(e *entry) error {
 		r.command = true
 		return r.setCommand(&e.value)
 	}
-	f, err := find(e.key)
-	if err == nil && (f == nil || f.Where == FileOnly) {
-		err = unknownKey(e.key, specKeys)
-	}
+	f, err := lookup(e.key, FileOnly, specKeys)
 	if err != nil {
 		return err
 	}

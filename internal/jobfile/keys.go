@@ -47,21 +47,34 @@ func keysBut(unknown Where) []string {
 
 // Lookup finds the field of a submission that a key means, under any of its
 // names: "ids" for "gpu-ids", "timeout" for "time".
-func Lookup(key string) (*Field, error) {
+func Lookup(key string) (*Field, error) { return lookup(key, FileOnly, askKeys) }
+
+// lookupInFile finds the field that a key of a jobs file means.
+func lookupInFile(key string) (*Field, error) { return lookup(key, SubmitOnly, fileKeys) }
+
+func lookup(key string, not Where, known []string) (*Field, error) {
 	f, err := find(key)
-	if err == nil && (f == nil || f.Where == FileOnly) {
-		err = unknownKey(key, askKeys)
+	if err == nil && (f == nil || f.Where == not) {
+		err = unknownKey(key, known)
 	}
 	return f, err
 }
 
-// lookupInFile finds the field that a key of a jobs file means.
-func lookupInFile(key string) (*Field, error) {
-	f, err := find(key)
-	if err == nil && (f == nil || f.Where == SubmitOnly) {
-		err = unknownKey(key, fileKeys)
+// Plain is a pair of a submission under the one key by which its field is
+// known: ids for gpu-ids, and for a variable that is set by env, env.NAME.
+func Plain(pair Pair) (Pair, error) {
+	f, err := Lookup(pair.Key)
+	if err != nil {
+		return pair, err
 	}
-	return f, err
+	name, value, found := strings.Cut(pair.Value, "=")
+	switch {
+	case f.Key != envKey:
+		return Pair{Key: f.Key, Value: pair.Value}, nil
+	case !found || name == "":
+		return pair, fmt.Errorf("%s: %w", pair.Key, mismatch(pair.Value, "NAME=VALUE"))
+	}
+	return Pair{Key: envPrefix + name, Value: value}, nil
 }
 
 // find looks a key up in any case, with - for _ as flags have it; nil: there

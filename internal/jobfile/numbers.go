@@ -48,12 +48,7 @@ func ParseSize(s string) (mib int64, err error) {
 	return int64(value), nil
 }
 
-func formatSize(mib int64) string {
-	if mib == 0 {
-		return ""
-	}
-	return strconv.FormatInt(mib, 10) + "M"
-}
+func formatSize(mib int64) string { return strconv.FormatInt(mib, 10) + "M" }
 
 // ParseDuration reads a span of time: a number with s, m, h or d (seconds
 // where there is no unit), or m:s, or h:m:s.
@@ -80,18 +75,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return boundDuration(s, math.Round(value))
 }
 
-// formatDuration takes the largest unit that leaves no rest.
 func formatDuration(d time.Duration) string {
-	switch {
-	case d == 0:
-		return ""
-	case d%(24*time.Hour) == 0:
-		return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	case d%time.Minute == 0:
-		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
-	}
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 

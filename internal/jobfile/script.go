@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"berth/internal/job"
@@ -120,19 +119,15 @@ func (r *scriptReader) flags(line int, words []string) error {
 			return err
 		}
 		words = rest
-		pair := Pair{Key: f.field.Key, Value: f.value, Bare: f.bare}
-		if err := check.put(f.name, f.field, pair); err != nil {
+		err = check.put(f.name, f.field, f.pair)
+		if err == nil && f.pair.Key == envKey {
+			f.pair, err = Plain(f.pair)
+		}
+		if err != nil {
 			r.errs.add(r.name, line, err.Error())
 			continue
 		}
-		switch {
-		case pair.Key == envKey:
-			name, value, _ := strings.Cut(pair.Value, "=")
-			pair.Key, pair.Value = envPrefix+name, value
-		case pair.Bare:
-			pair.Value = "yes"
-		}
-		r.berth = append(r.berth, pair)
+		r.berth = append(r.berth, f.pair)
 	}
 	return nil
 }

@@ -126,13 +126,13 @@ func (c *crowd) typeIn(w *wish) ([]string, error) {
 		return c.handIn(c.client, w)
 	}
 	args := []string{"submit", "--json"}
-	w.specs[0].Each(func(key, value string) {
-		flag := strings.ReplaceAll(key, "_", "-")
-		if key == "timeout" {
+	for _, pair := range w.specs[0].Pairs() {
+		flag := strings.ReplaceAll(pair.Key, "_", "-")
+		if pair.Key == "timeout" {
 			flag = "time"
 		}
-		args = append(args, "--"+flag+"="+value)
-	})
+		args = append(args, "--"+flag+"="+pair.Value)
+	}
 	stdout, stderr, status := c.cli(append(args, "--", w.specs[0].Command.Shell)...)
 	var reply struct{ ID string }
 	switch {

@@ -19,28 +19,10 @@ func texts(j *job.Job, visit func(*string)) {
 	} {
 		visit(s)
 	}
-	s := &j.Spec
-	for _, s := range []*string{
-		&s.Shell, &s.Name, &s.Type, &s.WarnSignal, (*string)(&s.OnTimeout), (*string)(&s.RetryOn),
-		&s.Preemptible, &s.Cap, &s.Dir, &s.Venv, &s.Conda, &s.Setup, &s.Output,
-	} {
-		visit(s)
-	}
 	for i := range j.Grant.UUIDs {
 		visit(&j.Grant.UUIDs[i])
 	}
-	for i := range s.Argv {
-		visit(&s.Argv[i])
-	}
-	for i := range s.Env {
-		visit(&s.Env[i].Key)
-		visit(&s.Env[i].Value)
-	}
-	for i := range s.After {
-		visit(&s.After[i].Job)
-		visit(&s.After[i].Name)
-		visit((*string)(&s.After[i].On))
-	}
+	j.Spec.Texts(visit)
 }
 
 // widened is a copy of the job with every byte as a character.

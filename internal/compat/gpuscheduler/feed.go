@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -262,23 +260,13 @@ func (s *scheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
 	if s.opt.screen {
 		argv = screenCommand(s.self, modeOf(line.Words), short(key), argv)
 	}
+	log := fmt.Sprintf("job_%s_%s.log", short(key), time.Now().Format("20060102_150405"))
+	want.Name, want.Output = nameOf(line.Script, key), strings.ReplaceAll(filepath.Join(s.logDir, log), "%", "%%")
 	spec := api.Spec{Command: api.Command{Argv: argv}}
-	gpus := strconv.Itoa(want.GPUs)
-	if want.Share > 0 {
-		gpus = strconv.FormatFloat(want.Share, 'g', -1, 64)
-	}
-	name := fmt.Sprintf("job_%s_%s.log", short(key), time.Now().Format("20060102_150405"))
-	output := strings.ReplaceAll(filepath.Join(s.logDir, name), "%", "%%")
-	for _, pair := range [][2]string{
-		{"name", nameOf(line.Script, key)}, {"gpus", gpus}, {"priority", strconv.Itoa(want.Priority)},
-		{"conda", want.Conda}, {"allow", frontend.JoinInts(want.Allow)}, {"inject_gpus", want.Inject}, {"output", output},
-	} {
-		if pair[1] != "" && !spec.Set(pair[0], pair[1]) {
-			return spec, fmt.Errorf("bug: jobs have no key %q", pair[0])
+	for _, pair := range jobfile.Pairs(&want) {
+		if !spec.Set(pair.Key, pair.Value) {
+			return spec, fmt.Errorf("bug: jobs have no key %q", pair.Key)
 		}
-	}
-	if want.VRAMMiB > 0 {
-		spec.Set("vram", strconv.FormatInt(want.VRAMMiB, 10))
 	}
 	return spec, nil
 }
