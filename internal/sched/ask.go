@@ -35,7 +35,7 @@ func askOf(s *State, slots []*slot, g *group) *ask {
 	a.cards, a.needs = make([]int, 0, len(slots)), make([]need, 0, len(slots))
 	for i, c := range slots {
 		switch {
-		case c.shut() != "" || c.closed == reason.ObstacleLoad && len(c.holders) == 0, !r.allows(c.Card):
+		case c.shut() != "" || c.closed == reason.ObstacleLoad && len(c.holds) == 0, !r.allows(c.Card):
 		case ids != nil && !slices.Contains(ids, c.Index):
 		case r.undeclared() && c.IdleForeignMiB >= s.Rules.IdleThresholdMiB:
 		default:

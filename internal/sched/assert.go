@@ -36,7 +36,8 @@ func (d *decision) assertSound() {
 			bookings[index] = append(bookings[index], h)
 		}
 	}
-	for _, c := range d.board.slots {
+	for i := range d.now.slots {
+		c := &d.now.slots[i]
 		if share, started := added[c.Index]; started {
 			assertCard(c, c.closed, bookings[c.Index], share)
 		}
@@ -62,7 +63,7 @@ func (d *decision) assertKept() {
 		assert(!r.At.Before(d.state.Now), "cards are kept for job %s until %s, which is past", r.Job, r.At)
 		own := map[int]bool{}
 		for _, index := range r.Cards {
-			c := d.board.slot(index)
+			c := d.now.slot(index)
 			assert(c != nil && !own[index] && c.shut() == "", "gpu%d is kept for job %s, which cannot have it", index, r.Job)
 			own[index] = true
 		}
@@ -72,7 +73,7 @@ func (d *decision) assertKept() {
 // assertAside checks who gives way, and that all for whom room is made fit beside
 // one another, what starts and what stays.
 func (d *decision) assertAside() {
-	if len(d.plan.SetAside) == 0 && len(d.gone) == 0 {
+	if len(d.plan.SetAside) == 0 && len(d.leaving) == 0 {
 		return
 	}
 	leaves := map[string]bool{}
@@ -95,7 +96,7 @@ func (d *decision) assertAside() {
 			stays = append(stays, h)
 		}
 	}
-	for _, f := range d.futures {
+	for _, f := range d.reservations {
 		if f.claim {
 			d.assertClaim(f, stays)
 		}
@@ -105,7 +106,7 @@ func (d *decision) assertAside() {
 // assertClaim checks the cards for which room is made at the moment at which the
 // job comes for them: what stays is there, who came for them before, and what
 // starts now and may last until then.
-func (d *decision) assertClaim(f *future, stays []*Held) {
+func (d *decision) assertClaim(f *reservation, stays []*Held) {
 	there := slices.Clone(stays)
 	for _, start := range d.plan.Starts {
 		m, _ := d.state.Queue.member(start.Job)
@@ -114,13 +115,13 @@ func (d *decision) assertClaim(f *future, stays []*Held) {
 		}
 	}
 	claims := map[*Held]bool{}
-	for _, other := range d.futures {
+	for _, other := range d.reservations {
 		if other.claim && !other.at.After(f.at) {
 			claims[other.held] = true
 			there = append(there, other.held)
 		}
 	}
-	for _, index := range f.cards {
+	for _, index := range f.held.Cards {
 		var holders []*Held
 		var added float64
 		for _, h := range there {
@@ -132,7 +133,7 @@ func (d *decision) assertClaim(f *future, stays []*Held) {
 				added += h.Share
 			}
 		}
-		c := d.board.slot(index)
+		c := d.now.slot(index)
 		assertCard(c, c.shut(), holders, added)
 	}
 }

@@ -116,7 +116,7 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 			d := newDecision(&s)
 			d.plan = c.plan
 			for i := range c.claim {
-				d.futures = append(d.futures, &future{claim: true, tie: firm, held: &c.claim[i], cards: c.claim[i].Cards})
+				d.reservations = append(d.reservations, &reservation{claim: true, strength: firm, held: &c.claim[i]})
 			}
 			wantPanic(t, c.bug, d.assertSound)
 		})

@@ -30,9 +30,9 @@ func TestTheOrderOfWhatWaitedForLong(t *testing.T) {
 			case had != (b.Served >= 48*time.Minute):
 				return map[bool]int{false: -1, true: 1}[had]
 			case had:
-				return cmp.Compare(overdue(b)+waitedBefore(b), overdue(a)+waitedBefore(a))
+				return cmp.Compare(waitedOver(b)+waitedBefore(b), waitedOver(a)+waitedBefore(a))
 			}
-			return cmp.Compare(overdue(b), overdue(a))
+			return cmp.Compare(waitedOver(b), waitedOver(a))
 		})
 		for i, p := range q.First(q.Len()) {
 			if p.Job != want[i].Job {
@@ -43,7 +43,7 @@ func TestTheOrderOfWhatWaitedForLong(t *testing.T) {
 }
 
 // overdue is for how long the job has waited for long.
-func overdue(p Pending) time.Duration { return midday.Sub(p.Since) - longWait(p.Served) }
+func waitedOver(p Pending) time.Duration { return midday.Sub(p.Since) - longWait(p.Served) }
 
 // waitedBefore is all of its time that it neither ran nor waits now.
 func waitedBefore(p Pending) time.Duration {

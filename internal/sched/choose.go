@@ -9,13 +9,6 @@ import (
 // the choice is greedy: good, not always the best.
 const maxCombinations = 20000
 
-// option is a card the job fits on.
-type option struct {
-	slot      *slot
-	budgetMiB int64
-	leftMiB   int64 // headroom once the job is there
-}
-
 // merit is how good a set of cards is. Connection comes first, because it
 // decides how fast a job runs; the fit decides what is left for others.
 type merit struct {

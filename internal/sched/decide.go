@@ -9,7 +9,13 @@ import (
 )
 
 // Decide says which jobs start now, on which cards, and which never can; for
-// which cards are kept, and which running jobs give way.
+// which cards are reserved, and which running jobs are preempted.
+//
+// The rule: overdue jobs come first, then priority, then the service class where
+// jobs can be parked, then the user with the least usage, then the policy. Each
+// job in turn starts if it fits; else running jobs that it outranks are preempted
+// for it; else GPUs are reserved for it, if it is one of the first that wait.
+// What starts must not delay those for whom GPUs are reserved.
 func Decide(s State) Plan {
 	d := newDecision(&s)
 	d.run(nil)
@@ -17,242 +23,232 @@ func Decide(s State) Plan {
 	return d.plan
 }
 
-// decision is a plan in the making.
-type decision struct {
-	state    *State
-	board    *board
-	walk     *walker
-	kinships map[*kin]*kinship
-	pooled   map[string]int // starts of this plan, by limited pool
-	plan     Plan
-	quiet    bool     // refusals are not wanted
-	blocker  *Pending // under FIFO, the job that nothing may pass
-
-	held         []*Held         // in order
-	given        []*Held         // what this plan starts, and what it made room for
-	yields       bool            // something that runs gives way, or does so already
-	gone         map[*Held]bool  // what leaves its cards, by this plan or an earlier one
-	futures      []*future       // for whom cards are kept
-	depth        int             // for how many jobs that just come first cards are kept
-	kept         int             // how many of them are for jobs that just came first
-	pressed      bool            // cards are kept for one that was passed for too long
-	seen         map[string]bool // jobs that were looked at out of order
-	powers       []power         // whom nobody gave way to
-	ceiling      *ceiling        // nil until it is asked for
-	room         *ceiling        // the last one that was asked for
-	sizes, kinds settling        // for which nothing can be done
-	pause, skips int             // between two looks for these: as a rule, and from now on
-	liked        group           // of the kind that is looked at
-	asked        []power         // of those who asked whom they outrank
-	on           footing         // of whom it was last asked who gives way to them
-	yielders     []yielders      // the answers
-	all          bool            // the walk has to see every group
-	taken        []bool          // of each card: where tooFew counts
-	swept        sweep           // reused
-	emptied      *ceiling        // the machine without anybody; nil until it is asked for
-	leaving      []departure     // reused
-	places       map[*Held]int   // reused
-	spare        *board          // reused
-}
-
-func newDecision(s *State) *decision {
-	d := &decision{
-		state: s, board: newBoard(s), walk: s.Queue.walk(s), kinships: map[*kin]*kinship{},
-		held: inOrder(s.Held), gone: map[*Held]bool{}, seen: map[string]bool{},
-	}
-	for _, h := range d.held {
-		if h.Leaving && !h.Other {
-			d.gone[h] = true
-		}
-		d.yields = d.yields || !h.Other && (h.Leaving || h.Aside.Mode != "")
-	}
-	d.depth, d.all = d.depthOf(), d.seesAll()
-	if q := s.Queue; q != nil {
-		d.sizes.all, d.kinds.all, d.kinds.sizes = q.sizes.list, q.kinds.list, &d.sizes
-	}
-	return d
-}
-
-// shapesSeen is up to how many kinds of job it pays to know that none of them
-// fits.
-const shapesSeen = 1024
-
-// seesAll reports whether a group far behind may have to be refused: then the
-// walk does not end before the queue does.
-func (d *decision) seesAll() bool {
-	q := d.state.Queue
-	if q == nil {
-		return false
-	}
-	if len(q.sizes.list) > shapesSeen || d.state.DefaultLimit.GPUs > 0 {
-		return true
-	}
-	for _, limit := range d.state.Limits {
-		if limit.GPUs > 0 {
-			return true
-		}
-	}
-	for _, s := range q.sizes.list {
-		if !d.kinshipOf(s.kin).possible(&s.amounts) {
-			return true
-		}
-	}
-	return false
-}
-
 // run goes through the queue in order, up to but without the job `until`, or
-// until nothing behind can matter. What cards are being left for comes first, and
-// then what was passed for too long.
+// until nothing can be done for any job behind.
 func (d *decision) run(until *member) {
-	w := d.walk
-	if !d.redeem(until) {
-		return
+	// 1. Cards that are being vacated go to the jobs that they are vacated for.
+	for _, m := range d.promised() {
+		if until != nil && until.entry.job == m.entry.job {
+			return
+		}
+		d.redeem(&m)
 	}
+	// 2. Overdue jobs come before all others.
 	for _, late := range d.state.Queue.overdue(d.state) {
 		if until != nil && until.entry.job == late.entry.job {
 			return
 		}
-		if !d.seen[late.entry.job] {
-			d.guard(&late)
-		}
+		d.considerOverdue(&late)
 	}
-	if !d.all {
-		w.passes = func(h *head) bool { return d.kinds.has(h.kind) }
+	// 3. Everybody else, one job of each group at a time.
+	if !limitsGPUs(d.state) {
+		d.walk.passes = d.closed.has
 	}
-	for next := w.next(); next != nil; next = w.next() {
-		if until != nil && w.reached(d.spot(until)) {
+	for next := d.walk.next(); next != nil; next = d.walk.next() {
+		if until != nil && d.walk.reached(d.spot(until)) {
 			return
 		}
-		if d.seen[next.job] || d.consider(next, w.account(), asUsual) {
-			w.again()
+		if d.seen[next.job] || d.consider(next, d.walk.account(), ordinary) {
+			d.walk.again()
 		}
-		if !d.all && d.idle(next) {
+		if d.over() {
 			break
 		}
 	}
 	d.plan.Again = d.again()
 }
 
-// guard looks at a job that was passed for too long.
-func (d *decision) guard(l *late) {
-	h, a := l.group.head(l.entry), d.account(&l.member)
-	k := d.kinship(&h)
-	if !k.possible(&h.amounts) || !a.allows(&h.amounts) {
-		return // it is refused in its own place
-	}
-	d.seen[h.job] = true
-	d.consider(&h, a, l.standing(d.state))
-}
-
-// standing is how a job comes to be looked at.
-type standing int
+// urgency is how a job comes to be looked at.
+type urgency int
 
 const (
-	asUsual standing = iota
-	passedTooLong
-	passedForEver
+	ordinary    urgency = iota // in its turn
+	overdue                    // it was overtaken for as long as a job may be
+	longOverdue                // for twice as long
 )
 
-// consider does what can be done for a job: it starts, or room is made for it,
-// or cards are kept for it. It reports whether the next of its group is to be
-// looked at too.
-func (d *decision) consider(h *head, a *account, s standing) bool {
-	k := d.kinship(h)
+// consider does what can be done for a job, and reports whether the next of its
+// group is to be looked at too.
+func (d *decision) consider(h *head, a *account, u urgency) bool {
+	k := &d.outlook(h).candidates
 	switch {
-	case !k.possible(&h.amounts):
-		d.refuse(func() reason.Reason { return k.impossible(&h.group.request) })
+	case !d.now.possible(k, &h.amounts):
+		d.refuse(func() reason.Reason { return d.now.impossible(k, &h.group.request) })
 	case !a.allows(&h.amounts):
 		d.refuse(func() reason.Reason { return a.overLimit(&h.amounts) })
-	case d.blocker != nil || d.spent():
-	case d.start(h, k, a):
+	case d.blocker != nil || d.full():
+	case u == ordinary && d.closed.has(h):
+	case u == ordinary && d.helpless(h):
+		d.close(h)
+	case d.start(h, a):
 		return true
-	case d.all && s == asUsual && d.helpless():
-	case d.barred(h.group, &h.amounts, a):
-	case d.makeRoom(h, k, a, s):
+	case d.limited(h.group, &h.amounts, a): // in nobody's way, and nothing is reserved for it
+	case d.preempt(h, a, u):
 		return true
 	default:
-		if d.state.Rules.Policy == FIFO {
-			p := h.group.pending(h.entry)
-			d.blocker = &p
-		}
-		next := d.keep(h, s)
-		if !d.all && s == asUsual && d.kept >= d.depth {
-			d.kinds.add(h.kind)
-		}
-		return next
+		return d.wait(h, u)
 	}
 	return false
 }
 
-// helpless reports that nothing can be done for a job that does not fit. It saves
-// looking at each of a hundred thousand.
-func (d *decision) helpless() bool {
-	return !d.yields && d.kept >= d.depth && d.state.Rules.Policy != FIFO
+// decision is a plan in the making.
+type decision struct {
+	state *State
+	plan  Plan
+	quiet bool // refusals are not wanted
+
+	walk    *walker
+	pooled  map[string]int  // starts of this plan, by limited pool
+	seen    map[string]bool // jobs that were looked at out of order
+	blocker *Pending        // under FIFO, the job that no other may overtake
+
+	now     *machine       // with what this plan starts
+	running []*Held        // in order
+	started []*Held        // by this plan
+	claims  []*Held        // jobs that others are preempted for, on the cards they will have
+	leaving map[*Held]bool // running jobs that are being preempted, by this plan or an earlier one
+
+	reservations    []*reservation
+	depth           int  // for how many jobs in their ordinary turn GPUs are reserved
+	reserved        int  // for how many that was tried
+	reservedOverdue bool // GPUs are reserved for an overdue job
+
+	// What is known not to work.
+	closed      closed
+	outlooks    []*outlook // by number of the family
+	preemptible bool       // a running job can be preempted, or is being
+	emptied     *machine   // without the jobs that can be preempted; nil until it is asked for
+	parkingFull bool       // a preemption failed for want of host memory
+	scratch     machine    // reused
+}
+
+func newDecision(s *State) *decision {
+	if s.Queue == nil {
+		bare := *s
+		bare.Queue = NewQueue()
+		s = &bare
+	}
+	d := &decision{
+		state: s, walk: s.Queue.walk(s), now: newMachine(s), running: inOrder(s.Held), leaving: map[*Held]bool{},
+		seen: map[string]bool{}, closed: newClosed(s.Queue), outlooks: make([]*outlook, len(s.Queue.families.list)),
+	}
+	for _, h := range d.running {
+		if h.Leaving && !h.Other {
+			d.leaving[h] = true
+		}
+		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Aside.Mode != "")
+	}
+	d.depth = d.reservationDepth()
+	return d
+}
+
+// outlook is what a decision knows of a family of requests.
+type outlook struct {
+	candidates candidates
+	noRoom     frontier // cannot start
+	noVictims  unmoved  // nobody can be preempted for these either
+}
+
+func (d *decision) outlook(h *head) *outlook { return d.outlookOf(h.family) }
+
+func (d *decision) outlookOf(family *counted[family]) *outlook {
+	o := d.outlooks[family.number]
+	if o == nil {
+		o = &outlook{candidates: newCandidates(d.now, &family.value.request)}
+		d.outlooks[family.number] = o
+	}
+	return o
+}
+
+// over reports that nothing can be done for any job behind.
+func (d *decision) over() bool {
+	if d.blocker != nil || d.full() {
+		return !d.mayRefuse()
+	}
+	return d.closed.open == 0 && d.walk.passes != nil
+}
+
+// mayRefuse reports that a job somewhere in the queue may have to be refused.
+func (d *decision) mayRefuse() bool {
+	return limitsGPUs(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
+		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
+	})
+}
+
+// limitsGPUs reports that a user's limit may refuse a job of any class: then the
+// walk passes over none.
+func limitsGPUs(s *State) bool {
+	limited := s.DefaultLimit.GPUs > 0
+	for _, limit := range s.Limits {
+		limited = limited || limit.GPUs > 0
+	}
+	return limited
+}
+
+// full reports that the plan has all the starts it may have.
+func (d *decision) full() bool {
+	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
 }
 
 // account is that of a queued job's user.
 func (d *decision) account(m *member) *account { return d.walk.accountOf(m.group.line) }
 
-// spot is where a queued job stands as the decision is now.
+// spot is where a queued job is in the order as the decision stands.
 func (d *decision) spot(m *member) spot { return spot{d.account(m), &m.entry} }
-
-// spent reports that the plan has all the starts it may have.
-func (d *decision) spent() bool {
-	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
-}
-
-func (d *decision) kinship(h *head) *kinship { return d.kinshipOf(h.kin) }
-
-func (d *decision) kinshipOf(of *kin) *kinship {
-	k, found := d.kinships[of]
-	if !found {
-		k = newKinship(d.board, &of.request)
-		d.kinships[of] = k
-	}
-	return k
-}
 
 // refuse turns down the job that came up last, and with it its whole group.
 func (d *decision) refuse(why func() reason.Reason) {
 	if d.quiet {
 		return
 	}
-	jobs, refused := d.walk.rest(), why()
+	jobs, reason := d.walk.rest(), why()
 	d.plan.Infeasible = slices.Grow(d.plan.Infeasible, len(jobs))
 	for _, id := range jobs {
-		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: refused})
+		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: reason})
 	}
 }
 
-// start places the job if no limit bars it and it fits, and takes what it
-// gets off the board. The limits come second: to look at them is dearer.
-func (d *decision) start(h *head, k *kinship, a *account) bool {
-	if !d.fits(h, k) || d.barred(h.group, &h.amounts, a) {
+// start gives the job its cards if it fits and no limit bars it. The limits come
+// second: to look at them costs more.
+func (d *decision) start(h *head, a *account) bool {
+	r, o, reserved := &h.group.request, d.outlook(h), d.reservedFrom(h, d.state.Now)
+	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.group, &h.amounts, a) {
 		return false
 	}
-	grant, ok := k.grant(&h.group.request, d.keeper(h))
+	grant, ok := d.now.grant(&o.candidates, r, reserved)
 	if !ok {
-		k.failNow(&h.group.request, &h.amounts)
+		failed := h.amounts
+		if len(reserved.list) == 0 || !d.now.enough(&o.candidates, r, reservedNone) {
+			failed.lasts = anyLength // mostly there are too few cards, reserved or not
+		}
+		o.noRoom.put(failed)
 		return false
 	}
+	held := d.granted(h, grant, d.state.Now)
 	d.plan.Starts = append(d.plan.Starts, Start{Job: h.job, Grant: grant})
-	held := d.give(h, grant)
-	d.board.book(held)
-	d.book(held)
-	for _, f := range d.futures {
-		if f.binds(d.state.Now, h.lasts) {
-			f.board.book(held)
+	d.started = append(d.started, held)
+	d.now.book(held)
+	if d.emptied != nil {
+		d.emptied.book(held)
+	}
+	for _, r := range d.reservations {
+		if r.binds(d.state.Now, h.lasts) {
+			r.machine.book(held)
 		}
 	}
-	d.count(h.group, &h.amounts, a)
+	d.charge(h.group, &h.amounts, a)
 	return true
 }
 
-// give notes that a job gets its cards, now or as soon as they are free.
-func (d *decision) give(h *head, grant job.Grant) *Held {
-	held := d.granted(h, grant, d.state.Now)
-	d.given = append(d.given, held)
-	return held
+// lacksRoom reports that it is known that the job does not fit.
+func (d *decision) lacksRoom(h *head) bool {
+	return !d.now.hostFits(&h.amounts) || h.gpus > 0 && (d.now.unreadable != "" || d.outlook(h).noRoom.has(&h.amounts))
+}
+
+// helpless reports that nothing can be done for a job that is known not to fit. It
+// saves a look at the limits of each of a hundred thousand.
+func (d *decision) helpless(h *head) bool {
+	return !d.preemptible && d.reserved >= d.depth && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
 }
 
 // granted is what a job holds that is granted so much from a moment on.
@@ -266,13 +262,40 @@ func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 	}
 }
 
-// fits settles what can be settled without looking at a card.
-func (d *decision) fits(h *head, k *kinship) bool {
+// fitsOn reports whether the job has room on a machine beside what is reserved.
+func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
 	switch {
-	case !d.board.hostFits(&h.amounts) || d.keeper(h).host(&h.amounts) != nil:
+	case !m.hostFits(&h.amounts) || reserved.host(&h.amounts) != nil:
 		return false
 	case h.gpus == 0:
 		return true
 	}
-	return d.board.unreadable == "" && !k.hopeless(&h.amounts)
+	return m.unreadable == "" && m.enough(&d.outlook(h).candidates, &h.group.request, reserved)
+}
+
+// wait is what remains for a job that cannot have its cards now: under FIFO no
+// other overtakes it, and GPUs may be reserved for it. It reports whether they may
+// be for the next of its group too.
+func (d *decision) wait(h *head, u urgency) bool {
+	if d.state.Rules.Policy == FIFO {
+		p := h.group.pending(h.entry)
+		d.blocker = &p
+	}
+	next := d.reserve(h, u)
+	if u == ordinary && d.reserved >= d.depth && !d.parkingFull {
+		d.close(h)
+	}
+	return next
+}
+
+// close notes that nothing can be done for jobs of the class; where cards are too
+// few in any case, not for shorter ones either.
+func (d *decision) close(h *head) {
+	whatever := *h
+	whatever.lasts = anyLength
+	if d.lacksRoom(&whatever) && (!d.preemptible || d.outlook(h).noVictims.has(&whatever.amounts)) {
+		d.closed.closeSize(h)
+	} else {
+		d.closed.closeClass(h)
+	}
 }

@@ -18,7 +18,7 @@ func Explain(s State, job string) reason.Reason {
 // explain says why a job of this kind waits. A limit is named before a job in
 // front: the limit would keep it whoever was in front.
 func (d *decision) explain(m *member) reason.Reason {
-	if why, barred := d.explainLimit(m); barred {
+	if why, limited := d.explainLimit(m); limited {
 		return why
 	}
 	return d.explainRoom(m)
@@ -30,11 +30,11 @@ func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 	g, a := m.group, d.account(m)
 	h := g.head(m.entry)
 	switch {
-	case !d.kinship(&h).possible(&h.amounts):
+	case !d.now.possible(&d.outlook(&h).candidates, &h.amounts):
 	case !a.allows(&h.amounts):
 		return a.overLimit(&h.amounts), true
-	case d.barred(g, &h.amounts, a):
-		return d.whyBarred(g, &h.amounts, a), true
+	case d.limited(g, &h.amounts, a):
+		return d.whyLimited(g, &h.amounts, a), true
 	}
 	return reason.Reason{}, false
 }
@@ -42,10 +42,10 @@ func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 // explainRoom says why the machine has no room for the job.
 func (d *decision) explainRoom(m *member) reason.Reason {
 	h := m.group.head(m.entry)
-	k, r := d.kinship(&h), &m.group.request
+	k, r := &d.outlook(&h).candidates, &m.group.request
 	switch {
-	case !k.possible(&h.amounts):
-		return k.impossible(r)
+	case !d.now.possible(k, &h.amounts):
+		return d.now.impossible(k, r)
 	case d.blocker != nil:
 		because := d.blocked()
 		return reason.Reason{Kind: reason.WaitsBehind, Job: d.blocker.Job, Because: &because}
@@ -57,55 +57,56 @@ func (d *decision) explainRoom(m *member) reason.Reason {
 func (d *decision) blocked() reason.Reason {
 	m, _ := d.state.Queue.member(d.blocker.Job)
 	h := m.group.head(m.entry)
-	return d.shortage(&h, newKinship(d.board, &h.group.request))
+	return d.shortage(&h, &d.outlook(&h).candidates)
 }
 
 // shortage says what the request lacks on the board as it stands.
-func (d *decision) shortage(h *head, k *kinship) reason.Reason {
+func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 	r := &h.group.request
-	b, a := d.board, r.amounts()
+	m, a := d.now, r.amounts()
 	switch {
-	case r.GPUs > 0 && b.unreadable != "":
-		return reason.Reason{Kind: reason.WaitsForReadings, Needs: r.GPUs, Detail: b.unreadable}
-	case !b.hostFits(&a):
-		return b.hostShortage(&a, "")
+	case r.GPUs > 0 && m.unreadable != "":
+		return reason.Reason{Kind: reason.WaitsForReadings, Needs: r.GPUs, Detail: m.unreadable}
+	case !m.hostFits(&a):
+		return m.hostShortage(&a, "")
 	}
-	kept := d.keeper(h).but(h.job)
-	if _, ok := k.grant(r, kept); !ok {
-		return k.shortage(r, kept)
+	kept := d.reservedFrom(h, d.state.Now).but(h.job)
+	if _, ok := m.grant(k, r, kept); !ok {
+		return m.shortage(k, r, kept)
 	}
 	if f := kept.host(&a); f != nil {
-		return f.board.hostShortage(&a, f.job)
+		return f.machine.hostShortage(&a, f.held.Job)
 	}
-	if d.spent() {
+	if d.full() {
 		return reason.Reason{Kind: reason.WaitsForTurn, Total: int64(d.state.MaxStarts)}
 	}
 	return reason.Reason{Kind: reason.StartsNow}
 }
 
 // hostShortage says what the host lacks, of which some may be kept for a job.
-func (b *board) hostShortage(a *amounts, keptFor string) reason.Reason {
-	if !b.cpusFit(a) {
-		return reason.Reason{Kind: reason.WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, b.freeCPUs())), Total: int64(b.host.CPUs), Job: keptFor}
+func (m *machine) hostShortage(a *amounts, keptFor string) reason.Reason {
+	if !m.cpusFit(a) {
+		return reason.Reason{Kind: reason.WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, m.freeCPUs())), Total: int64(m.host.CPUs), Job: keptFor}
 	}
-	return reason.Reason{Kind: reason.WaitsForMemory, Amount: a.memMiB, Free: max(0, b.freeMemMiB()), Total: b.host.MemMiB, Job: keptFor}
+	return reason.Reason{Kind: reason.WaitsForMemory, Amount: a.memMiB, Free: max(0, m.freeMemMiB()), Total: m.host.MemMiB, Job: keptFor}
 }
 
 // shortage tells card by card why there are too few for the request.
-func (k *kinship) shortage(r *Request, kept keeper) reason.Reason {
+func (m *machine) shortage(k *candidates, r *Request, kept reserved) reason.Reason {
 	why := reason.Reason{
 		Kind: reason.WaitsForGPUs, Needs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share,
 		Idle: r.undeclared(), Exclusive: r.Exclusive && !r.undeclared(),
 		Type: r.Type, IDs: splitIDs(r.IDs), Allow: splitIDs(r.Allow),
 	}
-	for _, c := range k.candidates {
+	for _, place := range k.places {
+		c := &m.slots[place]
 		// Of a share on cards of several sizes, the smallest is what it needs.
 		if size := r.budgetOn(c.TotalMiB); r.VRAMMiB == 0 && (why.VRAMMiB == 0 || size < why.VRAMMiB) {
 			why.VRAMMiB = size
 		}
-		fact := k.board.fact(c, r)
+		fact := m.fact(c, r)
 		if f := kept.by(c, r); f != nil && fact.Obstacle == "" {
-			fact.Obstacle, fact.Holders = reason.ObstacleKept, []reason.Holder{{ID: f.job}}
+			fact.Obstacle, fact.Holders = reason.ObstacleKept, []reason.Holder{{ID: f.held.Job}}
 		}
 		why.Cards = append(why.Cards, fact)
 	}
@@ -113,11 +114,11 @@ func (k *kinship) shortage(r *Request, kept keeper) reason.Reason {
 }
 
 // fact is how a card stands to the request.
-func (b *board) fact(c *slot, r *Request) reason.Card {
-	_, obstacle := b.fit(c, r)
+func (m *machine) fact(c *slot, r *Request) reason.Card {
+	_, obstacle := m.fit(c, r)
 	f := reason.Card{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.runs()}
 	if !c.alone {
-		f.FreeMiB = max(0, b.freeFor(c, r))
+		f.FreeMiB = max(0, m.freeFor(c, r))
 	}
 	switch obstacle {
 	case reason.ObstacleForeign:
@@ -126,9 +127,9 @@ func (b *board) fact(c *slot, r *Request) reason.Card {
 	case reason.ObstacleShares:
 		f.FreeShare = max(0, 1-c.shares)
 	case reason.ObstacleMemory:
-		f.Percent, f.Limit = 100*c.usedShare(), 100*b.rules.MemThreshold
+		f.Percent, f.Limit = 100*c.usedShare(), 100*m.rules.MemThreshold
 	case reason.ObstacleLoad:
-		f.Percent, f.Limit = c.UtilPct, 100*b.rules.LoadThreshold
+		f.Percent, f.Limit = c.UtilPct, 100*m.rules.LoadThreshold
 	case reason.ObstacleHealth:
 		f.Detail = healthDetail(c)
 	case reason.ObstacleStale:

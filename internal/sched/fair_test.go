@@ -111,10 +111,10 @@ func TestUsersGetEquallyMany(t *testing.T) {
 func TestOrderTakesTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawState(t)
-		model := &slowly{state: s, turn: copied(s.Usage)}
+		model := &oracle{s: s, turn: copied(s.Usage)}
 		var want []Pending
 		for left := s.Queue.First(s.Queue.Len()); len(left) > 0; {
-			next := slices.MinFunc(left, model.compare)
+			next := slices.MinFunc(left, model.order)
 			left = slices.DeleteFunc(left, func(p Pending) bool { return p.Job == next.Job })
 			model.turn[next.User] += s.FairQuantum * next.Request.FairWeight()
 			want = append(want, next)

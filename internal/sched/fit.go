@@ -8,8 +8,8 @@ const shareTolerance = 1e-9
 // fit says what keeps the request off the card, or what it would be budgeted
 // there. Nothing a decision gives away can turn an obstacle into a fit: that
 // is what lets it forget a request that failed once.
-func (b *board) fit(c *slot, r *Request) (budgetMiB int64, obstacle reason.Obstacle) {
-	taken := len(c.holders) > 0
+func (m *machine) fit(c *slot, r *Request) (budgetMiB int64, obstacle reason.Obstacle) {
+	taken := len(c.holds) > 0
 	switch {
 	case c.closed != "":
 		return 0, c.closed
@@ -21,7 +21,7 @@ func (b *board) fit(c *slot, r *Request) (budgetMiB int64, obstacle reason.Obsta
 		return 0, reason.ObstacleExclusive
 	}
 	if r.undeclared() {
-		if c.IdleForeignMiB >= b.rules.IdleThresholdMiB {
+		if c.IdleForeignMiB >= m.rules.IdleThresholdMiB {
 			return 0, reason.ObstacleForeign
 		}
 		return 0, ""
@@ -30,7 +30,7 @@ func (b *board) fit(c *slot, r *Request) (budgetMiB int64, obstacle reason.Obsta
 		return 0, reason.ObstacleShares
 	}
 	budgetMiB = r.budgetOn(c.TotalMiB)
-	if b.freeFor(c, r) < budgetMiB {
+	if m.freeFor(c, r) < budgetMiB {
 		return 0, reason.ObstacleFree
 	}
 	return budgetMiB, ""
@@ -53,13 +53,13 @@ func (r *Request) budgetOn(totalMiB int64) int64 {
 }
 
 // freeFor is how much a job of this kind could be budgeted on the card now.
-func (b *board) freeFor(c *slot, r *Request) int64 { return c.headroomMiB - b.marginFor(r) }
+func (m *machine) freeFor(c *slot, r *Request) int64 { return c.headroomMiB - m.marginFor(r) }
 
 // marginFor is what must stay free beside the job's budget. A share keeps
 // none: the part of the card that shares do not divide is its margin.
-func (b *board) marginFor(r *Request) int64 {
+func (m *machine) marginFor(r *Request) int64 {
 	if r.VRAMMiB > 0 {
-		return b.rules.MarginMiB
+		return m.rules.MarginMiB
 	}
 	return 0
 }

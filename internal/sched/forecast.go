@@ -147,7 +147,7 @@ type known struct {
 // knowledge collects what is known of the runs under way and in front, and puts
 // it down with those in front.
 func knowledge(s *State, front []*ahead, self *group) known {
-	k := known{slots: newBoard(s).slots, runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
+	k := known{slots: slotsOf(newMachine(s)), runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
 	k.ask(s, self)
 	usual := make([]time.Duration, 0, len(s.Held)+len(front))
 	for i, h := range k.runs {
@@ -175,6 +175,14 @@ func knowledge(s *State, front []*ahead, self *group) known {
 		k.typical = usual[len(usual)/2]
 	}
 	return k
+}
+
+func slotsOf(m *machine) []*slot {
+	slots := make([]*slot, len(m.slots))
+	for i := range m.slots {
+		slots[i] = &m.slots[i]
+	}
+	return slots
 }
 
 // ask is what a group asks for; what its request means is worked out once for

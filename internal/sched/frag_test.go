@@ -49,7 +49,7 @@ func (c *slot) roomMiB() int64 {
 
 // unusable is what is free on the card, counted once for each wish that it is of
 // no use to.
-func (b *board) unusable(c *slot, mix []wish) (sum int64) {
+func (b *machine) unusable(c *slot, mix []wish) (sum int64) {
 	room := c.roomMiB()
 	for i := range mix {
 		if _, obstacle := b.fit(c, &mix[i].request); obstacle != "" {
@@ -60,9 +60,9 @@ func (b *board) unusable(c *slot, mix []wish) (sum int64) {
 }
 
 // growth is by how much that grows when the request is put there.
-func (b *board) growth(o option, r *Request, mix []wish) int64 {
+func (b *machine) growth(o option, r *Request, mix []wish) int64 {
 	after := *o.slot
-	after.holders = []*Held{{Job: "it"}}
+	after.holds = []holding{{job: &Held{Job: "it"}}}
 	after.alone, after.exclusive = r.undeclared(), r.Exclusive
 	after.shares += r.Share
 	after.headroomMiB -= o.budgetMiB
@@ -87,9 +87,10 @@ func TestGrowthOfWhatIsOfNoUse(t *testing.T) {
 		{"a hole that is filled is the best", third, []Request{whole, half, half}, 0},
 		{"a card that stays of use to everybody is the best", fifth, []Request{third, third, third, half}, 2},
 	} {
-		b := newBoard(&State{Rules: DefaultRules(), Cards: cardsOf(gib24, gib24, gib24), Held: held})
+		b := newMachine(&State{Rules: DefaultRules(), Cards: cardsOf(gib24, gib24, gib24), Held: held})
 		best, least := -1, int64(0)
-		for i, s := range b.slots {
+		for i := range b.slots {
+			s := &b.slots[i]
 			budgetMiB, obstacle := b.fit(s, &c.request)
 			if obstacle != "" {
 				t.Fatalf("%s: gpu%d: %s", c.says, i, obstacle)

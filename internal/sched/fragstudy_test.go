@@ -45,17 +45,17 @@ type errandRun struct {
 
 // placer picks cards for a request: best fit, or by the growth of what is of no
 // use to the mix.
-type placer func(b *board, options []option, r *Request, queue []errand, runs []errandRun) []option
+type placer func(b *machine, options []option, r *Request, queue []errand, runs []errandRun) []option
 
 func byPlacement(p Placement) placer {
-	return func(_ *board, options []option, r *Request, _ []errand, _ []errandRun) []option {
+	return func(_ *machine, options []option, r *Request, _ []errand, _ []errandRun) []option {
 		return choose(options, r.GPUs, p)
 	}
 }
 
 // byGrowth goes by a mix that is known, or where it is nil by what waits and runs.
 func byGrowth(known []wish) placer {
-	return func(b *board, options []option, r *Request, queue []errand, runs []errandRun) []option {
+	return func(b *machine, options []option, r *Request, queue []errand, runs []errandRun) []option {
 		mix := known
 		if mix == nil {
 			var seen []Request
@@ -106,14 +106,15 @@ func study(errands []errand, place placer) (f figures) {
 		for i := range runs {
 			s.Held = append(s.Held, runs[i].held)
 		}
-		b := newBoard(&s)
+		b := newMachine(&s)
 		failed := map[Request]bool{}
 		queue = slices.DeleteFunc(queue, func(e errand) bool {
 			if failed[e.request] {
 				return false
 			}
 			var options []option
-			for _, c := range b.slots {
+			for i := range b.slots {
+				c := &b.slots[i]
 				if budgetMiB, obstacle := b.fit(c, &e.request); obstacle == "" {
 					options = append(options, option{slot: c, budgetMiB: budgetMiB, leftMiB: c.headroomMiB - budgetMiB})
 				}

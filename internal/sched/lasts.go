@@ -44,9 +44,15 @@ func orForEver(d time.Duration) time.Duration {
 	return forEver
 }
 
+// anyLength stands for jobs however long they last.
+var anyLength = lasts{usual: -1}
+
 // covers reports whether a may last for as long as b, or longer. Nothing known
 // is not the same as for ever: it binds otherwise.
 func (l lasts) covers(b lasts) bool {
+	if b == anyLength {
+		return true
+	}
 	known := l.expected > 0
 	return known == (b.expected > 0) && l.usual >= b.usual && l.expected >= b.expected && orForEver(l.limit) >= orForEver(b.limit)
 }

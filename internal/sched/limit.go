@@ -81,10 +81,10 @@ func (a *account) overLimit(asked *amounts) reason.Reason {
 	}
 }
 
-// barred reports whether a limit keeps the job, however much room there is:
+// limited reports whether a limit keeps the job, however much room there is:
 // of its user, or of its array. Such a job is not in anybody's way. Within a
-// decision what is in use only grows, so that a group barred once stays so.
-func (d *decision) barred(g *group, asked *amounts, a *account) bool {
+// decision what is in use only grows, so that a group limited once stays so.
+func (d *decision) limited(g *group, asked *amounts, a *account) bool {
 	return d.poolSpent(g) || a.jobsSpent() || a.gpusSpent(asked)
 }
 
@@ -95,8 +95,8 @@ func (d *decision) poolSpent(g *group) bool {
 // poolRuns counts the jobs of a pool that run, those of this plan included.
 func (d *decision) poolRuns(pool string) int { return d.state.Pools[pool] + d.pooled[pool] }
 
-// whyBarred says which limit keeps the job.
-func (d *decision) whyBarred(g *group, asked *amounts, a *account) reason.Reason {
+// whyLimited says which limit keeps the job.
+func (d *decision) whyLimited(g *group, asked *amounts, a *account) reason.Reason {
 	switch {
 	case d.poolSpent(g):
 		return reason.Reason{Kind: reason.WaitsForArray, Pool: g.pool, Amount: int64(d.poolRuns(g.pool)), Total: int64(g.poolLimit)}
@@ -109,8 +109,8 @@ func (d *decision) whyBarred(g *group, asked *amounts, a *account) reason.Reason
 	}
 }
 
-// count puts a start down to its user and its pool.
-func (d *decision) count(g *group, asked *amounts, a *account) {
+// charge puts a start down to its user and its pool.
+func (d *decision) charge(g *group, asked *amounts, a *account) {
 	a.use.Jobs++
 	a.use.GPUs += asked.countedGPUs()
 	a.charge(d.state, g)

@@ -106,8 +106,8 @@ type wait struct {
 	line  *line
 }
 
-// passed is when the next of them will have waited for so long; zero: none will.
-func (q *Queue) passed(now time.Time, bound time.Duration) time.Time {
+// overtaken is when the next of them will have waited for so long; zero: none will.
+func (q *Queue) overtaken(now time.Time, bound time.Duration) time.Time {
 	for _, chunk := range q.waits.chunks {
 		at := sort.Search(len(chunk), func(i int) bool { return chunk[i].since.Add(bound).After(now) })
 		if at < len(chunk) {

@@ -29,7 +29,7 @@ type oracle struct {
 	use    map[string]Use
 	pools  map[string]int
 	failed map[groupKey]bool // jobs that ask for the same have nothing to hope for
-	block  bool              // under FIFO: a job waits, and no other may overtake it
+	block  string            // under FIFO: the job that no other may overtake
 	plan   Plan
 }
 
@@ -38,7 +38,7 @@ type oracleReservation struct {
 	job      *Held
 	at       time.Time
 	usual    time.Duration
-	strength tie
+	strength strength
 	claim    bool
 	machine  oracleMachine
 }
@@ -49,8 +49,8 @@ type oracleMachine struct {
 	closed  map[int]bool
 }
 
-// consult is what Decide has to say.
-func consult(s State) Plan {
+// consult is what Decide has to say, in plan.
+func consult(s State) *oracle {
 	o := &oracle{
 		s: s, leaving: map[*Held]bool{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), failed: map[groupKey]bool{},
 		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Held),
@@ -80,17 +80,8 @@ func consult(s State) Plan {
 		}
 	}
 	o.plan.Again = o.again()
-	return o.plan
+	return o
 }
-
-// urgency is how a job comes to be looked at.
-type urgency int
-
-const (
-	ordinary    urgency = iota
-	overdueOnce         // it was overtaken for as long as it may be
-	longOverdue         // for twice as long
-)
 
 func keyOf(p *Pending) groupKey {
 	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Served, p.Limit)}
@@ -221,7 +212,7 @@ func (o *oracle) overdue() (list []overdueJob) {
 	for _, oldest := range NewSnapshot(o.s).Oldest {
 		waited := o.s.Now.Sub(oldest.Since)
 		if p, queued := o.s.Queue.Get(oldest.Job); queued && waited >= bound {
-			u := overdueOnce
+			u := overdue
 			if waited >= 2*bound {
 				u = longOverdue
 			}
@@ -247,14 +238,16 @@ func (o *oracle) consider(p *Pending, u urgency) bool {
 	switch {
 	case o.refused(p):
 		o.refuse(p)
-	case o.block || o.full():
+	case o.block != "" || o.full():
 	case o.start(p):
 		return true
 	case o.limited(p):
 	case o.preempt(p, u):
 		return true
 	default:
-		o.block = o.s.Rules.Policy == FIFO
+		if o.s.Rules.Policy == FIFO {
+			o.block = p.Job
+		}
 		return o.reserve(p, u)
 	}
 	return false
@@ -826,7 +819,7 @@ func (o *oracle) reserve(p *Pending, u urgency) bool {
 	}
 	strength := soft
 	switch {
-	case u == overdueOnce:
+	case u == overdue:
 		strength = lean
 	case u == longOverdue:
 		strength = hard

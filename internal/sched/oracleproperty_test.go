@@ -41,9 +41,51 @@ func drawOracleState(t *rapid.T) State {
 func TestDecideIsWhatTheOracleSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawOracleState(t)
-		if diff := gocmp.Diff(comparablePlan(consult(s)), comparablePlan(Decide(s))); diff != "" {
+		if diff := gocmp.Diff(comparablePlan(consult(s).plan), comparablePlan(Decide(s))); diff != "" {
 			text, _ := json.Marshal(NewSnapshot(s))
 			t.Fatalf("plan (-oracle +decided):\n%s\n%s", diff, text)
+		}
+	})
+}
+
+// TestAPlanCutInPiecesIsTheSamePlan starts one job at a time.
+func TestAPlanCutInPiecesIsTheSamePlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		s.MaxStarts = 0
+		want := Decide(s).Starts
+		s.MaxStarts = 1
+		var got []Start
+		for range s.Queue.Len() {
+			plan := Decide(s)
+			got = append(got, plan.Starts...)
+			s = commit(s, plan)
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Fatalf("starts (-at once +one by one):\n%s", diff)
+		}
+	})
+}
+
+// TestFIFOStartsUpToTheBlocker names the job that everything else waits for.
+func TestFIFOStartsUpToTheBlocker(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawState(t)
+		s.Rules.Policy = FIFO
+		slow := consult(s)
+		if slow.block == "" {
+			return
+		}
+		starts, refused := outcome(Decide(s))
+		for _, p := range s.Queue.First(s.Queue.Len()) {
+			why := Explain(s, p.Job)
+			_, started := starts[p.Job]
+			if why.Kind == reason.WaitsBehind && (why.Job != slow.block || started || refused[p.Job]) {
+				t.Fatalf("job %s %s, but job %s blocks", p.Job, why, slow.block)
+			}
+			if p.Job == slow.block && (why.Kind == reason.WaitsBehind || why.Kind == reason.WaitsForLimit || why.Kind == reason.WaitsForArray) {
+				t.Fatalf("job %s blocks, and yet %s", p.Job, why)
+			}
 		}
 	})
 }

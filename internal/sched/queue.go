@@ -30,19 +30,19 @@ type Pending struct {
 // request and limited pool are one group, so that a decision looks at kinds
 // of job and not at each of them. It is not safe for concurrent use.
 type Queue struct {
-	rules  Rules
-	jobs   map[string]member
-	groups map[groupKey]*group
-	kins   map[Request]*kin
-	kinds  kinds            // what the groups ask for
-	sizes  kinds            // the same, for however long
-	heads  list[head]       // all groups, ordered by their first job
-	lines  map[string]*line // by user; none empty
-	users  []*line          // the same in a list
-	aged   []*line          // of them, those that changed since the queue was last told the time
-	waits  list[wait]       // of the users' oldest jobs
-	order  list[entry]      // every job
-	boosts list[boost]      // jobs that will have waited for long, by when
+	rules    Rules
+	jobs     map[string]member
+	groups   map[groupKey]*group
+	families tally[family]
+	classes  tally[requestClass] // what the groups ask for
+	sizes    tally[requestClass] // the same, for however long
+	heads    list[head]          // all groups, ordered by their first job
+	lines    map[string]*line    // by user; none empty
+	users    []*line             // the same in a list
+	aged     []*line             // of them, those that changed since the queue was last told the time
+	waits    list[wait]          // of the users' oldest jobs
+	order    list[entry]         // every job
+	boosts   list[boost]         // jobs that will have waited for long, by when
 }
 
 type groupKey struct {
@@ -58,17 +58,10 @@ type groupKey struct {
 // never empty.
 type group struct {
 	groupKey
-	kin  *kin
-	kind *kind
-	line *line
-	jobs list[entry]
-}
-
-// kin stands for all requests that differ in amounts only. A pointer to it is
-// a cheaper key than the request, which a decision over many kinds needs.
-type kin struct {
-	request Request
-	groups  int
+	class *counted[requestClass]
+	size  *counted[requestClass]
+	line  *line
+	jobs  list[entry]
 }
 
 // entry is what orders a job.
@@ -93,17 +86,20 @@ type member struct {
 
 // head is a group under one of its jobs. What a decision looks at to pass the
 // group over lies here and not behind a pointer: among a hundred thousand
-// kinds, following one for each would be most of the work.
+// classes, following one for each would be most of the work.
 type head struct {
 	entry
 	amounts
-	kin   *kin
-	line  *line
-	kind  *kind
-	group *group
+	family *counted[family]
+	class  int // by number: the class of the request
+	size   int // and without the time
+	line   *line
+	group  *group
 }
 
-func (g *group) head(e entry) head { return head{e, g.kind.amounts, g.kin, g.line, g.kind, g} }
+func (g *group) head(e entry) head {
+	return head{e, g.class.value.amounts, g.class.value.family, g.class.number, g.size.number, g.line, g}
+}
 
 // compareEntries is the order of the queue. The id decides last, so that the
 // order is total whatever the caller gave.
@@ -132,17 +128,17 @@ func (a *entry) compare(b *entry) int {
 // NewQueue is an empty queue.
 func NewQueue() *Queue {
 	return &Queue{
-		rules:  DefaultRules(),
-		jobs:   map[string]member{},
-		groups: map[groupKey]*group{},
-		kins:   map[Request]*kin{},
-		kinds:  newKinds(),
-		sizes:  newKinds(),
-		heads:  list[head]{compare: compareHeads},
-		lines:  map[string]*line{},
-		waits:  list[wait]{compare: compareWaits},
-		order:  list[entry]{compare: compareEntries},
-		boosts: list[boost]{compare: compareBoosts},
+		rules:    DefaultRules(),
+		jobs:     map[string]member{},
+		groups:   map[groupKey]*group{},
+		families: newTally[family](),
+		classes:  newTally[requestClass](),
+		sizes:    newTally[requestClass](),
+		heads:    list[head]{compare: compareHeads},
+		lines:    map[string]*line{},
+		waits:    list[wait]{compare: compareWaits},
+		order:    list[entry]{compare: compareEntries},
+		boosts:   list[boost]{compare: compareBoosts},
 	}
 }
 
@@ -222,27 +218,21 @@ func (q *Queue) groupOf(key groupKey) *group {
 	if g, found := q.groups[key]; found {
 		return g
 	}
-	shape := key.request.kin()
-	k, found := q.kins[shape]
-	if !found {
-		k = &kin{request: shape}
-		q.kins[shape] = k
+	class := requestClass{q.families.count(familyOf(key.request)), key.request.amounts()}
+	class.lasts = key.lasts
+	g := &group{
+		groupKey: key, class: q.classes.count(class), size: q.sizes.count(class.size()),
+		line: q.lineOf(key.user), jobs: list[entry]{compare: compareEntries},
 	}
-	k.groups++
-	g := &group{groupKey: key, kin: k, line: q.lineOf(key.user), jobs: list[entry]{compare: compareEntries}}
 	q.groups[key] = g
-	g.kind = q.kinds.add(g.shape())
-	g.kind.size = q.sizes.add(g.shape().size())
 	return g
 }
 
 func (q *Queue) dropGroup(g *group) {
 	delete(q.groups, g.groupKey)
-	q.sizes.drop(g.kind.size)
-	q.kinds.drop(g.kind)
-	if g.kin.groups--; g.kin.groups == 0 {
-		delete(q.kins, g.kin.request)
-	}
+	q.sizes.discount(g.size)
+	q.classes.discount(g.class)
+	q.families.discount(g.class.value.family)
 	if g.line.ages.length == 0 {
 		q.dropLine(g.line)
 	}

@@ -94,7 +94,7 @@ func checkQueue(t *rapid.T, q *Queue, model sortedSlice) {
 	}
 	checkKinds(t, q)
 	checkLines(t, q)
-	if len(model) == 0 && len(q.groups)+len(q.kins)+len(q.lines) != 0 {
+	if len(model) == 0 && len(q.groups)+len(q.families.of)+len(q.lines) != 0 {
 		t.Fatal("an empty queue still keeps groups")
 	}
 }
@@ -115,27 +115,31 @@ func checkLines(t *rapid.T, q *Queue) {
 
 // checkKinds counts anew what the groups ask for.
 func checkKinds(t *rapid.T, q *Queue) {
-	for _, all := range []struct {
-		kinds *kinds
-		of    func(*group) *kind
-	}{{&q.kinds, func(g *group) *kind { return g.kind }}, {&q.sizes, func(g *group) *kind { return g.kind.size }}} {
-		counts := map[shape]int{}
-		for _, g := range q.groups {
-			s := g.shape()
-			if all.kinds == &q.sizes {
-				s = s.size()
-			}
-			if counts[s]++; all.of(g) != all.kinds.of[s] {
-				t.Fatalf("a group of shape %+v is said to be of %+v", s, all.of(g))
-			}
+	classes, sizes, families := newTally[requestClass](), newTally[requestClass](), newTally[family]()
+	for _, g := range q.groups {
+		class := g.class.value
+		if want := (requestClass{class.family, g.request.amounts()}); class.size() != want || class.lasts != g.lasts || class.family.value != familyOf(g.request) {
+			t.Fatalf("a group that asks for %+v is said to be of %+v", g.request, class)
 		}
-		for at, k := range all.kinds.list {
-			if k.groups != counts[k.shape] || k.place != at || all.kinds.of[k.shape] != k {
-				t.Fatalf("%d groups ask for the same, %d are counted at %d", counts[k.shape], k.groups, at)
-			}
+		classes.count(class)
+		sizes.count(class.size())
+		families.count(class.family.value)
+	}
+	checkTally(t, &q.classes, &classes)
+	checkTally(t, &q.sizes, &sizes)
+	checkTally(t, &q.families, &families)
+}
+
+func checkTally[V comparable](t *rapid.T, got, want *tally[V]) {
+	if len(got.list) != len(got.of)+len(got.free) || len(got.of) != len(want.of) {
+		t.Fatalf("%d values are counted, %d are gone and %d are there, not %d", len(got.list), len(got.free), len(got.of), len(want.of))
+	}
+	for number, c := range got.list {
+		if c == nil {
+			continue
 		}
-		if len(all.kinds.list) != len(counts) || len(all.kinds.of) != len(counts) {
-			t.Fatalf("the groups ask for %d things, %d are listed", len(counts), len(all.kinds.list))
+		if c.number != number || got.of[c.value] != c || want.of[c.value] == nil || c.count != want.of[c.value].count {
+			t.Fatalf("%+v is counted as %+v", want.of[c.value], c)
 		}
 	}
 }
@@ -218,7 +222,7 @@ func TestWhoComesAfterTheOldestWaitsAnew(t *testing.T) {
 	later := sundayNoon.Add(time.Hour)
 	q.Remove("0")
 	q.Tick(later)
-	if got, want := q.passed(later, 2*time.Hour), later.Add(2*time.Hour); !got.Equal(want) {
+	if got, want := q.overtaken(later, 2*time.Hour), later.Add(2*time.Hour); !got.Equal(want) {
 		t.Errorf("it is passed for too long at %v, not at %v", got, want)
 	}
 }

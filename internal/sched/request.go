@@ -110,18 +110,6 @@ func (r *Request) asked() reason.Request {
 	}
 }
 
-// kin is the request with its amounts taken off. Among requests of one kin, a
-// larger one fits only where a smaller one does.
-func (r Request) kin() Request {
-	r.GPUs = min(r.GPUs, 2) // several cards are never parts of one
-	r.VRAMMiB = min(r.VRAMMiB, 1)
-	if r.Share > 0 {
-		r.Share = 1
-	}
-	r.CPUs, r.MemMiB = 0, 0
-	return r
-}
-
 func joinIDs(ids []int) string {
 	var b strings.Builder
 	for i, id := range ids {

@@ -138,16 +138,17 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 	if r.GPUs == 0 {
 		return nil
 	}
-	b := newBoard(s)
+	m := newMachine(s)
 	ids := splitIDs(r.IDs)
-	stories := make([]reason.CardStory, 0, len(b.slots))
+	stories := make([]reason.CardStory, 0, len(m.slots))
 	byCard := map[int]int{}
-	for _, c := range b.slots {
-		story := reason.CardStory{Card: b.fact(c, r), KeptFor: keptBy(why, c.Index)}
+	for i := range m.slots {
+		c := &m.slots[i]
+		story := reason.CardStory{Card: m.fact(c, r), KeptFor: keptBy(why, c.Index)}
 		story.Name, story.Holders = c.Name, nil // Runs says more of them
 		switch story.Obstacle {
 		case reason.ObstacleFree:
-			story.MissingMiB = max(0, r.budgetOn(c.TotalMiB)-b.freeFor(c, r))
+			story.MissingMiB = max(0, r.budgetOn(c.TotalMiB)-m.freeFor(c, r))
 		case reason.ObstacleShares:
 			story.MissingShare = max(0, c.shares+r.Share-1)
 		}

@@ -7,14 +7,14 @@ import "container/heap"
 // not fit has learnt it of the whole group.
 //
 // Where users take turns each one's line is walked by itself, and the walks are
-// merged in a heap; else there is one walk, through the line of all.
-// Once it has begun only the one on top can change between two calls of next, and
-// only for later, so that putting it back in its place is all there is to do.
+// merged in a heap; else there is one walk, through the line of all. Once it has
+// begun only the one on top can change between two calls of next, and only for
+// later.
 type walker struct {
 	state    *State
 	lines    []lineWalk
-	walks    []*lineWalk      // those that are not at their end, a heap: the one whose job is first lies on top
-	accounts []*account       // by place of the user's line; nil until it is asked for
+	merged   lineWalks        // those that are not at their end
+	accounts []*account       // by number of the user's line; nil until it is asked for
 	passes   func(*head) bool // which groups need not come up; nil: all do
 	last     *head            // what next gave
 	at       place            // of that in its group
@@ -26,31 +26,28 @@ type walker struct {
 type lineWalk struct {
 	account *account // nil where users take no turns
 	heads   *list[head]
-	passed  place   // the first group that was passed over since one last came up
-	place   place   // the next group that did not come up yet and is not passed over
-	more    cursors // groups asked for again
+	place   place   // the next group that did not come up yet
+	came    place   // the first group behind those that came up: some of the next may have been passed over
+	again   cursors // groups asked for again
+	back    entry   // the last of these that came up
 	front   *head   // what comes next; nil at the end
 }
 
-// cursor is a group that stands at one of its jobs.
+// cursor is a group at one of its jobs.
 type cursor struct {
 	head
 	place place
 }
 
 func (q *Queue) walk(s *State) *walker {
-	w := &walker{state: s}
-	if q == nil {
-		return w
-	}
-	w.accounts = make([]*account, len(q.users))
+	w := &walker{state: s, accounts: make([]*account, len(q.users))}
 	if !s.Rules.Fair {
 		w.lines = []lineWalk{{heads: &q.heads}}
 		return w
 	}
 	accounts := make([]account, len(q.users)) // at once: all are needed
 	w.lines = make([]lineWalk, len(q.users))
-	w.walks = make([]*lineWalk, 0, len(q.users))
+	w.merged = make([]*lineWalk, 0, len(q.users))
 	for i, l := range q.users {
 		accounts[i] = newAccount(s, l.user)
 		w.accounts[i] = &accounts[i]
@@ -68,67 +65,77 @@ func (w *walker) accountOf(l *line) *account {
 	return w.accounts[l.place]
 }
 
+// account is that of the user whose job came up last. It may be charged
+// until next is called.
+func (w *walker) account() *account { return w.accountOf(w.last.line) }
+
 // next gives the next job in order, and nil at the end.
 func (w *walker) next() *head {
-	if w.begun {
-		w.restore()
-	} else {
+	if !w.begun {
 		w.begin()
+	} else if len(w.merged) > 0 {
+		w.sift()
 	}
-	// Kinds may have been settled since a walk was put in its place.
-	for moved := 0; len(w.walks) > 0 && w.passesOver(w.walks[0]); moved++ {
-		if moved == manyMoved {
-			w.begin()
-			break
-		}
-		w.restore()
+	// Groups on top may have been closed since they were put there.
+	for len(w.merged) > 0 && w.closed(w.merged[0]) {
+		w.sift()
 	}
-	if len(w.walks) == 0 {
+	if len(w.merged) == 0 {
 		return nil
 	}
-	lw := w.walks[0]
+	lw := w.merged[0]
 	if lw.returns() {
-		w.returned = heap.Pop(&lw.more).(cursor)
-		w.last, w.at = &w.returned.head, w.returned.place
-		lw.passTo(func(h *head) bool { return h.entry.compare(&w.last.entry) > 0 })
+		w.returned = heap.Pop(&lw.again).(cursor)
+		w.last, w.at, lw.back = &w.returned.head, w.returned.place, w.returned.entry
 	} else {
 		w.last, w.at = lw.front, place{}
 		lw.place = lw.heads.after(lw.place)
-		lw.passed = lw.place
+		lw.came = lw.place
 	}
 	return w.last
 }
-
-// manyMoved is after how many walks that have to move on one after the other it is
-// cheaper to put all of them in order anew.
-const manyMoved = 4
 
 // begin puts the walks in order. That is late enough for turns that were taken
 // out of order before.
 func (w *walker) begin() {
 	w.begun = true
-	w.walks = w.walks[:0]
+	w.merged = w.merged[:0]
 	for i := range w.lines {
 		if lw := &w.lines[i]; w.settle(lw) {
-			w.walks = append(w.walks, lw)
+			w.merged = append(w.merged, lw)
 		}
 	}
-	for i := len(w.walks)/2 - 1; i >= 0; i-- {
-		w.sink(i)
+	heap.Init(&w.merged)
+}
+
+// sift puts the walk on top, which has moved on, in its place.
+func (w *walker) sift() {
+	if w.settle(w.merged[0]) {
+		heap.Fix(&w.merged, 0)
+	} else {
+		heap.Pop(&w.merged)
 	}
 }
 
-// restore puts the walk on top, which has moved on, back in its place.
-func (w *walker) restore() {
-	if len(w.walks) == 0 {
-		return
+// settle finds out what comes next in the line, and whether anything does.
+func (w *walker) settle(lw *lineWalk) bool {
+	lw.front = lw.heads.ref(lw.place)
+	for lw.front != nil && w.passes != nil && w.passes(lw.front) {
+		lw.place = lw.heads.after(lw.place)
+		lw.front = lw.heads.ref(lw.place)
 	}
-	if !w.settle(w.walks[0]) {
-		last := len(w.walks) - 1
-		w.walks[0] = w.walks[last]
-		w.walks = w.walks[:last]
+	if len(lw.again) > 0 && (lw.front == nil || lw.again[0].entry.compare(&lw.front.entry) < 0) {
+		lw.front = &lw.again[0].head
 	}
-	w.sink(0)
+	return lw.front != nil
+}
+
+// returns reports that a group is next that was asked for again.
+func (lw *lineWalk) returns() bool { return len(lw.again) > 0 && lw.front == &lw.again[0].head }
+
+// closed reports that the next group need not come up any more.
+func (w *walker) closed(lw *lineWalk) bool {
+	return w.passes != nil && !lw.returns() && w.passes(lw.front)
 }
 
 // reopen lets groups come up that were passed over and whose turn is still to come.
@@ -140,64 +147,18 @@ func (w *walker) reopen() {
 	at := spot{w.account(), &w.last.entry}
 	for i := range w.lines {
 		lw := &w.lines[i]
-		lw.passTo(func(h *head) bool { return spot{w.accountOf(h.line), &h.entry}.compare(at) > 0 })
-		lw.place = lw.passed
-	}
-}
-
-// passTo forgets that groups were passed over whose turn has come meanwhile.
-func (lw *lineWalk) passTo(still func(*head) bool) {
-	for lw.passed != lw.place && !still(lw.heads.ref(lw.passed)) {
-		lw.passed = lw.heads.after(lw.passed)
-	}
-}
-
-// returns reports that a group is next that was asked for again.
-func (lw *lineWalk) returns() bool { return len(lw.more) > 0 && lw.front == &lw.more[0].head }
-
-// passesOver reports that the next group need not come up.
-func (w *walker) passesOver(lw *lineWalk) bool {
-	return w.passes != nil && lw.front != nil && !lw.returns() && w.passes(lw.front)
-}
-
-// settle finds out what comes next in the line, and whether anything does.
-func (w *walker) settle(lw *lineWalk) bool {
-	lw.front = lw.heads.ref(lw.place)
-	for w.passesOver(lw) {
-		lw.place = lw.heads.after(lw.place)
-		lw.front = lw.heads.ref(lw.place)
-	}
-	if len(lw.more) > 0 && (lw.front == nil || lw.more[0].entry.compare(&lw.front.entry) < 0) {
-		lw.front = &lw.more[0].head
-	}
-	return lw.front != nil
-}
-
-func (lw *lineWalk) spot() spot { return spot{lw.account, &lw.front.entry} }
-
-// sink moves a walk down the heap to where it belongs.
-func (w *walker) sink(i int) {
-	for {
-		first := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(w.walks); child++ {
-			if w.walks[child].spot().compare(w.walks[first].spot()) < 0 {
-				first = child
+		over := func(h *head) bool {
+			return lw.back.job != "" && h.entry.compare(&lw.back) < 0 || spot{w.accountOf(h.line), &h.entry}.compare(at) <= 0
+		}
+		for lw.place = lw.came; ; lw.place = lw.heads.after(lw.place) {
+			if h := lw.heads.ref(lw.place); h == nil || !over(h) {
+				break
 			}
 		}
-		if first == i {
-			return
-		}
-		w.walks[i], w.walks[first] = w.walks[first], w.walks[i]
-		i = first
 	}
 }
 
-// account is that of the user whose job came up last. It may be charged
-// until next is called.
-func (w *walker) account() *account { return w.accountOf(w.last.line) }
-
-// reached reports whether the job that came up last stands at the spot or
-// behind it.
+// reached reports whether the job that came up last is at the spot or behind it.
 func (w *walker) reached(s spot) bool {
 	return spot{w.account(), &w.last.entry}.compare(s) >= 0
 }
@@ -207,7 +168,7 @@ func (w *walker) again() {
 	c := cursor{*w.last, w.last.group.jobs.after(w.at)}
 	if e, ok := c.group.jobs.at(c.place); ok {
 		c.head.entry = e
-		heap.Push(&w.walks[0].more, c)
+		heap.Push(&w.merged[0].again, c)
 	}
 }
 
@@ -224,6 +185,17 @@ func (w *walker) rest() []string {
 	}
 }
 
+// lineWalks is a heap: the one whose job is first lies on top.
+type lineWalks []*lineWalk
+
+func (l lineWalks) Len() int           { return len(l) }
+func (l lineWalks) Less(i, j int) bool { return l[i].spot().compare(l[j].spot()) < 0 }
+func (l lineWalks) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
+func (l *lineWalks) Push(v any)        { *l = append(*l, v.(*lineWalk)) }
+func (l *lineWalks) Pop() any          { return pop((*[]*lineWalk)(l)) }
+
+func (lw *lineWalk) spot() spot { return spot{lw.account, &lw.front.entry} }
+
 // cursors is a heap: the one whose job is first lies on top.
 type cursors []cursor
 
@@ -231,9 +203,11 @@ func (c cursors) Len() int           { return len(c) }
 func (c cursors) Less(i, j int) bool { return c[i].entry.compare(&c[j].entry) < 0 }
 func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 func (c *cursors) Push(v any)        { *c = append(*c, v.(cursor)) }
-func (c *cursors) Pop() any {
-	last := len(*c) - 1
-	v := (*c)[last]
-	*c = (*c)[:last]
+func (c *cursors) Pop() any          { return pop((*[]cursor)(c)) }
+
+func pop[T any](list *[]T) T {
+	last := len(*list) - 1
+	v := (*list)[last]
+	*list = (*list)[:last]
 	return v
 }

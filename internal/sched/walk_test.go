@@ -22,12 +22,12 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 				Request:  Request{GPUs: rapid.IntRange(1, 3).Draw(t, "needs")},
 			})
 		}
-		var settled []*kind
+		var settled []int
 		whole, short := s.Queue.walk(&s), s.Queue.walk(&s)
-		short.passes = func(h *head) bool { return slices.Contains(settled, h.kind) }
+		short.passes = func(h *head) bool { return slices.Contains(settled, h.class) }
 		for {
 			want := whole.next()
-			for want != nil && whole.at == (place{}) && slices.Contains(settled, want.kind) {
+			for want != nil && whole.at == (place{}) && slices.Contains(settled, want.class) {
 				want = whole.next()
 			}
 			got := short.next()
@@ -39,7 +39,7 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "what is done") {
 			case 0, 1:
-				settled = append(settled, got.kind)
+				settled = append(settled, got.class)
 			case 2:
 				settled = nil
 				short.reopen()

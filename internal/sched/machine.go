@@ -1,0 +1,220 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"berth/internal/reason"
+)
+
+// machine is the cards and the host with jobs on them: as they are now, with what
+// a decision gave away so far, or as they will be at another moment.
+type machine struct {
+	rules      *Rules
+	unreadable string
+	slots      []slot // ascending by card index
+	host       Host
+	usedCPUs   int
+	usedMemMiB int64
+}
+
+// slot is one card of a machine.
+type slot struct {
+	*Card       // only read
+	headroomMiB int64
+	shares      float64
+	holds       []holding       // the berth jobs on it
+	alone       bool            // a job there that nothing may join
+	exclusive   bool            // a job there that no berth job may join
+	closed      reason.Obstacle // what keeps every job away, whatever it asks for
+}
+
+// holding is a job on one of its cards.
+type holding struct {
+	job  *Held
+	card int // by its place among the job's
+}
+
+// newMachine is the machine with all on it that runs.
+func newMachine(s *State) *machine {
+	m := &machine{rules: &s.Rules, unreadable: s.Unreadable, host: s.Host, slots: make([]slot, len(s.Cards))}
+	for i := range s.Cards {
+		m.slots[i].Card = &s.Cards[i]
+		m.slots[i].recount()
+	}
+	slices.SortFunc(m.slots, func(a, b slot) int { return cmp.Compare(a.Index, b.Index) })
+	for i := 1; i < len(m.slots); i++ {
+		if m.slots[i].Index == m.slots[i-1].Index {
+			panic(fmt.Sprintf("bug: two cards have the index %d", m.slots[i].Index))
+		}
+	}
+	for _, h := range inOrder(s.Held) {
+		m.book(h)
+	}
+	for i := range m.slots {
+		m.slots[i].closed = m.closed(&m.slots[i])
+	}
+	return m
+}
+
+// copyOf makes m a copy of another machine; what it had is reused.
+func (m *machine) copyOf(other *machine) {
+	slots := m.slots
+	if len(slots) != len(other.slots) {
+		slots = make([]slot, len(other.slots))
+	}
+	for i := range slots {
+		holds := append(slots[i].holds[:0], other.slots[i].holds...)
+		slots[i] = other.slots[i]
+		slots[i].holds = holds
+	}
+	*m = *other
+	m.slots = slots
+}
+
+// inOrder makes a decision independent of the order in which the caller happened
+// to list what is held, down to the last bit of a sum of shares.
+func inOrder(held []Held) []*Held {
+	list := make([]*Held, len(held))
+	for i := range held {
+		list[i] = &held[i]
+	}
+	slices.SortStableFunc(list, func(a, c *Held) int {
+		return cmp.Or(cmp.Compare(a.Job, c.Job), cmp.Compare(a.Share, c.Share), compareBools(a.Other, c.Other),
+			slices.Compare(a.Cards, c.Cards), slices.Compare(a.BudgetMiB, c.BudgetMiB), a.Started.Compare(c.Started))
+	})
+	return list
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// slot finds a card by its index; nil where there is none.
+func (m *machine) slot(index int) *slot {
+	// Cards are mostly counted from 0 and all there.
+	if index >= 0 && index < len(m.slots) && m.slots[index].Index == index {
+		return &m.slots[index]
+	}
+	i, found := slices.BinarySearchFunc(m.slots, index, func(c slot, index int) int { return cmp.Compare(c.Index, index) })
+	if !found {
+		return nil
+	}
+	return &m.slots[i]
+}
+
+// book puts a job on its cards. Cards that the machine does not have are passed
+// over: a lost card may still be held.
+func (m *machine) book(h *Held) {
+	m.usedCPUs += h.CPUs
+	m.usedMemMiB += h.MemMiB
+	for i, index := range h.Cards {
+		if c := m.slot(index); c != nil {
+			c.holds = append(c.holds, holding{h, i})
+			c.count(h, i)
+		}
+	}
+}
+
+// release takes a job off its cards.
+func (m *machine) release(h *Held) {
+	m.usedCPUs -= h.CPUs
+	m.usedMemMiB -= h.MemMiB
+	for _, index := range h.Cards {
+		if c := m.slot(index); c != nil {
+			c.holds = slices.DeleteFunc(c.holds, func(o holding) bool { return o.job == h })
+			c.recount()
+		}
+	}
+}
+
+// leave is release for a job that runs now: what was measured of its cards says
+// nothing of them when it is gone.
+func (m *machine) leave(h *Held) {
+	m.release(h)
+	for _, index := range h.Cards {
+		if c := m.slot(index); c != nil {
+			c.closed = c.shut()
+		}
+	}
+}
+
+func (c *slot) count(h *Held, i int) {
+	c.alone = c.alone || h.Alone
+	c.exclusive = c.exclusive || h.Exclusive
+	c.shares += h.share()
+	c.headroomMiB -= h.budget(i)
+}
+
+func (c *slot) recount() {
+	c.headroomMiB, c.shares, c.alone, c.exclusive = c.TotalMiB-c.ReservedMiB-c.ForeignMiB, 0, false, false
+	for _, o := range c.holds {
+		c.count(o.job, o.card)
+	}
+}
+
+// shut is what keeps every job off a card now and for as long as it stays so.
+func (c *slot) shut() reason.Obstacle {
+	switch {
+	case c.Stale:
+		return reason.ObstacleStale
+	case c.Paused:
+		return reason.ObstaclePaused
+	case c.Health != HealthOK:
+		return reason.ObstacleHealth
+	}
+	return ""
+}
+
+// runs are the berth jobs on the card.
+func (c *slot) runs() []reason.Holder {
+	list := make([]reason.Holder, len(c.holds))
+	for i, o := range c.holds {
+		list[i] = reason.Holder{ID: o.job.Job, Other: o.job.Other}
+	}
+	return list
+}
+
+// closed is what keeps every job off a card, before anyone asks for it.
+func (m *machine) closed(c *slot) reason.Obstacle {
+	switch shut := c.shut(); {
+	case shut != "":
+		return shut
+	case m.rules.MemThreshold > 0 && c.usedShare() > m.rules.MemThreshold:
+		return reason.ObstacleMemory
+	// Once a berth job is there, the load is berth's own doing.
+	case m.rules.LoadThreshold > 0 && (m.rules.LoadAlways || len(c.holds) == 0) && c.UtilPct/100 > m.rules.LoadThreshold:
+		return reason.ObstacleLoad
+	}
+	return ""
+}
+
+// usedShare is the measured use of a card over its total.
+func (c *slot) usedShare() float64 {
+	if c.TotalMiB <= 0 {
+		return 0
+	}
+	return float64(c.UsedMiB) / float64(c.TotalMiB)
+}
+
+// freeCPUs and freeMemMiB mean nothing where the host's size is not known.
+func (m *machine) freeCPUs() int     { return m.host.CPUs - m.usedCPUs }
+func (m *machine) freeMemMiB() int64 { return m.host.MemMiB - m.usedMemMiB }
+
+// hostFits reports whether the host has the cpus and the memory to spare.
+func (m *machine) hostFits(a *amounts) bool { return m.cpusFit(a) && m.memFits(a) }
+
+func (m *machine) cpusFit(a *amounts) bool {
+	return m.host.CPUs == 0 || a.cpus == 0 || a.cpus <= m.freeCPUs()
+}
+
+func (m *machine) memFits(a *amounts) bool {
+	return m.host.MemMiB == 0 || a.memMiB == 0 || a.memMiB <= m.freeMemMiB()
+}

@@ -1,0 +1,303 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// preempt takes GPUs from running jobs for one that waits: all that it needs, or
+// none. Cards that are being vacated already are used first.
+func (d *decision) preempt(h *head, a *account, u urgency) bool {
+	o := d.outlook(h)
+	if !d.preemptible || u == ordinary && o.noVictims.has(&h.amounts) {
+		return false
+	}
+	var failed amounts
+	if most := d.withoutPreemptible(); !d.fitsOn(most, h, reservedNone) {
+		failed = most.tooMuch(h)
+	} else if victims := d.victims(h, u); len(victims) == 0 && len(d.leaving) == 0 {
+		failed = amounts{gpus: h.gpus, share: h.share, lasts: anyLength}
+		if h.gpus == 0 {
+			failed.cpus = h.cpus
+		}
+	} else {
+		chosen, m, ok := d.fewest(h, d.leastLoss(victims))
+		switch {
+		case ok && d.parkingFits(chosen...):
+			d.claim(h, a, u, chosen)
+			return true
+		case ok:
+			d.parkingFull = true
+			return false
+		case d.fitsOn(m, h, reservedNone):
+			failed = h.amounts // a shorter one may fit beside the reservations
+		default:
+			failed = m.tooMuch(h)
+		}
+	}
+	if u == ordinary {
+		o.noVictims.put(failed)
+	}
+	return false
+}
+
+// unmoved is what nobody could be preempted for. A job that is looked at later
+// outranks no more, so that the same holds for it if it asks for as much or more.
+// It has to count as many GPUs: for more, others are preempted sooner.
+type unmoved []amounts
+
+// maxUnmoved bounds what is remembered.
+const maxUnmoved = 64
+
+func (l unmoved) has(a *amounts) bool {
+	return slices.ContainsFunc(l, func(failed amounts) bool { return a.asMuch(&failed) })
+}
+
+func (l *unmoved) put(failed amounts) {
+	*l = slices.DeleteFunc(*l, func(old amounts) bool { return old.asMuch(&failed) })
+	if len(*l) < maxUnmoved {
+		*l = append(*l, failed)
+	}
+}
+
+// asMuch reports whether a counts for as many GPUs as b and asks for no less.
+func (a *amounts) asMuch(b *amounts) bool {
+	return a.gpus == b.gpus && a.share == b.share && a.covers(b) && a.memMiB >= b.memMiB &&
+		(a.cpus == b.cpus || a.gpus > 0 && a.cpus >= b.cpus)
+}
+
+// tooMuch is the least of what the job asks for that the machine has no room for,
+// however long it lasts. Mostly that is cards, whatever it needs of the host.
+func (m *machine) tooMuch(h *head) amounts {
+	a := h.amounts
+	a.lasts = anyLength
+	if m.hostFits(&a) {
+		a.cpus, a.memMiB = 0, 0
+	}
+	return a
+}
+
+// withoutPreemptible is the machine without all that can be preempted: nothing
+// makes room for a job that does not fit there.
+func (d *decision) withoutPreemptible() *machine {
+	if d.emptied == nil {
+		d.emptied = &machine{}
+		d.emptied.copyOf(d.everybody())
+		for _, held := range d.running {
+			if d.leaving[held] || held.Aside.Mode != "" && !held.Other {
+				d.emptied.leave(held)
+			}
+		}
+	}
+	return d.emptied
+}
+
+// victims are the running jobs that can be preempted for the job now. For those
+// that have to run on first it is decided again.
+func (d *decision) victims(h *head, u urgency) (now []*Held) {
+	for _, held := range d.running {
+		if !d.outranks(h, held, u) {
+			continue
+		}
+		if from := d.mayLeave(held, h); from.After(d.state.Now) {
+			d.wake(from)
+		} else {
+			now = append(now, held)
+		}
+	}
+	return now
+}
+
+// outranks reports whether a running job gives way to one that waits, once it
+// has run for long enough. Jobs that lose their work give way to a higher
+// priority only: two that are longer than the overtake limit would otherwise end
+// each other for ever.
+func (d *decision) outranks(h *head, held *Held, u urgency) bool {
+	if held.Aside.Mode == "" || held.Other || d.leaving[held] || !d.parkingFits(held) {
+		return false
+	}
+	rules, now := &d.state.Rules, d.state.Now
+	switch {
+	case now.Before(held.protectedUntil(rules)):
+		return false
+	case u != ordinary && held.parks():
+		return true
+	case h.priority != held.Priority:
+		return h.priority > held.Priority
+	case !held.parks() || !rules.slices() && rules.Policy != LAS:
+		return false
+	}
+	class, _ := held.class(rules, now)
+	if h.entry.class == class && class == classLong && rules.slices() {
+		return h.rank < held.Rank || h.rank == held.Rank && h.seq < held.Seq
+	}
+	return h.entry.class < class
+}
+
+// protectedUntil is until when a job that was overdue when it started is not
+// preempted.
+func (h *Held) protectedUntil(r *Rules) time.Time {
+	if r.MaxBypass <= 0 || h.Waited < r.MaxBypass {
+		return time.Time{}
+	}
+	return h.Started.Add(boostLeast)
+}
+
+// mayLeave is from when on a running job can be preempted for the one that waits.
+func (d *decision) mayLeave(held *Held, h *head) time.Time {
+	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
+}
+
+// leastLoss puts those first that are the least loss.
+func (d *decision) leastLoss(victims []*Held) []*Held {
+	rules, now := &d.state.Rules, d.state.Now
+	slices.SortStableFunc(victims, func(a, b *Held) int {
+		classA, _ := a.class(rules, now)
+		classB, _ := b.class(rules, now)
+		return cmp.Or(
+			cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(a.lost(now), b.lost(now)),
+			cmp.Compare(classB, classA),
+			cmp.Compare(a.FairWeight(), b.FairWeight()), // the fewer cards, the less lies idle for it
+			cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job),
+		)
+	})
+	return victims
+}
+
+// lost is the work that is lost when the job is preempted.
+func (h *Held) lost(now time.Time) time.Duration {
+	if h.Aside.Mode == Requeue {
+		return h.lasted(now)
+	}
+	return 0
+}
+
+// fewest finds the fewest victims, in their order, without which the job fits, and
+// spares of these those that it can, the greatest loss first. Where the job does not
+// fit, the machine is the one without all of them.
+func (d *decision) fewest(h *head, victims []*Held) (chosen []*Held, m *machine, ok bool) {
+	reserved := d.reservedAt(h, d.state.Now)
+	m = d.without(nil)
+	for ; !d.fitsOn(m, h, reserved); m.leave(chosen[len(chosen)-1]) {
+		if len(chosen) == len(victims) {
+			return nil, m, false
+		}
+		chosen = victims[:len(chosen)+1]
+	}
+	chosen = slices.Clone(chosen)
+	for i := len(chosen) - 1; i >= 0; i-- {
+		if fewer := slices.Delete(slices.Clone(chosen), i, i+1); d.fitsOn(d.without(fewer), h, reserved) {
+			chosen = fewer
+		}
+	}
+	return chosen, m, true
+}
+
+// without is the machine without those that are being preempted, and without these.
+func (d *decision) without(victims []*Held) *machine {
+	m := d.everybody()
+	for _, held := range d.running {
+		if d.leaving[held] || slices.Contains(victims, held) {
+			m.leave(held)
+		}
+	}
+	return m
+}
+
+// claim preempts the victims and gives the job the cards as soon as they are free,
+// with what is being vacated already.
+func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
+	r := d.foreseen(d.without(victims), h, d.reservedAt(h, d.state.Now))
+	r.strength, r.claim = firm, true
+	for _, held := range victims {
+		d.leaving[held] = true
+		d.plan.SetAside = append(d.plan.SetAside, SetAside{Job: held.Job, For: h.job, Mode: held.Aside.Mode})
+	}
+	hostFits := d.now.hostFits(&h.amounts)
+	for _, held := range d.running {
+		if d.leaving[held] && (!hostFits || overlaps(held.Cards, r.held.Cards)) {
+			r.at = latest(r.at, d.leaves(held, h, u))
+		}
+	}
+	r.held.Started = r.at
+	d.claims = append(d.claims, r.held)
+	if d.emptied != nil {
+		d.emptied.book(r.held)
+	}
+	for _, other := range d.reservations {
+		other.machine.book(r.held)
+	}
+	d.reservations = append(d.reservations, r)
+	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at})
+	d.reopen()
+	d.charge(h.group, &h.amounts, a)
+}
+
+// reopen forgets what could not be done: others may use the room that is made too.
+func (d *decision) reopen() {
+	d.closed.reopen(d.state.Queue)
+	d.walk.reopen()
+	for _, o := range d.outlooks {
+		if o != nil {
+			o.noVictims = nil
+		}
+	}
+}
+
+// promised are the queued jobs that cards are being vacated for, in order.
+func (d *decision) promised() (list []member) {
+	for _, held := range d.running {
+		m, queued := d.state.Queue.member(held.LeavesFor)
+		known := func(other member) bool { return other.entry.job == m.entry.job }
+		if d.leaving[held] && queued && !slices.ContainsFunc(list, known) {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b member) int { return compareEntries(a.entry, b.entry) })
+	return list
+}
+
+// redeem gives the cards that are being vacated to the job that they are vacated
+// for, before anybody else is looked at: a job that comes before it may not have
+// been able to have them.
+func (d *decision) redeem(m *member) {
+	h, a := m.group.head(m.entry), d.account(m)
+	if !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) || d.full() {
+		return
+	}
+	if d.start(&h, a) {
+		d.seen[h.job] = true
+		return
+	}
+	if d.limited(h.group, &h.amounts, a) {
+		return
+	}
+	if _, _, ok := d.fewest(&h, nil); ok {
+		d.claim(&h, a, ordinary, nil)
+		d.seen[h.job] = true
+	}
+}
+
+// parkingFits reports whether the host has memory for all that would be parked. What
+// left by an earlier plan is not in ParkMiB any more.
+func (d *decision) parkingFits(chosen ...*Held) bool {
+	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Held).parks) {
+		return true
+	}
+	left := d.state.ParkMiB
+	for _, held := range d.running {
+		if held.parks() && (d.leaving[held] && !held.Leaving || slices.Contains(chosen, held)) {
+			left -= held.Aside.MemMiB
+		}
+	}
+	return left >= 0
+}
+
+// parks reports whether the job keeps its work when it is preempted.
+func (h *Held) parks() bool { return h.Aside.Mode == Park }
+
+func overlaps(a, b []int) bool {
+	return slices.ContainsFunc(a, func(index int) bool { return slices.Contains(b, index) })
+}

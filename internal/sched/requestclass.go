@@ -1,0 +1,93 @@
+package sched
+
+// family is a request without its amounts. Among requests of one family, a larger
+// one fits only where a smaller one does.
+type family struct{ request Request }
+
+// requestClass is what a group of jobs asks for and for how long. Of one class all
+// fit or none does, so that a decision looks at each class once.
+type requestClass struct {
+	family *counted[family]
+	amounts
+}
+
+// size is the class without the time: mostly cards are too few for a job however
+// long it lasts.
+func (c requestClass) size() requestClass {
+	c.lasts = lasts{}
+	return c
+}
+
+// familyOf takes the amounts off a request.
+func familyOf(r Request) family {
+	r.GPUs = min(r.GPUs, 2) // several cards are never parts of one
+	r.VRAMMiB = min(r.VRAMMiB, 1)
+	if r.Share > 0 {
+		r.Share = 1
+	}
+	r.CPUs, r.MemMiB = 0, 0
+	return family{r}
+}
+
+// closed is the request classes for which a decision can do nothing more. It lets
+// the walk pass over jobs of those classes, and end when all are closed.
+//
+// A class stays closed for jobs that come later in the order: there is never more
+// room within a decision, and a later job outranks fewer running ones. Only a
+// preemption makes room that others may use too; then all are open again.
+type closed struct {
+	classes, sizes []bool // by number
+	open           int    // how many sizes are not closed
+}
+
+func newClosed(q *Queue) closed {
+	return closed{classes: make([]bool, len(q.classes.list)), sizes: make([]bool, len(q.sizes.list)), open: len(q.sizes.of)}
+}
+
+func (c *closed) has(h *head) bool { return c.sizes[h.size] || c.classes[h.class] }
+
+func (c *closed) closeClass(h *head) { c.classes[h.class] = true }
+
+// closeSize closes the head's class, and all that differ from it in time only.
+func (c *closed) closeSize(h *head) {
+	if !c.sizes[h.size] {
+		c.sizes[h.size] = true
+		c.open--
+	}
+}
+
+// reopen opens all.
+func (c *closed) reopen(q *Queue) {
+	clear(c.classes)
+	clear(c.sizes)
+	c.open = len(q.sizes.of)
+}
+
+// frontier is the least amounts of one family that are known not to fit: a request
+// for as much of everything, or more, does not fit either.
+type frontier []amounts
+
+func (f frontier) has(a *amounts) bool {
+	for i := range f {
+		if a.covers(&f[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *frontier) put(a amounts) {
+	kept := (*f)[:0]
+	for i := range *f {
+		if !(*f)[i].covers(&a) {
+			kept = append(kept, (*f)[i])
+		}
+	}
+	*f = append(kept, a)
+}
+
+// covers reports whether a asks for as much of the cards as b and for as long,
+// or more.
+func (a *amounts) covers(b *amounts) bool {
+	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share && a.lasts.covers(b.lasts)
+}
