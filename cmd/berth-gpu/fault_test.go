@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/fakenvml"
 	"berth/internal/gpu"
+	"berth/internal/testkit"
 )
 
 func boxOf(t testing.TB, count int) *fakenvml.Box {
@@ -117,7 +118,7 @@ func TestThePageNamesTheCardThatHangs(t *testing.T) {
 			row.hang(box)
 			h := start(t, box)
 			h.send(gpu.HelperRequest{Do: row.ask})
-			until(t, "it hangs", func() bool { return slices.Contains(box.Stuck(), h.cmd.Process.Pid) })
+			testkit.Eventually(t, "it hangs", func() bool { return slices.Contains(box.Stuck(), h.cmd.Process.Pid) })
 			if word := h.pageWord(); word != row.word {
 				t.Errorf("the page says %#x, want %#x", word, row.word)
 			}
@@ -180,7 +181,7 @@ func TestXidsComeWithTheNextSample(t *testing.T) {
 	box.Event(2, fakenvml.EventUnavailable, 0)
 	box.Xid(2, 31)
 	var got []gpu.Xid
-	until(t, "the Xids are there", func() bool {
+	testkit.Eventually(t, "the Xids are there", func() bool {
 		got = append(got, h.sample(gpu.HelperRequest{}).Xids...)
 		return len(got) > 0 && got[len(got)-1].Code == 31
 	})
@@ -215,7 +216,7 @@ func TestACardThatAppearsReportsXidsToo(t *testing.T) {
 	box.Restore(1)
 	h.sample(gpu.HelperRequest{})
 	box.Xid(1, 62)
-	until(t, "its Xid is there", func() bool {
+	testkit.Eventually(t, "its Xid is there", func() bool {
 		xids := h.sample(gpu.HelperRequest{}).Xids
 		return len(xids) == 1 && xids[0].UUID == uuid(1) && xids[0].Code == 62
 	})
@@ -226,7 +227,7 @@ func TestAWaitForEventsThatHangsHoldsNothingUp(t *testing.T) {
 	h := start(t, box)
 	h.hello()
 	box.HangEvents()
-	until(t, "it hangs", func() bool { return len(box.Stuck()) > 0 })
+	testkit.Eventually(t, "it hangs", func() bool { return len(box.Stuck()) > 0 })
 	if s := h.sample(gpu.HelperRequest{}); len(s.Devices) != 1 {
 		t.Errorf("sample %+v", s)
 	}

@@ -17,10 +17,8 @@ import (
 
 	"berth/internal/fakenvml"
 	"berth/internal/gpu"
+	"berth/internal/testkit"
 )
-
-// patience is how long anything may take on a machine that has other work.
-const patience = 60 * time.Second
 
 var scratch string
 
@@ -37,12 +35,7 @@ func TestMain(m *testing.M) {
 
 // built is the program as people run it.
 var built = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "berth-gpu")
-	out, err := exec.Command("go", "build", "-ldflags", "-extldflags=-Wl,-z,lazy", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build berth-gpu: %w\n%s", err, out)
-	}
-	return path, nil
+	return filepath.Join(scratch, "berth-gpu"), testkit.Build(scratch, "", "cmd/berth-gpu")
 })
 
 func program(t testing.TB) string {
@@ -147,7 +140,7 @@ func (h *helper) receive() gpu.HelperReply {
 		return reply
 	case <-h.over:
 		h.t.Fatalf("berth-gpu ended (%v) instead of answering", h.cmd.ProcessState)
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		h.t.Fatalf("berth-gpu does not answer; the page says %d", h.pageWord())
 	}
 	return gpu.HelperReply{}
@@ -191,28 +184,13 @@ func (h *helper) pageWord() uint32 {
 	return binary.NativeEndian.Uint32(word[:])
 }
 
-// until waits for a condition.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for !is() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
 // ended waits for the end and gives its exit status; -1 is a signal.
 func (h *helper) ended() int {
 	h.t.Helper()
 	select {
 	case <-h.over:
 		return h.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		h.t.Fatal("berth-gpu does not end")
 	}
 	return 0

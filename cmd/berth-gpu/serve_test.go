@@ -15,16 +15,17 @@ import (
 
 	"berth/internal/fakenvml"
 	"berth/internal/gpu"
+	"berth/internal/testkit"
 )
 
 // looks waits until the helper has looked at card 0 that many more times, from
 // beginning to end.
 func (h *helper) looks(count int) {
 	h.t.Helper()
-	until(h.t, "it is idle", func() bool { return h.pageWord() == pageIdle })
+	testkit.Eventually(h.t, "it is idle", func() bool { return h.pageWord() == pageIdle })
 	for range count {
-		until(h.t, "it looks", func() bool { return h.pageWord() == 1 })
-		until(h.t, "it is idle again", func() bool { return h.pageWord() == pageIdle })
+		testkit.Eventually(h.t, "it looks", func() bool { return h.pageWord() == 1 })
+		testkit.Eventually(h.t, "it is idle again", func() bool { return h.pageWord() == pageIdle })
 	}
 }
 
@@ -71,7 +72,7 @@ func TestAWatchEndsAfterItsTime(t *testing.T) {
 	h.sample(gpu.HelperRequest{Watch: 5 * time.Millisecond, WatchFor: 5 * time.Second})
 	h.looks(1)
 	quietSince := time.Now()
-	until(t, "it has not looked for a second", func() bool {
+	testkit.Eventually(t, "it has not looked for a second", func() bool {
 		if h.pageWord() != pageIdle {
 			quietSince = time.Now()
 		}
@@ -84,7 +85,7 @@ func TestACardLostUnderTheWatchIsLeftToTheNextSample(t *testing.T) {
 	h := start(t, box)
 	h.sample(gpu.HelperRequest{Watch: 5 * time.Millisecond})
 	box.Lose(0)
-	until(t, "a look was taken", func() bool { return h.pageWord() != pageIdle })
+	testkit.Eventually(t, "a look was taken", func() bool { return h.pageWord() != pageIdle })
 	s := h.sample(gpu.HelperRequest{})
 	if len(s.Faults) != 1 || s.Faults[0].UUID != uuid(0) || len(s.Devices) != 1 {
 		t.Errorf("sample %+v", s)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func (f *fake) Adopt(_ context.Context, _ Caller, r AdoptRequest) (Detail, error) {
@@ -22,7 +23,7 @@ func (f *fake) Adopt(_ context.Context, _ Caller, r AdoptRequest) (Detail, error
 func TestAProcessIsAdoptedAsItWasAskedFor(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
 	detail, err := s.client.Adopt(background(t), AdoptRequest{PID: 4242, GPUs: []int{3, 1}, VRAM: "2G", Name: "mine"})
-	must(t, err)
+	testkit.Must(t, err)
 	if detail.Name != "mine" || !slices.Equal(detail.GPUIDs, []int{3, 1}) {
 		t.Errorf("it came back as %+v", detail)
 	}

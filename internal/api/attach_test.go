@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // terminal waits for the job's end of an attached terminal.
 func (f *fake) terminal(t *testing.T) net.Conn {
 	t.Helper()
-	must(t, f.await(background(t), func() bool { return f.attached != nil }))
-	f.attached.SetDeadline(time.Now().Add(patience))
+	testkit.Must(t, f.await(background(t), func() bool { return f.attached != nil }))
+	f.attached.SetDeadline(time.Now().Add(testkit.Patience))
 	return f.attached
 }
 
@@ -22,15 +23,15 @@ func TestAnAttachedTerminalCarriesBothWays(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})
 	both, err := s.client.Attach(background(t), "17")
-	must(t, err)
+	testkit.Must(t, err)
 	defer both.Close()
 	end := f.terminal(t)
 	for _, text := range []string{"hello\x00\xff\r\n", "again"} {
 		_, err = io.WriteString(both, text)
-		must(t, err)
+		testkit.Must(t, err)
 		exact(t, end, text)
 		_, err = io.WriteString(end, text)
-		must(t, err)
+		testkit.Must(t, err)
 		exact(t, both, text)
 	}
 	if s.Active() != 1 {
@@ -40,7 +41,7 @@ func TestAnAttachedTerminalCarriesBothWays(t *testing.T) {
 	if rest, err := io.ReadAll(both); err != nil || len(rest) != 0 {
 		t.Errorf("after the job's end: %q, %v", rest, err)
 	}
-	eventually(t, "the stream is given back", func() bool { return s.Active() == 0 })
+	testkit.Eventually(t, "the stream is given back", func() bool { return s.Active() == 0 })
 }
 
 func exact(t *testing.T, from io.Reader, want string) {
@@ -61,13 +62,13 @@ func TestWhoeverDetachesLetsGo(t *testing.T) {
 	} {
 		f.change(func() { f.attached = nil })
 		both, err := s.client.Attach(ctx, "17")
-		must(t, err)
+		testkit.Must(t, err)
 		end := f.terminal(t)
 		detach(both)
 		if _, err := io.ReadAll(end); err != nil {
 			t.Error(err)
 		}
-		eventually(t, "the stream is given back", func() bool { return s.Active() == 0 })
+		testkit.Eventually(t, "the stream is given back", func() bool { return s.Active() == 0 })
 		both.Close()
 	}
 }
@@ -82,7 +83,7 @@ func TestShutdownEndsAttachedTerminals(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})
 	both, err := s.client.Attach(background(t), "17")
-	must(t, err)
+	testkit.Must(t, err)
 	defer both.Close()
 	end := f.terminal(t)
 	s.end(t)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func TestSubmissionsThatAreRefused(t *testing.T) {
@@ -82,7 +83,7 @@ func TestOtherRequestsThatAreRefused(t *testing.T) {
 
 func TestValuesAsPeopleWriteThem(t *testing.T) {
 	got, err := decodeSubmit(strings.NewReader(`{"jobs":[{"command":["a","b"],"gpus":0.5,"vram":18432,"exclusive":true,"timeout":"2h"}]}`), Limits{}.withDefaults())
-	must(t, err)
+	testkit.Must(t, err)
 	want := Spec{Command: Command{Argv: []string{"a", "b"}}, GPUs: "0.5", VRAM: "18432", Exclusive: "true", Timeout: "2h"}
 	if diff := cmp.Diff([]Spec{want}, got.Jobs); diff != "" {
 		t.Error(diff)

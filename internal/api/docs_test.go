@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // TestTheExamplesOfTheManualWork runs every curl of docs/api.md that talks to
@@ -17,13 +19,13 @@ func TestTheExamplesOfTheManualWork(t *testing.T) {
 		t.Skip("curl is not installed")
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
-	must(t, err)
+	testkit.Must(t, err)
 	f := newFake()
 	f.log, f.logOver = []byte("epoch 1\n"), true
 	f.tell(1)
 	s := serve(t, f, Limits{Heartbeat: 20 * time.Millisecond})
 	home := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte("fail-with-body\n"), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte("fail-with-body\n"), 0o600))
 	commands := 0
 	for _, block := range strings.Split(string(text), "```sh\n")[1:] {
 		block, _, _ = strings.Cut(block, "\n```")
@@ -49,7 +51,7 @@ func TestTheExamplesOfTheManualWork(t *testing.T) {
 
 func curl(t *testing.T, home, socket, command string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Dir = home

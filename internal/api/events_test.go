@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func (f *fake) tell(seqs ...int64) {
@@ -84,10 +85,10 @@ func TestEventsAsTheyTravel(t *testing.T) {
 	f.tell(7, 0)
 	s := serve(t, f, Limits{Heartbeat: 20 * time.Millisecond})
 	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/events?since=3", nil)
-	must(t, err)
+	testkit.Must(t, err)
 	r.Header.Set("Last-Event-ID", "6")
 	reply, err := unixHTTP(t, s.socket).Do(r)
-	must(t, err)
+	testkit.Must(t, err)
 	defer reply.Body.Close()
 	if kind := reply.Header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Errorf("it comes as %s", kind)
@@ -159,7 +160,7 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	eventually(t, "the stream is given back", func() bool { return s.Active() == 0 && s.streamsHeld.total == 0 })
+	testkit.Eventually(t, "the stream is given back", func() bool { return s.Active() == 0 && s.streamsHeld.total == 0 })
 }
 
 func TestALongHistoryComesWhole(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func TestBodiesThatAreTooLarge(t *testing.T) {
@@ -38,9 +39,9 @@ func TestBodiesThatAreTooLarge(t *testing.T) {
 					body = io.MultiReader(body) // of no known length
 				}
 				r, err := http.NewRequestWithContext(background(t), "POST", "http://berth"+test.path, body)
-				must(t, err)
+				testkit.Must(t, err)
 				reply, err := unixHTTP(t, s.socket).Do(r)
-				must(t, err)
+				testkit.Must(t, err)
 				defer reply.Body.Close()
 				text, _ := io.ReadAll(reply.Body)
 				if reply.StatusCode != test.status || !strings.Contains(string(text), test.says) {
@@ -95,9 +96,9 @@ func TestASlowBodyThatComesIsBorne(t *testing.T) {
 		feed.Close()
 	}()
 	r, err := http.NewRequestWithContext(background(t), "POST", "http://berth/v1/jobs", body)
-	must(t, err)
+	testkit.Must(t, err)
 	reply, err := unixHTTP(t, s.socket).Do(r)
-	must(t, err)
+	testkit.Must(t, err)
 	defer reply.Body.Close()
 	if text, err := io.ReadAll(reply.Body); reply.StatusCode != 200 {
 		t.Errorf("%d %s, %v", reply.StatusCode, text, err)
@@ -116,12 +117,12 @@ func TestAReaderThatStopsIsCutOff(t *testing.T) {
 	paths := []string{"/v1/jobs/1/log", "/v1/events", "/v1/jobs?limit=10000"}
 	for _, path := range paths {
 		c, err := net.Dial("unix", s.socket)
-		must(t, err)
+		testkit.Must(t, err)
 		defer c.Close()
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
 	}
-	eventually(t, "all begin", func() bool { return s.Active() == len(paths) })
-	eventually(t, "all are given up", func() bool { return s.Active() == 0 })
+	testkit.Eventually(t, "all begin", func() bool { return s.Active() == len(paths) })
+	testkit.Eventually(t, "all are given up", func() bool { return s.Active() == 0 })
 }
 
 // TestASlowReaderIsBorne takes longer over a reply than a reader may stall,
@@ -134,9 +135,9 @@ func TestASlowReaderIsBorne(t *testing.T) {
 	}
 	s := serve(t, f, Limits{StallTimeout: 4 * time.Second})
 	r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs?limit=10000", nil)
-	must(t, err)
+	testkit.Must(t, err)
 	reply, err := unixHTTP(t, s.socket).Do(r)
-	must(t, err)
+	testkit.Must(t, err)
 	defer reply.Body.Close()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -162,7 +163,7 @@ func TestTooManyConnections(t *testing.T) {
 	}()
 	for range 3 {
 		c, err := net.Dial("unix", s.socket)
-		must(t, err)
+		testkit.Must(t, err)
 		held = append(held, c)
 		fmt.Fprint(c, "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
 		if _, err := c.Read(make([]byte, 10)); err != nil {
@@ -173,16 +174,16 @@ func TestTooManyConnections(t *testing.T) {
 	wantProblem(t, err, problem.TooMuch, "too many connections")
 	for range spareConnections {
 		c, err := net.Dial("unix", s.socket)
-		must(t, err)
+		testkit.Must(t, err)
 		held = append(held, c)
 	}
-	eventually(t, "all of them are counted", func() bool { return s.unixConns.of(os.Getuid()) >= 3+spareConnections-1 })
+	testkit.Eventually(t, "all of them are counted", func() bool { return s.unixConns.of(os.Getuid()) >= 3+spareConnections-1 })
 	held[0].Close()
 	for _, c := range held[3:] {
 		c.Close()
 	}
 	held = held[1:3]
-	eventually(t, "there is room again", func() bool { _, err := s.client.Status(background(t)); return err == nil })
+	testkit.Eventually(t, "there is room again", func() bool { _, err := s.client.Status(background(t)); return err == nil })
 }
 
 // TestConnectionsBeyondTheSpareOnesAreDropped leaves them without an answer.
@@ -190,14 +191,14 @@ func TestConnectionsBeyondTheSpareOnesAreDropped(t *testing.T) {
 	s := serve(t, newFake(), Limits{UserConnections: 1, RootConnections: 1})
 	for range 1 + spareConnections {
 		c, err := net.Dial("unix", s.socket)
-		must(t, err)
+		testkit.Must(t, err)
 		defer c.Close()
 	}
-	eventually(t, "all of them are counted", func() bool { return s.unixConns.of(os.Getuid()) == 1+spareConnections })
+	testkit.Eventually(t, "all of them are counted", func() bool { return s.unixConns.of(os.Getuid()) == 1+spareConnections })
 	c, err := net.Dial("unix", s.socket)
-	must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testkit.Patience))
 	if n, err := c.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
@@ -211,8 +212,8 @@ func TestTooManyStreams(t *testing.T) {
 	all.Go(func() { s.client.Events(ctx, EventQuery{}, nil) })
 	all.Go(func() { s.client.Wait(ctx, WaitRequest{Select: Select{Words: []string{"forever"}}}) })
 	log, err := s.client.Log(ctx, LogQuery{ID: "1", Follow: true})
-	must(t, err)
-	eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
+	testkit.Must(t, err)
+	testkit.Eventually(t, "three streams are open", func() bool { return s.streamsHeld.of(os.Getuid()) == 3 })
 	what := "too many streams, followed logs, attached terminals and waits: 3"
 	_, err = s.client.Attach(background(t), "1")
 	wantProblem(t, err, problem.TooMuch, what)
@@ -224,7 +225,7 @@ func TestTooManyStreams(t *testing.T) {
 	cancel()
 	log.Close()
 	all.Wait()
-	eventually(t, "they are given back", func() bool { return s.streamsHeld.of(os.Getuid()) == 0 })
+	testkit.Eventually(t, "they are given back", func() bool { return s.streamsHeld.of(os.Getuid()) == 0 })
 }
 
 // TestHeavyRequestsTakeTurns holds that of many submissions of one user only
@@ -243,7 +244,7 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 	}
 	<-f.entered
 	<-f.entered
-	eventually(t, "the others wait", func() bool { return s.Active() == 6 })
+	testkit.Eventually(t, "the others wait", func() bool { return s.Active() == 6 })
 	if n := len(f.entered); n != 0 {
 		t.Errorf("%d more got in", n)
 	}
@@ -259,7 +260,7 @@ func TestRightsAreAskedForOnceAMinute(t *testing.T) {
 	s := serve(t, f, Limits{})
 	for range 5 {
 		_, err := s.client.Status(background(t))
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	if len(f.callers) != 1 {
 		t.Errorf("asked %d times", len(f.callers))
@@ -268,7 +269,7 @@ func TestRightsAreAskedForOnceAMinute(t *testing.T) {
 	f.callers = nil
 	for range 5 {
 		_, err := anew.client.Status(background(t))
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	if len(f.callers) != 5 {
 		t.Errorf("asked %d times", len(f.callers))
@@ -291,7 +292,7 @@ func TestShutdownFinishesWhatWasBegun(t *testing.T) {
 		_, waitErr = s.client.Wait(background(t), WaitRequest{Select: Select{Words: []string{"forever"}}})
 	})
 	<-f.entered
-	must(t, f.await(background(t), func() bool { return len(f.waited) > 0 }))
+	testkit.Must(t, f.await(background(t), func() bool { return len(f.waited) > 0 }))
 	if s.Active() != 2 || s.LastActivity().Before(before) {
 		t.Errorf("%d are active, the last at %s", s.Active(), s.LastActivity())
 	}
@@ -304,7 +305,7 @@ func TestShutdownFinishesWhatWasBegun(t *testing.T) {
 		t.Errorf("the submission ended with %+v, %v", reply, submitErr)
 	}
 	wantProblem(t, waitErr, problem.Unable, "the daemon is stopping")
-	must(t, <-ended)
+	testkit.Must(t, <-ended)
 	if s.Active() != 0 {
 		t.Errorf("%d are active", s.Active())
 	}
@@ -329,7 +330,7 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	}
 	all.Wait()
 	close(f.stuck)
-	eventually(t, "it ends after all", func() bool { return s.Active() == 0 })
+	testkit.Eventually(t, "it ends after all", func() bool { return s.Active() == 0 })
 }
 
 func TestProblemsAreSafeToPrint(t *testing.T) {
@@ -344,7 +345,7 @@ func TestProblemsAreSafeToPrint(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			data := encodeProblem(&problem.Problem{Kind: problem.Refused, What: test.text})
 			var got problem.Problem
-			must(t, json.Unmarshal(data, &got))
+			testkit.Must(t, json.Unmarshal(data, &got))
 			if got.What != test.want {
 				t.Errorf("got %q", got.What)
 			}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 func TestASocketAtItsPlace(t *testing.T) {
@@ -25,7 +27,7 @@ func TestASocketAtItsPlace(t *testing.T) {
 			s := serveAtMode(t, socket, test.mode)
 			for path, want := range map[string]os.FileMode{socket: test.mode, filepath.Dir(socket): test.dir} {
 				info, err := os.Stat(path)
-				must(t, err)
+				testkit.Must(t, err)
 				if info.Mode().Perm() != want {
 					t.Errorf("%s has %s, want %s", path, info.Mode().Perm(), want)
 				}
@@ -53,7 +55,7 @@ func TestASocketAtItsPlace(t *testing.T) {
 func serveAtMode(t *testing.T, socket string, mode os.FileMode) *running {
 	t.Helper()
 	l, err := Listen(socket, mode)
-	must(t, err)
+	testkit.Must(t, err)
 	if l.Addr().String() != socket {
 		t.Errorf("it listens at %s", l.Addr())
 	}
@@ -66,19 +68,19 @@ func serveAtMode(t *testing.T, socket string, mode os.FileMode) *running {
 func TestWhatIsAtTheSocketsPlace(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")
-	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
+	testkit.Must(t, os.WriteFile(victim, []byte("precious"), 0o600))
 
 	file := filepath.Join(dir, "file.sock")
-	must(t, os.WriteFile(file, []byte("mine"), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte("mine"), 0o600))
 	if _, err := Listen(file, 0o600); err == nil || !strings.Contains(err.Error(), "no socket is in the way") {
 		t.Errorf("a file: %v", err)
 	}
 	link := filepath.Join(dir, "link.sock")
-	must(t, os.Symlink(victim, link))
+	testkit.Must(t, os.Symlink(victim, link))
 	if _, err := Listen(link, 0o600); err == nil {
 		t.Error("a symbolic link was followed or replaced")
 	}
-	must(t, os.Symlink(filepath.Join(dir, "nowhere"), link+"2"))
+	testkit.Must(t, os.Symlink(filepath.Join(dir, "nowhere"), link+"2"))
 	if _, err := Listen(link+"2", 0o600); err == nil {
 		t.Error("a link to nowhere was followed or replaced")
 	}
@@ -90,7 +92,7 @@ func TestWhatIsAtTheSocketsPlace(t *testing.T) {
 
 	stale := filepath.Join(dir, "stale.sock")
 	dead, err := Listen(stale, 0o666)
-	must(t, err)
+	testkit.Must(t, err)
 	dead.(*listener).inode = 0
 	dead.Close()
 	l, err := Listen(stale, 0o600)
@@ -109,10 +111,10 @@ func TestWhatIsAtTheSocketsPlace(t *testing.T) {
 func TestADaemonThatWasReplacedLeavesTheOtherAlone(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "berth.sock")
 	first, err := Listen(socket, 0o600)
-	must(t, err)
-	must(t, os.Remove(socket))
+	testkit.Must(t, err)
+	testkit.Must(t, os.Remove(socket))
 	second, err := Listen(socket, 0o600)
-	must(t, err)
+	testkit.Must(t, err)
 	defer second.Close()
 	first.Close()
 	c, err := net.Dial("unix", socket)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 func TestGaps(t *testing.T) {
@@ -39,7 +41,7 @@ func TestGaps(t *testing.T) {
 			s := serve(t, f, Limits{})
 			test.query.ID = "17"
 			log, err := s.client.Log(background(t), test.query)
-			must(t, err)
+			testkit.Must(t, err)
 			defer log.Close()
 			log.OnRetry = func(err error) { t.Errorf("the connection was lost: %v", err) }
 			text, err := io.ReadAll(log)
@@ -49,9 +51,9 @@ func TestGaps(t *testing.T) {
 			// Who does not count bytes has the same in one reply.
 			v := test.query.values()
 			r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?"+v.Encode(), nil)
-			must(t, err)
+			testkit.Must(t, err)
 			reply, err := unixHTTP(t, s.socket).Do(r)
-			must(t, err)
+			testkit.Must(t, err)
 			defer reply.Body.Close()
 			text, err = io.ReadAll(reply.Body)
 			if err != nil || string(text) != test.want || reply.Trailer.Get(headerLogEnd) != logEndComplete {
@@ -71,7 +73,7 @@ func TestAGapGrowsWhileALogIsFollowed(t *testing.T) {
 	client := Dial(socket)
 	defer client.Close()
 	log, err := client.Log(background(t), LogQuery{ID: "17", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	var mu sync.Mutex
 	var got bytes.Buffer
@@ -93,7 +95,7 @@ func TestAGapGrowsWhileALogIsFollowed(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "some of the log arrives", func() bool { return seen() > before })
+		testkit.Eventually(t, "some of the log arrives", func() bool { return seen() > before })
 		if round%4 == 3 {
 			s.kill()
 			s = serveAt(t, socket, f, Limits{})
@@ -101,8 +103,8 @@ func TestAGapGrowsWhileALogIsFollowed(t *testing.T) {
 	}
 	f.change(func() { f.logOver = true })
 	read.Wait()
-	must(t, readErr)
-	must(t, followsMarks(got.String(), f.log))
+	testkit.Must(t, readErr)
+	testkit.Must(t, followsMarks(got.String(), f.log))
 	if marks := strings.Count(got.String(), "[berth: "); marks < 2 {
 		t.Errorf("only %d gaps were met", marks)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func TestPartsOfALog(t *testing.T) {
@@ -37,7 +38,7 @@ func TestPartsOfALog(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.query.ID = "17"
 			log, err := s.client.Log(background(t), test.query)
-			must(t, err)
+			testkit.Must(t, err)
 			defer log.Close()
 			if log.Offset() != test.offset || log.Attempt() != test.attempt {
 				t.Errorf("it begins at %d of attempt %d", log.Offset(), log.Attempt())
@@ -60,7 +61,7 @@ func TestALogThatCannotBeReadDoesNotLookWhole(t *testing.T) {
 	f.log, f.logFails = []byte("one\n"), true
 	s := serve(t, f, Limits{})
 	log, err := s.client.Log(background(t), LogQuery{ID: "17", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	text, err := io.ReadAll(log)
 	if string(text) != "one\n" {
@@ -79,7 +80,7 @@ func TestALogOutlivesItsDaemon(t *testing.T) {
 	client := Dial(socket)
 	defer client.Close()
 	log, err := client.Log(ctx, LogQuery{ID: "17", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	var mu sync.Mutex
 	retries := 0
@@ -103,7 +104,7 @@ func TestALogOutlivesItsDaemon(t *testing.T) {
 		for range 5 {
 			grow()
 		}
-		eventually(t, "some of the log arrives", func() bool { return seen() > before })
+		testkit.Eventually(t, "some of the log arrives", func() bool { return seen() > before })
 		if round%2 == 0 {
 			s.kill()
 		} else {
@@ -140,10 +141,10 @@ func TestALogThatChangedIsNotGoneOnWith(t *testing.T) {
 	client := Dial(socket)
 	defer client.Close()
 	log, err := client.Log(background(t), LogQuery{ID: "17", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	_, err = io.ReadFull(log, make([]byte, 6))
-	must(t, err)
+	testkit.Must(t, err)
 	s.kill()
 	serveAt(t, socket, moved{f}, Limits{})
 	_, err = io.ReadAll(log)
@@ -163,13 +164,13 @@ func TestALogEndsWithItsContext(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
 	ctx, cancel := context.WithCancel(background(t))
 	log, err := s.client.Log(ctx, LogQuery{ID: "17", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	cancel()
 	if _, err := io.ReadAll(log); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	eventually(t, "the stream is given back", func() bool { return s.Active() == 0 })
+	testkit.Eventually(t, "the stream is given back", func() bool { return s.Active() == 0 })
 }
 
 func TestAFollowedLogSaysHowItEnded(t *testing.T) {
@@ -183,9 +184,9 @@ func TestAFollowedLogSaysHowItEnded(t *testing.T) {
 			f.log, f.logLeft = []byte("x"), row.left
 			s := serve(t, f, Limits{})
 			r, err := http.NewRequestWithContext(background(t), "GET", "http://berth/v1/jobs/17/log?follow", nil)
-			must(t, err)
+			testkit.Must(t, err)
 			reply, err := unixHTTP(t, s.socket).Do(r)
-			must(t, err)
+			testkit.Must(t, err)
 			defer reply.Body.Close()
 			if !row.left {
 				s.end(t)
@@ -206,7 +207,7 @@ func TestASilentLogEndsInOrder(t *testing.T) {
 	const stall = 2 * time.Second
 	s := serve(t, f, Limits{StallTimeout: stall})
 	log, err := s.client.Log(background(t), LogQuery{ID: "17", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	log.OnRetry = func(err error) { t.Errorf("the connection was lost: %v", err) }
 	silent := time.NewTimer(stall + stall/4)

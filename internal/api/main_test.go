@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"flag"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,14 +12,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"berth/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience is how long a test waits for what must come.
-const patience = 60 * time.Second
 
 // running is a server that a test talks to.
 type running struct {
@@ -54,7 +50,7 @@ func serveAt(t testing.TB, socket string, b Backend, l Limits) *running {
 func (r *running) end(t testing.TB) {
 	t.Helper()
 	r.client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if err := r.Shutdown(ctx); err != nil {
 		t.Errorf("shut down: %v", err)
@@ -82,7 +78,7 @@ func (r *running) kill() {
 }
 
 func background(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -96,7 +92,7 @@ func raw(t testing.TB, socket, text string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testkit.Patience))
 	if _, err := c.Write([]byte(text)); err != nil {
 		return err.Error()
 	}
@@ -107,18 +103,6 @@ func raw(t testing.TB, socket, text string) string {
 		all.Write(buffer[:n])
 		if err != nil {
 			return all.String()
-		}
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for until := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(until) {
-			t.Fatalf("never happened: %s", what)
 		}
 	}
 }

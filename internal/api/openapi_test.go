@@ -15,28 +15,29 @@ import (
 	"time"
 
 	"berth/internal/jobfile"
+	"berth/internal/testkit"
 )
 
 // document is the description, as a client of it would read it.
 func document(t *testing.T) map[string]any {
 	t.Helper()
 	data, err := OpenAPI("test")
-	must(t, err)
+	testkit.Must(t, err)
 	var d map[string]any
-	must(t, json.Unmarshal(data, &d))
+	testkit.Must(t, json.Unmarshal(data, &d))
 	return d
 }
 
 func TestTheDescriptionIsAsWrittenDown(t *testing.T) {
 	data, err := OpenAPI("test")
-	must(t, err)
+	testkit.Must(t, err)
 	golden := filepath.Join("testdata", "openapi.json")
-	if *update {
-		must(t, os.MkdirAll("testdata", 0o755))
-		must(t, os.WriteFile(golden, data, 0o644))
+	if *testkit.Update {
+		testkit.Must(t, os.MkdirAll("testdata", 0o755))
+		testkit.Must(t, os.WriteFile(golden, data, 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	must(t, err)
+	testkit.Must(t, err)
 	if !bytes.Equal(data, want) {
 		t.Error("the API changed: if that is meant, and nothing was renamed or removed, run the tests of this package with -update")
 	}
@@ -67,9 +68,9 @@ func TestTheDescriptionIsServed(t *testing.T) {
 	s := serve(t, newFake(), Limits{})
 	for path, want := range map[string]string{"/openapi.json": `"openapi": "3.1.0"`, "/openapi.yaml": "openapi: 3.1.0"} {
 		r, err := http.NewRequestWithContext(background(t), "GET", "http://berth"+path, nil)
-		must(t, err)
+		testkit.Must(t, err)
 		reply, err := unixHTTP(t, s.socket).Do(r)
-		must(t, err)
+		testkit.Must(t, err)
 		text, err := io.ReadAll(reply.Body)
 		reply.Body.Close()
 		if err != nil || !strings.Contains(string(text), want) {
@@ -194,7 +195,7 @@ func TestTheExamplesOfTheDescriptionAreTrue(t *testing.T) {
 			content, _ := op.about["responses"].(map[string]any)[success].(map[string]any)["content"].(map[string]any)
 			if media, isJSON := content["application/json"].(map[string]any); isJSON {
 				var value any
-				must(t, json.Unmarshal(reply, &value))
+				testkit.Must(t, json.Unmarshal(reply, &value))
 				hold(t, d, media["schema"], value, "real reply")
 			}
 		})
@@ -224,12 +225,12 @@ func send(t *testing.T, s *running, method, path string, body []byte) (int, []by
 		reader = bytes.NewReader(body)
 	}
 	r, err := http.NewRequestWithContext(background(t), method, "http://berth"+path, reader)
-	must(t, err)
+	testkit.Must(t, err)
 	reply, err := unixHTTP(t, s.socket).Do(r)
-	must(t, err)
+	testkit.Must(t, err)
 	defer reply.Body.Close()
 	text, err := io.ReadAll(reply.Body)
-	must(t, err)
+	testkit.Must(t, err)
 	return reply.StatusCode, text
 }
 

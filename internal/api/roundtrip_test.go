@@ -18,6 +18,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func TestWhatIsSubmittedArrivesAsItWas(t *testing.T) {
@@ -84,42 +85,42 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	ctx, c := background(t), s.client
 
 	status, err := c.Status(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if status.You.UID != os.Getuid() || status.You.PID != os.Getpid() || status.You.Name != "ann" {
 		t.Errorf("the kernel said %+v", status.You)
 	}
 	detail, err := c.Job(ctx, "17")
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff(exampleView, detail.View); diff != "" {
 		t.Error(diff)
 	}
 	why, err := c.Why(ctx, "3")
-	must(t, err)
+	testkit.Must(t, err)
 	if why.ID != "3" || why.Text != exampleWhy.Text {
 		t.Errorf("why: %+v", why)
 	}
 	acted, err := c.Act(ctx, ActRequest{Action: ActHold, Select: Select{Words: []string{"1", "2"}}})
-	must(t, err)
+	testkit.Must(t, err)
 	if len(acted.Jobs) != 2 || acted.Jobs[1] != (Acted{ID: "2", Done: true, What: "hold"}) {
 		t.Errorf("acted: %+v", acted)
 	}
 	detail, err = c.Edit(ctx, "2", EditRequest{Set: Spec{Priority: "7"}})
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff(map[string]string{"priority": "7"}, detail.Settings); diff != "" {
 		t.Error(diff)
 	}
 	waited, err := c.Wait(ctx, WaitRequest{Select: Select{All: true}, Any: true, TimeoutS: 1e6})
-	must(t, err)
+	testkit.Must(t, err)
 	if !waited.Done || f.waited[0].TimeoutS != 60 || !f.waited[0].Any {
 		t.Errorf("waited: %+v for %+v", waited, f.waited)
 	}
 	cards, err := c.GPUs(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff([]GPU{exampleGPU}, cards); diff != "" {
 		t.Error(diff)
 	}
 	card, err := c.PauseGPU(ctx, 3, true)
-	must(t, err)
+	testkit.Must(t, err)
 	if !card.Paused || card.Index != 3 || !f.paused[3] {
 		t.Errorf("paused: %+v", card)
 	}
@@ -127,12 +128,12 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 		t.Errorf("resumed: %+v, %v", card, err)
 	}
 	card, err = c.SetHealth(ctx, 3, HealthRequest{Health: HealthQuarantined, Reason: "it smells"})
-	must(t, err)
+	testkit.Must(t, err)
 	if card.Index != 3 || card.Health != HealthQuarantined || card.HealthReason != "it smells" {
 		t.Errorf("quarantined: %+v", card)
 	}
 	history, err := c.CardHistory(ctx, CardQuery{GPU: pointer(0), Since: &exampleTime, Limit: 7})
-	must(t, err)
+	testkit.Must(t, err)
 	if diff := cmp.Diff([]CardEvent{{At: exampleTime, GPU: pointer(0), Text: "7"}}, history); diff != "" {
 		t.Error(diff)
 	}
@@ -140,7 +141,7 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 		t.Errorf("history: %+v, %v", history, err)
 	}
 	released, err := c.ReleaseGPUs(ctx, ReleaseRequest{})
-	must(t, err)
+	testkit.Must(t, err)
 	if released.Until == nil || !released.Until.Equal(exampleTime.Add(10*time.Minute)) {
 		t.Errorf("released: %+v", released)
 	}
@@ -148,31 +149,31 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 		t.Errorf("taken hold of again: %+v, %v", released, err)
 	}
 	stats, err := c.Stats(ctx, StatsQuery{Since: &exampleTime, User: "ann"})
-	must(t, err)
+	testkit.Must(t, err)
 	if !stats.Since.Equal(exampleTime) {
 		t.Errorf("stats since %s", stats.Since)
 	}
 	var copied bytes.Buffer
-	must(t, c.Backup(ctx, &copied))
+	testkit.Must(t, c.Backup(ctx, &copied))
 	if copied.String() != string(f.log) {
 		t.Errorf("the backup is %q", copied.String())
 	}
 	snapshot, err := c.Snapshot(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if string(snapshot) != string(exampleSnapshot) {
 		t.Errorf("the snapshot is %s", snapshot)
 	}
 	token, err := c.NewToken(ctx, TokenRequest{Name: "laptop"})
-	must(t, err)
+	testkit.Must(t, err)
 	if token.Secret != "berth_new" {
 		t.Errorf("token: %+v", token)
 	}
 	tokens, err := c.Tokens(ctx)
-	must(t, err)
+	testkit.Must(t, err)
 	if len(tokens) != 2 || tokens[0].Secret != "" || tokens[1].Secret != "" {
 		t.Errorf("tokens: %+v", tokens)
 	}
-	must(t, c.RevokeToken(ctx, "k8"))
+	testkit.Must(t, c.RevokeToken(ctx, "k8"))
 	wantProblem(t, c.RevokeToken(ctx, "k8"), problem.NotFound, "there is no token k8")
 }
 
@@ -202,16 +203,16 @@ func TestAllPagesAreOneList(t *testing.T) {
 			t.Errorf("limit %d: %d jobs of %d, %v", limit, n, last.Total, err)
 		}
 		var text bytes.Buffer
-		must(t, s.client.JobsRaw(background(t), Query{Limit: limit}, &text))
+		testkit.Must(t, s.client.JobsRaw(background(t), Query{Limit: limit}, &text))
 		var views []job.View
-		must(t, json.Unmarshal(text.Bytes(), &views))
+		testkit.Must(t, json.Unmarshal(text.Bytes(), &views))
 		if len(views) != want || views[want-1].ID != fmt.Sprint(want-1) {
 			t.Errorf("limit %d: %d raw jobs", limit, len(views))
 		}
 	}
 	f.jobs = nil
 	var text bytes.Buffer
-	must(t, s.client.JobsRaw(background(t), Query{}, &text))
+	testkit.Must(t, s.client.JobsRaw(background(t), Query{}, &text))
 	if text.String() != "[]\n" {
 		t.Errorf("no jobs are %q", text.String())
 	}
@@ -268,7 +269,7 @@ func TestNobodyListens(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	dead, err := Listen(socket, 0o600)
-	must(t, err)
+	testkit.Must(t, err)
 	dead.(*listener).inode = 0 // so that the socket stays, as after kill -9
 	dead.Close()
 	_, err = Dial(socket).Status(background(t))
@@ -292,7 +293,7 @@ func TestAClientBearsWhatItDoesNotKnow(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := DialRemote(server.URL, "secret", nil)
-	must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
 	answer = `{"id":"3","state":"queued","text":"x","new_key":{"a":[1]}}`
 	if why, err := c.Why(background(t), "3"); err != nil || why.ID != "3" {
@@ -346,9 +347,9 @@ func TestPathsAndMethods(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(background(t), test.method, "http://berth"+test.path, strings.NewReader(test.body))
-			must(t, err)
+			testkit.Must(t, err)
 			reply, err := client.Do(r)
-			must(t, err)
+			testkit.Must(t, err)
 			defer reply.Body.Close()
 			text, _ := io.ReadAll(reply.Body)
 			if reply.StatusCode != test.status || !strings.Contains(string(text), test.says) {
@@ -361,13 +362,6 @@ func TestPathsAndMethods(t *testing.T) {
 				t.Errorf("headers: %v", reply.Header)
 			}
 		})
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // serveTCP serves the same backend by TCP and returns its address.
 func serveTCP(t *testing.T, f *fake, o TCPOptions) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	s := NewServer(ServerOptions{Backend: f, Version: "test"})
 	done := make(chan error, 1)
 	go func() { done <- s.ServeTCP(l, o) }()
@@ -72,7 +73,7 @@ func TestTCPNeedsATokenTheRightNameAndTheSameSite(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(background(t), test.method, "http://"+address+test.path, nil)
-			must(t, err)
+			testkit.Must(t, err)
 			r.Host = test.host
 			if test.token != "" {
 				r.Header.Set("Authorization", test.token)
@@ -83,7 +84,7 @@ func TestTCPNeedsATokenTheRightNameAndTheSameSite(t *testing.T) {
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
 			reply, err := transport.RoundTrip(r)
-			must(t, err)
+			testkit.Must(t, err)
 			defer reply.Body.Close()
 			text, _ := io.ReadAll(reply.Body)
 			if reply.StatusCode != test.status {
@@ -107,20 +108,20 @@ func TestTCPNeedsATokenTheRightNameAndTheSameSite(t *testing.T) {
 func TestARevokedTokenIsWorthNothingAtOnce(t *testing.T) {
 	f := newFake()
 	c, err := DialRemote("http://"+serveTCP(t, f, TCPOptions{}), exampleToken.Secret, nil)
-	must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
 	status, err := c.Status(background(t))
 	if err != nil || status.You.Token != "k7" || status.You.UID != 1000 {
 		t.Errorf("%+v, %v", status, err)
 	}
-	must(t, f.RevokeToken(t.Context(), Caller{}, "k7"))
+	testkit.Must(t, f.RevokeToken(t.Context(), Caller{}, "k7"))
 	_, err = c.Status(background(t))
 	wantProblem(t, err, problem.Forbidden, "that token is not valid")
 }
 
 func TestPlainTCPIsForLoopbackOnly(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer l.Close()
 	s := NewServer(ServerOptions{Backend: newFake()})
 	if err := s.ServeTCP(l, TCPOptions{}); err == nil || !strings.Contains(err.Error(), "without TLS only a loopback address will do") {
@@ -142,29 +143,29 @@ func TestTLS(t *testing.T) {
 	certificate, pool := selfSigned(t)
 	address := serveTCP(t, f, TCPOptions{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}, Hosts: []string{"lab.example"}})
 	c, err := DialRemote("https://"+address, exampleToken.Secret, &tls.Config{RootCAs: pool, ServerName: "lab.example"})
-	must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
 	if _, err := c.Status(background(t)); err != nil {
 		t.Error(err)
 	}
 	log, err := c.Log(background(t), LogQuery{ID: "1", Follow: true})
-	must(t, err)
+	testkit.Must(t, err)
 	defer log.Close()
 	if text, err := io.ReadAll(log); err != nil || string(text) != "over TLS\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 	both, err := c.Attach(background(t), "1")
-	must(t, err)
+	testkit.Must(t, err)
 	defer both.Close()
 	end := f.terminal(t)
 	_, err = io.WriteString(both, "typed")
-	must(t, err)
+	testkit.Must(t, err)
 	exact(t, end, "typed")
 	if _, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, ServerName: "lab.example", MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
 		t.Error("an old TLS is accepted")
 	}
 	stranger, err := DialRemote("https://"+address, exampleToken.Secret, nil)
-	must(t, err)
+	testkit.Must(t, err)
 	defer stranger.Close()
 	if _, err := stranger.Status(background(t)); err == nil {
 		t.Error("a certificate nobody vouches for is accepted")
@@ -174,13 +175,13 @@ func TestTLS(t *testing.T) {
 func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	testkit.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"lab.example"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
+	testkit.Must(t, err)
 	parsed, err := x509.ParseCertificate(der)
-	must(t, err)
+	testkit.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool

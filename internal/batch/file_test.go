@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/jobfile"
+	"berth/internal/testkit"
 )
 
 // poller looks at a file and says what it saw: the commands of a new version,
@@ -34,7 +35,7 @@ func newPoller(t *testing.T, text string) *poller {
 
 // save writes the file at a time of its own, as two saves of a person have.
 func (p *poller) save(text string) {
-	write(p.t, p.w.path, text)
+	testkit.Write(p.t, p.w.path, text)
 	p.touch()
 }
 
@@ -212,7 +213,7 @@ func (p *poller) move(from, to string) {
 func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 	fresh := func(text string) *watcher {
 		w := &watcher{path: filepath.Join(t.TempDir(), "jobs.txt"), defaults: job.Defaults()}
-		write(t, w.path, text)
+		testkit.Write(t, w.path, text)
 		now := time.Now()
 		if err := os.Chtimes(w.path, now, now); err != nil {
 			t.Fatal(err)
@@ -225,7 +226,7 @@ func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 			if d <= 0 || d > time.Hour {
 				t.Errorf("it waits %s", d)
 			}
-			write(t, w.path, "a\n[vram=1G] b\n")
+			testkit.Write(t, w.path, "a\n[vram=1G] b\n")
 		})
 		if err != nil || commands(file) != "a b" {
 			t.Errorf("%q, %v", commands(file), err)
@@ -268,7 +269,7 @@ func TestTheFirstReadWaitsForALineThatIsBeingWritten(t *testing.T) {
 
 func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "huge")
-	write(t, path, "")
+	testkit.Write(t, path, "")
 	if err := os.Truncate(path, maxFileBytes+1); err != nil {
 		t.Fatal(err)
 	}

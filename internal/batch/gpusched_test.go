@@ -13,6 +13,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // theirSamples are journals as gpusched itself wrote them.
@@ -50,14 +51,14 @@ func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
 		"echo oom >> ran; if [ -e roomy ]; then exit 0; fi; echo CUDA out of memory; exit 1#1": "failed oom",
 	}
 	for _, sample := range theirSamples {
-		got := toldBy(t, read(t, filepath.Join("testdata", sample)), nobody)
+		got := toldBy(t, testkit.Read(t, filepath.Join("testdata", sample)), nobody)
 		for command, want := range wanted {
 			if got[command] != want {
 				t.Errorf("%s: %s is %q, want %q", sample, command, got[command], want)
 			}
 		}
 	}
-	got := toldBy(t, read(t, "testdata/gpusched-0.4.0.jsonl"), nobody)
+	got := toldBy(t, testkit.Read(t, "testdata/gpusched-0.4.0.jsonl"), nobody)
 	if said := got["echo unwanted >> ran#1"]; said != "cancelled cancelled" {
 		t.Errorf("what was cancelled is %q", said)
 	}
@@ -68,7 +69,7 @@ func TestJournalsOfGpuschedAreUnderstood(t *testing.T) {
 
 func TestAJournalOfGpuschedCutShortAnywhereLosesNoEnd(t *testing.T) {
 	for _, sample := range theirSamples {
-		lines := strings.SplitAfter(read(t, filepath.Join("testdata", sample)), "\n")
+		lines := strings.SplitAfter(testkit.Read(t, filepath.Join("testdata", sample)), "\n")
 		for n := range lines {
 			torn := strings.Join(lines[:n], "") + lines[n][:len(lines[n])/2]
 			for command, said := range toldBy(t, torn, nobody) {
@@ -102,7 +103,7 @@ func endWritten(lines []string, command string) bool {
 func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
 	// seeds: G41
 	for _, sample := range theirSamples {
-		text := read(t, filepath.Join("testdata", sample))
+		text := testkit.Read(t, filepath.Join("testdata", sample))
 		const first = `"event": "oom", "attempts": 1, "next_vram": 5000}`
 		cut := text[:strings.Index(text, first)+len(first)] + "\n"
 		const command = "echo oom >> ran; if [ -e roomy ]; then exit 0; fi; echo CUDA out of memory; exit 1#1"
@@ -114,7 +115,7 @@ func TestADeclarationThatGpuschedRaisedIsKept(t *testing.T) {
 
 func TestAJobThatGpuschedLeftRunningIsNotStartedTwice(t *testing.T) {
 	// seeds: G55
-	text := read(t, "testdata/gpusched-0.4.0.jsonl")
+	text := testkit.Read(t, "testdata/gpusched-0.4.0.jsonl")
 	told := toldBy(t, text, func(group int) bool { return group == 1490 })
 	if said := told["echo stays >> ran; exec sleep 40#1"]; said != "failed lost" {
 		t.Errorf("while its processes are there it is %q", said)
@@ -155,7 +156,7 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 	}
 	s, out := newSession(t, "echo left\n")
 	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
-	write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), fmt.Sprintf(`{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), fmt.Sprintf(`{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
 {"key": "a#0", "event": "started", "pgid": %d, "gpus": [0]}
 `, leader.Process.Pid))
 	if err := s.inherit(at0); err != nil {
@@ -180,27 +181,27 @@ func TestAJobThatGpuschedLeftRunningIsNotRetriedBeforeItIsGone(t *testing.T) {
 func TestGpuschedsJournalIsMovedAsideOnceAndKept(t *testing.T) {
 	dir := t.TempDir()
 	l := layout{logDir: dir, state: dir}
-	text := read(t, "testdata/gpusched-0.3.0.jsonl") + `{"key": "torn`
-	write(t, l.journal(), text)
+	text := testkit.Read(t, "testdata/gpusched-0.3.0.jsonl") + `{"key": "torn`
+	testkit.Write(t, l.journal(), text)
 	for range 2 {
 		if err := l.keepTheirs(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	first := filepath.Join(dir, "journal.gpusched.jsonl")
-	if read(t, first) != text {
+	if testkit.Read(t, first) != text {
 		t.Error("it was changed")
 	}
 	const ours = `{"seq":1,"time":"2026-03-14T15:09:26Z","event":"queued"}` + "\n"
-	write(t, l.journal(), ours)
+	testkit.Write(t, l.journal(), ours)
 	if err := l.keepTheirs(); err != nil {
 		t.Fatal(err)
 	}
-	if read(t, l.journal()) != ours {
+	if testkit.Read(t, l.journal()) != ours {
 		t.Fatal("berth's own journal was moved")
 	}
 	// Someone used gpusched again, which went on with the journal it found.
-	write(t, l.journal(), ours+text)
+	testkit.Write(t, l.journal(), ours+text)
 	if err := l.keepTheirs(); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestGpuschedsJournalIsMovedAsideOnceAndKept(t *testing.T) {
 	if err != nil || len(kept) != 2 || kept[0] != first || filepath.Base(kept[1]) != "journal.gpusched-2.jsonl" {
 		t.Errorf("kept are %v, %v", kept, err)
 	}
-	if read(t, first) != text {
+	if testkit.Read(t, first) != text {
 		t.Error("the first was overwritten")
 	}
 }
@@ -218,7 +219,7 @@ func TestWhatGpuschedDidIsTakenOverOnce(t *testing.T) {
 	const lines = "[vram=2G] echo same >> ran\n[vram=2G] echo same >> ran\n[vram=3000] echo broken >> ran; exit 7\n"
 	s, out := newSession(t, lines)
 	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
-	write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), read(t, "testdata/gpusched-0.3.0.jsonl"))
+	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), testkit.Read(t, "testdata/gpusched-0.3.0.jsonl"))
 	for range 2 {
 		if err := s.inherit(at0); err != nil {
 			t.Fatal(err)

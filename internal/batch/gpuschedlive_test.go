@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // running starts a process in a group of its own, which ends when end is called.
@@ -41,7 +42,7 @@ func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
 	// seeds: G55
 	s, out := newSession(t, "echo left\necho waits\n")
 	s.layout = layout{logDir: s.opt.LogDir, state: s.opt.LogDir}
-	write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), `{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
+	testkit.Write(t, filepath.Join(s.opt.LogDir, "journal.gpusched.jsonl"), `{"key": "a#0", "event": "seen", "no": 1, "command": "echo left"}
 {"key": "b#0", "event": "seen", "no": 2, "command": "echo waits"}
 `)
 	log, err := os.Create(filepath.Join(s.opt.LogDir, "job001_gpu0-1.log"))
@@ -78,15 +79,15 @@ func TestAGpuschedThatStillRunsHereIsNotRunBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	const seen = `{"key": "a#0", "event": "seen", "no": 1, "command": "true"}` + "\n"
-	write(t, l.journal(), seen)
-	write(t, filepath.Join(dir, "gpusched"), "read end\n")
+	testkit.Write(t, l.journal(), seen)
+	testkit.Write(t, filepath.Join(dir, "gpusched"), "read end\n")
 	theirs := &exec.Cmd{Path: "/bin/sh", Args: []string{"python3", "gpusched", "jobs.txt", "--watch"}, Dir: dir}
 	end := running(t, theirs)
 	var p *problem.Problem
 	if err := l.keepTheirs(); !errors.As(err, &p) || !strings.Contains(p.What, fmt.Sprintf("(pid %d)", theirs.Process.Pid)) {
 		t.Errorf("beside it: %v", err)
 	}
-	if read(t, l.journal()) != seen {
+	if testkit.Read(t, l.journal()) != seen {
 		t.Error("its journal was taken away")
 	}
 	end()

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/problem"
 	"berth/internal/sched"
+	"berth/internal/testkit"
 )
 
 // opening runs a session on a file and sends it a signal once it waits.
@@ -46,7 +47,7 @@ func TestASignalIsObeyedBeforeAnythingRuns(t *testing.T) {
 	}{
 		{"while the last line of the file may be in the making", func(t *testing.T) (string, func()) {
 			path := filepath.Join(t.TempDir(), "jobs.txt")
-			write(t, path, "[gpus=0] touch ran")
+			testkit.Write(t, path, "[gpus=0] touch ran")
 			return path, func() {}
 		}},
 		{"while nobody writes the pipe", func(t *testing.T) (string, func()) {

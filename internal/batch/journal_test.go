@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // archive is a store's events, as the journal asks for them.
@@ -46,7 +47,7 @@ func eventsUpTo(n int64) []job.Event {
 func numbers(t *testing.T, path string) string {
 	t.Helper()
 	var list []string
-	for line := range strings.Lines(read(t, path)) {
+	for line := range strings.Lines(testkit.Read(t, path)) {
 		var r record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%q: %v", line, err)
@@ -100,18 +101,18 @@ func TestJournalAfterACrash(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal.jsonl")
-			write(t, path, test.text)
+			testkit.Write(t, path, test.text)
 			w := openTestJournal(t, path)
 			if w.last != test.last {
 				t.Errorf("it goes up to %d, want %d", w.last, test.last)
 			}
-			if got := read(t, path); got != test.kept {
+			if got := testkit.Read(t, path); got != test.kept {
 				t.Errorf("it has %q, want %q", got, test.kept)
 			}
 			if err := w.append([]job.Event{{Seq: 9, At: at0, Kind: job.EventEnded}}); err != nil {
 				t.Fatal(err)
 			}
-			if got := read(t, path); !strings.HasPrefix(got, test.kept+`{"seq":9,`) || !strings.HasSuffix(got, "}\n") {
+			if got := testkit.Read(t, path); !strings.HasPrefix(got, test.kept+`{"seq":9,`) || !strings.HasSuffix(got, "}\n") {
 				t.Errorf("then it has %q", got)
 			}
 		})
@@ -125,7 +126,7 @@ func TestJournalFindsItsEndInALongFile(t *testing.T) {
 	for seq := range 6 {
 		fmt.Fprintf(&text, line, seq+1)
 	}
-	write(t, path, text.String()+"torn")
+	testkit.Write(t, path, text.String()+"torn")
 	if w := openTestJournal(t, path); w.last != 6 || w.size != int64(text.Len()) {
 		t.Errorf("it goes up to %d at byte %d, want 6 at %d", w.last, w.size, text.Len())
 	}
@@ -150,14 +151,14 @@ func TestJournalFindsARecordThatIsLongerThanTheRest(t *testing.T) {
 			if err := openTestJournal(t, path).append(events); err != nil {
 				t.Fatal(err)
 			}
-			whole := read(t, path)
-			write(t, path, whole+test.torn)
+			whole := testkit.Read(t, path)
+			testkit.Write(t, path, whole+test.torn)
 			w := openTestJournal(t, path)
 			if w.last != 2 || w.size != int64(len(whole)) {
 				t.Errorf("it goes up to %d at byte %d, want 2 at %d", w.last, w.size, len(whole))
 			}
-			if err := w.append(events); err != nil || read(t, path) != whole {
-				t.Errorf("it repeats itself: %d bytes, were %d (%v)", len(read(t, path)), len(whole), err)
+			if err := w.append(events); err != nil || testkit.Read(t, path) != whole {
+				t.Errorf("it repeats itself: %d bytes, were %d (%v)", len(testkit.Read(t, path)), len(whole), err)
 			}
 		})
 	}
@@ -165,7 +166,7 @@ func TestJournalFindsARecordThatIsLongerThanTheRest(t *testing.T) {
 
 func TestAFileThatIsNoJournalIsLeftAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.jsonl")
-	write(t, path, "")
+	testkit.Write(t, path, "")
 	if err := os.Truncate(path, maxTailBytes+1); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestJournalCatchesUp(t *testing.T) {
 	if w.last != 2500 || source.asked != 4 {
 		t.Errorf("it goes up to %d after asking %d times", w.last, source.asked)
 	}
-	if n := strings.Count(read(t, path), "\n"); n != 2500 {
+	if n := strings.Count(testkit.Read(t, path), "\n"); n != 2500 {
 		t.Errorf("it has %d lines", n)
 	}
 	source.err = errors.New("unreadable")

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/machine"
 	"berth/internal/store"
+	"berth/internal/testkit"
 )
 
 func isNetwork(answer bool) func(string) (bool, error) {
@@ -46,7 +47,7 @@ func TestLayoutOnANetworkFileSystem(t *testing.T) {
 			t.Errorf("%s is not below %s", path, dir)
 		}
 	}
-	if pointer := read(t, filepath.Join(dir, pointerName)); !strings.HasSuffix(pointer, ":"+l.state+"\n") {
+	if pointer := testkit.Read(t, filepath.Join(dir, pointerName)); !strings.HasSuffix(pointer, ":"+l.state+"\n") {
 		t.Errorf("the pointer says %q", pointer)
 	}
 	info, err := os.Stat(l.state)
@@ -65,7 +66,7 @@ func TestLayoutOnANetworkFileSystem(t *testing.T) {
 
 func TestLayoutThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "file"), "")
+	testkit.Write(t, filepath.Join(dir, "file"), "")
 	if _, err := openLayout(filepath.Join(dir, "file", "logs"), dir, isNetwork(false)); err == nil {
 		t.Error("a log directory below a file")
 	}
@@ -137,7 +138,7 @@ func TestSetAside(t *testing.T) {
 	}
 	t.Run("nothing to set aside makes no directory", func(t *testing.T) {
 		l := fresh(t)
-		write(t, l.journal(), "") // opened, nothing in it
+		testkit.Write(t, l.journal(), "") // opened, nothing in it
 		moved, err := l.setAside(at0)
 		if err != nil || moved != "" {
 			t.Errorf("moved to %q, %v", moved, err)
@@ -148,26 +149,26 @@ func TestSetAside(t *testing.T) {
 	})
 	t.Run("everything that was written is kept", func(t *testing.T) {
 		l := fresh(t)
-		write(t, l.journal(), "old journal")
-		write(t, l.board(), "old board")
+		testkit.Write(t, l.journal(), "old journal")
+		testkit.Write(t, l.board(), "old board")
 		if err := os.Mkdir(filepath.Join(l.jobsDir(), "1"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(l.jobsDir(), "1", "1.log"), "old log")
+		testkit.Write(t, filepath.Join(l.jobsDir(), "1", "1.log"), "old log")
 		moved, err := l.setAside(at0)
 		if err != nil || moved != "old-20260314-150926" {
 			t.Fatalf("moved to %q, %v", moved, err)
 		}
 		old := filepath.Join(l.logDir, moved)
-		if read(t, filepath.Join(old, "journal.jsonl")) != "old journal" || read(t, filepath.Join(old, "status.txt")) != "old board" ||
-			read(t, filepath.Join(old, "jobs", "1", "1.log")) != "old log" {
+		if testkit.Read(t, filepath.Join(old, "journal.jsonl")) != "old journal" || testkit.Read(t, filepath.Join(old, "status.txt")) != "old board" ||
+			testkit.Read(t, filepath.Join(old, "jobs", "1", "1.log")) != "old log" {
 			t.Error("something is not there")
 		}
 		if entries, err := os.ReadDir(l.jobsDir()); err != nil || len(entries) != 0 {
 			t.Errorf("the new jobs directory: %v, %v", entries, err)
 		}
 		// Twice in one second has two names.
-		write(t, l.journal(), "newer")
+		testkit.Write(t, l.journal(), "newer")
 		if again, err := l.setAside(at0); err != nil || again != "old-20260314-150926-2" {
 			t.Errorf("moved to %q, %v", again, err)
 		}

@@ -1,8 +1,6 @@
 package batch
 
 import (
-	"bytes"
-	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,9 +8,8 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // at0 is when everything begins in these tests.
 var at0 = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
@@ -25,20 +22,7 @@ func TestMain(m *testing.M) {
 // golden compares text with testdata/<name>.golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (go test ./internal/batch -update writes it)", err)
-	}
-	if !bytes.Equal(want, []byte(got)) {
-		t.Errorf("%s differs (-update if that is meant):\n--- want\n%s--- got\n%s", path, want, got)
-	}
+	testkit.Golden(t, filepath.Join("testdata", name+".golden"), []byte(got))
 }
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -64,20 +48,4 @@ func started(id, command string, cards ...int) *job.Job {
 func ended(j *job.Job, outcome job.Outcome, after time.Duration) *job.Job {
 	j.State, j.Outcome, j.EndedAt = outcome.State(), outcome, j.StartedAt.Add(after)
 	return j
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -17,6 +17,7 @@ import (
 	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/store"
+	"berth/internal/testkit"
 )
 
 // fullDisk is a store that takes nothing while it is full.
@@ -281,7 +282,7 @@ func TestBerthStaysUntilTheLastEndIsOnDisk(t *testing.T) {
 	if !s.turn(s.after) {
 		t.Error("interrupted with nothing running, it stays")
 	}
-	if text := read(t, s.board.path); !strings.Contains(text, "✗ job 1  cancelled") {
+	if text := testkit.Read(t, s.board.path); !strings.Contains(text, "✗ job 1  cancelled") {
 		t.Errorf("the board has %q", text)
 	}
 }
@@ -297,16 +298,16 @@ func TestTheBoardIsAtMostAPollBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.turn(s.after) // too soon after the last time
-	if text := read(t, s.board.path); strings.Contains(text, "1/1 done") {
+	if text := testkit.Read(t, s.board.path); strings.Contains(text, "1/1 done") {
 		t.Fatalf("the board is written again within a poll:\n%s", text)
 	}
 	s.engine.Outside(time.Now(), s.refresh)
-	if text := read(t, s.board.path); !strings.Contains(text, "1/1 done") {
+	if text := testkit.Read(t, s.board.path); !strings.Contains(text, "1/1 done") {
 		t.Errorf("a poll later the board has:\n%s", text)
 	}
-	write(t, s.board.path, "untouched")
+	testkit.Write(t, s.board.path, "untouched")
 	s.engine.Outside(time.Now(), s.refresh)
-	if text := read(t, s.board.path); text != "untouched" {
+	if text := testkit.Read(t, s.board.path); text != "untouched" {
 		t.Errorf("with nothing new it is written:\n%s", text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/reason"
+	"berth/internal/testkit"
 )
 
 // toldSnapshot is a busy snapshot one of whose jobs has a story.
@@ -77,9 +78,9 @@ func TestTheBoardIsToldAnewWhenJobsChangeOrAfterAWhile(t *testing.T) {
 		{"when the clock was set back", func() { s.at = s.at.Add(-time.Hour) }, true},
 	} {
 		step.change()
-		write(t, path, "untouched")
-		if err := b.write(s); err != nil || read(t, path) != "untouched" != step.again {
-			t.Errorf("%s: %v %.20s", step.says, err, read(t, path))
+		testkit.Write(t, path, "untouched")
+		if err := b.write(s); err != nil || testkit.Read(t, path) != "untouched" != step.again {
+			t.Errorf("%s: %v %.20s", step.says, err, testkit.Read(t, path))
 		}
 	}
 }
@@ -89,7 +90,7 @@ func TestABoardThatIsNoneIsAnError(t *testing.T) {
 	if _, err := ReadTold(dir); err == nil || !strings.Contains(err.Error(), "no status board in "+dir) {
 		t.Error(err)
 	}
-	write(t, filepath.Join(dir, "status.json"), "{")
+	testkit.Write(t, filepath.Join(dir, "status.json"), "{")
 	if _, err := ReadTold(dir); err == nil {
 		t.Error("half a board was read")
 	}

@@ -10,6 +10,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/sched"
+	"berth/internal/testkit"
 )
 
 // busy is a snapshot with something of everything in it.
@@ -62,16 +63,16 @@ func TestBoardIsWrittenWholeAndOnlyWhenItChanged(t *testing.T) {
 	if err := b.write(s); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, path); got != string(renderBoard(s)) {
+	if got := testkit.Read(t, path); got != string(renderBoard(s)) {
 		t.Errorf("it has %q", got)
 	}
-	write(t, path, "untouched")
+	testkit.Write(t, path, "untouched")
 	s.at = s.at.Add(time.Second)
-	if err := b.write(s); err != nil || read(t, path) != "untouched" {
+	if err := b.write(s); err != nil || testkit.Read(t, path) != "untouched" {
 		t.Errorf("it was written again for the time alone: %v", err)
 	}
 	s.tally.ok++
-	if err := b.write(s); err != nil || read(t, path) != string(renderBoard(s)) {
+	if err := b.write(s); err != nil || testkit.Read(t, path) != string(renderBoard(s)) {
 		t.Errorf("a change did not reach it: %v", err)
 	}
 	lost := &board{path: t.TempDir() + "/none/status.txt"}

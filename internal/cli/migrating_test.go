@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"berth/internal/cli"
+	"berth/internal/testkit"
 )
 
 // TestThePageOfMigratingIsTrue runs every command that docs/migrating.md tells
@@ -90,7 +91,7 @@ func newHousehold(t *testing.T) household {
 		}
 	}
 	for _, name := range []string{"python", "torchrun", "make"} {
-		write(t, filepath.Join(h.bin, name), "#!/bin/sh\nexit 0\n", 0o755)
+		testkit.Write(t, filepath.Join(h.bin, name), "#!/bin/sh\nexit 0\n", 0o755)
 	}
 	var said bytes.Buffer
 	daemon := h.command(context.Background(), t.TempDir(), "exec berth serve --private --sim 8 --poll 0.05 --state-dir "+filepath.Dir(h.socket))
@@ -105,24 +106,17 @@ func newHousehold(t *testing.T) household {
 		_ = daemon.Process.Signal(syscall.SIGTERM)
 		_ = daemon.Wait() // it was told to end
 	})
-	if !eventually(func() bool { return h.command(context.Background(), dir, "berth list").Run() == nil }) {
+	if !testkit.Holds(testkit.Patience, func() bool { return h.command(context.Background(), dir, "berth list").Run() == nil }) {
 		t.Fatalf("the daemon does not serve: %s", said.String())
 	}
 	return h
-}
-
-func write(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // command is a line as it would be typed in that directory.
 func (h household) command(ctx context.Context, dir, line string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "sh", "-c", line)
 	command.Dir = dir
-	command.WaitDelay = patience
+	command.WaitDelay = testkit.Patience
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Env = []string{
 		"PATH=" + h.bin + ":" + binaries + ":" + os.Getenv("PATH"), "HOME=" + dir, "BERTH_SOCKET=" + h.socket, "BERTH_SIM=8",
@@ -156,7 +150,7 @@ func desk(t *testing.T) string {
 		if err := os.MkdirAll(filepath.Join(dir, venv, "bin"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, venv, "bin", "activate"), "", 0o644)
+		testkit.Write(t, filepath.Join(dir, venv, "bin", "activate"), "", 0o644)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "run1"), 0o755); err != nil {
 		t.Fatal(err)
@@ -167,7 +161,7 @@ func desk(t *testing.T) string {
 		"job.yaml": "command: true\nnum_gpus: 2\npriority: 5\n",
 		"sweep.py": fmt.Sprintf(sweep, "kairos"), "sweep_berth.py": fmt.Sprintf(sweep, "berth"),
 	} {
-		write(t, filepath.Join(dir, name), text, 0o644)
+		testkit.Write(t, filepath.Join(dir, name), text, 0o644)
 	}
 	return dir
 }
@@ -192,7 +186,7 @@ func (h household) try(t *testing.T, c toType) {
 		h.stays(t, dir, line)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if out, err := h.command(ctx, dir, line).CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", line, err, out)
@@ -240,7 +234,7 @@ func (h household) stranger(t *testing.T, dir string) string {
 		_ = command.Wait() // it was killed
 	})
 	pid := fmt.Sprint(command.Process.Pid)
-	if !eventually(func() bool {
+	if !testkit.Holds(testkit.Patience, func() bool {
 		out, err := h.command(context.Background(), dir, "berth gpus -v").Output()
 		return err == nil && strings.Contains(string(out), pid)
 	}) {
@@ -279,7 +273,7 @@ func (h household) stays(t *testing.T, dir, line string) {
 	}
 	over := make(chan error, 1)
 	go func() { over <- command.Wait() }()
-	spoke := eventually(func() bool { info, err := out.Stat(); return err == nil && info.Size() > 0 })
+	spoke := testkit.Holds(testkit.Patience, func() bool { info, err := out.Stat(); return err == nil && info.Size() > 0 })
 	_ = command.Process.Signal(syscall.SIGTERM)
 	err = <-over
 	said, _ := os.ReadFile(out.Name())

@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-)
 
-// patience is how long a story waits for anything before it fails. It is far
-// beyond what a slow machine needs, so that only a hang runs into it.
-const patience = 60 * time.Second
+	"berth/internal/testkit"
+)
 
 // storyCommands are what stories can do beside what testscript brings.
 var storyCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -97,10 +95,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	refuseNegation(ts, neg)
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	command := prepare(ts, ctx, args[1:])
-	command.WaitDelay = patience
+	command.WaitDelay = testkit.Patience
 	command.Stdout, command.Stderr = ts.Stdout(), ts.Stderr()
 	checkStatus(ts, want, command.Run())
 }
@@ -155,8 +153,8 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	select {
 	case <-a.over:
-	case <-time.After(patience):
-		ts.Fatalf("%s goes on after %s; it said:\n%s%s", args[0], patience, ts.ReadFile(a.out), ts.ReadFile(a.err))
+	case <-time.After(testkit.Patience):
+		ts.Fatalf("%s goes on after %s; it said:\n%s%s", args[0], testkit.Patience, ts.ReadFile(a.out), ts.ReadFile(a.err))
 	}
 	delete(c.actors, args[0])
 	fmt.Fprint(ts.Stdout(), ts.ReadFile(a.out))
@@ -201,7 +199,7 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	wanted, err := regexp.Compile("(?m)" + expression)
 	ts.Check(err)
 	last := ""
-	ok := eventually(func() bool {
+	ok := testkit.Holds(testkit.Patience, func() bool {
 		files, _ := filepath.Glob(ts.MkAbs(args[0]))
 		for _, file := range files {
 			text, err := os.ReadFile(file)
@@ -215,22 +213,6 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if !ok {
 		ts.Fatalf("%s does not come to match %q; it has:\n%s", args[0], expression, last)
 	}
-}
-
-// eventually looks every few milliseconds until the condition holds.
-func eventually(condition func() bool) bool {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-ticker.C:
-		case <-deadline.C:
-			return condition()
-		}
-	}
-	return true
 }
 
 // inorder FILE REGEXP...: each is found after the one before it.

@@ -21,6 +21,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"berth/internal/testkit"
 )
 
 func init() { maps.Copy(storyCommands, daemonCommands) }
@@ -69,7 +71,7 @@ func startDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	begin(ts, false, append(command, args...))
 	a := castOf(ts).actors["daemon"]
-	serves := eventually(func() bool {
+	serves := testkit.Holds(testkit.Patience, func() bool {
 		return a.isOver() || strings.Contains(ts.ReadFile(a.out), "BERTH_SIM_DIR=")
 	})
 	if !serves || a.isOver() {
@@ -93,13 +95,13 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	wanted, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	var out, errOut strings.Builder
-	ok := eventually(func() bool {
+	ok := testkit.Holds(testkit.Patience, func() bool {
 		out.Reset()
 		errOut.Reset()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		defer cancel()
 		command := prepare(ts, ctx, args[1:])
-		command.WaitDelay = patience
+		command.WaitDelay = testkit.Patience
 		command.Stdout, command.Stderr = &out, &errOut
 		_ = command.Run() // what it prints decides
 		return wanted.MatchString(out.String()) != neg

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"berth/internal/testkit"
 )
 
 func init() {
@@ -52,7 +54,7 @@ func startMgpu(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	begin(ts, false, append([]string{"server", "mgpu_scheduler_server", "--state-dir", "d"}, args...))
 	a := castOf(ts).actors["server"]
-	serves := eventually(func() bool { return a.isOver() || strings.Contains(ts.ReadFile(a.out), "state ") })
+	serves := testkit.Holds(testkit.Patience, func() bool { return a.isOver() || strings.Contains(ts.ReadFile(a.out), "state ") })
 	if !serves || a.isOver() {
 		ts.Fatalf("the server does not serve; it said:\n%s%s", ts.ReadFile(a.out), ts.ReadFile(a.err))
 	}

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"berth/internal/site"
+	"berth/internal/testkit"
 )
 
 // stories is where the product is told as stories: one file per behaviour,
@@ -36,27 +36,14 @@ func TestMain(m *testing.M) {
 }
 
 func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "berth-stories-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binaries = dir
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/berth", "./cmd/berth-keep")
-	build.Dir = "../.."
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build berth: %v\n%s", err, out)
-		return 1
-	}
-	for name, text := range helperScripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+	return testkit.RunWith(m, func(dir string) {
+		binaries = dir
+		for name, text := range helperScripts {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+				panic(err)
+			}
 		}
-	}
-	return m.Run()
+	}, "cmd/berth", "cmd/berth-keep")
 }
 
 // helperScripts are commands for the jobs of the stories.

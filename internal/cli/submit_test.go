@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // lastSubmission is what the daemon was last asked to take.
@@ -194,13 +195,7 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 	f := startFake(t)
 	dir := t.TempDir()
 	t.Chdir(dir)
-	write := func(name, text string, mode os.FileMode) {
-		t.Helper()
-		if err := os.WriteFile(name, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90\n#SBATCH --partition=gpu\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
+	testkit.Write(t, "train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90\n#SBATCH --partition=gpu\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
 	said := berth("submit", "--name", "typed", "train.sh", "--epochs", "3")
 	said.wants(t, 0, "submitted job 1\n", "berth: train.sh:4: ignored, it means nothing here: ")
 	got := f.lastSubmission(t).Jobs[0]
@@ -224,7 +219,7 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 		{"a program", "\x7fELF\x00#BERTH --nonsense\n", 0o755, []string{"SCRIPT", "x"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			write("s", test.text, test.mode)
+			testkit.Write(t, "s", test.text, test.mode)
 			if err := os.Chmod("s", test.mode); err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +234,7 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 			}
 		})
 	}
-	write("bad.sh", "#!/bin/sh\n#BERTH --gpsu 2\n", 0o755)
+	testkit.Write(t, "bad.sh", "#!/bin/sh\n#BERTH --gpsu 2\n", 0o755)
 	berth("submit", "bad.sh").wants(t, 2, "", "bad.sh:2")
 }
 

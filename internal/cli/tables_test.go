@@ -2,21 +2,17 @@ package cli
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // noon is local, as what is shown is.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
@@ -46,23 +42,6 @@ func someViews() []job.View {
 
 func somePage() api.JobPage {
 	return api.JobPage{Total: 49957, Counts: map[string]int{"running": 2, "queued": 49952, "failed": 1, "cancelled": 1, "finished": 1}}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s changed (-update writes it anew):\n%s", name, diff)
-	}
 }
 
 // someGPUs are cards in every state: at work, with a desktop, in parts, gone.
@@ -231,4 +210,9 @@ func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
 			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	testkit.Golden(t, filepath.Join("testdata", name+".golden"), got)
 }

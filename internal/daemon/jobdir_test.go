@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth/internal/site"
+	"berth/internal/testkit"
 )
 
 // TestAnotherAttemptFindsTheLogsOfTheFirst: a directory that is the job's own
@@ -16,13 +17,13 @@ func TestAnotherAttemptFindsTheLogsOfTheFirst(t *testing.T) {
 	}
 	d := &Daemon{opt: Options{Places: site.Places{StateDir: t.TempDir(), Shared: true}}}
 	old := filepath.Join(d.jobsDir(), "7", "1.log")
-	must(t, os.Mkdir(d.jobsDir(), 0o711))
-	must(t, d.makeJobDir("7", 12345, 12345), os.WriteFile(old, []byte("first"), 0o600))
-	must(t, d.makeJobDir("7", 12345, 12345))
+	testkit.Must(t, os.Mkdir(d.jobsDir(), 0o711))
+	testkit.Must(t, d.makeJobDir("7", 12345, 12345), os.WriteFile(old, []byte("first"), 0o600))
+	testkit.Must(t, d.makeJobDir("7", 12345, 12345))
 	if _, err := os.Stat(old); err != nil {
 		t.Errorf("the first attempt's log is gone: %v", err)
 	}
-	must(t, d.makeJobDir("7", 54321, 54321))
+	testkit.Must(t, d.makeJobDir("7", 54321, 54321))
 	if _, err := os.Stat(old); err == nil {
 		t.Error("another user's job was given the first one's log")
 	}

@@ -22,11 +22,8 @@ import (
 	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/site"
+	"berth/internal/testkit"
 )
-
-// patience is how long a test waits for what must happen, on a slow machine
-// under load.
-const patience = 60 * time.Second
 
 // The tests' own program is every other that a daemon starts.
 func TestMain(m *testing.M) {
@@ -61,10 +58,8 @@ func runTests(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(filepath.Dir(self), "berth-keep"), "berth/cmd/berth-keep")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
+	if err := testkit.Build(filepath.Dir(self), "", "cmd/berth-keep"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()
@@ -140,7 +135,7 @@ func (l *lab) start() {
 	case l.d = <-serving:
 	case err := <-l.over:
 		l.t.Fatalf("the daemon ended at once: %v", err)
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		l.t.Fatal("the daemon does not come up")
 	}
 	l.running = true
@@ -167,7 +162,7 @@ func (l *lab) ended() error {
 	case err := <-l.over:
 		l.running = false
 		return err
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		l.t.Fatal("the daemon does not end")
 		return nil
 	}
@@ -199,16 +194,7 @@ func (l *lab) endAll() {
 // until waits for a condition, and looks at it often.
 func (l *lab) until(what string, holds func() bool) {
 	l.t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			l.t.Fatalf("waited in vain until %s", what)
-		case <-tick.C:
-		}
-	}
+	testkit.Eventually(l.t, what, holds)
 }
 
 // sh is a spec with a shell line and keys.

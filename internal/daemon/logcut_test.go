@@ -14,6 +14,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 var dropMark = regexp.MustCompile(`\[berth: ([0-9,]+) bytes were dropped here to keep the log within its limit]\n`)
@@ -171,7 +172,7 @@ func TestACutLogIsToldOf(t *testing.T) {
 	if whole := l.one(sh("echo x", "gpus", "0")); l.finished(whole) != "x\n" || l.job(whole).LogDropped != 0 {
 		t.Errorf("a small log was cut: %+v", l.job(whole))
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	ctx, cancel := context.WithTimeout(l.ctx, testkit.Patience)
 	defer cancel()
 	r, err := l.Client.Log(ctx, api.LogQuery{ID: id})
 	if err != nil {

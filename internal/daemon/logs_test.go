@@ -16,12 +16,13 @@ import (
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // read is a part of a log, or the problem with it.
 func (l *lab) read(q api.LogQuery) (string, error) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	ctx, cancel := context.WithTimeout(l.ctx, testkit.Patience)
 	defer cancel()
 	r, err := l.Client.Log(ctx, q)
 	if err != nil {
@@ -280,7 +281,7 @@ func TestAttach(t *testing.T) {
 		if !strings.Contains(got, "got hello") {
 			t.Errorf("the terminal showed %q", got)
 		}
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Error("the terminal stays open")
 	}
 	_, err = l.Attach(l.ctx, id)

@@ -9,6 +9,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
@@ -111,7 +112,7 @@ func TestCountsAgreeWithWhatIsListed(t *testing.T) {
 		specs[i] = sh("true", "gpus", "0")
 	}
 	l.submit(specs...)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testkit.Patience)
 	for n := 0; ; n++ {
 		page, err := l.Jobs(l.ctx, api.Query{Over: n%3 != 0, Newest: n%2 == 0})
 		if err != nil {

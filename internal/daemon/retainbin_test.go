@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 // binIn makes a directory of jobs and its bin.
@@ -29,21 +31,12 @@ func binIn(t *testing.T) (jobs string, b *bin) {
 	return jobs, b
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // expectEmpty fails if anything but the bin is left.
 func expectEmpty(t *testing.T, jobs string) {
 	t.Helper()
 	for _, dir := range []string{jobs, filepath.Join(jobs, binName)} {
 		entries, err := os.ReadDir(dir)
-		must(t, err)
+		testkit.Must(t, err)
 		for _, e := range entries {
 			if e.Name() != binName {
 				t.Errorf("%s is left in %s", e.Name(), dir)
@@ -56,9 +49,9 @@ func TestWhatLinksPointToStays(t *testing.T) {
 	jobs, b := binIn(t)
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "dir", "secret")
-	must(t, os.MkdirAll(filepath.Dir(secret), 0o755), os.WriteFile(secret, []byte("mine"), 0o644))
+	testkit.Must(t, os.MkdirAll(filepath.Dir(secret), 0o755), os.WriteFile(secret, []byte("mine"), 0o644))
 	tree := filepath.Join(jobs, "17")
-	must(t,
+	testkit.Must(t,
 		os.MkdirAll(filepath.Join(tree, "sub"), 0o755),
 		os.Symlink(outside, filepath.Join(tree, "to a directory")),
 		os.Symlink(secret, filepath.Join(tree, "sub", "to a file")),
@@ -69,7 +62,7 @@ func TestWhatLinksPointToStays(t *testing.T) {
 		unix.Mkfifo(filepath.Join(tree, "fifo"), 0o600),
 		os.Symlink(outside, filepath.Join(jobs, "18")), // the job's own directory is a link
 	)
-	must(t, b.throw("17"), b.throw("18"), b.empty())
+	testkit.Must(t, b.throw("17"), b.throw("18"), b.empty())
 	expectEmpty(t, jobs)
 	if text, err := os.ReadFile(secret); err != nil || string(text) != "mine" {
 		t.Errorf("outside: %q, %v", text, err)
@@ -83,80 +76,80 @@ func TestWhatLinksPointToStays(t *testing.T) {
 func deepen(t *testing.T, at string, levels int) {
 	t.Helper()
 	fd, err := unix.Open(at, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
+	testkit.Must(t, err)
 	for range levels {
-		must(t, unix.Mkdirat(fd, "deeper", 0o700))
+		testkit.Must(t, unix.Mkdirat(fd, "deeper", 0o700))
 		next, err := unix.Openat(fd, "deeper", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		must(t, err)
+		testkit.Must(t, err)
 		file, err := unix.Openat(next, "file", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-		must(t, err, unix.Close(file), unix.Close(fd))
+		testkit.Must(t, err, unix.Close(file), unix.Close(fd))
 		fd = next
 	}
-	must(t, unix.Close(fd))
+	testkit.Must(t, unix.Close(fd))
 }
 
 func openFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	testkit.Must(t, err)
 	return len(entries)
 }
 
 func TestATreeOfAnyDepthTakesThreeOpenFiles(t *testing.T) {
 	jobs, b := binIn(t)
 	tree := filepath.Join(jobs, "17")
-	must(t, os.Mkdir(tree, 0o700))
+	testkit.Must(t, os.Mkdir(tree, 0o700))
 	deepen(t, tree, 3000)
-	must(t, b.throw("17"))
+	testkit.Must(t, b.throw("17"))
 	// With hardly a file left to open it has to work all the same.
 	var limit unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	testkit.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	tight := limit
 	tight.Cur = uint64(openFiles(t) + 8)
-	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: tight.Cur, Max: limit.Max}))
+	testkit.Must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: tight.Cur, Max: limit.Max}))
 	err := b.empty()
-	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit.Cur, Max: limit.Max}), err)
+	testkit.Must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit.Cur, Max: limit.Max}), err)
 	expectEmpty(t, jobs)
 }
 
 func TestWhatSomebodyElseRemovedFirstIsRemoved(t *testing.T) {
 	_, b := binIn(t)
-	must(t, unlink(b.dir, "gone"), b.move(b.dir, "gone", "17"))
+	testkit.Must(t, unlink(b.dir, "gone"), b.move(b.dir, "gone", "17"))
 	b.waiting = []string{"gone"}
-	must(t, b.empty())
+	testkit.Must(t, b.empty())
 }
 
 func TestABroadTreeGoes(t *testing.T) {
 	jobs, b := binIn(t)
 	for i := range 60 {
 		dir := filepath.Join(jobs, "17", fmt.Sprint(i%7), fmt.Sprint(i))
-		must(t, os.MkdirAll(dir, 0o700))
+		testkit.Must(t, os.MkdirAll(dir, 0o700))
 		for k := range 60 {
-			must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(k)), nil, 0o400))
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(k)), nil, 0o400))
 		}
 	}
-	must(t, os.MkdirAll(filepath.Join(jobs, "18"), 0o700))
+	testkit.Must(t, os.MkdirAll(filepath.Join(jobs, "18"), 0o700))
 	for i := range 2500 {
-		must(t, os.Mkdir(filepath.Join(jobs, "18", fmt.Sprint(i)), 0o700))
+		testkit.Must(t, os.Mkdir(filepath.Join(jobs, "18", fmt.Sprint(i)), 0o700))
 	}
-	must(t, b.throw("17"), b.throw("18"), b.empty())
+	testkit.Must(t, b.throw("17"), b.throw("18"), b.empty())
 	expectEmpty(t, jobs)
 }
 
 func TestOneEmptyingIsBounded(t *testing.T) {
 	jobs, b := binIn(t)
 	tree := filepath.Join(jobs, "17")
-	must(t, os.Mkdir(tree, 0o700))
+	testkit.Must(t, os.Mkdir(tree, 0o700))
 	for i := range 100 {
-		must(t, os.WriteFile(filepath.Join(tree, fmt.Sprint(i)), nil, 0o600))
+		testkit.Must(t, os.WriteFile(filepath.Join(tree, fmt.Sprint(i)), nil, 0o600))
 	}
 	b.left = 30
-	must(t, b.throw("17"))
+	testkit.Must(t, b.throw("17"))
 	if err := b.empty(); err == nil || !strings.Contains(err.Error(), "next time") {
 		t.Errorf("got %v", err)
 	}
 	b.left = maxRemovals
-	must(t, b.empty())
+	testkit.Must(t, b.empty())
 	expectEmpty(t, jobs)
 }
 
@@ -165,14 +158,14 @@ func TestOneEmptyingIsBounded(t *testing.T) {
 func TestASwapDuringRemoval(t *testing.T) {
 	outside := t.TempDir()
 	secret := filepath.Join(outside, "a", "b")
-	must(t, os.MkdirAll(secret, 0o755))
+	testkit.Must(t, os.MkdirAll(secret, 0o755))
 	for range 30 {
 		jobs, b := binIn(t)
 		tree := filepath.Join(jobs, "17")
-		must(t, os.MkdirAll(filepath.Join(tree, "a", "b"), 0o755))
+		testkit.Must(t, os.MkdirAll(filepath.Join(tree, "a", "b"), 0o755))
 		// The owner still has the directory open, as after a `cd`.
 		fd, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		must(t, err)
+		testkit.Must(t, err)
 		var stop atomic.Bool
 		swapping, ended := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -190,20 +183,20 @@ func TestASwapDuringRemoval(t *testing.T) {
 			}
 		}()
 		<-swapping
-		must(t, b.throw("17"))
+		testkit.Must(t, b.throw("17"))
 		b.left = 2000
 		_ = b.empty() // it may have to leave something for the next time
 		stop.Store(true)
 		<-ended
-		must(t, unix.Close(fd))
+		testkit.Must(t, unix.Close(fd))
 		b.left, b.failed = maxRemovals, nil
 		names, err := os.ReadDir(filepath.Join(jobs, binName))
-		must(t, err)
+		testkit.Must(t, err)
 		b.waiting = nil
 		for _, e := range names {
 			b.waiting = append(b.waiting, e.Name())
 		}
-		must(t, b.empty())
+		testkit.Must(t, b.empty())
 		expectEmpty(t, jobs)
 		if _, err := os.Stat(secret); err != nil {
 			t.Fatalf("outside: %v", err)
@@ -217,15 +210,15 @@ func TestWhatIsMountedInATreeStays(t *testing.T) {
 	}
 	jobs, b := binIn(t)
 	mounted, precious := filepath.Join(jobs, "17", "mounted"), t.TempDir()
-	must(t, os.MkdirAll(mounted, 0o755), os.WriteFile(filepath.Join(precious, "file"), nil, 0o600))
+	testkit.Must(t, os.MkdirAll(mounted, 0o755), os.WriteFile(filepath.Join(precious, "file"), nil, 0o600))
 	if err := unix.Mount(precious, mounted, "", unix.MS_BIND, ""); err != nil {
 		t.Skipf("no mount: %v", err)
 	}
-	must(t, b.throw("17"))
+	testkit.Must(t, b.throw("17"))
 	entries, err := os.ReadDir(filepath.Join(jobs, binName))
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
-		must(t, unix.Unmount(filepath.Join(jobs, binName, entries[0].Name(), "mounted"), unix.MNT_DETACH))
+		testkit.Must(t, unix.Unmount(filepath.Join(jobs, binName, entries[0].Name(), "mounted"), unix.MNT_DETACH))
 	})
 	if err := b.empty(); err == nil {
 		t.Error("nothing was said")
@@ -245,20 +238,20 @@ func TestDirectoriesNobodyMayEnterGo(t *testing.T) {
 		return
 	}
 	jobs := filepath.Join(t.TempDir(), "jobs")
-	must(t, os.Mkdir(jobs, 0o700))
+	testkit.Must(t, os.Mkdir(jobs, 0o700))
 	if os.Getuid() != 0 {
 		removeLocked(t, jobs)
 		return
 	}
 	removeLocked(t, jobs) // as root, and then as somebody else
-	must(t, os.Remove(filepath.Join(jobs, binName)), os.Chown(jobs, 65534, 65534))
+	testkit.Must(t, os.Remove(filepath.Join(jobs, binName)), os.Chown(jobs, 65534, 65534))
 	for dir := filepath.Dir(jobs); dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-		must(t, os.Chmod(dir, 0o755))
+		testkit.Must(t, os.Chmod(dir, 0o755))
 	}
 	self, err := os.ReadFile("/proc/self/exe")
-	must(t, err)
+	testkit.Must(t, err)
 	program := filepath.Join(filepath.Dir(jobs), "daemon.test")
-	must(t, os.WriteFile(program, self, 0o755))
+	testkit.Must(t, os.WriteFile(program, self, 0o755))
 	cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Env, cmd.Dir = []string{lockedEnv + "=" + jobs, "TMPDIR=" + jobs}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -270,7 +263,7 @@ func TestDirectoriesNobodyMayEnterGo(t *testing.T) {
 func removeLocked(t *testing.T, jobs string) {
 	tree := filepath.Join(jobs, "17")
 	outside := filepath.Join(jobs, "outside")
-	must(t,
+	testkit.Must(t,
 		os.MkdirAll(filepath.Join(tree, "a", "b", "c"), 0o700),
 		os.MkdirAll(outside, 0o700),
 		os.Symlink(outside, filepath.Join(tree, "a", "link")),
@@ -282,15 +275,15 @@ func removeLocked(t *testing.T, jobs string) {
 		os.Chmod(tree, 0),
 	)
 	dir, err := os.Open(jobs)
-	must(t, err)
+	testkit.Must(t, err)
 	defer dir.Close()
 	b, err := openBin(dir)
-	must(t, err)
+	testkit.Must(t, err)
 	defer b.close()
-	must(t, b.throw("17"), b.empty())
+	testkit.Must(t, b.throw("17"), b.empty())
 	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o500 {
 		t.Errorf("what a link points to was changed: %v, %v", info.Mode(), err)
 	}
-	must(t, os.Remove(outside))
+	testkit.Must(t, os.Remove(outside))
 	expectEmpty(t, jobs)
 }

@@ -10,6 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // waits asks in the background, and answers with who is over.
@@ -32,7 +33,7 @@ func (l *lab) answered(answer <-chan api.WaitReply) api.WaitReply {
 	select {
 	case reply := <-answer:
 		return reply
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		l.t.Fatal("no answer")
 		return api.WaitReply{}
 	}

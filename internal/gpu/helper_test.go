@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 // indicesOf are the driver indices of the cards in a sample.
@@ -28,7 +30,7 @@ func indicesOf(s Sample) []int {
 func sampleSoon(t *testing.T, source Source) (s Sample) {
 	t.Helper()
 	var err error
-	waitFor(t, "a sample", func() bool {
+	testkit.Eventually(t, "a sample", func() bool {
 		s, err = source.Sample(t.Context())
 		return err == nil
 	})
@@ -105,7 +107,7 @@ func TestHelperTakesACardBackThatAnswersAgain(t *testing.T) {
 	probes := func() int {
 		return len(slices.DeleteFunc(f.starts(), func(start string) bool { return !strings.HasSuffix(start, "serve -only 5") }))
 	}
-	waitFor(t, "two probes that hang", func() bool {
+	testkit.Eventually(t, "two probes that hang", func() bool {
 		s, err := h.Sample(t.Context())
 		if err == nil && len(s.Devices) != 7 {
 			t.Fatalf("%d cards", len(s.Devices))
@@ -116,7 +118,7 @@ func TestHelperTakesACardBackThatAnswersAgain(t *testing.T) {
 		return probes() >= 2
 	})
 	f.set(func(b *fakeBox) { b.Cards[5].Hang = false })
-	waitFor(t, "the card to be back", func() bool {
+	testkit.Eventually(t, "the card to be back", func() bool {
 		s, err := h.Sample(t.Context())
 		return err == nil && len(s.Devices) == 8 && len(s.Faults) == 0
 	})
@@ -243,7 +245,7 @@ func TestHelperThatFailsIsStartedAgain(t *testing.T) {
 			f.set(test.breaks)
 			h := f.open(nil)
 			seen := false
-			waitFor(t, "the failure", func() bool {
+			testkit.Eventually(t, "the failure", func() bool {
 				_, err := h.Sample(t.Context())
 				if errors.Is(err, test.cause) && strings.Contains(err.Error(), test.says) {
 					seen = true
@@ -266,7 +268,7 @@ func TestHelperThatDiesBetweenSamplesCostsNone(t *testing.T) {
 	h := f.open(nil)
 	takeSample(t, h)
 	f.killAll()
-	waitFor(t, "its end to be seen", func() bool { return h.living() == 0 })
+	testkit.Eventually(t, "its end to be seen", func() bool { return h.living() == 0 })
 	takeSample(t, h)
 }
 
@@ -322,7 +324,7 @@ func TestHelpersLeaveNothingOpen(t *testing.T) {
 	}
 	held := func() (files, goroutines int) {
 		h.letGo()
-		waitFor(t, "the helpers to be gone", func() bool { return h.living() == 0 })
+		testkit.Eventually(t, "the helpers to be gone", func() bool { return h.living() == 0 })
 		open, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Fatal(err)
@@ -335,7 +337,7 @@ func TestHelpersLeaveNothingOpen(t *testing.T) {
 		round(i)
 	}
 	// A few may come and go with the runtime and with what ends just now.
-	waitFor(t, "as little to be held as before", func() bool {
+	testkit.Eventually(t, "as little to be held as before", func() bool {
 		files, goroutines := held()
 		return files <= filesBefore+5 && goroutines <= goroutinesBefore+5
 	})
@@ -355,7 +357,7 @@ func TestHelperIsLetGoOfWhenIdle(t *testing.T) {
 			f.set(change)
 			h := f.open(func(timing *helperTiming) { timing.idle = 10 * time.Millisecond })
 			takeSample(t, h)
-			waitFor(t, "it to be gone", func() bool { return h.living() == 0 })
+			testkit.Eventually(t, "it to be gone", func() bool { return h.living() == 0 })
 			takeSample(t, h)
 			if starts := f.starts(); len(starts) < 2 {
 				t.Errorf("started %q", starts)
@@ -438,7 +440,7 @@ func TestHelperLooksAnewWhereSomethingIsAmiss(t *testing.T) {
 				t.Error(err)
 			}
 			f.set(func(b *fakeBox) { *b = fakeBox{Cards: eight(), Frozen: true} })
-			waitFor(t, "all to be well", func() bool {
+			testkit.Eventually(t, "all to be well", func() bool {
 				s, err := h.Sample(t.Context())
 				return err == nil && len(s.Devices) == 8 && len(s.Faults) == 0
 			})

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 // fakeHelper is a berth-gpu that this test binary plays: it speaks the real
@@ -144,13 +146,13 @@ func (f *fakeHelper) open(less func(*helperTiming)) *Helper {
 
 func (f *fakeHelper) close(h *Helper) {
 	f.t.Helper()
-	late := time.AfterFunc(patience, func() { f.t.Error("closing waits for what hangs"); f.killAll() })
+	late := time.AfterFunc(testkit.Patience, func() { f.t.Error("closing waits for what hangs"); f.killAll() })
 	if err := h.Close(); err != nil {
 		f.t.Error(err)
 	}
 	late.Stop()
 	f.killAll() // what was made to hang would be waited for
-	waitFor(f.t, "the helpers to be gone", func() bool { return h.living() == 0 })
+	testkit.Eventually(f.t, "the helpers to be gone", func() bool { return h.living() == 0 })
 }
 
 func (h *Helper) living() int {

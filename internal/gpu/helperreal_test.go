@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/fakenvml"
+	"berth/internal/testkit"
 )
 
 // realHelper is berth-gpu as people run it, built once.
@@ -24,13 +24,7 @@ var realHelper = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	scratch = dir
-	path := filepath.Join(dir, "berth-gpu")
-	build := exec.Command("go", "build", "-ldflags", "-extldflags=-Wl,-z,lazy", "-o", path, "berth/cmd/berth-gpu")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build berth-gpu: %w\n%s", err, out)
-	}
-	return path, nil
+	return filepath.Join(dir, "berth-gpu"), testkit.Build(dir, "", "cmd/berth-gpu")
 })
 
 // realCards is the whole way from a driver's library to berth's cards.
@@ -61,7 +55,7 @@ func realCards(t *testing.T, cards int, timing helperTiming) (*fakenvml.Box, *Ca
 			p.signal(unix.SIGKILL)
 		}
 		h.mu.Unlock()
-		waitFor(t, "the helpers to be gone", func() bool { return h.living() == 0 })
+		testkit.Eventually(t, "the helpers to be gone", func() bool { return h.living() == 0 })
 	})
 	return box, c, h
 }
@@ -93,7 +87,7 @@ func TestRealHelperShowsTheOthersWhileACardHangs(t *testing.T) {
 				t.Fatalf("%s, %+v", present(s), s.Faults)
 			}
 			// While it is tried again and again, nobody notices.
-			waitFor(t, "probes that hang", func() bool {
+			testkit.Eventually(t, "probes that hang", func() bool {
 				if s := takeSample(t, c); present(s) != "0 1 2 4 5 6 7" || len(s.Faults) != 1 {
 					t.Fatalf("%s, %+v", present(s), s.Faults)
 				}
@@ -103,7 +97,7 @@ func TestRealHelperShowsTheOthersWhileACardHangs(t *testing.T) {
 				return len(box.Stuck()) >= 2
 			})
 			box.Restore(3)
-			waitFor(t, "the card to be back", func() bool { s := takeSample(t, c); return len(s.Devices) == 8 && len(s.Faults) == 0 })
+			testkit.Eventually(t, "the card to be back", func() bool { s := takeSample(t, c); return len(s.Devices) == 8 && len(s.Faults) == 0 })
 		})
 	}
 }
@@ -142,9 +136,9 @@ func TestRealHelperSurvivesEveryPlug(t *testing.T) {
 	} {
 		t.Run(plug.name, func(t *testing.T) {
 			plug.pull()
-			waitFor(t, "it to be seen", func() bool { s, err := c.Sample(t.Context()); return err == nil && plug.shows(s) })
+			testkit.Eventually(t, "it to be seen", func() bool { s, err := c.Sample(t.Context()); return err == nil && plug.shows(s) })
 			plug.end()
-			waitFor(t, "all to be well", func() bool { s, err := c.Sample(t.Context()); return err == nil && whole(s) })
+			testkit.Eventually(t, "all to be well", func() bool { s, err := c.Sample(t.Context()); return err == nil && whole(s) })
 		})
 	}
 }
@@ -214,7 +208,7 @@ func TestRealHelperShowsParts(t *testing.T) {
 		card.MIG = 1
 		card.Parts = []fakenvml.Part{{UUID: "MIG-a", Profile: "1g.10gb", GPUInstance: 1, Slices: 1, TotalMiB: 9728}, {UUID: "MIG-b", Profile: "1g.10gb", GPUInstance: 2, Slices: 1, TotalMiB: 9728}}
 	})
-	waitFor(t, "the parts", func() bool {
+	testkit.Eventually(t, "the parts", func() bool {
 		s := takeSample(t, c)
 		return present(s) == "1 100 101" && s.Devices[1].Part.Of == 0 && s.Devices[1].TotalMiB == 9728
 	})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 func TestKernelRecord(t *testing.T) {
@@ -77,20 +79,20 @@ func TestKernelLogIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []Xid
-	waitFor(t, "the first", func() bool { got = append(got, k.take()...); return len(got) == 1 })
+	testkit.Eventually(t, "the first", func() bool { got = append(got, k.take()...); return len(got) == 1 })
 	said := time.Now()
 	say(0, "something else")
 	say(0, "NVRM: Xid (PCI:0000:02:00): 79, second")
-	waitFor(t, "the second", func() bool { got = append(got, k.take()...); return len(got) == 2 })
+	testkit.Eventually(t, "the second", func() bool { got = append(got, k.take()...); return len(got) == 2 })
 	if at := got[1].At; got[1].Code != 79 || at.Before(said.Add(-time.Second)) || at.After(time.Now().Add(time.Second)) {
 		t.Errorf("%+v", got[1])
 	}
 	// Nobody sets the clock in the log right: it may be off by any amount.
-	waitFor(t, "all to be read that was there", k.live.Load)
+	testkit.Eventually(t, "all to be read that was there", k.live.Load)
 	said = time.Now()
 	say(2*kernelLogBack, "NVRM: Xid (PCI:0000:02:00): 62, behind")
 	say(-time.Hour, "NVRM: Xid (PCI:0000:02:00): 62, ahead")
-	waitFor(t, "what has another clock", func() bool { got = append(got, k.take()...); return len(got) == 4 })
+	testkit.Eventually(t, "what has another clock", func() bool { got = append(got, k.take()...); return len(got) == 4 })
 	for _, x := range got[2:] {
 		if x.At.Before(said) || x.At.After(time.Now()) {
 			t.Errorf("%s after it was said: %+v", x.At.Sub(said), x)
@@ -99,7 +101,7 @@ func TestKernelLogIsFollowed(t *testing.T) {
 	for range 2 * maxXids {
 		say(0, "NVRM: Xid (PCI:0000:02:00): 31, again")
 	}
-	waitFor(t, "as many as are kept", func() bool {
+	testkit.Eventually(t, "as many as are kept", func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return len(k.xids) == maxXids
@@ -118,7 +120,7 @@ func TestKernelLogPassesOverWhatIsOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []Xid
-	waitFor(t, "one", func() bool { got = append(got, k.take()...); return len(got) > 0 })
+	testkit.Eventually(t, "one", func() bool { got = append(got, k.take()...); return len(got) > 0 })
 	if len(got) != 1 || got[0].Code != 48 || time.Since(got[0].At) < kernelLogBack/3 {
 		t.Errorf("%+v", got)
 	}
@@ -209,7 +211,7 @@ func TestFactsSayWhenTheKernelLogIsReadNoMore(t *testing.T) {
 	c := newCards(nil, newSysfs(t.TempDir()))
 	c.kernel = k
 	t.Cleanup(func() { _ = c.Close() })
-	waitFor(t, "the end", func() bool { return k.broken() != nil })
+	testkit.Eventually(t, "the end", func() bool { return k.broken() != nil })
 	facts := c.Facts()
 	if facts.KernelLog || !strings.Contains(strings.Join(facts.Notes, "\n"), "the kernel's log is read no more (EOF)") {
 		t.Errorf("%+v", facts)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/testkit"
 )
 
 func openLedger(t testing.TB, dir, instance string) *Ledger {
@@ -29,7 +31,7 @@ func openLedger(t testing.TB, dir, instance string) *Ledger {
 
 func lockLedger(t testing.TB, l *Ledger) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	if err := l.Lock(ctx); err != nil {
 		t.Fatal(err)
@@ -105,7 +107,7 @@ func TestLedgerDoesNotTrustAFreshFileToStayTheSame(t *testing.T) {
 	}
 	later := time.Now().Add(time.Hour) // fresh however slowly this test runs
 	for _, key := range []string{"a/1", "a/2"} {
-		writeFile(t, a.ownPath(), strings.Replace(string(first), "a/1", key, 1))
+		testkit.Write(t, a.ownPath(), strings.Replace(string(first), "a/1", key, 1))
 		if err := os.Chtimes(a.ownPath(), later, later); err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +234,7 @@ func TestLedgerSurvivesGarbage(t *testing.T) {
 		"not-a-berth":  string(good),
 		".1-partial~1": string(good),
 	} {
-		writeFile(t, path(name), text)
+		testkit.Write(t, path(name), text)
 	}
 	if err := os.Symlink(a.ownPath(), path("10-link")); err != nil {
 		t.Fatal(err)
@@ -277,7 +279,7 @@ func TestLedgerBoundsTheNumberOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	b := openLedger(t, dir, "b")
 	for i := range maxLedgerFiles + 10 {
-		writeFile(t, filepath.Join(dir, fmt.Sprintf("%d-x", i)), "{}")
+		testkit.Write(t, filepath.Join(dir, fmt.Sprintf("%d-x", i)), "{}")
 	}
 	otherKeys(t, b)
 	if notes := strings.Join(b.Notes(), "\n"); !strings.Contains(notes, "more than") || strings.Count(notes, "\n") > maxLedgerNotes {
@@ -289,7 +291,7 @@ func TestLedgerIsTakenOverByTheNextBerthOfThatName(t *testing.T) {
 	dir := t.TempDir()
 	first, other := openLedger(t, dir, "a"), openLedger(t, dir, "b")
 	publish(t, first, booked("a/1"), booked("a/2"))
-	writeFile(t, filepath.Join(dir, first.partialPrefix()+"123"), "half")
+	testkit.Write(t, filepath.Join(dir, first.partialPrefix()+"123"), "half")
 	next := openLedger(t, dir, "a") // the first one was killed with -9
 	own, err := next.Own()
 	if err != nil || len(own) != 2 {

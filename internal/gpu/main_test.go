@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -142,26 +140,6 @@ func helperUser() {
 			default:
 				fmt.Println("error", err)
 			}
-		}
-	}
-}
-
-// patience is how long a test waits for what must happen, on a slow machine
-// under load.
-const patience = 60 * time.Second
-
-// waitFor looks until a condition holds.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		case <-tick.C:
 		}
 	}
 }

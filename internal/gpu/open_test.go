@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // noSMI takes nvidia-smi out of the way, whatever this machine has.
@@ -193,7 +195,7 @@ func TestCardsTellWhatTheKernelSaysAlsoBesideAnError(t *testing.T) {
 	takeSample(t, c)
 	f.set(func(b *fakeBox) { b.DieAt = HelperSample })
 	say(0, "NVRM: Xid (PCI:0000:12:00): 79, GPU has fallen off the bus.")
-	waitFor(t, "it to be read", func() bool { c.kernel.mu.Lock(); defer c.kernel.mu.Unlock(); return len(c.kernel.xids) == 1 })
+	testkit.Eventually(t, "it to be read", func() bool { c.kernel.mu.Lock(); defer c.kernel.mu.Unlock(); return len(c.kernel.xids) == 1 })
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s, err := c.Sample(gone); !errors.Is(err, context.Canceled) || len(s.Xids) != 0 {

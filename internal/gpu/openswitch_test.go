@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // reconsiderNow has Cards take another way as soon as it may.
@@ -33,15 +35,15 @@ func TestCardsReturnToAHelperThatWasOfNoUse(t *testing.T) {
 	}
 	// 1. It is tried again, and is still of none: nobody notices.
 	reconsiderNow(c)
-	waitFor(t, "it to be tried", func() bool { return len(takeSample(t, c).Devices) == 1 && len(f.starts()) == 2 })
-	waitFor(t, "the end of that", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return !c.reconsidering })
+	testkit.Eventually(t, "it to be tried", func() bool { return len(takeSample(t, c).Devices) == 1 && len(f.starts()) == 2 })
+	testkit.Eventually(t, "the end of that", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return !c.reconsidering })
 	if c.Name() != "nvidia-smi" {
 		t.Fatal(c.Name())
 	}
 	// 2. It works by now.
 	f.set(func(b *fakeBox) { b.NoNVML = "" })
 	reconsiderNow(c)
-	waitFor(t, "all cards", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 8 })
+	testkit.Eventually(t, "all cards", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 8 })
 	if notes := strings.Join(c.Facts().Notes, "\n"); c.Name() != "NVML" || strings.Contains(notes, "nvidia-smi") {
 		t.Errorf("%s: %s", c.Name(), notes)
 	}
@@ -61,23 +63,23 @@ func TestCardsTakeNvidiaSMIWhereTheHelperFailsForLong(t *testing.T) {
 	}
 	helper := c.raw.(*Helper)
 	helper.letGo()
-	waitFor(t, "it to be gone", func() bool { return helper.living() == 0 })
+	testkit.Eventually(t, "it to be gone", func() bool { return helper.living() == 0 })
 	for range 3 {
 		if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "no such file") || c.Name() != "NVML" {
 			t.Fatalf("%s: %v", c.Name(), err)
 		}
 	}
 	reconsiderNow(c)
-	waitFor(t, "a card", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 1 })
+	testkit.Eventually(t, "a card", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 1 })
 	if notes := strings.Join(c.Facts().Notes, "\n"); c.Name() != "nvidia-smi" || !strings.Contains(notes, "no such file") {
 		t.Errorf("%s: %s", c.Name(), notes)
 	}
 	if err := os.WriteFile(f.path, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the end of that", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return !c.reconsidering })
+	testkit.Eventually(t, "the end of that", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return !c.reconsidering })
 	reconsiderNow(c)
-	waitFor(t, "all cards", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 8 })
+	testkit.Eventually(t, "all cards", func() bool { s, err := c.Sample(t.Context()); return err == nil && len(s.Devices) == 8 })
 }
 
 func TestCardsInPartsAreNotLeftToNvidiaSMI(t *testing.T) {
@@ -89,7 +91,7 @@ func TestCardsInPartsAreNotLeftToNvidiaSMI(t *testing.T) {
 	helper := c.raw.(*Helper)
 	helper.letGo()
 	_, err := c.Sample(t.Context())
-	waitFor(t, "it to be gone", func() bool { return helper.living() == 0 })
+	testkit.Eventually(t, "it to be gone", func() bool { return helper.living() == 0 })
 	reconsiderNow(c)
 	if _, err2 := c.Sample(t.Context()); err == nil || err2 == nil {
 		t.Fatal("it answered")

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/testkit"
 )
 
 func openSim(t testing.TB, n int) *Sim {
@@ -23,7 +25,7 @@ func openSim(t testing.TB, n int) *Sim {
 
 func takeSample(t testing.TB, s Source) Sample {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	sample, err := s.Sample(ctx)
 	if err != nil {
@@ -75,7 +77,7 @@ func TestSimForgetsAProcessThatWasKilled(t *testing.T) {
 	if err := user.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "memory of a killed process", func() bool { return takeSample(t, s).Devices[0].UsedMiB == 0 })
+	testkit.Eventually(t, "memory of a killed process", func() bool { return takeSample(t, s).Devices[0].UsedMiB == 0 })
 	left, err := os.ReadDir(filepath.Join(s.Dir(), "procs"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("files left behind: %v %v", left, err)

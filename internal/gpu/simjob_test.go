@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/testkit"
 )
 
 // helperSimJob is a stand-in as "berth simjob" runs it.
@@ -53,7 +55,7 @@ func TestSimJobGrowsHoldsAndExits(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sizes []int64
-	waitFor(t, "the job to reach its size", func() bool {
+	testkit.Eventually(t, "the job to reach its size", func() bool {
 		d := takeSample(t, s).Devices
 		if used := d[0].UsedMiB; len(sizes) == 0 || sizes[len(sizes)-1] != used {
 			sizes = append(sizes, used)
@@ -120,7 +122,7 @@ func TestSimJobLeavesWhenTold(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the job to hold", func() bool { return takeSample(t, s).Devices[0].UsedMiB == 600 })
+		testkit.Eventually(t, "the job to hold", func() bool { return takeSample(t, s).Devices[0].UsedMiB == 600 })
 		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/testkit"
 )
 
 // fakeSMI puts an nvidia-smi into PATH that answers from the files of a
@@ -90,13 +92,6 @@ func openSMI(t *testing.T) *SMI {
 	return s
 }
 
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestSMIReadsOneCard(t *testing.T) {
 	fakeSMI(t, "h200")
 	got := takeSample(t, openSMI(t))
@@ -113,7 +108,7 @@ func TestSMIReadsEightCards(t *testing.T) {
 		t.Run("processes from "+from, func(t *testing.T) {
 			dir := fakeSMI(t, "eight")
 			if from == "apps" {
-				writeFile(t, filepath.Join(dir, "report"), "Unknown option\n")
+				testkit.Write(t, filepath.Join(dir, "report"), "Unknown option\n")
 			}
 			d := takeSample(t, openSMI(t)).Devices
 			if len(d) != 8 {
@@ -228,7 +223,7 @@ func TestSMISaysWhyThereIsNoGPU(t *testing.T) {
 func TestSMILosesProcessesButNotMemory(t *testing.T) {
 	dir := fakeSMI(t, "h200")
 	s := openSMI(t)
-	writeFile(t, filepath.Join(dir, "report.rc"), "255")
+	testkit.Write(t, filepath.Join(dir, "report.rc"), "255")
 	got := takeSample(t, s)
 	if d := got.Devices[0]; d.ProcessesKnown || d.UsedMiB != 1551 || len(got.Problems) != 1 {
 		t.Errorf("%+v", got)
@@ -244,12 +239,12 @@ func TestSMILosesProcessesButNotMemory(t *testing.T) {
 func TestSMIEndsACallThatHangs(t *testing.T) {
 	dir := fakeSMI(t, "h200")
 	s := openSMI(t)
-	writeFile(t, filepath.Join(dir, "hang"), "")
+	testkit.Write(t, filepath.Join(dir, "hang"), "")
 	s.command.deadline = 100 * time.Millisecond
 	if _, err := s.Sample(t.Context()); !errors.Is(err, errStuck) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	waitFor(t, "the hung call to end", func() bool { return !s.command.busy() })
+	testkit.Eventually(t, "the hung call to end", func() bool { return !s.command.busy() })
 	s.command.deadline = smiDeadline
 	if err := os.Remove(filepath.Join(dir, "hang")); err != nil {
 		t.Fatal(err)
@@ -260,14 +255,14 @@ func TestSMIEndsACallThatHangs(t *testing.T) {
 func TestSMIStartsNothingBesideAStuckCall(t *testing.T) {
 	dir := fakeSMI(t, "h200")
 	s := openSMI(t)
-	writeFile(t, filepath.Join(dir, "stubborn"), "")
+	testkit.Write(t, filepath.Join(dir, "stubborn"), "")
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
 		_, err := s.Sample(ctx)
 		first <- err
 	}()
-	waitFor(t, "the call to ignore TERM", func() bool { _, err := os.Stat(filepath.Join(dir, "trapped")); return err == nil })
+	testkit.Eventually(t, "the call to ignore TERM", func() bool { _, err := os.Stat(filepath.Join(dir, "trapped")); return err == nil })
 	cancel()
 	if err := <-first; !errors.Is(err, errStuck) || !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -282,7 +277,7 @@ func TestSMIStartsNothingBesideAStuckCall(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the stuck call to be killed", func() bool { return !s.command.busy() })
+	testkit.Eventually(t, "the stuck call to be killed", func() bool { return !s.command.busy() })
 }
 
 func (c *smiCommand) busy() bool {

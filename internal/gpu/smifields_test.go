@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/testkit"
 )
 
 const (
@@ -33,8 +35,8 @@ func smiReport(busIDs ...string) string {
 
 func TestSMIReadsAllThereIsToKnow(t *testing.T) {
 	dir := fakeSMI(t, "")
-	writeFile(t, filepath.Join(dir, "table"), smiHeader+smiH200+smiSick)
-	writeFile(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0", "00000000:00:07.0"))
+	testkit.Write(t, filepath.Join(dir, "table"), smiHeader+smiH200+smiSick)
+	testkit.Write(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0", "00000000:00:07.0"))
 	s := openSMI(t)
 	got := takeSample(t, s)
 	a, b := Unknown(0, "GPU-a", "NVIDIA H200"), Unknown(1, "GPU-b", "NVIDIA H200")
@@ -53,8 +55,8 @@ func TestSMIReadsAllThereIsToKnow(t *testing.T) {
 
 func TestSMICardsThatCannotBeUsedAreFaults(t *testing.T) {
 	dir := fakeSMI(t, "")
-	writeFile(t, filepath.Join(dir, "table"), smiHeader+smiH200+smiParts+smiLost+smiOdd+smiMute)
-	writeFile(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0", "00000000:00:08.0"))
+	testkit.Write(t, filepath.Join(dir, "table"), smiHeader+smiH200+smiParts+smiLost+smiOdd+smiMute)
+	testkit.Write(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0", "00000000:00:08.0"))
 	s := openSMI(t)
 	if err := os.Remove(filepath.Join(dir, "calls")); err != nil {
 		t.Fatal(err)
@@ -80,10 +82,10 @@ func TestSMICardsThatCannotBeUsedAreFaults(t *testing.T) {
 
 func TestSMIKnowsACardAgainThatIsNamedAsLost(t *testing.T) {
 	dir := fakeSMI(t, "")
-	writeFile(t, filepath.Join(dir, "table"), smiHeader+smiH200+smiSick)
-	writeFile(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0", "00000000:00:07.0"))
+	testkit.Write(t, filepath.Join(dir, "table"), smiHeader+smiH200+smiSick)
+	testkit.Write(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0", "00000000:00:07.0"))
 	s := openSMI(t)
-	writeFile(t, filepath.Join(dir, "table"), smiHeader+smiH200+"Unable to determine the device handle for GPU1: 0000:00:07.0: GPU is lost.  Reboot the system to recover this GPU\n")
+	testkit.Write(t, filepath.Join(dir, "table"), smiHeader+smiH200+"Unable to determine the device handle for GPU1: 0000:00:07.0: GPU is lost.  Reboot the system to recover this GPU\n")
 	got := takeSample(t, s)
 	if len(got.Devices) != 1 || len(got.Faults) != 1 || got.Faults[0].UUID != "GPU-b" || got.Faults[0].Kind != FaultLost || got.Faults[0].Index != 1 {
 		t.Errorf("%+v", got)
@@ -100,8 +102,8 @@ func TestSMIDoesWithoutEachFieldOfANewerDriver(t *testing.T) {
 		}
 	}
 	dir := fakeSMI(t, "")
-	writeFile(t, filepath.Join(dir, "table"), strings.Join(fields, "|")+"\n"+strings.Join(values, "|")+"\n")
-	writeFile(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0"))
+	testkit.Write(t, filepath.Join(dir, "table"), strings.Join(fields, "|")+"\n"+strings.Join(values, "|")+"\n")
+	testkit.Write(t, filepath.Join(dir, "report"), smiReport("00000000:00:06.0"))
 	s := openSMI(t)
 	d := takeSample(t, s).Devices[0]
 	if d.ReservedMiB != 0 || d.Condition.Recovery != "" || d.TempC != 34 || d.Condition.CorrectedECC != 3 || d.BusID == "" || d.TotalMiB != 143771 {

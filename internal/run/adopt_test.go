@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // kill9 ends a berth of another process for good.
@@ -50,7 +51,7 @@ func TestJobsOutliveABerthThatIsKilled(t *testing.T) {
 	other := b.otherBerth(nil, "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; exit 42", "exit 3", "kill -KILL $$")
 	main := b.pidFrom("main")
 	kill9(other)
-	until(t, "the short jobs' supervisors leave", func() bool { return freeLocks(b.dir) == 2 })
+	testkit.Eventually(t, "the short jobs' supervisors leave", func() bool { return freeLocks(b.dir) == 2 })
 	b.open()
 	found := b.scan()
 	byJob := map[string]Found{}
@@ -77,7 +78,7 @@ func TestJobsOutliveABerthThatIsKilled(t *testing.T) {
 	for _, f := range found {
 		b.Ack(f.Token)
 	}
-	until(t, "nothing is left", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
+	testkit.Eventually(t, "nothing is left", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
 }
 
 func freeLocks(dir string) (free int) {
@@ -106,7 +107,7 @@ func TestAnAdoptedJobCanBeStopped(t *testing.T) {
 func TestWithoutGoNothingRuns(t *testing.T) {
 	b := succession(t)
 	kill9(b.otherBerth(nil, "", ""))
-	until(t, "supervisors without a job leave", func() bool { return freeLocks(b.dir) == 2 })
+	testkit.Eventually(t, "supervisors without a job leave", func() bool { return freeLocks(b.dir) == 2 })
 	b.open()
 	found := b.scan()
 	if len(found) != 2 || found[0].Kind != FoundEmpty || found[1].Kind != FoundEmpty {
@@ -276,7 +277,7 @@ func TestASupervisorThatDoesNotAnswer(t *testing.T) {
 			p.Signal(int(syscall.SIGCONT))
 		}
 	}
-	late := time.AfterFunc(patience, func() { t.Error("it waits for an answer"); goOn() })
+	late := time.AfterFunc(testkit.Patience, func() { t.Error("it waits for an answer"); goOn() })
 	found := b.scan()
 	late.Stop()
 	kinds := map[FoundKind]Found{}
@@ -300,7 +301,7 @@ func TestAnAcknowledgedEndIsNotFoundAgain(t *testing.T) {
 	other := b.otherBerth([]string{"BERTH_TEST_ACK=1"}, "exit 3")
 	entries, _ := os.ReadDir(b.dir)
 	path := filepath.Join(b.dir, entries[0].Name(), recordName)
-	until(t, "the supervisor is idle again", func() bool {
+	testkit.Eventually(t, "the supervisor is idle again", func() bool {
 		r, ok, err := keep.ReadRecords(path)
 		return err == nil && ok && r.State == keep.Idle && r.Seq == 2
 	})
@@ -315,7 +316,7 @@ func TestAnAcknowledgedEndIsNotFoundAgain(t *testing.T) {
 func halt(t *testing.T, p keep.Process) {
 	t.Helper()
 	p.Signal(int(syscall.SIGSTOP))
-	until(t, "it is stopped", func() bool { now, _ := keep.ReadProcess(p.PID); return now.State == 'T' })
+	testkit.Eventually(t, "it is stopped", func() bool { now, _ := keep.ReadProcess(p.PID); return now.State == 'T' })
 }
 
 // A berth's last words count, even if the next berth is there already when
@@ -337,7 +338,7 @@ func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the order is written", func() bool {
+	testkit.Eventually(t, "the order is written", func() bool {
 		unread := 0
 		raw.Control(func(fd uintptr) { unread, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
 		return unread > 0
@@ -345,7 +346,7 @@ func TestADyingBerthsGoIsHeardFirst(t *testing.T) {
 	// The next berth knocks while the order lies unread.
 	greeted := make(chan keep.Frame)
 	go func() {
-		conn, hello, err := dial(filepath.Join(b.dir, token), token, patience)
+		conn, hello, err := dial(filepath.Join(b.dir, token), token, testkit.Patience)
 		if err == nil {
 			conn.Close()
 		}

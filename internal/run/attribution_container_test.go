@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 func TestWhichContainerAProcessIsIn(t *testing.T) {
@@ -92,7 +93,7 @@ func (d *dockerFake) answers() *dockerFake { close(d.hang); return d }
 // settled asks until there is an answer.
 func settled(t *testing.T, a *Attribution, pid int) (key string, ok bool) {
 	t.Helper()
-	until(t, "docker's answer", func() bool {
+	testkit.Eventually(t, "docker's answer", func() bool {
 		var known bool
 		key, ok, known = a.Owner(pid)
 		return known
@@ -103,7 +104,7 @@ func settled(t *testing.T, a *Attribution, pid int) (key string, ok bool) {
 // calm waits until docker is asked for nothing any more.
 func calm(t *testing.T, a *Attribution) {
 	t.Helper()
-	until(t, "nobody waits for docker", func() bool {
+	testkit.Eventually(t, "nobody waits for docker", func() bool {
 		a.containers.mu.Lock()
 		defer a.containers.mu.Unlock()
 		return a.containers.asking == 0
@@ -162,7 +163,7 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 	known[containerID("6")] = map[string]any{"Env": []string{"BERTH_TOKEN=feed:1:1"}}
 	docker.mu.Unlock()
 	f.clock.Add(int64(unclaimedFor))
-	until(t, "it is claimed", func() bool {
+	testkit.Eventually(t, "it is claimed", func() bool {
 		_, ok, known := a.Owner(106)
 		if !known {
 			t.Fatal("a container that was nobody's became unknown")
@@ -219,10 +220,10 @@ func TestADockerThatHangsHoldsNothingUp(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		t.Fatal("docker is waited for")
 	}
-	until(t, "docker is asked", func() bool { return docker.asked.Load() > 0 })
+	testkit.Eventually(t, "docker is asked", func() bool { return docker.asked.Load() > 0 })
 	if asked := docker.asked.Load(); asked > maxAsking {
 		t.Errorf("docker has %d requests at a time", asked)
 	}
@@ -276,7 +277,7 @@ func inContainer(t *testing.T, name string, monitor ...string) keep.Process {
 		p.Signal(9)
 		cmd.Process.Kill()
 		cmd.Wait()
-		until(t, "the container's cgroup goes", func() bool { return keep.RemoveCgroup(parent) == nil })
+		testkit.Eventually(t, "the container's cgroup goes", func() bool { return keep.RemoveCgroup(parent) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(p.PID)), 0); err != nil {
 		t.Skipf("no process can be moved here: %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 func TestWhoseAProcessIs(t *testing.T) {
@@ -38,7 +39,7 @@ func TestWhoseAProcessIs(t *testing.T) {
 				a := NewAttribution()
 				a.Set([]Holder{other, namesake, holder})
 				for _, p := range []keep.Process{child, runaway} {
-					until(t, way+": its owner is found", func() bool { _, ok, _ := a.Owner(p.PID); return ok })
+					testkit.Eventually(t, way+": its owner is found", func() bool { _, ok, _ := a.Owner(p.PID); return ok })
 					for range 2 { // these answers are remembered ones
 						if key, ok, known := a.Owner(p.PID); key != "1" || !ok || !known {
 							t.Errorf("%s: process %d is %q, %v, %v", way, p.PID, key, ok, known)
@@ -91,7 +92,7 @@ func TestTheDeadAreTheirJobsUntilTheyAreBuried(t *testing.T) {
 	token := b.start(b.order("1", `sleep 0.1 & echo $! > zombie; exec sleep 1000`))
 	b.next(Started)
 	zombie := b.pidFrom("zombie")
-	until(t, "it is dead", func() bool { p, err := keep.ReadProcess(zombie.PID); return err == nil && p.Dead() })
+	testkit.Eventually(t, "it is dead", func() bool { p, err := keep.ReadProcess(zombie.PID); return err == nil && p.Dead() })
 	id, _ := b.Identity(token)
 	for way, holder := range map[string]Holder{"session": {Key: "1", Session: id.Session}, "ancestry": {Key: "1", KeepPID: id.KeepPID}} {
 		a := NewAttribution()

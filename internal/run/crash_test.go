@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // keepOf is the supervisor's process.
@@ -78,7 +79,7 @@ func TestWhatAnEarlierBerthsDeadSupervisorLeftIsEnded(t *testing.T) {
 	}
 	kill9(other)
 	syscall.Kill(record.KeepPID, syscall.SIGKILL)
-	until(t, "the lock is free", func() bool { return freeLocks(b.dir) == 1 })
+	testkit.Eventually(t, "the lock is free", func() bool { return freeLocks(b.dir) == 1 })
 	if !lives(child) || !lives(runaway) {
 		t.Fatal("the job should still run")
 	}
@@ -151,7 +152,7 @@ func TestAHuntSparesEverybodyElse(t *testing.T) {
 	if own, err := keep.ReadProcess(helper.Process.Pid); err != nil || own.Dead() {
 		t.Error("berth's own child was harmed")
 	}
-	b.Stop(beside, job.StopCancel, patience)
+	b.Stop(beside, job.StopCancel, testkit.Patience)
 	if e := b.next(Ended); e.Job != "2" || e.Record.Stop != "cancel" {
 		t.Errorf("got %+v", e)
 	}
@@ -174,7 +175,7 @@ func TestASupervisorThatDiesBeforeGoRanNothing(t *testing.T) {
 	// The same when its death has been noticed.
 	token, _ = b.Lease()
 	b.keepOf(token).Signal(9)
-	until(t, "its death is noticed", func() bool {
+	testkit.Eventually(t, "its death is noticed", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.all[token].dead
@@ -198,7 +199,7 @@ func TestAnIdleSupervisorThatDiesIsForgotten(t *testing.T) {
 	p := b.keepOf(token)
 	b.Release(token)
 	p.Signal(9)
-	until(t, "its directory is gone", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
+	testkit.Eventually(t, "its directory is gone", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
 	again, err := b.Lease()
 	if err != nil || again == token {
 		t.Errorf("leased %s again: %v", again, err)
@@ -291,12 +292,12 @@ func TestAStopIsNotLostWithItsConnection(t *testing.T) {
 	s := b.all[token]
 	s.hangUp()
 	b.mu.Unlock()
-	until(t, "the connection is gone", func() bool {
+	testkit.Eventually(t, "the connection is gone", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return s.link == nil
 	})
-	if err := b.Stop(token, job.StopCancel, patience); err != nil {
+	if err := b.Stop(token, job.StopCancel, testkit.Patience); err != nil {
 		t.Fatal(err)
 	}
 	p.Signal(int(syscall.SIGCONT))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // Two users who have no name here.
@@ -119,7 +120,7 @@ func TestAJobOfAnotherUserIsThatUserAndNothingMore(t *testing.T) {
 			}
 			log := o.Log
 			// A program that begins has its libraries open for a moment.
-			until(t, "it holds nothing open but the log", func() bool {
+			testkit.Eventually(t, "it holds nothing open but the log", func() bool {
 				return maps.Equal(descriptors(t, r.PID), map[string]string{"0": "/dev/null", "1": log, "2": log})
 			})
 			if cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", r.PID)); cwd != o.Dir {
@@ -154,7 +155,7 @@ func TestAJobOfAnotherUserIsThatUserAndNothingMore(t *testing.T) {
 			if err != nil || info.Sys().(*syscall.Stat_t).Uid != stranger || info.Mode().Perm() != 0o640 {
 				t.Errorf("log: %v, %v", info, err)
 			}
-			b.Stop(token, "cancel", patience)
+			b.Stop(token, "cancel", testkit.Patience)
 			b.next(Ended)
 		})
 	}
@@ -321,7 +322,7 @@ func TestAStopWhileAJobBegins(t *testing.T) {
 	for round := range 20 {
 		id := strconv.Itoa(round)
 		token := b.start(b.ordered(id, "sleep 1000"))
-		b.Stop(token, "cancel", patience)
+		b.Stop(token, "cancel", testkit.Patience)
 		if e := b.last(Ended); e.Record.Stop != "cancel" {
 			t.Fatalf("round %d: %+v", round, e.Record)
 		}
@@ -336,7 +337,7 @@ func TestAStopWhileASupervisorIsBorn(t *testing.T) {
 		o.KeepCommand = []string{"sh", "-c", `sleep 0.2; exec "$0" "$@"`, keepProgram}
 	})
 	token := b.start(b.ordered("1", "sleep 1000"))
-	b.Stop(token, "cancel", patience)
+	b.Stop(token, "cancel", testkit.Patience)
 	if e := b.last(Ended); e.Record.Stop != "cancel" {
 		t.Errorf("got %+v", e)
 	}
@@ -355,7 +356,7 @@ func (b *bench) last(kind EventKind) Event {
 			b.t.Fatalf("got %s, want %s: %+v", e.Kind, kind, e)
 		}
 		return e
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		b.t.Fatalf("no %s event came", kind)
 	}
 	return Event{}

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 func TestHowACommandEndsIsWrittenDown(t *testing.T) {
@@ -38,7 +39,7 @@ func TestHowACommandEndsIsWrittenDown(t *testing.T) {
 			if r.State != keep.Ended || r.PID == 0 || r.Session != r.PID || r.PIDStart == 0 || r.BootID != keep.BootID() {
 				t.Errorf("identity is not whole: %+v", r)
 			}
-			if r.EndedAt.Before(r.StartedAt) || time.Since(r.EndedAt) > patience {
+			if r.EndedAt.Before(r.StartedAt) || time.Since(r.EndedAt) > testkit.Patience {
 				t.Errorf("from %v to %v", r.StartedAt, r.EndedAt)
 			}
 		})
@@ -264,7 +265,7 @@ func TestThePoolIsBounded(t *testing.T) {
 	for _, token := range tokens {
 		b.Release(token)
 	}
-	until(t, "three supervisors leave", func() bool {
+	testkit.Eventually(t, "three supervisors leave", func() bool {
 		left, _ := os.ReadDir(b.dir)
 		return len(left) == 2
 	})

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 func withCgroups(o *Options) { o.CgroupParent = "" }
@@ -157,7 +158,7 @@ func TestAPlaceThatIsGivenIsMade(t *testing.T) {
 	if !strings.Contains(proc(t, r.KeepPID, "cgroup"), "/keepers\n") {
 		t.Errorf("its supervisor is in %q", proc(t, r.KeepPID, "cgroup"))
 	}
-	b.Stop(token, job.StopCancel, patience)
+	b.Stop(token, job.StopCancel, testkit.Patience)
 	b.next(Ended)
 	b.Close()
 }
@@ -179,7 +180,7 @@ func TestALogIsKeptToItsSize(t *testing.T) {
 			token := b.start(o)
 			b.next(Started)
 			var stat unix.Stat_t
-			until(t, "the log is cut", func() bool {
+			testkit.Eventually(t, "the log is cut", func() bool {
 				return unix.Stat(o.Log, &stat) == nil && stat.Size > 1<<20 && stat.Blocks*512 <= most
 			})
 			os.WriteFile(filepath.Join(b.work, "enough"), nil, 0o600)
@@ -221,7 +222,7 @@ func TestAnEarlierSupervisorIsNotGivenWhatItDoesNotKnow(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	b.Ack(token)
-	until(t, "it is let go", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
+	testkit.Eventually(t, "it is let go", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
 	r := b.finish(o)
 	if r.ExitCode != 0 || b.logText("1") != strconv.Itoa(stranger)+"\n" {
 		t.Errorf("got %+v, %q", r, b.logText("1"))

@@ -1,9 +1,9 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // keepProgram is the supervisor's own program, built once for all tests, and
@@ -39,14 +40,10 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	keepProgram, faultyKeep = filepath.Join(dir, "berth-keep"), filepath.Join(dir, "faulty-keep")
-	for program, tags := range map[string]string{keepProgram: "", faultyKeep: "keepfault"} {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags="+tags, "-o", program, "berth/cmd/berth-keep")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build the supervisor: %v\n%s", err, out)
-			os.Exit(1)
-		}
+	keepProgram, faultyKeep = filepath.Join(dir, "berth-keep"), filepath.Join(dir, "faulty", "berth-keep")
+	if err := errors.Join(testkit.Build(dir, "", "cmd/berth-keep"), testkit.Build(filepath.Dir(faultyKeep), "keepfault", "cmd/berth-keep")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -58,10 +55,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
-
-// patience is how long a test waits for what must happen, on a slow machine
-// under load.
-const patience = 60 * time.Second
 
 // bench is a Runner and a place for its jobs' files.
 type bench struct {
@@ -136,7 +129,7 @@ func (b *bench) next(kind EventKind) Event {
 			b.t.Fatalf("got %s, want %s: %+v", e.Kind, kind, e)
 		}
 		return e
-	case <-time.After(patience):
+	case <-time.After(testkit.Patience):
 		b.t.Fatalf("no %s event came", kind)
 	}
 	return Event{}
@@ -161,23 +154,11 @@ func (b *bench) logText(id string) string {
 	return string(text)
 }
 
-// until waits for something that must come true.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // pidFrom waits until a job has written a process's number to a file.
 func (b *bench) pidFrom(name string) keep.Process {
 	b.t.Helper()
 	var p keep.Process
-	until(b.t, name+" names a process", func() bool {
+	testkit.Eventually(b.t, name+" names a process", func() bool {
 		text, err := os.ReadFile(filepath.Join(b.work, name))
 		var pid int
 		if err != nil || !strings.HasSuffix(string(text), "\n") {

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // A berth that goes and one that comes change nothing for a job and its server.
@@ -74,7 +75,7 @@ func TestABerthGoesWhileAnMPSServerStarts(t *testing.T) {
 				}
 			}
 			var e Event
-			until(t, "it is over", func() bool { e = <-b.Events(); return e.Kind != Started })
+			testkit.Eventually(t, "it is over", func() bool { e = <-b.Events(); return e.Kind != Started })
 			if e.Kind != Ended {
 				t.Fatalf("%+v", e)
 			}
@@ -110,7 +111,7 @@ func TestAHostThatIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	host.Signal(9)
-	until(t, "its control daemon is gone", func() bool { return !lives(control) })
+	testkit.Eventually(t, "its control daemon is gone", func() bool { return !lives(control) })
 	os.WriteFile(filepath.Join(b.work, "go"), nil, 0o644)
 	if r := b.next(Ended).Record; r.ExitCode != 0 || r.Stragglers != 0 || r.Note != "its MPS server ended while it ran" {
 		t.Errorf("%+v", r)

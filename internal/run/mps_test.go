@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // fakeControl behaves as nvidia-cuda-mps-control was seen to, with files in the
@@ -76,7 +77,7 @@ func (m mps) on(o keep.Order) keep.Order {
 func (m mps) process(name string) keep.Process {
 	m.t.Helper()
 	var p keep.Process
-	until(m.t, "there is a "+name, func() bool {
+	testkit.Eventually(m.t, "there is a "+name, func() bool {
 		text, _ := os.ReadFile(m.control + "." + name)
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil {
@@ -222,7 +223,7 @@ func TestAnMPSServerLivesAsLongAsTheLastProcessOfItsJob(t *testing.T) {
 	b.start(o)
 	b.next(Started)
 	server := m.process("server")
-	until(t, "the child is up", func() bool { text, _ := os.ReadFile(o.Log); return strings.Contains(string(text), "up") })
+	testkit.Eventually(t, "the child is up", func() bool { text, _ := os.ReadFile(o.Log); return strings.Contains(string(text), "up") })
 	for range 20 { // several looks of the supervisor's
 		if !lives(server) {
 			t.Fatal("it ended before the job did")
@@ -258,7 +259,7 @@ func TestAnMPSServerThatEndsEarlyIsNoted(t *testing.T) {
 	b.next(Started)
 	control := m.process("control")
 	os.WriteFile(m.control+".crash", nil, 0o644)
-	until(t, "its directory is gone", func() bool { _, err := os.Stat(filepath.Join(m.dir, "t.1")); return err != nil })
+	testkit.Eventually(t, "its directory is gone", func() bool { _, err := os.Stat(filepath.Join(m.dir, "t.1")); return err != nil })
 	b.gone(control)
 	os.WriteFile(filepath.Join(b.work, "go"), nil, 0o644)
 	if r := b.next(Ended).Record; r.ExitCode != 0 || r.Note != "its MPS server ended while it ran" {
@@ -295,7 +296,7 @@ func TestAnMPSServerOfRootsServesItsUserAndNobodyElse(t *testing.T) {
 	if uid := lines(proc(t, m.process("control").PID, "status"))["Uid"]; uid != "0 0 0 0" {
 		t.Errorf("the control daemon is user %s", uid)
 	}
-	until(t, "the job has spoken", func() bool { text, _ := os.ReadFile(b.log("1")); return strings.Count(string(text), "\n") == 5 })
+	testkit.Eventually(t, "the job has spoken", func() bool { text, _ := os.ReadFile(b.log("1")); return strings.Count(string(text), "\n") == 5 })
 	if text := b.logText("1"); !strings.HasPrefix(text, "4096M\n4096M\n50.0\n") {
 		t.Errorf("its own user: %q", text)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // viewer is someone attached to a terminal.
@@ -72,12 +73,12 @@ func (v *viewer) text() string {
 
 func (v *viewer) sees(text string) {
 	v.t.Helper()
-	until(v.t, "a viewer sees "+text, func() bool { return strings.Contains(v.text(), text) })
+	testkit.Eventually(v.t, "a viewer sees "+text, func() bool { return strings.Contains(v.text(), text) })
 }
 
 func (v *viewer) hearsTheEnd() {
 	v.t.Helper()
-	until(v.t, "a viewer hears of the end", func() bool {
+	testkit.Eventually(v.t, "a viewer hears of the end", func() bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		return v.ended && v.gone
@@ -147,7 +148,7 @@ func TestATerminalsLastWordsAreReadBeforeTheEndIsTold(t *testing.T) {
 	main, supervisor := b.pidFrom("main"), b.keepOf(token)
 	halt(t, supervisor)
 	os.WriteFile(filepath.Join(b.work, "enough"), nil, 0o600)
-	until(t, "the job is dead", func() bool { now, err := keep.ReadProcess(main.PID); return err != nil || now.Dead() })
+	testkit.Eventually(t, "the job is dead", func() bool { now, err := keep.ReadProcess(main.PID); return err != nil || now.Dead() })
 	supervisor.Signal(int(unix.SIGCONT))
 	if e := b.next(Ended); !e.OOM || !strings.HasSuffix(b.logText("1"), "memory\r\n") {
 		t.Errorf("got %+v, %q", e, b.logText("1"))
@@ -210,7 +211,7 @@ func TestAttaching(t *testing.T) {
 	if frame, err := keep.ReadFrame(conn); err != nil || frame.Kind != keep.FrameEnded || frame.Get("why") == "" {
 		t.Errorf("told %+v, %v", frame, err)
 	}
-	b.Stop(token, job.StopCancel, patience)
+	b.Stop(token, job.StopCancel, testkit.Patience)
 	b.next(Ended)
 }
 
@@ -296,7 +297,7 @@ func TestATerminalsJobCanBeStopped(t *testing.T) {
 	token := b.start(b.onTerminal("1", "trap 'echo saved; exit 0' TERM; echo $$ > main; while :; do sleep 0.1; done"))
 	b.next(Started)
 	b.pidFrom("main")
-	b.Stop(token, job.StopCancel, patience)
+	b.Stop(token, job.StopCancel, testkit.Patience)
 	if r := b.next(Ended).Record; r.Stop != "cancel" || r.ExitCode != 0 || !strings.HasSuffix(b.logText("1"), "saved\r\n") {
 		t.Errorf("got %+v, %q", r, b.logText("1"))
 	}
@@ -323,12 +324,12 @@ func TestASilentConnectionIsABerths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetReadDeadline(time.Now().Add(patience))
+	conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 	hello, err := keep.ReadFrame(conn)
 	if err != nil || hello.Kind != keep.FrameHello || hello.Get("protocol") != "3" || hello.Get("job") != "1" {
 		t.Errorf("greeted with %+v, %v", hello, err)
 	}
 	conn.Close()
-	b.Stop(token, job.StopCancel, patience)
+	b.Stop(token, job.StopCancel, testkit.Patience)
 	b.next(Ended)
 }

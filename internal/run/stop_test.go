@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // A process that leaves its session and loses its parents, and says which
@@ -80,11 +81,11 @@ func TestAStoppedProcessHearsTerm(t *testing.T) {
 	token := b.start(b.order("1", `trap 'echo saved; exit 0' TERM; echo $$ > main; kill -STOP $$; while :; do sleep 0.1; done`))
 	b.next(Started)
 	p := b.pidFrom("main")
-	until(t, "it is stopped", func() bool {
+	testkit.Eventually(t, "it is stopped", func() bool {
 		now, err := keep.ReadProcess(p.PID)
 		return err == nil && now.State == 'T'
 	})
-	b.Stop(token, job.StopCancel, patience)
+	b.Stop(token, job.StopCancel, testkit.Patience)
 	if r := b.next(Ended).Record; r.ExitCode != 0 || !strings.HasSuffix(b.logText("1"), "saved\n") {
 		t.Errorf("got %+v, %q", r, b.logText("1"))
 	}
@@ -157,11 +158,11 @@ func TestACancelDoesNotChangeAStatusThatWasSeen(t *testing.T) {
 		}
 		supervisor.Signal(19) // STOP
 		shell(t, "touch "+b.work+"/enough"+id)
-		until(t, "the main process is over", func() bool {
+		testkit.Eventually(t, "the main process is over", func() bool {
 			p, err := keep.ReadProcess(of.PID)
 			return err != nil || p.Dead()
 		})
-		b.Stop(token, job.StopCancel, patience)
+		b.Stop(token, job.StopCancel, testkit.Patience)
 		supervisor.Signal(18) // CONT
 		r := b.next(Ended).Record
 		b.gone(child)
@@ -217,7 +218,7 @@ func TestATermReachesWhatIsBeingForked(t *testing.T) {
 		id := strconv.Itoa(round)
 		token := b.start(b.order(id, "for i in 1 2 3; do sh -c 'sleep 1000; :' & done; sleep 1000; :"))
 		b.next(Started)
-		b.Stop(token, job.StopCancel, 10*patience)
+		b.Stop(token, job.StopCancel, 10*testkit.Patience)
 		e := b.next(Ended)
 		if e.Record.Stop != "cancel" {
 			t.Fatalf("round %d: %+v", round, e.Record)
@@ -259,13 +260,13 @@ func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 		token := b.start(o)
 		b.next(Started)
 		main, _ := b.Identity(token)
-		until(t, "the shell stands at the pipe", func() bool {
+		testkit.Eventually(t, "the shell stands at the pipe", func() bool {
 			name, err := os.ReadFile("/proc/" + strconv.Itoa(main.PID) + "/comm")
 			p, _ := keep.ReadProcess(main.PID)
 			return err == nil && string(name) == "sh\n" && p.State == 'S'
 		})
 		b.Stop(token, job.StopCancel, grace)
-		until(t, "the shell is halted, or has TERM waiting", func() bool {
+		testkit.Eventually(t, "the shell is halted, or has TERM waiting", func() bool {
 			status, err := os.ReadFile("/proc/" + strconv.Itoa(main.PID) + "/status")
 			return err == nil && (strings.Contains(string(status), "State:\tT") ||
 				!strings.Contains(string(status), "ShdPnd:\t0000000000000000"))
@@ -296,8 +297,8 @@ func TestATermWaitsForWhoeverTakesItLater(t *testing.T) {
 		my $set = POSIX::SigSet->new; until ($set->ismember(SIGTERM)) { sigpending($set); select(undef, undef, undef, 0.01) }
 		select(undef, undef, undef, 0.3); exit 9'`))
 	b.next(Started)
-	until(t, "it is ready", func() bool { _, err := os.Stat(filepath.Join(b.work, "ready")); return err == nil })
-	b.Stop(token, job.StopCancel, patience)
+	testkit.Eventually(t, "it is ready", func() bool { _, err := os.Stat(filepath.Join(b.work, "ready")); return err == nil })
+	b.Stop(token, job.StopCancel, testkit.Patience)
 	if r := b.next(Ended).Record; r.Stop != "cancel" || r.ExitCode != 9 || r.Signal != 0 {
 		t.Errorf("got %+v", r)
 	}
@@ -320,7 +321,7 @@ func TestAWarningIsSentOnceForEachStamp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stamp == "b" || before == 0 {
-			until(t, "it hears the warning", func() bool { return heard() == before+1 })
+			testkit.Eventually(t, "it hears the warning", func() bool { return heard() == before+1 })
 		}
 	}
 	b.Stop(token, job.StopAside, 10*time.Second)

@@ -16,6 +16,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // attached counts the programs on a cgroup itself.
@@ -232,7 +233,7 @@ func TestAFilterOutlivesItsBerthAndGoesWithTheJob(t *testing.T) {
 		t.Errorf("it is kept from %q, %v", got, err)
 	}
 	b.Ack(found[0].Token)
-	until(t, "the filter's directory goes", func() bool { _, err := os.Stat(walls); return os.IsNotExist(err) })
+	testkit.Eventually(t, "the filter's directory goes", func() bool { _, err := os.Stat(walls); return os.IsNotExist(err) })
 	// The new berth gives filters of its own, in the same place.
 	if r := b.finish(b.walled("2", tryAll(files), 0)); r.Note != "" || b.denied("2") != "1" {
 		t.Errorf("it is kept from %q: %+v", b.denied("2"), r)
@@ -247,7 +248,7 @@ func TestTheWallsOfADeadSupervisorAreTornDown(t *testing.T) {
 	place := filepath.Join(parent, "place")
 	other := b.otherBerth([]string{"BERTH_TEST_CGROUP=" + place, "BERTH_TEST_CARDS=1", "BERTH_TEST_ACK=1"}, "true")
 	kill9(other)
-	until(t, "its supervisor leaves", func() bool { return freeLocks(b.dir) == 1 })
+	testkit.Eventually(t, "its supervisor leaves", func() bool { return freeLocks(b.dir) == 1 })
 	if left, _ := filepath.Glob(filepath.Join(place, "*"+keep.FilteredSuffix)); len(left) != 1 {
 		t.Fatalf("there should be one directory: %v", left)
 	}
@@ -286,7 +287,7 @@ func TestABerthInAJobKeepsToItsOwnCards(t *testing.T) {
 	token := b.start(o)
 	b.next(Started)
 	inner := filepath.Join(b.work, "logs", "1.log") // the inner berth's job has the number of the outer's
-	until(t, "the inner job ends", func() bool { text, _ := os.ReadFile(inner); return strings.Contains(string(text), "over") })
+	testkit.Eventually(t, "the inner job ends", func() bool { text, _ := os.ReadFile(inner); return strings.Contains(string(text), "over") })
 	text, _ := os.ReadFile(inner)
 	if lines := strings.Fields(string(text)); !slices.Contains(lines, "0") || slices.Contains(lines, "1") {
 		t.Errorf("the inner job is kept from %q", lines)

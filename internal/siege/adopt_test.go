@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 func init() { othersAttacks = append(othersAttacks, adoptAttacks...) }
@@ -59,7 +60,7 @@ var adoptAttacks = []attack{
 		}
 		// What watches it is its owner's, and nobody else's.
 		watcher := 0
-		eventually(t, "something watches it", func() bool {
+		testkit.Eventually(t, "something watches it", func() bool {
 			for _, other := range processes() {
 				if line := procFile(other, "cmdline"); strings.Contains(line, fmt.Sprintf("__watch\x00%d\x00", pid)) {
 					watcher = other
@@ -67,7 +68,7 @@ var adoptAttacks = []attack{
 			}
 			return watcher > 0
 		})
-		eventually(t, "it has become its owner", func() bool { return owner(watcher) == c.bob.uid })
+		testkit.Eventually(t, "it has become its owner", func() bool { return owner(watcher) == c.bob.uid })
 		c.dan.cancel(t, d.ID)
 		c.dan.ended(t, d.ID)
 		if !alive(pid) {
@@ -80,7 +81,7 @@ var adoptAttacks = []attack{
 func (p *person) sleeps(t *testing.T) int {
 	t.Helper()
 	cmd := p.command("/bin/sleep", "600")
-	must(t, cmd.Start())
+	testkit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

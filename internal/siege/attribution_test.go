@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/testkit"
 )
 
 func init() { othersAttacks = append(othersAttacks, attributionAttacks...) }
@@ -18,13 +19,13 @@ var attributionAttacks = []attack{
 		simjob := filepath.Join(programs, "berth") + " simjob --hold 600 --vram "
 		id := c.ann.submit(t, shell(simjob+"40"))[0]
 		defer c.ann.cancel(t, id)
-		eventually(t, "its memory is seen", func() bool { return mostOf(c.ann.show(t, id)) == 40 })
+		testkit.Eventually(t, "its memory is seen", func() bool { return mostOf(c.ann.show(t, id)) == 40 })
 		token := c.tokenOf(t, id)
 		// bob's own process, with the token that everybody can see.
 		card := c.ann.show(t, id).GPUIDs[0]
 		cmd := c.bob.command(filepath.Join(programs, "berth"), "simjob", "--hold", "600", "--vram", "300", "--gpu", fmt.Sprint(card))
 		cmd.Env = append(cmd.Env, "BERTH_SIM_DIR="+filepath.Join(c.stateDir, "sim"), fmt.Sprintf("BERTH_TOKEN=%s:%s:1", token, id))
-		must(t, cmd.Start())
+		testkit.Must(t, cmd.Start())
 		defer func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
@@ -32,7 +33,7 @@ var attributionAttacks = []attack{
 		// An answer is remembered for a moment, and a process in the middle of
 		// its start shows no environment: so it is looked at for longer.
 		var since time.Time
-		eventually(t, "bob's process was on the card for a while", func() bool {
+		testkit.Eventually(t, "bob's process was on the card for a while", func() bool {
 			var cards []api.GPU
 			c.root.mustAsk(t, "GET", "/v1/gpus", nil).into(t, &cards)
 			for _, p := range cards[card].Processes {

@@ -19,6 +19,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // The bounds the daemon under siege is configured with, small enough to be
@@ -83,8 +84,8 @@ func serve(t *testing.T, env []string, args ...string) *served {
 	s.cmd = exec.Command(filepath.Join(programs, "berth"), append([]string{"serve"}, args...)...)
 	s.cmd.Dir = "/"
 	s.cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...)
-	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, patience
-	must(t, s.cmd.Start())
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, testkit.Patience
+	testkit.Must(t, s.cmd.Start())
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
 	t.Cleanup(s.stop)
 	return s
@@ -92,7 +93,7 @@ func serve(t *testing.T, env []string, args ...string) *served {
 
 func (s *served) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	timer := time.AfterFunc(patience, func() { _ = s.cmd.Process.Signal(syscall.SIGQUIT) })
+	timer := time.AfterFunc(testkit.Patience, func() { _ = s.cmd.Process.Signal(syscall.SIGQUIT) })
 	defer timer.Stop()
 	<-s.done
 }
@@ -100,7 +101,7 @@ func (s *served) stop() {
 // refuses waits for a daemon that must not start, and returns what it said.
 func (s *served) refuses() string {
 	s.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(testkit.Patience)
 	defer timer.Stop()
 	select {
 	case <-s.done:
@@ -119,14 +120,14 @@ func newCamp(t *testing.T) *camp {
 	needsRoot(t)
 	removeStale(t)
 	dir, err := os.MkdirTemp(programs, "camp-")
-	must(t, err)
-	must(t, os.Chmod(dir, 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	c := &camp{
 		t: t, dir: dir, stateDir: filepath.Join(dir, "state"), socket: filepath.Join(dir, "run", "berth.sock"),
 		config: filepath.Join(dir, "config.toml"), tcp: freePort(t),
 	}
 	homes := filepath.Join(dir, "home")
-	must(t, os.Mkdir(homes, 0o755))
+	testkit.Must(t, os.Mkdir(homes, 0o755))
 	database(t, "groupadd", account(adminGroup))
 	t.Cleanup(func() { database(t, "groupdel", account(adminGroup)) })
 	c.root = &person{name: "root", home: "/root", socket: c.socket, http: &http.Client{Transport: &http.Transport{
@@ -137,7 +138,7 @@ func newCamp(t *testing.T) *camp {
 	c.bob = enlist(t, "bob", homes, c.socket)
 	c.cat = enlist(t, "cat", homes, c.socket)
 	c.dan = enlist(t, "dan", homes, c.socket, account(adminGroup))
-	writeFile(t, c.config, fmt.Sprintf("[limits]\nqueued_jobs = %d\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
+	testkit.Write(t, c.config, fmt.Sprintf("[limits]\nqueued_jobs = %d\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
 		queuedJobs, account(adminGroup), c.tcp), 0o644)
 	c.up()
 	return c
@@ -146,7 +147,7 @@ func newCamp(t *testing.T) *camp {
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -158,7 +159,7 @@ func (c *camp) up() {
 	// reach a job, and no program of the system be found by it.
 	env := []string{"BERTH_LEDGER_DIR=" + filepath.Join(c.dir, "ledger"), "SECRET_OF_ROOT=" + rootCanary}
 	c.daemon = serve(c.t, env, "--state-dir", c.stateDir, "--socket", c.socket, "--sim", "2", "--config", c.config)
-	eventually(c.t, "the daemon answers", func() bool {
+	testkit.Eventually(c.t, "the daemon answers", func() bool {
 		if !c.daemon.running() {
 			c.t.Fatalf("the daemon ended; it said %s", c.daemon.output())
 		}
@@ -210,7 +211,7 @@ func (p *person) show(t *testing.T, id string) api.Detail {
 func (p *person) ended(t *testing.T, id string) job.View {
 	t.Helper()
 	var v job.View
-	eventually(t, "job "+id+" is over", func() bool {
+	testkit.Eventually(t, "job "+id+" is over", func() bool {
 		var r api.WaitReply
 		p.mustAsk(t, "POST", "/v1/jobs/wait", map[string]any{"select": map[string]any{"ids": []string{id}}, "timeout_s": 10}).into(t, &r)
 		if r.Done {
@@ -223,7 +224,7 @@ func (p *person) ended(t *testing.T, id string) job.View {
 
 func (p *person) running(t *testing.T, id string) {
 	t.Helper()
-	eventually(t, "job "+id+" runs", func() bool { return p.show(t, id).State == job.Running })
+	testkit.Eventually(t, "job "+id+" runs", func() bool { return p.show(t, id).State == job.Running })
 }
 
 func (p *person) log(t *testing.T, id string) reply {
@@ -278,7 +279,7 @@ type entry struct {
 func (c *camp) audit(t *testing.T) []entry {
 	t.Helper()
 	var all []entry
-	for line := range strings.Lines(readFile(t, filepath.Join(c.stateDir, "audit.jsonl"))) {
+	for line := range strings.Lines(testkit.Read(t, filepath.Join(c.stateDir, "audit.jsonl"))) {
 		var e entry
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Errorf("the audit holds %.200q: %v", line, err)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 // TestAQueueInADirectoryOfAll: gpu-scheduler keeps its things where it is
@@ -14,12 +16,12 @@ import (
 func TestAQueueInADirectoryOfAll(t *testing.T) {
 	needsRoot(t)
 	dir, err := os.MkdirTemp(programs, "csv-")
-	must(t, err)
-	must(t, os.Chmod(dir, 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	homes, open := filepath.Join(dir, "home"), filepath.Join(dir, "open")
-	must(t, os.Mkdir(homes, 0o755))
-	must(t, os.Mkdir(open, 0o755))
-	must(t, os.Chmod(open, 0o777|os.ModeSticky))
+	testkit.Must(t, os.Mkdir(homes, 0o755))
+	testkit.Must(t, os.Mkdir(open, 0o755))
+	testkit.Must(t, os.Chmod(open, 0o777|os.ModeSticky))
 	eve, fay := enlist(t, "eve", homes, ""), enlist(t, "fay", homes, "")
 	scheduler := "cd " + open + " && umask 077 && BERTH_SIM=2 " + filepath.Join(programs, "berth") + " compat gpu-scheduler "
 

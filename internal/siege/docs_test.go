@@ -5,13 +5,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 // TestEveryAttackIsOnTheList holds docs/security.md and the attacks together:
 // what it cites exists, and what exists it cites.
 func TestEveryAttackIsOnTheList(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
-	must(t, err)
+	testkit.Must(t, err)
 	known := map[string]bool{}
 	for group, attacks := range groups() {
 		for _, a := range attacks {

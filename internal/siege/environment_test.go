@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // Reaching root through variables and programs.
@@ -28,7 +29,7 @@ var environmentAttacks = []attack{
 	{"have root run a program of the user's, or load a library", hostileVariables},
 	{"see more cards than were given", func(t *testing.T, c *camp) {
 		venv := filepath.Join(c.bob.home, "venv")
-		must(t, c.bob.as(func() error {
+		testkit.Must(t, c.bob.as(func() error {
 			if err := os.MkdirAll(filepath.Join(venv, "bin"), 0o755); err != nil {
 				return err
 			}
@@ -122,7 +123,7 @@ func hostileVariables(t *testing.T, c *camp) {
 	ran := filepath.Join(evil, "ran")
 	script := fmt.Sprintf("#!/bin/sh\nPATH=/usr/bin:/bin; id -u >>%s; exit 1\n", ran)
 	names := []string{"getent", "id", "systemd-run", "systemctl", "nvidia-smi", "berth", "berth-keep", "sh", "bash", "env", "evil.sh", "loginctl", "busctl"}
-	must(t, c.bob.as(func() error {
+	testkit.Must(t, c.bob.as(func() error {
 		if err := os.Mkdir(evil, 0o755); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // Taking all there is, so that nothing is left for others.
@@ -53,9 +54,9 @@ var floodAttacks = []attack{
 		}
 		// They are taken in turn: with the last of them, it has seen them all.
 		last := conns[len(conns)-1]
-		eventually(t, "the last connection is hung up on", func() bool {
+		testkit.Eventually(t, "the last connection is hung up on", func() bool {
 			most = max(most, c.openFiles(t)-before)
-			must(t, last.SetReadDeadline(time.Now().Add(time.Millisecond)))
+			testkit.Must(t, last.SetReadDeadline(time.Now().Add(time.Millisecond)))
 			_, err := last.Read(make([]byte, 1))
 			var late net.Error
 			return !errors.As(err, &late) || !late.Timeout()
@@ -72,7 +73,7 @@ var floodAttacks = []attack{
 		began, refused := 0, 0
 		for range 1000 {
 			r, err := http.NewRequestWithContext(ctx, "GET", "http://berth/v1/events?since=0", nil)
-			must(t, err)
+			testkit.Must(t, err)
 			answer, err := c.cat.http.Do(r)
 			if err != nil {
 				refused++
@@ -97,7 +98,7 @@ var floodAttacks = []attack{
 		c.cat.running(t, id)
 		for range 100 {
 			conn, err := c.cat.dial()
-			must(t, err)
+			testkit.Must(t, err)
 			defer conn.Close()
 			fmt.Fprintf(conn, "GET /v1/jobs/%s/log?follow=1 HTTP/1.1\r\nHost: berth\r\n\r\n", id)
 		}
@@ -150,7 +151,7 @@ var floodAttacks = []attack{
 	{"connections that vanish in the middle", func(t *testing.T, c *camp) {
 		for i := range 300 {
 			conn, err := c.cat.dial()
-			must(t, err)
+			testkit.Must(t, err)
 			request := "POST /v1/jobs HTTP/1.1\r\nHost: berth\r\nContent-Length: 100\r\n\r\n" + `{"jobs":[{"command":"true"`
 			_, _ = io.WriteString(conn, request[:i%len(request)]) // it vanishes anyway
 			conn.Close()
@@ -209,7 +210,7 @@ func (c *camp) othersAreServed(t *testing.T) {
 func (c *camp) openFiles(t *testing.T) int {
 	t.Helper()
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.daemon.cmd.Process.Pid))
-	must(t, err)
+	testkit.Must(t, err)
 	return len(files)
 }
 
@@ -245,7 +246,7 @@ var slowAttacks = []linger{
 		c.dan.running(t, id)
 		conn := c.attach(t, c.dan, id)
 		_, err := io.WriteString(conn, "\x01i\x00\x7f\xff\xff")
-		must(t, err)
+		testkit.Must(t, err)
 		end := func(t *testing.T) {
 			conn.Close()
 			c.dan.cancel(t, id)
@@ -263,10 +264,10 @@ var slowAttacks = []linger{
 func (c *camp) dribble(t *testing.T, beginning string) func(*testing.T) {
 	t.Helper()
 	conn, err := c.dan.dial()
-	must(t, err)
+	testkit.Must(t, err)
 	begun, over := time.Now(), make(chan time.Duration, 1)
 	_, err = io.WriteString(conn, beginning)
-	must(t, err)
+	testkit.Must(t, err)
 	go func() {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
@@ -283,7 +284,7 @@ func (c *camp) dribble(t *testing.T, beginning string) func(*testing.T) {
 		select {
 		case took := <-over:
 			t.Logf("the daemon listened for %s", took.Round(time.Millisecond))
-		case <-time.After(patience):
+		case <-time.After(testkit.Patience):
 			t.Error("the daemon still listens")
 		}
 	}

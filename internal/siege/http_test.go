@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // What the protocol itself offers.
@@ -25,7 +27,7 @@ var httpAttacks = []attack{
 			"a folded header":       "Content-Length: 1\r\n 5\r\n",
 		} {
 			conn, err := c.bob.dial()
-			must(t, err)
+			testkit.Must(t, err)
 			fmt.Fprintf(conn, "POST /v1/jobs/act HTTP/1.1\r\nHost: berth\r\n%s\r\n%s", head, hidden)
 			said, _ := replies(conn, 2*time.Second)
 			conn.Close()
@@ -43,7 +45,7 @@ var httpAttacks = []attack{
 			"/v1/jobs/@~99999999999999999999/log", "/v1/jobs/-1/log", "/v1/jobs/1_-1/log", "/v1/jobs/~root/log", "/v1/gpus/-1/pause", "/v1/gpus/99999999999999999999/pause",
 		} {
 			conn, err := c.bob.dial()
-			must(t, err)
+			testkit.Must(t, err)
 			method := "GET"
 			if strings.Contains(path, "gpus") {
 				method = "POST"
@@ -62,7 +64,7 @@ var httpAttacks = []attack{
 				r.Header.Set("X-HTTP-Method-Override", "DELETE")
 				r.Header.Set("X-Method-Override", "DELETE")
 			})
-			must(t, err)
+			testkit.Must(t, err)
 			if r.status < 400 {
 				t.Errorf("%s: status %d: %s", method, r.status, r.body)
 			}
@@ -103,7 +105,7 @@ var httpAttacks = []attack{
 		token := c.token(t, c.bob, 0)
 		for _, host := range []string{"evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "[::1].evil.example", "127.0.0.1@evil.example", "8.8.8.8", ""} {
 			conn, err := net.Dial("tcp", c.tcp)
-			must(t, err)
+			testkit.Must(t, err)
 			r := exchange(t, conn, "GET /v1/status HTTP/1.1\r\nHost: "+host+"\r\nAuthorization: Bearer "+token.Secret+"\r\nConnection: close\r\n\r\n")
 			conn.Close()
 			if r.status != http.StatusForbidden && r.status != http.StatusBadRequest {
@@ -127,10 +129,10 @@ var httpAttacks = []attack{
 			"long": "X-A: " + strings.Repeat("a", 8<<20) + "\r\n", "many": strings.Repeat("X-A: b\r\n", 200_000), "a long line": strings.Repeat("a", 8<<20),
 		} {
 			conn, err := c.bob.dial()
-			must(t, err)
-			must(t, conn.SetDeadline(time.Now().Add(patience)))
+			testkit.Must(t, err)
+			testkit.Must(t, conn.SetDeadline(time.Now().Add(testkit.Patience)))
 			n, _ := fmt.Fprintf(conn, "GET /v1/status HTTP/1.1\r\nHost: berth\r\n%s\r\n", header)
-			said, closed := replies(conn, patience)
+			said, closed := replies(conn, testkit.Patience)
 			conn.Close()
 			if !closed || len(said) > 0 && said[0].status < 400 {
 				t.Errorf("%s: %d bytes taken, closed %v: %+v", name, n, closed, said)
@@ -139,7 +141,7 @@ var httpAttacks = []attack{
 	}},
 	{"hide a request behind an upgrade", func(t *testing.T, c *camp) {
 		conn, err := c.bob.dial()
-		must(t, err)
+		testkit.Must(t, err)
 		defer conn.Close()
 		fmt.Fprint(conn, "POST /v1/jobs/999999999/attach HTTP/1.1\r\nHost: berth\r\nConnection: Upgrade\r\nUpgrade: berth-attach\r\nContent-Length: 5\r\n\r\nhello"+
 			"POST /v1/backup HTTP/1.1\r\nHost: berth\r\n\r\n")

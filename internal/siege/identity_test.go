@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/testkit"
 )
 
 // Being somebody else.
@@ -33,7 +34,7 @@ var identityAttacks = []attack{
 		for _, header := range []string{"X-Remote-User", "Remote-User", "X-Forwarded-User", "X-User", "User", "From", "X-Berth-User", "Authorization", "Cookie", "Sudo-Uid"} {
 			for _, value := range []string{"root", "0", "Basic cm9vdDo=", "Bearer root"} {
 				r, err := c.bob.askWith("GET", "/v1/status", nil, func(r *http.Request) { r.Header.Set(header, value); r.Host = "root" })
-				must(t, err)
+				testkit.Must(t, err)
 				c.mustBe(t, header+": "+value, r, c.bob)
 			}
 		}
@@ -81,7 +82,7 @@ var identityAttacks = []attack{
 	{"ask on a connection that root's program was handed", func(t *testing.T, c *camp) {
 		// The kernel says who connected, not who writes.
 		conn, err := c.bob.dial()
-		must(t, err)
+		testkit.Must(t, err)
 		defer conn.Close()
 		c.mustBe(t, "root writes", exchange(t, conn, "GET /v1/status HTTP/1.1\r\nHost: berth\r\n\r\n"), c.bob)
 	}},
@@ -119,7 +120,7 @@ var identityAttacks = []attack{
 	}},
 	{"use a token that has run out", func(t *testing.T, c *camp) {
 		token := c.token(t, c.bob, 1)
-		eventually(t, "its second is over", func() bool { return time.Now().After(token.Expires) })
+		testkit.Eventually(t, "its second is over", func() bool { return time.Now().After(token.Expires) })
 		if r := c.remote(t, "GET", "/v1/status", token.Secret, nil); r.status != http.StatusUnauthorized {
 			t.Errorf("status %d: %s", r.status, r.body)
 		}
@@ -131,7 +132,7 @@ var identityAttacks = []attack{
 				t.Errorf("%s: status %d: %s", query, r.status, r.body)
 			}
 		}
-		log := readFile(t, filepath.Join(c.stateDir, "berth.log")) + readFile(t, filepath.Join(c.stateDir, "audit.jsonl"))
+		log := testkit.Read(t, filepath.Join(c.stateDir, "berth.log")) + testkit.Read(t, filepath.Join(c.stateDir, "audit.jsonl"))
 		if strings.Contains(log, token.Secret) {
 			t.Error("the secret is in the daemon's log")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // Requests that are too much, each for itself.
@@ -111,7 +112,7 @@ var limitAttacks = []attack{
 				q.Set("over", "1")
 				r.URL.RawQuery = q.Encode()
 			})
-			must(t, err)
+			testkit.Must(t, err)
 			r.into(t, &page)
 			if page.Total != 0 {
 				t.Errorf("name %q selects %d jobs", name, page.Total)
@@ -135,7 +136,7 @@ var limitAttacks = []attack{
 	{"be late with everything in a log of a terabyte", func(t *testing.T, c *camp) {
 		id := c.bob.submit(t, shell("echo begin"))[0]
 		log := text(c.bob.ended(t, id).Log)
-		must(t, c.bob.as(func() error { return os.Truncate(log, 1<<40) }))
+		testkit.Must(t, c.bob.as(func() error { return os.Truncate(log, 1<<40) }))
 		if r := c.bob.mustAsk(t, "GET", "/v1/jobs/"+id+"/log?lines=10", nil); r.status != http.StatusOK && r.status < 400 {
 			t.Errorf("status %d", r.status)
 		}
@@ -154,7 +155,7 @@ var limitAttacks = []attack{
 			string(encode(t, keep.Frame{Kind: keep.FrameStop, Fields: []keep.Field{{Key: "job", Value: id}, {Key: "attempt", Value: "1"}}})),
 		} {
 			conn := c.attach(t, c.bob, id)
-			must(t, conn.SetDeadline(time.Now().Add(2*time.Second)))
+			testkit.Must(t, conn.SetDeadline(time.Now().Add(2*time.Second)))
 			_, _ = io.WriteString(conn, frame) // it may be cut off
 			conn.Close()
 		}
@@ -168,7 +169,7 @@ var limitAttacks = []attack{
 	{"hold the lock that berths share", func(t *testing.T, c *camp) {
 		lock := filepath.Join(c.dir, "ledger", "lock")
 		var held *os.File
-		must(t, c.bob.as(func() (err error) {
+		testkit.Must(t, c.bob.as(func() (err error) {
 			if held, err = os.Open(lock); err == nil {
 				err = syscall.Flock(int(held.Fd()), syscall.LOCK_EX)
 			}
@@ -185,9 +186,9 @@ var limitAttacks = []attack{
 		c.root.mustAsk(t, "GET", "/v1/gpus", nil).into(t, &cards)
 		// In the name of a process that never ends and is not bob's.
 		entry := fmt.Sprintf(`{"version":1,"boot_id":%q,"pid_space":%q,"entries":[{"key":"evil/1","user":"root","uuids":[%q,%q],"budget_mib":[1000000,1000000],"alone":true,"holder_pid":1,"holder_start":%d}]}`,
-			strings.TrimSpace(readFile(t, "/proc/sys/kernel/random/boot_id")), link(t, "/proc/self/ns/pid"), cards[0].UUID, cards[1].UUID, startOf(t, 1))
+			strings.TrimSpace(testkit.Read(t, "/proc/sys/kernel/random/boot_id")), link(t, "/proc/self/ns/pid"), cards[0].UUID, cards[1].UUID, startOf(t, 1))
 		path := filepath.Join(c.dir, "ledger", fmt.Sprintf("%d-forever", c.bob.uid))
-		must(t, c.bob.as(func() error { return os.WriteFile(path, []byte(entry), 0o644) }))
+		testkit.Must(t, c.bob.as(func() error { return os.WriteFile(path, []byte(entry), 0o644) }))
 		defer os.Remove(path)
 		id := c.ann.submit(t, spec{"command": "true", "gpus": 2, "vram": "100M"})[0]
 		if v := c.ann.ended(t, id); v.Outcome == nil || *v.Outcome != job.OK {
@@ -204,12 +205,12 @@ var limitAttacks = []attack{
 			"less memory": func() error { return os.WriteFile(name, []byte(`{"uses":[{"card":0,"mib":-100000}]}`), 0o666) },
 			"a giant":     func() error { return errorsJoin(os.WriteFile(name, nil, 0o666), os.Truncate(name, 1<<40)) },
 		} {
-			must(t, c.bob.as(plant))
+			testkit.Must(t, c.bob.as(plant))
 			id := c.ann.submit(t, spec{"command": "true", "gpus": 1, "vram": "100M"})[0]
 			if v := c.ann.ended(t, id); v.Outcome == nil || *v.Outcome != job.OK {
 				t.Errorf("%s: it ended %s", what, text(v.Outcome))
 			}
-			must(t, os.Remove(name))
+			testkit.Must(t, os.Remove(name))
 		}
 	}},
 }
@@ -226,7 +227,7 @@ func errorsJoin(errs ...error) error {
 func encode(t *testing.T, f keep.Frame) []byte {
 	t.Helper()
 	data, err := f.Encode()
-	must(t, err)
+	testkit.Must(t, err)
 	return data
 }
 
@@ -234,7 +235,7 @@ func encode(t *testing.T, f keep.Frame) []byte {
 func (c *camp) stored(t *testing.T) (size int64) {
 	t.Helper()
 	files, err := os.ReadDir(filepath.Join(c.stateDir, "store"))
-	must(t, err)
+	testkit.Must(t, err)
 	for _, file := range files {
 		if info, err := file.Info(); err == nil {
 			size += info.Size()

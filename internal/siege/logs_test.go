@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // Writing to and reading from what is not one's own, by way of a log.
@@ -21,7 +22,7 @@ var logAttacks = []attack{
 		for _, owner := range []string{"root", "ann"} {
 			treasure := c.treasure(t, owner, 0o666)
 			way := filepath.Join(c.bob.home, "way-to-"+owner)
-			must(t, c.bob.as(func() error { return os.Symlink(treasure, way) }))
+			testkit.Must(t, c.bob.as(func() error { return os.Symlink(treasure, way) }))
 			c.bobsLogFails(t, way, "it is a link")
 			untouched(t, treasure)
 		}
@@ -29,20 +30,20 @@ var logAttacks = []attack{
 	{"log to a second name of another's file", func(t *testing.T, c *camp) {
 		treasure := c.treasure(t, "ann", 0o666)
 		name := filepath.Join(c.bob.home, "second-name")
-		must(t, os.Link(treasure, name)) // the kernel may keep bob from it; somebody else may have made it
+		testkit.Must(t, os.Link(treasure, name)) // the kernel may keep bob from it; somebody else may have made it
 		c.bobsLogFails(t, name, "belongs to")
 		untouched(t, treasure)
 		own := filepath.Join(c.bob.home, "own")
-		must(t, c.bob.as(func() error { return os.WriteFile(own, nil, 0o600) }))
-		must(t, c.bob.as(func() error { return os.Link(own, own+"2") }))
+		testkit.Must(t, c.bob.as(func() error { return os.WriteFile(own, nil, 0o600) }))
+		testkit.Must(t, c.bob.as(func() error { return os.Link(own, own+"2") }))
 		c.bobsLogFails(t, own, "2 names")
 	}},
 	{"log to a pipe that nobody reads", func(t *testing.T, c *camp) {
 		pipe := filepath.Join(c.bob.home, "pipe")
-		must(t, c.bob.as(func() error { return syscall.Mkfifo(pipe, 0o666) }))
+		testkit.Must(t, c.bob.as(func() error { return syscall.Mkfifo(pipe, 0o666) }))
 		c.bobsLogFails(t, pipe, "not a file")
 		// And to one that somebody reads but never empties.
-		must(t, c.bob.as(func() error {
+		testkit.Must(t, c.bob.as(func() error {
 			reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
 			t.Cleanup(func() { reader.Close() })
 			return err
@@ -111,7 +112,7 @@ var logAttacks = []attack{
 		} {
 			id := c.bob.submit(t, shell("echo mine"))[0]
 			log := text(c.bob.ended(t, id).Log)
-			must(t, c.bob.as(func() error { return errors.Join(os.Remove(log), swap(log)) }))
+			testkit.Must(t, c.bob.as(func() error { return errors.Join(os.Remove(log), swap(log)) }))
 			if r := c.bob.log(t, id); r.status == http.StatusOK || strings.Contains(r.body, treasureText) || strings.Contains(r.body, "root:") {
 				t.Errorf("%s: status %d: %.200s", what, r.status, r.body)
 			}
@@ -122,8 +123,8 @@ var logAttacks = []attack{
 		}
 		id := c.bob.submit(t, shell("echo mine"))[0]
 		log := text(c.bob.ended(t, id).Log)
-		must(t, os.Remove(log))
-		must(t, os.Link(treasure, log))
+		testkit.Must(t, os.Remove(log))
+		testkit.Must(t, os.Link(treasure, log))
 		if r := c.bob.log(t, id); r.status == http.StatusOK || strings.Contains(r.body, treasureText) {
 			t.Errorf("a second name: status %d: %.200s", r.status, r.body)
 		}
@@ -150,20 +151,20 @@ const treasureText = "the treasure of another"
 func (c *camp) treasure(t *testing.T, owner string, mode os.FileMode) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(c.dir, "treasure-")
-	must(t, err)
+	testkit.Must(t, err)
 	path := filepath.Join(dir, "treasure")
-	writeFile(t, path, treasureText, mode)
+	testkit.Write(t, path, treasureText, mode)
 	if owner == "ann" {
-		must(t, os.Chown(dir, c.ann.uid, c.ann.gid))
-		must(t, os.Chown(path, c.ann.uid, c.ann.gid))
+		testkit.Must(t, os.Chown(dir, c.ann.uid, c.ann.gid))
+		testkit.Must(t, os.Chown(path, c.ann.uid, c.ann.gid))
 	}
-	must(t, os.Chmod(dir, 0o755))
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	return path
 }
 
 func untouched(t *testing.T, path string) {
 	t.Helper()
-	if got := readFile(t, path); got != treasureText {
+	if got := testkit.Read(t, path); got != treasureText {
 		t.Errorf("%s holds %q", path, got)
 	}
 }

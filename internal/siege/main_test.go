@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
+
+	"berth/internal/testkit"
 )
 
 // programs is the directory of the berth under test and of this program
@@ -41,7 +42,10 @@ func besiege(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		err = build(dir)
+		err = testkit.Build(dir, "", "cmd/berth", "cmd/berth-keep")
+	}
+	if err == nil {
+		err = copySelf(filepath.Join(dir, "attacker"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,17 +56,12 @@ func besiege(m *testing.M) int {
 	return m.Run()
 }
 
-func build(dir string) error {
-	build := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "berth/cmd/berth", "berth/cmd/berth-keep")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build berth: %w\n%s", err, out)
-	}
+func copySelf(path string) error {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "attacker"), self, 0o755)
+	return os.WriteFile(path, self, 0o755)
 }
 
 func needsRoot(t *testing.T) {
@@ -77,45 +76,5 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// patience is how long a test waits for what must happen, on a slow machine
-// under load.
-const patience = 60 * time.Second
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("after %s still not: %s", patience, what)
-		}
-	}
-}
-
 // long is whether there is time for the long form of a race.
 func long() bool { return os.Getenv("BERTH_SIEGE") != "" }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func writeFile(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	must(t, os.WriteFile(path, []byte(text), mode))
-	must(t, os.Chmod(path, mode))
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	must(t, err)
-	return string(data)
-}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // mgpuSocket is where everybody looks for the mgpu programs' server, and where
@@ -35,10 +36,10 @@ func newMgpuTown(t *testing.T) *mgpuTown {
 	}
 	t.Cleanup(func() { _ = os.Remove(mgpuSocket) }) // it was not there before
 	dir, err := os.MkdirTemp(programs, "mgpu-")
-	must(t, err)
-	must(t, os.Chmod(dir, 0o755))
+	testkit.Must(t, err)
+	testkit.Must(t, os.Chmod(dir, 0o755))
 	homes := filepath.Join(dir, "home")
-	must(t, os.Mkdir(homes, 0o755))
+	testkit.Must(t, os.Mkdir(homes, 0o755))
 	return &mgpuTown{t: t, dir: dir, eve: enlist(t, "eve", homes, ""), fay: enlist(t, "fay", homes, "")}
 }
 
@@ -46,7 +47,7 @@ func newMgpuTown(t *testing.T) *mgpuTown {
 func (m *mgpuTown) up() {
 	m.t.Helper()
 	m.server = m.begin()
-	eventually(m.t, "the server serves", func() bool {
+	testkit.Eventually(m.t, "the server serves", func() bool {
 		if !m.server.running() {
 			m.t.Fatalf("the server ended; it said %s", m.server.output())
 		}
@@ -56,14 +57,14 @@ func (m *mgpuTown) up() {
 
 func (m *mgpuTown) begin() *served {
 	state := filepath.Join(m.dir, "state")
-	must(m.t, os.MkdirAll(state, 0o711))
-	writeFile(m.t, filepath.Join(state, "config.toml"), "[scheduling]\npoll = 0.1\n", 0o644)
+	testkit.Must(m.t, os.MkdirAll(state, 0o711))
+	testkit.Write(m.t, filepath.Join(state, "config.toml"), "[scheduling]\npoll = 0.1\n", 0o644)
 	s := &served{t: m.t, done: make(chan struct{})}
 	s.cmd = exec.Command(filepath.Join(programs, "berth"), "compat", "mgpu_scheduler_server", "--state-dir", state)
 	s.cmd.Dir = "/"
 	s.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "BERTH_SIM=2", "BERTH_LEDGER_DIR=" + filepath.Join(m.dir, "ledger")}
-	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, patience
-	must(m.t, s.cmd.Start())
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, testkit.Patience
+	testkit.Must(m.t, s.cmd.Start())
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
 	m.t.Cleanup(s.stop)
 	return s
@@ -95,7 +96,7 @@ func (m *mgpuTown) queue(p *person, env []string, args ...string) string {
 func (m *mgpuTown) says(path, form string) string {
 	m.t.Helper()
 	text := ""
-	eventually(m.t, path+" matches "+form, func() bool {
+	testkit.Eventually(m.t, path+" matches "+form, func() bool {
 		data, err := os.ReadFile(path)
 		text = string(data)
 		return err == nil && regexp.MustCompile(form).MatchString(text)
@@ -113,8 +114,8 @@ func TestManyUsersOfOneMgpuServer(t *testing.T) {
 	for _, p := range []*person{m.eve, m.fay} {
 		// One of the two has the first job of this queue, and of an earlier one.
 		left := filepath.Join(p.home, ".mgpu_job_"+job.Code("1")+".log")
-		writeFile(t, left, "of another queue\n", 0o644)
-		must(t, os.Chown(left, p.uid, p.gid))
+		testkit.Write(t, left, "of another queue\n", 0o644)
+		testkit.Must(t, os.Chown(left, p.uid, p.gid))
 	}
 	var all sync.WaitGroup
 	ids := map[*person][]string{}
@@ -157,7 +158,7 @@ func TestMgpuUsersEndOnlyTheirOwnJobs(t *testing.T) {
 	m := newMgpuTown(t)
 	m.up()
 	gate, order := filepath.Join(m.dir, "gate"), filepath.Join(m.dir, "order")
-	writeFile(t, order, "", 0o666)
+	testkit.Write(t, order, "", 0o666)
 	running := m.queue(m.eve, nil, "--gpu-ids", "0", "--", "echo eve1 >>"+order+"; until [ -e "+gate+" ]; do sleep 0.05; done")
 	m.says(order, "eve1")
 	queued := m.queue(m.eve, nil, "--gpu-ids", "0", "--", "echo eve2 >>"+order)
@@ -181,7 +182,7 @@ func TestMgpuUsersEndOnlyTheirOwnJobs(t *testing.T) {
 	if out, status := m.fay.mgpu(nil, "mgpu_srun", "--attach", running); status != 1 || !strings.Contains(out, "belongs to") {
 		t.Errorf("fay looks on: %d, %s", status, out)
 	}
-	writeFile(t, gate, "", 0o644)
+	testkit.Write(t, gate, "", 0o644)
 	if got, want := m.says(order, "eve2"), "eve1\nfay1\neve2\n"; got != want {
 		t.Errorf("they ran as %q, want %q", got, want)
 	}
@@ -198,7 +199,7 @@ func TestMgpuUsersEndOnlyTheirOwnJobs(t *testing.T) {
 func TestNobodyTakesTheMgpuServersPlace(t *testing.T) {
 	m := newMgpuTown(t)
 	var listener net.Listener
-	must(t, m.fay.as(func() (err error) {
+	testkit.Must(t, m.fay.as(func() (err error) {
 		listener, err = net.Listen("unix", mgpuSocket)
 		if err == nil {
 			err = os.Chmod(mgpuSocket, 0o777)
@@ -232,16 +233,16 @@ func TestNobodyTakesTheMgpuServersPlace(t *testing.T) {
 	if said := m.begin().refuses(); !strings.Contains(said, "belongs to user "+fmt.Sprint(m.fay.uid)) {
 		t.Errorf("with fay there, the server says %s", said)
 	}
-	must(t, listener.Close())
+	testkit.Must(t, listener.Close())
 	for _, trap := range []func() error{
 		func() error { return os.Symlink("/etc/passwd", mgpuSocket) },
 		func() error { return os.WriteFile(mgpuSocket, []byte("x"), 0o666) },
 	} {
-		must(t, m.fay.as(trap))
+		testkit.Must(t, m.fay.as(trap))
 		if said := m.begin().refuses(); !strings.Contains(said, "belongs to user "+fmt.Sprint(m.fay.uid)) {
 			t.Errorf("with a trap there, the server says %s", said)
 		}
-		must(t, os.Remove(mgpuSocket))
+		testkit.Must(t, os.Remove(mgpuSocket))
 	}
 	m.up()
 	if out, status := m.eve.mgpu(nil, "mgpu_queue"); status != 0 {

@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // What bob wants of ann's jobs.
@@ -206,7 +207,7 @@ func (c *camp) annCanary(t *testing.T) string {
 	t.Helper()
 	const canary = "canary-of-ann"
 	dir := filepath.Join(c.ann.home, canary)
-	must(t, c.ann.as(func() error { return os.MkdirAll(dir, 0o700) }))
+	testkit.Must(t, c.ann.as(func() error { return os.MkdirAll(dir, 0o700) }))
 	id := c.ann.submitFrom(t, map[string]any{
 		"dir": dir, "environ": []string{"CAPTURED=" + canary, "PATH=/usr/bin:/bin"},
 		"jobs": []spec{shell("echo "+canary+"; sleep 1000").with("env", spec{"GIVEN": canary}).with("setup", "true "+canary).with("output", canary+"-%j.log").with("name", "plain")},
@@ -282,12 +283,12 @@ func around(text, word string) string {
 // a little longer.
 func (p *person) events(t *testing.T, query, id string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://berth/v1/events"+query, nil)
-	must(t, err)
+	testkit.Must(t, err)
 	answer, err := p.http.Do(r)
-	must(t, err)
+	testkit.Must(t, err)
 	defer answer.Body.Close()
 	var said strings.Builder
 	lines := bufio.NewScanner(answer.Body)

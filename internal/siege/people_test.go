@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // person is a user of the machine, with a home that only they may enter.
@@ -45,7 +47,7 @@ func database(t *testing.T, name string, args ...string) {
 	t.Helper()
 	var out []byte
 	var err error
-	eventually(t, name+" gets its turn", func() bool {
+	testkit.Eventually(t, name+" gets its turn", func() bool {
 		out, err = exec.Command(name, args...).CombinedOutput()
 		return err == nil || !strings.Contains(string(out), "lock")
 	})
@@ -58,7 +60,7 @@ func database(t *testing.T, name string, args ...string) {
 func removeStale(t *testing.T) {
 	t.Helper()
 	for _, kind := range []struct{ file, remove string }{{"/etc/passwd", "userdel"}, {"/etc/group", "groupdel"}} {
-		for line := range strings.Lines(readFile(t, kind.file)) {
+		for line := range strings.Lines(testkit.Read(t, kind.file)) {
 			name, _, _ := strings.Cut(line, ":")
 			match := accounts.FindStringSubmatch(name)
 			if match == nil {
@@ -83,17 +85,17 @@ func enlist(t *testing.T, who, homes, socket string, groups ...string) *person {
 	database(t, "useradd", append(args, p.name)...)
 	t.Cleanup(func() { database(t, "userdel", p.name) })
 	entry, err := user.Lookup(p.name)
-	must(t, err)
+	testkit.Must(t, err)
 	p.uid, _ = strconv.Atoi(entry.Uid)
 	p.gid, _ = strconv.Atoi(entry.Gid)
 	ids, err := entry.GroupIds()
-	must(t, err)
+	testkit.Must(t, err)
 	for _, id := range ids {
 		n, _ := strconv.Atoi(id)
 		p.groups = append(p.groups, uint32(n))
 	}
-	must(t, os.Mkdir(p.home, 0o700))
-	must(t, os.Chown(p.home, p.uid, p.gid))
+	testkit.Must(t, os.Mkdir(p.home, 0o700))
+	testkit.Must(t, os.Chown(p.home, p.uid, p.gid))
 	p.http = &http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 2,
 		DialContext:         func(context.Context, string, string) (net.Conn, error) { return p.dial() },
@@ -144,7 +146,7 @@ func (p *person) command(name string, args ...string) *exec.Cmd {
 		"BERTH_SOCKET=" + p.socket, "BERTH_NO_AUTOSTART=1", "LC_ALL=C.UTF-8",
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.gid), Groups: p.groups}}
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = testkit.Patience
 	return cmd
 }
 
@@ -164,7 +166,7 @@ func (p *person) berth(args ...string) (out string, status int) {
 func outcome(cmd *exec.Cmd) (out string, status int) {
 	var all bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &all, &all
-	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(testkit.Patience, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	if err := cmd.Start(); err != nil {
 		return err.Error(), -1
@@ -200,7 +202,7 @@ func (p *person) askWith(method, path string, body any, change func(*http.Reques
 		}
 		reader = bytes.NewReader(data)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://berth"+path, reader)
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // ground is a place for daemons that should not start.
@@ -34,8 +36,8 @@ func newGround(t *testing.T, who string) *ground {
 	t.Parallel()
 	removeStale(t)
 	dir, err := os.MkdirTemp(programs, "ground-")
-	must(t, err)
-	must(t, os.Chmod(dir, 0o777|os.ModeSticky)) // as /tmp is
+	testkit.Must(t, err)
+	testkit.Must(t, os.Chmod(dir, 0o777|os.ModeSticky)) // as /tmp is
 	return &ground{dir: dir, enemy: enlist(t, who, dir, filepath.Join(dir, "run", "sock"))}
 }
 
@@ -75,13 +77,13 @@ func TestPlaces(t *testing.T) {
 			os.Symlink(g.path("eves", "config.toml"), g.path("link-config")),
 		)
 	})
-	must(t, os.Mkdir(g.path("open"), 0o777))
-	must(t, os.Chmod(g.path("open"), 0o777))
-	writeFile(t, g.path("writable.toml"), "", 0o666)
-	writeFile(t, g.path("open", "config.toml"), "", 0o644)
-	must(t, syscall.Mkfifo(g.path("pipe.toml"), 0o600))
+	testkit.Must(t, os.Mkdir(g.path("open"), 0o777))
+	testkit.Must(t, os.Chmod(g.path("open"), 0o777))
+	testkit.Write(t, g.path("writable.toml"), "", 0o666)
+	testkit.Write(t, g.path("open", "config.toml"), "", 0o644)
+	testkit.Must(t, syscall.Mkfifo(g.path("pipe.toml"), 0o600))
 	t.Run("places of root's own, which will do", func(t *testing.T) {
-		writeFile(t, g.path("good.toml"), "", 0o644)
+		testkit.Write(t, g.path("good.toml"), "", 0o644)
 		s := g.serve(t, "--config", g.path("good.toml"))
 		answers(t, s, func() (int, error) {
 			conn, err := net.Dial("unix", g.path("roots-run", "sock"))
@@ -133,12 +135,12 @@ func TestPlaces(t *testing.T) {
 	})
 	t.Run("traps within root's own state", func(t *testing.T) {
 		// Only root could have made these; a mistake of root's is told.
-		must(t, os.MkdirAll(g.path("mistaken"), 0o711))
-		must(t, os.Symlink(g.path("eves"), g.path("mistaken", "jobs")))
+		testkit.Must(t, os.MkdirAll(g.path("mistaken"), 0o711))
+		testkit.Must(t, os.Symlink(g.path("eves"), g.path("mistaken", "jobs")))
 		g.serve(t, "--state-dir", g.path("mistaken")).refuses()
-		must(t, os.MkdirAll(g.path("mistaken2"), 0o711))
-		writeFile(t, g.path("treasure"), treasureText, 0o600)
-		must(t, os.Symlink(g.path("treasure"), g.path("mistaken2", "audit.jsonl")))
+		testkit.Must(t, os.MkdirAll(g.path("mistaken2"), 0o711))
+		testkit.Write(t, g.path("treasure"), treasureText, 0o600)
+		testkit.Must(t, os.Symlink(g.path("treasure"), g.path("mistaken2", "audit.jsonl")))
 		g.serve(t, "--state-dir", g.path("mistaken2")).refuses()
 		untouched(t, g.path("treasure"))
 	})
@@ -148,7 +150,7 @@ func TestPlaces(t *testing.T) {
 func answers(t *testing.T, s *served, ask func() (int, error)) int {
 	t.Helper()
 	status := 0
-	eventually(t, "the daemon answers", func() bool {
+	testkit.Eventually(t, "the daemon answers", func() bool {
 		if !s.running() {
 			t.Fatalf("the daemon ended; it said %s", s.output())
 		}
@@ -163,19 +165,19 @@ func answers(t *testing.T, s *served, ask func() (int, error)) int {
 func TestEncryptedPort(t *testing.T) {
 	g := newGround(t, "fay")
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	testkit.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
+	testkit.Must(t, err)
 	keyBytes, err := x509.MarshalECPrivateKey(key)
-	must(t, err)
-	writeFile(t, g.path("tls.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})), 0o644)
-	writeFile(t, g.path("tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyBytes})), 0o600)
+	testkit.Must(t, err)
+	testkit.Write(t, g.path("tls.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})), 0o644)
+	testkit.Write(t, g.path("tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyBytes})), 0o600)
 	port := freePort(t)
 	config := fmt.Sprintf("[http]\nlisten = %q\ntls_cert = %q\ntls_key = %q\n", port, g.path("tls.crt"), g.path("tls.key"))
-	writeFile(t, g.path("tls.toml"), config, 0o644)
+	testkit.Write(t, g.path("tls.toml"), config, 0o644)
 	// Without the certificate no address but the machine's own will do.
-	writeFile(t, g.path("bare.toml"), "[http]\nlisten = \"0.0.0.0:0\"\n", 0o644)
+	testkit.Write(t, g.path("bare.toml"), "[http]\nlisten = \"0.0.0.0:0\"\n", 0o644)
 	g.serve(t, "--config", g.path("bare.toml")).refuses()
 
 	s := g.serve(t, "--config", g.path("tls.toml"))
@@ -193,10 +195,10 @@ func TestEncryptedPort(t *testing.T) {
 	}
 	// Half a handshake holds nobody up but itself.
 	conn, err := net.Dial("tcp", port)
-	must(t, err)
+	testkit.Must(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, "\x16\x03\x01")
-	must(t, err)
+	testkit.Must(t, err)
 	if out, status := outcome(exec.Command(filepath.Join(programs, "berth"), "list", "--socket", g.path("roots-run", "sock"))); status != 0 {
 		t.Errorf("list: %s", out)
 	}
@@ -209,7 +211,7 @@ func TestUserDatabase(t *testing.T) {
 	for name, script := range map[string]string{"fails": "exit 3", "lies": "echo root:x:0:0::/root:/bin/sh", "hangs": "exec sleep 1000"} {
 		t.Run("it "+name, func(t *testing.T) {
 			t.Parallel()
-			writeFile(t, g.path(name), "#!/bin/sh\n"+script+"\n", 0o755)
+			testkit.Write(t, g.path(name), "#!/bin/sh\n"+script+"\n", 0o755)
 			state, socket := g.path("state-"+name), g.path("run-"+name, "sock")
 			inner := fmt.Sprintf(`for tool in getent id; do mount --bind %s "$(readlink -f /usr/bin/$tool)" || exit 77; done; exec %s/berth serve --state-dir %s --socket %s --sim 1`,
 				g.path(name), programs, state, socket)
@@ -217,7 +219,7 @@ func TestUserDatabase(t *testing.T) {
 			s.cmd = exec.Command("/bin/sh", "-c", inner)
 			s.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "BERTH_LEDGER_DIR=" + g.path("ledger-"+name)}
 			s.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-			s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, patience
+			s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, testkit.Patience
 			if err := s.cmd.Start(); err != nil {
 				t.Skipf("this host lets no one mount privately: %v", err)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/testkit"
 )
 
 // Getting more than a job should have.
@@ -73,7 +74,7 @@ true`, c.stateDir, victim, victim, victim))
 			}
 		}
 		// Nothing of berth's listens where permissions mean nothing.
-		for line := range strings.Lines(readFile(t, "/proc/net/unix")) {
+		for line := range strings.Lines(testkit.Read(t, "/proc/net/unix")) {
 			if fields := strings.Fields(line); len(fields) == 8 && strings.HasPrefix(fields[7], "@") && strings.Contains(fields[7], "berth") {
 				t.Errorf("an abstract socket: %s", fields[7])
 			}
@@ -99,7 +100,7 @@ cp /bin/sleep ./innocent-$1; (exec -a kworker setsid ./innocent-$1 $1 &)
 sh -c 'kill -STOP $$; sleep '$1 &
 while :; do setsid /bin/sleep $1 & sleep 0.05; done`
 		id := c.bob.submit(t, spec{"command": []string{"/bin/bash", "-c", script, "bash", mark}, "gpus": "0.004"})[0]
-		eventually(t, "it has spread", func() bool { return len(marked(mark)) > 12 })
+		testkit.Eventually(t, "it has spread", func() bool { return len(marked(mark)) > 12 })
 		c.bob.cancel(t, id)
 		if v := c.bob.ended(t, id); v.State != job.Cancelled {
 			t.Errorf("it is %s", v.State)
@@ -113,7 +114,7 @@ while :; do setsid /bin/sleep $1 & sleep 0.05; done`
 		bomb := `ulimit -u 250 && [ "$(ulimit -Hu)" = 250 ] || exit 9; f() { f | f & }; f; sleep 1000`
 		id := c.cat.submit(t, spec{"command": []string{"/bin/bash", "-c", bomb}, "gpus": "0.004", "timeout": "40s"})[0]
 		c.cat.running(t, id)
-		eventually(t, "the bomb has gone off", func() bool { return owned(c.cat.uid) > 100 })
+		testkit.Eventually(t, "the bomb has gone off", func() bool { return owned(c.cat.uid) > 100 })
 		c.cat.cancel(t, id)
 		c.cat.ended(t, id)
 		if left := owned(c.cat.uid); left > 0 {
@@ -144,12 +145,12 @@ true`)
 		id := c.ann.submit(t, shell("tty; mesg y 2>/dev/null; sleep 1000").with("pty", "yes"))[0]
 		defer c.ann.cancel(t, id)
 		var tty string
-		eventually(t, "the terminal has a name", func() bool {
+		testkit.Eventually(t, "the terminal has a name", func() bool {
 			tty, _, _ = strings.Cut(c.ann.log(t, id).body, "\r\n")
 			return strings.HasPrefix(tty, "/dev/")
 		})
 		info, err := os.Stat(tty)
-		must(t, err)
+		testkit.Must(t, err)
 		if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != c.ann.uid {
 			t.Errorf("%s belongs to %d", tty, stat.Uid)
 		}
@@ -271,12 +272,12 @@ exec sed 's/:/ /' /proc/self/status`), // exec: a shell blocks signals while it 
 		t.Errorf("its descriptors are %q", fds)
 	}
 	info, err := os.Stat(log)
-	must(t, err)
+	testkit.Must(t, err)
 	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != c.bob.uid || info.Mode().Perm()&0o007 != 0 {
 		t.Errorf("its log is %s of user %d, in spite of the umask", info.Mode(), stat.Uid)
 	}
 	dir, err := os.Stat(filepath.Dir(log))
-	must(t, err)
+	testkit.Must(t, err)
 	if stat := dir.Sys().(*syscall.Stat_t); int(stat.Uid) != c.bob.uid || dir.Mode().Perm() != 0o700 {
 		t.Errorf("its directory is %s of user %d", dir.Mode(), stat.Uid)
 	}

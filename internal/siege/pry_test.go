@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 func pointer[T any](value *T) uintptr { return uintptr(unsafe.Pointer(value)) }
@@ -90,10 +92,10 @@ type attached struct {
 func (c *camp) mustNotAttach(t *testing.T, p *person, id string) {
 	t.Helper()
 	conn, err := p.dial()
-	must(t, err)
+	testkit.Must(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, attachRequest, id)
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	testkit.Must(t, conn.SetDeadline(time.Now().Add(testkit.Patience)))
 	status, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil || status != "HTTP/1.1 403 Forbidden\r\n" {
 		t.Errorf("%s is told %q, %v", p.name, status, err)
@@ -107,8 +109,8 @@ const attachRequest = "POST /v1/jobs/%s/attach HTTP/1.1\r\nHost: berth\r\nConnec
 func (c *camp) attach(t *testing.T, p *person, id string) *attached {
 	t.Helper()
 	conn, err := p.dial()
-	must(t, err)
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	testkit.Must(t, err)
+	testkit.Must(t, conn.SetDeadline(time.Now().Add(testkit.Patience)))
 	fmt.Fprintf(conn, attachRequest, id)
 	a := &attached{conn, bufio.NewReader(conn)}
 	status, err := a.reader.ReadString('\n')
@@ -117,7 +119,7 @@ func (c *camp) attach(t *testing.T, p *person, id string) *attached {
 	}
 	for {
 		line, err := a.reader.ReadString('\n')
-		must(t, err)
+		testkit.Must(t, err)
 		if line == "\r\n" {
 			return a
 		}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 // attack is one attempt. It fails where the attempt succeeds.
@@ -66,7 +68,7 @@ func TestSiege(t *testing.T) {
 	if !c.daemon.running() || c.daemon.cmd.Process.Pid != pid {
 		t.Fatalf("the daemon did not live through it: %s", c.daemon.output())
 	}
-	log := readFile(t, filepath.Join(c.stateDir, "berth.log"))
+	log := testkit.Read(t, filepath.Join(c.stateDir, "berth.log"))
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "bug while") || strings.Contains(line, "panic") {
 			t.Errorf("the daemon says %.2000s", line)

@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/creack/pty"
+
+	"berth/internal/testkit"
 )
 
 // Driving the terminal of whoever looks.
@@ -18,7 +20,7 @@ var terminalAttacks = []attack{
 	{"steer a terminal with a command, a directory, a variable", func(t *testing.T, c *camp) {
 		const evil = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;cm0gLXJm\x07\u009b31m\u202etxt\r\b\x7f"
 		dir := filepath.Join(c.bob.home, "d"+evil)
-		must(t, c.bob.as(func() error { return os.MkdirAll(dir, 0o755) }))
+		testkit.Must(t, c.bob.as(func() error { return os.MkdirAll(dir, 0o755) }))
 		ids := c.bob.submitFrom(t, map[string]any{"dir": dir, "jobs": []spec{
 			shell("sleep 1000 # "+evil).with("env", spec{"A": evil}).with("setup", "true "+evil).with("output", evil+"%j").with("name", "\u202eemoc"),
 			shell("true").with("dir", "/nonexistent"+evil), shell("true").with("venv", "/nonexistent"+evil), {"command": []string{"/nonexistent" + evil}, "gpus": "0.004"},
@@ -40,7 +42,7 @@ var terminalAttacks = []attack{
 		cmd := exec.Command(filepath.Join(programs, "berth"), "logs", id)
 		cmd.Env = []string{"BERTH_SOCKET=" + c.socket, "HOME=/root", "TERM=xterm", "PATH=/usr/bin:/bin"}
 		terminal, err := pty.Start(cmd)
-		must(t, err)
+		testkit.Must(t, err)
 		defer terminal.Close()
 		said, _ := io.ReadAll(terminal) // a terminal ends with an error
 		_ = cmd.Wait()
@@ -55,9 +57,9 @@ var terminalAttacks = []attack{
 	}},
 	{"steer a terminal by way of the ledger of reservations", func(t *testing.T, c *camp) {
 		entry := fmt.Sprintf(`{"version":1,"boot_id":%q,"pid_space":%q,"entries":[{"key":"x/1","user":"\u001b[31mroot","job":"\u001b]0;x\u0007","name":"\u202e\u009b","uuids":["x"],"budget_mib":[1],"holder_pid":1,"holder_start":%d}]}`,
-			strings.TrimSpace(readFile(t, "/proc/sys/kernel/random/boot_id")), link(t, "/proc/self/ns/pid"), startOf(t, 1))
+			strings.TrimSpace(testkit.Read(t, "/proc/sys/kernel/random/boot_id")), link(t, "/proc/self/ns/pid"), startOf(t, 1))
 		path := filepath.Join(c.dir, "ledger", fmt.Sprintf("%d-evil", c.bob.uid))
-		must(t, c.bob.as(func() error { return os.WriteFile(path, []byte(entry), 0o644) }))
+		testkit.Must(t, c.bob.as(func() error { return os.WriteFile(path, []byte(entry), 0o644) }))
 		defer os.Remove(path)
 		c.bob.does(t, "true") // has the ledger read
 		c.mustBePlain(t, "gpus")
@@ -67,7 +69,7 @@ var terminalAttacks = []attack{
 func link(t *testing.T, path string) string {
 	t.Helper()
 	to, err := os.Readlink(path)
-	must(t, err)
+	testkit.Must(t, err)
 	return to
 }
 
@@ -76,7 +78,7 @@ func startOf(t *testing.T, pid int) (ticks uint64) {
 	_, rest, _ := strings.Cut(procFile(pid, "stat"), ") ")
 	fields := strings.Fields(rest)
 	_, err := fmt.Sscan(fields[19], &ticks)
-	must(t, err)
+	testkit.Must(t, err)
 	return ticks
 }
 

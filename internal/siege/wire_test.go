@@ -8,17 +8,19 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // exchange writes raw bytes to a connection and reads one reply.
 func exchange(t *testing.T, conn net.Conn, bytes string) reply {
 	t.Helper()
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	testkit.Must(t, conn.SetDeadline(time.Now().Add(testkit.Patience)))
 	if _, err := io.WriteString(conn, bytes); err != nil {
 		t.Fatalf("write: %v", err)
 	}
 	r, err := readReply(conn)
-	must(t, err)
+	testkit.Must(t, err)
 	return r
 }
 
@@ -69,12 +71,12 @@ func (c *camp) remoteBy(t *testing.T, client *http.Client, method, path, secret 
 func (c *camp) remoteWith(t *testing.T, client *http.Client, method, path string, body io.Reader, change func(*http.Request)) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.tcp+path, body)
-	must(t, err)
+	testkit.Must(t, err)
 	change(r)
 	answer, err := client.Do(r)
-	must(t, err)
+	testkit.Must(t, err)
 	defer answer.Body.Close()
 	data, err := io.ReadAll(answer.Body)
-	must(t, err)
+	testkit.Must(t, err)
 	return reply{answer.StatusCode, answer.Header, string(data)}
 }

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 func script(t *testing.T, path, text string) string {
 	t.Helper()
-	write(t, path, "#!/bin/sh\n"+text)
+	testkit.Write(t, path, "#!/bin/sh\n"+text)
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +48,11 @@ func TestAProgramThatGivesNoAnswer(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			path := script(t, filepath.Join(t.TempDir(), "p"), test.text)
-			deadline := patience
+			deadline := testkit.Patience
 			if test.want != nil {
 				deadline = 200 * time.Millisecond
 			}
-			late := time.AfterFunc(patience, func() { t.Error("it is waited for") })
+			late := time.AfterFunc(testkit.Patience, func() { t.Error("it is waited for") })
 			said, err := runPath(t.Context(), path, call{name: "p", deadline: deadline})
 			late.Stop()
 			if err == nil || test.want != nil && !errors.Is(err, test.want) {
@@ -74,15 +76,15 @@ func TestNothingOfALateProgramStays(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := runPath(ctx, path, call{name: "p", deadline: patience}); !errors.Is(err, errNoAnswer) {
+	if _, err := runPath(ctx, path, call{name: "p", deadline: testkit.Patience}); !errors.Is(err, errNoAnswer) {
 		t.Fatal(err)
 	}
 	allCommandsEnd(t)
-	pid, err := strconv.Atoi(strings.TrimSpace(read(t, filepath.Join(dir, "pid"))))
+	pid, err := strconv.Atoi(strings.TrimSpace(testkit.Read(t, filepath.Join(dir, "pid"))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); unix.Kill(pid, 0) == nil && !isZombie(pid); {
+	for deadline := time.Now().Add(testkit.Patience); unix.Kill(pid, 0) == nil && !isZombie(pid); {
 		if time.Now().After(deadline) {
 			t.Fatal("its child lives")
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // labServer is a machine on which nothing is wrong.
@@ -38,7 +40,7 @@ func labServer(t *testing.T) (*fake, exam) {
 		chmod(t, f.path(name), 0o666)
 	}
 	chmod(t, f.path("/dev/shm"), 0o777|os.ModeSticky)
-	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), deadline: patience,
+	return f, exam{machine: f.machine, kernel: kernel{release: "6.8.0-45-generic"}, places: SharedPlaces(), deadline: testkit.Patience,
 		helper: helper{path: f.path("/opt/berth/berth-gpu")}, protocol: 7, arch: "amd64"}
 }
 
@@ -301,7 +303,7 @@ func TestWhereTheHelperIs(t *testing.T) {
 	elsewhere := filepath.Join(dir, "other")
 	script(t, elsewhere, "")
 	plain := filepath.Join(dir, "plain")
-	write(t, plain, "")
+	testkit.Write(t, plain, "")
 	for _, test := range []struct {
 		name, env, dir string
 		want           helper

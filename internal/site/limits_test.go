@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"berth/internal/testkit"
 )
 
 // plainLimits is /proc/1/limits of a machine without systemd.
@@ -297,7 +299,7 @@ func TestTrustedFile(t *testing.T) {
 	me := os.Getuid()
 	dir := t.TempDir()
 	good := filepath.Join(dir, "etc", "config")
-	write(t, good, "")
+	testkit.Write(t, good, "")
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink("etc/../etc/config", link); err != nil {
 		t.Fatal(err)
@@ -307,7 +309,7 @@ func TestTrustedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := filepath.Join(dir, "open", "config")
-	write(t, open, "")
+	testkit.Write(t, open, "")
 	if err := os.Chmod(filepath.Dir(open), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +318,7 @@ func TestTrustedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	byGroup := filepath.Join(dir, "etc", "group")
-	write(t, byGroup, "")
+	testkit.Write(t, byGroup, "")
 	if err := os.Chmod(byGroup, 0o660); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 func TestTheLogIsBounded(t *testing.T) {
@@ -30,12 +32,12 @@ func TestTheLogIsBounded(t *testing.T) {
 			t.Errorf("%s has %d bytes", entry.Name(), info.Size())
 		}
 	}
-	if text := read(t, filepath.Join(dir, "berth.log")); !strings.HasSuffix(text, "line 499\n") {
+	if text := testkit.Read(t, filepath.Join(dir, "berth.log")); !strings.HasSuffix(text, "line 499\n") {
 		t.Errorf("the newest file ends in %q", text)
 	}
 	// The old ones follow in order, without a gap.
-	newest := read(t, filepath.Join(dir, "berth.log"))
-	older := read(t, filepath.Join(dir, "berth.log.1"))
+	newest := testkit.Read(t, filepath.Join(dir, "berth.log"))
+	older := testkit.Read(t, filepath.Join(dir, "berth.log.1"))
 	var first, last int
 	fmt.Sscanf(newest, "line %d", &first)
 	fmt.Sscanf(older[len(older)-9:], "line %d", &last)
@@ -46,24 +48,24 @@ func TestTheLogIsBounded(t *testing.T) {
 
 func TestTheLogGoesOnWhereItWas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.log")
-	write(t, path, strings.Repeat("x", 90)+"\n")
+	testkit.Write(t, path, strings.Repeat("x", 90)+"\n")
 	l, err := OpenLog(path, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	fmt.Fprintln(l, "short")
-	if text := read(t, path); !strings.HasSuffix(text, "x\nshort\n") {
+	if text := testkit.Read(t, path); !strings.HasSuffix(text, "x\nshort\n") {
 		t.Errorf("it has %q", text)
 	}
 	fmt.Fprintln(l, "one that is too much")
-	if text := read(t, path); text != "one that is too much\n" {
+	if text := testkit.Read(t, path); text != "one that is too much\n" {
 		t.Errorf("after rotation it has %q", text)
 	}
 	// One line above the bound is written all the same.
 	long := strings.Repeat("y", 200)
 	fmt.Fprintln(l, long)
-	if text := read(t, path); text != long+"\n" {
+	if text := testkit.Read(t, path); text != long+"\n" {
 		t.Errorf("it has %q", text)
 	}
 	first, err := OpenLog(filepath.Join(t.TempDir(), "berth.log"), 100)
@@ -99,7 +101,7 @@ func TestALogThatCannotBeWrittenStopsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprint(l, "it is back\n")
-	if text := read(t, filepath.Join(dir, "berth.log")); text != "it is back\n" {
+	if text := testkit.Read(t, filepath.Join(dir, "berth.log")); text != "it is back\n" {
 		t.Errorf("it has %q", text)
 	}
 }
@@ -122,7 +124,7 @@ func TestLogLevels(t *testing.T) {
 	logger, _ := NewLogger(l, "warn")
 	logger.Info("quiet")
 	logger.Warn("heard")
-	if text := read(t, path); strings.Contains(text, "quiet") || !strings.Contains(text, "heard") {
+	if text := testkit.Read(t, path); strings.Contains(text, "quiet") || !strings.Contains(text, "heard") {
 		t.Errorf("it has %q", text)
 	}
 }

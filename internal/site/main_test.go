@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"berth/internal/testkit"
 )
 
 // The test binary is also the processes it tests with.
@@ -31,28 +32,6 @@ func TestMain(m *testing.M) {
 	default:
 		goleak.VerifyTestMain(m)
 	}
-}
-
-// patience is how long a test waits for what ought to come at once.
-const patience = 60 * time.Second
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // fake is another machine: files below a directory, and programs that answer
@@ -97,7 +76,7 @@ func (f *fake) ask(_ context.Context, c call) (answer, error) {
 // file writes a file of the fake machine.
 func (f *fake) file(name, text string) *fake {
 	f.t.Helper()
-	write(f.t, f.path(name), text)
+	testkit.Write(f.t, f.path(name), text)
 	return f
 }
 
@@ -146,7 +125,7 @@ const ann = "ann:x:1000:1000:Ann:/home/ann:/bin/bash\n"
 // allCommandsEnd waits until no program is under way any more.
 func allCommandsEnd(t *testing.T) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testkit.Patience)
 	for range maxCommands {
 		select {
 		case commandSlots <- struct{}{}:

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 // opener plays the process that opens, which is its user's to bend.
@@ -81,7 +83,7 @@ func TestAnOpenerThatIsBentOpensNothingElse(t *testing.T) {
 	}
 	before := openFiles(t)
 	for _, row := range rows {
-		got, err := opener(t, patience, row.play)
+		got, err := opener(t, testkit.Patience, row.play)
 		if (err == nil) != row.ok {
 			t.Errorf("%s: %v, %v", row.name, got, err)
 		}

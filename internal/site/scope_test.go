@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 // withSystemd is a machine that systemd runs. Its systemd-run puts itself into
@@ -48,14 +50,14 @@ const scopePath = "/sys/fs/cgroup/berth.slice/berth-jobs.scope"
 // endKeeper ends the process that holds the fake scope.
 func (f *fake) endKeeper() {
 	f.t.Helper()
-	pid, err := strconv.Atoi(strings.TrimSpace(read(f.t, f.path(scopePath+"/hold/cgroup.procs"))))
+	pid, err := strconv.Atoi(strings.TrimSpace(testkit.Read(f.t, f.path(scopePath+"/hold/cgroup.procs"))))
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil {
 		f.t.Errorf("the keeper: %v", err)
 	}
-	for deadline := time.Now().Add(patience); !isZombie(pid); {
+	for deadline := time.Now().Add(testkit.Patience); !isZombie(pid); {
 		if time.Now().After(deadline) {
 			f.t.Fatal("the keeper does not end")
 		}
@@ -69,7 +71,7 @@ func TestJobScope(t *testing.T) {
 	if err != nil || reason != "" || dir != f.path(scopePath) {
 		t.Fatalf("%q, %q, %v", dir, reason, err)
 	}
-	asked := read(t, f.path("/asked"))
+	asked := testkit.Read(t, f.path("/asked"))
 	for _, word := range []string{"--scope", "--collect", "--slice=berth.slice", "--unit=berth-jobs.scope", "Delegate=yes", "TasksMax=infinity"} {
 		if !strings.Contains(asked, word) {
 			t.Errorf("systemd-run was not asked for %s: %s", word, asked)
@@ -84,7 +86,7 @@ func TestJobScope(t *testing.T) {
 	if err != nil || reason != "" || again != dir {
 		t.Errorf("the next daemon: %q, %q, %v", again, reason, err)
 	}
-	if read(t, f.path("/asked")) != asked {
+	if testkit.Read(t, f.path("/asked")) != asked {
 		t.Error("systemd was asked for another one")
 	}
 	f.endKeeper()
@@ -99,7 +101,7 @@ func TestTheScopeOfAUser(t *testing.T) {
 	if err != nil || reason != "" || dir != f.path(scopePath) {
 		t.Fatalf("%q, %q, %v", dir, reason, err)
 	}
-	if asked := read(t, f.path("/asked")); !strings.HasPrefix(asked, "--user ") {
+	if asked := testkit.Read(t, f.path("/asked")); !strings.HasPrefix(asked, "--user ") {
 		t.Errorf("it was asked %s", asked)
 	}
 	f.endKeeper()
@@ -218,7 +220,7 @@ func TestHoldTakesItsPlace(t *testing.T) {
 	if dir, err := m.scopeOf(cmd.Process.Pid); err != nil || dir != scope {
 		t.Errorf("its scope is %q, %v", dir, err)
 	}
-	if text := read(t, filepath.Join(scope, "cgroup.procs")); text != "" {
+	if text := testkit.Read(t, filepath.Join(scope, "cgroup.procs")); text != "" {
 		t.Errorf("the scope itself has processes: %q", text)
 	}
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 func TestNotify(t *testing.T) {
@@ -22,7 +24,7 @@ func TestNotify(t *testing.T) {
 		hear := func() string {
 			t.Helper()
 			buffer := make([]byte, 4096)
-			conn.SetReadDeadline(time.Now().Add(patience))
+			conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 			n, err := conn.Read(buffer)
 			if err != nil {
 				t.Fatal(err)
@@ -123,7 +125,7 @@ func TestAServiceManagerStartsIt(t *testing.T) {
 		t.Errorf("it says\n%s\nwant\n%s", got, want)
 	}
 	buffer := make([]byte, 100)
-	manager.SetReadDeadline(time.Now().Add(patience))
+	manager.SetReadDeadline(time.Now().Add(testkit.Patience))
 	if n, err := manager.Read(buffer); err != nil || string(buffer[:n]) != Ready {
 		t.Errorf("the manager hears %q, %v", buffer[:n], err)
 	}

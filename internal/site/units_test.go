@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 const packaging = "../../packaging"
@@ -26,7 +28,7 @@ var unitKeys = map[string][]string{
 
 func TestUnitsHaveKnownKeys(t *testing.T) {
 	for _, unit := range units {
-		text := read(t, filepath.Join(packaging, unit))
+		text := testkit.Read(t, filepath.Join(packaging, unit))
 		section, count := "", 0
 		for line := range strings.Lines(text) {
 			line = strings.TrimSpace(line)
@@ -72,7 +74,7 @@ func TestUnitsDoWhatTheyMust(t *testing.T) {
 		{"user/berth.socket", "Socket", map[string]string{"ListenStream": "%h/.local/state/berth/berth.sock", "SocketMode": "0600", "DirectoryMode": "0700"}},
 	}
 	for _, test := range tests {
-		got := settings(read(t, filepath.Join(packaging, test.unit)), test.section)
+		got := settings(testkit.Read(t, filepath.Join(packaging, test.unit)), test.section)
 		for key, want := range test.want {
 			if got[key] != want {
 				t.Errorf("%s: %s=%s, want %s", test.unit, key, got[key], want)
@@ -89,7 +91,7 @@ func TestUnitsTakeNothingFromJobs(t *testing.T) {
 	inherited := []string{"NoNewPrivileges", "Protect", "Private", "Capability", "SystemCall", "Restrict", "ReadOnly", "Inaccessible", "MemoryDeny", "LockPersonality",
 		"DynamicUser", "User", "Group", "RemoveIPC", "MemoryMax", "CPUQuota", "Nice", "Environment", "PAMName", "RootDirectory"}
 	for _, unit := range units {
-		for key := range settings(read(t, filepath.Join(packaging, unit)), "Service") {
+		for key := range settings(testkit.Read(t, filepath.Join(packaging, unit)), "Service") {
 			for _, prefix := range inherited {
 				if strings.HasPrefix(key, prefix) {
 					t.Errorf("%s: %s", unit, key)
@@ -108,8 +110,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 		// It insists on a program that is there.
 		copies, verify := t.TempDir(), []string{"verify", kind, "--man=no"}
 		for _, name := range []string{"berth.service", "berth.socket"} {
-			text := strings.ReplaceAll(read(t, filepath.Join(dir, name)), "/usr/local/bin/berth serve", "/bin/true serve")
-			write(t, filepath.Join(copies, name), text)
+			text := strings.ReplaceAll(testkit.Read(t, filepath.Join(dir, name)), "/usr/local/bin/berth serve", "/bin/true serve")
+			testkit.Write(t, filepath.Join(copies, name), text)
 			verify = append(verify, filepath.Join(copies, name))
 		}
 		cmd := exec.Command(analyze, verify...)
@@ -136,7 +138,7 @@ func TestTheServiceIsInstalled(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, name := range []string{"system/berth.service", "system/berth.socket", "user/berth.service", "user/berth.socket"} {
-		text := read(t, filepath.Join(dest, "etc/systemd", name))
+		text := testkit.Read(t, filepath.Join(dest, "etc/systemd", name))
 		if strings.HasSuffix(name, ".service") && settings(text, "Service")["ExecStart"] != "/opt/berth/bin/berth serve" {
 			t.Errorf("%s:\n%s", name, text)
 		}

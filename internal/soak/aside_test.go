@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // leaving are the steps of a daemon that has jobs make room for others.
@@ -128,7 +129,7 @@ func (h *host) mustHaveGivenWay(l line, v job.View, b books) {
 		h.t.Errorf("line %d ran once more than berth knows", l.number)
 	}
 	for attempt := 1; attempt <= v.Attempt; attempt++ {
-		text := readFile(h.t, filepath.Join(h.logDir, "jobs", v.ID, fmt.Sprintf("%d.log", attempt)))
+		text := testkit.Read(h.t, filepath.Join(h.logDir, "jobs", v.ID, fmt.Sprintf("%d.log", attempt)))
 		begin, end := l.log(attempt)
 		if !strings.HasPrefix(text, begin) || attempt == v.Attempt && text != begin+end {
 			h.t.Errorf("line %d attempt %d: its log is not what it printed:\n%s", l.number, attempt, text)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"berth/internal/testkit"
 )
 
 // TestLettingGoOfTheDriver: for as long as an administrator wants it, no
@@ -18,12 +20,12 @@ func TestLettingGoOfTheDriver(t *testing.T) {
 		t.Errorf("NVML tells more of a card: %+v", card)
 	}
 	busy := r.give(0, "sleep", "600")
-	eventually(t, "a job is on a card", func() bool { return r.state(busy) == "running" })
+	testkit.Eventually(t, "a job is on a card", func() bool { return r.state(busy) == "running" })
 	if _, said, status := r.cli("gpu", "release"); status != 1 || !strings.Contains(said, "jobs are on the cards: "+busy) || !strings.Contains(said, "--force") {
 		t.Errorf("%d %s", status, said)
 	}
 	r.cli("cancel", "--grace", "0", busy)
-	eventually(t, "the cards are empty", func() bool { return len(r.card(0).Jobs) == 0 })
+	testkit.Eventually(t, "the cards are empty", func() bool { return len(r.card(0).Jobs) == 0 })
 	if out, said, status := r.cli("gpu", "release", "--for", "10m"); status != 0 || !strings.Contains(out, "let go of until") {
 		t.Fatalf("%d %s %s", status, out, said)
 	}
@@ -46,7 +48,7 @@ func TestLettingGoOfTheDriver(t *testing.T) {
 	if _, said, status := r.cli("gpu", "release", "--end"); status != 0 {
 		t.Errorf("%d %s", status, said)
 	}
-	eventually(t, "what waited has run", func() bool { return r.state(waits) == "finished" })
+	testkit.Eventually(t, "what waited has run", func() bool { return r.state(waits) == "finished" })
 	if out, _, _ := r.cli("gpu", "history"); !strings.Contains(out, "taken hold of again") || !strings.Contains(out, "let go of until") {
 		t.Errorf("%s", out)
 	}

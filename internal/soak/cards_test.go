@@ -3,7 +3,6 @@ package soak
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,21 +13,14 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/fakenvml"
+	"berth/internal/testkit"
 )
 
 // helper is the directory of programs that read real cards. It is built when
 // the first test wants it.
 var helper = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(programs, "helper")
-	if err := build(dir, ""); err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-extldflags=-Wl,-z,lazy", "-o", dir+"/", "berth/cmd/berth-gpu")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build berth-gpu: %w\n%s", err, out)
-	}
-	return dir, nil
+	return dir, testkit.Build(dir, "", "cmd/berth", "cmd/berth-keep", "cmd/berth-gpu")
 })
 
 // rack is a host with cards of a driver that can be broken.
@@ -168,7 +160,7 @@ func (p plug) test(t *testing.T) {
 	for i := range 4 {
 		held = append(held, r.give(i, "sleep", "600"))
 	}
-	eventually(t, "jobs run on all cards", func() bool {
+	testkit.Eventually(t, "jobs run on all cards", func() bool {
 		return !slices.ContainsFunc(held, func(id string) bool { return r.state(id) != "running" })
 	})
 	var answers atomic.Int64
@@ -177,21 +169,21 @@ func (p plug) test(t *testing.T) {
 	p.pull(r.box)
 	pulled := answers.Load()
 	if p.health != "" {
-		eventually(t, "the bad card is "+p.health, func() bool { return r.card(1).Health == p.health })
+		testkit.Eventually(t, "the bad card is "+p.health, func() bool { return r.card(1).Health == p.health })
 		t.Logf("%s after %s: %s", p.health, since(begun), r.card(1).HealthReason)
 	}
 	if p.xid != 0 {
-		eventually(t, "the card's last error is shown", func() bool {
+		testkit.Eventually(t, "the card's last error is shown", func() bool {
 			last := r.card(1).LastXid
 			return last != nil && last.Code == p.xid
 		})
 	}
 	if p.blind {
-		eventually(t, "the cards are shown as not read lately", func() bool { return r.card(0).Stale })
+		testkit.Eventually(t, "the cards are shown as not read lately", func() bool { return r.card(0).Stale })
 	}
 	r.othersGoOn(p)
 	waiting := r.waits(p)
-	eventually(t, "the daemon gave as many answers as one that does not wait for the driver", func() bool { return answers.Load()-pulled >= 200 })
+	testkit.Eventually(t, "the daemon gave as many answers as one that does not wait for the driver", func() bool { return answers.Load()-pulled >= 200 })
 	if p.mend != nil {
 		p.mend(r.box)
 	}
@@ -200,12 +192,12 @@ func (p plug) test(t *testing.T) {
 			t.Fatal(errOut)
 		}
 	}
-	eventually(t, "the card is trusted again, without a restart", func() bool {
+	testkit.Eventually(t, "the card is trusted again, without a restart", func() bool {
 		card := r.card(1)
 		return card.Health == "ok" && !card.Stale
 	})
 	for _, id := range waiting {
-		eventually(t, "what waited for the card has run", func() bool { return r.state(id) == "finished" })
+		testkit.Eventually(t, "what waited for the card has run", func() bool { return r.state(id) == "finished" })
 	}
 	for _, id := range held {
 		if state := r.state(id); state != "running" {
@@ -230,7 +222,7 @@ func (r *rack) othersGoOn(p plug) {
 		if p.blind {
 			continue
 		}
-		eventually(r.t, "a job starts on a good card", func() bool { return r.state(id) == "finished" })
+		testkit.Eventually(r.t, "a job starts on a good card", func() bool { return r.state(id) == "finished" })
 	}
 }
 
@@ -241,7 +233,7 @@ func (r *rack) waits(p plug) []string {
 		return nil
 	}
 	id := r.give(1, "true")
-	never(r.t, 2*time.Second, "a job starts on a card that is not to be trusted", func() bool { return r.state(id) != "queued" })
+	testkit.Never(r.t, 2*time.Second, "a job starts on a card that is not to be trusted", func() bool { return r.state(id) != "queued" })
 	return []string{id}
 }
 
@@ -249,7 +241,7 @@ func (r *rack) waits(p plug) []string {
 // that ever did, at most one helper is left, and perhaps one that hangs.
 func (r *rack) mustHoldTheDriverOnce() {
 	r.t.Helper()
-	eventually(r.t, "one process at most holds the driver", func() bool {
+	testkit.Eventually(r.t, "one process at most holds the driver", func() bool {
 		alive := 0
 		for _, pid := range r.box.Inits() {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {

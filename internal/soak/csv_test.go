@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // csvSite is a site whose jobs file is gpu-scheduler's.
@@ -28,8 +30,8 @@ func newCSVSite(t *testing.T, cards int) *csvSite {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	writeProgram(t, filepath.Join(bin, "python"), "#!/bin/sh\nshift\nexec sh \"$@\"\n")
-	writeFile(t, filepath.Join(s.dir, "llm_config.json"), `{"default_requirement": 1.0, "models": {"half": 0.5, "pair": 2.0}}`)
+	testkit.Write(t, filepath.Join(bin, "python"), "#!/bin/sh\nshift\nexec sh \"$@\"\n", 0o755)
+	testkit.Write(t, filepath.Join(s.dir, "llm_config.json"), `{"default_requirement": 1.0, "models": {"half": 0.5, "pair": 2.0}}`)
 	s.env = append(s.env, "HOME="+s.dir, "TMPDIR="+s.dir, "CONDA_EXE=", "PATH="+bin+":"+programs+":"+os.Getenv("PATH"))
 	s.flags = []string{"--sim", fmt.Sprint(cards), "--monitor-interval", "1", "--state-interval", "0.1"}
 	return s
@@ -101,8 +103,8 @@ func TestKillCSV(t *testing.T) {
 		}
 	}
 	b := s.begin(nil)
-	eventually(t, "it heeds signals", func() bool { return strings.Contains(b.said(), "scheduler started") })
-	within(t, 2*patience, "everything is over", func() bool { return s.count("end") >= len(s.lines) && s.over() })
+	testkit.Eventually(t, "it heeds signals", func() bool { return strings.Contains(b.said(), "scheduler started") })
+	testkit.Within(t, 2*testkit.Patience, "everything is over", func() bool { return s.count("end") >= len(s.lines) && s.over() })
 	b.signal(syscall.SIGINT)
 	b.mustEnd(130)
 	t.Logf("%d kills, %d lines, %s", done, len(s.lines), since(begun))
@@ -140,7 +142,7 @@ type csvJob struct {
 func (s *csvSite) told() map[int][]csvJob {
 	s.t.Helper()
 	var doc struct{ Jobs []csvJob }
-	if err := json.Unmarshal([]byte(readFile(s.t, filepath.Join(s.dir, "gpu_scheduler_state.json"))), &doc); err != nil {
+	if err := json.Unmarshal([]byte(testkit.Read(s.t, filepath.Join(s.dir, "gpu_scheduler_state.json"))), &doc); err != nil {
 		s.t.Fatal(err)
 	}
 	found := map[int][]csvJob{}

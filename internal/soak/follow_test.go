@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"berth/internal/api"
+	"berth/internal/testkit"
 )
 
 // chatty prints numbered rows until it is told to stop.
@@ -26,7 +27,7 @@ func TestFollowThroughKills(t *testing.T) {
 	rng := chance(t)
 	h := newHost(t, 1)
 	b := h.up()
-	writeFile(t, filepath.Join(h.dir, "chatty.sh"), chatty)
+	testkit.Write(t, filepath.Join(h.dir, "chatty.sh"), chatty)
 	reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{
 		Jobs: []api.Spec{{Command: api.Command{Shell: "true"}}, {Command: api.Command{Shell: `exec sh "$SOAK/chatty.sh"`}}}, Dir: h.dir, Environ: h.environ(),
 	})
@@ -39,21 +40,21 @@ func TestFollowThroughKills(t *testing.T) {
 	logs := h.begin("logs", "-f", id)
 	wait := h.begin("wait", over, id)
 	// Who was answered once goes on: with a line of the log, with the job that is over.
-	eventually(t, "the log is followed", func() bool { return len(logs.said()) > 0 })
-	eventually(t, "the job is waited for", func() bool { return len(wait.said()) > 0 })
+	testkit.Eventually(t, "the log is followed", func() bool { return len(logs.said()) > 0 })
+	testkit.Eventually(t, "the job is waited for", func() bool { return len(wait.said()) > 0 })
 	for range 20 {
 		seen := len(logs.said())
 		b.kill()
 		b = h.up()
 		// Now and then the next kill comes before anybody is back.
 		if rng.IntN(3) > 0 {
-			eventually(t, "the log is followed again", func() bool { return len(logs.said()) > seen })
+			testkit.Eventually(t, "the log is followed again", func() bool { return len(logs.said()) > seen })
 		}
 	}
 	h.openGate()
 	logs.mustEnd(0)
 	wait.mustEnd(7)
-	want := readFile(t, filepath.Join(h.logDir, "jobs", id, "1.log"))
+	want := testkit.Read(t, filepath.Join(h.logDir, "jobs", id, "1.log"))
 	if got := logs.said(); got != want {
 		t.Errorf("logs -f printed %d bytes of %d; they differ at byte %d", len(got), len(want), differ(got, want))
 	}

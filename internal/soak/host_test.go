@@ -15,6 +15,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // host is a site with a daemon instead of a jobs file.
@@ -71,7 +72,7 @@ func (h *host) open(cards int) {
 	}
 	h.shared, h.guest = true, nobody
 	for i := range cards {
-		writeFile(h.t, filepath.Join(h.dir, fmt.Sprintf("card%d", i)), "")
+		testkit.Write(h.t, filepath.Join(h.dir, fmt.Sprintf("card%d", i)), "")
 	}
 	for path, mode := range map[string]os.FileMode{
 		programs: 0o755, filepath.Dir(h.dir): 0o755, h.dir: 0o777 | os.ModeSticky,
@@ -99,7 +100,7 @@ func (h *host) up(more ...string) *berth {
 
 func (h *host) awaitAnswer(b *berth) {
 	h.t.Helper()
-	eventually(h.t, "the daemon answers", func() bool {
+	testkit.Eventually(h.t, "the daemon answers", func() bool {
 		if !b.running() {
 			h.t.Fatalf("the daemon ended with %d; it said\n%s%s", b.wait(), b.said(), b.stderr.String())
 		}
@@ -117,8 +118,8 @@ func (h *host) down(b *berth) {
 
 // ctx bounds one request.
 func (h *host) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	time.AfterFunc(patience, cancel)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+	time.AfterFunc(testkit.Patience, cancel)
 	return ctx
 }
 
@@ -126,7 +127,7 @@ func (h *host) ctx() context.Context {
 func (h *host) cli(args ...string) (stdout, stderr string, status int) {
 	cmd := h.verb(args...)
 	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errOut, patience
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errOut, testkit.Patience
 	err := cmd.Run()
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
@@ -222,7 +223,7 @@ func outcome(v job.View) string {
 // drain waits until nothing is queued or running.
 func (h *host) drain() {
 	h.t.Helper()
-	within(h.t, 2*patience, "everything is over", func() bool {
+	testkit.Within(h.t, 2*testkit.Patience, "everything is over", func() bool {
 		status, err := h.client.Status(h.ctx())
 		return err == nil && status.Counts["queued"]+status.Counts["running"] == 0
 	})
@@ -266,7 +267,7 @@ func text[T any](value *T) string {
 // letGo lets the jobs of the kind until go on, until there is proof of it.
 func (h *host) letGo(what string, done func() bool) {
 	h.t.Helper()
-	eventually(h.t, what, func() bool {
+	testkit.Eventually(h.t, what, func() bool {
 		// It can be opened only while a job reads, which is told by this.
 		gate, err := os.OpenFile(filepath.Join(h.dir, "until"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err == nil {

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 func TestInterrupt(t *testing.T) {
@@ -30,7 +32,7 @@ func TestInterrupt(t *testing.T) {
 		b := s.start()
 		s.awaitReady()
 		b.signal(syscall.SIGINT)
-		eventually(t, "the polite job was told", func() bool { return s.wrote("term 1 1") })
+		testkit.Eventually(t, "the polite job was told", func() bool { return s.wrote("term 1 1") })
 		if !b.running() {
 			t.Error("berth did not wait for the stubborn job")
 		}
@@ -53,7 +55,7 @@ func interruptible(grace string) []line {
 
 func (s *site) awaitReady() {
 	s.t.Helper()
-	eventually(s.t, "both jobs run", func() bool { return s.wrote("ready 1 1") && s.wrote("ready 2 1") })
+	testkit.Eventually(s.t, "both jobs run", func() bool { return s.wrote("ready 1 1") && s.wrote("ready 2 1") })
 }
 
 // mustHaveStopped checks that an interrupt ended both jobs and started none.
@@ -64,7 +66,7 @@ func (s *site) mustHaveStopped() {
 		s.t.Error("the polite job was not sent TERM")
 	}
 	if s.wrote("end 1 1") || s.wrote("end 2 1") || s.wrote("start 3") {
-		s.t.Errorf("not stopped:\n%s", readFile(s.t, filepath.Join(s.dir, "ledger")))
+		s.t.Errorf("not stopped:\n%s", testkit.Read(s.t, filepath.Join(s.dir, "ledger")))
 	}
 	if ended := s.endings(); len(ended) > 0 {
 		s.t.Errorf("an interrupt is no end, but the journal has %v", ended)
@@ -73,7 +75,7 @@ func (s *site) mustHaveStopped() {
 
 func (s *site) mustFinishNextTime(lines []line) {
 	s.t.Helper()
-	writeFile(s.t, filepath.Join(s.dir, "quick"), "")
+	testkit.Write(s.t, filepath.Join(s.dir, "quick"), "")
 	s.start().mustEnd(0)
 	ended := s.endings()
 	for _, l := range lines {

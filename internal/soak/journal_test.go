@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"berth/internal/testkit"
 )
 
 // event is one line of the journal or of --json, as far as it matters here.
@@ -123,7 +125,7 @@ func (s *site) mustHaveWhole(l line, id string, attempts int) {
 	s.t.Helper()
 	for attempt := 1; attempt <= attempts; attempt++ {
 		path := filepath.Join(s.logDir, "jobs", id, strconv.Itoa(attempt)+".log")
-		text := readFile(s.t, path)
+		text := testkit.Read(s.t, path)
 		begin, end := l.log(attempt)
 		between := len(text) - len(begin) - len(end)
 		own := l.kind == "sim" || l.kind == "oom"

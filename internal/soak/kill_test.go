@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // TestKillBerth kills berth again and again while a mixed file runs. Every
@@ -103,9 +105,9 @@ func (s *site) mustHaveRunAll(lines []line, printed string) {
 // mustKnowTheEnd runs the file once more: what is over stays over, and counts.
 func (s *site) mustKnowTheEnd(lines []line) {
 	s.t.Helper()
-	before := readFile(s.t, s.dir+"/ledger")
+	before := testkit.Read(s.t, s.dir+"/ledger")
 	s.start().mustEnd(worst(lines))
-	if readFile(s.t, s.dir+"/ledger") != before {
+	if testkit.Read(s.t, s.dir+"/ledger") != before {
 		s.t.Error("something ran although all was over")
 	}
 }

@@ -2,100 +2,34 @@ package soak
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // programs is the directory of the berth and berth-keep under test.
 var programs string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "berth-soak")
-	if err != nil {
-		panic(err)
-	}
-	programs = dir
-	if err := build(dir, ""); err != nil {
-		os.RemoveAll(dir)
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	// Tests that run beside one another wait for a driver most of the time.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// build makes berth and berth-keep, with build tags or as they are shipped.
-func build(dir, tags string) error {
-	build := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", dir+"/", "berth/cmd/berth", "berth/cmd/berth-keep")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build berth: %w\n%s", err, out)
-	}
-	return nil
+	os.Exit(testkit.RunWith(m, func(dir string) { programs = dir }, "cmd/berth", "cmd/berth-keep"))
 }
 
 // faulty is the directory of programs that die where a test tells them to.
 // They are built when the first test wants them.
 var faulty = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(programs, "faulty")
-	return dir, build(dir, "berthfault keepfault")
+	return dir, testkit.Build(dir, "berthfault keepfault", "cmd/berth", "cmd/berth-keep")
 })
-
-// patience is how long a test waits for what must happen, on a slow machine
-// under load. Nothing waits that long where all is well.
-const patience = 60 * time.Second
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	within(t, patience, what, holds)
-}
-
-func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("after %s still not: %s", limit, what)
-		}
-	}
-}
-
-// never watches for a while that a thing does not happen.
-func never(t *testing.T, during time.Duration, what string, happens func() bool) {
-	t.Helper()
-	over := time.NewTimer(during)
-	defer over.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if happens() {
-			t.Fatalf("it happened: %s", what)
-		}
-		select {
-		case <-tick.C:
-		case <-over.C:
-			return
-		}
-	}
-}
 
 // kills is how many kills a test makes: BERTH_KILLS, or so many.
 func kills(t *testing.T, usual, short int) int {
@@ -137,34 +71,10 @@ func upTo(rng *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(limit)))
 }
 
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// writeProgram writes a script that can be run.
-func writeProgram(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // copyProgram puts a program elsewhere.
 func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
-	writeProgram(t, to, readFile(t, from))
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	testkit.Write(t, to, testkit.Read(t, from), 0o755)
 }
 
 func berthProgram() string { return filepath.Join(programs, "berth") }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // TestKillMgpu kills mgpu_scheduler_server again and again while people hand
@@ -33,7 +34,7 @@ func TestKillMgpu(t *testing.T) {
 	}
 	b := h.mgpuServe()
 	h.awaitAnswer(b)
-	eventually(t, "somebody is served", func() bool { return p.served() > 0 })
+	testkit.Eventually(t, "somebody is served", func() bool { return p.served() > 0 })
 	enough()
 	h.drain()
 	t.Logf("%d kills, %d of %d jobs taken, %s", done, len(p.taken), len(p.lines), since(begun))

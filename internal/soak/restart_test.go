@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // TestRestartUnderLoad kills a daemon that holds 200 running jobs and 10,000
@@ -32,7 +33,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	if _, err := h.client.Submit(h.ctx(), api.SubmitRequest{Jobs: []api.Spec{waiting}, Dir: h.dir}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all run", func() bool { return h.count("ready") == live })
+	testkit.Eventually(t, "all run", func() bool { return h.count("ready") == live })
 	before := h.keeps()
 
 	b.kill()
@@ -87,7 +88,7 @@ func stopAndUpgrade(t *testing.T, sig syscall.Signal) {
 	b := h.up()
 	lines := []line{tenthUntil(1, 0), tenthUntil(2, 7), {number: 3, cards: 1, alone: true, kind: "gated", code: 5}, {number: 4, cards: 2, block: "gpus=2", alone: true, code: 3, kind: "plain"}}
 	ids := h.submit(lines...)
-	eventually(t, "three run", func() bool { return h.count("ready") == 3 })
+	testkit.Eventually(t, "three run", func() bool { return h.count("ready") == 3 })
 	b.signal(sig)
 	b.mustEnd(0)
 	if _, err := os.Lstat(h.socket); err == nil {
@@ -98,7 +99,7 @@ func stopAndUpgrade(t *testing.T, sig syscall.Signal) {
 	}
 	// One ends while nobody looks.
 	h.openGate()
-	eventually(t, "it ends", func() bool { return h.wrote("end 3 1 5") })
+	testkit.Eventually(t, "it ends", func() bool { return h.wrote("end 3 1 5") })
 
 	upgraded := t.TempDir()
 	for _, name := range []string{"berth", "berth-keep"} {
@@ -121,7 +122,7 @@ func TestSecondDaemonRefuses(t *testing.T) {
 	h := newHost(t, 1)
 	b := h.up()
 	id := h.submit(tenthUntil(1, 0))[0]
-	eventually(t, "the job runs", func() bool { return h.wrote("ready 1 1") })
+	testkit.Eventually(t, "the job runs", func() bool { return h.wrote("ready 1 1") })
 	for what, place := range map[string][2]string{
 		"the same state":  {h.logDir, filepath.Join(h.dir, "other.sock")},
 		"the same socket": {filepath.Join(h.dir, "other"), h.socket},

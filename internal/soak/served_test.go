@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // steps are where the daemon can be told to die, and how often it may come
@@ -61,7 +63,7 @@ func serveRound(t *testing.T, rng *rand.Rand, most int, shared bool, died map[st
 	first := h.up()
 	w := h.watch()
 	c.gather(3, 1)
-	eventually(t, "the first events come", w.connected)
+	testkit.Eventually(t, "the first events come", w.connected)
 	first.kill()
 	for begun := time.Now(); killed < most && !t.Failed() && time.Since(begun) < enoughTime; killed++ {
 		died[h.die(rng)]++

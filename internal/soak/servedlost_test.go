@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // TestKillServedSupervisor kills supervisors under a daemon. Their jobs are
@@ -83,7 +84,7 @@ func loseTogether(t *testing.T, plainUser bool) {
 func (h *host) mustLoseServed(n int, id string) {
 	h.t.Helper()
 	var v job.View
-	eventually(h.t, "job "+id+" is over", func() bool {
+	testkit.Eventually(h.t, "job "+id+" is over", func() bool {
 		v = h.job(id)
 		return v.State.Terminal()
 	})
@@ -101,7 +102,7 @@ func (h *host) mustHaveLostServed(b *berth, lines []line, ids []string) {
 	h.t.Helper()
 	for i, l := range lines[3:] {
 		var v job.View
-		eventually(h.t, "the jobs that waited have ended", func() bool {
+		testkit.Eventually(h.t, "the jobs that waited have ended", func() bool {
 			v = h.job(ids[3+i])
 			return v.State.Terminal()
 		})
@@ -126,11 +127,11 @@ func loseAt(t *testing.T, step, want string) {
 	h.program = t.TempDir()
 	copyProgram(t, filepath.Join(dir, "berth"), filepath.Join(h.program, "berth"))
 	script := "#!/bin/sh\nBERTH_KEEP_FAULT='" + step + "' exec " + filepath.Join(dir, "berth-keep") + " \"$@\"\n"
-	writeProgram(t, filepath.Join(h.program, "berth-keep"), script)
+	testkit.Write(t, filepath.Join(h.program, "berth-keep"), script, 0o755)
 	b := h.up()
 	l := line{number: 1, cards: 1, alone: true, kind: "child", code: 7}
 	id := h.submit(l)[0]
-	eventually(t, "the job is over", func() bool { return h.job(id).State.Terminal() })
+	testkit.Eventually(t, "the job is over", func() bool { return h.job(id).State.Terminal() })
 	v := h.job(id)
 	if outcome(v) != want || v.Attempt != 1 {
 		t.Errorf("it ended %q in attempt %d, want %s", outcome(v), v.Attempt, want)
@@ -150,7 +151,7 @@ func loseAny(t *testing.T, rng *rand.Rand) (killed int) {
 	b := h.up()
 	ids := h.submit(lines...)
 	for begun := time.Now(); h.live() > 0; {
-		if time.Since(begun) > 2*patience {
+		if time.Since(begun) > 2*testkit.Patience {
 			t.Fatal("it does not come to an end")
 		}
 		if killed < 15 {

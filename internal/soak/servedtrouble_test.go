@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/testkit"
 )
 
 // small mounts a file system that is soon full.
@@ -44,7 +45,7 @@ func TestStateDiskFull(t *testing.T) {
 	queued := line{number: 4, block: "gpus=2", cards: 2, alone: true, kind: "plain", code: 3}
 	lines := append(running, stopped, queued)
 	ids := h.submit(lines...)
-	eventually(t, "three run", func() bool { return h.count("ready") == 3 })
+	testkit.Eventually(t, "three run", func() bool { return h.count("ready") == 3 })
 	h.fillDisk()
 
 	taken, refusal := h.submitUntilRefused()
@@ -52,7 +53,7 @@ func TestStateDiskFull(t *testing.T) {
 		t.Errorf("it was refused with %v", refusal)
 	}
 	h.letGo("both did their work", func() bool { return h.wrote("end 1 1 0") && h.wrote("end 2 1 7") })
-	never(t, 500*time.Millisecond, "a job starts or the daemon gives up", func() bool {
+	testkit.Never(t, 500*time.Millisecond, "a job starts or the daemon gives up", func() bool {
 		return h.wrote("start 4") || !b.running()
 	})
 	status, err := h.client.Status(h.ctx())
@@ -70,7 +71,7 @@ func TestStateDiskFull(t *testing.T) {
 	if err := os.Remove(filepath.Join(h.logDir, "ballast")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it takes jobs again", func() bool {
+	testkit.Eventually(t, "it takes jobs again", func() bool {
 		reply, err := h.client.Submit(h.ctx(), api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "exit 5"}, GPUs: "0"}}, Dir: "/"})
 		if err == nil {
 			taken = append(taken, reply.Jobs[0].ID)
@@ -161,7 +162,7 @@ func TestNoInodesLeft(t *testing.T) {
 	h.small(h.logDir, "size=64m,nr_inodes=120")
 	b := h.up()
 	ids := h.submit(tenthUntil(1, 7))
-	eventually(t, "it runs", func() bool { return h.wrote("ready 1 1") })
+	testkit.Eventually(t, "it runs", func() bool { return h.wrote("ready 1 1") })
 	var hoard []string
 	for {
 		path := filepath.Join(h.logDir, fmt.Sprintf("hoard%d", len(hoard)))
@@ -173,7 +174,7 @@ func TestNoInodesLeft(t *testing.T) {
 	second := line{number: 2, block: "gpus=0.1", cards: 1, kind: "plain", code: 3}
 	ids = append(ids, h.submit(second)...)
 	h.letGo("the first ends", func() bool { return h.job(ids[0]).State.Terminal() })
-	never(t, 500*time.Millisecond, "the second is over or the daemon gives up", func() bool {
+	testkit.Never(t, 500*time.Millisecond, "the second is over or the daemon gives up", func() bool {
 		return h.job(ids[1]).State.Terminal() || !b.running()
 	})
 	begun := time.Now()
@@ -197,13 +198,13 @@ func TestKilledOnAFullDisk(t *testing.T) {
 	b := h.up()
 	lines := []line{tenthUntil(1, 0), tenthUntil(2, 7)}
 	ids := h.submit(lines...)
-	eventually(t, "both run", func() bool { return h.count("ready") == 2 })
+	testkit.Eventually(t, "both run", func() bool { return h.count("ready") == 2 })
 	h.fillDisk()
 	h.letGo("both did their work", func() bool { return h.wrote("end 1 1 0") && h.wrote("end 2 1 7") })
 	b.kill()
 	// It may or may not be able to start like this, but says which.
 	second := h.serve()
-	eventually(t, "the next one answers or says why not", func() bool {
+	testkit.Eventually(t, "the next one answers or says why not", func() bool {
 		_, err := h.client.Status(h.ctx())
 		return err == nil || !second.running()
 	})

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // site is one queue and everything its jobs leave behind.
@@ -35,8 +37,8 @@ func newSite(t *testing.T, cards int, lines []line) *site {
 	// Each site has a ledger of its own: other berths on this machine are not
 	// to be seen by the tests, nor to see them.
 	s.env = []string{"SOAK=" + dir, "BERTH_LEDGER_DIR=" + filepath.Join(dir, "reservations")}
-	writeFile(t, filepath.Join(dir, "job.sh"), jobScript)
-	writeFile(t, filepath.Join(dir, "ledger"), "")
+	testkit.Write(t, filepath.Join(dir, "job.sh"), jobScript)
+	testkit.Write(t, filepath.Join(dir, "ledger"), "")
 	s.write(lines)
 	t.Cleanup(s.sweep)
 	return s
@@ -48,7 +50,7 @@ func (s *site) write(lines []line) {
 	for _, l := range lines {
 		text.WriteString(l.text() + "\n")
 	}
-	writeFile(s.t, s.file, text.String())
+	testkit.Write(s.t, s.file, text.String())
 }
 
 // sweep ends what a failed test left, and shows what berth had to say.
@@ -150,7 +152,7 @@ func (s *site) launch(cmd *exec.Cmd, onLine func(b *berth, n int)) *berth {
 	b.cmd.Stdout, b.cmd.Stderr = b, &b.stderr
 	// Jobs do not hold berth's output open, but a bug that made them should
 	// fail a test, not hang it.
-	b.cmd.WaitDelay = patience
+	b.cmd.WaitDelay = testkit.Patience
 	if err := b.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -178,7 +180,7 @@ func (b *berth) killed() bool {
 // wait is berth's exit status; -1 where a signal ended it.
 func (b *berth) wait() int {
 	b.t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(testkit.Patience)
 	defer limit.Stop()
 	select {
 	case <-b.done:

@@ -8,13 +8,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // held finds the supervisor that holds a line's job, once the job has grown
 // its tree.
 func (s *site) held(n int) (keep process, id string) {
 	s.t.Helper()
-	eventually(s.t, "the job of line "+strconv.Itoa(n)+" runs", func() bool { return s.wrote("grown", strconv.Itoa(n)) })
+	testkit.Eventually(s.t, "the job of line "+strconv.Itoa(n)+" runs", func() bool { return s.wrote("grown", strconv.Itoa(n)) })
 	for _, p := range s.processes() {
 		words := strings.Split(p.token, ":")
 		if len(words) == 3 && slices.Contains(p.words, s.dir+"/job.sh") && p.words[2] == strconv.Itoa(n) {
@@ -33,7 +35,7 @@ func (s *site) held(n int) (keep process, id string) {
 // that nothing of it is left by then.
 func (s *site) mustLose(n int, id string) {
 	s.t.Helper()
-	eventually(s.t, "line "+strconv.Itoa(n)+" is over", func() bool {
+	testkit.Eventually(s.t, "line "+strconv.Itoa(n)+" is over", func() bool {
 		for _, e := range s.journal() {
 			if e.Event == "ended" && e.line() == n {
 				return true

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // TestTwoBerthsOneBox: two queues that know nothing of one another start in
@@ -36,7 +38,7 @@ func twoBerths(t *testing.T) {
 		}
 		// The jobs of both lock the same cards.
 		script := strings.ReplaceAll(jobScript, `$SOAK/card`, shared+"/card")
-		writeFile(t, filepath.Join(s.dir, "job.sh"), strings.ReplaceAll(script, "--vram 3500", "--vram 14000"))
+		testkit.Write(t, filepath.Join(s.dir, "job.sh"), strings.ReplaceAll(script, "--vram 3500", "--vram 14000"))
 		sites[i] = s
 	}
 	first, second := sites[0].start(), sites[1].start()
@@ -52,7 +54,7 @@ func TestSecondRunRefuses(t *testing.T) {
 	lines := []line{{number: 1, cards: 1, alone: true, kind: "plain", hold: 5 * time.Minute}}
 	s := newSite(t, 1, lines)
 	first := s.start()
-	eventually(t, "the job runs", func() bool { return s.wrote("start 1 1") })
+	testkit.Eventually(t, "the job runs", func() bool { return s.wrote("start 1 1") })
 	second := s.start()
 	second.mustEnd(1)
 	said := second.stderr.String()

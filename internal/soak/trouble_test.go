@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/testkit"
 )
 
 // TestDiskFull fills the log directory's disk while jobs run. They go on,
@@ -38,15 +40,15 @@ func TestDiskFull(t *testing.T) {
 	})
 
 	b := s.start()
-	eventually(t, "both jobs run", func() bool { return s.wrote("ready 1 1") && s.wrote("ready 2 1") })
+	testkit.Eventually(t, "both jobs run", func() bool { return s.wrote("ready 1 1") && s.wrote("ready 2 1") })
 	s.fillDisk()
 	s.openGate()
-	eventually(t, "both jobs did their work", func() bool { return s.wrote("end 1 1 0") && s.wrote("end 2 1 7") })
-	eventually(t, "berth says what is wrong", func() bool {
+	testkit.Eventually(t, "both jobs did their work", func() bool { return s.wrote("end 1 1 0") && s.wrote("end 2 1 7") })
+	testkit.Eventually(t, "berth says what is wrong", func() bool {
 		return strings.Contains(b.said(), `"event":"warning"`) && strings.Contains(b.said(), "full")
 	})
 	// What is not on disk is not reported, and nothing starts on top of it.
-	never(t, 500*time.Millisecond, "an end is reported, a job starts or berth gives up", func() bool {
+	testkit.Never(t, 500*time.Millisecond, "an end is reported, a job starts or berth gives up", func() bool {
 		return strings.Contains(b.said(), `"event":"ended"`) || s.wrote("start 3") || s.wrote("start 4") || !b.running()
 	})
 	if n := strings.Count(b.said(), `"event":"warning"`); n > 3 {
@@ -83,7 +85,7 @@ func (s *site) fillDisk() {
 	}
 }
 
-func (s *site) openGate() { writeFile(s.t, filepath.Join(s.dir, "gate"), "") }
+func (s *site) openGate() { testkit.Write(s.t, filepath.Join(s.dir, "gate"), "") }
 
 // TestUnreadableGPUs: while the cards cannot be read nothing is put on them,
 // and what runs goes on.
@@ -105,15 +107,15 @@ func unreadable(t *testing.T, fault string) {
 	}
 	s := newSite(t, 1, lines)
 	b := s.start()
-	eventually(t, "the job runs", func() bool { return s.wrote("ready 1 1") })
+	testkit.Eventually(t, "the job runs", func() bool { return s.wrote("ready 1 1") })
 	broken := filepath.Join(s.logDir, "sim", "fault")
-	writeFile(t, broken, fault)
+	testkit.Write(t, broken, fault)
 	if fault == "unreadable" {
-		eventually(t, "berth says so", func() bool { return strings.Contains(b.said(), `"event":"gpus_unreadable"`) })
+		testkit.Eventually(t, "berth says so", func() bool { return strings.Contains(b.said(), `"event":"gpus_unreadable"`) })
 	}
 	s.openGate()
-	eventually(t, "the running job ends as it would have", func() bool { return s.endings()[1].outcome() == "exit:3" })
-	never(t, 500*time.Millisecond, "a job is put on a card or berth gives up", func() bool {
+	testkit.Eventually(t, "the running job ends as it would have", func() bool { return s.endings()[1].outcome() == "exit:3" })
+	testkit.Never(t, 500*time.Millisecond, "a job is put on a card or berth gives up", func() bool {
 		return s.wrote("start 2") || !b.running()
 	})
 	if err := os.Remove(broken); err != nil {
@@ -151,13 +153,13 @@ func TestTerminalGone(t *testing.T) {
 	if n, err := master.Read(screen); err != nil || n == 0 {
 		t.Fatalf("nothing on the terminal: %v", err)
 	}
-	eventually(t, "the job runs", func() bool { return s.wrote("ready 1 1") })
+	testkit.Eventually(t, "the job runs", func() bool { return s.wrote("ready 1 1") })
 	master.Close() // the kernel sends HUP, and every write fails from now on
-	never(t, 300*time.Millisecond, "berth or its job ends with the terminal", func() bool {
+	testkit.Never(t, 300*time.Millisecond, "berth or its job ends with the terminal", func() bool {
 		return len(ended) > 0 || len(s.jobProcesses("")) == 0
 	})
 	s.openGate()
-	eventually(t, "berth ends", func() bool { return len(ended) > 0 })
+	testkit.Eventually(t, "berth ends", func() bool { return len(ended) > 0 })
 	if code := <-ended; code != 7 {
 		t.Errorf("berth ended with %d, not 7", code)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
 // watcher is somebody who follows the daemon's events, whatever becomes of
@@ -64,7 +65,7 @@ func (w *watcher) heard(ev api.Event) error {
 func (w *watcher) mustHaveSeen(c *crowd) {
 	c.t.Helper()
 	jobs := c.host.all()
-	eventually(c.t, "every end is told", func() bool {
+	testkit.Eventually(c.t, "every end is told", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.ended) >= len(jobs)

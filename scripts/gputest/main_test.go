@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"berth/internal/testkit"
 )
 
 // bundle is a directory with the programs as make gpu-test puts them together,
@@ -20,32 +23,17 @@ import (
 var bundle string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "gputest-bundle-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	bundle = dir
-	for name, source := range map[string]string{"berth": "berth/cmd/berth", "berth-keep": "berth/cmd/berth-keep", "gpu-test": "berth/scripts/gputest"} {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, name), source)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", name, err, text)
-			os.Exit(1)
+	os.Exit(testkit.RunWith(m, func(dir string) {
+		bundle = dir
+		if err := errors.Join(testkit.Build(dir, "", "scripts/gputest"), os.Chmod(dir, 0o755)); err != nil {
+			panic(err)
 		}
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	}, "cmd/berth", "cmd/berth-keep"))
 }
 
 func TestTheBundleProvesBerthOnSimulatedCards(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "seen.json")
-	cmd := exec.Command(filepath.Join(bundle, "gpu-test"), "-sim", "-json", file)
+	cmd := exec.Command(filepath.Join(bundle, "gputest"), "-sim", "-json", file)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -173,7 +161,7 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	if err := os.Chmod(place, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(bundle, "gpu-test"), "-sim", "-v", "-run", "packing")
+	cmd := exec.Command(filepath.Join(bundle, "gputest"), "-sim", "-v", "-run", "packing")
 	cmd.Env = append(os.Environ(), "TMPDIR="+place)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -1,0 +1,103 @@
+// Package testkit is what tests of several rooms need: waiting for a
+// condition, the programs under test, files and golden files. Tests alone
+// import it, and it knows nothing of ours, so that every room can.
+package testkit
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for what must happen, on a slow machine
+// under load. Nothing waits that long where all is well.
+const Patience = 60 * time.Second
+
+// glance is how often a condition is looked at.
+const glance = 5 * time.Millisecond
+
+// Holds waits until a condition holds, and tells whether it came to.
+func Holds(limit time.Duration, condition func() bool) bool {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return condition()
+		}
+	}
+	return true
+}
+
+// Eventually fails the test if a condition does not come to hold.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	Within(t, Patience, what, holds)
+}
+
+// Within is Eventually with a limit of its own.
+func Within(t testing.TB, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	if !Holds(limit, holds) {
+		t.Fatalf("after %s still not: %s", limit, what)
+	}
+}
+
+// Never fails the test if something happens after all.
+func Never(t testing.TB, during time.Duration, what string, happens func() bool) {
+	t.Helper()
+	if Holds(during, happens) {
+		t.Fatalf("it happened: %s", what)
+	}
+}
+
+// Must fails the test on an error.
+func Must(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Write writes a file, and the directories above it. Its mode is 0644, unless
+// one is given.
+func Write(t testing.TB, path, text string, mode ...os.FileMode) {
+	t.Helper()
+	mode = append(mode, 0o644)
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Must(t, os.WriteFile(path, []byte(text), mode[0]), os.Chmod(path, mode[0]))
+}
+
+// Read is the text of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	Must(t, err)
+	return string(text)
+}
+
+// Update tells that golden files are to be written anew.
+var Update = flag.Bool("update", false, "write the golden files anew")
+
+// Golden compares text with a golden file.
+func Golden(t testing.TB, path string, got []byte) {
+	t.Helper()
+	if *Update {
+		Must(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (-update writes it)", err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Errorf("%s differs (-update if that is meant):\n--- want\n%s--- got\n%s", path, want, got)
+	}
+}

@@ -1,0 +1,59 @@
+package testkit_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"berth/internal/testkit"
+)
+
+func TestHoldsLooksUntilItHolds(t *testing.T) {
+	looks := 0
+	if !testkit.Holds(testkit.Patience, func() bool { looks++; return looks == 3 }) || looks != 3 {
+		t.Errorf("looked %d times", looks)
+	}
+	if testkit.Holds(time.Millisecond, func() bool { return false }) {
+		t.Error("what never holds came to hold")
+	}
+	if !testkit.Holds(0, func() bool { return true }) {
+		t.Error("what holds at once does not hold")
+	}
+}
+
+// failing is a test that is told to fail.
+type failing struct {
+	testing.TB
+	failed bool
+}
+
+func (f *failing) Helper()               {}
+func (f *failing) Fatal(...any)          { f.failed = true }
+func (f *failing) Fatalf(string, ...any) { f.failed = true }
+func (f *failing) Errorf(string, ...any) { f.failed = true }
+
+func TestWhatShouldFailFails(t *testing.T) {
+	golden := filepath.Join(t.TempDir(), "golden")
+	testkit.Write(t, golden, "one\n")
+	for name, test := range map[string]struct {
+		check func(testing.TB)
+		fails bool
+	}{
+		"it does not come to hold":   {func(t testing.TB) { testkit.Within(t, 0, "", func() bool { return false }) }, true},
+		"it holds":                   {func(t testing.TB) { testkit.Within(t, 0, "", func() bool { return true }) }, false},
+		"it happens after all":       {func(t testing.TB) { testkit.Never(t, 0, "", func() bool { return true }) }, true},
+		"it does not happen":         {func(t testing.TB) { testkit.Never(t, 0, "", func() bool { return false }) }, false},
+		"an error":                   {func(t testing.TB) { testkit.Must(t, nil, os.ErrExist) }, true},
+		"another text":               {func(t testing.TB) { testkit.Golden(t, golden, []byte("two\n")) }, true},
+		"the same text":              {func(t testing.TB) { testkit.Golden(t, golden, []byte("one\n")) }, false},
+		"a file that is not there":   {func(t testing.TB) { testkit.Read(t, golden+"2") }, true},
+		"a place that cannot be had": {func(t testing.TB) { testkit.Write(t, golden+"/x", "") }, true},
+	} {
+		f := &failing{TB: t}
+		test.check(f)
+		if f.failed != test.fails {
+			t.Errorf("%s: failed is %v", name, f.failed)
+		}
+	}
+}
