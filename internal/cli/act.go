@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // action is a verb that does one thing to the selected jobs.
@@ -103,11 +103,11 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 }
 
 // parseGrace also takes no time at all.
-func parseGrace(text string) (time.Duration, error) {
-	if text == "0" || text == "0s" {
+func parseGrace(written string) (time.Duration, error) {
+	if written == "0" || written == "0s" {
 		return 0, nil
 	}
-	grace, err := jobfile.ParseDuration(text)
+	grace, err := text.ParseDuration(written)
 	if err != nil {
 		return 0, problem.Newf(problem.Invalid, "0 ends it at once", "--grace: %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // gpuReleaseOptions are the flags of `berth gpu release`.
@@ -52,7 +52,7 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 }
 
 func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
-	length, err := jobfile.ParseDuration(o.length)
+	length, err := text.ParseDuration(o.length)
 	if err != nil || length < time.Second || length > longestRelease {
 		return problem.Newf(problem.Invalid, "berth gpu release --for 10m", "--for: found %q, allowed 1s to 24h", o.length)
 	}
@@ -67,13 +67,13 @@ func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	if o.json {
 		return printJSON(s.out, reply)
 	}
-	text := "the cards are read again"
+	written := "the cards are read again"
 	switch {
 	case reply.Note != "":
-		text = printable(reply.Note)
+		written = printable(reply.Note)
 	case reply.Until != nil:
-		text = fmt.Sprintf("let go of until %s; nothing starts on the cards until then, or berth gpu release --end", reply.Until.Local().Format("15:04:05"))
+		written = fmt.Sprintf("let go of until %s; nothing starts on the cards until then, or berth gpu release --end", reply.Until.Local().Format("15:04:05"))
 	}
-	_, err = fmt.Fprintln(s.out, text)
+	_, err = fmt.Fprintln(s.out, written)
 	return err
 }

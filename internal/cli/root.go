@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // Version is set when a release is built.
@@ -145,7 +145,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	}
 	hint := "commands: " + strings.Join(known, ", ")
-	if near := jobfile.Nearest(word, known); near != "" {
+	if near := text.Nearest(word, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return problem.Newf(problem.Invalid, hint, "unknown command %q", word)
@@ -165,7 +165,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	if near := jobfile.Nearest(word, known); near != "" {
+	if near := text.Nearest(word, known); near != "" {
 		usage.Hint = fmt.Sprintf("did you mean --%s? all flags: %s --help", near, cmd.CommandPath())
 	}
 	return usage

@@ -14,6 +14,7 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // ruleFlags are the flags that say how jobs are placed, and on which cards.
@@ -80,11 +81,11 @@ func (f *ruleFlags) check(cmd *cobra.Command) error {
 			return badFlag(cmd, "gpus", err)
 		}
 	}
-	if f.interval, err = jobfile.ParseDuration(f.poll); err != nil {
+	if f.interval, err = text.ParseDuration(f.poll); err != nil {
 		return badFlag(cmd, "poll", err)
 	}
 	f.interval = max(f.interval, 10*time.Millisecond)
-	if f.simVRAMMiB, err = jobfile.ParseSize(f.simVRAM); err != nil {
+	if f.simVRAMMiB, err = text.ParseSize(f.simVRAM); err != nil {
 		return badFlag(cmd, "sim-vram", err)
 	}
 	if err := f.checkOrder(cmd); err != nil {
@@ -108,7 +109,7 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 	if f.rules.MaxBypass, err = parseBypass(f.maxBypass); err != nil {
 		return badFlag(cmd, "max-bypass", err)
 	}
-	if f.rules.MinRun, err = jobfile.ParseDuration(f.minRun); err != nil {
+	if f.rules.MinRun, err = text.ParseDuration(f.minRun); err != nil {
 		return badFlag(cmd, "min-run", err)
 	}
 	if known := daemon.Preempts(); !slices.Contains(known, f.preempt) {
@@ -131,13 +132,13 @@ func parsePolicy(name string) (policy sched.Policy, fair bool, err error) {
 }
 
 // parseBypass reads how long a job may be passed; 0: for ever.
-func parseBypass(text string) (time.Duration, error) {
-	if text == "never" || text == "0" {
+func parseBypass(written string) (time.Duration, error) {
+	if written == "never" || written == "0" {
 		return 0, nil
 	}
-	bound, err := jobfile.ParseDuration(text)
+	bound, err := text.ParseDuration(written)
 	if err == nil && bound < time.Second {
-		err = fmt.Errorf("%q is too short: allowed are 1s and more, or never", text)
+		err = fmt.Errorf("%q is too short: allowed are 1s and more, or never", written)
 	}
 	return bound, err
 }

@@ -13,6 +13,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // selectors say which jobs a verb is about: ids as words, and flags that
@@ -82,7 +83,7 @@ func needJobs(verb string) error {
 }
 
 func nearestHint(word string, known []string) string {
-	if near := jobfile.Nearest(word, known); near != "" {
+	if near := text.Nearest(word, known); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
 	}
 	return ""

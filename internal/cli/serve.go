@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/daemon"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 // serveFlags are the flags of `berth serve` as they were typed.
@@ -76,7 +76,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		Sim:       f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
 	}
 	if f.idleExit != "" {
-		if opt.IdleExit, err = jobfile.ParseDuration(f.idleExit); err != nil {
+		if opt.IdleExit, err = text.ParseDuration(f.idleExit); err != nil {
 			return badFlag(cmd, "idle-exit", err)
 		}
 	}

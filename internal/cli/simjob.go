@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/gpu"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 type simjobFlags struct {
@@ -56,7 +56,7 @@ func (f *simjobFlags) run(cmd *cobra.Command) error {
 	var mib int64
 	if f.vram != "0" {
 		var err error
-		if mib, err = jobfile.ParseSize(f.vram); err != nil {
+		if mib, err = text.ParseSize(f.vram); err != nil {
 			return problem.Newf(problem.Invalid, "see berth simjob --help", "--vram: %v", err)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth/internal/jobfile"
 	"berth/internal/sched"
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // settings are the flags of a replay as values.
@@ -48,7 +48,7 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	if err := inRange(cmd, "seeds", float64(o.seeds), 0, maxSeeds); err != nil {
 		return s, err
 	}
-	vramMiB, err := jobfile.ParseSize(o.vram)
+	vramMiB, err := text.ParseSize(o.vram)
 	if err == nil && vramMiB == 0 {
 		err = errors.New("a card without memory takes no job")
 	}
@@ -118,11 +118,11 @@ func orNever(text string) (time.Duration, error) {
 }
 
 // orZero reads a duration that may be none at all.
-func orZero(text string) (time.Duration, error) {
-	if number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "s"), 64); err == nil && number == 0 {
+func orZero(written string) (time.Duration, error) {
+	if number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(written), "s"), 64); err == nil && number == 0 {
 		return 0, nil
 	}
-	return jobfile.ParseDuration(text)
+	return text.ParseDuration(written)
 }
 
 // parsePark reads what setting a job aside costs: a time each way, or how fast
@@ -170,10 +170,10 @@ func parseBytes(text string) (float64, error) {
 }
 
 // parseEstimates reads a name, or a duration as people write them.
-func parseEstimates(text string) (sim.Estimates, error) {
-	text = strings.ToLower(strings.TrimSpace(text))
-	if d, err := jobfile.ParseDuration(text); err == nil && d > 0 {
+func parseEstimates(written string) (sim.Estimates, error) {
+	written = strings.ToLower(strings.TrimSpace(written))
+	if d, err := text.ParseDuration(written); err == nil && d > 0 {
 		return sim.Fixed(d), nil
 	}
-	return sim.ParseEstimates(text)
+	return sim.ParseEstimates(written)
 }

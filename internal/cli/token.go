@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 const tokenStatuses = `
@@ -60,7 +60,7 @@ func newTokenCreate() *cobra.Command {
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			r := api.TokenRequest{Name: name}
 			if ttl != "" {
-				good, err := jobfile.ParseDuration(ttl)
+				good, err := text.ParseDuration(ttl)
 				if err != nil {
 					return problem.Newf(problem.Invalid, "see berth token create --help", "--ttl: %v", err)
 				}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"berth/internal/jobfile"
+	"berth/internal/text"
 )
 
 // size is a flag for an amount of memory in MiB that may also be nothing.
@@ -19,12 +19,12 @@ var _ pflag.Value = (*size)(nil)
 const allowedSizes = "0 or more MiB, or a size with a unit M, G or T: 512, 1G, 1.5GiB"
 
 // Set takes what a jobs file takes, and 0.
-func (s *size) Set(text string) error {
-	if trimmed := strings.TrimSpace(text); trimmed != "" && strings.Trim(trimmed, "0") == "" {
+func (s *size) Set(written string) error {
+	if trimmed := strings.TrimSpace(written); trimmed != "" && strings.Trim(trimmed, "0") == "" {
 		*s = 0
 		return nil
 	}
-	mib, err := jobfile.ParseSize(text)
+	mib, err := text.ParseSize(written)
 	if err != nil {
 		return errors.New("allowed " + allowedSizes)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // waitOptions are the flags of `berth wait`.
@@ -65,7 +65,7 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	limit := time.Duration(0)
 	if o.timeout != "" {
 		var err error
-		if limit, err = jobfile.ParseDuration(o.timeout); err != nil {
+		if limit, err = text.ParseDuration(o.timeout); err != nil {
 			return problem.Newf(problem.Invalid, "see berth wait --help", "--timeout: %v", err)
 		}
 	}

@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"time"
 
-	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // parseWhen reads a moment of the past: how long ago (2h, 7d), or a date or a
 // time as people write it, in local time.
-func parseWhen(flag, text string, now time.Time) (time.Time, error) {
+func parseWhen(flag, written string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+		if t, err := time.ParseInLocation(layout, written, now.Location()); err == nil {
 			return t, nil
 		}
 	}
-	if ago, err := jobfile.ParseDuration(text); err == nil {
+	if ago, err := text.ParseDuration(written); err == nil {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example --%s 7d", flag), "--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, text)
+	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example --%s 7d", flag), "--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, written)
 }
 
 // optionalWhen is parseWhen for a flag that may be left out.

@@ -16,6 +16,7 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/sched"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 // maxConfigBytes bounds a config file. Ten thousand users with limits of
@@ -235,7 +236,7 @@ func (f *configFile) line(p toml.Primitive) int {
 
 func (f *configFile) unknownTable(name string, value toml.Primitive) {
 	if _, isTable := f.value(value).(map[string]any); isTable {
-		near := jobfile.Nearest(name, sections())
+		near := text.Nearest(name, sections())
 		if near == "" {
 			near = strings.Join(sections(), "] or [")
 		}
@@ -251,7 +252,7 @@ func (f *configFile) unknownTable(name string, value toml.Primitive) {
 func meant(key string, known []string, outside bool) string {
 	near := key
 	if len(sectionsWith(key)) == 0 {
-		near = jobfile.Nearest(key, known)
+		near = text.Nearest(key, known)
 	}
 	switch {
 	case near == "" && outside:

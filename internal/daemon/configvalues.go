@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/jobfile"
+	"berth/internal/text"
 )
 
 // A value comes as the file's own type: string, int64, float64, bool, a list,
@@ -27,10 +28,7 @@ func shown(value any) string {
 	const most = 60
 	switch v := value.(type) {
 	case string:
-		if len(v) > most {
-			return fmt.Sprintf("%q…", v[:most])
-		}
-		return strconv.Quote(v)
+		return text.Quote(v, most)
 	case int64, float64, bool:
 		return fmt.Sprint(v)
 	case time.Time:
@@ -49,14 +47,14 @@ const (
 
 // readSize reads MiB, or a size with a unit.
 func readSize(value any) (mib int64, err error) {
-	text, ok := numberOrText(value)
+	written, ok := numberOrText(value)
 	if !ok {
 		return 0, mismatch(value, allowedSize)
 	}
-	if isZero(text) {
+	if isZero(written) {
 		return 0, nil
 	}
-	if mib, err = jobfile.ParseSize(text); err != nil {
+	if mib, err = text.ParseSize(written); err != nil {
 		return 0, mismatch(value, allowedSize)
 	}
 	return mib, nil
@@ -94,14 +92,14 @@ func readDuration(low time.Duration, none string) func(any) (time.Duration, erro
 		allowed += ", or 0: " + none
 	}
 	return func(value any) (time.Duration, error) {
-		text, ok := numberOrText(value)
+		written, ok := numberOrText(value)
 		if !ok {
 			return 0, mismatch(value, allowed)
 		}
-		if isZero(text) && none != "" {
+		if isZero(written) && none != "" {
 			return 0, nil
 		}
-		d, err := jobfile.ParseDuration(text)
+		d, err := text.ParseDuration(written)
 		if err != nil || d < low {
 			return 0, mismatch(value, allowed)
 		}

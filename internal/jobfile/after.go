@@ -3,6 +3,8 @@ package jobfile
 import (
 	"fmt"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // checkAfter refuses names that lead nowhere, to several lines, or in a
@@ -41,7 +43,7 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 func nameProblem(name string, targets []int, lines []*Line, named map[string][]int) string {
 	if len(targets) > 1 {
 		return fmt.Sprintf("after: found name %s on lines %d and %d, allowed a name that one line has",
-			show(name), lines[targets[0]].Number, lines[targets[1]].Number)
+			text.Found(name), lines[targets[0]].Number, lines[targets[1]].Number)
 	}
 	const most = 1000 // candidates: a suggestion is not worth a slow answer
 	known := make([]string, 0, min(len(named), most))
@@ -51,10 +53,10 @@ func nameProblem(name string, targets []int, lines []*Line, named map[string][]i
 		}
 	}
 	hint := ""
-	if near := Nearest(name, known); near != "" {
-		hint = fmt.Sprintf(" (did you mean %s?)", show(near))
+	if near := text.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf(" (did you mean %s?)", text.Found(near))
 	}
-	return fmt.Sprintf("after: found unknown name %s%s, allowed the name of another line", show(name), hint)
+	return fmt.Sprintf("after: found unknown name %s%s, allowed the name of another line", text.Found(name), hint)
 }
 
 // checkCircles walks the lines depth first, without recursion because a chain

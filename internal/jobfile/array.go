@@ -3,6 +3,8 @@ package jobfile
 import (
 	"fmt"
 	"strings"
+
+	"berth/internal/text"
 )
 
 const (
@@ -26,15 +28,15 @@ func (s span) count() int { return (s.to-s.from)/s.step + 1 }
 
 // ParseArray reads "0-99%4", "1,3,5-9" or "0-20:5%2". No more than max tasks
 // are allowed, and none is made before they were counted.
-func ParseArray(text string, max int) (Array, error) {
-	spans, limit, err := arraySpans(text)
+func ParseArray(written string, max int) (Array, error) {
+	spans, limit, err := arraySpans(written)
 	if err != nil {
 		return Array{}, err
 	}
 	count := 0
 	for _, s := range spans {
 		if count += s.count(); count > max {
-			return Array{}, fmt.Errorf("found more than %d tasks in %s, allowed at most %d in one array", max, show(text), max)
+			return Array{}, fmt.Errorf("found more than %d tasks in %s, allowed at most %d in one array", max, text.Found(written), max)
 		}
 	}
 	array := Array{Indices: make([]int, 0, count), Limit: limit}
@@ -42,7 +44,7 @@ func ParseArray(text string, max int) (Array, error) {
 	for _, s := range spans {
 		for index := s.from; index <= s.to; index += s.step {
 			if seen[index] {
-				return Array{}, fmt.Errorf("found index %d twice in %s, allowed %s", index, show(text), allowedArray)
+				return Array{}, fmt.Errorf("found index %d twice in %s, allowed %s", index, text.Found(written), allowedArray)
 			}
 			seen[index] = true
 			array.Indices = append(array.Indices, index)
@@ -51,19 +53,19 @@ func ParseArray(text string, max int) (Array, error) {
 	return array, nil
 }
 
-func arraySpans(text string) (spans []span, limit int, err error) {
-	list, most, limited := strings.Cut(text, "%")
+func arraySpans(written string) (spans []span, limit int, err error) {
+	list, most, limited := strings.Cut(written, "%")
 	if limited {
-		n, ok := digits(strings.TrimSpace(most), 10)
+		n, ok := text.Digits(strings.TrimSpace(most), 10)
 		if !ok || n < 1 || n > maxIndex {
-			return nil, 0, fmt.Errorf("found a limit of %s, allowed how many tasks may run at a time, as in 0-99%%4", show(most))
+			return nil, 0, fmt.Errorf("found a limit of %s, allowed how many tasks may run at a time, as in 0-99%%4", text.Found(most))
 		}
 		limit = n
 	}
 	for part := range strings.SplitSeq(list, ",") {
 		s, ok := cutSpan(strings.TrimSpace(part))
 		if !ok {
-			return nil, 0, mismatch(text, allowedArray)
+			return nil, 0, text.Mismatch(written, allowedArray)
 		}
 		if len(spans) == maxArrayParts {
 			return nil, 0, fmt.Errorf("found more than %d parts, allowed %d", maxArrayParts, maxArrayParts)
@@ -77,15 +79,15 @@ func cutSpan(part string) (s span, ok bool) {
 	bounds, step, stepped := strings.Cut(part, ":")
 	low, high, isRange := strings.Cut(bounds, "-")
 	s.step = 1
-	if s.from, ok = digits(low, 10); !ok {
+	if s.from, ok = text.Digits(low, 10); !ok {
 		return s, false
 	}
 	s.to = s.from
 	if isRange {
-		s.to, ok = digits(high, 10)
+		s.to, ok = text.Digits(high, 10)
 	}
 	if stepped && ok {
-		s.step, ok = digits(step, 10)
+		s.step, ok = text.Digits(step, 10)
 	}
 	return s, ok && (isRange || !stepped) && s.step > 0 && s.from <= s.to && s.to <= maxIndex
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // maxPairs bounds what one job may say: every key a few times, and as many
@@ -74,7 +75,7 @@ func (a *asking) put(name string, f *Field, pair Pair) error {
 	case pair.Bare:
 		value = ""
 	case f.Alone != "" && value == "":
-		return fmt.Errorf("%s: %w", name, mismatch(value, "yes or no"))
+		return fmt.Errorf("%s: %w", name, text.Mismatch(value, "yes or no"))
 	case strings.IndexByte(value, 0) >= 0:
 		return fmt.Errorf("%s: found a NUL byte, allowed text", name)
 	}

@@ -4,19 +4,21 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"berth/internal/text"
 )
 
 const allowedBegin = "now, now+90 (seconds), now+2h, 16:00 (the next), noon, midnight, tomorrow, 2026-03-01, 2026-03-01T16:00, or RFC 3339"
 
 // maxAhead bounds how far away a beginning may lie: a year mistyped would
 // otherwise hide a job for good.
-const maxAhead = maxDuration
+const maxAhead = text.MaxDuration
 
 // ParseBegin reads when a job may start at the earliest. Times of day and
 // dates without a zone are those of now's; a date alone, and tomorrow, mean
 // its first moment.
-func ParseBegin(text string, now time.Time) (time.Time, error) {
-	at, err := beginForm(text)
+func ParseBegin(written string, now time.Time) (time.Time, error) {
+	at, err := beginForm(written)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -24,18 +26,18 @@ func ParseBegin(text string, now time.Time) (time.Time, error) {
 	begin := at(now)
 	const shown = "2006-01-02 15:04:05 MST"
 	if begin.Before(now) {
-		return time.Time{}, fmt.Errorf("found %s, allowed a time to come: it is %s now", show(text), now.Format(shown))
+		return time.Time{}, fmt.Errorf("found %s, allowed a time to come: it is %s now", text.Found(written), now.Format(shown))
 	}
 	if begin.Sub(now) > maxAhead {
-		return time.Time{}, fmt.Errorf("found %s, allowed at most 3650 days from now, which is %s", show(text), now.Format(shown))
+		return time.Time{}, fmt.Errorf("found %s, allowed at most 3650 days from now, which is %s", text.Found(written), now.Format(shown))
 	}
 	return begin, nil
 }
 
 // beginForm reads the text and leaves open what "now" is.
-func beginForm(text string) (at func(now time.Time) time.Time, err error) {
-	text = strings.TrimSpace(text)
-	lower := strings.ToLower(text)
+func beginForm(written string) (at func(now time.Time) time.Time, err error) {
+	written = strings.TrimSpace(written)
+	lower := strings.ToLower(written)
 	switch lower {
 	case "now":
 		return func(now time.Time) time.Time { return now }, nil
@@ -45,24 +47,24 @@ func beginForm(text string) (at func(now time.Time) time.Time, err error) {
 		return func(now time.Time) time.Time { return onDay(now, 1, 0, 0, 0) }, nil
 	}
 	if later, found := strings.CutPrefix(lower, "now+"); found {
-		return fromNow(text, later)
+		return fromNow(written, later)
 	}
 	for _, layout := range []string{"15:04", "15:04:05"} {
-		if t, err := time.Parse(layout, text); err == nil {
+		if t, err := time.Parse(layout, written); err == nil {
 			return nextClock(t.Hour(), t.Minute(), t.Second()), nil
 		}
 	}
-	if t, err := time.Parse(time.RFC3339, strings.ToUpper(text)); err == nil {
+	if t, err := time.Parse(time.RFC3339, strings.ToUpper(written)); err == nil {
 		return func(time.Time) time.Time { return t }, nil
 	}
 	for _, layout := range []string{"2006-01-02", "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
-		if t, err := time.Parse(layout, strings.ToUpper(text)); err == nil {
+		if t, err := time.Parse(layout, strings.ToUpper(written)); err == nil {
 			return func(now time.Time) time.Time {
 				return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
 			}, nil
 		}
 	}
-	return nil, mismatch(text, allowedBegin)
+	return nil, text.Mismatch(written, allowedBegin)
 }
 
 // unitWords are the units as words, with and without their s.
@@ -70,14 +72,15 @@ var unitWords = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-func fromNow(text, later string) (func(time.Time) time.Time, error) {
-	after, err := ParseDuration(later)
-	if count, word, ok := cutNumber(later); ok && err != nil {
-		unit := unitWords[strings.TrimSuffix(word, "s")]
-		after, err = boundDuration(later, count*float64(unit))
+func fromNow(written, later string) (func(time.Time) time.Time, error) {
+	after, err := text.ParseDuration(later)
+	if count, word, ok := text.CutNumber(later); ok && err != nil {
+		if nanos := count * float64(unitWords[strings.TrimSuffix(word, "s")]); nanos >= 1 && nanos <= float64(text.MaxDuration) {
+			after, err = time.Duration(nanos), nil
+		}
 	}
 	if err != nil {
-		return nil, mismatch(text, allowedBegin)
+		return nil, text.Mismatch(written, allowedBegin)
 	}
 	return func(now time.Time) time.Time { return now.Add(after) }, nil
 }

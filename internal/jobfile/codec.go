@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // Bounds on counts and words.
@@ -42,11 +43,11 @@ func parsed[T any](at func(*Asked) *T, parse func(string) (T, error), format fun
 	}
 }
 
-// text takes a word whose meaning is another room's.
-func text(at func(*Asked) *string) codec {
+// anyText takes a word whose meaning is another room's.
+func anyText(at func(*Asked) *string) codec {
 	return parsed(at, func(value string) (string, error) {
 		if value == "" {
-			return "", mismatch(value, "text")
+			return "", text.Mismatch(value, "text")
 		}
 		return value, nil
 	}, asIs)
@@ -62,7 +63,7 @@ func toggle(at func(*Asked) *bool) codec {
 		case "no", "false", "0":
 			return false, nil
 		}
-		return false, mismatch(value, "the bare key, or yes or no")
+		return false, text.Mismatch(value, "the bare key, or yes or no")
 	}, func(on bool) string {
 		if on {
 			return "yes"
@@ -75,7 +76,7 @@ func whole(at func(*Asked) *int, low, high int) codec {
 	return parsed(at, func(value string) (int, error) {
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < int64(low) || n > int64(high) {
-			return 0, mismatch(value, fmt.Sprintf("a whole number from %d to %d", low, high))
+			return 0, text.Mismatch(value, fmt.Sprintf("a whole number from %d to %d", low, high))
 		}
 		return int(n), nil
 	}, strconv.Itoa)
@@ -90,13 +91,13 @@ func choice[T ~string](at func(*Asked) *T, choices ...T) codec {
 			}
 			words[i] = string(choice)
 		}
-		return "", mismatch(value, strings.Join(words, " or "))
+		return "", text.Mismatch(value, strings.Join(words, " or "))
 	}, func(word T) string { return string(word) })
 }
 
 func parseName(value string) (string, error) {
 	if value == "" || len(value) > maxNameBytes || strings.IndexFunc(value, unicode.IsControl) >= 0 || !utf8.ValidString(value) {
-		return "", mismatch(value, fmt.Sprintf("1 to %d bytes of text without control characters", maxNameBytes))
+		return "", text.Mismatch(value, fmt.Sprintf("1 to %d bytes of text without control characters", maxNameBytes))
 	}
 	return value, nil
 }
@@ -122,9 +123,9 @@ func readVRAM(a *asking, value string) error {
 		a.Spec.VRAMMiB, a.Spec.VRAMAuto = 0, true
 		return nil
 	}
-	mib, err := ParseSize(value)
+	mib, err := text.ParseSize(value)
 	if err != nil {
-		return mismatch(value, allowedSize+", or auto")
+		return text.Mismatch(value, text.AllowedSize+", or auto")
 	}
 	a.Spec.VRAMMiB, a.Spec.VRAMAuto = mib, false
 	return nil
@@ -134,7 +135,7 @@ func writeVRAM(a *Asked) string {
 	if a.Spec.VRAMAuto {
 		return "auto"
 	}
-	return formatSize(a.Spec.VRAMMiB)
+	return text.FormatSize(a.Spec.VRAMMiB)
 }
 
 func readSignal(a *asking, value string) error {
@@ -149,7 +150,7 @@ func writeSignal(a *Asked) string {
 	if a.Spec.WarnSignal == "" {
 		return ""
 	}
-	return a.Spec.WarnSignal + "@" + strings.TrimSuffix(formatDuration(a.Spec.WarnBefore), "s")
+	return a.Spec.WarnSignal + "@" + strings.TrimSuffix(text.FormatDuration(a.Spec.WarnBefore), "s")
 }
 
 // parsePreemptible takes the way that loses no work where none is named.
@@ -162,7 +163,7 @@ func parsePreemptible(value string) (string, error) {
 	case "no", "false", "0":
 		return "", nil
 	}
-	return "", mismatch(value, "the bare key, or park, requeue or no")
+	return "", text.Mismatch(value, "the bare key, or park, requeue or no")
 }
 
 // readAfter takes the names of other lines in a jobs file, and elsewhere ids.
@@ -226,20 +227,20 @@ func parseExport(value string) (string, error) {
 	for i, name := range names {
 		names[i] = strings.TrimSpace(name)
 		if !isVariable(names[i]) {
-			return "", mismatch(value, "all, none, or names of variables: HOME,PATH")
+			return "", text.Mismatch(value, "all, none, or names of variables: HOME,PATH")
 		}
 	}
 	return strings.Join(names, ","), nil
 }
 
 // readVariable sets a variable written as NAME=VALUE.
-func readVariable(a *asking, text string) error {
-	name, value, found := strings.Cut(text, "=")
+func readVariable(a *asking, written string) error {
+	name, value, found := strings.Cut(written, "=")
 	if name == "" {
-		name = text // where it begins with =, that is what is wrong
+		name = written // where it begins with =, that is what is wrong
 	}
 	if !found || !isVariable(name) {
-		return mismatch(name, "NAME=VALUE with letters, digits and _ in NAME")
+		return text.Mismatch(name, "NAME=VALUE with letters, digits and _ in NAME")
 	}
 	return setEnv(&a.Spec, name, value)
 }

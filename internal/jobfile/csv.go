@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // CSVFields are the fields of a line of a CSV jobs file, in their order.
@@ -90,7 +91,7 @@ func parseCSVLine(raw []byte) (CSVJob, error) {
 func parseCSVPriority(field string) (int, error) {
 	n, err := strconv.ParseInt(field, 10, 64)
 	if err != nil || n < -math.MaxInt32 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("priority: %w", mismatch(field, "a whole number, lower starts first"))
+		return 0, fmt.Errorf("priority: %w", text.Mismatch(field, "a whole number, lower starts first"))
 	}
 	return int(n), nil
 }
@@ -106,7 +107,7 @@ func parseCSVAllow(field string) ([]int, error) {
 	for part := range strings.SplitSeq(field, ",") {
 		some, err := ParseIDs(part)
 		if err != nil {
-			return nil, mismatch(field, "GPU ids from 0 to 1023 and ranges: 0-3,5")
+			return nil, text.Mismatch(field, "GPU ids from 0 to 1023 and ranges: 0-3,5")
 		}
 		ids = append(ids, some...)
 	}
@@ -138,9 +139,9 @@ func (j CSVJob) Check() error {
 	if j.Script == "" {
 		return fmt.Errorf("script_path: found nothing, allowed the path of a Python script")
 	}
-	for _, text := range []string{j.Script, j.Conda, j.Arguments} {
-		if strings.ContainsAny(text, "\x00\n") {
-			return fmt.Errorf("found a line end or a NUL byte in %s, allowed text of one line", show(text))
+	for _, written := range []string{j.Script, j.Conda, j.Arguments} {
+		if strings.ContainsAny(written, "\x00\n") {
+			return fmt.Errorf("found a line end or a NUL byte in %s, allowed text of one line", text.Found(written))
 		}
 	}
 	words, err := argumentWords(j.Arguments)

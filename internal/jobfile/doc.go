@@ -1,5 +1,5 @@
 // Package jobfile reads what people write: jobs files, spec files in YAML and
-// JSON, the directives of scripts, the keys of a submission, and the sizes,
+// JSON, the directives of scripts, the keys of a submission, and the begin
 // times, id lists and dependencies that appear in all of them. One table
 // (fields.go) has every field of a job: its names, what it means and how it is
 // written, whichever grammar it stood in, its help, and who may change it.
@@ -7,5 +7,5 @@
 //
 // It is pure: text in, values out. It may not open a file, look at a clock or
 // the environment, start anything, or log. It imports the standard library,
-// package job and a YAML reader only.
+// packages job and text and a YAML reader only.
 package jobfile

@@ -45,21 +45,3 @@ func (e *Errors) add(file string, line int, text string) {
 	}
 	e.Problems = append(e.Problems, Problem{File: file, Line: line, Text: text})
 }
-
-// mismatch is the shape of every complaint about a value.
-func mismatch(found, allowed string) error {
-	return fmt.Errorf("found %s, allowed %s", show(found), allowed)
-}
-
-// show quotes what the user wrote, cut short so that one bad line cannot
-// fill the screen.
-func show(found string) string {
-	const most = 60
-	if found == "" {
-		return "nothing"
-	}
-	if len(found) > most {
-		return fmt.Sprintf("%q…", found[:most])
-	}
-	return fmt.Sprintf("%q", found)
-}

@@ -127,24 +127,6 @@ func TestBoundsOnAFile(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	for _, row := range []struct{ word, want string }{
-		{"vrma", "vram"},
-		{"VRM", "vram"},
-		{"gpu", "gpus"},
-		{"time_out", "timeout"},
-		{"retrys", "retries"},
-		{"ontimeout", "on_timeout"},
-		{"xyzzyplugh", ""},
-		{"", ""},
-		{strings.Repeat("vram", 100), ""},
-	} {
-		if got := Nearest(row.word, fileKeys); got != row.want {
-			t.Errorf("nearest to %q is %q, want %q", row.word, got, row.want)
-		}
-	}
-}
-
 func TestACommandTheKernelCannotTakeIsRefused(t *testing.T) {
 	fits := "echo " + strings.Repeat("x", maxCommandBytes-5)
 	if _, err := Parse("jobs.txt", []byte(fits+"\n"), job.Defaults()); err != nil {

@@ -3,6 +3,8 @@ package jobfile
 import (
 	"fmt"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // givenFlag is one flag of submit as a #BERTH line has it.
@@ -38,7 +40,7 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 		f.name, value, attached = word[:2], strings.TrimPrefix(word[2:], "="), len(word) > 2
 		f.field, err = shortFlag(word[1])
 	default:
-		err = fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", show(word))
+		err = fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", text.Found(word))
 	}
 	switch {
 	case err != nil:
@@ -59,7 +61,7 @@ func longFlag(name string) (*Field, error) {
 	if f, err := Lookup(strings.TrimPrefix(name, "--")); err == nil && !strings.HasPrefix(f.Key, envPrefix) {
 		return f, nil
 	}
-	return nil, fmt.Errorf("found unknown flag %s%s, known flags: %s", show(name), meant(name, flagNames), strings.Join(flagNames, " "))
+	return nil, fmt.Errorf("found unknown flag %s%s, known flags: %s", text.Found(name), meant(name, flagNames), strings.Join(flagNames, " "))
 }
 
 func shortFlag(letter byte) (*Field, error) {
@@ -72,5 +74,5 @@ func shortFlag(letter byte) (*Field, error) {
 			known = append(known, "-"+f.Short)
 		}
 	}
-	return nil, fmt.Errorf("found unknown flag %s, known short flags: %s", show("-"+string(rune(letter))), strings.Join(known, " "))
+	return nil, fmt.Errorf("found unknown flag %s, known short flags: %s", text.Found("-"+string(rune(letter))), strings.Join(known, " "))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 const (
@@ -22,7 +23,7 @@ func parseInject(value string) (string, error) {
 	mode = strings.ToLower(mode)
 	name := strings.TrimLeft(flag, "-")
 	if mode != job.InjectPhysical && mode != job.InjectLocal || name == flag || name == "" || len(value) > maxInjectBytes || strings.IndexFunc(name, noFlag) >= 0 {
-		return "", mismatch(value, allowedInject)
+		return "", text.Mismatch(value, allowedInject)
 	}
 	return flag + "=" + mode, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // itemReader turns one mapping into an item. Every key that is wrong is told,
@@ -92,11 +93,11 @@ func (r *itemReader) setEnv(key string, v *value) error {
 	if v.kind != mapping {
 		words, err := v.wordsOf(key)
 		for i := 0; i < len(words) && err == nil; i++ {
-			name, text, found := strings.Cut(words[i], "=")
+			name, written, found := strings.Cut(words[i], "=")
 			if !found {
-				return fmt.Errorf("%s: %w", key, mismatch(words[i], "a mapping, or a list of NAME=VALUE"))
+				return fmt.Errorf("%s: %w", key, text.Mismatch(words[i], "a mapping, or a list of NAME=VALUE"))
 			}
-			err = r.variable(name, value{line: v.line, text: text})
+			err = r.variable(name, value{line: v.line, text: written})
 		}
 		return err
 	}
@@ -114,14 +115,14 @@ func (r *itemReader) variable(name string, v value) error {
 		return err
 	}
 	if slices.Contains(r.seen, f.Key) {
-		return fmt.Errorf("found variable %s twice, allowed once", show(name))
+		return fmt.Errorf("found variable %s twice, allowed once", text.Found(name))
 	}
 	r.seen = append(r.seen, f.Key)
-	text, err := v.textOf(f.Key)
+	written, err := v.textOf(f.Key)
 	if err != nil {
 		return err
 	}
-	return r.put(f.Key, f, text)
+	return r.put(f.Key, f, written)
 }
 
 func (r *itemReader) setCommand(v *value) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // envKey is open: env.NAME is a key for each variable.
@@ -72,7 +73,7 @@ func Plain(pair Pair) (Pair, error) {
 	case f.Key != envKey:
 		return Pair{Key: f.Key, Value: pair.Value}, nil
 	case !found || name == "":
-		return pair, fmt.Errorf("%s: %w", pair.Key, mismatch(pair.Value, "NAME=VALUE"))
+		return pair, fmt.Errorf("%s: %w", pair.Key, text.Mismatch(pair.Value, "NAME=VALUE"))
 	}
 	return Pair{Key: envPrefix + name, Value: value}, nil
 }
@@ -92,19 +93,19 @@ func find(key string) (*Field, error) {
 // variable is the field of one variable.
 func variable(name string) (*Field, error) {
 	if !isVariable(name) {
-		return nil, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", show(envPrefix+name))
+		return nil, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", text.Found(envPrefix+name))
 	}
 	read := func(a *asking, value string) error { return setEnv(&a.Spec, name, value) }
 	return &Field{Key: envPrefix + name, codec: codec{read: read}}, nil
 }
 
 func unknownKey(key string, known []string) error {
-	return fmt.Errorf("found unknown key %s%s, known keys: %s", show(key), meant(key, slices.Concat(known, []string{numGPUs})), strings.Join(known, " "))
+	return fmt.Errorf("found unknown key %s%s, known keys: %s", text.Found(key), meant(key, slices.Concat(known, []string{numGPUs})), strings.Join(known, " "))
 }
 
 // meant asks about the known word that is nearest, where one is near.
 func meant(word string, known []string) string {
-	if near := Nearest(word, known); near != "" {
+	if near := text.Nearest(word, known); near != "" {
 		return fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 const (
@@ -31,17 +32,17 @@ func ParseIDs(s string) ([]int, error) {
 	var seen [maxID + 1]bool
 	for part := range strings.SplitSeq(s, ",") {
 		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		from, ok := digits(strings.TrimSpace(low), 4)
+		from, ok := text.Digits(strings.TrimSpace(low), 4)
 		to := from
 		if ok && isRange {
-			to, ok = digits(strings.TrimSpace(high), 4)
+			to, ok = text.Digits(strings.TrimSpace(high), 4)
 		}
 		if !ok || from > to || to > maxID {
-			return nil, mismatch(s, allowedIDs)
+			return nil, text.Mismatch(s, allowedIDs)
 		}
 		for id := from; id <= to; id++ {
 			if seen[id] {
-				return nil, fmt.Errorf("found id %d twice in %s, allowed %s", id, show(s), allowedIDs)
+				return nil, fmt.Errorf("found id %d twice in %s, allowed %s", id, text.Found(s), allowedIDs)
 			}
 			seen[id] = true
 			ids = append(ids, id)
@@ -88,16 +89,16 @@ func parseAfter(s, allowed string, read func(word string) (job.Dependency, bool)
 			switch condition {
 			case job.AfterOK, job.AfterAny, job.AfterFail:
 			default:
-				return nil, fmt.Errorf("found condition %s, allowed ok, any or fail", show(word[colon+1:]))
+				return nil, fmt.Errorf("found condition %s, allowed ok, any or fail", text.Found(word[colon+1:]))
 			}
 			word = word[:colon]
 		}
 		dependency, ok := read(word)
 		if !ok {
-			return nil, mismatch(s, allowed)
+			return nil, text.Mismatch(s, allowed)
 		}
 		if seen[dependency] {
-			return nil, fmt.Errorf("found %s twice, allowed each once", show(word))
+			return nil, fmt.Errorf("found %s twice, allowed each once", text.Found(word))
 		}
 		if len(list) == maxDependencies {
 			return nil, fmt.Errorf("found more than %d, allowed %d", maxDependencies, maxDependencies)
@@ -118,11 +119,11 @@ func ParseSignal(s string) (name string, before time.Duration, err error) {
 	name, when, timed := strings.Cut(strings.TrimSpace(s), "@")
 	name = strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(name)), "SIG")
 	if name == "" || strings.Contains(name, " ") || !strings.Contains(warnSignals, " "+name+" ") {
-		return "", 0, fmt.Errorf("found %s, allowed %s; the signals are%s", show(s), allowedSignal, strings.TrimRight(warnSignals, " "))
+		return "", 0, fmt.Errorf("found %s, allowed %s; the signals are%s", text.Found(s), allowedSignal, strings.TrimRight(warnSignals, " "))
 	}
 	if !timed {
 		return name, defaultWarnBefore, nil
 	}
-	before, err = ParseDuration(when)
+	before, err = text.ParseDuration(when)
 	return name, before, err
 }

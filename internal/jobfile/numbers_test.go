@@ -12,45 +12,6 @@ import (
 	"berth/internal/job"
 )
 
-func TestSizes(t *testing.T) {
-	for _, row := range []struct {
-		text string
-		want int64 // 0: refused
-	}{
-		{"18432", 18432}, {"18g", 18432}, {"18G", 18432}, {"18GB", 18432}, {"18 GiB", 18432},
-		{"1.5gib", 1536}, {".5G", 512}, {"1.", 1}, {"512m", 512}, {"512MiB", 512}, {"512mb", 512},
-		{"1T", 1 << 20}, {"2tib", 2 << 20}, {"0.1", 1}, {"1.1G", 1127}, {"0.0001G", 1},
-		{"1024T", 1 << 30}, {"1025T", 0}, {"0", 0}, {"0.0G", 0}, {"", 0}, {"G", 0}, {"-1", 0}, {"+1", 0},
-		{"1e3", 0}, {"0x10", 0}, {"inf", 0}, {"nan", 0}, {"1.2.3", 0}, {"10K", 0}, {"10GG", 0}, {"1_000", 0},
-		{strings.Repeat("9", 400), 0}, {"１", 0},
-	} {
-		got, err := ParseSize(row.text)
-		if got != row.want || (err == nil) != (row.want > 0) {
-			t.Errorf("%q: %d, %v; want %d", row.text, got, err, row.want)
-		}
-	}
-}
-
-func TestDurations(t *testing.T) {
-	// seeds: G6
-	for _, row := range []struct {
-		text string
-		want time.Duration // 0: refused
-	}{
-		{"90", 90 * time.Second}, {"90s", 90 * time.Second}, {"15m", 15 * time.Minute}, {"2h", 2 * time.Hour},
-		{"1d", 24 * time.Hour}, {"2H", 2 * time.Hour}, {"1.5h", 90 * time.Minute}, {"0.5", 500 * time.Millisecond},
-		{"1:30", 90 * time.Second}, {"1:30:00", 90 * time.Minute}, {"90:00", 90 * time.Minute}, {"0:01", time.Second},
-		{"100:00:00", 100 * time.Hour}, {"3650d", maxDuration}, {"3651d", 0}, {"0", 0}, {"0s", 0}, {"0:00", 0},
-		{"1:60", 0}, {"1:00:60", 0}, {"1:2:3:4", 0}, {":30", 0}, {"1:", 0}, {"1:030", 0}, {"-5", 0}, {"5w", 0},
-		{"1h30m", 0}, {"", 0}, {"s", 0}, {"0.0000000001s", 0}, {"1:-3", 0}, {"999999999:00:00", 0},
-	} {
-		got, err := ParseDuration(row.text)
-		if got != row.want || (err == nil) != (row.want > 0) {
-			t.Errorf("%q: %v, %v; want %v", row.text, got, err, row.want)
-		}
-	}
-}
-
 func TestGPUCounts(t *testing.T) {
 	for _, row := range []struct {
 		text  string
@@ -114,48 +75,6 @@ func TestWarningSignals(t *testing.T) {
 			t.Errorf("%q: %s %v %v", row.text, name, before, err)
 		}
 	}
-}
-
-func FuzzSize(f *testing.F) {
-	for _, seed := range []string{"18432", "1.5GiB", "1024T", ".5g", "1e9"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		mib, err := ParseSize(text)
-		if err != nil {
-			return
-		}
-		if mib < 1 || mib > maxSizeMiB {
-			t.Fatalf("%q gave %d MiB", text, mib)
-		}
-		if again, err := ParseSize(fmt.Sprintf("%dMiB", mib)); err != nil || again != mib {
-			t.Fatalf("%d MiB came back as %d, %v", mib, again, err)
-		}
-	})
-}
-
-func FuzzDuration(f *testing.F) {
-	for _, seed := range []string{"90", "1.5h", "1:30", "100:00:00", "3650d"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		d, err := ParseDuration(text)
-		if err != nil {
-			return
-		}
-		if d <= 0 || d > maxDuration {
-			t.Fatalf("%q gave %v", text, d)
-		}
-		whole := d.Truncate(time.Second)
-		if whole == 0 {
-			return
-		}
-		s := int64(whole / time.Second)
-		clock := fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
-		if again, err := ParseDuration(clock); err != nil || again != whole {
-			t.Fatalf("%s came back as %v, %v", clock, again, err)
-		}
-	})
 }
 
 func FuzzIDs(f *testing.F) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 const (
@@ -43,7 +45,7 @@ func ParseSelection(words []string) (Selection, error) {
 	for _, word := range words {
 		for part := range strings.SplitSeq(word, ",") {
 			if !s.add(strings.TrimSpace(part), seen) {
-				return Selection{}, mismatch(part, allowedSelection)
+				return Selection{}, text.Mismatch(part, allowedSelection)
 			}
 			if len(seen) > maxSelected {
 				return Selection{}, fmt.Errorf("found more than %d ids, allowed %d: use ranges", maxSelected, maxSelected)
@@ -85,14 +87,14 @@ func appendNew[T comparable](list []T, item T, seen map[any]bool) []T {
 
 func cutRange(low, high string) (r Range, ok bool) {
 	if array, task, isTask := strings.Cut(low, "_"); isTask {
-		base, ok := digits(array, maxIDDigits)
+		base, ok := text.Digits(array, maxIDDigits)
 		if !ok {
 			return r, false
 		}
 		r.Array, low = strconv.Itoa(base), task
 	}
-	from, ok := digits(low, maxIDDigits)
-	to, ok2 := digits(high, maxIDDigits)
+	from, ok := text.Digits(low, maxIDDigits)
+	to, ok2 := text.Digits(high, maxIDDigits)
 	r.From, r.To = int64(from), int64(to)
 	return r, ok && ok2 && from <= to
 }
@@ -100,11 +102,11 @@ func cutRange(low, high string) (r Range, ok bool) {
 // parseJobID reads "17" or "17_3" and writes it without leading zeros.
 func parseJobID(word string) (id string, ok bool) {
 	job, task, isTask := strings.Cut(word, "_")
-	base, ok := digits(job, maxIDDigits)
+	base, ok := text.Digits(job, maxIDDigits)
 	if !ok || !isTask {
 		return strconv.Itoa(base), ok
 	}
-	index, ok := digits(task, maxIDDigits)
+	index, ok := text.Digits(task, maxIDDigits)
 	return strconv.Itoa(base) + "_" + strconv.Itoa(index), ok
 }
 
@@ -117,7 +119,7 @@ func parseLast(word string) (back int, ok bool) {
 	if !found {
 		return 0, false
 	}
-	back, ok = digits(steps, 7)
+	back, ok = text.Digits(steps, 7)
 	return back, ok && back <= maxLastSteps
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // Need is what a model takes: whole cards, or a share of one, and how much
@@ -75,13 +77,13 @@ type sizesReader struct {
 func (r *sizesReader) table(root *value) {
 	for i := range root.entries {
 		e := &root.entries[i]
-		switch near := Nearest(e.key, []string{defaultKey, modelsKey}); {
+		switch near := text.Nearest(e.key, []string{defaultKey, modelsKey}); {
 		case e.key == defaultKey:
 			r.sizes.other = r.need(e.key, &e.value)
 		case e.key == modelsKey:
 			r.readModels(e)
 		case near != "":
-			r.errs.add(r.name, e.line, fmt.Sprintf("found unknown key %s (did you mean %s?), known keys: %s %s", show(e.key), near, defaultKey, modelsKey))
+			r.errs.add(r.name, e.line, fmt.Sprintf("found unknown key %s (did you mean %s?), known keys: %s %s", text.Found(e.key), near, defaultKey, modelsKey))
 		}
 	}
 }
@@ -102,7 +104,7 @@ func (r *sizesReader) readModels(e *entry) {
 func (r *sizesReader) need(model string, v *value) Need {
 	need, err := readNeed(v)
 	if err != nil {
-		r.errs.add(r.name, v.line, fmt.Sprintf("%s: %v", show(model), err))
+		r.errs.add(r.name, v.line, fmt.Sprintf("%s: %v", text.Found(model), err))
 	}
 	return need
 }
@@ -127,9 +129,9 @@ func readNeeds(v *value) (Need, error) {
 		n, err := readCount(&e.value, maxGPUs)
 		switch {
 		case !slices.Contains(known, e.key):
-			return need, fmt.Errorf("found unknown key %s%s, known keys: %s", show(e.key), meant(e.key, known), strings.Join(known, " "))
+			return need, fmt.Errorf("found unknown key %s%s, known keys: %s", text.Found(e.key), meant(e.key, known), strings.Join(known, " "))
 		case e.key == "vram" && e.value.kind == scalar:
-			need.VRAMMiB, err = ParseSize(e.value.text)
+			need.VRAMMiB, err = text.ParseSize(e.value.text)
 		case err == nil && e.key == "share" && n > 1, e.key == "vram":
 			err = fmt.Errorf("found %s, allowed %s", e.value.what(), allowedNeed)
 		case err == nil && need.GPUs > 0:

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 const (
@@ -24,14 +25,14 @@ func slurmTime(value string) (seconds int, err error) {
 	}
 	parts := strings.Split(clock, ":")
 	numbers := make([]int, len(parts))
-	count, ok := digits(days, 6)
+	count, ok := text.Digits(days, 6)
 	for i, part := range parts {
 		var isNumber bool
-		numbers[i], isNumber = digits(part, 8)
+		numbers[i], isNumber = text.Digits(part, 8)
 		ok = ok && isNumber
 	}
 	if !ok || len(parts) > 3 {
-		return 0, mismatch(value, allowedSlurmTime)
+		return 0, text.Mismatch(value, allowedSlurmTime)
 	}
 	// The first number is days' hours after d-, else minutes, unless all
 	// three parts are there.
@@ -49,10 +50,10 @@ func slurmTime(value string) (seconds int, err error) {
 
 // slurmMem reads an amount of memory in Slurm's units; 0 is all there is.
 func slurmMem(value string) (mib int64, err error) {
-	number, unit, ok := cutNumber(value)
-	n, whole := digits(strings.TrimRight(value, "kKmMgGtTbB"), 12)
+	number, unit, ok := text.CutNumber(value)
+	n, whole := text.Digits(strings.TrimRight(value, "kKmMgGtTbB"), 12)
 	if !ok || !whole || number != float64(n) {
-		return 0, mismatch(value, allowedSlurmMem)
+		return 0, text.Mismatch(value, allowedSlurmMem)
 	}
 	mib = int64(n)
 	switch strings.TrimSuffix(strings.ToUpper(unit), "B") {
@@ -64,7 +65,7 @@ func slurmMem(value string) (mib int64, err error) {
 	case "T":
 		mib <<= 20
 	default:
-		return 0, mismatch(value, allowedSlurmMem)
+		return 0, text.Mismatch(value, allowedSlurmMem)
 	}
 	return mib, nil
 }
@@ -78,8 +79,8 @@ func slurmGPUs(value string) (pairs []Pair, ok bool, err error) {
 	if strings.ContainsAny(count, ":,.") || (typed && kind == "") {
 		return nil, false, nil
 	}
-	if _, whole := digits(count, 6); !whole {
-		return nil, false, mismatch(value, "Slurm's [type:]number")
+	if _, whole := text.Digits(count, 6); !whole {
+		return nil, false, text.Mismatch(value, "Slurm's [type:]number")
 	}
 	return cards(kind, count), true, nil
 }
@@ -106,7 +107,7 @@ func slurmGRES(value string) (pairs []Pair, rest string) {
 			return nil, ""
 		}
 		kind, count := "", "1"
-		switch _, number := digits(words[len(words)-1], 6); {
+		switch _, number := text.Digits(words[len(words)-1], 6); {
 		case number:
 			count = words[len(words)-1]
 			kind = strings.Join(words[1:len(words)-1], "")

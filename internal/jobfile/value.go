@@ -3,6 +3,8 @@ package jobfile
 import (
 	"fmt"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // Bounds on a file of specs. What passes them is a mistake, and is refused
@@ -51,7 +53,7 @@ func (v value) what() string {
 	case mapping:
 		return "a mapping"
 	}
-	return show(v.text)
+	return text.Found(v.text)
 }
 
 // textOf is a scalar's text. Anything else is refused by its name.

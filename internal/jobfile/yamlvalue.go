@@ -8,6 +8,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"berth/internal/text"
 )
 
 // plainTags are those that say nothing the key does not know already.
@@ -77,7 +79,7 @@ func (r *yamlReader) value(node ast.Node, depth int) (value, error) {
 		return r.alias(node)
 	case *ast.TagNode:
 		if !slices.Contains(plainTags, node.Start.Value) {
-			return v, fmt.Errorf("found the tag %s, allowed none but %s", show(node.Start.Value), strings.Join(plainTags, " "))
+			return v, fmt.Errorf("found the tag %s, allowed none but %s", text.Found(node.Start.Value), strings.Join(plainTags, " "))
 		}
 		return r.value(node.Value, depth+1)
 	default:
@@ -114,7 +116,7 @@ func (r *yamlReader) alias(node *ast.AliasNode) (value, error) {
 	name := nameOf(node.Value)
 	known, ok := r.anchors[name]
 	if !ok {
-		return value{}, fmt.Errorf("found the alias %s, allowed one whose anchor stands before it", show(name))
+		return value{}, fmt.Errorf("found the alias %s, allowed one whose anchor stands before it", text.Found(name))
 	}
 	r.budget.nodes += known.nodes - 1
 	return known.value, r.budget.take(0)

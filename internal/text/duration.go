@@ -54,9 +54,9 @@ func Hours(d time.Duration) string {
 // OfSeconds is the duration of a number of seconds.
 func OfSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// maxDuration lies far outside of what is run, so that no later arithmetic can
+// MaxDuration is the longest time that is read. It lies far outside of what is run, so that no later arithmetic can
 // overflow.
-const maxDuration = 3650 * 24 * time.Hour
+const MaxDuration = 3650 * 24 * time.Hour
 
 const allowedDuration = "a time above 0: 90 or 90s (seconds), 15m, 2h, 1d, 1:30 (m:s), 1:30:00 (h:m:s)"
 
@@ -106,8 +106,13 @@ func boundDuration(s string, nanos float64) (time.Duration, error) {
 	if nanos < 1 {
 		return 0, Mismatch(s, allowedDuration)
 	}
-	if nanos > float64(maxDuration) {
+	if nanos > float64(MaxDuration) {
 		return 0, Mismatch(s, "at most 3650d")
 	}
 	return time.Duration(nanos), nil
+}
+
+// FormatDuration writes a time so that ParseDuration reads it back.
+func FormatDuration(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }

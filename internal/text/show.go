@@ -64,13 +64,18 @@ func Quote(s string, bytes int) string {
 	return strconv.Quote(Clip(s, bytes)) + "…"
 }
 
+// Found is a value as the user wrote it, for a complaint about it.
+func Found(s string) string {
+	const most = 60
+	if s == "" {
+		return "nothing"
+	}
+	return Quote(s, most)
+}
+
 // Mismatch is the shape of every complaint about a value.
 func Mismatch(found, allowed string) error {
-	const most = 60
-	if found == "" {
-		return fmt.Errorf("found nothing, allowed %s", allowed)
-	}
-	return fmt.Errorf("found %s, allowed %s", Quote(found, most), allowed)
+	return fmt.Errorf("found %s, allowed %s", Found(found), allowed)
 }
 
 // Complaint is what a program says of a problem: what is wrong, on as many lines

@@ -9,11 +9,12 @@ import (
 // GiB writes an amount of memory as people read it: "17.5".
 func GiB(mib int64) string { return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) }
 
-// maxSizeMiB lies far outside of any machine, so that no later arithmetic can
+// MaxSizeMiB is the largest size that is read. It lies far outside of any machine, so that no later arithmetic can
 // overflow.
-const maxSizeMiB = 1 << 30 // one PiB
+const MaxSizeMiB = 1 << 30 // one PiB
 
-const allowedSize = "a size above 0 in MiB, or with a unit M, G or T: 18432, 18G, 1.5GiB"
+// AllowedSize is what ParseSize takes, in words.
+const AllowedSize = "a size above 0 in MiB, or with a unit M, G or T: 18432, 18G, 1.5GiB"
 
 // ParseSize reads an amount of memory. A bare number is MiB; M, G and T, with
 // or without B or iB and in any case, are powers of 1024. Parts of a MiB are
@@ -21,7 +22,7 @@ const allowedSize = "a size above 0 in MiB, or with a unit M, G or T: 18432, 18G
 func ParseSize(s string) (mib int64, err error) {
 	value, unit, ok := CutNumber(s)
 	if !ok {
-		return 0, Mismatch(s, allowedSize)
+		return 0, Mismatch(s, AllowedSize)
 	}
 	switch strings.ToLower(unit) {
 	case "", "m", "mb", "mib":
@@ -30,17 +31,20 @@ func ParseSize(s string) (mib int64, err error) {
 	case "t", "tb", "tib":
 		value *= 1 << 20
 	default:
-		return 0, Mismatch(s, allowedSize)
+		return 0, Mismatch(s, AllowedSize)
 	}
 	value = math.Ceil(value)
 	if value < 1 {
-		return 0, Mismatch(s, allowedSize)
+		return 0, Mismatch(s, AllowedSize)
 	}
-	if value > maxSizeMiB {
+	if value > MaxSizeMiB {
 		return 0, Mismatch(s, "at most 1024T")
 	}
 	return int64(value), nil
 }
+
+// FormatSize writes a size so that ParseSize reads it back.
+func FormatSize(mib int64) string { return strconv.FormatInt(mib, 10) + "M" }
 
 // CutNumber splits "1.5GiB" into its number and its unit. The number is plain
 // decimals: no sign, no exponent, no hexadecimal.
