@@ -40,12 +40,21 @@ func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead,
 		f.Low, f.Mid, f.High = s.Now, s.Now, s.Now
 		return f
 	}
+	if why.Kind == reason.WaitsBehind { // nothing passes that job, whenever it starts
+		ahead, at := inFront(s, why.Job)
+		if f.None = expect(s, why.Job, *why.Because, plan, ahead, at).None; f.None != "" {
+			return f
+		}
+	}
 	f.Beyond = position > len(front)+1
 	for i := range front {
 		front[i].kept = len(plan.Reservations) > 0 && plan.keeps(front[i].entry.job) != nil
 	}
 	self := s.Queue.jobs[job]
 	lay(&f, s, front, &self)
+	if !f.High.IsZero() && !f.High.After(s.Now) {
+		f.Mid, f.High = time.Time{}, time.Time{} // what keeps it now, such as a card's load, ends at no known time
+	}
 	if kept := plan.keeps(job); kept != nil {
 		hold(&f, kept.At)
 	}
