@@ -25,16 +25,8 @@ snapshot writes what it decides on.`,
 
 Exit status: 0 done; 1 refused, not written, or no daemon; 2 bad usage; 130
 interrupted.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return unknownCommand(cmd, args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	daemonFlags(cmd)
-	cmd.AddCommand(newDebugSnapshot())
+	withVerbs(cmd, newDebugSnapshot())
 	return cmd
 }
 

@@ -23,16 +23,8 @@ func newGPU() *cobra.Command {
   berth gpu release --for 10m
 
 Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return unknownCommand(cmd, args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	daemonFlags(cmd)
-	cmd.AddCommand(
+	withVerbs(cmd,
 		newGPUChange(gpuChange{name: "pause", done: "paused", short: "Start nothing more on these cards",
 			long: "Start nothing more on these cards. What runs there goes on.",
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {

@@ -137,6 +137,19 @@ func group(root *cobra.Command) {
 	}
 }
 
+// withVerbs makes a command that does nothing by itself the parent of these.
+func withVerbs(cmd *cobra.Command, verbs ...*cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return unknownCommand(cmd, args[0])
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	daemonFlags(cmd)
+	cmd.AddCommand(verbs...)
+}
+
 func unknownCommand(cmd *cobra.Command, word string) error {
 	var known []string
 	for _, c := range cmd.Commands() {

@@ -34,16 +34,8 @@ Elsewhere, berth --host ADDRESS takes it from BERTH_HOST_TOKEN, or from
   berth --host gpu1 list          on the laptop
   berth token list
   berth token revoke 3` + tokenStatuses,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return unknownCommand(cmd, args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	daemonFlags(cmd)
-	cmd.AddCommand(newTokenCreate(), newTokenList(), newTokenRevoke())
+	withVerbs(cmd, newTokenCreate(), newTokenList(), newTokenRevoke())
 	return cmd
 }
 

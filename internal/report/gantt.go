@@ -144,7 +144,7 @@ func fateText(j *sim.Job, fate *sim.Fate) string {
 	if wait := fate.Start - j.Submit; wait > 0 {
 		start = fmt.Sprintf("started after %s", figureText(sim.Seconds, wait.Seconds()))
 	}
-	told := fmt.Sprintf("%s, %s: %s, %s of work", text.Line(clip(j.ID)), userText(j.User), text.CountGrouped(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
+	told := fmt.Sprintf("%s, %s: %s, %s of work", text.Cut(text.Line(j.ID), maxWord), userText(j.User), text.CountGrouped(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
 	if j.Share > 0 {
 		told += fmt.Sprintf(", %.0f %% of a card", 100*j.Share)
 	}

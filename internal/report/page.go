@@ -210,11 +210,14 @@ func byArea(area map[string]float64) []string {
 	return users
 }
 
+// maxWord is how many columns of a name are shown.
+const maxWord = 41
+
 func userText(user string) string {
 	if user == "" {
 		return "(no user)"
 	}
-	return text.Line(clip(user))
+	return text.Cut(text.Line(user), maxWord)
 }
 
 func (p *palette) of(j *sim.Job) int {
@@ -225,13 +228,4 @@ func (p *palette) of(j *sim.Job) int {
 		return c
 	}
 	return colours - 1
-}
-
-// clip keeps a long word from filling the page.
-func clip(word string) string {
-	const most = 40
-	if runes := []rune(word); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return word
 }

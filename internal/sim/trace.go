@@ -17,7 +17,7 @@ import (
 // Bounds of a trace. What lies beyond them is refused with its line.
 const (
 	maxTraceMistakes = 10 // that are told at once
-	maxShown         = 40 // of a field
+	maxShown         = 41 // columns of a field
 	maxTraceGPUs     = 1_000_000
 	maxTracePriority = 1_000_000
 	maxTraceVRAMMiB  = 1 << 30
@@ -96,7 +96,7 @@ type traceColumn struct {
 func traceMillis(found string, most Millis) (Millis, error) {
 	seconds, err := strconv.ParseFloat(found, 64)
 	if err != nil || !(seconds >= 0 && seconds <= most.Seconds()) {
-		return 0, fmt.Errorf("found %q, allowed 0 to %s seconds", clip(found), plain(most.Seconds()))
+		return 0, fmt.Errorf("found %q, allowed 0 to %s seconds", text.Cut(found, maxShown), plain(most.Seconds()))
 	}
 	return MillisOf(seconds), nil
 }
@@ -105,17 +105,9 @@ func traceMillis(found string, most Millis) (Millis, error) {
 func traceInt(found string, low, most float64) (int64, error) {
 	value, err := strconv.ParseFloat(found, 64)
 	if err != nil || !(value >= low && value <= most) || value != math.Trunc(value) {
-		return 0, fmt.Errorf("found %q, allowed a whole number from %s to %s", clip(found), plain(low), plain(most))
+		return 0, fmt.Errorf("found %q, allowed a whole number from %s to %s", text.Cut(found, maxShown), plain(low), plain(most))
 	}
 	return int64(value), nil
-}
-
-// clip keeps a field that is no number from filling the screen.
-func clip(field string) string {
-	if runes := []rune(field); len(runes) > maxShown {
-		return string(runes[:maxShown]) + "…"
-	}
-	return field
 }
 
 // plain writes a bound as it would be typed.
@@ -203,7 +195,7 @@ func (t *traceReader) header() error {
 // nearColumn points at a title that may have been meant.
 func nearColumn(name string, titles []string) string {
 	if near := text.Nearest(name, titles); near != "" {
-		return fmt.Sprintf("; is it %s?", clip(near))
+		return fmt.Sprintf("; is it %s?", text.Cut(near, maxShown))
 	}
 	return ""
 }

@@ -15,12 +15,13 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
 
 	"github.com/spf13/pflag"
+
+	"berth/internal/text"
 )
 
 // Exit statuses, as berth has them.
@@ -65,12 +66,7 @@ func (p Program) Main(c *Call) int {
 
 // Complain says what is wrong and what to do next, in the program's name.
 func (c *Call) Complain(what, hint string) {
-	for _, line := range strings.Split(strings.TrimRight(what, "\n"), "\n") {
-		fmt.Fprintf(c.Err, "%s: %s\n", c.Name, line)
-	}
-	if hint != "" {
-		fmt.Fprintf(c.Err, "hint: %s\n", hint)
-	}
+	fmt.Fprint(c.Err, text.Complaint(c.Name, what, hint))
 }
 
 // Parse reads flags. Where it is not ok, what there was to say is said, and
@@ -110,26 +106,14 @@ func TypeInWords(flag *pflag.Flag) string {
 	return "true or false"
 }
 
-// OneLine is text that neither breaks a line nor drives a terminal.
-func OneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsPrint(r):
-			return r
-		case unicode.IsSpace(r):
+// OneLine is a text that neither breaks a line nor drives a terminal.
+func OneLine(said string) string {
+	return text.Line(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
 			return ' '
 		}
-		return unicode.ReplacementChar
-	}, text)
-}
-
-// JoinInts writes numbers with commas between them.
-func JoinInts(list []int) string {
-	words := make([]string, len(list))
-	for i, n := range list {
-		words[i] = strconv.Itoa(n)
-	}
-	return strings.Join(words, ",")
+		return r
+	}, said))
 }
 
 var jobNumber struct { // made when the first is wanted
@@ -138,9 +122,9 @@ var jobNumber struct { // made when the first is wanted
 }
 
 // RenameJobs is a sentence of berth's with other names for the jobs in it.
-func RenameJobs(text string, name func(id string) string) string {
+func RenameJobs(sentence string, name func(id string) string) string {
 	jobNumber.once.Do(func() { jobNumber.expression = regexp.MustCompile(`\bjob [0-9]+(_[0-9]+)?\b`) })
-	return jobNumber.expression.ReplaceAllStringFunc(text, func(found string) string {
+	return jobNumber.expression.ReplaceAllStringFunc(sentence, func(found string) string {
 		return "job " + name(strings.TrimPrefix(found, "job "))
 	})
 }

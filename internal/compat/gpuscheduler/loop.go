@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/compat/frontend"
 	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // tickEvery is how often files are looked at. A look costs next to nothing; the
@@ -136,7 +136,7 @@ func (s *scheduler) begin(ctx context.Context) {
 				s.ended(ctx, v)
 			}
 		case v.State == job.Running:
-			s.log.info("job %s goes on, on gpu %s", jobID(v), frontend.JoinInts(v.GPUIDs))
+			s.log.info("job %s goes on, on gpu %s", jobID(v), text.Numbers(v.GPUIDs))
 			s.stream(ctx, v, true)
 		case v.State.Terminal() && since(v.EndedAt):
 			s.ended(ctx, v)
@@ -156,7 +156,7 @@ func (s *scheduler) first(v job.View, what string) bool {
 
 func (s *scheduler) started(ctx context.Context, v job.View) {
 	if s.first(v, "started") {
-		s.log.info("job %s started on gpu %s: %s (%s)", jobID(v), frontend.JoinInts(v.GPUIDs), commandOf(v), s.whereToLook(v))
+		s.log.info("job %s started on gpu %s: %s (%s)", jobID(v), text.Numbers(v.GPUIDs), commandOf(v), s.whereToLook(v))
 		s.stream(ctx, v, false)
 	}
 }
@@ -219,7 +219,7 @@ func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 func (s *scheduler) whereToLook(v job.View) string {
 	where := "log " + deref(v.Log)
 	if words := strings.Fields(deref(v.Command)); s.opt.screen && len(words) > 3 && words[1] == ScreenWord {
-		where = "screen -r " + sessionName(frontend.JoinInts(slices.Sorted(slices.Values(v.GPUIDs))), words[2], words[3]) + ", " + where
+		where = "screen -r " + sessionName(text.Numbers(slices.Sorted(slices.Values(v.GPUIDs))), words[2], words[3]) + ", " + where
 	}
 	return where
 }
@@ -227,7 +227,7 @@ func (s *scheduler) whereToLook(v job.View) string {
 // sayEnd tells how a job ended, and where that says little what it said last.
 func (s *scheduler) sayEnd(v job.View) {
 	if v.State == job.Finished {
-		s.log.info("job %s finished on gpu %s", jobID(v), frontend.JoinInts(v.GPUIDs))
+		s.log.info("job %s finished on gpu %s", jobID(v), text.Numbers(v.GPUIDs))
 		return
 	}
 	text := fmt.Sprintf("job %s failed: %s", jobID(v), outcomeOf(v))

@@ -43,18 +43,19 @@ func placesOf(stateFile string) (site.Places, error) {
 // is somebody else's, who could then read it or lead it elsewhere.
 func outputDir() (dir string, moved bool, err error) {
 	usual := filepath.Join(os.TempDir(), "gpu_scheduler_logs")
-	if err = ownDir(usual); err == nil {
+	if err = ownDir(usual, 0o022); err == nil {
 		return usual, false, nil
 	}
 	own := fmt.Sprintf("%s_%d", usual, os.Getuid())
-	if err = ownDir(own); err != nil {
+	if err = ownDir(own, 0o022); err != nil {
 		return "", false, fmt.Errorf("no directory for the logs of jobs: %w", err)
 	}
 	return own, true, nil
 }
 
-// ownDir makes a directory, or finds one, that only this user can write to.
-func ownDir(path string) error {
+// ownDir makes a directory, or finds one, that is this user's and closed to
+// others in these ways.
+func ownDir(path string, closed os.FileMode) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !os.IsExist(err) {
 		return err
 	}
@@ -63,8 +64,8 @@ func ownDir(path string) error {
 		return err
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s is not a directory that only you can write to", path)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm()&closed != 0 {
+		return fmt.Errorf("%s is not a directory of yours alone", path)
 	}
 	return nil
 }

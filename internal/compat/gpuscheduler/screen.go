@@ -1,15 +1,12 @@
 package gpuscheduler
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"berth/internal/jobfile"
 	"berth/internal/problem"
@@ -83,16 +80,8 @@ func screenDir() (string, error) {
 		return "", nil // it names the one that it uses
 	}
 	dir := ownScreenDir()
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("screen has no place for its sessions (%s): %w", strings.TrimSpace(string(said)), err)
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return "", err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
-		return "", problem.Newf(problem.Unable, "set SCREENDIR to one", "screen has no place for its sessions: %s is not a directory of yours alone", dir)
+	if err := ownDir(dir, 0o077); err != nil {
+		return "", problem.Newf(problem.Unable, "set SCREENDIR to one", "screen has no place for its sessions (%s): %v", strings.TrimSpace(string(said)), err)
 	}
 	return dir, nil
 }

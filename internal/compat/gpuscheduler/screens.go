@@ -8,9 +8,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"berth/internal/compat/frontend"
+	"berth/internal/text"
 )
 
 // screenSession is one line of `gpu-scheduler screens`.
@@ -45,12 +45,11 @@ func runScreens(c call, stateFile string, args []string) int {
 		fmt.Fprintln(c.Out, "No active screen sessions of GPU jobs.")
 		return 0
 	}
-	table := tabwriter.NewWriter(c.Out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "SESSION\tGPUS\tMODE\tJOB\tSTATE\tATTACH WITH")
+	table := text.Titled("SESSION", "GPUS", "MODE", "JOB", "STATE", "ATTACH WITH")
 	for _, s := range sessions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.GPUs, s.Mode, s.Job, s.State, s.Attach)
+		table.Row(s.Name, s.GPUs, s.Mode, s.Job, s.State, s.Attach)
 	}
-	_ = table.Flush()
+	fmt.Fprint(c.Out, table)
 	return 0
 }
 

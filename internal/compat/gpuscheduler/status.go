@@ -9,16 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"berth/internal/api"
-	"berth/internal/compat/frontend"
 	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // report is what status shows.
@@ -232,8 +232,7 @@ func (r report) print(out io.Writer, stateFile string) {
 		}
 		fmt.Fprintln(out)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "GPU\tSTATE\tALLOCATION\tMEMORY\tLOAD\tJOBS")
+	table := text.Titled("GPU", "STATE", "ALLOCATION", "MEMORY", "LOAD", "JOBS")
 	for _, card := range r.GPUs {
 		load, jobs := "-", "-"
 		if len(card.Jobs) > 0 {
@@ -242,9 +241,9 @@ func (r report) print(out io.Writer, stateFile string) {
 		if card.Load != nil {
 			load = fmt.Sprintf("%.0f%%", *card.Load)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%.2f\t%.1f%%\t%s\t%s\n", card.GPU, card.Status, card.Allocation, card.Memory, load, jobs)
+		table.Row(strconv.Itoa(card.GPU), card.Status, fmt.Sprintf("%.2f", card.Allocation), fmt.Sprintf("%.1f%%", card.Memory), load, jobs)
 	}
-	_ = table.Flush() // whoever does not read it any more needs no error
+	fmt.Fprint(out, table)
 	for _, card := range r.GPUs {
 		if card.Note != "" {
 			fmt.Fprintf(out, "gpu %d: %s\n", card.GPU, card.Note)
@@ -273,10 +272,10 @@ func (r report) printJobs(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	for _, j := range running {
-		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, frontend.JoinInts(j.GPUs), j.Priority, j.Name)
+		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, text.Numbers(j.GPUs), j.Priority, j.Name)
 	}
 	for _, j := range since {
-		fmt.Fprintf(out, "  %s  ended on gpu %s, and the next start tells how  %s\n", j.ID, frontend.JoinInts(j.GPUs), j.Name)
+		fmt.Fprintf(out, "  %s  ended on gpu %s, and the next start tells how  %s\n", j.ID, text.Numbers(j.GPUs), j.Name)
 	}
 	for i, j := range waiting {
 		if i == shownWaiting {

@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // Queue lists jobs.
@@ -139,7 +140,7 @@ func lineOf(v job.View) string {
 	if v.State == job.Queued || len(ids) == 0 {
 		ids = v.AskedIDs
 	}
-	gpus := frontend.JoinInts(ids)
+	gpus := text.Numbers(ids)
 	if gpus == "" { // submitted with berth's own words: any so many
 		gpus = fmt.Sprintf("any %d", v.GPUs)
 	}

@@ -8,13 +8,13 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // recent is how many jobs that are over the list shows.
@@ -114,13 +114,12 @@ func writeTable(out io.Writer, jobs []job.View, now time.Time) error {
 		_, err := fmt.Fprintln(out, "no jobs")
 		return err
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATE\tGPUS\tPRIORITY\tWAIT\tEXIT\tCOMMAND")
+	table := text.Titled("ID", "STATE", "GPUS", "PRIORITY", "WAIT", "EXIT", "COMMAND")
 	for _, j := range jobs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-			j.ID, stateOf(j), cardsOf(j), j.Priority, waitOf(j, now), exitOf(j), commandOf(j))
+		table.Row(j.ID, stateOf(j), cardsOf(j), strconv.Itoa(j.Priority), waitOf(j, now), exitOf(j), commandOf(j))
 	}
-	return table.Flush()
+	_, err := fmt.Fprint(out, table)
+	return err
 }
 
 // stateOf is one of the five states tgpu has. A job that was set aside for
@@ -139,7 +138,7 @@ func cardsOf(j job.View) string {
 	if len(j.GPUIDs) == 0 || j.State == job.Queued {
 		return "x" + strconv.Itoa(j.GPUs)
 	}
-	return frontend.JoinInts(j.GPUIDs)
+	return text.Numbers(j.GPUIDs)
 }
 
 // waitOf is the time from submission to the start, or to now or the end of
