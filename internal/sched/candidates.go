@@ -50,26 +50,34 @@ type option struct {
 	leftMiB   int64 // headroom once the job is there
 }
 
-// enough reports whether so many of the candidates have room for the request, and
-// are not reserved for others.
-func (m *machine) enough(k *candidates, r *Request, reserved reserved) bool {
+// keeps reports whether a card is kept from a request, for others; nil: none is.
+type keeps func(c *slot, r *Request) bool
+
+// room is what the job would be budgeted on the card, and false where it does not
+// fit there or the card is kept for others.
+func (m *machine) room(c *slot, r *Request, kept keeps) (budgetMiB int64, ok bool) {
+	budgetMiB, obstacle := m.fit(c, r)
+	return budgetMiB, obstacle == "" && (kept == nil || !kept(c, r))
+}
+
+// enough reports whether as many of the candidates have room for the request as it
+// asks for.
+func (m *machine) enough(k *candidates, r *Request, kept keeps) bool {
 	missing := r.GPUs
 	for i := 0; missing > 0 && missing <= len(k.places)-i; i++ {
-		c := &m.slots[k.places[i]]
-		if _, obstacle := m.fit(c, r); obstacle == "" && reserved.by(c, r) == nil {
+		if _, ok := m.room(&m.slots[k.places[i]], r, kept); ok {
 			missing--
 		}
 	}
 	return missing <= 0
 }
 
-// grant finds cards for the request: all it asks for, or none. Cards that are
-// reserved for others are not among them.
-func (m *machine) grant(k *candidates, r *Request, reserved reserved) (job.Grant, bool) {
+// grant finds the best cards for the request: all it asks for, or none.
+func (m *machine) grant(k *candidates, r *Request, kept keeps) (job.Grant, bool) {
 	options := make([]option, 0, len(k.places))
 	for _, place := range k.places {
 		c := &m.slots[place]
-		if budgetMiB, obstacle := m.fit(c, r); obstacle == "" && reserved.by(c, r) == nil {
+		if budgetMiB, ok := m.room(c, r, kept); ok {
 			options = append(options, option{slot: c, budgetMiB: budgetMiB, leftMiB: c.headroomMiB - budgetMiB})
 		}
 	}

@@ -2,9 +2,7 @@ package sched
 
 import (
 	"slices"
-	"time"
 
-	"berth/internal/job"
 	"berth/internal/reason"
 )
 
@@ -91,123 +89,6 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 	return false
 }
 
-// decision is a plan in the making.
-type decision struct {
-	state *State
-	plan  Plan
-	quiet bool // refusals are not wanted
-
-	walk    *walker
-	pooled  map[string]int  // starts of this plan, by limited pool
-	seen    map[string]bool // jobs that were looked at out of order
-	blocker *Pending        // under FIFO, the job that no other may overtake
-
-	now     *machine       // with what this plan starts
-	running []*Held        // in order
-	started []*Held        // by this plan
-	claims  []*Held        // jobs that others are preempted for, on the cards they will have
-	leaving map[*Held]bool // running jobs that are being preempted, by this plan or an earlier one
-
-	reservations    []*reservation
-	depth           int  // for how many jobs in their ordinary turn GPUs are reserved
-	reserved        int  // for how many that was tried
-	reservedOverdue bool // GPUs are reserved for an overdue job
-
-	// What is known not to work.
-	closed      closed
-	outlooks    []*outlook // by number of the family
-	preemptible bool       // a running job can be preempted, or is being
-	emptied     *machine   // without the jobs that can be preempted; nil until it is asked for
-	parkingFull bool       // a preemption failed for want of host memory
-	scratch     machine    // reused
-}
-
-func newDecision(s *State) *decision {
-	if s.Queue == nil {
-		bare := *s
-		bare.Queue = NewQueue()
-		s = &bare
-	}
-	d := &decision{
-		state: s, walk: s.Queue.walk(s), now: newMachine(s), running: inOrder(s.Held), leaving: map[*Held]bool{},
-		seen: map[string]bool{}, closed: newClosed(s.Queue), outlooks: make([]*outlook, len(s.Queue.families.list)),
-	}
-	for _, h := range d.running {
-		if h.Leaving && !h.Other {
-			d.leaving[h] = true
-		}
-		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Aside.Mode != "")
-	}
-	d.depth = d.reservationDepth()
-	return d
-}
-
-// outlook is what a decision knows of a family of requests.
-type outlook struct {
-	candidates candidates
-	noRoom     frontier // cannot start
-	noVictims  unmoved  // nobody can be preempted for these either
-}
-
-func (d *decision) outlook(h *head) *outlook { return d.outlookOf(h.family) }
-
-func (d *decision) outlookOf(family *counted[family]) *outlook {
-	o := d.outlooks[family.number]
-	if o == nil {
-		o = &outlook{candidates: newCandidates(d.now, &family.value.request)}
-		d.outlooks[family.number] = o
-	}
-	return o
-}
-
-// over reports that nothing can be done for any job behind.
-func (d *decision) over() bool {
-	if d.blocker != nil || d.full() {
-		return !d.mayRefuse()
-	}
-	return d.closed.open == 0 && d.walk.passes != nil
-}
-
-// mayRefuse reports that a job somewhere in the queue may have to be refused.
-func (d *decision) mayRefuse() bool {
-	return limitsGPUs(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
-		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
-	})
-}
-
-// limitsGPUs reports that a user's limit may refuse a job of any class: then the
-// walk passes over none.
-func limitsGPUs(s *State) bool {
-	limited := s.DefaultLimit.GPUs > 0
-	for _, limit := range s.Limits {
-		limited = limited || limit.GPUs > 0
-	}
-	return limited
-}
-
-// full reports that the plan has all the starts it may have.
-func (d *decision) full() bool {
-	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
-}
-
-// account is that of a queued job's user.
-func (d *decision) account(m *member) *account { return d.walk.accountOf(m.group.line) }
-
-// spot is where a queued job is in the order as the decision stands.
-func (d *decision) spot(m *member) spot { return spot{d.account(m), &m.entry} }
-
-// refuse turns down the job that came up last, and with it its whole group.
-func (d *decision) refuse(why func() reason.Reason) {
-	if d.quiet {
-		return
-	}
-	jobs, reason := d.walk.rest(), why()
-	d.plan.Infeasible = slices.Grow(d.plan.Infeasible, len(jobs))
-	for _, id := range jobs {
-		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: reason})
-	}
-}
-
 // start gives the job its cards if it fits and no limit bars it. The limits come
 // second: to look at them costs more.
 func (d *decision) start(h *head, a *account) bool {
@@ -215,10 +96,10 @@ func (d *decision) start(h *head, a *account) bool {
 	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.group, &h.amounts, a) {
 		return false
 	}
-	grant, ok := d.now.grant(&o.candidates, r, reserved)
+	grant, ok := d.now.grant(&o.candidates, r, reserved.keeps())
 	if !ok {
 		failed := h.amounts
-		if len(reserved.list) == 0 || !d.now.enough(&o.candidates, r, reservedNone) {
+		if len(reserved.list) == 0 || !d.now.enough(&o.candidates, r, nil) {
 			failed.lasts = anyLength // mostly there are too few cards, reserved or not
 		}
 		o.noRoom.put(failed)
@@ -238,39 +119,6 @@ func (d *decision) start(h *head, a *account) bool {
 	}
 	d.charge(h.group, &h.amounts, a)
 	return true
-}
-
-// lacksRoom reports that it is known that the job does not fit.
-func (d *decision) lacksRoom(h *head) bool {
-	return !d.now.hostFits(&h.amounts) || h.gpus > 0 && (d.now.unreadable != "" || d.outlook(h).noRoom.has(&h.amounts))
-}
-
-// helpless reports that nothing can be done for a job that is known not to fit. It
-// saves a look at the limits of each of a hundred thousand.
-func (d *decision) helpless(h *head) bool {
-	return !d.preemptible && d.reserved >= d.depth && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
-}
-
-// granted is what a job holds that is granted so much from a moment on.
-func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
-	r, m := &h.group.request, d.state.Queue.jobs[h.job]
-	return &Held{
-		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
-		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
-		CPUs: r.CPUs, MemMiB: r.MemMiB,
-		Started: from, Served: m.served, Run: m.run, Limit: h.lasts.limit,
-	}
-}
-
-// fitsOn reports whether the job has room on a machine beside what is reserved.
-func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
-	switch {
-	case !m.hostFits(&h.amounts) || reserved.host(&h.amounts) != nil:
-		return false
-	case h.gpus == 0:
-		return true
-	}
-	return m.unreadable == "" && m.enough(&d.outlook(h).candidates, &h.group.request, reserved)
 }
 
 // wait is what remains for a job that cannot have its cards now: under FIFO no
@@ -297,5 +145,52 @@ func (d *decision) close(h *head) {
 		d.closed.closeSize(h)
 	} else {
 		d.closed.closeClass(h)
+	}
+}
+
+// helpless reports that nothing can be done for a job that is known not to fit. It
+// saves a look at the limits of each of a hundred thousand.
+func (d *decision) helpless(h *head) bool {
+	return !d.preemptible && d.reserved >= d.depth && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
+}
+
+// over reports that nothing can be done for any job behind.
+func (d *decision) over() bool {
+	if d.blocker == nil && !d.full() {
+		return d.closed.open == 0 && d.walk.passes != nil
+	}
+	if d.refuses == nil {
+		may := d.mayRefuse()
+		d.refuses = &may
+	}
+	return !*d.refuses
+}
+
+// mayRefuse reports that a job somewhere in the queue may have to be refused.
+func (d *decision) mayRefuse() bool {
+	return limitsGPUs(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
+		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
+	})
+}
+
+// limitsGPUs reports that a user's limit may refuse a job of any class: then the
+// walk passes over none.
+func limitsGPUs(s *State) bool {
+	limited := s.DefaultLimit.GPUs > 0
+	for _, limit := range s.Limits {
+		limited = limited || limit.GPUs > 0
+	}
+	return limited
+}
+
+// refuse turns down the job that came up last, and with it its whole group.
+func (d *decision) refuse(why func() reason.Reason) {
+	if d.quiet {
+		return
+	}
+	jobs, reason := d.walk.rest(), why()
+	d.plan.Infeasible = slices.Grow(d.plan.Infeasible, len(jobs))
+	for _, id := range jobs {
+		d.plan.Infeasible = append(d.plan.Infeasible, Refusal{Job: id, Reason: reason})
 	}
 }

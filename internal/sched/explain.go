@@ -71,7 +71,7 @@ func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 		return m.hostShortage(&a, "")
 	}
 	kept := d.reservedFrom(h, d.state.Now).but(h.job)
-	if _, ok := m.grant(k, r, kept); !ok {
+	if _, ok := m.grant(k, r, kept.keeps()); !ok {
 		return m.shortage(k, r, kept)
 	}
 	if f := kept.host(&a); f != nil {

@@ -156,7 +156,7 @@ type known struct {
 // knowledge collects what is known of the runs under way and in front, and puts
 // it down with those in front.
 func knowledge(s *State, front []*ahead, self *group) known {
-	k := known{slots: slotsOf(newMachine(s)), runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
+	k := known{slots: slotsOf(s.machine()), runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
 	k.ask(s, self)
 	usual := make([]time.Duration, 0, len(s.Held)+len(front))
 	for i, h := range k.runs {

@@ -87,7 +87,7 @@ func TestGrowthOfWhatIsOfNoUse(t *testing.T) {
 		{"a hole that is filled is the best", third, []Request{whole, half, half}, 0},
 		{"a card that stays of use to everybody is the best", fifth, []Request{third, third, third, half}, 2},
 	} {
-		b := newMachine(&State{Rules: DefaultRules(), Cards: cardsOf(gib24, gib24, gib24), Held: held})
+		b := (&State{Rules: DefaultRules(), Cards: cardsOf(gib24, gib24, gib24), Held: held}).machine()
 		best, least := -1, int64(0)
 		for i := range b.slots {
 			s := &b.slots[i]

@@ -106,7 +106,7 @@ func study(errands []errand, place placer) (f figures) {
 		for i := range runs {
 			s.Held = append(s.Held, runs[i].held)
 		}
-		b := newMachine(&s)
+		b := s.machine()
 		failed := map[Request]bool{}
 		queue = slices.DeleteFunc(queue, func(e errand) bool {
 			if failed[e.request] {

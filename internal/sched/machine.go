@@ -36,11 +36,12 @@ type holding struct {
 	card int // by its place among the job's
 }
 
-// newMachine is the machine with all on it that runs.
-func newMachine(s *State) *machine {
-	m := &machine{rules: &s.Rules, unreadable: s.Unreadable, host: s.Host, slots: make([]slot, len(s.Cards))}
-	for i := range s.Cards {
-		m.slots[i].Card = &s.Cards[i]
+// newMachine is the machine with all on it that runs. Why the cards cannot be read
+// is empty where they can.
+func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held []Held) *machine {
+	m := &machine{rules: rules, unreadable: unreadable, host: host, slots: make([]slot, len(cards))}
+	for i := range cards {
+		m.slots[i].Card = &cards[i]
 		m.slots[i].recount()
 	}
 	slices.SortFunc(m.slots, func(a, b slot) int { return cmp.Compare(a.Index, b.Index) })
@@ -49,7 +50,7 @@ func newMachine(s *State) *machine {
 			panic(fmt.Sprintf("bug: two cards have the index %d", m.slots[i].Index))
 		}
 	}
-	for _, h := range inOrder(s.Held) {
+	for _, h := range inOrder(held) {
 		m.book(h)
 	}
 	for i := range m.slots {

@@ -109,46 +109,6 @@ func (d *decision) victims(h *head, u urgency) (now []*Held) {
 	return now
 }
 
-// outranks reports whether a running job gives way to one that waits, once it
-// has run for long enough. Jobs that lose their work give way to a higher
-// priority only: two that are longer than the overtake limit would otherwise end
-// each other for ever.
-func (d *decision) outranks(h *head, held *Held, u urgency) bool {
-	if held.Aside.Mode == "" || held.Other || d.leaving[held] || !d.parkingFits(held) {
-		return false
-	}
-	rules, now := &d.state.Rules, d.state.Now
-	switch {
-	case now.Before(held.protectedUntil(rules)):
-		return false
-	case u != ordinary && held.parks():
-		return true
-	case h.priority != held.Priority:
-		return h.priority > held.Priority
-	case !held.parks() || !rules.slices() && rules.Policy != LAS:
-		return false
-	}
-	class, _ := held.class(rules, now)
-	if h.entry.class == class && class == classLong && rules.slices() {
-		return h.rank < held.Rank || h.rank == held.Rank && h.seq < held.Seq
-	}
-	return h.entry.class < class
-}
-
-// protectedUntil is until when a job that was overdue when it started is not
-// preempted.
-func (h *Held) protectedUntil(r *Rules) time.Time {
-	if r.MaxBypass <= 0 || h.Waited < r.MaxBypass {
-		return time.Time{}
-	}
-	return h.Started.Add(boostLeast)
-}
-
-// mayLeave is from when on a running job can be preempted for the one that waits.
-func (d *decision) mayLeave(held *Held, h *head) time.Time {
-	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
-}
-
 // leastLoss puts those first that are the least loss.
 func (d *decision) leastLoss(victims []*Held) []*Held {
 	rules, now := &d.state.Rules, d.state.Now
@@ -279,24 +239,6 @@ func (d *decision) redeem(m *member) {
 		d.seen[h.job] = true
 	}
 }
-
-// parkingFits reports whether the host has memory for all that would be parked. What
-// left by an earlier plan is not in ParkMiB any more.
-func (d *decision) parkingFits(chosen ...*Held) bool {
-	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Held).parks) {
-		return true
-	}
-	left := d.state.ParkMiB
-	for _, held := range d.running {
-		if held.parks() && (d.leaving[held] && !held.Leaving || slices.Contains(chosen, held)) {
-			left -= held.Aside.MemMiB
-		}
-	}
-	return left >= 0
-}
-
-// parks reports whether the job keeps its work when it is preempted.
-func (h *Held) parks() bool { return h.Aside.Mode == Park }
 
 func overlaps(a, b []int) bool {
 	return slices.ContainsFunc(a, func(index int) bool { return slices.Contains(b, index) })

@@ -42,6 +42,11 @@ type State struct {
 	ParkMiB int64
 }
 
+// machine is the machine with all on it that runs.
+func (s *State) machine() *machine {
+	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, s.Held)
+}
+
 // Plan is a decision. It changes nothing until it is committed.
 type Plan struct {
 	Starts       []Start       // in the order in which they were considered

@@ -138,7 +138,7 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 	if r.GPUs == 0 {
 		return nil
 	}
-	m := newMachine(s)
+	m := s.machine()
 	ids := splitIDs(r.IDs)
 	stories := make([]reason.CardStory, 0, len(m.slots))
 	byCard := map[int]int{}

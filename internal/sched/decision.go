@@ -1,0 +1,104 @@
+package sched
+
+import (
+	"time"
+
+	"berth/internal/job"
+)
+
+// decision is a plan in the making.
+type decision struct {
+	state *State
+	plan  Plan
+	quiet bool // refusals are not wanted
+
+	walk    *walker
+	pooled  map[string]int  // starts of this plan, by limited pool
+	seen    map[string]bool // jobs that were looked at out of order
+	blocker *Pending        // under FIFO, the job that no other may overtake
+
+	now     *machine       // with what this plan starts
+	running []*Held        // in order
+	started []*Held        // by this plan
+	claims  []*Held        // jobs that others are preempted for, on the cards they will have
+	leaving map[*Held]bool // running jobs that are being preempted, by this plan or an earlier one
+
+	reservations    []*reservation
+	depth           int  // for how many jobs in their ordinary turn GPUs are reserved
+	reserved        int  // for how many that was tried
+	reservedOverdue bool // GPUs are reserved for an overdue job
+
+	// What is known not to work.
+	closed      closed
+	refuses     *bool      // a job may have to be refused; nil until it is asked for
+	outlooks    []*outlook // by number of the family
+	preemptible bool       // a running job can be preempted, or is being
+	emptied     *machine   // without the jobs that can be preempted; nil until it is asked for
+	parkingFull bool       // a preemption failed for want of host memory
+	scratch     machine    // reused
+}
+
+func newDecision(s *State) *decision {
+	if s.Queue == nil {
+		bare := *s
+		bare.Queue = NewQueue()
+		s = &bare
+	}
+	d := &decision{
+		state: s, walk: s.Queue.walk(s), now: s.machine(), running: inOrder(s.Held), leaving: map[*Held]bool{},
+		seen: map[string]bool{}, closed: newClosed(s.Queue), outlooks: make([]*outlook, len(s.Queue.families.list)),
+	}
+	for _, h := range d.running {
+		if h.Leaving && !h.Other {
+			d.leaving[h] = true
+		}
+		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Aside.Mode != "")
+	}
+	d.depth = d.reservationDepth()
+	return d
+}
+
+// outlook is what a decision knows of a family of requests.
+type outlook struct {
+	candidates candidates
+	noRoom     frontier // cannot start
+	noVictims  unmoved  // nobody can be preempted for these either
+}
+
+func (d *decision) outlook(h *head) *outlook { return d.outlookOf(h.family) }
+
+func (d *decision) outlookOf(family *counted[family]) *outlook {
+	o := d.outlooks[family.number]
+	if o == nil {
+		o = &outlook{candidates: newCandidates(d.now, &family.value.request)}
+		d.outlooks[family.number] = o
+	}
+	return o
+}
+
+// full reports that the plan has all the starts it may have.
+func (d *decision) full() bool {
+	return d.state.MaxStarts > 0 && len(d.plan.Starts) >= d.state.MaxStarts
+}
+
+// account is that of a queued job's user.
+func (d *decision) account(m *member) *account { return d.walk.accountOf(m.group.line) }
+
+// spot is where a queued job is in the order as the decision stands.
+func (d *decision) spot(m *member) spot { return spot{d.account(m), &m.entry} }
+
+// granted is what a job holds that is granted so much from a moment on.
+func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
+	r, m := &h.group.request, d.state.Queue.jobs[h.job]
+	return &Held{
+		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
+		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
+		CPUs: r.CPUs, MemMiB: r.MemMiB,
+		Started: from, Served: m.served, Run: m.run, Limit: h.lasts.limit,
+	}
+}
+
+// lacksRoom reports that it is known that the job does not fit.
+func (d *decision) lacksRoom(h *head) bool {
+	return !d.now.hostFits(&h.amounts) || h.gpus > 0 && (d.now.unreadable != "" || d.outlook(h).noRoom.has(&h.amounts))
+}

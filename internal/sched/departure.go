@@ -1,0 +1,69 @@
+package sched
+
+import (
+	"slices"
+	"time"
+)
+
+// departure is when a job is expected to be off its cards.
+type departure struct {
+	held *Held // nil: a job that cards are reserved for
+	at   time.Time
+}
+
+// departures are the ends that are expected of what runs up to the horizon, if
+// there is one, the first ones first.
+func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure {
+	list := make([]departure, 0, len(d.running)+len(d.started)+len(d.claims)+len(d.reservations))
+	for _, held := range d.running {
+		list = append(list, departure{held, d.leaves(held, h, u)})
+	}
+	for _, held := range slices.Concat(d.started, d.claims) {
+		list = append(list, departure{held, latest(d.state.Now, held.Started).Add(held.rest(d.state.Now))})
+	}
+	for _, r := range d.reservations {
+		if !r.claim && r.usual > 0 {
+			list = append(list, departure{nil, r.at.Add(r.usual)})
+		}
+	}
+	if !horizon.IsZero() {
+		list = slices.DeleteFunc(list, func(o departure) bool { return o.at.After(horizon) })
+	}
+	slices.SortStableFunc(list, func(a, b departure) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// leaves is when a running job is expected to be off its cards, seen by one that
+// waits for them.
+func (d *decision) leaves(held *Held, h *head, u urgency) time.Time {
+	now := d.state.Now
+	switch {
+	case held.Leaving:
+		return latest(now, held.LeavesBy)
+	case d.leaving[held]:
+		return now.Add(held.Aside.Out)
+	case d.outranks(h, held, u):
+		return latest(now, d.mayLeave(held, h)).Add(held.Aside.Out)
+	case held.Started.IsZero():
+		return now.Add(otherBerthsEstimate)
+	}
+	return now.Add(held.rest(now))
+}
+
+// rest is how much longer a run is expected to last. One that has had all that was
+// expected, over all its runs, is expected to take as long again.
+func (h *Held) rest(now time.Time) time.Duration {
+	ran := h.lasted(now)
+	rest := h.Run.Left(h.Served+ran, 0).Mid
+	if h.Limit > 0 {
+		rest = min(rest, max(0, h.Limit-ran))
+	}
+	return rest
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
