@@ -127,7 +127,7 @@ func (o *oracle) rank(p *Pending) (class, float64) {
 		if p.Run.Mid <= 0 && p.Limit > 0 {
 			left = p.Limit
 		} else if p.Run.Mid <= 0 {
-			left = shortService
+			left = boostLeast
 		}
 		return 0, max(0, left.Seconds()) * max(cpuWeight, oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs))
 	case o.s.Rules.Policy == LAS:
@@ -150,11 +150,8 @@ func (o *oracle) rank(p *Pending) (class, float64) {
 }
 
 func oracleClass(served time.Duration) class {
-	switch {
-	case served < freshService:
+	if served < freshService {
 		return classFresh
-	case served < shortService:
-		return classShort
 	}
 	return classLong
 }
@@ -167,7 +164,7 @@ func oracleLAS(served time.Duration, gpus float64) (c class) {
 }
 
 func oracleLongWait(served time.Duration) time.Duration {
-	return min(max(boostWaitLeast, boostWaitTimes*min(served, boostWaitMost)), boostWaitMost)
+	return min(boostWaitTimes*min(served, boostWaitMost), boostWaitMost)
 }
 
 // oracleWeight is how many GPUs a job counts as.

@@ -15,7 +15,6 @@ type class int8
 const (
 	classFresh class = iota
 	classBoosted
-	classShort
 	classLong
 )
 
@@ -42,13 +41,12 @@ func (r *Rules) place(p *Pending) (class, float64) {
 	return classFresh, 0
 }
 
-// need is the GPU time that the job is expected to take, in seconds. One that
-// nothing is known of comes behind those that are known to be no longer than a
-// while.
+// need is the GPU time that the job is expected to take, in seconds. One without
+// an estimate comes behind those that are expected to be no longer than a boost.
 func (p *Pending) need() float64 {
 	left := p.Run.Left(p.Served, 0).Mid
 	if p.Run.Mid <= 0 {
-		left = shortService
+		left = boostLeast
 		if p.Limit > 0 {
 			left = p.Limit
 		}
@@ -57,11 +55,8 @@ func (p *Pending) need() float64 {
 }
 
 func sliceClass(served time.Duration) class {
-	switch {
-	case served < freshService:
+	if served < freshService {
 		return classFresh
-	case served < shortService:
-		return classShort
 	}
 	return classLong
 }
@@ -91,7 +86,7 @@ func (r *Rules) boostOf(m *member) (boost, bool) {
 // longWait is how long a job has to wait, by what it had, to have waited for
 // long.
 func longWait(served time.Duration) time.Duration {
-	return max(boostWaitLeast, boostWaitTimes*min(served, boostWaitMost/boostWaitTimes))
+	return boostWaitTimes * min(served, boostWaitMost/boostWaitTimes)
 }
 
 // due is when the job will have waited for long, if it waits from then on.
@@ -120,9 +115,9 @@ func (m *member) boostSize() float64 {
 // enough that each of them is still told from the next.
 const boostApart = 1 << 52
 
-// inTurn reports whether users take turns within the class. What waited for
-// long, and what had much already, goes by the time alone.
-func (r *Rules) inTurn(c class) bool { return c != classBoosted && c != classLong || !r.slices() }
+// inTurn reports whether users take turns within the class. Jobs that had more
+// than the first class go by the time alone.
+func (r *Rules) inTurn(c class) bool { return c == classFresh || !r.slices() }
 
 // lasted is how long this run has lasted, bringing it back not counted. Of one
 // that nobody knows the beginning of it is not known.
@@ -160,17 +155,11 @@ func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
 	case !r.slices():
 		return classFresh, time.Time{}
 	}
-	c = sliceClass(had)
-	if c > classBoosted && h.Waited >= longWait(h.Served) {
-		if end := h.Started.Add(h.boost()); now.Before(end) {
-			return classBoosted, end
-		}
-	}
-	switch c {
-	case classFresh:
+	if c = sliceClass(had); c == classFresh {
 		return c, in(freshService - had)
-	case classShort:
-		return c, in(shortService - had)
+	}
+	if end := h.Started.Add(h.boost()); h.Waited >= longWait(h.Served) && now.Before(end) {
+		return classBoosted, end
 	}
 	return c, time.Time{}
 }

@@ -277,7 +277,7 @@ func TestJobsDoNotTradePlaces(t *testing.T) {
 			rules := DefaultRules()
 			rules.Policy = policy
 			n := trade(rules, mode, 24*hour)
-			// Each crosses two borders, or a dozen under las, and is boosted no more
+			// Each crosses one border, or a dozen under las, and is boosted no more
 			// than once an hour: it waits for four times what it had, or a day.
 			most := map[AsideMode]int{Requeue: 0, Park: 2*12 + 24}[mode]
 			if n > most {

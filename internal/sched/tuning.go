@@ -13,10 +13,6 @@ const (
 	// program works at all. Longer finishes more jobs without an interruption, and
 	// keeps each new job waiting for longer behind those that are new too.
 	freshService = 3 * time.Minute
-	// shortService is the border between the second class and the last. A further
-	// class would part long jobs from one another, which pays them nothing and
-	// costs each a round of waiting.
-	shortService = 4 * freshService
 	// lasBase and lasGrowth are the borders of the classes of LAS, in GPU-seconds:
 	// the first, and each over the one before. Closer borders part jobs sooner and
 	// park more of them.
@@ -24,27 +20,27 @@ const (
 	lasGrowth = 4
 )
 
-// Boosts: a parked job that has waited for long comes before all but the first
-// class, for a time.
+// Boosts: a job that has waited for long comes before all but the first class,
+// for a time.
 const (
-	// boostWaitTimes is how many times the service it had a parked job waits for a
-	// boost: while the machine keeps up with that, a job is over within five times
-	// its length. Fewer help parked jobs, and hold up those in the second class.
+	// boostWaitTimes is how many times the service it had a job waits for a boost:
+	// while the machine keeps up with that, a job is over within five times its
+	// length. A job that had none yet is boosted from its start. Fewer help jobs that
+	// need much; more, those that need little.
 	boostWaitTimes = 4
-	// boostWaitLeast and boostWaitMost bound that wait: less is not worth bringing
-	// a job back for, and within a day somebody looks for it.
-	boostWaitLeast = 30 * time.Minute
-	boostWaitMost  = 24 * time.Hour
+	// boostWaitMost bounds that wait: within a day somebody looks for the job. More
+	// lengthens the longest wait.
+	boostWaitMost = 24 * time.Hour
 	// boostLeast is how long a boost lasts at least. Longer finishes more jobs
-	// within one, and keeps the next one waiting.
-	boostLeast = boostWaitLeast
+	// within one and parks fewer, and keeps the next one waiting.
+	boostLeast = 30 * time.Minute
 	// boostPart: a job that has waited for days is boosted for a tenth of that.
 	boostPart = 10
 	// boostFirst is the service below which a job goes first among the boosted: it
-	// is more than shortService and a boost together, so that such a job has not
+	// is more than freshService and a boost together, so that such a job has not
 	// had a whole boost yet, and most need no more than one. More of them shorten
 	// the mean, and lengthen the longest wait, which is that of the others.
-	boostFirst = 4 * shortService
+	boostFirst = 48 * time.Minute
 )
 
 // Preemption.
