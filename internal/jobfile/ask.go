@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,13 +14,9 @@ import (
 // variables as a job may have.
 const maxPairs = 4 * maxEnv
 
-// Pair is one key with its value as text. Bare: the key stood alone. The
-// value of such a pair is what the key alone means, so that a reader who
-// knows no bare keys is right as well.
-type Pair struct {
-	Key, Value string
-	Bare       bool
-}
+// Pair is one key with its value as text. That of a key which stood alone is
+// what the key alone means.
+type Pair struct{ Key, Value string }
 
 // Asked is one job as it was asked for: its spec, and what concerns its
 // submission alone.
@@ -54,7 +51,7 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 	for _, pair := range pairs {
 		f, err := Lookup(pair.Key)
 		if err == nil {
-			err = a.put(pair.Key, f, pair)
+			err = a.put(pair.Key, f, pair.Value)
 		}
 		if err != nil {
 			return Asked{}, err
@@ -67,19 +64,17 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 }
 
 // put sets one key. A mistake is told under the name the user wrote.
-func (a *asking) put(name string, f *Field, pair Pair) error {
-	value := pair.Value
+func (a *asking) put(name string, f *Field, value string) error {
+	var err error
 	switch {
-	case pair.Bare && f.Alone == "":
-		return fmt.Errorf("%s: found no value, allowed one", name)
-	case pair.Bare:
-		value = ""
 	case f.Alone != "" && value == "":
-		return fmt.Errorf("%s: %w", name, text.Mismatch(value, "yes or no"))
+		err = text.Mismatch(value, "yes or no")
 	case strings.IndexByte(value, 0) >= 0:
-		return fmt.Errorf("%s: found a NUL byte, allowed text", name)
+		err = errors.New("found a NUL byte, allowed text")
+	default:
+		err = f.read(a, value)
 	}
-	if err := f.read(a, value); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

@@ -20,7 +20,10 @@ func pairs(words ...string) []Pair {
 	var list []Pair
 	for _, word := range words {
 		key, value, found := strings.Cut(word, "=")
-		list = append(list, Pair{Key: key, Value: value, Bare: !found})
+		if f, err := Lookup(key); !found && err == nil {
+			value = f.Alone
+		}
+		list = append(list, Pair{Key: key, Value: value})
 	}
 	return list
 }
@@ -95,7 +98,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		{"the command, which is the caller's", pairs("command=x"), `found unknown key "command"`},
 		{"half an id as a dependency", pairs("after=12_"), "after: found \"12_\", allowed job ids"},
 		{"a dependency twice", pairs("after=12,12:any"), `after: found "12" twice`},
-		{"a key without its value", pairs("gpus"), "gpus: found no value, allowed one"},
+		{"a key without its value", pairs("gpus"), "gpus: found nothing, allowed a whole number"},
 		{"a switch with an empty value", pairs("hold="), "hold: found nothing, allowed yes or no"},
 		{"a mistake, told by the word that was used", pairs("time=soon"), `time: found "soon", allowed a time above 0`},
 		{"parking at the limit", pairs("on_timeout=park"), `on_timeout: found "park", allowed kill or requeue`},

@@ -1,11 +1,10 @@
 package jobfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
-
-	"berth/internal/job"
 )
 
 const blockHint = "quote a value that holds spaces or brackets, and write a shell test as \"[ \" or \"[[\""
@@ -18,9 +17,8 @@ func opensBlock(line string) bool {
 	return len(line) > 1 && line[0] == '[' && line[1] != ' ' && line[1] != '\t' && line[1] != '['
 }
 
-// applyBlock reads "[key=value ...]" into the spec and returns what follows.
-func applyBlock(spec *job.Spec, line string) (command string, err error) {
-	a := asking{Asked: Asked{Spec: *spec}, inFile: true}
+// readBlock reads "[key=value ...]" and returns what follows.
+func (a *asking) readBlock(line string) (command string, err error) {
 	rest := line[1:]
 	for {
 		rest = strings.TrimLeft(rest, " \t")
@@ -28,16 +26,14 @@ func applyBlock(spec *job.Spec, line string) (command string, err error) {
 			return "", errUnclosed
 		}
 		if rest[0] == ']' {
-			err := Check(&a.Spec, a.gpusGiven)
-			*spec = a.Spec
-			return strings.TrimLeft(rest[1:], " \t\r"), err
+			return strings.TrimLeft(rest[1:], " \t\r"), Check(&a.Spec, a.gpusGiven)
 		}
 		var f *Field
 		var value string
 		if f, value, rest, err = cutPair(rest); err != nil {
 			return "", err
 		}
-		if err := a.put(f.Key, f, Pair{Value: value, Bare: f.Alone != "" && value == ""}); err != nil {
+		if err := a.put(f.Key, f, cmp.Or(value, f.Alone)); err != nil {
 			return "", err
 		}
 	}

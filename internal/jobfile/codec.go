@@ -3,6 +3,7 @@ package jobfile
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,18 +59,13 @@ func asIs(value string) string { return value }
 func toggle(at func(*Asked) *bool) codec {
 	return parsed(at, func(value string) (bool, error) {
 		switch strings.ToLower(value) {
-		case "", "yes", "true", "1":
+		case "yes", "true", "1":
 			return true, nil
 		case "no", "false", "0":
 			return false, nil
 		}
 		return false, text.Mismatch(value, "the bare key, or yes or no")
-	}, func(on bool) string {
-		if on {
-			return "yes"
-		}
-		return "no"
-	})
+	}, func(on bool) string { return map[bool]string{true: "yes", false: "no"}[on] })
 }
 
 func whole(at func(*Asked) *int, low, high int) codec {
@@ -156,7 +152,7 @@ func writeSignal(a *Asked) string {
 // parsePreemptible takes the way that loses no work where none is named.
 func parsePreemptible(value string) (string, error) {
 	switch word := strings.ToLower(value); word {
-	case "", "park", "yes", "true", "1":
+	case "park", "yes", "true", "1":
 		return "park", nil
 	case "requeue":
 		return word, nil
@@ -261,16 +257,7 @@ func setEnv(spec *job.Spec, name, value string) error {
 	return nil
 }
 
+var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // isVariable reports whether a shell would take this as a variable's name.
-func isVariable(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		switch {
-		case c == '_', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
-		case c >= '0' && c <= '9' && i > 0:
-		default:
-			return false
-		}
-	}
-	return name != ""
-}
+func isVariable(name string) bool { return variableForm.MatchString(name) }

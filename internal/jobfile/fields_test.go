@@ -67,7 +67,7 @@ func TestEveryFieldIsWhole(t *testing.T) {
 		}
 		a := asking{now: noon, maxArray: 100, Asked: silent}
 		for _, value := range values {
-			if err := a.put(f.Key, f, Pair{Value: value}); err != nil {
+			if err := a.put(f.Key, f, value); err != nil {
 				t.Error(err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestEveryPartOfASpecIsAField(t *testing.T) {
 	for _, f := range fields {
 		for _, value := range someValues[f.Key] {
 			a := asking{now: noon, maxArray: 100}
-			if err := a.put(f.Key, f, Pair{Value: value}); err != nil {
+			if err := a.put(f.Key, f, value); err != nil {
 				t.Error(err)
 			}
 			spec := reflect.ValueOf(a.Spec)

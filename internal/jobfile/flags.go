@@ -48,7 +48,7 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 	case attached:
 		f.pair = Pair{Key: f.field.Key, Value: value}
 	case f.field.Alone != "":
-		f.pair = Pair{Key: f.field.Key, Value: "yes", Bare: true}
+		f.pair = Pair{Key: f.field.Key, Value: f.field.Alone}
 	case len(rest) == 0:
 		return f, nil, fmt.Errorf("%s: found no value, allowed %s VALUE", f.name, f.name)
 	default:

@@ -104,7 +104,7 @@ func FuzzScript(f *testing.F) {
 				t.Fatalf("%+v: %v", pair, err)
 			}
 			check := asking{formOnly: true}
-			if err := check.put(pair.Key, f, pair); err != nil {
+			if err := check.put(pair.Key, f, pair.Value); err != nil {
 				t.Fatalf("%+v: %v", pair, err)
 			}
 		}

@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"berth/internal/job"
@@ -13,27 +14,20 @@ const (
 	maxInjectBytes = 64
 )
 
-// parseInject reads FLAG=physical or FLAG=local. The flag becomes a word of shell
-// lines, so that it is held to what no shell reads anything into.
+// injectForm holds the flag, which becomes a word of shell lines, to what no
+// shell reads anything into.
+var injectForm = regexp.MustCompile(`^-+[A-Za-z0-9_.][A-Za-z0-9_.-]*=(?i:physical|local)$`)
+
+// parseInject reads FLAG=physical or FLAG=local.
 func parseInject(value string) (string, error) {
 	if strings.EqualFold(value, "no") {
 		return "", nil
 	}
-	flag, mode := job.CutInject(value)
-	mode = strings.ToLower(mode)
-	name := strings.TrimLeft(flag, "-")
-	if mode != job.InjectPhysical && mode != job.InjectLocal || name == flag || name == "" || len(value) > maxInjectBytes || strings.IndexFunc(name, noFlag) >= 0 {
+	if len(value) > maxInjectBytes || !injectForm.MatchString(value) {
 		return "", text.Mismatch(value, allowedInject)
 	}
-	return flag + "=" + mode, nil
-}
-
-func noFlag(r rune) bool {
-	switch {
-	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("-_.", r)
+	flag, mode := job.CutInject(value)
+	return flag + "=" + strings.ToLower(mode), nil
 }
 
 // CheckInject refuses a shell line that the flag cannot be put behind: one that

@@ -83,9 +83,8 @@ func (r *itemReader) entry(e *entry) error {
 
 // put checks the value and keeps the pair.
 func (r *itemReader) put(name string, f *Field, text string) error {
-	pair := Pair{Key: f.Key, Value: text}
-	r.item.Pairs = append(r.item.Pairs, pair)
-	return r.asking.put(name, f, pair)
+	r.item.Pairs = append(r.item.Pairs, Pair{Key: f.Key, Value: text})
+	return r.asking.put(name, f, text)
 }
 
 // setEnv reads variables: a mapping, or a list of NAME=VALUE.

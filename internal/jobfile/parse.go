@@ -76,6 +76,7 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 type parser struct {
 	name        string
 	defaults    job.Spec
+	asking      asking // the line that is being read
 	file        File
 	occurrences map[string]int
 	errs        Errors
@@ -93,8 +94,10 @@ func (p *parser) line(number int, raw []byte) error {
 	command := string(raw)
 	line := &Line{Number: number, Spec: p.defaults}
 	if opensBlock(command) {
+		p.asking = asking{Asked: Asked{Spec: p.defaults}, inFile: true}
 		var err error
-		command, err = applyBlock(&line.Spec, command)
+		command, err = p.asking.readBlock(command)
+		line.Spec = p.asking.Spec
 		if err == nil && (command == "" || command[0] == '#') {
 			err = fmt.Errorf("found a block without a command, allowed [key=value ...] COMMAND")
 		}

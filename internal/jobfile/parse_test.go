@@ -247,8 +247,11 @@ func Apply(spec *job.Spec, key, value string) error {
 	if err != nil {
 		return err
 	}
+	if value == "" {
+		value = f.Alone
+	}
 	a := asking{Asked: Asked{Spec: *spec}, inFile: true}
-	err = a.put(f.Key, f, Pair{Value: value, Bare: value == ""})
+	err = a.put(f.Key, f, value)
 	*spec = a.Spec
 	return err
 }

@@ -119,7 +119,7 @@ func (r *scriptReader) flags(line int, words []string) error {
 			return err
 		}
 		words = rest
-		err = check.put(f.name, f.field, f.pair)
+		err = check.put(f.name, f.field, f.pair.Value)
 		if err == nil && f.pair.Key == envKey {
 			f.pair, err = Plain(f.pair)
 		}
@@ -153,5 +153,5 @@ func checkForm(name string, pair Pair) error {
 	}
 	check := asking{formOnly: true}
 	check.Spec = job.Defaults()
-	return check.put(name, f, pair)
+	return check.put(name, f, pair.Value)
 }

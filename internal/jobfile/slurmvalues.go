@@ -13,9 +13,17 @@ const (
 	allowedSlurmMem  = "a size in Slurm's MB, or with K, M, G or T"
 )
 
-// slurmTime reads a time limit in Slurm's units, where a bare number is
-// minutes. It comes back in seconds; 0 is no limit.
-func slurmTime(value string) (seconds int, err error) {
+// slurmTime reads a time limit; 0 is none.
+func slurmTime(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	seconds, err := slurmSeconds(value)
+	if seconds == 0 || err != nil {
+		return nil, err == nil, err
+	}
+	return []Pair{{"timeout", fmt.Sprintf("%ds", seconds)}}, true, nil
+}
+
+// slurmSeconds reads a time in Slurm's units, where a bare number is minutes.
+func slurmSeconds(value string) (seconds int, err error) {
 	if strings.EqualFold(value, "unlimited") || strings.EqualFold(value, "infinite") {
 		return 0, nil
 	}
@@ -49,13 +57,13 @@ func slurmTime(value string) (seconds int, err error) {
 }
 
 // slurmMem reads an amount of memory in Slurm's units; 0 is all there is.
-func slurmMem(value string) (mib int64, err error) {
-	number, unit, ok := text.CutNumber(value)
+func slurmMem(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	number, unit, isNumber := text.CutNumber(value)
 	n, whole := text.Digits(strings.TrimRight(value, "kKmMgGtTbB"), 12)
-	if !ok || !whole || number != float64(n) {
-		return 0, text.Mismatch(value, allowedSlurmMem)
+	if !isNumber || !whole || number != float64(n) {
+		return nil, false, text.Mismatch(value, allowedSlurmMem)
 	}
-	mib = int64(n)
+	mib := int64(n)
 	switch strings.TrimSuffix(strings.ToUpper(unit), "B") {
 	case "K":
 		mib = (mib + 1023) / 1024
@@ -65,13 +73,13 @@ func slurmMem(value string) (mib int64, err error) {
 	case "T":
 		mib <<= 20
 	default:
-		return 0, text.Mismatch(value, allowedSlurmMem)
+		return nil, false, text.Mismatch(value, allowedSlurmMem)
 	}
-	return mib, nil
+	return []Pair{{"mem", fmt.Sprint(mib)}}, mib > 0, nil
 }
 
 // slurmGPUs reads "[type:]N".
-func slurmGPUs(value string) (pairs []Pair, ok bool, err error) {
+func slurmGPUs(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	kind, count, typed := strings.Cut(value, ":")
 	if !typed {
 		kind, count = "", value
@@ -95,7 +103,7 @@ func cards(kind, count string) []Pair {
 
 // slurmGRES reads "gpu[:type][:N]" from a list of resources. What else is in
 // the list is the rest; where the GPUs are of two types there are none.
-func slurmGRES(value string) (pairs []Pair, rest string) {
+func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	var others []string
 	for part := range strings.SplitSeq(value, ",") {
 		words := strings.Split(part, ":")
@@ -104,7 +112,7 @@ func slurmGRES(value string) (pairs []Pair, rest string) {
 			continue
 		}
 		if pairs != nil {
-			return nil, ""
+			return nil, false, nil
 		}
 		kind, count := "", "1"
 		switch _, number := text.Digits(words[len(words)-1], 6); {
@@ -114,20 +122,44 @@ func slurmGRES(value string) (pairs []Pair, rest string) {
 		case len(words) == 2:
 			kind = words[1]
 		case len(words) == 3:
-			return nil, ""
+			return nil, false, nil
 		}
 		pairs = cards(kind, count)
 	}
 	if len(others) > 0 {
-		rest = "--gres=" + strings.Join(others, ",")
+		t.rest = "--gres=" + strings.Join(others, ",")
 	}
-	return pairs, rest
+	return pairs, pairs != nil, nil
 }
 
-// slurmOutput turns a file name pattern into berth's. A task's id is its
+// slurmOutput takes a file name pattern.
+func slurmOutput(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	_, isArray := t.last["array"]
+	pattern, ok := slurmPattern(value, isArray)
+	return []Pair{{"output", pattern}}, ok, nil
+}
+
+// slurmError takes the same file as that of the output, where berth puts both.
+func slurmError(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	output, given := t.last["output"]
+	return nil, given && output == value, nil
+}
+
+// slurmNodes takes one node, or a range that starts there.
+func slurmNodes(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	least, _, _ := strings.Cut(value, "-")
+	return nil, least == "1", nil
+}
+
+func slurmBegin(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	_, err = beginForm(value)
+	return []Pair{{"begin", value}}, err == nil, nil
+}
+
+// slurmPattern turns a file name pattern into berth's. A task's id is its
 // array's with its index, so %A alone can be said only of a job that is no
 // array.
-func slurmOutput(pattern string, isArray bool) (string, bool) {
+func slurmPattern(pattern string, isArray bool) (string, bool) {
 	if strings.ContainsRune(pattern, '\\') {
 		return "", false
 	}
@@ -168,36 +200,64 @@ var signalNumbers = map[string]string{
 }
 
 // slurmSignal reads "[B:]signal[@seconds]", the signal by name or number.
-func slurmSignal(value string) string {
-	value = strings.TrimPrefix(value, "B:")
-	name, before, timed := strings.Cut(value, "@")
+func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	name, before, timed := strings.Cut(strings.TrimPrefix(value, "B:"), "@")
 	if known, ok := signalNumbers[name]; ok {
 		name = known
 	}
-	if !timed {
-		return name
+	if timed {
+		name += "@" + before
 	}
-	return name + "@" + before
+	_, _, err = ParseSignal(name)
+	return []Pair{{"signal", name}}, err == nil, nil
 }
 
 var slurmConditions = map[string]job.Condition{"afterok": job.AfterOK, "afterany": job.AfterAny, "afternotok": job.AfterFail}
 
 // slurmDependency reads "afterok:12:13,afterany:14". Where a part has no
 // meaning here the whole has none: half a dependency would start a job early.
-func slurmDependency(value string) (after string, ok bool) {
+func slurmDependency(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	var list []string
 	for part := range strings.SplitSeq(value, ",") {
 		words := strings.Split(part, ":")
 		condition, known := slurmConditions[words[0]]
 		if !known || len(words) < 2 {
-			return "", false
+			return nil, false, nil
 		}
 		for _, id := range words[1:] {
 			if _, isID := parseJobID(id); !isID {
-				return "", false
+				return nil, false, nil
 			}
 			list = append(list, fmt.Sprintf("%s:%s", id, condition))
 		}
 	}
-	return strings.Join(list, ","), true
+	return []Pair{{"after", strings.Join(list, ",")}}, true, nil
+}
+
+// slurmExport reads which variables a job gets: names to keep, and NAME=VALUE
+// to set.
+func slurmExport(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
+	var names []string
+	export := ""
+	for part := range strings.SplitSeq(value, ",") {
+		name, set, isSet := strings.Cut(strings.TrimSpace(part), "=")
+		switch {
+		case isSet:
+			pairs = append(pairs, Pair{Key: envPrefix + name, Value: set})
+		case strings.EqualFold(name, "all"), strings.EqualFold(name, "none"):
+			export = strings.ToLower(name)
+		default:
+			names = append(names, name)
+		}
+		if !isVariable(name) || name == "NIL" {
+			return nil, false, nil
+		}
+	}
+	switch {
+	case export == "" && len(names) == 0:
+		export = "none"
+	case export == "":
+		export = strings.Join(names, ",")
+	}
+	return append(pairs, Pair{Key: "export", Value: export}), true, nil
 }
