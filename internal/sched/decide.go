@@ -56,15 +56,6 @@ func (d *decision) run(until *member) {
 	d.plan.Again = d.again()
 }
 
-// urgency is how a job comes to be looked at.
-type urgency int
-
-const (
-	ordinary    urgency = iota // in its turn
-	overdue                    // it was overtaken for as long as a job may be
-	longOverdue                // for twice as long
-)
-
 // consider does what can be done for a job, and reports whether the next of its
 // group is to be looked at too.
 func (d *decision) consider(h *head, a *account, u urgency) bool {
@@ -87,6 +78,16 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 		return d.wait(h, u)
 	}
 	return false
+}
+
+// considerOverdue looks at an overdue job, unless it got its cards already.
+func (d *decision) considerOverdue(l *late) {
+	h, a := l.group.head(l.entry), d.account(&l.member)
+	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) {
+		return // it is refused in its own place
+	}
+	d.seen[h.job] = true
+	d.consider(&h, a, l.urgency(d.state))
 }
 
 // start gives the job its cards if it fits and no limit bars it. The limits come

@@ -57,6 +57,15 @@ func (q *Queue) overdueUnderFIFO(all []late) []late {
 	return all
 }
 
+// urgency is how a job comes to be looked at.
+type urgency int
+
+const (
+	ordinary    urgency = iota // in its turn
+	overdue                    // it was overtaken for as long as a job may be
+	longOverdue                // for twice as long
+)
+
 // urgency is how the job comes to be looked at: after twice the limit it relies on
 // no estimate any more.
 func (l *late) urgency(s *State) urgency {
@@ -64,14 +73,4 @@ func (l *late) urgency(s *State) urgency {
 		return longOverdue
 	}
 	return overdue
-}
-
-// considerOverdue looks at an overdue job, unless it got its cards already.
-func (d *decision) considerOverdue(l *late) {
-	h, a := l.group.head(l.entry), d.account(&l.member)
-	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) {
-		return // it is refused in its own place
-	}
-	d.seen[h.job] = true
-	d.consider(&h, a, l.urgency(d.state))
 }
