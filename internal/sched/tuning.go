@@ -2,9 +2,10 @@ package sched
 
 import "time"
 
-// The constants below were chosen by replaying the workloads of docs/studies/policies.md,
-// and each says what it trades against what. Constants that only bound the work of a decision, and
-// change no decision, are beside the code that they bound.
+// The constants below were chosen by replaying workloads. Each says what it trades
+// against what; docs/studies/constants.md has for each what the results are without
+// it, at half and at twice its value, and how to repeat that. Constants that only
+// bound the work of a decision are beside the code that they bound.
 
 // Service classes, under Rules.Slice: jobs that can be parked go by the service
 // they had.
