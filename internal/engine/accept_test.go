@@ -316,15 +316,15 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 	if !strings.Contains(r.meta[usageKey], `"ann":`) {
 		t.Fatalf("on disk: %q", r.meta[usageKey])
 	}
-	before := r.e.usage.Seconds["ann"]
+	before := r.e.line.usage.Seconds["ann"]
 	r.boot(nil, nil, fair)
 	if err := r.at().RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.e.usage.Seconds["ann"]; got != before || got < 500 {
+	if got := r.e.line.usage.Seconds["ann"]; got != before || got < 500 {
 		t.Errorf("ann had %.0f s, the next berth says %.0f", before, got)
 	}
-	if got := r.e.usage.decayed(r.e.usage.At.Add(time.Hour), time.Hour)["ann"]; got < before*0.49 || got > before*0.51 {
+	if got := r.e.line.usage.decayed(r.e.line.usage.At.Add(time.Hour), time.Hour)["ann"]; got < before*0.49 || got > before*0.51 {
 		t.Errorf("an hour later it counts %.0f of %.0f", got, before)
 	}
 }
@@ -384,11 +384,11 @@ func TestWalksOfTheRoster(t *testing.T) {
 	r.accept("ann", spec(), spec(), spec(), spec())
 	r.step()
 	for _, id := range []string{"2", "3"} {
-		j := r.e.jobs[id]
-		delete(r.e.jobs, id)
+		j := r.e.line.jobs[id]
+		delete(r.e.line.jobs, id)
 		j.ID = "2_" + string('4'+id[0]-'2') // an array whose number is 2
-		r.e.jobs[j.ID] = j
-		r.e.roster.ids[j.Seq-1] = j.ID
+		r.e.line.jobs[j.ID] = j
+		r.e.line.roster.ids[j.Seq-1] = j.ID
 	}
 	var back, tasks []string
 	r.at().EachBack(4, func(j *job.Job) bool { back = append(back, j.ID); return len(back) < 2 })
@@ -410,7 +410,7 @@ func TestManyShortJobsCountAsMuchAsALongOne(t *testing.T) {
 		r.pass(100 * time.Millisecond)
 		r.end(jobs[0].ID, keep.Record{Elapsed: 100 * time.Millisecond}, false)
 	}
-	if got := r.e.usage.Seconds["ann"]; got < 4 {
+	if got := r.e.line.usage.Seconds["ann"]; got < 4 {
 		t.Errorf("fifty short jobs count %.3f s", got)
 	}
 }

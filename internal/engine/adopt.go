@@ -2,10 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
-	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
 	"berth/internal/run"
@@ -26,32 +26,19 @@ func (t *Turn) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 	j.Grant = grant
 }
 
-// Occupied is the grant of a process that is on these cards already, or is
-// about to be. Others may join it: berth does not know what it was promised.
-// A budget of nothing would read as "the whole card".
-func (t *Turn) Occupied(cards []int, budgetMiB int64) job.Grant {
-	g := job.Grant{GPUs: cards, BudgetMiB: max(1, budgetMiB), CardMiB: t.cards.smallest(cards)}
-	for _, index := range cards {
-		g.UUIDs = append(g.UUIDs, t.cards.known[index].UUID)
-	}
-	return g
-}
-
 // Adopted is the job that stands for this process, if one does.
 func (t *Turn) Adopted(p job.Stranger) (id string, found bool) {
-	for id, j := range t.jobs {
+	for id, j := range t.line.jobs {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			return id, true
 		}
 	}
-	for _, b := range t.staged {
-		for _, j := range b.Jobs {
-			if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
-				return j.ID, true
-			}
+	t.changes.eachStaged(func(j *job.Job) {
+		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
+			id, found = j.ID, true
 		}
-	}
-	return "", false
+	})
+	return id, found
 }
 
 // OverLimit says why a limit keeps the user from holding one job more, on so
@@ -69,19 +56,17 @@ func (t *Turn) OverLimit(user string, cards int) string {
 			use.GPUs += holding(j).CountedGPUs()
 		}
 	}
-	for _, a := range t.active {
+	for _, a := range t.attempts.active {
 		count(a.job)
 	}
-	for id := range t.strangers {
-		count(t.jobs[id])
+	for id := range t.line.strangers {
+		count(t.line.jobs[id])
 	}
-	for _, b := range t.staged {
-		for _, j := range b.Jobs {
-			if j.Spec.Adopt != nil {
-				count(j)
-			}
+	t.changes.eachStaged(func(j *job.Job) {
+		if j.Spec.Adopt != nil {
+			count(j)
 		}
-	}
+	})
 	switch {
 	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
 		return fmt.Sprintf("%s has %d running jobs, which is the limit", user, use.Jobs)
@@ -91,37 +76,15 @@ func (t *Turn) OverLimit(user string, cards int) string {
 	return ""
 }
 
-// BelongsTo is the job that a process is part of. other says that another
-// berth on this machine holds it.
-func (t *Turn) BelongsTo(pid int) (id string, other, found bool) {
-	key, found := t.owners.Local(pid)
-	for i := range t.others {
-		if found && t.others[i].Key == key {
-			return t.others[i].Job, true, true
-		}
-	}
-	return key, false, found
-}
-
-// Supervises is the running job whose supervisor the process is.
-func (t *Turn) Supervises(pid int) (id string, found bool) {
-	for id, a := range t.active {
-		if identity, ok := t.runner.Identity(a.token); ok && identity.KeepPID == pid {
-			return id, true
-		}
-	}
-	return "", false
-}
-
 // watchStrangers starts what watches the processes that jobs stand for. It
 // comes after the decision and asks nobody: the memory is taken.
-func (t *Turn) watchStrangers(decided []start) []start {
-	if t.stopping || len(t.strangers) == 0 {
+func (t *Turn) watchStrangers(decided []*job.Job) []*job.Job {
+	if t.stopping || len(t.line.strangers) == 0 {
 		return decided
 	}
 	var planned []sched.Start
-	for _, id := range t.strangerIDs() {
-		j := t.jobs[id]
+	for _, id := range slices.Sorted(maps.Keys(t.line.strangers)) {
+		j := t.line.jobs[id]
 		if !t.alive(*j.Spec.Adopt) {
 			t.finish(j, job.Lost, strangerEnded(j))
 			continue
@@ -133,17 +96,8 @@ func (t *Turn) watchStrangers(decided []start) []start {
 		return decided
 	}
 	starts = append(decided, starts...)
-	t.publishBookings(starts)
+	t.cards.publish(t.Now, t.attempts.bookings(starts))
 	return starts
-}
-
-func (t *Turn) strangerIDs() []string {
-	ids := make([]string, 0, len(t.strangers))
-	for id := range t.strangers {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 func (t *Turn) alive(p job.Stranger) bool {
@@ -201,16 +155,4 @@ func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
 	o.Argv = append([]string{self}, run.WatchArgs(*j.Spec.Adopt)...)
 	o.Dir, o.Setup, o.Pty, o.CPUs, o.MemMiB, o.Devices, o.MPS, o.Affinity, o.Note = "/", false, false, 0, 0, nil, nil, "", ""
 	return o
-}
-
-// Occupants are the processes on each card, as they were last read. Of a card
-// that hides them there is no entry.
-func (t *Turn) Occupants() map[int][]gpu.Process {
-	occupants := make(map[int][]gpu.Process, len(t.cards.known))
-	for index, d := range t.cards.known {
-		if d.ProcessesKnown && t.cards.present[index] {
-			occupants[index] = slices.Clone(d.Processes)
-		}
-	}
-	return occupants
 }

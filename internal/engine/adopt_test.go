@@ -55,7 +55,7 @@ func TestAnAdoptedProcessIsOnDiskBeforeItIsAcknowledgedAndStartsWhereItIs(t *tes
 		t.Fatalf("the answer is %v", *answer)
 	}
 	r.wantDid("commit 1:queued")
-	if r.e.queue.Len() != 0 {
+	if r.e.line.queue.Len() != 0 {
 		t.Error("it stands in the line")
 	}
 	r.step()
@@ -160,7 +160,7 @@ func TestAnAdoptedProcessIsTriedNeitherAgainNorRequeued(t *testing.T) {
 	r.adopt(0)
 	r.step()
 	r.step()
-	r.e.jobs["1"].Spec.Retries, r.e.jobs["1"].Spec.RetryOn = 3, job.RetryFail
+	r.e.line.jobs["1"].Spec.Retries, r.e.line.jobs["1"].Spec.RetryOn = 3, job.RetryFail
 	r.end("1", keep.Record{ExitCode: 1}, true)
 	r.wantRow("1", job.Failed, job.Lost)
 }
@@ -227,7 +227,7 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 			r.step()
 			r.step()
 			test.want(t, r)
-			if r.e.queue.Len() != 0 {
+			if r.e.line.queue.Len() != 0 {
 				t.Error("it stands in the line")
 			}
 		})

@@ -11,88 +11,75 @@ import (
 	"berth/internal/sched"
 )
 
-// leaver is a running job on its way off its cards: a changed copy of it that
-// replaces the old one once it is on disk.
-type leaver struct{ job *job.Job }
-
-// leavers are the jobs that a plan sets aside. One that ended, or that somebody
-// else is ending, meanwhile needs nothing more.
-func (t *Turn) leavers(planned []sched.SetAside) []leaver {
-	var list []leaver
+// leavers are the jobs that a plan sets aside: a changed copy of each, which
+// replaces the old one once it is on disk. One that ended, or that somebody else
+// is ending, meanwhile needs nothing more.
+func (s *attempts) leavers(now time.Time, planned []sched.SetAside) []*job.Job {
+	var list []*job.Job
 	for _, p := range planned {
-		a := t.active[p.Job]
+		a := s.active[p.Job]
 		if a == nil || a.job.Stop != job.NoStop || p.Mode != sched.Requeue {
 			continue
 		}
 		j := a.job.Clone()
-		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, t.Now.Add(warning(&j.Spec))
+		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, now.Add(warning(&j.Spec))
 		j.Detail = leavingText(p.For)
-		list = append(list, leaver{j})
+		list = append(list, j)
 	}
-	slices.SortFunc(list, func(a, b leaver) int { return int(a.job.Seq - b.job.Seq) })
+	slices.SortFunc(list, func(a, b *job.Job) int { return int(a.Seq - b.Seq) })
 	return list
 }
 
 // leavingText is what a leaver says of itself.
 func leavingText(other string) string { return "is being " + reason.SetAside(other) }
 
-// depart lets the committed leavers know: first the signal that they wanted to
-// hear before, where they wanted one.
-func (t *Turn) depart(list []leaver) {
-	for _, l := range list {
-		id := l.job.ID
-		t.jobs[id], t.active[id].job = l.job, l.job
-		t.hurry(t.active[id])
-	}
-}
-
-// urgeLeavers tells leavers to end whose warning is over, and leaves those
-// alone whose cards nobody needs any more.
-func (t *Turn) urgeLeavers() {
-	for _, id := range t.activeIDs() {
-		if a := t.active[id]; a.job.Leaving() && !a.told {
-			t.hurry(a)
+// urge tells leavers to end whose warning is over, and leaves those alone whose
+// cards nobody needs any more. waits says whether a job still waits for room.
+func (s *attempts) urge(now time.Time, waits func(id string) bool) {
+	for _, id := range s.ids() {
+		if a := s.active[id]; a.job.Leaving() && !a.told {
+			s.hurry(now, a, waits)
 		}
 	}
 }
 
-// hurry does what is due for a leaver that was not told to end yet.
-func (t *Turn) hurry(a *attempt) {
+// hurry does what is due for a leaver that was not told to end yet: first the
+// signal that it wanted to hear before, where it wanted one.
+func (s *attempts) hurry(now time.Time, a *attempt, waits func(id string) bool) {
 	j := a.job
-	if latest := t.Now.Add(warning(&j.Spec)); j.AsideAt.After(latest) {
+	if latest := now.Add(warning(&j.Spec)); j.AsideAt.After(latest) {
 		j.AsideAt = latest // the clock was set back
-		t.fact(j)
+		s.changes.fact(j)
 	}
-	_, wanted := t.queue.Get(j.AsideFor)
 	switch {
-	case !j.AsideAt.After(t.Now):
+	case !j.AsideAt.After(now):
 		a.told = true
-		t.stops = append(t.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
-	case !wanted:
-		t.stay(a)
+		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+	case !waits(j.AsideFor):
+		s.stay(now, a)
 	case !a.warnedOf.Equal(j.AsideAt):
 		a.warnedOf = j.AsideAt
-		t.warns = append(t.warns, warnOrder{j.Keep, strconv.FormatInt(j.AsideAt.UnixMilli(), 10)})
+		s.warns = append(s.warns, warnOrder{j.Keep, strconv.FormatInt(j.AsideAt.UnixMilli(), 10)})
 	}
 }
 
 // stay leaves a job on its cards that was warned and no more. Who held it meant
 // the wait that does not come now: a running job cannot be held, nor released.
-func (t *Turn) stay(a *attempt) {
+func (s *attempts) stay(now time.Time, a *attempt) {
 	j := a.job
 	text := fmt.Sprintf("job %s stays on its cards: job %s does not wait for them any more", j.ID, j.AsideFor)
 	if j.Held {
 		text += "; it is not held"
 	}
 	j.Stop, j.AsideFor, j.AsideAt, j.Detail, j.Held = job.NoStop, "", time.Time{}, "", false
-	t.moved = true
-	t.fact(j)
-	t.tell(job.EventNotice, j, text)
+	s.cards.moved = true
+	s.changes.fact(j)
+	s.changes.tell(now, job.EventNotice, j, text)
 }
 
 // urgeAt is when the next leaver is told to end.
-func (t *Turn) urgeAt() (at time.Time) {
-	for _, a := range t.active {
+func (s *attempts) urgeAt() (at time.Time) {
+	for _, a := range s.active {
 		if a.job.Leaving() && !a.told && (at.IsZero() || a.job.AsideAt.Before(at)) {
 			at = a.job.AsideAt
 		}
@@ -102,8 +89,8 @@ func (t *Turn) urgeAt() (at time.Time) {
 
 // wasTold is true of a leaver that had, or may have had, its TERM: a berth that
 // was killed cannot say whether it got to send it.
-func (t *Turn) wasTold(j *job.Job) bool {
-	return j.Stop == job.StopAside && !j.AsideAt.After(t.Now)
+func wasTold(now time.Time, j *job.Job) bool {
+	return j.Stop == job.StopAside && !j.AsideAt.After(now)
 }
 
 // gaveWay is the end of a job that was set aside. It uses up no retry.
@@ -111,13 +98,27 @@ func gaveWay(j *job.Job) ruling {
 	return ruling{again: job.EventSetAside, detail: reason.SetAside(j.AsideFor), aside: true}
 }
 
-// warnOrder asks for a job's warning signal.
-type warnOrder struct{ token, stamp string }
-
 // setAside says first, of a job that waits again, that it was set aside.
 func setAside(j *job.Job, why string) string {
 	if j == nil || j.State != job.Queued {
 		return why
 	}
 	return reason.AfterAside(j.AsideFor, why)
+}
+
+// aside is whether and how a running job gives way. No machine can park a job
+// yet, so that who asked for that stays.
+func (s *attempts) aside(spec *job.Spec) sched.Aside {
+	if s.cfg.KeepAll || spec.Preemptible != string(sched.Requeue) || spec.Adopt != nil {
+		return sched.Aside{}
+	}
+	return sched.Aside{Mode: sched.Requeue, Out: warning(spec) + spec.Grace}
+}
+
+// warning is how long before its end a job wants to hear of it.
+func warning(s *job.Spec) time.Duration {
+	if s.WarnSignal == "" {
+		return 0
+	}
+	return s.WarnBefore
 }

@@ -339,11 +339,11 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r.at().Cancel("2", "asked")
 	for _, planned := range []sched.SetAside{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.at().leavers([]sched.SetAside{planned}); len(list) > 0 {
-			t.Errorf("%+v makes %+v leave", planned, list[0].job)
+		if list := r.e.attempts.leavers(r.now, []sched.SetAside{planned}); len(list) > 0 {
+			t.Errorf("%+v makes %+v leave", planned, list[0])
 		}
 	}
-	if list := r.at().leavers([]sched.SetAside{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.e.attempts.leavers(r.now, []sched.SetAside{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }

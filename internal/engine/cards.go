@@ -8,6 +8,35 @@ import (
 	"berth/internal/sched"
 )
 
+// cards is what berth knows of the machine's cards, what was measured there, and
+// what other berths have booked. It knows no queue, and of jobs only who holds
+// what, where it is told.
+type cards struct {
+	cardBook
+	bookings
+	meter   *gpu.Meter
+	source  gpu.Source
+	sample  gpu.Sample // the last look, until it is measured
+	cfg     *Config
+	changes *changes
+
+	early  []gpu.Xid // what was said before any card was read
+	asked  bool      // someone wants to see the cards as they are now
+	busyAt time.Time // when someone last had use for a look at them
+	moved  bool      // something changed since the last decision that could change it
+
+	quarantined func(now time.Time, c gpu.HealthChange) // a card was
+}
+
+func newCards(cfg *Config, src gpu.Source, l Ledger, o Owners, c *changes) *cards {
+	b := newCardBook(cfg.Cards, gpu.NewHealth())
+	b.know(cfg.Devices)
+	return &cards{
+		cardBook: b, bookings: bookings{ledger: l, owners: o, outer: cfg.Outer}, meter: gpu.NewMeter(cfg.Rules.SpikeBuffer),
+		source: src, cfg: cfg, changes: c, early: cfg.Xids,
+	}
+}
+
 // cardBook is what berth knows of the cards: every one it ever saw, and the
 // last reading of each.
 type cardBook struct {

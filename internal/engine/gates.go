@@ -19,7 +19,6 @@ type gates struct {
 	until      alarms
 	waiting    map[string][]job.Dependency // for what has not ended yet
 	dependents map[string]map[string]bool  // job to those that wait for it
-	ended      []*job.Job                  // whose dependents are still to be settled
 }
 
 func newGates() gates {
@@ -103,57 +102,16 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	return text
 }
 
-// enqueue puts a queued job where it belongs: behind a gate, or in line.
-func (t *Turn) enqueue(j *job.Job) {
-	t.unqueue(j.ID)
-	if j.Held {
-		t.gates.held[j.ID] = true
-		return
-	}
-	if j.NotBefore.After(t.Now) {
-		t.gates.until.set(j.ID, j.NotBefore)
-		return
-	}
-	pending, freed, broken, err := t.dependencies(j)
-	switch {
-	case err != nil:
-		// A store that cannot be read for a moment breaks no condition.
-		t.cfg.Log.Warn("look up what a job waits for", "job", j.ID, "err", err)
-		t.gates.until.set(j.ID, t.Now.Add(notNowDelay))
-	case broken != "":
-		t.finish(j, job.Depends, broken)
-	case len(pending) > 0:
-		t.gates.wait(j.ID, pending)
-	default:
-		t.line(j, freed)
-	}
-}
-
-func (t *Turn) unqueue(id string) {
-	t.gates.remove(id)
-	t.queue.Remove(id)
-	t.leaveLine(id)
-	delete(t.strangers, id)
-}
-
-func with(set map[string]bool, id string) map[string]bool {
-	if set == nil {
-		set = map[string]bool{}
-	}
-	set[id] = true
-	return set
-}
-
 // dependencies splits what a job waits for into what is still open and the
 // first condition that can hold no more, and says when the last of the others
 // ended.
-func (t *Turn) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
+func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
 	for _, d := range j.Spec.After {
-		if _, live := t.jobs[d.Job]; live {
+		if _, live := l.jobs[d.Job]; live {
 			open = append(open, d)
 			continue
 		}
-		over, err := t.verdictOn(d.Job)
+		over, err := l.verdictOn(d.Job)
 		switch {
 		case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
 			// It held when the job first ran, and has been forgotten since.
@@ -191,62 +149,49 @@ type verdict struct {
 
 // verdictOn is how a job ended that is over. Many jobs may wait for the same
 // ones, so that an answer is kept for the round.
-func (t *Turn) verdictOn(id string) (verdict, error) {
-	if j, ok := t.dirty[id]; ok && j.State.Terminal() {
+func (l *line) verdictOn(id string) (verdict, error) {
+	if j, ok := l.changes.rows[id]; ok && j.State.Terminal() {
 		return verdict{j.Outcome, j.EndedAt}, nil
 	}
-	if over, ok := t.outcomes[id]; ok {
+	if over, ok := l.outcomes[id]; ok {
 		return over, nil
 	}
-	j, err := t.store.Job(id)
+	j, err := l.changes.store.Job(id)
 	if err != nil {
 		return verdict{}, err
 	}
-	t.outcomes[id] = verdict{j.Outcome, j.EndedAt}
-	return t.outcomes[id], nil
+	l.outcomes[id] = verdict{j.Outcome, j.EndedAt}
+	return l.outcomes[id], nil
 }
 
-// settleDependents lets go, or cancels, the jobs that waited for this one. A
-// long chain that breaks is worked off in a loop, link after link.
-func (t *Turn) settleDependents(ended *job.Job) {
-	g := &t.gates
-	if g.ended = append(g.ended, ended); len(g.ended) > 1 {
-		return // its turn comes below, further up
-	}
-	for at := 0; at < len(g.ended); at++ {
-		over := g.ended[at]
-		ids := slices.Sorted(maps.Keys(g.dependents[over.ID]))
-		delete(g.dependents, over.ID)
-		for _, id := range ids {
-			t.settleOne(t.jobs[id], over)
-		}
-	}
-	g.ended = nil
+// broken is a queued job with a condition that can hold no more.
+type broken struct {
+	job *job.Job
+	why string
 }
 
-// settleOne takes one job off what another waits for. What ended earlier is not
-// looked up again: a job may wait for a whole array.
-func (t *Turn) settleOne(j, over *job.Job) {
-	pending := t.gates.waiting[j.ID]
-	for _, d := range pending {
-		if d.Job == over.ID && !holds(d.On, over.Outcome) {
-			t.finish(j, job.Depends, unfulfilled(d, over.Outcome))
-			return
+// settle takes a job that is over off what others wait for. What ended earlier is
+// not looked up again: a job may wait for a whole array.
+func (l *line) settle(now time.Time, over *job.Job) (never []broken) {
+	delete(l.outcomes, over.ID)
+	ids := slices.Sorted(maps.Keys(l.gates.dependents[over.ID]))
+	delete(l.gates.dependents, over.ID)
+	for _, id := range ids {
+		pending, why := l.gates.waiting[id], ""
+		for _, d := range pending {
+			if d.Job == over.ID && !holds(d.On, over.Outcome) {
+				why = unfulfilled(d, over.Outcome)
+				break
+			}
+		}
+		if why != "" {
+			never = append(never, broken{l.jobs[id], why})
+			continue
+		}
+		pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
+		if l.gates.waiting[id] = pending; len(pending) == 0 {
+			l.enter(now, l.jobs[id], over.EndedAt)
 		}
 	}
-	pending = slices.DeleteFunc(pending, func(d job.Dependency) bool { return d.Job == over.ID })
-	if t.gates.waiting[j.ID] = pending; len(pending) == 0 {
-		t.line(j, over.EndedAt)
-	}
-}
-
-// openGates queues the jobs whose time has come.
-func (t *Turn) openGates() {
-	for {
-		next, ok := t.gates.until.first()
-		if !ok || next.at.After(t.Now) {
-			return
-		}
-		t.enqueue(t.jobs[next.id])
-	}
+	return never
 }

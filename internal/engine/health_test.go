@@ -99,7 +99,7 @@ func TestTheTroubleOfACardIsRecalledAfterARestart(t *testing.T) {
 	if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthQuarantined || v.LastXid.Code != 48 {
 		t.Errorf("%+v", v)
 	}
-	if got := r.at().Trouble("1"); got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
+	if got := r.e.active["1"].trouble; got != "gpu0 was quarantined while it ran (Xid 48 (double-bit ECC error))" {
 		t.Errorf("trouble %q", got)
 	}
 }
@@ -182,7 +182,7 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 			if v := r.at().HealthOf("GPU-0"); v.State != gpu.HealthQuarantined {
 				t.Errorf("it is %v", v.State)
 			}
-			if len(r.e.early) > 0 {
+			if len(r.e.cards.early) > 0 {
 				t.Error("it is kept though it was heard")
 			}
 		})
@@ -192,8 +192,8 @@ func TestWhatWasSaidBeforeTheFirstLookCounts(t *testing.T) {
 	for range maxEarly + 1 {
 		r.at().observe(gpu.Sample{Xids: about(31)}, errors.New("driver does not answer"))
 	}
-	if len(r.e.early) != maxEarly {
-		t.Errorf("%d are kept", len(r.e.early))
+	if len(r.e.cards.early) != maxEarly {
+		t.Errorf("%d are kept", len(r.e.cards.early))
 	}
 }
 
@@ -222,7 +222,7 @@ func TestACardWithNothingToDoIsLookedAtNowAndThen(t *testing.T) {
 
 func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.source = cheapSource{}
+	r.e.cards.source = cheapSource{}
 	for range int(2 * restAfter / restInterval) {
 		r.pass(restInterval)
 	}
@@ -233,7 +233,7 @@ func TestCardsThatSomebodyWatchesAreNotLeftAlone(t *testing.T) {
 
 func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Rest = true })
-	r.e.source = cheapSource{}
+	r.e.cards.source = cheapSource{}
 	rest := func(d time.Duration) {
 		for end := r.now.Add(d); r.now.Before(end); {
 			r.pass(restInterval)
@@ -266,7 +266,7 @@ func TestCardsThatNobodyHasUseForAreLeftAlone(t *testing.T) {
 
 func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 	r := newRig(t, 1, func(c *Config) { c.Rest = true })
-	r.e.source = cheapSource{}
+	r.e.cards.source = cheapSource{}
 	for range int(restAfter/time.Minute) + 1 {
 		r.now = r.now.Add(time.Minute)
 		r.lose(0)
@@ -278,7 +278,7 @@ func TestACardInTroubleIsNeverLeftAlone(t *testing.T) {
 
 func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	r := newRig(t, 2)
-	r.e.source = cheapSource{}
+	r.e.cards.source = cheapSource{}
 	r.submit(spec(card0))
 	r.uses("1", 0, 8000)
 	r.pass(time.Second)
@@ -288,17 +288,17 @@ func TestACardThatNeverComesBackIsNotWatchedClosely(t *testing.T) {
 	for range int(leftPatience / time.Second) {
 		r.lose(0)
 	}
-	if got := r.at().sampleDue().Sub(r.now); got != troubleInterval {
+	if got := r.at().due(r.now, r.at().work()).Sub(r.now); got != troubleInterval {
 		t.Errorf("it is looked at every %s", got)
 	}
 }
 
 func TestAJobWithoutACardIsNotWatchedClosely(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.source = cheapSource{}
+	r.e.cards.source = cheapSource{}
 	r.submit(spec(cpu))
 	r.look()
-	if got := r.at().sampleDue().Sub(r.now); got != time.Second {
+	if got := r.at().due(r.now, r.at().work()).Sub(r.now); got != time.Second {
 		t.Errorf("the cards are looked at every %s", got)
 	}
 }
@@ -416,9 +416,9 @@ func (cheapSource) Cheap() bool { return true }
 
 func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 	r := newRig(t, 1)
-	r.e.source = cheapSource{}
+	r.e.cards.source = cheapSource{}
 	r.submit(spec(vram(10000)))
-	interval := func() time.Duration { return r.at().sampleDue().Sub(r.now) }
+	interval := func() time.Duration { return r.at().due(r.now, r.at().work()).Sub(r.now) }
 	r.look()
 	if got := interval(); got != closeInterval {
 		t.Errorf("at its start it is looked at every %s", got)
@@ -446,8 +446,8 @@ func TestAJobIsWatchedCloselyAtItsStartAndNearItsDeclaration(t *testing.T) {
 
 func TestTroubleIsLookedAtMoreOften(t *testing.T) {
 	r := newRig(t, 2, func(c *Config) { c.Poll = 20 * time.Second })
-	interval := func() time.Duration { return r.at().sampleDue().Sub(r.now) }
-	r.e.source = cheapSource{}
+	interval := func() time.Duration { return r.at().due(r.now, r.at().work()).Sub(r.now) }
+	r.e.cards.source = cheapSource{}
 	if got := interval(); got != 20*time.Second {
 		t.Errorf("at rest they are looked at every %s", got)
 	}

@@ -22,14 +22,14 @@ const maxLimited = 1000
 
 // limitMemory has the driver hold a job that has just begun to its budget, where
 // it can. Nothing waits for that, and the job goes on where it fails.
-func (t *Turn) limitMemory(a *attempt, cgroup string) {
-	driver, ok := t.source.(gpu.Limiter)
-	before := t.limits[cgroup]
+func (s *attempts) limitMemory(a *attempt, cgroup string, door door) {
+	driver, ok := s.cards.source.(gpu.Limiter)
+	before := s.limits[cgroup]
 	if !ok || cgroup == "" || !driver.CanLimit() || !capped(a.job) && before == nil {
 		return
 	}
 	done := make(chan struct{})
-	t.limits.remember(cgroup, done)
+	s.limits.remember(cgroup, done)
 	limits := driverLimits(a.job, cgroup)
 	go func() {
 		defer close(done)
@@ -41,22 +41,22 @@ func (t *Turn) limitMemory(a *attempt, cgroup string) {
 		defer cancel()
 		for _, limit := range limits {
 			if err := driver.Limit(ctx, limit); err != nil {
-				t.door.Do(ctx, func(t *Turn) { t.limitFailed(a, err) })
+				door.Do(ctx, func(t *Turn) { t.attempts.limitFailed(t.Now, a, err) })
 				return
 			}
 		}
 	}()
 }
 
-func (t *Turn) limitFailed(a *attempt, err error) {
-	if t.active[a.job.ID] != a {
+func (s *attempts) limitFailed(now time.Time, a *attempt, err error) {
+	if s.active[a.job.ID] != a {
 		return // it is over
 	}
 	text := "the driver does not limit its memory: "
 	if !capped(a.job) {
 		text = "the driver may still hold it to the memory of the job before it: "
 	}
-	t.tell(job.EventWarning, a.job, text+err.Error())
+	s.changes.tell(now, job.EventWarning, a.job, text+err.Error())
 }
 
 func (m memoryLimits) remember(cgroup string, done <-chan struct{}) {

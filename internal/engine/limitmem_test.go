@@ -96,7 +96,7 @@ func TestTheDriverLimitsTheMemoryOfACappedJob(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			r, d := newRig(t, 1), newStrictDriver()
-			r.e.source = d
+			r.e.cards.source = d
 			r.begin(row.spec, "/c")
 			if diff := cmp.Diff([]gpu.MemoryLimit{row.want}, d.await(t, 1)); diff != "" {
 				t.Error(diff)
@@ -121,9 +121,9 @@ func TestWhereTheDriverIsNotAsked(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			r, d := newRig(t, 1), newStrictDriver()
 			d.cannot = row.cannot
-			r.e.source = d
+			r.e.cards.source = d
 			r.begin(row.spec, row.cgroup)
-			if len(r.e.limits) != 0 {
+			if len(r.e.attempts.limits) != 0 {
 				t.Error("it was")
 			}
 		})
@@ -135,7 +135,7 @@ func TestWhereTheDriverIsNotAsked(t *testing.T) {
 func TestALimitDoesNotOutliveItsJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
 	d.hold = make(chan struct{})
-	r.e.source = d
+	r.e.cards.source = d
 	first := r.begin(declares("mps", 4096), "/c")
 	r.end(first.ID, keep.Record{}, false)
 	r.begin(declares("", 4096), "/c")
@@ -151,7 +151,7 @@ func TestALimitHasItsWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d := newRig(t, 1), newStrictDriver()
 		d.hold = make(chan struct{})
-		r.e.source = d
+		r.e.cards.source = d
 		first := r.begin(declares("mps", 4096), "/c")
 		r.end(first.ID, keep.Record{}, false)
 		r.begin(declares("mps", 2048), "/c")
@@ -167,7 +167,7 @@ func TestALimitHasItsWholeTime(t *testing.T) {
 
 func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
-	r.e.source = d
+	r.e.cards.source = d
 	first := r.begin(declares("mps", 4096), "/c")
 	d.await(t, 1)
 	r.end(first.ID, keep.Record{}, false)
@@ -189,7 +189,7 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 func TestALimitThatCannotBeSetIsAWarningOnTheJob(t *testing.T) {
 	r, d := newRig(t, 1), newStrictDriver()
 	d.err = errors.New("no permission")
-	r.e.source = d
+	r.e.cards.source = d
 	j := r.begin(declares("mps", 4096), "/c")
 	select {
 	case f := <-r.e.door:

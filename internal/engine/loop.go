@@ -26,15 +26,6 @@ type Engine struct {
 	looping atomic.Bool
 }
 
-// Turn is the engine at a moment, in the hands of the only function that may
-// touch it: a request, or a step of the loop. It ends when that returns.
-type Turn struct {
-	Now time.Time
-	*core
-}
-
-func (e *Engine) at(now time.Time) *Turn { return &Turn{Now: now, core: e.core} }
-
 // door is the way in for requests.
 type door chan func(*Turn)
 
@@ -71,7 +62,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	defer e.looping.Store(false)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	eyes := newEyes(ctx, e.source)
+	eyes := newEyes(ctx, e.cards.source)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -102,7 +93,7 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 // leave writes down what was put off. Nothing starts any more; where it cannot
 // be written, the next berth does without.
 func (e *Engine) leave() {
-	e.stopping, e.leaving = true, true
+	e.stopping, e.ending = true, true
 	if err := e.at(time.Now()).step(); err != nil {
 		e.cfg.Log.Warn("last round", "err", err)
 	}
@@ -112,7 +103,7 @@ func (e *Engine) leave() {
 // may find room.
 func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	for {
-		e.look(ctx, eyes)
+		e.see(ctx, eyes)
 		e.admitted = false
 		if err := e.at(time.Now()).step(); err != nil && !errors.Is(err, store.ErrFull) {
 			return err
@@ -143,38 +134,38 @@ func (t *Turn) wait(looking bool) time.Duration {
 	wait := time.Hour
 	until := func(at time.Time) { wait = min(wait, max(at.Sub(t.Now), time.Millisecond)) }
 	if !looking {
-		until(t.sampleDue())
+		until(t.cards.due(t.Now, t.work()))
 	}
-	if undecided := t.moved && t.queue.Len() > 0 && !t.stopping; t.commitErr == nil && (undecided || len(t.review) > 0 || !t.Written()) {
+	if undecided := t.undecided() && t.line.queue.Len() > 0 && !t.stopping; t.changes.failed == nil && (undecided || len(t.line.expect.review) > 0 || !t.Written()) {
 		until(t.Now)
 	}
-	for _, at := range []time.Time{t.gates.next(), t.urgeAt(), t.decideAt()} {
+	for _, at := range []time.Time{t.line.gates.next(), t.attempts.urgeAt(), t.decideAt()} {
 		if !at.IsZero() {
 			until(at)
 		}
 	}
-	if t.commitErr != nil || len(t.warned) > 0 || len(t.strangers) > 0 {
+	if t.changes.failed != nil || len(t.changes.warned) > 0 || len(t.line.strangers) > 0 {
 		until(t.Now.Add(t.cfg.Poll))
 	}
-	if len(t.lazyDirty) > 0 {
-		until(t.lazySince.Add(lazyDelay))
+	if len(t.attempts.grown) > 0 {
+		until(t.attempts.grownSince.Add(grownDelay))
 	}
-	if !t.usageSince.IsZero() {
-		until(t.usageSince.Add(usageDelay))
+	if !t.line.usage.since.IsZero() {
+		until(t.line.usage.since.Add(usageDelay))
 	}
 	return wait
 }
 
-// look gets a fresh sample if the next decision wants one. Where a look costs
+// see gets a fresh sample if the next decision wants one. Where a look costs
 // next to nothing it is taken here and now; one that does not come back at
 // once, or any other, is left to a goroutine.
-func (e *Engine) look(ctx context.Context, eyes *eyes) {
+func (e *Engine) see(ctx context.Context, eyes *eyes) {
 	if eyes.busy || !e.at(time.Now()).needsSample() {
 		return
 	}
-	if e.source.Cheap() {
+	if e.cards.source.Cheap() {
 		glance, cancel := context.WithTimeout(ctx, sampleWait)
-		sample, err := e.source.Sample(glance)
+		sample, err := e.cards.source.Sample(glance)
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			e.at(time.Now()).observe(sample, err)

@@ -98,7 +98,7 @@ func heldAnother(found []run.Found, token string) bool {
 func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	fates, strays := Recover(live, found)
 	for _, f := range fates {
-		t.know(f.Job)
+		t.line.know(f.Job)
 	}
 	for _, f := range fates {
 		if f.Kind == FateQueued {
@@ -108,10 +108,10 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 		}
 		t.restoreRunning(f)
 	}
-	for _, s := range strays {
-		t.stray(s)
+	for _, f := range strays {
+		t.attempts.stray(f)
 	}
-	t.setOwners()
+	t.attempts.setOwners()
 }
 
 // shorten keeps a clock that was set back from turning the moments before a
@@ -127,15 +127,13 @@ func (t *Turn) shorten(j *job.Job) {
 
 func (t *Turn) restoreRunning(f Fate) {
 	j := f.Job
-	a := &attempt{job: j, token: j.Keep, startedAt: t.Now, run: t.span(j), kind: kindOf(j)}
+	a := t.attempts.begin(t.Now, j, t.line.span(j))
 	_, a.storedMiB = highest(j.PeakMiB)
-	t.active[j.ID] = a
-	t.byToken[j.Keep] = j.ID
-	t.recallTrouble(a)
-	t.meter.Seed(j.ID, j.PeakMiB)
+	t.attempts.recallTrouble(a)
+	t.cards.meter.Seed(j.ID, j.PeakMiB)
 	switch f.Kind {
 	case FateRunning:
-		t.adopt(j)
+		t.attempts.takeOver(t.Now, j)
 	case FateEnded:
 		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
 	case FateNeverRan:
@@ -147,29 +145,30 @@ func (t *Turn) restoreRunning(f Fate) {
 	}
 }
 
-func (t *Turn) adopt(j *job.Job) {
+// takeOver goes on with a job that its supervisor holds.
+func (s *attempts) takeOver(now time.Time, j *job.Job) {
 	switch j.Stop {
 	case job.StopInterrupt:
 		// The berth that wanted it stopped is gone. If the supervisor had
 		// heard of it, its record will say so.
 		j.Stop = job.NoStop
-		t.fact(j)
+		s.changes.fact(j)
 	case job.StopCancel, job.StopRequeue:
-		t.stops = append(t.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
+		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
 	case job.StopAside:
 		// What it is to be told, and when, is looked at in each round.
 	}
-	t.tell(job.EventAdopted, j, "")
+	s.changes.tell(now, job.EventAdopted, j, "")
 }
 
 // stray lets a supervisor go that holds nothing we still wait for. One that
 // runs a job the store has no word of is ended: its line will run again, and
 // never twice at the same time.
-func (t *Turn) stray(f run.Found) {
-	t.cfg.Log.Warn("found a supervisor the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
+func (s *attempts) stray(f run.Found) {
+	s.cfg.Log.Warn("found a supervisor the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
 	if f.Kind == run.FoundRunning {
-		t.stops = append(t.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
+		s.stops = append(s.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
 		return
 	}
-	t.acks = append(t.acks, f.Token)
+	s.acks = append(s.acks, f.Token)
 }

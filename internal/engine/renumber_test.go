@@ -55,12 +55,12 @@ func TestAPartThatIsNoMoreKeepsNobodyBusy(t *testing.T) {
 	for i := range parts {
 		r.xid(i, 48)
 	}
-	if r.e.health.Settled() {
+	if r.e.cards.health.Settled() {
 		t.Fatal("an Xid may pass")
 	}
 	r.devices = whole
 	r.pass(time.Second)
-	if !r.e.health.Settled() {
+	if !r.e.cards.health.Settled() {
 		t.Error("what is no more is waited for")
 	}
 	r.devices = parts

@@ -14,7 +14,7 @@ import (
 // number shows exactly the jobs above it, in order.
 func TestTheRosterIsTheLiveJobsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		e := &Turn{core: &core{jobs: map[string]*job.Job{}, owned: map[string]int{}}}
+		e := newRoster()
 		var next int64
 		for range rapid.IntRange(0, 400).Draw(t, "steps") {
 			seq := rapid.Int64Range(1, next+1).Draw(t, "seq")
@@ -23,7 +23,7 @@ func TestTheRosterIsTheLiveJobsInOrder(t *testing.T) {
 				e.know(j)
 				next = max(next, seq)
 			} else {
-				e.forgetJob(j)
+				e.forget(j)
 			}
 		}
 		after := rapid.Int64Range(0, next+1).Draw(t, "after")

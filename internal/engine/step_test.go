@@ -172,17 +172,17 @@ func TestPeaksAreStoredLazily(t *testing.T) {
 	if r.row("1").PeakMiB != nil {
 		t.Error("the peak is on disk already")
 	}
-	if wait := r.at().wait(true); wait > lazyDelay {
+	if wait := r.at().wait(true); wait > grownDelay {
 		t.Errorf("the loop would sleep %s", wait)
 	}
-	r.pass(lazyDelay)
+	r.pass(grownDelay)
 	r.wantDid("commit 1:running")
 	if got := r.row("1").PeakMiB[0]; got != 5000 {
 		t.Errorf("on disk: %d MiB", got)
 	}
 	r.uses("1", 0, 5400) // less than a tenth more
-	r.pass(lazyDelay)
-	r.pass(lazyDelay)
+	r.pass(grownDelay)
+	r.pass(grownDelay)
 	r.wantDid()
 	r.uses("1", 0, 6000)
 	r.pass(time.Second)
@@ -196,12 +196,12 @@ func TestAStoredPeakOutlivesBerth(t *testing.T) {
 	r := runOne(t, vram(8000))
 	r.uses("1", 0, 12000)
 	r.pass(time.Second)
-	r.pass(lazyDelay)
+	r.pass(grownDelay)
 	r.clear(0)
 	r.again(foundOne(run.FoundRunning, keep.Record{}))
 	r.pass(time.Second)
 	r.did = nil
-	r.pass(lazyDelay)
+	r.pass(grownDelay)
 	r.wantDid() // the disk has it already
 	// Nothing is measured now, but what was seen still counts: 13200 of 24576.
 	r.submit(spec(vram(12000)), spec(vram(10000)))

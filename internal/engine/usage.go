@@ -20,6 +20,8 @@ type Limits struct {
 type usage struct {
 	At      time.Time          `json:"at"`
 	Seconds map[string]float64 `json:"gpu_seconds"`
+
+	since time.Time // since when it is newer than the store's
 }
 
 // usageKey is where the store keeps it.
@@ -29,19 +31,19 @@ const usageKey = "usage"
 const usageDelay = 30 * time.Second
 
 // decayed is the usage as it counts at a time.
-func (u usage) decayed(now time.Time, halfLife time.Duration) map[string]float64 {
+func (u *usage) decayed(now time.Time, halfLife time.Duration) map[string]float64 {
 	return sched.Decayed(u.Seconds, now.Sub(u.At), halfLife)
 }
 
 // charge books what an attempt had of the cards to its user.
-func (t *Turn) charge(j *job.Job, until time.Time) {
-	if !t.cfg.Rules.Fair || j.StartedAt.IsZero() {
+func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time.Duration) {
+	if j.StartedAt.IsZero() {
 		return
 	}
-	t.usage = usage{At: t.Now, Seconds: t.usage.decayed(t.Now, t.cfg.HalfLife)}
-	t.usage.Seconds[j.User] += gpuSeconds(j, until)
-	if t.usageSince.IsZero() {
-		t.usageSince = t.Now
+	u.At, u.Seconds = now, u.decayed(now, halfLife)
+	u.Seconds[j.User] += gpuSeconds(j, until)
+	if u.since.IsZero() {
+		u.since = now
 	}
 }
 
@@ -59,50 +61,27 @@ func holding(j *job.Job) *sched.Held {
 	return h
 }
 
-// saveUsage lets the usage ride on a commit once it is old enough.
-func (t *Turn) saveUsage(atOnce bool) {
-	if t.usageSince.IsZero() || !atOnce && t.Now.Sub(t.usageSince) < usageDelay {
-		return
+// save gives what the store is to keep, once it is old enough or at once.
+func (u *usage) save(now time.Time, atOnce bool) (value string, due bool) {
+	if u.since.IsZero() || !atOnce && now.Sub(u.since) < usageDelay {
+		return "", false
 	}
-	t.usageSince = time.Time{}
-	value, err := json.Marshal(t.usage)
+	u.since = time.Time{}
+	data, err := json.Marshal(u)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	t.meta[usageKey] = string(value)
+	return string(data), true
 }
 
-// RestoreUsage takes over what an earlier berth had counted.
-func (t *Turn) RestoreUsage(meta func(key string) (string, error)) error {
+// restore takes over what an earlier berth had counted.
+func (u *usage) restore(meta func(key string) (string, error)) error {
 	value, err := meta(usageKey)
 	if err != nil || value == "" {
 		return err
 	}
-	if err := json.Unmarshal([]byte(value), &t.usage); err != nil {
+	if err := json.Unmarshal([]byte(value), u); err != nil {
 		return fmt.Errorf("read users' usage: %w", err)
 	}
 	return nil
-}
-
-// shares fills in what the plan needs to know of users and arrays.
-func (t *Turn) shares(s *sched.State) {
-	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
-	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
-	if t.cfg.Rules.Fair {
-		s.Usage, s.FairQuantum, s.HalfLife = t.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum, t.cfg.HalfLife
-	}
-	for _, a := range t.active {
-		j := a.job
-		if j.Spec.ArrayLimit > 0 {
-			s.Pools[j.Array()]++
-		}
-		use := s.InUse[j.User]
-		use.Jobs++
-		held := holding(j)
-		use.GPUs += held.CountedGPUs()
-		s.InUse[j.User] = use
-		if t.cfg.Rules.Fair {
-			s.Usage[j.User] += gpuSeconds(j, t.Now) + sched.FairQuantum*held.FairWeight()
-		}
-	}
 }

@@ -9,42 +9,12 @@ import (
 	"berth/internal/sched"
 )
 
-// absorb takes in what a supervisor said. The facts are in memory at once and
-// on disk after the next round; until then nothing is acknowledged.
-func (t *Turn) absorb(ev run.Event) {
-	id, ok := t.byToken[ev.Token]
-	a := t.active[id]
-	if ok && a != nil && ev.Kind == run.Lost && ev.Job == "" {
-		// A supervisor whose record is gone cannot name what it held.
-		ev.Job, ev.Attempt = id, a.job.Attempt.Number
-	}
-	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt.Number {
-		t.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
-		if ev.Kind != run.Started {
-			t.acks = append(t.acks, ev.Token)
-		}
-		return
-	}
-	t.remarked(a, ev.Record.Note)
-	switch ev.Kind {
-	case run.Started:
-		t.setOwners()
-		t.limitMemory(a, ev.Record.Cgroup)
-	case run.Ended:
-		t.ended(a, ev)
-	case run.NeverRan:
-		t.neverRan(a, "its supervisor died before anything ran", time.Time{})
-	case run.Lost:
-		t.lost(a, ev.Record)
-	}
-}
-
 func (t *Turn) ended(a *attempt, ev run.Event) {
 	j := a.job
-	t.measure(a)
+	t.attempts.measured(a)
 	r := judge(j, end{
 		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: t.Now,
-		capMiB: sched.CapMiB(t.state(), sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
+		capMiB: t.capMiB(sched.NewRequest(j.Spec, j.VRAMMiB, t.cfg.Rules)),
 	})
 	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
 	switch {
@@ -93,6 +63,39 @@ func said(j *job.Job, otherwise string) string {
 	return otherwise
 }
 
+// finish ends a job that is not running any more, or never was.
+func (t *Turn) finish(j *job.Job, outcome job.Outcome, detail string) {
+	t.finishAt(j, outcome, detail, t.Now)
+}
+
+// finishAt ends a job, and those that waited for it in vain. A long chain that
+// breaks is worked off in a loop, link after link.
+func (t *Turn) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
+	over := []*job.Job{t.over(j, outcome, detail, at)}
+	for ; len(over) > 0; over = over[1:] {
+		for _, b := range t.line.settle(t.Now, over[0]) {
+			over = append(over, t.over(b.job, job.Depends, b.why, t.Now))
+		}
+	}
+}
+
+// over writes down how a job ended.
+func (t *Turn) over(j *job.Job, outcome job.Outcome, detail string, at time.Time) *job.Job {
+	t.line.unqueue(j.ID)
+	if j.State == job.Queued && t.cfg.TellQueued {
+		// Its arrival may not have been told yet, and is told as it was then.
+		j = j.Clone()
+	}
+	j.MustTo(outcome.State())
+	j.Outcome, j.Detail = outcome, detail
+	j.EndedAt = notBefore(at, j.StartedAt)
+	t.line.forget(j)
+	t.changes.fact(j)
+	t.tell(job.EventEnded, j, detail)
+	t.attempts.expect(t.line.learn(t.Now, j), t.line.span)
+	return j
+}
+
 // back returns a job to the queue for another attempt.
 func (t *Turn) back(j *job.Job, r ruling) {
 	j.MustTo(job.Queued)
@@ -118,7 +121,7 @@ func (t *Turn) back(j *job.Job, r ruling) {
 		j.Requeues++
 		t.toTheEnd(j)
 	}
-	t.fact(j)
+	t.changes.fact(j)
 	// The event tells where it ran and since when; the job itself has no attempt now.
 	j.Grant, j.StartedAt = ended.Grant, ended.StartedAt
 	t.tell(r.again, j, r.detail)
@@ -150,13 +153,13 @@ func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 // no process of it is left.
 func (t *Turn) lost(a *attempt, r keep.Record) {
 	j := a.job
-	t.measure(a)
+	t.attempts.measured(a)
 	t.release(a)
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
 		t.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
-	case t.wasTold(j):
+	case wasTold(t.Now, j):
 		t.back(j, gaveWay(j))
 	case j.Stop == job.StopRequeue:
 		t.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
@@ -171,33 +174,13 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	}
 }
 
-// measure writes what was seen of this attempt into the job.
-func (t *Turn) measure(a *attempt) {
-	j := a.job
-	j.PeakMiB = t.meter.Peak(j.ID)
-	j.AvgUtil = nil
-	if util, ok := t.meter.AvgUtil(j.ID); ok {
-		j.AvgUtil = &util
-	}
-}
-
 // release gives the cards back: the last process of the attempt is gone.
 func (t *Turn) release(a *attempt) { t.releaseAt(a, t.Now) }
 
 // releaseAt is release where it is known when that was.
 func (t *Turn) releaseAt(a *attempt, at time.Time) {
-	t.charge(a.job, at)
-	delete(t.active, a.job.ID)
-	delete(t.byToken, a.token)
-	delete(t.lazyDirty, a.job.ID)
-	if a.job.Spec.Adopt == nil { // whose process may well go on
-		t.meter.Ended(a.job.ID, a.job.Grant.GPUs, t.Now)
+	if t.cfg.Rules.Fair {
+		t.line.usage.charge(t.Now, a.job, at, t.cfg.HalfLife)
 	}
-	t.meter.Forget(a.job.ID)
-	t.acks = append(t.acks, a.token)
-	for _, card := range a.job.Grant.GPUs {
-		t.cards.freed[card] = t.Now
-	}
-	t.moved = true
-	t.setOwners()
+	t.attempts.release(t.Now, a)
 }

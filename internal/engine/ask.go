@@ -1,0 +1,381 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+	"berth/internal/predict"
+	"berth/internal/sched"
+)
+
+// What a turn can be asked. What one part knows alone is that part's to say.
+
+// State is what the next decision rests on. It is good until the turn is over:
+// who keeps it makes a snapshot of it.
+func (t *Turn) State() sched.State {
+	t.line.queue.Tick(t.Now)
+	s := sched.State{
+		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host,
+		Cards: t.cards.placeable(t.Now, t.cards.freshFor()), Held: t.attempts.held(t.Now), Queue: t.line.queue, MaxStarts: maxStarts,
+	}
+	t.shares(&s)
+	switch {
+	case t.cards.err != nil:
+		s.Unreadable = t.cards.err.Error()
+	case t.cards.at.IsZero():
+		s.Unreadable = "they have not been read yet"
+	}
+	return s
+}
+
+// shares fills in what the plan needs to know of users and arrays.
+func (t *Turn) shares(s *sched.State) {
+	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
+	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
+	if t.cfg.Rules.Fair {
+		s.Usage, s.FairQuantum = t.line.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
+	}
+	for _, a := range t.attempts.active {
+		j := a.job
+		if j.Spec.ArrayLimit > 0 {
+			s.Pools[j.Array()]++
+		}
+		use := s.InUse[j.User]
+		use.Jobs++
+		held := holding(j)
+		use.GPUs += held.CountedGPUs()
+		s.InUse[j.User] = use
+		if t.cfg.Rules.Fair {
+			s.Usage[j.User] += gpuSeconds(j, t.Now) + sched.FairQuantum*held.FairWeight()
+		}
+	}
+}
+
+// capMiB is the most memory that a request may declare and still be placed; 0:
+// not known.
+func (t *Turn) capMiB(r sched.Request) int64 {
+	return sched.CapMiB(sched.State{
+		Now: t.Now, Rules: t.cfg.Rules, Host: t.cfg.Host, Cards: t.cards.placeable(t.Now, t.cards.freshFor()),
+	}, r)
+}
+
+// Owned counts a user's jobs that are not over, staged ones included.
+func (t *Turn) Owned(user string) int { return t.line.owned[user] + t.changes.stagedOf[user] }
+
+// Size counts the jobs that are not over, staged ones included.
+func (t *Turn) Size() int {
+	size := len(t.line.jobs)
+	for _, b := range t.changes.staged {
+		size += len(b.Jobs)
+	}
+	return size
+}
+
+// Live reports how many jobs are queued and running.
+func (t *Turn) Live() (queued, running int) {
+	return len(t.line.jobs) - len(t.attempts.active), len(t.attempts.active)
+}
+
+// Written reports whether everything that happened so far is on disk, and
+// told. Until then an end has not been seen by anyone.
+func (t *Turn) Written() bool { return t.changes.written() }
+
+// Stopping reports whether berth was told to stop.
+func (t *Turn) Stopping() bool { return t.stopping }
+
+// Find is a job that is not over, or one whose end is not on disk yet.
+func (t *Turn) Find(id string) (*job.Job, bool) {
+	if j, ok := t.line.jobs[id]; ok {
+		return j, true
+	}
+	j, ok := t.changes.rows[id]
+	return j, ok
+}
+
+// EachUnwritten calls fn with the jobs that are over, but not yet on disk.
+func (t *Turn) EachUnwritten(fn func(*job.Job)) {
+	for id, j := range t.changes.rows {
+		if _, live := t.line.jobs[id]; !live {
+			fn(j)
+		}
+	}
+}
+
+// Next lists the first n queued jobs: those that wait for room in order, then
+// those behind a gate.
+func (t *Turn) Next(n int) []*job.Job {
+	list := make([]*job.Job, 0, n)
+	for _, p := range sched.Order(t.State(), n) {
+		list = append(list, t.line.jobs[p.Job])
+	}
+	for _, id := range t.line.gates.first(n-len(list), t.line.jobs) {
+		list = append(list, t.line.jobs[id])
+	}
+	return list
+}
+
+// Position is a job's place in the line, from 1; 0 if it is behind a gate.
+func (t *Turn) Position(id string) int { return sched.Position(t.State(), id) }
+
+// Blocked says why nothing at all can start now; empty if something could.
+func (t *Turn) Blocked() string {
+	switch {
+	case t.stopping:
+		return "berth is stopping"
+	case t.cards.err != nil:
+		return "the GPUs cannot be read: " + t.cards.err.Error()
+	case t.changes.failed != nil:
+		return t.changes.failed.Error()
+	}
+	return ""
+}
+
+// Why says in a sentence what a queued job waits for.
+func (t *Turn) Why(id string) string { return t.Reasons([]string{id})[id] }
+
+// Gate says what keeps a queued job out of the line however much room there
+// is; empty: nothing does.
+func (t *Turn) Gate(id string) string {
+	return setAside(t.line.jobs[id], t.line.why(t.Now, id))
+}
+
+// Reasons says of each queued job what it waits for, at about the price of
+// one decision.
+func (t *Turn) Reasons(ids []string) map[string]string {
+	reasons := make(map[string]string, len(ids))
+	var inLine []string
+	for _, id := range ids {
+		if text := t.Gate(id); text != "" {
+			reasons[id] = text
+		} else if _, queued := t.line.queue.Get(id); queued {
+			inLine = append(inLine, id)
+		}
+	}
+	if t.stopping {
+		for _, id := range inLine {
+			reasons[id] = "berth is stopping"
+		}
+		return reasons
+	}
+	if len(inLine) == 0 {
+		return reasons
+	}
+	for i, text := range sched.Sentences(t.State(), inLine) {
+		reasons[inLine[i]] = setAside(t.line.jobs[inLine[i]], text)
+	}
+	return reasons
+}
+
+// Guess is how long a job that is not over is expected to run and what memory
+// it is expected to need, with what that rests on.
+func (l *line) Guess(id string) (predict.Guess, predict.Memory, bool) {
+	j, live := l.jobs[id]
+	if !live {
+		return predict.Guess{}, predict.Memory{}, false
+	}
+	memory, _ := l.expect.book.VRAM(l.ask(j))
+	return l.expect.book.Duration(l.ask(j)), memory, true
+}
+
+// Trial says what would become of a job if it were queued now.
+type Trial struct {
+	Infeasible string // why it can never run here
+	Starts     bool
+	GPUs       []int
+	Waits      string // why it would wait
+}
+
+// Try asks the plan about a job without queueing it.
+func (t *Turn) Try(user string, spec job.Spec) Trial {
+	request := sched.NewRequest(spec, spec.VRAMMiB, t.cfg.Rules)
+	state := t.State()
+	if _, why := t.Feasible(user, spec); why != "" {
+		return Trial{Infeasible: why}
+	}
+	const id = "trial"
+	t.line.queue.Add(sched.Pending{
+		Job: id, User: user, Priority: spec.Priority, Rank: t.nextSeq, Seq: t.nextSeq, Request: request,
+		Since: t.Now, Run: t.line.span(&job.Job{User: user, Spec: spec}), Limit: spec.TimeLimit,
+	})
+	defer t.line.queue.Remove(id)
+	for _, start := range sched.Decide(state).Starts {
+		if start.Job == id {
+			return Trial{Starts: true, GPUs: start.Grant.GPUs}
+		}
+	}
+	return Trial{Waits: sched.Explain(state, id).String()}
+}
+
+// Feasible says of the first job that can never run here why; empty: all can.
+// Before any card was ever seen that cannot be known, and nothing is refused.
+func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why string) {
+	if len(t.cards.known) == 0 {
+		return 0, ""
+	}
+	state := t.State()
+	for i := range specs {
+		reason, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules))
+		if !ok {
+			return i, reason.String()
+		}
+	}
+	return 0, ""
+}
+
+// Running is a job on its cards, with what is known of its use right now.
+type Running struct {
+	Job     *job.Job
+	NowMiB  int64 // on the card where it uses most; -1: not known
+	PeakMiB int64
+}
+
+// Running lists what runs, oldest first.
+func (s *attempts) Running() []Running {
+	list := make([]Running, 0, len(s.active))
+	for id, a := range s.active {
+		r := Running{Job: a.job, NowMiB: -1}
+		if card, now := highest(s.cards.meter.Now(id)); card >= 0 {
+			r.NowMiB = now
+		}
+		_, r.PeakMiB = highest(s.cards.meter.Peak(id))
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b Running) int {
+		return cmp.Or(a.Job.StartedAt.Compare(b.Job.StartedAt), cmp.Compare(a.Job.Seq, b.Job.Seq))
+	})
+	return list
+}
+
+// Copy is a job as it stands now, with what was measured of it so far. Nothing
+// in it changes any more.
+func (s *attempts) Copy(j *job.Job) job.Job {
+	c := *j
+	a := s.active[j.ID]
+	if a == nil {
+		return c
+	}
+	if peaks := s.cards.meter.Peak(j.ID); len(peaks) > 0 {
+		c.PeakMiB = peaks
+	}
+	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
+		c.AvgUtil = &util
+	}
+	if since, idle := s.IdleSince(j.ID); idle {
+		c.IdleSince = since
+	}
+	c.Detail = cmp.Or(c.Detail, a.trouble)
+	return c
+}
+
+// Supervises is the running job whose supervisor the process is.
+func (s *attempts) Supervises(pid int) (id string, found bool) {
+	for id, a := range s.active {
+		if identity, ok := s.runner.Identity(a.token); ok && identity.KeepPID == pid {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// NowMiB is what a running job uses on a card at the moment, and the most it
+// used there.
+func (c *cards) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) {
+	nowMiB, known = c.meter.Now(id)[card]
+	return nowMiB, c.meter.Peak(id)[card], known
+}
+
+// Cards is the last reading of each card.
+func (c *cards) Cards() []sched.Card { return c.list() }
+
+// Devices is every card that is known, as it was last seen.
+func (c *cards) Devices() []gpu.Device {
+	devices := slices.Collect(maps.Values(c.known))
+	slices.SortFunc(devices, func(a, b gpu.Device) int { return a.Index - b.Index })
+	return devices
+}
+
+// Device is a card as it was last read.
+func (c *cards) Device(uuid string) (gpu.Device, bool) { return c.device(uuid) }
+
+// HealthOf is how a card stands.
+func (c *cards) HealthOf(uuid string) gpu.Verdict { return c.health.Of(uuid) }
+
+// PausedBy says who paused a card; empty: nobody did.
+func (c *cards) PausedBy(uuid string) string { return c.paused[uuid] }
+
+// ReadAt is when the cards were last read, and why they could not be since.
+func (c *cards) ReadAt() (at time.Time, trouble error) { return c.arrived, c.err }
+
+// SeenAt is when a card was last read; the zero time: never since berth began.
+func (c *cards) SeenAt(index int) time.Time { return c.seen[index] }
+
+// FailedAt is when the last look at the cards that failed did so.
+func (c *cards) FailedAt() time.Time { return c.failed }
+
+// Look asks for a newer look at the cards than there is. With nothing to do
+// nobody else would.
+func (c *cards) Look() { c.asked = true }
+
+// Occupants are the processes on each card, as they were last read. Of a card
+// that hides them there is no entry.
+func (c *cards) Occupants() map[int][]gpu.Process {
+	occupants := make(map[int][]gpu.Process, len(c.known))
+	for index, d := range c.known {
+		if d.ProcessesKnown && c.present[index] {
+			occupants[index] = slices.Clone(d.Processes)
+		}
+	}
+	return occupants
+}
+
+// Occupied is the grant of a process that is on these cards already, or is
+// about to be. Others may join it: berth does not know what it was promised.
+// A budget of nothing would read as "the whole card".
+func (c *cards) Occupied(indices []int, budgetMiB int64) job.Grant {
+	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: c.smallest(indices)}
+	for _, index := range indices {
+		g.UUIDs = append(g.UUIDs, c.known[index].UUID)
+	}
+	return g
+}
+
+// Others is what other berths hold on this machine's cards.
+func (b *bookings) Others() []gpu.Entry { return slices.Clone(b.others) }
+
+// OwnerOf is the job that a process on a card belongs to, or the booking of
+// another berth's; empty: nobody's. Not known is what a number means that
+// comes from another PID namespace.
+func (b *bookings) OwnerOf(pid int) (key string, known bool) {
+	key, owned, known := b.owners.Owner(pid)
+	if !owned {
+		key = ""
+	}
+	return key, known
+}
+
+// Shows reports whether the last look is young enough to be shown, and no
+// older than the end of a job.
+func (t *Turn) Shows(youngest time.Duration) bool {
+	return t.cards.err == nil && !t.cards.wantsLook(t.Now, youngest)
+}
+
+// Ready says whether the last look at the cards is new enough to place jobs by.
+func (t *Turn) Ready() bool { return !t.cards.wantsLook(t.Now, t.cards.freshFor()) }
+
+// Resting reports whether the cards are left alone, as nobody has had any use
+// for them for long. The first look after that may take the driver a moment.
+func (t *Turn) Resting() bool { return t.cards.resting(t.Now, t.work()) }
+
+// needsSample says whether the next decision wants a newer look at the cards.
+// A look older than the end of a job would show memory that is free again,
+// or worse, miss memory that is not.
+func (t *Turn) needsSample() bool {
+	if t.cards.asked || !t.Now.Before(t.cards.due(t.Now, t.work())) {
+		return true
+	}
+	return t.line.queue.Len() > 0 && !t.stopping && t.cards.err == nil && !t.Ready()
+}

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/run"
+	"berth/internal/sched"
+)
+
+// BookingKey names a job in the ledger.
+func BookingKey(token, id string) string { return token + "/" + id }
+
+// bookings is what the berths on this machine tell one another: what they hold,
+// and whose processes are on the cards.
+type bookings struct {
+	ledger Ledger
+	owners Owners
+	outer  string      // the booking of the job this berth itself runs in
+	others []gpu.Entry // what other berths hold
+	behind bool        // the ledger still shows jobs that are gone, or less than jobs use
+}
+
+// takeOthers replaces what other berths have booked, and gives what is there no
+// more. ours says whether a job is one of this berth's.
+func (b *bookings) takeOthers(others []gpu.Entry, ours func(id string) bool) (gone []string, changed bool) {
+	others = slices.DeleteFunc(others, func(entry gpu.Entry) bool { return b.within(entry, ours) })
+	changed = !slices.EqualFunc(others, b.others, func(a, b gpu.Entry) bool {
+		return a.Key == b.Key && a.HolderPID == b.HolderPID
+	})
+	for _, old := range b.others {
+		if !slices.ContainsFunc(others, func(entry gpu.Entry) bool { return entry.Key == old.Key }) {
+			gone = append(gone, old.Key)
+		}
+	}
+	b.others = others
+	return gone, changed
+}
+
+// within is true of bookings that are part of one another: the job this berth
+// itself runs in made room for everything inside it, and a berth inside one of
+// our jobs books within what that job holds.
+func (b *bookings) within(entry gpu.Entry, ours func(id string) bool) bool {
+	if b.outer != "" && entry.Key == b.outer {
+		return true
+	}
+	holder, ok := b.owners.Local(entry.HolderPID)
+	return ok && ours(holder)
+}
+
+// setOwners tells attribution which supervisors and sessions are whose.
+func (b *bookings) setOwners(holders []run.Holder) {
+	for _, entry := range b.others {
+		holders = append(holders, run.Holder{Key: entry.Key, KeepPID: entry.HolderPID})
+	}
+	b.owners.Set(holders)
+}
+
+// BelongsTo is the job that a process is part of. other says that another berth
+// on this machine holds it.
+func (b *bookings) BelongsTo(pid int) (id string, other, found bool) {
+	key, found := b.owners.Local(pid)
+	for i := range b.others {
+		if found && b.others[i].Key == key {
+			return b.others[i].Job, true, true
+		}
+	}
+	return key, false, found
+}
+
+// readOthers refreshes what other berths have booked. Where it cannot, nothing
+// may start.
+func (c *cards) readOthers(now time.Time, ours func(id string) bool) (changed, ok bool) {
+	others, err := c.ledger.Others()
+	if err != nil {
+		c.changes.warn(now, "cannot read the ledger of GPU reservations; nothing starts", err)
+		return false, false
+	}
+	return c.takeOthers(others, ours), true
+}
+
+// glanceAtOthers is for what is measured and shown while there is nothing to
+// decide. It needs no lock, and what cannot be read is told when it matters.
+func (c *cards) glanceAtOthers(ours func(id string) bool) (changed bool) {
+	if others, err := c.ledger.Others(); err == nil {
+		changed = c.takeOthers(others, ours)
+	}
+	return changed
+}
+
+func (c *cards) takeOthers(others []gpu.Entry, ours func(id string) bool) (changed bool) {
+	for _, note := range c.ledger.Notes() {
+		c.cfg.Log.Warn("ledger of GPU reservations", "note", note)
+	}
+	gone, changed := c.bookings.takeOthers(others, ours)
+	for _, key := range gone {
+		c.meter.Forget(key)
+	}
+	return changed
+}
+
+// publish tells the other berths outside a decision: bookings only shrink or
+// grow by what is already running, so the lock is not needed.
+func (c *cards) publish(now time.Time, own []gpu.Entry) {
+	c.behind = false
+	if err := c.ledger.Publish(own); err != nil {
+		c.changes.warn(now, "cannot update the ledger of GPU reservations", err)
+	}
+}
+
+// heldByOthers is what other berths hold, for placement.
+func (c *cards) heldByOthers() []sched.Held {
+	list := make([]sched.Held, 0, len(c.others))
+	for _, entry := range c.others {
+		peaks := c.meter.Peak(entry.Key)
+		h := sched.Held{Job: entry.Key, Share: entry.Share, Alone: entry.Alone, Exclusive: entry.Exclusive, Other: true}
+		for i, uuid := range entry.UUIDs {
+			if index, ok := c.byUUID(uuid); ok {
+				h.Cards = append(h.Cards, index)
+				h.BudgetMiB = append(h.BudgetMiB, sched.Budget(entry.BudgetMiB[i], peaks[index], c.cfg.Rules.SpikeBuffer))
+			}
+		}
+		if len(h.Cards) > 0 {
+			list = append(list, h)
+		}
+	}
+	return list
+}

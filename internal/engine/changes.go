@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+// changes is what has happened and is not on disk yet, and who is to be told
+// once it is. It knows no queue, no card and no supervisor.
+type changes struct {
+	store Store
+	log   *slog.Logger
+
+	rows    map[string]*job.Job // jobs whose row on disk is behind
+	deleted []string
+	meta    map[string]string // settings
+
+	staged   []Batch        // new jobs, which exist once they are on disk
+	stagedOf map[string]int // how many of them each user has
+
+	events    []*job.Event // committed with them
+	arrivals  []job.Event  // new jobs, told of once they are on disk
+	transient []job.Event  // shown, never stored
+	thens     []func(error)
+
+	failed error             // why the last commit was not one
+	warned map[string]string // the last cause told, by what it keeps from happening
+}
+
+// Batch is jobs that are accepted together or not at all.
+type Batch struct {
+	Jobs  []*job.Job        // numbered, and otherwise as for Submit
+	Blobs map[string][]byte // what they share, by its name in the store
+	Done  func(error)       // called in the engine's goroutine
+}
+
+// decision is a job as it will be once that is on disk, and the event that tells
+// of it. Until then the old one counts.
+type decision struct {
+	job  *job.Job
+	kind job.EventKind
+	text string
+}
+
+func newChanges(s Store, log *slog.Logger) *changes {
+	return &changes{store: s, log: log, rows: map[string]*job.Job{}, meta: map[string]string{}, warned: map[string]string{}, stagedOf: map[string]int{}}
+}
+
+// fact marks a job whose row on disk is behind.
+func (c *changes) fact(j *job.Job) { c.rows[j.ID] = j }
+
+// forget takes a job off the disk.
+func (c *changes) forget(id string) {
+	delete(c.rows, id)
+	c.deleted = append(c.deleted, id)
+}
+
+// tell has an event committed with the facts, and published then.
+func (c *changes) tell(now time.Time, kind job.EventKind, j *job.Job, text string) {
+	ev := newEvent(now, kind, j, text)
+	c.events = append(c.events, &ev)
+}
+
+// show is tell for what is not worth keeping.
+func (c *changes) show(now time.Time, kind job.EventKind, j *job.Job, text string) {
+	c.transient = append(c.transient, newEvent(now, kind, j, text))
+}
+
+func newEvent(now time.Time, kind job.EventKind, j *job.Job, text string) job.Event {
+	ev := job.Event{At: now, Kind: kind, Text: text}
+	if j != nil {
+		ev.Job = j.Clone()
+	}
+	return ev
+}
+
+// arrive tells of a new job once it is on disk. The event is not journalled, as
+// a queue may be long: the rows themselves are the record.
+func (c *changes) arrive(now time.Time, j *job.Job) {
+	c.arrivals = append(c.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
+}
+
+// warn says a thing once until it changes. Its cause decides, not its text:
+// that may name another file each time.
+func (c *changes) warn(now time.Time, what string, err error) {
+	why := cause(err).Error()
+	if c.warned[what] == why {
+		return
+	}
+	c.warned[what] = why
+	c.log.Warn(what, "err", err)
+	c.show(now, job.EventWarning, nil, fmt.Sprintf("%s: %v", what, err))
+}
+
+// cause is the error at the bottom.
+func cause(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// written reports whether everything that happened so far is on disk, and told.
+func (c *changes) written() bool {
+	return len(c.rows)+len(c.deleted)+len(c.events)+len(c.arrivals)+len(c.staged)+len(c.thens)+len(c.meta) == 0
+}
+
+// eachStaged calls fn with the jobs that wait to be on disk.
+func (c *changes) eachStaged(fn func(*job.Job)) {
+	for _, b := range c.staged {
+		for _, j := range b.Jobs {
+			fn(j)
+		}
+	}
+}
+
+// stage has new jobs written with the next commit.
+func (c *changes) stage(b Batch) {
+	c.staged = append(c.staged, b)
+	for _, j := range b.Jobs {
+		c.stagedOf[j.User]++
+	}
+}
+
+func (c *changes) unstage() []Batch {
+	staged := c.staged
+	c.staged = nil
+	clear(c.stagedOf)
+	return staged
+}
+
+// transaction is everything that has to be on disk before it is acted on.
+func (c *changes) transaction(now time.Time, decided []decision) store.Tx {
+	tx := store.Tx{Delete: c.deleted, Events: slices.Clone(c.events), Meta: c.meta}
+	isDecided := make(map[string]bool, len(decided))
+	for _, d := range decided {
+		isDecided[d.job.ID] = true
+		tx.Put = append(tx.Put, d.job)
+		ev := newEvent(now, d.kind, d.job, d.text)
+		tx.Events = append(tx.Events, &ev)
+	}
+	for id, j := range c.rows {
+		if !isDecided[id] {
+			tx.Put = append(tx.Put, j)
+		}
+	}
+	for _, b := range c.staged {
+		tx.Put = append(tx.Put, b.Jobs...)
+		if tx.Blobs == nil && len(b.Blobs) > 0 {
+			tx.Blobs = map[string][]byte{}
+		}
+		maps.Copy(tx.Blobs, b.Blobs)
+	}
+	slices.SortFunc(tx.Put, func(a, b *job.Job) int { return cmp.Compare(a.Seq, b.Seq) })
+	return tx
+}
+
+// commit writes what is decided and all that has happened. New jobs that cannot
+// be written are refused, and the rest is tried without them: a queue that is
+// too long for the disk must not keep what has happened from it.
+func (c *changes) commit(now time.Time, decided []decision) (store.Tx, error) {
+	tx := c.transaction(now, decided)
+	err := c.write(now, tx)
+	if err == nil || !c.refuseStaged(err) {
+		return tx, err
+	}
+	tx = c.transaction(now, decided)
+	if err = c.write(now, tx); err == nil {
+		c.failed = nil // nothing that has happened waits for room
+	}
+	return tx, err
+}
+
+func (c *changes) write(now time.Time, tx store.Tx) error {
+	if len(tx.Put)+len(tx.Delete)+len(tx.Events)+len(tx.Meta) == 0 {
+		return nil
+	}
+	err := c.store.Commit(tx)
+	if err != nil {
+		err = fmt.Errorf("write down %s: %w", counted(len(tx.Put), "change"), err)
+	}
+	if err == nil && c.failed != nil {
+		c.show(now, job.EventNotice, nil, "the store can be written again")
+	}
+	if err != nil && c.failed == nil && errors.Is(err, store.ErrFull) {
+		c.show(now, job.EventWarning, nil, err.Error()+"; running jobs go on, nothing new starts until there is room")
+		c.log.Error("commit", "err", err)
+	}
+	c.failed = err
+	return err
+}
+
+// refuseStaged turns the new jobs down. It reports whether the rest may fit
+// without them.
+func (c *changes) refuseStaged(err error) bool {
+	staged := c.unstage()
+	for _, b := range staged {
+		b.Done(err)
+	}
+	return len(staged) > 0 && errors.Is(err, store.ErrFull)
+}
+
+// settle forgets what is on disk now, and gives the new jobs that are.
+func (c *changes) settle() []Batch {
+	clear(c.rows)
+	c.meta = map[string]string{}
+	c.deleted, c.events = nil, nil
+	return c.unstage()
+}
+
+// take is what may be told now: the new jobs, what is on disk, and what never
+// will be.
+func (c *changes) take(durable []*job.Event) []job.Event {
+	events := make([]job.Event, 0, len(c.arrivals)+len(durable)+len(c.transient))
+	events = append(events, c.arrivals...)
+	for _, ev := range durable {
+		events = append(events, *ev)
+	}
+	events = append(events, c.transient...)
+	c.arrivals, c.transient = nil, nil
+	return events
+}
+
+// shown is what may be told while nothing can be written.
+func (c *changes) shown() []job.Event {
+	events := c.transient
+	c.transient = nil
+	return events
+}
+
+// answer tells those who wait what became of their requests.
+func (c *changes) answer(err error) {
+	thens := c.thens
+	c.thens = nil
+	for _, f := range thens {
+		f(err)
+	}
+}

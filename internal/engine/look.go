@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"berth/internal/gpu"
+	"berth/internal/job"
+)
+
+// A job that has just started is watched closely: that is when memory is
+// taken, and short peaks happen. So is one that comes near its declaration, for
+// as long as it grows.
+const (
+	closeWatch    = 10 * time.Second
+	closeInterval = 100 * time.Millisecond
+	nearShare     = 0.9 // of a declaration: from there on a peak matters
+)
+
+// With nothing to do the cards are looked at now and then all the same: one
+// that fails is found out before a job is due there. When nobody has had any
+// use for them for long they are left alone but for a glance, so that the
+// driver is let go of: an open one is in the way of resets, and keeps cards
+// without persistence awake.
+const (
+	restInterval     = 5 * time.Second
+	restIntervalSlow = 30 * time.Second // where a look costs something
+	restAfter        = 10 * time.Minute
+	restGlance       = 6 * time.Hour
+)
+
+// troubleInterval is how often cards are looked at while something is wrong
+// with one, so that it is known soon what, and when it is over.
+const troubleInterval = time.Second
+
+// maxEarly bounds what is kept of what was said before any card was read.
+const maxEarly = 256
+
+// work is what there is to look at the cards for.
+type work struct {
+	queued  bool // jobs wait for room
+	running bool
+	closely bool // one of these is watched closely
+}
+
+func (w work) none() bool { return !w.queued && !w.running }
+
+// look takes in one look at the cards, or the failure to get one. It reports
+// whether there is a reading to go by.
+func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(index int) bool) bool {
+	c.moved = true
+	if c.asked || c.busyAt.IsZero() || !c.quiet(now, w) {
+		c.busyAt = now
+	}
+	c.asked = false
+	s.Xids = c.heard(s.Xids, err)
+	if err != nil {
+		c.err, c.failed = err, now
+		c.heed(now, c.health.Failed(now, s))
+		if !c.told {
+			c.told = true
+			c.changes.tell(now, job.EventGPUsLost, nil, err.Error())
+		}
+		return false
+	}
+	if c.told {
+		c.told = false
+		c.changes.tell(now, job.EventGPUsFound, nil, "")
+	}
+	if trouble := strings.Join(s.Problems, "; "); trouble != c.trouble {
+		c.trouble = trouble
+		if trouble != "" {
+			c.changes.show(now, job.EventWarning, nil, trouble)
+			c.cfg.Log.Warn("reading the cards", "problem", trouble)
+		}
+	}
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !c.wanted(d.Index) })
+	c.take(now, s, inUse)
+	c.heed(now, c.health.Observe(now, s, c.expected()))
+	c.sample = s
+	return true
+}
+
+// heard keeps what is said about cards until there are any that it could be
+// about: the kernel's log speaks of what happened before berth began.
+func (c *cards) heard(xids []gpu.Xid, err error) []gpu.Xid {
+	if !c.at.IsZero() {
+		return xids
+	}
+	c.early = append(slices.Clone(c.early), xids...)
+	c.early = c.early[max(0, len(c.early)-maxEarly):]
+	if err != nil {
+		return nil
+	}
+	all := c.early
+	c.early = nil
+	return all
+}
+
+// measure has the meter read who uses what.
+func (c *cards) measure(holdings []gpu.Holding) {
+	for _, use := range c.meter.Observe(c.sample, holdings, c.owners.Owner) {
+		c.use[use.Index] = use
+	}
+	c.sample = gpu.Sample{}
+}
+
+// freshFor is how long a look may start jobs after it came in.
+func (c *cards) freshFor() time.Duration { return max(c.cfg.Poll, time.Second) }
+
+// interval is how long a look serves.
+func (c *cards) interval(now time.Time, w work) time.Duration {
+	cheap := c.source != nil && c.source.Cheap()
+	leaving, trouble := c.leaving(now), c.inTrouble()
+	switch {
+	case c.resting(now, w):
+		return restGlance
+	case w.none() && !leaving && !trouble && !cheap:
+		return max(c.cfg.Poll, restIntervalSlow)
+	case w.none() && (trouble && !cheap || !trouble && !leaving):
+		return max(c.cfg.Poll, restInterval)
+	case !cheap:
+		return c.cfg.Poll
+	case w.closely, leaving && w.queued:
+		return min(c.cfg.Poll, closeInterval)
+	case trouble:
+		return min(c.cfg.Poll, troubleInterval)
+	}
+	return c.cfg.Poll
+}
+
+// due is when the next look is.
+func (c *cards) due(now time.Time, w work) time.Time {
+	last := c.arrived
+	if c.err != nil {
+		last = c.failed
+	}
+	return last.Add(c.interval(now, w))
+}
+
+// leaving is true while the memory of a job may still become free. What is not
+// free by then is trouble, and a card that is gone never shows it.
+func (c *cards) leaving(now time.Time) bool { return c.meter.Leaving(now.Add(-leftPatience)) }
+
+// inTrouble is true while there is something to find out about a card.
+func (c *cards) inTrouble() bool { return c.err != nil || !c.health.Settled() }
+
+// quiet is true while there is nothing to look at the cards for.
+func (c *cards) quiet(now time.Time, w work) bool {
+	return w.none() && !c.leaving(now) && !c.inTrouble()
+}
+
+// resting reports whether the cards are left alone, as nobody has had any use
+// for them for long.
+func (c *cards) resting(now time.Time, w work) bool {
+	return c.cfg.Rest && c.quiet(now, w) && c.arrived.Sub(c.busyAt) >= restAfter
+}

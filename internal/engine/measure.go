@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"berth/internal/job"
+)
+
+// usageStepMiB is how much a peak must grow before it is shown again.
+const usageStepMiB = 256
+
+// grownDelay bounds how long a grown peak stays in memory only.
+const grownDelay = 10 * time.Second
+
+// DefaultIdleAfter is after how long without use a job is told of, where
+// nobody says otherwise.
+const DefaultIdleAfter = 30 * time.Minute
+
+// compare holds what jobs use against what they declared.
+func (s *attempts) compare(now time.Time) {
+	for _, id := range s.ids() {
+		a := s.active[id]
+		card, peak := highest(s.cards.meter.Peak(id))
+		if peak == 0 {
+			continue
+		}
+		if peak >= a.shownMiB+usageStepMiB {
+			a.shownMiB = peak
+			s.changes.show(now, job.EventUsage, a.job, fmt.Sprintf("gpu%d:%d MiB", card, peak))
+		}
+		if peak >= a.storedMiB+a.storedMiB/10+1 {
+			if len(s.grown) == 0 {
+				s.grownSince = now
+			}
+			s.grown[id] = struct{}{}
+		}
+		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
+			a.bookedMiB, s.cards.behind = peak, true // the other berths must know
+		}
+		declared := a.job.VRAMMiB
+		if peak >= a.nearMiB+a.nearMiB/100+1 {
+			a.nearMiB, a.grewAt = peak, now
+		}
+		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+s.cfg.Tolerance) {
+			a.warned = true
+			s.changes.tell(now, job.EventExceeds, a.job, fmt.Sprintf("gpu%d:%d MiB used, %d MiB declared", card, peak, declared))
+		}
+	}
+}
+
+func highest(peaks map[int]int64) (card int, mib int64) {
+	card = -1
+	for c, m := range peaks {
+		if m > mib || (m == mib && c < card) {
+			card, mib = c, m
+		}
+	}
+	return card, mib
+}
+
+// saveGrown lets grown peaks ride on another commit, or after a while make one.
+func (s *attempts) saveGrown(now time.Time, atOnce bool) {
+	if len(s.grown) == 0 || len(s.changes.rows) == 0 && !atOnce && now.Sub(s.grownSince) < grownDelay {
+		return
+	}
+	for id := range s.grown {
+		a := s.active[id]
+		a.job.PeakMiB = s.cards.meter.Peak(id)
+		_, a.storedMiB = highest(a.job.PeakMiB)
+		s.changes.fact(a.job)
+	}
+	clear(s.grown)
+}
+
+// measured writes what was seen of an attempt into its job.
+func (s *attempts) measured(a *attempt) {
+	j := a.job
+	j.PeakMiB = s.cards.meter.Peak(j.ID)
+	j.AvgUtil = nil
+	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
+		j.AvgUtil = &util
+	}
+}
+
+// IdleSince is since when a running job has not used the cards on which it holds
+// memory. It is only said once that was long enough to be told of.
+func (s *attempts) IdleSince(id string) (time.Time, bool) {
+	a := s.active[id]
+	if a == nil || !a.idleTold {
+		return time.Time{}, false
+	}
+	return a.idleSince, true
+}
+
+// watchIdle takes in who used their cards in the last sample.
+func (s *attempts) watchIdle(now time.Time) {
+	for _, id := range s.ids() {
+		a := s.active[id]
+		card, heldMiB, idle := s.cards.meter.Idle(id, a.job.Grant.GPUs)
+		switch {
+		case !idle:
+			a.idleSince, a.idleTold = time.Time{}, false
+			continue
+		case a.idleSince.IsZero() || a.idleSince.After(now):
+			a.idleSince = now
+		}
+		span := now.Sub(a.idleSince)
+		if after := s.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
+			a.idleTold = true
+			s.changes.tell(now, job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d, unused for %s", heldMiB, card, brief(after)))
+		}
+		if cancel := s.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
+			a.job.Detail = fmt.Sprintf("idle for %s: the administrator's policy", brief(cancel))
+			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace)
+		}
+	}
+}
+
+// brief is a duration without the zeros that follow its last number: 2h, 30m,
+// 1h30m, 45s.
+func brief(d time.Duration) string {
+	d = d.Round(time.Second)
+	text := ""
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := d / unit.length; n > 0 {
+			text += fmt.Sprintf("%d%s", n, unit.name)
+			d %= unit.length
+		}
+	}
+	if text == "" {
+		return "0s"
+	}
+	return text
+}

@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// ledgerWait bounds how long a decision waits for another berth's.
+const ledgerWait = 200 * time.Millisecond
+
+// maxStarts bounds one round; the next follows at once.
+const maxStarts = 256
+
+// ErrNotNow says that a job cannot be started at the moment, through no fault
+// of its own.
+var ErrNotNow = errors.New("cannot start just now")
+
+// notNowDelay is how long such a job waits before it is tried again.
+const notNowDelay = 10 * time.Second
+
+// step is one round: what was observed so far is in memory; decide, commit
+// facts and decisions in one transaction, and act on them.
+//
+// An error means nothing of this round is on disk: facts stay pending for the
+// next round, decisions are dropped.
+func (t *Turn) step() error {
+	clear(t.line.outcomes)
+	// 1. What time alone changed.
+	t.openGates()
+	t.attempts.urge(t.Now, t.waits)
+	t.line.reviewSome()
+	// 2. Decide. The starts hold supervisors, but nothing runs yet.
+	starts, leavers := t.decide()
+	starts = t.watchStrangers(starts)
+	// 3. Commit.
+	t.attempts.saveGrown(t.Now, t.ending)
+	if value, due := t.line.usage.save(t.Now, t.ending); due {
+		t.changes.meta[usageKey] = value
+	}
+	Fault("before commit")
+	tx, err := t.changes.commit(t.Now, decisions(starts, leavers))
+	if err != nil {
+		t.abandon(starts)
+		t.moved = true
+		t.publish(t.changes.shown())
+		t.changes.answer(err)
+		return err
+	}
+	Fault("committed")
+	// 4. Act: supervisors may forget, stops go out, the world is told, and what
+	// was placed runs.
+	t.depart(leavers)
+	t.admit(t.changes.settle())
+	t.attempts.act()
+	t.publish(t.changes.take(tx.Events))
+	t.changes.answer(nil)
+	if len(starts) == 0 && t.cards.behind {
+		t.cards.publish(t.Now, t.attempts.bookings(nil))
+	}
+	t.cards.behind = false
+	t.launch(starts)
+	return nil
+}
+
+// openGates queues the jobs whose time has come.
+func (t *Turn) openGates() {
+	for {
+		next, ok := t.line.gates.until.first()
+		if !ok || next.at.After(t.Now) {
+			return
+		}
+		t.enqueue(t.line.jobs[next.id])
+	}
+}
+
+// waits is true of a job that waits for room.
+func (t *Turn) waits(id string) bool {
+	_, queued := t.line.queue.Get(id)
+	return queued
+}
+
+// decisions is what a round decided, with the events that tell of it.
+func decisions(starts, leavers []*job.Job) []decision {
+	decided := make([]decision, 0, len(starts)+len(leavers))
+	for _, j := range starts {
+		decided = append(decided, decision{j, job.EventStarted, startText(j)})
+	}
+	for _, j := range leavers {
+		decided = append(decided, decision{j, job.EventStopping, string(j.Stop)})
+	}
+	return decided
+}
+
+// undecided reports whether something happened since the last decision that
+// could change it.
+func (t *Turn) undecided() bool {
+	return t.moved || t.line.moved || t.cards.moved || !t.again.IsZero() && !t.Now.Before(t.again)
+}
+
+// decideAt is when time alone changes what would be decided.
+func (t *Turn) decideAt() time.Time {
+	if t.stopping || t.line.queue.Len() == 0 {
+		return time.Time{}
+	}
+	return t.again
+}
+
+// decide asks sched, takes a supervisor for each start, and says which running
+// jobs are to make room. The machine-wide ledger is locked from reading the
+// other berths' bookings until ours are published.
+func (t *Turn) decide() (starts, leavers []*job.Job) {
+	if t.stopping || t.line.queue.Len() == 0 || !t.undecided() || len(t.cards.known) == 0 {
+		return nil, nil // on a machine whose cards nobody has seen, nothing can be refused either
+	}
+	// Should something stand in the way below, the next look at the cards
+	// asks again.
+	t.moved, t.line.moved, t.cards.moved, t.again = false, false, false, time.Time{}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
+	defer cancel()
+	if err := t.cards.ledger.Lock(ctx); err != nil {
+		t.changes.warn(t.Now, "the ledger of GPU reservations is locked; nothing starts until it is free", err)
+		return nil, nil
+	}
+	defer t.cards.ledger.Unlock()
+	changed, ok := t.cards.readOthers(t.Now, t.attempts.runs)
+	if changed {
+		t.attempts.setOwners()
+	}
+	if !ok {
+		return nil, nil
+	}
+	plan := sched.Decide(t.State())
+	t.again = plan.Again
+	for _, refusal := range plan.Infeasible {
+		t.finish(t.line.jobs[refusal.Job], job.Infeasible, refusal.Reason.String())
+	}
+	starts = t.lease(plan.Starts)
+	if len(starts) > 0 {
+		Fault("leased")
+	}
+	t.moved = t.moved || len(starts) == maxStarts
+	if len(starts) > 0 {
+		if err := t.cards.ledger.Publish(t.attempts.bookings(starts)); err != nil {
+			t.changes.warn(t.Now, "cannot book in the ledger of GPU reservations; nothing starts", err)
+			t.letGo(starts)
+			return nil, nil
+		}
+	}
+	if len(starts) > 0 && len(starts) == len(plan.Starts) {
+		// Nothing stood in the way this time: should it again, say so again.
+		clear(t.changes.warned)
+	}
+	return starts, t.attempts.leavers(t.Now, plan.SetAside)
+}
+
+// lease takes a supervisor for each placement. What it gives is a changed copy
+// of the job, which replaces the old one once it is on disk.
+func (t *Turn) lease(planned []sched.Start) []*job.Job {
+	starts := make([]*job.Job, 0, len(planned))
+	for _, p := range planned {
+		token, err := t.attempts.runner.Lease()
+		if err != nil {
+			t.changes.warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
+			break
+		}
+		j := t.line.jobs[p.Job].Clone()
+		j.MustTo(job.Running)
+		j.Attempt = j.Attempt.Next(t.Now, p.Grant, token)
+		j.Grant.CardMiB = t.cards.smallest(p.Grant.GPUs)
+		j.Log, j.Detail, j.AsideFor = t.cfg.LogPath(j), "", ""
+		if since := t.line.inLine[j.ID].since; since.After(j.SubmittedAt) {
+			j.WaitsSince = since
+		}
+		starts = append(starts, j)
+	}
+	return starts
+}
+
+func (t *Turn) letGo(starts []*job.Job) {
+	for _, j := range starts {
+		t.attempts.runner.Release(j.Keep)
+	}
+}
+
+// abandon is letGo for starts that are booked.
+func (t *Turn) abandon(starts []*job.Job) {
+	t.letGo(starts)
+	if len(starts) > 0 {
+		t.cards.publish(t.Now, t.attempts.bookings(nil))
+	}
+}
+
+func (t *Turn) publish(events []job.Event) {
+	if len(events) > 0 && t.cfg.Publish != nil {
+		t.cfg.Publish(events)
+	}
+}
+
+// depart lets the committed leavers know.
+func (t *Turn) depart(leavers []*job.Job) {
+	for _, j := range leavers {
+		a := t.attempts.active[j.ID]
+		t.line.jobs[j.ID], a.job = j, j
+		t.attempts.hurry(t.Now, a, t.waits)
+	}
+}
+
+// launch lets the committed starts run.
+func (t *Turn) launch(starts []*job.Job) {
+	for _, j := range starts {
+		t.line.unqueue(j.ID)
+		t.line.jobs[j.ID] = j
+		t.attempts.begin(t.Now, j, t.line.span(j))
+	}
+	for _, j := range starts {
+		order, err := t.cfg.Order(j, t.cards.given)
+		if err == nil {
+			Fault("before go")
+			err = t.attempts.runner.Go(j.Keep, order)
+			Fault("gone")
+		}
+		if err != nil {
+			t.refused(j, err)
+		}
+	}
+	if len(starts) > 0 {
+		t.attempts.setOwners()
+	}
+}
+
+// refused ends a job whose order the runner would not take: nothing ran, and
+// no event will follow.
+func (t *Turn) refused(j *job.Job, err error) {
+	a, token := t.attempts.active[j.ID], j.Keep
+	t.cfg.Log.Error("give go", "job", j.ID, "token", token, "err", err)
+	// There is no end to acknowledge: the supervisor may have another job by
+	// the time that would be done.
+	defer func() {
+		t.attempts.acks = slices.DeleteFunc(t.attempts.acks, func(other string) bool { return other == token })
+	}()
+	if errors.Is(err, ErrNotNow) && j.Stop != job.StopCancel {
+		t.neverRan(a, err.Error(), t.Now.Add(notNowDelay))
+		t.attempts.runner.Release(token)
+		return
+	}
+	t.release(a)
+	t.attempts.runner.Release(token)
+	t.finish(j, job.Launch, err.Error())
+}
