@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // maxEnvironBytes bounds what of a submission is not its jobs: above all the
@@ -180,7 +180,7 @@ func decodeError(where string, err error, t reflect.Type) error {
 		if wrongType.Field != "" {
 			where += wrongType.Field + ": "
 		}
-		return problem.Newf(problem.Invalid, "", "%sa JSON %s does not belong there", where, printable(wrongType.Value))
+		return problem.Newf(problem.Invalid, "", "%sa JSON %s does not belong there", where, text.Escape(wrongType.Value))
 	}
 	if key, found := unknownKey(err); found {
 		return problem.Newf(problem.Invalid, suggest(key, keysOf(t)), "%sthere is no key %s", where, quoted(key))
@@ -235,48 +235,13 @@ func suggest(key string, known []string) string {
 		return ""
 	}
 	known = slices.Sorted(slices.Values(known))
-	nearest, best := "", 3
-	for _, k := range known {
-		if d := distance(strings.ToLower(key), k); d < best {
-			nearest, best = k, d
-		}
-	}
-	if nearest != "" && best < len(nearest) {
-		return "did you mean " + nearest + "?"
+	if near := text.Nearest(key, known); near != "" {
+		return "did you mean " + near + "?"
 	}
 	return "known: " + strings.Join(slices.Compact(known), ", ")
 }
 
-// distance counts the letters to change, add or drop between two short words.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
+func contains(list []string, word string) bool { return slices.Contains(list, word) }
 
 // quoted shows what a caller wrote, shortened and harmless.
-func quoted(text string) string {
-	if len(text) <= 80 {
-		return strconv.QuoteToASCII(text)
-	}
-	return strconv.QuoteToASCII(string(bytes.ToValidUTF8([]byte(text[:80]), nil))) + "…"
-}
-
-func contains(list []string, word string) bool { return slices.Contains(list, word) }
+func quoted(written string) string { return text.Quote(written, 80) }

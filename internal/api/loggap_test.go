@@ -136,11 +136,3 @@ func followsMarks(read string, log []byte) error {
 	}
 	return nil
 }
-
-func TestGrouped(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 6291456: "6,291,456", -1: "-1", -1000: "-1,000", -999: "-999", 1234567890: "1,234,567,890"} {
-		if got := grouped(n); got != want {
-			t.Errorf("%d is %s", n, got)
-		}
-	}
-}

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // problemType is the media type of an error.
@@ -74,7 +72,7 @@ func kindOf(status int) problem.Kind {
 
 // encodeProblem is the problem as it travels.
 func encodeProblem(p *problem.Problem) []byte {
-	safe := problem.Problem{Kind: p.Kind, What: printable(p.What), Hint: printable(p.Hint)}
+	safe := problem.Problem{Kind: p.Kind, What: bounded(p.What), Hint: bounded(p.Hint)}
 	data, err := json.Marshal(safe)
 	if err != nil {
 		panic("bug: a problem of strings cannot be encoded: " + err.Error())
@@ -87,7 +85,7 @@ func encodeProblem(p *problem.Problem) []byte {
 func decodeProblem(status int, contentType string, body []byte) *problem.Problem {
 	var p problem.Problem
 	if strings.HasPrefix(contentType, problemType) && json.Unmarshal(body, &p) == nil && p.What != "" {
-		p.What, p.Hint = printable(p.What), printable(p.Hint)
+		p.What, p.Hint = bounded(p.What), bounded(p.Hint)
 		return &p
 	}
 	return &problem.Problem{
@@ -97,33 +95,10 @@ func decodeProblem(status int, contentType string, body []byte) *problem.Problem
 	}
 }
 
-// printable makes text safe for a terminal: what could move a cursor, change
-// colours or turn the direction of writing is shown as an escape. Text that
-// is too long is cut.
-func printable(text string) string {
-	cut := len(text) > maxProblemBytes
-	if cut {
-		text = text[:maxProblemBytes]
-		for len(text) > 0 && !utf8.RuneStart(text[len(text)-1]) {
-			text = text[:len(text)-1]
-		}
-		text = text[:max(len(text)-1, 0)]
+// bounded is text that is safe for a terminal, and cut where it is too long.
+func bounded(written string) string {
+	if len(written) <= maxProblemBytes {
+		return text.Escape(written)
 	}
-	if strings.IndexFunc(text, hostile) >= 0 {
-		var b strings.Builder
-		for _, r := range text {
-			if hostile(r) {
-				b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			} else {
-				b.WriteRune(r)
-			}
-		}
-		text = b.String()
-	}
-	if cut {
-		text += "…"
-	}
-	return text
+	return text.Escape(text.Clip(written, maxProblemBytes-1)) + "…"
 }
-
-func hostile(r rune) bool { return r != '\n' && r != ' ' && !unicode.IsPrint(r) }

@@ -19,9 +19,9 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli"
 	"berth/internal/job"
-	"berth/internal/reason"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/reason"
 )
 
 // fakeDaemon is a daemon in memory that runs nothing: a test ends its jobs.

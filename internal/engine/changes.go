@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // changes is what has happened and is not on disk yet, and who is to be told
@@ -188,7 +189,7 @@ func (c *changes) write(now time.Time, tx store.Tx) error {
 	}
 	err := c.store.Commit(tx)
 	if err != nil {
-		err = fmt.Errorf("write down %s: %w", counted(len(tx.Put), "change"), err)
+		err = fmt.Errorf("write down %s: %w", text.Count(len(tx.Put), "change"), err)
 	}
 	if err == nil && c.failed != nil {
 		c.show(now, job.EventNotice, nil, "the store can be written again")

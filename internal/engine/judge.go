@@ -7,6 +7,7 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/keep"
+	"berth/internal/text"
 )
 
 // end is what a supervisor's record says, with what was measured meanwhile.
@@ -100,7 +101,7 @@ func judgeTimeout(j *job.Job) ruling {
 		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s", limit)}
 	}
 	if j.Requeues >= j.Spec.MaxRequeues {
-		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s after %s", limit, counted(j.Requeues, "requeue"))}
+		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s after %s", limit, text.Count(j.Requeues, "requeue"))}
 	}
 	return ruling{
 		again: job.EventRequeued, toTheEnd: true,
@@ -144,16 +145,9 @@ func stragglers(r keep.Record) string {
 	if r.Stragglers == 0 {
 		return ""
 	}
+	were := "were"
 	if r.Stragglers == 1 {
-		return "left 1 background process behind, which was ended"
+		were = "was"
 	}
-	return fmt.Sprintf("left %d background processes behind, which were ended", r.Stragglers)
-}
-
-// counted is a number with its noun.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("left %s behind, which %s ended", text.Count(r.Stragglers, "background process"), were)
 }

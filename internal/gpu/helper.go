@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"berth/internal/text"
 )
 
 // helperTiming is how patient a Helper is.
@@ -172,7 +174,7 @@ func (h *Helper) read() (Sample, error) {
 	case err != nil:
 		return Sample{}, h.failed(p, err)
 	case reply.Error != "":
-		return Sample{}, h.failed(p, fmt.Errorf("%w: %s", errNoNVML, printable(reply.Error)))
+		return Sample{}, h.failed(p, fmt.Errorf("%w: %s", errNoNVML, text.Said(reply.Error)))
 	case reply.Sample == nil:
 		return Sample{}, h.failed(p, fmt.Errorf("%w: berth-gpu answered without a sample", errHelperRubbish))
 	}
@@ -280,7 +282,7 @@ func (h *Helper) greet(p *helperProcess, skip []int) (HelperHi, error) {
 	case err != nil:
 		return HelperHi{}, err
 	case reply.Error != "":
-		return HelperHi{}, fmt.Errorf("%w: %s", errNoNVML, printable(reply.Error))
+		return HelperHi{}, fmt.Errorf("%w: %s", errNoNVML, text.Said(reply.Error))
 	case reply.Hello == nil:
 		return HelperHi{}, fmt.Errorf("%w: berth-gpu did not say hello", errHelperRubbish)
 	case reply.Hello.Protocol != HelperProtocol:

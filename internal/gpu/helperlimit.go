@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"berth/internal/text"
 )
 
 // CanLimit reports whether the driver can hold a cgroup to an amount of memory.
@@ -43,7 +45,7 @@ func (h *Helper) limit(l MemoryLimit) error {
 	case err != nil:
 		err = h.failed(p, err)
 	case reply.Error != "":
-		err = errors.New(printable(reply.Error))
+		err = errors.New(text.Said(reply.Error))
 	}
 	if err != nil {
 		return fmt.Errorf("limit memory on %s: %w", l.UUID, err)

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"berth/internal/text"
 )
 
 // What a helper may write to berth's log: a library that complains without end
@@ -34,7 +36,7 @@ func (l *helperLog) copy(words io.Reader) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if !rest {
-			l.add(printable(string(trimLine(line))))
+			l.add(text.Said(string(trimLine(line))))
 		}
 		rest = errors.Is(err, bufio.ErrBufferFull)
 		if err != nil && !rest {

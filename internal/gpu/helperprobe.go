@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"berth/internal/text"
 )
 
 // leftOut is a card that no helper is asked about, because a call about it did
@@ -105,7 +107,7 @@ func (h *Helper) probe(p *helperProcess, card int) {
 		var reply HelperReply
 		reply, err = p.ask(HelperRequest{Do: HelperSample}, h.timing)
 		if err == nil && reply.Sample == nil {
-			err = errors.New("no sample: " + printable(reply.Error))
+			err = errors.New("no sample: " + text.Said(reply.Error))
 		}
 	}
 	h.mu.Lock()

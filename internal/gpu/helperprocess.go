@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 const (
@@ -158,7 +160,7 @@ func (p *helperProcess) read(out *os.File) {
 		}
 		var reply HelperReply
 		if err := json.Unmarshal(line, &reply); err != nil {
-			p.spoilBy = fmt.Errorf("%w: berth-gpu wrote %q", errHelperRubbish, printable(string(line[:min(len(line), 80)])))
+			p.spoilBy = fmt.Errorf("%w: berth-gpu wrote %q", errHelperRubbish, text.Said(string(line[:min(len(line), 80)])))
 			return
 		}
 		select {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 const (
@@ -200,6 +202,6 @@ func kernelBusID(id string) string {
 	return id
 }
 
-func kernelText(text string) string {
-	return printable(text[:min(len(text), maxKernelText)])
+func kernelText(written string) string {
+	return text.Said(text.Clip(written, maxKernelText))
 }

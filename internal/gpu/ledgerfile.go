@@ -12,9 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // Anyone may write to the ledger, so everything read from it has a bound. At
@@ -25,7 +26,6 @@ const (
 	maxLedgerFiles   = 1024
 	maxLedgerEntries = 4096 // per file
 	maxEntryCards    = 1024
-	maxEntryText     = 256 // bytes of a name
 	maxLedgerNotes   = 16
 )
 
@@ -194,25 +194,12 @@ func (l *Ledger) sound(path string, entries []Entry) []Entry {
 			l.note("%s has a reservation that makes no sense", path)
 			continue
 		}
-		for _, text := range []*string{&e.Key, &e.User, &e.Job, &e.Name} {
-			*text = printable(*text)
+		for _, said := range []*string{&e.Key, &e.User, &e.Job, &e.Name} {
+			*said = text.Said(*said)
 		}
 		sound = append(sound, e)
 	}
 	return sound
-}
-
-// printable is a stranger's text made fit to show.
-func printable(text string) string {
-	if len(text) > maxEntryText {
-		text = text[:maxEntryText]
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 }
 
 func inodeOf(info fs.FileInfo) uint64 {
@@ -232,15 +219,15 @@ func ownerOf(info fs.FileInfo) uint32 {
 // note keeps a remark for whoever asks. Each is made once, and the last one
 // says that there would be more.
 func (l *Ledger) note(format string, args ...any) {
-	text := printable(fmt.Sprintf(format, args...))
-	if len(l.noted) >= maxLedgerNotes || slices.Contains(l.noted, text) {
+	written := text.Said(fmt.Sprintf(format, args...))
+	if len(l.noted) >= maxLedgerNotes || slices.Contains(l.noted, written) {
 		return
 	}
-	l.noted = append(l.noted, text)
+	l.noted = append(l.noted, written)
 	if len(l.noted) == maxLedgerNotes {
-		text += " (further remarks are left out)"
+		written += " (further remarks are left out)"
 	}
-	l.notes = append(l.notes, text)
+	l.notes = append(l.notes, written)
 }
 
 // Notes are the remarks since the last call, for berth's own log.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // lockHolder says which process holds the flock on a file, for a person who
@@ -34,7 +36,7 @@ func lockHolder(file *os.File) string {
 		if err != nil {
 			return "process " + fields[4]
 		}
-		return fmt.Sprintf("process %s (%s)", fields[4], printable(strings.TrimSpace(string(name))))
+		return fmt.Sprintf("process %s (%s)", fields[4], text.Said(strings.TrimSpace(string(name))))
 	}
 	return "an unknown process"
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // numberedCards is how many numbers there are for whole cards, and for the
@@ -120,9 +122,9 @@ func (n *numbering) number(s Sample) Sample {
 func (n *numbering) leftOut(d Device, twice bool, err error) string {
 	switch {
 	case twice:
-		return fmt.Sprintf("the driver lists %s twice", printable(d.UUID))
+		return fmt.Sprintf("the driver lists %s twice", text.Said(d.UUID))
 	case err != nil:
-		return fmt.Sprintf("%s is left out: %v", printable(d.UUID), err)
+		return fmt.Sprintf("%s is left out: %v", text.Said(d.UUID), err)
 	}
 	return fmt.Sprintf("card %d of the driver has no UUID and is left out", d.DriverIndex)
 }

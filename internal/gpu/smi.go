@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"berth/internal/text"
 )
 
 // ErrNoDriver is the cause when nvidia-smi is missing or finds no usable card.
@@ -164,7 +166,7 @@ func (s *SMI) learn(rows *smiRows) {
 func (s *SMI) Facts() Facts {
 	facts := Facts{Source: s.command.path}
 	if driver := s.driver.Load(); driver != nil {
-		facts.Driver = printable(*driver)
+		facts.Driver = text.Said(*driver)
 	}
 	return facts
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // errStuck is the cause when an earlier nvidia-smi still hangs in the driver.
@@ -129,7 +131,7 @@ func (b *boundedBuffer) Bytes() []byte { return b.kept.Bytes() }
 func firstLine(out []byte) string {
 	for line := range strings.Lines(string(out)) {
 		if line = strings.TrimSpace(line); line != "" {
-			return printable(line)
+			return text.Said(line)
 		}
 	}
 	return "it printed nothing"

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"berth/internal/text"
 )
 
 // smiRows is what a --query-gpu answer says: the cards that could be read, and
@@ -27,7 +29,7 @@ const maxProblems = 16
 
 func (r *smiRows) problem(format string, args ...any) {
 	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, printable(fmt.Sprintf(format, args...)))
+		r.problems = append(r.problems, text.Said(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -93,9 +95,9 @@ func (r *smiRows) add(index int, row smiRow) {
 }
 
 // fault notes a card that is no device, for berth and for people.
-func (r *smiRows) fault(d Device, kind, text string) {
-	r.problem("gpu%d (%s) %s", d.Index, d.Name, text)
-	r.faults = append(r.faults, Fault{Index: d.Index, UUID: printable(d.UUID), Kind: kind, Text: printable(text)})
+func (r *smiRows) fault(d Device, kind, written string) {
+	r.problem("gpu%d (%s) %s", d.Index, d.Name, written)
+	r.faults = append(r.faults, Fault{Index: d.Index, UUID: text.Said(d.UUID), Kind: kind, Text: text.Said(written)})
 }
 
 // tellsOfLoss is true of what nvidia-smi says of a card that has fallen off the
@@ -113,7 +115,7 @@ func (r *smiRows) lost(known map[string]Device) {
 		d, ok := known[normalBusID(match)]
 		there := func(other Device) bool { return other.UUID == d.UUID }
 		if ok && tellsOfLoss(line) && !slices.ContainsFunc(r.devices, there) {
-			r.faults = append(r.faults, Fault{Index: d.DriverIndex, UUID: d.UUID, Kind: FaultLost, Text: printable(line)})
+			r.faults = append(r.faults, Fault{Index: d.DriverIndex, UUID: d.UUID, Kind: FaultLost, Text: text.Said(line)})
 		}
 	}
 }
@@ -144,7 +146,7 @@ func parseComputeApps(out []byte, devices []Device) (map[string]processList, err
 		}
 		fields := splitCSV(line)
 		if len(fields) != 3 {
-			return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", printable(line))
+			return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", text.Said(line))
 		}
 		if strings.HasPrefix(fields[0], "MIG-") {
 			for _, d := range devices {
@@ -156,7 +158,7 @@ func parseComputeApps(out []byte, devices []Device) (map[string]processList, err
 		}
 		pid, err := strconv.Atoi(fields[1])
 		if err != nil || pid <= 0 || !strings.HasPrefix(fields[0], "GPU-") {
-			return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", printable(line))
+			return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", text.Said(line))
 		}
 		list := lists[fields[0]]
 		list.processes = append(list.processes, Process{PID: pid, UsedMiB: parseProcessMiB(fields[2])})

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // call is one question to a program of the system.
@@ -185,22 +187,12 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 
 // firstLine is what a program complained about.
 func (a answer) firstLine() string {
-	for _, text := range []string{a.stderr, a.stdout} {
-		for line := range strings.Lines(text) {
+	for _, written := range []string{a.stderr, a.stdout} {
+		for line := range strings.Lines(written) {
 			if line = strings.TrimSpace(line); line != "" {
-				return printable(line)
+				return text.Said(line)
 			}
 		}
 	}
 	return "it printed nothing"
-}
-
-// printable keeps a program's words from steering a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text[:min(len(text), 300)])
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"berth/internal/text"
 )
 
 // driver asks nvidia-smi. It is the one program here that may hang in the
@@ -18,7 +20,7 @@ func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
 	switch {
 	case errors.Is(err, errNotInstalled) && e.hasDriver():
 		if h := cards.get(ctx); h.err == nil {
-			return ok("driver %s, %s; nvidia-smi is missing, and berth does without", printable(h.Facts.Driver), counted(len(h.Sample.Devices), "card"))
+			return ok("driver %s, %s; nvidia-smi is missing, and berth does without", text.Said(h.Facts.Driver), text.Count(len(h.Sample.Devices), "card"))
 		}
 		return fail("install nvidia-utils (it comes with the driver)", "the driver is loaded, but nvidia-smi is missing: cards cannot be read")
 	case errors.Is(err, errNotInstalled):
@@ -31,9 +33,9 @@ func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
 	lines := strings.Split(strings.TrimSpace(said.stdout), "\n")
 	version, name, found := strings.Cut(lines[0], ", ")
 	if !found {
-		return fail("report this", "nvidia-smi answers %q", printable(lines[0]))
+		return fail("report this", "nvidia-smi answers %q", text.Said(lines[0]))
 	}
-	return ok("driver %s, %s (%s)", printable(version), counted(len(lines), "card"), printable(name))
+	return ok("driver %s, %s (%s)", text.Said(version), text.Count(len(lines), "card"), text.Said(name))
 }
 
 var cardDevice = regexp.MustCompile(`/nvidia(\d+|ctl|-uvm)$`)

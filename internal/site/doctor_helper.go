@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"berth/internal/text"
 )
 
 // NoCards is what is said of everything that only cards need, where there are
@@ -115,7 +117,7 @@ func (e exam) askHelper(ctx context.Context) helperSaid {
 	var said helperSaid
 	switch err := json.Unmarshal([]byte(answer.stdout), &said); {
 	case err == nil && said.Error != "":
-		said.err = errors.New(printable(said.Error))
+		said.err = errors.New(text.Said(said.Error))
 	case answer.exit != 0:
 		said.err = errors.New(answer.firstLine())
 	case err != nil:
@@ -166,7 +168,7 @@ func (e exam) nvml(h helperSaid) Finding {
 	}
 	var bad []string
 	for _, fault := range h.Sample.Faults {
-		bad = append(bad, fmt.Sprintf("gpu%d %s", fault.Index, printable(fault.Text)))
+		bad = append(bad, fmt.Sprintf("gpu%d %s", fault.Index, text.Said(fault.Text)))
 	}
 	if len(bad) > 0 {
 		return warn("berth gpus shows what is known; look for Xid messages in `dmesg`", "of some cards nothing can be read: %s", strings.Join(bad, "; "))
@@ -177,19 +179,11 @@ func (e exam) nvml(h helperSaid) Finding {
 			parts++
 		}
 	}
-	what := counted(cards, "card")
+	what := text.Count(cards, "card")
 	if parts > 0 {
 		what += fmt.Sprintf(", %d of them parts", parts)
 	}
-	return ok("%s, read through NVML %s (driver %s, CUDA %s)", what, printable(h.Facts.NVML), printable(h.Facts.Driver), printable(h.Facts.CUDA))
-}
-
-// counted is a number of things: 1 card, 2 cards.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return ok("%s, read through NVML %s (driver %s, CUDA %s)", what, text.Said(h.Facts.NVML), text.Said(h.Facts.Driver), text.Said(h.Facts.CUDA))
 }
 
 // persistence says whether the driver stays loaded while nobody uses a card.

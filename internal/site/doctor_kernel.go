@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // kernel is what a process can ask it directly.
@@ -40,7 +42,7 @@ func (e exam) release(context.Context) Finding {
 	newer := func(a, b int) bool { return major > a || major == a && minor >= b }
 	switch {
 	case err != nil:
-		return warn("report this", "the kernel calls itself %q", printable(e.kernel.release))
+		return warn("report this", "the kernel calls itself %q", text.Said(e.kernel.release))
 	case !newer(5, 3):
 		return fail("use Linux 5.3 or newer", "Linux %s has no process descriptors: a job cannot be ended safely", e.kernel.release)
 	case !newer(5, 14):

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 func (e exam) systemd(context.Context) Finding {
@@ -37,7 +39,7 @@ func (e exam) getentFinding(context.Context) Finding {
 	for _, database := range []string{"passwd", "group"} {
 		for _, source := range e.sourcesOf(database) {
 			if source != "files" && source != "systemd" && source != "compat" {
-				return fail("install getent (libc-bin, glibc-common)", "getent is missing, and users of %q cannot be looked up without it", printable(source))
+				return fail("install getent (libc-bin, glibc-common)", "getent is missing, and users of %q cannot be looked up without it", text.Said(source))
 			}
 		}
 	}
@@ -52,7 +54,7 @@ func (e exam) users(ctx context.Context) Finding {
 	if err != nil {
 		return fail("see that the services of /etc/nsswitch.conf run: "+strings.Join(e.sourcesOf("passwd"), ", "), "the user database does not answer: %v", err)
 	}
-	return ok("the user database answers: %s, %s", printable(user.Name), counted(len(user.Groups), "group"))
+	return ok("the user database answers: %s, %s", text.Said(user.Name), text.Count(len(user.Groups), "group"))
 }
 
 // adminGroup is who administers the machine's berth beside root.

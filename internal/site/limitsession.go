@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // limitNames are the kernel's limits by the number they have there: as
@@ -56,10 +58,10 @@ func (m machine) sessionLimits() ([]Rlimit, error) {
 
 // parseProcLimits reads /proc/<pid>/limits. Every limit has to be there: a
 // missing one would leave the daemon's own to the job.
-func parseProcLimits(text string) ([]Rlimit, error) {
+func parseProcLimits(written string) ([]Rlimit, error) {
 	limits := make([]Rlimit, len(limitNames))
 	for resource, name := range limitNames {
-		line, ok := lineWith(text, name.proc+"  ")
+		line, ok := lineWith(written, name.proc+"  ")
 		fields := strings.Fields(line)
 		if !ok || len(fields) < 2 {
 			return nil, fmt.Errorf("%q is not listed", name.proc)
@@ -67,7 +69,7 @@ func parseProcLimits(text string) ([]Rlimit, error) {
 		soft, softErr := parseProcLimit(fields[0])
 		hard, hardErr := parseProcLimit(fields[1])
 		if softErr != nil || hardErr != nil {
-			return nil, fmt.Errorf("%q is %q", name.proc, printable(strings.TrimSpace(line)))
+			return nil, fmt.Errorf("%q is %q", name.proc, text.Said(strings.TrimSpace(line)))
 		}
 		limits[resource] = Rlimit{Resource: resource, Soft: soft, Hard: hard}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/text"
 )
 
 // getent's exit status where the database has no such entry.
@@ -95,7 +97,7 @@ func (m machine) groupsOf(ctx context.Context, user User) ([]int, error) {
 		// The name may hold spaces where it comes from a directory service.
 		list, found := strings.CutPrefix(strings.TrimSpace(said.stdout), user.Name)
 		if !found {
-			return nil, fmt.Errorf("getent initgroups: it answers %q", printable(said.stdout))
+			return nil, fmt.Errorf("getent initgroups: it answers %q", text.Said(said.stdout))
 		}
 		return parseGroups(list)
 	}

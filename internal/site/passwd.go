@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"berth/internal/text"
 )
 
 // User is one entry of the user database, with all groups.
@@ -32,10 +34,10 @@ var errNoEntry = errors.New("no such entry")
 // the kernel.
 const maxID = 1<<32 - 2
 
-func parseID(text string) (int, error) {
-	id, err := strconv.ParseUint(text, 10, 32)
+func parseID(written string) (int, error) {
+	id, err := strconv.ParseUint(written, 10, 32)
 	if err != nil || id > maxID {
-		return 0, fmt.Errorf("%q is no user or group number", printable(text))
+		return 0, fmt.Errorf("%q is no user or group number", text.Said(written))
 	}
 	return int(id), nil
 }
@@ -44,15 +46,15 @@ func parseID(text string) (int, error) {
 func parsePasswd(line string) (User, error) {
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 	if len(fields) != 7 || fields[0] == "" {
-		return User{}, fmt.Errorf("%q is no entry of a user", printable(line))
+		return User{}, fmt.Errorf("%q is no entry of a user", text.Said(line))
 	}
 	uid, err := parseID(fields[2])
 	if err != nil {
-		return User{}, fmt.Errorf("user %s: %w", printable(fields[0]), err)
+		return User{}, fmt.Errorf("user %s: %w", text.Said(fields[0]), err)
 	}
 	gid, err := parseID(fields[3])
 	if err != nil {
-		return User{}, fmt.Errorf("user %s: %w", printable(fields[0]), err)
+		return User{}, fmt.Errorf("user %s: %w", text.Said(fields[0]), err)
 	}
 	user := User{Name: fields[0], UID: uid, GID: gid, Home: fields[5], Shell: fields[6]}
 	if user.Home == "" {
@@ -74,11 +76,11 @@ type group struct {
 func parseGroup(line string) (group, error) {
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 	if len(fields) != 4 || fields[0] == "" {
-		return group{}, fmt.Errorf("%q is no entry of a group", printable(line))
+		return group{}, fmt.Errorf("%q is no entry of a group", text.Said(line))
 	}
 	gid, err := parseID(fields[2])
 	if err != nil {
-		return group{}, fmt.Errorf("group %s: %w", printable(fields[0]), err)
+		return group{}, fmt.Errorf("group %s: %w", text.Said(fields[0]), err)
 	}
 	members := strings.FieldsFunc(fields[3], func(r rune) bool { return r == ',' || r == ' ' })
 	return group{name: fields[0], gid: gid, members: members}, nil
@@ -88,7 +90,7 @@ func parseGroup(line string) (group, error) {
 // asked: an option, a second line, another field.
 func checkKey(key string) error {
 	if key == "" || len(key) > 256 || strings.ContainsAny(key[:1], "-+ ") || strings.ContainsAny(key, ":\n\r\t\x00/,") {
-		return fmt.Errorf("%q cannot be the name of a user or group", printable(key))
+		return fmt.Errorf("%q cannot be the name of a user or group", text.Said(key))
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth/internal/text"
 )
 
 // What a service manager is told. A status is "STATUS=" and a sentence.
@@ -71,7 +73,7 @@ func Notify(state string) error {
 
 func notify(address, state string) error {
 	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") {
-		return fmt.Errorf("address %q: %w", printable(address), errors.ErrUnsupported)
+		return fmt.Errorf("address %q: %w", text.Said(address), errors.ErrUnsupported)
 	}
 	if strings.HasPrefix(state, Reloading) {
 		// It tells this reload from the one before by when it began.

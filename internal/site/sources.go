@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"berth/internal/text"
 )
 
 // service is a name service that asks a process of this machine, which in
@@ -88,7 +90,7 @@ func (m machine) settled(ctx context.Context, database string) error {
 	for _, source := range m.sourcesOf(database) {
 		known := slices.ContainsFunc(services, func(s service) bool { return s.name == source })
 		if !known && !slices.Contains(localSources, source) {
-			return fmt.Errorf("no entry, and whether the name service %q could be reached is not known", printable(source))
+			return fmt.Errorf("no entry, and whether the name service %q could be reached is not known", text.Said(source))
 		}
 	}
 	return nil

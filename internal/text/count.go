@@ -45,17 +45,10 @@ func Verb[N ~int | ~int64](n N, verb string) string {
 // Grouped writes a number with thousands apart: 49,950.
 func Grouped[N ~int | ~int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
-	if n < 0 {
-		return digits
+	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
 	}
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
+	return digits
 }
 
 // Decimal writes a number to three places, without those that are 0.

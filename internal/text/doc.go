@@ -14,7 +14,8 @@
 //     (C0, DEL, C1), so also escape sequences and line ends; characters that
 //     turn the direction of writing; line and paragraph separators; invisible,
 //     private and unassigned characters; bytes that are not UTF-8.
-//   - [Words] is Line for text of several lines that has to fit into one.
+//   - [Words] is Line for text of several lines that has to fit into one, and
+//     [Said] for the words of another program, which may have any length.
 //   - [Escape] keeps the same and line ends, and shows the rest as escapes
 //     (\x1b). It is for messages that quote a request.
 //   - [LogWriter] is for a log on a terminal. Line ends, tabs, carriage returns

@@ -26,6 +26,13 @@ func Line(s string) string {
 // space becomes one blank.
 func Words(s string) string { return Line(strings.Join(strings.Fields(s), " ")) }
 
+// saidBytes bounds what is shown of another program's words.
+const saidBytes = 256
+
+// Said is Line for what another program or a stranger said, of whatever length:
+// its first 256 bytes.
+func Said(s string) string { return Clip(Line(Clip(s, saidBytes)), saidBytes) }
+
 // Escape makes text of one or more lines safe to print, and lets the reader see
 // what was in it: what Line would replace is shown as an escape.
 func Escape(s string) string {

@@ -63,6 +63,19 @@ func TestWordsMakesOneLineOfSeveral(t *testing.T) {
 	}
 }
 
+func TestSaidIsBounded(t *testing.T) {
+	for raw, want := range map[string]string{
+		"ok\x1b[2J":                      "ok�[2J",
+		strings.Repeat("x", 1000):        strings.Repeat("x", 256),
+		strings.Repeat("\x01", 1000):     strings.Repeat("�", 85),
+		strings.Repeat("日", 100) + "end": strings.Repeat("日", 85),
+	} {
+		if got := Said(raw); got != want {
+			t.Errorf("%q is shown as %q", raw, got)
+		}
+	}
+}
+
 func TestClip(t *testing.T) {
 	for _, test := range []struct {
 		s     string

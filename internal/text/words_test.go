@@ -18,7 +18,7 @@ func TestCounts(t *testing.T) {
 		{3, "key", "3 keys", "3 keys", "wait", "are", "a, b and 1 more"},
 		{1200, "process", "1200 processes", "1,200 processes", "wait", "are", ""},
 		{1234567, "GPU", "1234567 GPUs", "1,234,567 GPUs", "wait", "are", ""},
-		{-1200, "job", "-1200 jobs", "-1200 jobs", "wait", "are", ""},
+		{-1200, "job", "-1200 jobs", "-1,200 jobs", "wait", "are", ""},
 	} {
 		if got := Count(test.n, test.noun); got != test.plain {
 			t.Errorf("%q, want %q", got, test.plain)
@@ -72,5 +72,13 @@ func TestDurations(t *testing.T) {
 	}
 	if back := -time.Hour; Span(back) != "0s" || Seconds(back) != "0.0s" || Clock(back) != "0:00" {
 		t.Errorf("a clock that was set back shows: %s %s %s", Span(back), Seconds(back), Clock(back))
+	}
+}
+
+func TestGrouped(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 6291456: "6,291,456", -1: "-1", -1000: "-1,000", -999: "-999", 1234567890: "1,234,567,890"} {
+		if got := Grouped(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
 	}
 }
