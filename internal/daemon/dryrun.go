@@ -7,47 +7,63 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/job"
 	"berth/internal/problem"
 )
 
 // maxTrials bounds the decisions that one dry run asks for.
 const maxTrials = 1000
 
-// try says what would become of the jobs. Each kind is asked for in a turn of
-// its own: a decision over a long queue takes a moment, and others have
-// requests too.
+// try says what would become of the jobs. The engine copies its queue once; what
+// would be decided on that takes none of its time.
 func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var reply api.SubmitReply
+	kinds := map[string]int{}
+	var specs []job.Spec
+	for i := range s.items {
+		spec := &s.items[i].asked.Spec
+		key := tryKey(spec)
+		if _, known := kinds[key]; known {
+			continue
+		}
+		if len(specs) == maxTrials {
+			return reply, problem.Newf(problem.TooMuch, "try fewer at a time", "more than %d different kinds of job in a dry run", maxTrials)
+		}
+		kinds[key] = len(specs)
+		specs = append(specs, *spec)
+	}
 	// A queued job would have the cards read again before it is placed.
 	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
 		return reply, err
 	}
-	trials := map[string]engine.Trial{}
+	var full *problem.Problem
+	var rehearsal *engine.Rehearsal
+	err := s.d.do(ctx, func(t *engine.Turn) {
+		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
+		rehearsal = t.Rehearse(s.caller.Name, specs...)
+	})
+	if err != nil {
+		return reply, err
+	}
+	if full != nil {
+		return reply, full
+	}
+	trials := make([]engine.Trial, len(specs))
+	for i := range trials {
+		if ctx.Err() != nil {
+			return reply, ctx.Err()
+		}
+		trials[i] = rehearsal.Try(i)
+	}
 	for i := range s.items {
 		it := &s.items[i]
-		key := fmt.Sprint(requestKey(&it.asked.Spec), it.asked.Spec.Priority)
-		trial, known := trials[key]
-		if !known {
-			if len(trials) == maxTrials {
-				return api.SubmitReply{}, problem.Newf(problem.TooMuch, "try fewer at a time", "more than %d different kinds of job in a dry run", maxTrials)
-			}
-			var full *problem.Problem
-			err := s.d.do(ctx, func(t *engine.Turn) {
-				full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
-				trial = t.Try(s.caller.Name, it.asked.Spec)
-			})
-			if err != nil {
-				return api.SubmitReply{}, err
-			}
-			if full != nil {
-				return api.SubmitReply{}, full
-			}
-			trials[key] = trial
-		}
-		reply.Jobs = append(reply.Jobs, s.foretell(it, trial))
+		reply.Jobs = append(reply.Jobs, s.foretell(it, trials[kinds[tryKey(&it.asked.Spec)]]))
 	}
 	return reply, nil
 }
+
+// tryKey is the same for jobs of which the same would become.
+func tryKey(spec *job.Spec) string { return fmt.Sprint(requestKey(spec), spec.Priority) }
 
 // foretell puts a trial into an answer.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {

@@ -181,35 +181,6 @@ func (l *line) Guess(id string) (predict.Guess, predict.Memory, bool) {
 	return l.expect.book.Duration(l.ask(j)), memory, true
 }
 
-// Trial says what would become of a job if it were queued now.
-type Trial struct {
-	Infeasible string // why it can never run here
-	Starts     bool
-	GPUs       []int
-	Waits      string // why it would wait
-}
-
-// Try asks the plan about a job without queueing it.
-func (t *Turn) Try(user string, spec job.Spec) Trial {
-	request := sched.NewRequest(spec, spec.VRAMMiB, t.cfg.Rules)
-	state := t.State()
-	if _, why := t.Feasible(user, spec); why != "" {
-		return Trial{Infeasible: why}
-	}
-	const id = "trial"
-	t.line.queue.Add(sched.Pending{
-		Job: id, User: user, Priority: spec.Priority, Rank: t.nextSeq, Seq: t.nextSeq, Request: request,
-		Since: t.Now, Run: t.line.span(&job.Job{User: user, Spec: spec}), Limit: spec.TimeLimit,
-	})
-	defer t.line.queue.Remove(id)
-	for _, start := range sched.Decide(state).Starts {
-		if start.Job == id {
-			return Trial{Starts: true, GPUs: start.Grant.GPUs}
-		}
-	}
-	return Trial{Waits: sched.Explain(state, id).String()}
-}
-
 // Feasible says of the first job that can never run here why; empty: all can.
 // Before any card was ever seen that cannot be known, and nothing is refused.
 func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why string) {

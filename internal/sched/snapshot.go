@@ -251,10 +251,11 @@ func UnmarshalState(data []byte) (State, error) {
 	if err := w.check(); err != nil {
 		return State{}, fmt.Errorf("a damaged snapshot: %w", err)
 	}
-	return w.state(), nil
+	return w.State(), nil
 }
 
-func (w *Snapshot) state() State {
+// State is the state that was written, with a queue of its own.
+func (w *Snapshot) State() State {
 	s := State{
 		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
 		Pools: w.Pools, Limits: map[string]Limit{}, DefaultLimit: Limit(w.DefaultLimit), InUse: map[string]Use{},

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"berth/internal/job"
+	"berth/internal/sched"
+)
+
+// Rehearsal is a copy of what the next decision rests on, on which jobs are
+// tried that nobody queues. It shares nothing with the engine, so that trying
+// needs no turn.
+type Rehearsal struct {
+	snapshot sched.Snapshot
+	state    sched.State // made of it for the first try: a long queue takes a moment to put in order
+	jobs     []sched.Pending
+	blind    bool // no card was ever seen: nothing can be refused
+}
+
+// Trial says what would become of a job if it were queued now.
+type Trial struct {
+	Infeasible string // why it can never run here
+	Starts     bool
+	GPUs       []int
+	Waits      string // why it would wait
+}
+
+// Rehearse prepares to try jobs of a user's.
+func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
+	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: len(t.cards.known) == 0}
+	for i := range specs {
+		spec := &specs[i]
+		r.jobs = append(r.jobs, sched.Pending{
+			Job: "trial", User: user, Priority: spec.Priority, Rank: t.nextSeq, Seq: t.nextSeq,
+			Request: sched.NewRequest(*spec, spec.VRAMMiB, t.cfg.Rules),
+			Since:   t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: spec.TimeLimit,
+		})
+	}
+	return r
+}
+
+// Try asks the plan about one of the jobs.
+func (r *Rehearsal) Try(which int) Trial {
+	if r.state.Queue == nil {
+		r.state = r.snapshot.State()
+	}
+	p := r.jobs[which]
+	if reason, ok := sched.FeasibleFor(r.state, p.User, p.Request); !ok && !r.blind {
+		return Trial{Infeasible: reason.String()}
+	}
+	r.state.Queue.Add(p)
+	defer r.state.Queue.Remove(p.Job)
+	for _, start := range sched.Decide(r.state).Starts {
+		if start.Job == p.Job {
+			return Trial{Starts: true, GPUs: start.Grant.GPUs}
+		}
+	}
+	return Trial{Waits: sched.Explain(r.state, p.Job).String()}
+}
