@@ -75,13 +75,13 @@ func (s *session) openLog(context.Context) error {
 // openMachine opens what the jobs run on.
 func (s *session) openMachine(ctx context.Context) error {
 	m, err := machine.Open(ctx, machine.Setup{
-		StateDir: s.layout.state, MPSDir: s.layout.state,
+		StateDir: s.layout.state, Hint: "choose another place with --log-dir", MPSDir: s.layout.state,
 		Log: machine.Log{Path: s.layout.log(), MaxBytes: site.LogBytes, Level: s.opt.LogLevel},
 		Sim: s.opt.Sim, SimVRAMMiB: s.opt.SimVRAMMiB, Getenv: s.getenv,
 		Launcher: engine.Launcher{JobsDir: s.layout.jobsDir(), Dir: s.opt.Dir, Home: s.getenv("HOME"), Env: s.opt.Env},
 		Choose: func(_ *machine.Machine, first gpu.Sample, err error) ([]gpu.Device, error) {
 			if err != nil {
-				return nil, problem.Newf(problem.Unable, noCardsHint, "the GPUs cannot be read: %w", err)
+				return nil, problem.Newf(problem.Unable, machine.NoCardsHint, "the GPUs cannot be read: %w", err)
 			}
 			return first.Devices, s.chooseCards(first)
 		},
@@ -93,31 +93,20 @@ func (s *session) openMachine(ctx context.Context) error {
 	return nil
 }
 
-const noCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
-
-// notOpened is what the user is told of a part of the machine that fails.
+// notOpened is what the user is told where the store cannot be opened.
 func (s *session) notOpened(err error) error {
-	var failed *machine.Error
-	if !errors.As(err, &failed) {
+	if problem.KindOf(err) != "" || errors.Is(err, errInterrupted) {
 		return err
 	}
-	p := problem.Wrap(problem.Unable, "", err)
-	var locked *store.LockedError
-	var newer *store.NewerSchemaError
-	switch {
-	case errors.As(err, &locked):
-		p.What = fmt.Sprintf("another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID)
-		p.Hint = fmt.Sprintf("its board is %s; for a second queue use another --log-dir", filepath.Join(s.opt.LogDir, "status.txt"))
-	case errors.As(err, &newer):
-		p.Hint = "use the newer berth, or another --log-dir"
-	case failed.Part == machine.Store:
-		p.Hint = "is the disk full or the directory read-only?"
-	case failed.Part == machine.LogLevel:
-		p.Kind = problem.Invalid
-	case failed.Part == machine.Cards:
-		p.Hint = noCardsHint
+	if locked, ok := errors.AsType[*store.LockedError](err); ok {
+		board := filepath.Join(s.opt.LogDir, "status.txt")
+		return problem.Newf(problem.Unable, fmt.Sprintf("its board is %s; for a second queue use another --log-dir", board),
+			"another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID)
 	}
-	return p
+	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
+		return problem.Wrap(problem.Unable, "use the newer berth, or another --log-dir", err)
+	}
+	return problem.Wrap(problem.Unable, "is the disk full or the directory read-only?", err)
 }
 
 // chooseCards checks the ids the user gave, or inherited, against the cards

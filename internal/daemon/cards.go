@@ -24,7 +24,7 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 		// that have to be looked after.
 		m.Log.Error("the GPUs cannot be read; nothing starts until they can", "err", unread)
 	case len(first.Devices) == 0 && len(first.Faults) == 0:
-		return nil, problem.Newf(problem.Refused, noCardsHint, "this machine has no GPU")
+		return nil, problem.Newf(problem.Refused, machine.NoCardsHint, "this machine has no GPU")
 	}
 	wanted := d.config().GPUs
 	for _, index := range wanted {

@@ -145,7 +145,7 @@ func stateProblem(err error) error {
 func (d *Daemon) openMachine(ctx context.Context) error {
 	dir := d.opt.Places.StateDir
 	m, err := machine.Open(ctx, machine.Setup{
-		StateDir: dir, MPSDir: d.mpsHome(),
+		StateDir: dir, Hint: "choose another place with --state-dir", MPSDir: d.mpsHome(),
 		Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
 		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
 		Launcher: engine.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
@@ -161,34 +161,18 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	return nil
 }
 
-const noCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
-
-// notOpened is what a person is told of a part of the machine that fails.
+// notOpened is what a person is told where the store cannot be opened.
 func (d *Daemon) notOpened(err error) error {
-	var failed *machine.Error
-	if !errors.As(err, &failed) {
+	if problem.KindOf(err) != "" || errors.Is(err, context.Canceled) {
 		return err
 	}
-	var locked *store.LockedError
-	var newer *store.NewerSchemaError
-	switch {
-	case errors.As(err, &locked):
+	if locked, ok := errors.AsType[*store.LockedError](err); ok {
 		return problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
-	case errors.As(err, &newer):
+	}
+	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
 		return problem.Newf(problem.Refused, "use the newer berth", "%v", err)
 	}
-	switch failed.Part {
-	case machine.Store:
-		return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
-	case machine.LogLevel:
-		return problem.Newf(problem.Invalid, "", "%v", err)
-	case machine.Cards:
-		return problem.Newf(problem.Refused, noCardsHint, "%v", err)
-	case machine.Ledger:
-		return problem.Newf(problem.Unable, "", "%v", err)
-	default:
-		return stateProblem(err)
-	}
+	return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
 }
 
 func (d *Daemon) openPeople(ctx context.Context) error {

@@ -2,8 +2,8 @@
 // log, the cards, the supervisors, the ledger and the engine over all of them.
 // `berth run` and `berth serve` both get theirs here; what differs is a Setup.
 //
-// It decides nothing and says nothing to a person: its errors name the part
-// that failed, and the caller knows what to do about it.
+// It decides nothing. What fails to open it tells as a problem, but for the
+// store: what to do about that one depends on who asked.
 package machine
 
 import (
@@ -18,6 +18,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/gpu"
+	"berth/internal/problem"
 	"berth/internal/run"
 	"berth/internal/sched"
 	"berth/internal/site"
@@ -30,6 +31,7 @@ const firstLook = 20 * time.Second
 // Setup is what one machine has different from another.
 type Setup struct {
 	StateDir string // store, supervisors and simulated box
+	Hint     string // how to choose another place
 	Log      Log
 
 	Sim        int   // simulated cards; 0: real ones
@@ -100,8 +102,10 @@ func Open(ctx context.Context, setup Setup) (*Machine, error) {
 }
 
 func (m *Machine) openStore(context.Context) (err error) {
-	m.Store, err = store.Open(StoreDir(m.setup.StateDir))
-	return m.keep(Store, m.Store, err)
+	if m.Store, err = store.Open(StoreDir(m.setup.StateDir)); err == nil {
+		m.opened = append(m.opened, m.Store)
+	}
+	return err
 }
 
 func (m *Machine) openLog(context.Context) (err error) {
@@ -110,14 +114,17 @@ func (m *Machine) openLog(context.Context) (err error) {
 		open = site.OpenPrivateLog
 	}
 	file, err := open(m.setup.Log.Path, m.setup.Log.MaxBytes)
-	if err := m.keep(LogFile, file, err); err != nil {
+	if err := m.keep(m.setup.Hint, file, err); err != nil {
 		return err
 	}
 	if m.Log, err = site.NewLogger(file, m.setup.Log.Level); err != nil {
-		return &Error{LogLevel, err}
+		return problem.Wrap(problem.Invalid, "", err)
 	}
 	return nil
 }
+
+// NoCardsHint is the next step where no card can be read.
+const NoCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
 
 // openCards finds the cards and looks at them once: without a first look
 // nothing could be promised.
@@ -128,7 +135,7 @@ func (m *Machine) openCards(ctx context.Context) (err error) {
 		}
 	}
 	m.Source, err = Await(ctx, m.openSource)
-	if err := m.keep(Cards, m.Source, err); err != nil {
+	if err := m.keep(NoCardsHint, m.Source, err); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, firstLook)
@@ -161,7 +168,7 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 		options.CgroupParent, options.KeepCgroup = m.setup.Cgroups(ctx, m.Log)
 	}
 	m.Runner, err = run.Open(options)
-	if err := m.keep(Supervisors, m.Runner, err); err != nil {
+	if err := m.keep(m.setup.Hint, m.Runner, err); err != nil {
 		return err
 	}
 	l := m.setup.Launcher
@@ -176,7 +183,7 @@ func (m *Machine) openLedger(context.Context) (err error) {
 	// The same name after a restart, and no other queue's.
 	sum := sha256.Sum256([]byte(m.setup.StateDir))
 	m.ledger, err = gpu.OpenLedger("", hex.EncodeToString(sum[:8]))
-	return m.keep(Ledger, m.ledger, err)
+	return m.keep("", m.ledger, err)
 }
 
 // Engine builds the engine over this machine. cfg has what is the caller's;
@@ -198,9 +205,9 @@ func (m *Machine) Close() {
 }
 
 // keep is for what Close closes, the last opened first.
-func (m *Machine) keep(part Part, c io.Closer, err error) error {
+func (m *Machine) keep(hint string, c io.Closer, err error) error {
 	if err != nil {
-		return &Error{part, err}
+		return problem.Wrap(problem.Unable, hint, err)
 	}
 	m.opened = append(m.opened, c)
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/gpu"
+	"berth/internal/problem"
 	"berth/internal/sched"
 	"berth/internal/store"
 )
@@ -20,7 +21,7 @@ func simulated(t *testing.T) Setup {
 	t.Setenv("BERTH_LEDGER_DIR", t.TempDir())
 	dir := t.TempDir()
 	return Setup{
-		StateDir: dir, MPSDir: dir, Log: Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: 1 << 20, Level: "info"},
+		StateDir: dir, Hint: "elsewhere", MPSDir: dir, Log: Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: 1 << 20, Level: "info"},
 		Sim: 2, SimVRAMMiB: 1000, Getenv: func(string) string { return "" },
 		Launcher: engine.Launcher{JobsDir: filepath.Join(dir, "jobs"), Dir: "/"},
 		Choose:   func(_ *Machine, first gpu.Sample, err error) ([]gpu.Device, error) { return first.Devices, err },
@@ -43,9 +44,8 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 		}
 	})
 	_, err = Open(t.Context(), setup)
-	var failed *Error
-	var locked *store.LockedError
-	if !errors.As(err, &failed) || failed.Part != Store || !errors.As(err, &locked) || locked.PID != os.Getpid() {
+	locked, ok := errors.AsType[*store.LockedError](err)
+	if !ok || locked.PID != os.Getpid() || problem.KindOf(err) != "" {
 		t.Errorf("a second machine in the same place: %v", err)
 	}
 	m.Close()
@@ -57,19 +57,20 @@ func TestAMachineIsOpenedAndClosed(t *testing.T) {
 }
 
 func TestWhatFailsLaterLeavesNothingOpen(t *testing.T) {
-	errNone := errors.New("none of them will do")
 	for name, test := range map[string]struct {
 		spoil func(*Setup)
-		part  Part
-		plain error // that of the caller
+		kind  problem.Kind
+		hint  string
 	}{
-		"a level that is none": {spoil: func(s *Setup) { s.Log.Level = "loud" }, part: LogLevel},
-		"a log in no place":    {spoil: func(s *Setup) { s.Log.Path = filepath.Join(s.StateDir, "none", "log") }, part: LogFile},
-		"too many cards":       {spoil: func(s *Setup) { s.Sim = 1 << 20 }, part: Cards},
-		"the caller's choice": {plain: errNone, spoil: func(s *Setup) {
-			s.Choose = func(*Machine, gpu.Sample, error) ([]gpu.Device, error) { return nil, errNone }
+		"a level that is none": {spoil: func(s *Setup) { s.Log.Level = "loud" }, kind: problem.Invalid},
+		"a log in no place":    {spoil: func(s *Setup) { s.Log.Path = filepath.Join(s.StateDir, "none", "log") }, kind: problem.Unable, hint: "elsewhere"},
+		"too many cards":       {spoil: func(s *Setup) { s.Sim = 1 << 20 }, kind: problem.Unable, hint: NoCardsHint},
+		"the caller's choice": {kind: problem.Refused, hint: "others", spoil: func(s *Setup) {
+			s.Choose = func(*Machine, gpu.Sample, error) ([]gpu.Device, error) {
+				return nil, problem.Newf(problem.Refused, "others", "none of them will do")
+			}
 		}},
-		"a file where supervisors go": {part: Supervisors, spoil: func(s *Setup) {
+		"a file where supervisors go": {kind: problem.Unable, hint: "elsewhere", spoil: func(s *Setup) {
 			if err := os.WriteFile(KeepDir(s.StateDir), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -79,13 +80,9 @@ func TestWhatFailsLaterLeavesNothingOpen(t *testing.T) {
 			setup := simulated(t)
 			test.spoil(&setup)
 			_, err := Open(t.Context(), setup)
-			var failed *Error
-			if test.plain != nil {
-				if !errors.Is(err, test.plain) || errors.As(err, &failed) {
-					t.Errorf("it says %v", err)
-				}
-			} else if !errors.As(err, &failed) || failed.Part != test.part {
-				t.Errorf("part %+v failed: %v", failed, err)
+			p, ok := errors.AsType[*problem.Problem](err)
+			if !ok || p.Kind != test.kind || p.Hint != test.hint {
+				t.Errorf("it says %+v", err)
 			}
 			st, err := store.Open(StoreDir(setup.StateDir))
 			if err != nil {
