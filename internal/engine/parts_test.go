@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"berth/internal/job"
+	"berth/internal/sched"
+	"berth/internal/store"
+)
+
+// disk is a store that may be full.
+type disk struct {
+	full bool
+	txs  []store.Tx
+}
+
+func (d *disk) Commit(tx store.Tx) error {
+	if d.full {
+		return errDisk
+	}
+	d.txs = append(d.txs, tx)
+	return nil
+}
+
+func (d *disk) Job(string) (*job.Job, error)                 { return nil, store.ErrNotFound }
+func (d *disk) PeakFor(string) (mib int64, ok bool, e error) { return 0, false, nil }
+
+func queuedJob(id string, seq int64, change ...func(*job.Spec)) *job.Job {
+	j := &job.Job{ID: id, Seq: seq, Rank: seq, User: "ann", Spec: spec(change...)}
+	j.Submitted(start0)
+	return j
+}
+
+// TestChangesAlone: facts stay until they are on disk, new jobs are refused, and
+// those who wait are told which.
+func TestChangesAlone(t *testing.T) {
+	d := &disk{full: true}
+	c := newChanges(d, slog.New(slog.DiscardHandler))
+	c.fact(queuedJob("1", 1))
+	c.tell(start0, job.EventHeld, nil, "")
+	var refused error
+	c.stage(Batch{Jobs: []*job.Job{queuedJob("2", 2)}, Done: func(err error) { refused = err }})
+	if _, err := c.commit(start0, nil); !errors.Is(err, store.ErrFull) || !errors.Is(refused, store.ErrFull) {
+		t.Fatalf("a full disk: %v, and for the new job %v", err, refused)
+	}
+	if c.written() || len(c.shown()) == 0 {
+		t.Error("the fact is forgotten, or nobody hears of the disk")
+	}
+	d.full = false
+	tx, err := c.commit(start0, []decision{{queuedJob("1", 1), job.EventStarted, ""}})
+	if err != nil || len(tx.Put) != 1 || len(tx.Events) != 2 {
+		t.Fatalf("%v: %d rows and %d events, want 1 and 2", err, len(tx.Put), len(tx.Events))
+	}
+	if staged := c.settle(); len(staged) != 0 || !c.written() {
+		t.Errorf("%d staged, written: %v", len(staged), c.written())
+	}
+}
+
+// TestTheLineAlone: a chain of jobs is let go link by link, or breaks.
+func TestTheLineAlone(t *testing.T) {
+	l := newLine(sched.DefaultRules(), newChanges(&disk{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	l.capMiB = func(time.Time, sched.Request) int64 { return 0 }
+	first, then, other := queuedJob("1", 1), queuedJob("2", 2, after("1", job.AfterOK)), queuedJob("3", 3, after("1", job.AfterFail))
+	for _, j := range []*job.Job{first, then, other} {
+		l.know(j)
+	}
+	for _, j := range []*job.Job{first, then, other} {
+		if broken := l.enqueue(start0, j); broken != "" {
+			t.Fatalf("job %s: %s", j.ID, broken)
+		}
+	}
+	if l.queue.Len() != 1 || l.why(start0, "2") == "" {
+		t.Fatalf("%d wait for room; job 2 waits for %q", l.queue.Len(), l.why(start0, "2"))
+	}
+	l.unqueue("1")
+	first.MustTo(job.Running)
+	first.MustTo(job.Finished)
+	first.Outcome = job.OK
+	l.forget(first)
+	never := l.settle(start0, first)
+	if len(never) != 1 || never[0].job != other {
+		t.Errorf("%d can never start, want job 3 alone", len(never))
+	}
+	if _, queued := l.queue.Get("2"); !queued || l.why(start0, "2") != "" {
+		t.Errorf("job 2 waits for %q", l.why(start0, "2"))
+	}
+}
