@@ -21,12 +21,10 @@ func onlyPlans(set *api.Spec) bool {
 // edit applies changed keys to a queued job.
 func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditRequest) error {
 	pairs := r.Set.Pairs()
-	begin := false
 	for _, pair := range pairs {
 		if field, err := jobfile.Lookup(pair.Key); err == nil && field.Fixed != "" {
 			return problem.Newf(problem.Refused, field.Fixed, "%s cannot be edited", pair.Key)
 		}
-		begin = begin || pair.Key == "begin"
 	}
 	from := j.Spec
 	if r.Set.GPUs != "" && r.Set.IDs == "" {
@@ -70,7 +68,7 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 		return problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why)
 	}
 	t.Edit(j.ID, spec, j.Rank)
-	if begin {
+	if r.Set.Begin != "" {
 		t.Begin(j.ID, asked.NotBefore)
 	}
 	return nil

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
-
-	"berth/internal/job"
 )
 
 // Bounds on the directives of a script.
@@ -151,7 +149,5 @@ func checkForm(name string, pair Pair) error {
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	check := asking{formOnly: true}
-	check.Spec = job.Defaults()
-	return check.put(name, f, pair.Value)
+	return (&asking{formOnly: true}).put(name, f, pair.Value)
 }
