@@ -110,6 +110,7 @@ type CardQuery struct {
 type CardEvent struct {
 	At   time.Time `json:"at"`
 	GPU  *int      `json:"gpu" doc:"null: all of them"`
+	By   string    `json:"by,omitempty" doc:"the person who did it"`
 	Text string    `json:"text"`
 }
 

@@ -163,6 +163,8 @@ type Event struct {
 	Kind job.EventKind `json:"event"`
 	Job  *job.View     `json:"job,omitempty"`
 	Text string        `json:"text,omitempty"`
+	GPU  *int          `json:"gpu,omitempty" doc:"with the kind card: which; left out, all of them"`
+	By   string        `json:"by,omitempty" doc:"with the kind card: the person who did it"`
 	GPUs []GPU         `json:"gpus,omitempty" doc:"with the kind gpus: the cards as they are now"`
 }
 

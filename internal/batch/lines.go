@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/gpu"
 	"berth/internal/job"
 )
 
@@ -81,14 +80,8 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 // card tells of a card as such, and of one beneath a job.
 func (n narrator) card(ev job.Event) string {
 	text := clean(ev.Text)
-	if ev.Job != nil {
+	if ev.Job != nil || ev.Card != nil && ev.Card.Bad {
 		return "WARN " + text
-	}
-	if words := strings.Fields(text); len(words) > 1 {
-		switch strings.TrimSuffix(words[1], ":") {
-		case gpu.HealthSuspect.String(), gpu.HealthQuarantined.String():
-			return "WARN " + text
-		}
 	}
 	return text
 }

@@ -50,10 +50,15 @@ func story() []job.Event {
 	tell(job.EventGPUsLost, "nvidia-smi: Unknown Error", nil)
 	tell(job.EventGPUsFound, "", nil)
 	tell(job.EventWarning, "disk is full", nil)
-	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus", nil)
+	three, two := 3, 2
+	tellCard := func(gpu *int, bad bool, text string) {
+		tell(job.EventCard, text, nil)
+		list[len(list)-1].Card = &job.CardChange{GPU: gpu, Bad: bad}
+	}
+	tellCard(&three, true, "gpu3 quarantined: has fallen off the bus")
 	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus; job 6 goes on", started("6", "python a.py", 3))
-	tell(job.EventCard, "gpu2 suspect: missing\x1b[2J from the readings", nil)
-	tell(job.EventCard, "gpu2 ok again; it was suspect: missing from the readings", nil)
+	tellCard(&two, true, "gpu2 suspect: missing\x1b[2J from the readings")
+	tellCard(&two, false, "gpu2 ok again; it was suspect: missing from the readings")
 	tell(job.EventIdle, "holds 12000 MiB on gpu3, unused for 30m", started("6", "python a.py", 3))
 	hostile := func(j *job.Job) *job.Job {
 		j.Spec.Name, j.Spec.Shell = "\x1b[31mred", "echo \x1b]0;title\x07\r\nfake"

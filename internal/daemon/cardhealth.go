@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +70,7 @@ func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by,
 	after := t.HealthOf(there[at].UUID)
 	people := before.Cause == gpu.CausePerson && after.Cause == gpu.CausePerson
 	if people && after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
-		t.TellCard(fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
+		t.TellCard(job.CardChange{GPU: &index, By: after.By, Bad: true}, fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
 	}
 	return nil
 }
@@ -79,36 +78,21 @@ func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by,
 // oneLine keeps what a person wrote from looking like more than one event.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// allCards begins the text of an event that is about every card.
-const allCards = "all cards "
-
 // CardHistory says what happened to the cards, the newest first.
 func (d *Daemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
 	var since time.Time
 	if q.Since != nil {
 		since = *q.Since
 	}
-	var prefixes []string
-	if q.GPU != nil {
-		prefixes = []string{cardName(*q.GPU) + " ", allCards}
-	}
-	found, err := d.store.EventsOfKind(job.EventCard, since, q.Limit, prefixes...)
+	found, err := d.store.CardEvents(since, q.Limit, q.GPU)
 	events := make([]api.CardEvent, len(found))
 	for i, ev := range found {
-		events[i] = api.CardEvent{At: ev.At, GPU: cardOf(ev.Text), Text: ev.Text}
+		events[i] = api.CardEvent{At: ev.At, Text: ev.Text}
+		if ev.Card != nil {
+			events[i].GPU, events[i].By = ev.Card.GPU, ev.Card.By
+		}
 	}
 	return events, err
-}
-
-// cardOf is the card that an event's text begins with.
-func cardOf(text string) *int {
-	word, _, _ := strings.Cut(text, " ")
-	digits, found := strings.CutPrefix(word, "gpu")
-	index, err := strconv.Atoi(strings.TrimSuffix(digits, ":"))
-	if !found || err != nil {
-		return nil
-	}
-	return &index
 }
 
 // ReleaseGPUs lets go of the driver, so that cards can be reset or
@@ -148,7 +132,7 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 		// The next look fails, and only then is there a decision.
 		d.looks.ask(t, t.Now)
 		if refuse(t); refusal == nil {
-			t.TellCard(allCards + "let go of until " + until.Format("15:04:05") + " by " + c.Name)
+			t.TellCard(job.CardChange{By: c.Name}, "all cards let go of until "+until.Format("15:04:05")+" by "+c.Name)
 		}
 	})
 	if err != nil || refusal != nil { // a job was quicker
@@ -165,7 +149,7 @@ func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releas
 	return d.change(ctx, func(t *engine.Turn) {
 		d.looks.ask(t, t.Now)
 		if !held {
-			t.TellCard(allCards + "taken hold of again by " + c.Name)
+			t.TellCard(job.CardChange{By: c.Name}, "all cards taken hold of again by "+c.Name)
 		}
 	})
 }

@@ -100,6 +100,9 @@ func (s *stream) tell(ev job.Event) error {
 		return nil
 	}
 	out := api.Event{Seq: ev.Seq, Time: ev.At, Kind: ev.Kind, Text: ev.Text}
+	if ev.Card != nil {
+		out.GPU, out.By = ev.Card.GPU, ev.Card.By
+	}
 	if ev.Job != nil {
 		v := s.d.view(s.caller, ev.Job, nil)
 		out.Job = &v

@@ -309,7 +309,7 @@ func (s *attempts) tellJobsOn(now time.Time, c gpu.HealthChange) {
 			continue
 		}
 		a.trouble = whileItRan(c.Index, c.To)
-		s.changes.tell(now, job.EventCard, a.job, fmt.Sprintf("%s; job %s goes on", c, id))
+		s.changes.tellCard(now, cardChange(c), a.job, fmt.Sprintf("%s; job %s goes on", c, id))
 	}
 }
 

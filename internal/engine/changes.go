@@ -70,6 +70,13 @@ func (c *changes) tell(now time.Time, kind job.EventKind, j *job.Job, text strin
 	c.events = append(c.events, &ev)
 }
 
+// tellCard is tell for what happened to a card, told of as such or of a job on it.
+func (c *changes) tellCard(now time.Time, card job.CardChange, j *job.Job, text string) {
+	ev := newEvent(now, job.EventCard, j, text)
+	ev.Card = &card
+	c.events = append(c.events, &ev)
+}
+
 // show is tell for what is not worth keeping.
 func (c *changes) show(now time.Time, kind job.EventKind, j *job.Job, text string) {
 	c.transient = append(c.transient, newEvent(now, kind, j, text))

@@ -32,13 +32,18 @@ func (c *cards) heed(now time.Time, changes []gpu.HealthChange) {
 		} else {
 			c.cfg.Log.Info(text, "uuid", change.UUID)
 		}
-		c.changes.tell(now, job.EventCard, nil, text)
+		c.changes.tellCard(now, cardChange(change), nil, text)
 		if change.Note == "" && change.To.State == gpu.HealthQuarantined && change.From.State != gpu.HealthQuarantined {
 			c.quarantined(now, change)
 		}
 		c.moved = true
 	}
 	c.saveHealth()
+}
+
+// cardChange is the same for those who do more than print it.
+func cardChange(c gpu.HealthChange) job.CardChange {
+	return job.CardChange{GPU: &c.Index, By: c.By, Bad: c.Note == "" && c.To.State != gpu.HealthOK}
 }
 
 // setHealth is a person's word about a card. It reports false for a card that
@@ -80,7 +85,7 @@ func (c *cards) pause(now time.Time, index int, paused bool, by string) bool {
 		panic("bug: " + err.Error())
 	}
 	c.changes.meta[pausedKey] = string(value)
-	c.changes.tell(now, job.EventCard, nil, text)
+	c.changes.tellCard(now, job.CardChange{GPU: &index, By: by}, nil, text)
 	c.moved = true
 	return true
 }

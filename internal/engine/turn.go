@@ -288,9 +288,8 @@ func (t *Turn) SetHealth(index int, state gpu.HealthState, by, reason string) bo
 	return t.cards.setHealth(t.Now, index, state, by, reason)
 }
 
-// TellCard writes down what a person did to a card or to all. The text begins
-// with the card: "gpu3 ".
-func (t *Turn) TellCard(text string) { t.tell(job.EventCard, nil, text) }
+// TellCard writes down what a person did to a card or to all.
+func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.tellCard(t.Now, card, nil, text) }
 
 // SetRules changes how jobs are placed from now on. What runs is not touched.
 func (t *Turn) SetRules(rules sched.Rules, limits Limits) {

@@ -38,6 +38,14 @@ type Event struct {
 	Kind EventKind
 	Job  *Job
 	Text string
+	Card *CardChange // with EventCard: to which card, and who did it
+}
+
+// CardChange is what happened to a card, for those who do more than print it.
+type CardChange struct {
+	GPU *int   `json:"gpu,omitempty"` // nil: all cards
+	By  string `json:"by,omitempty"`  // the person who did it; empty: a reading did
+	Bad bool   `json:"bad,omitempty"` // it takes no job now
 }
 
 // Verdict compares a declaration with what was measured.

@@ -3,9 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"berth/internal/job"
@@ -22,7 +22,7 @@ const trimStep = 5_000
 // seq, at most limit of them and never more than 10,000.
 func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 	found, err := s.reader.QueryContext(context.Background(),
-		"SELECT seq, at, kind, text, job FROM events WHERE seq > ? ORDER BY seq LIMIT ?", seq, min(max(limit, 0), maxEvents))
+		"SELECT seq, at, kind, text, job, card FROM events WHERE seq > ? ORDER BY seq LIMIT ?", seq, min(max(limit, 0), maxEvents))
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", s.classify(err))
 	}
@@ -31,8 +31,8 @@ func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 	for found.Next() {
 		var event job.Event
 		var at int64
-		var snapshot sql.NullString
-		if err := found.Scan(&event.Seq, &at, (*string)(&event.Kind), &event.Text, &snapshot); err != nil {
+		var snapshot, card sql.NullString
+		if err := found.Scan(&event.Seq, &at, (*string)(&event.Kind), &event.Text, &snapshot, &card); err != nil {
 			return nil, fmt.Errorf("read events: %w", s.classify(err))
 		}
 		event.At = moment(at)
@@ -40,6 +40,9 @@ func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 			if event.Job, err = decodeSnapshot([]byte(snapshot.String)); err != nil {
 				return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, ErrBroken, err)
 			}
+		}
+		if event.Card, err = decodeCard(card); err != nil {
+			return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, ErrBroken, err)
 		}
 		events = append(events, event)
 	}
@@ -112,35 +115,47 @@ func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, er
 	return events, found.Err()
 }
 
-// EventsOfKind returns what happened of one kind since a time, the newest
-// first, at most limit of them. What is told of a job is left out: it repeats
-// what happened for each job that it concerns. A text that begins with anything
-// but one of the prefixes is passed over; none: all are wanted.
-func (s *Store) EventsOfKind(kind job.EventKind, since time.Time, limit int, prefixes ...string) ([]job.Event, error) {
+// CardEvents returns what happened to the cards since a time, the newest first,
+// at most limit of them: to one card or to all of them, or where gpu is nil to
+// any. What is told of a job is left out: it repeats what happened for each job
+// that it concerns.
+func (s *Store) CardEvents(since time.Time, limit int, gpu *int) ([]job.Event, error) {
 	from, err := s.eventAt(since)
 	if err != nil {
-		return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
+		return nil, fmt.Errorf("read events of cards: %w", s.classify(err))
 	}
 	found, err := s.reader.QueryContext(context.Background(),
-		"SELECT seq, at, text FROM events WHERE seq >= ? AND kind = ? AND job IS NULL ORDER BY seq DESC", from, string(kind))
+		"SELECT seq, at, text, card FROM events WHERE seq >= ? AND kind = ? AND job IS NULL ORDER BY seq DESC", from, string(job.EventCard))
 	if err != nil {
-		return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
+		return nil, fmt.Errorf("read events of cards: %w", s.classify(err))
 	}
 	defer found.Close()
 	var events []job.Event
 	for len(events) < limit && found.Next() {
-		event := job.Event{Kind: kind}
+		event := job.Event{Kind: job.EventCard}
 		var at int64
-		if err := found.Scan(&event.Seq, &at, &event.Text); err != nil {
-			return nil, fmt.Errorf("read events of kind %s: %w", kind, s.classify(err))
+		var card sql.NullString
+		if err := found.Scan(&event.Seq, &at, &event.Text, &card); err != nil {
+			return nil, fmt.Errorf("read events of cards: %w", s.classify(err))
 		}
 		event.At = moment(at)
-		wanted := func(prefix string) bool { return strings.HasPrefix(event.Text, prefix) }
-		if len(prefixes) == 0 || slices.ContainsFunc(prefixes, wanted) {
+		if event.Card, err = decodeCard(card); err != nil {
+			return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, ErrBroken, err)
+		}
+		if c := event.Card; gpu == nil || c == nil || c.GPU == nil || *c.GPU == *gpu {
 			events = append(events, event)
 		}
 	}
 	return events, found.Err()
+}
+
+// decodeCard is nil for what is not about a card.
+func decodeCard(text sql.NullString) (*job.CardChange, error) {
+	if !text.Valid {
+		return nil, nil
+	}
+	card := &job.CardChange{}
+	return card, json.Unmarshal([]byte(text.String), card)
 }
 
 // eventAt is the number of the first event at a time or later, give or take

@@ -198,16 +198,10 @@ func TestAnOlderStoreIsMigratedAndKeptBesideItself(t *testing.T) {
 func TestAStoreOfTheLastFormatIsTakenOver(t *testing.T) {
 	dir := t.TempDir()
 	last := migrations[:len(migrations)-1]
-	older, err := open(dir, last)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := queued(1)
-	commit(t, older, Tx{Put: []*job.Job{want}})
-	if err := older.Close(); err != nil {
-		t.Fatal(err)
-	}
 	s := openIn(t, dir)
+	want := queued(1)
+	commit(t, s, Tx{Put: []*job.Job{want}})
+	s = ofFormat3(t, s, dir)
 	if got, err := s.Job("1"); err != nil || !cmp.Equal(got, want, same...) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -513,11 +513,21 @@ func TestEventsOfOneJob(t *testing.T) {
 	}
 }
 
-// TestEventsOfOneKind: the newest first, of the cards that are asked for, and not
-// once more for each job that it concerns.
-func TestEventsOfOneKind(t *testing.T) {
-	s := openIn(t, t.TempDir())
+// TestEventsOfCards: the newest first, of the card that is asked for, and not
+// once more for each job that it concerns. Those of a store that had no more than
+// their text are found as well.
+func TestEventsOfCards(t *testing.T) {
+	for name, old := range map[string]bool{"told by this berth": false, "told by one before": true} {
+		t.Run(name, func(t *testing.T) { testEventsOfCards(t, old) })
+	}
+}
+
+func testEventsOfCards(t *testing.T, old bool) {
+	dir := t.TempDir()
+	s := openIn(t, dir)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	one, two, ten := 1, 2, 10
+	cards := []*int{&one, nil, &ten, nil, &one, &one}
 	for second, text := range []string{"gpu1 a", "", "gpu10 b", "all cards c", "gpu1 d", "gpu1 d; job 1 goes on"} {
 		ev := &job.Event{At: at.Add(time.Duration(second) * time.Second), Kind: job.EventCard, Text: text}
 		switch {
@@ -526,31 +536,37 @@ func TestEventsOfOneKind(t *testing.T) {
 		case strings.Contains(text, "; job 1 "):
 			ev.Job = &job.Job{ID: "1", Seq: 1}
 		}
+		if ev.Kind == job.EventCard {
+			ev.Card = &job.CardChange{GPU: cards[second], By: "ann"}
+		}
 		if err := s.Commit(Tx{Events: []*job.Event{ev}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if old {
+		s = ofFormat3(t, s, dir)
+	}
 	for _, row := range []struct {
 		name         string
 		since, limit int
-		prefixes     []string
+		gpu          *int
 		want         string
 	}{
 		{"all of them", -60, 10, nil, "gpu1 d,all cards c,gpu10 b,gpu1 a"},
 		{"since a time", 2, 10, nil, "gpu1 d,all cards c,gpu10 b"},
 		{"no more than asked for", 0, 2, nil, "gpu1 d,all cards c"},
-		{"one card is not another that begins as it does", 0, 10, []string{"gpu1 "}, "gpu1 d,gpu1 a"},
-		{"one card and what was about all", 0, 2, []string{"gpu1 ", "all cards "}, "gpu1 d,all cards c"},
-		{"a card that nothing happened to", 0, 10, []string{"gpu2 "}, ""},
+		{"one card is not another that begins as it does", 0, 10, &one, "gpu1 d,all cards c,gpu1 a"},
+		{"one card and what was about all", 0, 2, &one, "gpu1 d,all cards c"},
+		{"a card that nothing happened to", 0, 10, &two, "all cards c"},
 	} {
-		events, err := s.EventsOfKind(job.EventCard, at.Add(time.Duration(row.since)*time.Second), row.limit, row.prefixes...)
+		events, err := s.CardEvents(at.Add(time.Duration(row.since)*time.Second), row.limit, row.gpu)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var texts []string
 		for _, ev := range events {
 			texts = append(texts, ev.Text)
-			if ev.Seq == 0 || ev.At.Before(at) || ev.Kind != job.EventCard {
+			if ev.Seq == 0 || ev.At.Before(at) || ev.Kind != job.EventCard || ev.Card == nil || !old && ev.Card.By != "ann" {
 				t.Errorf("%s: %+v", row.name, ev)
 			}
 		}
@@ -562,3 +578,15 @@ func TestEventsOfOneKind(t *testing.T) {
 
 // CursorOf is where a reader stands who has seen j last.
 func CursorOf(j *job.Job) Cursor { return Cursor{Seq: j.Seq, Ended: nanos(j.EndedAt)} }
+
+// ofFormat3 opens the store anew as one that a berth of format 3 wrote.
+func ofFormat3(t *testing.T, s *Store, dir string) *Store {
+	t.Helper()
+	if _, err := s.conn.ExecContext(t.Context(), "ALTER TABLE events DROP COLUMN card; PRAGMA user_version = 3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openIn(t, dir)
+}

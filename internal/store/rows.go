@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
+	"encoding/json"
 
 	"berth/internal/job"
 )
@@ -111,7 +112,14 @@ func jobArgs(args []any, j *job.Job) ([]any, error) {
 
 // eventArgs appends an event's row.
 func eventArgs(args []any, seq int64, event *job.Event) ([]any, error) {
-	snapshot := sql.NullString{}
+	var snapshot, card sql.NullString
+	if event.Card != nil {
+		text, err := json.Marshal(event.Card)
+		if err != nil {
+			return nil, err
+		}
+		card = sql.NullString{String: string(text), Valid: true}
+	}
 	if event.Job != nil {
 		text, err := encodeSnapshot(event.Job)
 		if err != nil {
@@ -119,7 +127,7 @@ func eventArgs(args []any, seq int64, event *job.Event) ([]any, error) {
 		}
 		snapshot = sql.NullString{String: string(text), Valid: true}
 	}
-	return append(args, seq, nanos(event.At), string(event.Kind), event.Text, snapshot), nil
+	return append(args, seq, nanos(event.At), string(event.Kind), event.Text, snapshot, card), nil
 }
 
 // hashCommand is short enough to index and long enough not to collide.

@@ -37,8 +37,8 @@ const (
 	jobColumnCount   = newColumnCount + 7
 	newColumns       = "seq, id, key, user, rank, vram_mib, submitted_at, command_hash, command, spec"
 	newColumnCount   = 10
-	eventColumns     = "seq, at, kind, text, job"
-	eventColumnCount = 5
+	eventColumns     = "seq, at, kind, text, job, card"
+	eventColumnCount = 6
 )
 
 // updateSQL leaves the id out of the changes, so that its index is not touched.

@@ -106,7 +106,7 @@ func (s *scheduler) hear(ctx context.Context, ev api.Event) {
 		}
 	case ev.Job != nil:
 		s.happened(ctx, ev)
-	case ev.Kind == job.EventCard && strings.Contains(ev.Text, "d by "):
+	case ev.Kind == job.EventCard && ev.By != "":
 		s.log.info("%s", ev.Text) // paused or resumed by a person
 		s.dirty = true
 	case ev.Kind == job.EventWarning || ev.Kind == job.EventGPUsLost || ev.Kind == job.EventCard:
