@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse says that a living daemon listens there already.
-var ErrInUse = errors.New("another daemon listens there")
+// errInUse says that a living daemon listens there already.
+var errInUse = errors.New("another daemon listens there")
 
 // backlog is how many callers may knock before they are let in.
 const backlog = 4096
 
 // Listen makes the daemon's socket. What a dead daemon left there is
-// replaced, a living one's refused (ErrInUse), and anything that is no socket
+// replaced, a living one's refused (errInUse), and anything that is no socket
 // left alone. The socket is bound beside its place and moved there, so that
 // nobody ever finds it with other rights than mode, or not yet listening.
 //
@@ -83,9 +83,9 @@ func checkPlace(dir int, socket string) error {
 	switch {
 	case err == nil:
 		c.Close()
-		return fmt.Errorf("listen at %s: %w", socket, ErrInUse)
+		return fmt.Errorf("listen at %s: %w", socket, errInUse)
 	case errors.Is(err, unix.EAGAIN):
-		return fmt.Errorf("listen at %s: %w", socket, ErrInUse)
+		return fmt.Errorf("listen at %s: %w", socket, errInUse)
 	case errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT):
 		return nil
 	}

@@ -37,7 +37,7 @@ func TestASocketAtItsPlace(t *testing.T) {
 			if _, err := c.Status(background(t)); err != nil {
 				t.Error(err)
 			}
-			if _, err := Listen(socket, test.mode); !errors.Is(err, ErrInUse) {
+			if _, err := Listen(socket, test.mode); !errors.Is(err, errInUse) {
 				t.Errorf("a second daemon: %v", err)
 			}
 			if _, err := c.Status(background(t)); err != nil {

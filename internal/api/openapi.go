@@ -30,8 +30,8 @@ type param struct {
 	example               any
 }
 
-// OpenAPI is the description of the API, as JSON.
-func OpenAPI(version string) ([]byte, error) {
+// openAPI is the description of the API, as JSON.
+func openAPI(version string) ([]byte, error) {
 	data, err := json.MarshalIndent(describe(version), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write the description of the API: %w", err)
@@ -40,7 +40,7 @@ func OpenAPI(version string) ([]byte, error) {
 }
 
 func (x *exchange) getOpenAPI() error {
-	data, err := OpenAPI(x.options.Version)
+	data, err := openAPI(x.options.Version)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // document is the description, as a client of it would read it.
 func document(t *testing.T) map[string]any {
 	t.Helper()
-	data, err := OpenAPI("test")
+	data, err := openAPI("test")
 	testkit.Must(t, err)
 	var d map[string]any
 	testkit.Must(t, json.Unmarshal(data, &d))
@@ -29,7 +29,7 @@ func document(t *testing.T) map[string]any {
 }
 
 func TestTheDescriptionIsAsWrittenDown(t *testing.T) {
-	data, err := OpenAPI("test")
+	data, err := openAPI("test")
 	testkit.Must(t, err)
 	golden := filepath.Join("testdata", "openapi.json")
 	if *testkit.Update {

@@ -44,7 +44,7 @@ type Config struct {
 	Logs        time.Duration // how long logs of jobs that are over stay; 0: as long as the job is remembered
 
 	AdminGroup   string // its members administer; empty: root alone
-	ShowCommands string // ShowOwn or ShowAll
+	ShowCommands string // showOwnCommands or showAllCommands
 
 	Listen          string // HTTP on TCP; empty: off
 	TLSCert, TLSKey string
@@ -56,8 +56,8 @@ type Config struct {
 
 // What users see of one another's commands.
 const (
-	ShowOwn = "own"
-	ShowAll = "all"
+	showOwnCommands = "own"
+	showAllCommands = "all"
 )
 
 // PolicyFair is a name for sched.Backfill with fair share.
@@ -91,7 +91,7 @@ func DefaultConfig(shared bool) Config {
 		HistoryJobs:  100_000,
 		Logs:         30 * day,
 		AdminGroup:   "berth-admin",
-		ShowCommands: ShowOwn,
+		ShowCommands: showOwnCommands,
 		LogLevel:     "info",
 		MaxPriority:  math.MaxInt32,
 	}

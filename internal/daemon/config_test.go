@@ -57,7 +57,7 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		{"bytes", "[limits]\nenvironment = \"2M\"\nlog_size = \"1G\"", func(c *Config) { c.MaxEnviron, c.MaxLog = 2<<20, 1<<30 }},
 		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
 		{"dotted keys", "access.show_commands = \"all\"\nlimits.users.ann.gpus = 0.5", func(c *Config) {
-			c.ShowCommands = ShowAll
+			c.ShowCommands = showAllCommands
 			c.Limits.Users = map[string]sched.Limit{"ann": {GPUs: 0.5}}
 		}},
 		{"what a user's table leaves out is as for all, wherever it stands",

@@ -112,7 +112,7 @@ var retentionKeys = []configKey{
 
 var accessKeys = []configKey{
 	keyFor("access.admin_group", func(c *Config) *string { return &c.AdminGroup }, readText("a group's name, or \"\" for root alone", isName)),
-	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(ShowOwn, ShowAll)),
+	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(showOwnCommands, showAllCommands)),
 }
 
 var serviceKeys = []configKey{

@@ -177,7 +177,7 @@ func TestWhatIsNotYoursIsNotShown(t *testing.T) {
 		_, err = l.d.Edit(l.ctx, bob.Caller, id, api.EditRequest{Set: editOf("priority", "1")})
 		wantProblem(t, err, problem.Forbidden, "daemon")
 	}
-	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.ShowCommands = ShowAll; return &c }())
+	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.ShowCommands = showAllCommands; return &c }())
 	if detail, err := l.d.Job(l.ctx, bob.Caller, running); err != nil || detail.Command == nil || len(detail.Env) > 0 {
 		t.Errorf("where commands are shown: %+v, %v", detail, err)
 	}

@@ -53,10 +53,10 @@ type Device struct {
 
 // How close two cards are on the PCIe bus. Of what is not known is nothing.
 const (
-	NearSystem = 1 // only through the link between processors
-	NearNode   = 2 // on one NUMA node
-	NearHost   = 3 // below one host bridge
-	NearSwitch = 4 // below one PCIe switch
+	nearSystem = 1 // only through the link between processors
+	nearNode   = 2 // on one NUMA node
+	nearHost   = 3 // below one host bridge
+	nearSwitch = 4 // below one PCIe switch
 )
 
 // Part says which part of which card a device is (MIG).
@@ -171,8 +171,8 @@ type MemoryLimit struct {
 	HardMiB int64  `json:"hard_mib"` // 0: no limit
 }
 
-// Describer is a Source that knows about its driver.
-type Describer interface {
+// describer is a Source that knows about its driver.
+type describer interface {
 	Facts() Facts
 }
 

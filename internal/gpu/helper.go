@@ -49,13 +49,13 @@ const (
 	maxXids      = 256 // that wait for somebody to take them
 )
 
-// Helper reads the cards through berth-gpu. It is a source of the driver's own
+// helperSource reads the cards through berth-gpu. It is a source of the driver's own
 // numbers: Cards makes berth's of them.
 //
 // One look is under way at a time, in a goroutine of its own: a caller whose
 // time is up leaves, and the reply serves the next one. What is wrong with the
 // helper costs that look and is put right by the next.
-type Helper struct {
+type helperSource struct {
 	path   string
 	log    *slog.Logger
 	words  *helperLog
@@ -98,22 +98,22 @@ type look struct {
 	err    error
 }
 
-func newHelper(path string, log *slog.Logger, timing helperTiming) *Helper {
-	return &Helper{
+func newHelper(path string, log *slog.Logger, timing helperTiming) *helperSource {
+	return &helperSource{
 		path: path, log: log, words: &helperLog{log: log}, timing: timing,
 		turn: make(chan struct{}, 1), out: map[int]*leftOut{}, places: map[string]bool{}, diedOn: noCard,
 	}
 }
 
 // Name names the source to people.
-func (h *Helper) Name() string { return "NVML" }
+func (h *helperSource) Name() string { return "NVML" }
 
 // Cheap is true: a sample is one line each way, and some 100 µs of the driver.
-func (h *Helper) Cheap() bool { return true }
+func (h *helperSource) Cheap() bool { return true }
 
 // Sample takes a reading, or waits for the one that is under way. Where the
 // context ends first, nothing is held against the helper.
-func (h *Helper) Sample(ctx context.Context) (Sample, error) {
+func (h *helperSource) Sample(ctx context.Context) (Sample, error) {
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -150,7 +150,7 @@ func (l *look) finished() bool {
 }
 
 // run takes one reading.
-func (h *Helper) run(l *look) {
+func (h *helperSource) run(l *look) {
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	sample, err := h.read()
@@ -161,7 +161,7 @@ func (h *Helper) run(l *look) {
 	close(l.done)
 }
 
-func (h *Helper) read() (Sample, error) {
+func (h *helperSource) read() (Sample, error) {
 	p, err := h.ready()
 	if err != nil {
 		return Sample{}, err
@@ -191,7 +191,7 @@ func (h *Helper) read() (Sample, error) {
 }
 
 // ready is a helper that said hello: the one there is, or a new one.
-func (h *Helper) ready() (*helperProcess, error) {
+func (h *helperSource) ready() (*helperProcess, error) {
 	p, greeted, err := h.currentOrNew()
 	if err != nil || greeted {
 		return p, err
@@ -211,7 +211,7 @@ func (h *Helper) ready() (*helperProcess, error) {
 
 // currentOrNew starts a helper where there is none. One that ended while nobody
 // asked it anything costs no sample, unless it keeps doing so.
-func (h *Helper) currentOrNew() (p *helperProcess, greeted bool, err error) {
+func (h *helperSource) currentOrNew() (p *helperProcess, greeted bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.current; p != nil && !p.isSpoilt() {
@@ -234,7 +234,7 @@ func (h *Helper) currentOrNew() (p *helperProcess, greeted bool, err error) {
 }
 
 // mayStart says why no helper may be started now.
-func (h *Helper) mayStart(now time.Time) error {
+func (h *helperSource) mayStart(now time.Time) error {
 	if h.closed {
 		return errNoLonger
 	}
@@ -256,7 +256,7 @@ func (h *Helper) mayStart(now time.Time) error {
 }
 
 // start starts a helper and sees to it that its end is noticed.
-func (h *Helper) start(words *helperLog, args ...string) (*helperProcess, error) {
+func (h *helperSource) start(words *helperLog, args ...string) (*helperProcess, error) {
 	p, err := startHelperProcess(h.path, words, args...)
 	if err != nil {
 		return nil, err
@@ -276,7 +276,7 @@ func (h *Helper) start(words *helperLog, args ...string) (*helperProcess, error)
 var errNoNVML = errors.New("NVML cannot be used")
 
 // greet makes the acquaintance of a new helper.
-func (h *Helper) greet(p *helperProcess, skip []int) (HelperHi, error) {
+func (h *helperSource) greet(p *helperProcess, skip []int) (HelperHi, error) {
 	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, h.timing)
 	switch {
 	case err != nil:
@@ -292,13 +292,13 @@ func (h *Helper) greet(p *helperProcess, skip []int) (HelperHi, error) {
 	return *reply.Hello, nil
 }
 
-func (h *Helper) endLater(p *helperProcess, patience time.Duration) {
+func (h *helperSource) endLater(p *helperProcess, patience time.Duration) {
 	go p.end(patience, h.timing.grace)
 }
 
 // rest has the helper let go of if nobody asks for long: an open driver keeps
 // others from resetting a card.
-func (h *Helper) rest() {
+func (h *helperSource) rest() {
 	if h.closed {
 		return
 	}
@@ -309,7 +309,7 @@ func (h *Helper) rest() {
 	h.idle.Reset(h.timing.idle)
 }
 
-func (h *Helper) goIdle() {
+func (h *helperSource) goIdle() {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -321,7 +321,7 @@ func (h *Helper) goIdle() {
 
 // letGo ends the helper; the next look starts another. Whoever calls it should
 // hold the turn, or the look that is under way fails.
-func (h *Helper) letGo() {
+func (h *helperSource) letGo() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.current; p != nil {
@@ -332,7 +332,7 @@ func (h *Helper) letGo() {
 
 // Close ends the helper, and waits a little for it. What hangs is ended without
 // anybody waiting.
-func (h *Helper) Close() error {
+func (h *helperSource) Close() error {
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 // failed takes a process that failed out of service, and decides what the next
 // look may do. It returns what to tell.
-func (h *Helper) failed(p *helperProcess, err error) error {
+func (h *helperSource) failed(p *helperProcess, err error) error {
 	if h.current == p {
 		h.current = nil
 	}
@@ -33,7 +33,7 @@ func (h *Helper) failed(p *helperProcess, err error) error {
 
 // hung leaves the card out that a process hangs on. Where that is not known, or
 // leaving it out did not help, nothing is started while the process lives.
-func (h *Helper) hung(p *helperProcess, err error) error {
+func (h *helperSource) hung(p *helperProcess, err error) error {
 	now := time.Now()
 	p.stuckSince = now
 	card := p.card()
@@ -48,7 +48,7 @@ func (h *Helper) hung(p *helperProcess, err error) error {
 }
 
 // died tells a process that a card takes down from one that was ended.
-func (h *Helper) died(p *helperProcess, err error) error {
+func (h *helperSource) died(p *helperProcess, err error) error {
 	card := p.card()
 	h.log.Error("berth-gpu ended by itself", "err", err, "card", card)
 	if card == noCard || h.out[card] != nil {
@@ -72,7 +72,7 @@ func (h *Helper) died(p *helperProcess, err error) error {
 // whoever takes hold of the driver anew sees what is there. The others are read
 // by the next one. A card that is lost may be reset at any time; what else is
 // amiss may stay so for weeks, and is looked for less and less.
-func (h *Helper) renew(p *helperProcess, sample Sample) {
+func (h *helperSource) renew(p *helperProcess, sample Sample) {
 	lost := slices.ContainsFunc(sample.Faults, func(f Fault) bool { return f.Kind == FaultLost })
 	amiss := h.missing(sample) || len(sample.Faults) > 0
 	if !amiss {
@@ -93,7 +93,7 @@ func (h *Helper) renew(p *helperProcess, sample Sample) {
 
 // missing reports whether a place is empty where there was a card, or all are.
 // Those that are left out are not looked for.
-func (h *Helper) missing(sample Sample) bool {
+func (h *helperSource) missing(sample Sample) bool {
 	there := map[string]bool{}
 	for _, d := range sample.Devices {
 		if place := normalBusID(d.BusID); place != "" {
@@ -107,7 +107,7 @@ func (h *Helper) missing(sample Sample) bool {
 }
 
 // backOff has the next start wait, longer each time.
-func (h *Helper) backOff(err error) {
+func (h *helperSource) backOff(err error) {
 	h.lastError = err
 	if h.failing.IsZero() {
 		h.failing = time.Now()

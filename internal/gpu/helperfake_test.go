@@ -130,7 +130,7 @@ func (f *fakeHelper) killAll() {
 
 // open is a Helper of this program. Its patience is a test's; pass a change to
 // have less of it.
-func (f *fakeHelper) open(less func(*helperTiming)) *Helper {
+func (f *fakeHelper) open(less func(*helperTiming)) *helperSource {
 	timing := helperTiming{
 		start: 20 * time.Second, sample: 20 * time.Second, grace: 200 * time.Millisecond, idle: time.Minute,
 		retry: 10 * time.Millisecond, retryMax: 100 * time.Millisecond,
@@ -144,7 +144,7 @@ func (f *fakeHelper) open(less func(*helperTiming)) *Helper {
 	return h
 }
 
-func (f *fakeHelper) close(h *Helper) {
+func (f *fakeHelper) close(h *helperSource) {
 	f.t.Helper()
 	late := time.AfterFunc(testkit.Patience, func() { f.t.Error("closing waits for what hangs"); f.killAll() })
 	if err := h.Close(); err != nil {
@@ -155,7 +155,7 @@ func (f *fakeHelper) close(h *Helper) {
 	testkit.Eventually(f.t, "the helpers to be gone", func() bool { return h.living() == 0 })
 }
 
-func (h *Helper) living() int {
+func (h *helperSource) living() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.alive)

@@ -11,10 +11,10 @@ import (
 )
 
 // CanLimit reports whether the driver can hold a cgroup to an amount of memory.
-func (h *Helper) CanLimit() bool { return h.Facts().MemoryLimits }
+func (h *helperSource) CanLimit() bool { return h.Facts().MemoryLimits }
 
 // Limit has the driver hold a cgroup to an amount of memory.
-func (h *Helper) Limit(ctx context.Context, l MemoryLimit) error {
+func (h *helperSource) Limit(ctx context.Context, l MemoryLimit) error {
 	done := make(chan error, 1)
 	go func() {
 		select {
@@ -32,7 +32,7 @@ func (h *Helper) Limit(ctx context.Context, l MemoryLimit) error {
 	}
 }
 
-func (h *Helper) limit(l MemoryLimit) error {
+func (h *helperSource) limit(l MemoryLimit) error {
 	p, err := h.ready()
 	if err != nil {
 		return fmt.Errorf("limit memory on %s: %w", l.UUID, err)
@@ -54,7 +54,7 @@ func (h *Helper) limit(l MemoryLimit) error {
 }
 
 // Facts are what the helper said last.
-func (h *Helper) Facts() Facts {
+func (h *helperSource) Facts() Facts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	facts := h.hi.Facts
@@ -63,7 +63,7 @@ func (h *Helper) Facts() Facts {
 }
 
 // release lets go of the driver until then; the zero time takes hold again.
-func (h *Helper) release(until time.Time) {
+func (h *helperSource) release(until time.Time) {
 	h.mu.Lock()
 	h.until = until
 	h.mu.Unlock()

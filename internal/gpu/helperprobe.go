@@ -18,7 +18,7 @@ type leftOut struct {
 }
 
 // skipped are the cards to leave alone.
-func (h *Helper) skipped() []int {
+func (h *helperSource) skipped() []int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var skip []int
@@ -30,7 +30,7 @@ func (h *Helper) skipped() []int {
 }
 
 // leaveOut has a card left alone from now on.
-func (h *Helper) leaveOut(card int, now time.Time, text string) {
+func (h *helperSource) leaveOut(card int, now time.Time, text string) {
 	left := &leftOut{next: now.Add(h.timing.probe), delay: h.timing.probe}
 	for _, d := range h.seen {
 		if d.DriverIndex == card || d.Part != nil && d.Part.Of == card {
@@ -47,7 +47,7 @@ func (h *Helper) leaveOut(card int, now time.Time, text string) {
 // withLeftOut are the faults of a sample and those of the cards that it was not
 // to look at. A card that shows up in it under another number answered: the
 // driver has counted anew, and the number that is left out is another's now.
-func (h *Helper) withLeftOut(sample Sample) []Fault {
+func (h *helperSource) withLeftOut(sample Sample) []Fault {
 	faults := sample.Faults
 	for card, left := range h.out {
 		present := func(f Fault) bool {
@@ -67,7 +67,7 @@ func (h *Helper) withLeftOut(sample Sample) []Fault {
 
 // startProbe tries a card that is left out, if that is due, in a helper of its
 // own. Nothing is tried while a process hangs: it could only hang beside it.
-func (h *Helper) startProbe() {
+func (h *helperSource) startProbe() {
 	if h.probing || len(h.out) == 0 || len(h.alive) >= maxHelpers || time.Now().Before(h.until) {
 		return
 	}
@@ -101,7 +101,7 @@ func (l *leftOut) later(now time.Time, atMost time.Duration) {
 
 // probe asks about one card. Any answer will do: a card that is lost or gone
 // does not hang.
-func (h *Helper) probe(p *helperProcess, card int) {
+func (h *helperSource) probe(p *helperProcess, card int) {
 	_, err := h.greet(p, nil)
 	if err == nil {
 		var reply HelperReply

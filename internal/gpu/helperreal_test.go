@@ -28,7 +28,7 @@ var realHelper = sync.OnceValues(func() (string, error) {
 })
 
 // realCards is the whole way from a driver's library to berth's cards.
-func realCards(t *testing.T, cards int, timing helperTiming) (*fakenvml.Box, *Cards, *Helper) {
+func realCards(t *testing.T, cards int, timing helperTiming) (*fakenvml.Box, *cardSource, *helperSource) {
 	t.Helper()
 	var list []fakenvml.Card
 	for i := range cards {

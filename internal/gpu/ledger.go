@@ -34,8 +34,8 @@ type Entry struct {
 	HolderStart uint64 `json:"holder_start"`
 }
 
-// ErrLedgerBusy is the cause when the machine-wide lock could not be had.
-var ErrLedgerBusy = errors.New("the ledger of GPU reservations is locked")
+// errLedgerBusy is the cause when the machine-wide lock could not be had.
+var errLedgerBusy = errors.New("the ledger of GPU reservations is locked")
 
 // lockPoll is how often a busy lock is tried again. Holders keep it for the
 // time of one decision.
@@ -213,7 +213,7 @@ func (l *Ledger) Lock(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %s is held by %s: %w", ErrLedgerBusy, l.lock.Name(), lockHolder(l.lock), context.Cause(ctx))
+			return fmt.Errorf("%w: %s is held by %s: %w", errLedgerBusy, l.lock.Name(), lockHolder(l.lock), context.Cause(ctx))
 		case <-time.After(lockPoll):
 		}
 	}
@@ -284,7 +284,7 @@ func (l *Ledger) encode(own []Entry) ([]byte, error) {
 			panic("bug: reservation " + e.Key + " has not one budget per card")
 		}
 		if e.HolderPID == 0 {
-			startTicks, err := ProcessStart(os.Getpid())
+			startTicks, err := processStart(os.Getpid())
 			if err != nil {
 				return nil, fmt.Errorf("publish reservations: %w", err)
 			}

@@ -72,7 +72,7 @@ func TestLedgerShowsTheReservationsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.HolderPID = os.Getpid()
-	want.HolderStart, _ = ProcessStart(os.Getpid())
+	want.HolderStart, _ = processStart(os.Getpid())
 	if diff := cmp.Diff([]Entry{want}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -147,7 +147,7 @@ func TestLedgerIgnoresTheDead(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openLedger(t, dir, "a"), openLedger(t, dir, "b")
 	holder := startUser(t, openSim(t, 1))
-	startTicks, err := ProcessStart(holder.pid())
+	startTicks, err := processStart(holder.pid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestLedgerLockIsForOneAtATime(t *testing.T) {
 	}
 	lockLedger(t, a)
 	err := busy(b)
-	if !errors.Is(err, ErrLedgerBusy) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
+	if !errors.Is(err, errLedgerBusy) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
 		t.Errorf("%v", err)
 	}
 	a.Unlock()
@@ -382,7 +382,7 @@ func TestALockThatIsKeptHoldsNobodyUpForEver(t *testing.T) {
 	}
 	short, cancelShort := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancelShort()
-	if err := a.Lock(short); !errors.Is(err, ErrLedgerBusy) {
+	if err := a.Lock(short); !errors.Is(err, errLedgerBusy) {
 		t.Errorf("two locks at once: %v", err)
 	}
 	b.Unlock()
@@ -428,7 +428,7 @@ func TestLedgerMeetsOthersAgainAfterItWasRemoved(t *testing.T) {
 	lockLedger(t, a)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := b.Lock(ctx); !errors.Is(err, ErrLedgerBusy) {
+	if err := b.Lock(ctx); !errors.Is(err, errLedgerBusy) {
 		t.Errorf("two locks at once: %v", err)
 	}
 	publish(t, a, booked("a/1"))

@@ -106,7 +106,7 @@ func (h *helper) kill() {
 // helperUser is a process on a simulated box: "set CARD[,CARD] MIB [UTIL]",
 // "graphics", "leave".
 func helperUser() {
-	p, err := JoinSim(os.Getenv("BERTH_SIM_DIR"))
+	p, err := joinSim(os.Getenv("BERTH_SIM_DIR"))
 	if err != nil {
 		fmt.Println("join:", err)
 		return
@@ -118,7 +118,7 @@ func helperUser() {
 			p.Graphics = true
 			fmt.Println("ok")
 		case "leave":
-			fmt.Println(p.Leave())
+			fmt.Println(p.leave())
 		case "set":
 			var cards []int
 			for word := range strings.SplitSeq(words[1], ",") {
@@ -131,7 +131,7 @@ func helperUser() {
 				util, _ = strconv.ParseFloat(words[3], 64)
 			}
 			err := p.Set(cards, mib, util)
-			var full *OutOfMemoryError
+			var full *outOfMemoryError
 			switch {
 			case err == nil:
 				fmt.Println("ok")

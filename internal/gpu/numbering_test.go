@@ -83,11 +83,11 @@ func TestNumberingTranslatesWhatRefersToCards(t *testing.T) {
 	a, b, c := listed(0, "A", "1:0"), listed(1, "B", "2:0"), listed(2, "C", "3:0")
 	n.number(Sample{Devices: []Device{a, b, c}})
 	b.DriverIndex, c.DriverIndex = 0, 1
-	b.Links, b.Near = map[int]int{1: 12, 9: 1}, map[int]int{1: NearSwitch}
+	b.Links, b.Near = map[int]int{1: 12, 9: 1}, map[int]int{1: nearSwitch}
 	p := partOf(2, 0, "P", "4:0")
 	raw := []Device{b, c, p}
 	got := n.number(Sample{Devices: raw})
-	if d := got.Devices[0]; !cmp.Equal(d.Links, map[int]int{2: 12}) || !cmp.Equal(d.Near, map[int]int{2: NearSwitch}) || d.DriverIndex != 0 {
+	if d := got.Devices[0]; !cmp.Equal(d.Links, map[int]int{2: 12}) || !cmp.Equal(d.Near, map[int]int{2: nearSwitch}) || d.DriverIndex != 0 {
 		t.Errorf("%+v", d)
 	}
 	if d := got.Devices[2]; d.Part.Of != 3 || d.Index != PartIndex(3, 0) || d.DriverIndex != PartIndex(2, 0) {

@@ -77,7 +77,7 @@ func openSource(o OpenOptions, timing helperTiming) (Source, []string, error) {
 		_ = h.Close() // it was of no use
 	}
 	o.Log.Info("the GPUs are not read through NVML", "why", why)
-	smi, err := OpenSMI()
+	smi, err := findSMI()
 	switch {
 	case err == nil:
 		return smi, []string{why + ": the GPUs are read through nvidia-smi, which is slower and tells less"}, nil
@@ -111,7 +111,7 @@ func findHelper(o OpenOptions) (path, why string) {
 
 // openPatiently starts the helper, also where a card takes it down: that one is
 // left out in the end, and nvidia-smi would tell less of all the others.
-func (h *Helper) openPatiently() error {
+func (h *helperSource) openPatiently() error {
 	err := h.open()
 	for range deathsOnCard {
 		if !errors.Is(err, errHelperDied) {
@@ -127,7 +127,7 @@ func (h *Helper) openPatiently() error {
 }
 
 // open starts the helper. That it hangs is no error.
-func (h *Helper) open() error {
+func (h *helperSource) open() error {
 	done := make(chan error, 1)
 	go func() {
 		h.turn <- struct{}{}

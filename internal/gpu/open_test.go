@@ -23,7 +23,7 @@ func noSMI(t *testing.T) {
 	}
 }
 
-func openCards(t *testing.T, o OpenOptions) *Cards {
+func openCards(t *testing.T, o OpenOptions) *cardSource {
 	t.Helper()
 	if o.Env == nil {
 		o.Env = func(string) string { return "" }
@@ -32,7 +32,7 @@ func openCards(t *testing.T, o OpenOptions) *Cards {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := source.(*Cards)
+	c := source.(*cardSource)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -97,7 +97,7 @@ func TestOpenSaysBothCauses(t *testing.T) {
 	f := newFakeHelper(t)
 	f.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
 	_, err := Open(OpenOptions{Helper: f.path})
-	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "nvidia-smi is not in PATH; berth-gpu: NVML cannot be used: Driver Not Loaded") {
+	if !errors.Is(err, errNoDriver) || !strings.Contains(err.Error(), "nvidia-smi is not in PATH; berth-gpu: NVML cannot be used: Driver Not Loaded") {
 		t.Error(err)
 	}
 	if _, err := Open(OpenOptions{Helper: "none"}); err == nil || err.Error() != "no NVIDIA GPU can be read: nvidia-smi is not in PATH" {
@@ -259,7 +259,7 @@ func TestHelperWordsAreBounded(t *testing.T) {
 // TestOpenReadsTheCardsOfThisMachine runs where there are some, and a helper.
 func TestOpenReadsTheCardsOfThisMachine(t *testing.T) {
 	path := os.Getenv(HelperVariable)
-	smi, err := OpenSMI()
+	smi, err := findSMI()
 	if err != nil || path == "" || path == "none" {
 		t.Skip("no cards, or no helper: ", err)
 	}

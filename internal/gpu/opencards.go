@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Cards is the real cards of this machine, whatever way they are read: with
+// cardSource is the real cards of this machine, whatever way they are read: with
 // berth's numbers, what the kernel knows about their places, and what its log
 // says about them.
-type Cards struct {
+type cardSource struct {
 	open   func() (Source, []string, error)
 	sysfs  *sysfs
 	kernel *kernelLog // nil: it cannot be read
@@ -36,21 +36,21 @@ type Cards struct {
 }
 
 var (
-	_ Source    = (*Cards)(nil)
-	_ Releaser  = (*Cards)(nil)
-	_ Limiter   = (*Cards)(nil)
-	_ Describer = (*Cards)(nil)
+	_ Source    = (*cardSource)(nil)
+	_ Releaser  = (*cardSource)(nil)
+	_ Limiter   = (*cardSource)(nil)
+	_ describer = (*cardSource)(nil)
 )
 
-func newCards(known []Device, places *sysfs) *Cards {
-	c := &Cards{sysfs: places, numbering: newNumbering(known), xids: newXidMerge()}
+func newCards(known []Device, places *sysfs) *cardSource {
+	c := &cardSource{sysfs: places, numbering: newNumbering(known), xids: newXidMerge()}
 	c.xids.learn(known)
 	return c
 }
 
 // reopen looks for a way to the cards, where there is none yet. It may take
 // long, and holds nobody up who only asks for what is known.
-func (c *Cards) reopen() error {
+func (c *cardSource) reopen() error {
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	c.mu.Lock()
@@ -74,7 +74,7 @@ func (c *Cards) reopen() error {
 }
 
 // source is the way to the cards, if it may be used now.
-func (c *Cards) source() (Source, error) {
+func (c *cardSource) source() (Source, error) {
 	c.mu.Lock()
 	raw, until, closed := c.raw, c.until, c.closed
 	c.mu.Unlock()
@@ -99,7 +99,7 @@ func releasedError(until time.Time) error {
 }
 
 // Name names the source to people.
-func (c *Cards) Name() string {
+func (c *cardSource) Name() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.raw == nil {
@@ -109,7 +109,7 @@ func (c *Cards) Name() string {
 }
 
 // Cheap is what the way to the cards is.
-func (c *Cards) Cheap() bool {
+func (c *cardSource) Cheap() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.raw != nil && c.raw.Cheap()
@@ -117,7 +117,7 @@ func (c *Cards) Cheap() bool {
 
 // Sample reads the cards. What the kernel's log said comes also beside an
 // error, but not to a caller whose time is up: that one may not be listening.
-func (c *Cards) Sample(ctx context.Context) (Sample, error) {
+func (c *cardSource) Sample(ctx context.Context) (Sample, error) {
 	source, err := c.source()
 	var sample Sample
 	if err == nil {
@@ -146,14 +146,14 @@ func (c *Cards) Sample(ctx context.Context) (Sample, error) {
 
 // Release lets go of the driver for that long. It returns when nothing of
 // berth's holds it any more, or will not let go.
-func (c *Cards) Release(d time.Duration) {
+func (c *cardSource) Release(d time.Duration) {
 	c.mu.Lock()
 	c.until = time.Time{}
 	if d > 0 {
 		c.until = time.Now().Add(d)
 	}
 	until := c.until
-	helper, _ := c.raw.(*Helper)
+	helper, _ := c.raw.(*helperSource)
 	c.mu.Unlock()
 	if helper != nil {
 		helper.release(until)
@@ -161,7 +161,7 @@ func (c *Cards) Release(d time.Duration) {
 }
 
 // Released is until when the driver is let go of.
-func (c *Cards) Released() time.Time {
+func (c *cardSource) Released() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !time.Now().Before(c.until) {
@@ -171,7 +171,7 @@ func (c *Cards) Released() time.Time {
 }
 
 // CanLimit reports whether the driver can hold a cgroup to an amount of memory.
-func (c *Cards) CanLimit() bool {
+func (c *cardSource) CanLimit() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limiter, ok := c.raw.(Limiter)
@@ -179,7 +179,7 @@ func (c *Cards) CanLimit() bool {
 }
 
 // Limit has the driver hold a cgroup to an amount of memory.
-func (c *Cards) Limit(ctx context.Context, l MemoryLimit) error {
+func (c *cardSource) Limit(ctx context.Context, l MemoryLimit) error {
 	source, err := c.source()
 	if err != nil {
 		return fmt.Errorf("limit memory on %s: %w", l.UUID, err)
@@ -192,7 +192,7 @@ func (c *Cards) Limit(ctx context.Context, l MemoryLimit) error {
 }
 
 // Facts are what is known about the driver.
-func (c *Cards) Facts() Facts {
+func (c *cardSource) Facts() Facts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var facts Facts
@@ -201,7 +201,7 @@ func (c *Cards) Facts() Facts {
 		if c.openErr != nil {
 			facts.Notes = []string{c.openErr.Error()}
 		}
-	} else if d, ok := c.raw.(Describer); ok {
+	} else if d, ok := c.raw.(describer); ok {
 		facts = d.Facts()
 	}
 	facts.Notes = slices.Concat(facts.Notes, c.rawNotes, c.notes)
@@ -216,7 +216,7 @@ func (c *Cards) Facts() Facts {
 }
 
 // Close lets go of everything.
-func (c *Cards) Close() error {
+func (c *cardSource) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

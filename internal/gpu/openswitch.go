@@ -16,14 +16,14 @@ const (
 
 // install takes a way to the cards into use. What was let go of meanwhile stays
 // so.
-func (c *Cards) install(raw Source, notes []string) error {
+func (c *cardSource) install(raw Source, notes []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return errors.Join(errNoLonger, raw.Close())
 	}
 	c.raw, c.rawNotes, c.openErr = raw, notes, nil
-	helper, is := raw.(*Helper)
+	helper, is := raw.(*helperSource)
 	switch {
 	case !is:
 		c.reconsiderAt = time.Now().Add(reconsiderEvery)
@@ -37,12 +37,12 @@ func (c *Cards) install(raw Source, notes []string) error {
 // one in use is not what it could be: nvidia-smi, because the helper was of no
 // use when it was tried, or a helper that has been of none for long. The caller
 // holds c.mu.
-func (c *Cards) reconsider() {
+func (c *cardSource) reconsider() {
 	now := time.Now()
 	if c.raw == nil || c.closed || c.reconsidering || now.Before(c.until) || now.Before(c.reconsiderAt) {
 		return
 	}
-	helper, is := c.raw.(*Helper)
+	helper, is := c.raw.(*helperSource)
 	if is && !helper.useless(uselessAfter) || !is && c.noHelper {
 		return
 	}
@@ -52,9 +52,9 @@ func (c *Cards) reconsider() {
 
 // change replaces a way to the cards: a helper that fails by whatever works,
 // nvidia-smi by nothing but a helper.
-func (c *Cards) change(from Source, failing bool) {
+func (c *cardSource) change(from Source, failing bool) {
 	raw, notes, err := c.open()
-	_, better := raw.(*Helper)
+	_, better := raw.(*helperSource)
 	if err == nil && (better || failing) {
 		if c.install(raw, notes) == nil {
 			_ = from.Close() // it was of no use
@@ -72,7 +72,7 @@ func (c *Cards) change(from Source, failing bool) {
 // of it hangs: what hangs in the driver would hang in nvidia-smi too. Where
 // there are parts of cards it is never: nvidia-smi does not show them, and they
 // would seem to be gone.
-func (h *Helper) useless(long time.Duration) bool {
+func (h *helperSource) useless(long time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	parts := slices.ContainsFunc(h.seen, func(d Device) bool { return d.Part != nil })

@@ -10,11 +10,11 @@ import (
 )
 
 // reconsiderNow has Cards take another way as soon as it may.
-func reconsiderNow(c *Cards) {
+func reconsiderNow(c *cardSource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reconsiderAt = time.Time{}
-	if h, is := c.raw.(*Helper); is {
+	if h, is := c.raw.(*helperSource); is {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !h.failing.IsZero() {
@@ -61,7 +61,7 @@ func TestCardsTakeNvidiaSMIWhereTheHelperFailsForLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	helper := c.raw.(*Helper)
+	helper := c.raw.(*helperSource)
 	helper.letGo()
 	testkit.Eventually(t, "it to be gone", func() bool { return helper.living() == 0 })
 	for range 3 {
@@ -88,7 +88,7 @@ func TestCardsInPartsAreNotLeftToNvidiaSMI(t *testing.T) {
 	c := openCards(t, OpenOptions{Helper: f.path})
 	takeSample(t, c)
 	f.set(func(b *fakeBox) { b.NoNVML = "Driver Not Loaded" })
-	helper := c.raw.(*Helper)
+	helper := c.raw.(*helperSource)
 	helper.letGo()
 	_, err := c.Sample(t.Context())
 	testkit.Eventually(t, "it to be gone", func() bool { return helper.living() == 0 })

@@ -15,10 +15,10 @@ import (
 // errProcessGone is the answer for a pid that no living process has.
 var errProcessGone = errors.New("no such process")
 
-// ProcessStart is the moment a process began, in clock ticks since boot. With
+// processStart is the moment a process began, in clock ticks since boot. With
 // the pid it names one process for as long as the machine is up; a pid alone
 // is reused. A zombie has already given back what it held and counts as gone.
-func ProcessStart(pid int) (uint64, error) {
+func processStart(pid int) (uint64, error) {
 	p, err := keep.ReadProcess(pid)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ESRCH), err == nil && p.Dead():
@@ -37,7 +37,7 @@ func processAlive(pid int, startTicks uint64) bool {
 	if pid <= 0 {
 		return false
 	}
-	ticks, err := ProcessStart(pid)
+	ticks, err := processStart(pid)
 	if err == nil {
 		return ticks == startTicks
 	}

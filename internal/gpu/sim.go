@@ -66,8 +66,8 @@ func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 	return &Sim{box: box}, nil
 }
 
-// Dir is the box's directory, which BERTH_SIM_DIR passes to processes.
-func (s *Sim) Dir() string { return s.box.dir }
+// dirPath is the box's directory, which BERTH_SIM_DIR passes to processes.
+func (s *Sim) dirPath() string { return s.box.dir }
 
 // Name names the source to people.
 func (s *Sim) Name() string { return "simulated GPUs" }

@@ -35,7 +35,7 @@ func takeSample(t testing.TB, s Source) Sample {
 }
 
 func startUser(t *testing.T, s *Sim) *helper {
-	return startHelper(t, "user", "BERTH_SIM_DIR="+s.Dir())
+	return startHelper(t, "user", "BERTH_SIM_DIR="+s.dirPath())
 }
 
 func TestSimShowsWhatProcessesHold(t *testing.T) {
@@ -78,7 +78,7 @@ func TestSimForgetsAProcessThatWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "memory of a killed process", func() bool { return takeSample(t, s).Devices[0].UsedMiB == 0 })
-	left, err := os.ReadDir(filepath.Join(s.Dir(), "procs"))
+	left, err := os.ReadDir(filepath.Join(s.dirPath(), "procs"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("files left behind: %v %v", left, err)
 	}
@@ -129,7 +129,7 @@ func TestSimTwoProcessesNeverOverfillACard(t *testing.T) {
 func TestSimIsOpenToJobsOfOtherUsers(t *testing.T) {
 	s := openSim(t, 1)
 	for name, want := range map[string]fs.FileMode{"procs": fs.ModeDir | fs.ModeSticky | 0o777, "lock": 0o666} {
-		if info, err := os.Stat(filepath.Join(s.Dir(), name)); err != nil || info.Mode() != want {
+		if info, err := os.Stat(filepath.Join(s.dirPath(), name)); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v %v", name, info.Mode(), err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestSimIsOpenToJobsOfOtherUsers(t *testing.T) {
 
 func TestSimStaysTheSameOverRestarts(t *testing.T) {
 	s := openSim(t, 2)
-	again, err := OpenSim(s.Dir(), 2, 24576)
+	again, err := OpenSim(s.dirPath(), 2, 24576)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,14 +146,14 @@ func TestSimStaysTheSameOverRestarts(t *testing.T) {
 	}
 	user := startUser(t, s)
 	user.ask("set 0 100")
-	if _, err := OpenSim(s.Dir(), 3, 24576); err == nil || !strings.Contains(err.Error(), "1 processes") {
+	if _, err := OpenSim(s.dirPath(), 3, 24576); err == nil || !strings.Contains(err.Error(), "1 processes") {
 		t.Errorf("a box in use changed its size: %v", err)
 	}
-	if _, err := OpenSim(s.Dir(), 2, 8192); err == nil {
+	if _, err := OpenSim(s.dirPath(), 2, 8192); err == nil {
 		t.Error("a box in use changed its memory")
 	}
 	user.kill()
-	grown, err := OpenSim(s.Dir(), 3, 8192)
+	grown, err := OpenSim(s.dirPath(), 3, 8192)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestSimStaysTheSameOverRestarts(t *testing.T) {
 
 func TestSimKeepsWhatATestWroteInTheBox(t *testing.T) {
 	s := openSim(t, 2)
-	path := filepath.Join(s.Dir(), "box.json")
+	path := filepath.Join(s.dirPath(), "box.json")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestSimKeepsWhatATestWroteInTheBox(t *testing.T) {
 	if err := os.WriteFile(path, []byte(edited), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	again, err := OpenSim(s.Dir(), 2, 24576)
+	again, err := OpenSim(s.dirPath(), 2, 24576)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestSimRefusesNonsense(t *testing.T) {
 			t.Errorf("%+v was accepted", size)
 		}
 	}
-	if _, err := JoinSim(t.TempDir()); err == nil {
+	if _, err := joinSim(t.TempDir()); err == nil {
 		t.Error("joined a box that is not there")
 	}
 }
@@ -203,7 +203,7 @@ func TestSimFaults(t *testing.T) {
 	user.ask("set 1 100")
 	fault := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(s.Dir(), "fault"), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dirPath(), "fault"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestSimFaults(t *testing.T) {
 
 func BenchmarkSimSample(b *testing.B) {
 	s := openSim(b, 8)
-	p, err := JoinSim(s.Dir())
+	p, err := joinSim(s.dirPath())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestSimFaultsOfOneCard(t *testing.T) {
 
 func writeFault(t *testing.T, s *Sim, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(s.Dir(), "fault"), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dirPath(), "fault"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,11 +77,11 @@ func TestSimBoxMayHavePartsAndPlaces(t *testing.T) {
 	s := openSim(t, 2)
 	zero, minor := 0, 4
 	s.box.Cards[1].PartOf, s.box.Cards[1].Profile, s.box.Cards[1].Minor = &zero, "1g.10gb", &minor
-	s.box.Cards[1].CPUs, s.box.Cards[1].Near = "0-3", map[int]int{0: NearHost}
+	s.box.Cards[1].CPUs, s.box.Cards[1].Near = "0-3", map[int]int{0: nearHost}
 	if err := s.box.write(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := OpenSim(s.Dir(), 2, 24576)
+	again, err := OpenSim(s.dirPath(), 2, 24576)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSimBoxMayHavePartsAndPlaces(t *testing.T) {
 	if d[0].Part != nil || d[0].Minor != -1 || d[1].Part == nil || d[1].Part.Profile != "1g.10gb" || d[1].Part.Of != 0 {
 		t.Errorf("%+v", d)
 	}
-	if d[1].Minor != 4 || d[1].CPUs != "0-3" || d[1].Near[0] != NearHost {
+	if d[1].Minor != 4 || d[1].CPUs != "0-3" || d[1].Near[0] != nearHost {
 		t.Errorf("%+v", d[1])
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultSimUtilPct is how busy a simulated job keeps its cards unless told
+// defaultSimUtilPct is how busy a simulated job keeps its cards unless told
 // otherwise.
-const DefaultSimUtilPct = 90
+const defaultSimUtilPct = 90
 
 // A ramp takes at least rampSteps steps, none longer than rampStep.
 const (
@@ -41,7 +41,7 @@ type SimJobOptions struct {
 // simJob is a running stand-in.
 type simJob struct {
 	SimJobOptions
-	process *SimProcess // nil for a job without cards
+	process *simProcess // nil for a job without cards
 	ctx     context.Context
 	signals chan os.Signal
 }
@@ -60,7 +60,7 @@ func SimJob(ctx context.Context, opts SimJobOptions) int {
 	defer signal.Stop(j.signals)
 
 	err := j.run()
-	var full *OutOfMemoryError
+	var full *outOfMemoryError
 	var stopped errStopped
 	switch {
 	case err == nil:
@@ -77,11 +77,11 @@ func SimJob(ctx context.Context, opts SimJobOptions) int {
 
 func (j *simJob) run() (err error) {
 	if len(j.Cards) > 0 {
-		if j.process, err = JoinSim(j.Dir); err != nil {
+		if j.process, err = joinSim(j.Dir); err != nil {
 			return err
 		}
 		j.process.Graphics = j.Graphics
-		defer func() { err = errors.Join(err, j.process.Leave()) }()
+		defer func() { err = errors.Join(err, j.process.leave()) }()
 	}
 	fmt.Fprintf(j.Out, "simjob: %d MiB on gpus %v, ramp %v, hold %v\n", j.VRAMMiB, j.Cards, j.Ramp, j.Hold)
 	if err := j.set(0); err != nil {
@@ -121,7 +121,7 @@ func (j *simJob) load() error {
 // taken half of what was still needed.
 func (j *simJob) pretendedOOM() error {
 	restMiB := j.VRAMMiB - j.VRAMMiB/2
-	full := &OutOfMemoryError{AskedMiB: restMiB, FreeMiB: restMiB / 2, TotalMiB: j.VRAMMiB}
+	full := &outOfMemoryError{AskedMiB: restMiB, FreeMiB: restMiB / 2, TotalMiB: j.VRAMMiB}
 	if j.process != nil {
 		card, _ := j.process.box.card(j.Cards[0])
 		full.Card, full.TotalMiB = card.Index, card.TotalMiB
@@ -173,7 +173,7 @@ func (j *simJob) wait(d time.Duration) error {
 
 // sayOutOfMemory prints what a program that uses PyTorch prints. It counts
 // its cards from 0 in the order it sees them.
-func (j *simJob) sayOutOfMemory(full *OutOfMemoryError) {
+func (j *simJob) sayOutOfMemory(full *outOfMemoryError) {
 	ordinal := max(0, slices.Index(j.Cards, full.Card))
 	fmt.Fprintf(j.Err, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free.\n",
 		sizeText(full.AskedMiB), ordinal, sizeText(full.TotalMiB), sizeText(full.FreeMiB))

@@ -26,7 +26,7 @@ func helperSimJob() {
 	}
 	number := func(key string) int { n, _ := strconv.Atoi(os.Getenv(key)); return n }
 	os.Exit(SimJob(context.Background(), SimJobOptions{
-		Dir: dir, Cards: cards, VRAMMiB: int64(number("MIB")), UtilPct: DefaultSimUtilPct,
+		Dir: dir, Cards: cards, VRAMMiB: int64(number("MIB")), UtilPct: defaultSimUtilPct,
 		Ramp: time.Duration(number("RAMP_MS")) * time.Millisecond, Hold: time.Duration(number("HOLD_MS")) * time.Millisecond,
 		ExitCode: number("CODE"), OOMOnce: os.Getenv("OOM_ONCE"), Out: os.Stdout, Err: os.Stderr,
 	}))
@@ -34,7 +34,7 @@ func helperSimJob() {
 
 func simJobCmd(s *Sim, stderr *bytes.Buffer, env ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), "GPU_TEST_HELPER=simjob", "BERTH_SIM_DIR="+s.Dir(), "CUDA_VISIBLE_DEVICES=0"), env...)
+	cmd.Env = append(append(os.Environ(), "GPU_TEST_HELPER=simjob", "BERTH_SIM_DIR="+s.dirPath(), "CUDA_VISIBLE_DEVICES=0"), env...)
 	cmd.Stderr = stderr
 	return cmd
 }
@@ -60,7 +60,7 @@ func TestSimJobGrowsHoldsAndExits(t *testing.T) {
 		if used := d[0].UsedMiB; len(sizes) == 0 || sizes[len(sizes)-1] != used {
 			sizes = append(sizes, used)
 		}
-		return d[0].UsedMiB == 1000 && d[1].UsedMiB == 1000 && d[0].UtilPct == DefaultSimUtilPct
+		return d[0].UsedMiB == 1000 && d[1].UsedMiB == 1000 && d[0].UtilPct == defaultSimUtilPct
 	})
 	for i := 1; i < len(sizes); i++ {
 		if sizes[i] < sizes[i-1] {
@@ -129,7 +129,7 @@ func TestSimJobLeavesWhenTold(t *testing.T) {
 		if code := exitCode(t, cmd.Wait(), cmd); code != want {
 			t.Errorf("%v: exit %d", sig, code)
 		}
-		left, _ := os.ReadDir(filepath.Join(s.Dir(), "procs"))
+		left, _ := os.ReadDir(filepath.Join(s.dirPath(), "procs"))
 		if len(left) != 0 {
 			t.Errorf("%v: left %v", sig, left)
 		}
@@ -147,17 +147,17 @@ func TestSimCards(t *testing.T) {
 	for visible, want := range map[string][]int{
 		"0": {0}, "2,0": {2, 0}, " 1 , 2": {1, 2}, uuid: {2}, uuid + ",1": {2, 1}, "": nil, " ": nil,
 	} {
-		got, err := SimCards(func(string) (string, bool) { return visible, true }, s.Dir())
+		got, err := SimCards(func(string) (string, bool) { return visible, true }, s.dirPath())
 		if err != nil || !cmp.Equal(got, want) {
 			t.Errorf("%q: %v %v", visible, got, err)
 		}
 	}
 	for _, visible := range []string{"3", "-1", "GPU-sim", "0,,1", "0-1"} {
-		if got, err := SimCards(func(string) (string, bool) { return visible, true }, s.Dir()); err == nil {
+		if got, err := SimCards(func(string) (string, bool) { return visible, true }, s.dirPath()); err == nil {
 			t.Errorf("%q: %v", visible, got)
 		}
 	}
-	if got, err := SimCards(func(string) (string, bool) { return "", false }, s.Dir()); err != nil || !cmp.Equal(got, []int{0}) {
+	if got, err := SimCards(func(string) (string, bool) { return "", false }, s.dirPath()); err != nil || !cmp.Equal(got, []int{0}) {
 		t.Errorf("unset: %v %v", got, err)
 	}
 }

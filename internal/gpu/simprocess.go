@@ -10,21 +10,21 @@ import (
 	"slices"
 )
 
-// OutOfMemoryError is what a simulated card answers when it is full.
-type OutOfMemoryError struct {
+// outOfMemoryError is what a simulated card answers when it is full.
+type outOfMemoryError struct {
 	Card     int
 	AskedMiB int64 // on top of what the process holds already
 	FreeMiB  int64
 	TotalMiB int64
 }
 
-func (e *OutOfMemoryError) Error() string {
+func (e *outOfMemoryError) Error() string {
 	return fmt.Sprintf("gpu%d is out of memory: asked for %d MiB, %d of %d MiB free", e.Card, e.AskedMiB, e.FreeMiB, e.TotalMiB)
 }
 
-// SimProcess is the calling process as a user of a simulated box. The box
+// simProcess is the calling process as a user of a simulated box. The box
 // forgets it when the process ends, however it ends.
-type SimProcess struct {
+type simProcess struct {
 	Graphics bool // report as a graphics-only process; set it before Set
 
 	box  *simBox
@@ -32,8 +32,8 @@ type SimProcess struct {
 	path string
 }
 
-// JoinSim makes the calling process known to the simulated box in dir.
-func JoinSim(dir string) (*SimProcess, error) {
+// joinSim makes the calling process known to the simulated box in dir.
+func joinSim(dir string) (*simProcess, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("join simulated box: %w", err)
@@ -43,16 +43,16 @@ func JoinSim(dir string) (*SimProcess, error) {
 		return nil, err
 	}
 	pid := os.Getpid()
-	startTicks, err := ProcessStart(pid)
+	startTicks, err := processStart(pid)
 	if err != nil {
 		return nil, fmt.Errorf("join simulated box: %w", err)
 	}
-	return &SimProcess{box: box, pid: pid, path: filepath.Join(abs, "procs", fmt.Sprintf("%d.%d", pid, startTicks))}, nil
+	return &simProcess{box: box, pid: pid, path: filepath.Join(abs, "procs", fmt.Sprintf("%d.%d", pid, startTicks))}, nil
 }
 
 // Set makes the process hold mib on each of cards and nothing elsewhere. If
-// one of them is too full it answers an *OutOfMemoryError and changes nothing.
-func (p *SimProcess) Set(cards []int, mib int64, utilPct float64) error {
+// one of them is too full it answers an *outOfMemoryError and changes nothing.
+func (p *simProcess) Set(cards []int, mib int64, utilPct float64) error {
 	if mib < 0 {
 		return fmt.Errorf("cannot hold %d MiB", mib)
 	}
@@ -80,7 +80,7 @@ func (p *SimProcess) Set(cards []int, mib int64, utilPct float64) error {
 }
 
 // fits checks one card against what the others hold there.
-func (p *SimProcess) fits(records []simRecord, index int, mib int64) error {
+func (p *simProcess) fits(records []simRecord, index int, mib int64) error {
 	card, found := p.box.card(index)
 	if !found {
 		return fmt.Errorf("simulated box has no gpu%d", index)
@@ -99,13 +99,13 @@ func (p *SimProcess) fits(records []simRecord, index int, mib int64) error {
 	}
 	roomMiB := card.TotalMiB - card.ReservedMiB - othersMiB
 	if mib > roomMiB {
-		return &OutOfMemoryError{Card: index, AskedMiB: mib - ownMiB, FreeMiB: max(0, roomMiB-ownMiB), TotalMiB: card.TotalMiB}
+		return &outOfMemoryError{Card: index, AskedMiB: mib - ownMiB, FreeMiB: max(0, roomMiB-ownMiB), TotalMiB: card.TotalMiB}
 	}
 	return nil
 }
 
-// Leave gives back all that the process holds.
-func (p *SimProcess) Leave() error {
+// leave gives back all that the process holds.
+func (p *simProcess) leave() error {
 	if err := os.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("leave simulated box: %w", err)
 	}

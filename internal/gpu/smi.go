@@ -15,8 +15,8 @@ import (
 	"berth/internal/text"
 )
 
-// ErrNoDriver is the cause when nvidia-smi is missing or finds no usable card.
-var ErrNoDriver = errors.New("no NVIDIA GPU can be read")
+// errNoDriver is the cause when nvidia-smi is missing or finds no usable card.
+var errNoDriver = errors.New("no NVIDIA GPU can be read")
 
 // smiDeadline bounds one call of nvidia-smi, which answers in well under a
 // second on a healthy machine.
@@ -27,7 +27,7 @@ const (
 	smiProcessesQuery = "--query-compute-apps=gpu_uuid,pid,used_memory"
 )
 
-// SMI reads the cards through nvidia-smi.
+// smiSource reads the cards through nvidia-smi.
 //
 // Memory comes from --query-gpu. Processes come from "-q -d PIDS", a report
 // for people, because nothing else tells a desktop's processes from a job's at
@@ -36,7 +36,7 @@ const (
 // long and cannot be cut down to processes. Where that report cannot be made
 // sense of, --query-compute-apps is asked instead; where neither can, the
 // sample says that processes are not known.
-type SMI struct {
+type smiSource struct {
 	mu          sync.Mutex
 	command     *smiCommand
 	fields      []string          // that this driver knows, as far as was found out
@@ -48,20 +48,20 @@ type SMI struct {
 }
 
 var (
-	_ Source    = (*SMI)(nil)
-	_ Describer = (*SMI)(nil)
+	_ Source    = (*smiSource)(nil)
+	_ describer = (*smiSource)(nil)
 )
 
-// OpenSMI finds nvidia-smi and checks that it can read at least one card.
-func OpenSMI() (*SMI, error) {
+// findSMI finds nvidia-smi and checks that it can read at least one card.
+func findSMI() (*smiSource, error) {
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
-		return nil, fmt.Errorf("%w: nvidia-smi is not in PATH", ErrNoDriver)
+		return nil, fmt.Errorf("%w: nvidia-smi is not in PATH", errNoDriver)
 	}
-	s := &SMI{command: &smiCommand{path: path, deadline: smiDeadline}, fields: slices.Concat(smiBase, smiMore), places: map[string]Device{}}
+	s := &smiSource{command: &smiCommand{path: path, deadline: smiDeadline}, fields: slices.Concat(smiBase, smiMore), places: map[string]Device{}}
 	ctx := context.Background()
 	if _, err := s.Sample(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoDriver, err)
+		return nil, fmt.Errorf("%w: %w", errNoDriver, err)
 	}
 	if out, err := s.command.output(ctx, "topo", "-m"); err == nil {
 		s.topology = parseTopology(out)
@@ -70,13 +70,13 @@ func OpenSMI() (*SMI, error) {
 }
 
 // Name names the source to people.
-func (s *SMI) Name() string { return "nvidia-smi" }
+func (s *smiSource) Name() string { return "nvidia-smi" }
 
 // Cheap is false: a sample costs two processes and some 50 ms.
-func (s *SMI) Cheap() bool { return false }
+func (s *smiSource) Cheap() bool { return false }
 
 // Close ends a call that is still under way.
-func (s *SMI) Close() error {
+func (s *smiSource) Close() error {
 	s.command.abandon()
 	return nil
 }
@@ -84,7 +84,7 @@ func (s *SMI) Close() error {
 // Sample reads memory first and processes after it: a process that comes in
 // between is listed and found to explain nothing yet, which is harmless, while
 // the other way round its memory would look like nobody's.
-func (s *SMI) Sample(ctx context.Context) (Sample, error) {
+func (s *smiSource) Sample(ctx context.Context) (Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sample := Sample{At: time.Now()}
@@ -116,7 +116,7 @@ func (s *SMI) Sample(ctx context.Context) (Sample, error) {
 // memory asks for the cards. A field that the driver does not know is left out
 // from then on; an answer in too few columns is one of a tool that does not
 // look at what it is asked, and the oldest fields are all there is.
-func (s *SMI) memory(ctx context.Context) (smiRows, error) {
+func (s *smiSource) memory(ctx context.Context) (smiRows, error) {
 	var rows smiRows
 	var out []byte
 	var err error
@@ -145,7 +145,7 @@ func (s *SMI) memory(ctx context.Context) (smiRows, error) {
 }
 
 // learn takes in where the cards are.
-func (s *SMI) learn(rows *smiRows) {
+func (s *smiSource) learn(rows *smiRows) {
 	rows.lost(s.places)
 	s.driver.Store(&rows.driver)
 	for _, d := range rows.there {
@@ -163,7 +163,7 @@ func (s *SMI) learn(rows *smiRows) {
 }
 
 // Facts are what nvidia-smi tells about the driver.
-func (s *SMI) Facts() Facts {
+func (s *smiSource) Facts() Facts {
 	facts := Facts{Source: s.command.path}
 	if driver := s.driver.Load(); driver != nil {
 		facts.Driver = text.Said(*driver)
@@ -173,7 +173,7 @@ func (s *SMI) Facts() Facts {
 
 // processes are the processes of each card, by UUID. A card that is absent
 // from the answer is one whose processes are not known.
-func (s *SMI) processes(ctx context.Context, devices []Device) (map[string]processList, error) {
+func (s *smiSource) processes(ctx context.Context, devices []Device) (map[string]processList, error) {
 	if !s.noReport {
 		lists, err := s.report(ctx)
 		if err == nil {
@@ -193,7 +193,7 @@ func (s *SMI) processes(ctx context.Context, devices []Device) (map[string]proce
 
 // report reads "-q -d PIDS". It names cards by their place on the bus, which
 // is looked up when a card turns up that was not there before.
-func (s *SMI) report(ctx context.Context) (map[string]processList, error) {
+func (s *smiSource) report(ctx context.Context) (map[string]processList, error) {
 	out, err := s.command.output(ctx, "-q", "-d", "PIDS")
 	if err != nil {
 		return nil, fmt.Errorf("list GPU processes: %w", err)

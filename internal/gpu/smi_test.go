@@ -83,9 +83,9 @@ NF == 1 { print; next }
 }
 `
 
-func openSMI(t *testing.T) *SMI {
+func openSMI(t *testing.T) *smiSource {
 	t.Helper()
-	s, err := OpenSMI()
+	s, err := findSMI()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +210,12 @@ func TestSMISaysWhyThereIsNoGPU(t *testing.T) {
 		"":        "Invalid combination",
 	} {
 		fakeSMI(t, recorded)
-		if _, err := OpenSMI(); !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), reason) {
+		if _, err := findSMI(); !errors.Is(err, errNoDriver) || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: %v", recorded, err)
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := OpenSMI(); !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "not in PATH") {
+	if _, err := findSMI(); !errors.Is(err, errNoDriver) || !strings.Contains(err.Error(), "not in PATH") {
 		t.Errorf("without nvidia-smi: %v", err)
 	}
 }
@@ -288,7 +288,7 @@ func (c *smiCommand) busy() bool {
 
 // TestSMIReadsTheCardsOfThisMachine runs where there are some.
 func TestSMIReadsTheCardsOfThisMachine(t *testing.T) {
-	s, err := OpenSMI()
+	s, err := findSMI()
 	if err != nil {
 		t.Skip(err)
 	}

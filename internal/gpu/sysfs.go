@@ -73,17 +73,17 @@ func (p place) near(o place) int {
 		// A port of the host bridge leads to one device; where it leads to two
 		// cards, that device is a switch.
 		if len(p.path) > 2 && len(o.path) > 2 && p.path[1] == o.path[1] {
-			return NearSwitch
+			return nearSwitch
 		}
-		return NearHost
+		return nearHost
 	}
 	switch {
 	case p.numa < 0 || o.numa < 0:
 		return 0
 	case p.numa == o.numa:
-		return NearNode
+		return nearNode
 	}
-	return NearSystem
+	return nearSystem
 }
 
 func (s *sysfs) place(busID string) place {

@@ -68,7 +68,7 @@ func TestSysfsTellsWhereCardsAre(t *testing.T) {
 		if diff := cmp.Diff([]string{"0-7", "0-7", "0-7", "0-7", "8-15", "", "", ""}, cpus); diff != "" {
 			t.Error(diff)
 		}
-		want := map[int]int{11: NearSwitch, 12: NearHost, 13: NearNode, 14: NearSystem}
+		want := map[int]int{11: nearSwitch, 12: nearHost, 13: nearNode, 14: nearSystem}
 		if diff := cmp.Diff(want, devices[0].Near); diff != "" || devices[5].Near != nil || devices[7].Near != nil {
 			t.Error(diff, devices[5].Near, devices[7].Near)
 		}
@@ -84,7 +84,7 @@ func TestSysfsOfAMachineWithOneNode(t *testing.T) {
 	a.BusID, b.BusID, b.Minor = "00000000:00:06.0", "00000000:00:07.0", 3
 	devices := []Device{a, b}
 	s.fill(devices)
-	if d := devices[1]; d.NUMA != 0 || d.CPUs != "0-7" || d.Near[0] != NearHost || d.Minor != 3 {
+	if d := devices[1]; d.NUMA != 0 || d.CPUs != "0-7" || d.Near[0] != nearHost || d.Minor != 3 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -95,7 +95,7 @@ func TestSysfsKeepsWhatTheDriverSaid(t *testing.T) {
 	a.BusID, a.NUMA, b.BusID, b.NUMA = "0000:07:00.0", 1, "0000:08:00.0", 1
 	devices := []Device{a, b}
 	s.fill(devices)
-	if d := devices[0]; d.NUMA != 1 || d.Near[1] != NearNode {
+	if d := devices[0]; d.NUMA != 1 || d.Near[1] != nearNode {
 		t.Errorf("%+v", d)
 	}
 }

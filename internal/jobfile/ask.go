@@ -57,7 +57,7 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 			return Asked{}, err
 		}
 	}
-	if err := Check(&a.Spec, a.gpusGiven); err != nil {
+	if err := checkSpec(&a.Spec, a.gpusGiven); err != nil {
 		return Asked{}, err
 	}
 	return a.Asked, nil

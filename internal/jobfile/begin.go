@@ -14,10 +14,10 @@ const allowedBegin = "now, now+90 (seconds), now+2h, 16:00 (the next), noon, mid
 // otherwise hide a job for good.
 const maxAhead = text.MaxDuration
 
-// ParseBegin reads when a job may start at the earliest. Times of day and
+// parseBegin reads when a job may start at the earliest. Times of day and
 // dates without a zone are those of now's; a date alone, and tomorrow, mean
 // its first moment.
-func ParseBegin(written string, now time.Time) (time.Time, error) {
+func parseBegin(written string, now time.Time) (time.Time, error) {
 	at, err := beginForm(written)
 	if err != nil {
 		return time.Time{}, err

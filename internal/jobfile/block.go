@@ -26,7 +26,7 @@ func (a *asking) readBlock(line string) (command string, err error) {
 			return "", errUnclosed
 		}
 		if rest[0] == ']' {
-			return strings.TrimLeft(rest[1:], " \t\r"), Check(&a.Spec, a.gpusGiven)
+			return strings.TrimLeft(rest[1:], " \t\r"), checkSpec(&a.Spec, a.gpusGiven)
 		}
 		var f *Field
 		var value string

@@ -7,10 +7,10 @@ import (
 	"berth/internal/job"
 )
 
-// Check settles what the keys of one job say together. The number of GPUs
+// checkSpec settles what the keys of one job say together. The number of GPUs
 // follows exact ids unless it was given (gpusGiven), and what contradicts
 // itself is refused: better no job than one on the wrong cards.
-func Check(spec *job.Spec, gpusGiven bool) error {
+func checkSpec(spec *job.Spec, gpusGiven bool) error {
 	if len(spec.IDs) > 0 {
 		if err := checkIDs(spec, gpusGiven); err != nil {
 			return err

@@ -99,7 +99,7 @@ func parseName(value string) (string, error) {
 }
 
 func readGPUs(a *asking, value string) (err error) {
-	count, share, err := ParseGPUs(value)
+	count, share, err := parseGPUs(value)
 	if err == nil {
 		a.Spec.GPUs, a.Spec.Share, a.gpusGiven = count, share, true
 	}
@@ -135,7 +135,7 @@ func writeVRAM(a *Asked) string {
 }
 
 func readSignal(a *asking, value string) error {
-	name, before, err := ParseSignal(value)
+	name, before, err := parseSignal(value)
 	if err == nil {
 		a.Spec.WarnSignal, a.Spec.WarnBefore = name, before
 	}
@@ -164,9 +164,9 @@ func parsePreemptible(value string) (string, error) {
 
 // readAfter takes the names of other lines in a jobs file, and elsewhere ids.
 func readAfter(a *asking, value string) (err error) {
-	parse := ParseAfterJobs
+	parse := parseAfterJobs
 	if a.inFile {
-		parse = ParseAfter
+		parse = parseAfter
 	}
 	after, err := parse(value)
 	if err == nil {
@@ -200,7 +200,7 @@ func readBegin(a *asking, value string) error {
 		_, err := beginForm(value)
 		return err
 	}
-	begin, err := ParseBegin(value, a.now)
+	begin, err := parseBegin(value, a.now)
 	if err != nil {
 		return err
 	}

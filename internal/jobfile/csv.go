@@ -170,7 +170,7 @@ func (j CSVJob) Spec(sizes Sizes) (job.Spec, error) {
 	spec.Argv = append([]string{"python", "-u", j.Script}, j.Words...)
 	spec.Conda, spec.Allow, spec.Priority = j.Conda, slices.Clone(j.Allow), -j.Priority
 	spec.Inject = "--cuda=physical"
-	need, _ := sizes.For(j.Words)
+	need, _ := sizes.of(j.Words)
 	spec.GPUs, spec.Share, spec.VRAMMiB = need.GPUs, need.Share, need.VRAMMiB
-	return spec, Check(&spec, true)
+	return spec, checkSpec(&spec, true)
 }

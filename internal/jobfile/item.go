@@ -39,7 +39,7 @@ func (r *itemReader) read(v *value) {
 	if len(r.errs.Problems)+r.errs.More > before {
 		return
 	}
-	err := Check(&r.asking.Spec, r.asking.gpusGiven)
+	err := checkSpec(&r.asking.Spec, r.asking.gpusGiven)
 	if err == nil {
 		err = CheckInject(&job.Spec{Shell: r.item.Shell, Inject: r.asking.Spec.Inject})
 	}

@@ -53,18 +53,18 @@ func ParseIDs(s string) ([]int, error) {
 
 func formatIDs(ids []int) string { return job.Grant{GPUs: ids}.List() }
 
-// ParseAfter reads what a line of a jobs file waits for: names of other lines.
-func ParseAfter(s string) ([]job.Dependency, error) {
-	return parseAfter(s, allowedAfter, func(word string) (job.Dependency, bool) {
+// parseAfter reads what a line of a jobs file waits for: names of other lines.
+func parseAfter(s string) ([]job.Dependency, error) {
+	return parseDependencies(s, allowedAfter, func(word string) (job.Dependency, bool) {
 		return job.Dependency{Name: word}, word != ""
 	})
 }
 
-// ParseAfterJobs reads what a submitted job waits for: ids of other jobs. "@"
+// parseAfterJobs reads what a submitted job waits for: ids of other jobs. "@"
 // and "@~1" stand as they are, because only the daemon knows which job a
 // caller submitted last.
-func ParseAfterJobs(s string) ([]job.Dependency, error) {
-	return parseAfter(s, allowedAfterJobs, func(word string) (job.Dependency, bool) {
+func parseAfterJobs(s string) ([]job.Dependency, error) {
+	return parseDependencies(s, allowedAfterJobs, func(word string) (job.Dependency, bool) {
 		if back, ok := parseLast(word); ok {
 			return job.Dependency{Job: lastWord(back)}, true
 		}
@@ -76,10 +76,10 @@ func ParseAfterJobs(s string) ([]job.Dependency, error) {
 	})
 }
 
-// parseAfter reads a list of jobs with their conditions. The part after the
+// parseDependencies reads a list of jobs with their conditions. The part after the
 // last colon is the condition, so that a name with colons can be written with
 // one.
-func parseAfter(s, allowed string, read func(word string) (job.Dependency, bool)) ([]job.Dependency, error) {
+func parseDependencies(s, allowed string, read func(word string) (job.Dependency, bool)) ([]job.Dependency, error) {
 	var list []job.Dependency
 	seen := map[job.Dependency]bool{}
 	for part := range strings.SplitSeq(s, ",") {
@@ -113,9 +113,9 @@ func parseAfter(s, allowed string, read func(word string) (job.Dependency, bool)
 // warnSignals are those a program can catch and would use to save itself.
 const warnSignals = " HUP INT QUIT USR1 USR2 ALRM TERM CONT URG WINCH "
 
-// ParseSignal reads a warning such as "USR1@60". The name comes back in upper
+// parseSignal reads a warning such as "USR1@60". The name comes back in upper
 // case without SIG.
-func ParseSignal(s string) (name string, before time.Duration, err error) {
+func parseSignal(s string) (name string, before time.Duration, err error) {
 	name, when, timed := strings.Cut(strings.TrimSpace(s), "@")
 	name = strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(name)), "SIG")
 	if name == "" || strings.Contains(name, " ") || !strings.Contains(warnSignals, " "+name+" ") {

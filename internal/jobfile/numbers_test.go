@@ -23,7 +23,7 @@ func TestGPUCounts(t *testing.T) {
 		{"1.0", 1, 0, true}, {"1.2", 2, 0, true}, {"1024", 1024, 0, true}, {"0.0", 0, 0, true},
 		{"1025", 0, 0, false}, {"-1", 0, 0, false}, {"all", 0, 0, false}, {"2x", 0, 0, false}, {"", 0, 0, false},
 	} {
-		count, share, err := ParseGPUs(row.text)
+		count, share, err := parseGPUs(row.text)
 		if count != row.count || share != row.share || (err == nil) != row.ok {
 			t.Errorf("%q: %d %v %v", row.text, count, share, err)
 		}
@@ -50,13 +50,13 @@ func TestIDLists(t *testing.T) {
 }
 
 func TestWhatAJobWaitsFor(t *testing.T) {
-	got, err := ParseAfter("prep, eval:ANY,a:b:fail")
+	got, err := parseAfter("prep, eval:ANY,a:b:fail")
 	want := []job.Dependency{{Name: "prep", On: job.AfterOK}, {Name: "eval", On: job.AfterAny}, {Name: "a:b", On: job.AfterFail}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	for _, text := range []string{"", "a,", ":ok", "a:", "a:never", "a,a"} {
-		if _, err := ParseAfter(text); err == nil {
+		if _, err := parseAfter(text); err == nil {
 			t.Errorf("%q passed", text)
 		}
 	}
@@ -70,7 +70,7 @@ func TestWarningSignals(t *testing.T) {
 		{"USR1@60", "USR1", time.Minute}, {"sigterm@2m", "TERM", 2 * time.Minute}, {"INT", "INT", time.Minute},
 		{"KILL@5", "", 0}, {"@5", "", 0}, {"USR1@", "", 0}, {"USR1 USR2@5", "", 0}, {"", "", 0},
 	} {
-		name, before, err := ParseSignal(row.text)
+		name, before, err := parseSignal(row.text)
 		if (err == nil) != (row.name != "") || (err == nil && (name != row.name || before != row.before)) {
 			t.Errorf("%q: %s %v %v", row.text, name, before, err)
 		}

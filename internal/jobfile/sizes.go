@@ -10,9 +10,9 @@ import (
 	"berth/internal/text"
 )
 
-// Need is what a model takes: whole cards, or a share of one, and how much
+// modelNeed is what a model takes: whole cards, or a share of one, and how much
 // memory on each where that is known.
-type Need struct {
+type modelNeed struct {
 	GPUs    int
 	Share   float64
 	VRAMMiB int64
@@ -21,8 +21,8 @@ type Need struct {
 // Sizes is a table of language models and what each takes. Its zero value
 // knows none, and gives every job one whole card.
 type Sizes struct {
-	other  Need
-	models map[string]Need
+	other  modelNeed
+	models map[string]modelNeed
 }
 
 const (
@@ -55,15 +55,15 @@ func ParseSizes(name string, text []byte) (Sizes, error) {
 	return r.sizes, nil
 }
 
-// For is what a job with these arguments takes, by the last --llm among them.
+// of is what a job with these arguments takes, by the last --llm among them.
 // known says that the table names that model.
-func (s Sizes) For(words []string) (need Need, known bool) {
+func (s Sizes) of(words []string) (need modelNeed, known bool) {
 	model, _ := FlagValue(words, "--llm")
 	if need, known = s.models[model]; known {
 		return need, true
 	}
-	if s.other == (Need{}) {
-		return Need{GPUs: 1}, false
+	if s.other == (modelNeed{}) {
+		return modelNeed{GPUs: 1}, false
 	}
 	return s.other, false
 }
@@ -93,7 +93,7 @@ func (r *sizesReader) readModels(e *entry) {
 		r.errs.add(r.name, e.line, fmt.Sprintf("%s: found %s, allowed {\"NAME\": 0.5}", e.key, e.value.what()))
 		return
 	}
-	r.sizes.models = make(map[string]Need, len(e.value.entries))
+	r.sizes.models = make(map[string]modelNeed, len(e.value.entries))
 	for i := range e.value.entries {
 		model := &e.value.entries[i]
 		r.sizes.models[model.key] = r.need(model.key, &model.value)
@@ -101,7 +101,7 @@ func (r *sizesReader) readModels(e *entry) {
 }
 
 // need reads what one model takes; what is wrong with it is told by its name.
-func (r *sizesReader) need(model string, v *value) Need {
+func (r *sizesReader) need(model string, v *value) modelNeed {
 	need, err := readNeed(v)
 	if err != nil {
 		r.errs.add(r.name, v.line, fmt.Sprintf("%s: %v", text.Found(model), err))
@@ -109,20 +109,20 @@ func (r *sizesReader) need(model string, v *value) Need {
 	return need
 }
 
-func readNeed(v *value) (Need, error) {
+func readNeed(v *value) (modelNeed, error) {
 	if v.kind == mapping {
 		return readNeeds(v)
 	}
 	n, err := readCount(v, maxGPUs)
 	if err != nil {
-		return Need{}, fmt.Errorf("found %s, allowed %s", v.what(), allowedNeed)
+		return modelNeed{}, fmt.Errorf("found %s, allowed %s", v.what(), allowedNeed)
 	}
 	return cardsFor(n), nil
 }
 
 // readNeeds reads the longer form.
-func readNeeds(v *value) (Need, error) {
-	var need Need
+func readNeeds(v *value) (modelNeed, error) {
+	var need modelNeed
 	known := []string{"share", "gpus", "vram"}
 	for i := range v.entries {
 		e := &v.entries[i]
@@ -144,7 +144,7 @@ func readNeeds(v *value) (Need, error) {
 			return need, fmt.Errorf("%s: %w", e.key, err)
 		}
 	}
-	if need == (Need{}) {
+	if need == (modelNeed{}) {
 		return need, fmt.Errorf("found nothing, allowed %s", allowedNeed)
 	}
 	need.GPUs = max(need.GPUs, 1)
@@ -163,9 +163,9 @@ func readCount(v *value, most float64) (float64, error) {
 }
 
 // cardsFor makes cards of a number: what is above one is so many whole ones.
-func cardsFor(n float64) Need {
+func cardsFor(n float64) modelNeed {
 	if n < 1 {
-		return Need{GPUs: 1, Share: n}
+		return modelNeed{GPUs: 1, Share: n}
 	}
-	return Need{GPUs: int(math.Ceil(n))}
+	return modelNeed{GPUs: int(math.Ceil(n))}
 }

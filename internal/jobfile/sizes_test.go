@@ -24,41 +24,41 @@ func TestSizesFor(t *testing.T) {
 	}
 	for _, row := range []struct {
 		says, words string
-		want        Need
+		want        modelNeed
 		known       bool
 	}{
-		{"no model", "--epochs 3", Need{GPUs: 1, Share: 0.25}, false},
-		{"an unknown one", "--llm gpt", Need{GPUs: 1, Share: 0.25}, false},
-		{"a known one", "--llm qwen2.5-3b-inst --x", Need{GPUs: 1, Share: 0.5}, true},
-		{"with =", "--x --llm=qwen2.5-3b-inst", Need{GPUs: 1, Share: 0.5}, true},
-		{"the last counts", "--llm=qwen2.5-3b-inst --llm qwen2.5-7b-inst", Need{GPUs: 1}, true},
-		{"also against the one before", "--llm qwen2.5-7b-inst --llm=gpt", Need{GPUs: 1, Share: 0.25}, false},
-		{"a flag without its value says nothing", "--llm qwen2.5-7b-inst --llm", Need{GPUs: 1}, true},
-		{"other flags are others", "--llm-path double --llms double", Need{GPUs: 1, Share: 0.25}, false},
-		{"one is a whole card", "--llm qwen2.5-7b-inst", Need{GPUs: 1}, true},
-		{"two are two", "--llm double", Need{GPUs: 2}, true},
-		{"what is above one is rounded up", "--llm=half+more", Need{GPUs: 2}, true},
-		{"a small number", "--llm tiny", Need{GPUs: 1, Share: 0.01}, true},
-		{"the longer form, a share", "--llm shared", Need{GPUs: 1, Share: 0.3}, true},
-		{"a share of all is a card", "--llm whole", Need{GPUs: 1}, true},
-		{"cards and memory", "--llm measured", Need{GPUs: 2, VRAMMiB: 18 << 10}, true},
-		{"memory alone is on one card", "--llm bytes", Need{GPUs: 1, VRAMMiB: 4096}, true},
-		{"a share and memory", "--llm part", Need{GPUs: 1, Share: 0.5, VRAMMiB: 8 << 10}, true},
+		{"no model", "--epochs 3", modelNeed{GPUs: 1, Share: 0.25}, false},
+		{"an unknown one", "--llm gpt", modelNeed{GPUs: 1, Share: 0.25}, false},
+		{"a known one", "--llm qwen2.5-3b-inst --x", modelNeed{GPUs: 1, Share: 0.5}, true},
+		{"with =", "--x --llm=qwen2.5-3b-inst", modelNeed{GPUs: 1, Share: 0.5}, true},
+		{"the last counts", "--llm=qwen2.5-3b-inst --llm qwen2.5-7b-inst", modelNeed{GPUs: 1}, true},
+		{"also against the one before", "--llm qwen2.5-7b-inst --llm=gpt", modelNeed{GPUs: 1, Share: 0.25}, false},
+		{"a flag without its value says nothing", "--llm qwen2.5-7b-inst --llm", modelNeed{GPUs: 1}, true},
+		{"other flags are others", "--llm-path double --llms double", modelNeed{GPUs: 1, Share: 0.25}, false},
+		{"one is a whole card", "--llm qwen2.5-7b-inst", modelNeed{GPUs: 1}, true},
+		{"two are two", "--llm double", modelNeed{GPUs: 2}, true},
+		{"what is above one is rounded up", "--llm=half+more", modelNeed{GPUs: 2}, true},
+		{"a small number", "--llm tiny", modelNeed{GPUs: 1, Share: 0.01}, true},
+		{"the longer form, a share", "--llm shared", modelNeed{GPUs: 1, Share: 0.3}, true},
+		{"a share of all is a card", "--llm whole", modelNeed{GPUs: 1}, true},
+		{"cards and memory", "--llm measured", modelNeed{GPUs: 2, VRAMMiB: 18 << 10}, true},
+		{"memory alone is on one card", "--llm bytes", modelNeed{GPUs: 1, VRAMMiB: 4096}, true},
+		{"a share and memory", "--llm part", modelNeed{GPUs: 1, Share: 0.5, VRAMMiB: 8 << 10}, true},
 	} {
 		words := strings.Fields(row.words)
 		for i := range words {
 			words[i] = strings.ReplaceAll(words[i], "+", " ")
 		}
-		if got, known := sizes.For(words); got != row.want || known != row.known {
+		if got, known := sizes.of(words); got != row.want || known != row.known {
 			t.Errorf("%s: got %+v, known %t", row.says, got, known)
 		}
 	}
-	if got, known := (Sizes{}).For([]string{"--llm", "qwen2.5-3b-inst"}); got != (Need{GPUs: 1}) || known {
+	if got, known := (Sizes{}).of([]string{"--llm", "qwen2.5-3b-inst"}); got != (modelNeed{GPUs: 1}) || known {
 		t.Errorf("no table: %+v, known %t", got, known)
 	}
 	if sizes, err := ParseSizes("s", []byte(`{"models": {}}`)); err != nil {
 		t.Error(err)
-	} else if got, _ := sizes.For(nil); got != (Need{GPUs: 1}) {
+	} else if got, _ := sizes.of(nil); got != (modelNeed{GPUs: 1}) {
 		t.Errorf("no default: %+v", got)
 	}
 }

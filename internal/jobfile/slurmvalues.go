@@ -208,7 +208,7 @@ func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 	if timed {
 		name += "@" + before
 	}
-	_, _, err = ParseSignal(name)
+	_, _, err = parseSignal(name)
 	return []Pair{{"signal", name}}, err == nil, nil
 }
 

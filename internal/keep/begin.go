@@ -37,7 +37,7 @@ func begin() int {
 	b := beginning{socket: fdStage}
 	o, err := orderOf(frame)
 	if err == nil {
-		err = b.become(o, frame.All(stageJoin))
+		err = b.become(o, frame.all(stageJoin))
 	}
 	b.say(Frame{stageFailed, []Field{{"why", err.Error()}}}, -1)
 	return 1

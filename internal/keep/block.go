@@ -98,22 +98,22 @@ func (r Record) Encode() []byte {
 // supervisor may say more.
 func DecodeRecord(block []byte) (Record, error) {
 	if len(block) != BlockSize {
-		return Record{}, fmt.Errorf("%w: %d bytes", ErrDamaged, len(block))
+		return Record{}, fmt.Errorf("%w: %d bytes", errDamaged, len(block))
 	}
 	text, padding, _ := bytes.Cut(block, []byte{0})
 	if len(bytes.Trim(padding, "\x00")) > 0 {
-		return Record{}, fmt.Errorf("%w: bytes after its end", ErrDamaged)
+		return Record{}, fmt.Errorf("%w: bytes after its end", errDamaged)
 	}
 	if len(text) == 0 {
 		return Record{}, errBlank
 	}
 	at := bytes.LastIndex(text, []byte("\nsum="))
 	if !bytes.HasPrefix(text, []byte(blockHeader)) || at < 0 {
-		return Record{}, fmt.Errorf("%w: no header or sum", ErrDamaged)
+		return Record{}, fmt.Errorf("%w: no header or sum", errDamaged)
 	}
 	body, sum := text[:at+1], text[at+1:]
 	if want := fmt.Sprintf("sum=%08x\n", crc32.ChecksumIEEE(body)); string(sum) != want {
-		return Record{}, fmt.Errorf("%w: wrong sum", ErrDamaged)
+		return Record{}, fmt.Errorf("%w: wrong sum", errDamaged)
 	}
 	return decodeLines(string(body[len(blockHeader):]))
 }
@@ -124,18 +124,18 @@ func decodeLines(body string) (Record, error) {
 	for line := range strings.Lines(body) {
 		key, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		if !found {
-			return Record{}, fmt.Errorf("%w: line without a key", ErrDamaged)
+			return Record{}, fmt.Errorf("%w: line without a key", errDamaged)
 		}
 		values[key] = value
 	}
 	if err := r.read(values); err != nil {
-		return Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return Record{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	switch r.State {
 	case Idle, Started, Ended:
 		return r, nil
 	}
-	return Record{}, fmt.Errorf("%w: state %q", ErrDamaged, r.State)
+	return Record{}, fmt.Errorf("%w: state %q", errDamaged, r.State)
 }
 
 // cut shortens a text until it fits; leaveOut drops what does not fit.

@@ -100,10 +100,10 @@ func credentialOf(f Frame) (*Credential, error) {
 		return n
 	}
 	c.UID, c.GID, c.Umask = number(f.Get("uid")), number(f.Get("gid")), number(f.Get("umask"))
-	for _, gid := range f.All("group") {
+	for _, gid := range f.all("group") {
 		c.Groups = append(c.Groups, number(gid))
 	}
-	for _, text := range f.All("rlimit") {
+	for _, text := range f.all("rlimit") {
 		var l Rlimit
 		if _, scanErr := fmt.Sscanf(text, "%d %d %d", &l.Resource, &l.Soft, &l.Hard); scanErr != nil {
 			return nil, fmt.Errorf("%w: rlimit %q", ErrFrame, text)

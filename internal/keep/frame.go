@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Version is the protocol's, in the first byte of every frame.
-const Version = 1
+// version is the protocol's, in the first byte of every frame.
+const version = 1
 
 // MaxFrame bounds a frame's payload. It is above what the kernel lets a
 // process have as arguments and environment.
@@ -76,8 +76,8 @@ func (f Frame) Get(key string) string {
 	return ""
 }
 
-// All is every value of that key, in order.
-func (f Frame) All(key string) []string {
+// all is every value of that key, in order.
+func (f Frame) all(key string) []string {
 	var values []string
 	for _, field := range f.Fields {
 		if field.Key == key {
@@ -97,7 +97,7 @@ func (f Frame) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, MaxFrame)
 	}
 	out := make([]byte, 0, frameHeader+size)
-	out = append(out, Version, byte(f.Kind))
+	out = append(out, version, byte(f.Kind))
 	out = binary.BigEndian.AppendUint32(out, uint32(size))
 	for _, field := range f.Fields {
 		out = binary.BigEndian.AppendUint32(out, uint32(len(field.Key)))
@@ -117,7 +117,7 @@ func readFrame(r io.Reader, most uint32) (Frame, error) {
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return Frame{}, err
 	}
-	if header[0] != Version {
+	if header[0] != version {
 		return Frame{}, fmt.Errorf("%w: protocol version %d", ErrFrame, header[0])
 	}
 	size := binary.BigEndian.Uint32(header[2:])

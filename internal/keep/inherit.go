@@ -18,8 +18,8 @@ const (
 	fdRecord     = 6 // the record file
 )
 
-// ExtraFiles counts the descriptors above.
-const ExtraFiles = 4
+// extraFiles counts the descriptors above.
+const extraFiles = 4
 
 // inherit makes the process one that a job can be started from: what berth's
 // own caller left open or ignored must not reach the job.
@@ -30,7 +30,7 @@ func inherit() error {
 	}
 	clearMask()
 	clearSignals()
-	for fd := fdController; fd < fdController+ExtraFiles; fd++ {
+	for fd := fdController; fd < fdController+extraFiles; fd++ {
 		syscall.CloseOnExec(fd)
 	}
 	closeStrays()
@@ -91,7 +91,7 @@ func closeStrays() {
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd < fdController+ExtraFiles {
+		if err != nil || fd < fdController+extraFiles {
 			continue
 		}
 		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)

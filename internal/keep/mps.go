@@ -74,7 +74,7 @@ func mpsOf(f Frame) (*MPS, error) {
 		return nil, nil
 	}
 	m := &MPS{Control: strings.Clone(f.Get("mps_control")), Dir: strings.Clone(f.Get("mps_dir"))}
-	for _, card := range f.All("mps_card") {
+	for _, card := range f.all("mps_card") {
 		m.Cards = append(m.Cards, strings.Clone(card))
 	}
 	limit, err := strconv.ParseInt(f.Get("mps_limit_mib"), 10, 64)

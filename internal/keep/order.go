@@ -198,7 +198,7 @@ func orderOf(f Frame) (Order, error) {
 	// What outlasts the start is copied, so that the rest can be forgotten.
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
-		Job: own("job"), Argv: f.All("arg"), Env: f.All("env"), Dir: own("dir"), Log: own("log"),
+		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Log: own("log"),
 		LogAlone: f.Get("log_alone") == "true", Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 		Affinity: own("affinity"),

@@ -68,12 +68,12 @@ type Record struct {
 // not at all as far as the death of a process goes.
 const BlockSize = 4096
 
-// RecordSize is the length of a record file: the block that says what the
+// recordSize is the length of a record file: the block that says what the
 // supervisor is doing, and the block that says how its last job ended.
-const RecordSize = 2 * BlockSize
+const recordSize = 2 * BlockSize
 
-// ErrDamaged is a record that was written and cannot be read.
-var ErrDamaged = errors.New("damaged record")
+// errDamaged is a record that was written and cannot be read.
+var errDamaged = errors.New("damaged record")
 
 // errBlank is a block that was never written.
 var errBlank = errors.New("blank record")
@@ -88,9 +88,9 @@ func ReadRecords(path string) (current Record, ok bool, err error) {
 		return Record{}, false, fmt.Errorf("open record: %w", err)
 	}
 	defer file.Close()
-	blocks := make([]byte, RecordSize)
+	blocks := make([]byte, recordSize)
 	if _, err := io.ReadFull(file, blocks); err != nil {
-		return Record{}, false, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+		return Record{}, false, fmt.Errorf("%w: %s: %w", errDamaged, path, err)
 	}
 	return pick(blocks)
 }

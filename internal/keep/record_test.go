@@ -98,7 +98,7 @@ func TestWhichBlockHolds(t *testing.T) {
 			if r.State != row.state || r.Job != row.job || ok != row.ok || (err != nil) != row.hasFailed {
 				t.Errorf("got %s of job %q, ok %v, error %v", r.State, r.Job, ok, err)
 			}
-			if err != nil && !errors.Is(err, ErrDamaged) {
+			if err != nil && !errors.Is(err, errDamaged) {
 				t.Errorf("%v is not ErrDamaged", err)
 			}
 		})
@@ -110,7 +110,7 @@ func TestAShortRecordFileIsDamaged(t *testing.T) {
 	if err := os.WriteFile(path, Record{State: Idle}.Encode(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ReadRecords(path); !errors.Is(err, ErrDamaged) {
+	if _, _, err := ReadRecords(path); !errors.Is(err, errDamaged) {
 		t.Errorf("got %v", err)
 	}
 }

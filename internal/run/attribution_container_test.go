@@ -120,12 +120,12 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 		config any
 		want   string
 	}{
-		{"a label", map[string]any{"Labels": map[string]string{TokenLabel: "feed:1:2"}}, "1"},
+		{"a label", map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:2"}}, "1"},
 		{"a variable", map[string]any{"Env": []string{"PATH=/bin", "BERTH_TOKEN=feed:1:1"}}, "1"},
-		{"another job of the same supervisor", map[string]any{"Labels": map[string]string{TokenLabel: "feed:2:1"}}, ""},
-		{"a longer token", map[string]any{"Labels": map[string]string{TokenLabel: "feedback:1:1"}}, ""},
-		{"the job's number, which anybody knows", map[string]any{"Labels": map[string]string{TokenLabel: "1", "berth.job": "1"}, "Env": []string{"BERTH_JOB_ID=1"}}, ""},
-		{"an empty label", map[string]any{"Labels": map[string]string{TokenLabel: ""}}, ""},
+		{"another job of the same supervisor", map[string]any{"Labels": map[string]string{tokenLabel: "feed:2:1"}}, ""},
+		{"a longer token", map[string]any{"Labels": map[string]string{tokenLabel: "feedback:1:1"}}, ""},
+		{"the job's number, which anybody knows", map[string]any{"Labels": map[string]string{tokenLabel: "1", "berth.job": "1"}, "Env": []string{"BERTH_JOB_ID=1"}}, ""},
+		{"an empty label", map[string]any{"Labels": map[string]string{tokenLabel: ""}}, ""},
 		{"no label", map[string]any{"Labels": nil}, ""},
 		{"nonsense", "configuration", ""},
 		{"none that docker knows", nil, ""},
@@ -178,7 +178,7 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 // like another's container.
 func TestACgroupThatAUserNamedIsNoContainerOfDockers(t *testing.T) {
 	id := containerID("e")
-	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{TokenLabel: "feed:1:1"}}}).answers()
+	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:1"}}}).answers()
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 100, Parent: 1, Session: 100}, "0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker-"+id+".scope\n")
 	f.add(keep.Process{PID: 101, Parent: 1, Session: 101}, "0::/system.slice/docker-"+id+".scope\n")
@@ -258,7 +258,7 @@ func TestWithoutDockerAContainerIsAStrangersAtOnce(t *testing.T) {
 // returns it. monitor is the environment of its parent.
 func inContainer(t *testing.T, name string, monitor ...string) keep.Process {
 	t.Helper()
-	parent := DetectCgroup()
+	parent := detectCgroup()
 	if parent == "" {
 		t.Skip("no cgroups here")
 	}
@@ -288,7 +288,7 @@ func inContainer(t *testing.T, name string, monitor ...string) keep.Process {
 func TestARealProcessInADockersCgroup(t *testing.T) {
 	id := containerID("d")
 	p := inContainer(t, "docker-"+id+".scope")
-	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{TokenLabel: "feed:1:1"}}}).answers()
+	docker := newDockerFake(t, map[string]any{id: map[string]any{"Labels": map[string]string{tokenLabel: "feed:1:1"}}}).answers()
 	a := NewAttribution()
 	a.containers = newContainers(docker.socket, time.Now)
 	a.world.inside = false

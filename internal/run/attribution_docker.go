@@ -14,9 +14,9 @@ import (
 	"berth/internal/keep"
 )
 
-// TokenLabel is the label with which a job says that a container is its own.
+// tokenLabel is the label with which a job says that a container is its own.
 // Its value is that of the variable BERTH_TOKEN.
-const TokenLabel = "berth.token"
+const tokenLabel = "berth.token"
 
 const (
 	dockerSocket = "/var/run/docker.sock"
@@ -123,7 +123,7 @@ func (c *containers) inspect(id string) string {
 	if reply.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(reply.Body, maxInspected)).Decode(&said) != nil {
 		return ""
 	}
-	if value := said.Config.Labels[TokenLabel]; value != "" {
+	if value := said.Config.Labels[tokenLabel]; value != "" {
 		return value
 	}
 	for _, entry := range said.Config.Env {

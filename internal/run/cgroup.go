@@ -13,13 +13,13 @@ import (
 	"berth/internal/keep"
 )
 
-// DetectCgroup makes a directory for jobs' cgroups below berth's own, where
+// detectCgroup makes a directory for jobs' cgroups below berth's own, where
 // the host allows it, and sweeps those that berths before it left empty. It
 // returns "" where jobs have to do without.
 //
 // A cgroup with processes in it, as berth's own has, cannot hand controllers
 // on. The top of the hierarchy can, where that is berth's to use.
-func DetectCgroup() string {
+func detectCgroup() string {
 	own := ownCgroup()
 	if own == "" {
 		return ""

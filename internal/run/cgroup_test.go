@@ -20,7 +20,7 @@ type cgroupHost struct {
 // cgroupHosts are those this machine has.
 func cgroupHosts(t *testing.T) []cgroupHost {
 	hosts := []cgroupHost{{"without a cgroup", false, func(o *Options) { o.CgroupParent = "none" }}}
-	if dir := DetectCgroup(); dir != "" {
+	if dir := detectCgroup(); dir != "" {
 		t.Cleanup(func() { keep.RemoveCgroup(dir) })
 		hosts = append(hosts, cgroupHost{"with a cgroup", true, func(o *Options) { o.CgroupParent = "" }})
 	} else {
@@ -30,7 +30,7 @@ func cgroupHosts(t *testing.T) []cgroupHost {
 }
 
 func TestACgroupServesOneJobAfterAnotherAndGoesWithItsSupervisor(t *testing.T) {
-	parent := DetectCgroup()
+	parent := detectCgroup()
 	if parent == "" {
 		t.Skip("no cgroups here")
 	}
@@ -93,12 +93,12 @@ func TestCgroupsOfDeadBerthsAreSwept(t *testing.T) {
 	if own == "" || os.MkdirAll(stale, 0o755) != nil {
 		t.Skip("no cgroups here")
 	}
-	dir := DetectCgroup()
+	dir := detectCgroup()
 	defer keep.RemoveCgroup(dir)
 	if _, err := os.Stat(filepath.Dir(stale)); !os.IsNotExist(err) {
 		t.Errorf("still there: %v", err)
 	}
-	if DetectCgroup() != dir {
+	if detectCgroup() != dir {
 		t.Error("one process has one directory")
 	}
 }

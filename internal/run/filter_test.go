@@ -58,7 +58,7 @@ func tryAll(dir string) string {
 // needFilter skips a test where the kernel filters no devices.
 func needFilter(t *testing.T) (parent string) {
 	t.Helper()
-	if parent = DetectCgroup(); parent == "" {
+	if parent = detectCgroup(); parent == "" {
 		t.Skip("no cgroups here")
 	}
 	t.Cleanup(func() { keep.RemoveCgroup(parent) })

@@ -303,7 +303,7 @@ func TestOrdersThatCannotBeGiven(t *testing.T) {
 
 func TestBerthItselfIsASupervisorWhereTheSmallProgramIsMissing(t *testing.T) {
 	b := newBench(t, func(o *Options) {
-		o.KeepCommand = FindKeep()
+		o.KeepCommand = findKeep()
 		if len(o.KeepCommand) != 2 || o.KeepCommand[1] != "__keep" {
 			t.Fatalf("found %q", o.KeepCommand)
 		}

@@ -20,7 +20,7 @@ func (r *Runner) Lease() (token string, err error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return "", ErrClosed
+		return "", errClosed
 	}
 	if n := len(r.pool); n > 0 {
 		s := r.pool[n-1]
@@ -94,7 +94,7 @@ func (r *Runner) spawn() (token string, err error) {
 	if r.closed {
 		conn.Close()
 		spawned.wait(cmd.Process)
-		return "", ErrClosed
+		return "", errClosed
 	}
 	r.all[token] = s
 	l := r.connect(s, conn)

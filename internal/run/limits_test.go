@@ -140,7 +140,7 @@ func TestWhatThisHostGives(t *testing.T) {
 }
 
 func TestAPlaceThatIsGivenIsMade(t *testing.T) {
-	own := DetectCgroup()
+	own := detectCgroup()
 	if own == "" {
 		t.Skip("no cgroups here")
 	}
@@ -264,7 +264,7 @@ func TestAnEarlierRecordIsJudgedByItsLog(t *testing.T) {
 
 // CgroupFacts looks at the place that berth would use if nobody gave it one.
 func CgroupFacts() Facts {
-	dir := DetectCgroup()
+	dir := detectCgroup()
 	f := factsOf(dir)
 	if dir != "" {
 		f.filters(probeFilter(dir))

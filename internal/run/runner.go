@@ -22,8 +22,8 @@ const (
 	eventBuffer = 1024
 )
 
-// ErrClosed is the answer of a Runner that was closed.
-var ErrClosed = errors.New("runner is closed")
+// errClosed is the answer of a Runner that was closed.
+var errClosed = errors.New("runner is closed")
 
 // Runner holds the supervisors of one queue. Its methods may be called from
 // any goroutine.
@@ -53,9 +53,9 @@ type Runner struct {
 // keepWord makes berth's own program a supervisor.
 const keepWord = "__keep"
 
-// FindKeep is how to start a supervisor: the small program beside berth's own,
+// findKeep is how to start a supervisor: the small program beside berth's own,
 // or berth itself where that is missing.
-func FindKeep() []string {
+func findKeep() []string {
 	self, err := os.Executable()
 	if err != nil {
 		self = "/proc/self/exe"
@@ -77,7 +77,7 @@ func Open(o Options) (*Runner, error) {
 		o.MaxIdle = defaultIdle
 	}
 	if len(o.KeepCommand) == 0 {
-		o.KeepCommand = FindKeep()
+		o.KeepCommand = findKeep()
 	}
 	dir, err := filepath.Abs(o.KeepDir)
 	if err != nil {
@@ -102,7 +102,7 @@ func Open(o Options) (*Runner, error) {
 	case "none":
 		r.noCgroup = true
 	case "":
-		r.cgroup = DetectCgroup()
+		r.cgroup = detectCgroup()
 		r.ownsIt = r.cgroup != ""
 	default:
 		r.cgroup = o.CgroupParent
@@ -170,7 +170,7 @@ func (r *Runner) Go(token string, o keep.Order) error {
 // leased is a supervisor that may be given an order. The mutex is held.
 func (r *Runner) leased(token string) (*supervisor, error) {
 	if r.closed {
-		return nil, ErrClosed
+		return nil, errClosed
 	}
 	s := r.all[token]
 	if s == nil || s.phase != leased {

@@ -9,8 +9,8 @@ import (
 // Options are what a Runner is opened with.
 type Options struct {
 	KeepDir      string   // one directory per supervisor is made here
-	KeepCommand  []string // how to start a supervisor; empty: FindKeep
-	CgroupParent string   // where jobs' cgroups go; "": DetectCgroup, "none": nowhere
+	KeepCommand  []string // how to start a supervisor; empty: findKeep
+	CgroupParent string   // where jobs' cgroups go; "": detectCgroup, "none": nowhere
 	KeepCgroup   string   // where supervisors themselves go; "": where berth is
 	Log          *slog.Logger
 	MaxIdle      int // warm supervisors kept; 0: 8

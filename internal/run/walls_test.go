@@ -169,7 +169,7 @@ func TestAFilterThatCannotBePutInPlaceIsNotedAndTheJobRuns(t *testing.T) {
 
 // A directory whose filter went with it would come back without.
 func TestASupervisorMakesNoDirectoryThatShouldHaveAFilter(t *testing.T) {
-	parent := DetectCgroup()
+	parent := detectCgroup()
 	if parent == "" {
 		t.Skip("no cgroups here")
 	}

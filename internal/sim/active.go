@@ -47,7 +47,7 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		Run: r.guess.span(j), Limit: r.guess.limit(j, c.done),
 	}
 	if r.parks(j) {
-		a.out, a.back = r.in.Park.Cost(r.in.Machine, j)
+		a.out, a.back = r.in.Park.cost(r.in.Machine, j)
 	}
 	a.held.Aside = r.aside(j)
 	return a

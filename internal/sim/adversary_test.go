@@ -29,11 +29,11 @@ func stream(user string, priority int) []Job {
 
 // scene replays under a policy whose bound is this, with parking where the
 // policy has a use for it.
-func scene(t *testing.T, name string, maxBypass time.Duration, estimates Estimates, jobs []Job) (Input, Result) {
+func scene(t *testing.T, name string, maxBypass time.Duration, estimates Estimates, jobs []Job) (input, Result) {
 	t.Helper()
-	in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: policy(t, name), Estimates: estimates, Park: &Parking{EachWay: MillisOf(parkS)}}
+	in := input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: policy(t, name), Estimates: estimates, Park: &Parking{EachWay: MillisOf(parkS)}}
 	in.Policy.Rules.MaxBypass = maxBypass
-	res := Run(in)
+	res := run(in)
 	for i, f := range res.Fates {
 		if f.Refused != nil || f.Unfinished {
 			t.Errorf("%s: job %s never ran: %+v", name, jobs[i].ID, f)
@@ -43,7 +43,7 @@ func scene(t *testing.T, name string, maxBypass time.Duration, estimates Estimat
 }
 
 // waited is how long the job called so waited for its first start.
-func waited(in Input, res Result, id string) float64 {
+func waited(in input, res Result, id string) float64 {
 	i := slices.IndexFunc(in.Jobs, func(j Job) bool { return j.ID == id })
 	return (res.Fates[i].Start - in.Jobs[i].Submit).Seconds()
 }
@@ -82,7 +82,7 @@ func before(jobs []Job, momentS float64) (sum float64) {
 	return sum
 }
 
-func waited2(in Input, res Result) float64 { return waited(in, res, "large") }
+func waited2(in input, res Result) float64 { return waited(in, res, "large") }
 
 func TestALargeJobGetsTheCardsKeptForItWhereEndsAreKnown(t *testing.T) {
 	// What came before it takes its turn: 60 jobs by 3600 s, of which 48 ran in
@@ -215,7 +215,7 @@ func TestDeclarationsOfHalfAndTwiceTheMemoryAndNone(t *testing.T) {
 				jobs = append(jobs, using(vram(seconds(fmt.Sprint(i), fmt.Sprint("user", i%5), 0, length, 1), declaredMiB), usesMiB))
 			}
 			in, res := scene(t, p.Name, bypass, History, jobs)
-			m := Measure(in, res)
+			m := measure(in, res)
 			// A card is never idle while a job waits, so that each but the last
 			// is busy to the end with one at least; a third of that at most goes
 			// to parking.
@@ -257,9 +257,9 @@ func TestStrangersOnTheCards(t *testing.T) {
 		}
 	}
 	for _, p := range Policies() {
-		in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Foreign: foreign, Park: &Parking{EachWay: MillisOf(parkS)}}
-		res := Run(in)
-		m := Measure(in, res)
+		in := input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Foreign: foreign, Park: &Parking{EachWay: MillisOf(parkS)}}
+		res := run(in)
+		m := measure(in, res)
 		// Once the strangers are gone, all of it fits. Gangs of two may leave a
 		// card idle each time.
 		most := untilS + 2*1.5*(2*total/8+longest)
@@ -280,17 +280,17 @@ func TestStrangersOnTheCards(t *testing.T) {
 func TestACardIsLostInTheMiddleOfAGang(t *testing.T) {
 	for _, p := range Policies() {
 		jobs := append(stream("ann", 0), seconds("gang", "bob", 0, 3600, 4))
-		in := Input{
+		in := input{
 			Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Estimates: None,
 			Park: &Parking{EachWay: MillisOf(parkS)},
 		}
 		in.Policy.Rules.MaxBypass = bypass
-		before := Run(in)
+		before := run(in)
 		gang := slices.IndexFunc(jobs, func(j Job) bool { return j.ID == "gang" })
 		first := before.Fates[gang].Segments[0]
 		lostAt := first.Start + MillisOf(30)
-		in.Lost = []Loss{{Card: first.Cards[1], From: lostAt}}
-		after := Run(in)
+		in.Lost = []loss{{Card: first.Cards[1], From: lostAt}}
+		after := run(in)
 		f := after.Fates[gang]
 		if len(f.Segments) < 2 || f.Segments[0].End != lostAt || f.Wasted != MillisOf(30) || f.Unfinished {
 			t.Errorf("%s: %+v", p.Name, f)
@@ -321,7 +321,7 @@ func TestTwoGangsNeverHoldHalfOfTheCardsEach(t *testing.T) {
 		}
 		jobs = append(jobs, seconds("one", "bob", 10, 7200, 8), seconds("other", "cid", 10, 7200, 8))
 		in, res := scene(t, p.Name, bypass, None, jobs)
-		m := Measure(in, res)
+		m := measure(in, res)
 		most := last + 2*7200
 		if m.Preemptions > 0 {
 			most *= 1.5

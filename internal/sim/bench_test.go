@@ -40,13 +40,13 @@ func swamped() []Job {
 }
 
 // eachWay are the policies, and those that set jobs aside once more with parking.
-func eachWay(b *testing.B, jobs []Job, run func(b *testing.B, in Input)) {
+func eachWay(b *testing.B, jobs []Job, run func(b *testing.B, in input)) {
 	for _, p := range Policies() {
 		for _, park := range []*Parking{nil, {EachWay: 20_000}} {
 			if park != nil && !p.Rules.Slice {
 				continue
 			}
-			in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Park: park}
+			in := input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Park: park}
 			b.Run(fmt.Sprintf("%s/park=%v", p.Name, park != nil), func(b *testing.B) { run(b, in) })
 		}
 	}
@@ -74,7 +74,7 @@ func allAtOnce() []Job {
 	return jobs
 }
 
-func benchmarkDecision(b *testing.B, in Input) {
+func benchmarkDecision(b *testing.B, in input) {
 	var spent []time.Duration
 	pass := time.Hour
 	for b.Loop() {
@@ -95,7 +95,7 @@ func benchmarkDecision(b *testing.B, in Input) {
 
 // timed replays until so many jobs are over, and says how long each decision took
 // while nearly all of them waited, and the fastest of ten passes over the queue.
-func timed(in Input, over int) (spent []time.Duration, pass time.Duration) {
+func timed(in input, over int) (spent []time.Duration, pass time.Duration) {
 	pass = time.Hour
 	in.Decide = func(s sched.State) sched.Plan {
 		if s.Queue.Len() < 9000 { // the queue still grows
@@ -112,15 +112,15 @@ func timed(in Input, over int) (spent []time.Duration, pass time.Duration) {
 		return plan
 	}
 	in.Progress = func(n int) bool { return n < over }
-	Run(in)
+	run(in)
 	return spent, pass
 }
 
-func benchmarkReplay(b *testing.B, in Input) {
+func benchmarkReplay(b *testing.B, in input) {
 	replaying, bare := time.Duration(0), time.Duration(0)
 	for b.Loop() {
 		began := time.Now()
-		Run(in)
+		run(in)
 		replaying += time.Since(began)
 		began = time.Now()
 		bareHeap(in.Jobs)
@@ -142,8 +142,8 @@ func bareHeap(jobs []Job) {
 }
 
 func TestTenThousandJobsReplay(t *testing.T) {
-	in := Input{Jobs: tenThousand(300), Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: policy(t, Default)}
-	if m := Measure(in, Run(in)); m.Jobs != len(in.Jobs) || m.GPUAllocated < 0.5 {
+	in := input{Jobs: tenThousand(300), Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: policy(t, Default)}
+	if m := measure(in, run(in)); m.Jobs != len(in.Jobs) || m.GPUAllocated < 0.5 {
 		t.Fatalf("not the workload that was meant: %+v", m)
 	}
 }
@@ -153,7 +153,7 @@ func TestTenThousandJobsReplay(t *testing.T) {
 // does not matter, nor that it is busy with something else now and then: half of
 // the decisions are meant, and the fastest pass.
 func TestADecisionIsNoPassOverTheQueue(t *testing.T) {
-	spent, pass := timed(Input{Jobs: allAtOnce(), Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: policy(t, Default)}, 500)
+	spent, pass := timed(input{Jobs: allAtOnce(), Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: policy(t, Default)}, 500)
 	slices.Sort(spent)
 	median := Quantile(spent, 0.50)
 	t.Logf("%d decisions, median %s; a pass over the queue takes %s", len(spent), median, pass)

@@ -19,11 +19,11 @@ type task struct {
 	release, work, length float64
 }
 
-// LowerBounds computes the bounds for the jobs that ran. How much of a card a
+// lowerBounds computes the bounds for the jobs that ran. How much of a card a
 // job takes can be counted in shares and in memory; each count gives a bound,
 // and the larger holds. (The larger count of each job would give none: a job
 // of much memory and one of a large share fit on one card.)
-func LowerBounds(in Input, res Result) Bounds {
+func lowerBounds(in input, res Result) Bounds {
 	var best Bounds
 	for _, part := range []func(*Job) int64{in.Machine.sharePart, in.Machine.budgetPart} {
 		tasks, beforeS := tasksOf(&in, &res, part)
@@ -59,7 +59,7 @@ func (m Machine) budgetPart(j *Job) int64 {
 
 // tasksOf also sums up how long jobs had been there before the replay began:
 // what remains to be done is all that can be done well or badly.
-func tasksOf(in *Input, res *Result, part func(*Job) int64) (tasks []task, beforeS float64) {
+func tasksOf(in *input, res *Result, part func(*Job) int64) (tasks []task, beforeS float64) {
 	ran := make(map[int]Millis, len(in.Running))
 	for _, r := range in.Running {
 		ran[r.Job] = r.Ran

@@ -15,7 +15,7 @@ import (
 func TestEveryFeasibleJobStartsWithinItsBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := aSiege(t)
-		f := Run(in).Fates[0]
+		f := run(in).Fates[0]
 		if got, most := f.Start-in.Jobs[0].Submit, bound(&in); got > most || f.Unfinished {
 			t.Fatalf("it waited for %d ms, longer than %d, under %s (%s): %+v", got, most, in.Policy.Name, in.Estimates, f)
 		}
@@ -31,7 +31,7 @@ func TestEveryFeasibleJobStartsWithinItsBound(t *testing.T) {
 //
 // Under FIFO that is said of the oldest job of all, and the others become it in
 // their turn.
-func bound(in *Input) Millis {
+func bound(in *input) Millis {
 	longest, older, users := Millis(0), 0, map[string]bool{}
 	for i := range in.Jobs {
 		longest = max(longest, in.Jobs[i].runs(), in.Jobs[i].Limit)
@@ -52,8 +52,8 @@ func bound(in *Input) Millis {
 
 // aSiege is a job, the first, and many that come with it or later, from other
 // users and for longer than it may be passed.
-func aSiege(t *rapid.T) Input {
-	in := Input{
+func aSiege(t *rapid.T) input {
+	in := input{
 		Machine:   Machine{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), VRAMMiB: 10_000},
 		Policy:    rapid.SampledFrom(Policies()).Draw(t, "policy"),
 		Estimates: rapid.SampledFrom([]Estimates{History, Perfect, Limits, None, "24h0m0s", "1m0s"}).Draw(t, "estimates"),

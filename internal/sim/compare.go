@@ -33,12 +33,12 @@ func Compare(w *Workload, policies []Policy, c Choices, seeds int, watch Watch) 
 		in := w.input(jobs, policy, c)
 		in.Elapsed = watch.Elapsed
 		in.Progress = func(over int) bool { return goOn(policy, over) }
-		result := Run(in)
+		result := run(in)
 		if result.Stopped || !goOn(policy, len(jobs)) {
 			return Metrics{}, result, false
 		}
 		past += len(jobs)
-		return Measure(in, result), result, true
+		return measure(in, result), result, true
 	}
 	for _, policy := range policies {
 		metrics, result, done := once(w.Jobs, policy)
@@ -60,7 +60,7 @@ func Compare(w *Workload, policies []Policy, c Choices, seeds int, watch Watch) 
 	}
 	for i := range copies {
 		if seeds > 0 {
-			replays[i].Metrics, replays[i].Interval95 = Average(copies[i])
+			replays[i].Metrics, replays[i].Interval95 = average(copies[i])
 		}
 	}
 	return replays, true

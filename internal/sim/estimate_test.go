@@ -26,7 +26,7 @@ func TestEstimates(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			looked := false
-			in := Input{
+			in := input{
 				Jobs:    []Job{seconds("1", "ann", 0, 30, 1), limited(seconds("2", "ann", 100, 30, 1), 500), seconds("3", "ann", 100, 20, 1)},
 				Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"), Estimates: row.estimates,
 				Decide: func(s sched.State) sched.Plan {
@@ -40,7 +40,7 @@ func TestEstimates(t *testing.T) {
 					return sched.Decide(s)
 				},
 			}
-			if Run(in); !looked {
+			if run(in); !looked {
 				t.Error("nobody looked")
 			}
 		})
@@ -57,7 +57,7 @@ func checkSpan(t *testing.T, got sched.Span, known bool, want sched.Span) {
 func TestHistoryIsWhatRanBeforeAndLimitsAreNot(t *testing.T) {
 	mid := func(estimates Estimates) time.Duration {
 		found := time.Duration(0)
-		Run(Input{
+		run(input{
 			Jobs:    []Job{seconds("1", "ann", 0, 30, 1), seconds("2", "ann", 40, 30, 1), limited(seconds("3", "ann", 100, 30, 1), 86400)},
 			Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"), Estimates: estimates,
 			Decide: func(s sched.State) sched.Plan {
@@ -85,5 +85,5 @@ func TestParseEstimates(t *testing.T) {
 			t.Errorf("%q is read as %q", text, got)
 		}
 	}
-	wantPanic(t, "were not parsed", func() { Run(Input{Estimates: "guess"}) })
+	wantPanic(t, "were not parsed", func() { run(input{Estimates: "guess"}) })
 }

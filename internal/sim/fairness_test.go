@@ -9,7 +9,7 @@ import (
 )
 
 // gpuSecondsUntil is what each user had of the cards until a moment.
-func gpuSecondsUntil(in *Input, res Result, moment Millis) map[string]float64 {
+func gpuSecondsUntil(in *input, res Result, moment Millis) map[string]float64 {
 	had := map[string]float64{}
 	for i := range in.Jobs {
 		j := &in.Jobs[i]
@@ -41,7 +41,7 @@ func TestSplittingAJobGainsNoShare(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := Input{Machine: Machine{GPUs: gpus, VRAMMiB: 1000}, Policy: p, Estimates: Perfect}
+		in := input{Machine: Machine{GPUs: gpus, VRAMMiB: 1000}, Policy: p, Estimates: Perfect}
 		if rapid.Bool().Draw(t, "parking") {
 			if in.Policy, err = ParsePolicy(Default); err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestSplittingAJobGainsNoShare(t *testing.T) {
 				in.Jobs = append(in.Jobs, part)
 			}
 		}
-		had := gpuSecondsUntil(&in, Run(in), Millis(hours*time.Hour/time.Millisecond))
+		had := gpuSecondsUntil(&in, run(in), Millis(hours*time.Hour/time.Millisecond))
 		// A job of each at a time, and the hours that a card counts for at once.
 		const slack = 2 * gpus * 4 * 3600
 		if had["bob"] > had["ann"]+slack {

@@ -54,10 +54,10 @@ func Figures() []Figure {
 	}
 }
 
-// Average is the mean of several replays under one policy, and for each
+// average is the mean of several replays under one policy, and for each
 // figure by name half the width of the interval that holds the true mean with
 // 95 % confidence. One replay has no interval.
-func Average(replays []Metrics) (Metrics, map[string]float64) {
+func average(replays []Metrics) (Metrics, map[string]float64) {
 	mean := replays[0]
 	intervals := map[string]float64{}
 	for _, f := range Figures() {

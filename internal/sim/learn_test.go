@@ -10,8 +10,8 @@ import (
 
 // sweep is jobs of one command but for its seed, submitted at once, each twice as
 // long as the one before.
-func sweep(t *testing.T, gpus int, seen func(sched.State)) Input {
-	in := Input{
+func sweep(t *testing.T, gpus int, seen func(sched.State)) input {
+	in := input{
 		Machine: Machine{GPUs: gpus, VRAMMiB: 10_000}, Policy: policy(t, "fifo"),
 		Decide: func(s sched.State) sched.Plan { seen(s); return sched.Decide(s) },
 	}
@@ -25,7 +25,7 @@ func sweep(t *testing.T, gpus int, seen func(sched.State)) Input {
 
 func TestWhatWaitsIsExpectedAnewAfterOneTwoAndFourRuns(t *testing.T) {
 	var got []time.Duration
-	Run(sweep(t, 1, func(s sched.State) {
+	run(sweep(t, 1, func(s sched.State) {
 		if p, waits := s.Queue.Get("5"); waits {
 			got = append(got, p.Run.Mid)
 		}
@@ -48,7 +48,7 @@ func TestWhatRunsIsExpectedAnewAfterEachRun(t *testing.T) {
 	})
 	// One who waits for all the cards makes sure that somebody decides.
 	in.Jobs = append(in.Jobs, seconds("all", "bob", 1, 1, 6))
-	Run(in)
+	run(in)
 	want := []time.Duration{0, 100 * time.Second, 141 * time.Second, 200 * time.Second, 283 * time.Second, 400 * time.Second}
 	if !slices.Equal(got, want) {
 		t.Errorf("the last of the sweep is expected to run for %v, want %v", got, want)
@@ -66,11 +66,11 @@ func TestOthersCommandsAndJobsWithoutCardsSayNothing(t *testing.T) {
 	})
 	in.Jobs = in.Jobs[:2]
 	in.Jobs[0].User = "bob"
-	Run(in)
+	run(in)
 	in.Jobs[0].User, in.Jobs[0].GPUs, in.Jobs[1].Submit = "ann", 0, 200_000
-	Run(in)
+	run(in)
 	in.Jobs[0].GPUs, in.Jobs[1].GPUs = 1, 0
-	Run(in)
+	run(in)
 	if seen < 3 {
 		t.Errorf("looked %d times", seen)
 	}

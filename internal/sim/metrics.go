@@ -42,10 +42,10 @@ type Metrics struct {
 // for ten has not been slowed down by much that anyone would notice.
 const slowdownFloorS = 10
 
-// Measure sums a replay up.
-func Measure(in Input, res Result) Metrics {
+// measure sums a replay up.
+func measure(in input, res Result) Metrics {
 	m := Metrics{
-		Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: LowerBounds(in, res),
+		Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: lowerBounds(in, res),
 		Preemptions: float64(res.Preemptions), OOMs: float64(res.OOMs),
 	}
 	s := gather(&in, &res)
@@ -93,7 +93,7 @@ type mean struct {
 
 // gather goes through the jobs in the order of their submission, so that the
 // order of the input does not show in the last digit of a sum.
-func gather(in *Input, res *Result) sums {
+func gather(in *input, res *Result) sums {
 	s := sums{users: map[string]*mean{}, waits: make([]float64, 0, len(in.Jobs))}
 	for _, i := range bySubmission(in.Jobs) {
 		j, fate := &in.Jobs[i], &res.Fates[i]

@@ -10,8 +10,8 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), 
 
 func measured(t *testing.T, policyName string, gpus int, jobs ...Job) Metrics {
 	t.Helper()
-	in := Input{Jobs: jobs, Machine: Machine{GPUs: gpus, VRAMMiB: 10_000}, Policy: policy(t, policyName)}
-	return Measure(in, Run(in))
+	in := input{Jobs: jobs, Machine: Machine{GPUs: gpus, VRAMMiB: 10_000}, Policy: policy(t, policyName)}
+	return measure(in, run(in))
 }
 
 func TestFigures(t *testing.T) {
@@ -141,13 +141,13 @@ func TestQuantile(t *testing.T) {
 
 func TestAverageHasIntervals(t *testing.T) {
 	replays := []Metrics{{Policy: "fifo", WaitMeanS: 10}, {Policy: "fifo", WaitMeanS: 14}, {Policy: "fifo", WaitMeanS: 18}}
-	mean, intervals := Average(replays)
+	mean, intervals := average(replays)
 	// The deviation is 4, that of the mean 4/√3, and with two degrees of
 	// freedom the interval reaches 4.303 of them.
 	if mean.Policy != "fifo" || mean.WaitMeanS != 14 || !near(intervals["wait_mean_s"], 4.303*4/math.Sqrt(3)) || len(intervals) != len(Figures()) {
 		t.Errorf("%+v %v", mean, intervals)
 	}
-	if _, intervals := Average(replays[:1]); len(intervals) != 0 {
+	if _, intervals := average(replays[:1]); len(intervals) != 0 {
 		t.Errorf("one replay has intervals: %v", intervals)
 	}
 }
@@ -169,11 +169,11 @@ func TestPerturbedCopiesDifferALittleAndAreTheSameForEqualDraws(t *testing.T) {
 		jobs = append(jobs, limited(seconds("", "", float64(100*i), 1000, 1), 2000))
 	}
 	jobs[0].Duration, jobs[0].Limit = 0, 0
-	one, same := Perturb(jobs, draws(1)), Perturb(jobs, draws(1))
+	one, same := perturb(jobs, draws(1)), perturb(jobs, draws(1))
 	if !reflect.DeepEqual(one, same) {
 		t.Error("equal draws give different copies")
 	}
-	if other := Perturb(jobs, draws(2)); reflect.DeepEqual(one, other) {
+	if other := perturb(jobs, draws(2)); reflect.DeepEqual(one, other) {
 		t.Error("other draws give the same copy")
 	}
 	within, sum := 0, 0.0

@@ -17,9 +17,9 @@ type Parking struct {
 
 const bytesPerMiB = 1 << 20
 
-// Cost is how long a job's cards are busy until it is gone, and until it works
+// cost is how long a job's cards are busy until it is gone, and until it works
 // again.
-func (p *Parking) Cost(m Machine, j *Job) (out, back Millis) {
+func (p *Parking) cost(m Machine, j *Job) (out, back Millis) {
 	each := p.EachWay
 	if p.BytesPerSecond > 0 {
 		seconds := float64(m.memoryMiB(j)) * bytesPerMiB / p.BytesPerSecond
@@ -80,6 +80,6 @@ func (r *replay) aside(j *Job) sched.Aside {
 	if !r.parks(j) {
 		return sched.Aside{}
 	}
-	out, back := r.in.Park.Cost(r.in.Machine, j)
+	out, back := r.in.Park.cost(r.in.Machine, j)
 	return sched.Aside{Mode: sched.Park, Out: out.duration(), Back: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
 }

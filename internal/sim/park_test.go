@@ -44,8 +44,8 @@ func aside(job, forJob string) sched.Plan {
 
 // oneCard is a long job on a machine of one card that is set aside for a short
 // one after half a minute, at 20 s and a bit each way.
-func oneCard(t *testing.T, seen func(Millis, sched.State)) Input {
-	return Input{
+func oneCard(t *testing.T, seen func(Millis, sched.State)) input {
+	return input{
 		Jobs:    []Job{limited(seconds("long", "ann", 0, 100, 1), 1000), seconds("short", "bob", 30, 10, 1)},
 		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, Default), Park: &Parking{EachWay: 20_001},
 		Estimates: Perfect, Decide: scripted(map[Millis]sched.Plan{30_000: aside("0", "1")}, seen),
@@ -54,7 +54,7 @@ func oneCard(t *testing.T, seen func(Millis, sched.State)) Input {
 
 func TestAJobThatIsSetAsideGoesOnWhereItWas(t *testing.T) {
 	in := oneCard(t, nil)
-	res := Run(in)
+	res := run(in)
 	// It leaves from 30 to 50.001, the other runs until 60.001, and from 80.002
 	// on, brought back, it does the 70 s that it lacks.
 	long := Fate{
@@ -67,7 +67,7 @@ func TestAJobThatIsSetAsideGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("%s:\n%+v, want\n%+v", in.Jobs[i].ID, got, want)
 		}
 	}
-	m := Measure(in, res)
+	m := measure(in, res)
 	for name, pair := range map[string][2]float64{
 		"wait_mean_s": {m.WaitMeanS, (50.002 + 20.001) / 2}, "wait_max_s": {m.WaitMaxS, 50.002},
 		"flow_mean_s": {m.FlowMeanS, (150.002 + 30.001) / 2}, "makespan_s": {m.MakespanS, 150.002},
@@ -115,7 +115,7 @@ func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
 			return decide(s)
 		}
 	}(in.Decide)
-	Run(in)
+	run(in)
 	for _, moment := range []Millis{30_000, 40_000, 50_001, 60_001, 61_001, 70_000} {
 		if !seen[moment] {
 			t.Errorf("nothing was decided at %d", moment)
@@ -125,7 +125,7 @@ func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
 
 func TestAPlanIsAskedAgainWhenItWantsToBe(t *testing.T) {
 	var asked []Millis
-	in := Input{
+	in := input{
 		Jobs:    []Job{seconds("1", "", 0, 10, 1), seconds("2", "", 0, 1, 1)},
 		Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo"),
 		Decide: scripted(map[Millis]sched.Plan{
@@ -133,7 +133,7 @@ func TestAPlanIsAskedAgainWhenItWantsToBe(t *testing.T) {
 			3001: {Again: time.UnixMilli(2000)},                       // time goes on all the same
 		}, func(now Millis, _ sched.State) { asked = append(asked, now) }),
 	}
-	if Run(in); !slices.Equal(asked, []Millis{0, 3001, 3002, 10_000}) {
+	if run(in); !slices.Equal(asked, []Millis{0, 3001, 3002, 10_000}) {
 		t.Errorf("asked at %v", asked)
 	}
 }
@@ -142,7 +142,7 @@ func TestAJobIsSetAsideWhileItIsBroughtBack(t *testing.T) {
 	in := oneCard(t, nil)
 	in.Jobs = append(in.Jobs, seconds("third", "cid", 70, 5, 1))
 	in.Decide = scripted(map[Millis]sched.Plan{30_000: aside("0", "1"), 70_000: aside("0", "2")}, nil)
-	res := Run(in)
+	res := run(in)
 	// Ten of twenty seconds of bringing it back were for nothing: gone at
 	// 90.001, back on the card at 95.001, at work at 115.002.
 	if f := res.Fates[0]; f.End != 185_002 || f.Preemptions != 2 || f.Overhead != 20_001+9_999+20_001+20_001 {
@@ -153,7 +153,7 @@ func TestAJobIsSetAsideWhileItIsBroughtBack(t *testing.T) {
 func TestParkingThatCostsNothing(t *testing.T) {
 	in := oneCard(t, nil)
 	in.Park = &Parking{}
-	res := Run(in)
+	res := run(in)
 	if a, b := res.Fates[0], res.Fates[1]; a.End != 110_000 || b.Start != 30_000 || b.End != 40_000 || a.Overhead != 0 {
 		t.Errorf("%+v\n%+v", a, b)
 	}
@@ -177,7 +177,7 @@ func TestAPlanThatSetsAsideWhatItCannotIsABug(t *testing.T) {
 			in := oneCard(t, nil)
 			in.Jobs = append(in.Jobs, seconds("3", "", 31, 10, 1), seconds("4", "", 101, 10, 1))
 			in.Decide = scripted(row.script, nil)
-			wantPanic(t, row.want, func() { Run(in) })
+			wantPanic(t, row.want, func() { run(in) })
 		})
 	}
 }
@@ -193,16 +193,16 @@ func wantPanic(t *testing.T, want string, do func()) {
 }
 
 func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
-	two := func(a, b Job) Input {
-		return Input{Jobs: []Job{a, b}, Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo")}
+	two := func(a, b Job) input {
+		return input{Jobs: []Job{a, b}, Machine: Machine{GPUs: 1, VRAMMiB: 10_000}, Policy: policy(t, "fifo")}
 	}
 	haunted := two(vram(seconds("1", "", 0, 10, 1), 5000), seconds("2", "", 9, 1, 1))
 	haunted.Foreign = []Foreign{{Card: 0, MiB: 6000}}
 	broken := two(seconds("1", "", 0, 10, 1), seconds("2", "", 9, 1, 1))
-	broken.Lost = []Loss{{Card: 0}}
+	broken.Lost = []loss{{Card: 0}}
 	rows := []struct {
 		name, want string
-		in         Input
+		in         input
 	}{
 		{"to a job beside a stranger", "overbooked by 1000 MiB", haunted},
 		{"that is lost", "which is lost", broken},
@@ -217,7 +217,7 @@ func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
 				s.Held, s.Cards = nil, in.Machine.cards() // a plan that knows of nothing that runs
 				return sched.Decide(s)
 			}
-			wantPanic(t, row.want, func() { Run(in) })
+			wantPanic(t, row.want, func() { run(in) })
 		})
 	}
 }
@@ -239,7 +239,7 @@ func TestWhatParkingCosts(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			if out, back := row.park.Cost(m, &row.job); out != row.want || back != row.want {
+			if out, back := row.park.cost(m, &row.job); out != row.want || back != row.want {
 				t.Errorf("%d and %d, want %d", out, back, row.want)
 			}
 		})
@@ -252,10 +252,10 @@ func TestPoliciesThatParkNothingAreTheSameWithParking(t *testing.T) {
 		jobs[i].Priority = i % 7 / 6
 	}
 	for _, p := range Policies() {
-		in := Input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p}
-		without := Measure(in, Run(in))
+		in := input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p}
+		without := measure(in, run(in))
 		in.Park = &Parking{EachWay: 20_000}
-		with := Measure(in, Run(in))
+		with := measure(in, run(in))
 		parks := p.Name == Default || p.Name == "las"
 		if without.Preemptions != 0 || parks != (with.Preemptions > 0) || !parks && with != without {
 			t.Errorf("%s:\n%+v\nwith parking\n%+v", p.Name, without, with)

@@ -10,11 +10,11 @@ import (
 // varies by from run to run.
 const durationSpread = 0.1
 
-// Perturb gives a copy of the workload as it might as well have been. Each
+// perturb gives a copy of the workload as it might as well have been. Each
 // arrival moves by up to the mean time between two, either way, and each
 // duration by a factor near 1. Uniform draws numbers from 0 up to 1; equal
 // draws give equal copies, whatever the order of the jobs.
-func Perturb(jobs []Job, uniform func() float64) []Job {
+func perturb(jobs []Job, uniform func() float64) []Job {
 	perturbed := slices.Clone(jobs)
 	order := bySubmission(jobs)
 	if len(order) == 0 {

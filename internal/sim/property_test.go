@@ -11,8 +11,8 @@ import (
 
 // aWorkload makes workloads with ties in everything: few moments, few
 // durations, few users.
-func aWorkload(t *rapid.T) Input {
-	in := Input{
+func aWorkload(t *rapid.T) input {
+	in := input{
 		Machine: Machine{GPUs: rapid.IntRange(1, 5).Draw(t, "gpus"), VRAMMiB: 10_000},
 		Policy:  rapid.SampledFrom(Policies()).Draw(t, "policy"),
 	}
@@ -44,7 +44,7 @@ func aWorkload(t *rapid.T) Input {
 func TestEachJobRunsOnceForItsTimeOrIsRefusedAndNoCardIsOverfull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := aWorkload(t)
-		res := Run(in)
+		res := run(in)
 		if res.Stopped || len(res.Fates) != len(in.Jobs) {
 			t.Fatalf("%d fates of %d jobs", len(res.Fates), len(in.Jobs))
 		}
@@ -57,7 +57,7 @@ func TestEachJobRunsOnceForItsTimeOrIsRefusedAndNoCardIsOverfull(t *testing.T) {
 	})
 }
 
-func checkFate(t *rapid.T, in *Input, i int, fate Fate) {
+func checkFate(t *rapid.T, in *input, i int, fate Fate) {
 	j := &in.Jobs[i]
 	if fits := j.GPUs <= in.Machine.GPUs && j.VRAMMiB <= in.Machine.VRAMMiB-in.Policy.Rules.MarginMiB; fits == (fate.Refused != nil) {
 		t.Fatalf("job %+v on %+v: %+v", j, in.Machine, fate)
@@ -82,7 +82,7 @@ func checkFate(t *rapid.T, in *Input, i int, fate Fate) {
 }
 
 // checkCardsAt adds up afresh what is on each card at a moment.
-func checkCardsAt(t *rapid.T, in *Input, res *Result, moment Millis) {
+func checkCardsAt(t *rapid.T, in *input, res *Result, moment Millis) {
 	for card := range in.Machine.GPUs {
 		var shares float64
 		var memoryMiB int64
@@ -106,7 +106,7 @@ func checkCardsAt(t *rapid.T, in *Input, res *Result, moment Millis) {
 func TestNoJobWaitsBesideAnIdleMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := aWorkload(t)
-		res := Run(in)
+		res := run(in)
 		for i, fate := range res.Fates {
 			if fate.Refused != nil || fate.Start == in.Jobs[i].Submit {
 				continue
@@ -130,7 +130,7 @@ func TestTheOrderOfTheInputDecidesNothing(t *testing.T) {
 		chance.Shuffle(len(in.Jobs), func(i, k int) {
 			shuffled.Jobs[i], shuffled.Jobs[k] = shuffled.Jobs[k], shuffled.Jobs[i]
 		})
-		one, other := Run(in), Run(shuffled)
+		one, other := run(in), run(shuffled)
 		for i, j := range shuffled.Jobs {
 			k := slices.IndexFunc(in.Jobs, func(original Job) bool { return original.ID == j.ID })
 			a, b := one.Fates[k], other.Fates[i]
@@ -138,7 +138,7 @@ func TestTheOrderOfTheInputDecidesNothing(t *testing.T) {
 				t.Fatalf("job %s: %+v, and shuffled %+v", j.ID, a, b)
 			}
 		}
-		if a, b := Measure(in, one), Measure(shuffled, other); a != b {
+		if a, b := measure(in, one), measure(shuffled, other); a != b {
 			t.Fatalf("%+v\nand shuffled\n%+v", a, b)
 		}
 	})
@@ -147,7 +147,7 @@ func TestTheOrderOfTheInputDecidesNothing(t *testing.T) {
 func TestFiguresAreWithinTheirBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := aWorkload(t)
-		m := Measure(in, Run(in))
+		m := measure(in, run(in))
 		if m.Jobs+m.Infeasible != len(in.Jobs) {
 			t.Fatalf("%d ran and %d never can, of %d", m.Jobs, m.Infeasible, len(in.Jobs))
 		}

@@ -10,7 +10,7 @@ import (
 
 // replay is a replay under way.
 type replay struct {
-	in      *Input
+	in      *input
 	order   []int // the jobs as they were submitted
 	next    int   // of order: the first that is not submitted yet
 	courses []course
@@ -52,7 +52,7 @@ type course struct {
 	over        bool
 }
 
-func newReplay(in *Input) *replay {
+func newReplay(in *input) *replay {
 	r := &replay{
 		in: in, order: bySubmission(in.Jobs), cards: in.Machine.cards(), queue: sched.NewQueue(),
 		courses: make([]course, len(in.Jobs)), active: make([]*active, len(in.Jobs)), again: never,
@@ -76,7 +76,7 @@ func newReplay(in *Input) *replay {
 
 // begins is when the replay does: with the first submission unless something
 // happened before.
-func (in *Input) begins(order []int) Millis {
+func (in *input) begins(order []int) Millis {
 	if len(order) == 0 || len(in.Running) > 0 {
 		return in.Begin
 	}
@@ -163,7 +163,7 @@ func (r *replay) pending(place int) sched.Pending {
 	j, c := r.jobAt(place)
 	limit := r.guess.limit(j, c.done)
 	if limit > 0 && c.parked {
-		_, back := r.in.Park.Cost(r.in.Machine, j)
+		_, back := r.in.Park.cost(r.in.Machine, j)
 		limit += back.duration() // its limit counts from when it works again
 	}
 	return sched.Pending{

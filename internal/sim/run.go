@@ -7,8 +7,8 @@ import (
 	"berth/internal/sched"
 )
 
-// Input is everything a replay depends on.
-type Input struct {
+// input is everything a replay depends on.
+type input struct {
 	Jobs    []Job
 	Machine Machine
 	Policy  Policy
@@ -27,7 +27,7 @@ type Input struct {
 	DefaultLimit sched.Limit            // of everybody else
 
 	Foreign []Foreign // processes that are none of the jobs
-	Lost    []Loss    // cards that fail
+	Lost    []loss    // cards that fail
 
 	// Decide takes the place of sched.Decide, which it is if nil.
 	Decide func(sched.State) sched.Plan
@@ -81,8 +81,8 @@ type Result struct {
 	WastedGPUSeconds     float64 // spent on work that had to be done again
 }
 
-// Run replays the jobs in virtual time.
-func Run(in Input) Result {
+// run replays the jobs in virtual time.
+func run(in input) Result {
 	r := newReplay(&in)
 	for steps := 0; ; steps++ {
 		moment, more := r.nextMoment()

@@ -79,7 +79,7 @@ func TestReplays(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			res := Run(Input{Jobs: row.jobs, Machine: two, Policy: policy(t, row.policy)})
+			res := run(input{Jobs: row.jobs, Machine: two, Policy: policy(t, row.policy)})
 			for i, want := range row.starts {
 				fate := res.Fates[i]
 				if want < 0 != (fate.Refused != nil) || want >= 0 && fate.Start != MillisOf(want) {
@@ -130,7 +130,7 @@ func TestLimitsAndNamedCards(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			result := Run(Input{
+			result := run(input{
 				Jobs: row.jobs, Machine: Machine{GPUs: 2, VRAMMiB: 10_000}, Policy: policy(t, "backfill"), Limits: row.limits, DefaultLimit: row.others,
 			})
 			for i, fate := range result.Fates {
@@ -152,7 +152,7 @@ func TestManySmallSharesStartInOneMoment(t *testing.T) {
 	for range maxStarts + 50 {
 		jobs = append(jobs, share(seconds("", "", 5, 1, 1), 0.001))
 	}
-	res := Run(Input{Jobs: jobs, Machine: Machine{GPUs: 1, VRAMMiB: 80_000}, Policy: policy(t, "backfill")})
+	res := run(input{Jobs: jobs, Machine: Machine{GPUs: 1, VRAMMiB: 80_000}, Policy: policy(t, "backfill")})
 	for i, fate := range res.Fates {
 		if fate.Start != MillisOf(5) {
 			t.Fatalf("job %d starts at %d", i, fate.Start)
@@ -169,7 +169,7 @@ func TestProgressStopsAReplay(t *testing.T) {
 		jobs = append(jobs, seconds("", "", float64(i), 1, 1))
 	}
 	asked := 0
-	in := Input{Jobs: jobs, Machine: Machine{GPUs: 1, VRAMMiB: 1000}, Policy: policy(t, "fifo")}
+	in := input{Jobs: jobs, Machine: Machine{GPUs: 1, VRAMMiB: 1000}, Policy: policy(t, "fifo")}
 	in.Progress = func(over int) bool {
 		if over < 0 || over > len(jobs) {
 			t.Errorf("%d jobs are over", over)
@@ -179,23 +179,23 @@ func TestProgressStopsAReplay(t *testing.T) {
 		}
 		return asked < 3
 	}
-	if res := Run(in); !res.Stopped || asked != 3 {
+	if res := run(in); !res.Stopped || asked != 3 {
 		t.Errorf("stopped %v after %d questions", res.Stopped, asked)
 	}
 }
 
 func TestDecisionsAreTimedByTheCallersStopwatch(t *testing.T) {
 	reading := time.Duration(0)
-	in := Input{
+	in := input{
 		Jobs:    []Job{seconds("1", "", 0, 1, 1), seconds("2", "", 5, 1, 1)},
 		Machine: Machine{GPUs: 1, VRAMMiB: 1000}, Policy: policy(t, "fifo"),
 		Elapsed: func() time.Duration { reading += 3 * time.Millisecond; return reading },
 	}
-	res := Run(in)
+	res := run(in)
 	if want := []time.Duration{3 * time.Millisecond, 3 * time.Millisecond}; !slices.Equal(res.DecisionTimes, want) || res.Decisions != 2 {
 		t.Errorf("%d decisions took %v", res.Decisions, res.DecisionTimes)
 	}
-	if m := Measure(in, res); m.DecisionP99Ms != 3 || m.DecisionP50Ms != 3 || m.Decisions != 2 {
+	if m := measure(in, res); m.DecisionP99Ms != 3 || m.DecisionP50Ms != 3 || m.Decisions != 2 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -15,9 +15,9 @@ type Foreign struct {
 	MiB         int64
 }
 
-// Loss is a time during which a card is gone. Its jobs end, and begin anew on
+// loss is a time during which a card is gone. Its jobs end, and begin anew on
 // others.
-type Loss struct {
+type loss struct {
 	Card        int
 	From, Until Millis // Until 0: for ever
 }
@@ -31,7 +31,7 @@ type change struct {
 }
 
 // changesOf gives all that happens to cards, in order.
-func changesOf(in *Input) []change {
+func changesOf(in *input) []change {
 	var changes []change
 	add := func(from, until Millis, begins, ends change) {
 		begins.at, ends.at = from, until

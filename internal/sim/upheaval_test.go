@@ -14,7 +14,7 @@ import (
 
 // anUpheaval is a workload in which jobs can be parked, begin in the middle,
 // need more memory than they say, and lose their cards.
-func anUpheaval(t *rapid.T) Input {
+func anUpheaval(t *rapid.T) input {
 	in := aWorkload(t)
 	if rapid.IntRange(0, 5).Draw(t, "parking") < 5 {
 		in.Park = &Parking{EachWay: rapid.SampledFrom([]Millis{0, 1, 700, 20_000}).Draw(t, "cost")}
@@ -40,7 +40,7 @@ func anUpheaval(t *rapid.T) Input {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "losses") {
 		from := rapid.SampledFrom([]Millis{0, 1000, 2500, 300_000}).Draw(t, "from")
-		in.Lost = append(in.Lost, Loss{Card: rapid.IntRange(0, in.Machine.GPUs-1).Draw(t, "lost"), From: from, Until: from + rapid.SampledFrom([]Millis{1, 3000, 600_000}).Draw(t, "for")})
+		in.Lost = append(in.Lost, loss{Card: rapid.IntRange(0, in.Machine.GPUs-1).Draw(t, "lost"), From: from, Until: from + rapid.SampledFrom([]Millis{1, 3000, 600_000}).Draw(t, "for")})
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "strangers") {
 		from := rapid.SampledFrom([]Millis{0, 1500, 100_000}).Draw(t, "from")
@@ -82,12 +82,12 @@ func restless(seed uint64) func(sched.State) sched.Plan {
 }
 
 // upheave replays an upheaval, one time in two under a restless plan.
-func upheave(t *rapid.T) (Input, Result) {
+func upheave(t *rapid.T) (input, Result) {
 	in := anUpheaval(t)
 	if rapid.Bool().Draw(t, "restless") {
 		in.Decide = restless(rapid.Uint64().Draw(t, "unrest"))
 	}
-	return in, Run(in)
+	return in, run(in)
 }
 
 func TestTimesAddUpWhateverHappens(t *testing.T) {
@@ -107,7 +107,7 @@ func TestTimesAddUpWhateverHappens(t *testing.T) {
 }
 
 // checkTimes goes through the runs of one job.
-func checkTimes(t *rapid.T, in *Input, i int, f *Fate) {
+func checkTimes(t *rapid.T, in *input, i int, f *Fate) {
 	j := &in.Jobs[i]
 	var onCards, last Millis
 	for k, s := range f.Segments {
@@ -136,7 +136,7 @@ func checkTimes(t *rapid.T, in *Input, i int, f *Fate) {
 }
 
 // checkFloors adds up afresh what is on each card whenever something starts.
-func checkFloors(t *rapid.T, in *Input, res *Result) {
+func checkFloors(t *rapid.T, in *input, res *Result) {
 	for i := range res.Fates {
 		for _, s := range res.Fates[i].Segments {
 			for card := range in.Machine.GPUs {
@@ -146,7 +146,7 @@ func checkFloors(t *rapid.T, in *Input, res *Result) {
 	}
 }
 
-func checkFloor(t *rapid.T, in *Input, res *Result, card int, moment Millis) {
+func checkFloor(t *rapid.T, in *input, res *Result, card int, moment Millis) {
 	var shares float64
 	jobs, alone := 0, false
 	for i := range res.Fates {
@@ -183,7 +183,7 @@ func TestCardsAreGivenOutForUseOrLost(t *testing.T) {
 		if rapid.Bool().Draw(t, "restless") {
 			in.Decide = restless(1)
 		}
-		res := Run(in)
+		res := run(in)
 		spent := res.UsefulGPUSeconds + res.OverheadGPUSeconds + res.WastedGPUSeconds
 		if !near(res.AllocatedGPUSeconds, spent) {
 			t.Fatalf("%g GPU-seconds given out; of use %g, overhead %g, wasted %g", res.AllocatedGPUSeconds, res.UsefulGPUSeconds, res.OverheadGPUSeconds, res.WastedGPUSeconds)
@@ -194,7 +194,7 @@ func TestCardsAreGivenOutForUseOrLost(t *testing.T) {
 func TestFlowIsWaitAndUse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in, res := upheave(t)
-		m := Measure(in, res)
+		m := measure(in, res)
 		if m.Jobs == 0 {
 			return
 		}
@@ -236,13 +236,13 @@ func TestTheOrderOfTheInputDecidesNothingWhateverHappens(t *testing.T) {
 		if rapid.Bool().Draw(t, "restless") {
 			in.Decide, shuffled.Decide = restless(2), restless(2)
 		}
-		one, other := Run(in), Run(shuffled)
+		one, other := run(in), run(shuffled)
 		for i, k := range to {
 			if a, b := fmt.Sprintf("%+v", told(one.Fates[i])), fmt.Sprintf("%+v", told(other.Fates[k])); a != b {
 				t.Fatalf("job %d: %s, and shuffled %s", i, a, b)
 			}
 		}
-		if a, b := Measure(in, one), Measure(shuffled, other); a != b {
+		if a, b := measure(in, one), measure(shuffled, other); a != b {
 			t.Fatalf("%+v\nand shuffled\n%+v", a, b)
 		}
 	})

@@ -67,8 +67,8 @@ type Choices struct {
 }
 
 // input is one replay. Of a daemon's own rules a policy replaces the order.
-func (w *Workload) input(jobs []Job, policy Policy, c Choices) Input {
-	in := Input{
+func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
+	in := input{
 		Jobs: jobs, Machine: w.Machine, Policy: policy, Park: c.Park, Estimates: c.Estimates,
 		Begin: w.Begin, Running: w.Running, Usage: w.Usage, Foreign: w.Foreign,
 		Limits: w.Limits, DefaultLimit: w.DefaultLimit,
@@ -93,7 +93,7 @@ func (w *Workload) input(jobs []Job, policy Policy, c Choices) Input {
 // perturbed is a copy as it might as well have been. What a snapshot tells
 // has happened: of its jobs only the lengths are not certain.
 func (w *Workload) perturbed(seed uint64) []Job {
-	jobs := Perturb(w.Jobs, uniform(seed))
+	jobs := perturb(w.Jobs, uniform(seed))
 	if w.Origin == OfSnapshot {
 		for i := range jobs {
 			jobs[i].Submit = w.Jobs[i].Submit

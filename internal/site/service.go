@@ -17,10 +17,10 @@ import (
 
 // What a service manager is told. A status is "STATUS=" and a sentence.
 const (
-	Ready     = "READY=1"
-	Stopping  = "STOPPING=1"
-	Reloading = "RELOADING=1"
-	Watchdog  = "WATCHDOG=1"
+	ready     = "READY=1"
+	stopping  = "STOPPING=1"
+	reloading = "RELOADING=1"
+	watchdog  = "WATCHDOG=1"
 )
 
 // service manager: what it gave this process in its environment, read once and
@@ -75,7 +75,7 @@ func notify(address, state string) error {
 	if !strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "@") {
 		return fmt.Errorf("address %q: %w", text.Said(address), errors.ErrUnsupported)
 	}
-	if strings.HasPrefix(state, Reloading) {
+	if strings.HasPrefix(state, reloading) {
 		// It tells this reload from the one before by when it began.
 		var now unix.Timespec
 		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -94,7 +94,7 @@ func notify(address, state string) error {
 }
 
 // WatchdogInterval is within what time the service manager wants to hear
-// Watchdog, or 0 where it does not. Twice as often is a good pace.
+// watchdog, or 0 where it does not. Twice as often is a good pace.
 func WatchdogInterval() time.Duration {
 	readManager()
 	return manager.watchdog

@@ -31,7 +31,7 @@ func TestNotify(t *testing.T) {
 			}
 			return string(buffer[:n])
 		}
-		for _, state := range []string{Ready, Stopping, Watchdog, "STATUS=3 jobs"} {
+		for _, state := range []string{ready, stopping, watchdog, "STATUS=3 jobs"} {
 			if err := notify(address, state); err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestNotify(t *testing.T) {
 				t.Errorf("%s: heard %q", state, got)
 			}
 		}
-		if err := notify(address, Reloading); err != nil {
+		if err := notify(address, reloading); err != nil {
 			t.Fatal(err)
 		}
 		var microseconds int64
@@ -47,11 +47,11 @@ func TestNotify(t *testing.T) {
 			t.Errorf("%d, %v", microseconds, err)
 		}
 		conn.Close()
-		if err := notify(address, Ready); err == nil {
+		if err := notify(address, ready); err == nil {
 			t.Errorf("%s: nobody listens any more", address)
 		}
 	}
-	if err := notify("vsock:2:1", Ready); err == nil {
+	if err := notify("vsock:2:1", ready); err == nil {
 		t.Error("an address that is not known")
 	}
 }
@@ -68,7 +68,7 @@ func helperService() {
 		}
 		fmt.Println(err)
 	}
-	fmt.Println(WatchdogInterval(), Notify(Ready))
+	fmt.Println(WatchdogInterval(), Notify(ready))
 	for _, variable := range os.Environ() {
 		for _, prefix := range []string{"NOTIFY_", "WATCHDOG_", "LISTEN_"} {
 			if strings.HasPrefix(variable, prefix) {
@@ -126,7 +126,7 @@ func TestAServiceManagerStartsIt(t *testing.T) {
 	}
 	buffer := make([]byte, 100)
 	manager.SetReadDeadline(time.Now().Add(testkit.Patience))
-	if n, err := manager.Read(buffer); err != nil || string(buffer[:n]) != Ready {
+	if n, err := manager.Read(buffer); err != nil || string(buffer[:n]) != ready {
 		t.Errorf("the manager hears %q, %v", buffer[:n], err)
 	}
 	if _, err := os.Stat(f.path("/berth.sock")); err != nil {

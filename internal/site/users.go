@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// DefaultUserTTL is how long an answer of the user database is good for.
-	DefaultUserTTL = time.Minute
+	// defaultUserTTL is how long an answer of the user database is good for.
+	defaultUserTTL = time.Minute
 	// maxUsers bounds the cache; the oldest answers go first.
 	maxUsers = 4096
 	// lookupDeadline bounds one lookup as a whole, which asks several times.
@@ -47,12 +47,12 @@ type lookup struct {
 }
 
 // NewUsers asks this machine's user database. An answer is good for ttl; 0
-// means DefaultUserTTL.
+// means defaultUserTTL.
 func NewUsers(ttl time.Duration) *Users { return newUsers(here(), ttl, time.Now) }
 
 func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
 	if ttl == 0 {
-		ttl = DefaultUserTTL
+		ttl = defaultUserTTL
 	}
 	return &Users{
 		machine: m, ttl: ttl, now: now,
@@ -76,8 +76,8 @@ func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
 	return l.user.clone(), nil
 }
 
-// ByName is the user with this name.
-func (u *Users) ByName(ctx context.Context, name string) (User, error) {
+// byName is the user with this name.
+func (u *Users) byName(ctx context.Context, name string) (User, error) {
 	known := func(l *lookup) (ok bool) {
 		if uid, named := u.uids[name]; named {
 			l.user, ok = u.recent(uid, u.ttl)

@@ -24,7 +24,7 @@ type Tx struct {
 const flushEvery = 4000
 
 // Commit makes the transaction durable and numbers its events in order. After
-// an error nothing of it happened (ErrBroken says what may be left open), and
+// an error nothing of it happened (errBroken says what may be left open), and
 // the events are as they were.
 func (s *Store) Commit(tx Tx) error {
 	s.mu.Lock()
@@ -93,7 +93,7 @@ func (s *Store) transact(fn func(context.Context) (int64, error)) (int64, error)
 // recover from.
 func (s *Store) judge(err error) error {
 	err = s.classify(err)
-	if errors.Is(err, ErrBroken) {
+	if errors.Is(err, errBroken) {
 		s.broken = err
 	}
 	return err

@@ -20,10 +20,10 @@ var (
 	// ErrFull: the disk, or the user's quota on it, is full. Nothing of the
 	// commit happened; the same commit may succeed later.
 	ErrFull = errors.New("disk is full")
-	// ErrBroken: the disk failed or the file is damaged. The store takes no
+	// errBroken: the disk failed or the file is damaged. The store takes no
 	// more commits. Whether the last one reached the disk is known only after
 	// the store was opened again.
-	ErrBroken = errors.New("store is broken")
+	errBroken = errors.New("store is broken")
 	// ErrNotFound: no job has that id.
 	ErrNotFound = errors.New("no such job")
 )
@@ -68,9 +68,9 @@ func (s *Store) classify(err error) error {
 		if !syncFailed(driver.Code()) && s.diskFull() {
 			return fmt.Errorf("%w: %w", ErrFull, err)
 		}
-		return fmt.Errorf("%w: %w", ErrBroken, err)
+		return fmt.Errorf("%w: %w", errBroken, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY:
-		return fmt.Errorf("%w: %w", ErrBroken, err)
+		return fmt.Errorf("%w: %w", errBroken, err)
 	}
 	return err
 }

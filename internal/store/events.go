@@ -38,11 +38,11 @@ func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 		event.At = moment(at)
 		if snapshot.Valid {
 			if event.Job, err = decodeSnapshot([]byte(snapshot.String)); err != nil {
-				return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, ErrBroken, err)
+				return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, errBroken, err)
 			}
 		}
 		if event.Card, err = decodeCard(card); err != nil {
-			return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, ErrBroken, err)
+			return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, errBroken, err)
 		}
 		events = append(events, event)
 	}
@@ -140,7 +140,7 @@ func (s *Store) CardEvents(since time.Time, limit int, gpu *int) ([]job.Event, e
 		}
 		event.At = moment(at)
 		if event.Card, err = decodeCard(card); err != nil {
-			return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, ErrBroken, err)
+			return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, errBroken, err)
 		}
 		if c := event.Card; gpu == nil || c == nil || c.GPU == nil || *c.GPU == *gpu {
 			events = append(events, event)

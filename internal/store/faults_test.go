@@ -270,13 +270,13 @@ func TestDamageIsFoundAtOpen(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Open(dir); !errors.Is(err, ErrBroken) {
+	if s, err := Open(dir); !errors.Is(err, errBroken) {
 		t.Errorf("%v, %v", s, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "berth.db"), []byte(strings.Repeat("not a database ", 500)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Open(dir); !errors.Is(err, ErrBroken) {
+	if s, err := Open(dir); !errors.Is(err, errBroken) {
 		t.Errorf("%v, %v", s, err)
 	}
 }
@@ -313,7 +313,7 @@ func TestAFullDiskIsSaidAndPassesWhenThereIsRoom(t *testing.T) {
 		}
 		kept++
 	}
-	if !errors.Is(err, ErrFull) || errors.Is(err, ErrBroken) {
+	if !errors.Is(err, ErrFull) || errors.Is(err, errBroken) {
 		t.Fatalf("after %d commits: %v", kept, err)
 	}
 	t.Logf("full after %d commits: %v", kept, err)

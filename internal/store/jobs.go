@@ -71,7 +71,7 @@ func scanJob(row interface{ Scan(...any) error }, specs specCache) (*job.Job, er
 		return nil, err
 	}
 	if err := decode(j, spec, others, specs); err != nil {
-		return nil, fmt.Errorf("job %s: %w: %w", columns.ID, ErrBroken, err)
+		return nil, fmt.Errorf("job %s: %w: %w", columns.ID, errBroken, err)
 	}
 	j.Seq, j.ID, j.Key, j.User = columns.Seq, columns.ID, columns.Key, columns.User
 	j.State, j.Outcome, j.Rank = columns.State, columns.Outcome, columns.Rank

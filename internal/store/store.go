@@ -48,7 +48,7 @@ var errClosed = errors.New("store is closed")
 
 // Open opens the store in a directory and creates both where they are
 // missing. Another process that has it open is a *LockedError, a store of a
-// later berth a *NewerSchemaError, damage is ErrBroken.
+// later berth a *NewerSchemaError, damage is errBroken.
 func Open(dir string) (*Store, error) {
 	s, err := open(dir, migrations)
 	if err != nil {
@@ -141,7 +141,7 @@ func quickCheck(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if verdict != "ok" {
-		return fmt.Errorf("%w: %s", ErrBroken, verdict)
+		return fmt.Errorf("%w: %s", errBroken, verdict)
 	}
 	return nil
 }

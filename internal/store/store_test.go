@@ -128,7 +128,7 @@ func TestAFailingCommitLeavesNothing(t *testing.T) {
 					tx.Events = append(tx.Events, &job.Event{Kind: job.EventQueued, Job: queued(seq)})
 				}
 				tx.Put = append(tx.Put, row.bad())
-				if err := s.Commit(tx); err == nil || errors.Is(err, ErrBroken) || errors.Is(err, ErrFull) {
+				if err := s.Commit(tx); err == nil || errors.Is(err, errBroken) || errors.Is(err, ErrFull) {
 					t.Fatalf("commit: %v", err)
 				}
 				if got := ids(t, s); !slices.Equal(got, []string{"1", "2"}) {
