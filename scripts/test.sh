@@ -48,18 +48,8 @@ CGO_ENABLED=0 go build -trimpath -o /dev/null ./...
 make -s build
 
 say "all tests ${race:-without the race detector} (a few minutes)"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 # The kill tests take longest, and mostly wait: the others run beside them.
-go test -v $race -count=1 -timeout 20m ./internal/soak ./... >"$log" 2>&1 || {
-	cat "$log"
-	say "what failed" # again, since the whole log is long
-	grep -a -E '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE' "$log"
-	exit 1
-}
-grep -a -E '^(ok|\?)' "$log"
-# A test that was skipped says why.
-grep -a -B1 -E '^ *--- SKIP' "$log" | grep -a -v '^--$' || true
+go run ./scripts/runtests $race -timeout 20m ./internal/soak ./...
 
 say "the Python client"
 if command -v python3 >/dev/null && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then

@@ -1,0 +1,3 @@
+package jobfile
+
+import _ "berth/internal/testkit" // the seed of property tests

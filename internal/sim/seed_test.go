@@ -1,0 +1,3 @@
+package sim
+
+import _ "berth/internal/testkit" // the seed of property tests

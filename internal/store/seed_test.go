@@ -1,0 +1,3 @@
+package store
+
+import _ "berth/internal/testkit" // the seed of property tests

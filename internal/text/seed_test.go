@@ -1,0 +1,3 @@
+package text
+
+import _ "berth/internal/testkit" // the seed of property tests

@@ -1,0 +1,148 @@
+// Command runtests runs go test as CI does. A test that fails is run again alone,
+// up to twice: one that passes then is reported as flaky, in a line of its own, and
+// does not fail the run. A failure that repeats, a panic, a data race or a package
+// that does not build does.
+//
+//	go run ./scripts/runtests -race -timeout 20m ./...
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// event is what go test -json writes a line of.
+type event struct {
+	Action, Package, Test, Output string
+	ImportPath                    string // of output of a build
+	Elapsed                       float64
+}
+
+// result is what became of a run of tests.
+type result struct {
+	output map[string][]string // by package and test, with a space between
+	failed []string            // tests without subtests, as package and name
+	broken []string            // packages that failed without a test that did
+	grave  []string            // lines that fail a run whatever comes of another
+}
+
+func main() {
+	first, err := run(os.Args[1:], os.Stdout)
+	if err == nil {
+		return
+	}
+	bad := false
+	for _, pkg := range first.broken {
+		fmt.Printf("\n== %s failed\n%s", pkg, strings.Join(first.output[pkg+" "], ""))
+		bad = true
+	}
+	for _, test := range first.failed {
+		fmt.Printf("\n== failed: %s\n%s", test, strings.Join(first.output[test], ""))
+	}
+	for _, line := range first.grave {
+		fmt.Printf("\n== not to be repeated: %s", line)
+		bad = true
+	}
+	for _, test := range first.failed {
+		bad = !passesAlone(test) || bad
+	}
+	if bad {
+		os.Exit(1)
+	}
+}
+
+// passesAlone runs a test again, and says what came of it.
+func passesAlone(test string) bool {
+	pkg, name, _ := strings.Cut(test, " ")
+	args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]), isPackage), "-run", "^"+regexp.QuoteMeta(name)+"$", pkg)
+	for try := 1; try <= 2; try++ {
+		again, err := run(args, io.Discard)
+		switch {
+		case err == nil:
+			fmt.Printf("flaky: %s passed when run again alone (try %d)\n", test, try)
+			return true
+		case len(again.grave) > 0:
+			fmt.Printf("failed again: %s: %s", test, again.grave[0])
+			return false
+		}
+	}
+	fmt.Printf("failed again, alone, twice: %s\n", test)
+	return false
+}
+
+func isPackage(arg string) bool { return strings.HasPrefix(arg, "./") }
+
+// run runs go test and writes a line for each package, and why tests were skipped.
+func run(args []string, out io.Writer) (*result, error) {
+	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r := &result{output: map[string][]string{}}
+	lines := bufio.NewReader(pipe)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			var e event
+			if json.Unmarshal([]byte(line), &e) != nil {
+				e = event{Action: "output", Output: line}
+			}
+			r.take(e, out)
+		}
+		if err != nil {
+			break
+		}
+	}
+	err = cmd.Wait()
+	if err != nil && len(r.failed)+len(r.broken)+len(r.grave) == 0 {
+		r.broken = append(r.broken, "go test")
+	}
+	return r, err
+}
+
+// grave are lines that tell of more than a test that failed.
+var grave = regexp.MustCompile(`^(panic: |fatal error: |WARNING: DATA RACE)`)
+
+func (r *result) take(e event, out io.Writer) {
+	pkg := e.Package
+	if pkg == "" {
+		pkg, _, _ = strings.Cut(e.ImportPath, " ")
+	}
+	top, _, sub := strings.Cut(e.Test, "/")
+	key := pkg + " " + top
+	switch e.Action {
+	case "output", "build-output":
+		r.output[key] = append(r.output[key], e.Output)
+		if grave.MatchString(e.Output) {
+			r.grave = append(r.grave, key+": "+e.Output)
+		}
+		if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "?")) {
+			fmt.Fprint(out, e.Output)
+		}
+	case "pass":
+		delete(r.output, key)
+	case "skip":
+		if e.Test != "" {
+			fmt.Fprintf(out, "skipped: %s %s", key, strings.TrimLeft(strings.Join(r.output[key], ""), " "))
+		}
+	case "fail", "build-fail":
+		switch {
+		case e.Test != "" && !sub:
+			r.failed = append(r.failed, key)
+		case e.Test == "" && !slices.ContainsFunc(r.failed, func(test string) bool { return strings.HasPrefix(test, pkg+" ") }):
+			r.broken = append(r.broken, pkg)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"testing"
+)
+
+func TestWhatFailsARun(t *testing.T) {
+	for _, tt := range []struct {
+		says                  string
+		events                []event
+		failed, broken, grave int
+	}{
+		{"a test that fails can be run again", []event{
+			{Action: "output", Package: "p", Test: "TestA", Output: "no\n"}, {Action: "fail", Package: "p", Test: "TestA"}, {Action: "fail", Package: "p"},
+		}, 1, 0, 0},
+		{"so can one whose subtest fails, and counts once", []event{
+			{Action: "fail", Package: "p", Test: "TestA/one"}, {Action: "fail", Package: "p", Test: "TestA"}, {Action: "fail", Package: "p"},
+		}, 1, 0, 0},
+		{"a package that does not build cannot", []event{{Action: "build-fail", ImportPath: "p [p.test]"}, {Action: "fail", Package: "p"}}, 0, 2, 0},
+		{"nor can a panic", []event{
+			{Action: "output", Package: "p", Test: "TestA", Output: "panic: no\n"}, {Action: "fail", Package: "p", Test: "TestA"},
+		}, 1, 0, 1},
+		{"nor a data race", []event{
+			{Action: "output", Package: "p", Test: "TestA", Output: "WARNING: DATA RACE\n"}, {Action: "fail", Package: "p", Test: "TestA"},
+		}, 1, 0, 1},
+		{"what passes is all right", []event{{Action: "pass", Package: "p", Test: "TestA"}, {Action: "pass", Package: "p"}}, 0, 0, 0},
+	} {
+		t.Run(tt.says, func(t *testing.T) {
+			r := &result{output: map[string][]string{}}
+			for _, e := range tt.events {
+				r.take(e, io.Discard)
+			}
+			if got := []int{len(r.failed), len(r.broken), len(r.grave)}; !slices.Equal(got, []int{tt.failed, tt.broken, tt.grave}) {
+				t.Errorf("%v: %+v", got, r)
+			}
+		})
+	}
+}
