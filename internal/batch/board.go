@@ -11,6 +11,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/reason"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // The board shows everything that runs and the ends of what is long: a queue
@@ -79,26 +80,26 @@ func replace(path string, data []byte) error {
 
 func renderBoard(s snapshot) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s · %s\n", clean(filepath.Base(s.file)), s.at.Local().Format("2006-01-02 15:04:05"))
+	fmt.Fprintf(&b, "%s · %s\n", text.Line(filepath.Base(s.file)), s.at.Local().Format("2006-01-02 15:04:05"))
 	fmt.Fprintf(&b, "%d/%d done: %s\n\n", s.tally.done(), s.total, s.tally)
 	for _, c := range s.cards {
 		fmt.Fprintf(&b, "gpu%-2d %6d / %d MiB used%s%s%s\n", c.Index, c.UsedMiB, c.TotalMiB, utilText(c.UtilPct), foreignText(c.ForeignMiB), staleText(c))
 	}
 	if s.paused != "" {
-		fmt.Fprintf(&b, "nothing starts: %s\n", clean(s.paused))
+		fmt.Fprintf(&b, "nothing starts: %s\n", text.Line(s.paused))
 	}
 	b.WriteByte('\n')
 	for _, r := range s.running {
-		fmt.Fprintf(&b, "▶ %s  %s  %s  %s — %s\n", label(r.Job), where(r.Job), clock(s.at.Sub(r.Job.StartedAt)), memory(r), clean(r.Job.Spec.Command()))
+		fmt.Fprintf(&b, "▶ %s  %s  %s  %s — %s\n", label(r.Job), where(r.Job), text.Clock(s.at.Sub(r.Job.StartedAt)), memory(r), text.Line(r.Job.Spec.Command()))
 	}
 	for _, w := range s.pending {
 		mark := "·"
 		if w.job.RetriesUsed > 0 {
 			mark = "↻"
 		}
-		fmt.Fprintf(&b, "%s %s — %s", mark, label(w.job), clean(w.job.Spec.Command()))
+		fmt.Fprintf(&b, "%s %s — %s", mark, label(w.job), text.Line(w.job.Spec.Command()))
 		if w.reason != "" {
-			fmt.Fprintf(&b, "  (%s)", clean(w.reason))
+			fmt.Fprintf(&b, "  (%s)", text.Line(w.reason))
 		}
 		b.WriteByte('\n')
 	}
@@ -112,9 +113,9 @@ func renderBoard(s snapshot) []byte {
 		}
 		fmt.Fprintf(&b, "%s %s  %s", mark, label(j), j.Outcome)
 		if !j.StartedAt.IsZero() {
-			fmt.Fprintf(&b, "  %s", seconds(j.EndedAt.Sub(j.StartedAt)))
+			fmt.Fprintf(&b, "  %s", text.Seconds(j.EndedAt.Sub(j.StartedAt)))
 		}
-		fmt.Fprintf(&b, " — %s\n", clean(j.Spec.Command()))
+		fmt.Fprintf(&b, " — %s\n", text.Line(j.Spec.Command()))
 	}
 	if rest := s.tally.done() - len(s.over); rest > 0 {
 		fmt.Fprintf(&b, "  and %d more that are over\n", rest)

@@ -19,6 +19,7 @@ import (
 	"berth/internal/keep"
 	"berth/internal/problem"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // gpusched's journal lies where berth's does, under the same name. It is moved
@@ -229,7 +230,7 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 			s.say(fmt.Sprintf("WARN %s is not started again: %s", label(j), j.Detail))
 		}
 	}
-	s.say(fmt.Sprintf("took over gpusched's journal: %s over; it is kept as %s", count(over, "job"), theirPrefix+theirSuffix))
+	s.say(fmt.Sprintf("took over gpusched's journal: %s over; it is kept as %s", text.Count(over, "job"), theirPrefix+theirSuffix))
 	var err error
 	s.lastSeq, err = s.store.LastSeq()
 	return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // errInterrupted is why an opening session is given up.
@@ -78,7 +79,7 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	_, running := t.Live()
 	s.log.Info("interrupted", "signal", sig.String(), "running", running)
 	if s.interrupted == 1 && running > 0 {
-		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", count(running, "running job")))
+		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", text.Count(running, "running job")))
 	}
 	s.asked = t.Now
 	t.Interrupt(s.interrupted > 1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // narrator writes one line per thing that happened, the same lines piped and
@@ -34,23 +35,23 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 	case job.EventStarted:
 		return n.started(j, dispatched, total)
 	case job.EventAdopted:
-		return fmt.Sprintf("%s adopted: still running on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), clean(j.Spec.Command()))
+		return fmt.Sprintf("%s adopted: still running on %s since %s — %s", label(j), where(j), j.StartedAt.Local().Format("15:04:05"), text.Line(j.Spec.Command()))
 	case job.EventEnded:
 		return n.ended(j)
 	case job.EventRetry:
-		facts := appendSome([]string{clean(ev.Text)}, n.logOf(j))
+		facts := appendSome([]string{text.Line(ev.Text)}, n.logOf(j))
 		return fmt.Sprintf("%s failed, will retry: %s", label(j), strings.Join(facts, " | "))
 	case job.EventRequeued:
-		return fmt.Sprintf("%s back in the queue: %s", label(j), clean(ev.Text))
+		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
 	case job.EventSetAside:
-		return fmt.Sprintf("%s back in the queue: %s", label(j), clean(ev.Text))
+		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
 	case job.EventExceeds:
 		return fmt.Sprintf("WARN %s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)
 	case job.EventDequeued:
-		return fmt.Sprintf("%s dequeued: its line is gone — %s", label(j), clean(j.Spec.Command()))
+		return fmt.Sprintf("%s dequeued: its line is gone — %s", label(j), text.Line(j.Spec.Command()))
 	case job.EventStopping:
 		if j.Leaving() {
-			return fmt.Sprintf("%s %s", label(j), clean(j.Detail))
+			return fmt.Sprintf("%s %s", label(j), text.Line(j.Detail))
 		}
 		return fmt.Sprintf("%s is being stopped (%s)", label(j), ev.Text)
 	case job.EventUsage:
@@ -59,18 +60,18 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 		}
 		return fmt.Sprintf("%s uses %s", label(j), ev.Text)
 	case job.EventNotice:
-		return clean(ev.Text)
+		return text.Line(ev.Text)
 	case job.EventWarning:
 		if j != nil {
-			return fmt.Sprintf("WARN %s: %s", label(j), clean(ev.Text))
+			return fmt.Sprintf("WARN %s: %s", label(j), text.Line(ev.Text))
 		}
-		return "WARN " + clean(ev.Text)
+		return "WARN " + text.Line(ev.Text)
 	case job.EventCard:
 		return n.card(ev)
 	case job.EventIdle:
-		return fmt.Sprintf("WARN %s %s", label(j), clean(ev.Text))
+		return fmt.Sprintf("WARN %s %s", label(j), text.Line(ev.Text))
 	case job.EventGPUsLost:
-		return "WARN the GPUs cannot be read, nothing starts until they can: " + clean(ev.Text)
+		return "WARN the GPUs cannot be read, nothing starts until they can: " + text.Line(ev.Text)
 	case job.EventGPUsFound:
 		return "the GPUs can be read again"
 	}
@@ -79,11 +80,11 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 
 // card tells of a card as such, and of one beneath a job.
 func (n narrator) card(ev job.Event) string {
-	text := clean(ev.Text)
+	line := text.Line(ev.Text)
 	if ev.Job != nil || ev.Card != nil && ev.Card.Bad {
-		return "WARN " + text
+		return "WARN " + line
 	}
-	return text
+	return line
 }
 
 func (n narrator) started(j *job.Job, dispatched, total int) string {
@@ -94,7 +95,7 @@ func (n narrator) started(j *job.Job, dispatched, total int) string {
 	if j.Attempt.Number > 1 {
 		facts += fmt.Sprintf(", attempt %d", j.Attempt.Number)
 	}
-	return fmt.Sprintf("%s started on %s (%s) — %s", label(j), where(j), facts, clean(j.Spec.Command()))
+	return fmt.Sprintf("%s started on %s (%s) — %s", label(j), where(j), facts, text.Line(j.Spec.Command()))
 }
 
 func (n narrator) ended(j *job.Job) string {
@@ -104,13 +105,13 @@ func (n narrator) ended(j *job.Job) string {
 	}
 	var facts []string
 	if !j.StartedAt.IsZero() {
-		head += " in " + seconds(j.EndedAt.Sub(j.StartedAt))
+		head += " in " + text.Seconds(j.EndedAt.Sub(j.StartedAt))
 		facts = appendSome(facts, peaks(j), verdict(j, n.tolerance))
 		if j.AvgUtil != nil {
 			facts = append(facts, fmt.Sprintf("avg gpu util %.0f%%", *j.AvgUtil))
 		}
 	}
-	facts = appendSome(facts, clean(j.Detail))
+	facts = appendSome(facts, text.Line(j.Detail))
 	if j.State == job.Failed && j.Outcome != job.Infeasible {
 		facts = appendSome(facts, n.logOf(j))
 	}
@@ -138,7 +139,7 @@ func (n narrator) relative(path string) string {
 	if rel, err := filepath.Rel(n.dir, path); err == nil && !strings.HasPrefix(rel, "..") {
 		path = rel
 	}
-	return clean(path)
+	return text.Line(path)
 }
 
 func appendSome(list []string, texts ...string) []string {

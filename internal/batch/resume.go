@@ -10,6 +10,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/run"
+	"berth/internal/text"
 )
 
 // freshGrace is how long jobs of an earlier run may take to stop before a
@@ -122,10 +123,10 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 
 func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 	if done > 0 {
-		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", count(done, "job")))
+		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(done, "job")))
 	}
 	if again > 0 {
-		s.say(fmt.Sprintf("running %s again that failed in an earlier run", count(again, "job")))
+		s.say(fmt.Sprintf("running %s again that failed in an earlier run", text.Count(again, "job")))
 	}
 	for i, j := range failed {
 		if i == maxNamed {
@@ -135,7 +136,7 @@ func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 		s.say(fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command()))
 	}
 	if len(failed) > 0 {
-		s.say("the exit status counts " + count(len(failed), "old failure") + "; --retry-failed runs them again")
+		s.say("the exit status counts " + text.Count(len(failed), "old failure") + "; --retry-failed runs them again")
 	}
 }
 
@@ -157,7 +158,7 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 		}
 	}
 	if len(waiting) > 0 {
-		s.say(fmt.Sprintf("starting over: stopping %s that an earlier run left running", count(len(waiting), "job")))
+		s.say(fmt.Sprintf("starting over: stopping %s that an earlier run left running", text.Count(len(waiting), "job")))
 	}
 	for len(waiting) > 0 {
 		select {
@@ -190,11 +191,11 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 
 // greet says what is about to happen.
 func (s *session) greet() {
-	kind := count(len(s.cards), "GPU")
+	kind := text.Count(len(s.cards), "GPU")
 	if s.opt.Sim > 0 {
-		kind = fmt.Sprintf("%s of %d MiB", count(len(s.cards), "simulated GPU"), s.opt.SimVRAMMiB)
+		kind = fmt.Sprintf("%s of %d MiB", text.Count(len(s.cards), "simulated GPU"), s.opt.SimVRAMMiB)
 	}
-	s.say(fmt.Sprintf("%s in %s, %s, logs in %s", count(s.queue.total, "job"), s.opt.File, kind, s.opt.LogDir))
+	s.say(fmt.Sprintf("%s in %s, %s, logs in %s", text.Count(s.queue.total, "job"), s.opt.File, kind, s.opt.LogDir))
 	if s.sizes != "" {
 		s.say("model sizes from " + s.sizes)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"berth/internal/text"
 )
 
 // Bounds on what waits to be shown. A reader that stalls, as a pager does,
@@ -54,7 +56,7 @@ func (s *screen) start() {
 	s.starting.Do(func() {
 		s.work, s.room = make(chan struct{}, 1), make(chan struct{}, 1)
 		if s.notice == nil {
-			s.notice = func(missed int) string { return fmt.Sprintf("… %s not shown", count(missed, "line")) }
+			s.notice = func(missed int) string { return fmt.Sprintf("… %s not shown", text.Count(missed, "line")) }
 		}
 		go s.serve()
 	})

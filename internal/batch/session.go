@@ -16,6 +16,7 @@ import (
 	"berth/internal/reason"
 	"berth/internal/sched"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // trimEvery bounds the events that wait in the store after they are in the
@@ -285,17 +286,17 @@ func (s *session) stories(t *engine.Turn, ids []string) []reason.Story {
 }
 
 // say prints a line of berth's own.
-func (s *session) say(text string) {
+func (s *session) say(written string) {
 	now := time.Now()
 	if s.opt.JSON {
 		kind := job.EventNotice
-		if strings.HasPrefix(text, "WARN ") {
-			kind, text = job.EventWarning, text[len("WARN "):]
+		if strings.HasPrefix(written, "WARN ") {
+			kind, written = job.EventWarning, written[len("WARN "):]
 		}
-		s.emit(record{Time: now, Event: kind, Text: text})
+		s.emit(record{Time: now, Event: kind, Text: written})
 		return
 	}
-	s.screen.print(stamp(now, clean(text)))
+	s.screen.print(stamp(now, text.Line(written)))
 }
 
 // emit writes one JSON line on stdout.
@@ -313,7 +314,7 @@ func (s *session) encode(r any) []string {
 // missedEvents stands in --json for events that nobody read in time.
 func missedEvents(missed int) string {
 	line, err := encodeLine(record{Time: time.Now(), Event: job.EventWarning,
-		Text: fmt.Sprintf("%s not shown, as the output was not read; journal.jsonl has what is durable", count(missed, "line"))})
+		Text: fmt.Sprintf("%s not shown, as the output was not read; journal.jsonl has what is durable", text.Count(missed, "line"))})
 	if err != nil {
 		panic("bug: " + err.Error())
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // maxAdvice bounds the list of declarations worth changing.
@@ -111,7 +112,7 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 // lines is the summary at the end.
 func (a *account) lines(now time.Time, t tally, outcomes map[job.Outcome]int) []string {
 	wall := now.Sub(a.began)
-	head := fmt.Sprintf("%s in %s: %s", count(a.jobsOver, "job"), seconds(wall), t)
+	head := fmt.Sprintf("%s in %s: %s", text.Count(a.jobsOver, "job"), text.Seconds(wall), t)
 	if t.earlier > 0 {
 		head += fmt.Sprintf(" (%d of them earlier)", t.earlier)
 	}

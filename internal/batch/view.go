@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/engine"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // Colours, by what they say.
@@ -49,20 +50,20 @@ func renderView(s snapshot, width, height int, colour bool) []string {
 	if height < 1 {
 		height = 24
 	}
-	ink := func(code, text string) string {
+	ink := func(code, written string) string {
 		if !colour {
-			return text
+			return written
 		}
-		return code + text + plain
+		return code + written + plain
 	}
 	most := height - 1
 	var foot []string
 	if len(s.pending) > 0 && s.pending[0].reason != "" && most > 3 {
 		next := s.pending[0]
-		foot = append(foot, ink(dim, Cut(fmt.Sprintf("· next %s: %s", next.job.ID, clean(next.reason)), width)))
+		foot = append(foot, ink(dim, text.Cut(fmt.Sprintf("· next %s: %s", next.job.ID, text.Line(next.reason)), width)))
 	}
 	if s.paused != "" {
-		foot = append(foot, ink(amber, Cut("nothing starts: "+clean(s.paused), width)))
+		foot = append(foot, ink(amber, text.Cut("nothing starts: "+text.Line(s.paused), width)))
 	}
 	foot = append(foot, progressLine(s, width, ink))
 	lines := append(runningLines(s, width, most-len(foot)), foot...)
@@ -79,29 +80,29 @@ func runningLines(s snapshot, width, rows int) []string {
 	var lines []string
 	for _, r := range s.running[:shown] {
 		row := fmt.Sprintf("▶ %-4s %-12s gpu %-5s %8s  %s %s  %s",
-			r.Job.ID, Cut(clean(r.Job.Spec.Name), 12), cardsText(r.Job), clock(s.at.Sub(r.Job.StartedAt)),
-			bar(r), padded(memory(r), 17), clean(r.Job.Spec.Command()))
-		lines = append(lines, Cut(row, width))
+			r.Job.ID, text.Cut(text.Line(r.Job.Spec.Name), 12), cardsText(r.Job), text.Clock(s.at.Sub(r.Job.StartedAt)),
+			bar(r), text.Pad(memory(r), 17), text.Line(r.Job.Spec.Command()))
+		lines = append(lines, text.Cut(row, width))
 	}
 	if rest := len(s.running) - shown; rest > 0 && rows > 0 {
-		lines = append(lines, Cut(fmt.Sprintf("  and %d more running", rest), width))
+		lines = append(lines, text.Cut(fmt.Sprintf("  and %d more running", rest), width))
 	}
 	return lines
 }
 
-func progressLine(s snapshot, width int, ink func(code, text string) string) string {
+func progressLine(s snapshot, width int, ink func(code, written string) string) string {
 	total := max(s.total, s.tally.done())
 	filled := 0
 	if total > 0 {
 		filled = 20 * s.tally.done() / total
 	}
-	text := fmt.Sprintf("%s%s %d/%d done · %d running · %d queued", strings.Repeat("█", filled), strings.Repeat("░", 20-filled),
+	written := fmt.Sprintf("%s%s %d/%d done · %d running · %d queued", strings.Repeat("█", filled), strings.Repeat("░", 20-filled),
 		s.tally.done(), total, s.tally.running, s.tally.queued)
-	text = Cut(text, width)
-	if s.tally.failed > 0 && len([]rune(text))+16 < width {
-		return ink(bold, text) + ink(red, fmt.Sprintf(" · %d failed", s.tally.failed))
+	written = text.Cut(written, width)
+	if s.tally.failed > 0 && len([]rune(written))+16 < width {
+		return ink(bold, written) + ink(red, fmt.Sprintf(" · %d failed", s.tally.failed))
 	}
-	return ink(bold, text)
+	return ink(bold, written)
 }
 
 func cardsText(j *job.Job) string {
@@ -126,5 +127,3 @@ func bar(r engine.Running) string {
 	filled := int(min(int64(barWidth), barWidth*r.NowMiB/of))
 	return strings.Repeat("▮", filled) + strings.Repeat("▯", barWidth-filled)
 }
-
-func padded(text string, columns int) string { return fmt.Sprintf("%-*s", columns, text) }

@@ -11,6 +11,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/sched"
 	"berth/internal/testkit"
+	"berth/internal/text"
 )
 
 // busy is a snapshot with something of everything in it.
@@ -91,8 +92,8 @@ func TestView(t *testing.T) {
 			if got := escapes.ReplaceAllString(line, ""); got != plainLines[i] {
 				t.Errorf("colours change the words of %q to %q", plainLines[i], got)
 			}
-			if columns(plainLines[i]) > width {
-				t.Errorf("%q takes %d columns of %d", plainLines[i], columns(plainLines[i]), width)
+			if text.Width(plainLines[i]) > width {
+				t.Errorf("%q takes %d columns of %d", plainLines[i], text.Width(plainLines[i]), width)
 			}
 		}
 		golden(t, fmt.Sprintf("view-%d", width), strings.Join(plainLines, "\n")+"\n")

@@ -124,7 +124,7 @@ func (a *action) report(s *session, acted []api.Acted) error {
 	}
 	done, refused := 0, 0
 	for _, one := range acted {
-		line := printable(fmt.Sprintf("job %s: %s", one.ID, one.What))
+		line := text.Line(fmt.Sprintf("job %s: %s", one.ID, one.What))
 		if one.Done {
 			if done++; done <= toldOneByOne {
 				fmt.Fprintln(s.out, line)
@@ -136,10 +136,10 @@ func (a *action) report(s *session, acted []api.Acted) error {
 		}
 	}
 	if more := done - toldOneByOne; more > 0 {
-		fmt.Fprintf(s.out, "and %s more\n", plural(more, "job"))
+		fmt.Fprintf(s.out, "and %s more\n", text.CountGrouped(more, "job"))
 	}
 	if more := refused - toldOneByOne; more > 0 {
-		s.say("and %s more refused", plural(more, "job"))
+		s.say("and %s more refused", text.CountGrouped(more, "job"))
 	}
 	return actedStatus(acted)
 }

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // adoptOptions are the flags of `berth adopt`.
@@ -77,6 +78,6 @@ func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 	if o.json {
 		return printJSON(s.out, detail)
 	}
-	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("job %s: process %d is accounted for on GPU %s; it is left alone", detail.ID, pid, cards(detail.GPUIDs))))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: process %d is accounted for on GPU %s; it is left alone", detail.ID, pid, text.Numbers(detail.GPUIDs))))
 	return err
 }

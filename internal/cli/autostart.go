@@ -18,6 +18,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/problem"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 const (
@@ -91,7 +92,7 @@ func startTimeout(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return problem.Newf(problem.Unable, "start one in the foreground to see more: berth serve", "%s after %s", what, span(startPatience))
+	return problem.Newf(problem.Unable, "start one in the foreground to see more: berth serve", "%s after %s", what, text.Span(startPatience))
 }
 
 // answers reports whether a daemon is there, be it that it answers with an

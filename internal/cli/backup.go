@@ -12,6 +12,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 func newBackup() *cobra.Command {
@@ -59,7 +60,7 @@ func backup(ctx context.Context, s *session, path string, force bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("wrote %s (%.1f MiB)", path, float64(size)/(1<<20))))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("wrote %s (%.1f MiB)", path, float64(size)/(1<<20))))
 	return err
 }
 

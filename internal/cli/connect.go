@@ -14,6 +14,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/problem"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 // target is the daemon a verb talks to, and whose it is.
@@ -65,12 +66,12 @@ type session struct {
 
 // say tells a person something that is not the verb's result.
 func (s *session) say(format string, args ...any) {
-	fmt.Fprintf(s.errOut, "berth: %s\n", printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(s.errOut, "berth: %s\n", text.Line(fmt.Sprintf(format, args...)))
 }
 
 // advise says how to go on.
 func (s *session) advise(format string, args ...any) {
-	fmt.Fprintf(s.errOut, "hint: %s\n", printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(s.errOut, "hint: %s\n", text.Line(fmt.Sprintf(format, args...)))
 }
 
 // verb turns the run function of a verb into cobra's: it finds the daemon,

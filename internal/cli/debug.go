@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 func newDebug() *cobra.Command {
@@ -81,20 +82,20 @@ func writeSnapshot(ctx context.Context, s *session, path string) error {
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if err := json.Indent(&text, data, "", " "); err != nil {
+	var written bytes.Buffer
+	if err := json.Indent(&written, data, "", " "); err != nil {
 		return fmt.Errorf("read the daemon's snapshot: %w", err)
 	}
-	text.WriteByte('\n')
+	written.WriteByte('\n')
 	if path == "-" {
-		_, err := s.out.Write(text.Bytes())
+		_, err := s.out.Write(written.Bytes())
 		return err
 	}
 	// What other users had is in it.
-	if err := replaceFile(path, text.Bytes(), 0o600); err != nil {
+	if err := replaceFile(path, written.Bytes(), 0o600); err != nil {
 		return problem.Newf(problem.Unable, "", "write %s: %w", path, err)
 	}
-	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s goes on from it", path, float64(text.Len())/1024, path)))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s goes on from it", path, float64(written.Len())/1024, path)))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/gpu"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 func newDoctor() *cobra.Command {
@@ -173,7 +174,7 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 			kind = "shared"
 		}
 		f.What = fmt.Sprintf("berth %s (pid %d), %s, up %s, state in %s; %s",
-			daemon.Version, daemon.PID, kind, span(time.Since(daemon.Since)), daemon.StateDir, countLine(daemon.Counts, 1))
+			daemon.Version, daemon.PID, kind, text.Span(time.Since(daemon.Since)), daemon.StateDir, countLine(daemon.Counts, 1))
 		if daemon.Source != "" {
 			f.What += "; cards through " + daemon.Source
 		}
@@ -198,7 +199,7 @@ func drawFindings(s screen, findings []site.Finding) error {
 	widest := 0
 	for _, f := range findings {
 		if f.What != site.NoCards {
-			widest = max(widest, columnsOf(f.Name))
+			widest = max(widest, text.Width(f.Name))
 		}
 	}
 	counts := map[string]int{}
@@ -206,12 +207,12 @@ func drawFindings(s screen, findings []site.Finding) error {
 	for _, f := range findings {
 		counts[f.Status]++
 		if f.Status == site.OK && f.What == site.NoCards {
-			moot = append(moot, printable(f.Name))
+			moot = append(moot, text.Line(f.Name))
 			continue
 		}
-		fmt.Fprintf(s.out, "%s  %-*s  %s\n", s.painted(colours[f.Status], fmt.Sprintf("%-4s", printable(f.Status))), widest, printable(f.Name), printable(f.What))
+		fmt.Fprintf(s.out, "%s  %-*s  %s\n", s.painted(colours[f.Status], fmt.Sprintf("%-4s", text.Line(f.Status))), widest, text.Line(f.Name), text.Line(f.What))
 		if f.Fix != "" && f.Status != site.OK {
-			fmt.Fprintf(s.out, "%*s%s\n", 4+2+widest+2, "", printable("fix: "+f.Fix))
+			fmt.Fprintf(s.out, "%*s%s\n", 4+2+widest+2, "", text.Line("fix: "+f.Fix))
 		}
 	}
 	if len(moot) > 0 {

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // editOptions are the flags of `berth edit`: those of a job.
@@ -59,7 +60,7 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 	if o.json {
 		return printJSON(s.out, detail)
 	}
-	_, err = fmt.Fprintln(s.out, printable(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changes(set), ", "))))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changes(set), ", "))))
 	return err
 }
 

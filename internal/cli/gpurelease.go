@@ -70,7 +70,7 @@ func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	written := "the cards are read again"
 	switch {
 	case reply.Note != "":
-		written = printable(reply.Note)
+		written = text.Line(reply.Note)
 	case reply.Until != nil:
 		written = fmt.Sprintf("let go of until %s; nothing starts on the cards until then, or berth gpu release --end", reply.Until.Local().Format("15:04:05"))
 	}

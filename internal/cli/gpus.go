@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/text"
 )
 
 // gpusOptions are the flags of `berth gpus`.
@@ -101,8 +102,8 @@ func gpuTable(gpus []api.GPU, now time.Time) *table {
 			whole = *g.Parent
 			t.add(cell{text: strconv.Itoa(whole)}, cell{text: cardName(g)}, cell{}, cell{}, cell{}, cell{}, cell{}, cell{}, cell{text: "in parts"}, cell{})
 		}
-		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: gpuName(g)}, cell{text: gib(g.UsedMiB) + "/" + gib(g.TotalMiB) + "G"},
-			cell{text: gib(g.ForeignMiB) + "G"}, cell{text: gib(g.BudgetMiB) + "G"}, cell{text: measured(g.Util, "%", "-")},
+		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: gpuName(g)}, cell{text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
+			cell{text: text.GiB(g.ForeignMiB) + "G"}, cell{text: text.GiB(g.BudgetMiB) + "G"}, cell{text: measured(g.Util, "%", "-")},
 			cell{text: measured(g.TemperatureC, "C", "")}, cell{text: powerText(g)}, healthCell(g, now), cell{text: gpuJobs(g.Jobs, now)})
 	}
 	return t
@@ -163,7 +164,7 @@ func powerText(g api.GPU) string {
 // healthCell says whether jobs may be put on a card, and if not, why and since
 // when: "quarantined 3m12s: Xid 79 (the card has fallen off the bus)".
 func healthCell(g api.GPU, now time.Time) cell {
-	text, colour := g.Health, green
+	written, colour := g.Health, green
 	switch {
 	case g.Health == "quarantined":
 		colour = red
@@ -171,10 +172,10 @@ func healthCell(g api.GPU, now time.Time) cell {
 		colour = yellow
 	}
 	if g.Health != "ok" && !g.HealthSince.IsZero() {
-		text += " " + span(now.Sub(g.HealthSince))
+		written += " " + text.Span(now.Sub(g.HealthSince))
 	}
 	if g.HealthReason != "" && (g.Health != "ok" || g.HealthReason != g.StaleReason) {
-		text += ": " + g.HealthReason
+		written += ": " + g.HealthReason
 	}
 	var more []string
 	if g.Paused {
@@ -189,7 +190,7 @@ func healthCell(g api.GPU, now time.Time) cell {
 	case g.Stale:
 		more = append(more, "not read lately")
 	}
-	return cell{strings.Join(append([]string{text}, more...), ", "), colour}
+	return cell{strings.Join(append([]string{written}, more...), ", "), colour}
 }
 
 // gpuJobs lists who is on a card: "17 train (ann) 17.5G".
@@ -204,7 +205,7 @@ func gpuJobs(jobs []api.GPUJob, now time.Time) string {
 			parts[i] += " (" + j.User + ")"
 		}
 		if j.UsedMiB != nil {
-			parts[i] += " " + gib(*j.UsedMiB) + "G"
+			parts[i] += " " + text.GiB(*j.UsedMiB) + "G"
 		}
 		if j.IdleSince != nil {
 			parts[i] += " idle " + idleSpan(now.Sub(*j.IdleSince))
@@ -221,7 +222,7 @@ func idleSpan(d time.Duration) string {
 	if d >= time.Minute && d < time.Hour {
 		return fmt.Sprintf("%dm", d/time.Minute)
 	}
-	return span(d)
+	return text.Span(d)
 }
 
 // drawProcesses shows what runs on each card, a line for each process.

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // historyOptions are the flags of `berth history`.
@@ -82,7 +83,7 @@ func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now 
 		return err
 	}
 	if more := page.Total - len(jobs); more > 0 {
-		fmt.Fprintf(s.out, "… %s more (berth history --limit 0, or narrow with --since, --user, --name)\n", grouped(more))
+		fmt.Fprintf(s.out, "… %s more (berth history --limit 0, or narrow with --since, --user, --name)\n", text.Grouped(more))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // stateCell is a job's state in the colour people expect.
@@ -20,7 +21,7 @@ func gpusText(v job.View) string {
 	case v.GPUs == 0:
 		return "cpu"
 	case len(v.GPUIDs) > 0:
-		return cards(v.GPUIDs)
+		return text.Numbers(v.GPUIDs)
 	case v.Share != nil:
 		return "×" + strconv.FormatFloat(*v.Share, 'g', 3, 64)
 	}
@@ -35,11 +36,11 @@ func vramText(v job.View) string {
 	}
 	switch measured := len(v.PeakVRAMMiB) > 0; {
 	case measured && v.VRAMMiB != nil:
-		return gib(highest) + "/" + gib(*v.VRAMMiB) + "G"
+		return text.GiB(highest) + "/" + text.GiB(*v.VRAMMiB) + "G"
 	case measured:
-		return gib(highest) + "G/–"
+		return text.GiB(highest) + "G/–"
 	case v.VRAMMiB != nil:
-		return "–/" + gib(*v.VRAMMiB) + "G"
+		return "–/" + text.GiB(*v.VRAMMiB) + "G"
 	}
 	return ""
 }
@@ -48,11 +49,11 @@ func vramText(v job.View) string {
 func timeText(v job.View, now time.Time) string {
 	switch {
 	case v.StartedAt != nil && v.EndedAt != nil:
-		return span(v.EndedAt.Sub(*v.StartedAt))
+		return text.Span(v.EndedAt.Sub(*v.StartedAt))
 	case v.StartedAt != nil && !v.State.Terminal() && v.State != job.Queued:
-		return span(now.Sub(*v.StartedAt))
+		return text.Span(now.Sub(*v.StartedAt))
 	case v.State == job.Queued && v.SubmittedAt != nil:
-		return span(now.Sub(*v.SubmittedAt))
+		return text.Span(now.Sub(*v.SubmittedAt))
 	}
 	return "-"
 }
@@ -79,7 +80,7 @@ func reasonText(v job.View) string {
 // unused.
 func noteText(v job.View, now time.Time) string {
 	if v.State == job.Running && v.IdleSince != nil && v.Reason == nil {
-		return "idle " + span(now.Sub(*v.IdleSince))
+		return "idle " + text.Span(now.Sub(*v.IdleSince))
 	}
 	return reasonText(v)
 }
@@ -93,18 +94,18 @@ func commandText(v job.View) string {
 
 // endText tells how a job ended: "job 17 (train) failed after 4m12s: exit:3".
 func endText(v job.View) string {
-	text := "job " + v.ID
+	written := "job " + v.ID
 	if v.Name != "" && v.Name != "job"+v.ID {
-		text += " (" + v.Name + ")"
+		written += " (" + v.Name + ")"
 	}
-	text += " " + string(v.State)
+	written += " " + string(v.State)
 	if v.StartedAt != nil && v.EndedAt != nil {
-		text += " after " + span(v.EndedAt.Sub(*v.StartedAt))
+		written += " after " + text.Span(v.EndedAt.Sub(*v.StartedAt))
 	}
 	if reason := reasonText(v); reason != "" {
-		text += ": " + reason
+		written += ": " + reason
 	}
-	return text
+	return written
 }
 
 // largestStatus sums up several jobs in one number.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/batch"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // listOptions are the flags of `berth list`.
@@ -100,11 +100,11 @@ func (o *listOptions) rows(s screen) int {
 
 // rawJobs passes the daemon's own JSON on.
 func rawJobs(ctx context.Context, s *session, q api.Query) error {
-	w := &jsonWriter{out: s.out}
+	w := &text.JSONWriter{Out: s.out}
 	if err := s.client.JobsRaw(ctx, q, w); err != nil {
 		return err
 	}
-	return w.flush()
+	return w.Flush()
 }
 
 // fetchJobs gets that many jobs, 0 for all, over as many pages as it takes.
@@ -134,7 +134,7 @@ func drawJobs(s screen, jobs []job.View, page api.JobPage, now time.Time) error 
 		}
 	}
 	if more := page.Total - len(jobs); more > 0 {
-		fmt.Fprintln(s.out, fit(s, fmt.Sprintf("… %s more (berth list --limit 0, or narrow with --state, --user, --name)", grouped(more))))
+		fmt.Fprintln(s.out, fit(s, fmt.Sprintf("… %s more (berth list --limit 0, or narrow with --state, --user, --name)", text.Grouped(more))))
 	}
 	_, err := fmt.Fprintln(s.out, fit(s, countLine(page.Counts, len(jobs))))
 	return err
@@ -145,7 +145,7 @@ func fit(s screen, line string) string {
 	if s.width == 0 {
 		return line
 	}
-	return batch.Cut(line, s.width)
+	return text.Cut(line, s.width)
 }
 
 // jobTable is the queue as people read it.
@@ -172,7 +172,7 @@ func countLine(counts map[string]int, shown int) string {
 	var parts []string
 	for _, state := range []job.State{job.Running, job.Queued, job.Parked, job.Finished, job.Failed, job.Cancelled} {
 		if n := counts[string(state)]; n > 0 {
-			parts = append(parts, grouped(n)+" "+string(state))
+			parts = append(parts, text.Grouped(n)+" "+string(state))
 		}
 	}
 	switch {

@@ -10,6 +10,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // logsOptions are the flags of `berth logs`.
@@ -103,8 +104,8 @@ func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt
 	}
 	out := s.out
 	if s.terminal && !raw {
-		calm := &logFilter{out: s.out}
-		defer calm.close()
+		calm := &text.LogWriter{Out: s.out}
+		defer calm.Close()
 		out = calm
 	}
 	_, err = io.Copy(out, log)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,22 +57,7 @@ func Main(args []string, out, errOut io.Writer) int {
 
 // complain says what is wrong and what to do next.
 func complain(w io.Writer, what, hint string) {
-	for _, line := range strings.Split(what, "\n") {
-		fmt.Fprintf(w, "berth: %s\n", printable(line))
-	}
-	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", printable(hint))
-	}
-}
-
-// printable keeps the name of a file or a flag from driving the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
+	fmt.Fprint(w, text.Complaint("berth", what, hint))
 }
 
 func newRoot() *cobra.Command {

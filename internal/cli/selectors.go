@@ -126,7 +126,7 @@ func completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.She
 func completions(jobs []job.View) []string {
 	words := make([]string, len(jobs))
 	for i, j := range jobs {
-		words[i] = fmt.Sprintf("%s\t%s, %s", j.ID, printable(j.Name), j.State)
+		words[i] = fmt.Sprintf("%s\t%s, %s", j.ID, text.Line(j.Name), j.State)
 	}
 	return words
 }

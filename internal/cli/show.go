@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 func newShow() *cobra.Command {
@@ -54,17 +55,17 @@ type facts struct {
 func (f *facts) add(name, value string) {
 	if value != "" {
 		f.names = append(f.names, name)
-		f.values = append(f.values, printable(value))
+		f.values = append(f.values, text.Line(value))
 	}
 }
 
 func (f *facts) draw(s screen) error {
 	widest := 0
 	for _, name := range f.names {
-		widest = max(widest, columnsOf(name))
+		widest = max(widest, text.Width(name))
 	}
 	for i, name := range f.names {
-		blanks := strings.Repeat(" ", widest-columnsOf(name)+gap)
+		blanks := strings.Repeat(" ", widest-text.Width(name)+gap)
 		if _, err := fmt.Fprintf(s.out, "%s%s%s\n", s.painted(dim, name), blanks, f.values[i]); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	if d.Name != "job"+d.ID {
 		title += " (" + d.Name + ")"
 	}
-	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(bold, printable(title)), s.painted(stateCell(d.State).paint, standing(d))); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(bold, text.Line(title)), s.painted(stateCell(d.State).paint, standing(d))); err != nil {
 		return err
 	}
 	f := &facts{}
@@ -93,7 +94,7 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	f.add("asks for", asksFor(d))
 	f.add("expected run", runWords(d.ExpectedRun))
 	f.add("expected vram", vramWords(d.ExpectedVRAM))
-	f.add("gpus", cards(d.GPUIDs))
+	f.add("gpus", text.Numbers(d.GPUIDs))
 	f.add("peak vram", peaksText(d.View))
 	if d.AvgUtil != nil {
 		f.add("utilisation", fmt.Sprintf("%.0f %%", *d.AvgUtil))
@@ -108,22 +109,22 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 
 // standing is a job's state and what it means just now.
 func standing(d api.Detail) string {
-	text := string(d.State)
+	written := string(d.State)
 	switch {
 	case d.Outcome != nil:
-		text += ", " + string(*d.Outcome)
+		written += ", " + string(*d.Outcome)
 	case d.State == job.Queued && d.Held:
-		text += ", held"
+		written += ", held"
 	case d.State == job.Queued && d.Position > 0:
-		text += ", number " + grouped(d.Position)
+		written += ", number " + text.Grouped(d.Position)
 	case d.Stopping != "":
-		text += ", being ended (" + d.Stopping + ")"
+		written += ", being ended (" + d.Stopping + ")"
 	}
-	return printable(text)
+	return text.Line(written)
 }
 
 func asksFor(d api.Detail) string {
-	parts := []string{plural(d.GPUs, "GPU")}
+	parts := []string{text.CountGrouped(d.GPUs, "GPU")}
 	switch {
 	case d.GPUs == 0:
 		parts[0] = "no GPU"
@@ -131,10 +132,10 @@ func asksFor(d api.Detail) string {
 		parts[0] = strconv.FormatFloat(*d.Share, 'g', 3, 64) + " of a GPU"
 	}
 	if d.VRAMMiB != nil {
-		parts = append(parts, gib(*d.VRAMMiB)+" GiB on each")
+		parts = append(parts, text.GiB(*d.VRAMMiB)+" GiB on each")
 	}
 	if d.TimeLimitS > 0 {
-		parts = append(parts, "at most "+span(time.Duration(d.TimeLimitS*float64(time.Second))))
+		parts = append(parts, "at most "+text.Span(time.Duration(d.TimeLimitS*float64(time.Second))))
 	}
 	if d.Priority != 0 {
 		parts = append(parts, "priority "+strconv.Itoa(d.Priority))
@@ -146,7 +147,7 @@ func asksFor(d api.Detail) string {
 func peaksText(v job.View) string {
 	var parts []string
 	for _, card := range slices.SortedFunc(maps.Keys(v.PeakVRAMMiB), compareCards) {
-		parts = append(parts, fmt.Sprintf("gpu%s %s GiB", card, gib(v.PeakVRAMMiB[card])))
+		parts = append(parts, fmt.Sprintf("gpu%s %s GiB", card, text.GiB(v.PeakVRAMMiB[card])))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -161,7 +162,7 @@ func compareCards(a, b string) int {
 func showTimes(f *facts, d api.Detail, now time.Time) {
 	at := func(name string, t *time.Time) {
 		if t != nil {
-			f.add(name, fmt.Sprintf("%s (%s ago)", moment(*t, now), span(now.Sub(*t))))
+			f.add(name, fmt.Sprintf("%s (%s ago)", moment(*t, now), text.Span(now.Sub(*t))))
 		}
 	}
 	at("submitted", d.SubmittedAt)
@@ -193,28 +194,28 @@ func showRest(f *facts, d api.Detail) {
 		f.add("env."+name, d.Env[name])
 	}
 	if d.Log != nil {
-		text := *d.Log
+		written := *d.Log
 		if d.LogDropped > 0 {
-			text += fmt.Sprintf(" (%s bytes were dropped from its middle to keep it within its limit)", grouped(int(d.LogDropped)))
+			written += fmt.Sprintf(" (%s bytes were dropped from its middle to keep it within its limit)", text.Grouped(int(d.LogDropped)))
 		}
-		f.add("log", text)
+		f.add("log", written)
 	}
 }
 
 // attemptText counts the attempts, and why there was more than one.
 func attemptText(d api.Detail) string {
-	text := fmt.Sprintf("%d (%s, %s", d.Attempt, retriesText(d.RetriesUsed), plural(d.Requeues, "requeue"))
+	written := fmt.Sprintf("%d (%s, %s", d.Attempt, retriesText(d.RetriesUsed), text.CountGrouped(d.Requeues, "requeue"))
 	if d.Preemptions > 0 {
-		text += ", set aside " + plural(d.Preemptions, "time")
+		written += ", set aside " + text.CountGrouped(d.Preemptions, "time")
 	}
-	return text + ")"
+	return written + ")"
 }
 
 func retriesText(n int) string {
 	if n == 1 {
 		return "1 retry"
 	}
-	return grouped(n) + " retries"
+	return text.Grouped(n) + " retries"
 }
 
 func showEvents(s screen, events []api.Event, now time.Time) error {
@@ -227,7 +228,7 @@ func showEvents(s screen, events []api.Event, now time.Time) error {
 		if e.Text != "" {
 			line += ": " + e.Text
 		}
-		if _, err := fmt.Fprintln(s.out, printable(line)); err != nil {
+		if _, err := fmt.Fprintln(s.out, text.Line(line)); err != nil {
 			return err
 		}
 	}

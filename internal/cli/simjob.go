@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +75,7 @@ func (f *simjobFlags) run(cmd *cobra.Command) error {
 	}
 	code := gpu.SimJob(context.Background(), gpu.SimJobOptions{
 		Dir: dir, Cards: cards, VRAMMiB: mib,
-		Ramp: secondsOf(f.ramp), Hold: secondsOf(f.hold),
+		Ramp: text.OfSeconds(f.ramp), Hold: text.OfSeconds(f.hold),
 		ExitCode: f.exitCode, OOMOnce: f.oomOnce, UtilPct: f.util, Graphics: f.graphics,
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	})
@@ -85,5 +84,3 @@ func (f *simjobFlags) run(cmd *cobra.Command) error {
 	}
 	return nil
 }
-
-func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -16,6 +16,7 @@ import (
 	"berth/internal/problem"
 	"berth/internal/report"
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // simulateOptions are the flags of `berth simulate`.
@@ -98,7 +99,7 @@ written; 2 bad usage or an unreadable trace or snapshot; 130 interrupted.`,
 func policyHelp() string {
 	var b strings.Builder
 	for _, p := range sim.Policies() {
-		for i, line := range wordLines(p.About, 64) {
+		for i, line := range text.Wrap(p.About, 64) {
 			name := p.Name
 			if i > 0 {
 				name = ""
@@ -234,7 +235,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, 
 	}
 	fmt.Fprint(s.out, r.Table(s.width, s.colour))
 	for _, path := range wrote {
-		fmt.Fprintf(s.out, "\nwrote %s", printable(path))
+		fmt.Fprintf(s.out, "\nwrote %s", text.Line(path))
 	}
 	if len(wrote) > 0 {
 		fmt.Fprintln(s.out)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/internal/sim"
+	"berth/internal/text"
 )
 
 // replayAll replays the workload, and says how far it is.
@@ -65,7 +66,7 @@ func (p *progress) show(policy string, over, all int) {
 		return
 	}
 	p.shown, p.marked = p.now(), true
-	fmt.Fprintf(p.out, "\r\x1b[Kreplaying (%s): %d %% of %s", policy, 100*over/max(all, 1), plural(all, "job"))
+	fmt.Fprintf(p.out, "\r\x1b[Kreplaying (%s): %d %% of %s", policy, 100*over/max(all, 1), text.CountGrouped(all, "job"))
 }
 
 func (p *progress) clear() {

@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // statsOptions are the flags of `berth stats`.
@@ -67,17 +68,17 @@ func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error
 }
 
 func drawStats(s screen, stats api.Stats) error {
-	fmt.Fprintf(s.out, "%s to %s, %s\n", stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"), plural(stats.GPUs, "GPU"))
+	fmt.Fprintf(s.out, "%s to %s, %s\n", stats.Since.Local().Format("2006-01-02 15:04"), stats.Until.Local().Format("2006-01-02 15:04"), text.CountGrouped(stats.GPUs, "GPU"))
 	f := &facts{}
-	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", grouped(stats.All.Jobs), grouped(stats.All.Finished), grouped(stats.All.Failed), grouped(stats.All.Cancelled)))
+	f.add("jobs", fmt.Sprintf("%s: %s finished, %s failed, %s cancelled", text.Grouped(stats.All.Jobs), text.Grouped(stats.All.Finished), text.Grouped(stats.All.Failed), text.Grouped(stats.All.Cancelled)))
 	f.add("GPU-hours", fmt.Sprintf("%.1f", stats.GPUHours))
 	if stats.Util != nil {
 		counted := "of the time"
 		if stats.UtilSince != nil {
 			counted = "since the first submission, " + stats.UtilSince.Local().Format("2006-01-02 15:04")
 		}
-		text := fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted)
-		f.add("cards given out", text)
+		written := fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted)
+		f.add("cards given out", written)
 	}
 	if stats.AvgUtil != nil {
 		f.add("use while given out", fmt.Sprintf("%.0f %%", *stats.AvgUtil))
@@ -117,7 +118,7 @@ func statsTable(title string, lines []api.StatsLine) *table {
 		if l.AvgUtil != nil {
 			util = fmt.Sprintf("%.0f%%", *l.AvgUtil)
 		}
-		t.add(cell{text: l.Key}, cell{text: grouped(l.Jobs)}, cell{text: grouped(l.Failed)}, cell{text: grouped(l.Cancelled)},
+		t.add(cell{text: l.Key}, cell{text: text.Grouped(l.Jobs)}, cell{text: text.Grouped(l.Failed)}, cell{text: text.Grouped(l.Cancelled)},
 			cell{text: fmt.Sprintf("%.1f", l.GPUHours)}, cell{text: spanS(l.WaitP50S)}, cell{text: spanS(l.WaitP95S)},
 			cell{text: spanS(l.WaitMaxS)}, cell{text: spanS(l.RunMeanS)}, cell{text: util})
 	}

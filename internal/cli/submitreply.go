@@ -9,6 +9,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // send submits, and starts a daemon first where there is none and one may be
@@ -41,7 +42,7 @@ func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 	case o.quiet:
 		var b strings.Builder
 		for _, j := range jobs {
-			b.WriteString(printable(j.ID) + "\n")
+			b.WriteString(text.Line(j.ID) + "\n")
 		}
 		_, err := fmt.Fprint(s.out, b.String())
 		return err
@@ -50,7 +51,7 @@ func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 	if o.interactive {
 		out = s.errOut // standard output is the job's
 	}
-	_, err := fmt.Fprintln(out, printable(submittedText(jobs)))
+	_, err := fmt.Fprintln(out, text.Line(submittedText(jobs)))
 	return err
 }
 
@@ -69,7 +70,7 @@ func sayNotes(s *session, jobs []api.Submitted) {
 	}
 	for i, note := range notes {
 		if i == toldOneByOne {
-			s.say("and %s more", plural(len(notes)-i, "note"))
+			s.say("and %s more", text.CountGrouped(len(notes)-i, "note"))
 			return
 		}
 		ids := idRuns(about[note])
@@ -88,7 +89,7 @@ func sayNotes(s *session, jobs []api.Submitted) {
 // array 17 (100 tasks)".
 func submittedText(jobs []api.Submitted) string {
 	if len(jobs) == 1 && jobs[0].Tasks > 0 {
-		return fmt.Sprintf("submitted array %s (%s)", jobs[0].ID, plural(jobs[0].Tasks, "task"))
+		return fmt.Sprintf("submitted array %s (%s)", jobs[0].ID, text.CountGrouped(jobs[0].Tasks, "task"))
 	}
 	if len(jobs) == 1 {
 		return "submitted job " + jobs[0].ID
@@ -104,11 +105,11 @@ func submittedText(jobs []api.Submitted) string {
 			continue
 		}
 		flush()
-		parts = append(parts, fmt.Sprintf("%s (%s)", j.ID, plural(j.Tasks, "task")))
+		parts = append(parts, fmt.Sprintf("%s (%s)", j.ID, text.CountGrouped(j.Tasks, "task")))
 	}
 	flush()
 	if len(parts) > toldOneByOne {
-		return fmt.Sprintf("submitted %s, %s to %s", plural(len(jobs), "job"), jobs[0].ID, jobs[len(jobs)-1].ID)
+		return fmt.Sprintf("submitted %s, %s to %s", text.CountGrouped(len(jobs), "job"), jobs[0].ID, jobs[len(jobs)-1].ID)
 	}
 	return "submitted jobs " + strings.Join(parts, ", ")
 }
@@ -134,10 +135,10 @@ func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
 	}
 	for i, j := range jobs {
 		if i == toldOneByOne {
-			fmt.Fprintf(s.out, "and %s more\n", plural(len(jobs)-i, "job"))
+			fmt.Fprintf(s.out, "and %s more\n", text.CountGrouped(len(jobs)-i, "job"))
 			break
 		}
-		fmt.Fprintln(s.out, printable(foretold(j)))
+		fmt.Fprintln(s.out, text.Line(foretold(j)))
 		for _, note := range j.Notes {
 			s.say("note: %s", note)
 		}
@@ -157,7 +158,7 @@ func foretold(j api.Submitted) string {
 	case j.State == foretoldInfeasible:
 		what = "cannot run on this machine"
 	case j.State == foretoldStarts && len(j.GPUIDs) > 0:
-		what = "would start at once on gpu " + cards(j.GPUIDs)
+		what = "would start at once on gpu " + text.Numbers(j.GPUIDs)
 	case j.State == foretoldStarts:
 		what = "would start at once"
 	}
@@ -165,7 +166,7 @@ func foretold(j api.Submitted) string {
 		what = j.Name + ": " + what
 	}
 	if j.Tasks > 0 {
-		what += fmt.Sprintf(" (array of %s)", plural(j.Tasks, "task"))
+		what += fmt.Sprintf(" (array of %s)", text.CountGrouped(j.Tasks, "task"))
 	}
 	if j.Reason != "" {
 		what += ": " + j.Reason

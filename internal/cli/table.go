@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth/internal/batch"
+	"berth/internal/text"
 )
 
 // column is one column of a table.
@@ -41,7 +41,7 @@ const gap = 2
 
 func (t *table) add(cells ...cell) {
 	for i := range cells {
-		cells[i].text = printable(cells[i].text)
+		cells[i].text = text.Line(cells[i].text)
 	}
 	t.rows = append(t.rows, cells)
 }
@@ -51,10 +51,10 @@ func (t *table) widths(total int) []int {
 	natural := make([]int, len(t.columns))
 	for i, c := range t.columns {
 		for _, row := range t.rows {
-			natural[i] = max(natural[i], columnsOf(row[i].text))
+			natural[i] = max(natural[i], text.Width(row[i].text))
 		}
 		if natural[i] > 0 || !c.shy {
-			natural[i] = max(natural[i], columnsOf(c.title))
+			natural[i] = max(natural[i], text.Width(c.title))
 		}
 	}
 	if total <= 0 {
@@ -133,14 +133,14 @@ func (t *table) line(w *strings.Builder, s screen, widths []int, row []cell) {
 			pending += gap
 		}
 		first = false
-		text := batch.Cut(c.text, widths[i])
-		blanks := widths[i] - columnsOf(text)
+		written := text.Cut(c.text, widths[i])
+		blanks := widths[i] - text.Width(written)
 		if t.columns[i].right {
 			pending, blanks = pending+blanks, 0
 		}
-		if text != "" {
+		if written != "" {
 			w.WriteString(strings.Repeat(" ", pending))
-			w.WriteString(s.painted(c.paint, text))
+			w.WriteString(s.painted(c.paint, written))
 			pending = 0
 		}
 		pending += blanks

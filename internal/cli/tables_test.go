@@ -12,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/testkit"
+	"berth/internal/text"
 )
 
 // noon is local, as what is shown is.
@@ -114,17 +115,17 @@ func TestTables(t *testing.T) {
 }
 
 // checkWidth fails on a line that would wrap, or that drives a terminal.
-func checkWidth(t *testing.T, text string, width int) {
+func checkWidth(t *testing.T, written string, width int) {
 	t.Helper()
 	for _, colour := range []paint{bold, dim, red, green, yellow, blue} {
-		text = strings.ReplaceAll(text, "\x1b["+string(colour)+"m", "")
+		written = strings.ReplaceAll(written, "\x1b["+string(colour)+"m", "")
 	}
-	text = strings.ReplaceAll(text, "\x1b[0m", "")
-	for line := range strings.SplitSeq(text, "\n") {
-		if width > 0 && columnsOf(line) > width {
-			t.Errorf("%d columns in %q", columnsOf(line), line)
+	written = strings.ReplaceAll(written, "\x1b[0m", "")
+	for line := range strings.SplitSeq(written, "\n") {
+		if width > 0 && text.Width(line) > width {
+			t.Errorf("%d columns in %q", text.Width(line), line)
 		}
-		if line != printable(line) || strings.HasSuffix(line, " ") {
+		if line != text.Line(line) || strings.HasSuffix(line, " ") {
 			t.Errorf("%q", line)
 		}
 	}
@@ -154,8 +155,8 @@ func TestATableFitsAnyTerminal(t *testing.T) {
 			r.Fatalf("%d lines for %d jobs: %q", len(lines), len(jobs), lines)
 		}
 		for i, line := range lines {
-			if columnsOf(line) > width || line != printable(line) {
-				r.Fatalf("%d columns of %d in %q", columnsOf(line), width, line)
+			if text.Width(line) > width || line != text.Line(line) {
+				r.Fatalf("%d columns of %d in %q", text.Width(line), width, line)
 			}
 			if i > 0 && !strings.HasPrefix(line, jobs[i-1].ID) {
 				r.Fatalf("job %s is shown as %q", jobs[i-1].ID, line)
@@ -169,21 +170,21 @@ func TestTimesAndCountsAsPeopleReadThem(t *testing.T) {
 		-time.Second: "0s", 3 * time.Second: "3s", 59*time.Second + 999*time.Millisecond: "59s", 252 * time.Second: "4m12s",
 		2*time.Hour + 5*time.Minute: "2h05m", 76 * time.Hour: "3d4h", 24 * time.Hour: "1d0h",
 	} {
-		if got := span(d); got != want {
+		if got := text.Span(d); got != want {
 			t.Errorf("%s is shown as %s, want %s", d, got, want)
 		}
 	}
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 49950: "49,950", 1234567: "1,234,567"} {
-		if got := grouped(n); got != want {
+		if got := text.Grouped(n); got != want {
 			t.Errorf("%d is shown as %s, want %s", n, got, want)
 		}
 	}
-	for text, want := range map[string]string{
+	for written, want := range map[string]string{
 		"2h": "2026-03-01T10:00:00Z", "7d": "2026-02-22T12:00:00Z", "2026-02-01": "2026-02-01T00:00:00Z",
 		"2026-02-01 16:30": "2026-02-01T16:30:00Z", "2026-02-01T16:30:00+01:00": "2026-02-01T15:30:00Z",
 	} {
-		if got, err := parseWhen("since", text, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)); err != nil || got.UTC().Format(time.RFC3339) != want {
-			t.Errorf("%s is %s (%v), want %s", text, got, err, want)
+		if got, err := parseWhen("since", written, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)); err != nil || got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%s is %s (%v), want %s", written, got, err, want)
 		}
 	}
 	if _, err := parseWhen("since", "yesterday", noon); err == nil {

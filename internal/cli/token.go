@@ -66,7 +66,7 @@ func newTokenCreate() *cobra.Command {
 				return printJSON(s.out, token)
 			}
 			s.say("token %s, good until %s; this is the only time it is shown", token.ID, token.Expires.Local().Format("2006-01-02 15:04"))
-			_, err = fmt.Fprintln(s.out, printable(token.Secret))
+			_, err = fmt.Fprintln(s.out, text.Line(token.Secret))
 			return err
 		}),
 	}
@@ -130,7 +130,7 @@ func newTokenRevoke() *cobra.Command {
 				if err := s.client.RevokeToken(ctx, id); err != nil {
 					return err
 				}
-				fmt.Fprintln(s.out, printable("revoked token "+id))
+				fmt.Fprintln(s.out, text.Line("revoked token "+id))
 			}
 			return nil
 		}),

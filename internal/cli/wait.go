@@ -138,7 +138,7 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 		if w.limit > 0 {
 			left := w.limit - time.Since(began)
 			if left <= 0 {
-				return nil, problem.Newf(problem.Unable, "they go on; berth wait again", "%s not over after %s", plural(len(ids), "job"), span(w.limit))
+				return nil, problem.Newf(problem.Unable, "they go on; berth wait again", "%s not over after %s", text.CountGrouped(len(ids), "job"), text.Span(w.limit))
 			}
 			r.TimeoutS = min(r.TimeoutS, left.Seconds())
 		}
@@ -183,7 +183,7 @@ func (w *waiter) tell(over []job.View) {
 		case len(w.told) == toldOneByOne+1:
 			fmt.Fprintln(w.s.out, "… and more")
 		default:
-			fmt.Fprintln(w.s.out, printable(endText(v)))
+			fmt.Fprintln(w.s.out, text.Line(endText(v)))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/batch"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 type whyFlags struct {
@@ -122,11 +123,11 @@ func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
 
 // tellLine says it in one line; what else there is to know follows.
 func tellLine(s screen, why *api.Why) error {
-	if _, err := fmt.Fprintln(s.out, printable(fmt.Sprintf("job %s: %s", why.ID, whyLine(why)))); err != nil {
+	if _, err := fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: %s", why.ID, whyLine(why)))); err != nil {
 		return err
 	}
 	for _, note := range why.Notes {
-		fmt.Fprintln(s.out, printable(note))
+		fmt.Fprintln(s.out, text.Line(note))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/reason"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // ahead is a time of the same day.
@@ -76,7 +77,7 @@ func TestTheWholeStory(t *testing.T) {
 		if strings.HasPrefix(line, "job 22: ") {
 			continue // it runs: one line is all there is
 		}
-		if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 {
+		if n := text.Width(strings.TrimSuffix(line, "\n")); n > 80 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -169,16 +170,16 @@ func TestGuessesReadLikeGuesses(t *testing.T) {
 
 func TestTextsAreBrokenBetweenWords(t *testing.T) {
 	for _, row := range []struct {
-		text string
-		want []string
+		written string
+		want    []string
 	}{
 		{"one two three", []string{"one two", "three"}},
 		{"unbreakable-word a", []string{"unbreakable-word", "a"}},
 		{"日本 日本 x", []string{"日本", "日本 x"}},
 		{"", []string{""}},
 	} {
-		if got := wordLines(row.text, 7); !slices.Equal(got, row.want) {
-			t.Errorf("%q: %q", row.text, got)
+		if got := text.Wrap(row.written, 7); !slices.Equal(got, row.want) {
+			t.Errorf("%q: %q", row.written, got)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func whyLine(why *api.Why) string {
 
 // tellStory is everything there is to say of a job that waits.
 func tellStory(s screen, why *api.Why, now time.Time) error {
-	title := fmt.Sprintf("%s  %s", s.painted(bold, printable("job "+why.ID)), s.painted(stateCell(job.Queued).paint, whyStanding(why)))
+	title := fmt.Sprintf("%s  %s", s.painted(bold, text.Line("job "+why.ID)), s.painted(stateCell(job.Queued).paint, whyStanding(why)))
 	if _, err := fmt.Fprintln(s.out, title); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	}
 	f.add("needs", why.Needs)
 	if !why.Since.IsZero() {
-		f.add("waits since", fmt.Sprintf("%s (%s)", moment(why.Since, now), span(now.Sub(why.Since))))
+		f.add("waits since", fmt.Sprintf("%s (%s)", moment(why.Since, now), text.Span(now.Sub(why.Since))))
 	}
 	if b := why.Behind; b != nil {
 		words := b.String() + ": " + b.Because
@@ -64,7 +64,7 @@ func whyStanding(why *api.Why) string {
 	if why.Position == 0 {
 		return "queued"
 	}
-	return fmt.Sprintf("number %s of %s in the queue", grouped(why.Position), grouped(why.Queued))
+	return fmt.Sprintf("number %s of %s in the queue", text.Grouped(why.Position), text.Grouped(why.Queued))
 }
 
 // givesWayWords names those that are set aside.
@@ -92,7 +92,7 @@ func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
 			colour = green
 		}
 		name := fmt.Sprintf("%-*s", widest, fmt.Sprint("gpu", g.GPU))
-		if err := hang(s, s.painted(dim, name), widest+gap, colour, printable(g.What)); err != nil {
+		if err := hang(s, s.painted(dim, name), widest+gap, colour, text.Line(g.What)); err != nil {
 			return err
 		}
 		for i, r := range g.Runs {
@@ -103,7 +103,7 @@ func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
 				}
 				break
 			}
-			if err := hang(s, strings.Repeat(" ", widest), widest+gap, plain, printable(r.Words(now))); err != nil {
+			if err := hang(s, strings.Repeat(" ", widest), widest+gap, plain, text.Line(r.Words(now))); err != nil {
 				return err
 			}
 		}
