@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"berth/internal/job"
+	"berth/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "write the golden messages anew")
+var update = testkit.Update
 
 // broken is one file per mistake, in the order of the golden messages.
 var broken = []struct{ sentence, text string }{

@@ -2,7 +2,6 @@ package reason
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -17,9 +16,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"berth/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+var update = testkit.Update
 
 var jobs = []Holder{{ID: "3"}, {ID: "4", Other: true}, {ID: "5"}, {ID: "6"}}
 

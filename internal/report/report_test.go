@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"berth/internal/reason"
 	"berth/internal/sim"
+	"berth/internal/testkit"
 	"berth/internal/text"
 )
 
@@ -141,7 +141,7 @@ func TestCSVHasALineForEachPolicy(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = testkit.Update
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()

@@ -2,7 +2,6 @@ package sched
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,9 +12,10 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/reason"
+	"berth/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+var update = testkit.Update
 
 // reasonRows end with the job whose reason is looked at.
 func reasonRows() []row {
