@@ -110,12 +110,12 @@ func (d *Daemon) guess(t *engine.Turn, id string) guesses {
 }
 
 // span is how long the job is expected to run, and whether that rests on runs.
-func (g *guesses) span() (s sched.Span, fromRuns bool) {
+func (g *guesses) span() (s sched.Estimate, fromRuns bool) {
 	if g.run == nil {
 		return s, false
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return sched.Span{Low: seconds(g.run.LowS), Mid: seconds(g.run.MidS), High: seconds(g.run.HighS)}, g.run.Runs > 0
+	return sched.Estimate{Low: seconds(g.run.LowS), Mid: seconds(g.run.MidS), High: seconds(g.run.HighS)}, g.run.Runs > 0
 }
 
 // end is when a running job is expected to be over; nil where nothing says, as

@@ -40,9 +40,9 @@ type attempt struct {
 	warned    bool
 	shownMiB  int64
 	storedMiB int64
-	bookedMiB int64      // the highest peak the other berths were told of
-	run       sched.Span // how long it is expected to run
-	kind      string     // what its command has in common with others
+	bookedMiB int64          // the highest peak the other berths were told of
+	run       sched.Estimate // how long it is expected to run
+	kind      string         // what its command has in common with others
 
 	told     bool      // it is a leaver, and the order to end went out
 	warnedOf time.Time // the end that it was warned of
@@ -72,7 +72,7 @@ func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 }
 
 // begin enters an attempt that is on disk.
-func (s *attempts) begin(now time.Time, j *job.Job, run sched.Span) *attempt {
+func (s *attempts) begin(now time.Time, j *job.Job, run sched.Estimate) *attempt {
 	a := &attempt{job: j, token: j.Keep, startedAt: now, run: run, kind: kindOf(j)}
 	s.active[j.ID], s.byToken[j.Keep] = a, j.ID
 	return a
@@ -197,9 +197,9 @@ func (s *attempts) stands(now time.Time, a *attempt, h *sched.Held) {
 	case j.Stop != job.NoStop:
 		// It was told to end, and is gone within its grace.
 		end := ran + j.Spec.Grace
-		h.Run, h.Limit = sched.Span{Low: ran, Mid: end, High: end}, end
+		h.Run, h.Limit = sched.Estimate{Low: ran, Mid: end, High: end}, end
 	default:
-		h.Aside = s.aside(&j.Spec)
+		h.Preempt = s.aside(&j.Spec)
 	}
 }
 
@@ -244,7 +244,7 @@ func (s *attempts) setOwners() {
 }
 
 // expect is told that more is known of how long jobs of a kind run.
-func (s *attempts) expect(kind string, span func(*job.Job) sched.Span) {
+func (s *attempts) expect(kind string, span func(*job.Job) sched.Estimate) {
 	for _, a := range s.active {
 		if kind != "" && a.kind == kind {
 			a.run = span(a.job)

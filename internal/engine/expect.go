@@ -118,12 +118,12 @@ func (l *line) ask(j *job.Job) predict.Ask {
 
 // span is how long a job is expected to run. Nobody plans with jobs that hold
 // no card.
-func (l *line) span(j *job.Job) sched.Span {
+func (l *line) span(j *job.Job) sched.Estimate {
 	if j.Spec.GPUs == 0 {
-		return sched.Span{}
+		return sched.Estimate{}
 	}
 	g := l.expect.book.Duration(l.ask(j))
-	return sched.Span{Low: g.Low, Mid: g.Mid, High: g.High}
+	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High}
 }
 
 // resolveAuto takes the declaration of a vram=auto job from what the same

@@ -155,7 +155,7 @@ func (t *Turn) decide() (starts, leavers []*job.Job) {
 		// Nothing stood in the way this time: should it again, say so again.
 		clear(t.changes.warned)
 	}
-	return starts, t.attempts.leavers(t.Now, plan.SetAside)
+	return starts, t.attempts.leavers(t.Now, plan.Victims)
 }
 
 // lease takes a supervisor for each placement. What it gives is a changed copy

@@ -105,18 +105,18 @@ func TestHowARunningJobStands(t *testing.T) {
 	r.pass(time.Minute)
 	want := sched.Held{
 		User: "ann", Priority: 3, Seq: 2, Submitted: start0.Add(time.Hour), Started: start0.Add(2*time.Hour + 10*time.Millisecond),
-		Waited: time.Hour + 10*time.Millisecond, Limit: 2 * time.Hour, Aside: sched.Aside{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
+		Waited: time.Hour + 10*time.Millisecond, Limit: 2 * time.Hour, Preempt: sched.Preempt{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
 	}
 	held := func() sched.Held { return r.at().State().Held[0] }
 	got := held()
 	want.Run = got.Run // which the book answers for
 	if got.User != want.User || got.Priority != want.Priority || got.Seq != want.Seq || !got.Submitted.Equal(want.Submitted) || !got.Started.Equal(want.Started) ||
-		got.Waited != want.Waited || got.Limit != want.Limit || got.Aside != want.Aside || got.Leaving || got.Run.High == 0 || got.Run.High > got.Limit {
+		got.Waited != want.Waited || got.Limit != want.Limit || got.Preempt != want.Preempt || got.Leaving || got.Run.High == 0 || got.Run.High > got.Limit {
 		t.Errorf("the plan sees\n%+v, want\n%+v", got, want)
 	}
 	r.at().Cancel("2", "asked")
 	r.step()
-	if got := held(); got.Aside.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
+	if got := held(); got.Preempt.Mode != "" || got.Leaving || got.Run.Left(r.now.Sub(got.Started), got.Limit).High != 10*time.Second {
 		t.Errorf("told to end, the plan sees %+v", got)
 	}
 }
@@ -139,7 +139,7 @@ func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
 	r := newRig(t, 1)
 	long := command("python train.py --seed 1")
 	r.submit(spec(long), spec(command("python train.py --seed 2")))
-	if p := r.pendingOf("2"); p.Run != (sched.Span{}) {
+	if p := r.pendingOf("2"); p.Run != (sched.Estimate{}) {
 		t.Errorf("nothing is known, and it is expected to run for %+v", p.Run)
 	}
 	r.pass(time.Hour)
@@ -170,7 +170,7 @@ func TestThoseInTheQueueHearOfAFirstRun(t *testing.T) {
 	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute || !p.Since.Equal(start0) {
 		t.Errorf("one like it is expected to run for %+v, waiting since %v", p.Run, p.Since)
 	}
-	if p := r.pendingOf("4"); p.Run != (sched.Span{}) {
+	if p := r.pendingOf("4"); p.Run != (sched.Estimate{}) {
 		t.Errorf("another was told too: %+v", p.Run)
 	}
 	r.end("2", keep.Record{Elapsed: time.Second}, false)

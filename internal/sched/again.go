@@ -24,7 +24,7 @@ func (d *decision) again() time.Time {
 		d.wake(q.overtaken(now, 2*bypass))
 	}
 	for _, h := range d.running {
-		if h.Aside.Mode == "" || h.Other {
+		if h.Preempt.Mode == "" || h.Other {
 			continue
 		}
 		d.wake(h.protectedUntil(rules))

@@ -44,7 +44,7 @@ func (d *decision) assertSound() {
 	}
 	d.assertLimits()
 	d.assertKept()
-	d.assertAside()
+	d.assertVictims()
 }
 
 // assertKept checks that cards are kept for jobs that wait, as many as they asked
@@ -70,10 +70,10 @@ func (d *decision) assertKept() {
 	}
 }
 
-// assertAside checks who gives way, and that all for whom room is made fit beside
+// assertVictims checks who gives way, and that all for whom room is made fit beside
 // one another, what starts and what stays.
-func (d *decision) assertAside() {
-	if len(d.plan.SetAside) == 0 && len(d.leaving) == 0 {
+func (d *decision) assertVictims() {
+	if len(d.plan.Victims) == 0 && len(d.leaving) == 0 {
 		return
 	}
 	leaves := map[string]bool{}
@@ -81,12 +81,12 @@ func (d *decision) assertAside() {
 	for _, r := range d.plan.Reservations {
 		kept[r.Job] = true
 	}
-	for _, a := range d.plan.SetAside {
+	for _, a := range d.plan.Victims {
 		i := slices.IndexFunc(d.state.Held, func(h Held) bool { return h.Job == a.Job && !h.Other })
 		assert(i >= 0, "job %s is set aside and does not run", a.Job)
 		h := &d.state.Held[i]
 		assert(!h.Leaving && !leaves[a.Job], "job %s is set aside twice", a.Job)
-		assert(a.Mode != "" && h.Aside.Mode == a.Mode, "job %s is set aside by %q and allows %q", a.Job, a.Mode, h.Aside.Mode)
+		assert(a.Mode != "" && h.Preempt.Mode == a.Mode, "job %s is set aside by %q and allows %q", a.Job, a.Mode, h.Preempt.Mode)
 		assert(kept[a.For], "job %s is set aside for job %s, which has no cards", a.Job, a.For)
 		leaves[a.Job] = true
 	}
@@ -110,7 +110,7 @@ func (d *decision) assertClaim(f *reservation, stays []*Held) {
 	there := slices.Clone(stays)
 	for _, start := range d.plan.Starts {
 		m, _ := d.state.Queue.member(start.Job)
-		if h := d.holding(start); f.binds(d.state.Now, m.group.lasts) {
+		if h := d.holding(start); f.binds(d.state.Now, m.group.term) {
 			there = append(there, h)
 		}
 	}

@@ -93,13 +93,13 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 		claim []Held
 		bug   string
 	}{
-		{"what does not run is set aside", Plan{SetAside: []SetAside{{Job: "5", For: "1", Mode: Requeue}}}, nil, "job 5 is set aside and does not run"},
-		{"what leaves is set aside", Plan{SetAside: []SetAside{{Job: "7", For: "1", Mode: Requeue}}}, nil, "job 7 is set aside twice"},
-		{"one is set aside twice", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Requeue}, {Job: "8", For: "1", Mode: Requeue}}, Reservations: []Reservation{keeps("1", 0)}},
+		{"what does not run is set aside", Plan{Victims: []Victim{{Job: "5", For: "1", Mode: Requeue}}}, nil, "job 5 is set aside and does not run"},
+		{"what leaves is set aside", Plan{Victims: []Victim{{Job: "7", For: "1", Mode: Requeue}}}, nil, "job 7 is set aside twice"},
+		{"one is set aside twice", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}, {Job: "8", For: "1", Mode: Requeue}}, Reservations: []Reservation{keeps("1", 0)}},
 			nil, "job 8 is set aside twice"},
-		{"what does not give way is set aside", Plan{SetAside: []SetAside{{Job: "9", For: "1", Mode: Requeue}}}, nil, `job 9 is set aside by "requeue" and allows ""`},
-		{"one is parked that cannot be", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is set aside by "park" and allows "requeue"`},
-		{"one is set aside for nobody", Plan{SetAside: []SetAside{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is set aside for job 1, which has no cards"},
+		{"what does not give way is set aside", Plan{Victims: []Victim{{Job: "9", For: "1", Mode: Requeue}}}, nil, `job 9 is set aside by "requeue" and allows ""`},
+		{"one is parked that cannot be", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is set aside by "park" and allows "requeue"`},
+		{"one is set aside for nobody", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is set aside for job 1, which has no cards"},
 		{"what stays is in the way", Plan{}, []Held{{Job: "1", Cards: []int{1}, Alone: true}}, "job 9 is joined on gpu1"},
 		{"who starts is in the way of who comes", Plan{Starts: []Start{{Job: "2", Grant: job.Grant{GPUs: []int{4}, Alone: true}}}}, []Held{{Job: "1", Cards: []int{4}, Alone: true}}, "job 2 is joined on gpu4"},
 		{"two are promised a card", Plan{}, []Held{{Job: "1", Cards: []int{2}, Alone: true}, {Job: "2", Cards: []int{2}, Alone: true}}, "job 1 is joined on gpu2"},

@@ -91,9 +91,9 @@ type Held struct {
 	Started   time.Time     // of this run
 	Served    time.Duration // what it ran before this run without losing it
 	Waited    time.Duration // how long it had waited when this run began
-	Run       Span          // how long it is expected to run, what it ran before included
+	Run       Estimate      // how long it is expected to run, what it ran before included
 	Limit     time.Duration // after which this run is ended; 0: none
-	Aside     Aside
+	Preempt   Preempt
 
 	// Leaving says that it is being set aside, for LeavesFor, and is expected
 	// to be gone by LeavesBy.

@@ -20,9 +20,9 @@ func drawCrowd(t *rapid.T) State {
 		s.Cards = append(s.Cards, cardOf(i, 1000))
 	}
 	age := rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 70 * time.Second, 2 * time.Minute, 5 * time.Minute, time.Hour})
-	span := rapid.SampledFrom([]Span{{}, aboutLong(time.Minute), aboutLong(10 * time.Minute), aboutLong(time.Hour)})
+	span := rapid.SampledFrom([]Estimate{{}, aboutLong(time.Minute), aboutLong(10 * time.Minute), aboutLong(time.Hour)})
 	served := rapid.SampledFrom([]time.Duration{0, 0, 4 * time.Minute, time.Hour})
-	mode := rapid.SampledFrom([]AsideMode{Park, Park, Park, Requeue, ""})
+	mode := rapid.SampledFrom([]PreemptMode{Park, Park, Park, Requeue, ""})
 	for card := 0; card < 8; {
 		n := rapid.SampledFrom([]int{1, 2, 3, 3, 4, 8}).Draw(t, "holds")
 		h := Held{
@@ -36,8 +36,8 @@ func drawCrowd(t *rapid.T) State {
 		if rapid.IntRange(0, 4).Draw(t, "free") == 0 {
 			continue
 		}
-		if h.Aside.Mode = mode.Draw(t, "mode"); h.Aside.Mode == Park {
-			h.Aside.Out, h.Aside.Back = 10*time.Second, 10*time.Second
+		if h.Preempt.Mode = mode.Draw(t, "mode"); h.Preempt.Mode == Park {
+			h.Preempt.Out, h.Preempt.Back = 10*time.Second, 10*time.Second
 		}
 		s.Held = append(s.Held, h)
 	}
@@ -76,7 +76,7 @@ func aheadOf(s *State, jobs ...Pending) {
 // gangOf is a machine on which so many cards give way that have run for so long.
 func gangOf(cards int, ran time.Duration) State {
 	s := State{Now: sundayNoon, Rules: DefaultRules()}
-	gang := Held{Job: "gang", Alone: true, Started: s.Now.Add(-ran), Served: time.Hour, Aside: Aside{Mode: Park}}
+	gang := Held{Job: "gang", Alone: true, Started: s.Now.Add(-ran), Served: time.Hour, Preempt: Preempt{Mode: Park}}
 	rest := Held{Job: "rest", Alone: true, Started: s.Now.Add(-time.Hour)} // and as long again
 	for i := range 8 {
 		s.Cards = append(s.Cards, cardOf(i, 1000))
@@ -113,7 +113,7 @@ func TestWhatAGangLeavesBesideItsHeirIsFoundByThoseBehind(t *testing.T) {
 		Pending{Job: "heir", User: "bob", Request: two}, Pending{Job: "behind", User: "cid", Request: one})
 	plan := Decide(s)
 	kept := slices.ContainsFunc(plan.Reservations, func(r Reservation) bool { return r.Job == "behind" })
-	if len(plan.SetAside) != 1 || plan.SetAside[0].For != "heir" || !kept {
+	if len(plan.Victims) != 1 || plan.Victims[0].For != "heir" || !kept {
 		t.Errorf("%+v", plan)
 	}
 }
@@ -147,7 +147,7 @@ func TestAWalkThroughThousandsOfKindsEnds(t *testing.T) {
 		run := time.Duration(math.Pow(1.01, float64(i)) * float64(time.Second))
 		s.Queue.Add(Pending{
 			Job: fmt.Sprint(i), User: fmt.Sprint("user", i%7), Seq: int64(i), Request: Request{GPUs: 1 + i%8},
-			Run: Span{Mid: run, High: time.Duration(1+i%9) * run}, Since: s.Now,
+			Run: Estimate{Mid: run, High: time.Duration(1+i%9) * run}, Since: s.Now,
 		})
 	}
 	s.Queue.Tick(s.Now)

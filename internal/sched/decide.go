@@ -101,7 +101,7 @@ func (d *decision) start(h *head, a *account) bool {
 	if !ok {
 		failed := h.amounts
 		if len(reserved.list) == 0 || !d.now.enough(&o.candidates, r, nil) {
-			failed.lasts = anyLength // mostly there are too few cards, reserved or not
+			failed.term = anyTerm // mostly there are too few cards, reserved or not
 		}
 		o.noRoom.put(failed)
 		return false
@@ -114,7 +114,7 @@ func (d *decision) start(h *head, a *account) bool {
 		d.emptied.book(held)
 	}
 	for _, r := range d.reservations {
-		if r.binds(d.state.Now, h.lasts) {
+		if r.binds(d.state.Now, h.term) {
 			r.machine.book(held)
 		}
 	}
@@ -141,7 +141,7 @@ func (d *decision) wait(h *head, u urgency) bool {
 // few in any case, not for shorter ones either.
 func (d *decision) close(h *head) {
 	whatever := *h
-	whatever.lasts = anyLength
+	whatever.term = anyTerm
 	if d.lacksRoom(&whatever) && (!d.preemptible || d.outlook(h).noVictims.has(&whatever.amounts)) {
 		d.closed.closeSize(h)
 	} else {

@@ -52,7 +52,7 @@ func newDecision(s *State) *decision {
 		if h.Leaving && !h.Other {
 			d.leaving[h] = true
 		}
-		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Aside.Mode != "")
+		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Preempt.Mode != "")
 	}
 	d.depth = d.reservationDepth()
 	return d
@@ -94,7 +94,7 @@ func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 		Job: h.job, Cards: grant.GPUs, BudgetMiB: CardBudgets(grant, r.VRAMMiB, d.state.Cards),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		CPUs: r.CPUs, MemMiB: r.MemMiB,
-		Started: from, Served: m.served, Run: m.run, Limit: h.lasts.limit,
+		Started: from, Served: m.served, Run: m.run, Limit: h.term.limit,
 	}
 }
 

@@ -41,9 +41,9 @@ func (d *decision) leaves(held *Held, h *head, u urgency) time.Time {
 	case held.Leaving:
 		return latest(now, held.LeavesBy)
 	case d.leaving[held]:
-		return now.Add(held.Aside.Out)
+		return now.Add(held.Preempt.Out)
 	case d.outranks(h, held, u):
-		return latest(now, d.mayLeave(held, h)).Add(held.Aside.Out)
+		return latest(now, d.mayLeave(held, h)).Add(held.Preempt.Out)
 	case held.Started.IsZero():
 		return now.Add(otherBerthsEstimate)
 	}

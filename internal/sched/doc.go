@@ -9,7 +9,7 @@
 // Its files are in rooms. Each uses only those above it, which a test holds; read
 // them in this order, or begin with decide.go:
 //
-//	rules: rules tuning span lasts
+//	rules: rules tuning estimate term
 //	what fits where: card request budget machine fit candidates choose possible
 //	who goes next: list tally requestclass state queue line service turn limit overdue walk
 //	what is decided: decision limited outrank reservation departure reserve preempt again assert decide

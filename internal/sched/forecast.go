@@ -67,14 +67,14 @@ func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead,
 // roomMade is when the last of those is gone that are set aside for a job by
 // this plan.
 func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
-	for _, a := range plan.SetAside {
+	for _, a := range plan.Victims {
 		if a.For != job {
 			continue
 		}
 		some = true
 		for i := range s.Held {
 			if h := &s.Held[i]; h.Job == a.Job && !h.Other {
-				at = latest(at, s.Now.Add(h.Aside.Out))
+				at = latest(at, s.Now.Add(h.Preempt.Out))
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 	known := knowledge(s, front, self.group)
 	f.Basis = known.basis
 	asks, left := known.asks[self.group], self.left()
-	if countRun(&reason.Basis{}, self.run, self.group.lasts.limit, left); left.High <= 0 {
+	if countRun(&reason.Basis{}, self.run, self.group.term.limit, left); left.High <= 0 {
 		left.Mid = 0
 	}
 	low := known.layout(s, front, asks, left, atLeast)
@@ -147,7 +147,7 @@ type known struct {
 	asks    map[*group]*ask
 	alike   map[Request]*ask // one of those who ask for the same
 	runs    []*Held          // under way, in an order that is not the caller's
-	held    []Span           // what is left of each
+	held    []Estimate       // what is left of each
 	typical time.Duration    // as a rule, of a job of which nothing is known; 0: nothing is known of any
 	least   least
 	basis   reason.Basis
@@ -156,7 +156,7 @@ type known struct {
 // knowledge collects what is known of the runs under way and in front, and puts
 // it down with those in front.
 func knowledge(s *State, front []*ahead, self *group) known {
-	k := known{slots: slotsOf(s.machine()), runs: inOrder(s.Held), held: make([]Span, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
+	k := known{slots: slotsOf(s.machine()), runs: inOrder(s.Held), held: make([]Estimate, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
 	k.ask(s, self)
 	usual := make([]time.Duration, 0, len(s.Held)+len(front))
 	for i, h := range k.runs {
@@ -172,7 +172,7 @@ func knowledge(s *State, front []*ahead, self *group) known {
 	for _, a := range front {
 		a.ask = k.ask(s, a.group)
 		k.basis.InFront++
-		if countRun(&k.basis, a.run, a.group.lasts.limit, a.left) {
+		if countRun(&k.basis, a.run, a.group.term.limit, a.left) {
 			usual = append(usual, a.left.Mid)
 		} else {
 			a.left.Mid = 0
@@ -214,12 +214,12 @@ func (k *known) ask(s *State, g *group) *ask {
 
 // countRun puts a run down to what is known of it, and reports whether that is
 // anything.
-func countRun(b *reason.Basis, run Span, limit time.Duration, left Span) bool {
+func countRun(b *reason.Basis, run Estimate, limit time.Duration, left Estimate) bool {
 	switch {
 	case left.High <= 0 && limit <= 0:
 		b.Unknown++
 		return false
-	case limit > 0 && (run == Span{} || run.Low == 0 && run.High >= limit):
+	case limit > 0 && (run == Estimate{} || run.Low == 0 && run.High >= limit):
 		b.Limit++
 	default:
 		b.History++
@@ -237,10 +237,10 @@ func (h *Held) ran(now time.Time) time.Duration {
 
 // left is how much longer the run is expected to last. One that is leaving is
 // gone when it said it would be.
-func (h *Held) left(now time.Time) Span {
+func (h *Held) left(now time.Time) Estimate {
 	if h.Leaving && !h.LeavesBy.IsZero() {
 		rest := max(0, h.LeavesBy.Sub(now))
-		return Span{Low: rest, Mid: rest, High: max(rest, time.Second)}
+		return Estimate{Low: rest, Mid: rest, High: max(rest, time.Second)}
 	}
 	limit := h.Limit
 	if limit > 0 {
@@ -250,8 +250,8 @@ func (h *Held) left(now time.Time) Span {
 }
 
 // left is how long the job runs once it starts.
-func (m *member) left() Span {
-	limit := m.group.lasts.limit
+func (m *member) left() Estimate {
+	limit := m.group.term.limit
 	if limit > 0 {
 		limit += m.served
 	}

@@ -15,13 +15,13 @@ import (
 // sundayNoon is now in the tables.
 var sundayNoon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func aboutLong(d time.Duration) Span { return Span{Low: d / 2, Mid: d, High: 2 * d} }
+func aboutLong(d time.Duration) Estimate { return Estimate{Low: d / 2, Mid: d, High: 2 * d} }
 
 // expecting is a queued job of a forecast's table.
 type expecting struct {
 	spec  job.Spec
 	user  string
-	run   Span
+	run   Estimate
 	limit time.Duration
 
 	served time.Duration
@@ -29,16 +29,16 @@ type expecting struct {
 	atOnce int
 }
 
-func exactly(d time.Duration) Span { return Span{Low: d, Mid: d, High: d} }
+func exactly(d time.Duration) Estimate { return Estimate{Low: d, Mid: d, High: d} }
 
 // preemptible is the same run, which gives way within ten seconds.
 func preemptible(h Held) Held {
-	h.Aside = Aside{Mode: Requeue, Out: 10 * time.Second}
+	h.Preempt = Preempt{Mode: Requeue, Out: 10 * time.Second}
 	return h
 }
 
 // runningFor is a run on cards of its own, under way for so long.
-func runningFor(id string, ago time.Duration, run Span, limit time.Duration, cards ...int) Held {
+func runningFor(id string, ago time.Duration, run Estimate, limit time.Duration, cards ...int) Held {
 	return Held{Job: id, User: "bob", Cards: cards, Alone: true, Started: sundayNoon.Add(-ago), Run: run, Limit: limit}
 }
 
@@ -59,7 +59,7 @@ func forecastState(rules Rules, cards []Card, held []Held, jobs []expecting) Sta
 func TestForecast(t *testing.T) {
 	const hour = time.Hour
 	one, two := idle(1), idle(2)
-	none := Span{}
+	none := Estimate{}
 	for _, row := range []struct {
 		says  string
 		cards []Card
@@ -87,7 +87,7 @@ func TestForecast(t *testing.T) {
 			want: "expected to start between now and 2026-03-02 12:00, from the time limit of 1 run"},
 		{says: "and the date where it is far", cards: eight()[:1], held: []Held{runningFor("9", 0, none, 240*hour, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between now and 2026-03-11 12:00, from the time limit of 1 run"},
-		{says: "seconds are said of what is near", cards: eight()[:1], held: []Held{runningFor("9", 2*time.Minute, Span{3 * time.Minute, 4 * time.Minute, 5 * time.Minute}, 0, 0)}, jobs: []expecting{{spec: one}},
+		{says: "seconds are said of what is near", cards: eight()[:1], held: []Held{runningFor("9", 2*time.Minute, Estimate{3 * time.Minute, 4 * time.Minute, 5 * time.Minute}, 0, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between 12:01:00 and 12:03:00, from the history of 1 run"},
 		{says: "those in front come first", cards: eight()[:1], held: []Held{runningFor("9", hour, aboutLong(2*hour), 0, 0)}, jobs: []expecting{{spec: one, run: aboutLong(hour)}, {spec: one}}, job: "2",
 			want: "expected to start between 12:30 and 17:00, from the history of 2 runs"},
@@ -113,8 +113,8 @@ func TestForecast(t *testing.T) {
 		{says: "and a fifth after them", cards: cardsOf(gib24), held: []Held{runningFor("9", 0, none, hour, 0)},
 			jobs: []expecting{{spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25), limit: hour}, {spec: share(.25)}}, job: "5",
 			want: "expected to start between now and 14:00, from the time limits of 5 runs"},
-		{says: "under fifo nobody passes the one in front", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, Span{hour, hour, hour}, 0, 0)},
-			jobs: []expecting{{spec: two, run: Span{hour, hour, hour}}, {spec: one}}, job: "2",
+		{says: "under fifo nobody passes the one in front", rules: fifo, cards: eight()[:2], held: []Held{runningFor("9", 0, Estimate{hour, hour, hour}, 0, 0)},
+			jobs: []expecting{{spec: two, run: Estimate{hour, hour, hour}}, {spec: one}}, job: "2",
 			want: "expected to start about 14:00, from the history of 2 runs"},
 		{says: "host memory is waited for too", cards: nil, held: []Held{{Job: "9", MemMiB: 60, CPUs: 1, Started: sundayNoon, Limit: hour}},
 			jobs: []expecting{{spec: job.Spec{MemMiB: 50}}}, lab: func(s *State) { s.Host = Host{CPUs: 4, MemMiB: 100} },
@@ -159,7 +159,7 @@ func TestForecast(t *testing.T) {
 		{says: "a limit is that of one run alone", cards: eight()[:1], held: []Held{{Job: "9", Cards: []int{0}, Alone: true, Started: sundayNoon, Served: hour, Limit: 2 * hour}},
 			jobs: []expecting{{spec: one, served: hour, limit: hour}, {spec: one, served: hour}}, job: "2",
 			want: "expected to start between now and 15:00, from the time limits of 2 runs"},
-		{says: "a guess from nothing but a limit is called that", cards: eight()[:1], held: []Held{runningFor("9", 0, Span{Mid: hour / 2, High: hour}, hour, 0)}, jobs: []expecting{{spec: one}},
+		{says: "a guess from nothing but a limit is called that", cards: eight()[:1], held: []Held{runningFor("9", 0, Estimate{Mid: hour / 2, High: hour}, hour, 0)}, jobs: []expecting{{spec: one}},
 			want: "expected to start between now and 13:00, from the time limit of 1 run"},
 		{says: "what only waits for its turn to be started starts now", cards: eight(), jobs: []expecting{{spec: one}, {spec: one}}, job: "2", lab: func(s *State) { s.MaxStarts = 1 },
 			want: "expected to start now"},
@@ -215,7 +215,7 @@ func TestForecast(t *testing.T) {
 func drawTimed(t *rapid.T) State {
 	s := drawState(t)
 	s.Now = sundayNoon
-	span := rapid.SampledFrom([]Span{{}, {}, aboutLong(time.Minute), aboutLong(time.Hour), {High: 2 * time.Hour, Mid: time.Hour}})
+	span := rapid.SampledFrom([]Estimate{{}, {}, aboutLong(time.Minute), aboutLong(time.Hour), {High: 2 * time.Hour, Mid: time.Hour}})
 	limit := rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Hour})
 	for i := range s.Held {
 		h := &s.Held[i]
@@ -319,7 +319,7 @@ func TestWhoIsInFrontIsTheOrder(t *testing.T) {
 
 // TestMoreInFrontThanAreLookedAt: then only the earliest is said.
 func TestMoreInFrontThanAreLookedAt(t *testing.T) {
-	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", 0, Span{time.Hour, time.Hour, time.Hour}, 0, 0)}, nil)
+	s := forecastState(DefaultRules(), eight()[:1], []Held{runningFor("9", 0, Estimate{time.Hour, time.Hour, time.Hour}, 0, 0)}, nil)
 	for i := range frontBound + 2 {
 		s.Queue.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), Request: Request{GPUs: 1}, Run: aboutLong(time.Second)})
 	}

@@ -9,8 +9,8 @@ const frontBound = 16_384
 type ahead struct {
 	entry *entry
 	group *group
-	run   Span
-	left  Span // how long it lasts; Mid is 0 where nothing is known of it
+	run   Estimate
+	left  Estimate // how long it lasts; Mid is 0 where nothing is known of it
 	ask   *ask
 	kept  bool   // cards are kept for it, so that it is not passed
 	next  *ahead // of the same user

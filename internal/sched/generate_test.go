@@ -184,10 +184,10 @@ func commit(s State, p Plan) State {
 	next := s
 	next.InUse, next.Usage, next.Pools = copied(s.InUse), copied(s.Usage), copied(s.Pools)
 	next.Held = slices.Clone(s.Held)
-	for _, a := range p.SetAside {
+	for _, a := range p.Victims {
 		for i := range next.Held {
 			if h := &next.Held[i]; h.Job == a.Job && !h.Other {
-				h.Leaving, h.LeavesFor, h.LeavesBy = true, a.For, s.Now.Add(h.Aside.Out)
+				h.Leaving, h.LeavesFor, h.LeavesBy = true, a.For, s.Now.Add(h.Preempt.Out)
 			}
 		}
 	}

@@ -42,15 +42,15 @@ func TestRoomIsMade(t *testing.T) {
 		{says: "no memory to park in is none of those that begin anew", cards: 1, state: func(s *State) { s.ParkMiB = -1 },
 			held: []Held{running("9", hour, startsAnew, 0)}, jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "9>1 1?0+10s"},
 		{says: "one is parked where there is memory for one", cards: 2, state: func(s *State) { s.ParkMiB = 1500 },
-			held: []Held{running("8", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1000 }), 0), running("9", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1000 }), 1)},
+			held: []Held{running("8", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1000 }), 0), running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1000 }), 1)},
 			jobs: []queuedJob{{gpus: 1}, {gpus: 1}}, want: "8>1 1?0+20s 2?0+1m20s"},
 		{says: "not two for one who needs both", cards: 2, state: func(s *State) { s.ParkMiB = 1500 },
-			held: []Held{running("8", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1000 }), 0), running("9", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1000 }), 1)},
+			held: []Held{running("8", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1000 }), 0), running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1000 }), 1)},
 			jobs: []queuedJob{{gpus: 2}}, want: "1?0,1+20s"},
 		{says: "who needs one to leave does not fail with who needs two", cards: 2, state: func(s *State) { s.ParkMiB, s.Host.CPUs = 1500, 8 },
 			held: []Held{
-				running("8", hour, both(parkable, fourCPUs, func(h *Held) { h.Aside.MemMiB = 1000 }), 0),
-				running("9", hour, both(parkable, fourCPUs, func(h *Held) { h.Aside.MemMiB = 1000 }), 1)},
+				running("8", hour, both(parkable, fourCPUs, func(h *Held) { h.Preempt.MemMiB = 1000 }), 0),
+				running("9", hour, both(parkable, fourCPUs, func(h *Held) { h.Preempt.MemMiB = 1000 }), 1)},
 			jobs: []queuedJob{{gpus: 1, cpus: 8}, {gpus: 1}}, want: "9>2 1?0+20s 2?1+20s"},
 		{says: "a card that is too busy is no room", cards: 2, rules: func(r *Rules) { r.LoadThreshold = 0.5 }, state: func(s *State) { s.Cards[0].UtilPct = 100 },
 			held: []Held{running("9", hour, startsAnew, 1)}, jobs: []queuedJob{{gpus: 1, priority: 1}}, want: "9>1 1?1+10s"},
@@ -118,7 +118,7 @@ func TestKeptCPUsAreAReason(t *testing.T) {
 		Held: []Held{running("9", hour, both(lasting(2*hour), func(h *Held) { h.CPUs = 3 }), 0)},
 	}
 	for i, cpus := range []int{4, 1} {
-		s.Queue.Add(Pending{Job: fmt.Sprint(i + 1), Seq: int64(i), Request: Request{GPUs: 1, CPUs: cpus}, Run: Span{9 * hour, 9 * hour, 9 * hour}})
+		s.Queue.Add(Pending{Job: fmt.Sprint(i + 1), Seq: int64(i), Request: Request{GPUs: 1, CPUs: cpus}, Run: Estimate{9 * hour, 9 * hour, 9 * hour}})
 	}
 	for _, why := range []reason.Reason{Explain(s, "2"), Reasons(s, []string{"2"})[0]} {
 		if want := (reason.Reason{Kind: reason.WaitsForCPUs, Amount: 1, Total: 4, Job: "1"}); why.String() != want.String() || why.Job != "1" {
@@ -134,8 +134,8 @@ func TestNobodyWaitsForTheirOwnCards(t *testing.T) {
 		s := State{Now: midday, Rules: DefaultRules(), Cards: cardsOf(gib24, gib24), Queue: NewQueue(), Held: []Held{running("9", hour, lasting(2*hour), 0)}}
 		s.Rules.Policy = policy
 		s.Queue.SetRules(s.Rules)
-		s.Queue.Add(Pending{Job: "1", Request: Request{GPUs: 2}, Since: midday.Add(-DefaultMaxBypass), Run: Span{hour, hour, hour}})
-		s.Queue.Add(Pending{Job: "2", User: "eve", Seq: 1, Request: Request{GPUs: 1}, Run: Span{9 * hour, 9 * hour, 9 * hour}, Since: midday})
+		s.Queue.Add(Pending{Job: "1", Request: Request{GPUs: 2}, Since: midday.Add(-DefaultMaxBypass), Run: Estimate{hour, hour, hour}})
+		s.Queue.Add(Pending{Job: "2", User: "eve", Seq: 1, Request: Request{GPUs: 1}, Run: Estimate{9 * hour, 9 * hour, 9 * hour}, Since: midday})
 		s.Queue.Tick(midday)
 		for _, why := range []reason.Reason{Explain(s, "1"), Reasons(s, []string{"1"})[0]} {
 			if why.Cards[1].Obstacle != "" {
@@ -180,7 +180,7 @@ func giveWayState(ran time.Duration) State {
 			Job: fmt.Sprint(i), User: fmt.Sprint("user", i%50), Rank: int64(i), Seq: int64(i), Priority: r.IntN(3) - 1,
 			Request: Request{GPUs: 1 + r.IntN(8), VRAMMiB: 1000 + r.Int64N(20000), CPUs: r.IntN(9), MemMiB: r.Int64N(60000)},
 			Since:   midday.Add(-time.Duration(r.IntN(20_000)) * time.Second), Served: served,
-			Run: Span{run / 2, run, 2 * run},
+			Run: Estimate{run / 2, run, 2 * run},
 		})
 	}
 	s.Queue.Tick(midday)
@@ -194,8 +194,8 @@ func BenchmarkDecide10kGiveWay(b *testing.B) {
 		s := giveWayState(ran)
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if plan := Decide(s); (len(plan.SetAside) > 0) != (name == "now") {
-					b.Fatalf("%d jobs are set aside", len(plan.SetAside))
+				if plan := Decide(s); (len(plan.Victims) > 0) != (name == "now") {
+					b.Fatalf("%d jobs are set aside", len(plan.Victims))
 				}
 			}
 		})

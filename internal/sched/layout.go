@@ -62,7 +62,7 @@ type offer struct {
 // answer may cost; further ahead, what fits where is anybody's guess.
 const gapBound = 1024
 
-func (k *known) layout(s *State, front []*ahead, self *ask, left Span, b bent) laidOut {
+func (k *known) layout(s *State, front []*ahead, self *ask, left Estimate, b bent) laidOut {
 	l := &layout{state: s, bent: b, known: k, users: map[string]*lane{}, pools: map[string]*lane{}, gaps: true}
 	l.last.binds = nobody
 	l.open()
@@ -113,7 +113,7 @@ func boundless(room float64) float64 {
 }
 
 // length is how long a run lasts in this layout.
-func (l *layout) length(left Span) int64 {
+func (l *layout) length(left Estimate) int64 {
 	d := left.Mid
 	switch l.bent {
 	case atLeast:
@@ -157,7 +157,7 @@ func (l *layout) pool(g *group) *lane {
 	n, found := l.pools[g.pool]
 	if !found {
 		n = newLane([2]float64{float64(g.poolLimit), math.Inf(1)}, [2]float64{1, 0})
-		n.add(stay{end: l.length(Span{}), use: [2]float64{float64(l.state.Pools[g.pool]), 0}, who: nobody}, l)
+		n.add(stay{end: l.length(Estimate{}), use: [2]float64{float64(l.state.Pools[g.pool]), 0}, who: nobody}, l)
 		l.pools[g.pool] = n
 	}
 	return n

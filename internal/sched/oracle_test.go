@@ -84,7 +84,7 @@ func consult(s State) *oracle {
 }
 
 func keyOf(p *Pending) groupKey {
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Served, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, term: termOf(p.Run, p.Served, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
@@ -120,7 +120,7 @@ func (o *oracle) slices() bool {
 }
 
 // rank is a waiting job's service class, and what the policy orders by within it.
-func (o *oracle) rank(p *Pending) (class, float64) {
+func (o *oracle) rank(p *Pending) (serviceClass, float64) {
 	switch {
 	case o.s.Rules.Policy == Shortest:
 		left := p.Run.Left(p.Served, 0).Mid
@@ -149,14 +149,14 @@ func (o *oracle) rank(p *Pending) (class, float64) {
 	return classBoosted, float64(due.UnixMilli())
 }
 
-func oracleClass(served time.Duration) class {
+func oracleClass(served time.Duration) serviceClass {
 	if served < freshService {
 		return classFresh
 	}
 	return classLong
 }
 
-func oracleLAS(served time.Duration, gpus float64) (c class) {
+func oracleLAS(served time.Duration, gpus float64) (c serviceClass) {
 	for border := lasBase; served.Seconds()*gpus >= border && c < math.MaxInt8; border *= lasGrowth {
 		c++
 	}
@@ -370,7 +370,7 @@ func (o *oracle) start(p *Pending) bool {
 	o.plan.Starts = append(o.plan.Starts, Start{Job: p.Job, Grant: grant})
 	o.started, o.given = append(o.started, h), append(o.given, h)
 	for _, r := range o.reservations {
-		if r.binds(now, lastsOf(p.Run, p.Served, p.Limit)) {
+		if r.binds(now, termOf(p.Run, p.Served, p.Limit)) {
 			r.machine.holders = append(r.machine.holders, h)
 		}
 	}
@@ -425,7 +425,7 @@ func (o *oracle) without(gone func(*Held) bool, at time.Time) oracleMachine {
 
 // place finds the best cards for the job on a machine, beside the reservations.
 func (o *oracle) place(p *Pending, m oracleMachine, from time.Time, kept []*oracleReservation) (job.Grant, bool) {
-	r, length := &p.Request, lastsOf(p.Run, p.Served, p.Limit)
+	r, length := &p.Request, termOf(p.Run, p.Served, p.Limit)
 	binding := slices.DeleteFunc(slices.Clone(kept), func(k *oracleReservation) bool { return !k.binds(from, length) })
 	if r.GPUs > 0 && o.s.Unreadable != "" || !o.hostFits(m, r) {
 		return job.Grant{}, false
@@ -555,7 +555,7 @@ func (o *oracle) worth(m oracleMachine, set []*Card, r *Request) []int64 {
 
 // binds reports whether a job that starts then and lasts so long has to fit beside
 // the one that the cards are reserved for.
-func (r *oracleReservation) binds(from time.Time, l lasts) bool {
+func (r *oracleReservation) binds(from time.Time, l term) bool {
 	switch r.strength {
 	case hard: // only a time limit is believed
 		return l.limit == 0 || from.Add(l.limit).After(r.at)
@@ -569,7 +569,7 @@ func (r *oracleReservation) binds(from time.Time, l lasts) bool {
 
 // preempt takes GPUs from running jobs, as few as it can.
 func (o *oracle) preempt(p *Pending, u urgency) bool {
-	may := func(h *Held) bool { return o.leaving[h] || !h.Other && h.Aside.Mode != "" }
+	may := func(h *Held) bool { return o.leaving[h] || !h.Other && h.Preempt.Mode != "" }
 	if _, ok := o.place(p, o.without(may, o.s.Now), o.s.Now, nil); !ok {
 		return false
 	}
@@ -601,10 +601,10 @@ func (o *oracle) wake(at time.Time) {
 // run for long enough.
 func (o *oracle) outranks(p *Pending, h *Held, u urgency) bool {
 	r, now := &o.s.Rules, o.s.Now
-	parks := h.Aside.Mode == Park
+	parks := h.Preempt.Mode == Park
 	protected := r.MaxBypass > 0 && h.Waited >= r.MaxBypass && now.Before(h.Started.Add(boostLeast))
 	switch {
-	case h.Other || h.Aside.Mode == "" || o.leaving[h] || protected || !o.parkingFits(h):
+	case h.Other || h.Preempt.Mode == "" || o.leaving[h] || protected || !o.parkingFits(h):
 		return false
 	case u != ordinary && parks:
 		return true
@@ -628,13 +628,13 @@ func (o *oracle) ran(h *Held) time.Duration {
 	}
 	ran := o.s.Now.Sub(h.Started)
 	if h.Served > 0 {
-		ran -= h.Aside.Back
+		ran -= h.Preempt.Back
 	}
 	return max(0, ran)
 }
 
 // classOf is the service class of a running job.
-func (o *oracle) classOf(h *Held) class {
+func (o *oracle) classOf(h *Held) serviceClass {
 	had := h.Served + o.ran(h)
 	if o.s.Rules.Policy == LAS {
 		return oracleLAS(had, o.weight(h))
@@ -665,7 +665,7 @@ func (o *oracle) mayLeave(p *Pending, h *Held) time.Time {
 	if least <= 0 {
 		least = minRun
 	}
-	least = max(least, minRunCosts*(h.Aside.Out+h.Aside.Back))
+	least = max(least, minRunCosts*(h.Preempt.Out+h.Preempt.Back))
 	own, gpus := o.weight(h), oracleWeight(p.Request.GPUs, p.Request.Share, p.Request.CPUs)
 	if gpus > 0 && own > gpus {
 		least = time.Duration(float64(least) * own / gpus)
@@ -676,7 +676,7 @@ func (o *oracle) mayLeave(p *Pending, h *Held) time.Time {
 // lessLoss orders victims: the least loss first.
 func (o *oracle) lessLoss(a, b *Held) int {
 	lost := func(h *Held) time.Duration {
-		if h.Aside.Mode == Requeue {
+		if h.Preempt.Mode == Requeue {
 			return o.ran(h)
 		}
 		return 0
@@ -687,14 +687,14 @@ func (o *oracle) lessLoss(a, b *Held) int {
 
 // parkingFits reports whether host memory is left to park these too.
 func (o *oracle) parkingFits(more ...*Held) bool {
-	parks := func(h *Held) bool { return h.Aside.Mode == Park }
+	parks := func(h *Held) bool { return h.Preempt.Mode == Park }
 	if o.s.ParkMiB == 0 || !slices.ContainsFunc(more, parks) {
 		return true
 	}
 	left := o.s.ParkMiB
 	for _, h := range o.running {
 		if parks(h) && (o.leaving[h] && !h.Leaving || slices.Contains(more, h)) {
-			left -= h.Aside.MemMiB
+			left -= h.Preempt.MemMiB
 		}
 	}
 	return left >= 0
@@ -731,7 +731,7 @@ func (o *oracle) claim(p *Pending, u urgency, victims []*Held) bool {
 	host := o.hostFits(o.now(), &p.Request)
 	for _, h := range chosen {
 		o.leaving[h] = true
-		o.plan.SetAside = append(o.plan.SetAside, SetAside{Job: h.Job, For: p.Job, Mode: h.Aside.Mode})
+		o.plan.Victims = append(o.plan.Victims, Victim{Job: h.Job, For: p.Job, Mode: h.Preempt.Mode})
 	}
 	machine := o.without(func(h *Held) bool { return o.leaving[h] }, o.s.Now)
 	at := o.s.Now
@@ -767,9 +767,9 @@ func (o *oracle) leaves(p *Pending, h *Held, u urgency) time.Time {
 	case h.Leaving:
 		return latest(now, h.LeavesBy)
 	case o.leaving[h]:
-		return now.Add(h.Aside.Out)
+		return now.Add(h.Preempt.Out)
 	case o.outranks(p, h, u):
-		return latest(now, o.mayLeave(p, h)).Add(h.Aside.Out)
+		return latest(now, o.mayLeave(p, h)).Add(h.Preempt.Out)
 	case h.Started.IsZero():
 		return now.Add(otherBerthsEstimate)
 	}
@@ -789,7 +789,7 @@ func (o *oracle) rest(h *Held) time.Duration {
 // parks reports whether jobs take turns by being parked.
 func (o *oracle) parks() bool {
 	return (o.slices() || o.s.Rules.Policy == LAS) &&
-		slices.ContainsFunc(o.running, func(h *Held) bool { return h.Aside.Mode == Park })
+		slices.ContainsFunc(o.running, func(h *Held) bool { return h.Preempt.Mode == Park })
 }
 
 // depth is for how many jobs in their ordinary turn GPUs are reserved.
@@ -881,7 +881,7 @@ func (o *oracle) foresee(p *Pending, u urgency, soonOnly bool) *oracleReservatio
 		if grant, ok := o.place(p, machine, at, o.others(at)); ok {
 			h := o.holding(p, grant, at)
 			machine.holders = append(machine.holders, h)
-			return &oracleReservation{job: h, at: at, usual: lastsOf(p.Run, p.Served, p.Limit).usual, machine: machine}
+			return &oracleReservation{job: h, at: at, usual: termOf(p.Run, p.Served, p.Limit).usual, machine: machine}
 		}
 	}
 	return nil
@@ -905,13 +905,13 @@ func (o *oracle) again() time.Time {
 		}
 	}
 	for _, h := range o.running {
-		if h.Other || h.Aside.Mode == "" {
+		if h.Other || h.Preempt.Mode == "" {
 			continue
 		}
 		if r.MaxBypass > 0 && h.Waited >= r.MaxBypass {
 			o.wake(h.Started.Add(boostLeast))
 		}
-		if _, until := h.class(r, now); h.Aside.Mode == Park {
+		if _, until := h.class(r, now); h.Preempt.Mode == Park {
 			o.wake(until)
 		}
 	}

@@ -42,14 +42,16 @@ func running(id string, ran time.Duration, change func(*Held), cards ...int) Hel
 }
 
 func lasting(d time.Duration) func(*Held) {
-	return func(h *Held) { h.Run = Span{Low: d, Mid: d, High: d} }
+	return func(h *Held) { h.Run = Estimate{Low: d, Mid: d, High: d} }
 }
 
 // parkable gives way, at twenty seconds each way.
-func parkable(h *Held) { h.Aside = Aside{Mode: Park, Out: 20 * time.Second, Back: 20 * time.Second} }
+func parkable(h *Held) {
+	h.Preempt = Preempt{Mode: Park, Out: 20 * time.Second, Back: 20 * time.Second}
+}
 
 // startsAnew gives way and loses its work.
-func startsAnew(h *Held) { h.Aside = Aside{Mode: Requeue, Out: 10 * time.Second} }
+func startsAnew(h *Held) { h.Preempt = Preempt{Mode: Requeue, Out: 10 * time.Second} }
 
 func both(changes ...func(*Held)) func(*Held) {
 	return func(h *Held) {
@@ -67,7 +69,7 @@ func told(p Plan) string {
 	if starts := brief(p); starts != "" {
 		words = append(words, starts)
 	}
-	for _, s := range p.SetAside {
+	for _, s := range p.Victims {
 		words = append(words, s.Job+">"+s.For)
 	}
 	for _, r := range p.Reservations {
@@ -107,7 +109,7 @@ func (r orderRow) decide() Plan {
 		p := Pending{
 			Job: strconv.Itoa(i + 1), User: w.user, Priority: w.priority, Rank: int64(i), Seq: int64(i),
 			Request: NewRequest(spec, w.vram, rules), Since: midday.Add(-w.since), Served: w.served,
-			Run: Span{w.run, w.run, max(w.run, w.most)}, Limit: w.limit,
+			Run: Estimate{w.run, w.run, max(w.run, w.most)}, Limit: w.limit,
 		}
 		if w.before > 0 {
 			p.Submitted = p.Since.Add(-w.before - w.served)
@@ -383,10 +385,10 @@ func TestClassesOfService(t *testing.T) {
 			held: []Held{running("8", minute, both(parkable, lasting(9*hour)), 0)},
 			jobs: []queuedJob{{gpus: 2, served: hour}, {gpus: 1, served: hour}}, want: "2@1"},
 		{says: "what the host has no memory for is not parked", cards: 1, state: func(s *State) { s.ParkMiB = 1000 },
-			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1001 }), 0)},
+			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1001 }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: ""},
 		{says: "what it has memory for is", cards: 1, state: func(s *State) { s.ParkMiB = 1001 },
-			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Aside.MemMiB = 1001 }), 0)},
+			held: []Held{running("9", hour, both(parkable, func(h *Held) { h.Preempt.MemMiB = 1001 }), 0)},
 			jobs: []queuedJob{{gpus: 1}}, want: "9>1 1?0+20s"},
 		{says: "a queue without turns takes none", cards: 1, rules: func(r *Rules) { r.Slice = false },
 			held: []Held{running("9", hour, both(parkable, lasting(2*hour)), 0)}, jobs: []queuedJob{{gpus: 1}}, want: "1?0+1h0m0s"},

@@ -10,7 +10,7 @@ import (
 // priority only: two that are longer than the overtake limit would otherwise end
 // each other for ever.
 func (d *decision) outranks(h *head, held *Held, u urgency) bool {
-	if held.Aside.Mode == "" || held.Other || d.leaving[held] || !d.parkingFits(held) {
+	if held.Preempt.Mode == "" || held.Other || d.leaving[held] || !d.parkingFits(held) {
 		return false
 	}
 	rules, now := &d.state.Rules, d.state.Now
@@ -54,11 +54,11 @@ func (d *decision) parkingFits(chosen ...*Held) bool {
 	left := d.state.ParkMiB
 	for _, held := range d.running {
 		if held.parks() && (d.leaving[held] && !held.Leaving || slices.Contains(chosen, held)) {
-			left -= held.Aside.MemMiB
+			left -= held.Preempt.MemMiB
 		}
 	}
 	return left >= 0
 }
 
 // parks reports whether the job keeps its work when it is preempted.
-func (h *Held) parks() bool { return h.Aside.Mode == Park }
+func (h *Held) parks() bool { return h.Preempt.Mode == Park }

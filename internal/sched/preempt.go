@@ -17,7 +17,7 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	if most := d.withoutPreemptible(); !d.fitsOn(most, h, reservedNone) {
 		failed = most.tooMuch(h)
 	} else if victims := d.victims(h, u); len(victims) == 0 && len(d.leaving) == 0 {
-		failed = amounts{gpus: h.gpus, share: h.share, lasts: anyLength}
+		failed = amounts{gpus: h.gpus, share: h.share, term: anyTerm}
 		if h.gpus == 0 {
 			failed.cpus = h.cpus
 		}
@@ -71,7 +71,7 @@ func (a *amounts) asMuch(b *amounts) bool {
 // however long it lasts. Mostly that is cards, whatever it needs of the host.
 func (m *machine) tooMuch(h *head) amounts {
 	a := h.amounts
-	a.lasts = anyLength
+	a.term = anyTerm
 	if m.hostFits(&a) {
 		a.cpus, a.memMiB = 0, 0
 	}
@@ -85,7 +85,7 @@ func (d *decision) withoutPreemptible() *machine {
 		d.emptied = &machine{}
 		d.emptied.copyOf(d.everybody())
 		for _, held := range d.running {
-			if d.leaving[held] || held.Aside.Mode != "" && !held.Other {
+			if d.leaving[held] || held.Preempt.Mode != "" && !held.Other {
 				d.emptied.leave(held)
 			}
 		}
@@ -128,7 +128,7 @@ func (d *decision) leastLoss(victims []*Held) []*Held {
 
 // lost is the work that is lost when the job is preempted.
 func (h *Held) lost(now time.Time) time.Duration {
-	if h.Aside.Mode == Requeue {
+	if h.Preempt.Mode == Requeue {
 		return h.lasted(now)
 	}
 	return 0
@@ -173,7 +173,7 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
 	r.strength, r.claim = firm, true
 	for _, held := range victims {
 		d.leaving[held] = true
-		d.plan.SetAside = append(d.plan.SetAside, SetAside{Job: held.Job, For: h.job, Mode: held.Aside.Mode})
+		d.plan.Victims = append(d.plan.Victims, Victim{Job: held.Job, For: h.job, Mode: held.Preempt.Mode})
 	}
 	hostFits := d.now.hostFits(&h.amounts)
 	for _, held := range d.running {

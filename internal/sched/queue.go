@@ -21,9 +21,9 @@ type Pending struct {
 	Submitted time.Time     // zero: not known
 	Since     time.Time     // since when it waits: its submission, the end of what kept it, or when it was set aside
 	Served    time.Duration // what it ran before without losing it
-	Run       Span          // how long it is expected to run, what it ran before included
+	Run       Estimate      // how long it is expected to run, what it ran before included
 	Limit     time.Duration // after which a run is ended; 0: none
-	Aside     Aside         // whether and how it gives way once it runs
+	Preempt   Preempt       // whether and how it gives way once it runs
 }
 
 // Queue is an ordered index of the pending jobs. Jobs of one user, priority,
@@ -51,7 +51,7 @@ type groupKey struct {
 	request   Request
 	pool      string // empty without a limit
 	poolLimit int
-	lasts     lasts
+	term      term
 }
 
 // group holds jobs that differ in nothing but their place in the order. It is
@@ -68,8 +68,8 @@ type group struct {
 type entry struct {
 	job       string
 	priority  int
-	class     class   // of service: before the users' turns
-	size      float64 // what the policy goes by: behind them, lower first
+	class     serviceClass // of service: before the users' turns
+	size      float64      // what the policy goes by: behind them, lower first
 	rank, seq int64
 }
 
@@ -80,8 +80,8 @@ type member struct {
 	submitted time.Time
 	since     time.Time
 	served    time.Duration
-	run       Span
-	aside     Aside
+	run       Estimate
+	preempt   Preempt
 }
 
 // head is a group under one of its jobs. What a decision looks at to pass the
@@ -145,13 +145,13 @@ func NewQueue() *Queue {
 // Add puts a job in the queue. It replaces a job with the same id.
 func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
-	class, size := q.rules.place(&p)
+	class, size := q.rules.rank(&p)
 	e := entry{job: p.Job, priority: p.Priority, class: class, size: size, rank: p.Rank, seq: p.Seq}
-	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, lasts: lastsOf(p.Run, p.Served, p.Limit)}
+	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, term: termOf(p.Run, p.Served, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
 	}
-	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run, aside: p.Aside})
+	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run, preempt: p.Preempt})
 }
 
 // put adds a job to everything that is kept in order.
@@ -219,7 +219,7 @@ func (q *Queue) groupOf(key groupKey) *group {
 		return g
 	}
 	class := requestClass{q.families.count(familyOf(key.request)), key.request.amounts()}
-	class.lasts = key.lasts
+	class.term = key.term
 	g := &group{
 		groupKey: key, class: q.classes.count(class), size: q.sizes.count(class.size()),
 		line: q.lineOf(key.user), jobs: list[entry]{compare: compareEntries},
@@ -259,7 +259,7 @@ func (q *Queue) Get(job string) (Pending, bool) {
 // pending is the job as it was added.
 func (m *member) pending() Pending {
 	p := m.group.pending(m.entry)
-	p.Submitted, p.Since, p.Served, p.Run, p.Limit, p.Aside = m.submitted, m.since, m.served, m.run, m.group.lasts.limit, m.aside
+	p.Submitted, p.Since, p.Served, p.Run, p.Limit, p.Preempt = m.submitted, m.since, m.served, m.run, m.group.term.limit, m.preempt
 	return p
 }
 
@@ -318,7 +318,7 @@ func (q *Queue) SetRules(rules Rules) {
 	q.rules = rules
 	for _, m := range members {
 		p := m.pending()
-		m.entry.class, m.entry.size = rules.place(&p)
+		m.entry.class, m.entry.size = rules.rank(&p)
 		q.put(m)
 	}
 }

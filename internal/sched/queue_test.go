@@ -118,7 +118,7 @@ func checkKinds(t *rapid.T, q *Queue) {
 	classes, sizes, families := newTally[requestClass](), newTally[requestClass](), newTally[family]()
 	for _, g := range q.groups {
 		class := g.class.value
-		if want := (requestClass{class.family, g.request.amounts()}); class.size() != want || class.lasts != g.lasts || class.family.value != familyOf(g.request) {
+		if want := (requestClass{class.family, g.request.amounts()}); class.size() != want || class.term != g.term || class.family.value != familyOf(g.request) {
 			t.Fatalf("a group that asks for %+v is said to be of %+v", g.request, class)
 		}
 		classes.count(class)

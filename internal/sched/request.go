@@ -59,7 +59,7 @@ type amounts struct {
 	share   float64
 	cpus    int
 	memMiB  int64
-	lasts   lasts
+	term    term
 }
 
 func (r *Request) amounts() amounts {

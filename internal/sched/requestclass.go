@@ -14,7 +14,7 @@ type requestClass struct {
 // size is the class without the time: mostly cards are too few for a job however
 // long it lasts.
 func (c requestClass) size() requestClass {
-	c.lasts = lasts{}
+	c.term = term{}
 	return c
 }
 
@@ -89,5 +89,5 @@ func (f *frontier) put(a amounts) {
 // covers reports whether a asks for as much of the cards as b and for as long,
 // or more.
 func (a *amounts) covers(b *amounts) bool {
-	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share && a.lasts.covers(b.lasts)
+	return a.gpus >= b.gpus && a.vramMiB >= b.vramMiB && a.share >= b.share && a.term.covers(b.term)
 }

@@ -34,7 +34,7 @@ const (
 
 // binds reports whether a job that starts at a moment and lasts that long has to
 // fit beside the one that cards are reserved for.
-func (r *reservation) binds(from time.Time, l lasts) bool {
+func (r *reservation) binds(from time.Time, l term) bool {
 	switch {
 	case r.strength == hard:
 		return l.limit <= 0 || from.Add(l.limit).After(r.at)
@@ -53,9 +53,9 @@ func (r *reservation) on(at time.Time) bool {
 
 // reserved is what is reserved from a job that would start at a moment.
 type reserved struct {
-	list  []*reservation
-	from  time.Time
-	lasts lasts
+	list []*reservation
+	from time.Time
+	term term
 }
 
 var reservedNone reserved
@@ -73,7 +73,7 @@ func (k reserved) but(job string) reserved {
 // are not reserved are as free then as they are now.
 func (k *reserved) by(c *slot, r *Request) *reservation {
 	for _, kept := range k.list {
-		if !slices.Contains(kept.held.Cards, c.Index) || !kept.binds(k.from, k.lasts) {
+		if !slices.Contains(kept.held.Cards, c.Index) || !kept.binds(k.from, k.term) {
 			continue
 		}
 		if _, obstacle := kept.machine.fit(kept.machine.slot(c.Index), r); obstacle != "" {
@@ -95,7 +95,7 @@ func (k *reserved) keeps() keeps {
 // nil.
 func (k *reserved) host(a *amounts) *reservation {
 	for _, kept := range k.list {
-		if !kept.machine.hostFits(a) && kept.binds(k.from, k.lasts) {
+		if !kept.machine.hostFits(a) && kept.binds(k.from, k.term) {
 			return kept
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 // reservedFrom is for a job that would start now.
 func (d *decision) reservedFrom(h *head, from time.Time) reserved {
-	return reserved{d.reservations, from, h.lasts}
+	return reserved{d.reservations, from, h.term}
 }
 
 // reservedAt is for a job that would start at a moment, on a machine that has all
@@ -18,7 +18,7 @@ func (d *decision) reservedAt(h *head, at time.Time) reserved {
 	if slices.ContainsFunc(list, there) {
 		list = slices.DeleteFunc(slices.Clone(list), there)
 	}
-	return reserved{list, at, h.lasts}
+	return reserved{list, at, h.term}
 }
 
 // fitsOn reports whether the job has room on a machine beside what is reserved.
@@ -48,7 +48,7 @@ func (d *decision) parks() bool {
 	if r := &d.state.Rules; !r.slices() && r.Policy != LAS {
 		return false
 	}
-	return slices.ContainsFunc(d.running, func(h *Held) bool { return h.Aside.Mode == Park })
+	return slices.ContainsFunc(d.running, func(h *Held) bool { return h.Preempt.Mode == Park })
 }
 
 // reserve reserves the GPUs for a job that it will get first. It reports whether
@@ -142,7 +142,7 @@ func (d *decision) foreseen(m *machine, h *head, reserved reserved) *reservation
 	}
 	own := &machine{}
 	own.copyOf(m)
-	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.lasts.usual, machine: own}
+	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
 	own.book(r.held)
 	return r
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// class is a class of service: the lower, the sooner. Jobs that can be parked
+// serviceClass is a class of service: the lower, the sooner. Jobs that can be parked
 // move on through the classes as they get service, so that what is short is
 // done soon without anybody knowing that it is short.
-type class int8
+type serviceClass int8
 
 // The classes under Rules.Slice. What waited for long goes before all but what
 // had hardly anything.
 const (
-	classFresh class = iota
+	classFresh serviceClass = iota
 	classBoosted
 	classLong
 )
@@ -27,9 +27,9 @@ func (r *Rules) slices() bool {
 	return r.Slice && r.Policy != LAS && r.Policy != FIFO && r.Policy != Shortest
 }
 
-// place is where the rules put a waiting job: its class, and what the policy
+// rank is where the rules put a waiting job: its class, and what the policy
 // goes by within it.
-func (r *Rules) place(p *Pending) (class, float64) {
+func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 	switch {
 	case r.Policy == Shortest:
 		return classFresh, p.need()
@@ -54,20 +54,20 @@ func (p *Pending) need() float64 {
 	return math.Max(0, left.Seconds()) * math.Max(cpuWeight, p.Request.FairWeight())
 }
 
-func sliceClass(served time.Duration) class {
+func sliceClass(served time.Duration) serviceClass {
 	if served < freshService {
 		return classFresh
 	}
 	return classLong
 }
 
-func lasClass(served time.Duration, gpus float64) class {
+func lasClass(served time.Duration, gpus float64) serviceClass {
 	service := served.Seconds() * gpus
 	if service < lasBase {
 		return 0
 	}
 	// A comparison, not a logarithm: the border is where Again says it is.
-	c := class(1)
+	c := serviceClass(1)
 	for border := lasBase * lasGrowth; service >= border && c < math.MaxInt8; border *= lasGrowth {
 		c++
 	}
@@ -117,7 +117,7 @@ const boostApart = 1 << 52
 
 // inTurn reports whether users take turns within the class. Jobs that had more
 // than the first class go by the time alone.
-func (r *Rules) inTurn(c class) bool { return c == classFresh || !r.slices() }
+func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.slices() }
 
 // lasted is how long this run has lasted, bringing it back not counted. Of one
 // that nobody knows the beginning of it is not known.
@@ -127,7 +127,7 @@ func (h *Held) lasted(now time.Time) time.Duration {
 	}
 	ran := now.Sub(h.Started)
 	if h.Served > 0 {
-		ran -= h.Aside.Back
+		ran -= h.Preempt.Back
 	}
 	return max(0, ran)
 }
@@ -137,7 +137,7 @@ func (h *Held) service(now time.Time) time.Duration { return h.Served + h.lasted
 
 // class is the class that a running job is in now, and when it leaves that
 // class if it goes on running; zero: never.
-func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
+func (h *Held) class(r *Rules, now time.Time) (c serviceClass, until time.Time) {
 	had := h.service(now)
 	in := func(d time.Duration) time.Time { return now.Add(max(d, time.Millisecond)) }
 	switch {
@@ -164,7 +164,7 @@ func (h *Held) class(r *Rules, now time.Time) (c class, until time.Time) {
 	return c, time.Time{}
 }
 
-// boost is how long the while lasts that a job gets which waited for long.
+// boost is how long a job is boosted that had waited for long.
 func (h *Held) boost() time.Duration {
 	length := boostLeast
 	if !h.Submitted.IsZero() {
@@ -181,7 +181,7 @@ func (h *Held) minRun(r *Rules, gpus float64) time.Duration {
 	if r.MinRun > 0 {
 		least = r.MinRun
 	}
-	least = max(least, minRunCosts*(h.Aside.Out+h.Aside.Back))
+	least = max(least, minRunCosts*(h.Preempt.Out+h.Preempt.Back))
 	if own := h.FairWeight(); own > gpus && gpus > 0 {
 		least = time.Duration(float64(least) * own / gpus)
 	}

@@ -112,9 +112,9 @@ type writtenHeld struct {
 	Started   time.Time     `json:"started,omitzero"`
 	Served    time.Duration `json:"served_ns,omitempty"`
 	Waited    time.Duration `json:"waited_ns,omitempty"`
-	Run       Span          `json:"run,omitzero"`
+	Run       Estimate      `json:"run,omitzero"`
 	Limit     time.Duration `json:"limit_ns,omitempty"`
-	Aside     Aside         `json:"aside,omitzero"`
+	Preempt   Preempt       `json:"aside,omitzero"`
 	Leaving   bool          `json:"leaving,omitempty"`
 	LeavesFor string        `json:"leaves_for,omitempty"`
 	LeavesBy  time.Time     `json:"leaves_by,omitzero"`
@@ -132,9 +132,9 @@ type writtenPending struct {
 	Submitted time.Time     `json:"submitted,omitzero"`
 	Since     time.Time     `json:"since,omitzero"`
 	Served    time.Duration `json:"served_ns,omitempty"`
-	Run       Span          `json:"run,omitzero"`
+	Run       Estimate      `json:"run,omitzero"`
 	Limit     time.Duration `json:"limit_ns,omitempty"`
-	Aside     Aside         `json:"aside,omitzero"`
+	Preempt   Preempt       `json:"aside,omitzero"`
 }
 
 // oldest is what a queue remembers of a user beside the jobs: the oldest when
@@ -144,14 +144,14 @@ type oldest struct {
 	Since time.Time `json:"since"`
 }
 
-type writtenSpan struct {
+type writtenEstimate struct {
 	Low  time.Duration `json:"low_ns"`
 	Mid  time.Duration `json:"mid_ns"`
 	High time.Duration `json:"high_ns"`
 }
 
-type writtenAside struct {
-	Mode   AsideMode     `json:"mode"`
+type writtenPreempt struct {
+	Mode   PreemptMode   `json:"mode"`
 	Out    time.Duration `json:"out_ns"`
 	Back   time.Duration `json:"back_ns"`
 	MemMiB int64         `json:"mem_mib,omitempty"`
@@ -168,16 +168,18 @@ type userUse struct {
 }
 
 // MarshalJSON writes a span in nanoseconds: exactly.
-func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(writtenSpan(s)) }
+func (s Estimate) MarshalJSON() ([]byte, error) { return json.Marshal(writtenEstimate(s)) }
 
 // UnmarshalJSON reads one.
-func (s *Span) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenSpan)(s)) }
+func (s *Estimate) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, (*writtenEstimate)(s))
+}
 
 // MarshalJSON writes how a job gives way.
-func (a Aside) MarshalJSON() ([]byte, error) { return json.Marshal(writtenAside(a)) }
+func (a Preempt) MarshalJSON() ([]byte, error) { return json.Marshal(writtenPreempt(a)) }
 
 // UnmarshalJSON reads it.
-func (a *Aside) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenAside)(a)) }
+func (a *Preempt) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, (*writtenPreempt)(a)) }
 
 // NewSnapshot copies everything a decision depends on.
 func NewSnapshot(s State) Snapshot {

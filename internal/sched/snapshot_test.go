@@ -37,7 +37,7 @@ func drawAged(t *rapid.T) State {
 	s := drawState(t)
 	s.Now = time.Unix(1_800_000_000, 123_456_789).UTC()
 	ago := rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour, 25 * time.Hour, 100 * time.Hour})
-	span := rapid.SampledFrom([]Span{{}, {Low: time.Minute, Mid: time.Hour, High: 2 * time.Hour}, {Mid: 3, High: 1<<62 + 1}})
+	span := rapid.SampledFrom([]Estimate{{}, {Low: time.Minute, Mid: time.Hour, High: 2 * time.Hour}, {Mid: 3, High: 1<<62 + 1}})
 	q := NewQueue()
 	q.SetRules(s.Rules)
 	// What was the oldest of each user and is gone: others have been it since.
@@ -63,7 +63,7 @@ func drawAged(t *rapid.T) State {
 		h.User, h.Priority, h.Seq = rapid.SampledFrom(users).Draw(t, "holder"), rapid.IntRange(-1, 1).Draw(t, "held priority"), int64(i)
 		h.Started, h.Run, h.Limit = s.Now.Add(-ago.Draw(t, "started")), span.Draw(t, "held run"), ago.Draw(t, "held limit")
 		if rapid.Bool().Draw(t, "gives way") && !h.Other {
-			h.Aside = Aside{Mode: rapid.SampledFrom([]AsideMode{Park, Requeue}).Draw(t, "how"), Out: time.Second, Back: time.Second}
+			h.Preempt = Preempt{Mode: rapid.SampledFrom([]PreemptMode{Park, Requeue}).Draw(t, "how"), Out: time.Second, Back: time.Second}
 		}
 	}
 	return s

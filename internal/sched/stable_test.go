@@ -13,9 +13,9 @@ import (
 // spans are few, so that ends coincide.
 var spans = []time.Duration{0, 0, time.Minute, 4 * time.Minute, hour, 3 * hour, 50 * hour}
 
-func drawSpan(t *rapid.T, what string) Span {
+func drawSpan(t *rapid.T, what string) Estimate {
 	mid := rapid.SampledFrom(spans).Draw(t, what)
-	return Span{mid / 2, mid, mid * rapid.SampledFrom([]time.Duration{1, 1, 2}).Draw(t, "at most")}
+	return Estimate{mid / 2, mid, mid * rapid.SampledFrom([]time.Duration{1, 1, 2}).Draw(t, "at most")}
 }
 
 // drawTime adds to a snapshot all that depends on time: since when jobs wait and
@@ -61,14 +61,14 @@ func drawRunning(t *rapid.T, s *State, h *Held, jobs int) {
 	h.Waited = rapid.SampledFrom([]time.Duration{0, 0, hour, 2 * hour, 99 * hour}).Draw(t, "waited")
 	h.Run, h.Limit = drawSpan(t, "it is expected"), rapid.SampledFrom(spans).Draw(t, "its limit")
 	h.MemMiB = rapid.SampledFrom([]int64{0, 0, 50}).Draw(t, "held mem")
-	h.Aside = Aside{
-		Mode:   rapid.SampledFrom([]AsideMode{"", Requeue, Park, Park}).Draw(t, "gives way"),
+	h.Preempt = Preempt{
+		Mode:   rapid.SampledFrom([]PreemptMode{"", Requeue, Park, Park}).Draw(t, "gives way"),
 		Out:    rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "out"),
 		Back:   rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "back"),
 		MemMiB: rapid.SampledFrom([]int64{0, 60, 120}).Draw(t, "parked"),
 	}
-	if h.Aside.Mode != "" && rapid.IntRange(0, 3).Draw(t, "leaves") == 0 {
-		h.Leaving, h.LeavesBy = true, midday.Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, h.Aside.Out}).Draw(t, "by"))
+	if h.Preempt.Mode != "" && rapid.IntRange(0, 3).Draw(t, "leaves") == 0 {
+		h.Leaving, h.LeavesBy = true, midday.Add(rapid.SampledFrom([]time.Duration{-time.Minute, 0, h.Preempt.Out}).Draw(t, "by"))
 		h.LeavesFor = fmt.Sprint("j", rapid.IntRange(0, jobs).Draw(t, "for"))
 	}
 }
@@ -113,12 +113,12 @@ func TestAPlanIsStable(t *testing.T) {
 		plan := Decide(s)
 		next := commit(s, plan)
 		again := Decide(next)
-		if brief(again) != "" && settled(s) || len(again.SetAside) > 0 && (s.Rules.Policy != FIFO || settled(s)) {
+		if brief(again) != "" && settled(s) || len(again.Victims) > 0 && (s.Rules.Policy != FIFO || settled(s)) {
 			t.Fatalf("decides %s after %s", told(again), told(plan))
 		}
 		kept := func(p Plan) map[string]bool {
 			jobs := map[string]bool{}
-			for _, a := range plan.SetAside {
+			for _, a := range plan.Victims {
 				for _, r := range p.Reservations {
 					jobs[r.Job] = jobs[r.Job] || r.Job == a.For
 				}
@@ -152,13 +152,13 @@ func knowRuns(s *State) {
 	for _, p := range s.Queue.First(s.Queue.Len()) {
 		p.Limit = 0
 		if p.Served = 0; p.Run.Mid <= 0 {
-			p.Run = Span{4 * hour, 4 * hour, 4 * hour}
+			p.Run = Estimate{4 * hour, 4 * hour, 4 * hour}
 		}
 		s.Queue.Add(p)
 	}
 	for i := range s.Held {
 		if h := &s.Held[i]; !h.Other && s.Now.Sub(h.Started)+h.Served >= h.Run.Mid {
-			h.Run = Span{200 * hour, 200 * hour, 200 * hour}
+			h.Run = Estimate{200 * hour, 200 * hour, 200 * hour}
 		}
 		if !s.Held[i].Other {
 			s.Held[i].Limit = 0
@@ -175,12 +175,12 @@ func TestRoomThatIsMadeIsRoom(t *testing.T) {
 		s.MaxStarts = 0
 		plan := Decide(s)
 		gone := map[string]bool{}
-		for _, a := range plan.SetAside {
+		for _, a := range plan.Victims {
 			gone[a.Job] = true
 		}
 		later := commit(s, plan)
 		later.Held = slices.DeleteFunc(later.Held, func(h Held) bool { return !h.Other && (h.Leaving || gone[h.Job]) })
-		for _, a := range plan.SetAside {
+		for _, a := range plan.Victims {
 			p, queued := later.Queue.Get(a.For)
 			i := slices.IndexFunc(plan.Reservations, func(r Reservation) bool { return r.Job == a.For })
 			if i < 0 || !queued {
@@ -195,7 +195,7 @@ func TestRoomThatIsMadeIsRoom(t *testing.T) {
 			alone.Rules.MaxBypass, alone.Rules.LoadThreshold, alone.Rules.MemThreshold = 0, 0, 0
 			// What passes until then is gone then.
 			alone.Held = slices.DeleteFunc(slices.Clone(later.Held), func(h Held) bool {
-				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(lastsOf(h.Run, h.Served, h.Limit).expected).After(plan.Reservations[i].At)
+				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(termOf(h.Run, h.Served, h.Limit).expected).After(plan.Reservations[i].At)
 			})
 			if got := Decide(alone); len(got.Starts) != 1 {
 				t.Fatalf("job %s does not start when all is gone: %s\n%s", p.Job, told(plan), Explain(alone, p.Job))
@@ -228,7 +228,7 @@ func TestPlansChangeWhenTheySay(t *testing.T) {
 		between := time.Duration(float64(latest.Sub(s.Now)) * rapid.SampledFrom([]float64{0.01, 0.5, 0.99}).Draw(t, "when"))
 		next.Now = s.Now.Add(between)
 		next.Queue.Tick(next.Now)
-		if later := Decide(next); brief(later) != "" || len(later.SetAside) > 0 {
+		if later := Decide(next); brief(later) != "" || len(later.Victims) > 0 {
 			t.Fatalf("%s after %s, with %s to come at %s", told(later), between, told(plan), plan.Again)
 		}
 		if !plan.Again.IsZero() && !plan.Again.After(s.Now) {
@@ -272,14 +272,14 @@ func TestTickingAgainChangesNothing(t *testing.T) {
 // turn for a long time: neither sets the other aside more often than its classes
 // and its whiles allow.
 func TestJobsDoNotTradePlaces(t *testing.T) {
-	for _, mode := range []AsideMode{Requeue, Park} {
+	for _, mode := range []PreemptMode{Requeue, Park} {
 		for _, policy := range []Policy{Backfill, LAS, Conservative, Shortest, FIFO} {
 			rules := DefaultRules()
 			rules.Policy = policy
 			n := trade(rules, mode, 24*hour)
 			// Each crosses one border, or a dozen under las, and is boosted no more
 			// than once an hour: it waits for four times what it had, or a day.
-			most := map[AsideMode]int{Requeue: 0, Park: 2*12 + 24}[mode]
+			most := map[PreemptMode]int{Requeue: 0, Park: 2*12 + 24}[mode]
 			if n > most {
 				t.Errorf("%s, %s: set aside %d times within a day", policy, mode, n)
 			}
@@ -291,7 +291,7 @@ func TestJobsDoNotTradePlaces(t *testing.T) {
 }
 
 // trade runs two jobs without an end on one card and counts who gives way.
-func trade(rules Rules, mode AsideMode, length time.Duration) (n int) {
+func trade(rules Rules, mode PreemptMode, length time.Duration) (n int) {
 	q := NewQueue()
 	q.SetRules(rules)
 	served := map[string]time.Duration{}
@@ -302,13 +302,13 @@ func trade(rules Rules, mode AsideMode, length time.Duration) (n int) {
 	now := midday
 	q.Add(pending("b", now))
 	since := map[string]time.Time{"a": now, "b": now}
-	held := Held{Job: "a", User: "a", Seq: 1, Cards: []int{0}, Alone: true, Started: now, Submitted: now, Aside: Aside{Mode: mode}}
+	held := Held{Job: "a", User: "a", Seq: 1, Cards: []int{0}, Alone: true, Started: now, Submitted: now, Preempt: Preempt{Mode: mode}}
 	for now.Before(midday.Add(length)) {
 		q.Tick(now)
 		plan := Decide(State{Now: now, Rules: rules, Cards: cardsOf(gib24), Held: []Held{held}, Queue: q})
-		if len(plan.SetAside) > 0 {
+		if len(plan.Victims) > 0 {
 			n++
-			out, in := held.Job, plan.SetAside[0].For
+			out, in := held.Job, plan.Victims[0].For
 			if mode == Park {
 				served[out] = held.service(now)
 			}
@@ -316,7 +316,7 @@ func trade(rules Rules, mode AsideMode, length time.Duration) (n int) {
 			since[out] = now
 			q.Add(pending(out, now))
 			held = Held{Job: in, User: in, Seq: seq[in], Cards: []int{0}, Alone: true, Started: now, Submitted: midday,
-				Served: served[in], Waited: now.Sub(since[in]), Aside: Aside{Mode: mode}}
+				Served: served[in], Waited: now.Sub(since[in]), Preempt: Preempt{Mode: mode}}
 			continue
 		}
 		if plan.Again.IsZero() {

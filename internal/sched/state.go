@@ -52,7 +52,7 @@ type Plan struct {
 	Starts       []Start       // in the order in which they were considered
 	Infeasible   []Refusal     // jobs that can never fit this machine
 	Reservations []Reservation // cards held for jobs that wait
-	SetAside     []SetAside    // running jobs to be set aside
+	Victims      []Victim      // running jobs to be set aside
 
 	// Again is when to decide again even if nothing happens until then: a job
 	// will have waited for long enough, or run for long enough. Zero: never.
@@ -79,9 +79,9 @@ type Reservation struct {
 	Hard  bool      // it was passed for as long as it may be: nothing that may run for longer starts there
 }
 
-// SetAside takes a running job off its cards in favour of another.
-type SetAside struct {
+// Victim is a running job that is preempted in favour of another.
+type Victim struct {
 	Job  string
 	For  string
-	Mode AsideMode
+	Mode PreemptMode
 }

@@ -61,7 +61,7 @@ func givesWay(s *State, plan *Plan, job string) []string {
 			jobs = append(jobs, h.Job)
 		}
 	}
-	for _, a := range plan.SetAside {
+	for _, a := range plan.Victims {
 		if a.For == job {
 			jobs = append(jobs, a.Job)
 		}

@@ -41,7 +41,7 @@ type telling struct {
 // asking is what a job asks for, and for how long.
 type asking struct {
 	Request
-	lasts
+	term
 }
 
 func (t *telling) add(r reason.Reason) int {
@@ -87,7 +87,7 @@ func (t *telling) group(d *decision, m *member) int {
 	if told {
 		return k
 	}
-	wanted := asking{m.group.request, m.group.lasts}
+	wanted := asking{m.group.request, m.group.term}
 	if why, barred := d.explainLimit(m); barred {
 		k = t.add(why)
 	} else if k, told = t.byRequest[wanted]; !told {

@@ -29,9 +29,9 @@ func drawTruth(seed uint64, rules Rules, spread float64) truth {
 	}}
 	w.state.Queue.SetRules(rules)
 	cards := 2 + r.IntN(3)
-	span := func(id string) Span {
+	span := func(id string) Estimate {
 		mid := time.Duration(1+r.IntN(240)) * time.Minute
-		s := Span{Low: time.Duration(float64(mid) / spread), Mid: mid, High: time.Duration(float64(mid) * spread)}
+		s := Estimate{Low: time.Duration(float64(mid) / spread), Mid: mid, High: time.Duration(float64(mid) * spread)}
 		w.lasts[id] = time.Duration(float64(s.Low) * math.Pow(spread*spread, r.Float64()))
 		return s
 	}

@@ -49,7 +49,7 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 	if r.parks(j) {
 		a.out, a.back = r.in.Park.cost(r.in.Machine, j)
 	}
-	a.held.Aside = r.aside(j)
+	a.held.Preempt = r.aside(j)
 	return a
 }
 

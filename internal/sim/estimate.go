@@ -61,20 +61,20 @@ func newGuesser(from Estimates) guesser {
 
 // span is how long the job is expected to run in all. Nobody plans with jobs that
 // hold no card.
-func (g *guesser) span(j *Job) sched.Span {
+func (g *guesser) span(j *Job) sched.Estimate {
 	switch {
 	case j.GPUs == 0:
-		return sched.Span{}
+		return sched.Estimate{}
 	case g.fixed > 0:
-		return sched.Span{Low: g.fixed, Mid: g.fixed, High: g.fixed}
+		return sched.Estimate{Low: g.fixed, Mid: g.fixed, High: g.fixed}
 	case g.from == Perfect:
 		exact := j.runs().duration()
-		return sched.Span{Low: exact, Mid: exact, High: exact}
+		return sched.Estimate{Low: exact, Mid: exact, High: exact}
 	case g.from == None:
-		return sched.Span{}
+		return sched.Estimate{}
 	}
 	guess := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Limit: j.Limit.duration()})
-	return sched.Span{Low: guess.Low, Mid: guess.Mid, High: guess.High}
+	return sched.Estimate{Low: guess.Low, Mid: guess.Mid, High: guess.High}
 }
 
 // limit is what the job's time limit leaves of it after that much of its work,

@@ -14,14 +14,14 @@ func TestEstimates(t *testing.T) {
 		estimates Estimates
 		limits    bool
 		known     bool // a span is known of the second job of its user
-		want      sched.Span
+		want      sched.Estimate
 	}{
-		{"perfect ones are what will happen", Perfect, true, true, sched.Span{Low: 30 * s, Mid: 30 * s, High: 30 * s}},
-		{"fixed ones are the same for all", Fixed(24 * time.Hour), true, true, sched.Span{Low: 86400 * s, Mid: 86400 * s, High: 86400 * s}},
-		{"nothing is known", None, false, false, sched.Span{}},
-		{"limits say something, and no more than limits", Limits, true, true, sched.Span{}},
-		{"history says something of a user's second job", History, true, true, sched.Span{}},
-		{"history is the default", "", true, true, sched.Span{}},
+		{"perfect ones are what will happen", Perfect, true, true, sched.Estimate{Low: 30 * s, Mid: 30 * s, High: 30 * s}},
+		{"fixed ones are the same for all", Fixed(24 * time.Hour), true, true, sched.Estimate{Low: 86400 * s, Mid: 86400 * s, High: 86400 * s}},
+		{"nothing is known", None, false, false, sched.Estimate{}},
+		{"limits say something, and no more than limits", Limits, true, true, sched.Estimate{}},
+		{"history says something of a user's second job", History, true, true, sched.Estimate{}},
+		{"history is the default", "", true, true, sched.Estimate{}},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -47,9 +47,9 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-func checkSpan(t *testing.T, got sched.Span, known bool, want sched.Span) {
+func checkSpan(t *testing.T, got sched.Estimate, known bool, want sched.Estimate) {
 	t.Helper()
-	if known != (got.Mid > 0) || want != (sched.Span{}) && got != want {
+	if known != (got.Mid > 0) || want != (sched.Estimate{}) && got != want {
 		t.Errorf("expected to run for %+v, want %+v", got, want)
 	}
 }

@@ -59,7 +59,7 @@ func TestOthersCommandsAndJobsWithoutCardsSayNothing(t *testing.T) {
 	seen := 0
 	in := sweep(t, 1, func(s sched.State) {
 		if p, waits := s.Queue.Get("1"); waits {
-			if seen++; p.Run != (sched.Span{}) {
+			if seen++; p.Run != (sched.Estimate{}) {
 				t.Errorf("it is expected to run for %+v", p.Run)
 			}
 		}

@@ -51,7 +51,7 @@ func (r *replay) parks(j *Job) bool {
 
 // setAside makes a job leave its cards. It holds them until it is gone, and
 // does nothing of use any more.
-func (r *replay) setAside(s sched.SetAside) {
+func (r *replay) setAside(s sched.Victim) {
 	place := r.placeOf(s.Job)
 	a := r.active[place]
 	switch {
@@ -59,8 +59,8 @@ func (r *replay) setAside(s sched.SetAside) {
 		panic(fmt.Sprintf("bug: job %s is set aside and does not run", s.Job))
 	case a.held.Leaving:
 		panic(fmt.Sprintf("bug: job %s is set aside twice", s.Job))
-	case s.Mode != a.held.Aside.Mode:
-		panic(fmt.Sprintf("bug: job %s is set aside by %q and can be by %q", s.Job, s.Mode, a.held.Aside.Mode))
+	case s.Mode != a.held.Preempt.Mode:
+		panic(fmt.Sprintf("bug: job %s is set aside by %q and can be by %q", s.Job, s.Mode, a.held.Preempt.Mode))
 	}
 	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
@@ -76,10 +76,10 @@ func (r *replay) setAside(s sched.SetAside) {
 }
 
 // aside is whether and how a job gives way.
-func (r *replay) aside(j *Job) sched.Aside {
+func (r *replay) aside(j *Job) sched.Preempt {
 	if !r.parks(j) {
-		return sched.Aside{}
+		return sched.Preempt{}
 	}
 	out, back := r.in.Park.cost(r.in.Machine, j)
-	return sched.Aside{Mode: sched.Park, Out: out.duration(), Back: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
+	return sched.Preempt{Mode: sched.Park, Out: out.duration(), Back: back.duration(), MemMiB: r.in.Machine.memoryMiB(j)}
 }

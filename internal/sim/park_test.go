@@ -15,7 +15,7 @@ import (
 func parkingOff(s sched.State) sched.Plan {
 	s.Held = slices.Clone(s.Held)
 	for i := range s.Held {
-		s.Held[i].Aside = sched.Aside{}
+		s.Held[i].Preempt = sched.Preempt{}
 	}
 	return sched.Decide(s)
 }
@@ -31,7 +31,7 @@ func scripted(script map[Millis]sched.Plan, seen func(now Millis, s sched.State)
 		said, some := script[now]
 		if some {
 			delete(script, now)
-			plan.SetAside = said.SetAside
+			plan.Victims = said.Victims
 		}
 		plan.Again = said.Again
 		return plan
@@ -39,7 +39,7 @@ func scripted(script map[Millis]sched.Plan, seen func(now Millis, s sched.State)
 }
 
 func aside(job, forJob string) sched.Plan {
-	return sched.Plan{SetAside: []sched.SetAside{{Job: job, For: forJob, Mode: sched.Park}}}
+	return sched.Plan{Victims: []sched.Victim{{Job: job, For: forJob, Mode: sched.Park}}}
 }
 
 // oneCard is a long job on a machine of one card that is set aside for a short
@@ -88,7 +88,7 @@ func TestWhatSchedIsToldOfAJobThatIsSetAside(t *testing.T) {
 		switch now {
 		case 30_000:
 			if h := s.Held[0]; h.User != "ann" || !h.Started.Equal(at(0)) || !h.Submitted.Equal(at(0)) || h.Leaving || h.Served != 0 || h.Waited != 0 ||
-				h.Run.Mid != 100*time.Second || h.Limit != 1000*time.Second || h.Aside.Mode != sched.Park || h.Aside.Out != 20_001*time.Millisecond || h.Aside.Back != h.Aside.Out {
+				h.Run.Mid != 100*time.Second || h.Limit != 1000*time.Second || h.Preempt.Mode != sched.Park || h.Preempt.Out != 20_001*time.Millisecond || h.Preempt.Back != h.Preempt.Out {
 				t.Errorf("running: %+v", h)
 			}
 			if p, _ := s.Queue.Get("1"); p.User != "bob" || !p.Submitted.Equal(at(30_000)) || !p.Since.Equal(at(30_000)) || p.Seq != 1 || p.Run.High != 10*time.Second || p.Served != 0 {
@@ -169,7 +169,7 @@ func TestAPlanThatSetsAsideWhatItCannotIsABug(t *testing.T) {
 		{"a job that is over", "does not run", map[Millis]sched.Plan{101_000: aside("0", "1")}},
 		{"a job of no replay", "is called", map[Millis]sched.Plan{30_000: aside("7", "1")}},
 		{"in a way the job does not allow", `by "requeue"`, map[Millis]sched.Plan{
-			30_000: {SetAside: []sched.SetAside{{Job: "0", For: "1", Mode: sched.Requeue}}},
+			30_000: {Victims: []sched.Victim{{Job: "0", For: "1", Mode: sched.Requeue}}},
 		}},
 	}
 	for _, row := range rows {

@@ -169,7 +169,7 @@ func (r *replay) pending(place int) sched.Pending {
 	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
 		Pool: j.Array, PoolLimit: j.AtOnce,
-		Submitted: j.Submit.at(), Since: c.since.at(), Served: c.done.duration(), Run: r.guess.span(j), Limit: limit, Aside: r.aside(j),
+		Submitted: j.Submit.at(), Since: c.since.at(), Served: c.done.duration(), Run: r.guess.span(j), Limit: limit, Preempt: r.aside(j),
 	}
 }
 

@@ -123,7 +123,7 @@ func (r *replay) decide() {
 		for _, refusal := range plan.Infeasible {
 			r.refuse(refusal)
 		}
-		for _, aside := range plan.SetAside {
+		for _, aside := range plan.Victims {
 			r.setAside(aside)
 		}
 		failed := false
@@ -151,7 +151,7 @@ func (r *replay) obey(plan sched.Plan) {
 	if !plan.Again.IsZero() {
 		r.again = max(r.now+1, millisUp(plan.Again))
 	}
-	if len(plan.Starts)+len(plan.SetAside)+len(plan.Infeasible) > 0 {
+	if len(plan.Starts)+len(plan.Victims)+len(plan.Infeasible) > 0 {
 		r.idle = 0
 	}
 }

@@ -218,8 +218,8 @@ func (r *snapshotReader) cardsOf(request *sched.Request) (ids, allow []int, can 
 }
 
 // less is how long is left of what was expected, for one that ran before.
-func less(s sched.Span, served time.Duration) sched.Span {
-	return sched.Span{Low: max(0, s.Low-served), Mid: max(0, s.Mid-served), High: max(0, s.High-served)}
+func less(s sched.Estimate, served time.Duration) sched.Estimate {
+	return sched.Estimate{Low: max(0, s.Low-served), Mid: max(0, s.Mid-served), High: max(0, s.High-served)}
 }
 
 // usage is what users had in jobs that are over: a replay counts what runs by

@@ -23,14 +23,14 @@ func someState() sched.State {
 		Held: []sched.Held{
 			{
 				Job: "7", User: "ann", Cards: []int{0}, BudgetMiB: []int64{8000}, Started: noon.Add(-time.Hour), Waited: 30 * time.Minute,
-				Run: sched.Span{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}, Priority: 2,
+				Run: sched.Estimate{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}, Priority: 2,
 			},
 			{Job: "/berth/1", Cards: []int{100}, BudgetMiB: []int64{5000}, Other: true},
 			{Job: "8", CPUs: 4},
 		},
 	}
-	hour := sched.Span{Low: time.Hour, Mid: time.Hour, High: time.Hour}
-	threeHours := sched.Span{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}
+	hour := sched.Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}
+	threeHours := sched.Estimate{Low: time.Hour, Mid: 3 * time.Hour, High: 5 * time.Hour}
 	for i, p := range []sched.Pending{
 		{Job: "9", User: "bob", Request: sched.Request{GPUs: 2}, Since: noon.Add(-2 * time.Hour), Run: hour, Served: 20 * time.Minute},
 		{Job: "10", User: "cid", Request: sched.Request{GPUs: 1, VRAMMiB: 4000, Type: "a100"}, Since: noon.Add(-time.Minute)},
@@ -142,7 +142,7 @@ func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
 	for i := range 3 {
 		state.Cards = append(state.Cards, sched.Card{Index: i, TotalMiB: 24576})
 	}
-	hour := sched.Span{Low: time.Hour, Mid: time.Hour, High: time.Hour}
+	hour := sched.Estimate{Low: time.Hour, Mid: time.Hour, High: time.Hour}
 	state.Held = []sched.Held{{Job: "5_1", Cards: []int{0}, Alone: true, Started: noon, Run: hour}}
 	for i, id := range []string{"5_2", "5_3", "6"} {
 		p := sched.Pending{Job: id, Seq: int64(i), Request: sched.Request{GPUs: 1}, Since: noon, Run: hour}

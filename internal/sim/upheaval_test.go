@@ -71,11 +71,11 @@ func restless(seed uint64) func(sched.State) sched.Plan {
 		for _, h := range s.Held {
 			place, _ := strconv.Atoi(h.Job)
 			chance := rand.New(rand.NewPCG(seed, uint64(s.Now.UnixMilli())*1000+uint64(place)))
-			if h.Aside.Mode != sched.Park || h.Leaving || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
+			if h.Preempt.Mode != sched.Park || h.Leaving || !h.Started.Before(s.Now) || times[h.Job] == 3 || chance.IntN(3) > 0 {
 				continue
 			}
 			times[h.Job]++
-			plan.SetAside = append(plan.SetAside, sched.SetAside{Job: h.Job, Mode: sched.Park})
+			plan.Victims = append(plan.Victims, sched.Victim{Job: h.Job, Mode: sched.Park})
 		}
 		return plan
 	}

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// lasts is how long a job may hold its cards: as a rule and at most by what is
+// term is how long a job may hold its cards: as a rule and at most by what is
 // expected of it, and for sure by its limit. 0 is not known.
-type lasts struct {
+type term struct {
 	usual, expected, limit time.Duration
 }
 
-// lastsOf is that of a job which had some of its run already. What has had all
+// termOf is that of a job which had some of its run already. What has had all
 // that was expected, and is not done, is not known.
-func lastsOf(run Span, served, limit time.Duration) lasts {
-	l := lasts{limit: limit}
+func termOf(run Estimate, served, limit time.Duration) term {
+	l := term{limit: limit}
 	if run.High > served {
 		left := run.Left(served, 0)
-		l.usual, l.expected = roundSpan(left.Mid), roundSpan(left.High)
+		l.usual, l.expected = roundEstimate(left.Mid), roundEstimate(left.High)
 	}
 	if limit > 0 {
 		l.usual, l.expected = min(orForEver(l.usual), limit), min(orForEver(l.expected), limit)
@@ -25,8 +25,8 @@ func lastsOf(run Span, served, limit time.Duration) lasts {
 	return l
 }
 
-// roundSpan rounds up to a step.
-func roundSpan(d time.Duration) time.Duration {
+// roundEstimate rounds up to a step.
+func roundEstimate(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 1
 	}
@@ -44,13 +44,13 @@ func orForEver(d time.Duration) time.Duration {
 	return forEver
 }
 
-// anyLength stands for jobs however long they last.
-var anyLength = lasts{usual: -1}
+// anyTerm stands for jobs however long they last.
+var anyTerm = term{usual: -1}
 
 // covers reports whether a may last for as long as b, or longer. Nothing known
 // is not the same as for ever: it binds otherwise.
-func (l lasts) covers(b lasts) bool {
-	if b == anyLength {
+func (l term) covers(b term) bool {
+	if b == anyTerm {
 		return true
 	}
 	known := l.expected > 0

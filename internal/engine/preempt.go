@@ -14,7 +14,7 @@ import (
 // leavers are the jobs that a plan sets aside: a changed copy of each, which
 // replaces the old one once it is on disk. One that ended, or that somebody else
 // is ending, meanwhile needs nothing more.
-func (s *attempts) leavers(now time.Time, planned []sched.SetAside) []*job.Job {
+func (s *attempts) leavers(now time.Time, planned []sched.Victim) []*job.Job {
 	var list []*job.Job
 	for _, p := range planned {
 		a := s.active[p.Job]
@@ -108,11 +108,11 @@ func setAside(j *job.Job, why string) string {
 
 // aside is whether and how a running job gives way. No machine can park a job
 // yet, so that who asked for that stays.
-func (s *attempts) aside(spec *job.Spec) sched.Aside {
+func (s *attempts) aside(spec *job.Spec) sched.Preempt {
 	if s.cfg.KeepAll || spec.Preemptible != string(sched.Requeue) || spec.Adopt != nil {
-		return sched.Aside{}
+		return sched.Preempt{}
 	}
-	return sched.Aside{Mode: sched.Requeue, Out: warning(spec) + spec.Grace}
+	return sched.Preempt{Mode: sched.Requeue, Out: warning(spec) + spec.Grace}
 }
 
 // warning is how long before its end a job wants to hear of it.

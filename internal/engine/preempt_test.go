@@ -337,13 +337,13 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(gives), spec(gives))
 	r.at().Cancel("2", "asked")
-	for _, planned := range []sched.SetAside{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
+	for _, planned := range []sched.Victim{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.e.attempts.leavers(r.now, []sched.SetAside{planned}); len(list) > 0 {
+		if list := r.e.attempts.leavers(r.now, []sched.Victim{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0])
 		}
 	}
-	if list := r.e.attempts.leavers(r.now, []sched.SetAside{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.e.attempts.leavers(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }
@@ -353,7 +353,7 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 func TestTheCardsOfALeaverAreSpokenFor(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000)))
 	held := r.at().State().Held
-	if len(held) != 1 || !held[0].Leaving || held[0].LeavesFor != "2" || !held[0].LeavesBy.Equal(r.now.Add(10*time.Second)) || held[0].Aside != (sched.Aside{}) {
+	if len(held) != 1 || !held[0].Leaving || held[0].LeavesFor != "2" || !held[0].LeavesBy.Equal(r.now.Add(10*time.Second)) || held[0].Preempt != (sched.Preempt{}) {
 		t.Errorf("the plan sees %+v", held)
 	}
 	r.submit(spec(vram(20000), priority(1)))

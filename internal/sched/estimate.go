@@ -2,26 +2,26 @@ package sched
 
 import "time"
 
-// Span is how long a job is expected to run: at least, as a rule, at most. The
-// zero Span says that nothing is known. It is never believed more than it has
+// Estimate is how long a job is expected to run: at least, as a rule, at most. The
+// zero Estimate says that nothing is known. It is never believed more than it has
 // to be: a job that runs for longer loses others their reservations, and
 // nothing itself.
-type Span struct {
+type Estimate struct {
 	Low, Mid, High time.Duration
 }
 
-// AsideMode is what becomes of a running job that gives way.
-type AsideMode string
+// PreemptMode is what becomes of a running job that gives way.
+type PreemptMode string
 
 // The modes. The empty one is a job that does not give way.
 const (
-	Requeue AsideMode = "requeue" // it is ended and begins anew: what it did is lost
-	Park    AsideMode = "park"    // it is suspended and goes on later
+	Requeue PreemptMode = "requeue" // it is ended and begins anew: what it did is lost
+	Park    PreemptMode = "park"    // it is suspended and goes on later
 )
 
-// Aside is whether and how a running job gives way, and what that costs.
-type Aside struct {
-	Mode   AsideMode
+// Preempt is whether and how a running job can be preempted, and what that costs.
+type Preempt struct {
+	Mode   PreemptMode
 	Out    time.Duration // until its cards are free
 	Back   time.Duration // until it runs again, once it has cards
 	MemMiB int64         // of the host, while it is parked
@@ -31,9 +31,9 @@ type Aside struct {
 // far, and that a limit ends: at least, as a rule, at most. A run that outlasts
 // its span, or that nothing is known of, is expected to last as long again; how
 // long at most is then not known, and 0 unless there is a limit.
-func (s Span) Left(ran, limit time.Duration) Span {
+func (s Estimate) Left(ran, limit time.Duration) Estimate {
 	ran = max(0, ran)
-	left := Span{Low: max(0, s.Low-ran), Mid: s.Mid - ran, High: s.High - ran}
+	left := Estimate{Low: max(0, s.Low-ran), Mid: s.Mid - ran, High: s.High - ran}
 	if left.High <= 0 {
 		left.High = 0
 	}
