@@ -195,7 +195,7 @@ func verdictOf(findings []site.Finding) error {
 }
 
 func drawFindings(s screen, findings []site.Finding) error {
-	colours := map[string]paint{site.OK: green, site.Warn: yellow, site.Fail: red}
+	colours := map[string]text.Paint{site.OK: text.Green, site.Warn: text.Yellow, site.Fail: text.Red}
 	widest := 0
 	for _, f := range findings {
 		if f.What != site.NoCards {
@@ -216,7 +216,7 @@ func drawFindings(s screen, findings []site.Finding) error {
 		}
 	}
 	if len(moot) > 0 {
-		fmt.Fprintf(s.out, "%s  %-*s  %s: %s\n", s.painted(green, "ok  "), widest, "the rest", site.NoCards, strings.Join(moot, ", "))
+		fmt.Fprintf(s.out, "%s  %-*s  %s: %s\n", s.painted(text.Green, "ok  "), widest, "the rest", site.NoCards, strings.Join(moot, ", "))
 	}
 	fmt.Fprintf(s.out, "%d ok, %d to improve, %d failing\n", counts[site.OK], counts[site.Warn], counts[site.Fail])
 	return verdictOf(findings)

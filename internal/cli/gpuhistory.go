@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // gpuHistoryOptions are the flags of `berth gpu history`.
@@ -88,17 +89,17 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 }
 
 func drawCardEvents(s screen, events []api.CardEvent, now time.Time) error {
-	t := &table{
-		columns:     []column{{title: "TIME"}, {title: "GPU", right: true}, {title: "WHAT"}},
-		concessions: []concession{{"WHAT", 20}},
+	t := &text.Table{
+		Columns:     []text.Column{{Title: "TIME"}, {Title: "GPU", Right: true}, {Title: "WHAT"}},
+		Concessions: []text.Concession{{Title: "WHAT", To: 20}},
 	}
 	for _, ev := range events {
-		gpu, text := "all", strings.TrimPrefix(ev.Text, "all cards ")
+		gpu, what := "all", strings.TrimPrefix(ev.Text, "all cards ")
 		if ev.GPU != nil {
 			gpu = strconv.Itoa(*ev.GPU)
-			text = strings.TrimPrefix(ev.Text, "gpu"+gpu+" ")
+			what = strings.TrimPrefix(ev.Text, "gpu"+gpu+" ")
 		}
-		t.add(cell{text: moment(ev.At, now)}, cell{text: gpu}, cell{text: text})
+		t.Add(text.Cell{Text: moment(ev.At, now)}, text.Cell{Text: gpu}, text.Cell{Text: what})
 	}
-	return t.draw(s)
+	return s.draw(t)
 }

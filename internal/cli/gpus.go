@@ -77,21 +77,21 @@ func (o *gpusOptions) draw(ctx context.Context, client *api.Client, s screen) er
 
 // drawGPUs draws the table, and with verbose what runs on each card below it.
 func drawGPUs(s screen, gpus []api.GPU, verbose bool, now time.Time) error {
-	if err := gpuTable(gpus, now).draw(s); err != nil || !verbose {
+	if err := s.draw(gpuTable(gpus, now)); err != nil || !verbose {
 		return err
 	}
 	return drawProcesses(s, gpus)
 }
 
-func gpuTable(gpus []api.GPU, now time.Time) *table {
-	t := &table{
-		columns: []column{
-			{title: "GPU", right: true}, {title: "NAME"}, {title: "MEMORY", right: true}, {title: "OTHERS", right: true},
-			{title: "PROMISED", right: true}, {title: "UTIL", right: true}, {title: "TEMP", right: true, shy: true},
-			{title: "POWER", right: true, shy: true}, {title: "HEALTH"}, {title: "JOBS"},
+func gpuTable(gpus []api.GPU, now time.Time) *text.Table {
+	t := &text.Table{
+		Columns: []text.Column{
+			{Title: "GPU", Right: true}, {Title: "NAME"}, {Title: "MEMORY", Right: true}, {Title: "OTHERS", Right: true},
+			{Title: "PROMISED", Right: true}, {Title: "UTIL", Right: true}, {Title: "TEMP", Right: true, Shy: true},
+			{Title: "POWER", Right: true, Shy: true}, {Title: "HEALTH"}, {Title: "JOBS"},
 		},
-		concessions: []concession{
-			{"HEALTH", 40}, {"JOBS", 24}, {"TEMP", 0}, {"POWER", 0}, {"NAME", 16}, {"PROMISED", 0}, {"HEALTH", 32}, {"JOBS", 20}, {"OTHERS", 0}, {"NAME", 10}, {"HEALTH", 12}, {"JOBS", 12}, {"NAME", 0},
+		Concessions: []text.Concession{
+			{Title: "HEALTH", To: 40}, {Title: "JOBS", To: 24}, {Title: "TEMP", To: 0}, {Title: "POWER", To: 0}, {Title: "NAME", To: 16}, {Title: "PROMISED", To: 0}, {Title: "HEALTH", To: 32}, {Title: "JOBS", To: 20}, {Title: "OTHERS", To: 0}, {Title: "NAME", To: 10}, {Title: "HEALTH", To: 12}, {Title: "JOBS", To: 12}, {Title: "NAME", To: 0},
 		},
 	}
 	whole := -1
@@ -100,11 +100,11 @@ func gpuTable(gpus []api.GPU, now time.Time) *table {
 			whole = g.Index
 		} else if *g.Parent != whole {
 			whole = *g.Parent
-			t.add(cell{text: strconv.Itoa(whole)}, cell{text: cardName(g)}, cell{}, cell{}, cell{}, cell{}, cell{}, cell{}, cell{text: "in parts"}, cell{})
+			t.Add(text.Cell{Text: strconv.Itoa(whole)}, text.Cell{Text: cardName(g)}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{Text: "in parts"}, text.Cell{})
 		}
-		t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: gpuName(g)}, cell{text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
-			cell{text: text.GiB(g.ForeignMiB) + "G"}, cell{text: text.GiB(g.BudgetMiB) + "G"}, cell{text: measured(g.Util, "%", "-")},
-			cell{text: measured(g.TemperatureC, "C", "")}, cell{text: powerText(g)}, healthCell(g, now), cell{text: gpuJobs(g.Jobs, now)})
+		t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: gpuName(g)}, text.Cell{Text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
+			text.Cell{Text: text.GiB(g.ForeignMiB) + "G"}, text.Cell{Text: text.GiB(g.BudgetMiB) + "G"}, text.Cell{Text: measured(g.Util, "%", "-")},
+			text.Cell{Text: measured(g.TemperatureC, "C", "")}, text.Cell{Text: powerText(g)}, healthCell(g, now), text.Cell{Text: gpuJobs(g.Jobs, now)})
 	}
 	return t
 }
@@ -163,13 +163,13 @@ func powerText(g api.GPU) string {
 
 // healthCell says whether jobs may be put on a card, and if not, why and since
 // when: "quarantined 3m12s: Xid 79 (the card has fallen off the bus)".
-func healthCell(g api.GPU, now time.Time) cell {
-	written, colour := g.Health, green
+func healthCell(g api.GPU, now time.Time) text.Cell {
+	written, colour := g.Health, text.Green
 	switch {
 	case g.Health == "quarantined":
-		colour = red
+		colour = text.Red
 	case g.Health != "ok" || g.Paused || g.Stale:
-		colour = yellow
+		colour = text.Yellow
 	}
 	if g.Health != "ok" && !g.HealthSince.IsZero() {
 		written += " " + text.Span(now.Sub(g.HealthSince))
@@ -190,7 +190,7 @@ func healthCell(g api.GPU, now time.Time) cell {
 	case g.Stale:
 		more = append(more, "not read lately")
 	}
-	return cell{strings.Join(append([]string{written}, more...), ", "), colour}
+	return text.Cell{Text: strings.Join(append([]string{written}, more...), ", "), Paint: colour}
 }
 
 // gpuJobs lists who is on a card: "17 train (ann) 17.5G".
@@ -227,12 +227,12 @@ func idleSpan(d time.Duration) string {
 
 // drawProcesses shows what runs on each card, a line for each process.
 func drawProcesses(s screen, gpus []api.GPU) error {
-	t := &table{
-		columns: []column{
-			{title: "GPU", right: true}, {title: "PID", right: true}, {title: "USER"}, {title: "PROCESS"},
-			{title: "MEMORY", right: true}, {title: "KIND"}, {title: "JOB"},
+	t := &text.Table{
+		Columns: []text.Column{
+			{Title: "GPU", Right: true}, {Title: "PID", Right: true}, {Title: "USER"}, {Title: "PROCESS"},
+			{Title: "MEMORY", Right: true}, {Title: "KIND"}, {Title: "JOB"},
 		},
-		concessions: []concession{{"PROCESS", 8}, {"USER", 6}, {"KIND", 0}, {"USER", 0}},
+		Concessions: []text.Concession{{Title: "PROCESS", To: 8}, {Title: "USER", To: 6}, {Title: "KIND", To: 0}, {Title: "USER", To: 0}},
 	}
 	var silent []string
 	for _, g := range gpus {
@@ -247,17 +247,17 @@ func drawProcesses(s screen, gpus []api.GPU) error {
 			if p.Graphics {
 				kind = "graphics"
 			}
-			t.add(cell{text: strconv.Itoa(g.Index)}, cell{text: strconv.Itoa(p.PID)}, cell{text: orDash(p.User)}, cell{text: orDash(p.Command)},
-				cell{text: used}, cell{text: kind}, cell{text: orDash(p.Job)})
+			t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: strconv.Itoa(p.PID)}, text.Cell{Text: orDash(p.User)}, text.Cell{Text: orDash(p.Command)},
+				text.Cell{Text: used}, text.Cell{Text: kind}, text.Cell{Text: orDash(p.Job)})
 		}
 	}
 	fmt.Fprintln(s.out)
 	if len(silent) > 0 {
 		fmt.Fprintf(s.out, "the processes on gpu %s are not known\n", strings.Join(silent, ","))
 	}
-	if len(t.rows) == 0 {
+	if t.Len() == 0 {
 		_, err := fmt.Fprintln(s.out, "no processes")
 		return err
 	}
-	return t.draw(s)
+	return s.draw(t)
 }

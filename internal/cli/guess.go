@@ -64,8 +64,8 @@ func (f *facts) tell(s screen) error {
 		widest = max(widest, text.Width(name))
 	}
 	for i, name := range f.names {
-		lead := s.painted(dim, name) + strings.Repeat(" ", widest-text.Width(name))
-		if err := hang(s, lead, widest+gap, plain, f.values[i]); err != nil {
+		lead := s.painted(text.Dim, name) + strings.Repeat(" ", widest-text.Width(name))
+		if err := hang(s, lead, widest+text.Gap, text.Plain, f.values[i]); err != nil {
 			return err
 		}
 	}
@@ -74,13 +74,13 @@ func (f *facts) tell(s screen) error {
 
 // hang writes a text behind a name, its further lines below one another where
 // the screen is too narrow for one.
-func hang(s screen, name string, indent int, p paint, written string) error {
+func hang(s screen, name string, indent int, p text.Paint, written string) error {
 	lines := []string{written}
 	if s.width > indent+minText {
 		lines = text.Wrap(written, s.width-indent)
 	}
 	for i, line := range lines {
-		lead := name + strings.Repeat(" ", gap)
+		lead := name + strings.Repeat(" ", text.Gap)
 		if i > 0 {
 			lead = strings.Repeat(" ", indent)
 		}

@@ -79,7 +79,7 @@ func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now 
 		_, err := fmt.Fprintln(s.out, "no job is over")
 		return err
 	}
-	if err := historyTable(jobs, now).draw(s.screen); err != nil {
+	if err := s.screen.draw(historyTable(jobs, now)); err != nil {
 		return err
 	}
 	if more := page.Total - len(jobs); more > 0 {
@@ -88,15 +88,15 @@ func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now 
 	return nil
 }
 
-func historyTable(jobs []job.View, now time.Time) *table {
-	t := &table{
-		columns: []column{
-			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"}, {title: "VRAM/DECL", shy: true},
-			{title: "RAN", right: true}, {title: "ENDED"}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
+func historyTable(jobs []job.View, now time.Time) *text.Table {
+	t := &text.Table{
+		Columns: []text.Column{
+			{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "STATE"}, {Title: "GPUS"}, {Title: "VRAM/DECL", Shy: true},
+			{Title: "RAN", Right: true}, {Title: "ENDED"}, {Title: "REASON", Shy: true}, {Title: "COMMAND", Shy: true},
 		},
-		concessions: []concession{
-			{"COMMAND", 20}, {"NAME", 16}, {"COMMAND", 0}, {"REASON", 20}, {"NAME", 10}, {"USER", 6},
-			{"GPUS", 5}, {"REASON", 12}, {"GPUS", 0}, {"VRAM/DECL", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
+		Concessions: []text.Concession{
+			{Title: "COMMAND", To: 20}, {Title: "NAME", To: 16}, {Title: "COMMAND", To: 0}, {Title: "REASON", To: 20}, {Title: "NAME", To: 10}, {Title: "USER", To: 6},
+			{Title: "GPUS", To: 5}, {Title: "REASON", To: 12}, {Title: "GPUS", To: 0}, {Title: "VRAM/DECL", To: 0}, {Title: "USER", To: 0}, {Title: "NAME", To: 6}, {Title: "REASON", To: 0},
 		},
 	}
 	for _, v := range jobs {
@@ -104,8 +104,8 @@ func historyTable(jobs []job.View, now time.Time) *table {
 		if v.EndedAt != nil {
 			ended = moment(*v.EndedAt, now)
 		}
-		t.add(cell{text: v.ID}, cell{text: v.Name}, cell{text: v.User}, stateCell(v.State), cell{text: gpusText(v)},
-			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: ended}, cell{text: reasonText(v)}, cell{text: commandText(v)})
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(v.State), text.Cell{Text: gpusText(v)},
+			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: ended}, text.Cell{Text: reasonText(v)}, text.Cell{Text: commandText(v)})
 	}
 	return t
 }

@@ -10,9 +10,9 @@ import (
 )
 
 // stateCell is a job's state in the colour people expect.
-func stateCell(state job.State) cell {
-	colours := map[job.State]paint{job.Running: green, job.Queued: yellow, job.Parked: blue, job.Failed: red, job.Finished: dim, job.Cancelled: dim}
-	return cell{string(state), colours[state]}
+func stateCell(state job.State) text.Cell {
+	colours := map[job.State]text.Paint{job.Running: text.Green, job.Queued: text.Yellow, job.Parked: text.Blue, job.Failed: text.Red, job.Finished: text.Dim, job.Cancelled: text.Dim}
+	return text.Cell{Text: string(state), Paint: colours[state]}
 }
 
 // gpusText is the cards a job was given, or how many it waits for.

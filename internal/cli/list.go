@@ -129,7 +129,7 @@ func (o *listOptions) draw(ctx context.Context, client *api.Client, s screen, q 
 // drawJobs writes the table, what was left out of it, and the counts.
 func drawJobs(s screen, jobs []job.View, page api.JobPage, now time.Time) error {
 	if len(jobs) > 0 {
-		if err := jobTable(jobs, now).draw(s); err != nil {
+		if err := s.draw(jobTable(jobs, now)); err != nil {
 			return err
 		}
 	}
@@ -149,20 +149,20 @@ func fit(s screen, line string) string {
 }
 
 // jobTable is the queue as people read it.
-func jobTable(jobs []job.View, now time.Time) *table {
-	t := &table{
-		columns: []column{
-			{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "STATE"}, {title: "GPUS"},
-			{title: "VRAM/DECL", shy: true}, {title: "TIME", right: true}, {title: "REASON", shy: true}, {title: "COMMAND", shy: true},
+func jobTable(jobs []job.View, now time.Time) *text.Table {
+	t := &text.Table{
+		Columns: []text.Column{
+			{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "STATE"}, {Title: "GPUS"},
+			{Title: "VRAM/DECL", Shy: true}, {Title: "TIME", Right: true}, {Title: "REASON", Shy: true}, {Title: "COMMAND", Shy: true},
 		},
-		concessions: []concession{
-			{"COMMAND", 20}, {"NAME", 16}, {"COMMAND", 0}, {"REASON", 24}, {"NAME", 10}, {"USER", 6},
-			{"REASON", 16}, {"GPUS", 5}, {"VRAM/DECL", 0}, {"USER", 0}, {"NAME", 6}, {"REASON", 0},
+		Concessions: []text.Concession{
+			{Title: "COMMAND", To: 20}, {Title: "NAME", To: 16}, {Title: "COMMAND", To: 0}, {Title: "REASON", To: 24}, {Title: "NAME", To: 10}, {Title: "USER", To: 6},
+			{Title: "REASON", To: 16}, {Title: "GPUS", To: 5}, {Title: "VRAM/DECL", To: 0}, {Title: "USER", To: 0}, {Title: "NAME", To: 6}, {Title: "REASON", To: 0},
 		},
 	}
 	for _, v := range jobs {
-		t.add(cell{text: v.ID}, cell{text: v.Name}, cell{text: v.User}, stateCell(v.State), cell{text: gpusText(v)},
-			cell{text: vramText(v)}, cell{text: timeText(v, now)}, cell{text: noteText(v, now)}, cell{text: commandText(v)})
+		t.Add(text.Cell{Text: v.ID}, text.Cell{Text: v.Name}, text.Cell{Text: v.User}, stateCell(v.State), text.Cell{Text: gpusText(v)},
+			text.Cell{Text: vramText(v)}, text.Cell{Text: timeText(v, now)}, text.Cell{Text: noteText(v, now)}, text.Cell{Text: commandText(v)})
 	}
 	return t
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"io"
 	"strconv"
+
+	"berth/internal/text"
 )
 
 // screen is where a verb writes. What is known of it decides how much fits.
@@ -30,23 +32,16 @@ func newScreen(out io.Writer, noColour bool, getenv func(string) string) screen 
 	return s
 }
 
-// paint is a colour of the terminal.
-type paint string
-
-const (
-	plain  paint = ""
-	bold   paint = "1"
-	dim    paint = "2"
-	red    paint = "31"
-	green  paint = "32"
-	yellow paint = "33"
-	blue   paint = "34"
-)
-
-// painted puts text in a colour, where there are colours.
-func (s screen) painted(p paint, text string) string {
-	if !s.colour || p == plain || text == "" {
-		return text
+// painted puts words in a colour, where there are colours.
+func (s screen) painted(p text.Paint, words string) string {
+	if !s.colour {
+		return words
 	}
-	return "\x1b[" + string(p) + "m" + text + "\x1b[0m"
+	return p.On(words)
+}
+
+// draw writes a table as wide as the screen is.
+func (s screen) draw(t *text.Table) error {
+	_, err := io.WriteString(s.out, t.Draw(s.width, s.colour))
+	return err
 }

@@ -65,8 +65,8 @@ func (f *facts) draw(s screen) error {
 		widest = max(widest, text.Width(name))
 	}
 	for i, name := range f.names {
-		blanks := strings.Repeat(" ", widest-text.Width(name)+gap)
-		if _, err := fmt.Fprintf(s.out, "%s%s%s\n", s.painted(dim, name), blanks, f.values[i]); err != nil {
+		blanks := strings.Repeat(" ", widest-text.Width(name)+text.Gap)
+		if _, err := fmt.Fprintf(s.out, "%s%s%s\n", s.painted(text.Dim, name), blanks, f.values[i]); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	if d.Name != "job"+d.ID {
 		title += " (" + d.Name + ")"
 	}
-	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(bold, text.Line(title)), s.painted(stateCell(d.State).paint, standing(d))); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(stateCell(d.State).Paint, standing(d))); err != nil {
 		return err
 	}
 	f := &facts{}

@@ -97,30 +97,30 @@ func drawStats(s screen, stats api.Stats) error {
 			continue
 		}
 		fmt.Fprintln(s.out)
-		if err := statsTable(part.title, part.lines).draw(s); err != nil {
+		if err := s.draw(statsTable(part.title, part.lines)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func statsTable(title string, lines []api.StatsLine) *table {
-	t := &table{
-		columns: []column{
-			{title: title}, {title: "JOBS", right: true}, {title: "FAILED", right: true}, {title: "CANCELLED", right: true},
-			{title: "GPU-H", right: true}, {title: "WAIT P50", right: true}, {title: "P95", right: true}, {title: "MAX", right: true},
-			{title: "RUN MEAN", right: true}, {title: "UTIL", right: true},
+func statsTable(title string, lines []api.StatsLine) *text.Table {
+	t := &text.Table{
+		Columns: []text.Column{
+			{Title: title}, {Title: "JOBS", Right: true}, {Title: "FAILED", Right: true}, {Title: "CANCELLED", Right: true},
+			{Title: "GPU-H", Right: true}, {Title: "WAIT P50", Right: true}, {Title: "P95", Right: true}, {Title: "MAX", Right: true},
+			{Title: "RUN MEAN", Right: true}, {Title: "UTIL", Right: true},
 		},
-		concessions: []concession{{title, 10}, {"CANCELLED", 0}, {"MAX", 0}, {"RUN MEAN", 0}, {"UTIL", 0}, {"FAILED", 0}},
+		Concessions: []text.Concession{{Title: title, To: 10}, {Title: "CANCELLED", To: 0}, {Title: "MAX", To: 0}, {Title: "RUN MEAN", To: 0}, {Title: "UTIL", To: 0}, {Title: "FAILED", To: 0}},
 	}
 	for _, l := range lines {
 		util := "-"
 		if l.AvgUtil != nil {
 			util = fmt.Sprintf("%.0f%%", *l.AvgUtil)
 		}
-		t.add(cell{text: l.Key}, cell{text: text.Grouped(l.Jobs)}, cell{text: text.Grouped(l.Failed)}, cell{text: text.Grouped(l.Cancelled)},
-			cell{text: fmt.Sprintf("%.1f", l.GPUHours)}, cell{text: spanS(l.WaitP50S)}, cell{text: spanS(l.WaitP95S)},
-			cell{text: spanS(l.WaitMaxS)}, cell{text: spanS(l.RunMeanS)}, cell{text: util})
+		t.Add(text.Cell{Text: l.Key}, text.Cell{Text: text.Grouped(l.Jobs)}, text.Cell{Text: text.Grouped(l.Failed)}, text.Cell{Text: text.Grouped(l.Cancelled)},
+			text.Cell{Text: fmt.Sprintf("%.1f", l.GPUHours)}, text.Cell{Text: spanS(l.WaitP50S)}, text.Cell{Text: spanS(l.WaitP95S)},
+			text.Cell{Text: spanS(l.WaitMaxS)}, text.Cell{Text: spanS(l.RunMeanS)}, text.Cell{Text: util})
 	}
 	return t
 }

@@ -88,7 +88,7 @@ func someDetail() api.Detail {
 func TestTables(t *testing.T) {
 	views := map[string]func(s screen) error{
 		"list":    func(s screen) error { return drawJobs(s, someViews(), somePage(), noon) },
-		"history": func(s screen) error { return historyTable(someViews()[4:], noon).draw(s) },
+		"history": func(s screen) error { return s.draw(historyTable(someViews()[4:], noon)) },
 		"gpus":    func(s screen) error { return drawGPUs(s, someGPUs(), false, noon) },
 		"gpus-v":  func(s screen) error { return drawGPUs(s, someGPUs(), true, noon) },
 		"stats":   func(s screen) error { return drawStats(s, someStats()) },
@@ -117,7 +117,7 @@ func TestTables(t *testing.T) {
 // checkWidth fails on a line that would wrap, or that drives a terminal.
 func checkWidth(t *testing.T, written string, width int) {
 	t.Helper()
-	for _, colour := range []paint{bold, dim, red, green, yellow, blue} {
+	for _, colour := range []text.Paint{text.Bold, text.Dim, text.Red, text.Green, text.Yellow, text.Blue} {
 		written = strings.ReplaceAll(written, "\x1b["+string(colour)+"m", "")
 	}
 	written = strings.ReplaceAll(written, "\x1b[0m", "")
@@ -147,7 +147,7 @@ func TestATableFitsAnyTerminal(t *testing.T) {
 		}
 		var out bytes.Buffer
 		width := rapid.IntRange(60, 250).Draw(r, "width")
-		if err := jobTable(jobs, noon).draw(screen{out: &out, width: width}); err != nil {
+		if err := (screen{out: &out, width: width}).draw(jobTable(jobs, noon)); err != nil {
 			r.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -207,7 +207,7 @@ func TestWhatAColumnLeavesGoesToTheOthers(t *testing.T) {
 	jobs := []job.View{{ID: "1", Name: name, User: "ann", State: job.Running, GPUs: 1, Command: to(strings.Repeat("c", 40))}}
 	for width, want := range map[int]string{200: name + "  ann", 72: "nnnnnnnnnnnnnnnnnn…", 62: name + "  ann"} {
 		var out bytes.Buffer
-		if err := jobTable(jobs, noon).draw(screen{out: &out, width: width}); err != nil || !strings.Contains(out.String(), want) {
+		if err := (screen{out: &out, width: width}).draw(jobTable(jobs, noon)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("in %d columns:\n%s%v", width, out.String(), err)
 		}
 	}

@@ -95,21 +95,21 @@ func newTokenList() *cobra.Command {
 				_, err := fmt.Fprintln(s.out, "no tokens")
 				return err
 			}
-			return tokenTable(tokens, time.Now()).draw(s.screen)
+			return s.screen.draw(tokenTable(tokens, time.Now()))
 		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of tokens")
 	return cmd
 }
 
-func tokenTable(tokens []api.Token, now time.Time) *table {
-	t := &table{columns: []column{{title: "ID"}, {title: "NAME"}, {title: "USER"}, {title: "EXPIRES"}}, concessions: []concession{{"NAME", 8}}}
+func tokenTable(tokens []api.Token, now time.Time) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Title: "ID"}, {Title: "NAME"}, {Title: "USER"}, {Title: "EXPIRES"}}, Concessions: []text.Concession{{Title: "NAME", To: 8}}}
 	for _, token := range tokens {
 		expires := moment(token.Expires, now)
 		if token.Expires.Before(now) {
 			expires = "expired"
 		}
-		t.add(cell{text: token.ID}, cell{text: token.Name}, cell{text: token.User}, cell{text: expires})
+		t.Add(text.Cell{Text: token.ID}, text.Cell{Text: token.Name}, text.Cell{Text: token.User}, text.Cell{Text: expires})
 	}
 	return t
 }

@@ -25,7 +25,7 @@ func whyLine(why *api.Why) string {
 
 // tellStory is everything there is to say of a job that waits.
 func tellStory(s screen, why *api.Why, now time.Time) error {
-	title := fmt.Sprintf("%s  %s", s.painted(bold, text.Line("job "+why.ID)), s.painted(stateCell(job.Queued).paint, whyStanding(why)))
+	title := fmt.Sprintf("%s  %s", s.painted(text.Bold, text.Line("job "+why.ID)), s.painted(stateCell(job.Queued).Paint, whyStanding(why)))
 	if _, err := fmt.Fprintln(s.out, title); err != nil {
 		return err
 	}
@@ -87,23 +87,23 @@ func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
 		widest = max(widest, len(fmt.Sprint("gpu", g.GPU)))
 	}
 	for _, g := range cards {
-		colour := yellow
+		colour := text.Yellow
 		if g.Fits {
-			colour = green
+			colour = text.Green
 		}
 		name := fmt.Sprintf("%-*s", widest, fmt.Sprint("gpu", g.GPU))
-		if err := hang(s, s.painted(dim, name), widest+gap, colour, text.Line(g.What)); err != nil {
+		if err := hang(s, s.painted(text.Dim, name), widest+text.Gap, colour, text.Line(g.What)); err != nil {
 			return err
 		}
 		for i, r := range g.Runs {
 			if i == maxRunsTold {
 				more := fmt.Sprintf("and %d more", len(g.Runs)-i)
-				if err := hang(s, strings.Repeat(" ", widest), widest+gap, plain, more); err != nil {
+				if err := hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, more); err != nil {
 					return err
 				}
 				break
 			}
-			if err := hang(s, strings.Repeat(" ", widest), widest+gap, plain, text.Line(r.Words(now))); err != nil {
+			if err := hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, text.Line(r.Words(now))); err != nil {
 				return err
 			}
 		}
