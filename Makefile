@@ -11,7 +11,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install install-service install-links uninstall-links test check fmt vet lint race bench fuzz sim soak siege seeds gpu-test clean
+.PHONY: help build install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds gpu-test clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,8 +64,12 @@ race: ## all tests with the race detector
 	$(GO) test -race ./...
 
 bench: build ## speed, as ratios against the bare operation in the same run
-	$(GO) run ./scripts/bench -berth $(BIN)/berth
+	$(GO) run ./scripts/bench -berth $(BIN)/berth; bench=$$?; $(MAKE) -s bench-decide; exit $$bench
 	@if command -v cc >/dev/null; then $(GO) test ./cmd/berth-gpu -run '^$$' -bench Sample8; fi
+
+bench-decide: ## what a decision costs (budget: p99 1 ms with 10,000 queued, 5 ms with 100,000 all different) and a replay (5 s)
+	$(GO) test ./internal/sched -run '^$$' -bench 'Decide|Explain'
+	$(GO) test ./internal/sim -run '^$$' -bench 'Decision|Replay' -benchtime 1x
 
 FUZZTIME ?= 20s
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
