@@ -54,6 +54,8 @@ func hostFor(cmd *cobra.Command, socket string, getenv func(string) string) (*re
 	switch {
 	case f.Changed && socket != "":
 		return nil, problem.Newf(problem.Invalid, "leave one of them out", "--host and --socket name two daemons")
+	case f.Changed && name == "": // an unset variable must not send a cancel to this machine
+		return nil, problem.Newf(problem.Invalid, "--host https://gpu1.example.org:7878", "expected an address after --host, found nothing")
 	case !f.Changed && socket == "":
 		name = getenv("BERTH_HOST")
 	}
@@ -87,8 +89,11 @@ func findHost(name string, getenv func(string) string) (*remote, error) {
 		}
 	}
 	found.Address = wholeAddress(found.Address)
-	if token := getenv("BERTH_HOST_TOKEN"); token != "" {
-		found.Token = token
+	if found.Token == "" { // one of another machine's goes to no machine that has its own
+		found.Token = getenv("BERTH_HOST_TOKEN")
+	}
+	if found.CA != "" && !filepath.IsAbs(found.CA) { // not whatever lies in the current directory
+		found.CA = filepath.Join(filepath.Dir(file), found.CA)
 	}
 	if found.Token == "" {
 		return nil, problem.Newf(problem.Unable, fmt.Sprintf("make one there with berth token create; put it into BERTH_HOST_TOKEN or %s", file), "no token for %s", found.Address)

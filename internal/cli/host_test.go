@@ -38,8 +38,8 @@ func TestATokenGoesToItsOwnMachineOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for typed, want := range map[string]remote{
-		"gpu1":              {"https://gpu1:7878", "one", "a.pem"},
-		"gpu1:7878":         {"https://gpu1:7878", "one", "a.pem"},
+		"gpu1":              {"https://gpu1:7878", "one", filepath.Join(config, "berth", "a.pem")},
+		"gpu1:7878":         {"https://gpu1:7878", "one", filepath.Join(config, "berth", "a.pem")},
 		"https://gpu2:7878": {"https://gpu2:7878", "two", ""},
 	} {
 		if got, err := findHost(typed, getenv); err != nil || *got != want {
@@ -52,7 +52,9 @@ func TestATokenGoesToItsOwnMachineOnly(t *testing.T) {
 		}
 	}
 	env["BERTH_HOST_TOKEN"] = "typed"
-	if got, err := findHost("gpu1", getenv); err != nil || got.Token != "typed" {
-		t.Errorf("%+v, %v", got, err)
+	for host, want := range map[string]string{"gpu1": "one", "gpu4:7878": "typed"} {
+		if got, err := findHost(host, getenv); err != nil || got.Token != want {
+			t.Errorf("%s: %+v, %v", host, got, err)
+		}
 	}
 }

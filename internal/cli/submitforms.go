@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"berth/internal/api"
@@ -172,6 +173,8 @@ func interpreter(head []byte) []string {
 // environFor is the part of the caller's environment that the jobs may see:
 // nothing leaves this process that no job asked for.
 func environFor(specs []api.Spec, environ []string) []string {
+	// A token for another machine is no job's business, and would be stored with it.
+	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasPrefix(v, "BERTH_HOST_TOKEN=") })
 	names := map[string]bool{}
 	for _, spec := range specs {
 		switch export := strings.ToLower(string(spec.Export)); export {

@@ -22,9 +22,11 @@ func JSON(encoded []byte) []byte {
 	return escaped
 }
 
-// hides reports a character that an encoder may have left in a string. Those
-// below the blank it escaped itself, and elsewhere they are its own.
-func hides(r rune) bool { return r >= 0x7f && !shown(r) }
+// hides reports a character that an encoder may have left in a string, or that was
+// sent by one who is no encoder: of those below the blank JSON has only white space.
+func hides(r rune) bool {
+	return r >= 0x7f && !shown(r) || r < ' ' && r != '\n' && r != '\r' && r != '\t'
+}
 
 func appendEscaped(to []byte, r rune) []byte {
 	if !hides(r) {

@@ -31,6 +31,8 @@ type result struct {
 	failed []string            // tests without subtests, as package and name
 	broken []string            // packages that failed without a test that did
 	grave  []string            // lines that fail a run whatever comes of another
+	begun  map[string]bool     // tests that did not end yet
+	passed map[string]bool
 }
 
 func main() {
@@ -65,7 +67,7 @@ func passesAlone(test string) bool {
 	for try := 1; try <= 2; try++ {
 		again, err := run(args, io.Discard)
 		switch {
-		case err == nil:
+		case err == nil && again.passed[test]:
 			fmt.Printf("flaky: %s passed when run again alone (try %d)\n", test, try)
 			return true
 		case len(again.grave) > 0:
@@ -90,7 +92,7 @@ func run(args []string, out io.Writer) (*result, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	r := &result{output: map[string][]string{}}
+	r := newResult()
 	lines := bufio.NewReader(pipe)
 	for {
 		line, err := lines.ReadString('\n')
@@ -112,8 +114,13 @@ func run(args []string, out io.Writer) (*result, error) {
 	return r, err
 }
 
-// grave are lines that tell of more than a test that failed.
-var grave = regexp.MustCompile(`^(panic: |fatal error: |WARNING: DATA RACE)`)
+func newResult() *result {
+	return &result{output: map[string][]string{}, begun: map[string]bool{}, passed: map[string]bool{}}
+}
+
+// grave are lines that tell of more than a test that failed: what ends a program
+// before all its tests ran, above all.
+var grave = regexp.MustCompile(`^(panic: |fatal error: |WARNING: DATA RACE|signal: |exit status ([02-9]|1\d))`)
 
 func (r *result) take(e event, out io.Writer) {
 	pkg := e.Package
@@ -131,18 +138,41 @@ func (r *result) take(e event, out io.Writer) {
 		if e.Test == "" && (strings.HasPrefix(e.Output, "ok ") || strings.HasPrefix(e.Output, "?")) {
 			fmt.Fprint(out, e.Output)
 		}
+	case "run":
+		r.begun[key] = true
 	case "pass":
-		delete(r.output, key)
+		if !sub {
+			delete(r.output, key)
+			delete(r.begun, key)
+			r.passed[key] = true
+		}
 	case "skip":
+		if !sub {
+			delete(r.begun, key)
+		}
 		if e.Test != "" {
 			fmt.Fprintf(out, "skipped: %s %s", key, strings.TrimLeft(strings.Join(r.output[key], ""), " "))
 		}
 	case "fail", "build-fail":
 		switch {
 		case e.Test != "" && !sub:
+			delete(r.begun, key)
 			r.failed = append(r.failed, key)
+		case e.Test == "" && r.unfinished(pkg):
 		case e.Test == "" && !slices.ContainsFunc(r.failed, func(test string) bool { return strings.HasPrefix(test, pkg+" ") }):
 			r.broken = append(r.broken, pkg)
 		}
 	}
+}
+
+// unfinished tells of tests of a package that began and did not end: their program
+// did, and with it those that had not begun.
+func (r *result) unfinished(pkg string) bool {
+	before := len(r.grave)
+	for test := range r.begun {
+		if strings.HasPrefix(test, pkg+" ") {
+			r.grave = append(r.grave, test+" did not end\n"+strings.Join(r.output[test], ""))
+		}
+	}
+	return len(r.grave) > before
 }

@@ -25,10 +25,19 @@ func TestWhatFailsARun(t *testing.T) {
 		{"nor a data race", []event{
 			{Action: "output", Package: "p", Test: "TestA", Output: "WARNING: DATA RACE\n"}, {Action: "fail", Package: "p", Test: "TestA"},
 		}, 1, 0, 1},
+		{"nor a program that is killed", []event{
+			{Action: "fail", Package: "p", Test: "TestA"}, {Action: "output", Package: "p", Output: "signal: killed\n"}, {Action: "fail", Package: "p"},
+		}, 1, 0, 1},
+		{"nor one that ends before its tests do", []event{
+			{Action: "run", Package: "p", Test: "TestA"}, {Action: "fail", Package: "p", Test: "TestA"}, {Action: "run", Package: "p", Test: "TestB"}, {Action: "fail", Package: "p"},
+		}, 1, 0, 1},
+		{"a subtest that passes is not its test", []event{
+			{Action: "run", Package: "p", Test: "TestA"}, {Action: "pass", Package: "p", Test: "TestA/one"}, {Action: "fail", Package: "p"},
+		}, 0, 0, 1},
 		{"what passes is all right", []event{{Action: "pass", Package: "p", Test: "TestA"}, {Action: "pass", Package: "p"}}, 0, 0, 0},
 	} {
 		t.Run(tt.says, func(t *testing.T) {
-			r := &result{output: map[string][]string{}}
+			r := newResult()
 			for _, e := range tt.events {
 				r.take(e, io.Discard)
 			}
