@@ -93,7 +93,7 @@ func (d *decision) considerOverdue(l *late) {
 // start gives the job its cards if it fits and no limit bars it. The limits come
 // second: to look at them costs more.
 func (d *decision) start(h *head, a *account) bool {
-	r, o, reserved := &h.group.request, d.outlook(h), d.reservedFrom(h, d.state.Now)
+	r, o, reserved := &h.group.request, d.outlook(h), d.reservedNow(h)
 	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.group, &h.amounts, a) {
 		return false
 	}
@@ -131,7 +131,7 @@ func (d *decision) wait(h *head, u urgency) bool {
 		d.blocker = &p
 	}
 	next := d.reserve(h, u)
-	if u == ordinary && d.reserved >= d.depth && !d.parkingFull {
+	if u == ordinary && d.reservationsTried >= d.reservationsMax && !d.parkingFull {
 		d.close(h)
 	}
 	return next
@@ -152,7 +152,7 @@ func (d *decision) close(h *head) {
 // helpless reports that nothing can be done for a job that is known not to fit. It
 // saves a look at the limits of each of a hundred thousand.
 func (d *decision) helpless(h *head) bool {
-	return !d.preemptible && d.reserved >= d.depth && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
+	return !d.preemptible && d.reservationsTried >= d.reservationsMax && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
 }
 
 // over reports that nothing can be done for any job behind.

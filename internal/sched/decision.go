@@ -23,10 +23,10 @@ type decision struct {
 	claims  []*Held        // jobs that others are preempted for, on the cards they will have
 	leaving map[*Held]bool // running jobs that are being preempted, by this plan or an earlier one
 
-	reservations    []*reservation
-	depth           int  // for how many jobs in their ordinary turn GPUs are reserved
-	reserved        int  // for how many that was tried
-	reservedOverdue bool // GPUs are reserved for an overdue job
+	reservations      []*reservation
+	reservationsMax   int  // for how many jobs in their ordinary turn GPUs are reserved
+	reservationsTried int  // for how many that was tried
+	reservedOverdue   bool // GPUs are reserved for an overdue job
 
 	// What is known not to work.
 	closed      closed
@@ -54,7 +54,7 @@ func newDecision(s *State) *decision {
 		}
 		d.preemptible = d.preemptible || !h.Other && (h.Leaving || h.Preempt.Mode != "")
 	}
-	d.depth = d.reservationDepth()
+	d.reservationsMax = d.reservationDepth()
 	return d
 }
 

@@ -4,7 +4,7 @@
 //
 // It may not look at a clock, draw a random number, open a file, log, or talk
 // to a card. Time and measurements are in the State; what it has to say is in
-// the Plan and in Reasons. It imports the standard library, job, reason and text.
+// the Plan and in Reasons. It imports the standard library, job and reason.
 //
 // Its files are in rooms. Each uses only those above it, which a test holds; read
 // them in this order, or begin with decide.go:

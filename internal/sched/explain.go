@@ -70,7 +70,7 @@ func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 	case !m.hostFits(&a):
 		return m.hostShortage(&a, "")
 	}
-	kept := d.reservedFrom(h, d.state.Now).but(h.job)
+	kept := d.reservedNow(h).but(h.job)
 	if _, ok := m.grant(k, r, kept.keeps()); !ok {
 		return m.shortage(k, r, kept)
 	}

@@ -62,7 +62,7 @@ type turns struct {
 // the turn decides, and there is no need to look further.
 func (t *turns) before(o *turns) bool {
 	a, b := t.first.entry, o.first.entry
-	if t.account.turn != o.account.turn && a.priority == b.priority && a.class == b.class && t.account.rules.inTurn(a.class) {
+	if t.account.turn != o.account.turn && a.priority == b.priority && a.service == b.service && t.account.rules.inTurn(a.service) {
 		return t.account.turn < o.account.turn
 	}
 	return spot{&t.account, a}.compare(spot{&o.account, b}) < 0

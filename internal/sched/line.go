@@ -62,7 +62,7 @@ func (q *Queue) Tick(now time.Time) {
 		}
 		m := q.jobs[b.job]
 		q.take(m)
-		m.entry.class, m.entry.size = classBoosted, m.boostSize()
+		m.entry.service, m.entry.policyKey = classBoosted, m.boostSize()
 		q.put(m)
 	}
 	for _, l := range q.aged {

@@ -560,11 +560,11 @@ func (r *oracleReservation) binds(from time.Time, l term) bool {
 	case hard: // only a time limit is believed
 		return l.limit == 0 || from.Add(l.limit).After(r.at)
 	case firm: // nor what is usual
-		return l.expected == 0 || from.Add(l.expected).After(r.at)
-	case lean:
-		return l.expected == 0 || from.Add(l.usual).After(r.at)
+		return l.atMost == 0 || from.Add(l.atMost).After(r.at)
+	case strict:
+		return l.atMost == 0 || from.Add(l.usual).After(r.at)
 	}
-	return l.expected > 0 && from.Add(l.usual).After(r.at)
+	return l.atMost > 0 && from.Add(l.usual).After(r.at)
 }
 
 // preempt takes GPUs from running jobs, as few as it can.
@@ -817,7 +817,7 @@ func (o *oracle) reserve(p *Pending, u urgency) bool {
 	strength := soft
 	switch {
 	case u == overdue:
-		strength = lean
+		strength = strict
 	case u == longOverdue:
 		strength = hard
 	case o.reserved >= o.depth():

@@ -25,10 +25,10 @@ func (d *decision) outranks(h *head, held *Held, u urgency) bool {
 		return false
 	}
 	class, _ := held.class(rules, now)
-	if h.entry.class == class && class == classLong && rules.slices() {
+	if h.entry.service == class && class == classLong && rules.slices() {
 		return h.rank < held.Rank || h.rank == held.Rank && h.seq < held.Seq
 	}
-	return h.entry.class < class
+	return h.entry.service < class
 }
 
 // protectedUntil is until when a job that was overdue when it started is not

@@ -22,7 +22,7 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 			failed.cpus = h.cpus
 		}
 	} else {
-		chosen, m, ok := d.fewest(h, d.leastLoss(victims))
+		chosen, m, ok := d.enoughVictims(h, d.leastLoss(victims))
 		switch {
 		case ok && d.parkingFits(chosen...):
 			d.claim(h, a, u, chosen)
@@ -134,10 +134,10 @@ func (h *Held) lost(now time.Time) time.Duration {
 	return 0
 }
 
-// fewest finds the fewest victims, in their order, without which the job fits, and
-// spares of these those that it can, the greatest loss first. Where the job does not
-// fit, the machine is the one without all of them.
-func (d *decision) fewest(h *head, victims []*Held) (chosen []*Held, m *machine, ok bool) {
+// enoughVictims are the first victims without which the job fits, less those that it
+// turns out not to need, the greatest loss first. Where the job does not fit, the
+// machine is the one without all of them.
+func (d *decision) enoughVictims(h *head, victims []*Held) (chosen []*Held, m *machine, ok bool) {
 	reserved := d.reservedAt(h, d.state.Now)
 	m = d.without(nil)
 	for ; !d.fitsOn(m, h, reserved); m.leave(chosen[len(chosen)-1]) {
@@ -234,7 +234,7 @@ func (d *decision) redeem(m *member) {
 	if d.limited(h.group, &h.amounts, a) {
 		return
 	}
-	if _, _, ok := d.fewest(&h, nil); ok {
+	if _, _, ok := d.enoughVictims(&h, nil); ok {
 		d.claim(&h, a, ordinary, nil)
 		d.seen[h.job] = true
 	}

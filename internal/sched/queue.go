@@ -68,8 +68,8 @@ type group struct {
 type entry struct {
 	job       string
 	priority  int
-	class     serviceClass // of service: before the users' turns
-	size      float64      // what the policy goes by: behind them, lower first
+	service   serviceClass // of service: before the users' turns
+	policyKey float64      // what the policy goes by: behind them, lower first
 	rank, seq int64
 }
 
@@ -90,11 +90,11 @@ type member struct {
 type head struct {
 	entry
 	amounts
-	family *counted[family]
-	class  int // by number: the class of the request
-	size   int // and without the time
-	line   *line
-	group  *group
+	family      *counted[family]
+	classNumber int // by number: the class of the request
+	sizeNumber  int // and without the time
+	line        *line
+	group       *group
 }
 
 func (g *group) head(e entry) head {
@@ -113,10 +113,10 @@ func (a *entry) compare(b *entry) int {
 	switch {
 	case a.priority != b.priority:
 		return cmp.Compare(b.priority, a.priority)
-	case a.class != b.class:
-		return cmp.Compare(a.class, b.class)
-	case a.size != b.size:
-		return cmp.Compare(a.size, b.size)
+	case a.service != b.service:
+		return cmp.Compare(a.service, b.service)
+	case a.policyKey != b.policyKey:
+		return cmp.Compare(a.policyKey, b.policyKey)
 	case a.rank != b.rank:
 		return cmp.Compare(a.rank, b.rank)
 	case a.seq != b.seq:
@@ -146,7 +146,7 @@ func NewQueue() *Queue {
 func (q *Queue) Add(p Pending) {
 	q.Remove(p.Job)
 	class, size := q.rules.rank(&p)
-	e := entry{job: p.Job, priority: p.Priority, class: class, size: size, rank: p.Rank, seq: p.Seq}
+	e := entry{job: p.Job, priority: p.Priority, service: class, policyKey: size, rank: p.Rank, seq: p.Seq}
 	key := groupKey{user: p.User, priority: p.Priority, request: p.Request, term: termOf(p.Run, p.Served, p.Limit)}
 	if p.PoolLimit > 0 {
 		key.pool, key.poolLimit = p.Pool, p.PoolLimit
@@ -318,7 +318,7 @@ func (q *Queue) SetRules(rules Rules) {
 	q.rules = rules
 	for _, m := range members {
 		p := m.pending()
-		m.entry.class, m.entry.size = rules.rank(&p)
+		m.entry.service, m.entry.policyKey = rules.rank(&p)
 		q.put(m)
 	}
 }

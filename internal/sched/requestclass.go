@@ -44,14 +44,14 @@ func newClosed(q *Queue) closed {
 	return closed{classes: make([]bool, len(q.classes.list)), sizes: make([]bool, len(q.sizes.list)), open: len(q.sizes.of)}
 }
 
-func (c *closed) has(h *head) bool { return c.sizes[h.size] || c.classes[h.class] }
+func (c *closed) has(h *head) bool { return c.sizes[h.sizeNumber] || c.classes[h.classNumber] }
 
-func (c *closed) closeClass(h *head) { c.classes[h.class] = true }
+func (c *closed) closeClass(h *head) { c.classes[h.classNumber] = true }
 
 // closeSize closes the head's class, and all that differ from it in time only.
 func (c *closed) closeSize(h *head) {
-	if !c.sizes[h.size] {
-		c.sizes[h.size] = true
+	if !c.sizes[h.sizeNumber] {
+		c.sizes[h.sizeNumber] = true
 		c.open--
 	}
 }

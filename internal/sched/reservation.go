@@ -17,16 +17,17 @@ type reservation struct {
 	claim    bool // jobs are preempted for it: it is among the decision's claims
 }
 
-// strength is which jobs a reservation keeps from starting before it.
+// strength is which jobs a reservation keeps from starting before it. Soft and
+// strict go by how long a job usually runs, firm by the longest that is expected.
 type strength int
 
 const (
-	// soft keeps those that usually run for longer. Those without an estimate may
-	// overtake: MaxBypass says for how long at most.
+	// soft keeps those that would usually still run then. Those without an estimate
+	// may overtake: MaxBypass says for how long at most.
 	soft strength = iota
-	// lean keeps those without an estimate too.
-	lean
-	// firm keeps all but those whose estimate says that they are gone by then.
+	// strict keeps those without an estimate too.
+	strict
+	// firm keeps all but those that are expected to be gone by then at the latest.
 	firm
 	// hard keeps all but those that their time limit ends before.
 	hard
@@ -38,10 +39,10 @@ func (r *reservation) binds(from time.Time, l term) bool {
 	switch {
 	case r.strength == hard:
 		return l.limit <= 0 || from.Add(l.limit).After(r.at)
-	case l.expected <= 0:
+	case l.atMost <= 0:
 		return r.strength != soft
 	case r.strength == firm:
-		return from.Add(l.expected).After(r.at)
+		return from.Add(l.atMost).After(r.at)
 	}
 	return from.Add(l.usual).After(r.at)
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// reservedFrom is for a job that would start now.
-func (d *decision) reservedFrom(h *head, from time.Time) reserved {
-	return reserved{d.reservations, from, h.term}
+// reservedNow is what is reserved from a job that would start now.
+func (d *decision) reservedNow(h *head) reserved {
+	return reserved{d.reservations, d.state.Now, h.term}
 }
 
 // reservedAt is for a job that would start at a moment, on a machine that has all
@@ -60,16 +60,16 @@ func (d *decision) reserve(h *head, u urgency) bool {
 	strength, horizon := soft, time.Time{}
 	switch {
 	case u == overdue:
-		strength = lean
+		strength = strict
 	case u == longOverdue:
 		strength = hard
-	case d.reserved >= d.depth:
+	case d.reservationsTried >= d.reservationsMax:
 		return false
 	case d.parks():
 		strength, horizon = firm, d.state.Now.Add(reservationSoon)
 	}
 	if u == ordinary {
-		d.reserved++
+		d.reservationsTried++
 	}
 	r := d.foresee(h, u, horizon)
 	if r == nil {
@@ -79,7 +79,7 @@ func (d *decision) reserve(h *head, u urgency) bool {
 	d.reservedOverdue = d.reservedOverdue || u != ordinary
 	d.reservations = append(d.reservations, r)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at, Hard: strength == hard})
-	return u == ordinary && d.reserved < d.depth
+	return u == ordinary && d.reservationsTried < d.reservationsMax
 }
 
 // foresee finds the first moment at which the job is expected to fit, and nil where

@@ -77,7 +77,7 @@ func lasClass(served time.Duration, gpus float64) serviceClass {
 // boostOf is when a waiting job will have waited for long, if it will and that
 // changes anything.
 func (r *Rules) boostOf(m *member) (boost, bool) {
-	if !r.slices() || m.entry.class <= classBoosted {
+	if !r.slices() || m.entry.service <= classBoosted {
 		return boost{}, false
 	}
 	return boost{m.due(m.since), m.entry.job}, true

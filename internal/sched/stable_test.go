@@ -195,7 +195,7 @@ func TestRoomThatIsMadeIsRoom(t *testing.T) {
 			alone.Rules.MaxBypass, alone.Rules.LoadThreshold, alone.Rules.MemThreshold = 0, 0, 0
 			// What passes until then is gone then.
 			alone.Held = slices.DeleteFunc(slices.Clone(later.Held), func(h Held) bool {
-				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(termOf(h.Run, h.Served, h.Limit).expected).After(plan.Reservations[i].At)
+				return h.Started.Equal(s.Now) && h.Job[0] == 'j' && h.Run.High > 0 && !s.Now.Add(termOf(h.Run, h.Served, h.Limit).atMost).After(plan.Reservations[i].At)
 			})
 			if got := Decide(alone); len(got.Starts) != 1 {
 				t.Fatalf("job %s does not start when all is gone: %s\n%s", p.Job, told(plan), Explain(alone, p.Job))

@@ -117,17 +117,17 @@ func goesFirst(s *State, first, then *member) reason.First {
 		return reason.FirstPassed
 	case a.priority != b.priority:
 		return reason.FirstPriority
-	case a.class == classBoosted && a.class != b.class && s.Rules.slices():
+	case a.service == classBoosted && a.service != b.service && s.Rules.slices():
 		return reason.FirstWaited
-	case a.class != b.class:
+	case a.service != b.service:
 		return reason.FirstService
-	case s.Rules.Fair && s.Rules.inTurn(a.class) && line != then.group.line:
+	case s.Rules.Fair && s.Rules.inTurn(a.service) && line != then.group.line:
 		return reason.FirstUser
-	case a.size < b.size && s.Rules.Policy == Shortest:
+	case a.policyKey < b.policyKey && s.Rules.Policy == Shortest:
 		return reason.FirstShorter
-	case a.size < b.size && first.early() && !then.early():
+	case a.policyKey < b.policyKey && first.early() && !then.early():
 		return reason.FirstService
-	case a.size < b.size:
+	case a.policyKey < b.policyKey:
 		return reason.FirstWaited
 	}
 	return reason.FirstEarlier

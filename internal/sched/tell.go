@@ -71,8 +71,8 @@ func tell(s *State, jobs []string) *telling {
 			t.of[i] = first
 		case d.blocker != nil && d.blocker.Job == id:
 			t.of[i] = t.add(d.blocked())
-		case kept[id]:
-			t.of[i] = t.add(d.explain(&m))
+		case kept[id]: // its own claim counts against its user's limit already
+			t.of[i] = t.add(d.explainRoom(&m))
 		default:
 			t.of[i] = t.group(d, &m)
 		}

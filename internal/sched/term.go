@@ -8,7 +8,7 @@ import (
 // term is how long a job may hold its cards: as a rule and at most by what is
 // expected of it, and for sure by its limit. 0 is not known.
 type term struct {
-	usual, expected, limit time.Duration
+	usual, atMost, limit time.Duration
 }
 
 // termOf is that of a job which had some of its run already. What has had all
@@ -17,10 +17,10 @@ func termOf(run Estimate, served, limit time.Duration) term {
 	l := term{limit: limit}
 	if run.High > served {
 		left := run.Left(served, 0)
-		l.usual, l.expected = roundEstimate(left.Mid), roundEstimate(left.High)
+		l.usual, l.atMost = roundEstimate(left.Mid), roundEstimate(left.High)
 	}
 	if limit > 0 {
-		l.usual, l.expected = min(orForEver(l.usual), limit), min(orForEver(l.expected), limit)
+		l.usual, l.atMost = min(orForEver(l.usual), limit), min(orForEver(l.atMost), limit)
 	}
 	return l
 }
@@ -53,6 +53,6 @@ func (l term) covers(b term) bool {
 	if b == anyTerm {
 		return true
 	}
-	known := l.expected > 0
-	return known == (b.expected > 0) && l.usual >= b.usual && l.expected >= b.expected && orForEver(l.limit) >= orForEver(b.limit)
+	known := l.atMost > 0
+	return known == (b.atMost > 0) && l.usual >= b.usual && l.atMost >= b.atMost && orForEver(l.limit) >= orForEver(b.limit)
 }

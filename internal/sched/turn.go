@@ -57,10 +57,10 @@ func (a spot) compare(b spot) int {
 	if c := cmp.Compare(b.entry.priority, a.entry.priority); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(a.entry.class, b.entry.class); c != 0 {
+	if c := cmp.Compare(a.entry.service, b.entry.service); c != 0 {
 		return c
 	}
-	if a.account != b.account && a.account.rules.inTurn(a.entry.class) {
+	if a.account != b.account && a.account.rules.inTurn(a.entry.service) {
 		if c := cmp.Compare(a.account.turn, b.account.turn); c != 0 {
 			return c
 		}

@@ -24,10 +24,10 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 		}
 		var settled []int
 		whole, short := s.Queue.walk(&s), s.Queue.walk(&s)
-		short.passes = func(h *head) bool { return slices.Contains(settled, h.class) }
+		short.passes = func(h *head) bool { return slices.Contains(settled, h.classNumber) }
 		for {
 			want := whole.next()
-			for want != nil && whole.at == (place{}) && slices.Contains(settled, want.class) {
+			for want != nil && whole.at == (place{}) && slices.Contains(settled, want.classNumber) {
 				want = whole.next()
 			}
 			got := short.next()
@@ -39,7 +39,7 @@ func TestAWalkPassesOverOnlyWhatIsSettled(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "what is done") {
 			case 0, 1:
-				settled = append(settled, got.class)
+				settled = append(settled, got.classNumber)
 			case 2:
 				settled = nil
 				short.reopen()
