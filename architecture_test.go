@@ -320,7 +320,7 @@ func TestEveryRoomSaysWhatItIsFor(t *testing.T) {
 	})
 	for room := range architecture(t) {
 		if !there[room] {
-			t.Errorf("ARCHITECTURE.md has a room %s, and there is none", room)
+			t.Errorf("ARCHITECTURE.md lists the room %s, but there is no such package", room)
 		} else if !documented[room] && !strings.HasPrefix(room, "cmd/") {
 			t.Errorf("%s has no package comment that says what it may not do", room)
 		}

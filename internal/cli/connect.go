@@ -134,8 +134,8 @@ func socketFlag(cmd *cobra.Command) {
 	cmd.PersistentFlags().String("socket", "", "the daemon's socket (default BERTH_SOCKET, else the machine's, else your own)")
 }
 
-// failed makes a problem of an error that is none, and says how to get a daemon
-// that does not answer.
+// failed turns an error into a problem, with a hint on how to get a daemon that
+// answers.
 func failed(err error, at target) error {
 	if _, isStatus := errors.AsType[status](err); err == nil || isStatus || problem.KindOf(err) != "" {
 		return err
