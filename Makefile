@@ -29,7 +29,7 @@ install: build ## copy the programs to PREFIX/bin (default /usr/local/bin)
 	for program in berth berth-keep berth-gpu; do \
 		if [ -e $(BIN)/$$program ]; then install -m 755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/bin/; fi; done
 
-# The other schedulers that berth stands in for (docs/migrating.md).
+# The other schedulers that berth stands in for (docs/howto/migrating.md).
 NAMES := gpusched gpu-scheduler tgpu mgpu_scheduler_server mgpu_srun mgpu_queue mgpu_cancel
 install-links: install ## install, and let berth answer to the names of other schedulers in PREFIX/bin
 	@sh scripts/links.sh install $(DESTDIR)$(PREFIX)/bin $(NAMES)
@@ -38,7 +38,7 @@ uninstall-links: ## remove those links from PREFIX/bin
 	@sh scripts/links.sh uninstall $(DESTDIR)$(PREFIX)/bin $(NAMES)
 
 UNITDIR ?= /etc/systemd
-install-service: install ## install, and run as a service for all users (systemd, as root); docs/service.md
+install-service: install ## install, and run as a service for all users (systemd, as root); docs/howto/share-a-server.md
 	@for unit in berth.service berth.socket user/berth.service user/berth.socket; do \
 		case $$unit in user/*) to=$(DESTDIR)$(UNITDIR)/$$unit ;; *) to=$(DESTDIR)$(UNITDIR)/system/$$unit ;; esac; \
 		install -d $$(dirname $$to) && sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/$$unit >$$to.new && chmod 644 $$to.new && mv $$to.new $$to || exit 1; \
@@ -86,11 +86,11 @@ soak: ## kill -9 berth, its daemon and its supervisors KILLS times each (default
 siege: ## attack a shared daemon as hostile users (as root), with ten thousand tries for each race
 	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
 
-seeds: ## which test holds berth to each promise of the programs it stands in for (docs/seeds.md)
+seeds: ## which test holds berth to each promise of the programs it stands in for (docs/reference/compatibility.md)
 	@$(GO) run ./scripts/seeds
 
 BUNDLE := dist/gpu-test
-gpu-test: build ## build dist/gpu-test.tar.gz: what proves berth on a host with a real card (docs/hardware.md)
+gpu-test: build ## build dist/gpu-test.tar.gz: what proves berth on a host with a real card (docs/studies/hardware.md)
 	rm -rf $(BUNDLE) $(BUNDLE).tar.gz && mkdir -p $(BUNDLE)
 	cp $(BIN)/berth* $(BUNDLE)/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BUNDLE)/gpu-test ./scripts/gputest

@@ -22,7 +22,7 @@ if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; the
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
-command -v curl >/dev/null || skip "the examples of docs/api.md: there is no curl"
+command -v curl >/dev/null || skip "the examples of docs/reference/api.md: there is no curl"
 command -v screen >/dev/null || skip "jobs in screen sessions: there is no screen"
 command -v useradd >/dev/null || skip "tests with users of their own: there is no useradd"
 race="-race"

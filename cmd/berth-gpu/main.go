@@ -2,7 +2,7 @@
 
 // Command berth-gpu reads the cards through NVML for berth, in a process of its
 // own that may hang or die in the driver without harm. berth starts it and
-// talks to it over its standard input and output; docs/gpu-helper.md is the
+// talks to it over its standard input and output; docs/studies/gpu-helper.md is the
 // contract. It knows no job, decides nothing, changes nothing but memory limits
 // that it is told to set, and does not outlive its input.
 package main

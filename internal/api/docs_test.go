@@ -12,13 +12,13 @@ import (
 	"berth/internal/testkit"
 )
 
-// TestTheExamplesOfTheManualWork runs every curl of docs/api.md that talks to
+// TestTheExamplesOfTheManualWork runs every curl of docs/reference/api.md that talks to
 // the socket.
 func TestTheExamplesOfTheManualWork(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
 	}
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "api.md"))
 	testkit.Must(t, err)
 	f := newFake()
 	f.log, f.logOver = []byte("epoch 1\n"), true

@@ -67,7 +67,7 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 }
 
 // Spec is a job as it is asked for. The keys are those of spec files and, with
-// their values, of the flags of submit (docs/jobspec.md); the daemon reads
+// their values, of the flags of submit (docs/reference/jobspec.md); the daemon reads
 // them all with one grammar. jobfile.Fields is where each is described.
 type Spec struct {
 	Command Command           `json:"command,omitzero" doc:"a shell line, or an array of words executed as they are"`

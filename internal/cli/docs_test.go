@@ -12,11 +12,11 @@ import (
 // TestThePageHasEveryVerbAndFlag: a verb or a flag that is not documented does
 // not exist for those who read.
 func TestThePageHasEveryVerbAndFlag(t *testing.T) {
-	page, err := os.ReadFile("../../docs/commands.md")
+	page, err := os.ReadFile("../../docs/reference/commands.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := os.ReadFile("../../docs/jobspec.md")
+	spec, err := os.ReadFile("../../docs/reference/jobspec.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,11 @@ import (
 	"berth/internal/testkit"
 )
 
-// TestThePageOfMigratingIsTrue runs every command that docs/migrating.md tells
+// TestThePageOfMigratingIsTrue runs every command that docs/howto/migrating.md tells
 // people to type, on simulated cards and with files that stand in for theirs:
 // a flag that does not exist fails here, not at their desks.
 func TestThePageOfMigratingIsTrue(t *testing.T) {
-	page, err := os.ReadFile("../../docs/migrating.md")
+	page, err := os.ReadFile("../../docs/howto/migrating.md")
 	if err != nil {
 		t.Fatal(err)
 	}

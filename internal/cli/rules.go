@@ -53,7 +53,7 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
 	flags.Float64Var(&f.rules.MemThreshold, "mem-threshold", 0, "use no GPU with more than this share of its memory in use (0..1; default off)")
 	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "use no GPU that others load more than this (0..1; default off)")
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: fill the fullest GPU that fits; spread: the emptiest")
-	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair (docs/scheduling.md)")
+	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair (docs/explanation/order.md)")
 	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long others may pass a user's oldest waiting job, e.g. 2h; never: there is no bound")
 	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what becomes of a preemptible job when a higher priority needs its GPUs: requeue, never, or park (the best this machine can)")
 	flags.StringVar(&f.minRun, "min-run", "1m", "how long a preemptible job runs at least before it is set aside, e.g. 10m")

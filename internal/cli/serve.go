@@ -43,7 +43,7 @@ adopts them. SIGHUP reads the config again. SIGTERM and Ctrl-C stop it.`,
 		Example: `  berth serve                    in the foreground
   berth serve --sim 2            with two simulated GPUs
   berth serve --policy fair --max-bypass 12h
-  sudo systemctl enable --now berth   as a service (docs/service.md)
+  sudo systemctl enable --now berth   as a service (docs/howto/share-a-server.md)
 
 Exit status: 0 told to stop; 1 could not start or go on; 2 bad usage or config.`,
 		Args: cobra.NoArgs,

@@ -74,7 +74,7 @@ func TestTheDefaultPolicyIsThatOfASharedDaemon(t *testing.T) {
 
 // Who liked a replay wants that order, and not one of the same name.
 func TestWhatWasReplayedCanBeSwitchedOnAsThePageSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scheduling.md")
+	text, err := os.ReadFile("../../docs/explanation/order.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestProgressIsForLongReplaysOnATerminal(t *testing.T) {
 }
 
 func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
-	text, err := os.ReadFile("../../docs/scheduling.md")
+	text, err := os.ReadFile("../../docs/explanation/order.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,8 +189,8 @@ func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
 
 func TestTheExampleReplaysAsThePagesSay(t *testing.T) {
 	for _, page := range []struct{ file, flags, until string }{
-		{"docs/scheduling.md", "--policy fifo,backfill,default", "GPUs given out"},
-		{"docs/commands.md", "--policy backfill,fair", "GPUs given out"},
+		{"docs/explanation/order.md", "--policy fifo,backfill,default", "GPUs given out"},
+		{"docs/reference/commands.md", "--policy backfill,fair", "GPUs given out"},
 		{"README.md", "--policy backfill,fair", "GPUs given out"},
 	} {
 		text, err := os.ReadFile("../../" + page.file)

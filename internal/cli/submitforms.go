@@ -31,7 +31,7 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 	}
 	items, err := jobfile.ParseSpecs(name, content)
 	if err != nil {
-		return nil, problem.Wrap(problem.Invalid, "docs/jobspec.md has every key with an example", err)
+		return nil, problem.Wrap(problem.Invalid, "docs/reference/jobspec.md has every key with an example", err)
 	}
 	if len(items) == 0 {
 		return nil, &problem.Problem{Kind: problem.Invalid, What: name + " holds no jobs", Hint: "a job is a mapping with at least a command"}
@@ -47,7 +47,7 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 		specs[i].Command = api.Command{Shell: item.Shell, Argv: item.Argv}
 		for _, pair := range item.Pairs {
 			if err := setPair(&specs[i], pair); err != nil {
-				return nil, problem.Newf(problem.Invalid, "docs/jobspec.md has every key with an example", "%s:%d: %v", name, item.Line, err)
+				return nil, problem.Newf(problem.Invalid, "docs/reference/jobspec.md has every key with an example", "%s:%d: %v", name, item.Line, err)
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func TestTheWholeStory(t *testing.T) {
 	}
 }
 
-// TestTheKeysOfWhyAreStable: what a story has under --json is in docs/json.md.
+// TestTheKeysOfWhyAreStable: what a story has under --json is in docs/reference/json.md.
 func TestTheKeysOfWhyAreStable(t *testing.T) {
 	state := sched.State{Now: noon, Rules: sched.DefaultRules(), Queue: sched.NewQueue(),
 		Cards: []sched.Card{{Index: 0, TotalMiB: 24576, NUMA: -1}},
@@ -99,7 +99,7 @@ func TestTheKeysOfWhyAreStable(t *testing.T) {
 		state.Queue.Add(sched.Pending{Job: id, User: "ann", Seq: int64(i), Since: noon, Limit: time.Hour, Request: sched.Request{GPUs: 1}})
 	}
 	state.Queue.Tick(noon)
-	page, err := os.ReadFile("../../docs/json.md")
+	page, err := os.ReadFile("../../docs/reference/json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestTheKeysOfWhyAreStable(t *testing.T) {
 	}
 	for key := range keys {
 		if !strings.Contains(string(page), "`"+key+"`") {
-			t.Errorf("docs/json.md does not have %s", key)
+			t.Errorf("docs/reference/json.md does not have %s", key)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"berth/internal/sched"
 )
 
-// Config is what a daemon can be told beyond its flags. docs/config.md is the
+// Config is what a daemon can be told beyond its flags. docs/reference/config.md is the
 // same for people; configkeys.go says how each part is called in a file.
 type Config struct {
 	Rules     sched.Rules

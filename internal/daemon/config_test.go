@@ -330,7 +330,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 }
 
 func TestThePageHasEveryKey(t *testing.T) {
-	page, err := os.ReadFile("../../docs/config.md")
+	page, err := os.ReadFile("../../docs/reference/config.md")
 	if err != nil {
 		t.Fatal(err)
 	}

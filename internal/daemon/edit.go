@@ -32,7 +32,7 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 	}
 	asked, err := jobfile.Ask(pairs, t.Now, from, 0)
 	if err != nil {
-		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
+		return problem.Newf(problem.Invalid, "docs/reference/jobspec.md lists the keys", "%v", err)
 	}
 	spec := asked.Spec
 	// Where the caller stands is not known; where the job stands is.

@@ -12,10 +12,10 @@ import (
 	"berth/internal/job"
 )
 
-// TestTheManualsFirstRequest submits what docs/api.md shows: its second job
+// TestTheManualsFirstRequest submits what docs/reference/api.md shows: its second job
 // waits for its first, whatever the caller submitted before.
 func TestTheManualsFirstRequest(t *testing.T) {
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile("../../docs/reference/api.md")
 	if err != nil {
 		t.Fatal(err)
 	}

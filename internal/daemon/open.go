@@ -67,7 +67,7 @@ func (d *Daemon) openConfig(context.Context) error {
 func (d *Daemon) loadConfig() (Config, error) {
 	cfg, err := LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit)
 	if err != nil {
-		p := problem.Newf(problem.Invalid, "docs/config.md lists the keys", "%v", err)
+		p := problem.Newf(problem.Invalid, "docs/reference/config.md lists the keys", "%v", err)
 		p.Err = err
 		return cfg, p
 	}

@@ -135,7 +135,7 @@ func (d *Daemon) listen() ([]listening, error) {
 	}
 	l, options, err := d.listenTCP(cfg)
 	if err != nil {
-		return nil, problem.Newf(problem.Refused, "docs/config.md, section http", "listen on %s: %v", cfg.Listen, err)
+		return nil, problem.Newf(problem.Refused, "docs/reference/config.md, section http", "listen on %s: %v", cfg.Listen, err)
 	}
 	// The port is the listener's word: 0 asks for any that is free.
 	return append(all, listening{l.Addr().String(), func() error { return d.server.ServeTCP(l, options) }}), nil

@@ -108,7 +108,7 @@ func (s *submission) read(ctx context.Context) error {
 	case strings.IndexByte(r.Term, 0) >= 0 || len(r.Term) > maxTerm:
 		return problem.Newf(problem.Invalid, "", "term: it holds a zero byte, or more than %d", maxTerm)
 	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
-		return problem.Newf(problem.Invalid, "", "umask: %d is none", *r.Umask)
+		return problem.Newf(problem.Invalid, "", "umask: expected 0 to 0777, found %#o", *r.Umask)
 	}
 	if err := checkEnviron(r.Environ, s.cfg.MaxEnviron); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *submission) located(i int, err error) error {
 func (s *submission) readSpec(spec *api.Spec) error {
 	asked, err := jobfile.Ask(spec.Pairs(), s.now, job.Defaults(), s.cfg.MaxArray)
 	if err != nil {
-		return problem.Newf(problem.Invalid, "docs/jobspec.md lists the keys", "%v", err)
+		return problem.Newf(problem.Invalid, "docs/reference/jobspec.md lists the keys", "%v", err)
 	}
 	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
 		return err

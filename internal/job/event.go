@@ -5,7 +5,7 @@ import "time"
 // EventKind names what happened.
 type EventKind string
 
-// The kinds of event. They are a stable contract: docs/json.md.
+// The kinds of event. They are a stable contract: docs/reference/json.md.
 const (
 	EventQueued    EventKind = "queued"
 	EventDequeued  EventKind = "dequeued" // its line was deleted before it ran

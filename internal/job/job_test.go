@@ -11,7 +11,7 @@ import (
 
 var states = []State{Queued, Running, Parked, Finished, Failed, Cancelled}
 
-// allowed is the state table as docs/states.md tells it.
+// allowed is the state table as docs/reference/states.md tells it.
 var allowed = map[State]string{
 	Queued:    "running failed cancelled",
 	Running:   "queued parked finished failed cancelled",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// View is a job as --json shows it: a stable contract (docs/json.md). Absent
+// View is a job as --json shows it: a stable contract (docs/reference/json.md). Absent
 // values are null, times RFC 3339.
 type View struct {
 	ID          string           `json:"id"`

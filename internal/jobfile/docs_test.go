@@ -14,7 +14,7 @@ import (
 // TestThePagesListTheFields: the tables of both pages are the table of fields.
 func TestThePagesListTheFields(t *testing.T) {
 	for page, want := range map[string]string{"jobspec.md": specTable(), "jobsfile.md": fileTable()} {
-		path := filepath.Join("..", "..", "docs", page)
+		path := filepath.Join("..", "..", "docs", "reference", page)
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func keysFor(wanted func(*Field) bool) string {
 }
 
 func TestEverySlurmOptionIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/jobspec.md")
+	page, err := os.ReadFile("../../docs/reference/jobspec.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestEverySlurmOptionIsDocumented(t *testing.T) {
 
 // TestTheExamplesAreRead: what the page shows is what the grammars take.
 func TestTheExamplesAreRead(t *testing.T) {
-	page, err := os.ReadFile("../../docs/jobspec.md")
+	page, err := os.ReadFile("../../docs/reference/jobspec.md")
 	if err != nil {
 		t.Fatal(err)
 	}

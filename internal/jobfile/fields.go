@@ -12,7 +12,7 @@ import (
 // Field is one thing that can be said about a job. Everything that knows a
 // key takes it from the table below: the grammars, the flags of submit and
 // edit, what an edit may change, what show prints, the API's description, and
-// the tables of docs/jobspec.md and docs/jobsfile.md.
+// the tables of docs/reference/jobspec.md and docs/reference/jobsfile.md.
 type Field struct {
 	Key   string // in jobs files, spec files and the API
 	Help  string // one line, with the default at its end

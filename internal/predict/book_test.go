@@ -295,7 +295,7 @@ func filled(commands int) (*Book, []Ask) {
 	return book, asks
 }
 
-// These are the figures of docs/predictions.md.
+// These are the figures of docs/explanation/estimates.md.
 func TestASweepFromItsFirstRunOn(t *testing.T) {
 	book := NewBook()
 	ask := Ask{User: "ann", Command: "python train.py --model resnet50 --lr 0.003 --seed 4", GPUs: 1}

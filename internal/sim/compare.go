@@ -3,7 +3,7 @@ package sim
 import "time"
 
 // Replayed is one policy's replay as berth simulate --json shows it: a stable
-// contract (docs/scheduling.md).
+// contract (docs/explanation/order.md).
 type Replayed struct {
 	Metrics
 	LeftOut    int                `json:"left_out"`

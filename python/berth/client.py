@@ -84,7 +84,7 @@ class Client:
     def submit(self, command: Union[str, Sequence[str]], *, environ: Optional[Mapping[str, str]] = None,
                **spec: Any) -> Handle:
         """Queue one job. A text is a shell line, a list is words that are
-        executed as they are; the keywords are the keys of docs/jobspec.md.
+        executed as they are; the keywords are the keys of docs/reference/jobspec.md.
         environ is the environment it begins with (this process's)."""
         return self.submit_all([{"command": command, **spec}], environ=environ)[0]
 
@@ -223,7 +223,7 @@ class Client:
         return self._act("requeue", ids)
 
     def edit(self, id: Words, **changes: Any) -> Dict[str, Any]:
-        """Change a job that has not started: the keys of docs/jobspec.md."""
+        """Change a job that has not started: the keys of docs/reference/jobspec.md."""
         return cast(Dict[str, Any], self._wire.call("PATCH", _path(id), {"set": _spec(changes)}))
 
     def adopt(self, pid: int, *, gpus: Sequence[int] = (), vram: Optional[str] = None,

@@ -6,7 +6,7 @@ from __future__ import annotations
 class BerthError(Exception):
     """A problem, a hint what to do about it, and a kind for programs.
 
-    Kinds are those of the HTTP API (docs/api.md): invalid, forbidden,
+    Kinds are those of the HTTP API (docs/reference/api.md): invalid, forbidden,
     not_found, refused, too_much, unavailable; and of this client:
     unreachable (no daemon answers) and missing (there is no berth program).
     """

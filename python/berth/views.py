@@ -1,4 +1,4 @@
-"""The objects of docs/json.md, as far as a type checker should know them."""
+"""The objects of docs/reference/json.md, as far as a type checker should know them."""
 
 from __future__ import annotations
 

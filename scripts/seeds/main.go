@@ -1,5 +1,5 @@
 // Command seeds shows which test holds berth to each promise of the five
-// programs it stands in for. The promises are the rows of docs/seeds.md; a
+// programs it stands in for. The promises are the rows of docs/reference/compatibility.md; a
 // test names the rows it would fail for in a comment, `seeds: K13 K14`. The
 // command reads and reports: it runs no test, and it knows no row by itself.
 //
@@ -65,7 +65,7 @@ type report struct {
 
 // look reads the page and every test of the repository.
 func look(root string) (report, error) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "seeds.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reference", "compatibility.md"))
 	if err != nil {
 		return report{}, err
 	}
@@ -87,7 +87,7 @@ func match(rows []row, tags []tag, problems []string) report {
 		for _, id := range t.ids {
 			i, known := at[id]
 			if !known {
-				problems = append(problems, fmt.Sprintf("%s:%d: %q names no row of docs/seeds.md", t.File, t.Line, id))
+				problems = append(problems, fmt.Sprintf("%s:%d: %q names no row of docs/reference/compatibility.md", t.File, t.Line, id))
 				continue
 			}
 			rows[i].Tests = append(rows[i].Tests, t.test)

@@ -53,7 +53,7 @@ func TestARowNeedsATestAndATestARow(t *testing.T) {
 		"a tag that names nothing": {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + "\n"}, 1, "testdata/script/b.txtar:1: this comment names no row"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.files["docs/seeds.md"] = page
+			c.files["docs/reference/compatibility.md"] = page
 			var out, errOut strings.Builder
 			if got := run([]string{"--root", repository(t, c.files)}, &out, &errOut); got != c.want {
 				t.Errorf("exit status %d, want %d\n%s%s", got, c.want, out.String(), errOut.String())
@@ -67,9 +67,9 @@ func TestARowNeedsATestAndATestARow(t *testing.T) {
 
 func TestTheReportIsAlignedAndCounts(t *testing.T) {
 	root := repository(t, map[string]string{
-		"docs/seeds.md":           page,
-		"testdata/script/a.txtar": "# " + word + " K1\nexec true\n-- f --\n",
-		"x/b_test.go":             "package x\n\n// TestB is one.\n// " + word + " K1\nfunc TestB(t *testing.T) {}\n",
+		"docs/reference/compatibility.md": page,
+		"testdata/script/a.txtar":         "# " + word + " K1\nexec true\n-- f --\n",
+		"x/b_test.go":                     "package x\n\n// TestB is one.\n// " + word + " K1\nfunc TestB(t *testing.T) {}\n",
 	})
 	var out, errOut strings.Builder
 	run([]string{"--root", root}, &out, &errOut)
@@ -80,7 +80,7 @@ func TestTheReportIsAlignedAndCounts(t *testing.T) {
 }
 
 func TestJSONHasRowsTestsAndProblems(t *testing.T) {
-	root := repository(t, map[string]string{"docs/seeds.md": page, "testdata/script/a.txtar": "# " + word + " K2\n"})
+	root := repository(t, map[string]string{"docs/reference/compatibility.md": page, "testdata/script/a.txtar": "# " + word + " K2\n"})
 	var out, errOut strings.Builder
 	if got := run([]string{"--root", root, "--json"}, &out, &errOut); got != 1 {
 		t.Errorf("exit status %d, want 1", got)
@@ -142,7 +142,7 @@ func TestAFileInAStoryIsNoComment(t *testing.T) {
 // TestThePageHasEveryRow: how many promises each program makes is fixed; a row
 // that goes missing from the page would ask for no test any more.
 func TestThePageHasEveryRow(t *testing.T) {
-	text, err := os.ReadFile("../../docs/seeds.md")
+	text, err := os.ReadFile("../../docs/reference/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}

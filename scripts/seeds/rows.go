@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// row is one promise of docs/seeds.md.
+// row is one promise of docs/reference/compatibility.md.
 type row struct {
 	ID      string `json:"row"`
 	Program string `json:"program"` // the heading it stands under
@@ -38,12 +38,12 @@ func readRows(page string) (rows []row, problems []string) {
 			continue // the head of a table
 		}
 		if len(cells) != 3 || cells[1] == "" {
-			problems = append(problems, fmt.Sprintf("docs/seeds.md: %s is not | row | what it promises | note |", cells[0]))
+			problems = append(problems, fmt.Sprintf("docs/reference/compatibility.md: %s is not | row | what it promises | note |", cells[0]))
 			continue
 		}
 		number, _ := strconv.Atoi(form[2])
 		if number != last[form[1]]+1 {
-			problems = append(problems, fmt.Sprintf("docs/seeds.md: %s comes after %s%d", cells[0], form[1], last[form[1]]))
+			problems = append(problems, fmt.Sprintf("docs/reference/compatibility.md: %s comes after %s%d", cells[0], form[1], last[form[1]]))
 		}
 		last[form[1]] = number
 		rows = append(rows, row{ID: cells[0], Program: program, Promise: cells[1], Note: cells[2], Tests: []test{}})

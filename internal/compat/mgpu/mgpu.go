@@ -69,7 +69,7 @@ func hintOf(text string) string {
 	return strings.NewReplacer(
 		"berth list --all shows what there is", "mgpu_queue lists the jobs that are not over",
 		"berth submit -- python train.py", "mgpu_srun --gpu-ids 0 -- python train.py",
-		"docs/jobspec.md lists the keys", "see mgpu_srun --help",
+		"docs/reference/jobspec.md lists the keys", "see mgpu_srun --help",
 	).Replace(frontend.OneLine(text))
 }
 

@@ -29,7 +29,7 @@ Mem is in MB, on each GPU. What waits says for what, and is listed as it comes
 up: by priority, then by turns between users, then by submission. Commands of
 other users are shown only where the server is set up so.
 
-      --json  an array of jobs (docs/json.md), with the id as shown here and
+      --json  an array of jobs (docs/reference/json.md), with the id as shown here and
               berth's own as number
   -h, --help  this text
 

@@ -36,7 +36,7 @@ kill -9, and the next server finds them again.
                           at most (default: no limit)
       --state-dir DIR     jobs and state (default /var/lib/mgpu_scheduler, or
                           ~/.local/state/mgpu_scheduler); DIR/config.toml may
-                          hold settings of berth's (docs/config.md)
+                          hold settings of berth's (docs/reference/config.md)
       --socket PATH       where to listen (default BERTH_SOCKET, else
                           /tmp/mgpu_scheduler.sock)
       --sim N             N simulated GPUs (also BERTH_SIM=N)
