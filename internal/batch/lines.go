@@ -43,7 +43,7 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 		return fmt.Sprintf("%s failed, will retry: %s", label(j), strings.Join(facts, " | "))
 	case job.EventRequeued:
 		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
-	case job.EventSetAside:
+	case job.EventPreempted:
 		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
 	case job.EventExceeds:
 		return fmt.Sprintf("WARN %s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)

@@ -260,7 +260,7 @@ func (s *session) waiting(t *engine.Turn, most int) []waiting {
 	for i, j := range jobs {
 		list[i] = waiting{job: j}
 		if told := stories[i]; told.ID != "" && !t.Stopping() {
-			told.WasSetAside(j.AsideFor)
+			told.WasPreempted(j.PreemptedFor)
 			list[i].reason, list[i].story = told.String(), &told
 		} else {
 			list[i].reason = t.Why(j.ID)

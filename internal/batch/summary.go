@@ -53,7 +53,7 @@ func (a *account) follow(ev job.Event, tolerance float64) {
 				a.since[card] = ev.At
 			}
 		}
-	case job.EventEnded, job.EventRetry, job.EventRequeued, job.EventSetAside:
+	case job.EventEnded, job.EventRetry, job.EventRequeued, job.EventPreempted:
 		a.left(j, ev.At)
 	}
 	if ev.Kind == job.EventEnded {

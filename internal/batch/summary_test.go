@@ -48,7 +48,7 @@ func TestAJobThatNeverRanTakesNoCardTime(t *testing.T) {
 	happen(a, 0, job.EventStarted, started("1", "x", 0))
 	happen(a, time.Minute, job.EventEnded, ended(&job.Job{ID: "2", Spec: spec("x")}, job.Infeasible, 0))
 	happen(a, time.Minute, job.EventRequeued, &job.Job{ID: "3", Spec: spec("x")})
-	happen(a, time.Minute, job.EventSetAside, &job.Job{ID: "4", Spec: spec("x")})
+	happen(a, time.Minute, job.EventPreempted, &job.Job{ID: "4", Spec: spec("x")})
 	wantHours(t, a, time.Hour, 1, 0)
 	if a.jobsOver != 1 {
 		t.Errorf("%d are over", a.jobsOver)

@@ -44,7 +44,7 @@ func someStories() []api.Why {
 			Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(2 * time.Hour), High: ahead(3*time.Hour + 30*time.Minute), Basis: reason.Basis{Running: 4, InFront: 1, Limit: 1, History: 3, Unknown: 1}}},
 			ExpectedRun: run, ExpectedVRAM: vram},
 		{State: "queued", Story: reason.Story{ID: "19", Position: 1, Queued: 1, Kind: "gpus", User: "ann", Needs: "an idle GPU", Text: "set aside for job 4; needs an idle GPU; gpu0 runs job 9", Since: ahead(-25 * time.Hour),
-			Kept: &reason.Reservation{Cards: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, GivesWay: []string{"9"}, MaxBypassS: 86400, OldestSince: ahead(-25 * time.Hour), AsideFor: "4",
+			Kept: &reason.Reservation{Cards: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, Victims: []string{"9"}, MaxBypassS: 86400, OldestSince: ahead(-25 * time.Hour), PreemptedFor: "4",
 			Expected: &reason.Forecast{Now: noon, Low: noon.Add(20 * time.Second), Mid: ahead(20 * time.Second), High: ahead(20 * time.Second), Basis: reason.Basis{Running: 1, History: 1}}},
 			ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}},
 		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann runs 1 job already, the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400},

@@ -31,8 +31,8 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	}
 	f := &facts{}
 	f.add("reason", why.Text)
-	if why.AsideFor != "" {
-		f.add("set aside", "for job "+why.AsideFor)
+	if why.PreemptedFor != "" {
+		f.add("set aside", "for job "+why.PreemptedFor)
 	}
 	f.add("needs", why.Needs)
 	if !why.Since.IsZero() {
@@ -46,8 +46,8 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 		f.add("behind", words)
 	}
 	f.add("kept for it", why.Kept.Words(now))
-	f.add("gives way", givesWayWords(why.GivesWay))
-	f.add("passed", why.Passed(now))
+	f.add("gives way", givesWayWords(why.Victims))
+	f.add("passed", why.Overtaking(now))
 	f.add("starts", why.Forecast().Start())
 	f.add("runs for", runWords(why.ExpectedRun))
 	f.add("uses", vramWords(why.ExpectedVRAM))

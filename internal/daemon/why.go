@@ -35,7 +35,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		}
 		switch j.State {
 		case job.Queued:
-			d.whyQueued(t, &why, j.AsideFor)
+			d.whyQueued(t, &why, j.PreemptedFor)
 		case job.Running:
 			why.Expected = g.end(t.Now, &j)
 		}
@@ -52,8 +52,8 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		return api.Why{}, err
 	case j.State == job.Running:
 		why.Text = fmt.Sprintf("it runs on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
-		if why.AsideFor = j.AsideFor; j.AsideFor != "" {
-			why.Text += ", and is being " + reason.SetAside(j.AsideFor)
+		if why.PreemptedFor = j.PreemptedFor; j.PreemptedFor != "" {
+			why.Text += ", and is being " + reason.Preempted(j.PreemptedFor)
 		}
 	case j.State.Terminal():
 		why.Text = "it is over: " + string(j.Outcome)
@@ -80,7 +80,7 @@ func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
 		why.Text = t.Why(why.ID)
 		return
 	}
-	story.WasSetAside(asideFor)
+	story.WasPreempted(asideFor)
 	why.Story = story
 }
 

@@ -193,7 +193,7 @@ func (s *attempts) stands(now time.Time, a *attempt, h *sched.Held) {
 	}
 	switch {
 	case j.Leaving():
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.AsideFor, laterOf(j.AsideAt.Add(j.Spec.Grace), now)
+		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(j.Spec.Grace), now)
 	case j.Stop != job.NoStop:
 		// It was told to end, and is gone within its grace.
 		end := ran + j.Spec.Grace
@@ -256,8 +256,8 @@ func (s *attempts) expect(kind string, span func(*job.Job) sched.Estimate) {
 // first reason counts, but for a job that is given up while it is on its way
 // back to the queue, and for one that would only have made room for another.
 func (s *attempts) stop(now time.Time, j *job.Job, why job.Stop, grace time.Duration) {
-	if j.Stop == job.NoStop || j.Stop == job.StopAside || why == job.StopCancel && j.Stop != job.StopCancel {
-		if j.Stop == job.StopAside && j.Detail == leavingText(j.AsideFor) {
+	if j.Stop == job.NoStop || j.Stop == job.StopPreempt || why == job.StopCancel && j.Stop != job.StopCancel {
+		if j.Stop == job.StopPreempt && j.Detail == leavingText(j.PreemptedFor) {
 			j.Detail = "" // that is not what ends it now
 		}
 		j.Stop = why

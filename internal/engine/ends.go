@@ -103,7 +103,7 @@ func (t *Turn) back(j *job.Job, r ruling) {
 	j.Attempt = ended.Past()
 	j.Detail, j.NotBefore = r.detail, r.notBefore
 	if !r.aside {
-		j.AsideFor = ""
+		j.PreemptedFor = ""
 	}
 	if !r.neverRan {
 		j.WaitsSince = t.Now

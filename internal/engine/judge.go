@@ -62,7 +62,7 @@ func judgeEnd(j *job.Job, e end) ruling {
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
 	case job.StopRequeue:
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
-	case job.StopAside:
+	case job.StopPreempt:
 		return gaveWay(j)
 	case job.StopTimeout:
 		return judgeTimeout(j)

@@ -50,7 +50,7 @@ func (w *world) ask(e *Engine) {
 		w.runAgain(e, id)
 	}
 	if j, live := e.at(w.now).Job(id); live && j.Leaving() && w.chance(4) {
-		e.at(w.now).Cancel(j.AsideFor, "nobody has to make room for it")
+		e.at(w.now).Cancel(j.PreemptedFor, "nobody has to make room for it")
 	}
 	if w.chance(30) && !w.stopping {
 		w.accept(e)

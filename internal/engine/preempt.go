@@ -22,7 +22,7 @@ func (s *attempts) leavers(now time.Time, planned []sched.Victim) []*job.Job {
 			continue
 		}
 		j := a.job.Clone()
-		j.Stop, j.AsideFor, j.AsideAt = job.StopAside, p.For, now.Add(warning(&j.Spec))
+		j.Stop, j.PreemptedFor, j.PreemptAt = job.StopPreempt, p.For, now.Add(warning(&j.Spec))
 		j.Detail = leavingText(p.For)
 		list = append(list, j)
 	}
@@ -31,7 +31,7 @@ func (s *attempts) leavers(now time.Time, planned []sched.Victim) []*job.Job {
 }
 
 // leavingText is what a leaver says of itself.
-func leavingText(other string) string { return "is being " + reason.SetAside(other) }
+func leavingText(other string) string { return "is being " + reason.Preempted(other) }
 
 // urge tells leavers to end whose warning is over, and leaves those alone whose
 // cards nobody needs any more. waits says whether a job still waits for room.
@@ -47,19 +47,19 @@ func (s *attempts) urge(now time.Time, waits func(id string) bool) {
 // signal that it wanted to hear before, where it wanted one.
 func (s *attempts) hurry(now time.Time, a *attempt, waits func(id string) bool) {
 	j := a.job
-	if latest := now.Add(warning(&j.Spec)); j.AsideAt.After(latest) {
-		j.AsideAt = latest // the clock was set back
+	if latest := now.Add(warning(&j.Spec)); j.PreemptAt.After(latest) {
+		j.PreemptAt = latest // the clock was set back
 		s.changes.fact(j)
 	}
 	switch {
-	case !j.AsideAt.After(now):
+	case !j.PreemptAt.After(now):
 		a.told = true
 		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
-	case !waits(j.AsideFor):
+	case !waits(j.PreemptedFor):
 		s.stay(now, a)
-	case !a.warnedOf.Equal(j.AsideAt):
-		a.warnedOf = j.AsideAt
-		s.warns = append(s.warns, warnOrder{j.Keep, strconv.FormatInt(j.AsideAt.UnixMilli(), 10)})
+	case !a.warnedOf.Equal(j.PreemptAt):
+		a.warnedOf = j.PreemptAt
+		s.warns = append(s.warns, warnOrder{j.Keep, strconv.FormatInt(j.PreemptAt.UnixMilli(), 10)})
 	}
 }
 
@@ -67,11 +67,11 @@ func (s *attempts) hurry(now time.Time, a *attempt, waits func(id string) bool) 
 // the wait that does not come now: a running job cannot be held, nor released.
 func (s *attempts) stay(now time.Time, a *attempt) {
 	j := a.job
-	text := fmt.Sprintf("job %s stays on its cards: job %s does not wait for them any more", j.ID, j.AsideFor)
+	text := fmt.Sprintf("job %s stays on its cards: job %s does not wait for them any more", j.ID, j.PreemptedFor)
 	if j.Held {
 		text += "; it is not held"
 	}
-	j.Stop, j.AsideFor, j.AsideAt, j.Detail, j.Held = job.NoStop, "", time.Time{}, "", false
+	j.Stop, j.PreemptedFor, j.PreemptAt, j.Detail, j.Held = job.NoStop, "", time.Time{}, "", false
 	s.cards.moved = true
 	s.changes.fact(j)
 	s.changes.tell(now, job.EventNotice, j, text)
@@ -80,8 +80,8 @@ func (s *attempts) stay(now time.Time, a *attempt) {
 // urgeAt is when the next leaver is told to end.
 func (s *attempts) urgeAt() (at time.Time) {
 	for _, a := range s.active {
-		if a.job.Leaving() && !a.told && (at.IsZero() || a.job.AsideAt.Before(at)) {
-			at = a.job.AsideAt
+		if a.job.Leaving() && !a.told && (at.IsZero() || a.job.PreemptAt.Before(at)) {
+			at = a.job.PreemptAt
 		}
 	}
 	return at
@@ -90,12 +90,12 @@ func (s *attempts) urgeAt() (at time.Time) {
 // wasTold is true of a leaver that had, or may have had, its TERM: a berth that
 // was killed cannot say whether it got to send it.
 func wasTold(now time.Time, j *job.Job) bool {
-	return j.Stop == job.StopAside && !j.AsideAt.After(now)
+	return j.Stop == job.StopPreempt && !j.PreemptAt.After(now)
 }
 
 // gaveWay is the end of a job that was set aside. It uses up no retry.
 func gaveWay(j *job.Job) ruling {
-	return ruling{again: job.EventSetAside, detail: reason.SetAside(j.AsideFor), aside: true}
+	return ruling{again: job.EventPreempted, detail: reason.Preempted(j.PreemptedFor), aside: true}
 }
 
 // setAside says first, of a job that waits again, that it was set aside.
@@ -103,7 +103,7 @@ func setAside(j *job.Job, why string) string {
 	if j == nil || j.State != job.Queued {
 		return why
 	}
-	return reason.AfterAside(j.AsideFor, why)
+	return reason.AfterPreemption(j.PreemptedFor, why)
 }
 
 // aside is whether and how a running job gives way. No machine can park a job

@@ -32,12 +32,12 @@ func crowded(t *testing.T, first job.Spec, change ...func(*Config)) *rig {
 	return r
 }
 
-func aside() keep.Record { return keep.Record{Stop: string(job.StopAside)} }
+func aside() keep.Record { return keep.Record{Stop: string(job.StopPreempt)} }
 
 func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000), retries(1)))
 	r.wantDid("commit 1:running 2:queued", "stop t1 aside 10s")
-	if row := r.row("1"); !row.Leaving() || row.AsideFor != "2" || row.Detail != "is being set aside for job 2" {
+	if row := r.row("1"); !row.Leaving() || row.PreemptedFor != "2" || row.Detail != "is being set aside for job 2" {
 		t.Errorf("on disk it is %+v", row)
 	}
 	r.wantTold("queued 2", "stopping 1")
@@ -57,7 +57,7 @@ func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 		t.Errorf("its reason: %q", why)
 	}
 	r.end("2", keep.Record{}, false)
-	if row := r.row("1"); row.State != job.Running || row.Attempt.Number != 2 || row.Log != "1/2.log" || row.AsideFor != "" || row.Preemptions != 1 || row.Detail != "" {
+	if row := r.row("1"); row.State != job.Running || row.Attempt.Number != 2 || row.Log != "1/2.log" || row.PreemptedFor != "" || row.Preemptions != 1 || row.Detail != "" {
 		t.Errorf("it runs again as %+v", row)
 	}
 }
@@ -144,8 +144,8 @@ func TestWhatSendsALeaverBackIsCountedOnce(t *testing.T) {
 		if row.State != job.Queued || row.Preemptions != test.preempted || row.Requeues != test.requeued || row.RetriesUsed != test.retried {
 			t.Errorf("%s: %s, set aside %d times, requeued %d, retried %d", test.name, row.State, row.Preemptions, row.Requeues, row.RetriesUsed)
 		}
-		if (row.Rank != 0) != (test.requeued > 0) || (row.AsideFor != "") != (test.preempted > 0) {
-			t.Errorf("%s: it waits at %d for job %q", test.name, row.Rank, row.AsideFor)
+		if (row.Rank != 0) != (test.requeued > 0) || (row.PreemptedFor != "") != (test.preempted > 0) {
+			t.Errorf("%s: it waits at %d for job %q", test.name, row.Rank, row.PreemptedFor)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 func TestAWarningComesFirst(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
 	r.wantDid("commit 1:running 2:queued", "warn t1")
-	if at := r.row("1").AsideAt; !at.Equal(r.now.Add(30 * time.Second)) {
+	if at := r.row("1").PreemptAt; !at.Equal(r.now.Add(30 * time.Second)) {
 		t.Errorf("it is told to end at %v, now is %v", at, r.now)
 	}
 	r.e.again, r.e.moved = time.Time{}, false
@@ -190,7 +190,7 @@ func TestNobodyNeedsTheCardsAnyMore(t *testing.T) {
 	warm.e.at(warm.now).Cancel("2", "asked")
 	warm.told = nil
 	warm.step()
-	if row := warm.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.AsideFor != "" || row.Detail != "" || !row.AsideAt.IsZero() {
+	if row := warm.row("1"); row.State != job.Running || row.Stop != job.NoStop || row.PreemptedFor != "" || row.Detail != "" || !row.PreemptAt.IsZero() {
 		t.Errorf("only warned, it is %+v", row)
 	}
 	if !slices.Contains(warm.kinds(), "notice 1") {
@@ -231,7 +231,7 @@ func TestADecisionThatCannotBeWrittenIsNone(t *testing.T) {
 		t.Fatal("the round succeeded")
 	}
 	r.wantDid("no room for 1:running")
-	if j, _ := r.at().Job("1"); j.Stop != job.NoStop || j.AsideFor != "" {
+	if j, _ := r.at().Job("1"); j.Stop != job.NoStop || j.PreemptedFor != "" {
 		t.Errorf("it is %+v though nothing is on disk", j)
 	}
 	r.commitErr = nil
@@ -421,7 +421,7 @@ func TestADecisionThatCouldNotBeMadeIsNotTriedWithoutAPause(t *testing.T) {
 func TestAClockThatIsSetBackDoesNotPutTheEndOff(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000), warned(30*time.Second)))
 	r.pass(-time.Minute)
-	if at := r.row("1").AsideAt; at.After(r.now.Add(30 * time.Second)) {
+	if at := r.row("1").PreemptAt; at.After(r.now.Add(30 * time.Second)) {
 		t.Errorf("it is told in %v", at.Sub(r.now))
 	}
 }

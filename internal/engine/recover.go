@@ -155,7 +155,7 @@ func (s *attempts) takeOver(now time.Time, j *job.Job) {
 		s.changes.fact(j)
 	case job.StopCancel, job.StopRequeue:
 		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
-	case job.StopAside:
+	case job.StopPreempt:
 		// What it is to be told, and when, is looked at in each round.
 	}
 	s.changes.tell(now, job.EventAdopted, j, "")

@@ -340,7 +340,7 @@ func (r *rig) Stop(token string, why job.Stop, grace time.Duration) error {
 }
 
 func (r *rig) Warn(token, _ string) error {
-	if row := r.heldBy(token); row == nil || row.Stop != job.StopAside {
+	if row := r.heldBy(token); row == nil || row.Stop != job.StopPreempt {
 		r.t.Errorf("a job under %s was warned, but disk says %+v", token, row)
 	}
 	r.do("warn %s", token)

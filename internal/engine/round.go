@@ -172,7 +172,7 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 		j.MustTo(job.Running)
 		j.Attempt = j.Attempt.Next(t.Now, p.Grant, token)
 		j.Grant.CardMiB = t.cards.smallest(p.Grant.GPUs)
-		j.Log, j.Detail, j.AsideFor = t.cfg.LogPath(j), "", ""
+		j.Log, j.Detail, j.PreemptedFor = t.cfg.LogPath(j), "", ""
 		if since := t.line.inLine[j.ID].since; since.After(j.SubmittedAt) {
 			j.WaitsSince = since
 		}

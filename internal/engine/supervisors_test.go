@@ -197,8 +197,8 @@ func (w *world) Stop(token string, why job.Stop, _ time.Duration) error {
 	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && row.Stop != why {
 		w.wrong("job %s was stopped (%s) before that was on disk", x.job, why)
 	}
-	if why == job.StopAside && w.rows[x.job].AsideAt.After(w.now) {
-		w.wrong("job %s was told to leave %s before it was to be", x.job, w.rows[x.job].AsideAt.Sub(w.now))
+	if why == job.StopPreempt && w.rows[x.job].PreemptAt.After(w.now) {
+		w.wrong("job %s was told to leave %s before it was to be", x.job, w.rows[x.job].PreemptAt.Sub(w.now))
 	}
 	w.at(time.Duration(w.rng.IntN(500))*time.Millisecond*w.pace, func() { w.exit(token, x, string(why)) })
 	return nil
@@ -211,7 +211,7 @@ func (w *world) Warn(token, _ string) error {
 	if x == nil {
 		return nil
 	}
-	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && (row.Stop != job.StopAside || row.Spec.WarnSignal == "") {
+	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && (row.Stop != job.StopPreempt || row.Spec.WarnSignal == "") {
 		w.wrong("job %s was warned of an end (%q) that is not on disk", x.job, row.Stop)
 	}
 	w.warnings++

@@ -83,7 +83,7 @@ func (t *Turn) Again(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
 		j.Attempt = j.Attempt.None()
-		j.Outcome, j.Detail, j.AsideFor = "", "", ""
+		j.Outcome, j.Detail, j.PreemptedFor = "", "", ""
 		j.NotBefore, j.WaitsSince = time.Time{}, t.Now
 		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
 		t.changes.fact(j)
@@ -217,7 +217,7 @@ func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
 	if j == nil || j.State != job.Running || j.Stop == job.StopCancel {
 		return false
 	}
-	if j.Stop == job.NoStop || j.Stop == job.StopAside {
+	if j.Stop == job.NoStop || j.Stop == job.StopPreempt {
 		j.Detail = "requeued by " + by
 	}
 	t.attempts.stop(t.Now, j, job.StopRequeue, grace)

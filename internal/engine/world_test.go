@@ -186,13 +186,13 @@ func (w *world) checkAside(was, is *job.Job) {
 	}
 	switch {
 	case is.Leaving() && !was.Leaving():
-		other := w.rows[is.AsideFor]
+		other := w.rows[is.PreemptedFor]
 		if is.Spec.Preemptible != "requeue" || other == nil || other.State != job.Queued || other.Spec.Priority <= is.Spec.Priority {
-			w.wrong("job %s is set aside for job %s (%+v)", is.ID, is.AsideFor, other)
+			w.wrong("job %s is set aside for job %s (%+v)", is.ID, is.PreemptedFor, other)
 		}
 	case was.Leaving() && is.State == job.Running && is.Stop == job.NoStop && is.Attempt.Number == was.Attempt.Number:
 		w.leftAlone++
-		if other := w.rows[was.AsideFor]; other.State == job.Queued && !other.Held && !other.NotBefore.After(w.now) {
+		if other := w.rows[was.PreemptedFor]; other.State == job.Queued && !other.Held && !other.NotBefore.After(w.now) {
 			w.wrong("job %s is left alone, though job %s waits", is.ID, other.ID)
 		}
 	case is.Preemptions > was.Preemptions:

@@ -15,7 +15,7 @@ const (
 	EventUsage     EventKind = "usage"
 	EventRetry     EventKind = "retry"
 	EventRequeued  EventKind = "requeued"
-	EventSetAside  EventKind = "set_aside" // it gave way to another job, and waits again
+	EventPreempted EventKind = "set_aside" // it gave way to another job, and waits again
 	EventStopping  EventKind = "stopping"
 	EventHeld      EventKind = "held"
 	EventReleased  EventKind = "released"

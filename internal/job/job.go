@@ -39,9 +39,9 @@ type Job struct {
 	Requeues    int
 	Preemptions int // how often it was set aside for another job
 
-	// AsideFor is the job that a running one is being set aside for, and a
+	// PreemptedFor is the job that a running one is being set aside for, and a
 	// queued one was.
-	AsideFor string
+	PreemptedFor string
 
 	SubmittedAt time.Time
 
@@ -56,8 +56,8 @@ type Attempt struct {
 	Grant Grant
 	Keep  string // token of the supervisor that holds it
 	Stop  Stop   // an end that berth asked for, recorded before it is acted on
-	// AsideAt is when a job that is being set aside is told to end.
-	AsideAt time.Time
+	// PreemptAt is when a job that is being set aside is told to end.
+	PreemptAt time.Time
 
 	StartedAt time.Time
 	EndedAt   time.Time
@@ -125,7 +125,7 @@ const (
 	StopTimeout   Stop = "timeout"
 	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
 	StopRequeue   Stop = "requeue"   // a person wants it run again from its beginning
-	StopAside     Stop = "aside"     // another job needs its cards more; it runs again
+	StopPreempt   Stop = "aside"     // another job needs its cards more; it runs again
 )
 
 // Name is the job's name, or the one it has by default.
@@ -147,7 +147,7 @@ func (j *Job) Array() string {
 }
 
 // Leaving reports whether it is being set aside for another job.
-func (j *Job) Leaving() bool { return j.State == Running && j.Stop == StopAside }
+func (j *Job) Leaving() bool { return j.State == Running && j.Stop == StopPreempt }
 
 // Submitted makes it a queued job.
 func (j *Job) Submitted(at time.Time) {

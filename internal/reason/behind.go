@@ -25,13 +25,13 @@ type First string
 
 // Why.
 const (
-	FirstPassed   First = "passed"   // it was passed for as long as a job may be
-	FirstWaited   First = "waited"   // it was set aside, and has waited for long
-	FirstPriority First = "priority" // its priority is higher
-	FirstService  First = "service"  // it had less of the cards so far
-	FirstUser     First = "user"     // its user had less of the cards lately
-	FirstShorter  First = "shorter"  // it is expected to need the cards less
-	FirstEarlier  First = "earlier"  // it was submitted earlier
+	FirstOvertaken First = "passed"   // it was passed for as long as a job may be
+	FirstWaited    First = "waited"   // it was set aside, and has waited for long
+	FirstPriority  First = "priority" // its priority is higher
+	FirstService   First = "service"  // it had less of the cards so far
+	FirstUser      First = "user"     // its user had less of the cards lately
+	FirstShorter   First = "shorter"  // it is expected to need the cards less
+	FirstEarlier   First = "earlier"  // it was submitted earlier
 )
 
 // String names the job in front: "job 12 (bob, priority 5)".
@@ -51,7 +51,7 @@ func (b Behind) String() string {
 
 func (b *Behind) because() string {
 	switch b.First {
-	case FirstPassed:
+	case FirstOvertaken:
 		return "it was passed for as long as a job may be"
 	case FirstWaited:
 		return "it was set aside, and has waited for long since"

@@ -23,7 +23,7 @@ const (
 	ObstacleForeign   Obstacle = "foreign"   // not idle: others' processes use it
 	ObstacleShares    Obstacle = "shares"    // its shares would pass 1
 	ObstacleFree      Obstacle = "free"      // too little memory free
-	ObstacleKept      Obstacle = "kept"      // it is kept for a job that waits
+	ObstacleReserved  Obstacle = "kept"      // it is kept for a job that waits
 	ObstacleExcluded  Obstacle = "excluded"  // the job's type, ids or list leave it out
 )
 
@@ -72,7 +72,7 @@ func (c *Card) state() string {
 		return fmt.Sprintf("has %d MiB in foreign use", c.ForeignMiB)
 	case ObstacleShares:
 		return fmt.Sprintf("has share %s left", text.Share(c.FreeShare))
-	case ObstacleKept:
+	case ObstacleReserved:
 		return "is kept for " + holders(c.Holders)
 	case ObstacleFree:
 		return fmt.Sprintf("has %d MiB free", c.FreeMiB)
@@ -109,7 +109,7 @@ func (c *CardStory) say() {
 		c.What = "has room"
 	case c.Obstacle == ObstacleExcluded:
 		c.What = "not among those it asks for"
-	case c.Obstacle == ObstacleKept:
+	case c.Obstacle == ObstacleReserved:
 		c.What = "kept for job " + c.KeptFor
 	case c.MissingMiB > 0:
 		c.What = fmt.Sprintf("%d MiB free, %d more needed", c.FreeMiB, c.MissingMiB)

@@ -76,7 +76,7 @@ var obstructed = []Card{
 	{GPU: 10, Obstacle: ObstacleForeign, ForeignMiB: 1200},
 	{GPU: 11, Obstacle: ObstacleShares, FreeShare: 0.25},
 	{GPU: 12, Obstacle: ObstacleFree, FreeMiB: 9000},
-	{GPU: 13, Obstacle: ObstacleKept, Holders: jobs[:1]},
+	{GPU: 13, Obstacle: ObstacleReserved, Holders: jobs[:1]},
 	{GPU: 14, Obstacle: ObstacleExcluded},
 }
 
@@ -100,7 +100,7 @@ func in(d time.Duration) time.Time { return noon.Add(d) }
 // firsts has every reason to go first.
 var firsts = []Behind{
 	{ID: "12", User: "bob", Priority: 5, First: FirstPriority},
-	{ID: "12", First: FirstPassed}, {ID: "12", First: FirstWaited}, {ID: "12", First: FirstService},
+	{ID: "12", First: FirstOvertaken}, {ID: "12", First: FirstWaited}, {ID: "12", First: FirstService},
 	{ID: "12", User: "bob", First: FirstUser, HadS: 1800, OwnS: 7200}, {ID: "12", First: FirstShorter}, {ID: "12", First: FirstEarlier},
 }
 

@@ -73,7 +73,7 @@ func (r Run) Words(now time.Time) string {
 func (r *Run) end(now time.Time) string {
 	switch {
 	case r.LeavesFor != "":
-		return "being " + SetAside(r.LeavesFor)
+		return "being " + Preempted(r.LeavesFor)
 	case !r.High.IsZero() && !r.Low.IsZero():
 		source := "from what ran before"
 		if r.By == ByLimit {

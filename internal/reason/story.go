@@ -21,11 +21,11 @@ type Story struct {
 	Needs    string    `json:"needs,omitempty" doc:"what it asks for, in words"`
 	Since    time.Time `json:"since,omitzero" doc:"since when it waits"`
 
-	Cards    []CardStory  `json:"gpus,omitempty" doc:"every card, as it stands to the job now"`
-	Behind   *Behind      `json:"behind,omitempty" doc:"the job that has to go first"`
-	Kept     *Reservation `json:"kept,omitempty" doc:"the cards that are kept for it"`
-	AsideFor string       `json:"aside_for,omitempty" doc:"the job that it was set aside for"`
-	GivesWay []string     `json:"gives_way,omitempty" doc:"running jobs that are set aside for it"`
+	Cards        []CardStory  `json:"gpus,omitempty" doc:"every card, as it stands to the job now"`
+	Behind       *Behind      `json:"behind,omitempty" doc:"the job that has to go first"`
+	Kept         *Reservation `json:"kept,omitempty" doc:"the cards that are kept for it"`
+	PreemptedFor string       `json:"aside_for,omitempty" doc:"the job that it was set aside for"`
+	Victims      []string     `json:"gives_way,omitempty" doc:"running jobs that are set aside for it"`
 
 	MaxBypassS  float64   `json:"max_bypass_s,omitempty" doc:"how long the oldest waiting job of a user is passed by others at most"`
 	OldestSince time.Time `json:"oldest_since,omitzero" doc:"since when it has been its user's oldest: from then on the bound counts"`
@@ -67,9 +67,9 @@ func (t *Story) Say(why Reason, asked Request) {
 	}
 }
 
-// WasSetAside says first that the job was set aside; it may not have been.
-func (t *Story) WasSetAside(other string) {
-	t.AsideFor, t.Text = other, AfterAside(other, t.Text)
+// WasPreempted says first that the job was set aside; it may not have been.
+func (t *Story) WasPreempted(other string) {
+	t.PreemptedFor, t.Text = other, AfterPreemption(other, t.Text)
 }
 
 // String is the story in one line, for people. What the job waits behind says
@@ -78,7 +78,7 @@ func (t *Story) WasSetAside(other string) {
 func (t Story) String() string {
 	line := t.Text
 	if b := t.Behind; b != nil && t.Expected != nil && t.Kind != WaitsBehind {
-		line = AfterAside(t.AsideFor, "waits behind "+b.String()+" for "+t.Needs)
+		line = AfterPreemption(t.PreemptedFor, "waits behind "+b.String()+" for "+t.Needs)
 	}
 	if expected := t.Forecast().String(); expected != "" {
 		line += "; " + expected
@@ -108,7 +108,7 @@ func (t *Story) passed() string {
 }
 
 // Passed is the bound on how long others may go first, and when it is reached.
-func (t Story) Passed(now time.Time) string {
+func (t Story) Overtaking(now time.Time) string {
 	bound := t.bound()
 	if bound <= 0 {
 		return ""

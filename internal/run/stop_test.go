@@ -324,7 +324,7 @@ func TestAWarningIsSentOnceForEachStamp(t *testing.T) {
 			testkit.Eventually(t, "it hears the warning", func() bool { return heard() == before+1 })
 		}
 	}
-	b.Stop(token, job.StopAside, 10*time.Second)
+	b.Stop(token, job.StopPreempt, 10*time.Second)
 	if r := b.next(Ended).Record; r.Stop != "aside" || r.ExitCode != 0 {
 		t.Errorf("got %+v", r)
 	}

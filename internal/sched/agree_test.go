@@ -98,7 +98,7 @@ func checkKept(t *rapid.T, plan *Plan, story *reason.Story) {
 		t.Fatalf("job %s: the plan keeps %+v, the story %+v", story.ID, kept, story.Kept)
 	}
 	for _, c := range story.Cards {
-		if c.Fits != (c.Obstacle == "") || c.What == "" || c.Obstacle == reason.ObstacleKept && plan.keeps(c.KeptFor) == nil {
+		if c.Fits != (c.Obstacle == "") || c.What == "" || c.Obstacle == reason.ObstacleReserved && plan.keeps(c.KeptFor) == nil {
 			t.Fatalf("job %s: gpu%d: %+v", story.ID, c.GPU, c)
 		}
 	}

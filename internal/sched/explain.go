@@ -106,7 +106,7 @@ func (m *machine) shortage(k *candidates, r *Request, kept reserved) reason.Reas
 		}
 		fact := m.fact(c, r)
 		if f := kept.by(c, r); f != nil && fact.Obstacle == "" {
-			fact.Obstacle, fact.Holders = reason.ObstacleKept, []reason.Holder{{ID: f.held.Job}}
+			fact.Obstacle, fact.Holders = reason.ObstacleReserved, []reason.Holder{{ID: f.held.Job}}
 		}
 		why.Cards = append(why.Cards, fact)
 	}

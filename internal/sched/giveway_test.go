@@ -142,7 +142,7 @@ func TestNobodyWaitsForTheirOwnCards(t *testing.T) {
 				t.Errorf("%s: gpu1 is kept from the one for whom it is kept: %s", policy, why)
 			}
 		}
-		if why := Explain(s, "2"); policy == Backfill && why.Cards[1].Obstacle != reason.ObstacleKept {
+		if why := Explain(s, "2"); policy == Backfill && why.Cards[1].Obstacle != reason.ObstacleReserved {
 			t.Errorf("gpu1 is kept from nobody: %s", why)
 		}
 	}

@@ -39,7 +39,7 @@ func tellOne(s *State, plan *Plan, job string) reason.Story {
 	t := reason.Story{
 		ID: job, Position: position, Queued: s.Queue.Len(),
 		User: m.group.user, Priority: m.entry.priority, Since: m.since,
-		Cards: cardStories(s, &m.group.request, why), GivesWay: givesWay(s, plan, job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
+		Cards: cardStories(s, &m.group.request, why), Victims: givesWay(s, plan, job), MaxBypassS: s.Rules.MaxBypass.Seconds(),
 	}
 	if kept := plan.keeps(job); kept != nil {
 		t.Kept = &reason.Reservation{Cards: kept.Cards, At: kept.At, Hard: kept.Hard}
@@ -114,7 +114,7 @@ func goesFirst(s *State, first, then *member) reason.First {
 	bound := s.Rules.MaxBypass
 	switch {
 	case bound > 0 && line.first == a.job && s.Now.Sub(line.since) >= bound:
-		return reason.FirstPassed
+		return reason.FirstOvertaken
 	case a.priority != b.priority:
 		return reason.FirstPriority
 	case a.service == classBoosted && a.service != b.service && s.Rules.slices():
@@ -156,7 +156,7 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 		case !r.allows(c.Card) || ids != nil && !slices.Contains(ids, c.Index):
 			story.Obstacle = reason.ObstacleExcluded
 		case story.Obstacle == "" && story.KeptFor != "":
-			story.Obstacle = reason.ObstacleKept
+			story.Obstacle = reason.ObstacleReserved
 		}
 		byCard[c.Index] = len(stories)
 		stories = append(stories, story)
@@ -178,7 +178,7 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 // keptBy is for whom the reason says that a card is kept.
 func keptBy(why reason.Reason, index int) string {
 	for _, c := range why.Cards {
-		if c.GPU == index && c.Obstacle == reason.ObstacleKept && len(c.Holders) > 0 {
+		if c.GPU == index && c.Obstacle == reason.ObstacleReserved && len(c.Holders) > 0 {
 			return c.Holders[0].ID
 		}
 	}

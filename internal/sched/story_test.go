@@ -89,7 +89,7 @@ func TestWhyOneGoesFirst(t *testing.T) {
 		{says: "submitted earlier", want: reason.FirstEarlier, words: "it was submitted earlier"},
 		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: reason.FirstPriority, words: "its priority of 3 is higher"},
 		{says: "passed for too long, whatever its priority", first: func(p *Pending) { p.Priority, p.Since = -1, sundayNoon.Add(-DefaultMaxBypass) },
-			want: reason.FirstPassed, words: "it was passed for as long as a job may be"},
+			want: reason.FirstOvertaken, words: "it was passed for as long as a job may be"},
 		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: reason.FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
 		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it had less of the cards so far"},
@@ -153,7 +153,7 @@ func TestOnlyTheOldestOfAUserWasPassedForTooLong(t *testing.T) {
 	if b := story.Behind; b == nil || b.ID != "young" || b.First != reason.FirstPriority || story.Position != 3 {
 		t.Errorf("%+v %s", b, story)
 	}
-	if story, _ = Tell(s, "young"); story.Behind == nil || story.Behind.First != reason.FirstPassed {
+	if story, _ = Tell(s, "young"); story.Behind == nil || story.Behind.First != reason.FirstOvertaken {
 		t.Errorf("%+v %s", story.Behind, story)
 	}
 }
@@ -217,7 +217,7 @@ func TestAReservationIsTold(t *testing.T) {
 	leaving := runningFor("9", hour, exact, 0, 0)
 	leaving.Leaving, leaving.LeavesFor, leaving.LeavesBy = true, "1", sundayNoon.Add(30*time.Second)
 	s = forecastState(DefaultRules(), eight()[:1], []Held{leaving}, []expecting{{spec: idle(1)}})
-	if story, _ = Tell(s, "1"); len(story.GivesWay) != 1 || story.GivesWay[0] != "9" || story.Cards[0].Runs[0].LeavesFor != "1" {
+	if story, _ = Tell(s, "1"); len(story.Victims) != 1 || story.Victims[0] != "9" || story.Cards[0].Runs[0].LeavesFor != "1" {
 		t.Errorf("%+v", story)
 	}
 }

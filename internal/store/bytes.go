@@ -15,7 +15,7 @@ import (
 func texts(j *job.Job, visit func(*string)) {
 	for _, s := range []*string{
 		&j.ID, &j.Key, &j.User, (*string)(&j.State), (*string)(&j.Outcome), &j.Detail,
-		&j.Keep, (*string)(&j.Stop), &j.Signal, &j.Log, &j.AsideFor,
+		&j.Keep, (*string)(&j.Stop), &j.Signal, &j.Log, &j.PreemptedFor,
 	} {
 		visit(s)
 	}

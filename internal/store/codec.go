@@ -12,27 +12,27 @@ import (
 
 // rest is what of a job is neither in a column nor in its spec.
 type rest struct {
-	Detail      string        `json:"detail,omitempty"`
-	NotBefore   int64         `json:"not_before,omitempty"`
-	RetriesUsed int           `json:"retries_used,omitempty"`
-	Requeues    int           `json:"requeues,omitempty"`
-	Preemptions int           `json:"preemptions,omitempty"`
-	WaitsSince  int64         `json:"waits_since,omitempty"`
-	AsideFor    string        `json:"aside_for,omitempty"`
-	AsideAt     int64         `json:"aside_at,omitempty"`
-	Grant       job.Grant     `json:"grant,omitzero"`
-	Keep        string        `json:"keep,omitempty"`
-	Stop        job.Stop      `json:"stop,omitempty"`
-	ExitCode    *int          `json:"exit_code,omitempty"`
-	Signal      string        `json:"signal,omitempty"`
-	PeakMiB     map[int]int64 `json:"peak_mib,omitzero"` // nil and empty differ
-	AvgUtil     *float64      `json:"avg_util,omitempty"`
-	Log         string        `json:"log,omitempty"`
-	LogDropped  int64         `json:"log_dropped,omitempty"`
-	UID         int           `json:"uid,omitempty"`
-	Environ     string        `json:"environ,omitempty"`
-	Umask       int           `json:"umask,omitempty"`
-	Held        bool          `json:"held,omitempty"`
+	Detail       string        `json:"detail,omitempty"`
+	NotBefore    int64         `json:"not_before,omitempty"`
+	RetriesUsed  int           `json:"retries_used,omitempty"`
+	Requeues     int           `json:"requeues,omitempty"`
+	Preemptions  int           `json:"preemptions,omitempty"`
+	WaitsSince   int64         `json:"waits_since,omitempty"`
+	PreemptedFor string        `json:"aside_for,omitempty"`
+	PreemptAt    int64         `json:"aside_at,omitempty"`
+	Grant        job.Grant     `json:"grant,omitzero"`
+	Keep         string        `json:"keep,omitempty"`
+	Stop         job.Stop      `json:"stop,omitempty"`
+	ExitCode     *int          `json:"exit_code,omitempty"`
+	Signal       string        `json:"signal,omitempty"`
+	PeakMiB      map[int]int64 `json:"peak_mib,omitzero"` // nil and empty differ
+	AvgUtil      *float64      `json:"avg_util,omitempty"`
+	Log          string        `json:"log,omitempty"`
+	LogDropped   int64         `json:"log_dropped,omitempty"`
+	UID          int           `json:"uid,omitempty"`
+	Environ      string        `json:"environ,omitempty"`
+	Umask        int           `json:"umask,omitempty"`
+	Held         bool          `json:"held,omitempty"`
 	// Bytes: some text of this job is not UTF-8, so every text stands as one
 	// character per byte. See bytes.go.
 	Bytes bool `json:"bytes,omitempty"`
@@ -62,7 +62,7 @@ func restOf(j *job.Job, wide bool) rest {
 		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
 		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held,
-		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), AsideFor: j.AsideFor, AsideAt: nanos(j.AsideAt),
+		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
 	}
 }
 
@@ -70,7 +70,7 @@ func (r *rest) into(j *job.Job) {
 	j.Detail, j.NotBefore, j.RetriesUsed, j.Requeues = r.Detail, moment(r.NotBefore), r.RetriesUsed, r.Requeues
 	j.Grant, j.Keep, j.Stop, j.ExitCode, j.Signal = r.Grant, r.Keep, r.Stop, r.ExitCode, r.Signal
 	j.PeakMiB, j.AvgUtil, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.Log, r.LogDropped
-	j.Preemptions, j.WaitsSince, j.AsideFor, j.AsideAt = r.Preemptions, moment(r.WaitsSince), r.AsideFor, moment(r.AsideAt)
+	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
 	j.UID, j.Environ, j.Umask, j.Held = r.UID, r.Environ, r.Umask, r.Held
 }
 

@@ -80,7 +80,7 @@ func change(t *rapid.T, j *job.Job) {
 	j.NotBefore = anyTime(t, "not before")
 	j.Attempt.Number, j.RetriesUsed, j.Requeues = rapid.Int().Draw(t, "attempt"), rapid.Int().Draw(t, "used"), rapid.Int().Draw(t, "requeued")
 	j.Preemptions, j.WaitsSince = rapid.Int().Draw(t, "preempted"), anyTime(t, "waits since")
-	j.AsideFor, j.AsideAt = text("aside for"), anyTime(t, "aside at")
+	j.PreemptedFor, j.PreemptAt = text("aside for"), anyTime(t, "aside at")
 	j.Grant = job.Grant{}
 	if rapid.Bool().Draw(t, "granted") {
 		j.Grant = job.Grant{

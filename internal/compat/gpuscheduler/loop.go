@@ -207,7 +207,7 @@ func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 		s.started(ctx, v)
 	case job.EventEnded:
 		s.ended(ctx, v)
-	case job.EventRequeued, job.EventRetry, job.EventSetAside:
+	case job.EventRequeued, job.EventRetry, job.EventPreempted:
 		delete(s.retries, v.ID)
 		s.afterOutput(v.ID, func() { s.log.info("job %s is queued again: %s", id, ev.Text) })
 	case job.EventWarning, job.EventExceeds, job.EventIdle:
