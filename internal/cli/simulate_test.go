@@ -74,7 +74,7 @@ func TestTheDefaultPolicyIsThatOfASharedDaemon(t *testing.T) {
 
 // Who liked a replay wants that order, and not one of the same name.
 func TestWhatWasReplayedCanBeSwitchedOnAsThePageSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/explanation/order.md")
+	text, err := os.ReadFile("../../docs/howto/what-if.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestProgressIsForLongReplaysOnATerminal(t *testing.T) {
 }
 
 func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
-	text, err := os.ReadFile("../../docs/explanation/order.md")
+	text, err := os.ReadFile("../../docs/reference/simulate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +189,9 @@ func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
 
 func TestTheExampleReplaysAsThePagesSay(t *testing.T) {
 	for _, page := range []struct{ file, flags, until string }{
-		{"docs/explanation/order.md", "--policy fifo,backfill,default", "GPUs given out"},
+		{"docs/reference/simulate.md", "--policy fifo,backfill,default", "decisions"},
 		{"docs/reference/commands.md", "--policy backfill,fair", "GPUs given out"},
-		{"README.md", "--policy backfill,fair", "GPUs given out"},
+		{"docs/howto/what-if.md", "--policy backfill,fair", "decisions"},
 	} {
 		text, err := os.ReadFile("../../" + page.file)
 		if err != nil {

@@ -3,7 +3,7 @@ package sim
 import "time"
 
 // Replayed is one policy's replay as berth simulate --json shows it: a stable
-// contract (docs/explanation/order.md).
+// contract (docs/reference/simulate.md).
 type Replayed struct {
 	Metrics
 	LeftOut    int                `json:"left_out"`
