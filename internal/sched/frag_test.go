@@ -7,7 +7,7 @@ import (
 )
 
 // Fragmentation-aware placement, as a yardstick for best fit and no part of the
-// program: docs/explanation/placement.md says what came of it. A job goes where what is free
+// program: docs/studies/best-fit.md says what came of it. A job goes where what is free
 // and of no use to the mix of requests grows least (Weng et al., "Beware of
 // Fragmentation", USENIX ATC 2023).
 

@@ -164,7 +164,7 @@ func compareFloats(a, b float64) int {
 	return 0
 }
 
-// TestStudyOfPlacements prints the table of docs/explanation/placement.md when it is given a
+// TestStudyOfPlacements prints the table of docs/studies/best-fit.md when it is given a
 // trace; without one it replays a small made-up load and checks the replay.
 func TestStudyOfPlacements(t *testing.T) {
 	if *studyTrace == "" {

@@ -4,6 +4,6 @@
 // code, needs root to make its users, and says so where it has none.
 //
 // It may not know more than an attacker does: beside the wire types of the api
-// and the frames of a terminal it imports no room of berth. docs/explanation/security.md
+// and the frames of a terminal it imports no room of berth. docs/studies/attacks.md
 // lists what is defended; each of its lines names a test of this package.
 package siege

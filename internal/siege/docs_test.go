@@ -9,10 +9,10 @@ import (
 	"berth/internal/testkit"
 )
 
-// TestEveryAttackIsOnTheList holds docs/explanation/security.md and the attacks together:
+// TestEveryAttackIsOnTheList holds docs/studies/attacks.md and the attacks together:
 // what it cites exists, and what exists it cites.
 func TestEveryAttackIsOnTheList(t *testing.T) {
-	page, err := os.ReadFile("../../docs/explanation/security.md")
+	page, err := os.ReadFile("../../docs/studies/attacks.md")
 	testkit.Must(t, err)
 	known := map[string]bool{}
 	for group, attacks := range groups() {
@@ -33,12 +33,12 @@ func TestEveryAttackIsOnTheList(t *testing.T) {
 		}
 		cited[match[1]] = true
 		if !known[match[1]] {
-			t.Errorf("docs/explanation/security.md names %q, which is no attack", match[1])
+			t.Errorf("docs/studies/attacks.md names %q, which is no attack", match[1])
 		}
 	}
 	for name := range known {
 		if !cited[name] {
-			t.Errorf("docs/explanation/security.md does not name %q", name)
+			t.Errorf("docs/studies/attacks.md does not name %q", name)
 		}
 	}
 }
