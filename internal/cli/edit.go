@@ -97,7 +97,7 @@ func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, e
 		key, value, found := strings.Cut(word, "=")
 		switch {
 		case !found || value == "":
-			return set, "", problem.Newf(problem.Invalid, "berth edit 17 vram=24G priority=5", "found %q, allowed KEY=VALUE", word)
+			return set, "", problem.Newf(problem.Invalid, "berth edit 17 vram=24G priority=5", "expected KEY=VALUE, found %q", word)
 		case key == "command":
 			set.Command = api.Command{Shell: value}
 		default:

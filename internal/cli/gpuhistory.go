@@ -51,7 +51,7 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, now time.Time) error {
 	q := api.CardQuery{Limit: o.limit}
 	if o.limit < 1 || o.limit > maxCardEvents {
-		return problem.Newf(problem.Invalid, "berth gpu history -n 50", "--limit: found %d, allowed 1 to %d", o.limit, maxCardEvents)
+		return problem.Newf(problem.Invalid, "berth gpu history -n 50", "--limit: expected 1 to %d, found %d", maxCardEvents, o.limit)
 	}
 	if len(args) > 1 {
 		return problem.Newf(problem.Invalid, "berth gpu history 3", "the history of one card, or of all")

@@ -54,7 +54,7 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	length, err := text.ParseDuration(o.length)
 	if err != nil || length < time.Second || length > longestRelease {
-		return problem.Newf(problem.Invalid, "berth gpu release --for 10m", "--for: found %q, allowed 1s to 24h", o.length)
+		return problem.Newf(problem.Invalid, "berth gpu release --for 10m", "--for: expected 1s to 24h, found %q", o.length)
 	}
 	r := api.ReleaseRequest{End: o.end, Force: o.force}
 	if !o.end {

@@ -84,7 +84,7 @@ func (f *jobFlags) apply(spec *api.Spec) error {
 // which knows how large one may be.
 func checkPair(pair jobfile.Pair) error {
 	if pair.Value == "" {
-		return fmt.Errorf("%s: found nothing, allowed a value", pair.Key)
+		return fmt.Errorf("%s: expected a value, found nothing", pair.Key)
 	}
 	if pair.Key == "array" {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +69,7 @@ func inRange(cmd *cobra.Command, flag string, value, low, top float64) error {
 	if value >= low && value <= top {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s %s: allowed are %v to %v", flag, plainNumber(value), low, top)
+	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s: expected a number from %v to %v, found %s", flag, low, top, plainNumber(value))
 }
 
 // check turns what was typed into values, or says what would be accepted.
@@ -113,20 +112,19 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 		return badFlag(cmd, "min-run", err)
 	}
 	if known := daemon.Preempts(); !slices.Contains(known, f.preempt) {
-		return badFlag(cmd, "preempt", fmt.Errorf("%q is not known: known are %s", f.preempt, strings.Join(known, ", ")))
+		return badFlag(cmd, "preempt", text.Mismatch(f.preempt, text.Or(known)))
 	}
 	f.keepAll = f.preempt == daemon.PreemptNever
 	return nil
 }
 
-// parsePolicy reads a policy's name; one of them stands for another with fair
-// share.
+// parsePolicy reads a policy's name. "fair" means backfill with fair share.
 func parsePolicy(name string) (policy sched.Policy, fair bool, err error) {
 	if name == string(daemon.PolicyFair) {
 		return sched.Backfill, true, nil
 	}
 	if policy, err = sched.ParsePolicy(name); err != nil {
-		err = fmt.Errorf("%w, %s", err, daemon.PolicyFair)
+		err = text.Mismatch(name, text.Or(append(sched.Policies(), daemon.PolicyFair)))
 	}
 	return policy, false, err
 }
@@ -138,7 +136,7 @@ func parseBypass(written string) (time.Duration, error) {
 	}
 	bound, err := text.ParseDuration(written)
 	if err == nil && bound < time.Second {
-		err = fmt.Errorf("%q is too short: allowed are 1s and more, or never", written)
+		err = fmt.Errorf("expected at least 1s, or never, found %q", written)
 	}
 	return bound, err
 }

@@ -13,6 +13,7 @@ import (
 	"berth/internal/batch"
 	"berth/internal/problem"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 // runFlags are the flags of `berth run` as they were typed.
@@ -96,7 +97,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if !slices.Contains(site.Levels, f.opt.LogLevel) {
-		return badFlag(cmd, "log-level", fmt.Errorf("%q is not one of %v", f.opt.LogLevel, site.Levels))
+		return badFlag(cmd, "log-level", text.Mismatch(f.opt.LogLevel, text.Or(site.Levels)))
 	}
 	var err error
 	if f.opt.Format, err = batch.ParseFormat(f.format, f.opt.File); err != nil {

@@ -53,7 +53,7 @@ func (f *selectors) sel(words []string) (api.Select, error) {
 	for i, state := range f.states {
 		f.states[i] = strings.ToLower(state)
 		if !slices.Contains(stateWords, f.states[i]) {
-			return api.Select{}, problem.Newf(problem.Invalid, nearestHint(state, stateWords), "--state: found %q, allowed %s", state, strings.Join(stateWords, ", "))
+			return api.Select{}, problem.Newf(problem.Invalid, nearestHint(state, stateWords), "--state: expected %s, found %q", text.Or(stateWords), state)
 		}
 	}
 	s := api.Select{All: parsed.All, Name: f.name, User: f.user, States: f.states}

@@ -79,7 +79,7 @@ func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) erro
 	if changed("max-bypass") {
 		bound, err := parseBypass(strings.ToLower(strings.TrimSpace(o.maxBypass)))
 		if err != nil {
-			return badFlag(cmd, "max-bypass", fmt.Errorf("%w; or 0: no bound", err))
+			return badFlag(cmd, "max-bypass", text.Mismatch(o.maxBypass, "a duration of at least 1s, or 0 for no limit"))
 		}
 		for i := range policies {
 			policies[i].Rules.MaxBypass = bound
@@ -87,11 +87,8 @@ func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) erro
 	}
 	if changed("half-life") {
 		halfLife, err := orNever(o.halfLife)
-		if err == nil && halfLife > 0 && halfLife < leastHalfLife {
-			err = fmt.Errorf("found %q, allowed at least 1m", o.halfLife)
-		}
-		if err != nil {
-			return badFlag(cmd, "half-life", fmt.Errorf("%w; or 0: never", err))
+		if err != nil || halfLife > 0 && halfLife < leastHalfLife {
+			return badFlag(cmd, "half-life", text.Mismatch(o.halfLife, "a duration of at least 1m, or 0 for never"))
 		}
 		for i := range policies {
 			policies[i].HalfLife = halfLife
@@ -129,7 +126,7 @@ func orZero(written string) (time.Duration, error) {
 // its memory is copied.
 func parsePark(text string) (*sim.Parking, error) {
 	text = strings.TrimSpace(text)
-	bad := fmt.Errorf("found %q, allowed a time each way of up to a day (20, 1m), or bytes a second (5GB/s, 800MiB/s)", text)
+	bad := fmt.Errorf("expected a time each way of up to a day (20, 1m) or a bandwidth (5GB/s, 800MiB/s), found %q", text)
 	if rate, isRate := strings.CutSuffix(strings.ToLower(text), "/s"); isRate {
 		bytes, err := parseBytes(rate)
 		if err != nil {

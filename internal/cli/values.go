@@ -16,7 +16,7 @@ type size int64
 
 var _ pflag.Value = (*size)(nil)
 
-const allowedSizes = "0 or more MiB, or a size with a unit M, G or T: 512, 1G, 1.5GiB"
+const expectedSizes = "0 or a size such as 512 (MiB), 1G or 1.5T"
 
 // Set takes what a jobs file takes, and 0.
 func (s *size) Set(written string) error {
@@ -26,7 +26,7 @@ func (s *size) Set(written string) error {
 	}
 	mib, err := text.ParseSize(written)
 	if err != nil {
-		return errors.New("allowed " + allowedSizes)
+		return errors.New(expectedSizes)
 	}
 	*s = size(mib)
 	return nil
@@ -37,23 +37,23 @@ func (s *size) String() string { return strconv.FormatInt(int64(*s), 10) }
 // Type is the word for the value in the help.
 func (s *size) Type() string { return "size" }
 
-// allowed says what a flag takes, in words rather than in those of the
-// package that could not read the value.
-func allowed(flag *pflag.Flag, cause error) string {
+// expected says what a flag takes, in plain words rather than in those of the
+// package that could not parse the value.
+func expected(flag *pflag.Flag, cause error) string {
 	switch flag.Value.Type() {
 	case "int", "int64":
-		return "allowed a whole number"
+		return "a whole number"
 	case "float64":
-		return "allowed a number such as 0.1"
+		return "a number such as 0.1"
 	case "bool":
-		return "allowed true or false, or the flag alone"
+		return "true, false, or the flag without a value"
 	}
 	return cause.Error()
 }
 
 // badValue is the complaint about a value that its flag could not read.
 func badValue(err *pflag.InvalidValueError) string {
-	return fmt.Sprintf("--%s: found %q, %s", err.GetFlag().Name, err.GetValue(), allowed(err.GetFlag(), err.Unwrap()))
+	return fmt.Sprintf("--%s: expected %s, found %q", err.GetFlag().Name, expected(err.GetFlag(), err.Unwrap()), err.GetValue())
 }
 
 // plainNumber writes a number as a person would.

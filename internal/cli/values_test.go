@@ -14,16 +14,16 @@ func TestFlagsSayWhatTheyAllowInPlainWords(t *testing.T) {
 		args string
 		says string
 	}{
-		{"a margin below 0", "--margin -5", `--margin: found "-5", allowed 0 or more MiB, or a size with a unit M, G or T: 512, 1G, 1.5GiB`},
-		{"a margin that is no size", "--margin lots", `--margin: found "lots", allowed 0 or more MiB`},
-		{"a margin of nothing at all", "--margin=", `--margin: found "", allowed 0 or more MiB`},
-		{"a margin beyond any machine", "--margin 99999T", `--margin: found "99999T", allowed 0 or more MiB`},
-		{"a threshold below 0", "--idle-threshold -1G", `--idle-threshold: found "-1G", allowed 0 or more MiB`},
-		{"a count that is no number", "--oom-retries two", `--oom-retries: found "two", allowed a whole number`},
-		{"a count with a fraction", "--sim 1.5", `--sim: found "1.5", allowed a whole number`},
-		{"a count that no machine has", "--jobs-per-gpu 5000000", "--jobs-per-gpu 5000000: allowed are 0 to 1000"},
-		{"a fraction that is no number", "--tolerance ten", `--tolerance: found "ten", allowed a number such as 0.1`},
-		{"a switch that is neither on nor off", "--watch=perhaps", `--watch: found "perhaps", allowed true or false, or the flag alone`},
+		{"a margin below 0", "--margin -5", `--margin: expected 0 or a size such as 512 (MiB), 1G or 1.5T, found "-5"`},
+		{"a margin that is no size", "--margin lots", `--margin: expected 0 or a size such as 512 (MiB), 1G or 1.5T, found "lots"`},
+		{"a margin of nothing at all", "--margin=", `--margin: expected 0 or a size such as 512 (MiB), 1G or 1.5T, found ""`},
+		{"a margin beyond any machine", "--margin 99999T", `--margin: expected 0 or a size such as 512 (MiB), 1G or 1.5T, found "99999T"`},
+		{"a threshold below 0", "--idle-threshold -1G", `--idle-threshold: expected 0 or a size such as 512 (MiB), 1G or 1.5T, found "-1G"`},
+		{"a count that is no number", "--oom-retries two", `--oom-retries: expected a whole number, found "two"`},
+		{"a count with a fraction", "--sim 1.5", `--sim: expected a whole number, found "1.5"`},
+		{"a count that no machine has", "--jobs-per-gpu 5000000", "--jobs-per-gpu: expected a number from 0 to 1000, found 5000000"},
+		{"a fraction that is no number", "--tolerance ten", `--tolerance: expected a number such as 0.1, found "ten"`},
+		{"a switch that is neither on nor off", "--watch=perhaps", `--watch: expected true, false, or the flag without a value, found "perhaps"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

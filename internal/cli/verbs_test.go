@@ -214,7 +214,7 @@ func TestListAsksForWhatIsWanted(t *testing.T) {
 		}
 	}
 	berth("list", "--watch").wants(t, 2, "", "needs a terminal")
-	berth("history", "--since", "soon").wants(t, 2, "", "--since: found")
+	berth("history", "--since", "soon").wants(t, 2, "", "--since: expected")
 }
 
 func TestALongListIsCutOnlyForPeople(t *testing.T) {
@@ -287,7 +287,7 @@ func TestEditSendsWhatIsToChange(t *testing.T) {
 	berth("edit", "2", "priority=1").wants(t, 1, "", "berth: job 2 is running\n")
 	berth("edit").wants(t, 2, "", "edit which job?")
 	berth("edit", "1").wants(t, 2, "", "nothing to change")
-	berth("edit", "1", "priority").wants(t, 2, "", "allowed KEY=VALUE")
+	berth("edit", "1", "priority").wants(t, 2, "", "expected KEY=VALUE")
 }
 
 func TestTheMachinesVerbs(t *testing.T) {
@@ -320,14 +320,14 @@ func TestTheMachinesVerbs(t *testing.T) {
 	berth("gpu", "clear").wants(t, 2, "", "clear which cards?")
 	berth("gpu", "history", "1").wants(t, 0, "    1  quarantined by ", "")
 	berth("gpu", "history", "gpu1", "-n", "1").wants(t, 0, "    1  ok by ", "")
-	berth("gpu", "history", "--since", "tomorrow").wants(t, 2, "", "--since: found")
-	berth("gpu", "history", "--limit", "1001").wants(t, 2, "", "allowed 1 to 1000")
+	berth("gpu", "history", "--since", "tomorrow").wants(t, 2, "", "--since: expected")
+	berth("gpu", "history", "--limit", "1001").wants(t, 2, "", "expected 1 to 1000")
 	berth("gpu", "release", "--for", "90s", "--force").wants(t, 0, "let go of until ", "")
 	berth("gpu", "release", "--end").wants(t, 0, "the cards are read again\n", "")
 	if f.releases[0] != (api.ReleaseRequest{ForS: 90, Force: true}) || f.releases[1] != (api.ReleaseRequest{End: true}) {
 		t.Errorf("%+v", f.releases)
 	}
-	berth("gpu", "release", "--for", "25h").wants(t, 2, "", "allowed 1s to 24h")
+	berth("gpu", "release", "--for", "25h").wants(t, 2, "", "expected 1s to 24h")
 	f.holdsNothing = true
 	berth("gpu", "release").wants(t, 0, "there is nothing to let go of\n", "")
 	berth("stats", "--since", "30d", "--until", "1d", "-u", "ann").wants(t, 0, "GPU-hours  12.5\n", "")

@@ -19,7 +19,7 @@ func parseWhen(flag, written string, now time.Time) (time.Time, error) {
 	if ago, err := text.ParseDuration(written); err == nil {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example --%s 7d", flag), "--%s: found %q, allowed how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00)", flag, written)
+	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example --%s 7d", flag), "--%s: expected how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00), found %q", flag, written)
 }
 
 // optionalWhen is parseWhen for a flag that may be left out.

@@ -121,7 +121,7 @@ func readVRAM(a *asking, value string) error {
 	}
 	mib, err := text.ParseSize(value)
 	if err != nil {
-		return text.Mismatch(value, text.AllowedSize+", or auto")
+		return text.Mismatch(value, text.ExpectedSize+", or auto")
 	}
 	a.Spec.VRAMMiB, a.Spec.VRAMAuto = mib, false
 	return nil

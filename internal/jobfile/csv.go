@@ -91,7 +91,7 @@ func parseCSVLine(raw []byte) (CSVJob, error) {
 func parseCSVPriority(field string) (int, error) {
 	n, err := strconv.ParseInt(field, 10, 64)
 	if err != nil || n < -math.MaxInt32 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("priority: %w", text.Mismatch(field, "a whole number, lower starts first"))
+		return 0, fmt.Errorf("priority: %w", text.Mismatch(field, "a whole number (lower starts first)"))
 	}
 	return int(n), nil
 }

@@ -91,17 +91,17 @@ func TestCSVTellsEveryMistakeAndKeepsTheGoodLines(t *testing.T) {
 	}
 	want := []string{
 		`jobs.txt:2: found one field, allowed priority,script_path,conda_env,arguments,allowed_gpus, of which the first two are needed`,
-		`jobs.txt:3: priority: found "high", allowed a whole number, lower starts first`,
-		`jobs.txt:4: priority: found nothing, allowed a whole number, lower starts first`,
+		`jobs.txt:3: priority: expected a whole number (lower starts first), found "high"`,
+		`jobs.txt:4: priority: expected a whole number (lower starts first), found nothing`,
 		`jobs.txt:5: script_path: found nothing, allowed the path of a Python script`,
 		`jobs.txt:6: arguments: found a quote that does not close, allowed '...' or "..."`,
 		`jobs.txt:7: arguments: found a backslash with nothing behind it, allowed one before a character`,
-		`jobs.txt:8: allowed_gpus: found "x", allowed GPU ids from 0 to 1023 and ranges: 0-3,5; quote arguments that have commas in them`,
-		`jobs.txt:9: allowed_gpus: found "3-1", allowed GPU ids from 0 to 1023 and ranges: 0-3,5; quote arguments that have commas in them`,
-		`jobs.txt:10: allowed_gpus: found "2,three", allowed GPU ids from 0 to 1023 and ranges: 0-3,5; quote arguments that have commas in them`,
-		`jobs.txt:11: priority: found "9999999999", allowed a whole number, lower starts first`,
+		`jobs.txt:8: allowed_gpus: expected GPU ids from 0 to 1023 and ranges: 0-3,5, found "x"; quote arguments that have commas in them`,
+		`jobs.txt:9: allowed_gpus: expected GPU ids from 0 to 1023 and ranges: 0-3,5, found "3-1"; quote arguments that have commas in them`,
+		`jobs.txt:10: allowed_gpus: expected GPU ids from 0 to 1023 and ranges: 0-3,5, found "2,three"; quote arguments that have commas in them`,
+		`jobs.txt:11: priority: expected a whole number (lower starts first), found "9999999999"`,
 		`jobs.txt:12: found a line end or a NUL byte in "a\x00b.py", allowed text of one line`,
-		`jobs.txt:13: priority: found "1.5", allowed a whole number, lower starts first`,
+		`jobs.txt:13: priority: expected a whole number (lower starts first), found "1.5"`,
 	}
 	if got := err.Error(); got != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))

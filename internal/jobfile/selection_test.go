@@ -43,7 +43,7 @@ func TestSelections(t *testing.T) {
 			t.Errorf("%s: %+v", words, got)
 		}
 	}
-	if _, err := ParseSelection([]string{""}); err == nil || !strings.HasPrefix(err.Error(), "found nothing, allowed job ids") {
+	if _, err := ParseSelection([]string{""}); err == nil || !strings.HasPrefix(err.Error(), "expected job ids") {
 		t.Errorf("an empty word: %v", err)
 	}
 	many := make([]string, maxSelected+1)

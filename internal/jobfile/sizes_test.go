@@ -78,7 +78,7 @@ func TestSizesTellWhatIsWrongByTheModelsName(t *testing.T) {
 		{`{"models": {"a": {"share": 2}}}`, `s:1: "a": share: found "2"`},
 		{`{"models": {"a": {"share": 0.5, "gpus": 1}}}`, `s:1: "a": gpus: found share and gpus, allowed one of them`},
 		{`{"models": {"a": {"gpus": "2"}}}`, `s:1: "a": gpus: found "2", allowed a number above 0`},
-		{`{"models": {"a": {"vram": "lots"}}}`, `s:1: "a": vram: found "lots"`},
+		{`{"models": {"a": {"vram": "lots"}}}`, `s:1: "a": vram: expected a size above 0`},
 		{`{"models": {"a": {"vram": [1]}}}`, `s:1: "a": vram: found a list`},
 		{`{"models": {"a": {"vrma": "1G"}}}`, `s:1: "a": found unknown key "vrma" (did you mean vram?)`},
 		{`{"default_requirement": 0, "models": {}}`, `s:1: "default_requirement": found "0"`},

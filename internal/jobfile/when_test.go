@@ -37,7 +37,7 @@ func TestArrays(t *testing.T) {
 		"0-1000":       "found more than 1000 tasks in \"0-1000\", allowed at most 1000",
 		"0-1073741824": "found more than 1000 tasks",
 	} {
-		if _, err := ParseArray(text, 1000); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := ParseArray(text, 1000); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestBeginnings(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "found nothing, allowed now,", "soon": `found "soon", allowed now,`, "now+": "found", "now+0": "found", "now+x": "found", "now-1h": "found",
+		"": "found nothing", "soon": `found "soon"`, "now+": "found", "now+0": "found", "now+x": "found", "now-1h": "found",
 		"now+2fortnights": "found", "25:00": "found", "2026-02-30": "found", "03/01": "found", "4pm": "found", "16": "found",
 		"2026-03-01":           `found "2026-03-01", allowed a time to come: it is 2026-03-01 12:00:00 X now`,
 		"2025-12-31T23:59":     "found",
@@ -87,7 +87,7 @@ func TestBeginnings(t *testing.T) {
 		"2036-03-01":           `found "2036-03-01", allowed at most 3650 days from now`,
 		"9999-12-31T23:59:59Z": "found",
 	} {
-		if got, err := parseBegin(text, noon); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if got, err := parseBegin(text, noon); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %v, want %s", text, got, err, want)
 		}
 	}

@@ -65,6 +65,21 @@ func Some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
+// Or joins the words of a choice: "pack or spread", "a, b or c".
+func Or[S ~string](words []S) string {
+	var b strings.Builder
+	for i, word := range words {
+		switch {
+		case i > 0 && i == len(words)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(word))
+	}
+	return b.String()
+}
+
 // Numbers joins numbers as people type them: "0,1".
 func Numbers(list []int) string {
 	words := make([]string, len(list))

@@ -54,11 +54,11 @@ func Hours(d time.Duration) string {
 // OfSeconds is the duration of a number of seconds.
 func OfSeconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// MaxDuration is the longest time that is read. It lies far outside of what is run, so that no later arithmetic can
-// overflow.
+// MaxDuration is the longest time that is read. No job comes near it, and no later
+// arithmetic can overflow.
 const MaxDuration = 3650 * 24 * time.Hour
 
-const allowedDuration = "a time above 0: 90 or 90s (seconds), 15m, 2h, 1d, 1:30 (m:s), 1:30:00 (h:m:s)"
+const expectedDuration = "a duration above 0, such as 90 (seconds), 15m, 2h, 1d or 1:30:00"
 
 // ParseDuration reads a span of time: a number with s, m, h or d (seconds
 // where there is no unit), or m:s, or h:m:s.
@@ -68,7 +68,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	value, unit, ok := CutNumber(s)
 	if !ok {
-		return 0, Mismatch(s, allowedDuration)
+		return 0, Mismatch(s, expectedDuration)
 	}
 	switch strings.ToLower(unit) {
 	case "", "s":
@@ -80,7 +80,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	case "d":
 		value *= float64(24 * time.Hour)
 	default:
-		return 0, Mismatch(s, allowedDuration)
+		return 0, Mismatch(s, expectedDuration)
 	}
 	return boundDuration(s, math.Round(value))
 }
@@ -89,13 +89,13 @@ func ParseDuration(s string) (time.Duration, error) {
 func parseClock(s string) (time.Duration, error) {
 	parts := strings.Split(strings.TrimSpace(s), ":")
 	if len(parts) > 3 {
-		return 0, Mismatch(s, allowedDuration)
+		return 0, Mismatch(s, expectedDuration)
 	}
 	seconds := 0.0
 	for i, part := range parts {
 		n, ok := Digits(part, 9)
 		if !ok || (i > 0 && (n > 59 || len(part) > 2)) {
-			return 0, Mismatch(s, allowedDuration)
+			return 0, Mismatch(s, expectedDuration)
 		}
 		seconds = seconds*60 + float64(n)
 	}
@@ -104,7 +104,7 @@ func parseClock(s string) (time.Duration, error) {
 
 func boundDuration(s string, nanos float64) (time.Duration, error) {
 	if nanos < 1 {
-		return 0, Mismatch(s, allowedDuration)
+		return 0, Mismatch(s, expectedDuration)
 	}
 	if nanos > float64(MaxDuration) {
 		return 0, Mismatch(s, "at most 3650d")

@@ -81,8 +81,8 @@ func Found(s string) string {
 }
 
 // Mismatch is the shape of every complaint about a value.
-func Mismatch(found, allowed string) error {
-	return fmt.Errorf("found %s, allowed %s", Found(found), allowed)
+func Mismatch(found, expected string) error {
+	return fmt.Errorf("expected %s, found %s", expected, Found(found))
 }
 
 // Complaint is what a program says of a problem: what is wrong, on as many lines

@@ -90,9 +90,9 @@ func TestClip(t *testing.T) {
 
 func TestMismatchShowsLittle(t *testing.T) {
 	for found, want := range map[string]string{
-		"":                      "found nothing, allowed one",
-		"a\x1bb":                `found "a\x1bb", allowed one`,
-		strings.Repeat("x", 70): `found "` + strings.Repeat("x", 60) + `"…, allowed one`,
+		"":                      "expected one, found nothing",
+		"a\x1bb":                `expected one, found "a\x1bb"`,
+		strings.Repeat("x", 70): `expected one, found "` + strings.Repeat("x", 60) + `"…`,
 	} {
 		if got := Mismatch(found, "one").Error(); got != want {
 			t.Errorf("%s, want %s", got, want)

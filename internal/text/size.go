@@ -9,12 +9,12 @@ import (
 // GiB writes an amount of memory as people read it: "17.5".
 func GiB(mib int64) string { return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) }
 
-// MaxSizeMiB is the largest size that is read. It lies far outside of any machine, so that no later arithmetic can
-// overflow.
+// MaxSizeMiB is the largest size that is read. No machine comes near it, and no later
+// arithmetic can overflow.
 const MaxSizeMiB = 1 << 30 // one PiB
 
-// AllowedSize is what ParseSize takes, in words.
-const AllowedSize = "a size above 0 in MiB, or with a unit M, G or T: 18432, 18G, 1.5GiB"
+// ExpectedSize describes what ParseSize takes.
+const ExpectedSize = "a size above 0, such as 18432 (MiB), 18G or 1.5T"
 
 // ParseSize reads an amount of memory. A bare number is MiB; M, G and T, with
 // or without B or iB and in any case, are powers of 1024. Parts of a MiB are
@@ -22,7 +22,7 @@ const AllowedSize = "a size above 0 in MiB, or with a unit M, G or T: 18432, 18G
 func ParseSize(s string) (mib int64, err error) {
 	value, unit, ok := CutNumber(s)
 	if !ok {
-		return 0, Mismatch(s, AllowedSize)
+		return 0, Mismatch(s, ExpectedSize)
 	}
 	switch strings.ToLower(unit) {
 	case "", "m", "mb", "mib":
@@ -31,11 +31,11 @@ func ParseSize(s string) (mib int64, err error) {
 	case "t", "tb", "tib":
 		value *= 1 << 20
 	default:
-		return 0, Mismatch(s, AllowedSize)
+		return 0, Mismatch(s, ExpectedSize)
 	}
 	value = math.Ceil(value)
 	if value < 1 {
-		return 0, Mismatch(s, AllowedSize)
+		return 0, Mismatch(s, ExpectedSize)
 	}
 	if value > MaxSizeMiB {
 		return 0, Mismatch(s, "at most 1024T")
