@@ -58,7 +58,7 @@ type room struct {
 
 // readRooms takes the rooms from the text of ARCHITECTURE.md.
 func readRooms(text string) (map[string]room, error) {
-	named := regexp.MustCompile("`((?:cmd|internal|scripts)/[^`]+)`")
+	named := regexp.MustCompile("`((?:cmd|internal|scripts)/[^`]+|docs)`")
 	rooms := map[string]room{}
 	floor := 0.0
 	for line := range strings.Lines(text) {
@@ -141,7 +141,7 @@ func (s source) inTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
 // sources are all files, parsed once.
 var sources = sync.OnceValues(func() (list []source, err error) {
-	for _, top := range []string{"cmd", "internal", "scripts"} {
+	for _, top := range []string{"cmd", "internal", "scripts", "docs"} {
 		err = errors.Join(err, filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err

@@ -8,9 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpColumns is what a terminal has when nobody made it wider.
-const helpColumns = 80
-
 func TestEveryHelpFitsATerminalAndHasAnExample(t *testing.T) {
 	commands := 0
 	var look func(cmd *cobra.Command)

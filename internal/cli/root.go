@@ -29,6 +29,9 @@ const (
 // more than five columns later is not, so that everything fits into 80.
 const helpWidth = 75
 
+// helpColumns is how wide a terminal is unless someone made it wider.
+const helpColumns = 80
+
 // status carries an exit status through cobra without a message.
 type status int
 
@@ -90,7 +93,9 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat())
 	root.AddCommand(daemonVerbs()...)
+	root.SetHelpCommand(newHelp())
 	group(root)
+	root.SetHelpCommandGroupID("see")
 	return root
 }
 
