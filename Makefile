@@ -29,7 +29,7 @@ install: build ## copy the programs to PREFIX/bin (default /usr/local/bin)
 	for program in berth berth-keep berth-gpu; do \
 		if [ -e $(BIN)/$$program ]; then install -m 755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/bin/; fi; done
 
-# The other schedulers that berth stands in for (docs/howto/migrating.md).
+# The other schedulers that berth stands in for (docs/howto/from-*.md).
 NAMES := gpusched gpu-scheduler tgpu mgpu_scheduler_server mgpu_srun mgpu_queue mgpu_cancel
 install-links: install ## install, and let berth answer to the names of other schedulers in PREFIX/bin
 	@sh scripts/links.sh install $(DESTDIR)$(PREFIX)/bin $(NAMES)

@@ -82,8 +82,8 @@ func newCompat() *cobra.Command {
 ` + strings.Join(programNames()[:3], ", ") + ",\n" + strings.Join(programNames()[3:], ", ") + `.
 
 A link to berth with such a name does the same: make install-links makes them.
-berth compat PROGRAM --help is that program's usage. docs/howto/migrating.md tells
-which of berth's own commands does what.`,
+berth compat PROGRAM --help is that program's usage. berth help from-gpusched,
+from-gpu-scheduler, from-tgpu and from-mgpu list berth's own commands for each.`,
 		Example: `  berth compat gpusched jobs.txt --sim 2
   berth compat mgpu_srun --gpu-ids 0,1 --interactive -- python train.py
   ln -s $(command -v berth) ~/bin/tgpu && tgpu list

@@ -17,40 +17,54 @@ import (
 	"berth/internal/testkit"
 )
 
-// TestThePageOfMigratingIsTrue runs every command that docs/howto/migrating.md tells
-// people to type, on simulated cards and with files that stand in for theirs:
-// a flag that does not exist fails here, not at their desks.
-func TestThePageOfMigratingIsTrue(t *testing.T) {
-	page, err := os.ReadFile("../../docs/howto/migrating.md")
+// TestEveryCommandOfTheMigrationPagesWorks runs every command that the pages for
+// people who come from another scheduler tell them to type, on simulated GPUs
+// and with sample files: a flag that does not exist fails here, not at their
+// desks.
+func TestEveryCommandOfTheMigrationPagesWorks(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/howto/from-*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := commandsToType(string(page))
-	if len(commands) < 100 {
-		t.Fatalf("the page has only %d commands to type", len(commands))
-	}
+	pages = append(pages, "../../docs/howto/move-running-work.md")
 	h := newHousehold(t)
-	for _, c := range commands {
-		t.Run(c.line, func(t *testing.T) {
-			t.Parallel()
-			h.try(t, c)
-		})
+	known := map[toType]bool{}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(known)
+		for _, c := range commandsToType(string(text)) {
+			if known[c] {
+				continue
+			}
+			known[c] = true
+			t.Run(c.line, func(t *testing.T) {
+				t.Parallel()
+				h.try(t, c)
+			})
+		}
+		if len(known) == before {
+			t.Errorf("%s has no command to type", page)
+		}
+	}
+	if len(pages) < 11 || len(known) < 100 {
+		t.Errorf("only %d commands to type on %d pages", len(known), len(pages))
 	}
 }
 
-// toType is a command of the page.
+// toType is a command of a page.
 type toType struct {
 	line  string
-	stays bool // it runs until it is ended
+	stays bool // it keeps running until it is stopped
 }
 
-var inBackticks = regexp.MustCompile("`([^`]+)`( \\(stays\\))?")
+var inBackticks = regexp.MustCompile("`([^`]+)`( \\(keeps running\\))?")
 
-// commandsToType are those in the tables, in all columns but the first. Where
-// a cell is about code, or says that nothing changes, it has no command.
-func commandsToType(page string) []toType {
-	var commands []toType
-	known := map[toType]bool{}
+// commandsToType are the commands in the tables, in all columns but the first.
+// Cells that are about code, or say that nothing changes, have none.
+func commandsToType(page string) (commands []toType) {
 	for line := range strings.Lines(page) {
 		line = strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00")
 		if !strings.HasPrefix(line, "|") {
@@ -59,8 +73,7 @@ func commandsToType(page string) []toType {
 		for _, cell := range strings.Split(strings.Trim(line, "|"), "|")[1:] {
 			for _, form := range inBackticks.FindAllStringSubmatch(cell, -1) {
 				c := toType{strings.ReplaceAll(form[1], "\x00", "|"), form[2] != ""}
-				if !known[c] && !strings.HasPrefix(c.line, "from ") {
-					known[c] = true
+				if !strings.HasPrefix(c.line, "from ") {
 					commands = append(commands, c)
 				}
 			}
@@ -69,7 +82,7 @@ func commandsToType(page string) []toType {
 	return commands
 }
 
-// household is one daemon on eight cards, and the programs that people have.
+// household is one daemon on eight GPUs, and the programs that people have.
 type household struct {
 	dir, bin, socket string
 }
@@ -131,7 +144,7 @@ results = GPUScheduler(n_gpus=2, jobs_per_gpu=2, check_interval=0.1).run_jobs([J
 assert results == [0, 0], results
 `
 
-// desk is a directory with what the page takes to be there.
+// desk is a directory with the files that the pages mention.
 func desk(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "m")
@@ -156,7 +169,7 @@ func desk(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"train.sh": "#!/bin/sh\n#SBATCH --job-name=a\ntrue\n", "train.py": "", "jobs.txt": "true\n[gpus=0] true\n",
+		"train.sh": "#!/bin/sh\n#SBATCH --job-name=a\ntrue\n", "train.py": "", "jobs.txt": "true\n[gpus=0] true\n", "commands.txt": "true\n", "gpu.queue": "true\n",
 		"jobs.csv": "0,train.py,,--epochs 3,0-3\n", "llm_config.json": `{"default_requirement": 1.0, "models": {"small": 0.5}}`,
 		"job.yaml": "command: true\nnum_gpus: 2\npriority: 5\n",
 		"sweep.py": fmt.Sprintf(sweep, "kairos"), "sweep_berth.py": fmt.Sprintf(sweep, "berth"),
@@ -166,7 +179,7 @@ func desk(t *testing.T) string {
 	return dir
 }
 
-// try types one command of the page.
+// try types one command of a page.
 func (h household) try(t *testing.T, c toType) {
 	if _, err := exec.LookPath("python3"); err != nil && strings.Contains(c.line, "python3") {
 		t.Skip("there is no python3")
@@ -177,7 +190,7 @@ func (h household) try(t *testing.T, c toType) {
 	dir := desk(t)
 	line := h.withIDs(t, dir, c.line)
 	if strings.Contains(line, "simjob --") {
-		line = "export " + h.box() + "; " + line // by hand it is a stranger in a box that runs
+		line = "export " + h.box() + "; " + line // typed by hand, it is an external process on the daemon's GPUs
 	}
 	if strings.HasSuffix(line, "pause all") {
 		line += " && berth gpu resume all" // the others need them
@@ -193,16 +206,17 @@ func (h household) try(t *testing.T, c toType) {
 	}
 }
 
-// withIDs puts a job or a process of its own in place of those on the page:
-// one that waits, or one that is over for what is about those.
+// withIDs puts a job or a process of its own in place of those on the page: a
+// waiting job, or a finished one for commands about those.
 func (h household) withIDs(t *testing.T, dir, line string) string {
 	t.Helper()
 	if strings.Contains(line, "4242") {
-		return strings.ReplaceAll(line, "4242", h.stranger(t, dir))
+		return strings.ReplaceAll(line, "4242", h.external(t, dir))
 	}
 	id := regexp.MustCompile(`\b17\b|K3ZX81QA`)
 	named := strings.HasPrefix(line, "berth cancel") && strings.HasSuffix(line, " --name a")
-	if !id.MatchString(line) && !named {
+	last := strings.Contains(line, "--after @") // needs a last job
+	if !id.MatchString(line) && !named && !last {
 		return line
 	}
 	how := "-q --gpus 0 --begin now+5h -- true"
@@ -221,8 +235,8 @@ func (h household) withIDs(t *testing.T, dir, line string) string {
 	return id.ReplaceAllString(line, strings.Fields(string(out))[0])
 }
 
-// stranger is a process on one of the daemon's cards that nobody submitted.
-func (h household) stranger(t *testing.T, dir string) string {
+// external is a process on one of the daemon's GPUs that berth did not start.
+func (h household) external(t *testing.T, dir string) string {
 	t.Helper()
 	command := h.command(context.Background(), dir, "exec berth simjob --gpu 7 --vram 1000 --hold 600")
 	command.Env = append(command.Env, h.box())
@@ -243,13 +257,13 @@ func (h household) stranger(t *testing.T, dir string) string {
 	return pid
 }
 
-// box is where the daemon's simulated cards are.
+// box is where the daemon's simulated GPUs are.
 func (h household) box() string {
 	return "BERTH_SIM_DIR=" + filepath.Join(filepath.Dir(h.socket), "sim")
 }
 
-// stays begins what runs until it is ended, on a daemon's places of its own,
-// and ends it when it has something to say.
+// stays starts a command that keeps running, with its own place for a daemon,
+// and stops it once it has printed something.
 func (h household) stays(t *testing.T, dir, line string) {
 	h.socket = filepath.Join(dir, "d", "berth.sock")
 	if err := os.Mkdir(filepath.Dir(h.socket), 0o700); err != nil {
@@ -278,7 +292,7 @@ func (h household) stays(t *testing.T, dir, line string) {
 	err = <-over
 	said, _ := os.ReadFile(out.Name())
 	var exit *exec.ExitError
-	// Ended by the signal, or by itself because of it: both are well.
+	// Killed by the signal or stopped because of it: both are fine.
 	badly := errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2)
 	if !spoke || badly {
 		t.Errorf("%s: %v\n%s", line, err, said)
