@@ -78,7 +78,7 @@ func TestTheDoctorHearsHowADaemonReadsTheCards(t *testing.T) {
 	for _, test := range []struct{ name, source, what, want string }{
 		{"it does as this process would", "NVML", "2 cards, read through NVML", "ok 2 cards, read through NVML"},
 		{"it does without NVML", "nvidia-smi", "2 cards, read through NVML", "warn the daemon reads the cards through nvidia-smi: slower, once a poll, no MIG"},
-		{"there are no cards", "nvidia-smi", site.NoCards, "ok " + site.NoCards},
+		{"no GPUs", "nvidia-smi", site.NoCards, "ok " + site.NoCards},
 	} {
 		findings := []site.Finding{{Name: "nvml", Status: site.OK, What: test.what}, {Name: "kernel", Status: site.OK, What: "6.18"}}
 		hearSource(findings, test.source)
@@ -101,7 +101,7 @@ func TestADoctorsReport(t *testing.T) {
 	}
 	out.Reset()
 	none := []site.Finding{{Name: "driver", Status: site.Warn, What: "none", Fix: "install it"}, {Name: "nvml", Status: site.OK, What: site.NoCards}, {Name: "memory limits", Status: site.OK, What: site.NoCards}}
-	want = "warn  driver  none\n              fix: install it\nok    the rest  there are no cards: nvml, memory limits\n2 ok, 1 to improve, 0 failing\n"
+	want = "warn  driver  none\n              fix: install it\nok    the rest  no GPUs: nvml, memory limits\n2 ok, 1 to improve, 0 failing\n"
 	if err := drawFindings(screen{out: &out}, none); err != nil || out.String() != want {
 		t.Errorf("%v, without cards it says\n%s", err, out.String())
 	}

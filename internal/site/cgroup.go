@@ -10,9 +10,9 @@ import (
 // hierarchy is one mounted cgroup hierarchy and a process's place in it.
 type hierarchy struct {
 	version     int
-	controllers []string // of version 1; version 2 lists them in its files
-	mount       string   // where it is mounted, without the machine's root
-	dir         string   // the process's directory there
+	controllers []string // version 1 only; version 2 lists them in files
+	mount       string   // mount point, without machine.root
+	dir         string   // the process's directory below mount
 }
 
 // hierarchies lists a process's cgroups, version 2 first.
@@ -37,7 +37,7 @@ func (m machine) hierarchies(pid int) []hierarchy {
 			h.controllers = strings.Split(kind[len(kind)-1], ",")
 			path, member = placeOf(places, h.controllers)
 		}
-		// A mount of a subtree, as in a container, shows only what is below.
+		// In a container, only a subtree of the hierarchy may be mounted.
 		inside, within := below(path, unescapeMount(fields[3]))
 		if h.version == 0 || !member || !within {
 			continue
@@ -49,7 +49,8 @@ func (m machine) hierarchies(pid int) []hierarchy {
 	return all
 }
 
-// cgroupPaths are a process's paths by controller; version 2's is under "".
+// cgroupPaths maps controllers to a process's paths; the path for version 2 is
+// under "".
 func (m machine) cgroupPaths(pid int) map[string]string {
 	places := make(map[string]string)
 	for line := range strings.Lines(m.read("/proc/" + strconv.Itoa(pid) + "/cgroup")) {

@@ -18,49 +18,50 @@ import (
 	"berth/internal/text"
 )
 
-// call is one question to a program of the system.
+// call is one run of a program of the system.
 type call struct {
-	name     string // without a directory: it is looked for in commandDirs only
-	path     string // where berth's own helper lies; then it is not looked for
+	name     string // looked up in commandDirs, never in PATH
+	path     string // of berth's own helper; overrides the lookup
 	args     []string
-	env      []string // beside the fixed ones
+	env      []string // in addition to the fixed ones
 	deadline time.Duration
 }
 
-// answer is what the program said.
+// answer is what the program printed and its exit status.
 type answer struct {
 	exit   int
 	stdout string
 	stderr string
 }
 
-// runner asks a program. An error means that there is no answer: it is not
-// installed, could not be started, was ended by a signal or did not end in time.
+// runner runs a program. It returns an error if the program is not installed,
+// could not be started, was killed by a signal or did not end in time.
 type runner func(ctx context.Context, c call) (answer, error)
 
 var (
-	errNotInstalled = errors.New("it is not installed")
-	errNoAnswer     = errors.New("it does not answer")
+	errNotInstalled = errors.New("not installed")
+	errNoAnswer     = errors.New("no answer")
 )
 
-// commandDirs are where a program may lie that a root daemon runs: no PATH
-// that somebody else has set takes part.
+// commandDirs are the directories a root daemon runs programs from. PATH is
+// not used: another user may have set it.
 var commandDirs = []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin", "/run/current-system/sw/bin", "/usr/lib/wsl/lib"}
 
 const (
 	defaultDeadline  = 10 * time.Second
-	maxCommandOutput = 1 << 20 // bytes; the groups of a user in all of them have some 700 KiB
-	// commandGrace is what a program that is late gets to end by itself.
+	maxCommandOutput = 1 << 20 // bytes; a user in 65,536 groups needs about 700 KiB
+	// commandGrace is how long a program past its deadline may take to end by
+	// itself.
 	commandGrace = 2 * time.Second
-	// maxCommands bounds the programs under way. One that hangs in the kernel
-	// keeps its place until it is gone, so a dead file server costs this many
-	// processes and no more.
+	// maxCommands bounds the programs running at once. A program that hangs in
+	// the kernel keeps its slot until it is gone, so a dead file server costs
+	// at most this many processes.
 	maxCommands = 16
 )
 
 var commandSlots = make(chan struct{}, maxCommands)
 
-// command is where a program lies.
+// command is the path of a program.
 func (m machine) command(name string) (string, error) {
 	for _, dir := range commandDirs {
 		path := m.path(filepath.Join(dir, name))
@@ -82,9 +83,9 @@ func runCommand(ctx context.Context, c call) (answer, error) {
 	return runPath(ctx, path, c)
 }
 
-// runPath runs one program with nothing of this process's environment. It
-// returns when the program has ended or its time is up, whichever is first:
-// one that hangs in the kernel is left to the goroutine that waits for it.
+// runPath runs one program with a fixed environment. It returns when the
+// program has ended or its deadline has passed. A program that hangs in the
+// kernel is left to the goroutine that waits for it.
 func runPath(ctx context.Context, path string, c call) (answer, error) {
 	deadline := c.deadline
 	if deadline == 0 {
@@ -95,15 +96,15 @@ func runPath(ctx context.Context, path string, c call) (answer, error) {
 	select {
 	case commandSlots <- struct{}{}:
 	case <-ctx.Done():
-		return answer{}, fmt.Errorf("%s: %w: %d earlier programs still hang", c.name, errNoAnswer, maxCommands)
+		return answer{}, fmt.Errorf("%s: %w: %d earlier programs are still hanging", c.name, errNoAnswer, maxCommands)
 	}
 	var stdout, stderr boundedBuffer
 	cmd := exec.Command(path, c.args...)
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}, c.env...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// A group, not a session: what lives in another session is taken for a
-	// process that some job left behind.
+	// A new process group, but not a new session: berth takes a process in
+	// another session for one that a job left behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = commandGrace // a grandchild may keep the pipe open
 	if err := cmd.Start(); err != nil {
@@ -129,12 +130,12 @@ func runPath(ctx context.Context, path string, c call) (answer, error) {
 		return answer{}, fmt.Errorf("%s: %w", c.name, err)
 	}
 	if stdout.cut {
-		return answer{}, fmt.Errorf("%s: it printed more than %d bytes", c.name, maxCommandOutput)
+		return answer{}, fmt.Errorf("%s: printed more than %d bytes", c.name, maxCommandOutput)
 	}
 	return said, nil
 }
 
-// program is a process group that may have to be ended.
+// program is a process group that may have to be stopped.
 type program struct {
 	pid   int
 	mu    sync.Mutex // held while the group is signalled
@@ -142,8 +143,8 @@ type program struct {
 	ended chan struct{}
 }
 
-// await returns when the leader has ended and before its number is free for
-// another process.
+// await returns when the leader has ended, before its process id can be
+// reused.
 func (p *program) await() {
 	for unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
@@ -153,13 +154,13 @@ func (p *program) await() {
 	close(p.ended)
 }
 
-// end asks first: a program killed in the middle of a driver call has taken
-// cards down with it.
+// end sends SIGTERM before SIGKILL: killing a program in the middle of a
+// driver call can take GPUs down with it.
 func (p *program) end() {
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		p.mu.Lock()
 		if !p.gone {
-			_ = unix.Kill(-p.pid, signal) // a zombie cannot be told from a success
+			_ = unix.Kill(-p.pid, signal) // fails only if the group is gone
 		}
 		p.mu.Unlock()
 		select {
@@ -170,9 +171,9 @@ func (p *program) end() {
 	}
 }
 
-// boundedBuffer keeps the beginning of what is written to it and lets the
-// writer believe that all of it was taken: a full pipe would hang the program.
-// It is not embedded: the buffer's own ReadFrom knows no bound.
+// boundedBuffer keeps the beginning of what is written to it and discards the
+// rest, because a full pipe would hang the program. bytes.Buffer is not
+// embedded: its ReadFrom has no bound.
 type boundedBuffer struct {
 	kept bytes.Buffer
 	cut  bool
@@ -185,7 +186,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// firstLine is what a program complained about.
+// firstLine is the first line of a program's complaint.
 func (a answer) firstLine() string {
 	for _, written := range []string{a.stderr, a.stdout} {
 		for line := range strings.Lines(written) {
@@ -194,5 +195,5 @@ func (a answer) firstLine() string {
 			}
 		}
 	}
-	return "it printed nothing"
+	return "no output"
 }

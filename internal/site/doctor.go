@@ -14,24 +14,24 @@ type Finding struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // OK, Warn or Fail
 	What   string `json:"what"`
-	Fix    string `json:"fix"` // "" where there is nothing to do
+	Fix    string `json:"fix"` // "" if there is nothing to do
 }
 
-// What a finding amounts to: nothing is missing; berth works, but less well;
-// berth does not work as it should.
+// The status of a finding: nothing to do; berth works, but less well; berth
+// does not work as it should.
 const (
 	OK   = "ok"
 	Warn = "warn"
 	Fail = "fail"
 )
 
-// examineDeadline bounds one examination: a dead file server or a sick driver
+// examineDeadline bounds one examination: a dead file server or a hung driver
 // is a finding, not a reason to hang.
 const examineDeadline = 20 * time.Second
 
-// Examine looks at everything on this host that berth depends on, for a daemon
-// with these places that speaks this version of the protocol with its helper. It
-// changes nothing.
+// Examine checks everything on this host that berth depends on, for a daemon
+// with these directories and this version of the helper's protocol. It changes
+// nothing.
 func Examine(ctx context.Context, places Places, protocol int) []Finding {
 	return exam{
 		machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline,
@@ -39,14 +39,14 @@ func Examine(ctx context.Context, places Places, protocol int) []Finding {
 	}.all(ctx)
 }
 
-// exam is one look at a host. Tests examine hosts unlike theirs.
+// exam is one examination of a host. Tests examine made-up hosts.
 type exam struct {
 	machine
 	kernel   kernel
 	places   Places
 	deadline time.Duration
 	helper   helper
-	protocol int // what the helper has to speak
+	protocol int // the version the helper has to speak
 	arch     string
 }
 
@@ -78,7 +78,8 @@ func (e exam) checks() []check {
 	}
 }
 
-// all asks everything at once and answers in the order of the list.
+// all runs every check at once and returns the findings in the order of the
+// list.
 func (e exam) all(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, e.deadline)
 	defer cancel()
@@ -92,7 +93,8 @@ func (e exam) all(ctx context.Context) []Finding {
 	return findings
 }
 
-// bounded gives an answer in time, whatever the kernel does meanwhile.
+// bounded returns when the deadline passes, even if the check hangs in the
+// kernel.
 func (c check) bounded(ctx context.Context) Finding {
 	answer := make(chan Finding, 1)
 	go func() { answer <- c.ask(ctx) }()
@@ -102,7 +104,7 @@ func (c check) bounded(ctx context.Context) Finding {
 		return f
 	case <-ctx.Done():
 	}
-	return Finding{Name: c.name, Status: Fail, What: "no answer in time", Fix: "look for a file system or a driver that hangs (`dmesg`, `ps -eo pid,stat,wchan,args`)"}
+	return Finding{Name: c.name, Status: Fail, What: "no answer in time", Fix: "look for a hung file system or driver (`dmesg`, `ps -eo pid,stat,wchan,args`)"}
 }
 
 func ok(format string, args ...any) Finding {
@@ -117,10 +119,11 @@ func fail(fix, format string, args ...any) Finding {
 	return Finding{Status: Fail, What: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// isRoot: a daemon of all users needs more than a user's own.
+// isRoot reports whether the examination runs as root: a shared daemon needs
+// more than a private one.
 func (e exam) isRoot() bool { return e.uid == 0 }
 
-// existing is the nearest directory above a path that is there.
+// existing is the nearest existing directory at or above a path.
 func existing(path string) string {
 	for path != "/" && path != "." {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {

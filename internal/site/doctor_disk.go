@@ -12,34 +12,34 @@ import (
 
 func parent(path string) string { return filepath.Dir(path) }
 
-// state looks whether the state directory is where it can be trusted, or could
-// be made there.
+// state checks that the state directory is on a disk that can be trusted, or
+// could be created there.
 func (e exam) state(context.Context) Finding {
 	dir := e.places.StateDir
 	if dir == "" {
-		return fail("set HOME or XDG_STATE_HOME", "there is no place for the state directory")
+		return fail("set HOME or XDG_STATE_HOME", "no state directory: HOME and XDG_STATE_HOME are not set")
 	}
 	there := existing(e.path(dir))
 	remote, err := OnNetwork(there)
 	if err != nil {
-		return fail("see that its file system answers", "%s: %v", dir, err)
+		return fail("check that its file system responds", "%s: %v", dir, err)
 	}
 	if remote {
 		return fail("set XDG_STATE_HOME to a directory on a local disk", "%s is on a network file system, where locks cannot be trusted", dir)
 	}
 	if e.places.Shared && !e.isRoot() {
-		return ok("%s is on a local disk; whether it can be written to only root can tell", dir)
+		return ok("%s is on a local disk; only root can check that it is writable", dir)
 	}
 	if there != e.path(dir) {
 		if err := unix.Access(there, unix.W_OK|unix.X_OK); err != nil {
-			return fail("make "+dir+" for the user that runs berth", "%s is not there and cannot be made in %s: %v", dir, there, err)
+			return fail("create "+dir+" for the user that runs berth", "%s does not exist and cannot be created in %s: %v", dir, there, err)
 		}
-		return ok("%s will be made, on a local disk", dir)
+		return ok("%s will be created, on a local disk", dir)
 	}
 	if err := tryWrite(there); err != nil {
-		return fail("see that the disk is healthy, not full, not read-only, and the directory is the daemon's own", "%s: %v", dir, err)
+		return fail("check that the disk is healthy, not full and not read-only, and that the daemon owns the directory", "%s: %v", dir, err)
 	}
-	return ok("%s is on a local disk that keeps what is written", dir)
+	return ok("%s is on a local disk and writable", dir)
 }
 
 // tryWrite writes a file, waits until it is on the disk, and removes it.
@@ -66,36 +66,36 @@ func (e exam) disk(context.Context) Finding {
 	there := existing(e.path(e.places.StateDir))
 	var fs unix.Statfs_t
 	if err := unix.Statfs(there, &fs); err != nil {
-		return fail("see that its file system answers", "%s: %v", there, err)
+		return fail("check that its file system responds", "%s: %v", there, err)
 	}
 	return judgeDisk(there, int64(fs.Bavail)*fs.Bsize>>20, int64(fs.Files), int64(fs.Ffree))
 }
 
 func judgeDisk(dir string, freeMiB, inodes, freeInodes int64) Finding {
-	const fix = "free some space, or shorten what berth keeps (retention in its configuration)"
+	const fix = "free some space, or shorten the retention in berth's configuration"
 	switch {
 	case freeMiB < leastFreeMiB:
-		return fail(fix, "%d MiB are free at %s: submissions will be refused", freeMiB, dir)
+		return fail(fix, "only %d MiB free at %s: submissions will be refused", freeMiB, dir)
 	case freeMiB < wantedFreeMiB:
-		return warn(fix, "only %d MiB are free at %s", freeMiB, dir)
+		return warn(fix, "only %d MiB free at %s", freeMiB, dir)
 	case inodes > 0 && freeInodes < wantedInodes: // some file systems do not count them
-		return warn(fix, "only %d more files can be made at %s", freeInodes, dir)
+		return warn(fix, "only %d more files can be created at %s", freeInodes, dir)
 	}
-	return ok("%d MiB are free at %s", freeMiB, dir)
+	return ok("%d MiB free at %s", freeMiB, dir)
 }
 
-// ledger looks at the place where all berths of this machine book what they
-// have placed.
+// ledger checks the directory where all berths of this machine record their
+// bookings.
 func (e exam) ledger(context.Context) Finding {
 	const fix = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
 	info, err := os.Stat(e.path("/dev/shm"))
 	if err != nil || !info.IsDir() {
-		return warn(fix, "there is no /dev/shm: berths book in /tmp, which a restart of the machine may not clear")
+		return warn(fix, "/dev/shm is missing: the booking ledger is in /tmp, which a reboot may not clear")
 	}
 	if info.Mode().Perm() != 0o777 || info.Mode()&os.ModeSticky == 0 {
-		return warn(fix, "/dev/shm has mode %v: berths of several users cannot book there together", info.Mode())
+		return warn(fix, "/dev/shm has mode %v: berths of several users cannot share a booking ledger", info.Mode())
 	}
-	return ok("berths of all users book in /dev/shm")
+	return ok("all users share the booking ledger in /dev/shm")
 }
 
 func (e exam) swap(context.Context) Finding {
@@ -113,7 +113,7 @@ func (e exam) swap(context.Context) Finding {
 	case total == 0:
 		return ok("no swap")
 	case used > total/2:
-		return warn("give jobs a memory limit (--mem), or the machine more memory", "%d of %d MiB of swap are in use: jobs wait for the disk", used>>10, total>>10)
+		return warn("give jobs a memory limit (--mem), or the machine more memory", "%d of %d MiB of swap in use: jobs wait for the disk", used>>10, total>>10)
 	}
-	return ok("%d of %d MiB of swap are in use", used>>10, total>>10)
+	return ok("%d of %d MiB of swap in use", used>>10, total>>10)
 }

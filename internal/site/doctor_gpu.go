@@ -12,35 +12,35 @@ import (
 	"berth/internal/text"
 )
 
-// driver asks nvidia-smi. It is the one program here that may hang in the
-// kernel and must not be killed in a hurry.
+// driver asks nvidia-smi, which may hang in the kernel and must not be killed
+// in a hurry.
 func (e exam) driver(ctx context.Context, cards *cardFacts) Finding {
-	const noCards = "install NVIDIA's driver; without one, --sim N gives simulated cards"
+	const noCards = "install the NVIDIA driver; without one, --sim N simulates GPUs"
 	said, err := e.run(ctx, call{name: "nvidia-smi", args: []string{"--query-gpu=driver_version,name", "--format=csv,noheader"}, deadline: 10 * time.Second})
 	switch {
 	case errors.Is(err, errNotInstalled) && e.hasDriver():
 		if h := cards.get(ctx); h.err == nil {
-			return ok("driver %s, %s; nvidia-smi is missing, and berth does without", text.Said(h.Facts.Driver), text.Count(len(h.Sample.Devices), "card"))
+			return ok("driver %s, %s; nvidia-smi is missing, but berth does not need it", text.Said(h.Facts.Driver), text.Count(len(h.Sample.Devices), "GPU"))
 		}
-		return fail("install nvidia-utils (it comes with the driver)", "the driver is loaded, but nvidia-smi is missing: cards cannot be read")
+		return fail("install nvidia-utils (it comes with the driver)", "the driver is loaded, but nvidia-smi is missing: berth cannot read the GPUs")
 	case errors.Is(err, errNotInstalled):
-		return warn(noCards, "nvidia-smi is not installed: there are no cards to use")
+		return warn(noCards, "nvidia-smi is not installed: no GPUs to use")
 	case err != nil:
-		return fail("look for Xid messages in `dmesg`; the machine may have to be restarted", "nvidia-smi gives no answer: %v", err)
+		return fail("look for Xid messages in `dmesg`; the machine may need a reboot", "nvidia-smi does not answer: %v", err)
 	case said.exit != 0:
-		return fail("see that the loaded driver and the installed one are the same version; restart the machine after an upgrade", "nvidia-smi fails: %s", said.firstLine())
+		return fail("check that the loaded and the installed driver have the same version; reboot after an upgrade", "nvidia-smi fails: %s", said.firstLine())
 	}
 	lines := strings.Split(strings.TrimSpace(said.stdout), "\n")
 	version, name, found := strings.Cut(lines[0], ", ")
 	if !found {
-		return fail("report this", "nvidia-smi answers %q", text.Said(lines[0]))
+		return fail("please report this", "expected a version and a name from nvidia-smi, found %q", text.Said(lines[0]))
 	}
-	return ok("driver %s, %s (%s)", text.Said(version), text.Count(len(lines), "card"), text.Said(name))
+	return ok("driver %s, %s (%s)", text.Said(version), text.Count(len(lines), "GPU"), text.Said(name))
 }
 
 var cardDevice = regexp.MustCompile(`/nvidia(\d+|ctl|-uvm)$`)
 
-// devices looks whether users may open the cards.
+// devices checks that users may open the GPUs.
 func (e exam) devices(context.Context) Finding {
 	found, _ := filepath.Glob(e.path("/dev/nvidia*")) // the pattern is ours
 	var closed []string
@@ -57,11 +57,11 @@ func (e exam) devices(context.Context) Finding {
 	}
 	switch {
 	case cards == 0 && e.exists("/proc/driver/nvidia/version"):
-		return warn("run `nvidia-modprobe -c 0 -u`, or nvidia-smi once as root", "the driver is loaded, but /dev has no devices of it")
+		return warn("run `nvidia-modprobe -c 0 -u`, or nvidia-smi once as root", "the driver is loaded, but its device files in /dev are missing")
 	case cards == 0:
 		return ok(NoCards)
 	case len(closed) > 0:
-		return warn("see NVreg_DeviceFileMode in /etc/modprobe.d, or put users in the group that may", "not every user may open %s", strings.Join(closed, ", "))
+		return warn("set NVreg_DeviceFileMode in /etc/modprobe.d, or add users to the group that may", "not every user may open %s", strings.Join(closed, ", "))
 	}
-	return ok("all users may open the cards")
+	return ok("all users may open the GPUs")
 }

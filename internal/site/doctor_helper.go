@@ -16,18 +16,18 @@ import (
 	"berth/internal/text"
 )
 
-// NoCards is what is said of everything that only cards need, where there are
-// none.
-const NoCards = "there are no cards"
+// NoCards is the finding of every check that concerns GPUs on a machine
+// without any.
+const NoCards = "no GPUs"
 
-// helper is the program that holds NVML for berth.
+// helper is the program that talks to NVML for berth.
 type helper struct {
-	path  string // empty: there is none
-	off   bool   // it is not to be used
-	wrong string // why what is there, or was named, cannot be run
+	path  string // "" if there is none
+	off   bool   // switched off by BERTH_GPU_HELPER=none
+	wrong string // why it cannot be run
 }
 
-// findHelper looks where a daemon would.
+// findHelper looks in the same places as the daemon.
 func findHelper(getenv func(string) string, beside string) helper {
 	named := getenv("BERTH_GPU_HELPER")
 	path := named
@@ -44,18 +44,18 @@ func findHelper(getenv func(string) string, beside string) helper {
 	case err != nil && named == "":
 		return helper{}
 	case err != nil:
-		return helper{wrong: "BERTH_GPU_HELPER names " + path + ", which is not there"}
+		return helper{wrong: "BERTH_GPU_HELPER names " + path + ", which does not exist"}
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return helper{wrong: path + " cannot be executed"}
+		return helper{wrong: path + " is not executable"}
 	}
 	return helper{path: path}
 }
 
-// helperSaid is the little that is read here of what the helper prints, or
-// why it printed nothing.
+// helperSaid is the part of the helper's output that is used here, or why
+// there is none.
 type helperSaid struct {
 	Error    string `json:"error"`
-	Protocol int    `json:"protocol"` // 0: it is of the time when once did not tell
+	Protocol int    `json:"protocol"` // 0: an early version, whose output did not include it
 	Facts    struct {
 		Driver       string `json:"driver"`
 		NVML         string `json:"nvml"`
@@ -80,16 +80,16 @@ type helperSaid struct {
 }
 
 var (
-	errNoHelper  = errors.New("berth-gpu is not beside berth")
+	errNoHelper  = errors.New("berth-gpu is not installed beside berth")
 	errBadHelper = errors.New("berth-gpu cannot be run")
 	errHelperOff = errors.New("berth-gpu is switched off (BERTH_GPU_HELPER=none)")
-	errGarbled   = errors.New("berth-gpu says what cannot be understood")
+	errGarbled   = errors.New("berth-gpu printed unreadable output")
 )
 
-// helperDeadline is what the driver gets to answer.
+// helperDeadline bounds how long the driver may take to answer.
 const helperDeadline = 5 * time.Second
 
-// cardFacts asks the helper once, whoever wants to know first.
+// cardFacts asks the helper once for all checks.
 type cardFacts struct {
 	exam exam
 	once sync.Once
@@ -126,15 +126,15 @@ func (e exam) askHelper(ctx context.Context) helperSaid {
 	return said
 }
 
-// hasDriver is true where NVIDIA's driver is loaded.
+// hasDriver reports whether the NVIDIA driver is loaded.
 func (e exam) hasDriver() bool {
 	return e.exists("/proc/driver/nvidia/version") || e.exists("/dev/dxg") || e.exists("/dev/nvidiactl")
 }
 
 var driverNumber = regexp.MustCompile(`\b(\d{3,})\.\d+(\.\d+)?\b`)
 
-// driverVersion is what the helper or the driver's own file says, and its
-// branch: 580. 0: not known.
+// driverVersion is the version that the helper or the driver's own file
+// reports, and its branch, such as 580; 0 if unknown.
 func (e exam) driverVersion(h helperSaid) (version string, branch int) {
 	for _, text := range []string{h.Facts.Driver, e.read("/proc/driver/nvidia/version")} {
 		if found := driverNumber.FindStringSubmatch(text); found != nil {
@@ -142,36 +142,36 @@ func (e exam) driverVersion(h helperSaid) (version string, branch int) {
 			return found[0], branch
 		}
 	}
-	return "of an unknown version", 0
+	return "(version unknown)", 0
 }
 
-// nvml says how the cards are read.
+// nvml reports how the GPUs are read.
 func (e exam) nvml(h helperSaid) Finding {
-	const instead = "cards are read through nvidia-smi: slower, once a poll, no MIG"
+	const instead = "GPUs are read through nvidia-smi, which is slower and does not support MIG"
 	switch {
 	case errors.Is(h.err, errNoHelper):
-		return warn("build it with `make build` where there is a C compiler, or put berth-gpu beside berth", "%v: %s", h.err, instead)
+		return warn("build it with `make build` on a machine with a C compiler, or put berth-gpu beside berth", "%v: %s", h.err, instead)
 	case errors.Is(h.err, errBadHelper):
-		return warn("put the berth-gpu that came with berth there, executable for all (chmod 755); unset BERTH_GPU_HELPER if it was not meant", "%v: %s", h.err, instead)
+		return warn("put the berth-gpu that came with berth there, executable for all (chmod 755), or unset BERTH_GPU_HELPER", "%v: %s", h.err, instead)
 	case errors.Is(h.err, errHelperOff):
 		return warn("unset BERTH_GPU_HELPER", "%v: %s", h.err, instead)
 	case errors.Is(h.err, errNoAnswer):
-		return fail("look for Xid messages in `dmesg`; a card that hangs has to be reset, or the machine restarted", "the driver hangs: %v", h.err)
+		return fail("look for Xid messages in `dmesg`; reset the hung GPU or reboot", "the driver hangs: %v", h.err)
 	case errors.Is(h.err, errGarbled):
 		return fail("use the berth-gpu that came with this berth", "%v", h.err)
 	case h.err != nil:
-		return warn("see that the driver is loaded and its libraries are of the same version; restart the machine after an upgrade", "berth-gpu cannot use NVML (%v): %s", h.err, instead)
+		return warn("check that the driver is loaded and its libraries have the same version; reboot after an upgrade", "berth-gpu cannot use NVML (%v): %s", h.err, instead)
 	}
 	if h.Protocol != 0 && h.Protocol != e.protocol {
 		return warn("put the berth-gpu that came with this berth beside it, or name it in BERTH_GPU_HELPER",
-			"berth-gpu speaks version %d of the protocol, and berth version %d: %s", h.Protocol, e.protocol, instead)
+			"berth-gpu speaks protocol version %d, berth speaks version %d: %s", h.Protocol, e.protocol, instead)
 	}
 	var bad []string
 	for _, fault := range h.Sample.Faults {
 		bad = append(bad, fmt.Sprintf("gpu%d %s", fault.Index, text.Said(fault.Text)))
 	}
 	if len(bad) > 0 {
-		return warn("berth gpus shows what is known; look for Xid messages in `dmesg`", "of some cards nothing can be read: %s", strings.Join(bad, "; "))
+		return warn("see `berth gpus`, and look for Xid messages in `dmesg`", "some GPUs cannot be read: %s", strings.Join(bad, "; "))
 	}
 	cards, parts := 0, 0
 	for _, d := range h.Sample.Devices {
@@ -179,14 +179,14 @@ func (e exam) nvml(h helperSaid) Finding {
 			parts++
 		}
 	}
-	what := text.Count(cards, "card")
+	what := text.Count(cards, "GPU")
 	if parts > 0 {
-		what += fmt.Sprintf(", %d of them parts", parts)
+		what += fmt.Sprintf(", %d of them MIG parts", parts)
 	}
 	return ok("%s, read through NVML %s (driver %s, CUDA %s)", what, text.Said(h.Facts.NVML), text.Said(h.Facts.Driver), text.Said(h.Facts.CUDA))
 }
 
-// persistence says whether the driver stays loaded while nobody uses a card.
+// persistence reports whether the driver stays loaded while no GPU is used.
 func (e exam) persistence(h helperSaid) Finding {
 	on := h.Facts.Persistence
 	if on == nil && e.runs("nvidia-persiste") {
@@ -195,14 +195,14 @@ func (e exam) persistence(h helperSaid) Finding {
 	}
 	switch {
 	case on == nil:
-		return ok("whether the driver stays ready while no card is used is not known")
+		return ok("persistence mode unknown")
 	case !*on:
-		return warn("systemctl enable --now nvidia-persistenced", "persistence is off: the first start on idle cards takes seconds longer")
+		return warn("systemctl enable --now nvidia-persistenced", "persistence mode is off: the first start on an idle GPU takes seconds longer")
 	}
-	return ok("the driver stays ready while no card is used")
+	return ok("persistence mode is on")
 }
 
-// runs looks for a process by the beginning of its short name.
+// runs reports whether a process whose short name begins like this is running.
 func (e exam) runs(name string) bool {
 	names, _ := filepath.Glob(e.path("/proc/[0-9]*/comm")) // the pattern is ours
 	for _, path := range names {

@@ -14,7 +14,7 @@ import (
 	"berth/internal/text"
 )
 
-// kernel is what a process can ask it directly.
+// kernel is what this process learns from the kernel directly.
 type kernel struct {
 	release  string
 	pidfd    error
@@ -42,11 +42,11 @@ func (e exam) release(context.Context) Finding {
 	newer := func(a, b int) bool { return major > a || major == a && minor >= b }
 	switch {
 	case err != nil:
-		return warn("report this", "the kernel calls itself %q", text.Said(e.kernel.release))
+		return warn("please report this", "expected a kernel release such as 6.8, found %q", text.Said(e.kernel.release))
 	case !newer(5, 3):
-		return fail("use Linux 5.3 or newer", "Linux %s has no process descriptors: a job cannot be ended safely", e.kernel.release)
+		return fail("use Linux 5.3 or newer", "Linux %s has no process descriptors (pidfd): jobs cannot be stopped safely", e.kernel.release)
 	case !newer(5, 14):
-		return warn("Linux 5.14 or newer ends a whole cgroup in one step", "Linux %s; a job's processes are ended one by one", e.kernel.release)
+		return warn("use Linux 5.14 or newer, which kills a whole cgroup in one step", "Linux %s: a job's processes are killed one by one", e.kernel.release)
 	}
 	return ok("Linux %s", e.kernel.release)
 }
@@ -54,23 +54,23 @@ func (e exam) release(context.Context) Finding {
 func (e exam) pidfd(context.Context) Finding {
 	if e.kernel.pidfd != nil {
 		return fail("allow pidfd_open and pidfd_send_signal in the container's seccomp profile, or use Linux 5.3 or newer",
-			"process descriptors cannot be used: %v", e.kernel.pidfd)
+			"process descriptors (pidfd) do not work: %v", e.kernel.pidfd)
 	}
-	return ok("processes can be held by descriptor")
+	return ok("process descriptors (pidfd) work")
 }
 
 func (e exam) bootID(context.Context) Finding {
 	if len(strings.TrimSpace(e.read("/proc/sys/kernel/random/boot_id"))) != 36 {
-		return fail("mount /proc with /proc/sys readable", "/proc/sys/kernel/random/boot_id cannot be read: a restart of the machine cannot be noticed")
+		return fail("mount /proc with /proc/sys readable", "cannot read /proc/sys/kernel/random/boot_id: berth cannot detect a reboot")
 	}
-	return ok("a restart of the machine is noticed")
+	return ok("berth can detect a reboot")
 }
 
 func (e exam) clock(context.Context) Finding {
 	if e.kernel.bootTime != nil {
-		return fail("use Linux 2.6.39 or newer, without a filter on clock_gettime", "there is no clock that nobody can set: %v", e.kernel.bootTime)
+		return fail("use Linux 2.6.39 or newer, without a filter on clock_gettime", "CLOCK_BOOTTIME does not work: %v", e.kernel.bootTime)
 	}
-	return ok("time limits use a clock that nobody can set")
+	return ok("time limits use CLOCK_BOOTTIME, which changes of the system time do not affect")
 }
 
 // proc looks for the mount option that hides other users' processes.
@@ -89,36 +89,36 @@ func (e exam) proc(context.Context) Finding {
 			return strings.HasPrefix(o, "hidepid=") && o != "hidepid=0" && o != "hidepid=off"
 		})
 		if hidden && !e.isRoot() && !e.places.Shared {
-			return warn("ask for the machine's own berth (`berth serve` as root), or for `mount -o remount,hidepid=off /proc`",
-				"other users' processes are hidden (hidepid): who else uses a card cannot be named")
+			return warn("ask the administrator for a shared daemon (`berth serve` as root) or for `mount -o remount,hidepid=off /proc`",
+				"other users' processes are hidden (hidepid): berth cannot name the external processes on a GPU")
 		}
 	}
-	return ok("all processes can be seen")
+	return ok("all processes are visible")
 }
 
 func (e exam) cgroup(context.Context) Finding {
-	const fix = "run berth as a service of systemd (`make install-service`), or in a cgroup that is left to it"
+	const fix = "run berth as a systemd service (`make install-service`), or in a delegated cgroup"
 	h, unified := e.unified(e.pid)
 	if !unified {
 		if len(e.hierarchies(e.pid)) > 0 {
-			return warn("boot with systemd.unified_cgroup_hierarchy=1", "cgroup version 1 only: jobs are followed by session and ancestry")
+			return warn("boot with systemd.unified_cgroup_hierarchy=1", "cgroup version 1 only: jobs are tracked by session and ancestry")
 		}
-		return warn("mount -t cgroup2 none /sys/fs/cgroup", "no cgroups: jobs are followed by session and ancestry")
+		return warn("mount -t cgroup2 none /sys/fs/cgroup", "no cgroups: jobs are tracked by session and ancestry")
 	}
 	probe := e.path(filepath.Join(h.dir, fmt.Sprintf("berth-doctor-%d", e.pid)))
 	if err := os.Mkdir(probe, 0o755); err != nil {
 		if h.dir == h.mount || !e.isRoot() {
-			return warn(fix, "cgroup version 2, but none can be made below %s: jobs are followed by session and ancestry", h.dir)
+			return warn(fix, "cannot create cgroups below %s: jobs are tracked by session and ancestry", h.dir)
 		}
-		return warn(fix, "no cgroup can be made below %s: %v", h.dir, err)
+		return warn(fix, "cannot create cgroups below %s: %v", h.dir, err)
 	}
 	if err := unix.Rmdir(probe); err != nil {
-		return warn("remove "+probe, "a cgroup was made and cannot be removed: %v", err)
+		return warn("remove "+probe, "cannot remove a test cgroup: %v", err)
 	}
-	return ok("every job gets a cgroup, version 2, at %s", h.mount)
+	return ok("every job gets a cgroup (version 2, %s)", h.mount)
 }
 
-// controllers says which limits of host resources can be enforced.
+// controllers reports which limits on host resources can be enforced.
 func (e exam) controllers(context.Context) Finding {
 	have := make(map[string]int)
 	for _, h := range e.hierarchies(e.pid) {
@@ -136,14 +136,14 @@ func (e exam) controllers(context.Context) Finding {
 	case len(have) == 2 && (e.isRoot() || have["cpu"] == 2 && have["memory"] == 2):
 		return ok("cpus and mem can be enforced (cpu version %d, memory version %d)", have["cpu"], have["memory"])
 	case len(have) == 0:
-		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are accounted, not enforced: no controller")
+		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are counted, not enforced: the cgroup has no controllers")
 	}
-	which, other := "mem is enforced, cpus are accounted", "cpu"
+	which, other := "mem is enforced, cpus are only counted", "cpu"
 	if have["cpu"] > 0 {
-		which, other = "cpus are enforced, mem is accounted", "memory"
+		which, other = "cpus are enforced, mem is only counted", "memory"
 	}
 	if len(have) == 2 {
-		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are accounted, not enforced: the controllers are root's")
+		return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "cpus and mem are counted, not enforced: only root may use the controllers")
 	}
-	return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "%s only: there is no %s controller", which, other)
+	return warn("let systemd delegate the cpu and memory controllers (Delegate=yes)", "%s: the cgroup has no %s controller", which, other)
 }

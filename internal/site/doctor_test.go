@@ -83,10 +83,10 @@ func TestFindings(t *testing.T) {
 	}{
 		{"an old kernel", "kernel", func(_ *fake, e *exam) { e.kernel.release = "4.18.0-553.el8" }, Fail, "no process descriptors"},
 		{"an older kernel", "kernel", func(_ *fake, e *exam) { e.kernel.release = "5.4.0-100-generic" }, Warn, "one by one"},
-		{"a kernel that calls itself oddly", "kernel", func(_ *fake, e *exam) { e.kernel.release = "\x1b[2J" }, Warn, "calls itself"},
+		{"a kernel that calls itself oddly", "kernel", func(_ *fake, e *exam) { e.kernel.release = "\x1b[2J" }, Warn, "expected a kernel release"},
 		{"a container that forbids process descriptors", "pidfd", func(_ *fake, e *exam) { e.kernel.pidfd = errors.New("not permitted") }, Fail, "not permitted"},
-		{"no name of this boot", "boot id", func(f *fake, _ *exam) { f.file("/proc/sys/kernel/random/boot_id", "") }, Fail, "restart"},
-		{"no clock", "clock", func(_ *fake, e *exam) { e.kernel.bootTime = errors.New("invalid") }, Fail, "nobody can set"},
+		{"no name of this boot", "boot id", func(f *fake, _ *exam) { f.file("/proc/sys/kernel/random/boot_id", "") }, Fail, "reboot"},
+		{"no clock", "clock", func(_ *fake, e *exam) { e.kernel.bootTime = errors.New("invalid") }, Fail, "CLOCK_BOOTTIME"},
 		{"processes are hidden from a user", "proc", func(f *fake, e *exam) {
 			f.file("/proc/self/mountinfo", "23 1 0:22 / /proc rw - proc proc rw,hidepid=invisible\n")
 			e.places.Shared = false
@@ -104,7 +104,7 @@ func TestFindings(t *testing.T) {
 		{"old cgroups", "cgroup", func(f *fake, _ *exam) {
 			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n")
 		}, Warn, "version 1 only"},
-		{"a cgroup of somebody else's", "cgroup", func(f *fake, _ *exam) { f.file("/proc/4711/cgroup", "0::/not/there\n") }, Warn, "none can be made"},
+		{"a cgroup of somebody else's", "cgroup", func(f *fake, _ *exam) { f.file("/proc/4711/cgroup", "0::/not/there\n") }, Warn, "cannot create cgroups"},
 		{"no controllers", "controllers", func(f *fake, _ *exam) {
 			f.file("/sys/fs/cgroup/system.slice/berth.service/cgroup.controllers", "pids\n")
 		}, Warn, "not enforced"},
@@ -125,7 +125,7 @@ func TestFindings(t *testing.T) {
 			os.Remove(f.path("/usr/bin/getent"))
 			f.file("/etc/nsswitch.conf", "passwd: files sss\n")
 		}, Fail, "sss"},
-		{"a user of no database", "users", func(_ *fake, e *exam) { e.uid = 4242 }, Fail, "no user database"},
+		{"a user of no database", "users", func(_ *fake, e *exam) { e.uid = 4242 }, Fail, "not in the user database"},
 		{"a database that does not answer", "users", func(f *fake, _ *exam) { f.breaks("getent passwd 1000", errNoAnswer) }, Fail, "does not answer"},
 		{"no group of administrators", "admins", func(f *fake, _ *exam) { f.exits("getent group berth-admin", getentNotFound, "") }, OK, "only root"},
 		{"groups that cannot be looked up", "admins", func(f *fake, _ *exam) { f.breaks("getent group berth-admin", errNoAnswer) }, Warn, "only root"},
@@ -140,13 +140,13 @@ func TestFindings(t *testing.T) {
 			f.file("/etc/security/limits.conf", "")
 			chmod(f.t, f.path("/etc/security/limits.conf"), 0o666)
 		}, Fail, "limits.conf"},
-		{"a state directory that is not this user's to write", "state", func(*fake, *exam) {}, OK, "only root can tell"},
-		{"a state directory", "state", func(_ *fake, e *exam) { e.uid = 0 }, OK, "keeps what is written"},
+		{"a state directory that is not this user's to write", "state", func(*fake, *exam) {}, OK, "only root can check"},
+		{"a state directory", "state", func(_ *fake, e *exam) { e.uid = 0 }, OK, "and writable"},
 		{"no state directory yet", "state", func(f *fake, e *exam) {
 			e.uid = 0
 			os.RemoveAll(f.path("/var/lib/berth"))
-		}, OK, "will be made"},
-		{"no place for state", "state", func(_ *fake, e *exam) { e.places.StateDir = "" }, Fail, "no place"},
+		}, OK, "will be created"},
+		{"no place for state", "state", func(_ *fake, e *exam) { e.places.StateDir = "" }, Fail, "no state directory"},
 		{"no shared memory", "ledger", func(f *fake, _ *exam) { os.RemoveAll(f.path("/dev/shm")) }, Warn, "/tmp"},
 		{"shared memory of one user", "ledger", func(f *fake, _ *exam) { chmod(f.t, f.path("/dev/shm"), 0o755) }, Warn, "several users"},
 		{"swap is in use", "swap", func(f *fake, _ *exam) { f.file("/proc/swaps", "Filename\n/a partition 2048 2000 -2\n") }, Warn, "wait for the disk"},
@@ -155,7 +155,7 @@ func TestFindings(t *testing.T) {
 			f.breaks("nvidia-smi", errNotInstalled)
 			os.RemoveAll(f.path("/proc/driver"))
 			os.Remove(f.path("/dev/nvidiactl"))
-		}, Warn, "no cards"},
+		}, Warn, "no GPUs"},
 		{"a driver without its tools", "driver", func(f *fake, e *exam) {
 			f.breaks("nvidia-smi", errNotInstalled)
 			e.helper = helper{}
@@ -164,49 +164,49 @@ func TestFindings(t *testing.T) {
 		{"a driver that was replaced", "driver", func(f *fake, _ *exam) {
 			f.exits("nvidia-smi", 18, "Failed to initialize NVML: Driver/library version mismatch\n")
 		}, Fail, "version mismatch"},
-		{"a driver that says nothing", "driver", func(f *fake, _ *exam) { f.says("nvidia-smi", "") }, Fail, "answers"},
+		{"a driver that says nothing", "driver", func(f *fake, _ *exam) { f.says("nvidia-smi", "") }, Fail, "expected a version"},
 		{"cards for some users", "devices", func(f *fake, _ *exam) { chmod(f.t, f.path("/dev/nvidia0"), 0o660) }, Warn, "open /dev/nvidia0"},
 		{"a driver without devices", "devices", func(f *fake, _ *exam) {
 			for _, name := range []string{"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"} {
 				os.Remove(f.path(name))
 			}
-		}, Warn, "no devices"},
-		{"a driver without its tools, but with berth's own helper", "driver", func(f *fake, _ *exam) { f.breaks("nvidia-smi", errNotInstalled) }, OK, "berth does without"},
-		{"cards that are well", "nvml", func(*fake, *exam) {}, OK, "2 cards, read through NVML 13.580.65.06 (driver 580.65.06, CUDA 13.0)"},
-		{"one card", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [{"index": 0}]}}`) }, OK, "1 card, read"},
-		{"no helper", "nvml", func(_ *fake, e *exam) { e.helper = helper{} }, Warn, "no MIG"},
+		}, Warn, "device files in /dev are missing"},
+		{"a driver without its tools, but with berth's own helper", "driver", func(f *fake, _ *exam) { f.breaks("nvidia-smi", errNotInstalled) }, OK, "berth does not need it"},
+		{"cards that are well", "nvml", func(*fake, *exam) {}, OK, "2 GPUs, read through NVML 13.580.65.06 (driver 580.65.06, CUDA 13.0)"},
+		{"one card", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [{"index": 0}]}}`) }, OK, "1 GPU, read"},
+		{"no helper", "nvml", func(_ *fake, e *exam) { e.helper = helper{} }, Warn, "does not support MIG"},
 		{"a helper that is switched off", "nvml", func(_ *fake, e *exam) { e.helper = helper{off: true} }, Warn, "BERTH_GPU_HELPER"},
-		{"a helper that cannot be run", "nvml", func(_ *fake, e *exam) { e.helper = helper{wrong: "/opt/berth-gpu cannot be executed"} }, Warn, "berth-gpu cannot be run: /opt/berth-gpu cannot be executed"},
+		{"a helper that cannot be run", "nvml", func(_ *fake, e *exam) { e.helper = helper{wrong: "/opt/berth-gpu is not executable"} }, Warn, "berth-gpu cannot be run: /opt/berth-gpu is not executable"},
 		{"a helper that hangs", "nvml", func(f *fake, _ *exam) { f.breaks("berth-gpu", errNoAnswer) }, Fail, "hangs"},
 		{"a helper that finds no library", "nvml", func(f *fake, _ *exam) {
 			f.exits("berth-gpu", 1, `{"error": "NVML: ERROR_LIBRARY_NOT_FOUND\u001b[2J"}`)
 		}, Warn, "ERROR_LIBRARY_NOT_FOUND"},
 		{"a helper that only complains", "nvml", func(f *fake, _ *exam) { f.exits("berth-gpu", 2, "built without NVML\n") }, Warn, "built without NVML"},
-		{"a helper of another time", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", "hello\n") }, Fail, "cannot be understood"},
+		{"a helper of another time", "nvml", func(f *fake, _ *exam) { f.says("berth-gpu", "hello\n") }, Fail, "unreadable output"},
 		{"a helper of another version", "nvml", func(f *fake, _ *exam) {
 			f.says("berth-gpu", strings.Replace(wellCards, `"protocol": 7`, `"protocol": 8`, 1))
-		}, Warn, "speaks version 8 of the protocol, and berth version 7: cards are read through nvidia-smi"},
+		}, Warn, "speaks protocol version 8, berth speaks version 7: GPUs are read through nvidia-smi"},
 		{"a card that cannot be read", "nvml", func(f *fake, _ *exam) {
 			f.says("berth-gpu", `{"facts": {}, "sample": {"devices": [], "faults": [{"index": 3, "kind": "lost", "text": "GPU is lost\u001b[2J"}]}}`)
 		}, Warn, "gpu3 GPU is lost"},
 		{"parts of cards", "nvml", func(f *fake, _ *exam) {
 			f.says("berth-gpu", `{"facts": {"nvml": "13"}, "sample": {"devices": [{"index": 100, "part": {"of": 0, "profile": "1g.10gb"}}, {"index": 1}]}}`)
-		}, OK, "2 cards, 1 of them parts"},
-		{"root keeps jobs off other cards", "isolation", func(_ *fake, e *exam) { e.uid, e.places.Shared = 0, false }, OK, "but its own"},
+		}, OK, "2 GPUs, 1 of them MIG parts"},
+		{"root keeps jobs off other cards", "isolation", func(_ *fake, e *exam) { e.uid, e.places.Shared = 0, false }, OK, "only its own GPUs"},
 		{"a user cannot keep jobs off other cards", "isolation", func(_ *fake, e *exam) { e.places.Shared = false }, Warn, "only root"},
 		{"old cgroups keep no job off other cards", "isolation", func(f *fake, _ *exam) {
 			f.file("/proc/self/mountinfo", legacyMounts).file("/proc/4711/cgroup", "4:memory:/\n")
-		}, Warn, "no cgroup version 2"},
-		{"a log that can be read", "xid", func(_ *fake, e *exam) { e.places.Shared = false }, OK, "from the kernel's log"},
+		}, Warn, "cgroup version 2 is missing"},
+		{"a log that can be read", "xid", func(_ *fake, e *exam) { e.places.Shared = false }, OK, "from the kernel log"},
 		{"a log that is root's", "xid", func(f *fake, e *exam) {
 			e.places.Shared = false
 			os.Remove(f.path("/dev/kmsg"))
-		}, Warn, "only what NVML tells"},
+		}, Warn, "that NVML reports"},
 		{"no log and no helper", "xid", func(f *fake, e *exam) {
 			e.places.Shared, e.helper = false, helper{}
 			os.Remove(f.path("/dev/kmsg"))
 		}, Warn, "go unnoticed"},
-		{"a log that the daemon reads", "xid", func(f *fake, _ *exam) { os.Remove(f.path("/dev/kmsg")) }, OK, "a daemon of root's"},
+		{"a log that the daemon reads", "xid", func(f *fake, _ *exam) { os.Remove(f.path("/dev/kmsg")) }, OK, "the shared daemon"},
 		{"a driver that can park", "checkpoint", func(*fake, *exam) {}, OK, "could be parked"},
 		{"a driver that cannot park", "checkpoint", func(f *fake, e *exam) {
 			e.helper = helper{}
@@ -216,7 +216,7 @@ func TestFindings(t *testing.T) {
 		{"a driver without limits", "memory limits", func(*fake, *exam) {}, OK, "615 and newer"},
 		{"a driver with limits", "memory limits", func(f *fake, _ *exam) {
 			f.says("berth-gpu", strings.NewReplacer("580.65.06", "615.12", `"memory_limits": false`, `"memory_limits": true`).Replace(wellCards))
-		}, OK, "driver 615.12 can hold"},
+		}, OK, "driver 615.12 can limit"},
 		{"a driver whose limits do not work", "memory limits", func(f *fake, _ *exam) {
 			f.says("berth-gpu", strings.ReplaceAll(wellCards, "580.65.06", "615.12"))
 		}, OK, "do not work here"},
@@ -226,17 +226,17 @@ func TestFindings(t *testing.T) {
 		{"persistence by its daemon", "persistence", func(f *fake, e *exam) {
 			e.helper = helper{}
 			f.file("/proc/78/comm", "nvidia-persiste\n")
-		}, OK, "stays ready"},
-		{"persistence that nobody tells of", "persistence", func(_ *fake, e *exam) { e.helper = helper{} }, OK, "not known"},
-		{"no docker", "containers", func(*fake, *exam) {}, OK, "no docker"},
+		}, OK, "mode is on"},
+		{"persistence that nobody tells of", "persistence", func(_ *fake, e *exam) { e.helper = helper{} }, OK, "unknown"},
+		{"no docker", "containers", func(*fake, *exam) {}, OK, "docker is not installed"},
 		{"docker and root", "containers", func(f *fake, _ *exam) { f.file(dockerSocket, "") }, OK, "berth.token"},
-		{"cards of no node", "topology", func(f *fake, _ *exam) { f.file("/sys/bus/pci/devices/0000:9b:00.0/numa_node", "-1\n") }, Warn, "1 of 2 cards"},
+		{"cards of no node", "topology", func(f *fake, _ *exam) { f.file("/sys/bus/pci/devices/0000:9b:00.0/numa_node", "-1\n") }, Warn, "1 of 2 GPUs"},
 		{"one node", "topology", func(f *fake, _ *exam) {
 			f.file("/sys/bus/pci/devices/0000:9b:00.0/numa_node", "-1\n")
 			os.RemoveAll(f.path("/sys/devices/system/node/node1"))
-		}, OK, "one NUMA node; all 2 cards"},
+		}, OK, "one NUMA node; the CPUs near each of the 2 GPUs"},
 		{"cards without CPUs", "topology", func(f *fake, _ *exam) { f.file("/sys/bus/pci/devices/0000:9b:00.0/local_cpulist", "\n") }, OK, "--pin does nothing"},
-		{"no bus to look at", "topology", func(f *fake, _ *exam) { os.RemoveAll(f.path("/sys/bus")) }, OK, "no cards"},
+		{"no bus to look at", "topology", func(f *fake, _ *exam) { os.RemoveAll(f.path("/sys/bus")) }, OK, "no GPUs"},
 		{"MPS of an old driver", "mps", func(f *fake, _ *exam) {
 			script(f.t, f.path("/usr/bin/nvidia-cuda-mps-control"), "")
 			f.says("berth-gpu", strings.ReplaceAll(wellCards, "580.65.06", "470.82.01"))
@@ -245,7 +245,7 @@ func TestFindings(t *testing.T) {
 		{"MPS runs", "mps", func(f *fake, _ *exam) {
 			script(f.t, f.path("/usr/bin/nvidia-cuda-mps-control"), "")
 			f.file("/proc/77/comm", "nvidia-cuda-mps\n")
-		}, OK, "runs"},
+		}, OK, "installed and running"},
 		{"MPS is installed", "mps", func(f *fake, _ *exam) { script(f.t, f.path("/usr/bin/nvidia-cuda-mps-control"), "") }, OK, "is installed"},
 	}
 	for _, test := range tests {
@@ -312,8 +312,8 @@ func TestWhereTheHelperIs(t *testing.T) {
 		{"where the user says", elsewhere, dir, helper{path: elsewhere}},
 		{"switched off", "none", dir, helper{off: true}},
 		{"nowhere", "", t.TempDir(), helper{}},
-		{"not where the user says", filepath.Join(dir, "missing"), dir, helper{wrong: "BERTH_GPU_HELPER names " + filepath.Join(dir, "missing") + ", which is not there"}},
-		{"not a program", plain, dir, helper{wrong: plain + " cannot be executed"}},
+		{"not where the user says", filepath.Join(dir, "missing"), dir, helper{wrong: "BERTH_GPU_HELPER names " + filepath.Join(dir, "missing") + ", which does not exist"}},
+		{"not a program", plain, dir, helper{wrong: plain + " is not executable"}},
 		{"berth itself is nowhere", "", "", helper{}},
 	} {
 		getenv := func(string) string { return test.env }

@@ -15,21 +15,21 @@ import (
 func (e exam) systemd(context.Context) Finding {
 	switch {
 	case !e.hasSystemd():
-		return warn("start `berth serve` from the init system that is there", "systemd does not run this machine: nothing starts berth after a reboot")
+		return warn("start `berth serve` from your init system", "this machine does not run systemd: nothing starts berth after a reboot")
 	case e.systemService():
-		return ok("systemd runs this machine, and berth is installed as a service")
+		return ok("systemd is running, and berth is installed as a service")
 	}
-	return ok("systemd runs this machine; berth is not installed as a service (`make install-service`)")
+	return ok("systemd is running; berth is not installed as a service (`make install-service`)")
 }
 
 func (e exam) logout(ctx context.Context) Finding {
 	if e.places.Shared || e.isRoot() {
-		return ok("jobs do not depend on anybody being logged in")
+		return ok("jobs of the shared daemon keep running after logout")
 	}
 	if ends, why := e.endsAtLogout(ctx, e.uid); ends {
 		return warn("loginctl enable-linger", "jobs end at logout: %s", why)
 	}
-	return ok("jobs go on after logout")
+	return ok("jobs keep running after logout")
 }
 
 func (e exam) getentFinding(context.Context) Finding {
@@ -39,39 +39,39 @@ func (e exam) getentFinding(context.Context) Finding {
 	for _, database := range []string{"passwd", "group"} {
 		for _, source := range e.sourcesOf(database) {
 			if source != "files" && source != "systemd" && source != "compat" {
-				return fail("install getent (libc-bin, glibc-common)", "getent is missing, and users of %q cannot be looked up without it", text.Said(source))
+				return fail("install getent (libc-bin, glibc-common)", "getent is missing: users from %q cannot be looked up", text.Said(source))
 			}
 		}
 	}
-	return warn("install getent (libc-bin, glibc-common)", "getent is missing: only the users in /etc/passwd are known")
+	return warn("install getent (libc-bin, glibc-common)", "getent is missing: only users in /etc/passwd are known")
 }
 
 func (e exam) users(ctx context.Context) Finding {
 	user, err := e.byUID(ctx, e.uid)
 	if errors.Is(err, ErrUnknownUser) {
-		return fail("give the user an entry in the user database", "user %d is in no user database", e.uid)
+		return fail("add the user to the user database", "user %d is not in the user database", e.uid)
 	}
 	if err != nil {
-		return fail("see that the services of /etc/nsswitch.conf run: "+strings.Join(e.sourcesOf("passwd"), ", "), "the user database does not answer: %v", err)
+		return fail("check that the services named in /etc/nsswitch.conf are running: "+strings.Join(e.sourcesOf("passwd"), ", "), "the user database does not answer: %v", err)
 	}
 	return ok("the user database answers: %s, %s", text.Said(user.Name), text.Count(len(user.Groups), "group"))
 }
 
-// adminGroup is who administers the machine's berth beside root.
+// adminGroup is the group whose members administer a shared daemon, beside root.
 const adminGroup = "berth-admin"
 
 func (e exam) admins(ctx context.Context) Finding {
 	if !e.places.Shared {
-		return ok("a private berth has one user")
+		return ok("a private daemon has one user")
 	}
 	gid, known, err := e.groupNumber(ctx, adminGroup)
 	switch {
 	case err != nil:
-		return warn("see that the services of /etc/nsswitch.conf run", "the group database does not answer: only root administers: %v", err)
+		return warn("check that the services named in /etc/nsswitch.conf are running", "the group database does not answer, so only root is an administrator: %v", err)
 	case !known:
-		return ok("only root administers; members of a group %s would, too (`groupadd --system %s`)", adminGroup, adminGroup)
+		return ok("only root is an administrator; to add more, create the group %s (`groupadd --system %s`)", adminGroup, adminGroup)
 	}
-	return ok("root and the members of group %s (%d) administer", adminGroup, gid)
+	return ok("administrators: root and the members of group %s (%d)", adminGroup, gid)
 }
 
 const (
@@ -79,7 +79,7 @@ const (
 	wantedLockedByte = 64 << 20
 )
 
-// limits looks at what a job of the user who asks will have.
+// limits checks the resource limits that this user's jobs will have.
 func (e exam) limits(ctx context.Context) Finding {
 	user, err := e.byUID(ctx, e.uid)
 	if err != nil {
@@ -87,19 +87,19 @@ func (e exam) limits(ctx context.Context) Finding {
 	}
 	limits, err := e.loginLimits(user, e.groupNumber)
 	if err != nil {
-		return fail("see that /etc/security/limits.conf and limits.d belong to root and nobody else may write to them", "limits at login cannot be told: %v", err)
+		return fail("make /etc/security/limits.conf and limits.d owned by root and writable by root only", "cannot determine the login limits: %v", err)
 	}
 	if wanted, err := e.wantedLimits(user, e.groupNumber); err == nil && e.isRoot() && !slices.Equal(wanted, limits) {
-		return warn("give the container the capability CAP_SYS_RESOURCE", "root may not raise limits here: jobs get what this process has, not what their users have at login")
+		return warn("give the container the capability CAP_SYS_RESOURCE", "root may not raise limits here: jobs get this process's limits, not their user's login limits")
 	}
 	files, locked := limits[unix.RLIMIT_NOFILE], limits[unix.RLIMIT_MEMLOCK]
 	switch {
 	case files.Hard < wantedOpenFiles:
-		return warn("raise nofile in /etc/security/limits.d", "at most %d open files: data loaders with many workers run into that", files.Hard)
+		return warn("raise nofile in /etc/security/limits.d", "at most %d open files: data loaders with many workers need more", files.Hard)
 	case locked.Hard < wantedLockedByte:
 		return warn("set `* - memlock unlimited` in /etc/security/limits.d", "at most %d KiB of locked memory: RDMA and some pinned buffers need more", locked.Hard>>10)
 	}
-	return ok("open files %s to %s, locked memory %s", amount(files.Soft), amount(files.Hard), amount(locked.Soft))
+	return ok("open files %s (hard limit %s), locked memory %s", amount(files.Soft), amount(files.Hard), amount(locked.Soft))
 }
 
 func amount(value uint64) string {

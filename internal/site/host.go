@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is what this machine has for jobs that ask for cores or memory. In a
-// container that is what the container may use.
+// Host is the number of CPUs and the memory that jobs can use. In a container,
+// that is the container's share.
 func Host() (cpus int, memMiB int64) {
-	cpus = runtime.NumCPU() // of those this process may run on
+	cpus = runtime.NumCPU() // the CPUs in this process's affinity mask
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil {
 		memMiB = int64(info.Totalram) * int64(info.Unit) >> 20
@@ -21,8 +21,8 @@ func Host() (cpus int, memMiB int64) {
 	return here().within(cpus, memMiB)
 }
 
-// within lowers the machine's figures to the limits of this process's cgroups
-// and of those above it.
+// within lowers the machine's figures to the limits of this process's cgroup
+// and its ancestors.
 func (m machine) within(cpus int, memMiB int64) (int, int64) {
 	for _, h := range m.hierarchies(m.pid) {
 		for _, dir := range h.upwards() {
@@ -37,7 +37,7 @@ func (m machine) within(cpus int, memMiB int64) (int, int64) {
 	return cpus, memMiB
 }
 
-// memoryLimit is in bytes; 0: none.
+// memoryLimit is in bytes; 0 means unlimited.
 func (m machine) memoryLimit(h hierarchy, dir string) int64 {
 	file := "memory.max"
 	if h.version == 1 {
@@ -49,7 +49,7 @@ func (m machine) memoryLimit(h hierarchy, dir string) int64 {
 	return m.number(filepath.Join(dir, file))
 }
 
-// cpuLimit is in whole cores, a part of one counting as one; 0: none.
+// cpuLimit is in cores, rounded up; 0 means unlimited.
 func (m machine) cpuLimit(h hierarchy, dir string) int {
 	var quota, period int64
 	if h.version == 2 {

@@ -11,13 +11,13 @@ import (
 	"berth/internal/keep"
 )
 
-// Rlimit is one limit of a process, as a supervisor takes it.
+// Rlimit is one resource limit, in the form a supervisor takes.
 type Rlimit = keep.Rlimit
 
 const unlimited = keep.Infinity
 
-// LoginLimits are the limits a user has after logging in: those a fresh session
-// begins with, and on top of them what limits.conf says.
+// LoginLimits are the resource limits a user has after logging in: those of a
+// fresh session, changed by limits.conf.
 func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
 	limits, err := u.machine.loginLimits(user, u.groupNumber)
 	if err != nil {
@@ -26,10 +26,10 @@ func (u *Users) LoginLimits(user User) ([]Rlimit, error) {
 	return limits, nil
 }
 
-// groupLookup turns a group's name into its number.
+// groupLookup turns the name of a group into its id.
 type groupLookup func(ctx context.Context, name string) (gid int, known bool, err error)
 
-// loginLimits are those that this process is able to give.
+// loginLimits are the login limits, as far as this process may set them.
 func (m machine) loginLimits(user User, groups groupLookup) ([]Rlimit, error) {
 	limits, err := m.wantedLimits(user, groups)
 	if err != nil || m.mayRaiseLimits() {
@@ -46,8 +46,8 @@ func (m machine) loginLimits(user User, groups groupLookup) ([]Rlimit, error) {
 	return limits, nil
 }
 
-// mayRaiseLimits is not true of root in every container, and there a login
-// does with what there is, too.
+// mayRaiseLimits reports whether this process has CAP_SYS_RESOURCE, which root
+// lacks in some containers. A login there is bounded in the same way.
 func (m machine) mayRaiseLimits() bool {
 	const sysResource = 24 // the number of CAP_SYS_RESOURCE
 	text, found := lineWith(m.read("/proc/self/status"), "CapEff:")
@@ -80,8 +80,8 @@ func (m machine) wantedLimits(user User, groups groupLookup) ([]Rlimit, error) {
 	return rules.result(), nil
 }
 
-// owner is whom the system's files belong to: root, and in a test's copy of a
-// system whoever runs it.
+// owner is the user that system files belong to: root, or in a test the user
+// running it.
 func (m machine) owner() int {
 	if m.root == "" {
 		return 0
@@ -89,7 +89,8 @@ func (m machine) owner() int {
 	return os.Getuid()
 }
 
-// limitFiles are read in this order; a later line of the same rank counts.
+// limitFiles lists the files in the order they apply: a later line of the same
+// rank wins.
 func (m machine) limitFiles() ([]string, error) {
 	var files []string
 	if m.exists("/etc/security/limits.conf") {
@@ -107,7 +108,8 @@ func (m machine) limitFiles() ([]string, error) {
 	return files, nil
 }
 
-// openFilesBound is what "unlimited" open files means to the kernel.
+// openFilesBound is the number of open files that "unlimited" means to the
+// kernel.
 func (m machine) openFilesBound() uint64 {
 	bound, err := strconv.ParseUint(strings.TrimSpace(m.read("/proc/sys/fs/nr_open")), 10, 64)
 	if err != nil {

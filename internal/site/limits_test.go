@@ -84,7 +84,7 @@ func TestLimitsOfALine(t *testing.T) {
 		{"kilobytes", "* - memlock 100", locked, 102400, 102400},
 		{"no limit, in three words", "* soft memlock -1\n* hard memlock infinity", locked, unlimited, unlimited},
 		{"words in any case", "* HARD MEMLOCK Unlimited", locked, 65536, unlimited},
-		{"too large for a number of bytes is no limit", "* - memlock 18446744073709551615", locked, unlimited, unlimited},
+		{"a number of bytes that is too large means unlimited", "* - memlock 18446744073709551615", locked, unlimited, unlimited},
 		{"minutes", "* - cpu 2", unix.RLIMIT_CPU, 120, 120},
 		{"niceness counts down from 20", "* - nice -5", unix.RLIMIT_NICE, 25, 25},
 		{"realtime priority", "* - rtprio 99", unix.RLIMIT_RTPRIO, 99, 99},
@@ -160,8 +160,8 @@ func TestLimitsThatCannotBeTold(t *testing.T) {
 	})
 }
 
-// Root in a container may be unable to raise a limit. A job that cannot have
-// its user's has what there is.
+// Root in a container may be unable to raise a limit. Its jobs then get the
+// limits of this process.
 func TestRootThatMayNotRaiseLimits(t *testing.T) {
 	f := withLimits(t, "* - nofile 9000\n* - memlock unlimited\n* soft core 5").file("/proc/self/limits", plainLimits).
 		file("/proc/self/status", "CapEff:\t000001fffeffffff\n")
@@ -175,7 +175,7 @@ func TestRootThatMayNotRaiseLimits(t *testing.T) {
 	}
 }
 
-// What is promised can be given: by a process like this one, to a child.
+// A process like this one can set the promised limits for a child.
 func TestLimitsThatCanBeGiven(t *testing.T) {
 	limits, err := NewUsers(0).LoginLimits(User{Name: "ann", UID: 1000, GID: 1000})
 	if err != nil {
@@ -264,7 +264,7 @@ func TestTrustedDir(t *testing.T) {
 		own: "", own + "/not/yet": "", top + "/dangling": "",
 		other: "belongs to user 12345", other + "/roots": "belongs to user 12345", other + "/not/yet": "belongs to user 12345",
 		top + "/link": "belongs to user 12345", top + "/link/roots": "belongs to user 12345",
-		top + "/open": "written to by others", top + "/open/not": "written to by others", top + "/file": "not a directory",
+		top + "/open": "writable by users other than root", top + "/open/not": "writable by users other than root", top + "/file": "not a directory",
 	} {
 		err := TrustedDir(path)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -279,7 +279,7 @@ func TestOwnDir(t *testing.T) {
 	if err := errors.Join(os.Mkdir(own, 0o775), os.Mkdir(open, 0o700), os.Chmod(open, 0o707), os.WriteFile(file, nil, 0o600), os.Symlink(own, filepath.Join(top, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]string{own: "", top + "/link": "", open: "written to by everybody", file: "not a directory", top + "/none": "no such file"}
+	cases := map[string]string{own: "", top + "/link": "", open: "writable by all users", file: "not a directory", top + "/none": "no such file"}
 	if os.Getuid() == 0 {
 		other := filepath.Join(top, "other")
 		if err := errors.Join(os.Mkdir(other, 0o755), os.Chown(other, 12345, 12345)); err != nil {
@@ -329,13 +329,13 @@ func TestTrustedFile(t *testing.T) {
 	}{
 		{"a file of the owner's", good, ""},
 		{"through a link", link, ""},
-		{"others may replace it", open, "open can be written to"},
-		{"a link into a directory that others write to", throughOpen, "open can be written to"},
+		{"others may replace it", open, "open is writable"},
+		{"a link into a directory that others write to", throughOpen, "open is writable"},
 		{"the group may write to it", byGroup, "mode 0660"},
 		{"a directory", filepath.Dir(good), "not a regular file"},
 		{"a device", os.DevNull, "dev/null"},
 		{"no such file", good + "x", "no such file"},
-		{"a circle of links", loop, "too many links"},
+		{"a circle of links", loop, "too many symbolic links"},
 	}
 	for _, test := range tests {
 		err := trusted(test.path, me)

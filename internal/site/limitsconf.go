@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A line of limits.conf counts over another by how closely it names the user,
-// whatever their order.
+// rank is how specifically a line of limits.conf names the user. A more
+// specific line wins, whatever the order.
 type rank int
 
 const (
-	none     rank = iota // what the session begins with
+	none     rank = iota // the value at the start of a session
 	everyone             // *
 	theGroup             // @group
-	theUser              // the user's name or number
+	theUser              // the user's name or id
 )
 
 // rules apply limits.conf to one user.
@@ -29,7 +29,7 @@ type rules struct {
 	base       []Rlimit
 	limits     []Rlimit
 	soft, hard []rank
-	exempt     bool // a line says that no limits are set for this user
+	exempt     bool // a line exempts this user from all limits
 }
 
 func newRules(user User, base []Rlimit, nofile uint64, groups groupLookup) *rules {
@@ -39,8 +39,8 @@ func newRules(user User, base []Rlimit, nofile uint64, groups groupLookup) *rule
 	}
 }
 
-// apply takes in one file. A line that cannot be read is passed over, as it is
-// at login; a group that cannot be looked up is not.
+// apply takes in one file. Like a login, it skips a line it cannot read; a
+// group lookup that fails is an error.
 func (r *rules) apply(text string) error {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -64,8 +64,8 @@ func (r *rules) apply(text string) error {
 	return nil
 }
 
-// rankOf says how closely a domain names the user, or that it does not. Only
-// root's own name limits root.
+// rankOf is how specifically a domain names the user, or none. Only lines with
+// root's own name limit root.
 func (r *rules) rankOf(domain string) (rank, error) {
 	switch {
 	case domain == r.user.Name:
@@ -87,8 +87,8 @@ func (r *rules) rankOf(domain string) (rank, error) {
 	return none, nil
 }
 
-// inGroup takes a name, the number of any group, or a range for the primary
-// one.
+// inGroup takes the name of a group, the id of any group, or a range of ids
+// for the primary group.
 func (r *rules) inGroup(domain string) (bool, error) {
 	if low, high, ok := parseRange(domain); ok {
 		exactly := strings.HasPrefix(domain, ":") && slices.Contains(r.user.Groups, low)
@@ -128,7 +128,7 @@ func parseRange(text string) (low, high int, ok bool) {
 func (r *rules) set(matches rank, kind, item, text string) {
 	resource := slices.IndexFunc(limitNames, func(n struct{ proc, conf, systemd string }) bool { return n.conf == item })
 	if resource < 0 {
-		return // maxlogins, priority and others say nothing about a limit
+		return
 	}
 	value, err := r.value(resource, text)
 	if err != nil {
@@ -142,9 +142,9 @@ func (r *rules) set(matches rank, kind, item, text string) {
 	}
 }
 
-var errBadValue = errors.New("not a value of a limit")
+var errBadValue = errors.New("not the value of a limit")
 
-// value turns a line's units into the kernel's.
+// value converts a line's units into the kernel's.
 func (r *rules) value(resource int, text string) (uint64, error) {
 	if resource == unix.RLIMIT_NICE {
 		nice, err := strconv.Atoi(text)
@@ -159,8 +159,8 @@ func (r *rules) value(resource int, text string) (uint64, error) {
 		}
 		return unlimited, nil
 	}
-	// What follows the number is not looked at, and one that is too large is
-	// the largest there is.
+	// As at login, anything after the number is ignored, and a number that is
+	// too large becomes the largest one.
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
 	value, err := strconv.ParseUint(text[:digits], 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -181,7 +181,7 @@ func (r *rules) value(resource int, text string) (uint64, error) {
 	return value * unit, nil
 }
 
-// result is what the kernel accepts: no soft limit above its hard one.
+// result lowers soft limits to their hard limits, as the kernel requires.
 func (r *rules) result() []Rlimit {
 	if r.exempt {
 		return r.base

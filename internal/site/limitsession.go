@@ -12,8 +12,8 @@ import (
 	"berth/internal/text"
 )
 
-// limitNames are the kernel's limits by the number they have there: as
-// /proc shows them, as limits.conf and as systemd call them.
+// limitNames are the resource limits by their number in the kernel, as named
+// in /proc, limits.conf and systemd.
 var limitNames = []struct{ proc, conf, systemd string }{
 	unix.RLIMIT_CPU:        {"Max cpu time", "cpu", "CPU"},
 	unix.RLIMIT_FSIZE:      {"Max file size", "fsize", "FSIZE"},
@@ -33,9 +33,9 @@ var limitNames = []struct{ proc, conf, systemd string }{
 	unix.RLIMIT_RTTIME:     {"Max realtime timeout", "rttime", "RTTIME"},
 }
 
-// sessionLimits are what a fresh session begins with: those of process 1, and
-// under systemd what it gives its services, among them the one that lets
-// people in. systemd raises its own far above that.
+// sessionLimits are the limits a fresh session starts with: those of process
+// 1, or under systemd the defaults of its services, sshd among them. systemd's
+// own limits are far higher.
 func (m machine) sessionLimits() ([]Rlimit, error) {
 	limits, err := parseProcLimits(m.read("/proc/1/limits"))
 	if err != nil {
@@ -56,20 +56,20 @@ func (m machine) sessionLimits() ([]Rlimit, error) {
 	return limits, nil
 }
 
-// parseProcLimits reads /proc/<pid>/limits. Every limit has to be there: a
-// missing one would leave the daemon's own to the job.
+// parseProcLimits reads /proc/<pid>/limits. Every limit has to be there: for a
+// missing one, the job would inherit the daemon's.
 func parseProcLimits(written string) ([]Rlimit, error) {
 	limits := make([]Rlimit, len(limitNames))
 	for resource, name := range limitNames {
 		line, ok := lineWith(written, name.proc+"  ")
 		fields := strings.Fields(line)
 		if !ok || len(fields) < 2 {
-			return nil, fmt.Errorf("%q is not listed", name.proc)
+			return nil, fmt.Errorf("%q is missing", name.proc)
 		}
 		soft, softErr := parseProcLimit(fields[0])
 		hard, hardErr := parseProcLimit(fields[1])
 		if softErr != nil || hardErr != nil {
-			return nil, fmt.Errorf("%q is %q", name.proc, text.Said(strings.TrimSpace(line)))
+			return nil, fmt.Errorf("%q: expected two limits, found %q", name.proc, text.Said(strings.TrimSpace(line)))
 		}
 		limits[resource] = Rlimit{Resource: resource, Soft: soft, Hard: hard}
 	}
@@ -92,8 +92,8 @@ func parseProcLimit(word string) (uint64, error) {
 	return strconv.ParseUint(word, 10, 64)
 }
 
-// systemdSettings merges a file of systemd's and what is dropped in beside it:
-// by name, and of two with one name the administrator's.
+// systemdSettings merges a systemd configuration file and its drop-ins. Of two
+// drop-ins with the same name, the administrator's counts.
 func (m machine) systemdSettings(file, section string) map[string]string {
 	dirs := []string{"/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd"}
 	main, drops := "", make(map[string]string)
@@ -125,8 +125,8 @@ func (m machine) systemdSettings(file, section string) map[string]string {
 	return values
 }
 
-// systemdLimit reads "soft:hard" or one value for both. A time is not read:
-// nobody limits the processor time of all sessions.
+// systemdLimit reads "soft:hard" or one value for both. It ignores times: CPU
+// time is never limited for all sessions.
 func systemdLimit(text string) (soft, hard uint64, ok bool) {
 	first, second, two := strings.Cut(text, ":")
 	soft, ok = systemdSize(first)

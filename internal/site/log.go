@@ -5,16 +5,17 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 )
 
-// A berth's own log is bounded: five old files of this size.
+// berth's own log is bounded: this size, and so many old files of it.
 const (
 	LogBytes = 10 << 20
 	logFiles = 5
 )
 
-// Log is a file that is renamed away when it is full.
+// Log is a log file that is rotated when it is full.
 type Log struct {
 	mu    sync.Mutex
 	path  string
@@ -25,11 +26,11 @@ type Log struct {
 	over  bool
 }
 
-// OpenLog opens a log that everybody may read, and goes on where it ended.
+// OpenLog opens or continues a log that all users may read.
 func OpenLog(path string, maxBytes int64) (*Log, error) { return openLog(path, maxBytes, 0o644) }
 
-// OpenPrivateLog is for the daemon of all users, whose log tells of all of
-// them: nobody else may read it.
+// OpenPrivateLog is for the shared daemon: its log mentions all users, so only
+// root may read it.
 func OpenPrivateLog(path string, maxBytes int64) (*Log, error) { return openLog(path, maxBytes, 0o600) }
 
 func openLog(path string, maxBytes int64, perm os.FileMode) (*Log, error) {
@@ -54,8 +55,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// Write never fails for its caller: a full disk must not stop the scheduler
-// from scheduling.
+// Write never returns an error: a full disk must not stop the scheduler.
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *Log) Write(p []byte) (int, error) {
 		l.rotate()
 	}
 	if l.file == nil {
-		_ = l.open() // whatever kept it from being opened may have passed
+		_ = l.open() // the reason it failed before may be gone
 	}
 	if l.file != nil {
 		n, _ := l.file.Write(p)
@@ -85,7 +85,7 @@ func (l *Log) rotate() {
 	_ = l.open() // without a file, lines are dropped until it can be opened
 }
 
-// Close ends the log. A line that comes later is dropped.
+// Close closes the log; later lines are dropped.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,14 +97,14 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// Levels are the words --log-level takes.
+// Levels are the values of --log-level.
 var Levels = []string{"debug", "info", "warn", "error"}
 
-// NewLogger writes lines of key=value text from a level on.
+// NewLogger writes records of at least this level as key=value text.
 func NewLogger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: one of %v", level, Levels)
+		return nil, fmt.Errorf("expected a log level (%s), found %q", strings.Join(Levels, ", "), level)
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// EndsAtLogout reports whether this machine ends what a user's own daemon runs
-// when the user logs out, and says why and what helps. It is false where there
-// is no systemd.
+// EndsAtLogout reports whether this machine kills a user's own daemon and its
+// jobs when the user logs out, with the reason and the remedy. It is false
+// without systemd.
 func EndsAtLogout(ctx context.Context, uid int) (ends bool, why string) {
 	return here().endsAtLogout(ctx, uid)
 }
@@ -20,18 +20,18 @@ func (m machine) endsAtLogout(ctx context.Context, uid int) (bool, string) {
 	if !m.hasSystemd() || m.lingers(uid) {
 		return false, ""
 	}
-	const help = "; `loginctl enable-linger` keeps it running"
-	// Of the user's own systemd nothing is left, whatever logind is told.
+	const help = "; `loginctl enable-linger` prevents this"
+	// The user's own systemd ends in any case, whatever logind's settings.
 	if h, ok := m.unified(m.pid); ok && strings.Contains(h.dir, fmt.Sprintf("/user@%d.service/", uid)) {
-		return true, "this user's systemd ends at logout, and this daemon and its jobs with it" + help
+		return true, "your systemd instance ends at logout, with this daemon and its jobs" + help
 	}
 	if m.killsUserProcesses(ctx, uid) {
-		return true, "this machine ends a user's processes at logout (KillUserProcesses=yes)" + help
+		return true, "this machine kills a user's processes at logout (KillUserProcesses=yes)" + help
 	}
 	return false, ""
 }
 
-// lingers reports whether the user's systemd stays when nobody is logged in.
+// lingers reports whether the user's systemd keeps running after logout.
 func (m machine) lingers(uid int) bool {
 	if user, err := m.passwd(context.Background(), strconv.Itoa(uid)); err == nil {
 		if m.exists("/var/lib/systemd/linger/" + user.Name) {
@@ -44,9 +44,8 @@ func (m machine) lingers(uid int) bool {
 	return err == nil && said.exit == 0 && strings.TrimSpace(said.stdout) == "yes"
 }
 
-// killsUserProcesses asks logind, and where it does not answer its files. What
-// is in none of them was decided when systemd was built; its file has that as
-// a comment.
+// killsUserProcesses asks logind, and reads its files if it does not answer.
+// The built-in default is a comment in logind.conf.
 func (m machine) killsUserProcesses(ctx context.Context, uid int) bool {
 	configured := m.systemdSettings("logind.conf", "Login")
 	if m.excepted(ctx, uid, configured) {
@@ -65,7 +64,7 @@ func (m machine) killsUserProcesses(ctx context.Context, uid int) bool {
 	return isYes(strings.TrimSpace(built))
 }
 
-// excepted reports whether logind leaves this user's processes alone.
+// excepted reports whether logind spares this user's processes.
 func (m machine) excepted(ctx context.Context, uid int, configured map[string]string) bool {
 	name := strconv.Itoa(uid)
 	if user, err := m.passwd(ctx, name); err == nil {

@@ -30,7 +30,7 @@ func TestEndsAtLogout(t *testing.T) {
 		{"only others are meant", func(f *fake) { f.file("/etc/systemd/logind.conf", yes+"KillOnlyUsers=bob\n") }, ""},
 		{"this daemon is the user's systemd's", func(f *fake) {
 			f.file("/proc/4711/cgroup", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/berth.service\n")
-		}, "systemd ends at logout"},
+		}, "systemd instance ends at logout"},
 		{"systemd is not there", func(f *fake) {
 			f.file("/etc/systemd/logind.conf", yes)
 			os.RemoveAll(f.path("/run/systemd"))
@@ -59,7 +59,7 @@ func TestSystemService(t *testing.T) {
 		{"nothing is installed", func(*fake) {}, false},
 		{"a service", func(f *fake) { f.file("/etc/systemd/system/berth.service", "[Service]\n") }, true},
 		{"a socket of a package", func(f *fake) { f.file("/usr/lib/systemd/system/berth.socket", "[Socket]\n") }, true},
-		{"a user's unit is none of the system's", func(f *fake) { f.file("/usr/lib/systemd/user/berth.service", "[Service]\n") }, false},
+		{"a user unit does not count", func(f *fake) { f.file("/usr/lib/systemd/user/berth.service", "[Service]\n") }, false},
 		{"masked by the administrator", func(f *fake) {
 			f.file("/usr/lib/systemd/system/berth.service", "[Service]\n").file("/etc/systemd/system/x", "")
 			if err := os.Symlink("/dev/null", f.path("/etc/systemd/system/berth.service")); err != nil {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// machine is the host as this package sees it. Tests put others in its place:
-// a directory instead of /, and a fake for every program that is asked.
+// machine is the host as this package sees it. Tests replace it with a
+// directory instead of /, and a fake for every program.
 type machine struct {
-	root string // stands before every absolute path; "" for the real one
+	root string // prefix of every absolute path; "" for the real machine
 	run  runner
-	uid  int // effective, of this process
+	uid  int // effective uid of this process
 	pid  int
 }
 
@@ -24,7 +24,7 @@ func (m machine) path(name string) string {
 	return filepath.Join(m.root, name)
 }
 
-// read is the text of a small file of the system, and "" where there is none.
+// read is the text of a small system file, or "" if it cannot be read.
 func (m machine) read(name string) string {
 	text, err := os.ReadFile(m.path(name))
 	if err != nil {
@@ -38,14 +38,15 @@ func (m machine) exists(name string) bool {
 	return err == nil
 }
 
-// hasSystemd reports whether systemd is process 1, as its own libraries ask.
+// hasSystemd reports whether systemd is process 1, in the way its own
+// libraries do.
 func (m machine) hasSystemd() bool {
 	info, err := os.Lstat(m.path("/run/systemd/system"))
 	return err == nil && info.IsDir()
 }
 
-// settings reads the assignments of a file in systemd's format, those of one
-// section only. A later one of the same name counts.
+// settings reads the assignments in one section of a file in systemd's format.
+// The last one of a name counts.
 func settings(text, section string) map[string]string {
 	values, current := make(map[string]string), ""
 	for line := range strings.Lines(text) {

@@ -2,8 +2,7 @@ package site
 
 import "golang.org/x/sys/unix"
 
-// networkFS are the file systems whose locks other machines may not see, by
-// the magic number statfs gives.
+// networkFS are network file systems by their statfs magic number.
 var networkFS = map[uint32]string{
 	0x6969:     "nfs",
 	0x517b:     "smb",
@@ -16,14 +15,14 @@ var networkFS = map[uint32]string{
 	0x0bd00bd0: "lustre",
 	0x00c36400: "ceph",
 	0x01021997: "9p",
-	0x65735546: "fuse", // sshfs, gluster and the like; a local one only loses a little comfort
+	0x65735546: "fuse", // sshfs, gluster and so on; a local one loses little by being listed
 	0x47504653: "gpfs",
 	0x19830326: "beegfs",
 	0xaad7aaea: "panfs",
 }
 
-// OnNetwork reports whether a path lies on a file system that other machines
-// may use too, where neither locks nor SQLite's shared memory can be trusted.
+// OnNetwork reports whether a path is on a network file system, where neither
+// locks nor SQLite's shared memory can be trusted.
 func OnNetwork(path string) (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {

@@ -11,11 +11,11 @@ import (
 	"berth/internal/text"
 )
 
-// getent's exit status where the database has no such entry.
+// getentNotFound is getent's exit status for a missing entry.
 const getentNotFound = 2
 
-// getent asks one of the system's databases for one entry. A static program
-// has no way to the name services but the programs that are linked with them.
+// getent looks up one entry of a system database. A static program reaches the
+// name services only through programs that are linked with them.
 func (m machine) getent(ctx context.Context, database, key string) (string, error) {
 	said, err := m.run(ctx, call{name: "getent", args: []string{database, key}})
 	if err != nil {
@@ -28,12 +28,12 @@ func (m machine) getent(ctx context.Context, database, key string) (string, erro
 	case said.exit != 0:
 		return "", fmt.Errorf("getent %s: status %d: %s", database, said.exit, said.firstLine())
 	case line == "":
-		return "", fmt.Errorf("getent %s: it printed nothing", database)
+		return "", fmt.Errorf("getent %s: no output", database)
 	}
 	return line, nil
 }
 
-// passwd looks a user up by number or name, without groups.
+// passwd looks up a user by id or name, without groups.
 func (m machine) passwd(ctx context.Context, key string) (User, error) {
 	if err := checkKey(key); err != nil {
 		return User{}, fmt.Errorf("%w: %w", ErrUnknownUser, err)
@@ -59,7 +59,7 @@ func (m machine) passwdEntry(ctx context.Context, key string) (User, error) {
 	return parsePasswd(line)
 }
 
-// unknown decides what "no such entry" means. getent says the same when a
+// unknown decides what "no such entry" means: getent says the same if a
 // service that might know the user could not be reached.
 func (m machine) unknown(ctx context.Context, key string) error {
 	if err := m.settled(ctx, "passwd"); err != nil {
@@ -68,8 +68,8 @@ func (m machine) unknown(ctx context.Context, key string) error {
 	return fmt.Errorf("user %s: %w", key, ErrUnknownUser)
 }
 
-// user looks a user up with all groups, or fails: a user with too few groups
-// would be another user.
+// user looks up a user with all groups, or fails: a user with groups missing
+// would have other permissions.
 func (m machine) user(ctx context.Context, key string) (User, error) {
 	user, err := m.passwd(ctx, key)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m machine) user(ctx context.Context, key string) (User, error) {
 }
 
 func (m machine) groupsOf(ctx context.Context, user User) ([]int, error) {
-	// The C library passes silently over a service that does not answer.
+	// The C library silently skips a service that does not answer.
 	if user.UID != 0 {
 		if err := m.reachable(ctx, "group", "initgroups"); err != nil {
 			return nil, err
@@ -94,17 +94,17 @@ func (m machine) groupsOf(ctx context.Context, user User) ([]int, error) {
 	}
 	said, err := m.run(ctx, call{name: "getent", args: []string{"initgroups", user.Name}})
 	if err == nil && said.exit == 0 {
-		// The name may hold spaces where it comes from a directory service.
+		// A name from a directory service may contain spaces.
 		list, found := strings.CutPrefix(strings.TrimSpace(said.stdout), user.Name)
 		if !found {
-			return nil, fmt.Errorf("getent initgroups: it answers %q", text.Said(said.stdout))
+			return nil, fmt.Errorf("getent initgroups: unexpected output %q", text.Said(said.stdout))
 		}
 		return parseGroups(list)
 	}
 	if err != nil && !errors.Is(err, errNotInstalled) {
 		return nil, err
 	}
-	// Smaller C libraries have a getent that does not know initgroups.
+	// The getent of smaller C libraries lacks initgroups.
 	said, err = m.run(ctx, call{name: "id", args: []string{"-G", user.Name}})
 	switch {
 	case errors.Is(err, errNotInstalled):
@@ -123,7 +123,7 @@ const maxGroups = 65536
 func parseGroups(list string) ([]int, error) {
 	words := strings.Fields(list)
 	if len(words) > maxGroups {
-		return nil, fmt.Errorf("%d groups are more than the kernel allows", len(words))
+		return nil, fmt.Errorf("expected at most %d groups, found %d", maxGroups, len(words))
 	}
 	gids := make([]int, 0, len(words)+1)
 	for _, word := range words {
@@ -136,7 +136,7 @@ func parseGroups(list string) ([]int, error) {
 	return gids, nil
 }
 
-// groupNumber is the number of a group, by name; false: there is no such group.
+// groupNumber is the id of a group, or false if there is no such group.
 func (m machine) groupNumber(ctx context.Context, name string) (int, bool, error) {
 	if err := checkKey(name); err != nil {
 		return 0, false, err
@@ -151,7 +151,7 @@ func (m machine) groupNumber(ctx context.Context, name string) (int, bool, error
 	if err != nil {
 		return 0, false, fmt.Errorf("look up group %s: %w", name, err)
 	}
-	// A name of digits only is taken for a number by the databases' programs.
+	// getent takes a name made of digits for an id.
 	if isNumber(name) && entry.name != name {
 		return 0, false, nil
 	}
@@ -169,12 +169,12 @@ func (m machine) groupEntry(ctx context.Context, name string) (group, error) {
 	return parseGroup(line)
 }
 
-// byUID and byName make sure that the answer is to the question.
+// byUID and byName check that the entry is the one asked for.
 func (m machine) byUID(ctx context.Context, uid int) (User, error) {
 	key := strconv.Itoa(uid)
 	user, err := m.user(ctx, key)
 	if err == nil && user.UID != uid {
-		return User{}, fmt.Errorf("look up user %d: the user database answers with user %d", uid, user.UID)
+		return User{}, fmt.Errorf("look up user %d: the user database returned user %d", uid, user.UID)
 	}
 	return user, err
 }

@@ -17,29 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenWord is the hidden command under which berth opens a file for itself as
-// somebody else. Its main calls OpenMain.
+// OpenWord is the hidden command under which berth opens a file as another
+// user; main calls OpenMain for it.
 const OpenWord = "__open"
 
-// HoldWord is the hidden command under which berth keeps a scope. Its main
-// calls Hold.
+// HoldWord is the hidden command under which berth keeps a scope alive; main
+// calls Hold for it.
 const HoldWord = "__hold"
 
-// openTime bounds how long opening may take: the file may be on a server that
-// does not answer.
+// openTime bounds opening a file, which may be on a server that does not
+// answer.
 const openTime = 10 * time.Second
 
-// maxPath is longer than the kernel takes a path.
+// maxPath is the kernel's limit on the length of a path.
 const maxPath = 4096
 
-// OpenAs opens a regular file for reading with the rights of a user, through a
-// process that has become that user: root itself never touches a path that a
-// user could bend. A symbolic link in the last place is refused.
+// OpenAs opens a regular file for reading with the permissions of a user, in a
+// process that runs as that user: root never touches a path that a user
+// controls. A symbolic link as the last element is refused.
 //
-// That process is the user's, who may look into it and make it say anything.
-// So it is told the path in a message and not among its arguments, which
-// everybody can read, and what comes back is believed only as far as the user
-// could have gone without it.
+// The user may trace that process and make it answer anything. So the path is
+// sent in a message, not in the arguments, which everybody can read, and the
+// answer gives the user nothing they could not open themselves.
 func OpenAs(ctx context.Context, u User, path string) (*os.File, error) {
 	if len(path) > maxPath {
 		return nil, &fs.PathError{Op: "open", Path: path[:40] + "…", Err: syscall.ENAMETOOLONG}
@@ -59,8 +58,8 @@ func OpenAs(ctx context.Context, u User, path string) (*os.File, error) {
 		return nil, fmt.Errorf("open %s as %s: %w", path, u.Name, err)
 	}
 	theirs.Close()
-	// Somebody else may hold its end of the socket when it is gone.
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(0, 0)) })() //nolint:errcheck // a closed one ends by itself
+	// Another process may still hold its end of the socket when it is gone.
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(0, 0)) })() //nolint:errcheck // fails only once conn is closed
 	file, receiveErr := ask(conn, path)
 	if err := cmd.Wait(); err != nil && receiveErr == nil && file == nil {
 		receiveErr = err
@@ -68,7 +67,7 @@ func OpenAs(ctx context.Context, u User, path string) (*os.File, error) {
 	return file, receiveErr
 }
 
-// openerPair is a socket for both.
+// openerPair is a pair of connected sockets.
 func openerPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -93,7 +92,7 @@ func credential(u User) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID), Groups: groups}
 }
 
-// ask takes the file, or the number of the error that opening it gave.
+// ask receives the file, or the errno of opening it.
 func ask(conn *net.UnixConn, path string) (*os.File, error) {
 	if _, err := conn.Write([]byte(path)); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -115,10 +114,10 @@ func ask(conn *net.UnixConn, path string) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	closeAll(files)
-	return nil, fmt.Errorf("open %s: no file came back", path)
+	return nil, fmt.Errorf("open %s: no file was returned", path)
 }
 
-// received are the descriptors of a message, however many its sender put in.
+// received are the descriptors in a message, however many its sender put in.
 func received(oob []byte, path string) (files []*os.File) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -148,7 +147,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// OpenMain is the process that opens: it is the user already.
+// OpenMain is the process that opens the file; it already runs as the user.
 func OpenMain(args []string) int {
 	const fdOut = 3
 	path := make([]byte, maxPath+1)
@@ -160,7 +159,7 @@ func OpenMain(args []string) int {
 	if err != nil {
 		number := syscall.EIO
 		errors.As(err, &number)
-		_ = unix.Sendmsg(fdOut, []byte(strconv.Itoa(int(number))), nil, nil, 0) // nobody is left to tell
+		_ = unix.Sendmsg(fdOut, []byte(strconv.Itoa(int(number))), nil, nil, 0) // berth is gone if this fails
 		return 1
 	}
 	if err := unix.Sendmsg(fdOut, []byte("0"), unix.UnixRights(fd), nil, 0); err != nil {

@@ -17,7 +17,7 @@ import (
 	"berth/internal/testkit"
 )
 
-// opener plays the process that opens, which is its user's to bend.
+// opener plays the process that opens the file, which its user can manipulate.
 func opener(t *testing.T, deadline time.Duration, play func(conn *os.File, over <-chan struct{})) (*os.File, error) {
 	t.Helper()
 	conn, theirs, err := openerPair()
@@ -75,7 +75,7 @@ func TestAnOpenerThatIsBentOpensNothingElse(t *testing.T) {
 		{"a file comes with an error", func(c *os.File, _ <-chan struct{}) { send(c, "13", fd) }, false},
 		{"a pipe comes, on which a reader waits for ever", func(c *os.File, _ <-chan struct{}) { send(c, "0", pipe[0]) }, false},
 		{"a directory comes", func(c *os.File, _ <-chan struct{}) { send(c, "0", int(dir.Fd())) }, false},
-		{"a number comes that is none", func(c *os.File, _ <-chan struct{}) { send(c, "nothing", fd) }, false},
+		{"something other than a number comes", func(c *os.File, _ <-chan struct{}) { send(c, "nothing", fd) }, false},
 		{"a negative number comes", func(c *os.File, _ <-chan struct{}) { send(c, "-1", fd) }, false},
 		{"a file comes in a word too long to read", func(c *os.File, _ <-chan struct{}) { send(c, strings.Repeat("0", 100), fd) }, true},
 		{"nothing comes", func(*os.File, <-chan struct{}) {}, false},
@@ -96,8 +96,8 @@ func TestAnOpenerThatIsBentOpensNothingElse(t *testing.T) {
 	}
 }
 
-// TestAnOpenerThatIsHeldIsNotWaitedFor: whoever has the other end of the
-// socket keeps it open and says nothing.
+// TestAnOpenerThatIsHeldIsNotWaitedFor: another process has the other end of
+// the socket and never writes.
 func TestAnOpenerThatIsHeldIsNotWaitedFor(t *testing.T) {
 	_, err := opener(t, 50*time.Millisecond, func(_ *os.File, over <-chan struct{}) { <-over })
 	var late net.Error

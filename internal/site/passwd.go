@@ -17,27 +17,27 @@ type User struct {
 	Name   string
 	UID    int
 	GID    int
-	Groups []int // supplementary, sorted, the primary one among them
+	Groups []int // supplementary, sorted, including the primary group
 	Home   string
 	Shell  string
-	At     time.Time // when the database said so
+	At     time.Time // when it was looked up
 }
 
-// ErrUnknownUser says that the user database has answered: there is no such
-// user. Any other error means that it could not answer.
+// ErrUnknownUser means that the user database answered: there is no such user.
+// Any other error means that it could not answer.
 var ErrUnknownUser = errors.New("no such user")
 
-// errNoEntry is a database that has no such entry, as far as it was asked.
+// errNoEntry means that the databases that were asked have no such entry.
 var errNoEntry = errors.New("no such entry")
 
-// maxID is the largest user or group number; the one above it means "none" to
-// the kernel.
+// maxID is the largest user or group id; to the kernel the next one means
+// "unchanged".
 const maxID = 1<<32 - 2
 
 func parseID(written string) (int, error) {
 	id, err := strconv.ParseUint(written, 10, 32)
 	if err != nil || id > maxID {
-		return 0, fmt.Errorf("%q is no user or group number", text.Said(written))
+		return 0, fmt.Errorf("expected a user or group id, found %q", text.Said(written))
 	}
 	return int(id), nil
 }
@@ -46,7 +46,7 @@ func parseID(written string) (int, error) {
 func parsePasswd(line string) (User, error) {
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 	if len(fields) != 7 || fields[0] == "" {
-		return User{}, fmt.Errorf("%q is no entry of a user", text.Said(line))
+		return User{}, fmt.Errorf("expected a passwd entry, found %q", text.Said(line))
 	}
 	uid, err := parseID(fields[2])
 	if err != nil {
@@ -76,7 +76,7 @@ type group struct {
 func parseGroup(line string) (group, error) {
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 	if len(fields) != 4 || fields[0] == "" {
-		return group{}, fmt.Errorf("%q is no entry of a group", text.Said(line))
+		return group{}, fmt.Errorf("expected a group entry, found %q", text.Said(line))
 	}
 	gid, err := parseID(fields[2])
 	if err != nil {
@@ -86,11 +86,11 @@ func parseGroup(line string) (group, error) {
 	return group{name: fields[0], gid: gid, members: members}, nil
 }
 
-// checkKey refuses what would mean something else to the programs that are
-// asked: an option, a second line, another field.
+// checkKey refuses a name that would mean something else to getent or in the
+// files: an option, a second line, another field.
 func checkKey(key string) error {
 	if key == "" || len(key) > 256 || strings.ContainsAny(key[:1], "-+ ") || strings.ContainsAny(key, ":\n\r\t\x00/,") {
-		return fmt.Errorf("%q cannot be the name of a user or group", text.Said(key))
+		return fmt.Errorf("expected the name of a user or group, found %q", text.Said(key))
 	}
 	return nil
 }
@@ -100,8 +100,8 @@ func isNumber(key string) bool {
 	return err == nil
 }
 
-// eachLine visits the lines of a local database. Lines of other services
-// ("+name") and damaged ones are passed over, as the C library does.
+// eachLine visits the lines of a local database. Like the C library, it skips
+// references to other services ("+name") and damaged lines.
 func (m machine) eachLine(name string, visit func(line string) (stop bool)) error {
 	file, err := os.Open(m.path(name))
 	if err != nil {
@@ -121,7 +121,7 @@ func (m machine) eachLine(name string, visit func(line string) (stop bool)) erro
 	return nil
 }
 
-// passwdFile looks a user up in the local file, by number or by name.
+// passwdFile looks up a user in the local file, by id or name.
 func (m machine) passwdFile(key string) (user User, err error) {
 	found := false
 	err = m.eachLine("/etc/passwd", func(line string) bool {

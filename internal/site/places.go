@@ -7,28 +7,28 @@ import (
 	"path/filepath"
 )
 
-// Places are where a berth keeps its things.
+// Places are the directories and files of a daemon.
 type Places struct {
 	StateDir string
 	Socket   string
 	Config   string
-	Shared   bool // one daemon, started as root, for all users
+	Shared   bool // one daemon for all users, started as root
 }
 
-// SharedPlaces are those of the machine's own daemon.
+// SharedPlaces are those of the shared daemon.
 func SharedPlaces() Places {
 	return Places{StateDir: "/var/lib/berth", Socket: "/run/berth/berth.sock", Config: "/etc/berth/config.toml", Shared: true}
 }
 
-// PrivatePlaces are those of a user's own daemon. Its socket lies with its
-// state and not in the user's runtime directory, which is gone after a logout
-// that the jobs outlive.
+// PrivatePlaces are those of a user's own daemon. Its socket is in the state
+// directory, not the runtime directory: that one is removed at logout, and
+// jobs may outlive a logout.
 func PrivatePlaces(getenv func(string) string) (Places, error) {
 	return here().privatePlaces(getenv)
 }
 
 func (m machine) privatePlaces(getenv func(string) string) (Places, error) {
-	// A relative path would mean another place in every directory.
+	// A relative path would depend on the working directory.
 	state, config := getenv("XDG_STATE_HOME"), getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(state) || !filepath.IsAbs(config) {
 		home, err := m.home(getenv)
@@ -46,8 +46,8 @@ func (m machine) privatePlaces(getenv func(string) string) (Places, error) {
 	return Places{StateDir: dir, Socket: filepath.Join(dir, "berth.sock"), Config: filepath.Join(config, "berth", "config.toml")}, nil
 }
 
-// home is the user's, from the user database where the environment says
-// nothing: cron and containers start programs without one.
+// home is the user's home directory. Without HOME, as under cron and in
+// containers, it comes from the user database.
 func (m machine) home(getenv func(string) string) (string, error) {
 	if home := getenv("HOME"); filepath.IsAbs(home) {
 		return home, nil
@@ -62,7 +62,7 @@ func (m machine) home(getenv func(string) string) (string, error) {
 	return user.Home, nil
 }
 
-// SelfDir is the directory of this program, or "" where that is not known.
+// SelfDir is the directory of this program, or "" if unknown.
 func SelfDir() string {
 	path, err := os.Executable()
 	if err != nil {

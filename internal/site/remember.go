@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// keep remembers an answer. That the database did not answer changes nothing;
-// that a user is gone is the end of what was known about them.
+// keep caches an answer. If the database did not answer, the cache stays as it
+// is; if the user no longer exists, it is dropped.
 func (u *Users) keep(key string, l *lookup) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -20,7 +20,7 @@ func (u *Users) keep(key string, l *lookup) {
 	case kind == "group":
 		l.group.at = u.now()
 		if len(u.groups) >= maxUsers {
-			clear(u.groups) // nobody has that many; they are asked for again
+			clear(u.groups) // far more than real use; they are looked up again
 		}
 		u.groups[name] = l.group
 	default:
@@ -34,7 +34,7 @@ func (u *Users) keep(key string, l *lookup) {
 	}
 }
 
-// drop forgets a user the database no longer has.
+// drop forgets a user who has been removed from the database.
 func (u *Users) drop(kind, name string) {
 	uid, known := u.uids[name]
 	if kind == "uid" {
@@ -70,7 +70,7 @@ func (u *Users) makeRoom(uid int) {
 		}
 		u.forget(oldest)
 	}
-	// Names as asked for may outnumber users, where services fold case.
+	// There may be more names than users: some services ignore case.
 	if len(u.uids) >= 4*maxUsers {
 		clear(u.uids)
 	}

@@ -15,23 +15,23 @@ import (
 	"time"
 )
 
-// Jobs must not live in the daemon's own cgroup: systemd could not restart the
-// daemon into a cgroup that has others below it, and would take theirs away.
-// So it is asked once for a scope that is left to berth.
+// Jobs must not be in the daemon's own cgroup: systemd could not restart the
+// daemon into a cgroup that has children, and would remove theirs. So berth
+// asks systemd once for a scope with delegation.
 const (
 	scopeUnit  = "berth-jobs.scope"
 	scopeSlice = "berth.slice"
-	// holdDir is where the process that keeps the scope alive sits: a cgroup
-	// that passes controllers on may have no process of its own.
+	// holdDir is the cgroup of the process that keeps the scope alive: a
+	// cgroup that passes controllers on may not contain processes itself.
 	holdDir       = "hold"
 	scopeDeadline = 15 * time.Second
 )
 
-// JobScope is the directory of a cgroup below which berth may do as it likes,
-// made by systemd for the machine's daemon or for a user's own. It outlives
-// the daemon and is found again by the next one. self is how this program is
-// called to stay there as its keeper: it must call Hold. Where there is no
-// such place dir is "" and reason says why.
+// JobScope is the directory of a cgroup that systemd delegated to berth, for
+// the shared daemon or a user's own. It outlives the daemon, and the next
+// daemon finds it again. self is the command line of this program that keeps
+// the scope alive: it must call Hold. If there is no such scope, dir is "" and
+// reason says why.
 func JobScope(ctx context.Context, user bool, self []string) (dir, reason string, err error) {
 	return here().jobScope(ctx, user, self)
 }
@@ -55,7 +55,7 @@ func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, r
 	}
 	dir, err = m.makeScope(ctx, path, user, self)
 	if err != nil {
-		// Another daemon may have been faster by a moment.
+		// Another daemon may have just made it.
 		if dir := m.findScope(ctx, user); dir != "" {
 			return dir, "", nil
 		}
@@ -64,8 +64,8 @@ func (m machine) jobScope(ctx context.Context, user bool, self []string) (dir, r
 	return dir, "", nil
 }
 
-// findSelf names this program in a way that means the same to systemd-run,
-// which has a /proc/self/exe of its own.
+// findSelf resolves the path of this program for systemd-run, whose own
+// /proc/self/exe differs.
 func findSelf(self []string) ([]string, error) {
 	if len(self) == 0 {
 		panic("a scope needs a keeper")
@@ -84,19 +84,19 @@ func (m machine) whyNoScope(user bool) string {
 	_, unified := m.unified(m.pid)
 	switch {
 	case !m.hasSystemd():
-		return "systemd does not run this machine"
+		return "this machine does not run systemd"
 	case !unified:
-		return "there is no version 2 cgroup hierarchy"
+		return "cgroup version 2 is not mounted"
 	case user && !m.lingers(m.uid):
-		// What the user's own systemd runs ends with it, at logout.
-		return "the user's systemd ends at logout, and its scopes with it, without `loginctl enable-linger`"
+		// The user's own systemd ends at logout, with everything it runs.
+		return "without `loginctl enable-linger`, the user's systemd and its scopes end at logout"
 	case !user && m.uid != 0:
-		return "only root may ask the system's systemd"
+		return "only root may ask systemd for a scope"
 	}
 	return ""
 }
 
-// findScope is the directory of a scope that is there already.
+// findScope is the directory of an existing scope, or "".
 func (m machine) findScope(ctx context.Context, user bool) string {
 	args := []string{"show", "--property=ControlGroup", "--value", scopeUnit}
 	said, err := m.run(ctx, call{name: "systemctl", args: append(managerFlag(user), args...), env: m.managerEnv(user)})
@@ -119,7 +119,7 @@ func managerFlag(user bool) []string {
 	return nil
 }
 
-// managerEnv is where the user's own systemd is found.
+// managerEnv is the environment in which the user's own systemd is found.
 func (m machine) managerEnv(user bool) []string {
 	if !user {
 		return nil
@@ -128,16 +128,16 @@ func (m machine) managerEnv(user bool) []string {
 	return []string{"XDG_RUNTIME_DIR=" + dir, "DBUS_SESSION_BUS_ADDRESS=unix:path=" + dir + "/bus"}
 }
 
-// makeScope starts the keeper in a scope of its own and waits until it says
-// that it is there. systemd-run becomes the keeper, so its number stays.
+// makeScope starts the keeper in a scope and waits until it reports that it is
+// ready. systemd-run executes the keeper, so the process id stays the same.
 func (m machine) makeScope(ctx context.Context, path string, user bool, self []string) (string, error) {
 	args := append(managerFlag(user), "--scope", "--quiet", "--collect", "--slice="+scopeSlice, "--unit="+scopeUnit,
 		"--property=Delegate=yes", "--property=TasksMax=infinity", "--")
 	cmd := exec.Command(path, slices.Concat(args, self)...)
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}, m.managerEnv(user)...)
-	// A group of its own, so that no terminal's signal reaches it; not a
-	// session, or it would be taken for what some job left behind.
+	// A process group of its own, so that no terminal signal reaches it. Not
+	// a session: berth would take it for a process that a job left behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -150,9 +150,9 @@ func (m machine) makeScope(ctx context.Context, path string, user bool, self []s
 	if err != nil {
 		return "", err
 	}
-	go func() { _ = cmd.Wait() }() // it lives as long as the scope; its status says nothing
+	go func() { _ = cmd.Wait() }() // it lives as long as the scope
 	deadline, _ := ctx.Deadline()
-	_ = ready.SetReadDeadline(deadline) // a pipe can
+	_ = ready.SetReadDeadline(deadline) // pipes support deadlines
 	said := make([]byte, 4096)
 	text := ""
 	for !strings.HasSuffix(text, holdReady) && len(text) < len(said) {
@@ -166,11 +166,11 @@ func (m machine) makeScope(ctx context.Context, path string, user bool, self []s
 	return m.scopeOf(cmd.Process.Pid)
 }
 
-// scopeOf is the scope that a keeper sits in.
+// scopeOf is the scope that a keeper is in.
 func (m machine) scopeOf(pid int) (string, error) {
 	h, ok := m.unified(pid)
 	if !ok {
-		return "", errors.New("the keeper is in no version 2 cgroup")
+		return "", errors.New("the keeper is not in a version 2 cgroup")
 	}
 	dir := h.dir
 	if filepath.Base(dir) == holdDir {
@@ -182,10 +182,10 @@ func (m machine) scopeOf(pid int) (string, error) {
 	return m.path(dir), nil
 }
 
-// holdReady is what the keeper prints when it is in its place.
+// holdReady is what the keeper prints when it is ready.
 const holdReady = "berth: holding\n"
 
-// Hold keeps a scope alive until the process is ended. It returns an exit
+// Hold keeps a scope alive until the process is killed. It returns an exit
 // status.
 func Hold() int { return here().hold(os.Stdout) }
 
@@ -198,7 +198,7 @@ func (m machine) hold(out *os.File) int {
 		return 1
 	}
 	fmt.Fprint(out, holdReady)
-	// Nobody reads any more, and the daemon's files must not be kept open.
+	// The daemon has stopped reading, and its files must not stay open here.
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for fd := range 3 {
 			_ = syscall.Dup3(int(null.Fd()), fd, 0)
@@ -209,7 +209,8 @@ func (m machine) hold(out *os.File) int {
 	return 0
 }
 
-// takePlace moves this process out of the way of the controllers.
+// takePlace moves this process into holdDir, so that the scope can pass its
+// controllers on.
 func (m machine) takePlace() error {
 	h, ok := m.unified(m.pid)
 	if !ok || filepath.Base(h.dir) != scopeUnit {

@@ -114,7 +114,7 @@ func TestNoScope(t *testing.T) {
 		change func(*fake)
 		want   string // in the reason
 	}{
-		{"systemd is not there", false, func(f *fake) { os.RemoveAll(f.path("/run/systemd")) }, "systemd does not run"},
+		{"systemd is not there", false, func(f *fake) { os.RemoveAll(f.path("/run/systemd")) }, "does not run systemd"},
 		{"version 1 only", false, func(f *fake) { f.file("/proc/self/mountinfo", legacyMounts) }, "version 2"},
 		{"the system's, but not root", false, func(f *fake) { f.uid = 1000 }, "only root"},
 		{"a user's that ends at logout", true, func(f *fake) { f.uid = 1000 }, "enable-linger"},
@@ -162,7 +162,7 @@ func TestAScopeThatCannotBeMade(t *testing.T) {
 			t.Errorf("%q, %v", dir, err)
 		}
 	})
-	t.Run("an empty scope is none", func(t *testing.T) {
+	t.Run("an empty scope does not count", func(t *testing.T) {
 		f := withSystemd(t)
 		f.says("systemctl", "/berth.slice/berth-jobs.scope\n").file(scopePath+"/cgroup.events", "populated 0\n")
 		if dir := f.findScope(t.Context(), false); dir != "" {
@@ -180,7 +180,7 @@ func TestHoldTakesItsPlace(t *testing.T) {
 	m := here()
 	h, ok := m.unified(os.Getpid())
 	if !ok {
-		t.Skip("there is no version 2 cgroup hierarchy")
+		t.Skip("cgroup version 2 is not mounted")
 	}
 	parent := filepath.Join(h.dir, fmt.Sprintf("berth-site-test-%d", os.Getpid()))
 	scope := filepath.Join(parent, scopeUnit)

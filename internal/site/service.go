@@ -15,7 +15,7 @@ import (
 	"berth/internal/text"
 )
 
-// What a service manager is told. A status is "STATUS=" and a sentence.
+// Messages to the service manager. A status is "STATUS=" and a sentence.
 const (
 	ready     = "READY=1"
 	stopping  = "STOPPING=1"
@@ -23,8 +23,9 @@ const (
 	watchdog  = "WATCHDOG=1"
 )
 
-// service manager: what it gave this process in its environment, read once and
-// taken away, so that no job is mistaken for the daemon.
+// manager is what the service manager passed in the environment. It is read
+// once and removed, so that the service manager never takes a job for the
+// daemon.
 var manager struct {
 	once     sync.Once
 	notify   string
@@ -45,7 +46,7 @@ func readManager() {
 			manager.fds, _ = strconv.Atoi(os.Getenv("LISTEN_FDS"))
 		}
 		for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID"} {
-			_ = os.Unsetenv(name) // fails for impossible names only
+			_ = os.Unsetenv(name) // fails only for invalid names
 		}
 	})
 }
@@ -59,7 +60,7 @@ func isForMe(name string, unsetCounts bool) bool {
 	return value == strconv.Itoa(os.Getpid())
 }
 
-// Notify tells the service manager about this process, where there is one.
+// Notify sends a message to the service manager, if there is one.
 func Notify(state string) error {
 	readManager()
 	if manager.notify == "" {
@@ -76,7 +77,7 @@ func notify(address, state string) error {
 		return fmt.Errorf("address %q: %w", text.Said(address), errors.ErrUnsupported)
 	}
 	if strings.HasPrefix(state, reloading) {
-		// It tells this reload from the one before by when it began.
+		// systemd distinguishes reloads by when they began.
 		var now unix.Timespec
 		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 			return err
@@ -88,13 +89,13 @@ func notify(address, state string) error {
 		return err
 	}
 	defer conn.Close()
-	conn.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not hold the daemon up
+	conn.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not block the daemon
 	_, err = conn.Write([]byte(state))
 	return err
 }
 
-// WatchdogInterval is within what time the service manager wants to hear
-// watchdog, or 0 where it does not. Twice as often is a good pace.
+// WatchdogInterval is how often at least the service manager expects a
+// watchdog message, or 0 if it does not. Send twice as often.
 func WatchdogInterval() time.Duration {
 	readManager()
 	return manager.watchdog
@@ -105,14 +106,14 @@ const (
 	maxActivationFDs  = 16
 )
 
-// ActivationListeners are the sockets the service manager opened for this
-// process; none where it did not. Whoever calls first gets them.
+// ActivationListeners are the sockets that the service manager opened for this
+// process. Only the first call returns them.
 func ActivationListeners() ([]net.Listener, error) {
 	readManager()
 	count := manager.fds
 	manager.fds = 0
 	if count < 0 || count > maxActivationFDs {
-		return nil, fmt.Errorf("the service manager passes %d sockets; at most %d make sense", count, maxActivationFDs)
+		return nil, fmt.Errorf("expected at most %d sockets from the service manager, found %d", maxActivationFDs, count)
 	}
 	return listenersFrom(firstActivationFD, count)
 }
@@ -121,10 +122,10 @@ func listenersFrom(first, count int) (listeners []net.Listener, err error) {
 	for fd := first; fd < first+count; fd++ {
 		unix.CloseOnExec(fd)
 		file := os.NewFile(uintptr(fd), "activation")
-		listener, listenErr := net.FileListener(file) // has a descriptor of its own
+		listener, listenErr := net.FileListener(file) // duplicates the descriptor
 		file.Close()
 		if listenErr != nil {
-			err = errors.Join(err, fmt.Errorf("descriptor %d of the service manager: %w", fd, listenErr))
+			err = errors.Join(err, fmt.Errorf("descriptor %d from the service manager: %w", fd, listenErr))
 			continue
 		}
 		listeners = append(listeners, listener)

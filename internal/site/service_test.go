@@ -138,7 +138,7 @@ func TestAServiceManagerStartsIt(t *testing.T) {
 	}
 }
 
-func TestListenersThatAreNone(t *testing.T) {
+func TestDescriptorsThatAreNotListeners(t *testing.T) {
 	file, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 	"berth/internal/text"
 )
 
-// service is a name service that asks a process of this machine, which in
-// turn asks others.
+// service is a name service that asks a local process, which asks other
+// machines.
 type service struct {
 	name    string
-	sockets []string // where that process listens
-	configs []string // without any of these it is named but not in use
+	sockets []string // of that process
+	configs []string // without any of these, the service is not in use
 }
 
 var services = []service{
@@ -26,13 +26,13 @@ var services = []service{
 	{"winbind", []string{"/run/samba/winbindd/pipe", "/var/run/samba/winbindd/pipe", "/tmp/.winbindd/pipe"}, []string{"/etc/samba/smb.conf"}},
 }
 
-// localSources read this machine's own files, or tell of this machine's own
-// services: when they know nothing, there is nothing.
+// localSources read only this machine's files and services: no answer from
+// them means no such entry.
 var localSources = []string{
 	"files", "compat", "db", "altfiles", "extrausers", "systemd", "mymachines", "libvirt", "libvirt_guest", "role", "usrfiles", "lwres", "myhostname",
 }
 
-// sourcesOf are the name services of a database, in order.
+// sourcesOf lists the name services of a database in order.
 func (m machine) sourcesOf(database string) []string {
 	for line := range strings.Lines(m.read("/etc/nsswitch.conf")) {
 		line, _, _ = strings.Cut(line, "#")
@@ -49,7 +49,7 @@ func (m machine) sourcesOf(database string) []string {
 	return nil
 }
 
-// dropActions removes what is in brackets: what to do on which answer.
+// dropActions removes the actions in brackets, such as [NOTFOUND=return].
 func dropActions(list string) string {
 	for {
 		before, after, found := strings.Cut(list, "[")
@@ -61,8 +61,8 @@ func dropActions(list string) string {
 	}
 }
 
-// reachable fails where a service that these databases depend on is known to
-// be down.
+// reachable returns an error if a service that these databases depend on is
+// down.
 func (m machine) reachable(ctx context.Context, databases ...string) error {
 	var asked []string
 	for _, database := range databases {
@@ -81,8 +81,8 @@ func (m machine) reachable(ctx context.Context, databases ...string) error {
 	return nil
 }
 
-// settled fails where an empty answer of a database need not mean that there
-// is nothing: a service is down, or is one that cannot be judged.
+// settled returns an error if an empty answer from a database may not mean "no
+// such entry": a service is down, or cannot be checked.
 func (m machine) settled(ctx context.Context, database string) error {
 	if err := m.reachable(ctx, database); err != nil {
 		return err
@@ -90,14 +90,14 @@ func (m machine) settled(ctx context.Context, database string) error {
 	for _, source := range m.sourcesOf(database) {
 		known := slices.ContainsFunc(services, func(s service) bool { return s.name == source })
 		if !known && !slices.Contains(localSources, source) {
-			return fmt.Errorf("no entry, and whether the name service %q could be reached is not known", text.Said(source))
+			return fmt.Errorf("no entry, but berth cannot check whether the name service %q was reachable", text.Said(source))
 		}
 	}
 	return nil
 }
 
-// probe knocks at a service's door. That nobody asks it anything is fine with
-// all of them.
+// probe connects to a service and disconnects again, which all of them
+// tolerate.
 func (m machine) probe(ctx context.Context, s service) error {
 	inUse := slices.ContainsFunc(s.configs, func(pattern string) bool {
 		found, _ := filepath.Glob(m.path(pattern)) // the patterns are ours

@@ -9,8 +9,8 @@ var unitDirs = []string{
 	"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system",
 }
 
-// SystemService reports whether this machine has a berth for all its users
-// installed, running or not: then nobody is given a private one unasked.
+// SystemService reports whether a shared daemon is installed on this machine,
+// running or not. If so, berth never starts a private one unasked.
 func SystemService() bool { return here().systemService() }
 
 func (m machine) systemService() bool {
@@ -22,8 +22,8 @@ func (m machine) systemService() bool {
 	return false
 }
 
-// installed looks at the first directory that has the unit: a link to
-// /dev/null there is how an administrator forbids one further down.
+// installed looks at the first directory that has the unit: an administrator
+// masks a unit with a link to /dev/null there.
 func (m machine) installed(unit string) bool {
 	for _, dir := range unitDirs {
 		path := m.path(filepath.Join(dir, unit))

@@ -2,8 +2,8 @@ package site
 
 import "syscall"
 
-// Umask is this process's. It can be read only by setting it; for that moment
-// nobody gets more than before. It is for programs that make no files at the
+// Umask is this process's umask. The only way to read it is to set it; for
+// that moment it is stricter than before. Callers must not create files at the
 // same time.
 func Umask() int {
 	umask := syscall.Umask(0o777)

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// defaultUserTTL is how long an answer of the user database is good for.
+	// defaultUserTTL is how long an answer of the user database stays valid.
 	defaultUserTTL = time.Minute
-	// maxUsers bounds the cache; the oldest answers go first.
+	// maxUsers bounds the cache; the oldest entries go first.
 	maxUsers = 4096
-	// lookupDeadline bounds one lookup as a whole, which asks several times.
+	// lookupDeadline bounds one lookup, which runs several programs.
 	lookupDeadline = 20 * time.Second
 )
 
-// Users is the user database with a memory. It is safe for concurrent use and
-// asks for one user once at a time, however many wait for the answer.
+// Users is the user database with a cache. It is safe for concurrent use, and
+// concurrent lookups of one user share one query.
 type Users struct {
 	machine machine
 	ttl     time.Duration
@@ -27,7 +27,7 @@ type Users struct {
 
 	mu      sync.Mutex
 	byUID   map[int]User
-	uids    map[string]int // by name as asked
+	uids    map[string]int // by name as looked up
 	groups  map[string]groupAnswer
 	pending map[string]*lookup
 }
@@ -38,7 +38,7 @@ type groupAnswer struct {
 	at    time.Time
 }
 
-// lookup is one question under way.
+// lookup is one query in progress.
 type lookup struct {
 	done  chan struct{}
 	user  User
@@ -46,8 +46,8 @@ type lookup struct {
 	err   error
 }
 
-// NewUsers asks this machine's user database. An answer is good for ttl; 0
-// means defaultUserTTL.
+// NewUsers caches this machine's user database. An answer stays valid for ttl;
+// 0 means defaultUserTTL.
 func NewUsers(ttl time.Duration) *Users { return newUsers(here(), ttl, time.Now) }
 
 func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
@@ -60,8 +60,7 @@ func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
 	}
 }
 
-// ByUID is the user with this number, as the database says now or said within
-// the time an answer is good for.
+// ByUID is the user with this id, from the cache if it is recent enough.
 func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
 	known := func(l *lookup) (ok bool) {
 		l.user, ok = u.recent(uid, u.ttl)
@@ -93,8 +92,8 @@ func (u *Users) byName(ctx context.Context, name string) (User, error) {
 	return l.user.clone(), nil
 }
 
-// Cached is what the database said about a user at most maxAge ago. It never
-// asks and never waits.
+// Cached is the entry of a user that is at most maxAge old. It never queries
+// and never waits.
 func (u *Users) Cached(uid int, maxAge time.Duration) (User, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,8 +110,8 @@ func (u *Users) recent(uid int, maxAge time.Duration) (User, bool) {
 	return user, true
 }
 
-// InGroup reports whether a user was in a group when last looked up. A group
-// that does not exist has nobody in it.
+// InGroup reports whether a user was in a group at the last lookup. A group
+// that does not exist has no members.
 func (u *Users) InGroup(user User, group string) (bool, error) {
 	gid, known, err := u.groupNumber(context.Background(), group)
 	if err != nil || !known {
@@ -135,9 +134,9 @@ func (u *Users) groupNumber(ctx context.Context, name string) (gid int, known bo
 	return l.group.gid, l.group.known, nil
 }
 
-// join answers from memory, takes part in the lookup under way, or begins one:
-// in one step, so that nobody begins what has just ended. A lookup goes on when
-// the one who asked first gives up: others may wait for it.
+// join answers from the cache, joins the query in progress, or starts one, all
+// under one lock, so that a query that has just ended is not repeated. A query
+// continues when its first caller gives up: others may wait for it.
 func (u *Users) join(key string, known func(*lookup) bool, ask func(context.Context, *lookup)) *lookup {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -163,7 +162,7 @@ func (u *Users) join(key string, known func(*lookup) bool, ask func(context.Cont
 
 func (l *lookup) wait(ctx context.Context) error {
 	select {
-	case <-l.done: // what is known is told to those in a hurry, too
+	case <-l.done: // an answer that is there is returned even if ctx has ended
 		return l.err
 	default:
 	}
@@ -171,7 +170,7 @@ func (l *lookup) wait(ctx context.Context) error {
 	case <-l.done:
 		return l.err
 	case <-ctx.Done():
-		return fmt.Errorf("look up in the user database: %w", context.Cause(ctx))
+		return fmt.Errorf("query the user database: %w", context.Cause(ctx))
 	}
 }
 

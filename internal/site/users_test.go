@@ -107,7 +107,7 @@ func TestNobodyRunsWithFewerGroups(t *testing.T) {
 			f.file("/etc/nsswitch.conf", "passwd: files\ngroup: files\ninitgroups: winbind\n").file("/etc/samba/smb.conf", "")
 		}},
 		{"the groups are somebody else's", func(f *fake) { f.says("getent initgroups ann", "bob 27\n") }},
-		{"a group is no number", func(f *fake) { f.says("getent initgroups ann", "ann 27 x\n") }},
+		{"a group id is not a number", func(f *fake) { f.says("getent initgroups ann", "ann 27 x\n") }},
 		{"a group is above the kernel's bound", func(f *fake) { f.says("getent initgroups ann", "ann 4294967295\n") }},
 		{"id fails in the place of getent", func(f *fake) { f.exits("getent initgroups ann", 1, "").exits("id", 1, "") }},
 	}
