@@ -108,23 +108,13 @@ func cgroupMount() string {
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(info)) {
-		before, after, found := strings.Cut(line, " - ")
-		fields := strings.Fields(before)
-		if !found || !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
-			continue
-		}
-		// A mount of a subtree shows paths that /proc does not speak of.
-		if fields[3] == "/" {
-			return unescapeMount(fields[4])
+	for _, mount := range keep.ParseMounts(string(info)) {
+		// The paths in /proc/PID/cgroup do not fit a mount of a subtree.
+		if mount.Type == "cgroup2" && mount.Root == "/" {
+			return mount.Point
 		}
 	}
 	return ""
-}
-
-// unescapeMount undoes the octal escapes of mountinfo.
-func unescapeMount(path string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
 // cgroupOf is a process's path in the version 2 hierarchy.

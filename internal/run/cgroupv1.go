@@ -59,14 +59,9 @@ func mountV1(controller string) (mount, root string) {
 	if err != nil {
 		return "", ""
 	}
-	for line := range strings.Lines(string(info)) {
-		before, after, _ := strings.Cut(line, " - ")
-		place, source := strings.Fields(before), strings.Fields(after)
-		if len(place) < 5 || len(source) < 3 || source[0] != "cgroup" {
-			continue
-		}
-		if slices.Contains(strings.Split(source[2], ","), controller) {
-			return unescapeMount(place[4]), unescapeMount(place[3])
+	for _, mount := range keep.ParseMounts(string(info)) {
+		if mount.Type == "cgroup" && slices.Contains(mount.Options, controller) {
+			return mount.Point, mount.Root
 		}
 	}
 	return "", ""

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"berth/internal/keep"
 )
 
 // hierarchy is one mounted cgroup hierarchy and a process's place in it.
@@ -19,26 +21,21 @@ type hierarchy struct {
 func (m machine) hierarchies(pid int) []hierarchy {
 	places := m.cgroupPaths(pid)
 	var all []hierarchy
-	for line := range strings.Lines(m.read("/proc/self/mountinfo")) {
-		before, after, found := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if !found || len(fields) < 5 || len(kind) < 1 {
-			continue
-		}
-		h := hierarchy{mount: unescapeMount(fields[4])}
+	for _, mount := range keep.ParseMounts(m.read("/proc/self/mountinfo")) {
+		h := hierarchy{mount: mount.Point}
 		var path string
 		var member bool
-		switch kind[0] {
+		switch mount.Type {
 		case "cgroup2":
 			h.version = 2
 			path, member = places[""]
 		case "cgroup":
 			h.version = 1
-			h.controllers = strings.Split(kind[len(kind)-1], ",")
+			h.controllers = mount.Options
 			path, member = placeOf(places, h.controllers)
 		}
 		// In a container, only a subtree of the hierarchy may be mounted.
-		inside, within := below(path, unescapeMount(fields[3]))
+		inside, within := below(path, mount.Root)
 		if h.version == 0 || !member || !within {
 			continue
 		}
@@ -81,11 +78,6 @@ func below(path, top string) (string, bool) {
 	}
 	rest, ok := strings.CutPrefix(path, top)
 	return rest, ok && (rest == "" || rest[0] == '/')
-}
-
-// unescapeMount undoes the octal escapes of mountinfo.
-func unescapeMount(path string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
 // unified is the process's place in the version 2 hierarchy.

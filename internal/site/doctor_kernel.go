@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"berth/internal/keep"
 	"berth/internal/text"
 )
 
@@ -78,14 +79,8 @@ func (e exam) proc(context.Context) Finding {
 	if !e.exists("/proc/self/mountinfo") {
 		return fail("mount -t proc proc /proc", "/proc is not mounted")
 	}
-	for line := range strings.Lines(e.read("/proc/self/mountinfo")) {
-		before, after, _ := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if len(fields) < 5 || fields[4] != "/proc" || len(kind) < 3 || kind[0] != "proc" {
-			continue
-		}
-		options := strings.Split(kind[2], ",")
-		hidden := slices.ContainsFunc(options, func(o string) bool {
+	for _, mount := range keep.ParseMounts(e.read("/proc/self/mountinfo")) {
+		hidden := mount.Type == "proc" && mount.Point == "/proc" && slices.ContainsFunc(mount.Options, func(o string) bool {
 			return strings.HasPrefix(o, "hidepid=") && o != "hidepid=0" && o != "hidepid=off"
 		})
 		if hidden && !e.isRoot() && !e.places.Shared {
