@@ -131,7 +131,7 @@ func (d *decision) wait(h *head, u urgency) bool {
 		d.blocker = &p
 	}
 	next := d.reserve(h, u)
-	if u == ordinary && d.reservationsTried >= d.reservationsMax && !d.parkingFull {
+	if u == ordinary && !d.parkingFull && (d.reservationsTried >= d.reservationsMax || !d.fitsOn(d.vacated(), h, reservedNone)) {
 		d.close(h)
 	}
 	return next

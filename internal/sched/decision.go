@@ -34,6 +34,7 @@ type decision struct {
 	outlooks    []*outlook // by number of the family
 	preemptible bool       // a running job can be preempted, or is being
 	emptied     *machine   // without the jobs that can be preempted; nil until it is asked for
+	empty       *machine   // without any job; nil until it is asked for
 	parkingFull bool       // a preemption failed for want of host memory
 	scratch     machine    // reused
 }

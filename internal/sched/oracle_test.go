@@ -825,6 +825,10 @@ func (o *oracle) reserve(p *Pending, u urgency) bool {
 	case o.parks():
 		strength = firm
 	}
+	everybody := func(*Held) bool { return true }
+	if _, ok := o.place(p, o.without(everybody, o.s.Now), o.s.Now, nil); !ok {
+		return false // it waits for something other than jobs
+	}
 	if u == ordinary {
 		o.reserved++
 	}

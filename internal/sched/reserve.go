@@ -68,6 +68,9 @@ func (d *decision) reserve(h *head, u urgency) bool {
 	case d.parks():
 		strength, horizon = firm, d.state.Now.Add(reservationSoon)
 	}
+	if !d.fitsOn(d.vacated(), h, reservedNone) {
+		return false // it waits for something other than jobs: a paused GPU, an external process
+	}
 	if u == ordinary {
 		d.reservationsTried++
 	}
@@ -121,6 +124,18 @@ func (d *decision) everybody() *machine {
 		d.scratch.book(h)
 	}
 	return &d.scratch
+}
+
+// vacated is the machine without any berth job.
+func (d *decision) vacated() *machine {
+	if d.empty == nil {
+		d.empty = &machine{}
+		d.empty.copyOf(d.now)
+		for _, held := range slices.Concat(d.running, d.started) {
+			d.empty.leave(held)
+		}
+	}
+	return d.empty
 }
 
 // depart takes a job off a machine.
