@@ -100,6 +100,10 @@ type Held struct {
 	Leaving   bool
 	LeavesFor string
 	LeavesBy  time.Time
+
+	// marginMiB is what has to stay free on each of its cards until it starts: only
+	// a job that GPUs are reserved for has one.
+	marginMiB int64
 }
 
 // budget is what the job holds on its i-th card. Another berth's word is not

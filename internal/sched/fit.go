@@ -53,7 +53,9 @@ func (r *Request) budgetOn(totalMiB int64) int64 {
 }
 
 // freeFor is how much a job of this kind could be budgeted on the card now.
-func (m *machine) freeFor(c *slot, r *Request) int64 { return c.headroomMiB - m.marginFor(r) }
+func (m *machine) freeFor(c *slot, r *Request) int64 {
+	return c.headroomMiB - max(m.marginFor(r), c.marginMiB)
+}
 
 // marginFor is what must stay free beside the job's budget. A share keeps
 // none: the part of the card that shares do not divide is its margin.

@@ -23,6 +23,7 @@ type machine struct {
 type slot struct {
 	*Card       // only read
 	headroomMiB int64
+	marginMiB   int64 // what has to stay free for a job that has yet to start here
 	shares      float64
 	holds       []holding       // the berth jobs on it
 	alone       bool            // a job there that nothing may join
@@ -152,10 +153,12 @@ func (c *slot) count(h *Held, i int) {
 	c.exclusive = c.exclusive || h.Exclusive
 	c.shares += h.share()
 	c.headroomMiB -= h.budget(i)
+	c.marginMiB = max(c.marginMiB, h.marginMiB)
 }
 
 func (c *slot) recount() {
-	c.headroomMiB, c.shares, c.alone, c.exclusive = c.TotalMiB-c.ReservedMiB-c.ForeignMiB, 0, false, false
+	c.headroomMiB, c.marginMiB, c.shares = c.TotalMiB-c.ReservedMiB-c.ForeignMiB, 0, 0
+	c.alone, c.exclusive = false, false
 	for _, o := range c.holds {
 		c.count(o.job, o.card)
 	}

@@ -385,6 +385,15 @@ func (o *oracle) holding(p *Pending, g job.Grant, from time.Time) *Held {
 	}
 }
 
+// awaited is a job that is to start later: its margin has to stay free until then.
+func (o *oracle) awaited(p *Pending, g job.Grant, from time.Time) *Held {
+	h := o.holding(p, g, from)
+	if p.Request.VRAMMiB > 0 {
+		h.marginMiB = o.s.Rules.MarginMiB
+	}
+	return h
+}
+
 // now is the machine at this moment.
 func (o *oracle) now() oracleMachine {
 	m := oracleMachine{holders: slices.Concat(o.running, o.started), closed: map[int]bool{}}
@@ -494,6 +503,9 @@ func (o *oracle) fits(m oracleMachine, c *Card, r *Request) bool {
 	margin := int64(0)
 	if r.VRAMMiB > 0 {
 		margin = o.s.Rules.MarginMiB
+	}
+	for _, h := range jobs {
+		margin = max(margin, h.marginMiB)
 	}
 	switch {
 	case m.closed[c.Index] || slices.ContainsFunc(jobs, single):
@@ -740,7 +752,7 @@ func (o *oracle) claim(p *Pending, u urgency, victims []*Held) bool {
 			at = latest(at, o.leaves(p, h, u))
 		}
 	}
-	held := o.holding(p, grant, at)
+	held := o.awaited(p, grant, at)
 	machine.holders = append(machine.holders, held)
 	for _, r := range o.reservations {
 		r.machine.holders = append(r.machine.holders, held)
@@ -883,7 +895,7 @@ func (o *oracle) foresee(p *Pending, u urgency, soonOnly bool) *oracleReservatio
 		}
 		machine := o.without(gone, at)
 		if grant, ok := o.place(p, machine, at, o.others(at)); ok {
-			h := o.holding(p, grant, at)
+			h := o.awaited(p, grant, at)
 			machine.holders = append(machine.holders, h)
 			return &oracleReservation{job: h, at: at, usual: termOf(p.Run, p.Served, p.Limit).usual, machine: machine}
 		}

@@ -164,6 +164,14 @@ func TestCardsAreKept(t *testing.T) {
 		{says: "a job that waits for a paused card takes no reservation from the next", cards: 3, held: busy,
 			state: func(s *State) { s.Cards[2].Paused = true },
 			jobs:  []queuedJob{{gpus: 3}, {gpus: 2}}, want: "2?0,1+2h0m0s"},
+		{says: "a share does not take the margin of a job that GPUs are reserved for", cards: 1,
+			held: []Held{running("9", hour, both(lasting(2*hour), beside(12_000)), 0)},
+			state: func(s *State) {
+				p, _ := s.Queue.Get("2")
+				p.Request = NewRequest(job.Spec{GPUs: 1, Share: 0.185}, 0, s.Rules)
+				s.Queue.Add(p)
+			},
+			jobs: []queuedJob{{gpus: 1, vram: 20_000}, {gpus: 1, run: 3 * hour}}, want: "1?0+1h0m0s"},
 		{says: "all hold cards under conservative", cards: 2, held: busy, rules: policy(Conservative),
 			jobs: []queuedJob{{gpus: 1, run: 9 * hour}, {gpus: 1, run: 9 * hour}}, want: "1?1+1h0m0s 2?0+2h0m0s"},
 		{says: "under conservative the second is not delayed either", cards: 3, held: busy, rules: policy(Conservative),

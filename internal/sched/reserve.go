@@ -158,6 +158,7 @@ func (d *decision) foreseen(m *machine, h *head, reserved reserved) *reservation
 	own := &machine{}
 	own.copyOf(m)
 	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
+	r.held.marginMiB = m.marginFor(&h.group.request)
 	own.book(r.held)
 	return r
 }
