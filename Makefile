@@ -11,7 +11,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds gpu-test clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,11 +23,17 @@ build: ## build bin/berth and bin/berth-keep (static), and bin/berth-gpu where t
 		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) $(LAZY)' -o $(BIN)/ ./cmd/berth-gpu; \
 	else echo "no C compiler (cc): bin/berth-gpu is left out, so cards are read through nvidia-smi"; fi
 
+man: build ## write the man pages of the verbs and topics into bin/man
+	rm -rf $(BIN)/man && $(BIN)/berth help --man $(BIN)/man
+
 PREFIX ?= /usr/local
-install: build ## copy the programs to PREFIX/bin (default /usr/local/bin)
+install: build man ## copy the programs to PREFIX/bin and the man pages to PREFIX/share/man (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	for program in berth berth-keep berth-gpu; do \
 		if [ -e $(BIN)/$$program ]; then install -m 755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/bin/; fi; done
+	for section in 1 5 7; do \
+		install -d $(DESTDIR)$(PREFIX)/share/man/man$$section && \
+		install -m 644 $(BIN)/man/man$$section/* $(DESTDIR)$(PREFIX)/share/man/man$$section/ || exit 1; done
 
 # The other schedulers that berth stands in for (docs/howto/from-*.md).
 NAMES := gpusched gpu-scheduler tgpu mgpu_scheduler_server mgpu_srun mgpu_queue mgpu_cancel
@@ -52,7 +58,7 @@ test: ## everything CI runs: unit, property, simulation, kill -9 and story tests
 check: fmt vet lint race ## format, vet, lint, tests with the race detector
 
 fmt: ## fail if a file is not gofmt'ed
-	@out=$$(gofmt -l cmd internal scripts *.go); test -z "$$out" || { echo "not gofmt'ed:"; echo "$$out"; exit 1; }
+	@out=$$(gofmt -l cmd docs internal scripts *.go); test -z "$$out" || { echo "not gofmt'ed:"; echo "$$out"; exit 1; }
 
 vet: ## go vet
 	$(GO) vet ./...

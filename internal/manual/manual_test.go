@@ -103,3 +103,77 @@ func FuzzPage(f *testing.F) {
 		}
 	})
 }
+
+func TestAPageAsAManPage(t *testing.T) {
+	page := manual.Parse("reference/config.md", []byte("# Title\n\n.dot and a\\\\b, [why](../howto/why.md), [config.md](config.md).\n\n## Part\n\n- `--flag`\n\n```\n'quoted\n```\n\n| key | default |\n| - | - |\n| `a` | b |\n"))
+	want := `.TH "BERTH-CONFIG" 5 "" "berth 1.2" "berth"
+.nh
+.SH NAME
+berth-config \- Title
+.SH DESCRIPTION
+\&.dot and a\eb, why (\fBberth\-why\fR(7)), config.md.
+.SH PART
+.IP \(bu 4
+\fB\-\-flag\fR
+.PP
+.RS 4
+.nf
+\&'quoted
+.fi
+.RE
+.TP
+\fBa\fR
+b
+.SH SEE ALSO
+\fBberth\fR(1)
+`
+	if diff := cmp.Diff(want, page.Man("1.2", func(string) bool { return true })); diff != "" {
+		t.Error(diff)
+	}
+	if page.ManName() != "man5/berth-config.5" {
+		t.Error(page.ManName())
+	}
+}
+
+func TestAVerbAsAManPage(t *testing.T) {
+	verb := manual.Verb{
+		Path: "berth gpu pause", Synopsis: "berth gpu pause N", Short: "Pause GPUs", Long: "One line.\n  kept as it is\n\nAnother.",
+		Example: "  berth gpu pause 0\n\nExit status: 0 done.", Flags: []manual.Flag{{Forms: "-q, --quiet", Help: "say nothing"}}, SeeAlso: []string{"berth gpu"},
+	}
+	want := `.TH "BERTH-GPU-PAUSE" 1 "" "berth 1.2" "berth"
+.nh
+.SH NAME
+berth\-gpu\-pause \- Pause GPUs
+.SH SYNOPSIS
+\fBberth gpu pause\fR N
+.SH DESCRIPTION
+One line.
+.RS 4
+.nf
+  kept as it is
+.fi
+.RE
+.PP
+Another.
+.SH OPTIONS
+.TP
+\fB\-q, \-\-quiet\fR
+say nothing
+.SH EXAMPLES
+.RS 4
+.nf
+  berth gpu pause 0
+.fi
+.RE
+.SH EXIT STATUS
+0 done.
+.SH SEE ALSO
+\fBberth\-gpu\fR(1)
+`
+	if diff := cmp.Diff(want, verb.Man("1.2")); diff != "" {
+		t.Error(diff)
+	}
+	if verb.ManName() != "man1/berth-gpu-pause.1" {
+		t.Error(verb.ManName())
+	}
+}

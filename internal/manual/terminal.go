@@ -173,15 +173,20 @@ var escaped = regexp.MustCompile(`\\([!-/:-@\[-` + "`" + `{-~])`)
 // unescape resolves \| and &lt;, which the parser leaves in.
 func unescape(s string) string { return html.UnescapeString(escaped.ReplaceAllString(s, "$1")) }
 
-func (t *terminal) code(n *ast.CodeSpan) string {
+// codeText is what a code span says.
+func codeText(n *ast.CodeSpan, source []byte) string {
 	b := &strings.Builder{}
 	for node := n.FirstChild(); node != nil; node = node.NextSibling() {
 		if part, ok := node.(*ast.Text); ok {
-			b.Write(part.Segment.Value(t.page.source))
+			b.Write(part.Segment.Value(source))
 		}
 	}
 	s := strings.ReplaceAll(b.String(), `\|`, "|") // in a table
-	s = strings.Join(strings.Fields(s), " ")
+	return strings.Join(strings.Fields(s), " ")
+}
+
+func (t *terminal) code(n *ast.CodeSpan) string {
+	s := codeText(n, t.page.source)
 	if text.Width(s) <= keepTogether {
 		s = strings.ReplaceAll(s, " ", hardSpace)
 	}
