@@ -2,15 +2,15 @@ package sched
 
 import "time"
 
-// wake asks to decide again at that moment.
+// wake asks for another decision at that time.
 func (d *decision) wake(at time.Time) {
 	if at.After(d.state.Now) && (d.plan.Again.IsZero() || at.Before(d.plan.Again)) {
 		d.plan.Again = at
 	}
 }
 
-// again is when time alone changes what would be decided. What was waited for on the
-// way is in the plan already.
+// again is when time alone changes the decision. Times noted on the way are in the
+// plan already.
 func (d *decision) again() time.Time {
 	q, rules, now := d.state.Queue, &d.state.Rules, d.state.Now
 	if q.Len() <= len(d.plan.Starts) {
@@ -35,7 +35,7 @@ func (d *decision) again() time.Time {
 	}
 	for _, r := range d.reservations {
 		if !r.claim {
-			d.wake(r.at) // if it does not begin then, something lasts for longer than expected
+			d.wake(r.at) // if it does not start then, a job ran longer than expected
 		}
 	}
 	return d.plan.Again

@@ -16,12 +16,11 @@ type ask struct {
 	user  need
 }
 
-// oneOfPool is what a task wants of what its array may have at a time.
+// oneOfPool is a task's part of its array's limit.
 var oneOfPool = need{use: [2]float64{1, 0}, room: [2]float64{1, 0}}
 
-// askOf works out what a group asks for. A card that takes no job until someone
-// does something about it is none that it may have; a load that a berth job
-// makes goes with the job.
+// askOf works out what a group asks for. It leaves out cards that take no job until
+// a person acts; a load caused by a berth job ends with that job.
 func askOf(s *State, slots []*slot, g *group) *ask {
 	r := &g.request
 	ids := splitIDs(r.IDs)
@@ -46,7 +45,7 @@ func askOf(s *State, slots []*slot, g *group) *ask {
 	return a
 }
 
-// needOf is what the request wants of a card of this size.
+// needOf is what the request needs of a card of this size.
 func (r *Request) needOf(totalMiB, marginMiB int64) need {
 	n := need{use: [2]float64{float64(r.budgetOn(totalMiB)), r.Share}, empty: r.undeclared() || r.Exclusive}
 	n.room = n.use
@@ -56,15 +55,15 @@ func (r *Request) needOf(totalMiB, marginMiB int64) need {
 	return n
 }
 
-// takes reports whether what the other asks for fits wherever this does, so that
-// it goes first for certain.
+// takes reports whether the other's request fits wherever this one does, so that it
+// certainly goes first.
 func (a *ask) takes(other *ask) bool {
 	r, o := &a.group.request, &other.group.request
 	return a == other || r.GPUs >= o.GPUs && r.VRAMMiB >= o.VRAMMiB && r.Share >= o.Share && r.CPUs >= o.CPUs && r.MemMiB >= o.MemMiB
 }
 
-// least is what every job in question wants of a card that it does not want for
-// itself, and of the host.
+// least is what every job in question needs at least of a shared card, and of the
+// host.
 type least struct{ card, host [2]float64 }
 
 func leastOf(asks map[Request]*ask) least {

@@ -7,9 +7,9 @@ import (
 	"berth/internal/reason"
 )
 
-// assertSound checks the finished plan against the snapshot it was made from,
-// adding everything up afresh. A plan that books a card twice is berth's own
-// fault and must not be acted on.
+// assertSound checks the finished plan against its snapshot by adding everything up
+// afresh. A plan that books a card twice is a bug in berth and must not be carried
+// out.
 func (d *decision) assertSound() {
 	bookings := map[int][]*Held{}
 	for i := range d.state.Held {
@@ -17,7 +17,7 @@ func (d *decision) assertSound() {
 			bookings[index] = append(bookings[index], &d.state.Held[i])
 		}
 	}
-	added := map[int]float64{} // shares, by card that something starts on
+	added := map[int]float64{} // shares that the plan adds, by card
 	seen := map[string]bool{}
 	for i := range d.state.Held {
 		if !d.state.Held[i].Other {
@@ -47,8 +47,8 @@ func (d *decision) assertSound() {
 	d.assertVictims()
 }
 
-// assertKept checks that cards are kept for jobs that wait, as many as they asked
-// for.
+// assertKept checks that every reservation is for a waiting job, with as many cards
+// as it asked for.
 func (d *decision) assertKept() {
 	seen := map[string]bool{}
 	for _, start := range d.plan.Starts {
@@ -70,8 +70,8 @@ func (d *decision) assertKept() {
 	}
 }
 
-// assertVictims checks who gives way, and that all for whom room is made fit beside
-// one another, what starts and what stays.
+// assertVictims checks the victims, and that the jobs they are preempted for fit
+// beside one another and beside all other jobs.
 func (d *decision) assertVictims() {
 	if len(d.plan.Victims) == 0 && len(d.leaving) == 0 {
 		return
@@ -103,9 +103,9 @@ func (d *decision) assertVictims() {
 	}
 }
 
-// assertClaim checks the cards for which room is made at the moment at which the
-// job comes for them: what stays is there, who came for them before, and what
-// starts now and may last until then.
+// assertClaim checks the cards of a claim at the time at which its job starts: the
+// remaining jobs are there, earlier claims, and starts of this plan that may last
+// until then.
 func (d *decision) assertClaim(f *reservation, stays []*Held) {
 	there := slices.Clone(stays)
 	for _, start := range d.plan.Starts {
@@ -138,8 +138,8 @@ func (d *decision) assertClaim(f *reservation, stays []*Held) {
 	}
 }
 
-// assertLimits checks that no start took a user or an array over a limit.
-// Who is over one already may be so: limits are lowered while jobs run.
+// assertLimits checks that no start exceeds a limit of a user or an array. A user
+// may be over a limit already: limits are lowered while jobs run.
 func (d *decision) assertLimits() {
 	added := map[string]Use{}
 	pooled := map[string]int{}
@@ -175,9 +175,8 @@ func (d *decision) holding(start Start) *Held {
 	}
 }
 
-// assertCard checks one card that a plan starts something on. What was on it
-// before is the world's: shares may already pass 1 by another berth's doing,
-// as long as no share was added.
+// assertCard checks one card that a plan starts a job on. What was on it before is
+// not the plan's doing: another berth may have taken shares beyond 1.
 func assertCard(c *slot, closed reason.Obstacle, holders []*Held, added float64) {
 	assert(closed == "", "gpu%d is closed (%s) and is given a job", c.Index, closed)
 	freeMiB := c.TotalMiB - c.ReservedMiB - c.ForeignMiB
@@ -194,8 +193,8 @@ func assertCard(c *slot, closed reason.Obstacle, holders []*Held, added float64)
 		}
 	}
 	assert(added == 0 || shares <= 1+2*shareTolerance, "gpu%d is divided into shares of %g", c.Index, shares)
-	// A job that is alone has no budget: foreign use may be anything below
-	// the idle threshold.
+	// A job that is alone has no budget: external use may be anything below the
+	// idle threshold.
 	assert(freeMiB >= 0 || onlyAlone, "gpu%d is overbooked by %d MiB", c.Index, -freeMiB)
 }
 

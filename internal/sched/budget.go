@@ -6,16 +6,16 @@ import (
 	"berth/internal/job"
 )
 
-// shareOfCard is the part of a card that shares divide among themselves. The
-// rest covers the contexts of the processes, so that two halves really fit.
+// shareOfCard is the part of a card that shares divide. The rest covers the
+// processes' CUDA contexts, so that two halves really fit.
 const shareOfCard = 0.95
 
 // rounding keeps a product such as 1000 × 1.1 from being pushed to the next
 // whole MiB by the last bit of a float.
 const rounding = 1e-6
 
-// Budget is what a job is held at on one card: its declaration, and once its
-// peak passes that, the peak with the spike buffer on top.
+// Budget is what a job is charged on one card: its declaration, or its peak plus
+// the spike buffer once that is more.
 func Budget(declaredMiB, peakMiB int64, spikeBuffer float64) int64 {
 	if peakMiB <= declaredMiB {
 		return declaredMiB
@@ -23,15 +23,15 @@ func Budget(declaredMiB, peakMiB int64, spikeBuffer float64) int64 {
 	return int64(math.Ceil(float64(peakMiB)*(1+spikeBuffer) - rounding))
 }
 
-// shareBudget is what a share of a card of this size is held at. It is never
-// zero, which would read as "no budget".
+// shareBudget is the budget of a share of a card of this size. It is never zero,
+// which would mean "no budget".
 func shareBudget(share float64, totalMiB int64) int64 {
 	return max(1, int64(math.Floor(share*shareOfCard*float64(totalMiB)+rounding)))
 }
 
-// CardBudgets is the budget a grant began with on each of its cards. A share
-// is a part of the card it lies on, so cards of different sizes give
-// different budgets; Grant.BudgetMiB is the largest of them.
+// CardBudgets is the initial budget of a grant on each of its cards. A share is a
+// part of its card, so cards of different sizes give different budgets;
+// Grant.BudgetMiB is the largest.
 func CardBudgets(grant job.Grant, declaredMiB int64, cards []Card) []int64 {
 	budgets := make([]int64, len(grant.GPUs))
 	for i, index := range grant.GPUs {
@@ -51,8 +51,8 @@ func CardBudgets(grant job.Grant, declaredMiB int64, cards []Card) []int64 {
 	return budgets
 }
 
-// Hold is what a running job of ours holds: its grant, with the budget of
-// each card raised where the measured peak passed it.
+// Hold is what one of our running jobs holds: its grant, with each card's budget
+// raised to the measured peak.
 func Hold(j *job.Job, rules Rules, cards []Card) Held {
 	request := NewRequest(j.Spec, j.VRAMMiB, rules)
 	budgets := CardBudgets(j.Grant, j.VRAMMiB, cards)

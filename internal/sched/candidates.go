@@ -7,10 +7,10 @@ import (
 	"berth/internal/job"
 )
 
-// candidates are the cards that a family of requests may have at all.
+// candidates are the cards that requests of one family may ever have.
 type candidates struct {
-	places   []int   // among a machine's slots, in the order of the job's ids where it names them
-	unknown  []int   // ids that no card has, or that the job rules out itself
+	places   []int   // indices into a machine's slots, in the order of the job's ids if it names any
+	unknown  []int   // ids without a card, or excluded by the job itself
 	repeated []int   // ids named more than once
 	sizesMiB []int64 // what the cards hold when empty, largest first
 }
@@ -43,25 +43,24 @@ func newCandidates(m *machine, r *Request) candidates {
 	return k
 }
 
-// option is a card the job fits on.
+// option is a card that the job fits on.
 type option struct {
 	slot      *slot
 	budgetMiB int64
 	leftMiB   int64 // headroom once the job is there
 }
 
-// keeps reports whether a card is kept from a request, for others; nil: none is.
+// keeps reports whether a card is reserved from a request; nil: no card is.
 type keeps func(c *slot, r *Request) bool
 
-// room is what the job would be budgeted on the card, and false where it does not
-// fit there or the card is kept for others.
+// room is the job's budget on the card, and false where it does not fit or the card
+// is reserved.
 func (m *machine) room(c *slot, r *Request, kept keeps) (budgetMiB int64, ok bool) {
 	budgetMiB, obstacle := m.fit(c, r)
 	return budgetMiB, obstacle == "" && (kept == nil || !kept(c, r))
 }
 
-// enough reports whether as many of the candidates have room for the request as it
-// asks for.
+// enough reports whether enough of the candidates have room for the request.
 func (m *machine) enough(k *candidates, r *Request, kept keeps) bool {
 	missing := r.GPUs
 	for i := 0; missing > 0 && missing <= len(k.places)-i; i++ {
@@ -98,8 +97,8 @@ func (m *machine) grant(k *candidates, r *Request, kept keeps) (job.Grant, bool)
 	return g, true
 }
 
-// wholeFirst leaves parts of cards out where a whole one is to be had: of a job
-// that does not say how much it needs nobody knows that a part is enough.
+// wholeFirst drops parts of cards if a whole card is free: a part may be too small
+// for a job that declares nothing.
 func wholeFirst(options []option) []option {
 	part := func(o option) bool { return o.slot.Part }
 	if whole := func(o option) bool { return !part(o) }; !slices.ContainsFunc(options, whole) {

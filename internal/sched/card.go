@@ -11,9 +11,9 @@ type Card struct {
 	UUID, Name                     string
 	TotalMiB, ReservedMiB, UsedMiB int64
 
-	// ForeignMiB is held for processes berth did not start, spike buffer
-	// included. IdleForeignMiB leaves out graphics-only processes: it decides
-	// whether the card counts as idle.
+	// ForeignMiB is reserved for external processes, spike buffer included.
+	// IdleForeignMiB leaves out graphics-only processes: it decides whether the
+	// card counts as idle.
 	ForeignMiB     int64
 	IdleForeignMiB int64
 
@@ -21,14 +21,14 @@ type Card struct {
 	Paused       bool
 	Health       Health
 	HealthReason string
-	Stale        bool        // the last reading failed or is too old: nothing starts here
+	Stale        bool        // the last reading failed or is too old: no job starts here
 	NUMA         int         // -1: not known
 	Links        map[int]int // count of NVLinks to other cards, by index
 	Near         map[int]int // how close other cards are on the PCIe bus, by index: more is closer
 	Part         bool        // a part of a partitioned card: CUDA gives a program one of them
 }
 
-// Health is how far a card can be trusted.
+// Health is whether a card can be trusted.
 type Health int
 
 // The healths. Only HealthOK takes new jobs.
@@ -62,8 +62,8 @@ func (h *Health) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown health %q", text)
 }
 
-// Host is what the machine has beside its cards. Zero is "not known" and is
-// not checked.
+// Host is what the machine has besides its cards. Zero is "not known", and not
+// checked.
 type Host struct {
 	CPUs   int
 	MemMiB int64
@@ -81,33 +81,33 @@ type Held struct {
 	MemMiB    int64
 	Other     bool // another berth's
 
-	// Who it is and how it stands in the order; empty for another berth's.
+	// Its owner and place in the order; empty for another berth's.
 	User      string
 	Priority  int
 	Rank, Seq int64
 	Pool      string // the array of which it is one, where that has a limit
 
 	Submitted time.Time
-	Started   time.Time     // of this run
-	Served    time.Duration // what it ran before this run without losing it
-	Waited    time.Duration // how long it had waited when this run began
-	Run       Estimate      // how long it is expected to run, what it ran before included
-	Limit     time.Duration // after which this run is ended; 0: none
+	Started   time.Time     // of this attempt
+	Served    time.Duration // service before this attempt
+	Waited    time.Duration // how long it had waited when this attempt began
+	Run       Estimate      // how long it is expected to run in all, earlier service included
+	Limit     time.Duration // time limit of this attempt; 0: none
 	Preempt   Preempt
 
-	// Leaving says that it is being set aside, for LeavesFor, and is expected
-	// to be gone by LeavesBy.
+	// Leaving says that it is being preempted for LeavesFor, and expected to be
+	// gone by LeavesBy.
 	Leaving   bool
 	LeavesFor string
 	LeavesBy  time.Time
 
-	// marginMiB is what has to stay free on each of its cards until it starts: only
-	// a job that GPUs are reserved for has one.
+	// marginMiB has to stay free on each of its cards until it starts. Only a job
+	// with a reservation has one.
 	marginMiB int64
 }
 
-// budget is what the job holds on its i-th card. Another berth's word is not
-// trusted to be sane: a negative budget must not make room.
+// budget is what the job holds on its i-th card. Another berth may report a
+// negative budget, which must not make room.
 func (h *Held) budget(i int) int64 {
 	if h.Alone || i >= len(h.BudgetMiB) {
 		return 0
@@ -115,7 +115,7 @@ func (h *Held) budget(i int) int64 {
 	return max(0, h.BudgetMiB[i])
 }
 
-// share is the job's share, or 0 where the number given is none.
+// share is the job's share, or 0 for a nonsensical number.
 func (h *Held) share() float64 {
 	if h.Share > 0 {
 		return h.Share

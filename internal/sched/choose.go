@@ -9,14 +9,14 @@ import (
 // the choice is greedy: good, not always the best.
 const maxCombinations = 20000
 
-// merit is how good a set of cards is. Connection comes first, because it
-// decides how fast a job runs; the fit decides what is left for others.
+// merit is how good a set of cards is. Connection comes first, because it decides
+// how fast the job runs; the fit decides what is left for others.
 type merit struct {
 	links    int // NVLinks between the cards
 	sameNUMA int // pairs on one NUMA node
 	near     int // how close the pairs are on the PCIe bus
 	leftMiB  int64
-	shares   int64 // given out there already, in millionths: decides between equal memory
+	shares   int64 // allocated there already, in millionths: decides between equal memory
 }
 
 func (m merit) plus(o merit) merit {
@@ -29,7 +29,7 @@ type chooser struct {
 	n       int
 	spread  bool
 	own     []merit // of each option by itself
-	pairs   []merit // of each two options, row by row; nil where only the fit is left to go by
+	pairs   []merit // of each pair of options, row by row; nil where only the fit decides
 
 	picked []int // during the search
 	best   []int
@@ -39,7 +39,7 @@ type chooser struct {
 // choose picks the best n cards. Of equals it takes the lowest indices.
 func choose(options []option, n int, placement Placement) []option {
 	if n == len(options) {
-		return options // eight of eight: there is nothing to weigh up
+		return options // eight of eight: no choice
 	}
 	c := newChooser(options, n, placement)
 	if n < 2 || alike(options) {
@@ -65,7 +65,7 @@ func newChooser(options []option, n int, placement Placement) *chooser {
 	return c
 }
 
-// connect works out how well each two cards are connected.
+// connect computes how well each pair of cards is connected.
 func (c *chooser) connect() {
 	c.pairs = make([]merit, 0, len(c.options)*len(c.options))
 	for i := range c.options {
@@ -75,7 +75,7 @@ func (c *chooser) connect() {
 	}
 }
 
-// alike reports that every two cards are connected as well as any other two.
+// alike reports that all pairs of cards are connected equally well.
 func alike(options []option) bool {
 	first := connection(options[1].slot, options[0].slot)
 	for i := range options {
@@ -88,7 +88,7 @@ func alike(options []option) bool {
 	return true
 }
 
-// fittest takes the cards that fit best, each by itself.
+// fittest takes the cards that fit best, each on its own.
 func (c *chooser) fittest() {
 	order := make([]int, len(c.options))
 	for k := range order {
@@ -107,7 +107,7 @@ func (c *chooser) fittest() {
 	slices.Sort(c.best)
 }
 
-// connection is what two cards have in common.
+// connection is how well two cards are connected.
 func connection(a, b *slot) (m merit) {
 	m.links = max(a.Links[b.Index], b.Links[a.Index])
 	if a.NUMA >= 0 && a.NUMA == b.NUMA {

@@ -6,8 +6,8 @@ import (
 	"berth/internal/reason"
 )
 
-// Decide says which jobs start now, on which cards, and which never can; for
-// which cards are reserved, and which running jobs are preempted.
+// Decide says which jobs start now, on which cards, and which never can; which
+// waiting jobs have GPUs reserved, and which running jobs are preempted.
 //
 // The rule: overdue jobs come first, then priority, then the service class where
 // jobs can be parked, then the user with the least usage, then the policy. Each
@@ -21,24 +21,24 @@ func Decide(s State) Plan {
 	return d.plan
 }
 
-// run goes through the queue in order, up to but without the job `until`, or
+// run goes through the queue in order, up to but excluding the job `until`, or
 // until nothing can be done for any job behind.
 func (d *decision) run(until *member) {
-	// 1. Cards that are being vacated go to the jobs that they are vacated for.
+	// 1. GPUs of jobs that are being preempted go to the jobs they are preempted for.
 	for _, m := range d.promised() {
 		if until != nil && until.entry.job == m.entry.job {
 			return
 		}
 		d.redeem(&m)
 	}
-	// 2. Overdue jobs come before all others.
+	// 2. Overdue jobs go before all others.
 	for _, late := range d.state.Queue.overdue(d.state) {
 		if until != nil && until.entry.job == late.entry.job {
 			return
 		}
 		d.considerOverdue(&late)
 	}
-	// 3. Everybody else, one job of each group at a time.
+	// 3. All other jobs, one of each group at a time.
 	if !limitsGPUs(d.state) {
 		d.walk.passes = d.closed.has
 	}
@@ -56,8 +56,8 @@ func (d *decision) run(until *member) {
 	d.plan.Again = d.again()
 }
 
-// consider does what can be done for a job, and reports whether the next of its
-// group is to be looked at too.
+// consider does what can be done for a job, and reports whether to look at the next
+// of its group too.
 func (d *decision) consider(h *head, a *account, u urgency) bool {
 	k := &d.outlook(h).candidates
 	switch {
@@ -71,7 +71,7 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 		d.close(h)
 	case d.start(h, a):
 		return true
-	case d.limited(h.group, &h.amounts, a): // in nobody's way, and nothing is reserved for it
+	case d.limited(h.group, &h.amounts, a): // it holds up no job, and nothing is reserved for it
 	case d.preempt(h, a, u):
 		return true
 	default:
@@ -80,18 +80,18 @@ func (d *decision) consider(h *head, a *account, u urgency) bool {
 	return false
 }
 
-// considerOverdue looks at an overdue job, unless it got its cards already.
+// considerOverdue considers an overdue job, unless it has its cards already.
 func (d *decision) considerOverdue(l *late) {
 	h, a := l.group.head(l.entry), d.account(&l.member)
 	if d.seen[h.job] || !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) {
-		return // it is refused in its own place
+		return // it is refused when its turn comes
 	}
 	d.seen[h.job] = true
 	d.consider(&h, a, l.urgency(d.state))
 }
 
-// start gives the job its cards if it fits and no limit bars it. The limits come
-// second: to look at them costs more.
+// start starts the job if it fits and no limit holds it back. Limits come second
+// because they cost more to check.
 func (d *decision) start(h *head, a *account) bool {
 	r, o, reserved := &h.group.request, d.outlook(h), d.reservedNow(h)
 	if d.lacksRoom(h) || reserved.host(&h.amounts) != nil || d.limited(h.group, &h.amounts, a) {
@@ -101,7 +101,7 @@ func (d *decision) start(h *head, a *account) bool {
 	if !ok {
 		failed := h.amounts
 		if len(reserved.list) == 0 || !d.now.enough(&o.candidates, r, nil) {
-			failed.term = anyTerm // mostly there are too few cards, reserved or not
+			failed.term = anyTerm // there are too few cards even without the reservations
 		}
 		o.noRoom.put(failed)
 		return false
@@ -122,9 +122,9 @@ func (d *decision) start(h *head, a *account) bool {
 	return true
 }
 
-// wait is what remains for a job that cannot have its cards now: under FIFO no
-// other overtakes it, and GPUs may be reserved for it. It reports whether they may
-// be for the next of its group too.
+// wait is what remains for a job that cannot start now: under FIFO no job overtakes
+// it, and GPUs may be reserved for it. It reports whether to consider the next of
+// its group too.
 func (d *decision) wait(h *head, u urgency) bool {
 	if d.state.Rules.Policy == FIFO {
 		p := h.group.pending(h.entry)
@@ -137,8 +137,8 @@ func (d *decision) wait(h *head, u urgency) bool {
 	return next
 }
 
-// close notes that nothing can be done for jobs of the class; where cards are too
-// few in any case, not for shorter ones either.
+// close notes that nothing can be done for jobs of the class; where there are too
+// few cards in any case, not for shorter ones either.
 func (d *decision) close(h *head) {
 	whatever := *h
 	whatever.term = anyTerm
@@ -150,7 +150,7 @@ func (d *decision) close(h *head) {
 }
 
 // helpless reports that nothing can be done for a job that is known not to fit. It
-// saves a look at the limits of each of a hundred thousand.
+// saves checking the limits of each of a hundred thousand jobs.
 func (d *decision) helpless(h *head) bool {
 	return !d.preemptible && d.reservationsTried >= d.reservationsMax && d.state.Rules.Policy != FIFO && d.lacksRoom(h)
 }
@@ -167,7 +167,7 @@ func (d *decision) over() bool {
 	return !*d.refuses
 }
 
-// mayRefuse reports that a job somewhere in the queue may have to be refused.
+// mayRefuse reports that some job in the queue may have to be refused.
 func (d *decision) mayRefuse() bool {
 	return limitsGPUs(d.state) || slices.ContainsFunc(d.state.Queue.sizes.list, func(size *counted[requestClass]) bool {
 		return size != nil && !d.now.possible(&d.outlookOf(size.value.family).candidates, &size.value.amounts)
@@ -175,7 +175,7 @@ func (d *decision) mayRefuse() bool {
 }
 
 // limitsGPUs reports that a user's limit may refuse a job of any class: then the
-// walk passes over none.
+// walk skips none.
 func limitsGPUs(s *State) bool {
 	limited := s.DefaultLimit.GPUs > 0
 	for _, limit := range s.Limits {
@@ -184,7 +184,7 @@ func limitsGPUs(s *State) bool {
 	return limited
 }
 
-// refuse turns down the job that came up last, and with it its whole group.
+// refuse refuses the job that came up last, and with it its whole group.
 func (d *decision) refuse(why func() reason.Reason) {
 	if d.quiet {
 		return

@@ -10,32 +10,32 @@ import (
 type decision struct {
 	state *State
 	plan  Plan
-	quiet bool // refusals are not wanted
+	quiet bool // record no refusals
 
 	walk    *walker
 	pooled  map[string]int  // starts of this plan, by limited pool
-	seen    map[string]bool // jobs that were looked at out of order
+	seen    map[string]bool // jobs considered out of order
 	blocker *Pending        // under FIFO, the job that no other may overtake
 
-	now     *machine       // with what this plan starts
+	now     *machine       // with the jobs that this plan starts
 	running []*Held        // in order
 	started []*Held        // by this plan
-	claims  []*Held        // jobs that others are preempted for, on the cards they will have
+	claims  []*Held        // jobs that others are preempted for, on their future cards
 	leaving map[*Held]bool // running jobs that are being preempted, by this plan or an earlier one
 
 	reservations      []*reservation
-	reservationsMax   int  // for how many jobs in their ordinary turn GPUs are reserved
-	reservationsTried int  // for how many that was tried
-	reservedOverdue   bool // GPUs are reserved for an overdue job
+	reservationsMax   int  // how many jobs may have a reservation in their ordinary turn
+	reservationsTried int  // how many were tried
+	reservedOverdue   bool // an overdue job has a reservation
 
 	// What is known not to work.
 	closed      closed
-	refuses     *bool      // a job may have to be refused; nil until it is asked for
-	outlooks    []*outlook // by number of the family
+	refuses     *bool      // a job may have to be refused; nil until needed
+	outlooks    []*outlook // by the family's number
 	preemptible bool       // a running job can be preempted, or is being
-	emptied     *machine   // without the jobs that can be preempted; nil until it is asked for
-	empty       *machine   // without any job; nil until it is asked for
-	parkingFull bool       // a preemption failed for want of host memory
+	emptied     *machine   // without the jobs that can be preempted; nil until needed
+	empty       *machine   // without any job; nil until needed
+	parkingFull bool       // a preemption failed for lack of host memory
 	scratch     machine    // reused
 }
 
@@ -59,7 +59,7 @@ func newDecision(s *State) *decision {
 	return d
 }
 
-// outlook is what a decision knows of a family of requests.
+// outlook is what a decision knows about a family of requests.
 type outlook struct {
 	candidates candidates
 	noRoom     frontier // cannot start
@@ -85,10 +85,10 @@ func (d *decision) full() bool {
 // account is that of a queued job's user.
 func (d *decision) account(m *member) *account { return d.walk.accountOf(m.group.line) }
 
-// spot is where a queued job is in the order as the decision stands.
+// spot is a waiting job's place in the order at this point of the decision.
 func (d *decision) spot(m *member) spot { return spot{d.account(m), &m.entry} }
 
-// granted is what a job holds that is granted so much from a moment on.
+// granted is what a job holds from a time on with this grant.
 func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 	r, m := &h.group.request, d.state.Queue.jobs[h.job]
 	return &Held{
@@ -99,7 +99,7 @@ func (d *decision) granted(h *head, grant job.Grant, from time.Time) *Held {
 	}
 }
 
-// lacksRoom reports that it is known that the job does not fit.
+// lacksRoom reports that the job is known not to fit.
 func (d *decision) lacksRoom(h *head) bool {
 	return !d.now.hostFits(&h.amounts) || h.gpus > 0 && (d.now.unreadable != "" || d.outlook(h).noRoom.has(&h.amounts))
 }

@@ -7,12 +7,12 @@ import (
 
 // departure is when a job is expected to be off its cards.
 type departure struct {
-	held *Held // nil: a job that cards are reserved for
+	held *Held // nil: a job with a reservation
 	at   time.Time
 }
 
-// departures are the ends that are expected of what runs up to the horizon, if
-// there is one, the first ones first.
+// departures are the expected ends of running and reserved jobs, in order, up to
+// the horizon if there is one.
 func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure {
 	list := make([]departure, 0, len(d.running)+len(d.started)+len(d.claims)+len(d.reservations))
 	for _, held := range d.running {
@@ -33,8 +33,8 @@ func (d *decision) departures(h *head, u urgency, horizon time.Time) []departure
 	return list
 }
 
-// leaves is when a running job is expected to be off its cards, seen by one that
-// waits for them.
+// leaves is when a running job is expected to be off its cards, as seen by a
+// waiting one.
 func (d *decision) leaves(held *Held, h *head, u urgency) time.Time {
 	now := d.state.Now
 	switch {
@@ -50,8 +50,8 @@ func (d *decision) leaves(held *Held, h *head, u urgency) time.Time {
 	return now.Add(held.rest(now))
 }
 
-// rest is how much longer a run is expected to last. One that has had all that was
-// expected, over all its runs, is expected to take as long again.
+// rest is how much longer a job is expected to run. One that is past its estimate,
+// over all its attempts, is expected to run as long again.
 func (h *Held) rest(now time.Time) time.Duration {
 	ran := h.lasted(now)
 	rest := h.Run.Left(h.Served+ran, 0).Mid

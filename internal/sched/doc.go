@@ -1,13 +1,13 @@
-// Package sched decides which queued jobs start, and on which cards. Decide
-// is a function of a State and nothing else: give it the same snapshot and it
-// gives the same Plan, on a live machine and in a replay alike.
+// Package sched decides which waiting jobs start, and on which cards. Decide is a
+// function of a State and nothing else: the same snapshot gives the same Plan, on a
+// live machine and in a replay alike.
 //
-// It may not look at a clock, draw a random number, open a file, log, or talk
-// to a card. Time and measurements are in the State; what it has to say is in
-// the Plan and in Reasons. It imports the standard library, job and reason.
+// It may not look at a clock, draw a random number, open a file, log, or talk to a
+// card. Time and measurements are in the State; the results are the Plan and
+// reasons. It imports the standard library, job and reason.
 //
-// Its files are in rooms. Each uses only those above it, which a test holds; read
-// them in this order, or begin with decide.go:
+// Its files are in rooms. Each room uses only those above it, and a test checks
+// that. Read them in this order, or start with decide.go:
 //
 //	rules: rules tuning estimate term
 //	what fits where: card request budget machine fit candidates choose possible

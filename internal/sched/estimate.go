@@ -2,21 +2,20 @@ package sched
 
 import "time"
 
-// Estimate is how long a job is expected to run: at least, as a rule, at most. The
-// zero Estimate says that nothing is known. It is never believed more than it has
-// to be: a job that runs for longer loses others their reservations, and
-// nothing itself.
+// Estimate is how long a job is expected to run: at least, usually, at most. The
+// zero Estimate is "not known". A job that runs longer delays reservations; it is
+// never ended for it.
 type Estimate struct {
 	Low, Mid, High time.Duration
 }
 
-// PreemptMode is what becomes of a running job that gives way.
+// PreemptMode is what happens to a running job when it is preempted.
 type PreemptMode string
 
-// The modes. The empty one is a job that does not give way.
+// The modes. A job with the empty one is not preempted.
 const (
-	Requeue PreemptMode = "requeue" // it is ended and begins anew: what it did is lost
-	Park    PreemptMode = "park"    // it is suspended and goes on later
+	Requeue PreemptMode = "requeue" // it is stopped and starts from the beginning: its work is lost
+	Park    PreemptMode = "park"    // it is suspended and resumed later
 )
 
 // Preempt is whether and how a running job can be preempted, and what that costs.
@@ -27,10 +26,10 @@ type Preempt struct {
 	MemMiB int64         // of the host, while it is parked
 }
 
-// Left is how much longer a run is expected to last that has lasted for ran so
-// far, and that a limit ends: at least, as a rule, at most. A run that outlasts
-// its span, or that nothing is known of, is expected to last as long again; how
-// long at most is then not known, and 0 unless there is a limit.
+// Left is how much longer a job is expected to run after running for ran, given its
+// limit: at least, usually, at most. A job without an estimate, or past it, is
+// expected to run as long again; then the most is not known, and 0 unless there is
+// a limit.
 func (s Estimate) Left(ran, limit time.Duration) Estimate {
 	ran = max(0, ran)
 	left := Estimate{Low: max(0, s.Low-ran), Mid: s.Mid - ran, High: s.High - ran}

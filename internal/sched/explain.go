@@ -2,8 +2,8 @@ package sched
 
 import "berth/internal/reason"
 
-// Explain says why a queued job does not run now, seen from its place in the
-// queue: what the jobs in front of it would get is counted as gone.
+// Explain says why a waiting job does not start now, from its place in the queue:
+// jobs in front of it get their GPUs first.
 func Explain(s State, job string) reason.Reason {
 	m, found := s.Queue.member(job)
 	if !found {
@@ -15,8 +15,8 @@ func Explain(s State, job string) reason.Reason {
 	return d.explain(&m)
 }
 
-// explain says why a job of this kind waits. A limit is named before a job in
-// front: the limit would keep it whoever was in front.
+// explain says why such a job waits. A limit is named before a job in front,
+// because it applies whatever is in front.
 func (d *decision) explain(m *member) reason.Reason {
 	if why, limited := d.explainLimit(m); limited {
 		return why
@@ -24,7 +24,7 @@ func (d *decision) explain(m *member) reason.Reason {
 	return d.explainRoom(m)
 }
 
-// explainLimit says which limit keeps the job, if one does and the machine
+// explainLimit names the limit that holds the job back, if one does and the machine
 // could run it at all.
 func (d *decision) explainLimit(m *member) (reason.Reason, bool) {
 	g, a := m.group, d.account(m)
@@ -53,14 +53,14 @@ func (d *decision) explainRoom(m *member) reason.Reason {
 	return d.shortage(&h, k)
 }
 
-// blocked says why the job waits that nothing may pass.
+// blocked is the reason of the job that no job may overtake.
 func (d *decision) blocked() reason.Reason {
 	m, _ := d.state.Queue.member(d.blocker.Job)
 	h := m.group.head(m.entry)
 	return d.shortage(&h, &d.outlook(&h).candidates)
 }
 
-// shortage says what the request lacks on the board as it stands.
+// shortage is what the machine lacks for the request.
 func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 	r := &h.group.request
 	m, a := d.now, r.amounts()
@@ -83,7 +83,7 @@ func (d *decision) shortage(h *head, k *candidates) reason.Reason {
 	return reason.Reason{Kind: reason.StartsNow}
 }
 
-// hostShortage says what the host lacks, of which some may be kept for a job.
+// hostShortage is what the host lacks; some of it may be reserved.
 func (m *machine) hostShortage(a *amounts, keptFor string) reason.Reason {
 	if !m.cpusFit(a) {
 		return reason.Reason{Kind: reason.WaitsForCPUs, Amount: int64(a.cpus), Free: int64(max(0, m.freeCPUs())), Total: int64(m.host.CPUs), Job: keptFor}
@@ -91,7 +91,7 @@ func (m *machine) hostShortage(a *amounts, keptFor string) reason.Reason {
 	return reason.Reason{Kind: reason.WaitsForMemory, Amount: a.memMiB, Free: max(0, m.freeMemMiB()), Total: m.host.MemMiB, Job: keptFor}
 }
 
-// shortage tells card by card why there are too few for the request.
+// shortage says card by card why there are too few for the request.
 func (m *machine) shortage(k *candidates, r *Request, kept reserved) reason.Reason {
 	why := reason.Reason{
 		Kind: reason.WaitsForGPUs, Needs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share,
@@ -100,7 +100,7 @@ func (m *machine) shortage(k *candidates, r *Request, kept reserved) reason.Reas
 	}
 	for _, place := range k.places {
 		c := &m.slots[place]
-		// Of a share on cards of several sizes, the smallest is what it needs.
+		// A share of cards of several sizes: the smallest is what it needs.
 		if size := r.budgetOn(c.TotalMiB); r.VRAMMiB == 0 && (why.VRAMMiB == 0 || size < why.VRAMMiB) {
 			why.VRAMMiB = size
 		}
@@ -113,7 +113,7 @@ func (m *machine) shortage(k *candidates, r *Request, kept reserved) reason.Reas
 	return why
 }
 
-// fact is how a card stands to the request.
+// fact is what a card has for the request.
 func (m *machine) fact(c *slot, r *Request) reason.Card {
 	_, obstacle := m.fit(c, r)
 	f := reason.Card{GPU: c.Index, Obstacle: obstacle, ForeignMiB: c.ForeignMiB, Holders: c.runs()}
@@ -140,7 +140,7 @@ func (m *machine) fact(c *slot, r *Request) reason.Card {
 	return f
 }
 
-// healthDetail is how a card stands, and why.
+// healthDetail is a card's health and the reason.
 func healthDetail(c *slot) string {
 	switch {
 	case c.HealthReason == "":

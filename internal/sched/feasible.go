@@ -4,9 +4,9 @@ import (
 	"berth/internal/reason"
 )
 
-// Feasible reports whether the request could be placed on this machine if
-// nothing else ran on it, and otherwise why not. What is free now, paused or
-// unwell plays no part, and neither do limits of users.
+// Feasible reports whether the request could be placed on this machine if nothing
+// else ran on it, and otherwise why not. Current use, paused or sick cards, and
+// users' limits do not matter.
 func Feasible(s State, r Request) (reason.Reason, bool) {
 	m := s.machine()
 	k := newCandidates(m, &r)
@@ -16,8 +16,8 @@ func Feasible(s State, r Request) (reason.Reason, bool) {
 	return m.impossible(&k, &r), false
 }
 
-// FeasibleFor is Feasible for a job of this user, whose limit on GPUs may be
-// less than the machine has.
+// FeasibleFor is Feasible for a job of this user, whose GPU limit may be less than
+// the machine has.
 func FeasibleFor(s State, user string, r Request) (reason.Reason, bool) {
 	if why, ok := Feasible(s, r); !ok {
 		return why, false
@@ -29,9 +29,9 @@ func FeasibleFor(s State, user string, r Request) (reason.Reason, bool) {
 	return reason.Reason{}, true
 }
 
-// CapMiB is the most VRAM per GPU that a retry of the request may declare and
-// still be placed: what the largest cards it allows can hold beside the
-// margin, as many of them as it needs. It is 0 where no card is known.
+// CapMiB is the most VRAM per GPU that a retry of the request may declare and still
+// be placed: what the largest cards it allows can hold beside the margin, as many
+// of them as it needs. It is 0 if no card is known.
 func CapMiB(s State, r Request) int64 {
 	k := newCandidates(s.machine(), &r)
 	return max(0, k.roomMiB(r.GPUs)-s.Rules.MarginMiB)

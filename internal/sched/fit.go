@@ -5,9 +5,9 @@ import "berth/internal/reason"
 // shareTolerance lets three thirds be one.
 const shareTolerance = 1e-9
 
-// fit says what keeps the request off the card, or what it would be budgeted
-// there. Nothing a decision gives away can turn an obstacle into a fit: that
-// is what lets it forget a request that failed once.
+// fit is the request's budget on the card, or the obstacle that keeps it off.
+// Within a decision an obstacle never goes away, so a request that failed once can
+// be skipped.
 func (m *machine) fit(c *slot, r *Request) (budgetMiB int64, obstacle reason.Obstacle) {
 	taken := len(c.holds) > 0
 	switch {
@@ -36,7 +36,7 @@ func (m *machine) fit(c *slot, r *Request) (budgetMiB int64, obstacle reason.Obs
 	return budgetMiB, ""
 }
 
-// budgetOn is what the job is held at on a card of this size.
+// budgetOn is the job's budget on a card of this size.
 func (a *amounts) budgetOn(totalMiB int64) int64 {
 	switch {
 	case a.vramMiB > 0:
@@ -52,13 +52,13 @@ func (r *Request) budgetOn(totalMiB int64) int64 {
 	return a.budgetOn(totalMiB)
 }
 
-// freeFor is how much a job of this kind could be budgeted on the card now.
+// freeFor is the largest budget that such a job could have on the card now.
 func (m *machine) freeFor(c *slot, r *Request) int64 {
 	return c.headroomMiB - max(m.marginFor(r), c.marginMiB)
 }
 
-// marginFor is what must stay free beside the job's budget. A share keeps
-// none: the part of the card that shares do not divide is its margin.
+// marginFor is what must stay free beside the job's budget. A share needs none:
+// shares divide only part of the card.
 func (m *machine) marginFor(r *Request) int64 {
 	if r.VRAMMiB > 0 {
 		return m.rules.MarginMiB

@@ -7,9 +7,9 @@ import (
 	"berth/internal/reason"
 )
 
-// Expect says when a queued job is expected to start. It lays the jobs in front
-// of it out in their order, each where it can begin soonest, as if runs lasted
-// as little, as usual and as much as is known.
+// Expect says when a waiting job is expected to start. It lays out the jobs in
+// front of it in their order, each where it can start soonest, three times: with
+// the shortest, the usual and the longest durations.
 func Expect(s State, job string) reason.Forecast {
 	if _, queued := s.Queue.Get(job); !queued {
 		return reason.Forecast{Now: s.Now, None: reason.NoneNotQueued}
@@ -19,7 +19,7 @@ func Expect(s State, job string) reason.Forecast {
 	return expect(&s, job, Explain(s, job), &plan, front, position)
 }
 
-// keeps is the reservation of a job; nil: it has none.
+// keeps is the job's reservation, or nil.
 func (p *Plan) keeps(job string) *Reservation {
 	for i := range p.Reservations {
 		if p.Reservations[i].Job == job {
@@ -29,8 +29,8 @@ func (p *Plan) keeps(job string) *Reservation {
 	return nil
 }
 
-// expect is Expect for a caller who knows why the job waits, what is decided and
-// who is in front.
+// expect is Expect for a caller that has the reason, the decision and the jobs in
+// front already.
 func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead, position int) reason.Forecast {
 	f := reason.Forecast{Now: s.Now, None: noneOf(why)}
 	if f.None != "" {
@@ -40,7 +40,7 @@ func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead,
 		f.Low, f.Mid, f.High = s.Now, s.Now, s.Now
 		return f
 	}
-	if why.Kind == reason.WaitsBehind { // nothing passes that job, whenever it starts
+	if why.Kind == reason.WaitsBehind { // no job overtakes that one, whenever it starts
 		ahead, at := inFront(s, why.Job)
 		if f.None = expect(s, why.Job, *why.Because, plan, ahead, at).None; f.None != "" {
 			return f
@@ -53,7 +53,7 @@ func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead,
 	self := s.Queue.jobs[job]
 	lay(&f, s, front, &self)
 	if !f.High.IsZero() && !f.High.After(s.Now) {
-		f.Mid, f.High = time.Time{}, time.Time{} // what keeps it now, such as a card's load, ends at no known time
+		f.Mid, f.High = time.Time{}, time.Time{} // the obstacle, such as a card's load, has no known end
 	}
 	if kept := plan.keeps(job); kept != nil {
 		hold(&f, kept.At)
@@ -64,8 +64,7 @@ func expect(s *State, job string, why reason.Reason, plan *Plan, front []*ahead,
 	return f
 }
 
-// roomMade is when the last of those is gone that are set aside for a job by
-// this plan.
+// roomMade is when the last victim of this plan is gone for a job.
 func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
 	for _, a := range plan.Victims {
 		if a.For != job {
@@ -81,18 +80,17 @@ func roomMade(s *State, plan *Plan, job string) (at time.Time, some bool) {
 	return at, some
 }
 
-// hold takes over when the plan itself expects the job to start: it knows who
-// is set aside for it.
+// hold uses the start that the plan itself expects: it knows the job's victims.
 func hold(f *reason.Forecast, at time.Time) {
 	if at = latest(at, f.Now); !f.Mid.IsZero() && !at.Before(f.Mid) {
 		return
 	}
 	if f.None, f.Mid = "", at; f.Low.IsZero() || f.Low.After(at) {
-		f.Low, f.High = at, at // no end is known that could be that early: room is made
+		f.Low, f.High = at, at // no known end is that early: jobs are preempted for it
 	}
 }
 
-// noneOf is why a job that waits for this has no start to be expected.
+// noneOf is why a job with this reason has no expected start.
 func noneOf(why reason.Reason) reason.NoForecast {
 	switch {
 	case why.Kind.Infeasible():
@@ -109,7 +107,7 @@ func noneOf(why reason.Reason) reason.NoForecast {
 	return ""
 }
 
-// lay fills the forecast in from three layouts.
+// lay fills in the forecast from three layouts.
 func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 	known := knowledge(s, front, self.group)
 	f.Basis = known.basis
@@ -127,7 +125,7 @@ func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 		f.None = reason.NoneClosed
 		return
 	}
-	// Laying out is greedy, so that shorter runs may by chance come out later.
+	// Layouts are greedy, so shorter durations may by chance give a later start.
 	lowest := min(low.start, mid.start, high.start)
 	f.Low = s.Now.Add(time.Duration(lowest))
 	if f.Beyond {
@@ -141,20 +139,20 @@ func lay(f *reason.Forecast, s *State, front []*ahead, self *member) {
 	}
 }
 
-// known is how long runs last, as far as that is known.
+// known is what is known about durations.
 type known struct {
 	slots   []*slot
 	asks    map[*group]*ask
-	alike   map[Request]*ask // one of those who ask for the same
-	runs    []*Held          // under way, in an order that is not the caller's
-	held    []Estimate       // what is left of each
-	typical time.Duration    // as a rule, of a job of which nothing is known; 0: nothing is known of any
+	alike   map[Request]*ask // by request
+	runs    []*Held          // running, in an order independent of the caller's
+	held    []Estimate       // remaining time of each
+	typical time.Duration    // assumed for a job without an estimate; 0: no job has one
 	least   least
 	basis   reason.Basis
 }
 
-// knowledge collects what is known of the runs under way and in front, and puts
-// it down with those in front.
+// knowledge collects the estimates of the jobs running and in front, and notes them
+// with those in front.
 func knowledge(s *State, front []*ahead, self *group) known {
 	k := known{slots: slotsOf(s.machine()), runs: inOrder(s.Held), held: make([]Estimate, len(s.Held)), asks: map[*group]*ask{}, alike: map[Request]*ask{}}
 	k.ask(s, self)
@@ -164,7 +162,7 @@ func knowledge(s *State, front []*ahead, self *group) known {
 		k.basis.Running++
 		countRun(&k.basis, h.Run, h.Limit, k.held[i])
 		if h.Started.IsZero() && k.held[i].High <= 0 {
-			k.held[i].Mid = 0 // not even since when it runs is known
+			k.held[i].Mid = 0 // not even its start is known
 			continue
 		}
 		usual = append(usual, h.ran(s.Now)+k.held[i].Mid)
@@ -194,8 +192,7 @@ func slotsOf(m *machine) []*slot {
 	return slots
 }
 
-// ask is what a group asks for; what its request means is worked out once for
-// all groups that have the same.
+// ask is what a group asks for, worked out once per request.
 func (k *known) ask(s *State, g *group) *ask {
 	a := k.asks[g]
 	if a != nil {
@@ -212,8 +209,8 @@ func (k *known) ask(s *State, g *group) *ask {
 	return a
 }
 
-// countRun puts a run down to what is known of it, and reports whether that is
-// anything.
+// countRun counts a job by what is known about its duration, and reports whether
+// anything is.
 func countRun(b *reason.Basis, run Estimate, limit time.Duration, left Estimate) bool {
 	switch {
 	case left.High <= 0 && limit <= 0:
@@ -227,7 +224,7 @@ func countRun(b *reason.Basis, run Estimate, limit time.Duration, left Estimate)
 	return true
 }
 
-// ran is how long the job has run, what it ran before included.
+// ran is how long the job has run, earlier service included.
 func (h *Held) ran(now time.Time) time.Duration {
 	if h.Started.IsZero() {
 		return h.Served
@@ -235,8 +232,8 @@ func (h *Held) ran(now time.Time) time.Duration {
 	return h.service(now)
 }
 
-// left is how much longer the run is expected to last. One that is leaving is
-// gone when it said it would be.
+// left is how much longer the job is expected to run. A job that is being preempted
+// is gone when it said it would be.
 func (h *Held) left(now time.Time) Estimate {
 	if h.Leaving && !h.LeavesBy.IsZero() {
 		rest := max(0, h.LeavesBy.Sub(now))
@@ -244,7 +241,7 @@ func (h *Held) left(now time.Time) Estimate {
 	}
 	limit := h.Limit
 	if limit > 0 {
-		limit += h.Served // the limit is this run's alone
+		limit += h.Served // the limit is for this attempt only
 	}
 	return h.Run.Left(h.ran(now), limit)
 }

@@ -1,25 +1,24 @@
 package sched
 
-// frontBound is how many jobs in front are laid out. It bounds what an answer
-// costs; of what lies that far ahead nobody can say much anyway.
+// frontBound is how many jobs in front are laid out. It bounds the cost of an
+// answer, which is vague that far ahead anyway.
 const frontBound = 16_384
 
-// ahead is a job that goes first, with no more of it than a layout looks at: of
-// a long queue there are thousands.
+// ahead is a job in front, reduced to what a layout needs: a long queue has
+// thousands.
 type ahead struct {
 	entry *entry
 	group *group
 	run   Estimate
-	left  Estimate // how long it lasts; Mid is 0 where nothing is known of it
+	left  Estimate // how long it lasts; Mid is 0 without an estimate
 	ask   *ask
-	kept  bool   // cards are kept for it, so that it is not passed
+	kept  bool   // it has a reservation, so no job overtakes it
 	next  *ahead // of the same user
 }
 
-// inFront gives the jobs in front of one, in the order of Order, or the first of
-// them where there are too many, and its position. It is asked for one job of a
-// long queue, and so does not go through groups as a decision does, of which
-// most jobs are never looked at, but through the jobs themselves.
+// inFront gives the jobs in front of one in the order of Order, or the first of
+// them if there are too many, and its position. It is asked for one job of a long
+// queue, so it visits the jobs themselves and not groups.
 func inFront(s *State, job string) (front []*ahead, position int) {
 	q := s.Queue
 	f := fronts{state: s, job: job, lists: map[*line]*turns{}}
@@ -46,20 +45,20 @@ func inFront(s *State, job string) (front []*ahead, position int) {
 type fronts struct {
 	state    *State
 	job      string
-	late     map[string]bool // those that were passed for too long: they came up already
+	late     map[string]bool // overdue jobs: they came up already
 	lists    map[*line]*turns
 	front    []*ahead
 	position int
 }
 
-// turns is what is left of a user's jobs.
+// turns is a user's remaining jobs.
 type turns struct {
 	account     account
 	first, last *ahead
 }
 
-// before reports whether the user's next job comes before another's. As a rule
-// the turn decides, and there is no need to look further.
+// before reports whether the user's next job goes before another's. Usually the
+// usage decides.
 func (t *turns) before(o *turns) bool {
 	a, b := t.first.entry, o.first.entry
 	if t.account.turn != o.account.turn && a.priority == b.priority && a.service == b.service && t.account.rules.inTurn(a.service) {
@@ -81,7 +80,7 @@ func newAhead(m *member, e *entry) *ahead {
 	return &ahead{entry: e, group: m.group, run: m.run, left: m.left()}
 }
 
-// see takes the next job down, and reports whether it is the one.
+// see adds the next job, and reports whether it is the one.
 func (f *fronts) see(a *ahead) bool {
 	if f.position++; a.entry.job == f.job {
 		return true
@@ -92,16 +91,16 @@ func (f *fronts) see(a *ahead) bool {
 	return false
 }
 
-// follow goes through the queue as it is ordered where users take no turns.
+// follow goes through the queue's own order, without fair share.
 func (f *fronts) follow() {
 	f.each(f.state.Queue.Position(f.job), f.see)
 }
 
-// each visits so many of the queue's first, in its own order, until visit has
-// enough.
+// each visits the first jobs of the queue in its own order until visit returns
+// false.
 func (f *fronts) each(most int, visit func(*ahead) bool) {
 	q := f.state.Queue
-	all := make([]ahead, 0, most) // at once: one by one they cost more than all the rest
+	all := make([]ahead, 0, most) // in one go: one by one they cost more than all the rest
 	for _, chunk := range q.order.chunks {
 		for i := range chunk[:min(len(chunk), most-len(all))] {
 			e := &chunk[i]
@@ -114,7 +113,7 @@ func (f *fronts) each(most int, visit func(*ahead) bool) {
 	}
 }
 
-// gather gives each user the jobs that are theirs.
+// gather collects each user's jobs.
 func (f *fronts) gather() {
 	f.each(f.state.Queue.Len(), func(a *ahead) bool {
 		t := f.turns(a.group.line)
@@ -128,8 +127,8 @@ func (f *fronts) gather() {
 	})
 }
 
-// takeTurns merges the users' jobs. Only the list on top of the heap changes
-// from one job to the next, and only for later.
+// takeTurns merges the users' jobs. Only the list on top of the heap changes from
+// one job to the next, and only to a later place.
 func (f *fronts) takeTurns() {
 	f.gather()
 	heap := make([]*turns, 0, len(f.lists))
@@ -155,7 +154,7 @@ func (f *fronts) takeTurns() {
 	}
 }
 
-// sinkTurns moves a list down the heap to where it belongs.
+// sinkTurns moves a list down the heap to its place.
 func sinkTurns(heap []*turns, i int) {
 	for {
 		first := i

@@ -1,38 +1,37 @@
 package sched
 
-// maxSteps bounds what a lane remembers. It is more than the jobs that share a
-// card or run at a time on one host change it, as a rule.
+// maxSteps bounds what a lane remembers. The jobs that share a card, or run at a
+// time on one host, usually need fewer.
 const maxSteps = 128
 
-// lane is something that jobs have a part of for a while: a card, the host, what
-// a user or an array may have.
+// lane is something that jobs use a part of for some time: a card, the host, a
+// user's or an array's limit.
 type lane struct {
-	card    *slot // nil: it is no card
+	card    *slot // nil: not a card
 	room    [2]float64
-	least   [2]float64 // of each, what any job wants that wants it at all beside others; 0: some want none
+	least   [2]float64 // the least that any job needs of each, if it shares at all; 0: some need none
 	steps   []step     // from now on, by time; the last has no end
-	endless binding    // the last to come of those that are not known to end
+	endless binding    // the latest of those without a known end
 }
 
-// step is a stretch of time in which nothing changes. It ends where the next
-// begins.
+// step is a span of time in which nothing changes. It ends where the next begins.
 type step struct {
 	from int64
-	left [2]float64 // what nobody has
+	left [2]float64 // what is free
 	jobs int32
-	shut int32   // of them, those that nothing joins
-	who  binding // whose end begins it
+	shut int32   // of them, jobs that share with none
+	who  binding // the job whose end begins it
 }
 
 // stay is a job's part of a lane, from its beginning to its end.
 type stay struct {
 	begin, end int64
 	use        [2]float64
-	alone      bool // nothing joins it
+	alone      bool // it shares with no job
 	who        binding
 }
 
-// need is what a job wants of a lane: room, of which it will use so much.
+// need is what a job needs of a lane: room, and how much of it the job will use.
 type need struct {
 	use, room [2]float64
 	empty     bool // and no other job
@@ -45,9 +44,9 @@ func newLane(room, least [2]float64) *lane {
 // roomTolerance lets three thirds be one.
 const roomTolerance = 1e-6
 
-// soonest is when the lane has the room for so long, but not before a moment,
-// and whose end gives it. Where gaps are not to be used it has the room for ever
-// from then on. It is false where it never has, however much ends.
+// soonest is when the lane has the room for this long, not before a given time, and
+// which job's end provides it. Where gaps may not be used, it has the room for good
+// from then on. It is false if the lane never has.
 func (n *lane) soonest(d *need, from, length int64, gaps bool) (at int64, binds binding, ok bool) {
 	if d.lacks(n.room) {
 		return never, nobody, false
@@ -62,7 +61,7 @@ func (n *lane) soonest(d *need, from, length int64, gaps bool) (at int64, binds 
 	for i := first; i <= last; i++ {
 		s := &n.steps[i]
 		switch {
-		case i < last && n.steps[i+1].from <= from: // it is over by then
+		case i < last && n.steps[i+1].from <= from: // it has ended by then
 			continue
 		case d.lacksIn(s):
 			begin = -1
@@ -85,12 +84,12 @@ func (d *need) lacksIn(s *step) bool {
 	return s.shut > 0 || d.empty && s.jobs > 0 || d.lacks(s.left)
 }
 
-// lacks reports that there is less than is wanted of something.
+// lacks reports that there is less than needed.
 func (d *need) lacks(left [2]float64) bool {
 	return d.room[0] > 0 && left[0]-d.room[0] < -roomTolerance || d.room[1] > 0 && left[1]-d.room[1] < -roomTolerance
 }
 
-// add lets a job stay.
+// add puts a job on the lane.
 func (n *lane) add(s stay, l *layout) {
 	if s.use == ([2]float64{}) && !s.alone && n.card == nil || s.end <= s.begin {
 		return
@@ -113,14 +112,14 @@ func (n *lane) add(s stay, l *layout) {
 	n.forget(l)
 }
 
-// cut lets a step begin there, and gives its place.
+// cut makes a step begin there, and returns its index.
 func (n *lane) cut(at int64, who binding) int {
 	i := len(n.steps)
 	for i > 0 && n.steps[i-1].from > at {
 		i--
 	}
 	if i == 0 {
-		return 0 // nothing begins sooner than the first
+		return 0 // the first step is the earliest
 	}
 	if t := &n.steps[i-1]; t.from == at {
 		if who != nobody {
@@ -135,9 +134,9 @@ func (n *lane) cut(at int64, who binding) int {
 	return i
 }
 
-// forget drops what lies before there is room for anything. So is, at the bound,
-// what comes first: nothing begins then, but for the earliest start of all, for
-// which it has the room of both.
+// forget drops steps before there is room for any job. At the bound it also merges
+// the first two: no job starts there but the earliest of all, which then sees the
+// room of both.
 func (n *lane) forget(l *layout) {
 	any := need{room: n.least}
 	past := 0
@@ -161,7 +160,7 @@ func (n *lane) forget(l *layout) {
 	}
 }
 
-// leftAt is what nobody has at a moment.
+// leftAt is what is free at a time.
 func (n *lane) leftAt(at int64) [2]float64 {
 	i := len(n.steps) - 1
 	for i > 0 && n.steps[i].from > at {

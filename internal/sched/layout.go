@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// never is a time that nothing is known to come to. Times of a layout count in
-// nanoseconds from now.
+// never is a time that does not come. Times of a layout are nanoseconds from now.
 const never = int64(math.MaxInt64)
 
-// bent says which of three lengths a layout gives its runs.
+// bent selects one of the three durations of an estimate for a layout.
 type bent int
 
 const (
@@ -19,9 +18,9 @@ const (
 	atMost
 )
 
-// layout is the jobs in front of one put onto the cards, each where it can begin
-// soonest: also in a gap before another that came up earlier, unless there are
-// so many that nobody could tell.
+// layout puts the jobs in front of one onto the cards, each where it can start
+// soonest, even in a gap before a job that came up earlier, unless there are too
+// many of them.
 type layout struct {
 	state *State
 	bent  bent
@@ -31,35 +30,35 @@ type layout struct {
 	users map[string]*lane
 	pools map[string]*lane
 	soon  []offer // reused
-	last  laidOut // under FIFO, the job in front that begins last
+	last  laidOut // under FIFO, the job in front that starts last
 	gaps  bool
 }
 
-// laidOut is what became of the job itself.
+// laidOut is the result for the job itself.
 type laidOut struct {
 	start  int64
-	closed bool // it can begin nowhere, whatever ends
+	closed bool // it can start nowhere, whatever ends
 	binds  binding
 }
 
-// binding is what a start waits for: the end of a run, by its place among those
-// under way or in front.
+// binding is what a start waits for: the end of a job, by its index among those
+// running or in front.
 type binding struct {
-	held, front int32 // -1: it is not one of these
+	held, front int32 // -1: not one of these
 }
 
 var nobody = binding{held: -1, front: -1}
 
 // offer is when a card can take a request.
 type offer struct {
-	at, free int64 // free: when it could if no limit kept the job
+	at, free int64 // free: the same without the limits
 	binds    binding
 	card     int32 // by its place among all
 	need     int32 // by its place among the request's
 }
 
-// gapBound is up to how many jobs in front gaps are looked for. It is what an
-// answer may cost; further ahead, what fits where is anybody's guess.
+// gapBound is up to how many jobs in front gaps are used. It bounds the cost of an
+// answer; further ahead nobody can tell what fits where.
 const gapBound = 1024
 
 func (k *known) layout(s *State, front []*ahead, self *ask, left Estimate, b bent) laidOut {
@@ -68,19 +67,19 @@ func (k *known) layout(s *State, front []*ahead, self *ask, left Estimate, b ben
 	l.open()
 	for i, a := range front {
 		if b == atLeast && s.Rules.Policy != FIFO && !a.kept && !self.takes(a.ask) {
-			continue // the job may pass one that asks for more
+			continue // the job may overtake one that asks for more
 		}
 		l.gaps = i < gapBound
 		l.place(a.ask, l.length(a.left), binding{held: -1, front: int32(i)})
 	}
 	length := l.length(left)
 	if b == atMost {
-		length = never // others may be faster to take a gap
+		length = never // other jobs may take a gap first
 	}
 	return l.place(self, length, nobody)
 }
 
-// open puts what runs now onto the cards.
+// open puts the running jobs onto the cards.
 func (l *layout) open() {
 	s := l.state
 	byIndex := make(map[int]*lane, len(l.known.slots))
@@ -112,7 +111,7 @@ func boundless(room float64) float64 {
 	return room
 }
 
-// length is how long a run lasts in this layout.
+// length is how long a job lasts in this layout.
 func (l *layout) length(left Estimate) int64 {
 	d := left.Mid
 	switch l.bent {
@@ -131,7 +130,7 @@ func (l *layout) length(left Estimate) int64 {
 	return int64(d)
 }
 
-// user is what a user's limit leaves; nil where there is none.
+// user is what a user's limit leaves; nil without a limit.
 func (l *layout) user(name string) *lane {
 	limit := l.state.DefaultLimit
 	if own, found := l.state.Limits[name]; found {
@@ -148,8 +147,8 @@ func (l *layout) user(name string) *lane {
 	return n
 }
 
-// pool is what an array's limit leaves. Nothing says when those of its tasks
-// end that run now, so that they are taken to last as other runs do.
+// pool is what an array's limit leaves. The ends of its running tasks are not known
+// one by one, so they are taken to last as other jobs do.
 func (l *layout) pool(g *group) *lane {
 	if g.poolLimit <= 0 {
 		return nil
@@ -164,11 +163,11 @@ func (l *layout) pool(g *group) *lane {
 }
 
 // maxRounds bounds how often a start is put off because one of several cards is
-// not free any more when the others are.
+// taken again when the others are free.
 const maxRounds = 8
 
-// place lets a job begin where it can soonest and last for so long. One that
-// can begin nowhere is left out: it is in nobody's way.
+// place lets a job start where it can soonest and last this long. A job that can
+// start nowhere is left out: it holds up no other.
 func (l *layout) place(a *ask, length int64, who binding) laidOut {
 	w := want{ask: a, length: length, user: l.user(a.group.user), pool: l.pool(a.group)}
 	out := laidOut{binds: nobody}
@@ -195,7 +194,7 @@ func (l *layout) place(a *ask, length int64, who binding) laidOut {
 		w.pool.add(s.with(&oneOfPool), l)
 	}
 	if slices.ContainsFunc(chosen, func(o offer) bool { return o.free < w.limited }) {
-		return out // its limit keeps it from a card that others take meanwhile
+		return out // its limit holds it back while others take the card
 	}
 	for _, o := range chosen {
 		l.cards[o.card].add(s.with(&a.needs[o.need]), l)
@@ -209,17 +208,16 @@ func (s stay) with(d *need) stay {
 	return s
 }
 
-// want is a job that is to be placed.
+// want is a job to be placed.
 type want struct {
 	*ask
 	length     int64
-	from       int64 // not before
-	limited    int64 // until then its user's limit or its array's keeps it
+	from       int64 // no earlier
+	limited    int64 // until then a limit holds it back
 	user, pool *lane // nil: no limit
 }
 
-// limits puts a start off until the limits of the user and of the array let the
-// job begin.
+// limits puts a start off until the limits of the user and of the array allow it.
 func (l *layout) limits(w *want, out laidOut, gaps bool) laidOut {
 	if w.user != nil {
 		out.wait(w.user.soonest(&w.ask.user, out.start, w.length, gaps))
@@ -233,8 +231,8 @@ func (l *layout) limits(w *want, out laidOut, gaps bool) laidOut {
 	return out
 }
 
-// fit finds when there is room for all that the job wants at once. What had room
-// earlier may have none then, so that it is asked again.
+// fit finds when there is room for all that the job needs at once. A lane that had
+// room earlier may have none then, so it is asked again.
 func (l *layout) fit(w *want, out laidOut) ([]offer, laidOut) {
 	for round := 0; ; round++ {
 		from, gaps := out.start, l.gaps && round < maxRounds
@@ -249,14 +247,14 @@ func (l *layout) fit(w *want, out laidOut) ([]offer, laidOut) {
 	}
 }
 
-// simple reports that the job wants nothing but one card.
+// simple reports that the job needs one card and nothing else.
 func (w *want) simple() bool {
 	return w.group.request.GPUs == 1 && w.user == nil && w.pool == nil && w.host.use == [2]float64{}
 }
 
-// choose takes the cards that can take the request soonest; of those that can at
-// the same time the one that comes free last, so that a limit leaves no card
-// idle, and then the fullest, or the emptiest where jobs are spread.
+// choose takes the cards that can take the request soonest; among equals the one
+// that comes free last, so that a limit leaves no card idle, and then the fullest,
+// or the emptiest where jobs are spread.
 func (l *layout) choose(w *want, from int64, gaps bool, out *laidOut) ([]offer, bool) {
 	gpus := w.group.request.GPUs
 	l.soon = l.soon[:0]
@@ -275,7 +273,7 @@ func (l *layout) choose(w *want, from int64, gaps bool, out *laidOut) ([]offer, 
 	if len(l.soon) < gpus {
 		return nil, false
 	}
-	// Picking the best again and again is cheapest for the few that are wanted.
+	// Picking the best repeatedly is cheapest for a few cards.
 	for i := range gpus {
 		best := i
 		for k := i + 1; k < len(l.soon); k++ {
@@ -290,7 +288,7 @@ func (l *layout) choose(w *want, from int64, gaps bool, out *laidOut) ([]offer, 
 }
 
 // compare orders cards that can take the request at the same time, as a decision
-// would choose among them.
+// would.
 func (l *layout) compare(w *want, o, p *offer) int {
 	if o.free != p.free {
 		return cmp.Compare(p.free, o.free)
@@ -306,7 +304,7 @@ func (l *layout) compare(w *want, o, p *offer) int {
 	return int(o.card - p.card)
 }
 
-// packs turns an order that packs into the one that the rules say.
+// packs reverses the order of packing where the rules spread.
 func (l *layout) packs(order int) int {
 	if l.state.Rules.Placement == Spread {
 		return -order

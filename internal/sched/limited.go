@@ -2,9 +2,9 @@ package sched
 
 import "berth/internal/reason"
 
-// limited reports whether a limit keeps the job, however much room there is:
-// of its user, or of its array. Such a job is not in anybody's way. Within a
-// decision what is in use only grows, so that a group limited once stays so.
+// limited reports whether a limit of its user or its array holds the job back,
+// however much room there is. Such a job holds up no other. Within a decision usage
+// only grows, so a group that is limited once stays limited.
 func (d *decision) limited(g *group, asked *amounts, a *account) bool {
 	return d.poolSpent(g) || a.jobsSpent() || a.gpusSpent(asked)
 }
@@ -13,10 +13,10 @@ func (d *decision) poolSpent(g *group) bool {
 	return g.poolLimit > 0 && d.poolRuns(g.pool) >= g.poolLimit
 }
 
-// poolRuns counts the jobs of a pool that run, those of this plan included.
+// poolRuns counts the running jobs of a pool, including those of this plan.
 func (d *decision) poolRuns(pool string) int { return d.state.Pools[pool] + d.pooled[pool] }
 
-// whyLimited says which limit keeps the job.
+// whyLimited names the limit that holds the job back.
 func (d *decision) whyLimited(g *group, asked *amounts, a *account) reason.Reason {
 	switch {
 	case d.poolSpent(g):
@@ -30,7 +30,7 @@ func (d *decision) whyLimited(g *group, asked *amounts, a *account) reason.Reaso
 	}
 }
 
-// charge puts a start down to its user and its pool.
+// charge adds a start to its user and its pool.
 func (d *decision) charge(g *group, asked *amounts, a *account) {
 	a.use.Jobs++
 	a.use.GPUs += asked.countedGPUs()

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// line is the part of the queue that is one user's. Users are kept apart
-// because how often each had a turn may decide who comes next.
+// line is one user's part of the queue. Users have lines of their own because fair
+// share may decide which goes next.
 type line struct {
 	user  string
 	place int        // in the list
 	heads list[head] // the groups, ordered by their first job
 	ages  list[age]  // the jobs, ordered by submission alone
-	first string     // the oldest job when the queue was last told the time
-	since time.Time  // since when it has been that and waited
-	aged  bool       // it is among those that changed
+	first string     // the oldest job at the last Tick
+	since time.Time  // since when it has waited as the oldest
+	aged  bool       // it is in Queue.aged
 }
 
 // lineOf is a user's line.
@@ -32,7 +32,7 @@ func (q *Queue) lineOf(user string) *line {
 	return l
 }
 
-// dropLine undoes lineOf. The last one takes the place of one that is gone.
+// dropLine undoes lineOf. The last line takes the place of the dropped one.
 func (q *Queue) dropLine(l *line) {
 	delete(q.lines, l.user)
 	last := len(q.users) - 1
@@ -44,7 +44,7 @@ func (q *Queue) dropLine(l *line) {
 	q.aged = slices.DeleteFunc(q.aged, func(other *line) bool { return other == l })
 }
 
-// age notes that another job may be the user's oldest.
+// age notes that the user's oldest job may have changed.
 func (q *Queue) age(l *line) {
 	if !l.aged {
 		l.aged = true
@@ -52,8 +52,8 @@ func (q *Queue) age(l *line) {
 	}
 }
 
-// Tick tells the queue the time: it notes since when each user's oldest job
-// has waited as such, and moves up what waited for long.
+// Tick sets the time: it notes since when each user's oldest job has waited as
+// such, and boosts jobs that have waited for long.
 func (q *Queue) Tick(now time.Time) {
 	for {
 		b, some := q.boosts.at(place{})
@@ -73,15 +73,14 @@ func (q *Queue) Tick(now time.Time) {
 		}
 		since := q.jobs[oldest.job].since
 		if l.first != "" && since.Before(now) {
-			since = now // one that came before it was the oldest until now
+			since = now // an older job was first until now
 		}
 		q.setOldest(l, oldest.job, since)
 	}
 	q.aged = q.aged[:0]
 }
 
-// setOldest says which job of the user's is the oldest, and since when it has
-// waited as such.
+// setOldest sets the user's oldest job, and since when it has waited as such.
 func (q *Queue) setOldest(l *line, job string, since time.Time) {
 	q.waits.remove(wait{l.since, l})
 	l.first, l.since = job, since
@@ -106,7 +105,7 @@ type wait struct {
 	line  *line
 }
 
-// overtaken is when the next of them will have waited for so long; zero: none will.
+// overtaken is when the next job becomes overdue; zero: none will.
 func (q *Queue) overtaken(now time.Time, bound time.Duration) time.Time {
 	for _, chunk := range q.waits.chunks {
 		at := sort.Search(len(chunk), func(i int) bool { return chunk[i].since.Add(bound).After(now) })

@@ -36,8 +36,8 @@ func (l *list[T]) at(p place) (v T, ok bool) {
 	return l.chunks[p.chunk][p.offset], true
 }
 
-// ref is at without the copy, and nil behind the last. What it gives is only
-// to be read, and only until the list changes.
+// ref is at without the copy, and nil behind the last. The result is read-only and
+// valid until the list changes.
 func (l *list[T]) ref(p place) *T {
 	if p.chunk >= len(l.chunks) {
 		return nil

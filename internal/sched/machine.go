@@ -9,7 +9,7 @@ import (
 )
 
 // machine is the cards and the host with jobs on them: as they are now, with what
-// a decision gave away so far, or as they will be at another moment.
+// this decision has allocated, or as they will be at another time.
 type machine struct {
 	rules      *Rules
 	unreadable string
@@ -26,19 +26,19 @@ type slot struct {
 	marginMiB   int64 // what has to stay free for a job that has yet to start here
 	shares      float64
 	holds       []holding       // the berth jobs on it
-	alone       bool            // a job there that nothing may join
-	exclusive   bool            // a job there that no berth job may join
-	closed      reason.Obstacle // what keeps every job away, whatever it asks for
+	alone       bool            // a job there that no job may join
+	exclusive   bool            // an exclusive job is there
+	closed      reason.Obstacle // what keeps every job off the card
 }
 
 // holding is a job on one of its cards.
 type holding struct {
 	job  *Held
-	card int // by its place among the job's
+	card int // index among the job's cards
 }
 
-// newMachine is the machine with all on it that runs. Why the cards cannot be read
-// is empty where they can.
+// newMachine is the machine with all running jobs on it. unreadable is empty where
+// the cards can be read.
 func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held []Held) *machine {
 	m := &machine{rules: rules, unreadable: unreadable, host: host, slots: make([]slot, len(cards))}
 	for i := range cards {
@@ -60,7 +60,7 @@ func newMachine(rules *Rules, host Host, cards []Card, unreadable string, held [
 	return m
 }
 
-// copyOf makes m a copy of another machine; what it had is reused.
+// copyOf makes m a copy of another machine and reuses its memory.
 func (m *machine) copyOf(other *machine) {
 	slots := m.slots
 	if len(slots) != len(other.slots) {
@@ -75,8 +75,8 @@ func (m *machine) copyOf(other *machine) {
 	m.slots = slots
 }
 
-// inOrder makes a decision independent of the order in which the caller happened
-// to list what is held, down to the last bit of a sum of shares.
+// inOrder makes a decision independent of the order of the caller's list, down to
+// the last bit of a sum of shares.
 func inOrder(held []Held) []*Held {
 	list := make([]*Held, len(held))
 	for i := range held {
@@ -99,7 +99,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// slot finds a card by its index; nil where there is none.
+// slot finds a card by its index, or returns nil.
 func (m *machine) slot(index int) *slot {
 	// Cards are mostly counted from 0 and all there.
 	if index >= 0 && index < len(m.slots) && m.slots[index].Index == index {
@@ -112,8 +112,8 @@ func (m *machine) slot(index int) *slot {
 	return &m.slots[i]
 }
 
-// book puts a job on its cards. Cards that the machine does not have are passed
-// over: a lost card may still be held.
+// book puts a job on its cards. Cards that the machine does not have are skipped: a
+// job may still hold a lost card.
 func (m *machine) book(h *Held) {
 	m.usedCPUs += h.CPUs
 	m.usedMemMiB += h.MemMiB
@@ -137,8 +137,8 @@ func (m *machine) release(h *Held) {
 	}
 }
 
-// leave is release for a job that runs now: what was measured of its cards says
-// nothing of them when it is gone.
+// leave is release for a running job: the measurements of its cards no longer hold
+// once it has gone.
 func (m *machine) leave(h *Held) {
 	m.release(h)
 	for _, index := range h.Cards {
@@ -164,7 +164,7 @@ func (c *slot) recount() {
 	}
 }
 
-// shut is what keeps every job off a card now and for as long as it stays so.
+// shut is what keeps every job off a card until the card itself changes.
 func (c *slot) shut() reason.Obstacle {
 	switch {
 	case c.Stale:
@@ -186,7 +186,7 @@ func (c *slot) runs() []reason.Holder {
 	return list
 }
 
-// closed is what keeps every job off a card, before anyone asks for it.
+// closed is what keeps every job off a card, whatever it asks for.
 func (m *machine) closed(c *slot) reason.Obstacle {
 	switch shut := c.shut(); {
 	case shut != "":
@@ -208,11 +208,11 @@ func (c *slot) usedShare() float64 {
 	return float64(c.UsedMiB) / float64(c.TotalMiB)
 }
 
-// freeCPUs and freeMemMiB mean nothing where the host's size is not known.
+// freeCPUs and freeMemMiB are meaningless where the host's size is not known.
 func (m *machine) freeCPUs() int     { return m.host.CPUs - m.usedCPUs }
 func (m *machine) freeMemMiB() int64 { return m.host.MemMiB - m.usedMemMiB }
 
-// hostFits reports whether the host has the cpus and the memory to spare.
+// hostFits reports whether the host has enough free CPUs and memory.
 func (m *machine) hostFits(a *amounts) bool { return m.cpusFit(a) && m.memFits(a) }
 
 func (m *machine) cpusFit(a *amounts) bool {

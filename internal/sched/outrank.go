@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// outranks reports whether a running job gives way to one that waits, once it
-// has run for long enough. Jobs that lose their work give way to a higher
-// priority only: two that are longer than the overtake limit would otherwise end
-// each other for ever.
+// outranks reports whether a running job can be preempted for a waiting one, once
+// it has run for long enough. Jobs that lose their work are preempted only for a
+// higher priority: otherwise two jobs longer than the overtake limit would end each
+// other for ever.
 func (d *decision) outranks(h *head, held *Held, u urgency) bool {
 	if held.Preempt.Mode == "" || held.Other || d.leaving[held] || !d.parkingFits(held) {
 		return false
@@ -31,7 +31,7 @@ func (d *decision) outranks(h *head, held *Held, u urgency) bool {
 	return h.entry.service < class
 }
 
-// protectedUntil is until when a job that was overdue when it started is not
+// protectedUntil is how long a job that was overdue when it started cannot be
 // preempted.
 func (h *Held) protectedUntil(r *Rules) time.Time {
 	if r.MaxBypass <= 0 || h.Waited < r.MaxBypass {
@@ -40,13 +40,13 @@ func (h *Held) protectedUntil(r *Rules) time.Time {
 	return h.Started.Add(boostLeast)
 }
 
-// mayLeave is from when on a running job can be preempted for the one that waits.
+// mayLeave is when a running job can be preempted for the waiting one.
 func (d *decision) mayLeave(held *Held, h *head) time.Time {
 	return held.Started.Add(held.minRun(&d.state.Rules, fairWeight(h.countedGPUs(), h.cpus)))
 }
 
-// parkingFits reports whether the host has memory for all that would be parked. What
-// left by an earlier plan is not in ParkMiB any more.
+// parkingFits reports whether the host has memory for all jobs to be parked.
+// ParkMiB no longer includes those of earlier plans.
 func (d *decision) parkingFits(chosen ...*Held) bool {
 	if d.state.ParkMiB == 0 || !slices.ContainsFunc(chosen, (*Held).parks) {
 		return true

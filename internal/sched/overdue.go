@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// late is a user's oldest job that was overtaken for as long as a job may be.
+// late is a user's oldest job, past the overtake limit.
 type late struct {
 	member
 	since time.Time
 }
 
-// overdue are the jobs that were overtaken for as long as may be, of each user the
-// oldest; the one that has waited longest comes first.
+// overdue are the jobs past the overtake limit, for each user the oldest; the
+// longest wait comes first.
 func (q *Queue) overdue(s *State) []late {
 	if q == nil || s.Rules.MaxBypass <= 0 {
 		return nil
@@ -37,9 +37,9 @@ func (q *Queue) overdue(s *State) []late {
 	return all
 }
 
-// overdueUnderFIFO are the oldest jobs of all, for as long as they are overdue:
-// under FIFO only a higher priority overtakes anybody, and a job that came later
-// than one that is not overdue has no claim before it.
+// overdueUnderFIFO are the oldest jobs of all, as far as they are overdue: under
+// FIFO only a higher priority overtakes, and a job submitted after one that is not
+// overdue must not go before it.
 func (q *Queue) overdueUnderFIFO(all []late) []late {
 	slices.SortFunc(all, func(a, b late) int { return compareAges(ageOf(a.entry), ageOf(b.entry)) })
 	for n := range all {
@@ -57,17 +57,17 @@ func (q *Queue) overdueUnderFIFO(all []late) []late {
 	return all
 }
 
-// urgency is how a job comes to be looked at.
+// urgency is why a job is considered now.
 type urgency int
 
 const (
 	ordinary    urgency = iota // in its turn
-	overdue                    // it was overtaken for as long as a job may be
-	longOverdue                // for twice as long
+	overdue                    // past the overtake limit
+	longOverdue                // past twice the limit
 )
 
-// urgency is how the job comes to be looked at: after twice the limit it relies on
-// no estimate any more.
+// urgency is longOverdue after twice the limit: then the job relies on no estimate
+// any more.
 func (l *late) urgency(s *State) urgency {
 	if s.Now.Sub(l.since) >= 2*s.Rules.MaxBypass {
 		return longOverdue

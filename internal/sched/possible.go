@@ -14,8 +14,8 @@ func (k *candidates) roomMiB(n int) int64 {
 	return k.sizesMiB[n-1]
 }
 
-// possible is Feasible without the reason. It is asked of every kind of
-// request in every decision, so it costs a few comparisons.
+// possible is Feasible without the reason. Every decision asks it of every request
+// class, so it costs only a few comparisons.
 func (m *machine) possible(k *candidates, a *amounts) bool {
 	host := &m.host
 	switch {
@@ -33,7 +33,7 @@ func (m *machine) possible(k *candidates, a *amounts) bool {
 	return true
 }
 
-// blind reports that there never was a reading to judge by.
+// blind reports that the cards were never read, so nothing can be judged.
 func (m *machine) blind() bool { return m.unreadable != "" && len(m.slots) == 0 }
 
 // shareFits counts the candidates whose empty memory holds the share.
@@ -47,7 +47,7 @@ func (m *machine) shareFits(k *candidates, a *amounts) (n int) {
 	return n
 }
 
-// impossible says what possible found wrong.
+// impossible is the reason for possible being false.
 func (m *machine) impossible(k *candidates, r *Request) reason.Reason {
 	host := m.host
 	why := reason.Reason{Needs: r.GPUs, Share: r.Share, Type: r.Type, Allow: splitIDs(r.Allow)}
@@ -80,8 +80,8 @@ func (m *machine) impossible(k *candidates, r *Request) reason.Reason {
 	return why
 }
 
-// partitioned is the first card asked for by its number that is not there because
-// its parts are, numbered from 100 for card 0 and 200 for card 1.
+// partitioned is the first card that the job names and that is absent because it is
+// partitioned: the parts of card 0 are numbered from 100, those of card 1 from 200.
 func (m *machine) partitioned(k *candidates) (card int, parts []reason.Card) {
 	for _, id := range k.unknown {
 		for _, c := range m.slots {
@@ -98,7 +98,7 @@ func (m *machine) partitioned(k *candidates) (card int, parts []reason.Card) {
 	return 0, nil
 }
 
-// names lists the machine's cards, for a reason that says what there is.
+// names lists the machine's cards for a reason.
 func (m *machine) names() []reason.Card {
 	facts := make([]reason.Card, len(m.slots))
 	for i, c := range m.slots {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// preempt takes GPUs from running jobs for one that waits: all that it needs, or
-// none. Cards that are being vacated already are used first.
+// preempt takes GPUs from running jobs for a waiting one: all that it needs, or
+// none. GPUs that are being vacated already are used first.
 func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	o := d.outlook(h)
 	if !d.preemptible || u == ordinary && o.noVictims.has(&h.amounts) {
@@ -31,7 +31,7 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 			d.parkingFull = true
 			return false
 		case d.fitsOn(m, h, reservedNone):
-			failed = h.amounts // a shorter one may fit beside the reservations
+			failed = h.amounts // a shorter job may fit beside the reservations
 		default:
 			failed = m.tooMuch(h)
 		}
@@ -42,12 +42,12 @@ func (d *decision) preempt(h *head, a *account, u urgency) bool {
 	return false
 }
 
-// unmoved is what nobody could be preempted for. A job that is looked at later
-// outranks no more, so that the same holds for it if it asks for as much or more.
-// It has to count as many GPUs: for more, others are preempted sooner.
+// unmoved is what no job could be preempted for. A job considered later outranks no
+// more than this one, so if it asks for as much or more, the same holds. It has to
+// count as the same number of GPUs: for more GPUs, jobs are preempted sooner.
 type unmoved []amounts
 
-// maxUnmoved bounds what is remembered.
+// maxUnmoved bounds the list.
 const maxUnmoved = 64
 
 func (l unmoved) has(a *amounts) bool {
@@ -68,7 +68,7 @@ func (a *amounts) asMuch(b *amounts) bool {
 }
 
 // tooMuch is the least of what the job asks for that the machine has no room for,
-// however long it lasts. Mostly that is cards, whatever it needs of the host.
+// however long it lasts. Usually that is the GPUs, whatever it needs of the host.
 func (m *machine) tooMuch(h *head) amounts {
 	a := h.amounts
 	a.term = anyTerm
@@ -78,8 +78,8 @@ func (m *machine) tooMuch(h *head) amounts {
 	return a
 }
 
-// withoutPreemptible is the machine without all that can be preempted: nothing
-// makes room for a job that does not fit there.
+// withoutPreemptible is the machine without any job that can be preempted: if a job
+// does not fit there, no preemption helps it.
 func (d *decision) withoutPreemptible() *machine {
 	if d.emptied == nil {
 		d.emptied = &machine{}
@@ -94,7 +94,7 @@ func (d *decision) withoutPreemptible() *machine {
 }
 
 // victims are the running jobs that can be preempted for the job now. For those
-// that have to run on first it is decided again.
+// that have to run on first, the decision is repeated later.
 func (d *decision) victims(h *head, u urgency) (now []*Held) {
 	for _, held := range d.running {
 		if !d.outranks(h, held, u) {
@@ -109,7 +109,7 @@ func (d *decision) victims(h *head, u urgency) (now []*Held) {
 	return now
 }
 
-// leastLoss puts those first that are the least loss.
+// leastLoss sorts victims by what their preemption costs.
 func (d *decision) leastLoss(victims []*Held) []*Held {
 	rules, now := &d.state.Rules, d.state.Now
 	slices.SortStableFunc(victims, func(a, b *Held) int {
@@ -119,14 +119,14 @@ func (d *decision) leastLoss(victims []*Held) []*Held {
 			cmp.Compare(a.Priority, b.Priority),
 			cmp.Compare(a.lost(now), b.lost(now)),
 			cmp.Compare(classB, classA),
-			cmp.Compare(a.FairWeight(), b.FairWeight()), // the fewer cards, the less lies idle for it
+			cmp.Compare(a.FairWeight(), b.FairWeight()), // the fewer GPUs, the less lies idle meanwhile
 			cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job),
 		)
 	})
 	return victims
 }
 
-// lost is the work that is lost when the job is preempted.
+// lost is the work that a preemption destroys.
 func (h *Held) lost(now time.Time) time.Duration {
 	if h.Preempt.Mode == Requeue {
 		return h.lasted(now)
@@ -134,8 +134,8 @@ func (h *Held) lost(now time.Time) time.Duration {
 	return 0
 }
 
-// enoughVictims are the first victims without which the job fits, less those that it
-// turns out not to need, the greatest loss first. Where the job does not fit, the
+// enoughVictims are the first victims without which the job fits, less those that
+// turn out not to be needed, the greatest loss first. If the job does not fit, the
 // machine is the one without all of them.
 func (d *decision) enoughVictims(h *head, victims []*Held) (chosen []*Held, m *machine, ok bool) {
 	reserved := d.reservedAt(h, d.state.Now)
@@ -155,7 +155,8 @@ func (d *decision) enoughVictims(h *head, victims []*Held) (chosen []*Held, m *m
 	return chosen, m, true
 }
 
-// without is the machine without those that are being preempted, and without these.
+// without is the machine without the jobs that are being preempted, and without
+// these.
 func (d *decision) without(victims []*Held) *machine {
 	m := d.everybody()
 	for _, held := range d.running {
@@ -166,8 +167,8 @@ func (d *decision) without(victims []*Held) *machine {
 	return m
 }
 
-// claim preempts the victims and gives the job the cards as soon as they are free,
-// with what is being vacated already.
+// claim preempts the victims and reserves their GPUs for the job, together with
+// those that are being vacated already.
 func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
 	r := d.foreseen(d.without(victims), h, d.reservedAt(h, d.state.Now))
 	r.strength, r.claim = firm, true
@@ -195,7 +196,7 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
 	d.charge(h.group, &h.amounts, a)
 }
 
-// reopen forgets what could not be done: others may use the room that is made too.
+// reopen discards what is known not to work: other jobs may use the new room too.
 func (d *decision) reopen() {
 	d.closed.reopen(d.state.Queue)
 	d.walk.reopen()
@@ -206,7 +207,7 @@ func (d *decision) reopen() {
 	}
 }
 
-// promised are the queued jobs that cards are being vacated for, in order.
+// promised are the waiting jobs that others are being preempted for, in order.
 func (d *decision) promised() (list []member) {
 	for _, held := range d.running {
 		m, queued := d.state.Queue.member(held.LeavesFor)
@@ -219,9 +220,8 @@ func (d *decision) promised() (list []member) {
 	return list
 }
 
-// redeem gives the cards that are being vacated to the job that they are vacated
-// for, before anybody else is looked at: a job that comes before it may not have
-// been able to have them.
+// redeem gives the vacated GPUs to the job they are vacated for, before any other
+// job is considered: a job in front of it may not have been entitled to them.
 func (d *decision) redeem(m *member) {
 	h, a := m.group.head(m.entry), d.account(m)
 	if !d.now.possible(&d.outlook(&h).candidates, &h.amounts) || !a.allows(&h.amounts) || d.full() {

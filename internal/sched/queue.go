@@ -13,36 +13,36 @@ type Pending struct {
 	Rank, Seq int64 // then lower Rank, then lower Seq
 	Request   Request
 
-	// Pool names the jobs of which at most PoolLimit run at a time: the tasks
-	// of an array. Without a limit a pool means nothing and is forgotten.
+	// Pool names jobs of which at most PoolLimit run at a time: the tasks of an
+	// array. Without a limit it is ignored.
 	Pool      string
 	PoolLimit int
 
 	Submitted time.Time     // zero: not known
-	Since     time.Time     // since when it waits: its submission, the end of what kept it, or when it was set aside
-	Served    time.Duration // what it ran before without losing it
-	Run       Estimate      // how long it is expected to run, what it ran before included
-	Limit     time.Duration // after which a run is ended; 0: none
-	Preempt   Preempt       // whether and how it gives way once it runs
+	Since     time.Time     // when this wait began: submission, the end of a hold or dependency, or its preemption
+	Served    time.Duration // how long it ran before without losing the work
+	Run       Estimate      // how long it is expected to run in all, earlier service included
+	Limit     time.Duration // time limit of an attempt; 0: none
+	Preempt   Preempt       // whether and how it can be preempted once it runs
 }
 
-// Queue is an ordered index of the pending jobs. Jobs of one user, priority,
-// request and limited pool are one group, so that a decision looks at kinds
-// of job and not at each of them. It is not safe for concurrent use.
+// Queue is an ordered index of the waiting jobs. Jobs of one user, priority,
+// request and limited pool form one group, so that a decision looks at each group
+// and not at each job. It is not safe for concurrent use.
 type Queue struct {
 	rules    Rules
 	jobs     map[string]member
 	groups   map[groupKey]*group
 	families tally[family]
-	classes  tally[requestClass] // what the groups ask for
-	sizes    tally[requestClass] // the same, for however long
+	classes  tally[requestClass] // of the groups
+	sizes    tally[requestClass] // the same without the time
 	heads    list[head]          // all groups, ordered by their first job
 	lines    map[string]*line    // by user; none empty
 	users    []*line             // the same in a list
-	aged     []*line             // of them, those that changed since the queue was last told the time
+	aged     []*line             // lines that changed since the last Tick
 	waits    list[wait]          // of the users' oldest jobs
 	order    list[entry]         // every job
-	boosts   list[boost]         // jobs that will have waited for long, by when
+	boosts   list[boost]         // upcoming boosts, by time
 }
 
 type groupKey struct {
@@ -54,8 +54,7 @@ type groupKey struct {
 	term      term
 }
 
-// group holds jobs that differ in nothing but their place in the order. It is
-// never empty.
+// group holds jobs that differ only in their place in the order. It is never empty.
 type group struct {
 	groupKey
 	class *counted[requestClass]
@@ -68,8 +67,8 @@ type group struct {
 type entry struct {
 	job       string
 	priority  int
-	service   serviceClass // of service: before the users' turns
-	policyKey float64      // what the policy goes by: behind them, lower first
+	service   serviceClass // goes before fair share
+	policyKey float64      // the policy's order, after fair share: lower first
 	rank, seq int64
 }
 
@@ -84,9 +83,9 @@ type member struct {
 	preempt   Preempt
 }
 
-// head is a group under one of its jobs. What a decision looks at to pass the
-// group over lies here and not behind a pointer: among a hundred thousand
-// classes, following one for each would be most of the work.
+// head is a group under one of its jobs. The fields that a decision needs to skip
+// the group are here and not behind a pointer: with a hundred thousand classes,
+// following one for each would be most of the work.
 type head struct {
 	entry
 	amounts
@@ -154,7 +153,7 @@ func (q *Queue) Add(p Pending) {
 	q.put(member{group: q.groupOf(key), entry: e, submitted: p.Submitted, since: p.Since, served: p.Served, run: p.Run, preempt: p.Preempt})
 }
 
-// put adds a job to everything that is kept in order.
+// put adds a job to every ordered index.
 func (q *Queue) put(m member) {
 	g := m.group
 	old, hadOne := g.jobs.at(place{})
@@ -197,8 +196,8 @@ func (q *Queue) take(m member) {
 	}
 }
 
-// moveHead keeps the lines true after a group's jobs changed; old is what the
-// group began with before.
+// moveHead keeps the lines true after a group's jobs changed; old is the group's
+// former head.
 func (q *Queue) moveHead(g *group, old entry, hadOne bool) {
 	first, hasOne := g.jobs.at(place{})
 	if hadOne && hasOne && first == old {
@@ -238,7 +237,7 @@ func (q *Queue) dropGroup(g *group) {
 	}
 }
 
-// member looks a job up; a state may come without a queue.
+// member finds a job; a State may have no queue.
 func (q *Queue) member(job string) (member, bool) {
 	if q == nil {
 		return member{}, false
@@ -263,7 +262,7 @@ func (m *member) pending() Pending {
 	return p
 }
 
-// pending is the job as far as its group and its entry tell.
+// pending is the job as far as its group and entry say.
 func (g *group) pending(e entry) Pending {
 	return Pending{
 		Job: e.job, User: g.user, Priority: e.priority, Rank: e.rank, Seq: e.seq,
@@ -274,8 +273,8 @@ func (g *group) pending(e entry) Pending {
 // Len counts the queued jobs.
 func (q *Queue) Len() int { return len(q.jobs) }
 
-// First gives the first n jobs in the order of priority, rank and sequence,
-// or all where there are fewer. Under fair share Order is the order.
+// First gives the first n jobs by priority, rank and sequence, or all if there are
+// fewer. Under fair share use Order.
 func (q *Queue) First(n int) []Pending {
 	n = min(max(n, 0), len(q.jobs))
 	jobs := make([]Pending, 0, n)
@@ -287,8 +286,8 @@ func (q *Queue) First(n int) []Pending {
 	return jobs
 }
 
-// Position is a job's place in the order of First, the first being 1; 0 if it
-// is not queued. Under fair share the Position of a State is its place.
+// Position is a job's place in First, starting at 1; 0 if it is not queued. Under
+// fair share use the Position of a State.
 func (q *Queue) Position(job string) int {
 	m, found := q.jobs[job]
 	if !found {
@@ -297,8 +296,8 @@ func (q *Queue) Position(job string) int {
 	return 1 + q.order.before(m.entry)
 }
 
-// SetRules tells the queue the rules by which it orders. Where they order
-// otherwise than before, all is put in order anew.
+// SetRules sets the rules that order the queue, and sorts it again if they order
+// differently.
 func (q *Queue) SetRules(rules Rules) {
 	same := q.rules.Policy == rules.Policy && q.rules.Slice == rules.Slice
 	if same {
@@ -323,7 +322,7 @@ func (q *Queue) SetRules(rules Rules) {
 	}
 }
 
-// boost is when a job will have waited for long.
+// boost is when a job becomes boosted.
 type boost struct {
 	at  time.Time
 	job string

@@ -9,8 +9,8 @@ import (
 	"berth/internal/reason"
 )
 
-// Request is the shape of what a job asks for. It is comparable: jobs with
-// equal Requests fit equally well, so one answer serves them all.
+// Request is what a job asks for. It is comparable: jobs with equal Requests fit
+// equally well, so one answer serves them all.
 type Request struct {
 	GPUs      int     `json:"gpus"`               // 0: a CPU job
 	VRAMMiB   int64   `json:"vram_mib,omitempty"` // per GPU; 0: undeclared
@@ -23,10 +23,9 @@ type Request struct {
 	MemMiB    int64   `json:"mem_mib,omitempty"`
 }
 
-// NewRequest reads the request out of a spec. vramMiB is the declaration in
-// force, which a retry may have raised above the spec's. The rules that
-// change what a job asks for (Exclusive, JobsPerGPU) are folded in here and
-// nowhere else.
+// NewRequest reads the request out of a spec. vramMiB is the declaration in force,
+// which a retry may have raised above the spec's. Rules that change what a job asks
+// for (Exclusive, JobsPerGPU) are applied here and nowhere else.
 func NewRequest(spec job.Spec, vramMiB int64, rules Rules) Request {
 	r := Request{GPUs: spec.GPUs, CPUs: spec.CPUs, MemMiB: spec.MemMiB}
 	switch {
@@ -36,7 +35,7 @@ func NewRequest(spec job.Spec, vramMiB int64, rules Rules) Request {
 		r.GPUs = max(1, spec.GPUs)
 	}
 	if r.GPUs <= 0 {
-		// A CPU job that says nothing still keeps one core busy.
+		// A CPU job that declares nothing still keeps one core busy.
 		r.GPUs, r.CPUs = 0, max(1, spec.CPUs)
 		return r
 	}
@@ -66,12 +65,12 @@ func (r *Request) amounts() amounts {
 	return amounts{gpus: r.GPUs, vramMiB: r.VRAMMiB, share: r.Share, cpus: r.CPUs, memMiB: r.MemMiB}
 }
 
-// undeclared reports a job that said nothing of how much of a card it needs:
-// it wants idle cards, and keeps them to itself.
+// undeclared reports that a job does not say how much of a card it needs: it gets
+// idle cards, to itself.
 func (r *Request) undeclared() bool { return r.GPUs > 0 && r.VRAMMiB == 0 && r.Share == 0 }
 
-// allows reports whether the job's type and allow list admit the card. The
-// order of IDs is a matter of its own.
+// allows reports whether the job's type and allow list admit the card. IDs are
+// checked elsewhere.
 func (r *Request) allows(c *Card) bool {
 	if r.Type != "" && !strings.Contains(strings.ToLower(c.Name), r.Type) {
 		return false
@@ -79,13 +78,13 @@ func (r *Request) allows(c *Card) bool {
 	return !r.oneOf(c) && (r.Allow == "" || slices.Contains(splitIDs(r.Allow), c.Index))
 }
 
-// oneOf is true of a part of a card for a job that wants several: a program
-// can use one part at a time, so several would be one used and others held.
-// Who names parts knows what they do.
+// oneOf reports a part of a card for a job that wants several GPUs: CUDA gives a
+// program one part, so the others would lie idle. A job that names parts may have
+// them.
 func (r *Request) oneOf(c *Card) bool { return c.Part && r.GPUs > 1 && r.IDs == "" }
 
-// Named lists those of the cards that the job restricts itself to: exactly
-// these in this order, or any of them. A job that takes any card names none.
+// Named lists the cards that the job restricts itself to: exactly these in this
+// order, or any of them. A job that takes any card names none.
 func (r *Request) Named(cards []Card) (ids []int, exactly bool) {
 	if r.IDs != "" {
 		return splitIDs(r.IDs), true
@@ -102,7 +101,7 @@ func (r *Request) Named(cards []Card) (ids []int, exactly bool) {
 	return ids, false
 }
 
-// asked is the request as it is put into words.
+// asked is the request as reasons show it.
 func (r *Request) asked() reason.Request {
 	return reason.Request{
 		GPUs: r.GPUs, VRAMMiB: r.VRAMMiB, Share: r.Share, Exclusive: r.Exclusive, Type: r.Type,

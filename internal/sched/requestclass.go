@@ -4,15 +4,15 @@ package sched
 // one fits only where a smaller one does.
 type family struct{ request Request }
 
-// requestClass is what a group of jobs asks for and for how long. Of one class all
-// fit or none does, so that a decision looks at each class once.
+// requestClass is what a group of jobs asks for and for how long. Either all jobs
+// of a class fit or none does, so a decision looks at each class once.
 type requestClass struct {
 	family *counted[family]
 	amounts
 }
 
-// size is the class without the time: mostly cards are too few for a job however
-// long it lasts.
+// size is the class without the time: mostly there are too few cards for a job
+// however long it lasts.
 func (c requestClass) size() requestClass {
 	c.term = term{}
 	return c
@@ -29,12 +29,12 @@ func familyOf(r Request) family {
 	return family{r}
 }
 
-// closed is the request classes for which a decision can do nothing more. It lets
-// the walk pass over jobs of those classes, and end when all are closed.
+// closed is the request classes for which a decision can do nothing more. The walk
+// skips jobs of those classes, and ends when all are closed.
 //
-// A class stays closed for jobs that come later in the order: there is never more
-// room within a decision, and a later job outranks fewer running ones. Only a
-// preemption makes room that others may use too; then all are open again.
+// A class stays closed for later jobs: within a decision room only shrinks, and a
+// later job outranks fewer running ones. Only a preemption makes room that others
+// may use too; then all classes open again.
 type closed struct {
 	classes, sizes []bool // by number
 	open           int    // how many sizes are not closed
@@ -48,7 +48,8 @@ func (c *closed) has(h *head) bool { return c.sizes[h.sizeNumber] || c.classes[h
 
 func (c *closed) closeClass(h *head) { c.classes[h.classNumber] = true }
 
-// closeSize closes the head's class, and all that differ from it in time only.
+// closeSize closes the head's class, and all classes that differ from it only in
+// time.
 func (c *closed) closeSize(h *head) {
 	if !c.sizes[h.sizeNumber] {
 		c.sizes[h.sizeNumber] = true
@@ -63,8 +64,8 @@ func (c *closed) reopen(q *Queue) {
 	c.open = len(q.sizes.of)
 }
 
-// frontier is the least amounts of one family that are known not to fit: a request
-// for as much of everything, or more, does not fit either.
+// frontier is the smallest amounts of one family that are known not to fit: a
+// request for as much of everything, or more, does not fit either.
 type frontier []amounts
 
 func (f frontier) has(a *amounts) bool {

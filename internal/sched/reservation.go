@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// reservation is the machine as it is expected to be when a job can start that
-// waits now, with that job on it. A job that would still run then has to fit on it
+// reservation is the machine as it is expected to be when a waiting job can start,
+// with that job on it. Any other job that would still run then has to fit on it
 // too.
 type reservation struct {
 	held     *Held // the job on its cards
 	at       time.Time
-	usual    time.Duration // how long the job lasts from then on, usually; 0: not known
+	usual    time.Duration // how long the job usually lasts from then on; 0: not known
 	machine  *machine
 	strength strength
-	claim    bool // jobs are preempted for it: it is among the decision's claims
+	claim    bool // jobs are preempted for it: it is one of the decision's claims
 }
 
-// strength is which jobs a reservation keeps from starting before it. Soft and
-// strict go by how long a job usually runs, firm by the longest that is expected.
+// strength says which jobs a reservation keeps from overtaking. Soft and strict go
+// by how long a job usually runs, firm by the longest it is expected to run.
 type strength int
 
 const (
-	// soft keeps those that would usually still run then. Those without an estimate
-	// may overtake: MaxBypass says for how long at most.
+	// soft stops jobs that would usually still run by then. Jobs without an
+	// estimate may overtake: MaxBypass bounds that.
 	soft strength = iota
-	// strict keeps those without an estimate too.
+	// strict stops those without an estimate too.
 	strict
-	// firm keeps all but those that are expected to be gone by then at the latest.
+	// firm stops all but those that are expected to have ended by then even if they
+	// run long.
 	firm
-	// hard keeps all but those that their time limit ends before.
+	// hard stops all but those whose time limit ends before.
 	hard
 )
 
-// binds reports whether a job that starts at a moment and lasts that long has to
-// fit beside the one that cards are reserved for.
+// binds reports whether a job that starts then and lasts that long has to fit
+// beside the reserved one.
 func (r *reservation) binds(from time.Time, l term) bool {
 	switch {
 	case r.strength == hard:
@@ -47,12 +48,12 @@ func (r *reservation) binds(from time.Time, l term) bool {
 	return from.Add(l.usual).After(r.at)
 }
 
-// on reports whether the job is expected to be on its cards at a moment.
+// on reports whether the job is expected to be on its cards at a time.
 func (r *reservation) on(at time.Time) bool {
 	return !r.at.After(at) && (r.usual <= 0 || r.at.Add(r.usual).After(at))
 }
 
-// reserved is what is reserved from a job that would start at a moment.
+// reserved is the reservations that a job starting at a time has to respect.
 type reserved struct {
 	list []*reservation
 	from time.Time
@@ -61,7 +62,7 @@ type reserved struct {
 
 var reservedNone reserved
 
-// but leaves out what is reserved for the job itself.
+// but leaves out the job's own reservation.
 func (k reserved) but(job string) reserved {
 	own := func(r *reservation) bool { return r.held.Job == job }
 	if slices.ContainsFunc(k.list, own) {
@@ -70,8 +71,8 @@ func (k reserved) but(job string) reserved {
 	return k
 }
 
-// by is the reservation that keeps the card from the request, or nil. Cards that
-// are not reserved are as free then as they are now.
+// by is the reservation that keeps the request off the card, or nil. Cards without
+// a reservation are as free then as now.
 func (k *reserved) by(c *slot, r *Request) *reservation {
 	for _, kept := range k.list {
 		if !slices.Contains(kept.held.Cards, c.Index) || !kept.binds(k.from, k.term) {
@@ -84,7 +85,7 @@ func (k *reserved) by(c *slot, r *Request) *reservation {
 	return nil
 }
 
-// keeps is by, as a machine asks it.
+// keeps is by in the form that a machine needs.
 func (k *reserved) keeps() keeps {
 	if len(k.list) == 0 {
 		return nil
@@ -92,7 +93,7 @@ func (k *reserved) keeps() keeps {
 	return func(c *slot, r *Request) bool { return k.by(c, r) != nil }
 }
 
-// host is the reservation that keeps cpus or memory of the host from the job, or
+// host is the reservation that keeps CPUs or memory of the host from the job, or
 // nil.
 func (k *reserved) host(a *amounts) *reservation {
 	for _, kept := range k.list {

@@ -10,8 +10,8 @@ func (d *decision) reservedNow(h *head) reserved {
 	return reserved{d.reservations, d.state.Now, h.term}
 }
 
-// reservedAt is for a job that would start at a moment, on a machine that has all
-// jobs on it that have cards by then.
+// reservedAt is the same for a start at a later time, on a machine that already has
+// all jobs on it that start by then.
 func (d *decision) reservedAt(h *head, at time.Time) reserved {
 	there := func(r *reservation) bool { return r.claim || !r.at.After(at) && at.After(d.state.Now) }
 	list := d.reservations
@@ -21,7 +21,7 @@ func (d *decision) reservedAt(h *head, at time.Time) reserved {
 	return reserved{list, at, h.term}
 }
 
-// fitsOn reports whether the job has room on a machine beside what is reserved.
+// fitsOn reports whether the job has room on a machine beside the reservations.
 func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
 	switch {
 	case !m.hostFits(&h.amounts) || reserved.host(&h.amounts) != nil:
@@ -32,7 +32,7 @@ func (d *decision) fitsOn(m *machine, h *head, reserved reserved) bool {
 	return m.unreadable == "" && m.enough(&d.outlook(h).candidates, &h.group.request, reserved.keeps())
 }
 
-// reservationDepth is for how many waiting jobs GPUs are reserved.
+// reservationDepth is how many waiting jobs get a reservation.
 func (d *decision) reservationDepth() int {
 	switch r := &d.state.Rules; {
 	case d.parks() || r.Policy == Conservative:
@@ -51,11 +51,11 @@ func (d *decision) parks() bool {
 	return slices.ContainsFunc(d.running, func(h *Held) bool { return h.Preempt.Mode == Park })
 }
 
-// reserve reserves the GPUs for a job that it will get first. It reports whether
-// that can be done for more jobs.
+// reserve reserves the GPUs that the job can get first. It reports whether the next
+// of its group may have a reservation too.
 func (d *decision) reserve(h *head, u urgency) bool {
 	if d.reservedOverdue {
-		u = ordinary // one at a time: the others are no worse off than before
+		u = ordinary // one at a time
 	}
 	strength, horizon := soft, time.Time{}
 	switch {
@@ -85,9 +85,9 @@ func (d *decision) reserve(h *head, u urgency) bool {
 	return u == ordinary && d.reservationsTried < d.reservationsMax
 }
 
-// foresee finds the first moment at which the job is expected to fit, and nil where
-// there is none before the horizon: it lets one job after the other leave the
-// machine, and those begin that have reservations.
+// foresee finds the first time at which the job is expected to fit, or nil if that
+// is beyond the horizon: it lets one job after the other leave the machine, and
+// lets reserved jobs start.
 func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 	departures := d.departures(h, u, horizon)
 	most := len(departures)
@@ -117,7 +117,7 @@ func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 	}
 }
 
-// everybody is the machine now, with those on it too that others are preempted for.
+// everybody is the machine now, plus the jobs that others are preempted for.
 func (d *decision) everybody() *machine {
 	d.scratch.copyOf(d.now)
 	for _, h := range d.claims {

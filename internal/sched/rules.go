@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// Rules are the settings of a berth that bear on placement.
+// Rules are the settings that bear on placement and order.
 type Rules struct {
 	MarginMiB        int64     // kept free beside a declaration
-	IdleThresholdMiB int64     // foreign use below this leaves a card idle
-	SpikeBuffer      float64   // added to a peak that passed its declaration
-	Exclusive        bool      // every job keeps other berth jobs off its cards
-	JobsPerGPU       int       // N gives jobs that ask for neither VRAM nor a share 1/N; 0: off
+	IdleThresholdMiB int64     // external use below this leaves a card idle
+	SpikeBuffer      float64   // added to a peak above the declaration
+	Exclusive        bool      // no two berth jobs share a card
+	JobsPerGPU       int       // jobs that ask for neither VRAM nor a share get 1/N of a card; 0: off
 	MemThreshold     float64   // measured use over total above which nothing starts; 0: off
 	LoadThreshold    float64   // utilisation, 0 to 1, above which nothing starts; 0: off
-	LoadAlways       bool      // the load counts also where berth's own jobs make it
+	LoadAlways       bool      // load counts even on cards that run berth jobs
 	Placement        Placement // empty: Pack
 	Policy           Policy    // empty: Backfill
-	Fair             bool      // of equal priority, the user who had least comes first
+	Fair             bool      // among equal priorities, the user with the least usage goes first
 
-	// MaxBypass is how long the oldest waiting job of a user may be passed by
-	// others; then it goes first, whatever its priority, and cards are kept for
-	// it, which only what is expected to be short may still use. After twice as
-	// long only what a time limit ends may. 0: there is no bound.
+	// MaxBypass is the overtake limit: how long other jobs may overtake a user's
+	// oldest waiting job. Then it goes first, whatever its priority, and GPUs are
+	// reserved for it; only jobs expected to be short may still use them. After
+	// twice as long, only jobs with a short enough time limit may. 0: no limit.
 	MaxBypass time.Duration
-	// MinRun is the least that a job runs before it gives way. 0: a minute.
+	// MinRun is the least time a job runs before it is preempted. 0: a minute.
 	MinRun time.Duration
-	// Slice lets jobs that can be parked take turns: those that had less service
-	// go first, and who waited for long gets a while of its own.
+	// Slice lets jobs that can be parked take turns: jobs with less service go
+	// first, and a job that waited for long gets a boost.
 	Slice bool
 }
 
-// DefaultRules are the rules before the user said anything.
+// DefaultRules are the rules without any setting.
 func DefaultRules() Rules {
 	return Rules{
 		MarginMiB: 512, IdleThresholdMiB: 200, SpikeBuffer: 0.10, Placement: Pack, Policy: Backfill,
@@ -41,17 +41,17 @@ func DefaultRules() Rules {
 	}
 }
 
-// Policy is the order of jobs of equal priority, and what one that does not fit
-// means for those behind it.
+// Policy orders jobs of equal priority, and says whether one that does not fit
+// holds up the jobs behind it.
 type Policy string
 
-// The policies. Under Rules.Fair users take turns first.
+// The policies. Under Rules.Fair, users take turns first.
 const (
-	FIFO         Policy = "fifo"         // by submission; nothing passes a job that waits
-	Backfill     Policy = "backfill"     // by submission; the first that waits holds its cards, what does not delay it may pass
-	Conservative Policy = "conservative" // the same, and so do all that wait behind it
-	Shortest     Policy = "shortest"     // what is expected to need the cards least comes first
-	LAS          Policy = "las"          // what had the cards least comes first, and sets aside what had them more
+	FIFO         Policy = "fifo"         // by submission; no job overtakes a waiting one
+	Backfill     Policy = "backfill"     // by submission; the first waiting job has a reservation, jobs that do not delay it may overtake
+	Conservative Policy = "conservative" // the same, with reservations for the jobs behind it too
+	Shortest     Policy = "shortest"     // the least expected GPU time first
+	LAS          Policy = "las"          // the least GPU time received first; it preempts jobs with more
 )
 
 // Policies are all of them.
@@ -69,7 +69,7 @@ func ParsePolicy(name string) (Policy, error) {
 	return "", fmt.Errorf("unknown policy %q: known are %s", name, strings.Join(names, ", "))
 }
 
-// Placement says which of the cards that fit a job gets.
+// Placement chooses among the cards that a job fits on.
 type Placement string
 
 // The placements.

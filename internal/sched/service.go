@@ -5,30 +5,28 @@ import (
 	"time"
 )
 
-// serviceClass is a class of service: the lower, the sooner. Jobs that can be parked
-// move on through the classes as they get service, so that what is short is
-// done soon without anybody knowing that it is short.
+// serviceClass orders jobs that can be parked: lower goes first. They move up
+// through the classes as they receive service, so that short jobs end soon although
+// nobody knows that they are short.
 type serviceClass int8
 
-// The classes under Rules.Slice. What waited for long goes before all but what
-// had hardly anything.
+// The classes under Rules.Slice. A boosted job goes before all but those with
+// hardly any service.
 const (
 	classFresh serviceClass = iota
 	classBoosted
 	classLong
 )
 
-// lasEnd is a hundred years in seconds: no run reaches a border of a class of LAS
-// that is further away.
+// lasEnd is a hundred years in seconds: no job reaches a LAS bound beyond it.
 const lasEnd = 100 * 365 * 24 * 3600.0
 
-// slices reports whether jobs go by what service they had.
+// slices reports whether jobs are ordered by the service they have received.
 func (r *Rules) slices() bool {
 	return r.Slice && r.Policy != LAS && r.Policy != FIFO && r.Policy != Shortest
 }
 
-// rank is where the rules put a waiting job: its class, and what the policy
-// goes by within it.
+// rank is a waiting job's service class, and the policy's order within it.
 func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 	switch {
 	case r.Policy == Shortest:
@@ -41,8 +39,8 @@ func (r *Rules) rank(p *Pending) (serviceClass, float64) {
 	return classFresh, 0
 }
 
-// need is the GPU time that the job is expected to take, in seconds. One without
-// an estimate comes behind those that are expected to be no longer than a boost.
+// need is the GPU time that the job is expected to take, in seconds. A job without
+// an estimate goes behind those that are expected to take no longer than a boost.
 func (p *Pending) need() float64 {
 	left := p.Run.Left(p.Served, 0).Mid
 	if p.Run.Mid <= 0 {
@@ -74,8 +72,7 @@ func lasClass(served time.Duration, gpus float64) serviceClass {
 	return c
 }
 
-// boostOf is when a waiting job will have waited for long, if it will and that
-// changes anything.
+// boostOf is when a waiting job becomes boosted, if that changes its place.
 func (r *Rules) boostOf(m *member) (boost, bool) {
 	if !r.slices() || m.entry.service <= classBoosted {
 		return boost{}, false
@@ -83,23 +80,22 @@ func (r *Rules) boostOf(m *member) (boost, bool) {
 	return boost{m.due(m.since), m.entry.job}, true
 }
 
-// longWait is how long a job has to wait, by what it had, to have waited for
-// long.
+// longWait is how long a job waits for a boost after this much service.
 func longWait(served time.Duration) time.Duration {
 	return boostWaitTimes * min(served, boostWaitMost/boostWaitTimes)
 }
 
-// due is when the job will have waited for long, if it waits from then on.
+// due is when the job is due for a boost, if it waits from then on.
 func (m *member) due(from time.Time) time.Time { return from.Add(longWait(m.served)) }
 
-// early reports whether the job may be taken not to have had a while yet.
+// early reports whether the job counts as not having used up a boost yet.
 func (m *member) early() bool { return m.served < boostFirst }
 
-// boostSize orders what waited for long, which may be weeks of work. Who has not
-// had a while yet comes first, by when it was due: most need no more than one. If
-// the others went by that too, all would have a while in turn, so that all end late
-// and who needs most whiles last of all. They go by when they would have been due
-// had they never waited before: as a rule who came first, until it is done.
+// boostSize orders the boosted jobs, which may be weeks of work. Jobs that have not
+// used up a boost go first, by when they became due: most need only one. The others
+// go by when they would have been due without their earlier waits, which is mostly
+// the order of submission, so that one is finished after the other. Boosting them
+// in turn would end all of them late.
 func (m *member) boostSize() float64 {
 	if m.early() {
 		return float64(m.due(m.since).UnixMilli()) - boostApart
@@ -111,16 +107,16 @@ func (m *member) boostSize() float64 {
 	return float64(m.due(from).UnixMilli())
 }
 
-// boostApart is more milliseconds than lie between any two moments, and few
-// enough that each of them is still told from the next.
+// boostApart is more milliseconds than lie between any two times, and few enough
+// that each of them still counts.
 const boostApart = 1 << 52
 
-// inTurn reports whether users take turns within the class. Jobs that had more
-// than the first class go by the time alone.
+// inTurn reports whether fair share applies within the class. Jobs beyond the first
+// class go by time alone.
 func (r *Rules) inTurn(c serviceClass) bool { return c == classFresh || !r.slices() }
 
-// lasted is how long this run has lasted, bringing it back not counted. Of one
-// that nobody knows the beginning of it is not known.
+// lasted is how long this attempt has run, without the time to resume it; 0 if its
+// start is not known.
 func (h *Held) lasted(now time.Time) time.Duration {
 	if h.Started.IsZero() {
 		return 0
@@ -132,11 +128,11 @@ func (h *Held) lasted(now time.Time) time.Duration {
 	return max(0, ran)
 }
 
-// service is what the job had so far and kept.
+// service is how long the job has run without losing the work.
 func (h *Held) service(now time.Time) time.Duration { return h.Served + h.lasted(now) }
 
-// class is the class that a running job is in now, and when it leaves that
-// class if it goes on running; zero: never.
+// class is a running job's service class, and when it leaves that class if it runs
+// on; zero: never.
 func (h *Held) class(r *Rules, now time.Time) (c serviceClass, until time.Time) {
 	had := h.service(now)
 	in := func(d time.Duration) time.Time { return now.Add(max(d, time.Millisecond)) }
@@ -164,7 +160,7 @@ func (h *Held) class(r *Rules, now time.Time) (c serviceClass, until time.Time) 
 	return c, time.Time{}
 }
 
-// boost is how long a job is boosted that had waited for long.
+// boost is how long the boost lasts that follows a wait.
 func (h *Held) boost() time.Duration {
 	length := boostLeast
 	if !h.Submitted.IsZero() {
@@ -173,9 +169,9 @@ func (h *Held) boost() time.Duration {
 	return length
 }
 
-// minRun is how long a job runs before it gives way to one that needs so many
-// GPUs. Setting a gang of eight aside for the sake of one card costs eight times
-// what the card is worth, so that it runs for eight times as long before.
+// minRun is how long a job runs before it is preempted for one that needs so many
+// GPUs. Preempting a gang of eight for the sake of one card costs eight times what
+// the card is worth, so it runs eight times as long first.
 func (h *Held) minRun(r *Rules, gpus float64) time.Duration {
 	least := minRun
 	if r.MinRun > 0 {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// SnapshotVersion is that of the format. A change that makes old snapshots
-// mean something else counts it up; a key more does not.
+// SnapshotVersion is the version of the format. It changes when old snapshots would
+// mean something else, not when a key is added.
 const SnapshotVersion = 1
 
 // snapshotFormat tells a snapshot from any other JSON.
@@ -25,10 +25,10 @@ const (
 	maxSnapshotJobs  = 1_000_000
 )
 
-// Snapshot is a State as it is written, and shares nothing with it that may
-// change. The types below have the fields of those they stand for, in the same
-// order, so that each is converted into the other as a whole: a field that is
-// added there and not here does not compile.
+// Snapshot is a State in its written form, and shares nothing mutable with it. The
+// types below have the same fields as their originals in the same order, so that
+// each converts as a whole: a field that is added there and not here does not
+// compile.
 type Snapshot struct {
 	Format       string               `json:"format"`
 	Version      int                  `json:"version"`
@@ -138,8 +138,8 @@ type writtenPending struct {
 	Preempt   Preempt       `json:"aside,omitzero"`
 }
 
-// oldest is what a queue remembers of a user beside the jobs: the oldest when
-// it was last told the time, and since when that has been it.
+// oldest is what a queue remembers about a user besides the jobs: the oldest at the
+// last Tick, and since when.
 type oldest struct {
 	Job   string    `json:"job"`
 	Since time.Time `json:"since"`
@@ -176,7 +176,7 @@ func (s *Estimate) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*writtenEstimate)(s))
 }
 
-// MarshalJSON writes how a job gives way.
+// MarshalJSON writes whether and how a job can be preempted.
 func (a Preempt) MarshalJSON() ([]byte, error) { return json.Marshal(writtenPreempt(a)) }
 
 // UnmarshalJSON reads it.
@@ -219,8 +219,7 @@ func NewSnapshot(s State) Snapshot {
 	return w
 }
 
-// MarshalState writes a snapshot, so that the decision can be made again
-// elsewhere.
+// MarshalState writes a snapshot, so that the decision can be repeated elsewhere.
 func MarshalState(s State) ([]byte, error) {
 	data, err := json.MarshalIndent(NewSnapshot(s), "", " ")
 	if err != nil {
@@ -229,17 +228,17 @@ func MarshalState(s State) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// ErrNoSnapshot says that what was read is something else.
+// ErrNoSnapshot says that the input is something else.
 var ErrNoSnapshot = errors.New("no snapshot of a berth daemon")
 
-// UnmarshalState reads what MarshalState wrote. What could not have been
-// written by it is refused: a decision trusts its snapshot.
+// UnmarshalState reads what MarshalState wrote and refuses anything else: a
+// decision trusts its snapshot.
 func UnmarshalState(data []byte) (State, error) {
 	var head struct {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
 	}
-	// A file that is cut off is a snapshot all the same if it begins like one.
+	// A truncated file still counts as a snapshot if it begins like one.
 	if json.Unmarshal(data, &head) != nil && !bytes.Contains(data[:min(len(data), 200)], []byte(snapshotFormat)) ||
 		json.Valid(data) && head.Format != snapshotFormat {
 		return State{}, ErrNoSnapshot
@@ -257,7 +256,7 @@ func UnmarshalState(data []byte) (State, error) {
 	return w.State(), nil
 }
 
-// State is the state that was written, with a queue of its own.
+// State is the snapshot's state, with a queue of its own.
 func (w *Snapshot) State() State {
 	s := State{
 		Now: w.Now, Rules: Rules(w.Rules), Host: Host(w.Host), Unreadable: w.Unreadable, MaxStarts: w.MaxStarts,
@@ -289,7 +288,7 @@ func (w *Snapshot) State() State {
 	return s
 }
 
-// check finds what no berth would have written.
+// check finds what berth would never have written.
 func (w *Snapshot) check() error {
 	if len(w.Cards) > maxSnapshotCards || len(w.Queue)+len(w.Held) > maxSnapshotJobs {
 		return fmt.Errorf("%d cards and %d jobs are more than %d and %d", len(w.Cards), len(w.Queue)+len(w.Held), maxSnapshotCards, maxSnapshotJobs)
@@ -339,7 +338,7 @@ func (r *Request) check() error {
 	return nil
 }
 
-// cardList undoes joinIDs for text that is not trusted; nil: it is no list.
+// cardList undoes joinIDs for untrusted text; nil: not a list.
 func cardList(list string) []int {
 	ids := []int{}
 	if list == "" {

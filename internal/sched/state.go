@@ -15,8 +15,8 @@ type State struct {
 	Cards []Card
 	Held  []Held
 
-	// Unreadable says why the GPUs cannot be read; empty when they can. While
-	// it is set nothing that needs a GPU starts; CPU jobs may.
+	// Unreadable is why the GPUs cannot be read; empty when they can. While it is
+	// set no job that needs a GPU starts; CPU jobs may.
 	Unreadable string
 
 	Queue     *Queue // only read
@@ -27,22 +27,21 @@ type State struct {
 	DefaultLimit Limit            // of everybody else
 	InUse        map[string]Use   // what each user's running jobs hold now
 
-	// Usage is how much each user had lately, in GPU-seconds that decay with
-	// time; under Rules.Fair who had least is served first. FairQuantum is
-	// what one GPU given away within a plan adds to that. A caller who counts
-	// as much for each GPU that a user's running jobs hold carries the turns
-	// on from one plan to the next.
+	// Usage is each user's decayed GPU time in seconds; under Rules.Fair the user
+	// with the least goes first. FairQuantum is what each GPU allocated within a
+	// plan adds to it. A caller that adds as much for each GPU of a user's running
+	// jobs carries the turns over from one plan to the next.
 	Usage       map[string]float64
 	FairQuantum float64
-	// HalfLife is after how long half of the usage is forgotten; 0: none is.
+	// HalfLife is when half of the usage has decayed; 0: it does not decay.
 	HalfLife time.Duration
 
-	// ParkMiB is how much of the host's memory parked jobs may still take; 0: it
-	// is not known and not checked, below 0: none.
+	// ParkMiB is how much host memory parked jobs may still take; 0: not known and
+	// not checked, below 0: none.
 	ParkMiB int64
 }
 
-// machine is the machine with all on it that runs.
+// machine is the machine with all running jobs on it.
 func (s *State) machine() *machine {
 	return newMachine(&s.Rules, s.Host, s.Cards, s.Unreadable, s.Held)
 }
@@ -50,12 +49,12 @@ func (s *State) machine() *machine {
 // Plan is a decision. It changes nothing until it is committed.
 type Plan struct {
 	Starts       []Start       // in the order in which they were considered
-	Infeasible   []Refusal     // jobs that can never fit this machine
-	Reservations []Reservation // cards held for jobs that wait
-	Victims      []Victim      // running jobs to be set aside
+	Infeasible   []Refusal     // jobs that could never run on this machine
+	Reservations []Reservation // GPUs set aside for waiting jobs
+	Victims      []Victim      // running jobs to preempt
 
-	// Again is when to decide again even if nothing happens until then: a job
-	// will have waited for long enough, or run for long enough. Zero: never.
+	// Again is when to decide again even if nothing happens: by then a job will
+	// have waited, or run, for long enough. Zero: never.
 	Again time.Time
 }
 
@@ -65,21 +64,21 @@ type Start struct {
 	Grant job.Grant
 }
 
-// Refusal is a job that could not fit even the empty machine.
+// Refusal is a job that would not fit even on the empty machine.
 type Refusal struct {
 	Job    string
 	Reason reason.Reason
 }
 
-// Reservation keeps cards for a job that waits.
+// Reservation sets GPUs aside for a waiting job.
 type Reservation struct {
 	Job   string
 	Cards []int
-	At    time.Time // when it is expected to have them
-	Hard  bool      // it was passed for as long as it may be: nothing that may run for longer starts there
+	At    time.Time // its expected start
+	Hard  bool      // it is long overdue: only a job whose time limit ends before At may start there
 }
 
-// Victim is a running job that is preempted in favour of another.
+// Victim is a running job that is preempted for another.
 type Victim struct {
 	Job  string
 	For  string

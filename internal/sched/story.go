@@ -7,14 +7,14 @@ import (
 	"berth/internal/reason"
 )
 
-// Tell tells the story of a queued job; false where it is not queued.
+// Tell gives the story of a waiting job; false if it is not queued.
 func Tell(s State, job string) (reason.Story, bool) {
 	stories := Stories(s, []string{job})
 	return stories[0], stories[0].ID != ""
 }
 
-// Stories is Tell for several jobs at once; that of a job that is not queued is
-// empty.
+// Stories is Tell for several jobs at once; a job that is not queued has an empty
+// one.
 func Stories(s State, jobs []string) []reason.Story {
 	stories := make([]reason.Story, len(jobs))
 	var plan *Plan
@@ -53,7 +53,8 @@ func tellOne(s *State, plan *Plan, job string) reason.Story {
 	return t
 }
 
-// givesWay are the running jobs that are set aside for one, now or already.
+// givesWay are the running jobs that are preempted for one, by this plan or
+// earlier.
 func givesWay(s *State, plan *Plan, job string) []string {
 	var jobs []string
 	for i := range s.Held {
@@ -70,9 +71,9 @@ func givesWay(s *State, plan *Plan, job string) []string {
 	return slices.Compact(jobs)
 }
 
-// behind is the job that has to go first, if there is one: under FIFO the one
-// that nothing may pass; one for whom cards are kept that would do; else the one
-// in front whose run this one waits for.
+// behind is the job that has to go first, if there is one: under FIFO the one that
+// no job may overtake; a job whose reservation covers enough GPUs; else the job in
+// front whose end this one waits for.
 func behind(s *State, t *reason.Story, why reason.Reason, f reason.Forecast) *reason.Behind {
 	id := f.Behind
 	kept := keptFor(t.Cards)
@@ -97,7 +98,7 @@ func behind(s *State, t *reason.Story, why reason.Reason, f reason.Forecast) *re
 	return b
 }
 
-// keptFor is the first job for whom a card is kept.
+// keptFor is the first job that has a reservation on one of the cards.
 func keptFor(cards []reason.CardStory) string {
 	for _, c := range cards {
 		if c.KeptFor != "" {
@@ -107,7 +108,7 @@ func keptFor(cards []reason.CardStory) string {
 	return ""
 }
 
-// goesFirst says why a job goes before another that it is known to go before.
+// goesFirst says why a job goes before another, given that it does.
 func goesFirst(s *State, first, then *member) reason.First {
 	a, b := &first.entry, &then.entry
 	line := first.group.line
@@ -133,7 +134,7 @@ func goesFirst(s *State, first, then *member) reason.First {
 	return reason.FirstEarlier
 }
 
-// cardStories says of each card what keeps the request off it now.
+// cardStories says for each card what keeps the request off it now.
 func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 	if r.GPUs == 0 {
 		return nil
@@ -145,7 +146,7 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 	for i := range m.slots {
 		c := &m.slots[i]
 		story := reason.CardStory{Card: m.fact(c, r), KeptFor: keptBy(why, c.Index)}
-		story.Name, story.Holders = c.Name, nil // Runs says more of them
+		story.Name, story.Holders = c.Name, nil // Runs has the details
 		switch story.Obstacle {
 		case reason.ObstacleFree:
 			story.MissingMiB = max(0, r.budgetOn(c.TotalMiB)-m.freeFor(c, r))
@@ -175,7 +176,7 @@ func cardStories(s *State, r *Request, why reason.Reason) []reason.CardStory {
 	return stories
 }
 
-// keptBy is for whom the reason says that a card is kept.
+// keptBy is the job that the reason says a card is reserved for.
 func keptBy(why reason.Reason, index int) string {
 	for _, c := range why.Cards {
 		if c.GPU == index && c.Obstacle == reason.ObstacleReserved && len(c.Holders) > 0 {
@@ -185,7 +186,7 @@ func keptBy(why reason.Reason, index int) string {
 	return ""
 }
 
-// compareRuns orders runs by their beginning, whatever the snapshot's order.
+// compareRuns orders running jobs by their start, whatever the snapshot's order.
 func compareRuns(a, b reason.Run) int {
 	if c := a.Since.Compare(b.Since); c != 0 {
 		return c
@@ -205,7 +206,7 @@ func compareNames(a, b string) int {
 	return 0
 }
 
-// onCard is the run on its i-th card, and when it is expected to end.
+// onCard is the job on its i-th card, and its expected end.
 func (h *Held) onCard(now time.Time, i int) reason.Run {
 	left := h.left(now)
 	o := reason.Run{

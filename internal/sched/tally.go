@@ -1,8 +1,7 @@
 package sched
 
-// tally counts equal values and numbers them, so that a decision can note in a
-// list, by a value's number, what it found out. A value keeps its number for as
-// long as it is there.
+// tally counts equal values and numbers them, so that a decision can keep its
+// findings in a list by number. A value keeps its number while it is counted.
 type tally[V comparable] struct {
 	list []*counted[V] // by number; nil where a value is gone
 	free []int         // numbers of values that are gone

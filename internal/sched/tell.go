@@ -2,10 +2,9 @@ package sched
 
 import "berth/internal/reason"
 
-// Reasons is Explain for many jobs at once, at about the price of one
-// decision: it looks back from the end of the queue, so that what later jobs
-// would get is counted as gone too. Where nothing more can start, the two say
-// the same.
+// Reasons is Explain for many jobs at once, at about the price of one decision: it
+// looks back from the end of the queue, so jobs behind get their GPUs first too.
+// Where no more jobs can start, the two agree.
 func Reasons(s State, jobs []string) []reason.Reason {
 	told := tell(&s, jobs)
 	reasons := make([]reason.Reason, len(jobs))
@@ -15,8 +14,8 @@ func Reasons(s State, jobs []string) []reason.Reason {
 	return reasons
 }
 
-// Sentences is Reasons in words. Of a long list most jobs wait for the same,
-// and each reason is put into words only once.
+// Sentences is Reasons in words. In a long list most jobs wait for the same, and
+// each reason is put into words only once.
 func Sentences(s State, jobs []string) []string {
 	told := tell(&s, jobs)
 	words := make([]string, len(told.reasons))
@@ -30,7 +29,7 @@ func Sentences(s State, jobs []string) []string {
 	return sentences
 }
 
-// telling is why jobs wait: the reasons, and which of them is each job's.
+// telling is why jobs wait: the reasons, and the reason of each job.
 type telling struct {
 	reasons   []reason.Reason
 	of        []int
@@ -80,8 +79,8 @@ func tell(s *State, jobs []string) *telling {
 	return t
 }
 
-// group finds the reason of a whole group, which unless a limit keeps it is
-// that of all who ask for the same.
+// group finds the reason of a whole group. Unless a limit applies, all groups with
+// the same request share it.
 func (t *telling) group(d *decision, m *member) int {
 	k, told := t.byGroup[m.group]
 	if told {

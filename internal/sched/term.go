@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// term is how long a job may hold its cards: as a rule and at most by what is
-// expected of it, and for sure by its limit. 0 is not known.
+// term is how long a job may hold its cards: usually and at most by its estimate,
+// and for certain by its limit. 0: not known.
 type term struct {
 	usual, atMost, limit time.Duration
 }
 
-// termOf is that of a job which had some of its run already. What has had all
-// that was expected, and is not done, is not known.
+// termOf is the term of a job that has been served already. A job past its estimate
+// has none.
 func termOf(run Estimate, served, limit time.Duration) term {
 	l := term{limit: limit}
 	if run.High > served {
@@ -25,7 +25,7 @@ func termOf(run Estimate, served, limit time.Duration) term {
 	return l
 }
 
-// roundEstimate rounds up to a step.
+// roundEstimate rounds up to the next step.
 func roundEstimate(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 1
@@ -44,11 +44,11 @@ func orForEver(d time.Duration) time.Duration {
 	return forEver
 }
 
-// anyTerm stands for jobs however long they last.
+// anyTerm means "however long it lasts".
 var anyTerm = term{usual: -1}
 
-// covers reports whether a may last for as long as b, or longer. Nothing known
-// is not the same as for ever: it binds otherwise.
+// covers reports whether a may last as long as b, or longer. An unknown term is not
+// endless: it is bound differently.
 func (l term) covers(b term) bool {
 	if b == anyTerm {
 		return true

@@ -7,95 +7,93 @@ import "time"
 // it, at half and at twice its value, and how to repeat that. Constants that only
 // bound the work of a decision are beside the code that they bound.
 
-// Service classes, under Rules.Slice: jobs that can be parked go by the service
-// they had.
+// Service classes, under Rules.Slice: jobs that can be parked are ordered by the
+// service they have received.
 const (
-	// freshService is what a job has in the first class: enough to see whether a
-	// program works at all. Longer finishes more jobs without an interruption, and
-	// keeps each new job waiting for longer behind those that are new too.
+	// freshService is the service of the first class: enough to see whether a
+	// program works at all. A larger value finishes more jobs without an
+	// interruption, and keeps each new job waiting longer behind other new ones.
 	freshService = 3 * time.Minute
-	// lasBase and lasGrowth are the borders of the classes of LAS, in GPU-seconds:
-	// the first, and each over the one before. Closer borders part jobs sooner and
-	// park more of them.
+	// lasBase and lasGrowth are the bounds of the LAS classes, in GPU-seconds: the
+	// first bound, and the ratio of each to the one before. Closer bounds separate
+	// jobs sooner and park more of them.
 	lasBase   = float64(freshService / time.Second)
 	lasGrowth = 4
 )
 
-// Boosts: a job that has waited for long comes before all but the first class,
-// for a time.
+// Boosts: a job that has waited for long goes before all but the first class, for a
+// time.
 const (
-	// boostWaitTimes is how many times the service it had a job waits for a boost:
-	// while the machine keeps up with that, a job is over within five times its
-	// length. A job that had none yet is boosted from its start. Fewer help jobs that
-	// need much; more, those that need little.
+	// boostWaitTimes is how long a job waits for a boost, as a multiple of the
+	// service it has received: while the machine keeps up with that, a job ends
+	// within five times its length. A job without any service is boosted from its
+	// start. A smaller value helps long jobs; a larger one, short jobs.
 	boostWaitTimes = 4
-	// boostWaitMost bounds that wait: within a day somebody looks for the job. More
-	// lengthens the longest wait.
+	// boostWaitMost bounds that wait, because people look for their job within a
+	// day. A larger value lengthens the longest wait.
 	boostWaitMost = 24 * time.Hour
-	// boostLeast is how long a boost lasts at least. Longer finishes more jobs
-	// within one and parks fewer, and keeps the next one waiting.
+	// boostLeast is the shortest boost. A larger value finishes more jobs within
+	// one boost and parks fewer, and keeps the next job waiting.
 	boostLeast = 30 * time.Minute
-	// boostPart: a job that has waited for days is boosted for a tenth of that.
+	// boostPart: a job that has waited for days is boosted for a tenth of its wait.
 	boostPart = 10
-	// boostFirst is the service below which a job goes first among the boosted: it
-	// is more than freshService and a boost together, so that such a job has not
-	// had a whole boost yet, and most need no more than one. More of them shorten
-	// the mean, and lengthen the longest wait, which is that of the others.
+	// boostFirst is the service below which a job goes first among the boosted. It
+	// exceeds freshService plus one boost, so such a job has not used up a boost
+	// yet, and most jobs need no more than one. A larger value shortens the mean
+	// wait and lengthens the longest.
 	boostFirst = 48 * time.Minute
 )
 
 // Preemption.
 const (
-	// minRun is the least that a job runs before it is parked, where Rules.MinRun
-	// does not say. Less lets new jobs start sooner, and parks more.
+	// minRun is the least time a job runs before it is parked, unless Rules.MinRun
+	// says otherwise. A smaller value starts new jobs sooner and parks more.
 	minRun = time.Minute
-	// minRunCosts is also how many times the cost of parking and resuming it runs
-	// before: at two, parking takes no more than a third of a card's time, however
-	// jobs arrive.
+	// minRunCosts is the same as a multiple of the cost of parking and resuming: at
+	// two, parking takes at most a third of a card's time, however jobs arrive.
 	minRunCosts = 2
 )
 
 // Reservations.
 const (
-	// reservationsMost is for how many waiting jobs GPUs are reserved under
+	// reservationsMost is how many waiting jobs have a reservation under
 	// Conservative, and where jobs can be parked. More delays fewer jobs, and lets
 	// fewer overtake.
 	reservationsMost = 8
-	// reservationSoon is within what time a job has to get its GPUs where jobs can
-	// be parked: running jobs make room within minutes, and GPUs that are reserved
-	// for longer lie idle.
+	// reservationSoon bounds how far ahead GPUs are reserved where jobs can be
+	// parked: running jobs make room within minutes, and GPUs reserved for longer
+	// lie idle.
 	reservationSoon = freshService
-	// reservationMoments is how many ends of runs are tried for a reservation behind
-	// others. Fewer give up on a job sooner, and cost less.
+	// reservationMoments is how many ends of running jobs are tried for a
+	// reservation behind others. Fewer give up on a job sooner, and cost less.
 	reservationMoments = 64
-	// DefaultMaxBypass is the overtake limit, two days. To clear many cards for one
-	// job idles most of them for as long as the longest run on them lasts, so that a
-	// shorter limit costs all others more than it gives the one.
+	// DefaultMaxBypass is the overtake limit, two days. Clearing many cards for one
+	// job idles most of them until the longest job on them ends, so a shorter limit
+	// costs the other jobs more than it gives this one.
 	DefaultMaxBypass = 48 * time.Hour
 )
 
 // Estimates.
 const (
-	// estimateStep is the ratio of two neighbouring estimates: those that are
-	// closer count as equal, so that a queue has few kinds of job. A larger step
-	// makes decisions cheaper, and lets fewer jobs overtake.
+	// estimateStep is the ratio of neighbouring estimates: closer ones count as
+	// equal, so that a queue has few request classes. A larger step makes decisions
+	// cheaper, and lets fewer jobs overtake.
 	estimateStep = 1.189207115002721 // the fourth root of two
-	// otherBerthsEstimate is how long another berth's jobs are expected to last, of
-	// which nothing is known.
+	// otherBerthsEstimate is how long another berth's jobs are expected to last; it
+	// tells nothing about them.
 	otherBerthsEstimate = 24 * time.Hour
 )
 
 // Fair share.
 const (
-	// FairQuantum is what a caller gives as State.FairQuantum: one card given away
-	// counts for an hour at once, so that users who wait get their turns before
-	// anything was measured. More makes users alternate, whatever they had before.
+	// FairQuantum is the usual value of State.FairQuantum: one allocated GPU counts
+	// as an hour at once, so that waiting users get their turns before any usage
+	// was measured. A larger value makes users alternate, whatever their usage.
 	FairQuantum = 3600.0
-	// cpuWeight is what each cpu of a CPU job counts as where users take turns.
-	// It is little beside a GPU, and enough that users of CPU jobs alone take
-	// turns too.
+	// cpuWeight is what each CPU of a CPU job counts as in fair share: little
+	// beside a GPU, and enough that users who run only CPU jobs take turns too.
 	cpuWeight = 0.01
-	// forgettable is usage so small that it decides nothing. Short jobs use little
+	// forgettable is usage too small to decide anything. Short jobs add little
 	// each, and many of them much.
 	forgettable = 1e-3
 )

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Decayed is what GPU-seconds of that age count for now, where half of them are
-// forgotten with each half-life; none are where that is 0. An age below zero, as
-// of a clock that was set back, makes nothing grow.
+// Decayed is what GPU-seconds of this age count for now; a half-life of 0 means no
+// decay. A negative age, after a clock was set back, changes nothing.
 func Decayed(seconds map[string]float64, age, halfLife time.Duration) map[string]float64 {
 	factor := 1.0
 	if halfLife > 0 && age > 0 {
@@ -23,12 +22,12 @@ func Decayed(seconds map[string]float64, age, halfLife time.Duration) map[string
 	return left
 }
 
-// FairWeight is how many GPUs the request counts as where users take turns:
-// what it counts as against a limit, or for a CPU job a little for each cpu.
+// FairWeight is how many GPUs the request counts as in fair share: as many as
+// against a limit, or for a CPU job a little for each CPU.
 func (r *Request) FairWeight() float64 { return fairWeight(r.CountedGPUs(), r.CPUs) }
 
-// FairWeight is how many GPUs a running job counts as. Times the seconds it
-// runs, it is what Usage is made of.
+// FairWeight is how many GPUs a running job counts as. Usage is this times the
+// seconds it runs.
 func (h *Held) FairWeight() float64 { return fairWeight(h.CountedGPUs(), h.CPUs) }
 
 func fairWeight(gpus float64, cpus int) float64 {
@@ -38,16 +37,16 @@ func fairWeight(gpus float64, cpus int) float64 {
 	return cpuWeight * float64(cpus)
 }
 
-// charge puts a turn down to the user. It never makes a turn smaller: a walk
-// relies on users only moving back.
+// charge adds a start to the user's usage. It never lowers it: the walk relies on
+// users only moving back.
 func (a *account) charge(s *State, g *group) {
 	if s.Rules.Fair && s.FairQuantum > 0 {
 		a.turn += s.FairQuantum * max(0, g.request.FairWeight())
 	}
 }
 
-// spot is where in the order a job stands: priority, then its class of service,
-// then its user's turn, then its own entry, which is total.
+// spot is a job's place in the order: priority, then service class, then its user's
+// usage, then its own entry, which is total.
 type spot struct {
 	account *account
 	entry   *entry
@@ -68,9 +67,9 @@ func (a spot) compare(b spot) int {
 	return a.entry.compare(b.entry)
 }
 
-// Order gives the first n queued jobs, or all where there are fewer, in the
-// order in which they are considered when each one in front starts: under
-// fair share the users take turns. Without it, it is the queue's First.
+// Order gives the first n waiting jobs, or all if there are fewer, in the order in
+// which they would be considered if each one in front started: under fair share the
+// users take turns. Otherwise it is First.
 func Order(s State, n int) []Pending {
 	if s.Queue == nil {
 		return nil
@@ -86,9 +85,8 @@ func Order(s State, n int) []Pending {
 	return jobs
 }
 
-// Position is a job's place in Order, the first being 1; 0 if it is not
-// queued. Under fair share it costs a walk up to the job: whoever wants many
-// takes the Order.
+// Position is a job's place in Order, starting at 1; 0 if it is not queued. Under
+// fair share it walks up to the job: use Order for many.
 func Position(s State, job string) int {
 	if _, found := s.Queue.member(job); !found {
 		return 0
@@ -104,8 +102,8 @@ func Position(s State, job string) int {
 	return position
 }
 
-// inTurn visits the queue as if each job started when it comes up, for as
-// long as visit wants more.
+// inTurn visits the queue as if each job started when it comes up, until visit
+// returns false.
 func inTurn(s *State, visit func(*head) bool) {
 	w := s.Queue.walk(s)
 	first := map[string]bool{}

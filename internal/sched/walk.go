@@ -2,35 +2,33 @@ package sched
 
 import "container/heap"
 
-// walker goes through a queue in order, one job of each group at a time. A
-// group comes up again only when asked for: whoever learns that a job does
-// not fit has learnt it of the whole group.
+// walker goes through a queue in order, one job of each group at a time. A group
+// comes up again only on request: if one of its jobs does not fit, none does.
 //
-// Where users take turns each one's line is walked by itself, and the walks are
-// merged in a heap; else there is one walk, through the line of all. Once it has
-// begun only the one on top can change between two calls of next, and only for
-// later.
+// Under fair share each user's line is walked separately and a heap merges the
+// walks; otherwise there is one walk over all lines. Once it has begun, only the
+// walk on top can change between two calls of next, and only to a later place.
 type walker struct {
 	state    *State
 	lines    []lineWalk
-	merged   lineWalks        // those that are not at their end
-	accounts []*account       // by number of the user's line; nil until it is asked for
-	passes   func(*head) bool // which groups need not come up; nil: all do
-	last     *head            // what next gave
-	at       place            // of that in its group
-	returned cursor           // the same, where it was asked for again
+	merged   lineWalks        // walks not at their end
+	accounts []*account       // by number of the user's line; nil until needed
+	passes   func(*head) bool // groups to skip; nil: none
+	last     *head            // what next returned
+	at       place            // its place in its group
+	returned cursor           // the same for a group that was requested again
 	begun    bool
 }
 
 // lineWalk is a walk through one line.
 type lineWalk struct {
-	account *account // nil where users take no turns
+	account *account // nil without fair share
 	heads   *list[head]
-	place   place   // the next group that did not come up yet
-	came    place   // the first group behind those that came up: some of the next may have been passed over
-	again   cursors // groups asked for again
-	back    entry   // the last of these that came up
-	front   *head   // what comes next; nil at the end
+	place   place   // the next group that has not come up
+	came    place   // the first group behind those that came up: some after it may have been skipped
+	again   cursors // groups requested again
+	back    entry   // the last of those that came up
+	front   *head   // the next job; nil at the end
 }
 
 // cursor is a group at one of its jobs.
@@ -45,7 +43,7 @@ func (q *Queue) walk(s *State) *walker {
 		w.lines = []lineWalk{{heads: &q.heads}}
 		return w
 	}
-	accounts := make([]account, len(q.users)) // at once: all are needed
+	accounts := make([]account, len(q.users)) // in one go: all are needed
 	w.lines = make([]lineWalk, len(q.users))
 	w.merged = make([]*lineWalk, 0, len(q.users))
 	for i, l := range q.users {
@@ -56,7 +54,7 @@ func (q *Queue) walk(s *State) *walker {
 	return w
 }
 
-// accountOf is that of the user whose line it is.
+// accountOf is the account of the line's user.
 func (w *walker) accountOf(l *line) *account {
 	if w.accounts[l.place] == nil {
 		a := newAccount(w.state, l.user)
@@ -65,8 +63,8 @@ func (w *walker) accountOf(l *line) *account {
 	return w.accounts[l.place]
 }
 
-// account is that of the user whose job came up last. It may be charged
-// until next is called.
+// account is that of the user whose job came up last. It may be charged until the
+// next call of next.
 func (w *walker) account() *account { return w.accountOf(w.last.line) }
 
 // next gives the next job in order, and nil at the end.
@@ -95,8 +93,7 @@ func (w *walker) next() *head {
 	return w.last
 }
 
-// begin puts the walks in order. That is late enough for turns that were taken
-// out of order before.
+// begin orders the walks. It runs late enough to see charges made before the walk.
 func (w *walker) begin() {
 	w.begun = true
 	w.merged = w.merged[:0]
@@ -108,7 +105,7 @@ func (w *walker) begin() {
 	heap.Init(&w.merged)
 }
 
-// sift puts the walk on top, which has moved on, in its place.
+// sift moves the walk on top, which has advanced, to its place.
 func (w *walker) sift() {
 	if w.settle(w.merged[0]) {
 		heap.Fix(&w.merged, 0)
@@ -117,7 +114,7 @@ func (w *walker) sift() {
 	}
 }
 
-// settle finds out what comes next in the line, and whether anything does.
+// settle finds the next job of the line, and reports whether there is one.
 func (w *walker) settle(lw *lineWalk) bool {
 	lw.front = lw.heads.ref(lw.place)
 	for lw.front != nil && w.passes != nil && w.passes(lw.front) {
@@ -130,15 +127,15 @@ func (w *walker) settle(lw *lineWalk) bool {
 	return lw.front != nil
 }
 
-// returns reports that a group is next that was asked for again.
+// returns reports that the next group is one that was requested again.
 func (lw *lineWalk) returns() bool { return len(lw.again) > 0 && lw.front == &lw.again[0].head }
 
-// closed reports that the next group need not come up any more.
+// closed reports that the next group can be skipped by now.
 func (w *walker) closed(lw *lineWalk) bool {
 	return w.passes != nil && !lw.returns() && w.passes(lw.front)
 }
 
-// reopen lets groups come up that were passed over and whose turn is still to come.
+// reopen brings back groups that were skipped and whose turn is still to come.
 func (w *walker) reopen() {
 	if !w.begun {
 		return
@@ -163,7 +160,7 @@ func (w *walker) reached(s spot) bool {
 	return spot{w.account(), &w.last.entry}.compare(s) >= 0
 }
 
-// again asks for the next job of the group that came up last.
+// again requests the next job of the group that came up last.
 func (w *walker) again() {
 	c := cursor{*w.last, w.last.group.jobs.after(w.at)}
 	if e, ok := c.group.jobs.at(c.place); ok {
@@ -172,7 +169,7 @@ func (w *walker) again() {
 	}
 }
 
-// rest gives the job that came up last and all behind it in its group.
+// rest is the job that came up last and all behind it in its group.
 func (w *walker) rest() []string {
 	g := w.last.group
 	var jobs []string
@@ -185,7 +182,7 @@ func (w *walker) rest() []string {
 	}
 }
 
-// lineWalks is a heap: the one whose job is first lies on top.
+// lineWalks is a heap with the first job on top.
 type lineWalks []*lineWalk
 
 func (l lineWalks) Len() int           { return len(l) }
@@ -196,7 +193,7 @@ func (l *lineWalks) Pop() any          { return pop((*[]*lineWalk)(l)) }
 
 func (lw *lineWalk) spot() spot { return spot{lw.account, &lw.front.entry} }
 
-// cursors is a heap: the one whose job is first lies on top.
+// cursors is a heap with the first job on top.
 type cursors []cursor
 
 func (c cursors) Len() int           { return len(c) }
