@@ -11,7 +11,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds pictures gpu-test clean
 
 help: ## print the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ siege: ## attack a shared daemon as hostile users (as root), with ten thousand t
 
 seeds: ## which test holds berth to each promise of the programs it stands in for (docs/reference/compatibility.md)
 	@$(GO) run ./scripts/seeds
+
+pictures: ## draw the pictures of docs/explanation
+	$(GO) run ./scripts/pictures
 
 BUNDLE := dist/gpu-test
 gpu-test: build ## build dist/gpu-test.tar.gz: what proves berth on a host with a real card (docs/studies/hardware.md)
