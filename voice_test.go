@@ -42,7 +42,7 @@ var foreign = []struct{ phrase, instead string }{
 var pending = []string{
 	"internal/api", "internal/batch", "internal/cli", "internal/compat", "internal/daemon", "internal/engine",
 	"internal/fakenvml", "internal/gpu", "internal/job", "internal/jobfile", "internal/keep", "internal/machine",
-	"internal/predict", "internal/problem", "internal/reason", "internal/report", "internal/run",
+	"internal/predict", "internal/problem", "internal/report", "internal/run",
 	"internal/siege", "internal/sim", "internal/soak", "internal/store", "internal/testkit",
 	"internal/text", "cmd", "scripts", "testdata", "python", "examples", "packaging", "docs", ".github",
 	"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", ".golangci.yml", "voice_test.go",

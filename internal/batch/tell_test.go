@@ -38,7 +38,7 @@ func TestTheBoardIsToldToBerthToo(t *testing.T) {
 		t.Fatalf("%+v: %v", told, err)
 	}
 	for word, want := range map[string]string{
-		"5":     "queued: fits, and starts once those in front have: at most 3 starts at a time true",
+		"5":     "queued: fits; it starts after the jobs ahead of it (at most 3 starts at a time) true",
 		"6":     "queued: held until someone releases it false",
 		"again": "queued: held until someone releases it false",
 		"1":     "running: it runs on GPU 0 since ",

@@ -31,7 +31,7 @@ func someViews() []job.View {
 		{ID: "17", Name: "train", User: "ann", State: job.Running, Command: to("python train.py --epochs 30 --lr 0.001"), GPUs: 2, GPUIDs: []int{0, 1}, VRAMMiB: to(int64(18432)),
 			SubmittedAt: ago(3 * time.Hour), StartedAt: ago(2*time.Hour + 5*time.Minute), PeakVRAMMiB: map[string]int64{"0": 17910, "1": 17904}},
 		{ID: "18", Name: "llama-finetune-with-a-long-name", User: "bartholomew", State: job.Queued, Command: to("torchrun --nproc-per-node 2 big.py"), GPUs: 2, VRAMMiB: to(int64(30720)),
-			SubmittedAt: ago(4*time.Minute + 12*time.Second), Reason: to("needs 2 GPUs with 30720 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 paused")},
+			SubmittedAt: ago(4*time.Minute + 12*time.Second), Reason: to("needs 2 GPUs with 30720 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 is paused")},
 		{ID: "19_3", Name: "sweep", User: "ann", State: job.Queued, Command: to("python sweep.py 3"), GPUs: 1, Share: to(0.5), SubmittedAt: ago(3 * time.Second), Reason: to("number 3 of its array waits: 4 run at a time")},
 		{ID: "20", Name: "prepare", User: "ann", State: job.Running, GPUs: 0, SubmittedAt: ago(time.Minute), StartedAt: ago(59 * time.Second)},
 		{ID: "12", Name: "eval \x1b[31mred", User: "日本語", State: job.Failed, Outcome: to(job.Exited(3)), Command: to("python eval.py"), GPUs: 1, GPUIDs: []int{3}, VRAMMiB: to(int64(8192)),

@@ -26,7 +26,7 @@ func someStories() []api.Why {
 	vram := &api.VRAMGuess{LowMiB: 17200, MidMiB: 17900, HighMiB: 18432, Source: "command", Runs: 3}
 	return []api.Why{
 		{State: "queued", Story: reason.Story{ID: "18", Position: 2, Queued: 1200, Kind: "gpus", User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: ahead(-5 * time.Minute),
-			Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 14564, gpu0 3000; gpu2 paused, gpu3 quarantined: Xid 79 (the card has fallen off the bus)",
+			Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 14564, gpu0 3000; gpu2 is paused, gpu3 is quarantined: Xid 79 (the card has fallen off the bus)",
 			Cards: []reason.CardStory{
 				{Card: reason.Card{GPU: 0, Obstacle: "free", FreeMiB: 3000}, What: "3000 MiB free, 15432 more needed", MissingMiB: 15432, Runs: []reason.Run{
 					{Holder: reason.Holder{ID: "9"}, User: "bob", Since: ahead(-2 * time.Hour), BudgetMiB: 20000, Low: ahead(0), Mid: ahead(time.Hour), High: ahead(3 * time.Hour), By: "history"},
@@ -39,15 +39,15 @@ func someStories() []api.Why {
 					{Holder: reason.Holder{ID: "x1", Other: true}, Alone: true, By: "none"},
 					{Holder: reason.Holder{ID: "13"}, User: "ann", Alone: true, LeavesFor: "12", By: "none"}}},
 			},
-			Behind:     &reason.Behind{ID: "12", User: "bob", Priority: 5, First: "priority", Because: "its priority of 5 is higher", Kept: true},
+			Behind:     &reason.Behind{ID: "12", User: "bob", Priority: 5, First: "priority", Because: "its priority (5) is higher", Kept: true},
 			MaxBypassS: 86400, OldestSince: ahead(-5 * time.Minute),
 			Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(2 * time.Hour), High: ahead(3*time.Hour + 30*time.Minute), Basis: reason.Basis{Running: 4, InFront: 1, Limit: 1, History: 3, Unknown: 1}}},
 			ExpectedRun: run, ExpectedVRAM: vram},
-		{State: "queued", Story: reason.Story{ID: "19", Position: 1, Queued: 1, Kind: "gpus", User: "ann", Needs: "an idle GPU", Text: "set aside for job 4; needs an idle GPU; gpu0 runs job 9", Since: ahead(-25 * time.Hour),
+		{State: "queued", Story: reason.Story{ID: "19", Position: 1, Queued: 1, Kind: "gpus", User: "ann", Needs: "an idle GPU", Text: "preempted for job 4; needs an idle GPU; gpu0 runs job 9", Since: ahead(-25 * time.Hour),
 			Kept: &reason.Reservation{Cards: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, Victims: []string{"9"}, MaxBypassS: 86400, OldestSince: ahead(-25 * time.Hour), PreemptedFor: "4",
 			Expected: &reason.Forecast{Now: noon, Low: noon.Add(20 * time.Second), Mid: ahead(20 * time.Second), High: ahead(20 * time.Second), Basis: reason.Basis{Running: 1, History: 1}}},
 			ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}},
-		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann runs 1 job already, the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400},
+		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann already runs 1 job; the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400},
 			ExpectedRun: &api.RunGuess{LowS: 60, MidS: 60, HighS: 60, Source: "user", Runs: 1}},
 		{State: "queued", Story: reason.Story{ID: "21", Queued: 9, Text: "held until someone releases it", NoStart: "gate"}},
 		{State: "running", Story: reason.Story{ID: "22", Queued: 9, Text: "it runs on GPU 0 since 2026-03-01 10:00:00", Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), Basis: reason.Basis{History: 1}}}},

@@ -32,7 +32,7 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	f := &facts{}
 	f.add("reason", why.Text)
 	if why.PreemptedFor != "" {
-		f.add("set aside", "for job "+why.PreemptedFor)
+		f.add("preempted", "for job "+why.PreemptedFor)
 	}
 	f.add("needs", why.Needs)
 	if !why.Since.IsZero() {
@@ -41,13 +41,13 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	if b := why.Behind; b != nil {
 		words := b.String() + ": " + b.Because
 		if b.Kept {
-			words += "; cards are kept for it"
+			words += "; GPUs are reserved for it"
 		}
 		f.add("behind", words)
 	}
-	f.add("kept for it", why.Kept.Words(now))
-	f.add("gives way", givesWayWords(why.Victims))
-	f.add("passed", why.Overtaking(now))
+	f.add("reserved", why.Kept.Words(now))
+	f.add("victims", victimWords(why.Victims))
+	f.add("overtaking", why.Overtaking(now))
 	f.add("starts", why.Forecast().Start())
 	f.add("runs for", runWords(why.ExpectedRun))
 	f.add("uses", vramWords(why.ExpectedVRAM))
@@ -67,8 +67,8 @@ func whyStanding(why *api.Why) string {
 	return fmt.Sprintf("number %s of %s in the queue", text.Grouped(why.Position), text.Grouped(why.Queued))
 }
 
-// givesWayWords names those that are set aside.
-func givesWayWords(jobs []string) string {
+// victimWords names the jobs that are being preempted.
+func victimWords(jobs []string) string {
 	names := make([]string, len(jobs))
 	for i, id := range jobs {
 		names[i] = reason.Holder{ID: id}.String()

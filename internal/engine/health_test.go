@@ -127,7 +127,7 @@ func TestOnlyACardThatIsOKTakesJobs(t *testing.T) {
 	r.submit(spec())
 	r.pass(time.Second)
 	r.wantRow("2", job.Queued, "")
-	if why := r.at().Why("2"); !strings.Contains(why, "gpu0 suspect: Xid 74 (NVLink error)") {
+	if why := r.at().Why("2"); !strings.Contains(why, "gpu0 is suspect: Xid 74 (NVLink error)") {
 		t.Errorf("it waits because: %s", why)
 	}
 	if !r.at().SetHealth(0, gpu.HealthOK, "root", "") || r.at().SetHealth(7, gpu.HealthOK, "root", "") {

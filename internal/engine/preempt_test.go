@@ -37,7 +37,7 @@ func aside() keep.Record { return keep.Record{Stop: string(job.StopPreempt)} }
 func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 	r := crowded(t, spec(gives, vram(20000), retries(1)))
 	r.wantDid("commit 1:running 2:queued", "stop t1 aside 10s")
-	if row := r.row("1"); !row.Leaving() || row.PreemptedFor != "2" || row.Detail != "is being set aside for job 2" {
+	if row := r.row("1"); !row.Leaving() || row.PreemptedFor != "2" || row.Detail != "is being preempted for job 2" {
 		t.Errorf("on disk it is %+v", row)
 	}
 	r.wantTold("queued 2", "stopping 1")
@@ -47,13 +47,13 @@ func TestAJobIsSetAsideAndComesBackToItsPlace(t *testing.T) {
 	r.pass(time.Second)
 	r.wantTold("set_aside 1", "started 2")
 	row := r.row("1")
-	if row.State != job.Queued || row.Preemptions != 1 || row.RetriesUsed != 0 || row.Rank != 0 || !row.WaitsSince.Equal(r.now.Add(-time.Second)) || row.Detail != "set aside for job 2" {
+	if row.State != job.Queued || row.Preemptions != 1 || row.RetriesUsed != 0 || row.Rank != 0 || !row.WaitsSince.Equal(r.now.Add(-time.Second)) || row.Detail != "preempted for job 2" {
 		t.Errorf("it came back as %+v", row)
 	}
-	if why := r.at().Why("1"); !strings.HasPrefix(why, "set aside for job 2; ") {
+	if why := r.at().Why("1"); !strings.HasPrefix(why, "preempted for job 2; ") {
 		t.Errorf("why: %q", why)
 	}
-	if why := r.at().Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "set aside for job 2; ") {
+	if why := r.at().Reasons([]string{"1"})["1"]; !strings.HasPrefix(why, "preempted for job 2; ") {
 		t.Errorf("its reason: %q", why)
 	}
 	r.end("2", keep.Record{}, false)
@@ -255,8 +255,8 @@ func TestWhatPeopleAskOfAJobThatLeaves(t *testing.T) {
 			r.at().Requeue("1", "ann", 0)
 			r.at().Hold("2", "ann")
 		}, job.Running, "", false},
-		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.at().Hold("1", "ann") }, job.Queued, "set aside for job 2", true},
-		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.at().Interrupt(false) }, job.Queued, "set aside for job 2", false},
+		{"it is held", spec(gives, vram(20000)), func(r *rig) { r.at().Hold("1", "ann") }, job.Queued, "preempted for job 2", true},
+		{"berth is stopped", spec(gives, vram(20000)), func(r *rig) { r.at().Interrupt(false) }, job.Queued, "preempted for job 2", false},
 	} {
 		r := crowded(t, test.spec)
 		test.ask(r)
@@ -280,12 +280,12 @@ func TestALeaverIsFoundAgain(t *testing.T) {
 		state  job.State
 		detail string
 	}{
-		{"told, and still there: it is told again", 0, time.Second, run.Found{Kind: run.FoundRunning}, []string{"stop t1 aside 10s"}, job.Running, "is being set aside for job 2"},
-		{"warned, and its time not over: it is warned again", time.Minute, time.Second, run.Found{Kind: run.FoundRunning}, []string{"warn t1"}, job.Running, "is being set aside for job 2"},
-		{"warned, and its time over meanwhile: it is told", time.Minute, 2 * time.Minute, run.Found{Kind: run.FoundRunning}, []string{"stop t1 aside 10s"}, job.Running, "is being set aside for job 2"},
-		{"told, and gone", 0, time.Second, run.Found{Kind: run.FoundEnded, Record: aside()}, []string{"ack t1"}, job.Queued, "set aside for job 2"},
+		{"told, and still there: it is told again", 0, time.Second, run.Found{Kind: run.FoundRunning}, []string{"stop t1 aside 10s"}, job.Running, "is being preempted for job 2"},
+		{"warned, and its time not over: it is warned again", time.Minute, time.Second, run.Found{Kind: run.FoundRunning}, []string{"warn t1"}, job.Running, "is being preempted for job 2"},
+		{"warned, and its time over meanwhile: it is told", time.Minute, 2 * time.Minute, run.Found{Kind: run.FoundRunning}, []string{"stop t1 aside 10s"}, job.Running, "is being preempted for job 2"},
+		{"told, and gone", 0, time.Second, run.Found{Kind: run.FoundEnded, Record: aside()}, []string{"ack t1"}, job.Queued, "preempted for job 2"},
 		{"told, but it had ended by itself", 0, time.Second, run.Found{Kind: run.FoundEnded}, []string{"ack t1"}, job.Finished, ""},
-		{"told, and its supervisor's place is gone", 0, time.Second, run.Found{Kind: run.FoundEnded, Token: "another"}, []string{"ack another"}, job.Queued, "set aside for job 2"},
+		{"told, and its supervisor's place is gone", 0, time.Second, run.Found{Kind: run.FoundEnded, Token: "another"}, []string{"ack another"}, job.Queued, "preempted for job 2"},
 	} {
 		r := crowded(t, spec(gives, vram(20000), warned(test.warned)))
 		r.did = nil

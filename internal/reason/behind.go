@@ -7,34 +7,34 @@ import (
 	"berth/internal/text"
 )
 
-// Behind is the job that has to go first.
+// Behind is the job ahead of a waiting one.
 type Behind struct {
 	ID       string `json:"id"`
 	User     string `json:"user,omitempty"`
 	Priority int    `json:"priority"`
-	First    First  `json:"first" doc:"why it goes first: passed, waited, priority, service, user, shorter or earlier"`
-	Because  string `json:"because" doc:"the same in words"`
-	Kept     bool   `json:"kept,omitempty" doc:"cards are kept for it that would do"`
+	First    First  `json:"first" doc:"why it goes first: passed (overtake limit reached), waited, priority, service, user, shorter or earlier"`
+	Because  string `json:"because" doc:"the same as a sentence"`
+	Kept     bool   `json:"kept,omitempty" doc:"GPUs that would suit this job are reserved for it"`
 
-	HadS float64 `json:"had_s,omitempty" doc:"where its user's turn decides: what that user had of the cards lately, in GPU seconds"`
-	OwnS float64 `json:"own_s,omitempty" doc:"the same of the waiting job's user"`
+	HadS float64 `json:"had_s,omitempty" doc:"where fair share decides: the recent usage of its user, in GPU seconds"`
+	OwnS float64 `json:"own_s,omitempty" doc:"the recent usage of the waiting job's user"`
 }
 
 // First is why one job goes before another.
 type First string
 
-// Why.
+// The rules that order two jobs, strongest first.
 const (
-	FirstOvertaken First = "passed"   // it was passed for as long as a job may be
-	FirstWaited    First = "waited"   // it was set aside, and has waited for long
+	FirstOvertaken First = "passed"   // it reached the overtake limit
+	FirstWaited    First = "waited"   // it was preempted and has waited long since
 	FirstPriority  First = "priority" // its priority is higher
-	FirstService   First = "service"  // it had less of the cards so far
-	FirstUser      First = "user"     // its user had less of the cards lately
-	FirstShorter   First = "shorter"  // it is expected to need the cards less
+	FirstService   First = "service"  // its service class is better
+	FirstUser      First = "user"     // its user has less usage
+	FirstShorter   First = "shorter"  // it is expected to need less GPU time
 	FirstEarlier   First = "earlier"  // it was submitted earlier
 )
 
-// String names the job in front: "job 12 (bob, priority 5)".
+// String names the job ahead: "job 12 (bob, priority 5)".
 func (b Behind) String() string {
 	var about []string
 	if b.User != "" {
@@ -52,18 +52,18 @@ func (b Behind) String() string {
 func (b *Behind) because() string {
 	switch b.First {
 	case FirstOvertaken:
-		return "it was passed for as long as a job may be"
+		return "it has reached the overtake limit"
 	case FirstWaited:
-		return "it was set aside, and has waited for long since"
+		return "it was preempted and has waited a long time since"
 	case FirstPriority:
-		return fmt.Sprintf("its priority of %d is higher", b.Priority)
+		return fmt.Sprintf("its priority (%d) is higher", b.Priority)
 	case FirstService:
-		return "it had less of the cards so far"
+		return "it has received less GPU time so far"
 	case FirstUser:
-		return fmt.Sprintf("it is %s's turn: %s had %s GPU hours lately, the job's own user %s",
-			b.User, b.User, text.Decimal(b.HadS/3600), text.Decimal(b.OwnS/3600))
+		return fmt.Sprintf("%s has used less: %s GPU hours recently, against %s by this job's user",
+			b.User, text.Decimal(b.HadS/3600), text.Decimal(b.OwnS/3600))
 	case FirstShorter:
-		return "it is expected to need the cards for less"
+		return "it is expected to need less GPU time"
 	}
 	return "it was submitted earlier"
 }

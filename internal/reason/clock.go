@@ -2,9 +2,9 @@ package reason
 
 import "time"
 
-// Times are written in the zone of now, which is that of whoever reads them.
+// Times are written in the zone of now, which is the reader's.
 
-// onDay writes a time of today in a form of its own, and another with its date.
+// onDay writes a time of today in the given layout, and any other with its date.
 func onDay(t, now time.Time, today string) string {
 	t = t.In(now.Location())
 	if t.Year() == now.Year() && t.YearDay() == now.YearDay() {
@@ -13,7 +13,7 @@ func onDay(t, now time.Time, today string) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// clock writes a time to the minute, and what is near to the second.
+// clock writes a time to the minute, or to the second if it is near.
 func clock(t, now time.Time) string {
 	if t.Sub(now) < 10*time.Minute {
 		return onDay(t, now, time.TimeOnly)
@@ -21,7 +21,7 @@ func clock(t, now time.Time) string {
 	return onDay(t, now, "15:04")
 }
 
-// between writes a stretch of time; what has begun is not said to begin.
+// between writes a range of time. A range that has begun has only an end.
 func between(low, high, now time.Time) string {
 	if !low.After(now) {
 		return "by " + clock(high, now)

@@ -1,5 +1,5 @@
-// Package reason knows why a job waits, for how long it may, and what stands
-// between it and each card: as values, as JSON and as sentences for people. The
-// scheduler fills the values in; everything that shows them prints the same
-// words. It decides nothing, and knows no clock, no chance and no file.
+// Package reason says why a job waits, for how long, and what keeps it off each
+// card: as values, as JSON and as sentences for people. The scheduler fills in
+// the values, and every view prints the same sentences. The package decides
+// nothing and has no clock, no randomness and no files.
 package reason

@@ -8,31 +8,31 @@ import (
 	"berth/internal/text"
 )
 
-// Forecast is when a queued job is expected to start, if nothing is submitted
-// that goes before it; of a running job, when it is expected to end. It is never
-// a promise.
+// Forecast is when a queued job is expected to start, if no job submitted later
+// goes first; for a running job, when it is expected to end. It is never a
+// promise.
 type Forecast struct {
-	Now time.Time `json:"at" doc:"when this was said"`
+	Now time.Time `json:"at" doc:"when the forecast was made"`
 
-	// Low, Mid and High are when it is at the earliest, as a rule and at the
-	// latest. Mid and High are zero where nothing says; all are where None is set.
-	Low  time.Time `json:"low"`
-	Mid  time.Time `json:"mid,omitzero" doc:"as a rule; left out where nothing says"`
-	High time.Time `json:"high,omitzero" doc:"at the latest; left out where nothing says"`
+	// Low, Mid and High are the earliest, likely and latest moment. Mid and High
+	// are zero where they cannot be estimated; all three are where None is set.
+	Low  time.Time `json:"low" doc:"earliest"`
+	Mid  time.Time `json:"mid,omitzero" doc:"likely; left out without an estimate"`
+	High time.Time `json:"high,omitzero" doc:"latest; left out without an estimate"`
 
-	Basis // what is known of the runs that it may have to wait for
+	Basis // the jobs it may have to wait for, by what is known of each
 
-	// Beyond says that so many jobs are in front that not all were looked at:
-	// Low is when those that were leave room.
-	Beyond bool `json:"beyond,omitempty" doc:"more jobs are in front than were looked at: only low says something"`
+	// Beyond means that there are too many jobs ahead to look at all of them:
+	// Low is when those that were looked at leave room.
+	Beyond bool `json:"beyond,omitempty" doc:"too many jobs are ahead to look at all of them: only low is meaningful"`
 
-	None   NoForecast `json:"-"` // a Story says it in its own place
-	Behind string     `json:"-"` // the job in front whose run has to be over first, as a rule
+	None   NoForecast `json:"-"` // Story has a field of its own for it
+	Behind string     `json:"-"` // the job ahead that is likely to have to end first
 }
 
-// String says when the job is expected to start and on what that rests, in the
+// String says when the job is expected to start and how that is known, in the
 // zone of Now: "expected to start between 14:05 and 15:30, from the history of
-// 3 runs".
+// 3 running jobs".
 func (f Forecast) String() string {
 	if f.expected() {
 		return "expected to start " + f.Start()
@@ -40,33 +40,44 @@ func (f Forecast) String() string {
 	return f.Start()
 }
 
-// Start is the same without saying that it is expected.
+// Start is the same without "expected to start".
 func (f Forecast) Start() string {
 	if f.None != "" || f.Now.IsZero() {
 		return f.None.String()
 	}
-	words, rests := f.when(), f.Basis.String()
+	words, basis := f.when(), f.Basis.String()
 	switch {
-	case rests == "" || f.now():
+	case basis == "" || f.now():
 		return words
 	case f.known():
-		return words + ", " + rests
+		return words + ", " + basis
 	}
-	return words + "; " + rests
+	return words + "; " + basis
 }
 
-// End is when a running job is expected to be over, where something says so.
+// End is when a running job is expected to end, if there is an estimate.
 func (f *Forecast) End() string {
 	if f == nil || f.High.IsZero() {
 		return ""
 	}
-	return "expected to end " + between(f.Low, f.High, f.Now) + ", " + f.Basis.String()
+	return "expected to end " + between(f.Low, f.High, f.Now) + f.own()
 }
 
-// now reports that nothing but the next decision is waited for.
+// own is how the end of the running job itself is known.
+func (f *Forecast) own() string {
+	switch {
+	case f.Limit > 0:
+		return ", from its time limit"
+	case f.History > 0:
+		return ", from similar jobs"
+	}
+	return ""
+}
+
+// now reports that the job starts with the next decision.
 func (f *Forecast) now() bool { return !f.High.IsZero() && !f.High.After(f.Now) }
 
-// expected reports that a moment can be named at all.
+// expected reports that a likely start can be named.
 func (f *Forecast) expected() bool { return f.None == "" && !f.Beyond && !f.Mid.IsZero() || f.now() }
 
 func (f *Forecast) when() string {
@@ -80,9 +91,9 @@ func (f *Forecast) when() string {
 	case f.now():
 		return "now"
 	case f.Beyond:
-		return fmt.Sprintf("not expected before %s: more than %s are in front", low, text.Count(f.InFront, "job"))
+		return fmt.Sprintf("not expected before %s: more than %s are ahead of it", low, text.Count(f.InFront, "job"))
 	case f.Mid.IsZero() && low == "now":
-		return "nothing says when it starts"
+		return "its start cannot be estimated"
 	case f.Mid.IsZero():
 		return "not expected before " + low
 	case f.High.IsZero() && (low == mid || low == "now"):
@@ -95,7 +106,7 @@ func (f *Forecast) when() string {
 	return "between " + low + " and " + high
 }
 
-// moment writes a time as it is said, with its day where that is another.
+// moment writes a time, with its date unless that is today.
 func (f *Forecast) moment(t time.Time, exact bool) string {
 	switch {
 	case t.IsZero():
@@ -111,62 +122,69 @@ func (f *Forecast) moment(t time.Time, exact bool) string {
 // NoForecast is why no start is expected.
 type NoForecast string
 
-// Why there is none.
+// The reasons.
 const (
 	NoneNotQueued  NoForecast = "not_queued"
 	NoneGate       NoForecast = "gate"       // it is held, or waits for a time or for other jobs
 	NoneInfeasible NoForecast = "infeasible" // it can never run here
-	NoneLimit      NoForecast = "user_limit" // its user has as much as a user may
-	NoneArray      NoForecast = "array"      // as many tasks of its array run as may
+	NoneLimit      NoForecast = "user_limit" // its user is at a limit
+	NoneArray      NoForecast = "array"      // its array is at its limit of running tasks
 	NoneUnreadable NoForecast = "unreadable" // the GPUs cannot be read
-	NoneClosed     NoForecast = "closed"     // too few of its cards take jobs, or others' processes are on them
+	NoneClosed     NoForecast = "closed"     // too few of its cards accept jobs, or external processes use them
 )
 
-// String is why there is no forecast, without repeating the reason.
+// String says what has to happen before a start can be expected. It follows the
+// reason and does not repeat it.
 func (n NoForecast) String() string {
 	switch n {
 	case NoneInfeasible:
 		return "it can never start here"
 	case NoneLimit:
-		return "it starts once its user runs less"
+		return "it starts once its user is below the limit"
 	case NoneArray:
-		return "it starts once others of its array have ended"
+		return "it starts once another task of its array has ended"
 	case NoneUnreadable:
 		return "no start is expected until the GPUs can be read"
 	case NoneClosed:
-		return "no start is expected while so few of its GPUs take jobs"
+		return "no start is expected until more of its GPUs accept jobs"
 	}
 	return ""
 }
 
-// Basis counts runs, those under way and those that go first, by what is known
-// of how long they last.
+// Basis counts running jobs and jobs ahead by how their duration is estimated.
 type Basis struct {
-	Running int `json:"running" doc:"runs under way that were looked at"`
+	Running int `json:"running" doc:"running jobs that were looked at"`
 	InFront int `json:"in_front" doc:"jobs that go first"`
-	Limit   int `json:"by_limit" doc:"of both, those known by their time limit alone"`
-	History int `json:"by_history" doc:"those known from what ran before"`
-	Unknown int `json:"unknown" doc:"those that nothing is known of, or that outlast what was"`
+	Limit   int `json:"by_limit" doc:"of both, those with only a time limit"`
+	History int `json:"by_history" doc:"of both, those estimated from similar jobs"`
+	Unknown int `json:"unknown" doc:"of both, those without an estimate, or that have outlasted it"`
 }
 
 func (b *Basis) known() bool { return b.Limit+b.History > 0 }
 
-// String is what is known of the runs a forecast rests on: "from the time limits
-// of 2 runs and the history of 3 runs; of 1 run nothing is known".
+// String says what a forecast is estimated from: "from the time limits of 2
+// running jobs and the history of 3; 1 running job has no time estimate".
 func (b Basis) String() string {
+	noun := "running job"
+	if b.InFront > 0 {
+		noun = "job" // some of them are still queued
+	}
 	var from []string
 	if b.Limit > 0 {
-		from = append(from, "the time "+text.Plural(b.Limit, "limit")+" of "+text.Count(b.Limit, "run"))
+		from = append(from, "the time "+text.Plural(b.Limit, "limit")+" of "+text.Count(b.Limit, noun))
 	}
-	if b.History > 0 {
-		from = append(from, "the history of "+text.Count(b.History, "run"))
+	switch {
+	case b.History > 0 && b.Limit > 0:
+		from = append(from, fmt.Sprint("the history of ", b.History))
+	case b.History > 0:
+		from = append(from, "the history of "+text.Count(b.History, noun))
 	}
 	var parts []string
 	if len(from) > 0 {
 		parts = append(parts, "from "+strings.Join(from, " and "))
 	}
 	if b.Unknown > 0 {
-		parts = append(parts, "of "+text.Count(b.Unknown, "run")+" nothing is known")
+		parts = append(parts, text.Count(b.Unknown, noun)+" "+text.Verb(b.Unknown, "have")+" no time estimate")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -1,16 +1,15 @@
 package reason
 
-// Preempted is what became of a job that made room for another: it "was set
-// aside for job 7", or "is being".
+// Preempted completes "the job was …" and "the job is being …".
 func Preempted(other string) string {
 	if other == "" {
-		return "set aside"
+		return "preempted"
 	}
-	return "set aside for job " + other
+	return "preempted for job " + other
 }
 
-// AfterPreemption is why a job waits, and before that the job it was set aside for,
-// if it was.
+// AfterPreemption is why a job waits, preceded by the job it was preempted for,
+// if any.
 func AfterPreemption(other, why string) string {
 	if other == "" || why == "" {
 		return why

@@ -7,7 +7,7 @@ import (
 	"berth/internal/text"
 )
 
-// Request is what a job asks for, to be put into words.
+// Request is what a job asks for, as far as the sentences need it.
 type Request struct {
 	GPUs       int   // 0: a CPU job
 	VRAMMiB    int64 // per GPU; 0: undeclared
@@ -19,7 +19,7 @@ type Request struct {
 	MemMiB     int64
 }
 
-// idle reports a job that said nothing of how much of a card it needs.
+// idle reports a job that declared neither memory nor a share: it needs idle cards.
 func (r *Request) idle() bool { return r.GPUs > 0 && r.VRAMMiB == 0 && r.Share == 0 }
 
 // Words is what the request asks for: "2 GPUs with 18432 MiB".
@@ -60,7 +60,7 @@ func (r Request) Words() string {
 func (r *Request) hostWords() string {
 	words := ""
 	if r.CPUs > 0 {
-		words += ", " + text.Count(r.CPUs, "cpu")
+		words += ", " + text.Count(r.CPUs, "CPU")
 	}
 	if r.MemMiB > 0 {
 		words += fmt.Sprintf(", %d MiB of memory", r.MemMiB)

@@ -11,10 +11,9 @@ import (
 // Holder is a job on a card.
 type Holder struct {
 	ID    string `json:"id"`
-	Other bool   `json:"other,omitempty" doc:"another berth's"`
+	Other bool   `json:"other,omitempty" doc:"a job of another berth on this machine"`
 }
 
-// String names it.
 func (h Holder) String() string {
 	if h.Other {
 		return "another berth's job " + h.ID
@@ -22,23 +21,23 @@ func (h Holder) String() string {
 	return "job " + h.ID
 }
 
-// Run is a run on a card, and when it is expected to end.
+// Run is a running job on a card, and when it is expected to end.
 type Run struct {
 	Holder
 	User      string    `json:"user,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	BudgetMiB int64     `json:"budget_mib,omitempty"` // 0: it has the card alone, or a share
+	BudgetMiB int64     `json:"budget_mib,omitempty"` // 0: it has the whole card, or a share
 	Share     float64   `json:"share,omitempty"`
-	Alone     bool      `json:"alone,omitempty" doc:"nothing joins it"`
-	LeavesFor string    `json:"leaves_for,omitempty" doc:"it is being set aside, for this job"`
+	Alone     bool      `json:"alone,omitempty" doc:"no other job may join it"`
+	LeavesFor string    `json:"leaves_for,omitempty" doc:"the job it is being preempted for"`
 
-	Low  time.Time `json:"low,omitzero" doc:"when it is expected to end, at the earliest"`
-	Mid  time.Time `json:"mid,omitzero" doc:"as a rule; left out where nothing says"`
-	High time.Time `json:"high,omitzero" doc:"at the latest; left out where nothing says"`
-	By   Source    `json:"by" doc:"what that rests on: limit, history or none"`
+	Low  time.Time `json:"low,omitzero" doc:"earliest expected end"`
+	Mid  time.Time `json:"mid,omitzero" doc:"likely end; left out without an estimate"`
+	High time.Time `json:"high,omitzero" doc:"latest expected end; left out without an estimate"`
+	By   Source    `json:"by" doc:"source of the estimate: limit, history or none"`
 }
 
-// Source is what the expected end of a run rests on.
+// Source is where an estimate comes from.
 type Source string
 
 // The sources.
@@ -48,8 +47,8 @@ const (
 	ByNothing Source = "none"
 )
 
-// Words is whose run it is, with how much of the card, since when and for how
-// long.
+// Words describes the job: its user, how much of the card it has, since when and
+// until when.
 func (r Run) Words(now time.Time) string {
 	name := r.String()
 	if r.User != "" {
@@ -58,7 +57,7 @@ func (r Run) Words(now time.Time) string {
 	parts := []string{name}
 	switch {
 	case r.Alone:
-		parts = append(parts, "alone")
+		parts = append(parts, "exclusive")
 	case r.Share > 0:
 		parts = append(parts, "share "+text.Share(r.Share))
 	case r.BudgetMiB > 0:
@@ -75,13 +74,13 @@ func (r *Run) end(now time.Time) string {
 	case r.LeavesFor != "":
 		return "being " + Preempted(r.LeavesFor)
 	case !r.High.IsZero() && !r.Low.IsZero():
-		source := "from what ran before"
+		source := "from similar jobs"
 		if r.By == ByLimit {
 			source = "from its time limit"
 		}
 		return "ends " + between(r.Low, r.High, now) + " (" + source + ")"
 	case !r.Mid.IsZero():
-		return "ends about " + clock(r.Mid, now) + " if it takes as long again"
+		return "ends about " + clock(r.Mid, now) + " if it runs for as long again"
 	}
-	return "nothing is known of its end"
+	return "no time estimate"
 }

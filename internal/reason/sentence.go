@@ -10,28 +10,28 @@ import (
 	"berth/internal/text"
 )
 
-// String is the reason as a sentence for people, without capital or full
-// stop: it follows a job's name or "berth: job".
+// String is the reason as a sentence, without a capital or a full stop: it
+// follows a job's name or "berth: job".
 func (r Reason) String() string {
 	switch r.Kind {
 	case WaitsForGPUs:
 		return r.needs() + r.facts()
 	case WaitsForCPUs:
-		return fmt.Sprintf("needs %s; %d of %d are free", text.Count(r.Amount, "cpu"), r.Free, r.Total)
+		return fmt.Sprintf("needs %s; %d of %d are free", text.Count(r.Amount, "CPU"), r.Free, r.Total)
 	case WaitsForMemory:
 		return fmt.Sprintf("needs %d MiB of memory; %d of %d are free", r.Amount, r.Free, r.Total)
 	case WaitsForReadings:
-		return "waits for the GPUs to be readable: " + r.Detail
+		return "waits until the GPUs can be read: " + r.Detail
 	case WaitsBehind:
 		return fmt.Sprintf("waits behind job %s, which %s", r.Job, r.Because)
 	case WaitsForTurn:
-		return fmt.Sprintf("fits, and starts once those in front have: at most %s at a time", text.Count(r.Total, "start"))
+		return fmt.Sprintf("fits; it starts after the jobs ahead of it (at most %s at a time)", text.Count(r.Total, "start"))
 	case WaitsForArray:
-		return fmt.Sprintf("%s of array %s %s already, its limit is %d", text.Count(r.Amount, "task"), r.Pool, text.Verb(r.Amount, "run"), r.Total)
+		return fmt.Sprintf("array %s already has %s running; its limit is %d", r.Pool, text.Count(r.Amount, "task"), r.Total)
 	case WaitsForLimit:
 		return r.userLimit()
 	case StartsNow:
-		return "fits, and starts next"
+		return "fits; it starts next"
 	case NotQueued:
 		return fmt.Sprintf("job %s is not in the queue", r.Job)
 	}
@@ -49,7 +49,7 @@ func (r Reason) never() string {
 		return fmt.Sprintf("asks for %s; this machine has %s", text.Count(r.Needs, "GPU"), has)
 	case NoSuchGPU:
 		if r.Parts {
-			return fmt.Sprintf("asks for %s; GPU %d is partitioned; its parts are %s", gpus(r.IDs), r.IDs[0], r.numbers())
+			return fmt.Sprintf("asks for %s, which is partitioned; its parts are %s", gpus(r.IDs), r.numbers())
 		}
 		return fmt.Sprintf("asks for %s%s; this machine has %s", gpus(r.IDs), r.limits(), r.machine())
 	case RepeatedGPU:
@@ -63,12 +63,12 @@ func (r Reason) never() string {
 			share = fmt.Sprintf(" (share %s)", text.Share(r.Share))
 		}
 		if r.Needs > 1 {
-			return fmt.Sprintf("asks for %d GPUs with %d MiB each%s; the %d largest allowed cards can hold %d each",
+			return fmt.Sprintf("asks for %d GPUs with %d MiB each%s; the %d largest allowed GPUs can hold %d each",
 				r.Needs, r.VRAMMiB, share, r.Needs, r.HoldsMiB)
 		}
-		return fmt.Sprintf("asks for %d MiB per GPU%s; the largest allowed card can hold %d", r.VRAMMiB, share, r.HoldsMiB)
+		return fmt.Sprintf("asks for %d MiB per GPU%s; the largest allowed GPU can hold %d", r.VRAMMiB, share, r.HoldsMiB)
 	case TooManyCPUs:
-		return fmt.Sprintf("asks for %s; this machine has %d", text.Count(r.Amount, "cpu"), r.Total)
+		return fmt.Sprintf("asks for %s; this machine has %d", text.Count(r.Amount, "CPU"), r.Total)
 	case TooMuchMemory:
 		return fmt.Sprintf("asks for %d MiB of memory; this machine has %d", r.Amount, r.Total)
 	case OverUserLimit:
@@ -77,17 +77,17 @@ func (r Reason) never() string {
 	return ""
 }
 
-// userLimit is the sentence of a job whose user has as much as a user may.
+// userLimit is the sentence of a job whose user is at a limit.
 func (r Reason) userLimit() string {
 	user := cmp.Or(r.User, "its user")
 	if r.LimitGPUs > 0 {
-		return fmt.Sprintf("%s holds %s; with %s more the limit %s of %s would be passed",
+		return fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s",
 			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs))
 	}
-	return fmt.Sprintf("%s runs %s already, the limit %s is %d", user, text.Count(r.Amount, "job"), r.whose(), r.Total)
+	return fmt.Sprintf("%s already runs %s; the limit %s is %d", user, text.Count(r.Amount, "job"), r.whose(), r.Total)
 }
 
-// whose is whom a limit is for.
+// whose says whether a limit is for one user or for every user.
 func (r Reason) whose() string {
 	if r.Own && r.User != "" {
 		return "for " + r.User
@@ -95,7 +95,7 @@ func (r Reason) whose() string {
 	return "per user"
 }
 
-// needs is what the job waits for: "needs 2 GPUs with 18432 MiB free".
+// needs begins the sentence: "needs 2 GPUs with 18432 MiB free".
 func (r Reason) needs() string {
 	var b strings.Builder
 	b.WriteString("needs ")
@@ -129,9 +129,9 @@ func (r Reason) needs() string {
 	return b.String()
 }
 
-// limits is which cards the job restricts itself to.
 func (r Reason) limits() string { return limits(r.Type, r.Allow) }
 
+// limits is which cards a job restricts itself to.
 func limits(kind string, allow []int) string {
 	words := ""
 	if kind != "" {
@@ -143,8 +143,8 @@ func limits(kind string, allow []int) string {
 	return words
 }
 
-// facts is how the cards stand: first what is free where memory or room is
-// all that counts, then what keeps the job off the others.
+// facts describes the cards: first the free memory of those that lack nothing
+// else, then what keeps the job off the others.
 func (r Reason) facts() string {
 	var best []Card
 	var others []string
@@ -173,7 +173,7 @@ func (r Reason) facts() string {
 	return words
 }
 
-// numbers lists the cards there are by what a person types to ask for them.
+// numbers lists the machine's cards as a user types them in --ids.
 func (r Reason) numbers() string {
 	list := make([]string, len(r.Cards))
 	for i, c := range r.Cards {
@@ -182,7 +182,7 @@ func (r Reason) numbers() string {
 	return text.Some(list, maxCardsNamed)
 }
 
-// machine lists the cards there are, with their names.
+// machine lists the machine's cards with their names.
 func (r Reason) machine() string {
 	names := make([]string, len(r.Cards))
 	for i, c := range r.Cards {
@@ -191,10 +191,10 @@ func (r Reason) machine() string {
 	return text.Some(names, maxCardsNamed)
 }
 
-// parts says why parts of cards do not count.
+// parts says why MIG parts do not count.
 func (r Reason) parts() string {
 	if !r.Parts {
 		return ""
 	}
-	return "; a job gets one part of a partitioned card"
+	return "; a job can use only one part of a partitioned GPU"
 }

@@ -7,41 +7,41 @@ import (
 	"berth/internal/text"
 )
 
-// Story is all there is to say of why a job waits, and for how long. It is what
-// the API sends: values for programs, and the same in words for people.
+// Story is everything known about why a job waits, and for how long. It is what
+// the API sends: values for programs, and the same as sentences for people.
 type Story struct {
 	ID       string `json:"id"`
-	Text     string `json:"text" doc:"one sentence for people"`
-	Position int    `json:"position,omitempty" doc:"in the order in which jobs are considered, from 1"`
-	Queued   int    `json:"queued"`
+	Text     string `json:"text" doc:"why it waits, as a sentence"`
+	Position int    `json:"position,omitempty" doc:"its place in the queue, from 1"`
+	Queued   int    `json:"queued" doc:"number of jobs in the queue"`
 
-	Kind     Kind      `json:"kind,omitempty" doc:"what it waits for, in a word: gpus, cpus, memory, behind, turn, array, user_limit, unreadable, starts, or why it can never run"`
+	Kind     Kind      `json:"kind,omitempty" doc:"what it waits for: gpus, cpus, memory, behind, turn, array, user_limit, unreadable, starts, or why it can never run"`
 	User     string    `json:"user,omitempty"`
 	Priority int       `json:"priority,omitempty"`
-	Needs    string    `json:"needs,omitempty" doc:"what it asks for, in words"`
-	Since    time.Time `json:"since,omitzero" doc:"since when it waits"`
+	Needs    string    `json:"needs,omitempty" doc:"what it asks for, as a phrase"`
+	Since    time.Time `json:"since,omitzero" doc:"when it began to wait"`
 
-	Cards        []CardStory  `json:"gpus,omitempty" doc:"every card, as it stands to the job now"`
+	Cards        []CardStory  `json:"gpus,omitempty" doc:"every GPU, and what keeps the job off it"`
 	Behind       *Behind      `json:"behind,omitempty" doc:"the job that has to go first"`
-	Kept         *Reservation `json:"kept,omitempty" doc:"the cards that are kept for it"`
-	PreemptedFor string       `json:"aside_for,omitempty" doc:"the job that it was set aside for"`
-	Victims      []string     `json:"gives_way,omitempty" doc:"running jobs that are set aside for it"`
+	Kept         *Reservation `json:"kept,omitempty" doc:"its reservation"`
+	PreemptedFor string       `json:"aside_for,omitempty" doc:"the job it was preempted for"`
+	Victims      []string     `json:"gives_way,omitempty" doc:"running jobs that are being preempted for it"`
 
-	MaxBypassS  float64   `json:"max_bypass_s,omitempty" doc:"how long the oldest waiting job of a user is passed by others at most"`
-	OldestSince time.Time `json:"oldest_since,omitzero" doc:"since when it has been its user's oldest: from then on the bound counts"`
+	MaxBypassS  float64   `json:"max_bypass_s,omitempty" doc:"the overtake limit: how long other jobs may overtake a user's oldest waiting job"`
+	OldestSince time.Time `json:"oldest_since,omitzero" doc:"when it became its user's oldest waiting job: the overtake limit counts from then"`
 
-	Expected *Forecast  `json:"expected,omitempty" doc:"when it is expected to start; of a running job, to end"`
+	Expected *Forecast  `json:"expected,omitempty" doc:"when it is expected to start; for a running job, to end"`
 	NoStart  NoForecast `json:"no_start,omitempty" doc:"why no start is expected: gate, user_limit, array, unreadable, closed, infeasible"`
 }
 
-// Reservation is the cards that are kept for a job that waits.
+// Reservation is the cards reserved for a waiting job.
 type Reservation struct {
 	Cards []int     `json:"gpus,omitempty"`
-	At    time.Time `json:"at" doc:"when it is expected to have them"`
-	Hard  bool      `json:"hard,omitempty" doc:"nothing starts there that may outlast the wait"`
+	At    time.Time `json:"at" doc:"when the job is expected to start on them"`
+	Hard  bool      `json:"hard,omitempty" doc:"no job starts there that may still run at that time"`
 }
 
-// Expect takes over when the job is expected to start, or why that is not known.
+// Expect records when the job is expected to start, or why that is not known.
 func (t *Story) Expect(f Forecast) {
 	if t.NoStart = f.None; f.None == "" {
 		t.Expected = &f
@@ -56,7 +56,7 @@ func (t Story) Forecast() Forecast {
 	return *t.Expected
 }
 
-// Say puts what the values say into words as well.
+// Say adds the sentences to the values.
 func (t *Story) Say(why Reason, asked Request) {
 	t.Kind, t.Text, t.Needs = why.Kind, why.String(), asked.Words()
 	for i := range t.Cards {
@@ -67,14 +67,14 @@ func (t *Story) Say(why Reason, asked Request) {
 	}
 }
 
-// WasPreempted says first that the job was set aside; it may not have been.
+// WasPreempted puts the preemption, if there was one, before the reason.
 func (t *Story) WasPreempted(other string) {
 	t.PreemptedFor, t.Text = other, AfterPreemption(other, t.Text)
 }
 
-// String is the story in one line, for people. What the job waits behind says
-// more than what is free just now, unless nothing is expected: then what is
-// wrong is told.
+// String is the story in one line. The job ahead explains more than the free
+// memory of the moment, unless no start is expected: then the reason says what
+// is wrong.
 func (t Story) String() string {
 	line := t.Text
 	if b := t.Behind; b != nil && t.Expected != nil && t.Kind != WaitsBehind {
@@ -83,52 +83,51 @@ func (t Story) String() string {
 	if expected := t.Forecast().String(); expected != "" {
 		line += "; " + expected
 	}
-	return line + t.passed()
+	return line + t.overtaken()
 }
 
-// bound is how long others may go before the job.
-func (t *Story) bound() time.Duration { return text.OfSeconds(t.MaxBypassS) }
+// overtakeLimit is how long other jobs may go first.
+func (t *Story) overtakeLimit() time.Duration { return text.OfSeconds(t.MaxBypassS) }
 
-// passed says how much is over of the time for which others may go before a job
-// that is its user's oldest; it follows a line. It is said from a quarter of
-// that on, of what is expected to wait on.
-func (t *Story) passed() string {
-	bound := t.bound()
-	if t.OldestSince.IsZero() || bound <= 0 || t.Expected == nil || t.Expected.now() {
+// overtaken ends the line of a job that is still expected to wait once a quarter
+// of its overtake limit has passed.
+func (t *Story) overtaken() string {
+	limit := t.overtakeLimit()
+	if t.OldestSince.IsZero() || limit <= 0 || t.Expected == nil || t.Expected.now() {
 		return ""
 	}
-	switch over := t.Expected.Now.Sub(t.OldestSince); {
-	case over < bound/4:
+	switch spent := t.Expected.Now.Sub(t.OldestSince); {
+	case spent < limit/4:
 		return ""
-	case over >= bound:
-		return fmt.Sprintf("; it was passed for %s, the most there is, and goes first", text.Hours(bound))
+	case spent >= limit:
+		return fmt.Sprintf("; it has reached its overtake limit of %s and goes first", text.Hours(limit))
 	default:
-		return fmt.Sprintf("; it may be passed for %s in all, %s so far", text.Hours(bound), text.Hours(over))
+		return fmt.Sprintf("; other jobs may overtake it for %s in all (%s so far)", text.Hours(limit), text.Hours(spent))
 	}
 }
 
-// Passed is the bound on how long others may go first, and when it is reached.
+// Overtaking is the overtake limit, and when it is reached.
 func (t Story) Overtaking(now time.Time) string {
-	bound := t.bound()
-	if bound <= 0 {
+	limit := t.overtakeLimit()
+	if limit <= 0 {
 		return ""
 	}
 	if t.OldestSince.IsZero() {
-		return "for " + text.Hours(bound) + " at most, counted once it is its user's oldest"
+		return "other jobs may overtake it for at most " + text.Hours(limit) + ", counted once it is its user's oldest waiting job"
 	}
-	over := now.Sub(t.OldestSince)
-	if over >= bound {
-		return "for " + text.Hours(bound) + ", the most there is: it goes first now"
+	spent := now.Sub(t.OldestSince)
+	if spent >= limit {
+		return "it has reached its overtake limit of " + text.Hours(limit) + " and goes first"
 	}
-	return fmt.Sprintf("for %s in all, %s so far; it goes first from %s on", text.Hours(bound), text.Hours(max(0, over)), clock(t.OldestSince.Add(bound), now))
+	return fmt.Sprintf("other jobs may overtake it for %s in all (%s so far); it goes first from %s", text.Hours(limit), text.Hours(max(0, spent)), clock(t.OldestSince.Add(limit), now))
 }
 
-// Words is what is kept, and from when on.
+// Words is what is reserved, and from when.
 func (k *Reservation) Words(now time.Time) string {
 	if k == nil {
 		return ""
 	}
-	what := "its share of the host"
+	what := "host CPUs and memory"
 	if len(k.Cards) > 0 {
 		what = "gpu " + text.Numbers(k.Cards)
 	}
@@ -137,7 +136,7 @@ func (k *Reservation) Words(now time.Time) string {
 		words = what + ", from now"
 	}
 	if k.Hard {
-		words += "; nothing starts there that may run for longer"
+		words += "; no job starts there that may still run then"
 	}
 	return words
 }

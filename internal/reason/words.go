@@ -20,7 +20,7 @@ func gpus(indices []int) string {
 	return text.Some(names, maxCardsNamed)
 }
 
-// countGPUs counts cards, of which a share is a part.
+// countGPUs counts GPUs, including fractions of one.
 func countGPUs(n float64) string {
 	if words := text.Decimal(n); words != "1" {
 		return words + " GPUs"

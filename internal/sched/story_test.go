@@ -32,27 +32,27 @@ func TestWaitsInOneLine(t *testing.T) {
 		want  string
 	}{
 		{says: "nothing keeps it", cards: eight(), jobs: []expecting{{spec: one}}, job: "1",
-			want: "fits, and starts next; expected to start now"},
+			want: "fits; it starts next; expected to start now"},
 		{says: "it is first, and waits for a card", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one}}, job: "1",
-			want: "needs an idle GPU; gpu0 runs job 9; expected to start about 13:00, from the history of 1 run"},
+			want: "needs an idle GPU; gpu0 runs job 9; expected to start about 13:00, from the history of 1 running job"},
 		{says: "it waits behind a higher priority", cards: eight()[:1], held: taken, jobs: []expecting{{spec: one, user: "ann"}, {spec: urgently(one, 5), user: "bob", run: hours}}, job: "1",
-			want: "waits behind job 2 (bob, priority 5) for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
+			want: "waits behind job 2 (bob, priority 5) for an idle GPU; expected to start about 15:00, from the history of 2 running jobs"},
 		{says: "it waits behind one of the same user", cards: cardsOf(gib24, gib24), held: []Held{runningFor("9", hour, hours, 0, 0, 1)}, jobs: []expecting{{spec: vrams(2, 18432), user: "ann", run: hours}, {spec: vrams(2, 18432), user: "ann"}}, job: "2",
-			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from the history of 2 runs"},
+			want: "waits behind job 1 (ann) for 2 GPUs with 18432 MiB each; expected to start about 15:00, from the history of 2 running jobs"},
 		{says: "what it may not pass is said under fifo", rules: fifo, cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one}}, job: "2",
-			want: "waits behind job 1, which needs 2 idle GPUs; gpu0 runs job 9, gpu1 is idle; expected to start about 15:00, from the history of 2 runs"},
+			want: "waits behind job 1, which needs 2 idle GPUs; gpu0 runs job 9, gpu1 is idle; expected to start about 15:00, from the history of 2 running jobs"},
 		{says: "a card that is kept is said with for whom", cards: eight()[:2], held: taken, jobs: []expecting{{spec: idle(2), run: hours}, {spec: one, run: Estimate{9 * hour, 9 * hour, 9 * hour}}}, job: "2",
-			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 runs"},
+			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 running jobs"},
 		{says: "a limit is told, and no time", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}}, job: "1",
 			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
-			want: "ann runs 1 job already, the limit per user is 1; it starts once its user runs less"},
+			want: "ann already runs 1 job; the limit per user is 1; it starts once its user is below the limit"},
 		{says: "a paused machine is told, whoever is in front", cards: with(eight()[:1], 0, func(c *Card) { c.Paused = true }), jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
-			want: "needs an idle GPU; gpu0 paused; no start is expected while so few of its GPUs take jobs"},
+			want: "needs an idle GPU; gpu0 is paused; no start is expected until more of its GPUs accept jobs"},
 		{says: "what can never run is told", cards: eight(), jobs: []expecting{{spec: idle(9)}}, job: "1",
 			want: "asks for 9 GPUs; this machine has 8; it can never start here"},
 		{says: "cpus are waited for like cards", jobs: []expecting{{spec: cpus(3)}}, held: []Held{{Job: "9", CPUs: 2, Started: sundayNoon, Limit: hour}}, job: "1",
 			lab:  func(s *State) { s.Host = Host{CPUs: 4} },
-			want: "needs 3 cpus; 2 of 4 are free; expected to start between now and 13:00, from the time limit of 1 run"},
+			want: "needs 3 CPUs; 2 of 4 are free; expected to start between now and 13:00, from the time limit of 1 running job"},
 	} {
 		t.Run(row.says, func(t *testing.T) {
 			rules := DefaultRules()
@@ -87,27 +87,27 @@ func TestWhyOneGoesFirst(t *testing.T) {
 		words       string
 	}{
 		{says: "submitted earlier", want: reason.FirstEarlier, words: "it was submitted earlier"},
-		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: reason.FirstPriority, words: "its priority of 3 is higher"},
+		{says: "priority", first: func(p *Pending) { p.Priority, p.Seq = 3, 9 }, want: reason.FirstPriority, words: "its priority (3) is higher"},
 		{says: "passed for too long, whatever its priority", first: func(p *Pending) { p.Priority, p.Since = -1, sundayNoon.Add(-DefaultMaxBypass) },
-			want: reason.FirstOvertaken, words: "it was passed for as long as a job may be"},
+			want: reason.FirstOvertaken, words: "it has reached the overtake limit"},
 		{says: "its user had less", rules: fair, first: func(p *Pending) { p.User, p.Seq = "bob", 9 }, usage: map[string]float64{"ann": 7200, "bob": 1800},
-			want: reason.FirstUser, words: "it is bob's turn: bob had 0.5 GPU hours lately, the job's own user 2"},
-		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it had less of the cards so far"},
+			want: reason.FirstUser, words: "bob has used less: 0.5 GPU hours recently, against 2 by this job's user"},
+		{says: "had less service", first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it has received less GPU time so far"},
 		{says: "set aside and waited for long", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, hour, sundayNoon.Add(-5*hour) }, then: func(p *Pending) { p.Served = hour },
-			want: reason.FirstWaited, words: "it was set aside, and has waited for long since"},
+			want: reason.FirstWaited, words: "it was preempted and has waited a long time since"},
 		{says: "both waited for long, and it had less than a while", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-3*hour) }, then: func(p *Pending) { p.Served, p.Since = hour, sundayNoon.Add(-9*hour) },
-			want: reason.FirstService, words: "it had less of the cards so far"},
+			want: reason.FirstService, words: "it has received less GPU time so far"},
 		{says: "neither had a while, and it was due first", first: func(p *Pending) { p.Seq, p.Served, p.Since = 9, 40*time.Minute, sundayNoon.Add(-4*hour) }, then: func(p *Pending) { p.Served, p.Since = 40*time.Minute, sundayNoon.Add(-3*hour) },
-			want: reason.FirstWaited, words: "it was set aside, and has waited for long since"},
+			want: reason.FirstWaited, words: "it was preempted and has waited a long time since"},
 		{says: "both waited for long, and it for longer in all", first: func(p *Pending) {
 			p.Seq, p.Served, p.Since, p.Submitted = 9, hour, sundayNoon.Add(-5*hour), sundayNoon.Add(-20*hour)
 		}, then: func(p *Pending) {
 			p.Served, p.Since, p.Submitted = hour, sundayNoon.Add(-9*hour), sundayNoon.Add(-10*hour)
-		}, want: reason.FirstWaited, words: "it was set aside, and has waited for long since"},
+		}, want: reason.FirstWaited, words: "it was preempted and has waited a long time since"},
 		{says: "what had much goes by the time, whoever's it is", rules: fair, first: func(p *Pending) { p.User, p.Served = "bob", hour }, then: func(p *Pending) { p.Served = hour }, usage: map[string]float64{"ann": 7200, "bob": 1800},
 			want: reason.FirstEarlier, words: "it was submitted earlier"},
-		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: reason.FirstShorter, words: "it is expected to need the cards for less"},
-		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it had less of the cards so far"},
+		{says: "shorter", rules: func(r *Rules) { r.Policy = Shortest }, first: func(p *Pending) { p.Seq, p.Run = 9, aboutLong(time.Minute) }, want: reason.FirstShorter, words: "it is expected to need less GPU time"},
+		{says: "had less, under las", rules: func(r *Rules) { r.Policy = LAS }, first: func(p *Pending) { p.Seq = 9 }, then: func(p *Pending) { p.Served = hour }, want: reason.FirstService, words: "it has received less GPU time so far"},
 	} {
 		t.Run(row.says, func(t *testing.T) {
 			rules := DefaultRules()
@@ -182,12 +182,12 @@ func TestTheStoryOfEachCard(t *testing.T) {
 	want := `gpu0: 6064 MiB free, 12368 more needed
   7 ann 8000 alone=false other=false since 10:00 until 12:00 13:00 14:00 by history
   12 bob 10000 alone=false other=false since 11:00 until 12:00 13:00 14:00 by limit
-gpu1: taken by a job that shares with nobody
+gpu1: in use by a job that does not share it
   x  0 alone=true other=true since – until 12:00 – – by none
   7 ann 8000 alone=false other=false since 10:00 until 12:00 13:00 14:00 by history
 gpu2: paused
 gpu3: quarantined: Xid 79
-gpu4: not among those it asks for
+gpu4: not among the GPUs it asks for
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
@@ -211,7 +211,7 @@ func TestAReservationIsTold(t *testing.T) {
 		t.Errorf("%+v %+v", story.Kept, story.Expected)
 	}
 	story, _ = Tell(s, "2")
-	if b := story.Behind; b == nil || !b.Kept || b.ID != "1" || story.Cards[1].KeptFor != "1" || story.Cards[1].What != "kept for job 1" {
+	if b := story.Behind; b == nil || !b.Kept || b.ID != "1" || story.Cards[1].KeptFor != "1" || story.Cards[1].What != "reserved for job 1" {
 		t.Errorf("%+v %+v", story.Behind, story.Cards)
 	}
 	leaving := runningFor("9", hour, exact, 0, 0)

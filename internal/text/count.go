@@ -38,6 +38,8 @@ func Verb[N ~int | ~int64](n N, verb string) string {
 		return verb
 	case verb == "are":
 		return "is"
+	case verb == "have":
+		return "has"
 	}
 	return verb + "s"
 }
