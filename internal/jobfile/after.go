@@ -7,8 +7,8 @@ import (
 	"berth/internal/text"
 )
 
-// checkAfter refuses names that lead nowhere, to several lines, or in a
-// circle: such a job would wait for ever.
+// checkAfter refuses names that no line has, that several lines have, or that
+// form a cycle: such a job would wait forever.
 func checkAfter(file string, lines []*Line, errs *Errors) {
 	needed := false
 	for i := range lines {
@@ -36,13 +36,13 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 		}
 	}
 	if len(errs.Problems) == before {
-		checkCircles(file, lines, next, errs)
+		checkCycles(file, lines, next, errs)
 	}
 }
 
 func nameProblem(name string, targets []int, lines []*Line, named map[string][]int) string {
 	if len(targets) > 1 {
-		return fmt.Sprintf("after: found name %s on lines %d and %d, allowed a name that one line has",
+		return fmt.Sprintf("after: expected a name that only one line has, found %s on lines %d and %d",
 			text.Found(name), lines[targets[0]].Number, lines[targets[1]].Number)
 	}
 	const most = 1000 // candidates: a suggestion is not worth a slow answer
@@ -56,20 +56,20 @@ func nameProblem(name string, targets []int, lines []*Line, named map[string][]i
 	if near := text.Nearest(name, known); near != "" {
 		hint = fmt.Sprintf(" (did you mean %s?)", text.Found(near))
 	}
-	return fmt.Sprintf("after: found unknown name %s%s, allowed the name of another line", text.Found(name), hint)
+	return fmt.Sprintf("after: expected the name of another line, found %s%s", text.Found(name), hint)
 }
 
-// checkCircles walks the lines depth first, without recursion because a chain
+// checkCycles walks the lines depth first, without recursion because a chain
 // may be as long as the file. A line met again while it is still on the path
-// closes a circle.
-func checkCircles(file string, lines []*Line, next [][]int, errs *Errors) {
+// closes a cycle.
+func checkCycles(file string, lines []*Line, next [][]int, errs *Errors) {
 	const (
 		unseen = iota
 		onPath
 		done
 	)
 	mark := make([]uint8, len(lines))
-	step := make([]int, len(lines)) // how many of next[i] were followed
+	followed := make([]int, len(lines)) // how many of next[i]
 	for start := range lines {
 		if mark[start] != unseen {
 			continue
@@ -78,41 +78,41 @@ func checkCircles(file string, lines []*Line, next [][]int, errs *Errors) {
 		mark[start] = onPath
 		for len(path) > 0 {
 			at := path[len(path)-1]
-			if step[at] == len(next[at]) {
+			if followed[at] == len(next[at]) {
 				mark[at] = done
 				path = path[:len(path)-1]
 				continue
 			}
-			to := next[at][step[at]]
-			step[at]++
+			to := next[at][followed[at]]
+			followed[at]++
 			switch mark[to] {
 			case unseen:
 				mark[to] = onPath
 				path = append(path, to)
 			case onPath:
-				errs.add(file, lines[at].Number, "after: found a circle: "+circle(lines, path, to)+", allowed no line that waits for itself")
+				errs.add(file, lines[at].Number, "after: expected no line that waits for itself, found a cycle: "+cycle(lines, path, to))
 			}
 		}
 	}
 }
 
-// circle tells the way round, from the line that closes it back to itself.
-// Of a long one only the first steps are shown.
-func circle(lines []*Line, path []int, to int) string {
+// cycle names the lines of a cycle, starting and ending with the one that
+// closes it. It shows only the first steps of a long one.
+func cycle(lines []*Line, path []int, to int) string {
 	const most = 10
 	last := len(path) - 1
 	from := last
 	for path[from] != to {
 		from--
 	}
-	words := []string{stop(lines[path[last]])}
+	words := []string{step(lines[path[last]])}
 	for i := from; i < last && len(words) < most; i++ {
-		words = append(words, stop(lines[path[i]]))
+		words = append(words, step(lines[path[i]]))
 	}
 	if hidden := last - from - (len(words) - 1); hidden > 0 {
 		words = append(words, fmt.Sprintf("%d more", hidden))
 	}
-	return strings.Join(append(words, stop(lines[path[last]])), " -> ")
+	return strings.Join(append(words, step(lines[path[last]])), " -> ")
 }
 
-func stop(line *Line) string { return fmt.Sprintf("%s (line %d)", line.Spec.Name, line.Number) }
+func step(line *Line) string { return fmt.Sprintf("%s (line %d)", line.Spec.Name, line.Number) }

@@ -12,10 +12,10 @@ const (
 	maxArrayParts = 100_000
 )
 
-const allowedArray = "indices from 0 to 1073741824, each once, with steps and a limit where wanted: 0-99, 1,3,5-9, 0-20:5, 0-99%4"
+const allowedArray = "indices such as 0-99, 1,3,5-9, 0-20:5 (a step) or 0-99%4 (four at a time)"
 
 // Array is one spec for many tasks, of which at most Limit run at a time (0:
-// as many as fit). The indices stand in the order in which they were written.
+// as many as fit). The indices keep the order in which they were written.
 type Array struct {
 	Indices []int
 	Limit   int
@@ -26,8 +26,8 @@ type span struct{ from, to, step int }
 
 func (s span) count() int { return (s.to-s.from)/s.step + 1 }
 
-// ParseArray reads "0-99%4", "1,3,5-9" or "0-20:5%2". No more than max tasks
-// are allowed, and none is made before they were counted.
+// ParseArray reads "0-99%4", "1,3,5-9" or "0-20:5%2". It counts the tasks
+// before it makes the list, and refuses more than max.
 func ParseArray(written string, max int) (Array, error) {
 	spans, limit, err := arraySpans(written)
 	if err != nil {
@@ -36,7 +36,7 @@ func ParseArray(written string, max int) (Array, error) {
 	count := 0
 	for _, s := range spans {
 		if count += s.count(); count > max {
-			return Array{}, fmt.Errorf("found more than %d tasks in %s, allowed at most %d in one array", max, text.Found(written), max)
+			return Array{}, fmt.Errorf("expected at most %d tasks in one array, found more in %s", max, text.Found(written))
 		}
 	}
 	array := Array{Indices: make([]int, 0, count), Limit: limit}
@@ -44,7 +44,7 @@ func ParseArray(written string, max int) (Array, error) {
 	for _, s := range spans {
 		for index := s.from; index <= s.to; index += s.step {
 			if seen[index] {
-				return Array{}, fmt.Errorf("found index %d twice in %s, allowed %s", index, text.Found(written), allowedArray)
+				return Array{}, fmt.Errorf("expected each index once, found %d twice in %s", index, text.Found(written))
 			}
 			seen[index] = true
 			array.Indices = append(array.Indices, index)
@@ -58,7 +58,7 @@ func arraySpans(written string) (spans []span, limit int, err error) {
 	if limited {
 		n, ok := text.Digits(strings.TrimSpace(most), 10)
 		if !ok || n < 1 || n > maxIndex {
-			return nil, 0, fmt.Errorf("found a limit of %s, allowed how many tasks may run at a time, as in 0-99%%4", text.Found(most))
+			return nil, 0, fmt.Errorf("expected a number of tasks to run at a time after %%, as in 0-99%%4; found %s", text.Found(most))
 		}
 		limit = n
 	}
@@ -68,7 +68,7 @@ func arraySpans(written string) (spans []span, limit int, err error) {
 			return nil, 0, text.Mismatch(written, allowedArray)
 		}
 		if len(spans) == maxArrayParts {
-			return nil, 0, fmt.Errorf("found more than %d parts, allowed %d", maxArrayParts, maxArrayParts)
+			return nil, 0, fmt.Errorf("expected at most %d parts, found more", maxArrayParts)
 		}
 		spans = append(spans, s)
 	}

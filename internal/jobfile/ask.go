@@ -10,22 +10,22 @@ import (
 	"berth/internal/text"
 )
 
-// maxPairs bounds what one job may say: every key a few times, and as many
+// maxPairs bounds the keys of one job: each key a few times, and as many
 // variables as a job may have.
 const maxPairs = 4 * maxEnv
 
-// Pair is one key with its value as text. That of a key which stood alone is
-// what the key alone means.
+// Pair is one key with its value as text. A key without a value gets the one
+// its field has for that (Field.Alone).
 type Pair struct{ Key, Value string }
 
-// Asked is one job as it was asked for: its spec, and what concerns its
-// submission alone.
+// Asked is one job as requested: its spec, and settings that only its
+// submission uses.
 type Asked struct {
 	Spec      job.Spec
 	Array     *Array // nil: a single job
 	Hold      bool
 	Dedup     bool
-	NotBefore time.Time // zero: at once
+	NotBefore time.Time // zero: no earliest time
 }
 
 // asking is a job while its keys are being read.
@@ -34,17 +34,17 @@ type asking struct {
 	now       time.Time
 	maxArray  int
 	gpusGiven bool
-	// formOnly is set where neither the time nor the limit is known yet: an
-	// array and a beginning are read, but not worked out.
+	// formOnly is set while neither the time nor the limit on arrays is known:
+	// array and begin are then only checked for their form.
 	formOnly bool
 	inFile   bool // a line of a jobs file
 }
 
-// Ask reads one job. It starts from the defaults, and the last of a repeated
-// key counts. The command is the caller's to set.
+// Ask reads one job. It starts from the defaults; the last value of a repeated
+// key wins. The caller sets the command.
 func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, error) {
 	if len(pairs) > maxPairs {
-		return Asked{}, fmt.Errorf("found %d keys in one job, allowed %d", len(pairs), maxPairs)
+		return Asked{}, fmt.Errorf("expected at most %d keys in one job, found %d", maxPairs, len(pairs))
 	}
 	a := asking{now: now, maxArray: maxArray}
 	a.Spec = defaults
@@ -63,14 +63,14 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 	return a.Asked, nil
 }
 
-// put sets one key. A mistake is told under the name the user wrote.
+// put sets one key. Errors use the name that the user wrote.
 func (a *asking) put(name string, f *Field, value string) error {
 	var err error
 	switch {
 	case f.Alone != "" && value == "":
 		err = text.Mismatch(value, "yes or no")
 	case strings.IndexByte(value, 0) >= 0:
-		err = errors.New("found a NUL byte, allowed text")
+		err = errors.New("expected text, found a NUL byte")
 	default:
 		err = f.read(a, value)
 	}

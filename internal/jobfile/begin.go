@@ -8,33 +8,32 @@ import (
 	"berth/internal/text"
 )
 
-const allowedBegin = "now, now+90 (seconds), now+2h, 16:00 (the next), noon, midnight, tomorrow, 2026-03-01, 2026-03-01T16:00, or RFC 3339"
+const allowedBegin = "a time such as now+90 (seconds), now+2h, 16:00, noon, midnight, tomorrow, 2026-03-01 or 2026-03-01T16:00"
 
-// maxAhead bounds how far away a beginning may lie: a year mistyped would
-// otherwise hide a job for good.
+// maxAhead bounds how far ahead a job may begin, so that a mistyped year does
+// not hide it for good.
 const maxAhead = text.MaxDuration
 
-// parseBegin reads when a job may start at the earliest. Times of day and
-// dates without a zone are those of now's; a date alone, and tomorrow, mean
-// its first moment.
+// parseBegin reads the earliest time a job may start. Times and dates without
+// a zone use that of now; a date alone means its midnight.
 func parseBegin(written string, now time.Time) (time.Time, error) {
 	at, err := beginForm(written)
 	if err != nil {
 		return time.Time{}, err
 	}
-	now = now.Round(0) // what is stored knows only the wall clock
+	now = now.Round(0) // the store keeps only the wall clock
 	begin := at(now)
 	const shown = "2006-01-02 15:04:05 MST"
 	if begin.Before(now) {
-		return time.Time{}, fmt.Errorf("found %s, allowed a time to come: it is %s now", text.Found(written), now.Format(shown))
+		return time.Time{}, fmt.Errorf("expected a time in the future, found %s (it is now %s)", text.Found(written), now.Format(shown))
 	}
 	if begin.Sub(now) > maxAhead {
-		return time.Time{}, fmt.Errorf("found %s, allowed at most 3650 days from now, which is %s", text.Found(written), now.Format(shown))
+		return time.Time{}, fmt.Errorf("expected a time at most 3650 days from now, found %s (it is now %s)", text.Found(written), now.Format(shown))
 	}
 	return begin, nil
 }
 
-// beginForm reads the text and leaves open what "now" is.
+// beginForm parses the text; the function it returns applies it to a time.
 func beginForm(written string) (at func(now time.Time) time.Time, err error) {
 	written = strings.TrimSpace(written)
 	lower := strings.ToLower(written)
@@ -85,7 +84,7 @@ func fromNow(written, later string) (func(time.Time) time.Time, error) {
 	return func(now time.Time) time.Time { return now.Add(after) }, nil
 }
 
-// nextClock is the first such time of day that is not over.
+// nextClock is the next time the clock shows this, today or tomorrow.
 func nextClock(hour, minute, second int) func(time.Time) time.Time {
 	return func(now time.Time) time.Time {
 		today := onDay(now, 0, hour, minute, second)

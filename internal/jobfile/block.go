@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-const blockHint = "quote a value that holds spaces or brackets, and write a shell test as \"[ \" or \"[[\""
+const blockHint = "put a value with spaces or brackets in quotes, and write a shell test as \"[ \" or \"[[\""
 
-var errUnclosed = errors.New("found a block without its ], allowed [key=value ...]; " + blockHint)
+var errUnclosed = errors.New("expected [key=value ...], found no closing ]; " + blockHint)
 
 // opensBlock reports whether a trimmed line starts with an attribute block.
 // "[ " and "[[" are shell tests and belong to the command.
@@ -17,7 +17,7 @@ func opensBlock(line string) bool {
 	return len(line) > 1 && line[0] == '[' && line[1] != ' ' && line[1] != '\t' && line[1] != '['
 }
 
-// readBlock reads "[key=value ...]" and returns what follows.
+// readBlock reads "[key=value ...]" and returns the rest of the line.
 func (a *asking) readBlock(line string) (command string, err error) {
 	rest := line[1:]
 	for {
@@ -50,7 +50,7 @@ func cutPair(text string) (f *Field, value, rest string, err error) {
 	f, err = lookupInFile(key)
 	switch {
 	case key == "":
-		return f, "", "", errors.New("found = without a key, allowed key=value without spaces around the =")
+		return f, "", "", errors.New("expected key=value without spaces around the =, found = without a key")
 	case err != nil && !strings.Contains(rest, "]"):
 		return f, "", "", errUnclosed // the unknown key is a word of the command
 	case err != nil && bare:
@@ -58,7 +58,7 @@ func cutPair(text string) (f *Field, value, rest string, err error) {
 	case err != nil:
 		return f, "", "", err
 	case bare && f.Alone == "":
-		return f, "", "", fmt.Errorf("%s: found no value, allowed %s=VALUE without spaces around the =", f.Key, f.Key)
+		return f, "", "", fmt.Errorf("%s: expected %s=VALUE without spaces around the =, found no value", f.Key, f.Key)
 	case bare:
 		return f, "", rest, nil
 	}
@@ -68,8 +68,8 @@ func cutPair(text string) (f *Field, value, rest string, err error) {
 	return f, value, rest, nil
 }
 
-// cutValue takes a value: plain up to a space or the closing bracket, or
-// quoted. A quote counts only where the value starts, so that ann's is plain.
+// cutValue takes a value: quoted, or plain up to a space or the closing
+// bracket. Only a quote at the start counts, so that ann's is plain.
 func cutValue(text string) (value, rest string, err error) {
 	if text == "" || (text[0] != '"' && text[0] != '\'') {
 		end := strings.IndexAny(text, " \t]")
@@ -77,23 +77,23 @@ func cutValue(text string) (value, rest string, err error) {
 			end = len(text)
 		}
 		if strings.IndexByte(text[:end], '[') >= 0 {
-			return "", "", errors.New("found [ in a plain value, allowed only in quotes")
+			return "", "", errors.New("expected quotes around a value with brackets, found [ without them")
 		}
 		return text[:end], text[end:], nil
 	}
 	value, rest, closed := unquote(text)
 	if !closed {
-		return "", "", errors.New("found a quote that does not close, allowed '...' or \"...\" with \\\" inside")
+		return "", "", errors.New("expected a closing quote, found the end of the line (inside \"...\" write \\\" for a quote)")
 	}
 	if rest != "" && strings.IndexByte(" \t]", rest[0]) < 0 {
-		return "", "", errors.New("found text right after the closing quote, allowed a space or ]")
+		return "", "", errors.New("expected a space or ] after the closing quote, found more text")
 	}
 	return value, rest, nil
 }
 
-// unquote takes a quoted string off the front. In double quotes \" and \\
-// stand for the character; every other backslash stays, because the value may
-// be meant for a shell.
+// unquote takes a quoted string off the front. In double quotes only \" and
+// \\ are escapes; every other backslash stays, because the value may be meant
+// for a shell.
 func unquote(text string) (value, rest string, closed bool) {
 	quote := text[0]
 	if quote == '\'' {

@@ -7,9 +7,9 @@ import (
 	"berth/internal/job"
 )
 
-// checkSpec settles what the keys of one job say together. The number of GPUs
-// follows exact ids unless it was given (gpusGiven), and what contradicts
-// itself is refused: better no job than one on the wrong cards.
+// checkSpec checks the keys of one job against each other. Exact ids set the
+// number of GPUs unless it was given (gpusGiven). Contradictions are refused:
+// better no job than one on the wrong cards.
 func checkSpec(spec *job.Spec, gpusGiven bool) error {
 	if len(spec.IDs) > 0 {
 		if err := checkIDs(spec, gpusGiven); err != nil {
@@ -17,13 +17,13 @@ func checkSpec(spec *job.Spec, gpusGiven bool) error {
 		}
 	}
 	if spec.GPUs == 0 && (spec.VRAMMiB > 0 || spec.VRAMAuto) {
-		return fmt.Errorf("found vram with gpus=0, allowed vram only with GPUs (host memory is mem)")
+		return fmt.Errorf("expected vram only with GPUs, found it with gpus=0; the key for host memory is mem")
 	}
 	if err := checkCap(spec); err != nil {
 		return err
 	}
 	if spec.GPUs > 0 && len(spec.Allow) > 0 && spec.GPUs > len(spec.Allow) {
-		return fmt.Errorf("found gpus=%d with %d in allow, allowed at most as many as allow names", spec.GPUs, len(spec.Allow))
+		return fmt.Errorf("gpus: expected at most %d, as many as allow lists; found %d", len(spec.Allow), spec.GPUs)
 	}
 	return nil
 }
@@ -32,33 +32,33 @@ func checkIDs(spec *job.Spec, gpusGiven bool) error {
 	if len(spec.Allow) > 0 {
 		for _, id := range spec.IDs {
 			if !slices.Contains(spec.Allow, id) {
-				return fmt.Errorf("found id %d in ids but not in allow, allowed ids that allow names too", id)
+				return fmt.Errorf("ids: expected only ids that allow lists too, found %d", id)
 			}
 		}
 	}
 	if spec.Share > 0 {
 		if len(spec.IDs) > 1 {
-			return fmt.Errorf("found a share of one GPU with %d in ids, allowed one", len(spec.IDs))
+			return fmt.Errorf("ids: expected one id with a share of a GPU, found %d", len(spec.IDs))
 		}
 		return nil
 	}
 	if gpusGiven && spec.GPUs != len(spec.IDs) {
-		return fmt.Errorf("found gpus=%d with %d in ids, allowed gpus=%d or no gpus at all", spec.GPUs, len(spec.IDs), len(spec.IDs))
+		return fmt.Errorf("gpus: expected %d, as many as ids lists, or no gpus key; found %d", len(spec.IDs), spec.GPUs)
 	}
 	spec.GPUs = len(spec.IDs)
 	return nil
 }
 
-// checkCap refuses a limit on memory that does not say how much, or of what.
+// checkCap refuses a memory limit without an amount or without a GPU.
 func checkCap(spec *job.Spec) error {
 	if spec.Cap == "" || spec.Cap == "none" {
 		return nil
 	}
 	if spec.GPUs == 0 && spec.Share == 0 {
-		return fmt.Errorf("found cap=%s with gpus=0, allowed cap only with GPUs", spec.Cap)
+		return fmt.Errorf("expected cap only with GPUs, found cap=%s with gpus=0", spec.Cap)
 	}
 	if spec.Cap == "mps" && spec.VRAMMiB == 0 && spec.Share == 0 {
-		return fmt.Errorf("found cap=mps without an amount, allowed with vram=SIZE or a share of a GPU: that is its limit")
+		return fmt.Errorf("expected vram=SIZE or a share of a GPU with cap=mps, found neither")
 	}
 	return nil
 }

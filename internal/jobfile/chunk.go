@@ -6,14 +6,14 @@ import "bytes"
 // list at the top, or else one document.
 type chunk struct {
 	text     []byte
-	line     int // on which it starts
+	line     int // where it starts
 	document int // anchors are known within one document only
 }
 
-// chunks cuts a YAML file apart. A file of many jobs is nearly always a list,
-// and where its first entry starts with "- ", nothing but a further entry can
-// start so at the same column. Reading entry by entry bounds what the library
-// holds at a time: it takes some hundred bytes for every byte of text.
+// chunks splits a YAML file. A file of many jobs is nearly always a list, and
+// once its first entry starts with "- ", only another entry can start like that
+// at the same column. Reading entry by entry bounds the library's memory, which
+// is some hundred bytes for every byte of text.
 func chunks(content []byte, visit func(chunk) error) error {
 	c := chunker{visit: visit, content: content, line: 1, chunkLine: 1}
 	for c.at < len(content) {
@@ -38,13 +38,13 @@ type chunker struct {
 	start, chunkLine int  // of the chunk being collected
 	filled           bool // it holds more than comments and directives
 	document         int
-	ended            bool // "..." was there: what follows is another document
+	ended            bool // after "...": another document follows
 
-	listIndent int // of the document's entries; -1: it is no list
+	listIndent int // of the document's entries; -1: not a list
 	begun      bool
 }
 
-// next looks at one line and cuts before it where a chunk starts there.
+// next looks at one line, and cuts before it if a chunk starts there.
 func (c *chunker) next(text []byte) error {
 	if isMarker(text, "---") || c.ended {
 		if err := c.cut(); err != nil {

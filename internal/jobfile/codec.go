@@ -23,14 +23,14 @@ const (
 	maxEnv       = 1024 // explicit variables of one job
 )
 
-// codec reads a field's value into a job, and writes it as people would: what
-// it writes reads as the same.
+// codec reads a field's value into a job, and writes it back in the same
+// grammar.
 type codec struct {
 	read  func(a *asking, value string) error
-	write func(a *Asked) string // nil: what was said is not kept in one piece
+	write func(a *Asked) string // nil: the job does not keep the value as one piece
 }
 
-// parsed is a field that one part of the job keeps.
+// parsed is a field that is stored in one place of the job.
 func parsed[T any](at func(*Asked) *T, parse func(string) (T, error), format func(T) string) codec {
 	return codec{
 		read: func(a *asking, value string) error {
@@ -44,7 +44,7 @@ func parsed[T any](at func(*Asked) *T, parse func(string) (T, error), format fun
 	}
 }
 
-// anyText takes a word whose meaning is another room's.
+// anyText takes any text; other packages give it its meaning.
 func anyText(at func(*Asked) *string) codec {
 	return parsed(at, func(value string) (string, error) {
 		if value == "" {
@@ -64,7 +64,7 @@ func toggle(at func(*Asked) *bool) codec {
 		case "no", "false", "0":
 			return false, nil
 		}
-		return false, text.Mismatch(value, "the bare key, or yes or no")
+		return false, text.Mismatch(value, "yes, no, or the key alone")
 	}, func(on bool) string { return map[bool]string{true: "yes", false: "no"}[on] })
 }
 
@@ -87,7 +87,7 @@ func choice[T ~string](at func(*Asked) *T, choices ...T) codec {
 			}
 			words[i] = string(choice)
 		}
-		return "", text.Mismatch(value, strings.Join(words, " or "))
+		return "", text.Mismatch(value, oneOf(words))
 	}, func(word T) string { return string(word) })
 }
 
@@ -113,7 +113,7 @@ func writeGPUs(a *Asked) string {
 	return strconv.Itoa(a.Spec.GPUs)
 }
 
-// readVRAM keeps a declared size and "auto" from standing side by side.
+// readVRAM sets either a declared size or "auto", never both.
 func readVRAM(a *asking, value string) error {
 	if strings.EqualFold(value, "auto") {
 		a.Spec.VRAMMiB, a.Spec.VRAMAuto = 0, true
@@ -121,7 +121,7 @@ func readVRAM(a *asking, value string) error {
 	}
 	mib, err := text.ParseSize(value)
 	if err != nil {
-		return text.Mismatch(value, text.ExpectedSize+", or auto")
+		return text.Mismatch(value, "auto, or "+text.ExpectedSize)
 	}
 	a.Spec.VRAMMiB, a.Spec.VRAMAuto = mib, false
 	return nil
@@ -149,7 +149,7 @@ func writeSignal(a *Asked) string {
 	return a.Spec.WarnSignal + "@" + strings.TrimSuffix(text.FormatDuration(a.Spec.WarnBefore), "s")
 }
 
-// parsePreemptible takes the way that loses no work where none is named.
+// parsePreemptible reads a bare yes as park, which loses no work.
 func parsePreemptible(value string) (string, error) {
 	switch word := strings.ToLower(value); word {
 	case "park", "yes", "true", "1":
@@ -159,10 +159,10 @@ func parsePreemptible(value string) (string, error) {
 	case "no", "false", "0":
 		return "", nil
 	}
-	return "", text.Mismatch(value, "the bare key, or park, requeue or no")
+	return "", text.Mismatch(value, "park, requeue, no, or the key alone")
 }
 
-// readAfter takes the names of other lines in a jobs file, and elsewhere ids.
+// readAfter takes the names of other lines in a jobs file, and ids elsewhere.
 func readAfter(a *asking, value string) (err error) {
 	parse := parseAfterJobs
 	if a.inFile {
@@ -211,19 +211,19 @@ func readBegin(a *asking, value string) error {
 	return nil
 }
 
-// parseExport reads what of the caller's environment a job sees.
+// parseExport reads which of the caller's variables a job sees.
 func parseExport(value string) (string, error) {
 	if word := strings.ToLower(value); word == "all" || word == "none" {
 		return word, nil
 	}
 	names := strings.Split(value, ",")
 	if len(names) > maxEnv {
-		return "", fmt.Errorf("found %d variables, allowed %d", len(names), maxEnv)
+		return "", fmt.Errorf("expected at most %d variables, found %d", maxEnv, len(names))
 	}
 	for i, name := range names {
 		names[i] = strings.TrimSpace(name)
 		if !isVariable(names[i]) {
-			return "", text.Mismatch(value, "all, none, or names of variables: HOME,PATH")
+			return "", text.Mismatch(value, "all, none, or names of variables such as HOME,PATH")
 		}
 	}
 	return strings.Join(names, ","), nil
@@ -233,7 +233,7 @@ func parseExport(value string) (string, error) {
 func readVariable(a *asking, written string) error {
 	name, value, found := strings.Cut(written, "=")
 	if name == "" {
-		name = written // where it begins with =, that is what is wrong
+		name = written // the = it begins with is the mistake
 	}
 	if !found || !isVariable(name) {
 		return text.Mismatch(name, "NAME=VALUE with letters, digits and _ in NAME")
@@ -241,12 +241,12 @@ func readVariable(a *asking, written string) error {
 	return setEnv(&a.Spec, name, value)
 }
 
-// setEnv sets one variable. One that was set before keeps its place and takes
-// the new value. The list is replaced, because jobs share that of the defaults.
+// setEnv sets one variable, in its old place if it was set before. It copies
+// the list, because jobs share that of the defaults.
 func setEnv(spec *job.Spec, name, value string) error {
 	at := slices.IndexFunc(spec.Env, func(v job.EnvVar) bool { return v.Key == name })
 	if at < 0 && len(spec.Env) == maxEnv {
-		return fmt.Errorf("found more than %d variables, allowed %d", maxEnv, maxEnv)
+		return fmt.Errorf("expected at most %d variables, found more", maxEnv)
 	}
 	spec.Env = slices.Clone(spec.Env)
 	if at < 0 {
@@ -259,5 +259,5 @@ func setEnv(spec *job.Spec, name, value string) error {
 
 var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// isVariable reports whether a shell would take this as a variable's name.
+// isVariable reports whether a shell accepts this as a variable's name.
 func isVariable(name string) bool { return variableForm.MatchString(name) }

@@ -21,17 +21,16 @@ const CSVFields = "priority,script_path,conda_env,arguments,allowed_gpus"
 // CSVJob is one job of a CSV jobs file: a Python script with its arguments.
 type CSVJob struct {
 	Line      int
-	Priority  int // lower starts first, against berth's own order
+	Priority  int // lower starts first, the reverse of berth's own order
 	Script    string
-	Conda     string   // empty: the python that is there
+	Conda     string   // empty: the python found on PATH
 	Arguments string   // as written
 	Words     []string // the arguments as a shell would split them
-	Allow     []int    // ascending; nil: any card
+	Allow     []int    // ascending; nil: any GPU
 }
 
-// ParseCSV reads a CSV jobs file: one job per line, # lines and blank ones
-// skipped. The error is an *Errors; the lines that could be read come back
-// beside it.
+// ParseCSV reads a CSV jobs file: one job per line, blank lines and # lines
+// skipped. The error is an *Errors; the readable lines are returned with it.
 func ParseCSV(name string, text []byte) ([]CSVJob, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	var jobs []CSVJob
@@ -40,7 +39,7 @@ func ParseCSV(name string, text []byte) ([]CSVJob, error) {
 		raw, rest, _ := bytes.Cut(text, []byte{'\n'})
 		text = rest
 		if number > maxLines {
-			errs.add(name, number, fmt.Sprintf("found more lines, allowed %d", maxLines))
+			errs.add(name, number, fmt.Sprintf("expected at most %d lines, found more", maxLines))
 			break
 		}
 		if raw = trim(raw); len(raw) == 0 || raw[0] == '#' {
@@ -62,15 +61,15 @@ func ParseCSV(name string, text []byte) ([]CSVJob, error) {
 
 func parseCSVLine(raw []byte) (CSVJob, error) {
 	if len(raw) > maxLineBytes {
-		return CSVJob{}, fmt.Errorf("found a line of %d bytes, allowed %d", len(raw), maxLineBytes)
+		return CSVJob{}, fmt.Errorf("expected at most %d bytes in a line, found %d", maxLineBytes, len(raw))
 	}
-	// The line is copied, so that a job does not hold the whole file.
+	// Copy the line, so that a job does not keep the whole file in memory.
 	fields, err := cutFields(string(raw))
 	if err != nil {
 		return CSVJob{}, err
 	}
 	if len(fields) < 2 {
-		return CSVJob{}, fmt.Errorf("found one field, allowed %s, of which the first two are needed", CSVFields)
+		return CSVJob{}, fmt.Errorf("expected %s (at least the first two), found one field", CSVFields)
 	}
 	for len(fields) < 5 {
 		fields = append(fields, "")
@@ -80,7 +79,7 @@ func parseCSVLine(raw []byte) (CSVJob, error) {
 		return CSVJob{}, err
 	}
 	if j.Allow, err = parseCSVAllow(fields[4]); err != nil {
-		return CSVJob{}, fmt.Errorf("allowed_gpus: %w; quote arguments that have commas in them", err)
+		return CSVJob{}, fmt.Errorf("allowed_gpus: %w; put arguments with commas in quotes", err)
 	}
 	if j.Words, err = argumentWords(j.Arguments); err != nil {
 		return CSVJob{}, fmt.Errorf("arguments: %w", err)
@@ -96,8 +95,8 @@ func parseCSVPriority(field string) (int, error) {
 	return int(n), nil
 }
 
-// parseCSVAllow reads the cards a job may have. What comes twice counts once,
-// and commas that a spreadsheet left at the end say nothing.
+// parseCSVAllow reads the GPUs a job may use. Repeated ids count once, and
+// commas that a spreadsheet left at the end are ignored.
 func parseCSVAllow(field string) ([]int, error) {
 	field = strings.TrimRight(field, ", \t")
 	if field == "" {
@@ -107,7 +106,7 @@ func parseCSVAllow(field string) ([]int, error) {
 	for part := range strings.SplitSeq(field, ",") {
 		some, err := ParseIDs(part)
 		if err != nil {
-			return nil, text.Mismatch(field, "GPU ids from 0 to 1023 and ranges: 0-3,5")
+			return nil, text.Mismatch(field, allowedIDs)
 		}
 		ids = append(ids, some...)
 	}
@@ -115,8 +114,8 @@ func parseCSVAllow(field string) ([]int, error) {
 	return slices.Compact(ids), nil
 }
 
-// argumentWords splits arguments as a shell would. Nothing is expanded, and a
-// # is a letter like others.
+// argumentWords splits arguments as a shell would, but expands nothing and
+// knows no comments.
 func argumentWords(text string) ([]string, error) {
 	var words []string
 	for {
@@ -125,7 +124,7 @@ func argumentWords(text string) ([]string, error) {
 		}
 		word, rest, err := cutWord(text)
 		if errors.Is(err, errBackslash) {
-			err = errors.New("found a backslash with nothing behind it, allowed one before a character")
+			err = errors.New("expected a character after the backslash, found the end of the line")
 		}
 		if err != nil {
 			return nil, err
@@ -134,14 +133,15 @@ func argumentWords(text string) ([]string, error) {
 	}
 }
 
-// Check refuses what no line of a file can say, or no program can be given.
+// Check refuses values that a line of the file cannot hold, or that a program
+// cannot be passed.
 func (j CSVJob) Check() error {
 	if j.Script == "" {
-		return fmt.Errorf("script_path: found nothing, allowed the path of a Python script")
+		return fmt.Errorf("script_path: expected the path of a Python script, found nothing")
 	}
 	for _, written := range []string{j.Script, j.Conda, j.Arguments} {
 		if strings.ContainsAny(written, "\x00\n") {
-			return fmt.Errorf("found a line end or a NUL byte in %s, allowed text of one line", text.Found(written))
+			return fmt.Errorf("expected one line of text, found a line end or a NUL byte in %s", text.Found(written))
 		}
 	}
 	words, err := argumentWords(j.Arguments)
@@ -164,7 +164,7 @@ func (j CSVJob) Key() string {
 }
 
 // Spec is the line as a job of berth: the script under python, on as much of a
-// GPU as the model it names takes, told the cards it got by --cuda.
+// GPU as its model needs. --cuda tells the script which GPUs it got.
 func (j CSVJob) Spec(sizes Sizes) (job.Spec, error) {
 	spec := job.Defaults()
 	spec.Argv = append([]string{"python", "-u", j.Script}, j.Words...)

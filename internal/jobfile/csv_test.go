@@ -63,7 +63,7 @@ func TestCSVLines(t *testing.T) {
 		{"a backslash hides a quote", `0,a.py,,--say \"hi\",1`, `1: 0|a.py||["--say" "\"hi\""]|[1]`},
 		{"quotes in quotes", `0,a.py,,--say "a \" , b",1`, `1: 0|a.py||["--say" "a \" , b"]|[1]`},
 		{"a field in quotes, with its own doubled", `0,"a,b.py","my ""env""","--say ""a, b"" --n 1",2`, `1: 0|a,b.py|my "env"|["--say" "a, b" "--n" "1"]|[2]`},
-		{"a word in quotes at the front is no quoted field", `0,a.py,,"x y" z,2`, `1: 0|a.py||["x y" "z"]|[2]`},
+		{"a word in quotes at the front is not a quoted field", `0,a.py,,"x y" z,2`, `1: 0|a.py||["x y" "z"]|[2]`},
 		{"an apostrophe in a path is a letter", `0,/home/o'neil/a.py,,-x,2`, `1: 0|/home/o'neil/a.py||["-x"]|[2]`},
 		{"an empty argument stays", `0,a.py,,--tag '' -x`, `1: 0|a.py||["--tag" "" "-x"]|[]`},
 		{"nothing is expanded, nothing is a comment", `0,a.py,,$HOME *.txt ~ #1 a;b`, `1: 0|a.py||["$HOME" "*.txt" "~" "#1" "a;b"]|[]`},
@@ -90,17 +90,17 @@ func TestCSVTellsEveryMistakeAndKeepsTheGoodLines(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	want := []string{
-		`jobs.txt:2: found one field, allowed priority,script_path,conda_env,arguments,allowed_gpus, of which the first two are needed`,
+		`jobs.txt:2: expected priority,script_path,conda_env,arguments,allowed_gpus (at least the first two), found one field`,
 		`jobs.txt:3: priority: expected a whole number (lower starts first), found "high"`,
 		`jobs.txt:4: priority: expected a whole number (lower starts first), found nothing`,
-		`jobs.txt:5: script_path: found nothing, allowed the path of a Python script`,
-		`jobs.txt:6: arguments: found a quote that does not close, allowed '...' or "..."`,
-		`jobs.txt:7: arguments: found a backslash with nothing behind it, allowed one before a character`,
-		`jobs.txt:8: allowed_gpus: expected GPU ids from 0 to 1023 and ranges: 0-3,5, found "x"; quote arguments that have commas in them`,
-		`jobs.txt:9: allowed_gpus: expected GPU ids from 0 to 1023 and ranges: 0-3,5, found "3-1"; quote arguments that have commas in them`,
-		`jobs.txt:10: allowed_gpus: expected GPU ids from 0 to 1023 and ranges: 0-3,5, found "2,three"; quote arguments that have commas in them`,
+		`jobs.txt:5: script_path: expected the path of a Python script, found nothing`,
+		`jobs.txt:6: arguments: expected a closing quote, found the end of the line`,
+		`jobs.txt:7: arguments: expected a character after the backslash, found the end of the line`,
+		`jobs.txt:8: allowed_gpus: expected GPU ids from 0 to 1023 such as 0-3,5, found "x"; put arguments with commas in quotes`,
+		`jobs.txt:9: allowed_gpus: expected GPU ids from 0 to 1023 such as 0-3,5, found "3-1"; put arguments with commas in quotes`,
+		`jobs.txt:10: allowed_gpus: expected GPU ids from 0 to 1023 such as 0-3,5, found "2,three"; put arguments with commas in quotes`,
 		`jobs.txt:11: priority: expected a whole number (lower starts first), found "9999999999"`,
-		`jobs.txt:12: found a line end or a NUL byte in "a\x00b.py", allowed text of one line`,
+		`jobs.txt:12: expected one line of text, found a line end or a NUL byte in "a\x00b.py"`,
 		`jobs.txt:13: priority: expected a whole number (lower starts first), found "1.5"`,
 	}
 	if got := err.Error(); got != strings.Join(want, "\n") {
@@ -175,7 +175,7 @@ func TestCSVKeyIsTheContent(t *testing.T) {
 	}
 }
 
-// What FormatCSV writes is read back the same, whatever stands in the fields.
+// What FormatCSV writes is read back the same, whatever the fields hold.
 //
 // seeds: S13 S16 R9
 func TestCSVRoundTrip(t *testing.T) {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// argumentsField is where the arguments stand. What follows them is the last
-// field, commas and all.
+// argumentsField is the index of the arguments. Everything after them is the
+// last field, commas included.
 const argumentsField = 3
 
-// cutFields splits a line at its commas, into five fields at most. A field may
-// stand in double quotes, where two of them are one. In the arguments, which a
-// shell's quotes may be part of, commas inside of those do not split either.
+// cutFields splits a line at its commas into at most five fields. In a field
+// in double quotes, "" is one quote. The arguments may hold shell quotes;
+// commas inside them do not split either.
 func cutFields(line string) ([]string, error) {
 	var fields []string
 	for {
@@ -28,7 +28,7 @@ func cutFields(line string) ([]string, error) {
 	}
 }
 
-// cutField takes the field that stands first. more says that another follows.
+// cutField takes the first field. more is set if another follows.
 func cutField(line string, at int) (field, rest string, more bool, err error) {
 	if field, rest, more, ok := quotedField(line); ok {
 		return field, rest, more, nil
@@ -48,8 +48,8 @@ func cutField(line string, at int) (field, rest string, more bool, err error) {
 	return strings.Trim(line[:end], " \t"), line[end+1:], true, nil
 }
 
-// quotedField takes a field that is quoted as a whole: its closing quote has a
-// comma or the end of the line after it. `"--name" x` is no such field.
+// quotedField takes a field that is quoted as a whole: a comma or the end of
+// the line follows its closing quote, unlike in `"--name" x`.
 func quotedField(line string) (field, rest string, more, ok bool) {
 	text, found := strings.CutPrefix(strings.TrimLeft(line, " \t"), `"`)
 	if !found {
@@ -72,8 +72,7 @@ func quotedField(line string) (field, rest string, more, ok bool) {
 	}
 }
 
-// argumentsEnd is where the first comma stands that no quotes of a shell are
-// around, or -1.
+// argumentsEnd is the index of the first comma outside shell quotes, or -1.
 func argumentsEnd(line string) (int, error) {
 	var quote byte
 	for i := 0; i < len(line); i++ {
@@ -94,7 +93,7 @@ func argumentsEnd(line string) (int, error) {
 	return -1, nil
 }
 
-// FormatCSV is the line that ParseCSV reads back as the same job, where the job
+// FormatCSV is the line that ParseCSV reads back as the same job, if the job
 // passes Check.
 func FormatCSV(j CSVJob) string {
 	var b strings.Builder
@@ -113,8 +112,8 @@ func FormatCSV(j CSVJob) string {
 	return b.String()
 }
 
-// formatField quotes a field only where it would be read as something else. One
-// that starts with a quote could find its end in a later field.
+// formatField quotes a field only if it would be misread without quotes. One
+// that starts with a quote might otherwise end in a later field.
 func formatField(field string, at int) string {
 	back, rest, more, err := cutField(field+",", at)
 	if err == nil && more && rest == "" && back == field && !strings.HasPrefix(field, `"`) {

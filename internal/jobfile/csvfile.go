@@ -11,9 +11,9 @@ import (
 	"berth/internal/job"
 )
 
-// ParseCSVFile reads a CSV jobs file as Parse does one of shell lines. A line is
-// known by its content and how many equal ones stand above it; priority and
-// cards are not part of that.
+// ParseCSVFile reads a CSV jobs file as Parse reads one of shell lines. A line
+// is identified by its script, environment and arguments, and by how many equal
+// lines precede it; not by its priority or GPUs.
 func ParseCSVFile(name string, text []byte, sizes Sizes, defaults job.Spec) (File, error) {
 	jobs, err := ParseCSV(name, text)
 	errs := &Errors{}
@@ -47,10 +47,10 @@ func unterminated(text []byte) bool {
 	return len(last) > 0 && last[0] != '#'
 }
 
-// csvStart is a priority with a comma behind it, which no shell command is.
+// csvStart is a priority and a comma; no shell command starts like that.
 var csvStart = regexp.MustCompile(`^"?[+-]?[0-9]+"?[ \t]*,`)
 
-// LooksLikeCSV reports whether every job of a file starts as a line of CSV does.
+// LooksLikeCSV reports whether every job of a file starts like a line of CSV.
 func LooksLikeCSV(text []byte) bool {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	found := false

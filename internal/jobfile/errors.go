@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxProblems bounds a report: a person fixes the first few and tries again.
+// maxProblems bounds a report: people fix the first few and try again.
 const maxProblems = 20
 
-// Problem is one thing that is wrong with one line.
+// Problem is one error in one line.
 type Problem struct {
 	File string
 	Line int
@@ -17,8 +17,8 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text) }
 
-// Errors is everything found wrong with a jobs file, in the order of its
-// lines. At most 20 problems are kept; More counts the rest.
+// Errors are the errors in a jobs file, in the order of its lines. It keeps at
+// most 20; More counts the rest.
 type Errors struct {
 	Problems []Problem
 	More     int

@@ -21,14 +21,14 @@ var broken = []struct{ sentence, text string }{
 	{"an unknown key, with the nearest", "[vrma=10G] run"},
 	{"an unknown key that resembles nothing", "[xyzzyplugh=1] run"},
 	{"a shell test without its space", "[-f x ] && run"},
-	{"a size that is none", "ok\n\n[vram=12Q] run"},
+	{"not a size", "ok\n\n[vram=12Q] run"},
 	{"a size of zero", "[vram=0] run"},
-	{"a time that is none", "[timeout=1:75] run"},
+	{"not a time", "[timeout=1:75] run"},
 	{"a negative count", "[gpus=-1] run"},
 	{"an id twice", "[ids=0-3,2] run"},
 	{"a range backwards", "[allow=3-1] run"},
 	{"too many retries", "[retries=1001] run"},
-	{"a choice that is none", "[on_timeout=park] run"},
+	{"an unknown choice", "[on_timeout=park] run"},
 	{"a switch with a strange value", "[exclusive=maybe] run"},
 	{"a signal that cannot be caught", "[signal=KILL@5] run"},
 	{"a name with a control character", "[name=\"a\x1bb\"] run"},
@@ -53,7 +53,7 @@ var broken = []struct{ sentence, text string }{
 	{"memory of no GPU", "[gpus=0 vram=1G] run"},
 	{"an unknown name after", "[name=prep] a\n[after=prpe] b"},
 	{"a name that two lines have", "[name=x] a\n[name=x] b\n[after=x] c"},
-	{"a condition that is none", "[name=x] a\n[after=x:okay] b"},
+	{"an unknown condition", "[name=x] a\n[after=x:okay] b"},
 	{"a name twice after", "[name=x] a\n[after=x,x:any] b"},
 	{"a line that waits for itself", "[name=x after=x] a"},
 	{"a circle of three", "[name=a after=c] a\n[name=b after=a] b\n[name=c after=b] c"},
@@ -133,7 +133,7 @@ func TestACommandTheKernelCannotTakeIsRefused(t *testing.T) {
 		t.Errorf("%d bytes: %v", len(fits), err)
 	}
 	_, err := Parse("jobs.txt", []byte("[vram=1G] "+fits+"x\n"), job.Defaults())
-	if err == nil || !strings.Contains(err.Error(), "jobs.txt:1: found a command of 131072 bytes, allowed 131071") {
+	if err == nil || !strings.Contains(err.Error(), "jobs.txt:1: expected at most 131071 bytes in a command, found 131072") {
 		t.Errorf("one byte more: %v", err)
 	}
 }

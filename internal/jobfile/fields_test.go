@@ -65,16 +65,16 @@ func TestEveryFieldIsWhole(t *testing.T) {
 			t.Errorf("no values of %s", f.Key)
 			continue
 		}
-		a := asking{now: noon, maxArray: 100, Asked: silent}
+		a := asking{now: noon, maxArray: 100, Asked: unset}
 		for _, value := range values {
 			if err := a.put(f.Key, f, value); err != nil {
 				t.Error(err)
 			}
 		}
-		if cmp.Equal(a.Asked, silent) {
+		if cmp.Equal(a.Asked, unset) {
 			t.Errorf("%s is not kept", f.Key)
 		}
-		if f.write != nil && f.write(&a.Asked) == f.write(&silent) {
+		if f.write != nil && f.write(&a.Asked) == f.write(&unset) {
 			t.Errorf("%s is not written", f.Key)
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"berth/internal/text"
 )
 
-// givenFlag is one flag of submit as a #BERTH line has it.
+// givenFlag is one flag of submit on a #BERTH line.
 type givenFlag struct {
 	name  string // as it was written: --time, -t
 	field *Field
 	pair  Pair
 }
 
-// flagNames are the long flags as people see them.
+// flagNames are the long flags, with their dashes.
 var flagNames = func() []string {
 	var names []string
 	for _, f := range fields {
@@ -26,8 +26,8 @@ var flagNames = func() []string {
 }()
 
 // cutFlag takes a flag and its value off the front: --flag value, --flag=value,
-// -f value or -fvalue. A flag that says something alone takes its value only
-// after =, so that the next word is never swallowed.
+// -f value or -fvalue. A flag that needs no value takes one only after =, so
+// that it never swallows the next word.
 func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 	word, rest := words[0], words[1:]
 	var value string
@@ -40,7 +40,7 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 		f.name, value, attached = word[:2], strings.TrimPrefix(word[2:], "="), len(word) > 2
 		f.field, err = shortFlag(word[1])
 	default:
-		err = fmt.Errorf("found %s, allowed flags of submit: a value that holds spaces is quoted, and a flag that may stand alone takes its value after =", text.Found(word))
+		err = fmt.Errorf("expected a flag of submit, found %s (put a value with spaces in quotes; a flag that needs no value takes one only after =)", text.Found(word))
 	}
 	switch {
 	case err != nil:
@@ -50,7 +50,7 @@ func cutFlag(words []string) (f givenFlag, rest []string, err error) {
 	case f.field.Alone != "":
 		f.pair = Pair{Key: f.field.Key, Value: f.field.Alone}
 	case len(rest) == 0:
-		return f, nil, fmt.Errorf("%s: found no value, allowed %s VALUE", f.name, f.name)
+		return f, nil, fmt.Errorf("%s: expected %s VALUE, found no value", f.name, f.name)
 	default:
 		f.pair, rest = Pair{Key: f.field.Key, Value: rest[0]}, rest[1:]
 	}
@@ -61,7 +61,7 @@ func longFlag(name string) (*Field, error) {
 	if f, err := Lookup(strings.TrimPrefix(name, "--")); err == nil && !strings.HasPrefix(f.Key, envPrefix) {
 		return f, nil
 	}
-	return nil, fmt.Errorf("found unknown flag %s%s, known flags: %s", text.Found(name), meant(name, flagNames), strings.Join(flagNames, " "))
+	return nil, fmt.Errorf("unknown flag %s%s; the flags are %s", text.Found(name), meant(name, flagNames), strings.Join(flagNames, " "))
 }
 
 func shortFlag(letter byte) (*Field, error) {
@@ -74,5 +74,5 @@ func shortFlag(letter byte) (*Field, error) {
 			known = append(known, "-"+f.Short)
 		}
 	}
-	return nil, fmt.Errorf("found unknown flag %s, known short flags: %s", text.Found("-"+string(rune(letter))), strings.Join(known, " "))
+	return nil, fmt.Errorf("unknown flag %s; the short flags are %s", text.Found("-"+string(rune(letter))), strings.Join(known, " "))
 }

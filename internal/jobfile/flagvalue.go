@@ -2,8 +2,8 @@ package jobfile
 
 import "strings"
 
-// FlagValue is what the words of a command say for a flag, as `--flag value`
-// or `--flag=value`; the last one counts.
+// FlagValue is the value that a command's words give a flag, as `--flag value`
+// or `--flag=value`; the last one wins.
 func FlagValue(words []string, flag string) (value string, found bool) {
 	for i, word := range words {
 		if after, joined := strings.CutPrefix(word, flag+"="); joined {

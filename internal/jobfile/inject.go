@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	allowedInject  = "a flag of the command and what it is told: --cuda=physical, --gpus=local, or no"
+	allowedInject  = "a flag of the command with physical or local, such as --cuda=physical, or no"
 	maxInjectBytes = 64
 )
 
-// injectForm holds the flag, which becomes a word of shell lines, to what no
-// shell reads anything into.
+// injectForm allows only characters that mean nothing to a shell, because the
+// flag becomes a word of shell lines.
 var injectForm = regexp.MustCompile(`^-+[A-Za-z0-9_.][A-Za-z0-9_.-]*=(?i:physical|local)$`)
 
 // parseInject reads FLAG=physical or FLAG=local.
@@ -30,9 +30,8 @@ func parseInject(value string) (string, error) {
 	return flag + "=" + strings.ToLower(mode), nil
 }
 
-// CheckInject refuses a shell line that the flag cannot be put behind: one that
-// has it already, which is not for berth to take apart, and one whose end is
-// not the end of the command that is meant.
+// CheckInject refuses a shell line to which the flag cannot be appended: one
+// that has it already, and one that does not end with its command's arguments.
 func CheckInject(spec *job.Spec) error {
 	if spec.Inject == "" || spec.Shell == "" {
 		return nil
@@ -41,18 +40,18 @@ func CheckInject(spec *job.Spec) error {
 	words := strings.FieldsFunc(spec.Shell, func(r rune) bool { return strings.ContainsRune(" \t\r\n;|&()<>'\"`", r) })
 	for _, word := range words {
 		if word == flag || strings.HasPrefix(word, flag+"=") {
-			return fmt.Errorf("inject_gpus: found %s in the shell line, allowed a line without it, or a command of several words", flag)
+			return fmt.Errorf("inject_gpus: expected a shell line without %[1]s, found %[1]s in it", flag)
 		}
 	}
 	if !endsInCommand(spec.Shell) {
-		return fmt.Errorf("inject_gpus: found a shell line with a pipe, a comment or an open end, where %s would go astray; allowed a command with its arguments at the end", flag)
+		return fmt.Errorf("inject_gpus: expected a shell line that ends with the arguments of its command, so that %s can be appended; found a pipe, a comment or an open end", flag)
 	}
 	return nil
 }
 
-// endsInCommand reports whether a word put behind a shell line would be an
-// argument of its command. It looks at the line as a shell's first pass would
-// and refuses what it is not sure of.
+// endsInCommand reports whether a word appended to a shell line would be an
+// argument of its command. It scans the line like a shell and says no when in
+// doubt.
 func endsInCommand(line string) bool {
 	line = strings.TrimRight(line, " \t\r\n")
 	var quote byte

@@ -35,7 +35,7 @@ func TestAFlagIsPutBehindWhatTakesIt(t *testing.T) {
 	for line, want := range map[string]string{
 		"a | tee log": "a pipe", "a |& tee log": "a pipe", "a # why": "a comment", "a;# why": "a comment", "a &": "an open end", "a;": "an open end", "(cd x; a)": "an open end",
 		"{ a; }": "an open end", "for i in 1 2; do a $i; done": "an open end", "a <<E": "an open end", `a "b`: "an open end", "if x; then a; fi": "an open end",
-		"a --cuda 0": "found --cuda in the shell line", "a --cuda=0": "found --cuda", "sh -c 'a --cuda 1'": "found --cuda", "a;b --cuda": "found --cuda",
+		"a --cuda 0": "expected a shell line without --cuda, found --cuda in it", "a --cuda=0": "found --cuda", "sh -c 'a --cuda 1'": "found --cuda", "a;b --cuda": "found --cuda",
 	} {
 		spec := job.Spec{Shell: line, Inject: "--cuda=physical"}
 		if err := CheckInject(&spec); err == nil || !strings.Contains(err.Error(), want) {

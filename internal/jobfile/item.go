@@ -9,13 +9,13 @@ import (
 	"berth/internal/text"
 )
 
-// itemReader turns one mapping into an item. Every key that is wrong is told,
-// not only the first.
+// itemReader turns one mapping into an item. It reports every wrong key, not
+// only the first.
 type itemReader struct {
 	*specs
 	item    Item
 	asking  asking
-	seen    []string // keys that were there, in their one spelling
+	seen    []string // keys already read, under their canonical names
 	command bool
 }
 
@@ -24,7 +24,7 @@ func (r *itemReader) read(v *value) {
 	r.asking.Spec = job.Defaults()
 	before := len(r.errs.Problems) + r.errs.More
 	if len(v.entries) > maxPairs {
-		r.errs.add(r.name, v.line, fmt.Sprintf("found %d keys in one job, allowed %d", len(v.entries), maxPairs))
+		r.errs.add(r.name, v.line, fmt.Sprintf("expected at most %d keys in one job, found %d", maxPairs, len(v.entries)))
 		return
 	}
 	for i := range v.entries {
@@ -34,7 +34,7 @@ func (r *itemReader) read(v *value) {
 		}
 	}
 	if !r.command {
-		r.errs.add(r.name, v.line, "found no command, allowed command: a shell line, or a list of words")
+		r.errs.add(r.name, v.line, "expected the key command (a shell line, or a list of words), found none")
 	}
 	if len(r.errs.Problems)+r.errs.More > before {
 		return
@@ -51,7 +51,7 @@ func (r *itemReader) read(v *value) {
 func (r *itemReader) entry(e *entry) error {
 	if strings.EqualFold(e.key, commandKey) {
 		if r.command {
-			return fmt.Errorf("found key command twice, allowed once")
+			return fmt.Errorf("expected each key once, found command twice")
 		}
 		r.command = true
 		return r.setCommand(&e.value)
@@ -61,7 +61,7 @@ func (r *itemReader) entry(e *entry) error {
 		return err
 	}
 	if slices.Contains(r.seen, f.Key) {
-		return fmt.Errorf("found key %s twice, allowed once", f.Key)
+		return fmt.Errorf("expected each key once, found %s twice", f.Key)
 	}
 	r.seen = append(r.seen, f.Key)
 	if f.Key == envKey {
@@ -114,7 +114,7 @@ func (r *itemReader) variable(name string, v value) error {
 		return err
 	}
 	if slices.Contains(r.seen, f.Key) {
-		return fmt.Errorf("found variable %s twice, allowed once", text.Found(name))
+		return fmt.Errorf("expected each variable once, found %s twice", text.Found(name))
 	}
 	r.seen = append(r.seen, f.Key)
 	written, err := v.textOf(f.Key)
@@ -131,7 +131,7 @@ func (r *itemReader) setCommand(v *value) error {
 			return err
 		}
 		if line = strings.TrimSpace(line); line == "" {
-			return fmt.Errorf("command: found nothing, allowed a shell line, or a list of words")
+			return fmt.Errorf("command: expected a shell line, or a list of words; found nothing")
 		}
 		r.item.Shell = line
 		return checkWord(line)
@@ -148,10 +148,10 @@ func (r *itemReader) setCommand(v *value) error {
 		total += len(word) + 1
 	}
 	if total > maxArgvBytes {
-		return fmt.Errorf("command: found words of %d bytes together, allowed %d", total, maxArgvBytes)
+		return fmt.Errorf("command: expected at most %d bytes in all words, found %d", maxArgvBytes, total)
 	}
 	if words[0] == "" {
-		return fmt.Errorf("command: found nothing as the first word, allowed a program")
+		return fmt.Errorf("command: expected a program as the first word, found nothing")
 	}
 	r.item.Argv = words
 	return nil
@@ -159,7 +159,7 @@ func (r *itemReader) setCommand(v *value) error {
 
 func checkWord(word string) error {
 	if len(word) > maxCommandBytes {
-		return fmt.Errorf("command: found %d bytes, allowed %d: put it into a script", len(word), maxCommandBytes)
+		return fmt.Errorf("command: expected at most %d bytes, found %d: put it into a script", maxCommandBytes, len(word))
 	}
 	return nil
 }

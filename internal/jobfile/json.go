@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// syntaxError is a file that is not written in its grammar at all, as opposed
-// to one that says something wrong.
+// syntaxError is a file that cannot be parsed, as opposed to one with a wrong
+// value.
 type syntaxError struct{ text string }
 
 func (e *syntaxError) Error() string { return e.text }
@@ -20,10 +20,10 @@ func isSyntax(err error) bool {
 }
 
 // readJSON reads JSON values that follow one another. The standard library
-// says whether a value is JSON; it is then walked here, which keeps the order
-// of keys, the text of numbers and the lines, and costs a tenth of asking the
-// library for every token.
-func readJSON(content []byte) (roots []value, line int, err error) {
+// checks the syntax; the walk here keeps the order of keys, the text of numbers
+// and the lines, at a tenth of the cost of asking the library for every token. expected names
+// the grammar in errors.
+func readJSON(content []byte, expected string) (roots []value, line int, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	w := jsonWalker{line: 1}
 	for {
@@ -32,7 +32,7 @@ func readJSON(content []byte) (roots []value, line int, err error) {
 			if errors.Is(err, io.EOF) {
 				return roots, 0, nil
 			}
-			return nil, lineAt(content, jsonErrorAt(content, err)), notJSON(err)
+			return nil, lineAt(content, jsonErrorAt(content, err)), notJSON(expected, err)
 		}
 		w.seek(content, int(decoder.InputOffset()), len(raw))
 		v, err := w.value(0)
@@ -43,11 +43,11 @@ func readJSON(content []byte) (roots []value, line int, err error) {
 	}
 }
 
-func notJSON(err error) error {
+func notJSON(expected string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &syntaxError{"found the end of the file inside of a value, allowed JSON or YAML"}
+		return &syntaxError{fmt.Sprintf("expected %s, found the end of the file inside a value", expected)}
 	}
-	return &syntaxError{fmt.Sprintf("found what is no JSON, allowed JSON or YAML: %v", err)}
+	return &syntaxError{fmt.Sprintf("expected %s, found %v", expected, err)}
 }
 
 func jsonErrorAt(content []byte, err error) int {
@@ -58,8 +58,8 @@ func jsonErrorAt(content []byte, err error) int {
 	return len(bytes.TrimRight(content, " \t\r\n"))
 }
 
-// jsonWalker walks text that is known to be valid JSON. To walk past its end
-// would be a bug, and the index panics.
+// jsonWalker walks text that is known to be valid JSON. Walking past the end
+// would be a bug, and panics.
 type jsonWalker struct {
 	text   []byte
 	at     int
@@ -67,14 +67,14 @@ type jsonWalker struct {
 	budget budget
 }
 
-// seek goes to the value of the given length that ends at end.
+// seek moves to the value of the given length that ends at end.
 func (w *jsonWalker) seek(content []byte, end, length int) {
 	w.line += bytes.Count(content[w.at:end-length], []byte{'\n'})
 	w.text, w.at = content[:end], end-length
 }
 
-// skip passes white space, commas and colons, and is where lines are counted:
-// a JSON string has no line end in it.
+// skip passes white space, commas and colons. It counts the lines too: a JSON
+// string has no line end in it.
 func (w *jsonWalker) skip() byte {
 	for {
 		switch c := w.text[w.at]; c {

@@ -9,17 +9,16 @@ import (
 	"berth/internal/text"
 )
 
-// envKey is open: env.NAME is a key for each variable.
+// env.NAME is a key of its own for each variable.
 const (
 	envKey    = "env"
 	envPrefix = envKey + "."
 )
 
-// numGPUs is what specs of tgpu's say for gpus.
+// numGPUs is tgpu's key for gpus.
 const numGPUs = "num_gpus"
 
-// fieldIndex finds a field by its key, its flag's word, or another that people
-// use for it.
+// fieldIndex finds a field by its key, its flag or an alias.
 var fieldIndex = func() map[string]*Field {
 	index := make(map[string]*Field, 2*len(fields))
 	for _, f := range fields {
@@ -30,7 +29,7 @@ var fieldIndex = func() map[string]*Field {
 	return index
 }()
 
-// fileKeys and askKeys are the known keys of either grammar.
+// fileKeys are the keys of a jobs file, askKeys those of a submission.
 var (
 	fileKeys = keysBut(SubmitOnly)
 	askKeys  = keysBut(FileOnly)
@@ -46,11 +45,11 @@ func keysBut(unknown Where) []string {
 	return append(keys, envPrefix+"NAME")
 }
 
-// Lookup finds the field of a submission that a key means, under any of its
-// names: "ids" for "gpu-ids", "timeout" for "time".
+// Lookup finds a field of a submission by any of its names: "ids" or
+// "gpu-ids", "timeout" or "time".
 func Lookup(key string) (*Field, error) { return lookup(key, FileOnly, askKeys) }
 
-// lookupInFile finds the field that a key of a jobs file means.
+// lookupInFile finds a field of a jobs file.
 func lookupInFile(key string) (*Field, error) { return lookup(key, SubmitOnly, fileKeys) }
 
 func lookup(key string, not Where, known []string) (*Field, error) {
@@ -61,8 +60,8 @@ func lookup(key string, not Where, known []string) (*Field, error) {
 	return f, err
 }
 
-// Plain is a pair of a submission under the one key by which its field is
-// known: ids for gpu-ids, and for a variable that is set by env, env.NAME.
+// Plain is a pair of a submission under its field's canonical key: ids for
+// gpu-ids, and env.NAME for a variable set by env.
 func Plain(pair Pair) (Pair, error) {
 	f, err := Lookup(pair.Key)
 	if err != nil {
@@ -78,8 +77,8 @@ func Plain(pair Pair) (Pair, error) {
 	return Pair{Key: envPrefix + name, Value: value}, nil
 }
 
-// find looks a key up in any case, with - for _ as flags have it; nil: there
-// is none. What follows "env." keeps its case.
+// find looks a key up, ignoring case (except after "env.") and taking - for _.
+// It returns nil if there is no such field.
 func find(key string) (*Field, error) {
 	if len(key) >= len(envPrefix) && strings.EqualFold(key[:len(envPrefix)], envPrefix) {
 		return variable(key[len(envPrefix):])
@@ -93,17 +92,17 @@ func find(key string) (*Field, error) {
 // variable is the field of one variable.
 func variable(name string) (*Field, error) {
 	if !isVariable(name) {
-		return nil, fmt.Errorf("found %s, allowed env.NAME with letters, digits and _ in NAME", text.Found(envPrefix+name))
+		return nil, fmt.Errorf("expected env.NAME with letters, digits and _ in NAME, found %s", text.Found(envPrefix+name))
 	}
 	read := func(a *asking, value string) error { return setEnv(&a.Spec, name, value) }
 	return &Field{Key: envPrefix + name, codec: codec{read: read}}, nil
 }
 
 func unknownKey(key string, known []string) error {
-	return fmt.Errorf("found unknown key %s%s, known keys: %s", text.Found(key), meant(key, slices.Concat(known, []string{numGPUs})), strings.Join(known, " "))
+	return fmt.Errorf("unknown key %s%s; the keys are %s", text.Found(key), meant(key, slices.Concat(known, []string{numGPUs})), strings.Join(known, " "))
 }
 
-// meant asks about the known word that is nearest, where one is near.
+// meant suggests the known word that is most similar, if one is.
 func meant(word string, known []string) string {
 	if near := text.Nearest(word, known); near != "" {
 		return fmt.Sprintf(" (did you mean %s?)", near)
@@ -111,11 +110,17 @@ func meant(word string, known []string) string {
 	return ""
 }
 
-// silent is a job of which nothing was said.
-var silent = Asked{Spec: job.Defaults()}
+// oneOf lists words for an error: none, soft or mps.
+func oneOf(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
 
-// Pairs say in keys and values what a spec says beyond the defaults, but for
-// its command. Ask makes the same spec of them.
+// unset is a job with only the defaults.
+var unset = Asked{Spec: job.Defaults()}
+
+// Pairs are the keys and values of a spec that differ from the defaults,
+// without its command. Ask turns them into the same spec again.
 func Pairs(spec *job.Spec) []Pair {
 	asked := Asked{Spec: *spec}
 	var pairs []Pair
@@ -123,7 +128,7 @@ func Pairs(spec *job.Spec) []Pair {
 		if f.write == nil {
 			continue
 		}
-		if value := f.write(&asked); value != f.write(&silent) {
+		if value := f.write(&asked); value != f.write(&unset) {
 			pairs = append(pairs, Pair{Key: f.Key, Value: value})
 		}
 	}
@@ -133,8 +138,8 @@ func Pairs(spec *job.Spec) []Pair {
 	return pairs
 }
 
-// Settings are what else a spec says, for people who look at a job: without
-// what a job's view has a place of its own for.
+// Settings are the values of a spec that `berth show` lists as settings:
+// without those that it shows in a place of their own.
 func Settings(spec *job.Spec) map[string]string {
 	asked := Asked{Spec: *spec}
 	settings := map[string]string{}
@@ -142,7 +147,7 @@ func Settings(spec *job.Spec) map[string]string {
 		if f.write == nil || f.shown != nil && !f.shown(spec) {
 			continue
 		}
-		if value := f.write(&asked); f.shown != nil || value != f.write(&silent) {
+		if value := f.write(&asked); f.shown != nil || value != f.write(&unset) {
 			settings[f.Key] = value
 		}
 	}

@@ -13,20 +13,20 @@ const (
 	maxID           = 1023
 	maxDependencies = 1024
 
-	// defaultWarnBefore is how long before its end a job is told when the
-	// signal came without a number.
+	// defaultWarnBefore is how long before its time limit a job gets its
+	// signal, unless the user says otherwise.
 	defaultWarnBefore = 60 * time.Second
 )
 
 const (
-	allowedIDs       = "GPU ids from 0 to 1023 and ranges, each id once: 0-3,5"
-	allowedAfter     = "names, each with :ok, :any or :fail where wanted: prep,eval:any"
-	allowedAfterJobs = "job ids, each once and with :ok, :any or :fail where wanted: 12,13:any,17_3, @ for your last job, @~1 for the one before, or the name of a job before it in the same file"
-	allowedSignal    = "a signal and how long before the end it is sent: USR1@60, TERM@2m"
+	allowedIDs       = "GPU ids from 0 to 1023 such as 0-3,5"
+	allowedAfter     = "names of other lines, such as prep,eval:any (:ok is the default, :any and :fail are the others)"
+	allowedAfterJobs = "job ids such as 12,13:any,17_3 (:ok is the default, :any and :fail are the others), @ for your last job, @~1 for the one before, or the name of an earlier job in the same file"
+	allowedSignal    = "a signal and how long before the time limit to send it, such as USR1@60 or TERM@2m"
 )
 
-// ParseIDs reads a list of card ids such as "0-3,5". The order is kept: it is
-// the order in which a job sees the cards.
+// ParseIDs reads a list of GPU ids such as "0-3,5". It keeps their order, in
+// which the job sees the GPUs.
 func ParseIDs(s string) ([]int, error) {
 	var ids []int
 	var seen [maxID + 1]bool
@@ -42,7 +42,7 @@ func ParseIDs(s string) ([]int, error) {
 		}
 		for id := from; id <= to; id++ {
 			if seen[id] {
-				return nil, fmt.Errorf("found id %d twice in %s, allowed %s", id, text.Found(s), allowedIDs)
+				return nil, fmt.Errorf("expected each id once, found %d twice in %s", id, text.Found(s))
 			}
 			seen[id] = true
 			ids = append(ids, id)
@@ -53,15 +53,16 @@ func ParseIDs(s string) ([]int, error) {
 
 func formatIDs(ids []int) string { return job.Grant{GPUs: ids}.List() }
 
-// parseAfter reads what a line of a jobs file waits for: names of other lines.
+// parseAfter reads the dependencies of a line of a jobs file: names of other
+// lines.
 func parseAfter(s string) ([]job.Dependency, error) {
 	return parseDependencies(s, allowedAfter, func(word string) (job.Dependency, bool) {
 		return job.Dependency{Name: word}, word != ""
 	})
 }
 
-// parseAfterJobs reads what a submitted job waits for: ids of other jobs. "@"
-// and "@~1" stand as they are, because only the daemon knows which job a
+// parseAfterJobs reads the dependencies of a submitted job: ids of other jobs.
+// It keeps "@" and "@~1" as they are, because only the daemon knows which job a
 // caller submitted last.
 func parseAfterJobs(s string) ([]job.Dependency, error) {
 	return parseDependencies(s, allowedAfterJobs, func(word string) (job.Dependency, bool) {
@@ -76,9 +77,8 @@ func parseAfterJobs(s string) ([]job.Dependency, error) {
 	})
 }
 
-// parseDependencies reads a list of jobs with their conditions. The part after the
-// last colon is the condition, so that a name with colons can be written with
-// one.
+// parseDependencies reads a list of jobs with their conditions. The condition
+// follows the last colon, so that a name may have colons too.
 func parseDependencies(s, allowed string, read func(word string) (job.Dependency, bool)) ([]job.Dependency, error) {
 	var list []job.Dependency
 	seen := map[job.Dependency]bool{}
@@ -89,7 +89,7 @@ func parseDependencies(s, allowed string, read func(word string) (job.Dependency
 			switch condition {
 			case job.AfterOK, job.AfterAny, job.AfterFail:
 			default:
-				return nil, fmt.Errorf("found condition %s, allowed ok, any or fail", text.Found(word[colon+1:]))
+				return nil, fmt.Errorf("expected the condition ok, any or fail, found %s", text.Found(word[colon+1:]))
 			}
 			word = word[:colon]
 		}
@@ -98,10 +98,10 @@ func parseDependencies(s, allowed string, read func(word string) (job.Dependency
 			return nil, text.Mismatch(s, allowed)
 		}
 		if seen[dependency] {
-			return nil, fmt.Errorf("found %s twice, allowed each once", text.Found(word))
+			return nil, fmt.Errorf("expected each job once, found %s twice", text.Found(word))
 		}
 		if len(list) == maxDependencies {
-			return nil, fmt.Errorf("found more than %d, allowed %d", maxDependencies, maxDependencies)
+			return nil, fmt.Errorf("expected at most %d jobs, found more", maxDependencies)
 		}
 		seen[dependency] = true
 		dependency.On = condition
@@ -110,7 +110,7 @@ func parseDependencies(s, allowed string, read func(word string) (job.Dependency
 	return list, nil
 }
 
-// warnSignals are those a program can catch and would use to save itself.
+// warnSignals are those that a program can catch, to save its work.
 const warnSignals = " HUP INT QUIT USR1 USR2 ALRM TERM CONT URG WINCH "
 
 // parseSignal reads a warning such as "USR1@60". The name comes back in upper
@@ -119,7 +119,7 @@ func parseSignal(s string) (name string, before time.Duration, err error) {
 	name, when, timed := strings.Cut(strings.TrimSpace(s), "@")
 	name = strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(name)), "SIG")
 	if name == "" || strings.Contains(name, " ") || !strings.Contains(warnSignals, " "+name+" ") {
-		return "", 0, fmt.Errorf("found %s, allowed %s; the signals are%s", text.Found(s), allowedSignal, strings.TrimRight(warnSignals, " "))
+		return "", 0, fmt.Errorf("expected %s, found %s; the signals are%s", allowedSignal, text.Found(s), strings.TrimRight(warnSignals, " "))
 	}
 	if !timed {
 		return name, defaultWarnBefore, nil

@@ -6,15 +6,15 @@ import (
 	"berth/internal/text"
 )
 
-// maxGPUs lies far outside of any machine, so that no later arithmetic can
-// overflow.
+// maxGPUs is far beyond any machine, and keeps later arithmetic from
+// overflowing.
 const maxGPUs = 1024
 
-const allowedGPUs = "a whole number of GPUs from 0 to 1024, or a share of one GPU between 0 and 1"
+const allowedGPUs = "a number of GPUs from 0 to 1024, or a share of one such as 0.5"
 
-// parseGPUs reads how many GPUs a job wants: a whole count, 0 for none, or a
-// share of one. There is no such thing as one and a half cards for a job, so
-// a fraction above 1 is rounded up.
+// parseGPUs reads the number of GPUs a job needs: a whole number, 0 for a CPU
+// job, or a share of one. A fraction above 1 is rounded up: no job can have one
+// and a half GPUs.
 func parseGPUs(s string) (count int, share float64, err error) {
 	value, unit, ok := text.CutNumber(s)
 	if !ok || unit != "" || value > maxGPUs {

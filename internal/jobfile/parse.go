@@ -11,12 +11,12 @@ import (
 	"berth/internal/job"
 )
 
-// Bounds on a file. What passes them is a mistake (a log, a data set), and is
+// Bounds on a file. A larger one is a mistake (a log, a data set), and is
 // refused before it fills memory.
 const (
 	maxLineBytes = 1 << 20
 	maxLines     = 1_000_000
-	// What the kernel takes as one argument, which a shell line is.
+	// What the kernel accepts as one argument; a shell line is one.
 	maxCommandBytes = 128<<10 - 1
 )
 
@@ -29,18 +29,18 @@ type Line struct {
 	Occurrence int    // from 1, among lines with the same command
 }
 
-// File is a jobs file as it stands.
+// File is the content of a jobs file.
 type File struct {
 	Lines []*Line
-	// Unterminated is set where the last line is not blank, not a comment,
-	// and has no newline: its writer may not be done with it.
+	// Unterminated is set if the last line is a job without a newline: an
+	// editor may still be writing it.
 	Unterminated bool
 }
 
-// Parse reads a jobs file. Each line starts from the defaults and changes
-// what its block says. The error is an *Errors; the lines that could be read
-// come back beside it, and Unterminated holds too, so that a caller who looks
-// at a growing file can give a half-written last line time.
+// Parse reads a jobs file. Each line starts from the defaults and changes what
+// its block says. The error is an *Errors; the readable lines and Unterminated
+// are returned with it, so that a caller who watches a growing file can give a
+// half-written last line time.
 func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	jobs := countJobs(text)
@@ -51,7 +51,7 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 		raw, rest, terminated := bytes.Cut(text, []byte{'\n'})
 		text = rest
 		if number++; number > maxLines {
-			p.errs.add(name, number, fmt.Sprintf("found more lines, allowed %d", maxLines))
+			p.errs.add(name, number, fmt.Sprintf("expected at most %d lines, found more", maxLines))
 			break
 		}
 		if raw = trim(raw); len(raw) == 0 || raw[0] == '#' {
@@ -63,8 +63,8 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 		}
 	}
 	if len(p.errs.Problems) == 0 {
-		// A line that could not be read may be the one others wait for, so
-		// names are looked at only once every line is good.
+		// Others may wait for a line that could not be read, so names are
+		// checked only once every line is good.
 		checkAfter(name, p.file.Lines, &p.errs)
 	}
 	if len(p.errs.Problems) > 0 {
@@ -76,7 +76,7 @@ func Parse(name string, text []byte, defaults job.Spec) (File, error) {
 type parser struct {
 	name        string
 	defaults    job.Spec
-	asking      asking // the line that is being read
+	asking      asking // of the line being read
 	file        File
 	occurrences map[string]int
 	errs        Errors
@@ -84,13 +84,13 @@ type parser struct {
 
 func (p *parser) line(number int, raw []byte) error {
 	if len(raw) > maxLineBytes {
-		return fmt.Errorf("found a line of %d bytes, allowed %d", len(raw), maxLineBytes)
+		return fmt.Errorf("expected at most %d bytes in a line, found %d", maxLineBytes, len(raw))
 	}
 	if bytes.IndexByte(raw, 0) >= 0 {
-		return fmt.Errorf("found a NUL byte, allowed text")
+		return fmt.Errorf("expected text, found a NUL byte")
 	}
-	// The line is copied out of the file: a job that lives for days must not
-	// hold every version of the file it was once read from.
+	// Copy the line: a job that lives for days must not keep in memory every
+	// version of the file it was read from.
 	command := string(raw)
 	line := &Line{Number: number, Spec: p.defaults}
 	if opensBlock(command) {
@@ -99,14 +99,14 @@ func (p *parser) line(number int, raw []byte) error {
 		command, err = p.asking.readBlock(command)
 		line.Spec = p.asking.Spec
 		if err == nil && (command == "" || command[0] == '#') {
-			err = fmt.Errorf("found a block without a command, allowed [key=value ...] COMMAND")
+			err = fmt.Errorf("expected [key=value ...] COMMAND, found no command")
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if len(command) > maxCommandBytes {
-		return fmt.Errorf("found a command of %d bytes, allowed %d: put it into a script", len(command), maxCommandBytes)
+		return fmt.Errorf("expected at most %d bytes in a command, found %d: put it into a script", maxCommandBytes, len(command))
 	}
 	occurrence := p.occurrences[command] + 1
 	p.occurrences[command] = occurrence
@@ -120,8 +120,8 @@ func (p *parser) line(number int, raw []byte) error {
 	return nil
 }
 
-// Key is the identity of a line: what it runs, and how many equal lines stand
-// above it. Attributes are not part of it.
+// Key identifies a line by its command and by how many equal lines precede it,
+// not by its attributes.
 func Key(command string, occurrence int) string {
 	sum := sha256.Sum256([]byte(command))
 	var b strings.Builder
@@ -134,7 +134,7 @@ func Key(command string, occurrence int) string {
 	return b.String()
 }
 
-// countJobs sizes the list beforehand, so that it is not copied as it grows.
+// countJobs lets Parse allocate its list once.
 func countJobs(text []byte) int {
 	count := 0
 	for len(text) > 0 && count < maxLines {

@@ -18,23 +18,22 @@ const (
 	slurmMark = "#SBATCH"
 )
 
-// Directive is one option of a script as it was written, and its line.
+// Directive is one option of a script as written, and its line.
 type Directive struct {
 	Line int
 	Text string
 }
 
-// Script is what the leading comments of a script ask for.
+// Script is what the leading comments of a script request.
 type Script struct {
-	// Pairs are what #SBATCH lines say, then what #BERTH lines say, so that
-	// the latter win.
+	// Pairs are those of #SBATCH lines, then those of #BERTH lines, which win.
 	Pairs []Pair
-	// Ignored are the options of #SBATCH lines that berth has no meaning for.
+	// Ignored are the options of #SBATCH lines that mean nothing to berth.
 	Ignored []Directive
 }
 
-// ParseScript reads the leading comments of a script: up to the first line
-// that is neither blank nor a comment. The error is an *Errors.
+// ParseScript reads the comments of a script up to the first line that is
+// neither blank nor a comment. The error is an *Errors.
 func ParseScript(name string, content []byte) (Script, error) {
 	r := scriptReader{name: name}
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
@@ -51,7 +50,7 @@ func ParseScript(name string, content []byte) (Script, error) {
 			continue
 		}
 		if directives++; directives > maxDirectives {
-			r.errs.add(name, number, fmt.Sprintf("found more than %d directives, allowed %d", maxDirectives, maxDirectives))
+			r.errs.add(name, number, fmt.Sprintf("expected at most %d directives, found more", maxDirectives))
 			break
 		}
 		r.directive(number, mark, text)
@@ -64,8 +63,8 @@ func ParseScript(name string, content []byte) (Script, error) {
 	return script, nil
 }
 
-// cutMark reports whether a comment is a directive: its mark, and then white
-// space. Anything else, such as ##BERTH, is a comment like any other.
+// cutMark reports whether a comment is a directive: a mark and white space.
+// Anything else, such as ##BERTH, is an ordinary comment.
 func cutMark(raw []byte) (mark string, text []byte, found bool) {
 	for _, mark := range []string{berthMark, slurmMark} {
 		rest, has := bytes.CutPrefix(raw, []byte(mark))
@@ -98,17 +97,17 @@ func (r *scriptReader) directive(line int, mark string, text []byte) {
 func directiveWords(text []byte) ([]string, error) {
 	switch {
 	case len(text) > maxDirectiveBytes:
-		return nil, fmt.Errorf("found a directive of %d bytes, allowed %d", len(text), maxDirectiveBytes)
+		return nil, fmt.Errorf("expected at most %d bytes in a directive, found %d", maxDirectiveBytes, len(text))
 	case bytes.IndexByte(text, 0) >= 0:
-		return nil, fmt.Errorf("found a NUL byte, allowed text")
+		return nil, fmt.Errorf("expected text, found a NUL byte")
 	case !utf8.Valid(text):
-		return nil, fmt.Errorf("found bytes that are no UTF-8, allowed text")
+		return nil, fmt.Errorf("expected UTF-8 text, found other bytes")
 	}
 	return splitWords(string(text))
 }
 
-// flags reads the words of one #BERTH line. What is wrong with one flag is
-// told, and the rest read all the same.
+// flags reads the words of one #BERTH line. After a bad value it reports the
+// error and goes on with the next flag.
 func (r *scriptReader) flags(line int, words []string) error {
 	check := asking{formOnly: true}
 	for len(words) > 0 {
@@ -130,20 +129,20 @@ func (r *scriptReader) flags(line int, words []string) error {
 	return nil
 }
 
-// script puts both kinds of directive together.
+// script combines both kinds of directive.
 func (r *scriptReader) script() Script {
 	pairs, ignored := r.translate()
 	given := func(key string) bool {
 		return slices.ContainsFunc(r.berth, func(p Pair) bool { return p.Key == key })
 	}
 	if given("ids") && !given("gpus") {
-		// The cards that a #BERTH line names are also how many.
+		// The ids on a #BERTH line also set the number of GPUs.
 		pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return p.Key == "gpus" })
 	}
 	return Script{Pairs: append(pairs, r.berth...), Ignored: ignored}
 }
 
-// checkForm reports what is wrong with a value by itself.
+// checkForm checks a value without the rest of its job.
 func checkForm(name string, pair Pair) error {
 	f, err := Lookup(pair.Key)
 	if err != nil {

@@ -14,10 +14,10 @@ const (
 	maxLastSteps = 1_000_000
 )
 
-const allowedSelection = "job ids: 7, 1-3,7, 17_0, 17_0-3, @ for your last job, @~1 for the one before, or all"
+const allowedSelection = "job ids such as 7, 1-3,7, 17_0 or 17_0-3, @ for your last job, @~1 for the one before, or all"
 
-// Selection is which jobs a command is about. An id may be a whole array's,
-// which only who knows the jobs can tell.
+// Selection is the jobs a command applies to. An id may be that of a whole
+// array, which only the daemon can tell.
 type Selection struct {
 	IDs    []string // "7", "17_0"
 	Ranges []Range
@@ -25,8 +25,8 @@ type Selection struct {
 	All    bool
 }
 
-// Range is a run of ids, both ends included: of jobs ("1-3"), or of the tasks
-// of one array ("17_0-3").
+// Range is a range of ids, both ends included: of jobs ("1-3"), or of the
+// tasks of one array ("17_0-3").
 type Range struct {
 	Array    string // empty: jobs
 	From, To int64
@@ -37,8 +37,8 @@ func (s Selection) Empty() bool {
 	return !s.All && len(s.IDs) == 0 && len(s.Ranges) == 0 && len(s.Last) == 0
 }
 
-// ParseSelection reads the ids a command was given, each word a list. What
-// is named twice is selected once.
+// ParseSelection reads the ids a command was given, each word a list. A job
+// named twice is selected once.
 func ParseSelection(words []string) (Selection, error) {
 	var s Selection
 	seen := map[any]bool{}
@@ -48,12 +48,12 @@ func ParseSelection(words []string) (Selection, error) {
 				return Selection{}, text.Mismatch(part, allowedSelection)
 			}
 			if len(seen) > maxSelected {
-				return Selection{}, fmt.Errorf("found more than %d ids, allowed %d: use ranges", maxSelected, maxSelected)
+				return Selection{}, fmt.Errorf("expected at most %d ids, found more: use ranges", maxSelected)
 			}
 		}
 	}
 	if s.All && len(seen) > 0 {
-		return Selection{}, fmt.Errorf("found all beside other ids, allowed all alone")
+		return Selection{}, fmt.Errorf("expected all alone, found other ids beside it")
 	}
 	return s, nil
 }
@@ -99,7 +99,7 @@ func cutRange(low, high string) (r Range, ok bool) {
 	return r, ok && ok2 && from <= to
 }
 
-// parseJobID reads "17" or "17_3" and writes it without leading zeros.
+// parseJobID reads "17" or "17_3" and returns it without leading zeros.
 func parseJobID(word string) (id string, ok bool) {
 	job, task, isTask := strings.Cut(word, "_")
 	base, ok := text.Digits(job, maxIDDigits)

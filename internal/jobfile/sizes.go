@@ -5,21 +5,20 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"berth/internal/text"
 )
 
-// modelNeed is what a model takes: whole cards, or a share of one, and how much
-// memory on each where that is known.
+// modelNeed is what a model needs: whole GPUs or a share of one, and the
+// memory on each if that is known.
 type modelNeed struct {
 	GPUs    int
 	Share   float64
 	VRAMMiB int64
 }
 
-// Sizes is a table of language models and what each takes. Its zero value
-// knows none, and gives every job one whole card.
+// Sizes is a table of language models and what each needs. Its zero value
+// knows no model, and gives every job one whole GPU.
 type Sizes struct {
 	other  modelNeed
 	models map[string]modelNeed
@@ -29,23 +28,26 @@ const (
 	defaultKey = "default_requirement"
 	modelsKey  = "models"
 
-	allowedNeed = "a number of GPUs above 0, such as 0.5, or {\"share\": 0.5}, or {\"gpus\": 2, \"vram\": \"18G\"}"
+	allowedTable = "a table of models such as {\"" + defaultKey + "\": 1.0, \"" + modelsKey + "\": {\"NAME\": 0.5}}"
+	allowedNeed  = "a number of GPUs above 0 such as 0.5, {\"share\": 0.5} or {\"gpus\": 2, \"vram\": \"18G\"}"
 )
 
 // ParseSizes reads a table such as
 //
 //	{"default_requirement": 1.0, "models": {"qwen2.5-3b-inst": 0.5}}
 //
-// The error is an *Errors. Keys that mean nothing here are another program's;
-// those that look like a slip of the fingers are refused.
+// The error is an *Errors. Unknown keys belong to another program and are
+// ignored, unless they look like a typing error.
 func ParseSizes(name string, text []byte) (Sizes, error) {
 	r := sizesReader{name: name}
-	roots, line, err := readJSON(text)
+	roots, line, err := readJSON(text, "JSON")
 	switch {
 	case err != nil:
-		r.errs.add(name, line, strings.Replace(err.Error(), "JSON or YAML", "JSON", 1))
-	case len(roots) != 1 || roots[0].kind != mapping:
-		r.errs.add(name, 1, fmt.Sprintf("found no table of models, allowed {%q: 1.0, %q: {\"NAME\": 0.5}}", defaultKey, modelsKey))
+		r.errs.add(name, line, err.Error())
+	case len(roots) != 1:
+		r.errs.add(name, 1, fmt.Sprintf("expected "+allowedTable+", found %d values", len(roots)))
+	case roots[0].kind != mapping:
+		r.errs.add(name, 1, fmt.Sprintf("expected "+allowedTable+", found %s", roots[0].what()))
 	default:
 		r.table(&roots[0])
 	}
@@ -55,8 +57,8 @@ func ParseSizes(name string, text []byte) (Sizes, error) {
 	return r.sizes, nil
 }
 
-// of is what a job with these arguments takes, by the last --llm among them.
-// known says that the table names that model.
+// of is what a job with these arguments needs, by the last --llm among them.
+// known is set if the table has that model.
 func (s Sizes) of(words []string) (need modelNeed, known bool) {
 	model, _ := FlagValue(words, "--llm")
 	if need, known = s.models[model]; known {
@@ -83,14 +85,14 @@ func (r *sizesReader) table(root *value) {
 		case e.key == modelsKey:
 			r.readModels(e)
 		case near != "":
-			r.errs.add(r.name, e.line, fmt.Sprintf("found unknown key %s (did you mean %s?), known keys: %s %s", text.Found(e.key), near, defaultKey, modelsKey))
+			r.errs.add(r.name, e.line, fmt.Sprintf("unknown key %s (did you mean %s?); the keys are %s and %s", text.Found(e.key), near, defaultKey, modelsKey))
 		}
 	}
 }
 
 func (r *sizesReader) readModels(e *entry) {
 	if e.value.kind != mapping {
-		r.errs.add(r.name, e.line, fmt.Sprintf("%s: found %s, allowed {\"NAME\": 0.5}", e.key, e.value.what()))
+		r.errs.add(r.name, e.line, fmt.Sprintf("%s: expected {\"NAME\": 0.5}, found %s", e.key, e.value.what()))
 		return
 	}
 	r.sizes.models = make(map[string]modelNeed, len(e.value.entries))
@@ -100,7 +102,7 @@ func (r *sizesReader) readModels(e *entry) {
 	}
 }
 
-// need reads what one model takes; what is wrong with it is told by its name.
+// need reads what one model needs. Errors begin with the model's name.
 func (r *sizesReader) need(model string, v *value) modelNeed {
 	need, err := readNeed(v)
 	if err != nil {
@@ -115,7 +117,7 @@ func readNeed(v *value) (modelNeed, error) {
 	}
 	n, err := readCount(v, maxGPUs)
 	if err != nil {
-		return modelNeed{}, fmt.Errorf("found %s, allowed %s", v.what(), allowedNeed)
+		return modelNeed{}, fmt.Errorf("expected %s; found %s", allowedNeed, v.what())
 	}
 	return cardsFor(n), nil
 }
@@ -129,13 +131,13 @@ func readNeeds(v *value) (modelNeed, error) {
 		n, err := readCount(&e.value, maxGPUs)
 		switch {
 		case !slices.Contains(known, e.key):
-			return need, fmt.Errorf("found unknown key %s%s, known keys: %s", text.Found(e.key), meant(e.key, known), strings.Join(known, " "))
+			return need, fmt.Errorf("unknown key %s%s; the keys are share, gpus and vram", text.Found(e.key), meant(e.key, known))
 		case e.key == "vram" && e.value.kind == scalar:
 			need.VRAMMiB, err = text.ParseSize(e.value.text)
 		case err == nil && e.key == "share" && n > 1, e.key == "vram":
-			err = fmt.Errorf("found %s, allowed %s", e.value.what(), allowedNeed)
+			err = fmt.Errorf("expected %s; found %s", allowedNeed, e.value.what())
 		case err == nil && need.GPUs > 0:
-			err = fmt.Errorf("found share and gpus, allowed one of them")
+			err = fmt.Errorf("expected share or gpus, found both")
 		case err == nil:
 			cards := cardsFor(n)
 			need.GPUs, need.Share = cards.GPUs, cards.Share
@@ -145,24 +147,24 @@ func readNeeds(v *value) (modelNeed, error) {
 		}
 	}
 	if need == (modelNeed{}) {
-		return need, fmt.Errorf("found nothing, allowed %s", allowedNeed)
+		return need, fmt.Errorf("expected %s; found nothing", allowedNeed)
 	}
 	need.GPUs = max(need.GPUs, 1)
 	return need, nil
 }
 
-// readCount takes a number, and no text that looks like one: a table where
-// "1" and 1 stand side by side is one that nobody looked at.
+// readCount takes a number, but not one in quotes: a table with both "1" and 1
+// has not been checked by its author.
 func readCount(v *value, most float64) (float64, error) {
 	if v.kind == scalar && !v.quoted {
 		if n, err := strconv.ParseFloat(v.text, 64); err == nil && n > 0 && n <= most {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("found %s, allowed a number above 0 and up to %g", v.what(), most)
+	return 0, fmt.Errorf("expected a number above 0 and up to %g, found %s", most, v.what())
 }
 
-// cardsFor makes cards of a number: what is above one is so many whole ones.
+// cardsFor turns a number into a share of one GPU, or whole GPUs above 1.
 func cardsFor(n float64) modelNeed {
 	if n < 1 {
 		return modelNeed{GPUs: 1, Share: n}

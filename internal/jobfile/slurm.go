@@ -11,20 +11,20 @@ import (
 type slurmOption struct {
 	line  int
 	text  string // as it was written
-	name  string // the long one without its dashes; empty: nothing berth knows
+	name  string // the long name without its dashes; empty: unknown to berth
 	value string
 }
 
-// slurmMeaning is what an option says in berth's words. It is not ok where
-// berth has no such meaning, and an error where Slurm would refuse it too.
+// slurmMeaning translates an option into berth's keys. ok is false if berth
+// has no equivalent; an error means that Slurm would refuse it too.
 type slurmMeaning func(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error)
 
-// as is an option that is a field of berth's under another name.
+// as is an option that berth has under another name.
 func as(key string) slurmMeaning {
 	return func(_ *slurmTranslator, value string) ([]Pair, bool, error) { return []Pair{{key, value}}, true, nil }
 }
 
-// oneTask is an option that means the same where the job is one process, as
+// oneTask is an option that berth can only honour for a job of one task, as
 // every job of berth is.
 func oneTask(meaning slurmMeaning) slurmMeaning {
 	return func(t *slurmTranslator, value string) ([]Pair, bool, error) {
@@ -37,11 +37,11 @@ func oneTask(meaning slurmMeaning) slurmMeaning {
 	}
 }
 
-// one is an option that says nothing as long as it is 1.
+// one is an option that changes nothing if its value is 1.
 func one(_ *slurmTranslator, value string) ([]Pair, bool, error) { return nil, value == "1", nil }
 
-// slurmOptions are the options berth has the same meaning for. One that takes
-// no value is read as if it were given the one that stands for it here.
+// slurmOptions are the options that berth can translate. bare is the value of
+// an option that takes none.
 var slurmOptions = map[string]struct {
 	short   byte
 	bare    string
@@ -71,7 +71,7 @@ var slurmOptions = map[string]struct {
 	"error":           {short: 'e', meaning: slurmError},
 }
 
-// slurmLong is the long option that a letter stands for; empty: none.
+// slurmLong is the long name of a short option; empty: unknown.
 func slurmLong(letter byte) string {
 	for name, option := range slurmOptions {
 		if option.short == letter {
@@ -99,9 +99,9 @@ func appendSlurm(options []slurmOption, line int, words []string) ([]slurmOption
 		case takes && next, !known && strings.HasPrefix(word, "-") && next && !strings.HasPrefix(words[1], "-"):
 			o.value, taken = words[1], 2
 		case takes && !attached:
-			return options, fmt.Errorf("%s: found no value, allowed one", word)
+			return options, fmt.Errorf("%s: expected a value, found none", word)
 		case !takes && attached:
-			known = false // a value nobody expects changes the meaning
+			known = false // an unexpected value changes the meaning
 		case !takes:
 			o.value = option.bare
 		}
@@ -114,8 +114,8 @@ func appendSlurm(options []slurmOption, line int, words []string) ([]slurmOption
 	return options, nil
 }
 
-// translate says in berth's words what the #SBATCH lines ask for. Of an
-// option that is repeated the last one counts, as it does in Slurm.
+// translate turns the #SBATCH lines into berth's keys. The last of a repeated
+// option wins, as in Slurm.
 func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 	t := slurmTranslator{last: map[string]string{}}
 	lastAt := map[string]int{}
@@ -133,13 +133,13 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 		if mine && o.name != "" && lastAt[o.name] != i {
 			continue
 		}
-		said, ok, err := []Pair(nil), false, error(nil)
+		translated, ok, err := []Pair(nil), false, error(nil)
 		if mine && o.name != "" {
-			if said, ok, err = slurmOptions[o.name].meaning(&t, o.value); err != nil {
+			if translated, ok, err = slurmOptions[o.name].meaning(&t, o.value); err != nil {
 				err = fmt.Errorf("--%s: %w", o.name, err)
 			}
 		}
-		for _, pair := range said {
+		for _, pair := range translated {
 			if err == nil && ok {
 				err = checkForm("--"+o.name, pair)
 			}
@@ -150,7 +150,7 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 		case !ok:
 			ignored = append(ignored, Directive{Line: o.line, Text: o.text})
 		default:
-			pairs = append(pairs, said...)
+			pairs = append(pairs, translated...)
 			if rest := t.rest; rest != "" {
 				ignored = append(ignored, Directive{Line: o.line, Text: rest})
 			}
@@ -160,10 +160,10 @@ func (r *scriptReader) translate() (pairs []Pair, ignored []Directive) {
 	return pairs, ignored
 }
 
-// slurmTranslator knows what the other options of a script say, because some
-// mean the same only together.
+// slurmTranslator knows all options of a script, because the meaning of some
+// depends on others.
 type slurmTranslator struct {
 	last    map[string]string
-	foreign int    // where the options of another part of the job begin, from 1
-	rest    string // what of an option has no meaning, where some has
+	foreign int    // index, from 1, where the next part of a heterogeneous job begins
+	rest    string // the part of an option that berth ignores
 }

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	allowedSlurmTime = "Slurm's minutes, m:s, h:m:s, d-h, d-h:m or d-h:m:s"
-	allowedSlurmMem  = "a size in Slurm's MB, or with K, M, G or T"
+	allowedSlurmTime = "a Slurm time limit (minutes, m:s, h:m:s, d-h, d-h:m or d-h:m:s)"
+	allowedSlurmMem  = "a Slurm memory size such as 4096 (MB) or 16G (with K, M, G or T)"
 )
 
-// slurmTime reads a time limit; 0 is none.
+// slurmTime reads a time limit; 0 means no limit.
 func slurmTime(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	seconds, err := slurmSeconds(value)
 	if seconds == 0 || err != nil {
@@ -42,8 +42,8 @@ func slurmSeconds(value string) (seconds int, err error) {
 	if !ok || len(parts) > 3 {
 		return 0, text.Mismatch(value, allowedSlurmTime)
 	}
-	// The first number is days' hours after d-, else minutes, unless all
-	// three parts are there.
+	// The first number is hours after d- or if there are three parts, else
+	// minutes.
 	unit := 60
 	if hasDays || len(parts) == 3 {
 		unit = 3600
@@ -56,7 +56,7 @@ func slurmSeconds(value string) (seconds int, err error) {
 	return seconds, nil
 }
 
-// slurmMem reads an amount of memory in Slurm's units; 0 is all there is.
+// slurmMem reads an amount of memory in Slurm's units; 0 means all memory.
 func slurmMem(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	number, unit, isNumber := text.CutNumber(value)
 	n, whole := text.Digits(strings.TrimRight(value, "kKmMgGtTbB"), 12)
@@ -88,12 +88,12 @@ func slurmGPUs(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 		return nil, false, nil
 	}
 	if _, whole := text.Digits(count, 6); !whole {
-		return nil, false, text.Mismatch(value, "Slurm's [type:]number")
+		return nil, false, text.Mismatch(value, "[type:]number as in Slurm")
 	}
-	return cards(kind, count), true, nil
+	return gpusOf(kind, count), true, nil
 }
 
-func cards(kind, count string) []Pair {
+func gpusOf(kind, count string) []Pair {
 	pairs := []Pair{{Key: "gpus", Value: count}}
 	if kind != "" {
 		pairs = append(pairs, Pair{Key: "type", Value: kind})
@@ -101,8 +101,8 @@ func cards(kind, count string) []Pair {
 	return pairs
 }
 
-// slurmGRES reads "gpu[:type][:N]" from a list of resources. What else is in
-// the list is the rest; where the GPUs are of two types there are none.
+// slurmGRES reads "gpu[:type][:N]" from a list of resources and ignores the
+// other resources. It has no translation for GPUs of two types.
 func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	var others []string
 	for part := range strings.SplitSeq(value, ",") {
@@ -124,7 +124,7 @@ func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 		case len(words) == 3:
 			return nil, false, nil
 		}
-		pairs = cards(kind, count)
+		pairs = gpusOf(kind, count)
 	}
 	if len(others) > 0 {
 		t.rest = "--gres=" + strings.Join(others, ",")
@@ -132,20 +132,20 @@ func slurmGRES(t *slurmTranslator, value string) (pairs []Pair, ok bool, err err
 	return pairs, pairs != nil, nil
 }
 
-// slurmOutput takes a file name pattern.
+// slurmOutput reads a file name pattern.
 func slurmOutput(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	_, isArray := t.last["array"]
 	pattern, ok := slurmPattern(value, isArray)
 	return []Pair{{"output", pattern}}, ok, nil
 }
 
-// slurmError takes the same file as that of the output, where berth puts both.
+// slurmError accepts only the file of --output: berth writes both to one file.
 func slurmError(t *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	output, given := t.last["output"]
 	return nil, given && output == value, nil
 }
 
-// slurmNodes takes one node, or a range that starts there.
+// slurmNodes accepts one node, or a range that starts with one.
 func slurmNodes(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	least, _, _ := strings.Cut(value, "-")
 	return nil, least == "1", nil
@@ -156,9 +156,8 @@ func slurmBegin(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err er
 	return []Pair{{"begin", value}}, err == nil, nil
 }
 
-// slurmPattern turns a file name pattern into berth's. A task's id is its
-// array's with its index, so %A alone can be said only of a job that is no
-// array.
+// slurmPattern translates a file name pattern. The id of an array task holds
+// its index, so berth has no equivalent of %A alone in an array.
 func slurmPattern(pattern string, isArray bool) (string, bool) {
 	if strings.ContainsRune(pattern, '\\') {
 		return "", false
@@ -214,8 +213,8 @@ func slurmSignal(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err e
 
 var slurmConditions = map[string]job.Condition{"afterok": job.AfterOK, "afterany": job.AfterAny, "afternotok": job.AfterFail}
 
-// slurmDependency reads "afterok:12:13,afterany:14". Where a part has no
-// meaning here the whole has none: half a dependency would start a job early.
+// slurmDependency reads "afterok:12:13,afterany:14". If berth cannot translate
+// one part it ignores all: half a dependency would start a job early.
 func slurmDependency(_ *slurmTranslator, value string) (pairs []Pair, ok bool, err error) {
 	var list []string
 	for part := range strings.SplitSeq(value, ",") {

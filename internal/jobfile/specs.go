@@ -9,12 +9,12 @@ import (
 
 const commandKey = "command"
 
-// maxArgvBytes bounds the words of one command together, below what the
-// kernel takes.
+// maxArgvBytes bounds the total size of a command's words, below the kernel's
+// own limit.
 const maxArgvBytes = 1 << 20
 
 // Item is one job of a spec file: the command as one shell line (Shell) or as
-// words (Argv), and its other keys under the names AskKeys has for them.
+// words (Argv), and its other keys under their canonical names.
 type Item struct {
 	Line  int
 	Shell string
@@ -23,9 +23,9 @@ type Item struct {
 }
 
 // ParseSpecs reads YAML or JSON: one mapping, a list of mappings, several
-// YAML documents, or JSON values one after another, such as one per line. The
-// keys are looked at here, so that a mistake is told with its line; what
-// depends on the time and on limits is left to Ask. The error is an *Errors.
+// YAML documents, or JSON values one after another, such as one per line. It
+// checks the keys, so that errors have their line; Ask checks what depends on
+// the time and on limits. The error is an *Errors.
 func ParseSpecs(name string, content []byte) ([]Item, error) {
 	s := specs{name: name}
 	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
@@ -36,10 +36,10 @@ func ParseSpecs(name string, content []byte) ([]Item, error) {
 	}
 	for i := range roots {
 		s.root(&roots[i])
-		roots[i] = value{} // what was read is not kept twice
+		roots[i] = value{} // free it: the items have a copy
 	}
 	if len(s.items) == 0 && len(s.errs.Problems) == 0 {
-		s.errs.add(name, 1, "found no job, allowed a mapping with a command, or a list of them")
+		s.errs.add(name, 1, "expected a mapping with a command, or a list of them; found no job")
 	}
 	if len(s.errs.Problems) > 0 {
 		return nil, &s.errs
@@ -47,15 +47,14 @@ func ParseSpecs(name string, content []byte) ([]Item, error) {
 	return s.items, nil
 }
 
-// readSpecs chooses the grammar. What starts as JSON and is JSON is read as
-// such, because that is many times faster; the rest is YAML, of which JSON is
-// nearly a part.
+// readSpecs chooses the grammar. It tries JSON first if the text looks like it,
+// because that is many times faster, and reads the rest as YAML.
 func readSpecs(name string, content []byte) (roots []value, line int, err error) {
 	if len(content) > maxSpecBytes {
-		return nil, 1, fmt.Errorf("found %d bytes, allowed %d", len(content), maxSpecBytes)
+		return nil, 1, fmt.Errorf("expected at most %d bytes, found %d", maxSpecBytes, len(content))
 	}
 	if at := invalidUTF8(content); at >= 0 {
-		return nil, lineAt(content, at), fmt.Errorf("found bytes that are no UTF-8, allowed text")
+		return nil, lineAt(content, at), fmt.Errorf("expected UTF-8 text, found other bytes")
 	}
 	lower := strings.ToLower(name)
 	isJSON := strings.HasSuffix(lower, ".json") || strings.HasSuffix(lower, ".jsonl") || strings.HasSuffix(lower, ".ndjson")
@@ -63,7 +62,7 @@ func readSpecs(name string, content []byte) (roots []value, line int, err error)
 	if !isJSON && (len(start) == 0 || (start[0] != '{' && start[0] != '[')) {
 		return readYAML(content)
 	}
-	roots, line, err = readJSON(content)
+	roots, line, err = readJSON(content, "JSON or YAML")
 	if err == nil || isJSON || !isSyntax(err) {
 		return roots, line, err
 	}
@@ -73,12 +72,12 @@ func readSpecs(name string, content []byte) (roots []value, line int, err error)
 	return nil, line, err
 }
 
-// specs collects the jobs of a file and what is wrong with them.
+// specs collects the jobs of a file and their errors.
 type specs struct {
 	name  string
 	items []Item
 	errs  Errors
-	full  bool // the bound on jobs was passed, and said
+	full  bool // there were too many jobs, which has been reported
 	seen  []string
 }
 
@@ -91,18 +90,18 @@ func (s *specs) root(v *value) {
 			s.spec(&v.items[i])
 		}
 	default:
-		s.errs.add(s.name, v.line, fmt.Sprintf("found %s, allowed a mapping with a command, or a list of them", v.what()))
+		s.errs.add(s.name, v.line, fmt.Sprintf("expected a mapping with a command, or a list of them; found %s", v.what()))
 	}
 }
 
 func (s *specs) spec(v *value) {
 	if v.kind != mapping {
-		s.errs.add(s.name, v.line, fmt.Sprintf("found %s, allowed a mapping with a command", v.what()))
+		s.errs.add(s.name, v.line, fmt.Sprintf("expected a mapping with a command, found %s", v.what()))
 		return
 	}
 	if len(s.items) == maxSpecs {
 		if !s.full {
-			s.errs.add(s.name, v.line, fmt.Sprintf("found more than %d jobs, allowed %d in one file", maxSpecs, maxSpecs))
+			s.errs.add(s.name, v.line, fmt.Sprintf("expected at most %d jobs in one file, found more", maxSpecs))
 		}
 		s.full = true
 		return
@@ -110,14 +109,14 @@ func (s *specs) spec(v *value) {
 	before := len(s.errs.Problems) + s.errs.More
 	r := itemReader{specs: s, item: Item{Line: v.line, Pairs: make([]Pair, 0, len(v.entries))}, seen: s.seen[:0]}
 	r.read(v)
-	s.seen = r.seen // the next one need not make room again
+	s.seen = r.seen // reuse the memory
 	if len(s.errs.Problems)+s.errs.More == before {
 		s.items = append(s.items, r.item)
 	}
 }
 
-// invalidUTF8 is where the first byte that is no UTF-8 stands, or -1. The
-// libraries would replace it in silence, and run another command.
+// invalidUTF8 is the index of the first byte that is not UTF-8, or -1. The
+// libraries would replace it silently, and berth would run another command.
 func invalidUTF8(content []byte) int {
 	if utf8.Valid(content) {
 		return -1

@@ -40,7 +40,7 @@ func TestSpecFiles(t *testing.T) {
 		{"a value may have a name and a tag of the plain kind", "command: &c x\nname: *c\nvram: !!str 5\n", []Item{x(1, "name=x", "vram=5")}},
 		{"an explicit key is a key", "? command\n: x\n", []Item{x(1)}},
 		{"Windows line ends and a byte order mark are tolerated", "\xef\xbb\xbf- command: x\r\n  gpus: 2\r\n- command: x\r\n", []Item{x(1, "gpus=2"), x(3)}},
-		{"JSON is read as it stands", "{\"command\": \"x\", \"gpus\": 0.50,\n \"name\": \"a\\\"\\u00e9\", \"hold\": false}", []Item{x(1, "gpus=0.50", "name=a\"é", "hold=false")}},
+		{"JSON is read as written", "{\"command\": \"x\", \"gpus\": 0.50,\n \"name\": \"a\\\"\\u00e9\", \"hold\": false}", []Item{x(1, "gpus=0.50", "name=a\"é", "hold=false")}},
 		{"a JSON list is a job each", "[\n{\"command\": \"x\"},\n{\"command\": \"x\", \"env\": {\"A\": 1, \"B\": \"]\"}, \"ids\": [1,3]}\n]\n", []Item{x(2), x(3, "env.A=1", "env.B=]", "ids=1,3")}},
 		{"JSON values per line, as programs write them", "{\"command\": \"x\"}\n\n{\"command\": [\"a\", 1e3]}\n", []Item{x(1), {Line: 3, Argv: []string{"a", "1e3"}, Pairs: []Pair{}}}},
 		{"what only starts like JSON is YAML", "{command: x, gpus: 2}\n", []Item{x(1, "gpus=2")}},
@@ -105,7 +105,7 @@ var brokenSpecs = []struct{ sentence, name, text string }{
 	{"an alias of another document", "j.yaml", "command: &x a\n---\ncommand: *x\n"},
 	{"an alias of a document that has ended", "j.yaml", "- command: &x a\n...\n- command: *x\n"},
 	{"an alias of what it is in", "j.yaml", "command: &x [a, *x]\n"},
-	{"a merge of what is no mapping", "j.yaml", "command: x\n<<: [1]\n"},
+	{"a merge of something else than a mapping", "j.yaml", "command: x\n<<: [1]\n"},
 	{"a tag with a meaning of its own", "j.yaml", "command: !!binary eA==\n"},
 	{"a key that is a list", "j.yaml", "? [a]\n: x\n"},
 	{"JSON that breaks off", "j.json", "[{\"command\": \"x\"},\n"},
@@ -147,30 +147,30 @@ func TestABombIsDefused(t *testing.T) {
 		fmt.Fprintf(&text, "a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), i-1)
 	}
 	_, err := ParseSpecs("j.yaml", []byte(text.String()))
-	if err == nil || !strings.Contains(err.Error(), "j.yaml:6: found more than 1000000 values") {
+	if err == nil || !strings.Contains(err.Error(), "j.yaml:6: expected at most 1000000 values") {
 		t.Errorf("%.200v", err)
 	}
 }
 
 func TestBoundsOnSpecFiles(t *testing.T) {
-	if _, err := ParseSpecs("j.yaml", make([]byte, maxSpecBytes+1)); err == nil || !strings.Contains(err.Error(), "j.yaml:1: found 67108865 bytes, allowed 67108864") {
+	if _, err := ParseSpecs("j.yaml", make([]byte, maxSpecBytes+1)); err == nil || !strings.Contains(err.Error(), "j.yaml:1: expected at most 67108864 bytes, found 67108865") {
 		t.Errorf("too long: %v", err)
 	}
 	one := "{\"command\":\"x\"}\n"
 	if items, err := ParseSpecs("j.json", []byte(strings.Repeat(one, maxSpecs))); err != nil || len(items) != maxSpecs {
 		t.Errorf("as many as allowed: %d %v", len(items), err)
 	}
-	if _, err := ParseSpecs("j.json", []byte(strings.Repeat(one, maxSpecs+2))); err == nil || err.Error() != "j.json:100001: found more than 100000 jobs, allowed 100000 in one file" {
+	if _, err := ParseSpecs("j.json", []byte(strings.Repeat(one, maxSpecs+2))); err == nil || err.Error() != "j.json:100001: expected at most 100000 jobs in one file, found more" {
 		t.Errorf("more than allowed: %v", err)
 	}
-	if _, err := ParseSpecs("j.json", []byte("["+strings.Repeat("1,", maxNodes)+"1]")); err == nil || !strings.Contains(err.Error(), "found more than 1000000 values") {
+	if _, err := ParseSpecs("j.json", []byte("["+strings.Repeat("1,", maxNodes)+"1]")); err == nil || !strings.Contains(err.Error(), "expected at most 1000000 values") {
 		t.Errorf("too many values: %v", err)
 	}
 	var keys strings.Builder
 	for i := range maxPairs + 1 {
 		fmt.Fprintf(&keys, "\"env.A%d\": 1, ", i)
 	}
-	if _, err := ParseSpecs("j.json", []byte("{"+keys.String()+"\"command\": \"x\"}")); err == nil || !strings.Contains(err.Error(), "found 4098 keys in one job, allowed 4096") {
+	if _, err := ParseSpecs("j.json", []byte("{"+keys.String()+"\"command\": \"x\"}")); err == nil || !strings.Contains(err.Error(), "expected at most 4096 keys in one job, found 4098") {
 		t.Errorf("too many keys: %v", err)
 	}
 	_, err := ParseSpecs("j.json", []byte(strings.Repeat("{\"command\":\"x\",\"gpus\":\"x\"}\n", 25)))

@@ -7,8 +7,8 @@ import (
 	"berth/internal/text"
 )
 
-// Bounds on a file of specs. What passes them is a mistake, and is refused
-// before it fills memory.
+// Bounds on a spec file. A larger one is a mistake, and is refused before it
+// fills memory.
 const (
 	maxSpecBytes = 64 << 20
 	maxNodes     = 1_000_000
@@ -20,17 +20,17 @@ const (
 type kind uint8
 
 const (
-	scalar kind = iota // text, a number or a boolean, as it was written
+	scalar kind = iota // text, a number or a boolean, as written
 	null
 	list
 	mapping
 )
 
-// value is one value of a spec file with all below it. Numbers and booleans
-// keep the text they were written in: only the key knows what it wants.
+// value is one value of a spec file with everything below it. Numbers and
+// booleans stay text: only their key knows how to read them.
 type value struct {
 	kind    kind
-	quoted  bool // text that stood in quotes; told of JSON alone
+	quoted  bool // it was in quotes; set for JSON only
 	line    int
 	text    string
 	items   []value
@@ -43,7 +43,7 @@ type entry struct {
 	value value
 }
 
-// what names a value in a message.
+// what names a value in an error.
 func (v value) what() string {
 	switch v.kind {
 	case null:
@@ -56,17 +56,17 @@ func (v value) what() string {
 	return text.Found(v.text)
 }
 
-// textOf is a scalar's text. Anything else is refused by its name.
+// textOf is a scalar's text. Anything else is an error.
 func (v value) textOf(key string) (string, error) {
 	switch {
 	case v.kind == scalar && strings.IndexByte(v.text, 0) >= 0:
-		return "", fmt.Errorf("%s: found a NUL byte, allowed text", key)
+		return "", fmt.Errorf("%s: expected text, found a NUL byte", key)
 	case v.kind == scalar:
 		return v.text, nil
 	case v.kind == null:
-		return "", fmt.Errorf("%s: found null, allowed a value: leave the key out where there is none", key)
+		return "", fmt.Errorf("%s: expected a value, found null: leave the key out instead", key)
 	}
-	return "", fmt.Errorf("%s: found %s, allowed one value", key, v.what())
+	return "", fmt.Errorf("%s: expected one value, found %s", key, v.what())
 }
 
 // wordsOf is the text of each part of a list, or of one scalar.
@@ -76,7 +76,7 @@ func (v value) wordsOf(key string) ([]string, error) {
 		return []string{word}, err
 	}
 	if len(v.items) == 0 {
-		return nil, fmt.Errorf("%s: found an empty list, allowed at least one value", key)
+		return nil, fmt.Errorf("%s: expected at least one value, found an empty list", key)
 	}
 	words := make([]string, len(v.items))
 	for i, item := range v.items {
@@ -93,10 +93,10 @@ type budget struct{ nodes int }
 
 func (b *budget) take(depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("found values nested more than %d deep, allowed %d", maxDepth, maxDepth)
+		return fmt.Errorf("expected values nested at most %d deep, found more", maxDepth)
 	}
 	if b.nodes++; b.nodes > maxNodes {
-		return fmt.Errorf("found more than %d values, aliases counted as often as they are used, allowed %d", maxNodes, maxNodes)
+		return fmt.Errorf("expected at most %d values, counting an alias at each use; found more", maxNodes)
 	}
 	return nil
 }

@@ -31,11 +31,11 @@ func TestArrays(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "found nothing", "x": `found "x"`, "-1": `found "-1"`, "3-1": `found "3-1"`, "0-3:0": `found "0-3:0"`, "5:2": `found "5:2"`,
-		"1,": `found "1,"`, "1073741825": `found "1073741825"`, "0-3%0": "found a limit of", "0-3%": "found a limit of nothing", "0-3%x": "found a limit of",
+		"1,": `found "1,"`, "1073741825": `found "1073741825"`, "0-3%0": `found "0"`, "0-3%": "found nothing", "0-3%x": `found "x"`,
 		"99999999999": `found "99999999999"`,
-		"0-3,2":       `found index 2 twice in "0-3,2"`, "0-9:3,9": "found index 9 twice",
-		"0-1000":       "found more than 1000 tasks in \"0-1000\", allowed at most 1000",
-		"0-1073741824": "found more than 1000 tasks",
+		"0-3,2":       `expected each index once, found 2 twice in "0-3,2"`, "0-9:3,9": "found 9 twice",
+		"0-1000":       "expected at most 1000 tasks in one array, found more in \"0-1000\"",
+		"0-1073741824": "expected at most 1000 tasks",
 	} {
 		if _, err := ParseArray(text, 1000); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
@@ -79,13 +79,13 @@ func TestBeginnings(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "found nothing", "soon": `found "soon"`, "now+": "found", "now+0": "found", "now+x": "found", "now-1h": "found",
-		"now+2fortnights": "found", "25:00": "found", "2026-02-30": "found", "03/01": "found", "4pm": "found", "16": "found",
-		"2026-03-01":           `found "2026-03-01", allowed a time to come: it is 2026-03-01 12:00:00 X now`,
-		"2025-12-31T23:59":     "found",
-		"2026-03-01T09:59:59Z": "found",
-		"2036-03-01":           `found "2036-03-01", allowed at most 3650 days from now`,
-		"9999-12-31T23:59:59Z": "found",
+		"": "found nothing", "soon": `expected a time such as now+90`, "now+": "expected", "now+0": "expected", "now+x": "expected", "now-1h": "expected",
+		"now+2fortnights": "expected", "25:00": "expected", "2026-02-30": "expected", "03/01": "expected", "4pm": "expected", "16": "expected",
+		"2026-03-01":           `expected a time in the future, found "2026-03-01" (it is now 2026-03-01 12:00:00 X)`,
+		"2025-12-31T23:59":     "expected",
+		"2026-03-01T09:59:59Z": "expected",
+		"2036-03-01":           `expected a time at most 3650 days from now, found "2036-03-01"`,
+		"9999-12-31T23:59:59Z": "expected",
 	} {
 		if got, err := parseBegin(text, noon); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %v, want %s", text, got, err, want)

@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	errQuote     = errors.New("found a quote that does not close, allowed '...' or \"...\"")
-	errBackslash = errors.New("found a backslash at the end of the line, allowed one directive per line")
+	errQuote     = errors.New("expected a closing quote, found the end of the line")
+	errBackslash = errors.New("expected one directive per line, found a backslash at the end of the line")
 )
 
 // splitWords cuts a directive into words as a shell would, without expanding
@@ -59,9 +59,8 @@ func cutWord(line string) (word, rest string, err error) {
 	return b.String(), "", nil
 }
 
-// doubleQuoted takes what stands in double quotes, where a backslash takes
-// only the characters that mean something there. It says how much it passed,
-// the closing quote included.
+// doubleQuoted takes a string in double quotes, where a backslash escapes only
+// the characters special there. It returns the length, closing quote included.
 func doubleQuoted(b *strings.Builder, text string) (length int, ok bool) {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {

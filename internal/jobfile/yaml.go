@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds on one entry of a list, or one document that is no list. The
-// library's time grows with the square of a text, and of its blank lines.
+// Bounds on one entry of a list, or on one document that is not a list. The
+// library's time grows with the square of the text, and of its blank lines.
 const (
 	maxChunkBytes = 256 << 10
 	maxBlankLines = 1000
@@ -24,11 +24,11 @@ func readYAML(content []byte) (roots []value, line int, err error) {
 	err = chunks(content, func(c chunk) error {
 		line = c.line
 		if len(c.text) > maxChunkBytes {
-			return fmt.Errorf("found one entry of %d bytes, allowed %d in YAML: write a longer one as JSON", len(c.text), maxChunkBytes)
+			return fmt.Errorf("expected at most %d bytes in one entry in YAML, found %d: write it as JSON", maxChunkBytes, len(c.text))
 		}
 		if blank := blankRun(c.text); blank >= 0 {
 			line += lineAt(c.text, blank) - 1
-			return fmt.Errorf("found more than %d blank lines in a row, allowed %d", maxBlankLines, maxBlankLines)
+			return fmt.Errorf("expected at most %d blank lines in a row, found more", maxBlankLines)
 		}
 		if c.document != r.document {
 			r.document, r.anchors = c.document, map[string]anchored{}
@@ -52,7 +52,7 @@ func readYAML(content []byte) (roots []value, line int, err error) {
 	return roots, line, err
 }
 
-// yamlError is where and why the library could not read a text.
+// yamlError is why the library could not read a text, and where.
 type yamlError struct {
 	syntaxError
 	token *token.Token
@@ -60,12 +60,12 @@ type yamlError struct {
 
 func (e *yamlError) Unwrap() error { return &e.syntaxError }
 
-// parseYAML calls the library. It panics on a few texts that no one writes;
-// these are as unreadable as others.
+// parseYAML calls the library, which panics on a few strange texts; that is a
+// syntax error like any other.
 func parseYAML(text []byte) (docs []*ast.DocumentNode, err error) {
 	defer func() {
 		if recover() != nil {
-			docs, err = nil, notYAML("it cannot be read", nil)
+			docs, err = nil, notYAML("text that the YAML parser cannot read", nil)
 		}
 	}()
 	var s scanner.Scanner
@@ -78,19 +78,19 @@ func parseYAML(text []byte) (docs []*ast.DocumentNode, err error) {
 		return nil, notYAML(err.Error(), nil)
 	}
 	if deep := tooDeep(tokens); deep != nil {
-		return nil, notYAML(fmt.Sprintf("it is nested more than %d deep", maxDepth), deep)
+		return nil, notYAML(fmt.Sprintf("values nested more than %d deep", maxDepth), deep)
 	}
-	// A key twice is told in our own words, with the line of the file.
+	// Repeated keys are reported by itemReader, with the line of the file.
 	file, err := yamlparser.Parse(tokens, 0, yamlparser.AllowDuplicateMapKey())
 	if err == nil {
 		return file.Docs, nil
 	}
-	var told interface {
+	var detailed interface {
 		GetMessage() string
 		GetToken() *token.Token
 	}
-	if errors.As(err, &told) {
-		return nil, notYAML(told.GetMessage(), told.GetToken())
+	if errors.As(err, &detailed) {
+		return nil, notYAML(detailed.GetMessage(), detailed.GetToken())
 	}
 	return nil, notYAML(err.Error(), nil)
 }
@@ -99,13 +99,12 @@ func notYAML(why string, at *token.Token) error {
 	if strings.HasSuffix(why, "is a reserved character") {
 		why += ": put a value that starts with it in quotes"
 	}
-	return &yamlError{syntaxError{"found what is no YAML, allowed YAML or JSON: " + why}, at}
+	return &yamlError{syntaxError{"expected YAML or JSON, found a syntax error: " + why}, at}
 }
 
-// tooDeep finds where a text nests deeper than allowed, before the library
-// follows it by recursion until its stack ends. Only what takes a byte or two
-// per level can do that: brackets, and marks that follow one another on a
-// line.
+// tooDeep finds where a text nests too deep, before the library's recursion
+// overflows the stack. Only brackets, and marks that follow one another on a
+// line, take so few bytes per level that this is possible.
 func tooDeep(tokens token.Tokens) *token.Token {
 	brackets, marks, line := 0, 0, 0
 	for _, tk := range tokens {
@@ -127,7 +126,7 @@ func tooDeep(tokens token.Tokens) *token.Token {
 	return nil
 }
 
-// blankRun is where a run of too many blank lines begins, or -1.
+// blankRun is the index where too many blank lines begin, or -1.
 func blankRun(text []byte) int {
 	start, lines := 0, 0
 	for at, c := range text {

@@ -12,10 +12,10 @@ import (
 	"berth/internal/text"
 )
 
-// plainTags are those that say nothing the key does not know already.
+// plainTags are tags that can be ignored: the key knows its type.
 var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!map", "!!seq"}
 
-// anchored is a value that was given a name, and how many values it is.
+// anchored is a value with a name, and how many values it contains.
 type anchored struct {
 	value value
 	nodes int
@@ -28,20 +28,20 @@ type yamlReader struct {
 	anchors  map[string]anchored
 	before   int // lines of the file before this chunk
 	lines    int // of this chunk
-	line     int // last seen, for what goes wrong
+	line     int // last seen, for errors
 }
 
 // place is the line of the file an error is about.
 func (r *yamlReader) place(err error) int {
-	var told *yamlError
-	if errors.As(err, &told) {
-		r.at(told.token)
+	var parse *yamlError
+	if errors.As(err, &parse) {
+		r.at(parse.token)
 	}
 	return r.line
 }
 
-// at is the line of the file a token stands on. The library also counts
-// carriage returns that stand alone, which no editor does.
+// at is a token's line in the file. The library also counts lone carriage
+// returns as lines, which no editor does.
 func (r *yamlReader) at(tk *token.Token) int {
 	if tk != nil && tk.Position != nil && tk.Position.Line > 0 {
 		r.line = r.before + min(tk.Position.Line, r.lines)
@@ -79,11 +79,11 @@ func (r *yamlReader) value(node ast.Node, depth int) (value, error) {
 		return r.alias(node)
 	case *ast.TagNode:
 		if !slices.Contains(plainTags, node.Start.Value) {
-			return v, fmt.Errorf("found the tag %s, allowed none but %s", text.Found(node.Start.Value), strings.Join(plainTags, " "))
+			return v, fmt.Errorf("expected no tags but %s, found %s", strings.Join(plainTags, " "), text.Found(node.Start.Value))
 		}
 		return r.value(node.Value, depth+1)
 	default:
-		return v, fmt.Errorf("found a %s, allowed values, lists and mappings", node.Type())
+		return v, fmt.Errorf("expected values, lists and mappings, found a %s", node.Type())
 	}
 	return v, nil
 }
@@ -99,8 +99,8 @@ func (r *yamlReader) sequence(node *ast.SequenceNode, depth int) (value, error) 
 	return v, nil
 }
 
-// anchor names a value. It is known only once it was read, so that it cannot
-// hold itself.
+// anchor names a value. The name is known only after the value was read, so
+// that a value cannot contain itself.
 func (r *yamlReader) anchor(node *ast.AnchorNode, depth int) (value, error) {
 	before := r.budget.nodes
 	v, err := r.value(node.Value, depth+1)
@@ -111,12 +111,12 @@ func (r *yamlReader) anchor(node *ast.AnchorNode, depth int) (value, error) {
 	return v, nil
 }
 
-// alias shares the value it names, and is counted as if it were a copy.
+// alias shares the value it names, but counts as a copy.
 func (r *yamlReader) alias(node *ast.AliasNode) (value, error) {
 	name := nameOf(node.Value)
 	known, ok := r.anchors[name]
 	if !ok {
-		return value{}, fmt.Errorf("found the alias %s, allowed one whose anchor stands before it", text.Found(name))
+		return value{}, fmt.Errorf("expected an alias of an earlier anchor, found %s", text.Found(name))
 	}
 	r.budget.nodes += known.nodes - 1
 	return known.value, r.budget.take(0)
@@ -129,8 +129,8 @@ func nameOf(node ast.Node) string {
 	return node.GetToken().Value
 }
 
-// mapping reads keys and values. What "<<" brings in gives way to the keys
-// that stand in the mapping itself, and among several the first one wins.
+// mapping reads keys and values. The mapping's own keys win over those merged
+// by "<<", and the first of several merges wins.
 func (r *yamlReader) mapping(values []*ast.MappingValueNode, line, depth int) (value, error) {
 	v := value{kind: mapping, line: line, entries: make([]entry, 0, len(values))}
 	var merged []value
@@ -172,7 +172,7 @@ func (r *yamlReader) key(node ast.Node) (string, error) {
 	}
 	r.budget.nodes-- // only values count
 	if v.kind != scalar {
-		return "", fmt.Errorf("found %s as a key, allowed text", v.what())
+		return "", fmt.Errorf("expected text as a key, found %s", v.what())
 	}
 	return v.text, nil
 }
@@ -184,7 +184,7 @@ func appendMerged(merged []value, v value) ([]value, error) {
 	}
 	for _, part := range parts {
 		if part.kind != mapping {
-			return nil, fmt.Errorf("<<: found %s, allowed a mapping or a list of them", part.what())
+			return nil, fmt.Errorf("<<: expected a mapping or a list of them, found %s", part.what())
 		}
 	}
 	return append(merged, parts...), nil
