@@ -134,8 +134,15 @@ func ownPlace(path string) error {
 	return nil
 }
 
+// StateDirHint is the next step where the state directory cannot be used.
+const StateDirHint = "choose another place with --state-dir"
+
+// ErrInUse is the cause of the problem where another daemon uses the state
+// directory.
+var ErrInUse = errors.New("another daemon uses the state directory")
+
 func stateProblem(err error) error {
-	p := problem.Newf(problem.Refused, "choose another place with --state-dir", "%v", err)
+	p := problem.Newf(problem.Refused, StateDirHint, "%v", err)
 	p.Err = err
 	return p
 }
@@ -145,7 +152,7 @@ func stateProblem(err error) error {
 func (d *Daemon) openMachine(ctx context.Context) error {
 	dir := d.opt.Places.StateDir
 	m, err := machine.Open(ctx, machine.Setup{
-		StateDir: dir, Hint: "choose another place with --state-dir", MPSDir: d.mpsHome(),
+		StateDir: dir, Hint: StateDirHint, MPSDir: d.mpsHome(),
 		Log: machine.Log{Path: filepath.Join(dir, "berth.log"), MaxBytes: logBytes, Private: true, Level: d.config().LogLevel},
 		Sim: d.opt.Sim, SimVRAMMiB: d.opt.SimVRAMMiB, Getenv: func(name string) string { return lookup(d.opt.Env, name) },
 		Launcher: engine.Launcher{JobsDir: d.jobsDir(), Dir: "/", Owner: d.owner},
@@ -167,7 +174,9 @@ func (d *Daemon) notOpened(err error) error {
 		return err
 	}
 	if locked, ok := errors.AsType[*store.LockedError](err); ok {
-		return problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
+		p := problem.Newf(problem.Refused, "berth list talks to it; for a second queue use another --state-dir and --socket", "another berth daemon is using %s (pid %d)", d.opt.Places.StateDir, locked.PID)
+		p.Err = ErrInUse
+		return p
 	}
 	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
 		return problem.Newf(problem.Refused, "use the newer berth", "%v", err)

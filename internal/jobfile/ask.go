@@ -75,7 +75,17 @@ func (a *asking) put(name string, f *Field, value string) error {
 		err = f.read(a, value)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return &KeyError{Key: name, Err: err}
 	}
 	return nil
 }
+
+// KeyError is a value that a key does not take.
+type KeyError struct {
+	Key string // as the user wrote it
+	Err error
+}
+
+func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
+
+func (e *KeyError) Unwrap() error { return e.Err }

@@ -1,12 +1,12 @@
-// Package frontend is what the rooms beside it have in common. They let people
-// who come from another scheduler type what they always typed: gpusched, tgpu,
-// the mgpu_ programs and gpu-scheduler, under their own names, with their own
-// flags, files and words. (kairos, which is a Python library, is in python/.)
+// Package frontend holds what the packages beside it have in common. They let
+// users of another scheduler keep typing its commands: gpusched, tgpu, the mgpu_
+// programs and gpu-scheduler, under their own names, with their own flags, files
+// and words. (kairos, a Python library, is in python/.)
 //
-// A front end translates, into berth's own specs and calls, and translates back
-// what came of them. It decides nothing: no order, no placement, no retry that
-// the engine does not know of. And it prepares nothing before it is called, for
-// berth is all of these programs and hardly ever one of them.
+// A front end translates commands into berth's specs and calls, and the results
+// back. It decides nothing: no order, no placement, no retry of its own. It
+// prepares nothing before it is called, because every start of berth pays for
+// that and hardly any is one of these programs.
 package frontend
 
 import (
@@ -34,14 +34,14 @@ const (
 // Program is one front end.
 type Program struct {
 	Name  string
-	Usage string // what --help prints, whole
+	Usage string // the output of --help
 	Run   func(*Call) int
 }
 
 // Call is one use of a front end.
 type Call struct {
-	Name    string   // the program's
-	Args    []string // after it
+	Name    string   // of the program
+	Args    []string // without the name
 	In      io.Reader
 	Out     io.Writer
 	Err     io.Writer
@@ -50,12 +50,12 @@ type Call struct {
 	// Berth runs berth's own command line and returns its exit status.
 	Berth func(args []string, out, errOut io.Writer) int
 
-	// Daemon is the socket of the daemon that berth's own commands would talk
-	// to. With start, a private one is started where none is.
+	// Daemon is the socket of the daemon that berth's own commands talk to. With
+	// start, a private one is started if there is none.
 	Daemon func(ctx context.Context, start bool) (socket string, err error)
 }
 
-// Main runs the program, or prints its usage where that was asked for.
+// Main runs the program, or prints its usage for --help.
 func (p Program) Main(c *Call) int {
 	if len(c.Args) > 0 && (c.Args[0] == "--help" || c.Args[0] == "-h") {
 		fmt.Fprint(c.Out, p.Usage)
@@ -64,14 +64,14 @@ func (p Program) Main(c *Call) int {
 	return p.Run(c)
 }
 
-// Complain says what is wrong and what to do next, in the program's name.
+// Complain prints a problem and a hint under the program's name.
 func (c *Call) Complain(what, hint string) {
 	fmt.Fprint(c.Err, text.Complaint(c.Name, what, hint))
 }
 
-// Parse reads flags. Where it is not ok, what there was to say is said, and
-// status is what to exit with. A set with another name than the program's is
-// that of one of its commands, which is named first.
+// Parse reads flags. If it is not ok, it has printed the usage or a complaint,
+// and status is the exit status. The flag set of a subcommand has the
+// subcommand's name, which then begins the complaint.
 func (c *Call) Parse(flags *pflag.FlagSet, args []string, usage string) (status int, ok bool) {
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard)
@@ -85,8 +85,8 @@ func (c *Call) Parse(flags *pflag.FlagSet, args []string, usage string) (status 
 	}
 	what := err.Error()
 	var value *pflag.InvalidValueError
-	if errors.As(err, &value) { // what the parser has to say beside is for programmers
-		what = fmt.Sprintf("--%s: found %q, %s is wanted", value.GetFlag().Name, value.GetValue(), TypeInWords(value.GetFlag()))
+	if errors.As(err, &value) { // pflag's own message shows Go's parse error
+		what = fmt.Sprintf("--%s: %v", value.GetFlag().Name, text.Mismatch(value.GetValue(), TypeInWords(value.GetFlag())))
 	}
 	if flags.Name() != c.Name {
 		what = flags.Name() + ": " + what
@@ -95,7 +95,7 @@ func (c *Call) Parse(flags *pflag.FlagSet, args []string, usage string) (status 
 	return BadUsage, false
 }
 
-// TypeInWords is what a flag takes.
+// TypeInWords is the kind of value a flag takes.
 func TypeInWords(flag *pflag.Flag) string {
 	switch flag.Value.Type() {
 	case "int", "int64":
@@ -106,22 +106,23 @@ func TypeInWords(flag *pflag.Flag) string {
 	return "true or false"
 }
 
-// OneLine is a text that neither breaks a line nor drives a terminal.
-func OneLine(said string) string {
+// OneLine is a text without line breaks and terminal control sequences.
+func OneLine(s string) string {
 	return text.Line(strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
 			return ' '
 		}
 		return r
-	}, said))
+	}, s))
 }
 
-var jobNumber struct { // made when the first is wanted
+var jobNumber struct { // compiled on first use
 	once       sync.Once
 	expression *regexp.Regexp
 }
 
-// RenameJobs is a sentence of berth's with other names for the jobs in it.
+// RenameJobs is a sentence of berth's with other names for its jobs. Every such
+// sentence names a job as "job ID".
 func RenameJobs(sentence string, name func(id string) string) string {
 	jobNumber.once.Do(func() { jobNumber.expression = regexp.MustCompile(`\bjob [0-9]+(_[0-9]+)?\b`) })
 	return jobNumber.expression.ReplaceAllStringFunc(sentence, func(found string) string {

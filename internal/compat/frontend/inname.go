@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Renamed passes lines on in the name of the program that berth stands in
-// for: what complains is that program, and what is to be typed is its name.
+// Renamed passes on berth's lines under another program's name: complaints begin
+// with that name, and commands in hints are that program's.
 type Renamed struct {
 	out   io.Writer
 	name  string
-	typed *strings.Replacer // berth's commands, as that program has them
-	rest  []byte            // of a line whose end has not come yet
+	typed *strings.Replacer // berth's commands to that program's
+	rest  []byte            // the incomplete last line
 }
 
-// InItsName is where berth says, under that name, what goes to w. typed are
-// pairs: a command of berth's, and the same one of the program's.
+// InItsName is a writer that renames berth's output and passes it to w. typed are
+// pairs: a command of berth's, and the program's equivalent.
 func InItsName(w io.Writer, name string, typed ...string) *Renamed {
 	return &Renamed{out: w, name: name, typed: strings.NewReplacer(typed...)}
 }
@@ -36,10 +36,10 @@ func (w *Renamed) Write(p []byte) (int, error) {
 	}
 }
 
-// Flush passes on a last line that has no end.
+// Flush passes on a last line without a newline.
 func (w *Renamed) Flush() {
 	if len(w.rest) > 0 {
-		_, _ = w.out.Write(w.rename(w.rest)) // there is nowhere left to say so
+		_, _ = w.out.Write(w.rename(w.rest)) // there is nowhere to report it
 		w.rest = nil
 	}
 }

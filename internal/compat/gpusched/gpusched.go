@@ -14,45 +14,45 @@ import (
 // Program is gpusched.
 var Program = frontend.Program{Name: "gpusched", Usage: usage, Run: run}
 
-// version is the one whose manual is kept to.
+// version is the gpusched whose manual this follows.
 const version = "0.3.0"
 
 const usage = `usage: gpusched JOBS_FILE [flag ...]
 
 Run a file of shell commands, one per line, each on GPUs with room for it, and
-hold what each declared against what it used. A leading block says what a line
-needs: [vram=18G] may share a GPU, [vram=30G gpus=2] takes two, [retries=2]
-tries again after CUDA out of memory, [timeout=2h] ends it; [cancel] on a line
-cancels it. A line without vram gets an idle GPU for itself.
+compare declared with actual memory. A leading block says what a line needs:
+[vram=18G] may share a GPU, [vram=30G gpus=2] takes two, [retries=2] retries
+after CUDA out of memory, [timeout=2h] limits its time, and [cancel] cancels it.
+A line without vram gets an idle GPU to itself.
 
-The file is read again every poll: appended lines run, deleted ones do not, the
-order of the file is the order of the queue. The same command run again skips
-what is done.
+The file is re-read every poll: appended lines run, deleted ones are dequeued,
+and the order of the file is the order of the queue. Running the same command
+again skips finished jobs.
 
   --gpus 0,1,3           use only these GPUs (default: all visible)
   --idle-threshold 200   MiB in use below which a GPU counts as idle
   --margin 512           MiB to leave free beside every declaration
-  --tolerance 0.10       how far use may be off a declaration before it is said
-  --spike-buffer 0.10    held above the highest use seen of what fluctuates
-  --poll 5               seconds between looks at the GPUs and the file
-  --exclusive            one job per GPU, even where declarations fit
-  --watch                stay after the queue drains and wait for new lines
-  --oom-retries 0        retries after CUDA out of memory (a line may differ)
+  --tolerance 0.10       how far usage may be off a declaration without a remark
+  --spike-buffer 0.10    headroom above the peak usage of each process
+  --poll 5               seconds between checks of the GPUs and the file
+  --exclusive            one job per GPU, even if declarations would fit
+  --watch                keep running after the queue drains; wait for new lines
+  --oom-retries 0        retries after CUDA out of memory (retries= overrides)
   --fresh                start over: run everything again
-  --retry-failed         run again what failed in an earlier run
+  --retry-failed         run jobs again that failed in an earlier run
   --log-dir DIR          logs, journal, status board (default: gpusched_logs)
-  -v, --verbose          also show memory use as it grows
+  -v, --verbose          also show memory usage as it grows
   --sim N                use N simulated GPUs of 24 GiB instead of real ones
   --version              print the version
   -h, --help             print this
 
-This is berth in gpusched's place. Of the same jobs file, log directory and
-journal it does what gpusched does, except that:
-  - if it is killed, its jobs go on and the next one adopts them;
-  - SIGTERM ends the jobs as Ctrl-C does;
-  - an old failure is named and counts in the exit status;
-  - a job is passed by others for 48 hours at most;
-  - --fresh sets old logs and journals aside and deletes none.
+This is berth in place of gpusched. It treats the jobs file, log directory and
+journal as gpusched does, except that:
+  - if it is killed, its jobs keep running and the next start finds them;
+  - SIGTERM stops the jobs, as Ctrl-C does;
+  - failures of an earlier run are listed and count in the exit status;
+  - other jobs may overtake a job for at most 48 hours;
+  - --fresh moves old logs and journals aside and deletes nothing.
 
 Exit status: 0 every job succeeded; otherwise the largest exit code of a job
 that did not (at least 1); 2 bad usage or an unreadable jobs file;
@@ -63,9 +63,8 @@ Example:
   gpusched jobs.txt --sim 2 --poll 0.5 -v
 `
 
-// values are the flags that take a value, each with what it is where
-// it is left out; empty: not passed on. They are spelt out because berth's own
-// defaults are free to change.
+// values are the flags that take a value, with their defaults; an empty one is
+// not passed on. They are spelt out because berth's own defaults may change.
 func values() [][2]string {
 	return [][2]string{
 		{"gpus", ""},
@@ -95,16 +94,15 @@ func run(c *frontend.Call) int {
 		return 0
 	}
 	if flags.NArg() != 1 {
-		c.Complain(fmt.Sprintf("takes one jobs file, %d given", flags.NArg()), "gpusched jobs.txt; see gpusched --help")
+		c.Complain(fmt.Sprintf("expected one jobs file, found %d", flags.NArg()), "gpusched jobs.txt; see gpusched --help")
 		return frontend.BadUsage
 	}
-	said := frontend.InItsName(c.Err, c.Name, "berth run", c.Name)
-	defer said.Flush()
-	return c.Berth(berthRun(flags), c.Out, said)
+	errOut := frontend.InItsName(c.Err, c.Name, "berth run", c.Name)
+	defer errOut.Flush()
+	return c.Berth(berthRun(flags), c.Out, errOut)
 }
 
-// newFlags reads a flag also by any beginning that no other flag has, as
-// gpusched does.
+// newFlags also accepts any unambiguous prefix of a flag, as gpusched does.
 func newFlags() *pflag.FlagSet {
 	flags := pflag.NewFlagSet("gpusched", pflag.ContinueOnError)
 	for _, f := range values() {
@@ -122,7 +120,7 @@ func newFlags() *pflag.FlagSet {
 	return flags
 }
 
-// completeFlag is the one flag that begins so; without such, the word itself.
+// completeFlag is the only flag with this prefix, or else the word itself.
 func completeFlag(flags *pflag.FlagSet, word string) pflag.NormalizedName {
 	var found []string
 	exact := false
@@ -138,8 +136,8 @@ func completeFlag(flags *pflag.FlagSet, word string) pflag.NormalizedName {
 	return pflag.NormalizedName(word)
 }
 
-// berthRun is the command line of berth that the flags amount to. The file
-// is one of shell lines whatever its name.
+// berthRun is the equivalent command line of berth. The file has shell lines,
+// whatever its name.
 func berthRun(flags *pflag.FlagSet) []string {
 	args := []string{"run", "--format=lines"}
 	for _, f := range values() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/compat/frontend"
 	"berth/internal/daemon"
+	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/site"
 )
@@ -143,7 +143,7 @@ func (s *scheduler) serve(c call, places site.Places) int {
 	return 0
 }
 
-// refusal puts what keeps the daemon from starting in this program's words.
+// refusal is why the daemon does not start, with this program's flags.
 func refusal(err error, opt options) error {
 	p, ok := errors.AsType[*problem.Problem](err)
 	if !ok {
@@ -151,13 +151,12 @@ func refusal(err error, opt options) error {
 	}
 	own := *p
 	switch {
-	case strings.Contains(p.What, "another berth daemon is using"):
-		own.What, own.Hint = "a scheduler is running already with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one name another --state-file"
-		own.Kind = problem.Refused
-	case strings.Contains(p.Hint, "--state-dir"):
-		own.Hint = "name another place with --state-file"
-	case strings.Contains(p.Hint, "--sim"):
-		own.Hint = "without a GPU, try --sim 2: simulated cards, real processes"
+	case errors.Is(err, daemon.ErrInUse):
+		own.What, own.Hint = "a scheduler is already running with the state file "+opt.stateFile, "gpu-scheduler status shows it; for a second one, choose another --state-file"
+	case p.Hint == daemon.StateDirHint:
+		own.Hint = "choose another place with --state-file"
+	case p.Hint == machine.NoCardsHint:
+		own.Hint = "without a GPU, try --sim 2: simulated GPUs, real processes"
 	}
 	return &own
 }

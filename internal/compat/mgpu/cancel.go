@@ -12,19 +12,19 @@ import (
 	"berth/internal/problem"
 )
 
-// Cancel ends a job.
+// Cancel cancels a job.
 var Cancel = frontend.Program{Name: "mgpu_cancel", Usage: cancelUsage, Run: runCancel}
 
 const cancelUsage = `usage: mgpu_cancel ID
 
-End a job of yours, queued or running. Every process it has started is asked
-to end, and ten seconds later made to. ID is what mgpu_srun printed and
-mgpu_queue shows, in any case, or berth's own number.
+Cancel one of your jobs, queued or running. All its processes get SIGTERM, and
+SIGKILL ten seconds later. ID is the one that mgpu_srun printed and mgpu_queue
+shows, in any case, or berth's own number.
 
-  -h, --help  this text
+  -h, --help  print this
 
-Exit status: 0 cancelled; 1 not: no such job, another's, or no server; 2 bad
-usage.
+Exit status: 0 cancelled; 1 failed: no such job, another user's job, or no
+server; 2 bad usage.
 
 Example:
   mgpu_cancel K3ZX81QA
@@ -37,7 +37,7 @@ func runCancel(plain *frontend.Call) int {
 		return status
 	}
 	if flags.NArg() != 1 {
-		c.Complain(fmt.Sprintf("it takes one id, %d given", flags.NArg()), "mgpu_queue lists them")
+		c.Complain(fmt.Sprintf("expected one id, found %d", flags.NArg()), "mgpu_queue lists them")
 		return frontend.BadUsage
 	}
 	ctx, stop := untilInterrupted()
@@ -54,8 +54,7 @@ func runCancel(plain *frontend.Call) int {
 	return 0
 }
 
-// end asks the server to end one job; it is the server that knows whose
-// the job is.
+// end asks the server to cancel one job. The server checks whose it is.
 func (c call) end(ctx context.Context, word string) error {
 	id, err := idOf(word)
 	if err != nil {

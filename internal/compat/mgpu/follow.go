@@ -12,14 +12,14 @@ import (
 	"berth/internal/problem"
 )
 
-// How long a server that went away is waited for, and how often it is asked.
+// How long to wait for a server that is restarting, and how often to ask it.
 const (
 	longestOutage = 10 * time.Minute
 	lookEvery     = 200 * time.Millisecond
 	waitFor       = time.Second
 )
 
-// attach comes back to a job.
+// attach shows the output of a job submitted earlier.
 func (c call) attach(ctx context.Context, word string) int {
 	id, err := idOf(word)
 	if err != nil {
@@ -31,16 +31,15 @@ func (c call) attach(ctx context.Context, word string) int {
 		return c.failed(err)
 	}
 	defer client.Close()
-	// A server that goes away later is waited for; one that was never there, or
-	// does not know the job, is not.
+	// Only a server that has answered once is waited for.
 	if _, err := client.Job(ctx, id); err != nil {
 		return c.failed(err)
 	}
 	return c.follow(ctx, client, id)
 }
 
-// follow shows a job's output to its last line, then how it ended, and
-// returns its status. Ctrl-C leaves the job alone.
+// follow shows a job's output to the last line, then how it ended, and returns
+// its status. Ctrl-C leaves the job running.
 func (c call) follow(ctx context.Context, client *api.Client, id string) int {
 	f := follower{c: c, client: client, id: id, code: job.Code(id), queued: true}
 	client.OnRetry = f.away
@@ -53,7 +52,7 @@ func (c call) follow(ctx context.Context, client *api.Client, id string) int {
 			goes = "stays queued"
 		}
 		fmt.Fprintf(c.Err, "Detached. Job %s %s.\n", f.code, goes)
-		fmt.Fprintf(c.Err, "hint: mgpu_srun --attach %s shows it again, mgpu_cancel %[1]s ends it\n", f.code)
+		fmt.Fprintf(c.Err, "hint: mgpu_srun --attach %s shows its output, mgpu_cancel %[1]s cancels it\n", f.code)
 		return frontend.Interrupted
 	case err != nil:
 		return c.failed(err)
@@ -64,7 +63,7 @@ func (c call) follow(ctx context.Context, client *api.Client, id string) int {
 	return status
 }
 
-// because is why a job did not end well, where that is more than a number.
+// because is why a job failed, where that is more than an exit code.
 func because(v job.View) string {
 	switch {
 	case v.State == job.Finished:
@@ -84,14 +83,14 @@ type follower struct {
 	client   *api.Client
 	id, code string
 
-	outage time.Time // since when the server does not answer; zero: it does
-	told   bool
-	inLine bool // the last byte shown did not end a line
-	queued bool // when it was last looked at
-	back   int  // attempts that were told to have ended in the queue
+	outage   time.Time // since when the server does not answer; zero: it does
+	reported bool      // the outage was reported
+	inLine   bool      // the last byte shown did not end a line
+	queued   bool      // at the last look
+	requeued int       // the last attempt whose requeue was reported
 }
 
-// Write shows what the job printed.
+// Write shows output of the job.
 func (f *follower) Write(text []byte) (int, error) {
 	if len(text) > 0 {
 		f.inLine = text[len(text)-1] != '\n'
@@ -99,8 +98,8 @@ func (f *follower) Write(text []byte) (int, error) {
 	return f.c.Out.Write(text)
 }
 
-// endLine keeps words of this program's off the job's last line, and adds
-// nothing to what the job printed.
+// endLine keeps this program's messages off the job's last line without adding
+// to the job's own output.
 func (f *follower) endLine() {
 	if f.inLine {
 		fmt.Fprintln(f.c.Err)
@@ -108,27 +107,27 @@ func (f *follower) endLine() {
 	f.inLine = false
 }
 
-// tellBack says why output begins anew: once for each attempt that was shown
-// and is not the last.
-func (f *follower) tellBack(shown int, detail api.Detail) {
-	if shown > f.back && (detail.State == job.Queued || detail.Attempt > shown) {
-		f.back = shown
+// reportRequeue says why output starts over, once for each attempt that was
+// shown and is not the last.
+func (f *follower) reportRequeue(shown int, detail api.Detail) {
+	if shown > f.requeued && (detail.State == job.Queued || detail.Attempt > shown) {
+		f.requeued = shown
 		f.endLine()
-		fmt.Fprintf(f.c.Err, "Job %s was stopped and moved to the end of the queue; it begins anew.\n", f.code)
+		fmt.Fprintf(f.c.Err, "Job %s was stopped and moved to the end of the queue; it starts over.\n", f.code)
 	}
 }
 
-// away is heard of a server that is gone.
+// away reports, once, that the server does not answer.
 func (f *follower) away(error) {
-	if !f.told {
-		f.told = true
+	if !f.reported {
+		f.reported = true
 		fmt.Fprintf(f.c.Err, "%s: the server does not answer; waiting for it to come back\n", f.c.Name)
 	}
 }
 
-// bear waits a moment after an error that a restart of the server explains,
-// and hands back every other one.
-func (f *follower) bear(ctx context.Context, err error) error {
+// tolerate waits a moment after an error that a restart of the server explains,
+// and returns any other error.
+func (f *follower) tolerate(ctx context.Context, err error) error {
 	if kind := problem.KindOf(err); ctx.Err() != nil || kind != "" && kind != problem.Unable {
 		return err
 	}
@@ -142,19 +141,19 @@ func (f *follower) bear(ctx context.Context, err error) error {
 	return api.Pause(ctx, lookEvery)
 }
 
-// toTheEnd copies attempt after attempt: a job that reached its time limit
-// goes back to the queue, and on from there.
+// toTheEnd shows one attempt after another: a job that reached its time limit
+// is requeued.
 func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
 	for shown := 0; ; {
 		detail, err := f.client.Job(ctx, f.id)
 		if err != nil {
-			if err := f.bear(ctx, err); err != nil {
+			if err := f.tolerate(ctx, err); err != nil {
 				return job.View{}, err
 			}
 			continue
 		}
-		f.outage, f.told, f.queued = time.Time{}, false, detail.State == job.Queued
-		f.tellBack(shown, detail)
+		f.outage, f.reported, f.queued = time.Time{}, false, detail.State == job.Queued
+		f.reportRequeue(shown, detail)
 		switch {
 		case detail.Attempt > shown:
 			if err := f.show(ctx, shown+1); err != nil {
@@ -164,7 +163,7 @@ func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
 		case detail.State.Terminal():
 			return detail.View, nil
 		default:
-			// It waits for its turn, or its last processes are ending.
+			// It is queued, or its last processes are ending.
 			if err := f.pause(ctx, detail); err != nil {
 				return job.View{}, err
 			}
@@ -172,7 +171,7 @@ func (f *follower) toTheEnd(ctx context.Context) (job.View, error) {
 	}
 }
 
-// show copies what one attempt prints, until it is over.
+// show copies the output of one attempt until it ends.
 func (f *follower) show(ctx context.Context, attempt int) error {
 	for {
 		log, err := f.client.Log(ctx, api.LogQuery{ID: f.id, Attempt: attempt, Follow: true})
@@ -182,22 +181,22 @@ func (f *follower) show(ctx context.Context, attempt int) error {
 			return err
 		}
 		if kind := problem.KindOf(err); kind == problem.Refused || kind == problem.NotFound {
-			return nil // an attempt that never came to print; its end says why
+			return nil // the attempt has no log; its end says why
 		}
-		if err := f.bear(ctx, err); err != nil {
+		if err := f.tolerate(ctx, err); err != nil {
 			return err
 		}
 	}
 }
 
-// pause lets a moment pass, or less if the job ends in it.
+// pause waits a moment, or until the job ends.
 func (f *follower) pause(ctx context.Context, detail api.Detail) error {
 	if detail.State == job.Queued {
-		return api.Pause(ctx, lookEvery) // its start is not an end to wait for
+		return api.Pause(ctx, lookEvery) // Wait is for ends, not starts
 	}
 	_, err := f.client.Wait(ctx, api.WaitRequest{Select: api.Select{Words: []string{f.id}}, TimeoutS: waitFor.Seconds()})
 	if err != nil {
-		return f.bear(ctx, err)
+		return f.tolerate(ctx, err)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package mgpu is the four mgpu_ programs: three clients of a daemon of berth's,
-// and that daemon. Eight-character ids are berth's own numbers written
-// differently, so nothing is kept about them.
+// Package mgpu is the four mgpu_ programs: three clients of a berth daemon, and
+// that daemon. Eight-character ids encode berth's own numbers, so no mapping is
+// stored.
 package mgpu
 
 import (
@@ -22,13 +22,12 @@ import (
 // call is one use of one of the four.
 type call struct{ *frontend.Call }
 
-// usualSocket is where the four programs meet.
+// usualSocket is where the server listens by default.
 var usualSocket = "/tmp/mgpu_scheduler.sock"
 
-// dial finds the server: BERTH_SOCKET, else the one in /tmp, else the
-// daemon that berth's own commands talk to. Only the first of them is taken on
-// its user's word; in /tmp anybody may have put a socket, and the others lie
-// where only root or the user can.
+// dial finds the server: BERTH_SOCKET, else the one in /tmp, else the daemon that
+// berth's own commands talk to. Any user can put a socket in /tmp, so there the
+// server must be root's or the caller's own.
 func (c call) dial(ctx context.Context, start bool) (*api.Client, error) {
 	if socket := os.Getenv("BERTH_SOCKET"); socket != "" {
 		return api.Dial(socket), nil
@@ -43,14 +42,14 @@ func (c call) dial(ctx context.Context, start bool) (*api.Client, error) {
 	return api.Dial(socket), nil
 }
 
-// untilInterrupted ends with Ctrl-C. A second one ends what does not heed the first.
+// untilInterrupted ends with Ctrl-C. A second Ctrl-C kills the program.
 func untilInterrupted() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// problemOf is an error as a problem and a way on.
+// problemOf is an error as a problem and a hint.
 func problemOf(err error) (what, hint string) {
 	var refused *problem.Problem
 	var missing *api.Unreachable
@@ -63,17 +62,14 @@ func problemOf(err error) (what, hint string) {
 	return err.Error(), ""
 }
 
-// hintOf turns a way on that is of berth's own commands into one of these
-// programs.
+// hintOf is a hint with these programs' commands in place of berth's.
 func hintOf(text string) string {
 	return strings.NewReplacer(
-		"berth list --all shows what there is", "mgpu_queue lists the jobs that are not over",
-		"berth submit -- python train.py", "mgpu_srun --gpu-ids 0 -- python train.py",
-		"docs/reference/jobspec.md lists the keys", "see mgpu_srun --help",
+		"berth list --all", "mgpu_queue", "berth list", "mgpu_queue", "berth submit --", "mgpu_srun --gpu-ids 0 --", "berth help jobspec", "mgpu_srun --help",
 	).Replace(frontend.OneLine(text))
 }
 
-// failed tells of an error and gives the exit status that goes with it.
+// failed reports an error and returns the exit status.
 func (c call) failed(err error) int {
 	if errors.Is(err, context.Canceled) {
 		return frontend.Interrupted
@@ -88,20 +84,19 @@ func synopsis(usage string) string {
 	return first + "\n"
 }
 
-// withCodes is a sentence of the server's with jobs as these programs name them.
+// withCodes is a sentence of the server's with this program's job ids.
 func withCodes(text string) string {
 	return frontend.RenameJobs(frontend.OneLine(text), job.Code)
 }
 
-// idOf is the id that berth knows a job by: people type the code they were
-// given, in any case, or berth's own number. Nothing else that berth would take
-// for jobs passes: here a word stands for one.
+// idOf is berth's id of a job. Users type the code they were given, in any case,
+// or berth's own number. Ranges and names are refused: a word names one job.
 func idOf(word string) (string, error) {
 	if id, ok := job.FromCode(word); ok {
 		return id, nil
 	}
 	if number := regexp.MustCompile(`^[0-9]{1,18}(_[0-9]{1,18})?$`); !number.MatchString(word) {
-		return "", problem.Newf(problem.Invalid, "an id has eight letters and digits; mgpu_queue lists them", "%q is no id of a job", word)
+		return "", problem.Newf(problem.Invalid, "mgpu_queue lists them", "expected a job id of eight letters and digits, found %q", word)
 	}
 	return word, nil
 }

@@ -21,17 +21,17 @@ var Queue = frontend.Program{Name: "mgpu_queue", Usage: queueUsage, Run: runQueu
 
 const queueUsage = `usage: mgpu_queue [--json]
 
-List the jobs that run and those that wait, one to a line:
+List running and queued jobs, one per line:
 
   ID: .. | User: .. | GPUs: .. | Mem: .. | CMD: .. | Status: ..
 
-Mem is in MB, on each GPU. What waits says for what, and is listed as it comes
-up: by priority, then by turns between users, then by submission. Commands of
-other users are shown only where the server is set up so.
+Mem is in MB per GPU. Queued jobs are listed in the order they will start, with
+the reason they wait: by priority, then users take turns, then by submission.
+Other users' commands are shown only if the server's configuration allows it.
 
-      --json  an array of jobs (docs/reference/json.md), with the id as shown here and
-              berth's own as number
-  -h, --help  this text
+      --json  print a JSON array (berth help json); id is the one shown here,
+              number is berth's own
+  -h, --help  print this
 
 Exit status: 0 listed; 1 no server answers; 2 bad usage.
 
@@ -48,7 +48,7 @@ func runQueue(plain *frontend.Call) int {
 		return status
 	}
 	if flags.NArg() > 0 {
-		c.Complain(fmt.Sprintf("%q is not a flag", flags.Arg(0)), "see mgpu_queue --help")
+		c.Complain(fmt.Sprintf("expected no arguments, found %q", flags.Arg(0)), "see mgpu_queue --help")
 		return frontend.BadUsage
 	}
 	ctx, stop := untilInterrupted()
@@ -78,9 +78,8 @@ func runQueue(plain *frontend.Call) int {
 	return 0
 }
 
-// inTurn puts queued jobs in the order in which they come up, behind those that
-// run. What the order does not name waits for something else than its turn, and
-// comes last.
+// inTurn sorts running jobs first, then queued jobs in the order they will
+// start. A job outside that order, such as a held one, comes last.
 func inTurn(jobs []job.View, order []string) {
 	place := make(map[string]int, len(order))
 	for i, id := range order {
@@ -141,7 +140,7 @@ func lineOf(v job.View) string {
 		ids = v.AskedIDs
 	}
 	gpus := text.Numbers(ids)
-	if gpus == "" { // submitted with berth's own words: any so many
+	if gpus == "" { // submitted with berth submit --gpus N
 		gpus = fmt.Sprintf("any %d", v.GPUs)
 	}
 	mem, command, status := "none", "(not shown)", string(v.State)

@@ -21,40 +21,40 @@ import (
 	"berth/internal/site"
 )
 
-// Server is the daemon that the others talk to.
+// Server is the daemon that the clients talk to.
 var Server = frontend.Program{Name: "mgpu_scheduler_server", Usage: serverUsage, Run: runServer}
 
 const serverUsage = `usage: mgpu_scheduler_server [--max-job-time SEC]
 
 Run the scheduler in the foreground. As root it serves every user of the
 machine, and each job runs as the user who submitted it; otherwise it serves
-only you. Ctrl-C and SIGTERM stop it. Jobs go on without it, also after
-kill -9, and the next server finds them again.
+only you. Ctrl-C and SIGTERM stop it. Jobs keep running, even after kill -9,
+and the next server finds them again.
 
-      --max-job-time SEC  the time every job has at most; at its limit it is
-                          stopped and moved to the end of the queue, ten times
-                          at most (default: no limit)
+      --max-job-time SEC  time limit of every job; at the limit a job is stopped
+                          and moved to the end of the queue, at most ten times
+                          (default: no limit)
       --state-dir DIR     jobs and state (default /var/lib/mgpu_scheduler, or
                           ~/.local/state/mgpu_scheduler); DIR/config.toml may
-                          hold settings of berth's (docs/reference/config.md)
+                          hold berth's settings (berth help config)
       --socket PATH       where to listen (default BERTH_SOCKET, else
                           /tmp/mgpu_scheduler.sock)
-      --sim N             N simulated GPUs (also BERTH_SIM=N)
-  -h, --help              this text
+      --sim N             use N simulated GPUs (also BERTH_SIM=N)
+  -h, --help              print this
 
-Jobs of equal priority go by turns between users, then by submission. A job
-without --mem has its GPUs to itself.
+Among jobs of equal priority users take turns, then the order of submission
+decides. A job without --mem has its GPUs to itself.
 
-Exit status: 0 stopped; 1 could not start or go on; 2 bad usage.
+Exit status: 0 stopped; 1 could not start or continue; 2 bad usage.
 
 Example:
   sudo mgpu_scheduler_server --max-job-time 3600
 `
 
-// simVRAMMiB is the memory of a simulated card.
+// simVRAMMiB is the memory of a simulated GPU.
 const simVRAMMiB = 24576
 
-// serverFlags are what was typed.
+// serverFlags are the flags as typed.
 type serverFlags struct {
 	maxJobTime int64 // seconds; 0: no limit
 	stateDir   string
@@ -86,7 +86,7 @@ func runServer(plain *frontend.Call) int {
 		return frontend.Failed
 	}
 	if !places.Shared {
-		fmt.Fprintf(c.Err, "%s: not started as root: it serves only you\n", c.Name)
+		fmt.Fprintf(c.Err, "%s: not started as root, so it serves only you\n", c.Name)
 	}
 	return c.serve(f.options(c, places))
 }
@@ -95,38 +95,37 @@ func (c call) serve(opt daemon.Options) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	// Caught and dropped rather than ignored: an ignored signal would be
-	// inherited by everything that is started.
+	// Caught and dropped, not ignored: child processes would inherit an ignored
+	// signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	opt.Signals = signals
 	if err := daemon.Serve(context.Background(), opt); err != nil {
 		c.Complain(problemOf(err))
 		return problem.KindOf(err).ExitStatus()
 	}
-	fmt.Fprintln(c.Out, "stopped; running jobs go on")
+	fmt.Fprintln(c.Out, "stopped; running jobs keep running")
 	return 0
 }
 
 func (f *serverFlags) check(flags *pflag.FlagSet) error {
 	if n := flags.NArg(); n > 0 {
-		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "%q is not a flag", flags.Arg(0))
+		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "expected no arguments, found %q", flags.Arg(0))
 	}
 	if f.maxJobTime < 0 || f.maxJobTime > int64(math.MaxInt64/time.Second) {
-		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "--max-job-time %d: a number of seconds from 1, or 0 for no limit", f.maxJobTime)
+		return problem.Newf(problem.Invalid, "see mgpu_scheduler_server --help", "--max-job-time: expected a number of seconds from 1, or 0 for no limit, found %d", f.maxJobTime)
 	}
 	if !flags.Changed("sim") {
 		f.sim, _ = gpu.SimFromEnv(os.Getenv)
 		if f.sim < 0 {
-			return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM"))
+			return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM: expected a number of simulated GPUs from 1 to 1024, found %q", os.Getenv("BERTH_SIM"))
 		}
 	} else if f.sim < 1 || f.sim > 1024 {
-		return problem.Newf(problem.Invalid, "leave it out to use real GPUs", "--sim %d: a number of simulated GPUs, 1 to 1024", f.sim)
+		return problem.Newf(problem.Invalid, "omit it to use real GPUs", "--sim: expected a number of simulated GPUs from 1 to 1024, found %d", f.sim)
 	}
 	return nil
 }
 
-// places are the server's own, apart from those of a berth serve on the same
-// machine.
+// places are separate from those of a berth serve on the same machine.
 func (f *serverFlags) places() (site.Places, error) {
 	places := site.Places{StateDir: "/var/lib/mgpu_scheduler", Socket: usualSocket, Shared: os.Geteuid() == 0}
 	if !places.Shared {
@@ -153,9 +152,9 @@ func (f *serverFlags) places() (site.Places, error) {
 	return places, nil
 }
 
-// placeIsFree refuses a place where somebody else has put something: in /tmp
-// anyone can be first, and who is there may be listening for others' jobs.
-// What a dead server of one's own has left is replaced when listening begins.
+// placeIsFree refuses a path that belongs to another user: in /tmp that user may
+// be listening for others' jobs. A socket that a dead server of our own left is
+// replaced later.
 func placeIsFree(socket string) error {
 	info, err := os.Lstat(socket)
 	if errors.Is(err, os.ErrNotExist) {
@@ -165,11 +164,11 @@ func placeIsFree(socket string) error {
 		return err
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
-		owner := "somebody else"
+		owner := "another user"
 		if ok {
 			owner = "user " + strconv.Itoa(int(stat.Uid))
 		}
-		return problem.Newf(problem.Refused, "find out who uses it (ls -l "+socket+"), remove it, and start again", "%s is in the way, and belongs to %s", socket, owner)
+		return problem.Newf(problem.Refused, "check who uses it (ls -l "+socket+"), remove it, and start again", "%s already exists and belongs to %s", socket, owner)
 	}
 	return nil
 }
@@ -182,8 +181,8 @@ func (f *serverFlags) options(c call, places site.Places) daemon.Options {
 			if f.maxJobTime > 0 {
 				cfg.JobTime = time.Duration(f.maxJobTime) * time.Second
 			}
-			// Where nobody said otherwise: --mem is held against what is free as
-			// it stands, and priorities are any numbers.
+			// Unless configured otherwise, --mem is compared with the free memory
+			// without a margin, and priorities are unbounded.
 			usual := daemon.DefaultConfig(places.Shared)
 			if cfg.Rules.MarginMiB == usual.Rules.MarginMiB {
 				cfg.Rules.MarginMiB = 0

@@ -1,6 +1,7 @@
 package mgpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -32,27 +34,27 @@ const srunUsage = `usage: mgpu_srun --gpu-ids IDS [--mem MB] [--time-limit SEC] 
        mgpu_srun --attach ID
 
 Queue a command for exactly these GPUs. It starts when each of them has room,
-in your home directory and with your environment; CUDA_VISIBLE_DEVICES has the
-GPUs in the order asked for, so that cuda:0 is the first. Several words after
--- are executed as they are; one word is a shell line.
+in your home directory and with your environment. CUDA_VISIBLE_DEVICES has the
+GPUs in the order asked for, so cuda:0 is the first. Several words after -- are
+executed as they are; one word is a shell command.
 
       --gpu-ids IDS        physical GPUs: 0 or 1,3
       --mem MB             memory on each of them. Without it the job waits
                            until they are idle, and has them to itself
       --time-limit SEC     at the limit the job is stopped and moved to the end
-                           of the queue, to begin anew; ten times at most
+                           of the queue, to start over; at most ten times
       --priority N         higher first, equal ones by submission (default 0)
-      --env-setup-cmd CMD  run first, in the shell that becomes the command:
+      --env-setup-cmd CMD  run this first, in the same shell:
                            "source venv/bin/activate", "conda activate NAME"
-      --interactive        show the output until the job is over, and return
-                           its status; Ctrl-C leaves the job running
+      --interactive        show the output until the job ends, and return its
+                           status; Ctrl-C leaves the job running
       --background         only queue it (the default)
-      --attach ID          show the output of a job that is there already
-  -h, --help               this text
+      --attach ID          show the output of a job submitted earlier
+  -h, --help               print this
 
-Output goes to .mgpu_job_ID.log in your home directory, that of a second
-attempt to .mgpu_job_ID.log.2. The server is the one at BERTH_SOCKET, else at
-/tmp/mgpu_scheduler.sock, else berth's own.
+Output goes to .mgpu_job_ID.log in your home directory; a second attempt writes
+to .mgpu_job_ID.log.2. The server is the one at BERTH_SOCKET, else at
+/tmp/mgpu_scheduler.sock, else berth's own daemon.
 
 Exit status: 0 submitted; 1 refused, or no --gpu-ids or no --; 2 other bad
 usage; 130 detached. With --interactive the job's own: its exit code, 128 +
@@ -63,7 +65,7 @@ Example:
       torchrun --nproc_per_node=2 train.py
 `
 
-// srunFlags are what was typed.
+// srunFlags are the flags as typed.
 type srunFlags struct {
 	ids                     string
 	mem, timeLimit          int64
@@ -87,7 +89,7 @@ func runSrun(plain *frontend.Call) int {
 	flags.BoolVar(&f.background, "background", false, "")
 	flags.StringVar(&f.attach, "attach", "", "")
 	args, dash := c.Args, slices.Index(c.Args, "--")
-	if dash >= 0 { // whatever follows is the job's own
+	if dash >= 0 { // everything after it belongs to the job
 		args, f.command = args[:dash], args[dash+1:]
 	}
 	if status, ok := c.Parse(flags, args, srunUsage); !ok {
@@ -104,7 +106,7 @@ func runSrun(plain *frontend.Call) int {
 	return f.submit(ctx, c)
 }
 
-// check says what is missing, with the usage, or does not go together.
+// check reports missing and contradictory flags.
 func (f *srunFlags) check(c call, flags *pflag.FlagSet, dashed bool) (status int, ok bool) {
 	missing := ""
 	switch {
@@ -115,7 +117,7 @@ func (f *srunFlags) check(c call, flags *pflag.FlagSet, dashed bool) (status int
 	case !dashed:
 		missing = "-- and a command are missing"
 	case len(f.command) == 0 || strings.TrimSpace(f.command[0]) == "":
-		missing = "there is no command after --"
+		missing = "the command after -- is missing"
 	}
 	if missing != "" {
 		c.Complain(missing, "")
@@ -125,15 +127,15 @@ func (f *srunFlags) check(c call, flags *pflag.FlagSet, dashed bool) (status int
 	wrong := ""
 	switch {
 	case f.attach != "":
-		wrong = "--attach goes with no other job"
+		wrong = "--attach takes no command and no --gpu-ids"
 	case flags.NArg() > 0:
-		wrong = fmt.Sprintf("%q is not a flag; the command belongs after --", flags.Arg(0))
+		wrong = fmt.Sprintf("expected a flag, found %q; the command goes after --", flags.Arg(0))
 	case f.interactive && f.background:
-		wrong = "--interactive and --background: only one of them"
+		wrong = "expected --interactive or --background, found both"
 	case f.mem < 0 || f.mem > math.MaxInt32:
-		wrong = fmt.Sprintf("--mem %d: a number of MB from 1 to %d, or 0 for none", f.mem, math.MaxInt32)
+		wrong = fmt.Sprintf("--mem: expected a number of MB from 1 to %d, or 0 for none, found %d", math.MaxInt32, f.mem)
 	case f.timeLimit < 0:
-		wrong = fmt.Sprintf("--time-limit %d: a number of seconds from 1, or 0 for none", f.timeLimit)
+		wrong = fmt.Sprintf("--time-limit: expected a number of seconds from 1, or 0 for none, found %d", f.timeLimit)
 	}
 	if wrong != "" {
 		c.Complain(wrong, "see mgpu_srun --help")
@@ -147,22 +149,22 @@ func (f *srunFlags) submit(ctx context.Context, c call) int {
 	if f.interactive {
 		out = c.Err // standard output is the job's
 	}
-	// Read here as well, because no ids at all would mean any to the server.
-	if _, err := jobfile.ParseIDs(f.ids); err != nil {
-		return c.refused(out, problem.Newf(problem.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err))
+	request := f.request()
+	if err := f.checkValues(request.Jobs[0]); err != nil {
+		return c.refused(out, err)
 	}
 	client, err := c.dial(ctx, true)
 	if err != nil {
 		return c.refused(out, err)
 	}
 	defer client.Close()
-	reply, err := client.Submit(ctx, f.request())
+	reply, err := client.Submit(ctx, request)
 	if errors.Is(err, context.Canceled) {
-		c.Complain("interrupted while the job was handed over", "mgpu_queue shows whether it is queued")
+		c.Complain("interrupted while submitting", "mgpu_queue shows whether the job is queued")
 		return frontend.Interrupted
 	}
 	if err != nil {
-		return c.refused(out, asTyped(err, client.Place()))
+		return c.refused(out, withSocket(err, client.Place()))
 	}
 	submitted := reply.Jobs[0]
 	for _, note := range submitted.Notes {
@@ -175,23 +177,30 @@ func (f *srunFlags) submit(ctx context.Context, c call) int {
 	return 0
 }
 
-// asTyped lets a refusal speak of flags as they are here, and of berth's own
-// commands in a way that finds this server.
-func asTyped(err error, place string) error {
-	p, ok := errors.AsType[*problem.Problem](err)
-	if !ok {
-		return err
+// checkValues refuses what the server would refuse under its own name for the
+// flag. An empty --gpu-ids is refused only here: to the server it means any GPU.
+func (f *srunFlags) checkValues(spec api.Spec) error {
+	if _, err := jobfile.ParseIDs(f.ids); err != nil {
+		return problem.Newf(problem.Refused, "mgpu_srun --gpu-ids 0,1 -- python train.py", "--gpu-ids: %v", err)
 	}
-	p.Hint = strings.ReplaceAll(p.Hint, "berth gpus", "berth gpus --socket "+place)
-	key, rest, _ := strings.Cut(p.What, ": ")
-	flags := map[string]string{"ids": "--gpu-ids", "vram": "--mem", "timeout": "--time-limit", "priority": "--priority", "setup": "--env-setup-cmd"}
-	if flag := flags[key]; flag != "" {
-		p.What = flag + ": " + rest
+	_, err := jobfile.Ask(spec.Pairs(), time.Now(), job.Defaults(), 1)
+	if wrong, ok := errors.AsType[*jobfile.KeyError](err); ok {
+		flags := map[string]string{"vram": "--mem", "timeout": "--time-limit", "priority": "--priority", "setup": "--env-setup-cmd"}
+		return problem.Newf(problem.Invalid, "see mgpu_srun --help", "%s: %w", cmp.Or(flags[wrong.Key], wrong.Key), wrong.Err)
+	}
+	return nil
+}
+
+// withSocket makes berth's own commands in a hint find this server.
+func withSocket(err error, socket string) error {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
+		p.Hint = strings.ReplaceAll(p.Hint, "berth gpus", "berth gpus --socket "+socket)
 	}
 	return err
 }
 
-// refused says that nothing was queued, in the words scripts know.
+// refused reports a failed submission in the original's words, which scripts
+// look for.
 func (c call) refused(out io.Writer, err error) int {
 	if errors.Is(err, context.Canceled) {
 		return frontend.Interrupted
@@ -204,7 +213,7 @@ func (c call) refused(out io.Writer, err error) int {
 	return frontend.Failed
 }
 
-// request is the job, and what it takes from its caller.
+// request is the job with its caller's environment.
 func (f *srunFlags) request() api.SubmitRequest {
 	home := homeDir()
 	spec := api.Spec{
@@ -228,8 +237,8 @@ func (f *srunFlags) request() api.SubmitRequest {
 	}
 }
 
-// homeDir is the caller's home directory, or "~" where the server has to look
-// it up: after sudo or su, HOME may still be another's.
+// homeDir is the caller's home directory, or "~" to let the server look it up:
+// after sudo or su, HOME may still be another user's.
 func homeDir() string {
 	home := os.Getenv("HOME")
 	info, err := os.Stat(home)

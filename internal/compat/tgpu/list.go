@@ -17,7 +17,7 @@ import (
 	"berth/internal/text"
 )
 
-// recent is how many jobs that are over the list shows.
+// recent is how many ended jobs the list shows.
 const recent = 20
 
 func runList(c *frontend.Call, args []string) int {
@@ -47,13 +47,13 @@ func runList(c *frontend.Call, args []string) int {
 		return frontend.Failed
 	}
 	if more {
-		fmt.Fprintln(c.Out, "… more are over: tgpu list --all")
+		fmt.Fprintln(c.Out, "… older jobs: tgpu list --all")
 	}
 	return 0
 }
 
-// jobsToShow are the jobs to show: those that are not over, then those that
-// are, the newest first. more tells of older ones that are left out.
+// jobsToShow are the running and queued jobs, then the ended ones, newest first.
+// more reports whether older ones were left out.
 func jobsToShow(c *frontend.Call, ids []string, all bool) (jobs []job.View, more bool, code int) {
 	if len(ids) > 0 {
 		jobs, code = askJobs(c, append([]string{"list", "--all", "--json"}, ids...)...)
@@ -65,7 +65,7 @@ func jobsToShow(c *frontend.Call, ids []string, all bool) (jobs []job.View, more
 	slices.SortStableFunc(jobs, before)
 	limit := 0
 	if !all {
-		limit = recent + 1 // one more than is shown tells that there are more
+		limit = recent + 1 // one more than is shown, to know whether there are more
 	}
 	over, code := askJobs(c, "history", "--json", "--limit", strconv.Itoa(limit))
 	if code != 0 {
@@ -74,15 +74,14 @@ func jobsToShow(c *frontend.Call, ids []string, all bool) (jobs []job.View, more
 	if more = !all && len(over) > recent; more {
 		over = over[:recent]
 	}
-	// A job may have ended between the two questions.
+	// A job may have ended between the two requests.
 	jobs = slices.DeleteFunc(jobs, func(j job.View) bool {
 		return slices.ContainsFunc(over, func(o job.View) bool { return o.ID == j.ID })
 	})
 	return append(jobs, over...), more, 0
 }
 
-// before puts what runs first, then what waits by its priority; among
-// equals the order they came in stays.
+// before sorts running jobs first, then queued ones by priority.
 func before(a, b job.View) int {
 	switch aRuns, bRuns := a.State == job.Running, b.State == job.Running; {
 	case aRuns && bRuns:
@@ -95,7 +94,7 @@ func before(a, b job.View) int {
 	return cmp.Compare(b.Priority, a.Priority)
 }
 
-// askJobs reads jobs from one of berth's commands.
+// askJobs runs a command of berth's that prints jobs as JSON.
 func askJobs(c *frontend.Call, words ...string) ([]job.View, int) {
 	var out bytes.Buffer
 	if code := reach(c, &out, words...); code != 0 {
@@ -116,14 +115,13 @@ func writeTable(out io.Writer, jobs []job.View, now time.Time) error {
 	}
 	table := text.Titled("ID", "STATE", "GPUS", "PRIORITY", "WAIT", "EXIT", "COMMAND")
 	for _, j := range jobs {
-		table.Row(j.ID, stateOf(j), cardsOf(j), strconv.Itoa(j.Priority), waitOf(j, now), exitOf(j), commandOf(j))
+		table.Row(j.ID, stateOf(j), gpusOf(j), strconv.Itoa(j.Priority), waitOf(j, now), exitOf(j), commandOf(j))
 	}
 	_, err := fmt.Fprint(out, table)
 	return err
 }
 
-// stateOf is one of the five states tgpu has. A job that was set aside for
-// another waits for its turn as a queued one does.
+// stateOf is one of tgpu's five states. A parked job counts as queued.
 func stateOf(j job.View) string {
 	if j.State == job.Parked {
 		return string(job.Queued)
@@ -131,7 +129,7 @@ func stateOf(j job.View) string {
 	return string(j.State)
 }
 
-func cardsOf(j job.View) string {
+func gpusOf(j job.View) string {
 	if j.GPUs == 0 {
 		return "-"
 	}
@@ -141,8 +139,8 @@ func cardsOf(j job.View) string {
 	return text.Numbers(j.GPUIDs)
 }
 
-// waitOf is the time from submission to the start, or to now or the end of
-// a job that has not started.
+// waitOf is the time from submission to the start. If there was no start, it
+// counts to the end, or to now.
 func waitOf(j job.View, now time.Time) string {
 	until := now
 	switch {
@@ -156,7 +154,7 @@ func waitOf(j job.View, now time.Time) string {
 	return max(until.Sub(*j.SubmittedAt), 0).Round(time.Second).String()
 }
 
-// exitOf is how a job ended: its exit status, or what kept it from one.
+// exitOf is a job's exit status, or else its signal or outcome.
 func exitOf(j job.View) string {
 	switch {
 	case j.ExitCode != nil:
@@ -169,7 +167,7 @@ func exitOf(j job.View) string {
 	return "-"
 }
 
-// commandOf is the command on one line, unable to drive a terminal.
+// commandOf is the command on one line, safe for a terminal.
 func commandOf(j job.View) string {
 	if j.Command == nil {
 		return "-" // another user's

@@ -15,8 +15,7 @@ import (
 	"berth/internal/job"
 )
 
-// runMetrics sums up the queue as it is, and what berth's records say about
-// the jobs that are over.
+// runMetrics summarises the queue and berth's records of ended jobs.
 func runMetrics(c *frontend.Call, args []string) int {
 	flags := pflag.NewFlagSet("metrics", pflag.ContinueOnError)
 	since := flags.String("since", "7d", "")
@@ -25,7 +24,7 @@ func runMetrics(c *frontend.Call, args []string) int {
 		return status
 	}
 	if flags.NArg() > 0 {
-		c.Complain(fmt.Sprintf("metrics takes no %q", flags.Arg(0)), "tgpu metrics --since 30d")
+		c.Complain(fmt.Sprintf("metrics: expected no arguments, found %q", flags.Arg(0)), "tgpu metrics --since 30d")
 		return frontend.BadUsage
 	}
 	words := []string{"stats", "--json", "--since", *since}
@@ -61,20 +60,20 @@ func writeSums(out io.Writer, stats api.Stats, live []job.View) error {
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "now\t%d running, %d queued, %d GPUs\n", running, len(live)-running, stats.GPUs)
-	fmt.Fprintf(table, "over since %s\t%d finished, %d failed, %d cancelled\n",
+	fmt.Fprintf(table, "ended since %s\t%d finished, %d failed, %d cancelled\n",
 		stats.Since.Local().Format("2006-01-02 15:04"), stats.All.Finished, stats.All.Failed, stats.All.Cancelled)
 	if w := stats.All; w.WaitMeanS != nil && w.WaitP50S != nil && w.WaitP95S != nil && w.WaitMaxS != nil {
-		fmt.Fprintf(table, "wait time\tmean %s, half within %s, 95 %% within %s, longest %s\n",
+		fmt.Fprintf(table, "wait time\tmean %s, p50 %s, p95 %s, longest %s\n",
 			span(*w.WaitMeanS), span(*w.WaitP50S), span(*w.WaitP95S), span(*w.WaitMaxS))
 	} else {
-		fmt.Fprintf(table, "wait time\t- (no job that started is over)\n")
+		fmt.Fprintf(table, "wait time\t- (no started job has ended)\n")
 	}
-	fmt.Fprintf(table, "utilisation\t%s of the GPUs' time given to jobs, %s busy while given\n",
+	fmt.Fprintf(table, "utilisation\tGPUs allocated %s of the time, busy %s while allocated\n",
 		percent(stats.Util, 100), percent(stats.AvgUtil, 1))
 	return table.Flush()
 }
 
-// span writes seconds as people read them; short waits have a fraction.
+// span formats seconds; short waits have a fraction.
 func span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d < 10*time.Second {

@@ -10,7 +10,7 @@ import (
 	"berth/internal/compat/frontend"
 )
 
-// runSubmit is berth submit with every job alone on its cards.
+// runSubmit is berth submit, with each job alone on its GPUs.
 func runSubmit(c *frontend.Call, args []string) int {
 	flags := pflag.NewFlagSet("submit", pflag.ContinueOnError)
 	gpus := flags.String("gpus", "", "")
@@ -18,13 +18,13 @@ func runSubmit(c *frontend.Call, args []string) int {
 	for _, name := range []string{"priority", "name", "cpus", "mem", "preemptible"} {
 		flags.String(name, "", "")
 	}
-	// Without a value it is stopped and runs again: what works on every card.
+	// Requeue is the default because it works on every GPU.
 	flags.Lookup("preemptible").NoOptDefVal = "requeue"
 	if status, ok := c.Parse(flags, args, usage); !ok {
 		return status
 	}
 	if n, err := strconv.Atoi(*gpus); *gpus != "" && (err != nil || n < 0) {
-		c.Complain(fmt.Sprintf("--gpus: found %q, allowed a whole number of GPUs", *gpus), "tgpu submit --gpus 2 -- python train.py")
+		c.Complain(fmt.Sprintf("--gpus: expected a whole number of GPUs, found %q", *gpus), "tgpu submit --gpus 2 -- python train.py")
 		return frontend.BadUsage
 	}
 	words := []string{"submit", "--exclusive"}
@@ -35,14 +35,14 @@ func runSubmit(c *frontend.Call, args []string) int {
 	})
 	what, hint := whatToRun(flags, *file)
 	if hint != "" {
-		c.Complain("submit what?", hint)
+		c.Complain("the command is missing", hint)
 		return frontend.BadUsage
 	}
 	return berth(c, c.Out, append(words, what...)...)
 }
 
-// whatToRun is the job in berth's words: a command after the dashes, or a file
-// of specs. A hint says why it is neither.
+// whatToRun is the job as arguments of berth submit: a command after --, or a
+// file of specs. If it is neither, hint says what to type.
 func whatToRun(flags *pflag.FlagSet, file string) (words []string, hint string) {
 	before, after := flags.Args(), []string(nil)
 	if at := flags.ArgsLenAtDash(); at >= 0 {
@@ -52,13 +52,13 @@ func whatToRun(flags *pflag.FlagSet, file string) (words []string, hint string) 
 		before = append([]string{file}, before...)
 	}
 	if len(after) == 0 && len(before) > 0 && strings.HasPrefix(before[0], "cmd=") {
-		before, after = nil, before // the dashes were forgotten, and nothing else is meant
+		before, after = nil, before // the -- is missing, but the meaning is clear
 	}
 	switch {
 	case len(before) == 1 && len(after) == 0:
 		return []string{"--file", before[0]}, ""
 	case len(before) > 0 && len(after) > 0:
-		return nil, fmt.Sprintf("a job spec (%s) or a command after --, not both", before[0])
+		return nil, fmt.Sprintf("give a job spec (%s) or a command after --, not both", before[0])
 	case len(before) > 1:
 		return nil, fmt.Sprintf("put the command after --: tgpu submit -- %s", strings.Join(before, " "))
 	}
@@ -69,9 +69,9 @@ func whatToRun(flags *pflag.FlagSet, file string) (words []string, hint string) 
 	return append([]string{"--"}, command...), ""
 }
 
-// commandWords takes cmd= off the first word. A shell has taken the quotes off
-// already: one word is a line for the shell, several are executed as they
-// are. A line with words behind it gets them as its last arguments.
+// commandWords takes cmd= off the first word. One word is a shell command,
+// several are executed as they are. Words after a shell command become its last
+// arguments.
 func commandWords(words []string) []string {
 	if len(words) == 0 {
 		return nil

@@ -1,6 +1,6 @@
-// Package tgpu is tgpu in front of berth's own commands: it rewrites what was
-// typed, runs `berth submit`, `list`, `cancel`, `logs` or `stats`, and shows
-// what came of it as tgpu does. It keeps nothing.
+// Package tgpu is tgpu in front of berth's own commands: it rewrites its
+// arguments, runs `berth submit`, `list`, `cancel`, `logs` or `stats`, and shows
+// the result as tgpu does. It has no state.
 package tgpu
 
 import (
@@ -28,40 +28,41 @@ const usage = `usage: tgpu submit [flags] -- cmd="COMMAND"
        tgpu metrics [--since 7d] [--json]
 
 A queue for jobs on this machine's GPUs: the highest priority first, then the
-order of submission. A job that does not fit yet may be passed by one that
-does, but not for ever. Each job has its GPUs to itself, and sees them in
+order of submission. A job that fits may overtake one that does not fit yet, but
+not for ever. Each job has its GPUs to itself, and sees them in
 CUDA_VISIBLE_DEVICES.
 
-tgpu submit queues a job and prints its id. The scheduler starts by itself, in
-the background (one for each user, unless the machine has one for all).
-  --gpus N         how many GPUs, 0 for none (default 1)
+tgpu submit queues a job and prints its id. It starts the scheduler in the
+background if none is running (one per user, unless the machine has one for
+all).
+  --gpus N         number of GPUs, 0 for none (default 1)
   --priority P     a higher number goes first (default 0)
-  --file FILE      a job spec, the same as SPEC.yaml; - is standard input
-  --name NAME      a name for it
+  --file FILE      a job spec, like SPEC.yaml; - is standard input
+  --name NAME      a name for the job
   --cpus N         CPUs to account for
   --mem SIZE       host memory to account for, as in 16G
-  --preemptible    it may be stopped and queued again for a higher priority
-cmd="..." is a line for the shell. Words that follow -- without cmd= are
-executed as they are. A spec has the keys command, num_gpus and priority, and
-any other of berth's; flags beside it count where it says nothing:
+  --preemptible    it may be stopped and requeued for a higher priority
+cmd="..." is a shell command. Words after -- without cmd= are executed as they
+are. A spec has the keys command, num_gpus and priority, and any other key of
+berth's; flags are defaults for keys that it does not set:
   command: python train.py
   num_gpus: 2
   priority: 5
-One job at a time: give every job all the GPUs of the machine.
+To run one job at a time, ask for all GPUs of the machine in every job.
 
-tgpu list shows what runs, what waits by its priority, and the last 20 jobs that
-are over. GPUS are the ones a job has, or xN while it waits for N; WAIT is how
-long it waited to start; EXIT is its exit status. States: queued, running,
-finished, failed, cancelled. --all shows every job, --json berth's records of
-them. berth why ID says what a job waits for.
+tgpu list shows running jobs, queued jobs by priority, and the last 20 that have
+ended. GPUS are the job's GPUs, or xN while it waits for N; WAIT is how long it
+waited to start; EXIT is its exit status. States: queued, running, finished,
+failed, cancelled. --all shows every job, --json prints berth's records of them.
+berth why ID says why a job waits.
 
 tgpu cancel ends jobs, queued or running, with all their processes.
 
-tgpu logs prints what a job printed, with -f as it comes.
+tgpu logs prints a job's output; with -f it follows the output.
 
-tgpu metrics sums up how long jobs waited and how much the GPUs were used.
+tgpu metrics shows waiting times and GPU utilisation.
 
-BERTH_SIM=2 in the environment of the first tgpu: two simulated GPUs.
+BERTH_SIM=2 in the environment of the first tgpu gives two simulated GPUs.
 
 Exit status: 0 done; 1 failed or refused; 2 bad usage; 130 interrupted.
 
@@ -83,21 +84,21 @@ func run(c *frontend.Call) int {
 	}
 	run, known := verbs[verb]
 	if !known {
-		c.Complain(fmt.Sprintf("there is no command %q", verb), "tgpu has submit, list, cancel, logs and metrics; see tgpu --help")
+		c.Complain(fmt.Sprintf("expected a command, found %q", verb), "the commands are submit, list, cancel, logs and metrics; see tgpu --help")
 		return frontend.BadUsage
 	}
 	return run(c, args)
 }
 
-// berth runs one of berth's own commands. What that has to say, tgpu says.
+// berth runs one of berth's own commands and renames its messages.
 func berth(c *frontend.Call, out io.Writer, args ...string) int {
-	said := frontend.InItsName(c.Err, c.Name, "berth submit", "tgpu submit", "berth list", "tgpu list", "berth cancel", "tgpu cancel", "berth logs", "tgpu logs")
-	defer said.Flush()
-	return c.Berth(args, out, said)
+	errOut := frontend.InItsName(c.Err, c.Name, "berth submit", "tgpu submit", "berth list", "tgpu list", "berth cancel", "tgpu cancel", "berth logs", "tgpu logs")
+	defer errOut.Flush()
+	return c.Berth(args, out, errOut)
 }
 
-// reach runs one of berth's commands that ask about jobs. A private daemon
-// goes when it has been idle; what it kept is there again with the next one.
+// reach runs a command of berth's that needs a daemon. A private daemon ends when
+// idle; the next one has its jobs again.
 func reach(c *frontend.Call, out io.Writer, args ...string) int {
 	if _, err := c.Daemon(context.Background(), true); err != nil {
 		hint := ""
@@ -116,7 +117,7 @@ func runCancel(c *frontend.Call, args []string) int {
 		return status
 	}
 	if flags.NArg() == 0 {
-		c.Complain("cancel which job?", "tgpu list shows the ids; tgpu cancel 3")
+		c.Complain("cancel: expected a job id, found none", "tgpu list shows the ids; tgpu cancel 3")
 		return frontend.BadUsage
 	}
 	if !areIDs(c, flags.Args()) {
@@ -132,7 +133,7 @@ func runLogs(c *frontend.Call, args []string) int {
 		return status
 	}
 	if flags.NArg() != 1 {
-		c.Complain("logs takes one job", "tgpu list shows the ids; tgpu logs 3")
+		c.Complain("logs: expected one job id", "tgpu list shows the ids; tgpu logs 3")
 		return frontend.BadUsage
 	}
 	if !areIDs(c, flags.Args()) {
@@ -145,13 +146,12 @@ func runLogs(c *frontend.Call, args []string) int {
 	return reach(c, c.Out, words...)
 }
 
-// areIDs tells whether all words are ids. berth's own commands know more
-// ways to say which jobs (all, names, ranges), and nobody should cancel by one
-// of those by accident.
+// areIDs reports whether all words are ids. berth's own commands also accept
+// all, names and ranges, which must not cancel jobs by accident here.
 func areIDs(c *frontend.Call, words []string) bool {
 	for _, word := range words {
 		if word == "" || strings.Trim(word, "0123456789_") != "" {
-			c.Complain(fmt.Sprintf("%q is not the id of a job", word), "ids are numbers; tgpu list shows them")
+			c.Complain(fmt.Sprintf("expected a job id, found %q", word), "ids are numbers; tgpu list shows them")
 			return false
 		}
 	}
