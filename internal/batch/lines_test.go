@@ -58,7 +58,7 @@ func story() []job.Event {
 	tellCard(&three, true, "gpu3 quarantined: has fallen off the bus")
 	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus; job 6 goes on", started("6", "python a.py", 3))
 	tellCard(&two, true, "gpu2 suspect: missing\x1b[2J from the readings")
-	tellCard(&two, false, "gpu2 ok again; it was suspect: missing from the readings")
+	tellCard(&two, false, "gpu2 ok again; it was suspect: missing from the driver's list")
 	tell(job.EventIdle, "holds 12000 MiB on gpu3, unused for 30m", started("6", "python a.py", 3))
 	hostile := func(j *job.Job) *job.Job {
 		j.Spec.Name, j.Spec.Shell = "\x1b[31mred", "echo \x1b]0;title\x07\r\nfake"

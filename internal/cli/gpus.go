@@ -162,7 +162,7 @@ func powerText(g api.GPU) string {
 }
 
 // healthCell says whether jobs may be put on a card, and if not, why and since
-// when: "quarantined 3m12s: Xid 79 (the card has fallen off the bus)".
+// when: "quarantined 3m12s: Xid 79 (the GPU has fallen off the bus)".
 func healthCell(g api.GPU, now time.Time) text.Cell {
 	written, colour := g.Health, text.Green
 	switch {

@@ -26,7 +26,7 @@ func someStories() []api.Why {
 	vram := &api.VRAMGuess{LowMiB: 17200, MidMiB: 17900, HighMiB: 18432, Source: "command", Runs: 3}
 	return []api.Why{
 		{State: "queued", Story: reason.Story{ID: "18", Position: 2, Queued: 1200, Kind: "gpus", User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: ahead(-5 * time.Minute),
-			Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 14564, gpu0 3000; gpu2 is paused, gpu3 is quarantined: Xid 79 (the card has fallen off the bus)",
+			Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 14564, gpu0 3000; gpu2 is paused, gpu3 is quarantined: Xid 79 (the GPU has fallen off the bus)",
 			Cards: []reason.CardStory{
 				{Card: reason.Card{GPU: 0, Obstacle: "free", FreeMiB: 3000}, What: "3000 MiB free, 15432 more needed", MissingMiB: 15432, Runs: []reason.Run{
 					{Holder: reason.Holder{ID: "9"}, User: "bob", Since: ahead(-2 * time.Hour), BudgetMiB: 20000, Low: ahead(0), Mid: ahead(time.Hour), High: ahead(3 * time.Hour), By: "history"},
@@ -34,7 +34,7 @@ func someStories() []api.Why {
 				{Card: reason.Card{GPU: 1, Obstacle: "free", FreeMiB: 14564}, What: "14564 MiB free, 3868 more needed", MissingMiB: 3868, Runs: []reason.Run{
 					{Holder: reason.Holder{ID: "10"}, User: "cay", Since: ahead(-time.Hour), Share: 0.5, Low: ahead(30 * time.Minute), Mid: ahead(time.Hour), High: ahead(time.Hour), By: "limit"}}},
 				{Card: reason.Card{GPU: 2, Obstacle: "paused"}, What: "paused"},
-				{Card: reason.Card{GPU: 3, Obstacle: "health"}, What: "quarantined: Xid 79 (the card has fallen off the bus)"},
+				{Card: reason.Card{GPU: 3, Obstacle: "health"}, What: "quarantined: Xid 79 (the GPU has fallen off the bus)"},
 				{Card: reason.Card{GPU: 10}, What: "has room", Fits: true, Runs: []reason.Run{
 					{Holder: reason.Holder{ID: "x1", Other: true}, Alone: true, By: "none"},
 					{Holder: reason.Holder{ID: "13"}, User: "ann", Alone: true, LeavesFor: "12", By: "none"}}},

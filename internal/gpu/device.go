@@ -8,32 +8,31 @@ import (
 // Process is one process that the driver lists on a card.
 type Process struct {
 	PID      int     `json:"pid"`
-	UsedMiB  int64   `json:"used_mib"`           // -1: not known
-	PeakMiB  int64   `json:"peak_mib,omitempty"` // the most since the last sample, where the source watches in between; 0: it does not
-	UtilPct  float64 `json:"util,omitempty"`     // its part of the card's time; -1: not known
-	Graphics bool    `json:"graphics,omitempty"` // draws and does not compute: a desktop's, not a job's
+	UsedMiB  int64   `json:"used_mib"`           // -1: unknown
+	PeakMiB  int64   `json:"peak_mib,omitempty"` // the most since the last sample; 0 if the source does not watch in between
+	UtilPct  float64 `json:"util,omitempty"`     // its share of the card's time; -1: unknown
+	Graphics bool    `json:"graphics,omitempty"` // draws but does not compute: a desktop, not a job
 }
 
-// Device is one card, or one part of a partitioned card, at the moment of a
-// sample.
+// Device is one card, or one MIG part of a card, at the time of a sample.
 type Device struct {
-	// Index is what berth calls the card: the driver's number when it was
-	// first seen. DriverIndex is what the driver calls it now; the two differ
-	// where a card before it was lost and the driver counted again.
+	// Index is berth's number for the card: the driver's when it was first
+	// seen. DriverIndex is the driver's number now. They differ once an earlier
+	// card is lost and the driver renumbers the rest.
 	Index       int    `json:"index"`
 	DriverIndex int    `json:"driver_index"`
 	UUID        string `json:"uuid"`
 	Name        string `json:"name"`
 	BusID       string `json:"bus_id,omitempty"`
-	Minor       int    `json:"minor"` // of /dev/nvidiaN; -1: not known
+	Minor       int    `json:"minor"` // of /dev/nvidiaN; -1: unknown
 	Part        *Part  `json:"part,omitempty"`
 
 	TotalMiB    int64   `json:"total_mib"`
-	ReservedMiB int64   `json:"reserved_mib"` // what the driver keeps for itself
+	ReservedMiB int64   `json:"reserved_mib"` // held by the driver itself
 	UsedMiB     int64   `json:"used_mib"`     // without the driver's reserve
-	UtilPct     float64 `json:"util"`         // -1: not known
+	UtilPct     float64 `json:"util"`         // -1: unknown
 
-	// What nobody places by, but people look at; -1: not known.
+	// For display only; placement ignores these. -1: unknown.
 	TempC       float64 `json:"temp_c"`
 	PowerW      float64 `json:"power_w"`
 	PowerLimitW float64 `json:"power_limit_w"`
@@ -45,43 +44,43 @@ type Device struct {
 	Processes      []Process `json:"processes,omitempty"`
 	ProcessesKnown bool      `json:"processes_known"`
 
-	NUMA  int         `json:"numa"`            // -1: not known
-	CPUs  string      `json:"cpus,omitempty"`  // the CPUs next to it, "0-7,16-23"
+	NUMA  int         `json:"numa"`            // -1: unknown
+	CPUs  string      `json:"cpus,omitempty"`  // the CPUs near it, such as "0-7,16-23"
 	Links map[int]int `json:"links,omitempty"` // NVLinks to other cards, by index
-	Near  map[int]int `json:"near,omitempty"`  // how close other cards are on the PCIe bus, by index: a Nearness
+	Near  map[int]int `json:"near,omitempty"`  // how close other cards are on the PCIe bus, by index: nearSystem to nearSwitch
 }
 
-// How close two cards are on the PCIe bus. Of what is not known is nothing.
+// How close two cards are on the PCIe bus. Unknown pairs have no entry.
 const (
-	nearSystem = 1 // only through the link between processors
+	nearSystem = 1 // across the link between processors
 	nearNode   = 2 // on one NUMA node
 	nearHost   = 3 // below one host bridge
 	nearSwitch = 4 // below one PCIe switch
 )
 
-// Part says which part of which card a device is (MIG).
+// Part says which MIG part of which card a device is.
 type Part struct {
 	Of      int    `json:"of"`      // Index of the card
 	Profile string `json:"profile"` // "1g.10gb"
-	// Caps are the minors of /dev/nvidia-caps that open this part; nil: not known.
+	// Caps are the minors of /dev/nvidia-caps that open this part; nil: unknown.
 	Caps []int `json:"caps,omitempty"`
 }
 
 // PartIndex is the Index of the n-th part of a card: 100 is the first part of
-// card 0, 307 the eighth of card 2. Whole cards have numbers below 100.
+// card 0, 307 the eighth part of card 2. Whole cards have numbers below 100.
 func PartIndex(card, n int) int { return 100*(card+1) + n }
 
-// Condition is what the driver itself says about the health of a card.
+// Condition is what the driver reports about the health of a card.
 type Condition struct {
-	UncorrectedECC int64  `json:"uncorrected_ecc"` // since the driver was loaded; -1: not known
-	CorrectedECC   int64  `json:"corrected_ecc"`   // the same
-	RemappedRows   int64  `json:"remapped_rows"`   // -1: not known
+	UncorrectedECC int64  `json:"uncorrected_ecc"` // since the driver was loaded; -1: unknown
+	CorrectedECC   int64  `json:"corrected_ecc"`   // likewise
+	RemappedRows   int64  `json:"remapped_rows"`   // -1: unknown
 	RowsPending    bool   `json:"rows_pending,omitempty"`
 	RowsFailed     bool   `json:"rows_failed,omitempty"`
-	Recovery       string `json:"recovery,omitempty"` // one of the Recovery words; empty: not known
+	Recovery       string `json:"recovery,omitempty"` // one of the Recovery words; "": unknown
 }
 
-// What the driver asks for to get a card well again.
+// The actions that the driver may ask for to repair a card.
 const (
 	RecoveryNone          = "none"
 	RecoveryReset         = "reset"
@@ -92,7 +91,7 @@ const (
 	RecoveryBusReset      = "bus reset"
 )
 
-// Unknown is a device of which nothing is known yet but what it is called.
+// Unknown is a device with a name and no readings yet.
 func Unknown(index int, uuid, name string) Device {
 	return Device{
 		Index: index, DriverIndex: index, UUID: uuid, Name: name, Minor: -1, UtilPct: -1,
@@ -104,86 +103,87 @@ func Unknown(index int, uuid, name string) Device {
 // Fault is a card that could not be read.
 type Fault struct {
 	Index int    `json:"index"`
-	UUID  string `json:"uuid,omitempty"` // where it is known
+	UUID  string `json:"uuid,omitempty"` // "" if unknown
 	Kind  string `json:"kind"`           // one of the Fault words
-	Text  string `json:"text"`           // what was said
+	Text  string `json:"text"`           // the driver's message
 }
 
 // The kinds of fault.
 const (
-	FaultLost       = "lost"       // the driver says that it has fallen off the bus
-	FaultHangs      = "hangs"      // a call about it did not come back
-	FaultUnreadable = "unreadable" // it answers, but not with what placement needs
+	FaultLost       = "lost"       // it has fallen off the bus, according to the driver
+	FaultHangs      = "hangs"      // a driver call about it did not return
+	FaultUnreadable = "unreadable" // it answers, but without the values that placement needs
 )
 
-// Xid is a message of the driver about an error on a card.
+// Xid is an error message from the driver about a card.
 type Xid struct {
 	At   time.Time `json:"at"`
-	UUID string    `json:"uuid,omitempty"` // where it is known; else BusID is
-	// BusID is as the kernel's log writes it: "0000:3b:00".
+	UUID string    `json:"uuid,omitempty"` // if unknown, BusID is set
+	// BusID is in the form of the kernel log: "0000:3b:00".
 	BusID string `json:"bus_id,omitempty"`
-	Code  int    `json:"code"` // 0: the log says that the card is gone, without a number
+	Code  int    `json:"code"` // 0: the kernel log reports the card as gone, without a code
 	Text  string `json:"text,omitempty"`
 }
 
-// Sample is what a source read in one go. A card that could not be read is
-// absent from Devices and named in Faults, so that nothing is placed on it.
+// Sample is one reading of all cards. A card that could not be read is not in
+// Devices but in Faults, so that nothing is placed on it.
 type Sample struct {
 	At       time.Time `json:"at"`
 	Devices  []Device  `json:"devices"`
 	Faults   []Fault   `json:"faults,omitempty"`
-	Xids     []Xid     `json:"xids,omitempty"`     // since the sample before; also beside an error
-	Problems []string  `json:"problems,omitempty"` // sentences for people, about whatever else went wrong
+	Xids     []Xid     `json:"xids,omitempty"`     // since the previous sample; set even if Sample returns an error
+	Problems []string  `json:"problems,omitempty"` // other problems, as sentences for the user
 }
 
-// Source gives samples. A failed Sample says nothing about the cards, but may
-// still carry Xids; it must never be taken for an empty machine.
+// Source takes samples. A failed Sample says nothing about the cards, except
+// for its Xids; it must never be taken for an empty machine.
 type Source interface {
 	Name() string
 	Sample(ctx context.Context) (Sample, error)
-	// Cheap reports whether a sample costs so little that it may be taken at
-	// every decision rather than at every poll.
+	// Cheap reports whether a sample is cheap enough to be taken at every
+	// decision instead of at every poll.
 	Cheap() bool
 	Close() error
 }
 
-// Releaser is a Source that holds the driver open, and can let go of it so
-// that cards can be reset or partitioned. Until then samples fail.
+// Releaser is a Source that can close the driver, so that cards can be reset
+// or partitioned. Samples fail in the meantime.
 type Releaser interface {
-	// Release lets go for that long; 0 takes hold again at the next sample.
+	// Release closes the driver for d; 0 ends the release.
 	Release(d time.Duration)
-	// Released is until when; the zero time: it is not.
+	// Released is when the release ends; zero if there is none.
 	Released() time.Time
 }
 
-// Limiter is a Source whose driver can hold a cgroup to an amount of device
-// memory (R615 and later).
+// Limiter is a Source whose driver can limit the GPU memory of a cgroup (R615
+// and newer).
 type Limiter interface {
 	CanLimit() bool
 	Limit(ctx context.Context, l MemoryLimit) error
 }
 
-// MemoryLimit is how much of a card the processes in a cgroup may have.
+// MemoryLimit is how much of a card's memory the processes in a cgroup may
+// use.
 type MemoryLimit struct {
 	Cgroup  string `json:"cgroup"` // its directory
 	UUID    string `json:"uuid"`
-	SoftMiB int64  `json:"soft_mib"` // guaranteed; 0: nothing is
+	SoftMiB int64  `json:"soft_mib"` // guaranteed; 0: no guarantee
 	HardMiB int64  `json:"hard_mib"` // 0: no limit
 }
 
-// describer is a Source that knows about its driver.
+// describer is a Source that can describe its driver.
 type describer interface {
 	Facts() Facts
 }
 
-// Facts are what is known about the driver and the way to it.
+// Facts describe the driver and how it is accessed.
 type Facts struct {
-	Source       string   `json:"source"`           // for people: "NVML through /usr/local/bin/berth-gpu"
+	Source       string   `json:"source"`           // for display: "NVML through /usr/local/bin/berth-gpu"
 	Driver       string   `json:"driver,omitempty"` // "580.159.04"
 	NVML         string   `json:"nvml,omitempty"`
 	CUDA         string   `json:"cuda,omitempty"` // "13.0"
-	Events       bool     `json:"events"`         // Xids come from NVML
-	KernelLog    bool     `json:"kernel_log"`     // and from the kernel's log
+	Events       bool     `json:"events"`         // NVML reports Xids
+	KernelLog    bool     `json:"kernel_log"`     // the kernel log is read for Xids, too
 	MemoryLimits bool     `json:"memory_limits"`  // Limiter works
 	Persistence  *bool    `json:"persistence,omitempty"`
 	Notes        []string `json:"notes,omitempty"` // what does not work, and why

@@ -1,9 +1,9 @@
-// Package gpu is the cards as berth sees them: where their numbers come from
-// (the helper berth-gpu, nvidia-smi, a simulated box), what those numbers mean
-// for placement (Meter), and what other berths on the machine have reserved
-// (Ledger).
+// Package gpu is berth's view of the cards: where readings come from (the
+// helper berth-gpu, nvidia-smi, a simulated box), what they mean for placement
+// (Meter) and for health (Health), and what other berths on the machine have
+// booked (Ledger).
 //
-// It knows a job only as a key that holds cards. It decides nothing, starts
-// nothing but berth-gpu and nvidia-smi, and never turns a number it could not
-// read into zero: what is not known is said to be not known.
+// It knows a job only as a key that holds cards. It decides nothing and starts
+// no programs but berth-gpu and nvidia-smi. It never turns a value it could
+// not read into zero: unknown values are marked as unknown.
 package gpu

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// HealthState is how far a card can be trusted.
+// HealthState says whether a card may be used.
 type HealthState int
 
 // The states. Only HealthOK takes new jobs.
@@ -27,7 +27,7 @@ func (s HealthState) String() string {
 	return healthWords[s]
 }
 
-// What a card can be in trouble for. The words are a stable contract.
+// The causes of a bad state. The words are a stable contract.
 const (
 	CausePerson      = "person"
 	CauseXid         = "xid"
@@ -43,42 +43,41 @@ const (
 	CauseLeftover    = "leftover"
 )
 
-// The patience of the rules.
+// The timing of the rules.
 const (
-	unreadLimit    = 10 * time.Second // a card that cannot be read for so long is quarantined
-	goodSamples    = 3                // so many good samples in a row,
-	goodFor        = 5 * time.Second  // over so long, and what they speak against is over
-	xidProbation   = time.Minute      // that long the driver asks for nothing, and an Xid is forgotten
-	eccProbation   = 10 * time.Minute // after the last uncorrected error
-	vanishedRow    = 2                // so many samples without a card, and its return is a reset
-	notePause      = time.Minute      // the same Xid is noted once in that time
-	maxHealthCards = 4096             // more than a machine has; what is well is forgotten first
+	unreadLimit    = 10 * time.Second // a card that cannot be read for this long is quarantined
+	goodSamples    = 3                // a problem ends after this many good samples in a row
+	goodFor        = 5 * time.Second  // that span at least this long
+	xidProbation   = time.Minute      // an Xid is forgotten once the driver has asked for nothing for this long
+	eccProbation   = 10 * time.Minute // since the last uncorrected error
+	vanishedRow    = 2                // a card missing from this many samples counts as reset when it returns
+	notePause      = time.Minute      // the same Xid is noted at most once in this time
+	maxHealthCards = 4096             // more than a machine has; healthy cards are forgotten first
 )
 
-// Verdict is how a card stands.
+// Verdict is the state of a card and the reason for it.
 type Verdict struct {
 	State   HealthState
-	Cause   string    // one of the Cause words; empty: none
-	Reason  string    // for people
-	Since   time.Time // of the state; zero: ever since berth knows the card
-	By      string    // who said so; empty: berth found out itself
-	LastXid *Xid      // the last one of the card, whatever it meant
+	Cause   string    // one of the Cause words; "" if the card is ok
+	Reason  string    // for display
+	Since   time.Time // when the state began; zero: since berth first saw the card
+	By      string    // the user who set it; "" if berth detected it
+	LastXid *Xid      // the latest one, whatever it meant
 }
 
-// HealthChange is one card whose state changed, or something worth noting
-// about it.
+// HealthChange is a card whose state changed, or a note about it.
 type HealthChange struct {
 	Index    int
 	UUID     string
 	From, To Verdict
-	By       string // the person who changed it
-	// Note is said of a card whose state is the same. Odd is a note that
-	// berth does not know what to make of.
+	By       string // the user who changed it
+	// Note is about a card whose state did not change. Odd marks a note about
+	// an error that berth does not know.
 	Note string
 	Odd  bool
 }
 
-// String is the change in a sentence.
+// String is the change as a sentence.
 func (c HealthChange) String() string {
 	name := fmt.Sprintf("gpu%d ", c.Index)
 	switch {
@@ -94,20 +93,21 @@ func (c HealthChange) String() string {
 	return fmt.Sprintf("%sok again; it was %s: %s", name, c.From.State, c.From.Reason)
 }
 
-// Health judges cards by what is read of them. It is pure: time and samples
-// come in as arguments, and the order of cards within a sample does not matter.
+// Health derives the state of cards from their samples. It is pure: time and
+// samples are arguments, and the order of cards within a sample does not
+// matter.
 type Health struct {
 	cards map[string]*cardHealth // by UUID
 	dirty bool
 }
 
-// NewHealth knows of no card; what it does not know is ok.
+// NewHealth knows no cards; unknown cards are ok.
 func NewHealth() *Health { return &Health{cards: map[string]*cardHealth{}} }
 
 // Observe takes in a good sample. expected are the cards that should be in it.
 func (h *Health) Observe(now time.Time, s Sample, expected []Device) []HealthChange {
 	present := make(map[string]*Device, len(s.Devices))
-	divided := map[int]bool{} // cards of which parts are there
+	divided := map[int]bool{} // cards with MIG parts
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		present[d.UUID] = d
@@ -133,8 +133,8 @@ func (h *Health) Observe(now time.Time, s Sample, expected []Device) []HealthCha
 	return append(notes, h.settle(now, "")...)
 }
 
-// Failed takes in the Xids that came with a failed sample. It says nothing
-// else about any card.
+// Failed takes in the Xids that came with a failed sample, which says nothing
+// else about the cards.
 func (h *Health) Failed(now time.Time, s Sample) []HealthChange {
 	if len(s.Xids) == 0 {
 		return nil
@@ -143,9 +143,9 @@ func (h *Health) Failed(now time.Time, s Sample) []HealthChange {
 	return append(notes, h.settle(now, "")...)
 }
 
-// Leftover says what a job left behind on a card beyond all patience; an empty
-// text, that it is gone. limitMiB is how much memory that no process explains
-// was there before: should the one who watches forget, that tells the end too.
+// Leftover reports memory that a job left behind on a card for too long; an
+// empty text means that it is gone. limitMiB is the unexplained memory that
+// was there before, so that the end is recognised even if the meter forgets.
 func (h *Health) Leftover(now time.Time, uuid, text string, limitMiB int64) []HealthChange {
 	c := h.cards[uuid]
 	if c == nil || text == "" && c.trouble[kindLeftover] == nil {
@@ -160,9 +160,8 @@ func (h *Health) Leftover(now time.Time, uuid, text string, limitMiB int64) []He
 	return h.settle(now, "")
 }
 
-// Set is a person's word. It stands until a person says ok; and ok means that
-// what is known to be wrong now is no reason any more, until it gets worse or
-// happens anew.
+// Set is a user's decision. It holds until a user sets ok. Setting ok waives
+// everything that is wrong now, until it gets worse or happens again.
 func (h *Health) Set(now time.Time, d Device, state HealthState, by, reason string) []HealthChange {
 	h.meet(now, &d)
 	c := h.cards[d.UUID]
@@ -171,15 +170,15 @@ func (h *Health) Set(now time.Time, d Device, state HealthState, by, reason stri
 		return h.settle(now, by)
 	}
 	if reason == "" {
-		reason = "set by hand"
+		reason = "set manually"
 	}
-	c.end(kindPerson) // the new word replaces an old one, also where it is milder
+	c.end(kindPerson) // the new decision replaces the old one, even if it is milder
 	c.raise(now, kindPerson, state, CausePerson, reason)
 	c.trouble[kindPerson].By = by
 	return h.settle(now, by)
 }
 
-// Of is how a card stands.
+// Of is the verdict on a card.
 func (h *Health) Of(uuid string) Verdict {
 	c := h.cards[uuid]
 	if c == nil {
@@ -193,9 +192,9 @@ func (h *Health) Of(uuid string) Verdict {
 	return v
 }
 
-// Settled is false while a card is in trouble that may pass by itself, so that
-// it is worth looking again soon. A card that an earlier berth knew and that
-// nobody asks for any more is not looked at anyway.
+// Settled is false while a card has a problem that may pass by itself, so
+// another sample soon is worthwhile. Cards known only from an earlier berth do
+// not count.
 func (h *Health) Settled() bool {
 	for _, c := range h.cards {
 		if c.met && c.passing() {
@@ -205,7 +204,7 @@ func (h *Health) Settled() bool {
 	return true
 }
 
-// meet makes a card known, or takes in what it is called now.
+// meet makes a card known, or updates its name.
 func (h *Health) meet(now time.Time, d *Device) {
 	c := h.cards[d.UUID]
 	if c == nil {
@@ -223,8 +222,8 @@ func (h *Health) meet(now time.Time, d *Device) {
 	c.notAfter(now)
 }
 
-// Forget drops what is known of a card that is no more, but for a person's word.
-// Nothing would be read that could end its trouble.
+// Forget drops a card that is gone, unless a user set its state: no reading
+// could end its problems.
 func (h *Health) Forget(uuid string) {
 	c := h.cards[uuid]
 	if c == nil {
@@ -250,7 +249,7 @@ func (h *Health) forgetTheWell() {
 	}
 }
 
-// settle works out the verdicts anew and says which changed.
+// settle recomputes the verdicts and returns those that changed.
 func (h *Health) settle(now time.Time, by string) []HealthChange {
 	var changes []HealthChange
 	for _, c := range h.cards {

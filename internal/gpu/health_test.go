@@ -99,7 +99,7 @@ func (p *patient) restart(bootID string) {
 
 func TestHealth(t *testing.T) {
 	tests := map[string]func(p *patient){
-		"a card nothing is known against is ok": func(p *patient) { p.watch(30); p.is("ok") },
+		"a card without problems is ok": func(p *patient) { p.watch(30); p.is("ok") },
 		"a lost card is quarantined at once and ok again after three good samples over five seconds": func(p *patient) {
 			p.fault = FaultLost
 			p.look(1)
@@ -177,7 +177,7 @@ func TestHealth(t *testing.T) {
 			}
 			p.is("quarantined missing")
 		},
-		"failed samples condemn nobody and forgive nobody": func(p *patient) {
+		"failed samples neither raise nor end a problem": func(p *patient) {
 			p.failing = true
 			p.watch(60)
 			p.is("ok")
@@ -193,7 +193,7 @@ func TestHealth(t *testing.T) {
 			p.look(1)
 			p.is("quarantined xid")
 		},
-		"what an application did wrong condemns no card": func(p *patient) {
+		"application errors never take a card out of service": func(p *patient) {
 			for _, code := range []int{13, 31, 43, 45, 68, 69, 94, 109} {
 				p.xid(code)
 			}
@@ -206,7 +206,7 @@ func TestHealth(t *testing.T) {
 				p.t.Fatalf("told %v", p.told)
 			}
 		},
-		"an Xid nobody knows is odd and condemns no card": func(p *patient) {
+		"an unknown Xid is odd and takes no card out of service": func(p *patient) {
 			p.xid(9999)
 			p.look(1)
 			p.is("ok")
@@ -247,7 +247,7 @@ func TestHealth(t *testing.T) {
 			p.look(1)
 			p.is("suspect nvlink")
 		},
-		"where the driver tells no recovery action a hard Xid stands": func(p *patient) {
+		"without a recovery action from the driver a hard Xid remains": func(p *patient) {
 			p.xid(48)
 			p.look(1)
 			p.watch(600)
@@ -365,14 +365,14 @@ func TestHealth(t *testing.T) {
 				p.is("ok")
 			}
 		},
-		"a recovery action that is not told any more still stands": func(p *patient) {
+		"a recovery action that is not reported any more remains": func(p *patient) {
 			p.device.Condition.Recovery = RecoveryReset
 			p.look(1)
 			p.device.Condition.Recovery = ""
 			p.watch(100)
 			p.is("quarantined recovery")
 		},
-		"a milder recovery action is believed after a while": func(p *patient) {
+		"a milder recovery action counts after some time": func(p *patient) {
 			p.device.Condition.Recovery = RecoveryReset
 			p.look(1)
 			p.device.Condition.Recovery = RecoveryDrain
@@ -441,7 +441,7 @@ func TestHealth(t *testing.T) {
 			p.look(1)
 			p.is("ok")
 		},
-		"a person's word stands until a person says otherwise": func(p *patient) {
+		"a user's decision holds until a user changes it": func(p *patient) {
 			p.set(HealthQuarantined, "root")
 			p.is("quarantined person")
 			p.device.Condition.Recovery = RecoveryNone
@@ -459,7 +459,7 @@ func TestHealth(t *testing.T) {
 			p.set(HealthOK, "ann")
 			p.is("ok")
 		},
-		"a person's ok holds against what stands, and not against what is new or worse": func(p *patient) {
+		"a user's ok waives what is known, but not what is new or worse": func(p *patient) {
 			p.device.Condition.RowsPending = true
 			p.look(1)
 			p.set(HealthOK, "root")
@@ -572,7 +572,7 @@ func TestHealthChangesAreSentences(t *testing.T) {
 		got = append(got, c.String())
 	}
 	want := []string{
-		"gpu3 reports Xid 31 (memory page fault): an application's doing, the card is not to blame",
+		"gpu3 reports Xid 31 (memory page fault): an application error, not a fault of the GPU",
 		"gpu3 quarantined: Xid 48 (double-bit ECC error)",
 		"gpu3 cleared by root; it was quarantined: Xid 48 (double-bit ECC error)",
 		"gpu3 quarantined by ann: smells of smoke",

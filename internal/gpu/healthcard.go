@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The kinds of trouble, the most telling first: of two that weigh the same it
-// gives the reason.
+// troubleKind orders problems: of two at the same level, the first kind gives
+// the reason.
 type troubleKind int
 
 const (
@@ -22,24 +22,24 @@ const (
 	troubleKinds
 )
 
-// trouble is one thing that is wrong with a card.
+// trouble is one problem with a card.
 type trouble struct {
 	Level  HealthState `json:"level"`
 	Cause  string      `json:"cause"`
 	Reason string      `json:"reason"`
 	Since  time.Time   `json:"since"`
-	Last   time.Time   `json:"last"` // when it was last seen or heard of
+	Last   time.Time   `json:"last"` // when it was last seen or reported
 	By     string      `json:"by,omitempty"`
-	// Waived is up to which level a person has said that it does not matter.
+	// Waived is the level up to which a user has waived it.
 	Waived   HealthState `json:"waived,omitempty"`
-	LimitMiB int64       `json:"limit_mib,omitempty"` // of a leftover
+	LimitMiB int64       `json:"limit_mib,omitempty"` // of leftover memory
 
-	good      int       // samples in a row that speak against it
-	goodSince time.Time // when the first of them was taken
-	orphan    bool      // a leftover that nobody watches any more
+	good      int       // samples in a row without it
+	goodSince time.Time // the time of the first of them
+	orphan    bool      // leftover memory that the meter does not track
 }
 
-// weight is what the trouble still counts for.
+// weight is the level that still counts.
 func (t *trouble) weight() HealthState {
 	if t.Level <= t.Waived {
 		return HealthOK
@@ -47,35 +47,35 @@ func (t *trouble) weight() HealthState {
 	return t.Level
 }
 
-// cardHealth is what is known about the health of one card.
+// cardHealth is the health of one card.
 type cardHealth struct {
 	uuid    string
 	health  *Health
 	Index   int
 	BusID   string
-	of      int  // the card that this is a part of; -1: none
-	met     bool // by this berth, and not only by the one before
+	of      int  // the card this is a part of; -1: a whole card
+	met     bool // seen by this berth, not only by an earlier one
 	verdict Verdict
 	trouble map[troubleKind]*trouble
 	LastXid *Xid
-	// Forgiven is until when Xids do not count any more: the kernel's log is
-	// read again by every berth that starts.
+	// Forgiven is the time up to which Xids are ignored: every berth reads the
+	// kernel log again when it starts.
 	Forgiven time.Time
-	ECC      int64 // uncorrected errors when last read; -1: never read
+	ECC      int64 // uncorrected errors at the last reading; -1: never read
 
-	noted     map[int]time.Time // by code: when it was last told of
-	readAt    time.Time         // when it was last in a sample
-	unreadAt  time.Time         // when it was last missing from one
+	noted     map[int]time.Time // by code: when it was last reported
+	readAt    time.Time         // when the card was last in a sample
+	unreadAt  time.Time         // when the card was last missing from one
 	unreadRow int               // samples in a row without the card
-	vanished  bool              // it was gone for long enough to have been reset
+	vanished  bool              // missing for long enough to have been reset
 }
 
 func newCardHealth(h *Health, uuid string) *cardHealth {
 	return &cardHealth{uuid: uuid, health: h, of: -1, ECC: -1, trouble: map[troubleKind]*trouble{}, noted: map[int]time.Time{}}
 }
 
-// raise says that something is wrong. What is wrong already gets worse, but
-// not better by being seen again.
+// raise records a problem. A problem that is already known can get worse this
+// way, but not better.
 func (c *cardHealth) raise(now time.Time, kind troubleKind, level HealthState, cause, reason string) {
 	t := c.trouble[kind]
 	if t == nil {
@@ -96,8 +96,8 @@ func (c *cardHealth) end(kind troubleKind) {
 	}
 }
 
-// better takes a sample that speaks against some trouble. A few of them over
-// a while end it, so that nothing flaps.
+// better records a sample without some problem. Several of them over some time
+// end the problem, so that the state does not flap.
 func (c *cardHealth) better(now time.Time, kind troubleKind) (over bool) {
 	t := c.trouble[kind]
 	if t == nil {
@@ -133,7 +133,7 @@ func (c *cardHealth) read(now time.Time, d *Device) {
 	}
 }
 
-// unread takes in that the card was not in a good sample.
+// unread records that a good sample lacks the card.
 func (c *cardHealth) unread(now time.Time, f Fault) {
 	level, cause, reason := HealthSuspect, f.Kind, f.Text
 	switch f.Kind {
@@ -145,22 +145,22 @@ func (c *cardHealth) unread(now time.Time, f Fault) {
 	case FaultUnreadable:
 		reason = orElse(reason, "cannot be read")
 	default:
-		cause, reason = CauseMissing, orElse(reason, "missing from the readings")
+		cause, reason = CauseMissing, orElse(reason, "missing from the driver's list")
 	}
 	if cause == CauseLost || cause == CauseMissing {
 		c.unreadRow++
 		c.unreadAt = now
 	}
-	if c.unreadFor(now) { // how long that is goes by another clock than the reason's own "since", so it is not said
+	if c.unreadFor(now) { // no duration in the reason: it is measured from another moment than "since"
 		level = HealthQuarantined
 	}
 	c.raise(now, kindReading, level, cause, reason)
-	c.probation(now, "") // nothing is told of a card that cannot be read
+	c.probation(now, "") // the driver asks for nothing while a card cannot be read
 }
 
-// unreadFor is true of a card that cannot be read for too long: since it was
-// first missed, or since it was last read where nothing could be read at first
-// because of it.
+// unreadFor reports whether a card has been unreadable for too long: since it
+// was first missing, or since it was last read if nothing could be read at
+// first because of it.
 func (c *cardHealth) unreadFor(now time.Time) bool {
 	t := c.trouble[kindReading]
 	if t == nil {
@@ -170,7 +170,7 @@ func (c *cardHealth) unreadFor(now time.Time) bool {
 	return missed >= unreadLimit || missed >= goodFor && !c.readAt.IsZero() && now.Sub(c.readAt) >= unreadLimit
 }
 
-// readRecovery takes in what the driver itself asks for. What it does not tell
+// readRecovery takes in the action the driver asks for; an unknown action
 // changes nothing.
 func (c *cardHealth) readRecovery(now time.Time, action string) {
 	reason := "the driver asks for: " + action
@@ -180,7 +180,7 @@ func (c *cardHealth) readRecovery(now time.Time, action string) {
 		c.better(now, kindRecovery)
 	case RecoveryDrain, RecoveryFabric:
 		if t := c.trouble[kindRecovery]; t != nil && t.Level > HealthSuspect && !c.better(now, kindRecovery) {
-			return // what was worse is over only after a while
+			return // a worse action is not forgotten at once
 		}
 		c.raise(now, kindRecovery, HealthSuspect, CauseRecovery, reason)
 	default:
@@ -188,10 +188,10 @@ func (c *cardHealth) readRecovery(now time.Time, action string) {
 	}
 }
 
-// readMemory takes in what the card says of its memory.
+// readMemory takes in the state of the card's memory.
 func (c *cardHealth) readMemory(now time.Time, condition Condition) {
 	if condition.RowsPending {
-		c.raise(now, kindRowsPending, HealthSuspect, CauseRowsPending, "memory rows wait to be remapped, which takes a reset")
+		c.raise(now, kindRowsPending, HealthSuspect, CauseRowsPending, "memory rows are waiting to be remapped, which needs a reset")
 	} else {
 		c.better(now, kindRowsPending)
 	}
@@ -204,13 +204,13 @@ func (c *cardHealth) readMemory(now time.Time, condition Condition) {
 	switch {
 	case count < 0:
 	case c.ECC >= 0 && count > c.ECC:
-		c.end(kindECC) // the new errors begin the wait anew
+		c.end(kindECC) // new errors restart the wait
 		c.raise(now, kindECC, HealthSuspect, CauseECC, fmt.Sprintf("uncorrected ECC errors rose from %d to %d", c.ECC, count))
 	case count < c.ECC:
-		c.wasReset(c.readAt) // it counts since the driver was loaded
+		c.wasReset(c.readAt) // the count starts when the driver is loaded
 	}
 	if count >= 0 && count != c.ECC {
-		c.health.dirty = c.health.dirty || count > 0 || c.ECC > 0 // none so far is not worth a commit
+		c.health.dirty = c.health.dirty || count > 0 || c.ECC > 0 // a first count of zero is not worth a commit
 		c.ECC = count
 	}
 	if t := c.trouble[kindECC]; t != nil && now.Sub(t.Since) >= eccProbation {
@@ -218,8 +218,8 @@ func (c *cardHealth) readMemory(now time.Time, condition Condition) {
 	}
 }
 
-// probation forgets an Xid when the driver has asked for nothing for a while
-// since.
+// probation forgets an Xid after the driver has asked for nothing for
+// xidProbation.
 func (c *cardHealth) probation(now time.Time, action string) {
 	for _, kind := range []troubleKind{kindXid, kindLink} {
 		t := c.trouble[kind]
@@ -236,8 +236,8 @@ func (c *cardHealth) probation(now time.Time, action string) {
 	}
 }
 
-// wasReset forgets what a reset puts right, as far as it was there before. What
-// it did not put right is read again at once.
+// wasReset forgets earlier problems that a reset repairs. If one remains, the
+// next sample shows it.
 func (c *cardHealth) wasReset(at time.Time) {
 	for _, kind := range []troubleKind{kindXid, kindLink, kindECC} {
 		if t := c.trouble[kind]; t != nil && !t.Last.After(at) {
@@ -247,8 +247,8 @@ func (c *cardHealth) wasReset(at time.Time) {
 	c.Forgiven, c.health.dirty = at, true
 }
 
-// pardon is a person's ok: events are forgotten, and conditions that stand do
-// not count until they are worse.
+// pardon is a user's ok: events are forgotten, and lasting conditions do not
+// count until they get worse.
 func (c *cardHealth) pardon(now time.Time) {
 	for _, kind := range []troubleKind{kindPerson, kindXid, kindLink, kindECC, kindLeftover} {
 		c.end(kind)
@@ -259,8 +259,8 @@ func (c *cardHealth) pardon(now time.Time) {
 	c.Forgiven, c.health.dirty = now, true
 }
 
-// judge works the verdict out and reports whether the state changed, or who
-// is behind it.
+// judge computes the verdict and reports whether the state or its author
+// changed.
 func (c *cardHealth) judge(now time.Time) bool {
 	worst := &trouble{}
 	for kind := range troubleKinds {
@@ -277,7 +277,7 @@ func (c *cardHealth) judge(now time.Time) bool {
 	return true
 }
 
-// passing is true of trouble that time and good samples may end.
+// passing reports whether time and good samples can end all problems.
 func (c *cardHealth) passing() bool {
 	for kind, t := range c.trouble {
 		if kind != kindPerson && t.weight() > HealthOK {
@@ -317,8 +317,8 @@ func orElse(text, other string) string {
 	return text
 }
 
-// unexplainedMiB is the memory in use that no listed process holds. Where
-// processes are not listed that is all of it.
+// unexplainedMiB is the memory in use that no listed process holds: all of it
+// if processes are not listed.
 func unexplainedMiB(d *Device) int64 {
 	restMiB := d.UsedMiB
 	if d.ProcessesKnown {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// savedHealth is what outlives a berth. Trouble ends with the boot it was seen
-// in, but for a person's word.
+// savedHealth outlives berth. After a reboot, only states set by users remain.
 type savedHealth struct {
 	Boot  string      `json:"boot"`
 	Cards []savedCard `json:"cards"`
@@ -31,10 +30,10 @@ var troubleNames = [troubleKinds]string{
 	"person", "xid", "reading", "recovery", "rows-failed", "rows-pending", "ecc", "link", "leftover",
 }
 
-// Changed reports whether there is something to save that was not yet.
+// Changed reports whether there is something new to save.
 func (h *Health) Changed() bool { return h.dirty }
 
-// Save renders what the next berth should know.
+// Save encodes what the next berth needs.
 func (h *Health) Save(bootID string) ([]byte, error) {
 	saved := savedHealth{Boot: bootID, Cards: []savedCard{}}
 	for _, uuid := range slices.Sorted(maps.Keys(h.cards)) {
@@ -53,18 +52,18 @@ func (h *Health) Save(bootID string) ([]byte, error) {
 	}
 	data, err := json.Marshal(saved)
 	if err != nil {
-		return nil, fmt.Errorf("save the health of the cards: %w", err)
+		return nil, fmt.Errorf("save GPU health: %w", err)
 	}
 	h.dirty = false
 	return data, nil
 }
 
-// Restore takes over what an earlier berth saved. After a reboot only what
-// people said stands.
+// Restore loads what an earlier berth saved. After a reboot, only states set
+// by users remain.
 func (h *Health) Restore(data []byte, bootID string) error {
 	var saved savedHealth
 	if err := json.Unmarshal(data, &saved); err != nil {
-		return fmt.Errorf("read the health of the cards: %w", err)
+		return fmt.Errorf("read GPU health: %w", err)
 	}
 	sameBoot := saved.Boot == bootID
 	for _, card := range saved.Cards[:min(len(saved.Cards), maxHealthCards)] {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// hear takes in Xids and returns those that are only worth a note.
+// hear takes in Xids and returns notes about those that change no state.
 func (h *Health) hear(now time.Time, xids []Xid) []HealthChange {
 	var notes []HealthChange
 	for _, x := range xids {
@@ -23,8 +23,8 @@ func (h *Health) hear(now time.Time, xids []Xid) []HealthChange {
 	return notes
 }
 
-// about is the cards that an Xid is about: the one it names, and where that is
-// divided, its parts.
+// about lists the cards that an Xid concerns: the card it names and its MIG
+// parts.
 func (h *Health) about(x Xid) []*cardHealth {
 	var list []*cardHealth
 	bus := plainBus(x.BusID)
@@ -63,7 +63,7 @@ func (c *cardHealth) hear(now time.Time, x Xid) (note HealthChange, worth bool) 
 		c.raise(now, kindLink, HealthSuspect, CauseLink, reason)
 		return note, false
 	case xidApplication:
-		reason += ": an application's doing, the card is not to blame"
+		reason += ": an application error, not a fault of the GPU"
 	case xidNote:
 		reason += ": noted"
 	case xidUnknown:
@@ -76,8 +76,8 @@ func (c *cardHealth) hear(now time.Time, x Xid) (note HealthChange, worth bool) 
 	return HealthChange{Index: c.Index, UUID: c.uuid, From: c.verdict, To: c.verdict, Note: "reports " + reason, Odd: odd}, true
 }
 
-// plainBus is an address on the bus in one spelling: "3b:00" of domain 0 for
-// "00000000:3B:00.0" as for "0000:3b:00".
+// plainBus is a bus address in one spelling: both "00000000:3B:00.0" and
+// "0000:3b:00" become "3b:00".
 func plainBus(address string) string {
 	address, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(address)), ".")
 	domain, rest, found := strings.Cut(address, ":")

@@ -12,17 +12,17 @@ import (
 	"berth/internal/text"
 )
 
-// helperTiming is how patient a Helper is.
+// helperTiming are the time limits of a helper.
 type helperTiming struct {
-	start    time.Duration // until a request must be answered at the latest: without persistence the driver wakes every card at hello
-	sample   time.Duration // that a request other than hello may take, and any on one card
+	start    time.Duration // for any request: without persistence mode the driver wakes every card at hello
+	sample   time.Duration // for a request other than hello, and for the time on one card
 	grace    time.Duration // between SIGTERM and SIGKILL
-	idle     time.Duration // without a sample, until the helper is let go of
-	retry    time.Duration // until a helper that failed is started again; doubles
+	idle     time.Duration // without a sample, until the helper is stopped
+	retry    time.Duration // until a failed helper is started again; doubles
 	retryMax time.Duration
-	renew    time.Duration // until a helper that knows a card as lost gives way to one that looks anew
-	renewMax time.Duration // where another fault stays, the wait doubles up to this
-	probe    time.Duration // until a card that is left out is tried again; doubles
+	renew    time.Duration // until a helper that reports a lost card is replaced
+	renewMax time.Duration // for other lasting faults the wait doubles up to this
+	probe    time.Duration // until a skipped card is tried again; doubles
 	probeMax time.Duration
 }
 
@@ -33,66 +33,65 @@ var patientHelper = helperTiming{
 }
 
 const (
-	// The helper looks for short peaks between samples, for as long as samples
-	// keep coming.
+	// watchEvery is how often the helper looks for short peaks between samples.
 	watchEvery = 100 * time.Millisecond
 	watchFor   = 5 * time.Second
-	// A reading that came when whoever asked was gone serves the next one, for
-	// this long.
+	// leftoverFor is how long a reading whose caller gave up can serve the next
+	// caller.
 	leftoverFor = 100 * time.Millisecond
-	// maxHelpers bounds the processes: one that hangs, and one without the card
-	// it hangs on; or one that serves, and one that tries a card.
+	// maxHelpers bounds the processes: one that hangs and one that skips the
+	// card it hangs on, or one that serves and one that tries a skipped card.
 	maxHelpers = 2
-	// deathsOnCard is after how many deaths in a row about one card the card is
-	// left out.
+	// deathsOnCard is how many deaths in a row on one card it takes to skip
+	// the card.
 	deathsOnCard = 2
-	maxXids      = 256 // that wait for somebody to take them
+	maxXids      = 256 // that nothing has collected yet
 )
 
-// helperSource reads the cards through berth-gpu. It is a source of the driver's own
-// numbers: Cards makes berth's of them.
+// helperSource reads the cards through berth-gpu, with the driver's numbers;
+// cardSource translates them into berth's.
 //
-// One look is under way at a time, in a goroutine of its own: a caller whose
-// time is up leaves, and the reply serves the next one. What is wrong with the
-// helper costs that look and is put right by the next.
+// Only one reading runs at a time, in a goroutine of its own. A caller whose
+// time is up leaves, and the reply serves the next caller. A problem with the
+// helper costs one reading; the next one repairs it.
 type helperSource struct {
 	path   string
 	log    *slog.Logger
 	words  *helperLog
 	timing helperTiming
-	turn   chan struct{} // held by whoever talks to the current process
+	turn   chan struct{} // held while talking to the current process
 
 	mu      sync.Mutex
 	closed  bool
-	current *helperProcess   // greeted, and nothing is held against it
-	alive   []*helperProcess // every process that was not waited for yet
-	look    *look            // the last one
-	hi      HelperHi         // what the last helper said
-	since   time.Time        // when it did
-	seen    []Device         // as they were last read
-	out     map[int]*leftOut // cards that are left out, by driver index
+	current *helperProcess   // greeted, and not known to be bad
+	alive   []*helperProcess // every process that has not been reaped
+	look    *look            // the latest
+	hi      HelperHi         // the last helper's hello
+	since   time.Time        // when hi arrived
+	seen    []Device         // from the latest reading
+	out     map[int]*leftOut // skipped cards, by driver index
 	probing bool
 	xids    []Xid
 	idle    *time.Timer
-	until   time.Time // let go of, as asked
+	until   time.Time // released on request
 
-	places     map[string]bool // where there ever was a card
-	renewDelay time.Duration   // of the next renewal for a fault that stays
+	places     map[string]bool // bus addresses that ever had a card
+	renewDelay time.Duration   // until the next renewal for a lasting fault
 
 	retryAt    time.Time
 	retryDelay time.Duration
 	lastError  error     // why there is no helper
-	failing    time.Time // since when; zero: the last look was a good one
+	failing    time.Time // since when; zero: the last reading was good
 	diedOn     int       // the card of the last death
 	deaths     int       // in a row, about that card
 }
 
-var errNoLonger = errors.New("the GPUs are no longer read")
+var errNoLonger = errors.New("the GPU source is closed")
 
-// look is one reading, shared by those who wait for it.
+// look is one reading, shared by the callers that wait for it.
 type look struct {
 	done   chan struct{}
-	at     time.Time // when it was done
+	at     time.Time // when it was finished
 	taken  bool
 	sample Sample
 	err    error
@@ -105,14 +104,15 @@ func newHelper(path string, log *slog.Logger, timing helperTiming) *helperSource
 	}
 }
 
-// Name names the source to people.
+// Name is the name of the source, for display.
 func (h *helperSource) Name() string { return "NVML" }
 
-// Cheap is true: a sample is one line each way, and some 100 µs of the driver.
+// Cheap is true: a sample is one line each way, and takes the driver about 100
+// µs.
 func (h *helperSource) Cheap() bool { return true }
 
-// Sample takes a reading, or waits for the one that is under way. Where the
-// context ends first, nothing is held against the helper.
+// Sample takes a reading, or waits for the one in progress. If the context
+// ends first, the helper is not blamed.
 func (h *helperSource) Sample(ctx context.Context) (Sample, error) {
 	h.mu.Lock()
 	if h.closed {
@@ -179,7 +179,7 @@ func (h *helperSource) read() (Sample, error) {
 		return Sample{}, h.failed(p, fmt.Errorf("%w: berth-gpu answered without a sample", errHelperRubbish))
 	}
 	sample := *reply.Sample
-	sample.At = at // its clock is not asked, and no reading is older than its request
+	sample.At = at // the helper's clock is not used, and no reading is older than its request
 	h.retryDelay, h.deaths, h.failing = 0, 0, time.Time{}
 	h.xids = append(h.xids, sample.Xids...)
 	h.xids = h.xids[max(0, len(h.xids)-maxXids):]
@@ -190,7 +190,7 @@ func (h *helperSource) read() (Sample, error) {
 	return sample, nil
 }
 
-// ready is a helper that said hello: the one there is, or a new one.
+// ready is a helper that has said hello: the current one, or a new one.
 func (h *helperSource) ready() (*helperProcess, error) {
 	p, greeted, err := h.currentOrNew()
 	if err != nil || greeted {
@@ -209,8 +209,8 @@ func (h *helperSource) ready() (*helperProcess, error) {
 	return p, nil
 }
 
-// currentOrNew starts a helper where there is none. One that ended while nobody
-// asked it anything costs no sample, unless it keeps doing so.
+// currentOrNew starts a helper if there is none. A helper that ended while
+// idle costs no sample, unless that keeps happening.
 func (h *helperSource) currentOrNew() (p *helperProcess, greeted bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,7 +233,7 @@ func (h *helperSource) currentOrNew() (p *helperProcess, greeted bool, err error
 	return p, false, err
 }
 
-// mayStart says why no helper may be started now.
+// mayStart returns why no helper may be started now.
 func (h *helperSource) mayStart(now time.Time) error {
 	if h.closed {
 		return errNoLonger
@@ -243,19 +243,19 @@ func (h *helperSource) mayStart(now time.Time) error {
 	}
 	for _, p := range h.alive {
 		if !p.stuckSince.IsZero() && (p.stuckOn == noCard || len(h.alive) >= maxHelpers) {
-			return fmt.Errorf("berth-gpu (process %d) does not answer since %s, and cannot be ended", p.pid, p.stuckSince.Format(time.TimeOnly))
+			return fmt.Errorf("berth-gpu (process %d) has not answered since %s and cannot be killed", p.pid, p.stuckSince.Format(time.TimeOnly))
 		}
 	}
 	switch {
 	case len(h.alive) >= maxHelpers:
-		return fmt.Errorf("%d processes of berth-gpu have not ended yet", len(h.alive))
+		return fmt.Errorf("%d berth-gpu processes have not ended yet", len(h.alive))
 	case now.Before(h.retryAt):
-		return fmt.Errorf("%w; berth-gpu is started again at %s", h.lastError, h.retryAt.Format(time.TimeOnly))
+		return fmt.Errorf("%w; berth-gpu will be restarted at %s", h.lastError, h.retryAt.Format(time.TimeOnly))
 	}
 	return nil
 }
 
-// start starts a helper and sees to it that its end is noticed.
+// start starts a helper and waits for its end in the background.
 func (h *helperSource) start(words *helperLog, args ...string) (*helperProcess, error) {
 	p, err := startHelperProcess(h.path, words, args...)
 	if err != nil {
@@ -271,11 +271,11 @@ func (h *helperSource) start(words *helperLog, args ...string) (*helperProcess, 
 	return p, nil
 }
 
-// errNoNVML is what a helper says whose driver's library cannot be used, or can
-// be no more.
+// errNoNVML is a helper's answer when it cannot use the driver's library, or
+// not any more.
 var errNoNVML = errors.New("NVML cannot be used")
 
-// greet makes the acquaintance of a new helper.
+// greet sends hello to a new helper.
 func (h *helperSource) greet(p *helperProcess, skip []int) (HelperHi, error) {
 	reply, err := p.ask(HelperRequest{Do: HelperHello, Skip: skip}, h.timing)
 	switch {
@@ -286,8 +286,8 @@ func (h *helperSource) greet(p *helperProcess, skip []int) (HelperHi, error) {
 	case reply.Hello == nil:
 		return HelperHi{}, fmt.Errorf("%w: berth-gpu did not say hello", errHelperRubbish)
 	case reply.Hello.Protocol != HelperProtocol:
-		return HelperHi{}, fmt.Errorf("%w: %s speaks version %d of the protocol and not %d: install the one that came with berth",
-			errHelperRubbish, h.path, reply.Hello.Protocol, HelperProtocol)
+		return HelperHi{}, fmt.Errorf("%w: expected protocol version %d, found %d: install the berth-gpu that came with berth",
+			errHelperRubbish, HelperProtocol, reply.Hello.Protocol)
 	}
 	return *reply.Hello, nil
 }
@@ -296,8 +296,8 @@ func (h *helperSource) endLater(p *helperProcess, patience time.Duration) {
 	go p.end(patience, h.timing.grace)
 }
 
-// rest has the helper let go of if nobody asks for long: an open driver keeps
-// others from resetting a card.
+// rest stops the helper after a long time without requests: an open driver
+// keeps others from resetting a card.
 func (h *helperSource) rest() {
 	if h.closed {
 		return
@@ -314,13 +314,13 @@ func (h *helperSource) goIdle() {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	default:
-		return // somebody is asking, and comes back to rest
+		return // a reading is in progress, and calls rest when it ends
 	}
 	h.letGo()
 }
 
-// letGo ends the helper; the next look starts another. Whoever calls it should
-// hold the turn, or the look that is under way fails.
+// letGo stops the helper; the next reading starts another. Callers should hold
+// the turn, or the reading in progress fails.
 func (h *helperSource) letGo() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -330,8 +330,8 @@ func (h *helperSource) letGo() {
 	}
 }
 
-// Close ends the helper, and waits a little for it. What hangs is ended without
-// anybody waiting.
+// Close stops the helper and waits briefly for its end. A helper that hangs is
+// killed in the background.
 func (h *helperSource) Close() error {
 	h.mu.Lock()
 	if h.closed {

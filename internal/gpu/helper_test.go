@@ -70,7 +70,7 @@ func TestHelperLeavesACardOutThatHangs(t *testing.T) {
 	if got := indicesOf(s); !slices.Equal(got, []int{0, 1, 2, 4, 5, 6, 7}) {
 		t.Errorf("cards %v", got)
 	}
-	if len(s.Faults) != 1 || s.Faults[0].UUID != "GPU-3" || s.Faults[0].Kind != FaultHangs || !strings.HasPrefix(s.Faults[0].Text, "does not answer since ") {
+	if len(s.Faults) != 1 || s.Faults[0].UUID != "GPU-3" || s.Faults[0].Kind != FaultHangs || !strings.HasPrefix(s.Faults[0].Text, "has not answered since ") {
 		t.Errorf("faults %+v", s.Faults)
 	}
 }
@@ -133,7 +133,7 @@ func TestHelperStartsNothingBesideOneThatHangsOnNoCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if _, err := h.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be ended") {
+		if _, err := h.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be killed") {
 			t.Fatal(err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestHelperKeepsAReplyForTheNextCaller(t *testing.T) {
 		t.Errorf("the reading of %s was not kept, but one of %s taken", left.sample.At, s.At)
 	}
 	if s := takeSample(t, h); s.At.Equal(left.sample.At) {
-		t.Error("a reading was given out twice")
+		t.Error("a reading was returned twice")
 	}
 }
 
@@ -230,9 +230,9 @@ func TestHelperThatFailsIsStartedAgain(t *testing.T) {
 		"it writes rubbish":                   {func(b *fakeBox) { b.Rubbish = "Segmentation\x1b[2J fault" }, errHelperRubbish, "Segmentation"},
 		"it writes half an object":            {func(b *fakeBox) { b.Rubbish = `{"id":2,` }, errHelperRubbish, "id"},
 		"it writes a line without end":        {func(b *fakeBox) { b.Flood = true }, errHelperRubbish, "4194304"},
-		"it answers another request":          {func(b *fakeBox) { b.WrongID = true }, errHelperRubbish, "answered request"},
-		"it answers twice":                    {func(b *fakeBox) { b.Extra = true }, errHelperRubbish, "answered request 1"},
-		"it speaks another version":           {func(b *fakeBox) { b.Protocol = 99 }, errHelperRubbish, "version 99"},
+		"it answers another request":          {func(b *fakeBox) { b.WrongID = true }, errHelperRubbish, "reply to request"},
+		"it answers twice":                    {func(b *fakeBox) { b.Extra = true }, errHelperRubbish, "found that to request 1"},
+		"it speaks another version":           {func(b *fakeBox) { b.Protocol = 99 }, errHelperRubbish, "found 99"},
 		"it answers with nothing":             {func(b *fakeBox) { b.Rubbish = "{\"id\":2}" }, errHelperRubbish, "without a sample"},
 		"it closes its output and lives on":   {func(b *fakeBox) { b.Mute = true }, errHelperRubbish, "closed its output"},
 		"it ignores SIGTERM beside all that":  {func(b *fakeBox) { b.Rubbish, b.IgnoreTerm = "x", true }, errHelperRubbish, "x"},
@@ -249,7 +249,7 @@ func TestHelperThatFailsIsStartedAgain(t *testing.T) {
 				_, err := h.Sample(t.Context())
 				if errors.Is(err, test.cause) && strings.Contains(err.Error(), test.says) {
 					seen = true
-				} else if err != nil && !strings.Contains(err.Error(), "started again") && !strings.Contains(err.Error(), "cannot be ended") {
+				} else if err != nil && !strings.Contains(err.Error(), "started again") && !strings.Contains(err.Error(), "cannot be killed") {
 					t.Fatal(err)
 				}
 				return seen
@@ -282,7 +282,7 @@ func TestHelperThatKeepsDyingIsNotStartedWithoutEnd(t *testing.T) {
 			t.Fatal("it answered")
 		}
 	}
-	if _, err := h.Sample(t.Context()); !strings.Contains(err.Error(), "started again at") || len(f.starts()) != 1 {
+	if _, err := h.Sample(t.Context()); !strings.Contains(err.Error(), "restarted at") || len(f.starts()) != 1 {
 		t.Errorf("%v, started %q", err, f.starts())
 	}
 }
@@ -297,7 +297,7 @@ func TestHelperLeavesACardOutThatTakesItDown(t *testing.T) {
 	if got := indicesOf(s); !slices.Equal(got, []int{0, 2, 3, 4, 5, 6, 7}) {
 		t.Errorf("cards %v", got)
 	}
-	if len(s.Faults) != 1 || s.Faults[0].UUID != "GPU-1" || !strings.Contains(s.Faults[0].Text, "ends berth-gpu") {
+	if len(s.Faults) != 1 || s.Faults[0].UUID != "GPU-1" || !strings.Contains(s.Faults[0].Text, "crashes berth-gpu") {
 		t.Errorf("%+v", s.Faults)
 	}
 	if starts := f.starts(); len(starts) != 3 {

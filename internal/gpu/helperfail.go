@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// failed takes a process that failed out of service, and decides what the next
-// look may do. It returns what to tell.
+// failed takes a failed process out of service and decides what the next
+// reading may do. It returns the error to report.
 func (h *helperSource) failed(p *helperProcess, err error) error {
 	if h.current == p {
 		h.current = nil
@@ -25,14 +25,14 @@ func (h *helperSource) failed(p *helperProcess, err error) error {
 	}
 	patience := time.Duration(0)
 	if errors.Is(err, errNoNVML) {
-		patience = leaveTime // it is leaving
+		patience = leaveTime // it is leaving anyway
 	}
 	h.endLater(p, patience)
 	return err
 }
 
-// hung leaves the card out that a process hangs on. Where that is not known, or
-// leaving it out did not help, nothing is started while the process lives.
+// hung skips the card that a process hangs on. If the card is unknown, or
+// skipping it did not help, nothing is started while the process lives.
 func (h *helperSource) hung(p *helperProcess, err error) error {
 	now := time.Now()
 	p.stuckSince = now
@@ -43,11 +43,12 @@ func (h *helperSource) hung(p *helperProcess, err error) error {
 		return err
 	}
 	p.stuckOn = card
-	h.leaveOut(card, now, "does not answer since "+now.Format(time.TimeOnly))
-	return fmt.Errorf("%w: card %d of the driver hangs; it is left out from now on", err, card)
+	h.leaveOut(card, now, "has not answered since "+now.Format(time.TimeOnly))
+	return fmt.Errorf("%w: the driver hangs on card %d; berth skips it from now on", err, card)
 }
 
-// died tells a process that a card takes down from one that was ended.
+// died handles a process that ended: killed by someone, or crashed while
+// reading a card.
 func (h *helperSource) died(p *helperProcess, err error) error {
 	card := p.card()
 	h.log.Error("berth-gpu ended by itself", "err", err, "card", card)
@@ -58,20 +59,20 @@ func (h *helperSource) died(p *helperProcess, err error) error {
 	if card != h.diedOn {
 		h.diedOn, h.deaths = card, 0
 	}
-	err = fmt.Errorf("%w; it was reading card %d of the driver", err, card)
+	err = fmt.Errorf("%w; it was reading card %d", err, card)
 	if h.deaths++; h.deaths >= deathsOnCard {
 		now := time.Now()
-		h.leaveOut(card, now, "ends berth-gpu when it is read, since "+now.Format(time.TimeOnly))
+		h.leaveOut(card, now, "crashes berth-gpu when it is read, since "+now.Format(time.TimeOnly))
 		h.deaths = 0
 	}
 	return err
 }
 
-// renew lets a helper go that has known for a while that something is amiss.
-// NVML does not find a card again that it lost, nor one that came later: only
-// whoever takes hold of the driver anew sees what is there. The others are read
-// by the next one. A card that is lost may be reset at any time; what else is
-// amiss may stay so for weeks, and is looked for less and less.
+// renew replaces a helper that has reported a fault for some time. NVML does
+// not find a card again that it lost, nor one that was added later: only a
+// process that opens the driver afresh does. A lost card may be reset at any
+// time; other faults may last for weeks, so they are checked less and less
+// often.
 func (h *helperSource) renew(p *helperProcess, sample Sample) {
 	lost := slices.ContainsFunc(sample.Faults, func(f Fault) bool { return f.Kind == FaultLost })
 	amiss := h.missing(sample) || len(sample.Faults) > 0
@@ -91,8 +92,8 @@ func (h *helperSource) renew(p *helperProcess, sample Sample) {
 	h.endLater(p, leaveTime)
 }
 
-// missing reports whether a place is empty where there was a card, or all are.
-// Those that are left out are not looked for.
+// missing reports whether a bus address that had a card is empty, or all are.
+// Skipped cards do not count.
 func (h *helperSource) missing(sample Sample) bool {
 	there := map[string]bool{}
 	for _, d := range sample.Devices {
@@ -106,7 +107,7 @@ func (h *helperSource) missing(sample Sample) bool {
 	return len(there)+len(h.out) < len(h.places) || len(sample.Devices)+len(h.out) == 0
 }
 
-// backOff has the next start wait, longer each time.
+// backOff delays the next start, longer each time.
 func (h *helperSource) backOff(err error) {
 	h.lastError = err
 	if h.failing.IsZero() {

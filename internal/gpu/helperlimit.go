@@ -10,10 +10,10 @@ import (
 	"berth/internal/text"
 )
 
-// CanLimit reports whether the driver can hold a cgroup to an amount of memory.
+// CanLimit reports whether the driver can limit the memory of a cgroup.
 func (h *helperSource) CanLimit() bool { return h.Facts().MemoryLimits }
 
-// Limit has the driver hold a cgroup to an amount of memory.
+// Limit makes the driver limit the memory of a cgroup.
 func (h *helperSource) Limit(ctx context.Context, l MemoryLimit) error {
 	done := make(chan error, 1)
 	go func() {
@@ -53,7 +53,7 @@ func (h *helperSource) limit(l MemoryLimit) error {
 	return nil
 }
 
-// Facts are what the helper said last.
+// Facts are those of the last helper.
 func (h *helperSource) Facts() Facts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,7 +62,7 @@ func (h *helperSource) Facts() Facts {
 	return facts
 }
 
-// release lets go of the driver until then; the zero time takes hold again.
+// release closes the driver until then; the zero time ends the release.
 func (h *helperSource) release(until time.Time) {
 	h.mu.Lock()
 	h.until = until
@@ -70,7 +70,7 @@ func (h *helperSource) release(until time.Time) {
 	if until.IsZero() {
 		return
 	}
-	// 1. The look that is under way comes to its end, or is not waited for.
+	// 1. The reading in progress ends, or the wait for it does.
 	bound := time.NewTimer(h.timing.sample + leaveTime)
 	defer bound.Stop()
 	select {

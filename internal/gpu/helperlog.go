@@ -11,7 +11,7 @@ import (
 	"berth/internal/text"
 )
 
-// What a helper may write to berth's log: a library that complains without end
+// Bounds on what a helper may write to berth's log: a library that logs without end
 // must not fill a disk.
 const (
 	maxHelperWord    = 512 // bytes of a line
@@ -19,17 +19,17 @@ const (
 	helperWordsEvery = time.Minute
 )
 
-// helperLog takes what helpers write to their standard error.
+// helperLog takes what helpers write to standard error.
 type helperLog struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	from  time.Time // the beginning of the minute that is counted
+	from  time.Time // the start of the minute being counted
 	lines int
-	first string // the first line since the last request: what a crash begins with
+	first string // the first line since the last request, such as the start of a crash report
 }
 
-// copy logs lines until there are no more.
+// copy logs lines until the end of the stream.
 func (l *helperLog) copy(words io.Reader) {
 	lines := bufio.NewReaderSize(words, maxHelperWord)
 	rest := false // of a line that was too long
@@ -66,20 +66,20 @@ func (l *helperLog) add(line string) {
 	}
 	switch l.lines++; {
 	case l.lines < maxHelperWords:
-		l.log.Warn("berth-gpu says", "line", line)
+		l.log.Warn("berth-gpu wrote", "line", line)
 	case l.lines == maxHelperWords:
-		l.log.Warn("berth-gpu says more than is kept for this minute", "line", line)
+		l.log.Warn("berth-gpu wrote too much; further lines of this minute are dropped", "line", line)
 	}
 }
 
-// listen forgets what was said before a request.
+// listen forgets the lines before a request.
 func (l *helperLog) listen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first = ""
 }
 
-// said is what was said since, as the end of a sentence.
+// said is the first line since then, as the end of a sentence.
 func (l *helperLog) said() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"berth/internal/text"
 )
 
-// leftOut is a card that no helper is asked about, because a call about it did
-// not come back.
+// leftOut is a card that helpers skip, because a driver call about it did not
+// return.
 type leftOut struct {
 	faults []Fault // of the card, or of each of its parts
 	next   time.Time
 	delay  time.Duration
 }
 
-// skipped are the cards to leave alone.
+// skipped are the driver indices of the cards to skip.
 func (h *helperSource) skipped() []int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -29,7 +29,7 @@ func (h *helperSource) skipped() []int {
 	return skip
 }
 
-// leaveOut has a card left alone from now on.
+// leaveOut skips a card from now on.
 func (h *helperSource) leaveOut(card int, now time.Time, text string) {
 	left := &leftOut{next: now.Add(h.timing.probe), delay: h.timing.probe}
 	for _, d := range h.seen {
@@ -41,12 +41,12 @@ func (h *helperSource) leaveOut(card int, now time.Time, text string) {
 		left.faults = []Fault{{Index: card, Kind: FaultHangs, Text: text}}
 	}
 	h.out[card] = left
-	h.log.Error("a card is left out", "driver_index", card, "text", text)
+	h.log.Error("skipping a card", "driver_index", card, "text", text)
 }
 
-// withLeftOut are the faults of a sample and those of the cards that it was not
-// to look at. A card that shows up in it under another number answered: the
-// driver has counted anew, and the number that is left out is another's now.
+// withLeftOut are the faults of a sample and those of the skipped cards. A
+// skipped card that shows up under another number has answered: the driver has
+// renumbered the cards, and the skipped number now belongs to another one.
 func (h *helperSource) withLeftOut(sample Sample) []Fault {
 	faults := sample.Faults
 	for card, left := range h.out {
@@ -54,7 +54,7 @@ func (h *helperSource) withLeftOut(sample Sample) []Fault {
 			return slices.ContainsFunc(sample.Devices, func(d Device) bool { return d.UUID == f.UUID && d.UUID != "" })
 		}
 		if slices.ContainsFunc(left.faults, present) {
-			h.log.Info("a card that was left out has another number now", "driver_index", card)
+			h.log.Info("a skipped card has a new number", "driver_index", card)
 			delete(h.out, card)
 			continue
 		}
@@ -65,8 +65,8 @@ func (h *helperSource) withLeftOut(sample Sample) []Fault {
 	return faults
 }
 
-// startProbe tries a card that is left out, if that is due, in a helper of its
-// own. Nothing is tried while a process hangs: it could only hang beside it.
+// startProbe tries a skipped card in a helper of its own, if that is due. It
+// does nothing while a process hangs: the new one would only hang beside it.
 func (h *helperSource) startProbe() {
 	if h.probing || len(h.out) == 0 || len(h.alive) >= maxHelpers || time.Now().Before(h.until) {
 		return
@@ -86,7 +86,7 @@ func (h *helperSource) startProbe() {
 	}
 	p, err := h.start(&helperLog{log: h.log}, "-only", strconv.Itoa(due))
 	if err != nil {
-		h.log.Error("try a card that is left out", "driver_index", due, "err", err)
+		h.log.Error("cannot try a skipped card", "driver_index", due, "err", err)
 		h.out[due].later(now, h.timing.probeMax)
 		return
 	}
@@ -99,8 +99,8 @@ func (l *leftOut) later(now time.Time, atMost time.Duration) {
 	l.next = now.Add(l.delay)
 }
 
-// probe asks about one card. Any answer will do: a card that is lost or gone
-// does not hang.
+// probe asks about one card. Any answer will do: a lost or missing card does
+// not hang.
 func (h *helperSource) probe(p *helperProcess, card int) {
 	_, err := h.greet(p, nil)
 	if err == nil {
@@ -115,7 +115,7 @@ func (h *helperSource) probe(p *helperProcess, card int) {
 	h.probing = false
 	if err == nil {
 		delete(h.out, card)
-		h.log.Info("a card that was left out answers again", "driver_index", card)
+		h.log.Info("a skipped card answers again", "driver_index", card)
 		h.endLater(p, leaveTime)
 		return
 	}
@@ -125,6 +125,6 @@ func (h *helperSource) probe(p *helperProcess, card int) {
 	h.endLater(p, 0)
 	if left := h.out[card]; left != nil {
 		left.later(time.Now(), h.timing.probeMax)
-		h.log.Warn("a card that is left out does not answer yet", "driver_index", card, "err", err, "next", left.next)
+		h.log.Warn("a skipped card still does not answer", "driver_index", card, "err", err, "next", left.next)
 	}
 }

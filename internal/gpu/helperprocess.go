@@ -19,35 +19,34 @@ import (
 )
 
 const (
-	maxHelperLine = 4 << 20 // bytes of one reply; a sample of a full machine has some 50 KiB
+	maxHelperLine = 4 << 20 // bytes of one reply; a sample of a full machine has about 50 KiB
 	pageBytes     = 4096
-	maxPageCard   = 1024 // a driver index beyond it is no card
+	maxPageCard   = 1024 // a larger driver index is invalid
 	noCard        = -1
-	// leaveTime is how long a helper may take to let go of the driver once its
+	// leaveTime is how long a helper may take to close the driver once its
 	// input has ended.
 	leaveTime = time.Second
 )
 
-// What can go wrong with a helper, told apart because each is handled in its
-// own way. Neither wraps a context's error: a caller whose own time is up is
-// told something else.
+// The failures of a helper, each handled in its own way. None wraps a
+// context's error: a caller whose own time is up gets a different one.
 var (
-	errHelperHangs   = errors.New("does not answer")
+	errHelperHangs   = errors.New("did not answer")
 	errHelperDied    = errors.New("ended")
-	errHelperRubbish = errors.New("does not make sense")
+	errHelperRubbish = errors.New("unexpected output")
 )
 
-// helperProcess is one running berth-gpu. One request is under way at a time.
+// helperProcess is one running berth-gpu. It handles one request at a time.
 type helperProcess struct {
 	log     *helperLog
 	in      *os.File
 	page    *os.File
-	replies chan HelperReply // holds one: what nobody asked for waits in the pipe
-	quit    chan struct{}    // closed when nobody will ask any more
-	spoilt  chan struct{}    // closed when its output ended or made no sense
-	spoilBy error            // why, before spoilt is closed; nil: it ended
-	over    chan struct{}    // closed when the process is gone, and was waited for
-	state   *os.ProcessState // how, before over is closed
+	replies chan HelperReply // holds one; unsolicited ones wait in the pipe
+	quit    chan struct{}    // closed when there will be no more requests
+	spoilt  chan struct{}    // closed when its output has ended or is invalid
+	spoilBy error            // why, set before spoilt is closed; nil: it ended
+	over    chan struct{}    // closed when the process has ended and was reaped
+	state   *os.ProcessState // set before over is closed
 	since   time.Time
 	pid     int
 
@@ -57,15 +56,15 @@ type helperProcess struct {
 	endedOn  int
 	nextID   int64
 
-	// Owned by the Helper that started it.
-	stuckSince time.Time // zero: nothing is held against it
-	stuckOn    int       // the card it hangs on; noCard: not known
+	// Owned by the helperSource that started it.
+	stuckSince time.Time // zero: it is not stuck
+	stuckOn    int       // the card it hangs on, or noCard
 }
 
-// startHelperProcess starts "berth-gpu serve". It is in a process group of its
-// own, so that a terminal's Ctrl-C does not reach it.
+// startHelperProcess starts "berth-gpu serve" in a process group of its own,
+// so that Ctrl-C in a terminal does not reach it.
 func startHelperProcess(path string, log *helperLog, args ...string) (p *helperProcess, err error) {
-	var opened []*os.File // what belongs to the helper alone once it runs
+	var opened []*os.File // belongs to the helper alone once it runs
 	defer func() {
 		for _, f := range opened {
 			_ = f.Close() // the helper has its own copy
@@ -101,15 +100,15 @@ func startHelperProcess(path string, log *helperLog, args ...string) (p *helperP
 		return nil, errors.Join(fmt.Errorf("start %s: %w", path, err), page.Close())
 	}
 	p.in, p.pid = inHere, cmd.Process.Pid
-	heard := make(chan struct{}) // closed when its words are all in the log
+	heard := make(chan struct{}) // closed when all its output is in the log
 	go func() { defer close(heard); p.log.copy(wordsHere) }()
 	go p.read(outHere)
 	go p.wait(cmd, heard, outHere, wordsHere)
 	return p, nil
 }
 
-// newPage is the memory that a helper shares. It is read like a file and not
-// mapped, so that a helper which cuts it short harms nobody.
+// newPage is the memory that a helper shares. It is read as a file and not
+// mapped, so a helper that truncates it does no harm.
 func newPage() (*os.File, error) {
 	fd, err := unix.MemfdCreate("berth-gpu", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -145,14 +144,14 @@ func (p *helperProcess) readPage() int {
 	return int(card) - 1
 }
 
-// read takes replies from the helper's output, a line each, until it ends or
-// makes no sense.
+// read takes replies from the helper's output, one per line, until it ends or
+// is invalid.
 func (p *helperProcess) read(out *os.File) {
 	defer close(p.spoilt)
 	lines := bufio.NewReaderSize(out, 64<<10)
 	for {
 		line, err := readLine(lines)
-		if err != nil { // also where a line was begun: half a reply is none
+		if err != nil { // an incomplete line is not a reply
 			if errors.Is(err, errHelperRubbish) {
 				p.spoilBy = err
 			}
@@ -164,7 +163,7 @@ func (p *helperProcess) read(out *os.File) {
 			return
 		}
 		select {
-		case p.replies <- reply: // also the last words of one that is gone
+		case p.replies <- reply: // even the last reply of a process that has ended
 			continue
 		default:
 		}
@@ -176,7 +175,7 @@ func (p *helperProcess) read(out *os.File) {
 	}
 }
 
-// readLine is one line, bounded.
+// readLine reads one line, up to maxHelperLine.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -191,8 +190,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// wait waits for the end of the process. What it may have left in its group is
-// ended while the number cannot be anyone else's yet.
+// wait reaps the process. Before that, while its id cannot be reused, it kills
+// what may be left in its group.
 func (p *helperProcess) wait(cmd *exec.Cmd, heard <-chan struct{}, out, words *os.File) {
 	for {
 		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -202,15 +201,15 @@ func (p *helperProcess) wait(cmd *exec.Cmd, heard <-chan struct{}, out, words *o
 	}
 	p.mu.Lock()
 	p.endedOn = p.readPage()
-	_ = unix.Kill(-p.pid, unix.SIGKILL) // there is nobody else, as a rule
+	_ = unix.Kill(-p.pid, unix.SIGKILL) // usually the group is empty
 	_ = cmd.Wait()                      // its state says how it ended
 	p.gone = true
 	p.mu.Unlock()
 	p.dismiss()
-	// What was written before the end is still in the pipes; who holds them
-	// open beyond it is not listened to.
+	// What was written before the end is still in the pipes. Another process
+	// may hold them open, so reading has a deadline.
 	bound := time.Now().Add(leaveTime)
-	_ = out.SetReadDeadline(bound) // a pipe has deadlines
+	_ = out.SetReadDeadline(bound) // pipes support deadlines
 	_ = words.SetReadDeadline(bound)
 	<-p.spoilt
 	<-heard
@@ -221,7 +220,7 @@ func (p *helperProcess) wait(cmd *exec.Cmd, heard <-chan struct{}, out, words *o
 	close(p.over)
 }
 
-// dismiss ends the helper's input, which asks it to leave.
+// dismiss closes the helper's input, which asks it to end.
 func (p *helperProcess) dismiss() {
 	p.quitOnce.Do(func() {
 		close(p.quit)
@@ -229,10 +228,10 @@ func (p *helperProcess) dismiss() {
 	})
 }
 
-// end makes the helper leave: by the end of its input, by SIGTERM after that
-// long, and by SIGKILL in the end, because killing a process in the middle of a
-// driver call has taken cards down. It returns when the process is gone; one
-// that hangs in the kernel may never be.
+// end stops the helper: by closing its input, by SIGTERM after that, and
+// finally by SIGKILL, because killing a process in the middle of a driver call
+// has taken cards down. It returns when the process is gone, which may be
+// never if it hangs in the kernel.
 func (p *helperProcess) end(patience, grace time.Duration) {
 	p.dismiss()
 	for _, step := range []struct {
@@ -259,9 +258,9 @@ func (p *helperProcess) signal(sig unix.Signal) {
 	}
 }
 
-// ask sends a request and waits for its reply. What decides is how long the
-// helper was on one card, as far as the page tells: a driver that is slow with
-// every card hangs on none, and is only waited for so long in all.
+// ask sends a request and waits for its reply. The deadline applies to the
+// time on one card, as the shared page shows it: a driver that is slow with
+// every card hangs on none, and is bounded by the start deadline.
 func (p *helperProcess) ask(req HelperRequest, timing helperTiming) (HelperReply, error) {
 	p.nextID++
 	req.ID = p.nextID
@@ -270,17 +269,17 @@ func (p *helperProcess) ask(req HelperRequest, timing helperTiming) (HelperReply
 		panic("bug: " + err.Error())
 	}
 	p.log.listen()
-	_ = p.in.SetWriteDeadline(time.Now().Add(timing.sample)) // a pipe has deadlines
+	_ = p.in.SetWriteDeadline(time.Now().Add(timing.sample)) // pipes support deadlines
 	if _, err := p.in.Write(append(line, '\n')); errors.Is(err, os.ErrDeadlineExceeded) {
 		return HelperReply{}, p.hangs(timing.sample)
-	} // another error is one of a helper that ended
+	} // any other error means that the helper has ended
 	onNone := timing.sample
 	if req.Do == HelperHello {
 		onNone = timing.start
 	}
 	reply, err := p.reply(timing, onNone)
 	if err == nil && reply.ID != req.ID {
-		err = fmt.Errorf("%w: berth-gpu answered request %d, not %d", errHelperRubbish, reply.ID, req.ID)
+		err = fmt.Errorf("%w: expected the reply to request %d, found that to request %d", errHelperRubbish, req.ID, reply.ID)
 	}
 	return reply, err
 }
@@ -297,7 +296,7 @@ func (p *helperProcess) reply(timing helperTiming, onNone time.Duration) (Helper
 			return reply, nil
 		case <-p.spoilt:
 			select {
-			case reply := <-p.replies: // its last words
+			case reply := <-p.replies: // its last reply
 				return reply, nil
 			default:
 				return HelperReply{}, p.spoiltBy()
@@ -331,7 +330,7 @@ func (p *helperProcess) isSpoilt() bool {
 	}
 }
 
-// spoiltBy says why no more replies come. The output of a process that dies
+// spoiltBy is why no more replies will come. The output of a process that dies
 // ends a moment before the process.
 func (p *helperProcess) spoiltBy() error {
 	if p.spoilBy != nil {

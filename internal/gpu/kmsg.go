@@ -19,41 +19,40 @@ import (
 
 const (
 	kernelLogPath = "/dev/kmsg"
-	// kernelLogBack is how old a message may be that was there before berth: the
-	// card it is about may still be as it says.
+	// kernelLogBack is the age up to which messages from before berth's start
+	// count: the card may still be in that state.
 	kernelLogBack  = 5 * time.Minute
-	maxKernelLine  = 16 << 10 // bytes; the kernel cuts a record at 8 KiB
-	maxKernelText  = 200      // bytes of what is kept of a message
-	kernelFacility = 8        // what does not come from the kernel is from here on
+	maxKernelLine  = 16 << 10 // bytes; the kernel truncates a record at 8 KiB
+	maxKernelText  = 200      // bytes kept of a message
+	kernelFacility = 8        // facilities from this one on are not the kernel's
 )
 
-// kernelLog follows the kernel's log for what the driver says about cards:
-// NVML's events need an NVML that works, and a card that has fallen off the bus
-// tells nobody.
+// kernelLog follows the kernel log for the driver's messages about cards:
+// NVML's events need a working NVML, and a card that has fallen off the bus
+// sends none.
 type kernelLog struct {
 	file *os.File
 	done chan struct{}
-	live atomic.Bool // everything that was there before berth is read
+	live atomic.Bool // all records from before berth's start have been read
 
 	mu   sync.Mutex
 	xids []Xid
-	err  error // why it is followed no more
+	err  error // why it is not followed any more
 }
 
-// openKernelLog follows the log at path: one record a read, as the kernel
-// gives them.
+// openKernelLog follows the log at path. Each read returns one record.
 func openKernelLog(path string) (*kernelLog, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's log: %w", err)
+		return nil, fmt.Errorf("read the kernel log: %w", err)
 	}
 	k := &kernelLog{file: os.NewFile(uintptr(fd), path), done: make(chan struct{})}
 	go k.follow()
 	return k, nil
 }
 
-// follow reads until the log is closed. The first read gives the oldest record
-// that the kernel has, so what is too old is passed over.
+// follow reads until the log is closed. The first read returns the oldest
+// record in the kernel's buffer; records that are too old are skipped.
 func (k *kernelLog) follow() {
 	defer close(k.done)
 	buffer := make([]byte, maxKernelLine)
@@ -79,7 +78,7 @@ func (k *kernelLog) follow() {
 	}
 }
 
-// read takes the next record, and notes when there was none left.
+// read takes the next record, and notes when there are no more.
 func (k *kernelLog) read(buffer []byte) (n int, err error) {
 	raw, err := k.file.SyscallConn()
 	if err != nil {
@@ -102,9 +101,9 @@ func (k *kernelLog) read(buffer []byte) (n int, err error) {
 	return n, err
 }
 
-// at is when a message was written. The clock in the log is set right by
-// nobody and is minutes off after months, so what is read as it comes is of
-// now.
+// at is when a message was written. The log's clock is never corrected and is
+// minutes off after months, so a record that is read as it arrives counts as
+// written now.
 func (k *kernelLog) at(age time.Duration) time.Time {
 	if k.live.Load() {
 		return time.Now()
@@ -119,7 +118,7 @@ func (k *kernelLog) add(xid Xid) {
 	k.xids = k.xids[max(0, len(k.xids)-maxXids):]
 }
 
-// take is what was read since the last call.
+// take returns what was read since the last call.
 func (k *kernelLog) take() []Xid {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -128,7 +127,7 @@ func (k *kernelLog) take() []Xid {
 	return xids
 }
 
-// broken is why the log is followed no more; nil: it is.
+// broken is why the log is not followed any more; nil if it is.
 func (k *kernelLog) broken() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,7 +140,7 @@ func (k *kernelLog) Close() error {
 	return err
 }
 
-// sinceBoot is the kernel's log's clock.
+// sinceBoot is the clock of the kernel log.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -150,8 +149,7 @@ func sinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// The driver's sentences. Made when they are needed: every start of berth would
-// pay for them.
+// The driver's messages, compiled on first use to keep berth's start fast.
 var (
 	xidLine = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}(?:\.[0-7])?)\): ([0-9]{1,6})(?:, )?(.*)`)
@@ -165,10 +163,10 @@ var (
 //
 //	4,1766,13626051556,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=42, GPU has fallen off the bus.
 //
-// priority and facility, a number, microseconds since boot, flags. What anyone
-// but the kernel wrote there is not believed; nor is what does not begin as the
-// driver's messages do: others quote what a user chose, such as the name of a
-// file or an option of a mount.
+// priority and facility, a number, microseconds since boot, flags. Records that
+// the kernel did not write are ignored, and so are those that do not begin like
+// the driver's: others quote text that a user chose, such as a file name or a
+// mount option.
 func parseKernelRecord(line string) (since time.Duration, xid Xid, found bool) {
 	head, text, _ := strings.Cut(line, ";")
 	if !strings.HasPrefix(text, "NVRM: ") {
@@ -196,7 +194,7 @@ func parseKernelRecord(line string) (since time.Duration, xid Xid, found bool) {
 	return time.Duration(micros) * time.Microsecond, xid, true
 }
 
-// kernelBusID is a place as the log writes it: without the function.
+// kernelBusID is a bus address in the form of the log: without the function.
 func kernelBusID(id string) string {
 	id, _, _ = strings.Cut(normalBusID(id), ".")
 	return id

@@ -213,7 +213,7 @@ func TestFactsSayWhenTheKernelLogIsReadNoMore(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	testkit.Eventually(t, "the end", func() bool { return k.broken() != nil })
 	facts := c.Facts()
-	if facts.KernelLog || !strings.Contains(strings.Join(facts.Notes, "\n"), "the kernel's log is read no more (EOF)") {
+	if facts.KernelLog || !strings.Contains(strings.Join(facts.Notes, "\n"), "cannot read the kernel log any more (EOF)") {
 		t.Errorf("%+v", facts)
 	}
 }

@@ -5,31 +5,29 @@ import (
 	"time"
 )
 
-// sameXidWithin is how far apart NVML and the kernel's log may tell of one
-// event.
+// sameXidWithin is how far apart NVML and the kernel log may report one event.
 const sameXidWithin = 5 * time.Second
 
-// xidMerge makes one list of what NVML and the kernel's log say. What both say
-// is told once.
+// xidMerge merges the Xids from NVML and the kernel log, and drops duplicates.
 type xidMerge struct {
-	recent []toldXid
-	busID  map[string]string // by UUID, as the kernel's log writes it
-	uuid   map[string]string // of the whole card on a place
+	recent []reportedXid
+	busID  map[string]string // by UUID, in the form of the kernel log
+	uuid   map[string]string // of the whole card at a bus address
 }
 
-// toldXid is an event that was passed on.
-type toldXid struct {
+// reportedXid is an event that was passed on.
+type reportedXid struct {
 	card   string
 	code   int
 	at     time.Time
-	kernel bool // by the kernel's log; else by NVML
+	kernel bool // from the kernel log; otherwise from NVML
 }
 
 func newXidMerge() *xidMerge {
 	return &xidMerge{busID: map[string]string{}, uuid: map[string]string{}}
 }
 
-// learn takes in which cards are where.
+// learn takes in where the cards are.
 func (m *xidMerge) learn(devices []Device) {
 	if len(m.busID) > maxPlaces {
 		clear(m.busID)
@@ -47,7 +45,7 @@ func (m *xidMerge) learn(devices []Device) {
 	}
 }
 
-// merge returns what is new, by time.
+// merge returns what is new, sorted by time.
 func (m *xidMerge) merge(nvml, kernel []Xid) []Xid {
 	var merged []Xid
 	for _, source := range []struct {
@@ -56,7 +54,7 @@ func (m *xidMerge) merge(nvml, kernel []Xid) []Xid {
 	}{{nvml, false}, {kernel, true}} {
 		for _, x := range source.xids {
 			x = m.complete(x)
-			told := toldXid{card: x.BusID, code: x.Code, at: x.At, kernel: source.kernel}
+			told := reportedXid{card: x.BusID, code: x.Code, at: x.At, kernel: source.kernel}
 			if told.card == "" {
 				told.card = x.UUID
 			}
@@ -71,13 +69,12 @@ func (m *xidMerge) merge(nvml, kernel []Xid) []Xid {
 	return merged
 }
 
-// repeats reports whether the other source told of the same.
-func (t toldXid) repeats(o toldXid) bool {
+// repeats reports whether the other source reported the same event.
+func (t reportedXid) repeats(o reportedXid) bool {
 	return t.kernel != o.kernel && t.card == o.card && t.code == o.code && t.at.Sub(o.at).Abs() <= sameXidWithin
 }
 
-// complete adds the UUID to a place and the place to a UUID, where they are
-// known.
+// complete adds the missing one of UUID and bus address, if known.
 func (m *xidMerge) complete(x Xid) Xid {
 	if x.BusID != "" {
 		x.BusID = kernelBusID(x.BusID)

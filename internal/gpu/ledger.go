@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entry is one job's reservation as other berths see it.
+// Entry is one job's booking as other berths see it.
 type Entry struct {
 	Key       string   `json:"key"` // unique on the machine: <berth instance>/<job>
 	User      string   `json:"user,omitempty"`
@@ -27,30 +27,30 @@ type Entry struct {
 	Alone     bool     `json:"alone,omitempty"`
 	Exclusive bool     `json:"exclusive,omitempty"`
 
-	// The process whose life is the reservation's. Publish puts the calling
-	// process where it is zero: a job that is booked and has no supervisor yet
-	// is held by the berth that booked it.
+	// The booking lasts as long as this process. If it is zero, Publish sets
+	// the calling process: a job without a supervisor yet is held by the berth
+	// that booked it.
 	HolderPID   int    `json:"holder_pid"`
 	HolderStart uint64 `json:"holder_start"`
 }
 
-// errLedgerBusy is the cause when the machine-wide lock could not be had.
-var errLedgerBusy = errors.New("the ledger of GPU reservations is locked")
+// errLedgerBusy means that the machine-wide lock could not be taken.
+var errLedgerBusy = errors.New("the GPU ledger is locked")
 
-// lockPoll is how often a busy lock is tried again. Holders keep it for the
-// time of one decision.
+// lockPoll is how often a busy lock is tried again. It is held for the time of
+// one decision.
 const lockPoll = 2 * time.Millisecond
 
-// Anyone may open the lock, and so keep it. Holders need it for the time of one
-// decision: after lockPatience of nothing but refusals a berth goes on without
-// it, at the risk of a race, rather than stand still for whoever has it. Tries
-// further apart than lockPause are not one wait.
+// Any user may open the lock file, and so keep the lock. A decision needs it
+// only for a moment: after lockPatience of refusals a berth continues without
+// it, at the risk of a race, instead of standing still. Tries further apart
+// than lockPause count as separate waits.
 const (
 	lockPatience = 5 * time.Second
 	lockPause    = 15 * time.Second
 )
 
-// isInstance reports whether a berth may call itself that; it becomes a file
+// isInstance reports whether a name can identify a berth; it becomes a file
 // name.
 func isInstance(name string) bool {
 	if name == "" || len(name) > 128 || strings.IndexByte("._-", name[0]) >= 0 {
@@ -61,31 +61,31 @@ func isInstance(name string) bool {
 	}) < 0
 }
 
-// Ledger is the machine-wide list of reservations: a directory that every
-// user may write to, one file per berth, and one lock around "look, decide,
-// book". It is for the calling goroutine alone.
+// Ledger is the machine-wide list of bookings: a directory that every user may
+// write to, with one file per berth and one lock around "look, decide, book".
+// It is not safe for concurrent use.
 type Ledger struct {
 	dir, own  string
 	bootID    string
 	pidSpace  string
-	lock      *os.File // open, not necessarily held
+	lock      *os.File // open, not necessarily locked
 	held      bool
-	without   bool          // held in name only: somebody keeps it
-	patience  time.Duration // until then
-	busySince time.Time     // since when every try was refused
-	busyAt    time.Time     // and the last of them
-	published []byte        // what our file holds; nil: nothing of ours yet
+	without   bool          // held in name only: another process keeps the lock
+	patience  time.Duration // before continuing without the lock
+	busySince time.Time     // when the refusals began
+	busyAt    time.Time     // the latest refusal
+	published []byte        // the content of our file; nil: none yet
 	cache     map[string]cachedFile
-	notes     []string // not yet asked for
+	notes     []string // not collected yet
 	noted     []string // all that were made
 }
 
-// OpenLedger opens the ledger in dir, or the machine's own where dir is
-// empty, for the berth that calls itself instance. What an earlier berth of
-// that name left there stays until the first Publish: its jobs may live.
+// OpenLedger opens the ledger in dir, or the machine's own if dir is empty,
+// for the berth called instance. Entries of an earlier berth of that name stay
+// until the first Publish: its jobs may be alive.
 func OpenLedger(dir, instance string) (*Ledger, error) {
 	if !isInstance(instance) {
-		return nil, fmt.Errorf("open ledger: %q cannot name a berth", instance)
+		return nil, fmt.Errorf("open ledger: %q is not a valid name for a berth", instance)
 	}
 	bootID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -116,8 +116,9 @@ func OpenLedger(dir, instance string) (*Ledger, error) {
 	return nil, fmt.Errorf("open ledger: %w", errors.Join(problems...))
 }
 
-// ledgerDirs are the places to try. Only one is tried where a place was named:
-// two berths that do not meet are worse than one that says why it cannot start.
+// ledgerDirs are the directories to try. If one was named, it is the only one:
+// two berths that do not see each other are worse than one that does not
+// start.
 func ledgerDirs(dir string) []string {
 	if dir == "" {
 		dir = os.Getenv("BERTH_LEDGER_DIR")
@@ -128,8 +129,8 @@ func ledgerDirs(dir string) []string {
 	return []string{"/dev/shm/berth-ledger", "/tmp/berth-ledger"}
 }
 
-// makeDir makes the directory, or checks the one found. Anybody on the
-// machine may have made it first; a symlink would lead us elsewhere.
+// makeDir creates the directory, or checks the existing one. Any user may have
+// created it first, and a symlink would lead elsewhere.
 func (l *Ledger) makeDir() error {
 	if err := os.Mkdir(l.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -144,7 +145,7 @@ func (l *Ledger) makeDir() error {
 		return &fs.PathError{Op: "stat", Path: l.dir, Err: err}
 	}
 	if os.Geteuid() == 0 && stat.Uid != 0 {
-		// Its owner could remove what others put there.
+		// Its owner could remove other users' files.
 		if err := unix.Fchown(fd, 0, 0); err != nil {
 			return &fs.PathError{Op: "chown", Path: l.dir, Err: err}
 		}
@@ -157,9 +158,9 @@ func (l *Ledger) makeDir() error {
 	return nil
 }
 
-// openLock opens the lock file. A kernel may refuse to "create" a file of
-// another user's that exists already, so it is created only where missing; a
-// descriptor for reading is enough to lock it.
+// openLock opens the lock file. A kernel may refuse to "create" an existing
+// file of another user, so it is created only if missing; a descriptor for
+// reading is enough to lock it.
 func (l *Ledger) openLock() error {
 	path := filepath.Join(l.dir, "lock")
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
@@ -171,7 +172,7 @@ func (l *Ledger) openLock() error {
 				continue // another berth was faster
 			}
 			if err == nil {
-				_ = unix.Fchmod(fd, 0o644) // a strict umask must not lock others out
+				_ = unix.Fchmod(fd, 0o644) // whatever the umask, other users must be able to open it
 			}
 		}
 		if err != nil {
@@ -183,7 +184,7 @@ func (l *Ledger) openLock() error {
 		l.lock = os.NewFile(uintptr(fd), path)
 		return nil
 	}
-	return fmt.Errorf("open %s: it comes and goes", path)
+	return fmt.Errorf("open %s: it keeps being created and removed", path)
 }
 
 // Lock takes the machine-wide lock, or gives up when ctx is done.
@@ -198,12 +199,12 @@ func (l *Ledger) Lock(ctx context.Context) error {
 			return nil
 		}
 		if errors.Is(err, unix.EWOULDBLOCK) && l.keptTooLong(time.Now()) {
-			l.note("going on without the lock %s, which %s has kept for long", l.lock.Name(), lockHolder(l.lock))
+			l.note("continuing without the lock %s, which %s has held for too long", l.lock.Name(), lockHolder(l.lock))
 			l.held, l.without = true, true
 			return nil
 		}
 		switch {
-		case err == nil: // the ledger was removed under us: meet the others in the new one
+		case err == nil: // the ledger was removed and created anew: join the others there
 			if err := errors.Join(l.makeDir(), l.openLock()); err != nil {
 				return fmt.Errorf("lock ledger: %w", err)
 			}
@@ -219,8 +220,8 @@ func (l *Ledger) Lock(ctx context.Context) error {
 	}
 }
 
-// keptTooLong reports whether the lock was refused for longer than anybody
-// needs it.
+// keptTooLong reports whether the lock was refused for longer than a decision
+// can take.
 func (l *Ledger) keptTooLong(now time.Time) bool {
 	if l.busySince.IsZero() || now.Sub(l.busyAt) > lockPause {
 		l.busySince = now
@@ -229,15 +230,15 @@ func (l *Ledger) keptTooLong(now time.Time) bool {
 	return now.Sub(l.busySince) > l.patience
 }
 
-// lockIsCurrent reports whether the file we locked is the one that others
-// would open now.
+// lockIsCurrent reports whether the locked file is the one that others would
+// open now.
 func (l *Ledger) lockIsCurrent() bool {
 	var ours, theirs unix.Stat_t
 	return unix.Fstat(int(l.lock.Fd()), &ours) == nil && unix.Lstat(l.lock.Name(), &theirs) == nil &&
 		ours.Ino == theirs.Ino && ours.Dev == theirs.Dev
 }
 
-// Unlock gives the lock back.
+// Unlock releases the lock.
 func (l *Ledger) Unlock() {
 	if !l.held {
 		panic("bug: ledger unlocked but not locked")
@@ -251,13 +252,13 @@ func (l *Ledger) Unlock() {
 	}
 }
 
-// Publish replaces what this berth has reserved. It is for the moment, not
-// for the disk: after a reboot nothing in it is true.
+// Publish replaces the bookings of this berth. It does not sync: after a
+// reboot they are void anyway.
 func (l *Ledger) Publish(own []Entry) error {
 	if len(own) == 0 {
 		l.published = nil
 		if err := os.Remove(l.ownPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("publish reservations: %w", err)
+			return fmt.Errorf("publish bookings: %w", err)
 		}
 		return nil
 	}
@@ -271,7 +272,7 @@ func (l *Ledger) Publish(own []Entry) error {
 		}
 	}
 	if err := l.replaceOwn(data); err != nil {
-		return fmt.Errorf("publish reservations: %w", err)
+		return fmt.Errorf("publish bookings: %w", err)
 	}
 	l.published = data
 	return nil
@@ -281,12 +282,12 @@ func (l *Ledger) encode(own []Entry) ([]byte, error) {
 	file := ledgerFile{Version: ledgerVersion, BootID: l.bootID, PIDSpace: l.pidSpace}
 	for _, e := range own {
 		if len(e.UUIDs) != len(e.BudgetMiB) {
-			panic("bug: reservation " + e.Key + " has not one budget per card")
+			panic("bug: booking " + e.Key + " does not have one budget per card")
 		}
 		if e.HolderPID == 0 {
 			startTicks, err := processStart(os.Getpid())
 			if err != nil {
-				return nil, fmt.Errorf("publish reservations: %w", err)
+				return nil, fmt.Errorf("publish bookings: %w", err)
 			}
 			e.HolderPID, e.HolderStart = os.Getpid(), startTicks
 		}
@@ -294,15 +295,16 @@ func (l *Ledger) encode(own []Entry) ([]byte, error) {
 	}
 	data, err := json.Marshal(file)
 	if err != nil {
-		return nil, fmt.Errorf("publish reservations: %w", err)
+		return nil, fmt.Errorf("publish bookings: %w", err)
 	}
 	if len(data) > maxLedgerFile {
-		return nil, fmt.Errorf("publish reservations: %d of them are too many for one file", len(own))
+		return nil, fmt.Errorf("publish bookings: %d do not fit into one file", len(own))
 	}
 	return data, nil
 }
 
-// replaceOwn writes beside our file and renames: no reader sees half of it.
+// replaceOwn writes a new file and renames it, so that no reader sees half of
+// it.
 func (l *Ledger) replaceOwn(data []byte) error {
 	partial, err := os.CreateTemp(l.dir, l.partialPrefix()+"*")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -325,8 +327,8 @@ func (l *Ledger) replaceOwn(data []byte) error {
 	return err
 }
 
-// removePartials clears away what a berth of our name left when it was killed
-// in the middle of a write.
+// removePartials removes what a berth of this name left when it was killed in
+// the middle of a write.
 func (l *Ledger) removePartials() {
 	left, _ := filepath.Glob(filepath.Join(l.dir, l.partialPrefix()+"*"))
 	for _, path := range left {
@@ -334,8 +336,8 @@ func (l *Ledger) removePartials() {
 	}
 }
 
-// Close removes our file if no reservation in it is alive. Otherwise it stays:
-// jobs outlive berth, and so do their reservations.
+// Close removes our file unless a booking in it is alive: jobs outlive berth,
+// and so do their bookings.
 func (l *Ledger) Close() error {
 	entries, err := l.Own()
 	if err == nil && len(entries) == 0 {
@@ -344,7 +346,7 @@ func (l *Ledger) Close() error {
 	return errors.Join(err, l.lock.Close())
 }
 
-// Dir is where the ledger lies.
+// Dir is the directory of the ledger.
 func (l *Ledger) Dir() string { return l.dir }
 
 func (l *Ledger) ownPath() string       { return filepath.Join(l.dir, l.own) }

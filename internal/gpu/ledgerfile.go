@@ -18,8 +18,8 @@ import (
 	"berth/internal/text"
 )
 
-// Anyone may write to the ledger, so everything read from it has a bound. At
-// a bound the rest is left out and noted.
+// Any user may write to the ledger, so everything read from it is bounded. The
+// rest is skipped, with a note.
 const (
 	ledgerVersion    = 1
 	maxLedgerFile    = 1 << 20 // bytes
@@ -33,18 +33,18 @@ const (
 type ledgerFile struct {
 	Version  int     `json:"version"`
 	BootID   string  `json:"boot_id"`
-	PIDSpace string  `json:"pid_space"` // pids mean nothing in another one
+	PIDSpace string  `json:"pid_space"` // the PID namespace; pids mean nothing in another one
 	Entries  []Entry `json:"entries"`
 
-	owner uint32 // of the file, as the kernel says
+	owner uint32 // of the file, according to the kernel
 }
 
-// raceWindow is how long a file must have been left alone before its inode,
-// size and time are trusted to tell it from a later one: clocks of file
-// systems tick coarsely, and inodes are used again.
+// raceWindow is how old a file must be before its inode, size and time are
+// trusted to identify its content: file system clocks are coarse, and inodes
+// are reused.
 const raceWindow = 100 * time.Millisecond
 
-// cachedFile spares the parsing of a file that did not change.
+// cachedFile saves parsing a file that did not change.
 type cachedFile struct {
 	inode   uint64
 	size    int64
@@ -52,8 +52,8 @@ type cachedFile struct {
 	file    ledgerFile
 }
 
-// isLedgerFile reports whether a file in the directory is a berth's: its user's
-// number, and its name.
+// isLedgerFile reports whether a file in the directory is named like a
+// berth's: the uid and the instance.
 func isLedgerFile(name string) bool {
 	uid, instance, found := strings.Cut(name, "-")
 	if !found || uid == "" || len(uid) > 10 || strings.Trim(uid, "0123456789") != "" {
@@ -62,12 +62,12 @@ func isLedgerFile(name string) bool {
 	return isInstance(instance)
 }
 
-// Others are the living reservations of other berths. What cannot be read is
-// left out with a note: a broken file must not stop every berth on the machine.
+// Others are the live bookings of other berths. An unreadable file is skipped
+// with a note: it must not stop every berth on the machine.
 func (l *Ledger) Others() ([]Entry, error) {
 	dir, err := os.Open(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // removed; the next Lock or Publish makes it again
+		return nil, nil // removed; the next Lock or Publish creates it again
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
@@ -78,7 +78,7 @@ func (l *Ledger) Others() ([]Entry, error) {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
 	if len(names) > maxLedgerFiles {
-		l.note("the ledger %s holds more than %d files: some reservations are not seen", l.dir, maxLedgerFiles)
+		l.note("the ledger %s has more than %d files: some bookings are ignored", l.dir, maxLedgerFiles)
 	}
 	for name := range l.cache {
 		if !slices.Contains(names, name) {
@@ -95,35 +95,35 @@ func (l *Ledger) Others() ([]Entry, error) {
 	return others, nil
 }
 
-// Own is what is still alive of the file under our name: after a restart, the
-// reservations of the berth before us.
+// Own are the live bookings in our own file: after a restart, those of the
+// earlier berth.
 func (l *Ledger) Own() ([]Entry, error) {
 	file, err := l.read(l.own)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read own reservations: %w", err)
+		return nil, fmt.Errorf("read own bookings: %w", err)
 	}
 	return l.alive(file), nil
 }
 
-// living reads one berth's file and removes it if nothing in it is alive and
-// we may. The kernel decides who may: the directory is sticky.
+// living reads one berth's file and tries to remove it if nothing in it is
+// alive. The kernel decides whether that is allowed: the directory is sticky.
 func (l *Ledger) living(name string) []Entry {
 	file, err := l.read(name)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			l.note("ignoring a file of the ledger: %v", err)
+			l.note("ignoring a file in the ledger: %v", err)
 		}
 		return nil
 	}
 	if file.BootID == l.bootID && file.PIDSpace != l.pidSpace {
-		return nil // a container's; we can neither check nor judge its holders
+		return nil // of another container; its holders cannot be checked
 	}
 	living := l.alive(file)
 	if len(living) == 0 && l.held && !l.without {
-		// Under the lock nobody is between reading and replacing that file.
+		// Under the lock, no berth is between reading and replacing that file.
 		_ = os.Remove(filepath.Join(l.dir, name))
 		delete(l.cache, name)
 	}
@@ -143,7 +143,7 @@ func (l *Ledger) alive(file ledgerFile) []Entry {
 	return living
 }
 
-// read opens a file that may be anything: a symlink, a pipe, a giant.
+// read opens a file that may be anything: a symlink, a pipe, a huge file.
 func (l *Ledger) read(name string) (ledgerFile, error) {
 	path := filepath.Join(l.dir, name)
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -157,7 +157,7 @@ func (l *Ledger) read(name string) (ledgerFile, error) {
 		return ledgerFile{}, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxLedgerFile {
-		return ledgerFile{}, fmt.Errorf("%s is no file of reservations (%s, %d bytes)", path, info.Mode(), info.Size())
+		return ledgerFile{}, fmt.Errorf("%s: expected a ledger file, found %s of %d bytes", path, info.Mode(), info.Size())
 	}
 	key := cachedFile{inode: inodeOf(info), size: info.Size(), changed: info.ModTime()}
 	if cached, found := l.cache[name]; found && cached.inode == key.inode && cached.size == key.size && cached.changed.Equal(key.changed) {
@@ -171,7 +171,7 @@ func (l *Ledger) read(name string) (ledgerFile, error) {
 		return ledgerFile{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if key.file.Version != ledgerVersion {
-		return ledgerFile{}, fmt.Errorf("%s is of version %d", path, key.file.Version)
+		return ledgerFile{}, fmt.Errorf("%s: unknown version %d", path, key.file.Version)
 	}
 	key.file.Entries, key.file.owner = l.sound(path, key.file.Entries), ownerOf(info)
 	if age := time.Since(key.changed); age > raceWindow {
@@ -180,18 +180,18 @@ func (l *Ledger) read(name string) (ledgerFile, error) {
 	return key.file, nil
 }
 
-// sound keeps the entries that make sense. A negative budget would make room
-// that is not there; a control character would end up on someone's terminal.
+// sound keeps the valid entries. A negative budget would create room that does
+// not exist; a control character would end up on a terminal.
 func (l *Ledger) sound(path string, entries []Entry) []Entry {
 	if len(entries) > maxLedgerEntries {
-		l.note("%s has %d reservations: only %d are seen", path, len(entries), maxLedgerEntries)
+		l.note("%s has %d bookings: only the first %d count", path, len(entries), maxLedgerEntries)
 		entries = entries[:maxLedgerEntries]
 	}
 	var sound []Entry
 	for _, e := range entries {
 		negative := slices.ContainsFunc(e.BudgetMiB, func(mib int64) bool { return mib < 0 || mib > 1<<40 })
 		if len(e.UUIDs) != len(e.BudgetMiB) || len(e.UUIDs) > maxEntryCards || negative || e.Share < 0 || e.Share > 1 {
-			l.note("%s has a reservation that makes no sense", path)
+			l.note("%s has an invalid booking", path)
 			continue
 		}
 		for _, said := range []*string{&e.Key, &e.User, &e.Job, &e.Name} {
@@ -216,8 +216,8 @@ func ownerOf(info fs.FileInfo) uint32 {
 	return 0
 }
 
-// note keeps a remark for whoever asks. Each is made once, and the last one
-// says that there would be more.
+// note keeps a remark for the log. Each one is made once, and the last one
+// says that more are dropped.
 func (l *Ledger) note(format string, args ...any) {
 	written := text.Said(fmt.Sprintf(format, args...))
 	if len(l.noted) >= maxLedgerNotes || slices.Contains(l.noted, written) {
@@ -225,7 +225,7 @@ func (l *Ledger) note(format string, args ...any) {
 	}
 	l.noted = append(l.noted, written)
 	if len(l.noted) == maxLedgerNotes {
-		written += " (further remarks are left out)"
+		written += " (further remarks are dropped)"
 	}
 	l.notes = append(l.notes, written)
 }

@@ -12,9 +12,8 @@ import (
 	"berth/internal/text"
 )
 
-// lockHolder says which process holds the flock on a file, for a person who
-// waits for it. The kernel lists locks by inode; where it does not show the
-// holder, the answer says so.
+// lockHolder describes the process that holds the flock on a file. The kernel
+// lists locks by inode; it may not show the holder.
 func lockHolder(file *os.File) string {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {

@@ -6,70 +6,70 @@ import (
 	"slices"
 )
 
-// Holding is a berth job that holds cards now, ours or another berth's.
+// Holding is a job that holds cards now, of this berth or another.
 type Holding struct {
 	Key       string
 	Cards     []int
-	BudgetMiB []int64 // parallel to Cards; 0: holds the whole card
+	BudgetMiB []int64 // parallel to Cards; 0: the whole card
 }
 
-// OwnerFunc tells whose process a pid is. known is false where the pid cannot
-// be looked up at all, which is not the same as being a stranger's.
+// OwnerFunc returns the job that a process belongs to. known is false if the
+// pid could not be looked up, which does not make it external.
 type OwnerFunc func(pid int) (key string, ok bool, known bool)
 
-// CardUse is what placement needs to know of a card beside its total.
+// CardUse is what placement needs to know about a card's use.
 type CardUse struct {
 	Index          int
 	ForeignMiB     int64
-	IdleForeignMiB int64 // the same without graphics-only processes: decides whether a card is idle
+	IdleForeignMiB int64 // likewise without graphics-only processes: decides whether a card is idle
 	Unattributed   bool  // processes on this card cannot be matched to jobs
 }
 
 // blindLimit is how many samples in a row a card may go without a complete
-// match before that is taken for the nature of the machine. One such sample
-// is merely a process that left between the sample and the look-up.
+// match before the meter stops expecting one. A single such sample is only a
+// process that ended between the sample and the lookup.
 const blindLimit = 3
 
-// maxMeterKeys bounds what is remembered of jobs that hold nothing any more
-// and that nobody forgot.
+// maxMeterKeys bounds the jobs that are remembered after they ended without a
+// call of Forget.
 const maxMeterKeys = 4096
 
-// Meter turns samples into foreign use per card and measured use per job. It
-// is pure: the same samples give the same answers, whatever the order of
-// cards, processes and holdings within each.
+// Meter derives the external use of each card and the measured use of each job
+// from samples. It is pure: the order of cards, processes and holdings within
+// a sample does not matter.
 type Meter struct {
 	spikeBuffer float64
 	cards       map[int]*cardState
 	jobs        map[string]*jobState
-	sawProcess  bool // the driver has named a process at least once
+	sawProcess  bool // the driver has listed a process at least once
 }
 
 // jobState is what was measured of one job.
 type jobState struct {
 	peakMiB     map[int]int64
 	nowMiB      map[int]int64
-	blind       map[int]bool // cards on which its use was out of sight for too long
-	seen        bool         // at least one process of it was measured
+	blind       map[int]bool // cards on which its use was invisible for too long
+	seen        bool         // at least one of its processes was measured
 	utilSum     float64
 	utilSamples int
 }
 
-// NewMeter makes a meter that holds foreign processes at their peak times
-// 1 + spikeBuffer.
+// NewMeter makes a meter that counts external processes at their peak times 1
+// + spikeBuffer.
 func NewMeter(spikeBuffer float64) *Meter {
 	return &Meter{spikeBuffer: spikeBuffer, cards: map[int]*cardState{}, jobs: map[string]*jobState{}}
 }
 
-// SetSpikeBuffer changes it for what is observed from now on.
+// SetSpikeBuffer changes it for later samples.
 func (m *Meter) SetSpikeBuffer(spikeBuffer float64) { m.spikeBuffer = spikeBuffer }
 
-// Observe takes in one sample and the holdings in force when it was taken.
+// Observe takes in one sample and the holdings at its time.
 func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse {
 	held := map[string]bool{}
 	holders := map[int][]cardHolder{}
 	for _, h := range holdings {
 		if len(h.Cards) != len(h.BudgetMiB) {
-			panic("bug: holding " + h.Key + " has not one budget per card")
+			panic("bug: holding " + h.Key + " does not have one budget per card")
 		}
 		held[h.Key] = true
 		m.job(h.Key)
@@ -99,8 +99,8 @@ func (m *Meter) Observe(s Sample, holdings []Holding, owner OwnerFunc) []CardUse
 	return uses
 }
 
-// measureJobs raises the peaks of the jobs that hold cards now. What a job
-// uses on a card it was not granted is its own all the same.
+// measureJobs raises the peaks of the jobs that hold cards now. Memory on a
+// card that was not allocated to a job is the job's all the same.
 func (m *Meter) measureJobs(measured map[int]cardMeasure, holdings []Holding) {
 	for _, j := range m.jobs {
 		j.nowMiB = nil
@@ -122,8 +122,8 @@ func (m *Meter) measureJobs(measured map[int]cardMeasure, holdings []Holding) {
 			case measure.blind:
 				j.lose(card)
 			case j.seen && !measure.use.Unattributed:
-				// A job whose processes are in sight and that has none on
-				// this card uses nothing there: a measurement, not a gap.
+				// If the job's processes are visible and none is on this
+				// card, it uses nothing there: a measurement, not a gap.
 				j.record(card, measure.ownMiB[h.Key])
 			}
 		}
@@ -153,8 +153,8 @@ func (m *Meter) averageUtil(devices []Device, holdings []Holding) {
 	}
 }
 
-// Peak is the most a job was measured to use on each card; nil where that was
-// never measured, or was out of sight for so long that a number would be wrong.
+// Peak is the peak VRAM of a job by card; nil if it was never measured, or was
+// invisible for too long to be trusted.
 func (m *Meter) Peak(key string) map[int]int64 {
 	if j := m.jobs[key]; j != nil && len(j.peakMiB) > 0 {
 		return maps.Clone(j.peakMiB)
@@ -162,7 +162,7 @@ func (m *Meter) Peak(key string) map[int]int64 {
 	return nil
 }
 
-// Now is what a job used in the last sample; nil where not measured.
+// Now is the VRAM of a job in the last sample; nil if not measured.
 func (m *Meter) Now(key string) map[int]int64 {
 	if j := m.jobs[key]; j != nil {
 		return maps.Clone(j.nowMiB)
@@ -170,8 +170,7 @@ func (m *Meter) Now(key string) map[int]int64 {
 	return nil
 }
 
-// AvgUtil is the mean utilisation of a job's cards over the samples taken
-// while it held them.
+// AvgUtil is the mean utilisation of a job's cards while it held them.
 func (m *Meter) AvgUtil(key string) (float64, bool) {
 	j := m.jobs[key]
 	if j == nil || j.utilSamples == 0 {
@@ -180,7 +179,7 @@ func (m *Meter) AvgUtil(key string) (float64, bool) {
 	return j.utilSum / float64(j.utilSamples), true
 }
 
-// Seed gives a job the peaks that an earlier berth measured.
+// Seed sets the peaks of a job that an earlier berth measured.
 func (m *Meter) Seed(key string, peaks map[int]int64) {
 	j := m.job(key)
 	for card, peakMiB := range peaks {
@@ -189,8 +188,8 @@ func (m *Meter) Seed(key string, peaks map[int]int64) {
 	}
 }
 
-// Forget drops all that is known of a job. What its processes still use is
-// foreign from the next sample on, once the key holds nothing.
+// Forget drops all measurements of a job. Once it holds no cards, what its
+// processes still use counts as external.
 func (m *Meter) Forget(key string) { delete(m.jobs, key) }
 
 func (m *Meter) card(index int) *cardState {
@@ -229,8 +228,8 @@ func (j *jobState) raise(card int, usedMiB int64) {
 	j.peakMiB[card] = max(j.peakMiB[card], usedMiB)
 }
 
-// lose gives up the peak on a card for good: what was seen before may be far
-// from what the job used since.
+// lose discards the peak on a card for good: the job may have used far more
+// since.
 func (j *jobState) lose(card int) {
 	if j.blind == nil {
 		j.blind = map[int]bool{}
@@ -239,8 +238,8 @@ func (j *jobState) lose(card int) {
 	delete(j.peakMiB, card)
 }
 
-// buffered is a peak with the room a process may spike into. The small
-// subtraction keeps 1000 × 1.1 from becoming 1101.
+// buffered is a peak with room for a spike. The small subtraction keeps 1000 ×
+// 1.1 from becoming 1101.
 func buffered(peakMiB int64, spikeBuffer float64) int64 {
 	return int64(math.Ceil(float64(peakMiB)*(1+spikeBuffer) - 1e-6))
 }

@@ -104,12 +104,12 @@ func TestMeterNeverCountsTooLittle(t *testing.T) {
 func TestMeterHoldsAStrangerAtItsPeakWhileItLives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, owners := NewMeter(0.25), drawOwners(t)
-		delete(owners, 8) // the stranger under test: always listed, always looked up
+		delete(owners, 8) // the external process under test: always listed, always looked up
 		var peakMiB, heldMiB int64
 		for range rapid.IntRange(1, 12).Draw(t, "samples") {
 			s, holdings := drawSample(t), drawHoldings(t)
 			d := &s.Devices[0]
-			nowMiB := rapid.Int64Range(0, 8000).Draw(t, "stranger")
+			nowMiB := rapid.Int64Range(0, 8000).Draw(t, "external")
 			d.ProcessesKnown = true
 			d.Processes = slices.DeleteFunc(d.Processes, func(p Process) bool { return p.PID == 8 })
 			d.Processes = append(d.Processes, Process{PID: 8, UsedMiB: nowMiB})

@@ -6,10 +6,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func strangers(int) (string, bool, bool) { return "", false, true }
-func hidden(int) (string, bool, bool)    { return "", false, false }
+func external(int) (string, bool, bool) { return "", false, true }
+func hidden(int) (string, bool, bool)   { return "", false, false }
 
-// ownedBy is a table of pids; 0 stands for pids that cannot be looked up.
+// ownedBy is a table of pids; 0 means pids that cannot be looked up.
 func ownedBy(keys map[int]string) OwnerFunc {
 	return func(pid int) (string, bool, bool) {
 		key, ok := keys[pid]
@@ -41,24 +41,24 @@ func TestMeterForeignUse(t *testing.T) {
 	mine := ownedBy(map[int]string{7: "a"})
 	tests := map[string][]step{
 		"an empty card has no foreign use": {
-			{card(0), nil, strangers, CardUse{}},
+			{card(0), nil, external, CardUse{}},
 		},
-		"a stranger is held at its buffered peak through a trough, until it leaves": {
-			{card(1000, process(1, 1000, false)), nil, strangers, CardUse{ForeignMiB: 1100, IdleForeignMiB: 1100}},
-			{card(5000, process(1, 5000, false)), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
-			{card(200, process(1, 200, false)), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
-			{card(0), nil, strangers, CardUse{}},
+		"an external process is held at its buffered peak through a trough, until it leaves": {
+			{card(1000, process(1, 1000, false)), nil, external, CardUse{ForeignMiB: 1100, IdleForeignMiB: 1100}},
+			{card(5000, process(1, 5000, false)), nil, external, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(200, process(1, 200, false)), nil, external, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(0), nil, external, CardUse{}},
 		},
 		"a pid that comes back is a new process": {
-			{card(5000, process(1, 5000, false)), nil, strangers, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
-			{card(0), nil, strangers, CardUse{}},
-			{card(100, process(1, 100, false)), nil, strangers, CardUse{ForeignMiB: 110, IdleForeignMiB: 110}},
+			{card(5000, process(1, 5000, false)), nil, external, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
+			{card(0), nil, external, CardUse{}},
+			{card(100, process(1, 100, false)), nil, external, CardUse{ForeignMiB: 110, IdleForeignMiB: 110}},
 		},
-		"strangers add up": {
-			{card(300, process(1, 100, false), process(2, 200, false)), nil, strangers, CardUse{ForeignMiB: 330, IdleForeignMiB: 330}},
+		"external processes add up": {
+			{card(300, process(1, 100, false), process(2, 200, false)), nil, external, CardUse{ForeignMiB: 330, IdleForeignMiB: 330}},
 		},
 		"memory that no process explains is foreign": {
-			{card(4000, process(1, 1000, false)), nil, strangers, CardUse{ForeignMiB: 4000, IdleForeignMiB: 4000}},
+			{card(4000, process(1, 1000, false)), nil, external, CardUse{ForeignMiB: 4000, IdleForeignMiB: 4000}},
 		},
 		"a job's own use is not foreign, what it leaves unexplained is": {
 			{card(8009, process(7, 8000, false)), holds("a", 8000), mine, CardUse{ForeignMiB: 9, IdleForeignMiB: 9}},
@@ -73,42 +73,42 @@ func TestMeterForeignUse(t *testing.T) {
 			{card(100, process(7, 100, false)), nil, mine, CardUse{ForeignMiB: 8800, IdleForeignMiB: 8800}},
 		},
 		"a desktop does not keep a card from being idle, yet its memory is taken": {
-			{card(620, process(1, 400, true), process(2, 200, true)), nil, strangers, CardUse{ForeignMiB: 660, IdleForeignMiB: 20}},
+			{card(620, process(1, 400, true), process(2, 200, true)), nil, external, CardUse{ForeignMiB: 660, IdleForeignMiB: 20}},
 		},
 		"memory beyond what a desktop holds does keep it from being idle": {
-			{card(2000, process(1, 400, true)), nil, strangers, CardUse{ForeignMiB: 2000, IdleForeignMiB: 1600}},
+			{card(2000, process(1, 400, true)), nil, external, CardUse{ForeignMiB: 2000, IdleForeignMiB: 1600}},
 		},
 		"a computing process beside a desktop counts alone": {
-			{card(900, process(1, 400, true), process(2, 500, false)), nil, strangers, CardUse{ForeignMiB: 990, IdleForeignMiB: 550}},
+			{card(900, process(1, 400, true), process(2, 500, false)), nil, external, CardUse{ForeignMiB: 990, IdleForeignMiB: 550}},
 		},
 		"a desktop of unknown size explains nothing": {
-			{card(900, process(1, -1, true)), nil, strangers, CardUse{ForeignMiB: 900, IdleForeignMiB: 900}},
+			{card(900, process(1, -1, true)), nil, external, CardUse{ForeignMiB: 900, IdleForeignMiB: 900}},
 		},
 		"a process listed twice, once as computing, computes": {
-			{card(700, process(1, 400, true), process(1, 300, false)), nil, strangers, CardUse{ForeignMiB: 770, IdleForeignMiB: 770}},
+			{card(700, process(1, 400, true), process(1, 300, false)), nil, external, CardUse{ForeignMiB: 770, IdleForeignMiB: 770}},
 		},
 		"without a list and without jobs all use is foreign": {
-			{unlisted(3000), nil, strangers, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000}},
+			{unlisted(3000), nil, external, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000}},
 		},
 		"without a list: what was there before, plus what exceeds the budgets": {
-			{unlisted(3000), nil, strangers, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000}},
-			{unlisted(3000), holds("a", 8000), strangers, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000, Unattributed: true}},
-			{unlisted(9000), holds("a", 8000), strangers, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000, Unattributed: true}},
-			{unlisted(11500), holds("a", 8000), strangers, CardUse{ForeignMiB: 3500, IdleForeignMiB: 3500, Unattributed: true}},
-			{unlisted(700), nil, strangers, CardUse{ForeignMiB: 700, IdleForeignMiB: 700}},
+			{unlisted(3000), nil, external, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000}},
+			{unlisted(3000), holds("a", 8000), external, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000, Unattributed: true}},
+			{unlisted(9000), holds("a", 8000), external, CardUse{ForeignMiB: 3000, IdleForeignMiB: 3000, Unattributed: true}},
+			{unlisted(11500), holds("a", 8000), external, CardUse{ForeignMiB: 3500, IdleForeignMiB: 3500, Unattributed: true}},
+			{unlisted(700), nil, external, CardUse{ForeignMiB: 700, IdleForeignMiB: 700}},
 		},
 		"a job that holds the whole card has no excess": {
-			{unlisted(23000), holds("a", 0), strangers, CardUse{Unattributed: true}},
+			{unlisted(23000), holds("a", 0), external, CardUse{Unattributed: true}},
 		},
 		"a pid that cannot be looked up beside a job may be anybody's": {
 			{card(100), nil, hidden, CardUse{ForeignMiB: 100, IdleForeignMiB: 100}},
 			{card(5100, process(9, 5000, false)), holds("a", 8000), hidden, CardUse{ForeignMiB: 100, IdleForeignMiB: 100, Unattributed: true}},
 		},
-		"a pid that was there before any job is a stranger's, looked up or not": {
+		"a pid that was there before any job is external, looked up or not": {
 			{card(5000, process(9, 5000, false)), nil, hidden, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
 			{card(5000, process(9, 5000, false)), holds("a", 8000), hidden, CardUse{ForeignMiB: 5500, IdleForeignMiB: 5500}},
 		},
-		"a known stranger counts beside a process of unknown owner": {
+		"a known external process counts beside a process of unknown owner": {
 			{card(9000, process(1, 4000, false), process(9, 5000, false)), holds("a", 20000), ownedBy(map[int]string{9: "?"}),
 				CardUse{ForeignMiB: 4400, IdleForeignMiB: 4400, Unattributed: true}},
 		},
@@ -119,16 +119,16 @@ func TestMeterForeignUse(t *testing.T) {
 		"a job's process of unknown size cannot be measured": {
 			{card(8000, process(7, -1, false)), holds("a", 6000), mine, CardUse{ForeignMiB: 2000, IdleForeignMiB: 2000, Unattributed: true}},
 		},
-		"a stranger of unknown size is what the jobs leave over": {
+		"an external process of unknown size is what the jobs leave over": {
 			{card(9000, process(7, 8000, false), process(8, -1, false)), holds("a", 8000), mine, CardUse{ForeignMiB: 1000, IdleForeignMiB: 1000}},
 		},
 		"a driver that never names a process hides ours too": {
-			{card(50), nil, strangers, CardUse{ForeignMiB: 50, IdleForeignMiB: 50}},
-			{card(6050), holds("a", 8000), strangers, CardUse{ForeignMiB: 50, IdleForeignMiB: 50, Unattributed: true}},
+			{card(50), nil, external, CardUse{ForeignMiB: 50, IdleForeignMiB: 50}},
+			{card(6050), holds("a", 8000), external, CardUse{ForeignMiB: 50, IdleForeignMiB: 50, Unattributed: true}},
 		},
 		"a driver that has named processes hides none": {
-			{card(50, process(1, 50, false)), nil, strangers, CardUse{ForeignMiB: 55, IdleForeignMiB: 55}},
-			{card(6050), holds("a", 8000), strangers, CardUse{ForeignMiB: 6050, IdleForeignMiB: 6050}},
+			{card(50, process(1, 50, false)), nil, external, CardUse{ForeignMiB: 55, IdleForeignMiB: 55}},
+			{card(6050), holds("a", 8000), external, CardUse{ForeignMiB: 6050, IdleForeignMiB: 6050}},
 		},
 	}
 	for name, steps := range tests {
@@ -146,9 +146,9 @@ func TestMeterForeignUse(t *testing.T) {
 
 func TestMeterStrangersAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
 	m := NewMeter(0.10)
-	m.Observe(card(5000, process(1, 5000, false)), nil, strangers)
+	m.Observe(card(5000, process(1, 5000, false)), nil, external)
 	for i, want := range []int64{5500, 5500, 200} {
-		if got := m.Observe(unlisted(200), nil, strangers)[0].ForeignMiB; got != want {
+		if got := m.Observe(unlisted(200), nil, external)[0].ForeignMiB; got != want {
 			t.Errorf("sample %d: %d, want %d", i, got, want)
 		}
 	}
@@ -156,9 +156,9 @@ func TestMeterStrangersAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
 
 func TestMeterStrangersOfALostCardAreRemembered(t *testing.T) {
 	m := NewMeter(0.10)
-	m.Observe(card(5000, process(1, 5000, false)), nil, strangers)
-	m.Observe(Sample{}, nil, strangers)
-	if got := m.Observe(card(100, process(1, 100, false)), nil, strangers)[0].ForeignMiB; got != 5500 {
+	m.Observe(card(5000, process(1, 5000, false)), nil, external)
+	m.Observe(Sample{}, nil, external)
+	if got := m.Observe(card(100, process(1, 100, false)), nil, external)[0].ForeignMiB; got != 5500 {
 		t.Error(got)
 	}
 }
@@ -252,7 +252,7 @@ func TestMeterPeakIsUnknownWhereItCouldNotBeWatched(t *testing.T) {
 
 func TestMeterUtilisationIsUnknownWhereTheCardDoesNotTell(t *testing.T) {
 	m := NewMeter(0.10)
-	m.Observe(card(0), holds("a", 1), strangers)
+	m.Observe(card(0), holds("a", 1), external)
 	if got, known := m.AvgUtil("a"); known {
 		t.Error(got)
 	}
@@ -263,7 +263,7 @@ func TestMeterForgetsUnheldJobsAtItsBound(t *testing.T) {
 	for i := range maxMeterKeys + 10 {
 		m.Seed(string(rune(i+0x4e00)), map[int]int64{0: 1})
 	}
-	m.Observe(card(0), holds("a", 1), strangers)
+	m.Observe(card(0), holds("a", 1), external)
 	if len(m.jobs) != 1 {
 		t.Errorf("%d jobs remembered", len(m.jobs))
 	}

@@ -11,40 +11,40 @@ type cardHolder struct {
 // cardState is what the meter remembers of a card between samples.
 type cardState struct {
 	processes map[int]*trackedProcess // by pid
-	// baselineMiB is what strangers used when that could last be told: before
-	// the first berth job on the card, or beside jobs that were all matched.
+	// baselineMiB is the external use when it was last known: before the first
+	// job on the card, or beside jobs that were all matched.
 	baselineMiB int64
 	blindRow    int // samples in a row that could not be matched
 	unlistedRow int // samples in a row without a list of processes
 
 	usedMiB        int64                 // in the last sample
 	unexplainedMiB int64                 // of that, what no process explains
-	hidden         bool                  // the last sample did not tell who uses how much of the card
-	sampled        bool                  // there was one
-	utilPct        float64               // in it; -1: not known
-	used           bool                  // by a process in it, as far as that is told
-	usedBy         map[string]bool       // by job: it used the card in it, or that is not known
-	before         map[string]int64      // by job here now: what no process explained before it came
+	hidden         bool                  // the last sample did not show the memory of each process
+	sampled        bool                  // there was a sample
+	utilPct        float64               // in the last sample; -1: unknown
+	used           bool                  // by a process in the last sample, as far as known
+	usedBy         map[string]bool       // by job: it used the card in the last sample, or that is unknown
+	before         map[string]int64      // by job here now: the unexplained memory before it came
 	departures     map[string]*departure // jobs that ended and whose memory was not seen to be free yet
 }
 
 // trackedProcess is one process for as long as the driver lists it.
 type trackedProcess struct {
-	nowMiB   int64 // -1: not known
-	topMiB   int64 // the most since the sample before; no less than nowMiB
+	nowMiB   int64 // -1: unknown
+	topMiB   int64 // the most since the previous sample, at least nowMiB
 	peakMiB  int64
 	graphics bool
-	key      string  // the job that owns it; empty for a stranger
-	sure     bool    // its owner was known at least once
-	doubted  bool    // the last look-up did not find it to be its job's any more
+	key      string  // the job that owns it; "": external
+	sure     bool    // its owner was found at least once
+	doubted  bool    // the last lookup did not find it to be its job's
 	utilPct  float64 // its part of the card's time; -1: not known
 }
 
-// cardMeasure is what one sample says of a card.
+// cardMeasure is what one sample says about a card.
 type cardMeasure struct {
 	use    CardUse
-	ownMiB map[string]int64 // per job with a process on the card; nil where unmatched
-	topMiB map[string]int64 // the same, at the most since the sample before
+	ownMiB map[string]int64 // by job with a process on the card; nil if unmatched
+	topMiB map[string]int64 // likewise, the most since the previous sample
 	blind  bool             // unmatched for too long to trust any peak
 }
 
@@ -53,8 +53,8 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 	c.remember(holders)
 	matched := c.track(d, len(holders) > 0, held, owner)
 	if len(holders) > 0 && d.ProcessesKnown && !sawProcess && d.UsedMiB > c.baselineMiB {
-		// A card fills up under our jobs and the driver has never named a
-		// process anywhere: it hides them, as it does inside a container.
+		// A card fills up under our jobs, and the driver has never listed a
+		// process on any card: it hides them, as it does in a container.
 		matched = false
 	}
 	c.noteUse()
@@ -69,20 +69,20 @@ func (c *cardState) observe(d *Device, holders []cardHolder, held map[string]boo
 	return c.matchedUse(d, spikeBuffer)
 }
 
-// sizeUnknown is true where the driver names a process and not what it uses:
-// then what no process explains may be that one's.
+// sizeUnknown reports whether the driver lists a process without its memory:
+// unexplained memory may then belong to it.
 func sizeUnknown(processes []Process) bool {
 	return slices.ContainsFunc(processes, func(p Process) bool { return p.UsedMiB < 0 })
 }
 
-// track updates the processes of the card and reports whether each of them
-// was matched. On a card that no job holds every process is a stranger's, so
-// nothing needs to be looked up for the match to be complete.
+// track updates the processes of the card and reports whether all were
+// matched. On a card that no job holds every process is external, so no
+// lookups are needed.
 func (c *cardState) track(d *Device, isHeld bool, held map[string]bool, owner OwnerFunc) bool {
 	if !d.ProcessesKnown {
 		c.unlistedRow++
 		if c.unlistedRow >= blindLimit {
-			clear(c.processes) // nobody would tell us when they leave
+			clear(c.processes) // their end would go unnoticed
 		}
 		return !isHeld
 	}
@@ -111,18 +111,17 @@ func (c *cardState) track(d *Device, isHeld bool, held map[string]bool, owner Ow
 	return matched
 }
 
-// identify settles whose process it is. An answer once known is kept when a
-// later look-up comes too late; a process whose job holds nothing any more is
-// a stranger's for as long as it lives, and so is one that is listed though
-// there is no such process.
+// identify determines the owner of a process. A known owner is kept when a
+// later lookup comes too late. A process is external for good once its job
+// holds nothing, or if it is listed although no such process exists.
 func (t *trackedProcess) identify(pid int, isHeld bool, held map[string]bool, owner OwnerFunc) {
 	key, ok, known := owner(pid)
 	switch {
 	case known && ok:
 		t.key, t.sure, t.doubted = key, true, false
 	case known && t.key != "" && !t.doubted:
-		// It may have left between the sample and the look-up. Should it still
-		// be listed the next time, it is the remains of a dead process.
+		// It may have ended between the sample and the lookup. If it is listed
+		// again, it is what remains of a dead process.
 		t.doubted = true
 	case known:
 		t.key, t.sure = "", true
@@ -134,8 +133,8 @@ func (t *trackedProcess) identify(pid int, isHeld bool, held map[string]bool, ow
 	}
 }
 
-// mergeByPID adds up the lines of a process that the driver lists more than
-// once on a card, as it does for parts of a partitioned one.
+// mergeByPID adds up the lines of a process that the driver lists several
+// times on a card, as it does for MIG parts.
 func mergeByPID(processes []Process) map[int]Process {
 	merged := make(map[int]Process, len(processes))
 	for _, p := range processes {
@@ -155,14 +154,14 @@ func mergeByPID(processes []Process) map[int]Process {
 	return merged
 }
 
-// matchedUse is the card's use where every process is known: strangers at
-// their buffered peaks, and in all never less than what our jobs leave
-// unexplained of the memory in use.
+// matchedUse is the card's use if every process is known: external processes
+// at their buffered peaks, and in total at least the memory in use that our
+// jobs do not explain.
 //
-// Whether a card is idle leaves graphics-only processes out. What no process
-// explains stays in: it may be the remains of a dead job. So of the memory in
-// use only what our jobs and the graphics processes hold at this moment is
-// taken off, and a graphics process of unknown size explains nothing.
+// Whether a card is idle ignores graphics-only processes. Unexplained memory
+// counts: it may be what remains of a dead job. So only what our jobs and the
+// graphics processes hold at this moment is subtracted, and a graphics process
+// of unknown size explains nothing.
 func (c *cardState) matchedUse(d *Device, spikeBuffer float64) cardMeasure {
 	var foreignMiB, computeMiB, graphicsNowMiB, ownNowMiB int64
 	ownMiB, topMiB := map[string]int64{}, map[string]int64{}
@@ -181,7 +180,7 @@ func (c *cardState) matchedUse(d *Device, spikeBuffer float64) cardMeasure {
 			computeMiB += heldAtMiB
 		}
 	}
-	if !d.ProcessesKnown { // nobody of ours is here; the last list may be out of date
+	if !d.ProcessesKnown { // no job is here; the last list may be out of date
 		graphicsNowMiB, ownNowMiB = 0, 0
 		clear(ownMiB)
 		clear(topMiB)
@@ -197,9 +196,9 @@ func (c *cardState) matchedUse(d *Device, spikeBuffer float64) cardMeasure {
 	}
 }
 
-// unmatchedUse is the card's use where a process may be anybody's: what
-// strangers used before, and whatever of the rest exceeds what our jobs were
-// given. Strangers that are known as such count in any case.
+// unmatchedUse is the card's use if the owner of a process may be anyone: the
+// external use from before, and whatever exceeds the budgets of our jobs.
+// Processes known to be external count in any case.
 func (c *cardState) unmatchedUse(d *Device, holders []cardHolder, spikeBuffer float64) CardUse {
 	var budgetsMiB, strangersMiB int64
 	for _, h := range holders {

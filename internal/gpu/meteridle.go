@@ -1,12 +1,12 @@
 package gpu
 
-// idleHoldMiB is how much a job must hold before it is worth telling that it
-// does nothing with it: a bare context is less on any card.
+// idleHoldMiB is how much a job must hold to be reported as idle: a bare
+// context is smaller on any card.
 const idleHoldMiB = 64
 
 // Idle reports whether a job holds memory on its cards and used none of them
-// in the last sample; and on which of them it holds most. What is not known is
-// not idle.
+// in the last sample, and on which card it holds most. An unknown use does not
+// count as idle.
 func (m *Meter) Idle(key string, cards []int) (card int, heldMiB int64, idle bool) {
 	j := m.jobs[key]
 	if j == nil || len(cards) == 0 {
@@ -24,14 +24,14 @@ func (m *Meter) Idle(key string, cards []int) (card int, heldMiB int64, idle boo
 	return card, heldMiB, heldMiB > idleHoldMiB
 }
 
-// unusedBy is true where the card did nothing at all, or where what it did is
-// known to have been for others.
+// unusedBy reports whether the card was idle, or known to work for others
+// only.
 func (c *cardState) unusedBy(key string) bool {
-	// Without anyone who used it the parts are not told, whatever they say.
+	// If no process used the card, the shares are unknown, whatever they say.
 	return c.utilPct == 0 || c.used && !c.usedBy[key]
 }
 
-// noteUse takes in who used the card, once for all jobs there.
+// noteUse records which jobs used the card.
 func (c *cardState) noteUse() {
 	if c.usedBy == nil {
 		c.usedBy = map[string]bool{}

@@ -7,40 +7,39 @@ import (
 	"time"
 )
 
-// leftMiB is how far memory may lie above what it was before a job and still
-// count as given back: drivers keep a little for each program.
+// leftMiB is how far memory may exceed its amount before a job and still count
+// as free: drivers keep a little for each program.
 const leftMiB = 64
 
 // departure is a job that ended, until its memory is seen to be free.
 type departure struct {
 	at        time.Time
-	pids      []int // its processes, for as long as they stay listed
-	beforeMiB int64 // what no process explained before it came
-	// baselineMiB is what strangers used when that could last be told.
+	pids      []int // its processes, while they stay listed
+	beforeMiB int64 // the unexplained memory before it came
+	// baselineMiB is the external use when it was last known.
 	baselineMiB int64
 	usedMiB     int64 // of the card, when the job was last seen on it
-	leastMiB    int64 // of the card, since it ended
+	leastMiB    int64 // of the card, since the job ended
 
 	checked bool
 	leftMiB int64
 }
 
-// Left is memory of a job that has ended and is still in use.
+// Left is memory of an ended job that is still in use.
 type Left struct {
 	Job      string
 	At       time.Time // when the job ended
 	MiB      int64
-	LimitMiB int64 // how much that no process explains would be nothing out of the ordinary
-	Blind    bool  // the driver does not tell whose memory it is, and some was given back
+	LimitMiB int64 // how much unexplained memory would be normal
+	Blind    bool  // the driver does not show whose memory it is, and some was freed
 }
 
-// String is a reason not to use the card.
+// String is the reason not to use the card.
 func (l Left) String() string {
 	return fmt.Sprintf("the memory of job %s is not free yet: %d MiB", l.Job, l.MiB)
 }
 
-// remember notes for each new job on the card what no process explained
-// before it came.
+// remember records the unexplained memory before each new job on the card.
 func (c *cardState) remember(holders []cardHolder) {
 	if len(holders) == 0 {
 		clear(c.before)
@@ -59,8 +58,9 @@ func (c *cardState) remember(holders []cardHolder) {
 	c.before = now
 }
 
-// Ended says that the last process of a job on these cards is gone, as far as
-// the kernel knows. Its memory follows, and until that was seen Left names it.
+// Ended reports that the last process of a job on these cards is gone,
+// according to the kernel. Left lists its memory until a sample shows that it
+// is free.
 func (m *Meter) Ended(key string, cards []int, at time.Time) {
 	for _, index := range cards {
 		c := m.card(index)
@@ -84,8 +84,8 @@ func (m *Meter) Ended(key string, cards []int, at time.Time) {
 	}
 }
 
-// Left is what jobs that ended left behind on a card, as of the last sample;
-// nothing while no sample was taken since.
+// Left is the memory that ended jobs still occupy on a card, as of the last
+// sample; none if no sample was taken since they ended.
 func (m *Meter) Left(index int) (Left, bool) {
 	c := m.cards[index]
 	if c == nil {
@@ -113,14 +113,14 @@ func (m *Meter) Leaving(after time.Time) bool {
 	return false
 }
 
-// Accept takes what is left on a card as a matter of fact.
+// Accept stops waiting for the leftover memory on a card to be freed.
 func (m *Meter) Accept(index int) {
 	if c := m.cards[index]; c != nil {
 		clear(c.departures)
 	}
 }
 
-// settle checks on the jobs that ended before a sample was begun.
+// settle checks the jobs that ended before a sample began.
 func (c *cardState) settle(at time.Time, d *Device, holders []cardHolder) {
 	for key, gone := range c.departures {
 		if at.Before(gone.at) {
@@ -134,10 +134,10 @@ func (c *cardState) settle(at time.Time, d *Device, holders []cardHolder) {
 	}
 }
 
-// left is how much of a job that ended is still there.
+// left is how much memory of an ended job is still in use.
 func (c *cardState) left(gone *departure, d *Device, holders []cardHolder) int64 {
 	var listedMiB int64
-	var still []int // a number that was gone once is another process when it comes back
+	var still []int // a pid that was gone once is another process when it returns
 	for _, p := range d.Processes {
 		if slices.Contains(gone.pids, p.PID) {
 			still = append(still, p.PID)
@@ -148,7 +148,7 @@ func (c *cardState) left(gone *departure, d *Device, holders []cardHolder) int64
 	if c.hidden {
 		return max(listedMiB, d.UsedMiB-gone.allowedMiB(d, holders))
 	}
-	// Each process that is there may account for a little that is not its own.
+	// Each process may account for a little more than its own memory.
 	allowedMiB := gone.beforeMiB + leftMiB*int64(1+len(d.Processes))
 	if restMiB := c.unexplainedMiB - allowedMiB; restMiB > 0 {
 		listedMiB += restMiB
@@ -156,13 +156,14 @@ func (c *cardState) left(gone *departure, d *Device, holders []cardHolder) int64
 	return listedMiB
 }
 
-// allowedMiB is what may be in use without being the job's, where nobody tells
-// who uses how much: what strangers had, and what other jobs were promised.
+// allowedMiB is how much may be in use without being the ended job's if the
+// driver does not show the memory of each process: the external use and the
+// budgets of other jobs.
 func (gone *departure) allowedMiB(d *Device, holders []cardHolder) int64 {
 	allowedMiB := gone.baselineMiB + leftMiB
 	for _, h := range holders {
 		if h.budgetMiB <= 0 {
-			return d.TotalMiB // a job with the whole card to itself may use all of it
+			return d.TotalMiB // a job that holds the whole card may use all of it
 		}
 		allowedMiB += h.budgetMiB
 	}

@@ -13,7 +13,7 @@ func sampleAt(second int, s Sample) Sample {
 
 func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 	job, neighbour := process(7, 8000, false), process(8, 3000, false)
-	stranger, nameless := process(9, 500, false), process(6, -1, false)
+	external, nameless := process(9, 500, false), process(6, -1, false)
 	mine := ownedBy(map[int]string{7: "a", 8: "b"})
 	both := append(holds("a", 8000), holds("b", 3000)...)
 	tests := map[string]struct {
@@ -38,13 +38,13 @@ func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 		"a little more than before is free": {
 			before: []Sample{card(0), card(8000, job)}, after: card(64), wantFree: true,
 		},
-		"what no process explained before is none of the job's": {
+		"what no process explained before does not count as the job's": {
 			before: []Sample{card(900), card(8900, job)}, after: card(964), wantFree: true,
 		},
-		"a stranger that came meanwhile is none of the job's": {
-			before: []Sample{card(0), card(8000, job)}, after: card(500, stranger), wantFree: true,
+		"an external process that came meanwhile does not count as the job's": {
+			before: []Sample{card(0), card(8000, job)}, after: card(500, external), wantFree: true,
 		},
-		"a neighbour's memory is none of the job's": {
+		"a neighbour's memory does not count as the job's": {
 			before: []Sample{card(0), card(11000, job, neighbour)}, beside: holds("b", 3000), after: card(3050, neighbour), wantFree: true,
 		},
 		"nor is a little that its program accounts for": {
@@ -65,7 +65,7 @@ func TestMeterKnowsWhenMemoryIsFree(t *testing.T) {
 		"or below what the other jobs there were promised": {
 			before: []Sample{unlisted(500), unlisted(8500)}, beside: holds("b", 3000), after: unlisted(3564), wantFree: true,
 		},
-		"a stranger of unknown size that came meanwhile is none of the job's": {
+		"an external process of unknown size that came meanwhile does not count as the job's": {
 			before: []Sample{card(0), card(10000, job, nameless)}, after: card(2000, nameless), wantFree: true,
 		},
 		"a neighbour of unknown size may use what it was promised": {
@@ -148,8 +148,8 @@ func TestMeterTakesANumberThatComesBackForAnotherProcess(t *testing.T) {
 	m.Observe(sampleAt(0, card(0)), nil, mine)
 	m.Observe(sampleAt(1, card(8000, process(7, 8000, false))), holds("a", 8000), mine)
 	m.Ended("a", []int{0}, healthStart.Add(2*time.Second))
-	m.Observe(sampleAt(3, card(8000)), nil, strangers)
-	m.Observe(sampleAt(4, card(100, process(7, 100, false))), nil, strangers)
+	m.Observe(sampleAt(3, card(8000)), nil, external)
+	m.Observe(sampleAt(4, card(100, process(7, 100, false))), nil, external)
 	if left, is := m.Left(0); is {
 		t.Errorf("left %+v", left)
 	}
@@ -169,7 +169,7 @@ func TestMeterPeaksBetweenSamples(t *testing.T) {
 		t.Errorf("now %d MiB", got)
 	}
 	if use[0].ForeignMiB != 990 {
-		t.Errorf("a stranger of 900 MiB at its peak is held at %d MiB", use[0].ForeignMiB)
+		t.Errorf("an external process of 900 MiB at its peak is held at %d MiB", use[0].ForeignMiB)
 	}
 	m.Observe(card(2500, spiky(7, 1000, 1000), spiky(8, 1000, 1000)), holds("a", 8000), mine)
 	if got := m.Peak("a")[0]; got != 5000 {

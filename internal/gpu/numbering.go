@@ -14,21 +14,21 @@ import (
 // parts of each.
 const numberedCards = 100
 
-// numbering gives each card a number and keeps it, whatever the driver calls
-// the card later. It is pure but for what it remembers.
+// numbering gives each card a number and keeps it, even if the driver
+// renumbers the cards. It is pure apart from its memory.
 //
-// A card is known by its UUID. A partitioned card is no device, so that only
-// its parts and its place on the bus are known: until its UUID is seen it goes
-// by its place.
+// A card is identified by its UUID. A partitioned card is not a device: only
+// its parts and its bus address are known, so until its UUID is seen it is
+// identified by its address.
 type numbering struct {
-	index  map[string]int    // by key, for as long as berth runs
+	index  map[string]int    // by key, while berth runs
 	seen   map[string]int    // the sample that last had it, by key
 	owner  map[int]string    // the key that last had a driver index
-	places map[string]string // the key of the whole card on a place of the bus
+	places map[string]string // the key of the whole card at a bus address
 	round  int
 }
 
-// newNumbering goes on from cards as they were numbered before.
+// newNumbering continues from earlier numbers.
 func newNumbering(known []Device) *numbering {
 	n := &numbering{index: map[string]int{}, seen: map[string]int{}, owner: map[int]string{}, places: map[string]string{}}
 	for _, d := range known {
@@ -60,13 +60,13 @@ func (n *numbering) taken(index int) bool {
 	return false
 }
 
-// What begins a key that is no UUID.
+// Prefixes of keys that are not UUIDs.
 const (
 	byPlace  = "place "
 	byNumber = "number "
 )
 
-// placeKey names a card of which nothing but its place is known.
+// placeKey identifies a card by its bus address alone.
 func placeKey(busID string, driverIndex int) string {
 	if busID = normalBusID(busID); busID != "" {
 		return byPlace + busID
@@ -80,15 +80,14 @@ func (n *numbering) settle(busID, key string) {
 	}
 }
 
-// number makes berth's sample of the driver's: indices, and what refers to
-// them. The sample given is left as it is.
+// number returns a copy of the driver's sample with berth's indices.
 func (n *numbering) number(s Sample) Sample {
 	n.round++
 	numbered := Sample{At: s.At, Xids: s.Xids, Problems: slices.Clone(s.Problems)}
-	of := map[int]int{} // berth's number of a card that is there, by the driver's
+	of := map[int]int{} // berth's number by the driver's, of the cards in this sample
 	devices := slices.Clone(s.Devices)
 	slices.SortStableFunc(devices, func(a, b Device) int { return cmp.Compare(a.DriverIndex, b.DriverIndex) })
-	// Whoever has a number already is there before anyone new is given one.
+	// Cards with a number come before new ones.
 	for _, d := range devices {
 		n.seen[d.UUID] = n.round
 		if d.Part != nil {
@@ -124,12 +123,12 @@ func (n *numbering) leftOut(d Device, twice bool, err error) string {
 	case twice:
 		return fmt.Sprintf("the driver lists %s twice", text.Said(d.UUID))
 	case err != nil:
-		return fmt.Sprintf("%s is left out: %v", text.Said(d.UUID), err)
+		return fmt.Sprintf("%s is skipped: %v", text.Said(d.UUID), err)
 	}
-	return fmt.Sprintf("card %d of the driver has no UUID and is left out", d.DriverIndex)
+	return fmt.Sprintf("card %d has no UUID and is skipped", d.DriverIndex)
 }
 
-// parent is the key of the card that a part is of.
+// parent is the key of the card that a part belongs to.
 func (n *numbering) parent(d Device) string {
 	if key, known := n.places[normalBusID(d.BusID)]; known {
 		return key
@@ -137,7 +136,7 @@ func (n *numbering) parent(d Device) string {
 	return placeKey(d.BusID, d.Part.Of)
 }
 
-// card is the number of a device, which it is given where it is new.
+// card is the number of a device; a new one gets a number.
 func (n *numbering) card(d Device, of map[int]int) (int, error) {
 	if d.UUID == "" {
 		return 0, nil
@@ -168,8 +167,8 @@ func (n *numbering) card(d Device, of map[int]int) (int, error) {
 	return index, err
 }
 
-// inherit hands the number of a card that was known by its place alone to the
-// UUID that is there now.
+// inherit moves the number of a card known only by its address to the UUID
+// that is there now.
 func (n *numbering) inherit(d Device) {
 	place := placeKey(d.BusID, d.DriverIndex)
 	index, known := n.index[place]
@@ -180,9 +179,9 @@ func (n *numbering) inherit(d Device) {
 	}
 }
 
-// give is the number of a key: the one it has, or first + wish where that is
-// free, or the lowest free one from first on. Where none is free, the one of
-// whoever was away longest.
+// give is the number of a key: the one it has, first + wish if that is free,
+// or the lowest free one from first on. If none is free, it takes the number
+// of the card that was last seen longest ago.
 func (n *numbering) give(key string, first, wish int) (int, error) {
 	if index, known := n.index[key]; known {
 		return index, nil
@@ -205,7 +204,7 @@ func (n *numbering) give(key string, first, wish int) (int, error) {
 			}
 		}
 		if n.seen[holder[slot]] == n.round {
-			return 0, fmt.Errorf("there are more than %d", numberedCards)
+			return 0, fmt.Errorf("more than %d cards", numberedCards)
 		}
 		delete(n.seen, holder[slot])
 		delete(n.index, holder[slot])
@@ -214,7 +213,7 @@ func (n *numbering) give(key string, first, wish int) (int, error) {
 	return first + slot, nil
 }
 
-// translate has what refers to other cards do so by their numbers.
+// translate renumbers a device's references to other cards.
 func (n *numbering) translate(d *Device, of map[int]int) {
 	index := func(driverIndex int) (int, bool) {
 		if index, present := of[driverIndex]; present {
@@ -243,9 +242,9 @@ func (n *numbering) translate(d *Device, of map[int]int) {
 	}
 }
 
-// faults numbers cards that could not be read: by their UUID, or by who last
-// had that number of the driver's, unless that card is there under another.
-// What was never seen gets a number that nobody has.
+// faults numbers the cards that could not be read: by UUID, or by the card
+// that last had that driver index, unless it is present under another. A card
+// that was never seen gets an unused number.
 func (n *numbering) faults(faults []Fault, present map[string]bool) []Fault {
 	numbered := slices.Clone(faults)
 	lent := map[int]bool{}
@@ -269,7 +268,7 @@ func (n *numbering) faults(faults []Fault, present map[string]bool) []Fault {
 	return numbered
 }
 
-// lend gives a number for one sample: of a part, one among those of its card.
+// lend gives a number for one sample; a part gets one of its card's.
 func (n *numbering) lend(wish int, lent map[int]bool) int {
 	free := func(index int) bool { return !lent[index] && !n.taken(index) }
 	first := 0

@@ -12,31 +12,31 @@ import (
 
 // OpenOptions say how to find the cards.
 type OpenOptions struct {
-	Log    *slog.Logger        // nil: nobody wants to know
+	Log    *slog.Logger        // nil: no log
 	Env    func(string) string // nil: os.Getenv
-	Helper string              // path of berth-gpu; empty: BERTH_GPU_HELPER, or beside berth
-	Known  []Device            // cards as they were numbered since the machine was started
-	// Wait has a source come back also where no card can be read yet: it tries
-	// again when it is asked for samples, which fail until then.
+	Helper string              // path of berth-gpu; "": BERTH_GPU_HELPER, or beside berth
+	Known  []Device            // as numbered since the machine was booted
+	// Wait makes Open succeed even if no card can be read yet: the source tries
+	// again at every sample.
 	Wait bool
 }
 
-// HelperVariable names the helper's path, or is "none" for none.
+// HelperVariable holds the path of the helper, or "none" to do without it.
 const HelperVariable = "BERTH_GPU_HELPER"
 
 const (
 	helperName = "berth-gpu"
-	// openPatience is what opening waits for a helper's hello. One that takes
-	// longer hangs in the driver, and may come to.
+	// openPatience is how long opening waits for a helper's hello. A slower
+	// one hangs in the driver, and may recover.
 	openPatience = 2 * time.Second
 	reopenEvery  = 10 * time.Second
 	systemRoot   = "/"
-	notWanted    = HelperVariable + " is none"
+	notWanted    = HelperVariable + "=none"
 )
 
-// Open finds the way to the cards: the helper berth-gpu where it is there and
-// the driver's library can be used, or else nvidia-smi. A helper that hangs is
-// still the way: nvidia-smi would hang too.
+// Open finds a way to read the cards: the helper berth-gpu if it works,
+// otherwise nvidia-smi. A helper that hangs is kept: nvidia-smi would hang
+// too.
 func Open(o OpenOptions) (Source, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -52,18 +52,18 @@ func Open(o OpenOptions) (Source, error) {
 		if !o.Wait {
 			return nil, err
 		}
-		o.Log.Error("the GPUs cannot be read yet", "err", err)
+		o.Log.Error("cannot read the GPUs yet", "err", err)
 	}
 	kernel, err := openKernelLog(kernelLogPath)
 	if err != nil {
-		c.notes = append(c.notes, err.Error()+": messages of the driver about broken cards may be missed; root can read it")
+		c.notes = append(c.notes, err.Error()+": GPU errors (Xid) may be missed; root can read it")
 	} else {
 		c.kernel = kernel
 	}
 	return c, nil
 }
 
-// openSource is the way to the driver, and what should be said about it.
+// openSource is the way to the driver, and notes about it.
 func openSource(o OpenOptions, timing helperTiming) (Source, []string, error) {
 	path, why := findHelper(o)
 	var helperErr error
@@ -74,13 +74,13 @@ func openSource(o OpenOptions, timing helperTiming) (Source, []string, error) {
 			return h, nil, nil
 		}
 		why = fmt.Sprintf("%s: %v", path, helperErr)
-		_ = h.Close() // it was of no use
+		_ = h.Close() // it does not work
 	}
-	o.Log.Info("the GPUs are not read through NVML", "why", why)
+	o.Log.Info("not reading the GPUs through NVML", "why", why)
 	smi, err := findSMI()
 	switch {
 	case err == nil:
-		return smi, []string{why + ": the GPUs are read through nvidia-smi, which is slower and tells less"}, nil
+		return smi, []string{why + ": GPUs are read through nvidia-smi, which is slower and shows less"}, nil
 	case helperErr != nil:
 		return nil, nil, fmt.Errorf("%w; %s: %w", err, helperName, helperErr)
 	}
@@ -99,18 +99,18 @@ func findHelper(o OpenOptions) (path, why string) {
 	case "":
 		self, err := os.Executable()
 		if err != nil {
-			return "", "berth cannot find its own program: " + err.Error()
+			return "", "cannot find berth's own program: " + err.Error()
 		}
 		path = filepath.Join(filepath.Dir(self), helperName)
 		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Sprintf("there is no %s beside berth", helperName)
+			return "", fmt.Sprintf("%s is not installed beside berth", helperName)
 		}
 	}
 	return path, ""
 }
 
-// openPatiently starts the helper, also where a card takes it down: that one is
-// left out in the end, and nvidia-smi would tell less of all the others.
+// openPatiently starts the helper, even if a card crashes it: that card is
+// skipped after a few tries, and nvidia-smi would show less of the others.
 func (h *helperSource) openPatiently() error {
 	err := h.open()
 	for range deathsOnCard {
@@ -126,7 +126,7 @@ func (h *helperSource) openPatiently() error {
 	return err
 }
 
-// open starts the helper. That it hangs is no error.
+// open starts the helper. A helper that hangs is not an error.
 func (h *helperSource) open() error {
 	done := make(chan error, 1)
 	go func() {

@@ -67,13 +67,13 @@ func TestOpenFallsBackToNvidiaSMI(t *testing.T) {
 	newer := newFakeHelper(t)
 	newer.set(func(b *fakeBox) { b.Protocol = 99 })
 	for name, test := range map[string]struct{ helper, note string }{
-		"turned off":            {"none", "BERTH_GPU_HELPER is none"},
-		"not beside berth":      {"", "no berth-gpu beside berth"},
+		"turned off":            {"none", "BERTH_GPU_HELPER=none"},
+		"not beside berth":      {"", "berth-gpu is not installed beside berth"},
 		"not there":             {"/nonexistent/berth-gpu", "no such file"},
 		"not a program":         {t.TempDir(), "permission denied"},
-		"not a helper":          {rubbish, "does not make sense"},
+		"not a helper":          {rubbish, "unexpected output"},
 		"dies at once":          {deadly.path, "killed"},
-		"of another version":    {newer.path, "version 99"},
+		"of another version":    {newer.path, "found 99"},
 		"without driver or lib": {noNVML.path, "Driver Not Loaded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestOpenFallsBackToNvidiaSMI(t *testing.T) {
 			if notes := strings.Join(c.Facts().Notes, "\n"); !strings.Contains(notes, test.note) || !strings.Contains(notes, "read through nvidia-smi") {
 				t.Errorf("notes: %s", notes)
 			}
-			if err := c.Limit(t.Context(), MemoryLimit{}); err == nil || !strings.Contains(err.Error(), "nvidia-smi cannot") {
+			if err := c.Limit(t.Context(), MemoryLimit{}); err == nil || !strings.Contains(err.Error(), "not supported by nvidia-smi") {
 				t.Errorf("limit: %v", err)
 			}
 		})
@@ -154,10 +154,10 @@ func TestCardsAreLetGoOfAsAsked(t *testing.T) {
 		t.Errorf("processes %v still hold the driver", pids)
 	}
 	until := c.Released()
-	if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "let go of until "+until.Format(time.TimeOnly)+" as asked") {
+	if _, err := c.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), "released until "+until.Format(time.TimeOnly)+", as requested") {
 		t.Error(err)
 	}
-	if err := c.Limit(t.Context(), MemoryLimit{}); err == nil || !strings.Contains(err.Error(), "as asked") {
+	if err := c.Limit(t.Context(), MemoryLimit{}); err == nil || !strings.Contains(err.Error(), "as requested") {
 		t.Error(err)
 	}
 	c.Release(0)

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// cardSource is the real cards of this machine, whatever way they are read: with
-// berth's numbers, what the kernel knows about their places, and what its log
-// says about them.
+// cardSource is the real cards of this machine, however they are read: with
+// berth's numbers, their topology from sysfs, and the kernel log's messages
+// about them.
 type cardSource struct {
 	open   func() (Source, []string, error)
 	sysfs  *sysfs
-	kernel *kernelLog // nil: it cannot be read
+	kernel *kernelLog // nil: cannot be read
 	notes  []string
 
-	opening   sync.Mutex // held while a way to the cards is looked for
+	opening   sync.Mutex // held while looking for a way to the cards
 	mu        sync.Mutex
 	closed    bool
 	raw       Source   // nil: not opened yet
-	rawNotes  []string // about the way they are read
+	rawNotes  []string // about raw
 	openErr   error
 	openAgain time.Time
-	noHelper  bool // it is not wanted
+	noHelper  bool // switched off
 
-	reconsidering bool      // another way is being tried
+	reconsidering bool      // another source is being tried
 	reconsiderAt  time.Time // not before
 
-	until     time.Time // let go of; zero: not
+	until     time.Time // end of a release; zero: none
 	numbering *numbering
 	xids      *xidMerge
 }
@@ -48,8 +48,8 @@ func newCards(known []Device, places *sysfs) *cardSource {
 	return c
 }
 
-// reopen looks for a way to the cards, where there is none yet. It may take
-// long, and holds nobody up who only asks for what is known.
+// reopen looks for a way to the cards if there is none yet. It may take long,
+// but does not block callers that only need known facts.
 func (c *cardSource) reopen() error {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -73,7 +73,7 @@ func (c *cardSource) reopen() error {
 	return err
 }
 
-// source is the way to the cards, if it may be used now.
+// source is the way to the cards, unless they are released.
 func (c *cardSource) source() (Source, error) {
 	c.mu.Lock()
 	raw, until, closed := c.raw, c.until, c.closed
@@ -95,10 +95,10 @@ func (c *cardSource) source() (Source, error) {
 }
 
 func releasedError(until time.Time) error {
-	return fmt.Errorf("the GPUs are let go of until %s as asked", until.Format(time.TimeOnly))
+	return fmt.Errorf("the GPUs are released until %s, as requested", until.Format(time.TimeOnly))
 }
 
-// Name names the source to people.
+// Name is the name of the source, for display.
 func (c *cardSource) Name() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,15 +108,15 @@ func (c *cardSource) Name() string {
 	return c.raw.Name()
 }
 
-// Cheap is what the way to the cards is.
+// Cheap is that of the current source.
 func (c *cardSource) Cheap() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.raw != nil && c.raw.Cheap()
 }
 
-// Sample reads the cards. What the kernel's log said comes also beside an
-// error, but not to a caller whose time is up: that one may not be listening.
+// Sample reads the cards. The kernel log's messages are returned even beside
+// an error, but not to a caller whose time is up: it may not be listening.
 func (c *cardSource) Sample(ctx context.Context) (Sample, error) {
 	source, err := c.source()
 	var sample Sample
@@ -144,8 +144,8 @@ func (c *cardSource) Sample(ctx context.Context) (Sample, error) {
 	return sample, err
 }
 
-// Release lets go of the driver for that long. It returns when nothing of
-// berth's holds it any more, or will not let go.
+// Release closes the driver for d. It returns when no process of berth's uses
+// the driver, or one will not let go.
 func (c *cardSource) Release(d time.Duration) {
 	c.mu.Lock()
 	c.until = time.Time{}
@@ -160,7 +160,7 @@ func (c *cardSource) Release(d time.Duration) {
 	}
 }
 
-// Released is until when the driver is let go of.
+// Released is when the release ends.
 func (c *cardSource) Released() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *cardSource) Released() time.Time {
 	return c.until
 }
 
-// CanLimit reports whether the driver can hold a cgroup to an amount of memory.
+// CanLimit reports whether the driver can limit the memory of a cgroup.
 func (c *cardSource) CanLimit() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *cardSource) CanLimit() bool {
 	return ok && limiter.CanLimit()
 }
 
-// Limit has the driver hold a cgroup to an amount of memory.
+// Limit makes the driver limit the memory of a cgroup.
 func (c *cardSource) Limit(ctx context.Context, l MemoryLimit) error {
 	source, err := c.source()
 	if err != nil {
@@ -186,12 +186,12 @@ func (c *cardSource) Limit(ctx context.Context, l MemoryLimit) error {
 	}
 	limiter, ok := source.(Limiter)
 	if !ok {
-		return fmt.Errorf("limit memory on %s: %s cannot", l.UUID, source.Name())
+		return fmt.Errorf("limit memory on %s: not supported by %s", l.UUID, source.Name())
 	}
 	return limiter.Limit(ctx, l)
 }
 
-// Facts are what is known about the driver.
+// Facts describe the driver.
 func (c *cardSource) Facts() Facts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,13 +209,13 @@ func (c *cardSource) Facts() Facts {
 		err := c.kernel.broken()
 		facts.KernelLog = err == nil
 		if err != nil {
-			facts.Notes = append(facts.Notes, fmt.Sprintf("the kernel's log is read no more (%v): messages of the driver about broken cards may be missed", err))
+			facts.Notes = append(facts.Notes, fmt.Sprintf("cannot read the kernel log any more (%v): GPU errors (Xid) may be missed", err))
 		}
 	}
 	return facts
 }
 
-// Close lets go of everything.
+// Close stops everything.
 func (c *cardSource) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,9 +233,9 @@ func (c *cardSource) Close() error {
 	return errors.Join(errs...)
 }
 
-// FirstLook takes the first sample of a source, and again where that fails: a
-// card that hangs costs one sample and is left out of the next. What was said of
-// the cards meanwhile comes with it, also beside an error.
+// FirstLook takes the first sample of a source, and tries again if it fails: a
+// card that hangs costs one sample and is skipped in the next. Xids are
+// returned even beside an error.
 func FirstLook(ctx context.Context, source Source) (sample Sample, err error) {
 	pause := time.NewTicker(300 * time.Millisecond)
 	defer pause.Stop()

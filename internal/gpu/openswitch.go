@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// reconsiderEvery is how often another way to the cards is tried while the
-	// one there is leaves something to be desired.
+	// reconsiderEvery is how often another source is tried while the current
+	// one is not the best.
 	reconsiderEvery = 5 * time.Minute
-	// uselessAfter is how long a helper may fail before another way is tried.
+	// uselessAfter is how long a helper may fail before another source is
+	// tried.
 	uselessAfter = 30 * time.Second
 )
 
-// install takes a way to the cards into use. What was let go of meanwhile stays
-// so.
+// install takes a source into use. A release in the meantime stays in force.
 func (c *cardSource) install(raw Source, notes []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,10 +33,9 @@ func (c *cardSource) install(raw Source, notes []string) error {
 	return nil
 }
 
-// reconsider looks for another way to the cards, in the background, where the
-// one in use is not what it could be: nvidia-smi, because the helper was of no
-// use when it was tried, or a helper that has been of none for long. The caller
-// holds c.mu.
+// reconsider looks for another source in the background if the current one is
+// not the best: nvidia-smi, because the helper did not work before, or a
+// helper that has failed for long. The caller holds c.mu.
 func (c *cardSource) reconsider() {
 	now := time.Now()
 	if c.raw == nil || c.closed || c.reconsidering || now.Before(c.until) || now.Before(c.reconsiderAt) {
@@ -50,17 +49,17 @@ func (c *cardSource) reconsider() {
 	go c.change(c.raw, is)
 }
 
-// change replaces a way to the cards: a helper that fails by whatever works,
-// nvidia-smi by nothing but a helper.
+// change replaces the source: a failing helper by anything that works,
+// nvidia-smi only by a helper.
 func (c *cardSource) change(from Source, failing bool) {
 	raw, notes, err := c.open()
 	_, better := raw.(*helperSource)
 	if err == nil && (better || failing) {
 		if c.install(raw, notes) == nil {
-			_ = from.Close() // it was of no use
+			_ = from.Close() // it does not work
 		}
 	} else if err == nil {
-		_ = raw.Close() // it is the same again
+		_ = raw.Close() // it is the same kind again
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,10 +67,10 @@ func (c *cardSource) change(from Source, failing bool) {
 	c.reconsiderAt = time.Now().Add(reconsiderEvery)
 }
 
-// useless reports whether the helper has failed for that long, though nothing
-// of it hangs: what hangs in the driver would hang in nvidia-smi too. Where
-// there are parts of cards it is never: nvidia-smi does not show them, and they
-// would seem to be gone.
+// useless reports whether the helper has failed for that long although no
+// process hangs: what hangs in the driver would hang in nvidia-smi too. With
+// MIG parts it is always false: nvidia-smi does not show them, and they would
+// seem to be gone.
 func (h *helperSource) useless(long time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,13 +21,13 @@ type Sim struct {
 	box *simBox
 
 	mu     sync.Mutex
-	raised string // the faults whose Xids were given out already
+	raised string // the faults whose Xids were already returned
 }
 
 var _ Source = (*Sim)(nil)
 
-// OpenSim opens the simulated box in dir, or makes one of n cards. The box is
-// the same after a restart. One that processes are using keeps its size.
+// OpenSim opens the simulated box in dir, or creates one with n cards. The box
+// survives a restart, and keeps its size while processes use it.
 func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 	if n < 1 || n > maxSimCards || vramMiB < 1 {
 		return nil, fmt.Errorf("cannot simulate %d GPUs of %d MiB", n, vramMiB)
@@ -40,8 +40,8 @@ func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 	if err := os.MkdirAll(procs, 0o755); err != nil {
 		return nil, fmt.Errorf("open simulated box: %w", err)
 	}
-	// Jobs of other users report here too. Whoever owns the box sets the
-	// rights; for anyone else they are already as they are.
+	// Jobs of other users write here, too. Only the owner of the box can set
+	// the mode, and for other users it is set already.
 	_ = os.Chmod(procs, 0o777|fs.ModeSticky)
 
 	box := newSimBox(abs, n, vramMiB)
@@ -54,7 +54,7 @@ func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 		}
 		if err == nil {
 			if records, err := found.live(); err != nil || len(records) > 0 {
-				return errors.Join(fmt.Errorf("simulated box %s has %d GPUs and %d processes on them: it cannot become one of %d GPUs of %d MiB now",
+				return errors.Join(fmt.Errorf("simulated box %s has %d GPUs with %d processes on them: cannot change it to %d GPUs of %d MiB now",
 					abs, len(found.Cards), len(records), n, vramMiB), err)
 			}
 		}
@@ -66,19 +66,20 @@ func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 	return &Sim{box: box}, nil
 }
 
-// dirPath is the box's directory, which BERTH_SIM_DIR passes to processes.
+// dirPath is the directory of the box, which BERTH_SIM_DIR passes to
+// processes.
 func (s *Sim) dirPath() string { return s.box.dir }
 
-// Name names the source to people.
+// Name is the name of the source, for display.
 func (s *Sim) Name() string { return "simulated GPUs" }
 
 // Cheap is true: a sample reads a handful of small files.
 func (s *Sim) Cheap() bool { return true }
 
-// Close leaves the box as it is: its processes outlive berth.
+// Close leaves the box in place: its processes outlive berth.
 func (s *Sim) Close() error { return nil }
 
-// Sample reads the cards and who is on them.
+// Sample reads the cards and their processes.
 func (s *Sim) Sample(ctx context.Context) (Sample, error) {
 	faults, err := s.box.faults()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// simBox is a simulated machine as it lies on disk, shared by the berth that
-// samples it and the processes that pretend to use its cards:
+// simBox is a simulated machine on disk, shared by the berth that samples it
+// and the processes that pretend to use its cards:
 //
 //	box.json              the cards
-//	lock                  held (flock) by whoever changes an allocation
-//	procs/<pid>.<ticks>   what one process holds; void once that process is gone
-//	fault                 what is to go wrong, for tests
+//	lock                  held (flock) while an allocation changes
+//	procs/<pid>.<ticks>   what one process holds; void once the process is gone
+//	fault                 faults to simulate, for tests
 type simBox struct {
 	dir   string
 	Cards []simCard `json:"cards"`
@@ -39,8 +39,8 @@ type simCard struct {
 	Near        map[int]int `json:"near,omitempty"`
 	CPUs        string      `json:"cpus,omitempty"`
 	Minor       *int        `json:"minor,omitempty"`
-	PartOf      *int        `json:"part_of,omitempty"` // this is a part of that card,
-	Profile     string      `json:"profile,omitempty"` // of that kind
+	PartOf      *int        `json:"part_of,omitempty"` // the card this is a MIG part of,
+	Profile     string      `json:"profile,omitempty"` // and its profile
 }
 
 // simUse is what a process holds on one card.
@@ -101,7 +101,7 @@ func (b *simBox) card(index int) (simCard, bool) {
 }
 
 // sameSize reports whether the box has n cards of vramMiB each, whatever else
-// was changed about them.
+// was changed.
 func (b *simBox) sameSize(n int, vramMiB int64) bool {
 	for _, c := range b.Cards {
 		if c.TotalMiB != vramMiB {
@@ -131,8 +131,8 @@ func (b *simBox) locked(change func() error) error {
 	return change()
 }
 
-// live reads what the living processes hold. The files of the dead are
-// removed on the way, as a driver frees the memory of a process that died.
+// live reads what the live processes hold. It removes the files of dead ones,
+// as a driver frees the memory of a process that died.
 func (b *simBox) live() ([]simRecord, error) {
 	dir, err := os.Open(filepath.Join(b.dir, "procs"))
 	if err != nil {
@@ -151,7 +151,7 @@ func (b *simBox) live() ([]simRecord, error) {
 			continue
 		}
 		if !processAlive(pid, startTicks) {
-			_ = os.Remove(path) // someone else's, or already gone: void all the same
+			_ = os.Remove(path) // another user's, or already gone: void in any case
 			continue
 		}
 		if strings.HasPrefix(name, ".") {
@@ -166,16 +166,16 @@ func (b *simBox) live() ([]simRecord, error) {
 	return records, nil
 }
 
-// maxSimRecord is far more than a process of a thousand cards writes.
+// maxSimRecord is far more than a process on a thousand cards writes.
 const maxSimRecord = 1 << 20
 
-// readSimRecord reads what a process holds. Anyone may put a file there, so one
-// that makes no sense counts for nothing: it must neither hold the others up
-// nor make room that is not there.
+// readSimRecord reads what a process holds. Any user may put a file there, so
+// an invalid one is ignored: it must neither block the others nor create room
+// that does not exist.
 func readSimRecord(path string, pid int) (record simRecord, sound bool) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return record, false // it left just now, or is none
+		return record, false // it has just ended, or the file is invalid
 	}
 	file := os.NewFile(uintptr(fd), path)
 	defer file.Close()
@@ -192,8 +192,8 @@ func readSimRecord(path string, pid int) (record simRecord, sound bool) {
 	return record, !slices.ContainsFunc(record.Uses, nonsense)
 }
 
-// parseSimName takes apart "<pid>.<ticks>", and the same with a leading dot
-// for a file that is not complete yet.
+// parseSimName splits "<pid>.<ticks>", with a leading dot for a file that is
+// not complete yet.
 func parseSimName(name string) (pid int, startTicks uint64, valid bool) {
 	digits, ticks, found := strings.Cut(strings.TrimPrefix(name, "."), ".")
 	pid, pidErr := strconv.Atoi(digits)
@@ -202,7 +202,7 @@ func parseSimName(name string) (pid int, startTicks uint64, valid bool) {
 }
 
 // replaceFile writes a file so that readers see the old content or the new
-// one. Nothing here has to survive a crash of the machine, so nothing syncs.
+// one. It does not sync: nothing here has to survive a crash of the machine.
 func replaceFile(path string, data []byte) error {
 	partial := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 	if err := os.WriteFile(partial, data, 0o644); err != nil {

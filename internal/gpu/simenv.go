@@ -8,8 +8,7 @@ import (
 )
 
 // SimFromEnv reads BERTH_SIM, the number of simulated cards (0: not set, -1:
-// set to something that is no number of cards), and BERTH_SIM_DIR, the box
-// that an enclosing berth already made.
+// invalid), and BERTH_SIM_DIR, the box that an enclosing berth created.
 func SimFromEnv(getenv func(string) string) (n int, dir string) {
 	dir = getenv("BERTH_SIM_DIR")
 	value := strings.TrimSpace(getenv("BERTH_SIM"))
@@ -23,9 +22,10 @@ func SimFromEnv(getenv func(string) string) (n int, dir string) {
 	return n, dir
 }
 
-// SimCards are the cards of the box in dir that CUDA_VISIBLE_DEVICES shows,
-// by index or by UUID, in its order. An empty list shows none. Without the
-// variable a program sees every card and takes the first, so that is given.
+// SimCards are the cards of the box in dir that CUDA_VISIBLE_DEVICES lists, by
+// index or UUID, in its order. An empty list means no cards. Without the
+// variable a program sees every card and uses the first, so that is the
+// result.
 func SimCards(lookup func(string) (string, bool), dir string) ([]int, error) {
 	visible, set := lookup("CUDA_VISIBLE_DEVICES")
 	if set && strings.TrimSpace(visible) == "" {
@@ -43,7 +43,7 @@ func SimCards(lookup func(string) (string, bool), dir string) ([]int, error) {
 		word = strings.TrimSpace(word)
 		i := slices.IndexFunc(box.Cards, func(c simCard) bool { return c.UUID == word || strconv.Itoa(c.Index) == word })
 		if i < 0 {
-			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES names %q, which is no card of the simulated box", word)
+			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES: expected a GPU of the simulated box, found %q", word)
 		}
 		cards = append(cards, box.Cards[i].Index)
 	}

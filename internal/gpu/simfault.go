@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// maxSimFaults bounds the file "fault"; a log that landed there is no fault.
+// maxSimFaults bounds the file "fault".
 const maxSimFaults = 64 << 10
 
-// simFaults is what the file "fault" in the box asks to go wrong, one a line:
+// simFaults are the faults that the file "fault" in the box asks for, one per line:
 //
 //	unreadable              no sample succeeds
 //	hang                    no sample comes back
-//	no-processes            no card tells who uses it
+//	no-processes            no card lists its processes
 //	lose CARD               it has fallen off the bus
-//	miss CARD               it is not in the sample, without a word
+//	miss CARD               it is missing from the sample, without a fault
 //	hang CARD               it does not answer, the others do
-//	xid CARD CODE           an Xid, once each time the file changes
-//	leak CARD MIB           memory in use that no process explains
-//	dead-pid CARD PID MIB   a process that is listed, whether there is one or not
+//	xid CARD CODE           an Xid, once per change of the file
+//	leak CARD MIB           memory in use that no process holds
+//	dead-pid CARD PID MIB   a listed process, whether it exists or not
 //	ecc CARD N              uncorrected memory errors so far
-//	rows CARD [failed]      memory rows wait to be remapped, or could not be
-//	recovery CARD WORD…     what the driver asks for
-//	util CARD PCT           utilisation, whatever the processes say; -1: not known
+//	rows CARD [failed]      memory rows are waiting to be remapped, or could not be
+//	recovery CARD WORD…     the action the driver asks for
+//	util CARD PCT           utilisation, whatever the processes do; -1: unknown
 type simFaults struct {
 	text  string
 	lines []simFault
@@ -38,7 +38,7 @@ type simFaults struct {
 
 type simFault struct {
 	kind    string
-	card    int // -1: of all
+	card    int // -1: all
 	numbers []int64
 	text    string
 }
@@ -69,7 +69,7 @@ func (b *simBox) faults() (simFaults, error) {
 		}
 		fault, ok := parseSimFault(words)
 		if !ok {
-			return simFaults{}, fmt.Errorf("unknown simulated fault %q: want unreadable, hang, no-processes, lose N, miss N, hang N, "+
+			return simFaults{}, fmt.Errorf("unknown simulated fault %q: expected unreadable, hang, no-processes, lose N, miss N, hang N, "+
 				"xid N CODE, leak N MIB, dead-pid N PID MIB, ecc N COUNT, rows N [failed], recovery N WORD or util N PCT", strings.TrimSpace(line))
 		}
 		faults.lines = append(faults.lines, fault)
@@ -100,12 +100,12 @@ func parseSimFault(words []string) (simFault, bool) {
 	return fault, wordy || fault.text == "" && fault.kind != "recovery"
 }
 
-// has is true where a fault is about all cards.
+// has reports whether there is a fault of all cards.
 func (f simFaults) has(kind string) bool {
 	return slices.ContainsFunc(f.lines, func(fault simFault) bool { return fault.kind == kind && fault.card < 0 })
 }
 
-// apply lets the faults happen to a sample.
+// apply changes a sample by the faults.
 func (f simFaults) apply(s *Sample) {
 	for _, fault := range f.lines {
 		for i := range s.Devices {
@@ -117,7 +117,7 @@ func (f simFaults) apply(s *Sample) {
 	}
 }
 
-// change is what a fault does to a card that can be read.
+// change applies a fault to a card that can be read.
 func (f simFault) change(d *Device) {
 	switch f.kind {
 	case "no-processes":
@@ -141,7 +141,7 @@ func (f simFault) change(d *Device) {
 	}
 }
 
-// remove takes a card that cannot be read out of the sample.
+// remove takes an unreadable card out of the sample.
 func (f simFault) remove(s *Sample) {
 	kinds := map[string]Fault{
 		"lose": {Kind: FaultLost, Text: "has fallen off the bus"},
@@ -160,7 +160,7 @@ func (f simFault) remove(s *Sample) {
 	}
 }
 
-// fresh is the Xids that the file asks for, once each time it changes.
+// fresh are the Xids that the file asks for, once per change of the file.
 func (s *Sim) fresh(faults simFaults, at time.Time) []Xid {
 	s.mu.Lock()
 	defer s.mu.Unlock()

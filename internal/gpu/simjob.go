@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultSimUtilPct is how busy a simulated job keeps its cards unless told
-// otherwise.
+// defaultSimUtilPct is the utilisation of a simulated job's cards by default.
 const defaultSimUtilPct = 90
 
 // A ramp takes at least rampSteps steps, none longer than rampStep.
@@ -26,13 +25,13 @@ const (
 
 // SimJobOptions describe a stand-in for a GPU program.
 type SimJobOptions struct {
-	Dir      string // the box; not needed by a job without cards
+	Dir      string // the box; not needed without cards
 	Cards    []int
 	VRAMMiB  int64 // on each card
 	Ramp     time.Duration
 	Hold     time.Duration
 	ExitCode int
-	OOMOnce  string // fail half way, once: when this file does not exist yet
+	OOMOnce  string // fail half way, once: if this file does not exist yet
 	UtilPct  float64
 	Graphics bool
 	Out, Err io.Writer
@@ -46,14 +45,15 @@ type simJob struct {
 	signals chan os.Signal
 }
 
-// errStopped ends a job with the status a shell would show for its signal.
+// errStopped ends a job with the exit status that a shell shows for its
+// signal.
 type errStopped struct{ status int }
 
 func (e errStopped) Error() string { return "stopped" }
 
 // SimJob runs a stand-in for a GPU program in the calling process and returns
-// its exit status: it loads its memory, holds it, and gives it back. Memory
-// that a card cannot give ends it as it ends a program that uses PyTorch.
+// its exit status: it allocates its memory, holds it, and frees it. If a card
+// is full, it fails like a PyTorch program.
 func SimJob(ctx context.Context, opts SimJobOptions) int {
 	j := &simJob{SimJobOptions: opts, ctx: ctx, signals: make(chan os.Signal, 2)}
 	signal.Notify(j.signals, unix.SIGTERM, unix.SIGINT)
@@ -97,8 +97,8 @@ func (j *simJob) run() (err error) {
 	return nil
 }
 
-// load brings the job to its full size, with a failure half way if that was
-// asked for and has not happened yet.
+// load grows the job to its full size, and fails half way if OOMOnce asks for
+// it.
 func (j *simJob) load() error {
 	if j.OOMOnce == "" {
 		return j.ramp(0, j.VRAMMiB, j.Ramp)
@@ -112,13 +112,13 @@ func (j *simJob) load() error {
 		return j.pretendedOOM()
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("note the failure asked for: %w", err)
+		return fmt.Errorf("record the simulated failure: %w", err)
 	}
 	return j.ramp(j.VRAMMiB/2, j.VRAMMiB, j.Ramp-j.Ramp/2)
 }
 
-// pretendedOOM is the failure asked for by OOMOnce, told as if a neighbour had
-// taken half of what was still needed.
+// pretendedOOM is the failure that OOMOnce asks for: as if a neighbour had
+// taken half of the memory still needed.
 func (j *simJob) pretendedOOM() error {
 	restMiB := j.VRAMMiB - j.VRAMMiB/2
 	full := &outOfMemoryError{AskedMiB: restMiB, FreeMiB: restMiB / 2, TotalMiB: j.VRAMMiB}
@@ -129,7 +129,7 @@ func (j *simJob) pretendedOOM() error {
 	return full
 }
 
-// ramp grows evenly from one size to another and arrives when over is up.
+// ramp grows evenly from one size to another within the given time.
 func (j *simJob) ramp(fromMiB, toMiB int64, over time.Duration) error {
 	steps := int64(1)
 	if over > 0 {
@@ -154,7 +154,7 @@ func (j *simJob) set(mib int64) error {
 	return j.process.Set(j.Cards, mib, j.UtilPct)
 }
 
-// wait lets time pass unless the job is told to stop.
+// wait lets time pass unless the job is stopped.
 func (j *simJob) wait(d time.Duration) error {
 	timer := time.NewTimer(max(0, d))
 	defer timer.Stop()
@@ -171,8 +171,8 @@ func (j *simJob) wait(d time.Duration) error {
 	}
 }
 
-// sayOutOfMemory prints what a program that uses PyTorch prints. It counts
-// its cards from 0 in the order it sees them.
+// sayOutOfMemory prints PyTorch's message, which counts cards from 0 in the
+// order the program sees them.
 func (j *simJob) sayOutOfMemory(full *outOfMemoryError) {
 	ordinal := max(0, slices.Index(j.Cards, full.Card))
 	fmt.Fprintf(j.Err, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free.\n",

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// outOfMemoryError is what a simulated card answers when it is full.
+// outOfMemoryError means that a simulated card is full.
 type outOfMemoryError struct {
 	Card     int
-	AskedMiB int64 // on top of what the process holds already
+	AskedMiB int64 // on top of what the process already holds
 	FreeMiB  int64
 	TotalMiB int64
 }
@@ -32,7 +32,7 @@ type simProcess struct {
 	path string
 }
 
-// joinSim makes the calling process known to the simulated box in dir.
+// joinSim adds the calling process to the simulated box in dir.
 func joinSim(dir string) (*simProcess, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -51,7 +51,8 @@ func joinSim(dir string) (*simProcess, error) {
 }
 
 // Set makes the process hold mib on each of cards and nothing elsewhere. If
-// one of them is too full it answers an *outOfMemoryError and changes nothing.
+// one of them is too full, it returns an *outOfMemoryError and changes
+// nothing.
 func (p *simProcess) Set(cards []int, mib int64, utilPct float64) error {
 	if mib < 0 {
 		return fmt.Errorf("cannot hold %d MiB", mib)
@@ -104,7 +105,7 @@ func (p *simProcess) fits(records []simRecord, index int, mib int64) error {
 	return nil
 }
 
-// leave gives back all that the process holds.
+// leave frees everything the process holds.
 func (p *simProcess) leave() error {
 	if err := os.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("leave simulated box: %w", err)

@@ -15,11 +15,11 @@ import (
 	"berth/internal/text"
 )
 
-// errNoDriver is the cause when nvidia-smi is missing or finds no usable card.
+// errNoDriver means that nvidia-smi is missing or finds no usable card.
 var errNoDriver = errors.New("no NVIDIA GPU can be read")
 
-// smiDeadline bounds one call of nvidia-smi, which answers in well under a
-// second on a healthy machine.
+// smiDeadline bounds one call of nvidia-smi, which takes well under a second
+// on a healthy machine.
 const smiDeadline = 10 * time.Second
 
 const (
@@ -30,21 +30,21 @@ const (
 // smiSource reads the cards through nvidia-smi.
 //
 // Memory comes from --query-gpu. Processes come from "-q -d PIDS", a report
-// for people, because nothing else tells a desktop's processes from a job's at
-// a bearable price: --query-compute-apps lists compute only, so that a desktop
-// looks like memory nobody owns, and the XML report takes several times as
-// long and cannot be cut down to processes. Where that report cannot be made
-// sense of, --query-compute-apps is asked instead; where neither can, the
-// sample says that processes are not known.
+// for humans, because it is the only cheap way to distinguish a desktop's
+// processes from a job's: --query-compute-apps lists compute processes only,
+// so that a desktop looks like unexplained memory, and the XML report takes
+// several times as long and cannot be limited to processes. If the report
+// cannot be parsed, --query-compute-apps is used instead; if neither works,
+// the sample marks processes as unknown.
 type smiSource struct {
 	mu          sync.Mutex
 	command     *smiCommand
-	fields      []string          // that this driver knows, as far as was found out
+	fields      []string          // that this driver is known to support
 	noReport    bool              // the report was never understood on this machine
-	uuidByBusID map[string]string // how the report names cards
+	uuidByBusID map[string]string // the report names cards by bus id
 	topology    topology
 	driver      atomic.Pointer[string] // read without waiting for a call
-	places      map[string]Device      // as they were last read, by bus id
+	places      map[string]Device      // from the last reading, by bus id
 }
 
 var (
@@ -69,21 +69,21 @@ func findSMI() (*smiSource, error) {
 	return s, nil
 }
 
-// Name names the source to people.
+// Name is the name of the source, for display.
 func (s *smiSource) Name() string { return "nvidia-smi" }
 
-// Cheap is false: a sample costs two processes and some 50 ms.
+// Cheap is false: a sample takes two processes and about 50 ms.
 func (s *smiSource) Cheap() bool { return false }
 
-// Close ends a call that is still under way.
+// Close stops the call in progress.
 func (s *smiSource) Close() error {
 	s.command.abandon()
 	return nil
 }
 
-// Sample reads memory first and processes after it: a process that comes in
-// between is listed and found to explain nothing yet, which is harmless, while
-// the other way round its memory would look like nobody's.
+// Sample reads memory before processes: a process that starts in between is
+// listed and explains nothing yet, which is harmless. The other way round, its
+// memory would look unexplained.
 func (s *smiSource) Sample(ctx context.Context) (Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,9 +113,9 @@ func (s *smiSource) Sample(ctx context.Context) (Sample, error) {
 	return sample, nil
 }
 
-// memory asks for the cards. A field that the driver does not know is left out
-// from then on; an answer in too few columns is one of a tool that does not
-// look at what it is asked, and the oldest fields are all there is.
+// memory queries the cards. A field that the driver does not support is
+// omitted from then on. An answer with too few columns comes from a tool that
+// ignores the list of fields; then only the oldest fields are used.
 func (s *smiSource) memory(ctx context.Context) (smiRows, error) {
 	var rows smiRows
 	var out []byte
@@ -135,7 +135,7 @@ func (s *smiSource) memory(ctx context.Context) (smiRows, error) {
 		s.fields = base
 	}
 	if len(rows.devices) == 0 {
-		return smiRows{}, fmt.Errorf("nvidia-smi shows no readable GPU: %w", cmpErr(err, rows.reason(out)))
+		return smiRows{}, fmt.Errorf("nvidia-smi lists no readable GPU: %w", cmpErr(err, rows.reason(out)))
 	}
 	if err != nil {
 		rows.problem("%v", err)
@@ -144,7 +144,7 @@ func (s *smiSource) memory(ctx context.Context) (smiRows, error) {
 	return rows, nil
 }
 
-// learn takes in where the cards are.
+// learn remembers where the cards are.
 func (s *smiSource) learn(rows *smiRows) {
 	rows.lost(s.places)
 	s.driver.Store(&rows.driver)
@@ -162,7 +162,7 @@ func (s *smiSource) learn(rows *smiRows) {
 	}
 }
 
-// Facts are what nvidia-smi tells about the driver.
+// Facts are what nvidia-smi reports about the driver.
 func (s *smiSource) Facts() Facts {
 	facts := Facts{Source: s.command.path}
 	if driver := s.driver.Load(); driver != nil {
@@ -171,8 +171,8 @@ func (s *smiSource) Facts() Facts {
 	return facts
 }
 
-// processes are the processes of each card, by UUID. A card that is absent
-// from the answer is one whose processes are not known.
+// processes are the processes of each card, by UUID. If a card is missing, its
+// processes are unknown.
 func (s *smiSource) processes(ctx context.Context, devices []Device) (map[string]processList, error) {
 	if !s.noReport {
 		lists, err := s.report(ctx)
@@ -191,8 +191,8 @@ func (s *smiSource) processes(ctx context.Context, devices []Device) (map[string
 	return parseComputeApps(out, devices)
 }
 
-// report reads "-q -d PIDS". It names cards by their place on the bus, which
-// is looked up when a card turns up that was not there before.
+// report reads "-q -d PIDS". It names cards by bus id, which is looked up when
+// a new card appears.
 func (s *smiSource) report(ctx context.Context) (map[string]processList, error) {
 	out, err := s.command.output(ctx, "-q", "-d", "PIDS")
 	if err != nil {
@@ -218,11 +218,11 @@ func (s *smiSource) report(ctx context.Context) (map[string]processList, error) 
 		}
 		uuids := parseBusIDs(out)
 		if len(uuids) == 0 {
-			return nil, errors.New("list GPUs by bus: nothing readable")
+			return nil, errors.New("list GPUs by bus: no readable lines")
 		}
 		s.uuidByBusID = uuids
 	}
-	return nil, errors.New("nvidia-smi reports processes of a GPU that it does not list")
+	return nil, errors.New("nvidia-smi reports processes on a GPU that it does not list")
 }
 
 func cmpErr(first, second error) error {

@@ -157,7 +157,7 @@ func TestSMITellsADesktopFromAJob(t *testing.T) {
 	if want := []Process{process(1712, 412, true), process(1898, 187, true)}; !cmp.Equal(d.Processes, want) {
 		t.Errorf("%+v", d.Processes)
 	}
-	use := NewMeter(0.1).Observe(Sample{Devices: []Device{d}}, nil, strangers)
+	use := NewMeter(0.1).Observe(Sample{Devices: []Device{d}}, nil, external)
 	if want := []CardUse{{Index: 0, ForeignMiB: 454 + 206, IdleForeignMiB: 43}}; !cmp.Equal(use, want) {
 		t.Errorf("%+v", use)
 	}
@@ -268,7 +268,7 @@ func TestSMIStartsNothingBesideAStuckCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := os.ReadFile(filepath.Join(dir, "calls"))
-	if _, err := s.Sample(t.Context()); !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "hangs since") {
+	if _, err := s.Sample(t.Context()); !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "has been hanging since") {
 		t.Errorf("beside a stuck call: %v", err)
 	}
 	if after, _ := os.ReadFile(filepath.Join(dir, "calls")); string(after) != string(before) {

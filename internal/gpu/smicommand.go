@@ -17,39 +17,38 @@ import (
 	"berth/internal/text"
 )
 
-// errStuck is the cause when an earlier nvidia-smi still hangs in the driver.
+// errStuck means that an earlier nvidia-smi still hangs in the driver.
 var errStuck = errors.New("nvidia-smi does not answer")
 
 const (
-	maxSMIOutput = 4 << 20 // bytes; a report on a full machine has some 100 KiB
-	// termGrace is what a hung call gets to let go of the driver by itself:
-	// killing one in the middle of a driver call has taken cards down.
+	maxSMIOutput = 4 << 20 // bytes; a report on a full machine has about 100 KiB
+	// termGrace is how long a hung call may take to close the driver by
+	// itself: killing one in the middle of a driver call has taken cards down.
 	termGrace = 2 * time.Second
 )
 
-// smiCommand runs nvidia-smi, one call at a time. A call that hangs inside the
-// driver cannot be ended by anyone; as long as one does, no other is started,
-// so that a sick card costs one process and not one per poll.
+// smiCommand runs nvidia-smi, one call at a time. A call that hangs in the
+// driver cannot be killed. While one does, no other is started, so that a hung
+// card costs one process and not one per poll.
 type smiCommand struct {
 	path     string
 	deadline time.Duration
 
 	mu      sync.Mutex
-	pid     int // of the call under way; 0: none
+	pid     int // of the call in progress; 0: none
 	since   time.Time
-	goingOn chan struct{} // closed when that call is over
+	goingOn chan struct{} // closed when that call has ended
 }
 
-// output runs one call. On failure what it printed is returned beside the
-// error, whose text holds the first line of it: nvidia-smi complains on either
-// stream.
+// output runs one call. On failure it returns the output beside the error,
+// whose text has the first line of it: nvidia-smi complains on either stream.
 func (c *smiCommand) output(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.deadline)
 	defer cancel()
 	c.mu.Lock()
 	if c.pid != 0 {
 		defer c.mu.Unlock()
-		return nil, fmt.Errorf("%w: process %d hangs since %s", errStuck, c.pid, c.since.Format(time.TimeOnly))
+		return nil, fmt.Errorf("%w: process %d has been hanging since %s", errStuck, c.pid, c.since.Format(time.TimeOnly))
 	}
 	var out boundedBuffer
 	cmd := exec.Command(c.path, args...)
@@ -85,9 +84,9 @@ func (c *smiCommand) output(ctx context.Context, args ...string) ([]byte, error)
 	return out.Bytes(), nil
 }
 
-// end asks a call and what it started to stop, then makes it. The group is
-// signalled only while its leader has not been waited for, so the number
-// cannot belong to anyone else.
+// end asks a call and its children to stop, then kills them. It signals the
+// group only before its leader is reaped, so the id cannot belong to another
+// process.
 func (c *smiCommand) end(pid int, over <-chan struct{}) {
 	c.signal(pid, unix.SIGTERM)
 	select {
@@ -105,7 +104,7 @@ func (c *smiCommand) signal(pid int, sig unix.Signal) {
 	}
 }
 
-// abandon ends the call under way, if any, and does not wait for it.
+// abandon stops the call in progress, if any, without waiting for it.
 func (c *smiCommand) abandon() {
 	c.mu.Lock()
 	pid, over := c.pid, c.goingOn
@@ -115,10 +114,9 @@ func (c *smiCommand) abandon() {
 	}
 }
 
-// boundedBuffer keeps the beginning of what is written to it and lets the
-// writer believe that all of it was taken: a full pipe would hang the call.
-// The buffer is no embedded one: that would bring a ReadFrom which knows no
-// bound, and io.Copy would prefer it.
+// boundedBuffer keeps the beginning of what is written to it and discards the
+// rest, because a full pipe would hang the call. bytes.Buffer is not embedded:
+// io.Copy would prefer its ReadFrom, which has no bound.
 type boundedBuffer struct{ kept bytes.Buffer }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
@@ -134,5 +132,5 @@ func firstLine(out []byte) string {
 			return text.Said(line)
 		}
 	}
-	return "it printed nothing"
+	return "no output"
 }

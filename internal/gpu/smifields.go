@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The fields of a sample. Without the first ones nothing can be placed, and
-// they come first: the name may hold commas, and whatever follows it is counted
-// from the end. No driver has to know the others.
+// The fields of a sample. Placement needs the base fields. The name may
+// contain commas, so the fields after it are counted from the end. A driver
+// need not support the others.
 var (
 	smiBase = []string{"index", "uuid", "name", "memory.total", "memory.reserved", "memory.used", "utilization.gpu"}
 	smiMore = []string{
@@ -20,15 +20,15 @@ var (
 	}
 )
 
-// smiNamed is how many fields come before what is counted from the end.
+// smiNamed is the number of fields before those counted from the end.
 const smiNamed = 3
 
-// neededField is true of a field without which nothing can be placed.
+// neededField reports whether placement needs a field.
 func neededField(field string) bool {
 	return slices.Contains(smiBase, field) && field != "memory.reserved" && field != "utilization.gpu"
 }
 
-// refusedField is the field that nvidia-smi says it does not know:
+// refusedField is the field that nvidia-smi does not support:
 //
 //	Field "memory.reserved" is not a valid field to query.
 func refusedField(out []byte, fields []string) (string, bool) {
@@ -47,7 +47,7 @@ func refusedField(out []byte, fields []string) (string, bool) {
 // smiRow is one card's answer.
 type smiRow map[string]string
 
-// splitRow tells the columns of a line apart.
+// splitRow splits a line into columns.
 func splitRow(line string, fields []string) (smiRow, bool) {
 	columns := splitCSV(line)
 	if len(columns) < len(fields) {
@@ -61,7 +61,8 @@ func splitRow(line string, fields []string) (smiRow, bool) {
 	return row, true
 }
 
-// describe takes in what nobody places by. What is not told stays not known.
+// describe takes in the fields that are for display only. Missing ones stay
+// unknown.
 func (r smiRow) describe(d *Device) {
 	d.BusID = normalBusID(r["pci.bus_id"])
 	if pct, ok := r.number("utilization.gpu"); ok && pct <= 100 {
@@ -98,8 +99,8 @@ func (r smiRow) condition(c *Condition) {
 	c.Recovery = recoveryWord(r["gpu_recovery_action"])
 }
 
-// number reads a value that is not negative. "[N/A]", "[Not Supported]", "ERR!"
-// and their like are not known.
+// number reads a non-negative value. "[N/A]", "[Not Supported]", "ERR!" and
+// the like mean unknown.
 func (r smiRow) number(field string) (float64, bool) {
 	text, _, _ := strings.Cut(r[field], " ") // a unit may follow
 	number, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
@@ -111,7 +112,7 @@ func (r smiRow) count(field string) (int64, bool) {
 	return count, err == nil && count >= 0 && count < 1<<60
 }
 
-// recoveryWord is what nvidia-smi's word means; empty: nothing that is known.
+// recoveryWord translates nvidia-smi's recovery action; "" if it is unknown.
 func recoveryWord(text string) string {
 	text = strings.ToLower(text)
 	has := func(word string) bool { return strings.Contains(text, word) }

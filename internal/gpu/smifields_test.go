@@ -72,7 +72,7 @@ func TestSMICardsThatCannotBeUsedAreFaults(t *testing.T) {
 	if want := []string{"GPU-c unreadable", "GPU-d lost", "GPU-e lost", "GPU-f unreadable"}; !slices.Equal(kinds, want) {
 		t.Errorf("faults %q", kinds)
 	}
-	if got.Faults[0].Text != "is partitioned (MIG); berth-gpu is needed to use its parts" || len(got.Problems) != 4 {
+	if got.Faults[0].Text != "is partitioned (MIG), and using its parts needs berth-gpu" || len(got.Problems) != 4 {
 		t.Errorf("%+v %q", got.Faults[0], got.Problems)
 	}
 	if calls, err := os.ReadFile(filepath.Join(dir, "calls")); err != nil || strings.Count(string(calls), "\n") != 2 {

@@ -13,14 +13,14 @@ import (
 	"berth/internal/text"
 )
 
-// smiRows is what a --query-gpu answer says: the cards that could be read, and
-// a sentence for each line that could not.
+// smiRows is the answer to --query-gpu: the cards that could be read, and a
+// sentence for each line that could not.
 type smiRows struct {
 	devices  []Device
 	faults   []Fault
-	there    []Device // all that have a row, whatever is in it
+	there    []Device // all cards that have a row, readable or not
 	problems []string
-	lines    []string // that are no card's
+	lines    []string // that are not about a card
 	driver   string   // its version
 }
 
@@ -33,7 +33,7 @@ func (r *smiRows) problem(format string, args ...any) {
 	}
 }
 
-// reason is why an answer without one usable card was no use.
+// reason is why an answer has no usable card.
 func (r *smiRows) reason(out []byte) error {
 	if len(r.problems) > 0 {
 		return errors.New(r.problems[0])
@@ -41,12 +41,12 @@ func (r *smiRows) reason(out []byte) error {
 	return errors.New(firstLine(out))
 }
 
-// partitioned says why a card with MIG is no device here.
-const partitioned = "is partitioned (MIG); berth-gpu is needed to use its parts"
+// partitioned is why a card with MIG is not a device here.
+const partitioned = "is partitioned (MIG), and using its parts needs berth-gpu"
 
 // parseRows reads the answer for these fields. A card without a readable total
-// or use is a fault: nothing may be placed on it. short is true of an answer
-// that tells of cards, but of each in fewer columns than were asked for.
+// or use is a fault: nothing may be placed on it. short means that every row
+// has fewer columns than requested.
 func parseRows(out []byte, fields []string) (rows smiRows, short bool) {
 	seen := map[int]bool{}
 	for line := range strings.Lines(string(out)) {
@@ -56,7 +56,7 @@ func parseRows(out []byte, fields []string) (rows smiRows, short bool) {
 		row, whole := splitRow(line, fields)
 		index, err := strconv.Atoi(row["index"])
 		if !whole || err != nil || index < 0 || seen[index] {
-			rows.problem("nvidia-smi said: %s", line)
+			rows.problem("nvidia-smi printed: %s", line)
 			rows.lines = append(rows.lines, line)
 			columns := splitCSV(line)
 			_, err := strconv.Atoi(columns[0])
@@ -83,10 +83,10 @@ func (r *smiRows) add(index int, row smiRow) {
 		r.fault(d, FaultUnreadable, partitioned)
 	case !totalKnown || !usedKnown || total == 0:
 		kind := FaultUnreadable
-		if tellsOfLoss(row["memory.total"]) || tellsOfLoss(row["memory.used"]) {
+		if reportsLoss(row["memory.total"]) || reportsLoss(row["memory.used"]) {
 			kind = FaultLost
 		}
-		r.fault(d, kind, fmt.Sprintf("does not tell its memory: total %s, used %s", row["memory.total"], row["memory.used"]))
+		r.fault(d, kind, fmt.Sprintf("does not report its memory: total %s, used %s", row["memory.total"], row["memory.used"]))
 	default:
 		d.TotalMiB, d.UsedMiB = total, used
 		d.ReservedMiB, _ = parseMiB(row["memory.reserved"])
@@ -94,19 +94,19 @@ func (r *smiRows) add(index int, row smiRow) {
 	}
 }
 
-// fault notes a card that is no device, for berth and for people.
+// fault records a card that cannot be used.
 func (r *smiRows) fault(d Device, kind, written string) {
 	r.problem("gpu%d (%s) %s", d.Index, d.Name, written)
 	r.faults = append(r.faults, Fault{Index: d.Index, UUID: text.Said(d.UUID), Kind: kind, Text: text.Said(written)})
 }
 
-// tellsOfLoss is true of what nvidia-smi says of a card that has fallen off the
+// reportsLoss reports whether nvidia-smi says that a card has fallen off the
 // bus.
-func tellsOfLoss(text string) bool {
+func reportsLoss(text string) bool {
 	return strings.Contains(text, "GPU is lost") || strings.Contains(text, "Unknown Error")
 }
 
-// lost finds cards that are named as lost in a line of their own:
+// lost finds cards that a line of their own reports as lost:
 //
 //	Unable to determine the device handle for GPU 0000:07:00.0: GPU is lost.
 func (r *smiRows) lost(known map[string]Device) {
@@ -114,7 +114,7 @@ func (r *smiRows) lost(known map[string]Device) {
 		match := busIDInText().FindString(line)
 		d, ok := known[normalBusID(match)]
 		there := func(other Device) bool { return other.UUID == d.UUID }
-		if ok && tellsOfLoss(line) && !slices.ContainsFunc(r.devices, there) {
+		if ok && reportsLoss(line) && !slices.ContainsFunc(r.devices, there) {
 			r.faults = append(r.faults, Fault{Index: d.DriverIndex, UUID: d.UUID, Kind: FaultLost, Text: text.Said(line)})
 		}
 	}
@@ -127,14 +127,13 @@ var busIDInText = sync.OnceValue(func() *regexp.Regexp {
 // processList is a card's processes as far as they could be read.
 type processList struct {
 	processes  []Process
-	incomplete bool // a line made no sense: someone may be missing
+	incomplete bool // an unreadable line: a process may be missing
 }
 
-// parseComputeApps reads gpu_uuid, pid, used_memory. It lists no card that
-// nobody uses, so each of devices counts as known; but a line that makes no
-// sense may be about any of them. A process on a part of a partitioned card
-// names the part and not the card: such cards, which cannot tell their
-// utilisation, are then not known.
+// parseComputeApps reads gpu_uuid, pid, used_memory. Cards without processes
+// are not listed, so each of devices counts as known; but an unreadable line
+// may be about any of them. A process on a MIG part names the part, not the
+// card: such cards, which report no utilisation, are then unknown.
 func parseComputeApps(out []byte, devices []Device) (map[string]processList, error) {
 	lists := map[string]processList{}
 	for _, d := range devices {
@@ -146,7 +145,7 @@ func parseComputeApps(out []byte, devices []Device) (map[string]processList, err
 		}
 		fields := splitCSV(line)
 		if len(fields) != 3 {
-			return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", text.Said(line))
+			return nil, fmt.Errorf("list GPU processes: nvidia-smi printed: %s", text.Said(line))
 		}
 		if strings.HasPrefix(fields[0], "MIG-") {
 			for _, d := range devices {
@@ -158,7 +157,7 @@ func parseComputeApps(out []byte, devices []Device) (map[string]processList, err
 		}
 		pid, err := strconv.Atoi(fields[1])
 		if err != nil || pid <= 0 || !strings.HasPrefix(fields[0], "GPU-") {
-			return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", text.Said(line))
+			return nil, fmt.Errorf("list GPU processes: nvidia-smi printed: %s", text.Said(line))
 		}
 		list := lists[fields[0]]
 		list.processes = append(list.processes, Process{PID: pid, UsedMiB: parseProcessMiB(fields[2])})
@@ -193,7 +192,7 @@ func parseReport(out []byte) (map[string]processList, error) {
 	for line := range strings.Lines(string(out)) {
 		if rest, found := strings.CutPrefix(line, "GPU "); found {
 			busID, lastPID = cmp.Or(normalBusID(rest), strings.TrimSpace(rest)), false
-			lists[busID] = processList{incomplete: true} // until its processes are spoken of
+			lists[busID] = processList{incomplete: true} // until its processes are listed
 			continue
 		}
 		key, value, _ := strings.Cut(line, ":")
@@ -225,12 +224,12 @@ func parseReport(out []byte) (map[string]processList, error) {
 		lists[busID] = list
 	}
 	if len(lists) == 0 {
-		return nil, fmt.Errorf("list GPU processes: nvidia-smi said: %s", firstLine(out))
+		return nil, fmt.Errorf("list GPU processes: nvidia-smi printed: %s", firstLine(out))
 	}
 	return lists, nil
 }
 
-// splitCSV splits a line as nvidia-smi writes it: no quoting.
+// splitCSV splits a line of nvidia-smi's CSV, which has no quoting.
 func splitCSV(line string) []string {
 	fields := strings.Split(line, ",")
 	for i := range fields {
@@ -239,8 +238,8 @@ func splitCSV(line string) []string {
 	return fields
 }
 
-// parseMiB reads a number of MiB. "[N/A]", "[Not Supported]", "ERR!" and
-// their like are not known.
+// parseMiB reads a number of MiB. "[N/A]", "[Not Supported]", "ERR!" and the
+// like mean unknown.
 func parseMiB(text string) (int64, bool) {
 	mib, err := strconv.ParseInt(trimUnit(text, "MiB"), 10, 64)
 	if err != nil || mib < 0 || mib > 1<<40 {

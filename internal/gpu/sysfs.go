@@ -10,31 +10,31 @@ import (
 	"berth/internal/keep"
 )
 
-// maxPlaces bounds what is remembered of places on the bus.
+// maxPlaces bounds the cache of bus addresses.
 const maxPlaces = 4096
 
-// sysfs is what the kernel knows about where cards sit.
+// sysfs is what the kernel knows about the location of cards.
 type sysfs struct {
-	root string // "/" but in tests
+	root string // "/" except in tests
 
 	mu     sync.Mutex
 	places map[string]place // by bus id
-	minors map[string]int   // the same, of those that were asked for
+	minors map[string]int   // likewise, of those that were looked up
 }
 
-// place is where a card sits. It does not change while the machine runs.
+// place is the location of a card. It does not change while the machine runs.
 type place struct {
-	numa int      // -1: not known
-	cpus string   // the CPUs next to it
-	path []string // the host bridge, and what is on the way down to the card
+	numa int      // -1: unknown
+	cpus string   // the CPUs near it
+	path []string // the host bridge, and the bridges down to the card
 }
 
 func newSysfs(root string) *sysfs {
 	return &sysfs{root: root, places: map[string]place{}, minors: map[string]int{}}
 }
 
-// fill adds what the kernel knows to devices: the number of the device file,
-// the NUMA node, the CPUs, and how close cards are to one another.
+// fill adds what the kernel knows to devices: the minor of the device file,
+// the NUMA node, the CPUs, and how close cards are to each other.
 func (s *sysfs) fill(devices []Device) {
 	places := make([]place, len(devices))
 	for i := range devices {
@@ -67,10 +67,10 @@ func (s *sysfs) fill(devices []Device) {
 	}
 }
 
-// near is how close two places are; 0: not known.
+// near is how close two places are; 0: unknown.
 func (p place) near(o place) int {
 	if len(p.path) > 0 && len(o.path) > 0 && p.path[0] == o.path[0] {
-		// A port of the host bridge leads to one device; where it leads to two
+		// A port of the host bridge leads to one device. If it leads to two
 		// cards, that device is a switch.
 		if len(p.path) > 2 && len(o.path) > 2 && p.path[1] == o.path[1] {
 			return nearSwitch
@@ -100,7 +100,7 @@ func (s *sysfs) place(busID string) place {
 	if len(s.places) >= maxPlaces {
 		clear(s.places)
 	}
-	if found { // a card that is not there now may be there later
+	if found { // a card that is missing now may be there later
 		s.places[busID] = p
 	}
 	return p
@@ -122,7 +122,7 @@ func (s *sysfs) read(busID string) (place, bool) {
 	case err == nil && node >= 0:
 		p.numa = node
 	case len(nodes) <= 1:
-		p.numa = 0 // there is no other
+		p.numa = 0 // it is the only node
 	}
 	if list := s.text(dir, "local_cpulist"); p.numa >= 0 {
 		if cpus, err := keep.ParseCPUs(list); err == nil {
@@ -132,16 +132,16 @@ func (s *sysfs) read(busID string) (place, bool) {
 	return p, true
 }
 
-// forgetMinors has them read anew: a driver that is loaded again counts anew.
+// forgetMinors makes them be read again: a reloaded driver numbers them anew.
 func (s *sysfs) forgetMinors() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.minors)
 }
 
-// minor is the number of a card's device file; -1: not known. It is asked for
-// only where nobody told it, because the file is the driver's: reading it may
-// hang like any other call.
+// minor is the minor of a card's device file; -1: unknown. It is read only if
+// the source did not supply it, because the file belongs to the driver:
+// reading it may hang like any driver call.
 func (s *sysfs) minor(busID string) int {
 	busID = normalBusID(busID)
 	if busID == "" {
@@ -170,7 +170,7 @@ func (s *sysfs) readMinor(busID string) int {
 	return -1
 }
 
-// text is a small file; empty where it cannot be read.
+// text is the content of a small file, or "" if it cannot be read.
 func (s *sysfs) text(dir, name string) string {
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
@@ -179,9 +179,9 @@ func (s *sysfs) text(dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// normalBusID writes a bus id as sysfs does: 0000:3b:00.0. NVML has eight
-// digits of domain and capitals, the kernel's log leaves the function out.
-// Empty: it is none.
+// normalBusID is a bus id in the form of sysfs: 0000:3b:00.0. NVML uses eight
+// digits for the domain and capitals, the kernel log omits the function. "" if
+// it is invalid.
 func normalBusID(id string) string {
 	parts := strings.Split(strings.ToLower(strings.TrimSpace(id)), ":")
 	if len(parts) == 2 {

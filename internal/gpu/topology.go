@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// topology is how cards hang together. What is not in it is not known.
+// topology is how cards are connected. Missing entries are unknown.
 type topology struct {
-	numa  map[int]int         // node by card
-	links map[int]map[int]int // number of NVLinks, by card and card
+	numa  map[int]int         // NUMA node by card
+	links map[int]map[int]int // number of NVLinks between two cards
 }
 
-// Made when they are needed: every start of berth would pay for them.
+// Compiled on first use to keep berth's start fast.
 var (
 	escapes  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;]*m") })
 	cardName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^GPU([0-9]{1,4})$`) })
 )
 
-// parseTopology reads the matrix of "topo -m": tab-separated, a header with
-// the names of cards and network adapters, a row for each, and behind the
-// matrix the CPU and NUMA affinity, with more tabs than columns at times.
+// parseTopology reads the matrix of "topo -m": tab-separated, with a header
+// that names cards and network adapters, a row for each, and after the matrix
+// the CPU and NUMA affinity, sometimes with more tabs than columns.
 func parseTopology(out []byte) topology {
 	t := topology{numa: map[int]int{}, links: map[int]map[int]int{}}
 	var columns []string
@@ -44,7 +44,7 @@ func parseTopology(out []byte) topology {
 	return t
 }
 
-// matrixColumns are the names over the matrix, nil if this is no header.
+// matrixColumns are the names above the matrix; nil if this is not the header.
 func matrixColumns(fields []string) []string {
 	if len(fields) < 2 || fields[0] != "" || !cardName().MatchString(fields[1]) {
 		return nil

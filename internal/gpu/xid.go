@@ -2,16 +2,16 @@ package gpu
 
 import "strconv"
 
-// xidClass is what an Xid means for the card it is about.
+// xidClass is what an Xid means for its card.
 type xidClass int
 
 const (
-	xidUnknown     xidClass = iota // not in the table: worth a warning, no more
-	xidApplication                 // a program did something wrong, or ended badly
-	xidNote                        // the card looks after itself; worth knowing
+	xidUnknown     xidClass = iota // not in the table: worth a warning only
+	xidApplication                 // an application error, or a program that ended badly
+	xidNote                        // the card handles it; worth knowing
 	xidReset                       // the card needs a reset
 	xidGone                        // the card has left the bus
-	xidLink                        // an NVLink failed: jobs on one card may be fine, on several not
+	xidLink                        // an NVLink failed: jobs on one card may be fine, jobs on several may not
 )
 
 // xidMeaning is one line of the catalogue.
@@ -20,11 +20,11 @@ type xidMeaning struct {
 	text  string
 }
 
-// xidTable is NVIDIA's public catalogue as far as it says something about
-// cards of data centres and workstations. What an application did wrong
-// condemns no card: the next program finds it as good as before.
+// xidTable is NVIDIA's public catalogue, as far as it concerns cards in data
+// centres and workstations. Application errors never take a card out of
+// service: the next program finds it as good as before.
 var xidTable = map[int]xidMeaning{
-	0: {xidGone, "the card has fallen off the bus"},
+	0: {xidGone, "the GPU has fallen off the bus"},
 
 	8:   {xidApplication, "a channel made no progress"},
 	11:  {xidApplication, "invalid or corrupted push buffer"},
@@ -38,7 +38,7 @@ var xidTable = map[int]xidMeaning{
 	39:  {xidApplication, "copy engine fault"},
 	41:  {xidApplication, "copy engine exception"},
 	42:  {xidApplication, "video processor exception"},
-	43:  {xidApplication, "processing stopped after a program's error"},
+	43:  {xidApplication, "processing stopped after an application error"},
 	44:  {xidApplication, "graphics engine fault during a context switch"},
 	45:  {xidApplication, "channels removed early, after an error or a kill"},
 	47:  {xidApplication, "video processor exception"},
@@ -52,7 +52,7 @@ var xidTable = map[int]xidMeaning{
 	72:  {xidApplication, "copy engine exception"},
 	75:  {xidApplication, "copy engine exception"},
 	76:  {xidApplication, "copy engine exception"},
-	80:  {xidApplication, "corrupted data sent to the card"},
+	80:  {xidApplication, "corrupted data sent to the GPU"},
 	82:  {xidApplication, "JPEG decoder error"},
 	83:  {xidApplication, "JPEG decoder error"},
 	84:  {xidApplication, "JPEG decoder error"},
@@ -65,7 +65,7 @@ var xidTable = map[int]xidMeaning{
 	56:  {xidNote, "display engine error"},
 	57:  {xidNote, "error in programming the video memory interface"},
 	58:  {xidNote, "unstable video memory interface"},
-	63:  {xidNote, "a memory row was remapped, or is to be at the next reset"},
+	63:  {xidNote, "a memory row was remapped, or will be at the next reset"},
 	65:  {xidNote, "video processor exception"},
 	73:  {xidNote, "video encoder error"},
 	81:  {xidNote, "VGA subsystem error"},
@@ -76,14 +76,14 @@ var xidTable = map[int]xidMeaning{
 	98:  {xidNote, "video decoder error"},
 	99:  {xidNote, "optical flow engine error"},
 	107: {xidNote, "too many interrupts of one kind"},
-	121: {xidNote, "corrected error on the link between chips"},
+	121: {xidNote, "corrected error on the chip-to-chip link"},
 	154: {xidNote, "the recovery action changed"},
 	156: {xidNote, "a resource was retired"},
 	157: {xidNote, "a resource could not be retired"},
 	160: {xidNote, "a channel was retired"},
 	161: {xidNote, "a channel could not be retired"},
 
-	46:  {xidReset, "the card stopped processing"},
+	46:  {xidReset, "the GPU stopped processing"},
 	48:  {xidReset, "double-bit ECC error"},
 	61:  {xidReset, "internal micro-controller breakpoint"},
 	62:  {xidReset, "internal micro-controller halt"},
@@ -91,22 +91,22 @@ var xidTable = map[int]xidMeaning{
 	78:  {xidReset, "the virtual GPU could not be started"},
 	88:  {xidReset, "error in the memory of the video decoder"},
 	95:  {xidReset, "uncontained ECC error"},
-	100: {xidReset, "memory of the scheduler failed"},
+	100: {xidReset, "the scheduler's memory failed"},
 	110: {xidReset, "security fault"},
-	119: {xidReset, "the card's system processor does not answer"},
-	120: {xidReset, "the card's system processor failed"},
-	122: {xidReset, "access to the card's flash memory failed"},
+	119: {xidReset, "the GPU system processor does not answer"},
+	120: {xidReset, "the GPU system processor failed"},
+	122: {xidReset, "access to the GPU's flash memory failed"},
 	123: {xidReset, "access to the power controller failed"},
 	124: {xidReset, "bad command to the power controller"},
-	125: {xidReset, "the card's flash memory is broken"},
-	136: {xidReset, "the link between chips failed in training"},
+	125: {xidReset, "the GPU's flash memory is broken"},
+	136: {xidReset, "the chip-to-chip link failed in training"},
 	140: {xidReset, "unrecovered ECC error"},
 	143: {xidReset, "initialisation failed"},
 	151: {xidReset, "a key could not be rotated"},
-	155: {xidReset, "the driver's watch on the card timed out"},
+	155: {xidReset, "the driver's watchdog for the GPU timed out"},
 	158: {xidReset, "fatal timeout"},
 
-	79: {xidGone, "the card has fallen off the bus"},
+	79: {xidGone, "the GPU has fallen off the bus"},
 
 	74:  {xidLink, "NVLink error"},
 	137: {xidLink, "NVLink privilege error"},
@@ -119,11 +119,11 @@ var xidTable = map[int]xidMeaning{
 	150: {xidLink, "NVLink error: MSE"},
 }
 
-// String is the Xid as people are told of it.
+// String is the Xid with its meaning.
 func (x Xid) String() string {
 	meaning := xidTable[x.Code].text
 	if meaning == "" {
-		meaning = "not a code berth knows"
+		meaning = "code unknown to berth"
 	}
 	if x.Code == 0 {
 		return meaning
