@@ -39,7 +39,7 @@ type adoption struct {
 	caller  api.Caller
 	request api.AdoptRequest
 
-	process run.Stranger
+	process run.External
 	spec    job.Spec
 	job     *job.Job
 	// ahead says that more is asked for than the process has: such a job takes
@@ -73,7 +73,7 @@ func (a *adoption) read(ctx context.Context) error {
 		return problem.Newf(problem.Invalid, "berth adopt --help shows an example", "%v", err)
 	}
 	a.spec = asked.Spec
-	a.process, err = run.ReadStranger(a.request.PID)
+	a.process, err = run.ReadExternal(a.request.PID)
 	switch {
 	case errors.Is(err, run.ErrNoProcess):
 		return problem.Newf(problem.NotFound, "ps shows what there is; berth gpus -v what is on the cards", "there is no process %d", a.request.PID)
@@ -111,7 +111,7 @@ func (a *adoption) permit(ctx context.Context) error {
 		}
 		return problem.Newf(problem.Forbidden, hint, "process %d belongs to %s", p.PID, owner)
 	}
-	if run.Within(os.Getpid(), p.Stranger) {
+	if run.Within(os.Getpid(), p.Process) {
 		return problem.Newf(problem.Refused, "adopt the process that uses the GPU", "the berth daemon itself runs within process %d", p.PID)
 	}
 	a.job = &job.Job{User: owner, UID: p.UID, Umask: -1}
@@ -163,7 +163,7 @@ func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string,
 // goroutine.
 func (a *adoption) unclaimed(t *engine.Turn) error {
 	pid := a.process.PID
-	if id, found := t.Adopted(a.process.Stranger); found {
+	if id, found := t.Adopted(a.process.Process); found {
 		return problem.Newf(problem.Refused, "berth show "+id, "process %d is adopted already, as job %s", pid, id)
 	}
 	if id, found := t.Supervises(pid); found {
@@ -189,7 +189,7 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 	for index, processes := range occupants {
 		var usedMiB int64
 		for _, p := range processes {
-			if run.Within(p.PID, a.process.Stranger) {
+			if run.Within(p.PID, a.process.Process) {
 				usedMiB += max(0, p.UsedMiB)
 				cards = append(cards, index)
 			}
@@ -213,7 +213,7 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 			return problem.Newf(problem.Refused, "berth gpus shows what each has", "GPU %d has %d MiB, and not %d", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
 		}
 	}
-	stranger := a.process.Stranger
+	stranger := a.process.Process
 	a.spec.Adopt, a.spec.Argv, a.spec.GPUs, a.spec.IDs, a.spec.Grace = &stranger, a.process.Argv, len(cards), cards, time.Second
 	if a.spec.Name == "" {
 		a.spec.Name = fmt.Sprintf("adopted-%d", a.process.PID)

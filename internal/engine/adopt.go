@@ -27,7 +27,7 @@ func (t *Turn) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 }
 
 // Adopted is the job that stands for this process, if one does.
-func (t *Turn) Adopted(p job.Stranger) (id string, found bool) {
+func (t *Turn) Adopted(p job.Process) (id string, found bool) {
 	for id, j := range t.line.jobs {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
 			return id, true
@@ -100,7 +100,7 @@ func (t *Turn) watchStrangers(decided []*job.Job) []*job.Job {
 	return starts
 }
 
-func (t *Turn) alive(p job.Stranger) bool {
+func (t *Turn) alive(p job.Process) bool {
 	if t.cfg.Alive != nil {
 		return t.cfg.Alive(p)
 	}

@@ -17,7 +17,7 @@ import (
 type strangers struct{ gone map[int]bool }
 
 func (s *strangers) config(c *Config) {
-	c.Alive = func(p job.Stranger) bool { return !s.gone[p.PID] }
+	c.Alive = func(p job.Process) bool { return !s.gone[p.PID] }
 }
 
 // adopted is a rig on whose first card process 4242 has 5000 MiB, and job 1
@@ -35,7 +35,7 @@ func adopted(t *testing.T) (*rig, *strangers) {
 func (r *rig) adopt(cards ...int) (answer *error) {
 	r.t.Helper()
 	sp := job.Defaults()
-	sp.Argv, sp.IDs, sp.GPUs, sp.Adopt = []string{"python", "train.py"}, cards, len(cards), &job.Stranger{PID: 4242, Start: 77}
+	sp.Argv, sp.IDs, sp.GPUs, sp.Adopt = []string{"python", "train.py"}, cards, len(cards), &job.Process{PID: 4242, Start: 77}
 	j := &job.Job{Spec: sp, User: "ann"}
 	r.at().Number([]*job.Job{j})
 	answer = new(error)
@@ -47,7 +47,7 @@ func (r *rig) adopt(cards ...int) (answer *error) {
 func TestAnAdoptedProcessIsOnDiskBeforeItIsAcknowledgedAndStartsWhereItIs(t *testing.T) {
 	r, _ := adopted(t)
 	answer := r.adopt(0)
-	if id, found := r.at().Adopted(job.Stranger{PID: 4242, Start: 77}); !found || id != "1" {
+	if id, found := r.at().Adopted(job.Process{PID: 4242, Start: 77}); !found || id != "1" {
 		t.Errorf("a second one to ask finds %q", id)
 	}
 	r.step()
@@ -276,7 +276,7 @@ func TestAWatcherThatCannotStartNowIsTriedAgain(t *testing.T) {
 func TestAWatcherIsGivenNothingOfTheJobs(t *testing.T) {
 	l := &Launcher{JobsDir: "/jobs", Dir: "/here", Filter: true}
 	sp := job.Defaults()
-	sp.Argv, sp.Adopt, sp.Cap = []string{"python"}, &job.Stranger{PID: 4242, Start: 77}, "soft"
+	sp.Argv, sp.Adopt, sp.Cap = []string{"python"}, &job.Process{PID: 4242, Start: 77}, "soft"
 	o, err := l.Order(&job.Job{ID: "1", Attempt: job.Attempt{Number: 1, Grant: job.Grant{GPUs: []int{0}, UUIDs: []string{"GPU-0"}}}, Spec: sp}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ type Config struct {
 	After       func(*Turn) bool     // after each round; true ends Run
 	Log         *slog.Logger
 
-	Alive func(job.Stranger) bool // whether a process is there; nil: the kernel is asked
+	Alive func(job.Process) bool // whether a process is there; nil: the kernel is asked
 }
 
 // core is the state of one queue, in four parts. Each knows only those above it;

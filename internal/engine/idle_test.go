@@ -72,7 +72,7 @@ func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 
 func TestAnAdoptedProcessIsNeverCancelledForBeingIdle(t *testing.T) {
 	r := idleRig(t)
-	r.e.attempts.active["1"].job.Spec.Adopt = &job.Stranger{PID: 4711}
+	r.e.attempts.active["1"].job.Spec.Adopt = &job.Process{PID: 4711}
 	r.at().SetIdle(0, time.Hour)
 	r.pass(2 * time.Hour)
 	for _, did := range r.did {

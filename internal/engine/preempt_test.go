@@ -154,7 +154,7 @@ func TestWhatSendsALeaverBackIsCountedOnce(t *testing.T) {
 func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
-	adopted.Adopt = &job.Stranger{}
+	adopted.Adopt = &job.Process{}
 	if mode := r.at().aside(&adopted).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}

@@ -32,7 +32,7 @@ type Spec struct {
 
 	// Adopt makes the job stand for a process that berth did not start: it is
 	// accounted for, and left alone.
-	Adopt *Stranger `json:"adopt,omitempty"`
+	Adopt *Process `json:"adopt,omitempty"`
 
 	Priority int `json:"priority,omitempty"`
 
@@ -86,9 +86,9 @@ func (s *Spec) Texts(visit func(*string)) {
 	}
 }
 
-// Stranger is a process by its number and the moment it was started, in clock
+// Process is a process by its number and the moment it was started, in clock
 // ticks since the machine was: a number alone may be another's by now.
-type Stranger struct {
+type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
 }

@@ -29,7 +29,7 @@ type Holder struct {
 	UID     int // whom it runs as
 	// Root is a process that berth did not start: it and its descendants are
 	// the key's.
-	Root job.Stranger
+	Root job.Process
 }
 
 // Attribution says whose a process is. An owner it found is remembered for as
@@ -211,7 +211,7 @@ func (a *Attribution) byCgroup(path string) (key string, ok bool) {
 func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	for range maxAncestors {
 		for _, h := range a.holders {
-			if h.KeepPID > 0 && h.KeepPID == p.Parent || h.Root.PID > 0 && h.Root == (job.Stranger{PID: p.PID, Start: p.Start}) {
+			if h.KeepPID > 0 && h.KeepPID == p.Parent || h.Root.PID > 0 && h.Root == (job.Process{PID: p.PID, Start: p.Start}) {
 				return h.Key, true
 			}
 		}

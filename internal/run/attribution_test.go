@@ -119,9 +119,9 @@ func TestAnAdoptedProcessAndItsDescendantsAreTheJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := Holder{Key: "1", Root: job.Stranger{PID: root.PID, Start: root.Start}}
-	nearer := Holder{Key: "2", Root: job.Stranger{PID: inner.PID, Start: inner.Start}}
-	later := Holder{Key: "3", Root: job.Stranger{PID: root.PID, Start: root.Start + 1}}
+	whole := Holder{Key: "1", Root: job.Process{PID: root.PID, Start: root.Start}}
+	nearer := Holder{Key: "2", Root: job.Process{PID: inner.PID, Start: inner.Start}}
+	later := Holder{Key: "3", Root: job.Process{PID: root.PID, Start: root.Start + 1}}
 	rows := []struct {
 		name    string
 		holders []Holder

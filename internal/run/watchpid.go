@@ -21,7 +21,7 @@ const WatchWord = "__watch"
 const watchStep = time.Second
 
 // WatchArgs are the words after berth's own name that make it watch a process.
-func WatchArgs(p job.Stranger) []string {
+func WatchArgs(p job.Process) []string {
 	return []string{WatchWord, strconv.Itoa(p.PID), strconv.FormatUint(p.Start, 10)}
 }
 
@@ -42,7 +42,7 @@ func WatchMain(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-func watched(args []string) (p job.Stranger, err error) {
+func watched(args []string) (p job.Process, err error) {
 	if len(args) != 2 {
 		return p, fmt.Errorf("%s takes the number of a process and when it was started", WatchWord)
 	}
@@ -59,7 +59,7 @@ func openPidfd(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
 
 // watch returns when the process is gone. The descriptor is opened before the
 // start is looked at: what it names cannot become another process afterwards.
-func watch(p job.Stranger, step time.Duration, open func(pid int) (int, error)) error {
+func watch(p job.Process, step time.Duration, open func(pid int) (int, error)) error {
 	fd, err := open(p.PID)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -82,7 +82,7 @@ func watch(p job.Stranger, step time.Duration, open func(pid int) (int, error)) 
 	}
 }
 
-func watchByLooking(p job.Stranger, step time.Duration) error {
+func watchByLooking(p job.Process, step time.Duration) error {
 	ticker := time.NewTicker(step)
 	defer ticker.Stop()
 	for Alive(p) {
@@ -92,7 +92,7 @@ func watchByLooking(p job.Stranger, step time.Duration) error {
 }
 
 // Alive reports whether the process is there, and not another with its number.
-func Alive(p job.Stranger) bool {
+func Alive(p job.Process) bool {
 	found, err := keep.ReadProcess(p.PID)
 	return err == nil && found.Start == p.Start && !found.Dead()
 }

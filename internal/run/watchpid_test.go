@@ -17,7 +17,7 @@ import (
 )
 
 // bystander starts a process that this test holds, and says who it is.
-func bystander(t *testing.T, argv ...string) (*exec.Cmd, job.Stranger) {
+func bystander(t *testing.T, argv ...string) (*exec.Cmd, job.Process) {
 	t.Helper()
 	command := exec.Command(argv[0], argv[1:]...)
 	if err := command.Start(); err != nil {
@@ -31,7 +31,7 @@ func bystander(t *testing.T, argv ...string) (*exec.Cmd, job.Stranger) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return command, job.Stranger{PID: command.Process.Pid, Start: start}
+	return command, job.Process{PID: command.Process.Pid, Start: start}
 }
 
 func noPidfd(int) (int, error) { return 0, unix.ENOSYS }
@@ -96,26 +96,26 @@ func TestTheWatchersOwnProgram(t *testing.T) {
 
 func TestAStrangerIsReadAsTheKernelShowsIt(t *testing.T) {
 	command, p := bystander(t, "sleep", "600")
-	s, err := ReadStranger(p.PID)
+	s, err := ReadExternal(p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Stranger != p || s.UID != os.Getuid() || s.Name != "sleep" || !slices.Equal(s.Argv, []string{"sleep", "600"}) || s.Kernel || s.Leader != p.PID || s.IsSupervisor() {
+	if s.Process != p || s.UID != os.Getuid() || s.Name != "sleep" || !slices.Equal(s.Argv, []string{"sleep", "600"}) || s.Kernel || s.Leader != p.PID || s.IsSupervisor() {
 		t.Errorf("read as %+v", s)
 	}
 	if !Within(p.PID, p) || Within(os.Getpid(), p) {
 		t.Error("a process is within itself, and its parent is not")
 	}
-	self, err := ReadStranger(os.Getpid())
+	self, err := ReadExternal(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !Within(p.PID, self.Stranger) {
+	if !Within(p.PID, self.Process) {
 		t.Error("a child is not within its parent")
 	}
 	_ = command.Process.Kill()
 	waitZombie(t, p.PID)
-	if _, err := ReadStranger(p.PID); err == nil || !strings.Contains(err.Error(), "no such process") {
+	if _, err := ReadExternal(p.PID); err == nil || !strings.Contains(err.Error(), "no such process") {
 		t.Errorf("a dead one: %v", err)
 	}
 }
@@ -131,7 +131,7 @@ func waitZombie(t *testing.T, pid int) {
 
 func TestALongCommandLineIsCut(t *testing.T) {
 	_, p := bystander(t, "sh", "-c", "kill -STOP $$", strings.Repeat("x", 10_000))
-	s, err := ReadStranger(p.PID)
+	s, err := ReadExternal(p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestAThreadOfTheKernelIsKnownAsSuch(t *testing.T) {
 	if _, err := keep.ReadProcess(kernelThreads); err != nil {
 		t.Skip("the kernel's threads are not to be seen here")
 	}
-	s, err := ReadStranger(kernelThreads)
+	s, err := ReadExternal(kernelThreads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,24 +154,24 @@ func TestAThreadOfTheKernelIsKnownAsSuch(t *testing.T) {
 }
 
 func TestWhatIsBelowAnAdoptedProcessIsItsJobs(t *testing.T) {
-	self, err := ReadStranger(os.Getpid())
+	self, err := ReadExternal(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, p := bystander(t, "sleep", "600")
 	a := NewAttribution()
-	a.Set([]Holder{{Key: "7", Root: self.Stranger}, {Key: "8", Root: p}})
+	a.Set([]Holder{{Key: "7", Root: self.Process}, {Key: "8", Root: p}})
 	if key, _, _ := a.Owner(p.PID); key != "8" {
 		t.Errorf("the nearest one does not count: %q", key)
 	}
-	a.Set([]Holder{{Key: "7", Root: self.Stranger}})
+	a.Set([]Holder{{Key: "7", Root: self.Process}})
 	for _, pid := range []int{p.PID, self.PID} {
 		if key, ok, known := a.Owner(pid); key != "7" || !ok || !known {
 			t.Errorf("process %d is %q's (%v, %v)", pid, key, ok, known)
 		}
 	}
 	self.Start++
-	a.Set([]Holder{{Key: "7", Root: self.Stranger}})
+	a.Set([]Holder{{Key: "7", Root: self.Process}})
 	if key, ok, _ := a.Owner(p.PID); ok {
 		t.Errorf("below another process with the same number is %q's", key)
 	}

@@ -14,9 +14,9 @@ import (
 	"berth/internal/keep"
 )
 
-// Stranger is a process that berth did not start, as the kernel shows it.
-type Stranger struct {
-	job.Stranger
+// External is a process that berth did not start, as the kernel shows it.
+type External struct {
+	job.Process
 	UID    int      // its real user
 	Name   string   // the short one the kernel has for it
 	Argv   []string // its command line, the first part of a long one
@@ -33,10 +33,10 @@ const (
 	maxShownWords = 256
 )
 
-// ReadStranger looks at one process. All of it is about the same one: if its
+// ReadExternal looks at one process. All of it is about the same one: if its
 // number passed on meanwhile, there is no such process.
-func ReadStranger(pid int) (Stranger, error) {
-	s := Stranger{Stranger: job.Stranger{PID: pid}}
+func ReadExternal(pid int) (External, error) {
+	s := External{Process: job.Process{PID: pid}}
 	before, err := keep.ReadProcess(pid)
 	if err != nil || before.Dead() {
 		return s, noProcess(pid, err)
@@ -48,7 +48,7 @@ func ReadStranger(pid int) (Stranger, error) {
 	if s.Argv, err = readArgv(pid); err != nil {
 		return s, noProcess(pid, err)
 	}
-	if !Alive(s.Stranger) {
+	if !Alive(s.Process) {
 		return s, noProcess(pid, nil)
 	}
 	// Everything a person started has a command line, unless it wiped it.
@@ -69,7 +69,7 @@ func noProcess(pid int, err error) error {
 	return fmt.Errorf("process %d: %w", pid, ErrNoProcess)
 }
 
-func (s *Stranger) readStatus() error {
+func (s *External) readStatus() error {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(s.PID) + "/status")
 	if err != nil {
 		return err
@@ -126,12 +126,12 @@ func readArgv(pid int) ([]string, error) {
 }
 
 // IsSupervisor reports whether the process looks like one of berth's own.
-func (s Stranger) IsSupervisor() bool {
+func (s External) IsSupervisor() bool {
 	return s.Name == "berth-keep" || len(s.Argv) > 1 && s.Argv[1] == keepWord
 }
 
 // Within reports whether the process is the other or one of its descendants.
-func Within(pid int, root job.Stranger) bool {
+func Within(pid int, root job.Process) bool {
 	for range maxAncestors {
 		p, err := keep.ReadProcess(pid)
 		if err != nil {
