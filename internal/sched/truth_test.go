@@ -145,7 +145,7 @@ func (c *calibration) String() string {
 
 // TestForecastsComeTrue plays small workloads to their end and compares. With
 // exact knowledge of how long all runs last, fifo has no secrets. Where jobs may
-// pass, those behind get in the way too, which no forecast looks at; docs/howto/why.md
+// pass, those behind get in the way too, which no forecast looks at; docs/studies/forecast.md
 // has the figures.
 func TestForecastsComeTrue(t *testing.T) {
 	for _, row := range []struct {
