@@ -40,7 +40,7 @@ var foreign = []struct{ phrase, instead string }{
 
 // pending are the places that have not been read for this yet.
 var pending = []string{
-	"internal/api", "internal/batch", "internal/cli", "internal/compat", "internal/daemon", "internal/engine",
+	"internal/api", "internal/batch", "internal/cli", "internal/daemon", "internal/engine",
 	"internal/fakenvml", "internal/job", "internal/keep", "internal/machine",
 	"internal/predict", "internal/problem", "internal/report", "internal/run",
 	"internal/siege", "internal/sim", "internal/soak", "internal/store", "internal/testkit",

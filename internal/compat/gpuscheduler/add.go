@@ -19,11 +19,11 @@ const addUsage = `usage: gpu-scheduler add SCRIPT [flags]
 
 Append a job to the jobs file, as one line that gpu-scheduler start reads.
 
-  --conda NAME         conda environment; empty is the base environment
+  --conda NAME         conda environment (default: the base environment)
   --args "ARG..."      the script's arguments, quoted as in a shell
-  --priority N         lower starts first (0)
-  --gpus LIST          GPUs it may run on: 0,1,2 or 0-3 (any)
-  --output-file FILE   the jobs file (jobs.txt); - prints the line
+  --priority N         lower numbers start first (default 0)
+  --gpus LIST          GPUs it may run on: 0,1,2 or 0-3 (default: any)
+  --output-file FILE   the jobs file (default jobs.txt); - prints the line
 
 Example:
   gpu-scheduler add /path/to/train.py --conda myenv \
@@ -32,7 +32,7 @@ Example:
 Exit status: 0, 1 if the file cannot be written, 2 for bad usage.
 `
 
-// addition is what `gpu-scheduler add` was asked for.
+// addition is the job to add.
 type addition struct {
 	job  jobfile.CSVJob
 	gpus string // as written
@@ -55,14 +55,14 @@ func runAdd(c call, args []string) int {
 		return frontend.BadUsage
 	}
 	if _, err := os.Stat(a.job.Script); err != nil {
-		fmt.Fprintf(c.Err, "%s: warning: there is no %s yet\n", c.Name, a.job.Script)
+		fmt.Fprintf(c.Err, "%s: warning: %s does not exist yet\n", c.Name, a.job.Script)
 	}
 	if a.file == "-" {
 		fmt.Fprintln(c.Out, line)
 		return 0
 	}
 	if err := appendOneLine(a.file, line); err != nil {
-		c.Complain("add to the jobs file: "+err.Error(), "--output-file names another one, and - prints the line")
+		c.Complain("add to the jobs file: "+err.Error(), "choose another file with --output-file; - prints the line")
 		return frontend.Failed
 	}
 	fmt.Fprintf(c.Out, "Added to %s: %s\n", a.file, line)
@@ -78,29 +78,29 @@ func parseAddition(args []string) (a addition, err error) {
 	priority := flags.String("priority", "0", "")
 	flags.StringVar(&a.gpus, "gpus", "", "")
 	flags.StringVar(&a.file, "output-file", "jobs.txt", "")
-	flags.String("state-file", "", "") // every command takes it; this one has no use for it
+	flags.String("state-file", "", "") // accepted by every command, unused here
 	if err := flags.Parse(args); err != nil {
 		return a, err
 	}
 	switch flags.NArg() {
 	case 0:
-		return a, errors.New("which script? its path is missing")
+		return a, errors.New("the path of the script is missing")
 	case 1:
 		a.job.Script = flags.Arg(0)
 	default:
-		return a, fmt.Errorf("one script at a time, and %q is a second; its arguments go into --args \"...\"", flags.Arg(1))
+		return a, fmt.Errorf("expected one script, found a second word %q; the script's arguments go into --args \"...\"", flags.Arg(1))
 	}
 	if a.job.Priority, err = strconv.Atoi(*priority); err != nil {
-		return a, fmt.Errorf("--priority: found %q, allowed a whole number", *priority)
+		return a, fmt.Errorf("--priority: expected a whole number, found %q", *priority)
 	}
 	return a, a.job.Check()
 }
 
-// line is the addition as a line of the file, with the GPUs as they were
-// written. It is read back to see that it says what was meant.
+// line is the job as a line of the file, with the GPUs as typed. It is parsed
+// again to check that it means the same.
 func (a addition) line() (string, error) {
 	if strings.ContainsAny(a.gpus, "\n\r\x00") {
-		return "", fmt.Errorf("--gpus: found %q, allowed GPU ids and ranges on one line", a.gpus)
+		return "", fmt.Errorf("--gpus: expected GPU ids and ranges on one line, found %q", a.gpus)
 	}
 	line := jobfile.FormatCSV(a.job) + strings.TrimSpace(a.gpus)
 	read, err := jobfile.ParseCSV("add", []byte(line))
@@ -117,16 +117,15 @@ func (a addition) line() (string, error) {
 	return line, nil
 }
 
-// appendOneLine adds the line in one write, so that whoever reads or appends
-// at the same time sees all of it or none. A last line that has no newline yet
-// gets it first.
+// appendOneLine adds the line in one write, so that a concurrent reader sees all
+// of it or nothing. A last line without a newline gets one first.
 func appendOneLine(name, line string) error {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o666)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	// Others who add take turns, or two would both mend the same last line.
+	// Without the lock, two writers could both complete the same last line.
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", name, err)
 	}

@@ -8,9 +8,9 @@ import (
 	"berth/internal/job"
 )
 
-// baseEnvironment gives a job that names no environment the one it means:
-// conda's base where there is a conda, else the python on PATH. On systems that
-// have it as python3 alone, that one. The note says what is not as written.
+// baseEnvironment sets the environment of a job that names none: conda's base if
+// conda is installed, else python on PATH, or python3 where that is its only
+// name. The note reports the last case.
 func baseEnvironment(spec job.Spec) (_ job.Spec, note string) {
 	if spec.Conda != "" {
 		return spec, ""
@@ -23,13 +23,13 @@ func baseEnvironment(spec job.Spec) (_ job.Spec, note string) {
 		return spec, ""
 	}
 	if _, err := exec.LookPath("python3"); err != nil {
-		return spec, "" // the job fails, and says why
+		return spec, "" // the job will fail with a clear message
 	}
 	spec.Argv = append([]string{"python3"}, spec.Argv[1:]...)
-	return spec, "there is no python on PATH and no conda: jobs without an environment run under python3"
+	return spec, "neither python on PATH nor conda was found; jobs without an environment run with python3"
 }
 
-// condaHere looks where a job's set-up looks for an installation.
+// condaHere looks for conda in the same places as a job's set-up.
 func condaHere() bool {
 	home := os.Getenv("HOME")
 	for _, base := range []string{
@@ -43,7 +43,7 @@ func condaHere() bool {
 	return false
 }
 
-// condaBase is the installation that bin/conda or condabin/conda belongs to.
+// condaBase is the installation directory of bin/conda or condabin/conda.
 func condaBase(program string) string {
 	if program == "" {
 		return ""

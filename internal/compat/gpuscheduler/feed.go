@@ -16,11 +16,11 @@ import (
 	"berth/internal/problem"
 )
 
-// feed carries the jobs file to the daemon: what is in it and neither waits,
-// runs nor has succeeded.
+// feed submits the lines of the jobs file whose jobs are not queued, running or
+// finished.
 type feed struct {
-	last  []byte // what was read last
-	whole bool   // nothing of it was left for the next look
+	last  []byte // the file at the last look
+	whole bool   // all of it was dealt with
 	mtime time.Time
 	size  int64
 	read  time.Time
@@ -28,20 +28,19 @@ type feed struct {
 	sizes     jobfile.Sizes
 	sizesText string
 
-	gone    map[string]int // how often a key that was not in the file had been tried
-	refused map[string]int // how often the daemon would not have it
+	gone    map[string]int // attempts of a job whose line was removed
+	refused map[string]int // how often the daemon refused a job
 }
 
-// tried is a job of the file as far as it got.
+// tried is how far a job of the file got.
 type tried struct {
 	runs    int  // how often it was queued, or refused
-	settled bool // it waits, runs or succeeded
+	settled bool // it is queued, running or finished
 }
 
-// due are the lines whose jobs are to be queued, in the order of the file: of
-// lines that are the same job the last, which says most recently what its
-// priority is. A job that failed is due again as often as it stands in the
-// file beyond the times that it was tried.
+// due are the lines to queue, in the order of the file. Of several lines for the
+// same job the last counts, because its priority is the newest. A failed job is
+// due again if the file has more lines for it than it had attempts.
 func due(lines []jobfile.CSVJob, known func(key string) tried, gone map[string]int) []jobfile.CSVJob {
 	count, last := map[string]int{}, map[string]int{}
 	for i, line := range lines {
@@ -61,8 +60,8 @@ func due(lines []jobfile.CSVJob, known func(key string) tried, gone map[string]i
 	return list
 }
 
-// changed reports whether the jobs file is to be read: it looks another, it
-// ended within a line, or it was not read for long.
+// changed reports whether to read the jobs file: it has changed, it ended in the
+// middle of a line, or the interval has passed.
 func (s *scheduler) changed(now time.Time) bool {
 	f := &s.feed
 	info, err := os.Stat(s.opt.jobsFile)
@@ -85,7 +84,7 @@ func (s *scheduler) look(ctx context.Context, now time.Time) {
 	f.read = now
 	text, err := os.ReadFile(s.opt.jobsFile)
 	if errors.Is(err, os.ErrNotExist) {
-		s.log.warnOnce("there is no jobs file %s yet; jobs that are added to it will run", s.opt.jobsFile)
+		s.log.warnOnce("the jobs file %s does not exist yet; lines added to it will run", s.opt.jobsFile)
 		f.last, f.whole = []byte{}, true
 		s.absent(nil)
 		return
@@ -96,7 +95,7 @@ func (s *scheduler) look(ctx context.Context, now time.Time) {
 	}
 	f.whole = true
 	if end := bytes.LastIndexByte(text, '\n') + 1; end < len(text) && f.last != nil && !bytes.Equal(text, f.last) {
-		// Somebody may be writing that line. It counts if it stays so.
+		// The last line may be half written. It counts once it stays the same.
 		f.whole = false
 		f.last, text = text, text[:end]
 	} else {
@@ -107,7 +106,7 @@ func (s *scheduler) look(ctx context.Context, now time.Time) {
 	var wrong *jobfile.Errors
 	if errors.As(err, &wrong) {
 		for _, p := range wrong.Problems {
-			s.log.warnOnce("%s; the line is left out", p)
+			s.log.warnOnce("%s; the line is skipped", p)
 		}
 	}
 	s.queue(ctx, due(lines, s.tried, f.gone))
@@ -115,7 +114,7 @@ func (s *scheduler) look(ctx context.Context, now time.Time) {
 	s.absent(lines)
 }
 
-// tried is how far the job of a key got.
+// tried is how far the job with this key got.
 func (s *scheduler) tried(key string) tried {
 	t := tried{runs: s.feed.refused[key]}
 	for _, v := range s.index.of(key, s.since) {
@@ -126,8 +125,8 @@ func (s *scheduler) tried(key string) tried {
 	return t
 }
 
-// absent remembers of jobs that are not in the file how often they were tried:
-// put back, they are new.
+// absent records the attempts of jobs whose lines were removed, so that a line
+// put back counts as new.
 func (s *scheduler) absent(lines []jobfile.CSVJob) {
 	there := map[string]bool{}
 	for _, line := range lines {
@@ -146,7 +145,7 @@ func (s *scheduler) absent(lines []jobfile.CSVJob) {
 	}
 }
 
-// sayFailed names the lines that are not run because their job failed.
+// sayFailed logs the lines that are skipped because their job failed.
 func (s *scheduler) sayFailed(lines []jobfile.CSVJob) {
 	for _, line := range lines {
 		jobs := s.index.of(line.Key(), s.since)
@@ -154,18 +153,17 @@ func (s *scheduler) sayFailed(lines []jobfile.CSVJob) {
 			continue
 		}
 		if last := jobs[len(jobs)-1]; last.State.Terminal() {
-			s.log.warnOnce("job %s (%s, line %d) ended as %s and is not run again by itself; add the line once more to run it again",
+			s.log.warnOnce("job %s (%s, line %d) ended with %s and is not run again; add the line once more to run it again",
 				short(line.Key()), line.Script, line.Line, outcomeOf(last))
 		}
 	}
 }
 
-// readSizes reads what models need. A table with mistakes in it changes
-// nothing.
+// readSizes reads the requirements of models. A file with mistakes is ignored.
 func (s *scheduler) readSizes() {
 	text, err := os.ReadFile(s.opt.llmConfig)
 	if err != nil {
-		s.log.warnOnce("no table of models (%v): every job gets one whole GPU", err)
+		s.log.warnOnce("no table of models (%v); every job gets one whole GPU", err)
 		s.feed.sizes, s.feed.sizesText = jobfile.Sizes{}, ""
 		return
 	}
@@ -175,17 +173,17 @@ func (s *scheduler) readSizes() {
 	s.feed.sizesText = string(text)
 	sizes, err := jobfile.ParseSizes(s.opt.llmConfig, text)
 	if err != nil {
-		s.log.warn("%v; what was known of models before stays in force", err)
+		s.log.warn("%v; the previous table of models stays in force", err)
 		return
 	}
 	s.feed.sizes = sizes
 }
 
-// queueAtOnce bounds one request.
+// queueAtOnce bounds the jobs of one request.
 const queueAtOnce = 1000
 
-// queue hands jobs in, many at a time. Where one of them is refused each is
-// asked for alone, so that only that one is left out.
+// queue submits jobs in batches. If a batch is refused, its jobs are submitted one
+// by one, so that only the bad one is left out.
 func (s *scheduler) queue(ctx context.Context, lines []jobfile.CSVJob) {
 	for len(lines) > 0 && ctx.Err() == nil {
 		some := lines[:min(len(lines), queueAtOnce)]
@@ -204,7 +202,7 @@ func (s *scheduler) queue(ctx context.Context, lines []jobfile.CSVJob) {
 func (s *scheduler) refuse(line jobfile.CSVJob, err error) {
 	if kind := problem.KindOf(err); kind == problem.Unable || kind == problem.TooMuch {
 		s.log.warnOnce("line %d, %s: not queued yet: %v", line.Line, line.Script, err)
-		s.feed.whole = false // asked again at the next look
+		s.feed.whole = false // tried again at the next look
 		return
 	}
 	s.feed.refused[line.Key()]++
@@ -234,7 +232,7 @@ func (s *scheduler) submit(ctx context.Context, lines []jobfile.CSVJob) error {
 
 func (s *scheduler) queued(line jobfile.CSVJob, sent api.Submitted) {
 	now := time.Now()
-	// The event may be on its way; until then the job counts as queued.
+	// Until the event arrives, the job counts as queued.
 	if _, known := s.index.views[sent.ID]; !known {
 		s.index.put(job.View{ID: sent.ID, Name: nameOf(line.Script, line.Key()), State: job.Queued, Priority: -line.Priority, SubmittedAt: &now})
 	}
@@ -245,7 +243,7 @@ func (s *scheduler) queued(line jobfile.CSVJob, sent api.Submitted) {
 	s.dirty = true
 }
 
-// spec is a line as the daemon takes it.
+// spec is the daemon's spec of a line.
 func (s *scheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
 	want, err := line.Spec(s.feed.sizes)
 	if err != nil {

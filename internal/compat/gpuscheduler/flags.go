@@ -1,7 +1,6 @@
 package gpuscheduler
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"berth/internal/daemon"
 	"berth/internal/gpu"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // options are the flags of start, checked.
@@ -46,19 +46,19 @@ func parseStart(stateFile string, args []string) (options, error) {
 		flag      string
 		value     float64
 		low, most float64
-		said      string
+		expected  string
 	}{
-		{"mem-threshold", o.memThreshold, math.SmallestNonzeroFloat64, 1, "above 0 and up to 1"},
-		{"load-threshold", o.loadLimit, math.SmallestNonzeroFloat64, 1, "above 0 and up to 1"},
+		{"mem-threshold", o.memThreshold, math.SmallestNonzeroFloat64, 1, "a number above 0 and up to 1"},
+		{"load-threshold", o.loadLimit, math.SmallestNonzeroFloat64, 1, "a number above 0 and up to 1"},
 		{"monitor-interval", *monitor, 0.01, 86400, "seconds from 0.01 to 86400"},
 		{"state-interval", *state, 0.01, 86400, "seconds from 0.01 to 86400"},
-		{"max-assign-attempts", float64(o.maxAttempts), 1, 1000, "1 to 1000"},
+		{"max-assign-attempts", float64(o.maxAttempts), 1, 1000, "a number from 1 to 1000"},
 		{"assign-retry-wait", *wait, 0, 86400, "seconds from 0 to 86400"},
-		{"gpus", float64(o.gpus), 1, 1024, "1 to 1024"},
-		{"sim", float64(o.sim), 1, 1024, "1 to 1024"},
+		{"gpus", float64(o.gpus), 1, 1024, "a number from 1 to 1024"},
+		{"sim", float64(o.sim), 1, 1024, "a number from 1 to 1024"},
 	} {
-		if flags.Changed(n.flag) && !(n.value >= n.low && n.value <= n.most) { // NaN is in no range
-			return o, fmt.Errorf("--%s %v: allowed are %s", n.flag, n.value, n.said)
+		if flags.Changed(n.flag) && !(n.value >= n.low && n.value <= n.most) { // NaN fails both
+			return o, fmt.Errorf("--%s: expected %s, found %v", n.flag, n.expected, n.value)
 		}
 	}
 	o.monitorEvery, o.stateEvery, o.retryWait = seconds(*monitor), seconds(*state), seconds(*wait)
@@ -72,30 +72,30 @@ func parseStart(stateFile string, args []string) (options, error) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// simulated is how many cards the environment asks for; 0: real ones.
+// simulated is the number of simulated GPUs in BERTH_SIM; 0: use real ones.
 func simulated() (int, error) {
 	n, _ := gpu.SimFromEnv(os.Getenv)
 	if n < 0 {
-		return 0, errors.New("BERTH_SIM is a number of simulated GPUs, 1 to 1024")
+		return 0, fmt.Errorf("BERTH_SIM: %w", text.Mismatch(os.Getenv("BERTH_SIM"), "a number of simulated GPUs from 1 to 1024"))
 	}
 	return n, nil
 }
 
-// simVRAMMiB is the memory of a simulated card.
+// simVRAMMiB is the memory of a simulated GPU.
 const simVRAMMiB = 24576
 
-// noIdleRule lets the memory threshold alone say whether a card that others use
-// may be used too.
+// noIdleRule leaves it to the memory threshold whether a GPU with external
+// processes may be used.
 const noIdleRule = math.MaxInt64 / 4
 
-// rules are berth's, as this program's users know them.
+// rules sets berth's rules to this program's.
 func (o options) rules(c *daemon.Config) {
 	c.Rules.Policy, c.Rules.Fair = sched.Backfill, false
 	c.Rules.Placement = sched.Spread
 	c.Rules.MemThreshold, c.Rules.LoadThreshold = o.memThreshold, o.loadLimit
 	c.Rules.LoadAlways = true
 	c.Rules.IdleThresholdMiB = noIdleRule
-	// What succeeded is not queued again, however long ago that was.
+	// A job that succeeded is never queued again, so its record must not expire.
 	c.History, c.HistoryJobs, c.Logs = 0, 1_000_000, 0
 	for index := range o.gpus {
 		c.GPUs = append(c.GPUs, index)

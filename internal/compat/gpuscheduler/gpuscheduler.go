@@ -1,7 +1,7 @@
-// Package gpuscheduler is gpu-scheduler: a private daemon of berth's beside a
-// state file, and a loop in the same process that is its client. The loop reads
-// the jobs file and submits what is new, and carries what people write into the
-// state file to the daemon and back. What runs when, and where, is the daemon's.
+// Package gpuscheduler is gpu-scheduler: a private berth daemon beside a state
+// file, and a loop in the same process that is its client. The loop submits new
+// lines of the jobs file and synchronises the state file with the daemon. The
+// daemon decides what runs when and where.
 package gpuscheduler
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"berth/internal/compat/frontend"
 	"berth/internal/problem"
+	"berth/internal/text"
 )
 
 // Program is gpu-scheduler.
@@ -21,11 +22,10 @@ var Program = frontend.Program{Name: "gpu-scheduler", Usage: usage, Run: run}
 // call is one use of it.
 type call struct{ *frontend.Call }
 
-// usualStateFile is where the state is unless it was said otherwise.
+// usualStateFile is the default of --state-file.
 const usualStateFile = "gpu_scheduler_state.json"
 
-// run finds the command. The state file may be named before it, and
-// after it too.
+// run dispatches to the command. --state-file may come before or after it.
 func run(plain *frontend.Call) int {
 	c := call{plain}
 	stateFile, args, err := leading(c.Args)
@@ -33,7 +33,7 @@ func run(plain *frontend.Call) int {
 		return c.badUsage(err.Error())
 	}
 	if len(args) == 0 {
-		c.Complain("no command was given", "gpu-scheduler start, add, status, pause, resume or screens; --help tells of each")
+		c.Complain("the command is missing", "the commands are start, add, status, pause, resume and screens; see gpu-scheduler --help")
 		return frontend.BadUsage
 	}
 	verb, args := args[0], args[1:]
@@ -54,15 +54,15 @@ func run(plain *frontend.Call) int {
 	case "screens":
 		return runScreens(c, stateFile, args)
 	}
-	return c.badUsage(fmt.Sprintf("unknown command %q", verb))
+	return c.badUsage(fmt.Sprintf("expected a command, found %q", verb))
 }
 
 func (c call) badUsage(what string) int {
-	c.Complain(what, c.Name+" --help tells what it takes")
+	c.Complain(what, "see "+c.Name+" --help")
 	return frontend.BadUsage
 }
 
-// leading takes the state file off the front of the arguments.
+// leading reads --state-file before the command.
 func leading(args []string) (stateFile string, rest []string, err error) {
 	for stateFile = usualStateFile; len(args) > 0 && strings.HasPrefix(args[0], "-"); {
 		value, joined := strings.CutPrefix(args[0], "--state-file=")
@@ -83,8 +83,7 @@ func leading(args []string) (stateFile string, rest []string, err error) {
 	return stateFile, args, nil
 }
 
-// wantsHelp looks for a call for help among flags; what stands after -- is
-// nobody's flag.
+// wantsHelp looks for --help among the flags, which end at --.
 func wantsHelp(args []string) bool {
 	for _, word := range args {
 		switch word {
@@ -97,7 +96,7 @@ func wantsHelp(args []string) bool {
 	return false
 }
 
-// newFlags are flags that every command has.
+// newFlags are the flags that every command has.
 func newFlags(stateFile *string) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("gpu-scheduler", pflag.ContinueOnError)
 	flags.SetOutput(nil)
@@ -106,21 +105,21 @@ func newFlags(stateFile *string) *pflag.FlagSet {
 	return flags
 }
 
-// parse reads the flags of a command that takes so many words.
+// parse reads the flags of a command that takes this many arguments.
 func parse(flags *pflag.FlagSet, verb string, args []string, words int) error {
 	err := flags.Parse(args)
 	var bad *pflag.InvalidValueError
-	if errors.As(err, &bad) { // what the parser has to say beside is for programmers
-		return fmt.Errorf("--%s %q: allowed is %s", bad.GetFlag().Name, bad.GetValue(), frontend.TypeInWords(bad.GetFlag()))
+	if errors.As(err, &bad) { // pflag's own message shows Go's parse error
+		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, text.Mismatch(bad.GetValue(), frontend.TypeInWords(bad.GetFlag())))
 	}
 	if err != nil {
 		return err
 	}
 	switch n := flags.NArg(); {
 	case n > words:
-		return fmt.Errorf("%s: %q is one word too many", verb, flags.Arg(words))
+		return fmt.Errorf("%s: unexpected argument %q", verb, flags.Arg(words))
 	case n < words:
-		return fmt.Errorf("%s: the number of a GPU is missing", verb)
+		return fmt.Errorf("%s: the GPU id is missing", verb)
 	}
 	if file := flags.Lookup("state-file"); file.Value.String() == "" {
 		return errors.New("--state-file needs a path")
@@ -128,7 +127,7 @@ func parse(flags *pflag.FlagSet, verb string, args []string, words int) error {
 	return nil
 }
 
-// fail says what a daemon or this machine refused.
+// fail reports an error and returns the exit status.
 func (c call) fail(err error) int {
 	p, ok := errors.AsType[*problem.Problem](err)
 	if !ok {

@@ -132,7 +132,7 @@ func TestRetryWaitsGrowToABound(t *testing.T) {
 		t.Errorf("waits %v, want %s", got, want)
 	}
 	if got := retryWait(time.Minute, 3); got != time.Minute {
-		t.Errorf("a longer base is no reason to wait less: %v", got)
+		t.Errorf("with a base of one minute the wait is %v", got)
 	}
 }
 
@@ -172,9 +172,9 @@ func TestPausedCardsAreReadAsPeopleWriteThem(t *testing.T) {
 		`{"paused_gpus": []}`:               "[] ",
 		`{"paused_gpus": [2, 0, 2]}`:        "[0 2] ",
 		`{"paused_gpus": ["1"]}`:            "[1] ",
-		`{"paused_gpus": [-1]}`:             `[] paused_gpus: "-1" is no number of a GPU`,
-		`{"paused_gpus": [0.5]}`:            `[] paused_gpus: "0.5" is no number of a GPU`,
-		`{"paused_gpus": ["all"]}`:          `[] paused_gpus: "all" is no number of a GPU`,
+		`{"paused_gpus": [-1]}`:             `[] paused_gpus: expected a GPU id, found "-1"`,
+		`{"paused_gpus": [0.5]}`:            `[] paused_gpus: expected a GPU id, found "0.5"`,
+		`{"paused_gpus": ["all"]}`:          `[] paused_gpus: expected a GPU id, found "all"`,
 		`{"paused_gpus": {"0": true}}`:      `[] paused_gpus: json: cannot unmarshal object into Go value of type []interface {}`,
 		`{"paused_gpus": [1], "other": {}}`: "[1] ",
 	} {
@@ -277,7 +277,7 @@ func TestAnEditIsNotOverruled(t *testing.T) {
 }
 
 // TestAPauseJustBeforeTheEndIsKept: the daemon is gone when the state file is
-// saved for the last time, and cannot be told of it.
+// saved for the last time.
 func TestAPauseJustBeforeTheEndIsKept(t *testing.T) {
 	// seeds: S38 R16
 	for _, row := range []struct {
@@ -364,7 +364,7 @@ func TestEachCtrlCSaysWhatTheNextOneDoes(t *testing.T) {
 	defer file.Close()
 	s := &scheduler{log: &logger{out: &out, file: file}, index: newIndex()}
 	s.index.put(job.View{ID: "1", Name: "a.py-1", State: job.Running})
-	for _, want := range []string{"once more: without waiting", "once more: what has not ended"} {
+	for _, want := range []string{"once more: without waiting", "once more: exits"} {
 		out.Reset()
 		if s.stop(os.Interrupt); !strings.Contains(out.String(), want) {
 			t.Errorf("it says %q, without %q", out.String(), want)

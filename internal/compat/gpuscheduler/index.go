@@ -8,8 +8,8 @@ import (
 	"berth/internal/job"
 )
 
-// A job of the file carries its key in its name, so that the daemon alone
-// knows what was queued: "train.py-3f2a9c1b5d6e7f80".
+// A job's name contains its key, so that nothing but the daemon has to remember
+// which lines were queued: "train.py-3f2a9c1b5d6e7f80".
 
 func nameOf(script, key string) string {
 	base := script[strings.LastIndexByte(script, '/')+1:]
@@ -18,13 +18,12 @@ func nameOf(script, key string) string {
 
 func keyOf(v job.View) string { return v.Name[strings.LastIndexByte(v.Name, '-')+1:] }
 
-// jobID is how people know a job: in its log's name, its screen session and
-// what is said of it.
+// jobID is the id that users see: in log names, screen sessions and messages.
 func jobID(v job.View) string { return short(keyOf(v)) }
 
 func short(key string) string { return key[:min(8, len(key))] }
 
-// index is what the daemon said last of each job.
+// index is the last known state of each job.
 type index struct {
 	views map[string]job.View
 	byKey map[string][]string // ids, the oldest first
@@ -34,7 +33,7 @@ func newIndex() *index {
 	return &index{views: map[string]job.View{}, byKey: map[string][]string{}}
 }
 
-// put takes in how a job stands, and returns how it stood before.
+// put records a job and returns its previous state.
 func (x *index) put(v job.View) (before job.View, known bool) {
 	before, known = x.views[v.ID]
 	x.views[v.ID] = v
@@ -44,8 +43,8 @@ func (x *index) put(v job.View) (before job.View, known bool) {
 	return before, known
 }
 
-// of are the jobs of a key that count: since the state was last reset, and
-// whatever still lives.
+// of are the jobs with this key, without those that ended before the state was
+// last reset.
 func (x *index) of(key string, since time.Time) []job.View {
 	var list []job.View
 	for _, id := range x.byKey[key] {
@@ -56,7 +55,7 @@ func (x *index) of(key string, since time.Time) []job.View {
 	return list
 }
 
-// all are the jobs in the order they were submitted.
+// all are the jobs in the order of submission.
 func (x *index) all() []job.View {
 	list := make([]job.View, 0, len(x.views))
 	for _, v := range x.views {

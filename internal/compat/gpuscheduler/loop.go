@@ -15,19 +15,19 @@ import (
 	"berth/internal/text"
 )
 
-// tickEvery is how often files are looked at. A look costs next to nothing; the
-// intervals that were asked for are the longest that a change can go unseen.
+// tickEvery is how often files are checked, which is cheap. The intervals of the
+// flags are upper bounds for noticing a change.
 const tickEvery = 500 * time.Millisecond
 
-// follow is the loop: it hears what happens to jobs and cards, and carries the
-// files to the daemon and back.
-func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, told chan<- os.Signal, over <-chan error) error {
+// follow is the loop: it receives events of jobs and GPUs and synchronises the
+// files with the daemon.
+func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, passed chan<- os.Signal, over <-chan error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan api.Event, 256)
 	s.wait.Go(func() {
 		defer close(events)
-		// -1: how jobs stand is asked for once, when the stream has begun.
+		// -1: only new events; the jobs are listed once the stream has begun.
 		err := s.client.Events(ctx, api.EventQuery{Since: -1, GPUs: true}, func(ev api.Event) error {
 			select {
 			case events <- ev:
@@ -37,7 +37,7 @@ func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, told cha
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			s.log.warn("nothing more is heard of jobs: %v", err)
+			s.log.warn("lost the connection to the daemon's events: %v", err)
 		}
 	})
 	ticker := time.NewTicker(min(tickEvery, s.opt.monitorEvery, s.opt.stateEvery))
@@ -49,7 +49,7 @@ func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, told cha
 			return err
 		case sig := <-typed:
 			s.stop(sig)
-			told <- sig
+			passed <- sig
 		case ev, open := <-events:
 			if !open {
 				events = nil
@@ -62,7 +62,7 @@ func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, told cha
 	}
 }
 
-// drain hears what was said before the daemon ended.
+// drain handles the events sent before the daemon ended.
 func (s *scheduler) drain(ctx context.Context, events <-chan api.Event) {
 	for {
 		select {
@@ -86,13 +86,13 @@ func (s *scheduler) stop(sig os.Signal) {
 	}
 	switch {
 	case s.opt.screen && running > 0:
-		s.log.info("%v: stopping; %d running go on in their sessions, and the next start finds them", sig, running)
+		s.log.info("%v: stopping; %s in screen sessions continue, and the next start finds them", sig, text.Count(running, "running job"))
 	case running > 0 && !s.stopping:
-		s.log.info("%v: stopping %d running; they run again with the next start (once more: without waiting)", sig, running)
+		s.log.info("%v: stopping %s, to run again at the next start (once more: without waiting)", sig, text.Count(running, "running job"))
 	case !s.stopping:
 		s.log.info("%v: stopping", sig)
-	default: // a disk that is full keeps their end from being written down
-		s.log.info("%v: not waiting for jobs (once more: what has not ended by then is left to the next start)", sig)
+	default: // a full disk prevents their end from being recorded
+		s.log.info("%v: not waiting for jobs (once more: exits, and leaves the jobs to the next start)", sig)
 	}
 	s.stopping = true
 }
@@ -114,15 +114,15 @@ func (s *scheduler) hear(ctx context.Context, ev api.Event) {
 	}
 }
 
-// begin takes over what an earlier scheduler left.
+// begin takes over the jobs of an earlier scheduler.
 func (s *scheduler) begin(ctx context.Context) {
 	_, err := s.client.JobsAll(ctx, api.Query{Select: api.Select{All: true}, Over: true}, func(v job.View) error {
 		s.index.put(v)
 		return nil
 	})
 	if err != nil {
-		s.log.warn("ask for the jobs of an earlier start: %v", err)
-		return // asked again with the next look at the cards
+		s.log.warn("list the jobs of an earlier start: %v", err)
+		return // tried again with the next GPU event
 	}
 	s.ready, s.looked = true, time.Now()
 	s.takeOver(ctx)
@@ -136,7 +136,7 @@ func (s *scheduler) begin(ctx context.Context) {
 				s.ended(ctx, v)
 			}
 		case v.State == job.Running:
-			s.log.info("job %s goes on, on gpu %s", jobID(v), text.Numbers(v.GPUIDs))
+			s.log.info("job %s is still running on gpu %s", jobID(v), text.Numbers(v.GPUIDs))
 			s.stream(ctx, v, true)
 		case v.State.Terminal() && since(v.EndedAt):
 			s.ended(ctx, v)
@@ -147,11 +147,11 @@ func (s *scheduler) begin(ctx context.Context) {
 	s.tick(ctx)
 }
 
-// first reports whether something is told of a run for the first time.
+// first reports whether this is logged for the first time for an attempt.
 func (s *scheduler) first(v job.View, what string) bool {
 	key := fmt.Sprintf("%s/%d/%s", v.ID, v.Attempt, what)
-	defer func() { s.told[key] = true }()
-	return !s.told[key]
+	defer func() { s.reported[key] = true }()
+	return !s.reported[key]
 }
 
 func (s *scheduler) started(ctx context.Context, v job.View) {
@@ -193,13 +193,13 @@ func (s *scheduler) sayBegun() {
 	}
 }
 
-// happened tells of a job, and does what follows from it.
+// happened logs an event of a job and acts on it.
 func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 	v := *ev.Job
 	s.index.put(v)
 	s.dirty = true
 	if !s.ready {
-		return // what it comes to is asked for when the stream has begun
+		return // begin lists all jobs
 	}
 	id := jobID(v)
 	switch ev.Kind {
@@ -209,7 +209,7 @@ func (s *scheduler) happened(ctx context.Context, ev api.Event) {
 		s.ended(ctx, v)
 	case job.EventRequeued, job.EventRetry, job.EventPreempted:
 		delete(s.retries, v.ID)
-		s.afterOutput(v.ID, func() { s.log.info("job %s is queued again: %s", id, ev.Text) })
+		s.afterOutput(v.ID, func() { s.log.info("job %s is requeued: %s", id, ev.Text) })
 	case job.EventWarning, job.EventExceeds, job.EventIdle:
 		s.log.warn("job %s: %s", id, ev.Text)
 	}
@@ -224,7 +224,7 @@ func (s *scheduler) whereToLook(v job.View) string {
 	return where
 }
 
-// sayEnd tells how a job ended, and where that says little what it said last.
+// sayEnd logs how a job ended, and after a failure its last line of output.
 func (s *scheduler) sayEnd(v job.View) {
 	if v.State == job.Finished {
 		s.log.info("job %s finished on gpu %s", jobID(v), text.Numbers(v.GPUIDs))
@@ -232,7 +232,7 @@ func (s *scheduler) sayEnd(v job.View) {
 	}
 	text := fmt.Sprintf("job %s failed: %s", jobID(v), outcomeOf(v))
 	if last := lastLine(deref(v.Log)); last != "" {
-		text += "; it said last: " + last
+		text += "; last output: " + last
 	}
 	s.log.fail("%s", text)
 }
@@ -249,7 +249,7 @@ func outcomeOf(v job.View) string {
 	return text
 }
 
-// lastBytes is how much of a log is looked at for its last line.
+// lastBytes is how much of a log is read to find its last line.
 const lastBytes = 4096
 
 func lastLine(path string) string {
@@ -263,7 +263,7 @@ func lastLine(path string) string {
 		return ""
 	}
 	tail := make([]byte, lastBytes)
-	n, _ := file.ReadAt(tail, max(0, info.Size()-lastBytes)) // what could be read is enough
+	n, _ := file.ReadAt(tail, max(0, info.Size()-lastBytes)) // a short read is fine
 	text := strings.TrimSpace(string(tail[:n]))
 	return strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
 }
@@ -275,7 +275,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// tick looks at the files, tries again what is due, and explains waits.
+// tick checks the files, retries jobs that are due, and explains waits.
 func (s *scheduler) tick(ctx context.Context) {
 	if !s.ready {
 		return
@@ -290,15 +290,14 @@ func (s *scheduler) tick(ctx context.Context) {
 	s.explain(ctx, now)
 }
 
-// explainEvery is how often it is asked what jobs wait for, and explainMost of
-// how many of them at a time.
+// explainEvery is how often waits are explained, and explainMost for how many
+// jobs at a time.
 const (
 	explainEvery = 2 * time.Second
 	explainMost  = 20
 )
 
-// explain says once of each job at the head of the queue what it waits for. To
-// wait for room is no failure.
+// explain logs once, for each job at the head of the queue, why it waits.
 func (s *scheduler) explain(ctx context.Context, now time.Time) {
 	if now.Sub(s.looked) < explainEvery {
 		return

@@ -15,7 +15,7 @@ import (
 	"berth/internal/site"
 )
 
-// logger is what the scheduler says, to the terminal and into its log.
+// logger writes the scheduler's messages to the terminal and to its log.
 type logger struct {
 	mu   sync.Mutex
 	out  io.Writer
@@ -35,7 +35,7 @@ func (l *logger) say(level, format string, args ...any) {
 	line := fmt.Sprintf("%s - %s - %s\n", time.Now().Format(time.DateTime), level, fmt.Sprintf(format, args...))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A terminal that is gone must not stop the scheduler.
+	// A closed terminal must not stop the scheduler.
 	_, _ = io.WriteString(l.out, line)
 	_, _ = io.WriteString(l.file, line)
 }
@@ -44,31 +44,31 @@ func (l *logger) info(format string, args ...any) { l.say("INFO", format, args..
 func (l *logger) warn(format string, args ...any) { l.say("WARNING", format, args...) }
 func (l *logger) fail(format string, args ...any) { l.say("ERROR", format, args...) }
 
-// warnOnce does not repeat itself, however often the same thing is found.
+// warnOnce gives the same warning only once.
 func (l *logger) warnOnce(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
-	said := l.once[text]
+	repeated := l.once[text]
 	l.once[text] = true
 	l.mu.Unlock()
-	if !said {
+	if !repeated {
 		l.warn("%s", text)
 	}
 }
 
-// output writes what jobs print, each line with the job it comes from.
+// output writes the output of a job, each line with the job's id.
 type output struct {
 	log    *logger
 	prefix string
-	held   []byte // the beginning of a line
+	held   []byte // the incomplete last line
 }
 
-// heldMost bounds a line that does not end.
+// heldMost bounds an incomplete line.
 const heldMost = 64 << 10
 
 func (o *output) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
-		// A progress bar ends its lines with a return alone.
+		// A progress bar ends its lines with a carriage return.
 		at := bytes.IndexAny(rest, "\r\n")
 		if at < 0 && len(o.held)+len(rest) < heldMost {
 			o.held = append(o.held, rest...)
@@ -97,8 +97,8 @@ func (o *output) close() {
 	}
 }
 
-// stream shows what a run prints until it is over. One that began before this
-// scheduler did is shown from now on; the log has the rest.
+// stream shows the output of an attempt until it ends. If the attempt began before
+// this scheduler, only new output is shown; the log has the rest.
 func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
 	if s.opt.screen || s.streams[v.ID] != nil {
 		return
@@ -121,13 +121,13 @@ func (s *scheduler) stream(ctx context.Context, v job.View, adopted bool) {
 			_ = log.Close() // it was only read
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-			s.log.warn("job %s: its output cannot be shown: %v", jobID(v), err)
+			s.log.warn("job %s: cannot show its output: %v", jobID(v), err)
 		}
 	})
 }
 
-// afterOutput runs f when all of a run's output was shown, so that its end is
-// the last that is said of it.
+// afterOutput runs f when all output of an attempt was shown, so that its end is
+// the last message about it.
 func (s *scheduler) afterOutput(id string, f func()) {
 	done := s.streams[id]
 	delete(s.streams, id)

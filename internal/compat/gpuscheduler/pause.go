@@ -14,18 +14,18 @@ import (
 	"berth/internal/problem"
 )
 
-// askTime bounds how long a command waits for a scheduler that runs.
+// askTime bounds how long a command waits for the running scheduler.
 const askTime = 10 * time.Second
 
-// runPause writes into the state file what a scheduler that runs, or the next
-// one, obeys; one that runs is told at once, too.
+// runPause records the pause in the state file, for the running scheduler or the
+// next one, and also tells a running one directly.
 func runPause(c call, pause bool, stateFile string, args []string) int {
 	verb := "resume"
 	if pause {
 		verb = "pause"
 	}
 	if i := slices.IndexFunc(args, func(word string) bool { _, err := strconv.Atoi(word); return err == nil && word[0] == '-' }); i >= 0 {
-		args = slices.Insert(slices.Clone(args), i, "--") // a number below zero, and no flag
+		args = slices.Insert(slices.Clone(args), i, "--") // a negative number, not a flag
 	}
 	flags := newFlags(&stateFile)
 	if err := parse(flags, verb, args, 1); err != nil {
@@ -33,7 +33,7 @@ func runPause(c call, pause bool, stateFile string, args []string) int {
 	}
 	index, err := strconv.Atoi(flags.Arg(0))
 	if err != nil || index < 0 {
-		c.Complain(fmt.Sprintf("%q is no number of a GPU", flags.Arg(0)), "gpu-scheduler status lists them")
+		c.Complain(fmt.Sprintf("expected a GPU id, found %q", flags.Arg(0)), "gpu-scheduler status lists them")
 		return frontend.Failed
 	}
 	live, err := setPaused(stateFile, index, pause)
@@ -42,7 +42,7 @@ func runPause(c call, pause bool, stateFile string, args []string) int {
 	}
 	fmt.Fprintf(c.Out, "gpu %d is %sd", index, verb)
 	if !live {
-		fmt.Fprintf(c.Out, "; no scheduler runs with %s, the next one will obey", stateFile)
+		fmt.Fprintf(c.Out, "; no scheduler is running with %s, so it takes effect at the next start", stateFile)
 	}
 	fmt.Fprintln(c.Out)
 	return 0
@@ -64,16 +64,16 @@ func setPaused(stateFile string, index int, pause bool) (live bool, err error) {
 	return live, fmt.Errorf("state file %s: %w", stateFile, err)
 }
 
-// notePaused tells the scheduler that runs, and writes it down. The caller
-// holds the lock.
+// notePaused tells the running scheduler and records the pause. The caller holds
+// the lock.
 func notePaused(ctx context.Context, stateFile string, index int, pause bool) (live bool, err error) {
 	doc, stamp, err := readDoc(stateFile)
 	if errors.Is(err, os.ErrNotExist) {
 		doc, err = document{}, nil
-		doc.set(keySince, time.Now()) // as at a start without one: what was before is forgotten
+		doc.set(keySince, time.Now()) // as at a start without a file: earlier jobs are forgotten
 	}
 	if err != nil {
-		return false, problem.Newf(problem.Refused, "mend it, or delete it to start over", "%v", err)
+		return false, problem.Newf(problem.Refused, "repair it, or delete it to start over", "%v", err)
 	}
 	client, err := dial(stateFile)
 	if err != nil {
@@ -92,7 +92,7 @@ func notePaused(ctx context.Context, stateFile string, index int, pause bool) (l
 			return live, err
 		}
 	}
-	paused, _ := doc.paused() // it could be read
+	paused, _ := doc.paused() // readDoc has checked it
 	paused = slices.DeleteFunc(paused, func(n int) bool { return n == index })
 	if pause {
 		paused = append(paused, index)
@@ -103,7 +103,7 @@ func notePaused(ctx context.Context, stateFile string, index int, pause bool) (l
 	return live, err
 }
 
-// dial is a client of the scheduler that runs with a state file, if one does.
+// dial is a client for the scheduler of a state file.
 func dial(stateFile string) (*api.Client, error) {
 	places, err := placesOf(stateFile)
 	if err != nil {

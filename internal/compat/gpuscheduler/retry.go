@@ -8,10 +8,10 @@ import (
 	"berth/internal/job"
 )
 
-// retryMost is the longest wait between two tries to start a job.
+// retryMost is the longest wait between two attempts to start a job.
 const retryMost = 30 * time.Second
 
-// retryWait is how long to wait after so many tries.
+// retryWait is how long to wait after this many attempts.
 func retryWait(base time.Duration, tries int) time.Duration {
 	most := max(base, retryMost)
 	wait := base
@@ -23,19 +23,19 @@ func retryWait(base time.Duration, tries int) time.Duration {
 	return wait
 }
 
-// consider plans another try for a job that could not be started. A job that
-// ran and failed is not tried again.
+// consider schedules another attempt for a job that could not be started. A job
+// that ran and failed is not retried.
 func (s *scheduler) consider(ctx context.Context, v job.View, news bool) {
 	if v.Outcome == nil || *v.Outcome != job.Launch || forgotten(v, s.since) {
 		return
 	}
 	if ids := s.index.byKey[keyOf(v)]; ids[len(ids)-1] != v.ID {
-		return // its line was added once more since
+		return // its line was added again since
 	}
 	tries := s.tries(ctx, v)
 	if tries >= s.opt.maxAttempts {
 		if news {
-			s.log.fail("job %s could not be started in %d attempts and is given up", jobID(v), tries)
+			s.log.fail("job %s could not be started in %d attempts; giving up", jobID(v), tries)
 		}
 		return
 	}
@@ -48,8 +48,8 @@ func (s *scheduler) consider(ctx context.Context, v job.View, news bool) {
 	s.log.warn("job %s could not be started (attempt %d of %d); next attempt in %s", jobID(v), tries, s.opt.maxAttempts, wait)
 }
 
-// tries counts the attempts to start a job that came to nothing; the daemon
-// remembers them over restarts.
+// tries counts the failed attempts to start a job. The daemon remembers them over
+// restarts.
 func (s *scheduler) tries(ctx context.Context, v job.View) int {
 	detail, err := s.client.Job(ctx, v.ID)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *scheduler) tries(ctx context.Context, v job.View) int {
 	return max(n, 1)
 }
 
-// retry queues again what is due.
+// retry requeues the jobs that are due.
 func (s *scheduler) retry(ctx context.Context, now time.Time) {
 	for id, at := range s.retries {
 		if now.Before(at) {
@@ -72,10 +72,10 @@ func (s *scheduler) retry(ctx context.Context, now time.Time) {
 		}
 		_, err := s.client.Act(ctx, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: []string{id}}})
 		if err != nil {
-			s.log.warnOnce("job %s cannot be queued again yet: %v", jobID(s.index.views[id]), err)
+			s.log.warnOnce("job %s cannot be requeued yet: %v", jobID(s.index.views[id]), err)
 			continue
 		}
-		// Until the daemon tells of it: it is not to be queued a second time.
+		// Not a second time before the daemon's event arrives.
 		s.retries[id] = now.Add(time.Minute)
 		delete(s.reasons, id)
 	}

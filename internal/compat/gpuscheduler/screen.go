@@ -12,21 +12,22 @@ import (
 	"berth/internal/problem"
 )
 
-// ScreenWord is the first word with which berth holds a job's screen session.
+// ScreenWord is the first argument of the berth process that holds a job's screen
+// session.
 const ScreenWord = "__screen"
 
-// sessionPrefix is how gpu-scheduler's sessions are told from others.
+// sessionPrefix distinguishes gpu-scheduler's sessions from others.
 const sessionPrefix = "gpujob_"
 
-// The parts of a session's name are bounded: all of it, its process and the
-// directory must fit the address of a socket.
+// The parts of a session's name are bounded: with the process id and directory it
+// must fit into a socket address.
 const (
 	maxPart  = 16
-	maxCards = 40 // sixteen of them
+	maxCards = 40 // sixteen GPUs
 )
 
-// screenCommand is what a job runs so that its words run in a screen session
-// that is named after its cards, its mode and its id.
+// screenCommand wraps a command to run in a screen session named after its GPUs,
+// mode and id.
 func screenCommand(self, mode, id string, words []string) []string {
 	return append([]string{self, ScreenWord, namePart(mode), namePart(id), "--"}, words...)
 }
@@ -42,13 +43,13 @@ func sessionName(gpus, mode, id string) string {
 	if gpus == "" {
 		gpus = "none"
 	}
-	for len(gpus) > maxCards { // the first ones will do
+	for len(gpus) > maxCards { // the first ones are enough
 		gpus = gpus[:strings.LastIndexByte(gpus, ',')]
 	}
 	return sessionPrefix + gpus + "_" + mode + "_" + id
 }
 
-// namePart keeps of a word what shells and screen take for nothing else.
+// namePart replaces characters that are special to shells or screen.
 func namePart(word string) string {
 	const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.+-"
 	parts := strings.FieldsFunc(word, func(r rune) bool { return !strings.ContainsRune(harmless, r) })
@@ -59,34 +60,34 @@ func namePart(word string) string {
 	return safe[:min(len(safe), maxPart)]
 }
 
-// screenReady says why jobs cannot run in screen sessions here.
+// screenReady reports why jobs cannot run in screen sessions here.
 func screenReady() error {
 	if _, err := exec.LookPath("screen"); err != nil {
-		return problem.Newf(problem.Unable, "sudo apt-get install screen, or leave --screen out", "GNU Screen command not found")
+		return problem.Newf(problem.Unable, "sudo apt-get install screen, or omit --screen", "GNU Screen command not found")
 	}
 	_, err := screenDir()
 	return err
 }
 
-// screenDir is where this user's sessions are when screen's own place cannot
-// be used, as in a container where nobody has made it; "" where it can. It is
-// the same for every process of the user, so that sessions are found again.
+// screenDir is a directory for sessions if screen's own cannot be used, as in a
+// container that lacks it; "" if it can. It is the same for every process of the
+// user, so that sessions are found again.
 func screenDir() (string, error) {
 	if os.Getenv("SCREENDIR") != "" {
 		return "", nil
 	}
-	said, _ := exec.Command("screen", "-ls").CombinedOutput() // its status says how many there are
-	if directory := regexp.MustCompile(`(?m) in (/.*)\.\s*$`); directory.Match(said) {
-		return "", nil // it names the one that it uses
+	listing, _ := exec.Command("screen", "-ls").CombinedOutput() // the exit status depends on the number of sessions
+	if directory := regexp.MustCompile(`(?m) in (/.*)\.\s*$`); directory.Match(listing) {
+		return "", nil // it names the directory it uses
 	}
 	dir := ownScreenDir()
 	if err := ownDir(dir, 0o077); err != nil {
-		return "", problem.Newf(problem.Unable, "set SCREENDIR to one", "screen has no place for its sessions (%s): %v", strings.TrimSpace(string(said)), err)
+		return "", problem.Newf(problem.Unable, "set SCREENDIR to a directory of yours", "screen has no directory for its sessions (%s): %v", strings.TrimSpace(string(listing)), err)
 	}
 	return dir, nil
 }
 
-// ownScreenDir does not follow TMPDIR, which a job may have and a shell not.
+// ownScreenDir ignores TMPDIR, which may differ between a job and a shell.
 func ownScreenDir() string {
 	return filepath.Join("/tmp", "berth-screen-"+strconv.Itoa(os.Getuid()))
 }

@@ -20,30 +20,30 @@ import (
 // insideWord follows ScreenWord in the session itself.
 const insideWord = "--inside"
 
-// What a session and the one who holds it share, in a directory of theirs.
+// The files that a session shares with the process that holds it.
 const (
-	outputFile  = "output"  // a pipe: what the command prints
-	commandFile = "command" // what to run
-	statusFile  = "status"  // how that ended
+	outputFile  = "output"  // a pipe with the command's output
+	commandFile = "command" // the command and its environment
+	statusFile  = "status"  // its exit status
 	screenFile  = "screenrc"
 )
 
 const (
-	// leaveTime is what one side of a session gets to end after the other did.
+	// leaveTime is how long one side of a session may take to end after the other.
 	leaveTime = 10 * time.Second
-	// hearTime is how long a signal that was sent to all takes to reach all.
-	hearTime = time.Second
+	// spreadTime is how long a signal to all processes takes to reach them.
+	spreadTime = time.Second
 )
 
-// ScreenMain is a job in screen mode: MODE ID -- WORD... It starts a session
-// in which the words run, stays for as long as they do, prints what they print
-// and ends as they end. A session that is ended by somebody else has failed.
+// ScreenMain is a job in screen mode: MODE ID -- WORD... It runs the command in a
+// session, passes on its output and exits with its status. A session that is
+// ended from outside counts as failed.
 func ScreenMain(args []string, out, errOut io.Writer) int {
 	if len(args) == 2 && args[0] == insideWord {
 		return sitInside(args[1])
 	}
 	if len(args) < 4 || args[2] != "--" {
-		fmt.Fprintf(errOut, "gpu-scheduler: %s takes a mode, an id, -- and a command\n", ScreenWord)
+		fmt.Fprintf(errOut, "gpu-scheduler: %s: expected a mode, an id, -- and a command\n", ScreenWord)
 		return frontend.BadUsage
 	}
 	s, err := newSession(sessionName(os.Getenv("BERTH_GPUS"), args[0], args[1]), args[3:])
@@ -58,22 +58,22 @@ func ScreenMain(args []string, out, errOut io.Writer) int {
 	return code
 }
 
-// session is a screen session from outside.
+// session is a screen session, seen from the process that holds it.
 type session struct {
 	name string
-	dir  string // shared with its inside; nobody else's
-	home string // SCREENDIR, where the usual place is unusable
+	dir  string // shared with the process inside, and private
+	home string // SCREENDIR, if the usual one cannot be used
 }
 
-// insideCommand is what runs in the session. The environment goes along in a
-// file: screen is set-group-id on many systems, and the dynamic linker takes
-// variables as LD_LIBRARY_PATH from such programs.
+// insideCommand is what runs in the session. The environment is passed in a file:
+// screen is set-group-id on many systems, and the dynamic linker removes
+// variables such as LD_LIBRARY_PATH from such programs.
 type insideCommand struct {
 	Words, Env []string
 }
 
-// text is the number of words, the words and the environment, with a zero byte
-// between each two: the one byte that none of them can hold.
+// text is the number of words, the words and the environment, separated by zero
+// bytes, which none of them can contain.
 func (c insideCommand) text() []byte {
 	return []byte(strings.Join(slices.Concat([]string{strconv.Itoa(len(c.Words))}, c.Words, c.Env), "\x00"))
 }
@@ -83,7 +83,7 @@ func parseInside(text []byte) (c insideCommand, err error) {
 	fields := strings.Split(rest, "\x00")
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > len(fields) {
-		return c, errors.New("it holds no command")
+		return c, errors.New("expected a command, found none")
 	}
 	return insideCommand{Words: fields[:n], Env: fields[n:]}, nil
 }
@@ -97,16 +97,16 @@ func newSession(name string, words []string) (s *session, err error) {
 		return nil, err
 	}
 	if s.dir, err = os.MkdirTemp("", "berth-session-"); err != nil {
-		return nil, fmt.Errorf("make a directory for the session: %w", err)
+		return nil, fmt.Errorf("create a directory for the session: %w", err)
 	}
-	if err := s.furnish(words); err != nil {
+	if err := s.prepare(words); err != nil {
 		os.RemoveAll(s.dir)
 		return nil, fmt.Errorf("prepare the session: %w", err)
 	}
 	return s, nil
 }
 
-func (s *session) furnish(words []string) error {
+func (s *session) prepare(words []string) error {
 	if err := syscall.Mkfifo(s.path(outputFile), 0o600); err != nil {
 		return err
 	}
@@ -119,9 +119,9 @@ func (s *session) furnish(words []string) error {
 
 func (s *session) path(name string) string { return filepath.Join(s.dir, name) }
 
-// screenConfig is what of the user's own configuration concerns how one sits
-// at a terminal. The rest stays out: windows that it opens would take the
-// place of the job's, and dead ones that it keeps would never end.
+// screenConfig keeps the user's terminal settings and drops the rest: windows
+// opened by the configuration would replace the job's, and windows that stay
+// after their command would never end.
 func screenConfig() string {
 	config := "startup_message off\ndeflogin off\ndefscrollback 10000\n"
 	own := os.Getenv("SCREENRC")
@@ -139,8 +139,8 @@ func screenConfig() string {
 	return config + "zombie\nautodetach on\n"
 }
 
-// start begins the session, which does not go into the background: it is a
-// child of the job, and ends with it.
+// start starts the session in the foreground: it is a child of the job, and ends
+// with it.
 func (s *session) start(errOut io.Writer) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *session) start(errOut io.Writer) (*exec.Cmd, error) {
 	command := exec.Command("screen", "-D", "-m", "-S", s.name, "-c", s.path(screenFile), self, ScreenWord, insideWord, s.dir)
 	command.Stdout, command.Stderr = errOut, errOut
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "STY=") { // a session of its own, also where berth was started in one
+		if !strings.HasPrefix(entry, "STY=") { // its own session, even if berth was started in one
 			command.Env = append(command.Env, entry)
 		}
 	}
@@ -159,11 +159,11 @@ func (s *session) start(errOut io.Writer) (*exec.Cmd, error) {
 	return command, command.Start()
 }
 
-// hold starts the session and returns when both it and its command are gone.
+// hold starts the session and returns when both it and its command have ended.
 //
-// Whoever ends the job tells every process of it, and screen obeys at once.
-// The command has its grace all the same: its terminal is held by sitInside,
-// and this process passes on what it prints until it is done.
+// Cancelling a job signals all its processes, and screen ends at once. The
+// command still has its grace period: sitInside holds its terminal, and this
+// process passes on its output until it ends.
 func (s *session) hold(out, errOut io.Writer) (int, error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -173,31 +173,31 @@ func (s *session) hold(out, errOut io.Writer) (int, error) {
 		return frontend.Failed, err
 	}
 	screenGone, insideGone := make(chan struct{}), make(chan struct{})
-	go func() { _ = screen.Wait(); close(screenGone) }() // its status says nothing of the command's
+	go func() { _ = screen.Wait(); close(screenGone) }() // its status is not the command's
 	go func() { s.pass(out); close(insideGone) }()
 
 	var late <-chan time.Time
-	inSession, told := true, false
+	inSession, signalled := true, false
 	for inSession || insideGone != nil {
 		select {
 		case <-screenGone:
 			inSession, screenGone = false, nil
 			s.unblock()
-			if late = nil; !told {
+			if late = nil; !signalled {
 				late = time.After(leaveTime)
 			}
 		case <-insideGone:
 			insideGone = nil
 			late = time.After(leaveTime)
 		case <-signals:
-			if told = true; inSession {
-				late = time.After(hearTime) // only we were told, if screen is still there then
+			if signalled = true; inSession {
+				late = time.After(spreadTime) // if screen is still there then, only we got the signal
 			} else {
 				late = nil
 			}
 		case <-late:
 			if !inSession {
-				return frontend.Failed, fmt.Errorf("it was ended, and its command goes on without a terminal")
+				return frontend.Failed, fmt.Errorf("the session ended, but its command keeps running without a terminal")
 			}
 			_ = screen.Process.Signal(syscall.SIGTERM)
 			late = time.After(leaveTime)
@@ -206,8 +206,8 @@ func (s *session) hold(out, errOut io.Writer) (int, error) {
 	return s.status()
 }
 
-// pass prints what the command prints, until its end of the pipe is closed.
-// What cannot be written is lost: the job does not wait for it.
+// pass copies the command's output until the pipe is closed. Output that cannot
+// be written is dropped, so that the job does not block.
 func (s *session) pass(out io.Writer) {
 	pipe, err := os.OpenFile(s.path(outputFile), os.O_RDONLY, 0) // waits for the other end
 	if err != nil {
@@ -224,18 +224,18 @@ func (s *session) pass(out io.Writer) {
 	}
 }
 
-// unblock ends the wait for an inside that never came.
+// unblock ends the wait for a process inside that never started.
 func (s *session) unblock() {
 	if pipe, err := os.OpenFile(s.path(outputFile), os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 		pipe.Close()
 	}
 }
 
-// status is how the command ended, by the word of the one who saw it.
+// status is the exit status of the command, as written by the process inside.
 func (s *session) status() (int, error) {
 	text, err := os.ReadFile(s.path(statusFile))
 	if err != nil {
-		return frontend.Failed, fmt.Errorf("it was ended before its command was")
+		return frontend.Failed, fmt.Errorf("the session ended before its command")
 	}
 	code, err := strconv.Atoi(string(text))
 	if err != nil {

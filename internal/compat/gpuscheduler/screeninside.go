@@ -20,25 +20,25 @@ import (
 	"berth/internal/compat/frontend"
 )
 
-const windowFD = 0 // what a process in a window of screen begins with
+const windowFD = 0 // standard input is screen's window
 
 const (
 	exitCannotRun = 126
 	exitNotFound  = 127
 
-	// hangUpSettle is how long after a hang-up it is known whether the job is
-	// being ended: then TERM was sent before screen could end.
+	// hangUpSettle is how long to wait after a hang-up for a SIGTERM, which means
+	// that the job is being cancelled.
 	hangUpSettle = 200 * time.Millisecond
-	// drainTime is how long output may be under way after its writer's end.
+	// drainTime is how long to wait for output after the command has ended.
 	drainTime = 500 * time.Millisecond
-	// maxDrain bounds that where others go on writing.
+	// maxDrain bounds that if other processes keep writing.
 	maxDrain = 5 * time.Second
 )
 
-// sitInside is the one process in a session's window. It gives the command a
-// terminal of its own, which stays when screen goes, and copies what comes out
-// of it to the window and to the job's log. So the log is complete, and nobody
-// who sits at the window, or fell asleep there, holds the command up.
+// sitInside is the process in a session's window. It gives the command its own
+// terminal, which outlives screen, and copies the output to the window and to the
+// job's log. So the log is complete, and a blocked window does not block the
+// command.
 func sitInside(dir string) int {
 	code, err := insideJob(dir)
 	if err != nil {
@@ -63,7 +63,8 @@ func insideJob(dir string) (int, error) {
 	return code, writeStatus(dir, code)
 }
 
-// readInside takes what to run. The file goes: it holds an environment.
+// readInside reads the command and deletes its file, which contains an
+// environment.
 func readInside(path string) (c insideCommand, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -76,7 +77,7 @@ func readInside(path string) (c insideCommand, err error) {
 	return c, err
 }
 
-// writeStatus leaves a whole status or none.
+// writeStatus writes the status atomically.
 func writeStatus(dir string, code int) error {
 	next := filepath.Join(dir, statusFile+".next")
 	if err := os.WriteFile(next, []byte(strconv.Itoa(code)), 0o600); err != nil {
@@ -85,7 +86,7 @@ func writeStatus(dir string, code int) error {
 	return os.Rename(next, filepath.Join(dir, statusFile))
 }
 
-// windowEnv is the job's environment with what screen says of its window.
+// windowEnv is the job's environment with screen's variables.
 func windowEnv(env []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return strings.HasPrefix(entry, "STY=") })
 	for _, name := range []string{"TERM", "TERMCAP", "STY", "WINDOW", "SCREENDIR"} {
@@ -128,8 +129,8 @@ func runInside(c insideCommand, log io.Writer, signals <-chan os.Signal) int {
 	return code
 }
 
-// startAtTerminal starts the command as the leader of a session of its own.
-// The terminal comes back as a file that can be read with a time limit.
+// startAtTerminal starts the command as a session leader on a new terminal. The
+// returned file supports read deadlines.
 func startAtTerminal(command *exec.Cmd) (*os.File, error) {
 	terminal, err := pty.StartWithSize(command, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
@@ -146,7 +147,7 @@ func startAtTerminal(command *exec.Cmd) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "terminal"), nil
 }
 
-// resize makes the command's terminal as large as the window.
+// resize gives the command's terminal the size of the window.
 func resize(terminal *os.File) {
 	size, err := unix.IoctlGetWinsize(windowFD, unix.TIOCGWINSZ)
 	if err != nil || size.Row == 0 || size.Col == 0 {
@@ -157,11 +158,11 @@ func resize(terminal *os.File) {
 	}
 }
 
-// heed follows the window until the command is over, and reports whether the
-// window went first. INT and QUIT are typed into the command's own terminal,
-// and TERM was sent to all: none of them has to be passed on.
+// heed handles signals until the command ends, and reports whether the window
+// closed first. SIGINT and SIGQUIT come through the command's own terminal, and
+// SIGTERM was sent to all processes, so none of them is passed on.
 func heed(command *exec.Cmd, terminal *os.File, signals <-chan os.Signal, over <-chan struct{}) (hungUp bool) {
-	told := false
+	terminated := false
 	var settled <-chan time.Time
 	for {
 		select {
@@ -172,12 +173,12 @@ func heed(command *exec.Cmd, terminal *os.File, signals <-chan os.Signal, over <
 			case syscall.SIGWINCH:
 				resize(terminal)
 			case syscall.SIGTERM:
-				told = true
+				terminated = true
 			case syscall.SIGHUP:
 				settled = time.After(hangUpSettle)
 			}
 		case <-settled:
-			if settled = nil; !told {
+			if settled = nil; !terminated {
 				hungUp = true
 				_ = syscall.Kill(-command.Process.Pid, syscall.SIGHUP)
 				_ = syscall.Kill(-command.Process.Pid, syscall.SIGCONT)
@@ -186,8 +187,8 @@ func heed(command *exec.Cmd, terminal *os.File, signals <-chan os.Signal, over <
 	}
 }
 
-// copyOut copies until the terminal has no more to give. A log that cannot be
-// written does not stop the command.
+// copyOut copies the terminal's output to the end. A log that cannot be written
+// does not stop the command.
 func copyOut(terminal *os.File, log io.Writer, window *window, over <-chan struct{}) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -207,8 +208,8 @@ func copyOut(terminal *os.File, log io.Writer, window *window, over <-chan struc
 	}
 }
 
-// drain waits for what the command printed last: to the end of it, or, where
-// what the command left behind has the terminal open, until that is quiet.
+// drain waits for the command's last output. If processes that it left behind
+// keep the terminal open, it waits until they are quiet.
 func drain(terminal *os.File, copied <-chan struct{}) {
 	_ = terminal.SetReadDeadline(time.Now().Add(drainTime))
 	select {
@@ -217,7 +218,7 @@ func drain(terminal *os.File, copied <-chan struct{}) {
 	}
 }
 
-// statusCode is an exit status as a shell has it.
+// statusCode is an exit status as a shell reports it.
 func statusCode(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -225,21 +226,21 @@ func statusCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// makeRaw leaves all that is typed to the command's own terminal.
+// makeRaw leaves input handling to the command's own terminal.
 func makeRaw(fd int) {
 	t, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
-		return // no terminal
+		return // not a terminal
 	}
 	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
 	t.Oflag &^= unix.OPOST
 	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
-	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0 // a read waits for a byte
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0 // a read blocks for one byte
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, t)
 }
 
-// window is where people look at the command. One that stops taking what is
-// shown, as when the terminal of someone attached hangs, misses some of it.
+// window is screen's window. If it blocks, as when an attached terminal hangs, it
+// misses some output.
 type window struct {
 	to    chan []byte
 	done  chan struct{}
@@ -279,7 +280,7 @@ func (w *window) show(data []byte) {
 	}
 }
 
-// close lets what was shown arrive, within reason.
+// close waits briefly for the output to arrive.
 func (w *window) close() {
 	close(w.to)
 	select {

@@ -24,8 +24,8 @@ type screenSession struct {
 	Attach string `json:"attach"`
 }
 
-// runScreens is `gpu-scheduler screens [--json]`: this user's sessions, of
-// whichever scheduler.
+// runScreens is `gpu-scheduler screens [--json]`: this user's sessions, whatever
+// scheduler started them.
 func runScreens(c call, stateFile string, args []string) int {
 	flags := newFlags(&stateFile)
 	asJSON := flags.Bool("json", false, "")
@@ -53,30 +53,30 @@ func runScreens(c call, stateFile string, args []string) int {
 	return 0
 }
 
-// listSessions asks screen, in its own place and in ours.
+// listSessions asks screen, for its own directory and for ours.
 func listSessions() []screenSession {
 	sessions := []screenSession{}
-	said, _ := exec.Command("screen", "-ls").Output() // its status says how many there are
-	sessions = append(sessions, readSessions(string(said), "")...)
+	listing, _ := exec.Command("screen", "-ls").Output() // the exit status depends on the number of sessions
+	sessions = append(sessions, readSessions(string(listing), "")...)
 	if own := ownScreenDir(); os.Getenv("SCREENDIR") != own {
 		if _, err := os.Stat(own); err == nil {
 			command := exec.Command("screen", "-ls")
 			command.Env = append(os.Environ(), "SCREENDIR="+own)
-			said, _ := command.Output()
-			sessions = append(sessions, readSessions(string(said), "SCREENDIR="+own+" ")...)
+			listing, _ := command.Output()
+			sessions = append(sessions, readSessions(string(listing), "SCREENDIR="+own+" ")...)
 		}
 	}
 	return sessions
 }
 
-// sessionLine is a line of screen -ls: with or without when it began.
+// sessionLine is a line of screen -ls, with or without the start time.
 const sessionLine = `^\s+(\d+)\.(gpujob_([^_\s]+)_(\S+)_([^_\s]+))\s.*\(([^()]*)\)\s*$`
 
-func readSessions(said, prefix string) (sessions []screenSession) {
+func readSessions(listing, prefix string) (sessions []screenSession) {
 	expression := regexp.MustCompile(sessionLine)
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(listing) {
 		m := expression.FindStringSubmatch(line)
-		if m == nil || strings.HasPrefix(m[6], "Dead") { // screen -wipe removes those
+		if m == nil || strings.HasPrefix(m[6], "Dead") { // left for screen -wipe
 			continue
 		}
 		s := screenSession{Name: m[2], GPUs: m[3], Mode: m[4], Job: m[5], State: sessionState(m[6]), Attach: prefix + "screen -r " + m[2]}
@@ -86,9 +86,9 @@ func readSessions(said, prefix string) (sessions []screenSession) {
 	return sessions
 }
 
-// sessionState is screen's own word without what else it says there.
-func sessionState(said string) string {
-	if strings.Contains(strings.ToLower(said), "attached") {
+// sessionState is attached or detached.
+func sessionState(state string) string {
+	if strings.Contains(strings.ToLower(state), "attached") {
 		return "attached"
 	}
 	return "detached"

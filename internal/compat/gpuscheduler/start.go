@@ -17,31 +17,30 @@ import (
 	"berth/internal/site"
 )
 
-// scheduler is `gpu-scheduler start`: a daemon of its own in this process,
-// and its client. All that is known of jobs is the daemon's; what is kept here
-// is what a restart may forget.
+// scheduler is `gpu-scheduler start`: a daemon in this process, and its client.
+// The daemon keeps the jobs; everything here may be lost in a restart.
 type scheduler struct {
 	opt    options
 	log    *logger
 	client *api.Client
 	dir    string // where jobs run
-	self   string // this program
+	self   string // path of this program
 	logDir string
 
-	index   *index
-	cards   []api.GPU
-	feed    feed
-	state   *lastState
-	since   time.Time            // jobs that were over before this are forgotten
-	retries map[string]time.Time // jobs that could not be started, and when they are tried again
-	streams map[string]chan struct{}
-	reasons map[string]bool // jobs whose wait was explained
-	told    map[string]bool // starts and ends that were told of
-	began   time.Time
-	looked  time.Time // for reasons
-	saved   time.Time
-	dirty   bool // the state file is behind
-	ready   bool // the daemon has said how its jobs stand
+	index    *index
+	cards    []api.GPU
+	feed     feed
+	state    *lastState
+	since    time.Time            // jobs that ended before this are forgotten
+	retries  map[string]time.Time // jobs that could not be started, and when to try again
+	streams  map[string]chan struct{}
+	reasons  map[string]bool // jobs whose wait was explained
+	reported map[string]bool // starts and ends that were logged
+	began    time.Time
+	looked   time.Time // for reasons
+	saved    time.Time
+	dirty    bool // the state file is out of date
+	ready    bool // the daemon has listed its jobs
 
 	stopping bool
 	wait     sync.WaitGroup
@@ -61,14 +60,14 @@ func runStart(c call, stateFile string, args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
-	defer func() { _ = s.log.file.Close() }() // there is no log left to say so in
+	defer func() { _ = s.log.file.Close() }() // there is nowhere to report it
 	return s.serve(c, places)
 }
 
 func newScheduler(c call, opt options) (*scheduler, site.Places, error) {
 	s := &scheduler{
 		opt: opt, index: newIndex(), retries: map[string]time.Time{},
-		streams: map[string]chan struct{}{}, reasons: map[string]bool{}, told: map[string]bool{}, began: time.Now(),
+		streams: map[string]chan struct{}{}, reasons: map[string]bool{}, reported: map[string]bool{}, began: time.Now(),
 		feed: feed{gone: map[string]int{}, refused: map[string]int{}},
 	}
 	places, err := placesOf(opt.stateFile)
@@ -85,26 +84,26 @@ func newScheduler(c call, opt options) (*scheduler, site.Places, error) {
 		return nil, places, err
 	}
 	if s.log, err = openLog(c.Out); err != nil {
-		return nil, places, problem.Newf(problem.Refused, "start it in a directory that you can write to", "%v", err)
+		return nil, places, problem.Newf(problem.Refused, "start it in a directory you can write to", "%v", err)
 	}
 	moved := false
 	if s.logDir, moved, err = outputDir(); err != nil {
-		return nil, places, problem.Newf(problem.Refused, "TMPDIR names another place", "%v", err)
+		return nil, places, problem.Newf(problem.Refused, "set TMPDIR to another directory", "%v", err)
 	}
 	if moved {
-		s.log.warn("the usual directory for the output of jobs is another user's: it goes to %s", s.logDir)
+		s.log.warn("the usual directory for job logs belongs to another user; using %s", s.logDir)
 	}
 	s.client = api.Dial(places.Socket)
 	s.state = &lastState{path: opt.stateFile}
 	return s, places, nil
 }
 
-// serve runs the daemon until it ends, and the loop beside it from when it can
-// be reached.
+// serve runs the daemon until it ends, and the loop beside it once it is ready.
 func (s *scheduler) serve(c call, places site.Places) int {
-	typed, told := make(chan os.Signal, 4), make(chan os.Signal, 4)
+	typed, passed := make(chan os.Signal, 4), make(chan os.Signal, 4)
 	signal.Notify(typed, os.Interrupt, syscall.SIGTERM)
-	// Caught and dropped rather than ignored, as children inherit that.
+	// Caught and dropped, not ignored: child processes would inherit an ignored
+	// signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	ready, over := make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,18 +112,18 @@ func (s *scheduler) serve(c call, places site.Places) int {
 		over <- daemon.Serve(ctx, daemon.Options{
 			Places: places, Version: c.Version, Override: s.opt.rules, TypedGPUs: s.opt.gpus > 0,
 			Sim: s.opt.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(),
-			Signals: told, EndJobs: !s.opt.screen, Ready: func() { close(ready) },
+			Signals: passed, EndJobs: !s.opt.screen, Ready: func() { close(ready) },
 		})
 	}()
 	var err error
 	select {
 	case <-ready:
-		err = s.follow(ctx, typed, told, over)
+		err = s.follow(ctx, typed, passed, over)
 	case err = <-over:
 	case <-typed:
 		cancel() // nothing was started yet
 		<-over
-		c.Complain("stopped before anything was started", "")
+		c.Complain("stopped before any job was started", "")
 		return frontend.Interrupted
 	}
 	cancel()
@@ -133,7 +132,7 @@ func (s *scheduler) serve(c call, places site.Places) int {
 	s.client.Close()
 	switch {
 	case err != nil:
-		if s.ready { // it ran, and somebody may look for why it does not any more
+		if s.ready { // someone may look for the reason in the log
 			s.log.fail("%v", err)
 		}
 		return c.fail(refusal(err, s.opt))
@@ -161,18 +160,18 @@ func refusal(err error, opt options) error {
 	return &own
 }
 
-// checkFiles refuses files that are there and make no sense, while somebody
-// looks.
+// checkFiles refuses a bad llm_config.json at the start, while the user is
+// looking.
 func (s *scheduler) checkFiles() error {
 	if s.opt.llmConfig == "" {
 		return nil
 	}
 	text, err := os.ReadFile(s.opt.llmConfig)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // that is said when the first job is sized
+		return nil // reported with the first job
 	}
 	if err != nil {
-		return problem.Newf(problem.Invalid, "name another with --llm-config", "%v", err)
+		return problem.Newf(problem.Invalid, "choose another file with --llm-config", "%v", err)
 	}
 	return checkSizes(s.opt.llmConfig, text)
 }

@@ -16,8 +16,8 @@ import (
 	"berth/internal/site"
 )
 
-// The keys of the state file that this program reads or writes. Others are
-// somebody else's, and stay.
+// The keys of the state file that this program reads or writes. Other keys are
+// kept.
 const (
 	keyCards   = "gpu_status"
 	keyPaused  = "paused_gpus"
@@ -27,21 +27,21 @@ const (
 	keyLimits  = "thresholds"
 )
 
-// document is the state file. People and tools write into it, so only what is
-// asked for is understood.
+// document is the state file. Users and tools edit it too, so values are decoded
+// only when needed.
 type document map[string]json.RawMessage
 
-// errEdited is that somebody wrote the state file since it was read.
-var errEdited = errors.New("somebody else writes it at the same time")
+// errEdited means that the state file was edited since it was read.
+var errEdited = errors.New("it is being edited at the same time")
 
-// editTries is how often a file that was edited meanwhile is read and written
-// once more. Editors take no lock.
+// editTries is how often to read and write again after an edit in between.
+// Editors take no lock.
 const editTries = 20
 
-// readDoc reads the state file. The stamp says which version of it that was;
-// it is nil where there is none.
+// readDoc reads the state file. The stamp identifies the version that was read; it
+// is nil if there is no file.
 func readDoc(path string) (doc document, stamp os.FileInfo, err error) {
-	if stamp, err = os.Stat(path); err != nil { // before it is read: what is written later counts as an edit
+	if stamp, err = os.Stat(path); err != nil { // before reading: a later write counts as an edit
 		return nil, nil, err
 	}
 	text, err := os.ReadFile(path)
@@ -50,10 +50,10 @@ func readDoc(path string) (doc document, stamp os.FileInfo, err error) {
 	}
 	doc = document{}
 	if err := json.Unmarshal(text, &doc); err != nil {
-		return nil, stamp, fmt.Errorf("%s is no state file: %w", path, err)
+		return nil, stamp, fmt.Errorf("state file %s: %w", path, err)
 	}
 	if doc == nil {
-		return nil, stamp, fmt.Errorf("%s is no state file: it holds null", path)
+		return nil, stamp, fmt.Errorf("state file %s: expected a JSON object, found null", path)
 	}
 	if _, err := doc.paused(); err != nil {
 		return nil, stamp, fmt.Errorf("%s: %w", path, err)
@@ -61,7 +61,7 @@ func readDoc(path string) (doc document, stamp os.FileInfo, err error) {
 	return doc, stamp, nil
 }
 
-// stampOf is the version of a file that is there now; nil: it is not.
+// stampOf is the current version of a file; nil if there is none.
 func stampOf(path string) os.FileInfo {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// paused are the cards that are to take no jobs, in order.
+// paused are the GPUs that take no new jobs, in order.
 func (d document) paused() ([]int, error) {
 	raw, there := d[keyPaused]
 	if !there {
@@ -89,10 +89,10 @@ func (d document) paused() ([]int, error) {
 	}
 	var list []int
 	for _, value := range values {
-		text := fmt.Sprint(value) // a number, or one that a shell script put in quotes
+		text := fmt.Sprint(value) // a shell script may have written a number in quotes
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("%s: %q is no number of a GPU", keyPaused, text)
+			return nil, fmt.Errorf("%s: expected a GPU id, found %q", keyPaused, text)
 		}
 		list = append(list, n)
 	}
@@ -108,15 +108,13 @@ func (d document) set(key string, value any) {
 	d[key] = raw
 }
 
-// get reads a key, and leaves the value alone where it is missing or says
-// something else.
+// get reads a key. If it is missing or has another type, value is unchanged.
 func (d document) get(key string, value any) { _ = json.Unmarshal(d[key], value) }
 
-// write replaces the file as a whole, if it still is the one that was read:
-// whoever reads it finds the old or the new, and whoever wrote it meanwhile is
-// not overruled. The stamp is the new one's. The caller holds its lock.
-// Commands stand in it with all their arguments, so that a new one is for those
-// whom the user's mask lets read it.
+// write replaces the file atomically, unless it was edited since it was read.
+// The stamp is the new version's. The caller holds the lock. The file contains
+// commands with their arguments, so a new one has the permissions of the user's
+// umask.
 func (d document) write(path string, read os.FileInfo) (stamp os.FileInfo, err error) {
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -126,7 +124,7 @@ func (d document) write(path string, read os.FileInfo) (stamp os.FileInfo, err e
 		path = real // a link stays one
 	}
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
-	_ = os.Remove(next) // of one who was killed here
+	_ = os.Remove(next) // left by a process that was killed here
 	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
@@ -146,14 +144,14 @@ func (d document) write(path string, read os.FileInfo) (stamp os.FileInfo, err e
 		err = os.Rename(next, path)
 	}
 	if err != nil {
-		_ = os.Remove(next) // it was ours alone
+		_ = os.Remove(next) // only this process uses it
 		return nil, err
 	}
 	return stamp, nil
 }
 
-// lockState keeps other commands of this program from the state file until the
-// returned function is called.
+// lockState locks the state file against other commands of this program until
+// unlock is called.
 func lockState(stateFile string) (unlock func(), err error) {
 	places, err := placesOf(stateFile)
 	if err != nil {
@@ -180,18 +178,18 @@ func lockState(stateFile string) (unlock func(), err error) {
 	}
 }
 
-// shownCard is a card as the state file and status show it.
+// shownCard is a GPU in the state file and in status.
 type shownCard struct {
 	GPU        int      `json:"gpu"`
 	Status     string   `json:"state"`
-	Allocation float64  `json:"allocation"` // of the card, 0 to 1
+	Allocation float64  `json:"allocation"` // 0 to 1
 	Memory     float64  `json:"memory"`     // percent
 	Load       *float64 `json:"load"`       // percent; null: not known
 	Jobs       []string `json:"jobs"`
 	Note       string   `json:"note,omitempty"`
 }
 
-// shownJob is a job as they show it.
+// shownJob is a job in the state file and in status.
 type shownJob struct {
 	ID          string     `json:"id"`
 	Key         string     `json:"key"`
@@ -209,18 +207,18 @@ type shownJob struct {
 	SubmittedAt *time.Time `json:"submitted_at"`
 	EndedAt     *time.Time `json:"ended_at"`
 
-	EndedSince bool `json:"ended_since,omitempty"` // it ran when a scheduler was last heard of, and does not any more
+	EndedSince bool `json:"ended_since,omitempty"` // it was running in the last saved state, and is no longer
 }
 
 func (j shownJob) runs() bool { return j.State == string(job.Running) && !j.EndedSince }
 
-// thresholds are the thresholds in force, for who looks from outside.
+// thresholds are the thresholds in force.
 type thresholds struct {
 	Memory float64 `json:"memory"`
 	Load   float64 `json:"load"`
 }
 
-// percent is a share for people, to a tenth.
+// percent is a ratio in percent, rounded to a tenth.
 func percent(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0

@@ -21,16 +21,16 @@ import (
 	"berth/internal/text"
 )
 
-// report is what status shows.
+// report is the output of status.
 type report struct {
 	Running bool        `json:"scheduler_running"`
 	GPUs    []shownCard `json:"gpus"`
 	Jobs    []shownJob  `json:"jobs"`
 
-	SavedAt *time.Time `json:"saved_at"` // null: asked of the scheduler just now
+	SavedAt *time.Time `json:"saved_at"` // null: the scheduler is running
 }
 
-// lookTime bounds a look at the cards.
+// lookTime bounds reading the GPUs.
 const lookTime = 20 * time.Second
 
 func runStatus(c call, stateFile string, args []string) int {
@@ -55,8 +55,8 @@ func runStatus(c call, stateFile string, args []string) int {
 	return 0
 }
 
-// ask asks the scheduler that runs or, where none does, looks at what it left
-// and at the cards.
+// ask gets the report from the running scheduler, or else from its state file and
+// the GPUs themselves.
 func ask(stateFile string) (report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
@@ -74,18 +74,18 @@ func ask(stateFile string) (report, error) {
 		return found, nil
 	}
 	if err != nil {
-		return report{}, problem.Newf(problem.Refused, "mend it, or delete it to start over", "%v", err)
+		return report{}, problem.Newf(problem.Refused, "repair it, or delete it to start over", "%v", err)
 	}
 	found.Jobs = []shownJob{}
 	doc.get(keyJobs, &found.Jobs)
-	if err := seeWhoLives(stateFile, found.Jobs); err != nil {
+	if err := markEnded(stateFile, found.Jobs); err != nil {
 		return found, err
 	}
 	found.GPUs, err = lookAtCards(ctx, stateFile, doc)
 	if err != nil {
 		return found, err
 	}
-	giveCards(found.GPUs, found.Jobs)
+	addJobs(found.GPUs, found.Jobs)
 	found.SavedAt = new(time.Time)
 	if doc.get(keyUpdated, found.SavedAt); found.SavedAt.IsZero() {
 		found.SavedAt = nil
@@ -110,8 +110,7 @@ func askLive(ctx context.Context, client *api.Client, doc document) (report, boo
 	return report{Running: true, GPUs: showCards(cards, limits), Jobs: showJobs(views, since)}, err == nil
 }
 
-// knownCards are the cards that may be named: those of the scheduler that runs,
-// or of this machine.
+// knownCards are the GPUs of the running scheduler, or else of this machine.
 func knownCards(ctx context.Context, client *api.Client, stateFile string, doc document) (cards []shownCard, live bool, err error) {
 	found, err := client.GPUs(ctx)
 	var nobody *api.Unreachable
@@ -128,13 +127,13 @@ func knownCards(ctx context.Context, client *api.Client, stateFile string, doc d
 	return cards, false, err
 }
 
-// lookAtCards reads the cards where no scheduler does.
+// lookAtCards reads the GPUs without a scheduler.
 func lookAtCards(ctx context.Context, stateFile string, doc document) ([]shownCard, error) {
 	sample, err := sampleCards(ctx, stateFile)
 	if err != nil {
 		return nil, problem.Newf(problem.Unable, "without a GPU, BERTH_SIM=2 simulates two; berth doctor says what is missing", "%v", err)
 	}
-	paused, _ := doc.paused() // it could be read
+	paused, _ := doc.paused() // readDoc has checked it
 	var limits thresholds
 	doc.get(keyLimits, &limits)
 	cards := make([]shownCard, 0, len(sample.Devices))
@@ -149,9 +148,8 @@ func lookAtCards(ctx context.Context, stateFile string, doc document) ([]shownCa
 	return cards, nil
 }
 
-// seeWhoLives corrects what a scheduler left behind: jobs go on without it, and
-// end without it.
-func seeWhoLives(stateFile string, jobs []shownJob) error {
+// markEnded marks saved jobs that ended after the scheduler did.
+func markEnded(stateFile string, jobs []shownJob) error {
 	places, err := placesOf(stateFile)
 	if err != nil {
 		return err
@@ -168,8 +166,8 @@ func seeWhoLives(stateFile string, jobs []shownJob) error {
 	return nil
 }
 
-// giveCards shows on the cards what runs on them.
-func giveCards(cards []shownCard, jobs []shownJob) {
+// addJobs adds running jobs to their GPUs.
+func addJobs(cards []shownCard, jobs []shownJob) {
 	for i := range cards {
 		card := &cards[i]
 		for _, j := range jobs {
@@ -217,8 +215,8 @@ func openCards(stateFile string) (gpu.Source, error) {
 	return gpu.OpenSim(dir, n, simVRAMMiB)
 }
 
-// shownOver is how many jobs that are over status lists, and shownWaiting how
-// many that wait. --json has all.
+// shownOver and shownWaiting bound the ended and queued jobs in status. --json
+// lists all of them.
 const (
 	shownOver    = 10
 	shownWaiting = 50
@@ -226,7 +224,7 @@ const (
 
 func (r report) print(out io.Writer, stateFile string) {
 	if !r.Running {
-		fmt.Fprintf(out, "no scheduler runs with %s", stateFile)
+		fmt.Fprintf(out, "no scheduler is running with %s", stateFile)
 		if r.SavedAt != nil {
 			fmt.Fprintf(out, "; jobs as of %s", r.SavedAt.Local().Format(time.DateTime))
 		}
@@ -275,7 +273,7 @@ func (r report) printJobs(out io.Writer) {
 		fmt.Fprintf(out, "  %s  running on gpu %s  priority %d  %s\n", j.ID, text.Numbers(j.GPUs), j.Priority, j.Name)
 	}
 	for _, j := range since {
-		fmt.Fprintf(out, "  %s  ended on gpu %s, and the next start tells how  %s\n", j.ID, text.Numbers(j.GPUs), j.Name)
+		fmt.Fprintf(out, "  %s  ended on gpu %s; the next start reports how  %s\n", j.ID, text.Numbers(j.GPUs), j.Name)
 	}
 	for i, j := range waiting {
 		if i == shownWaiting {

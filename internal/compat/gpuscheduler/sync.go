@@ -15,20 +15,20 @@ import (
 // lastState is the state file as this scheduler last left it.
 type lastState struct {
 	path    string
-	stamp   os.FileInfo // nil: it is not there
-	missing bool        // it was there, and was not at the last look
-	paused  []int       // what it said
+	stamp   os.FileInfo // nil: there is no file
+	missing bool        // it had disappeared at the last look
+	paused  []int       // its paused_gpus
 }
 
-// edited reports whether somebody else wrote it since.
+// edited reports whether it was edited since.
 func (f *lastState) edited() bool { return !sameStamp(stampOf(f.path), f.stamp) }
 
-// takeOver obeys the state file as it was found, or starts over where there is
-// none: then nothing is paused, and what is over is forgotten.
+// takeOver applies the existing state file. Without one it starts over: nothing
+// is paused, and ended jobs are forgotten.
 func (s *scheduler) takeOver(ctx context.Context) {
 	unlock, err := lockState(s.state.path)
 	if err != nil {
-		s.log.warn("the state file is not kept from others: %v", err)
+		s.log.warn("the state file cannot be locked: %v", err)
 		unlock = func() {}
 	}
 	defer unlock()
@@ -51,7 +51,7 @@ func (s *scheduler) takeOver(ctx context.Context) {
 	})
 }
 
-// untilKept repeats an exchange with the state file until nobody wrote it in
+// untilKept repeats an exchange with the state file until no edit came in
 // between.
 func (s *scheduler) untilKept(exchange func() error) {
 	var err error
@@ -60,23 +60,22 @@ func (s *scheduler) untilKept(exchange func() error) {
 			break
 		}
 	}
-	if err != nil && !s.stopping { // a daemon that ends answers no more; lastSave follows
-		s.log.warnOnce("the state file is not written: %v", err)
+	if err != nil && !s.stopping { // a stopping daemon does not answer; lastSave follows
+		s.log.warnOnce("cannot write the state file: %v", err)
 	}
 }
 
 func (s *scheduler) sayBroken(err error) {
-	s.log.warnOnce("%v; it is left alone, and what was paused stays so, until it is mended or deleted", err)
+	s.log.warnOnce("%v; berth does not touch the file, and paused GPUs stay paused, until it is repaired or deleted", err)
 }
 
-// changeEvery is how soon after one change another is written: where many short
-// jobs run, something changes all the time.
+// changeEvery is the shortest time between two writes: with many short jobs
+// something changes all the time.
 const changeEvery = time.Second
 
-// sync carries what people wrote into the state file to the daemon, and what
-// the daemon says into the file. Nothing that was written is ever lost: the
-// file is read before it is replaced, under a lock that pause and resume take
-// too.
+// sync applies edits of the state file to the daemon and writes the daemon's state
+// to the file. No edit is lost: the file is read before it is replaced, under
+// the lock that pause and resume take too.
 func (s *scheduler) sync(ctx context.Context, now time.Time) {
 	wait := s.opt.stateEvery
 	if s.dirty {
@@ -88,14 +87,14 @@ func (s *scheduler) sync(ctx context.Context, now time.Time) {
 	s.saved = now
 	unlock, err := lockState(s.state.path)
 	if err != nil {
-		s.log.warnOnce("the state file is not written: %v", err)
+		s.log.warnOnce("cannot write the state file: %v", err)
 		return
 	}
 	defer unlock()
 	s.untilKept(func() error { return s.exchange(ctx) })
 }
 
-// exchange obeys the file and writes it, once.
+// exchange applies the file and writes it, once.
 func (s *scheduler) exchange(ctx context.Context) error {
 	doc, stamp, err := readDoc(s.state.path)
 	switch {
@@ -104,11 +103,11 @@ func (s *scheduler) exchange(ctx context.Context) error {
 		err = s.obey(ctx, doc, s.state.paused)
 	case errors.Is(err, os.ErrNotExist):
 		if s.state.stamp != nil && !s.state.missing {
-			s.state.missing = true // some editors take the old one away first
+			s.state.missing = true // some editors delete the old file first
 			return nil
 		}
 		if s.state.missing {
-			s.log.info("the state file was deleted: no GPU is paused any more")
+			s.log.info("the state file was deleted; no GPU is paused any more")
 			s.state.missing = false
 		}
 		doc = document{}
@@ -117,7 +116,7 @@ func (s *scheduler) exchange(ctx context.Context) error {
 		}
 	default:
 		s.state.stamp, s.state.missing = stamp, false
-		s.dirty = false // until it changes there is nothing to be done
+		s.dirty = false // there is nothing to do until it changes
 		s.sayBroken(err)
 		return nil
 	}
@@ -127,9 +126,8 @@ func (s *scheduler) exchange(ctx context.Context) error {
 	return s.write(ctx, doc, stamp)
 }
 
-// lastSave leaves behind how things stand when the daemon is gone: what does
-// not run any more holds no card. Nobody can be told any more what was written
-// into the file since; the next start obeys it.
+// lastSave writes the final state after the daemon has ended: jobs that no longer
+// run hold no GPU. Edits since the last look are kept for the next start.
 func (s *scheduler) lastSave() {
 	if !s.ready {
 		return
@@ -142,7 +140,7 @@ func (s *scheduler) lastSave() {
 	}
 	unlock, err := lockState(s.state.path)
 	if err != nil {
-		s.log.warnOnce("the state file is not written: %v", err)
+		s.log.warnOnce("cannot write the state file: %v", err)
 		return
 	}
 	defer unlock()
@@ -152,23 +150,23 @@ func (s *scheduler) lastSave() {
 		case errors.Is(err, os.ErrNotExist) && s.state.stamp == nil:
 			doc = document{}
 		case err != nil:
-			return nil // deleted or broken, and so it stays
+			return nil // deleted or broken: left alone
 		}
 		return s.put(doc, stamp, s.pausedAtLast(doc))
 	})
 }
 
-// pausedAtLast are the cards that a file says are paused, with what was paused
-// and resumed by other means and is not in it yet.
+// pausedAtLast are the paused GPUs of the file, with pauses and resumes by other
+// means that are not in it yet.
 func (s *scheduler) pausedAtLast(doc document) []int {
-	said, _ := doc.paused() // it could be read
+	inFile, _ := doc.paused() // readDoc has checked it
 	now := s.pausedNow()
-	list := append(without(said, without(s.state.paused, now)), without(now, s.state.paused)...)
+	list := append(without(inFile, without(s.state.paused, now)), without(now, s.state.paused)...)
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// refresh asks for the cards; without an answer they are as they were.
+// refresh asks the daemon for the GPUs; on an error they stay as they were.
 func (s *scheduler) refresh(ctx context.Context) error {
 	cards, err := s.client.GPUs(ctx)
 	if err == nil {
@@ -186,12 +184,12 @@ func (s *scheduler) pausedNow() (list []int) {
 	return list
 }
 
-// obey pauses and resumes what the file says, where it says something else
-// than before. An error is that the daemon could not be told.
+// obey applies changes of the file's paused_gpus. It fails only if the daemon
+// cannot be reached.
 func (s *scheduler) obey(ctx context.Context, doc document, before []int) error {
 	wanted, err := doc.paused()
 	if err != nil {
-		return nil // such a file is not taken for one
+		return nil // readDoc refuses such a file
 	}
 	for _, list := range []struct {
 		cards  []int
@@ -204,11 +202,11 @@ func (s *scheduler) obey(ctx context.Context, doc document, before []int) error 
 				return err
 			}
 			if err != nil {
-				s.log.warn("the state file says that gpu %d is %s: %v", index, list.verb, err)
+				s.log.warn("gpu %d cannot be %s as the state file says: %v", index, list.verb, err)
 			}
 		}
 	}
-	s.state.paused = wanted // what an edit in the meantime is measured by
+	s.state.paused = wanted // later edits are compared with this
 	return nil
 }
 
@@ -222,8 +220,7 @@ func without(a, b []int) (list []int) {
 	return list
 }
 
-// write asks how things stand and puts that into the file. The caller holds its
-// lock.
+// write puts the daemon's current state into the file. The caller holds the lock.
 func (s *scheduler) write(ctx context.Context, doc document, read os.FileInfo) error {
 	if err := s.refresh(ctx); err != nil {
 		return err

@@ -13,13 +13,13 @@ import (
 	"berth/internal/job"
 )
 
-// The states of a card.
+// The states of a GPU.
 const (
 	cardAvailable = "AVAILABLE"
 	cardPaused    = "PAUSED"
 )
 
-// showCards shows cards as this program's users know them.
+// showCards are the GPUs with this program's states.
 func showCards(cards []api.GPU, limits thresholds) []shownCard {
 	list := make([]shownCard, 0, len(cards))
 	for _, g := range cards {
@@ -48,8 +48,8 @@ func showCards(cards []api.GPU, limits thresholds) []shownCard {
 	return list
 }
 
-// cardState is one word for a card: how much of it was given out or, where
-// others use it beyond the thresholds, how much they do.
+// cardState is the state of a GPU: busy with its allocation, or with the usage of
+// external processes if that is above a threshold.
 func cardState(c shownCard, paused bool, limits thresholds) string {
 	load := 0.0
 	if c.Load != nil {
@@ -69,12 +69,12 @@ func cardState(c shownCard, paused bool, limits thresholds) string {
 
 func busy(percent float64) string { return fmt.Sprintf("BUSY(%.0f%%)", percent) }
 
-// addPart adds to what of a card was given out, in thousandths.
+// addPart adds to a GPU's allocation, rounded to thousandths.
 func addPart(allocation, part float64) float64 {
 	return math.Min(1, math.Round(1000*(allocation+part))/1000)
 }
 
-// commandOf is what a job runs, without what holds its screen session.
+// commandOf is a job's command without the wrapper that holds its screen session.
 func commandOf(v job.View) string {
 	command := deref(v.Command)
 	if _, inside, found := strings.Cut(command, " "+ScreenWord+" "); found {
@@ -101,10 +101,10 @@ func showJob(v job.View) shownJob {
 	return j
 }
 
-// jobsShown bounds how many jobs that are over the state file holds.
+// jobsShown bounds the ended jobs in the state file.
 const jobsShown = 1000
 
-// inItsIDs calls jobs what this program's users do.
+// inItsIDs is a sentence with this program's job ids.
 func inItsIDs(text string, known map[string]job.View) string {
 	return frontend.RenameJobs(text, func(id string) string {
 		if v, ok := known[id]; ok {
@@ -114,13 +114,13 @@ func inItsIDs(text string, known map[string]job.View) string {
 	})
 }
 
-// forgotten is a job that was over when the state was reset.
+// forgotten reports whether a job had ended when the state was reset.
 func forgotten(v job.View, since time.Time) bool {
 	return v.State.Terminal() && v.SubmittedAt != nil && v.SubmittedAt.Before(since)
 }
 
-// showJobs shows jobs: what runs, what waits in the order it will be served, and
-// of what is over the newest.
+// showJobs are the running jobs, the queued ones by priority, and the newest of
+// the ended ones.
 func showJobs(views []job.View, since time.Time) []shownJob {
 	var live, over []shownJob
 	known := make(map[string]job.View, len(views))
