@@ -190,7 +190,7 @@ func TestThePageOnSchedulingHasEveryPolicyFlagColumnAndFigure(t *testing.T) {
 func TestTheExampleReplaysAsThePagesSay(t *testing.T) {
 	for _, page := range []struct{ file, flags, until string }{
 		{"docs/reference/simulate.md", "--policy fifo,backfill,default", "decisions"},
-		{"docs/reference/commands.md", "--policy backfill,fair", "GPUs given out"},
+		{"docs/reference/commands.md", "--policy backfill,fair", "GPU allocation"},
 		{"docs/howto/what-if.md", "--policy backfill,fair", "decisions"},
 	} {
 		text, err := os.ReadFile("../../" + page.file)

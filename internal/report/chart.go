@@ -12,10 +12,10 @@ import (
 	"berth/internal/text"
 )
 
-// Sizes of the charts, in pixels of a page that is as wide as it likes to be.
+// Sizes of the charts, in pixels before the page scales them.
 const (
 	chartWidth  = 1000.0
-	chartLeft   = 46.0 // of the plot, where the labels end
+	chartLeft   = 46.0 // of the plot, right of the labels
 	chartRight  = 990.0
 	plotHeight  = 220.0
 	useHeight   = 80.0
@@ -26,10 +26,10 @@ const (
 	ganttHeight = 320.0
 )
 
-// axis is the time that all charts of a page have in common, so that they can
-// be compared.
+// axis is the time axis, which all charts of a page share so that they can be
+// compared.
 type axis struct {
-	origin      sim.Millis // what is written as 0
+	origin      sim.Millis // shown as 0
 	first, last sim.Millis
 }
 
@@ -39,7 +39,7 @@ func timeAxis(w *sim.Workload, replays []sim.Replayed) axis {
 		a.first = min(a.first, w.Jobs[i].Submit)
 	}
 	if w.Begin > 0 {
-		a.first = w.Begin // what waits was submitted long before anything is drawn
+		a.first = w.Begin // jobs of a snapshot were submitted earlier
 	}
 	for i := range replays {
 		for k := range replays[i].Result.Fates {
@@ -54,7 +54,7 @@ func (a axis) x(m sim.Millis) float64 {
 	return chartLeft + (chartRight-chartLeft)*float64(min(max(m, a.first), a.last)-a.first)/float64(a.last-a.first)
 }
 
-// ticks writes the times below a plot.
+// ticks draws the times below a plot.
 func (a axis) ticks(b *strings.Builder, bottom float64) {
 	step := niceStep((a.last - a.first).Seconds() / 8)
 	for s := step * math.Ceil((a.first-a.origin).Seconds()/step); a.origin+sim.MillisOf(s) <= a.last; s += step {
@@ -64,7 +64,7 @@ func (a axis) ticks(b *strings.Builder, bottom float64) {
 	}
 }
 
-// niceStep is the next larger step of time that people count in.
+// niceStep is the next larger round step of time.
 func niceStep(seconds float64) float64 {
 	for _, step := range []float64{1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400} {
 		if step >= seconds {
@@ -74,7 +74,7 @@ func niceStep(seconds float64) float64 {
 	return 91 * 86400 * math.Ceil(seconds/(91*86400))
 }
 
-// tickText writes a time as short as it can be.
+// tickText formats a time as short as possible.
 func tickText(seconds float64) string {
 	switch {
 	case seconds == 0:
@@ -95,16 +95,16 @@ func openSVG(b *strings.Builder, height float64, label string) {
 
 func closeSVG(b *strings.Builder) template.HTML {
 	b.WriteString("</svg>")
-	// Everything in it is a number or was escaped.
+	// Everything in it is a number or escaped.
 	return template.HTML(b.String())
 }
 
-// useChart draws how many GPUs are given out over time and, below, how many
-// jobs wait, up to the most that wait under any policy.
+// useChart draws the GPU allocation over time and, below, the number of waiting
+// jobs, scaled to the most that wait under any policy.
 func useChart(w *sim.Workload, res *sim.Result, a axis, mostWait float64, colour int) template.HTML {
 	b := &strings.Builder{}
 	const bottom = useHeight + queueHeight
-	openSVG(b, bottom+axisHeight, "GPUs given out over time, and jobs that wait")
+	openSVG(b, bottom+axisHeight, "GPU allocation and waiting jobs over time")
 	gpus := float64(w.Machine.GPUs)
 	fmt.Fprintf(b, `<rect class="band" x="%.0f" y="8" width="%.0f" height="%.0f"/>`, chartLeft, chartRight-chartLeft, useHeight-8)
 	areaPath(b, useOver(w, res, a), gpus, 8, useHeight, fmt.Sprintf("area f%d", colour))
@@ -117,7 +117,7 @@ func useChart(w *sim.Workload, res *sim.Result, a axis, mostWait float64, colour
 	return closeSVG(b)
 }
 
-// areaPath fills what lies under a row of values, most being at the top.
+// areaPath fills the area under a row of values; most is at the top.
 func areaPath(b *strings.Builder, values []float64, most, top, bottom float64, class string) {
 	fmt.Fprintf(b, `<path class="%s" d="M%.0f %.1f`, class, chartLeft, bottom)
 	width, last := (chartRight-chartLeft)/float64(len(values)), math.NaN()
@@ -132,7 +132,7 @@ func areaPath(b *strings.Builder, values []float64, most, top, bottom float64, c
 	fmt.Fprintf(b, `H%.0fV%.1fZ"/>`, chartRight, bottom)
 }
 
-// useOver is the mean number of GPUs given out in each slice of the time.
+// useOver is the mean number of allocated GPUs in each slice of the time.
 func useOver(w *sim.Workload, res *sim.Result, a axis) []float64 {
 	use := newSlices(a)
 	for i := range res.Fates {
@@ -144,7 +144,8 @@ func useOver(w *sim.Workload, res *sim.Result, a axis) []float64 {
 	return use.means()
 }
 
-// queueOver is the mean number of jobs that wait: to start, or to go on.
+// queueOver is the mean number of waiting jobs in each slice, parked ones
+// included.
 func queueOver(w *sim.Workload, res *sim.Result, a axis) []float64 {
 	queue := newSlices(a)
 	for i := range res.Fates {
@@ -164,14 +165,14 @@ func queueOver(w *sim.Workload, res *sim.Result, a axis) []float64 {
 	return queue.means()
 }
 
-// timeSlices sum something up over equal slices of the time. What lasts adds
-// to the whole slices it spans by their first and last, so that a long job
-// costs no more than a short one.
+// timeSlices add up an amount over equal slices of the time. An amount that
+// spans many slices is entered at the first and the last only, so that a long
+// job costs no more than a short one.
 type timeSlices struct {
 	axis   axis
 	perBin float64
-	steps  []float64 // how the level changes at the begin of a slice
-	parts  []float64 // what was there for a part of a slice
+	steps  []float64 // how the level changes at the start of a slice
+	parts  []float64 // amounts for a part of a slice
 }
 
 func newSlices(a axis) *timeSlices {

@@ -13,7 +13,7 @@ import (
 	"berth/internal/text"
 )
 
-// row is a figure of all policies.
+// row is one figure for all policies.
 type row struct {
 	Title, Bound string
 	Cells        []cell
@@ -24,15 +24,15 @@ type cell struct {
 	Best bool
 }
 
-// lessIsBetter names the figures in which a policy can win by having little;
-// in those of moreIsBetter by having much. The others are nobody's merit.
+// lessIsBetter are the figures where the lowest value is best, moreIsBetter
+// those where the highest is. For the others no value is best.
 var (
 	lessIsBetter = []string{"wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_p99_s", "wait_max_s", "bounded_slowdown_mean", "flow_mean_s", "makespan_s", "fragmentation", "worst_over_median_user", "ooms"}
 	moreIsBetter = []string{"gpu_useful", "jain_users"}
 )
 
-// valuesOf are a figure's values and the best of them: not a number where it
-// is nobody's merit, or everybody's.
+// valuesOf are a figure's values and the best of them: NaN if no value is best,
+// or all are equal.
 func valuesOf(f *sim.Figure, replays []sim.Replayed) (values []float64, best float64) {
 	for i := range replays {
 		values = append(values, *f.Of(&replays[i].Metrics))
@@ -63,28 +63,28 @@ func rowsOf(replays []sim.Replayed) []row {
 	return rows
 }
 
-// seldomFigures are shown to people only where there is something to show.
-var seldomFigures = []string{"preemptions", "gpu_lost", "ooms"}
+// optionalFigures are left out of tables if they are 0 everywhere.
+var optionalFigures = []string{"preemptions", "gpu_lost", "ooms"}
 
-// shownFigures are those that say something about these replays.
+// shownFigures are the figures worth showing for these replays.
 func shownFigures(replays []sim.Replayed) []sim.Figure {
 	return slices.DeleteFunc(sim.Figures(), func(f sim.Figure) bool {
-		return slices.Contains(seldomFigures, f.Name) && !slices.ContainsFunc(replays, func(r sim.Replayed) bool { return *f.Of(&r.Metrics) != 0 })
+		return slices.Contains(optionalFigures, f.Name) && !slices.ContainsFunc(replays, func(r sim.Replayed) bool { return *f.Of(&r.Metrics) != 0 })
 	})
 }
 
-// figureCell is a figure and how sure it is. How long decisions take says
-// more of the machine that replays than of the copies.
+// figureCell is a figure with its confidence interval. Decision times have none:
+// they depend more on this machine than on the copies.
 func figureCell(f *sim.Figure, r *sim.Replayed) string {
 	value := *f.Of(&r.Metrics)
 	shown := figureText(f.Unit, value)
-	if f.Unit == sim.Milliseconds || shown == figureText(f.Unit, 0) { // a part of what rounds to nothing says nothing
+	if f.Unit == sim.Milliseconds || shown == figureText(f.Unit, 0) { // rounded to 0
 		return shown
 	}
 	return shown + marginText(r.Interval95[f.Name], value)
 }
 
-// figureText writes a figure as people read it.
+// figureText formats a figure for people.
 func figureText(unit sim.Unit, value float64) string {
 	switch unit {
 	case sim.Seconds:
@@ -103,8 +103,8 @@ func figureText(unit sim.Unit, value float64) string {
 	return fmt.Sprintf("%.2f", value)
 }
 
-// nearestSpan writes a duration rounded to what is written of it: a figure is
-// not an age, which passes the next minute only when it is over.
+// nearestSpan rounds a duration to the digits shown, unlike text.Span, which
+// rounds down as suits an age.
 func nearestSpan(d time.Duration) string {
 	switch {
 	case d >= 50*time.Millisecond && d < 9950*time.Millisecond && d%time.Second != 0:
@@ -117,7 +117,7 @@ func nearestSpan(d time.Duration) string {
 	return text.Span(d.Round(time.Hour))
 }
 
-// marginText is half the interval, in percent of the figure.
+// marginText is half the confidence interval, in percent of the figure.
 func marginText(half, value float64) string {
 	if half == 0 || value == 0 {
 		return ""
@@ -125,7 +125,7 @@ func marginText(half, value float64) string {
 	return fmt.Sprintf(" ±%.0f%%", 100*half/value)
 }
 
-// CSV is the figures for a spreadsheet: one line for each policy.
+// CSV are the figures for a spreadsheet: one line for each policy.
 func (r *Report) CSV() []byte {
 	replays := r.Replays
 	var out bytes.Buffer
@@ -140,7 +140,7 @@ func (r *Report) CSV() []byte {
 			titles = append(titles, "interval95_"+f.Name)
 		}
 	}
-	_ = w.Write(titles) // a buffer takes everything
+	_ = w.Write(titles) // a buffer never fails
 	for i := range replays {
 		r := &replays[i]
 		row := []string{r.Policy}
@@ -162,7 +162,7 @@ func (r *Report) CSV() []byte {
 	return out.Bytes()
 }
 
-// plain writes a number for a program.
+// plain formats a number for a program.
 func plain(value float64) string {
 	if value > -1e15 && value < 1e15 {
 		return strconv.FormatFloat(value, 'f', -1, 64)

@@ -12,43 +12,43 @@ import (
 	"berth/internal/text"
 )
 
-// block is a job on one card for a while.
+// block is a job on one card for one segment.
 type block struct {
 	job, card  int
 	start, end sim.Millis
-	low, part  float64 // where on the card it lies, from 0 to 1, and how much of it
+	low, part  float64 // its position on the card, from 0 to 1, and its part of the card
 }
 
-// absence is a job that is set aside: no card is its own, and its next run begins
-// on another or on the same.
+// absence is a time during which a job is parked: it holds no card, and may
+// resume on another.
 type absence struct {
 	job, card  int // the card it left
 	start, end sim.Millis
 }
 
-// gantt is one chart of what ran where, and what it leaves out.
+// gantt is a timeline of the jobs on the cards, and what it leaves out.
 type gantt struct {
 	Chart  template.HTML
-	Left   string // a sentence about what is not drawn one by one; may be empty
+	Left   string // a sentence about merged blocks; may be empty
 	Closer template.HTML
 }
 
-// maxPageBlocks bounds the page: the charts of all policies share it. Blocks
-// that are smaller than those are run together.
+// maxPageBlocks bounds the page: the charts of all policies share it. The
+// smallest blocks beyond it are merged.
 const (
 	maxPageBlocks = 9000
 	maxBlocks     = 3000 // of one chart
 )
 
-// ganttChart draws what ran where. However many jobs there are, its size is
-// bounded: the largest blocks are drawn, the rest is run together. Where that
-// is most of them, the busiest stretch is drawn again by itself.
+// ganttChart draws which job ran on which card. Its size is bounded: it draws the
+// largest blocks and merges the rest. If it merges most of them, it draws the
+// busiest stretch again by itself.
 func ganttChart(w *sim.Workload, res *sim.Result, a, busiest axis, paint palette, most int) gantt {
 	blocks := layOut(w, res)
 	chart, drawn := ganttOf(w, res, blocks, a, paint, most)
 	g := gantt{Chart: chart}
 	if drawn < len(blocks) {
-		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and run together in grey.", text.Grouped(drawn), text.CountGrouped(len(blocks), "block"))
+		g.Left = fmt.Sprintf("%s of %s are drawn; the others are too short and merged in grey.", text.Grouped(drawn), text.CountGrouped(len(blocks), "block"))
 	}
 	if drawn < len(blocks)/2 {
 		g.Closer, _ = ganttOf(w, res, busiest.within(blocks), busiest, paint, most/2)
@@ -56,7 +56,7 @@ func ganttChart(w *sim.Workload, res *sim.Result, a, busiest axis, paint palette
 	return g
 }
 
-// within are the blocks that lie on the axis.
+// within are the blocks on the axis.
 func (a axis) within(blocks []block) []block {
 	var within []block
 	for _, k := range blocks {
@@ -67,7 +67,7 @@ func (a axis) within(blocks []block) []block {
 	return within
 }
 
-// busiestStretch is the sixteenth of the time in which most runs begin, of all
+// busiestStretch is the sixteenth of the time in which most jobs start, of all
 // policies together.
 func busiestStretch(replays []sim.Replayed, a axis) axis {
 	const bins, wide = 64, 4
@@ -96,13 +96,13 @@ func busiestStretch(replays []sim.Replayed, a axis) axis {
 	return axis{origin: a.origin, first: first, last: max(first+1, a.first+sim.Millis(length*float64(best+wide)/bins))}
 }
 
-// ganttOf draws blocks, and says how many are drawn one by one.
+// ganttOf draws blocks, and returns how many it did not merge.
 func ganttOf(w *sim.Workload, res *sim.Result, blocks []block, a axis, paint palette, most int) (chart template.HTML, count int) {
 	drawn, rest := largest(blocks, a, most)
 	row := max(4, min(30, ganttHeight/float64(w.Machine.GPUs)))
 	bottom := row * float64(w.Machine.GPUs)
 	b := &strings.Builder{}
-	openSVG(b, bottom+axisHeight, "jobs on the cards over time")
+	openSVG(b, bottom+axisHeight, "jobs on the GPUs over time")
 	for card := range w.Machine.GPUs {
 		y := row * float64(card)
 		fmt.Fprintf(b, `<rect class="band" x="%.0f" y="%.1f" width="%.0f" height="%.1f"/>`, chartLeft, y, chartRight-chartLeft, row-1)
@@ -110,14 +110,15 @@ func ganttOf(w *sim.Workload, res *sim.Result, blocks []block, a axis, paint pal
 			fmt.Fprintf(b, `<text x="%.0f" y="%.1f" text-anchor="end">gpu%d</text>`, chartLeft-6, y+row/2+3, w.CardName(card))
 		}
 	}
-	runTogether(b, rest, a, w.Machine.GPUs, row)
-	drawRuns(b, w, res, drawn, absencesOf(res, a, most/2), a, row, paint)
+	drawMerged(b, rest, a, w.Machine.GPUs, row)
+	drawJobs(b, w, res, drawn, absencesOf(res, a, most/2), a, row, paint)
 	a.ticks(b, bottom)
 	return closeSVG(b), len(drawn)
 }
 
-// drawRuns draws the blocks of each job together: who points at one sees all.
-func drawRuns(b *strings.Builder, w *sim.Workload, res *sim.Result, drawn []block, absences []absence, a axis, row float64, paint palette) {
+// drawJobs draws the blocks of each job as one group, so that pointing at one
+// highlights all.
+func drawJobs(b *strings.Builder, w *sim.Workload, res *sim.Result, drawn []block, absences []absence, a axis, row float64, paint palette) {
 	slices.SortStableFunc(drawn, func(a, b block) int { return cmp.Compare(a.job, b.job) })
 	for len(drawn) > 0 {
 		job := drawn[0].job
@@ -130,7 +131,7 @@ func drawRuns(b *strings.Builder, w *sim.Workload, res *sim.Result, drawn []bloc
 		for ; len(drawn) > 0 && drawn[0].job == job; drawn = drawn[1:] {
 			k := drawn[0]
 			x := a.x(k.start)
-			// A hair less than its width, so that blocks of one colour stay apart.
+			// A little narrower, so that blocks of one colour stay apart.
 			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`,
 				x, row*float64(k.card)+(row-1)*k.low, max(0.8, a.x(k.end)-x-0.4), (row-1)*k.part)
 		}
@@ -138,33 +139,33 @@ func drawRuns(b *strings.Builder, w *sim.Workload, res *sim.Result, drawn []bloc
 	}
 }
 
-// fateText says of a job who it is and why it is where it is.
+// fateText describes a job and what happened to it.
 func fateText(j *sim.Job, fate *sim.Fate) string {
-	start := "started at once"
+	start := "started immediately"
 	if wait := fate.Start - j.Submit; wait > 0 {
 		start = fmt.Sprintf("started after %s", figureText(sim.Seconds, wait.Seconds()))
 	}
-	told := fmt.Sprintf("%s, %s: %s, %s of work", text.Cut(text.Line(j.ID), maxWord), userText(j.User), text.CountGrouped(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
+	about := fmt.Sprintf("%s, %s: %s, %s of work", text.Cut(text.Line(j.ID), maxWord), userText(j.User), text.CountGrouped(j.GPUs, "GPU"), figureText(sim.Seconds, j.Duration.Seconds()))
 	if j.Share > 0 {
-		told += fmt.Sprintf(", %.0f %% of a card", 100*j.Share)
+		about += fmt.Sprintf(", %.0f %% of a GPU", 100*j.Share)
 	}
-	told += "; " + start
+	about += "; " + start
 	if fate.Preemptions > 0 {
-		told += fmt.Sprintf("; set aside %s to let others run", times(fate.Preemptions))
+		about += fmt.Sprintf("; preempted %s", times(fate.Preemptions))
 	}
 	if fate.OOMs > 0 {
-		told += fmt.Sprintf("; ran out of memory %s", times(fate.OOMs))
+		about += fmt.Sprintf("; ran out of memory %s", times(fate.OOMs))
 	}
 	switch {
 	case fate.Unfinished:
-		return told + "; not over when nothing more could happen"
+		return about + "; never finished"
 	case fate.TimedOut:
-		told += "; ended by its limit"
+		about += "; ended by its time limit"
 	}
 	if wait := waitOf(j, fate); fate.Preemptions > 0 && wait > 0 {
-		told += fmt.Sprintf("; waited %s in all", figureText(sim.Seconds, wait))
+		about += fmt.Sprintf("; waited %s in total", figureText(sim.Seconds, wait))
 	}
-	return told
+	return about
 }
 
 func times(n int) string {
@@ -174,9 +175,8 @@ func times(n int) string {
 	return text.Grouped(n) + " times"
 }
 
-// layOut gives each job its place on its cards: the lowest that is free while
-// it runs. Shares and memory together may ask for more than a card has; then
-// blocks overlap.
+// layOut gives each job the lowest free position on its cards. Blocks overlap if
+// shares and memory together exceed a card.
 func layOut(w *sim.Workload, res *sim.Result) []block {
 	var blocks []block
 	for i := range res.Fates {
@@ -192,7 +192,7 @@ func layOut(w *sim.Workload, res *sim.Result) []block {
 	slices.SortFunc(blocks, func(a, b block) int {
 		return cmp.Or(cmp.Compare(a.card, b.card), cmp.Compare(a.start, b.start), cmp.Compare(a.job, b.job))
 	})
-	var there []*block // on the card, ascending by low
+	var there []*block // now on the card, ascending by low
 	for i := range blocks {
 		k := &blocks[i]
 		there = slices.DeleteFunc(there, func(other *block) bool { return other.card != k.card || other.end <= k.start })
@@ -208,7 +208,7 @@ func layOut(w *sim.Workload, res *sim.Result) []block {
 	return blocks
 }
 
-// absencesOf are the longest times for which jobs were set aside, by job.
+// absencesOf are the longest times for which jobs were parked, by job.
 func absencesOf(res *sim.Result, a axis, most int) []absence {
 	var absences []absence
 	pixel := a.pixel()
@@ -230,20 +230,20 @@ func absencesOf(res *sim.Result, a axis, most int) []absence {
 	return absences
 }
 
-// pixel is the time that one takes up.
+// pixel is the time that one pixel covers.
 func (a axis) pixel() sim.Millis {
 	return sim.Millis(float64(a.last-a.first) / (chartRight - chartLeft))
 }
 
-// largest parts the blocks that are drawn from those that are run together:
-// nothing under half a pixel is drawn, and nothing beyond the bound.
+// largest separates the blocks to draw from those to merge: it merges blocks
+// under half a pixel, and the smallest ones beyond the bound.
 func largest(blocks []block, a axis, most int) (drawn, rest []block) {
 	lengths := make([]sim.Millis, len(blocks))
 	for i := range blocks {
 		lengths[i] = blocks[i].end - blocks[i].start
 	}
 	slices.SortFunc(lengths, func(a, b sim.Millis) int { return cmp.Compare(b, a) })
-	least := max(1, a.pixel()/2) // a page is wider than the chart was drawn for
+	least := max(1, a.pixel()/2) // pages are often shown wider
 	if len(lengths) > most {
 		least = max(least, lengths[most]+1)
 	}
@@ -257,10 +257,10 @@ func largest(blocks []block, a axis, most int) (drawn, rest []block) {
 	return drawn, rest
 }
 
-// runTogether draws for each card how much of it small jobs took, pixel by
-// pixel, from the bottom of its row.
-func runTogether(b *strings.Builder, rest []block, a axis, cards int, row float64) {
-	columns := int(chartRight-chartLeft) * 16 / max(16, cards) // many cards, coarser
+// drawMerged draws how much of each card the merged blocks took, pixel by pixel,
+// from the bottom of its row.
+func drawMerged(b *strings.Builder, rest []block, a axis, cards int, row float64) {
+	columns := int(chartRight-chartLeft) * 16 / max(16, cards) // coarser for many cards
 	taken := make([][]float64, cards)
 	per := float64(a.last-a.first) / float64(columns)
 	for _, k := range rest {
@@ -282,7 +282,7 @@ func runTogether(b *strings.Builder, rest []block, a axis, cards int, row float6
 		last := 0.0
 		fmt.Fprintf(b, `<path class="mixed" d="M%.0f %.1f`, chartLeft, bottom)
 		for i, part := range column {
-			// In steps of an eighth: more cannot be seen.
+			// In steps of an eighth: finer ones are not visible.
 			if level := min(1, float64(int(part*8+0.5))/8); level != last {
 				fmt.Fprintf(b, "H%.1fV%.1f", chartLeft+width*float64(i), bottom-(row-1)*level)
 				last = level

@@ -18,8 +18,8 @@ import (
 //go:embed page.html
 var pageHTML string
 
-// pageData is what the page shows. Charts are made here, from numbers and
-// escaped words alone.
+// pageData is what the page shows. The charts are HTML made of numbers and
+// escaped text only.
 type pageData struct {
 	Source, Title, About, Hint string
 	Colours, WaitColours       []int
@@ -30,8 +30,8 @@ type pageData struct {
 	UsersLeft                  string
 	BandKey, Key               []keyEntry
 	Preempts                   bool
-	Closer                     bool   // some chart is drawn again, closer
-	Begins                     string // what 0 on the axes is
+	Closer                     bool   // there are closer views
+	Begins                     string // what happens at 0 on the axes
 }
 
 type pagePolicy struct {
@@ -41,7 +41,7 @@ type pagePolicy struct {
 	Gantt       gantt
 }
 
-// tile is one figure of all policies as bars.
+// tile shows one figure of all policies as bars.
 type tile struct {
 	Title, Better string
 	Bars          []tileBar
@@ -59,13 +59,13 @@ type keyEntry struct {
 	Colour int
 }
 
-// Colours: the last is for everything else, and no policy's.
+// The last colour is for everything else; no policy has it.
 const (
 	colours       = 9
 	policyColours = colours - 1
 )
 
-// Page is the replays as one page of HTML.
+// Page shows the replays as one page of HTML.
 func (r *Report) Page() ([]byte, error) {
 	shape, err := template.New("page").Parse(pageHTML)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *Report) Page() ([]byte, error) {
 	}
 	var left int
 	if data.Users, left = userChart(w, replays); left > 0 {
-		data.UsersLeft = fmt.Sprintf("The %d users with most GPU time are drawn, %s are not.", maxDots, text.CountGrouped(left, "other"))
+		data.UsersLeft = fmt.Sprintf("Only the %d users with the most GPU time are shown, %s are not.", maxDots, text.CountGrouped(left, "other"))
 	}
 	for c := range colours {
 		data.Colours = append(data.Colours, c)
@@ -120,18 +120,18 @@ func policyCharts(w *sim.Workload, replays []sim.Replayed, i int, a axis, mostWa
 }
 
 func (r *Report) about() string {
-	about := "Replayed in virtual time with berth's own decisions; no job ran."
+	about := "Replayed in virtual time with berth's own decisions; no job was run."
 	if r.Asked != "" {
-		about += " Asked for with " + text.Line(r.Asked) + "."
+		about += " Flags: " + text.Line(r.Asked) + "."
 	}
 	about += assumedText(r.Work)
 	if seeds := r.Replays[0].Seeds; seeds > 0 {
-		about += " The figures are " + seedsText(seeds) + "; the charts show the trace as it is."
+		about += " The figures are " + seedsText(seeds) + "; the charts show the original trace."
 	}
 	return about
 }
 
-// tileFigures are the figures that people ask for first.
+// tileFigures are the most important figures.
 var tileFigures = []string{"wait_mean_s", "wait_max_s", "bounded_slowdown_mean", "makespan_s", "gpu_useful", "worst_over_median_user"}
 
 func tilesOf(replays []sim.Replayed) []tile {
@@ -140,9 +140,9 @@ func tilesOf(replays []sim.Replayed) []tile {
 		if !slices.Contains(tileFigures, f.Name) || f.Name == "worst_over_median_user" && replays[0].Users < 2 {
 			continue
 		}
-		t := tile{Title: f.Title, Better: "less is better"}
+		t := tile{Title: f.Title, Better: "lower is better"}
 		if slices.Contains(moreIsBetter, f.Name) {
-			t.Better = "more is better"
+			t.Better = "higher is better"
 		}
 		values, best := valuesOf(&f, replays)
 		most := slices.Max(values)
@@ -160,10 +160,10 @@ func tilesOf(replays []sim.Replayed) []tile {
 	return tiles
 }
 
-// palette gives the jobs their colours: by user, or where there is only one,
-// by how many cards they take.
+// palette gives the jobs their colours: by user or, if there is only one, by
+// number of GPUs.
 type palette struct {
-	byUser map[string]int // nil: by the number of cards
+	byUser map[string]int // nil: by number of GPUs
 	key    []keyEntry
 	hint   string
 }
@@ -177,7 +177,7 @@ func newPalette(w *sim.Workload) palette {
 		sizes[min(j.GPUs, colours)] = true
 	}
 	if len(area) < 2 {
-		p := palette{hint: "Colours are for how many cards a job takes."}
+		p := palette{hint: "Colours show the number of GPUs of a job."}
 		for gpus := 1; gpus <= colours; gpus++ {
 			if !sizes[gpus] {
 				continue
@@ -190,7 +190,7 @@ func newPalette(w *sim.Workload) palette {
 		}
 		return p
 	}
-	p := palette{byUser: map[string]int{}, hint: "Colours are for users, those with most GPU time first."}
+	p := palette{byUser: map[string]int{}, hint: "Colours show users, those with the most GPU time first."}
 	for i, user := range byArea(area) {
 		if i == colours-1 {
 			p.key = append(p.key, keyEntry{fmt.Sprintf("%d others", len(area)-i), i})

@@ -109,8 +109,8 @@ func TestThePageShowsJobsThatWereSetAside(t *testing.T) {
 	}
 	text := string(page)
 	for _, word := range []string{
-		`<title>long, ann: 2 GPUs, 1h23m of work; started at once; set aside once to let others run; waited 1m40s in all</title>`,
-		`<title>short, bob: 1 GPU, 1m00s of work; started after 20s</title>`, "A thin line is a job that was set aside",
+		`<title>long, ann: 2 GPUs, 1h23m of work; started immediately; preempted once; waited 1m40s in total</title>`,
+		`<title>short, bob: 1 GPU, 1m00s of work; started after 20s</title>`, "A thin line is a parked job",
 	} {
 		if !strings.Contains(text, word) {
 			t.Errorf("the page lacks %s", word)
@@ -161,7 +161,7 @@ func TestUseOverTimeAddsUp(t *testing.T) {
 	sum := 0.0
 	for _, gpus := range useOver(w, &replays[0].Result, a) {
 		if gpus < -1e-9 || gpus > float64(w.Machine.GPUs)+1e-9 {
-			t.Errorf("%g GPUs are given out", gpus)
+			t.Errorf("%g GPUs are allocated", gpus)
 		}
 		sum += gpus * (a.last - a.first).Seconds() / useBins
 	}

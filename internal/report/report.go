@@ -1,8 +1,8 @@
-// Package report shows what replays came to: as a table for a terminal, as CSV,
-// and as a page with charts that asks nothing of anybody.
+// Package report shows the results of replays: as a table for a terminal, as
+// CSV, and as an HTML page with charts that loads nothing from the network.
 //
-// It knows what sim says of a workload and of its replays, and nothing of a
-// store, a daemon or a file. Whatever it takes from a trace, it escapes.
+// It knows the workloads and replays of sim, but no store, daemon or file. It
+// escapes every text that comes from a trace.
 package report
 
 import (
@@ -19,16 +19,16 @@ import (
 type Report struct {
 	Work    *sim.Workload
 	Replays []sim.Replayed
-	Asked   string // the flags that change the figures: "--park-cost 20"
+	Asked   string // the flags that change the figures, such as "--park-cost 20"
 }
 
-// Machine is a machine in words.
+// Machine describes a machine in words.
 func Machine(m sim.Machine) string {
 	return fmt.Sprintf("%s of %s GiB", text.Count(m.GPUs, "GPU"), strings.TrimSuffix(text.GiB(m.VRAMMiB), ".0"))
 }
 
-// Table writes the policies side by side, as many as so many columns have room
-// for, and the others below; 0: all of them.
+// Table shows the policies side by side, as many as fit into the columns of the
+// terminal, and the others below; 0: no limit.
 func (r *Report) Table(columns int, colour bool) string {
 	b := &strings.Builder{}
 	lines := []string{text.Line(r.title())}
@@ -60,7 +60,7 @@ func figureTable(replays []sim.Replayed) *text.Table {
 	for i := range replays {
 		t.Columns = append(t.Columns, text.Column{Title: replays[i].Policy, Right: true})
 	}
-	t.Columns = append(t.Columns, text.Column{Title: "at best", Right: true})
+	t.Columns = append(t.Columns, text.Column{Title: "lower bound", Right: true})
 	for _, row := range rowsOf(replays) {
 		words := []string{row.Title}
 		for _, cell := range row.Cells {
@@ -71,7 +71,7 @@ func figureTable(replays []sim.Replayed) *text.Table {
 	return t
 }
 
-// title says what was replayed, on what.
+// title says what was replayed, and on which machine.
 func (r *Report) title() string {
 	m := &r.Replays[0].Metrics
 	of := ""
@@ -81,24 +81,24 @@ func (r *Report) title() string {
 	return fmt.Sprintf("%s: %s%s on %s", r.Work.Source, text.CountGrouped(m.Jobs, "job"), of, Machine(r.Work.Machine))
 }
 
-// seedsText says what the figures are, where they are not the trace's own.
+// seedsText says that the figures are those of perturbed copies.
 func seedsText(seeds int) string {
 	if seeds == 1 {
 		return "figures of one perturbed copy"
 	}
-	return fmt.Sprintf("means over %d perturbed copies, ± half of the 95 %% interval", seeds)
+	return fmt.Sprintf("means of %d perturbed copies, ± half the 95 %% confidence interval", seeds)
 }
 
-// Before is what a person should know of a workload before it is replayed.
+// Before are remarks on a workload that a user should see before the replay.
 func Before(w *sim.Workload) (remarks []string) {
 	if n := w.CardsLeftOut; n > 0 {
-		remarks = append(remarks, fmt.Sprintf("%s without a job that %s none now %s left out", text.CountGrouped(n, "card"), text.Verb(n, "take"), text.Verb(n, "are")))
+		remarks = append(remarks, fmt.Sprintf("%s left out: paused or unhealthy, and without a job", text.CountGrouped(n, "GPU")))
 	}
-	if guessed := guessedText(w); guessed != "" {
-		remarks = append(remarks, guessed)
+	if assumed := durationText(w); assumed != "" {
+		remarks = append(remarks, assumed)
 	}
 	if w.LeftOut > 0 {
-		remarks = append(remarks, fmt.Sprintf("%s %s %s left out", text.CountGrouped(w.LeftOut, "job"), leftOutText(w), text.Verb(w.LeftOut, "are")))
+		remarks = append(remarks, fmt.Sprintf("%s left out: %s", text.CountGrouped(w.LeftOut, "job"), leftOutText(w)))
 	}
 	return remarks
 }
@@ -106,36 +106,36 @@ func Before(w *sim.Workload) (remarks []string) {
 func leftOutText(w *sim.Workload) string {
 	switch {
 	case w.Origin == sim.OfHistory:
-		return "that never started or had no GPU"
+		return "never started, or had no GPU"
 	case w.KeptOff > 0:
-		return "without a GPU, or for cards that take none now,"
+		return "without a GPU, or for GPUs that are paused or unhealthy"
 	}
 	return "without a GPU"
 }
 
-// guessedText says what was assumed of queued jobs; empty: nothing.
-func guessedText(w *sim.Workload) string {
+// durationText says which duration queued jobs without an estimate are assumed
+// to have; empty: there are none.
+func durationText(w *sim.Workload) string {
 	if w.Unknown == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of which nothing is known %s taken to run for %s", text.CountGrouped(w.Unknown, "queued job"), text.Verb(w.Unknown, "are"), text.Span(w.Typical))
+	return fmt.Sprintf("%s without an estimate, assumed to run for %s", text.CountGrouped(w.Unknown, "queued job"), text.Span(w.Typical))
 }
 
-// assumedText says what else a replay of a snapshot is built on.
+// assumedText says what the replay of a snapshot assumes.
 func assumedText(w *sim.Workload) string {
 	if w.Origin != sim.OfSnapshot {
 		return ""
 	}
-	assumed := fmt.Sprintf(" It goes on from the snapshot of %s: what runs ends when it is expected to, and no job comes after it.", w.TakenAt.Format(time.DateTime))
-	if guessed := guessedText(w); guessed != "" {
-		assumed += " " + guessed + "."
+	assumed := fmt.Sprintf(" It continues from the snapshot of %s: running jobs end as estimated, and no new jobs arrive.", w.TakenAt.Format(time.DateTime))
+	if duration := durationText(w); duration != "" {
+		assumed += " " + duration + "."
 	}
 	return assumed
 }
 
-// After names the jobs that are in no figure: those that are larger than the
-// machine, and those that never had what they waited for because other
-// processes keep it.
+// After names the jobs that are in no figure: those larger than the machine, and
+// those that wait forever for memory of external processes.
 func (r *Report) After() (remarks []string) {
 	w := r.Work
 	if count, first := which(&r.Replays[0].Result, func(f *sim.Fate) bool { return f.Refused != nil }); count > 0 {
@@ -144,14 +144,14 @@ func (r *Report) After() (remarks []string) {
 	}
 	for i := range r.Replays {
 		if count, first := which(&r.Replays[i].Result, func(f *sim.Fate) bool { return f.Unfinished }); count > 0 {
-			remarks = append(remarks, fmt.Sprintf("under %s %s %s for memory that other processes hold and %s not counted; %s is one",
+			remarks = append(remarks, fmt.Sprintf("under %s, %s still %s for memory of external processes and %s not counted, such as %s",
 				r.Replays[i].Policy, text.CountGrouped(count, "job"), text.Verb(count, "wait"), text.Verb(count, "are"), w.Places[first]))
 		}
 	}
 	return remarks
 }
 
-// which counts the jobs with such a fate, and finds the first.
+// which counts the jobs with such a fate and finds the first.
 func which(res *sim.Result, such func(*sim.Fate) bool) (count, first int) {
 	first = slices.IndexFunc(res.Fates, func(f sim.Fate) bool { return such(&f) })
 	for i := max(first, 0); i < len(res.Fates); i++ {

@@ -54,7 +54,7 @@ func compared(t *testing.T, w *sim.Workload, policies []sim.Policy, c sim.Choice
 	t.Helper()
 	replays, done := sim.Compare(w, policies, c, seeds, sim.Watch{})
 	if !done {
-		t.Fatal("it was stopped by nobody")
+		t.Fatal("it stopped by itself")
 	}
 	return replays
 }
@@ -156,7 +156,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s changed (-update writes it anew):\n%s", name, diff)
+		t.Errorf("%s changed (-update rewrites it):\n%s", name, diff)
 	}
 }
 
@@ -166,10 +166,10 @@ func TestWhatIsNotReplayedIsSaid(t *testing.T) {
 		want string
 	}{
 		{sim.Workload{}, ""},
-		{sim.Workload{LeftOut: 1}, "1 job without a GPU is left out"},
-		{sim.Workload{LeftOut: 1200, Origin: sim.OfHistory}, "1,200 jobs that never started or had no GPU are left out"},
+		{sim.Workload{LeftOut: 1}, "1 job left out: without a GPU"},
+		{sim.Workload{LeftOut: 1200, Origin: sim.OfHistory}, "1,200 jobs left out: never started, or had no GPU"},
 		{sim.Workload{LeftOut: 2, KeptOff: 1, Origin: sim.OfSnapshot, CardsLeftOut: 1, Unknown: 2, Typical: 3 * time.Hour},
-			"1 card without a job that takes none now is left out\n2 queued jobs of which nothing is known are taken to run for 3h00m\n2 jobs without a GPU, or for cards that take none now, are left out"},
+			"1 GPU left out: paused or unhealthy, and without a job\n2 queued jobs without an estimate, assumed to run for 3h00m\n2 jobs left out: without a GPU, or for GPUs that are paused or unhealthy"},
 	} {
 		if got := strings.Join(Before(&row.work), "\n"); got != row.want {
 			t.Errorf("%+v: %s, want %s", row.work, got, row.want)
@@ -185,7 +185,7 @@ func TestJobsThatAreInNoFigureAreNamed(t *testing.T) {
 	said := strings.Join(r.After(), "\n")
 	for _, want := range []string{
 		"1 job can never run on 2 GPUs of 24 GiB and is not counted; job 8: ",
-		"under default 1 job waits for memory that other processes hold and is not counted; job 9 is one",
+		"under default, 1 job still waits for memory of external processes and is not counted, such as job 9",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it says %q, without %q", said, want)
@@ -201,7 +201,7 @@ func TestAPageOfASnapshotSaysWhatItAssumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"from the snapshot of 2026-03-01 12:00:00", "1 queued job of which nothing is known is taken to run for 1h00m.", "Asked for with --park-cost 20.", "Time begins with the snapshot"} {
+	for _, word := range []string{"from the snapshot of 2026-03-01 12:00:00", "1 queued job without an estimate, assumed to run for 1h00m.", "Flags: --park-cost 20.", "Time begins with the snapshot"} {
 		if !strings.Contains(string(page), word) {
 			t.Errorf("the page lacks %s", word)
 		}

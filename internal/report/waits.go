@@ -12,8 +12,8 @@ import (
 	"berth/internal/text"
 )
 
-// waitOf is how long a job did nothing of use between its submission and its
-// end: until it started and, where it was set aside, until it went on.
+// waitOf is how long a job made no progress between its submission and its end:
+// before it started, and while it was parked.
 func waitOf(j *sim.Job, fate *sim.Fate) float64 {
 	ran := j.Duration
 	if fate.TimedOut {
@@ -22,7 +22,7 @@ func waitOf(j *sim.Job, fate *sim.Fate) float64 {
 	return max(0, (fate.End - j.Submit - ran).Seconds())
 }
 
-// ended reports that a job ran to its end, and so is in the figures.
+// ended reports whether a job ran to its end, and is in the figures.
 func ended(fate *sim.Fate) bool { return fate.Refused == nil && !fate.Unfinished }
 
 // waitsOf are the waits of a replay, the shortest first.
@@ -37,12 +37,12 @@ func waitsOf(w *sim.Workload, res *sim.Result) []float64 {
 	return waits
 }
 
-// waitBands are how long people call a wait, each up to so many seconds.
+// waitBands group waits by length, each up to this many seconds.
 var waitBands = []struct {
 	name string
 	upTo float64
 }{
-	{"at once", 1}, {"within a minute", 60}, {"10 minutes", 600}, {"an hour", 3600},
+	{"immediately", 1}, {"within a minute", 60}, {"10 minutes", 600}, {"an hour", 3600},
 	{"6 hours", 6 * 3600}, {"a day", 86400}, {"3 days", 3 * 86400}, {"longer", math.Inf(1)},
 }
 
@@ -55,11 +55,11 @@ func bandKey() []keyEntry {
 	return key
 }
 
-// bandChart draws for each policy which part of the jobs waited for how long.
+// bandChart draws the share of jobs in each band, for each policy.
 func bandChart(w *sim.Workload, replays []sim.Replayed) template.HTML {
 	const row, left = 30.0, 110.0
 	b := &strings.Builder{}
-	openSVG(b, row*float64(len(replays)), "the part of the jobs that waited for so long")
+	openSVG(b, row*float64(len(replays)), "share of jobs by waiting time")
 	for i := range replays {
 		waits := waitsOf(w, &replays[i].Result)
 		y, before := row*float64(i), 0
@@ -94,8 +94,8 @@ func bandText(k int) string {
 	return "within " + waitBands[k].name
 }
 
-// waitChart draws for each policy which part of the jobs had waited no longer
-// than so long, over a logarithmic scale that begins at a second.
+// waitChart draws the cumulative distribution of waits for each policy, on a
+// logarithmic scale that begins at one second.
 func waitChart(w *sim.Workload, replays []sim.Replayed) template.HTML {
 	waits := make([][]float64, len(replays))
 	longest := 10.0
@@ -109,7 +109,7 @@ func waitChart(w *sim.Workload, replays []sim.Replayed) template.HTML {
 	}
 	y := func(part float64) float64 { return 8 + (plotHeight-8)*(1-part) }
 	b := &strings.Builder{}
-	openSVG(b, plotHeight+axisHeight, "the part of the jobs that waited no longer than so long")
+	openSVG(b, plotHeight+axisHeight, "share of jobs that waited at most this long")
 	for _, part := range []float64{0, 0.25, 0.5, 0.75, 1} {
 		fmt.Fprintf(b, `<line class="grid" x1="%.0f" x2="%.0f" y1="%.1f" y2="%.1f"/><text x="%.0f" y="%.1f" text-anchor="end">%.0f %%</text>`,
 			chartLeft, chartRight, y(part), y(part), chartLeft-6, y(part)+4, 100*part)
@@ -126,7 +126,7 @@ func waitChart(w *sim.Workload, replays []sim.Replayed) template.HTML {
 	return closeSVG(b)
 }
 
-// curve draws a distribution as steps, through so many of its points.
+// curve draws a distribution as steps, through at most maxCurve points.
 func curve(b *strings.Builder, sorted []float64, colour int, name string, x, y func(float64) float64) {
 	fmt.Fprintf(b, `<path class="curve s%d" d="M%.1f %.1f`, colour, chartLeft, y(0))
 	n := len(sorted)
@@ -137,11 +137,11 @@ func curve(b *strings.Builder, sorted []float64, colour int, name string, x, y f
 	fmt.Fprintf(b, `H%.0f"><title>%s</title></path>`, chartRight, html.EscapeString(name))
 }
 
-// maxDots bounds how many users are drawn of one policy.
+// maxDots bounds how many users are drawn for one policy.
 const maxDots = 400
 
-// userChart draws each user as a dot where its mean slowdown lies, so that the
-// width of a row is how unevenly users fared. It is empty for one user alone.
+// userChart draws each user as a dot at their mean slowdown; the wider a row,
+// the less evenly users fared. It is empty for a single user.
 func userChart(w *sim.Workload, replays []sim.Replayed) (chart template.HTML, leftOut int) {
 	fared := make([][]userFared, len(replays))
 	worst := 10.0
@@ -161,7 +161,7 @@ func userChart(w *sim.Workload, replays []sim.Replayed) (chart template.HTML, le
 	}
 	bottom := row * float64(len(replays))
 	b := &strings.Builder{}
-	openSVG(b, bottom+axisHeight, "users by how much their jobs were slowed down")
+	openSVG(b, bottom+axisHeight, "users by the mean slowdown of their jobs")
 	for power := 0; float64(power) <= scale; power++ {
 		at := x(math.Pow10(power))
 		fmt.Fprintf(b, `<line class="grid" x1="%.1f" x2="%.1f" y1="0" y2="%.1f"/><text x="%.1f" y="%.1f" text-anchor="middle">×%s</text>`,
@@ -176,22 +176,22 @@ func userChart(w *sim.Workload, replays []sim.Replayed) (chart template.HTML, le
 		}
 		for _, u := range drawn {
 			radius := 3 + 6*math.Sqrt(u.part)
-			fmt.Fprintf(b, `<circle class="dot f%d" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %s: slowed down %s times, %.1f %% of the GPU time</title></circle>`,
+			fmt.Fprintf(b, `<circle class="dot f%d" cx="%.1f" cy="%.1f" r="%.1f"><title>%s, %s: mean slowdown %s, %.1f %% of the GPU time</title></circle>`,
 				i%policyColours, x(u.slowdown), y, radius, html.EscapeString(userText(u.name)), text.CountGrouped(u.jobs, "job"), figureText(sim.Number, u.slowdown), 100*u.part)
 		}
 	}
 	return closeSVG(b), max(0, leftOut)
 }
 
-// userFared is how one user fared.
+// userFared is how the jobs of one user fared.
 type userFared struct {
 	name     string
 	jobs     int
 	slowdown float64 // the mean
-	part     float64 // of all GPU time
+	part     float64 // share of all GPU time
 }
 
-// userSlowdowns has those with most GPU time first.
+// userSlowdowns lists the users with the most GPU time first.
 func userSlowdowns(w *sim.Workload, res *sim.Result) []userFared {
 	const floorS = 10 // of the bounded slowdown
 	area, all := map[string]float64{}, 0.0

@@ -10,27 +10,27 @@ import (
 	"berth/internal/sched"
 )
 
-// active is a job that is on its cards.
+// active is a running job.
 type active struct {
-	place int  // in the order of submission
+	place int  // index in the order of submission
 	job   *Job // with the declaration in force
 	held  sched.Held
-	gpus  float64 // it takes up, of whole ones
-	seat  int     // in replay.running
-	spot  int     // in replay.ends
+	gpus  float64 // GPUs it occupies; a share counts as a fraction
+	seat  int     // index in replay.running
+	spot  int     // index in replay.ends
 
 	start     Millis
-	works     Millis // when it begins to do something of use
-	useful    Millis // done in this run; of one that leaves
-	before    Millis // done in this run before the replay began
-	end       Millis // when it ends or, once set aside, is gone
-	out, back Millis // what setting it aside costs
+	works     Millis // when it begins to make progress
+	useful    Millis // progress in this segment, once it is being preempted
+	before    Millis // progress in this segment before the replay began
+	end       Millis // when it ends or, if it is being preempted, has left its cards
+	out, back Millis // what parking and resuming it costs
 
 	declaredMiB []int64 // on each card, before anything was measured
-	usedMiB     []int64 // on each card, really
+	usedMiB     []int64 // on each card, in fact
 }
 
-// newActive is a job that was given cards now.
+// newActive is a job that was allocated cards now.
 func (r *replay) newActive(place int, grant job.Grant) *active {
 	j, c := r.jobAt(place)
 	a := &active{
@@ -44,18 +44,18 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
 		User: j.User, Priority: j.Priority, Seq: int64(place), Pool: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), Served: c.done.duration(), Waited: (r.now - c.since).duration(),
-		Run: r.guess.span(j), Limit: r.guess.limit(j, c.done),
+		Run: r.estimator.duration(j), Limit: r.estimator.limit(j, c.done),
 	}
 	if r.parks(j) {
 		a.out, a.back = r.in.Park.cost(r.in.Machine, j)
 	}
-	a.held.Preempt = r.aside(j)
+	a.held.Preempt = r.preemption(j)
 	return a
 }
 
-// occupy lets a job have its cards.
+// occupy puts a job on its cards.
 func (r *replay) occupy(a *active) {
-	r.floor.take(a.held.Cards, r.in.Machine.part(a.job))
+	r.occupancy.take(a.held.Cards, r.in.Machine.part(a.job))
 	for i, card := range a.held.Cards {
 		r.loads[card].add(a, i, 1)
 	}
@@ -74,7 +74,7 @@ func (r *replay) occupy(a *active) {
 // vacate takes a job off its cards and counts what it did there.
 func (r *replay) vacate(a *active) {
 	heap.Remove(&r.ends, a.spot)
-	r.floor.take(a.held.Cards, -r.in.Machine.part(a.job))
+	r.occupancy.take(a.held.Cards, -r.in.Machine.part(a.job))
 	for i, card := range a.held.Cards {
 		r.loads[card].add(a, i, -1)
 	}
@@ -95,7 +95,7 @@ func (r *replay) vacate(a *active) {
 	r.result.OverheadGPUSeconds += overhead.Seconds() * a.gpus
 }
 
-// did is how much of its work the job did in this run.
+// did is the progress of the job in this segment.
 func (a *active) did(now Millis) Millis {
 	if a.held.Leaving {
 		return a.useful
@@ -103,22 +103,22 @@ func (a *active) did(now Millis) Millis {
 	return max(0, now-a.works)
 }
 
-// beginAnew queues a job again that lost all it did.
-func (r *replay) beginAnew(place int, lost Millis) {
+// restart makes a job that lost all its progress start from the beginning.
+func (r *replay) restart(place int, lost Millis) {
 	c := &r.courses[r.order[place]]
 	r.fateAt(place).Wasted += lost
 	r.result.WastedGPUSeconds += c.gpuSeconds
 	c.done, c.gpuSeconds, c.parked = 0, 0, false
 }
 
-// Running is a job that is on its cards when the replay begins.
+// Running is a job that already runs when the replay begins.
 type Running struct {
 	Job   int // its index in Input.Jobs
 	Cards []int
-	Ran   Millis // for how long it has been there
+	Ran   Millis // for how long it has run
 }
 
-// takeOver puts on their cards the jobs that are there already.
+// takeOver puts the jobs that already run on their cards.
 func (r *replay) takeOver() {
 	places := make(map[int]int, len(r.order))
 	for place, index := range r.order {
@@ -145,7 +145,7 @@ func (r *replay) takeOver() {
 	}
 }
 
-// ends is a heap of what runs: what ends first lies on top.
+// ends is a heap of the running jobs: the first to end is on top.
 type ends []*active
 
 func (e ends) Len() int { return len(e) }

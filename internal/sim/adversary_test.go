@@ -68,7 +68,7 @@ func TestAStreamOfSmallJobsDoesNotStarveALargeOne(t *testing.T) {
 	// long anybody takes, small jobs pass for as long as they come.
 	jobs := append(stream("ann", 0), seconds("large", "bob", 3600, 3600, 8))
 	if got := waited2(scene(t, "backfill", 0, None, jobs)); got < streamS-3600 {
-		t.Errorf("without a bound it waited for %.0f s only: this is no attack", got)
+		t.Errorf("without a bound it waited for %.0f s only: this is not an attack", got)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestAThousandJobsOfOneUserDoNotDelayAnothersFirst(t *testing.T) {
 		jobs = append(jobs, seconds(fmt.Sprint(i), "ann", 0, smallS, 1))
 	}
 	if in, res := scene(t, "fifo", 24*time.Hour, Perfect, jobs); waited(in, res, "first") < 100*smallS {
-		t.Error("in the order of submission it does not wait for them all: this is no attack")
+		t.Error("in the order of submission it does not wait for them all: this is not an attack")
 	}
 }
 
@@ -136,7 +136,7 @@ func TestAFloodOfHigherPrioritiesIsNoEndlessWait(t *testing.T) {
 			}
 		}
 		if got := waited2(scene(t, "fifo", 0, None, jobs)); got < streamS-3600 {
-			t.Errorf("without a bound it waited for %.0f s only: this is no attack", got)
+			t.Errorf("without a bound it waited for %.0f s only: this is not an attack", got)
 		}
 	}
 	// Several users flood at once.
@@ -260,7 +260,7 @@ func TestStrangersOnTheCards(t *testing.T) {
 		in := input{Jobs: jobs, Machine: Machine{GPUs: 8, VRAMMiB: 81_920}, Policy: p, Foreign: foreign, Park: &Parking{EachWay: MillisOf(parkS)}}
 		res := run(in)
 		m := measure(in, res)
-		// Once the strangers are gone, all of it fits. Gangs of two may leave a
+		// Once the external processes are gone, all of it fits. Gangs of two may leave a
 		// card idle each time.
 		most := untilS + 2*1.5*(2*total/8+longest)
 		if m.Jobs != len(jobs) || m.OOMs != 0 || m.MakespanS > most {

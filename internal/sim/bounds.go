@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Bounds are what no scheduler can better on this machine, knowing everything
-// beforehand and free to interrupt jobs at no cost.
+// Bounds are lower bounds for every scheduler on this machine, even one that
+// knows all durations in advance and interrupts jobs at no cost.
 type Bounds struct {
 	FlowMeanS float64 `json:"flow_mean_s"` // from submission to end
 	MakespanS float64 `json:"makespan_s"`  // from the first submission to the last end
 }
 
-// task is a job as the bounds see it: an amount of work for the machine as
-// one, and a time it takes in any case. All in seconds.
+// task is a job as the bounds see it: its work if it had the whole machine,
+// and its duration. All in seconds.
 type task struct {
 	release, work, length float64
 }
 
-// lowerBounds computes the bounds for the jobs that ran. How much of a card a
-// job takes can be counted in shares and in memory; each count gives a bound,
-// and the larger holds. (The larger count of each job would give none: a job
-// of much memory and one of a large share fit on one card.)
+// lowerBounds computes the bounds for the jobs that ran. The part of a card that
+// a job takes can be counted in shares or in memory. Each count gives a bound,
+// and the larger one is used. (Taking the larger count job by job would be
+// wrong: a job with much memory and one with a large share fit on one card.)
 func lowerBounds(in input, res Result) Bounds {
 	var best Bounds
 	for _, part := range []func(*Job) int64{in.Machine.sharePart, in.Machine.budgetPart} {
@@ -34,7 +34,7 @@ func lowerBounds(in input, res Result) Bounds {
 	return best
 }
 
-// sharePart counts a job in shares; one that only declares memory has none.
+// sharePart counts a job in shares; one that only declares memory counts 0.
 func (m Machine) sharePart(j *Job) int64 {
 	switch {
 	case j.Share > 0:
@@ -45,8 +45,8 @@ func (m Machine) sharePart(j *Job) int64 {
 	return wholeCard
 }
 
-// budgetPart counts a job in memory. What a share is budgeted at is a little
-// less than the share, and not counted here: its own count is larger.
+// budgetPart counts a job in memory. A share counts 0 here: its memory budget
+// is slightly less than the share itself.
 func (m Machine) budgetPart(j *Job) int64 {
 	switch {
 	case j.VRAMMiB > 0:
@@ -57,8 +57,8 @@ func (m Machine) budgetPart(j *Job) int64 {
 	return wholeCard
 }
 
-// tasksOf also sums up how long jobs had been there before the replay began:
-// what remains to be done is all that can be done well or badly.
+// tasksOf also sums up how long jobs had waited and run before the replay
+// began: no scheduler can change that any more.
 func tasksOf(in *input, res *Result, part func(*Job) int64) (tasks []task, beforeS float64) {
 	ran := make(map[int]Millis, len(in.Running))
 	for _, r := range in.Running {
@@ -81,7 +81,7 @@ func tasksOf(in *input, res *Result, part func(*Job) int64) (tasks []task, befor
 	return tasks, beforeS
 }
 
-// boundsOf wants the tasks in the order of their release.
+// boundsOf expects the tasks in the order of their release.
 func boundsOf(tasks []task) Bounds {
 	if len(tasks) == 0 {
 		return Bounds{}
@@ -100,16 +100,16 @@ func boundsOf(tasks []task) Bounds {
 	return Bounds{FlowMeanS: flow / float64(len(tasks)), MakespanS: max(lastEnd, workEnd) - tasks[0].release}
 }
 
-// work is a task under way.
+// work is a task in progress.
 type work struct {
 	task *task
 	left float64
 	rank float64 // smallest first
 }
 
-// serve lets the whole machine work on one task at a time, always the one of
-// the smallest rank, whatever it worked on before. It sums up when the tasks
-// are done, and the mean moments at which they are worked on.
+// serve lets the whole machine work on one task at a time, always the one with
+// the smallest rank. It sums up the completion times of the tasks, and the mean
+// moments at which they were worked on.
 func serve(tasks []task, rank func(*work) float64) (completions, busyDates float64) {
 	var waiting works
 	now := 0.0
@@ -143,12 +143,12 @@ func serve(tasks []task, rank func(*work) float64) (completions, busyDates float
 			heap.Pop(&waiting)
 			continue
 		}
-		w.rank = rank(w) // no larger than it was, so that it still lies on top
+		w.rank = rank(w) // never larger than before, so it stays on top
 	}
 	return completions, busyDates
 }
 
-// works is a heap: the smallest rank lies on top.
+// works is a heap with the smallest rank on top.
 type works []work
 
 func (w works) Len() int           { return len(w) }

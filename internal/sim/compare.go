@@ -10,20 +10,20 @@ type Replayed struct {
 	Seeds      int                `json:"seeds"`
 	Interval95 map[string]float64 `json:"interval95,omitempty"` // half its width, by figure
 
-	// Result is of the workload as it is; the figures may be means over copies
-	// of it.
+	// Result is that of the original workload; the figures may be means over
+	// perturbed copies.
 	Result Result `json:"-"`
 }
 
-// Watch is what the world adds to a comparison.
+// Watch connects a comparison to the outside world.
 type Watch struct {
-	Elapsed  func() time.Duration                    // reads a stopwatch; may be nil
-	Progress func(policy string, over, all int) bool // jobs that are over, of those of all replays; false: stop; may be nil
+	Elapsed  func() time.Duration                     // reads a stopwatch; may be nil
+	Progress func(policy string, ended, all int) bool // ended jobs, of those of all replays; false: stop; may be nil
 }
 
-// Compare replays the workload under each policy, and as many perturbed copies
-// of it as there are seeds. Every policy gets the same copies. It is not done
-// where Progress said so.
+// Compare replays the workload under each policy, and a perturbed copy of it
+// for each seed. Every policy gets the same copies. done is false if Progress
+// stopped it.
 func Compare(w *Workload, policies []Policy, c Choices, seeds int, watch Watch) (replays []Replayed, done bool) {
 	past, all := 0, len(policies)*(1+seeds)*len(w.Jobs)
 	goOn := func(policy Policy, over int) bool {

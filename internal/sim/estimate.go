@@ -8,22 +8,22 @@ import (
 	"berth/internal/sched"
 )
 
-// Estimates say what the lengths of jobs are guessed from, by names that users
-// type. A duration is one as well: every job is then expected to take that.
+// Estimates name the source of the estimated durations, as users type it. A
+// duration such as 24h is a source too: the estimate for every job.
 type Estimates string
 
-// The estimates. The empty ones are History.
+// The sources of estimates. The empty one is History.
 const (
-	History Estimates = "history" // what ran before, as on a live machine
-	Perfect Estimates = "perfect" // what will happen
-	Limits  Estimates = "limits"  // time limits and nothing else
-	None    Estimates = "none"    // nothing is known, not even time limits
+	History Estimates = "history" // earlier jobs, as on a live machine
+	Perfect Estimates = "perfect" // the true durations
+	Limits  Estimates = "limits"  // time limits only
+	None    Estimates = "none"    // no estimates, and no time limits either
 )
 
-// Fixed expects every job to take this long.
+// Fixed estimates that every job takes this long.
 func Fixed(d time.Duration) Estimates { return Estimates(d.String()) }
 
-// ParseEstimates reads a name of estimates, or a duration as Go writes it.
+// ParseEstimates reads the name of a source, or a duration as Go writes it.
 func ParseEstimates(text string) (Estimates, error) {
 	switch e := Estimates(text); e {
 	case History, Perfect, Limits, None:
@@ -32,19 +32,19 @@ func ParseEstimates(text string) (Estimates, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return Fixed(d), nil
 	}
-	return "", fmt.Errorf("unknown estimates %q: known are %s, %s, %s, %s and a duration such as 24h", text, History, Perfect, Limits, None)
+	return "", fmt.Errorf("expected %s, %s, %s, %s or a duration such as 24h, found %q", History, Perfect, Limits, None, text)
 }
 
-// guesser guesses how long jobs take.
-type guesser struct {
+// estimator estimates how long jobs take.
+type estimator struct {
 	from  Estimates
 	fixed time.Duration
 	book  *predict.Book
 	kinds map[string]string // of commands
 }
 
-func newGuesser(from Estimates) guesser {
-	g := guesser{from: from, book: predict.NewBook(), kinds: map[string]string{}}
+func newEstimator(from Estimates) estimator {
+	g := estimator{from: from, book: predict.NewBook(), kinds: map[string]string{}}
 	switch from {
 	case History, Perfect, Limits, None:
 	case "":
@@ -59,9 +59,9 @@ func newGuesser(from Estimates) guesser {
 	return g
 }
 
-// span is how long the job is expected to run in all. Nobody plans with jobs that
-// hold no card.
-func (g *guesser) span(j *Job) sched.Estimate {
+// duration is the estimate of how long the job runs in total. Jobs without a
+// card need none, because no plan depends on them.
+func (g *estimator) duration(j *Job) sched.Estimate {
 	switch {
 	case j.GPUs == 0:
 		return sched.Estimate{}
@@ -73,22 +73,22 @@ func (g *guesser) span(j *Job) sched.Estimate {
 	case g.from == None:
 		return sched.Estimate{}
 	}
-	guess := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Limit: j.Limit.duration()})
-	return sched.Estimate{Low: guess.Low, Mid: guess.Mid, High: guess.High}
+	estimate := g.book.Duration(predict.Ask{User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Limit: j.Limit.duration()})
+	return sched.Estimate{Low: estimate.Low, Mid: estimate.Mid, High: estimate.High}
 }
 
-// limit is what the job's time limit leaves of it after that much of its work,
-// as far as limits are known; 0: it has none.
-func (g *guesser) limit(j *Job, done Millis) time.Duration {
+// limit is what remains of the job's time limit after it did part of its work;
+// 0: it has no limit, or limits are not known.
+func (g *estimator) limit(j *Job, done Millis) time.Duration {
 	if g.from == None || j.Limit == 0 {
 		return 0
 	}
 	return max(1, j.Limit-done).duration()
 }
 
-// learn takes in a job that is over. Under Limits nothing is learnt, so that
-// limits are all there is to go by.
-func (g *guesser) learn(j *Job) {
+// learn adds an ended job to the history. Under Limits it adds nothing, so that
+// estimates depend on limits alone.
+func (g *estimator) learn(j *Job) {
 	if g.from == History && j.GPUs > 0 {
 		g.book.Add(predict.Past{
 			User: j.User, Command: j.Command, Key: g.kind(j), GPUs: j.GPUs, Ran: j.runs().duration(),

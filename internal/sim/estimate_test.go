@@ -18,7 +18,7 @@ func TestEstimates(t *testing.T) {
 	}{
 		{"perfect ones are what will happen", Perfect, true, true, sched.Estimate{Low: 30 * s, Mid: 30 * s, High: 30 * s}},
 		{"fixed ones are the same for all", Fixed(24 * time.Hour), true, true, sched.Estimate{Low: 86400 * s, Mid: 86400 * s, High: 86400 * s}},
-		{"nothing is known", None, false, false, sched.Estimate{}},
+		{"no estimates", None, false, false, sched.Estimate{}},
 		{"limits say something, and no more than limits", Limits, true, true, sched.Estimate{}},
 		{"history says something of a user's second job", History, true, true, sched.Estimate{}},
 		{"history is the default", "", true, true, sched.Estimate{}},

@@ -20,7 +20,7 @@ func gpuSecondsUntil(in *input, res Result, moment Millis) map[string]float64 {
 	return had
 }
 
-// TestSplittingAJobGainsNoShare lets one user submit the same work in pieces, of
+// TestSplittingAJobGainsNoShare lets one user submit the same work in parts, of
 // cards or of time, and another as large jobs. Both always wait. Without parking the
 // one has no more of the cards than the other but for what is out at a time. With
 // parking classes of service come before shares, and pieces of less than three
@@ -63,7 +63,7 @@ func TestSplittingAJobGainsNoShare(t *testing.T) {
 			t.Fatalf("in %d pieces (of cards: %v) bob had %.0f GPU-seconds, ann %.0f", pieces, wide, had["bob"], had["ann"])
 		}
 		if had["ann"]+had["bob"] < 0.9*gpus*hours*3600 {
-			t.Fatalf("the cards are not busy: this is no test")
+			t.Fatalf("the cards are not busy: this tests nothing")
 		}
 	})
 }

@@ -2,7 +2,7 @@ package sim
 
 import "math"
 
-// Unit says how a figure is written for people.
+// Unit says how a figure is formatted for people.
 type Unit int
 
 // The units.
@@ -13,50 +13,50 @@ const (
 	Milliseconds
 )
 
-// Figure is one number of the metrics: what everything that prints, averages
-// or compares them goes through.
+// Figure is one number of the metrics. All code that prints, averages or
+// compares metrics uses this table.
 type Figure struct {
 	Name  string // as in JSON
 	Title string // as people read it
 	Unit  Unit
 	Of    func(*Metrics) *float64
-	Bound func(*Metrics) *float64 // what no scheduler can better; nil: not known
+	Bound func(*Metrics) *float64 // the lower bound; nil: not known
 }
 
-// Figures are all that is measured, in the order in which it is shown.
+// Figures are all figures, in the order in which they are shown.
 func Figures() []Figure {
 	return []Figure{
 		{Name: "wait_mean_s", Title: "wait, mean", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitMeanS }},
-		{Name: "wait_p50_s", Title: "wait, half within", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP50S }},
-		{Name: "wait_p95_s", Title: "wait, 95 % within", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP95S }},
-		{Name: "wait_p99_s", Title: "wait, 99 % within", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP99S }},
+		{Name: "wait_p50_s", Title: "wait, p50", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP50S }},
+		{Name: "wait_p95_s", Title: "wait, p95", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP95S }},
+		{Name: "wait_p99_s", Title: "wait, p99", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitP99S }},
 		{Name: "wait_max_s", Title: "wait, longest", Unit: Seconds, Of: func(m *Metrics) *float64 { return &m.WaitMaxS }},
 		{Name: "bounded_slowdown_mean", Title: "slowdown, mean", Of: func(m *Metrics) *float64 { return &m.BoundedSlowdownMean }},
 		{
-			Name: "flow_mean_s", Title: "submit to end, mean", Unit: Seconds,
+			Name: "flow_mean_s", Title: "turnaround, mean", Unit: Seconds,
 			Of: func(m *Metrics) *float64 { return &m.FlowMeanS }, Bound: func(m *Metrics) *float64 { return &m.Bounds.FlowMeanS },
 		},
 		{
 			Name: "makespan_s", Title: "makespan", Unit: Seconds,
 			Of: func(m *Metrics) *float64 { return &m.MakespanS }, Bound: func(m *Metrics) *float64 { return &m.Bounds.MakespanS },
 		},
-		{Name: "gpu_allocated", Title: "GPUs given out", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUAllocated }},
-		{Name: "gpu_useful", Title: "GPUs of use", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUUseful }},
-		{Name: "gpu_lost", Title: "GPUs lost to parking", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPULost }},
-		{Name: "fragmentation", Title: "GPUs in pieces", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.Fragmentation }},
+		{Name: "gpu_allocated", Title: "GPU allocation", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUAllocated }},
+		{Name: "gpu_useful", Title: "GPU utilisation", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPUUseful }},
+		{Name: "gpu_lost", Title: "parking overhead", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.GPULost }},
+		{Name: "fragmentation", Title: "fragmentation", Unit: Percent, Of: func(m *Metrics) *float64 { return &m.Fragmentation }},
 		{Name: "jain_users", Title: "fairness (Jain)", Of: func(m *Metrics) *float64 { return &m.JainUsers }},
 		{Name: "worst_over_median_user", Title: "worst/median user", Of: func(m *Metrics) *float64 { return &m.WorstOverMedianUser }},
 		{Name: "preemptions", Title: "preemptions", Of: func(m *Metrics) *float64 { return &m.Preemptions }},
 		{Name: "ooms", Title: "out of memory", Of: func(m *Metrics) *float64 { return &m.OOMs }},
 		{Name: "decisions", Title: "decisions", Of: func(m *Metrics) *float64 { return &m.Decisions }},
-		{Name: "decision_p50_ms", Title: "decision, median", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP50Ms }},
-		{Name: "decision_p99_ms", Title: "decision, 99 %", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP99Ms }},
+		{Name: "decision_p50_ms", Title: "decision, p50", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP50Ms }},
+		{Name: "decision_p99_ms", Title: "decision, p99", Unit: Milliseconds, Of: func(m *Metrics) *float64 { return &m.DecisionP99Ms }},
 	}
 }
 
-// average is the mean of several replays under one policy, and for each
-// figure by name half the width of the interval that holds the true mean with
-// 95 % confidence. One replay has no interval.
+// average is the mean of several replays under one policy, and half the width
+// of the 95 % confidence interval of each figure, by name. One replay has no
+// interval.
 func average(replays []Metrics) (Metrics, map[string]float64) {
 	mean := replays[0]
 	intervals := map[string]float64{}
@@ -89,8 +89,8 @@ func interval(replays []Metrics, of func(*Metrics) *float64) (mean, half float64
 	return mean, studentT(len(replays)-1) * math.Sqrt(squares/(n-1)/n)
 }
 
-// studentT is the 97.5 % quantile of Student's distribution. Between the rows
-// the next smaller number of degrees counts: the interval is never too narrow.
+// studentT is the 97.5 % quantile of Student's t-distribution. Between the rows
+// it uses the next smaller number of degrees, so no interval is too narrow.
 func studentT(degrees int) float64 {
 	quantiles := [...]float64{
 		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,

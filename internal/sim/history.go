@@ -6,8 +6,8 @@ import (
 	"berth/internal/job"
 )
 
-// FromHistory makes a workload of jobs that are over. A job that never started
-// has no duration to replay.
+// FromHistory makes a workload of ended jobs. It leaves out jobs that never
+// started: they have no duration.
 func FromHistory(jobs []job.View, machine Machine) *Workload {
 	w := &Workload{Source: "history", Origin: OfHistory, Machine: machine}
 	var first time.Time

@@ -11,20 +11,20 @@ import (
 	"berth/internal/sched"
 )
 
-// Millis is a moment since the workload began, or a length of time. Whole
-// milliseconds reach further than any workload, and add up exactly.
+// Millis is a moment since the workload began, or a duration. Whole
+// milliseconds cover any workload, and add up exactly.
 type Millis int64
 
 // Seconds is the same as a number of seconds.
 func (m Millis) Seconds() float64 { return float64(m) / 1000 }
 
-// duration is the same for sched, whose times end a little sooner.
+// duration is the same for sched, whose range is a little smaller.
 func (m Millis) duration() time.Duration { return time.Duration(min(m, longest)) * time.Millisecond }
 
-// at is the moment as a date, which is what sched decides on.
+// at is the moment as a date, which sched needs.
 func (m Millis) at() time.Time { return time.UnixMilli(int64(m)).UTC() }
 
-// millisUp rounds a moment of sched's up: what is to happen by then has
+// millisUp rounds a moment of sched's up, so that what is due by then has
 // happened.
 func millisUp(t time.Time) Millis {
 	return Millis(t.Add(time.Millisecond - time.Nanosecond).UnixMilli())
@@ -36,7 +36,7 @@ func MillisOf(seconds float64) Millis { return Millis(math.Round(seconds * 1000)
 // The bounds of a workload. Within them no sum of times overflows.
 const (
 	MaxJobs     = 1_000_000
-	MaxSubmit   = Millis(1e13) // three hundred years, so that dates do as well
+	MaxSubmit   = Millis(1e13) // three hundred years, within the range of dates
 	MaxDuration = Millis(1e12)
 	MaxGPUs     = 128
 )
@@ -45,18 +45,18 @@ const (
 type Job struct {
 	ID, User string
 	Submit   Millis
-	Duration Millis // how long it runs if nobody ends it
-	Limit    Millis // when it is ended; 0: never
+	Duration Millis // how long it runs if its limit does not end it
+	Limit    Millis // its time limit; 0: none
 	GPUs     int
 	IDs      []int   // exactly these cards, in this order; empty: any
-	Allow    []int   // none but these; empty: any
+	Allow    []int   // only these; empty: any
 	Share    float64 // of each of its GPUs; 0: whole cards, or what VRAMMiB says
 	VRAMMiB  int64   // per GPU; 0: undeclared
-	UsedMiB  int64   // what it really takes of each; 0: what it declared
+	UsedMiB  int64   // what it really uses on each; 0: what it declared
 	Priority int
-	Array    string // that it is a task of, where that has a limit
+	Array    string // the array it is a task of, if that has a limit
 	AtOnce   int    // how many tasks of its array run at a time; 0: all
-	Command  string // what its length is guessed from, beside its user; may be empty
+	Command  string // estimates depend on it and on the user; may be empty
 }
 
 // runs is how long the job is on its cards.
@@ -67,7 +67,7 @@ func (j *Job) runs() Millis {
 	return j.Duration
 }
 
-// limitedArray is the array of which so many tasks run at a time.
+// limitedArray is the job's array if that limits its running tasks.
 func (j *Job) limitedArray() string {
 	if j.AtOnce == 0 {
 		return ""
@@ -75,22 +75,22 @@ func (j *Job) limitedArray() string {
 	return j.Array
 }
 
-// timesOut reports that its limit ends the job.
+// timesOut reports whether the time limit ends the job.
 func (j *Job) timesOut() bool { return j.Limit > 0 && j.Limit < j.Duration }
 
-// request is what sched is asked for.
+// request is what the job asks of sched.
 func (j *Job) request(rules sched.Rules) sched.Request {
 	return sched.NewRequest(job.Spec{GPUs: j.GPUs, Share: j.Share, IDs: j.IDs, Allow: j.Allow}, j.VRAMMiB, rules)
 }
 
-// declaring is the job with another declaration.
+// declaring is a copy of the job with another declared memory.
 func (j *Job) declaring(vramMiB int64) *Job {
 	changed := *j
 	changed.VRAMMiB = vramMiB
 	return &changed
 }
 
-// Machine is the box of a replay: equal cards, equally far from one another.
+// Machine is the machine of a replay: identical cards, equally far apart.
 type Machine struct {
 	GPUs    int
 	VRAMMiB int64 // of each
@@ -104,12 +104,12 @@ func (m Machine) cards() []sched.Card {
 	return cards
 }
 
-// wholeCard is a card in the units that parts of cards are counted in. They
-// are whole numbers, so that what was taken and given back leaves nothing.
+// wholeCard is a whole card in parts. Parts are whole numbers, so that
+// allocating and freeing leaves no rounding error.
 const wholeCard = 1_000_000
 
-// part is how much of each of its cards a job takes up: all, its share, or
-// the memory it declared, whichever of the latter is more.
+// part is how much of each of its cards a job takes: the whole card, or the
+// larger of its share and its declared memory.
 func (m Machine) part(j *Job) int64 {
 	if j.Share == 0 && j.VRAMMiB == 0 {
 		return wholeCard
@@ -123,9 +123,8 @@ func (m Machine) memoryPart(j *Job) int64 {
 	return partOf(float64(j.VRAMMiB) / float64(max(1, m.VRAMMiB)))
 }
 
-// bySubmission orders the jobs, as indices. Jobs that were submitted in the
-// same instant go by their ids, so that the order of the input decides
-// nothing; of numbers the smaller comes first.
+// bySubmission orders the jobs, as indices. Jobs submitted at the same instant
+// are ordered by id, so that the order of the input does not matter.
 func bySubmission(jobs []Job) []int {
 	order := make([]int, len(jobs))
 	for i := range order {
@@ -147,5 +146,5 @@ func compareJobs(a, b *Job) int {
 	)
 }
 
-// Part is how much of each of its cards a job takes up, as a share of 1.
+// Part is how much of each of its cards a job takes, as a share of 1.
 func (m Machine) Part(j *Job) float64 { return float64(m.part(j)) / wholeCard }

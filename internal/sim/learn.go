@@ -2,9 +2,9 @@ package sim
 
 import "berth/internal/predict"
 
-// kind is what the job's command has in common with other runs of it; empty where
-// nothing is learnt of commands. Commands of a workload are few.
-func (g *guesser) kind(j *Job) string {
+// kind is the normalised form of the job's command; empty if estimates do not
+// depend on commands. The cache is small: a workload has few commands.
+func (g *estimator) kind(j *Job) string {
 	if g.from != History || j.Command == "" || j.GPUs == 0 {
 		return ""
 	}
@@ -16,18 +16,18 @@ func (g *guesser) kind(j *Job) string {
 	return kind
 }
 
-// learn takes in how a job ended, and expects anew how long those like it will run,
-// as the engine does: what runs at once, and what waits after the first, the second,
-// the fourth run and so on.
-func (r *replay) learn(over *Job) {
-	r.guess.learn(over)
-	kind := r.guess.kind(over)
+// learn adds an ended job to the history and renews the estimates of similar
+// jobs, as the engine does: those of running jobs at once, those of waiting jobs
+// after the first, the second, the fourth such job and so on.
+func (r *replay) learn(ended *Job) {
+	r.estimator.learn(ended)
+	kind := r.estimator.kind(ended)
 	if kind == "" {
 		return
 	}
 	for _, a := range r.running {
-		if r.guess.kind(a.job) == kind {
-			a.held.Run = r.guess.span(a.job)
+		if r.estimator.kind(a.job) == kind {
+			a.held.Run = r.estimator.duration(a.job)
 		}
 	}
 	waiting := r.alike[kind]
@@ -45,10 +45,10 @@ func (r *replay) learn(over *Job) {
 	}
 }
 
-// lineUp notes that a job waits from which others like it can be told.
-func (r *replay) lineUp(place int) {
+// addAlike notes a waiting job under the kind of its command.
+func (r *replay) addAlike(place int) {
 	j, _ := r.jobAt(place)
-	if kind := r.guess.kind(j); kind != "" {
+	if kind := r.estimator.kind(j); kind != "" {
 		if r.alike[kind] == nil {
 			r.alike[kind] = map[int]bool{}
 		}
@@ -56,10 +56,10 @@ func (r *replay) lineUp(place int) {
 	}
 }
 
-// stepOut undoes lineUp.
-func (r *replay) stepOut(place int) {
+// removeAlike undoes addAlike.
+func (r *replay) removeAlike(place int) {
 	j, _ := r.jobAt(place)
-	kind := r.guess.kind(j)
+	kind := r.estimator.kind(j)
 	if delete(r.alike[kind], place); len(r.alike[kind]) == 0 {
 		delete(r.alike, kind)
 	}

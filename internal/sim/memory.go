@@ -6,18 +6,18 @@ import (
 	"berth/internal/sched"
 )
 
-// load is what lies on one card. It is counted apart from sched's own books,
-// so that what sched gives away twice is found out.
+// load is what one card holds. It is counted independently of sched, to detect
+// a card that sched allocates twice.
 type load struct {
 	jobs, alone, exclusive int
 	shares                 int64 // in parts
 	declaredMiB            int64
-	usedMiB                int64 // really
-	foreignMiB             int64 // that others want of it
-	losses                 int   // for which the card is gone
+	usedMiB                int64 // in fact
+	foreignMiB             int64 // that external processes want
+	losses                 int   // reasons why the card is gone
 }
 
-// add puts a job's i-th card down, or with -1 takes it back.
+// add counts a job's i-th card, or with -1 removes it.
 func (l *load) add(a *active, i int, sign int) {
 	l.jobs += sign
 	if a.held.Alone {
@@ -31,29 +31,29 @@ func (l *load) add(a *active, i int, sign int) {
 	l.usedMiB += int64(sign) * a.usedMiB[i]
 }
 
-// assertRoom panics if a job was given what is not there.
+// assertRoom panics if a job was allocated more than is free.
 func (r *replay) assertRoom(a *active) {
 	if len(a.held.Cards) != a.job.GPUs {
-		panic(fmt.Sprintf("bug: job %s needs %d cards and is given %v", a.held.Job, a.job.GPUs, a.held.Cards))
+		panic(fmt.Sprintf("bug: job %s needs %d cards and was allocated %v", a.held.Job, a.job.GPUs, a.held.Cards))
 	}
 	for i, card := range a.held.Cards {
 		after, c := r.loads[card], &r.cards[card]
 		after.add(a, i, 1)
 		switch {
 		case c.Health != sched.HealthOK:
-			panic(fmt.Sprintf("bug: job %s is put on gpu%d, which is lost", a.held.Job, card))
+			panic(fmt.Sprintf("bug: job %s was placed on gpu%d, which is lost", a.held.Job, card))
 		case after.jobs > 1 && after.alone+after.exclusive > 0:
-			panic(fmt.Sprintf("bug: job %s shares gpu%d with one that takes no neighbour", a.held.Job, card))
+			panic(fmt.Sprintf("bug: job %s shares gpu%d with an exclusive job", a.held.Job, card))
 		// Each share may have been rounded up by one part.
 		case after.shares > wholeCard+int64(after.jobs):
-			panic(fmt.Sprintf("bug: gpu%d is given away more than once with job %s", card, a.held.Job))
+			panic(fmt.Sprintf("bug: gpu%d is allocated more than once with job %s", card, a.held.Job))
 		case after.alone == 0 && after.declaredMiB+c.ForeignMiB > c.TotalMiB:
 			panic(fmt.Sprintf("bug: gpu%d is overbooked by %d MiB with job %s", card, after.declaredMiB+c.ForeignMiB-c.TotalMiB, a.held.Job))
 		}
 	}
 }
 
-// usedMiB is what a job really takes of each of its cards.
+// usedMiB is what a job really uses on each of its cards.
 func (r *replay) usedMiB(a *active, alone bool) []int64 {
 	used := make([]int64, len(a.declaredMiB))
 	for i := range used {
@@ -69,8 +69,8 @@ func (r *replay) usedMiB(a *active, alone bool) []int64 {
 	return used
 }
 
-// budgets is what a running job is held at: its use is measured as soon as it
-// runs, and counts where it passes the declaration.
+// budgets are the memory budgets of a running job. Its memory is measured as
+// soon as it runs, and counts if it exceeds the declaration.
 func (r *replay) budgets(a *active) []int64 {
 	budgets := make([]int64, len(a.declaredMiB))
 	for i := range budgets {
@@ -79,8 +79,8 @@ func (r *replay) budgets(a *active) []int64 {
 	return budgets
 }
 
-// lacksMemory reports that a job which passes its declaration finds less on
-// one of its cards than it takes.
+// lacksMemory reports whether a job exceeds its declaration on a card without
+// room for that.
 func (r *replay) lacksMemory(a *active) bool {
 	if a.held.Alone {
 		return false
@@ -94,22 +94,22 @@ func (r *replay) lacksMemory(a *active) bool {
 	return false
 }
 
-// outOfMemory fails a job at the moment it starts, and queues it again with
-// what it really needs. It has done nothing yet: one that was set aside asks
-// for what it takes, and finds it.
+// outOfMemory fails a job as it starts, and queues it again with the memory it
+// really needs. It cannot have made progress: a parked job already declares
+// what it uses.
 func (r *replay) outOfMemory(place int) {
 	r.fateAt(place).OOMs++
 	r.result.OOMs++
 	c := &r.courses[r.order[place]]
 	if c.done > 0 {
-		panic("bug: job " + key(place) + " was brought back to where it does not fit")
+		panic("bug: job " + key(place) + " was resumed where it does not fit")
 	}
 	c.declaredMiB = max(c.declaredMiB, r.in.Jobs[r.order[place]].UsedMiB)
 	r.enqueue(place)
 }
 
-// declareMeasured makes a job that is set aside ask for as much as it was seen
-// to take, as far as any card has that.
+// declareMeasured makes a preempted job ask for its measured memory, as far as
+// any card has that much.
 func (r *replay) declareMeasured(a *active) {
 	if a.held.Alone {
 		return

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Metrics are a replay in figures: a stable contract. Shares are of 1.
+// Metrics are the figures of a replay: a stable contract. Shares are of 1.
 type Metrics struct {
 	Policy     string `json:"policy"`
 	Jobs       int    `json:"jobs"`       // that ran
 	Infeasible int    `json:"infeasible"` // that can never run on this machine
-	Unfinished int    `json:"unfinished"` // that wait for what never comes
-	TimedOut   int    `json:"timed_out"`  // of those that ran: ended by their limits
+	Unfinished int    `json:"unfinished"` // that wait for something that never happens
+	TimedOut   int    `json:"timed_out"`  // of those that ran: ended by their time limits
 	Users      int    `json:"users"`
 
-	WaitMeanS           float64 `json:"wait_mean_s"` // from submission to end, less the time of use
+	WaitMeanS           float64 `json:"wait_mean_s"` // from submission to end, without the run itself
 	WaitP50S            float64 `json:"wait_p50_s"`
 	WaitP95S            float64 `json:"wait_p95_s"`
 	WaitP99S            float64 `json:"wait_p99_s"`
@@ -23,14 +23,14 @@ type Metrics struct {
 	BoundedSlowdownMean float64 `json:"bounded_slowdown_mean"`
 	FlowMeanS           float64 `json:"flow_mean_s"`
 	MakespanS           float64 `json:"makespan_s"`
-	GPUAllocated        float64 `json:"gpu_allocated"` // of the cards' time until the last end
-	GPUUseful           float64 `json:"gpu_useful"`    // the same, without jobs that their limits ended and without what was lost
-	GPULost             float64 `json:"gpu_lost"`      // on setting jobs aside and bringing them back
-	Fragmentation       float64 `json:"fragmentation"` // free, yet in pieces too small for a job that waits
+	GPUAllocated        float64 `json:"gpu_allocated"` // of the GPU time until the last end
+	GPUUseful           float64 `json:"gpu_useful"`    // the same without timed out jobs and lost work
+	GPULost             float64 `json:"gpu_lost"`      // spent on parking and resuming jobs
+	Fragmentation       float64 `json:"fragmentation"` // free, but scattered over cards so that a waiting job does not fit
 	JainUsers           float64 `json:"jain_users"`    // of users' mean bounded slowdowns
 	WorstOverMedianUser float64 `json:"worst_over_median_user"`
 	Preemptions         float64 `json:"preemptions"`
-	OOMs                float64 `json:"ooms"` // starts that failed for want of memory
+	OOMs                float64 `json:"ooms"` // starts that failed for lack of memory
 	Decisions           float64 `json:"decisions"`
 	DecisionP50Ms       float64 `json:"decision_p50_ms"`
 	DecisionP99Ms       float64 `json:"decision_p99_ms"`
@@ -38,11 +38,11 @@ type Metrics struct {
 	Bounds Bounds `json:"bounds"`
 }
 
-// slowdownFloorS is τ of the bounded slowdown: a job of a second that waits
-// for ten has not been slowed down by much that anyone would notice.
+// slowdownFloorS is τ of the bounded slowdown: a job of one second that waits
+// for ten should not count as slowed down much.
 const slowdownFloorS = 10
 
-// measure sums a replay up.
+// measure computes the figures of a replay.
 func measure(in input, res Result) Metrics {
 	m := Metrics{
 		Policy: in.Policy.Name, Decisions: float64(res.Decisions), Bounds: lowerBounds(in, res),
@@ -76,7 +76,7 @@ func measure(in input, res Result) Metrics {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// sums are a replay added up, in seconds.
+// sums are totals of a replay, in seconds.
 type sums struct {
 	waits                         []float64
 	waitSum, flowSum, slowdownSum float64
@@ -91,8 +91,8 @@ type mean struct {
 	count int
 }
 
-// gather goes through the jobs in the order of their submission, so that the
-// order of the input does not show in the last digit of a sum.
+// gather adds up the jobs in the order of their submission, so that the order
+// of the input does not change the last digit of a sum.
 func gather(in *input, res *Result) sums {
 	s := sums{users: map[string]*mean{}, waits: make([]float64, 0, len(in.Jobs))}
 	for _, i := range bySubmission(in.Jobs) {
@@ -133,8 +133,8 @@ func boundedSlowdown(waitS, ranS float64) float64 {
 	return max(1, (waitS+ranS)/max(ranS, slowdownFloorS))
 }
 
-// fairness is Jain's index of the users' mean slowdowns, 1 where all fare
-// alike, and how much worse than the one in the middle the worst fares.
+// fairness is Jain's index of the users' mean slowdowns, 1 if all fare alike,
+// and the ratio of the worst user's to the median user's.
 func fairness(users map[string]*mean) (jain, worstOverMedian float64) {
 	means := make([]float64, 0, len(users))
 	for _, m := range users {
@@ -151,8 +151,8 @@ func fairness(users map[string]*mean) (jain, worstOverMedian float64) {
 	return sum * sum / (float64(n) * squares), means[n-1] / median
 }
 
-// Quantile is the smallest of the sorted values that the part q of them does
-// not exceed; 0 where there are none.
+// Quantile is the smallest of the sorted values that the share q of them does
+// not exceed; 0 if there are no values.
 func Quantile[T float64 | time.Duration](sorted []T, q float64) T {
 	if len(sorted) == 0 {
 		return 0

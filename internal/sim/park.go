@@ -8,17 +8,17 @@ import (
 	"berth/internal/sched"
 )
 
-// Parking is what it costs to set a job aside with its work kept: either the
-// same for every job, or what it takes to copy its memory.
+// Parking is the cost of parking a job and resuming it: either the same for
+// every job, or the time to copy its memory.
 type Parking struct {
-	EachWay        Millis  // for setting it aside, and as much for bringing it back
-	BytesPerSecond float64 // if not 0, its memory over this is EachWay
+	EachWay        Millis  // to park it, and the same again to resume it
+	BytesPerSecond float64 // if not 0, EachWay is the memory of the job divided by this
 }
 
 const bytesPerMiB = 1 << 20
 
-// cost is how long a job's cards are busy until it is gone, and until it works
-// again.
+// cost is how long a job's cards are busy with parking it, and with resuming
+// it.
 func (p *Parking) cost(m Machine, j *Job) (out, back Millis) {
 	each := p.EachWay
 	if p.BytesPerSecond > 0 {
@@ -28,8 +28,8 @@ func (p *Parking) cost(m Machine, j *Job) (out, back Millis) {
 	return each, each
 }
 
-// memoryMiB is what a job holds on all its cards: what it really takes, else
-// what it declared, else its share, else all of them.
+// memoryMiB is the memory of a job on all its cards: what it really uses, else
+// what it declared, else its share, else all of it.
 func (m Machine) memoryMiB(j *Job) int64 {
 	each := m.VRAMMiB
 	switch {
@@ -43,28 +43,28 @@ func (m Machine) memoryMiB(j *Job) int64 {
 	return int64(j.GPUs) * each
 }
 
-// parks reports whether a job can be set aside: where that is possible, under
-// a policy that makes use of it, and with cards to give away.
+// parks reports whether a job can be parked: the replay allows it, the policy
+// uses it, and the job has cards.
 func (r *replay) parks(j *Job) bool {
 	return r.in.Park != nil && r.in.Policy.Rules.Slice && j.GPUs > 0
 }
 
-// setAside makes a job leave its cards. It holds them until it is gone, and
-// does nothing of use any more.
-func (r *replay) setAside(s sched.Victim) {
-	place := r.placeOf(s.Job)
+// preempt makes a job leave its cards. It holds them until it has left, and
+// makes no more progress.
+func (r *replay) preempt(v sched.Victim) {
+	place := r.placeOf(v.Job)
 	a := r.active[place]
 	switch {
 	case a == nil:
-		panic(fmt.Sprintf("bug: job %s is set aside and does not run", s.Job))
+		panic(fmt.Sprintf("bug: job %s is preempted but not running", v.Job))
 	case a.held.Leaving:
-		panic(fmt.Sprintf("bug: job %s is set aside twice", s.Job))
-	case s.Mode != a.held.Preempt.Mode:
-		panic(fmt.Sprintf("bug: job %s is set aside by %q and can be by %q", s.Job, s.Mode, a.held.Preempt.Mode))
+		panic(fmt.Sprintf("bug: job %s is preempted twice", v.Job))
+	case v.Mode != a.held.Preempt.Mode:
+		panic(fmt.Sprintf("bug: job %s is preempted by %q, expected %q", v.Job, v.Mode, a.held.Preempt.Mode))
 	}
 	c := &r.courses[r.order[place]]
 	a.useful = a.did(r.now)
-	a.held.Leaving, a.held.LeavesFor = true, s.For
+	a.held.Leaving, a.held.LeavesFor = true, v.For
 	a.end = r.now + a.out
 	a.held.LeavesBy = a.end.at()
 	heap.Fix(&r.ends, a.spot)
@@ -75,8 +75,8 @@ func (r *replay) setAside(s sched.Victim) {
 	r.result.Preemptions++
 }
 
-// aside is whether and how a job gives way.
-func (r *replay) aside(j *Job) sched.Preempt {
+// preemption is whether and how a job can be preempted.
+func (r *replay) preemption(j *Job) sched.Preempt {
 	if !r.parks(j) {
 		return sched.Preempt{}
 	}

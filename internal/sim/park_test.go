@@ -164,10 +164,10 @@ func TestAPlanThatSetsAsideWhatItCannotIsABug(t *testing.T) {
 		name, want string
 		script     map[Millis]sched.Plan
 	}{
-		{"a job that leaves already", "set aside twice", map[Millis]sched.Plan{30_000: aside("0", "1"), 31_000: aside("0", "1")}},
-		{"a job that waits", "does not run", map[Millis]sched.Plan{30_000: aside("1", "0")}},
-		{"a job that is over", "does not run", map[Millis]sched.Plan{101_000: aside("0", "1")}},
-		{"a job of no replay", "is called", map[Millis]sched.Plan{30_000: aside("7", "1")}},
+		{"a job that leaves already", "preempted twice", map[Millis]sched.Plan{30_000: aside("0", "1"), 31_000: aside("0", "1")}},
+		{"a job that waits", "not running", map[Millis]sched.Plan{30_000: aside("1", "0")}},
+		{"a job that is over", "not running", map[Millis]sched.Plan{101_000: aside("0", "1")}},
+		{"a job of no replay", "has the key", map[Millis]sched.Plan{30_000: aside("7", "1")}},
 		{"in a way the job does not allow", `by "requeue"`, map[Millis]sched.Plan{
 			30_000: {Victims: []sched.Victim{{Job: "0", For: "1", Mode: sched.Requeue}}},
 		}},
@@ -204,9 +204,9 @@ func TestAPlanThatGivesACardAwayTwiceIsABug(t *testing.T) {
 		name, want string
 		in         input
 	}{
-		{"to a job beside a stranger", "overbooked by 1000 MiB", haunted},
+		{"to a job beside an external process", "overbooked by 1000 MiB", haunted},
 		{"that is lost", "which is lost", broken},
-		{"to two that take no neighbour", "takes no neighbour", two(seconds("1", "", 0, 10, 1), seconds("2", "", 1, 10, 1))},
+		{"to two that take no neighbour", "with an exclusive job", two(seconds("1", "", 0, 10, 1), seconds("2", "", 1, 10, 1))},
 		{"to more than a whole in shares", "more than once", two(share(seconds("1", "", 0, 10, 1), 0.6), share(seconds("2", "", 1, 10, 1), 0.5))},
 		{"to more memory than it has", "overbooked by 1 MiB", two(vram(seconds("1", "", 0, 10, 1), 5001), vram(seconds("2", "", 1, 10, 1), 5000))},
 	}

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// durationSpread is how much durations vary from one copy of a workload to
-// the next: two thirds stay within about a tenth, which is what one program
-// varies by from run to run.
+// durationSpread is how much durations vary between copies of a workload: two
+// thirds stay within about a tenth, as do repeated runs of one program.
 const durationSpread = 0.1
 
-// perturb gives a copy of the workload as it might as well have been. Each
-// arrival moves by up to the mean time between two, either way, and each
-// duration by a factor near 1. Uniform draws numbers from 0 up to 1; equal
-// draws give equal copies, whatever the order of the jobs.
+// perturb makes a copy of the workload with small random changes. Each arrival
+// moves by up to the mean time between two arrivals, and each duration changes
+// by a factor near 1. uniform draws numbers from 0 up to 1; equal draws give
+// equal copies, whatever the order of the jobs.
 func perturb(jobs []Job, uniform func() float64) []Job {
 	perturbed := slices.Clone(jobs)
 	order := bySubmission(jobs)
@@ -26,15 +25,14 @@ func perturb(jobs []Job, uniform func() float64) []Job {
 		j := &perturbed[i]
 		moved := j.Submit + MillisOf((2*uniform()-1)*gap)
 		j.Submit = min(max(moved, first), MaxSubmit)
-		// A job does not become one that its limit ends, or stop being one:
-		// the limit moves along.
+		// The limit changes with the duration, so that the same jobs time out.
 		factor := math.Exp(durationSpread * normal(uniform))
 		j.Duration, j.Limit = stretched(j.Duration, factor), stretched(j.Limit, factor)
 	}
 	return perturbed
 }
 
-// stretched keeps what is something something.
+// stretched never turns a duration above 0 into 0.
 func stretched(length Millis, factor float64) Millis {
 	if length == 0 {
 		return 0
@@ -42,13 +40,13 @@ func stretched(length Millis, factor float64) Millis {
 	return min(max(1, MillisOf(length.Seconds()*factor)), MaxDuration)
 }
 
-// normal draws from the normal distribution, by Box and Muller.
+// normal draws from the normal distribution (Box–Muller).
 func normal(uniform func() float64) float64 {
 	u, v := 1-uniform(), uniform()
 	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
 }
 
-// uniform draws numbers from 0 up to 1 by SplitMix64: the same for a seed on
+// uniform draws numbers from 0 up to 1 (SplitMix64): the same for a seed on
 // every machine and in every version.
 func uniform(seed uint64) func() float64 {
 	state := seed

@@ -8,36 +8,36 @@ import (
 	"berth/internal/sched"
 )
 
-// Policy is a way to set up a daemon, by a name that users type.
+// Policy is a configuration of the scheduler, by a name that users type.
 type Policy struct {
 	Name  string
 	About string
 
 	Rules    sched.Rules
-	HalfLife time.Duration // of what users had, under Rules.Fair
+	HalfLife time.Duration // of usage, under Rules.Fair
 }
 
-// halfLife is what a shared daemon counts users' shares with.
+// halfLife is that of usage in a shared daemon.
 const halfLife = 7 * 24 * time.Hour
 
-// Default is the policy of a shared daemon that nobody configured.
+// Default is the policy of a shared daemon without a configuration.
 const Default = "default"
 
-// Policies are all that can be replayed. To add one, add a row.
+// Policies are all policies that can be replayed. To add one, add a row.
 func Policies() []Policy {
 	return []Policy{
-		{Name: Default, About: "what a shared daemon does: priority, fair share, submission; with backfill, and turns where jobs can be parked", Rules: rules(sched.Backfill, true, true), HalfLife: halfLife},
-		{Name: "fifo", About: "priority and submission; nothing passes a job that waits", Rules: rules(sched.FIFO, false, false)},
-		{Name: "backfill", About: "priority and submission; what does not delay the first that waits may pass it", Rules: rules(sched.Backfill, false, false)},
-		{Name: "conservative", About: "priority and submission; what delays nobody may pass", Rules: rules(sched.Conservative, false, false)},
-		{Name: "fair", About: "of equal priority, the user who had least; with backfill", Rules: rules(sched.Backfill, true, false), HalfLife: halfLife},
-		{Name: "shortest", About: "of equal priority, what is expected to need the cards least; with backfill", Rules: rules(sched.Shortest, false, false)},
-		{Name: "las", About: "of equal priority, what had the cards least; it sets aside what had them more where jobs can be parked", Rules: rules(sched.LAS, false, true)},
+		{Name: Default, About: "as a shared daemon: by priority, fair share, then submission; with backfill, and time slices if jobs can be parked", Rules: rules(sched.Backfill, true, true), HalfLife: halfLife},
+		{Name: "fifo", About: "by priority, then submission; no job overtakes a waiting one", Rules: rules(sched.FIFO, false, false)},
+		{Name: "backfill", About: "by priority, then submission; a job may overtake if it does not delay the first waiting one", Rules: rules(sched.Backfill, false, false)},
+		{Name: "conservative", About: "by priority, then submission; a job may overtake if it delays no other", Rules: rules(sched.Conservative, false, false)},
+		{Name: "fair", About: "by priority, then least usage of the user; with backfill", Rules: rules(sched.Backfill, true, false), HalfLife: halfLife},
+		{Name: "shortest", About: "by priority, then shortest estimated GPU time; with backfill", Rules: rules(sched.Shortest, false, false)},
+		{Name: "las", About: "by priority, then least GPU time received; preempts jobs that received more if they can be parked", Rules: rules(sched.LAS, false, true)},
 	}
 }
 
-// rules are the default ones but for the order, and for whether jobs that can
-// be parked are.
+// rules are the default rules with another order; slice: preempt jobs that can
+// be parked.
 func rules(policy sched.Policy, fair, slice bool) sched.Rules {
 	r := sched.DefaultRules()
 	r.Policy, r.Fair, r.Slice = policy, fair, slice
@@ -60,5 +60,5 @@ func ParsePolicy(name string) (Policy, error) {
 			return p, nil
 		}
 	}
-	return Policy{}, fmt.Errorf("unknown policy %q: known are %s", name, strings.Join(PolicyNames(), ", "))
+	return Policy{}, fmt.Errorf("unknown policy %q; the policies are %s", name, strings.Join(PolicyNames(), ", "))
 }

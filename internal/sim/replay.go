@@ -8,57 +8,57 @@ import (
 	"berth/internal/sched"
 )
 
-// replay is a replay under way.
+// replay is a replay in progress.
 type replay struct {
-	in      *input
-	order   []int // the jobs as they were submitted
-	next    int   // of order: the first that is not submitted yet
-	courses []course
-	cards   []sched.Card
-	queue   *sched.Queue
-	guess   guesser
-	alike   map[string]map[int]bool // what waits of each kind of command, by place
-	learnt  map[string]int          // how many runs of a kind ended while others of it waited
+	in        *input
+	order     []int // the jobs in the order of submission
+	next      int   // index in order of the next to be submitted
+	courses   []course
+	cards     []sched.Card
+	queue     *sched.Queue
+	estimator estimator
+	alike     map[string]map[int]bool // waiting jobs by kind of command, then by place
+	learnt    map[string]int          // how many jobs of a kind ended while others of it waited
 
 	running []*active
-	active  []*active // the same by place in order; nil: it does not run
-	ends    ends      // of what runs
+	active  []*active // the same by place in order; nil: not running
+	ends    ends      // of the running jobs
 
 	now    Millis
-	again  Millis // when the plan wants to be asked again
-	same   int    // steps since time last passed
-	idle   int    // steps since anything happened but that a plan was asked again
-	over   int
+	again  Millis // when the plan asks for another decision
+	same   int    // steps since time last advanced
+	idle   int    // steps in which nothing happened but another decision
+	ended  int
 	result Result
 
-	shares  ledger
-	floor   floor
-	loads   []load   // of each card
-	changes []change // of cards, in their order
-	changed int      // how many of them took place
+	shares    ledger
+	occupancy occupancy
+	loads     []load   // of each card
+	changes   []change // of cards, in their order
+	changed   int      // how many of them have happened
 }
 
-// never is a moment that does not come.
+// never is after every moment.
 const never = Millis(math.MaxInt64)
 
-// course is what a job brings along from one run to the next.
+// course is the state of a job between its segments.
 type course struct {
-	declaredMiB int64   // of each card; more than the job's own once it was seen to need more
-	since       Millis  // since when it waits
-	done        Millis  // of its work, and kept
-	gpuSeconds  float64 // spent on that since the replay began
-	parked      bool    // it has to be brought back
-	started     bool    // it ran before
-	over        bool
+	declaredMiB int64   // on each card; raised once the job was seen to use more
+	since       Millis  // waiting since
+	done        Millis  // progress that is kept
+	gpuSeconds  float64 // spent on done since the replay began
+	parked      bool    // it has to be resumed
+	started     bool    // it has run before
+	ended       bool
 }
 
 func newReplay(in *input) *replay {
 	r := &replay{
 		in: in, order: bySubmission(in.Jobs), cards: in.Machine.cards(), queue: sched.NewQueue(),
 		courses: make([]course, len(in.Jobs)), active: make([]*active, len(in.Jobs)), again: never,
-		shares: ledger{halfLife: in.Policy.HalfLife, seconds: map[string]float64{}},
-		floor:  newFloor(in.Machine.GPUs), loads: make([]load, in.Machine.GPUs),
-		guess: newGuesser(in.Estimates), changes: changesOf(in),
+		shares:    ledger{halfLife: in.Policy.HalfLife, seconds: map[string]float64{}},
+		occupancy: newOccupancy(in.Machine.GPUs), loads: make([]load, in.Machine.GPUs),
+		estimator: newEstimator(in.Estimates), changes: changesOf(in),
 		alike: map[string]map[int]bool{}, learnt: map[string]int{},
 	}
 	r.queue.SetRules(in.Policy.Rules)
@@ -74,8 +74,8 @@ func newReplay(in *input) *replay {
 	return r
 }
 
-// begins is when the replay does: with the first submission unless something
-// happened before.
+// begins is when the replay begins: at the first submission, unless the input
+// begins earlier.
 func (in *input) begins(order []int) Millis {
 	if len(order) == 0 || len(in.Running) > 0 {
 		return in.Begin
@@ -90,14 +90,14 @@ func key(place int) string { return strconv.Itoa(place) }
 func (r *replay) placeOf(key string) int {
 	place, err := strconv.Atoi(key)
 	if err != nil || place < 0 || place >= len(r.order) {
-		panic("bug: a job of a replay is called " + strconv.Quote(key))
+		panic("bug: a job of a replay has the key " + strconv.Quote(key))
 	}
 	return place
 }
 
-// nextMoment is when something happens next.
+// nextMoment is when something happens next, if anything does.
 func (r *replay) nextMoment() (Millis, bool) {
-	if r.over == len(r.order) {
+	if r.ended == len(r.order) {
 		return 0, false
 	}
 	moment := never
@@ -119,29 +119,29 @@ func (r *replay) nextMoment() (Millis, bool) {
 	return max(r.now, moment), moment < never
 }
 
-// maxIdle is how often a plan is asked again, with nothing else to come,
-// before it is believed that it will start nothing any more.
+// maxIdle is how many decisions without effect, with nothing else to come, end
+// the replay.
 const maxIdle = 10_000
 
-// passTo lets the time until then go by.
+// passTo advances the time.
 func (r *replay) passTo(moment Millis) {
 	if moment > r.now {
 		r.same = 0
 	}
-	// Each job may end and be set aside a few times within a moment. A plan
-	// that goes round in circles does so for ever.
+	// Each job may end and be preempted a few times at one moment. More than
+	// that means that the plans go round in circles.
 	if r.same++; r.same > 8*len(r.order)+maxIdle {
-		panic("bug: no time passes")
+		panic("bug: time does not advance")
 	}
 	seconds := (moment - r.now).Seconds()
-	r.result.AllocatedGPUSeconds += seconds * r.floor.takenGPUs()
-	if seconds > 0 && r.floor.fragmented() {
-		r.result.FragmentedGPUSeconds += seconds * r.floor.freeGPUs()
+	r.result.AllocatedGPUSeconds += seconds * r.occupancy.takenGPUs()
+	if seconds > 0 && r.occupancy.fragmented() {
+		r.result.FragmentedGPUSeconds += seconds * r.occupancy.freeGPUs()
 	}
 	r.now = moment
 }
 
-// submitJobs queues what arrives now.
+// submitJobs queues the jobs that arrive now.
 func (r *replay) submitJobs() {
 	for ; r.next < len(r.order) && r.in.Jobs[r.order[r.next]].Submit <= r.now; r.next++ {
 		if !r.courses[r.order[r.next]].started {
@@ -150,40 +150,40 @@ func (r *replay) submitJobs() {
 	}
 }
 
-// enqueue makes a job wait.
+// enqueue adds a job to the queue.
 func (r *replay) enqueue(place int) {
 	r.queue.Add(r.pending(place))
-	r.lineUp(place)
+	r.addAlike(place)
 	j, _ := r.jobAt(place)
-	r.floor.wait(r.demand(j), 1)
+	r.occupancy.wait(r.demand(j), 1)
 }
 
 // pending is a waiting job as sched sees it.
 func (r *replay) pending(place int) sched.Pending {
 	j, c := r.jobAt(place)
-	limit := r.guess.limit(j, c.done)
+	limit := r.estimator.limit(j, c.done)
 	if limit > 0 && c.parked {
 		_, back := r.in.Park.cost(r.in.Machine, j)
-		limit += back.duration() // its limit counts from when it works again
+		limit += back.duration() // its limit counts from when it has been resumed
 	}
 	return sched.Pending{
 		Job: key(place), User: j.User, Priority: j.Priority, Seq: int64(place), Request: j.request(r.in.Policy.Rules),
 		Pool: j.Array, PoolLimit: j.AtOnce,
-		Submitted: j.Submit.at(), Since: c.since.at(), Served: c.done.duration(), Run: r.guess.span(j), Limit: limit, Preempt: r.aside(j),
+		Submitted: j.Submit.at(), Since: c.since.at(), Served: c.done.duration(), Run: r.estimator.duration(j), Limit: limit, Preempt: r.preemption(j),
 	}
 }
 
-// dequeue takes a job out that waits.
+// dequeue removes a job from the queue.
 func (r *replay) dequeue(place int) {
 	if !r.queue.Remove(key(place)) {
-		panic("bug: job " + key(place) + " does not wait")
+		panic("bug: job " + key(place) + " is not in the queue")
 	}
-	r.stepOut(place)
+	r.removeAlike(place)
 	j, _ := r.jobAt(place)
-	r.floor.wait(r.demand(j), -1)
+	r.occupancy.wait(r.demand(j), -1)
 }
 
-// jobAt is a job with the declaration in force, and how far it got.
+// jobAt is a job with its current declaration, and its state.
 func (r *replay) jobAt(place int) (*Job, *course) {
 	j, c := &r.in.Jobs[r.order[place]], &r.courses[r.order[place]]
 	if j.VRAMMiB != c.declaredMiB {
@@ -197,17 +197,17 @@ func (r *replay) demand(j *Job) demand { return demand{gpus: j.GPUs, part: r.in.
 // fateAt is what becomes of a job.
 func (r *replay) fateAt(place int) *Fate { return &r.result.Fates[r.order[place]] }
 
-// refuse takes a job out that can never run.
+// refuse removes a job that can never run.
 func (r *replay) refuse(refusal sched.Refusal) {
 	place := r.placeOf(refusal.Job)
 	r.dequeue(place)
 	reason := refusal.Reason
 	r.fateAt(place).Refused = &reason
-	r.courses[r.order[place]].over = true
-	r.over++
+	r.courses[r.order[place]].ended = true
+	r.ended++
 }
 
-// start puts a job on its cards and reports whether it stays there.
+// start puts a job on its cards and reports whether it had enough memory.
 func (r *replay) start(s sched.Start) bool {
 	place := r.placeOf(s.Job)
 	r.dequeue(place)
@@ -228,7 +228,7 @@ func (r *replay) start(s sched.Start) bool {
 	return true
 }
 
-// endJobs takes off its cards what ends now or is gone.
+// endJobs removes the jobs that end now or have been parked.
 func (r *replay) endJobs() {
 	for len(r.ends) > 0 && r.ends[0].end <= r.now {
 		r.idle = 0
@@ -243,23 +243,22 @@ func (r *replay) endJobs() {
 	}
 }
 
-// finish closes the books on a job that did all it had to, or that its limit
-// ended.
+// finish records a job that completed its work or reached its time limit.
 func (r *replay) finish(a *active) {
 	c, fate := &r.courses[r.order[a.place]], r.fateAt(a.place)
 	fate.TimedOut = a.job.timesOut()
 	r.result.UsefulGPUSeconds += c.gpuSeconds
 	r.learn(a.job)
-	c.over = true
-	r.over++
+	c.ended = true
+	r.ended++
 }
 
-// markUnfinished is for jobs that nothing will start any more.
+// markUnfinished marks the jobs that will never start again.
 func (r *replay) markUnfinished() {
 	for place, index := range r.order {
-		if c := &r.courses[index]; !c.over {
+		if c := &r.courses[index]; !c.ended {
 			r.result.Fates[index].Unfinished = true
-			r.beginAnew(place, c.done) // what it did so far came to nothing
+			r.restart(place, c.done) // its progress is lost
 		}
 	}
 }

@@ -13,72 +13,72 @@ type input struct {
 	Machine Machine
 	Policy  Policy
 
-	Park      *Parking  // what setting a job aside costs; nil: nothing can be set aside
-	Estimates Estimates // what the lengths of jobs are guessed from; empty: History
+	Park      *Parking  // the cost of parking; nil: no job can be parked
+	Estimates Estimates // the source of estimates; empty: History
 
-	// Begin is when the replay begins if something happened before: jobs that
-	// were submitted earlier wait by then, and Running is on its cards. Usage
-	// is what users had in jobs that were over by then, in GPU-seconds.
+	// Begin is when the replay begins if something happened before: jobs
+	// submitted earlier wait by then, and those of Running run. Usage is each
+	// user's usage in jobs that had ended by then, in GPU-seconds.
 	Begin   Millis
 	Running []Running
 	Usage   map[string]float64
 
-	Limits       map[string]sched.Limit // of users that have their own
-	DefaultLimit sched.Limit            // of everybody else
+	Limits       map[string]sched.Limit // of users with their own
+	DefaultLimit sched.Limit            // of all other users
 
-	Foreign []Foreign // processes that are none of the jobs
+	Foreign []Foreign // external processes
 	Lost    []loss    // cards that fail
 
-	// Decide takes the place of sched.Decide, which it is if nil.
+	// Decide replaces sched.Decide if it is not nil.
 	Decide func(sched.State) sched.Plan
 
-	// Elapsed reads a stopwatch; decisions are timed with it. Without it they
-	// are counted only.
+	// Elapsed reads a stopwatch to time decisions. Without it they are only
+	// counted.
 	Elapsed func() time.Duration
 
-	// Progress is told now and then how many jobs are over; where it returns
-	// false the replay stops. It may be nil.
-	Progress func(over int) bool
+	// Progress is called now and then with the number of ended jobs; the
+	// replay stops if it returns false. It may be nil.
+	Progress func(ended int) bool
 }
 
 // Fate is what became of one job.
 type Fate struct {
 	Start, End Millis    // its first start and its last end
-	Cards      []int     // of its last run
-	Segments   []Segment // its runs, in order; several where it was set aside or its card was lost
+	Cards      []int     // of its last segment
+	Segments   []Segment // when it ran, in order; several if it was parked or its card was lost
 
-	TimedOut   bool           // its limit ended it
-	Refused    *reason.Reason // why it can never run on this machine; then it did not
-	Unfinished bool           // what it waits for never came
+	TimedOut   bool           // its time limit ended it
+	Refused    *reason.Reason // why it can never run on this machine; nil: it can
+	Unfinished bool           // it waits for something that never happened
 
-	Preemptions int    // how often it was set aside
-	OOMs        int    // how often it needed more memory than there was
-	Overhead    Millis // on its cards, while it was set aside and brought back
-	Wasted      Millis // on its cards, for work that had to be done again
+	Preemptions int    // how often it was preempted
+	OOMs        int    // how often it ran out of memory
+	Overhead    Millis // time on its cards spent on parking and resuming
+	Wasted      Millis // time on its cards whose progress was lost
 }
 
-// Segment is a time that a job spent on cards.
+// Segment is a time during which a job ran.
 type Segment struct {
 	Start, End Millis
 	Cards      []int
 }
 
-// Result is a replay. Times are those of the input.
+// Result is the outcome of a replay. Times are those of the input.
 type Result struct {
 	Fates         []Fate // parallel to Input.Jobs
-	Began         Millis // when the replay did
-	Stopped       bool   // Progress said so: not every job ran
+	Began         Millis // when the replay began
+	Stopped       bool   // by Progress: not every job ran
 	Preemptions   int
 	OOMs          int
 	Decisions     int
 	DecisionTimes []time.Duration // empty without a stopwatch
 
 	// Sums over time, in GPU-seconds.
-	AllocatedGPUSeconds  float64 // given out
-	FragmentedGPUSeconds float64 // free, of no use to a job that waited for no more than was free
-	UsefulGPUSeconds     float64 // spent on what jobs had to do, those that their limits ended included
-	OverheadGPUSeconds   float64 // spent on setting jobs aside and bringing them back
-	WastedGPUSeconds     float64 // spent on work that had to be done again
+	AllocatedGPUSeconds  float64 // allocated
+	FragmentedGPUSeconds float64 // free, but scattered so that a job that needed no more had to wait
+	UsefulGPUSeconds     float64 // spent on the work of jobs, timed out ones included
+	OverheadGPUSeconds   float64 // spent on parking and resuming jobs
+	WastedGPUSeconds     float64 // spent on lost work
 }
 
 // run replays the jobs in virtual time.
@@ -89,30 +89,29 @@ func run(in input) Result {
 		if !more {
 			break
 		}
-		if steps%progressSteps == 0 && in.Progress != nil && !in.Progress(r.over) {
+		if steps%progressSteps == 0 && in.Progress != nil && !in.Progress(r.ended) {
 			r.result.Stopped = true
 			return r.result
 		}
-		// 1. What happened up to now.
+		// 1. Observe what happened up to now.
 		r.passTo(moment)
 		r.endJobs()
 		r.changeCards()
 		r.submitJobs()
-		// 2. What is decided, as the engine would.
+		// 2. Decide, as the engine would.
 		r.decide()
 	}
 	r.markUnfinished()
 	return r.result
 }
 
-// progressSteps is how many moments pass between two looks at Progress.
+// progressSteps is how many steps pass between two calls of Progress.
 const progressSteps = 256
 
-// maxStarts bounds one plan, as the engine's rounds are; the next follows at
-// once.
+// maxStarts bounds one plan as in the engine; the next one follows at once.
 const maxStarts = 256
 
-// decide asks sched until nothing more starts.
+// decide asks sched for plans until nothing more starts.
 func (r *replay) decide() {
 	r.again = never
 	for r.queue.Len() > 0 {
@@ -123,8 +122,8 @@ func (r *replay) decide() {
 		for _, refusal := range plan.Infeasible {
 			r.refuse(refusal)
 		}
-		for _, aside := range plan.Victims {
-			r.setAside(aside)
+		for _, victim := range plan.Victims {
+			r.preempt(victim)
 		}
 		failed := false
 		for _, start := range plan.Starts {
@@ -144,8 +143,8 @@ func (r *replay) plan(s sched.State) sched.Plan {
 	return sched.Decide(s)
 }
 
-// obey notes when the plan wants to be asked again. That is later than now,
-// whatever it says: time has to pass.
+// obey notes when the plan asks for another decision. That is always later than
+// now, because time has to advance.
 func (r *replay) obey(plan sched.Plan) {
 	r.again = never
 	if !plan.Again.IsZero() {
@@ -167,7 +166,7 @@ func (r *replay) timed(decide func() sched.Plan) sched.Plan {
 	return plan
 }
 
-// state is the snapshot that sched decides on.
+// state is the state that sched decides on.
 func (r *replay) state() sched.State {
 	s := sched.State{
 		Now: r.now.at(), Rules: r.in.Policy.Rules, Cards: r.cards,
@@ -189,7 +188,7 @@ func (r *replay) state() sched.State {
 	return s
 }
 
-// inUse is what each user's running jobs hold.
+// inUse is what each user's running jobs occupy.
 func (r *replay) inUse() map[string]sched.Use {
 	uses := map[string]sched.Use{}
 	for _, a := range r.running {

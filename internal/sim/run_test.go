@@ -50,7 +50,7 @@ func TestReplays(t *testing.T) {
 			[]Job{seconds("1", "", 0, 10, 2), seconds("2", "", 1, 10, 2), urgent(seconds("3", "", 2, 10, 2), 1)}, []float64{0, 20, 10}},
 		{"backfill serves in the order of submission", "backfill",
 			[]Job{seconds("1", "ann", 0, 10, 2), seconds("2", "ann", 1, 10, 2), seconds("3", "bob", 2, 10, 2)}, []float64{0, 10, 20}},
-		{"fair share serves the user who had least", "fair",
+		{"fair share serves the user with the least usage", "fair",
 			[]Job{seconds("1", "ann", 0, 10, 2), seconds("2", "ann", 1, 10, 2), seconds("3", "bob", 2, 10, 2)}, []float64{0, 20, 10}},
 		{"what a shared daemon does is fair share", Default,
 			[]Job{seconds("1", "ann", 0, 10, 2), seconds("2", "ann", 1, 10, 2), seconds("3", "bob", 2, 10, 2)}, []float64{0, 20, 10}},
@@ -202,7 +202,7 @@ func TestDecisionsAreTimedByTheCallersStopwatch(t *testing.T) {
 
 func TestUnknownPoliciesAreNamedWithTheKnownOnes(t *testing.T) {
 	_, err := ParsePolicy("fiffo")
-	if want := `unknown policy "fiffo": known are default, fifo, backfill, conservative, fair, shortest, las`; err == nil || err.Error() != want {
+	if want := `unknown policy "fiffo"; the policies are default, fifo, backfill, conservative, fair, shortest, las`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

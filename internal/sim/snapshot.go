@@ -9,8 +9,8 @@ import (
 	"berth/internal/sched"
 )
 
-// unknownRun is how long a queued job is taken to run of which nothing is
-// known, in a snapshot that knows nothing of any other.
+// unknownRun is the assumed duration of queued jobs in a snapshot without any
+// estimate.
 const unknownRun = time.Hour
 
 // snapshotReader makes a workload of a snapshot.
@@ -18,12 +18,12 @@ type snapshotReader struct {
 	state  *sched.State
 	work   *Workload
 	origin time.Time
-	places map[int]int    // of the cards, as a replay numbers them
-	atOnce map[string]int // of each array that has a limit and waits: how many tasks run at a time
+	places map[int]int    // of the cards: their numbers in the replay
+	atOnce map[string]int // how many tasks of an array may run at a time, for arrays with waiting tasks
 }
 
-// FromSnapshot makes a workload of what a daemon had before it. It fails where
-// no card takes jobs.
+// FromSnapshot makes a workload of the running and queued jobs of a daemon. It
+// fails if no card takes jobs.
 func FromSnapshot(source string, s *sched.State) (*Workload, error) {
 	r := &snapshotReader{
 		state: s, places: map[int]int{}, atOnce: map[string]int{},
@@ -43,8 +43,8 @@ func FromSnapshot(source string, s *sched.State) (*Workload, error) {
 	return r.work, nil
 }
 
-// cards numbers those that jobs are on or may be put on. Others' memory stays
-// where it is for as long as the replay lasts.
+// cards numbers the cards that hold jobs or may take some. External processes
+// keep their memory throughout the replay.
 func (r *snapshotReader) cards() error {
 	busy := map[int]bool{}
 	for i := range r.state.Held {
@@ -66,7 +66,7 @@ func (r *snapshotReader) cards() error {
 		w.Machine.VRAMMiB = max(w.Machine.VRAMMiB, c.TotalMiB)
 		foreign := c.ForeignMiB
 		if c.IdleForeignMiB < r.state.Rules.IdleThresholdMiB {
-			foreign = c.IdleForeignMiB // a desktop keeps nobody off
+			foreign = c.IdleForeignMiB // a desktop does not count
 		}
 		if foreign > 0 {
 			w.Foreign = append(w.Foreign, Foreign{Card: place, MiB: foreign})
@@ -74,13 +74,13 @@ func (r *snapshotReader) cards() error {
 	}
 	w.Machine.GPUs = len(w.CardNames)
 	if w.Machine.GPUs == 0 || w.Machine.VRAMMiB == 0 {
-		return errors.New("no card takes jobs in this snapshot")
+		return errors.New("no GPU in this snapshot takes jobs")
 	}
 	return nil
 }
 
-// begin finds the first moment that matters, how long a job takes as a rule,
-// and which arrays have limits: of what runs a snapshot does not say it.
+// begin finds the earliest submission, the typical duration of a job, and the
+// limits of arrays, which a snapshot has for queued jobs only.
 func (r *snapshotReader) begin() {
 	s := r.state
 	r.origin = s.Now
@@ -114,7 +114,8 @@ func (r *snapshotReader) begin() {
 	r.work.Begin = r.millis(s.Now)
 }
 
-// millis is a moment as the replay counts; what is not known is the snapshot's.
+// millis is a moment in the replay's time; an unknown one is that of the
+// snapshot.
 func (r *snapshotReader) millis(t time.Time) Millis {
 	if t.IsZero() || t.After(r.state.Now) {
 		t = r.state.Now
@@ -126,8 +127,8 @@ func lasting(d time.Duration) Millis {
 	return min(max(1, MillisOf(d.Seconds())), MaxDuration)
 }
 
-// held goes on for as long as is expected. Another berth's job is in the way
-// of others, for as long as jobs take as a rule, and no more.
+// held adds a running job, which goes on for its estimated duration. A job of
+// another berth only occupies its cards, for the typical duration of a job.
 func (r *snapshotReader) held(h *sched.Held) {
 	var cards []int
 	for _, index := range h.Cards {
@@ -169,7 +170,7 @@ func (r *snapshotReader) held(h *sched.Held) {
 	w.add(j, "job "+j.ID)
 }
 
-// pending is queued again with what it asked for.
+// pending adds a queued job with what it asked for.
 func (r *snapshotReader) pending(p *sched.Pending) {
 	if p.Request.GPUs == 0 {
 		r.work.LeftOut++
@@ -198,8 +199,8 @@ func (r *snapshotReader) pending(p *sched.Pending) {
 	}, "job "+p.Job)
 }
 
-// cardsOf is which cards of the replay a job restricts itself to, exactly or
-// to any of them, and whether enough of these take jobs.
+// cardsOf are the cards of the replay that a job names, as exactly these or as
+// any of these, and whether enough of them take jobs.
 func (r *snapshotReader) cardsOf(request *sched.Request) (ids, allow []int, can bool) {
 	named, exactly := request.Named(r.state.Cards)
 	if named == nil {
@@ -217,12 +218,12 @@ func (r *snapshotReader) cardsOf(request *sched.Request) (ids, allow []int, can 
 	return nil, places, len(places) >= request.GPUs
 }
 
-// less is how long is left of what was expected, for one that ran before.
+// less is the rest of an estimate for a job that has run before.
 func less(s sched.Estimate, served time.Duration) sched.Estimate {
 	return sched.Estimate{Low: max(0, s.Low-served), Mid: max(0, s.Mid-served), High: max(0, s.High-served)}
 }
 
-// usage is what users had in jobs that are over: a replay counts what runs by
+// usage is each user's usage in ended jobs: the replay adds that of running jobs
 // itself.
 func (r *snapshotReader) usage() {
 	r.work.Usage = map[string]float64{}

@@ -97,7 +97,7 @@ func TestASnapshotBecomesAWorkload(t *testing.T) {
 	if !reflect.DeepEqual(w.Running, []Running{{Job: 0, Cards: []int{0}, Ran: hour}}) {
 		t.Errorf("running: %+v", w.Running)
 	}
-	// A desktop keeps nobody off, another berth's job does for a while.
+	// A desktop does not count; a job of another berth does for some time.
 	if !reflect.DeepEqual(w.Foreign, []Foreign{{Card: 0, MiB: 3000}, {Card: 1, MiB: 5000, From: 2 * hour, Until: 5 * hour}}) {
 		t.Errorf("foreign: %+v", w.Foreign)
 	}
@@ -106,7 +106,7 @@ func TestASnapshotBecomesAWorkload(t *testing.T) {
 		t.Errorf("usage: %v", w.Usage)
 	}
 	if w.CardsLeftOut != 1 || w.Unknown != 2 || w.Typical != 3*time.Hour || w.KeptOff != 2 {
-		t.Errorf("%d cards are left out, of %d jobs nothing is known, which run for %v, and %d are kept off", w.CardsLeftOut, w.Unknown, w.Typical, w.KeptOff)
+		t.Errorf("%d cards are left out, %d jobs without an estimate run for %v, and %d need cards left out", w.CardsLeftOut, w.Unknown, w.Typical, w.KeptOff)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestASnapshotKeepsTheLimitsOfArrays(t *testing.T) {
 func TestASnapshotWithoutACardOrAJob(t *testing.T) {
 	s := someState()
 	s.Cards, s.Held = s.Cards[1:2], nil
-	if _, err := FromSnapshot("", &s); err == nil || !strings.Contains(err.Error(), "no card takes jobs") {
+	if _, err := FromSnapshot("", &s); err == nil || !strings.Contains(err.Error(), "no GPU in this snapshot takes jobs") {
 		t.Errorf("%v", err)
 	}
 	s = someState()
@@ -209,6 +209,6 @@ func TestASnapshotKeepsTheDaemonsRulesButForTheOrder(t *testing.T) {
 		}
 	}
 	if !moved {
-		t.Error("a perturbed copy is no other")
+		t.Error("a perturbed copy equals the original")
 	}
 }

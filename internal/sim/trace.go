@@ -14,17 +14,17 @@ import (
 	"berth/internal/text"
 )
 
-// Bounds of a trace. What lies beyond them is refused with its line.
+// Bounds of a trace. Anything beyond them is an error with its line.
 const (
-	maxTraceMistakes = 10 // that are told at once
-	maxShown         = 41 // columns of a field
+	maxTraceMistakes = 10 // reported at once
+	maxShown         = 41 // columns of a field in an error
 	maxTraceGPUs     = 1_000_000
 	maxTracePriority = 1_000_000
 	maxTraceVRAMMiB  = 1 << 30
 )
 
-// traceColumns are the columns that mean something, each with what it does to
-// a job. The first two must be there.
+// traceColumns are the known columns, each with how it sets a job. The first
+// two are required.
 var traceColumns = []traceColumn{
 	{name: "submit_s", must: true, set: func(j *Job, text string) (err error) {
 		j.Submit, err = traceMillis(text, MaxSubmit)
@@ -43,7 +43,7 @@ var traceColumns = []traceColumn{
 	}},
 	{name: "gpu_milli", set: func(j *Job, text string) error {
 		milli, err := traceInt(text, 0, 1000)
-		// Traces write 0 for jobs without a GPU; of one it is no share.
+		// Traces write 0 for jobs without a GPU; that is not a share.
 		if milli < 1000 {
 			j.Share = float64(milli) / 1000
 		}
@@ -69,13 +69,13 @@ var traceColumns = []traceColumn{
 	{name: "command", set: func(j *Job, text string) error { j.Command = text; return nil }},
 	{name: "name", set: func(j *Job, text string) error {
 		if j.Command == "" {
-			j.Command = text // a name says less than a command does
+			j.Command = text // a command is more precise than a name
 		}
 		return nil
 	}},
 }
 
-// TraceColumns are the titles that mean something.
+// TraceColumns are the names of the known columns.
 func TraceColumns() (titles []string) {
 	for _, c := range traceColumns {
 		titles = append(titles, c.name)
@@ -83,7 +83,7 @@ func TraceColumns() (titles []string) {
 	return titles
 }
 
-// columnAliases are other titles that traces have for a column.
+// columnAliases are other names for columns.
 var columnAliases = map[string]string{"time_limit": "time_limit_s", "limit_s": "time_limit_s"}
 
 type traceColumn struct {
@@ -92,40 +92,40 @@ type traceColumn struct {
 	set  func(j *Job, text string) error
 }
 
-// traceMillis reads seconds. Not a number is in no range.
+// traceMillis reads seconds. The range check refuses NaN too.
 func traceMillis(found string, most Millis) (Millis, error) {
 	seconds, err := strconv.ParseFloat(found, 64)
 	if err != nil || !(seconds >= 0 && seconds <= most.Seconds()) {
-		return 0, fmt.Errorf("found %q, allowed 0 to %s seconds", text.Cut(found, maxShown), plain(most.Seconds()))
+		return 0, fmt.Errorf("expected 0 to %s seconds, found %q", plain(most.Seconds()), text.Cut(found, maxShown))
 	}
 	return MillisOf(seconds), nil
 }
 
-// traceInt reads a whole number; programs write them as 1.0, too.
+// traceInt reads a whole number; some programs write 1.0.
 func traceInt(found string, low, most float64) (int64, error) {
 	value, err := strconv.ParseFloat(found, 64)
 	if err != nil || !(value >= low && value <= most) || value != math.Trunc(value) {
-		return 0, fmt.Errorf("found %q, allowed a whole number from %s to %s", text.Cut(found, maxShown), plain(low), plain(most))
+		return 0, fmt.Errorf("expected a whole number from %s to %s, found %q", plain(low), plain(most), text.Cut(found, maxShown))
 	}
 	return int64(value), nil
 }
 
-// plain writes a bound as it would be typed.
+// plain formats a bound as a user would type it.
 func plain(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
 // traceReader reads one trace.
 type traceReader struct {
 	name     string
 	csv      *csv.Reader
-	fields   []*traceColumn // by place in a row; nil: ignored
+	fields   []*traceColumn // by position in a row; nil: ignored
 	width    int
 	mistakes []string
-	more     int // mistakes beyond those that are told
+	more     int // mistakes beyond those reported
 	work     Workload
 }
 
-// ReadTrace reads a trace: a CSV file with a header. Mistakes are told with the
-// file's name and their lines; source is what the workload is called.
+// ReadTrace reads a trace: a CSV file with a header. Errors have the file's name
+// and the line; source is the name of the workload.
 func ReadTrace(name, source string, r io.Reader) (*Workload, error) {
 	t := &traceReader{name: name, csv: csv.NewReader(r), work: Workload{Source: source}}
 	t.csv.ReuseRecord, t.csv.FieldsPerRecord, t.csv.TrimLeadingSpace = true, -1, true
@@ -139,10 +139,10 @@ func ReadTrace(name, source string, r io.Reader) (*Workload, error) {
 		}
 		if err != nil {
 			t.unreadable(err)
-			break // what follows a broken quote is anybody's guess
+			break // the rest after a broken quote cannot be trusted
 		}
 		if len(t.work.Jobs)+t.work.LeftOut >= MaxJobs {
-			t.mistake("more than %s jobs", text.Grouped(MaxJobs))
+			t.mistake("expected at most %s jobs, found more", text.Grouped(MaxJobs))
 			break
 		}
 		t.row(record)
@@ -150,12 +150,12 @@ func ReadTrace(name, source string, r io.Reader) (*Workload, error) {
 	return t.result()
 }
 
-// header finds out which columns there are.
+// header reads which columns there are.
 func (t *traceReader) header() error {
 	record, err := t.csv.Read()
 	switch {
 	case errors.Is(err, io.EOF):
-		return t.refuse(t.name + ": empty: a trace begins with a header, then has a line for each job")
+		return t.refuse(t.name + ": expected a header and a line for each job, found an empty file")
 	case err != nil:
 		t.unreadable(err)
 		return t.refuse(t.mistakes...)
@@ -175,7 +175,7 @@ func (t *traceReader) header() error {
 			continue
 		}
 		if seen[title] {
-			t.mistake("the column %s is there twice", title)
+			t.mistake("expected each column once, found %s twice", title)
 		}
 		seen[title] = true
 		t.fields = append(t.fields, &traceColumns[k])
@@ -183,7 +183,7 @@ func (t *traceReader) header() error {
 	t.width = len(record)
 	for _, c := range traceColumns {
 		if c.must && !seen[c.name] {
-			t.mistake("there is no column %s%s", c.name, nearColumn(c.name, record))
+			t.mistake("expected a column %s, found none%s", c.name, nearColumn(c.name, record))
 		}
 	}
 	if len(t.mistakes) > 0 {
@@ -192,18 +192,18 @@ func (t *traceReader) header() error {
 	return nil
 }
 
-// nearColumn points at a title that may have been meant.
+// nearColumn suggests a column with a similar name.
 func nearColumn(name string, titles []string) string {
 	if near := text.Nearest(name, titles); near != "" {
-		return fmt.Sprintf("; is it %s?", text.Cut(near, maxShown))
+		return fmt.Sprintf(" (is it %s?)", text.Cut(near, maxShown))
 	}
 	return ""
 }
 
-// row takes in one job.
+// row reads one job.
 func (t *traceReader) row(record []string) {
 	if len(record) != t.width {
-		t.mistake("%s, the header has %d", text.Count(len(record), "field"), t.width)
+		t.mistake("expected %s as in the header, found %d", text.Count(t.width, "field"), len(record))
 		return
 	}
 	line, _ := t.csv.FieldPos(0)
@@ -244,7 +244,7 @@ func (t *traceReader) mistakeAt(line int, format string, args ...any) {
 	t.mistakes = append(t.mistakes, fmt.Sprintf("%s:%d: %s", t.name, line, fmt.Sprintf(format, args...)))
 }
 
-// unreadable is a line that is no CSV, or a file that cannot be read on.
+// unreadable reports a line that is not CSV, or a read error.
 func (t *traceReader) unreadable(err error) {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
@@ -265,5 +265,5 @@ func (t *traceReader) result() (*Workload, error) {
 }
 
 func (t *traceReader) refuse(mistakes ...string) error {
-	return &problem.Problem{Kind: problem.Invalid, What: strings.Join(mistakes, "\n"), Hint: "berth simulate --help shows the columns of a trace"}
+	return &problem.Problem{Kind: problem.Invalid, What: strings.Join(mistakes, "\n"), Hint: "berth simulate --help lists the columns of a trace"}
 }

@@ -7,30 +7,30 @@ import (
 	"berth/internal/sched"
 )
 
-// Foreign is a process that is none of the jobs. It takes what it wants of a
-// card as far as there is any, and takes the rest as soon as there is.
+// Foreign is an external process. It takes the memory it wants as far as the
+// card has it free, and the rest as soon as that is free.
 type Foreign struct {
 	Card        int
-	From, Until Millis // Until 0: for ever
+	From, Until Millis // Until 0: forever
 	MiB         int64
 }
 
-// loss is a time during which a card is gone. Its jobs end, and begin anew on
-// others.
+// loss is a time during which a card is gone. Its jobs start again from the
+// beginning on other cards.
 type loss struct {
 	Card        int
-	From, Until Millis // Until 0: for ever
+	From, Until Millis // Until 0: forever
 }
 
-// change is what happens to a card at a moment.
+// change is an event of a card.
 type change struct {
 	at         Millis
 	card       int
-	foreignMiB int64 // more, or less
-	losses     int   // more, or less
+	foreignMiB int64 // how much more, or less
+	losses     int   // how many more, or fewer
 }
 
-// changesOf gives all that happens to cards, in order.
+// changesOf are all events of cards, in order.
 func changesOf(in *input) []change {
 	var changes []change
 	add := func(from, until Millis, begins, ends change) {
@@ -52,7 +52,7 @@ func changesOf(in *input) []change {
 	return changes
 }
 
-// changeCards lets happen what happens to cards now.
+// changeCards applies the events of cards that are due.
 func (r *replay) changeCards() {
 	for ; r.changed < len(r.changes) && r.changes[r.changed].at <= r.now; r.changed++ {
 		r.idle = 0
@@ -65,8 +65,7 @@ func (r *replay) changeCards() {
 	}
 }
 
-// loseJobsOn ends what runs on a card. All of a job is lost with one of its
-// cards.
+// loseJobsOn ends the jobs on a card. A job is lost if one of its cards is.
 func (r *replay) loseJobsOn(card int) {
 	var lost []*active
 	for _, a := range r.running {
@@ -82,7 +81,7 @@ func (r *replay) loseJobsOn(card int) {
 			done += a.did(r.now)
 		}
 		r.vacate(a)
-		r.beginAnew(a.place, done)
+		r.restart(a.place, done)
 		c.since = r.now
 		r.enqueue(a.place)
 	}

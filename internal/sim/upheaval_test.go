@@ -42,7 +42,7 @@ func anUpheaval(t *rapid.T) input {
 		from := rapid.SampledFrom([]Millis{0, 1000, 2500, 300_000}).Draw(t, "from")
 		in.Lost = append(in.Lost, loss{Card: rapid.IntRange(0, in.Machine.GPUs-1).Draw(t, "lost"), From: from, Until: from + rapid.SampledFrom([]Millis{1, 3000, 600_000}).Draw(t, "for")})
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "strangers") {
+	for range rapid.IntRange(0, 2).Draw(t, "external processes") {
 		from := rapid.SampledFrom([]Millis{0, 1500, 100_000}).Draw(t, "from")
 		in.Foreign = append(in.Foreign, Foreign{Card: rapid.IntRange(0, in.Machine.GPUs-1).Draw(t, "card"), From: from, Until: from + 60_000, MiB: rapid.SampledFrom([]int64{100, 3000, 9000, 20_000}).Draw(t, "mib")})
 	}
@@ -186,7 +186,7 @@ func TestCardsAreGivenOutForUseOrLost(t *testing.T) {
 		res := run(in)
 		spent := res.UsefulGPUSeconds + res.OverheadGPUSeconds + res.WastedGPUSeconds
 		if !near(res.AllocatedGPUSeconds, spent) {
-			t.Fatalf("%g GPU-seconds given out; of use %g, overhead %g, wasted %g", res.AllocatedGPUSeconds, res.UsefulGPUSeconds, res.OverheadGPUSeconds, res.WastedGPUSeconds)
+			t.Fatalf("%g GPU-seconds allocated; useful %g, overhead %g, wasted %g", res.AllocatedGPUSeconds, res.UsefulGPUSeconds, res.OverheadGPUSeconds, res.WastedGPUSeconds)
 		}
 	})
 }

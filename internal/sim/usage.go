@@ -7,35 +7,35 @@ import (
 	"berth/internal/sched"
 )
 
-// ledger is what users had of the cards in jobs that are over, in GPU-seconds
-// that count half after each half-life: the engine's own accounts.
+// ledger is each user's usage in ended jobs, in GPU-seconds that count half
+// after each half-life, as in the engine.
 type ledger struct {
 	halfLife time.Duration
 	at       Millis
 	seconds  map[string]float64
 }
 
-// longest is the longest age that a Duration holds, near three hundred years.
+// longest is the longest time that a Duration holds, nearly 300 years.
 const longest = Millis(math.MaxInt64 / int64(time.Millisecond))
 
-// decayed is what the ledger counts for at a moment.
+// decayed is the usage as of a moment.
 func (l *ledger) decayed(now Millis) map[string]float64 {
 	return sched.Decayed(l.seconds, (now - l.at).duration(), l.halfLife)
 }
 
-// charge books what a job had.
+// charge adds the usage of a job.
 func (l *ledger) charge(user string, now Millis, gpuSeconds float64) {
 	l.seconds, l.at = l.decayed(now), now
 	l.seconds[user] += gpuSeconds
 }
 
-// gpuSeconds is what a running job had until now.
+// gpuSeconds is the usage of a running job until now.
 func (a *active) gpuSeconds(now Millis) float64 {
 	return a.held.FairWeight() * (now - a.start).Seconds()
 }
 
-// usage is what each user had lately, running jobs included. The quantum of
-// each card that is held carries the turns on from one plan to the next.
+// usage is each user's usage, running jobs included. The quantum for each held
+// card continues the turns of users from one plan to the next.
 func (r *replay) usage() map[string]float64 {
 	usage := r.shares.decayed(r.now)
 	for _, a := range r.running {

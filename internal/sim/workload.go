@@ -13,37 +13,37 @@ type Origin int
 const (
 	OfTrace    Origin = iota // a file of jobs with their durations
 	OfHistory                // jobs that a daemon ran
-	OfSnapshot               // what a daemon had before it
+	OfSnapshot               // the state of a daemon
 )
 
-// Workload is what is replayed, and what was left out of it.
+// Workload is what to replay, and what was left out.
 type Workload struct {
-	Source  string // what people call it: the name of a file
+	Source  string // its name, such as that of a file
 	Origin  Origin
 	Machine Machine
 	Jobs    []Job
-	Places  []string // where each job is written: "line 17", "job 17"
-	LeftOut int      // jobs that no replay can say anything about
+	Places  []string // where each job comes from: "line 17", "job 17"
+	LeftOut int      // jobs that cannot be replayed
 
-	// Of a snapshot: what there is when the replay begins.
+	// Of a snapshot: the state when the replay begins.
 	TakenAt      time.Time
 	Begin        Millis
 	Running      []Running
-	Usage        map[string]float64 // what users had until then
+	Usage        map[string]float64 // of each user until then
 	Limits       map[string]sched.Limit
-	DefaultLimit sched.Limit // of users that have none of their own
+	DefaultLimit sched.Limit // of users without their own
 	Foreign      []Foreign
 	Rules        *sched.Rules // the daemon's
 	CardNames    []int        // the daemon's number of each card
 
 	// Of a snapshot: what was assumed.
-	CardsLeftOut int           // that have no job and take none now
-	KeptOff      int           // of the jobs left out: those for cards that take none now
-	Unknown      int           // queued jobs of which nothing is known
-	Typical      time.Duration // which these are taken to run for
+	CardsLeftOut int           // paused or unhealthy, without a job
+	KeptOff      int           // of LeftOut: jobs that need such cards
+	Unknown      int           // queued jobs without an estimate
+	Typical      time.Duration // their assumed duration
 }
 
-// CardName is what a card is called where the jobs ran.
+// CardName is the number of a card on the machine where the jobs ran.
 func (w *Workload) CardName(card int) int {
 	if card < len(w.CardNames) {
 		return w.CardNames[card]
@@ -56,17 +56,18 @@ func (w *Workload) add(j Job, place string) {
 	w.Places = append(w.Places, place)
 }
 
-// Choices are what was asked for beside a policy.
+// Choices are the options of a replay besides the policy.
 type Choices struct {
-	Park      *Parking  // what setting a job aside costs; nil: nothing can be set aside
-	Estimates Estimates // empty: what suits the workload
+	Park      *Parking  // the cost of parking; nil: no job can be parked
+	Estimates Estimates // empty: the default for the workload
 
-	// The policy's own bound and placement go before those of the daemon that
-	// a snapshot is of.
+	// Use the overtake limit or the placement of the policy instead of those of
+	// the daemon that wrote the snapshot.
 	OwnMaxBypass, OwnPlacement bool
 }
 
-// input is one replay. Of a daemon's own rules a policy replaces the order.
+// input is the input of one replay. A policy replaces only the order in the
+// rules of a daemon.
 func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
 	in := input{
 		Jobs: jobs, Machine: w.Machine, Policy: policy, Park: c.Park, Estimates: c.Estimates,
@@ -85,13 +86,13 @@ func (w *Workload) input(jobs []Job, policy Policy, c Choices) input {
 		in.Policy.Rules = rules
 	}
 	if w.Origin == OfSnapshot && c.Estimates == "" {
-		in.Estimates = Perfect // durations are guesses already
+		in.Estimates = Perfect // durations are estimates already
 	}
 	return in
 }
 
-// perturbed is a copy as it might as well have been. What a snapshot tells
-// has happened: of its jobs only the lengths are not certain.
+// perturbed is a perturbed copy of the jobs. Those of a snapshot have already
+// been submitted: only their durations vary.
 func (w *Workload) perturbed(seed uint64) []Job {
 	jobs := perturb(w.Jobs, uniform(seed))
 	if w.Origin == OfSnapshot {
