@@ -207,7 +207,7 @@ type shownJob struct {
 	SubmittedAt *time.Time `json:"submitted_at"`
 	EndedAt     *time.Time `json:"ended_at"`
 
-	EndedSince bool `json:"ended_since,omitempty"` // it was running in the last saved state, and is no longer
+	EndedSince bool `json:"ended_since,omitempty"` // running in the last saved state, but not now
 }
 
 func (j shownJob) runs() bool { return j.State == string(job.Running) && !j.EndedSince }
