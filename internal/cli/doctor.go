@@ -130,13 +130,13 @@ func reasonsFor(name string, missing []string) []string {
 	about := map[string][]string{
 		"cgroup":      {"no cgroup"},
 		"controllers": {"not enforced"},
-		"isolation":   {"can open cards", "no cgroup"}, // without one there is no filter either
+		"isolation":   {"can open GPUs", "no cgroup"}, // without one there is no filter either
 	}
 	for _, words := range about[name] {
 		var found []string
 		for _, reason := range missing {
 			if head, _, _ := strings.Cut(reason, ":"); strings.Contains(head, words) {
-				found = append(found, strings.TrimPrefix(reason, "a job can open cards it was not given: "))
+				found = append(found, strings.TrimPrefix(reason, "a job can open GPUs that were not allocated to it: "))
 			}
 		}
 		if len(found) > 0 {

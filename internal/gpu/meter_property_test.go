@@ -101,7 +101,7 @@ func TestMeterNeverCountsTooLittle(t *testing.T) {
 	})
 }
 
-func TestMeterHoldsAStrangerAtItsPeakWhileItLives(t *testing.T) {
+func TestMeterHoldsAnExternalProcessAtItsPeakWhileItLives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, owners := NewMeter(0.25), drawOwners(t)
 		delete(owners, 8) // the external process under test: always listed, always looked up

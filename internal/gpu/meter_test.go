@@ -144,7 +144,7 @@ func TestMeterForeignUse(t *testing.T) {
 	}
 }
 
-func TestMeterStrangersAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
+func TestMeterExternalProcessesAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
 	m := NewMeter(0.10)
 	m.Observe(card(5000, process(1, 5000, false)), nil, external)
 	for i, want := range []int64{5500, 5500, 200} {
@@ -154,7 +154,7 @@ func TestMeterStrangersAreRememberedWhileTheListIsGoneBriefly(t *testing.T) {
 	}
 }
 
-func TestMeterStrangersOfALostCardAreRemembered(t *testing.T) {
+func TestMeterExternalProcessesOfALostCardAreRemembered(t *testing.T) {
 	m := NewMeter(0.10)
 	m.Observe(card(5000, process(1, 5000, false)), nil, external)
 	m.Observe(Sample{}, nil, external)

@@ -204,7 +204,7 @@ func TestWhatARecordSaysAfterTheMachineWentDown(t *testing.T) {
 		{"a job that had ended keeps its end", keep.Ended, before, false, FoundEnded, "7"},
 		{"an idle record proves nothing: its last word may not have reached the disk", keep.Idle, keep.Record{Token: "t", BootID: "another boot"}, false, FoundLost, ""},
 		{"in this boot an idle record is proof", keep.Idle, keep.Record{Token: "t", BootID: keep.BootID()}, false, FoundEmpty, ""},
-		{"a damaged record is no success", keep.Ended, here, true, FoundLost, ""},
+		{"a damaged record does not count as success", keep.Ended, here, true, FoundLost, ""},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestAnAcknowledgedEndIsNotFoundAgain(t *testing.T) {
 	}
 }
 
-// halt stops a process and waits until it stands still.
+// halt stops a process and waits until it has stopped.
 func halt(t *testing.T, p keep.Process) {
 	t.Helper()
 	p.Signal(int(syscall.SIGSTOP))

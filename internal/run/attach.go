@@ -8,14 +8,14 @@ import (
 	"berth/internal/keep"
 )
 
-// ErrNoTerminal is the answer where a job cannot be attached to.
+// ErrNoTerminal means that a job cannot be attached to.
 var ErrNoTerminal = errors.New("the job has no terminal")
 
-// Attach connects to the terminal of a job that a supervisor holds, an adopted
-// one's too. By the time it gets there the supervisor may hold another job,
-// somebody else's: then it says so. The connection carries keep's frames: what was last shown
-// and then what comes as FrameOutput, and FrameEnded as the last; FrameInput
-// and FrameResize the other way. Closing it detaches.
+// Attach connects to the terminal of a job under a supervisor, even an adopted
+// one. By then the supervisor may hold another user's job; it then says so.
+// The connection carries keep's frames: the latest screen and all further
+// output as FrameOutput, and finally FrameEnded; FrameInput and FrameResize in
+// the other direction. Closing it detaches.
 func (r *Runner) Attach(token, job string) (*net.UnixConn, error) {
 	r.mu.Lock()
 	s := r.all[token]

@@ -26,64 +26,64 @@ type Holder struct {
 	Session int
 	Cgroup  string // its directory
 	Token   string
-	UID     int // whom it runs as
-	// Root is a process that berth did not start: it and its descendants are
-	// the key's.
+	UID     int // the user it runs as
+	// Root is an external process: it and its descendants belong to the key.
 	Root job.Process
 }
 
-// Attribution says whose a process is. An owner it found is remembered for as
-// long as neither the process nor the jobs change, and that there is none for a
-// moment. It never waits for anything but /proc.
+// Attribution finds the job that a process belongs to. An owner is remembered
+// until the process or the jobs change, and the lack of one for a moment. It
+// never waits for anything but /proc.
 type Attribution struct {
 	world world
 
 	containers *containers
 
-	mu        sync.Mutex
-	holders   []Holder
-	known     map[processKey]string  // the owner of what has one
-	strangers map[processKey]unowned // what has none
+	mu       sync.Mutex
+	holders  []Holder
+	known    map[processKey]string  // processes with an owner
+	external map[processKey]unowned // processes without one
 }
 
 // world is where Attribution looks.
 type world struct {
-	proc    string // where the kernel shows processes
+	proc    string // the proc file system
 	mount   string // of the cgroup hierarchy
-	docker  string // the socket of its daemon
+	docker  string // the socket of the docker daemon
 	now     func() time.Time
 	process func(pid int) (keep.Process, error)
-	// inside says that berth is in a pid namespace of its own, while the
-	// driver may speak of the host's numbers.
+	// inside means that berth is in a pid namespace of its own, while the
+	// driver may report pids of the host.
 	inside bool
-	// root says that berth can read everybody's environment, and so what
-	// anybody chose to write into theirs.
+	// root means that berth can read every process's environment, whose content
+	// any user can choose.
 	root bool
 }
 
 type processKey struct {
 	pid      int
 	start    uint64
-	doubtful bool // the number is the driver's, and may be another process's
+	doubtful bool // the driver's pid may be another process here
 }
 
-// unowned is an answer that holds until then.
+// unowned is the lack of an owner, valid until then.
 type unowned struct {
 	known bool
 	until time.Time
 }
 
 const (
-	// maxAnswers bounds the memory; at the bound everything is asked anew.
+	// maxAnswers bounds the memory; when it is full, everything is looked up
+	// again.
 	maxAnswers = 4096
 	// maxAncestors bounds the walk to the root of the process tree.
 	maxAncestors = 256
-	// strangeFor is short, because a process in the middle of an exec shows no
+	// unownedFor is short, because a process in the middle of an exec shows no
 	// environment for a moment.
-	strangeFor = 2 * time.Second
+	unownedFor = 2 * time.Second
 )
 
-// NewAttribution makes one that knows of no job.
+// NewAttribution knows no jobs.
 func NewAttribution() *Attribution {
 	return newAttribution(world{
 		proc: "/proc", mount: cgroupMount(), docker: dockerSocket,
@@ -94,7 +94,7 @@ func NewAttribution() *Attribution {
 func newAttribution(w world) *Attribution {
 	return &Attribution{
 		world: w, containers: newContainers(w.docker, w.now),
-		known: make(map[processKey]string), strangers: make(map[processKey]unowned),
+		known: make(map[processKey]string), external: make(map[processKey]unowned),
 	}
 }
 
@@ -110,17 +110,17 @@ func (a *Attribution) Set(holders []Holder) {
 	}
 	a.holders = holders
 	clear(a.known)
-	clear(a.strangers)
+	clear(a.external)
 }
 
-// Owner is the job of a process that the driver named. known is false when
-// that cannot be said: the number may be another pid namespace's, or somebody
-// else has to be asked first. A process that is gone is known to be nobody's.
+// Owner is the job of a process that the driver listed. known is false if that
+// cannot be determined: the pid may be of another pid namespace, or docker has
+// not answered yet. A process that is gone is known to have no owner.
 func (a *Attribution) Owner(pid int) (key string, ok bool, known bool) {
 	return a.owner(pid, a.world.inside)
 }
 
-// Local is the job of a process that berth itself knows by that number.
+// Local is the job of a process that berth itself knows by that pid.
 func (a *Attribution) Local(pid int) (key string, ok bool) {
 	key, ok, _ = a.owner(pid, false)
 	return key, ok
@@ -141,7 +141,7 @@ func (a *Attribution) owner(pid int, doubtful bool) (key string, ok bool, known 
 		return key, true, true
 	}
 	now := a.world.now()
-	if s, found := a.strangers[id]; found && now.Before(s.until) {
+	if s, found := a.external[id]; found && now.Before(s.until) {
 		return "", false, s.known
 	}
 	key, ok, pending := a.find(p)
@@ -150,26 +150,26 @@ func (a *Attribution) owner(pid int, doubtful bool) (key string, ok bool, known 
 	} else {
 		known = !pending
 	}
-	a.remember(id, key, ok, unowned{known, now.Add(strangeFor)}, pending)
+	a.remember(id, key, ok, unowned{known, now.Add(unownedFor)}, pending)
 	return key, ok, known
 }
 
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 func (a *Attribution) remember(id processKey, key string, ok bool, s unowned, pending bool) {
-	if len(a.known)+len(a.strangers) >= maxAnswers {
+	if len(a.known)+len(a.external) >= maxAnswers {
 		clear(a.known)
-		clear(a.strangers)
+		clear(a.external)
 	}
 	switch {
 	case ok:
 		a.known[id] = key
 	case !pending:
-		a.strangers[id] = s
+		a.external[id] = s
 	}
 }
 
-// find tries what cannot be changed by the process first. pending says that the
+// find starts with what the process cannot change. pending means that the
 // answer is on its way.
 func (a *Attribution) find(p keep.Process) (key string, ok, pending bool) {
 	path, container, users := a.world.cgroups(p.PID)
@@ -206,8 +206,8 @@ func (a *Attribution) byCgroup(path string) (key string, ok bool) {
 	return "", false
 }
 
-// byAncestry climbs from the process to a supervisor or to a process that a job
-// stands for, whichever is nearer. A supervisor itself is nobody's job.
+// byAncestry climbs from the process to a supervisor or an adopted process,
+// whichever is nearer. A supervisor itself belongs to no job.
 func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	for range maxAncestors {
 		for _, h := range a.holders {
@@ -227,8 +227,8 @@ func (a *Attribution) byAncestry(p keep.Process) (key string, ok bool) {
 	return "", false
 }
 
-// cgroups is a process's path in the version 2 hierarchy, and the container
-// that it is in, as containerIn says.
+// cgroups is a process's path in the version 2 hierarchy, and its container
+// according to containerIn.
 func (w world) cgroups(pid int) (path, container string, users bool) {
 	text, err := os.ReadFile(w.file(pid, "cgroup"))
 	if err != nil {

@@ -6,19 +6,19 @@ import (
 	"berth/internal/keep"
 )
 
-// idLength is how long the name of a container is: a SHA-256 in hexadecimal.
+// idLength is the length of a container's id: a SHA-256 in hexadecimal.
 const idLength = 64
 
-// maxMonitors bounds the way from a process in a container to what watches it.
+// maxMonitors bounds the walk from a process in a container to its monitor.
 const maxMonitors = 32
 
 // containerIn finds the container in the text of /proc/PID/cgroup, of either
-// version. Everybody writes it in their own way: docker-ID.scope,
-// libpod-ID.scope, cri-containerd-ID.scope, crio-ID.scope, or just ID. In a
-// container in a container it is the outer one, which this host knows.
+// version. Each runtime has its own form: docker-ID.scope, libpod-ID.scope,
+// cri-containerd-ID.scope, crio-ID.scope, or just ID. Of nested containers it
+// is the outer one, which this host knows.
 //
-// users says that the place is one in which a user may make cgroups and name
-// them as they like: there a name proves nothing.
+// users means that users may create and name cgroups there: then the name
+// proves nothing.
 func containerIn(text string) (id string, users bool) {
 	for line := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -43,8 +43,8 @@ func isContainerID(text string) bool {
 	}) < 0
 }
 
-// byContainer is for processes that are nobody's descendants. podman leaves a
-// monitor behind that has its environment; docker has to be asked, whose own
+// byContainer is for processes that descend from no job. podman leaves a
+// monitor with its environment behind. docker has to be asked; its own
 // containers are not in a user's part of the hierarchy.
 func (a *Attribution) byContainer(p keep.Process, container string, users bool) (key string, ok, pending bool) {
 	for range maxMonitors {
@@ -67,7 +67,7 @@ func (a *Attribution) byContainer(p keep.Process, container string, users bool) 
 	if !settled {
 		return "", false, true
 	}
-	// Whoever can have docker say this can do anything on this machine.
+	// A user who controls docker can do anything on this machine.
 	key, ok = a.byToken(value, func(Holder) bool { return true })
 	return key, ok, false
 }

@@ -153,7 +153,7 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 	}
 	// Nobody's containers are asked about again, but not all the time.
 	asked := docker.asked.Load()
-	f.clock.Add(int64(strangeFor))
+	f.clock.Add(int64(unownedFor))
 	a.Owner(106)
 	calm(t, a)
 	if now := docker.asked.Load(); now != asked {
@@ -168,7 +168,7 @@ func TestAContainerIsTheJobsWhoseTokenItHas(t *testing.T) {
 		if !known {
 			t.Fatal("a container that was nobody's became unknown")
 		}
-		f.clock.Add(int64(strangeFor))
+		f.clock.Add(int64(unownedFor))
 		return ok
 	})
 	calm(t, a)
@@ -237,7 +237,7 @@ func TestADockerThatHangsHoldsNothingUp(t *testing.T) {
 	calm(t, a)
 }
 
-func TestWithoutDockerAContainerIsAStrangersAtOnce(t *testing.T) {
+func TestWithoutDockerAContainerIsExternalAtOnce(t *testing.T) {
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 100, Parent: 1, Session: 100}, "0::/docker/"+containerID("a")+"\n")
 	file := filepath.Join(t.TempDir(), "file")

@@ -14,27 +14,28 @@ import (
 	"berth/internal/keep"
 )
 
-// tokenLabel is the label with which a job says that a container is its own.
-// Its value is that of the variable BERTH_TOKEN.
+// tokenLabel is the label with which a job marks a container as its own. Its
+// value is that of the variable BERTH_TOKEN.
 const tokenLabel = "berth.token"
 
 const (
 	dockerSocket = "/var/run/docker.sock"
-	// askBudget is how long docker may take; nobody waits for it.
+	// askBudget is how long docker may take; no caller waits for it.
 	askBudget = 2 * time.Second
-	// unclaimedFor is how long a container stays nobody's before docker is
-	// asked again.
+	// unclaimedFor is how long a container without a job is remembered before
+	// docker is asked again.
 	unclaimedFor = 10 * time.Second
-	// maxContainers bounds the memory; at the bound all are asked about anew.
+	// maxContainers bounds the memory; when it is full, docker is asked about
+	// all containers again.
 	maxContainers = 1024
-	// maxAsking bounds the requests at a time; at the bound a container has to
-	// wait for a later look.
+	// maxAsking bounds concurrent requests; beyond it a container waits for a
+	// later look.
 	maxAsking = 8
 	// maxInspected bounds what is read of docker's answer.
 	maxInspected = 4 << 20
 )
 
-// containers knows what docker says about containers.
+// containers caches docker's answers about containers.
 type containers struct {
 	socket string
 	now    func() time.Time
@@ -46,9 +47,9 @@ type containers struct {
 }
 
 type container struct {
-	token  string // empty: it has none
+	token  string // "": it has none
 	asking bool
-	again  time.Time // when to ask again; zero: there was no answer yet
+	again  time.Time // when to ask again; zero: no answer yet
 }
 
 func newContainers(socket string, now func() time.Time) *containers {
@@ -61,8 +62,8 @@ func newContainers(socket string, now func() time.Time) *containers {
 	}
 }
 
-// token is what the container was given as its job's token. Until docker has
-// answered for the first time, nothing is settled. It does not wait.
+// token is the value of the container's token label. settled is false until
+// docker has answered for the first time. It does not wait.
 func (c *containers) token(id string) (value string, settled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +90,7 @@ func (c *containers) token(id string) (value string, settled bool) {
 	return "", !found.again.IsZero()
 }
 
-// forget drops what nobody is being asked about.
+// forget drops the entries without a request in progress.
 func (c *containers) forget() {
 	for id, found := range c.known {
 		if !found.asking {
@@ -106,8 +107,8 @@ func (c *containers) ask(id string, found *container) {
 	found.asking, found.token, found.again = false, value, c.now().Add(unclaimedFor)
 }
 
-// inspect asks docker for the container's token. Whatever goes wrong, it has
-// none: it is a stranger's then, until it is asked about again.
+// inspect asks docker for the container's token. After any error it has none:
+// its processes are external until docker is asked again.
 func (c *containers) inspect(id string) string {
 	reply, err := c.client.Get("http://docker/containers/" + id + "/json")
 	if err != nil {

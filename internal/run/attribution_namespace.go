@@ -8,24 +8,24 @@ import (
 	"berth/internal/keep"
 )
 
-// hostNamespace is the name of the pid namespace that the machine came up with.
+// hostNamespace is the initial pid namespace of the machine.
 const hostNamespace = "pid:[4026531836]"
 
-// maxDescriptors bounds the search for the driver among what a process has open.
+// maxDescriptors bounds the search for the driver among a process's open
+// files.
 const maxDescriptors = 4096
 
-// inNamespace reports whether this process is in another pid namespace than the
-// host's, or could be.
+// inNamespace reports whether this process is not in the host's pid namespace,
+// or may not be.
 func inNamespace(proc string) bool {
 	name, err := os.Readlink(filepath.Join(proc, "self", "ns", "pid"))
 	return err != nil || name != hostNamespace
 }
 
-// believable reports whether the process that has this number here is the one
-// the driver means: in a container the number can be the host's, and any other
-// process can have it here. One that has the driver open is the one. What is
-// dead has nothing open any more, and is believed to be a job's if it is one's
-// child.
+// believable reports whether the process with this pid is the one the driver
+// means: in a container the pid may be the host's, and any other process can
+// have it here. A process that has the driver open is the one. A dead process
+// has no open files, and counts if it is a child of a job.
 func (w world) believable(p keep.Process, owned bool) bool {
 	if p.State == 'Z' || p.State == 'X' {
 		return owned

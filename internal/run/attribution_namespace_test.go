@@ -58,13 +58,13 @@ func (f *fakeProc) add(p keep.Process, cgroup string, open ...string) {
 func TestANumberOfAnotherNamespaceIsBelievedOfAProcessOnTheDriver(t *testing.T) {
 	f := newFakeProc(t)
 	const v1 = "4:memory:/user\n1:name=systemd:/\n" // no version 2 here
-	const session, stranger = 50, 60
+	const session, elsewhere = 50, 60
 	f.add(keep.Process{PID: 11, Parent: 1, Session: session}, v1, "/dev/null", "/dev/nvidiactl", "/dev/nvidia-uvm")
 	f.add(keep.Process{PID: 12, Parent: 1, Session: session}, v1, "/dev/null", "/home/x/nvidia0")
 	f.add(keep.Process{PID: 13, Parent: 1, Session: session, State: 'Z'}, v1)
-	f.add(keep.Process{PID: 14, Parent: 1, Session: stranger}, v1, "/dev/nvidia0")
-	f.add(keep.Process{PID: 15, Parent: 1, Session: stranger, State: 'Z'}, v1)
-	f.add(keep.Process{PID: 16, Parent: 40, Session: stranger}, v1, "/dev/nvidia3")
+	f.add(keep.Process{PID: 14, Parent: 1, Session: elsewhere}, v1, "/dev/nvidia0")
+	f.add(keep.Process{PID: 15, Parent: 1, Session: elsewhere, State: 'Z'}, v1)
+	f.add(keep.Process{PID: 16, Parent: 40, Session: elsewhere}, v1, "/dev/nvidia3")
 	type answer struct{ ok, known bool }
 	rows := []struct {
 		name         string
@@ -74,8 +74,8 @@ func TestANumberOfAnotherNamespaceIsBelievedOfAProcessOnTheDriver(t *testing.T) 
 		{"a job's process with the driver open", 11, answer{true, true}, answer{true, true}},
 		{"a job's process without it can be any on the host", 12, answer{false, false}, answer{true, true}},
 		{"a job's dead process has nothing open", 13, answer{true, true}, answer{true, true}},
-		{"a stranger with the driver open", 14, answer{false, true}, answer{false, true}},
-		{"a dead stranger says nothing", 15, answer{false, false}, answer{false, true}},
+		{"an external process with the driver open", 14, answer{false, true}, answer{false, true}},
+		{"a dead external process says nothing", 15, answer{false, false}, answer{false, true}},
 		{"a supervisor's child", 16, answer{true, true}, answer{true, true}},
 		{"a number that nobody has here", 17, answer{false, false}, answer{false, true}},
 	}
@@ -118,7 +118,7 @@ func TestWhichNamespaceBerthIsIn(t *testing.T) {
 	}
 }
 
-func TestAStrangerIsLookedAtAgainAfterAMoment(t *testing.T) {
+func TestAnExternalProcessIsLookedAtAgainAfterAMoment(t *testing.T) {
 	f := newFakeProc(t)
 	f.add(keep.Process{PID: 11, Parent: 1, Session: 60}, "0::/x\n")
 	a := newAttribution(f.world())
@@ -126,28 +126,28 @@ func TestAStrangerIsLookedAtAgainAfterAMoment(t *testing.T) {
 	a.Set(ours)
 	owned := func() bool { _, ok, _ := a.Owner(11); return ok }
 	if owned() {
-		t.Fatal("it is a stranger")
+		t.Fatal("it is external")
 	}
 	f.add(keep.Process{PID: 11, Parent: 1, Session: 50}, "0::/x\n")
-	if f.clock.Add(int64(strangeFor - 1)); owned() {
+	if f.clock.Add(int64(unownedFor - 1)); owned() {
 		t.Error("it was looked at again too soon")
 	}
 	if f.clock.Add(1); !owned() {
-		t.Error("it stayed a stranger")
+		t.Error("it stayed external")
 	}
 	f.add(keep.Process{PID: 12, Parent: 1, Session: 70}, "0::/x\n")
 	if _, ok, known := a.Owner(12); ok || !known {
-		t.Error("it is a stranger")
+		t.Error("it is external")
 	}
 	a.Set(append(ours, Holder{Key: "2", Session: 70}))
 	if key, ok, _ := a.Owner(12); key != "2" || !ok {
-		t.Error("it stayed a stranger when the jobs changed")
+		t.Error("it stayed external when the jobs changed")
 	}
 	for pid := range maxAnswers + 100 {
 		f.processes[100+pid] = keep.Process{PID: 100 + pid, Parent: 1, Session: 80}
 		a.Owner(100 + pid)
 	}
-	if n := len(a.known) + len(a.strangers); n > maxAnswers {
+	if n := len(a.known) + len(a.external); n > maxAnswers {
 		t.Errorf("%d answers are remembered", n)
 	}
 }

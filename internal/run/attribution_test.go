@@ -65,7 +65,7 @@ func TestWhoseAProcessIs(t *testing.T) {
 	}
 }
 
-func TestStrangersAndTheDead(t *testing.T) {
+func TestExternalAndDeadProcesses(t *testing.T) {
 	a := NewAttribution()
 	a.Set([]Holder{{Key: "1", KeepPID: 1 << 30, Session: 1 << 30, Token: "t"}, {Key: "empty"}})
 	cmd := exec.Command("sleep", "1000")
@@ -74,7 +74,7 @@ func TestStrangersAndTheDead(t *testing.T) {
 	}
 	pid := cmd.Process.Pid
 	if key, ok, known := a.Owner(pid); ok || !known {
-		t.Errorf("a stranger is %q's", key)
+		t.Errorf("an external process is %q's", key)
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
@@ -142,9 +142,9 @@ func TestAnAdoptedProcessAndItsDescendantsAreTheJobs(t *testing.T) {
 	}
 }
 
-// BenchmarkAStranger is what each process of somebody else's costs in each
+// BenchmarkAnExternalProcess is what each external process costs in each
 // sample.
-func BenchmarkAStranger(b *testing.B) {
+func BenchmarkAnExternalProcess(b *testing.B) {
 	a := NewAttribution()
 	a.Set([]Holder{{Key: "1", KeepPID: 1 << 30, Session: 1 << 30, Cgroup: "/nowhere", Token: "t"}})
 	b.Run("remembered", func(b *testing.B) {
@@ -154,7 +154,7 @@ func BenchmarkAStranger(b *testing.B) {
 	})
 	b.Run("looked at", func(b *testing.B) {
 		for b.Loop() {
-			clear(a.strangers)
+			clear(a.external)
 			a.Owner(os.Getpid())
 		}
 	})

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// byEnvironment knows a job by the token in a process's environment. That is no
-// secret, since it is in the supervisor's command line and in the cgroup's name,
-// and anybody can write it into an environment of their own. So the process has
-// to be the job's user's, or root's.
+// byEnvironment recognises a job by the token in a process's environment. The
+// token is not secret: it is in the supervisor's command line and the cgroup's
+// name, and any user can put it into an environment. So the process has to run
+// as the job's user, or as root.
 func (a *Attribution) byEnvironment(pid int) (key string, ok bool) {
 	value, found := a.world.token(pid)
 	if !found {
@@ -23,8 +23,8 @@ func (a *Attribution) byEnvironment(pid int) (key string, ok bool) {
 	return a.byToken(value, func(h Holder) bool { return known && (uid == h.UID || uid == 0) })
 }
 
-// byToken knows a job by its token. A supervisor's next job has the same one, so
-// the job is looked at as well.
+// byToken recognises a job by its token. A supervisor's next job has the same
+// one, so the job is compared as well.
 func (a *Attribution) byToken(value string, mayBe func(Holder) bool) (key string, ok bool) {
 	for _, h := range a.holders {
 		rest, found := strings.CutPrefix(value, h.Token)
@@ -43,8 +43,8 @@ func (w world) token(pid int) (value string, ok bool) {
 	return tokenIn(environ)
 }
 
-// realUser is whom the kernel counts the process as: a program that runs as its
-// file's owner is still whoever started it.
+// realUser is the real user of a process: a setuid program still belongs to
+// the user who started it.
 func realUser(proc string, pid int) (uid int, ok bool) {
 	status, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"berth/internal/keep"
 )
 
-// giveCarefully gives an order that asks for more than the first protocol had,
-// once the supervisor has said that it knows the second. One that does not is
-// let go, and its job never ran. The caller is not held up: a fresh supervisor
+// giveCarefully gives an order that needs more than the first protocol once
+// the supervisor has said that it knows the second. An older supervisor is
+// dismissed, and its job never ran. The caller does not wait: a new supervisor
 // takes a moment to greet.
 func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 	select {
@@ -20,8 +20,7 @@ func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 	}
 	r.mu.Lock()
 	if s.dead || s.phase != running || s.link != l {
-		// Its goroutine has found out, or is about to, that the order did not
-		// get there.
+		// Its goroutine finds out that the order did not arrive.
 		r.mu.Unlock()
 		return
 	}
@@ -35,7 +34,7 @@ func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 	}
 	select {
 	case <-s.greeted:
-		r.log.Warn("the supervisor's program is of an earlier version; berth takes its place", "program", r.command)
+		r.log.Warn("the supervisor program is too old; using berth itself as the supervisor", "program", r.command)
 		if self, err := os.Executable(); err == nil {
 			r.command = []string{self, keepWord}
 		}
@@ -44,5 +43,5 @@ func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 	}
 	s.outdated = true
 	r.mu.Unlock()
-	r.tellNeverRan(s)
+	r.reportNeverRan(s)
 }

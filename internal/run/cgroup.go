@@ -13,12 +13,12 @@ import (
 	"berth/internal/keep"
 )
 
-// detectCgroup makes a directory for jobs' cgroups below berth's own, where
-// the host allows it, and sweeps those that berths before it left empty. It
-// returns "" where jobs have to do without.
+// detectCgroup makes a directory for jobs' cgroups below berth's own if the
+// host allows it, and removes those that earlier berths left empty. It returns
+// "" if jobs have to do without.
 //
-// A cgroup with processes in it, as berth's own has, cannot hand controllers
-// on. The top of the hierarchy can, where that is berth's to use.
+// A cgroup with processes in it, such as berth's own, cannot pass controllers
+// on. The top of the hierarchy can, if berth may use it.
 func detectCgroup() string {
 	own := ownCgroup()
 	if own == "" {
@@ -26,11 +26,11 @@ func detectCgroup() string {
 	}
 	dir := placeIn(own, false)
 	top := cgroupMount()
-	if handsOn(dir) || own == top || !topIsOurs(os.Geteuid(), managed(), os.Getenv(keep.TokenVariable)) {
+	if passesOn(dir) || own == top || !topIsOurs(os.Geteuid(), managed(), os.Getenv(keep.TokenVariable)) {
 		return dir
 	}
-	if better := placeIn(top, true); handsOn(better) {
-		unix.Rmdir(dir) // an earlier berth of this process may have jobs in it
+	if better := placeIn(top, true); passesOn(better) {
+		unix.Rmdir(dir) // fails if an earlier berth of this process has jobs in it
 		return better
 	} else if better != "" {
 		unix.Rmdir(better)
@@ -38,16 +38,16 @@ func detectCgroup() string {
 	return dir
 }
 
-// topIsOurs reports whether berth may put its jobs at the top of the hierarchy:
-// as root, on a machine that no service manager divides up. A berth that runs
-// in a job stays below it: what its own jobs may open, and when they end, is for
-// the outer berth to say.
+// topIsOurs reports whether berth may put its jobs at the top of the
+// hierarchy: as root, on a machine without systemd. A berth that runs in a job
+// stays below it: the outer berth decides which GPUs its jobs may open, and
+// when they end.
 func topIsOurs(euid int, managed bool, outerToken string) bool {
 	return euid == 0 && !managed && outerToken == ""
 }
 
-// placeIn makes this berth's directory in a cgroup, with all the controllers
-// that can be had.
+// placeIn makes this berth's directory in a cgroup, with all available
+// controllers.
 func placeIn(cgroup string, parentToo bool) string {
 	sweepCgroups(cgroup)
 	dir, err := makeBerthDir(cgroup)
@@ -58,8 +58,8 @@ func placeIn(cgroup string, parentToo bool) string {
 	return dir
 }
 
-// handsOn reports whether cgroups below dir can be held to CPUs and memory.
-func handsOn(dir string) bool {
+// passesOn reports whether cgroups below dir can limit CPUs and memory.
+func passesOn(dir string) bool {
 	if dir == "" {
 		return false
 	}
@@ -68,14 +68,14 @@ func handsOn(dir string) bool {
 	return err == nil && slices.Contains(controllers, cpuController) && slices.Contains(controllers, memoryController)
 }
 
-// managed reports whether systemd runs this machine.
+// managed reports whether this machine runs systemd.
 func managed() bool {
 	_, err := os.Lstat("/run/systemd/system")
 	return err == nil
 }
 
-// makeBerthDir makes this berth's directory in a cgroup, or finds it again. Its
-// name says when nobody needs it any more.
+// makeBerthDir makes this berth's directory in a cgroup, or finds it again.
+// Its name shows when it is not needed any more.
 func makeBerthDir(own string) (string, error) {
 	start, err := keep.StartTicks(os.Getpid())
 	if err != nil {
@@ -102,7 +102,8 @@ func ownCgroup() string {
 	return filepath.Join(mount, path)
 }
 
-// cgroupMount is where the version 2 hierarchy is mounted, on hybrid hosts too.
+// cgroupMount is where the version 2 hierarchy is mounted, on hybrid hosts
+// too.
 func cgroupMount() string {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -126,7 +127,7 @@ func cgroupOf(pid int) (string, error) {
 	if path, found := unifiedPath(string(text)); found {
 		return path, nil
 	}
-	return "", fmt.Errorf("process %d is in no version 2 cgroup", pid)
+	return "", fmt.Errorf("process %d is not in a version 2 cgroup", pid)
 }
 
 // unifiedPath finds the version 2 path in the text of /proc/PID/cgroup.

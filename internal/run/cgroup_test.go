@@ -109,12 +109,12 @@ func TestAPlaceHandsOnWhatItsSubtreeControlSays(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if handsOn(dir) != want {
+		if passesOn(dir) != want {
 			t.Errorf("%q: %v", text, !want)
 		}
 	}
-	if handsOn("") || handsOn(t.TempDir()) {
-		t.Error("what is no cgroup hands something on")
+	if passesOn("") || passesOn(t.TempDir()) {
+		t.Error("something that is not a cgroup passes controllers on")
 	}
 }
 

@@ -13,15 +13,14 @@ import (
 	"berth/internal/keep"
 )
 
-// The controllers that hold a job to its limits.
+// The controllers that enforce a job's limits.
 const (
 	memoryController = "memory"
 	cpuController    = "cpu"
 )
 
 // detectV1 makes a directory for jobs' limits in the version 1 hierarchy of
-// that controller, beside berth's own place in it. It returns "" and why where
-// there is none.
+// that controller, in berth's own cgroup there.
 func detectV1(controller string) (dir string, err error) {
 	own, err := ownV1(controller)
 	if err != nil {
@@ -35,7 +34,7 @@ func detectV1(controller string) (dir string, err error) {
 func ownV1(controller string) (string, error) {
 	mount, root := mountV1(controller)
 	if mount == "" {
-		return "", errors.New("no version 1 hierarchy has it")
+		return "", errors.New("no such controller")
 	}
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -44,16 +43,16 @@ func ownV1(controller string) (string, error) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), controller) {
-			// In a container a part of the hierarchy is mounted.
+			// In a container only a subtree of the hierarchy is mounted.
 			path := strings.TrimPrefix(fields[2], strings.TrimSuffix(root, "/"))
 			return filepath.Join(mount, path), nil
 		}
 	}
-	return "", errors.New("this process is in none of its cgroups")
+	return "", errors.New("this process is not in its hierarchy")
 }
 
-// mountV1 is where the controller's hierarchy is mounted, and from which
-// directory of it on.
+// mountV1 is where the controller's hierarchy is mounted, and which directory
+// of it.
 func mountV1(controller string) (mount, root string) {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -67,8 +66,8 @@ func mountV1(controller string) (mount, root string) {
 	return "", ""
 }
 
-// limitPlaces are where limits go that version 2 cannot hold. They are looked
-// for when the first job has one.
+// limitPlaces are the version 1 directories for limits that version 2 cannot
+// enforce. They are looked up when the first job needs one.
 type limitPlaces struct {
 	mu          sync.Mutex
 	looked      bool
@@ -86,7 +85,7 @@ func (p *limitPlaces) find(turnedOff bool) (memory, cpu string) {
 	return p.memory, p.cpu
 }
 
-// forget removes what a dead supervisor's job had there.
+// forget removes the directories of a dead supervisor's job.
 func (p *limitPlaces) forget(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,8 +96,8 @@ func (p *limitPlaces) forget(token string) {
 	}
 }
 
-// drop removes the places. The kernel keeps what is in use, and a later berth
-// sweeps.
+// drop removes the directories. The kernel keeps those in use, and a later
+// berth removes them.
 func (p *limitPlaces) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

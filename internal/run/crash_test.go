@@ -206,7 +206,7 @@ func TestAnIdleSupervisorThatDiesIsForgotten(t *testing.T) {
 	}
 }
 
-// A connection that breaks is no death.
+// A broken connection does not mean that the supervisor is dead.
 func TestABrokenConnectionIsMended(t *testing.T) {
 	b := newBench(t)
 	token := b.start(b.order("1", "echo $$ > main; while [ ! -e enough ]; do sleep 0.01; done; exit 9"))

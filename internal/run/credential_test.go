@@ -22,7 +22,7 @@ import (
 
 // Two users who have no name here.
 const (
-	stranger  = 12345
+	otherUser = 12345
 	neighbour = 12346
 )
 
@@ -42,10 +42,10 @@ func newLab(t *testing.T, change ...func(*Options)) *bench {
 	return b
 }
 
-// ordered is a job of the stranger's.
+// ordered is a job of the other user.
 func (b *bench) ordered(id, line string) keep.Order {
 	o := b.order(id, line)
-	o.Credential = &keep.Credential{UID: stranger, GID: stranger, Groups: []int{stranger, 4711}, Umask: -1, Home: "/home/stranger"}
+	o.Credential = &keep.Credential{UID: otherUser, GID: otherUser, Groups: []int{otherUser, 4711}, Umask: -1, Home: "/home/other"}
 	return o
 }
 
@@ -127,7 +127,7 @@ func TestAJobOfAnotherUserIsThatUserAndNothingMore(t *testing.T) {
 				t.Errorf("directory %q", cwd)
 			}
 			env := strings.Split(strings.TrimSuffix(proc(t, r.PID, "environ"), "\x00"), "\x00")
-			wantEnv := []string{"PATH=/usr/bin:/bin", "COLOUR=blue", "BERTH_TOKEN=" + token + ":1:1", "HOME=/home/stranger"}
+			wantEnv := []string{"PATH=/usr/bin:/bin", "COLOUR=blue", "BERTH_TOKEN=" + token + ":1:1", "HOME=/home/other"}
 			sort.Strings(env)
 			sort.Strings(wantEnv)
 			if diff := cmp.Diff(wantEnv, env); diff != "" {
@@ -152,7 +152,7 @@ func TestAJobOfAnotherUserIsThatUserAndNothingMore(t *testing.T) {
 			}
 			b.auditKeep(r.KeepPID)
 			info, err := os.Stat(log)
-			if err != nil || info.Sys().(*syscall.Stat_t).Uid != stranger || info.Mode().Perm() != 0o640 {
+			if err != nil || info.Sys().(*syscall.Stat_t).Uid != otherUser || info.Mode().Perm() != 0o640 {
 				t.Errorf("log: %v, %v", info, err)
 			}
 			b.Stop(token, "cancel", testkit.Patience)

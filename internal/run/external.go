@@ -17,24 +17,24 @@ import (
 // External is a process that berth did not start, as the kernel shows it.
 type External struct {
 	job.Process
-	UID    int      // its real user
-	Name   string   // the short one the kernel has for it
-	Argv   []string // its command line, the first part of a long one
-	Kernel bool     // a thread of the kernel's
-	Leader int      // the process it is a thread of; itself, if it is none
+	UID    int      // real user
+	Name   string   // the kernel's short name for it
+	Argv   []string // its command line, truncated if long
+	Kernel bool     // a kernel thread
+	Leader int      // the process it is a thread of; itself if it is a process
 }
 
-// ErrNoProcess says that there is no such process, or none any more.
+// ErrNoProcess means that there is no such process, or not any more.
 var ErrNoProcess = errors.New("no such process")
 
-// Bounds on what is taken of a command line: it is shown, and never run.
+// Bounds on a command line, which is only displayed.
 const (
 	maxShownBytes = 4096
 	maxShownWords = 256
 )
 
-// ReadExternal looks at one process. All of it is about the same one: if its
-// number passed on meanwhile, there is no such process.
+// ReadExternal reads one process. All fields are about the same one: if its
+// pid was reused in the meantime, there is no such process.
 func ReadExternal(pid int) (External, error) {
 	s := External{Process: job.Process{PID: pid}}
 	before, err := keep.ReadProcess(pid)
@@ -51,7 +51,7 @@ func ReadExternal(pid int) (External, error) {
 	if !Alive(s.Process) {
 		return s, noProcess(pid, nil)
 	}
-	// Everything a person started has a command line, unless it wiped it.
+	// Every user process has a command line, unless it erased it.
 	s.Kernel = len(s.Argv) == 0 && (pid == kernelThreads || before.Parent == kernelThreads)
 	if len(s.Argv) == 0 {
 		s.Argv = []string{s.Name}
@@ -59,12 +59,12 @@ func ReadExternal(pid int) (External, error) {
 	return s, nil
 }
 
-// kernelThreads is the process that starts the kernel's own.
+// kernelThreads is the parent of all kernel threads.
 const kernelThreads = 2
 
 func noProcess(pid int, err error) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("look at process %d: %w", pid, err)
+		return fmt.Errorf("examine process %d: %w", pid, err)
 	}
 	return fmt.Errorf("process %d: %w", pid, ErrNoProcess)
 }
@@ -94,12 +94,12 @@ func (s *External) readStatus() error {
 		}
 	}
 	if s.UID < 0 || s.Leader <= 0 {
-		return errors.New("its status does not say whose it is")
+		return errors.New("its status has no user")
 	}
 	return nil
 }
 
-// readArgv is a command line, word by word and as long as people read.
+// readArgv is a command line, truncated to a readable length.
 func readArgv(pid int) ([]string, error) {
 	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
@@ -130,7 +130,7 @@ func (s External) IsSupervisor() bool {
 	return s.Name == "berth-keep" || len(s.Argv) > 1 && s.Argv[1] == keepWord
 }
 
-// Within reports whether the process is the other or one of its descendants.
+// Within reports whether the process is root or one of its descendants.
 func Within(pid int, root job.Process) bool {
 	for range maxAncestors {
 		p, err := keep.ReadProcess(pid)

@@ -12,22 +12,22 @@ import (
 	"berth/internal/keep"
 )
 
-// Facts are what this host gives jobs by way of cgroups.
+// Facts are what cgroups can do for jobs on this host.
 type Facts struct {
 	Version string   // "v2", "hybrid" (both), "v1" or "none"
-	Path    string   // where jobs' cgroups go; empty: jobs have none
-	CPU     string   // which version holds a job to its CPUs: "v2", "v1" or ""
-	Memory  string   // the same for its memory
+	Path    string   // parent of the jobs' cgroups; "": jobs have none
+	CPU     string   // the version that enforces CPU limits: "v2", "v1" or ""
+	Memory  string   // likewise for memory limits
 	Kill    bool     // a whole cgroup can be killed at once
 	Freeze  bool     // and frozen
-	Devices bool     // a job can be kept from opening cards it was not given
+	Devices bool     // a job can be kept from opening GPUs that were not allocated to it
 	Why     []string // what is missing and why, one sentence each
 }
 
-// Facts looks at the place that this Runner uses.
+// Facts examines the cgroup that this Runner uses.
 func (r *Runner) Facts() Facts {
 	if r.noCgroup {
-		return Facts{Version: hostVersion(), Why: []string{"cgroups are turned off"}}
+		return Facts{Version: hostVersion(), Why: []string{"cgroups are switched off"}}
 	}
 	f := factsOf(r.cgroup)
 	if r.cgroup != "" {
@@ -36,35 +36,35 @@ func (r *Runner) Facts() Facts {
 	return f
 }
 
-// filters says whether devices can be filtered. Without a cgroup it needs no
-// word: that there is none has been said.
+// filters reports whether devices can be filtered. Without a cgroup it says
+// nothing: the missing cgroup is reported already.
 func (f *Facts) filters(why error) {
 	if f.Devices = why == nil; !f.Devices {
-		f.Why = append(f.Why, "a job can open cards it was not given: "+why.Error())
+		f.Why = append(f.Why, "a job can open GPUs that were not allocated to it: "+why.Error())
 	}
 }
 
 func factsOf(dir string) Facts {
 	f := Facts{Version: hostVersion(), Path: dir}
 	if dir == "" {
-		f.Why = append(f.Why, "no cgroup of its own for a job: "+whyNoCgroup())
+		f.Why = append(f.Why, "jobs have no cgroup: "+whyNoCgroup())
 	} else {
 		f.probe(dir)
 	}
 	if f.Memory == "" {
-		f.Memory = f.olderPlace(memoryController, "memory.limit_in_bytes", "a job's host memory limit is not enforced")
+		f.Memory = f.olderPlace(memoryController, "memory.limit_in_bytes", "host memory limits are not enforced")
 	}
 	if f.CPU == "" {
-		f.CPU = f.olderPlace(cpuController, "cpu.cfs_quota_us", "a job's CPU limit is not enforced")
+		f.CPU = f.olderPlace(cpuController, "cpu.cfs_quota_us", "CPU limits are not enforced")
 	}
 	return f
 }
 
-// probe makes a cgroup as a job would get it and looks what is in it.
+// probe makes a cgroup as for a job and looks at what it contains.
 func (f *Facts) probe(dir string) {
 	name := filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid()))
 	if err := os.Mkdir(name, 0o755); err != nil {
-		f.Why = append(f.Why, "no cgroup of its own for a job: "+err.Error())
+		f.Why = append(f.Why, "jobs have no cgroup: "+err.Error())
 		return
 	}
 	defer unix.Rmdir(name)
@@ -76,21 +76,21 @@ func (f *Facts) probe(dir string) {
 		f.CPU = "v2"
 	}
 	if f.Kill = has("cgroup.kill"); !f.Kill {
-		f.Why = append(f.Why, "a cgroup cannot be killed at once: this needs Linux 5.14")
+		f.Why = append(f.Why, "a cgroup cannot be killed in one step, which needs Linux 5.14")
 	}
 	if f.Freeze = has("cgroup.freeze"); !f.Freeze {
-		f.Why = append(f.Why, "a cgroup cannot be frozen: this needs Linux 5.2")
+		f.Why = append(f.Why, "a cgroup cannot be frozen, which needs Linux 5.2")
 	}
 }
 
-// olderPlace looks for the limit in version 1, and says why there is none at
-// all if there is none.
+// olderPlace looks for the limit in version 1, and reports why if there is
+// none at all.
 func (f *Facts) olderPlace(controller, file, without string) string {
 	older, err := ownV1(controller)
 	if err == nil {
 		if err = unix.Access(older, unix.W_OK); err == nil {
-			// The root of a hierarchy has no limit, so what it has is asked of
-			// a directory that berth makes for it.
+			// The root of a hierarchy has no limit files, so berth makes a
+			// directory and looks there.
 			err = probeV1(older, file)
 		}
 	}
@@ -110,7 +110,7 @@ func probeV1(dir, file string) error {
 	return unix.Access(filepath.Join(name, file), unix.W_OK)
 }
 
-// whyNot says why version 2 does not hand the controller on.
+// whyNot is why version 2 does not pass the controller on.
 func whyNot(dir, controller string) string {
 	if dir == "" {
 		return "version 2: no cgroup"
@@ -120,17 +120,17 @@ func whyNot(dir, controller string) string {
 		return "version 2: " + err.Error()
 	}
 	if !slices.Contains(strings.Fields(string(available)), controller) {
-		return fmt.Sprintf("version 2: the %s controller is not handed on to %s", controller, dir)
+		return fmt.Sprintf("version 2: the %s controller is not passed on to %s", controller, dir)
 	}
-	return fmt.Sprintf("version 2: %s may not hand the %s controller on", dir, controller)
+	return fmt.Sprintf("version 2: %s cannot pass the %s controller on", dir, controller)
 }
 
 func whyNoCgroup() string {
 	own := ownCgroup()
 	if own == "" {
-		return "version 2 cgroups are not mounted here"
+		return "cgroup version 2 is not mounted"
 	}
-	return own + " may not be written to; a service with Delegate=yes may"
+	return "berth may not write to " + own + " (a service with Delegate=yes may)"
 }
 
 func hostVersion() string {
@@ -150,9 +150,9 @@ func hostVersion() string {
 	return "none"
 }
 
-// enableControllers has a place hand on to jobs' cgroups what it has, and what
-// its parent has if that is berth's as well. What cannot be had is told by the
-// facts, and noted with the jobs that ask for it.
+// enableControllers passes the controllers of a cgroup on to jobs' cgroups,
+// and those of its parent if that belongs to berth, too. Facts report what is
+// missing, and it is noted with the jobs that ask for it.
 func enableControllers(dir string, parentToo bool) {
 	for _, controller := range []string{cpuController, memoryController, "pids"} {
 		if parentToo {
@@ -172,8 +172,8 @@ func handOn(dir, controller string) error {
 	return err
 }
 
-// dropCgroup removes what a supervisor that died could not. The kernel keeps it
-// if a process is in it, and a later berth sweeps.
+// dropCgroup removes the cgroup of a dead supervisor's job. The kernel keeps
+// it if a process is in it, and a later berth removes it.
 func (r *Runner) dropCgroup(record keep.Record) {
 	if record.Cgroup != "" {
 		_ = keep.RemoveCgroup(record.Cgroup)

@@ -16,44 +16,44 @@ import (
 	"berth/internal/keep"
 )
 
-// The device files of the driver. The numbers of the cards are as old as the
-// driver; the one of the capabilities is given out anew at every boot.
+// The driver's device files. The major of the cards is fixed; that of the
+// capabilities is assigned at every boot.
 const (
 	cardMajor = 195
-	// firstControl is the first minor that is no card: 254 is for mode setting
-	// and 255 for control, and without them a job has no CUDA at all.
+	// firstControl is the first minor that is not a card: 254 is for mode
+	// setting and 255 for control. Without them CUDA does not work at all.
 	firstControl = 254
 	capsDriver   = "nvidia-caps"
 )
 
-// maxDevices bounds a program: old kernels take 4096 instructions, and two go
-// with each device.
+// maxDevices bounds a program: old kernels accept 4096 instructions, and each
+// device takes two.
 const maxDevices = 1024
 
-// As in the kernel's bpf.h.
+// From the kernel's bpf.h.
 const (
 	deviceChar     = 2     // BPF_DEVCG_DEV_CHAR
 	accessToOpen   = 2 | 4 // BPF_DEVCG_ACC_READ, BPF_DEVCG_ACC_WRITE
-	offsetType     = 0     // in bpf_cgroup_dev_ctx: what is asked for, above the kind of file
+	offsetType     = 0     // in bpf_cgroup_dev_ctx: access in the upper half, type in the lower
 	offsetMajor    = 4
 	offsetMinor    = 8
 	typeMask       = 0xffff
 	accessShift    = 16
-	flagAllowMulti = 2 // BPF_F_ALLOW_MULTI: programs of other cgroups are asked as well
+	flagAllowMulti = 2 // BPF_F_ALLOW_MULTI: programs of other cgroups run as well
 )
 
-// filterKey tells programs apart that let different devices through.
+// filterKey identifies the program for these devices.
 func filterKey(d *keep.Devices, capsMajor int) string {
 	minors, caps := slices.Sorted(slices.Values(d.Minors)), slices.Sorted(slices.Values(d.Caps))
 	return fmt.Sprint(minors, caps, capsMajor)
 }
 
-// instructions let everything through but the cards and the parts of cards
-// that are not named. Making a device file opens nothing, so it stays allowed:
-// the driver's own tools make those that are missing for everybody.
+// instructions allow everything except the cards and MIG parts that are not
+// listed. Creating a device file opens nothing, so it stays allowed: the
+// driver's own tools create missing ones for all users.
 func instructions(d *keep.Devices, capsMajor int) (asm.Instructions, error) {
 	if len(d.Minors)+len(d.Caps) > maxDevices {
-		return nil, fmt.Errorf("%d devices are more than a filter holds", len(d.Minors)+len(d.Caps))
+		return nil, fmt.Errorf("expected at most %d devices, found %d", maxDevices, len(d.Minors)+len(d.Caps))
 	}
 	const allow, deny, caps = "allow", "deny", "caps"
 	code := asm.Instructions{
@@ -73,7 +73,7 @@ func instructions(d *keep.Devices, capsMajor int) (asm.Instructions, error) {
 		code = append(code, asm.JEq.Imm(asm.R5, int32(minor), allow))
 	}
 	code = append(code, asm.Ja.Label(deny))
-	// Without a number of their own, there are no parts of cards to keep from.
+	// If the capabilities have no major, there are no MIG parts to hide.
 	code = append(code, asm.JNE.Imm(asm.R4, int32(capsMajor), allow).WithSymbol(caps))
 	for _, minor := range d.Caps {
 		code = append(code, asm.JEq.Imm(asm.R5, int32(minor), allow))
@@ -86,7 +86,7 @@ func instructions(d *keep.Devices, capsMajor int) (asm.Instructions, error) {
 	), nil
 }
 
-// loadFilter gives the kernel the program for these devices.
+// loadFilter loads the program for these devices into the kernel.
 func loadFilter(d *keep.Devices, capsMajor int) (*ebpf.Program, error) {
 	code, err := instructions(d, capsMajor)
 	if err != nil {
@@ -99,8 +99,8 @@ func loadFilter(d *keep.Devices, capsMajor int) (*ebpf.Program, error) {
 	if !errors.Is(err, unix.EPERM) {
 		return program, err
 	}
-	// Kernels before 5.11 count programs as locked memory, of which even root
-	// has next to none. No supervisor is born with what is borrowed here.
+	// Kernels before 5.11 count programs as locked memory, and even root's limit
+	// is small. It is raised here while no supervisor can inherit it.
 	spawned.mu.Lock()
 	defer spawned.mu.Unlock()
 	var old unix.Rlimit
@@ -112,9 +112,9 @@ func loadFilter(d *keep.Devices, capsMajor int) (*ebpf.Program, error) {
 	return ebpf.NewProgram(spec)
 }
 
-// attachFilter makes the program the only one of berth's on the cgroup. The
-// old ones go when the new one is there: in between both are asked, and there
-// is no moment without one. It stays when this process is gone.
+// attachFilter makes the program berth's only one on the cgroup. The old ones
+// are removed after the new one is attached, so that one always applies. It
+// stays when this process ends.
 func attachFilter(dir string, program *ebpf.Program) error {
 	cgroup, err := os.Open(dir)
 	if err != nil {
@@ -147,7 +147,7 @@ func detachFilter(target int, id ebpf.ProgramID) error {
 	return attaching.RawDetachProgram(attaching.RawDetachProgramOptions{Target: target, Program: program, Attach: ebpf.AttachCGroupDevice})
 }
 
-// capsMajorIn finds the number of the capabilities' device files in the text of
+// capsMajorIn finds the major of the capability devices in the text of
 // /proc/devices; -1: this driver has none.
 func capsMajorIn(devices string) int {
 	characters, _, _ := strings.Cut(devices, "Block devices:")

@@ -14,7 +14,7 @@ import (
 	"berth/internal/keep"
 )
 
-// testCapsMajor stands in for the number of the driver's capabilities: one that
+// testCapsMajor replaces the major of the driver's capabilities with one that
 // the kernel leaves to experiments.
 const testCapsMajor = 241
 

@@ -15,14 +15,14 @@ const (
 	lastHuntPause  = time.Second
 	cleanLooks     = 3
 	cleanPause     = 20 * time.Millisecond
-	// complainAfter is when a process that will not die is worth a line.
+	// complainAfter is when a process that does not die is logged.
 	complainAfter = 5 * time.Second
 	complainEvery = time.Minute
 )
 
-// hunt ends every process a dead supervisor left and returns true when none is
-// there any more. It does not give up: a card is held by whoever lives. It
-// returns false when berth closes first.
+// hunt kills every process that a dead supervisor left and returns true when
+// none is left. It does not give up: a live process holds its card. It returns
+// false if berth closes first.
 func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 	q := quarry{record: record, live: !s.adopted}
 	complainAt := time.Now().Add(complainAfter)
@@ -32,8 +32,8 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 		case err != nil:
 			clean = 0
 		case left == 0:
-			// The process table is no snapshot, and a process in the middle
-			// of an exec shows no environment: look again.
+			// The process table is not a snapshot, and a process in the
+			// middle of an exec shows no environment: look again.
 			if clean++; clean == cleanLooks {
 				r.dropCgroup(record)
 				return true
@@ -43,7 +43,7 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 			clean = 0
 		}
 		if now := time.Now(); now.After(complainAt) {
-			r.log.Warn("processes of a lost job will not end", "job", record.Job, "token", record.Token, "left", left, "error", err)
+			r.log.Warn("processes of a lost job do not end", "job", record.Job, "token", record.Token, "left", left, "error", err)
 			complainAt = now.Add(complainEvery)
 		}
 		select {
@@ -54,15 +54,15 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 	}
 }
 
-// quarry is what is hunted: the processes of one record.
+// quarry is the processes of one record.
 type quarry struct {
 	record keep.Record
-	live   bool // this berth saw the supervisor alive, so its session is no older than that
+	live   bool // this berth saw the supervisor alive, so its session is recent
 }
 
-// round kills what it finds and says how much that was.
+// round kills what it finds and returns how much that was.
 func (q quarry) round() (left int, err error) {
-	// A supervisor that is being started must not be taken for a stranger.
+	// A supervisor that is being started must not be taken for an orphan.
 	spawned.mu.Lock()
 	defer spawned.mu.Unlock()
 	found, err := q.find()
@@ -80,8 +80,8 @@ func (q quarry) round() (left int, err error) {
 	return len(found), err
 }
 
-// find lists the job's living processes: those in its cgroup, in its session,
-// with its token in their environment, or come to berth as orphans, and all
+// find lists the job's live processes: those in its cgroup, in its session,
+// with its token in their environment, or adopted by berth as orphans, and all
 // their descendants.
 func (q quarry) find() ([]keep.Process, error) {
 	table, err := keep.Processes()
@@ -94,7 +94,7 @@ func (q quarry) find() ([]keep.Process, error) {
 			roots[pid] = true
 		}
 	}
-	for _, p := range spawned.strangers(table) {
+	for _, p := range spawned.orphans(table) {
 		if p.Start >= q.record.PIDStart && !hasOtherToken(p.PID, q.record.Token) {
 			roots[p.PID] = true
 		}
@@ -116,10 +116,9 @@ func (q quarry) find() ([]keep.Process, error) {
 	return living, nil
 }
 
-// sessionTest tells members of the job's session from those of a later one
-// with the same number. The number is free for others once the last member is
-// gone; so the leader must be the job's own, or, with the leader gone, berth
-// must have seen the supervisor alive a moment ago.
+// sessionTest recognises members of the job's session. Its id can be reused
+// once the last member is gone, so the leader must be the job's own, or, if
+// the leader is gone, berth must have seen the supervisor alive a moment ago.
 func (q quarry) sessionTest(table []keep.Process) func(keep.Process) bool {
 	session, trusted := q.record.Session, q.live
 	if session <= 0 {
@@ -133,10 +132,10 @@ func (q quarry) sessionTest(table []keep.Process) func(keep.Process) bool {
 	return func(p keep.Process) bool { return trusted && p.Session == session && p.Start >= q.record.PIDStart }
 }
 
-// hasToken reports whether the process was started for this record's job. A
-// record that could not be read names no job: then any of its supervisor's.
-// The token is no secret, and whoever put it into processes without end could
-// keep another's job from ever being over: so it has to be the job's user's.
+// hasToken reports whether the process was started for this record's job, or
+// for any job of its supervisor if the record could not be read. The token is
+// not secret, and another user who keeps starting processes with it could keep
+// the job from ever ending: so the process must run as the job's user.
 func hasToken(pid int, record keep.Record) bool {
 	if record.Token == "" {
 		return false
@@ -159,7 +158,7 @@ func hasOtherToken(pid int, token string) bool {
 	return ok && !strings.HasPrefix(value, token+":")
 }
 
-// tokenOf reads the token from a process's environment, where that is allowed.
+// tokenOf reads the token from a process's environment, if that is allowed.
 func tokenOf(pid int) (value string, ok bool) {
 	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {

@@ -31,7 +31,7 @@ func TestALostJobIsOverWhateverOthersPutIntoTheirEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	keeper.Signal(9)
-	if r := b.next(Lost).Record; r.UID != stranger {
+	if r := b.next(Lost).Record; r.UID != otherUser {
 		t.Errorf("the record says it was user %d's", r.UID)
 	}
 	b.gone(own)

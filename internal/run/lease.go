@@ -33,7 +33,7 @@ func (r *Runner) Lease() (token string, err error) {
 	return r.spawn()
 }
 
-// Release gives a lease back that was not used.
+// Release returns an unused lease.
 func (r *Runner) Release(token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,20 +53,20 @@ func (r *Runner) Release(token string) {
 	}
 }
 
-// spawned holds the processes that this one started as supervisors, whichever
-// Runner did: they are no strangers among berth's children.
+// spawned are the supervisors that this process started, with any Runner: they
+// are not orphans among its children.
 var spawned = newRegistry()
 
-// spawn starts a supervisor in a directory of its own. Everything it needs is
-// there before it is: the lock is held, the record has its space, the socket
-// listens. So whoever finds the directory can tell what became of it.
+// spawn starts a supervisor in a directory of its own. Everything is prepared
+// before it starts: the lock is held, the record has its space, the socket
+// listens. So a later berth that finds the directory knows what happened.
 func (r *Runner) spawn() (token string, err error) {
 	random := make([]byte, 8)
 	rand.Read(random)
 	token = hex.EncodeToString(random)
 	dir := filepath.Join(r.dir, token)
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make supervisor's directory: %w", err)
+		return "", fmt.Errorf("create supervisor directory: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -102,8 +102,8 @@ func (r *Runner) spawn() (token string, err error) {
 	return token, nil
 }
 
-// startKeep starts the process, in the supervisors' own cgroup if there is one.
-// Where that fails it stays where berth is: a job matters more.
+// startKeep starts the process in the supervisors' own cgroup if there is one.
+// If that fails, it starts in berth's: the job matters more.
 func (r *Runner) startKeep(token string, inherited []*os.File) (cmd *exec.Cmd, start uint64, err error) {
 	r.mu.Lock()
 	command := append(r.command[:len(r.command):len(r.command)], token)
@@ -133,8 +133,8 @@ func (r *Runner) startKeep(token string, inherited []*os.File) (cmd *exec.Cmd, s
 	return cmd, start, nil
 }
 
-// furnish fills a supervisor's directory and returns what it inherits, in the
-// order of its descriptors, and berth's end of the connection.
+// furnish fills a supervisor's directory and returns the files it inherits, in
+// the order of its descriptors, and berth's end of the connection.
 func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.UnixConn, err error) {
 	theirs, ours, err := socketPair()
 	if err != nil {
@@ -153,24 +153,24 @@ func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.Uni
 	inherited = append(inherited, listener)
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return inherited, nil, fmt.Errorf("make supervisor's lock: %w", err)
+		return inherited, nil, fmt.Errorf("create supervisor lock: %w", err)
 	}
 	inherited = append(inherited, lock)
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return inherited, nil, fmt.Errorf("take supervisor's lock: %w", err)
+		return inherited, nil, fmt.Errorf("lock supervisor directory: %w", err)
 	}
-	// The record gets its name when it is whole: half of one proves nothing.
+	// The record is renamed when it is complete: half of one proves nothing.
 	path := filepath.Join(dir, recordName)
 	record, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return inherited, nil, fmt.Errorf("make supervisor's record: %w", err)
+		return inherited, nil, fmt.Errorf("create supervisor record: %w", err)
 	}
 	inherited = append(inherited, record)
 	if err := keep.Prepare(record, token); err != nil {
 		return inherited, nil, err
 	}
 	if err := os.Rename(path+".new", path); err != nil {
-		return inherited, nil, fmt.Errorf("make supervisor's record: %w", err)
+		return inherited, nil, fmt.Errorf("create supervisor record: %w", err)
 	}
 	for _, d := range []string{dir, r.dir} {
 		if err := syncDir(d); err != nil {
@@ -180,9 +180,9 @@ func (r *Runner) furnish(dir, token string) (inherited []*os.File, conn *net.Uni
 	return inherited, ours, nil
 }
 
-// keepEnv is a supervisor's own environment: small, and free of what a user
-// may have set for Go programs. An outer job's token goes along, so that a
-// berth inside a job ends with it.
+// keepEnv is a supervisor's own environment: small, without variables that a
+// user may have set for Go programs. An outer job's token is passed on, so
+// that a berth inside a job ends with the job.
 func keepEnv() []string {
 	env := []string{"GOMAXPROCS=1", "PATH=/usr/bin:/bin"}
 	if outer := os.Getenv(keep.TokenVariable); outer != "" {

@@ -224,7 +224,7 @@ func TestAnEarlierSupervisorIsNotGivenWhatItDoesNotKnow(t *testing.T) {
 	b.Ack(token)
 	testkit.Eventually(t, "it is let go", func() bool { left, _ := os.ReadDir(b.dir); return len(left) == 0 })
 	r := b.finish(o)
-	if r.ExitCode != 0 || b.logText("1") != strconv.Itoa(stranger)+"\n" {
+	if r.ExitCode != 0 || b.logText("1") != strconv.Itoa(otherUser)+"\n" {
 		t.Errorf("got %+v, %q", r, b.logText("1"))
 	}
 }

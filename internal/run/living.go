@@ -10,8 +10,8 @@ import (
 )
 
 // Living are the jobs that run under the supervisors of a directory. It is for
-// who looks while no berth does: it only reads, so that one that starts in the
-// meantime finds everything as it was.
+// use without a running berth and only reads: a berth that starts in the
+// meantime finds everything unchanged.
 func Living(keepDir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(keepDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -35,7 +35,7 @@ if [ "$1" = -f ]; then
 fi
 read -r verb first second
 [ "$mode" = hangs ] && exec sleep 1000
-[ "$mode" = lingering ] && sleep 0.2 & # holds the answer's pipe open for a while
+[ "$mode" = lingering ] && sleep 0.2 & # holds the answer's pipe open for a moment
 [ -e "$pipe/threads" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
 case $verb in
 get_default_active_thread_percentage) cat "$pipe/threads" ;;
@@ -215,7 +215,7 @@ func TestAnMPSServerThatIsNeverReady(t *testing.T) {
 	m.leftNothing()
 }
 
-// The server is none of the job's processes: it lives as long as the last of
+// The server is not one of the job's processes: it lives as long as the last of
 // them, is neither warned nor counted, and what it used is its own.
 func TestAnMPSServerLivesAsLongAsTheLastProcessOfItsJob(t *testing.T) {
 	b, m := newBench(t), newMPS(t, "")
@@ -302,7 +302,7 @@ func TestAnMPSServerOfRootsServesItsUserAndNobodyElse(t *testing.T) {
 	}
 	other := b.ordered("2", "cat "+filepath.Join(m.dir, "t.1", "pipe", "threads"))
 	other.Log = filepath.Join(b.work, "other", "2.log")
-	other.Credential = &keep.Credential{UID: neighbour, GID: stranger, Groups: []int{stranger}, Umask: -1}
+	other.Credential = &keep.Credential{UID: neighbour, GID: otherUser, Groups: []int{otherUser}, Umask: -1}
 	second := b.start(other)
 	b.next(Started)
 	if r := b.next(Ended).Record; r.ExitCode == 0 {

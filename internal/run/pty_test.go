@@ -104,7 +104,7 @@ func TestAJobOnATerminal(t *testing.T) {
 			b, owner := newBench(t), os.Geteuid()
 			o := b.onTerminal("1", line)
 			if row.lab {
-				b, owner = newLab(t), stranger
+				b, owner = newLab(t), otherUser
 				o = b.onTerminal("1", line)
 				o.Credential = b.ordered("1", "").Credential
 			}

@@ -10,17 +10,17 @@ import (
 	"berth/internal/keep"
 )
 
-// registry knows which of this process's children it started as supervisors.
-// The others outside its session are orphans that came to it.
+// registry knows which of this process's children are supervisors. The others
+// outside its session are orphans that were reparented to it.
 type registry struct {
-	mu   sync.Mutex // held while a child is started, and while strangers are told apart
+	mu   sync.Mutex // held while a child is started, and while orphans are listed
 	pids map[int]bool
 }
 
 func newRegistry() *registry { return &registry{pids: make(map[int]bool)} }
 
-// start starts the command and notes its process before anyone can take it for
-// a stranger.
+// start starts the command and records its process before it can be taken for
+// an orphan.
 func (g *registry) start(cmd *exec.Cmd) (startTicks uint64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,11 +40,11 @@ func (g *registry) wait(p *os.Process) {
 	g.mu.Unlock()
 }
 
-// strangers are the children of this process that it did not start: they are
-// outside its session, because a job is always put in one of its own. Those
-// that are dead are reaped here, each by its number, since the statuses of
-// berth's own children are for others to collect.
-func (g *registry) strangers(table []keep.Process) (living []keep.Process) {
+// orphans are the children that this process did not start: they are outside
+// its session, because a job always has one of its own. Dead ones are reaped
+// here one by one, since the statuses of berth's own children are collected
+// elsewhere.
+func (g *registry) orphans(table []keep.Process) (living []keep.Process) {
 	self := os.Getpid()
 	session, err := unix.Getsid(0)
 	if err != nil {

@@ -20,9 +20,9 @@ const (
 	partingBudget = 2 * time.Second
 )
 
-// rejoin finds out what became of a supervisor whose connection ended: gone if
-// its lock is free, else a new connection. While neither can be had, nothing
-// is known, and nothing is told. It gives up only when berth closes.
+// rejoin finds out what happened to a supervisor whose connection ended: gone
+// if its lock is free, otherwise a new connection. Until one of them is
+// certain, it reports nothing. It gives up only when berth closes.
 func (r *Runner) rejoin(s *supervisor) (l *link, gone bool) {
 	var parting time.Time
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -48,7 +48,7 @@ func (r *Runner) rejoin(s *supervisor) (l *link, gone bool) {
 	}
 }
 
-// redial connects again and makes sense of the greeting.
+// redial connects again and reads the greeting.
 func (r *Runner) redial(s *supervisor) *link {
 	conn, hello, err := dial(s.dir, s.token, answerBudget)
 	if err != nil {
@@ -72,8 +72,8 @@ func (r *Runner) redial(s *supervisor) *link {
 		return l
 	}
 	if said.State == keep.Idle || said.Job != job || said.Attempt != attempt {
-		// The order did not get there whole, and its connection is closed.
-		r.tellNeverRan(s)
+		// The order did not arrive completely, and its connection is closed.
+		r.reportNeverRan(s)
 		return l
 	}
 	if record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName)); err == nil && ok {
@@ -82,7 +82,7 @@ func (r *Runner) redial(s *supervisor) *link {
 	return l
 }
 
-func (r *Runner) tellNeverRan(s *supervisor) {
+func (r *Runner) reportNeverRan(s *supervisor) {
 	r.mu.Lock()
 	s.phase, s.empty = ended, true
 	e := Event{Kind: NeverRan, Token: s.token, Job: s.job, Attempt: s.attempt}
@@ -90,8 +90,8 @@ func (r *Runner) tellNeverRan(s *supervisor) {
 	r.emit(e)
 }
 
-// bury deals with a supervisor that is gone: nothing holds its lock, so its
-// process has exited and a process it had just forked has become the job's.
+// bury deals with a supervisor that is gone: its lock is free, so its process
+// has exited and any process it had just forked is the job's.
 func (r *Runner) bury(s *supervisor) {
 	if s.process != nil {
 		spawned.wait(s.process)
@@ -110,15 +110,15 @@ func (r *Runner) bury(s *supervisor) {
 	}
 }
 
-// conclude tells how a job ended whose supervisor is gone.
+// conclude reports how a job ended whose supervisor is gone.
 func (r *Runner) conclude(s *supervisor) {
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
 	switch {
 	case err != nil:
-		r.log.Warn("record of a dead supervisor", "token", s.token, "error", err)
+		r.log.Warn("cannot read the record of a dead supervisor", "token", s.token, "error", err)
 		r.lose(s, keep.Record{Token: s.token, Job: s.job, Attempt: s.attempt, BootID: keep.BootID()})
 	case !ok || record.State == keep.Idle || record.Job != s.job || record.Attempt != s.attempt:
-		r.tellNeverRan(s)
+		r.reportNeverRan(s)
 	case record.State == keep.Ended:
 		r.dropCgroup(record)
 		r.heard(s, record)
@@ -127,7 +127,8 @@ func (r *Runner) conclude(s *supervisor) {
 	}
 }
 
-// lose ends what a dead supervisor left, and only then calls its job lost.
+// lose kills what a dead supervisor left, and only then reports its job as
+// lost.
 func (r *Runner) lose(s *supervisor, record keep.Record) {
 	rebooted := record.BootID != "" && record.BootID != keep.BootID()
 	if !rebooted && !r.hunt(s, record) {
@@ -140,12 +141,13 @@ func (r *Runner) lose(s *supervisor, record keep.Record) {
 	r.emit(e)
 }
 
-// lockFree reports whether no process holds the supervisor's lock. Only an
-// answer of the kernel counts: any other failure leaves it alive.
+// lockFree reports whether no process holds the supervisor's lock. Only the
+// kernel's answer counts: after any other failure the supervisor counts as
+// alive.
 func lockFree(dir string) bool {
 	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		return true // berth died while it made the directory
+		return true // berth died while it created the directory
 	}
 	if err != nil {
 		return false
@@ -163,7 +165,7 @@ func (r *Runner) closing() bool {
 	}
 }
 
-// pause waits, but not once berth is closing for more than a moment.
+// pause waits, but only for a moment once berth is closing.
 func (r *Runner) pause(d time.Duration) {
 	if r.closing() {
 		time.Sleep(min(d, 5*time.Millisecond))

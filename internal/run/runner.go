@@ -17,22 +17,21 @@ import (
 
 const (
 	defaultIdle = 8
-	// eventBuffer is more than the jobs one machine runs at a time. When it
-	// is full, supervisors wait with their news; none is dropped.
+	// eventBuffer is more than the jobs that run on one machine. When it is
+	// full, supervisors wait; no event is dropped.
 	eventBuffer = 1024
 )
 
-// errClosed is the answer of a Runner that was closed.
+// errClosed is returned after Close.
 var errClosed = errors.New("runner is closed")
 
-// Runner holds the supervisors of one queue. Its methods may be called from
-// any goroutine.
+// Runner holds the supervisors of one queue. It is safe for concurrent use.
 type Runner struct {
 	dir        string
-	cgroup     string // where jobs' cgroups go, or ""
-	ownsIt     bool   // the cgroup directory was made by this Runner
-	noCgroup   bool   // by order
-	keepCgroup string // where supervisors go, or ""
+	cgroup     string // parent of the jobs' cgroups, or ""
+	ownsIt     bool   // this Runner created the cgroup directory
+	noCgroup   bool   // switched off
+	keepCgroup string // of the supervisors, or ""
 	maxIdle    int
 	log        *slog.Logger
 
@@ -53,8 +52,8 @@ type Runner struct {
 // keepWord makes berth's own program a supervisor.
 const keepWord = "__keep"
 
-// findKeep is how to start a supervisor: the small program beside berth's own,
-// or berth itself where that is missing.
+// findKeep is the command of a supervisor: the small program beside berth's
+// own, or berth itself if that is missing.
 func findKeep() []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -68,7 +67,7 @@ func findKeep() []string {
 }
 
 // Open makes a Runner. berth becomes the parent of processes whose supervisor
-// dies, so that none of them gets away.
+// dies, so that none of them escapes.
 func Open(o Options) (*Runner, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -86,7 +85,7 @@ func Open(o Options) (*Runner, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisors' directory: %w", err)
 	}
-	// Whatever it was made with: nothing in it is anybody else's to see.
+	// Other users must not see anything in it, whatever its mode was.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisors' directory: %w", err)
 	}
@@ -107,14 +106,14 @@ func Open(o Options) (*Runner, error) {
 	default:
 		r.cgroup = o.CgroupParent
 		if err := os.Mkdir(r.cgroup, 0o755); err != nil && !os.IsExist(err) {
-			o.Log.Warn("cannot make the jobs' cgroup", "error", err)
+			o.Log.Warn("cannot create the jobs' cgroup", "error", err)
 		}
 		enableControllers(r.cgroup, true)
 	}
 	return r, nil
 }
 
-// Events is where everything that happens is told.
+// Events is the channel on which everything that happens is reported.
 func (r *Runner) Events() <-chan Event { return r.events }
 
 func (r *Runner) emit(e Event) {
@@ -124,8 +123,8 @@ func (r *Runner) emit(e Event) {
 	}
 }
 
-// Go gives the supervisor its order. An error means that nothing ran and that
-// no event will follow; after nil, exactly one final event does.
+// Go gives the supervisor its order. An error means that nothing ran and no
+// event will follow; after nil, exactly one final event does.
 func (r *Runner) Go(token string, o keep.Order) error {
 	if o.CgroupParent == "" {
 		o.CgroupParent = r.cgroup
@@ -143,7 +142,7 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	}
 	frame, err := o.Frame().Encode()
 	if err != nil {
-		return fmt.Errorf("job %s: its arguments and environment are too long: %w", o.Job, err)
+		return fmt.Errorf("job %s: its arguments and environment are too large: %w", o.Job, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,11 +153,11 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	s.phase, s.job, s.attempt, s.log, s.pty = running, o.Job, o.Attempt, o.Log, o.Pty
 	s.identity.PID, s.identity.Session, s.identity.Cgroup = 0, 0, ""
 	if s.dead {
-		r.group.Go(func() { r.tellNeverRan(s) })
+		r.group.Go(func() { r.reportNeverRan(s) })
 		return nil
 	}
-	// Where the connection is gone, its goroutine finds out what became of
-	// the order, and tells.
+	// If the connection is gone, its goroutine finds out what happened to the
+	// order, and reports it.
 	if l := s.link; l != nil && o.Careful() && s.protocol < keep.Protocol {
 		r.group.Go(func() { r.giveCarefully(s, l, frame) })
 		return nil
@@ -179,8 +178,9 @@ func (r *Runner) leased(token string) (*supervisor, error) {
 	return s, nil
 }
 
-// Stop ends the job: TERM now, KILL after the grace. Repeating it with less
-// grace hurries it. A job that is ending already is no error.
+// Stop ends the job: TERM now, KILL after the grace period. A second call with
+// less grace shortens it. Stopping a job that is already ending is not an
+// error.
 func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,9 +196,9 @@ func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
 	return nil
 }
 
-// Warn sends the job the signal that it wants before it is ended, once for each
-// stamp. A supervisor of an earlier version does not know how, and the job is
-// ended without.
+// Warn sends the job its warning signal before it is stopped, once for each
+// stamp. A supervisor of an earlier version cannot do that, and the job is
+// stopped without a warning.
 func (r *Runner) Warn(token, stamp string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +212,7 @@ func (r *Runner) Warn(token, stamp string) error {
 	return nil
 }
 
-// Ack says that the job's end is on disk. The supervisor goes back to the
+// Ack confirms that the job's end is on disk. The supervisor returns to the
 // pool; a dead one's directory is removed.
 func (r *Runner) Ack(token string) {
 	r.mu.Lock()
@@ -225,7 +225,7 @@ func (r *Runner) Ack(token string) {
 		r.forget(s)
 		return
 	}
-	// A supervisor of an earlier berth may be of an earlier version.
+	// A supervisor of an earlier berth may be an old version.
 	if s.adopted || s.outdated || len(r.pool) >= r.maxIdle || r.closed {
 		s.phase = over
 		s.hangUp()
@@ -247,8 +247,9 @@ func (r *Runner) Identity(token string) (Identity, bool) {
 	return s.identity, true
 }
 
-// Begun tells whether a supervisor has said of its job's attempt that it runs;
-// by then the log is its own. What no supervisor here knows of has been.
+// Begun reports whether a supervisor has reported that its job's attempt runs;
+// from then on it owns the log. An attempt unknown to all supervisors here
+// counts as begun.
 func (r *Runner) Begun(token, id string, attempt int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +260,7 @@ func (r *Runner) Begun(token, id string, attempt int) bool {
 	return s.phase >= running && s.job == id && s.attempt == attempt && s.identity.PID != 0
 }
 
-// Close lets the supervisors without a job end, and leaves the others alone.
+// Close ends the supervisors without a job, and leaves the others running.
 func (r *Runner) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -276,11 +277,11 @@ func (r *Runner) Close() error {
 	close(r.events)
 	for _, s := range r.all {
 		if s.dead && s.empty {
-			r.forget(s) // it says nothing that its absence would not
+			r.forget(s) // an empty directory carries no information
 		}
 	}
 	if r.ownsIt {
-		// Refused by the kernel while a job is in it; a later berth sweeps.
+		// The kernel refuses while a job is in it; a later berth removes it.
 		_ = unix.Rmdir(r.cgroup)
 	}
 	r.places.drop()

@@ -17,8 +17,8 @@ import (
 const scanAtOnce = 64
 
 // Scan finds the supervisors of earlier berths. It is called once, before the
-// first Lease. Supervisors are asked in parallel, each with a time budget, so
-// that one that is stuck cannot hold the others up.
+// first Lease. Supervisors are asked in parallel, each with a time limit, so
+// that a stuck one does not delay the others.
 func (r *Runner) Scan() ([]Found, error) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Runner) knows(token string) bool {
 	return r.all[token] != nil
 }
 
-// ask finds out how things stand in one directory.
+// ask finds out the state of one directory.
 func (r *Runner) ask(token string) Found {
 	s := &supervisor{
 		token: token, dir: filepath.Join(r.dir, token), adopted: true, phase: ended,
@@ -69,7 +69,7 @@ func (r *Runner) ask(token string) Found {
 			continue
 		}
 		if helloRecord(hello).State == keep.Idle {
-			// It obeys this berth alone now, which gives it nothing: it exits.
+			// It now takes orders from this berth only, gets none, and exits.
 			conn.Close()
 			return r.keepEmpty(s)
 		}
@@ -82,12 +82,12 @@ func (r *Runner) ask(token string) Found {
 	return r.unanswered(s)
 }
 
-// adopt takes on a supervisor that lives, on the word of its record. Without a
-// connection, its goroutine goes on trying.
+// adopt takes over a live supervisor, based on its record. Without a
+// connection, its goroutine keeps trying.
 func (r *Runner) adopt(s *supervisor, l *link) Found {
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
 	if err != nil || !ok {
-		r.log.Warn("record of a living supervisor", "token", s.token, "error", err)
+		r.log.Warn("cannot read the record of a live supervisor", "token", s.token, "error", err)
 		record = keep.Record{Token: s.token, BootID: keep.BootID()}
 	}
 	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Kind: FoundRunning, Record: record}
@@ -102,7 +102,7 @@ func (r *Runner) adopt(s *supervisor, l *link) Found {
 	return f
 }
 
-// inherit judges a supervisor that is gone by what it wrote.
+// inherit reads how a supervisor that is gone ended.
 func (r *Runner) inherit(s *supervisor) Found {
 	s.dead = true
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
@@ -110,7 +110,7 @@ func (r *Runner) inherit(s *supervisor) Found {
 		return r.keepEmpty(s) // berth died before it started one here
 	}
 	if err != nil {
-		r.log.Warn("record of a dead supervisor", "token", s.token, "error", err)
+		r.log.Warn("cannot read the record of a dead supervisor", "token", s.token, "error", err)
 		record = keep.Record{Token: s.token}
 	}
 	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Record: record}
@@ -132,8 +132,8 @@ func (r *Runner) inherit(s *supervisor) Found {
 }
 
 // keepEmpty reports a supervisor that ran nothing. Its directory stays until
-// that is acknowledged or berth closes: found again, it says the same again,
-// while its absence could mean anything.
+// that is acknowledged or berth closes: a missing directory could mean
+// anything.
 func (r *Runner) keepEmpty(s *supervisor) Found {
 	s.dead, s.empty = true, true
 	r.register(s, keep.Record{})
@@ -148,17 +148,17 @@ func (r *Runner) register(s *supervisor, record keep.Record) {
 	r.all[s.token] = s
 }
 
-// unanswered deals with a supervisor that lives and does not greet, stopped by
-// hand perhaps. One with a job is left to it. One without may still have an
-// order in its ear from the berth before, which must not start a job when this
-// berth has queued it again: it is ended, and then judged by its record.
+// unanswered deals with a live supervisor that does not greet, perhaps because
+// a user stopped it with SIGSTOP. One with a job keeps it. One without may
+// still have an order from the earlier berth unread, and must not start a job
+// that this berth has requeued: it is killed, and then judged by its record.
 func (r *Runner) unanswered(s *supervisor) Found {
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
 	if err == nil && ok && record.State != keep.Idle {
-		r.log.Warn("supervisor does not answer; its job goes on", "token", s.token, "job", record.Job)
+		r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token, "job", record.Job)
 		return r.adopt(s, nil)
 	}
-	r.log.Warn("ending a supervisor that does not answer", "token", s.token)
+	r.log.Warn("killing a supervisor that does not answer", "token", s.token)
 	deadline := time.Now().Add(answerBudget)
 	for time.Now().Before(deadline) {
 		endKeep(s.token)
@@ -171,7 +171,7 @@ func (r *Runner) unanswered(s *supervisor) Found {
 }
 
 // endKeep kills the supervisor with that token: the process whose last
-// argument it is and whose first names no other program than a supervisor's.
+// argument is the token and whose program is a supervisor's.
 func endKeep(token string) {
 	table, err := keep.Processes()
 	if err != nil {

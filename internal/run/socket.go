@@ -13,18 +13,18 @@ import (
 	"berth/internal/keep"
 )
 
-// What a supervisor's directory holds.
+// The files in a supervisor's directory.
 const (
 	lockName   = "lock"
 	recordName = "record"
 	sockName   = "sock"
 )
 
-// backlog is how many berths may knock at once; there is one.
+// backlog is how many connections may wait; usually there is one.
 const backlog = 8
 
 // sockAddress names the socket through a descriptor of its directory, because
-// an address has room for 107 bytes and a path may be longer.
+// an address is limited to 107 bytes and a path may be longer.
 func sockAddress(dir string) (address *unix.SockaddrUnix, done func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,12 +43,12 @@ func listenIn(dir string) (*os.File, error) {
 	defer done()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make supervisor's socket: %w", err)
+		return nil, fmt.Errorf("create supervisor socket: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), sockName)
 	if err := unix.Bind(fd, address); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("bind supervisor's socket in %s: %w", dir, err)
+		return nil, fmt.Errorf("bind supervisor socket in %s: %w", dir, err)
 	}
 	if err := unix.Listen(fd, backlog); err != nil {
 		file.Close()
@@ -57,7 +57,7 @@ func listenIn(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// socketPair makes the connection that a supervisor is born with.
+// socketPair makes the connection that a supervisor starts with.
 func socketPair() (theirs *os.File, ours *net.UnixConn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -81,9 +81,8 @@ func unixConn(fd int) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// dial connects to a supervisor as its berth and hears who it is. The answer
-// must name the token of the directory: whatever else listens there is not
-// obeyed.
+// dial connects to a supervisor and reads its greeting, which must contain the
+// token of the directory: another program may be listening there.
 func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, error) {
 	conn, err := knock(dir, token, keep.Frame{Kind: keep.FrameBerth})
 	if err != nil {
@@ -92,7 +91,7 @@ func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, e
 	conn.SetReadDeadline(time.Now().Add(budget))
 	hello, err := keep.ReadFrame(conn)
 	if err == nil && (hello.Kind != keep.FrameHello || hello.Get("token") != token) {
-		err = fmt.Errorf("%w: not a greeting of supervisor %s", keep.ErrFrame, token)
+		err = fmt.Errorf("%w: expected the greeting of supervisor %s", keep.ErrFrame, token)
 	}
 	if err != nil {
 		conn.Close()
@@ -102,7 +101,7 @@ func dial(dir, token string, budget time.Duration) (*net.UnixConn, keep.Frame, e
 	return conn, hello, nil
 }
 
-// knock connects to a supervisor and says first what is wanted.
+// knock connects to a supervisor and sends the first frame.
 func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 	address, done, err := sockAddress(dir)
 	if err != nil {
@@ -123,7 +122,7 @@ func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 	}
 	if _, err := conn.Write(encode(first)); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("speak to supervisor %s: %w", token, err)
+		return nil, fmt.Errorf("write to supervisor %s: %w", token, err)
 	}
 	return conn, nil
 }

@@ -241,7 +241,7 @@ func canBlock(t *testing.T, more ...string) {
 }
 
 // A shell blocks TERM around each fork. Told to end there, it forks first: what
-// it starts has to be told as well. This one stands there until it reads a line,
+// it starts has to be stopped as well. This one waits there until it reads a line,
 // which on a busy machine can come too late to be told from blocking for good.
 func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 	canBlock(t)
@@ -260,7 +260,7 @@ func TestATermReachesWhatIsForkedWhereItIsBlocked(t *testing.T) {
 		token := b.start(o)
 		b.next(Started)
 		main, _ := b.Identity(token)
-		testkit.Eventually(t, "the shell stands at the pipe", func() bool {
+		testkit.Eventually(t, "the shell waits at the pipe", func() bool {
 			name, err := os.ReadFile("/proc/" + strconv.Itoa(main.PID) + "/comm")
 			p, _ := keep.ReadProcess(main.PID)
 			return err == nil && string(name) == "sh\n" && p.State == 'S'

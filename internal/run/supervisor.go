@@ -18,10 +18,10 @@ type phase int
 
 const (
 	idle    phase = iota // in the pool
-	leased               // given to a caller, who has not said "go"
-	running              // "go" was sent, or was meant to be
-	ended                // its job's end was told; waits for Ack
-	over                 // let go: its directory is removed when it is gone
+	leased               // taken by a caller who has not called Go
+	running              // the order was sent, or was meant to be
+	ended                // its job's end was reported; waits for Ack
+	over                 // dismissed: its directory is removed when it is gone
 )
 
 // supervisor is one of them, as berth sees it. The Runner's mutex guards it.
@@ -29,27 +29,27 @@ type supervisor struct {
 	token   string
 	dir     string
 	adopted bool        // an earlier berth started it
-	process *os.Process // nil where this one did not
-	link    *link       // nil while there is no connection
+	process *os.Process // nil if this berth did not start it
+	link    *link       // nil without a connection
 	dead    bool        // its lock was found free
 
-	greeted  chan struct{} // closed once it has said what it knows
-	protocol int           // what that was
-	outdated bool          // not enough for an order it was to be given
+	greeted  chan struct{} // closed once it has reported its protocol
+	protocol int           // the version it reported
+	outdated bool          // too old for an order it was to get
 
 	phase    phase
-	empty    bool // what it was given never ran
+	empty    bool // its order never ran
 	job      string
 	attempt  int
 	log      string
 	pty      bool   // the job has a terminal
-	stop     []byte // the last request to end the job, for a new connection
+	stop     []byte // the last stop request, for a new connection
 	identity Identity
-	walls    string // what the filter on its directory lets through; empty: not known
+	walls    string // what the filter on its directory allows; "": unknown
 }
 
-// link is a live connection. Frames to a supervisor that does not read queue
-// here, so that it never holds berth up.
+// link is a live connection. Frames to a supervisor that does not read are
+// queued here, so that it never blocks berth.
 type link struct {
 	conn   *net.UnixConn
 	raw    syscall.RawConn
@@ -63,10 +63,10 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// connect makes a connection the supervisor's. The mutex is held.
+// connect gives the supervisor a connection. The mutex is held.
 func (r *Runner) connect(s *supervisor, conn *net.UnixConn) *link {
 	l := &link{conn: conn, out: make(chan []byte, linkQueue), done: make(chan struct{})}
-	l.raw, _ = conn.SyscallConn() // fails on a closed one only, and that is noticed soon
+	l.raw, _ = conn.SyscallConn() // fails only if it is closed, which is noticed soon
 	s.link = l
 	r.group.Go(l.write)
 	return l
@@ -88,9 +88,9 @@ func (l *link) write() {
 	}
 }
 
-// send queues a frame. Without a connection, or with one that takes nothing
-// any more, the frame is dropped: the supervisor's goroutine is then about to
-// find out how things stand.
+// send queues a frame. If there is no connection, or the queue is full, the
+// frame is dropped: the supervisor's goroutine is about to find out what
+// happened.
 func (s *supervisor) send(frame []byte) {
 	if s.link == nil {
 		return
@@ -107,8 +107,8 @@ func (s *supervisor) send(frame []byte) {
 	}
 }
 
-// now writes what the socket takes at once and returns the rest. Most frames
-// go whole, without waking a goroutine for each. The Runner's mutex, which
+// now writes what the socket accepts at once and returns the rest. Most frames
+// are written whole, without waking a goroutine. The Runner's mutex, which
 // every sender holds, keeps frames in order.
 func (l *link) now(frame []byte) (rest []byte) {
 	if l.raw == nil || l.queued.Load() > 0 {
@@ -118,20 +118,20 @@ func (l *link) now(frame []byte) (rest []byte) {
 		if n, err := syscall.Write(int(fd), frame); err == nil {
 			frame = frame[n:]
 		}
-		return true // whatever happened: the queue deals with what is left
+		return true // the queue deals with the rest
 	})
 	return frame
 }
 
-// hangUp ends the connection. A supervisor without a job exits.
+// hangUp closes the connection. A supervisor without a job then exits.
 func (s *supervisor) hangUp() {
 	if s.link != nil {
 		s.link.conn.Close()
 	}
 }
 
-// attend is the supervisor's goroutine for all its life: hear it out, and when
-// the connection ends, find it again or bury it.
+// attend is the supervisor's goroutine for all its life: it reads frames, and
+// when the connection ends, it reconnects or buries the supervisor.
 func (r *Runner) attend(s *supervisor, l *link) {
 	for {
 		if l != nil {
@@ -143,7 +143,7 @@ func (r *Runner) attend(s *supervisor, l *link) {
 			return
 		}
 		if l == nil {
-			return // berth is closing, and the job goes on
+			return // berth is closing, and the job keeps running
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (r *Runner) listen(s *supervisor, l *link) {
 			record, err := keep.DecodeRecord([]byte(frame.Get("record")))
 			if err != nil {
 				r.log.Warn("supervisor sent a damaged record", "token", s.token, "error", err)
-				l.conn.Close() // what it meant is in its file
+				l.conn.Close() // the record is in its file, too
 				continue
 			}
 			r.heard(s, record)
@@ -178,14 +178,14 @@ func (r *Runner) listen(s *supervisor, l *link) {
 	r.mu.Unlock()
 }
 
-// heard takes in what a record says about the job the supervisor was given.
+// heard takes in a record about the job that the supervisor holds.
 func (r *Runner) heard(s *supervisor, record keep.Record) {
 	r.mu.Lock()
 	if s.phase != running || record.Job != s.job || record.Attempt != s.attempt {
 		r.mu.Unlock()
 		return
 	}
-	known := s.identity.PID != 0 // a new connection says "started" again
+	known := s.identity.PID != 0 // a new connection reports "started" again
 	s.identify(record)
 	over := record.State == keep.Ended
 	if over {
@@ -201,7 +201,7 @@ func (r *Runner) heard(s *supervisor, record keep.Record) {
 	}
 }
 
-// identify takes over what a record says about processes.
+// identify takes over the processes in a record.
 func (s *supervisor) identify(record keep.Record) {
 	s.pty = record.Pty
 	s.identity = Identity{
@@ -210,13 +210,13 @@ func (s *supervisor) identify(record keep.Record) {
 	}
 }
 
-// greet takes in what the supervisor says it knows. The mutex is held.
+// greet takes in the protocol version of the supervisor. The mutex is held.
 func (s *supervisor) greet(hello keep.Frame) {
-	s.protocol, _ = strconv.Atoi(hello.Get("protocol")) // the first says nothing
+	s.protocol, _ = strconv.Atoi(hello.Get("protocol")) // the first version sends none
 	s.settle()
 }
 
-// settle says that there is nothing more to be learnt about what it knows.
+// settle marks that nothing more will be learnt about the version.
 func (s *supervisor) settle() {
 	select {
 	case <-s.greeted:
@@ -225,8 +225,8 @@ func (s *supervisor) settle() {
 	}
 }
 
-// endedEvent tells of an end. A supervisor of the first protocol did not look
-// into the log; its jobs are always of berth's own user.
+// endedEvent is the event of an end. A supervisor of the first protocol did
+// not read the log; its jobs always belong to berth's own user.
 func endedEvent(record keep.Record, log string) Event {
 	e := Event{Kind: Ended, Token: record.Token, Job: record.Job, Attempt: record.Attempt, Record: record, OOM: record.OOM}
 	if record.Log != "" {
@@ -238,14 +238,14 @@ func endedEvent(record keep.Record, log string) Event {
 	return e
 }
 
-// forget removes a supervisor that is no more, and its directory. The mutex is
+// forget removes a supervisor that is gone, and its directory. The mutex is
 // held.
 func (r *Runner) forget(s *supervisor) {
 	delete(r.all, s.token)
 	r.unpool(s)
 	r.dropWalls(s)
 	if err := os.RemoveAll(s.dir); err != nil {
-		r.log.Warn("cannot remove supervisor's directory", "dir", s.dir, "error", err)
+		r.log.Warn("cannot remove a supervisor directory", "dir", s.dir, "error", err)
 	}
 }
 

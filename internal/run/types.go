@@ -8,10 +8,10 @@ import (
 
 // Options are what a Runner is opened with.
 type Options struct {
-	KeepDir      string   // one directory per supervisor is made here
-	KeepCommand  []string // how to start a supervisor; empty: findKeep
-	CgroupParent string   // where jobs' cgroups go; "": detectCgroup, "none": nowhere
-	KeepCgroup   string   // where supervisors themselves go; "": where berth is
+	KeepDir      string   // gets one directory per supervisor
+	KeepCommand  []string // the command of a supervisor; empty: findKeep
+	CgroupParent string   // of jobs' cgroups; "": detectCgroup, "none": no cgroups
+	KeepCgroup   string   // of the supervisors; "": berth's own
 	Log          *slog.Logger
 	MaxIdle      int // warm supervisors kept; 0: 8
 }
@@ -19,15 +19,15 @@ type Options struct {
 // FoundKind is what Scan found in a supervisor's directory.
 type FoundKind int
 
-// What Scan finds.
+// The kinds of finding.
 const (
 	// FoundRunning is adopted: its end follows as an event.
 	FoundRunning FoundKind = iota + 1
 	// FoundEnded left a record; Ack it once that is on disk elsewhere.
 	FoundEnded
 	// FoundLost died with its job. The event follows when the last process is
-	// gone. Without a Job, the machine went down and took the record's last
-	// words with it: whatever this supervisor was given is lost.
+	// gone. Without a Job, the machine went down and took the end of the
+	// record with it: whatever this supervisor was given is lost.
 	FoundLost
 	// FoundEmpty ran nothing of what it was given, and never will.
 	FoundEmpty
@@ -82,7 +82,7 @@ func (k FoundKind) String() string {
 	return "unknown"
 }
 
-// Event tells of one job under one supervisor. Ended, Lost and NeverRan are
+// Event is about one job under one supervisor. Ended, Lost and NeverRan are
 // final: exactly one of them comes for every order that Go accepted.
 type Event struct {
 	Kind    EventKind

@@ -21,7 +21,7 @@ func TestWhatAUserMayNotDoFailsTheLaunch(t *testing.T) {
 	os.WriteFile(path("secret"), []byte("before\n"), 0o666)
 	os.WriteFile(path("unrunnable"), []byte("#!/bin/sh\n"), 0o700)
 	os.WriteFile(path("mine"), []byte("before\n"), 0o644)
-	os.Chown(path("mine"), stranger, stranger)
+	os.Chown(path("mine"), otherUser, otherUser)
 	os.Link(path("mine"), path("second"))
 	os.WriteFile(path("theirs"), []byte("before\n"), 0o666)
 	os.Chown(path("theirs"), neighbour, neighbour)
@@ -78,7 +78,7 @@ func TestWhatAUserMayDo(t *testing.T) {
 	b := newLab(t)
 	path := func(name string) string { return filepath.Join(b.work, name) }
 	own := func(name string) {
-		if err := os.Chown(path(name), stranger, stranger); err != nil {
+		if err := os.Chown(path(name), otherUser, otherUser); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,33 +14,33 @@ import (
 )
 
 // walls are the device filters of one Runner's jobs. Each supervisor has a
-// directory with the filter of its job. What the supervisor makes, removes and
-// makes again is below it, so no job is ever beside its filter.
+// directory with the filter of its job. The supervisor creates and removes
+// cgroups below it, so a job is never outside its filter.
 type walls struct {
 	once sync.Once
-	why  error // they cannot be built here
+	why  error // why filters do not work here
 }
 
-// Filters reports whether a job can be kept from opening cards it was not
-// given, and why not. It tries that once.
+// Filters returns nil if a job can be kept from opening GPUs that were not
+// allocated to it, or why not. It tries once.
 func (r *Runner) Filters() error {
 	r.walls.once.Do(func() {
 		switch {
 		case r.noCgroup:
-			r.walls.why = errors.New("cgroups are turned off")
+			r.walls.why = errors.New("cgroups are switched off")
 		case r.cgroup == "":
 			r.walls.why = errors.New(whyNoCgroup())
 		default:
 			r.walls.why = probeFilter(r.cgroup)
 		}
 		if r.walls.why != nil {
-			r.log.Info("no device filter: jobs can open cards they were not given", "why", r.walls.why)
+			r.log.Info("no device filter: jobs can open GPUs that were not allocated to them", "why", r.walls.why)
 		}
 	})
 	return r.walls.why
 }
 
-// probeFilter puts a filter on a cgroup that nobody is in.
+// probeFilter puts a filter on an empty cgroup.
 func probeFilter(parent string) error {
 	dir := filepath.Join(parent, fmt.Sprintf("probe-%d%s", os.Getpid(), keep.FilteredSuffix))
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
@@ -57,13 +57,13 @@ func putFilter(dir string, d *keep.Devices, capsMajor int) error {
 		_ = program.Close() // the cgroup holds it from now on
 	}
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("the kernel lets only root filter devices: %w", err)
+		return fmt.Errorf("only root may filter devices: %w", err)
 	}
 	return err
 }
 
-// capsMajor is looked up for every filter: the driver may be loaded after
-// berth, and again.
+// capsMajor is looked up for every filter: the driver may be loaded later, and
+// reloaded.
 func capsMajor() int {
 	text, err := os.ReadFile("/proc/devices")
 	if err != nil {
@@ -72,9 +72,9 @@ func capsMajor() int {
 	return capsMajorIn(string(text))
 }
 
-// enclose builds the walls of an order that its supervisor is about to be given.
-// A lease is its caller's alone, so nobody is inside, and the mutex need not be
-// held meanwhile.
+// enclose sets up the filter for an order that its supervisor is about to get.
+// A lease belongs to its caller alone, so no process is inside, and the mutex
+// need not be held.
 func (r *Runner) enclose(o *keep.Order, token string) error {
 	r.mu.Lock()
 	s, err := r.leased(token)
@@ -93,10 +93,10 @@ func (r *Runner) enclose(o *keep.Order, token string) error {
 	return nil
 }
 
-// wall puts the order's filter between its supervisor and the place where all
-// cgroups go. Where that fails the job runs all the same, since its environment
-// names its own cards only, and its record says that nothing else holds it to
-// them. built says what is on the supervisor's directory already.
+// wall puts the order's filter on the supervisor's directory. If that fails,
+// the job runs all the same, since its environment lists only its own GPUs,
+// and its record says that nothing enforces it. built is the filter already in
+// place.
 func (r *Runner) wall(o *keep.Order, token, built string) (now string) {
 	err := r.Filters()
 	if err == nil {
@@ -104,7 +104,7 @@ func (r *Runner) wall(o *keep.Order, token, built string) (now string) {
 	}
 	if err != nil {
 		o.Note = "device filter not in force: " + err.Error()
-		r.log.Warn("a job can open cards it was not given", "job", o.Job, "error", err)
+		r.log.Warn("a job can open GPUs that were not allocated to it", "job", o.Job, "error", err)
 		return ""
 	}
 	return now
@@ -130,14 +130,14 @@ func (r *Runner) buildWall(o *keep.Order, token, built string) (now string, err 
 	return now, nil
 }
 
-// dropWalls removes the directory of a supervisor that is no more. A cgroup
-// that still has a process stays, and its filter with it.
+// dropWalls removes the directory of a supervisor that is gone. A cgroup that
+// still has a process stays, with its filter.
 func (r *Runner) dropWalls(s *supervisor) {
 	if r.cgroup != "" {
 		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, s.token+keep.FilteredSuffix))
-		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, s.token)) // of jobs without
+		_ = keep.RemoveCgroup(filepath.Join(r.cgroup, s.token)) // of jobs without a filter
 	}
-	// An earlier berth may have had another place.
+	// An earlier berth may have used another parent.
 	if dir := wallsOf(s.identity.Cgroup); dir != "" {
 		_ = keep.RemoveCgroup(dir)
 	}

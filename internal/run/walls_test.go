@@ -313,8 +313,8 @@ func TestAnOrdinaryUserHasNoFilter(t *testing.T) {
 	}
 	defer cgroup.Close()
 	rows := []struct{ name, delegated, want string }{
-		{"in a cgroup of root's", "", "no cgroup of its own for a job"},
-		{"in a cgroup of their own", own, "a job can open cards it was not given: the kernel lets only root filter devices"},
+		{"in a cgroup of root's", "", "jobs have no cgroup"},
+		{"in a cgroup of their own", own, "a job can open GPUs that were not allocated to it: only root may filter devices"},
 	}
 	for _, row := range rows {
 		if row.delegated != "" {

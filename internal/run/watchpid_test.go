@@ -94,7 +94,7 @@ func TestTheWatchersOwnProgram(t *testing.T) {
 	}
 }
 
-func TestAStrangerIsReadAsTheKernelShowsIt(t *testing.T) {
+func TestAnExternalProcessIsReadAsTheKernelShowsIt(t *testing.T) {
 	command, p := bystander(t, "sleep", "600")
 	s, err := ReadExternal(p.PID)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 )
 
 // Wrap composes the command of a job: its words or its shell line as they are,
-// or, with a set-up, a shell that performs it first and then becomes the
-// command. setup says which; the wrapper then writes "ok" to descriptor 3
-// between the two. gpuEnv is set again after the set-up, so that nothing in it
-// can reach for cards the job was not given.
+// or, with a setup, a shell that runs it first and then executes the command.
+// setup says which; the wrapper then writes "ok" to descriptor 3 between the
+// two. gpuEnv is set again after the setup, so that the setup cannot select
+// GPUs that were not allocated to the job.
 //
-// The command stands in the script itself and not among its arguments, because
-// files that a set-up sources would take those for their own.
+// The command is part of the script and not of its arguments, because files
+// that a setup sources would take those for their own.
 func Wrap(spec job.Spec, gpuEnv []string) (argv []string, setup bool) {
 	command := spec.Argv
 	if spec.Shell != "" || len(command) == 0 {
@@ -47,8 +47,8 @@ func Wrap(spec job.Spec, gpuEnv []string) (argv []string, setup bool) {
 	return []string{setupShell(), "-c", script.String(), "berth"}, true
 }
 
-// setupPrologue makes every way out of a set-up but its success a failure that
-// says so: a step that fails, and one that calls exit.
+// setupPrologue turns every way out of a setup except success into a reported
+// failure: a step that fails, and one that calls exit.
 const setupPrologue = `berth_failed() {
 	berth_status=$1
 	trap - EXIT
@@ -69,23 +69,23 @@ func addStep(script *strings.Builder, name, code string) {
 func venvStep(venv string) string {
 	path := shellPath(strings.TrimSuffix(venv, "/")) + "/bin/activate"
 	return `if [ ! -r ` + path + ` ]; then
-	printf 'berth: no virtual environment: cannot read %s\n' ` + path + ` >&2
+	printf 'berth: cannot read %s: expected a virtual environment there\n' ` + path + ` >&2
 	false
 else
 	. ` + path + `
 fi`
 }
 
-// condaStep finds an installation, by what the user's shell knows of it or in
-// the usual places, and activates the environment.
+// condaStep finds an installation, through the user's shell or in the usual
+// places, and activates the environment.
 func condaStep(name string) string {
 	return condaFound + `
 berth_conda && . "$berth_base/etc/profile.d/conda.sh" && conda activate ` + shellPath(name)
 }
 
-// condaKnown makes conda a command of the shell where it is not yet one, so
-// that a set-up can say what people type: conda activate NAME. Where there is
-// none the set-up has its own way, or fails and says so.
+// condaKnown makes conda a command of the shell if it is not one yet, so that
+// a setup can use `conda activate NAME` as people type it. Without conda, the
+// setup finds it some other way, or fails and says so.
 const condaKnown = condaFound + `
 if ! { command -v conda | grep -qx conda; } 2>/dev/null && berth_conda 2>/dev/null; then
 	. "$berth_base/etc/profile.d/conda.sh"
@@ -122,7 +122,7 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
-// setupShell is bash where there is one: people write set-ups for it.
+// setupShell is bash if there is one: people write setups for it.
 func setupShell() string {
 	for _, path := range []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"} {
 		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 {
