@@ -69,7 +69,7 @@ func addStep(script *strings.Builder, name, code string) {
 func venvStep(venv string) string {
 	path := shellPath(strings.TrimSuffix(venv, "/")) + "/bin/activate"
 	return `if [ ! -r ` + path + ` ]; then
-	printf 'berth: cannot read %s: expected a virtual environment there\n' ` + path + ` >&2
+	printf 'berth: no virtual environment: cannot read %s\n' ` + path + ` >&2
 	false
 else
 	. ` + path + `
