@@ -21,7 +21,7 @@ const tickEvery = 500 * time.Millisecond
 
 // follow is the loop: it receives events of jobs and GPUs and synchronises the
 // files with the daemon.
-func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, passed chan<- os.Signal, over <-chan error) error {
+func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, passed chan<- os.Signal, done <-chan error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events := make(chan api.Event, 256)
@@ -44,7 +44,7 @@ func (s *scheduler) follow(ctx context.Context, typed <-chan os.Signal, passed c
 	defer ticker.Stop()
 	for {
 		select {
-		case err := <-over:
+		case err := <-done:
 			s.drain(ctx, events)
 			return err
 		case sig := <-typed:

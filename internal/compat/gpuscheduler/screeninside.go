@@ -114,11 +114,11 @@ func runInside(c insideCommand, log io.Writer, signals <-chan os.Signal) int {
 	window := newWindow(os.Stdout)
 	go func() { _, _ = io.Copy(terminal, os.Stdin) }()
 	copied := make(chan struct{})
-	over := make(chan struct{})
-	go func() { copyOut(terminal, log, window, over); close(copied) }()
-	go func() { _ = command.Wait(); close(over) }() // the state has it
+	done := make(chan struct{})
+	go func() { copyOut(terminal, log, window, done); close(copied) }()
+	go func() { _ = command.Wait(); close(done) }() // the state has it
 
-	hungUp := heed(command, terminal, signals, over)
+	hungUp := heed(command, terminal, signals, done)
 	drain(terminal, copied)
 	window.close()
 	code := statusCode(command.ProcessState)
@@ -161,12 +161,12 @@ func resize(terminal *os.File) {
 // heed handles signals until the command ends, and reports whether the window
 // closed first. SIGINT and SIGQUIT come through the command's own terminal, and
 // SIGTERM was sent to all processes, so none of them is passed on.
-func heed(command *exec.Cmd, terminal *os.File, signals <-chan os.Signal, over <-chan struct{}) (hungUp bool) {
+func heed(command *exec.Cmd, terminal *os.File, signals <-chan os.Signal, done <-chan struct{}) (hungUp bool) {
 	terminated := false
 	var settled <-chan time.Time
 	for {
 		select {
-		case <-over:
+		case <-done:
 			return hungUp
 		case got := <-signals:
 			switch got {
@@ -189,7 +189,7 @@ func heed(command *exec.Cmd, terminal *os.File, signals <-chan os.Signal, over <
 
 // copyOut copies the terminal's output to the end. A log that cannot be written
 // does not stop the command.
-func copyOut(terminal *os.File, log io.Writer, window *window, over <-chan struct{}) {
+func copyOut(terminal *os.File, log io.Writer, window *window, done <-chan struct{}) {
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := terminal.Read(buffer)
@@ -201,7 +201,7 @@ func copyOut(terminal *os.File, log io.Writer, window *window, over <-chan struc
 			return
 		}
 		select {
-		case <-over:
+		case <-done:
 			_ = terminal.SetReadDeadline(time.Now().Add(drainTime))
 		default:
 		}

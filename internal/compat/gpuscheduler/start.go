@@ -105,11 +105,11 @@ func (s *scheduler) serve(c call, places site.Places) int {
 	// Caught and dropped, not ignored: child processes would inherit an ignored
 	// signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
-	ready, over := make(chan struct{}), make(chan error, 1)
+	ready, done := make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
-		over <- daemon.Serve(ctx, daemon.Options{
+		done <- daemon.Serve(ctx, daemon.Options{
 			Places: places, Version: c.Version, Override: s.opt.rules, TypedGPUs: s.opt.gpus > 0,
 			Sim: s.opt.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(),
 			Signals: passed, EndJobs: !s.opt.screen, Ready: func() { close(ready) },
@@ -118,11 +118,11 @@ func (s *scheduler) serve(c call, places site.Places) int {
 	var err error
 	select {
 	case <-ready:
-		err = s.follow(ctx, typed, passed, over)
-	case err = <-over:
+		err = s.follow(ctx, typed, passed, done)
+	case err = <-done:
 	case <-typed:
 		cancel() // nothing was started yet
-		<-over
+		<-done
 		c.Complain("stopped before any job was started", "")
 		return frontend.Interrupted
 	}

@@ -113,11 +113,11 @@ func askLive(ctx context.Context, client *api.Client, doc document) (report, boo
 // knownCards are the GPUs of the running scheduler, or else of this machine.
 func knownCards(ctx context.Context, client *api.Client, stateFile string, doc document) (cards []shownCard, live bool, err error) {
 	found, err := client.GPUs(ctx)
-	var nobody *api.Unreachable
+	var missing *api.Unreachable
 	switch {
 	case err == nil:
 		return showCards(found, thresholds{}), true, nil
-	case !errors.As(err, &nobody):
+	case !errors.As(err, &missing):
 		return nil, false, err
 	}
 	if doc.get(keyCards, &cards); len(cards) > 0 {
@@ -215,10 +215,10 @@ func openCards(stateFile string) (gpu.Source, error) {
 	return gpu.OpenSim(dir, n, simVRAMMiB)
 }
 
-// shownOver and shownWaiting bound the ended and queued jobs in status. --json
+// shownEnded and shownWaiting bound the ended and queued jobs in status. --json
 // lists all of them.
 const (
-	shownOver    = 10
+	shownEnded   = 10
 	shownWaiting = 50
 )
 
@@ -261,10 +261,10 @@ func (r report) printJobs(out io.Writer) {
 	}
 	running := of(shownJob.runs)
 	waiting := of(func(j shownJob) bool { return j.State == string(job.Queued) })
-	over := of(func(j shownJob) bool { return job.State(j.State).Terminal() })
+	ended := of(func(j shownJob) bool { return job.State(j.State).Terminal() })
 	ok := len(of(func(j shownJob) bool { return j.State == string(job.Finished) }))
 	since := of(func(j shownJob) bool { return j.EndedSince })
-	fmt.Fprintf(out, "\n%d running, %d queued, %d succeeded, %d failed", len(running), len(waiting), ok, len(over)-ok)
+	fmt.Fprintf(out, "\n%d running, %d queued, %d succeeded, %d failed", len(running), len(waiting), ok, len(ended)-ok)
 	if len(since) > 0 {
 		fmt.Fprintf(out, ", %d ended since", len(since))
 	}
@@ -286,7 +286,7 @@ func (r report) printJobs(out io.Writer) {
 		}
 		fmt.Fprintln(out)
 	}
-	for _, j := range over[max(0, len(over)-shownOver):] {
+	for _, j := range ended[max(0, len(ended)-shownEnded):] {
 		end := j.State
 		if j.Outcome != nil {
 			end = *j.Outcome

@@ -55,13 +55,13 @@ func cardState(c shownCard, paused bool, limits thresholds) string {
 	if c.Load != nil {
 		load = *c.Load
 	}
-	over := limits.Memory > 0 && c.Memory > 100*limits.Memory || limits.Load > 0 && load > 100*limits.Load
+	exceeded := limits.Memory > 0 && c.Memory > 100*limits.Memory || limits.Load > 0 && load > 100*limits.Load
 	switch {
 	case paused:
 		return cardPaused
 	case c.Allocation > 0:
 		return busy(100 * c.Allocation)
-	case over || c.Note != "":
+	case exceeded || c.Note != "":
 		return busy(math.Max(c.Memory, load))
 	}
 	return cardAvailable
@@ -122,7 +122,7 @@ func forgotten(v job.View, since time.Time) bool {
 // showJobs are the running jobs, the queued ones by priority, and the newest of
 // the ended ones.
 func showJobs(views []job.View, since time.Time) []shownJob {
-	var live, over []shownJob
+	var live, ended []shownJob
 	known := make(map[string]job.View, len(views))
 	for _, v := range views {
 		known[v.ID] = v
@@ -137,7 +137,7 @@ func showJobs(views []job.View, since time.Time) []shownJob {
 			}
 			live = append(live, j)
 		case !forgotten(v, since):
-			over = append(over, j)
+			ended = append(ended, j)
 		}
 	}
 	slices.SortStableFunc(live, func(a, b shownJob) int {
@@ -149,5 +149,5 @@ func showJobs(views []job.View, since time.Time) []shownJob {
 		}
 		return cmp.Or(cmp.Compare(waits(a), waits(b)), waits(a)*cmp.Compare(a.Priority, b.Priority))
 	})
-	return append(append([]shownJob{}, live...), over[max(0, len(over)-jobsShown):]...)
+	return append(append([]shownJob{}, live...), ended[max(0, len(ended)-jobsShown):]...)
 }

@@ -43,7 +43,7 @@ func (c call) attach(ctx context.Context, word string) int {
 func (c call) follow(ctx context.Context, client *api.Client, id string) int {
 	f := follower{c: c, client: client, id: id, code: job.Code(id), queued: true}
 	client.OnRetry = f.away
-	over, err := f.toTheEnd(ctx)
+	ended, err := f.toTheEnd(ctx)
 	switch {
 	case ctx.Err() != nil:
 		f.endLine()
@@ -57,9 +57,9 @@ func (c call) follow(ctx context.Context, client *api.Client, id string) int {
 	case err != nil:
 		return c.failed(err)
 	}
-	status := api.ExitStatus(over)
+	status := api.ExitStatus(ended)
 	f.endLine()
-	fmt.Fprintf(c.Err, "Job %s %s with exit code %d%s.\n", f.code, over.State, status, because(over))
+	fmt.Fprintf(c.Err, "Job %s %s with exit code %d%s.\n", f.code, ended.State, status, because(ended))
 	return status
 }
 

@@ -67,18 +67,18 @@ func jobsToShow(c *frontend.Call, ids []string, all bool) (jobs []job.View, more
 	if !all {
 		limit = recent + 1 // one more than is shown, to know whether there are more
 	}
-	over, code := askJobs(c, "history", "--json", "--limit", strconv.Itoa(limit))
+	ended, code := askJobs(c, "history", "--json", "--limit", strconv.Itoa(limit))
 	if code != 0 {
 		return nil, false, code
 	}
-	if more = !all && len(over) > recent; more {
-		over = over[:recent]
+	if more = !all && len(ended) > recent; more {
+		ended = ended[:recent]
 	}
 	// A job may have ended between the two requests.
 	jobs = slices.DeleteFunc(jobs, func(j job.View) bool {
-		return slices.ContainsFunc(over, func(o job.View) bool { return o.ID == j.ID })
+		return slices.ContainsFunc(ended, func(o job.View) bool { return o.ID == j.ID })
 	})
-	return append(jobs, over...), more, 0
+	return append(jobs, ended...), more, 0
 }
 
 // before sorts running jobs first, then queued ones by priority.
