@@ -42,7 +42,7 @@ var foreign = []struct{ phrase, instead string }{
 var pending = []string{
 	"internal/api", "internal/batch", "internal/cli", "internal/daemon", "internal/engine",
 	"internal/fakenvml", "internal/job", "internal/keep", "internal/machine",
-	"internal/predict", "internal/problem", "internal/run",
+	"internal/problem", "internal/run",
 	"internal/siege", "internal/soak", "internal/store", "internal/testkit",
 	"internal/text", "cmd", "scripts", "testdata", "python", "examples", "packaging", "docs", ".github",
 	"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", ".golangci.yml", "voice_test.go",

@@ -172,10 +172,10 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 
 // Guess is how long a job that is not over is expected to run and what memory
 // it is expected to need, with what that rests on.
-func (l *line) Guess(id string) (predict.Guess, predict.Memory, bool) {
+func (l *line) Guess(id string) (predict.Estimate, predict.Memory, bool) {
 	j, live := l.jobs[id]
 	if !live {
-		return predict.Guess{}, predict.Memory{}, false
+		return predict.Estimate{}, predict.Memory{}, false
 	}
 	memory, _ := l.expect.book.VRAM(l.ask(j))
 	return l.expect.book.Duration(l.ask(j)), memory, true

@@ -1,10 +1,10 @@
 package predict
 
-// Bounds of a Book. Sixteen runs of one command are enough to know its scatter,
-// and few enough to follow a command that changed. Eight of a user's: what is
-// submitted together is alike, what came before it is not. Each command and each
-// user takes a shelf for each number of cards and one for all, so the tables hold
-// some four thousand commands and a thousand users, in some ten megabytes at most.
+// Bounds of a Book. Sixteen runs of one command are enough to know how much they
+// vary, and few enough to follow a command that changed. Eight jobs of a user:
+// those submitted together are similar, earlier ones are not. Each command and
+// each user takes one shelf per number of cards and one for all, so the tables
+// hold about 4,000 commands and 1,000 users, in ten megabytes at most.
 const (
 	mostRuns     = 16
 	mostRecent   = 8
@@ -12,32 +12,31 @@ const (
 	mostUsers    = 2048
 )
 
-// recentFade is the weight of a user's run against the one after it: the last two
-// weigh as much as all before, and the last eight nearly everything.
+// recentFade is the weight of a user's run relative to the next one: the last two
+// weigh as much as all before them.
 const recentFade = 0.7
 
-// Book remembers runs that are over, and guesses from them. It is bounded in
-// everything and forgets what was added to longest ago. The same runs added in
-// the same order give the same answers. Asking changes nothing, so that several
-// may ask at once while nobody adds.
+// Book remembers ended runs and estimates from them. It is bounded, and forgets
+// the commands and users without new runs for longest. The same runs added in
+// the same order give the same estimates. Estimating changes nothing, so several
+// goroutines may do it while none adds.
 //
-// A command is known by its user: train.py of another is another program, and
-// how long it takes is not for everybody to see.
+// Commands are separate for each user: another user's train.py is another
+// program, and its duration is private.
 type Book struct {
 	commands, users table
 }
 
-// NewBook is a book in which nothing is written.
+// NewBook is an empty book.
 func NewBook() *Book {
 	return &Book{commands: newTable(mostCommands), users: newTable(mostUsers)}
 }
 
-// Len is how many kinds of run it remembers: pairs of a command or a user with a
-// number of cards.
+// Len is how many shelves it has: one for each command or user and number of
+// cards.
 func (b *Book) Len() int { return len(b.commands.shelves) + len(b.users.shelves) }
 
-// Add writes down a run that is over. What never ran has no time to be
-// remembered.
+// Add adds an ended run. Its duration is ignored if it is 0.
 func (b *Book) Add(p Past) {
 	at := shelfKey{user: bounded(p.User), command: key(p.Command, p.Key), gpus: max(0, p.GPUs)}
 	if at.command != "" {
@@ -48,7 +47,8 @@ func (b *Book) Add(p Past) {
 	note(&b.users, at, p, mostRecent)
 }
 
-// note keeps a run's time with those on as many cards, and with all.
+// note adds a run's duration to the shelf for its number of cards, and to the
+// one for all numbers.
 func note(in *table, at shelfKey, p Past, most int) {
 	if p.Ran <= 0 {
 		return
@@ -63,33 +63,33 @@ func (k shelfKey) onAny() shelfKey {
 	return k
 }
 
-// Duration guesses how long a job will run: from the same command's runs, else
+// Duration estimates how long a job will run: from runs of the same command, else
 // from the user's latest jobs, else from its time limit. The limit bounds every
-// guess.
-func (b *Book) Duration(a Ask) Guess {
+// estimate.
+func (b *Book) Duration(a Ask) Estimate {
 	at := shelfKey{user: bounded(a.User), command: key(a.Command, a.Key), gpus: max(0, a.GPUs)}
-	g := Guess{Source: FromNothing}
-	if s, believed := b.sameCommand(at); s.count > 0 {
-		g = Guess{Source: FromCommand, Samples: s.count}
-		g.Low, g.Mid, g.High = s.guess(believed)
+	e := Estimate{Source: FromNothing}
+	if s, assumed := b.sameCommand(at); s.count > 0 {
+		e = Estimate{Source: FromCommand, Samples: s.count}
+		e.Low, e.Mid, e.High = s.estimate(assumed)
 	} else if s := b.recent(at); s.count > 0 {
-		g = Guess{Source: FromUser, Samples: s.count}
-		g.Low, g.Mid, g.High = s.guess(sameUser)
+		e = Estimate{Source: FromUser, Samples: s.count}
+		e.Low, e.Mid, e.High = s.estimate(sameUser)
 	} else if a.Limit > 0 {
-		// Where between nothing and the limit nobody knows: half.
-		g = Guess{Mid: a.Limit / 2, High: a.Limit, Source: FromLimit}
+		// It may be anything up to the limit: take half.
+		e = Estimate{Mid: a.Limit / 2, High: a.Limit, Source: FromLimit}
 	}
 	if a.Limit > 0 {
-		g.Low, g.Mid, g.High = min(g.Low, a.Limit), min(g.Mid, a.Limit), min(g.High, a.Limit)
+		e.Low, e.Mid, e.High = min(e.Low, a.Limit), min(e.Mid, a.Limit), min(e.High, a.Limit)
 	}
-	return g
+	return e
 }
 
-// sameCommand sums up the runs of a command on as many cards, or where there are
-// none, on another number. The runs of a sweep come in no order that matters:
-// they weigh the same. A run that ended well on other cards tells more than one
-// that failed on these.
-func (b *Book) sameCommand(at shelfKey) (sample, belief) {
+// sameCommand samples the runs of a command on the same number of cards or, if
+// there are none, on other numbers. All weigh the same, because the order of the
+// runs of a sweep means nothing. A success on another number of cards is better
+// evidence than a failure on the same number.
+func (b *Book) sameCommand(at shelfKey) (sample, prior) {
 	s := newSample(1)
 	if at.command == "" {
 		return s, sameCommand
@@ -111,9 +111,8 @@ func (s *sample) addAll(runs []run) {
 	}
 }
 
-// recent sums up a user's latest jobs: those on as many cards first, the newest
-// before the older, then the others. Failed ones count only where none ended
-// well.
+// recent samples a user's latest jobs: first those on the same number of cards,
+// newest first, then the others. Failed ones count only if none succeeded.
 func (b *Book) recent(at shelfKey) sample {
 	at.command = ""
 	s := newSample(recentFade)

@@ -40,72 +40,72 @@ func TestWhatADurationRestsOn(t *testing.T) {
 	for name, row := range map[string]struct {
 		past  []Past
 		limit time.Duration
-		want  Guess // Low and High are looked at elsewhere
+		want  Estimate // Low and High are looked at elsewhere
 	}{
-		"nothing is known of anybody": {want: Guess{Source: FromNothing}},
-		"a limit alone is halved":     {limit: hours(8), want: Guess{Mid: hours(4), Source: FromLimit}},
+		"an empty book":           {want: Estimate{Source: FromNothing}},
+		"a limit alone is halved": {limit: hours(8), want: Estimate{Mid: hours(4), Source: FromLimit}},
 		"one run of the command": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2))},
-			want: Guess{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
 		},
 		"the middle of two is the same factor from both": {
 			past: []Past{well("ann", "train.py", 1, hours(1)), well("ann", "train.py --seed 1", 1, hours(1)), well("ann", "train.py --seed 2", 1, hours(4))},
-			want: Guess{Mid: hours(2), Source: FromCommand, Samples: 2},
+			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 2},
 		},
 		"the command goes before what the user did since": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2)), well("ann", "eval.py", 1, hours(9))},
-			want: Guess{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
 		},
 		"the command goes before the limit, which bounds it": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2))}, limit: hours(1),
-			want: Guess{Mid: hours(1), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(1), Source: FromCommand, Samples: 1},
 		},
 		"on other cards it is still the command": {
 			past: []Past{well("ann", "train.py --seed 1", 4, hours(2)), well("ann", "eval.py", 1, hours(9))},
-			want: Guess{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
 		},
 		"the same number of cards goes before others": {
 			past: []Past{well("ann", "train.py --seed 1", 1, hours(2)), well("ann", "train.py --seed 1", 4, hours(1))},
-			want: Guess{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
 		},
 		"failed runs do not count beside one that ended well": {
 			past: []Past{failed("ann", "train.py --seed 1", 1, time.Minute), well("ann", "train.py --seed 1", 1, hours(2)), failed("ann", "train.py --seed 1", 1, time.Minute)},
-			want: Guess{Mid: hours(2), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(2), Source: FromCommand, Samples: 1},
 		},
 		"failed runs count where there are no others": {
 			past: []Past{failed("ann", "train.py --seed 1", 1, time.Minute), failed("ann", "train.py --seed 2", 1, time.Minute)},
-			want: Guess{Mid: time.Minute, Source: FromCommand, Samples: 2},
+			want: Estimate{Mid: time.Minute, Source: FromCommand, Samples: 2},
 		},
 		"one that ended well on other cards goes before one that failed on these": {
 			past: []Past{failed("ann", "train.py --seed 1", 1, time.Minute), well("ann", "train.py --seed 2", 2, hours(3))},
-			want: Guess{Mid: hours(3), Source: FromCommand, Samples: 1},
+			want: Estimate{Mid: hours(3), Source: FromCommand, Samples: 1},
 		},
 		"another user's command is another program": {
-			past: []Past{well("bob", "train.py --seed 9", 1, hours(2))}, want: Guess{Source: FromNothing},
+			past: []Past{well("bob", "train.py --seed 9", 1, hours(2))}, want: Estimate{Source: FromNothing},
 		},
 		"the user's other jobs, where the command is new": {
-			past: repeat(well("ann", "eval.py", 1, hours(3)), 5), want: Guess{Mid: hours(3), Source: FromUser, Samples: 5},
+			past: repeat(well("ann", "eval.py", 1, hours(3)), 5), want: Estimate{Mid: hours(3), Source: FromUser, Samples: 5},
 		},
 		"the user's jobs go before the limit": {
-			past: repeat(well("ann", "", 1, hours(3)), 2), limit: hours(24), want: Guess{Mid: hours(3), Source: FromUser, Samples: 2},
+			past: repeat(well("ann", "", 1, hours(3)), 2), limit: hours(24), want: Estimate{Mid: hours(3), Source: FromUser, Samples: 2},
 		},
 		"of the user's jobs the last eight": {
 			past: append(repeat(well("ann", "", 1, hours(100)), 5), repeat(well("ann", "", 1, hours(3)), 8)...),
-			want: Guess{Mid: hours(3), Source: FromUser, Samples: 8},
+			want: Estimate{Mid: hours(3), Source: FromUser, Samples: 8},
 		},
 		"of the user's jobs those on as many cards, however many others came since": {
 			past: append(repeat(well("ann", "", 1, hours(5)), 8), repeat(well("ann", "", 8, hours(1)), 50)...),
-			want: Guess{Mid: hours(5), Source: FromUser, Samples: 8},
+			want: Estimate{Mid: hours(5), Source: FromUser, Samples: 8},
 		},
 		"the user's jobs on other cards are better than nothing": {
-			past: repeat(well("ann", "", 8, hours(1)), 3), want: Guess{Mid: hours(1), Source: FromUser, Samples: 3},
+			past: repeat(well("ann", "", 8, hours(1)), 3), want: Estimate{Mid: hours(1), Source: FromUser, Samples: 3},
 		},
 		"the user's failed jobs do not count beside one that ended well on other cards": {
 			past: append(repeat(failed("ann", "", 1, time.Minute), 8), well("ann", "", 2, hours(1))),
-			want: Guess{Mid: hours(1), Source: FromUser, Samples: 1},
+			want: Estimate{Mid: hours(1), Source: FromUser, Samples: 1},
 		},
 		"what never ran is not remembered": {
-			past: []Past{well("ann", "train.py", 1, 0), well("ann", "train.py", 1, -time.Hour)}, want: Guess{Source: FromNothing},
+			past: []Past{well("ann", "train.py", 1, 0), well("ann", "train.py", 1, -time.Hour)}, want: Estimate{Source: FromNothing},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestWhatADurationRestsOn(t *testing.T) {
 			got := bookOf(row.past).Duration(ask)
 			got.Low, got.High = 0, 0
 			if got != row.want {
-				t.Errorf("guess %+v, want %+v", got, row.want)
+				t.Errorf("estimate %+v, want %+v", got, row.want)
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func TestWhatADurationRestsOn(t *testing.T) {
 func TestTheLatestOfAUsersJobsMatterMost(t *testing.T) {
 	g := bookOf(repeat(well("ann", "", 1, hours(1)), 6), repeat(well("ann", "", 1, hours(10)), 2)).Duration(Ask{User: "ann", GPUs: 1})
 	if g.Mid <= hours(3.2) || g.Mid > hours(10) { // the middle of both
-		t.Errorf("after six jobs of an hour and two of ten the guess is %s, nearer to the six", g.Mid)
+		t.Errorf("after six jobs of an hour and two of ten the estimate is %s, nearer to the six", g.Mid)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestAKeyStandsForItsCommand(t *testing.T) {
 	b.Add(Past{User: "ann", Key: key, GPUs: 1, Ran: hours(1), OK: true, PeakMiB: 100})
 	for _, ask := range []Ask{{User: "ann", Key: key, GPUs: 1}, {User: "ann", Command: "train.py --seed 4", GPUs: 1}} {
 		if g := b.Duration(ask); g.Source != FromCommand {
-			t.Errorf("%+v: guess %+v, want one from the command", ask, g)
+			t.Errorf("%+v: estimate %+v, want one from the command", ask, g)
 		}
 		if m, ok := b.VRAM(ask); !ok || m.HighMiB != 200 {
 			t.Errorf("%+v: memory %+v, want one run's peak doubled", ask, m)
@@ -246,7 +246,7 @@ func TestWhatWasAddedToLongestAgoIsForgotten(t *testing.T) {
 	}
 }
 
-var sink Guess
+var sink Estimate
 
 func BenchmarkDuration(b *testing.B) {
 	book, asks := filled(1000)

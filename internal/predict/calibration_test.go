@@ -56,14 +56,14 @@ func readTrace(path string) ([]traced, error) {
 	return jobs, nil
 }
 
-// score counts how guesses compare with what came.
+// score counts how estimates compare with what came.
 type score struct {
 	asked, guessed, within, below, above int
 	factors, widths                      []float64
-	users                                map[string]*[2]int // of each: guesses that held, guesses
+	users                                map[string]*[2]int // of each: estimates that held, estimates
 }
 
-func (s *score) note(user string, g Guess, ran time.Duration) {
+func (s *score) note(user string, g Estimate, ran time.Duration) {
 	s.asked++
 	if g.Source == FromNothing {
 		return
@@ -123,7 +123,7 @@ func replay(jobs []traced, wellOnly bool) *score {
 	return of
 }
 
-// BenchmarkCalibration measures how good guesses are on a trace of one's own:
+// BenchmarkCalibration measures how good estimates are on a trace of one's own:
 // BERTH_TRACE=trace.csv go test ./internal/predict -run - -bench Calibration
 func BenchmarkCalibration(b *testing.B) {
 	path := os.Getenv("BERTH_TRACE")
@@ -186,7 +186,7 @@ func TestNineOfTenLieWithin(t *testing.T) {
 			}
 		}
 		if share := float64(within) / trials; share < 0.87 || share > 0.93 {
-			t.Errorf("after %d runs %.3f of guesses hold (%d below, %d above), want 0.9", runs, share, below, above)
+			t.Errorf("after %d runs %.3f of estimates hold (%d below, %d above), want 0.9", runs, share, below, above)
 		}
 	}
 }

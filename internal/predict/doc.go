@@ -1,4 +1,4 @@
-// Package predict guesses how long a job will run and how much memory it will
-// use, from what ran before. It is pure: no clock, no file, no randomness.
-// Whoever uses a guess has to bear its being wrong.
+// Package predict estimates how long a job will run and how much memory it will
+// use, from earlier jobs. It is pure: no clock, no file, no randomness. Callers
+// must cope with estimates that turn out wrong.
 package predict

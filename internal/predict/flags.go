@@ -2,14 +2,14 @@ package predict
 
 import "strings"
 
-// kind is what a flag's name says of its value.
+// kind is what a flag's name says about its value.
 type kind int
 
 const (
 	plain    kind = iota
-	numbered      // an arbitrary number or list of numbers: only where and how it ran
-	naming        // a name given to the run or to where its output goes
-	telling       // a name of the work itself, whose numbers are part of it: resnet50
+	numbered      // an arbitrary number or list of numbers, such as a seed or a device
+	naming        // a name of the run or of its output
+	telling       // a name of the work itself, whose digits matter: resnet50
 )
 
 var flagKinds = map[string]kind{
@@ -31,11 +31,11 @@ var flagKinds = map[string]kind{
 	"dataset-name": telling, "task": telling, "benchmark": telling, "env": telling, "env-id": telling,
 }
 
-// longestFlag keeps a token of a megabyte from being folded for nothing.
+// longestFlag avoids lower-casing a token of a megabyte for nothing.
 const longestFlag = 32
 
-// kindOf looks a flag up by its name without dashes; --run_name is --run-name
-// and RUN_NAME.
+// kindOf looks a flag up by its name without dashes; --run_name, --run-name and
+// RUN_NAME are the same.
 func kindOf(name string) kind {
 	if len(name) > longestFlag {
 		return plain
@@ -43,7 +43,7 @@ func kindOf(name string) kind {
 	return flagKinds[strings.ReplaceAll(strings.ToLower(name), "_", "-")]
 }
 
-// isScript tells a program's file from a value.
+// isScript reports whether a token is a script rather than a value.
 func isScript(token string) bool {
 	for _, end := range []string{".py", ".sh", ".jl", ".R", ".ipynb", ".lua", ".pl", ".m"} {
 		if strings.HasSuffix(token, end) {
@@ -53,9 +53,8 @@ func isScript(token string) bool {
 	return false
 }
 
-// isName reports whether the value of a telling flag is a name that stays as it
-// is: a word, with an owner in front perhaps (meta-llama/Llama-3-8B), and neither
-// a path nor a hash.
+// isName reports whether the value of a telling flag is a name to keep: a word,
+// perhaps with an owner (meta-llama/Llama-3-8B), but not a path or a hash.
 func isName(value string) bool {
 	if value == "" || strings.IndexByte("/.~", value[0]) >= 0 || strings.Count(value, "/") > 1 {
 		return false

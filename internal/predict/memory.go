@@ -2,24 +2,24 @@ package predict
 
 import "slices"
 
-// mostMiB is more than any card has, and twice of it is still a number.
+// mostMiB is more than any card has, and can be doubled without overflow.
 const mostMiB = 1 << 40
 
-// notePeak keeps what a run was measured at, if it ran to its end or for want of
-// memory: one that was stopped early had not reached its peak.
+// notePeak keeps the measured peak of a run that succeeded or ran out of memory:
+// one that was stopped early may not have reached its peak.
 func (s *shelf) notePeak(p Past, most int) {
 	if p.PeakMiB > 0 && (p.OK || p.OOM) {
 		s.peaks = push(s.peaks, peak{exact: checksum(p.Command), mib: min(p.PeakMiB, mostMiB)}, most)
 	}
 }
 
-// VRAM guesses what a job will use on each card, from the measured peaks of the
-// same command on as many cards: what a card holds of a model that is split
-// depends on their number. Runs of the very same command say it exactly; HighMiB
-// is their highest peak, and the margin that every peak gets is enough. Else it
-// is what runs say whose numbers were others, a batch size perhaps. Of n peaks
-// that lie anywhere below a bound, the highest misses it by 1/n as a rule: so
-// much is added, and one run alone is doubled, for its neighbours' sake.
+// VRAM estimates what a job will use on each card, from the measured peaks of the
+// same command on the same number of cards (a split model takes less on each).
+//
+// If the exact command has run before, HighMiB is its highest peak. Otherwise
+// the estimate comes from runs with other numbers, such as another batch size.
+// The highest of n peaks typically lies 1/n below the true maximum, so that much
+// is added; a single run is doubled, to protect jobs on the same card.
 func (b *Book) VRAM(a Ask) (Memory, bool) {
 	at := shelfKey{user: bounded(a.User), command: key(a.Command, a.Key), gpus: max(0, a.GPUs)}
 	s := b.commands.shelves[at]
@@ -44,7 +44,7 @@ func (b *Book) VRAM(a Ask) (Memory, bool) {
 	return m, true
 }
 
-// memory is the lowest, the middle and the highest of some peaks.
+// memory is the lowest, the median and the highest of some peaks.
 func memory(peaks []int64) Memory {
 	slices.Sort(peaks)
 	return Memory{

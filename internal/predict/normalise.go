@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// mostCommand is the longest normalised command, in bytes. A generated script of
-// a megabyte is told from another by its head and a checksum of the rest.
+// mostCommand is the longest normalised command, in bytes. A longer one becomes
+// its first words and a checksum.
 const mostCommand = 512
 
-// Normalise takes out of a command what varies between runs of the same work:
-// numbers, seeds, hashes, dates, the directories of a run, quotes. Two commands
-// that come out equal are taken for the same program doing the same kind of
-// thing. A number becomes "#". Normalising twice changes nothing more: "#" reads
-// as a digit, and whatever a first pass leaves it leaves again.
+// Normalise removes from a command what varies between runs of the same work:
+// numbers, seeds, hashes, dates, directories of runs, quotes. Commands that come
+// out equal are treated as the same work. A number becomes "#". Normalising is
+// idempotent: "#" reads as a digit.
 func Normalise(command string) string {
 	n := normaliser{out: make([]byte, 0, min(len(command), 2*mostCommand))}
 	token := make([]byte, 0, 64)
@@ -32,9 +31,9 @@ func Normalise(command string) string {
 	return bounded(string(n.out))
 }
 
-// bounded shortens what is too long to its first words and a checksum of all of
-// it. The checksum is a flag of letters: no flag takes it for its value, and no
-// digit in it is a number to be taken out.
+// bounded shortens a long text to its first words and a checksum of all of it.
+// The checksum looks like a flag of letters, so that normalising again neither
+// takes it for a value nor finds a number in it.
 func bounded(text string) string {
 	if len(text) <= mostCommand {
 		return text
@@ -47,8 +46,8 @@ func bounded(text string) string {
 	return head[:strings.LastIndexByte(head, ' ')+1] + string(word)
 }
 
-// checksum is FNV-1a: fast, the same everywhere, and no protection against those
-// who want two commands to look alike, which spoils their own guesses alone.
+// checksum is FNV-1a: fast and the same everywhere. It does not prevent forged
+// collisions, which would only spoil that user's own estimates.
 func checksum(text string) uint64 {
 	sum := uint64(14695981039346656037)
 	for i := range len(text) {
@@ -57,14 +56,13 @@ func checksum(text string) uint64 {
 	return sum
 }
 
-// normaliser writes a command's tokens, one after the other.
+// normaliser writes the tokens of a command one by one.
 type normaliser struct {
 	out  []byte
-	flag kind // of the flag before, whose value the next token may be
+	flag kind // of the previous flag, whose value the next token may be
 }
 
-// token writes one token: the value of the flag before it, or a token in its own
-// right.
+// token writes one token: the value of the previous flag, or a token of its own.
 func (n *normaliser) token(raw string) {
 	if len(n.out) > 0 {
 		n.out = append(n.out, ' ')
@@ -77,8 +75,8 @@ func (n *normaliser) token(raw string) {
 	n.valueOf(of, raw, true)
 }
 
-// standalone writes a token that is nothing's value: a flag, with what is
-// assigned to it perhaps, a path, or words.
+// standalone writes a token that is not the value of a flag: a flag, perhaps with
+// =value, a path, or words.
 func (n *normaliser) standalone(raw string) {
 	dashes := leadingDashes(raw)
 	rest := raw[dashes:]
@@ -96,9 +94,8 @@ func (n *normaliser) standalone(raw string) {
 	n.valueOf(kindOf(rest[:equals]), rest[equals+1:], false)
 }
 
-// valueOf writes a flag's value, as the flag has it or else as it would be
-// without: a token of its own, or what is assigned. A script after a flag
-// without a value is what runs.
+// valueOf writes the value of a flag, which is a token of its own or follows an
+// equals sign. A script is never a value: it is what runs.
 func (n *normaliser) valueOf(of kind, value string, token bool) {
 	start := len(n.out)
 	if of == telling && isName(value) && !isScript(value) {
@@ -113,15 +110,15 @@ func (n *normaliser) valueOf(of kind, value string, token bool) {
 	if isScript(value) {
 		return
 	}
-	// Whether there is a number is asked of what came out: it has to be the same
-	// the next time.
+	// Look for a number in the output, not the input, so that normalising again
+	// gives the same result.
 	if of == naming || (of == numbered && bytes.ContainsAny(n.out[start:], digits)) {
 		n.out = append(n.out[:start], '#')
 	}
 }
 
-// value writes what stands alone or after an equals sign: a path or words. The
-// sign of a number goes with the number.
+// value writes a token of its own or a value after an equals sign: a path or
+// words. The sign of a number is removed with the number.
 func (n *normaliser) value(raw string) {
 	dashes := leadingDashes(raw)
 	start := len(n.out)
@@ -137,13 +134,13 @@ func (n *normaliser) value(raw string) {
 	}
 }
 
-// mostDirectories is how many directories of a path stay: "project/src/train.py"
-// tells two projects apart, and what is above differs between machines.
+// mostDirectories is how many directories of a path are kept:
+// "project/src/train.py" identifies a project; the rest differs between machines.
 const mostDirectories = 2
 
-// path writes a path's last part, and of the directories right above it those
-// without a number: a directory with one belongs to a run. What would read as
-// something else than a path gets a slash in front.
+// path writes the last part of a path and the directories above it, up to one
+// with a number in its name, which belongs to a run. A leading slash is added if
+// the result would not read as a path.
 func (n *normaliser) path(raw string, flagged bool) {
 	var kept [mostDirectories + 1]string // the last part first
 	count := 0
@@ -172,8 +169,7 @@ func (n *normaliser) path(raw string, flagged bool) {
 	}
 }
 
-// cutLast takes the last part off a path. Parts that only say where one stands
-// come back empty.
+// cutLast takes the last part off a path; it is empty for ".", ".." and "~".
 func cutLast(path string) (rest, part string, more bool) {
 	slash := strings.LastIndexByte(path, '/')
 	part = path[slash+1:]
@@ -188,8 +184,8 @@ func leadingDashes(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "-"))
 }
 
-// looksLikeFlag tells "-x" and "--x" from "-3", "-.5" and whatever else comes out
-// as a number behind a sign.
+// looksLikeFlag distinguishes "-x" and "--x" from signed numbers such as "-3" and
+// "-.5".
 func looksLikeFlag(s string) bool {
 	if len(s) < 2 || s[0] != '-' || s[1] == '.' || isDigit(s[1]) {
 		return false

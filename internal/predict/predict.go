@@ -2,30 +2,30 @@ package predict
 
 import "time"
 
-// Source is what a guess rests on.
+// Source is what an estimate is based on.
 type Source string
 
 // The sources, the best first.
 const (
 	FromCommand Source = "command" // earlier runs of the same command
-	FromUser    Source = "user"    // what the same user's jobs did lately
-	FromLimit   Source = "limit"   // the job's own time limit, where nothing else is known
+	FromUser    Source = "user"    // recent jobs of the same user
+	FromLimit   Source = "limit"   // the job's time limit, if there is no history
 	FromNothing Source = "none"
 )
 
-// Past is one run that is over.
+// Past is one ended run.
 type Past struct {
 	User    string
-	Command string // as it was given; "" where there is none, as in a trace
-	Key     string // Normalise(Command), where the caller has it; "": it is worked out
+	Command string // as written; "" if not known, as in some traces
+	Key     string // Normalise(Command) if the caller has it; "": computed here
 	GPUs    int
 	Ran     time.Duration
 	PeakMiB int64 // the highest on one card; 0: not measured
-	OK      bool  // it ended well: one that crashed after a second says nothing of how long it takes
-	OOM     bool  // it ran out of memory: what it had by then is the least it needs
+	OK      bool  // it succeeded; a crash after one second says nothing about the duration
+	OOM     bool  // it ran out of memory: its peak is the least it needs
 }
 
-// Ask is a job that something is to be guessed of.
+// Ask is a job to estimate.
 type Ask struct {
 	User    string
 	Command string
@@ -34,23 +34,23 @@ type Ask struct {
 	Limit   time.Duration // 0: none
 }
 
-// Guess is how long a job runs: as a rule Mid, and in nine of ten cases between
-// Low and High. All are 0 where nothing is known.
-type Guess struct {
+// Estimate is how long a job runs: typically Mid, and in nine of ten cases
+// between Low and High. All are 0 if there is no estimate.
+type Estimate struct {
 	Low, Mid, High time.Duration
 	Source         Source
-	Samples        int // how many runs it rests on
+	Samples        int // how many runs it is based on
 }
 
-// Memory is what a job needs on each of its cards. HighMiB is what it is safe to
-// declare before the margin that every measured peak gets.
+// Memory is an estimate of what a job needs on each of its cards. HighMiB is
+// safe to declare, before the margin added to every measured peak.
 type Memory struct {
 	LowMiB, MidMiB, HighMiB int64
 	Source                  Source
 	Samples                 int
 }
 
-// key is the normalised command of a run or a question.
+// key is the normalised command, computed if the caller did not give it.
 func key(command, normalised string) string {
 	if normalised != "" {
 		return normalised

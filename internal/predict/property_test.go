@@ -92,7 +92,7 @@ func TestTheSameRunsGiveTheSameAnswers(t *testing.T) {
 
 func first(m Memory, _ bool) Memory { return m }
 
-// This holds whatever the run pushes out, and whatever the guess rests on then.
+// This holds whatever the run pushes out, and whatever the estimate rests on then.
 func TestALongerRunLowersNoGuess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		book, runs := drawBook(t)
@@ -127,7 +127,7 @@ func TestTheVerySameCommandsPeakIsItsHighest(t *testing.T) {
 			}
 		}
 		if m, ok := book.VRAM(ask); highest > 0 && (!ok || m.HighMiB != highest) {
-			t.Errorf("the same command had %d at most, the guess is %+v", highest, m)
+			t.Errorf("the same command had %d at most, the estimate is %+v", highest, m)
 		}
 	})
 }

@@ -2,41 +2,41 @@ package predict
 
 import "strings"
 
-// anyGPUs is the shelf of runs on whatever number of cards.
+// anyGPUs is the shelf of runs on any number of cards.
 const anyGPUs = -1
 
-// shelfKey is what runs have in common. The command is normalised; it is empty
-// on the shelves of a user's jobs of all kinds.
+// shelfKey is what the runs on a shelf have in common. The command is normalised;
+// it is empty on the shelves for all jobs of a user.
 type shelfKey struct {
 	user    string
 	command string
 	gpus    int
 }
 
-// run is how long one took, as the natural logarithm of seconds: a factor of two
-// is the same distance for a minute and for a day.
+// run is the duration of one run, as the natural logarithm of seconds: a factor
+// of two is the same distance for a minute and for a day.
 type run struct {
 	log  float64
 	gpus int
 }
 
-// peak is what one was measured at.
+// peak is the measured peak of one run.
 type peak struct {
-	exact uint64 // checksum of the command as it was given
+	exact uint64 // checksum of the command as written
 	mib   int64
 }
 
-// shelf is the last runs of one kind, the newest last.
+// shelf are the last runs of one kind, the newest last.
 type shelf struct {
 	key          shelfKey
-	well         bool // the runs ended well; else all that is known are others
+	well         bool // the runs succeeded; if false, none did
 	runs         []run
 	peaks        []peak
-	newer, older *shelf // by the last Add
+	newer, older *shelf // in the order of the last Add
 }
 
-// note puts a run on the shelf. Once one ended well only such count: how long
-// another lasted until it failed says little.
+// note adds a run. After the first success only successes count: the time until
+// a failure says little.
 func (s *shelf) note(r run, well bool, most int) {
 	switch {
 	case s.well && !well:
@@ -47,7 +47,7 @@ func (s *shelf) note(r run, well bool, most int) {
 	s.runs = push(s.runs, r, most)
 }
 
-// push appends and forgets the first where there are too many.
+// push appends, and drops the first if there are too many.
 func push[T any](list []T, item T, most int) []T {
 	if len(list) < most {
 		return append(list, item)
@@ -57,9 +57,9 @@ func push[T any](list []T, item T, most int) []T {
 	return list
 }
 
-// table holds a bounded number of shelves, and forgets the one to which nothing
-// was added for longest. Looking something up changes nothing: what a book says
-// depends on what was added alone.
+// table holds a bounded number of shelves, and drops the one without additions
+// for longest. Lookups do not count, so that estimates depend only on what was
+// added.
 type table struct {
 	most           int
 	shelves        map[shelfKey]*shelf
@@ -70,7 +70,7 @@ func newTable(most int) table {
 	return table{most: most, shelves: make(map[shelfKey]*shelf)}
 }
 
-// open is the shelf of that key, as the newest, made where it is missing.
+// open returns the shelf of a key, made if missing, and marks it as the newest.
 func (t *table) open(key shelfKey) *shelf {
 	s := t.shelves[key]
 	if s == nil {

@@ -2,14 +2,13 @@ package predict
 
 import "strings"
 
-// digits are what a number is made of. What a number became is one of them.
+// digits are what numbers are made of, including "#", which replaces them.
 const digits = "0123456789#"
 
-// joints are what two numbers are joined by into one thing: 0.1, 2026-11-15,
-// 10:30, 0,1,2, 17_3.
+// joints join two numbers into one thing: 0.1, 2026-11-15, 10:30, 0,1,2, 17_3.
 const joints = "-_.:,+%"
 
-// words writes text with its numbers taken out.
+// words writes text without its numbers.
 func (n *normaliser) words(text string) {
 	start := len(n.out)
 	for i := 0; i < len(text); {
@@ -45,8 +44,7 @@ func (n *normaliser) mixed(word string) {
 	}
 }
 
-// number writes a whole word that is a number, and makes one of it and the
-// number it is joined to.
+// number writes a word that is a number, merged with the number it is joined to.
 func (n *normaliser) number(start int) {
 	for {
 		cut := joined(n.out[start:])
@@ -58,10 +56,10 @@ func (n *normaliser) number(start int) {
 	n.out = append(n.out, '#')
 }
 
-// joined is where the number begins that a number written next belongs to, or -1
-// where there is none: after "#-", after "#e-", and after a leading ".". Before
-// an exponent the number has to be a word of its own; what is left of "1e2e-3"
-// would else read as a number only the next time.
+// joined is the start of the number that a number written next continues, or -1:
+// after "#-", after "#e-", and after a leading ".". Before an exponent the number
+// must be a word of its own; otherwise "1e2e-3" would change again when
+// normalised twice.
 func joined(written []byte) int {
 	last := len(written) - 1
 	switch {
@@ -81,15 +79,15 @@ func joined(written []byte) int {
 	return -1
 }
 
-// The shortest hash is what git shows of a commit. Three separate numbers in one
-// word, as in 3k9x2lq1 or 1h30m20s, are an identity or a duration and no name.
+// The shortest hash is git's abbreviated commit. Three separate numbers in one
+// word, as in 3k9x2lq1 or 1h30m20s, are an id or a duration, not a name.
 const (
 	shortestHash     = 7
 	shortestIdentity = 6
 	identityNumbers  = 3
 )
 
-// isNumber reports whether a whole word is one: 17, 3e4, 0x1f, 9fceb02d.
+// isNumber reports whether a word is a number or a hash: 17, 3e4, 0x1f, 9fceb02d.
 func isNumber(word string) bool {
 	if len(word) > 2 && word[0] == '0' && word[1]|0x20 == 'x' && allHex(word[2:]) {
 		return true
@@ -121,7 +119,7 @@ func isNumber(word string) bool {
 
 const uuidLength = 36
 
-// isUUID reports whether text begins with one, and the word ends with it.
+// isUUID reports whether the first word of a text is a UUID.
 func isUUID(text string) bool {
 	if len(text) < uuidLength || (len(text) > uuidLength && isWord(text[uuidLength])) {
 		return false
@@ -152,6 +150,6 @@ func isDigit(c byte) bool { return (c >= '0' && c <= '9') || c == '#' }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// isWord counts every byte beyond ASCII as a letter, so that no character is cut
-// in two.
+// isWord counts every byte beyond ASCII as a letter, so that no character is
+// split.
 func isWord(c byte) bool { return isLetter(c) || isDigit(c) || c >= 0x80 }
