@@ -164,11 +164,11 @@ func TestNineOfTenLieWithin(t *testing.T) {
 			book, scatter := NewBook(), float64(sameCommand)
 			// What is believed is itself uncertain by as much as three runs leave it.
 			sum := 0.0
-			for range beliefRuns {
+			for range priorRuns {
 				x := chance.NormFloat64()
 				sum += x * x
 			}
-			scatter *= math.Sqrt(beliefRuns / sum)
+			scatter *= math.Sqrt(priorRuns / sum)
 			draw := func() time.Duration {
 				return time.Duration(3e4 * math.Exp(scatter*chance.NormFloat64()) * float64(time.Second))
 			}
