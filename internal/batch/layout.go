@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"berth/internal/site"
 )
 
 // layout is where everything of one queue lies.
@@ -35,7 +37,7 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err := fits(abs); err != nil {
 		return layout{}, fmt.Errorf("log directory %w", err)
 	}
-	if err := os.MkdirAll(filepath.Join(abs, "jobs"), 0o755); err != nil {
+	if err := site.MakeDir(filepath.Join(abs, "jobs"), 0o755); err != nil {
 		return layout{}, fmt.Errorf("make log directory: %w", err)
 	}
 	remote, err := network(abs)
@@ -51,7 +53,7 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err := fits(l.state); err != nil {
 		return layout{}, fmt.Errorf("state directory %w", err)
 	}
-	if err := os.MkdirAll(l.state, 0o700); err != nil {
+	if err := site.MakeDir(l.state, 0o700); err != nil {
 		return layout{}, fmt.Errorf("make state directory: %w", err)
 	}
 	host, _ := os.Hostname()

@@ -94,7 +94,7 @@ func (d *Daemon) openDirs(context.Context) error {
 			}
 		}
 	}
-	if err := os.MkdirAll(dir, mode); err != nil {
+	if err := site.MakeDir(dir, mode); err != nil {
 		return stateProblem(err)
 	}
 	if err := site.OwnDir(dir); err != nil {
@@ -103,7 +103,7 @@ func (d *Daemon) openDirs(context.Context) error {
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
 		return problem.Newf(problem.Refused, "choose a place on a local disk with --state-dir", "%s is on a network file system, where neither locks nor the store are safe", dir)
 	}
-	if err := os.MkdirAll(d.jobsDir(), mode); err != nil {
+	if err := site.MakeDir(d.jobsDir(), mode); err != nil {
 		return stateProblem(err)
 	}
 	if !d.opt.Places.Shared {

@@ -1,7 +1,6 @@
 package keep
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,8 +67,9 @@ func (k *keeper) concerns(f Frame) bool {
 	return f.Get("job") == k.record.Job && f.Get("attempt") == strconv.Itoa(k.record.Attempt)
 }
 
-// start runs the order. The record says "started" before there is a process,
-// so that whatever ran is known to have run.
+// start runs the order. The record says "started" on disk before there is a
+// process, so that a job that ran is known to have run: even if the disk fails and
+// is mounted again without the last writes.
 func (k *keeper) start(o Order) {
 	k.record = Record{
 		State: Started, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token, Job: o.Job, Attempt: o.Attempt,
@@ -79,7 +79,7 @@ func (k *keeper) start(o Order) {
 	if o.Credential != nil {
 		k.record.UID = o.Credential.UID
 	}
-	if err := writeBlock(k.file, k.record); err != nil {
+	if err := writeSynced(k.file, k.record); err != nil {
 		k.end(err.Error())
 		return
 	}
@@ -225,10 +225,8 @@ func (k *keeper) end(launch string) {
 		r.ExitCode, r.Signal, r.Core, r.SetupFailed = -1, 0, false, false
 	}
 	fault("before end")
-	if err := writeBlock(k.file, *r); err != nil {
+	if err := writeSynced(k.file, *r); err != nil {
 		r.Note = err.Error()
-	} else if err := syscall.Fdatasync(int(k.file.Fd())); err != nil {
-		r.Note = os.NewSyscallError("fdatasync", err).Error()
 	}
 	fault("after end")
 	k.tidyUp()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -126,6 +127,14 @@ func writeBlock(file *os.File, r Record) error {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
+}
+
+// writeSynced is writeBlock, and returns when the record is on disk.
+func writeSynced(file *os.File, r Record) error {
+	if err := writeBlock(file, r); err != nil {
+		return err
+	}
+	return os.NewSyscallError("fdatasync", syscall.Fdatasync(int(file.Fd())))
 }
 
 // Prepare fills a new record file, so that every later write finds its space

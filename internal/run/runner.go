@@ -85,6 +85,9 @@ func Open(o Options) (*Runner, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisors' directory: %w", err)
 	}
+	if err := syncDir(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
 	// Other users must not see anything in it, whatever its mode was.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("supervisors' directory: %w", err)

@@ -17,6 +17,9 @@ import (
 var programs string
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(cutDiskEnv); dir != "" {
+		os.Exit(serveCutDisk(dir))
+	}
 	// Tests that run beside one another wait for a driver most of the time.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
