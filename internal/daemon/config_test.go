@@ -353,6 +353,14 @@ func TestThePageHasEveryKey(t *testing.T) {
 				t.Errorf("%s: the page and the daemon disagree about a restart", key.name())
 			}
 		}
+		for _, row := range rows {
+			first, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+			for _, listed := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(first, -1) {
+				if strings.HasPrefix(row, "|") && !slices.ContainsFunc(keysOf(section), func(k configKey) bool { return k.key == listed[1] }) {
+					t.Errorf("the page lists %s.%s, which does not exist", section, listed[1])
+				}
+			}
+		}
 	}
 }
 
