@@ -43,8 +43,8 @@ const (
 
 func specTable() string {
 	var b strings.Builder
-	b.WriteString("| key | flag | what it says | default |\n| --- | --- | --- | --- |\n")
-	b.WriteString("| `command`* | after `--` | a text is a shell line; a list is words, executed as they are | |\n")
+	b.WriteString("| key | flag | meaning | default |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| `command`* | after `--` | text is a shell command; a list is a program and its arguments, run without a shell | |\n")
 	for _, f := range fields {
 		if f.Where == FileOnly {
 			continue
@@ -61,18 +61,18 @@ func specTable() string {
 		}
 		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", key, flag, cells(f.Help))
 	}
-	fmt.Fprintf(&b, "\n%s may stand alone; `yes`, `no`, `true` and `false` are their values. In a spec file %s may be lists.\n",
+	fmt.Fprintf(&b, "\n%s need no value; `yes`, `no`, `true` and `false` are also accepted. In a spec file, %s may be lists.\n",
 		keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != FileOnly }), keysFor(func(f *Field) bool { return f.Many }))
 	return b.String()
 }
 
 func fileTable() string {
 	otherwise := map[string]string{ // what a line says differently
-		"after": "start when these lines have ended: prep,eval:any (ok, any or fail)",
-		envKey:  "a variable, as in env.OMP_NUM_THREADS=4",
+		"after": "start after these lines have ended: prep,eval:any; :ok (the default), :any or :fail",
+		envKey:  "set a variable: env.OMP_NUM_THREADS=4",
 	}
 	var b strings.Builder
-	b.WriteString("| key | what it says | default |\n| --- | --- | --- |\n")
+	b.WriteString("| key | meaning | default |\n| --- | --- | --- |\n")
 	for _, f := range fields {
 		key, help := f.Key, otherwise[f.Key]
 		switch {
@@ -85,7 +85,7 @@ func fileTable() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", key, cells(help))
 	}
-	fmt.Fprintf(&b, "\n%s stand alone; `=no` turns one off.\n", keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != SubmitOnly }))
+	fmt.Fprintf(&b, "\n%s need no value; `=no` switches one off.\n", keysFor(func(f *Field) bool { return f.Alone != "" && f.Where != SubmitOnly }))
 	return b.String()
 }
 
