@@ -31,7 +31,7 @@ var limitAttacks = []attack{
 			t.Errorf("act: status %d: %.200s", r.status, r.body)
 		}
 	}},
-	{"send what is no JSON", func(t *testing.T, c *camp) {
+	{"send something other than JSON", func(t *testing.T, c *camp) {
 		for _, body := range []string{"", "null", "[]", "0", `"`, "{", `{"jobs":null}`, `{"jobs":[null]}`, `{"jobs":[{}]}`, `{"jobs":[{"command":null}]}`, `{"jobs":[{"command":[]}]}`, `{"jobs":[{"command":[""]}]}`,
 			`{"jobs":[{"command":"\u0000"}]}`, "{\"jobs\":[{\"command\":\"\xff\x00\"}]}", `{"jobs":[{"command":"true","gpus":1e309}]}`, `{"jobs":[{"command":"true","gpus":-1}]}`, `{"jobs":[{"command":"true","gpus":"NaN"}]}`,
 			`{"jobs":[{"command":"true"}]}{"jobs":[]}`, "&a [*a,*a]", "<xml/>"} {
