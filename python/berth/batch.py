@@ -1,5 +1,4 @@
-"""One run of a list of jobs: a daemon of its own, told what to run, listened
-to, and ended."""
+"""One run_jobs call: its private daemon, its jobs and their logs."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from .private import PrivateDaemon
 from .views import Event, JobView
 
 NEVER_STARTED = 127
-_LOOK_SECONDS = 0.5  # how soon a daemon that was killed is missed
+_LOOK_SECONDS = 0.5  # how soon the death of the daemon is noticed
 _RETRY_SECONDS = 0.1
-_STOP_SECONDS = 60.0  # a job has ten to end by itself
-_TELL_SECONDS = 5.0  # for what is known by then to be told
+_STOP_SECONDS = 60.0  # jobs have a grace period of ten
+_REPORT_SECONDS = 5.0  # to log the last events after that
 
 Fit = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
-"""From the cards there are to what every job asks for."""
+"""From the machine's GPUs to the request that all jobs share."""
 
-# The job's own bash says that it begins, before anything else is in its log,
-# and then becomes the command's.
+# The job's own bash writes the job_start line before any output, and then execs
+# the command.
 _BEGIN = ('printf \'%s"gpu_id": %s, "pid": %d, "start_time": "%(%Y-%m-%dT%H:%M:%S%z)T"}\\n\' '
           '"$1" "${BERTH_GPUS:-null}" "$$" -1; exec "$0" -c "$2"')
 
@@ -45,11 +44,11 @@ class Task:
         self.started = False
 
     def about(self) -> Dict[str, Any]:
-        """What every line of metadata begins with."""
+        """The fields that every metadata line begins with."""
         return {"job_index": self.index, "job_name": self.name}
 
     def request(self, asks: Mapping[str, Any]) -> Dict[str, Any]:
-        """The job as berth is asked for it."""
+        """The spec to submit."""
         bash = shutil.which("bash") or "/bin/bash"
         about = json.dumps({"event": "job_start", **self.about(), "command": self.spec["command"],
                             "working_dir": self.spec["dir"]})[:-1] + ", "
@@ -58,7 +57,7 @@ class Task:
 
 
 class Batch:
-    """A run. It is used once."""
+    """One run_jobs call. It is used once."""
 
     def __init__(self, log_dir: Path, level: int, interval: float, options: Sequence[str],
                  gpus: Container[int]) -> None:
@@ -66,14 +65,14 @@ class Batch:
         self._level = level
         self._interval = interval
         self._options = options
-        self._gpus = gpus  # those it may use, and tells of
-        self._tasks: Dict[str, Task] = {}  # by their job's id
+        self._gpus = gpus  # the GPUs it uses and reports
+        self._tasks: Dict[str, Task] = {}  # by job id
         self._events: "queue.SimpleQueue[Event]" = queue.SimpleQueue()
-        self._over = threading.Event()
-        self._asked = False  # there may be jobs
+        self._closing = threading.Event()
+        self._submitted = False  # there may be jobs
 
     def run(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], fit: Fit) -> List[int]:
-        """Run them all; the statuses are in their order."""
+        """Run all jobs and return their statuses in input order."""
         self._log = open_main_log(self._log_dir, self._level)
         try:
             self._daemon = PrivateDaemon("kairos", self._options)
@@ -84,7 +83,7 @@ class Batch:
         listener = threading.Thread(target=self._listen, name="berth events", daemon=True)
         try:
             self._daemon.start()
-            listener.start()  # whom it talks to, a daemon does not leave
+            listener.start()  # an open connection keeps the daemon from ending as idle
             tasks = self._submit(specs, names, fit)
             self._follow()
             failed = sum(task.status != 0 for task in tasks)
@@ -98,19 +97,19 @@ class Batch:
             self._close(listener)
 
     def _close(self, listener: threading.Thread) -> None:
-        finished = not self._asked or not self._left()
-        self._over.set()
+        finished = not self._submitted or not self._left()
+        self._closing.set()
         self._daemon.stop()
         if listener.ident is not None:
             listener.join()
         if finished:
             self._daemon.remove()
         else:
-            self._log.error("Some jobs may still run; what is known of them is in %s", self._daemon.state_dir)
+            self._log.error("Some jobs may still be running; their state is in %s", self._daemon.state_dir)
         close_main_log(self._log)
 
     def _left(self) -> bool:
-        """Whether there are jobs that are not over, as far as can be said."""
+        """Whether any job has not ended; True if the daemon cannot be asked."""
         try:
             return bool(self._client.list(reasons=False))
         except BerthError:
@@ -123,11 +122,11 @@ class Batch:
             self._log.info("GPU %d: %s", card["index"], _memory(card))
         tasks = [Task(i, name, spec, create_job_log(self._log_dir, name))
                  for i, (spec, name) in enumerate(zip(specs, names))]
-        self._asked = True
+        self._submitted = True
         try:
             handles = self._client.submit_all([task.request(asks) for task in tasks])
         except BaseException:
-            for task in tasks:  # nothing will ever be in them
+            for task in tasks:  # they stay empty
                 task.log.unlink()
             raise
         self._tasks = {handle.id: task for handle, task in zip(handles, tasks)}
@@ -135,21 +134,20 @@ class Batch:
         return tasks
 
     def _listen(self) -> None:
-        """In a thread of its own, because what waits for a reply cannot also
-        keep time. Events have numbers: through a restart of the daemon none
-        is lost."""
+        """Collect events, in a separate thread because reading them blocks.
+        Events are numbered, so none is lost in a restart of the daemon."""
         seen = 0
-        while not self._over.is_set():
+        while not self._closing.is_set():
             try:
                 for event in self._client.events(since=seen, follow=False):
                     seen = event.get("seq") or seen
                     self._events.put(event)
             except BerthError as err:
                 self._log.error("%s", err)
-            self._over.wait(_RETRY_SECONDS)
+            self._closing.wait(_RETRY_SECONDS)
 
     def _follow(self, until: float = float("inf")) -> None:
-        """Take in what happens until every job is over."""
+        """Handle events until every job has ended."""
         checked = time.monotonic()
         while self._waiting() and time.monotonic() < until:
             try:
@@ -157,7 +155,7 @@ class Batch:
             except queue.Empty:
                 pass
             if self._daemon.gone:
-                self._log.warning("The daemon was lost; starting it again, running jobs go on")
+                self._log.warning("The daemon died; starting it again. Running jobs keep running")
                 self._daemon.start()
             if time.monotonic() - checked >= self._interval:
                 checked = time.monotonic()
@@ -173,45 +171,45 @@ class Batch:
             if kind in ("gpus_unreadable", "gpus_readable", "warning"):
                 self._log.warning("%s", event.get("text") or kind)
         elif kind == "started":
-            self._begun(task, event["job"])
+            self._started(task, event["job"])
         elif kind == "ended" and task.status is None:
             self._ended(task, event["job"])
 
-    def _begun(self, task: Task, job: JobView) -> None:
+    def _started(self, task: Task, job: JobView) -> None:
         task.started = True
         memory = "".join(f"; {_memory(card)}" for card in self._cards(logging.INFO) if card["index"] == _gpu(job))
         self._log.info("Starting job %d (%s) on GPU %s%s; log %s", task.index, task.name, _gpu(job), memory, task.log)
 
     def _ended(self, task: Task, job: JobView) -> None:
         task.status = _status(job)
-        good = "Success" if task.status == 0 else "Failed"
+        result = "Success" if task.status == 0 else "Failed"
         peaks = job["peak_vram_mib"] or {}
         append_json(task.log, {
             "event": "job_completion", **task.about(), "gpu_id": _gpu(job), "start_time": job["started_at"],
-            "end_time": job["ended_at"], "return_code": task.status, "status": good, "outcome": job["outcome"],
+            "end_time": job["ended_at"], "return_code": task.status, "status": result, "outcome": job["outcome"],
             "reason": job["reason"], "peak_memory_mib": max(peaks.values(), default=None)})
         why = f": {job['reason']}" if job["reason"] else ""
         self._log.log(logging.INFO if task.status == 0 else logging.ERROR,
                       "Job %d (%s) completed with status: %s (%s, code %d, peak memory %s)%s", task.index, task.name,
-                      good, job["outcome"], task.status, _mib(max(peaks.values(), default=None)), why)
+                      result, job["outcome"], task.status, _mib(max(peaks.values(), default=None)), why)
 
     def _report(self) -> None:
-        """Say what the first job in the line waits for, and how the cards
-        stand. Waiting for another job's end is nothing to be told again and
-        again; waiting for memory, or for a driver, is."""
+        """Log why the first queued job waits, and the state of the GPUs. A wait
+        for memory or for the driver is logged every time; a wait for another
+        job only at DEBUG."""
         first = next((id for id in self._waiting() if not self._tasks[id].started), None)
         try:
             for card in self._cards(logging.DEBUG):
                 self._log.debug("GPU %d: %s", card["index"], _memory(card))
             if first is not None:
-                self._tell(self._tasks[first], self._client.why(first))
+                self._log_wait(self._tasks[first], self._client.why(first))
         except BerthError as err:
-            self._log.debug("%s", err)  # the daemon is just being started again
+            self._log.debug("%s", err)  # the daemon is being restarted
 
-    def _tell(self, task: Task, why: Mapping[str, Any]) -> None:
+    def _log_wait(self, task: Task, why: Mapping[str, Any]) -> None:
         cards = [card for card in why.get("gpus", []) if card.get("obstacle") != "excluded"]
         if why.get("kind") == "unreadable":
-            self._log.warning("Job %d (%s) is not started: %s", task.index, task.name, why["text"])
+            self._log.warning("Job %d (%s) cannot start: %s", task.index, task.name, why["text"])
             return
         level = logging.DEBUG if all(c.get("obstacle") == "shares" for c in cards) else logging.INFO
         for card in cards:
@@ -220,7 +218,7 @@ class Batch:
                           card["gpu"], _mib(free), _mib(free + missing), card["what"])
 
     def _cards(self, level: int) -> List[Dict[str, Any]]:
-        """The cards, for a log that wants to know."""
+        """This run's GPUs, or none if the log omits that level."""
         try:
             return self._own(self._client.gpus()) if self._log.isEnabledFor(level) else []
         except BerthError:
@@ -230,8 +228,9 @@ class Batch:
         return [card for card in cards if card["index"] in self._gpus]
 
     def _abandon(self) -> None:
-        """Stop every job: gently, and at the second Ctrl-C (or TERM) at once."""
-        if not self._asked:
+        """Stop all jobs: with a grace period, and at once on a second Ctrl-C or
+        SIGTERM."""
+        if not self._submitted:
             return
         self._log.info("Stopping all jobs")
         try:
@@ -243,7 +242,7 @@ class Batch:
         try:
             self._cancel_all(grace)
             self._client.wait("all", timeout=_STOP_SECONDS)
-            self._follow(time.monotonic() + _TELL_SECONDS)
+            self._follow(time.monotonic() + _REPORT_SECONDS)
         except (BerthError, TimeoutError) as err:
             self._log.error("%s", err)
 
@@ -253,13 +252,13 @@ class Batch:
         except BerthError:
             if not self._daemon.ends_within(_LOOK_SECONDS):
                 raise
-            self._daemon.start()  # it was just lost, and nobody else stops them
+            self._daemon.start()  # it just died, and only a daemon can stop the jobs
             self._client.cancel("all", grace=grace)
 
 
 def _status(job: JobView) -> int:
-    """As subprocess has it: minus a signal's number; and what never started
-    as a shell says of a command that it does not find."""
+    """As in subprocess: minus the number of a signal. A job that never started
+    has 127, as a command that a shell cannot find."""
     if job["state"] == "finished":
         return 0
     if job["outcome"] in ("launch", "infeasible") or job["started_at"] is None:
@@ -274,8 +273,9 @@ def _gpu(job: JobView) -> Optional[int]:
 
 
 def _memory(card: Mapping[str, Any]) -> str:
-    return (f"{_mib(card['free_mib'])} free of {_mib(card['total_mib'])}, {_mib(card['budget_mib'])} promised to jobs, "
-            f"{_mib(card['foreign_mib'])} used by others")
+    return (f"{_mib(card['free_mib'])} free of {_mib(card['total_mib'])}, "
+            f"{_mib(card['budget_mib'])} allocated to jobs, "
+            f"{_mib(card['foreign_mib'])} used by other processes")
 
 
 def _mib(size: Optional[int]) -> str:

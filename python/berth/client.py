@@ -1,4 +1,4 @@
-"""A client for what a berth daemon does for its users."""
+"""A client for a berth daemon."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .places import find_socket, program
 from .views import OVER, Event, JobView
 from .wire import Reply, Wire
 
-_EVENT_SILENCE = 50.0  # three signs of life that did not come
-_PAUSE = 0.2  # before a lost daemon is looked for again
-_AT_ONCE = 0.001  # a wait of 0 would be the longest there is
+_EVENT_SILENCE = 50.0  # three missed heartbeats
+_PAUSE = 0.2  # between attempts to reach a lost daemon
+_AT_ONCE = 0.001  # 0 would mean the longest possible wait
 
 Words = Union[str, int, "Handle"]
-"""A job, or several as people write them: 17, "1-3,7", "@", a Handle."""
+"""A job or several: 17, "1-3,7", "@", a Handle."""
 
 
 class Handle:
-    """A job that was submitted."""
+    """A submitted job."""
 
     def __init__(self, client: Client, id: str, name: str, notes: Sequence[str] = ()) -> None:
         self._client = client
@@ -44,28 +44,28 @@ class Handle:
         return self._client.show(self)
 
     def wait(self, timeout: Optional[float] = None) -> int:
-        """Wait for its end, and return its status (see Client.wait)."""
+        """Wait for it to end, and return its status (see Client.wait)."""
         return max(self._client.wait(self, timeout=timeout))
 
     def why(self) -> Dict[str, Any]:
-        """What it waits for, or what became of it."""
+        """Why it waits, or how it ended."""
         return self._client.why(self)
 
     def logs(self, follow: bool = False) -> Iterator[bytes]:
-        """What it printed."""
+        """Its output."""
         return self._client.logs(self, follow=follow)
 
     def cancel(self, grace: Optional[float] = None) -> None:
-        """End it, running or not."""
+        """Cancel it, running or not."""
         self._client.cancel(self, grace=grace)
 
 
 class Client:
-    """A daemon, found as the berth command finds it: the address given here,
-    else BERTH_SOCKET, else the machine's, else the user's own. An address is
-    the path of a socket, or http(s)://host:port with a token.
+    """A daemon, found as the berth command finds it: the given address, else
+    BERTH_SOCKET, else the machine's, else the user's own. An address is the
+    path of a socket, or http(s)://host:port with a token.
 
-    With nobody there, the first submit starts a private daemon as `berth
+    If no daemon is running, the first submit starts a private one, as `berth
     submit` does, unless autostart is False or BERTH_NO_AUTOSTART=1 is set.
     """
 
@@ -83,9 +83,9 @@ class Client:
 
     def submit(self, command: Union[str, Sequence[str]], *, environ: Optional[Mapping[str, str]] = None,
                **spec: Any) -> Handle:
-        """Queue one job. A text is a shell line, a list is words that are
-        executed as they are; the keywords are the keys of docs/reference/jobspec.md.
-        environ is the environment it begins with (this process's)."""
+        """Queue one job. A string is a shell line, a list is executed as it is.
+        Keywords are the keys of a job (berth help jobspec). environ is its
+        environment (default: this process's)."""
         return self.submit_all([{"command": command, **spec}], environ=environ)[0]
 
     def submit_all(self, specs: Iterable[Mapping[str, Any]], *,
@@ -106,7 +106,7 @@ class Client:
 
     def list(self, *ids: Words, over: bool = False, user: Optional[str] = None, name: Optional[str] = None,
              states: Sequence[str] = (), reasons: bool = True) -> List[JobView]:
-        """The jobs that are not over; with over or ids, others too."""
+        """Queued and running jobs; with over or ids, ended ones too."""
         query: Dict[str, Any] = {"id": [str(i) for i in ids], "over": over or None, "user": user, "name": name,
                                  "state": list(states), "reasons": reasons or None}
         jobs: List[JobView] = []
@@ -122,22 +122,21 @@ class Client:
         return cast(Dict[str, Any], self._wire.call("GET", _path(id)))
 
     def why(self, id: Words) -> Dict[str, Any]:
-        """What a job waits for and when it should start, or what became of it."""
+        """Why a job waits and when it should start, or how it ended."""
         return cast(Dict[str, Any], self._wire.call("GET", _path(id, "/why")))
 
     def gpus(self) -> List[Dict[str, Any]]:
-        """The cards, their memory, and who uses them."""
+        """The GPUs, their memory, and the jobs and processes on them."""
         return cast(List[Dict[str, Any]], self._wire.call("GET", "/v1/gpus"))
 
     def history(self, *, user: Optional[str] = None, since: Optional[str] = None, limit: int = 100) -> List[JobView]:
-        """The jobs that are over, the newest first; since is a time as RFC 3339
-        has it."""
+        """Ended jobs, newest first. since is an RFC 3339 time."""
         query = {"state": sorted(OVER), "over": True, "newest": True, "user": user, "since": since, "limit": limit}
         return cast(List[JobView], self._wire.call("GET", "/v1/jobs", query=query)["jobs"])
 
     def stats(self, *, user: Optional[str] = None, since: Optional[str] = None,
               until: Optional[str] = None) -> Dict[str, Any]:
-        """Waits, outcomes and GPU-hours, in all, by user and by day."""
+        """Waits, outcomes and GPU-hours: in total, by user and by day."""
         query = {"user": user, "since": since, "until": until}
         return cast(Dict[str, Any], self._wire.call("GET", "/v1/stats", query=query))
 
@@ -146,8 +145,8 @@ class Client:
         return cast(Dict[str, Any], self._wire.call("GET", "/v1/status"))
 
     def logs(self, id: Words, *, follow: bool = False, lines: int = 0, attempt: int = 0) -> Iterator[bytes]:
-        """What a job printed, in pieces as they come; with follow until it is
-        over, through restarts of the daemon: no byte is lost or comes twice."""
+        """A job's output, in pieces as they arrive. With follow, until the job
+        ends, through restarts of the daemon: no byte is lost or repeated."""
         query: Dict[str, Any] = {"attempt": attempt or None, "lines": lines or None, "follow": follow or None,
                                  "pieces": True}
         while True:
@@ -159,13 +158,13 @@ class Client:
             except _Cut:
                 if not follow:
                     raise
-                self._return_of_daemon()
+                self._wait_for_daemon()
 
     def events(self, *, since: int = -1, follow: bool = True, job: Optional[Words] = None,
                gpus: bool = False) -> Iterator[Event]:
-        """What happens from now on (since=-1), or from an event on: its seq,
-        0 for the oldest that is kept. Goes on through restarts of the daemon;
-        without follow it ends where the daemon goes away."""
+        """Events from now on (since=-1), or after an event: its seq, or 0 for
+        the oldest one kept. Continues through restarts of the daemon; without
+        follow it ends when the daemon does."""
         query: Dict[str, Any] = {"job": None if job is None else str(job), "gpus": gpus or None, "since": since}
         while True:
             try:
@@ -178,22 +177,22 @@ class Client:
                     raise
             if not follow:
                 return
-            self._return_of_daemon()
+            self._wait_for_daemon()
 
     # Acting
 
     def wait(self, *ids: Words, timeout: Optional[float] = None) -> List[int]:
         """Wait for jobs to end, and return their statuses: the exit code,
         128 + the signal, 124 for a time limit, else 1. They are in the order
-        of the ids, and by number where a range or an array was meant.
-        TimeoutError when they are not over in time. A daemon that answered
-        once may go away and come back meanwhile."""
+        of the ids; the jobs of a range or an array are in numeric order.
+        Raises TimeoutError if they do not end in time. The daemon may restart
+        in the meantime."""
         words = [str(i) for i in ids]
         end = float("inf") if timeout is None else time.monotonic() + timeout
         reply = self._wait(words, _AT_ONCE)
         while not reply["done"]:
             if time.monotonic() >= end:
-                raise TimeoutError(f"not over after {timeout} s: {', '.join(words)}")
+                raise TimeoutError(f"not finished after {timeout} s: {', '.join(words)}")
             try:
                 reply = self._wait(words, max(_AT_ONCE, min(60.0, end - time.monotonic())))
             except BerthError as err:
@@ -207,7 +206,8 @@ class Client:
         return cast(Dict[str, Any], self._wire.call("POST", "/v1/jobs/wait", asked))
 
     def cancel(self, *ids: Words, all: bool = False, grace: Optional[float] = None) -> List[Dict[str, Any]]:
-        """End jobs, running or not; grace is the time between TERM and KILL."""
+        """Cancel jobs, running or not. grace is the time between SIGTERM and
+        SIGKILL."""
         return self._act("cancel", ids, all, grace)
 
     def hold(self, *ids: Words) -> List[Dict[str, Any]]:
@@ -219,25 +219,25 @@ class Client:
         return self._act("release", ids)
 
     def requeue(self, *ids: Words) -> List[Dict[str, Any]]:
-        """Run jobs again from their beginning."""
+        """Run jobs again from the beginning."""
         return self._act("requeue", ids)
 
     def edit(self, id: Words, **changes: Any) -> Dict[str, Any]:
-        """Change a job that has not started: the keys of docs/reference/jobspec.md."""
+        """Change keys (berth help jobspec) of a job that has not started."""
         return cast(Dict[str, Any], self._wire.call("PATCH", _path(id), {"set": _spec(changes)}))
 
     def adopt(self, pid: int, *, gpus: Sequence[int] = (), vram: Optional[str] = None,
               name: Optional[str] = None) -> Dict[str, Any]:
-        """Account for a process that berth did not start. It is left alone."""
+        """Account for a process that berth did not start, without touching it."""
         body = {"pid": pid, "gpus": list(gpus), "vram": vram or "", "name": name or ""}
         return cast(Dict[str, Any], self._wire.call("POST", "/v1/adopt", body))
 
     def pause(self, gpu: int) -> Dict[str, Any]:
-        """Keep new jobs off a card; what runs there goes on."""
+        """Start no new jobs on a GPU; running ones continue."""
         return cast(Dict[str, Any], self._wire.call("POST", f"/v1/gpus/{int(gpu)}/pause"))
 
     def resume(self, gpu: int) -> Dict[str, Any]:
-        """Let jobs on a card again."""
+        """Allow jobs on a GPU again."""
         return cast(Dict[str, Any], self._wire.call("POST", f"/v1/gpus/{int(gpu)}/resume"))
 
     def _act(self, action: str, ids: Sequence[Words], all: bool = False,
@@ -247,8 +247,8 @@ class Client:
             body["grace_s"] = grace
         return cast(List[Dict[str, Any]], self._wire.call("POST", "/v1/jobs/act", body)["jobs"])
 
-    def _return_of_daemon(self) -> None:
-        """Wait until it answers again, for as long as that takes."""
+    def _wait_for_daemon(self) -> None:
+        """Wait until the daemon answers again, however long that takes."""
         while True:
             time.sleep(_PAUSE)
             try:
@@ -260,11 +260,12 @@ class Client:
 
 
 class _Cut(BerthError):
-    """A log that ended without its mark."""
+    """A log stream that ended without its end marker."""
 
 
 def _read_log(reply: Reply, query: Dict[str, Any]) -> Iterator[bytes]:
-    """One connection's part of a log. query is brought up to the next byte."""
+    """The part of a log that one connection delivers. query is advanced to the
+    next byte."""
     headers = reply.response.headers
     query["attempt"] = int(headers["Berth-Log-Attempt"])
     query["offset"] = int(headers["Berth-Log-Offset"])
@@ -275,19 +276,19 @@ def _read_log(reply: Reply, query: Dict[str, Any]) -> Iterator[bytes]:
             yield piece
     except (OSError, ValueError, http.client.HTTPException) as err:
         raise _Cut(f"the log was cut off: {err}", kind="unreachable") from err
-    how = reply.trailers.get("berth-log-end")
-    if how == "gap":
+    end = reply.trailers.get("berth-log-end")
+    if end == "gap":
         following = int(reply.trailers["berth-log-next"])
         yield f"\n[berth: {following - query['offset']:,} bytes were dropped here to keep the log within its limit]\n".encode()
         query["offset"] = following
-    elif how == "failed":
+    elif end == "failed":
         raise BerthError(f"the log cannot be read beyond byte {query['offset']}", "see the daemon's log")
-    elif how != "complete":
+    elif end != "complete":
         raise _Cut("the daemon went away", kind="unreachable")
 
 
 def _read_events(reply: Reply, query: Dict[str, Any]) -> Iterator[Event]:
-    """One connection's events. query is brought up to the last one."""
+    """The events that one connection delivers. query is advanced to the last."""
     kind, rest = "", b""
     for piece in reply.chunks():
         *lines, rest = (rest + piece).split(b"\n")
@@ -298,8 +299,8 @@ def _read_events(reply: Reply, query: Dict[str, Any]) -> Iterator[Event]:
             elif field == "event":
                 kind = value
             elif field == "data" and kind == "error":
-                said = json.loads(value)
-                raise BerthError(said["problem"], said.get("hint", ""), "refused")
+                error = json.loads(value)
+                raise BerthError(error["problem"], error.get("hint", ""), "refused")
             elif field == "data" and kind == "":
                 event = cast(Event, json.loads(value))
                 query["since"] = event.get("seq") or query["since"]
@@ -307,8 +308,8 @@ def _read_events(reply: Reply, query: Dict[str, Any]) -> Iterator[Event]:
 
 
 def exit_status(job: JobView) -> int:
-    """A job's end as one number: its exit code, 128 + the signal, 124 for its
-    time limit, 0 only where it finished well, else 1."""
+    """A job's outcome as one number: its exit code, 128 + the signal, 124 for
+    its time limit, 0 only if it succeeded, else 1."""
     kind, _, what = (job["outcome"] or "").partition(":")
     if kind == "exit":
         return int(what)
@@ -323,7 +324,7 @@ def _statuses(ids: Sequence[str], jobs: List[JobView]) -> List[int]:
 
 
 def signal_number(name: str) -> int:
-    """The number of KILL, or of a signal that has none but its number."""
+    """The number of a signal, given as a name (KILL) or a number."""
     try:
         return int(signal.Signals["SIG" + name.upper()])
     except KeyError:
@@ -331,12 +332,12 @@ def signal_number(name: str) -> int:
 
 
 def _path(id: Words, under: str = "") -> str:
-    """Where a job is, whatever was taken for its id."""
+    """The URL path of a job, with its id escaped."""
     return f"/v1/jobs/{quote(str(id), safe='')}{under}"
 
 
 def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
-    """A spec as the API takes it: values as people write them."""
+    """A spec in the form of the API."""
     spec: Dict[str, Any] = {}
     for key, value in given.items():
         if value is None:
@@ -355,8 +356,8 @@ def _spec(given: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _pairs(environ: Mapping[str, str]) -> List[str]:
-    """An environment as it travels. JSON has no place for bytes that are no
-    text, so a variable with such a value stays behind."""
+    """An environment in the form of the API. JSON cannot hold bytes that are not
+    UTF-8, so variables with such values are left out."""
     pairs = []
     for key, value in environ.items():
         try:
@@ -368,7 +369,7 @@ def _pairs(environ: Mapping[str, str]) -> List[str]:
 
 
 def _umask() -> Optional[int]:
-    """This process's, which can be read without changing it on Linux alone."""
+    """This process's umask, which only Linux can read without changing it."""
     try:
         with open("/proc/self/status") as status:
             for line in status:
@@ -380,12 +381,12 @@ def _umask() -> Optional[int]:
 
 
 def _start_private() -> None:
-    """Have berth start a private daemon by its own rules, which it does for
-    the sake of a submission, also one that is only tried."""
+    """Let berth start a private daemon by its own rules. It does so for every
+    submission, even a dry run."""
     asked = subprocess.run([program(), "submit", "--dry-run", "--gpus", "0", "--", "true"], stdin=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if asked.returncode != 0:
-        raise BerthError.from_words(asked.stderr, "no daemon answers, and none could be started")
+        raise BerthError.from_stderr(asked.stderr, "no daemon is running, and none could be started")
 
 
 __all__ = ["Client", "Handle", "Words", "exit_status", "OVER"]

@@ -1,4 +1,4 @@
-"""How a program that is told to end does so."""
+"""SIGTERM as an exception."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Iterator
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """Meanwhile TERM is an exception as Ctrl-C is: it would end this process
-    on the spot, and nobody would stop the jobs. What the program itself does
-    about TERM stays, and it is only in the main thread that one may ask."""
+    """Raise SystemExit on SIGTERM, so that jobs are stopped as on Ctrl-C instead
+    of left behind. A handler of the program's own is kept, and only the main
+    thread may set one."""
     if (threading.current_thread() is not threading.main_thread()
             or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
         yield

@@ -1,14 +1,14 @@
-"""What goes wrong, as a person should read it."""
+"""The errors of this package."""
 
 from __future__ import annotations
 
 
 class BerthError(Exception):
-    """A problem, a hint what to do about it, and a kind for programs.
+    """A problem, a hint how to solve it, and a kind for programs.
 
-    Kinds are those of the HTTP API (docs/reference/api.md): invalid, forbidden,
-    not_found, refused, too_much, unavailable; and of this client:
-    unreachable (no daemon answers) and missing (there is no berth program).
+    Kinds are those of the HTTP API (berth help api): invalid, forbidden,
+    not_found, refused, too_much, unavailable; and of this client: unreachable
+    (no daemon answers) and missing (there is no berth program).
     """
 
     def __init__(self, problem: str, hint: str = "", kind: str = "unavailable") -> None:
@@ -21,10 +21,10 @@ class BerthError(Exception):
         return f"{self.problem}\nhint: {self.hint}" if self.hint else self.problem
 
     @classmethod
-    def from_words(cls, words: str, otherwise: str) -> BerthError:
-        """What berth said on its standard error, taken apart again."""
+    def from_stderr(cls, text: str, otherwise: str) -> BerthError:
+        """The error that berth printed, with its hint."""
         problem, hint = [], ""
-        for line in words.splitlines():
+        for line in text.splitlines():
             if line.startswith("hint: "):
                 hint = line[len("hint: "):]
             elif line.strip():

@@ -1,4 +1,4 @@
-"""The log files of a GPUScheduler: its own, and one for each job."""
+"""The log files of a GPUScheduler: its own, and one per job."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FORMAT = "%(asctime)s - %(levelname)s - %(message)s"
 
 
 class _MainLog(logging.handlers.RotatingFileHandler):
-    """Two schedulers may share a directory: when the other one has rotated
-    the file, this one goes on in the new file, not in the old."""
+    """A rotated log that two schedulers can share: when the other one has
+    rotated the file, this one continues in the new file."""
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # type: ignore[override, unused-ignore]
         if self.stream is not None:
@@ -32,21 +32,21 @@ class _MainLog(logging.handlers.RotatingFileHandler):
             if there is None or there.st_ino != mine.st_ino:
                 self.stream.close()
                 self.stream = self._open()
-            self.stream.seek(0, os.SEEK_END)  # its size is the other one's doing too
+            self.stream.seek(0, os.SEEK_END)  # the other one writes to it too
         return bool(super().shouldRollover(record))
 
 
 def level_number(level: Union[str, int]) -> int:
-    """A level by its name, in any case, or its number."""
+    """A level, given as a name in any case or as a number."""
     number = logging.getLevelName(level.upper()) if isinstance(level, str) else level
     if isinstance(number, bool) or not isinstance(number, int):
-        raise ValueError(f"log_level: found {level!r}, allowed DEBUG, INFO, WARNING, ERROR, CRITICAL, or a number")
+        raise ValueError(f"log_level: expected DEBUG, INFO, WARNING, ERROR, CRITICAL or a number, found {level!r}")
     return number
 
 
 def open_main_log(log_dir: Path, level: int) -> logging.Logger:
-    """A logger that belongs to nobody else: it is not in logging's registry,
-    and writes to the directory's kairos.log and to standard error."""
+    """A logger outside logging's registry, which writes to the directory's
+    kairos.log and to standard error."""
     log = logging.Logger("kairos", level)
     for handler in (_MainLog(log_dir / MAIN_LOG, maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8"),
                     logging.StreamHandler()):
@@ -56,22 +56,22 @@ def open_main_log(log_dir: Path, level: int) -> logging.Logger:
 
 
 def close_main_log(log: logging.Logger) -> None:
-    """Let go of the files."""
+    """Close the files."""
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
 
 
 def plain_name(name: str) -> str:
-    """A job's name as a part of a file's: no directory, no control character,
-    no byte that is no text, and not too long."""
+    """A job's name as part of a file name: no slash, no control character,
+    valid UTF-8, and not too long."""
     name = re.sub(r"[/\x00-\x1f\x7f-\x9f\ud800-\udfff]", "_", name)
     return name.encode()[:_NAME_BYTES].decode(errors="ignore") or "_"
 
 
 def create_job_log(log_dir: Path, name: str) -> Path:
-    """A new, empty log. Jobs of one name and one second get files of their
-    own, whichever process they belong to."""
+    """A new, empty log. Jobs with the same name and second get separate files,
+    even from different processes."""
     stem = f"{plain_name(name)}_{time.strftime('%Y%m%d_%H%M%S')}"
     count = 0
     while True:
@@ -84,11 +84,11 @@ def create_job_log(log_dir: Path, name: str) -> Path:
 
 
 def append_json(path: Path, entry: Mapping[str, Any]) -> None:
-    """Add one line of JSON, on a line of its own whatever the job printed
-    last. Like the job itself it only appends, so neither can hurt the other."""
+    """Add JSON on a separate line, whatever the job printed last. Like the job
+    it only appends, so neither overwrites the other."""
     with open(path, "ab+") as log:
-        cut = log.tell() > 0 and _last_byte(log) != b"\n"
-        log.write((b"\n" if cut else b"") + json.dumps(entry).encode() + b"\n")
+        unfinished = log.tell() > 0 and _last_byte(log) != b"\n"
+        log.write((b"\n" if unfinished else b"") + json.dumps(entry).encode() + b"\n")
 
 
 def _last_byte(log: Any) -> bytes:

@@ -1,12 +1,12 @@
-"""kairos's interface: many commands over the GPUs of this machine.
+"""kairos's interface: many commands on the GPUs of this machine.
 
     from berth import GPUScheduler, Job
 
     scheduler = GPUScheduler(n_gpus=4, jobs_per_gpu=2)
     statuses = scheduler.run_jobs([Job("python train.py --seed 1"), Job("python train.py --seed 2")])
 
-What runs when and where is berth's to decide: each call has a daemon of its
-own, which this module starts, tells what to run, listens to, and ends.
+berth decides what runs when and where: each call starts a private daemon,
+submits the jobs to it and ends it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .batch import Batch
 from .ending import terminated_as_interrupted
 from .joblog import level_number
 
-_SHARE_OF_CARD = 0.95  # what berth's shares divide among themselves
+_SHARE_OF_CARD = 0.95  # the part of a GPU's memory that berth's shares divide
 
 
 @dataclass
 class Job:
     """A command for bash, and what it needs.
 
-    env is added to this process's environment, for this job alone. A relative
-    venv_path is meant from working_dir, which is the current directory unless
-    it is given. A job without a name is called job_0, job_1 … by its place.
+    env is added to this process's environment, for this job only. A relative
+    venv_path is relative to working_dir, which is the current directory by
+    default. A job without a name is called job_0, job_1 … by its position.
     """
 
     command: str
@@ -42,18 +42,18 @@ class Job:
 
 @dataclass(frozen=True)
 class GPUSlot:
-    """A place for one job on a card."""
+    """A slot for one job on a GPU."""
 
     gpu_id: int
     slot_id: int
 
 
 class GPUScheduler:
-    """The first n_gpus cards of this machine, jobs_per_gpu jobs on each.
+    """The first n_gpus GPUs of this machine, with jobs_per_gpu jobs on each.
 
-    A job starts when memory_fraction of a card divided by jobs_per_gpu is
-    free, looked at every check_interval seconds: with 24 GB and two jobs per
-    card that is 11.4 GB. Logs go to log_dir.
+    A job starts when memory_fraction of a GPU's memory divided by
+    jobs_per_gpu is free, which is checked every check_interval seconds: with
+    24 GB and two jobs per GPU that is 11.4 GB. Logs go to log_dir.
     """
 
     def __init__(self, n_gpus: int, jobs_per_gpu: int, check_interval: float = 5.0,
@@ -62,7 +62,7 @@ class GPUScheduler:
         self.n_gpus = _count("n_gpus", n_gpus, 1024)
         self.jobs_per_gpu = _count("jobs_per_gpu", jobs_per_gpu, 1000)
         self.check_interval = _number("check_interval", check_interval, 86400, "seconds")
-        self.memory_fraction = _number("memory_fraction", memory_fraction, 1, "a part of a card")
+        self.memory_fraction = _number("memory_fraction", memory_fraction, 1, "a fraction")
         self.log_level = level_number(log_level)
         # A later change of directory moves neither logs nor jobs.
         self.log_dir = Path(log_dir).expanduser().absolute()
@@ -70,17 +70,17 @@ class GPUScheduler:
 
     @property
     def gpu_slots(self) -> List[GPUSlot]:
-        """The places there are: as many jobs run at a time at most."""
+        """The slots: at most this many jobs run at a time."""
         return [GPUSlot(gpu, slot) for gpu in range(self.n_gpus) for slot in range(self.jobs_per_gpu)]
 
     def run_jobs(self, jobs: Iterable[Job]) -> List[int]:
-        """Run them all, first come first served, and return their exit
-        statuses in their order: minus the number of a signal that ended one,
-        127 for one that never started.
+        """Run all jobs in order, and return their exit statuses in the same
+        order: minus the number of a signal that ended one, 127 for one that
+        never started.
 
-        A job that fails stops no other. Ctrl-C stops them all, and so does
-        TERM where the program has no other use for it. If this process is
-        killed, what it queued is still run to its end.
+        A failed job does not stop the others. Ctrl-C stops all of them, and so
+        does SIGTERM unless the program handles it. If this process is killed,
+        queued jobs still run.
         """
         todo = list(jobs)
         for index, job in enumerate(todo):
@@ -94,15 +94,15 @@ class GPUScheduler:
             return batch.run([_spec(job) for job in todo], [_name(job, i) for i, job in enumerate(todo)], self._fit)
 
     def _fit(self, cards: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What every job asks for, seeing the cards that there are."""
+        """The request that all jobs share, for the GPUs of this machine."""
         indices = {card["index"] for card in cards}
         if not indices.issuperset(range(self.n_gpus)):
             raise ValueError(f"n_gpus is {self.n_gpus}, but this machine has {len(indices)} "
                              f"GPU{'' if len(indices) == 1 else 's'}")
         asks: dict[str, Any] = {"allow": f"0-{self.n_gpus - 1}"}
         if self.memory_fraction != _SHARE_OF_CARD:
-            # Another part than that of berth's shares is declared in MiB. Of
-            # cards of different sizes the largest counts: that is never too little.
+            # berth's shares divide a fixed part of the memory, so another one is
+            # declared in MiB. The largest GPU counts: that is never too little.
             total = max(card["total_mib"] for card in cards if card["index"] < self.n_gpus)
             asks["vram"] = max(1, math.floor(total * self.memory_fraction / self.jobs_per_gpu))
             asks["gpus"] = 1 / self.jobs_per_gpu
@@ -111,13 +111,13 @@ class GPUScheduler:
 
 
 def _check(job: Job, index: int) -> None:
-    """Find what nothing can be made of before anything runs."""
+    """Refuse a bad job before anything runs."""
     if not hasattr(job, "command"):
-        raise TypeError(f"job {index}: found {job!r}, allowed a Job")
+        raise TypeError(f"job {index}: expected a Job, found {job!r}")
     if not isinstance(job.command, str) or not job.command.strip():
-        raise ValueError(f"job {index}: command: found {job.command!r}, allowed a line for bash")
+        raise ValueError(f"job {index}: command: expected a line for bash, found {job.command!r}")
     if job.env is not None and (not isinstance(job.env, Mapping) or None in job.env.values()):
-        raise ValueError(f"job {index}: env: found {job.env!r}, allowed names with their values")
+        raise ValueError(f"job {index}: env: expected names with values, found {job.env!r}")
 
 
 def _name(job: Job, index: int) -> str:
@@ -136,11 +136,11 @@ def _spec(job: Job) -> dict[str, Any]:
 
 def _count(name: str, value: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ValueError(f"{name}: found {value!r}, allowed a whole number from 1 to {most}")
+        raise ValueError(f"{name}: expected a whole number from 1 to {most}, found {value!r}")
     return value
 
 
 def _number(name: str, value: float, most: float, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= most:
-        raise ValueError(f"{name}: found {value!r}, allowed {what}, above 0 and up to {most:g}")
+        raise ValueError(f"{name}: expected {what} above 0 and up to {most:g}, found {value!r}")
     return float(value)

@@ -1,4 +1,4 @@
-"""A daemon of one's own, for as long as it is needed."""
+"""A private daemon for one run_jobs call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import BerthError
 from .places import program, state_home
 
 _SOCKET = "berth.sock"
-_SOCKET_BYTES = 100  # the kernel takes 107
+_SOCKET_BYTES = 100  # the kernel allows 107
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.02
@@ -25,12 +25,12 @@ _ORPHAN_SECONDS = 7 * 86400.0
 
 
 class PrivateDaemon:
-    """`berth serve` with a state directory of its own. It is no part of this
-    process's session: a lost terminal ends neither it nor its jobs. Once it
-    has no jobs and no caller it ends by itself."""
+    """`berth serve` with its own state directory. It is outside this process's
+    session, so a closed terminal ends neither it nor its jobs. It ends when it
+    has no jobs and no client."""
 
     def __init__(self, kind: str, options: Sequence[str], idle_exit: float = 5.0) -> None:
-        berth = program()  # without it there is nothing to make a place for
+        berth = program()  # before making a directory: this may fail
         home = state_home() / "berth" / kind
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(home)
@@ -39,8 +39,8 @@ class PrivateDaemon:
         self.socket = str(self.state_dir / _SOCKET)
         if len(os.fsencode(self.socket)) > _SOCKET_BYTES:
             self.socket = os.path.join(tempfile.mkdtemp(prefix="berth-", dir="/tmp"), "s")
-            os.symlink(self.socket, self.state_dir / _SOCKET)  # for whoever looks for it here
-        # What the user set for other daemons is not meant for this one.
+            os.symlink(self.socket, self.state_dir / _SOCKET)  # so that it is found here too
+        # The user's configuration is meant for other daemons.
         config = self.state_dir / "config.toml"
         config.touch(mode=0o600)
         self._argv = [berth, "serve", "--private", "--state-dir", str(self.state_dir), "--socket", self.socket,
@@ -49,18 +49,19 @@ class PrivateDaemon:
         self.client = Client(self.socket, autostart=False)
 
     def start(self) -> None:
-        """Start it, and return when it answers. Jobs of an earlier start are
-        found again."""
-        words = self.state_dir / "serve.err"
-        with open(words, "wb") as err:
+        """Start it, and return when it answers. It finds the jobs of an earlier
+        start."""
+        stderr = self.state_dir / "serve.err"
+        with open(stderr, "wb") as err:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                              stderr=err, cwd="/", start_new_session=True)
         end = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._process.poll() is not None:
-                raise BerthError.from_words(words.read_text(errors="replace"), "the daemon ended at once")
+                raise BerthError.from_stderr(stderr.read_text(errors="replace"), "the daemon ended at once")
             if time.monotonic() > end:
-                raise BerthError(f"the daemon does not answer after {_START_SECONDS:g} s", f"see {self.state_dir}")
+                raise BerthError(f"the daemon has not answered within {_START_SECONDS:g} s",
+                                 f"see the log in {self.state_dir}")
             time.sleep(_POLL_SECONDS)
 
     def _answers(self) -> bool:
@@ -74,19 +75,19 @@ class PrivateDaemon:
 
     @property
     def gone(self) -> bool:
-        """Whether it ended, or was killed."""
+        """Whether it has ended."""
         return self._process is not None and self._process.poll() is not None
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it is over by then: what was killed answers no more a
-        moment before it is gone."""
+        """Whether it ends within this time. A killed process stops answering
+        shortly before it is gone."""
         try:
             return self._process is not None and self._process.wait(seconds) is not None
         except subprocess.TimeoutExpired:
             return False
 
     def stop(self) -> None:
-        """End it. Its jobs, if it has any left, go on."""
+        """Stop it. Jobs that are left keep running."""
         if self._process is None:
             return
         self._process.terminate()
@@ -97,23 +98,23 @@ class PrivateDaemon:
             self._process.wait()
 
     def remove(self) -> None:
-        """Delete its state, once nothing in there is needed any more."""
+        """Delete its state."""
         _forget(self.state_dir)
 
 
 def _sweep(home: Path) -> None:
-    """Remove what daemons left whose Python was killed, a week after."""
+    """Remove state that is a week old and whose Python was killed."""
     for state in home.iterdir():
         try:
             old = time.time() - state.stat().st_mtime > _ORPHAN_SECONDS
             if old and not any(_held(lock) for lock in _locks(state)):
                 _forget(state)
         except OSError:
-            continue  # somebody else was faster
+            continue  # another process was faster
 
 
 def _forget(state: Path) -> None:
-    """Delete a state directory, and that of its socket where it has one."""
+    """Delete a state directory, and the separate one of its socket if any."""
     socket = state / _SOCKET
     if socket.is_symlink():
         shutil.rmtree(os.path.dirname(os.readlink(socket)), ignore_errors=True)
@@ -121,7 +122,7 @@ def _forget(state: Path) -> None:
 
 
 def _locks(state: Path) -> List[Path]:
-    """What the daemon and the supervisors of its jobs hold while they live."""
+    """The locks that the daemon and its supervisors hold while running."""
     return [state / "store" / "lock", *state.glob("keep/*/lock")]
 
 

@@ -1,4 +1,4 @@
-"""The objects of docs/reference/json.md, as far as a type checker should know them."""
+"""Types of the JSON objects (berth help json), for type checkers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OVER = ("finished", "failed", "cancelled")
 
 
 class JobView(TypedDict):
-    """A job. What is absent is None; times are RFC 3339."""
+    """A job. Absent values are None; times are RFC 3339."""
 
     id: str
     name: str
@@ -39,7 +39,7 @@ class _EventAlways(TypedDict):
 
 
 class Event(_EventAlways, total=False):
-    """One thing that happened."""
+    """One event."""
 
     seq: int
     job: JobView

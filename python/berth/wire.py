@@ -1,4 +1,4 @@
-"""HTTP as the daemon speaks it: JSON requests, logs, and events."""
+"""The daemon's HTTP: JSON requests, logs and events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from .errors import BerthError
 
-_REPLY_SECONDS = 90.0  # a wait answers after a minute at the latest
+_REPLY_SECONDS = 90.0  # a wait is answered within a minute
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -31,9 +31,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Wire:
-    """One daemon's address. Every request has a connection of its own, so
-    that a client may be used by many threads, and a restart of the daemon
-    breaks nothing that comes after it."""
+    """One daemon's address. Each request has its own connection, so that threads
+    can share a client and a restart of the daemon affects no later request."""
 
     def __init__(self, address: str, token: Optional[str] = None) -> None:
         self.address = address
@@ -49,7 +48,7 @@ class Wire:
 
     def open(self, method: str, path: str, body: Any = None, query: Optional[Mapping[str, Any]] = None,
              timeout: Optional[float] = None, headers: Optional[Mapping[str, str]] = None) -> Reply:
-        """One request; the caller reads its reply, and closes it."""
+        """One request; the caller reads the reply and closes it."""
         data = None if body is None else _json(body)
         sent = {"Content-Type": "application/json", **(headers or {})}
         if self._token:
@@ -59,7 +58,7 @@ class Wire:
             try:
                 conn.request(method, path + _query(query), body=data, headers=sent)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # refused before all of it was read: why, is in the reply
+                pass  # refused before it was read to the end; the reply says why
             response = conn.getresponse()
             if response.status >= 400:
                 raise _problem(response)
@@ -81,12 +80,11 @@ class Wire:
 
     def _unreachable(self, err: Exception) -> BerthError:
         return BerthError(f"no daemon answers at {self.address}: {err}",
-                          "start one with berth serve, or name another address", "unreachable")
+                          "start one with berth serve, or use another address", "unreachable")
 
 
 class Reply:
-    """A reply that is under way. read() gives what came, b"" at its end, and
-    trailers is whole then."""
+    """A reply that is still arriving. trailers is complete after chunks()."""
 
     def __init__(self, conn: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
         self._conn = conn
@@ -104,11 +102,11 @@ class Reply:
         self._conn.close()
 
     def chunks(self) -> Iterator[bytes]:
-        """The body as it comes. http.client would throw away the trailers,
-        which say whether a stream ended in order or was cut."""
+        """The body as it arrives. http.client would drop the trailers, which say
+        whether the stream is complete."""
         source: Union[BinaryIO, Any] = self.response.fp
         if not self.response.chunked:
-            raise http.client.HTTPException("the reply is no stream")
+            raise http.client.HTTPException("expected a chunked reply")
         while True:
             line = source.readline(1024)
             if not line.endswith(b"\n"):
@@ -117,7 +115,7 @@ class Reply:
             if size == 0:
                 break
             yield from self._chunk(source, size)
-            source.readline(2)  # the line end behind the chunk
+            source.readline(2)  # the line end after the chunk
         for name, value in http.client.parse_headers(source).items():
             self.trailers[name.lower()] = value
 
@@ -132,17 +130,18 @@ class Reply:
 
 
 def _json(body: Any) -> bytes:
-    """A request's body. JSON has no place for bytes that are no text, and
-    what is put in their place would be another command, or another path."""
+    """A request's body. JSON cannot hold bytes that are not UTF-8, and a
+    replacement would be another command or path."""
     text = json.dumps(body, ensure_ascii=False)
     try:
         return text.encode()
     except UnicodeEncodeError as err:
-        raise BerthError(f"{text[max(0, err.start - 20):err.end]!r} is no text", "use UTF-8", "invalid") from err
+        found = text[max(0, err.start - 20):err.end]
+        raise BerthError(f"expected UTF-8, found {found!r}", "", "invalid") from err
 
 
 def _query(query: Optional[Mapping[str, Any]]) -> str:
-    """Lists repeat their key, booleans are the API's words, None is left out."""
+    """A query string: lists repeat their key, None is left out."""
     pairs = []
     for key, value in (query or {}).items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
@@ -153,8 +152,8 @@ def _query(query: Optional[Mapping[str, Any]]) -> str:
 
 def _problem(response: http.client.HTTPResponse) -> BerthError:
     try:
-        said = json.loads(response.read(1 << 20))
-        return BerthError(said["problem"], said.get("hint", ""), said["kind"])
+        error = json.loads(response.read(1 << 20))
+        return BerthError(error["problem"], error.get("hint", ""), error["kind"])
     except (ValueError, KeyError, TypeError):
         return BerthError(f"unexpected answer: HTTP {response.status} {response.reason}",
                           "check that a berth daemon listens at this address")

@@ -1,5 +1,5 @@
-"""What the tests stand on: the real program, simulated cards, a home of one's
-own, and ways to wait for something to be so."""
+"""What the tests share: the real program, simulated GPUs, a temporary home, and
+ways to wait for a condition."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ PATIENCE = 60.0
 sys.path.insert(0, str(PYTHON))
 from berth import BerthError, Client, GPUScheduler, Job  # noqa: E402
 
-# What is started in the background ignores Ctrl-C, and so would the programs
-# that are tested.
+# A background process ignores Ctrl-C, and so would the programs under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ def _build() -> str:
 
 
 def until(what: Callable[[], Optional[T]]) -> T:
-    """Wait for something to be so; its value."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + PATIENCE
     while True:
         found = what()
@@ -61,8 +60,8 @@ def until(what: Callable[[], Optional[T]]) -> T:
 
 
 class Lab(unittest.TestCase):
-    """A directory that is home, state and current directory, and an
-    environment of its own. After each test nothing of it may be left."""
+    """A temporary home, state and current directory with a clean environment.
+    No test may leave anything behind."""
 
     sim = 2
 
@@ -97,8 +96,7 @@ class Lab(unittest.TestCase):
         return path.read_text() if path.exists() else ""
 
     def gate(self, name: str = "go") -> str:
-        """A command that waits until open(name) was called, or the test is
-        over: nothing of it may run on."""
+        """A command that waits until open(name) is called or the test ends."""
         return f"while [ -d {self.dir} ] && [ ! -e {self.dir / name} ]; do sleep 0.05; done"
 
     def open(self, name: str = "go") -> None:
@@ -111,8 +109,7 @@ class Lab(unittest.TestCase):
         return process
 
     def foreign(self, client: Client, gpu: int, mib: int) -> "subprocess.Popen[bytes]":
-        """A process on a card that no job started, once it has its memory
-        and the daemon knows."""
+        """An external process on a GPU, once the daemon sees its memory."""
         env = {**os.environ, "BERTH_SIM_DIR": client.status()["sim_dir"]}
         process = subprocess.Popen([berth(), "simjob", "--gpu", str(gpu), "--vram", str(mib), "--hold", "600"],
                                    env=env, stdout=subprocess.DEVNULL)
@@ -121,7 +118,7 @@ class Lab(unittest.TestCase):
         return process
 
     def _remove(self) -> None:
-        """Of a daemon that was killed, supervisors may still write there."""
+        """Supervisors of a killed daemon may still write there."""
         def gone() -> bool:
             shutil.rmtree(self.dir, ignore_errors=True)
             return not self.dir.exists()
@@ -158,7 +155,7 @@ class Running:
             self._result = err
 
     def _end(self) -> None:
-        """What a test that failed left waiting is not waited for."""
+        """Do not wait for what a failed test left waiting."""
         with contextlib.suppress(BerthError):
             self.client.cancel("all", grace=0)
         self._thread.join()

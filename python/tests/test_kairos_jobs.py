@@ -1,4 +1,4 @@
-"""What a job of kairos is, and what becomes of it."""
+"""The arguments of a kairos job, and its result."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Jobs(Lab):
         self.assertRegex(self.job_log("job_0"), r"(?m)^Version \d+$")
         with self.assertRaises(TypeError):
             Job()  # type: ignore[call-arg]
-        with self.assertRaisesRegex(ValueError, "job 1: command: found ' '"):
+        with self.assertRaisesRegex(ValueError, "job 1: command: expected .*, found ' '"):
             self.scheduler().run_jobs([Job("true"), Job(" ")])
-        with self.assertRaisesRegex(TypeError, "job 0: found 'true', allowed a Job"):
+        with self.assertRaisesRegex(TypeError, "job 0: expected a Job, found 'true'"):
             self.scheduler().run_jobs(["true"])  # type: ignore[list-item]
 
     def test_a_command_that_berth_cannot_be_told_runs_nothing_and_is_no_other(self) -> None:
-        for wrong, why in (("echo \udcff", "is no text"), ("true " + "x" * 200_000, "a word of the command has"),
+        for wrong, why in (("echo \udcff", "expected UTF-8"), ("true " + "x" * 200_000, "a word of the command has"),
                            ("true " + "x" * 3_000_000, "takes more than")):
             with self.assertRaisesRegex(BerthError, why) as caught:
                 self.scheduler().run_jobs([Job("touch ran"), Job(wrong)])
@@ -60,7 +60,7 @@ class Jobs(Lab):
             [Job('[[ $A == 5 && $B == /x && $C == $\'two\\nlines\' && -z ${D-unset} ]]',
                  env={"A": 5, "B": Path("/x"), "C": "two\nlines", "D": ""})]), [0])  # type: ignore[dict-item]
         for wrong in ({"A": None}, ["A=1"]):
-            with self.assertRaisesRegex(ValueError, "job 0: env: found"):
+            with self.assertRaisesRegex(ValueError, "job 0: env: expected .*, found"):
                 self.scheduler().run_jobs([Job("true", env=wrong)])  # type: ignore[arg-type]
 
     def test_the_card_that_was_given_wins_over_the_jobs_own_variable(self) -> None:
@@ -154,7 +154,7 @@ class Jobs(Lab):
 class Order(Lab):
     def test_jobs_start_one_after_the_other_as_places_become_free(self) -> None:
         # seeds: K11
-        # Once one of each ran, whoever put short jobs first would do so here.
+        # After one of each has run, a policy that prefers short jobs would show here.
         jobs = [Job(f"echo {i} >> order; sleep {0.6 if i % 2 == 0 else 0}", job_name="odd" if i % 2 else "even")
                 for i in range(8)]
         self.assertEqual(self.scheduler(1, 1).run_jobs(jobs), [0] * 8)

@@ -1,4 +1,4 @@
-"""When a job of kairos may start, and what is said while it may not."""
+"""When a kairos job may start, and what is logged while it waits."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Memory(Lab):
         run = Running(self, self.scheduler(1, 2), [Job(self.gate()), Job(self.gate()), Job("true", job_name="last")])
         until(lambda: run.states() == ["running", "running", "queued"])
         # 24576 MiB × 0.95 / 2 = 11673; one MiB less than that stays free.
-        stranger = self.foreign(run.client, 0, 24576 - 11672)
+        external = self.foreign(run.client, 0, 24576 - 11672)
         self.open()
         waits = r"Job 2 \(last\) waits for GPU 0: 11672 MiB free, 11673 MiB needed"
         until(lambda: self.main_log().count("11672 MiB free, 11673 MiB needed") >= 2)
         self.assertRegex(self.main_log(), waits)
         self.assertEqual(run.states(), ["finished", "finished", "queued"])
-        stranger.kill()
-        stranger.wait()
+        external.kill()
+        external.wait()
         self.assertEqual(run.result(), [0, 0, 0])
 
     def test_exactly_enough_is_enough(self) -> None:
@@ -103,7 +103,7 @@ class Memory(Lab):
         until(lambda: "GPU 0: 21576 MiB free of 24576 MiB" in self.main_log())
         run.client.cancel("all", grace=0)
         run.result()
-        self.assertRegex(self.main_log(), r"INFO - Starting job 0 .* 23347 MiB promised to jobs, 0 MiB used by others")
+        self.assertRegex(self.main_log(), r"INFO - Starting job 0 .* 23347 MiB allocated to jobs, 0 MiB used by other processes")
         self.assertIn("peak memory 3000 MiB", self.main_log())
 
 
@@ -119,7 +119,7 @@ class Unreadable(Lab):
         until(lambda: run.states()[0] == "finished")
 
         def told() -> int:
-            return self.main_log().count("WARNING - Job 1 (job_1) is not started: ")
+            return self.main_log().count("WARNING - Job 1 (job_1) cannot start: ")
         before = told()
         until(lambda: told() >= before + 2)
         self.assertEqual(run.states(), ["finished", "queued"])
@@ -151,7 +151,7 @@ class Unreadable(Lab):
         self.open("broken")
         until(lambda: run.client.gpus()[0]["stale"])
         self.open()
-        until(lambda: self.main_log().count("WARNING - Job 1 (job_1) is not started: ") >= 2)
+        until(lambda: self.main_log().count("WARNING - Job 1 (job_1) cannot start: ") >= 2)
         self.assertFalse(os.path.exists("ran"))
         os.unlink("broken")
         self.assertEqual(run.result(), [0, 0])

@@ -1,4 +1,4 @@
-"""A run of kairos as a whole: its logs, its end, and what outlives what."""
+"""A whole run of kairos: its logs, its end, and what survives what."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Whole(Lab):
             (place / "train.py").write_text(TRAIN)
         if subprocess.run([sys.executable, "-m", "venv", "--without-pip", project / ".venv"], check=False).returncode:
             self.skipTest("python3 -m venv does not work here")
-        # An environment without python finds the one that is activated.
+        # Without python on PATH, the activated environment's is used.
         Path("quick.py").write_text(QUICK_START.format(project=project))
         (self.dir / "bin").mkdir()
         (self.dir / "bin" / "python").symlink_to(sys.executable)
@@ -115,7 +115,7 @@ class Whole(Lab):
         self.assertIn("INFO - Starting job 0", Path("usual/kairos.log").read_text())
         self.scheduler(log_dir="number", log_level=logging.CRITICAL).run_jobs(jobs)
         self.assertEqual(Path("number/kairos.log").read_text(), "")
-        with self.assertRaisesRegex(ValueError, "log_level: found 'LOUD'"):
+        with self.assertRaisesRegex(ValueError, "log_level: expected .*, found 'LOUD'"):
             self.scheduler(log_level="LOUD")
 
     def test_it_leaves_no_trace_in_the_program_that_uses_it(self) -> None:
@@ -147,7 +147,7 @@ class Ends(Lab):
         said, _ = process.communicate(timeout=60)
         self.assertTrue(said.rstrip().endswith("KeyboardInterrupt"), said)
         self.assertIn("ended", self.job_log("job_0"))
-        self.assertNotIn("The daemon was lost", said)
+        self.assertNotIn("The daemon died", said)
         self.assertFalse(os.path.exists("second"))
         self.assertEqual(list((self.dir / "state" / "berth" / "kairos").iterdir()), [])
 
@@ -212,7 +212,7 @@ class Ends(Lab):
         run = Running(self, self.scheduler(), jobs)
         until(lambda: os.path.exists("count0"))
         os.kill(run.client.status()["pid"], signal.SIGKILL)
-        until(lambda: "The daemon was lost" in self.main_log())
+        until(lambda: "The daemon died" in self.main_log())
         self.open()
         self.assertEqual(run.result(), [7, 8])
         for name in ("count0", "count1"):

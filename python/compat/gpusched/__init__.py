@@ -10,7 +10,7 @@ from typing import NoReturn
 
 try:
     import berth  # noqa: F401
-except ModuleNotFoundError:  # not installed: it lies beside this directory
+except ModuleNotFoundError:  # not installed: it is beside this directory
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from berth import BerthError
@@ -18,7 +18,8 @@ from berth.places import program
 
 
 def become(*words: str) -> NoReturn:
-    """Go on as berth: same process, so signals and the exit status are its."""
+    """Replace this process with berth, so that signals and the exit status are
+    berth's."""
     try:
         binary = program()
     except BerthError as err:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 try:
     import berth  # noqa: F401
-except ModuleNotFoundError:  # not installed: it lies beside this directory
+except ModuleNotFoundError:  # not installed: it is beside this directory
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 from berth import GPUScheduler, GPUSlot, Job
