@@ -145,7 +145,7 @@ class Client:
         return cast(Dict[str, Any], self._wire.call("GET", "/v1/status"))
 
     def logs(self, id: Words, *, follow: bool = False, lines: int = 0, attempt: int = 0) -> Iterator[bytes]:
-        """A job's output, in pieces as they arrive. With follow, until the job
+        """A job's output as it arrives. With follow, until the job
         ends, through restarts of the daemon: no byte is lost or repeated."""
         query: Dict[str, Any] = {"attempt": attempt or None, "lines": lines or None, "follow": follow or None,
                                  "pieces": True}
