@@ -1,5 +1,5 @@
 // Command berth-keep holds one job at a time for berth and outlives it.
-// berth starts it; it is of no use by hand.
+// It is started by berth, not by hand.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// cpuSet is a set of CPUs as the kernel reads it.
+// cpuSet is a set of CPUs in the kernel's form.
 type cpuSet []uint64
 
 func (s cpuSet) count() (n int) {
@@ -19,7 +19,7 @@ func (s cpuSet) count() (n int) {
 	return n
 }
 
-// ParseCPUs reads a list of CPUs as the kernel writes it, "0-7,16-23".
+// ParseCPUs reads a list of CPUs in the kernel's form, "0-7,16-23".
 func ParseCPUs(list string) ([]int, error) {
 	var cpus []int
 	for part := range strings.SplitSeq(list, ",") {
@@ -30,7 +30,7 @@ func ParseCPUs(list string) ([]int, error) {
 		first, err := strconv.ParseUint(low, 10, 32)
 		last, lastErr := strconv.ParseUint(high, 10, 32)
 		if err != nil || lastErr != nil || first > last || last >= maxCPUs || len(cpus)+int(last-first) >= maxCPUs {
-			return nil, fmt.Errorf("no list of CPUs %q", list)
+			return nil, fmt.Errorf("expected a list of CPUs such as 0-7,16-23, found %q", list)
 		}
 		for cpu := first; cpu <= last; cpu++ {
 			cpus = append(cpus, int(cpu))
@@ -51,9 +51,8 @@ func parseAffinity(list string) (cpuSet, error) {
 	return set, nil
 }
 
-// pin keeps the calling thread, and what it becomes, to the CPUs of the list.
-// The kernel gives it those of them that the host allows at all; remark is what
-// it has to do without.
+// pin restricts the calling thread, and what it becomes, to the CPUs of the
+// list that the host allows. remark is what could not be done.
 func pin(list string) (remark string) {
 	if list == "" {
 		return ""
@@ -70,7 +69,7 @@ func pin(list string) (remark string) {
 	now := make(cpuSet, maxCPUs/64)
 	_, _, errno = syscall.RawSyscall(syscall.SYS_SCHED_GETAFFINITY, 0, uintptr(len(now)*wordBytes), sized(&now[0]))
 	if errno == 0 && now.count() < set.count() {
-		return fmt.Sprintf("pinned to %d of the CPUs %s; the host allows no more", now.count(), list)
+		return fmt.Sprintf("pinned to only %d of the CPUs %s: the host allows no more", now.count(), list)
 	}
 	return ""
 }

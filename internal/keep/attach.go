@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// maxAttached bounds how many look at one terminal.
+	// maxAttached bounds the connections to one terminal.
 	maxAttached = 32
-	// attachQueue is how many pieces of output one may be behind.
+	// attachQueue is how many pieces of output a connection may be behind.
 	attachQueue = 256
-	// maxTyped bounds one frame of what is typed.
+	// maxTyped bounds one frame of input.
 	maxTyped = 1 << 20
 )
 
 // attacher is one connection to a job's terminal.
 type attacher struct {
 	conn  *conn
-	out   chan []byte // closed when it is let go of
-	ended bool        // because the job has ended; read after out was closed
+	out   chan []byte // closed when it is detached
+	ended bool        // because the job has ended; read after out is closed
 }
 
 // attach serves a connection until it or the job ends.
@@ -27,7 +27,7 @@ func (t *terminal) attach(c *conn, first Frame) {
 	t.mu.Lock()
 	if t.over || len(t.attached) >= maxAttached {
 		t.mu.Unlock()
-		go c.refuse("the terminal is gone, or too many are attached")
+		go c.refuse("the terminal is gone, or has too many connections")
 		return
 	}
 	a.out <- outputFrame(t.recent())
@@ -37,12 +37,12 @@ func (t *terminal) attach(c *conn, first Frame) {
 	go t.obey(a, first)
 }
 
-// write sends what is shown.
+// write sends the output.
 func (a *attacher) write() {
 	defer a.conn.close()
 	for frame := range a.out {
 		if !a.conn.put(frame) {
-			// Its reader detaches it; until then nobody waits for it either.
+			// Its reader detaches it; until then nothing waits for it.
 			a.conn.shut(syscall.SHUT_RDWR)
 			return
 		}
@@ -52,7 +52,7 @@ func (a *attacher) write() {
 	}
 }
 
-// obey does what the attacher says.
+// obey carries out a frame from the attached client.
 func (t *terminal) obey(a *attacher, frame Frame) {
 	for err := error(nil); err == nil; frame, err = readFrame(a.conn.reader, maxTyped) {
 		switch frame.Kind {
@@ -75,29 +75,30 @@ func (c *conn) refuse(why string) {
 	c.send(Frame{FrameEnded, []Field{{"why", why}}})
 }
 
-// AttachFrame is the first of a connection that wants a job's terminal. A size
-// of nothing leaves the terminal's as it is.
+// AttachFrame is the first frame of a connection to a job's terminal. A zero
+// size leaves the terminal's unchanged.
 func AttachFrame(rows, cols int) Frame { return windowFrame(FrameAttach, rows, cols) }
 
-// AttachTo is AttachFrame for one attempt of one job. Supervisors serve one job
-// after another: whoever comes late must not get the next one's terminal.
+// AttachTo is AttachFrame for one attempt of one job. Supervisors hold one job
+// after another: a client that comes late must not get the next job's
+// terminal.
 func AttachTo(job string, attempt int) Frame {
 	f := AttachFrame(0, 0)
 	f.Fields = append(f.Fields, Field{"job", job}, Field{"attempt", strconv.Itoa(attempt)})
 	return f
 }
 
-// ResizeFrame says that the window has another size.
+// ResizeFrame reports a new size of the window.
 func ResizeFrame(rows, cols int) Frame { return windowFrame(FrameResize, rows, cols) }
 
 func windowFrame(kind FrameKind, rows, cols int) Frame {
 	return Frame{kind, []Field{{"rows", strconv.Itoa(rows)}, {"cols", strconv.Itoa(cols)}}}
 }
 
-// InputFrame is what was typed.
+// InputFrame is typed input.
 func InputFrame(data []byte) Frame { return Frame{FrameInput, []Field{{"data", string(data)}}} }
 
-// outputFrame is encoded once for all who are attached.
+// outputFrame is encoded once for all connections.
 func outputFrame(data []byte) []byte {
 	bytes, err := Frame{FrameOutput, []Field{{"data", string(data)}}}.Encode()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// What a stage is started with, by descriptor, beside the standard ones.
+// The descriptors of a stage, beside the standard ones.
 const (
 	fdStage      = 3 // its end of the socket
 	fdStageSetup = 4 // the set-up pipe, if the order has one
@@ -21,10 +21,10 @@ const (
 // fdSetup is where the job finds its set-up pipe.
 const fdSetup = 3
 
-// begin is the stage process. It ends as the job, or having said why not.
+// begin is the stage process. It becomes the job, or reports why not.
 //
-// What belongs to a thread and not to the process, as its niceness and its
-// keyring, is set on the one that executes the command.
+// Attributes of a thread, such as its niceness and its keyring, are set on the
+// thread that executes the command.
 func begin() int {
 	runtime.LockOSThread()
 	if !onStage() {
@@ -32,7 +32,7 @@ func begin() int {
 	}
 	frame, err := ReadFrame(descriptor(fdStage))
 	if err != nil {
-		return 1 // the supervisor is gone: without its order nothing runs
+		return 1 // the supervisor is gone: nothing runs without its order
 	}
 	b := beginning{socket: fdStage}
 	o, err := orderOf(frame)
@@ -43,12 +43,12 @@ func begin() int {
 	return 1
 }
 
-// onStage readies a process that a supervisor started with a socket, and says
-// what is wrong where somebody else did.
+// onStage prepares a process that a supervisor started with a socket, and
+// complains if it was started in another way.
 func onStage() bool {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fdStage, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+		fmt.Fprintln(os.Stderr, "berth-keep: this program is started by berth, not by hand")
 		return false
 	}
 	clearMask()
@@ -57,14 +57,14 @@ func onStage() bool {
 	return true
 }
 
-// beginning is a stage's way to the job.
+// beginning is a stage on its way to the job.
 type beginning struct {
 	socket int
 	note   string
 }
 
-// become does what the order says, in an order that matters: what takes root's
-// rights first, then the drop, then what takes the user's, then the command.
+// become carries out the order. The sequence matters: first what needs root,
+// then the drop, then what needs the user, then the command.
 func (b *beginning) become(o Order, join []string) error {
 	b.join(join)
 	if err := resetPriority(o.Credential != nil); err != nil {
@@ -84,7 +84,7 @@ func (b *beginning) become(o Order, join []string) error {
 		}
 	}
 	if o.LogAlone {
-		setAside(o.Log) // whatever comes now, the old one is not this job's
+		setAside(o.Log) // an old log is not this job's
 	}
 	if err := os.Chdir(o.Dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
@@ -98,7 +98,7 @@ func (b *beginning) become(o Order, join []string) error {
 	return err
 }
 
-// perform ends as the command. It returns only what went wrong.
+// perform becomes the command. It returns only on failure.
 func (b *beginning) perform(o Order, log *logFile) error {
 	path, err := lookPath(o.Argv[0], o.Dir, o.Env)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *beginning) perform(o Order, log *logFile) error {
 	return execute(path, o.Argv, o.Env)
 }
 
-// join enters the cgroups that hold the job to its limits.
+// join enters the cgroups that enforce the job's limits.
 func (b *beginning) join(dirs []string) {
 	for _, dir := range dirs {
 		if err := setting(dir, "cgroup.procs", "0"); err != nil {
@@ -124,9 +124,9 @@ func (b *beginning) join(dirs []string) {
 	}
 }
 
-// resetPriority takes back what was meant for berth: a job is neither spared by
-// the kernel nor served first. Whoever has a credential starts from nothing, as
-// far as the host allows; others keep what makes them humbler.
+// resetPriority undoes what was meant for berth: the kernel must neither spare
+// a job nor prefer it. A job with a credential starts from zero, as far as the
+// host allows; others keep what makes them less important.
 func resetPriority(all bool) error {
 	nice, adj := ownPriority()
 	if nice < 0 || (all && nice > 0) {
@@ -142,7 +142,7 @@ func resetPriority(all bool) error {
 	return nil
 }
 
-// ownPriority is how the kernel treats this process; 0 is as any other.
+// ownPriority is the priority of this process; 0 is the default.
 func ownPriority() (nice, oomScoreAdj int) {
 	const offset = 20 // the system call returns 20 - nice, so that it is never negative
 	if n, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil {
@@ -160,8 +160,8 @@ func openLogOf(o Order) (*logFile, error) {
 	return openLog(o.Log)
 }
 
-// arrange gives the job its descriptors, and the supervisor the log's: one
-// that can be read too, where the user may.
+// arrange gives the job its descriptors, and the supervisor the log's,
+// readable if the user may read it.
 func (b *beginning) arrange(o Order, log *logFile) error {
 	theirs, err := log.reopened(syscall.O_RDWR | syscall.O_APPEND)
 	if err != nil {
@@ -176,11 +176,11 @@ func (b *beginning) arrange(o Order, log *logFile) error {
 	if !o.Pty {
 		for fd := 1; fd <= 2; fd++ {
 			if err := syscall.Dup3(log.fd, fd, 0); err != nil {
-				return fmt.Errorf("give it its log: %w", err)
+				return fmt.Errorf("pass the log on: %w", err)
 			}
 		}
 	}
-	// The set-up pipe has to be where the socket is.
+	// The set-up pipe takes the place of the socket.
 	const spare = 10
 	moved, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(b.socket), syscall.F_DUPFD_CLOEXEC, spare)
 	if errno != 0 {
@@ -191,14 +191,14 @@ func (b *beginning) arrange(o Order, log *logFile) error {
 	first := fdSetup
 	if o.Setup {
 		if err := syscall.Dup3(fdStageSetup, fdSetup, 0); err != nil {
-			return fmt.Errorf("give it its set-up pipe: %w", err)
+			return fmt.Errorf("pass the set-up pipe on: %w", err)
 		}
 		first++
 	}
 	return closeOnExecFrom(first)
 }
 
-// closeOnExecFrom marks all descriptors from that one on, whoever opened them.
+// closeOnExecFrom marks all descriptors from first on, whatever opened them.
 func closeOnExecFrom(first int) error {
 	const sysCloseRange, onExec = 436, 4 // the number is the same on every architecture
 	_, _, errno := syscall.Syscall(sysCloseRange, uintptr(first), uintptr(^uint32(0)), onExec)
@@ -217,7 +217,7 @@ func closeOnExecFrom(first int) error {
 	return nil
 }
 
-// execute replaces the stage by the command. It returns only what went wrong.
+// execute replaces the stage by the command. It returns only on failure.
 func execute(path string, argv, env []string) error {
 	err := syscall.Exec(path, argv, env)
 	if errors.Is(err, syscall.ENOEXEC) {
@@ -226,7 +226,7 @@ func execute(path string, argv, env []string) error {
 	return fmt.Errorf("exec %s: %w", path, err)
 }
 
-// say sends a frame, with a descriptor where there is one.
+// say sends a frame, with a descriptor if there is one.
 func (b *beginning) say(f Frame, fd int) {
 	bytes, err := f.Encode()
 	if err != nil {
@@ -236,12 +236,12 @@ func (b *beginning) say(f Frame, fd int) {
 	if fd >= 0 {
 		rights = syscall.UnixRights(fd)
 	}
-	// A supervisor that does not hear it is dead, and the job is hunted.
+	// If this fails, the supervisor is dead, and berth kills the job.
 	_ = syscall.Sendmsg(b.socket, bytes, rights, nil, syscall.MSG_NOSIGNAL)
 }
 
-// undumpable keeps everyone else from looking into the process or making it
-// leave a core file. A new program begins without it.
+// undumpable keeps other processes from tracing this one or making it dump
+// core. It ends with an exec.
 func undumpable() {
 	const prSetDumpable = 4
 	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0)
@@ -256,7 +256,7 @@ func hasVariable(env []string, name string) bool {
 	return false
 }
 
-// descriptor reads from a descriptor that no one else is to close.
+// descriptor reads from a descriptor that must not be closed.
 type descriptor int
 
 func (d descriptor) Read(p []byte) (int, error) {
@@ -274,5 +274,5 @@ func (d descriptor) Read(p []byte) (int, error) {
 	}
 }
 
-// sized is a pointer as system calls take it.
+// sized is a pointer in the form that system calls take.
 func sized[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

@@ -21,17 +21,17 @@ import (
 // padded with zeros. The sum covers everything before its own line.
 const blockHeader = "berth-keep 1\n"
 
-// What the strings of a record may take up, quoted. A path that does not fit
-// is left out, since half a path names something else; an explanation is cut.
+// The room for the strings of a record, quoted. A path that does not fit is
+// omitted, since half a path names something else; a message is truncated.
 const (
 	maxPathQuoted  = 1000
 	maxTextQuoted  = 300
 	maxShortQuoted = 120
 )
 
-// visit passes every field by its key, in the order a block has them. Writing
-// and reading are two visitors of this one list. It makes no garbage: a
-// supervisor writes several blocks for each of the jobs it holds in turn.
+// visit passes every field with its key, in the order of a block. Writing and
+// reading are two visitors of this one list. It allocates nothing: a
+// supervisor writes several blocks for each of its jobs.
 func (r *Record) visit(v visitor) {
 	v.text("state", (*string)(&r.State), maxShortQuoted, cut)
 	v.uint("seq", &r.Seq)
@@ -94,8 +94,8 @@ func (r Record) Encode() []byte {
 	return w.block[:BlockSize]
 }
 
-// DecodeRecord reads a block back. Keys it does not know are skipped: a later
-// supervisor may say more.
+// DecodeRecord reads a block. It skips unknown keys: a later supervisor may
+// write more.
 func DecodeRecord(block []byte) (Record, error) {
 	if len(block) != BlockSize {
 		return Record{}, fmt.Errorf("%w: %d bytes", errDamaged, len(block))
@@ -138,7 +138,7 @@ func decodeLines(body string) (Record, error) {
 	return Record{}, fmt.Errorf("%w: state %q", errDamaged, r.State)
 }
 
-// cut shortens a text until it fits; leaveOut drops what does not fit.
+// cut truncates a text until it fits; leaveOut omits one that does not fit.
 func cut(s string, limit int) string {
 	for len(strconv.Quote(s)) > limit {
 		s = s[:len(s)-1-len(s)/16]

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// blockWriter appends lines to a block. Empty texts and zero times are left
-// out.
+// blockWriter appends lines to a block. It omits empty texts and zero times.
 type blockWriter struct{ block []byte }
 
 func (w *blockWriter) key(key string) { w.block = append(append(w.block, key...), '=') }
@@ -52,11 +51,11 @@ func (w *blockWriter) time(key string, p *time.Time) {
 	}
 }
 
-// blockReader holds a block's values by their keys. A key that is missing
-// leaves its field as it was.
+// blockReader holds a block's values by key. A missing key leaves its field
+// unchanged.
 type blockReader map[string]string
 
-// read fills the record. The first value that makes no sense is an error.
+// read fills the record. The first invalid value is an error.
 func (r *Record) read(values blockReader) error {
 	f := &fieldReader{values: values}
 	r.visit(f)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// writeTimeout bounds how long a berth that does not read can hold its
-// supervisor up. It is disconnected then, and may come back.
+// writeTimeout bounds how long a berth that does not read can block its
+// supervisor. It is then disconnected, and may come back.
 const writeTimeout = 5 * time.Second
 
-// introduction is how long a new connection may take to say what it wants. A
-// berth of the first protocol says nothing until it was greeted.
+// introduction is how long a new connection may take to send its first frame.
+// A berth of the first protocol sends nothing before the greeting.
 const introduction = 250 * time.Millisecond
 
-// conn is a connection to a berth, or to someone attached to a terminal.
+// conn is a connection to a berth, or to a client attached to a terminal.
 type conn struct {
 	file   *os.File
 	reader *bufio.Reader
@@ -36,13 +36,13 @@ func newConn(fd int) *conn {
 	return &conn{file, bufio.NewReaderSize(file, 4096)}
 }
 
-// visit is a connection that wants a job's terminal.
+// visit is a connection to a job's terminal.
 type visit struct {
 	conn  *conn
 	first Frame
 }
 
-// introduce finds out who has connected.
+// introduce finds out what has connected.
 func (c *conn) introduce(berths chan<- *conn, visits chan<- visit) {
 	_ = c.file.SetReadDeadline(time.Now().Add(introduction))
 	if _, err := c.reader.Peek(1); err != nil {
@@ -63,7 +63,7 @@ func (c *conn) introduce(berths chan<- *conn, visits chan<- visit) {
 	case first.Kind == FrameAttach:
 		visits <- visit{c, first}
 	default:
-		berths <- c // its first frame says no more than that
+		berths <- c // its first frame says nothing more
 	}
 }
 
@@ -78,7 +78,8 @@ func (c *conn) read(to chan<- incoming) {
 	}
 }
 
-// send writes a frame. On error the connection is shut, and its reader tells.
+// send writes a frame. On error the connection is shut, and its reader reports
+// it.
 func (c *conn) send(f Frame) {
 	bytes, err := f.Encode()
 	if err != nil {
@@ -89,7 +90,7 @@ func (c *conn) send(f Frame) {
 	}
 }
 
-// put writes bytes and reports whether they went.
+// put writes bytes and reports success.
 func (c *conn) put(bytes []byte) bool {
 	c.file.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := c.file.Write(bytes)
@@ -128,7 +129,7 @@ func listen(berths chan<- *conn, visits chan<- visit) error {
 			case err != nil:
 				return
 			case acceptErr != nil:
-				time.Sleep(100 * time.Millisecond) // no descriptors left, say: do not spin
+				time.Sleep(100 * time.Millisecond) // do not spin, for example when out of descriptors
 			case !trusted(fd):
 				syscall.Close(fd)
 			default:
@@ -139,13 +140,13 @@ func listen(berths chan<- *conn, visits chan<- visit) error {
 	return nil
 }
 
-// trusted asks the kernel who is at the other end.
+// trusted asks the kernel for the user at the other end.
 func trusted(fd int) bool {
 	peer, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	return err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
 }
 
-// hello says who this is and what it holds.
+// hello is the greeting: the supervisor and its job.
 func (k *keeper) hello() Frame {
 	r := k.record
 	return Frame{FrameHello, []Field{

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Credential is whom a job runs as. Only a supervisor of root's can become
-// somebody else; without one a job runs as its supervisor does, with the
-// limits and the mask that berth itself was started with.
+// Credential is the user a job runs as. Only a supervisor that is root can
+// change users. Without one, a job runs as its supervisor does, with berth's
+// own limits and umask.
 type Credential struct {
 	UID, GID int
 	Groups   []int // all supplementary groups, and no others
 	Rlimits  []Rlimit
-	Umask    int    // -1: as it is
-	Home     string // becomes HOME where the environment has none
+	Umask    int    // -1: unchanged
+	Home     string // becomes HOME if the environment has none
 }
 
 // Rlimit is one resource limit. Unlimited is Infinity.
@@ -24,34 +24,34 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Infinity is a limit that limits nothing.
+// Infinity is the absence of a limit.
 const Infinity = ^uint64(0)
 
-// What the kernel has room for.
+// The kernel's bounds.
 const (
 	maxID       = 1<<32 - 2
 	maxGroups   = 65536
 	maxResource = 15
 )
 
-// check refuses what no process could be given.
+// check refuses values that no process can have.
 func (c *Credential) check() error {
 	switch {
 	case !isID(c.UID) || !isID(c.GID):
-		return fmt.Errorf("no user %d:%d", c.UID, c.GID)
+		return fmt.Errorf("expected a user and a group, found %d:%d", c.UID, c.GID)
 	case len(c.Groups) > maxGroups:
-		return fmt.Errorf("%d groups, at most %d", len(c.Groups), maxGroups)
+		return fmt.Errorf("expected at most %d groups, found %d", maxGroups, len(c.Groups))
 	case c.Umask < -1 || c.Umask > 0o777:
-		return fmt.Errorf("no umask %d", c.Umask)
+		return fmt.Errorf("expected a umask, found %d", c.Umask)
 	}
 	for _, gid := range c.Groups {
 		if !isID(gid) {
-			return fmt.Errorf("no group %d", gid)
+			return fmt.Errorf("expected a group, found %d", gid)
 		}
 	}
 	for _, limit := range c.Rlimits {
 		if limit.Resource < 0 || limit.Resource > maxResource || limit.Soft > limit.Hard {
-			return fmt.Errorf("no limit %+v", limit)
+			return fmt.Errorf("expected a resource limit, found %+v", limit)
 		}
 	}
 	return nil
@@ -59,10 +59,10 @@ func (c *Credential) check() error {
 
 func isID(n int) bool { return n >= 0 && n <= maxID }
 
-// checkFiles refuses paths that would depend on where the supervisor is.
+// checkFiles refuses paths that would depend on the supervisor's directory.
 func (o Order) checkFiles() error {
 	if !filepath.IsAbs(o.Dir) || !filepath.IsAbs(o.Log) {
-		return fmt.Errorf("directory %q and log %q must be whole paths", o.Dir, o.Log)
+		return fmt.Errorf("expected absolute paths, found directory %q and log %q", o.Dir, o.Log)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (c *Credential) fields() []Field {
 	return fields
 }
 
-// credentialOf reads them back. An order either names a user whole or none.
+// credentialOf reads them back. An order has a complete user or none.
 func credentialOf(f Frame) (*Credential, error) {
 	if f.Get("uid") == "" && f.Get("gid") == "" {
 		return nil, nil

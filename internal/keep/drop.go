@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// drop makes the process the user's, all its threads, and proves it. Whatever
-// fails here ends the stage: a job never runs as somebody else than it should.
-// remark is what it has to do without.
+// drop changes the process to the user, in all its threads, and verifies it.
+// Any failure ends the stage: a job never runs as the wrong user. remark is
+// what could not be done.
 func drop(c *Credential) (remark string, err error) {
 	remark, err = raiseLimits(c.Rlimits)
 	if err != nil {
@@ -48,7 +48,7 @@ func drop(c *Credential) (remark string, err error) {
 	return remark, verify(c)
 }
 
-// verify asks the kernel who this is, in every way it can be asked.
+// verify asks the kernel for the user of this process in every possible way.
 func verify(c *Credential) error {
 	if err := verifyIDs(syscall.SYS_GETRESUID, "user", c.UID); err != nil {
 		return err
@@ -58,10 +58,10 @@ func verify(c *Credential) error {
 	}
 	groups, err := syscall.Getgroups()
 	if err != nil {
-		return fmt.Errorf("ask for groups: %w", err)
+		return fmt.Errorf("get groups: %w", err)
 	}
 	if want := sortedSet(c.Groups); !slices.Equal(sortedSet(groups), want) {
-		return fmt.Errorf("groups are %v, not %v", groups, want)
+		return fmt.Errorf("expected groups %v, found %v", want, groups)
 	}
 	tasks, err := readNames("/proc/self/task")
 	if err != nil || len(tasks) == 0 {
@@ -75,42 +75,42 @@ func verify(c *Credential) error {
 	if c.UID == 0 {
 		return nil
 	}
-	// The way back must be shut.
+	// There must be no way back.
 	const asIs = ^uintptr(0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, asIs, 0, asIs); errno == 0 {
-		return errors.New("it could become root again")
+		return errors.New("the process could become root again")
 	}
 	if c.GID != 0 {
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESGID, asIs, 0, asIs); errno == 0 {
-			return errors.New("it could enter root's group again")
+			return errors.New("the process could enter root's group again")
 		}
 	}
 	return nil
 }
 
-// verifyIDs checks real, effective and saved id at once.
+// verifyIDs checks the real, effective and saved id at once.
 func verifyIDs(call uintptr, what string, want int) error {
 	var ids [3]uint32
 	_, _, errno := syscall.RawSyscall(call, sized(&ids[0]), sized(&ids[1]), sized(&ids[2]))
 	if errno != 0 {
-		return fmt.Errorf("ask for %s: %w", what, errno)
+		return fmt.Errorf("get %s: %w", what, errno)
 	}
 	for _, id := range ids {
 		if int(id) != want {
-			return fmt.Errorf("%s is %v, not %d", what, ids, want)
+			return fmt.Errorf("%s: expected %d, found %v", what, want, ids)
 		}
 	}
 	return nil
 }
 
-// verifyThread reads what the kernel tells of one thread.
+// verifyThread checks what the kernel reports about one thread.
 func verifyThread(task string, c *Credential) error {
 	status, err := os.ReadFile(filepath.Join("/proc/self/task", task, "status"))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-		return nil // it ended meanwhile
+		return nil // it has ended in the meantime
 	}
 	if err != nil {
-		return fmt.Errorf("ask for thread: %w", err)
+		return fmt.Errorf("read thread status: %w", err)
 	}
 	user, group := strconv.Itoa(c.UID), strconv.Itoa(c.GID)
 	want := map[string]string{
@@ -123,7 +123,7 @@ func verifyThread(task string, c *Credential) error {
 			want[set] = none
 		}
 		if task == strconv.Itoa(syscall.Gettid()) {
-			want["CapInh"] = none // only this one executes the command
+			want["CapInh"] = none // only this thread executes the command
 		}
 	}
 	for line := range strings.Lines(string(status)) {
@@ -133,13 +133,13 @@ func verifyThread(task string, c *Credential) error {
 			continue
 		}
 		if got := strings.Join(strings.Fields(value), " "); got != expected {
-			return fmt.Errorf("%s of a thread is %s, not %s", key, got, expected)
+			return fmt.Errorf("%s of a thread: expected %s, found %s", key, expected, got)
 		}
 		delete(want, key)
 	}
-	delete(want, "CapAmb") // unknown to old kernels, which have none
+	delete(want, "CapAmb") // old kernels do not have it
 	if len(want) > 0 {
-		return fmt.Errorf("the kernel does not tell of %d things that matter", len(want))
+		return fmt.Errorf("the kernel does not report %d values to verify", len(want))
 	}
 	return nil
 }
@@ -150,16 +150,16 @@ func sortedSet(ids []int) []int {
 	return slices.Compact(set)
 }
 
-// forgetInheritable empties the one set of capabilities that a change of user
-// leaves alone. verify sees whether it worked.
+// forgetInheritable clears the one set of capabilities that a change of user
+// does not. verify checks the result.
 func forgetInheritable() {
-	header := [2]uint32{0x20080522, 0} // the third version, this thread
+	header := [2]uint32{0x20080522, 0} // version 3, this thread
 	var none [6]uint32
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CAPSET, sized(&header[0]), sized(&none[0]), 0)
 }
 
-// leaveKeyring gives the job a session keyring of its own: whoever has root's
-// can use the keys in it. Some hosts allow no keyrings at all.
+// leaveKeyring gives the job a session keyring of its own: a process with
+// root's could use the keys in it. Some hosts allow no keyrings at all.
 func leaveKeyring() {
 	const joinSession = 1
 	_, _, _ = syscall.RawSyscall(syscall.SYS_KEYCTL, joinSession, 0, 0)

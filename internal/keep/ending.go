@@ -2,37 +2,37 @@ package keep
 
 import "time"
 
-// action is what is due for a job's tree.
+// action is what is due for a job's processes.
 type action int
 
 const (
 	nothing action = iota
-	warn           // the signal that announces the limit
+	warn           // the warning signal before the limit
 	term           // TERM to every process
-	kill           // KILL to every process, again and again
+	kill           // KILL to every process, repeatedly
 )
 
-// Rounds of KILL come quickly at first, then as slowly as this: a process that
-// the kernel cannot end yet is not worth a busy loop.
+// Rounds of KILL come quickly at first, then at this pace: a process that the
+// kernel cannot kill yet is not worth a busy loop.
 const (
 	firstKillPause = 10 * time.Millisecond
 	lastKillPause  = time.Second
 )
 
-// ending decides when a job's tree is told what. It knows no process and no
-// clock: moments come in as arguments. A zero time means "not planned".
+// ending decides when a job's processes get which signal. It knows no process
+// and no clock: times are arguments. A zero time means "not planned".
 type ending struct {
 	grace time.Duration
 
 	warnAt, limitAt time.Time
-	announceAt      time.Time // the same signal, because berth asked for it
+	announceAt      time.Time // the warning signal, because berth requested it
 	termAt, killAt  time.Time
 	killPause       time.Duration
 
-	stamp  string // of the last warning that berth asked for
+	stamp  string // of the last warning that berth requested
 	termed bool   // TERM was sent
 	exited bool   // the main process is gone
-	stop   string // why it is being ended; the first reason stays
+	stop   string // why it is being stopped; the first reason stays
 }
 
 func newEnding(now time.Time, o Order) ending {
@@ -46,9 +46,10 @@ func newEnding(now time.Time, o Order) ending {
 	return e
 }
 
-// request ends the job: TERM now, KILL after the grace. A later request can
-// shorten the grace and change nothing else. Once the main process is gone its
-// status stands, and a request only hurries what it left behind.
+// request stops the job: TERM now, KILL after the grace period. A later
+// request can shorten the grace period and nothing else. Once the main process
+// is gone its status is final, and a request only speeds up the end of what it
+// left behind.
 func (e *ending) request(now time.Time, why string, grace time.Duration) {
 	if e.stop == "" && !e.exited {
 		e.stop = why
@@ -62,9 +63,9 @@ func (e *ending) request(now time.Time, why string, grace time.Duration) {
 	e.warnAt, e.limitAt, e.announceAt = time.Time{}, time.Time{}, time.Time{}
 }
 
-// announce has the warning signal sent now. A berth that was restarted asks
-// again under the same stamp, and the job hears of it once. A job that is being
-// ended needs no warning any more.
+// announce sends the warning signal now. A restarted berth asks again with the
+// same stamp, and the job gets one signal only. A job that is being stopped
+// needs no warning.
 func (e *ending) announce(now time.Time, stamp string, wanted bool) {
 	if !wanted || stamp == e.stamp || e.exited || !e.killAt.IsZero() {
 		return
@@ -73,8 +74,8 @@ func (e *ending) announce(now time.Time, stamp string, wanted bool) {
 }
 
 // mainExited starts the clock for what the main process left behind: the grace
-// to finish by itself, then TERM, the grace again, then KILL.
-// The limit stands: the job is over when its last process is.
+// period to finish by itself, then TERM, the grace period again, then KILL.
+// The time limit still applies: the job ends with its last process.
 func (e *ending) mainExited(now time.Time) {
 	e.exited = true
 	e.warnAt, e.announceAt = time.Time{}, time.Time{}
@@ -84,8 +85,8 @@ func (e *ending) mainExited(now time.Time) {
 	}
 }
 
-// due returns what has to be done now, one action at a time, and takes it off
-// the plan.
+// due returns what has to be done now, one action at a time, and removes it
+// from the plan.
 func (e *ending) due(now time.Time) action {
 	if reached(e.limitAt, now) {
 		if e.stop == "" {
@@ -101,7 +102,7 @@ func (e *ending) due(now time.Time) action {
 		e.announceAt = time.Time{}
 		return warn
 	case reached(e.termAt, now):
-		e.killAt = e.killAt.Add(now.Sub(e.termAt)) // it comes late: so does the end of the grace
+		e.killAt = e.killAt.Add(now.Sub(e.termAt)) // it comes late: so does the end of the grace period
 		e.termAt, e.termed = time.Time{}, true
 		return term
 	case reached(e.killAt, now):
@@ -112,11 +113,10 @@ func (e *ending) due(now time.Time) action {
 	return nothing
 }
 
-// took says how long an action was at it. While a tree is halted to be told of
-// its end it can do nothing about it: its grace counts from then on. The next
-// round of KILL comes no sooner than after as long again: while a huge tree is
-// looked at nothing else is done, and a supervisor that only looks never hears
-// that it is gone.
+// took reports how long an action took. A tree that is halted for its TERM
+// cannot react, so its grace period counts from then on. The next round of
+// KILL waits at least as long again: a supervisor that only examines a huge
+// tree would never notice that it is gone.
 func (e *ending) took(what action, spent time.Duration) {
 	switch what {
 	case term:
@@ -127,7 +127,7 @@ func (e *ending) took(what action, spent time.Duration) {
 	}
 }
 
-// next is the earliest moment at which something will be due.
+// next is the earliest time at which something will be due.
 func (e *ending) next() (at time.Time, planned bool) {
 	for _, t := range [...]time.Time{e.warnAt, e.announceAt, e.limitAt, e.termAt, e.killAt} {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {

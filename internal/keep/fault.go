@@ -2,10 +2,10 @@
 
 package keep
 
-// fault is where a test build dies; here it is nothing.
+// fault is where a test build dies; here it does nothing.
 func fault(string) {}
 
-// skips reports whether a test build leaves a step out; here none is.
+// skips reports whether a test build omits a step; here it never does.
 func skips(string) bool { return false }
 
 func keepCapabilities() {}

@@ -15,10 +15,10 @@ func fault(step string) {
 	}
 }
 
-// skips reports whether the test wants that step of the drop left out.
+// skips reports whether the test omits that step of the drop.
 func skips(step string) bool { return os.Getenv("BERTH_KEEP_FAULT") == "skip "+step }
 
-// keepCapabilities has the kernel leave them through the change of user.
+// keepCapabilities makes capabilities survive the change of user.
 func keepCapabilities() {
 	const prSetKeepCaps = 8
 	syscall.Syscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0)

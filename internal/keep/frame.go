@@ -7,54 +7,51 @@ import (
 	"io"
 )
 
-// version is the protocol's, in the first byte of every frame.
+// version of the protocol, in the first byte of every frame.
 const version = 1
 
-// MaxFrame bounds a frame's payload. It is above what the kernel lets a
-// process have as arguments and environment.
+// MaxFrame bounds a frame's payload. It is more than the kernel allows for
+// arguments and environment.
 const MaxFrame = 8 << 20
 
 const frameHeader = 6
 
-// FrameKind says what a frame is about. Kinds a reader does not know are for
-// it to skip.
+// FrameKind is the kind of a frame. Readers skip unknown kinds.
 type FrameKind byte
 
-// Protocol is what a supervisor knows, as it says in its greeting and in its
-// records. One that says nothing is of the first. The second brought orders
-// with a credential, a terminal and limits, the third those with an MPS server
-// and CPUs to run on.
+// Protocol is the version that a supervisor reports in its greeting and its
+// records; none means the first. The second added orders with a credential, a
+// terminal and limits, the third orders with an MPS server and a CPU affinity.
 const Protocol = 3
 
-// ProtocolTerminal is the first that lets others attach to a job's terminal.
+// ProtocolTerminal is the first version whose terminals can be attached to.
 const ProtocolTerminal = 2
 
 // Frames to the supervisor, and from it.
 const (
 	FrameGo          FrameKind = 'g' // an order: run it
-	FrameGoCarefully FrameKind = 'G' // an order that is only for those who know all of it
-	FrameBerth       FrameKind = 'b' // the first of a newer berth: it is one
-	FrameStop        FrameKind = 's' // end the job: job, attempt, why, grace_ms
+	FrameGoCarefully FrameKind = 'G' // an order for supervisors that understand all of it
+	FrameBerth       FrameKind = 'b' // the first frame of a newer berth
+	FrameStop        FrameKind = 's' // stop the job: job, attempt, why, grace_ms
 	FrameWarn        FrameKind = 'n' // send the job its warning signal, once for each stamp: job, attempt, stamp
 	FrameAck         FrameKind = 'a' // its end is on disk: job, attempt
 
-	FrameHello   FrameKind = 'h' // who is there: protocol, token, pid, start_ticks, boot_id, state, job, attempt
+	FrameHello   FrameKind = 'h' // the greeting: protocol, token, pid, start_ticks, boot_id, state, job, attempt
 	FrameStarted FrameKind = 'r' // the job runs: record
 	FrameEnded   FrameKind = 'e' // no process of it is left: record
 )
 
-// Frames of a connection that is attached to a job's terminal, to the
-// supervisor and from it. The last from it is FrameEnded, with why where there
-// was nothing to attach to.
+// Frames of a connection to a job's terminal, in both directions. The last from
+// the supervisor is FrameEnded, with why if there was nothing to attach to.
 const (
-	FrameAttach FrameKind = 't' // the first: rows, cols, and job and attempt, which must be the ones held
-	FrameInput  FrameKind = 'i' // what was typed: data
+	FrameAttach FrameKind = 't' // the first: rows, cols, and job and attempt, which must match
+	FrameInput  FrameKind = 'i' // typed input: data
 	FrameResize FrameKind = 'w' // rows, cols
-	FrameOutput FrameKind = 'o' // data: first what was last shown, then what comes
+	FrameOutput FrameKind = 'o' // data: first the recent output, then all new output
 )
 
 // Frame is one message. Fields keep their order and may repeat, which is how
-// lists travel; keys a reader does not know are for it to skip.
+// lists are sent; readers skip unknown keys.
 type Frame struct {
 	Kind   FrameKind
 	Fields []Field
@@ -63,7 +60,7 @@ type Frame struct {
 // Field is one named value.
 type Field struct{ Key, Value string }
 
-// ErrFrame is a frame that cannot be understood.
+// ErrFrame is a malformed frame.
 var ErrFrame = errors.New("malformed frame")
 
 // Get is the first value of that key, or "".
@@ -76,7 +73,7 @@ func (f Frame) Get(key string) string {
 	return ""
 }
 
-// all is every value of that key, in order.
+// all are the values of that key, in order.
 func (f Frame) all(key string) []string {
 	var values []string
 	for _, field := range f.Fields {
@@ -87,14 +84,14 @@ func (f Frame) all(key string) []string {
 	return values
 }
 
-// Encode renders the frame. The error is ErrFrame when it is too long.
+// Encode renders the frame. The error is ErrFrame if it is too long.
 func (f Frame) Encode() ([]byte, error) {
 	size := 0
 	for _, field := range f.Fields {
 		size += 8 + len(field.Key) + len(field.Value)
 	}
 	if size > MaxFrame {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, MaxFrame)
+		return nil, fmt.Errorf("%w: expected at most %d bytes, found %d", ErrFrame, MaxFrame, size)
 	}
 	out := make([]byte, 0, frameHeader+size)
 	out = append(out, version, byte(f.Kind))
@@ -108,8 +105,8 @@ func (f Frame) Encode() ([]byte, error) {
 	return out, nil
 }
 
-// ReadFrame reads one frame. io.EOF means that the other side closed between
-// frames; a frame cut short is io.ErrUnexpectedEOF.
+// ReadFrame reads one frame. io.EOF means that the other side closed the
+// connection between frames; a truncated frame is io.ErrUnexpectedEOF.
 func ReadFrame(r io.Reader) (Frame, error) { return readFrame(r, MaxFrame) }
 
 func readFrame(r io.Reader, most uint32) (Frame, error) {
@@ -122,7 +119,7 @@ func readFrame(r io.Reader, most uint32) (Frame, error) {
 	}
 	size := binary.BigEndian.Uint32(header[2:])
 	if size > most {
-		return Frame{}, fmt.Errorf("%w: %d bytes, at most %d", ErrFrame, size, most)
+		return Frame{}, fmt.Errorf("%w: expected at most %d bytes, found %d", ErrFrame, most, size)
 	}
 	payload := make([]byte, size)
 	if _, err := io.ReadFull(r, payload); err != nil {
@@ -131,7 +128,7 @@ func readFrame(r io.Reader, most uint32) (Frame, error) {
 		}
 		return Frame{}, err
 	}
-	// The values are parts of one string, so a large order is kept once.
+	// The values are substrings of one string, so a large order is stored once.
 	fields, err := decodeFields(string(payload))
 	return Frame{Kind: FrameKind(header[1]), Fields: fields}, err
 }
@@ -142,10 +139,10 @@ func decodeFields(payload string) ([]Field, error) {
 		var f Field
 		var ok bool
 		if f.Key, payload, ok = cutString(payload); !ok {
-			return nil, fmt.Errorf("%w: key cut short", ErrFrame)
+			return nil, fmt.Errorf("%w: truncated key", ErrFrame)
 		}
 		if f.Value, payload, ok = cutString(payload); !ok {
-			return nil, fmt.Errorf("%w: value of %q cut short", ErrFrame, f.Key)
+			return nil, fmt.Errorf("%w: truncated value of %q", ErrFrame, f.Key)
 		}
 		fields = append(fields, f)
 	}

@@ -30,7 +30,7 @@ func TestAFrameReadsBackAsItWasSent(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatal(diff)
 		}
-		// Cut anywhere, it is no frame: half an order runs nothing.
+		// Truncated anywhere, it is not a frame: half an order runs nothing.
 		at := rapid.IntRange(0, len(sent)-1).Draw(t, "cut")
 		if _, err := ReadFrame(bytes.NewReader(sent[:at])); err == nil {
 			t.Fatalf("a frame cut at %d of %d was read", at, len(sent))

@@ -10,23 +10,23 @@ import (
 	"unsafe"
 )
 
-// What a supervisor is started with, by descriptor.
+// The descriptors of a supervisor.
 const (
 	fdController = 3 // its end of a socket pair with berth
-	fdListener   = 4 // bound at sock, for the berths that come later
-	fdLock       = 5 // open with the lock held, for as long as it lives
+	fdListener   = 4 // bound at sock, for later berths
+	fdLock       = 5 // open with the lock held, for the supervisor's lifetime
 	fdRecord     = 6 // the record file
 )
 
 // extraFiles counts the descriptors above.
 const extraFiles = 4
 
-// inherit makes the process one that a job can be started from: what berth's
-// own caller left open or ignored must not reach the job.
+// inherit prepares the process for starting jobs: descriptors that berth's
+// caller left open, and signals it ignored, must not reach a job.
 func inherit() error {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fdController, &stat); err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		return fmt.Errorf("berth starts this program; it is of no use by hand")
+		return fmt.Errorf("this program is started by berth, not by hand")
 	}
 	clearMask()
 	clearSignals()
@@ -35,8 +35,8 @@ func inherit() error {
 	}
 	closeStrays()
 	if os.Geteuid() == 0 {
-		// The jobs of a supervisor that is not root's are its own user's, who
-		// may look into it anyway; and a berth of that user's could not.
+		// Without root, jobs run as the supervisor's user, who may trace it
+		// anyway, and that user's berth has to read it.
 		undumpable()
 	}
 	const prSetChildSubreaper = 36
@@ -46,8 +46,8 @@ func inherit() error {
 	return nil
 }
 
-// clearMask starts the program anew with no signal blocked, if one was: the
-// runtime gives the mask it was started with to every process it starts.
+// clearMask executes the program again with no signal blocked, if one was: the
+// Go runtime passes its initial mask on to every process it starts.
 func clearMask() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -55,13 +55,13 @@ func clearMask() {
 	const setMask = 2
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&blocked)), 8, 0, 0)
 	if blocked != 0 {
-		// On failure the job merely runs with the mask berth was given.
+		// If this fails, the job runs with berth's signal mask.
 		_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
 	}
 }
 
-// clearSignals makes the supervisor deaf without making its jobs so: a caught
-// signal is back to its default in a new program, an ignored one stays ignored.
+// clearSignals makes the supervisor ignore signals without making its jobs do
+// so: an exec resets a caught signal to its default, but keeps an ignored one.
 func clearSignals() {
 	deaf := []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM}
@@ -69,7 +69,7 @@ func clearSignals() {
 	heedSignals()
 }
 
-// heedSignals gives every signal that berth's caller ignored its meaning back.
+// heedSignals resets every signal that berth's caller ignored.
 func heedSignals() {
 	for number := 1; number <= lastSignal; number++ {
 		var now, fresh [32]byte // the kernel's sigaction, handler first; all zero is the default
@@ -83,7 +83,7 @@ func heedSignals() {
 }
 
 // closeStrays closes what berth's caller left open. Such descriptors survived
-// an exec, so they are exactly those that are not marked to be closed by one.
+// an exec, so they are exactly those without close-on-exec.
 func closeStrays() {
 	names, err := readNames("/proc/self/fd")
 	if err != nil {

@@ -12,7 +12,7 @@ type held struct {
 	order      Order
 	pid        int
 	cgroup     string
-	spent      bool // its cgroup was killed whole
+	spent      bool // its cgroup was killed and cannot be used again
 	limits     limits
 	setup      int // read end of the set-up pipe, or -1
 	log        *logFile
@@ -23,11 +23,11 @@ type held struct {
 	stragglers map[[2]uint64]bool // by id
 
 	beginning bool   // its stage has not reported yet
-	launch    string // why that could not begin
+	launch    string // why it could not begin
 	alone     bool   // none of its processes is left
 }
 
-// heard acts on a frame from the berth that is obeyed.
+// heard carries out a frame from the current berth.
 func (k *keeper) heard(in incoming) {
 	if in.from != k.conn {
 		return
@@ -40,7 +40,7 @@ func (k *keeper) heard(in incoming) {
 	case FrameGo, FrameGoCarefully:
 		o, err := orderOf(in.frame)
 		if err != nil || k.record.State != Idle {
-			// A berth that sends this is not one to obey.
+			// The order is invalid: disconnect.
 			k.conn.shut(syscall.SHUT_RDWR)
 			return
 		}
@@ -90,7 +90,7 @@ func (k *keeper) start(o Order) {
 	k.launch(o, nil)
 }
 
-// launch starts the job's process, beside its MPS server where it has one.
+// launch starts the job's process, beside its MPS server if it has one.
 func (k *keeper) launch(o Order, mps *mpsServer) {
 	fault("before fork")
 	s, err := launch(o, k.token, k.privileged)
@@ -107,7 +107,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	}
 	fault("after fork")
 	k.record.PID, k.record.Session = s.pid, s.pid
-	// Nothing waits for the process yet, so it is still in the table.
+	// The process has not been reaped, so it is still in the process table.
 	k.record.PIDStart, _ = StartTicks(s.pid)
 	if s.log != nil {
 		k.record.LogFrom = s.log.from
@@ -124,7 +124,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	}
 	go reap(s.pid, host, k.reaped)
 	if s.stage != nil {
-		// The record names the process by now: a stage is given nothing before.
+		// The record names the process by now: the stage gets its order only after that.
 		go s.stage.give(s.order, k.begun)
 	} else {
 		k.running(s.log)
@@ -132,7 +132,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	k.tidy.Reset(tidyAfter)
 }
 
-// began takes in what came of the stage.
+// began takes in the outcome of the stage.
 func (k *keeper) began(r report) {
 	h := k.held
 	h.beginning = false
@@ -149,7 +149,7 @@ func (k *keeper) began(r report) {
 	}
 }
 
-// running is told as soon as the command itself has begun.
+// running is called as soon as the command itself has begun.
 func (k *keeper) running(log *logFile) {
 	h := k.held
 	h.log = log
@@ -162,7 +162,7 @@ func (k *keeper) running(log *logFile) {
 	k.tell(recordFrame(FrameStarted, k.record))
 }
 
-// visited lets someone attach to the job's terminal.
+// visited attaches a connection to the job's terminal.
 func (k *keeper) visited(v visit) {
 	if k.held == nil || k.held.pty == nil || v.first.Get("job") != "" && !k.concerns(v.first) {
 		go v.conn.refuse("the job has no terminal")
@@ -171,8 +171,8 @@ func (k *keeper) visited(v visit) {
 	k.held.pty.attach(v.conn, v.first)
 }
 
-// write puts the record on disk. A failure is worth a remark and no more: the
-// job runs by now.
+// write puts the record on disk. A failure is only noted: the job already
+// runs.
 func (k *keeper) write() {
 	if err := writeBlock(k.file, k.record); err != nil {
 		k.remark(err.Error())
@@ -181,7 +181,7 @@ func (k *keeper) write() {
 
 func (k *keeper) remark(text string) { k.record.Note = note(k.record.Note, text) }
 
-// bury takes in that the main process ended, or that no process is left.
+// bury takes in that the main process has ended, or that no process is left.
 func (k *keeper) bury(r reaped) {
 	k.record.User += r.usage.user
 	k.record.Sys += r.usage.sys
@@ -200,16 +200,15 @@ func (k *keeper) bury(r reaped) {
 	k.held.ending.mainExited(time.Now())
 }
 
-// settle takes in the end of a main process that is over already, before the
-// job is ended for another reason: what it came to by itself stands.
+// settle takes in the end of a main process that has already ended before the
+// job is stopped for another reason: its own status counts.
 func (k *keeper) settle() {
 	if h := k.held; h != nil && h.pid != 0 && !h.ending.exited && over(h.pid) {
 		k.bury(<-k.reaped)
 	}
 }
 
-// end writes the job's end down, for good, and then says so. launch is why
-// nothing ran.
+// end records the job's end and then reports it. launch is why nothing ran.
 func (k *keeper) end(launch string) {
 	r := &k.record
 	r.State, r.Launch = Ended, launch
@@ -220,7 +219,7 @@ func (k *keeper) end(launch string) {
 		r.MemoryKilled, r.PeakMemKiB = h.limits.verdict()
 	}
 	if launch != "" {
-		// There was a process, perhaps, but none of the job's.
+		// There may have been a process, but not one of the job.
 		r.PID, r.PIDStart, r.Session = 0, 0, 0
 		r.ExitCode, r.Signal, r.Core, r.SetupFailed = -1, 0, false, false
 	}
@@ -233,8 +232,8 @@ func (k *keeper) end(launch string) {
 	k.tell(recordFrame(FrameEnded, *r))
 }
 
-// tidyUp lets go of what the job had. Its cgroup serves the next one, unless
-// there are limits in it or it is spent.
+// tidyUp releases what the job had. Its cgroup serves the next job, unless it
+// has limits or was killed.
 func (k *keeper) tidyUp() {
 	if k.record.Cgroup != "" {
 		k.cgroup = k.record.Cgroup
@@ -269,9 +268,8 @@ func setupDone(fd int) bool {
 	return n > 0 && strings.HasPrefix(string(said[:n]), "ok")
 }
 
-// acknowledged makes the supervisor ready for its next job. One that cannot
-// write that down, or has no cgroup that a job could live in, is of no more
-// use.
+// acknowledged prepares the supervisor for its next job. If it cannot record
+// that, or has no usable cgroup, it exits.
 func (k *keeper) acknowledged() {
 	k.record = Record{
 		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// started is a job's process as it was born.
+// started is a job's process at its start.
 type started struct {
 	pid    int
 	cgroup string
@@ -18,14 +18,14 @@ type started struct {
 	setup  int // read end of the set-up pipe, or -1
 	pty    *terminal
 
-	log   *logFile // nil where a stage opens it
-	stage *stage   // nil where the process is the job already
+	log   *logFile // nil if a stage opens it
+	stage *stage   // nil if the process is the job already
 	order []byte   // for the stage
 }
 
 // launch starts the order's command, or the stage that will become it. On
-// error nothing runs. privileged says that the supervisor has what its jobs
-// are not to inherit.
+// error nothing runs. privileged means that the supervisor has privileges that
+// its jobs must not inherit.
 func launch(o Order, token string, privileged bool) (s started, err error) {
 	s.setup = -1
 	o.Env = jobEnv(o, token)
@@ -42,7 +42,7 @@ func launch(o Order, token string, privileged bool) (s started, err error) {
 	}
 	s.limits = enforce(o, token, dir)
 	if mask, err := o.mask(); err == nil && mask >= 0 {
-		// It is the whole process's, which makes no file of its own meanwhile.
+		// The umask is that of the whole process, which creates no other file now.
 		defer syscall.Umask(syscall.Umask(mask))
 	}
 	c := child{dir: "/", env: os.Environ(), argv: selfArgv(stageWord), path: "/proc/self/exe", cgroupFD: cgroupFD}
@@ -61,7 +61,7 @@ func launch(o Order, token string, privileged bool) (s started, err error) {
 	return s, nil
 }
 
-// prepareCgroup makes the job's cgroup, where there is a place for it.
+// prepareCgroup creates the job's cgroup, if there is a parent for it.
 func (s *started) prepareCgroup(o Order, token string) (dir string, fd int) {
 	if dir = cgroupOf(o, token); dir == "" {
 		return "", -1
@@ -92,7 +92,7 @@ func (c *child) close() {
 // prepareDirect is for a job that is simply a child of the supervisor.
 func (s *started) prepareDirect(o Order, c *child) (err error) {
 	if o.LogAlone {
-		setAside(o.Log) // whatever comes now, the old one is not this job's
+		setAside(o.Log) // an old log is not this job's
 	}
 	if err := checkDir(o.Dir); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (s *started) prepareStage(o Order, c *child) error {
 	return s.addSetup(o, c)
 }
 
-// standard are the descriptors 0, 1 and 2: a terminal, or nothing to read and
-// the log, or nothing at all.
+// standard are the descriptors 0, 1 and 2: a terminal; or /dev/null and the
+// log; or nothing.
 func (s *started) standard(o Order, c *child, logFD int) error {
 	if o.Pty {
 		master, slave, err := openPty()
@@ -156,24 +156,25 @@ func (s *started) standard(o Order, c *child, logFD int) error {
 	return nil
 }
 
-// addSetup adds the pipe through which a wrapper tells that its set-up is done.
+// addSetup adds the pipe through which a wrapper reports that its set-up is
+// done.
 func (s *started) addSetup(o Order, c *child) error {
 	if !o.Setup {
 		return nil
 	}
 	var pipe [2]int
 	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
-		return fmt.Errorf("make set-up pipe: %w", err)
+		return fmt.Errorf("create set-up pipe: %w", err)
 	}
-	// The shell writes its two bytes without ever having to wait, but it
-	// should not meet a non-blocking descriptor it did not ask for.
+	// The shell's two bytes never block, but it should not get a non-blocking
+	// descriptor that it did not ask for.
 	syscall.SetNonblock(pipe[1], false)
 	s.setup = pipe[0]
 	c.opened, c.files = append(c.opened, pipe[1]), append(c.files, pipe[1])
 	return nil
 }
 
-// fork starts the process inside its cgroup, or without one where that fails.
+// fork starts the process in its cgroup, or without one if that fails.
 func (s *started) fork(o Order, cgroup string, c *child) (err error) {
 	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: o.Pty}}
 	for _, fd := range c.files {
@@ -196,7 +197,7 @@ func (s *started) fork(o Order, cgroup string, c *child) (err error) {
 	return nil
 }
 
-// abandon undoes what a start that failed had done.
+// abandon undoes the steps of a failed start.
 func (s *started) abandon(cgroup string) {
 	if s.setup >= 0 {
 		syscall.Close(s.setup)
@@ -216,8 +217,8 @@ func (s *started) abandon(cgroup string) {
 	}
 }
 
-// forkExec starts the file; one that is a script without a first line saying for
-// whom is a shell's, as it would be if typed.
+// forkExec starts the file; a script without a #! line is run by a shell, as
+// if it were typed.
 func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)
 	if errors.Is(err, syscall.ENOEXEC) {
@@ -226,8 +227,8 @@ func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err 
 	return pid, err
 }
 
-// jobEnv is the order's environment with this attempt's token and its MPS
-// server in it, and with no token of an outer berth.
+// jobEnv is the order's environment with this attempt's token and MPS server,
+// and without the token of an outer berth.
 func jobEnv(o Order, token string) []string {
 	own := append(o.MPS.Env(), TokenVariable+"="+TokenValue(token, o.Job, o.Attempt))
 	env := make([]string, 0, len(o.Env)+len(own))
@@ -240,7 +241,7 @@ func jobEnv(o Order, token string) []string {
 	return append(env, own...)
 }
 
-// lookPath finds the command in the job's own PATH, seen from its directory.
+// lookPath finds the command in the job's own PATH, relative to its directory.
 func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -270,7 +271,7 @@ func checkDir(dir string) error {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("working directory: %s is no directory", dir)
+		return fmt.Errorf("working directory: %s is not a directory", dir)
 	}
 	return nil
 }

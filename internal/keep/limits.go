@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// limits is how one job is held to its CPUs and its memory.
+// limits is how the CPUs and memory of one job are limited.
 type limits struct {
-	join   []string // directories of version 1, which the job's process joins before it begins
+	join   []string // version 1 directories that the job's process joins before it begins
 	own    string   // the job's cgroup, if limits were written there
 	memory string   // where its memory is counted
-	v1     bool     // that is a directory of version 1
+	v1     bool     // that is a version 1 directory
 	note   string   // what could not be enforced, and why
 }
 
-// enforce writes the order's limits where the host has room for them: in the
-// job's own cgroup, or else in a directory of a version 1 hierarchy.
+// enforce writes the order's limits into the job's own cgroup, or else into a
+// directory of a version 1 hierarchy.
 func enforce(o Order, token, cgroup string) limits {
 	var l limits
 	if o.MemMiB > 0 {
@@ -35,7 +35,7 @@ func enforce(o Order, token, cgroup string) limits {
 	return l
 }
 
-// note adds a remark to those there are.
+// note appends a remark.
 func note(notes, more string) string {
 	if notes == "" || more == "" {
 		return notes + more
@@ -46,8 +46,8 @@ func note(notes, more string) string {
 func (l *limits) limitMemory(o Order, token, cgroup string) error {
 	size := strconv.FormatInt(o.MemMiB<<20, 10)
 	if cgroup != "" && setting(cgroup, "memory.max", size) == nil {
-		// Without swap the limit is what it says. A job is killed whole,
-		// because what is left of one is of no use. Neither is everywhere.
+		// Swap would undermine the limit, and the rest of a job is useless once
+		// one of its processes is killed. Not every kernel has these files.
 		_ = setting(cgroup, "memory.swap.max", "0")
 		_ = setting(cgroup, "memory.oom.group", "1")
 		l.own, l.memory = cgroup, cgroup
@@ -61,7 +61,7 @@ func (l *limits) limitMemory(o Order, token, cgroup string) error {
 		os.Remove(dir)
 		return err
 	}
-	_ = setting(dir, "memory.memsw.limit_in_bytes", size) // missing where swap is not counted
+	_ = setting(dir, "memory.memsw.limit_in_bytes", size) // missing if swap is not counted
 	l.join, l.memory, l.v1 = append(l.join, dir), dir, true
 	return nil
 }
@@ -86,10 +86,10 @@ func (l *limits) limitCPUs(o Order, token, cgroup string) error {
 	return nil
 }
 
-// makeV1 makes the job's directory in a version 1 hierarchy, a fresh one.
+// makeV1 creates a fresh directory for the job in a version 1 hierarchy.
 func makeV1(parent, token string) (string, error) {
 	if parent == "" {
-		return "", fmt.Errorf("this host gives berth no such controller")
+		return "", fmt.Errorf("no such controller is available to berth")
 	}
 	dir := filepath.Join(parent, token)
 	if err := RemoveCgroup(dir); err != nil {
@@ -101,7 +101,7 @@ func makeV1(parent, token string) (string, error) {
 	return dir, nil
 }
 
-// lost says that the job's own cgroup came to nothing, with what was in it.
+// lost notes that the job's own cgroup failed, and the limits in it with it.
 func (l *limits) lost() {
 	if l.own == "" {
 		return
@@ -113,8 +113,8 @@ func (l *limits) lost() {
 	l.own = ""
 }
 
-// verdict is whether the kernel killed a process for the memory limit, and the
-// most that the job had at a time.
+// verdict reports whether the kernel killed a process for the memory limit,
+// and the peak of the job's memory.
 func (l *limits) verdict() (killed bool, peakKiB int64) {
 	if l.memory == "" {
 		return false, 0
@@ -135,8 +135,8 @@ func (l *limits) verdict() (killed bool, peakKiB int64) {
 	return killed, most >> 10
 }
 
-// remove takes the limits away, so that none of them is the next job's.
-// What cannot be removed now is swept by a later berth.
+// remove removes the limits, so that they do not apply to the next job. A
+// later berth removes what cannot be removed now.
 func (l *limits) remove() {
 	for _, dir := range l.join {
 		_ = RemoveCgroup(dir)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A directory with the kernel's files stands in for a cgroup of version 2 that
+// A directory with the kernel's files replaces a cgroup of version 2 that
 // has the controllers.
 func fakeCgroup(t *testing.T, files map[string]string) string {
 	t.Helper()

@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// A log is looked at this often: soon while it grows, seldom while it does not.
-// In between it may be larger than it should.
+// How often a log is checked: often while it grows, rarely while it does not.
+// In between it may exceed its limit.
 const (
 	firstLogPause = time.Second
 	lastLogPause  = 5 * time.Second
 )
 
 // How a log that is too large is cut: this much of its beginning stays, and
-// half of what it may have of its newest part, so that it is not cut again at
-// once. Offsets do not change: the middle becomes a hole.
+// half of its limit of the newest part, so that it is not cut again at once.
+// Offsets do not change: the middle becomes a hole.
 const (
 	logHead  = 1 << 20
 	logAlign = 4096
 )
 
-// logCap keeps one log to its size. It works in a goroutine of its own, because
-// a file system may take its time.
+// logCap limits the size of one log. It has a goroutine of its own, because a
+// file system may be slow.
 type logCap struct {
 	log *logFile
 	max int64
 
 	ending, done chan struct{}
 
-	// For whoever waited for done.
+	// Valid once done is closed.
 	dropped int64
 	note    string
 }
@@ -41,7 +41,7 @@ func newLogCap(log *logFile, maxBytes int64) *logCap {
 	return c
 }
 
-// stop looks a last time and waits until that is done.
+// stop checks a last time and waits until that is done.
 func (c *logCap) stop() {
 	close(c.ending)
 	<-c.done
@@ -58,7 +58,7 @@ func (c *logCap) watch() {
 		}
 		size, err := c.look()
 		if err != nil {
-			c.note = "log not kept to its size: " + err.Error()
+			c.note = "log size limit not enforced: " + err.Error()
 			return
 		}
 		pause = min(2*pause, lastLogPause)
@@ -69,7 +69,7 @@ func (c *logCap) watch() {
 	}
 }
 
-// look cuts the log if it takes up too much space, and says how long it is.
+// look cuts the log if it uses too much space, and returns its length.
 func (c *logCap) look() (size int64, err error) {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(c.log.fd, &stat); err != nil {
@@ -88,7 +88,7 @@ func (c *logCap) look() (size int64, err error) {
 	err = syscall.Fallocate(c.log.fd, keepSize|punchHole, head, end-head)
 	switch {
 	case errors.Is(err, syscall.EOPNOTSUPP):
-		return 0, errors.New("this file system cannot take a part out of a file")
+		return 0, errors.New("this file system cannot punch holes into a file")
 	case err != nil:
 		return 0, fmt.Errorf("fallocate: %w", err)
 	}

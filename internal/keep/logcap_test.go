@@ -62,7 +62,7 @@ func TestALogThatCannotBeCutIsNoted(t *testing.T) {
 	defer log.close()
 	c := newLogCap(log, 64<<10)
 	c.stop()
-	if !strings.HasPrefix(c.note, "log not kept to its size: ") || c.dropped != 0 {
+	if !strings.HasPrefix(c.note, "log size limit not enforced: ") || c.dropped != 0 {
 		t.Errorf("note %q, dropped %d", c.note, c.dropped)
 	}
 }

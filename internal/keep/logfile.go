@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// logFile is a job's log as its supervisor holds it: by descriptor, because
-// what its path names by then may be somebody else's.
+// logFile is a job's log, held by descriptor, because its path may lead to
+// another user's file by now.
 type logFile struct {
 	fd      int
 	from    int64 // where this attempt's output begins
-	regular bool  // not a device: it has an end to read, and a middle to cut
+	regular bool  // not a device: its end can be read, and its middle cut
 }
 
 const (
@@ -26,9 +26,9 @@ const (
 // appended to, and nothing is lost.
 const mostAside = 100
 
-// setAside makes room for a log that nobody else writes to, with the rights of
-// whoever calls it: NAME becomes NAME.old, or NAME.old.2 where that is taken.
-// Where it cannot be, the log is appended to.
+// setAside renames an existing log, with the caller's permissions: NAME
+// becomes NAME.old, or NAME.old.2 if that exists. If it cannot, the log is
+// appended to.
 func setAside(path string) {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return
@@ -43,20 +43,20 @@ func setAside(path string) {
 	}
 }
 
-// excuse leaves in the log why the command never ran: it may be all that its
-// user looks at.
+// excuse writes to the log why the command never ran: its user may look
+// nowhere else.
 func (l *logFile) excuse(why error) {
 	if l != nil {
 		_ = l.write([]byte("berth: " + why.Error() + "\n")) // the record says it, too
 	}
 }
 
-// openLog opens the log for appending, with the rights of whoever calls it. A
-// named pipe would hold the supervisor up for ever, so only files and devices
-// such as /dev/null will do.
+// openLog opens the log for appending, with the caller's permissions. A named
+// pipe would block the supervisor for ever, so only files and devices such as
+// /dev/null are accepted.
 func openLog(path string) (*logFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make log directory: %w", err)
+		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	fd, err := syscall.Open(path, logFlags|syscall.O_CREAT, logMode)
 	if err != nil {
@@ -73,12 +73,12 @@ func openLog(path string) (*logFile, error) {
 	return l, nil
 }
 
-// openOwnLog opens the log of a job that runs as somebody, once the process
-// has become that somebody. A name that somebody else can have prepared is not
-// followed: no link, no second name of another file, no file of another user.
+// openOwnLog opens the log of a job with a credential, once the process runs
+// as that user. It refuses paths that another user may have prepared: a link,
+// a second name of another file, a file of another user.
 func openOwnLog(path string, uid int) (*logFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make log directory: %w", err)
+		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	const flags = logFlags | syscall.O_NOFOLLOW
 	fd, err := syscall.Open(path, flags|syscall.O_CREAT|syscall.O_EXCL, logMode)
@@ -88,9 +88,9 @@ func openOwnLog(path string, uid int) (*logFile, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.ELOOP):
-		return nil, fmt.Errorf("open log %s: it is a link", path)
+		return nil, fmt.Errorf("open log %s: expected a file, found a link", path)
 	case errors.Is(err, syscall.ENXIO):
-		return nil, fmt.Errorf("open log %s: %w", path, errNotAFile) // a named pipe that nobody reads
+		return nil, fmt.Errorf("open log %s: %w", path, errNotAFile) // a named pipe without a reader
 	case err != nil:
 		return nil, fmt.Errorf("open log %s: %w", path, err)
 	}
@@ -107,7 +107,7 @@ func openOwnLog(path string, uid int) (*logFile, error) {
 
 var errNotAFile = errors.New("not a file")
 
-// checkOwnLog judges a file that was there before.
+// checkOwnLog checks a file that existed before.
 func checkOwnLog(stat syscall.Stat_t, uid int) error {
 	const null = 1<<8 | 3 // the device number of /dev/null
 	switch {
@@ -118,7 +118,7 @@ func checkOwnLog(stat syscall.Stat_t, uid int) error {
 	case int(stat.Uid) != uid:
 		return fmt.Errorf("it belongs to user %d", stat.Uid)
 	case stat.Nlink > 1:
-		return fmt.Errorf("it has %d names", stat.Nlink)
+		return fmt.Errorf("it has %d hard links", stat.Nlink)
 	}
 	return nil
 }
@@ -136,8 +136,8 @@ func newLog(fd int) (*logFile, syscall.Stat_t, error) {
 	return l, stat, nil
 }
 
-// reopened is the same file under another descriptor, with other rights. The
-// way leads through the descriptor, so it cannot be another file.
+// reopened is the same file under another descriptor, with other flags. It is
+// opened through the descriptor, so it cannot be another file.
 func (l *logFile) reopened(flags int) (fd int, err error) {
 	return syscall.Open("/proc/self/fd/"+strconv.Itoa(l.fd), flags|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 }

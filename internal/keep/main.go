@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Main is the supervisor process. Its arguments are those after the program's
-// name (and after the word that selects the supervisor where berth runs as its
-// own): the token, and nothing else. It returns the exit status.
+// Main is the supervisor process. args are the arguments after the program's
+// name (and after the hidden command, if berth itself is the program): the
+// token, and nothing else. It returns the exit status.
 func Main(args []string) int {
 	if len(args) != 1 {
-		fmt.Fprintln(os.Stderr, "berth-keep: berth starts this program; it is of no use by hand")
+		fmt.Fprintln(os.Stderr, "berth-keep: this program is started by berth, not by hand")
 		return 2
 	}
 	switch args[0] {
@@ -26,7 +26,7 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "berth-keep:", err)
 		return 2
 	}
-	// Hundreds of these may wait beside a machine's real work.
+	// Hundreds of these may wait beside the machine's real work.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(25)
 	k, err := newKeeper(args[0])
@@ -36,26 +36,26 @@ func Main(args []string) int {
 	}
 	k.loop()
 	if k.cgroup != "" {
-		// What cannot be removed now is swept by a later berth.
+		// A later berth removes what cannot be removed now.
 		_ = RemoveCgroup(k.cgroup)
 	}
 	return 0
 }
 
 // keeper is the supervisor: one loop that owns all of this, and goroutines
-// that only wait for something to tell it.
+// that only wait for something to report to it.
 type keeper struct {
 	token  string
 	file   *os.File
-	record Record // what the record file says now
+	record Record // the content of the record file
 
-	conn *conn // the berth it obeys
-	next *conn // a newer one, greeted once the old has been heard out
+	conn *conn // the current berth
+	next *conn // a newer one, greeted once the old one's frames are read
 	held *held // the job; nil between jobs
 
-	cgroup     string // where its jobs are, one after another
-	privileged bool   // it is treated better than its jobs may be
-	useless    bool   // its jobs' cgroup is spent and cannot be replaced
+	cgroup     string // of its jobs, one after another
+	privileged bool   // it has privileges that its jobs must not have
+	useless    bool   // its jobs' cgroup was killed and cannot be replaced
 
 	conns  chan *conn
 	visits chan visit
@@ -64,13 +64,14 @@ type keeper struct {
 	hosts  chan hostSaid
 	reaped chan reaped
 	parted chan lastWords
-	timer  *time.Timer // for what the job's ending plans
-	tidy   *time.Timer // for giving memory back
-	look   *time.Timer // for what is left of a job with an MPS server
+	timer  *time.Timer // for the plan of the job's ending
+	tidy   *time.Timer // for returning memory
+	look   *time.Timer // for the remains of a job with an MPS server
 }
 
-// tidyAfter is when a job has run long enough to be worth making room for: it
-// may go on for a month, while short ones follow one another in no time.
+// tidyAfter is when a job has run long enough to make returning memory
+// worthwhile: it may run for a month, while short jobs follow each other
+// quickly.
 const tidyAfter = time.Second
 
 func newKeeper(token string) (*keeper, error) {
@@ -97,8 +98,8 @@ func newKeeper(token string) (*keeper, error) {
 	return k, nil
 }
 
-// loop ends when there is neither a job to hold nor a berth to give it one. An
-// end that nobody acknowledged stays in the record file for the next berth.
+// loop ends when there is neither a job nor a berth. An end that was not
+// acknowledged stays in the record file for the next berth.
 func (k *keeper) loop() {
 	for k.conn != nil || k.held != nil {
 		select {
@@ -126,8 +127,8 @@ func (k *keeper) loop() {
 	}
 }
 
-// giveBack returns memory that a large order or many small ones used. Where
-// there is little, a collection would take up more than it frees.
+// giveBack returns memory that a large order or many small ones used. If there
+// is little, a collection would use more than it frees.
 func giveBack() {
 	const worthIt = 1 << 20
 	var memory runtime.MemStats
@@ -137,7 +138,7 @@ func giveBack() {
 	}
 }
 
-// act does what is due for the job and sets the alarm for what comes next.
+// act does what is due for the job and sets the timer for what comes next.
 func (k *keeper) act() {
 	if k.held == nil {
 		k.timer.Stop()
@@ -165,7 +166,7 @@ func (k *keeper) greet(c *conn) {
 }
 
 // connected takes on a newer berth. What the old one sent before it died comes
-// first: its last "go" must not arrive after the new one was told "idle".
+// first: its last order must not arrive after the new one was told "idle".
 func (k *keeper) connected(c *conn) {
 	if k.conn == nil {
 		k.greet(c)

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// MPS is how a job's MPS server is to be run. A host, which is the supervisor's
-// own program executed anew, runs NVIDIA's control daemon, which in turn starts
-// the server when the job first uses a card. The limit is set on the control
-// daemon: there the job cannot change it.
+// MPS is how to run a job's MPS server. A host, which is the supervisor's own
+// program executed again, runs NVIDIA's control daemon, which starts the
+// server when the job first uses a card. The limit is set on the control
+// daemon, where the job cannot change it.
 type MPS struct {
 	Control  string   // the program: nvidia-cuda-mps-control
-	Dir      string   // where its pipes and its logs go; made for it, and removed after it
+	Dir      string   // for its pipes and logs; created for it, and removed after it
 	Cards    []string // UUIDs, in the job's order
-	LimitMiB int64    // device memory that a process may have on each; 0: no limit
+	LimitMiB int64    // memory limit of a process on each card; 0: none
 	Threads  int      // percent of each card's multiprocessors; 0: all
 }
 
 func (m *MPS) pipes() string { return filepath.Join(m.Dir, "pipe") }
 func (m *MPS) logs() string  { return filepath.Join(m.Dir, "log") }
 
-// Env is what makes a CUDA program use the server.
+// Env makes a CUDA program use the server.
 func (m *MPS) Env() []string {
 	if m == nil {
 		return nil
@@ -30,24 +30,24 @@ func (m *MPS) Env() []string {
 	return []string{"CUDA_MPS_PIPE_DIRECTORY=" + m.pipes(), "CUDA_MPS_LOG_DIRECTORY=" + m.logs()}
 }
 
-// maxCards bounds the cards of one server; no machine has more parts of cards.
+// maxCards bounds the cards of one server; no machine has more MIG parts.
 const maxCards = 256
 
-// check refuses what no server could be run with.
+// check refuses values that no server can run with.
 func (m *MPS) check() error {
 	switch {
 	case m == nil:
 		return nil
 	case !filepath.IsAbs(m.Control) || !filepath.IsAbs(m.Dir):
-		return fmt.Errorf("MPS program %q and directory %q must be whole paths", m.Control, m.Dir)
+		return fmt.Errorf("expected absolute paths, found MPS program %q and directory %q", m.Control, m.Dir)
 	case len(m.Cards) == 0 || len(m.Cards) > maxCards:
-		return fmt.Errorf("an MPS server for %d cards", len(m.Cards))
+		return fmt.Errorf("expected 1 to %d GPUs for an MPS server, found %d", maxCards, len(m.Cards))
 	case m.LimitMiB < 0 || m.LimitMiB > maxMemMiB || m.Threads < 0 || m.Threads > 100:
-		return fmt.Errorf("no MPS server with %d MiB and %d percent", m.LimitMiB, m.Threads)
+		return fmt.Errorf("expected the limits of an MPS server, found %d MiB and %d percent", m.LimitMiB, m.Threads)
 	}
 	for _, card := range m.Cards {
 		if card == "" || strings.ContainsAny(card, ", \x00") {
-			return fmt.Errorf("no card %q", card)
+			return fmt.Errorf("expected the UUID of a GPU, found %q", card)
 		}
 	}
 	return nil

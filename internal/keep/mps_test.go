@@ -17,10 +17,10 @@ func TestOrdersForAnMPSServerThatAreRefused(t *testing.T) {
 		why    string
 	}{
 		{"a good one", func(*MPS) {}, ""},
-		{"a program that is looked for", func(m *MPS) { m.Control = "control" }, "whole paths"},
-		{"a directory that depends on another", func(m *MPS) { m.Dir = "t.1" }, "whole paths"},
-		{"no card", func(m *MPS) { m.Cards = nil }, "for 0 cards"},
-		{"two cards in one word", func(m *MPS) { m.Cards = []string{"GPU-a,GPU-b"} }, "no card"},
+		{"a program that is looked for", func(m *MPS) { m.Control = "control" }, "absolute paths"},
+		{"a directory that depends on another", func(m *MPS) { m.Dir = "t.1" }, "absolute paths"},
+		{"no card", func(m *MPS) { m.Cards = nil }, "found 0"},
+		{"two cards in one word", func(m *MPS) { m.Cards = []string{"GPU-a,GPU-b"} }, "expected the UUID of a GPU"},
 		{"less memory than none", func(m *MPS) { m.LimitMiB = -1 }, "-1 MiB"},
 		{"more of the card than there is", func(m *MPS) { m.Threads = 101 }, "101 percent"},
 	}

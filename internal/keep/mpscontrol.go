@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// ask gives the control daemon one command and returns its answer. The same
+// ask sends the control daemon one command and returns its answer. The same
 // program does that when it is started without arguments.
 func (h *mpsHost) ask(ctx context.Context, command string, within time.Duration) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	cmd := h.command(ctx)
-	cmd.WaitDelay = quitBudget // what it said may be read late, on a busy machine
+	cmd.WaitDelay = quitBudget // on a busy machine its output may be read late
 	cmd.Stdin = strings.NewReader(command + "\n")
 	var out bounded
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -36,7 +36,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// demand gives a command that must be obeyed.
+// demand sends a command that must succeed.
 func (h *mpsHost) demand(command string) (answer string, err error) {
 	answer, err = h.ask(h.until, command, openBudget)
 	if err != nil {
@@ -45,8 +45,8 @@ func (h *mpsHost) demand(command string) (answer string, err error) {
 	return answer, nil
 }
 
-// setLimits sets how much memory a process may have on each card, which the
-// daemon counts in its own order: the one it was given them in.
+// setLimits sets the memory limit of a process on each card. The daemon
+// numbers the cards in the order in which it was given them.
 func (h *mpsHost) setLimits() error {
 	if h.LimitMiB == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (h *mpsHost) setLimits() error {
 			return err
 		}
 		if !saysMemory(answer, h.LimitMiB) {
-			return fmt.Errorf("its memory limit is %q, not %d MiB", firstOf(answer), h.LimitMiB)
+			return fmt.Errorf("expected a memory limit of %d MiB, found %q", h.LimitMiB, firstOf(answer))
 		}
 	}
 	return nil
@@ -79,20 +79,20 @@ func (h *mpsHost) setThreads() error {
 		return err
 	}
 	if got, err := strconv.ParseFloat(answer, 64); err != nil || got-float64(h.Threads) >= 1 || float64(h.Threads)-got >= 1 {
-		return fmt.Errorf("its part of the multiprocessors is %q, not %d percent", firstOf(answer), h.Threads)
+		return fmt.Errorf("expected %d percent of the multiprocessors, found %q", h.Threads, firstOf(answer))
 	}
 	return nil
 }
 
-// isPercentage reports whether an answer is one and not an excuse.
+// isPercentage reports whether an answer is a percentage and not an error.
 func isPercentage(answer string) bool {
 	_, err := strconv.ParseFloat(answer, 64)
 	return err == nil
 }
 
-// saysMemory reports whether an answer of the control daemon's means that
-// amount. It prints whole numbers of the largest unit, rounded down: of 5001 MiB
-// it says "4G".
+// saysMemory reports whether an answer of the control daemon means that
+// amount. It prints whole numbers of the largest unit, rounded down: 5001 MiB
+// becomes "4G".
 func saysMemory(answer string, wantMiB int64) bool {
 	const mib = 1 << 20
 	units := map[byte]int64{'B': 1, 'K': 1 << 10, 'M': mib, 'G': 1 << 30, 'T': 1 << 40}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// mpsHome is the directory of one server. Its lock is held for as long as its
-// host lives, so that whoever finds it can tell whether it is still used.
+// mpsHome is the directory of one server. Its lock is held while its host
+// lives, so that others can see whether it is in use.
 type mpsHome struct {
 	dir  string
 	lock *os.File
@@ -20,25 +20,25 @@ type mpsHome struct {
 
 const (
 	homeLock = "lock"
-	// A socket's path has to fit into what the kernel has for one, with the
-	// longest name that the control daemon gives one of its own.
+	// The path of a socket is limited by the kernel. It includes the longest
+	// name that the control daemon gives one of its sockets.
 	longestSocket = 107
 	longestName   = len("/control_privileged")
 	lockBudget    = 2 * time.Second
-	maxSwept      = 1000 // directories looked at per start; the rest is for later ones
+	maxSwept      = 1000 // directories checked per start; later starts check the rest
 )
 
-// makeMPSHome makes the directory, and removes those that hosts which were
-// killed left beside it.
+// makeMPSHome creates the directory, and removes those that killed hosts left
+// beside it.
 func makeMPSHome(m *MPS, user *Credential) (*mpsHome, error) {
 	if have := len(m.pipes()) + longestName; have > longestSocket {
-		return nil, fmt.Errorf("%s is %d bytes too long for the path of a socket", m.Dir, have-longestSocket)
+		return nil, fmt.Errorf("%s is %d bytes too long for a socket path", m.Dir, have-longestSocket)
 	}
 	parent := filepath.Dir(m.Dir)
 	if err := makePassage(parent); err != nil {
 		return nil, err
 	}
-	// Nobody sweeps while another one's directory has no lock yet.
+	// A new directory has no lock at first, so nothing is removed meanwhile.
 	all, err := lockFile(filepath.Join(parent, homeLock), lockBudget)
 	if err != nil {
 		return nil, err
@@ -59,26 +59,26 @@ func makeMPSHome(m *MPS, user *Credential) (*mpsHome, error) {
 	return h, nil
 }
 
-// makePassage makes the directory of all servers, which users may pass through
-// and not look into.
+// makePassage creates the parent directory of all servers, which users may
+// traverse but not list.
 func makePassage(dir string) error {
 	err := os.Mkdir(dir, 0o711)
 	switch {
 	case err == nil:
-		return os.Chmod(dir, 0o711) // whatever the mask is
+		return os.Chmod(dir, 0o711) // whatever the umask
 	case os.IsExist(err):
 		return nil
 	}
 	return err
 }
 
-// furnish makes what the control daemon needs, and lets the job's user in.
+// furnish creates what the control daemon needs, and lets the job's user in.
 func (h *mpsHome) furnish(m *MPS, user *Credential) error {
 	for _, dir := range []string{m.pipes(), m.logs()} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		if err := os.Chmod(dir, 0o755); err != nil { // whatever the mask is
+		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
 			return err
 		}
 	}
@@ -88,13 +88,13 @@ func (h *mpsHome) furnish(m *MPS, user *Credential) error {
 	if err := admit(h.dir, user.UID); err == nil {
 		return nil
 	}
-	// A file system that cannot name one user lets all of them through: the
-	// control daemon itself serves them only as far as they are the job's.
+	// On a file system without access control lists, all users may traverse:
+	// the control daemon itself serves only the job's user.
 	return os.Chmod(h.dir, 0o711)
 }
 
 func (h *mpsHome) remove() {
-	// What cannot be removed now is swept by a later host.
+	// A later host removes what cannot be removed now.
 	_ = os.RemoveAll(h.dir)
 	if h.lock != nil {
 		h.lock.Close()
@@ -108,7 +108,7 @@ func sweepMPS(parent string) {
 		return
 	}
 	for _, entry := range entries[:min(len(entries), maxSwept)] {
-		// Nothing else is called like this, and nothing else is touched.
+		// Only directories named TOKEN.ATTEMPT are touched.
 		if token, attempt, ok := strings.Cut(entry.Name(), "."); !entry.IsDir() || !ok || token == "" || attempt == "" {
 			continue
 		}
@@ -126,7 +126,7 @@ func removeForsaken(dir string) {
 	_ = os.RemoveAll(dir)
 }
 
-// lockFile opens and locks a file, waiting for no longer than that.
+// lockFile opens and locks a file, waiting at most that long.
 func lockFile(path string, most time.Duration) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -144,9 +144,9 @@ func lockFile(path string, most time.Duration) (*os.File, error) {
 	}
 }
 
-// admit lets one user pass through a directory that is closed to all others,
-// by an access control list as the kernel keeps it: a version, and for each
-// entry what it is, what it allows, and whom.
+// admit lets one user traverse a directory that is closed to all others, by an
+// access control list in the kernel's form: a version, and for each entry its
+// type, its permissions and its user.
 func admit(dir string, uid int) error {
 	const (
 		version, nobody                                = 2, ^uint32(0)

@@ -15,20 +15,20 @@ import (
 )
 
 // A host is a process between a supervisor and the MPS control daemon of its
-// job. It has to wait for programs that may hang, which a supervisor must not,
-// and everything below it stays below it: it is a subreaper, so that what the
-// control daemon leaves behind is neither lost nor taken for the job's.
+// job. It waits for programs that may hang, which a supervisor must not do. It
+// is a subreaper, so that what the control daemon leaves behind is neither lost
+// nor taken for a process of the job.
 
 const (
 	openBudget = 10 * time.Second      // for the control daemon to answer
-	openPause  = 20 * time.Millisecond // between two questions
-	quitBudget = 2 * time.Second       // for it to end when it is told to, and then for TERM
+	openPause  = 20 * time.Millisecond // between two tries
+	quitBudget = 2 * time.Second       // for it to end when asked to, and then after TERM
 )
 
-// host is the host process. It ends when its socket does, whoever closed it.
+// host is the host process. It ends when its socket is closed.
 func host() int {
-	// A process is told of its parent's death by the death of the thread that
-	// started it, so all are started by this one.
+	// Pdeathsig is sent when the thread that started a process dies, so this
+	// thread starts all of them.
 	runtime.LockOSThread()
 	if !onStage() {
 		return 2
@@ -55,7 +55,7 @@ func hostFrom(b *beginning) error {
 	defer cancel()
 	h.until = until
 	if h.MPS, err = mpsOf(frame); err != nil || h.MPS == nil {
-		return fmt.Errorf("%w: no server in its order", ErrFrame)
+		return fmt.Errorf("%w: the order has no MPS server", ErrFrame)
 	}
 	if h.user, err = credentialOf(frame); err != nil {
 		return err
@@ -72,7 +72,7 @@ func hostFrom(b *beginning) error {
 		cancel()
 	}()
 	if err := h.open(); err != nil {
-		// The logs go with the directory, so what they say is said now.
+		// The logs are removed with the directory, so their end is reported now.
 		err = fmt.Errorf("%w%s", err, h.lastLogged())
 		h.close()
 		return err
@@ -91,20 +91,20 @@ func hostFrom(b *beginning) error {
 // mpsHost runs one control daemon.
 type mpsHost struct {
 	*MPS
-	user *Credential // whose job it is; nil: the host's own user's
+	user *Credential // the job's user; nil: the host's own
 	home *mpsHome
-	// until is over when the host shall end, and gone is closed when the
-	// control daemon has.
+	// until ends when the host has to end, and gone is closed when the control
+	// daemon has ended.
 	until context.Context
 	gone  chan struct{}
 
 	control *exec.Cmd
-	output  string // where the control daemon's own output goes
-	died    error  // once gone is closed
+	output  string // file for the control daemon's own output
+	died    error  // valid once gone is closed
 }
 
-// open starts the control daemon, waits until it answers, sets what the job is
-// held to, and asks whether it is set.
+// open starts the control daemon, waits until it answers, sets the job's
+// limits, and checks them.
 func (h *mpsHost) open() (err error) {
 	if h.home, err = makeMPSHome(h.MPS, h.user); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (h *mpsHost) start() error {
 	defer output.Close()
 	h.control = h.command(context.Background(), "-f")
 	h.control.Stdout, h.control.Stderr = output, output
-	// It must not outlive a host that is killed.
+	// It must not outlive a killed host.
 	h.control.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := h.control.Start(); err != nil {
 		h.control = nil
@@ -161,7 +161,7 @@ func (h *mpsHost) command(ctx context.Context, args ...string) *exec.Cmd {
 func (h *mpsHost) awaitAnswer() error {
 	deadline := time.NewTimer(openBudget)
 	defer deadline.Stop()
-	said := "it does not answer"
+	said := "no answer"
 	for {
 		answer, err := h.ask(h.until, "get_default_active_thread_percentage", openBudget)
 		if err == nil && isPercentage(answer) {
@@ -190,12 +190,12 @@ func (h *mpsHost) whyGone() error {
 		}
 	}
 	if h.died != nil {
-		return fmt.Errorf("its control daemon ended: %w", h.died)
+		return fmt.Errorf("the MPS control daemon ended: %w", h.died)
 	}
-	return fmt.Errorf("its control daemon ended at once")
+	return fmt.Errorf("the MPS control daemon ended at once")
 }
 
-// lastLogged are the last lines of the server's logs, each on a line of its own.
+// lastLogged are the last lines of the server's logs, one per line.
 func (h *mpsHost) lastLogged() string {
 	var lines string
 	for _, name := range []string{"control.log", "server.log"} {
@@ -209,7 +209,7 @@ func (h *mpsHost) lastLogged() string {
 	return lines
 }
 
-// readEnd reads the last part of a small file; nothing, where there is none.
+// readEnd reads the end of a small file, or "" if there is none.
 func readEnd(path string) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -224,8 +224,8 @@ func readEnd(path string) string {
 	return string(text)
 }
 
-// close ends the control daemon and everything below the host: politely, then
-// by TERM, then by KILL for as long as it takes.
+// close stops the control daemon and everything below the host: by its
+// command, then by TERM, then by KILL for as long as it takes.
 func (h *mpsHost) close() {
 	if h.control != nil {
 		select {
@@ -261,7 +261,8 @@ func (h *mpsHost) waitAlone(most time.Duration) {
 	}
 }
 
-// alone buries the dead and reports whether no process is left below the host.
+// alone reaps dead children and reports whether no process is left below the
+// host.
 func (h *mpsHost) alone() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

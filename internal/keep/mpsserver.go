@@ -10,53 +10,54 @@ import (
 )
 
 // This file is the supervisor's side of a job's MPS server: it starts the host
-// before the job and tells it to end when the job's last process is gone. It
-// waits for neither; what the host says comes in through the loop.
+// before the job and stops it when the job's last process is gone. It never
+// waits for it; the host's messages arrive in the loop.
 
 // hostWord, as the last argument, makes the program a host.
 const hostWord = "__mps"
 
-// What a host says beside stageReady and stageFailed: the control daemon ended
-// although nobody asked it to.
+// hostBereft, beside stageReady and stageFailed, means that the control daemon
+// ended unasked.
 const hostBereft FrameKind = 'B'
 
 // mpsServer is a host as its supervisor sees it.
 type mpsServer struct {
 	pid     int
-	dir     string   // its server's
-	socket  *os.File // closing it is the word to end
+	dir     string   // of its server
+	socket  *os.File // closing it stops the host
 	opening bool     // the job waits for it
-	closing bool     // it was told to end
+	closing bool     // it was asked to end
 	forsake time.Time
 
-	empty  int       // looks in a row that found no process of the job
-	lookAt time.Time // when to look next
+	empty  int       // checks in a row that found no process of the job
+	lookAt time.Time // when to check next
 	pause  time.Duration
 }
 
-// hostSaid is a word of a host's; the kind 0 says that it is gone.
+// hostSaid is a message of a host; the kind 0 means that it is gone.
 type hostSaid struct {
 	from *mpsServer
 	kind FrameKind
 	text string
 }
 
-// Looks for what is left of the job come quickly at first. Two in a row must
-// find nothing: the process table is no snapshot.
+// Checks for what is left of the job come quickly at first. Two in a row must
+// find nothing: the process table is not a snapshot.
 const (
 	emptyLooks     = 2
 	firstLookPause = 10 * time.Millisecond
 	lastLookPause  = time.Second
 	// forsakeAfter is when a host that does not end is treated like a process
-	// of the job. It has deadlines of its own, which are shorter.
+	// of the job. Its own deadlines are shorter.
 	forsakeAfter = 20 * time.Second
 )
 
 const noMPS = "CUDA MPS could not be started: "
 
-// openMPS starts the host. The job begins when that says it is ready.
+// openMPS starts the host. The job begins when the host reports that it is
+// ready.
 func (k *keeper) openMPS(o Order) {
-	// The limit is the job's own and begins with it.
+	// The job's time limit begins with the job.
 	k.held = &held{order: o, setup: -1, ending: newEnding(time.Now(), Order{Grace: o.Grace}), stragglers: make(map[[2]uint64]bool)}
 	server, err := startHost(o, k.token)
 	if err != nil {
@@ -97,14 +98,14 @@ func startHost(o Order, token string) (*mpsServer, error) {
 	pid, err := syscall.ForkExec("/proc/self/exe", selfArgv(hostWord), attr)
 	if err != nil {
 		ours.file.Close()
-		return nil, fmt.Errorf("exec its host: %w", err)
+		return nil, fmt.Errorf("start the MPS host: %w", err)
 	}
-	// It is far smaller than what a socket holds, so nobody waits here.
+	// The order is far smaller than the socket's buffer, so this does not block.
 	_, _ = ours.file.Write(order)
 	return &mpsServer{pid: pid, dir: o.MPS.Dir, socket: ours.file, opening: true, pause: firstLookPause}, nil
 }
 
-// hear passes on what the host says until it is gone.
+// hear passes on the host's messages until it is gone.
 func (m *mpsServer) hear(to chan<- hostSaid) {
 	for {
 		frame, err := ReadFrame(m.socket)
@@ -117,9 +118,9 @@ func (m *mpsServer) hear(to chan<- hostSaid) {
 	}
 }
 
-// bequeath ends and removes what a host left that was killed; any other leaves
-// nothing. Its server has become the supervisor's child and would pass for a
-// process of the job's, which the job would then have to wait for.
+// bequeath kills and removes what a killed host left; any other host leaves
+// nothing. Its server has become the supervisor's child and would be taken for
+// a process of the job, which the job would then have to wait for.
 func (m *mpsServer) bequeath() {
 	table, err := Processes()
 	if err != nil {
@@ -131,16 +132,16 @@ func (m *mpsServer) bequeath() {
 			_ = p.Signal(sigKILL)
 		}
 	}
-	// The next job's host may be making a directory of that name already. What
-	// is not removed now is swept by a later one.
+	// The next job's host may already be creating a directory of that name. A
+	// later host removes what is not removed now.
 	if all, err := lockFile(filepath.Join(filepath.Dir(m.dir), homeLock), 0); err == nil {
 		defer all.Close()
 		removeForsaken(m.dir)
 	}
 }
 
-// close tells the host to end. It reads end-of-file, and so it does when the
-// supervisor dies; what it still has to say is heard.
+// close asks the host to end by closing the socket, as the supervisor's death
+// does. Its last messages are still read.
 func (m *mpsServer) close() {
 	if m.closing {
 		return
@@ -152,7 +153,7 @@ func (m *mpsServer) close() {
 	}
 }
 
-// hostSaid takes in what a host says.
+// hostSaid takes in a message of a host.
 func (k *keeper) hostSaid(said hostSaid) {
 	h, m := k.held, said.from
 	if said.kind == 0 {
@@ -167,7 +168,7 @@ func (k *keeper) hostSaid(said hostSaid) {
 		k.launch(h.order, m)
 	case m.opening:
 		m.opening = false
-		k.record.Cgroup = "" // it was not made yet
+		k.record.Cgroup = "" // it was not created yet
 		h.launch = errStageDied.Error()
 		if h.ending.stop == "" {
 			h.launch = noMPS + firstLine(said.text)
@@ -175,21 +176,22 @@ func (k *keeper) hostSaid(said hostSaid) {
 		}
 		k.giveUp()
 	case !m.closing:
-		// The job goes on, or fails by what it finds.
+		// The job continues, or fails by itself.
 		m.close()
 		k.remark("its MPS server ended while it ran")
 		k.write()
 	}
 }
 
-// giveUp ends the host of a job that does not begin, and then the job.
+// giveUp stops the host of a job that does not begin, and then ends the job.
 func (k *keeper) giveUp() {
 	k.held.mps.close()
-	k.held.ending.mainExited(time.Now()) // so that whatever is left is ended
+	k.held.ending.mainExited(time.Now()) // so that whatever is left is stopped
 	go reap(0, k.held.mps.pid, k.reaped)
 }
 
-// heedMPS ends the server once the job has no process left, or will have none.
+// heedMPS stops the server once the job has no process left, or will have
+// none.
 func (k *keeper) heedMPS() {
 	h := k.held
 	m := h.mps
@@ -223,17 +225,17 @@ func (k *keeper) heedMPS() {
 	k.look.Reset(m.pause)
 }
 
-// apart reports whether the process is the host's and not the job's. One that
-// outlived every deadline is ended with whatever else is left.
+// apart reports whether the process is the host and not the job's. A host that
+// outlived every deadline is killed with everything else.
 func (m *mpsServer) apart(pid int) bool {
 	return m != nil && pid == m.pid && (m.forsake.IsZero() || time.Now().Before(m.forsake))
 }
 
-// firstLine is what went wrong, and the rest of the text is what was logged.
+// firstLine is the error; the rest of the text comes from the logs.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	if line == "" {
-		return "its host was ended"
+		return "its host was killed"
 	}
 	return line
 }

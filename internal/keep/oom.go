@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// oomWindow is how much of a log's end is searched: a traceback of every rank
-// of a large job fits.
+// oomWindow is how much of a log's end is searched: enough for a traceback of
+// every rank of a large job.
 const oomWindow = 64 << 10
 
-// oomSigns are what frameworks print when a card has no memory left. Each is
-// more than a word that an application might use about memory of any kind.
+// oomSigns are what frameworks print when a card runs out of memory. Each is
+// specific enough not to match an application's own messages about memory.
 var oomSigns = [][]byte{
 	[]byte("CUDA out of memory"),                         // torch
 	[]byte("CUDA error: out of memory"),                  // torch, and CUDA's own samples
@@ -32,9 +32,9 @@ var oomSigns = [][]byte{
 	[]byte("CUDNN_STATUS_ALLOC_FAILED"),
 }
 
-// oomPairs are words that say so only together, on one line and in any case:
-// XLA's "Failed to allocate 8.00GiB (8589934592B) of device memory: out of
-// memory", llama.cpp's "failed to allocate CUDA0 buffer".
+// oomPairs count only together, on one line and in any case: XLA's "Failed to
+// allocate 8.00GiB (8589934592B) of device memory: out of memory", llama.cpp's
+// "failed to allocate CUDA0 buffer".
 var oomPairs = [][2][]byte{
 	{[]byte("failed to allocate"), []byte("cuda")},
 	{[]byte("failed to allocate"), []byte("device memory")},
@@ -62,8 +62,8 @@ func outOfMemory(text []byte) bool {
 }
 
 // OOMText reports whether the end of a log, from that offset on, says that a
-// card ran out of memory. A log that cannot be read says nothing. It is for the
-// records of supervisors that did not look themselves.
+// card ran out of memory; false if the log cannot be read. It is for the
+// records of supervisors that did not check themselves.
 func OOMText(path string, from int64) bool {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -8,60 +8,60 @@ import (
 )
 
 // Order is all a supervisor has to know to run a job. It arrives in one frame,
-// and receiving it whole is the "go": half an order runs nothing.
+// and a complete frame starts the job: half an order runs nothing.
 type Order struct {
 	Job     string
 	Attempt int
 
-	Argv []string // Argv[0] is looked up in the PATH of Env when it has no slash
-	Env  []string // the whole environment, but for BERTH_TOKEN, which the supervisor adds
+	Argv []string // Argv[0] without a slash is looked up in the PATH of Env
+	Env  []string // the whole environment except BERTH_TOKEN, which the supervisor adds
 	Dir  string
-	Log  string // appended to; its directories are made
+	Log  string // appended to; its directories are created
 
-	// LogAlone says that the log is named after this attempt alone: what is
-	// there already is another queue's, and is set aside as NAME.old.
+	// LogAlone means that no other attempt of this queue has this log: an
+	// existing one is another queue's, and is renamed to NAME.old.
 	LogAlone bool
 
-	// Setup says that the command is a wrapper which writes "ok" to
-	// descriptor 3 once its set-up has succeeded.
+	// Setup means that the command is a wrapper that writes "ok" to descriptor
+	// 3 once its set-up has succeeded.
 	Setup bool
 
-	// Credential is whom to run as; nil: as the supervisor itself.
+	// Credential is the user to run as; nil: the supervisor's own.
 	Credential *Credential
 
-	// Mask is the umask of a job without a credential, in octal; empty: the
+	// Mask is the umask of a job without a credential, in octal; "": the
 	// supervisor's own.
 	Mask string
 
 	// Pty gives the job a terminal of its own. The supervisor holds the other
-	// end, writes what comes out of it to the log, and lets others attach.
+	// end, copies its output to the log, and accepts connections to it.
 	Pty bool
 
-	// LogMaxBytes bounds the space the log takes up: beyond it the middle is
-	// taken out, and its beginning and its newest part stay. 0: no bound.
+	// LogMaxBytes bounds the size of the log: beyond it, the middle is dropped,
+	// and its beginning and its newest part stay. 0: no bound.
 	LogMaxBytes int64
 
-	// CgroupParent is the directory to make the job's cgroup in; empty for none.
+	// CgroupParent is the parent of the job's cgroup; "": no cgroup.
 	CgroupParent string
 
-	// CPUs and MemMiB are enforced where the host allows, and noted where it
-	// does not; 0: no limit.
+	// CPUs and MemMiB are enforced if the host allows it, and noted otherwise;
+	// 0: no limit.
 	CPUs   int
 	MemMiB int64
 
-	// MemoryParent and CPUParent are directories of version 1 hierarchies, for
-	// hosts whose version 2 cgroups cannot hold these limits.
+	// MemoryParent and CPUParent are version 1 directories, for hosts whose
+	// version 2 cgroups cannot enforce these limits.
 	MemoryParent, CPUParent string
 
-	// Affinity is the CPUs that the job may run on, "0-7,16-23"; empty: all.
+	// Affinity is the CPUs that the job may run on, "0-7,16-23"; "": all.
 	Affinity string
 
-	// MPS runs the job's CUDA programs through an MPS server of its own, which
-	// the supervisor starts before the job and ends after it.
+	// MPS gives the job an MPS server of its own, which the supervisor starts
+	// before the job and stops after it.
 	MPS *MPS
 
-	// Devices are the GPUs that the job may open; nil: all. The filter is on
-	// CgroupParent before the order goes out, so this is not sent: the
+	// Devices are the GPUs that the job may open; nil: all. They are not sent:
+	// berth puts the filter on CgroupParent before it sends the order, and the
 	// supervisor only has to keep the job below it.
 	Devices *Devices
 
@@ -77,50 +77,49 @@ type Order struct {
 // Devices are GPUs by the minors of their device files.
 type Devices struct {
 	Minors []int // of /dev/nvidiaN
-	Caps   []int // of /dev/nvidia-caps, for parts of cards
+	Caps   []int // of /dev/nvidia-caps, for MIG parts
 }
 
 // TokenVariable is in the environment of every process of a job, so that they
-// can be found again when the supervisor died. Its value is TokenValue's.
+// can be found after the death of the supervisor. Its value is TokenValue's.
 const TokenVariable = "BERTH_TOKEN"
 
-// TokenValue names one attempt of one job under one supervisor.
+// TokenValue identifies one attempt of one job under one supervisor.
 func TokenValue(token, job string, attempt int) string {
 	return token + ":" + job + ":" + strconv.Itoa(attempt)
 }
 
-// maxJobID keeps a job's id whole in a record and in a directory's name.
+// maxJobID makes a job's id fit into a record and a file name.
 const maxJobID = 100
 
-// No machine has more, and what is written to the kernel must not overflow.
+// No machine has more, and the values written to the kernel must not overflow.
 const (
 	maxCPUs   = 1 << 16
 	maxMemMiB = 1 << 40
 )
 
-// Careful reports whether the order asks for something that an earlier
-// supervisor would leave out without a word. Such an order goes out only to one
-// that says it knows this protocol, and as another kind of frame, which one of
-// the first protocol does not know and so not obey.
+// Careful reports whether the order needs something that an older supervisor
+// would silently omit. Such an order is sent only to a supervisor of this
+// protocol, and as another kind of frame, which the first protocol ignores.
 func (o Order) Careful() bool {
 	return o.Credential != nil || o.Mask != "" || o.Pty || o.LogMaxBytes != 0 || o.CPUs != 0 || o.MemMiB != 0 ||
 		o.Affinity != "" || o.MPS != nil
 }
 
-// Check refuses an order that no supervisor could carry out or tell of.
+// Check refuses an order that no supervisor could carry out or report on.
 func (o Order) Check() error {
 	switch {
 	case len(o.Argv) == 0:
 		return fmt.Errorf("order for job %s has no command", o.Job)
 	case o.Job == "" || len(o.Job) > maxJobID || strings.IndexFunc(o.Job, notInID) >= 0:
-		return fmt.Errorf("order for job %q: not an id", o.Job)
+		return fmt.Errorf("order: expected a job id, found %q", o.Job)
 	case o.WarnSignal < 0 || o.WarnSignal > lastSignal:
-		return fmt.Errorf("order for job %s: no signal %d", o.Job, o.WarnSignal)
+		return fmt.Errorf("order for job %s: expected a signal, found %d", o.Job, o.WarnSignal)
 	case o.LogMaxBytes < 0 || o.CPUs < 0 || o.CPUs > maxCPUs || o.MemMiB < 0 || o.MemMiB > maxMemMiB:
-		return fmt.Errorf("order for job %s: no limit of %d CPUs, %d MiB, %d bytes of log", o.Job, o.CPUs, o.MemMiB, o.LogMaxBytes)
+		return fmt.Errorf("order for job %s: expected limits, found %d CPUs, %d MiB, %d bytes of log", o.Job, o.CPUs, o.MemMiB, o.LogMaxBytes)
 	}
 	if _, err := o.mask(); err != nil {
-		return fmt.Errorf("order for job %s: no umask %q", o.Job, o.Mask)
+		return fmt.Errorf("order for job %s: expected a umask, found %q", o.Job, o.Mask)
 	}
 	err := o.MPS.check()
 	if err == nil && o.Affinity != "" {
@@ -137,7 +136,7 @@ func (o Order) Check() error {
 	return nil
 }
 
-// mask is the umask asked for; -1: none is.
+// mask is the requested umask; -1: none.
 func (o Order) mask() (int, error) {
 	if o.Mask == "" {
 		return -1, nil
@@ -150,7 +149,7 @@ func notInID(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
 }
 
-// Frame renders the order as its "go".
+// Frame renders the order.
 func (o Order) Frame() Frame {
 	f := Frame{Kind: FrameGo}
 	if o.Careful() {
@@ -195,7 +194,7 @@ func (o Order) Frame() Frame {
 
 // orderOf reads the order back.
 func orderOf(f Frame) (Order, error) {
-	// What outlasts the start is copied, so that the rest can be forgotten.
+	// Values that outlast the start are copied, so that the rest can be freed.
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
 		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Log: own("log"),

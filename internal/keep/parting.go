@@ -3,19 +3,19 @@ package keep
 import "time"
 
 // partingBudget bounds the last look at a log. A file system that does not
-// answer must not keep the job's end from being told.
+// answer must not delay the report of the job's end.
 const partingBudget = 10 * time.Second
 
-// lastWords is what the log says when the job is gone.
+// lastWords is what the end of the log says when the job is gone.
 type lastWords struct {
 	oom     bool
 	dropped int64
 	note    string
-	silent  bool // it did not answer, and somebody still waits for it
+	silent  bool // it did not answer, and a goroutine still waits for it
 }
 
-// part is called when no process of the job is left. Most jobs are told of at
-// once; where the log has something to say, the end waits for that.
+// part is called when no process of the job is left. Most ends are reported at
+// once; if the log has to be read, the report waits for that.
 func (k *keeper) part() {
 	h := k.held
 	failed := k.record.ExitCode != 0 || k.record.Signal != 0
@@ -26,7 +26,7 @@ func (k *keeper) part() {
 	go h.listen(failed, k.parted)
 }
 
-// listen hears the last words out, but not for ever.
+// listen reads the end of the log, within partingBudget.
 func (h *held) listen(failed bool, to chan<- lastWords) {
 	heard := make(chan lastWords, 1)
 	go func() { heard <- h.lastWords(failed) }()
@@ -34,7 +34,7 @@ func (h *held) listen(failed bool, to chan<- lastWords) {
 	case w := <-heard:
 		to <- w
 	case <-time.After(partingBudget):
-		to <- lastWords{note: "the log did not answer", silent: true}
+		to <- lastWords{note: "the log could not be read in time", silent: true}
 	}
 }
 
@@ -57,7 +57,7 @@ func (k *keeper) heardLast(w lastWords) {
 	k.record.OOM, k.record.LogDropped = w.oom, w.dropped
 	k.remark(w.note)
 	if w.silent {
-		k.held.log = nil // left open: its number must not become another file's
+		k.held.log = nil // left open: its descriptor must not be reused
 	}
 	k.end("")
 }

@@ -12,8 +12,8 @@ import (
 	"unsafe"
 )
 
-// Process is one entry of the process table. PID and Start together name a
-// process for as long as the machine is up; a PID alone does not.
+// Process is one entry of the process table. PID and Start together identify a
+// process until the next boot; a PID alone does not.
 type Process struct {
 	PID, Parent, Group, Session int
 	State                       byte // of its first thread, as in /proc: R, S, D, T, Z…
@@ -21,17 +21,18 @@ type Process struct {
 	Start                       uint64 // clock ticks since boot
 }
 
-// id is what tells the process from all others since the machine came up.
+// id identifies the process until the next boot.
 func (p Process) id() [2]uint64 { return [2]uint64{uint64(p.PID), p.Start} }
 
 // Dead reports whether only the entry is left. A process whose first thread
-// has exited looks dead too, but has others.
+// has exited looks dead, too, but has other threads.
 func (p Process) Dead() bool { return (p.State == 'Z' || p.State == 'X') && p.Threads <= 1 }
 
-// stopped reports whether the process runs no more until it is told to, if ever.
+// stopped reports whether the process does not run until it is continued, if
+// ever.
 func (p Process) stopped() bool { return p.State == 'T' || p.State == 't' || p.Dead() }
 
-// BootID names this boot of the machine; empty where the kernel does not say.
+// BootID identifies this boot of the machine; "" if unknown.
 var BootID = sync.OnceValue(func() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -55,8 +56,8 @@ func ReadProcess(pid int) (Process, error) {
 	return parseStat(stat)
 }
 
-// parseStat reads /proc/PID/stat. The command's name stands in parentheses and
-// may hold any byte, so the fields are counted from the last ")".
+// parseStat reads /proc/PID/stat. The command's name is in parentheses and may
+// contain any byte, so the fields are counted from the last ")".
 func parseStat(stat []byte) (Process, error) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 1 || end < open {
@@ -64,7 +65,7 @@ func parseStat(stat []byte) (Process, error) {
 	}
 	fields := bytes.Fields(stat[end+1:])
 	if len(fields) < 20 {
-		return Process{}, errors.New("stat cut short")
+		return Process{}, errors.New("truncated stat")
 	}
 	var p Process
 	var err error
@@ -87,9 +88,9 @@ func parseStat(stat []byte) (Process, error) {
 	return p, err
 }
 
-// Processes is the whole process table, as far as this user may see it. It is
-// no snapshot: a process that forks and exits while it is read can be missed,
-// so whoever needs certainty looks twice.
+// Processes is the process table, as far as this user may see it. It is not a
+// snapshot: a process that forks and exits while it is read can be missed, so
+// callers that need certainty look twice.
 func Processes() ([]Process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -113,8 +114,8 @@ func Processes() ([]Process, error) {
 	return table, nil
 }
 
-// Descendants are the processes below those for which root says yes, roots
-// included.
+// Descendants are the processes below those for which root returns true,
+// including these.
 func Descendants(table []Process, root func(Process) bool) []Process {
 	children := make(map[int][]Process, len(table))
 	var found, queue []Process
@@ -144,8 +145,8 @@ const (
 	sysPidfdOpen       = 434
 )
 
-// Signal sends a signal to exactly this process: if its number has passed to
-// another one, nobody gets it. A process that is gone is no error.
+// Signal sends a signal to exactly this process: if its pid now belongs to
+// another, nothing is sent. It is not an error if the process is gone.
 func (p Process) Signal(number int) error {
 	fd, _, errno := syscall.Syscall(sysPidfdOpen, uintptr(p.PID), 0, 0)
 	if errno == syscall.ENOSYS || errno == syscall.EPERM {
@@ -165,8 +166,8 @@ func (p Process) Signal(number int) error {
 	return gone(errno)
 }
 
-// signalByNumber is for kernels without process descriptors; the check leaves
-// a window too short for a number to come round again.
+// signalByNumber is for kernels without process descriptors; the time after
+// the check is too short for a pid to be reused.
 func (p Process) signalByNumber(number int) error {
 	if start, err := StartTicks(p.PID); err != nil || start != p.Start {
 		return nil

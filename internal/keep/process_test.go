@@ -79,7 +79,7 @@ func TestSignalsHaveNames(t *testing.T) {
 	}
 	for _, bad := range []string{"", "SIG", "0", "65", "NOPE"} {
 		if _, ok := SignalNumber(bad); ok {
-			t.Errorf("%q is no signal", bad)
+			t.Errorf("%q is not a signal", bad)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// State is what a supervisor is doing, in its record and in its greeting.
+// State is what a supervisor is doing, in its record and its greeting.
 type State string
 
 // The states of a supervisor.
@@ -19,7 +19,7 @@ const (
 	Ended   State = "ended"   // written when no process of the job is left
 )
 
-// Record is what a supervisor writes down about a job. A zero PID in a started
+// Record is what a supervisor writes about a job. A zero PID in a started
 // record means that the supervisor died between writing it and knowing the
 // process; a zero PID in an ended one means that nothing ran.
 type Record struct {
@@ -37,52 +37,52 @@ type Record struct {
 	PID       int
 	PIDStart  uint64
 	Session   int
-	UID       int    // whom the job runs as; 0: root, or the supervisor's own user
-	Cgroup    string // directory of the job's cgroup; empty where it has none
-	Log       string // empty when it was too long to be written down
+	UID       int    // the job's user; 0: root, or the supervisor's own user
+	Cgroup    string // directory of the job's cgroup; "": none
+	Log       string // "" if it was too long for the record
 	LogFrom   int64  // where this attempt's output begins
 	Pty       bool   // it has a terminal that can be attached to
 
 	StartedAt time.Time
 	EndedAt   time.Time
-	Elapsed   time.Duration // to the millisecond, and right even if the clock was set meanwhile
+	Elapsed   time.Duration // to the millisecond, and right even if the clock was changed
 
-	ExitCode    int // -1 when a signal ended it or nothing ran
+	ExitCode    int // -1 if a signal killed it or nothing ran
 	Signal      int // 0: none
 	Core        bool
-	Stop        string // why it was ended: cancel, timeout, interrupt; empty: by itself
-	Launch      string // why nothing ran; empty when something did
+	Stop        string // why it was stopped: cancel, timeout, interrupt; "": it ended by itself
+	Launch      string // why nothing ran; "" if something did
 	SetupFailed bool
-	Stragglers  int // processes that outlived the main one and had to be ended
+	Stragglers  int // processes that outlived the main one and had to be killed
 
 	OOM          bool  // it failed, and this attempt's log ends in out-of-memory text
-	MemoryKilled bool  // the kernel killed a process of it for its host memory limit
-	PeakMemKiB   int64 // of the whole tree, where a cgroup counted it; 0: not known
-	LogDropped   int64 // bytes taken out of the middle of the log
+	MemoryKilled bool  // the kernel killed one of its processes for its host memory limit
+	PeakMemKiB   int64 // of all processes, if a cgroup counted it; 0: unknown
+	LogDropped   int64 // bytes dropped from the middle of the log
 
 	MaxRSSKiB int64
-	User, Sys time.Duration // CPU time of the whole tree, to the millisecond
-	Note      string        // what the supervisor had to do without, as a cgroup
+	User, Sys time.Duration // CPU time of all processes, to the millisecond
+	Note      string        // what the supervisor could not do, such as a cgroup
 }
 
-// BlockSize is the length of an encoded record. One page is written whole or
-// not at all as far as the death of a process goes.
+// BlockSize is the length of an encoded record. If the process dies, a page is
+// written as a whole or not at all.
 const BlockSize = 4096
 
-// recordSize is the length of a record file: the block that says what the
-// supervisor is doing, and the block that says how its last job ended.
+// recordSize is the length of a record file: one block for what the supervisor
+// is doing, and one for how its last job ended.
 const recordSize = 2 * BlockSize
 
-// errDamaged is a record that was written and cannot be read.
+// errDamaged means that a record was written and cannot be read.
 var errDamaged = errors.New("damaged record")
 
-// errBlank is a block that was never written.
+// errBlank means that a block was never written.
 var errBlank = errors.New("blank record")
 
-// ReadRecords reads a record file and returns the block that holds now: the
-// ended one if it belongs to the last job that started, else the other. ok is
-// false when nothing was ever written. A damaged first block is an error even
-// where the second is whole, because which job came last is then unknown.
+// ReadRecords reads a record file and returns the current block: the ended one
+// if it belongs to the last job that started, else the other. ok is false if
+// nothing was ever written. A damaged first block is an error even if the
+// second is good, because the last job is then unknown.
 func ReadRecords(path string) (current Record, ok bool, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -105,7 +105,7 @@ func pick(blocks []byte) (current Record, ok bool, err error) {
 	case doingErr == nil && (endedErr == nil || errors.Is(endedErr, errBlank)):
 		return doing, true, nil
 	case doingErr == nil:
-		// The ended block was torn while it was written: the job did run.
+		// The ended block is incomplete: the job did run.
 		if doing.State == Started {
 			return doing, true, nil
 		}
@@ -116,8 +116,8 @@ func pick(blocks []byte) (current Record, ok bool, err error) {
 	return Record{}, false, doingErr
 }
 
-// writeBlock puts a record in its block: ended ones in the second, all others
-// in the first.
+// writeBlock writes a record to its block: ended ones to the second, all
+// others to the first.
 func writeBlock(file *os.File, r Record) error {
 	offset := int64(0)
 	if r.State == Ended {
@@ -138,7 +138,7 @@ func writeSynced(file *os.File, r Record) error {
 }
 
 // Prepare fills a new record file, so that every later write finds its space
-// allocated, and says to which boot of the machine it belongs.
+// allocated, and records the boot it belongs to.
 func Prepare(file *os.File, token string) error {
 	idle := Record{State: Idle, Token: token, BootID: BootID()}
 	if _, err := file.WriteAt(append(idle.Encode(), make([]byte, BlockSize)...), 0); err != nil {

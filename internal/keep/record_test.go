@@ -62,7 +62,7 @@ func TestTheLongestRecordFitsItsBlock(t *testing.T) {
 	}
 	r.Log = strings.Repeat("l", 3000)
 	if got, _ = DecodeRecord(r.Encode()); got.Log != "" {
-		t.Error("half a path is no path")
+		t.Error("half a path was kept")
 	}
 }
 

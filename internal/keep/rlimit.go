@@ -6,21 +6,21 @@ import (
 	"syscall"
 )
 
-// late reports whether the stage itself would stumble over a small limit of
-// that kind: memory, stack and descriptors are limited as the last thing.
+// late reports whether a small limit of that kind would break the stage
+// itself: memory, stack and descriptors are limited last.
 func late(resource int) bool {
 	const data, stack, nofile, as = 2, 3, 7, 9
 	return slices.Contains([]int{data, stack, nofile, as}, resource)
 }
 
-// raiseLimits sets the limits, while that takes no more than root's rights, but
-// for the late ones: those are only made possible. A host that does not let
-// root raise a limit, as many containers, leaves it where it is.
+// raiseLimits sets the limits while the process is still root, except the late
+// ones, whose hard limit is only raised. A host that does not let root raise a
+// limit, like many containers, leaves it unchanged.
 func raiseLimits(limits []Rlimit) (remark string, err error) {
 	for _, l := range limits {
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(l.Resource, &now); err != nil {
-			return "", fmt.Errorf("ask for limit %d: %w", l.Resource, err)
+			return "", fmt.Errorf("get limit %d: %w", l.Resource, err)
 		}
 		if l.Hard > now.Max {
 			now.Max = l.Hard
@@ -38,7 +38,7 @@ func raiseLimits(limits []Rlimit) (remark string, err error) {
 	return remark, nil
 }
 
-// lowerLimits sets the late ones, to the letter or to what was to be had.
+// lowerLimits sets the late ones, exactly or to the highest possible value.
 func lowerLimits(limits []Rlimit) error {
 	for _, l := range limits {
 		if !late(l.Resource) {
@@ -54,7 +54,7 @@ func lowerLimits(limits []Rlimit) error {
 func setLimit(l Rlimit) error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(l.Resource, &now); err != nil {
-		return fmt.Errorf("ask for limit %d: %w", l.Resource, err)
+		return fmt.Errorf("get limit %d: %w", l.Resource, err)
 	}
 	want := syscall.Rlimit{Cur: min(l.Soft, now.Max), Max: min(l.Hard, now.Max)}
 	if err := syscall.Setrlimit(l.Resource, &want); err != nil {

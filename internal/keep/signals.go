@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// signalNames are the names people use, without SIG.
+// signalNames are the usual names, without SIG.
 var signalNames = map[int]string{
 	1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE",
 	9: "KILL", 10: "USR1", 11: "SEGV", 12: "USR2", 13: "PIPE", 14: "ALRM", 15: "TERM",
@@ -15,10 +15,11 @@ var signalNames = map[int]string{
 	30: "PWR", 31: "SYS",
 }
 
-// lastSignal is the highest number the kernel knows.
+// lastSignal is the highest signal number of the kernel.
 const lastSignal = 64
 
-// SignalName is the signal's name as in "TERM", or its number where it has none.
+// SignalName is the signal's name, such as "TERM", or its number if it has
+// none.
 func SignalName(n int) string {
 	if name, ok := signalNames[n]; ok {
 		return name

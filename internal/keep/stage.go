@@ -10,15 +10,15 @@ import (
 )
 
 // A job that is not simply the supervisor's child begins in a stage: the
-// supervisor's own program, executed anew, which receives the order through a
-// socket, becomes what the job shall be, and is replaced by the job's command.
-// This file is the supervisor's side of it.
+// supervisor's own program, executed again, which receives the order through a
+// socket, changes user and limits, and is replaced by the job's command. This
+// file is the supervisor's side of it.
 
 // stageWord, as the last argument, makes the program a stage.
 const stageWord = "__begin"
 
-// What a stage says. Silence after stageReady is the command's beginning: the
-// socket goes with the old program.
+// The messages of a stage. The end of the stream after stageReady means that
+// the command has begun: the exec closes the socket.
 const (
 	stageReady  FrameKind = 'R' // log_from, log_regular, note, and the log's descriptor
 	stageFailed FrameKind = 'F' // why
@@ -31,36 +31,36 @@ type stage struct {
 	fds  []int // received, oldest first
 }
 
-// report is what came of a stage.
+// report is the outcome of a stage.
 type report struct {
 	log  *logFile
 	note string
 	err  error // why nothing began
 }
 
-var errStageDied = errors.New("it was ended before its command began")
+var errStageDied = errors.New("the process was killed before its command began")
 
 func newStage() (s *stage, theirs int, err error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, -1, fmt.Errorf("make socket pair: %w", err)
+		return nil, -1, fmt.Errorf("create socket pair: %w", err)
 	}
 	syscall.SetNonblock(pair[0], true)
 	return &stage{file: os.NewFile(uintptr(pair[0]), "stage")}, pair[1], nil
 }
 
-// selfArgv executes this program again as what the word says, whatever word it
-// is that makes it a supervisor.
+// selfArgv executes this program again for that word, whatever word makes it a
+// supervisor.
 func selfArgv(word string) []string {
 	last := len(os.Args) - 1
 	return append(os.Args[:last:last], word)
 }
 
-// give hands the order over and passes on what came of it. Nobody waits: the
+// give sends the order and passes on the outcome. Nothing waits for it: the
 // user's directory may be on a file system that does not answer.
 func (s *stage) give(order []byte, to chan<- report) {
 	defer s.file.Close()
-	_, _ = s.file.Write(order) // a stage that is gone says nothing, which is heard below
+	_, _ = s.file.Write(order) // if the stage is gone, the read below notices
 	to <- s.hear()
 }
 
@@ -97,7 +97,8 @@ func (s *stage) hear() report {
 	return r
 }
 
-// Read reads what the stage says and keeps the descriptors that come with it.
+// Read reads what the stage writes and keeps the descriptors that come with
+// it.
 func (s *stage) Read(p []byte) (n int, err error) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {

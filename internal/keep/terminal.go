@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// ringBytes is what an attacher is shown of what came before.
+	// ringBytes is how much earlier output a new connection is shown.
 	ringBytes = 64 << 10
 	// readBytes is more than the kernel has ready at a time.
 	readBytes = 16 << 10
 )
 
-// terminal is the supervisor's end of a job's pseudo-terminal: what comes out
-// goes to the log and to whoever is attached, and what they type goes in.
+// terminal is the supervisor's end of a job's pseudo-terminal: output goes to
+// the log and to all connections, and their input goes to the job.
 type terminal struct {
 	master *os.File
-	// slave is kept open until no process of the job is left: a job may close
-	// its terminal and open it again.
+	// slave stays open until no process of the job is left: a job may close its
+	// terminal and open it again.
 	slave int
 
 	done chan struct{} // closed when the last byte has been copied
@@ -54,7 +54,7 @@ func (t *terminal) copy(log *logFile) {
 			t.show(buffer[:n])
 		}
 		if err != nil {
-			return // nobody has the other end any more
+			return // no process has the other end
 		}
 	}
 }
@@ -67,15 +67,15 @@ func (t *terminal) remark(text string) {
 	}
 }
 
-// drain waits for the last byte. Everyone of the job is gone by then.
+// drain waits for the last byte. No process of the job is left by then.
 func (t *terminal) drain() {
 	syscall.Close(t.slave)
 	t.slave = -1
 	<-t.done
 }
 
-// show passes output on. Whoever does not keep up is let go of, since the job
-// does not wait.
+// show passes output on. A connection that does not keep up is closed, since
+// the job does not wait.
 func (t *terminal) show(data []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *terminal) show(data []byte) {
 	}
 }
 
-// recent is what an attacher sees first.
+// recent is what a new connection gets first.
 func (t *terminal) recent() []byte { return t.ring[max(0, len(t.ring)-ringBytes):] }
 
 // letGo detaches. The mutex is held.
@@ -108,8 +108,8 @@ func (t *terminal) letGo(a *attacher) {
 	}
 }
 
-// inputPatience is how long a job may leave what was typed unread before it is
-// lost, as a terminal's buffer has its end.
+// inputPatience is how long a job may leave input unread before it is lost, as
+// with a full terminal buffer.
 const inputPatience = 5 * time.Second
 
 func (t *terminal) input(data string) {
@@ -117,7 +117,7 @@ func (t *terminal) input(data string) {
 	_, _ = t.master.WriteString(data)
 }
 
-// close ends the terminal, and tells those who are attached.
+// close ends the terminal, and tells its connections.
 func (t *terminal) close() {
 	t.mu.Lock()
 	t.over = true

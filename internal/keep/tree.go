@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// tree lists the living processes of the job: the supervisor's descendants,
-// since whatever loses its parent becomes the supervisor's child, and what the
-// cgroup holds. Its MPS server is none of them.
+// tree lists the live processes of the job: the supervisor's descendants,
+// since orphans become the supervisor's children, and the members of its
+// cgroup, without its MPS server.
 func (h *held) tree() []Process {
 	table, err := Processes()
 	if err != nil {
@@ -41,8 +41,8 @@ func (h *held) tree() []Process {
 func (h *held) do(what action) {
 	switch what {
 	case warn:
-		// A warning is for those that can make use of it; the shell around
-		// them would only die.
+		// A warning goes only to processes that handle it; the shell around
+		// them would just die.
 		for _, p := range h.tree() {
 			if p.masks(h.order.WarnSignal, "SigCgt", "SigBlk") {
 				_ = p.Signal(h.order.WarnSignal)
@@ -54,15 +54,15 @@ func (h *held) do(what action) {
 			h.countStraggler(p)
 			_ = p.Signal(sigTERM)
 		}
-		// Children go on before their parents: a parent that exits while they
-		// are stopped would have the kernel send them HUP.
+		// Children continue before their parents: if a parent exits while they
+		// are stopped, the kernel sends them HUP.
 		for _, p := range slices.Backward(all) {
 			_ = p.Signal(sigCONT)
 		}
 	case kill:
 		if h.cgroup != "" && h.ending.stop != "" {
-			// First all at once: a tree that grows faster than it is looked
-			// at is not ended one by one.
+			// First all at once: a tree that grows faster than it can be read
+			// cannot be killed one by one.
 			KillCgroup(h.cgroup)
 			h.spent = true
 		}
@@ -78,26 +78,27 @@ func (h *held) do(what action) {
 	}
 }
 
-// A tree is looked at again until all of it stands still, but not for ever: a
-// job that does nothing but fork is ended all the same, if less politely. The
-// bound is a time and no number of looks: on a busy machine the supervisor may
-// look a hundred times before a process has run once.
+// A tree is read again until all of it has stopped, but not for ever: a job
+// that keeps forking is killed all the same, if less politely. The bound is a
+// time and not a count: on a busy machine the supervisor may read the tree a
+// hundred times before a process has run once.
 const (
 	firstHaltPause = time.Millisecond
 	lastHaltPause  = 20 * time.Millisecond
-	haltBudget     = time.Second // a look at tens of thousands takes its time
+	haltBudget     = time.Second // reading tens of thousands takes time
 )
 
 // halt stops every process of the tree and lists them, parents first. Without
-// that, one that is being forked while the others are told to end would not
-// hear of it, and sleep through the grace of a job that is otherwise gone. A
-// process stops only when it next runs, and may finish a fork before: so it
-// has to be seen standing still. It may have finished that fork after the table
-// was listed and before its own entry was read: so the list has to be made
-// once more after all were seen to stand still, and show nobody new. And it may
-// stand where it blocks TERM, as a shell does around every fork: it would go on,
-// fork, and hear of its end only then. It gets to run on from there, except
-// where it blocks TERM for good.
+// that, a process that is being forked while the others get TERM would miss
+// it, and keep the job alive through the grace period.
+//
+// A process stops only when it next runs, and may finish a fork before: so it
+// has to be seen stopped. It may have finished that fork after the table was
+// listed and before its own entry was read: so the list is read once more
+// after all were seen stopped, and must show no new process. And it may be
+// stopped where it blocks TERM, as a shell does around every fork: it would
+// continue, fork, and get TERM only then. So it continues from there, unless
+// it blocks TERM for good.
 func (h *held) halt() []Process {
 	var all []Process
 	seen := make(map[[2]uint64]bool)
@@ -141,11 +142,11 @@ func signalAll(all []Process, number int) {
 	}
 }
 
-// standStill reports whether none of the processes, parents first, can fork just
-// now: each is stopped, or dead, or waits for a child of its own that is. Any other wait is
-// over soon, and may be in the middle of a fork.
+// standStill reports whether none of the processes, parents first, can fork
+// now: each is stopped, or dead, or waits for a child of its own that is. Any
+// other wait ends soon, and may be in the middle of a fork.
 func standStill(tree []Process) bool {
-	waitedFor := make(map[int]bool) // by the number of the parent
+	waitedFor := make(map[int]bool) // by the pid of the parent
 	for _, p := range slices.Backward(tree) {
 		if !p.stopped() && (p.State != 'D' || !waitedFor[p.PID]) {
 			return false
@@ -158,8 +159,8 @@ func standStill(tree []Process) bool {
 // maxStragglers bounds the count of processes that outlived the main one.
 const maxStragglers = 10000
 
-// countStraggler counts a process that has to be ended although nobody asked
-// for the job's end.
+// countStraggler counts a process that has to be killed although the job was
+// not stopped.
 func (h *held) countStraggler(p Process) {
 	if h.ending.exited && h.ending.stop == "" && len(h.stragglers) < maxStragglers {
 		h.stragglers[p.id()] = true
@@ -186,15 +187,15 @@ func (p Process) masks(number int, sets ...string) bool {
 	return false
 }
 
-// reaped is the job's main process, waited for; pid 0 says that no process is
-// left, and carries what all others used.
+// reaped is the job's main process after its end; pid 0 means that no process
+// is left, with the usage of all others.
 type reaped struct {
 	pid    int
 	status syscall.WaitStatus
 	usage  usage
 }
 
-// over reports whether a child has ended, be it waited for or not.
+// over reports whether a child has ended, reaped or not.
 func over(pid int) bool {
 	const onePID = 1 // P_PID
 	var info [16]uint64
@@ -207,7 +208,7 @@ func over(pid int) bool {
 	}
 }
 
-// usage is what processes that are gone have used.
+// usage is the CPU time of processes that are gone.
 type usage struct {
 	user, sys time.Duration
 	maxRSSKiB int64
@@ -220,10 +221,10 @@ func (u *usage) add(r syscall.Rusage) {
 }
 
 // reap waits for every process that is or becomes the supervisor's child. The
-// kernel says "no children" exactly when the job's last process is gone. It
-// has two things to say, which the channel has room for, and waits for nobody:
-// the dead of a job that forks without end must not pile up. What the host of
-// its MPS server used is not the job's.
+// kernel reports "no children" exactly when the job's last process is gone. It
+// sends two messages, for which the channel has room, and never blocks:
+// zombies of a job that keeps forking must not pile up. The usage of its MPS
+// host does not count as the job's.
 func reap(main, host int, to chan<- reaped) {
 	var others usage
 	for {
@@ -236,7 +237,7 @@ func reap(main, host int, to chan<- reaped) {
 			to <- reaped{usage: others}
 			return
 		case pid == main:
-			main = 0 // its number may come again
+			main = 0 // its pid may be reused
 			r := reaped{pid: pid, status: status}
 			r.usage.add(used)
 			to <- r

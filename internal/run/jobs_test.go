@@ -57,7 +57,7 @@ func TestWhyACommandDidNotStart(t *testing.T) {
 		want  string
 	}{
 		{"its directory is missing", func(o *keep.Order) { o.Dir = "/no/such/dir" }, "working directory: stat /no/such/dir: no such file"},
-		{"its directory is a file", func(o *keep.Order) { o.Dir = file }, "is no directory"},
+		{"its directory is a file", func(o *keep.Order) { o.Dir = file }, "is not a directory"},
 		{"no such program", func(o *keep.Order) { o.Argv = []string{"/no/such/program"} }, "exec /no/such/program: no such file"},
 		{"no such word in PATH", func(o *keep.Order) { o.Argv = []string{"berth-no-such-command"} }, `command "berth-no-such-command" not found`},
 		{"a file that may not be executed", func(o *keep.Order) { o.Argv = []string{file} }, "permission denied"},

@@ -142,10 +142,10 @@ func TestAnMPSServerThatCannotBeHadIsALaunchFailure(t *testing.T) {
 		change                func(o *keep.Order)
 	}{
 		{"one that says why it ends", "dies", "An instance of this daemon is already running", "no luck today", nil},
-		{"one that ends without a word", "silent", "its control daemon ended: exit status 3", "", nil},
-		{"one that does not obey", "deaf", `its memory limit is "8G", not 4096 MiB`, "", nil},
+		{"one that ends without a word", "silent", "the MPS control daemon ended: exit status 3", "", nil},
+		{"one that does not obey", "deaf", `expected a memory limit of 4096 MiB, found "8G"`, "", nil},
 		{"no such program", "", "no such file or directory", "", func(o *keep.Order) { o.MPS.Control += ".missing" }},
-		{"a directory too deep for a socket", "", "bytes too long for the path of a socket", "", func(o *keep.Order) {
+		{"a directory too deep for a socket", "", "bytes too long for a socket path", "", func(o *keep.Order) {
 			o.MPS.Dir = filepath.Join(filepath.Dir(o.MPS.Dir), strings.Repeat("x", 100)+".1")
 		}},
 	}
@@ -323,7 +323,7 @@ func TestAJobIsPinnedToTheCPUsOfItsOrder(t *testing.T) {
 	show := "grep Cpus_allowed_list /proc/self/status | cut -f2"
 	rows := []struct{ name, affinity, want, note string }{
 		{"one CPU", first, first, ""},
-		{"one that is there and one that is not", first + ",60000", first, "pinned to 1 of the CPUs " + first + ",60000"},
+		{"one that is there and one that is not", first + ",60000", first, "pinned to only 1 of the CPUs " + first + ",60000"},
 		{"none that is there", "60000-60001", allowed, "not pinned to CPUs 60000-60001"},
 	}
 	for _, row := range rows {

@@ -61,7 +61,7 @@ func listenIn(dir string) (*os.File, error) {
 func socketPair() (theirs *os.File, ours *net.UnixConn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make socket pair: %w", err)
+		return nil, nil, fmt.Errorf("create socket pair: %w", err)
 	}
 	theirs = os.NewFile(uintptr(fds[0]), "supervisor")
 	if ours, err = unixConn(fds[1]); err != nil {
@@ -110,7 +110,7 @@ func knock(dir, token string, first keep.Frame) (*net.UnixConn, error) {
 	defer done()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make socket: %w", err)
+		return nil, fmt.Errorf("create socket: %w", err)
 	}
 	if err := unix.Connect(fd, address); err != nil {
 		unix.Close(fd)

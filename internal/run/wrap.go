@@ -100,7 +100,7 @@ const condaFound = `berth_conda() {
 			return 0
 		fi
 	done
-	printf 'berth: no conda found; CONDA_EXE can say where it is\n' >&2
+	printf 'berth: conda not found; set CONDA_EXE to its path\n' >&2
 	return 1
 }`
 

@@ -121,7 +121,7 @@ func TestWhereCondaIsFound(t *testing.T) {
 		t.Skip("this machine has a conda of its own")
 	}
 	r := b.finish(o)
-	if want := "berth: no conda found; CONDA_EXE can say where it is\nberth: set-up failed: conda good (status 1)\n"; !r.SetupFailed || b.logText("2") != want {
+	if want := "berth: conda not found; set CONDA_EXE to its path\nberth: set-up failed: conda good (status 1)\n"; !r.SetupFailed || b.logText("2") != want {
 		t.Errorf("got %+v, %q", r, b.logText("2"))
 	}
 }

@@ -23,7 +23,7 @@ var logAttacks = []attack{
 			treasure := c.treasure(t, owner, 0o666)
 			way := filepath.Join(c.bob.home, "way-to-"+owner)
 			testkit.Must(t, c.bob.as(func() error { return os.Symlink(treasure, way) }))
-			c.bobsLogFails(t, way, "it is a link")
+			c.bobsLogFails(t, way, "found a link")
 			untouched(t, treasure)
 		}
 	}},
@@ -36,7 +36,7 @@ var logAttacks = []attack{
 		own := filepath.Join(c.bob.home, "own")
 		testkit.Must(t, c.bob.as(func() error { return os.WriteFile(own, nil, 0o600) }))
 		testkit.Must(t, c.bob.as(func() error { return os.Link(own, own+"2") }))
-		c.bobsLogFails(t, own, "2 names")
+		c.bobsLogFails(t, own, "2 hard links")
 	}},
 	{"log to a pipe that nobody reads", func(t *testing.T, c *camp) {
 		pipe := filepath.Join(c.bob.home, "pipe")
