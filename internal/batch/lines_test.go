@@ -27,7 +27,7 @@ func story() []job.Event {
 	tell(job.EventUsage, "gpu0:5000 MiB", started("2", "python b.py", 0, 1))
 	tell(job.EventExceeds, "gpu0:9100 MiB used, 8000 MiB declared", started("2", "python b.py", 0, 1))
 	tell(job.EventRetry, "out of GPU memory; retry 1 of 2 with 11375 MiB", started("2", "python b.py", 0, 1))
-	tell(job.EventRequeued, "reached its limit of 1h0m0s; requeue 1 of 10, from its beginning", started("3", "python c.py", 1))
+	tell(job.EventRequeued, "reached its time limit of 1h0m0s; requeue 1 of 10", started("3", "python c.py", 1))
 	tell(job.EventStopping, "cancel", started("4", "python c.py", 1))
 	tell(job.EventStopping, "aside", with(started("4", "python c.py", 1), func(j *job.Job) { j.Stop, j.Detail = job.StopPreempt, "is being preempted for job 7" }))
 	tell(job.EventPreempted, "preempted for job 7", started("4", "python c.py", 1))
@@ -39,12 +39,12 @@ func story() []job.Event {
 		j.VRAMMiB, j.PeakMiB, j.Detail, j.Log = 4000, map[int]int64{1: 6000}, "ran out of GPU memory", "/elsewhere/4.log"
 	}))
 	tell(job.EventEnded, "", with(ended(started("5", "tar cf x.tar x"), "signal:KILL", time.Second), func(j *job.Job) {}))
-	tell(job.EventEnded, "", with(ended(started("6", "python a.py", 3), job.Timeout, time.Hour), func(j *job.Job) { j.Detail = "reached its limit of 1h0m0s" }))
+	tell(job.EventEnded, "", with(ended(started("6", "python a.py", 3), job.Timeout, time.Hour), func(j *job.Job) { j.Detail = "reached its time limit of 1h0m0s" }))
 	tell(job.EventEnded, "", with(ended(started("7", "python a.py", 3), job.WasCancelled, time.Hour), func(j *job.Job) { j.Detail = "cancelled while it ran" }))
 	tell(job.EventEnded, "", with(ended(&job.Job{ID: "8", Spec: spec("x")}, job.Infeasible, 0), func(j *job.Job) { j.Detail = "needs 9 GPUs; this machine has 2" }))
-	tell(job.EventEnded, "", with(ended(&job.Job{ID: "10", Spec: spec("x")}, job.Depends, 0), func(j *job.Job) { j.Detail = "waits for job 3 to end ok; it ended exit:3" }))
+	tell(job.EventEnded, "", with(ended(&job.Job{ID: "10", Spec: spec("x")}, job.Depends, 0), func(j *job.Job) { j.Detail = "waits for job 3 to end with ok; it ended with exit:3" }))
 	tell(job.EventEnded, "", with(ended(started("11", "x", 0), job.Lost, 0), func(j *job.Job) {
-		j.Detail = "its supervisor was killed; how it would have ended is not known"
+		j.Detail = "its supervisor was killed, so its exit status is not known"
 	}))
 	tell(job.EventEnded, "", with(ended(started("12", "x", 0), job.Launch, 0), func(j *job.Job) { j.Detail = "chdir /nowhere: no such file or directory" }))
 	tell(job.EventGPUsLost, "nvidia-smi: Unknown Error", nil)
@@ -56,10 +56,10 @@ func story() []job.Event {
 		list[len(list)-1].Card = &job.CardChange{GPU: gpu, Bad: bad}
 	}
 	tellCard(&three, true, "gpu3 quarantined: has fallen off the bus")
-	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus; job 6 goes on", started("6", "python a.py", 3))
+	tell(job.EventCard, "gpu3 quarantined: has fallen off the bus; job 6 keeps running", started("6", "python a.py", 3))
 	tellCard(&two, true, "gpu2 suspect: missing\x1b[2J from the readings")
 	tellCard(&two, false, "gpu2 ok again; it was suspect: missing from the driver's list")
-	tell(job.EventIdle, "holds 12000 MiB on gpu3, unused for 30m", started("6", "python a.py", 3))
+	tell(job.EventIdle, "holds 12000 MiB on gpu3 and has not used it for 30m", started("6", "python a.py", 3))
 	hostile := func(j *job.Job) *job.Job {
 		j.Spec.Name, j.Spec.Shell = "\x1b[31mred", "echo \x1b]0;title\x07\r\nfake"
 		j.Log, j.Detail = "/run/berth_logs/jobs/13/\x1b[2J.log", "why\x1b[2J"

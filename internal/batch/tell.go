@@ -67,7 +67,7 @@ func toldOf(s snapshot) Told {
 		told.Jobs = append(told.Jobs, ToldJob{Story: story, Name: j.Spec.Name, State: string(j.State)})
 	}
 	for _, r := range s.running {
-		text := fmt.Sprintf("it runs on %s since %s", placeText(r.Job), r.Job.StartedAt.Local().Format(time.DateTime))
+		text := fmt.Sprintf("running on %s since %s", placeText(r.Job), r.Job.StartedAt.Local().Format(time.DateTime))
 		add(r.Job, reason.Story{ID: r.Job.ID, Text: text})
 	}
 	for _, w := range s.pending {
@@ -78,7 +78,7 @@ func toldOf(s snapshot) Told {
 		}
 	}
 	for _, o := range s.over {
-		text := "it is over: " + string(o.Outcome)
+		text := "ended: " + string(o.Outcome)
 		if o.Detail != "" {
 			text += ", " + o.Detail
 		}

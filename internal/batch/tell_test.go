@@ -21,7 +21,7 @@ func toldSnapshot() snapshot {
 		Expected: &reason.Forecast{Now: s.at, Low: s.at, Mid: s.at.Add(time.Hour), High: s.at.Add(2 * time.Hour)},
 	}
 	s.pending[0].story.Say(reason.Reason{Kind: reason.WaitsForTurn, Total: 3}, reason.Request{GPUs: 2, VRAMMiB: 18432})
-	s.pending[1].reason = "held until someone releases it"
+	s.pending[1].reason = "held until released"
 	s.pending[0].job.State, s.pending[1].job.State, s.pending[1].job.Spec.Name = job.Queued, job.Queued, "again"
 	return s
 }
@@ -39,10 +39,10 @@ func TestTheBoardIsToldToBerthToo(t *testing.T) {
 	}
 	for word, want := range map[string]string{
 		"5":     "queued: fits; it starts after the jobs ahead of it (at most 3 starts at a time) true",
-		"6":     "queued: held until someone releases it false",
-		"again": "queued: held until someone releases it false",
-		"1":     "running: it runs on GPU 0 since ",
-		"8":     "failed: it is over: exit:2 false",
+		"6":     "queued: held until released false",
+		"again": "queued: held until released false",
+		"1":     "running: running on GPU 0 since ",
+		"8":     "failed: ended: exit:2 false",
 	} {
 		j, found := told.Find(word)
 		if got := fmt.Sprintf("%s: %s %v", j.State, j.Text, j.Expected != nil); !found || !strings.HasPrefix(got, want) {

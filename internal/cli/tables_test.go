@@ -59,7 +59,7 @@ func someGPUs() []api.GPU {
 			Processes: []api.GPUProcess{{PID: 1190, User: "gdm", Command: "Xorg", UsedMiB: to(int64(96)), Graphics: true}, {PID: 51, UsedMiB: nil}, {PID: 99001, User: "bartholomew", Command: "blender \x1b[2J", UsedMiB: to(int64(4000))}}},
 		{Index: 10, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "quarantined", HealthReason: "fallen off the bus (Xid 79)", HealthSince: *ago(3 * time.Minute), Stale: true, StaleReason: "missing from the last reading",
 			Jobs: []api.GPUJob{{ID: "21", Name: "job21", User: "bob", Share: 0.5, IdleSince: ago(42 * time.Minute)}, {ID: "3", Name: "other", User: "eve", Other: true}}},
-		{Index: 11, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "ok", LetGoUntil: to(noon.Add(20 * time.Minute)), Stale: true, StaleReason: "the driver is let go of until 12:20:00, as asked", Jobs: []api.GPUJob{}},
+		{Index: 11, Name: "NVIDIA A100-SXM4-80GB", TotalMiB: 81920, Health: "ok", LetGoUntil: to(noon.Add(20 * time.Minute)), Stale: true, StaleReason: "the driver is released until 12:20:00", Jobs: []api.GPUJob{}},
 		part(300, "1g.10gb", api.GPUJob{ID: "22", Name: "small", User: "ann", UsedMiB: to(int64(1180))}), part(301, "1g.10gb"),
 	}
 }

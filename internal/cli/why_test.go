@@ -49,9 +49,9 @@ func someStories() []api.Why {
 			ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}},
 		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann already runs 1 job; the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400},
 			ExpectedRun: &api.RunGuess{LowS: 60, MidS: 60, HighS: 60, Source: "user", Runs: 1}},
-		{State: "queued", Story: reason.Story{ID: "21", Queued: 9, Text: "held until someone releases it", NoStart: "gate"}},
-		{State: "running", Story: reason.Story{ID: "22", Queued: 9, Text: "it runs on GPU 0 since 2026-03-01 10:00:00", Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), Basis: reason.Basis{History: 1}}}},
-		{State: "finished", Story: reason.Story{ID: "23", Queued: 9, Text: "it is over: ok"}},
+		{State: "queued", Story: reason.Story{ID: "21", Queued: 9, Text: "held until released", NoStart: "gate"}},
+		{State: "running", Story: reason.Story{ID: "22", Queued: 9, Text: "running on GPU 0 since 2026-03-01 10:00:00", Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), Basis: reason.Basis{History: 1}}}},
+		{State: "finished", Story: reason.Story{ID: "23", Queued: 9, Text: "ended: ok"}},
 	}
 }
 

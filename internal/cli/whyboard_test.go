@@ -24,7 +24,7 @@ func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 	story.Say(reason.Reason{Kind: reason.WaitsForTurn, Total: 1}, reason.Request{GPUs: 2, VRAMMiB: 18432})
 	told := batch.Told{At: said, Jobs: []batch.ToldJob{
 		{Story: story, Name: "pair", State: "queued"},
-		{Story: reason.Story{ID: "1", Text: "it runs on GPU 0 since noon"}, State: "running"},
+		{Story: reason.Story{ID: "1", Text: "running on GPU 0 since noon"}, State: "running"},
 	}}
 	data, err := json.Marshal(told)
 	if err == nil {
@@ -39,7 +39,7 @@ func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 			t.Errorf("%s: %d %q %q", word, got.code, got.out, got.err)
 		}
 	}
-	berth("why", "--log-dir", dir, "1").wants(t, 0, "job 1: it runs on GPU 0 since noon\n", "")
+	berth("why", "--log-dir", dir, "1").wants(t, 0, "job 1: running on GPU 0 since noon\n", "")
 	berth("why", "-v", "--log-dir", dir, "7").wants(t, 0, "job 7  number 2 of 3 in the queue\n", "")
 	var why api.Why
 	if err := json.Unmarshal([]byte(berth("why", "--json", "--log-dir", dir, "7").out), &why); err != nil || why.Behind == nil || why.Behind.First != "priority" || why.Expected.History != 2 {

@@ -12,7 +12,7 @@ import (
 	"berth/internal/store"
 )
 
-// accept puts the jobs into the queue and waits until they are on disk.
+// accept queues the jobs and waits until they are on disk.
 func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	s.captureEnviron()
 	s.listKinds()
@@ -54,8 +54,8 @@ func (s *submission) accept(ctx context.Context) (api.SubmitReply, error) {
 	return s.reply(), nil
 }
 
-// captureEnviron names the environment that jobs were submitted with. Even one
-// that wants nothing of it needs to know its terminal.
+// captureEnviron records the environment the jobs were submitted with. A job
+// that exports none of it may still need TERM.
 func (s *submission) captureEnviron() {
 	environ := s.request.Environ
 	if s.request.Term != "" {
@@ -73,19 +73,19 @@ func (s *submission) captureEnviron() {
 	}
 }
 
-// room says why a user cannot have so many more jobs; nil: there is room.
+// room says why a user cannot have that many more jobs; nil: there is room.
 func (d *Daemon) room(t *engine.Turn, cfg *Config, c api.Caller, user string, more int) *problem.Problem {
 	have, limit := t.Owned(user), cfg.QueuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
-		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some", "you have %d jobs that are not over; with %d more the limit of %d would be passed", have, more, limit)
+		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some with berth cancel", "you have %d unfinished jobs; %d more would exceed the limit of %d", have, more, limit)
 	}
 	if size := t.Size(); size+more > cfg.MaxQueue {
-		return problem.Newf(problem.TooMuch, "try again later", "%d jobs are not over; with %d more the limit of %d would be passed", size, more, cfg.MaxQueue)
+		return problem.Newf(problem.TooMuch, "try again later", "the queue has %d unfinished jobs; %d more would exceed its limit of %d", size, more, cfg.MaxQueue)
 	}
 	return nil
 }
 
-// admissible holds the jobs against the limits and the machine.
+// admissible checks the jobs against the limits and the machine.
 func (s *submission) admissible(t *engine.Turn) error {
 	if t.Stopping() {
 		return stopping()
@@ -104,8 +104,8 @@ func (s *submission) admissible(t *engine.Turn) error {
 	return nil
 }
 
-// listKinds finds one spec of each kind of request: what fits for it fits for
-// the others. It is done outside of the engine's goroutine.
+// listKinds picks one spec of each kind of request: if it fits, all of its kind
+// do. It runs outside the engine's goroutine.
 func (s *submission) listKinds() {
 	seen := map[string]bool{}
 	for i := range s.items {
@@ -117,7 +117,7 @@ func (s *submission) listKinds() {
 	}
 }
 
-// requestKey is equal for specs that fit equally well.
+// requestKey is equal for specs that fit on the same cards.
 func requestKey(s *job.Spec) string {
 	return fmt.Sprint(s.GPUs, s.Share, s.VRAMMiB, s.Type, s.IDs, s.Allow, s.CPUs, s.MemMiB, s.Exclusive)
 }

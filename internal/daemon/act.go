@@ -13,23 +13,23 @@ import (
 	"berth/internal/problem"
 )
 
-// actAtOnce is how many jobs are acted on in one round: others have requests
-// too.
+// actAtOnce bounds the jobs handled in one round, so that other requests get a
+// turn.
 const actAtOnce = 1000
 
 // Act cancels, holds, releases or requeues jobs.
 func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.ActReply, error) {
 	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
-		return api.ActReply{}, problem.Newf(problem.Invalid, "actions are cancel hold release requeue", "unknown action %.40q", r.Action)
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release or requeue, found %.40q", r.Action)
 	}
 	ch, err := d.choose(c, r.Select, true)
 	if err != nil {
 		return api.ActReply{}, err
 	}
 	if !ch.narrow {
-		return api.ActReply{}, problem.Newf(problem.Invalid, "name jobs by id, or say all", "no job is selected")
+		return api.ActReply{}, problem.Newf(problem.Invalid, "name jobs by id, or give all", "no job is selected")
 	}
-	// Only who names jobs that are over, or their state, wants them again.
+	// Jobs that have ended are included only if they are named by id or state.
 	over := r.Action == api.ActRequeue && (ch.named() || slices.ContainsFunc(ch.states, job.State.Terminal))
 	found, missing, err := d.resolve(ctx, &ch, over)
 	if err != nil {
@@ -59,13 +59,13 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	return api.ActReply{Jobs: a.acted}, err
 }
 
-// action is a request being carried out.
+// action is a request in progress.
 type action struct {
 	d       *Daemon
 	caller  api.Caller
 	request *api.ActRequest
 	cfg     *Config
-	named   bool // by id: then each job is answered for
+	named   bool // by id: the reply then covers each job
 	acted   []api.Acted
 	done    []string
 	denied  []string
@@ -76,7 +76,7 @@ func (a *action) refuse(id string, state job.State, why string) {
 	a.acted = append(a.acted, api.Acted{ID: id, State: string(state), What: why})
 }
 
-// one acts on one job, as it stands in the engine's goroutine now.
+// one acts on a job as the engine has it now.
 func (a *action) one(t *engine.Turn, seen *job.Job) {
 	j, live := t.Job(seen.ID)
 	if !live {
@@ -95,7 +95,7 @@ func (a *action) one(t *engine.Turn, seen *job.Job) {
 	}
 	what, ok := a.apply(t, j, live)
 	if !ok {
-		// Who releases all means those that are held.
+		// Releasing all jobs means the held ones; the others are not an error.
 		if a.named || a.request.Action == api.ActCancel {
 			a.refuse(j.ID, j.State, what)
 		}
@@ -110,17 +110,17 @@ func (a *action) stateNow(t *engine.Turn, j *job.Job, live bool) job.State {
 	if now, found := t.Find(j.ID); found && live {
 		return now.State
 	}
-	return job.Queued // only requeue takes what is over
+	return job.Queued // only requeue acts on jobs that have ended
 }
 
-// apply does it, or says why not.
+// apply carries out the action, or says why not.
 func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok bool) {
 	by := a.caller.Name
 	grace := j.Spec.Grace
 	if g := a.request.GraceS; g != nil {
 		grace = time.Duration(max(0, min(*g, 86400)) * float64(time.Second))
 	}
-	over := fmt.Sprintf("it is over (%s)", j.Outcome)
+	over := fmt.Sprintf("it has ended (%s)", j.Outcome)
 	switch a.request.Action {
 	case api.ActCancel:
 		if !live {
@@ -134,14 +134,14 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 		if was == job.Queued {
 			return "cancelled", true
 		}
-		return "is being ended", true
+		return "is being stopped", true
 	}
 	if j.Spec.Adopt != nil {
 		return notRun(j), false
 	}
 	switch a.request.Action {
 	case api.ActHold:
-		return a.held(live && t.Hold(j.ID, by), j, live, "held", "held already")
+		return a.held(live && t.Hold(j.ID, by), j, live, "held", "already held")
 	case api.ActRelease:
 		return a.held(live && t.Release(j.ID, by), j, live, "released", "not held")
 	}
@@ -153,7 +153,7 @@ func (a *action) held(done bool, j *job.Job, live bool, what, otherwise string) 
 	case done:
 		return what, true
 	case !live:
-		return fmt.Sprintf("it is over (%s)", j.Outcome), false
+		return fmt.Sprintf("it has ended (%s)", j.Outcome), false
 	case j.State != job.Queued:
 		return "it is " + string(j.State), false
 	}
@@ -169,16 +169,16 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		again := j.Clone()
 		again.Rank, again.Held = t.NextRank(), false
 		a.again = append(a.again, again)
-		return "queued again", true
+		return "requeued", true
 	case t.Requeue(j.ID, a.caller.Name, grace):
-		return "is being ended, and will run again", true
+		return "is being stopped and will run again", true
 	case j.Stop == job.StopCancel:
 		return "it is being cancelled", false
 	}
 	return "it is " + string(j.State), false
 }
 
-// Edit changes a job that waits.
+// Edit changes a queued job.
 func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRequest) (api.Detail, error) {
 	j, err := d.find(ctx, c, id)
 	if err != nil {
@@ -196,7 +196,7 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 			return
 		}
 		if !ok || live.State != job.Queued {
-			refusal = problem.Newf(problem.Refused, "only a job that waits can be changed; requeue starts one over", "job %s is %s", j.ID, state(live, &j))
+			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue runs one again from the beginning", "job %s is %s", j.ID, state(live, &j))
 			return
 		}
 		refusal = d.edit(t, c, live, r)
@@ -222,8 +222,7 @@ func state(live, seen *job.Job) job.State {
 	return seen.State
 }
 
-// notRun says why nothing else than cancelling can be done to a job that
-// stands for a process.
+// notRun says why an adopted process can only be cancelled.
 func notRun(j *job.Job) string {
-	return fmt.Sprintf("it stands for process %d, which berth did not start and only accounts for", j.Spec.Adopt.PID)
+	return fmt.Sprintf("it represents process %d, which berth did not start and only accounts for", j.Spec.Adopt.PID)
 }

@@ -23,7 +23,7 @@ func TestCancel(t *testing.T) {
 	l.untilState(running, job.Running)
 	l.finished(done)
 	got := did(l.act(api.ActCancel, running, queued, done, "99"))
-	want := fmt.Sprintf("%s:done, %s:done, %s:not it is over (ok), 99:not there is no such job", running, queued, done)
+	want := fmt.Sprintf("%s:done, %s:done, %s:not it has ended (ok), 99:not there is no such job", running, queued, done)
 	if got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -33,7 +33,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("job %s ended %s: %s, still stopping: %q", id, value(j.Outcome), value(j.Reason), j.Stopping)
 		}
 	}
-	if got := did(l.act(api.ActCancel, queued)); got != queued+":not it is over (cancelled)" {
+	if got := did(l.act(api.ActCancel, queued)); got != queued+":not it has ended (cancelled)" {
 		t.Error(got)
 	}
 }
@@ -60,7 +60,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if got, want := did(l.act(api.ActHold, running, queued)), running+":not it is running, "+queued+":done"; got != want {
 		t.Errorf("hold: %s, want %s", got, want)
 	}
-	if got := did(l.act(api.ActHold, queued)); got != queued+":not it is held already" {
+	if got := did(l.act(api.ActHold, queued)); got != queued+":not it is already held" {
 		t.Errorf("hold again: %s", got)
 	}
 	open()
@@ -69,7 +69,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if j := l.job(queued); j.State != job.Queued || !j.Held {
 		t.Errorf("after a restart it is %s, held: %v", j.State, j.Held)
 	}
-	if got := did(l.act(api.ActRelease, queued, running)); got != running+":not it is over (ok), "+queued+":done" {
+	if got := did(l.act(api.ActRelease, queued, running)); got != running+":not it has ended (ok), "+queued+":done" {
 		t.Errorf("release: %s", got)
 	}
 	l.finished(queued)
@@ -318,7 +318,7 @@ func TestWhatCannotBeEdited(t *testing.T) {
 		kind  problem.Kind
 		words []string
 	}{
-		{running, editOf("priority", "1"), problem.Refused, []string{"running", "waits"}},
+		{running, editOf("priority", "1"), problem.Refused, []string{"running", "queued"}},
 		{done, editOf("priority", "1"), problem.Refused, []string{"finished"}},
 		{"99", editOf("priority", "1"), problem.NotFound, []string{"99"}},
 		{queued, editOf("array", "0-3"), problem.Refused, []string{"array"}},

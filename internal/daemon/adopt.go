@@ -17,8 +17,8 @@ import (
 	"berth/internal/run"
 )
 
-// Adopt makes a job that stands for a process which berth did not start: it is
-// accounted for, and left alone.
+// Adopt makes a job that represents a process berth did not start. berth
+// accounts for the process and leaves it alone.
 func (d *Daemon) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest) (api.Detail, error) {
 	a := adoption{d: d, caller: c, request: r}
 	err := a.run(ctx)
@@ -33,7 +33,7 @@ func (d *Daemon) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest) (a
 	return d.Job(ctx, c, a.job.ID)
 }
 
-// adoption is a request on its way.
+// adoption is a request in progress.
 type adoption struct {
 	d       *Daemon
 	caller  api.Caller
@@ -42,8 +42,8 @@ type adoption struct {
 	process run.External
 	spec    job.Spec
 	job     *job.Job
-	// ahead says that more is asked for than the process has: such a job takes
-	// from others what a queued one would have to wait for.
+	// ahead means that the request asks for more than the process uses now. Such
+	// a job takes room from others that a queued job would have to wait for.
 	ahead bool
 }
 
@@ -57,7 +57,7 @@ func (a *adoption) run(ctx context.Context) error {
 	return nil
 }
 
-// read takes in the request and the process it names.
+// read parses the request and looks up the process it names.
 func (a *adoption) read(ctx context.Context) error {
 	var pairs []jobfile.Pair
 	for key, value := range map[string]string{"name": a.request.Name, "vram": a.request.VRAM} {
@@ -67,7 +67,7 @@ func (a *adoption) read(ctx context.Context) error {
 	}
 	asked, err := jobfile.Ask(pairs, time.Now(), job.Defaults(), 0)
 	if err == nil && asked.Spec.VRAMAuto {
-		err = errors.New("vram: auto is for jobs that berth starts; what a process uses is measured anyway")
+		err = errors.New("vram: auto is only for jobs that berth starts; the memory of an adopted process is measured anyway")
 	}
 	if err != nil {
 		return problem.Newf(problem.Invalid, "berth adopt --help shows an example", "%v", err)
@@ -76,50 +76,50 @@ func (a *adoption) read(ctx context.Context) error {
 	a.process, err = run.ReadExternal(a.request.PID)
 	switch {
 	case errors.Is(err, run.ErrNoProcess):
-		return problem.Newf(problem.NotFound, "ps shows what there is; berth gpus -v what is on the cards", "there is no process %d", a.request.PID)
+		return problem.Newf(problem.NotFound, "ps lists processes; berth gpus -v lists those on the GPUs", "there is no process %d", a.request.PID)
 	case err != nil:
-		return problem.Newf(problem.Unable, "the daemon has to be able to see the process in /proc", "%v", err)
+		return problem.Newf(problem.Unable, "the daemon must be able to see the process in /proc", "%v", err)
 	}
 	return a.permit(ctx)
 }
 
-// permit holds the process against what the caller may. The kernel says whose
-// it is.
+// permit checks that the caller may adopt the process. The kernel says who owns
+// it.
 func (a *adoption) permit(ctx context.Context) error {
 	p, d := &a.process, a.d
 	switch {
 	case p.Kernel:
-		return problem.Newf(problem.Refused, "", "process %d is the kernel's own (%s)", p.PID, p.Name)
+		return problem.Newf(problem.Refused, "", "process %d is a kernel thread (%s)", p.PID, p.Name)
 	case p.Leader != p.PID:
 		return problem.Newf(problem.Invalid, fmt.Sprintf("berth adopt %d", p.Leader), "%d is a thread of process %d", p.PID, p.Leader)
 	}
 	theirs := p.UID == a.caller.UID || a.caller.Admin
 	if !d.opt.Places.Shared {
-		// There is one user here, and jobs run as nobody else.
+		// A private daemon has one user, and all its jobs run as that user.
 		theirs = p.UID == d.uid
 	}
 	owner := d.userName(p.UID)
 	if user, err := d.users.ByUID(ctx, p.UID); err == nil {
 		owner = user.Name
 	} else if theirs && d.opt.Places.Shared {
-		return problem.Newf(problem.Unable, "the administrator should look at the user database (getent passwd)", "process %d belongs to the uid %d, which cannot be looked up", p.PID, p.UID)
+		return problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "process %d belongs to uid %d, which cannot be looked up", p.PID, p.UID)
 	}
 	if !theirs {
 		hint := "its owner can adopt it, and so can root and the admin group"
 		if !d.opt.Places.Shared {
-			hint = "a private daemon accounts for its own user's processes only"
+			hint = "a private daemon accounts only for processes of its own user"
 		}
 		return problem.Newf(problem.Forbidden, hint, "process %d belongs to %s", p.PID, owner)
 	}
 	if run.Within(os.Getpid(), p.Process) {
-		return problem.Newf(problem.Refused, "adopt the process that uses the GPU", "the berth daemon itself runs within process %d", p.PID)
+		return problem.Newf(problem.Refused, "adopt the process that uses the GPU", "the berth daemon itself is a descendant of process %d", p.PID)
 	}
 	a.job = &job.Job{User: owner, UID: p.UID, Umask: -1}
 	return nil
 }
 
-// look has the cards read again: what was seen of the process before may be
-// nothing yet.
+// look has the cards read again: the last reading may be from before the process
+// used one.
 func (a *adoption) look(ctx context.Context) error {
 	begun := time.Now()
 	return a.d.lookAgain(ctx, func(t *engine.Turn) bool {
@@ -128,14 +128,15 @@ func (a *adoption) look(ctx context.Context) error {
 	}, lookTime)
 }
 
-// check holds the process against berth's own, and finds its cards.
+// check makes sure that berth does not own the process already, and finds its
+// cards.
 func (a *adoption) check(ctx context.Context) error {
 	var occupants map[int][]gpu.Process
 	var known []gpu.Device
 	var refusal error
 	err := a.d.do(ctx, func(t *engine.Turn) {
 		if _, trouble := t.ReadAt(); trouble != nil {
-			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so nobody knows which ones it uses: %v", trouble)
+			refusal = problem.Newf(problem.Unable, "try again when berth gpus shows them", "the GPUs cannot be read, so berth cannot tell which of them the process uses: %v", trouble)
 			return
 		}
 		occupants, known = unowned(t.Occupants(), t.OwnerOf), t.Devices()
@@ -147,8 +148,8 @@ func (a *adoption) check(ctx context.Context) error {
 	return a.setCards(occupants, known)
 }
 
-// unowned leaves out what is a job's already: a process may be adopted whose
-// child was adopted before, and that one's memory is not held twice.
+// unowned leaves out processes that already belong to a job. If a child of the
+// process was adopted before, its memory is not counted twice.
 func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string, known bool)) map[int][]gpu.Process {
 	for index, processes := range occupants {
 		occupants[index] = slices.DeleteFunc(processes, func(p gpu.Process) bool {
@@ -159,30 +160,30 @@ func unowned(occupants map[int][]gpu.Process, ownerOf func(pid int) (key string,
 	return occupants
 }
 
-// unclaimed refuses a process that is berth's already. In the engine's
-// goroutine.
+// unclaimed refuses a process that already belongs to berth. It runs in the
+// engine's goroutine.
 func (a *adoption) unclaimed(t *engine.Turn) error {
 	pid := a.process.PID
 	if id, found := t.Adopted(a.process.Process); found {
-		return problem.Newf(problem.Refused, "berth show "+id, "process %d is adopted already, as job %s", pid, id)
+		return problem.Newf(problem.Refused, "berth show "+id, "process %d is already adopted, as job %s", pid, id)
 	}
 	if id, found := t.Supervises(pid); found {
-		return problem.Newf(problem.Refused, "berth show "+id, "process %d is berth's own: the supervisor of job %s", pid, id)
+		return problem.Newf(problem.Refused, "berth show "+id, "process %d is the supervisor of job %s", pid, id)
 	}
 	switch id, other, found := t.BelongsTo(pid); {
 	case found && other:
-		return problem.Newf(problem.Refused, "", "process %d is part of job %s of another berth on this machine", pid, id)
+		return problem.Newf(problem.Refused, "", "process %d belongs to job %s of another berth on this machine", pid, id)
 	case found:
-		return problem.Newf(problem.Refused, "berth show "+id, "process %d is part of job %s already", pid, id)
+		return problem.Newf(problem.Refused, "berth show "+id, "process %d already belongs to job %s", pid, id)
 	}
 	if a.process.IsSupervisor() {
-		return problem.Newf(problem.Refused, "", "process %d is a supervisor of berth's", pid)
+		return problem.Newf(problem.Refused, "", "process %d is a berth supervisor", pid)
 	}
 	return nil
 }
 
-// setCards makes the spec: the cards that the process or a descendant of it is
-// on, those that were named, and what is held for it.
+// setCards completes the spec: the cards that the process or its descendants
+// use, those that were named, and the memory to hold.
 func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device) error {
 	var cards []int
 	var mostMiB int64
@@ -206,15 +207,15 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 	}
 	slices.Sort(cards)
 	if cards = slices.Compact(cards); len(cards) == 0 {
-		return problem.Newf(problem.Refused, "say which ones are meant: --gpus 0", "process %d uses none of the GPUs", a.process.PID)
+		return problem.Newf(problem.Refused, "name the GPUs with --gpus 0", "process %d uses none of the GPUs", a.process.PID)
 	}
 	for _, dev := range known {
 		if slices.Contains(cards, dev.Index) && a.spec.VRAMMiB > dev.TotalMiB {
-			return problem.Newf(problem.Refused, "berth gpus shows what each has", "GPU %d has %d MiB, and not %d", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
+			return problem.Newf(problem.Refused, "berth gpus shows the memory of each", "GPU %d has %d MiB, less than the %d requested", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
 		}
 	}
-	stranger := a.process.Process
-	a.spec.Adopt, a.spec.Argv, a.spec.GPUs, a.spec.IDs, a.spec.Grace = &stranger, a.process.Argv, len(cards), cards, time.Second
+	process := a.process.Process
+	a.spec.Adopt, a.spec.Argv, a.spec.GPUs, a.spec.IDs, a.spec.Grace = &process, a.process.Argv, len(cards), cards, time.Second
 	if a.spec.Name == "" {
 		a.spec.Name = fmt.Sprintf("adopted-%d", a.process.PID)
 	}
@@ -222,8 +223,8 @@ func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device)
 	return nil
 }
 
-// accept waits until the job is on disk. Who comes second finds the process
-// taken.
+// accept waits until the job is on disk. If two requests name one process, the
+// second is refused.
 func (a *adoption) accept(ctx context.Context) error {
 	written := make(chan error, 1)
 	var refusal error
@@ -238,7 +239,7 @@ func (a *adoption) accept(ctx context.Context) error {
 			return
 		}
 		if why := t.OverLimit(j.User, len(j.Spec.IDs)); why != "" && a.ahead && !a.caller.Admin {
-			refusal = problem.Newf(problem.TooMuch, "leave --gpus and --vram away: what the process uses now is never refused", "%s", why)
+			refusal = problem.Newf(problem.TooMuch, "leave out --gpus and --vram: what the process uses now is never refused", "%s", why)
 			return
 		}
 		if refusal = a.unclaimed(t); refusal != nil {

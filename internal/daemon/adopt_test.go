@@ -48,9 +48,9 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 		t.Errorf("after a restart it is %s, attempt %d", j.State, j.Attempt)
 	}
 	_, err = l.Adopt(l.ctx, api.AdoptRequest{PID: pid, GPUs: []int{0}})
-	wantProblem(t, err, problem.Refused, "adopted already, as job "+d.ID)
+	wantProblem(t, err, problem.Refused, "already adopted, as job "+d.ID)
 	reply, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{d.ID}}})
-	if err != nil || !strings.HasSuffix(reply.Jobs[0].What, "process "+strconv.Itoa(pid)+" goes on") {
+	if err != nil || !strings.HasSuffix(reply.Jobs[0].What, "process "+strconv.Itoa(pid)+" keeps running") {
 		t.Errorf("cancelled: %+v, %v", reply, err)
 	}
 	if j := l.end(d.ID); value(j.Outcome) != job.WasCancelled || j.ExitCode != nil || j.Signal != nil {
@@ -61,7 +61,7 @@ func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
 	}
 	for _, action := range []string{api.ActRequeue, api.ActHold, api.ActRelease} {
 		reply, err := l.Act(l.ctx, api.ActRequest{Action: action, Select: api.Select{Words: []string{d.ID}}})
-		if err != nil || reply.Jobs[0].Done || !strings.Contains(reply.Jobs[0].What, "stands for process") {
+		if err != nil || reply.Jobs[0].Done || !strings.Contains(reply.Jobs[0].What, "represents process") {
 			t.Errorf("%s: %+v, %v", action, reply, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestTwoWhoAdoptTheSameProcessAtOnceGetOneJob(t *testing.T) {
 		if err := <-answers; err == nil {
 			good++
 		} else {
-			wantProblem(t, err, problem.Refused, "adopted already")
+			wantProblem(t, err, problem.Refused, "already adopted")
 		}
 	}
 	if good != 1 {
@@ -100,7 +100,7 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 	}
 	wantProblem(t, ask(bob, pid), problem.Forbidden, "belongs to daemon")
 	wantProblem(t, ask(bob, 1), problem.Forbidden, "belongs to root")
-	wantProblem(t, ask(root, 1), problem.Refused, "the berth daemon itself runs within process 1")
+	wantProblem(t, ask(root, 1), problem.Refused, "the berth daemon itself is a descendant of process 1")
 	d, err := l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0}})
 	if err != nil {
 		t.Fatal(err)
@@ -148,13 +148,13 @@ func TestAdoptingTakesNoMoreAheadOfOthersThanALimitAllows(t *testing.T) {
 		_, err := l.d.Adopt(l.ctx, p.Caller, r)
 		return err
 	}
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0}, VRAM: "900G"}), problem.Refused, "GPU 0 has", "and not 921600")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0}, VRAM: "900G"}), problem.Refused, "GPU 0 has", "less than the 921600")
 	limited(sched.Limit{GPUs: 1})
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0, 1}}), problem.TooMuch, "nobody holds 0 GPUs; with 2 more the limit of 1 would be passed")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0, 1}}), problem.TooMuch, "nobody holds 0 GPUs and this job needs 2 more; the limit is 1")
 	l.untilState(bob.submit(sh("sleep 600", "ids", "0"))[0], job.Running)
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody holds 1 GPUs; with 1 more")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody holds 1 GPUs and this job needs 1 more")
 	limited(sched.Limit{Jobs: 1})
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody has 1 running jobs, which is the limit")
+	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody already runs 1 jobs, which is the limit")
 	if err := ask(root, api.AdoptRequest{GPUs: []int{0, 1}}); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"berth/internal/run"
 )
 
-// How long after its start a job's terminal may not be there yet, and how
+// A job's terminal may appear a little after its start: for how long and how
 // often it is looked for.
 const (
 	terminalAppears = 20 * time.Second
@@ -41,7 +41,7 @@ func (d *Daemon) Attach(ctx context.Context, c api.Caller, id string) (io.ReadWr
 	return conn, nil
 }
 
-// attach waits for the terminal of a job that was placed this instant.
+// attach waits for the terminal of a job that has just been placed.
 func (d *Daemon) attach(ctx context.Context, c api.Caller, j *job.Job) (io.ReadWriteCloser, error) {
 	for {
 		if j.State != job.Running {

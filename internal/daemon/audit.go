@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on the audit: four old files beside the one that is written, and
-// nothing that a caller sends makes one line long.
+// Bounds on the audit log: four rotated files besides the current one, and a
+// limit on how long a caller can make a line.
 const (
 	auditBytes  = 32 << 20
 	auditFiles  = 4
@@ -21,8 +21,8 @@ const (
 	auditDetail = 2048
 )
 
-// entry is one thing that somebody did or was not allowed to do. A job of
-// `sudo berth` is root's: who sudo says it was would be the caller's word.
+// entry is one action, or one refused attempt at it. A job of `sudo berth` is
+// root's: SUDO_USER would be an unverified claim.
 type entry struct {
 	Time   time.Time `json:"time"`
 	UID    int       `json:"uid"`
@@ -31,20 +31,20 @@ type entry struct {
 	Via    string    `json:"via"` // "socket", or the id of a token
 	Action string    `json:"action"`
 	Jobs   []string  `json:"jobs,omitempty"`  // the first hundred
-	Count  int       `json:"count,omitempty"` // how many jobs there are, where that is more
+	Count  int       `json:"count,omitempty"` // the number of jobs, if there are more
 	Detail string    `json:"detail,omitempty"`
 	Result string    `json:"result"` // "ok", or why not
 }
 
-// audit is the append-only record of who did what: one JSON object a line,
-// for nobody's eyes but the daemon's owner.
+// audit is the append-only record of who did what: one JSON object per line,
+// readable only by the daemon's owner.
 type audit struct {
 	mu     sync.Mutex
 	path   string
 	limit  int64
-	file   *os.File // nil: it could not be opened, and will be tried again
+	file   *os.File // nil: opening failed and will be retried
 	size   int64
-	missed int // entries not written since the last that was
+	missed int // entries lost since the last one written
 	over   bool
 }
 
@@ -56,8 +56,8 @@ func openAudit(path string) (*audit, error) {
 	return a, nil
 }
 
-// open goes on at the end of the file. A line that a crash cut off is ended,
-// so that it spoils no other.
+// open continues at the end of the file. It ends a line that a crash cut short,
+// so that the next entry stays readable.
 func (a *audit) open() error {
 	file, err := os.OpenFile(a.path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -82,9 +82,9 @@ func (a *audit) open() error {
 	return nil
 }
 
-// record writes the entry before the request is answered, so that who got an
-// answer is in the audit. It never fails a request: what a full disk keeps
-// from being written is counted, and the count written once there is room.
+// record writes the entry before the request is answered, so that every answered
+// request is in the audit log. It never fails a request: entries that a full
+// disk rejects are counted, and the count is written once there is room.
 func (a *audit) record(e entry) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
@@ -142,8 +142,8 @@ func (a *audit) line(e entry) error {
 	return a.write(line)
 }
 
-// write leaves a whole line or nothing: half a line on a disk that was full
-// would take the next one with it.
+// write leaves a whole line or nothing: half a line would spoil the next one
+// too.
 func (a *audit) write(line []byte) error {
 	n, err := a.file.Write(line)
 	if err == nil {
@@ -156,12 +156,12 @@ func (a *audit) write(line []byte) error {
 	return err
 }
 
-// rotate moves the full file out of the way first and the old ones after it:
-// if the disk does not let it, none of them is lost, however often it is
-// tried. Until it works nothing more is written.
+// rotate first moves the full file out of the way and then shifts the old ones,
+// so that a failing disk loses none of them. Until it succeeds nothing more is
+// written.
 func (a *audit) rotate() error {
 	aside := a.path + ".0"
-	if _, err := os.Lstat(aside); err != nil { // else a crash left it there, and it comes first
+	if _, err := os.Lstat(aside); err != nil { // otherwise a crash left it there, and it goes first
 		if err := os.Rename(a.path, aside); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {
 	}
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{
 		sh("true", "gpus", "0", "after", "later"), sh("true", "gpus", "0", "name", "later"),
-	}}, problem.Invalid, "later", "before it")
+	}}, problem.Invalid, "later", "no earlier job")
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "prep")}}, problem.Invalid, "prep")
 }
 

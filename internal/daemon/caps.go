@@ -7,8 +7,8 @@ import (
 	"berth/internal/problem"
 )
 
-// mpsHome is where jobs' MPS servers have their directory: users' programs
-// have to get there, and the way to its socket is one that they can go.
+// mpsHome is the directory for jobs' MPS servers. Users' programs must be able
+// to reach the sockets in it.
 func (d *Daemon) mpsHome() string {
 	if d.opt.Places.Shared {
 		return filepath.Dir(d.opt.Places.Socket)
@@ -16,7 +16,7 @@ func (d *Daemon) mpsHome() string {
 	return d.opt.Places.StateDir
 }
 
-// capable refuses a job that this machine could not hold to what it asks for.
+// capable refuses a job whose limits this machine cannot enforce.
 func (d *Daemon) capable(spec *job.Spec) error {
 	if why := d.machine.Launcher.Refuses(spec); why != "" {
 		return problem.Newf(problem.Refused, d.machine.Launcher.MPSHint, "%s", why)

@@ -15,8 +15,8 @@ import (
 	"berth/internal/problem"
 )
 
-// showHealth says since when a card is as it is, who said so, and what the
-// driver last complained of.
+// showHealth adds since when a card has its health, who set it, and the driver's
+// last error.
 func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
 	v := t.HealthOf(g.UUID)
 	g.HealthSince, g.HealthBy = v.Since, v.By
@@ -25,24 +25,24 @@ func (d *Daemon) showHealth(t *engine.Turn, g *api.GPU) {
 	}
 }
 
-// showIdle says since when a job does not use its cards.
+// showIdle adds since when a job has not used its cards.
 func (d *Daemon) showIdle(t *engine.Turn, on *api.GPUJob) {
 	if since, idle := t.IdleSince(on.ID); idle {
 		on.IdleSince = &since
 	}
 }
 
-// SetHealth takes an administrator's word on a card.
+// SetHealth quarantines a card or clears it, for an administrator.
 func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.HealthRequest) (api.GPU, error) {
 	action, state, detail := "gpu clear", gpu.HealthOK, cardName(index)
 	if r.Health == api.HealthQuarantined {
 		action, state = "gpu quarantine", gpu.HealthQuarantined
 		if r.Reason == "" {
-			r.Reason = "as asked"
+			r.Reason = "requested"
 		}
 		detail += ": " + r.Reason
 	}
-	err := d.administers(c, "quarantines and clears cards")
+	err := d.administers(c, "can quarantine or clear GPUs")
 	if err == nil {
 		var missing error
 		err = d.change(ctx, func(t *engine.Turn) { missing = d.setHealth(t, index, state, c.Name, oneLine(r.Reason)) })
@@ -55,8 +55,8 @@ func (d *Daemon) SetHealth(ctx context.Context, c api.Caller, index int, r api.H
 	return d.oneCard(ctx, c, index)
 }
 
-// setHealth is for the engine's goroutine. A card that is out of service
-// already does not change, but whoever gives another reason is heard.
+// setHealth runs in the engine's goroutine. Quarantining a card twice changes
+// nothing, but a new reason is recorded.
 func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by, reason string) error {
 	there := t.Devices()
 	at := slices.IndexFunc(there, func(dev gpu.Device) bool { return dev.Index == index })
@@ -70,15 +70,15 @@ func (d *Daemon) setHealth(t *engine.Turn, index int, state gpu.HealthState, by,
 	after := t.HealthOf(there[at].UUID)
 	people := before.Cause == gpu.CausePerson && after.Cause == gpu.CausePerson
 	if people && after.State == before.State && (after.Reason != before.Reason || after.By != before.By) {
-		t.TellCard(job.CardChange{GPU: &index, By: after.By, Bad: true}, fmt.Sprintf("%s %v by %s: %s; the reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
+		t.TellCard(job.CardChange{GPU: &index, By: after.By, Bad: true}, fmt.Sprintf("%s %v by %s: %s; the previous reason was: %s", cardName(index), after.State, after.By, after.Reason, before.Reason))
 	}
 	return nil
 }
 
-// oneLine keeps what a person wrote from looking like more than one event.
+// oneLine keeps text typed by a person from looking like several events.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// CardHistory says what happened to the cards, the newest first.
+// CardHistory lists what happened to the cards, newest first.
 func (d *Daemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) ([]api.CardEvent, error) {
 	var since time.Time
 	if q.Since != nil {
@@ -95,8 +95,8 @@ func (d *Daemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuery) (
 	return events, err
 }
 
-// ReleaseGPUs lets go of the driver, so that cards can be reset or
-// partitioned, or takes hold of it again.
+// ReleaseGPUs closes the driver, so that cards can be reset or partitioned, or
+// opens it again.
 func (d *Daemon) ReleaseGPUs(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
 	reply, err := d.release(ctx, c, r)
 	detail := fmt.Sprintf("for %v", time.Duration(r.ForS)*time.Second)
@@ -108,12 +108,12 @@ func (d *Daemon) ReleaseGPUs(ctx context.Context, c api.Caller, r api.ReleaseReq
 }
 
 func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest) (api.Released, error) {
-	if err := d.administers(c, "lets go of the cards"); err != nil {
+	if err := d.administers(c, "can release the GPUs"); err != nil {
 		return api.Released{}, err
 	}
 	releaser, ok := d.machine.Source.(gpu.Releaser)
 	if !ok {
-		return api.Released{Note: "the driver is not held open (" + d.machine.Source.Name() + "): there is nothing to let go of"}, nil
+		return api.Released{Note: "the driver is not open (" + d.machine.Source.Name() + "), so there is nothing to release"}, nil
 	}
 	if r.End {
 		return api.Released{}, d.takeHold(ctx, c, releaser)
@@ -123,47 +123,47 @@ func (d *Daemon) release(ctx context.Context, c api.Caller, r api.ReleaseRequest
 	if err := d.do(ctx, refuse); err != nil || refusal != nil {
 		return api.Released{}, cmp.Or(err, refusal)
 	}
-	// It may take the helper a while to let go, so that this is not for the
-	// engine's goroutine to do. Readings fail from its beginning on.
+	// Closing the driver can be slow, so it happens outside the engine's
+	// goroutine. Readings fail from the beginning.
 	length := time.Duration(r.ForS) * time.Second
 	releaser.Release(length)
 	until := time.Now().Add(length).Round(time.Second)
 	err := d.change(ctx, func(t *engine.Turn) {
-		// The next look fails, and only then is there a decision.
+		// The next reading fails, and only then is there a decision.
 		d.looks.ask(t, t.Now)
 		if refuse(t); refusal == nil {
-			t.TellCard(job.CardChange{By: c.Name}, "all cards let go of until "+until.Format("15:04:05")+" by "+c.Name)
+			t.TellCard(job.CardChange{By: c.Name}, "all GPUs released until "+until.Format("15:04:05")+" by "+c.Name)
 		}
 	})
-	if err != nil || refusal != nil { // a job was quicker
+	if err != nil || refusal != nil { // a job started first
 		releaser.Release(0)
 		return api.Released{}, cmp.Or(err, refusal)
 	}
 	return api.Released{Until: &until}, nil
 }
 
-// takeHold ends a release before its time.
+// takeHold ends a release early.
 func (d *Daemon) takeHold(ctx context.Context, c api.Caller, releaser gpu.Releaser) error {
 	held := releaser.Released().IsZero()
 	releaser.Release(0)
 	return d.change(ctx, func(t *engine.Turn) {
 		d.looks.ask(t, t.Now)
 		if !held {
-			t.TellCard(job.CardChange{By: c.Name}, "all cards taken hold of again by "+c.Name)
+			t.TellCard(job.CardChange{By: c.Name}, "all GPUs in use again by "+c.Name)
 		}
 	})
 }
 
-// inTheWay refuses to let go of cards that jobs are on.
+// inTheWay refuses to release cards that jobs run on.
 func (d *Daemon) inTheWay(t *engine.Turn, force bool) error {
 	on := d.onCards(t)
 	if len(on) == 0 || force {
 		return nil
 	}
-	return problem.Newf(problem.Refused, "wait for them, or --force: their readings stop, they go on", "jobs are on the cards: %s", strings.Join(on, ", "))
+	return problem.Newf(problem.Refused, "wait for them, or add --force: they keep running, but their GPUs are not read", "jobs are running on the GPUs: %s", strings.Join(on, ", "))
 }
 
-// onCards are the jobs that have a card, the first ten of them.
+// onCards lists up to ten jobs that hold a card.
 func (d *Daemon) onCards(t *engine.Turn) (ids []string) {
 	for _, r := range t.Running() {
 		if len(r.Job.Grant.GPUs) == 0 {

@@ -11,18 +11,19 @@ import (
 	"berth/internal/gpu"
 )
 
-// maxListed bounds the processes that are shown of one card.
+// maxListed bounds the processes listed per card.
 const maxListed = 256
 
-// listedProcess is a process that is still to be given its names: those are
-// read from /proc, which is not the engine's goroutine's to wait for.
+// listedProcess is a process whose names are still to be read from /proc, which
+// the engine's goroutine must not wait for.
 type listedProcess struct {
 	card, place int // in the list of cards, and in its processes
 	visible     bool
 }
 
-// listProcesses puts a card's processes under it, and adds them to those that
-// want names. A number of another PID namespace means another process here.
+// listProcesses adds a card's processes to it, and to those that need names. A
+// number from another PID namespace would name another process here, so it is
+// left out.
 func (d *Daemon) listProcesses(t *engine.Turn, listed []listedProcess, card int, g *api.GPU, dev gpu.Device) []listedProcess {
 	if !dev.ProcessesKnown {
 		return listed
@@ -51,9 +52,8 @@ func (d *Daemon) listProcesses(t *engine.Turn, listed []listedProcess, card int,
 	return listed
 }
 
-// nameProcesses says whose the processes are and what they are called. Where
-// users' processes are hidden from one another, ps does not tell everyone, and
-// berth does not either.
+// nameProcesses adds the owner and the name of each process. Where the system
+// hides users' processes from each other (hidepid), so does berth.
 func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedProcess, hidden bool) {
 	for _, l := range listed {
 		p := &cards[l.card].Processes[l.place]
@@ -69,8 +69,7 @@ func (d *Daemon) nameProcesses(c api.Caller, cards []api.GPU, listed []listedPro
 	}
 }
 
-// wish has a user looked up in the background, so that the next who asks gets
-// a name.
+// wish looks a user up in the background, so that the next request has the name.
 func (d *Daemon) wish(uid int) {
 	if _, ok := d.users.Cached(uid, known); ok {
 		return
@@ -81,8 +80,7 @@ func (d *Daemon) wish(uid int) {
 	}
 }
 
-// procNames are the owner of a process and the short name that the kernel
-// keeps of it.
+// procNames reads the owner and the short name of a process.
 func procNames(proc string, pid int) (uid int, command string, ok bool) {
 	dir := fmt.Sprintf("%s/%d", proc, pid)
 	info, err := os.Stat(dir)
@@ -97,7 +95,7 @@ func procNames(proc string, pid int) (uid int, command string, ok bool) {
 	return int(stat.Uid), strings.TrimSuffix(string(text), "\n"), true
 }
 
-// mountsOf is what is mounted, as the kernel tells this process.
+// mountsOf reads the mount table of this process.
 func mountsOf() string {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -106,7 +104,7 @@ func mountsOf() string {
 	return string(text)
 }
 
-// procHides is true where users do not see one another's processes.
+// procHides reports whether users cannot see each other's processes.
 func procHides(mounts string) bool {
 	for line := range strings.Lines(mounts) {
 		fields := strings.Fields(line)

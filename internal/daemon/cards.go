@@ -16,12 +16,12 @@ import (
 	"berth/internal/store"
 )
 
-// chooseCards judges the first look at the cards.
+// chooseCards evaluates the first reading of the cards.
 func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error) ([]gpu.Device, error) {
 	switch {
 	case unread != nil:
-		// A driver that does not answer may do so later, and jobs run meanwhile
-		// that have to be looked after.
+		// The driver may answer later, and running jobs need the daemon
+		// meanwhile.
 		m.Log.Error("the GPUs cannot be read; nothing starts until they can", "err", unread)
 	case len(first.Devices) == 0 && len(first.Faults) == 0:
 		return nil, problem.Newf(problem.Refused, machine.NoCardsHint, "this machine has no GPU")
@@ -31,11 +31,11 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 		if unread == nil && !slices.ContainsFunc(first.Devices, func(dev gpu.Device) bool { return dev.Index == index }) {
 			if d.opt.TypedGPUs {
 				if parts := partsOf(index, first.Devices); len(parts) > 0 {
-					return nil, problem.Newf(problem.Invalid, "name the parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+					return nil, problem.Newf(problem.Invalid, "name parts in --gpus", "GPU %d is partitioned; its parts are %s", index, indices(parts))
 				}
-				return nil, problem.Newf(problem.Invalid, "look at --gpus", "GPU %d is to be used, but does not exist; this machine has %s", index, indices(first.Devices))
+				return nil, problem.Newf(problem.Invalid, "correct --gpus", "there is no GPU %d; this machine has %s", index, indices(first.Devices))
 			}
-			m.Log.Error("the config names a GPU that is not there", "gpu", index, "there", indices(first.Devices))
+			m.Log.Error("the config names a GPU that does not exist", "gpu", index, "there", indices(first.Devices))
 		}
 	}
 	var devices []gpu.Device
@@ -47,8 +47,9 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 	return append(devices, d.rememberCards(m, devices, time.Now())...), nil
 }
 
-// knownCards are those that were there since the machine was started, which
-// keep the numbers they had. A machine that had any lately waits for its driver.
+// knownCards are the cards seen since the machine booted, with the numbers they
+// had. late means that the machine had cards recently, so the daemon waits for
+// the driver.
 func (d *Daemon) knownCards(m *machine.Machine) (known []gpu.Device, late bool) {
 	for _, s := range d.seenCards(m) {
 		if s.Boot == keep.BootID() {
@@ -59,7 +60,7 @@ func (d *Daemon) knownCards(m *machine.Machine) (known []gpu.Device, late bool) 
 	return known, late
 }
 
-// indices lists cards for people: "0, 1".
+// indices lists card numbers: "0, 1".
 func indices(devices []gpu.Device) string {
 	words := make([]string, len(devices))
 	for i, dev := range devices {
@@ -68,23 +69,23 @@ func indices(devices []gpu.Device) string {
 	return strings.Join(words, ", ")
 }
 
-// cardsKey is where the store keeps which cards this machine has had.
+// cardsKey is the store's key for the cards this machine has had.
 const cardsKey = "cards"
 
-// cardsFor is how long a card that cannot be found is still counted as the
-// machine's. Jobs that need it wait for it instead of being refused: a driver
-// may be late, a card may come back after a reset.
+// cardsFor is how long a missing card still counts as part of the machine. Jobs
+// that need it wait instead of being refused: the driver may be late, or the
+// card may come back after a reset.
 const cardsFor = 24 * time.Hour
 
 // seenCard is a card, and when it was last there.
 type seenCard struct {
 	Device gpu.Device `json:"device"`
 	Seen   time.Time  `json:"seen"`
-	Boot   string     `json:"boot,omitempty"` // of the machine: numbers are good for no longer
+	Boot   string     `json:"boot,omitempty"` // card numbers are valid only for this boot of the machine
 }
 
-// seenCards are the cards that this machine has had. A simulated box is what it
-// was made.
+// seenCards are the cards that this machine has had. A simulated machine has
+// none to remember.
 func (d *Daemon) seenCards(m *machine.Machine) (seen []seenCard) {
 	if d.opt.Sim > 0 {
 		return nil
@@ -94,13 +95,13 @@ func (d *Daemon) seenCards(m *machine.Machine) (seen []seenCard) {
 		err = json.Unmarshal([]byte(value), &seen)
 	}
 	if err != nil {
-		m.Log.Warn("read which cards there were", "err", err)
+		m.Log.Warn("cannot read the list of known GPUs", "err", err)
 	}
 	return seen
 }
 
-// rememberCards takes in which cards are there, and returns those that are
-// missing: they were there lately.
+// rememberCards records the cards present and returns those recently present
+// that are missing now.
 func (d *Daemon) rememberCards(m *machine.Machine, there []gpu.Device, now time.Time) (missing []gpu.Device) {
 	if d.opt.Sim > 0 {
 		return nil
@@ -122,15 +123,15 @@ func (d *Daemon) rememberCards(m *machine.Machine, there []gpu.Device, now time.
 		}
 		kept = append(kept, s)
 		missing = append(missing, s.Device)
-		m.Log.Warn("a card is missing; jobs that need it wait", "gpu", s.Device.Index, "uuid", s.Device.UUID, "last_seen", s.Seen)
+		m.Log.Warn("a GPU is missing; jobs that need it wait", "gpu", s.Device.Index, "uuid", s.Device.UUID, "last_seen", s.Seen)
 	}
 	saveCards(m, kept)
 	return missing
 }
 
-// freeNumber is what a missing card is called: as before, unless the machine was
-// restarted since and another card has that number now. A part of a card has no
-// other number to go by.
+// freeNumber is the number of a missing card: its old one, unless the machine
+// was rebooted since and another card has that number now. A MIG part has no
+// other number to fall back on.
 func freeNumber(kept []seenCard, missing gpu.Device) (index int, free bool) {
 	taken := func(index int) bool {
 		return slices.ContainsFunc(kept, func(s seenCard) bool { return s.Device.Index == index })
@@ -152,12 +153,12 @@ func saveCards(m *machine.Machine, cards []seenCard) {
 		panic("bug: " + err.Error())
 	}
 	if err := m.Store.Commit(store.Tx{Meta: map[string]string{cardsKey: string(value)}}); err != nil {
-		m.Log.Warn("remember which cards there are", "err", err)
+		m.Log.Warn("cannot save the list of known GPUs", "err", err)
 	}
 }
 
-// noteCards keeps the memory of the cards young while the daemon runs: of those
-// that are there. One that is missing is as old as it was when last seen.
+// noteCards updates when each present card was last seen, while the daemon runs.
+// A missing card keeps its old time.
 func (d *Daemon) noteCards(ctx context.Context) {
 	if d.opt.Sim > 0 {
 		return
@@ -170,8 +171,7 @@ func (d *Daemon) noteCards(ctx context.Context) {
 	}
 }
 
-// seenSince is what is to be remembered of the cards, from what was and from
-// when each was read; the zero time: not since.
+// seenSince updates the record from when each card was read; zero: not since.
 func seenSince(before []seenCard, devices []gpu.Device, readAt func(index int) time.Time) (cards []seenCard) {
 	for _, dev := range devices {
 		card := seenCard{dev, readAt(dev.Index), keep.BootID()}

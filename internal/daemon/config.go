@@ -14,47 +14,48 @@ import (
 	"berth/internal/sched"
 )
 
-// Config is what a daemon can be told beyond its flags. docs/reference/config.md is the
-// same for people; configkeys.go says how each part is called in a file.
+// Config is the daemon's configuration beyond its flags.
+// docs/reference/config.md documents it; configkeys.go maps it to the keys of
+// the file.
 type Config struct {
 	Rules     sched.Rules
 	GPUs      []int // only these; nil: all
 	Poll      time.Duration
 	Tolerance float64
-	HalfLife  time.Duration // of what users had, for their fair share
-	Preempt   string        // what becomes of running jobs that may be set aside: one of Preempts
+	HalfLife  time.Duration // of users' usage, for fair share
+	Preempt   string        // how preemptible jobs are preempted: one of Preempts
 
 	Limits          engine.Limits
-	QueuedJobs      int            // live jobs (queued and running) of a user; 0: no limit
-	QueuedJobsOf    map[string]int // users that have their own
-	MaxPriority     int            // the highest that who is no administrator may ask for
-	JobTime         time.Duration  // of any job, its own limit or none; 0: no limit
-	InteractiveTime time.Duration  // of a job someone sits and waits at; 0: no limit
-	MaxQueue        int            // live jobs in all
+	QueuedJobs      int            // unfinished jobs (queued and running) per user; 0: no limit
+	QueuedJobsOf    map[string]int // users with a limit of their own
+	MaxPriority     int            // the highest priority a non-administrator may request
+	JobTime         time.Duration  // the longest time limit of any job; 0: no limit
+	InteractiveTime time.Duration  // the longest time limit of an interactive job; 0: no limit
+	MaxQueue        int            // unfinished jobs in all
 	MaxArray        int            // tasks of one array
 	MaxSpecs        int            // jobs of one request
 	MaxEnviron      int            // bytes of one captured environment
 	MaxLog          int64          // bytes of one log; 0: no limit
 
-	IdleReport time.Duration // holding memory and not using it for so long, a job is told of; 0: never
-	IdleCancel time.Duration // and for so long, cancelled; 0: never
+	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
+	IdleCancel time.Duration // cancel it after this long; 0: never
 
-	History     time.Duration // how long jobs that are over are remembered; 0: while HistoryJobs has room
-	HistoryJobs int           // and at most so many of them
-	Logs        time.Duration // how long logs of jobs that are over stay; 0: as long as the job is remembered
+	History     time.Duration // how long finished jobs are remembered; 0: only HistoryJobs counts
+	HistoryJobs int           // the most finished jobs remembered
+	Logs        time.Duration // how long logs of finished jobs are kept; 0: as long as the job is remembered
 
-	AdminGroup   string // its members administer; empty: root alone
+	AdminGroup   string // its members are administrators; empty: only root is
 	ShowCommands string // showOwnCommands or showAllCommands
 
 	Listen          string // HTTP on TCP; empty: off
 	TLSCert, TLSKey string
-	Hosts           []string // names by which callers may reach it, beside its address
+	Hosts           []string // host names that callers may use, besides its address
 
 	LogLevel string
-	IdleExit time.Duration // without a job or a caller for so long, exit; 0: never
+	IdleExit time.Duration // exit after this long without a job or a caller; 0: never
 }
 
-// What users see of one another's commands.
+// Whose commands users may see.
 const (
 	showOwnCommands = "own"
 	showAllCommands = "all"
@@ -63,18 +64,18 @@ const (
 // PolicyFair is a name for sched.Backfill with fair share.
 const PolicyFair sched.Policy = "fair"
 
-// How running jobs that allow it are set aside for others.
+// How preemptible jobs are preempted.
 const (
 	PreemptNever   = "never"
-	PreemptRequeue = "requeue" // ended, and queued again
-	PreemptPark    = "park"    // suspended where the machine can do that; none can yet
+	PreemptRequeue = "requeue" // stopped, and queued again
+	PreemptPark    = "park"    // parked; no machine can do that yet
 )
 
-// Preempts are all of them.
+// Preempts lists the values of scheduling.preempt.
 func Preempts() []string { return []string{PreemptRequeue, PreemptPark, PreemptNever} }
 
-// DefaultConfig is the config before anyone said anything. A daemon that many
-// users share takes turns between them and bounds what one of them can queue.
+// DefaultConfig is the configuration without a file. A shared daemon uses fair
+// share and bounds what one user can queue.
 func DefaultConfig(shared bool) Config {
 	c := Config{
 		Rules:        sched.DefaultRules(),
@@ -105,7 +106,7 @@ func DefaultConfig(shared bool) Config {
 
 const day = 24 * time.Hour
 
-// QueuedJobsFor is how many live jobs the user may have; 0: no limit.
+// QueuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
 func (c *Config) QueuedJobsFor(user string) int {
 	if own, ok := c.QueuedJobsOf[user]; ok {
 		return own
@@ -113,8 +114,8 @@ func (c *Config) QueuedJobsFor(user string) int {
 	return c.QueuedJobs
 }
 
-// Check looks at what each part alone cannot tell: whether they go together.
-// It is asked again after flags were put above a file.
+// Check finds settings that contradict each other. It is called again after
+// flags override the file.
 func (c *Config) Check() error {
 	if key, err := c.conflict(); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -122,13 +123,13 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// conflict names the key that does not go with the others.
+// conflict names the key that contradicts the others.
 func (c *Config) conflict() (key string, err error) {
 	switch {
 	case c.TLSCert != "" && c.TLSKey == "":
-		return "http.tls_cert", errors.New("needs http.tls_key beside it")
+		return "http.tls_cert", errors.New("http.tls_key is missing")
 	case c.TLSKey != "" && c.TLSCert == "":
-		return "http.tls_key", errors.New("needs http.tls_cert beside it")
+		return "http.tls_key", errors.New("http.tls_cert is missing")
 	case c.Listen != "":
 		return "http.listen", checkListen(c.Listen, c.TLSCert != "")
 	}
@@ -137,8 +138,7 @@ func (c *Config) conflict() (key string, err error) {
 
 const allowedListen = "an address and a port: 127.0.0.1:7878, [::1]:7878, or with TLS any other"
 
-// checkListen keeps tokens and logs off the network where nothing encrypts
-// them.
+// checkListen keeps tokens and logs off the network unless TLS encrypts them.
 func checkListen(listen string, encrypted bool) error {
 	host, port, found := cutLast(listen, ":")
 	if _, err := strconv.ParseUint(port, 10, 16); !found || err != nil {
@@ -155,7 +155,7 @@ func checkListen(listen string, encrypted bool) error {
 	case err != nil && host != "":
 		return mismatch(listen, allowedListen)
 	case !encrypted:
-		return fmt.Errorf("found %q, allowed a loopback address such as 127.0.0.1:%s: any other needs http.tls_cert and http.tls_key", listen, port)
+		return fmt.Errorf("expected a loopback address such as 127.0.0.1:%s, found %q; any other address needs http.tls_cert and http.tls_key", port, listen)
 	}
 	return nil
 }
@@ -167,8 +167,8 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// Changed names the settings that differ from an older config: those that
-// apply at once, and those that only a restart brings into force.
+// Changed names the settings that differ from an older configuration: those that
+// apply at once, and those that need a restart.
 func (c Config) Changed(old Config) (live, needsRestart []string) {
 	for _, k := range configKeys {
 		switch {
@@ -185,5 +185,6 @@ func (c Config) Changed(old Config) (live, needsRestart []string) {
 	return live, needsRestart
 }
 
-// absolute says whether a path means the same wherever the daemon was started.
+// absolute reports whether a path does not depend on where the daemon was
+// started.
 func absolute(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }

@@ -390,7 +390,7 @@ func FuzzConfig(f *testing.F) {
 
 func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
 	_, err := parseConfig("config.toml", []byte("[scheduling]\nmax_bypass = \"-1h\"\n"), DefaultConfig(true))
-	if err == nil || !strings.Contains(err.Error(), `at least 1s, or 0: there is no bound (also "never")`) {
+	if err == nil || !strings.Contains(err.Error(), `at least 1s, or 0: no limit (also "never")`) {
 		t.Error(err)
 	}
 }
@@ -398,7 +398,7 @@ func TestAMistakenBoundIsToldHowToHaveNone(t *testing.T) {
 func TestFairIsNotUnfair(t *testing.T) {
 	for _, text := range []string{"[scheduling]\npolicy = \"fair\"\nfair_share = false\n", "[scheduling]\nfair_share = false\npolicy = \"fair\"\n"} {
 		_, err := parseConfig("config.toml", []byte(text), DefaultConfig(true))
-		if err == nil || !strings.Contains(err.Error(), `scheduling.fair_share: found false, allowed true beside policy = "fair"`) {
+		if err == nil || !strings.Contains(err.Error(), `scheduling.fair_share: expected true with policy = "fair", found false`) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -19,13 +19,13 @@ import (
 	"berth/internal/text"
 )
 
-// maxConfigBytes bounds a config file. Ten thousand users with limits of
-// their own fit.
+// maxConfigBytes bounds a config file. It leaves room for ten thousand users
+// with limits of their own.
 const maxConfigBytes = 1 << 20
 
-// LoadConfig reads a config file. One that is not there means the defaults,
-// unless it has to be. A daemon that runs as root for others believes only a
-// file that nobody but root can change.
+// LoadConfig reads a config file. A missing file means the defaults, unless
+// mustExist. A shared daemon, which runs as root, accepts only a file that
+// nobody but root can change.
 func LoadConfig(path string, shared, mustExist bool) (Config, error) {
 	trusted := func(string) error { return nil }
 	if shared {
@@ -50,7 +50,7 @@ func loadConfig(path string, shared, mustExist bool, trusted func(path string) e
 }
 
 func readConfig(path string) ([]byte, error) {
-	// Whatever else lies there, a pipe must not make the daemon wait.
+	// If the path is a pipe, opening it must not block the daemon.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -70,15 +70,15 @@ func readConfig(path string) ([]byte, error) {
 	return data, err
 }
 
-// tomlTable is a part of the file whose values are not read yet.
+// tomlTable is a table whose values have not been decoded.
 type tomlTable = map[string]toml.Primitive
 
-// configFile is a file on its way to a Config. It goes on after a mistake, so
-// that all of them are told at once.
+// configFile is a file being read. It continues after a mistake, so that all of
+// them are reported at once.
 type configFile struct {
 	path  string
 	meta  toml.MetaData
-	keys  tomlTable // what was said, by section and key
+	keys  tomlTable // the values read, by section.key
 	found []jobfile.Problem
 	more  int // problems beyond those found
 }
@@ -105,27 +105,27 @@ func parseConfig(path string, data []byte, c Config) (Config, error) {
 	return c, nil
 }
 
-// settlePolicy takes the policy that is two settings in one apart. Which of the
-// two was written first does not matter.
+// settlePolicy expands policy = "fair", which sets two things at once, in
+// whatever order the keys were written.
 func (f *configFile) settlePolicy(c *Config) {
 	if c.Rules.Policy != PolicyFair {
 		return
 	}
 	if value, said := f.keys["scheduling.fair_share"]; said && !c.Rules.Fair {
-		f.problem(value, "scheduling.fair_share: found false, allowed true beside policy = %q", PolicyFair)
+		f.problem(value, "scheduling.fair_share: expected true with policy = %q, found false", PolicyFair)
 	}
 	c.Rules.Policy, c.Rules.Fair = sched.Backfill, true
 }
 
-// doubts reports a problem already found in the section of a key: what its
-// values mean together is not known then.
+// doubts reports a problem already found in the section of a key: then its
+// values cannot be judged together.
 func (f *configFile) doubts(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	return slices.ContainsFunc(f.found, func(p jobfile.Problem) bool { return strings.HasPrefix(p.Text, section+".") })
 }
 
-// tables reads the sections. The limits of all users come before what single
-// users have of their own.
+// tables reads the sections: the limits of all users before those of single
+// users.
 func (f *configFile) tables(c *Config, tables tomlTable) {
 	var users tomlTable
 	for name, value := range tables {
@@ -150,7 +150,7 @@ func (f *configFile) tables(c *Config, tables tomlTable) {
 	}
 }
 
-// set gives a value to the key it was written under.
+// set stores a value under its key.
 func (f *configFile) set(c *Config, section string, known []configKey, key string, value toml.Primitive) {
 	name := section + "." + key
 	i := slices.IndexFunc(known, func(k configKey) bool { return k.key == key })
@@ -164,8 +164,8 @@ func (f *configFile) set(c *Config, section string, known []configKey, key strin
 	}
 }
 
-// user reads the limits of one user. Only a limit that is said makes it the
-// user's own, since people are told whose limit holds them up.
+// user reads the limits of one user. Only a limit that is present becomes the
+// user's own, because messages say whose limit applies.
 func (f *configFile) user(c *Config, user string, value toml.Primitive) {
 	section := usersTable + "." + user
 	keys, ok := f.asTable(section, value)
@@ -173,7 +173,7 @@ func (f *configFile) user(c *Config, user string, value toml.Primitive) {
 		return
 	}
 	if !isName(user) {
-		f.problem(value, "%s: found %s, allowed a user's name", usersTable, shown(user))
+		f.problem(value, "%s: expected a user name, found %s", usersTable, shown(user))
 		return
 	}
 	own := *c
@@ -196,10 +196,10 @@ func putIn[T any](to *map[string]T, key string, value T) {
 	(*to)[key] = value
 }
 
-// asTable opens a section.
+// asTable decodes a section.
 func (f *configFile) asTable(name string, value toml.Primitive) (tomlTable, bool) {
 	if _, ok := f.value(value).(map[string]any); !ok {
-		f.problem(value, "%s: found %s, allowed a section [%s]", name, shown(f.value(value)), name)
+		f.problem(value, "%s: expected a section [%s], found %s", name, name, shown(f.value(value)))
 		return nil, false
 	}
 	var keys tomlTable
@@ -209,7 +209,7 @@ func (f *configFile) asTable(name string, value toml.Primitive) (tomlTable, bool
 	return keys, true
 }
 
-// value is what the file says, in the parser's own types.
+// value is a value of the file, in the parser's own types.
 func (f *configFile) value(p toml.Primitive) any {
 	var v any
 	if err := f.meta.PrimitiveDecode(p, &v); err != nil {
@@ -218,14 +218,14 @@ func (f *configFile) value(p toml.Primitive) any {
 	return v
 }
 
-// unreadable refuses every value. The parser tells where a value stands only
-// when it could not be read.
+// unreadable rejects every value: the parser reports a value's line only when
+// decoding it fails.
 type unreadable struct{}
 
 // UnmarshalTOML never succeeds.
 func (*unreadable) UnmarshalTOML(any) error { return errors.New("not to be read") }
 
-// line is where a value stands.
+// line is the line of a value.
 func (f *configFile) line(p toml.Primitive) int {
 	var where toml.ParseError
 	if err := f.meta.PrimitiveDecode(p, &unreadable{}); errors.As(err, &where) {
@@ -243,12 +243,11 @@ func (f *configFile) unknownTable(name string, value toml.Primitive) {
 		f.problem(value, "unknown section [%s]; did you mean [%s]?", name, near)
 		return
 	}
-	f.problem(value, "%s stands outside of a section; %s", name, meant(name, wordsOf(configKeys), true))
+	f.problem(value, "%s is outside any section; %s", name, meant(name, wordsOf(configKeys), true))
 }
 
-// meant says what a key may stand for: itself in another section, a key like
-// it, or else any there is. Outside of a section, the one it belongs into has
-// to be said too.
+// meant suggests what a misplaced or misspelt key was meant to be: the same key
+// in another section, a similar key, or any known key.
 func meant(key string, known []string, outside bool) string {
 	near := key
 	if len(sectionsWith(key)) == 0 {
@@ -258,15 +257,15 @@ func meant(key string, known []string, outside bool) string {
 	case near == "" && outside:
 		return "the sections are " + strings.Join(sections(), ", ")
 	case near == "":
-		return "known are " + strings.Join(known, ", ")
+		return "the keys are " + strings.Join(known, ", ")
 	case near == key || outside:
 		return fmt.Sprintf("did you mean %s in [%s]?", near, strings.Join(sectionsWith(near), "] or ["))
 	}
 	return fmt.Sprintf("did you mean %s?", near)
 }
 
-// problem takes note of a mistake. Looking up where it stands costs a look at
-// the whole file, so that a file of nothing but mistakes is not read out.
+// problem records a mistake. Finding its line takes a scan of the whole file, so
+// the number of problems is bounded.
 func (f *configFile) problem(value toml.Primitive, format string, args ...any) {
 	const most = 100
 	if len(f.found) == most {
@@ -276,8 +275,8 @@ func (f *configFile) problem(value toml.Primitive, format string, args ...any) {
 	f.found = append(f.found, jobfile.Problem{File: f.path, Line: f.line(value), Text: fmt.Sprintf(format, args...)})
 }
 
-// errors is what was found, from the top of the file down. A person fixes the
-// first few and tries again.
+// errors lists the problems from the top of the file down, up to a bound: a
+// person fixes the first few and tries again.
 func (f *configFile) errors() error {
 	const most = 20
 	slices.SortFunc(f.found, func(a, b jobfile.Problem) int {

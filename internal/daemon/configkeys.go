@@ -15,13 +15,13 @@ import (
 type configKey struct {
 	section string
 	key     string
-	restart bool // a running daemon does not take a change up
+	restart bool // a change needs a restart
 	set     func(c *Config, value any) error
 	same    func(a, b *Config) bool
 }
 
-// keyFor ties a key ("scheduling.policy") to a part of the config and to what
-// reads its value.
+// keyFor connects a key ("scheduling.policy") to a field of Config and the
+// function that reads its value.
 func keyFor[T any](name string, part func(*Config) *T, read func(any) (T, error)) configKey {
 	section, key, _ := cutLast(name, ".")
 	return configKey{
@@ -45,11 +45,11 @@ func (k configKey) afterRestart() configKey {
 	return k
 }
 
-// Bounds on what a value may say. They lie outside of what any machine
-// needs, and inside of what berth can keep in memory.
+// Bounds on values: beyond what any machine needs, and within what berth can
+// keep in memory.
 const (
 	million         = 1_000_000
-	maxEnvironMiB   = 4 // the api takes a little more for a whole request
+	maxEnvironMiB   = 4 // a request to the API may be a little larger
 	maxLogMiB       = 1 << 30
 	shortestPoll    = 10 * time.Millisecond
 	shortestHistory = time.Minute
@@ -57,7 +57,7 @@ const (
 	shortestRun     = time.Second
 )
 
-// configKeys is every key but those of single users.
+// configKeys lists every key except those of single users.
 var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, retentionKeys, accessKeys, serviceKeys)
 
 var schedulingKeys = []configKey{
@@ -70,7 +70,7 @@ var schedulingKeys = []configKey{
 	keyFor("scheduling.slice", func(c *Config) *bool { return &c.Rules.Slice }, readFlag),
 	keyFor("scheduling.placement", func(c *Config) *sched.Placement { return &c.Rules.Placement }, readWord(sched.Pack, sched.Spread)),
 	keyFor("scheduling.fair_share", func(c *Config) *bool { return &c.Rules.Fair }, readFlag),
-	keyFor("scheduling.half_life", func(c *Config) *time.Duration { return &c.HalfLife }, readDuration(time.Minute, "nothing is ever forgotten")).afterRestart(),
+	keyFor("scheduling.half_life", func(c *Config) *time.Duration { return &c.HalfLife }, readDuration(time.Minute, "usage never decays")).afterRestart(),
 	keyFor("scheduling.margin", func(c *Config) *int64 { return &c.Rules.MarginMiB }, readSize),
 	keyFor("scheduling.idle_threshold", func(c *Config) *int64 { return &c.Rules.IdleThresholdMiB }, readSize),
 	keyFor("scheduling.spike_buffer", func(c *Config) *float64 { return &c.Rules.SpikeBuffer }, readNumber(0, 10)),
@@ -111,7 +111,7 @@ var retentionKeys = []configKey{
 }
 
 var accessKeys = []configKey{
-	keyFor("access.admin_group", func(c *Config) *string { return &c.AdminGroup }, readText("a group's name, or \"\" for root alone", isName)),
+	keyFor("access.admin_group", func(c *Config) *string { return &c.AdminGroup }, readText("a group name, or \"\" for root alone", isName)),
 	keyFor("access.show_commands", func(c *Config) *string { return &c.ShowCommands }, readWord(showOwnCommands, showAllCommands)),
 }
 
@@ -124,11 +124,11 @@ var serviceKeys = []configKey{
 	keyFor("service.idle_exit", func(c *Config) *time.Duration { return &c.IdleExit }, readDuration(time.Second, "never")),
 }
 
-// usersTable holds a table for each user who has limits of their own.
+// usersTable holds a table for each user with limits of their own.
 const usersTable = "limits.users"
 
-// userKeys is what such a table may say. It is read into a copy of the config,
-// so that what it does not say stays as it is for others.
+// userKeys lists the keys of such a table. It is read into a copy of the config,
+// so that a missing key keeps the general value.
 var userKeys = []configKey{
 	keyFor("limits.users.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
 	keyFor("limits.users.gpus", func(c *Config) *float64 { return &c.Limits.Default.GPUs }, readNumber(0, 1024)),
@@ -139,7 +139,7 @@ func sameUsers(a, b *Config) bool {
 	return maps.Equal(a.Limits.Users, b.Limits.Users) && maps.Equal(a.QueuedJobsOf, b.QueuedJobsOf)
 }
 
-// sections lists the tables of a file.
+// sections lists the sections of a file.
 func sections() []string {
 	var found []string
 	for _, k := range configKeys {
@@ -150,12 +150,12 @@ func sections() []string {
 	return found
 }
 
-// keysOf lists the keys of one table.
+// keysOf lists the keys of one section.
 func keysOf(section string) []configKey {
 	return slices.DeleteFunc(slices.Clone(configKeys), func(k configKey) bool { return k.section != section })
 }
 
-// wordsOf are keys as they are written.
+// wordsOf lists keys as they are written.
 func wordsOf(keys []configKey) []string {
 	words := make([]string, len(keys))
 	for i, k := range keys {
@@ -164,7 +164,7 @@ func wordsOf(keys []configKey) []string {
 	return words
 }
 
-// sectionsWith lists the tables that have such a key.
+// sectionsWith lists the sections that have the key.
 func sectionsWith(key string) []string {
 	var found []string
 	for _, k := range configKeys {

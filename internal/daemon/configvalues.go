@@ -14,16 +14,16 @@ import (
 	"berth/internal/text"
 )
 
-// A value comes as the file's own type: string, int64, float64, bool, a list,
-// or a table. Every reader below answers what it cannot take with what was
-// found and what is allowed.
+// A value arrives in the parser's own type: string, int64, float64, bool, a list
+// or a table. Every reader below answers a bad one with what it expected and
+// what it found.
 
-// mismatch is the shape of every complaint about a value.
+// mismatch is the error for a bad value.
 func mismatch(found any, allowed string) error {
-	return fmt.Errorf("found %s, allowed %s", shown(found), allowed)
+	return fmt.Errorf("expected %s, found %s", allowed, shown(found))
 }
 
-// shown is a value as the user wrote it, cut short.
+// shown is a value as the user wrote it, shortened.
 func shown(value any) string {
 	const most = 60
 	switch v := value.(type) {
@@ -42,7 +42,7 @@ func shown(value any) string {
 const (
 	allowedSize     = "0 or more MiB, or a size with a unit M, G or T: 512, \"1G\", \"1.5GiB\""
 	allowedDuration = "a time: 90 or \"90s\" (seconds), \"15m\", \"2h\", \"7d\", \"1:30:00\" (h:m:s)"
-	allowedIDs      = "ids of cards: \"0-3,5\", or [0, 1, 3]"
+	allowedIDs      = "GPU ids: \"0-3,5\", or [0, 1, 3]"
 )
 
 // readSize reads MiB, or a size with a unit.
@@ -60,8 +60,7 @@ func readSize(value any) (mib int64, err error) {
 	return mib, nil
 }
 
-// readBytes reads a size and gives it in bytes; none is whether there may be
-// none at all.
+// readBytes reads a size and returns bytes; none allows 0 for no limit.
 func readBytes(lowMiB, highMiB int64, none bool) func(any) (int64, error) {
 	return func(value any) (int64, error) {
 		mib, err := readSize(value)
@@ -82,7 +81,8 @@ func readBytes(lowMiB, highMiB int64, none bool) func(any) (int64, error) {
 	}
 }
 
-// readDuration reads a span of time from low on; 0 is taken where none says so.
+// readDuration reads a duration of at least low; 0 is accepted if none says what
+// it means.
 func readDuration(low time.Duration, none string) func(any) (time.Duration, error) {
 	allowed := allowedDuration
 	if low > time.Nanosecond {
@@ -107,13 +107,12 @@ func readDuration(low time.Duration, none string) func(any) (time.Duration, erro
 	}
 }
 
-// readBypass reads how long a job may be passed. A second is the least that
-// means anything.
+// readBypass reads the overtake limit, of at least a second.
 func readBypass(value any) (time.Duration, error) {
 	if value == "never" {
 		return 0, nil
 	}
-	return readDuration(time.Second, "there is no bound (also \"never\")")(value)
+	return readDuration(time.Second, "no limit (also \"never\")")(value)
 }
 
 func numberOrText(value any) (string, bool) {
@@ -146,8 +145,7 @@ func readCount(low, high int64) func(any) (int, error) {
 	}
 }
 
-// readNumber reads a number with or without a fraction. What is no number at all
-// ("nan") is in no range.
+// readNumber reads a number with or without a fraction. NaN is in no range.
 func readNumber(low, high float64) func(any) (float64, error) {
 	return func(value any) (float64, error) {
 		n := math.NaN()
@@ -172,7 +170,7 @@ func readFlag(value any) (bool, error) {
 	return b, nil
 }
 
-// readWord reads one of a few.
+// readWord reads one of a few words.
 func readWord[T ~string](known ...T) func(any) (T, error) {
 	return func(value any) (T, error) {
 		text, ok := value.(string)
@@ -187,7 +185,8 @@ func readWord[T ~string](known ...T) func(any) (T, error) {
 	}
 }
 
-// readText reads a short text that good accepts; an empty one switches off.
+// readText reads a short text that good accepts; an empty one switches the
+// setting off.
 func readText(allowed string, good func(string) bool) func(any) (string, error) {
 	const longest = 1024
 	return func(value any) (string, error) {
@@ -199,7 +198,7 @@ func readText(allowed string, good func(string) bool) func(any) (string, error) 
 	}
 }
 
-// isName accepts what users, groups and hosts are called.
+// isName accepts the names of users, groups and hosts.
 func isName(s string) bool {
 	return s != "" && len(s) <= 255 && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':'

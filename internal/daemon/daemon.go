@@ -21,29 +21,29 @@ import (
 type Options struct {
 	Places   site.Places // Shared: serve all users of the machine
 	Version  string
-	Explicit bool // the config file was named, so it has to be there
+	Explicit bool // the config file was named, so it must exist
 
-	// Override puts what was said on the command line above the config.
+	// Override applies the command line on top of the config.
 	Override func(*Config)
 
-	TypedGPUs  bool  // the cards were named on the command line
+	TypedGPUs  bool  // --gpus was given
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
 	IdleExit   time.Duration
 
 	Env     []string
-	Out     io.Writer // the lines a person sees who started it by hand
+	Out     io.Writer // for the person who started it by hand
 	Signals <-chan os.Signal
 
-	// EndJobs ends what runs when the daemon is told to stop: it is one with
-	// its jobs, which run again under the next.
+	// EndJobs stops the running jobs when the daemon is told to stop; they run
+	// again under the next one.
 	EndJobs bool
-	Ready   func() // told once it can be reached; may be nil
+	Ready   func() // called once the daemon can be reached; may be nil
 
-	serving func(*Daemon) // told once it can be reached; nil outside of tests
+	serving func(*Daemon) // called once the daemon can be reached; nil outside of tests
 }
 
-// Daemon is one, running.
+// Daemon is a running daemon.
 type Daemon struct {
 	opt     Options
 	cfg     atomic.Pointer[Config]
@@ -65,27 +65,27 @@ type Daemon struct {
 	twins    twins
 
 	looks    looks
-	boundFor int // jobs that memory is bounded for; the engine's goroutine's
+	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
 
-	ended    chan struct{} // closed when the engine's loop is over
-	parting  bool          // its jobs are being ended; the engine's goroutine's
-	turn     chan struct{} // held while a long queue is copied for someone
-	wantUser chan int      // uids that a start needed and nobody has looked up lately
-	lastTold atomic.Int64  // when something last happened, in nanoseconds
+	ended    chan struct{} // closed when the engine's loop ends
+	parting  bool          // its jobs are being stopped; only for the engine's goroutine
+	turn     chan struct{} // held while a long queue is copied for a request
+	wantUser chan int      // uids needed to start a job and not looked up recently
+	lastTold atomic.Int64  // time of the last event, in nanoseconds
 	wait     sync.WaitGroup
 }
 
 func (d *Daemon) config() *Config { return d.cfg.Load() }
 
-// The states of a request on its way through the engine's goroutine.
+// The states of a request to the engine's goroutine.
 const (
 	waiting int32 = iota
 	taken
 	abandoned
 )
 
-// do runs f in the engine's goroutine and waits for it. If the caller goes
-// away first, f does not run at all.
+// do runs f in the engine's goroutine and waits for it. If the caller goes away
+// first, f does not run.
 func (d *Daemon) do(ctx context.Context, f func(t *engine.Turn)) error {
 	var state atomic.Int32
 	done := make(chan struct{})
@@ -125,7 +125,7 @@ func stopping() error {
 	return problem.Newf(problem.Unable, "try again in a moment", "the daemon is stopping")
 }
 
-// change is do for what has to be on disk before it is answered.
+// change is do for changes that must be on disk before the reply.
 func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
 	written := make(chan error, 1)
 	err := d.do(ctx, func(t *engine.Turn) {
@@ -149,12 +149,12 @@ func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
 	}
 }
 
-// notWritten turns a failed commit into what its caller should know.
+// notWritten is the problem for a failed commit.
 func notWritten(err error) error {
 	if err == nil {
 		return nil
 	}
-	p := problem.Newf(problem.Unable, "free some space; berth goes on by itself", "this could not be written down: %v", err)
+	p := problem.Newf(problem.Unable, "free some disk space; berth then continues by itself", "the change could not be saved: %v", err)
 	p.Err = err
 	return p
 }

@@ -1,8 +1,8 @@
-// Package daemon is the engine behind the api: a queue that many people share.
-// It knows who asks and what they may, turns requests into jobs, runs each as
-// the person it belongs to, remembers what happened, and is a good service.
+// Package daemon is the engine behind the API: a queue that many users share.
+// It knows the callers and their permissions, turns requests into jobs, runs
+// each job as its user, keeps a history, and behaves well as a service.
 //
-// It places no job and judges no end: that is the engine's. As root it opens
-// no path that a user controls: jobs, logs and directories are touched by
-// processes that have become that user first.
+// It does not place jobs or judge how they ended: the engine does. As root it
+// opens no path that a user controls: only processes that have become that user
+// touch jobs, logs and directories.
 package daemon

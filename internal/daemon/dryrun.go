@@ -11,11 +11,11 @@ import (
 	"berth/internal/problem"
 )
 
-// maxTrials bounds the decisions that one dry run asks for.
+// maxTrials bounds the decisions of one dry run.
 const maxTrials = 1000
 
-// try says what would become of the jobs. The engine copies its queue once; what
-// would be decided on that takes none of its time.
+// try says what would happen to the jobs. The engine copies its queue once, and
+// the decisions are made outside its goroutine.
 func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	var reply api.SubmitReply
 	kinds := map[string]int{}
@@ -27,12 +27,13 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 			continue
 		}
 		if len(specs) == maxTrials {
-			return reply, problem.Newf(problem.TooMuch, "try fewer at a time", "more than %d different kinds of job in a dry run", maxTrials)
+			return reply, problem.Newf(problem.TooMuch, "try fewer at a time", "a dry run takes at most %d different kinds of job", maxTrials)
 		}
 		kinds[key] = len(specs)
 		specs = append(specs, *spec)
 	}
-	// A queued job would have the cards read again before it is placed.
+	// The cards would be read again before a queued job is placed, so read them
+	// here too.
 	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
 		return reply, err
 	}
@@ -62,10 +63,10 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	return reply, nil
 }
 
-// tryKey is the same for jobs of which the same would become.
+// tryKey is equal for jobs that would be treated alike.
 func tryKey(spec *job.Spec) string { return fmt.Sprint(requestKey(spec), spec.Priority) }
 
-// foretell puts a trial into an answer.
+// foretell adds the outcome of a trial to the reply.
 func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	spec := &it.asked.Spec
 	what, reason := "waits", trial.Waits
@@ -74,7 +75,7 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	case trial.Infeasible != "":
 		what, reason = "infeasible", trial.Infeasible
 	case it.asked.Hold:
-		reason = "held until someone releases it"
+		reason = "held until released"
 	case it.asked.NotBefore.After(s.now):
 		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
 	case len(spec.After) > 0:

@@ -10,7 +10,7 @@ import (
 	"berth/internal/problem"
 )
 
-// onlyPlans reports whether an edit leaves alone what a job does.
+// onlyPlans reports whether an edit leaves alone what the job executes.
 func onlyPlans(set *api.Spec) bool {
 	return set.Command.Shell == "" && len(set.Command.Argv) == 0 && !slices.ContainsFunc(set.Pairs(), func(pair jobfile.Pair) bool {
 		field, err := jobfile.Lookup(pair.Key)
@@ -28,14 +28,15 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 	}
 	from := j.Spec
 	if r.Set.GPUs != "" && r.Set.IDs == "" {
-		from.IDs = nil // a count replaces the cards that were named
+		from.IDs = nil // a count replaces named GPUs
 	}
 	asked, err := jobfile.Ask(pairs, t.Now, from, 0)
 	if err != nil {
-		return problem.Newf(problem.Invalid, "docs/reference/jobspec.md lists the keys", "%v", err)
+		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
 	}
 	spec := asked.Spec
-	// Where the caller stands is not known; where the job stands is.
+	// Relative paths are relative to the job's directory: the caller's is not
+	// known.
 	s := submission{d: d, caller: c, cfg: d.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
 	s.setPlaces(&spec)
 	s.boundTime(&spec)
@@ -54,7 +55,7 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 		return err
 	}
 	if err := jobfile.CheckInject(&spec); err != nil {
-		return problem.Newf(problem.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
+		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
 	if err := d.capable(&spec); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"berth/internal/run"
 )
 
-// enforced is what jobs are held to here. It is looked at once: who asks for
-// the daemon's status asks often, and each look makes a cgroup.
+// enforced is which limits this machine enforces. It is found out once, because
+// that creates a cgroup and the status is asked for often.
 type enforced struct {
 	once sync.Once
 	what api.Enforced

@@ -176,7 +176,7 @@ func TestInteractiveTime(t *testing.T) {
 		if j := l.job(reply.Jobs[i].ID); j.TimeLimitS != want {
 			t.Errorf("job %d may take %v s, want %v", i, j.TimeLimitS, want)
 		}
-		if said := slices.Contains(reply.Jobs[i].Notes, "interactive jobs end after 1m30s here"); said != (want == 90) {
+		if said := slices.Contains(reply.Jobs[i].Notes, "interactive jobs are limited to 1m30s here"); said != (want == 90) {
 			t.Errorf("notes on job %d: %v", i, reply.Jobs[i].Notes)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 	"berth/internal/job"
 )
 
-// gpusEvery is how often a stream that asks for cards may carry them.
+// gpusEvery is how often a stream may carry the cards, if it asked for them.
 const gpusEvery = time.Second
 
-// Events tells what happened and happens, until the caller has had enough.
+// Events sends past and new events until the caller leaves.
 func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, send func(api.Event) error) error {
 	l := d.hub.listen()
 	defer func() { d.hub.leave(l) }()
@@ -22,7 +22,7 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 			return err
 		}
 	}
-	s.last = min(s.last, s.newest()) // a number of the future is another store's
+	s.last = min(s.last, s.newest()) // a later number belongs to another store
 	var cards <-chan time.Time
 	if q.GPUs {
 		ticker := time.NewTicker(gpusEvery)
@@ -44,7 +44,7 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 			}
 		case ev, ok := <-l.events:
 			if !ok {
-				return nil // the client comes back with what it saw last
+				return nil // the client reconnects with the last number it saw
 			}
 			if err := s.tell(ev); err != nil {
 				return err
@@ -53,17 +53,17 @@ func (d *Daemon) Events(ctx context.Context, c api.Caller, q api.EventQuery, sen
 	}
 }
 
-// stream is one caller's events.
+// stream is one caller's event stream.
 type stream struct {
 	d      *Daemon
 	caller api.Caller
 	query  api.EventQuery
 	send   func(api.Event) error
-	last   int64 // number of the last event it was told
+	last   int64 // number of the last event sent
 	cards  []api.GPU
 }
 
-// catchUp tells what is kept from after the last event seen.
+// catchUp sends the stored events after the last one seen.
 func (s *stream) catchUp() error {
 	for {
 		events, err := s.d.store.EventsAfter(s.last, 1000)
@@ -78,7 +78,7 @@ func (s *stream) catchUp() error {
 	}
 }
 
-// newest is the number of the last event there is.
+// newest is the number of the latest event.
 func (s *stream) newest() int64 {
 	last, err := s.d.store.LastEvent()
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *stream) tell(ev job.Event) error {
 	return s.send(out)
 }
 
-// sendCards tells how the cards stand where that changed.
+// sendCards sends the cards if they changed.
 func (s *stream) sendCards(ctx context.Context) error {
 	cards, err := s.d.GPUs(ctx, s.caller)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"berth/internal/sched"
 )
 
-// GPUs lists the cards, and who is on them. It does not wait for the driver:
-// what was read last is shown, and why there is nothing newer.
+// GPUs lists the cards and the jobs on them. It does not wait for the driver: it
+// shows the last reading, and why there is no newer one.
 func (d *Daemon) GPUs(ctx context.Context, c api.Caller) ([]api.GPU, error) {
 	if err := d.lookAgain(ctx, shownLately, glanceTime); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (d *Daemon) cards(t *engine.Turn) ([]api.GPU, []listedProcess) {
 	return cards, listed
 }
 
-// cardView is what the driver said of a card.
+// cardView is what the driver reported about a card.
 func cardView(card sched.Card, dev gpu.Device) api.GPU {
 	g := api.GPU{
 		Index: card.Index, DriverIndex: dev.DriverIndex, UUID: card.UUID, Name: card.Name, BusID: dev.BusID, Minor: orNil(dev.Minor),
@@ -89,7 +89,7 @@ func cardView(card sched.Card, dev gpu.Device) api.GPU {
 	return g
 }
 
-// orNil is a number that the driver gave, or nil for -1.
+// orNil is a number that the driver reported, or nil for -1.
 func orNil[T int | int64 | float64](value T) *T {
 	if value < 0 {
 		return nil
@@ -106,13 +106,13 @@ func (d *Daemon) onCard(t *engine.Turn, j *job.Job, card sched.Card) api.GPUJob 
 	return on
 }
 
-// PauseGPU keeps new jobs off a card, or lets them on again.
+// PauseGPU stops jobs from starting on a card, or lets them start again.
 func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused bool) (api.GPU, error) {
 	action := "gpu resume"
 	if paused {
 		action = "gpu pause"
 	}
-	err := d.administers(c, "pauses and resumes cards")
+	err := d.administers(c, "can pause or resume GPUs")
 	if err == nil {
 		var missing error
 		err = d.change(ctx, func(t *engine.Turn) {
@@ -129,24 +129,24 @@ func (d *Daemon) PauseGPU(ctx context.Context, c api.Caller, index int, paused b
 	return d.oneCard(ctx, c, index)
 }
 
-// administers refuses what is not everybody's to do.
+// administers refuses a caller who is not an administrator.
 func (d *Daemon) administers(c api.Caller, does string) error {
 	if c.Admin {
 		return nil
 	}
-	return problem.Newf(problem.Forbidden, "root and the group "+d.config().AdminGroup+" may", "only an administrator %s", does)
+	return problem.Newf(problem.Forbidden, "root and members of the group "+d.config().AdminGroup+" are administrators", "only an administrator %s", does)
 }
 
-// noCard is what is wrong with a number that no card has. A card that is in
-// parts is shown with its own number, and its parts are what there is to name.
+// noCard is the problem for a number that no card has. A partitioned card is
+// shown with its number, but only its parts can be named.
 func noCard(index int, there []gpu.Device) error {
 	if parts := partsOf(index, there); len(parts) > 0 {
-		return problem.Newf(problem.NotFound, "say which parts are meant", "GPU %d is partitioned; its parts are %s", index, indices(parts))
+		return problem.Newf(problem.NotFound, "name the parts", "GPU %d is partitioned; its parts are %s", index, indices(parts))
 	}
 	return problem.Newf(problem.NotFound, "berth gpus lists them", "this machine has no GPU %d", index)
 }
 
-// partsOf are the parts of a partitioned card.
+// partsOf lists the parts of a partitioned card.
 func partsOf(index int, there []gpu.Device) (parts []gpu.Device) {
 	for _, dev := range there {
 		if dev.Part != nil && dev.Part.Of == index {
@@ -156,7 +156,7 @@ func partsOf(index int, there []gpu.Device) (parts []gpu.Device) {
 	return parts
 }
 
-// oneCard is a card as it is after something was done to it.
+// oneCard is a card after a change to it.
 func (d *Daemon) oneCard(ctx context.Context, c api.Caller, index int) (api.GPU, error) {
 	cards, err := d.GPUs(ctx, c)
 	if err != nil {

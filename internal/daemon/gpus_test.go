@@ -38,7 +38,7 @@ func TestCardsAreShownThroughADriverThatHangs(t *testing.T) {
 	}
 	l.fault("hang")
 	l.until("the cards are marked", func() bool { return l.cards()[0].Stale })
-	if card := l.cards()[0]; !strings.Contains(card.StaleReason, "not answered; last read ") || card.TotalMiB != 24576 {
+	if card := l.cards()[0]; !strings.Contains(card.StaleReason, "does not answer; last reading ") || card.TotalMiB != 24576 {
 		t.Errorf("%+v", card)
 	}
 	// A call that waited for the driver would take two seconds.
@@ -241,7 +241,7 @@ func TestTheHistoryOfTheCards(t *testing.T) {
 	}
 	one, none := 1, 7
 	const changed = "gpu1 quarantined by "
-	if events, err := l.CardHistory(l.ctx, api.CardQuery{Limit: 1}); err != nil || len(events) != 1 || !strings.HasSuffix(events[0].Text, ": fire; the reason was: smoke") {
+	if events, err := l.CardHistory(l.ctx, api.CardQuery{Limit: 1}); err != nil || len(events) != 1 || !strings.HasSuffix(events[0].Text, ": fire; the previous reason was: smoke") {
 		t.Errorf("%+v, %v", events, err)
 	}
 	before := time.Now().Add(time.Hour)
@@ -285,7 +285,7 @@ func TestAQuarantineOfWhatIsQuarantinedAlreadyIsToldOfOnce(t *testing.T) {
 
 func TestACardThatIsInPartsIsNamedByThem(t *testing.T) {
 	there := []gpu.Device{{Index: 0}, {Index: 200, Part: &gpu.Part{Of: 1}}, {Index: 201, Part: &gpu.Part{Of: 1}}}
-	wantProblem(t, noCard(1, there), problem.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "which parts")
+	wantProblem(t, noCard(1, there), problem.NotFound, "GPU 1 is partitioned; its parts are 200, 201", "name the parts")
 	wantProblem(t, noCard(2, there), problem.NotFound, "this machine has no GPU 2", "berth gpus")
 }
 
@@ -319,7 +319,7 @@ func (h *holder) Released() time.Time {
 func TestTheDriverIsLetGoOf(t *testing.T) {
 	l := newLab(t)
 	reply, err := l.ReleaseGPUs(l.ctx, api.ReleaseRequest{})
-	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to let go of") {
+	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to release") {
 		t.Errorf("a simulated box: %+v, %v", reply, err)
 	}
 	h := &holder{Source: l.d.machine.Source}
@@ -336,13 +336,13 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		l.untilState(runs, job.Running)
 	}
 	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
-	wantProblem(t, err, problem.Refused, "jobs are on the cards: "+runs)
+	wantProblem(t, err, problem.Refused, "jobs are running on the GPUs: "+runs)
 	if !h.Released().IsZero() {
 		t.Error("a job was quicker, and it was let go of all the same")
 	}
 	h.during, h.releases = nil, 0
 	_, err = l.d.ReleaseGPUs(l.ctx, root, api.ReleaseRequest{ForS: 60})
-	wantProblem(t, err, problem.Refused, "jobs are on the cards: "+runs, "--force")
+	wantProblem(t, err, problem.Refused, "jobs are running on the GPUs: "+runs, "--force")
 	if h.releases != 0 {
 		t.Error("it was let go of all the same")
 	}
@@ -350,7 +350,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	if err != nil || reply.Until == nil || time.Until(*reply.Until) < 9*time.Minute {
 		t.Fatalf("%+v, %v", reply, err)
 	}
-	if card := l.cards()[1]; !card.Stale || card.LetGoUntil == nil || !strings.Contains(card.StaleReason, "let go of until") {
+	if card := l.cards()[1]; !card.Stale || card.LetGoUntil == nil || !strings.Contains(card.StaleReason, "released until") {
 		t.Errorf("%+v", card)
 	}
 	for range 2 { // the second changes nothing and is not told of
@@ -362,7 +362,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 		t.Errorf("%+v", card)
 	}
 	events, err := l.CardHistory(l.ctx, api.CardQuery{})
-	if err != nil || len(events) != 2 || events[0].GPU != nil || !strings.Contains(events[0].Text, "taken hold of again by root") || !strings.Contains(events[1].Text, "let go of until") {
+	if err != nil || len(events) != 2 || events[0].GPU != nil || !strings.Contains(events[0].Text, "in use again by root") || !strings.Contains(events[1].Text, "released until") {
 		t.Errorf("%+v, %v", events, err)
 	}
 	open()

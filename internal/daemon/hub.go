@@ -8,21 +8,20 @@ import (
 )
 
 // How many events a listener may be behind before it is told that it missed
-// some: one who wants all, and one who waits for a job or few.
+// some: one that wants all, and one that waits for a few jobs.
 const (
 	hubBuffer  = 4096
 	fewHeard   = 16
-	heardOfOne = 4 // events of a job, about
+	heardOfOne = 4 // about the events of one job
 )
 
-// hub tells everyone who listens what happened. It never waits for anyone.
+// hub sends events to all listeners. It never waits for one.
 type hub struct {
 	mu        sync.Mutex
 	listeners map[*listener]struct{}
 	closed    bool
 }
 
-// listener is one who listens.
 type listener struct {
 	events chan job.Event
 	want   func(id string) bool // nil: everything
@@ -30,8 +29,8 @@ type listener struct {
 
 func newHub() *hub { return &hub{listeners: map[*listener]struct{}{}} }
 
-// publish is called by the engine after events are on disk. Jobs in events are
-// copies that nobody changes any more.
+// publish is called by the engine after the events are on disk. The jobs in them
+// are copies that nothing changes any more.
 func (h *hub) publish(events []job.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +44,8 @@ func (h *hub) publish(events []job.Event) {
 				continue
 			default:
 			}
-			// It has to start over from what it saw last.
+			// It has fallen behind and must start again from the last event it
+			// saw.
 			delete(h.listeners, l)
 			close(l.events)
 			break
@@ -53,13 +53,13 @@ func (h *hub) publish(events []job.Event) {
 	}
 }
 
-// listen starts to listen to everything; leave ends it.
+// listen subscribes to everything; leave ends it.
 func (h *hub) listen() *listener {
 	return h.add(&listener{events: make(chan job.Event, hubBuffer)})
 }
 
-// listenTo starts to listen to some jobs: there may be thousands who do, so
-// each has little room.
+// listenTo subscribes to some jobs. There may be thousands of such listeners, so
+// each has a small buffer.
 func (h *hub) listenTo(jobs int, want func(id string) bool) *listener {
 	return h.add(&listener{events: make(chan job.Event, min(fewHeard+heardOfOne*jobs, hubBuffer)), want: want})
 }
@@ -95,7 +95,7 @@ func (h *hub) close() {
 	}
 }
 
-// next is the next event; false: the stream is over.
+// next is the next event; false: the stream has ended.
 func (l *listener) next(ctx context.Context) (job.Event, bool) {
 	select {
 	case ev, ok := <-l.events:

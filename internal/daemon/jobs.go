@@ -23,10 +23,10 @@ func (d *Daemon) Job(ctx context.Context, c api.Caller, id string) (api.Detail, 
 func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Detail, error) {
 	var reasons map[string]string
 	position := 0
-	var g guesses
+	var g estimates
 	if !j.State.Terminal() {
 		err := d.do(ctx, func(t *engine.Turn) {
-			if g = d.guess(t, j.ID); j.State == job.Queued {
+			if g = d.estimate(t, j.ID); j.State == job.Queued {
 				reasons = t.Reasons([]string{j.ID})
 				position = t.Position(j.ID)
 			}
@@ -72,11 +72,10 @@ func (d *Daemon) detail(ctx context.Context, c api.Caller, j *job.Job) (api.Deta
 	return detail, nil
 }
 
-// eventsShown is how many of the last things that happened to a job are told
-// with it.
+// eventsShown is how many of a job's last events are sent with it.
 const eventsShown = 100
 
-// settings lists what else was asked for, as people write it.
+// settings lists the remaining fields of the spec as a user would write them.
 func settings(s *job.Spec) map[string]string {
 	set := jobfile.Settings(s)
 	if s.Adopt != nil {

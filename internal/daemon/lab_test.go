@@ -321,7 +321,7 @@ func (l *lab) actOn(action string, sel api.Select) api.ActReply {
 	return reply
 }
 
-// did is an answer as "1:done 2:not it is over (ok)".
+// did is an answer as "1:done 2:not it has ended (ok)".
 func did(r api.ActReply) string {
 	words := make([]string, len(r.Jobs))
 	for i, a := range r.Jobs {

@@ -75,9 +75,9 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 	return reply, nil
 }
 
-// listing is a page in the making. Live jobs come from the engine, the others
-// from the store, which is asked later: a job that ends in between is taken
-// from there.
+// listing is a page being built. Unfinished jobs come from the engine, the
+// others from the store, which is read later: a job that ends in between is
+// found there.
 type listing struct {
 	d      *Daemon
 	ch     *choice
@@ -88,7 +88,7 @@ type listing struct {
 	since  time.Time
 
 	page   []job.Job
-	first  int // newest first: how many of them were not over at the first page
+	first  int // newest first: how many were unfinished at the first page
 	more   bool
 	total  int
 	counts map[string]int
@@ -96,7 +96,7 @@ type listing struct {
 
 func (l *listing) read(ctx context.Context) error {
 	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, at: time.Now()}
-	// In the same moment: the counts must not deny what is listed.
+	// Counted in the same turn, so that the counts match the list.
 	live.then = func(t *engine.Turn, _ []job.Job) {
 		queued, running := t.Live()
 		l.counts[string(job.Queued)], l.counts[string(job.Running)] = queued, running
@@ -143,7 +143,7 @@ func (l *listing) filter() store.Filter {
 	return f
 }
 
-// readInOrder puts both together in the order of submission.
+// readInOrder merges both in order of submission.
 func (l *listing) readInOrder(live *liveQuery) error {
 	var over []*job.Job
 	if l.over {
@@ -162,10 +162,10 @@ func (l *listing) readInOrder(live *liveQuery) error {
 	return nil
 }
 
-// readNewest shows the queue as it was when the first page was made: what was
-// not over then comes first, the newest first, though it may have ended since;
-// then what was over, the last end first. So a job that ends between two pages
-// is shown once.
+// readNewest shows the queue as it was when the first page was made: jobs
+// unfinished then, newest first, even if they have ended since; after them the
+// others by end, latest first. A job that ends between two pages is therefore
+// shown once.
 func (l *listing) readNewest(live *liveQuery) error {
 	if l.from.at == 0 {
 		l.from.at = live.at.UnixNano()
@@ -200,7 +200,7 @@ func (l *listing) readNewest(live *liveQuery) error {
 	return err
 }
 
-// addEndedSince adds jobs that were not over when the first page was made.
+// addEndedSince adds jobs that have ended since the first page was made.
 func (l *listing) addEndedSince(first time.Time) error {
 	f := l.filter()
 	f.EndedSince = first
@@ -222,7 +222,7 @@ func (l *listing) addEndedSince(first time.Time) error {
 	return err
 }
 
-// without leaves out the jobs that are over by now, and does not count them
+// without removes jobs that have ended meanwhile, so that they are not counted
 // twice.
 func (l *listing) without(live []job.Job, over []*job.Job) []job.Job {
 	ended := make(map[string]bool, len(over))
@@ -238,14 +238,14 @@ func (l *listing) without(live []job.Job, over []*job.Job) []job.Job {
 	})
 }
 
-// cursor is where a reader stands.
+// cursor is a reader's position.
 type cursor struct {
 	seq   int64 // of the last job shown
-	ended int64 // newest first, and among those that were over: when it did
+	ended int64 // newest first, among finished jobs: when it ended
 	at    int64 // newest first: when the first page was made
 }
 
-// cursor is where the reader of this page stands.
+// cursor is the position after this page.
 func (l *listing) cursor() cursor {
 	last := &l.page[len(l.page)-1]
 	if !l.newest {
@@ -265,7 +265,7 @@ func parseCursor(text string) (c cursor, err error) {
 		return c, nil
 	}
 	if n, err := fmt.Sscanf(text, "%d.%d.%d", &c.seq, &c.ended, &c.at); err != nil || n != 3 || c.String() != text {
-		return c, problem.Newf(problem.Invalid, "take it from the page before", "%.60q is no cursor", text)
+		return c, problem.Newf(problem.Invalid, "use the cursor of the previous page", "expected a cursor, found %.60q", text)
 	}
 	return c, nil
 }

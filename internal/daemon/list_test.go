@@ -168,7 +168,7 @@ func TestReasons(t *testing.T) {
 		held:                                      "held",
 		l.one(sh("x", "begin", "now+1h")):         "not before",
 		l.one(sh("x", "after", busy)):             "waits for job " + busy + " (running)",
-		array + "_3":                              "1 task of array " + array + " runs already",
+		array + "_3":                              "array " + array + " already has 1 task running",
 		l.one(sh("x", "vram", "8G")):              "paused",
 		l.one(sh("x", "ids", "0")):                "gpu0 runs job " + busy,
 		l.one(sh("x", "gpus", "2")):               "needs 2 idle GPUs",
@@ -177,11 +177,11 @@ func TestReasons(t *testing.T) {
 	third := l.one(sh(line, "gpus", "0"))
 	l.untilState(third, job.Running)
 	l.wantReasons(map[string]string{l.one(sh("x", "gpus", "0")): "the limit per user is 3"})
-	if why, err := l.Why(l.ctx, busy); err != nil || !strings.Contains(why.Text, "runs on GPU 0") {
+	if why, err := l.Why(l.ctx, busy); err != nil || !strings.Contains(why.Text, "running on GPU 0") {
 		t.Errorf("why it runs: %q, %v", why.Text, err)
 	}
 	l.act(api.ActCancel, held)
-	if why, err := l.Why(l.ctx, held); err != nil || !strings.Contains(why.Text, "it is over: cancelled") {
+	if why, err := l.Why(l.ctx, held); err != nil || !strings.Contains(why.Text, "ended: cancelled") {
 		t.Errorf("why it is over: %q, %v", why.Text, err)
 	}
 }

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	followEvery  = 100 * time.Millisecond // how often a growing log is looked at
+	followEvery  = 100 * time.Millisecond // how often a growing log is read
 	followIdle   = time.Second            // and one that does not grow
-	followQueued = 10 * time.Second       // and a job that has not started: its start is heard of
-	followBegins = 10 * time.Millisecond  // and a job that is just being started
-	logAppears   = 20 * time.Second       // how long after its start a job may have no log
+	followQueued = 10 * time.Second       // and the log of a queued job: its start arrives as an event
+	followBegins = 10 * time.Millisecond  // and of a job that is just starting
+	logAppears   = 20 * time.Second       // how long a started job may still have no log
 	tailBlock    = 64 << 10
 	tailMost     = 64 << 20 // how far back the last lines are searched
 )
@@ -40,25 +40,25 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 		return api.LogStream{}, notYours(&j)
 	}
 	if q.Attempt < 0 || q.Attempt > j.Attempt.Number {
-		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has had %d attempts", j.ID, j.Attempt.Number)
+		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has only %d attempts", j.ID, j.Attempt.Number)
 	}
 	r := &logReader{d: d, caller: c, id: j.ID, follow: q.Follow}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	r.listenAgain() // before the job is looked at again, so that its end is not missed
+	r.listenAgain() // before the job is read again, so that its end is not missed
 	if err := r.begin(q); err != nil {
-		_ = r.Close() // there is nothing to be said beside err
+		_ = r.Close() // err says more
 		return api.LogStream{}, err
 	}
 	return api.LogStream{ReadCloser: r, Attempt: r.attempt, Offset: r.offset}, nil
 }
 
-// logReader reads a log to its end, or while it grows until the job is over.
+// logReader reads a log to its end, or while it grows until the job has ended.
 type logReader struct {
 	d        *Daemon
 	caller   api.Caller
 	ctx      context.Context
 	cancel   context.CancelFunc
-	mu       sync.Mutex // guards listener: who reads and who closes may be two
+	mu       sync.Mutex // guards listener: Read and Close may run concurrently
 	listener *listener
 	id       string
 	follow   bool
@@ -66,11 +66,11 @@ type logReader struct {
 	file    *os.File
 	attempt int
 	offset  int64
-	over    bool // the attempt has ended: what is there is all there will be
+	over    bool // the attempt has ended, so the log is complete
 	idle    time.Duration
 }
 
-// begin opens the log, once there is one.
+// begin opens the log once it exists.
 func (r *logReader) begin(q api.LogQuery) error {
 	for {
 		current, err := r.d.find(r.ctx, r.caller, r.id)
@@ -86,7 +86,7 @@ func (r *logReader) begin(q api.LogQuery) error {
 			return r.open(&current, q)
 		}
 		if !r.follow || current.State.Terminal() {
-			return problem.Newf(problem.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started: it has no log", r.id)
+			return problem.Newf(problem.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started, so it has no log", r.id)
 		}
 		if !r.await(followQueued) {
 			return r.ctx.Err()
@@ -105,8 +105,8 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	var err error
 	for {
 		r.file, err = r.d.openAsOwner(r.ctx, j, path)
-		// A job that was placed this instant makes its log in the next. One
-		// that runs for long has lost it.
+		// A job that has just been placed creates its log in a moment. One that
+		// has been running for some time has lost it.
 		if err == nil || !errors.Is(err, os.ErrNotExist) || r.over || time.Since(j.StartedAt) > logAppears || !r.await(followEvery) {
 			break
 		}
@@ -130,8 +130,8 @@ func (r *logReader) open(j *job.Job, q api.LogQuery) error {
 	return err
 }
 
-// noLog is why a log could not be opened. Where that is because the daemon
-// stops, or a file server is slow, the caller comes back: it is no refusal.
+// noLog is why a log could not be opened. If the daemon is stopping or a file
+// server is slow, the caller should retry.
 func noLog(ctx context.Context, id, path string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -144,8 +144,8 @@ func noLog(ctx context.Context, id, path string, err error) error {
 	return problem.Newf(problem.Refused, "", "the log of job %s cannot be read: %v", id, err)
 }
 
-// awaitOwnLog waits until a log that is named after its job alone is the job's:
-// before it begins, another queue's may be there.
+// awaitOwnLog waits until a log named after the job id alone is this job's:
+// before the job starts, it may be another queue's.
 func (r *logReader) awaitOwnLog(j *job.Job) {
 	if !engine.LogAlone(&j.Spec) {
 		return
@@ -155,8 +155,8 @@ func (r *logReader) awaitOwnLog(j *job.Job) {
 	}
 }
 
-// openAsOwner opens a file with the rights of the job's user: a shared daemon
-// is root, and the path is the user's to bend.
+// openAsOwner opens a file with the permissions of the job's user: a shared
+// daemon is root, and the user controls the path.
 func (d *Daemon) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.File, error) {
 	if !d.opt.Places.Shared {
 		return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -168,8 +168,8 @@ func (d *Daemon) openAsOwner(ctx context.Context, j *job.Job, path string) (*os.
 	return site.OpenAs(ctx, user, path)
 }
 
-// Read gives what there is, and waits for more while the job writes. Where a
-// part is missing it gives an *api.LogGap, and goes on behind it.
+// Read returns the data so far and waits for more while the job writes. Where a
+// part is missing it returns an *api.LogGap, and continues after it.
 func (r *logReader) Read(p []byte) (int, error) {
 	for {
 		n, err := r.readData(p)
@@ -190,10 +190,10 @@ func (r *logReader) Read(p []byte) (int, error) {
 	}
 }
 
-// readData reads at the offset. A hole, where the middle of a log that grew
-// too large was dropped, would read as zeros: it is a gap. The log may be cut
-// while it is read, so what was read counts only where no hole is afterwards;
-// what was cut out never comes back.
+// readData reads at the offset. A hole, where the middle of an oversized log was
+// dropped, would read as zeros: it is a gap. The log may be cut while it is
+// read, so data counts only if there is no hole afterwards; dropped data never
+// comes back.
 func (r *logReader) readData(p []byte) (int, error) {
 	for {
 		end, err := r.file.Seek(0, io.SeekEnd)
@@ -205,7 +205,7 @@ func (r *logReader) readData(p []byte) (int, error) {
 		case errors.Is(err, unix.ENXIO) && end <= r.offset:
 			return 0, io.EOF
 		case errors.Is(err, unix.ENXIO):
-			return 0, r.pass(end) // nothing but a hole up to the end
+			return 0, r.pass(end) // only a hole up to the end
 		case err == nil && data > r.offset:
 			return 0, r.pass(data)
 		}
@@ -215,22 +215,22 @@ func (r *logReader) readData(p []byte) (int, error) {
 			whole = min(whole, hole-r.offset)
 		}
 		if n > 0 && whole <= 0 {
-			continue // cut just now: the next look tells how far
+			continue // cut just now: the next read shows how far
 		}
 		r.offset += whole
 		return int(whole), err
 	}
 }
 
-// pass goes on behind a gap.
+// pass continues after a gap.
 func (r *logReader) pass(next int64) error {
 	gap := &api.LogGap{From: r.offset, Next: next}
 	r.offset = next
 	return gap
 }
 
-// await waits a while, or until the job is heard of. It reports false when
-// the caller is gone or the daemon stops.
+// await waits for this time, or until there is an event of the job. It returns
+// false if the caller is gone or the daemon stops.
 func (r *logReader) await(most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -256,7 +256,7 @@ func (r *logReader) heard(j *job.Job) {
 	r.over = r.attempt > 0 && (j.State != job.Running || j.Attempt.Number > r.attempt)
 }
 
-// refresh looks at the job itself.
+// refresh reads the job again.
 func (r *logReader) refresh() {
 	if j, err := r.d.find(r.ctx, r.caller, r.id); err == nil {
 		r.heard(&j)
@@ -272,8 +272,8 @@ func (r *logReader) hears() <-chan job.Event {
 	return r.listener.events
 }
 
-// listenAgain begins to listen, or anew after falling behind, unless it is
-// closed.
+// listenAgain subscribes, or subscribes again after falling behind, unless the
+// reader is closed.
 func (r *logReader) listenAgain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +282,7 @@ func (r *logReader) listenAgain() {
 	}
 }
 
-// Close lets go of everything. It may be called again, and while a read waits.
+// Close may be called twice, and while a read waits.
 func (r *logReader) Close() error {
 	r.cancel()
 	r.mu.Lock()
@@ -311,7 +311,7 @@ func tailOffset(file *os.File, lines int) (int64, error) {
 		}
 		chunk := block[:n]
 		if last && n > 0 && chunk[n-1] == '\n' {
-			chunk = chunk[:n-1] // the newline that ends the last line begins none
+			chunk = chunk[:n-1] // the final newline does not begin another line
 		}
 		last = false
 		for {
@@ -326,7 +326,7 @@ func tailOffset(file *os.File, lines int) (int64, error) {
 		}
 	}
 	at := max(0, end-tailMost)
-	// Nobody asked for what is missing further back than that.
+	// Lines further back than that are not searched.
 	if data, err := file.Seek(at, unix.SEEK_DATA); err == nil && at > 0 {
 		at = data
 	}

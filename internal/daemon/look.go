@@ -11,9 +11,9 @@ import (
 	"berth/internal/sched"
 )
 
-// How long a reading is good enough to be shown, how long a newer one is
-// waited for by who only wants to see it and by who decides on it, and how
-// long after a failed one the next is not expected to do better.
+// How long a reading may be shown, how long a request waits for a newer one, to
+// show it or to decide on it, and how long after a failed reading another try is
+// pointless.
 const (
 	shownFor   = 2 * time.Second
 	glanceTime = 50 * time.Millisecond
@@ -22,13 +22,13 @@ const (
 	failedFor  = 10 * time.Second
 )
 
-// shownLately is true of a reading that is new enough to be shown, and not
-// from before a job gave its memory back.
+// shownLately reports a reading that is recent enough to show, and not from
+// before a job freed its memory.
 func shownLately(t *engine.Turn) bool { return t.Shows(shownFor) }
 
-// lookAgain has the cards read where nobody did lately: an idle daemon leaves
-// them alone. It waits no longer than that, but for a driver that was let go
-// of, and not at all where a look has been under way for as long.
+// lookAgain has the cards read if they were not read recently: an idle daemon
+// does not poll them. It waits at most that long, but does not wait for a
+// released driver, nor if a reading has been pending for that long already.
 func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool, patience time.Duration) error {
 	step := time.NewTicker(lookStep)
 	defer step.Stop()
@@ -47,7 +47,7 @@ func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool
 			if asked.IsZero() {
 				asked = t.Now
 				d.looks.ask(t, t.Now)
-				// One that failed long ago says nothing about now.
+				// A failure long ago says nothing about now.
 				done = silent || !failed.IsZero() && t.Now.Sub(failed) < failedFor
 				return
 			}
@@ -64,12 +64,12 @@ func (d *Daemon) lookAgain(ctx context.Context, lately func(t *engine.Turn) bool
 	}
 }
 
-// looks is which look at the cards is under way; the engine's goroutine's.
+// looks tracks the reading in progress. Only for the engine's goroutine.
 type looks struct {
-	since time.Time // when the one was asked for that has not come in; zero: none is
+	since time.Time // when the pending reading was requested; zero: none is pending
 }
 
-// seer is what looks needs of the engine.
+// seer is the part of the engine that looks needs.
 type seer interface {
 	Look()
 	ReadAt() (at time.Time, trouble error)
@@ -84,7 +84,7 @@ func (l *looks) ask(e seer, now time.Time) {
 	e.Look()
 }
 
-// settle forgets a look that has come in or failed since.
+// settle forgets a reading that has arrived or failed.
 func (l *looks) settle(e seer) {
 	at, _ := e.ReadAt()
 	if at.After(l.since) || e.FailedAt().After(l.since) {
@@ -92,8 +92,8 @@ func (l *looks) settle(e seer) {
 	}
 }
 
-// state is when the last look failed, the zero time if it did not, and whether
-// one has been under way for longer than that.
+// state is when the last reading failed (zero if it did not), and whether one
+// has been pending for longer than patience.
 func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed time.Time, silent bool) {
 	l.settle(e)
 	if _, trouble := e.ReadAt(); trouble != nil {
@@ -102,7 +102,7 @@ func (l *looks) state(e seer, now time.Time, patience time.Duration) (failed tim
 	return failed, !l.since.IsZero() && now.Sub(l.since) > patience
 }
 
-// showAge says whether what is shown of a card is how it is, and if not, why.
+// showAge marks what is shown of a card as stale, with the reason, if it is.
 func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Time, trouble error, busy bool) {
 	now := t.Now
 	_, silent := d.looks.state(t, now, glanceTime)
@@ -111,11 +111,11 @@ func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Ti
 	}
 	switch {
 	case g.LetGoUntil != nil:
-		g.StaleReason = "the driver is let go of until " + g.LetGoUntil.Format("15:04:05") + ", as asked"
+		g.StaleReason = "the driver is released until " + g.LetGoUntil.Format("15:04:05")
 	case trouble != nil:
 		g.StaleReason = trouble.Error()
 	case silent && now.Sub(at) > shownFor:
-		g.StaleReason = fmt.Sprintf("the driver has not answered; last read %v ago", now.Sub(at).Round(time.Second))
+		g.StaleReason = fmt.Sprintf("the driver does not answer; last reading %v ago", now.Sub(at).Round(time.Second))
 	case d.tooOld(now, at, busy):
 		g.StaleReason = "there is no newer reading"
 	case card.Stale:
@@ -126,13 +126,13 @@ func (d *Daemon) showAge(t *engine.Turn, g *api.GPU, card sched.Card, at time.Ti
 	g.Stale = true
 }
 
-// tooOld is true of a reading that should have been renewed. With nothing to
-// do the cards are left alone, and what was read last is shown.
+// tooOld reports a reading that should have been renewed. An idle daemon does
+// not poll the cards, and shows the last reading.
 func (d *Daemon) tooOld(now, at time.Time, busy bool) bool {
 	return at.IsZero() || busy && now.Sub(at) > 10*max(d.config().Poll, time.Second)
 }
 
-// letGoUntil is how long the driver is let go of; the zero time: it is not.
+// letGoUntil is until when the driver is released; zero: it is not.
 func (d *Daemon) letGoUntil(now time.Time) time.Time {
 	releaser, ok := d.machine.Source.(gpu.Releaser)
 	if !ok {

@@ -48,12 +48,13 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 		since = *q.Since
 	}
 	if q.Until != nil && q.Until.Before(now) {
-		until = *q.Until // nobody has had the future's cards yet
+		until = *q.Until // nothing was used in the future
 	}
 	if !since.Before(until) {
-		return api.Stats{}, problem.Newf(problem.Invalid, "", "the window ends before it begins")
+		return api.Stats{}, problem.Newf(problem.Invalid, "", "the period ends before it begins")
 	}
-	// What runs is looked at first: one that ends in between is in the store.
+	// Running jobs are read first: one that ends in between is found in the
+	// store.
 	running := map[string]job.Job{}
 	err := d.do(ctx, func(t *engine.Turn) {
 		for _, r := range t.Running() {
@@ -87,7 +88,7 @@ func (d *Daemon) Backup(ctx context.Context, c api.Caller, to io.Writer) error {
 
 func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 	if !c.Admin {
-		return problem.Newf(problem.Forbidden, "root and the group "+d.config().AdminGroup+" may", "the state holds everyone's jobs; only an administrator copies it")
+		return problem.Newf(problem.Forbidden, "root and members of the group "+d.config().AdminGroup+" are administrators", "only an administrator can back up the state: it has every user's jobs")
 	}
 	dir, err := os.MkdirTemp(d.opt.Places.StateDir, "backup-")
 	if err != nil {
@@ -107,23 +108,23 @@ func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 	return err
 }
 
-// Restore puts a backup in the place of a stopped daemon's state, and says
-// where what was there is kept.
+// Restore replaces a stopped daemon's state with a backup, and returns where the
+// old state is kept.
 func Restore(stateDir, backup string) (kept string, err error) {
 	kept, err = store.Restore(machine.StoreDir(stateDir), backup)
 	switch {
 	case errors.Is(err, store.ErrLocked):
 		err = problem.Newf(problem.Refused, "is a daemon still running? stop it first", "%v", err)
 	case err != nil:
-		err = problem.Newf(problem.Refused, "what was there is as it was; is this a whole file that berth backup wrote?", "%v", err)
+		err = problem.Newf(problem.Refused, "nothing was changed; is this a complete file written by berth backup?", "%v", err)
 	}
 	return kept, err
 }
 
-// NewToken makes a token with the caller's own rights.
+// NewToken creates a token with the caller's own permissions.
 func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (api.Token, error) {
 	if c.Token != "" {
-		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot make another")
+		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot create another token")
 	}
 	t, err := d.tokens.create(c.Name, c.UID, r.Name, time.Duration(r.TTLS)*time.Second, time.Now())
 	d.note(c, "token create", nil, t.ID, err)
@@ -135,7 +136,6 @@ func (d *Daemon) Tokens(_ context.Context, c api.Caller) ([]api.Token, error) {
 	return d.tokens.list(c.UID, c.Admin, time.Now()), nil
 }
 
-// RevokeToken ends one.
 func (d *Daemon) RevokeToken(_ context.Context, c api.Caller, id string) error {
 	err := d.tokens.revoke(id, c.UID, c.Admin)
 	d.note(c, "token revoke", nil, id, err)

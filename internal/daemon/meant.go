@@ -7,8 +7,8 @@ import (
 	"berth/internal/problem"
 )
 
-// notMeant says of ids that were named and of which no job was meant what is
-// in the way: there is none, or it is not as the rest of the selection says.
+// notMeant says why named ids match no job: there is no such job, or the rest of
+// the selection excludes it.
 func (d *Daemon) notMeant(ctx context.Context, ch *choice, ids []string) []unmeant {
 	if len(ids) == 0 {
 		return nil
@@ -20,7 +20,7 @@ func (d *Daemon) notMeant(ctx context.Context, ch *choice, ids []string) []unmea
 	plain.IDs = ids
 	found, _, err := d.resolve(ctx, &plain, true)
 	if err != nil {
-		d.log.Warn("look for jobs that were not meant", "err", err) // then they are as good as not there
+		d.log.Warn("cannot look up named jobs that were not selected", "err", err) // report them as missing
 	}
 	there := make(map[string]*job.Job, 2*len(found))
 	for i := range found {
@@ -35,14 +35,14 @@ func (d *Daemon) notMeant(ctx context.Context, ch *choice, ids []string) []unmea
 		if j := there[id]; j != nil {
 			answers[i] = unmeant{id: id, state: j.State, why: "it " + ch.whyNot(j)}
 			if j.ID != id {
-				answers[i].why = "none of its tasks is meant: " + j.ID + " " + ch.whyNot(j)
+				answers[i].why = "none of its tasks is selected: " + j.ID + " " + ch.whyNot(j)
 			}
 		}
 	}
 	return answers
 }
 
-// unmeant is a job that was named, and why it is not acted on.
+// unmeant is a job that was named and is not selected, and why.
 type unmeant struct {
 	id    string
 	state job.State
@@ -51,7 +51,7 @@ type unmeant struct {
 
 func missingProblem(m unmeant) error {
 	if m.state == "" {
-		return problem.Newf(problem.NotFound, "berth list --all shows what there is", "no job %.60s", m.id)
+		return problem.Newf(problem.NotFound, "berth list --all shows all jobs", "there is no job %.60s", m.id)
 	}
-	return problem.Newf(problem.Refused, "leave out what narrows it down", "job %.60s is not meant: %s", m.id, m.why)
+	return problem.Newf(problem.Refused, "leave out the other filters", "job %.60s is not selected: %s", m.id, m.why)
 }

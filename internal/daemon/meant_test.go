@@ -34,7 +34,7 @@ func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
 		{api.ActCancel, api.Select{Words: []string{running}, Name: "eval"}, running + ":not it is named train"},
 		{api.ActCancel, api.Select{Words: []string{running}, User: "nobody-else"}, running + ":not it belongs to " + l.job(running).User},
 		{api.ActRelease, api.Select{Words: []string{queued}, States: []string{"held"}}, queued + ":not it is not held"},
-		{api.ActCancel, api.Select{Words: []string{tasks}, States: []string{"queued"}}, tasks + ":not none of its tasks is meant: " + tasks + "_0 is running"},
+		{api.ActCancel, api.Select{Words: []string{tasks}, States: []string{"queued"}}, tasks + ":not none of its tasks is selected: " + tasks + "_0 is running"},
 		{api.ActCancel, api.Select{Words: []string{tasks + "_0", "99"}, States: []string{"queued"}}, tasks + "_0:not it is running, 99:not there is no such job"},
 		{api.ActCancel, api.Select{Words: []string{running, held}, States: []string{"queued"}}, held + ":done, " + running + ":not it is running"},
 	} {
@@ -43,7 +43,7 @@ func TestAJobThatIsNotMeantIsToldOf(t *testing.T) {
 		}
 	}
 	_, err := l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{done}, States: []string{"running"}}})
-	wantProblem(t, err, problem.Refused, "job "+done+" is not meant: it is finished")
+	wantProblem(t, err, problem.Refused, "job "+done+" is not selected: it is finished")
 	_, err = l.Wait(l.ctx, api.WaitRequest{Select: api.Select{Words: []string{"99"}, States: []string{"running"}}})
 	wantProblem(t, err, problem.NotFound, "no job 99")
 	open()

@@ -8,35 +8,34 @@ import (
 	"berth/internal/sched"
 )
 
-// notesOn is what a caller should know about a job that is taken as asked, and
-// that does less than it may seem to. Where nobody is set aside (keepAll) it
-// makes no difference that it would give way.
+// notesOn lists where a job that is accepted as requested does less than it may
+// seem to. Without preemption (keepAll), preemptible has no effect.
 func notesOn(s *job.Spec, keepAll bool) []string {
 	var notes []string
 	switch {
 	case s.WarnSignal == "":
-	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue) && !keepAll: // it comes before it is set aside
+	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue) && !keepAll: // the signal comes before preemption
 	case s.TimeLimit == 0:
-		notes = append(notes, fmt.Sprintf("signal: %s comes before a time limit, and this job has none", s.WarnSignal))
+		notes = append(notes, fmt.Sprintf("signal: %s is sent before a time limit, and this job has none", s.WarnSignal))
 	case s.WarnBefore >= s.TimeLimit:
-		notes = append(notes, fmt.Sprintf("signal: %s comes at the start, because its limit of %s leaves no %s before it", s.WarnSignal, s.TimeLimit, s.WarnBefore))
+		notes = append(notes, fmt.Sprintf("signal: %s is sent at the start, because the time limit of %s is not longer than %s", s.WarnSignal, s.TimeLimit, s.WarnBefore))
 	}
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
-		notes = append(notes, fmt.Sprintf("output: %s stands for nothing and is left as it is; %%j %%c %%n %%u %%a and %%%% are known", strings.Join(marks, " ")))
+		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a and %%%%", strings.Join(marks, " ")))
 	}
 	switch {
 	case s.Preemptible != "" && keepAll:
-		notes = append(notes, "preemptible: this daemon sets no job aside (scheduling.preempt is never)")
+		notes = append(notes, "preemptible: this daemon preempts no jobs (scheduling.preempt is never)")
 	case s.Preemptible == string(sched.Park):
-		notes = append(notes, "preemptible: it will be parked once this machine can; until then it is not set aside (requeue can be)")
+		notes = append(notes, "preemptible: berth cannot park jobs on this machine yet, so this one is not preempted (with requeue it would be)")
 	}
 	return notes
 }
 
-// maxMarksNamed bounds how many of them a note names.
+// maxMarksNamed bounds how many a note names.
 const maxMarksNamed = 5
 
-// unknownMarks is what in a pattern looks like a mark and is none.
+// unknownMarks lists what looks like a placeholder in a pattern and is not one.
 func unknownMarks(pattern string) []string {
 	var unknown []string
 	for {

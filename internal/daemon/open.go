@@ -25,21 +25,20 @@ import (
 )
 
 const (
-	maxNumber = 1e15 // of a job, as people can type it
+	maxNumber = 1e15 // the largest job number a user can type
 	logBytes  = 16 << 20
 	scopeTime = 10 * time.Second
 )
 
-// Living are the ids of the jobs of a daemon that is gone which run all the
-// same.
+// Living lists the jobs that still run although their daemon is gone.
 func Living(places site.Places) (map[string]bool, error) {
 	return run.Living(machine.KeepDir(places.StateDir))
 }
 
 func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
 
-// open prepares everything that answering requests needs. The order matters:
-// the store's lock makes this the only daemon before anything is written.
+// open prepares everything needed to answer requests. The order matters: the
+// store's lock makes this the only daemon before anything is written.
 func (d *Daemon) open(ctx context.Context) error {
 	steps := []func(context.Context) error{
 		d.openConfig, d.openDirs, d.openMachine, d.openPeople, d.openEngine, d.restore,
@@ -67,7 +66,7 @@ func (d *Daemon) openConfig(context.Context) error {
 func (d *Daemon) loadConfig() (Config, error) {
 	cfg, err := LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit)
 	if err != nil {
-		p := problem.Newf(problem.Invalid, "docs/reference/config.md lists the keys", "%v", err)
+		p := problem.Newf(problem.Invalid, "berth help config lists the keys", "%v", err)
 		p.Err = err
 		return cfg, p
 	}
@@ -80,17 +79,17 @@ func (d *Daemon) loadConfig() (Config, error) {
 	return cfg, cfg.Check()
 }
 
-// openDirs makes the state directory. Of a shared one, users may pass through
-// to their own jobs' directories and look at nothing else.
+// openDirs makes the state directory. In a shared one, users can pass through to
+// their own jobs' directories and see nothing else.
 func (d *Daemon) openDirs(context.Context) error {
 	dir, mode := d.opt.Places.StateDir, os.FileMode(0o700)
 	if d.opt.Places.Shared {
 		mode = 0o711
-		// Before anything is made there: whoever laid out the way could lead
-		// root anywhere, or take the socket's place and be asked instead.
+		// Checked before anything is created there: a user who controls the path
+		// could lead root anywhere, or replace the socket.
 		for flag, place := range map[string]string{"--state-dir": dir, "--socket": filepath.Dir(d.opt.Places.Socket)} {
 			if err := site.TrustedDir(place); err != nil {
-				return problem.Newf(problem.Refused, "choose another place with "+flag+", all of it root's", "%v", err)
+				return problem.Newf(problem.Refused, "choose another place with "+flag+", where root owns the whole path", "%v", err)
 			}
 		}
 	}
@@ -101,7 +100,7 @@ func (d *Daemon) openDirs(context.Context) error {
 		return stateProblem(err)
 	}
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
-		return problem.Newf(problem.Refused, "choose a place on a local disk with --state-dir", "%s is on a network file system, where neither locks nor the store are safe", dir)
+		return problem.Newf(problem.Refused, "choose a directory on a local disk with --state-dir", "%s is on a network file system, where locks and the store are not safe", dir)
 	}
 	if err := site.MakeDir(d.jobsDir(), mode); err != nil {
 		return stateProblem(err)
@@ -120,8 +119,8 @@ func (d *Daemon) openDirs(context.Context) error {
 	return nil
 }
 
-// ownPlace refuses a directory that somebody else laid out for root to fall
-// into.
+// ownPlace refuses a directory that another user could have prepared as a trap
+// for root.
 func ownPlace(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -129,13 +128,13 @@ func ownPlace(path string) error {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return problem.Newf(problem.Refused, "choose another with --state-dir, or give it to root with mode 0711", "%s is not a directory of root's that only root can write to", path)
+		return problem.Newf(problem.Refused, "choose another with --state-dir, or give it to root with mode 0711", "expected a directory that root owns and only root can write to, found %s", path)
 	}
 	return nil
 }
 
 // StateDirHint is the next step where the state directory cannot be used.
-const StateDirHint = "choose another place with --state-dir"
+const StateDirHint = "choose another directory with --state-dir"
 
 // ErrInUse is the cause of the problem where another daemon uses the state
 // directory.
@@ -147,8 +146,8 @@ func stateProblem(err error) error {
 	return p
 }
 
-// openMachine opens what the jobs run on. Its log is a file: a service manager
-// has a journal of its own beside it.
+// openMachine opens what the jobs run on. Its log is a file, besides the service
+// manager's journal.
 func (d *Daemon) openMachine(ctx context.Context) error {
 	dir := d.opt.Places.StateDir
 	m, err := machine.Open(ctx, machine.Setup{
@@ -168,7 +167,7 @@ func (d *Daemon) openMachine(ctx context.Context) error {
 	return nil
 }
 
-// notOpened is what a person is told where the store cannot be opened.
+// notOpened is the problem for a store that cannot be opened.
 func (d *Daemon) notOpened(err error) error {
 	if problem.KindOf(err) != "" || errors.Is(err, context.Canceled) {
 		return err
@@ -181,7 +180,7 @@ func (d *Daemon) notOpened(err error) error {
 	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
 		return problem.Newf(problem.Refused, "use the newer berth", "%v", err)
 	}
-	return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore puts a backup back", "%v", err)
+	return problem.Newf(problem.Unable, "is the disk full or read-only? berth restore brings back a backup", "%v", err)
 }
 
 func (d *Daemon) openPeople(ctx context.Context) error {
@@ -197,11 +196,10 @@ func (d *Daemon) openPeople(ctx context.Context) error {
 	return err
 }
 
-// tokensKey is where the store keeps the tokens.
+// tokensKey is the store's key for the tokens.
 const tokensKey = "tokens"
 
-// cgroups are a scope of systemd's for jobs, and a place in it for their
-// supervisors.
+// cgroups are a systemd scope for jobs, and a group in it for their supervisors.
 func (d *Daemon) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers string) {
 	bounded, cancel := context.WithTimeout(ctx, scopeTime)
 	defer cancel()
@@ -211,15 +209,15 @@ func (d *Daemon) cgroups(ctx context.Context, log *slog.Logger) (jobs, keepers s
 	}
 	jobs, why, err := site.JobScope(bounded, !d.opt.Places.Shared, self)
 	if err != nil {
-		log.Warn("no scope of systemd's for jobs", "err", err)
+		log.Warn("no systemd scope for jobs", "err", err)
 		return jobs, ""
 	}
 	if jobs == "" {
-		log.Info("no scope of systemd's for jobs", "why", why)
+		log.Info("no systemd scope for jobs", "why", why)
 		return "", ""
 	}
-	// Not in the service's own: what is left there when it restarts would
-	// be in systemd's way.
+	// Not in the service's own cgroup: processes left there would block systemd
+	// when the service restarts.
 	keepers = filepath.Join(jobs, "keepers")
 	if err := os.Mkdir(keepers, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		log.Warn("supervisors stay in the service's cgroup", "err", err)
@@ -246,9 +244,8 @@ func (d *Daemon) openEngine(context.Context) error {
 	return err
 }
 
-// lastNumber is the highest number of a job so far. A store that was put back
-// from a backup does not know of those that came after it, but their logs are
-// there, and no other job may come to own them.
+// lastNumber is the highest job number so far. A restored backup does not know
+// of later jobs, but their logs exist, and no other job may take them over.
 func (d *Daemon) lastNumber() (int64, error) {
 	last, err := d.store.LastSeq()
 	if err != nil {
@@ -275,11 +272,11 @@ func (d *Daemon) lastNumber() (int64, error) {
 	}
 }
 
-// restore takes over what an earlier daemon left.
+// restore takes over the jobs of an earlier daemon.
 func (d *Daemon) restore(ctx context.Context) error {
 	found, err := d.machine.Runner.Scan()
 	if err != nil {
-		return problem.Newf(problem.Unable, "", "look for supervisors of an earlier daemon: %v", err)
+		return problem.Newf(problem.Unable, "", "find the supervisors of the previous daemon: %v", err)
 	}
 	var live []*job.Job
 	uids := map[int]bool{}
@@ -292,7 +289,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 		return err
 	}
 	if d.opt.Places.Shared {
-		// Those not found in time are looked up again when they are needed.
+		// Users not found in time are looked up again when they are needed.
 		bounded, cancel := context.WithTimeout(ctx, lookupTime)
 		wanted := make([]int, 0, len(uids))
 		for uid := range uids {
@@ -306,11 +303,11 @@ func (d *Daemon) restore(ctx context.Context) error {
 		t.Restore(live, found)
 	})
 	engine.Fault("restored")
-	d.log.Info("took over", "jobs", len(live), "supervisors", len(found))
+	d.log.Info("took over from the previous daemon", "jobs", len(live), "supervisors", len(found))
 	return nil
 }
 
-// order is how a job is started.
+// order is the supervisor's order to start a job.
 func (d *Daemon) order(j *job.Job, card engine.CardOf) (o keep.Order, err error) {
 	if o, err = d.machine.Launcher.Order(j, card); err == nil {
 		o.LogMaxBytes = d.config().MaxLog
@@ -321,8 +318,8 @@ func (d *Daemon) order(j *job.Job, card engine.CardOf) (o keep.Order, err error)
 	return o, err
 }
 
-// logPath is where an attempt's output goes: what the user asked for is meant
-// from the user's home.
+// logPath is where an attempt's output goes. A path in the job is relative to
+// the user's home.
 func (d *Daemon) logPath(j *job.Job) string {
 	uid := d.uid
 	if d.opt.Places.Shared {
@@ -333,9 +330,8 @@ func (d *Daemon) logPath(j *job.Job) string {
 	return l.LogPath(j)
 }
 
-// boundMemory makes the collector work harder before it lets garbage take
-// more than a little beside the queue itself: the daemon shares its machine
-// with the jobs.
+// boundMemory limits the garbage kept besides the queue itself: the daemon
+// shares its machine with the jobs.
 func (d *Daemon) boundMemory(jobs int) {
 	const beside, perJob, step = 64 << 20, 1500, 1000
 	if jobs = (jobs/step + 1) * step; jobs == d.boundFor {
@@ -343,7 +339,7 @@ func (d *Daemon) boundMemory(jobs int) {
 	}
 	d.boundFor = jobs
 	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
-	debug.SetGCPercent(300) // within that, collecting seldom is cheaper
+	debug.SetGCPercent(300) // below the limit, rare collections are cheaper
 }
 
 func (d *Daemon) close() {
@@ -357,7 +353,7 @@ func (d *Daemon) close() {
 	}
 }
 
-// note writes down who did what.
+// note records who did what in the audit log.
 func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string, err error) {
 	if err == nil && len(jobs) == 0 && detail == "" && action != "backup" {
 		return

@@ -23,24 +23,24 @@ import (
 	"berth/internal/store"
 )
 
-// How long what the system said about a user may be used.
+// How long information about a user may be used.
 const (
-	userTTL      = 5 * time.Minute  // after that it is looked up again
-	userGrace    = 15 * time.Minute // after that no job starts on it
+	userTTL      = 5 * time.Minute  // then it is looked up again
+	userGrace    = 15 * time.Minute // then no job is started with it
 	limitsTTL    = time.Minute
 	lookupTime   = 10 * time.Second
 	refreshEvery = time.Minute
-	known        = 24 * time.Hour // for what only names someone
+	known        = 24 * time.Hour // to show a name
 )
 
-// people remembers what starting a job needs of its user, so that the
+// people caches what starting a job needs to know about its user, so that the
 // engine's goroutine never waits for a directory service.
 type people struct {
 	mu     sync.Mutex
 	limits map[int]loginLimits
 
-	strangers  int // who came with no good token since strangerAt
-	strangerAt time.Time
+	badTokens  int // calls without a valid token since badTokenAt
+	badTokenAt time.Time
 }
 
 type loginLimits struct {
@@ -49,15 +49,16 @@ type loginLimits struct {
 	at     time.Time
 }
 
-// Identify says who calls. The kernel's word or a token's counts, and the
-// user has to exist: where the directory cannot be asked, nobody is let in.
+// Identify says who the caller is: the kernel or a token vouches for the
+// identity. The user must exist; while users cannot be looked up, no one is
+// admitted.
 func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	uid, token := p.UID, ""
 	if p.Secret != "" {
 		entry, ok := d.tokens.check(p.Secret, time.Now())
 		if !ok {
-			err := problem.Newf(problem.Forbidden, "make one with: berth token create", "the token is not known or has expired")
-			d.noteStranger(err)
+			err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
+			d.noteBadToken(err)
 			return api.Caller{}, err
 		}
 		uid, token = entry.UID, entry.ID
@@ -70,14 +71,14 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	user, err := d.users.ByUID(ctx, uid)
 	switch {
 	case err != nil && !d.opt.Places.Shared:
-		// As in a container without a passwd entry. Whose daemon it is needs
-		// nobody's word but the kernel's.
+		// As in a container without a passwd entry. The kernel's word is enough
+		// for the daemon's own user.
 		user = site.User{Name: d.userName(uid), UID: uid}
 	case errors.Is(err, site.ErrUnknownUser):
-		return api.Caller{}, problem.Newf(problem.Forbidden, "", "no user has the uid %d", uid)
+		return api.Caller{}, problem.Newf(problem.Forbidden, "", "there is no user with uid %d", uid)
 	case err != nil:
 		d.log.Error("look up user", "uid", uid, "err", err)
-		return api.Caller{}, problem.Newf(problem.Unable, "the administrator should look at the user database (getent passwd)", "who you are cannot be looked up just now")
+		return api.Caller{}, problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "your user name cannot be looked up at the moment")
 	}
 	c := api.Caller{UID: uid, Name: user.Name, Token: token}
 	if token == "" {
@@ -87,22 +88,22 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	return c, nil
 }
 
-// strangersEvery is how often a token that nobody made is worth a line of the
-// audit: whoever has none must not be able to fill it.
-const strangersEvery = time.Second
+// badTokensEvery is how often calls with an invalid token get a line in the
+// audit log: a caller without a token must not be able to fill it.
+const badTokensEvery = time.Second
 
-// noteStranger writes down that somebody came with no good token, and how
-// often since the last time it was written down.
-func (d *Daemon) noteStranger(err error) {
+// noteBadToken records that calls came with an invalid token, and how many since
+// the last record.
+func (d *Daemon) noteBadToken(err error) {
 	p := &d.people
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.strangers++
-	if time.Since(p.strangerAt) < strangersEvery {
+	p.badTokens++
+	if time.Since(p.badTokenAt) < badTokensEvery {
 		return
 	}
-	d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, fmt.Sprintf("%d times", p.strangers), err)
-	p.strangers, p.strangerAt = 0, time.Now()
+	d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, fmt.Sprintf("%d times", p.badTokens), err)
+	p.badTokens, p.badTokenAt = 0, time.Now()
 }
 
 func (d *Daemon) isAdmin(user site.User) bool {
@@ -118,7 +119,7 @@ func (d *Daemon) isAdmin(user site.User) bool {
 	return in
 }
 
-// owner is whom a job runs as, and with what environment.
+// owner is the user a job runs as, with the environment.
 func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 	captured, err := d.environs.get(d.store, j.Environ)
 	if err != nil {
@@ -144,7 +145,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		return engine.Owner{}, err
 	}
 	if j.UID == 0 {
-		return o, nil // root's own jobs need not become anyone
+		return o, nil // root's own jobs keep root's identity
 	}
 	limits, err := d.loginLimits(user)
 	if err != nil {
@@ -165,7 +166,7 @@ func (d *Daemon) ownerHere(j *job.Job, captured []string) engine.Owner {
 	return engine.Owner{Env: jobEnviron(captured, j.Spec, j.User, home, shell), Home: home}
 }
 
-// home is a user's home directory, as it was last known.
+// home is a user's home directory as last known.
 func (d *Daemon) home(uid int) string {
 	if user, ok := d.users.Cached(uid, known); ok {
 		return user.Home
@@ -176,20 +177,20 @@ func (d *Daemon) home(uid int) string {
 	return ""
 }
 
-// makeJobDir gives a job's logs a directory that is its user's. Nobody else
-// can write where it is made, so there is no name to swap in between. For want
-// of room no job fails: there may be some in a moment.
+// makeJobDir creates a directory for a job's logs that its user owns. Only root
+// can write to its parent, so no name can be swapped in between. A full disk
+// fails no job: there may be room in a moment.
 func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 	dir := filepath.Join(d.jobsDir(), id)
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, os.ErrExist) && !ownedBy(dir, 0) && !ownedBy(dir, uid) {
-		// A restored backup gives numbers out again that others had before.
+		// After a restore, job numbers are used a second time.
 		if err = os.RemoveAll(dir); err == nil {
 			err = os.Mkdir(dir, 0o700)
 		}
 	}
 	if err == nil || errors.Is(err, os.ErrExist) {
-		// A daemon that died after the first step has left the second.
+		// A daemon that died after the first step has left the second undone.
 		err = os.Lchown(dir, uid, gid)
 	}
 	switch {
@@ -201,13 +202,13 @@ func (d *Daemon) makeJobDir(id string, uid, gid int) error {
 	return nil
 }
 
-// roomForLog is the same for a private daemon, whose supervisors make the
-// directories themselves: a look at the disk costs less than making one here,
-// where everybody waits.
+// roomForLog is the same for a private daemon, whose supervisors create the
+// directories themselves. Checking the disk is cheaper than creating a directory
+// here, where all requests wait.
 func (d *Daemon) roomForLog() error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(d.jobsDir(), &disk); err != nil {
-		return nil // whoever makes the directory will say what is wrong
+		return nil // creating the directory will report the error
 	}
 	if disk.Bavail == 0 || disk.Files > 0 && disk.Ffree == 0 {
 		return fmt.Errorf("make the job's directory: %w: %w", syscall.ENOSPC, engine.ErrNotNow)
@@ -263,7 +264,7 @@ func (d *Daemon) keepUsersKnown(ctx context.Context) {
 	}
 }
 
-// lookUp asks for users, several at a time, each for so long at most.
+// lookUp looks up users, several at a time, with a deadline each.
 func (d *Daemon) lookUp(ctx context.Context, uids []int) {
 	var group sync.WaitGroup
 	turn := make(chan struct{}, 4)
@@ -281,8 +282,8 @@ func (d *Daemon) lookUp(ctx context.Context, uids []int) {
 	group.Wait()
 }
 
-// jobEnviron is what a job inherits: what it wants of its caller's
-// environment, and what a login would have set.
+// jobEnviron is the environment of a job: what it exports from the caller's, and
+// what a login would set.
 func jobEnviron(captured []string, spec job.Spec, user, home, shell string) []string {
 	kept := exported(captured, spec.Export)
 	for _, v := range [][2]string{{"HOME", home}, {"USER", user}, {"LOGNAME", user}, {"SHELL", shell}} {
@@ -315,7 +316,7 @@ func exported(captured []string, export string) []string {
 	return kept
 }
 
-// lookup is the value of a variable, the last one counting.
+// lookup is the value of a variable; the last definition wins.
 func lookup(environ []string, name string) string {
 	for i := len(environ) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(environ[i], name+"="); ok {
@@ -325,15 +326,15 @@ func lookup(environ []string, name string) string {
 	return ""
 }
 
-// mayTouch says whether the caller may change or read the inside of a job.
+// mayTouch reports whether the caller may change a job or read its output.
 func mayTouch(c api.Caller, j *job.Job) bool { return c.Admin || c.UID == j.UID }
 
-// mayBe says whether the caller may decide what a job does, now or by typing
-// into its terminal: its owner and root, who could be that user anyway. Those
-// who administer the queue are not everybody for that.
+// mayBe reports whether the caller may decide what a job executes, by editing it
+// or typing into its terminal: its owner, and root, who could become that user
+// anyway. Other administrators may not.
 func mayBe(c api.Caller, j *job.Job) bool { return c.UID == j.UID || c.UID == 0 }
 
-// notYours refuses what concerns another user's job.
+// notYours is the problem for another user's job.
 func notYours(j *job.Job) *problem.Problem {
-	return problem.Newf(problem.Forbidden, "root and the admin group may", "job %s belongs to %s", j.ID, j.User)
+	return problem.Newf(problem.Forbidden, "its owner, root and the admin group may do this", "job %s belongs to %s", j.ID, j.User)
 }

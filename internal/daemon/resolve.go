@@ -16,26 +16,26 @@ import (
 	"berth/internal/problem"
 )
 
-// liveQuery asks for jobs that are not over, in the order of submission.
+// liveQuery finds unfinished jobs in order of submission.
 type liveQuery struct {
 	ch    *choice
-	after int64 // only those with numbers above this; newest: below it, where it is set
+	after int64 // only numbers above this; with newest: below it, if set
 	limit int
-	// newest asks for the last ones, the newest first.
+	// newest asks for the last jobs, newest first.
 	newest bool
-	// unwritten asks also for those that are over, but not on disk yet: the
-	// store does not know of their end.
+	// unwritten includes jobs whose end is not on disk yet, so the store does
+	// not know it.
 	unwritten bool
-	// then is called with what was found, before anything else can happen.
+	// then is called with the result before anything else can happen.
 	then func(t *engine.Turn, found []job.Job)
 
 	found []job.Job
-	total int       // how many match, wherever they stand
+	total int       // how many match in all
 	at    time.Time // when that was
 }
 
-// live copies jobs in the engine's goroutine. What is asked for by its id
-// costs no look at the others.
+// live copies jobs in the engine's goroutine. Jobs named by id are found without
+// a scan.
 func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
 	err := d.do(ctx, func(t *engine.Turn) { q.collect(t) })
 	slices.SortFunc(q.found, func(a, b job.Job) int {
@@ -74,8 +74,8 @@ func (q *liveQuery) collect(t *engine.Turn) {
 	}
 }
 
-// each walks the jobs in the order of the query. Where only some match, all
-// are counted.
+// each visits the jobs in the order of the query. If only some match, all are
+// counted.
 func (q *liveQuery) each(t *engine.Turn, fn func(*job.Job) bool) {
 	after := int64(0)
 	if q.ch.everything() {
@@ -96,7 +96,7 @@ func (q *liveQuery) take(t *engine.Turn, j *job.Job) {
 		return
 	}
 	q.total++
-	// Named ones do not come in order, and are cut later.
+	// Named jobs do not come in order, and are cut later.
 	if q.within(j) && (len(q.found) < q.limit || q.ch.named()) {
 		q.found = append(q.found, t.Copy(j))
 	}
@@ -109,7 +109,7 @@ func (q *liveQuery) within(j *job.Job) bool {
 	return j.Seq > q.after
 }
 
-// eachNamed calls fn once with each live job whose id is meant.
+// eachNamed calls fn once for each unfinished job that an id names.
 func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 	seen := map[string]bool{}
 	once := func(j *job.Job) {
@@ -130,7 +130,7 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 			t.EachTask(r.Array, once)
 			continue
 		}
-		// Tasks stand behind the number of their array, and so in order.
+		// Tasks follow the number of their array, so they are in order.
 		t.Each(r.From-1, func(j *job.Job) bool {
 			base, _, _ := strings.Cut(j.ID, "_")
 			number, _ := strconv.ParseInt(base, 10, 64)
@@ -142,14 +142,14 @@ func eachNamed(t *engine.Turn, ch *choice, fn func(*job.Job)) {
 	}
 }
 
-// resolve finds the selected jobs, over or not, in the order of submission, and
-// says which ids name none.
+// resolve finds the selected jobs, ended or not, in order of submission, and the
+// ids that match no job.
 func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []job.Job, missing []string, err error) {
 	return d.resolveThen(ctx, ch, over, nil)
 }
 
-// resolveThen calls then with those that are not over, before anything can
-// happen to them.
+// resolveThen calls then with the unfinished jobs before anything can happen to
+// them.
 func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []job.Job)) (found []job.Job, missing []string, err error) {
 	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true, then: then}
 	if err = d.live(ctx, &live); err != nil {
@@ -171,7 +171,7 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 			return ctx.Err()
 		})
 		if errors.Is(err, errTooMany) {
-			return nil, nil, problem.Newf(problem.TooMuch, "name fewer", "more than %d jobs are meant", maxResolved)
+			return nil, nil, problem.Newf(problem.TooMuch, "name fewer", "more than %d jobs are selected", maxResolved)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -191,26 +191,26 @@ func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then fu
 	return found, missing, nil
 }
 
-// maxResolved bounds the jobs one request can be about.
+// maxResolved bounds the jobs of one request.
 const maxResolved = 200_000
 
 var errTooMany = errors.New("too many jobs")
 
-// find is one job, over or not.
+// find is one job, ended or not.
 func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
 	ch, err := d.choose(c, api.Select{Words: []string{word}}, false)
 	if err != nil {
 		return job.Job{}, err
 	}
 	if ch.All || len(ch.Ranges) > 0 || len(ch.IDs) != 1 {
-		return job.Job{}, problem.Newf(problem.Invalid, "name one job by its id", "%.60s may be several jobs", word)
+		return job.Job{}, problem.Newf(problem.Invalid, "name one job by its id", "expected one job, found %.60s, which may be several", word)
 	}
 	found, _, err := d.resolve(ctx, &ch, true)
 	switch {
 	case err != nil:
 		return job.Job{}, err
 	case len(found) == 0:
-		return job.Job{}, problem.Newf(problem.NotFound, "berth list --all shows what there is", "no job %.60s", word)
+		return job.Job{}, problem.Newf(problem.NotFound, "berth list --all shows all jobs", "there is no job %.60s", word)
 	case len(found) > 1:
 		return job.Job{}, problem.Newf(problem.Invalid, "choose one of them, for example "+found[0].ID, "expected one job, found %[2]d named %.60[1]s", word, len(found))
 	}

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// forgetStep is how many jobs one transaction forgets, so that a commit
-	// never waits long behind it.
+	// forgetStep is how many jobs one transaction deletes, so that no commit
+	// waits long for it.
 	forgetStep = 500
-	// keptEvents is how many events stay.
+	// keptEvents is how many events are kept.
 	keptEvents = 100_000
 )
 
@@ -36,14 +36,13 @@ type memory interface {
 
 var _ memory = (*store.Store)(nil)
 
-// retain forgets what is old or too much: jobs that are over, their logs, and
-// events. What fails is told, and does not keep the rest from being done: on a
-// full disk nothing can be forgotten, but logs can be removed.
+// retain deletes what is too old or too much: finished jobs, their logs, and
+// events. An error is reported and does not stop the rest: on a full disk jobs
+// cannot be deleted, but logs can.
 func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (forgotten int, err error) {
 	forgotten, err = forget(now, cfg, m)
 	errs := []error{err}
-	// The directories of what was just forgotten go with those that an earlier
-	// berth did not get to.
+	// This includes directories that an earlier berth did not get to.
 	removed, err := expire(now, cfg, m, jobsDir, log)
 	errs = append(errs, err)
 	if forgotten > 0 {
@@ -61,7 +60,7 @@ func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 	return forgotten, errors.Join(errs...)
 }
 
-// forget drops jobs from the store, in small steps.
+// forget deletes jobs from the store, in small steps.
 func forget(now time.Time, cfg Config, m memory) (forgotten int, err error) {
 	var before time.Time
 	if cfg.History > 0 {
@@ -76,10 +75,9 @@ func forget(now time.Time, cfg Config, m memory) (forgotten int, err error) {
 	}
 }
 
-// expire removes the directories below jobsDir that nobody needs any more:
-// those of jobs that are forgotten, and those of jobs that are remembered but
-// ended too long ago for their logs to stay. It asks the store and not the
-// file system how old they are: a directory's times are its user's to set.
+// expire removes directories below jobsDir that are no longer needed: those of
+// forgotten jobs, and those of jobs that ended too long ago for their logs to be
+// kept. It takes ages from the store: a user can set the times of a directory.
 func expire(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (removed int, err error) {
 	dir, err := os.Open(filepath.Clean(jobsDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +125,8 @@ func expire(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 	return removed, nil
 }
 
-// expired reports whether a directory is a job's that nobody needs. A number
-// that no job had yet may be one that is just being submitted.
+// expired reports whether a directory belonged to a job and is no longer needed.
+// A number above the last one may be a job that is just being submitted.
 func expired(now time.Time, cfg Config, m memory, name string, last int64) (bool, error) {
 	number, ok := jobNumber(name)
 	if !ok || number > last {
@@ -144,8 +142,8 @@ func expired(now time.Time, cfg Config, m memory, name string, last int64) (bool
 	return cfg.Logs > 0 && j.State.Terminal() && j.EndedAt.Before(now.Add(-cfg.Logs)), nil
 }
 
-// jobNumber is the 17 of "17" and of "17_3". Anything else is no directory of
-// a job and left alone.
+// jobNumber is the 17 of "17" and of "17_3". A directory with any other name is
+// not a job's and is left alone.
 func jobNumber(name string) (int64, bool) {
 	base, index, isTask := strings.Cut(name, "_")
 	number, err := strconv.ParseInt(base, 10, 64)

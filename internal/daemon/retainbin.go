@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// binName is where directories wait to be removed, beside those of jobs.
+	// binName is where directories wait to be removed, next to those of jobs.
 	binName = ".removing"
-	// maxRemovals bounds one emptying; what is left waits for the next.
+	// maxRemovals bounds the files removed at a time; the rest waits for the
+	// next time.
 	maxRemovals = 200_000
 )
 
@@ -25,25 +26,24 @@ const (
 //     already, so that no link on the way is followed;
 //   - a link is removed as a link, and a directory opened only if it is one at
 //     that moment;
-//   - a directory is emptied only after it was moved into the bin, which is the
-//     daemon's and which nobody else may enter: its owner cannot put another in
-//     its place. What another file system is mounted on cannot be moved, and
-//     stays as it is.
+//   - a directory is emptied only after it was moved into the bin, which only
+//     the daemon may enter: its owner cannot put another in its place. A mount
+//     point cannot be moved, and stays.
 //
-// A subdirectory that is not empty is moved up into the bin as well, and gets
-// its turn there. So a tree of any depth takes three open files, no recursion
-// and no long path.
+// A subdirectory that is not empty is moved up into the bin as well and emptied
+// there. So a tree of any depth takes three open files, no recursion and no long
+// path.
 type bin struct {
 	jobs, dir int      // the directory of all jobs and the bin, both open
-	open      *os.File // what keeps the bin so
-	waiting   []string // what is in the bin
-	next      int      // number of the next thing thrown in
-	left      int      // how much may be removed this time
-	failed    error    // the first that could not be removed
+	open      *os.File // keeps dir open
+	waiting   []string // names in the bin
+	next      int      // number of the next entry
+	left      int      // how many files may still be removed this time
+	failed    error    // the first failure
 }
 
-// openBin makes the bin where it is missing. What an earlier daemon left in it
-// goes with the rest.
+// openBin creates the bin if it is missing. What an earlier daemon left in it is
+// removed too.
 func openBin(jobsDir *os.File) (*bin, error) {
 	jobs := int(jobsDir.Fd())
 	if err := unix.Mkdirat(jobs, binName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -63,12 +63,12 @@ func openBin(jobsDir *os.File) (*bin, error) {
 
 func (b *bin) close() { b.open.Close() }
 
-// throw moves a job's directory into the bin. From then on it is gone for all
-// but those who have it open.
+// throw moves a job's directory into the bin. After that only processes that
+// have it open can reach it.
 func (b *bin) throw(name string) error { return b.move(b.jobs, name, name) }
 
-// move gives an entry a name in the bin that nothing has there; the job's id
-// stays part of it, for those who read what could not be removed.
+// move gives an entry an unused name in the bin. The job's id stays part of it,
+// for messages about failures.
 func (b *bin) move(from int, name, id string) error {
 	for {
 		b.next++
@@ -81,7 +81,7 @@ func (b *bin) move(from int, name, id string) error {
 		case err == nil:
 			b.waiting = append(b.waiting, target)
 			return nil
-		case errors.Is(err, unix.ENOENT): // somebody was quicker
+		case errors.Is(err, unix.ENOENT): // already gone
 			return nil
 		case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR):
 			continue // left by an earlier daemon
@@ -90,8 +90,8 @@ func (b *bin) move(from int, name, id string) error {
 	}
 }
 
-// empty removes what is in the bin. What cannot be removed stays there until
-// the next time.
+// empty removes what is in the bin. What cannot be removed stays for the next
+// time.
 func (b *bin) empty() error {
 	for len(b.waiting) > 0 && b.left > 0 {
 		last := len(b.waiting) - 1
@@ -100,13 +100,13 @@ func (b *bin) empty() error {
 		b.remove(name)
 	}
 	if b.failed == nil && len(b.waiting) > 0 {
-		return fmt.Errorf("more than %d files: the others follow next time", maxRemovals)
+		return fmt.Errorf("more than %d files; the rest is removed next time", maxRemovals)
 	}
 	return b.failed
 }
 
-// remove ends one entry of the bin: a round takes out all it finds in it, and
-// there is another only for what somebody added meanwhile.
+// remove deletes one entry of the bin. A round deletes everything it finds in
+// it; another is needed only if its user added files meanwhile.
 func (b *bin) remove(name string) {
 	id, _, _ := strings.Cut(name, ".")
 	for b.left > 0 {
@@ -127,7 +127,8 @@ func (b *bin) remove(name string) {
 	b.waiting = append(b.waiting, name)
 }
 
-// round takes out what a directory holds, and says how much that was.
+// round deletes the contents of a directory and returns how many entries there
+// were.
 func (b *bin) round(name, id string) (taken int, err error) {
 	dir, err := openDir(b.dir, name)
 	if err != nil {
@@ -162,8 +163,8 @@ func (b *bin) fail(name string, err error) {
 	}
 }
 
-// unlink removes a file, a link, or a directory with nothing in it. One that
-// is not empty is ENOTEMPTY; one that is gone already is as good as removed.
+// unlink removes a file, a link, or an empty directory. A directory that is not
+// empty is ENOTEMPTY; a missing entry counts as removed.
 func unlink(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
@@ -195,9 +196,9 @@ func openDir(dir int, name string) (*os.File, error) {
 
 var errRoot = errors.New("root needs no permission")
 
-// ownDirectory lets the daemon of one user into a directory that a job has
-// locked. It changes the very directory it has opened, never what a link
-// points to. Root may enter anyway and changes nothing.
+// ownDirectory gives a private daemon access to a directory that a job has
+// locked. It changes only the directory it has opened, never the target of a
+// link. Root needs no access and changes nothing.
 func ownDirectory(dir int, name string) error {
 	if os.Geteuid() == 0 {
 		return errRoot

@@ -17,40 +17,40 @@ import (
 // everyone selects the jobs of all users.
 const everyone = "*"
 
-// heldState is the word for a queued job that is held.
+// heldState is the state name for queued jobs that are held.
 const heldState = "held"
 
-// choice is a selection, read.
+// choice is a parsed selection.
 type choice struct {
 	jobfile.Selection
 	user   string
 	name   string
 	states []job.State
-	held   bool // of those that are queued, only the held ones
-	narrow bool // something was said about which jobs
-	idle   bool // of those that run, only those that do not use their cards
+	held   bool // of the queued jobs, only those held
+	narrow bool // the selection has some criterion
+	idle   bool // of the running jobs, only those that do not use their GPUs
 	ids    map[string]bool
 }
 
-// maxRanges bounds the ranges of one request, so that a job is held against
-// few of them.
+// maxRanges bounds the ranges of one request, because every job is compared with
+// all of them.
 const maxRanges = 200
 
-// maxLast bounds the @ of one request: each is looked for in the store.
+// maxLast bounds the @ of one request: each is a lookup in the store.
 const maxLast = 100
 
-// choose reads a selection. own restricts what names no ids and no user to
-// the caller's own jobs: nobody means everyone's by "all".
+// choose parses a selection. own restricts a selection without ids and user to
+// the caller's own jobs, so that "all" never means every user's.
 func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 	sel, err := jobfile.ParseSelection(s.Words)
 	if err != nil {
-		return choice{}, problem.Newf(problem.Invalid, "ids are like 7, 1-3,7, 17_0, @ or all", "%v", err)
+		return choice{}, problem.Newf(problem.Invalid, "ids look like 7, 1-3,7, 17_0, @ or all", "%v", err)
 	}
 	ch := choice{Selection: sel, user: s.User, name: s.Name}
 	ch.All = ch.All || s.All
 	ch.narrow = !sel.Empty() || ch.All || s.Name != "" || s.User != "" || len(s.States) > 0
 	if len(sel.Last) > maxLast {
-		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d of your last jobs, at most %d are taken", len(sel.Last), maxLast)
+		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d of your last jobs are named; at most %d are accepted", len(sel.Last), maxLast)
 	}
 	for _, back := range sel.Last {
 		id, ok, err := d.store.LastOf(c.UID, c.Name, back)
@@ -66,7 +66,7 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 		return choice{}, err
 	}
 	if ch.Ranges = merged(ch.Ranges); len(ch.Ranges) > maxRanges {
-		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d ranges of ids, at most %d are taken", len(ch.Ranges), maxRanges)
+		return choice{}, problem.Newf(problem.TooMuch, "name fewer at a time", "%d ranges of ids are given; at most %d are accepted", len(ch.Ranges), maxRanges)
 	}
 	ch.ids = make(map[string]bool, len(ch.IDs))
 	for _, id := range ch.IDs {
@@ -81,7 +81,7 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 	return ch, nil
 }
 
-// readStates reads the states by their names. A held job is queued, too.
+// readStates parses state names. A held job is also queued.
 func (ch *choice) readStates(words []string) error {
 	queued := false
 	for _, word := range words {
@@ -90,7 +90,7 @@ func (ch *choice) readStates(words []string) error {
 		case word == heldState:
 			ch.held, state = true, job.Queued
 		case !slices.Contains(states, state):
-			return problem.Newf(problem.Invalid, "states are queued held running parked finished failed cancelled", "unknown state %.40q", word)
+			return problem.Newf(problem.Invalid, "", "state: expected queued, held, running, parked, finished, failed or cancelled, found %.40q", word)
 		}
 		queued = queued || word == string(job.Queued)
 		ch.states = append(ch.states, state)
@@ -125,7 +125,6 @@ func merged(ranges []jobfile.Range) []jobfile.Range {
 	return out
 }
 
-// named reports whether ids were given.
 func (ch *choice) named() bool { return len(ch.IDs)+len(ch.Ranges) > 0 }
 
 func unused(t *engine.Turn, j *job.Job) bool {
@@ -133,7 +132,7 @@ func unused(t *engine.Turn, j *job.Job) bool {
 	return is
 }
 
-// matches reports whether a job is meant.
+// matches reports whether a job is selected.
 func (ch *choice) matches(t *engine.Turn, j *job.Job) bool {
 	switch {
 	case ch.user != "" && j.User != ch.user,
@@ -146,7 +145,7 @@ func (ch *choice) matches(t *engine.Turn, j *job.Job) bool {
 	return !ch.named() || ch.hasID(j.ID)
 }
 
-// whyNot says in what a job differs from those that are meant.
+// whyNot says why a job is not selected.
 func (ch *choice) whyNot(j *job.Job) string {
 	switch {
 	case ch.user != "" && j.User != ch.user:
@@ -180,7 +179,7 @@ func (ch *choice) hasID(id string) bool {
 	return false
 }
 
-// filter is the same for jobs that are over.
+// filter is the same selection for finished jobs.
 func (ch *choice) filter() store.Filter {
 	f := store.Filter{IDs: ch.IDs, User: ch.user, Name: ch.name}
 	for _, r := range ch.Ranges {
@@ -194,17 +193,17 @@ func (ch *choice) filter() store.Filter {
 	return f
 }
 
-// wantsOver reports whether jobs that are over can match.
+// wantsOver reports whether finished jobs can match.
 func (ch *choice) wantsOver() bool {
 	return !ch.idle && (len(ch.states) == 0 || slices.ContainsFunc(ch.states, job.State.Terminal))
 }
 
-// wantsLive reports whether jobs that are not over can match.
+// wantsLive reports whether unfinished jobs can match.
 func (ch *choice) wantsLive() bool {
 	return len(ch.states) == 0 || slices.ContainsFunc(ch.states, func(s job.State) bool { return !s.Terminal() })
 }
 
-// everything reports whether no job is left out.
+// everything reports whether every job matches.
 func (ch *choice) everything() bool {
 	return ch.user == "" && ch.name == "" && len(ch.states) == 0 && !ch.idle && !ch.named()
 }

@@ -29,7 +29,7 @@ const (
 )
 
 // Serve runs a daemon until it is told to stop. Its errors are *problem.Problem
-// where a person can do something about them. Jobs go on without it.
+// where a person can act on them. Jobs keep running without it.
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
@@ -45,7 +45,7 @@ func Serve(ctx context.Context, opt Options) error {
 	return d.serve(ctx, stop)
 }
 
-// errStopped is how a daemon ends that was told to.
+// errStopped is the cause when a daemon was told to stop.
 var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
@@ -67,7 +67,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
 	d.greet(listeners)
-	_ = site.Notify("READY=1") // where nobody listens there is nobody to tell
+	_ = site.Notify("READY=1") // there may be no service manager
 	if d.opt.serving != nil {
 		d.opt.serving(d)
 	}
@@ -75,7 +75,7 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 		d.opt.Ready()
 	}
 	err = d.engine.Run(ctx, d.machine.Runner.Events())
-	// From here on nothing is accepted; what was asked is answered.
+	// From here on no request is accepted; pending ones are answered.
 	_ = site.Notify("STOPPING=1")
 	close(d.ended)
 	d.hub.close()
@@ -95,23 +95,23 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	} else if errors.Is(err, context.Canceled) {
 		return cause
 	}
-	p := problem.Newf(problem.Unable, "running jobs go on; start berth serve again once this is mended", "%v", err)
+	p := problem.Newf(problem.Unable, "running jobs continue; fix this and start berth serve again", "%v", err)
 	p.Err = err
 	return p
 }
 
-// listening is one place where the daemon can be reached.
+// listening is one address of the daemon.
 type listening struct {
 	name  string
 	serve func() error
 }
 
-// listen opens the socket, or takes over what a service manager opened, and
-// where the config says so a TCP port.
+// listen opens the socket, or takes the one that a service manager opened, and
+// the TCP port if one is configured.
 func (d *Daemon) listen() ([]listening, error) {
 	given, err := site.ActivationListeners()
 	if err != nil {
-		return nil, problem.Newf(problem.Refused, "", "sockets handed over by the service manager: %v", err)
+		return nil, problem.Newf(problem.Refused, "", "sockets passed by the service manager: %v", err)
 	}
 	var all []listening
 	for _, l := range given {
@@ -135,9 +135,9 @@ func (d *Daemon) listen() ([]listening, error) {
 	}
 	l, options, err := d.listenTCP(cfg)
 	if err != nil {
-		return nil, problem.Newf(problem.Refused, "docs/reference/config.md, section http", "listen on %s: %v", cfg.Listen, err)
+		return nil, problem.Newf(problem.Refused, "berth help config describes [http]", "listen on %s: %v", cfg.Listen, err)
 	}
-	// The port is the listener's word: 0 asks for any that is free.
+	// The listener knows the port: 0 asks for any free one.
 	return append(all, listening{l.Addr().String(), func() error { return d.server.ServeTCP(l, options) }}), nil
 }
 
@@ -154,7 +154,7 @@ func (d *Daemon) listenTCP(cfg *Config) (net.Listener, api.TCPOptions, error) {
 	return l, options, err
 }
 
-// greet says where the daemon is, to who started it by hand.
+// greet tells a person who started the daemon by hand where it is.
 func (d *Daemon) greet(listeners []listening) {
 	names := make([]string, len(listeners))
 	for i, l := range listeners {
@@ -179,8 +179,8 @@ func (d *Daemon) greet(listeners []listening) {
 	}
 }
 
-// hear acts on signals. It does nothing else, so that a daemon whose loop
-// hangs can still be told to stop.
+// hear handles signals. It does nothing else, so that a daemon whose loop hangs
+// can still be stopped.
 func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
 	for told := 0; ; {
 		select {
@@ -203,9 +203,9 @@ func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// endJobs ends what runs, and the daemon when nothing does any more. Who asks
-// again does not want to wait; a third time, and jobs that still have not ended
-// are left to their supervisors.
+// endJobs stops the running jobs, and then the daemon. A second signal shortens
+// the wait; after a third, jobs that have not ended are left to their
+// supervisors.
 func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 	d.engine.Do(ctx, func(t *engine.Turn) {
 		d.parting = true
@@ -213,7 +213,7 @@ func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 	})
 }
 
-// parted is true when nothing is left to wait for.
+// parted reports that there is nothing left to wait for.
 func (d *Daemon) parted(t *engine.Turn) bool {
 	if !d.parting || !t.Written() {
 		return false
@@ -222,8 +222,8 @@ func (d *Daemon) parted(t *engine.Turn) bool {
 	return running == 0
 }
 
-// attend keeps a watchdog content, and ends a daemon that has had nothing to
-// do for long.
+// attend notifies the watchdog, and ends a daemon that has been idle for long
+// enough.
 func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 	look := time.NewTicker(idleLook)
 	defer look.Stop()
@@ -238,13 +238,13 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-dog:
-			// Only a loop that turns is alive.
+			// Notify only if the loop still turns.
 			if d.do(ctx, func(t *engine.Turn) {}) == nil {
 				_ = site.Notify("WATCHDOG=1")
 			}
 		case <-look.C:
 			if d.idleFor(ctx) {
-				d.log.Info("stopping: nothing to do for long")
+				d.log.Info("stopping after being idle")
 				stop(errStopped)
 				return
 			}
@@ -252,9 +252,8 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// idleFor reports whether nobody came and nothing happened for as long as the
-// daemon is meant to stay. Then it takes no more jobs: one that was accepted
-// now would wait for the next daemon.
+// idleFor reports whether the daemon has been idle for as long as configured.
+// From then on it accepts no jobs: they would wait for the next daemon.
 func (d *Daemon) idleFor(ctx context.Context) bool {
 	limit := d.config().IdleExit
 	if limit <= 0 || d.server.Active() > 0 {
@@ -270,13 +269,13 @@ func (d *Daemon) idleFor(ctx context.Context) bool {
 	return err == nil && retired
 }
 
-// reload reads the config again. A broken one changes nothing.
+// reload reads the config again. An invalid one changes nothing.
 func (d *Daemon) reload(ctx context.Context) {
 	_ = site.Notify("RELOADING=1")
 	defer func() { _ = site.Notify("READY=1") }()
 	cfg, err := d.loadConfig()
 	if err != nil {
-		d.log.Error("the config is not taken over; the old one stays in force", "err", err)
+		d.log.Error("the new config is invalid; the old one stays in force", "err", err)
 		return
 	}
 	live, restart := cfg.Changed(*d.config())
@@ -289,7 +288,7 @@ func (d *Daemon) reload(ctx context.Context) {
 	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)
 }
 
-// publish passes on what is on disk.
+// publish passes on events that are on disk.
 func (d *Daemon) publish(events []job.Event) {
 	d.lastTold.Store(time.Now().UnixNano())
 	for _, ev := range events {
@@ -306,7 +305,7 @@ func (d *Daemon) publish(events []job.Event) {
 	d.hub.publish(events)
 }
 
-// tidy forgets what is older than the config wants kept.
+// tidy deletes what is older than the config allows.
 func (d *Daemon) tidy(ctx context.Context) {
 	timer := time.NewTimer(retainFirst)
 	defer timer.Stop()
@@ -320,8 +319,8 @@ func (d *Daemon) tidy(ctx context.Context) {
 		now := time.Now()
 		jumped := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
 		if last = now; jumped.Abs() > jumpAllowed {
-			// By a clock that was just set, everything may look old.
-			d.log.Warn("nothing is tidied: the clock was set", "by", jumped)
+			// Right after the clock was set, everything may look old.
+			d.log.Warn("the clock was changed; old data is not deleted this time", "by", jumped)
 			timer.Reset(retainEvery)
 			continue
 		}

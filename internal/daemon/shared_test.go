@@ -246,7 +246,7 @@ func TestLimitsOfUsers(t *testing.T) {
 	wantProblem(t, err, problem.TooMuch, "3")
 	ids := ann.submit(request(3, "gpus", "0.2").Jobs...)
 	_, err = l.d.Submit(l.ctx, ann.Caller, request(1))
-	wantProblem(t, err, problem.TooMuch, "3 jobs", "limit of 3")
+	wantProblem(t, err, problem.TooMuch, "3 unfinished jobs", "limit of 3")
 	l.untilState(ids[1], job.Running)
 	l.wantReasons(map[string]string{ids[2]: "limit per user is 2"})
 	_, err = l.d.Submit(l.ctx, bob.Caller, request(2))
@@ -333,7 +333,7 @@ func TestIdentify(t *testing.T) {
 		{uid, 1, fmt.Sprintf("%d nobody admin=true", uid)},   // and not the process's
 		{1, 1, "1 daemon admin=false"},
 		{1, gid, "1 daemon admin=false"},
-		{54321, 54321, "problem: no user has the uid 54321"},
+		{54321, 54321, "problem: there is no user with uid 54321"},
 	} {
 		if got := l.callAs(row.uid, row.gid); got != row.want {
 			t.Errorf("%d:%d is told %q, want %q", row.uid, row.gid, got, row.want)

@@ -10,9 +10,9 @@ import (
 	"berth/internal/sched"
 )
 
-// Snapshot is what the daemon decides on: ids, users and amounts, which the
-// lists of jobs and cards show to everybody too, and no command, name or path.
-// The engine waits for the copy alone.
+// Snapshot is the state that the daemon decides on: ids, users and amounts,
+// which are visible to every user anyway, and no command, name or path. The
+// engine waits only for the copy.
 func (d *Daemon) Snapshot(ctx context.Context, _ api.Caller) (json.RawMessage, error) {
 	var taken sched.Snapshot
 	if err := d.do(ctx, func(t *engine.Turn) { taken = sched.NewSnapshot(t.State()) }); err != nil {

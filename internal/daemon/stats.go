@@ -10,41 +10,39 @@ import (
 	"berth/internal/job"
 )
 
-// maxStatsWindow bounds the days a sum can have.
+// maxStatsWindow bounds the period.
 const maxStatsWindow = 3660 * day
 
-// statsSum sums up what happened in a window of time. It is fed with every job
-// that ended since the window began, those that ended after it too (they had
-// cards within it), and with those that run.
+// statsSum sums up a period. It is given every job that ended since the period
+// began, including those that ended after it, and the running jobs.
 //
 // What the numbers mean:
 //   - A job counts, in its line and on its local day, if it ended within the
-//     window.
-//   - GPU-hours are cards times the time they were held within the window, on
-//     the days they were; a share counts as that share. Only the last attempt
-//     is known of a job, so that what earlier ones used is not in them.
-//   - A wait is from submission to the start of the last attempt: a job that
-//     was retried waited longer than its user may have felt it did.
-//   - Utilisation is how much of the cards' time was given out. It is counted
-//     from the first submission known where that is later than the window's
-//     begin: before, there was nothing to give them to. Several jobs on one
-//     card at a time use it once.
-//   - Measured use is weighted with GPU time; jobs nothing was measured of are
-//     left out of it.
+//     period.
+//   - GPU-hours are the time that cards were held within the period, on the day
+//     they were held; a share counts as that part of a card. Only the last
+//     attempt of a job is known, so earlier attempts are not included.
+//   - A wait lasts from submission to the start of the last attempt, so it
+//     includes the time of earlier attempts.
+//   - Utilisation is the part of the cards' time that was allocated, counted
+//     from the first known submission if that is later than the beginning of
+//     the period. Several jobs on one card at a time count once.
+//   - Measured use is weighted with GPU time; jobs without a measurement are
+//     left out.
 type statsSum struct {
 	since, until time.Time
 	cards        int
-	user         string // only this one's jobs; empty: all
+	user         string // only this user's jobs; empty: all
 	local        *time.Location
 
-	first time.Time // the earliest submission of anyone
+	first time.Time // the earliest submission by any user
 	given cardTime
 	all   statsLine
 	users map[string]*statsLine
 	days  map[string]*statsLine
 }
 
-// newStatsSum makes an empty sum. Days are those of a place.
+// newStatsSum makes an empty sum, with days in a time zone.
 func newStatsSum(since, until time.Time, cards int, user string, local *time.Location) *statsSum {
 	if earliest := until.Add(-maxStatsWindow); since.Before(earliest) {
 		since = earliest
@@ -55,8 +53,8 @@ func newStatsSum(since, until time.Time, cards int, user string, local *time.Loc
 	}
 }
 
-// add takes one job into account. A job that never started had no wait and no
-// card, but it ended.
+// add counts one job. A job that never started has no wait and no GPU time, but
+// it ended.
 func (s *statsSum) add(j *job.Job) {
 	if !j.SubmittedAt.IsZero() && (s.first.IsZero() || j.SubmittedAt.Before(s.first)) {
 		s.first = j.SubmittedAt
@@ -73,7 +71,7 @@ func (s *statsSum) add(j *job.Job) {
 	s.held(j, user)
 }
 
-// held counts the cards a job had within the window, day by day.
+// held counts GPU time within the period, day by day.
 func (s *statsSum) held(j *job.Job, user *statsLine) {
 	if j.StartedAt.IsZero() || len(j.Grant.GPUs) == 0 {
 		return
@@ -118,13 +116,13 @@ func lineOf(lines map[string]*statsLine, key string) *statsLine {
 
 func (s *statsSum) dayOf(t time.Time) string { return t.In(s.local).Format(time.DateOnly) }
 
-// nextDay is when the next day of a place begins. Where clocks change at
-// midnight, or a whole day is left out, that is not its midnight.
+// nextDay is when the next day begins in a time zone. Where clocks change at
+// midnight, or a day is skipped, that is not at 00:00.
 func nextDay(t time.Time, local *time.Location) time.Time {
 	year, month, date := t.In(local).Date()
 	next := time.Date(year, month, date+1, 0, 0, 0, 0, local)
 	for next.Day() == date {
-		next = next.Add(15 * time.Minute) // offsets of places are multiples of it
+		next = next.Add(15 * time.Minute) // zone offsets are multiples of this
 	}
 	return next
 }
@@ -136,7 +134,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// result is the sum as it stands: users by what they had, days in order.
+// result is the sum: users by GPU time, days in order.
 func (s *statsSum) result() api.Stats {
 	stats := api.Stats{
 		Since: s.since, Until: s.until, GPUs: s.cards,
@@ -165,6 +163,6 @@ func (s *statsSum) utilisation() *float64 {
 	if s.first.IsZero() || seconds <= 0 {
 		return nil
 	}
-	util := min(s.given.seconds()/seconds, 1) // a card that is gone was given out once
+	util := min(s.given.seconds()/seconds, 1) // a card that was removed since still has allocated time
 	return &util
 }

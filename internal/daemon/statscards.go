@@ -2,25 +2,25 @@ package daemon
 
 import "time"
 
-// cardCells is into how many cells a window is cut.
+// cardCells is the number of cells in a period.
 const cardCells = 10_000
 
-// cardTime is how much of each card's time was given out, whoever had it. Jobs
-// may share a card, and then its time still counts once; so it has to be known
-// when each card was held, and not only for how long.
+// cardTime is how much of each card's time was allocated. Jobs may share a card,
+// and its time still counts once, so it must be known when each card was held,
+// not only for how long.
 //
-// The window is cut into cells, and a cell of a card is full at most. That is
-// exact, except in a cell in which several jobs on one card began or ended;
-// of a week, a cell is a minute. It costs the same for a hundred jobs and for
-// a million.
+// The period is cut into cells, and a card fills a cell at most once. That is
+// exact except in a cell where several jobs on one card began or ended; of a
+// week, a cell is a minute. It costs the same for a hundred jobs as for a
+// million.
 type cardTime struct {
 	since time.Time
 	cell  float64 // seconds
 	cards map[int]*cardCellsOf
 }
 
-// cardCellsOf is one card: what was held in a cell in part, and by how much
-// more than in the cell before it was held throughout.
+// cardCellsOf is one card: the parts of cells it was held, and the changes from
+// cell to cell in how much of it was held throughout.
 type cardCellsOf struct {
 	part []float64 // of a cell
 	step []float64
@@ -30,7 +30,7 @@ func newCardTime(since, until time.Time) cardTime {
 	return cardTime{since: since, cell: max(until.Sub(since).Seconds(), 0) / cardCells, cards: map[int]*cardCellsOf{}}
 }
 
-// add says that a card was held, for so large a part, within the window.
+// add records that this part of a card was held, within the period.
 func (c *cardTime) add(card int, from, to time.Time, weight float64) {
 	if c.cell <= 0 {
 		return
@@ -56,7 +56,7 @@ func (c *cardTime) add(card int, from, to time.Time, weight float64) {
 	}
 }
 
-// place is where a time lies, in cells.
+// place converts a time to cells.
 func (c *cardTime) place(t time.Time) float64 {
 	return min(max(t.Sub(c.since).Seconds()/c.cell, 0), cardCells)
 }

@@ -8,20 +8,20 @@ import (
 	"berth/internal/job"
 )
 
-// statsLine sums up the jobs of one user, one day, or all.
+// statsLine is the sum over the jobs of one user, one day, or all.
 type statsLine struct {
 	jobs, finished, failed, cancelled int
 
 	gpuSeconds float64
 	utilSum    float64 // percent times GPU-seconds
-	utilTime   float64 // GPU-seconds something was measured in
+	utilTime   float64 // GPU-seconds with a measurement
 
 	waits   waits
 	ran     int
 	runTime float64 // seconds
 }
 
-// ended counts a job that is over.
+// ended counts a finished job.
 func (l *statsLine) ended(j *job.Job) {
 	l.jobs++
 	switch j.State {
@@ -35,7 +35,7 @@ func (l *statsLine) ended(j *job.Job) {
 	if j.StartedAt.IsZero() {
 		return
 	}
-	// A clock that was set back makes nothing negative.
+	// Nothing becomes negative if the clock was set back.
 	l.ran++
 	l.runTime += max(0, j.EndedAt.Sub(j.StartedAt).Seconds())
 	if !j.SubmittedAt.IsZero() {
@@ -43,7 +43,7 @@ func (l *statsLine) ended(j *job.Job) {
 	}
 }
 
-// used counts time on cards.
+// used counts GPU time.
 func (l *statsLine) used(gpuSeconds float64, util *float64) {
 	l.gpuSeconds += gpuSeconds
 	if util != nil {
@@ -77,15 +77,15 @@ func (l *statsLine) public(key string) api.StatsLine {
 	return line
 }
 
-// maxWaits bounds what one line keeps for its percentiles.
+// maxWaits bounds the values kept for percentiles.
 const maxWaits = 200_000
 
 // waits is a distribution. Its percentiles are exact up to maxWaits values;
-// beyond, they are those of every second, every fourth value and so on, in the
-// order they came. Count, sum and maximum are always exact.
+// beyond that they are taken from every second value, every fourth, and so on.
+// Count, sum and maximum are always exact.
 type waits struct {
 	kept    []float64
-	every   int // one of so many is kept; 0 is 1
+	every   int // one in this many is kept; 0 means 1
 	count   int
 	sum     float64
 	highest float64
@@ -109,8 +109,8 @@ func (w *waits) add(seconds float64) {
 	w.every *= 2
 }
 
-// percentile is the smallest kept value that so large a part is not above. The
-// values have to be in order.
+// percentile is the smallest kept value that is at least as large as this part
+// of all. The values must be sorted.
 func (w *waits) percentile(part float64) *float64 {
 	rank := int(math.Ceil(part * float64(len(w.kept))))
 	value := w.kept[max(rank, 1)-1]

@@ -17,17 +17,17 @@ import (
 	"berth/internal/problem"
 )
 
-// A command is bounded by what the kernel takes: a single word, and not much
-// more than this in all.
+// A command is bounded by what the kernel accepts: a length per argument, and
+// not much more than this in all.
 const (
 	maxWord    = 128<<10 - 1
 	maxCommand = 1 << 20
 )
 
-// maxDependencies bounds how many other jobs the jobs of one request wait for.
+// maxDependencies bounds how many other jobs one request can wait for.
 const maxDependencies = 200_000
 
-// Submit takes jobs. They are on disk when it answers.
+// Submit accepts jobs. They are on disk when it returns.
 func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitReply, error) {
 	reply, err := d.submit(ctx, c, r)
 	if r.DryRun {
@@ -59,7 +59,7 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	return s.accept(ctx)
 }
 
-// submission is a request on its way to become jobs.
+// submission is a request being turned into jobs.
 type submission struct {
 	d       *Daemon
 	caller  api.Caller
@@ -70,24 +70,24 @@ type submission struct {
 	items   []item
 	jobs    []*job.Job // of all items, in order
 	environ []byte
-	notes   []string // on the job that is being read
-	bytes   int      // what all jobs say
+	notes   []string // about the job being read
+	bytes   int      // size of all specs
 
-	kinds  []job.Spec // one of each kind of request
-	kindOf []int      // and which item that is of
+	kinds  []job.Spec // one spec of each kind
+	kindOf []int      // and the item it comes from
 }
 
-// item is one spec of the request and the jobs it became.
+// item is one spec of the request and its jobs.
 type item struct {
 	asked jobfile.Asked
 	from  int // its jobs are jobs[from:to]
 	to    int
 	notes []string
-	// siblings are earlier items that it waits for. They have no ids yet.
+	// siblings are earlier items that it waits for, which have no ids yet.
 	siblings []sibling
 }
 
-// sibling is an item of the same request, and how it has to end.
+// sibling is an item of the same request, and how it must end.
 type sibling struct {
 	item int
 	on   job.Condition
@@ -98,15 +98,15 @@ func (s *submission) read(ctx context.Context) error {
 	r := s.request
 	switch {
 	case len(r.Jobs) == 0:
-		return problem.Newf(problem.Invalid, "", "the request holds no job")
+		return problem.Newf(problem.Invalid, "", "the request has no jobs")
 	case len(r.Jobs) > s.cfg.MaxSpecs:
-		return problem.Newf(problem.TooMuch, "send them in several requests", "%d jobs in one request, at most %d are taken", len(r.Jobs), s.cfg.MaxSpecs)
+		return problem.Newf(problem.TooMuch, "send them in several requests", "%d jobs in one request; at most %d are accepted", len(r.Jobs), s.cfg.MaxSpecs)
 	case r.Dir != "" && !filepath.IsAbs(r.Dir):
-		return problem.Newf(problem.Invalid, "", "dir: %.100q is not an absolute path", r.Dir)
+		return problem.Newf(problem.Invalid, "", "dir: expected an absolute path, found %.100q", r.Dir)
 	case strings.IndexByte(r.Dir, 0) >= 0 || len(r.Dir) > maxDir:
-		return problem.Newf(problem.Invalid, "", "dir: it holds a zero byte, or more than %d", maxDir)
+		return problem.Newf(problem.Invalid, "", "dir: it contains a NUL byte or is longer than %d bytes", maxDir)
 	case strings.IndexByte(r.Term, 0) >= 0 || len(r.Term) > maxTerm:
-		return problem.Newf(problem.Invalid, "", "term: it holds a zero byte, or more than %d", maxTerm)
+		return problem.Newf(problem.Invalid, "", "term: it contains a NUL byte or is longer than %d bytes", maxTerm)
 	case r.Umask != nil && (*r.Umask < 0 || *r.Umask > 0o777):
 		return problem.Newf(problem.Invalid, "", "umask: expected 0 to 0777, found %#o", *r.Umask)
 	}
@@ -122,7 +122,7 @@ func (s *submission) read(ctx context.Context) error {
 	return s.resolveAfter(ctx)
 }
 
-// located says which of several jobs a problem is about.
+// located says which of several jobs a problem concerns.
 func (s *submission) located(i int, err error) error {
 	if len(s.request.Jobs) == 1 {
 		return err
@@ -135,11 +135,11 @@ func (s *submission) located(i int, err error) error {
 	return fmt.Errorf("job %d: %w", i+1, err)
 }
 
-// readSpec reads one spec with the grammar all of berth shares.
+// readSpec parses one spec with the grammar that all of berth shares.
 func (s *submission) readSpec(spec *api.Spec) error {
 	asked, err := jobfile.Ask(spec.Pairs(), s.now, job.Defaults(), s.cfg.MaxArray)
 	if err != nil {
-		return problem.Newf(problem.Invalid, "docs/reference/jobspec.md lists the keys", "%v", err)
+		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
 	}
 	if err := s.setCommand(&asked.Spec, spec.Command); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *submission) readSpec(spec *api.Spec) error {
 		return err
 	}
 	if err := jobfile.CheckInject(&asked.Spec); err != nil {
-		return problem.Newf(problem.Invalid, "berth submit -- python train.py: words are told apart, a shell line is not", "%v", err)
+		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
 	if err := s.d.capable(&asked.Spec); err != nil {
 		return err
@@ -164,36 +164,36 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	return s.addJobs(asked)
 }
 
-// boundTime keeps a job within the time that any job has here, and one that
-// someone sits at within its own. Who asked for more is told.
+// boundTime lowers a time limit to the longest allowed, which is shorter for
+// interactive jobs, and adds a note.
 func (s *submission) boundTime(spec *job.Spec) {
 	if limit := s.cfg.JobTime; exceeds(spec, limit) {
 		if spec.TimeLimit > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("jobs have %s here", limit))
+			s.notes = append(s.notes, fmt.Sprintf("jobs are limited to %s here", limit))
 		}
 		spec.TimeLimit = limit
 	}
 	if limit := s.cfg.InteractiveTime; spec.Interactive && exceeds(spec, limit) && !s.caller.Admin {
-		s.notes = append(s.notes, fmt.Sprintf("interactive jobs end after %s here", limit))
+		s.notes = append(s.notes, fmt.Sprintf("interactive jobs are limited to %s here", limit))
 		spec.TimeLimit = limit
 	}
 }
 
-// exceeds reports whether a job may run longer than a limit that there is.
+// exceeds reports whether a job may run longer than the limit, if there is one.
 func exceeds(spec *job.Spec, limit time.Duration) bool {
 	return limit > 0 && (spec.TimeLimit <= 0 || spec.TimeLimit > limit)
 }
 
-// checkPriority keeps users from passing everybody: priority comes before the
-// fair share.
+// checkPriority keeps users from overtaking everyone: priority comes before fair
+// share.
 func (s *submission) checkPriority(priority int) error {
 	if s.caller.Admin || priority <= s.cfg.MaxPriority {
 		return nil
 	}
-	return problem.Newf(problem.Refused, "an administrator may; max_priority in the config is the bound", "priority %d: users may ask for %d at most", priority, s.cfg.MaxPriority)
+	return problem.Newf(problem.Refused, "only an administrator may exceed max_priority of the config", "priority: expected at most %[2]d, found %[1]d", priority, s.cfg.MaxPriority)
 }
 
-// dedups reports whether a job must not be the same as another.
+// dedups reports whether any job must not repeat another.
 func (s *submission) dedups() bool {
 	return slices.ContainsFunc(s.items, func(it item) bool { return it.asked.Dedup })
 }
@@ -207,17 +207,17 @@ func (s *submission) setCommand(spec *job.Spec, command api.Command) error {
 	case size == 0 || len(command.Argv) > 0 && command.Argv[0] == "" || len(command.Argv) == 0 && strings.TrimSpace(command.Shell) == "":
 		return problem.Newf(problem.Invalid, "berth submit -- python train.py", "the job has no command")
 	case size > maxCommand:
-		return problem.Newf(problem.TooMuch, "put it into a script", "the command has %d bytes, at most %d are taken", size, maxCommand)
+		return problem.Newf(problem.TooMuch, "put it into a script", "the command has %d bytes; at most %d are accepted", size, maxCommand)
 	case longest > maxWord:
-		return problem.Newf(problem.TooMuch, "put it into a script", "a word of the command has %d bytes, the system takes at most %d", longest, maxWord)
+		return problem.Newf(problem.TooMuch, "put it into a script", "an argument of the command has %d bytes; the system accepts at most %d", longest, maxWord)
 	case strings.IndexByte(command.Shell+strings.Join(command.Argv, ""), 0) >= 0:
-		return problem.Newf(problem.Invalid, "", "the command holds a zero byte")
+		return problem.Newf(problem.Invalid, "", "the command contains a NUL byte")
 	}
 	spec.Shell, spec.Argv = command.Shell, command.Argv
 	return nil
 }
 
-// setPlaces makes paths whole that were meant from where the caller stands.
+// setPlaces makes paths absolute that are relative to the caller's directory.
 func (s *submission) setPlaces(spec *job.Spec) {
 	from := s.request.Dir
 	if from == "" {
@@ -235,8 +235,8 @@ func (s *submission) setPlaces(spec *job.Spec) {
 	}
 }
 
-// addJobs makes the jobs of one spec: one, or the tasks of an array. No more
-// are made than could be queued at all.
+// addJobs makes the jobs of one spec: one, or the tasks of an array; never more
+// than could be queued.
 func (s *submission) addJobs(asked jobfile.Asked) error {
 	umask := -1
 	if s.request.Umask != nil {
@@ -252,10 +252,10 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 		most = min(most, own)
 	}
 	if from+tasks > most {
-		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request holds more than the %d jobs you may have queued", most)
+		return problem.Newf(problem.TooMuch, "submit fewer at a time", "the request has more than the %d jobs you may have queued", most)
 	}
 	if s.bytes += tasks * specBytes(&asked.Spec); s.bytes > maxRequestBytes {
-		return problem.Newf(problem.TooMuch, "put what they have in common into a script", "the jobs of this request say more than %d MiB in all", maxRequestBytes>>20)
+		return problem.Newf(problem.TooMuch, "put their common parts into a script", "the jobs of this request have more than %d MiB in all", maxRequestBytes>>20)
 	}
 	for range tasks {
 		s.jobs = append(s.jobs, &job.Job{
@@ -267,11 +267,11 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	return nil
 }
 
-// resolveAfter turns what jobs wait for into ids of jobs that exist.
+// resolveAfter turns `after` into ids of existing jobs.
 func (s *submission) resolveAfter(ctx context.Context) error {
 	waits := 0
-	known := map[string][]string{} // what was asked for to the ids it stands for
-	named := map[string]int{}      // items so far
+	known := map[string][]string{} // from the word in the request to the ids it names
+	named := map[string]int{}      // from a name to its item, among those so far
 	for i := range s.items {
 		it := &s.items[i]
 		if i > 0 && s.items[i-1].asked.Spec.Name != "" {
@@ -286,7 +286,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			if dep.Name != "" {
 				at, ok := named[dep.Name]
 				if !ok {
-					return s.located(i, problem.Newf(problem.Invalid, "ids are like 12, 17_3 or @; a name is that of an earlier job in the same file", "after: no job before it in this request is named %.60q", dep.Name))
+					return s.located(i, problem.Newf(problem.Invalid, "use an id like 12, 17_3 or @, or the name of an earlier job in the same file", "after: no earlier job of this request is named %.60q", dep.Name))
 				}
 				it.siblings = append(it.siblings, sibling{at, dep.On})
 				more += s.items[at].to - s.items[at].from
@@ -305,7 +305,7 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 			}
 		}
 		if waits += (len(after) + more) * (it.to - it.from); waits > maxDependencies {
-			return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all, at most %d are taken", waits, maxDependencies))
+			return s.located(i, problem.Newf(problem.TooMuch, "let one job wait for the array, and the others for that one", "the jobs of this request would wait for %d others in all; at most %d are accepted", waits, maxDependencies))
 		}
 		it.asked.Spec.After = after
 		for _, j := range s.jobs[it.from:it.to] {
@@ -326,7 +326,7 @@ func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error
 		return nil, err
 	}
 	if len(missing) > 0 || len(found) == 0 {
-		return nil, problem.Newf(problem.Refused, "berth list --all shows what there is", "after: there is no job %.60s", word)
+		return nil, problem.Newf(problem.Refused, "berth list --all shows all jobs", "after: there is no job %.60s", word)
 	}
 	ids := make([]string, len(found))
 	for i := range found {
@@ -335,8 +335,8 @@ func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error
 	return ids, nil
 }
 
-// number gives the jobs their ids. The tasks of an array carry the number of
-// the first of them, and their own index.
+// number assigns the ids. The tasks of an array have the number of the first one
+// and their index.
 func (s *submission) number(t *engine.Turn) {
 	t.Number(s.jobs)
 	for _, it := range s.items {
@@ -352,8 +352,7 @@ func (s *submission) number(t *engine.Turn) {
 	}
 }
 
-// joinSiblings lets an item's jobs wait for others of the same request, now
-// that these have ids.
+// joinSiblings adds dependencies within the request, now that the jobs have ids.
 func (s *submission) joinSiblings(it item) {
 	if len(it.siblings) == 0 {
 		return

@@ -141,7 +141,7 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 		{"no command", api.SubmitRequest{Jobs: []api.Spec{{}}}, problem.Invalid, []string{"no command"}},
 		{"a blank command", api.SubmitRequest{Jobs: []api.Spec{sh(" \t")}}, problem.Invalid, []string{"no command"}},
 		{"an empty word for a program", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Argv: []string{"", "x"}}}}}, problem.Invalid, []string{"no command"}},
-		{"a zero byte", api.SubmitRequest{Jobs: []api.Spec{sh("a\x00b")}}, problem.Invalid, []string{"zero byte"}},
+		{"a zero byte", api.SubmitRequest{Jobs: []api.Spec{sh("a\x00b")}}, problem.Invalid, []string{"NUL byte"}},
 		{"a line longer than the kernel takes", api.SubmitRequest{Jobs: []api.Spec{sh(long)}}, problem.TooMuch, []string{"131072", "131071"}},
 		{"a variable with a bad name", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "true"}, Env: map[string]string{"A-B": "x"}}}}, problem.Invalid, []string{"A-B"}},
 		{"a directory from nowhere", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Dir: "sub"}, problem.Invalid, []string{"absolute"}},

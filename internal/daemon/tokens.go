@@ -20,7 +20,7 @@ import (
 	"berth/internal/problem"
 )
 
-// Bounds on tokens for access from elsewhere.
+// Bounds on tokens for remote access.
 const (
 	tokensPerUser   = 20
 	tokensInAll     = 1000
@@ -31,8 +31,8 @@ const (
 	tokenSecretSize = 32
 )
 
-// tokenEntry is a token as it is kept: its secret's hash, never the secret.
-// The secret is random and long, so that a plain hash cannot be searched.
+// tokenEntry is a stored token: the hash of its secret, never the secret. The
+// secret is long and random, so a plain hash is safe.
 type tokenEntry struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
@@ -49,19 +49,19 @@ func (t *tokenEntry) public() api.Token {
 	return api.Token{ID: t.ID, Name: t.Name, User: t.User, Expires: t.Expires}
 }
 
-// good reports whether the token opens anything.
+// good reports whether the token is valid.
 func (t *tokenEntry) good(now time.Time) bool { return !t.revoked && now.Before(t.Expires) }
 
-// tokens is who may come in without the kernel's word on who they are.
+// tokens identify callers that the kernel cannot vouch for.
 type tokens struct {
-	changing sync.Mutex // held while a change is written, which may take a disk's time
+	changing sync.Mutex // held while a change is written, which may be slow
 	save     func(string) error
 
 	mu      sync.RWMutex
 	entries []tokenEntry // replaced as a whole, never changed in place
 }
 
-// newTokens takes up what was saved; save makes the list durable.
+// newTokens restores the saved tokens; save makes the list durable.
 func newTokens(saved string, save func(string) error) (*tokens, error) {
 	t := &tokens{save: save}
 	if saved == "" {
@@ -85,8 +85,8 @@ func (t *tokens) replace(entries []tokenEntry) {
 	t.entries = entries
 }
 
-// write makes a list durable, without what is revoked or has run out, and
-// puts it in force.
+// write makes a list durable, without revoked and expired tokens, and puts it
+// into effect.
 func (t *tokens) write(list []tokenEntry, now time.Time) error {
 	kept := slices.DeleteFunc(slices.Clone(list), func(e tokenEntry) bool { return !e.good(now) })
 	value, err := json.Marshal(kept)
@@ -100,17 +100,17 @@ func (t *tokens) write(list []tokenEntry, now time.Time) error {
 	return nil
 }
 
-// create makes a token with the rights of a user. Its secret is in the answer
-// and nowhere else.
+// create makes a token with a user's permissions. The secret is only in the
+// reply.
 func (t *tokens) create(user string, uid int, name string, ttl time.Duration, now time.Time) (api.Token, error) {
 	if ttl == 0 {
 		ttl = tokenTTL
 	}
 	switch {
 	case ttl < time.Second || ttl > maxTokenTTL:
-		return api.Token{}, problem.Newf(problem.Invalid, "", "a token is good for one second to %d days", maxTokenTTL/day)
+		return api.Token{}, problem.Newf(problem.Invalid, "", "ttl: expected one second to %d days", maxTokenTTL/day)
 	case len(name) > maxTokenName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return api.Token{}, problem.Newf(problem.Invalid, "", "a token's name is at most %d bytes of plain text", maxTokenName)
+		return api.Token{}, problem.Newf(problem.Invalid, "", "name: expected at most %d bytes of plain text", maxTokenName)
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
@@ -123,9 +123,9 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	}
 	switch {
 	case own >= tokensPerUser:
-		return api.Token{}, problem.Newf(problem.TooMuch, "revoke one that is not needed any more", "%s has %d tokens already, as many as a user may", user, own)
+		return api.Token{}, problem.Newf(problem.TooMuch, "revoke one that is no longer needed: berth token revoke", "%s already has %d tokens, the most per user", user, own)
 	case len(list) >= tokensInAll:
-		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are %d tokens already, as many as there may be", len(list))
+		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d tokens, the most for all users", len(list))
 	}
 	id := freshID(list)
 	secret := "berth_" + id + "_" + randomText(tokenSecretSize)
@@ -141,8 +141,8 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	return token, nil
 }
 
-// check finds the token a secret belongs to. How long it takes tells nothing
-// of a secret: only hashes are compared, each from end to end.
+// check finds the token of a secret. Its timing reveals nothing: only hashes are
+// compared, each from end to end.
 func (t *tokens) check(secret string, now time.Time) (tokenEntry, bool) {
 	hash := []byte(hashOf(secret))
 	for _, e := range t.current() {
@@ -153,8 +153,8 @@ func (t *tokens) check(secret string, now time.Time) (tokenEntry, bool) {
 	return tokenEntry{}, false
 }
 
-// list shows a user's tokens, or with all everybody's, by when they run
-// out. One that is revoked but still on disk is among them.
+// list shows a user's tokens, or with all every user's, by expiry. It includes
+// tokens that are revoked but still on disk.
 func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
 	found := []api.Token{}
 	for _, e := range t.current() {
@@ -168,9 +168,8 @@ func (t *tokens) list(uid int, all bool, now time.Time) []api.Token {
 	return found
 }
 
-// revoke ends a token at once, even where the disk does not take it: a leaked
-// one must not stay good for that. Other users' tokens do not exist for those
-// who are no administrators.
+// revoke ends a token at once, even if the disk is full: a leaked token must not
+// stay valid for that. Only administrators see other users' tokens.
 func (t *tokens) revoke(id string, uid int, admin bool) error {
 	t.changing.Lock()
 	defer t.changing.Unlock()
@@ -203,10 +202,10 @@ func freshID(list []tokenEntry) string {
 	}
 }
 
-// randomText is so many random bytes in letters and digits that survive being
-// typed.
+// randomText is this many random bytes as letters and digits that are easy to
+// type.
 func randomText(bytes int) string {
 	random := make([]byte, bytes)
-	_, _ = rand.Read(random) // it never fails: the program ends instead
+	_, _ = rand.Read(random) // never fails: the program would crash instead
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(random))
 }

@@ -14,24 +14,24 @@ import (
 	"berth/internal/store"
 )
 
-// twins knows which commands may be queued, running, or finished well, so that
-// --dedup can refuse to do the same work twice. It is filled when someone
-// first asks: most never do.
+// twins knows the work that is queued, running or finished successfully, so that
+// --dedup can refuse to repeat it. It is filled on first use, because most users
+// never need it.
 type twins struct {
-	turn sync.Mutex // of who asks, until what was asked for is on disk
+	turn sync.Mutex // held from the check until the jobs are on disk
 
 	mu     sync.Mutex
-	known  map[uint64][]string // what makes a job the same work, to ids; nil: not filled
-	filled int                 // how many there were when it was
-	added  int                 // and how many came since
+	known  map[uint64][]string // from a hash of the work to ids; nil: not filled
+	filled int                 // how many there were then
+	added  int                 // and how many were added since
 }
 
-// twinsSpare is how many may come before those that are long over are looked
-// for.
+// twinsSpare is how many may be added before it is filled again without finished
+// jobs.
 const twinsSpare = 10_000
 
-// work is what makes two jobs the same: whose it is, the command, where it
-// runs, what is set up before it, and the variables given for it.
+// work is what makes two jobs the same: user, command, directory, set-up and
+// variables.
 func work(uid int, s *job.Spec) []byte {
 	data, err := json.Marshal([]any{uid, s.Shell, s.Argv, s.Dir, s.Venv, s.Conda, s.Setup, s.Env})
 	if err != nil {
@@ -46,8 +46,8 @@ func identity(work []byte) uint64 {
 	return h.Sum64()
 }
 
-// check refuses a request that asks for work that is done or under way. Two
-// that ask at once are looked at one after the other: the caller holds turn.
+// check refuses work that is done or in progress. The caller holds turn, so that
+// two requests are checked one after the other.
 func (t *twins) check(ctx context.Context, s *submission) error {
 	within := map[uint64]bool{}
 	for i, it := range s.items {
@@ -60,7 +60,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 		asked := work(s.caller.UID, &it.asked.Spec)
 		key := identity(asked)
 		if within[key] {
-			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "the same job is in this request already"))
+			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "the same job is already in this request"))
 		}
 		within[key] = true
 		id, err := t.find(ctx, s.d, key, asked)
@@ -68,14 +68,14 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 			return err
 		}
 		if id != "" {
-			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "job %s is the same, and queued, running or finished well", id))
+			return s.located(i, problem.Newf(problem.Refused, "leave --dedup out to run it again", "job %s is the same and is queued, running or finished successfully", id))
 		}
 	}
 	return nil
 }
 
-// find is a job that is the same work; empty: there is none. Those that are
-// found to have failed, or to be forgotten, are not looked at again.
+// find is a job with the same work; empty: there is none. Jobs that have failed
+// or are forgotten are dropped.
 func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (string, error) {
 	for {
 		t.mu.Lock()
@@ -85,7 +85,7 @@ func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (
 			return "", nil
 		}
 		last := ids[len(ids)-1]
-		j, err := d.asItStands(ctx, last)
+		j, err := d.current(ctx, last)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return "", err
@@ -96,9 +96,9 @@ func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (
 	}
 }
 
-// asItStands is a job as the engine knows it: its end may not be on disk yet,
-// and whoever waited for it knows of it already.
-func (d *Daemon) asItStands(ctx context.Context, id string) (*job.Job, error) {
+// current is a job as the engine knows it: its end may not be on disk yet,
+// although a waiting client has seen it.
+func (d *Daemon) current(ctx context.Context, id string) (*job.Job, error) {
 	var j *job.Job
 	err := d.do(ctx, func(t *engine.Turn) {
 		if known, found := t.Find(id); found {
@@ -127,8 +127,8 @@ func (t *twins) drop(key uint64, id string) {
 	}
 }
 
-// fill reads what there is, once, and again after many have come: most of
-// those it knew are over by then.
+// fill reads the known jobs, and again after many were added: by then most have
+// ended.
 func (t *twins) fill(st *store.Store) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,7 +150,7 @@ func (t *twins) fill(st *store.Store) error {
 	return err
 }
 
-// add remembers jobs that are queued now.
+// add records newly queued jobs.
 func (t *twins) add(jobs []*job.Job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

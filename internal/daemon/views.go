@@ -5,8 +5,8 @@ import (
 	"berth/internal/job"
 )
 
-// view is a job as the caller may see it. What others run and where they
-// write it is theirs.
+// view is a job as the caller may see it. Other users' commands and paths are
+// hidden.
 func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.View {
 	v := j.View()
 	if reason, ok := reasons[j.ID]; ok && j.State == job.Queued {
@@ -21,10 +21,9 @@ func (d *Daemon) view(c api.Caller, j *job.Job, reasons map[string]string) job.V
 	return v
 }
 
-// maySee says whether the caller may know what a job runs.
+// maySee reports whether the caller may see what a job runs.
 func (d *Daemon) maySee(c api.Caller, j *job.Job) bool {
 	return mayTouch(c, j) || !d.opt.Places.Shared || d.config().ShowCommands == showAll
 }
 
-// showAll is the setting under which users see one another's commands.
 const showAll = "all"

@@ -12,17 +12,17 @@ import (
 	"berth/internal/problem"
 )
 
-// waitMost bounds one answer; who wants to wait longer asks again.
+// waitMost bounds one request; a client that wants to wait longer asks again.
 const waitMost = 60 * time.Second
 
-// Wait answers when the selected jobs are over, or when its time is up.
+// Wait returns when the selected jobs have ended, or when its time is up.
 func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
 	ch, err := d.choose(c, r.Select, true)
 	if err != nil {
 		return api.WaitReply{}, err
 	}
 	if !ch.narrow {
-		return api.WaitReply{}, problem.Newf(problem.Invalid, "name jobs by id, or say all", "no job is selected")
+		return api.WaitReply{}, problem.Newf(problem.Invalid, "name jobs by id, or give all", "no job is selected")
 	}
 	w, l, err := d.beginWait(ctx, &ch, r.Any)
 	if l != nil {
@@ -47,7 +47,7 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 	return d.waited(ctx, c, w)
 }
 
-// beginWait finds the jobs, and listens from that same moment on.
+// beginWait finds the jobs and subscribes to their events in the same turn.
 func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingFor, *listener, error) {
 	done, err := d.takeTurn(ctx)
 	if err != nil {
@@ -75,12 +75,11 @@ func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingF
 	return newWaiting(found, any), l, nil
 }
 
-// maxOverWaited bounds how many jobs that are over a name can stand for.
+// maxOverWaited bounds how many finished jobs a name can match.
 const maxOverWaited = 10_000
 
-// waitsForOver says whether jobs that are over are meant although no id names
-// them: by their name, so that a part of a sweep that failed early counts, and
-// by the state they are in.
+// waitsForOver reports whether finished jobs are selected without an id: by
+// name, so that a part of a sweep that failed early counts, or by state.
 func (d *Daemon) waitsForOver(ch *choice) (bool, error) {
 	if ch.named() || !ch.wantsOver() || ch.name == "" && len(ch.states) == 0 {
 		return false, nil
@@ -94,13 +93,13 @@ func (d *Daemon) waitsForOver(ch *choice) (bool, error) {
 		total += n
 	}
 	if total > maxOverWaited {
-		return false, problem.Newf(problem.TooMuch, "leave them out with --state queued,running", "%d jobs that are over are meant, at most %d are waited for", total, maxOverWaited)
+		return false, problem.Newf(problem.TooMuch, "leave them out with --state queued,running", "%d finished jobs match; at most %d are accepted", total, maxOverWaited)
 	}
 	return true, nil
 }
 
-// takeTurn lets one at a time copy what may be a long queue: nobody who asks
-// for it again and again is to take the machine from the others.
+// takeTurn lets one request at a time copy what may be a long queue, so that
+// repeated requests do not take the machine from others.
 func (d *Daemon) takeTurn(ctx context.Context) (done func(), err error) {
 	select {
 	case d.turn <- struct{}{}:
@@ -112,8 +111,8 @@ func (d *Daemon) takeTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// waited is how the jobs stand now. Nobody kept them meanwhile: a user may wait
-// for all jobs many times over.
+// waited reads the jobs again. They were not kept in memory: a user may wait for
+// all jobs many times over.
 func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.WaitReply, error) {
 	reply := api.WaitReply{Jobs: make([]job.View, 0, len(w.ids))}
 	ch := choice{ids: make(map[string]bool, len(w.ids))}
@@ -144,7 +143,7 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 	return reply, nil
 }
 
-// waitingFor is jobs, and how many of them are not over.
+// waitingFor is a set of jobs, and how many have not ended.
 type waitingFor struct {
 	ids  []string
 	over []bool
@@ -168,8 +167,7 @@ func (w *waitingFor) done() bool {
 	return w.open == 0 || w.any && w.open < len(w.ids)
 }
 
-// heard takes in how a job stands. One that was over may have been queued
-// again.
+// heard records a job's state. A job that had ended may have been requeued.
 func (w *waitingFor) heard(j *job.Job) {
 	i, meant := w.at[j.ID]
 	if !meant {

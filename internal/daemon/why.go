@@ -12,7 +12,7 @@ import (
 	"berth/internal/sched"
 )
 
-// Why is what a job waits for, or what became of it.
+// Why is what a job waits for, or how it ended.
 func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, error) {
 	j, err := d.find(ctx, c, id)
 	if err != nil {
@@ -20,8 +20,8 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	}
 	why := api.Why{Story: reason.Story{ID: j.ID}, State: string(j.State)}
 	if j.State == job.Queued {
-		// Of a long queue a story takes a while of the engine's time. Many who ask
-		// for one wait for one another and not in front of all other requests.
+		// In a long queue a story takes the engine some time. Requests for one
+		// wait for each other, and not ahead of all other requests.
 		done, err := d.takeTurn(ctx)
 		if err != nil {
 			return api.Why{}, err
@@ -29,9 +29,9 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		defer done()
 	}
 	err = d.do(ctx, func(t *engine.Turn) {
-		var g guesses
+		var g estimates
 		if !j.State.Terminal() {
-			g = d.guess(t, j.ID)
+			g = d.estimate(t, j.ID)
 		}
 		switch j.State {
 		case job.Queued:
@@ -51,22 +51,23 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	case err != nil:
 		return api.Why{}, err
 	case j.State == job.Running:
-		why.Text = fmt.Sprintf("it runs on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
+		why.Text = fmt.Sprintf("running on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
 		if why.PreemptedFor = j.PreemptedFor; j.PreemptedFor != "" {
-			why.Text += ", and is being " + reason.Preempted(j.PreemptedFor)
+			why.Text += ", being " + reason.Preempted(j.PreemptedFor)
 		}
 	case j.State.Terminal():
-		why.Text = "it is over: " + string(j.Outcome)
+		why.Text = "ended: " + string(j.Outcome)
 		if v := d.view(c, &j, nil); v.Reason != nil {
 			why.Text += ", " + *v.Reason
 		}
 	case why.Text == "":
-		why.Text = "it is about to start"
+		why.Text = "about to start"
 	}
 	return why, nil
 }
 
-// whyQueued tells the story of a queued job; it is run by the engine.
+// whyQueued fills in the story of a queued job. It runs in the engine's
+// goroutine.
 func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
 	if text := t.Gate(why.ID); text != "" {
 		why.Text, why.NoStart = text, reason.NoneGate
@@ -84,15 +85,15 @@ func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
 	why.Story = story
 }
 
-// guesses are what is expected of a job, for want of knowing; nil: nothing is.
-type guesses struct {
+// estimates are the estimates for a job; nil: there is none.
+type estimates struct {
 	run  *api.RunGuess
 	vram *api.VRAMGuess
 }
 
-// guess asks the engine, in whose goroutine it runs.
-func (d *Daemon) guess(t *engine.Turn, id string) guesses {
-	var g guesses
+// estimate asks the engine, in whose goroutine it runs.
+func (d *Daemon) estimate(t *engine.Turn, id string) estimates {
+	var g estimates
 	run, vram, _ := t.Guess(id)
 	if run.Mid > 0 {
 		g.run = &api.RunGuess{
@@ -109,8 +110,8 @@ func (d *Daemon) guess(t *engine.Turn, id string) guesses {
 	return g
 }
 
-// span is how long the job is expected to run, and whether that rests on runs.
-func (g *guesses) span() (s sched.Estimate, fromRuns bool) {
+// span is the estimated duration, and whether it comes from earlier jobs.
+func (g *estimates) span() (s sched.Estimate, fromRuns bool) {
 	if g.run == nil {
 		return s, false
 	}
@@ -118,9 +119,9 @@ func (g *guesses) span() (s sched.Estimate, fromRuns bool) {
 	return sched.Estimate{Low: seconds(g.run.LowS), Mid: seconds(g.run.MidS), High: seconds(g.run.HighS)}, g.run.Runs > 0
 }
 
-// end is when a running job is expected to be over; nil where nothing says, as
-// of one that has outlasted what was known.
-func (g *guesses) end(now time.Time, j *job.Job) *reason.Forecast {
+// end is when a running job is expected to end; nil without an estimate, or if
+// the job has outlasted it.
+func (g *estimates) end(now time.Time, j *job.Job) *reason.Forecast {
 	span, fromRuns := g.span()
 	if j.StartedAt.IsZero() {
 		return nil

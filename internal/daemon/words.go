@@ -7,27 +7,26 @@ import (
 	"berth/internal/problem"
 )
 
-// Bounds on what the jobs of a request, and all live jobs of one user, say in
-// letters: the tasks of an array repeat it, in the store each for itself. As
-// many jobs as a user may have fit easily where each says no more than
-// plainJob, and then nobody counts.
+// Bounds on the text in the jobs of a request, and in all unfinished jobs of one
+// user: every task of an array repeats it in the store. Jobs of up to plainJob
+// bytes are not counted, because as many as a user may have fit easily.
 const (
 	maxRequestBytes = 64 << 20
 	maxUserBytes    = 256 << 20
 	plainJob        = 16 << 10
-	maxDir          = 4096 // bytes; the kernel takes no longer path
+	maxDir          = 4096 // bytes, as in the kernel
 	maxTerm         = 256
 )
 
-// specBytes is what a job says in letters.
+// specBytes is the size of the text in a spec.
 func specBytes(s *job.Spec) int {
 	n := 0
 	s.Texts(func(text *string) { n += len(*text) })
 	return n
 }
 
-// roomFor says whether a user's live jobs may say so much more. It looks at
-// all of them, so it is asked only where that is much.
+// roomFor checks the text of all unfinished jobs of a user. It scans them, so it
+// is called only for large requests.
 func (d *Daemon) roomFor(t *engine.Turn, c api.Caller, more int) *problem.Problem {
 	have := 0
 	t.Each(0, func(j *job.Job) bool {
@@ -39,5 +38,5 @@ func (d *Daemon) roomFor(t *engine.Turn, c api.Caller, more int) *problem.Proble
 	if have+more <= maxUserBytes {
 		return nil
 	}
-	return problem.Newf(problem.TooMuch, "wait for some to end, or put what they say into a script", "your jobs that are not over say %d MiB, and would say more than %d", have>>20, maxUserBytes>>20)
+	return problem.Newf(problem.TooMuch, "wait for some to end, or move text into a script", "your unfinished jobs have %d MiB of text, and would exceed %d", have>>20, maxUserBytes>>20)
 }

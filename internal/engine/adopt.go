@@ -12,21 +12,21 @@ import (
 	"berth/internal/sched"
 )
 
-// A job can stand for a process that berth did not start. It is where it is,
-// so it takes no place in the line: it starts on its cards whatever fits, and
-// what is started there only watches.
+// A job can represent a process that berth did not start. The process is where
+// it is, so the job does not queue: it starts on those cards whether it fits or
+// not, and its supervisor only watches.
 
-// Adopt takes such a job, numbered and with the process in its spec. Like any
-// other it exists once it is on disk, and done says so.
+// Adopt accepts such a job, numbered and with the process in its spec. Like any
+// other it exists once it is on disk, which done reports.
 func (t *Turn) Adopt(j *job.Job, grant job.Grant, done func(error)) {
 	if j.Spec.Adopt == nil {
-		panic("bug: job " + j.ID + " is adopted, and stands for no process")
+		panic("bug: job " + j.ID + " is adopted and names no process")
 	}
 	t.Accept(Batch{Jobs: []*job.Job{j}, Done: done})
 	j.Grant = grant
 }
 
-// Adopted is the job that stands for this process, if one does.
+// Adopted is the job that represents this process, if there is one.
 func (t *Turn) Adopted(p job.Process) (id string, found bool) {
 	for id, j := range t.line.jobs {
 		if j.Spec.Adopt != nil && *j.Spec.Adopt == p {
@@ -41,9 +41,9 @@ func (t *Turn) Adopted(p job.Process) (id string, found bool) {
 	return id, found
 }
 
-// OverLimit says why a limit keeps the user from holding one job more, on so
-// many cards; empty: none does. What is not started yet counts as well, since it
-// takes no place in the line.
+// OverLimit says why a limit keeps the user from holding one more job on this
+// many cards; empty: none does. Adopted jobs that have not started yet count
+// too, because they are not in the queue.
 func (t *Turn) OverLimit(user string, cards int) string {
 	limit, own := t.cfg.Limits.Users[user]
 	if !own {
@@ -59,7 +59,7 @@ func (t *Turn) OverLimit(user string, cards int) string {
 	for _, a := range t.attempts.active {
 		count(a.job)
 	}
-	for id := range t.line.strangers {
+	for id := range t.line.adopted {
 		count(t.line.jobs[id])
 	}
 	t.changes.eachStaged(func(j *job.Job) {
@@ -69,24 +69,24 @@ func (t *Turn) OverLimit(user string, cards int) string {
 	})
 	switch {
 	case limit.Jobs > 0 && use.Jobs >= limit.Jobs:
-		return fmt.Sprintf("%s has %d running jobs, which is the limit", user, use.Jobs)
+		return fmt.Sprintf("%s already runs %d jobs, which is the limit", user, use.Jobs)
 	case limit.GPUs > 0 && use.GPUs+float64(cards) > limit.GPUs:
-		return fmt.Sprintf("%s holds %g GPUs; with %d more the limit of %g would be passed", user, use.GPUs, cards, limit.GPUs)
+		return fmt.Sprintf("%s holds %g GPUs and this job needs %d more; the limit is %g", user, use.GPUs, cards, limit.GPUs)
 	}
 	return ""
 }
 
-// watchStrangers starts what watches the processes that jobs stand for. It
-// comes after the decision and asks nobody: the memory is taken.
-func (t *Turn) watchStrangers(decided []*job.Job) []*job.Job {
-	if t.stopping || len(t.line.strangers) == 0 {
+// watchAdopted starts watching adopted processes. It runs after the decision,
+// because their memory is in use already.
+func (t *Turn) watchAdopted(decided []*job.Job) []*job.Job {
+	if t.stopping || len(t.line.adopted) == 0 {
 		return decided
 	}
 	var planned []sched.Start
-	for _, id := range slices.Sorted(maps.Keys(t.line.strangers)) {
+	for _, id := range slices.Sorted(maps.Keys(t.line.adopted)) {
 		j := t.line.jobs[id]
 		if !t.alive(*j.Spec.Adopt) {
-			t.finish(j, job.Lost, strangerEnded(j))
+			t.finish(j, job.Lost, adoptedEnded(j))
 			continue
 		}
 		planned = append(planned, sched.Start{Job: id, Grant: j.Grant})
@@ -107,27 +107,27 @@ func (t *Turn) alive(p job.Process) bool {
 	return run.Alive(p)
 }
 
-// startText is what an event adds to the start of a job.
+// startText is the text of a job's start event.
 func startText(j *job.Job) string {
 	if j.Spec.Adopt == nil {
 		return ""
 	}
-	return fmt.Sprintf("process %d is accounted for from here on", j.Spec.Adopt.PID)
+	return fmt.Sprintf("berth accounts for process %d from now on", j.Spec.Adopt.PID)
 }
 
-func strangerEnded(j *job.Job) string {
-	return fmt.Sprintf("adopted: process %d ended; its exit status is not berth's to know", j.Spec.Adopt.PID)
+func adoptedEnded(j *job.Job) string {
+	return fmt.Sprintf("adopted: process %d ended; berth cannot know its exit status", j.Spec.Adopt.PID)
 }
 
-// GoesOn says of a job that stands for a process what becomes of that one when
-// the job is given up: nothing.
+// GoesOn says what happens to an adopted process when its job is cancelled:
+// nothing.
 func GoesOn(j *job.Job) string {
-	return fmt.Sprintf("no longer accounted for; process %d goes on", j.Spec.Adopt.PID)
+	return fmt.Sprintf("no longer accounted for; process %d keeps running", j.Spec.Adopt.PID)
 }
 
-// judgeStranger reads the end of a watcher. How the process itself ended
-// nobody can know who is not its parent, so it never ended well.
-func judgeStranger(j *job.Job, r keep.Record) ruling {
+// judgeAdopted judges the end of a watcher. Only a parent learns how a process
+// ended, so an adopted job never counts as successful.
+func judgeAdopted(j *job.Job, r keep.Record) ruling {
 	switch {
 	case job.Stop(r.Stop) == job.StopCancel, r.Stop != "" && j.Stop == job.StopCancel:
 		return ruling{outcome: job.WasCancelled, detail: said(j, GoesOn(j))}
@@ -136,17 +136,17 @@ func judgeStranger(j *job.Job, r keep.Record) ruling {
 	case r.Launch != "":
 		return ruling{outcome: job.Launch, detail: r.Launch}
 	case r.Signal == 0 && r.ExitCode == 0:
-		return ruling{outcome: job.Lost, detail: strangerEnded(j)}
+		return ruling{outcome: job.Lost, detail: adoptedEnded(j)}
 	}
 	how := job.Exited(r.ExitCode)
 	if r.Signal != 0 {
 		how = job.Signalled(keep.SignalName(r.Signal))
 	}
-	return ruling{outcome: job.Lost, detail: fmt.Sprintf("adopted: what watched process %d was ended (%s); it is no longer accounted for", j.Spec.Adopt.PID, how)}
+	return ruling{outcome: job.Lost, detail: fmt.Sprintf("adopted: the supervisor watching process %d was stopped (%s); the process is no longer accounted for", j.Spec.Adopt.PID, how)}
 }
 
-// watch turns an order into one that only watches: nothing of what the job
-// says of its cards and limits is the watcher's.
+// watch turns an order into one that only watches: the job's cards and limits
+// are not the watcher's.
 func (l *Launcher) watch(j *job.Job, o keep.Order) keep.Order {
 	self, err := os.Executable()
 	if err != nil {

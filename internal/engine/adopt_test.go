@@ -126,13 +126,13 @@ func TestHowAnAdoptedProcessEnds(t *testing.T) {
 		detail  string
 	}{
 		{name: "its end is lost, and never a success", state: job.Failed, outcome: job.Lost,
-			detail: "adopted: process 4242 ended; its exit status is not berth's to know"},
+			detail: "adopted: process 4242 ended; berth cannot know its exit status"},
 		{name: "cancelling it ends the accounting only", cancel: true, record: keep.Record{Stop: string(job.StopCancel), Signal: 15}, state: job.Cancelled, outcome: job.WasCancelled,
-			detail: "cancelled by bob: no longer accounted for; process 4242 goes on"},
+			detail: "cancelled by bob: no longer accounted for; process 4242 keeps running"},
 		{name: "a process that ended before the cancelling was heard of has ended", cancel: true, state: job.Failed, outcome: job.Lost,
-			detail: "adopted: process 4242 ended; its exit status is not berth's to know"},
+			detail: "adopted: process 4242 ended; berth cannot know its exit status"},
 		{name: "a watcher that was killed says so", record: keep.Record{Signal: 9}, state: job.Failed, outcome: job.Lost,
-			detail: "adopted: what watched process 4242 was ended (signal:KILL); it is no longer accounted for"},
+			detail: "adopted: the supervisor watching process 4242 was stopped (signal:KILL); the process is no longer accounted for"},
 		{name: "a watcher that cannot be started is a failed launch", record: keep.Record{Launch: "no berth"}, state: job.Failed, outcome: job.Launch, detail: "no berth"},
 	}
 	for _, test := range tests {
@@ -211,7 +211,7 @@ func TestAnAdoptedProcessIsFoundAgain(t *testing.T) {
 			before: func(r *rig) { r.step(); r.step() },
 			want: func(t *testing.T, r *rig) {
 				r.wantRow("1", job.Failed, job.Lost)
-				if row := r.row("1"); !strings.Contains(row.Detail, "process 4242 goes on") {
+				if row := r.row("1"); !strings.Contains(row.Detail, "process 4242 keeps running") {
 					t.Errorf("lost as %q", row.Detail)
 				}
 			},

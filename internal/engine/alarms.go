@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// alarms are jobs that wait for a time. The next is found without looking at
-// the others: a hundred thousand that begin tomorrow cost a round nothing.
+// alarms are jobs that wait for a time. The next one is found without a scan, so
+// a hundred thousand jobs that begin tomorrow cost nothing per round.
 type alarms struct {
 	at   map[string]time.Time
-	heap alarmHeap // may hold alarms that were moved or taken away
+	heap alarmHeap // may contain alarms that were moved or removed
 }
 
 func newAlarms() alarms { return alarms{at: map[string]time.Time{}} }
@@ -28,7 +28,7 @@ func (a *alarms) remove(id string) {
 	}
 }
 
-// tidy drops what was moved or taken away once it is more than what is left.
+// tidy drops moved and removed alarms once they are the majority.
 func (a *alarms) tidy() {
 	if len(a.heap) <= 2*len(a.at)+64 {
 		return
@@ -40,7 +40,7 @@ func (a *alarms) tidy() {
 	heap.Init(&a.heap)
 }
 
-// first is the alarm that rings next.
+// first is the next alarm.
 func (a *alarms) first() (next alarm, ok bool) {
 	for len(a.heap) > 0 {
 		next = a.heap[0]

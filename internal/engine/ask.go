@@ -12,10 +12,11 @@ import (
 	"berth/internal/sched"
 )
 
-// What a turn can be asked. What one part knows alone is that part's to say.
+// Questions that a Turn answers. What concerns one part alone is answered by
+// that part.
 
-// State is what the next decision rests on. It is good until the turn is over:
-// who keeps it makes a snapshot of it.
+// State is what the next decision is based on. It is valid only during the turn:
+// to keep it, make a snapshot.
 func (t *Turn) State() sched.State {
 	t.line.queue.Tick(t.Now)
 	s := sched.State{
@@ -32,7 +33,7 @@ func (t *Turn) State() sched.State {
 	return s
 }
 
-// shares fills in what the plan needs to know of users and arrays.
+// shares fills in users and arrays.
 func (t *Turn) shares(s *sched.State) {
 	s.DefaultLimit, s.Limits = t.cfg.Limits.Default, t.cfg.Limits.Users
 	s.Pools, s.InUse = map[string]int{}, map[string]sched.Use{}
@@ -63,10 +64,10 @@ func (t *Turn) capMiB(r sched.Request) int64 {
 	}, r)
 }
 
-// Owned counts a user's jobs that are not over, staged ones included.
+// Owned counts a user's unfinished jobs, including staged ones.
 func (t *Turn) Owned(user string) int { return t.line.owned[user] + t.changes.stagedOf[user] }
 
-// Size counts the jobs that are not over, staged ones included.
+// Size counts the unfinished jobs, including staged ones.
 func (t *Turn) Size() int {
 	size := len(t.line.jobs)
 	for _, b := range t.changes.staged {
@@ -75,19 +76,19 @@ func (t *Turn) Size() int {
 	return size
 }
 
-// Live reports how many jobs are queued and running.
+// Live counts queued and running jobs.
 func (t *Turn) Live() (queued, running int) {
 	return len(t.line.jobs) - len(t.attempts.active), len(t.attempts.active)
 }
 
-// Written reports whether everything that happened so far is on disk, and
-// told. Until then an end has not been seen by anyone.
+// Written reports whether everything that happened so far is on disk and
+// published.
 func (t *Turn) Written() bool { return t.changes.written() }
 
 // Stopping reports whether berth was told to stop.
 func (t *Turn) Stopping() bool { return t.stopping }
 
-// Find is a job that is not over, or one whose end is not on disk yet.
+// Find is an unfinished job, or one whose end is not on disk yet.
 func (t *Turn) Find(id string) (*job.Job, bool) {
 	if j, ok := t.line.jobs[id]; ok {
 		return j, true
@@ -96,7 +97,7 @@ func (t *Turn) Find(id string) (*job.Job, bool) {
 	return j, ok
 }
 
-// EachUnwritten calls fn with the jobs that are over, but not yet on disk.
+// EachUnwritten visits the jobs whose end is not on disk yet.
 func (t *Turn) EachUnwritten(fn func(*job.Job)) {
 	for id, j := range t.changes.rows {
 		if _, live := t.line.jobs[id]; !live {
@@ -118,10 +119,10 @@ func (t *Turn) Next(n int) []*job.Job {
 	return list
 }
 
-// Position is a job's place in the line, from 1; 0 if it is behind a gate.
+// Position is a job's place in the queue, from 1; 0 if it is behind a gate.
 func (t *Turn) Position(id string) int { return sched.Position(t.State(), id) }
 
-// Blocked says why nothing at all can start now; empty if something could.
+// Blocked says why no job can start at all; empty: jobs can start.
 func (t *Turn) Blocked() string {
 	switch {
 	case t.stopping:
@@ -134,17 +135,17 @@ func (t *Turn) Blocked() string {
 	return ""
 }
 
-// Why says in a sentence what a queued job waits for.
+// Why says why a queued job waits.
 func (t *Turn) Why(id string) string { return t.Reasons([]string{id})[id] }
 
-// Gate says what keeps a queued job out of the line however much room there
-// is; empty: nothing does.
+// Gate says what keeps a queued job from starting however much room there is;
+// empty: nothing does.
 func (t *Turn) Gate(id string) string {
-	return setAside(t.line.jobs[id], t.line.why(t.Now, id))
+	return afterPreemption(t.line.jobs[id], t.line.why(t.Now, id))
 }
 
-// Reasons says of each queued job what it waits for, at about the price of
-// one decision.
+// Reasons says why each of these queued jobs waits, at about the cost of one
+// decision.
 func (t *Turn) Reasons(ids []string) map[string]string {
 	reasons := make(map[string]string, len(ids))
 	var inLine []string
@@ -165,13 +166,13 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 		return reasons
 	}
 	for i, text := range sched.Sentences(t.State(), inLine) {
-		reasons[inLine[i]] = setAside(t.line.jobs[inLine[i]], text)
+		reasons[inLine[i]] = afterPreemption(t.line.jobs[inLine[i]], text)
 	}
 	return reasons
 }
 
-// Guess is how long a job that is not over is expected to run and what memory
-// it is expected to need, with what that rests on.
+// Guess is the estimated duration and memory of an unfinished job, with their
+// sources.
 func (l *line) Guess(id string) (predict.Estimate, predict.Memory, bool) {
 	j, live := l.jobs[id]
 	if !live {
@@ -181,8 +182,8 @@ func (l *line) Guess(id string) (predict.Estimate, predict.Memory, bool) {
 	return l.expect.book.Duration(l.ask(j)), memory, true
 }
 
-// Feasible says of the first job that can never run here why; empty: all can.
-// Before any card was ever seen that cannot be known, and nothing is refused.
+// Feasible says why the first infeasible job can never run here; empty: all can.
+// Until a card was seen that is unknown, and nothing is refused.
 func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why string) {
 	if len(t.cards.known) == 0 {
 		return 0, ""
@@ -197,14 +198,14 @@ func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why string) 
 	return 0, ""
 }
 
-// Running is a job on its cards, with what is known of its use right now.
+// Running is a running job with its current use.
 type Running struct {
 	Job     *job.Job
 	NowMiB  int64 // on the card where it uses most; -1: not known
 	PeakMiB int64
 }
 
-// Running lists what runs, oldest first.
+// Running lists the running jobs, oldest first.
 func (s *attempts) Running() []Running {
 	list := make([]Running, 0, len(s.active))
 	for id, a := range s.active {
@@ -221,8 +222,7 @@ func (s *attempts) Running() []Running {
 	return list
 }
 
-// Copy is a job as it stands now, with what was measured of it so far. Nothing
-// in it changes any more.
+// Copy is a copy of a job as it is now, with what was measured so far.
 func (s *attempts) Copy(j *job.Job) job.Job {
 	c := *j
 	a := s.active[j.ID]
@@ -252,8 +252,7 @@ func (s *attempts) Supervises(pid int) (id string, found bool) {
 	return "", false
 }
 
-// NowMiB is what a running job uses on a card at the moment, and the most it
-// used there.
+// NowMiB is what a running job uses on a card now, and its peak there.
 func (c *cards) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) {
 	nowMiB, known = c.meter.Now(id)[card]
 	return nowMiB, c.meter.Peak(id)[card], known
@@ -262,7 +261,7 @@ func (c *cards) NowMiB(id string, card int) (nowMiB, peakMiB int64, known bool) 
 // Cards is the last reading of each card.
 func (c *cards) Cards() []sched.Card { return c.list() }
 
-// Devices is every card that is known, as it was last seen.
+// Devices is every known card as last seen.
 func (c *cards) Devices() []gpu.Device {
 	devices := slices.Collect(maps.Values(c.known))
 	slices.SortFunc(devices, func(a, b gpu.Device) int { return a.Index - b.Index })
@@ -272,27 +271,26 @@ func (c *cards) Devices() []gpu.Device {
 // Device is a card as it was last read.
 func (c *cards) Device(uuid string) (gpu.Device, bool) { return c.device(uuid) }
 
-// HealthOf is how a card stands.
+// HealthOf is the health of a card.
 func (c *cards) HealthOf(uuid string) gpu.Verdict { return c.health.Of(uuid) }
 
-// PausedBy says who paused a card; empty: nobody did.
+// PausedBy says who paused a card; empty: it is not paused.
 func (c *cards) PausedBy(uuid string) string { return c.paused[uuid] }
 
-// ReadAt is when the cards were last read, and why they could not be since.
+// ReadAt is when the cards were last read, and why they could not be read since.
 func (c *cards) ReadAt() (at time.Time, trouble error) { return c.arrived, c.err }
 
-// SeenAt is when a card was last read; the zero time: never since berth began.
+// SeenAt is when a card was last read; zero: not since berth started.
 func (c *cards) SeenAt(index int) time.Time { return c.seen[index] }
 
-// FailedAt is when the last look at the cards that failed did so.
+// FailedAt is when reading the cards last failed.
 func (c *cards) FailedAt() time.Time { return c.failed }
 
-// Look asks for a newer look at the cards than there is. With nothing to do
-// nobody else would.
+// Look asks for a new reading of the cards, which an idle engine would not make.
 func (c *cards) Look() { c.asked = true }
 
-// Occupants are the processes on each card, as they were last read. Of a card
-// that hides them there is no entry.
+// Occupants are the processes on each card as last read. A card that hides them
+// has no entry.
 func (c *cards) Occupants() map[int][]gpu.Process {
 	occupants := make(map[int][]gpu.Process, len(c.known))
 	for index, d := range c.known {
@@ -303,9 +301,8 @@ func (c *cards) Occupants() map[int][]gpu.Process {
 	return occupants
 }
 
-// Occupied is the grant of a process that is on these cards already, or is
-// about to be. Others may join it: berth does not know what it was promised.
-// A budget of nothing would read as "the whole card".
+// Occupied is the grant of a process that uses these cards already. Other jobs
+// may join it. A budget of zero would mean the whole card.
 func (c *cards) Occupied(indices []int, budgetMiB int64) job.Grant {
 	g := job.Grant{GPUs: indices, BudgetMiB: max(1, budgetMiB), CardMiB: c.smallest(indices)}
 	for _, index := range indices {
@@ -317,9 +314,9 @@ func (c *cards) Occupied(indices []int, budgetMiB int64) job.Grant {
 // Others is what other berths hold on this machine's cards.
 func (b *bookings) Others() []gpu.Entry { return slices.Clone(b.others) }
 
-// OwnerOf is the job that a process on a card belongs to, or the booking of
-// another berth's; empty: nobody's. Not known is what a number means that
-// comes from another PID namespace.
+// OwnerOf is the job that a process on a card belongs to, or another berth's
+// booking; empty: an external process. A number from another PID namespace is
+// not known.
 func (b *bookings) OwnerOf(pid int) (key string, known bool) {
 	key, owned, known := b.owners.Owner(pid)
 	if !owned {
@@ -328,22 +325,22 @@ func (b *bookings) OwnerOf(pid int) (key string, known bool) {
 	return key, known
 }
 
-// Shows reports whether the last look is young enough to be shown, and no
-// older than the end of a job.
+// Shows reports whether the last reading is recent enough to show and newer than
+// the last end of a job.
 func (t *Turn) Shows(youngest time.Duration) bool {
 	return t.cards.err == nil && !t.cards.wantsLook(t.Now, youngest)
 }
 
-// Ready says whether the last look at the cards is new enough to place jobs by.
+// Ready reports whether the last reading is recent enough to place jobs.
 func (t *Turn) Ready() bool { return !t.cards.wantsLook(t.Now, t.cards.freshFor()) }
 
-// Resting reports whether the cards are left alone, as nobody has had any use
-// for them for long. The first look after that may take the driver a moment.
+// Resting reports whether the cards are not polled because they have been idle
+// for long. The first reading after that may be slow.
 func (t *Turn) Resting() bool { return t.cards.resting(t.Now, t.work()) }
 
-// needsSample says whether the next decision wants a newer look at the cards.
-// A look older than the end of a job would show memory that is free again,
-// or worse, miss memory that is not.
+// needsSample reports whether the next decision needs a new reading. One from
+// before the end of a job would show the job's memory as used or, worse, miss
+// memory that is still in use.
 func (t *Turn) needsSample() bool {
 	if t.cards.asked || !t.Now.Before(t.cards.due(t.Now, t.work())) {
 		return true

@@ -13,8 +13,8 @@ import (
 	"berth/internal/sched"
 )
 
-// attempts is what runs, under which supervisors, and what these are to be told
-// once it is on disk. It knows the cards that jobs are on, and no queue.
+// attempts is the running jobs, their supervisors, and the orders to send once
+// they are on disk. It knows the cards that jobs hold, and no queue.
 type attempts struct {
 	active  map[string]*attempt // by job id
 	byToken map[string]string   // supervisor token to job id
@@ -24,11 +24,11 @@ type attempts struct {
 	changes *changes
 	limits  memoryLimits
 
-	acks  []string // supervisors that may forget
+	acks  []string // supervisors whose exit record may be deleted
 	stops []stopOrder
 	warns []warnOrder
 
-	grown      map[string]struct{} // peaks that are worth storing, not worth a commit of their own
+	grown      map[string]struct{} // peaks to store with another commit
 	grownSince time.Time
 }
 
@@ -40,18 +40,18 @@ type attempt struct {
 	warned    bool
 	shownMiB  int64
 	storedMiB int64
-	bookedMiB int64          // the highest peak the other berths were told of
-	run       sched.Estimate // how long it is expected to run
-	kind      string         // what its command has in common with others
+	bookedMiB int64          // the highest peak published to other berths
+	run       sched.Estimate // estimated duration
+	kind      string         // groups jobs with similar commands
 
-	told     bool      // it is a leaver, and the order to end went out
-	warnedOf time.Time // the end that it was warned of
+	told     bool      // it is being preempted, and the order to stop was sent
+	warnedOf time.Time // the stop time it was warned of
 
-	nearMiB   int64     // its peak when that last grew by more than a little
+	nearMiB   int64     // its peak when that last grew noticeably
 	grewAt    time.Time // when that was
 	trouble   string    // what happened to one of its cards
-	remarks   string    // what its supervisor noted, as far as it was told
-	idleSince time.Time // since when it has not used its cards; zero: it does
+	remarks   string    // notes of its supervisor that were published
+	idleSince time.Time // since when it has not used its cards; zero: it uses them
 	idleTold  bool
 }
 
@@ -61,7 +61,7 @@ type stopOrder struct {
 	grace time.Duration
 }
 
-// warnOrder asks for a job's warning signal.
+// warnOrder sends a job's warning signal.
 type warnOrder struct{ token, stamp string }
 
 func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
@@ -71,19 +71,19 @@ func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 	}
 }
 
-// begin enters an attempt that is on disk.
+// begin records an attempt that is on disk.
 func (s *attempts) begin(now time.Time, j *job.Job, run sched.Estimate) *attempt {
 	a := &attempt{job: j, token: j.Keep, startedAt: now, run: run, kind: kindOf(j)}
 	s.active[j.ID], s.byToken[j.Keep] = a, j.ID
 	return a
 }
 
-// release gives the cards back: the last process of the attempt is gone.
+// release frees the cards: the last process of the attempt is gone.
 func (s *attempts) release(now time.Time, a *attempt) {
 	delete(s.active, a.job.ID)
 	delete(s.byToken, a.token)
 	delete(s.grown, a.job.ID)
-	if a.job.Spec.Adopt == nil { // whose process may well go on
+	if a.job.Spec.Adopt == nil { // an adopted process may keep running
 		s.cards.meter.Ended(a.job.ID, a.job.Grant.GPUs, now)
 	}
 	s.cards.meter.Forget(a.job.ID)
@@ -95,12 +95,13 @@ func (s *attempts) release(now time.Time, a *attempt) {
 	s.setOwners()
 }
 
-// heldBy is the attempt that a supervisor speaks of; nil: it does not hold it.
+// heldBy is the attempt that a supervisor's event is about; nil: it does not
+// hold one.
 func (s *attempts) heldBy(ev *run.Event) *attempt {
 	id, ok := s.byToken[ev.Token]
 	a := s.active[id]
 	if ok && a != nil && ev.Kind == run.Lost && ev.Job == "" {
-		// A supervisor whose record is gone cannot name what it held.
+		// A supervisor whose record is gone cannot name its job.
 		ev.Job, ev.Attempt = id, a.job.Attempt.Number
 	}
 	if !ok || a == nil || ev.Job != id || ev.Attempt != a.job.Attempt.Number {
@@ -120,7 +121,7 @@ func (s *attempts) ids() []string {
 
 func (s *attempts) runs(id string) bool { return s.active[id] != nil }
 
-// inUse is true of a card that a job holds.
+// inUse reports whether a job holds the card.
 func (s *attempts) inUse(index int) bool {
 	for _, a := range s.active {
 		if slices.Contains(a.job.Grant.GPUs, index) {
@@ -130,7 +131,7 @@ func (s *attempts) inUse(index int) bool {
 	return false
 }
 
-// closely is true while one of them is watched closely.
+// closely reports whether a job is watched closely.
 func (s *attempts) closely(now time.Time) bool {
 	for _, a := range s.active {
 		if a.closely(now) {
@@ -140,8 +141,8 @@ func (s *attempts) closely(now time.Time) bool {
 	return false
 }
 
-// closely is true of a job that has just started on a card, or that is near
-// what it declared and still growing.
+// closely reports whether a job has just started, or is near its declared memory
+// and still growing.
 func (a *attempt) closely(now time.Time) bool {
 	if len(a.job.Grant.GPUs) == 0 {
 		return false
@@ -153,8 +154,8 @@ func (a *attempt) closely(now time.Time) bool {
 	return declaredMiB > 0 && float64(a.nearMiB) >= nearShare*float64(declaredMiB) && now.Sub(a.grewAt) < closeWatch
 }
 
-// held is what is on the cards for placement, other berths' jobs included:
-// budgets escalate here, once a job was seen to use more than it declared.
+// held is what is on the cards for placement, including other berths' jobs. Here
+// a budget grows once a job used more than it declared.
 func (s *attempts) held(now time.Time) []sched.Held {
 	list := make([]sched.Held, 0, len(s.active)+len(s.cards.others))
 	cards := s.cards.list()
@@ -166,7 +167,7 @@ func (s *attempts) held(now time.Time) []sched.Held {
 	return append(list, s.cards.heldByOthers()...)
 }
 
-// hold is one job of ours on its cards, with what was measured of it so far.
+// hold is one of our jobs on its cards, with what was measured so far.
 func (s *attempts) hold(j *job.Job, cards []sched.Card) sched.Held {
 	measured := *j
 	measured.PeakMiB = s.cards.meter.Peak(j.ID)
@@ -182,7 +183,7 @@ func (s *attempts) holdings(now time.Time) []gpu.Holding {
 	return list
 }
 
-// stands fills in who a running job is and how it stands in the order.
+// stands fills in a running job's owner and rank in the order.
 func (s *attempts) stands(now time.Time, a *attempt, h *sched.Held) {
 	j := a.job
 	ran := max(0, now.Sub(j.StartedAt))
@@ -195,15 +196,15 @@ func (s *attempts) stands(now time.Time, a *attempt, h *sched.Held) {
 	case j.Leaving():
 		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(j.Spec.Grace), now)
 	case j.Stop != job.NoStop:
-		// It was told to end, and is gone within its grace.
+		// It was told to stop, and is gone within its grace period.
 		end := ran + j.Spec.Grace
 		h.Run, h.Limit = sched.Estimate{Low: ran, Mid: end, High: end}, end
 	default:
-		h.Preempt = s.aside(&j.Spec)
+		h.Preempt = s.preemptMode(&j.Spec)
 	}
 }
 
-// bookings is what this berth tells the others on the machine.
+// bookings is what this berth publishes to the others on the machine.
 func (s *attempts) bookings(starts []*job.Job) []gpu.Entry {
 	entries := make([]gpu.Entry, 0, len(s.active)+len(starts))
 	cards := s.cards.list()
@@ -227,7 +228,8 @@ func (s *attempts) booking(j *job.Job, cards []sched.Card) gpu.Entry {
 	}
 }
 
-// setOwners tells attribution which supervisors and sessions are whose.
+// setOwners tells attribution which supervisors and sessions belong to which
+// job.
 func (s *attempts) setOwners() {
 	holders := make([]run.Holder, 0, len(s.active)+len(s.cards.others))
 	for id, a := range s.active {
@@ -243,7 +245,7 @@ func (s *attempts) setOwners() {
 	s.cards.setOwners(holders)
 }
 
-// expect is told that more is known of how long jobs of a kind run.
+// expect updates the estimates of a group of similar jobs.
 func (s *attempts) expect(kind string, span func(*job.Job) sched.Estimate) {
 	for _, a := range s.active {
 		if kind != "" && a.kind == kind {
@@ -252,19 +254,18 @@ func (s *attempts) expect(kind string, span func(*job.Job) sched.Estimate) {
 	}
 }
 
-// stop asks a job's supervisor to end it, once the reason is on disk. The
-// first reason counts, but for a job that is given up while it is on its way
-// back to the queue, and for one that would only have made room for another.
-func (s *attempts) stop(now time.Time, j *job.Job, why job.Stop, grace time.Duration) {
+// stop asks a job's supervisor to stop it, once the reason is on disk. The first
+// reason counts, with two exceptions: cancelling overrides a requeue, and any
+// reason overrides preemption. detail, if any, replaces the job's detail.
+func (s *attempts) stop(now time.Time, j *job.Job, why job.Stop, grace time.Duration, detail string) {
 	if j.Stop == job.NoStop || j.Stop == job.StopPreempt || why == job.StopCancel && j.Stop != job.StopCancel {
-		if j.Stop == job.StopPreempt && j.Detail == leavingText(j.PreemptedFor) {
-			j.Detail = "" // that is not what ends it now
+		if detail != "" || j.Stop == job.StopPreempt {
+			j.Detail = detail
 		}
 		j.Stop = why
 		s.changes.fact(j)
 		s.changes.tell(now, job.EventStopping, j, string(why))
-		// What was asked for before and could not be written yet is asked for
-		// this reason now.
+		// An earlier order that is not written yet gets the new reason.
 		for i := range s.stops {
 			if s.stops[i].token == j.Keep {
 				s.stops[i].why = why
@@ -274,8 +275,8 @@ func (s *attempts) stop(now time.Time, j *job.Job, why job.Stop, grace time.Dura
 	s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, grace})
 }
 
-// act tells the supervisors what is on disk now: they may forget, are to warn
-// their jobs, or to end them.
+// act sends the supervisors what is on disk now: acknowledgements, warnings and
+// stops.
 func (s *attempts) act() {
 	for _, token := range s.acks {
 		Fault("before ack")
@@ -285,14 +286,14 @@ func (s *attempts) act() {
 	for _, w := range s.warns {
 		Fault("before warning")
 		if err := s.runner.Warn(w.token, w.stamp); err != nil {
-			s.cfg.Log.Warn("warn", "token", w.token, "err", err)
+			s.cfg.Log.Warn("cannot warn a job", "token", w.token, "err", err)
 		}
 		Fault("warned")
 	}
 	for _, o := range s.stops {
 		Fault("before stop")
 		if err := s.runner.Stop(o.token, o.why, o.grace); err != nil {
-			s.cfg.Log.Warn("stop", "token", o.token, "err", err)
+			s.cfg.Log.Warn("cannot stop a job", "token", o.token, "err", err)
 		}
 		Fault("stopped")
 	}
@@ -300,8 +301,8 @@ func (s *attempts) act() {
 	s.acks, s.stops, s.warns = nil, nil, nil
 }
 
-// tellJobsOn says of each job on a card that was quarantined that it is there.
-// It goes on: what it has done so far may be all it needs.
+// tellJobsOn reports a quarantined card for each job on it. The jobs keep
+// running: they may have read all they need.
 func (s *attempts) tellJobsOn(now time.Time, c gpu.HealthChange) {
 	for _, id := range s.ids() {
 		a := s.active[id]
@@ -309,11 +310,11 @@ func (s *attempts) tellJobsOn(now time.Time, c gpu.HealthChange) {
 			continue
 		}
 		a.trouble = whileItRan(c.Index, c.To)
-		s.changes.tellCard(now, cardChange(c), a.job, fmt.Sprintf("%s; job %s goes on", c, id))
+		s.changes.tellCard(now, cardChange(c), a.job, fmt.Sprintf("%s; job %s keeps running", c, id))
 	}
 }
 
-// whileItRan is what became of a card, for the jobs that were on it.
+// whileItRan is what happened to a card, for the jobs that were on it.
 func whileItRan(index int, v gpu.Verdict) string {
 	what := "quarantined"
 	if v.Cause == gpu.CauseLost {
@@ -322,8 +323,8 @@ func whileItRan(index int, v gpu.Verdict) string {
 	return fmt.Sprintf("gpu%d was %s while it ran (%s)", index, what, v.Reason)
 }
 
-// recallTrouble finds out that a job is on a quarantined card, after a restart.
-// It may have ended meanwhile.
+// recallTrouble finds out after a restart that a job is on a quarantined card.
+// The job may have ended meanwhile.
 func (s *attempts) recallTrouble(a *attempt) {
 	for i, uuid := range a.job.Grant.UUIDs {
 		if v := s.cards.health.Of(uuid); v.State == gpu.HealthQuarantined && a.trouble == "" {
@@ -332,7 +333,7 @@ func (s *attempts) recallTrouble(a *attempt) {
 	}
 }
 
-// blame adds to how a job failed that its card was in trouble.
+// blame adds the card's trouble to a job's failure.
 func (a *attempt) blame(detail string) string {
 	switch {
 	case a.trouble == "":
@@ -343,8 +344,8 @@ func (a *attempt) blame(detail string) string {
 	return a.trouble + "; " + detail
 }
 
-// remarked tells, once each, of what a job has to do without, as its supervisor
-// notes it: a limit that could not be set, an MPS server that ended.
+// remarked publishes, once each, what a supervisor noted: a limit that could not
+// be set, an MPS server that ended.
 func (s *attempts) remarked(now time.Time, a *attempt, notes string) {
 	if rest, known := strings.CutPrefix(notes, a.remarks); known && rest != "" {
 		a.remarks = notes

@@ -9,21 +9,20 @@ import (
 	"berth/internal/sched"
 )
 
-// BookingKey names a job in the ledger.
 func BookingKey(token, id string) string { return token + "/" + id }
 
-// bookings is what the berths on this machine tell one another: what they hold,
+// bookings is what the berths on this machine tell each other: what they hold,
 // and whose processes are on the cards.
 type bookings struct {
 	ledger Ledger
 	owners Owners
 	outer  string      // the booking of the job this berth itself runs in
 	others []gpu.Entry // what other berths hold
-	behind bool        // the ledger still shows jobs that are gone, or less than jobs use
+	behind bool        // the ledger still has jobs that are gone, or less than jobs use
 }
 
-// takeOthers replaces what other berths have booked, and gives what is there no
-// more. ours says whether a job is one of this berth's.
+// takeOthers replaces the other berths' bookings and returns those that are
+// gone. ours reports whether a job is this berth's.
 func (b *bookings) takeOthers(others []gpu.Entry, ours func(id string) bool) (gone []string, changed bool) {
 	others = slices.DeleteFunc(others, func(entry gpu.Entry) bool { return b.within(entry, ours) })
 	changed = !slices.EqualFunc(others, b.others, func(a, b gpu.Entry) bool {
@@ -38,9 +37,9 @@ func (b *bookings) takeOthers(others []gpu.Entry, ours func(id string) bool) (go
 	return gone, changed
 }
 
-// within is true of bookings that are part of one another: the job this berth
-// itself runs in made room for everything inside it, and a berth inside one of
-// our jobs books within what that job holds.
+// within reports bookings inside one another: the job that this berth runs in
+// made room for everything inside it, and a berth inside one of our jobs books
+// within that job's share.
 func (b *bookings) within(entry gpu.Entry, ours func(id string) bool) bool {
 	if b.outer != "" && entry.Key == b.outer {
 		return true
@@ -49,7 +48,8 @@ func (b *bookings) within(entry gpu.Entry, ours func(id string) bool) bool {
 	return ok && ours(holder)
 }
 
-// setOwners tells attribution which supervisors and sessions are whose.
+// setOwners tells attribution which supervisors and sessions belong to which
+// job.
 func (b *bookings) setOwners(holders []run.Holder) {
 	for _, entry := range b.others {
 		holders = append(holders, run.Holder{Key: entry.Key, KeepPID: entry.HolderPID})
@@ -57,8 +57,7 @@ func (b *bookings) setOwners(holders []run.Holder) {
 	b.owners.Set(holders)
 }
 
-// BelongsTo is the job that a process is part of. other says that another berth
-// on this machine holds it.
+// BelongsTo is the job that a process belongs to; other: it is another berth's.
 func (b *bookings) BelongsTo(pid int) (id string, other, found bool) {
 	key, found := b.owners.Local(pid)
 	for i := range b.others {
@@ -69,8 +68,8 @@ func (b *bookings) BelongsTo(pid int) (id string, other, found bool) {
 	return key, false, found
 }
 
-// readOthers refreshes what other berths have booked. Where it cannot, nothing
-// may start.
+// readOthers refreshes the other berths' bookings. If it fails, nothing may
+// start.
 func (c *cards) readOthers(now time.Time, ours func(id string) bool) (changed, ok bool) {
 	others, err := c.ledger.Others()
 	if err != nil {
@@ -80,8 +79,8 @@ func (c *cards) readOthers(now time.Time, ours func(id string) bool) (changed, o
 	return c.takeOthers(others, ours), true
 }
 
-// glanceAtOthers is for what is measured and shown while there is nothing to
-// decide. It needs no lock, and what cannot be read is told when it matters.
+// glanceAtOthers refreshes them for display while there is nothing to decide. It
+// takes no lock, and errors are reported when they matter.
 func (c *cards) glanceAtOthers(ours func(id string) bool) (changed bool) {
 	if others, err := c.ledger.Others(); err == nil {
 		changed = c.takeOthers(others, ours)
@@ -100,8 +99,8 @@ func (c *cards) takeOthers(others []gpu.Entry, ours func(id string) bool) (chang
 	return changed
 }
 
-// publish tells the other berths outside a decision: bookings only shrink or
-// grow by what is already running, so the lock is not needed.
+// publish updates the ledger outside a decision: bookings only shrink, or grow
+// by what is already in use, so no lock is needed.
 func (c *cards) publish(now time.Time, own []gpu.Entry) {
 	c.behind = false
 	if err := c.ledger.Publish(own); err != nil {
@@ -109,7 +108,6 @@ func (c *cards) publish(now time.Time, own []gpu.Entry) {
 	}
 }
 
-// heldByOthers is what other berths hold, for placement.
 func (c *cards) heldByOthers() []sched.Held {
 	list := make([]sched.Held, 0, len(c.others))
 	for _, entry := range c.others {

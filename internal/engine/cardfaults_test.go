@@ -20,9 +20,9 @@ type hardware struct {
 	shown map[int]string    // what the last look said is wrong with a card
 	leaky map[int]bool      // cards on which it showed what no process explains
 
-	strangers []*stranger
-	came      int  // how many there ever were
-	vague     bool // the driver does not tell what each of them uses
+	external []*externalProcess
+	came     int  // how many there ever were
+	vague    bool // the driver does not tell what each of them uses
 }
 
 type ailment struct {

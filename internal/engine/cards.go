@@ -8,24 +8,23 @@ import (
 	"berth/internal/sched"
 )
 
-// cards is what berth knows of the machine's cards, what was measured there, and
-// what other berths have booked. It knows no queue, and of jobs only who holds
-// what, where it is told.
+// cards is what berth knows about the machine's cards, their measurements and
+// other berths' bookings. It knows no queue, and of jobs only who holds what.
 type cards struct {
 	cardBook
 	bookings
 	meter   *gpu.Meter
 	source  gpu.Source
-	sample  gpu.Sample // the last look, until it is measured
+	sample  gpu.Sample // the last reading, until it is measured
 	cfg     *Config
 	changes *changes
 
-	early  []gpu.Xid // what was said before any card was read
-	asked  bool      // someone wants to see the cards as they are now
-	busyAt time.Time // when someone last had use for a look at them
+	early  []gpu.Xid // errors reported before any card was read
+	asked  bool      // a new reading was requested
+	busyAt time.Time // when a reading was last needed
 	moved  bool      // something changed since the last decision that could change it
 
-	quarantined func(now time.Time, c gpu.HealthChange) // a card was
+	quarantined func(now time.Time, c gpu.HealthChange) // called when a card is quarantined
 }
 
 func newCards(cfg *Config, src gpu.Source, l Ledger, o Owners, c *changes) *cards {
@@ -37,25 +36,24 @@ func newCards(cfg *Config, src gpu.Source, l Ledger, o Owners, c *changes) *card
 	}
 }
 
-// cardBook is what berth knows of the cards: every one it ever saw, and the
-// last reading of each.
+// cardBook is every card ever seen, and the last reading of each.
 type cardBook struct {
 	only    []int
 	known   map[int]gpu.Device
 	use     map[int]gpu.CardUse
 	present map[int]bool      // in the last good sample
 	seen    map[int]time.Time // when each was last in a good sample
-	at      time.Time         // when that was begun
-	arrived time.Time         // when it came in; a slow driver may take its time
+	at      time.Time         // when that reading began
+	arrived time.Time         // when it arrived; a driver may be slow
 	err     error             // why the last one failed
 	failed  time.Time         // when that was
 	freed   map[int]time.Time // when a job last ended there
 	paused  map[string]string // by UUID: who paused it
 	health  *gpu.Health
-	left    map[int]gpu.Left // what jobs that ended left behind, as of the last sample
-	overdue map[int]bool     // where that took longer than it may
+	left    map[int]gpu.Left // memory that ended jobs still use, in the last sample
+	overdue map[int]bool     // where that takes too long
 	told    bool
-	trouble string // what the last look could not read, said once
+	trouble string // what the last reading lacked, reported once
 }
 
 func newCardBook(only []int, health *gpu.Health) cardBook {
@@ -65,7 +63,7 @@ func newCardBook(only []int, health *gpu.Health) cardBook {
 	}
 }
 
-// know takes in that these cards exist. Nothing starts on them before a look.
+// know records that these cards exist. Nothing starts on them before a reading.
 func (b *cardBook) know(devices []gpu.Device) {
 	for _, d := range devices {
 		if b.wanted(d.Index) {
@@ -90,8 +88,8 @@ func (b *cardBook) take(now time.Time, s gpu.Sample, inUse func(index int) bool)
 	b.forgetDivided(s.Devices, inUse)
 }
 
-// forgetRenumbered drops what a card was called before it was there: one that
-// was only remembered may come back under another number.
+// forgetRenumbered drops the old number of a card that came back under another
+// one.
 func (b *cardBook) forgetRenumbered(devices []gpu.Device, inUse func(index int) bool) {
 	for _, d := range devices {
 		if index, known := b.absent(d.UUID); known && !inUse(index) {
@@ -100,8 +98,8 @@ func (b *cardBook) forgetRenumbered(devices []gpu.Device, inUse func(index int) 
 	}
 }
 
-// absent is the number of a card that goes by this UUID and was not in the last
-// sample.
+// absent is the number of the card with this UUID, if it was missing from the
+// last sample.
 func (b *cardBook) absent(uuid string) (index int, ok bool) {
 	for index, d := range b.known {
 		if d.UUID == uuid && !b.present[index] {
@@ -111,9 +109,9 @@ func (b *cardBook) absent(uuid string) (index int, ok bool) {
 	return 0, false
 }
 
-// forgetDivided drops what is gone because a card was divided anew: a card that
-// has parts now, and a part of which others, or the whole card, are there.
-// Nothing is wrong with those.
+// forgetDivided drops cards that are gone because a card was partitioned again:
+// a card that now has parts, and a part that was replaced. Nothing is wrong with
+// those.
 func (b *cardBook) forgetDivided(devices []gpu.Device, inUse func(index int) bool) {
 	divided, whole := map[int]bool{}, map[int]bool{}
 	for _, d := range devices {
@@ -141,7 +139,7 @@ func (b *cardBook) expected() []gpu.Device {
 	return devices
 }
 
-// list is every card ever seen, by index, as it was last read.
+// list is every card ever seen, by index, as last read.
 func (b *cardBook) list() []sched.Card {
 	cards := make([]sched.Card, 0, len(b.known))
 	for index, d := range b.known {
@@ -170,10 +168,10 @@ func (b *cardBook) list() []sched.Card {
 	return cards
 }
 
-// placeable is the list as a decision may use it: a card whose reading is old,
-// or older than the end of a job there, starts nothing. It would show memory
-// that is free again, or worse, miss memory that is not. Nor does one on which
-// memory of a job that ended is still in use.
+// placeable is the list for a decision. A card with an old reading, or one from
+// before the end of a job there, starts nothing: the reading would show the
+// job's memory as used or, worse, miss memory that is still in use. Nor does a
+// card where an ended job's memory is not free yet.
 func (b *cardBook) placeable(now time.Time, freshFor time.Duration) []sched.Card {
 	cards := b.list()
 	for i := range cards {
@@ -185,7 +183,7 @@ func (b *cardBook) placeable(now time.Time, freshFor time.Duration) []sched.Card
 	return cards
 }
 
-// wantsLook is true where a newer reading would let placeable say more.
+// wantsLook reports whether a new reading would make more cards placeable.
 func (b *cardBook) wantsLook(now time.Time, freshFor time.Duration) bool {
 	if b.at.IsZero() || now.Sub(b.arrived) > freshFor {
 		return true
@@ -198,16 +196,15 @@ func (b *cardBook) wantsLook(now time.Time, freshFor time.Duration) bool {
 	return false
 }
 
-// device is a card as it was last read.
+// device is a card as last read.
 func (b *cardBook) device(uuid string) (gpu.Device, bool) {
 	index, ok := b.byUUID(uuid)
 	return b.known[index], ok
 }
 
-// given is a card as a job is told of it. Whoever takes hold of the driver anew
-// does not count a card that is lost, and the numbers behind it move up, while
-// the one who reads the cards goes on with the numbers it had. So while a card
-// is gone that was there, no number is sure.
+// given is a card as a job is told of it. A process that opens the driver anew
+// does not count a lost card, so later numbers move up, while our reader keeps
+// the numbers it had. While a card is missing, no number is certain.
 func (b *cardBook) given(uuid string) (gpu.Device, bool) {
 	d, ok := b.device(uuid)
 	for index := range b.known {
@@ -218,7 +215,7 @@ func (b *cardBook) given(uuid string) (gpu.Device, bool) {
 	return d, ok
 }
 
-// byUUID prefers the number that a card has now to one that it had.
+// byUUID prefers a card's current number to an earlier one.
 func (b *cardBook) byUUID(uuid string) (index int, ok bool) {
 	for index, d := range b.known {
 		if d.UUID == uuid && b.present[index] {

@@ -20,7 +20,7 @@ type changes struct {
 	store Store
 	log   *slog.Logger
 
-	rows    map[string]*job.Job // jobs whose row on disk is behind
+	rows    map[string]*job.Job // jobs whose row on disk is out of date
 	deleted []string
 	meta    map[string]string // settings
 
@@ -28,23 +28,23 @@ type changes struct {
 	stagedOf map[string]int // how many of them each user has
 
 	events    []*job.Event // committed with them
-	arrivals  []job.Event  // new jobs, told of once they are on disk
+	arrivals  []job.Event  // new jobs, published once they are on disk
 	transient []job.Event  // shown, never stored
 	thens     []func(error)
 
-	failed error             // why the last commit was not one
-	warned map[string]string // the last cause told, by what it keeps from happening
+	failed error             // why the last commit failed
+	warned map[string]string // the last cause reported, by warning
 }
 
 // Batch is jobs that are accepted together or not at all.
 type Batch struct {
 	Jobs  []*job.Job        // numbered, and otherwise as for Submit
-	Blobs map[string][]byte // what they share, by its name in the store
+	Blobs map[string][]byte // shared data, by its name in the store
 	Done  func(error)       // called in the engine's goroutine
 }
 
-// decision is a job as it will be once that is on disk, and the event that tells
-// of it. Until then the old one counts.
+// decision is a job as it will be once that is on disk, and its event. Until
+// then the old one counts.
 type decision struct {
 	job  *job.Job
 	kind job.EventKind
@@ -55,29 +55,29 @@ func newChanges(s Store, log *slog.Logger) *changes {
 	return &changes{store: s, log: log, rows: map[string]*job.Job{}, meta: map[string]string{}, warned: map[string]string{}, stagedOf: map[string]int{}}
 }
 
-// fact marks a job whose row on disk is behind.
+// fact marks a job whose row on disk is out of date.
 func (c *changes) fact(j *job.Job) { c.rows[j.ID] = j }
 
-// forget takes a job off the disk.
+// forget deletes a job from disk.
 func (c *changes) forget(id string) {
 	delete(c.rows, id)
 	c.deleted = append(c.deleted, id)
 }
 
-// tell has an event committed with the facts, and published then.
+// tell records an event, which is committed with the facts and then published.
 func (c *changes) tell(now time.Time, kind job.EventKind, j *job.Job, text string) {
 	ev := newEvent(now, kind, j, text)
 	c.events = append(c.events, &ev)
 }
 
-// tellCard is tell for what happened to a card, told of as such or of a job on it.
+// tellCard is tell for what happened to a card, alone or for a job on it.
 func (c *changes) tellCard(now time.Time, card job.CardChange, j *job.Job, text string) {
 	ev := newEvent(now, job.EventCard, j, text)
 	ev.Card = &card
 	c.events = append(c.events, &ev)
 }
 
-// show is tell for what is not worth keeping.
+// show publishes an event without storing it.
 func (c *changes) show(now time.Time, kind job.EventKind, j *job.Job, text string) {
 	c.transient = append(c.transient, newEvent(now, kind, j, text))
 }
@@ -90,14 +90,14 @@ func newEvent(now time.Time, kind job.EventKind, j *job.Job, text string) job.Ev
 	return ev
 }
 
-// arrive tells of a new job once it is on disk. The event is not journalled, as
-// a queue may be long: the rows themselves are the record.
+// arrive publishes a new job once it is on disk. The event is not stored,
+// because a queue may be long: the rows are the record.
 func (c *changes) arrive(now time.Time, j *job.Job) {
 	c.arrivals = append(c.arrivals, job.Event{At: now, Kind: job.EventQueued, Job: j})
 }
 
-// warn says a thing once until it changes. Its cause decides, not its text:
-// that may name another file each time.
+// warn reports a problem once until its cause changes. The text may differ each
+// time, for example by a file name.
 func (c *changes) warn(now time.Time, what string, err error) {
 	why := cause(err).Error()
 	if c.warned[what] == why {
@@ -108,7 +108,7 @@ func (c *changes) warn(now time.Time, what string, err error) {
 	c.show(now, job.EventWarning, nil, fmt.Sprintf("%s: %v", what, err))
 }
 
-// cause is the error at the bottom.
+// cause is the innermost error.
 func cause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -119,12 +119,13 @@ func cause(err error) error {
 	}
 }
 
-// written reports whether everything that happened so far is on disk, and told.
+// written reports whether everything that happened so far is on disk and
+// published.
 func (c *changes) written() bool {
 	return len(c.rows)+len(c.deleted)+len(c.events)+len(c.arrivals)+len(c.staged)+len(c.thens)+len(c.meta) == 0
 }
 
-// eachStaged calls fn with the jobs that wait to be on disk.
+// eachStaged visits the jobs waiting to be written.
 func (c *changes) eachStaged(fn func(*job.Job)) {
 	for _, b := range c.staged {
 		for _, j := range b.Jobs {
@@ -133,7 +134,7 @@ func (c *changes) eachStaged(fn func(*job.Job)) {
 	}
 }
 
-// stage has new jobs written with the next commit.
+// stage adds new jobs to the next commit.
 func (c *changes) stage(b Batch) {
 	c.staged = append(c.staged, b)
 	for _, j := range b.Jobs {
@@ -148,7 +149,7 @@ func (c *changes) unstage() []Batch {
 	return staged
 }
 
-// transaction is everything that has to be on disk before it is acted on.
+// transaction is everything that must be on disk before it is acted on.
 func (c *changes) transaction(now time.Time, decided []decision) store.Tx {
 	tx := store.Tx{Delete: c.deleted, Events: slices.Clone(c.events), Meta: c.meta}
 	isDecided := make(map[string]bool, len(decided))
@@ -174,9 +175,9 @@ func (c *changes) transaction(now time.Time, decided []decision) store.Tx {
 	return tx
 }
 
-// commit writes what is decided and all that has happened. New jobs that cannot
-// be written are refused, and the rest is tried without them: a queue that is
-// too long for the disk must not keep what has happened from it.
+// commit writes decisions and facts. If new jobs cannot be written, they are
+// refused and the rest is tried without them: a queue too long for the disk must
+// not block everything else.
 func (c *changes) commit(now time.Time, decided []decision) (store.Tx, error) {
 	tx := c.transaction(now, decided)
 	err := c.write(now, tx)
@@ -185,7 +186,7 @@ func (c *changes) commit(now time.Time, decided []decision) (store.Tx, error) {
 	}
 	tx = c.transaction(now, decided)
 	if err = c.write(now, tx); err == nil {
-		c.failed = nil // nothing that has happened waits for room
+		c.failed = nil // no facts are waiting for room
 	}
 	return tx, err
 }
@@ -196,21 +197,21 @@ func (c *changes) write(now time.Time, tx store.Tx) error {
 	}
 	err := c.store.Commit(tx)
 	if err != nil {
-		err = fmt.Errorf("write down %s: %w", text.Count(len(tx.Put), "change"), err)
+		err = fmt.Errorf("save %s: %w", text.Count(len(tx.Put), "change"), err)
 	}
 	if err == nil && c.failed != nil {
 		c.show(now, job.EventNotice, nil, "the store can be written again")
 	}
 	if err != nil && c.failed == nil && errors.Is(err, store.ErrFull) {
-		c.show(now, job.EventWarning, nil, err.Error()+"; running jobs go on, nothing new starts until there is room")
+		c.show(now, job.EventWarning, nil, err.Error()+"; running jobs continue, and nothing starts until there is room")
 		c.log.Error("commit", "err", err)
 	}
 	c.failed = err
 	return err
 }
 
-// refuseStaged turns the new jobs down. It reports whether the rest may fit
-// without them.
+// refuseStaged refuses the new jobs. It reports whether the rest may fit without
+// them.
 func (c *changes) refuseStaged(err error) bool {
 	staged := c.unstage()
 	for _, b := range staged {
@@ -219,7 +220,7 @@ func (c *changes) refuseStaged(err error) bool {
 	return len(staged) > 0 && errors.Is(err, store.ErrFull)
 }
 
-// settle forgets what is on disk now, and gives the new jobs that are.
+// settle clears what is on disk now and returns the new jobs among it.
 func (c *changes) settle() []Batch {
 	clear(c.rows)
 	c.meta = map[string]string{}
@@ -227,8 +228,8 @@ func (c *changes) settle() []Batch {
 	return c.unstage()
 }
 
-// take is what may be told now: the new jobs, what is on disk, and what never
-// will be.
+// take is what may be published now: new jobs, what is on disk, and transient
+// events.
 func (c *changes) take(durable []*job.Event) []job.Event {
 	events := make([]job.Event, 0, len(c.arrivals)+len(durable)+len(c.transient))
 	events = append(events, c.arrivals...)
@@ -240,14 +241,14 @@ func (c *changes) take(durable []*job.Event) []job.Event {
 	return events
 }
 
-// shown is what may be told while nothing can be written.
+// shown is what may be published while nothing can be written.
 func (c *changes) shown() []job.Event {
 	events := c.transient
 	c.transient = nil
 	return events
 }
 
-// answer tells those who wait what became of their requests.
+// answer reports to waiting requests.
 func (c *changes) answer(err error) {
 	thens := c.thens
 	c.thens = nil

@@ -2,7 +2,6 @@
 // decide, commit, act. It turns what happened into durable facts, asks sched
 // what to do, commits that, and only then lets the runner do it.
 //
-// It knows no terminal, no jobs file and no socket: those call it. There is one
-// way in: Do hands a function its Turn, in the goroutine that runs the loop.
-// Nothing else of the engine can be reached.
+// It knows no terminal, no jobs file and no socket: those call it. The only way
+// in is Do, which gives a function its Turn in the goroutine of the loop.
 package engine

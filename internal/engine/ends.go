@@ -18,7 +18,7 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 	})
 	j.ExitCode, j.Signal, j.LogDropped = nil, "", ev.Record.LogDropped
 	switch {
-	case j.Spec.Adopt != nil: // the record is its watcher's
+	case j.Spec.Adopt != nil: // the record is that of its watcher
 	case ev.Record.Signal != 0:
 		j.Signal = keep.SignalName(ev.Record.Signal)
 	case ev.Record.Launch == "":
@@ -37,8 +37,8 @@ func (t *Turn) ended(a *attempt, ev run.Event) {
 	t.back(j, r)
 }
 
-// endOf is when an attempt ended: what its supervisor measured on a clock that
-// cannot be set, also where berth comes to hear of it much later.
+// endOf is when an attempt ended, by the supervisor's monotonic clock, even if
+// berth learns of it much later.
 func endOf(j *job.Job, r keep.Record, now time.Time) time.Time {
 	if r.Elapsed <= 0 || j.StartedAt.IsZero() {
 		return now
@@ -46,8 +46,8 @@ func endOf(j *job.Job, r keep.Record, now time.Time) time.Time {
 	return j.StartedAt.Add(r.Elapsed)
 }
 
-// notBefore is a moment, or the earliest it can have been: a clock may have
-// been set back in between.
+// notBefore is at, or the earliest it can have been: the clock may have been set
+// back in between.
 func notBefore(at, earliest time.Time) time.Time {
 	if at.Before(earliest) {
 		return earliest
@@ -55,7 +55,7 @@ func notBefore(at, earliest time.Time) time.Time {
 	return at
 }
 
-// said is what was told when the end was asked for: who asked.
+// said is the job's detail, which names who asked for the stop, or otherwise.
 func said(j *job.Job, otherwise string) string {
 	if j.Detail != "" {
 		return j.Detail
@@ -63,13 +63,13 @@ func said(j *job.Job, otherwise string) string {
 	return otherwise
 }
 
-// finish ends a job that is not running any more, or never was.
+// finish ends a job that is not running.
 func (t *Turn) finish(j *job.Job, outcome job.Outcome, detail string) {
 	t.finishAt(j, outcome, detail, t.Now)
 }
 
-// finishAt ends a job, and those that waited for it in vain. A long chain that
-// breaks is worked off in a loop, link after link.
+// finishAt ends a job, and those whose dependency on it failed. A long chain is
+// worked off in a loop.
 func (t *Turn) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.Time) {
 	over := []*job.Job{t.over(j, outcome, detail, at)}
 	for ; len(over) > 0; over = over[1:] {
@@ -79,11 +79,11 @@ func (t *Turn) finishAt(j *job.Job, outcome job.Outcome, detail string, at time.
 	}
 }
 
-// over writes down how a job ended.
+// over records how a job ended.
 func (t *Turn) over(j *job.Job, outcome job.Outcome, detail string, at time.Time) *job.Job {
 	t.line.unqueue(j.ID)
 	if j.State == job.Queued && t.cfg.TellQueued {
-		// Its arrival may not have been told yet, and is told as it was then.
+		// Its arrival may not be published yet, and must be as it was then.
 		j = j.Clone()
 	}
 	j.MustTo(outcome.State())
@@ -102,13 +102,13 @@ func (t *Turn) back(j *job.Job, r ruling) {
 	ended := j.Attempt
 	j.Attempt = ended.Past()
 	j.Detail, j.NotBefore = r.detail, r.notBefore
-	if !r.aside {
+	if !r.preempted {
 		j.PreemptedFor = ""
 	}
 	if !r.neverRan {
 		j.WaitsSince = t.Now
 	}
-	if r.aside {
+	if r.preempted {
 		j.Preemptions++
 	}
 	if r.retried {
@@ -122,11 +122,11 @@ func (t *Turn) back(j *job.Job, r ruling) {
 		t.toTheEnd(j)
 	}
 	t.changes.fact(j)
-	// The event tells where it ran and since when; the job itself has no attempt now.
+	// The event has the attempt; the job itself has none now.
 	j.Grant, j.StartedAt = ended.Grant, ended.StartedAt
 	t.tell(r.again, j, r.detail)
 	if j.StartedAt = (time.Time{}); j.Spec.Adopt == nil {
-		j.Grant = job.Grant{} // a process that berth did not start stays where it is
+		j.Grant = job.Grant{} // an adopted process stays where it is
 	}
 	if t.cfg.Wanted != nil && !t.cfg.Wanted(j.ID) {
 		t.Withdraw(j.ID)
@@ -149,8 +149,8 @@ func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 	t.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
 }
 
-// lost ends a job whose supervisor died with it. The runner says so only when
-// no process of it is left.
+// lost ends a job whose supervisor died. The runner reports that only when none
+// of its processes is left.
 func (t *Turn) lost(a *attempt, r keep.Record) {
 	j := a.job
 	t.attempts.measured(a)
@@ -160,24 +160,24 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	case j.Stop == job.StopCancel:
 		t.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
 	case wasTold(t.Now, j):
-		t.back(j, gaveWay(j))
+		t.back(j, preempted(j))
 	case j.Stop == job.StopRequeue:
 		t.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
 	case rebooted && j.Spec.Requeue:
-		t.back(j, ruling{again: job.EventRequeued, detail: "the machine went down under it"})
+		t.back(j, ruling{again: job.EventRequeued, detail: "the machine went down while it ran"})
 	case rebooted:
-		t.finish(j, job.Lost, "the machine went down under it")
+		t.finish(j, job.Lost, "the machine went down while it ran")
 	case j.Spec.Adopt != nil:
 		t.finish(j, job.Lost, "adopted: its supervisor was killed; "+GoesOn(j))
 	default:
-		t.finish(j, job.Lost, a.blame("its supervisor was killed; how it would have ended is not known"))
+		t.finish(j, job.Lost, a.blame("its supervisor was killed, so its exit status is not known"))
 	}
 }
 
-// release gives the cards back: the last process of the attempt is gone.
 func (t *Turn) release(a *attempt) { t.releaseAt(a, t.Now) }
 
-// releaseAt is release where it is known when that was.
+// releaseAt frees the cards: the last process of the attempt was gone at that
+// time.
 func (t *Turn) releaseAt(a *attempt, at time.Time) {
 	if t.cfg.Rules.Fair {
 		t.line.usage.charge(t.Now, a.job, at, t.cfg.HalfLife)

@@ -13,7 +13,7 @@ import (
 	"berth/internal/store"
 )
 
-// Store is where facts become durable.
+// Store makes facts durable.
 type Store interface {
 	Commit(tx store.Tx) error
 	Job(id string) (*job.Job, error)
@@ -31,44 +31,45 @@ type Runner interface {
 	Identity(token string) (run.Identity, bool)
 }
 
-// Ledger is what several berths on one machine tell one another.
+// Ledger is what several berths on one machine tell each other.
 type Ledger interface {
 	Lock(ctx context.Context) error
 	Unlock()
 	Others() ([]gpu.Entry, error)
 	Publish(own []gpu.Entry) error
-	Notes() []string // what it had to pass over since it was last asked
+	Notes() []string // entries it had to skip since the last call
 }
 
-// Owners says whose a process on a card is.
+// Owners says which job a process on a card belongs to.
 type Owners interface {
 	Set(holders []run.Holder)
 	Owner(pid int) (key string, ok bool, known bool)
-	// Local is the same for a process that berth itself knows, not the driver.
+	// Local is the same for a process number of berth's own PID namespace, not
+	// the driver's.
 	Local(pid int) (key string, ok bool)
 }
 
-// CardOf is a card as a job is told of it: where the driver's number of it is in
-// doubt, that is -1.
+// CardOf is a card as a job is told of it. Its index is -1 if the driver's
+// number is in doubt.
 type CardOf func(uuid string) (gpu.Device, bool)
 
-// Config is what does not change while an engine lives.
+// Config does not change while an engine lives.
 type Config struct {
 	Rules     sched.Rules
 	Host      sched.Host
-	Cards     []int        // only these; nil: all the source shows
-	Devices   []gpu.Device // the cards as they were found; what is free on them the engine looks up itself
-	Xids      []gpu.Xid    // what was said of them meanwhile
+	Cards     []int        // only these; nil: all
+	Devices   []gpu.Device // the cards found; the engine reads their free memory itself
+	Xids      []gpu.Xid    // errors reported for them meanwhile
 	Poll      time.Duration
-	Rest      bool // leave the cards alone when nobody has had use for them for long
+	Rest      bool // stop polling the cards after they have been idle for long
 	Tolerance float64
 	User      string
 	Limits    Limits
-	HalfLife  time.Duration // of what a user had, under Rules.Fair
-	KeepAll   bool          // no running job is set aside, also none that allows it
+	HalfLife  time.Duration // of usage, under Rules.Fair
+	KeepAll   bool          // preempt no job, not even a preemptible one
 	Outer     string        // the booking of the job this berth itself runs in
-	// IdleAfter is after how long a job that holds memory and does not use its
-	// cards is told of, IdleCancel after how long it is cancelled; 0: never.
+	// IdleAfter is how long a job may hold memory without using its cards before
+	// that is reported, IdleCancel before the job is cancelled; 0: never.
 	IdleAfter, IdleCancel time.Duration
 	// Order is how this job is started. ErrNotNow, or an error that wraps it,
 	// sends the job back to the queue; any other ends it.
@@ -76,34 +77,34 @@ type Config struct {
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
 
-	Submissions bool                 // jobs come one by one, so that the end of the queue is the next number
+	Submissions bool                 // jobs arrive one by one, so the end of the queue is the next number
 	TellQueued  bool                 // publish an event for each new job too
 	Wanted      func(id string) bool // asked when a job comes back to the queue; nil: always
 	After       func(*Turn) bool     // after each round; true ends Run
 	Log         *slog.Logger
 
-	Alive func(job.Process) bool // whether a process is there; nil: the kernel is asked
+	Alive func(job.Process) bool // whether a process exists; nil: ask the kernel
 }
 
 // core is the state of one queue, in four parts. Each knows only those above it;
-// what takes several is done by a Turn.
+// a Turn does what takes several.
 type core struct {
 	cfg       *Config
-	changes   *changes // facts that are not on disk yet
-	*line              // who waits for what
-	*cards             // what there is to run on
-	*attempts          // what runs
+	changes   *changes // not on disk yet
+	*line              // waiting jobs
+	*cards             // what jobs run on
+	*attempts          // running jobs
 
 	nextSeq  int64
 	moved    bool      // something happened since the last decision that could change it
-	again    time.Time // when time alone changes what would be decided
+	again    time.Time // when time alone changes the decision
 	admitted bool      // this round let jobs in
 	stopping bool
-	ending   bool // the loop is about to end: nothing is put off any more
+	ending   bool // the loop is about to end: postpone nothing
 	door     door
 }
 
-// New builds an engine. lastSeq is the highest number any job ever had.
+// New makes an engine. lastSeq is the highest number any job ever had.
 func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, lastSeq int64) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -112,7 +113,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	c.line = newLine(cfg.Rules, c.changes, cfg.Log)
 	c.cards = newCards(&cfg, src, l, o, c.changes)
 	c.attempts = newAttempts(&cfg, r, c.cards, c.changes)
-	// What a part needs of those below it, it is given.
+	// Each part gets what it needs from those below it as functions.
 	c.line.capMiB = func(now time.Time, r sched.Request) int64 { return (&Turn{now, c}).capMiB(r) }
 	c.cards.quarantined = c.attempts.tellJobsOn
 	return &Engine{core: c}

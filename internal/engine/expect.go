@@ -10,14 +10,14 @@ import (
 	"berth/internal/sched"
 )
 
-// expectations is what ran before, and which jobs in the queue would be expected
-// otherwise if more were known of their kind.
+// expectations is what earlier jobs tell about queued ones, and which queued
+// jobs to estimate again when more is known.
 type expectations struct {
 	book   *predict.Book
-	alike  map[string]map[string]bool // jobs in the queue by what their commands have in common
-	learnt map[string]int             // how many of these have ended since such a job was queued
-	autos  map[string]map[string]bool // those with vram=auto and nothing known, likewise
-	review []string                   // jobs in the queue of whose kind more is known now
+	alike  map[string]map[string]bool // queued jobs by kind
+	learnt map[string]int             // how many of a kind have ended since one was queued
+	autos  map[string]map[string]bool // queued jobs with vram=auto and no estimate, by kind
+	review []string                   // queued jobs to estimate again
 }
 
 func newExpectations() *expectations {
@@ -47,8 +47,8 @@ func with(set map[string]bool, id string) map[string]bool {
 	return set
 }
 
-// without takes an id out of one of several sets, and reports whether it was
-// the last.
+// without removes an id from one of several sets, and reports whether the set is
+// empty now.
 func without(sets map[string]map[string]bool, name, id string) (last bool) {
 	set, there := sets[name]
 	if !there {
@@ -61,8 +61,8 @@ func without(sets map[string]map[string]bool, name, id string) (last bool) {
 	return true
 }
 
-// kindOf is what a job's command has in common with others; empty for a job
-// without a card, of which nobody expects anything.
+// kindOf groups jobs with similar commands; empty for a job without a card,
+// which is not estimated.
 func kindOf(j *job.Job) string {
 	if j.Spec.GPUs == 0 {
 		return ""
@@ -70,9 +70,8 @@ func kindOf(j *job.Job) string {
 	return predict.Normalise(j.Spec.Command())
 }
 
-// past is what a job that is over says of others. A run that somebody ended
-// says nothing of how long it takes, nor does one that never was, and nobody
-// plans with jobs that hold no card.
+// past is what an ended job tells about others. A job that was stopped or never
+// ran says nothing about durations, and jobs without a card are not planned.
 func past(j *job.Job) (predict.Past, bool) {
 	switch {
 	case j.Spec.GPUs == 0 || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt):
@@ -82,7 +81,7 @@ func past(j *job.Job) (predict.Past, bool) {
 	}
 	_, peak := highest(j.PeakMiB)
 	if j.Outcome != job.OK && j.Outcome != job.OOM {
-		peak = 0 // it may not have reached it
+		peak = 0 // it may not have reached its peak
 	}
 	return predict.Past{
 		User: j.User, Command: j.Spec.Command(), GPUs: j.Spec.GPUs,
@@ -90,17 +89,15 @@ func past(j *job.Job) (predict.Past, bool) {
 	}, true
 }
 
-// maxPast is how many of the jobs that are over an engine learns from when it
-// begins: what they say of others fades quickly with their age, and nobody
-// should have to wait for it.
+// maxPast bounds the ended jobs an engine learns from when it starts. Older jobs
+// count less and less, and the start should be quick.
 const maxPast = 4096
 
-// recall takes in how the newest jobs ended before this engine was there, the
-// oldest of them first.
+// recall learns from the newest ended jobs, oldest first.
 func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 	over, err := newest(maxPast)
 	if err != nil {
-		l.log.Warn("how earlier jobs ended is not known; less can be expected of others", "err", err)
+		l.log.Warn("cannot read earlier jobs; estimates are worse without them", "err", err)
 	}
 	for _, j := range over {
 		if p, ok := past(j); ok {
@@ -109,15 +106,14 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 	}
 }
 
-// ask is a job as the book knows jobs.
+// ask describes a job for an estimate.
 func (l *line) ask(j *job.Job) predict.Ask {
 	return predict.Ask{
 		User: j.User, Command: j.Spec.Command(), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs, Limit: j.Spec.TimeLimit,
 	}
 }
 
-// span is how long a job is expected to run. Nobody plans with jobs that hold
-// no card.
+// span is a job's estimated duration. Jobs without a card are not planned.
 func (l *line) span(j *job.Job) sched.Estimate {
 	if j.Spec.GPUs == 0 {
 		return sched.Estimate{}
@@ -126,10 +122,10 @@ func (l *line) span(j *job.Job) sched.Estimate {
 	return sched.Estimate{Low: g.Low, Mid: g.Mid, High: g.High}
 }
 
-// resolveAuto takes the declaration of a vram=auto job from what the same
-// command used before, or else from commands that differ from it in numbers and
-// paths only. With nothing known it stays undeclared, so that its first run has
-// a card to itself and can be measured.
+// resolveAuto sets the declaration of a vram=auto job from what the same command
+// used before, or from commands that differ only in numbers and paths. Without
+// an estimate it stays undeclared, so that its first attempt has a card to
+// itself and can be measured.
 func (l *line) resolveAuto(now time.Time, j *job.Job, kind string) {
 	if !j.Spec.VRAMAuto || j.VRAMMiB > 0 {
 		return
@@ -149,15 +145,15 @@ func (l *line) resolveAuto(now time.Time, j *job.Job, kind string) {
 	l.changes.fact(j)
 }
 
-// alikePeak is what commands like the job's may be expected to use.
+// alikePeak is the estimated memory of similar commands.
 func (l *line) alikePeak(j *job.Job) (mib int64, ok bool) {
 	memory, ok := l.expect.book.VRAM(l.ask(j))
 	return memory.HighMiB, ok && memory.HighMiB > 0
 }
 
 // autoMiB is what a vram=auto job declares after its command was measured: a
-// little more, but not more than a card it may use can hold. What ran once is
-// not refused for the sake of the margin.
+// little more, but at most what its cards can hold. A job that ran once is not
+// refused because of the margin.
 func (l *line) autoMiB(now time.Time, j *job.Job, peakMiB int64) int64 {
 	declared := sched.Budget(0, peakMiB, l.rules.SpikeBuffer)
 	if most := l.capMiB(now, sched.NewRequest(j.Spec, declared, l.rules)); most > 0 {
@@ -166,8 +162,8 @@ func (l *line) autoMiB(now time.Time, j *job.Job, peakMiB int64) int64 {
 	return declared
 }
 
-// learn takes in how a job ended, for those that are like it. kind is what their
-// commands have in common; empty: it says nothing of others.
+// learn records how a job ended. It returns the kind of similar jobs; empty: it
+// says nothing about others.
 func (l *line) learn(now time.Time, ended *job.Job) (kind string) {
 	p, ok := past(ended)
 	if !ok {
@@ -180,8 +176,8 @@ func (l *line) learn(now time.Time, ended *job.Job) (kind string) {
 	return p.Key
 }
 
-// learnPeak gives the vram=auto jobs that waited for a first measurement of
-// their command what it was measured at.
+// learnPeak sets the declaration of vram=auto jobs that waited for a first
+// measurement.
 func (l *line) learnPeak(now time.Time, p predict.Past) {
 	if p.PeakMiB == 0 {
 		return
@@ -192,7 +188,7 @@ func (l *line) learnPeak(now time.Time, p predict.Past) {
 		if !known {
 			peak, known = l.alikePeak(j)
 		}
-		// One that has meanwhile failed for want of memory knows better.
+		// One that ran out of memory meanwhile knows better.
 		if known && j.VRAMMiB == 0 {
 			j.VRAMMiB = l.autoMiB(now, j, peak)
 			l.changes.fact(j)
@@ -201,9 +197,9 @@ func (l *line) learnPeak(now time.Time, p predict.Past) {
 	}
 }
 
-// learnSpan expects anew how long those like it will run. There may be very
-// many, and each further run says less: they are gone through after the first,
-// the second, the fourth and so on.
+// learnSpan schedules new estimates for similar jobs. There may be many, and
+// each further end says less, so that happens after the first, second, fourth
+// end and so on.
 func (l *line) learnSpan(kind string) {
 	x := l.expect
 	if len(x.alike[kind]) == 0 {
@@ -217,11 +213,10 @@ func (l *line) learnSpan(kind string) {
 	l.reviewSome()
 }
 
-// reviewAtOnce is how many of the queue are expected anew in one round: others
-// have requests too.
+// reviewAtOnce bounds the estimates of one round, so that requests get a turn.
 const reviewAtOnce = 1000
 
-// reviewSome goes on with those that learnSpan found.
+// reviewSome continues with the jobs that learnSpan found.
 func (l *line) reviewSome() {
 	x := l.expect
 	n := min(len(x.review), reviewAtOnce)

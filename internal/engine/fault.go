@@ -2,5 +2,5 @@
 
 package engine
 
-// Fault is where a test build dies; here it is nothing.
+// Fault is where a test build dies; otherwise it does nothing.
 func Fault(string) {}

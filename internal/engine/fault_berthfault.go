@@ -13,10 +13,9 @@ import (
 
 var reached atomic.Int64
 
-// Fault ends berth, as kill -9 would, when it comes to the named step for the
-// nth time: BERTH_FAULT=committed:3. With committed:3:20ms it stands still
-// there for so long first, so that what it has already asked of others is
-// done.
+// Fault kills berth, like kill -9, when it reaches the named step for the nth
+// time: BERTH_FAULT=committed:3. With committed:3:20ms it first sleeps, so that
+// earlier orders are carried out.
 func Fault(step string) {
 	words := strings.Split(os.Getenv("BERTH_FAULT")+"::", ":")
 	if words[0] != step {

@@ -13,12 +13,12 @@ import (
 )
 
 // gates holds queued jobs that may not start yet however much room there is:
-// not before a time, or not before other jobs have ended.
+// held ones, those that begin later, and those that wait for other jobs.
 type gates struct {
-	held       map[string]bool // until someone releases them
+	held       map[string]bool // until released
 	until      alarms
-	waiting    map[string][]job.Dependency // for what has not ended yet
-	dependents map[string]map[string]bool  // job to those that wait for it
+	waiting    map[string][]job.Dependency // dependencies that have not ended
+	dependents map[string]map[string]bool  // from a job to those that wait for it
 }
 
 func newGates() gates {
@@ -39,7 +39,7 @@ func (g *gates) remove(id string) {
 	delete(g.waiting, id)
 }
 
-// wait makes a job wait for others.
+// wait adds dependencies.
 func (g *gates) wait(id string, pending []job.Dependency) {
 	g.waiting[id] = pending
 	for _, d := range pending {
@@ -47,7 +47,7 @@ func (g *gates) wait(id string, pending []job.Dependency) {
 	}
 }
 
-// leave forgets that a job waits for another.
+// leave removes a dependency.
 func (g *gates) leave(awaited, id string) {
 	delete(g.dependents[awaited], id)
 	if len(g.dependents[awaited]) == 0 {
@@ -55,7 +55,7 @@ func (g *gates) leave(awaited, id string) {
 	}
 }
 
-// next is the earliest time at which a gate opens by itself.
+// next is when the next gate opens by itself.
 func (g *gates) next() time.Time {
 	first, _ := g.until.first()
 	return first.at
@@ -74,7 +74,7 @@ func (g *gates) first(n int, jobs map[string]*job.Job) []string {
 
 func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if g.held[id] {
-		return "held until someone releases it"
+		return "held until released"
 	}
 	if t, ok := g.until.at[id]; ok {
 		format := "15:04:05"
@@ -83,7 +83,7 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 		}
 		text := "not before " + t.Local().Format(format)
 		if j := jobs[id]; j != nil && j.Detail != "" {
-			text += ": " + j.Detail // what sent it back
+			text += ": " + j.Detail // why it was requeued
 		}
 		return text
 	}
@@ -102,9 +102,8 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	return text
 }
 
-// dependencies splits what a job waits for into what is still open and the
-// first condition that can hold no more, and says when the last of the others
-// ended.
+// dependencies returns what a job still waits for, the first condition that can
+// no longer hold, and when the last of the others ended.
 func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time, broken string, err error) {
 	for _, d := range j.Spec.After {
 		if _, live := l.jobs[d.Job]; live {
@@ -114,9 +113,10 @@ func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time,
 		over, err := l.verdictOn(d.Job)
 		switch {
 		case errors.Is(err, store.ErrNotFound) && j.Attempt.Number > 0:
-			// It held when the job first ran, and has been forgotten since.
+			// The condition held when the job first ran; the other job has been
+			// forgotten since.
 		case errors.Is(err, store.ErrNotFound):
-			return nil, freed, fmt.Sprintf("job %s, which it waits for, is not known", d.Job), nil
+			return nil, freed, fmt.Sprintf("it waits for job %s, which is unknown", d.Job), nil
 		case err != nil:
 			return nil, freed, "", err
 		case !holds(d.On, over.outcome):
@@ -128,7 +128,7 @@ func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time,
 }
 
 func unfulfilled(d job.Dependency, outcome job.Outcome) string {
-	return fmt.Sprintf("waits for job %s to end %s; it ended %s", d.Job, d.On, outcome)
+	return fmt.Sprintf("waits for job %s to end with %s; it ended with %s", d.Job, d.On, outcome)
 }
 
 func holds(on job.Condition, outcome job.Outcome) bool {
@@ -147,8 +147,8 @@ type verdict struct {
 	at      time.Time
 }
 
-// verdictOn is how a job ended that is over. Many jobs may wait for the same
-// ones, so that an answer is kept for the round.
+// verdictOn is how a job ended. Many jobs may wait for the same one, so the
+// answer is cached for the round.
 func (l *line) verdictOn(id string) (verdict, error) {
 	if j, ok := l.changes.rows[id]; ok && j.State.Terminal() {
 		return verdict{j.Outcome, j.EndedAt}, nil
@@ -164,14 +164,14 @@ func (l *line) verdictOn(id string) (verdict, error) {
 	return l.outcomes[id], nil
 }
 
-// broken is a queued job with a condition that can hold no more.
+// broken is a queued job whose dependency failed.
 type broken struct {
 	job *job.Job
 	why string
 }
 
-// settle takes a job that is over off what others wait for. What ended earlier is
-// not looked up again: a job may wait for a whole array.
+// settle removes an ended job from the dependencies of others. Those that ended
+// earlier are not looked up again: a job may wait for a whole array.
 func (l *line) settle(now time.Time, over *job.Job) (never []broken) {
 	delete(l.outcomes, over.ID)
 	ids := slices.Sorted(maps.Keys(l.gates.dependents[over.ID]))

@@ -50,7 +50,7 @@ func TestDependencies(t *testing.T) {
 				return
 			}
 			r.wantRow("2", job.Cancelled, job.Depends)
-			if detail := r.row("2").Detail; !strings.Contains(detail, "it ended "+string(test.outcome)) {
+			if detail := r.row("2").Detail; !strings.Contains(detail, "it ended with "+string(test.outcome)) {
 				t.Errorf("detail: %q", detail)
 			}
 		})
@@ -94,7 +94,7 @@ func TestADependencyThatEndedLongAgoIsLookedUp(t *testing.T) {
 	r.wantRow("2", job.Running, "")
 	r.wantRow("3", job.Cancelled, job.Depends)
 	r.wantRow("4", job.Cancelled, job.Depends)
-	if detail := r.row("4").Detail; !strings.Contains(detail, "job 99") || !strings.Contains(detail, "not known") {
+	if detail := r.row("4").Detail; !strings.Contains(detail, "job 99") || !strings.Contains(detail, "unknown") {
 		t.Errorf("detail: %q", detail)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"berth/internal/keep"
 )
 
-// granted is the cards of a job as they are on the day it starts.
+// granted is a job's cards at its start.
 type granted struct {
 	job     *job.Job
-	known   []gpu.Device // parallel to the grant; empty where nothing is known of one of them
-	filter  bool         // the job cannot open any other
-	note    string       // why it can, where others cannot
-	mps     *keep.MPS    // the server that its programs use; nil: none
-	renamed bool         // a number would not mean to the job what it means to berth
+	known   []gpu.Device // parallel to the grant; empty if one of them is unknown
+	filter  bool         // a device filter keeps the job off all other cards
+	note    string       // why there is no filter, if others have one
+	mps     *keep.MPS    // its MPS server; nil: none
+	renamed bool         // the job counts cards differently than berth
 }
 
 func (l *Launcher) cards(j *job.Job) granted {
@@ -40,7 +40,7 @@ func (l *Launcher) cards(j *job.Job) granted {
 	if l.Filter && l.SimDir == "" {
 		g.filter = complete && !slices.ContainsFunc(g.known, hidden)
 		if !g.filter {
-			g.note = "device filter not in force: the driver does not tell which files are its cards'"
+			g.note = "no device filter: the driver does not report the device files of its GPUs"
 		}
 	}
 	g.renamed = g.filter || g.mps != nil || slices.ContainsFunc(g.known, func(d gpu.Device) bool {
@@ -49,9 +49,9 @@ func (l *Launcher) cards(j *job.Job) granted {
 	return g
 }
 
-// env is what the job must not be able to change: which cards it has. CUDA
-// counts only the cards that a program can open, so numbers are given where it
-// can open all of them, and names otherwise.
+// env is what says which cards a job has, and the job must not change. CUDA
+// counts only cards that a program can open: numbers work if it can open all of
+// them, otherwise UUIDs are used.
 func (g granted) env() []string {
 	list := g.job.Grant.List()
 	visible := list
@@ -60,7 +60,7 @@ func (g granted) env() []string {
 	}
 	containers := visible
 	if containers == "" {
-		containers = "void" // what container runtimes read as "no GPU"
+		containers = "void" // container runtimes read this as "no GPU"
 	}
 	env := []string{
 		"CUDA_VISIBLE_DEVICES=" + visible,
@@ -76,7 +76,7 @@ func (g granted) env() []string {
 	return append(env, g.mps.Env()...)
 }
 
-// devices is what the filter lets through; nil: there is none.
+// devices is what the device filter allows; nil: there is no filter.
 func (g granted) devices() *keep.Devices {
 	if !g.filter {
 		return nil
@@ -93,8 +93,8 @@ func (g granted) devices() *keep.Devices {
 	return d
 }
 
-// cpus are the CPUs next to the job's cards, as a list the kernel reads; empty
-// where one of the cards does not tell.
+// cpus are the CPUs next to the job's cards, in the kernel's list format; empty
+// if a card does not report them.
 func (g granted) cpus() string {
 	if len(g.known) == 0 {
 		return ""
@@ -111,8 +111,7 @@ func (g granted) cpus() string {
 	return gpu.FormatCPUs(slices.Compact(set))
 }
 
-// mps is how a job's MPS server is run, for a job that asked for one and has a
-// card to use it on.
+// mps is the MPS server of a job that asked for one and has a card.
 func (l *Launcher) mps(j *job.Job) *keep.MPS {
 	if j.Spec.Cap != "mps" || len(j.Grant.UUIDs) == 0 || l.MPSControl == "" {
 		return nil

@@ -94,7 +94,7 @@ func TestAJobDoesNotRunWithoutTheCapItAskedFor(t *testing.T) {
 }
 
 func TestAJobWithoutTheFilterThatOthersHaveIsToldSo(t *testing.T) {
-	const missing = "device filter not in force: the driver does not tell which files are its cards'"
+	const missing = "no device filter: the driver does not report the device files of its GPUs"
 	rows := []struct {
 		name   string
 		change func(l *Launcher)
@@ -227,7 +227,7 @@ func TestWhetherThereIsMPS(t *testing.T) {
 	}
 	l.SimDir = "/sim"
 	l.UseMPS("/run/berth")
-	if why := l.Refuses(capped); why != "cap=mps: simulated cards have no CUDA MPS" {
+	if why := l.Refuses(capped); why != "cap=mps: simulated GPUs have no CUDA MPS" {
 		t.Errorf("%q", why)
 	}
 	if why := l.Refuses(&job.Spec{Cap: "soft"}); why != "" {

@@ -12,18 +12,18 @@ import (
 	"berth/internal/keep"
 )
 
-// healthKey is where the store keeps how the cards stand, pausedKey which of
-// them are paused.
+// healthKey is the store's key for the health of the cards, pausedKey for the
+// paused ones.
 const (
 	healthKey = "health"
 	pausedKey = "paused"
 )
 
-// leftPatience is how long the memory of a job may take to become free before
-// its card is suspect.
+// leftPatience is how long an ended job's memory may stay in use before its card
+// is suspect.
 const leftPatience = 30 * time.Second
 
-// heed tells what changed about the cards, and those whose jobs are on them.
+// heed reports changes of health, also to the jobs on those cards.
 func (c *cards) heed(now time.Time, changes []gpu.HealthChange) {
 	for _, change := range changes {
 		text := change.String()
@@ -41,13 +41,13 @@ func (c *cards) heed(now time.Time, changes []gpu.HealthChange) {
 	c.saveHealth()
 }
 
-// cardChange is the same for those who do more than print it.
+// cardChange is the same as a value.
 func cardChange(c gpu.HealthChange) job.CardChange {
 	return job.CardChange{GPU: &c.Index, By: c.By, Bad: c.Note == "" && c.To.State != gpu.HealthOK}
 }
 
-// setHealth is a person's word about a card. It reports false for a card that
-// does not exist.
+// setHealth sets a card's health for a user. It returns false if there is no
+// such card.
 func (c *cards) setHealth(now time.Time, index int, state gpu.HealthState, by, reason string) bool {
 	d, known := c.known[index]
 	if !known {
@@ -63,8 +63,8 @@ func (c *cards) setHealth(now time.Time, index int, state gpu.HealthState, by, r
 	return true
 }
 
-// pause keeps new jobs off a card, or lets them on again; what runs there is
-// not touched. It reports false for a card that does not exist.
+// pause stops jobs from starting on a card, or lets them start again; running
+// jobs are not touched. It returns false if there is no such card.
 func (c *cards) pause(now time.Time, index int, paused bool, by string) bool {
 	d, known := c.known[index]
 	if !known {
@@ -90,8 +90,8 @@ func (c *cards) pause(now time.Time, index int, paused bool, by string) bool {
 	return true
 }
 
-// checkLeft looks after the memory of jobs that ended: until it is free the
-// card is closed, and beyond all patience suspect.
+// checkLeft watches the memory of ended jobs: until it is free the card is
+// closed, and if it takes too long the card is suspect.
 func (c *cards) checkLeft(now time.Time) {
 	for _, index := range slices.Sorted(maps.Keys(c.known)) {
 		d := c.known[index]
@@ -99,8 +99,8 @@ func (c *cards) checkLeft(now time.Time) {
 		_, was := c.left[index]
 		switch {
 		case is && now.Sub(left.At) >= leftPatience && left.Blind:
-			// Some was given back, and whose the rest is nobody can tell: it
-			// is held for strangers.
+			// Part of it was freed, and the rest cannot be attributed: it counts
+			// as external.
 			c.meter.Accept(index)
 			delete(c.left, index)
 		case is:
@@ -119,7 +119,7 @@ func (c *cards) checkLeft(now time.Time) {
 	}
 }
 
-// saveHealth lets what the next berth should know ride on the next commit.
+// saveHealth adds the health of the cards to the next commit.
 func (c *cards) saveHealth() {
 	if !c.health.Changed() {
 		return
@@ -131,7 +131,7 @@ func (c *cards) saveHealth() {
 	c.changes.meta[healthKey] = string(data)
 }
 
-// restoreHealth takes over how the cards stood for an earlier berth.
+// restoreHealth takes over the health of the cards from an earlier berth.
 func (c *cards) restoreHealth(meta func(key string) (string, error)) error {
 	value, err := meta(healthKey)
 	if err != nil || value == "" {
@@ -140,14 +140,14 @@ func (c *cards) restoreHealth(meta func(key string) (string, error)) error {
 	return c.health.Restore([]byte(value), keep.BootID())
 }
 
-// restorePauses takes over which cards an earlier berth had paused.
+// restorePauses takes over the paused cards from an earlier berth.
 func (c *cards) restorePauses(meta func(key string) (string, error)) error {
 	value, err := meta(pausedKey)
 	if err != nil || value == "" {
 		return err
 	}
 	if err := json.Unmarshal([]byte(value), &c.paused); err != nil {
-		return fmt.Errorf("read which cards are paused: %w", err)
+		return fmt.Errorf("read the paused GPUs: %w", err)
 	}
 	return nil
 }

@@ -63,14 +63,14 @@ func TestAJobOnALostCardIsToldAndItsFailureSaysSo(t *testing.T) {
 	r := newRig(t, 2)
 	r.submit(spec(card0))
 	r.lose(0)
-	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 goes on")
+	r.wantTexts(job.EventCard, "gpu0 quarantined: has fallen off the bus", "1: gpu0 quarantined: has fallen off the bus; job 1 keeps running")
 	r.wantRow("1", job.Running, "")
 	if j, _ := r.at().Job("1"); r.at().Copy(j).Detail != "gpu0 was lost while it ran (has fallen off the bus)" {
 		t.Errorf("it shows %q", r.at().Copy(j).Detail)
 	}
 	r.hear(run.Ended, "1", keep.Record{ExitCode: 1, Stragglers: 1}, false)
 	r.step()
-	want := "gpu0 was lost while it ran (has fallen off the bus); left 1 background process behind, which was ended"
+	want := "gpu0 was lost while it ran (has fallen off the bus); left 1 background process behind, which was killed"
 	if row := r.row("1"); row.Outcome != job.Exited(1) || row.Detail != want {
 		t.Errorf("%s (%s)", row.Outcome, row.Detail)
 	}

@@ -30,7 +30,7 @@ func TestAnIdleJobIsToldOfOnce(t *testing.T) {
 	r.wantTexts(job.EventIdle)
 	r.pass(time.Second)
 	r.pass(time.Hour)
-	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0, unused for 30m")
+	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0 and has not used it for 30m")
 	if got, idle := r.at().IdleSince("1"); !idle || !got.Equal(since) {
 		t.Errorf("idle since %v %v", got, idle)
 	}
@@ -44,7 +44,7 @@ func TestAnIdleJobIsToldOfOnce(t *testing.T) {
 	r.devices[0].UtilPct = 0
 	r.pass(time.Second)
 	r.pass(DefaultIdleAfter)
-	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0, unused for 30m")
+	r.wantTexts(job.EventIdle, "1: holds 12000 MiB on gpu0 and has not used it for 30m")
 }
 
 func TestAJobIsNotIdleForWhatIsNotKnown(t *testing.T) {
@@ -65,7 +65,7 @@ func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 	r.wantDid("commit 1:running", "stop t1 cancel 10s")
 	r.clear(0)
 	r.end("1", keep.Record{Stop: string(job.StopCancel), Signal: 15}, false)
-	if row := r.row("1"); row.Outcome != job.WasCancelled || row.Detail != "idle for 2h: the administrator's policy" {
+	if row := r.row("1"); row.Outcome != job.WasCancelled || row.Detail != "idle for 2h: cancelled by the administrator's policy" {
 		t.Errorf("%s (%s)", row.Outcome, row.Detail)
 	}
 }

@@ -10,49 +10,49 @@ import (
 	"berth/internal/text"
 )
 
-// end is what a supervisor's record says, with what was measured meanwhile.
+// end is a supervisor's record with what was measured.
 type end struct {
 	record keep.Record
-	oom    bool // out-of-memory text at the end of this attempt's log
+	oom    bool // the log of this attempt ends with an out-of-memory message
 	peaks  map[int]int64
 	capMiB int64 // the most a retry may declare; 0: not known
 	now    time.Time
 }
 
-// ruling is how an attempt ended and what follows from it. It is a pure
-// function of the job and its end.
+// ruling is how an attempt ended and what follows. It is a pure function of the
+// job and its end.
 type ruling struct {
 	outcome job.Outcome // empty: the job goes back to the queue
 	detail  string
-	again   job.EventKind // why it goes back: retry, requeued or set aside
+	again   job.EventKind // why it goes back: retry, requeued or preempted
 
 	vramMiB   int64
 	notBefore time.Time
 	retried   bool
 	toTheEnd  bool
-	aside     bool // for another job
+	preempted bool // for another job
 	neverRan  bool
 }
 
-// judge decides what an ended attempt means. A job that its user gave up does
-// not go back to the queue, and one that its user wants run again does, whatever
-// ended it first.
+// judge decides what the end of an attempt means. A cancelled job does not go
+// back to the queue, and one that its user requeued does, whatever ended it
+// first.
 func judge(j *job.Job, e end) ruling {
 	if j.Spec.Adopt != nil {
-		return judgeStranger(j, e.record)
+		return judgeAdopted(j, e.record)
 	}
 	r := judgeEnd(j, e)
 	switch {
 	case j.Stop == job.StopCancel && r.outcome == "":
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
-	case j.Stop == job.StopRequeue && (r.outcome != "" || r.aside):
+	case j.Stop == job.StopRequeue && (r.outcome != "" || r.preempted):
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	}
 	return r
 }
 
-// judgeEnd prefers what the supervisor says it did: a job that ended by
-// itself before the stop reached it ended by itself.
+// judgeEnd believes the supervisor: a job that ended by itself before the stop
+// reached it ended by itself.
 func judgeEnd(j *job.Job, e end) ruling {
 	r := e.record
 	switch job.Stop(r.Stop) {
@@ -63,7 +63,7 @@ func judgeEnd(j *job.Job, e end) ruling {
 	case job.StopRequeue:
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	case job.StopPreempt:
-		return gaveWay(j)
+		return preempted(j)
 	case job.StopTimeout:
 		return judgeTimeout(j)
 	}
@@ -71,7 +71,7 @@ func judgeEnd(j *job.Job, e end) ruling {
 	case r.Launch != "":
 		return ruling{outcome: job.Launch, detail: r.Launch}
 	case r.SetupFailed:
-		return ruling{outcome: job.Launch, detail: fmt.Sprintf("set-up failed (exit %d); its log says why", r.ExitCode)}
+		return ruling{outcome: job.Launch, detail: fmt.Sprintf("set-up failed (exit %d); see its log", r.ExitCode)}
 	case r.Signal == 0 && r.ExitCode == 0:
 		return ruling{outcome: job.OK, detail: stragglers(r)}
 	}
@@ -90,7 +90,7 @@ func judgeEnd(j *job.Job, e end) ruling {
 		}
 	}
 	if r.MemoryKilled {
-		return ruling{outcome: outcome, detail: fmt.Sprintf("the kernel ended it at its limit of %d MiB of host memory", j.Spec.MemMiB)}
+		return ruling{outcome: outcome, detail: fmt.Sprintf("the kernel killed it at its limit of %d MiB of host memory", j.Spec.MemMiB)}
 	}
 	return ruling{outcome: outcome, detail: stragglers(r)}
 }
@@ -98,14 +98,14 @@ func judgeEnd(j *job.Job, e end) ruling {
 func judgeTimeout(j *job.Job) ruling {
 	limit := j.Spec.TimeLimit
 	if j.Spec.OnTimeout != job.TimeoutRequeue {
-		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s", limit)}
+		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its time limit of %s", limit)}
 	}
 	if j.Requeues >= j.Spec.MaxRequeues {
-		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its limit of %s after %s", limit, text.Count(j.Requeues, "requeue"))}
+		return ruling{outcome: job.Timeout, detail: fmt.Sprintf("reached its time limit of %s after %s", limit, text.Count(j.Requeues, "requeue"))}
 	}
 	return ruling{
 		again: job.EventRequeued, toTheEnd: true,
-		detail: fmt.Sprintf("reached its limit of %s; requeue %d of %d, from its beginning", limit, j.Requeues+1, j.Spec.MaxRequeues),
+		detail: fmt.Sprintf("reached its time limit of %s; requeue %d of %d", limit, j.Requeues+1, j.Spec.MaxRequeues),
 	}
 }
 
@@ -121,9 +121,8 @@ func judgeOOM(j *job.Job, e end) ruling {
 	return ruling{again: job.EventRetry, retried: true, vramMiB: next, detail: detail}
 }
 
-// bump is the declaration of the next attempt after an out-of-memory
-// failure: a quarter above what was seen or promised, within what a card the
-// job may use can hold.
+// bump is the declaration of the next attempt after an out-of-memory failure: a
+// quarter more than was used or declared, within what its cards can hold.
 func bump(declaredMiB int64, peaks map[int]int64, capMiB int64) int64 {
 	most := declaredMiB
 	for _, peak := range peaks {
@@ -149,5 +148,5 @@ func stragglers(r keep.Record) string {
 	if r.Stragglers == 1 {
 		were = "was"
 	}
-	return fmt.Sprintf("left %s behind, which %s ended", text.Count(r.Stragglers, "background process"), were)
+	return fmt.Sprintf("left %s behind, which %s killed", text.Count(r.Stragglers, "background process"), were)
 }

@@ -30,7 +30,7 @@ func TestJudge(t *testing.T) {
 		{
 			name: "processes that it left behind are told of, and it is ok all the same",
 			end:  end{record: keep.Record{Stragglers: 3}},
-			want: ruling{outcome: job.OK, detail: "left 3 background processes behind, which were ended"},
+			want: ruling{outcome: job.OK, detail: "left 3 background processes behind, which were killed"},
 		},
 		{
 			name: "out-of-memory text in the log of a job that exits 0 means nothing",
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 			name: "a command that the kernel ended at its memory limit says so",
 			spec: spec(func(s *job.Spec) { s.MemMiB = 4096 }),
 			end:  end{record: keep.Record{ExitCode: -1, Signal: 9, MemoryKilled: true}},
-			want: ruling{outcome: "signal:KILL", detail: "the kernel ended it at its limit of 4096 MiB of host memory"},
+			want: ruling{outcome: "signal:KILL", detail: "the kernel killed it at its limit of 4096 MiB of host memory"},
 		},
 		{
 			name: "a command that could not be started says why, and no retry would help it",
@@ -63,51 +63,51 @@ func TestJudge(t *testing.T) {
 		{
 			name: "a set-up that failed never became the command",
 			end:  end{record: keep.Record{ExitCode: 7, SetupFailed: true}},
-			want: ruling{outcome: job.Launch, detail: "set-up failed (exit 7); its log says why"},
+			want: ruling{outcome: job.Launch, detail: "set-up failed (exit 7); see its log"},
 		},
 		{
 			name: "a job at its limit is a timeout",
 			spec: spec(limited(job.TimeoutKill, 10)),
 			end:  end{record: keep.Record{ExitCode: -1, Signal: 15, Stop: "timeout"}},
-			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s"},
+			want: ruling{outcome: job.Timeout, detail: "reached its time limit of 1h0m0s"},
 		},
 		{
 			name: "a job that handles TERM and exits 0 at its limit is a timeout still",
 			spec: spec(limited(job.TimeoutKill, 10)),
 			end:  end{record: keep.Record{ExitCode: 0, Stop: "timeout"}},
-			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s"},
+			want: ruling{outcome: job.Timeout, detail: "reached its time limit of 1h0m0s"},
 		},
 		{
 			name: "a timeout uses no retry, not even when its log ends in out-of-memory text",
 			spec: spec(limited(job.TimeoutKill, 10), retries(3), onFail),
 			end:  end{record: keep.Record{ExitCode: 1, Stop: "timeout"}, oom: true},
-			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s"},
+			want: ruling{outcome: job.Timeout, detail: "reached its time limit of 1h0m0s"},
 		},
 		{
 			name: "on_timeout=requeue sends it to the end of the queue and counts",
 			spec: spec(limited(job.TimeoutRequeue, 10)),
 			job:  job.Job{Requeues: 4},
 			end:  end{record: keep.Record{Stop: "timeout"}},
-			want: ruling{again: job.EventRequeued, toTheEnd: true, detail: "reached its limit of 1h0m0s; requeue 5 of 10, from its beginning"},
+			want: ruling{again: job.EventRequeued, toTheEnd: true, detail: "reached its time limit of 1h0m0s; requeue 5 of 10"},
 		},
 		{
 			name: "after the last requeue it is a timeout, and says how often it was requeued",
 			spec: spec(limited(job.TimeoutRequeue, 10)),
 			job:  job.Job{Requeues: 10},
 			end:  end{record: keep.Record{Stop: "timeout"}},
-			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s after 10 requeues"},
+			want: ruling{outcome: job.Timeout, detail: "reached its time limit of 1h0m0s after 10 requeues"},
 		},
 		{
 			name: "after its only requeue it says so",
 			spec: spec(limited(job.TimeoutRequeue, 1)),
 			job:  job.Job{Requeues: 1},
 			end:  end{record: keep.Record{Stop: "timeout"}},
-			want: ruling{outcome: job.Timeout, detail: "reached its limit of 1h0m0s after 1 requeue"},
+			want: ruling{outcome: job.Timeout, detail: "reached its time limit of 1h0m0s after 1 requeue"},
 		},
 		{
 			name: "one process left behind is one",
 			end:  end{record: keep.Record{Stragglers: 1}},
-			want: ruling{outcome: job.OK, detail: "left 1 background process behind, which was ended"},
+			want: ruling{outcome: job.OK, detail: "left 1 background process behind, which was killed"},
 		},
 		{
 			name: "a job that was cancelled is cancelled, however it exits",

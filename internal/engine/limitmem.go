@@ -9,19 +9,19 @@ import (
 	"berth/internal/job"
 )
 
-// limitDeadline bounds how long the driver is given to set limits.
+// limitDeadline bounds how long setting limits in the driver may take.
 const limitDeadline = 15 * time.Second
 
-// memoryLimits are the cgroups in which the driver limits device memory, and
-// what was last asked of it there. A supervisor's jobs follow one another in one
-// cgroup, so a limit has to be taken back for a job that has none.
+// memoryLimits are the cgroups in which the driver limits GPU memory, with the
+// last request for each. Jobs of one supervisor share a cgroup, so a job without
+// a limit must clear that of the previous one.
 type memoryLimits map[string]<-chan struct{}
 
-// maxLimited is when cgroups that are gone are forgotten.
+// maxLimited is when cgroups that no longer exist are dropped.
 const maxLimited = 1000
 
-// limitMemory has the driver hold a job that has just begun to its budget, where
-// it can. Nothing waits for that, and the job goes on where it fails.
+// limitMemory has the driver limit a new job to its budget, if it can. Nothing
+// waits for that, and if it fails the job runs anyway.
 func (s *attempts) limitMemory(a *attempt, cgroup string, door door) {
 	driver, ok := s.cards.source.(gpu.Limiter)
 	before := s.limits[cgroup]
@@ -34,9 +34,9 @@ func (s *attempts) limitMemory(a *attempt, cgroup string, door door) {
 	go func() {
 		defer close(done)
 		if before != nil {
-			<-before // what was asked for the job before it must not come later
+			<-before // the previous job's request must not arrive later
 		}
-		// The time that one took is not taken off this one's.
+		// The wait for it is not part of this request's deadline.
 		ctx, cancel := context.WithTimeout(context.Background(), limitDeadline)
 		defer cancel()
 		for _, limit := range limits {
@@ -50,11 +50,11 @@ func (s *attempts) limitMemory(a *attempt, cgroup string, door door) {
 
 func (s *attempts) limitFailed(now time.Time, a *attempt, err error) {
 	if s.active[a.job.ID] != a {
-		return // it is over
+		return // the job has ended
 	}
 	text := "the driver does not limit its memory: "
 	if !capped(a.job) {
-		text = "the driver may still hold it to the memory of the job before it: "
+		text = "the driver may still apply the memory limit of the previous job: "
 	}
 	s.changes.tell(now, job.EventWarning, a.job, text+err.Error())
 }
@@ -70,13 +70,13 @@ func (m memoryLimits) remember(cgroup string, done <-chan struct{}) {
 	m[cgroup] = done
 }
 
-// capped reports whether the job has an amount that it wants to be held to.
+// capped reports whether the job asked to be held to an amount of memory.
 func capped(j *job.Job) bool {
 	return (j.Spec.Cap == "soft" || j.Spec.Cap == "mps") && budgetMiB(j) > 0
 }
 
-// budgetMiB is what the job may have on each card; one that has its cards alone
-// has no budget there, but what it declared.
+// budgetMiB is what the job may use on each card. One with whole cards has no
+// budget, but may have declared one.
 func budgetMiB(j *job.Job) int64 {
 	if j.Grant.BudgetMiB > 0 {
 		return j.Grant.BudgetMiB
@@ -84,8 +84,8 @@ func budgetMiB(j *job.Job) int64 {
 	return j.VRAMMiB
 }
 
-// driverLimits is one limit for each card: a soft cap is what the job can count
-// on, a hard one what it cannot pass, and none takes back what was there.
+// driverLimits is one limit per card: a soft cap guarantees memory, a hard one
+// limits it, and none clears an earlier limit.
 func driverLimits(j *job.Job, cgroup string) []gpu.MemoryLimit {
 	limits := make([]gpu.MemoryLimit, 0, len(j.Grant.UUIDs))
 	for _, uuid := range j.Grant.UUIDs {

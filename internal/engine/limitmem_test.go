@@ -181,7 +181,7 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 		t.Fatal("nobody was told")
 	}
 	r.step()
-	if got := r.told; len(got) != 1 || got[0].Job.ID != next.ID || got[0].Text != "the driver may still hold it to the memory of the job before it: no permission" {
+	if got := r.told; len(got) != 1 || got[0].Job.ID != next.ID || got[0].Text != "the driver may still apply the memory limit of the previous job: no permission" {
 		t.Errorf("told: %+v", got)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"berth/internal/sched"
 )
 
-// line is the jobs that are not over, and of those that are queued who waits for
-// what: a gate, or room. It knows no card and no supervisor.
+// line is the unfinished jobs, and for the queued ones what they wait for: a
+// gate, or room. It knows no card and no supervisor.
 type line struct {
 	roster
 	rules   sched.Rules
@@ -19,35 +19,34 @@ type line struct {
 	// 0: not known.
 	capMiB func(now time.Time, r sched.Request) int64
 
-	queue     *sched.Queue     // those that could start now if there were room
-	inLine    map[string]place // what of these is not in it
-	strangers map[string]bool  // those that stand for a process: they start where it is
-	gates     gates            // those that may not start yet
-	outcomes  map[string]verdict
-	expect    *expectations
-	usage     usage
+	queue    *sched.Queue     // those that wait only for room
+	inLine   map[string]place // more about these
+	adopted  map[string]bool  // those that represent a process, which start where it is
+	gates    gates            // those that may not start yet
+	outcomes map[string]verdict
+	expect   *expectations
+	usage    usage
 
 	moved bool // something changed since the last decision that could change it
 }
 
-// place is what the line remembers of a job in the queue.
+// place is what the line remembers about a job in the queue.
 type place struct {
-	since time.Time // it waits for room
-	kind  string    // what its command has in common with others
+	since time.Time // since when it waits for room
+	kind  string    // groups jobs with similar commands
 }
 
 func newLine(rules sched.Rules, c *changes, log *slog.Logger) *line {
 	l := &line{
 		roster: newRoster(), rules: rules, changes: c, log: log,
-		queue: sched.NewQueue(), inLine: map[string]place{}, strangers: map[string]bool{},
+		queue: sched.NewQueue(), inLine: map[string]place{}, adopted: map[string]bool{},
 		gates: newGates(), outcomes: map[string]verdict{}, expect: newExpectations(),
 	}
 	l.queue.SetRules(rules)
 	return l
 }
 
-// setRules has everything asked for anew: a request carries what the rules made
-// of it.
+// setRules applies new rules to every request.
 func (l *line) setRules(now time.Time, rules sched.Rules) {
 	again := l.rules != rules
 	l.rules, l.moved = rules, true
@@ -62,8 +61,8 @@ func (l *line) setRules(now time.Time, rules sched.Rules) {
 	}
 }
 
-// enqueue puts a queued job where it belongs: behind a gate, or in the queue.
-// broken says why it can never start: a condition of its does not hold.
+// enqueue puts a queued job behind a gate or into the queue. broken says which
+// dependency failed, so that it can never start.
 func (l *line) enqueue(now time.Time, j *job.Job) (broken string) {
 	l.unqueue(j.ID)
 	if j.Held {
@@ -77,8 +76,8 @@ func (l *line) enqueue(now time.Time, j *job.Job) (broken string) {
 	pending, freed, broken, err := l.dependencies(j)
 	switch {
 	case err != nil:
-		// A store that cannot be read for a moment breaks no condition.
-		l.log.Warn("look up what a job waits for", "job", j.ID, "err", err)
+		// A temporary read error fails no dependency.
+		l.log.Warn("cannot look up the dependencies of a job", "job", j.ID, "err", err)
 		l.gates.until.set(j.ID, now.Add(notNowDelay))
 	case broken != "":
 	case len(pending) > 0:
@@ -89,7 +88,7 @@ func (l *line) enqueue(now time.Time, j *job.Job) (broken string) {
 	return broken
 }
 
-// unqueue takes a job out of the queue, or from behind its gate.
+// unqueue removes a job from the queue or from behind its gate.
 func (l *line) unqueue(id string) {
 	l.gates.remove(id)
 	l.queue.Remove(id)
@@ -97,15 +96,15 @@ func (l *line) unqueue(id string) {
 		delete(l.inLine, id)
 		l.expect.leave(id, p.kind)
 	}
-	delete(l.strangers, id)
+	delete(l.adopted, id)
 }
 
-// enter queues a job that nothing but room keeps from starting, the last of
-// those that it waited for having ended at freed.
+// enter queues a job that waits only for room; the last of its dependencies
+// ended at freed.
 func (l *line) enter(now time.Time, j *job.Job, freed time.Time) {
 	l.unqueue(j.ID)
 	if j.Spec.Adopt != nil {
-		l.strangers[j.ID] = true
+		l.adopted[j.ID] = true
 		return
 	}
 	p := place{since: waitsSince(now, j, freed), kind: kindOf(j)}
@@ -116,10 +115,10 @@ func (l *line) enter(now time.Time, j *job.Job, freed time.Time) {
 	l.queue.Add(l.pending(j))
 }
 
-// enterAgain is enter for a job that is there already.
+// enterAgain is enter for a job that is queued already.
 func (l *line) enterAgain(now time.Time, j *job.Job) { l.enter(now, j, l.inLine[j.ID].since) }
 
-// pending is a queued job as the plan sees it.
+// pending is a queued job as the scheduler sees it.
 func (l *line) pending(j *job.Job) sched.Pending {
 	return sched.Pending{
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
@@ -129,12 +128,11 @@ func (l *line) pending(j *job.Job) sched.Pending {
 	}
 }
 
-// waitsSince is since when nothing but room keeps a job from starting, the last
-// of those that it waited for having ended at freed. It is made of what is on
-// disk, so that a restart does not send anybody to the end.
+// waitsSince is since when a job waits only for room. It is derived from what is
+// on disk, so that a restart sends no job to the end.
 func waitsSince(now time.Time, j *job.Job, freed time.Time) time.Time {
 	since := laterOf(laterOf(j.SubmittedAt, j.NotBefore), laterOf(j.WaitsSince, freed))
-	if since.After(now) { // a clock was set back
+	if since.After(now) { // the clock was set back
 		return now
 	}
 	return since
@@ -147,6 +145,6 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// why says what keeps a queued job out of the queue however much room there is;
+// why says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
 func (l *line) why(now time.Time, id string) string { return l.gates.why(id, l.jobs, now) }

@@ -9,35 +9,33 @@ import (
 	"berth/internal/job"
 )
 
-// A job that has just started is watched closely: that is when memory is
-// taken, and short peaks happen. So is one that comes near its declaration, for
-// as long as it grows.
+// A job that has just started is watched closely, because it allocates memory
+// then and has short peaks. So is one that comes near its declaration, as long
+// as it grows.
 const (
 	closeWatch    = 10 * time.Second
 	closeInterval = 100 * time.Millisecond
 	nearShare     = 0.9 // of a declaration: from there on a peak matters
 )
 
-// With nothing to do the cards are looked at now and then all the same: one
-// that fails is found out before a job is due there. When nobody has had any
-// use for them for long they are left alone but for a glance, so that the
-// driver is let go of: an open one is in the way of resets, and keeps cards
-// without persistence awake.
+// Idle cards are still read now and then, so that a failed card is found before
+// a job is due there. After a long idle time they are read only rarely, so that
+// the driver can be closed: an open one blocks resets and keeps cards without
+// persistence mode awake.
 const (
 	restInterval     = 5 * time.Second
-	restIntervalSlow = 30 * time.Second // where a look costs something
+	restIntervalSlow = 30 * time.Second // where a reading is slow
 	restAfter        = 10 * time.Minute
 	restGlance       = 6 * time.Hour
 )
 
-// troubleInterval is how often cards are looked at while something is wrong
-// with one, so that it is known soon what, and when it is over.
+// troubleInterval is how often cards are read while something is wrong with one.
 const troubleInterval = time.Second
 
-// maxEarly bounds what is kept of what was said before any card was read.
+// maxEarly bounds the errors kept until the first card was read.
 const maxEarly = 256
 
-// work is what there is to look at the cards for.
+// work is why the cards should be read.
 type work struct {
 	queued  bool // jobs wait for room
 	running bool
@@ -46,8 +44,8 @@ type work struct {
 
 func (w work) none() bool { return !w.queued && !w.running }
 
-// look takes in one look at the cards, or the failure to get one. It reports
-// whether there is a reading to go by.
+// look takes in a reading of the cards, or its failure. It reports whether there
+// is a reading to use.
 func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(index int) bool) bool {
 	c.moved = true
 	if c.asked || c.busyAt.IsZero() || !c.quiet(now, w) {
@@ -72,7 +70,7 @@ func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(
 		c.trouble = trouble
 		if trouble != "" {
 			c.changes.show(now, job.EventWarning, nil, trouble)
-			c.cfg.Log.Warn("reading the cards", "problem", trouble)
+			c.cfg.Log.Warn("reading the GPUs", "problem", trouble)
 		}
 	}
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d gpu.Device) bool { return !c.wanted(d.Index) })
@@ -82,8 +80,8 @@ func (c *cards) look(now time.Time, s gpu.Sample, err error, w work, inUse func(
 	return true
 }
 
-// heard keeps what is said about cards until there are any that it could be
-// about: the kernel's log speaks of what happened before berth began.
+// heard keeps errors until there are cards they could be about: the kernel's log
+// has errors from before berth started.
 func (c *cards) heard(xids []gpu.Xid, err error) []gpu.Xid {
 	if !c.at.IsZero() {
 		return xids
@@ -98,7 +96,7 @@ func (c *cards) heard(xids []gpu.Xid, err error) []gpu.Xid {
 	return all
 }
 
-// measure has the meter read who uses what.
+// measure updates who uses what.
 func (c *cards) measure(holdings []gpu.Holding) {
 	for _, use := range c.meter.Observe(c.sample, holdings, c.owners.Owner) {
 		c.use[use.Index] = use
@@ -106,10 +104,10 @@ func (c *cards) measure(holdings []gpu.Holding) {
 	c.sample = gpu.Sample{}
 }
 
-// freshFor is how long a look may start jobs after it came in.
+// freshFor is how long after its arrival a reading may be used to start jobs.
 func (c *cards) freshFor() time.Duration { return max(c.cfg.Poll, time.Second) }
 
-// interval is how long a look serves.
+// interval is the time between readings.
 func (c *cards) interval(now time.Time, w work) time.Duration {
 	cheap := c.source != nil && c.source.Cheap()
 	leaving, trouble := c.leaving(now), c.inTrouble()
@@ -130,7 +128,7 @@ func (c *cards) interval(now time.Time, w work) time.Duration {
 	return c.cfg.Poll
 }
 
-// due is when the next look is.
+// due is when the next reading is.
 func (c *cards) due(now time.Time, w work) time.Time {
 	last := c.arrived
 	if c.err != nil {
@@ -139,20 +137,20 @@ func (c *cards) due(now time.Time, w work) time.Time {
 	return last.Add(c.interval(now, w))
 }
 
-// leaving is true while the memory of a job may still become free. What is not
-// free by then is trouble, and a card that is gone never shows it.
+// leaving reports whether an ended job's memory may still become free. After
+// that it is a problem, and a missing card never shows it.
 func (c *cards) leaving(now time.Time) bool { return c.meter.Leaving(now.Add(-leftPatience)) }
 
-// inTrouble is true while there is something to find out about a card.
+// inTrouble reports whether there is something to find out about a card.
 func (c *cards) inTrouble() bool { return c.err != nil || !c.health.Settled() }
 
-// quiet is true while there is nothing to look at the cards for.
+// quiet reports whether there is no reason to read the cards.
 func (c *cards) quiet(now time.Time, w work) bool {
 	return w.none() && !c.leaving(now) && !c.inTrouble()
 }
 
-// resting reports whether the cards are left alone, as nobody has had any use
-// for them for long.
+// resting reports whether polling has stopped because the cards have been idle
+// for long.
 func (c *cards) resting(now time.Time, w work) bool {
 	return c.cfg.Rest && c.quiet(now, w) && c.arrived.Sub(c.busyAt) >= restAfter
 }

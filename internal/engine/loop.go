@@ -11,15 +11,14 @@ import (
 	"berth/internal/store"
 )
 
-// A look at the cards usually takes well under a millisecond; then the round
-// waits for it. A slow or hanging one comes in when it comes in, and the loop
-// goes on meanwhile.
+// A reading of the cards usually takes well under a millisecond, and the round
+// waits for it. The loop does not wait for a slow or hanging one.
 const sampleWait = 20 * time.Millisecond
 
-// sampleDeadline bounds one look.
+// sampleDeadline bounds one reading.
 const sampleDeadline = 15 * time.Second
 
-// Engine is one queue. What it knows is out of reach, but for the Turn that it
+// Engine is one queue. Its state is accessible only through the Turn that it
 // gives to one function at a time.
 type Engine struct {
 	*core
@@ -40,14 +39,13 @@ func (d door) Do(ctx context.Context, f func(*Turn)) {
 // Do has f run in the loop, before the next round.
 func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Do(ctx, f) }
 
-// Outside runs f at once. It is for whoever made the engine, before the loop
-// and after it.
+// Outside runs f at once, before the loop starts or after it ended.
 func (e *Engine) Outside(now time.Time, f func(*Turn)) { f(e.own(now)) }
 
-// Step is one round, for who turns the loop by hand.
+// Step is one round, for tests and replays that drive the loop themselves.
 func (e *Engine) Step(now time.Time) error { return e.own(now).step() }
 
-// own is a turn while there is no loop.
+// own is a turn while no loop is running.
 func (e *Engine) own(now time.Time) *Turn {
 	if e.looping.Load() {
 		panic("bug: the engine belongs to its loop")
@@ -56,7 +54,7 @@ func (e *Engine) own(now time.Time) *Turn {
 }
 
 // Run is the loop. It ends when After says so, when ctx is done, or when the
-// store is broken; in every case running jobs are left as they are.
+// store is broken. Running jobs continue in every case.
 func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	e.looping.Store(true)
 	defer e.looping.Store(false)
@@ -90,17 +88,17 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 	}
 }
 
-// leave writes down what was put off. Nothing starts any more; where it cannot
-// be written, the next berth does without.
+// leave writes what was postponed. Nothing starts any more; if it cannot be
+// written, the next berth does without it.
 func (e *Engine) leave() {
 	e.stopping, e.ending = true, true
 	if err := e.at(time.Now()).step(); err != nil {
-		e.cfg.Log.Warn("last round", "err", err)
+		e.cfg.Log.Warn("cannot save the last changes", "err", err)
 	}
 }
 
-// rounds is one round, and a second at once where the first let jobs in: they
-// may find room.
+// rounds is one round, and a second at once if the first admitted jobs: there
+// may be room for them.
 func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	for {
 		e.see(ctx, eyes)
@@ -114,8 +112,8 @@ func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	}
 }
 
-// drain takes in everything that is already there, so that one commit serves
-// all of it.
+// drain takes in everything that has already arrived, so that one commit covers
+// it.
 func (e *Engine) drain(events <-chan run.Event) {
 	for range 1024 {
 		select {
@@ -129,7 +127,7 @@ func (e *Engine) drain(events <-chan run.Event) {
 	}
 }
 
-// wait is how long nothing can become due.
+// wait is how long nothing becomes due.
 func (t *Turn) wait(looking bool) time.Duration {
 	wait := time.Hour
 	until := func(at time.Time) { wait = min(wait, max(at.Sub(t.Now), time.Millisecond)) }
@@ -144,7 +142,7 @@ func (t *Turn) wait(looking bool) time.Duration {
 			until(at)
 		}
 	}
-	if t.changes.failed != nil || len(t.changes.warned) > 0 || len(t.line.strangers) > 0 {
+	if t.changes.failed != nil || len(t.changes.warned) > 0 || len(t.line.adopted) > 0 {
 		until(t.Now.Add(t.cfg.Poll))
 	}
 	if len(t.attempts.grown) > 0 {
@@ -156,9 +154,8 @@ func (t *Turn) wait(looking bool) time.Duration {
 	return wait
 }
 
-// see gets a fresh sample if the next decision wants one. Where a look costs
-// next to nothing it is taken here and now; one that does not come back at
-// once, or any other, is left to a goroutine.
+// see gets a new sample if the next decision needs one. A fast source is read
+// right here; a slow one, or one that does not answer at once, in a goroutine.
 func (e *Engine) see(ctx context.Context, eyes *eyes) {
 	if eyes.busy || !e.at(time.Now()).needsSample() {
 		return
@@ -184,7 +181,7 @@ func (e *Engine) see(ctx context.Context, eyes *eyes) {
 	}
 }
 
-// eyes looks at the cards in a goroutine of its own, one look at a time.
+// eyes reads the cards in a goroutine, one reading at a time.
 type eyes struct {
 	wanted chan struct{}
 	looks  chan lookResult

@@ -7,17 +7,17 @@ import (
 	"berth/internal/job"
 )
 
-// usageStepMiB is how much a peak must grow before it is shown again.
+// usageStepMiB is how much a peak must grow to be published again.
 const usageStepMiB = 256
 
 // grownDelay bounds how long a grown peak stays in memory only.
 const grownDelay = 10 * time.Second
 
-// DefaultIdleAfter is after how long without use a job is told of, where
-// nobody says otherwise.
+// DefaultIdleAfter is the default time without use after which a job is
+// reported.
 const DefaultIdleAfter = 30 * time.Minute
 
-// compare holds what jobs use against what they declared.
+// compare compares what jobs use with what they declared.
 func (s *attempts) compare(now time.Time) {
 	for _, id := range s.ids() {
 		a := s.active[id]
@@ -36,7 +36,7 @@ func (s *attempts) compare(now time.Time) {
 			s.grown[id] = struct{}{}
 		}
 		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
-			a.bookedMiB, s.cards.behind = peak, true // the other berths must know
+			a.bookedMiB, s.cards.behind = peak, true // publish it to the other berths
 		}
 		declared := a.job.VRAMMiB
 		if peak >= a.nearMiB+a.nearMiB/100+1 {
@@ -59,7 +59,7 @@ func highest(peaks map[int]int64) (card int, mib int64) {
 	return card, mib
 }
 
-// saveGrown lets grown peaks ride on another commit, or after a while make one.
+// saveGrown adds grown peaks to another commit, or makes one after some time.
 func (s *attempts) saveGrown(now time.Time, atOnce bool) {
 	if len(s.grown) == 0 || len(s.changes.rows) == 0 && !atOnce && now.Sub(s.grownSince) < grownDelay {
 		return
@@ -73,7 +73,7 @@ func (s *attempts) saveGrown(now time.Time, atOnce bool) {
 	clear(s.grown)
 }
 
-// measured writes what was seen of an attempt into its job.
+// measured copies the measurements of an attempt into its job.
 func (s *attempts) measured(a *attempt) {
 	j := a.job
 	j.PeakMiB = s.cards.meter.Peak(j.ID)
@@ -84,7 +84,7 @@ func (s *attempts) measured(a *attempt) {
 }
 
 // IdleSince is since when a running job has not used the cards on which it holds
-// memory. It is only said once that was long enough to be told of.
+// memory, once that is long enough to be reported.
 func (s *attempts) IdleSince(id string) (time.Time, bool) {
 	a := s.active[id]
 	if a == nil || !a.idleTold {
@@ -93,7 +93,7 @@ func (s *attempts) IdleSince(id string) (time.Time, bool) {
 	return a.idleSince, true
 }
 
-// watchIdle takes in who used their cards in the last sample.
+// watchIdle records which jobs used their cards in the last sample.
 func (s *attempts) watchIdle(now time.Time) {
 	for _, id := range s.ids() {
 		a := s.active[id]
@@ -108,17 +108,15 @@ func (s *attempts) watchIdle(now time.Time) {
 		span := now.Sub(a.idleSince)
 		if after := s.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
 			a.idleTold = true
-			s.changes.tell(now, job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d, unused for %s", heldMiB, card, brief(after)))
+			s.changes.tell(now, job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d and has not used it for %s", heldMiB, card, brief(after)))
 		}
 		if cancel := s.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
-			a.job.Detail = fmt.Sprintf("idle for %s: the administrator's policy", brief(cancel))
-			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace)
+			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: cancelled by the administrator's policy", brief(cancel)))
 		}
 	}
 }
 
-// brief is a duration without the zeros that follow its last number: 2h, 30m,
-// 1h30m, 45s.
+// brief is a duration without trailing zeros: 2h, 30m, 1h30m, 45s.
 func brief(d time.Duration) string {
 	d = d.Round(time.Second)
 	text := ""

@@ -14,11 +14,11 @@ import (
 // mpsProgram is NVIDIA's control program of the Multi-Process Service.
 const mpsProgram = "nvidia-cuda-mps-control"
 
-// findMPS finds the program that jobs with cap=mps need. why says in its place
-// why there are none here.
+// findMPS finds the program that jobs with cap=mps need, or says why there is
+// none.
 func findMPS(simulated bool) (control, why string) {
 	if simulated {
-		return "", "simulated cards have no CUDA MPS"
+		return "", "simulated GPUs have no CUDA MPS"
 	}
 	control, err := exec.LookPath(mpsProgram)
 	if err == nil {
@@ -30,10 +30,10 @@ func findMPS(simulated bool) (control, why string) {
 	return control, ""
 }
 
-// UseMPS lets jobs have servers, where this machine has what that takes; dir is
-// this berth's own.
+// UseMPS enables MPS servers for jobs if this machine can run them; dir is this
+// berth's own.
 func (l *Launcher) UseMPS(dir string) {
-	l.MPSHint = "use --cap soft, or install CUDA MPS; berth doctor tells what is missing"
+	l.MPSHint = "use --cap soft, or install CUDA MPS; berth doctor says what is missing"
 	if l.SimDir != "" {
 		l.MPSHint = "use --cap soft"
 	}
@@ -43,11 +43,12 @@ func (l *Launcher) UseMPS(dir string) {
 	var err error
 	if l.MPSDir, err = mpsPlace(dir); err != nil {
 		l.MPSControl, l.NoMPS = "", err.Error()
-		l.MPSHint = "start berth with TMPDIR naming a directory of your own with a short name, or use --cap soft"
+		l.MPSHint = "start berth with TMPDIR set to a directory of your own with a short path, or use --cap soft"
 	}
 }
 
-// Refuses says why a job cannot have here what it asks for; empty: it can.
+// Refuses says why a job cannot have what it asks for on this machine; empty: it
+// can.
 func (l *Launcher) Refuses(spec *job.Spec) string {
 	if spec.Cap == "mps" && l.MPSControl == "" {
 		return "cap=mps: " + l.NoMPS
@@ -55,16 +56,15 @@ func (l *Launcher) Refuses(spec *job.Spec) string {
 	return ""
 }
 
-// A socket of a server is at <place>/<token>.<attempt>/pipe/<name>, and the
-// kernel has room for no more than this in all.
+// A server's socket is at <place>/<token>.<attempt>/pipe/<name>, and the kernel
+// limits the length of its path.
 const (
 	longestPlace  = 107 - len("/0123456789abcdef.1234567890/pipe/control_privileged")
 	mpsPrivateDir = "mps"
 )
 
-// mpsPlace is where the servers of this berth's jobs have their directories:
-// below dir, or, where a socket's path would become too long there, below a
-// directory of this user's for temporary files.
+// mpsPlace is where MPS servers have their directories: below dir or, if socket
+// paths would be too long there, below a temporary directory of this user.
 func mpsPlace(dir string) (string, error) {
 	place := filepath.Join(dir, mpsPrivateDir)
 	if len(place) <= longestPlace {
@@ -76,22 +76,22 @@ func mpsPlace(dir string) (string, error) {
 	}
 	place = filepath.Join(own, mpsPrivateDir)
 	if len(place) > longestPlace {
-		return "", fmt.Errorf("%s is too long for the path of a socket", place)
+		return "", fmt.Errorf("%s is too long for a socket path", place)
 	}
 	return place, nil
 }
 
-// ownDirectory makes a directory that is this user's alone, or sees that what is
-// there is one.
+// ownDirectory creates a directory that only this user can enter, or checks an
+// existing one.
 func ownDirectory(path string) error {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
-		mode = 0o711 // root's jobs may be other users', who have to pass through to their own
+		mode = 0o711 // a shared daemon's users must pass through to their own
 	}
 	if err := os.Mkdir(path, mode); err != nil && !os.IsExist(err) {
 		return err
 	}
-	// Its name can be foreseen, so somebody else may have been there first.
+	// The name is predictable, so another user may have created it first.
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func ownDirectory(path string) error {
 		return fmt.Errorf("%s belongs to user %d, not to user %d", path, stat.Uid, os.Geteuid())
 	case info.Mode().Perm()&^mode != 0:
 		return fmt.Errorf("%s is open to others: its mode is %#o, not %#o", path, info.Mode().Perm(), mode)
-	case info.Mode().Perm() != mode: // the mask's doing, or that of whatever made it: nobody else was in there
+	case info.Mode().Perm() != mode: // stricter than needed, for example because of the umask: safe to change
 		return os.Chmod(path, mode)
 	}
 	return nil

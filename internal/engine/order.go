@@ -14,38 +14,38 @@ import (
 	"berth/internal/run"
 )
 
-// Launcher turns a placed job into the order its supervisor gets.
+// Launcher turns a placed job into its supervisor's order.
 type Launcher struct {
 	JobsDir string   // <log dir>/jobs
-	Dir     string   // where jobs run that name no directory
-	Home    string   // what ~ stands for
+	Dir     string   // for jobs without a directory
+	Home    string   // the value of ~
 	Env     []string // what jobs inherit
 	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
 	SimDir  string   // the simulated box, if there is one
 
-	// Filter says that a job can be kept from opening cards it was not given.
+	// Filter means that jobs can be kept from opening other cards.
 	Filter bool
-	// MPSControl is nvidia-cuda-mps-control, and MPSDir where the pipes of jobs'
-	// servers go; empty: there is none, NoMPS is why, and MPSHint what can be done.
+	// MPSControl is nvidia-cuda-mps-control, and MPSDir is where jobs' servers
+	// have their pipes. If MPSControl is empty, NoMPS says why and MPSHint what
+	// to do.
 	MPSControl, MPSDir, NoMPS, MPSHint string
 
-	// Owner says who a job runs as, where jobs are not all the same person's:
-	// its error becomes Order's. Nil: everything runs as berth does, with Env
-	// and Home as above.
+	// Owner says whom a job runs as, on a shared daemon; its error becomes
+	// Order's. Nil: all jobs run as berth does, with Env and Home.
 	Owner func(j *job.Job) (Owner, error)
 
-	card CardOf // of the order at hand; nil: nothing is known of cards but their numbers
+	card CardOf // of the current order; nil: only the numbers of cards are known
 }
 
-// Owner is the person a job runs as.
+// Owner is the user a job runs as.
 type Owner struct {
 	Env        []string // what the job inherits
 	Home       string
 	Credential *keep.Credential // nil: berth's own
 }
 
-// LogPath is where this attempt's output goes. Each attempt has a file of its
-// own, so that an old failure's text is never taken for a new one's.
+// LogPath is where this attempt's output goes. Each attempt has its own file, so
+// that an old failure is never taken for a new one.
 func (l *Launcher) LogPath(j *job.Job) string {
 	if j.Spec.Output == "" {
 		return filepath.Join(l.JobsDir, j.ID, strconv.Itoa(j.Attempt.Number)+".log")
@@ -65,13 +65,13 @@ func expandOutput(pattern string, j *job.Job) string {
 	return strings.NewReplacer("%%", "%", "%j", j.ID, "%c", job.Code(j.ID), "%n", safeName(j.Name()), "%u", safeName(j.User), "%a", arrayIndex(j.ID)).Replace(pattern)
 }
 
-// LogAlone tells whether a job's log is named after it alone: what is there
-// under that name already is another queue's.
+// LogAlone reports whether a job's log is named after the job id alone. An
+// existing file of that name belongs to another queue.
 func LogAlone(spec *job.Spec) bool {
 	return strings.Contains(strings.ReplaceAll(spec.Output, "%%", ""), "%c")
 }
 
-// safeName keeps a name from naming another directory.
+// safeName keeps a name from changing the directory.
 func safeName(name string) string { return strings.ReplaceAll(name, "/", "_") }
 
 func arrayIndex(id string) string {
@@ -97,7 +97,7 @@ func (l *Launcher) expandHome(path string) string {
 	return path
 }
 
-// Order is what the supervisor is told.
+// Order is what the supervisor is to do.
 func (l *Launcher) Order(j *job.Job, card CardOf) (keep.Order, error) {
 	owner := Owner{Env: l.Env, Home: l.Home}
 	if l.Owner != nil {
@@ -107,7 +107,7 @@ func (l *Launcher) Order(j *job.Job, card CardOf) (keep.Order, error) {
 		}
 	}
 	if why := l.Refuses(&j.Spec); why != "" {
-		// The machine has changed since the job was taken. It does not run with
+		// The machine has changed since submission. The job does not run with
 		// less than it asked for.
 		return keep.Order{}, errors.New(why)
 	}
@@ -142,12 +142,12 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	return o
 }
 
-// env is the whole environment: what is inherited, then the job's own
-// variables, then what berth says.
+// env is the whole environment: inherited variables, then the job's own, then
+// berth's.
 func (l *Launcher) env(j *job.Job, grant []string) []string {
 	vars := newEnviron(l.Env)
 	for _, name := range []string{"BERTH_VRAM_MIB", "BERTH_ARRAY_INDEX", "BERTH_SIM_GPU", "BERTH_CPUS"} {
-		vars.unset(name) // a berth inside a berth job must not hand these on
+		vars.unset(name) // a berth inside a berth job must not pass these on
 	}
 	vars.set("PYTHONUNBUFFERED", "1")
 	for _, v := range j.Spec.Env {
@@ -180,7 +180,7 @@ func (l *Launcher) env(j *job.Job, grant []string) []string {
 	return vars.list()
 }
 
-// environ is an environment in order, each name once.
+// environ is an ordered environment with unique names.
 type environ struct {
 	names  []string
 	values map[string]string
@@ -218,7 +218,6 @@ func (e *environ) list() []string {
 	return list
 }
 
-// sameSpec compares what the user asked for.
 func sameSpec(a, b job.Spec) bool {
 	a.CancelMarked, b.CancelMarked = false, false
 	return reflect.DeepEqual(a, b)

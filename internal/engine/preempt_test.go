@@ -155,10 +155,10 @@ func TestAProcessThatBerthDidNotStartStays(t *testing.T) {
 	r := newRig(t, 1)
 	adopted := spec(gives)
 	adopted.Adopt = &job.Process{}
-	if mode := r.at().aside(&adopted).Mode; mode != "" {
+	if mode := r.at().preemptMode(&adopted).Mode; mode != "" {
 		t.Errorf("it is set aside: %s", mode)
 	}
-	if mode := r.at().aside(&job.Spec{Preemptible: "requeue"}).Mode; mode != sched.Requeue {
+	if mode := r.at().preemptMode(&job.Spec{Preemptible: "requeue"}).Mode; mode != sched.Requeue {
 		t.Errorf("another is not: %q", mode)
 	}
 }
@@ -339,11 +339,11 @@ func TestWhoIsOverOrEndingIsNotSetAside(t *testing.T) {
 	r.at().Cancel("2", "asked")
 	for _, planned := range []sched.Victim{{Job: "1", Mode: sched.Park}, {Job: "2", Mode: sched.Requeue}, {Job: "3", Mode: sched.Requeue}} {
 		planned.For = "9"
-		if list := r.e.attempts.leavers(r.now, []sched.Victim{planned}); len(list) > 0 {
+		if list := r.e.attempts.victims(r.now, []sched.Victim{planned}); len(list) > 0 {
 			t.Errorf("%+v makes %+v leave", planned, list[0])
 		}
 	}
-	if list := r.e.attempts.leavers(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
+	if list := r.e.attempts.victims(r.now, []sched.Victim{{Job: "1", For: "9", Mode: sched.Requeue}}); len(list) != 1 {
 		t.Error("nobody leaves")
 	}
 }

@@ -7,31 +7,31 @@ import (
 	"berth/internal/run"
 )
 
-// FateKind is what became of a job while no berth was looking.
-type FateKind int
+// fateKind is what happened to a job while no berth was running.
+type fateKind int
 
 // The fates.
 const (
-	FateQueued   FateKind = iota // it was waiting and still is
-	FateRunning                  // its supervisor holds it: adopt
-	FateEnded                    // its supervisor left a record
-	FateLosing                   // its supervisor is dead; the runner is ending what it left
-	FateNeverRan                 // placed, but "go" never came
-	FateVanished                 // not even its supervisor's directory is left
+	fateQueued   fateKind = iota // it is still queued
+	fateRunning                  // its supervisor holds it: adopt
+	fateEnded                    // its supervisor left a record
+	fateLosing                   // its supervisor is dead; the runner is ending what it left
+	fateNeverRan                 // placed, but never told to go
+	fateVanished                 // not even its supervisor's directory is left
 )
 
-// Fate is one job's.
-type Fate struct {
+// fate is what happened to one job.
+type fate struct {
 	Job   *job.Job
-	Kind  FateKind
+	Kind  fateKind
 	Found run.Found
 }
 
-// Recover holds what the store says against the supervisors that were found.
-// It is a pure function: this is where "never lost, never twice" is decided.
-// Strays are supervisors whose job the store does not expect there: their
-// outcome was committed, but the acknowledgement did not get through.
-func Recover(live []*job.Job, found []run.Found) (fates []Fate, strays []run.Found) {
+// Recover compares the store with the supervisors that were found. It is a pure
+// function: this is where "never lost, never twice" is decided. Strays are
+// supervisors whose job the store does not expect: the outcome was committed,
+// but the acknowledgement did not arrive.
+func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Found) {
 	type held struct {
 		token, job string
 		attempt    int
@@ -52,28 +52,28 @@ func Recover(live []*job.Job, found []run.Found) (fates []Fate, strays []run.Fou
 	}
 	for _, j := range live {
 		if j.State != job.Running {
-			fates = append(fates, Fate{Job: j, Kind: FateQueued})
+			fates = append(fates, fate{Job: j, Kind: fateQueued})
 			continue
 		}
 		key := held{j.Keep, j.ID, j.Attempt.Number}
 		f, ok := byHeld[key]
 		switch {
 		case ok && f.Kind == run.FoundRunning:
-			fates = append(fates, Fate{j, FateRunning, f})
+			fates = append(fates, fate{j, fateRunning, f})
 		case ok && f.Kind == run.FoundEnded:
-			fates = append(fates, Fate{j, FateEnded, f})
+			fates = append(fates, fate{j, fateEnded, f})
 		case ok && f.Kind == run.FoundLost:
-			fates = append(fates, Fate{j, FateLosing, f})
+			fates = append(fates, fate{j, fateLosing, f})
 		case mute[j.Keep].Token != "":
-			// Its record did not survive. Whatever it was given is lost.
-			fates = append(fates, Fate{j, FateLosing, mute[j.Keep]})
+			// Its record did not survive, so its job is lost.
+			fates = append(fates, fate{j, fateLosing, mute[j.Keep]})
 			delete(byHeld, held{token: j.Keep})
 		case emptied[j.Keep] || heldAnother(found, j.Keep):
-			// The supervisor is there, with nothing or with an older job on
-			// its record: this one's "go" never reached it.
-			fates = append(fates, Fate{j, FateNeverRan, f})
+			// The supervisor has no job, or an older one: this job's "go" never
+			// reached it.
+			fates = append(fates, fate{j, fateNeverRan, f})
 		default:
-			fates = append(fates, Fate{j, FateVanished, f})
+			fates = append(fates, fate{j, fateVanished, f})
 		}
 		delete(byHeld, key)
 	}
@@ -101,7 +101,7 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 		t.line.know(f.Job)
 	}
 	for _, f := range fates {
-		if f.Kind == FateQueued {
+		if f.Kind == fateQueued {
 			t.shorten(f.Job)
 			t.enqueue(f.Job)
 			continue
@@ -114,8 +114,8 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	t.attempts.setOwners()
 }
 
-// shorten keeps a clock that was set back from turning the moments before a
-// retry into months.
+// shorten keeps a clock that was set back from turning seconds before a retry
+// into months.
 func (t *Turn) shorten(j *job.Job) {
 	if j.RetriesUsed == 0 || !j.SubmittedAt.After(t.Now) {
 		return
@@ -125,47 +125,47 @@ func (t *Turn) shorten(j *job.Job) {
 	}
 }
 
-func (t *Turn) restoreRunning(f Fate) {
+func (t *Turn) restoreRunning(f fate) {
 	j := f.Job
 	a := t.attempts.begin(t.Now, j, t.line.span(j))
 	_, a.storedMiB = highest(j.PeakMiB)
 	t.attempts.recallTrouble(a)
 	t.cards.meter.Seed(j.ID, j.PeakMiB)
 	switch f.Kind {
-	case FateRunning:
+	case fateRunning:
 		t.attempts.takeOver(t.Now, j)
-	case FateEnded:
+	case fateEnded:
 		t.ended(a, run.Event{Kind: run.Ended, Token: f.Found.Token, Job: j.ID, Attempt: j.Attempt.Number, Record: f.Found.Record, OOM: f.Found.OOM})
-	case FateNeverRan:
-		t.neverRan(a, "berth went down before it ran", time.Time{})
-	case FateVanished:
+	case fateNeverRan:
+		t.neverRan(a, "berth went down before it started", time.Time{})
+	case fateVanished:
 		t.lost(a, f.Found.Record)
-	case FateLosing, FateQueued:
-		// The runner says when the last process is gone.
+	case fateLosing, fateQueued:
+		// The runner reports when the last process is gone.
 	}
 }
 
-// takeOver goes on with a job that its supervisor holds.
+// takeOver continues with a job that its supervisor holds.
 func (s *attempts) takeOver(now time.Time, j *job.Job) {
 	switch j.Stop {
 	case job.StopInterrupt:
-		// The berth that wanted it stopped is gone. If the supervisor had
-		// heard of it, its record will say so.
+		// The berth that wanted it stopped is gone. If the supervisor got the
+		// order, its record will say so.
 		j.Stop = job.NoStop
 		s.changes.fact(j)
 	case job.StopCancel, job.StopRequeue:
 		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
 	case job.StopPreempt:
-		// What it is to be told, and when, is looked at in each round.
+		// Each round checks what it is to be told, and when.
 	}
 	s.changes.tell(now, job.EventAdopted, j, "")
 }
 
-// stray lets a supervisor go that holds nothing we still wait for. One that
-// runs a job the store has no word of is ended: its line will run again, and
-// never twice at the same time.
+// stray releases a supervisor that holds nothing we wait for. One with a job
+// that the store does not know is stopped: the job runs again, and never twice
+// at a time.
 func (s *attempts) stray(f run.Found) {
-	s.cfg.Log.Warn("found a supervisor the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
+	s.cfg.Log.Warn("found a supervisor that the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
 	if f.Kind == run.FoundRunning {
 		s.stops = append(s.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
 		return

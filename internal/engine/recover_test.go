@@ -22,21 +22,21 @@ func TestRecover(t *testing.T) {
 		name   string
 		job    *job.Job
 		found  []run.Found
-		want   FateKind
+		want   fateKind
 		strays int
 	}{
-		{"a queued job is queued still", &job.Job{ID: "7", State: job.Queued}, nil, FateQueued, 0},
-		{"a queued job whose earlier attempt is still on a record stays queued; that end is on disk", &job.Job{ID: "7", State: job.Queued, Attempt: job.Attempt{Keep: ""}}, []run.Found{at(run.FoundEnded, "a", "7", 1)}, FateQueued, 1},
-		{"its supervisor holds it: adopt", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "a", "7", 2)}, FateRunning, 0},
-		{"its supervisor left a record: that is its end", placed("7", "a", 2), []run.Found{at(run.FoundEnded, "a", "7", 2)}, FateEnded, 0},
-		{"its supervisor is dead: wait until its processes are gone", placed("7", "a", 2), []run.Found{at(run.FoundLost, "a", "7", 2)}, FateLosing, 0},
-		{"its supervisor is there with nothing: go never came", placed("7", "a", 2), []run.Found{at(run.FoundEmpty, "a", "", 0)}, FateNeverRan, 0},
-		{"its supervisor has an older job on record: go never came", placed("7", "a", 1), []run.Found{at(run.FoundEnded, "a", "5", 1)}, FateNeverRan, 1},
-		{"its supervisor has the job's own older attempt on record: go never came", placed("7", "a", 2), []run.Found{at(run.FoundEnded, "a", "7", 1)}, FateNeverRan, 1},
-		{"its supervisor cannot say what it held: what it held is lost", placed("7", "a", 2), []run.Found{at(run.FoundLost, "a", "", 0)}, FateLosing, 0},
-		{"nothing is left of its supervisor: nobody knows", placed("7", "a", 2), nil, FateVanished, 0},
-		{"another supervisor's word is not about it", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "b", "7", 2)}, FateVanished, 1},
-		{"an empty supervisor nobody waits for is no stray", &job.Job{ID: "7", State: job.Queued}, []run.Found{at(run.FoundEmpty, "a", "", 0)}, FateQueued, 0},
+		{"a queued job is queued still", &job.Job{ID: "7", State: job.Queued}, nil, fateQueued, 0},
+		{"a queued job whose earlier attempt is still on a record stays queued; that end is on disk", &job.Job{ID: "7", State: job.Queued, Attempt: job.Attempt{Keep: ""}}, []run.Found{at(run.FoundEnded, "a", "7", 1)}, fateQueued, 1},
+		{"its supervisor holds it: adopt", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "a", "7", 2)}, fateRunning, 0},
+		{"its supervisor left a record: that is its end", placed("7", "a", 2), []run.Found{at(run.FoundEnded, "a", "7", 2)}, fateEnded, 0},
+		{"its supervisor is dead: wait until its processes are gone", placed("7", "a", 2), []run.Found{at(run.FoundLost, "a", "7", 2)}, fateLosing, 0},
+		{"its supervisor is there with nothing: go never came", placed("7", "a", 2), []run.Found{at(run.FoundEmpty, "a", "", 0)}, fateNeverRan, 0},
+		{"its supervisor has an older job on record: go never came", placed("7", "a", 1), []run.Found{at(run.FoundEnded, "a", "5", 1)}, fateNeverRan, 1},
+		{"its supervisor has the job's own older attempt on record: go never came", placed("7", "a", 2), []run.Found{at(run.FoundEnded, "a", "7", 1)}, fateNeverRan, 1},
+		{"its supervisor cannot say what it held: what it held is lost", placed("7", "a", 2), []run.Found{at(run.FoundLost, "a", "", 0)}, fateLosing, 0},
+		{"nothing is left of its supervisor: nobody knows", placed("7", "a", 2), nil, fateVanished, 0},
+		{"another supervisor's word is not about it", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "b", "7", 2)}, fateVanished, 1},
+		{"an empty supervisor nobody waits for is no stray", &job.Job{ID: "7", State: job.Queued}, []run.Found{at(run.FoundEmpty, "a", "", 0)}, fateQueued, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"berth/internal/job"
 )
 
-// roster is the jobs that are not over, by id and in the order of submission, so
-// that a page of a long queue costs a page. Jobs come at its end and go anywhere.
+// roster is the unfinished jobs by id and in order of submission, so that a page
+// of a long queue costs only a page. Jobs are added at the end and removed
+// anywhere.
 type roster struct {
 	jobs  map[string]*job.Job
 	owned map[string]int // how many each user has
@@ -21,7 +22,7 @@ type roster struct {
 
 func newRoster() roster { return roster{jobs: map[string]*job.Job{}, owned: map[string]int{}} }
 
-// know enters a job, or what it has become.
+// know adds or updates a job.
 func (r *roster) know(j *job.Job) {
 	if _, known := r.jobs[j.ID]; !known {
 		r.owned[j.User]++
@@ -30,7 +31,7 @@ func (r *roster) know(j *job.Job) {
 	r.jobs[j.ID] = j
 }
 
-// forget takes out a job that is over.
+// forget removes an ended job.
 func (r *roster) forget(j *job.Job) {
 	if _, known := r.jobs[j.ID]; !known {
 		return
@@ -42,8 +43,8 @@ func (r *roster) forget(j *job.Job) {
 	}
 }
 
-// place enters a job in the order. Most are the newest; one that is queued again
-// finds its old place.
+// place adds a job to the order. Most are the newest; a requeued one gets its
+// old place.
 func (r *roster) place(j *job.Job) {
 	at, found := slices.BinarySearch(r.seqs, j.Seq)
 	switch {
@@ -56,7 +57,8 @@ func (r *roster) place(j *job.Job) {
 	}
 }
 
-// unplace takes a job out of the order. The gaps are closed when they are half of it all.
+// unplace removes a job from the order. Gaps are closed when they make up half
+// of it.
 func (r *roster) unplace(j *job.Job) {
 	at, found := slices.BinarySearch(r.seqs, j.Seq)
 	if !found || r.ids[at] == "" {
@@ -80,9 +82,9 @@ func (r *roster) unplace(j *job.Job) {
 	}
 }
 
-// Each calls fn with the jobs that are not over, in the order of submission,
-// from the first with a number above seq, until fn returns false. fn must not
-// keep the job, nor change the queue.
+// Each visits the unfinished jobs in order of submission, from the first with a
+// number above seq, until fn returns false. fn must not keep the job or change
+// the queue.
 func (r *roster) Each(seq int64, fn func(*job.Job) bool) {
 	at, _ := slices.BinarySearchFunc(r.seqs, seq, func(s, after int64) int {
 		return cmp.Or(cmp.Compare(s, after), -1)
@@ -94,8 +96,8 @@ func (r *roster) Each(seq int64, fn func(*job.Job) bool) {
 	}
 }
 
-// EachBack is Each from the newest to the oldest, from the first with a number
-// below seq.
+// EachBack is Each from newest to oldest, from the first with a number below
+// seq.
 func (r *roster) EachBack(seq int64, fn func(*job.Job) bool) {
 	at, _ := slices.BinarySearch(r.seqs, seq)
 	for at--; at >= 0; at-- {
@@ -105,8 +107,8 @@ func (r *roster) EachBack(seq int64, fn func(*job.Job) bool) {
 	}
 }
 
-// EachTask calls fn with the tasks of an array that are not over. They were
-// numbered one after the other, from the array's own number.
+// EachTask visits the unfinished tasks of an array. Their numbers are
+// consecutive, starting with the array's.
 func (r *roster) EachTask(array string, fn func(*job.Job)) {
 	base, err := strconv.ParseInt(array, 10, 64)
 	if err != nil {
@@ -121,7 +123,7 @@ func (r *roster) EachTask(array string, fn func(*job.Job)) {
 	})
 }
 
-// Job is a job that is not over.
+// Job is an unfinished job.
 func (r *roster) Job(id string) (*job.Job, bool) {
 	j, ok := r.jobs[id]
 	return j, ok

@@ -16,7 +16,7 @@ const ledgerWait = 200 * time.Millisecond
 // maxStarts bounds one round; the next follows at once.
 const maxStarts = 256
 
-// ErrNotNow says that a job cannot be started at the moment, through no fault
+// ErrNotNow means that a job cannot be started at the moment, through no fault
 // of its own.
 var ErrNotNow = errors.New("cannot start just now")
 
@@ -35,15 +35,15 @@ func (t *Turn) step() error {
 	t.attempts.urge(t.Now, t.waits)
 	t.line.reviewSome()
 	// 2. Decide. The starts hold supervisors, but nothing runs yet.
-	starts, leavers := t.decide()
-	starts = t.watchStrangers(starts)
+	starts, victims := t.decide()
+	starts = t.watchAdopted(starts)
 	// 3. Commit.
 	t.attempts.saveGrown(t.Now, t.ending)
 	if value, due := t.line.usage.save(t.Now, t.ending); due {
 		t.changes.meta[usageKey] = value
 	}
 	Fault("before commit")
-	tx, err := t.changes.commit(t.Now, decisions(starts, leavers))
+	tx, err := t.changes.commit(t.Now, decisions(starts, victims))
 	if err != nil {
 		t.abandon(starts)
 		t.moved = true
@@ -52,9 +52,8 @@ func (t *Turn) step() error {
 		return err
 	}
 	Fault("committed")
-	// 4. Act: supervisors may forget, stops go out, the world is told, and what
-	// was placed runs.
-	t.depart(leavers)
+	// 4. Act: acknowledge, send stops, publish, and start what was placed.
+	t.depart(victims)
 	t.admit(t.changes.settle())
 	t.attempts.act()
 	t.publish(t.changes.take(tx.Events))
@@ -78,31 +77,31 @@ func (t *Turn) openGates() {
 	}
 }
 
-// waits is true of a job that waits for room.
+// waits reports whether a job waits for room.
 func (t *Turn) waits(id string) bool {
 	_, queued := t.line.queue.Get(id)
 	return queued
 }
 
-// decisions is what a round decided, with the events that tell of it.
-func decisions(starts, leavers []*job.Job) []decision {
-	decided := make([]decision, 0, len(starts)+len(leavers))
+// decisions is what a round decided, with the events.
+func decisions(starts, victims []*job.Job) []decision {
+	decided := make([]decision, 0, len(starts)+len(victims))
 	for _, j := range starts {
 		decided = append(decided, decision{j, job.EventStarted, startText(j)})
 	}
-	for _, j := range leavers {
+	for _, j := range victims {
 		decided = append(decided, decision{j, job.EventStopping, string(j.Stop)})
 	}
 	return decided
 }
 
-// undecided reports whether something happened since the last decision that
-// could change it.
+// undecided reports whether anything happened since the last decision that could
+// change it.
 func (t *Turn) undecided() bool {
 	return t.moved || t.line.moved || t.cards.moved || !t.again.IsZero() && !t.Now.Before(t.again)
 }
 
-// decideAt is when time alone changes what would be decided.
+// decideAt is when time alone changes the decision.
 func (t *Turn) decideAt() time.Time {
 	if t.stopping || t.line.queue.Len() == 0 {
 		return time.Time{}
@@ -110,15 +109,14 @@ func (t *Turn) decideAt() time.Time {
 	return t.again
 }
 
-// decide asks sched, takes a supervisor for each start, and says which running
-// jobs are to make room. The machine-wide ledger is locked from reading the
-// other berths' bookings until ours are published.
-func (t *Turn) decide() (starts, leavers []*job.Job) {
+// decide asks sched, takes a supervisor for each start, and returns the jobs to
+// preempt. The machine-wide ledger is locked from reading the other berths'
+// bookings until ours are published.
+func (t *Turn) decide() (starts, victims []*job.Job) {
 	if t.stopping || t.line.queue.Len() == 0 || !t.undecided() || len(t.cards.known) == 0 {
-		return nil, nil // on a machine whose cards nobody has seen, nothing can be refused either
+		return nil, nil // before any card was seen, nothing can be refused either
 	}
-	// Should something stand in the way below, the next look at the cards
-	// asks again.
+	// If something prevents it below, the next reading of the cards asks again.
 	t.moved, t.line.moved, t.cards.moved, t.again = false, false, false, time.Time{}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)
 	defer cancel()
@@ -152,14 +150,14 @@ func (t *Turn) decide() (starts, leavers []*job.Job) {
 		}
 	}
 	if len(starts) > 0 && len(starts) == len(plan.Starts) {
-		// Nothing stood in the way this time: should it again, say so again.
+		// It worked this time: report the next failure again.
 		clear(t.changes.warned)
 	}
-	return starts, t.attempts.leavers(t.Now, plan.Victims)
+	return starts, t.attempts.victims(t.Now, plan.Victims)
 }
 
-// lease takes a supervisor for each placement. What it gives is a changed copy
-// of the job, which replaces the old one once it is on disk.
+// lease takes a supervisor for each placement. It returns a changed copy of the
+// job, which replaces the old one once it is on disk.
 func (t *Turn) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
 	for _, p := range planned {
@@ -201,16 +199,16 @@ func (t *Turn) publish(events []job.Event) {
 	}
 }
 
-// depart lets the committed leavers know.
-func (t *Turn) depart(leavers []*job.Job) {
-	for _, j := range leavers {
+// depart publishes the committed preemptions.
+func (t *Turn) depart(victims []*job.Job) {
+	for _, j := range victims {
 		a := t.attempts.active[j.ID]
 		t.line.jobs[j.ID], a.job = j, j
 		t.attempts.hurry(t.Now, a, t.waits)
 	}
 }
 
-// launch lets the committed starts run.
+// launch starts the committed placements.
 func (t *Turn) launch(starts []*job.Job) {
 	for _, j := range starts {
 		t.line.unqueue(j.ID)
@@ -233,13 +231,13 @@ func (t *Turn) launch(starts []*job.Job) {
 	}
 }
 
-// refused ends a job whose order the runner would not take: nothing ran, and
-// no event will follow.
+// refused ends a job whose order the runner rejected: nothing ran, and no event
+// will follow.
 func (t *Turn) refused(j *job.Job, err error) {
 	a, token := t.attempts.active[j.ID], j.Keep
-	t.cfg.Log.Error("give go", "job", j.ID, "token", token, "err", err)
-	// There is no end to acknowledge: the supervisor may have another job by
-	// the time that would be done.
+	t.cfg.Log.Error("cannot start a job", "job", j.ID, "token", token, "err", err)
+	// There is nothing to acknowledge, and the supervisor may have another job
+	// by then.
 	defer func() {
 		t.attempts.acks = slices.DeleteFunc(t.attempts.acks, func(other string) bool { return other == token })
 	}()

@@ -22,7 +22,7 @@ var (
 
 // TestSimulation runs the engine in a world where berth may be killed between
 // any two steps, supervisors die, the disk fills, the cards cannot be read, fail
-// and get well again, strangers come and go, and jobs leave memory behind.
+// and get well again, external come and go, and jobs leave memory behind.
 // In the storm nothing bad may happen; in the calm after it everything ends.
 func TestSimulation(t *testing.T) {
 	if *seedFlag != 0 {

@@ -6,13 +6,11 @@ import (
 	"berth/internal/job"
 )
 
-// softCap asks frameworks to stay within the job's budget. They may ignore
-// it; nothing here enforces anything. A variable that the job brings along is
-// its own business; the hints are berth's.
+// softCap asks frameworks to stay within the job's budget. They may ignore it:
+// nothing here is enforced. A variable that the job sets itself is left alone.
 //
-// PyTorch is only given a hint. Its newer releases take a fraction from their
-// environment, but some that read the same variable do not know the option, and
-// end on it: what is good for one release cannot be set for all.
+// PyTorch only gets a hint. Newer releases read a fraction from a variable, but
+// older ones that read the same variable reject the option and exit.
 func softCap(j *job.Job, vars *environ) {
 	for _, name := range softHints {
 		vars.unset(name)
@@ -33,7 +31,7 @@ func softCap(j *job.Job, vars *environ) {
 // --gpu-memory-utilization, and torch.cuda.set_per_process_memory_fraction.
 var softHints = []string{"BERTH_GPU_MEMORY_UTILIZATION", "BERTH_TORCH_MEMORY_FRACTION"}
 
-// suggest sets a variable that is not there.
+// suggest sets a variable unless it is set.
 func (e *environ) suggest(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.set(name, value)

@@ -5,17 +5,16 @@ import (
 	"berth/internal/sched"
 )
 
-// Rehearsal is a copy of what the next decision rests on, on which jobs are
-// tried that nobody queues. It shares nothing with the engine, so that trying
-// needs no turn.
+// Rehearsal is a copy of what the next decision is based on, to try jobs without
+// queueing them. It shares nothing with the engine, so trying needs no turn.
 type Rehearsal struct {
 	snapshot sched.Snapshot
-	state    sched.State // made of it for the first try: a long queue takes a moment to put in order
+	state    sched.State // computed on the first try: ordering a long queue takes a moment
 	jobs     []sched.Pending
-	blind    bool // no card was ever seen: nothing can be refused
+	blind    bool // no card was ever seen, so nothing can be refused
 }
 
-// Trial says what would become of a job if it were queued now.
+// Trial is what would happen to a job if it were queued now.
 type Trial struct {
 	Infeasible string // why it can never run here
 	Starts     bool
@@ -23,7 +22,7 @@ type Trial struct {
 	Waits      string // why it would wait
 }
 
-// Rehearse prepares to try jobs of a user's.
+// Rehearse prepares to try a user's jobs.
 func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 	r := &Rehearsal{snapshot: sched.NewSnapshot(t.State()), blind: len(t.cards.known) == 0}
 	for i := range specs {
@@ -37,7 +36,7 @@ func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 	return r
 }
 
-// Try asks the plan about one of the jobs.
+// Try plans one of the jobs.
 func (r *Rehearsal) Try(which int) Trial {
 	if r.state.Queue == nil {
 		r.state = r.snapshot.State()

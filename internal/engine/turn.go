@@ -10,8 +10,8 @@ import (
 	"berth/internal/sched"
 )
 
-// Turn is the engine at a moment, in the hands of the only function that may
-// touch it: a request, or a step of the loop. It ends when that returns.
+// Turn is the engine at a moment, held by the only function that may touch it: a
+// request, or a step of the loop. It ends when that function returns.
 type Turn struct {
 	Now time.Time
 	*core
@@ -23,7 +23,7 @@ func (t *Turn) tell(kind job.EventKind, j *job.Job, text string) {
 	t.changes.tell(t.Now, kind, j, text)
 }
 
-// Number gives new jobs their ids, so that they can name one another before
+// Number assigns ids to new jobs, so that they can refer to one another before
 // they are submitted.
 func (t *Turn) Number(jobs []*job.Job) {
 	for _, j := range jobs {
@@ -36,8 +36,8 @@ func (t *Turn) Number(jobs []*job.Job) {
 // NextRank is a place behind everything that is queued now.
 func (t *Turn) NextRank() int64 { return t.nextSeq }
 
-// Submit takes numbered jobs. Spec, Key, Rank and User are the caller's; the
-// rest is filled in. They are on disk, and announced, after the next round.
+// Submit queues numbered jobs. The caller sets Spec, Key, Rank and User. They
+// are on disk, and published, after the next round.
 func (t *Turn) Submit(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.Submitted(t.Now)
@@ -53,9 +53,8 @@ func (t *Turn) Submit(jobs []*job.Job) {
 	t.enqueueAll(jobs)
 }
 
-// Accept takes jobs from someone who waits for the answer. They exist once
-// they are on disk, and not a moment sooner: a commit that fails refuses them,
-// and what was never acknowledged is not tried again.
+// Accept takes jobs of a request that waits for the answer. They exist only once
+// they are on disk: a failed commit refuses them, and they are not tried again.
 func (t *Turn) Accept(b Batch) {
 	for _, j := range b.Jobs {
 		j.Submitted(t.Now)
@@ -64,7 +63,7 @@ func (t *Turn) Accept(b Batch) {
 	t.changes.stage(b)
 }
 
-// admit makes the staged jobs the queue's: they are on disk now.
+// admit queues the staged jobs, which are on disk now.
 func (t *Turn) admit(batches []Batch) {
 	for _, b := range batches {
 		for _, j := range b.Jobs {
@@ -78,7 +77,7 @@ func (t *Turn) admit(batches []Batch) {
 	}
 }
 
-// Again puts jobs that are over back into the queue, because a person asked.
+// Again requeues ended jobs for a user.
 func (t *Turn) Again(jobs []*job.Job) {
 	for _, j := range jobs {
 		j.MustTo(job.Queued)
@@ -87,13 +86,13 @@ func (t *Turn) Again(jobs []*job.Job) {
 		j.NotBefore, j.WaitsSince = time.Time{}, t.Now
 		j.RetriesUsed, j.Requeues, j.Preemptions = 0, 0, 0
 		t.changes.fact(j)
-		t.tell(job.EventRequeued, j, "run again as asked")
+		t.tell(job.EventRequeued, j, "requeued by its user")
 	}
 	t.enqueueAll(jobs)
 }
 
-// enqueueAll queues jobs that may wait for one another: all are known before any
-// is queued.
+// enqueueAll queues jobs that may depend on one another: all are known before
+// any is queued.
 func (t *Turn) enqueueAll(jobs []*job.Job) {
 	for _, j := range jobs {
 		t.line.know(j)
@@ -103,14 +102,14 @@ func (t *Turn) enqueueAll(jobs []*job.Job) {
 	}
 }
 
-// enqueue puts a queued job where it belongs, or ends one that can never start.
+// enqueue queues a job, or ends one that can never start.
 func (t *Turn) enqueue(j *job.Job) {
 	if broken := t.line.enqueue(t.Now, j); broken != "" {
 		t.finish(j, job.Depends, broken)
 	}
 }
 
-// queued is a job that waits, or nil.
+// queued is a queued job, or nil.
 func (t *Turn) queued(id string) *job.Job {
 	if j := t.line.jobs[id]; j != nil && j.State == job.Queued {
 		return j
@@ -118,7 +117,7 @@ func (t *Turn) queued(id string) *job.Job {
 	return nil
 }
 
-// Edit applies a changed spec or place in line to a queued job.
+// Edit changes the spec or the place of a queued job.
 func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 	j := t.queued(id)
 	if j == nil {
@@ -144,7 +143,7 @@ func (t *Turn) Edit(id string, spec job.Spec, rank int64) {
 	t.enqueue(j)
 }
 
-// Begin changes before when a queued job may not start.
+// Begin changes the time before which a queued job may not start.
 func (t *Turn) Begin(id string, notBefore time.Time) {
 	if j := t.queued(id); j != nil {
 		j.NotBefore = notBefore
@@ -153,7 +152,7 @@ func (t *Turn) Begin(id string, notBefore time.Time) {
 	}
 }
 
-// requeueOffset is more than the lines a jobs file may have.
+// requeueOffset is more than the lines of a jobs file.
 const requeueOffset = int64(1) << 32
 
 // toTheEnd moves a job behind everything that is queued now.
@@ -165,7 +164,7 @@ func (t *Turn) toTheEnd(j *job.Job) {
 	j.Rank += requeueOffset
 }
 
-// Withdraw forgets a queued job as if it had never been asked for.
+// Withdraw forgets a queued job as if it had never been submitted.
 func (t *Turn) Withdraw(id string) bool {
 	j := t.queued(id)
 	if j == nil {
@@ -178,8 +177,8 @@ func (t *Turn) Withdraw(id string) bool {
 	return true
 }
 
-// Cancel ends a job: a queued one at once, a running one through its
-// supervisor after the intent is on disk.
+// Cancel ends a queued job at once, and a running one through its supervisor
+// after that is on disk.
 func (t *Turn) Cancel(id, detail string) bool {
 	j := t.line.jobs[id]
 	if j == nil {
@@ -189,46 +188,41 @@ func (t *Turn) Cancel(id, detail string) bool {
 		t.finish(j, job.WasCancelled, detail)
 		return true
 	}
-	t.attempts.stop(t.Now, j, job.StopCancel, j.Spec.Grace)
+	t.attempts.stop(t.Now, j, job.StopCancel, j.Spec.Grace, "")
 	return true
 }
 
-// CancelBy is Cancel for a person, whose name the job will carry, with that
-// much time between TERM and KILL.
+// CancelBy is Cancel for a user, whose name the job will carry, with this much
+// time between TERM and KILL.
 func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 	j := t.line.jobs[id]
 	if j == nil || j.State == job.Queued {
 		return t.Cancel(id, "cancelled by "+by)
 	}
-	if j.Stop != job.StopCancel {
-		j.Detail = "cancelled by " + by + " while it ran"
-		if j.Spec.Adopt != nil {
-			j.Detail = "cancelled by " + by + ": " + GoesOn(j)
-		}
+	detail := "cancelled by " + by + " while it ran"
+	if j.Spec.Adopt != nil {
+		detail = "cancelled by " + by + ": " + GoesOn(j)
 	}
-	t.attempts.stop(t.Now, j, job.StopCancel, grace)
+	t.attempts.stop(t.Now, j, job.StopCancel, grace, detail)
 	return true
 }
 
-// Requeue ends a running job and runs it again from its beginning. One that is
-// given up already does not come back.
+// Requeue stops a running job and runs it again from the beginning. A cancelled
+// one does not come back.
 func (t *Turn) Requeue(id, by string, grace time.Duration) bool {
 	j := t.line.jobs[id]
 	if j == nil || j.State != job.Running || j.Stop == job.StopCancel {
 		return false
 	}
-	if j.Stop == job.NoStop || j.Stop == job.StopPreempt {
-		j.Detail = "requeued by " + by
-	}
-	t.attempts.stop(t.Now, j, job.StopRequeue, grace)
+	t.attempts.stop(t.Now, j, job.StopRequeue, grace, "requeued by "+by)
 	return true
 }
 
-// Hold keeps a queued job, or one that is being set aside, from starting until
+// Hold keeps a queued job, or one that is being preempted, from starting until
 // it is released.
 func (t *Turn) Hold(id, by string) bool { return t.setHeld(id, true, job.EventHeld, "held by "+by) }
 
-// Release lets a held job go.
+// Release lifts a hold.
 func (t *Turn) Release(id, by string) bool {
 	return t.setHeld(id, false, job.EventReleased, "released by "+by)
 }
@@ -249,8 +243,8 @@ func (t *Turn) setHeld(id string, held bool, kind job.EventKind, text string) bo
 	return true
 }
 
-// Interrupt stops everything that runs and starts nothing more; the jobs go
-// back to the queue. Who asks again, immediately, does not wait.
+// Interrupt stops all running jobs, which go back to the queue, and starts
+// nothing more. immediately skips the grace period.
 func (t *Turn) Interrupt(immediately bool) {
 	t.stopping = true
 	for _, a := range t.attempts.active {
@@ -258,12 +252,12 @@ func (t *Turn) Interrupt(immediately bool) {
 		if immediately {
 			grace = 0
 		}
-		t.attempts.stop(t.Now, a.job, job.StopInterrupt, grace)
+		t.attempts.stop(t.Now, a.job, job.StopInterrupt, grace, "")
 	}
 }
 
-// Retire makes a berth that has nothing to do take no more jobs. It reports
-// false, and changes nothing, where there is something to do.
+// Retire makes an idle engine accept no more jobs. It returns false, and changes
+// nothing, if it is not idle.
 func (t *Turn) Retire() bool {
 	if t.Size() > 0 || !t.Written() {
 		return false
@@ -272,70 +266,70 @@ func (t *Turn) Retire() bool {
 	return true
 }
 
-// Then calls f once what was asked for so far is on disk, or could not be
+// Then calls f once everything requested so far is on disk, or could not be
 // written.
 func (t *Turn) Then(f func(error)) { t.changes.thens = append(t.changes.thens, f) }
 
-// Pause keeps new jobs off a card, or lets them on again; what runs there is
-// not touched. It reports false for a card that does not exist.
+// Pause stops jobs from starting on a card, or lets them start again; running
+// jobs are not touched. It returns false if there is no such card.
 func (t *Turn) Pause(index int, paused bool, by string) bool {
 	return t.cards.pause(t.Now, index, paused, by)
 }
 
-// SetHealth is a person's word about a card. It reports false for a card that
-// does not exist.
+// SetHealth sets a card's health for a user. It returns false if there is no
+// such card.
 func (t *Turn) SetHealth(index int, state gpu.HealthState, by, reason string) bool {
 	return t.cards.setHealth(t.Now, index, state, by, reason)
 }
 
-// TellCard writes down what a person did to a card or to all.
+// TellCard records what a user did to one card or all.
 func (t *Turn) TellCard(card job.CardChange, text string) { t.changes.tellCard(t.Now, card, nil, text) }
 
-// SetRules changes how jobs are placed from now on. What runs is not touched.
+// SetRules changes how jobs are placed from now on. Running jobs are not
+// touched.
 func (t *Turn) SetRules(rules sched.Rules, limits Limits) {
 	t.cfg.Rules, t.cfg.Limits = rules, limits
 	t.cards.meter.SetSpikeBuffer(rules.SpikeBuffer)
 	t.line.setRules(t.Now, rules)
 }
 
-// SetKeepAll says whether every running job stays on its cards, also one that
-// may be set aside. One that was told to leave leaves.
+// SetKeepAll switches preemption off or on. A victim that was told to stop still
+// stops.
 func (t *Turn) SetKeepAll(keep bool) {
 	t.moved = t.moved || t.cfg.KeepAll != keep
 	t.cfg.KeepAll = keep
 }
 
-// SetIdle changes after how long a job that holds device memory and does not
-// use its cards is told of, and after how long it is cancelled; 0: never.
+// SetIdle changes when a job that holds GPU memory without using it is reported
+// and cancelled; 0: never.
 func (t *Turn) SetIdle(after, cancel time.Duration) {
 	t.cfg.IdleAfter, t.cfg.IdleCancel = after, cancel
 }
 
-// Recall takes in how the newest jobs ended before this engine was there, the
-// oldest of them first. It comes before Restore. Without it berth guesses worse
-// and does all else as well.
+// Recall learns from the newest ended jobs, oldest first. It comes before
+// Restore. Without it only the estimates are worse.
 func (t *Turn) Recall(newest func(most int) ([]*job.Job, error)) { t.line.recall(newest) }
 
-// RestoreUsage takes over what an earlier berth had counted.
+// RestoreUsage takes over the usage from an earlier berth.
 func (t *Turn) RestoreUsage(meta func(key string) (string, error)) error {
 	return t.line.usage.restore(meta)
 }
 
-// RestoreHealth takes over how the cards stood for an earlier berth.
+// RestoreHealth takes over the health of the cards from an earlier berth.
 func (t *Turn) RestoreHealth(meta func(key string) (string, error)) error {
 	return t.cards.restoreHealth(meta)
 }
 
-// ForgetHealth has the store forget how the cards stood for an earlier berth.
+// ForgetHealth deletes the stored health of the cards.
 func (t *Turn) ForgetHealth() { t.changes.meta[healthKey] = "" }
 
-// RestorePauses takes over which cards an earlier berth had paused.
+// RestorePauses takes over the paused cards from an earlier berth.
 func (t *Turn) RestorePauses(meta func(key string) (string, error)) error {
 	return t.cards.restorePauses(meta)
 }
 
-// observe takes in one look at the cards, or the failure to get one. A failed
-// look starts nothing and ends nothing.
+// observe takes in a reading of the cards, or its failure. A failed reading
+// starts nothing and ends nothing.
 func (t *Turn) observe(s gpu.Sample, err error) {
 	first := t.cards.at.IsZero()
 	if !t.cards.look(t.Now, s, err, t.work(), t.attempts.inUse) {
@@ -350,17 +344,17 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	t.attempts.watchIdle(t.Now)
 }
 
-// work is what there is to look at the cards for.
+// work is why the cards should be read.
 func (t *Turn) work() work {
 	return work{queued: t.line.queue.Len() > 0, running: len(t.attempts.active) > 0, closely: t.attempts.closely(t.Now)}
 }
 
-// absorb takes in what a supervisor said. The facts are in memory at once and
-// on disk after the next round; until then nothing is acknowledged.
+// absorb takes in a supervisor's event. It is in memory at once and on disk
+// after the next round; until then it is not acknowledged.
 func (t *Turn) absorb(ev run.Event) {
 	a := t.attempts.heldBy(&ev)
 	if a == nil {
-		t.cfg.Log.Warn("a supervisor spoke of a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
+		t.cfg.Log.Warn("a supervisor reported on a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
 		if ev.Kind != run.Started {
 			t.attempts.acks = append(t.attempts.acks, ev.Token)
 		}
@@ -374,7 +368,7 @@ func (t *Turn) absorb(ev run.Event) {
 	case run.Ended:
 		t.ended(a, ev)
 	case run.NeverRan:
-		t.neverRan(a, "its supervisor died before anything ran", time.Time{})
+		t.neverRan(a, "its supervisor died before the job started", time.Time{})
 	case run.Lost:
 		t.lost(a, ev.Record)
 	}

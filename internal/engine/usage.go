@@ -15,27 +15,27 @@ type Limits struct {
 	Users   map[string]sched.Limit
 }
 
-// usage is what users had, in GPU-seconds that count half after each
-// half-life. It is what a fair share is fair about.
+// usage is the GPU seconds of each user, halved after each half-life: the basis
+// of fair share.
 type usage struct {
 	At      time.Time          `json:"at"`
 	Seconds map[string]float64 `json:"gpu_seconds"`
 
-	since time.Time // since when it is newer than the store's
+	since time.Time // since when the stored usage is out of date
 }
 
-// usageKey is where the store keeps it.
+// usageKey is the store's key for it.
 const usageKey = "usage"
 
-// usageDelay bounds how much of it a crash may forget.
+// usageDelay bounds how much of it a crash may lose.
 const usageDelay = 30 * time.Second
 
-// decayed is the usage as it counts at a time.
+// decayed is the usage at a given time.
 func (u *usage) decayed(now time.Time, halfLife time.Duration) map[string]float64 {
 	return sched.Decayed(u.Seconds, now.Sub(u.At), halfLife)
 }
 
-// charge books what an attempt had of the cards to its user.
+// charge adds an attempt's GPU time to its user's usage.
 func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time.Duration) {
 	if j.StartedAt.IsZero() {
 		return
@@ -47,7 +47,7 @@ func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time
 	}
 }
 
-// gpuSeconds is the time on cards, a share counting as that share.
+// gpuSeconds is the time on cards; a share counts as that part of a card.
 func gpuSeconds(j *job.Job, until time.Time) float64 {
 	return holding(j).FairWeight() * max(0, until.Sub(j.StartedAt).Seconds())
 }
@@ -61,7 +61,7 @@ func holding(j *job.Job) *sched.Held {
 	return h
 }
 
-// save gives what the store is to keep, once it is old enough or at once.
+// save returns the value to store, once it is old enough or at once.
 func (u *usage) save(now time.Time, atOnce bool) (value string, due bool) {
 	if u.since.IsZero() || !atOnce && now.Sub(u.since) < usageDelay {
 		return "", false
@@ -74,7 +74,7 @@ func (u *usage) save(now time.Time, atOnce bool) (value string, due bool) {
 	return string(data), true
 }
 
-// restore takes over what an earlier berth had counted.
+// restore takes over the usage from an earlier berth.
 func (u *usage) restore(meta func(key string) (string, error)) error {
 	value, err := meta(usageKey)
 	if err != nil || value == "" {

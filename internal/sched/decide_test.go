@@ -58,9 +58,9 @@ func TestParts(t *testing.T) {
 		want  string
 	}{
 		{"a card that is in parts is told by them", slices.Delete(parted(), 1, 2), job.Spec{GPUs: 1, IDs: []int{1}},
-			"asks for gpu1; GPU 1 is partitioned; its parts are 200, 201, 202"},
+			"asks for gpu1, which is partitioned; its parts are 200, 201, 202"},
 		{"also beside one that is nowhere", slices.Delete(parted(), 1, 2), job.Spec{GPUs: 2, IDs: []int{7, 1}},
-			"asks for gpu1; GPU 1 is partitioned; its parts are 200, 201, 202"},
+			"asks for gpu1, which is partitioned; its parts are 200, 201, 202"},
 		{"a card that is nowhere has no parts", slices.Delete(parted(), 1, 2), job.Spec{GPUs: 1, IDs: []int{7}},
 			"asks for gpu7; this machine has gpu0 Test GPU, gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU"},
 		{"a whole card that the job rules out itself is not in parts", parted(), job.Spec{GPUs: 1, IDs: []int{1}, Allow: []int{0}},

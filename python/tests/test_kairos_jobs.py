@@ -37,7 +37,7 @@ class Jobs(Lab):
             self.scheduler().run_jobs(["true"])  # type: ignore[list-item]
 
     def test_a_command_that_berth_cannot_be_told_runs_nothing_and_is_no_other(self) -> None:
-        for wrong, why in (("echo \udcff", "expected UTF-8"), ("true " + "x" * 200_000, "a word of the command has"),
+        for wrong, why in (("echo \udcff", "expected UTF-8"), ("true " + "x" * 200_000, "an argument of the command has"),
                            ("true " + "x" * 3_000_000, "takes more than")):
             with self.assertRaisesRegex(BerthError, why) as caught:
                 self.scheduler().run_jobs([Job("touch ran"), Job(wrong)])

@@ -7,8 +7,8 @@ import (
 	"berth/internal/gpu"
 )
 
-// stranger is a process on a card that no berth started.
-type stranger struct {
+// externalProcess is a process on a card that no berth started.
+type externalProcess struct {
 	card     int
 	pid      int
 	mib      int64
@@ -17,29 +17,29 @@ type stranger struct {
 	shown    bool // in the last sample that showed its card
 }
 
-// comeAndGo lets strangers begin and end. In the calm they all leave.
+// comeAndGo lets external begin and end. In the calm they all leave.
 func (w *world) comeAndGo() {
 	for card := range w.cards {
 		if w.chance(60) {
 			w.hardware.came++
-			w.hardware.strangers = append(w.hardware.strangers, &stranger{
+			w.hardware.external = append(w.hardware.external, &externalProcess{
 				card: card, pid: 500_000 + w.hardware.came, mib: int64(300 + w.rng.IntN(6000)), graphics: w.rng.IntN(4) == 0,
 				until: w.now.Add(time.Duration(1+w.rng.IntN(30)) * time.Second),
 			})
 		}
 	}
-	staying := w.hardware.strangers[:0]
-	for _, s := range w.hardware.strangers {
+	staying := w.hardware.external[:0]
+	for _, s := range w.hardware.external {
 		if w.storm && w.now.Before(s.until) {
 			staying = append(staying, s)
 		}
 	}
-	w.hardware.strangers = staying
+	w.hardware.external = staying
 }
 
 // addStrangers puts those on a card into its reading, as far as they fit.
 func (w *world) addStrangers(d *gpu.Device) {
-	for _, s := range w.hardware.strangers {
+	for _, s := range w.hardware.external {
 		_, away := w.hardware.away[d.Index]
 		if s.card != d.Index || away {
 			continue
@@ -54,7 +54,7 @@ func (w *world) addStrangers(d *gpu.Device) {
 	}
 }
 
-// checkStrangers: nothing is promised memory that strangers were shown to use,
+// checkStrangers: nothing is promised memory that external were shown to use,
 // and nothing that needs a card to itself joins one that computes there.
 func (w *world) checkStrangers(x *execution) {
 	for _, card := range x.cards {
@@ -66,17 +66,17 @@ func (w *world) checkStrangers(x *execution) {
 				}
 			}
 		}
-		for _, s := range w.hardware.strangers {
+		for _, s := range w.hardware.external {
 			if s.card != card || !s.shown {
 				continue
 			}
 			takenMiB += s.mib
 			if x.alone && !s.graphics && s.mib > w.rules().IdleThresholdMiB {
-				w.wrong("job %s started alone on gpu%d beside a stranger with %d MiB", x.job, card, s.mib)
+				w.wrong("job %s started alone on gpu%d beside an external process with %d MiB", x.job, card, s.mib)
 			}
 		}
 		if takenMiB+x.useMiB > w.total {
-			w.wrong("gpu%d over-committed by job %s beside strangers: %d + %d MiB", card, x.job, takenMiB, x.useMiB)
+			w.wrong("gpu%d over-committed by job %s beside external: %d + %d MiB", card, x.job, takenMiB, x.useMiB)
 		}
 	}
 }
