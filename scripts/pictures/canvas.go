@@ -63,7 +63,7 @@ func (p *picture) text(x, y int, how, text string) {
 	for word := range strings.FieldsSeq(how) {
 		attributes += map[string]string{"small": ` font-size="12"`, "bold": ` font-weight="600"`, "mid": ` text-anchor="middle"`, "right": ` text-anchor="end"`}[word]
 	}
-	p.add(`<text x="%d" y="%d" class="ink" fill="%s"%s>%s</text>`, x, y, light("ink"), attributes, html.EscapeString(text))
+	p.add(`<text x="%d" y="%d" class="ink" fill="%s" stroke="none"%s>%s</text>`, x, y, light("ink"), attributes, html.EscapeString(text))
 }
 
 // bar draws a filled box; an empty class leaves it open.
