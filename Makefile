@@ -1,11 +1,10 @@
-# Every target says what it does; `make` alone prints them.
+# Every target describes itself; `make` alone lists them.
 GO      ?= go
 BIN     := bin
 VERSION ?= $(shell cat VERSION)
 LDFLAGS := -s -w -X berth/internal/cli.Version=$(VERSION)
-# NVML's functions are looked up when they are first called: a driver that lacks
-# one still works with the others.
-# Its header warns of old calls whether they are used or not.
+# Lazy binding: a driver that lacks an NVML function still works with the others.
+# NVML's header warns about deprecated calls even if they are not used.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
@@ -13,20 +12,23 @@ LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 .DEFAULT_GOAL := help
 .PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds pictures gpu-test clean
 
-help: ## print the targets
+help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/berth and bin/berth-keep (static), and bin/berth-gpu where there is a C compiler
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-keep
+build: ## build bin/berth and bin/berth-keep (static), and bin/berth-gpu if there is a C compiler
+	@echo "building into $(BIN)/ (the first build takes one to two minutes and prints nothing)"
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-keep
 	@rm -f $(BIN)/berth-gpu
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) $(LAZY)' -o $(BIN)/ ./cmd/berth-gpu; \
-	else echo "no C compiler (cc): bin/berth-gpu is left out, so cards are read through nvidia-smi"; fi
+	else echo "no C compiler (cc): berth-gpu was not built, so berth reads GPUs through nvidia-smi"; fi
 
 man: build ## write the man pages of the verbs and topics into bin/man
 	rm -rf $(BIN)/man && $(BIN)/berth help --man $(BIN)/man
 
+# Without root: make install PREFIX=~/.local
 PREFIX ?= /usr/local
+override PREFIX := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 install: build man ## copy the programs to PREFIX/bin and the man pages to PREFIX/share/man (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	for program in berth berth-keep berth-gpu; do \
@@ -35,9 +37,9 @@ install: build man ## copy the programs to PREFIX/bin and the man pages to PREFI
 		install -d $(DESTDIR)$(PREFIX)/share/man/man$$section && \
 		install -m 644 $(BIN)/man/man$$section/* $(DESTDIR)$(PREFIX)/share/man/man$$section/ || exit 1; done
 
-# The other schedulers that berth stands in for (docs/howto/from-*.md).
+# The other schedulers that berth can replace (docs/howto/from-*.md).
 NAMES := gpusched gpu-scheduler tgpu mgpu_scheduler_server mgpu_srun mgpu_queue mgpu_cancel
-install-links: install ## install, and let berth answer to the names of other schedulers in PREFIX/bin
+install-links: install ## install, and link berth under the names of other schedulers in PREFIX/bin
 	@sh scripts/links.sh install $(DESTDIR)$(PREFIX)/bin $(NAMES)
 
 uninstall-links: ## remove those links from PREFIX/bin
@@ -49,16 +51,16 @@ install-service: install ## install, and run as a service for all users (systemd
 		case $$unit in user/*) to=$(DESTDIR)$(UNITDIR)/$$unit ;; *) to=$(DESTDIR)$(UNITDIR)/system/$$unit ;; esac; \
 		install -d $$(dirname $$to) && sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/$$unit >$$to.new && chmod 644 $$to.new && mv $$to.new $$to || exit 1; \
 	done
-	@if [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ]; then echo "installed; systemd does not run here, so nothing was started"; \
+	@if [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ]; then echo "installed; systemd is not running here, so nothing was started"; \
 	else systemctl daemon-reload && systemctl enable berth.socket berth.service && systemctl start berth.socket && systemctl restart berth.service; fi
 
-test: ## everything CI runs: unit, property, simulation, kill -9 and story tests, with the race detector
+test: ## all tests: unit, property, simulation, kill -9 and story tests, with the race detector
 	sh scripts/test.sh
 
 check: fmt vet lint race ## format, vet, lint, tests with the race detector
 
-fmt: ## fail if a file is not gofmt'ed
-	@out=$$(gofmt -l cmd docs internal scripts *.go); test -z "$$out" || { echo "not gofmt'ed:"; echo "$$out"; exit 1; }
+fmt: ## fail if a file is not formatted
+	@out=$$(gofmt -l cmd docs internal scripts *.go); test -z "$$out" || { echo "run gofmt -w on:"; echo "$$out"; exit 1; }
 
 vet: ## go vet
 	$(GO) vet ./...
@@ -69,11 +71,11 @@ lint: ## golangci-lint, each linter with its reason in .golangci.yml
 race: ## all tests with the race detector
 	$(GO) test -race ./...
 
-bench: build ## speed, as ratios against the bare operation in the same run
+bench: build ## measure speed, as ratios to the bare operation in the same run
 	$(GO) run ./scripts/bench -berth $(BIN)/berth; bench=$$?; $(MAKE) -s bench-decide; exit $$bench
 	@if command -v cc >/dev/null; then $(GO) test ./cmd/berth-gpu -run '^$$' -bench Sample8; fi
 
-bench-decide: ## what a decision costs (budget: p99 1 ms with 10,000 queued, 5 ms with 100,000 all different) and a replay (5 s)
+bench-decide: ## measure a decision (budget: p99 1 ms with 10,000 queued jobs, 5 ms with 100,000 different ones) and a replay (5 s)
 	$(GO) test ./internal/sched -run '^$$' -bench 'Decide|Explain'
 	$(GO) test ./internal/sim -run '^$$' -bench 'Decision|Replay' -benchtime 1x
 
@@ -86,25 +88,25 @@ sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
 	BERTH_SEEDS=$(SEEDS) $(GO) test ./internal/engine -run TestSimulation -count=1 -timeout 0 -v
 
 KILLS ?= 10000
-soak: ## kill -9 berth, its daemon and its supervisors KILLS times each (default 10000)
+soak: ## kill -9 berth, its daemon and its supervisors, KILLS times each (default 10000)
 	BERTH_KILLS=$(KILLS) $(GO) test ./internal/soak -count=1 -timeout 0 -v
 
-siege: ## attack a shared daemon as hostile users (as root), with ten thousand tries for each race
+siege: ## attack a shared daemon as hostile users (needs root), 10,000 tries per race
 	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
 
-seeds: ## which test holds berth to each promise of the programs it stands in for (docs/reference/compatibility.md)
+seeds: ## list the test for each promise of the programs that berth replaces (docs/reference/compatibility.md)
 	@$(GO) run ./scripts/seeds
 
 pictures: ## draw the pictures of docs/explanation
 	$(GO) run ./scripts/pictures
 
 BUNDLE := dist/gpu-test
-gpu-test: build ## build dist/gpu-test.tar.gz: what proves berth on a host with a real card (docs/studies/hardware.md)
+gpu-test: build ## build dist/gpu-test.tar.gz, a test for hosts with a real GPU (docs/studies/hardware.md)
 	rm -rf $(BUNDLE) $(BUNDLE).tar.gz && mkdir -p $(BUNDLE)
 	cp $(BIN)/berth* $(BUNDLE)/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BUNDLE)/gpu-test ./scripts/gputest
 	tar -C dist -czf $(BUNDLE).tar.gz gpu-test
-	@echo "copy $(BUNDLE).tar.gz to a host with a card and run ./gpu-test/gpu-test there"
+	@echo "copy $(BUNDLE).tar.gz to a host with a GPU, unpack it, and run ./gpu-test/gpu-test"
 
-clean: ## remove what was built
+clean: ## remove the build output
 	rm -rf $(BIN) dist

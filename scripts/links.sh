@@ -1,7 +1,7 @@
 #!/bin/sh
 # links.sh install|uninstall DIR NAME...: links to the berth in DIR under the
-# names of the programs it stands in for. What somebody else put there under
-# such a name is left alone, and said: exit status 1.
+# names of the programs it replaces. Other files with such a name are reported
+# and left alone, with exit status 1.
 set -eu
 verb=$1 dir=$2
 shift 2
@@ -10,14 +10,14 @@ ours() { [ -L "$1" ] && case $(readlink "$1") in berth | "$dir/berth") ;; *) fal
 
 status=0
 if [ "$verb" = install ] && [ ! -x "$dir/berth" ]; then
-	echo "there is no $dir/berth to link to; make install puts it there" >&2
+	echo "$dir/berth is missing; install it with: make install" >&2
 	exit 1
 fi
 for name; do
 	link=$dir/$name
 	if ours "$link"; then
 		if [ "$verb" = install ]; then
-			echo "$link is there already"
+			echo "$link already exists"
 		else
 			rm "$link"
 			echo "$link removed"

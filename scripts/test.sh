@@ -1,5 +1,5 @@
 #!/bin/sh
-# All tests, on a machine with Go and perhaps nothing else. Says what it skips.
+# All tests, on a machine with Go and perhaps nothing else. Lists what it skips.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,8 @@ skip() { skipped="$skipped
 
 command -v go >/dev/null || { echo "make test needs Go 1.26 or newer"; exit 2; }
 
-# The race detector needs a C compiler, the API's page curl, the siege users of
-# its own, gpu-scheduler's sessions GNU Screen.
+# The race detector needs a C compiler, the examples of the API curl, the siege
+# useradd, and gpu-scheduler's sessions GNU Screen.
 missing=""
 command -v cc >/dev/null || command -v gcc >/dev/null || missing="$missing gcc libc6-dev"
 command -v curl >/dev/null || missing="$missing curl"
@@ -22,40 +22,40 @@ if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; the
 	# shellcheck disable=SC2086 # a list of packages
 	{ apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 || true
 fi
-command -v curl >/dev/null || skip "the examples of docs/reference/api.md: there is no curl"
-command -v screen >/dev/null || skip "jobs in screen sessions: there is no screen"
-command -v useradd >/dev/null || skip "tests with users of their own: there is no useradd"
+command -v curl >/dev/null || skip "the examples of docs/reference/api.md: curl is missing"
+command -v screen >/dev/null || skip "jobs in screen sessions: screen is missing"
+command -v useradd >/dev/null || skip "tests with several users: useradd is missing"
 race="-race"
 export CGO_ENABLED=1
-export CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" # NVML's header warns of calls nobody makes
+export CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" # NVML's header warns about deprecated calls even if they are not used
 if ! command -v cc >/dev/null && ! command -v gcc >/dev/null; then
 	race=""
 	export CGO_ENABLED=0
-	skip "the race detector, and berth-gpu against a fake driver: there is no C compiler"
+	skip "the race detector, and berth-gpu with a fake driver: no C compiler"
 fi
 [ "$(id -u)" = 0 ] || skip "tests that need root (a full disk on a tmpfs, cgroups, several users)"
 
 say "format and vet"
 unformatted=$(gofmt -l cmd internal scripts *.go)
-[ -z "$unformatted" ] || { echo "not gofmt'ed: $unformatted"; exit 1; }
+[ -z "$unformatted" ] || { echo "run gofmt -w on: $unformatted"; exit 1; }
 go vet ./...
 
-say "a test for every promise of the programs that berth stands in for"
-make -s seeds >/dev/null # what is missing goes to stderr
+say "a test for every promise of the programs that berth replaces"
+make -s seeds >/dev/null # missing ones go to stderr
 
 say "the build, with and without a C compiler"
 CGO_ENABLED=0 go build -trimpath -o /dev/null ./...
 make -s build
 
 say "all tests ${race:-without the race detector} (a few minutes)"
-# The kill tests take longest, and mostly wait: the others run beside them.
+# The kill tests take longest, but mostly wait: the others run beside them.
 go run ./scripts/runtests $race -timeout 20m ./internal/soak ./...
 
 say "the Python client"
 if command -v python3 >/dev/null && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
 	BERTH_BINARY=$PWD/bin/berth python3 -m unittest discover -s python/tests -t python
 else
-	skip "the Python client: there is no python3 of 3.9 or newer"
+	skip "the Python client: python3 3.9 or newer is missing"
 fi
 
 say "thousands of seeds, without the race detector"

@@ -1,7 +1,6 @@
 #!/bin/sh
-# A worker on each GPU of the job, as torchrun would start them. Programs count
-# the GPUs they see from 0, whichever of the machine's they are; a worker that
-# is to see one of them gets that one alone.
+# One worker on each GPU of the job, like torchrun. A program numbers the GPUs it
+# sees from 0, so each worker gets its GPU through CUDA_VISIBLE_DEVICES.
 #   tgpu submit --gpus 2 -- cmd="sh examples/tgpu/multi_gpu_job.sh"
 set -eu
 gpus=${CUDA_VISIBLE_DEVICES:-}
@@ -16,7 +15,7 @@ for gpu in $(echo "$gpus" | tr , ' '); do
 	rank=$((rank + 1))
 done
 
-# The job has gone well when each of its workers has.
+# The job succeeds if every worker does.
 failed=0
 for worker in $workers; do
 	wait "$worker" || failed=1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The smallest job: it says which GPU it has and waits a moment.
+# The smallest job: it prints its GPU and waits a moment.
 #   tgpu submit --gpus 1 -- cmd="sh examples/tgpu/sleep_job.sh 5"
 set -eu
 echo "job ${BERTH_JOB_ID:-?} on GPU ${CUDA_VISIBLE_DEVICES:-none}"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A training loop small enough to read: it fits a line to points.
 
-It needs nothing but Python, so it runs on simulated GPUs too; where PyTorch is
-installed it says which device a real program would use.
+It needs only Python, so it runs on simulated GPUs, too. If PyTorch is
+installed, it prints the device that a real program would use.
 
     tgpu submit --gpus 2 --priority 5 -- cmd="python3 examples/tgpu/train_demo.py --steps 200"
 """

@@ -96,7 +96,7 @@ func makeV1(parent, token string) (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make cgroup: %w", err)
+		return "", fmt.Errorf("create cgroup: %w", err)
 	}
 	return dir, nil
 }
