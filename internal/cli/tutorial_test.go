@@ -21,17 +21,24 @@ import (
 	"berth/internal/testkit"
 )
 
-const tutorial = "../../docs/tutorial.md"
-
 // TestTheTutorialIsTrue types every command of the tutorial into a shell on a
 // terminal of 80 columns, and compares the answers with the page. With -update
 // it writes them into the page.
-func TestTheTutorialIsTrue(t *testing.T) {
+func TestTheTutorialIsTrue(t *testing.T) { pageIsTrue(t, "../../docs/tutorial.md", ":") }
+
+// TestThePageOfCommandsIsTrue does the same with the examples of the verbs.
+func TestThePageOfCommandsIsTrue(t *testing.T) {
+	pageIsTrue(t, "../../docs/reference/commands.md", "export BERTH_SIM=2; mkdir project; cd project")
+}
+
+func pageIsTrue(t *testing.T, path, setup string) {
+	t.Helper()
 	if _, err := os.Stat("/run/berth/berth.sock"); err == nil {
 		t.Skip("a daemon for the whole machine runs here")
 	}
-	page := testkit.Read(t, tutorial)
+	page := testkit.Read(t, path)
 	shell := newShell(t)
+	shell.enter(setup)
 	steps := 0
 	updated := eachStep(page, func(step step) string {
 		steps++
@@ -52,7 +59,7 @@ func TestTheTutorialIsTrue(t *testing.T) {
 		t.Errorf("only %d commands", steps)
 	}
 	if *testkit.Update {
-		testkit.Write(t, tutorial, updated)
+		testkit.Write(t, path, updated)
 	}
 }
 
@@ -85,7 +92,7 @@ func eachStep(page string, visit func(step) string) string {
 // onlyLooks is true for commands that change nothing. They are typed again
 // until the daemon has measured what the page shows.
 func (s step) onlyLooks() bool {
-	return regexp.MustCompile(`^berth (list|gpus|why|history|logs|show) ?`).MatchString(s.command)
+	return regexp.MustCompile(`^berth (list|gpus|why|history|logs|show|stats) ?`).MatchString(s.command)
 }
 
 func (s step) agrees(answer string) bool {
@@ -109,8 +116,9 @@ var differs = []struct {
 	{regexp.MustCompile(`\d\d:\d\d(:\d\d)?`), "TIME"},
 	{regexp.MustCompile(`\bpid \d+`), "pid N"},
 	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b`), "DURATION"},
-	{regexp.MustCompile(`\d+%`), "N%"},
+	{regexp.MustCompile(`\d+ ?%`), "N%"},
 	{regexp.MustCompile(`\d+\.\d\d\d\b`), "HOURS"},
+	{regexp.MustCompile(`\d+\.\d [KM]iB`), "SIZE"},
 	{regexp.MustCompile(` +`), " "},
 }
 
@@ -119,6 +127,9 @@ var differs = []struct {
 func (s step) comparable(answer string) []string {
 	for _, d := range differs {
 		answer = d.pattern.ReplaceAllString(answer, d.instead)
+	}
+	if regexp.MustCompile(`^berth (stats|gpus -v)`).MatchString(s.command) { // sums, and process ids
+		answer = regexp.MustCompile(`\d+(\.\d+)?`).ReplaceAllString(answer, "N")
 	}
 	lines := strings.Split(answer, "\n")
 	if strings.HasPrefix(s.command, "berth run") || strings.HasPrefix(s.command, "berth wait") {
@@ -190,7 +201,7 @@ func (d *shell) enter(command string) string {
 		term = "dumb" // without the live view
 	}
 	end := fmt.Sprintf("=%d=", d.n)
-	_, err := fmt.Fprintf(d.input, "export TERM=%s; { %s\n} </dev/null\necho %s\n", term, command, end)
+	_, err := fmt.Fprintf(d.input, "export TERM=%s; (exit $status); { %s\n} </dev/null\nstatus=$?; echo %s\n", term, command, end)
 	testkit.Must(d.t, err)
 	var answer strings.Builder
 	late := time.After(2 * testkit.Patience)
