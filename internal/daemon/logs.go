@@ -17,6 +17,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/site"
+	"berth/internal/text"
 )
 
 const (
@@ -40,7 +41,7 @@ func (d *Daemon) Log(ctx context.Context, c api.Caller, q api.LogQuery) (api.Log
 		return api.LogStream{}, notYours(&j)
 	}
 	if q.Attempt < 0 || q.Attempt > j.Attempt.Number {
-		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has only %d attempts", j.ID, j.Attempt.Number)
+		return api.LogStream{}, problem.Newf(problem.NotFound, "", "job %s has only %s", j.ID, text.Count(j.Attempt.Number, "attempt"))
 	}
 	r := &logReader{d: d, caller: c, id: j.ID, follow: q.Follow}
 	r.ctx, r.cancel = context.WithCancel(ctx)
