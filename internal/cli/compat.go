@@ -53,7 +53,7 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 			return p.Main(call)
 		}
 	}
-	call.Complain("there is no such program", "berth stands in for "+strings.Join(programNames(), ", "))
+	call.Complain("there is no such program", "berth compat takes one of "+strings.Join(programNames(), ", "))
 	return frontend.BadUsage
 }
 
