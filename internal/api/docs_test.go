@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,4 +60,24 @@ func curl(t *testing.T, home, socket, command string) (string, error) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "SOCK=" + socket, "CURL_HOME=" + home, "HOME=" + home}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// TestThePageHasEveryPath: the page shows every path of the description, and no
+// others.
+func TestThePageHasEveryPath(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "api.md"))
+	testkit.Must(t, err)
+	var forms []*regexp.Regexp
+	for path := range describe("0").Paths {
+		form := regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `[a-z0-9]+`)
+		forms = append(forms, regexp.MustCompile("^"+form+"$"))
+		if !regexp.MustCompile(form + `\b`).Match(page) {
+			t.Errorf("%s is not on the page", path)
+		}
+	}
+	for _, shown := range regexp.MustCompile(`/v1/[a-z0-9/]+`).FindAllString(string(page), -1) {
+		if !slices.ContainsFunc(forms, func(f *regexp.Regexp) bool { return f.MatchString(shown) }) {
+			t.Errorf("the page shows %s, which does not exist", shown)
+		}
+	}
 }
