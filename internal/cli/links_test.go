@@ -30,7 +30,7 @@ func links(t *testing.T, verb, dir string, names ...string) (out string, ok bool
 
 func TestLinksAreMadeAndRemovedAndNothingElseIsTouched(t *testing.T) {
 	dir := t.TempDir()
-	if out, ok := links(t, "install", dir, "tgpu"); ok || !strings.Contains(out, "there is no "+dir+"/berth") {
+	if out, ok := links(t, "install", dir, "tgpu"); ok || !strings.Contains(out, dir+"/berth is missing") {
 		t.Errorf("without a berth to link to: %s", out)
 	}
 	for _, file := range []string{"berth", "gpusched"} { // someone's own gpusched is there

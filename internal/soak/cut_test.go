@@ -138,12 +138,11 @@ func (h *cutHost) await(id string, after int) {
 	if after >= 0 {
 		patience = 300 * time.Millisecond
 	}
-	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
-		if detail, err := h.client.Job(h.ctx(), id); err == nil && detail.View.Outcome != nil {
-			return
-		}
-	}
-	if after < 0 {
+	ended := testkit.Holds(patience, func() bool {
+		detail, err := h.client.Job(h.ctx(), id)
+		return err == nil && detail.View.Outcome != nil
+	})
+	if !ended && after < 0 {
 		h.t.Fatalf("job %s does not end", id)
 	}
 }
