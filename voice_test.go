@@ -40,7 +40,7 @@ var foreign = []struct{ phrase, instead string }{
 
 // pending are the places that have not been read for this yet.
 var pending = []string{
-	"internal/api", "internal/batch", "internal/cli", "internal/daemon", "internal/engine",
+	"internal/api", "internal/cli", "internal/daemon", "internal/engine",
 	"internal/fakenvml", "internal/job", "internal/machine",
 	"internal/problem",
 	"internal/siege", "internal/soak", "internal/store", "internal/testkit",

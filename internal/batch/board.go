@@ -14,14 +14,15 @@ import (
 	"berth/internal/text"
 )
 
-// The board shows everything that runs and the ends of what is long: a queue
-// of 100,000 lines is counted, not listed.
+// The board lists all running jobs, the first queued and the last ended ones;
+// the rest of a long queue is counted.
 const (
 	boardPending = 100
-	boardOver    = 100
+	boardEnded   = 100
 )
 
-// snapshot is what people are shown, taken in the engine's goroutine.
+// snapshot is what the board and the live view show, taken in the engine's
+// goroutine.
 type snapshot struct {
 	at      time.Time
 	file    string
@@ -30,34 +31,33 @@ type snapshot struct {
 	cards   []sched.Card
 	running []engine.Running
 	pending []waiting
-	over    []*job.Job // newest first, bounded
-	paused  string     // why nothing starts at all
+	ended   []*job.Job // newest first, bounded
+	paused  string     // why no job can start
 }
 
-// waiting is a queued job with the reason it waits and when it is expected to
-// start.
+// waiting is a queued job with the reason it waits and its estimated start.
 type waiting struct {
 	job    *job.Job
 	reason string
 	story  *reason.Story // nil: it is held, or waits for a time or for other jobs
 }
 
-// board writes status.txt: whole or not at all, so that `watch cat` never
-// sees half of it. What berth itself reads of it lies beside it.
+// board writes status.txt, always as a whole, so that `watch cat` never sees
+// half of it, and status.json beside it for `berth why`.
 type board struct {
-	path    string
-	last    []byte
-	toldAt  time.Time // when status.json was written
-	toldFor string    // and of which jobs it tells
+	path     string
+	last     []byte
+	statusAt time.Time // when status.json was written
+	statusOf string    // ids and states of the jobs in it
 }
 
 func (b *board) write(s snapshot) error {
-	if err := b.tell(s); err != nil {
+	if err := b.writeStatus(s); err != nil {
 		return err
 	}
 	text := renderBoard(s)
 	if bytes.Equal(text[bytes.IndexByte(text, '\n'):], b.last) {
-		return nil // nothing but the time has changed
+		return nil // only the time has changed
 	}
 	if err := replace(b.path, text); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (b *board) write(s snapshot) error {
 	return nil
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file as a whole or not at all.
 func replace(path string, data []byte) error {
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, data, 0o644); err != nil {
@@ -86,7 +86,7 @@ func renderBoard(s snapshot) []byte {
 		fmt.Fprintf(&b, "gpu%-2d %6d / %d MiB used%s%s%s\n", c.Index, c.UsedMiB, c.TotalMiB, utilText(c.UtilPct), foreignText(c.ForeignMiB), staleText(c))
 	}
 	if s.paused != "" {
-		fmt.Fprintf(&b, "nothing starts: %s\n", text.Line(s.paused))
+		fmt.Fprintf(&b, "no job can start: %s\n", text.Line(s.paused))
 	}
 	b.WriteByte('\n')
 	for _, r := range s.running {
@@ -106,7 +106,7 @@ func renderBoard(s snapshot) []byte {
 	if rest := s.tally.queued - len(s.pending); rest > 0 {
 		fmt.Fprintf(&b, "· and %d more queued\n", rest)
 	}
-	for _, j := range s.over {
+	for _, j := range s.ended {
 		mark := "✗"
 		if j.Outcome == job.OK {
 			mark = "✓"
@@ -117,13 +117,13 @@ func renderBoard(s snapshot) []byte {
 		}
 		fmt.Fprintf(&b, " — %s\n", text.Line(j.Spec.Command()))
 	}
-	if rest := s.tally.done() - len(s.over); rest > 0 {
-		fmt.Fprintf(&b, "  and %d more that are over\n", rest)
+	if rest := s.tally.done() - len(s.ended); rest > 0 {
+		fmt.Fprintf(&b, "  and %d more ended\n", rest)
 	}
 	return b.Bytes()
 }
 
-// memory is a running job's use against its declaration.
+// memory is a running job's memory in use and its declaration.
 func memory(r engine.Running) string {
 	if len(r.Job.Grant.GPUs) == 0 {
 		return "cpu job"
@@ -149,7 +149,7 @@ func foreignText(mib int64) string {
 	if mib <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("  foreign %d MiB", mib)
+	return fmt.Sprintf("  external %d MiB", mib)
 }
 
 func staleText(c sched.Card) string {

@@ -7,8 +7,8 @@ import (
 	"berth/internal/problem"
 )
 
-// capable refuses a jobs file with a job that this machine could not hold to
-// what it asks for.
+// capable refuses a jobs file with a job whose limits this machine cannot
+// enforce.
 func (s *session) capable(file jobfile.File) error {
 	for _, line := range file.Lines {
 		if why := s.machine.Launcher.Refuses(&line.Spec); why != "" {
@@ -18,12 +18,12 @@ func (s *session) capable(file jobfile.File) error {
 	return nil
 }
 
-// openCaps finds out what jobs can be held to. Lines that come later are
-// measured by that too.
+// openCaps checks that this machine can enforce the limits of the jobs, now and
+// whenever the file changes.
 func (s *session) openCaps() error {
 	s.watcher.check = s.capable
 	if err := s.capable(s.file); err != nil {
-		return problem.Wrap(problem.Invalid, "use cap=soft, or install CUDA MPS; berth doctor tells what is missing", err)
+		return problem.Wrap(problem.Invalid, "use cap=soft, or install CUDA MPS; berth doctor says what is missing", err)
 	}
 	return nil
 }

@@ -2,5 +2,5 @@
 // turns lines into jobs and edits into requests, resumes what an earlier run
 // left, and shows the user what happens.
 //
-// It places nothing and starts nothing itself; that is the engine's.
+// It neither places nor starts jobs; the engine does that.
 package batch

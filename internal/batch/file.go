@@ -17,35 +17,35 @@ import (
 // maxFileBytes bounds the jobs file; a larger one is refused, not read.
 const maxFileBytes = 256 << 20
 
-// watcher looks at the jobs file once a poll. The file belongs to the user:
-// it is only ever read.
+// watcher looks at the jobs file once a poll. It only reads the file, which
+// belongs to the user.
 type watcher struct {
 	path     string
 	defaults job.Spec
 	format   Format
-	sizes    jobfile.Sizes            // of the models that a CSV file names
-	check    func(jobfile.File) error // of what it reads from now on; nil: none
+	sizes    jobfile.Sizes            // of the models named in a CSV file
+	check    func(jobfile.File) error // a check of every new version; nil: none
 
-	stream   bool // a pipe: it was read to its end, and has no second version
+	stream   bool // a pipe: it was read to its end, and cannot change
 	stamp    fileStamp
 	text     []byte
-	tail     bool   // a last line without its newline waits for a poll to go by
-	settled  []byte // such a line that counts already
-	gone     bool   // the file was not there at the last look
-	complain string // the last complaint, said once
+	tail     bool   // a last line without its newline waits for the next poll
+	settled  []byte // such a line that has been accepted
+	gone     bool   // the file was missing at the last poll
+	complain string // the last complaint, reported once
 }
 
-// fileStamp tells two versions of a file apart without reading it.
+// fileStamp distinguishes versions of a file without reading it.
 type fileStamp struct {
 	size    int64
 	changed time.Time
 	mode    fs.FileMode
 }
 
-// read loads the file for the first time. Here a malformed file is an error.
-// A last line without its newline may still be in the making if it was
-// written just now; then read waits one poll. A pipe is read to its end, which
-// may be long in coming, or never come.
+// read loads the file for the first time, when a malformed file is an error. If
+// the file has just changed and its last line has no newline, an editor may
+// still be writing, and read waits one poll. A pipe is read to its end, which
+// may take long or never come.
 func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.Duration)) (jobfile.File, error) {
 	stamp, err := stampOf(w.path)
 	if err != nil {
@@ -79,8 +79,8 @@ func (w *watcher) load() (jobfile.File, error) {
 	return w.parse(text)
 }
 
-// look is one poll. changed says whether file is a new version to apply;
-// complaint is to be shown to the user once.
+// look is one poll. changed is set if file is a new version to apply; complaint
+// is for the user.
 func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	if w.stream {
 		return jobfile.File{}, false, ""
@@ -88,17 +88,17 @@ func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	stamp, err := stampOf(w.path)
 	if err != nil {
 		w.gone = true
-		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; the last good queue is kept", err))
+		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; keeping the last good queue", err))
 	}
 	if w.gone {
-		w.gone, w.complain = false, "" // should it vanish again, that is news again
+		w.gone, w.complain = false, "" // if it vanishes again, report it again
 	}
 	if stamp == w.stamp {
 		return w.settleTail()
 	}
 	stamp, text, err := readFile(w.path)
 	if err != nil {
-		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; the last good queue is kept", err))
+		return jobfile.File{}, false, w.once(fmt.Sprintf("%v; keeping the last good queue", err))
 	}
 	same := bytes.Equal(w.text, text)
 	w.stamp, w.text = stamp, text
@@ -108,15 +108,14 @@ func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
 	file, err = w.parse(text)
 	w.tail = file.Unterminated && !bytes.Equal(tailOf(text), w.settled)
 	if w.tail {
-		// Perhaps its writer is in the middle of the line: all but that line
-		// counts now, the line once it stayed so for a poll.
+		// An editor may be in the middle of this line: accept the others now,
+		// and the line if it has not changed by the next poll.
 		file, err = w.parse(withoutTail(text))
 	}
 	return w.judge(file, err)
 }
 
-// settleTail lets an unterminated last line count: a poll went by without a
-// change.
+// settleTail accepts an unterminated last line that has not changed for a poll.
 func (w *watcher) settleTail() (jobfile.File, bool, string) {
 	if !w.tail {
 		return jobfile.File{}, false, ""
@@ -126,13 +125,13 @@ func (w *watcher) settleTail() (jobfile.File, bool, string) {
 	return w.judge(w.parse(w.text))
 }
 
-// judge is what a poll makes of a file: a new version, or a complaint.
+// judge turns a parsed file into a new version or a complaint.
 func (w *watcher) judge(file jobfile.File, err error) (jobfile.File, bool, string) {
 	if err == nil && w.check != nil {
 		err = w.check(file)
 	}
 	if err != nil {
-		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, the last good queue is kept: %v", err))
+		return jobfile.File{}, false, w.once(fmt.Sprintf("malformed jobs file, keeping the last good queue: %v", err))
 	}
 	w.complain = ""
 	return file, true, ""
@@ -169,24 +168,24 @@ func readFile(path string) (fileStamp, []byte, error) {
 	}
 	switch {
 	case stamp.mode.IsDir():
-		return stamp, nil, fmt.Errorf("jobs file %s: is a directory", path)
+		return stamp, nil, fmt.Errorf("jobs file %s: expected a file or a pipe, found a directory", path)
 	case stamp.streams():
-		return stamp, nil, fmt.Errorf("jobs file %s: has become a pipe, which is not read again", path)
+		return stamp, nil, fmt.Errorf("jobs file %s: expected a file, found a pipe, which cannot be read again", path)
 	case !stamp.mode.IsRegular():
-		return stamp, nil, fmt.Errorf("jobs file %s: is neither a file nor a pipe", path)
+		return stamp, nil, fmt.Errorf("jobs file %s: expected a file or a pipe, found neither", path)
 	case stamp.size > maxFileBytes:
-		return stamp, nil, fmt.Errorf("jobs file %s: %d bytes; at most %d are read", path, stamp.size, maxFileBytes)
+		return stamp, nil, fmt.Errorf("jobs file %s: expected at most %d bytes, found %d", path, maxFileBytes, stamp.size)
 	}
 	text, err := slurp(path)
 	return stamp, text, err
 }
 
-// streams is true of what can be read only once: a pipe, or a terminal.
+// streams reports whether the file can be read only once: a pipe or a terminal.
 func (s fileStamp) streams() bool {
 	return s.mode&fs.ModeNamedPipe != 0 || s.mode&fs.ModeCharDevice != 0
 }
 
-// slurp reads to the end. On a pipe it waits for whoever writes it.
+// slurp reads a file to its end. A pipe ends when its last writer closes it.
 func slurp(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -198,7 +197,7 @@ func slurp(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read jobs file: %w", err)
 	}
 	if len(text) > maxFileBytes {
-		return nil, fmt.Errorf("jobs file %s: at most %d bytes are read, and there are more", path, maxFileBytes)
+		return nil, fmt.Errorf("jobs file %s: expected at most %d bytes, found more", path, maxFileBytes)
 	}
 	return text, nil
 }

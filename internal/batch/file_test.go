@@ -65,7 +65,7 @@ func commands(file jobfile.File) string {
 	return strings.Join(list, " ")
 }
 
-// want is what the next polls see; "!" and a word stands for a complaint
+// want is what the next polls see; "!" and a word is a complaint
 // that has it.
 func (p *poller) want(polls ...string) {
 	p.t.Helper()
@@ -97,7 +97,7 @@ func TestAWatchedFile(t *testing.T) {
 			p.save("a\nb\n")
 			p.want("a b", "-")
 		}},
-		{"is no new version when it was only touched", "a\n", func(p *poller) {
+		{"is not a new version when it was only touched", "a\n", func(p *poller) {
 			p.touch()
 			p.want("-")
 			p.save("a\n")
@@ -168,11 +168,11 @@ func TestAWatchedFile(t *testing.T) {
 		{"may vanish and come back as it was", "a\n", func(p *poller) {
 			elsewhere := p.w.path + ".away"
 			p.move(p.w.path, elsewhere)
-			p.want("! the last good queue is kept", "-")
+			p.want("! keeping the last good queue", "-")
 			p.move(elsewhere, p.w.path)
 			p.want("-")
 			p.move(p.w.path, elsewhere)
-			p.want("! the last good queue is kept")
+			p.want("! keeping the last good queue")
 		}},
 		{"may vanish and come back as another", "a\n", func(p *poller) {
 			p.move(p.w.path, p.w.path+".away")
@@ -183,7 +183,7 @@ func TestAWatchedFile(t *testing.T) {
 		{"may become a pipe, which is not waited for", "a\n", func(p *poller) {
 			p.move(p.w.path, p.w.path+".away")
 			mkfifo(p.t, p.w.path)
-			p.want("! has become a pipe", "-")
+			p.want("! found a pipe", "-")
 			if err := os.Remove(p.w.path); err != nil {
 				p.t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestAWatchedFile(t *testing.T) {
 			if err := os.Mkdir(p.w.path, 0o755); err != nil {
 				p.t.Fatal(err)
 			}
-			p.want("! is a directory", "-")
+			p.want("! found a directory", "-")
 		}},
 	}
 	for _, test := range tests {
@@ -330,7 +330,7 @@ func TestWhatIsNeitherAFileNorAPipeIsRefused(t *testing.T) {
 	}
 	defer listener.Close()
 	w := &watcher{path: path}
-	if _, err := w.read(context.Background(), time.Hour, nil); err == nil || !strings.Contains(err.Error(), "neither a file nor a pipe") {
+	if _, err := w.read(context.Background(), time.Hour, nil); err == nil || !strings.Contains(err.Error(), "expected a file or a pipe") {
 		t.Errorf("it says %v", err)
 	}
 }

@@ -14,28 +14,29 @@ import (
 // Format is what a jobs file is written in.
 type Format string
 
-// The formats. ByName is lines, but for a file that looks like CSV: it is
-// refused, because a shell would make nothing of it.
+// The formats. ByName means lines, except that a file that looks like CSV is
+// refused: a shell could not run it.
 const (
 	ByName Format = ""
 	Lines  Format = "lines"
 	CSV    Format = "csv"
 )
 
-// ParseFormat reads a format's name; without one, the file's says what it is.
+// ParseFormat reads the name of a format; if it is empty, the file's name
+// decides.
 func ParseFormat(name, file string) (Format, error) {
 	switch format := Format(strings.ToLower(name)); {
 	case format == Lines || format == CSV:
 		return format, nil
 	case format != ByName:
-		return "", fmt.Errorf("%q is not known: known are %s, %s", name, Lines, CSV)
+		return "", fmt.Errorf("expected %s or %s, found %q", Lines, CSV, name)
 	case strings.EqualFold(filepath.Ext(file), ".csv"):
 		return CSV, nil
 	}
 	return ByName, nil
 }
 
-var errAmbiguous = errors.New("--format must say whether it is csv, or lines for a shell")
+var errAmbiguous = errors.New("choose csv or lines with --format")
 
 // parse reads a version of the jobs file.
 func (w *watcher) parse(text []byte) (jobfile.File, error) {
@@ -43,7 +44,7 @@ func (w *watcher) parse(text []byte) (jobfile.File, error) {
 	case w.format == CSV:
 		return jobfile.ParseCSVFile(w.path, text, w.sizes, w.defaults)
 	case w.format == ByName && jobfile.LooksLikeCSV(text):
-		return jobfile.File{}, fmt.Errorf("%s: each line looks like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
+		return jobfile.File{}, fmt.Errorf("%s: expected shell commands, found lines like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
 	}
 	return jobfile.Parse(w.path, text, w.defaults)
 }
@@ -53,8 +54,7 @@ const (
 	maxSizesBytes = 16 << 20
 )
 
-// openSizes reads the table of model sizes. It need not be there unless it was
-// named.
+// openSizes reads the table of model sizes. The default one may be missing.
 func (s *session) openSizes() error {
 	if s.opt.Format != CSV {
 		return nil
@@ -69,7 +69,7 @@ func (s *session) openSizes() error {
 	}
 	sizes, err := readSizes(s.opt.Dir, path)
 	if err != nil {
-		return problem.Wrap(problem.Invalid, "--llm-config names another table of model sizes", err)
+		return problem.Wrap(problem.Invalid, "choose another table of model sizes with --llm-config", err)
 	}
 	s.watcher.sizes, s.sizes = sizes, path
 	return nil
@@ -85,7 +85,7 @@ func readSizes(dir, path string) (jobfile.Sizes, error) {
 		return jobfile.Sizes{}, fmt.Errorf("model sizes: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxSizesBytes {
-		return jobfile.Sizes{}, fmt.Errorf("model sizes: %s is no file of at most %d MiB", path, maxSizesBytes>>20)
+		return jobfile.Sizes{}, fmt.Errorf("model sizes: %s: expected a file of at most %d MiB", path, maxSizesBytes>>20)
 	}
 	text, err := os.ReadFile(whole)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 
 // theirEvent is a line of gpusched's journal, of 0.3.0 and 0.4.0.
 type theirEvent struct {
-	Key   string `json:"key"` // a hash of the command, "#", how many equal lines stand above it
+	Key   string `json:"key"` // a hash of the command, "#", and how many equal lines precede it
 	Event string `json:"event"`
-	Seq   int64  `json:"seq"` // never there: berth's own records have it
+	Seq   int64  `json:"seq"` // always 0: only berth's own records have it
 
 	Number   int              `json:"no"` // seen
 	Command  string           `json:"command"`
@@ -31,27 +31,26 @@ type theirEvent struct {
 	AvgUtil  *float64         `json:"avg_util"`
 }
 
-// isTheirs tells a line of gpusched's journal from one of berth's.
+// isTheirs reports whether a line is from gpusched's journal, not berth's.
 func (ev *theirEvent) isTheirs() bool {
 	known := []string{"seen", "started", "interrupted", "oom", "done"}
 	return ev.Key != "" && ev.Seq == 0 && slices.Contains(known, ev.Event)
 }
 
-// theirJob is what its journal comes to for one line of a jobs file.
+// theirJob is the state of one line of a jobs file according to its journal.
 type theirJob struct {
 	command    string
 	occurrence int // from 1, as in jobfile
-	number     int // that its log bears
+	number     int // in the name of its log
 	attempts   int
 	nextMiB    int64
-	group      int  // of a started one whose end was not written
-	seen       bool // that group was, just now
+	group      int  // its process group, if it started and no end was recorded
+	seen       bool // the group was found running
 	done       *theirEvent
 }
 
-// readTheirs folds a journal of gpusched's into jobs, in the order they were
-// first seen. Lines that are none of its own, or cut short, are passed over, as
-// gpusched does.
+// readTheirs turns a journal of gpusched's into jobs, in the order they were
+// first seen. Like gpusched, it skips foreign and incomplete lines.
 func readTheirs(text []byte) []*theirJob {
 	var jobs []*theirJob
 	byKey := map[string]*theirJob{}
@@ -70,7 +69,7 @@ func readTheirs(text []byte) []*theirJob {
 		}
 		j.fold(&ev)
 	}
-	// One that was never seen has no command, and so no line it could be.
+	// A job that was never seen has no command, so it matches no line.
 	return slices.DeleteFunc(jobs, func(j *theirJob) bool { return j.command == "" })
 }
 
@@ -101,7 +100,7 @@ func (j *theirJob) fold(ev *theirEvent) {
 	}
 }
 
-// outcome is berth's word for how it ended; empty: it is to run.
+// outcome is berth's outcome for how it ended; empty: it is to run.
 func (j *theirJob) outcome() job.Outcome {
 	if j.done == nil {
 		return ""
@@ -123,18 +122,18 @@ func (j *theirJob) outcome() job.Outcome {
 		}
 		return job.Exited(max(j.done.Code, 1))
 	}
-	return "" // a word of a later gpusched
+	return "" // an unknown status of a later gpusched
 }
 
-// key is the identity of its line.
+// key is the key of its line.
 func (j *theirJob) key() string { return jobfile.Key(j.command, j.occurrence) }
 
-// left is whether gpusched is gone and its job is not.
+// left reports whether the job still runs although gpusched is gone.
 func (j *theirJob) left(alive func(group int) bool) bool {
 	return j.done == nil && j.group > 1 && (j.seen || alive(j.group))
 }
 
-// job is the job of berth's that stands for it.
+// job is the corresponding job of berth.
 func (j *theirJob) job(now time.Time, spec job.Spec, alive func(group int) bool) *job.Job {
 	made := &job.Job{Key: j.key(), Spec: spec, Attempt: job.Attempt{Number: j.attempts}, VRAMMiB: spec.VRAMMiB}
 	made.Spec.CancelMarked = false
@@ -144,23 +143,23 @@ func (j *theirJob) job(now time.Time, spec job.Spec, alive func(group int) bool)
 		made.Detail = "under gpusched"
 		j.measured(made)
 	case j.left(alive):
-		// Started again it would run twice.
+		// If berth started it again it would run twice.
 		outcome = job.Lost
-		made.Detail = fmt.Sprintf("gpusched left it running as process group %d; how it ends cannot be known", j.group)
+		made.Detail = fmt.Sprintf("gpusched left it running as process group %d; berth cannot learn how it ends", j.group)
 	default:
 		made.RetriesUsed = j.attempts
 		made.VRAMMiB = max(made.VRAMMiB, j.nextMiB)
 	}
 	made.Submitted(now)
 	if made.Outcome = outcome; outcome != "" {
-		made.EndedAt = now // its journal knows no times
+		made.EndedAt = now // the journal has no times
 		made.MustTo(job.Running)
 		made.MustTo(outcome.State())
 	}
 	return made
 }
 
-// measured takes over what gpusched wrote of the end.
+// measured copies what gpusched recorded at the end.
 func (j *theirJob) measured(made *job.Job) {
 	if code := j.done.Code; code < 0 {
 		made.Signal = keep.SignalName(-code)

@@ -244,7 +244,7 @@ func TestWhatGpuschedDidIsTakenOverOnce(t *testing.T) {
 			t.Errorf("got %q, want %q with gpusched's own number", ids[key], want)
 		}
 	}
-	if heard := said(s, out); len(heard) != 1 || !strings.Contains(heard[0], "took over gpusched's journal: 10 jobs over") {
+	if heard := said(s, out); len(heard) != 1 || !strings.Contains(heard[0], "imported gpusched's journal: 10 ended jobs") {
 		t.Errorf("said: %q", heard)
 	}
 }

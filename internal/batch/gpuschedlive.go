@@ -13,15 +13,15 @@ import (
 	"berth/internal/problem"
 )
 
-// theirLog is how gpusched names the log of a job, by its number.
+// theirLog is the name of a job's log in gpusched, with the number of the job.
 var theirLog = regexp.MustCompile(`^job(\d+)_gpu[0-9-]+\.log$`)
 
-// refuseBeside is for a gpusched that still runs on this log directory: the
-// two would start the same lines.
+// refuseBeside refuses to run beside a gpusched that still uses this log
+// directory: both would start the same lines.
 func (l layout) refuseBeside() error {
 	table, err := keep.Processes()
 	if err != nil {
-		return nil // nothing says that there is one
+		return nil // no sign of one
 	}
 	for _, p := range table {
 		words := strings.Split(strings.TrimRight(readProc(p.PID, "cmdline"), "\x00"), "\x00")
@@ -37,15 +37,15 @@ func (l layout) refuseBeside() error {
 			dir = filepath.Join(at, dir)
 		}
 		if sameDir(dir, l.logDir) {
-			return problem.Newf(problem.Unable, fmt.Sprintf("end it with kill -INT %d, which stops its jobs and keeps what is done, or let it finish", p.PID),
-				"gpusched itself is running on %s (pid %d); the two would start the same lines", l.logDir, p.PID)
+			return problem.Newf(problem.Unable, fmt.Sprintf("stop it and its jobs with kill -INT %d, which keeps finished jobs, or let it finish", p.PID),
+				"gpusched itself is running on %s (pid %d); both would start the same lines", l.logDir, p.PID)
 		}
 	}
 	return nil
 }
 
-// theirLogDir is the log directory of a command line, if it is one of
-// gpusched's: a program in Python.
+// theirLogDir is the log directory in a command line of gpusched, which is a
+// Python program.
 func theirLogDir(words []string) (dir string, ok bool) {
 	if !strings.HasPrefix(filepath.Base(words[0]), "python") {
 		return "", false
@@ -65,8 +65,8 @@ func theirLogDir(words []string) (dir string, ok bool) {
 	return dir, true
 }
 
-// findLeft looks for jobs whose start gpusched did not write down, which
-// 0.3.0 never does: one that runs has the log open that bears its number.
+// findLeft looks for running jobs whose start gpusched did not record, as 0.3.0
+// never does: such a job has the log with its number open.
 func (l layout) findLeft(jobs []*theirJob) {
 	byNumber := map[int]*theirJob{}
 	for _, j := range jobs {
@@ -93,7 +93,7 @@ func (l layout) findLeft(jobs []*theirJob) {
 	}
 }
 
-// logHeld is the number of the log that a process writes what it prints to.
+// logHeld is the number of the log that is the output of a process.
 func (l layout) logHeld(pid int) (number int, ok bool) {
 	for _, fd := range []string{"fd/1", "fd/2"} {
 		path, err := os.Readlink(procPath(pid, fd))
@@ -129,6 +129,6 @@ func sameDir(a, b string) bool {
 func procPath(pid int, name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
 
 func readProc(pid int, name string) string {
-	text, _ := os.ReadFile(procPath(pid, name)) // gone, or another user's: nothing to read
+	text, _ := os.ReadFile(procPath(pid, name)) // empty if it is gone, or another user's
 	return string(text)
 }

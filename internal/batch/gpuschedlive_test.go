@@ -61,7 +61,7 @@ func TestAJobWhoseStartGpuschedDidNotWriteIsKnownByItsLog(t *testing.T) {
 		t.Errorf("said %q, want %q", heard, want)
 	}
 	if strings.Contains(heard, "job 2") {
-		t.Errorf("the one that only waits is told of: %q", heard)
+		t.Errorf("the one that only waits is reported: %q", heard)
 	}
 	if err := s.refuseTwice(); err == nil {
 		t.Error("it may be run again while it runs")

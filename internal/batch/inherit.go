@@ -22,23 +22,23 @@ import (
 	"berth/internal/text"
 )
 
-// gpusched's journal lies where berth's does, under the same name. It is moved
-// aside and kept, and what it says is taken into the store: from there on what
-// gpusched did is an earlier run like any other.
+// gpusched's journal has the same place and name as berth's. berth renames it
+// and imports it into the store; then gpusched's work is an earlier run like any
+// other.
 const (
 	theirPrefix = "journal.gpusched"
 	theirSuffix = ".jsonl"
 )
 
-// maxTheirs bounds what is read of it, and how many are kept.
+// Bounds on the size of a journal, and on how many are kept.
 const (
 	maxTheirs     = 256 << 20
 	maxTheirFiles = 999
 )
 
-// keepTheirs moves a journal of gpusched's out of the place where berth's
-// belongs. It comes before berth's is opened, which would mend it. A crash
-// after this leaves a journal that inherit finds next time.
+// keepTheirs renames a journal of gpusched's, before berth opens its own under
+// that name and would truncate it. After a crash here, inherit finds the renamed
+// journal next time.
 func (l layout) keepTheirs() error {
 	theirs, err := holdsTheirs(l.journal())
 	if err != nil || !theirs {
@@ -56,7 +56,7 @@ func (l layout) keepTheirs() error {
 		next = theirNumber(filepath.Base(kept[len(kept)-1])) + 1
 	}
 	if next > maxTheirFiles {
-		return fmt.Errorf("keep gpusched's journal: there are %d in %s already", maxTheirFiles, l.logDir)
+		return fmt.Errorf("keep gpusched's journal: expected at most %d in %s, found more", maxTheirFiles, l.logDir)
 	}
 	name := theirPrefix
 	if next > 1 {
@@ -68,8 +68,8 @@ func (l layout) keepTheirs() error {
 	return nil
 }
 
-// holdsTheirs looks at the first and the last whole line: gpusched begins its
-// journal, or goes on with one of berth's that it found in its place.
+// holdsTheirs looks at the first and the last whole line: gpusched either began
+// the journal, or appended to one of berth's.
 func holdsTheirs(path string) (bool, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -102,7 +102,7 @@ func isTheirLine(line []byte) bool {
 	return json.Unmarshal(line, &ev) == nil && ev.isTheirs()
 }
 
-// theirs are the journals of gpusched's that were kept, oldest first.
+// theirs are the renamed journals of gpusched, oldest first.
 func (l layout) theirs() ([]string, error) {
 	entries, err := os.ReadDir(l.logDir)
 	if err != nil {
@@ -139,9 +139,8 @@ func theirNumber(name string) int {
 	return n
 }
 
-// inherit takes what gpusched did into the store, in one commit. What the
-// store has already stays as it is there, so that doing it again changes
-// nothing.
+// inherit imports gpusched's jobs into the store, in one commit. Jobs that the
+// store has stay as they are, so that importing again changes nothing.
 func (s *session) inherit(now time.Time) error {
 	theirs, alive, err := s.layout.loadTheirs()
 	if err != nil || len(theirs) == 0 {
@@ -158,7 +157,7 @@ func (s *session) inherit(now time.Time) error {
 		if known[t.key()] {
 			continue
 		}
-		seq++ // also where it is left out: the numbers stay gpusched's
+		seq++ // even if it is left out, so that the numbers match gpusched's
 		line := lines[t.key()]
 		j := s.inherited(now, t, line, alive)
 		j.Seq, j.ID, j.Rank = seq, strconv.FormatInt(seq, 10), seq
@@ -169,8 +168,8 @@ func (s *session) inherit(now time.Time) error {
 	return s.admitInherited(jobs)
 }
 
-// refuseTwice is for who asks to run again what is over: a job that gpusched
-// left running is not.
+// refuseTwice refuses to run ended jobs again while a job that gpusched left is
+// still running.
 func (s *session) refuseTwice() error {
 	theirs, alive, err := s.layout.loadTheirs()
 	if err != nil {
@@ -179,19 +178,19 @@ func (s *session) refuseTwice() error {
 	lines := s.linesByKey()
 	for _, t := range theirs {
 		if lines[t.key()] != nil && t.left(alive) {
-			return problem.Newf(problem.Unable, fmt.Sprintf("wait for it, or end it with kill -TERM -%d", t.group),
-				"gpusched left %q running as process group %d; run again it would run twice", t.command, t.group)
+			return problem.Newf(problem.Unable, fmt.Sprintf("wait for it, or stop it with kill -TERM -%d", t.group),
+				"gpusched left %q running as process group %d; starting it again would run it twice", t.command, t.group)
 		}
 	}
 	return nil
 }
 
-// theirProblem is an error about gpusched's journal, for a person.
+// theirProblem adds a hint to an error about gpusched's journal.
 func theirProblem(err error) error {
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		return p
 	}
-	return problem.Wrap(problem.Unable, "make that journal readable; moved away, what it says is done runs again", err)
+	return problem.Wrap(problem.Unable, "make that journal readable; if you move it away, its finished jobs run again", err)
 }
 
 func (s *session) linesByKey() map[string]*jobfile.Line {
@@ -202,7 +201,8 @@ func (s *session) linesByKey() map[string]*jobfile.Line {
 	return lines
 }
 
-// inherited is the job for one of theirs: as its line says, if it has one.
+// inherited is the job for one of theirs, with the spec of its line if it has
+// one.
 func (s *session) inherited(now time.Time, t *theirJob, line *jobfile.Line, alive func(int) bool) *job.Job {
 	spec := job.Defaults()
 	spec.Shell = t.command
@@ -219,36 +219,36 @@ func (s *session) admitInherited(jobs []*job.Job) error {
 		return nil
 	}
 	if err := s.store.Commit(store.Tx{Put: jobs}); err != nil {
-		return fmt.Errorf("take over gpusched's journal: %w", err)
+		return fmt.Errorf("import gpusched's journal: %w", err)
 	}
-	over := 0
+	ended := 0
 	for _, j := range jobs {
 		if j.State.Terminal() {
-			over++
+			ended++
 		}
 		if j.Outcome == job.Lost {
-			s.say(fmt.Sprintf("WARN %s is not started again: %s", label(j), j.Detail))
+			s.warn(fmt.Sprintf("%s is not started again: %s", label(j), j.Detail))
 		}
 	}
-	s.say(fmt.Sprintf("took over gpusched's journal: %s over; it is kept as %s", text.Count(over, "job"), theirPrefix+theirSuffix))
+	s.say(fmt.Sprintf("imported gpusched's journal: %s; it is kept as %s", text.Count(ended, "ended job"), theirPrefix+theirSuffix))
 	var err error
 	s.lastSeq, err = s.store.LastSeq()
 	return err
 }
 
-// loadTheirs reads the journals as the one that they would be, had berth not
-// come in between. alive tells of a process group that they name.
+// loadTheirs reads all journals as if they were one. alive reports whether a
+// process group named in them still runs.
 func (l layout) loadTheirs() (jobs []*theirJob, alive func(group int) bool, err error) {
 	paths, err := l.theirs()
 	if err != nil {
 		return nil, nil, err
 	}
 	var text []byte
-	var at time.Time // when the last of them was written to
+	var at time.Time // when the last of them was written
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && info.Size() > maxTheirs {
-			err = fmt.Errorf("%s: %d bytes; at most %d are read", path, info.Size(), maxTheirs)
+			err = fmt.Errorf("%s: expected at most %d bytes, found %d", path, maxTheirs, info.Size())
 		}
 		var part []byte
 		if err == nil {
@@ -264,8 +264,8 @@ func (l layout) loadTheirs() (jobs []*theirJob, alive func(group int) bool, err 
 	return jobs, func(group int) bool { return groupAlive(group, at) }, nil
 }
 
-// groupAlive is whether a process group of this user's that was there at that
-// time still is. A leader that started later has only got its number.
+// groupAlive reports whether a process group of this user that existed at that
+// time still runs. A leader that started later only reuses the number.
 func groupAlive(group int, at time.Time) bool {
 	if unix.Kill(-group, 0) != nil {
 		return false
@@ -273,7 +273,7 @@ func groupAlive(group int, at time.Time) bool {
 	table, err := keep.Processes()
 	var up unix.Timespec
 	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) != nil {
-		return true // rather not run than run twice
+		return true // better not started than started twice
 	}
 	const perSecond = 100 // USER_HZ, on every architecture that has a GPU
 	boot := time.Now().Add(-time.Duration(up.Nano()))

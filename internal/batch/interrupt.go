@@ -14,16 +14,15 @@ import (
 	"berth/internal/text"
 )
 
-// errInterrupted is why an opening session is given up.
-var errInterrupted = errors.New("interrupted before anything was started")
+// errInterrupted ends a session that is still opening.
+var errInterrupted = errors.New("interrupted before any job was started")
 
-// unwindTime is what an interrupted opening gets to let go of what it holds.
+// unwindTime is how long an interrupted opening may take to clean up.
 const unwindTime = 500 * time.Millisecond
 
-// begin opens the session and takes over what an earlier run left, beside an
-// ear for signals: a file that is never written to its end or a driver that
-// does not answer must not make berth deaf. Where something hangs that cannot
-// be called off, it is abandoned; nothing of it is relied on.
+// begin opens the session and resumes what an earlier run left, while it listens
+// for signals: a pipe that never ends or a driver that does not answer must not
+// block Ctrl-C. If something hangs and cannot be cancelled, it is abandoned.
 func (s *session) begin(ctx context.Context) error {
 	opening, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -51,7 +50,7 @@ func (s *session) begin(ctx context.Context) error {
 	return problem.Wrap(problem.Interrupted, "", errInterrupted)
 }
 
-// signalled is true if a signal came that nobody has obeyed yet.
+// signalled reports whether a signal is pending.
 func (s *session) signalled() bool {
 	select {
 	case <-s.opt.Signals:
@@ -61,8 +60,8 @@ func (s *session) signalled() bool {
 	}
 }
 
-// listen stops the jobs on Ctrl-C or TERM, and does not wait for them the
-// second time.
+// listen stops the jobs on Ctrl-C or TERM, and does not wait for them after the
+// second.
 func (s *session) listen(ctx context.Context) {
 	for {
 		select {
@@ -79,19 +78,18 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	_, running := t.Live()
 	s.log.Info("interrupted", "signal", sig.String(), "running", running)
 	if s.interrupted == 1 && running > 0 {
-		s.say(fmt.Sprintf("stopping %s; they run again next time (Ctrl-C again: without waiting)", text.Count(running, "running job")))
+		s.say(fmt.Sprintf("stopping %s, to run again next time (press Ctrl-C again to stop without waiting)", text.Count(running, "running job")))
 	}
 	s.asked = t.Now
 	t.Interrupt(s.interrupted > 1)
 }
 
-// unansweredAfter is how long after its last chance a job that has not ended
-// is talked about; a supervisor that was stopped by hand, or hangs in the
-// kernel, may never answer.
+// unansweredAfter is how long after its grace period a job that has not ended is
+// reported: its supervisor may be stopped, or hang in the kernel.
 const unansweredAfter = 5 * time.Second
 
-// givenUp is true when the user asked twice and a job still has not ended. It
-// is left to its supervisor, as it would be if berth were killed.
+// givenUp reports whether the user interrupted twice and a job still has not
+// ended. It is left to its supervisor, as if berth were killed.
 func (s *session) givenUp(t *engine.Turn) bool {
 	patience := unansweredAfter
 	var names []string
@@ -104,14 +102,14 @@ func (s *session) givenUp(t *engine.Turn) bool {
 	if t.Now.Sub(s.asked) < patience {
 		return false
 	}
-	who := strings.Join(names, ", ")
+	list := strings.Join(names, ", ")
 	if s.interrupted > 1 {
-		s.say(fmt.Sprintf("WARN %s did not end; left to its supervisor, the next run takes it up", who))
+		s.warn(fmt.Sprintf("%s did not end; left to its supervisor, and the next berth run adopts it", list))
 		return true
 	}
-	if !s.talked {
-		s.talked = true
-		s.say(fmt.Sprintf("WARN %s has not ended; after Ctrl-C again it is left to its supervisor", who))
+	if !s.warned {
+		s.warned = true
+		s.warn(fmt.Sprintf("%s has not ended; press Ctrl-C again to leave it to its supervisor", list))
 	}
 	return false
 }

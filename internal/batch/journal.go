@@ -30,8 +30,8 @@ func toRecord(ev job.Event) record {
 	return r
 }
 
-// journal is the append-only event log. The store is the truth; a journal
-// that fell behind in a crash is brought up to date from it.
+// journal is the append-only event log. The store is authoritative; after a
+// crash the journal is brought up to date from it.
 type journal struct {
 	file   *os.File
 	size   int64
@@ -39,8 +39,8 @@ type journal struct {
 	behind bool  // a write failed; the store has what is missing
 }
 
-// openJournal opens the file, drops a line that a crash cut short, and finds
-// out how far it goes.
+// openJournal opens the file, drops an incomplete last line, and finds the last
+// event in it.
 func openJournal(path string) (*journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -57,17 +57,16 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file: file, size: end, last: last}, nil
 }
 
-// The end of the journal is looked for in its last part first, and further
-// back as long as no whole record is found there: a command of unprintable
-// bytes takes six times its length as JSON, and a record holds it beside other
-// text.
+// lastRecord reads the last part of the journal first, and more as long as it
+// holds no whole record: a record can be long, since a command of unprintable
+// bytes takes six times its length as JSON.
 const (
 	tailBytes    = 4 << 20
 	maxTailBytes = 128 << 20 // several times the longest record
 )
 
-// lastRecord finds the number of the last event and where the last whole line
-// ends.
+// lastRecord finds the number of the last event and the end of the last whole
+// line.
 func lastRecord(file *os.File) (seq, end int64, err error) {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -89,8 +88,8 @@ func lastRecord(file *os.File) (seq, end int64, err error) {
 	}
 }
 
-// lastIn is the last event of a text that may begin and end in the middle of
-// a line, and where its last whole line ends.
+// lastIn is the last event in a text that may begin and end in the middle of a
+// line, and the end of its last whole line.
 func lastIn(tail []byte) (seq int64, cutAt int) {
 	cutAt = bytes.LastIndexByte(tail, '\n') + 1
 	for rest := bytes.TrimRight(tail[:cutAt], "\n"); len(rest) > 0; {
@@ -104,13 +103,13 @@ func lastIn(tail []byte) (seq int64, cutAt int) {
 	return 0, cutAt
 }
 
-// append writes events that are newer than what the journal has.
+// append writes the events that the journal does not have yet.
 func (w *journal) append(events []job.Event) error {
 	var buffer bytes.Buffer
 	last := w.last
 	for _, ev := range events {
 		if ev.Seq <= last {
-			continue // shown only, or written before a crash
+			continue // not stored, or written before a crash
 		}
 		last = ev.Seq
 		line, err := encodeLine(toRecord(ev))
@@ -124,7 +123,7 @@ func (w *journal) append(events []job.Event) error {
 		return nil
 	}
 	if _, err := w.file.WriteAt(buffer.Bytes(), w.size); err != nil {
-		// Half a line is worse than none.
+		// Half a line is worse than no line.
 		w.behind = true
 		return errors.Join(fmt.Errorf("write journal: %w", err), w.file.Truncate(w.size))
 	}
@@ -133,13 +132,13 @@ func (w *journal) append(events []job.Event) error {
 	return nil
 }
 
-// eventSource is the store as the journal needs it.
+// eventSource is the part of the store that the journal needs.
 type eventSource interface {
 	EventsAfter(seq int64, limit int) ([]job.Event, error)
 	TrimEvents(through int64) error
 }
 
-// catchUp writes what the store has and the journal has not.
+// catchUp writes the events that the store has and the journal lacks.
 func (w *journal) catchUp(source eventSource) error {
 	for {
 		events, err := source.EventsAfter(w.last, 1000)

@@ -95,7 +95,7 @@ func TestJournalAfterACrash(t *testing.T) {
 		{"in the middle of a line", whole + `{"seq":8,"time":"20`, 7, whole},
 		{"just before the newline", whole + `{"seq":8,"time":"2026-03-14T15:09:26Z","event":"ended"}`, 7, whole},
 		{"in the middle of the first line", `{"seq":`, 0, ""},
-		{"after a line that is no event of ours", whole + "{}\n", 7, whole + "{}\n"},
+		{"after a line that is not our event", whole + "{}\n", 7, whole + "{}\n"},
 		{"after which somebody wrote a note into it", whole + "my note\n\n", 7, whole + "my note\n\n"},
 	}
 	for _, test := range tests {

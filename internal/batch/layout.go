@@ -12,10 +12,10 @@ import (
 	"berth/internal/site"
 )
 
-// layout is where everything of one queue lies.
+// layout is where the files of one queue are.
 type layout struct {
-	logDir string // what the user named, absolute
-	state  string // store, supervisors and simulated box: the same place, unless that is on a network
+	logDir string // as the user named it, absolute
+	state  string // store, supervisors and simulated machine: the same directory, unless it is on a network
 }
 
 func (l layout) jobsDir() string { return filepath.Join(l.logDir, "jobs") }
@@ -27,8 +27,8 @@ func (l layout) log() string     { return filepath.Join(l.logDir, "berth.log") }
 const pointerName = "state-is-at"
 
 // openLayout makes the log directory. On a network file system, where neither
-// locks nor SQLite's shared memory can be trusted, the state goes to the
-// user's own local directory and the log directory says where that is.
+// locks nor SQLite's shared memory are reliable, the state goes to the user's
+// local directory and the log directory holds a pointer to it.
 func openLayout(logDir string, stateHome string, network func(path string) (bool, error)) (layout, error) {
 	abs, err := filepath.Abs(logDir)
 	if err != nil {
@@ -64,14 +64,13 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	return l, nil
 }
 
-// maxDirBytes is the longest path a queue may lie at: SQLite opens no file
-// whose path is longer than 512 bytes, and its files have names of their own
-// below this one.
+// maxDirBytes bounds the path of a queue: SQLite opens no file whose path is
+// longer than 512 bytes, and its files are below this directory.
 const maxDirBytes = 470
 
 func fits(dir string) error {
 	if len(dir) > maxDirBytes {
-		return fmt.Errorf("%s: its path is %d bytes long; at most %d are possible", dir, len(dir), maxDirBytes)
+		return fmt.Errorf("%s: expected a path of at most %d bytes, found %d", dir, maxDirBytes, len(dir))
 	}
 	return nil
 }
@@ -87,8 +86,7 @@ func stateHome(getenv func(string) string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("berth-%d", os.Getuid()))
 }
 
-// holdsSomething is true of a file with a word in it and of a directory with
-// an entry.
+// holdsSomething reports whether a file or directory exists and is not empty.
 func holdsSomething(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -98,9 +96,9 @@ func holdsSomething(path string) bool {
 	return err != nil || len(entries) > 0
 }
 
-// setAside moves the records of earlier runs out of the way of a fresh start.
-// Nothing a job ever wrote is deleted.
-func (l layout) setAside(now time.Time) (string, error) {
+// archive moves the records of earlier runs to a directory of their own before a
+// fresh start. It deletes nothing.
+func (l layout) archive(now time.Time) (string, error) {
 	old, err := l.theirs()
 	if err != nil {
 		return "", err
@@ -121,13 +119,13 @@ func (l layout) setAside(now time.Time) (string, error) {
 			break
 		}
 		if !os.IsExist(err) || n > 1000 {
-			return "", fmt.Errorf("set old logs aside: %w", err)
+			return "", fmt.Errorf("move old logs: %w", err)
 		}
 		dir = filepath.Join(l.logDir, fmt.Sprintf("%s-%d", name, n))
 	}
 	for _, path := range old {
 		if err := os.Rename(path, filepath.Join(dir, filepath.Base(path))); err != nil {
-			return "", fmt.Errorf("set old logs aside: %w", err)
+			return "", fmt.Errorf("move old logs: %w", err)
 		}
 	}
 	return strings.TrimPrefix(dir, l.logDir+"/"), os.MkdirAll(l.jobsDir(), 0o755)

@@ -99,7 +99,7 @@ func TestADirectoryThatLiesTooDeepIsRefusedBeforeItIsMade(t *testing.T) {
 		"log directory":   func() (layout, error) { return openLayout(longer, base, isNetwork(false)) },
 		"state directory": func() (layout, error) { return openLayout(filepath.Join(base, "logs"), longer, isNetwork(true)) },
 	} {
-		if _, err := open(); err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), "at most 470 are possible") {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), "at most 470 bytes") {
 			t.Errorf("%s: it says %v", name, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestSetAside(t *testing.T) {
 	t.Run("nothing to set aside makes no directory", func(t *testing.T) {
 		l := fresh(t)
 		testkit.Write(t, l.journal(), "") // opened, nothing in it
-		moved, err := l.setAside(at0)
+		moved, err := l.archive(at0)
 		if err != nil || moved != "" {
 			t.Errorf("moved to %q, %v", moved, err)
 		}
@@ -155,7 +155,7 @@ func TestSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		testkit.Write(t, filepath.Join(l.jobsDir(), "1", "1.log"), "old log")
-		moved, err := l.setAside(at0)
+		moved, err := l.archive(at0)
 		if err != nil || moved != "old-20260314-150926" {
 			t.Fatalf("moved to %q, %v", moved, err)
 		}
@@ -169,7 +169,7 @@ func TestSetAside(t *testing.T) {
 		}
 		// Twice in one second has two names.
 		testkit.Write(t, l.journal(), "newer")
-		if again, err := l.setAside(at0); err != nil || again != "old-20260314-150926-2" {
+		if again, err := l.archive(at0); err != nil || again != "old-20260314-150926-2" {
 			t.Errorf("moved to %q, %v", again, err)
 		}
 	})

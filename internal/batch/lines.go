@@ -11,25 +11,71 @@ import (
 	"berth/internal/text"
 )
 
-// narrator writes one line per thing that happened, the same lines piped and
-// above the live view.
+// painter colours text, or does not.
+type painter bool
+
+func (p painter) on(paint text.Paint, written string) string {
+	if !p {
+		return written
+	}
+	return paint.On(written)
+}
+
+// narrator writes one line per event, the same lines piped and above the live
+// view.
 type narrator struct {
 	tolerance float64
 	verbose   bool
+	paint     painter
 	dir       string // log paths below it are shown relative to it
 	exists    func(path string) bool
 }
 
-// line is what is said of an event; empty: nothing.
+// line is the line for an event; empty: none.
 func (n narrator) line(ev job.Event, dispatched, total int) string {
-	text := n.sentence(ev, dispatched, total)
-	if text == "" {
+	sentence := n.sentence(ev, dispatched, total)
+	if sentence == "" {
 		return ""
 	}
-	return "[" + ev.At.Local().Format("15:04:05") + "] " + text
+	return n.paint.on(colourOf(ev), stamp(ev.At, sentence))
+}
+
+// warn is the line for a warning of berth's own.
+func (n narrator) warn(at time.Time, warning string) string {
+	return n.paint.on(text.Yellow, stamp(at, "WARN "+warning))
+}
+
+// colourOf is the colour of an event's whole line.
+func colourOf(ev job.Event) text.Paint {
+	switch {
+	case ev.Kind == job.EventEnded && ev.Job.State == job.Failed:
+		return text.Red
+	case ev.Kind == job.EventRetry, isWarning(ev):
+		return text.Yellow
+	}
+	return text.Plain
+}
+
+// isWarning reports whether an event's line begins with WARN.
+func isWarning(ev job.Event) bool {
+	switch ev.Kind {
+	case job.EventExceeds, job.EventWarning, job.EventIdle, job.EventGPUsLost:
+		return true
+	case job.EventCard:
+		return ev.Job != nil || ev.Card != nil && ev.Card.Bad
+	}
+	return false
 }
 
 func (n narrator) sentence(ev job.Event, dispatched, total int) string {
+	sentence := n.plain(ev, dispatched, total)
+	if isWarning(ev) {
+		return "WARN " + sentence
+	}
+	return sentence
+}
+
+func (n narrator) plain(ev job.Event, dispatched, total int) string {
 	j := ev.Job
 	switch ev.Kind {
 	case job.EventStarted:
@@ -46,7 +92,7 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 	case job.EventPreempted:
 		return fmt.Sprintf("%s back in the queue: %s", label(j), text.Line(ev.Text))
 	case job.EventExceeds:
-		return fmt.Sprintf("WARN %s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)
+		return fmt.Sprintf("%s EXCEEDS declared VRAM: %s; neighbors may OOM", label(j), ev.Text)
 	case job.EventDequeued:
 		return fmt.Sprintf("%s dequeued: its line is gone — %s", label(j), text.Line(j.Spec.Command()))
 	case job.EventStopping:
@@ -63,28 +109,19 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 		return text.Line(ev.Text)
 	case job.EventWarning:
 		if j != nil {
-			return fmt.Sprintf("WARN %s: %s", label(j), text.Line(ev.Text))
+			return fmt.Sprintf("%s: %s", label(j), text.Line(ev.Text))
 		}
-		return "WARN " + text.Line(ev.Text)
+		return text.Line(ev.Text)
 	case job.EventCard:
-		return n.card(ev)
+		return text.Line(ev.Text)
 	case job.EventIdle:
-		return fmt.Sprintf("WARN %s %s", label(j), text.Line(ev.Text))
+		return fmt.Sprintf("%s %s", label(j), text.Line(ev.Text))
 	case job.EventGPUsLost:
-		return "WARN the GPUs cannot be read, nothing starts until they can: " + text.Line(ev.Text)
+		return "the GPUs cannot be read; no job starts until they can: " + text.Line(ev.Text)
 	case job.EventGPUsFound:
 		return "the GPUs can be read again"
 	}
 	return ""
-}
-
-// card tells of a card as such, and of one beneath a job.
-func (n narrator) card(ev job.Event) string {
-	line := text.Line(ev.Text)
-	if ev.Job != nil || ev.Card != nil && ev.Card.Bad {
-		return "WARN " + line
-	}
-	return line
 }
 
 func (n narrator) started(j *job.Job, dispatched, total int) string {
@@ -99,7 +136,11 @@ func (n narrator) started(j *job.Job, dispatched, total int) string {
 }
 
 func (n narrator) ended(j *job.Job) string {
-	head := fmt.Sprintf("%s %s [%s]", label(j), j.State, strings.ToUpper(string(j.Outcome)))
+	state := string(j.State)
+	if j.State == job.Finished {
+		state = n.paint.on(text.Green, state)
+	}
+	head := fmt.Sprintf("%s %s [%s]", label(j), state, strings.ToUpper(string(j.Outcome)))
 	if j.State == job.Failed && (strings.HasPrefix(string(j.Outcome), "exit:") || strings.HasPrefix(string(j.Outcome), "signal:")) {
 		head = fmt.Sprintf("%s failed [%s]", label(j), j.Outcome)
 	}
@@ -121,8 +162,8 @@ func (n narrator) ended(j *job.Job) string {
 	return head + " — " + strings.Join(facts, " | ")
 }
 
-// logOf says where to look. A job that could not be launched may have no log:
-// nobody is sent to a file that is not there.
+// logOf names the log, unless it does not exist: a job that could not be
+// launched may have none.
 func (n narrator) logOf(j *job.Job) string {
 	if j.Log == "" || !n.exists(j.Log) {
 		return ""
@@ -151,7 +192,7 @@ func appendSome(list []string, texts ...string) []string {
 	return list
 }
 
-// stamp is a line of berth's own, in the same form.
-func stamp(at time.Time, text string) string {
-	return "[" + at.Local().Format("15:04:05") + "] " + text
+// stamp puts the time in front of a line.
+func stamp(at time.Time, line string) string {
+	return "[" + at.Local().Format("15:04:05") + "] " + line
 }

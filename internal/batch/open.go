@@ -21,8 +21,8 @@ import (
 	"berth/internal/store"
 )
 
-// open prepares a session. Everything that can be wrong with the user's input
-// is found here, before anything is written or started.
+// open prepares a session. It finds all mistakes in the user's input before
+// anything is written or started.
 func (s *session) open(ctx context.Context) error {
 	steps := []func(context.Context) error{s.openFile, s.openLog, s.openMachine, s.openRecords}
 	for _, step := range steps {
@@ -51,13 +51,13 @@ func (s *session) openFile(ctx context.Context) error {
 	var syntax *jobfile.Errors
 	switch {
 	case errors.Is(err, errAmbiguous):
-		return problem.Wrap(problem.Invalid, "--format csv reads it as such; --format lines gives each line to a shell", err)
+		return problem.Wrap(problem.Invalid, "use --format csv, or --format lines to run each line in a shell", err)
 	case errors.As(err, &syntax):
-		return problem.Wrap(problem.Invalid, "nothing was started; `berth run --help` shows a jobs file", err)
+		return problem.Wrap(problem.Invalid, "no job was started; berth help jobsfile explains the format", err)
 	case err != nil:
 		return problem.Wrap(problem.Invalid, "", err)
 	case len(file.Lines) == 0 && !s.opt.Watch:
-		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for some", "%s has no jobs", s.opt.File)
+		return problem.Newf(problem.Invalid, "write one command per line, or use --watch to wait for jobs", "%s has no jobs", s.opt.File)
 	}
 	s.file = file
 	return nil
@@ -93,14 +93,14 @@ func (s *session) openMachine(ctx context.Context) error {
 	return nil
 }
 
-// notOpened is what the user is told where the store cannot be opened.
+// notOpened is the problem for an error of opening the machine.
 func (s *session) notOpened(err error) error {
 	if problem.KindOf(err) != "" || errors.Is(err, errInterrupted) {
 		return err
 	}
 	if locked, ok := errors.AsType[*store.LockedError](err); ok {
 		board := filepath.Join(s.opt.LogDir, "status.txt")
-		return problem.Newf(problem.Unable, fmt.Sprintf("its board is %s; for a second queue use another --log-dir", board),
+		return problem.Newf(problem.Unable, fmt.Sprintf("see its status in %s; for a second queue use another --log-dir", board),
 			"another berth run is using %s (pid %d)", s.opt.LogDir, locked.PID)
 	}
 	if _, ok := errors.AsType[*store.NewerSchemaError](err); ok {
@@ -109,8 +109,8 @@ func (s *session) notOpened(err error) error {
 	return problem.Wrap(problem.Unable, "is the disk full or the directory read-only?", err)
 }
 
-// chooseCards checks the ids the user gave, or inherited, against the cards
-// there are.
+// chooseCards checks the ids that the user gave or inherited against the cards of
+// this machine.
 func (s *session) chooseCards(sample gpu.Sample) error {
 	have := make([]string, 0, len(sample.Devices))
 	for _, d := range sample.Devices {
@@ -119,7 +119,7 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	}
 	list := "this machine has " + strings.Join(have, ", ")
 	if len(sample.Devices) == 0 {
-		return problem.Newf(problem.Unable, "try --sim 2: simulated cards, real processes", "this machine has no GPU")
+		return problem.Newf(problem.Unable, "try --sim 2: simulated GPUs, real processes", "this machine has no GPU")
 	}
 	if s.opt.GPUs != nil {
 		for _, index := range s.opt.GPUs {
@@ -137,9 +137,9 @@ func (s *session) chooseCards(sample gpu.Sample) error {
 	return s.inheritCards(sample, inherited, list)
 }
 
-// inheritCards keeps to the cards of an inherited CUDA_VISIBLE_DEVICES.
+// inheritCards uses the cards of an inherited CUDA_VISIBLE_DEVICES.
 func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error {
-	const hint = "unset it, or choose cards with --gpus"
+	const hint = "unset it, or choose GPUs with --gpus"
 	refuse := func(kind problem.Kind, format string, args ...any) error {
 		return problem.Newf(kind, hint, "the inherited CUDA_VISIBLE_DEVICES "+format, args...)
 	}
@@ -148,7 +148,7 @@ func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error 
 	if len(words) == 0 {
 		return refuse(problem.Unable, "is empty, so no GPU may be used")
 	}
-	if words[0] == "-1" { // which is how programs tell CUDA to show them none
+	if words[0] == "-1" { // the convention for no GPU
 		return refuse(problem.Unable, "is %s, so no GPU may be used", inherited)
 	}
 	for _, word := range words {
@@ -164,8 +164,8 @@ func (s *session) inheritCards(sample gpu.Sample, inherited, list string) error 
 	return nil
 }
 
-// absent is why a word names no card: the card is in parts, which are cards of
-// their own, or there is none.
+// absent is why a word names no card: the card is partitioned, and its parts are
+// cards of their own, or it does not exist.
 func absent(sample gpu.Sample, word, list string) string {
 	var parts []string
 	for _, d := range sample.Devices {
@@ -179,8 +179,8 @@ func absent(sample gpu.Sample, word, list string) string {
 	return "which does not exist; " + list
 }
 
-// findCard reads one word of CUDA_VISIBLE_DEVICES as CUDA does: an index, or a
-// UUID that may be cut short where it stays unique.
+// findCard reads one word of CUDA_VISIBLE_DEVICES as CUDA does: an index, a
+// UUID, or a unique prefix of one.
 func findCard(sample gpu.Sample, word string) (index int, ok bool) {
 	matches := 0
 	for _, d := range sample.Devices {
@@ -195,7 +195,7 @@ func findCard(sample gpu.Sample, word string) (index int, ok bool) {
 	return index, matches == 1
 }
 
-// openRecords opens what people and scripts read of a run.
+// openRecords opens what users and scripts read: journal, screen and board.
 func (s *session) openRecords(context.Context) error {
 	var err error
 	fail := func(err error) error { return problem.Wrap(problem.Unable, "", err) }
@@ -212,7 +212,7 @@ func (s *session) openRecords(context.Context) error {
 		return err
 	}
 	s.screen = s.newScreen()
-	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, dir: s.opt.Dir, exists: isThere}
+	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, paint: painter(s.screen.colour), dir: s.opt.Dir, exists: isThere}
 	s.board = &board{path: s.layout.board()}
 	s.account = newAccount(time.Now(), len(s.cards))
 	return nil
@@ -229,7 +229,7 @@ func (s *session) newScreen() *screen {
 	return screen
 }
 
-// newEngine is apart from openMachine because --fresh forgets the jobs first.
+// newEngine is separate from openMachine because --fresh forgets the jobs first.
 func (s *session) newEngine() {
 	launcher := s.machine.Launcher
 	s.engine = s.machine.Engine(engine.Config{
@@ -240,7 +240,7 @@ func (s *session) newEngine() {
 	}, s.lastSeq)
 }
 
-// outerBooking is the ledger's name for the job whose token this is.
+// outerBooking is the key of the booking of the job that this berth runs in.
 func outerBooking(token string) string {
 	parts := strings.Split(token, ":")
 	if len(parts) != 3 {

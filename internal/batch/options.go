@@ -13,12 +13,12 @@ import (
 type Options struct {
 	File        string
 	Format      Format
-	LLMConfig   string // the table of model sizes of a CSV file; empty: llm_config.json, if there is one
+	LLMConfig   string // the table of model sizes for a CSV file; empty: llm_config.json, if it exists
 	LogDir      string
-	GPUs        []int // nil: all, or those in an inherited CUDA_VISIBLE_DEVICES
+	GPUs        []int // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
 	Poll        time.Duration
 	Rules       sched.Rules
-	KeepAll     bool // no running job is set aside
+	KeepAll     bool // preempt no running job
 	Tolerance   float64
 	OOMRetries  int
 	Watch       bool
@@ -40,7 +40,7 @@ type Options struct {
 	Dir      string // the caller's working directory
 }
 
-// defaults is what a line asks for before its block says anything.
+// defaults are the settings of a line without a block.
 func (o *Options) defaults() job.Spec {
 	spec := job.Defaults()
 	spec.Retries = o.OOMRetries

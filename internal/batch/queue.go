@@ -8,26 +8,25 @@ import (
 	"berth/internal/jobfile"
 )
 
-// entry is one line of the jobs file and the job that stands for it. The
-// engine forgets a job when it is over; the entry is what the summary and the
-// exit status need of it.
+// entry is one line of the jobs file and its job. The engine forgets ended jobs;
+// the entry keeps what the summary and the exit status need.
 type entry struct {
 	id      string
 	key     string
 	state   job.State
 	outcome job.Outcome
-	earlier bool // it was over before this run began
-	begun   bool // it was placed at least once
+	earlier bool // it ended before this berth run began
+	begun   bool // it started at least once
 	seen    int  // the generation of the file that last had its line
 }
 
-// queue is the jobs file as berth last understood it.
+// queue is the last good version of the jobs file.
 type queue struct {
 	byKey      map[string]*entry
 	byID       map[string]*entry
 	generation int // counts the versions of the file
 	total      int // lines in the file
-	begun      int // of them, begun
+	begun      int // how many of them have started
 	counts     tally
 }
 
@@ -40,12 +39,12 @@ func (q *queue) add(e *entry) {
 	q.byID[e.id] = e
 }
 
-// remember takes over a job of an earlier run from the store.
+// remember adds a job of an earlier run from the store.
 func (q *queue) remember(j *job.Job) {
 	q.add(&entry{id: j.ID, key: j.Key, state: j.State, outcome: j.Outcome, earlier: j.State.Terminal(), begun: j.Attempt.Number > 0})
 }
 
-// engineRequests is what a change of the file asks of the engine.
+// engineRequests are what a change of the file may ask of the engine.
 type engineRequests interface {
 	Number(jobs []*job.Job)
 	Submit(jobs []*job.Job)
@@ -56,10 +55,10 @@ type engineRequests interface {
 
 var _ engineRequests = (*engine.Turn)(nil)
 
-// apply brings the engine's queue in line with the file: new lines are
-// submitted, lines that are gone dequeued, edits and order taken over. What
-// runs or is over stays as it is, except that a running line may be marked
-// `cancel`. The file's lines are used up.
+// apply makes the engine's queue match the file: it submits new lines, removes
+// the jobs of deleted lines, and applies edits and the order. Running and ended
+// jobs stay as they are, except that a running line may be marked `cancel`. It
+// consumes the lines of the file.
 func (q *queue) apply(file jobfile.File, e engineRequests) {
 	q.generation++
 	fresh := q.admit(file, e)
@@ -77,7 +76,7 @@ func (q *queue) apply(file jobfile.File, e engineRequests) {
 		if line.Spec.CancelMarked {
 			unwanted = append(unwanted, j.ID)
 		}
-		file.Lines[i] = nil // the job has it all; a long file is not kept twice
+		file.Lines[i] = nil // free it: the job has a copy
 	}
 	e.Submit(fresh)
 	for _, id := range unwanted {
@@ -93,8 +92,8 @@ func (q *queue) apply(file jobfile.File, e engineRequests) {
 	q.recount()
 }
 
-// admit makes jobs of the lines that were not known, in the order of the
-// file. They have their ids, but are not submitted yet.
+// admit makes jobs of the new lines, in the order of the file. They have ids but
+// are not submitted yet.
 func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 	var fresh []*job.Job
 	for i, line := range file.Lines {
@@ -113,7 +112,7 @@ func (q *queue) admit(file jobfile.File, e engineRequests) []*job.Job {
 
 const markedCancel = "its line is marked cancel"
 
-// line applies what one line says to a job that was there before.
+// line applies one line to a job that existed before.
 func (q *queue) line(line *jobfile.Line, rank int64, e engineRequests) {
 	entry := q.byKey[line.Key]
 	switch {
@@ -125,11 +124,11 @@ func (q *queue) line(line *jobfile.Line, rank int64, e engineRequests) {
 	}
 }
 
-// withdraw dequeues the jobs whose line is gone.
+// withdraw removes the queued jobs whose lines were deleted.
 func (q *queue) withdraw(e engineRequests) {
 	for key, entry := range q.byKey {
-		// The engine knows best what is queued: it may have taken a job back
-		// that the entries still show as running.
+		// Let the engine decide what is queued: it may have requeued a job
+		// that the entry still shows as running.
 		if q.inFile(entry) || entry.state.Terminal() || !e.Withdraw(entry.id) {
 			continue
 		}
@@ -138,8 +137,8 @@ func (q *queue) withdraw(e engineRequests) {
 	}
 }
 
-// wanted is false of a job whose line was deleted while it ran: should it come
-// back to the queue, nobody asks for it any more.
+// wanted reports whether a job should be requeued if that comes up; one whose
+// line was deleted while it ran should not.
 func (q *queue) wanted(id string) bool {
 	e := q.byID[id]
 	return e == nil || q.inFile(e)
@@ -147,7 +146,7 @@ func (q *queue) wanted(id string) bool {
 
 func (q *queue) inFile(e *entry) bool { return e.seen == q.generation }
 
-// names is which job each name of the file stands for.
+// names maps the names in the file to the ids of their jobs.
 func (q *queue) names(file jobfile.File) map[string]string {
 	ids := map[string]string{}
 	for _, line := range file.Lines {
@@ -170,7 +169,7 @@ func resolveAfter(spec *job.Spec, ids map[string]string) {
 	spec.After = deps
 }
 
-// follow keeps the entries in step with what was committed.
+// follow updates the entries with a committed event.
 func (q *queue) follow(ev job.Event) {
 	if ev.Job == nil {
 		return
@@ -196,10 +195,10 @@ func (q *queue) follow(ev job.Event) {
 	q.counts.add(e, 1)
 }
 
-// tally counts the jobs of a queue by how they stand.
+// tally counts the jobs of a queue by state.
 type tally struct {
 	ok, failed, cancelled, queued, running int
-	earlier                                int // of those that are over, those of an earlier run
+	earlier                                int // of the ended ones, those of an earlier run
 }
 
 func (t *tally) add(e *entry, n int) {
@@ -220,12 +219,12 @@ func (t *tally) add(e *entry, n int) {
 	}
 }
 
-// counted says whether the entry is part of what this run was asked for. What
-// an earlier run did to a line that is not in the file any more is not.
+// counted reports whether the entry counts for this berth run. A job of an
+// earlier run whose line was deleted does not.
 func (q *queue) counted(e *entry) bool { return q.inFile(e) || !e.earlier }
 
-// recount starts the tally over. Following events keeps it right; a changed
-// file may change what counts.
+// recount computes the tally again, because a changed file may change what
+// counts. Events keep it up to date in between.
 func (q *queue) recount() {
 	q.counts = tally{}
 	q.begun = 0
@@ -240,8 +239,8 @@ func (q *queue) recount() {
 	}
 }
 
-// status is the exit status this queue amounts to, with how often each
-// failing outcome occurred.
+// status is the exit status for this queue, and how often each failing outcome
+// occurred.
 func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	outcomes = map[job.Outcome]int{}
 	for _, e := range q.byID {
@@ -253,7 +252,7 @@ func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	return code, outcomes
 }
 
-// done is how many are over.
+// done is how many have ended.
 func (t tally) done() int { return t.ok + t.failed + t.cancelled }
 
 func (t tally) String() string {

@@ -14,7 +14,7 @@ import (
 	"berth/internal/jobfile"
 )
 
-// clerk stands for the engine: it does what it is asked, as the engine would,
+// clerk replaces the engine: it does what it is asked, as the engine would,
 // and tells of it when the test lets it.
 type clerk struct {
 	next    int64
@@ -356,7 +356,7 @@ func TestAJobWhoseLineWasDeletedWhileItRanIsNotWantedBack(t *testing.T) {
 	}
 	apply(t, q, c, "b\n")
 	if q.wanted("1") || !q.wanted("2") || !q.wanted("nobody") {
-		t.Errorf("wanted: 1 %v, 2 %v, a stranger %v", q.wanted("1"), q.wanted("2"), q.wanted("nobody"))
+		t.Errorf("wanted: 1 %v, 2 %v, an unknown job %v", q.wanted("1"), q.wanted("2"), q.wanted("nobody"))
 	}
 	q.follow(job.Event{Kind: job.EventDequeued, Job: c.jobs["1"]})
 	if q.counts.running != 1 || q.byID["1"] != nil {

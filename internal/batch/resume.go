@@ -13,15 +13,15 @@ import (
 	"berth/internal/text"
 )
 
-// freshGrace is how long jobs of an earlier run may take to stop before a
-// fresh start.
+// freshGrace is the grace period for jobs of an earlier run before a fresh
+// start.
 const freshGrace = 10 * time.Second
 
-// maxNamed bounds the old failures that are named; the rest is counted.
+// maxNamed bounds the old failures that are listed; the rest are counted.
 const maxNamed = 20
 
-// resume takes over what an earlier run left, then brings the queue in line
-// with the file.
+// resume takes over what an earlier run left, then makes the queue match the
+// file.
 func (s *session) resume(ctx context.Context) error {
 	found, err := s.machine.Runner.Scan()
 	if err != nil {
@@ -57,33 +57,32 @@ func (s *session) resume(ctx context.Context) error {
 		t.Again(again)
 		s.queue.apply(s.file, t)
 	})
-	s.file.Lines = nil // the queue has all of it now
+	s.file.Lines = nil // free it: the queue has a copy
 	return nil
 }
 
-// takeHealth takes over how the cards stood for an earlier run, which a run that
-// starts over does not.
+// takeHealth takes over the health of the cards from an earlier run, unless this
+// one starts over.
 func (s *session) takeHealth(t *engine.Turn) {
 	if s.opt.Fresh {
 		t.ForgetHealth()
 		return
 	}
 	if err := t.RestoreHealth(s.store.Meta); err != nil {
-		s.log.Warn("how the cards stood is not known", "err", err)
+		s.log.Warn("the health of the cards is not known", "err", err)
 	}
 }
 
-// boundMemory makes the collector work harder before it lets garbage take
-// more than a little beside the queue itself: a scheduler shares its machine
-// with the jobs.
+// boundMemory bounds the memory that garbage may take besides the queue itself: a
+// scheduler shares its machine with the jobs.
 func boundMemory(lines int) {
 	const beside, perLine = 64 << 20, 1700
 	debug.SetMemoryLimit(beside + int64(lines)*perLine)
-	debug.SetGCPercent(200) // within that, collecting seldom is cheaper
+	debug.SetGCPercent(200) // within that, collect rarely: it is cheaper
 }
 
-// earlier reads the store: jobs that are not over, and those that are to run
-// again because the user asked for it.
+// earlier reads the store: jobs that have not ended, and those to run again with
+// --retry-failed.
 func (s *session) earlier() (live, again []*job.Job, err error) {
 	inFile := make(map[string]bool, len(s.file.Lines))
 	marked := map[string]bool{}
@@ -126,7 +125,7 @@ func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(done, "job")))
 	}
 	if again > 0 {
-		s.say(fmt.Sprintf("running %s again that failed in an earlier run", text.Count(again, "job")))
+		s.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))
 	}
 	for i, j := range failed {
 		if i == maxNamed {
@@ -136,12 +135,12 @@ func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
 		s.say(fmt.Sprintf("%s failed in an earlier run [%s] — %s", label(j), j.Outcome, j.Spec.Command()))
 	}
 	if len(failed) > 0 {
-		s.say("the exit status counts " + text.Count(len(failed), "old failure") + "; --retry-failed runs them again")
+		s.say("the exit status includes " + text.Count(len(failed), "old failure") + "; retry with --retry-failed")
 	}
 }
 
-// startOver ends what an earlier run left running and forgets it all. Logs
-// and journal are set aside, not deleted.
+// startOver stops what an earlier run left running and forgets all its jobs. Logs
+// and journal are moved, not deleted.
 func (s *session) startOver(ctx context.Context, found []run.Found) error {
 	waiting := map[string]bool{}
 	for _, f := range found {
@@ -178,18 +177,18 @@ func (s *session) startOver(ctx context.Context, found []run.Found) error {
 	if err := s.journal.Close(); err != nil {
 		s.log.Warn("close", "err", err)
 	}
-	moved, err := s.layout.setAside(time.Now())
+	moved, err := s.layout.archive(time.Now())
 	if err != nil {
 		return err
 	}
 	if moved != "" {
-		s.say("starting over: earlier logs are in " + moved)
+		s.say("starting over: earlier logs moved to " + moved)
 	}
 	s.journal, err = openJournal(s.layout.journal())
 	return err
 }
 
-// greet says what is about to happen.
+// greet says what is about to run.
 func (s *session) greet() {
 	kind := text.Count(len(s.cards), "GPU")
 	if s.opt.Sim > 0 {
@@ -200,9 +199,9 @@ func (s *session) greet() {
 		s.say("model sizes from " + s.sizes)
 	}
 	if s.machine.SimDir != "" {
-		s.say("simulated box: BERTH_SIM_DIR=" + s.machine.SimDir)
+		s.say("simulated machine: BERTH_SIM_DIR=" + s.machine.SimDir)
 	}
 	if s.layout.state != s.layout.logDir {
-		s.say(fmt.Sprintf("%s is on a network file system: the queue is kept in %s", s.opt.LogDir, s.layout.state))
+		s.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", s.opt.LogDir, s.layout.state))
 	}
 }

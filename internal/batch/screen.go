@@ -10,22 +10,22 @@ import (
 	"berth/internal/text"
 )
 
-// Bounds on what waits to be shown. A reader that stalls, as a pager does,
-// must not stop the scheduling: beyond these, lines are counted instead.
+// Bounds on the lines that wait to be written. A reader that stalls, such as a
+// pager, must not stop the scheduling: beyond these, lines are dropped and
+// counted.
 const (
 	maxWaitingLines = 4096
 	maxWaitingBytes = 1 << 20
-	// writeBytes is one write: small, so that a slow reader is seen to read.
+	// writeBytes bounds one write, so that progress of a slow reader is noticed.
 	writeBytes = 16 << 10
-	// flushPatience is how long the end waits for a reader that reads nothing,
-	// and flushLimit how long for one that reads slowly.
+	// flushPatience is how long berth waits at the end for a reader that reads
+	// nothing, flushLimit for one that reads slowly.
 	flushPatience = 2 * time.Second
 	flushLimit    = 10 * time.Second
 )
 
-// screen is where lines go. On a terminal a block of live status stays below
-// them and is redrawn in place; elsewhere it is just the lines. A goroutine of
-// its own writes them, in order.
+// screen writes the lines. On a terminal it keeps a block of live status below
+// them and redraws it in place. A goroutine of its own writes, in order.
 type screen struct {
 	out      io.Writer
 	live     bool
@@ -33,23 +33,23 @@ type screen struct {
 	width    func() int
 	height   func() int
 	patience time.Duration           // how long a line waits for room
-	notice   func(missed int) string // says how many lines found none
+	notice   func(missed int) string // the line that replaces dropped ones
 
 	starting sync.Once
 	work     chan struct{} // there is something to write
 	room     chan struct{} // something was written
-	block    int           // lines of the block on the screen now; the writer's own
+	block    int           // lines of the block now on the screen; used by the writer only
 
 	mu      sync.Mutex
 	waiting []string
 	bytes   int // of those
-	missed  int // lines that found no room; none does until all is written
+	missed  int // dropped lines; all are dropped until the rest is written
 	shown   *snapshot
 	redraw  bool
 	writing bool
-	written time.Time // when a write was last over
+	written time.Time // when the last write ended
 	ending  bool
-	dead    bool // nobody reads any more: berth goes on without
+	dead    bool // the output is closed; berth goes on without it
 }
 
 func (s *screen) start() {
@@ -62,7 +62,7 @@ func (s *screen) start() {
 	})
 }
 
-// print leaves lines behind, above the block.
+// print adds lines above the block.
 func (s *screen) print(lines ...string) {
 	s.start()
 	for _, line := range lines {
@@ -71,7 +71,7 @@ func (s *screen) print(lines ...string) {
 	nudge(s.work)
 }
 
-// show replaces the block. If the last one was not drawn yet, it never is.
+// show replaces the block. One that was not drawn yet is skipped.
 func (s *screen) show(snap *snapshot) {
 	if !s.live {
 		return
@@ -83,8 +83,8 @@ func (s *screen) show(snap *snapshot) {
 	nudge(s.work)
 }
 
-// finish takes the block away, leaves the last lines behind, and waits until
-// all is written or nobody reads it. Nothing is shown after that.
+// finish removes the block, adds the last lines, and waits until all is written
+// or the reader has stalled. Nothing is shown after that.
 func (s *screen) finish(lines ...string) {
 	s.start()
 	s.mu.Lock()
@@ -99,10 +99,10 @@ func (s *screen) finish(lines ...string) {
 	s.mu.Lock()
 	s.dead = true
 	s.mu.Unlock()
-	nudge(s.work) // the writer leaves too
+	nudge(s.work) // so that the writer ends too
 }
 
-// flush waits until everything is written, as long as something is.
+// flush waits until everything is written, as long as there is progress.
 func (s *screen) flush() {
 	s.start()
 	nudge(s.work)
@@ -132,7 +132,7 @@ func (s *screen) flush() {
 }
 
 // add queues a line. It waits a little for room, so that a slow reader misses
-// nothing, but not for one that has stalled.
+// nothing, but not for a stalled one.
 func (s *screen) add(line string) {
 	if s.accept(line, s.patience <= 0) {
 		return
@@ -153,9 +153,9 @@ func (s *screen) add(line string) {
 	}
 }
 
-// accept queues the line if there is room, counts it as missed if there is no
-// hope for any, and is false if waiting might help.
-func (s *screen) accept(line string, hopeless bool) bool {
+// accept queues the line if there is room, or drops it if this is the last try.
+// It returns false if waiting may help.
+func (s *screen) accept(line string, lastTry bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fits := len(s.waiting) < maxWaitingLines && s.bytes+len(line) <= maxWaitingBytes
@@ -166,7 +166,7 @@ func (s *screen) accept(line string, hopeless bool) bool {
 	case fits || len(s.waiting) == 0:
 		s.waiting = append(s.waiting, line)
 		s.bytes += len(line)
-	case hopeless:
+	case lastTry:
 		s.missed++
 	default:
 		return false
@@ -174,10 +174,10 @@ func (s *screen) accept(line string, hopeless bool) bool {
 	return true
 }
 
-// pending is true while something is not written. The lock is held.
+// pending reports whether something is not written yet. The lock is held.
 func (s *screen) pending() bool { return len(s.waiting) > 0 || s.missed > 0 || s.redraw }
 
-// serve is the writer.
+// serve writes, in a goroutine of its own.
 func (s *screen) serve() {
 	for range s.work {
 		for {
@@ -189,15 +189,15 @@ func (s *screen) serve() {
 			s.wrote(err)
 		}
 		s.mu.Lock()
-		over := s.dead && s.ending
+		ended := s.dead && s.ending
 		s.mu.Unlock()
-		if over {
+		if ended {
 			return
 		}
 	}
 }
 
-// next takes what one write can hold, with the block to draw below it.
+// next takes the lines for one write, and the block to draw below them.
 func (s *screen) next() (lines []string, below *snapshot, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *screen) wrote(err error) {
 	s.mu.Lock()
 	s.writing, s.written = false, time.Now()
 	if err != nil {
-		// A closed terminal or pipe ends the showing, not the jobs.
+		// A closed terminal or pipe ends the output, not the jobs.
 		s.dead = true
 		s.waiting, s.bytes, s.missed, s.redraw = nil, 0, 0, false
 	}
@@ -235,7 +235,7 @@ func (s *screen) wrote(err error) {
 	nudge(s.room)
 }
 
-// compose is what a write consists of.
+// compose is the text of one write.
 func (s *screen) compose(lines []string, below *snapshot) string {
 	var b strings.Builder
 	if s.block > 0 {
@@ -243,7 +243,7 @@ func (s *screen) compose(lines []string, below *snapshot) string {
 		s.block = 0
 	}
 	for _, line := range lines {
-		b.WriteString(s.paint(line))
+		b.WriteString(line)
 		b.WriteByte('\n')
 	}
 	if !s.live || below == nil {
@@ -259,7 +259,7 @@ func (s *screen) compose(lines []string, below *snapshot) string {
 	return b.String()
 }
 
-// nudge leaves word for whoever waits, unless it is there already.
+// nudge wakes the receiver, unless a wake-up is already pending.
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -55,7 +55,7 @@ func TestTheLiveBlockStaysBelowTheLines(t *testing.T) {
 		s.show(&snap)
 		s.print("second", "third")
 		s.flush()
-		want := []string{"first", "second", "third", "nothing starts: berth is stopping", "█████░░░░░░░░░░░░░░░ 1/4 done · 0 running · 3 queued"}
+		want := []string{"first", "second", "third", "no job can start: berth is stopping", "█████░░░░░░░░░░░░░░░ 1/4 done · 0 running · 3 queued"}
 		if got := strings.Join(tm.lines, "\n"); got != strings.Join(want, "\n") {
 			t.Errorf("on the screen:\n%s", got)
 		}
@@ -176,11 +176,11 @@ func TestAStalledReaderStopsNothingAndIsToldWhatItMissed(t *testing.T) {
 		name   string
 		length int
 		notice func(int) string
-		says   string // in the line that stands for the missing ones
+		says   string // in the line that replaces the missing ones
 	}{
 		{"of many lines", 20, nil, "… %d lines not shown"},
 		{"of long lines", 5000, nil, "… %d lines not shown"},
-		{"of events", 20, missedEvents, `"event":"warning","text":"%d lines not shown, as the output was not read`},
+		{"of events", 20, missedEvents, `"event":"warning","text":"%d lines not shown because the output was not read`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestAStalledReaderStopsNothingAndIsToldWhatItMissed(t *testing.T) {
 				}
 				var r record
 				if test.notice != nil && (json.Unmarshal([]byte(lines[shown]), &r) != nil || r.Event != job.EventWarning) {
-					t.Errorf("%q is no event", lines[shown])
+					t.Errorf("%q is not an event", lines[shown])
 				}
 			})
 		})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"berth/internal/engine"
@@ -23,8 +22,8 @@ import (
 // journal.
 const trimEvery = 1000
 
-// How long the scheduler waits for a reader that is behind before lines go
-// missing. A program that reads events is given more time than a person.
+// How long the scheduler waits for a slow reader before it drops lines. A
+// program that reads events gets more time than a terminal.
 const (
 	linePatience  = 250 * time.Millisecond
 	eventPatience = time.Second
@@ -33,12 +32,12 @@ const (
 // snapshotEvery bounds how often the live view is computed.
 const snapshotEvery = 200 * time.Millisecond
 
-// session is one `berth run`, from the first look at the file to the summary.
+// session is one `berth run`, from reading the file to the summary.
 type session struct {
 	opt     Options
 	layout  layout
 	watcher *watcher
-	sizes   string // the table of model sizes that was read; empty: none
+	sizes   string // the table of model sizes in use; empty: none
 	file    jobfile.File
 	machine *machine.Machine
 	store   *store.Store // the machine's
@@ -54,21 +53,21 @@ type session struct {
 	trimmed  int64
 	board    *board
 	account  *account
-	over     []*job.Job // newest last, bounded
+	ended    []*job.Job // newest last, bounded
 
 	interrupted int
 	asked       time.Time // when the last interrupt came
-	talked      bool      // about a job that does not end
-	abandoned   bool      // the opening hangs, and may still use all of this
+	warned      bool      // about a job that does not end
+	abandoned   bool      // the opening hangs and may still use the session
 	shownAt     time.Time
 	boardAt     time.Time
 	changed     bool // since the board was written
-	retold      reason.Story
-	retoldAt    time.Time
+	story       reason.Story
+	storyAt     time.Time
 }
 
-// Run runs a jobs file and returns the exit status. An error it returns is a
-// problem: nothing was started, or berth itself had to give up.
+// Run runs a jobs file and returns the exit status. It returns an error if no job
+// was started, or berth itself had to give up.
 func Run(ctx context.Context, opt Options) (int, error) {
 	s := &session{opt: opt, queue: newQueue()}
 	defer s.close()
@@ -77,7 +76,7 @@ func Run(ctx context.Context, opt Options) (int, error) {
 	}
 	s.greet()
 	if err := s.loop(ctx); err != nil {
-		return 0, problem.Wrap(problem.Unable, "running jobs go on; the same command adopts them once this is mended", err)
+		return 0, problem.Wrap(problem.Unable, "running jobs go on; fix this, then run the same command to adopt them", err)
 	}
 	return s.finish(), nil
 }
@@ -98,8 +97,8 @@ func (s *session) loop(ctx context.Context) error {
 	return err
 }
 
-// watch looks at the jobs file once a poll, and lets the board follow what
-// happened since the last one: with nothing left to do, nothing else would.
+// watch looks at the jobs file once a poll, and updates the board: with nothing
+// left to run, nothing else would.
 func (s *session) watch(ctx context.Context) {
 	ticker := time.NewTicker(s.opt.Poll)
 	defer ticker.Stop()
@@ -112,7 +111,7 @@ func (s *session) watch(ctx context.Context) {
 		file, changed, complaint := s.watcher.look()
 		if complaint != "" {
 			s.log.Warn("jobs file", "problem", complaint)
-			s.engine.Do(ctx, func(*engine.Turn) { s.say("WARN " + complaint) })
+			s.engine.Do(ctx, func(*engine.Turn) { s.warn(complaint) })
 		}
 		if changed {
 			s.engine.Do(ctx, func(t *engine.Turn) {
@@ -139,7 +138,7 @@ func (s *session) animate(ctx context.Context) {
 	}
 }
 
-// publish is told of everything that happened, in order, after it is durable.
+// publish receives all events, in order, once they are durable.
 func (s *session) publish(events []job.Event) {
 	s.changed = true
 	var lines []string
@@ -166,12 +165,11 @@ func (s *session) publish(events []job.Event) {
 	s.keep(events)
 }
 
-// remember puts a job that is over on the board, in the place of the oldest
-// there.
+// remember puts an ended job on the board, in place of the oldest.
 func (s *session) remember(j *job.Job) {
-	s.over = append(s.over, j)
-	if len(s.over) > 2*boardOver {
-		s.over = append([]*job.Job(nil), s.over[len(s.over)-boardOver:]...)
+	s.ended = append(s.ended, j)
+	if len(s.ended) > 2*boardEnded {
+		s.ended = append([]*job.Job(nil), s.ended[len(s.ended)-boardEnded:]...)
 	}
 }
 
@@ -198,20 +196,20 @@ func (s *session) keep(events []job.Event) {
 // after ends the loop when there is nothing left to do.
 func (s *session) after(t *engine.Turn) bool {
 	queued, running := t.Live()
-	// While jobs run or wait, their clocks and the cards move without any
-	// event, and the board has to show it.
+	// While jobs run or wait, times and measurements change without an event,
+	// and the board has to show it.
 	if (s.changed || queued+running > 0) && t.Now.Sub(s.boardAt) >= s.opt.Poll {
 		s.writeBoard(t)
 	}
 	if s.interrupted > 0 {
 		return running == 0 || s.givenUp(t)
 	}
-	// With a full disk the last ends may not be written yet: then the exit
-	// status is not known yet either.
+	// If the disk is full the last ends may not be stored yet, so the exit
+	// status is not known yet.
 	return queued == 0 && running == 0 && !s.opt.Watch && t.Written()
 }
 
-// refresh writes what the board does not show yet.
+// refresh writes the board if something changed.
 func (s *session) refresh(t *engine.Turn) {
 	if s.changed {
 		s.writeBoard(t)
@@ -232,7 +230,7 @@ func (s *session) show(t *engine.Turn) {
 	s.shownAt = t.Now
 	snap := s.snapshot(t, 1)
 	s.screen.show(&snap)
-	// Elapsed times on the board move too while something runs.
+	// Elapsed times on the board change while something runs.
 	s.changed = s.changed || len(snap.running) > 0
 }
 
@@ -242,13 +240,13 @@ func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 		cards: t.Cards(), running: t.Running(), paused: t.Blocked(),
 		pending: s.waiting(t, pending),
 	}
-	for i := len(s.over) - 1; i >= 0 && len(snap.over) < boardOver; i-- {
-		snap.over = append(snap.over, s.over[i])
+	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {
+		snap.ended = append(snap.ended, s.ended[i])
 	}
 	return snap
 }
 
-// waiting are the first of the queued jobs, each with why it waits.
+// waiting are the first queued jobs, each with the reason it waits.
 func (s *session) waiting(t *engine.Turn, most int) []waiting {
 	jobs := t.Next(most)
 	ids := make([]string, len(jobs))
@@ -259,9 +257,9 @@ func (s *session) waiting(t *engine.Turn, most int) []waiting {
 	stories := s.stories(t, ids)
 	for i, j := range jobs {
 		list[i] = waiting{job: j}
-		if told := stories[i]; told.ID != "" && !t.Stopping() {
-			told.WasPreempted(j.PreemptedFor)
-			list[i].reason, list[i].story = told.String(), &told
+		if story := stories[i]; story.ID != "" && !t.Stopping() {
+			story.WasPreempted(j.PreemptedFor)
+			list[i].reason, list[i].story = story.String(), &story
 		} else {
 			list[i].reason = t.Why(j.ID)
 		}
@@ -269,34 +267,40 @@ func (s *session) waiting(t *engine.Turn, most int) []waiting {
 	return list
 }
 
-// retellAfter is how long the story of what waits is told unchanged on the live
-// view, which is drawn more often than anything changes.
-const retellAfter = time.Second
+// storyAge is how long the live view, which is drawn often, reuses the reason of
+// the next job.
+const storyAge = time.Second
 
-// stories asks for those of the jobs, and remembers that of the first alone.
+// stories are the reasons of the jobs; that of a single job is cached.
 func (s *session) stories(t *engine.Turn, ids []string) []reason.Story {
-	if len(ids) == 1 && s.retold.ID == ids[0] && t.Now.Sub(s.retoldAt) < retellAfter && !t.Now.Before(s.retoldAt) {
-		return []reason.Story{s.retold}
+	if len(ids) == 1 && s.story.ID == ids[0] && t.Now.Sub(s.storyAt) < storyAge && !t.Now.Before(s.storyAt) {
+		return []reason.Story{s.story}
 	}
 	stories := sched.Stories(t.State(), ids)
 	if len(stories) > 0 {
-		s.retold, s.retoldAt = stories[0], t.Now
+		s.story, s.storyAt = stories[0], t.Now
 	}
 	return stories
 }
 
-// say prints a line of berth's own.
-func (s *session) say(written string) {
+// say prints a notice of berth's own.
+func (s *session) say(notice string) {
 	now := time.Now()
 	if s.opt.JSON {
-		kind := job.EventNotice
-		if strings.HasPrefix(written, "WARN ") {
-			kind, written = job.EventWarning, written[len("WARN "):]
-		}
-		s.emit(record{Time: now, Event: kind, Text: written})
+		s.emit(record{Time: now, Event: job.EventNotice, Text: notice})
 		return
 	}
-	s.screen.print(stamp(now, text.Line(written)))
+	s.screen.print(stamp(now, text.Line(notice)))
+}
+
+// warn prints a warning of berth's own.
+func (s *session) warn(warning string) {
+	now := time.Now()
+	if s.opt.JSON {
+		s.emit(record{Time: now, Event: job.EventWarning, Text: warning})
+		return
+	}
+	s.screen.print(s.narrator.warn(now, text.Line(warning)))
 }
 
 // emit writes one JSON line on stdout.
@@ -311,17 +315,17 @@ func (s *session) encode(r any) []string {
 	return []string{string(line)}
 }
 
-// missedEvents stands in --json for events that nobody read in time.
+// missedEvents replaces dropped events in --json.
 func missedEvents(missed int) string {
 	line, err := encodeLine(record{Time: time.Now(), Event: job.EventWarning,
-		Text: fmt.Sprintf("%s not shown, as the output was not read; journal.jsonl has what is durable", text.Count(missed, "line"))})
+		Text: fmt.Sprintf("%s not shown because the output was not read; journal.jsonl has all stored events", text.Count(missed, "line"))})
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
 	return string(line)
 }
 
-// finish says how it went.
+// finish prints the summary and returns the exit status.
 func (s *session) finish() int {
 	now := time.Now()
 	s.engine.Outside(now, s.writeBoard)
@@ -337,7 +341,7 @@ func (s *session) finish() int {
 	return status
 }
 
-// close lets go of everything; what runs is left running.
+// close releases everything; running jobs stay running.
 func (s *session) close() {
 	if s.abandoned {
 		return

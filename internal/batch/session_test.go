@@ -110,12 +110,12 @@ func TestWhatAnEarlierRunLeft(t *testing.T) {
 		},
 		{
 			name: "with --retry-failed they run again", retryFailed: true, again: "2 3",
-			says: []string{"skipping 1 job", "running 2 jobs again"},
+			says: []string{"skipping 1 job", "retrying 2 jobs"},
 		},
 		{
 			name: "but not one that is marked cancel", retryFailed: true, marked: true, again: "3",
 			code: 3,
-			says: []string{"skipping 1 job", "running 1 job", "job 2 failed", "1 old failure"},
+			says: []string{"skipping 1 job", "retrying 1 job", "job 2 failed", "1 old failure"},
 		},
 		{
 			name: "what failed in a line that is gone does not count", gone: true,
@@ -185,7 +185,7 @@ func TestPublishTellsAndKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.publish([]job.Event{*tx.Events[0], {At: at0, Kind: job.EventUsage, Job: j, Text: "gpu0:256 MiB"}})
-	if got := said(s, out); len(got) != 1 || got[0] != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, undeclared: alone) — a" {
+	if got := said(s, out); len(got) != 1 || got[0] != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, undeclared: alone on its GPU) — a" {
 		t.Errorf("it says %q", got)
 	}
 	if got := numbers(t, filepath.Join(s.opt.LogDir, "journal.jsonl")); got != "1" {
@@ -197,7 +197,7 @@ func TestPublishTellsAndKeeps(t *testing.T) {
 	out.Reset()
 	s.opt.JSON = true
 	s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(j, job.OK, time.Second)}})
-	s.say("WARN something")
+	s.warn("something")
 	if got := said(s, out); len(got) != 2 || !strings.HasPrefix(got[0], `{"time":"2026-03-14T15:09:26Z","event":"ended","job":{"id":"1",`) || !strings.Contains(got[1], `"event":"warning","text":"something"`) {
 		t.Errorf("as JSON it says %q", got)
 	}
@@ -241,8 +241,8 @@ func TestWhatIsOverIsRememberedUpToABound(t *testing.T) {
 	for i := range 1000 {
 		s.publish([]job.Event{{At: at0, Kind: job.EventEnded, Job: ended(started(fmt.Sprint(i), "x"), job.OK, 0)}})
 	}
-	if len(s.over) > 2*boardOver || s.over[len(s.over)-1].ID != "999" {
-		t.Errorf("%d are remembered, the last is %s", len(s.over), s.over[len(s.over)-1].ID)
+	if len(s.ended) > 2*boardEnded || s.ended[len(s.ended)-1].ID != "999" {
+		t.Errorf("%d are remembered, the last is %s", len(s.ended), s.ended[len(s.ended)-1].ID)
 	}
 }
 
@@ -357,7 +357,7 @@ func TestChooseCards(t *testing.T) {
 			if !ok || p.Kind.ExitStatus() != test.code || !strings.Contains(p.What, test.says) {
 				t.Fatalf("it says %v", err)
 			}
-			if test.env != nil && p.Hint != "unset it, or choose cards with --gpus" {
+			if test.env != nil && p.Hint != "unset it, or choose GPUs with --gpus" {
 				t.Errorf("the hint is %q", p.Hint)
 			}
 		})

@@ -15,17 +15,17 @@ import (
 // maxAdvice bounds the list of declarations worth changing.
 const maxAdvice = 10
 
-// account follows the cards through a run: when each had a job and when not.
+// account measures when each card had a job and when not.
 type account struct {
-	began    time.Time
-	cards    int
-	holding  map[string]bool // jobs that were seen to take their cards
-	onCard   map[int]int     // how many of them are on it now
-	since    map[int]time.Time
-	busy     time.Duration // card-time with at least one job
-	advice   []advice
-	skipped  int
-	jobsOver int
+	began   time.Time
+	cards   int
+	holding map[string]bool // jobs that were seen to start
+	onCard  map[int]int     // how many of them are on each card now
+	since   map[int]time.Time
+	busy    time.Duration // card-time with at least one job
+	advice  []advice
+	skipped int
+	ended   int
 }
 
 // advice is a declaration that was off by more than the tolerance.
@@ -57,13 +57,13 @@ func (a *account) follow(ev job.Event, tolerance float64) {
 		a.left(j, ev.At)
 	}
 	if ev.Kind == job.EventEnded {
-		a.jobsOver++
+		a.ended++
 		a.advise(j, tolerance)
 	}
 }
 
-// left gives back what a job was seen to take. One that ended while no berth
-// was there takes nothing from those that share its card now.
+// left frees the cards of a job that was seen to start. One that ended while no
+// berth ran does not count against those that share its cards now.
 func (a *account) left(j *job.Job, at time.Time) {
 	if !a.holding[j.ID] {
 		return
@@ -79,13 +79,13 @@ func (a *account) left(j *job.Job, at time.Time) {
 func (a *account) advise(j *job.Job, tolerance float64) {
 	verdict, percent := job.Judge(j.VRAMMiB, j.PeakMiB, tolerance)
 	if verdict != job.VerdictUnder && (verdict != job.VerdictOver || j.Outcome != job.OK) {
-		return // right, or it did not get as far as its peak
+		return // right, or it may not have reached its peak
 	}
 	var peak int64
 	for _, mib := range j.PeakMiB {
 		peak = max(peak, mib)
 	}
-	// A little air above what was seen, in steps people write.
+	// A little more than the peak, rounded up to a usual size.
 	suggestion := int64(math.Ceil(float64(peak)*1.05/256)) * 256
 	hours := j.EndedAt.Sub(j.StartedAt).Hours()
 	a.advice = append(a.advice, advice{
@@ -93,7 +93,7 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 		suggestionMiB: suggestion, underDeclared: verdict == job.VerdictUnder,
 		wastedMiBHours: math.Abs(float64(j.VRAMMiB-peak)) * hours,
 	})
-	// Keep the ones that matter: dangerous first, then the most wasteful.
+	// Keep the most important: too low first, then the most wasteful.
 	slices.SortStableFunc(a.advice, func(x, y advice) int {
 		if x.underDeclared != y.underDeclared {
 			if x.underDeclared {
@@ -109,12 +109,12 @@ func (a *account) advise(j *job.Job, tolerance float64) {
 	}
 }
 
-// lines is the summary at the end.
+// lines are the summary at the end.
 func (a *account) lines(now time.Time, t tally, outcomes map[job.Outcome]int) []string {
 	wall := now.Sub(a.began)
-	head := fmt.Sprintf("%s in %s: %s", text.Count(a.jobsOver, "job"), text.Seconds(wall), t)
+	head := fmt.Sprintf("%s in %s: %s", text.Count(a.ended, "job"), text.Seconds(wall), t)
 	if t.earlier > 0 {
-		head += fmt.Sprintf(" (%d of them earlier)", t.earlier)
+		head += fmt.Sprintf(" (%d of them in an earlier run)", t.earlier)
 	}
 	lines := []string{head}
 	if kinds := failures(outcomes); kinds != "" {
@@ -170,7 +170,7 @@ func summaryRecord(now time.Time, a *account, t tally, status int) summary {
 	}
 }
 
-// hours is the card-time with and without a job.
+// hours are the GPU-hours with and without a job.
 func (a *account) hours(now time.Time) (used, idle float64) {
 	busy := a.busy
 	for card, n := range a.onCard {

@@ -50,8 +50,8 @@ func TestAJobThatNeverRanTakesNoCardTime(t *testing.T) {
 	happen(a, time.Minute, job.EventRequeued, &job.Job{ID: "3", Spec: spec("x")})
 	happen(a, time.Minute, job.EventPreempted, &job.Job{ID: "4", Spec: spec("x")})
 	wantHours(t, a, time.Hour, 1, 0)
-	if a.jobsOver != 1 {
-		t.Errorf("%d are over", a.jobsOver)
+	if a.ended != 1 {
+		t.Errorf("%d are over", a.ended)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestWhatWasOverEarlierIsCountedHoweverItEnded(t *testing.T) {
 	}
 	s.queue.apply(s.file, newClerk())
 	head := newAccount(at0, 0).lines(at0.Add(time.Second), s.queue.counts, nil)[0]
-	if want := "0 jobs in 1.0s: 1 ok, 1 failed, 1 cancelled (3 of them earlier)"; head != want {
+	if want := "0 jobs in 1.0s: 1 ok, 1 failed, 1 cancelled (3 of them in an earlier run)"; head != want {
 		t.Errorf("it says %q, want %q", head, want)
 	}
 }

@@ -15,7 +15,7 @@ func encodeLine(r any) ([]byte, error) {
 	return text.JSON(line), err
 }
 
-// label names a job: its number, and its name if it was given one.
+// label names a job by its id, and its name if it has one.
 func label(j *job.Job) string {
 	if j.Spec.Name == "" {
 		return "job " + j.ID
@@ -31,7 +31,7 @@ func where(j *job.Job) string {
 	return "gpu [" + j.Grant.List() + "]"
 }
 
-// declaration says what a job asked of each card.
+// declaration is what a job declared for each card.
 func declaration(j *job.Job) string {
 	var parts []string
 	if j.Grant.Share > 0 {
@@ -42,12 +42,12 @@ func declaration(j *job.Job) string {
 	case j.VRAMMiB > 0:
 		parts = append(parts, fmt.Sprintf("declared %d MiB/gpu", j.VRAMMiB))
 	case j.Grant.Share == 0:
-		parts = append(parts, "undeclared: alone")
+		parts = append(parts, "undeclared: alone on "+map[bool]string{true: "its GPU", false: "its GPUs"}[len(j.Grant.GPUs) == 1])
 	}
 	return strings.Join(parts, ", ")
 }
 
-// peaks lists the highest use per card, or says that it is not known.
+// peaks lists the peak memory on each card, if it is known.
 func peaks(j *job.Job) string {
 	if len(j.Grant.GPUs) == 0 {
 		return ""
@@ -66,7 +66,7 @@ func peaks(j *job.Job) string {
 	return "peak vram " + strings.Join(parts, " ")
 }
 
-// verdict holds the declaration against the peak.
+// verdict compares the declaration with the peak.
 func verdict(j *job.Job, tolerance float64) string {
 	v, percent := job.Judge(j.VRAMMiB, j.PeakMiB, tolerance)
 	if v == "" {
@@ -78,7 +78,7 @@ func verdict(j *job.Job, tolerance float64) string {
 		return text + fmt.Sprintf("UNDER-DECLARED (%+.0f%%); raise it", percent)
 	case job.VerdictOver:
 		if j.Outcome != job.OK {
-			return "" // it did not get as far as its peak
+			return "" // it may not have reached its peak
 		}
 		return text + fmt.Sprintf("over-declared (%.0f%%); lowering it frees packing headroom", percent)
 	}

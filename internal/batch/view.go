@@ -9,40 +9,14 @@ import (
 	"berth/internal/text"
 )
 
-// Colours, by what they say.
-const (
-	green = "\x1b[32m"
-	red   = "\x1b[31m"
-	amber = "\x1b[33m"
-	dim   = "\x1b[2m"
-	bold  = "\x1b[1m"
-	plain = "\x1b[0m"
-)
-
-// paint colours a whole line by what it tells.
-func (s *screen) paint(line string) string {
-	if !s.colour {
-		return line
-	}
-	switch {
-	case strings.Contains(line, "] WARN "), strings.Contains(line, "will retry"):
-		return amber + line + plain
-	case strings.Contains(line, " finished ["):
-		return strings.Replace(line, " finished [", green+" finished ["+plain, 1)
-	case strings.Contains(line, " failed ["):
-		return red + line + plain
-	}
-	return line
-}
-
 const (
 	viewRunning = 16 // jobs shown; more are counted
 	barWidth    = 10
 )
 
-// renderView is the live block: running jobs, what keeps others from running,
-// progress. It leaves a row of the terminal to the cursor: of a higher block
-// the top would scroll away, and could not be taken back.
+// renderView is the live block: running jobs, why the next one waits, progress.
+// It leaves a row of the terminal to the cursor: the top of a higher block would
+// scroll away and could not be redrawn.
 func renderView(s snapshot, width, height int, colour bool) []string {
 	if width < 1 {
 		width = 80
@@ -50,28 +24,22 @@ func renderView(s snapshot, width, height int, colour bool) []string {
 	if height < 1 {
 		height = 24
 	}
-	ink := func(code, written string) string {
-		if !colour {
-			return written
-		}
-		return code + written + plain
-	}
+	paint := painter(colour)
 	most := height - 1
 	var foot []string
 	if len(s.pending) > 0 && s.pending[0].reason != "" && most > 3 {
 		next := s.pending[0]
-		foot = append(foot, ink(dim, text.Cut(fmt.Sprintf("· next %s: %s", next.job.ID, text.Line(next.reason)), width)))
+		foot = append(foot, paint.on(text.Dim, text.Cut(fmt.Sprintf("· next %s: %s", next.job.ID, text.Line(next.reason)), width)))
 	}
 	if s.paused != "" {
-		foot = append(foot, ink(amber, text.Cut("nothing starts: "+text.Line(s.paused), width)))
+		foot = append(foot, paint.on(text.Yellow, text.Cut("no job can start: "+text.Line(s.paused), width)))
 	}
-	foot = append(foot, progressLine(s, width, ink))
+	foot = append(foot, progressLine(s, width, paint))
 	lines := append(runningLines(s, width, most-len(foot)), foot...)
-	return lines[max(0, len(lines)-most):] // the last lines say most
+	return lines[max(0, len(lines)-most):] // the last lines matter most
 }
 
-// runningLines are the running jobs, as many as there are rows for; the rest
-// is counted.
+// runningLines are the running jobs, as many as fit; the rest are counted.
 func runningLines(s snapshot, width, rows int) []string {
 	shown := min(len(s.running), viewRunning)
 	if rows < shown || shown < len(s.running) {
@@ -90,7 +58,7 @@ func runningLines(s snapshot, width, rows int) []string {
 	return lines
 }
 
-func progressLine(s snapshot, width int, ink func(code, written string) string) string {
+func progressLine(s snapshot, width int, paint painter) string {
 	total := max(s.total, s.tally.done())
 	filled := 0
 	if total > 0 {
@@ -100,9 +68,9 @@ func progressLine(s snapshot, width int, ink func(code, written string) string) 
 		s.tally.done(), total, s.tally.running, s.tally.queued)
 	written = text.Cut(written, width)
 	if s.tally.failed > 0 && len([]rune(written))+16 < width {
-		return ink(bold, written) + ink(red, fmt.Sprintf(" · %d failed", s.tally.failed))
+		return paint.on(text.Bold, written) + paint.on(text.Red, fmt.Sprintf(" · %d failed", s.tally.failed))
 	}
-	return ink(bold, written)
+	return paint.on(text.Bold, written)
 }
 
 func cardsText(j *job.Job) string {
@@ -112,7 +80,8 @@ func cardsText(j *job.Job) string {
 	return j.Grant.List()
 }
 
-// bar draws use against the declaration, or the budget where there is none.
+// bar draws the memory in use relative to the declaration or, without one, to
+// the budget.
 func bar(r engine.Running) string {
 	of := r.Job.VRAMMiB
 	if of == 0 {

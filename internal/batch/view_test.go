@@ -42,7 +42,7 @@ func busy() snapshot {
 			{job: &job.Job{ID: "5", Spec: spec("python next.py")}, reason: "needs 2 GPUs with 18432 MiB free; best now: gpu1 20000, gpu3 9000"},
 			{job: retried},
 		},
-		over: []*job.Job{
+		ended: []*job.Job{
 			ended(started("8", "python bad.py", 0), "exit:2", 74*time.Second),
 			ended(started("7", "python good.py", 0), job.OK, 2300*time.Millisecond),
 			ended(&job.Job{ID: "9", Spec: spec("python huge.py")}, job.Infeasible, 0),
@@ -175,21 +175,31 @@ func TestBar(t *testing.T) {
 	}
 }
 
-func TestPaint(t *testing.T) {
-	s := &screen{colour: true}
-	tests := []struct{ line, want string }{
-		{"[12:00:00] job 1 started on gpu [0] (1/1 dispatched) — x", "[12:00:00] job 1 started on gpu [0] (1/1 dispatched) — x"},
-		{"[12:00:00] job 1 finished [OK] in 1.0s", "[12:00:00] job 1" + green + " finished [" + plain + "OK] in 1.0s"},
-		{"[12:00:00] job 1 failed [exit:1] in 1.0s", red + "[12:00:00] job 1 failed [exit:1] in 1.0s" + plain},
-		{"[12:00:00] job 1 failed, will retry: oom", amber + "[12:00:00] job 1 failed, will retry: oom" + plain},
-		{"[12:00:00] WARN disk is full", amber + "[12:00:00] WARN disk is full" + plain},
+func TestLinesAreColouredByWhatHappened(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	failed := &job.Job{ID: "1", State: job.Failed, Outcome: job.Exited(1)}
+	tests := []struct {
+		ev   job.Event
+		want string
+	}{
+		{job.Event{Kind: job.EventDequeued, Job: failed}, "[12:00:00] job 1 dequeued: its line is gone — "},
+		{job.Event{Kind: job.EventEnded, Job: &job.Job{ID: "1", State: job.Finished, Outcome: job.OK}}, "[12:00:00] job 1 \x1b[32mfinished\x1b[0m [OK]"},
+		{job.Event{Kind: job.EventEnded, Job: failed}, "\x1b[31m[12:00:00] job 1 failed [exit:1]\x1b[0m"},
+		{job.Event{Kind: job.EventRetry, Job: failed, Text: "oom"}, "\x1b[33m[12:00:00] job 1 failed, will retry: oom\x1b[0m"},
+		{job.Event{Kind: job.EventWarning, Text: "disk is full"}, "\x1b[33m[12:00:00] WARN disk is full\x1b[0m"},
+		{job.Event{Kind: job.EventCard, Text: "gpu0 is lost", Card: &job.CardChange{Bad: true}}, "\x1b[33m[12:00:00] WARN gpu0 is lost\x1b[0m"},
+		{job.Event{Kind: job.EventCard, Text: "gpu0 is back"}, "[12:00:00] gpu0 is back"},
 	}
 	for _, test := range tests {
-		if got := s.paint(test.line); got != test.want {
+		test.ev.At = at
+		if got := (narrator{paint: true}).line(test.ev, 1, 1); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
-		if got := (&screen{}).paint(test.line); got != test.line {
+		if got := (narrator{}).line(test.ev, 1, 1); strings.Contains(got, "\x1b") {
 			t.Errorf("without colour: %q", got)
 		}
+	}
+	if got := (narrator{paint: true}).warn(at, "disk is full"); got != "\x1b[33m[12:00:00] WARN disk is full\x1b[0m" {
+		t.Errorf("%q", got)
 	}
 }

@@ -70,7 +70,7 @@ func (o *whyFlags) run(ctx context.Context, s *session, args []string) error {
 
 // whyOnBoard asks what a berth run last wrote down.
 func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
-	told, err := batch.ReadTold(o.logDir)
+	told, err := batch.ReadStatus(o.logDir)
 	if err != nil {
 		return problem.Newf(problem.Unable, "name the --log-dir of a berth run; berth_logs is the usual one", "%w", err)
 	}
@@ -88,7 +88,7 @@ func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
 }
 
 // whyTold is what the board says of a job, as the daemon would say it.
-func whyTold(j batch.ToldJob, at time.Time) api.Why {
+func whyTold(j batch.StatusJob, at time.Time) api.Why {
 	said := "as the status board said at " + at.Local().Format(time.TimeOnly)
 	return api.Why{Story: j.Story, State: j.State, Notes: []string{said}}
 }

@@ -22,7 +22,7 @@ func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 		Expected: &reason.Forecast{Now: said, Low: said.Add(time.Hour), Mid: said.Add(2 * time.Hour), High: said.Add(3 * time.Hour), Basis: reason.Basis{History: 2}},
 	}
 	story.Say(reason.Reason{Kind: reason.WaitsForTurn, Total: 1}, reason.Request{GPUs: 2, VRAMMiB: 18432})
-	told := batch.Told{At: said, Jobs: []batch.ToldJob{
+	told := batch.Status{At: said, Jobs: []batch.StatusJob{
 		{Story: story, Name: "pair", State: "queued"},
 		{Story: reason.Story{ID: "1", Text: "running on GPU 0 since noon"}, State: "running"},
 	}}

@@ -26,14 +26,14 @@ func toldSnapshot() snapshot {
 	return s
 }
 
-func TestTheBoardIsToldToBerthToo(t *testing.T) {
+func TestBerthReadsTheBoard(t *testing.T) {
 	dir := t.TempDir()
 	b := &board{path: filepath.Join(dir, "status.txt")}
 	s := toldSnapshot()
 	if err := b.write(s); err != nil {
 		t.Fatal(err)
 	}
-	told, err := ReadTold(dir)
+	told, err := ReadStatus(dir)
 	if err != nil || !told.At.Equal(s.at) || told.File != s.file {
 		t.Fatalf("%+v: %v", told, err)
 	}
@@ -55,7 +55,7 @@ func TestTheBoardIsToldToBerthToo(t *testing.T) {
 	if _, found := told.Find("77"); found {
 		t.Error("job 77 was found")
 	}
-	told.Jobs = append(told.Jobs, ToldJob{Story: reason.Story{ID: "70"}, Name: "again"})
+	told.Jobs = append(told.Jobs, StatusJob{Story: reason.Story{ID: "70"}, Name: "again"})
 	if _, found := told.Find("again"); found {
 		t.Error("one of two of a name was found")
 	}
@@ -74,7 +74,7 @@ func TestTheBoardIsToldAnewWhenJobsChangeOrAfterAWhile(t *testing.T) {
 		{"at first", func() {}, true},
 		{"a second later", func() { s.at = s.at.Add(time.Second) }, false},
 		{"when a job is gone", func() { s.pending = s.pending[1:] }, true},
-		{"after a while", func() { s.at = s.at.Add(tellEvery) }, true},
+		{"after some time", func() { s.at = s.at.Add(statusEvery) }, true},
 		{"when the clock was set back", func() { s.at = s.at.Add(-time.Hour) }, true},
 	} {
 		step.change()
@@ -85,19 +85,19 @@ func TestTheBoardIsToldAnewWhenJobsChangeOrAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestABoardThatIsNoneIsAnError(t *testing.T) {
+func TestABadBoardIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := ReadTold(dir); err == nil || !strings.Contains(err.Error(), "no status board in "+dir) {
+	if _, err := ReadStatus(dir); err == nil || !strings.Contains(err.Error(), "no status board in "+dir) {
 		t.Error(err)
 	}
 	testkit.Write(t, filepath.Join(dir, "status.json"), "{")
-	if _, err := ReadTold(dir); err == nil {
+	if _, err := ReadStatus(dir); err == nil {
 		t.Error("half a board was read")
 	}
-	if err := os.Truncate(filepath.Join(dir, "status.json"), maxTold+1); err != nil {
+	if err := os.Truncate(filepath.Join(dir, "status.json"), maxStatus+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadTold(dir); err == nil || !strings.Contains(err.Error(), "is none") {
+	if _, err := ReadStatus(dir); err == nil || !strings.Contains(err.Error(), "expected a file of at most") {
 		t.Error(err)
 	}
 }
