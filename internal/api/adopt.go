@@ -7,23 +7,23 @@ import (
 	"berth/internal/problem"
 )
 
-// AdoptRequest brings a process that berth did not start under accounting.
+// AdoptRequest makes berth account for a process it did not start.
 type AdoptRequest struct {
-	PID  int    `json:"pid" minimum:"1" doc:"the process, as the daemon's machine counts them"`
-	GPUs []int  `json:"gpus,omitempty" doc:"cards that count as its own beside those it uses"`
-	VRAM string `json:"vram,omitempty" doc:"what to hold for it on each card: MiB, or a size with a unit; what it uses now"`
+	PID  int    `json:"pid" minimum:"1" doc:"process id on the daemon's machine"`
+	GPUs []int  `json:"gpus,omitempty" doc:"GPUs to hold for it besides those it uses"`
+	VRAM string `json:"vram,omitempty" doc:"memory to hold for it on each GPU: MiB, or a size with a unit; default: what it uses now"`
 	Name string `json:"name,omitempty"`
 }
 
-// maxAdoptGPUs is more cards than one machine has.
+// maxAdoptGPUs is more GPUs than one machine has.
 const maxAdoptGPUs = 1024
 
 func adoptOperations() []route {
 	return []route{
 		{method: post, path: "/v1/adopt", handle: (*exchange).postAdopt, body: true, doc: doc{
 			id: "adopt", tag: "jobs", summary: "Account for a process that berth did not start",
-			about: "Makes a job that stands for the process, on the cards that it uses. The process is left alone: cancelling the job ends the accounting only. " +
-				"It must be the caller's, or the caller an administrator.",
+			about: "Makes a job that represents the process, on the GPUs that it uses. The process is left alone: cancelling the job only ends the accounting. " +
+				"The process must belong to the caller, unless the caller is an administrator.",
 			request: exampleAdopt, reply: exampleAdopted, kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden, problem.Refused, problem.TooMuch, problem.Unable},
 		}},
 	}
@@ -39,15 +39,15 @@ func (x *exchange) postAdopt() error {
 		return err
 	}
 	if r.PID < 1 {
-		return problem.Newf(problem.Invalid, "ps and berth gpus show processes", "%d is no number of a process", r.PID)
+		return problem.Newf(problem.Invalid, "ps and berth gpus -v list processes", "expected a process id, found %d", r.PID)
 	}
 	if len(r.GPUs) > maxAdoptGPUs {
-		return &problem.Problem{Kind: problem.TooMuch, What: "too many GPUs are named", Err: errTooLarge}
+		return &problem.Problem{Kind: problem.TooMuch, What: "too many GPUs", Err: errTooLarge}
 	}
 	return x.reply(x.backend.Adopt(x.r.Context(), x.caller, r))
 }
 
-// Adopt brings a process that berth did not start under accounting.
+// Adopt makes berth account for a process it did not start.
 func (c *Client) Adopt(ctx context.Context, r AdoptRequest) (Detail, error) {
 	return call[Detail](ctx, c, http.MethodPost, "/v1/adopt", nil, r)
 }

@@ -30,7 +30,7 @@ func TestAProcessIsAdoptedAsItWasAskedFor(t *testing.T) {
 	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 1})
 	wantProblem(t, err, problem.Refused, "process 1 runs everything")
 	_, err = s.client.Adopt(background(t), AdoptRequest{PID: -4})
-	wantProblem(t, err, problem.Invalid, "-4 is no number of a process")
+	wantProblem(t, err, problem.Invalid, "expected a process id, found -4")
 	_, err = s.client.Adopt(background(t), AdoptRequest{PID: 4, GPUs: make([]int, maxAdoptGPUs+1)})
-	wantProblem(t, err, problem.TooMuch, "too many GPUs are named")
+	wantProblem(t, err, problem.TooMuch, "too many GPUs")
 }

@@ -10,9 +10,8 @@ import (
 	"berth/internal/problem"
 )
 
-// attachProtocol is what a connection turns into for a job's terminal. The
-// bytes after that are the supervisor's and the client's; nobody here reads
-// them.
+// attachProtocol is what a connection is upgraded to for a job's terminal. After
+// that the bytes go between the client and the supervisor, unread.
 const attachProtocol = "berth-attach"
 
 const attachReply = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + attachProtocol + "\r\n\r\n"
@@ -44,7 +43,7 @@ func (x *exchange) postAttach() error {
 	defer client.Close()
 	x.w.started = true
 	client.SetDeadline(time.Time{}) //nolint:errcheck // a dead connection says so when used
-	// Either end, or the server's, ends both.
+	// If either end or the server closes, both end.
 	defer context.AfterFunc(ctx, func() { terminal.Close(); client.Close() })()
 	x.relay(client, buffered.Reader, terminal)
 	return nil
@@ -61,14 +60,14 @@ func (x *exchange) relay(client net.Conn, fromClient *bufio.Reader, terminal io.
 		defer close(typed)
 		defer terminal.Close() // the caller went away: detached
 		defer x.surviveCopy()
-		_, _ = io.Copy(terminal, fromClient) // either way the two part
+		_, _ = io.Copy(terminal, fromClient) // either way the connection ends
 	}()
 	_, _ = io.Copy(toClient, terminal)
 	client.Close()
 	<-typed
 }
 
-// surviveCopy keeps a bug beside the request's own goroutine from ending the
+// surviveCopy keeps a bug in another goroutine of the request from ending the
 // daemon.
 func (x *exchange) surviveCopy() {
 	if cause := recover(); cause != nil {
@@ -76,7 +75,7 @@ func (x *exchange) surviveCopy() {
 	}
 }
 
-// patientWriter gives each write a while, and no more.
+// patientWriter gives each write a deadline.
 type patientWriter struct {
 	to       net.Conn
 	patience time.Duration

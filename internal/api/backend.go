@@ -6,26 +6,26 @@ import (
 	"io"
 )
 
-// Caller is who makes a request.
+// Caller is the user who makes a request.
 type Caller struct {
 	UID   int    `json:"uid"`
 	Name  string `json:"name"`
 	Admin bool   `json:"admin"`
-	// PID is the calling process where the kernel named one.
+	// PID is the calling process, if the kernel reported it.
 	PID int `json:"pid,omitempty"`
-	// Token is the id of the token that stood in for peer credentials.
+	// Token is the id of the token used instead of peer credentials.
 	Token string `json:"token,omitempty"`
 }
 
-// Peer is what is known of a connection before anyone asked who it is: the
-// kernel's word on a Unix socket, or a token on any other.
+// Peer is what is known about a connection before the caller is identified: the
+// credentials that the kernel reports on a Unix socket, or a token.
 type Peer struct {
 	UID, GID, PID int
-	Secret        string // a token's; then the numbers mean nothing
+	Secret        string // of a token; the ids are then meaningless
 }
 
-// Backend is what a daemon does. Its errors are *problem.Problem where the caller can
-// do something about them.
+// Backend is what a daemon does. Its errors are *problem.Problem where the
+// caller can act on them.
 type Backend interface {
 	Identify(ctx context.Context, p Peer) (Caller, error)
 	Status(ctx context.Context, c Caller) (Status, error)
@@ -39,8 +39,8 @@ type Backend interface {
 	Adopt(ctx context.Context, c Caller, r AdoptRequest) (Detail, error)
 	Wait(ctx context.Context, c Caller, r WaitRequest) (WaitReply, error)
 
-	// What Log and Attach return is closed when ctx ends, also while it is
-	// being read or written, and maybe twice.
+	// What Log and Attach return is closed when ctx ends, even during a read or
+	// write, and possibly twice.
 	Log(ctx context.Context, c Caller, q LogQuery) (LogStream, error)
 	Attach(ctx context.Context, c Caller, id string) (io.ReadWriteCloser, error)
 	// Events calls send with each event until ctx is done or send fails.
@@ -60,10 +60,9 @@ type Backend interface {
 	RevokeToken(ctx context.Context, c Caller, id string) error
 }
 
-// LogStream is a log as it is read: Offset is where it begins, so that a
-// client that lost its connection can go on from there. A read that comes to a
-// part that is not there any more gives a *LogGap, and the next goes on behind
-// it.
+// LogStream is a log being read. Offset is where it begins, so that a client
+// that lost its connection can continue. A read that reaches a dropped part
+// returns a *LogGap, and the next read continues after it.
 type LogStream struct {
 	io.ReadCloser
 	Attempt int

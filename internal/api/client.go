@@ -18,34 +18,33 @@ import (
 	"berth/internal/problem"
 )
 
-// maxReplyBytes bounds what a client takes into memory of one answer.
+// maxReplyBytes bounds the size of one reply.
 const maxReplyBytes = 512 << 20
 
 // Client talks to one daemon. It is safe for use by many goroutines.
 type Client struct {
-	// OnRetry hears of each time a stream lost its daemon and looks for it
-	// again. It may be nil, and is set before the first stream.
+	// OnRetry is called each time a stream lost its daemon and reconnects. It
+	// may be nil, and is set before the first stream.
 	OnRetry func(error)
 
-	place  string // as people know it: the socket or the URL
+	place  string // the socket or URL, for messages
 	base   string
 	secret string
 	http   *http.Client
 
-	pageJobs int // how many jobs it fetches at a time when it wants all
+	pageJobs int // jobs per page when all are fetched
 }
 
-// Dial makes a client of the daemon at a Unix socket. It connects when it is
-// first used.
+// Dial makes a client for the daemon at a Unix socket. It connects on first use.
 func Dial(socket string) *Client {
 	return newClient(socket, "http://berth", "", &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) },
 	})
 }
 
-// DialOwn is Dial for a socket in a place where others can put theirs, as /tmp
-// is: only a daemon of root's or of the caller's own is talked to, by the
-// kernel's word, each time a connection is made.
+// DialOwn is Dial for a socket in a directory where others can create one, such
+// as /tmp: each connection checks with the kernel that root or the caller's own
+// user listens.
 func DialOwn(socket string) *Client {
 	return newClient(socket, "http://berth", "", &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -62,8 +61,8 @@ func DialOwn(socket string) *Client {
 	})
 }
 
-// DialRemote makes a client of a daemon that listens by TCP. Without TLS only
-// this machine itself will do, because anyone on the way could read the
+// DialRemote makes a client for a daemon that listens on TCP. Without TLS only a
+// loopback address is accepted, because anyone on the network could read the
 // token.
 func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) {
 	u, err := url.Parse(baseURL)
@@ -78,7 +77,7 @@ func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) 
 			"%s is refused: over plain HTTP anyone on the network can read the token", quoted(baseURL))
 	}
 	if secret == "" {
-		return nil, problem.Newf(problem.Invalid, "make one with `berth token create`", "a token is needed for %s", quoted(baseURL))
+		return nil, problem.Newf(problem.Invalid, "create one with `berth token create`", "%s needs a token", quoted(baseURL))
 	}
 	place := u.Scheme + "://" + u.Host
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
@@ -106,23 +105,23 @@ func newClient(place, base, secret string, transport *http.Transport) *Client {
 	transport.Protocols = protocols
 	transport.DisableCompression = true
 	transport.MaxIdleConnsPerHost = 4
-	transport.IdleConnTimeout = time.Minute // less than the server's, so that it never closes first
+	transport.IdleConnTimeout = time.Minute // shorter than the server's, so that the server never closes first
 	return &Client{place: place, base: base, secret: secret, pageJobs: 5000, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // a daemon sends none
+			return http.ErrUseLastResponse // a daemon sends no redirects
 		},
 	}}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Place is where the daemon is looked for: its socket or URL.
+// Place is the daemon's socket or URL.
 func (c *Client) Place() string { return c.place }
 
-// start sends a request and returns the answer if it is a success. The caller
-// closes its body.
+// start sends a request and returns a successful reply. The caller closes its
+// body.
 func (c *Client) start(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
 	target := c.base + path
 	if len(query) > 0 {
@@ -134,7 +133,7 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 	}
 	r, err := http.NewRequestWithContext(ctx, method, target, reader)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", c.place, err)
+		return nil, fmt.Errorf("send a request to %s: %w", c.place, err)
 	}
 	for key, values := range header {
 		r.Header[key] = values
@@ -152,13 +151,13 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 	}
 	if reply.StatusCode >= 300 || reply.StatusCode < 200 && reply.StatusCode != http.StatusSwitchingProtocols {
 		defer reply.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(reply.Body, 4*maxProblemBytes)) // what came is enough
+		text, _ := io.ReadAll(io.LimitReader(reply.Body, 4*maxProblemBytes)) // a partial text will do
 		return nil, decodeProblem(reply.StatusCode, reply.Header.Get("Content-Type"), text)
 	}
 	return reply, nil
 }
 
-// explain says what went wrong with a request in the terms of this package.
+// explain turns an error into one of this package's.
 func (c *Client) explain(ctx context.Context, err error) error {
 	var nobody *Unreachable
 	var distrusted *problem.Problem
@@ -176,7 +175,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("talk to the daemon at %s: %w", c.place, err)
 }
 
-// ask sends a request and reads the answer whole.
+// ask sends a request and reads the whole reply.
 func (c *Client) ask(ctx context.Context, method, path string, query url.Values, request any) ([]byte, error) {
 	var body []byte
 	if request != nil {
@@ -212,8 +211,8 @@ func readReply(reply *http.Response) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-// call sends a request and reads the answer into a T. Keys that this version
-// does not know are passed over: the daemon may be newer.
+// call sends a request and reads the reply into a T. Unknown keys are ignored:
+// the daemon may be newer.
 func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, request any) (T, error) {
 	var value T
 	data, err := c.ask(ctx, method, path, query, request)
@@ -221,7 +220,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, query url.
 		return value, err
 	}
 	if err := json.Unmarshal(data, &value); err != nil {
-		return value, fmt.Errorf("understand the daemon at %s: %w", c.place, err)
+		return value, fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
 	}
 	return value, nil
 }

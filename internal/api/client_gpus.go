@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// GPUs asks for the cards.
+// GPUs lists the cards.
 func (c *Client) GPUs(ctx context.Context) ([]GPU, error) {
 	return call[[]GPU](ctx, c, http.MethodGet, "/v1/gpus", nil, nil)
 }
 
-// PauseGPU keeps new jobs off a card, or lets them on it again.
+// PauseGPU stops jobs from starting on a card, or lets them start again.
 func (c *Client) PauseGPU(ctx context.Context, index int, paused bool) (GPU, error) {
 	verb := "resume"
 	if paused {
@@ -20,17 +20,17 @@ func (c *Client) PauseGPU(ctx context.Context, index int, paused bool) (GPU, err
 	return call[GPU](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/"+verb, nil, nil)
 }
 
-// SetHealth takes a card out of service as not well, or says that it is.
+// SetHealth quarantines a card, or clears it.
 func (c *Client) SetHealth(ctx context.Context, index int, r HealthRequest) (GPU, error) {
 	return call[GPU](ctx, c, http.MethodPost, "/v1/gpus/"+strconv.Itoa(index)+"/health", nil, r)
 }
 
-// CardHistory asks what happened to the cards, the newest first.
+// CardHistory lists what happened to the cards, newest first.
 func (c *Client) CardHistory(ctx context.Context, q CardQuery) ([]CardEvent, error) {
 	return call[[]CardEvent](ctx, c, http.MethodGet, "/v1/gpus/history", q.values(), nil)
 }
 
-// ReleaseGPUs lets go of the driver for a while, or takes hold of it again.
+// ReleaseGPUs closes the driver for some time, or opens it again.
 func (c *Client) ReleaseGPUs(ctx context.Context, r ReleaseRequest) (Released, error) {
 	return call[Released](ctx, c, http.MethodPost, "/v1/gpus/release", nil, r)
 }

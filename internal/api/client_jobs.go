@@ -19,9 +19,9 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
 }
 
-// Submit hands in jobs. JSON has no room for text that is not UTF-8: such a
-// job is refused rather than changed, and such a variable of the environment
-// left out, which a note of the reply says.
+// Submit submits jobs. JSON cannot hold text that is not UTF-8: such a job is
+// refused, and such an environment variable is left out and named in a note of
+// the reply.
 func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, error) {
 	for i := range r.Jobs {
 		if err := checkText(&r.Jobs[i]); err != nil {
@@ -36,7 +36,7 @@ func (c *Client) Submit(ctx context.Context, r SubmitRequest) (SubmitReply, erro
 	reply, err := call[SubmitReply](ctx, c, http.MethodPost, "/v1/jobs", nil, r)
 	if err == nil && len(left) > 0 && len(reply.Jobs) > 0 {
 		first := &reply.Jobs[0]
-		first.Notes = append(first.Notes, "left out of the environment, being no UTF-8: "+strings.Join(left, ", "))
+		first.Notes = append(first.Notes, "left out of the environment, because they are not UTF-8: "+strings.Join(left, ", "))
 	}
 	return reply, err
 }
@@ -82,19 +82,19 @@ func splitEnviron(environ []string) (kept, left []string) {
 	return kept, left
 }
 
-// Jobs asks for one page of jobs.
+// Jobs returns one page of jobs.
 func (c *Client) Jobs(ctx context.Context, q Query) (JobPage, error) {
 	return call[JobPage](ctx, c, http.MethodGet, "/v1/jobs", q.values(), nil)
 }
 
-// JobsAll calls fn with every job of all pages, or the first q.Limit of them
-// if that is set, and returns the last page without its jobs.
+// JobsAll calls fn with every job of all pages, or the first q.Limit of them,
+// and returns the last page without its jobs.
 func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) (JobPage, error) {
 	var last JobPage
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		var page JobPage
 		if err := json.Unmarshal(data, &page); err != nil {
-			return 0, "", fmt.Errorf("understand the daemon at %s: %w", c.place, err)
+			return 0, "", fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
 		}
 		for _, view := range page.Jobs {
 			if err := fn(view); err != nil {
@@ -109,14 +109,14 @@ func (c *Client) JobsAll(ctx context.Context, q Query, fn func(job.View) error) 
 	return last, err
 }
 
-// JobsRaw writes all pages as one JSON array, each job as the daemon wrote
-// it. Like JobsAll it heeds q.Limit.
+// JobsRaw writes all pages as one JSON array, each job as the daemon sent it, up
+// to q.Limit.
 func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
-	before := "[" // nothing is written until the daemon has answered
+	before := "[" // nothing is written before the daemon has replied
 	_, err := c.pages(ctx, q, func(data []byte) (int, string, error) {
 		page, err := splitPage(data)
 		if err != nil {
-			return 0, "", fmt.Errorf("understand the daemon at %s: %w", c.place, err)
+			return 0, "", fmt.Errorf("unexpected reply from the daemon at %s: %w", c.place, err)
 		}
 		if page.count == 0 {
 			return 0, page.next, nil
@@ -139,9 +139,9 @@ func (c *Client) JobsRaw(ctx context.Context, q Query, w io.Writer) error {
 	return err
 }
 
-// pages fetches page after page. each returns how many jobs the page had and
-// the cursor of the next. A page is read whole before it is shown: whoever
-// looks at it may take their time, and the daemon does not wait for that.
+// pages fetches page after page. each returns the number of jobs and the next
+// cursor. A page is read whole before it is shown, so that a slow reader does
+// not hold up the daemon.
 func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, string, error)) (int, error) {
 	left, seen := q.Limit, 0
 	for {
@@ -165,22 +165,22 @@ func (c *Client) pages(ctx context.Context, q Query, each func([]byte) (int, str
 	}
 }
 
-// Job asks everything about one job.
+// Job returns everything about one job.
 func (c *Client) Job(ctx context.Context, id string) (Detail, error) {
 	return call[Detail](ctx, c, http.MethodGet, jobPath(id), nil, nil)
 }
 
-// Why asks what a job waits for.
+// Why says why a job waits.
 func (c *Client) Why(ctx context.Context, id string) (Why, error) {
 	return call[Why](ctx, c, http.MethodGet, jobPath(id, "why"), nil, nil)
 }
 
-// Act does one thing to the selected jobs.
+// Act carries out an action on the selected jobs.
 func (c *Client) Act(ctx context.Context, r ActRequest) (ActReply, error) {
 	return call[ActReply](ctx, c, http.MethodPost, "/v1/jobs/act", nil, r)
 }
 
-// Edit changes a job that has not started.
+// Edit changes a queued job.
 func (c *Client) Edit(ctx context.Context, id string, r EditRequest) (Detail, error) {
 	if err := checkText(&r.Set); err != nil {
 		return Detail{}, err
@@ -188,8 +188,7 @@ func (c *Client) Edit(ctx context.Context, id string, r EditRequest) (Detail, er
 	return call[Detail](ctx, c, http.MethodPatch, jobPath(id), nil, r)
 }
 
-// Wait asks once, for at most a minute; whoever wants to wait longer asks
-// again.
+// Wait waits for at most a minute; to wait longer, call it again.
 func (c *Client) Wait(ctx context.Context, r WaitRequest) (WaitReply, error) {
 	return call[WaitReply](ctx, c, http.MethodPost, "/v1/jobs/wait", nil, r)
 }

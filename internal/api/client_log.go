@@ -12,34 +12,34 @@ import (
 	"berth/internal/problem"
 )
 
-// How long to wait before a lost daemon is looked for again.
+// How long to wait before reconnecting to a lost daemon.
 const (
 	firstRetry   = 50 * time.Millisecond
 	slowestRetry = 2 * time.Second
 )
 
-// errLost is a stream that ended without its mark.
+// errLost is a stream that ended without its end mark.
 var errLost = errors.New("the daemon went away")
 
-// LogReader reads a log. When its connection is lost it looks for the daemon
-// for as long as its context lives, and goes on where it was: no byte is lost
-// and none comes twice. Where a part was taken out of the log, a line says so.
-// It is for one goroutine; the end of its context ends a Read that waits.
+// LogReader reads a log. When it loses its connection it reconnects for as long
+// as its context lives and continues where it was: no byte is lost or repeated.
+// A dropped part of the log shows as a line. It is for one goroutine; the end of
+// its context ends a waiting Read.
 type LogReader struct {
-	// OnRetry hears why the connection was lost. It may be nil, and is set
-	// before the first Read.
+	// OnRetry is called with the reason for a lost connection. It may be nil,
+	// and is set before the first Read.
 	OnRetry func(error)
 
 	c     *Client
 	ctx   context.Context
-	query LogQuery // of the next connection
+	query LogQuery // for the next connection
 	reply *http.Response
 	wait  time.Duration
 	err   error // final
 
-	mark   []byte // of a gap, still to be read: no part of the log
+	mark   []byte // the line for a gap, still to be returned; not part of the log
 	inLine bool   // the last byte read did not end a line
-	atGap  bool   // the connection ended in order, at a gap
+	atGap  bool   // the connection ended properly, at a gap
 }
 
 // Log opens a log. The first connection must succeed.
@@ -55,10 +55,9 @@ func (c *Client) Log(ctx context.Context, q LogQuery) (*LogReader, error) {
 // Attempt is the attempt whose log this is.
 func (l *LogReader) Attempt() int { return l.query.Attempt }
 
-// Offset is where in the log the next byte to be read stands.
+// Offset is the position of the next byte in the log.
 func (l *LogReader) Offset() int64 { return l.query.Offset }
 
-// Close ends it.
 func (l *LogReader) Close() error {
 	l.hangUp()
 	if l.err == nil {
@@ -87,7 +86,7 @@ func (l *LogReader) open(first bool) error {
 	}
 	if !first && (offset != l.query.Offset || l.query.Attempt != 0 && attempt != l.query.Attempt) {
 		reply.Body.Close()
-		return problem.Newf(problem.Refused, "", "the log is not the same any more: it cannot go on at byte %d", l.query.Offset)
+		return problem.Newf(problem.Refused, "", "the log has changed: it cannot be continued at byte %d", l.query.Offset)
 	}
 	l.reply = reply
 	l.query.Attempt, l.query.Offset, l.query.Lines = attempt, offset, 0
@@ -113,7 +112,7 @@ func (l *LogReader) Read(p []byte) (int, error) {
 			l.query.Offset += int64(n)
 			l.inLine = p[n-1] != '\n'
 			l.wait = firstRetry
-			return n, nil // an error comes again with the next read
+			return n, nil // the next read returns the error again
 		}
 		if err != nil {
 			l.ended(err)
@@ -122,7 +121,7 @@ func (l *LogReader) Read(p []byte) (int, error) {
 	return 0, l.err
 }
 
-// ended decides whether a connection's end is the log's.
+// ended decides whether the end of a connection is the end of the log.
 func (l *LogReader) ended(err error) {
 	mark := l.reply.Trailer.Get(headerLogEnd)
 	next, badNext := strconv.ParseInt(l.reply.Trailer.Get(headerLogNext), 10, 64)
@@ -151,10 +150,10 @@ func (l *LogReader) lost(err error) {
 	}
 }
 
-// reopen looks for the daemon until it is there or says no.
+// reopen tries to reconnect until the daemon answers or refuses.
 func (l *LogReader) reopen() error {
 	for {
-		if !l.atGap { // nothing was lost: there is nothing to wait for
+		if !l.atGap { // after a gap there is nothing to wait for
 			if err := Pause(l.ctx, l.wait); err != nil {
 				return err
 			}

@@ -7,13 +7,13 @@ import (
 	"net/url"
 )
 
-// Stats asks what the machine did.
+// Stats returns usage statistics.
 func (c *Client) Stats(ctx context.Context, q StatsQuery) (Stats, error) {
 	return call[Stats](ctx, c, http.MethodGet, "/v1/stats", q.values(), nil)
 }
 
-// Backup writes a copy of the daemon's store to w. An error means that what
-// was written is not whole.
+// Backup writes a copy of the daemon's store to w. An error means that the copy
+// is incomplete.
 func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 	reply, err := c.start(ctx, http.MethodPost, "/v1/backup", nil, nil, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// NewToken makes a token for remote access, with the rights of the caller.
+// NewToken creates a token for remote access, with the caller's permissions.
 func (c *Client) NewToken(ctx context.Context, r TokenRequest) (Token, error) {
 	return call[Token](ctx, c, http.MethodPost, "/v1/tokens", nil, r)
 }
@@ -36,7 +36,7 @@ func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	return call[[]Token](ctx, c, http.MethodGet, "/v1/tokens", nil, nil)
 }
 
-// RevokeToken makes a token worthless.
+// RevokeToken revokes a token.
 func (c *Client) RevokeToken(ctx context.Context, id string) error {
 	_, err := c.ask(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(id), nil, nil)
 	return err

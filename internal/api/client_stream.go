@@ -16,16 +16,15 @@ import (
 	"berth/internal/problem"
 )
 
-// Bounds of a stream of events, as a client sees it.
+// Limits of an event stream on the client's side.
 const (
 	maxEventBytes = 16 << 20
-	silence       = 50 * time.Second // three heartbeats that did not come
+	silence       = 50 * time.Second // three missed heartbeats
 )
 
 // Events calls fn with each event until ctx is done, fn fails or the daemon
-// refuses. When the daemon goes away it is looked for again, and the stream
-// goes on after the last event that had a number. The first connection must
-// succeed.
+// refuses. If the daemon goes away it reconnects and continues after the last
+// numbered event. The first connection must succeed.
 func (c *Client) Events(ctx context.Context, q EventQuery, fn func(Event) error) error {
 	s := &eventStream{c: c, query: q, fn: fn, wait: firstRetry}
 	for {
@@ -49,8 +48,8 @@ func (c *Client) Events(ctx context.Context, q EventQuery, fn func(Event) error)
 	}
 }
 
-// finalError is an error that ends a stream, whatever it is: the reader's own,
-// or what the daemon said last.
+// finalError is an error that ends a stream: the reader's own, or the daemon's
+// last word.
 type finalError struct{ err error }
 
 func (f *finalError) Error() string { return f.err.Error() }
@@ -111,7 +110,7 @@ func (s *eventStream) follow(ctx context.Context) error {
 	return errLost
 }
 
-// deliver passes one event on. However long its reader takes, that is not the
+// deliver passes on one event. The time its reader takes does not count as the
 // daemon's silence.
 func (s *eventStream) deliver(name, data string, watch *time.Timer) error {
 	switch name {
@@ -121,11 +120,11 @@ func (s *eventStream) deliver(name, data string, watch *time.Timer) error {
 	case eventError:
 		return &finalError{decodeProblem(http.StatusServiceUnavailable, problemType, []byte(data))}
 	default:
-		return nil // of a newer daemon
+		return nil // from a newer daemon
 	}
 	var event Event
 	if err := json.Unmarshal([]byte(data), &event); err != nil {
-		return &finalError{fmt.Errorf("understand an event of the daemon at %s: %w", s.c.place, err)}
+		return &finalError{fmt.Errorf("unexpected event from the daemon at %s: %w", s.c.place, err)}
 	}
 	s.wait = firstRetry
 	watch.Stop()
@@ -136,8 +135,8 @@ func (s *eventStream) deliver(name, data string, watch *time.Timer) error {
 	return nil
 }
 
-// Attach connects to the terminal of a job. What then goes to and fro is the
-// supervisor's protocol. Closing it, or the end of ctx, detaches.
+// Attach connects to the terminal of a job, with the supervisor's protocol.
+// Closing it, or the end of ctx, detaches.
 func (c *Client) Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {attachProtocol}}
 	reply, err := c.start(ctx, http.MethodPost, jobPath(id, "attach"), nil, nil, header)
@@ -147,7 +146,7 @@ func (c *Client) Attach(ctx context.Context, id string) (io.ReadWriteCloser, err
 	both, isBoth := reply.Body.(io.ReadWriteCloser)
 	if reply.StatusCode != http.StatusSwitchingProtocols || !isBoth {
 		reply.Body.Close()
-		return nil, problem.Newf(problem.Unable, "", "the daemon at %s does not attach", c.place)
+		return nil, problem.Newf(problem.Unable, "", "the daemon at %s cannot attach", c.place)
 	}
 	return &attached{ReadWriteCloser: both, unhook: context.AfterFunc(ctx, func() { both.Close() })}, nil
 }

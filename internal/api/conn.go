@@ -15,13 +15,12 @@ import (
 	"berth/internal/problem"
 )
 
-// conn is a connection and whose it is. It stays counted until it is closed,
-// whoever closes it.
+// conn is a connection and its owner. It is counted until it is closed.
 type conn struct {
 	net.Conn
-	peer  Peer // of a Unix socket; by TCP every request says it anew
+	peer  Peer // on a Unix socket; on TCP every request identifies itself
 	local bool // a Unix socket's: the kernel vouches for the peer
-	full  bool // over the user's limit: it is told so, and closed
+	full  bool // over the user's limit: it gets an error and is closed
 
 	release func()
 	once    sync.Once
@@ -38,7 +37,7 @@ func (c *conn) Close() error {
 
 type connKey struct{}
 
-// connContext makes a request know its connection.
+// connContext gives a request its connection.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if secure, isTLS := c.(*tls.Conn); isTLS {
 		c = secure.NetConn()
@@ -54,8 +53,7 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
-// unixListener asks the kernel who is at the other end of each connection,
-// once, and counts it.
+// unixListener asks the kernel for the peer of each connection and counts it.
 type unixListener struct {
 	net.Listener
 	limits Limits
@@ -88,7 +86,7 @@ func (l unixListener) Accept() (net.Conn, error) {
 	}
 }
 
-// tcpListener counts connections of callers nobody knows yet.
+// tcpListener counts connections of unidentified callers.
 type tcpListener struct {
 	net.Listener
 	limits Limits
@@ -119,13 +117,12 @@ func checkOwn(c net.Conn, socket string) error {
 		return err
 	}
 	if peer.UID != 0 && peer.UID != os.Geteuid() {
-		return problem.Newf(problem.Refused, "ask an administrator to remove it, or name a daemon with BERTH_SOCKET", "%s is not to be trusted: user %d listens there, not root", socket, peer.UID)
+		return problem.Newf(problem.Refused, "ask an administrator to remove it, or name a daemon with BERTH_SOCKET", "%s cannot be trusted: user %d listens there, not root", socket, peer.UID)
 	}
 	return nil
 }
 
-// peerOf is the kernel's word on who is at the other end: who connected, or
-// who made the socket listen.
+// peerOf asks the kernel who is at the other end: who connected, or who listens.
 func peerOf(c net.Conn) (Peer, error) {
 	socket, isUnix := c.(*net.UnixConn)
 	if !isUnix {

@@ -14,12 +14,12 @@ import (
 	"berth/internal/text"
 )
 
-// maxEnvironBytes bounds what of a submission is not its jobs: above all the
-// caller's environment. The kernel itself takes no more for a process.
+// maxEnvironBytes bounds a submission without its jobs: mostly the caller's
+// environment. The kernel accepts no more for a process.
 const maxEnvironBytes = 6 << 20
 
-// decode reads one JSON value from a body that holds nothing else. Keys that
-// do not exist are refused: a misspelt wish must not be dropped in silence.
+// decode reads one JSON value from a body with nothing else. Unknown keys are
+// refused: a misspelt option must not be ignored.
 func decode(body io.Reader, to any) error {
 	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
@@ -34,15 +34,14 @@ func atEnd(d *json.Decoder) error {
 		if p := transportProblem(err); p != nil {
 			return p
 		}
-		return problem.Newf(problem.Invalid, "", "the body holds more than one JSON value")
+		return problem.Newf(problem.Invalid, "", "expected one JSON value, found more")
 	}
 	return nil
 }
 
 // decodeSubmit reads a submission job by job, so that a big one is never in
-// memory twice and one job cannot be bigger than its limit. It is the one
-// request whose size matters: ten thousand jobs take some tens of
-// milliseconds.
+// memory twice and one job cannot exceed its limit. Speed matters here: ten
+// thousand jobs take some tens of milliseconds.
 func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 	var r SubmitRequest
 	gate := &gate{from: body}
@@ -58,9 +57,9 @@ func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 		if err != nil {
 			return r, decodeError("", err, nil)
 		}
-		key, _ := token.(string) // the decoder takes nothing else for a key
+		key, _ := token.(string) // the decoder accepts only strings as keys
 		if key == "jobs" && r.Jobs != nil {
-			err = problem.Newf(problem.Invalid, "", "jobs is there twice")
+			err = problem.Newf(problem.Invalid, "", "expected jobs once, found it twice")
 		} else if key == "jobs" {
 			r.Jobs, err = decodeSpecs(d, gate, l)
 		} else {
@@ -94,7 +93,7 @@ func decodeSpecs(d *json.Decoder, gate *gate, l Limits) ([]Spec, error) {
 				Hint: "send them in several requests", Err: errTooLarge}
 		}
 		if len(specs) == cap(specs) {
-			specs = slices.Grow(specs, max(64, len(specs))) // a spec is large to copy: seldom
+			specs = slices.Grow(specs, max(64, len(specs))) // a spec is expensive to copy, so grow rarely
 		}
 		specs = append(specs, Spec{})
 		if err := d.Decode(&specs[len(specs)-1]); err != nil {
@@ -123,19 +122,19 @@ func decodeMember(d *json.Decoder, r *SubmitRequest, key string) error {
 	return nil
 }
 
-// gate lets a decoder read only so far ahead of where it stands, so that what
-// is too big is refused before it is in memory: decoded JSON can take many
-// times the room of its text.
+// gate limits how far a decoder reads ahead, so that a value that is too big is
+// refused before it is in memory: decoded JSON can take many times the size of
+// its text.
 type gate struct {
 	from    io.Reader
 	what    string
-	job     int // where what is empty: it is the job of this number
+	job     int // if what is empty: the number of the job
 	most    int64
 	read    int64
 	allowed int64
 }
 
-// allow opens the gate for the next value.
+// allow permits the next value.
 func (g *gate) allow(d *json.Decoder, most int64, what string) {
 	g.what, g.most = what, most
 	g.allowed = d.InputOffset() + most
@@ -165,12 +164,12 @@ func opening(d *json.Decoder, want json.Delim) error {
 		if want == '[' {
 			kind = "an array"
 		}
-		return problem.Newf(problem.Invalid, "", "the request is no JSON of the right shape: %s is wanted", kind)
+		return problem.Newf(problem.Invalid, "", "expected the request to be JSON with %s here", kind)
 	}
 	return nil
 }
 
-// decodeError turns a decoder's error into words for whoever wrote the JSON.
+// decodeError turns a decoder's error into a message for the author of the JSON.
 func decodeError(where string, err error, t reflect.Type) error {
 	if p := transportProblem(err); p != nil {
 		return p
@@ -180,7 +179,7 @@ func decodeError(where string, err error, t reflect.Type) error {
 		if wrongType.Field != "" {
 			where += wrongType.Field + ": "
 		}
-		return problem.Newf(problem.Invalid, "", "%sa JSON %s does not belong there", where, text.Escape(wrongType.Value))
+		return problem.Newf(problem.Invalid, "", "%sa JSON %s is not allowed there", where, text.Escape(wrongType.Value))
 	}
 	if key, found := unknownKey(err); found {
 		return problem.Newf(problem.Invalid, suggest(key, keysOf(t)), "%sthere is no key %s", where, quoted(key))
@@ -191,15 +190,15 @@ func decodeError(where string, err error, t reflect.Type) error {
 	return problem.Newf(problem.Invalid, "", "%s%s", where, strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// transportProblem is the problem of a body that could not be read at all:
-// too large, or too slow. Nil for anything that is the JSON's own fault.
+// transportProblem is the problem of a body that was too large or too slow; nil
+// if the JSON itself is wrong.
 func transportProblem(err error) *problem.Problem {
 	p, _ := errors.AsType[*problem.Problem](err)
 	return p
 }
 
-// unknownKey picks the key out of the decoder's refusal, which has no type of
-// its own.
+// unknownKey extracts the key from the decoder's error, which has no type of its
+// own.
 func unknownKey(err error) (string, bool) {
 	text, found := strings.CutPrefix(err.Error(), "json: unknown field ")
 	if !found {
@@ -209,8 +208,8 @@ func unknownKey(err error) (string, bool) {
 	return key, err == nil
 }
 
-// keysOf lists the JSON keys of a struct, those of its struct fields too:
-// the decoder does not say how deep a key stood.
+// keysOf lists the JSON keys of a struct and of its struct fields: the decoder
+// does not say how deep a key was.
 func keysOf(t reflect.Type) []string {
 	var keys []string
 	if t == nil || t.Kind() != reflect.Struct {
@@ -228,8 +227,8 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// suggest is the hint that goes with an unknown key: the nearest known one if
-// it is near, and all of them.
+// suggest is the hint for an unknown key: the nearest known one if there is one,
+// or all of them.
 func suggest(key string, known []string) string {
 	if len(known) == 0 {
 		return ""
@@ -238,10 +237,10 @@ func suggest(key string, known []string) string {
 	if near := text.Nearest(key, known); near != "" {
 		return "did you mean " + near + "?"
 	}
-	return "known: " + strings.Join(slices.Compact(known), ", ")
+	return "the keys are " + strings.Join(slices.Compact(known), ", ")
 }
 
 func contains(list []string, word string) bool { return slices.Contains(list, word) }
 
-// quoted shows what a caller wrote, shortened and harmless.
+// quoted is a caller's text, shortened and safe to print.
 func quoted(written string) string { return text.Quote(written, 80) }

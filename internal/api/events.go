@@ -14,12 +14,12 @@ import (
 // The last event of a stream that the server ends; its data is a Problem.
 // Every other event has no name, so that a browser delivers it as a message.
 const (
-	eventEnd   = "end"   // the daemon is stopping: come back
-	eventError = "error" // it is of no use to come back
+	eventEnd   = "end"   // the daemon is stopping: reconnect
+	eventError = "error" // reconnecting would not help
 )
 
-// openingDelay is how long a Backend has to refuse before the stream counts
-// as begun.
+// openingDelay is how long a Backend has to refuse before the stream counts as
+// begun.
 const openingDelay = 20 * time.Millisecond
 
 func (x *exchange) getEvents() error {
@@ -32,10 +32,10 @@ func (x *exchange) getEvents() error {
 		return err
 	}
 	if last := x.r.Header.Get("Last-Event-ID"); last != "" {
-		// A browser that reconnects repeats its URL; the header is newer.
+		// A browser that reconnects repeats its URL, so the header is newer.
 		seq, err := strconv.ParseInt(last, 10, 64)
 		if err != nil || seq < 0 {
-			return problem.Newf(problem.Invalid, "", "Last-Event-ID: %s is no number of an event", quoted(last))
+			return problem.Newf(problem.Invalid, "", "Last-Event-ID: expected the number of an event, found %s", quoted(last))
 		}
 		q.Since = seq
 	}
@@ -52,7 +52,7 @@ func (x *exchange) getEvents() error {
 		defer close(flushed)
 		out.flushUntil(ctx, x.limits.Heartbeat)
 	}()
-	// The writer must not be used once the request is over.
+	// The writer must not be used after the request has ended.
 	settle := func() { cancel(); <-flushed }
 	defer settle()
 	err = x.backend.Events(ctx, x.caller, q, out.send)
@@ -60,7 +60,7 @@ func (x *exchange) getEvents() error {
 	switch {
 	case x.stopping.Err() != nil:
 		out.end(eventEnd, errStopping)
-	case out.err != nil || x.r.Context().Err() != nil: // nobody reads any more
+	case out.err != nil || x.r.Context().Err() != nil: // the caller is gone
 	case !x.w.started:
 		return err
 	case err != nil:
@@ -69,9 +69,8 @@ func (x *exchange) getEvents() error {
 	return nil
 }
 
-// eventWriter writes server-sent events. Events are collected until the
-// flusher comes round, so that a long history goes out in large pieces while
-// a single event goes out at once.
+// eventWriter writes server-sent events. They are buffered until the next flush,
+// so that a long history goes out in large blocks and a single event at once.
 type eventWriter struct {
 	mu     sync.Mutex
 	w      *replyWriter
@@ -101,7 +100,7 @@ func (e *eventWriter) send(event Event) error {
 	e.buffer.Write(data)
 	e.buffer.WriteString("\n\n")
 	if e.buffer.Len() > replyPiece {
-		return e.flush() // the reader's pace is the sender's
+		return e.flush() // slow the sender down to the reader's pace
 	}
 	select {
 	case e.dirty <- struct{}{}:
@@ -110,7 +109,7 @@ func (e *eventWriter) send(event Event) error {
 	return nil
 }
 
-// flush sends what was collected. The caller holds the lock.
+// flush sends the buffer. The caller holds the lock.
 func (e *eventWriter) flush() error {
 	if e.err == nil {
 		_, e.err = e.w.Write(e.buffer.Bytes())
@@ -125,7 +124,7 @@ func (e *eventWriter) flush() error {
 	return e.err
 }
 
-// flushUntil sends events as they come and, when none do, a sign of life.
+// flushUntil sends events as they come, and a heartbeat when there are none.
 func (e *eventWriter) flushUntil(ctx context.Context, heartbeat time.Duration) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
@@ -156,12 +155,12 @@ func (e *eventWriter) comment(text string) {
 	e.buffer.WriteString(": " + text + "\n\n")
 }
 
-// end says that the server ends the stream, not a broken line, and why.
+// end tells the client that the server ends the stream, and why.
 func (e *eventWriter) end(name string, why *problem.Problem) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.buffer.WriteString("event: " + name + "\ndata: ")
 	e.buffer.Write(encodeProblem(why)) // one line, with its end
 	e.buffer.WriteByte('\n')
-	_ = e.flush() // whoever does not hear it notices the closed connection
+	_ = e.flush() // a client that misses it sees the closed connection
 }

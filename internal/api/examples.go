@@ -7,8 +7,8 @@ import (
 	"berth/internal/reason"
 )
 
-// The examples of the description. They are values of the types themselves,
-// so that they cannot fall behind.
+// The examples of the API description. They are values of the types themselves,
+// so that they cannot drift.
 
 var exampleTime = time.Date(2026, 3, 1, 14, 2, 9, 0, time.UTC)
 
@@ -42,7 +42,7 @@ var (
 	exampleWhy  = Why{State: "queued", Story: exampleStory, ExpectedRun: exampleRun, ExpectedVRAM: exampleVRAM}
 
 	exampleStory = reason.Story{ID: "18", Position: 2, Queued: 3,
-		Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 paused",
+		Text: "needs 2 GPUs with 18432 MiB free; best now: gpu1 20000, gpu3 9000; gpu0 is paused",
 		Kind: reason.WaitsForGPUs, User: "ann", Needs: "2 GPUs with 18432 MiB each", Since: exampleTime,
 		Cards: []reason.CardStory{
 			{Card: reason.Card{GPU: 0, Name: "NVIDIA RTX 4090", Obstacle: reason.ObstaclePaused}, What: "paused"},
@@ -50,13 +50,13 @@ var (
 				What: "9000 MiB free, 9432 more needed", MissingMiB: 9432,
 				Runs: []reason.Run{{Holder: reason.Holder{ID: "17"}, User: "bob", Since: exampleTime, BudgetMiB: 15052, Low: exampleTime.Add(40 * time.Minute),
 					Mid: exampleTime.Add(50 * time.Minute), High: exampleTime.Add(70 * time.Minute), By: reason.ByHistory}}}},
-		Behind:     &reason.Behind{ID: "12", User: "bob", Priority: 5, First: reason.FirstPriority, Because: "its priority of 5 is higher"},
+		Behind:     &reason.Behind{ID: "12", User: "bob", Priority: 5, First: reason.FirstPriority, Because: "its priority (5) is higher"},
 		MaxBypassS: 86400, OldestSince: exampleTime,
 		Expected: &reason.Forecast{Now: exampleTime, Low: exampleTime.Add(40 * time.Minute), Mid: exampleTime.Add(100 * time.Minute),
 			High: exampleTime.Add(140 * time.Minute), Basis: reason.Basis{Running: 1, InFront: 1, History: 2}}}
 
 	exampleAct    = ActRequest{Action: ActCancel, Select: Select{Words: []string{"17"}}, GraceS: pointer(5.0)}
-	exampleActed  = ActReply{Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "is being ended"}}}
+	exampleActed  = ActReply{Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "is being stopped"}}}
 	exampleEdit   = EditRequest{Set: Spec{Priority: "5", VRAM: "20G"}}
 	exampleWait   = WaitRequest{Select: Select{Words: []string{"17"}}, TimeoutS: 30}
 	exampleWaited = WaitReply{Done: false, Jobs: []job.View{exampleView}}

@@ -16,7 +16,7 @@ import (
 	"berth/internal/problem"
 )
 
-// exchange is one request and its answer.
+// exchange is one request and its reply.
 type exchange struct {
 	*Server
 	route  *route
@@ -24,11 +24,11 @@ type exchange struct {
 	w      *replyWriter
 	caller Caller
 
-	drained bool // the body was read to its end
+	drained bool // the whole body was read
 }
 
-// serveAs serves one request of whoever identify says: the checks every
-// request passes, in order, and the one place where errors become answers.
+// serveAs serves one request: the checks that every request passes, in order,
+// and the one place where errors become replies.
 func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, identify func(context.Context) (Caller, error)) {
 	s.active.Add(1)
 	s.lastBusy.Store(time.Now().UnixNano())
@@ -38,16 +38,16 @@ func (s *Server) serveAs(w http.ResponseWriter, r *http.Request, identify func(c
 		s.active.Add(-1)
 	}()
 	defer x.survive()
-	// What net/http itself writes before and after the handler needs a
-	// deadline too, and not one that passed while a stream was silent.
+	// What net/http writes before and after the handler needs a deadline too,
+	// and not one that passed while a stream was silent.
 	defer func() { x.w.writeBy(time.Now().Add(s.limits.StallTimeout)) }()
 	x.w.writeBy(time.Now().Add(s.limits.StallTimeout))
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	if r.ContentLength != 0 {
-		// Whoever announces a body and keeps it back must not hold a
-		// connection, even where nobody wants to read it.
+		// A caller that announces a body and does not send it must not hold a
+		// connection, even if the body is not needed.
 		x.w.readBy(time.Now().Add(s.limits.StallTimeout))
 	}
 	if err := x.serve(identify); err != nil {
@@ -79,18 +79,17 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 	return nil
 }
 
-// crossOrigin refuses what a browser sends for another site.
+// crossOrigin refuses requests that a browser sends for another site.
 var crossOrigin = http.NewCrossOriginProtection()
 
 type exchangeKey struct{}
 
-// find is the mux's answer, without the redirects and pages that it has for
-// browsers.
+// find is the mux's answer without its redirects and pages for browsers.
 func (x *exchange) find() (http.Handler, error) {
 	switch x.r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete:
 	default:
-		return nil, &problem.Problem{Kind: problem.Invalid, What: "there is no method " + quoted(x.r.Method) + " here", Err: errNoMethod}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: "there is no method " + quoted(x.r.Method), Err: errNoMethod}
 	}
 	if len(x.r.URL.Path) > 1024 || path.Clean(x.r.URL.Path) != x.r.URL.Path {
 		return nil, noPath(x.r.URL.Path)
@@ -104,16 +103,16 @@ func (x *exchange) find() (http.Handler, error) {
 	if probe.status == http.StatusMethodNotAllowed {
 		allowed := strings.ReplaceAll(probe.Header().Get("Allow"), ", HEAD", "")
 		x.w.Header().Set("Allow", allowed)
-		return nil, &problem.Problem{Kind: problem.Invalid, What: x.r.Method + " does not work there", Hint: "allowed: " + allowed, Err: errNoMethod}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: "method " + x.r.Method + " is not allowed there", Hint: "allowed methods: " + allowed, Err: errNoMethod}
 	}
 	return nil, noPath(x.r.URL.Path)
 }
 
 func noPath(p string) error {
-	return problem.Newf(problem.NotFound, "GET /openapi.json lists what there is", "there is nothing at %s", quoted(p))
+	return problem.Newf(problem.NotFound, "GET /openapi.json lists the paths", "there is nothing at %s", quoted(p))
 }
 
-// headerProbe hears what a handler would answer.
+// headerProbe records what a handler would reply.
 type headerProbe struct {
 	header http.Header
 	status int
@@ -135,17 +134,17 @@ func (x *exchange) survive() {
 		return
 	}
 	if err, isError := cause.(error); isError && errors.Is(err, http.ErrAbortHandler) {
-		panic(cause) // the wish to break a reply off; net/http knows it
+		panic(cause) // net/http's way to abort a reply
 	}
 	x.log.Error("bug while serving a request", "method", x.r.Method, "path", quoted(x.r.URL.Path), "panic", cause, "stack", string(debug.Stack()))
 	if x.w.started {
-		panic(http.ErrAbortHandler) // what was sent must not look whole
+		panic(http.ErrAbortHandler) // the partial reply must not look complete
 	}
-	x.send(http.StatusInternalServerError, problemType, encodeProblem(&problem.Problem{Kind: problem.Unable, What: "berth made a mistake; the request may not have been done", Hint: "see the daemon's log"}))
+	x.send(http.StatusInternalServerError, problemType, encodeProblem(&problem.Problem{Kind: problem.Unable, What: "internal error; the request may not have been carried out", Hint: "see the daemon's log"}))
 }
 
-// problemOf is what a caller hears of an error. Only problems are shown;
-// anything else is logged, and the caller hears no internals.
+// problemOf is what a caller sees of an error. Only problems are shown; anything
+// else is logged, without internals for the caller.
 func (x *exchange) problemOf(err error) *problem.Problem {
 	p, ok := errors.AsType[*problem.Problem](err)
 	switch {
@@ -153,10 +152,10 @@ func (x *exchange) problemOf(err error) *problem.Problem {
 		return p
 	case x.stopping.Err() != nil:
 		return errStopping
-	case x.r.Context().Err() == nil: // else nobody is left to hear it
+	case x.r.Context().Err() == nil: // otherwise the caller is gone
 		x.log.Error("request failed", "method", x.r.Method, "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
 	}
-	return problem.Newf(problem.Unable, "see the daemon's log", "the daemon could not do it")
+	return problem.Newf(problem.Unable, "see the daemon's log", "the daemon failed to carry out the request")
 }
 
 // fail answers with an error.
@@ -164,14 +163,14 @@ func (x *exchange) fail(err error) {
 	p := x.problemOf(err)
 	status := statusOf(p)
 	if x.w.started {
-		x.log.Warn("reply broken off", "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
+		x.log.Warn("reply aborted", "path", quoted(x.r.URL.Path), "user", x.caller.Name, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 	if status == http.StatusUnauthorized {
 		x.w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if x.r.ContentLength != 0 && !x.drained {
-		x.w.Header().Set("Connection", "close") // the rest of the body is not worth reading
+		x.w.Header().Set("Connection", "close") // do not read the rest of the body
 	}
 	x.send(status, problemType, encodeProblem(p))
 }
@@ -198,7 +197,7 @@ func (x *exchange) reply(value any, err error) error {
 	return nil
 }
 
-// list makes sure that no jobs are an empty list, not null.
+// list makes an empty list of nil, so that JSON has no null.
 func list[T any](values []T) []T {
 	if values == nil {
 		return []T{}
@@ -209,7 +208,7 @@ func list[T any](values []T) []T {
 // params reads the query of the URL.
 func (x *exchange) params() (*params, error) { return newParams(x.r.URL.RawQuery) }
 
-// none refuses a query where there is nothing to ask.
+// none refuses a query where none is allowed.
 func (x *exchange) none() error {
 	p, err := x.params()
 	if err != nil {
@@ -218,7 +217,7 @@ func (x *exchange) none() error {
 	return p.done()
 }
 
-// id is the {id} of the path: short, and of harmless letters.
+// id is the {id} of the path: short, with safe characters.
 func (x *exchange) id() (string, error) {
 	id := x.r.PathValue("id")
 	ok := id != "" && len(id) <= 64
@@ -226,17 +225,17 @@ func (x *exchange) id() (string, error) {
 		ok = ok && (b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '.' || b == '@' || b == '~')
 	}
 	if !ok {
-		return "", problem.Newf(problem.NotFound, "", "%s is no id", quoted(id))
+		return "", problem.Newf(problem.NotFound, "", "expected an id, found %s", quoted(id))
 	}
 	return id, nil
 }
 
-// body is the request's, as far and as slow as it may be.
+// body is the request's body, limited in size and slowness.
 func (x *exchange) body(most int64) io.Reader {
 	return &bodyReader{x: x, most: most, began: time.Now()}
 }
 
-// bodyReader reads a body that must neither be too long nor come too slowly.
+// bodyReader reads a body that may be neither too long nor too slow.
 type bodyReader struct {
 	x     *exchange
 	most  int64
@@ -256,7 +255,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		return n, problem.Newf(problem.Invalid, "", "the request came too slowly")
 	case errors.Is(err, io.EOF):
 		b.x.drained = true
-		b.x.w.readBy(time.Time{}) // from here on the connection is only watched for its end
+		b.x.w.readBy(time.Time{}) // from now on only the end of the connection matters
 	}
 	return n, err
 }

@@ -7,15 +7,14 @@ import (
 	"berth/internal/keep"
 )
 
-// What stands for a job that ended without a status of its own.
+// The status of a job that ended without one of its own.
 const (
 	exitFailed  = 1
 	exitTimeout = 124
 )
 
-// ExitStatus is the status that stands for a job that is over, to whoever
-// waited for it: its own code, 128 and the signal's number, 124 for a timeout,
-// else 1.
+// ExitStatus is the exit status for a caller that waited for a job: the job's
+// own code, 128 plus the signal's number, 124 for a timeout, otherwise 1.
 func ExitStatus(v job.View) int {
 	if v.Outcome == nil {
 		return exitFailed

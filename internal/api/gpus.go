@@ -31,17 +31,17 @@ func (x *exchange) setPaused(paused bool) error {
 	return x.reply(card, err)
 }
 
-// index is the card that the path names.
+// index is the GPU that the path names.
 func (x *exchange) index() (int, error) {
 	text := x.r.PathValue("index")
 	index, err := strconv.Atoi(text)
 	if err != nil || index < 0 || index > maxGPU || len(text) > 4 {
-		return 0, problem.Newf(problem.NotFound, "", "%s is no index of a GPU", quoted(text))
+		return 0, problem.Newf(problem.NotFound, "", "expected the number of a GPU, found %s", quoted(text))
 	}
 	return index, nil
 }
 
-// Bounds on what may be asked about cards.
+// Bounds on requests about cards.
 const (
 	maxGPU         = 4096
 	maxReason      = 200 // bytes
@@ -61,10 +61,10 @@ func (x *exchange) postHealth() error {
 		return err
 	}
 	if r.Health != HealthOK && r.Health != HealthQuarantined {
-		return problem.Newf(problem.Invalid, "", "health: %s or %s is wanted, found %s", HealthOK, HealthQuarantined, quoted(r.Health))
+		return problem.Newf(problem.Invalid, "", "health: expected %s or %s, found %s", HealthOK, HealthQuarantined, quoted(r.Health))
 	}
 	if len(r.Reason) > maxReason {
-		return problem.Newf(problem.Invalid, "", "reason: at most %d bytes, found %d", maxReason, len(r.Reason))
+		return problem.Newf(problem.Invalid, "", "reason: expected at most %d bytes, found %d", maxReason, len(r.Reason))
 	}
 	card, err := x.backend.SetHealth(x.r.Context(), x.caller, index, r)
 	card.Jobs = list(card.Jobs)
@@ -90,7 +90,7 @@ func (x *exchange) postRelease() error {
 		return err
 	}
 	if r.ForS < 0 || r.ForS > int64(longestRelease/time.Second) || r.End && r.ForS != 0 {
-		return problem.Newf(problem.Invalid, "", "for_s: 1 to %d seconds, and not together with end", int64(longestRelease/time.Second))
+		return problem.Newf(problem.Invalid, "", "for_s: expected 1 to %d seconds, without end", int64(longestRelease/time.Second))
 	}
 	if r.ForS == 0 && !r.End {
 		r.ForS = int64(usualRelease / time.Second)

@@ -2,16 +2,16 @@ package api
 
 import "time"
 
-// GPU is a card, or a part of a partitioned card, as it was last read. What
-// is not known is null, or left out where it is text.
+// GPU is a card, or a part of a partitioned card, as last read. Unknown values
+// are null, or left out if they are text.
 type GPU struct {
 	Index       int    `json:"index"`
-	DriverIndex int    `json:"driver_index" doc:"what the driver calls it now; another than index where a card before it was lost"`
+	DriverIndex int    `json:"driver_index" doc:"the driver's number for it now; differs from index after a GPU before it was lost"`
 	UUID        string `json:"uuid"`
 	Name        string `json:"name"`
 	BusID       string `json:"bus_id,omitempty"`
 	Minor       *int   `json:"minor" doc:"of /dev/nvidiaN"`
-	Parent      *int   `json:"parent,omitempty" doc:"the card that this is a part of (MIG)"`
+	Parent      *int   `json:"parent,omitempty" doc:"the GPU that this is a part of (MIG)"`
 	Profile     string `json:"profile,omitempty" doc:"of a part: 1g.10gb"`
 
 	TotalMiB    int64    `json:"total_mib"`
@@ -19,7 +19,7 @@ type GPU struct {
 	FreeMiB     int64    `json:"free_mib"`
 	ReservedMiB int64    `json:"reserved_mib"`
 	ForeignMiB  int64    `json:"foreign_mib"`
-	BudgetMiB   int64    `json:"budget_mib" doc:"promised to jobs on it"`
+	BudgetMiB   int64    `json:"budget_mib" doc:"memory allocated to jobs on it"`
 	Util        *float64 `json:"util" doc:"percent; null: not known"`
 
 	TemperatureC *float64 `json:"temperature_c"`
@@ -31,25 +31,25 @@ type GPU struct {
 	ECCUncorrected *int64 `json:"ecc_uncorrected" doc:"since the driver was loaded"`
 	ECCCorrected   *int64 `json:"ecc_corrected" doc:"since the driver was loaded"`
 	RowsRemapped   *int64 `json:"rows_remapped"`
-	RowsPending    bool   `json:"rows_pending" doc:"rows of its memory will be remapped at the next reset"`
+	RowsPending    bool   `json:"rows_pending" doc:"memory rows will be remapped at the next reset"`
 	RowsFailed     bool   `json:"rows_failed" doc:"a row could not be remapped"`
 	RecoveryAction string `json:"recovery_action,omitempty" doc:"what the driver asks for: none, reset, reboot, drain, drain and reset, recover the fabric, bus reset"`
 
 	NUMA  *int           `json:"numa"`
 	CPUs  string         `json:"cpus,omitempty" doc:"the CPUs next to it: 0-7,16-23"`
-	Links map[string]int `json:"links,omitempty" doc:"NVLinks to other cards, by their index"`
+	Links map[string]int `json:"links,omitempty" doc:"number of NVLinks to other GPUs, by their index"`
 
 	Health       string    `json:"health" enum:"ok,suspect,quarantined"`
 	HealthReason string    `json:"health_reason,omitempty"`
 	HealthSince  time.Time `json:"health_since,omitzero"`
-	HealthBy     string    `json:"health_by,omitempty" doc:"the person who said so"`
+	HealthBy     string    `json:"health_by,omitempty" doc:"the administrator who set it"`
 	LastXid      *GPUXid   `json:"last_xid,omitempty"`
 
 	Paused      bool       `json:"paused"`
 	PausedBy    string     `json:"paused_by,omitempty"`
 	Stale       bool       `json:"stale"`
 	StaleReason string     `json:"stale_reason,omitempty" doc:"why there is no newer reading"`
-	LetGoUntil  *time.Time `json:"let_go_until,omitempty" doc:"the driver is let go of until then, as asked"`
+	LetGoUntil  *time.Time `json:"let_go_until,omitempty" doc:"the driver is released until then"`
 	ReadAt      time.Time  `json:"read_at,omitzero"`
 
 	Jobs      []GPUJob     `json:"jobs"`
@@ -63,66 +63,66 @@ type GPUJob struct {
 	User      string     `json:"user"`
 	UsedMiB   *int64     `json:"used_mib"`
 	PeakMiB   *int64     `json:"peak_mib"`
-	Util      *float64   `json:"util" doc:"its part of the card's time, percent; null: not known"`
-	IdleSince *time.Time `json:"idle_since" doc:"since when it holds memory and does not use its cards; null: it uses them, or that is not known"`
+	Util      *float64   `json:"util" doc:"its part of the GPU's time, percent; null: not known"`
+	IdleSince *time.Time `json:"idle_since" doc:"since when it has held memory without using its GPUs; null: it uses them, or that is not known"`
 	Share     float64    `json:"share,omitempty"`
 	Other     bool       `json:"other,omitempty" doc:"held by another berth on this machine"`
 }
 
-// GPUProcess is a process on a card. The name is the short one that the
-// kernel keeps: arguments may hold what is nobody else's to see.
+// GPUProcess is a process on a card. The name is the kernel's short one:
+// arguments may be private.
 type GPUProcess struct {
 	PID      int    `json:"pid"`
 	User     string `json:"user,omitempty"`
 	Command  string `json:"command,omitempty" doc:"the short name"`
 	UsedMiB  *int64 `json:"used_mib"`
-	Graphics bool   `json:"graphics" doc:"it draws and does not compute"`
-	Job      string `json:"job,omitempty" doc:"whose it is; empty: no job's"`
+	Graphics bool   `json:"graphics" doc:"it uses graphics only, no compute"`
+	Job      string `json:"job,omitempty" doc:"the job it belongs to; empty: an external process"`
 }
 
-// GPUXid is what the driver last said of an error on a card.
+// GPUXid is the last error that the driver reported for a card.
 type GPUXid struct {
 	Code int       `json:"code"`
 	At   time.Time `json:"at"`
 	Text string    `json:"text,omitempty"`
 }
 
-// The states a person may put a card in.
+// The health an administrator may set.
 const (
 	HealthOK          = "ok"
 	HealthQuarantined = "quarantined"
 )
 
-// HealthRequest is a person's word on a card.
+// HealthRequest sets a card's health.
 type HealthRequest struct {
 	Health string `json:"health" enum:"ok,quarantined"`
 	Reason string `json:"reason,omitempty" doc:"at most 200 bytes"`
 }
 
-// CardQuery is a window of what happened to the cards.
+// CardQuery selects events of the cards.
 type CardQuery struct {
 	GPU   *int
 	Since *time.Time
 	Limit int
 }
 
-// CardEvent is one thing that happened to a card, or to all.
+// CardEvent is one event of a card, or of all.
 type CardEvent struct {
 	At   time.Time `json:"at"`
 	GPU  *int      `json:"gpu" doc:"null: all of them"`
-	By   string    `json:"by,omitempty" doc:"the person who did it"`
+	By   string    `json:"by,omitempty" doc:"the user who did it"`
 	Text string    `json:"text"`
 }
 
-// ReleaseRequest asks to let go of the driver, or to take hold of it again.
+// ReleaseRequest releases the driver, or opens it again.
 type ReleaseRequest struct {
 	ForS  int64 `json:"for_s,omitempty" doc:"seconds; 0: 600; at most a day"`
-	End   bool  `json:"end,omitempty" doc:"take hold of it again"`
-	Force bool  `json:"force,omitempty" doc:"also while jobs are on the cards"`
+	End   bool  `json:"end,omitempty" doc:"open it again"`
+	Force bool  `json:"force,omitempty" doc:"even while jobs run on the GPUs"`
 }
 
-// Released says whether the driver is let go of.
+// Released says whether the driver is released.
 type Released struct {
-	Until *time.Time `json:"until" doc:"null: it is not let go of"`
-	Note  string     `json:"note,omitempty" doc:"why there is nothing to let go of"`
+	Until *time.Time `json:"until" doc:"null: it is not released"`
+	Note  string     `json:"note,omitempty" doc:"why there is nothing to release"`
 }

@@ -13,13 +13,14 @@ import (
 // maxSecretBytes bounds a token.
 const maxSecretBytes = 512
 
-// serveUnix serves a request whose caller the kernel named.
+// serveUnix serves a request whose caller the kernel identified.
 func (s *Server) serveUnix(w http.ResponseWriter, r *http.Request) {
 	s.serveAs(w, r, func(ctx context.Context) (Caller, error) { return s.socketCaller(ctx, connOf(ctx)) })
 }
 
-// socketCaller is who is at the other end of a Unix socket. The answer is
-// kept for a while: a connection stays its user's, but rights may change.
+// socketCaller is the user at the other end of a Unix socket. The answer is
+// cached for a short time: the user of a connection stays the same, but
+// permissions may change.
 func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,14 +35,14 @@ func (s *Server) socketCaller(ctx context.Context, c *conn) (Caller, error) {
 	return caller, nil
 }
 
-// tokenCaller is whose token a request carries. It is asked anew each time,
-// so that a revoked token is worth nothing at once.
+// tokenCaller is the owner of a request's token. It is checked every time, so
+// that a revoked token stops working at once.
 func (s *Server) tokenCaller(ctx context.Context, r *http.Request) (Caller, error) {
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret = strings.TrimSpace(secret)
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecretBytes {
-		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: "a token is needed here",
-			Hint: "make one with `berth token create` and send it as Authorization: Bearer …", Err: errNoToken}
+		return Caller{}, &problem.Problem{Kind: problem.Forbidden, What: "this address needs a token",
+			Hint: "create one with `berth token create` and send it as Authorization: Bearer …", Err: errNoToken}
 	}
 	caller, err := s.backend.Identify(ctx, Peer{UID: -1, GID: -1, Secret: secret})
 	p, ok := errors.AsType[*problem.Problem](err)

@@ -56,7 +56,7 @@ func (x *exchange) postAct() error {
 		return err
 	}
 	if !contains([]string{ActCancel, ActHold, ActRelease, ActRequeue}, r.Action) {
-		return problem.Newf(problem.Invalid, "known: cancel, hold, release, requeue", "there is no action %s", quoted(r.Action))
+		return problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release or requeue, found %s", quoted(r.Action))
 	}
 	if err := r.Select.check(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (x *exchange) postWait() error {
 		return err
 	}
 	if r.TimeoutS < 0 {
-		return problem.Newf(problem.Invalid, "", "timeout_s is negative")
+		return problem.Newf(problem.Invalid, "", "timeout_s: expected 0 or more, found a negative number")
 	}
 	if longest := x.limits.WaitTimeout.Seconds(); r.TimeoutS == 0 || r.TimeoutS > longest {
 		r.TimeoutS = longest
@@ -119,21 +119,21 @@ func (x *exchange) getStats() error {
 	return x.reply(stats, err)
 }
 
-// postBackup streams. Where it breaks off, the reply is not whole, and the
-// client knows.
+// postBackup streams. If it fails half way, the reply is cut off, and the client
+// notices.
 func (x *exchange) postBackup() error {
 	x.w.Header().Set("Content-Type", "application/octet-stream")
 	return x.backend.Backup(x.r.Context(), x.caller, x.w)
 }
 
-// check refuses a selection that says nothing, which must never mean
-// everything, and bounds the rest.
+// check refuses an empty selection, which must never mean everything, and bounds
+// the rest.
 func (s Select) check() error {
 	if len(s.Words) == 0 && !s.All && s.Name == "" && s.User == "" && len(s.States) == 0 {
 		return problem.Newf(problem.Invalid, "give ids, or all, name, user or states", "no job is selected")
 	}
 	if len(s.Words) > 10*maxQueryValues || len(s.States) > maxQueryValues {
-		return &problem.Problem{Kind: problem.TooMuch, What: "too many words select jobs", Hint: "use ranges: 1-3,7", Err: errTooLarge}
+		return &problem.Problem{Kind: problem.TooMuch, What: "too many ids", Hint: "use ranges: 1-3,7", Err: errTooLarge}
 	}
 	return nil
 }

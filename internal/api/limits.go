@@ -21,21 +21,20 @@ type Limits struct {
 	TCPConnections  int // of everyone by TCP: 512
 	UserStreams     int // events, followed logs, attached terminals and waits of one user: 64
 	RootStreams     int // of root: 1024
-	UserHeavy       int // submissions and lists of one user that are worked on at once, the rest wait: 4
+	UserHeavy       int // concurrent submissions and lists of one user, the rest wait: 4
 
 	HeaderTimeout time.Duration // 10 s
-	IdleTimeout   time.Duration // a connection that asks nothing: 2 min
+	IdleTimeout   time.Duration // an idle connection: 2 min
 	StallTimeout  time.Duration // a caller that neither reads nor writes: 30 s
 	Heartbeat     time.Duration // on a silent stream of events: 15 s
-	Recheck       time.Duration // how long a connection's rights stay as they were: 1 min
+	Recheck       time.Duration // how long a connection's permissions are cached: 1 min
 	WaitTimeout   time.Duration // the longest wait for jobs to end: 60 s
 }
 
-// minBytesPerSecond is how slowly a body may come.
+// minBytesPerSecond is the slowest allowed body.
 const minBytesPerSecond = 32 << 10
 
-// spareConnections are what a user may have beyond the limit, to be told that
-// it was reached.
+// spareConnections are connections beyond the limit, which get an error.
 const spareConnections = 8
 
 func (l Limits) withDefaults() Limits {
@@ -67,14 +66,14 @@ func orDefault[T comparable](value *T, otherwise T) {
 	}
 }
 
-// tally counts what each user holds. Users that hold nothing take no room.
+// tally counts what each user holds. Users that hold nothing take no memory.
 type tally struct {
 	mu    sync.Mutex
 	held  map[int]int
 	total int
 }
 
-// take counts one more unless the user, or all together, have most or more.
+// take adds one, unless the user or all users together are at the limit.
 func (t *tally) take(uid, most, mostOfAll int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +103,8 @@ func (t *tally) of(uid int) int {
 	return t.held[uid]
 }
 
-// turns lets a few of each user's requests through at a time. The rest wait
-// before anything of them is in memory.
+// turns admits a few requests per user at a time. The rest wait before any of
+// them is in memory.
 type turns struct {
 	mu    sync.Mutex
 	lanes map[int]*lane
@@ -113,10 +112,10 @@ type turns struct {
 
 type lane struct {
 	slots chan struct{}
-	users int // requests that wait or work; none: the lane goes
+	users int // requests that wait or run; at 0 the lane is deleted
 }
 
-// take waits for a turn. The caller gives it back with the function.
+// take waits for a turn. The caller returns it with the function.
 func (t *turns) take(ctx context.Context, uid, most int) (func(), error) {
 	t.mu.Lock()
 	if t.lanes == nil {

@@ -65,7 +65,7 @@ func TestWhoeverDribblesIsCutOff(t *testing.T) {
 		{"half a header", "GET /v1/status HTTP/1.1\r\nHo", ""},
 		{"half a body", "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"jobs\":", "the request came too slowly"},
 		{"half a chunk", "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{", "the request came too slowly"},
-		{"a body nobody wants", "GET /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "takes no body"},
+		{"a body nobody wants", "GET /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "must not have a body"},
 		{"a body nobody wants where nothing is", "GET /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "there is nothing"},
 		{"a connection that asks once", "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"},
 	} {

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errInUse says that a living daemon listens there already.
+// errInUse means that a running daemon listens there.
 var errInUse = errors.New("another daemon listens there")
 
-// backlog is how many callers may knock before they are let in.
+// backlog is how many callers may wait to be accepted.
 const backlog = 4096
 
-// Listen makes the daemon's socket. What a dead daemon left there is
-// replaced, a living one's refused (errInUse), and anything that is no socket
-// left alone. The socket is bound beside its place and moved there, so that
-// nobody ever finds it with other rights than mode, or not yet listening.
+// Listen makes the daemon's socket. It replaces the socket of a dead daemon,
+// refuses if a daemon is running (errInUse), and leaves any other file alone.
+// The socket is bound under another name and then moved, so that clients never
+// find it with other permissions than mode, or not yet listening.
 //
-// A missing parent directory is made: private (0700) for a private socket.
+// A missing parent directory is created: private (0700) for a private socket.
 func Listen(socket string, mode os.FileMode) (net.Listener, error) {
 	parent := filepath.Dir(socket)
 	parentMode := os.FileMode(0o755)
@@ -32,7 +32,7 @@ func Listen(socket string, mode os.FileMode) (net.Listener, error) {
 		parentMode = 0o700
 	}
 	if err := os.MkdirAll(parent, parentMode); err != nil {
-		return nil, fmt.Errorf("make a place for the socket: %w", err)
+		return nil, fmt.Errorf("create the socket's directory: %w", err)
 	}
 	dir, err := unix.Open(parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,8 +66,8 @@ func Listen(socket string, mode os.FileMode) (net.Listener, error) {
 	return &listener{UnixListener: inner, socket: socket, dir: dir, inode: inode}, nil
 }
 
-// checkPlace says whether the socket's place is free: empty, or a dead
-// daemon's.
+// checkPlace reports whether the path is free: it does not exist, or a dead
+// daemon left it.
 func checkPlace(dir int, socket string) error {
 	var stat unix.Stat_t
 	err := unix.Fstatat(dir, filepath.Base(socket), &stat, unix.AT_SYMLINK_NOFOLLOW)
@@ -77,7 +77,7 @@ func checkPlace(dir int, socket string) error {
 	case err != nil:
 		return fmt.Errorf("look at %s: %w", socket, err)
 	case stat.Mode&unix.S_IFMT != unix.S_IFSOCK:
-		return fmt.Errorf("listen at %s: something that is no socket is in the way", socket)
+		return fmt.Errorf("listen at %s: expected a socket or nothing, found another kind of file", socket)
 	}
 	c, err := dialSocket(context.Background(), socket)
 	switch {
@@ -92,7 +92,7 @@ func checkPlace(dir int, socket string) error {
 	return fmt.Errorf("listen at %s: cannot tell whether a daemon is there: %w", socket, err)
 }
 
-// bindAt makes a listening socket with its final rights: nobody can connect
+// bindAt makes a listening socket with its final permissions: no one can connect
 // between bind and listen.
 func bindAt(dir int, name string, mode os.FileMode) (*net.UnixListener, uint64, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -111,11 +111,11 @@ func bindAt(dir int, name string, mode os.FileMode) (*net.UnixListener, uint64, 
 		}
 	}()
 	if err := unix.Fchmodat(dir, name, uint32(mode.Perm()), 0); err != nil {
-		return nil, 0, fmt.Errorf("set rights: %w", err)
+		return nil, 0, fmt.Errorf("set permissions: %w", err)
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstatat(dir, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, 0, fmt.Errorf("look at it: %w", err)
+		return nil, 0, fmt.Errorf("stat socket: %w", err)
 	}
 	if err := unix.Listen(fd, backlog); err != nil {
 		return nil, 0, fmt.Errorf("listen: %w", err)
@@ -129,7 +129,7 @@ func bindAt(dir int, name string, mode os.FileMode) (*net.UnixListener, uint64, 
 }
 
 // listener removes its socket when it is closed, unless another daemon has
-// taken the place since.
+// replaced it.
 type listener struct {
 	*net.UnixListener
 	socket string
@@ -145,7 +145,7 @@ func (l *listener) Close() error {
 		var stat unix.Stat_t
 		base := filepath.Base(l.socket)
 		if unix.Fstatat(l.dir, base, &stat, unix.AT_SYMLINK_NOFOLLOW) == nil && stat.Ino == l.inode {
-			_ = unix.Unlinkat(l.dir, base, 0) // a stale socket is replaced next time
+			_ = unix.Unlinkat(l.dir, base, 0) // a stale socket is replaced at the next start
 		}
 		unix.Close(l.dir)
 	})

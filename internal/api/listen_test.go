@@ -72,7 +72,7 @@ func TestWhatIsAtTheSocketsPlace(t *testing.T) {
 
 	file := filepath.Join(dir, "file.sock")
 	testkit.Must(t, os.WriteFile(file, []byte("mine"), 0o600))
-	if _, err := Listen(file, 0o600); err == nil || !strings.Contains(err.Error(), "no socket is in the way") {
+	if _, err := Listen(file, 0o600); err == nil || !strings.Contains(err.Error(), "expected a socket or nothing") {
 		t.Errorf("a file: %v", err)
 	}
 	link := filepath.Join(dir, "link.sock")

@@ -10,9 +10,9 @@ import (
 	"berth/internal/problem"
 )
 
-// The headers of a log. The last two are trailers: a log that a daemon went
-// down under has none, one that it had to leave says stopping, and one in
-// pieces says where the next piece begins.
+// The headers of a log. The last two are trailers: a log cut off by a crash of
+// the daemon has none, one that the daemon had to leave says stopping, and one
+// in pieces says where the next piece begins.
 const (
 	headerLogAttempt = "Berth-Log-Attempt"
 	headerLogOffset  = "Berth-Log-Offset"
@@ -40,7 +40,7 @@ func (x *exchange) getLog() error {
 		return err
 	}
 	if q.Lines > 0 && q.Offset != 0 {
-		return problem.Newf(problem.Invalid, "", "lines and offset exclude one another")
+		return problem.Newf(problem.Invalid, "", "expected lines or offset, found both")
 	}
 	ctx, done, err := x.stream()
 	if err != nil {
@@ -52,7 +52,7 @@ func (x *exchange) getLog() error {
 		return err
 	}
 	defer log.Close()
-	// A reader that waits for more may not look at its context.
+	// A reader that waits for more may not watch its context.
 	defer context.AfterFunc(ctx, func() { log.Close() })()
 
 	header := x.w.Header()
@@ -70,9 +70,9 @@ func (x *exchange) getLog() error {
 	return nil
 }
 
-// copyLog sends the log as it comes and says how it ended. In pieces it ends
-// at a gap and says where to go on, so that whoever counts bytes counts only
-// the log's own; otherwise a mark stands in the gap's place.
+// copyLog sends the log as it grows and says how it ended. With pieces it ends
+// at a gap and says where to continue, so that byte counts include only the
+// log's own; otherwise a line marks the gap.
 func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end, next string) {
 	buffer := make([]byte, 32<<10)
 	inLine := false
@@ -91,13 +91,13 @@ func (x *exchange) copyLog(ctx context.Context, log io.Reader, pieces bool) (end
 			x.sendLog([]byte(gap.mark(inLine)))
 			inLine = false
 		case x.stopping.Err() != nil, errors.Is(err, context.Canceled) && ctx.Err() == nil:
-			return logEndStopping, "" // the backend may leave a moment before the server does
+			return logEndStopping, "" // the backend may stop a moment before the server
 		case errors.Is(err, io.EOF) && ctx.Err() == nil:
 			return logEndComplete, ""
 		case ctx.Err() != nil:
 			panic(http.ErrAbortHandler)
 		default:
-			x.log.Error("log cannot be read", "user", x.caller.Name, "path", quoted(x.r.URL.Path), "error", err)
+			x.log.Error("cannot read a log", "user", x.caller.Name, "path", quoted(x.r.URL.Path), "error", err)
 			return logEndFailed, ""
 		}
 	}
@@ -109,6 +109,6 @@ func (x *exchange) sendLog(part []byte) {
 		err = x.w.flush()
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // it stopped reading; what it has is not whole
+		panic(http.ErrAbortHandler) // the caller stopped reading; its copy is incomplete
 	}
 }

@@ -148,7 +148,7 @@ func TestALogThatChangedIsNotGoneOnWith(t *testing.T) {
 	s.kill()
 	serveAt(t, socket, moved{f}, Limits{})
 	_, err = io.ReadAll(log)
-	wantProblem(t, err, problem.Refused, "the log is not the same any more: it cannot go on at byte 6")
+	wantProblem(t, err, problem.Refused, "the log has changed: it cannot be continued at byte 6")
 }
 
 // moved is a backend whose logs begin elsewhere than asked.

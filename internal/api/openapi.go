@@ -17,8 +17,8 @@ import (
 type doc struct {
 	id, tag, summary, about string
 	params, headers         []param
-	request, reply          any    // examples; their types are the schemas
-	media, text             string // a reply that is no JSON, and an example of it
+	request, reply          any    // examples, whose types are the schemas
+	media, text             string // a reply that is not JSON, and an example of it
 	status                  int    // of a reply without a body
 	kinds                   []problem.Kind
 	hidden                  bool
@@ -57,17 +57,17 @@ func (x *exchange) getOpenAPIYAML() error {
 	return nil
 }
 
-// describe builds the description. It takes some milliseconds, and is asked
-// for so seldom that nobody keeps it.
+// describe builds the description. It takes some milliseconds and is requested
+// too rarely to be cached.
 func describe(version string) *huma.OpenAPI {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	document := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "berth", Version: version,
-			Description: "The daemon's API. On its Unix socket the kernel says who calls; by TCP every request needs a token. " +
-				"Within /v1 keys may be added to replies, and none is renamed, removed, or changes its type."},
+			Description: "The daemon's API. On its Unix socket the kernel identifies the caller; over TCP every request needs a token. " +
+				"Within /v1, keys may be added to replies, but none is renamed, removed or changes its type."},
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"token": {Type: "http", Scheme: "bearer", Description: "by TCP; on the Unix socket nothing is needed"},
+			"token": {Type: "http", Scheme: "bearer", Description: "for TCP; the Unix socket needs none"},
 		}},
 		Security: []map[string][]string{{}, {"token": {}}},
 	}
@@ -137,9 +137,9 @@ func (d doc) response(schemas huma.Registry) *huma.Response {
 // exampleProblems are one of each kind.
 var exampleProblems = map[problem.Kind]*problem.Problem{
 	problem.Invalid:   problem.Newf(problem.Invalid, "did you mean gpus?", `jobs[0]: there is no key "gpu"`),
-	problem.Refused:   problem.Newf(problem.Refused, "lower gpus", "job asks for 12 GPUs; this machine has 8"),
+	problem.Refused:   problem.Newf(problem.Refused, "lower gpus", "asks for 12 GPUs; this machine has 8"),
 	problem.NotFound:  problem.Newf(problem.NotFound, "", "there is no job 99"),
-	problem.Forbidden: problem.Newf(problem.Forbidden, "", "job 17 is ann's"),
+	problem.Forbidden: problem.Newf(problem.Forbidden, "", "job 17 belongs to ann"),
 	problem.TooMuch:   problem.Newf(problem.TooMuch, "end some of them first", "too many streams"),
 	problem.Unable:    problem.Newf(problem.Unable, "free some space and try again", "the disk is full"),
 }
@@ -160,9 +160,9 @@ func (p param) schema() *huma.Schema {
 	return &huma.Schema{Type: p.kind}
 }
 
-// loosen makes the generated schemas say what is true: replies may get new
-// keys, requests may not have unknown ones, what Go writes as null may be
-// null, and a job's keys are what the table of fields says.
+// loosen corrects the generated schemas: replies may get new keys, requests may
+// not have unknown ones, what Go writes as null may be null, and the keys of a
+// job are described by the table of fields.
 func loosen(schemas huma.Registry) {
 	requests := []string{"SubmitRequest", "Spec", "ActRequest", "EditRequest", "WaitRequest", "Select", "TokenRequest"}
 	for name, schema := range schemas.Map() {

@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 )
 
-// rawPage is a page of jobs of which only the frame was read.
+// rawPage is a page of jobs that are not decoded.
 type rawPage struct {
 	inside []byte // the jobs, with commas between
 	count  int
 	next   string
 }
 
-// splitPage takes a page apart without reading its jobs, which are passed on
-// as they are. A page as the server writes it, with the jobs first, is gone
-// through once; any other goes through a real decoder.
+// splitPage separates a page from its jobs, which are passed on undecoded. A
+// page as the server writes it, with the jobs first, is scanned once; any other
+// goes through a real decoder.
 func splitPage(data []byte) (rawPage, error) {
 	var frame struct {
 		Jobs []json.RawMessage `json:"jobs"`
@@ -43,8 +43,8 @@ func splitPage(data []byte) (rawPage, error) {
 	return page, nil
 }
 
-// arrayEnd finds the bracket that closes an array, whose opening one has been
-// passed, and counts the values before it. Without one it returns -1.
+// arrayEnd finds the bracket that closes an array after its opening one, and
+// counts the values before it; -1: there is none.
 func arrayEnd(data []byte) (end, count int) {
 	depth, empty := 0, true
 	for i := 0; i < len(data); i++ {

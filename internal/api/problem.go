@@ -14,17 +14,17 @@ import (
 // problemType is the media type of an error.
 const problemType = "application/problem+json"
 
-// maxProblemBytes bounds what of a problem travels: it may quote its request.
+// maxProblemBytes bounds a problem on the wire: it may quote its request.
 const maxProblemBytes = 4096
 
-// errTooLarge marks problems about the size of one message, so that they are
-// told apart from those about how many there are.
+// errTooLarge marks problems about the size of one message, as opposed to the
+// number of messages.
 var errTooLarge = errors.New("too large")
 
-// errNoToken marks a caller that nobody vouches for.
+// errNoToken marks an unidentified caller.
 var errNoToken = errors.New("no valid token")
 
-// errNoMethod marks a path that exists for other methods only.
+// errNoMethod marks a path that exists only for other methods.
 var errNoMethod = errors.New("no such method")
 
 // statusOf is the HTTP status that goes with a problem.
@@ -52,8 +52,7 @@ func statusOf(p *problem.Problem) int {
 	return http.StatusServiceUnavailable
 }
 
-// kindOf is the kind that most likely goes with a status, for answers that
-// did not come from a berth.
+// kindOf is the likely kind for a status, for replies that are not berth's.
 func kindOf(status int) problem.Kind {
 	switch status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed:
@@ -70,7 +69,7 @@ func kindOf(status int) problem.Kind {
 	return problem.Unable
 }
 
-// encodeProblem is the problem as it travels.
+// encodeProblem is the problem as it is sent.
 func encodeProblem(p *problem.Problem) []byte {
 	safe := problem.Problem{Kind: p.Kind, What: bounded(p.What), Hint: bounded(p.Hint)}
 	data, err := json.Marshal(safe)
@@ -80,8 +79,8 @@ func encodeProblem(p *problem.Problem) []byte {
 	return append(data, '\n')
 }
 
-// decodeProblem reads an answer that is no success. What did not come from a
-// berth, a proxy's page for one, is told by its status alone.
+// decodeProblem reads an error reply. One that is not berth's, such as a proxy's
+// page, is described by its status alone.
 func decodeProblem(status int, contentType string, body []byte) *problem.Problem {
 	var p problem.Problem
 	if strings.HasPrefix(contentType, problemType) && json.Unmarshal(body, &p) == nil && p.What != "" {
@@ -95,7 +94,7 @@ func decodeProblem(status int, contentType string, body []byte) *problem.Problem
 	}
 }
 
-// bounded is text that is safe for a terminal, and cut where it is too long.
+// bounded is text that is safe for a terminal, shortened if it is too long.
 func bounded(written string) string {
 	if len(written) <= maxProblemBytes {
 		return text.Escape(written)

@@ -9,8 +9,8 @@ import (
 	"berth/internal/problem"
 )
 
-// The queries as they stand in a URL. Both ends are here, so that they cannot
-// drift apart: what values writes, the reader of the same name reads.
+// The queries as they are in a URL. Both ends are here so that they cannot drift
+// apart: what values writes, the reader of the same name reads.
 
 // Bounds on what a query may carry.
 const (
@@ -146,8 +146,8 @@ func putTime(v url.Values, key string, value *time.Time) {
 	}
 }
 
-// params reads a URL's query and keeps the first thing wrong with it. A key
-// nobody asked for is wrong too: a misspelt filter must not select everything.
+// params reads a URL's query and keeps its first error. An unknown key is an
+// error too: a misspelt filter must not select everything.
 type params struct {
 	values url.Values
 	asked  []string
@@ -162,7 +162,7 @@ func newParams(rawQuery string) (*params, error) {
 	return &params{values: values}, nil
 }
 
-// done is the first thing that was wrong.
+// done is the first error.
 func (p *params) done() error {
 	if p.err != nil {
 		return p.err
@@ -177,7 +177,7 @@ func (p *params) done() error {
 
 func (p *params) wrong(key, value, want string) {
 	if p.err == nil {
-		p.err = problem.Newf(problem.Invalid, "", "%s=%s: %s is wanted", key, quoted(value), want)
+		p.err = problem.Newf(problem.Invalid, "", "%s: expected %s, found %s", key, want, quoted(value))
 	}
 }
 
@@ -190,7 +190,7 @@ func (p *params) text(key string) string {
 	return value
 }
 
-// list takes a key several times, and commas within one value.
+// list accepts a key several times, and commas within a value.
 func (p *params) list(key string) []string {
 	p.asked = append(p.asked, key)
 	var all []string

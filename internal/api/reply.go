@@ -8,20 +8,20 @@ import (
 // replyPiece is how much is written under one deadline.
 const replyPiece = 64 << 10
 
-// replyWriter writes a reply in pieces, each of which must get through within
-// the stall time: a slow reader is served, one that has stopped is not.
+// replyWriter writes a reply in blocks, each within the stall timeout: a slow
+// reader is served, one that has stopped is not.
 type replyWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	patience time.Duration
-	started  bool // the header is out: the status cannot change any more
+	started  bool // the header was sent, so the status can no longer change
 }
 
 func newReplyWriter(w http.ResponseWriter, patience time.Duration) *replyWriter {
 	return &replyWriter{ResponseWriter: w, control: http.NewResponseController(w), patience: patience}
 }
 
-// Unwrap lets net/http find what it gave us.
+// Unwrap gives net/http access to its own writer.
 func (w *replyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader notes that the reply has begun.
@@ -44,13 +44,12 @@ func (w *replyWriter) Write(data []byte) (int, error) {
 	}
 }
 
-// flush sends what was written.
 func (w *replyWriter) flush() error {
 	w.writeBy(time.Now().Add(w.patience))
 	return w.control.Flush()
 }
 
-// readBy and writeBy set deadlines. A connection that has none (a test's
-// recorder) is not worth an error.
+// readBy and writeBy set deadlines. A connection without deadlines (a test's
+// recorder) is not an error.
 func (w *replyWriter) readBy(t time.Time)  { _ = w.control.SetReadDeadline(t) }
 func (w *replyWriter) writeBy(t time.Time) { _ = w.control.SetWriteDeadline(t) }

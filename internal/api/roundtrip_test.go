@@ -230,11 +230,11 @@ func TestErrorsComeAsProblems(t *testing.T) {
 		return err
 	}
 	wantProblem(t, submit("refused"), problem.Refused, `job asks for 12 GPUs; this machine has 8 \x1b[31m`)
-	wantProblem(t, submit("broken"), problem.Unable, "the daemon could not do it")
+	wantProblem(t, submit("broken"), problem.Unable, "the daemon failed to carry out the request")
 	if !strings.Contains(s.logged.String(), "/root/x") {
 		t.Error("what went wrong is not in the log")
 	}
-	wantProblem(t, submit("panic"), problem.Unable, "berth made a mistake; the request may not have been done")
+	wantProblem(t, submit("panic"), problem.Unable, "internal error; the request may not have been carried out")
 	if log := s.logged.String(); !strings.Contains(log, "the backend has a bug") || !strings.Contains(log, "fake_test.go") {
 		t.Errorf("the bug is not in the log: %s", log)
 	}
@@ -248,7 +248,7 @@ func TestErrorsComeAsProblems(t *testing.T) {
 	_, err = s.client.Act(background(t), ActRequest{Action: ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
 	_, err = s.client.Act(background(t), ActRequest{Action: "kill", Select: Select{All: true}})
-	wantProblem(t, err, problem.Invalid, `there is no action "kill"`)
+	wantProblem(t, err, problem.Invalid, `action: expected cancel, hold, release or requeue, found "kill"`)
 }
 
 func TestABackupThatBreaksOffIsAnError(t *testing.T) {
@@ -322,25 +322,25 @@ func TestPathsAndMethods(t *testing.T) {
 		{"there is nothing at the root", "GET", "/", "", 404, `there is nothing at \"/\"`},
 		{"an unknown path is a problem", "GET", "/v2/jobs", "", 404, `there is nothing at`},
 		{"an unclean path is not redirected", "GET", "/v1//jobs", "", 404, `there is nothing at`},
-		{"a wrong method says which is right", "DELETE", "/v1/jobs", "", 405, "allowed: GET, POST"},
+		{"a wrong method says which is right", "DELETE", "/v1/jobs", "", 405, "allowed methods: GET, POST"},
 		{"PUT is no method here", "PUT", "/v1/jobs", "", 405, `there is no method \"PUT\"`},
 		{"a misspelt filter does not select everything", "GET", "/v1/jobs?usr=ann", "", 400, "did you mean user?"},
 		{"a query where none is taken is refused", "GET", "/v1/gpus?x=1", "", 400, `there is no parameter \"x\"`},
 		{"a limit beyond the most is refused", "GET", "/v1/jobs?limit=10001", "", 400, "from 0 to 10000"},
 		{"a bad time is refused", "GET", "/v1/jobs?since=yesterday", "", 400, "a time like"},
-		{"a body where none is taken is refused", "POST", "/v1/gpus/0/pause", "{}", 400, "takes no body"},
-		{"a body on a GET is refused", "GET", "/v1/jobs", "{}", 400, "takes no body"},
-		{"control bytes in an id are not echoed", "GET", "/v1/jobs/%1b%5b31m", "", 404, `\"\\x1b[31m\" is no id`},
+		{"a body where none is taken is refused", "POST", "/v1/gpus/0/pause", "{}", 400, "must not have a body"},
+		{"a body on a GET is refused", "GET", "/v1/jobs", "{}", 400, "must not have a body"},
+		{"control bytes in an id are not echoed", "GET", "/v1/jobs/%1b%5b31m", "", 404, `expected an id, found \"\\x1b[31m\"`},
 		{"a long id is not echoed whole", "GET", "/v1/jobs/" + strings.Repeat("7", 500), "", 404, `7\"…`},
-		{"an index is a number", "POST", "/v1/gpus/x/pause", "", 404, "no index"},
-		{"a person quarantines or clears, and nothing else", "POST", "/v1/gpus/0/health", `{"health":"suspect"}`, 400, "ok or quarantined is wanted"},
+		{"an index is a number", "POST", "/v1/gpus/x/pause", "", 404, "the number of a GPU"},
+		{"a person quarantines or clears, and nothing else", "POST", "/v1/gpus/0/health", `{"health":"suspect"}`, 400, "expected ok or quarantined"},
 		{"a reason is short", "POST", "/v1/gpus/0/health", `{"health":"ok","reason":"` + strings.Repeat("x", 201) + `"}`, 400, "at most 200 bytes"},
 		{"a release is no longer than a day", "POST", "/v1/gpus/release", `{"for_s":86401}`, 400, "1 to 86400"},
-		{"a release either begins or ends", "POST", "/v1/gpus/release", `{"for_s":5,"end":true}`, 400, "not together with end"},
+		{"a release either begins or ends", "POST", "/v1/gpus/release", `{"for_s":5,"end":true}`, 400, "without end"},
 		{"a history is bounded", "GET", "/v1/gpus/history?limit=1001", "", 400, "from 1 to 1000"},
 		{"a misspelt filter of a history is refused", "GET", "/v1/gpus/history?gpus=1", "", 400, "there is no parameter"},
 		{"an unknown card is the backend's to refuse", "POST", "/v1/gpus/9/pause", "", 404, "there is no gpu9"},
-		{"lines and offset exclude one another", "GET", "/v1/jobs/1/log?lines=3&offset=3", "", 400, "exclude"},
+		{"lines and offset exclude one another", "GET", "/v1/jobs/1/log?lines=3&offset=3", "", 400, "expected lines or offset"},
 		{"an attach needs an upgrade", "POST", "/v1/jobs/1/attach", "", 400, "Upgrade: berth-attach"},
 		{"until before since is refused", "GET", "/v1/stats?since=2026-03-01T00:00:00Z&until=2025-03-01T00:00:00Z", "", 400, "is before"},
 		{"a bad Last-Event-ID is refused", "GET", "/v1/events?since=x", "", 400, "whole number"},

@@ -8,24 +8,23 @@ import (
 	"berth/internal/problem"
 )
 
-// route is one operation: what answers it, what it may take, and how it is
-// described.
+// route is one operation: its handler, what it accepts, and its description.
 type route struct {
 	method, path string
 	handle       func(*exchange) error
-	body         bool // it takes one
-	heavy        bool // few of one user's are worked on at once
+	body         bool // it accepts a body
+	heavy        bool // limited to a few at a time per user
 	doc          doc
 }
 
-// routes puts every operation into a mux.
+// routes registers every operation.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range operations() {
 		mux.HandleFunc(r.method+" "+r.path, func(_ http.ResponseWriter, request *http.Request) {
 			x, isOurs := request.Context().Value(exchangeKey{}).(*exchange)
 			if !isOurs {
-				panic("bug: a request that came round the checks")
+				panic("bug: a request bypassed the checks")
 			}
 			x.route, x.r = &r, request
 			if err := x.run(); err != nil {
@@ -36,10 +35,10 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
-// run does what every operation has in common, and then the operation.
+// run does what all operations have in common, then the operation.
 func (x *exchange) run() error {
 	if x.r.ContentLength != 0 && !x.route.body {
-		return problem.Newf(problem.Invalid, "", "this request takes no body")
+		return problem.Newf(problem.Invalid, "", "this request must not have a body")
 	}
 	if x.route.heavy {
 		done, err := x.heavy.take(x.r.Context(), x.caller.UID, x.limits.UserHeavy)
@@ -65,8 +64,8 @@ func takesQuery(r *route) bool {
 	return false
 }
 
-// stream counts a request that may last, and gives it a context that ends
-// when the server does. The caller must call done.
+// stream counts a long-lived request and gives it a context that ends with the
+// server. The caller must call done.
 func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	most := x.limits.UserStreams
 	if x.caller.UID == 0 {
@@ -84,7 +83,7 @@ func (x *exchange) stream() (ctx context.Context, done func(), err error) {
 	}, nil
 }
 
-// wantsUpgrade reports whether a request asks for another protocol by name.
+// wantsUpgrade reports whether a request asks to upgrade to the protocol.
 func wantsUpgrade(r *http.Request, protocol string) bool {
 	for _, value := range r.Header.Values("Connection") {
 		for token := range strings.SplitSeq(value, ",") {

@@ -17,18 +17,17 @@ import (
 	"berth/internal/problem"
 )
 
-// ServerOptions are what a server needs.
 type ServerOptions struct {
 	Backend Backend
 	Log     *slog.Logger
-	Version string // of the program, as the description of the API shows it
+	Version string // of the program, shown in the API description
 	Limits  Limits
 }
 
-// TCPOptions are what TCP needs beyond a socket.
+// TCPOptions are the options for TCP.
 type TCPOptions struct {
 	TLS   *tls.Config // nil: loopback only
-	Hosts []string    // names by which callers may reach it, beside its own address
+	Hosts []string    // host names that callers may use, besides its address
 }
 
 // Server turns requests into calls of a Backend.
@@ -51,13 +50,13 @@ type Server struct {
 	mu      sync.Mutex
 	servers []*http.Server
 	closed  bool
-	taken   sync.WaitGroup // connections that left HTTP behind
+	taken   sync.WaitGroup // upgraded connections
 }
 
-// errStopping ends streams when the server goes down.
+// errStopping ends streams when the server stops.
 var errStopping = &problem.Problem{Kind: problem.Unable, What: "the daemon is stopping", Hint: "try again in a moment"}
 
-// NewServer makes a server. Nothing listens yet.
+// NewServer makes a server that does not listen yet.
 func NewServer(o ServerOptions) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -69,22 +68,22 @@ func NewServer(o ServerOptions) *Server {
 	return s
 }
 
-// ServeUnix serves a Unix socket, whose callers the kernel names, until
+// ServeUnix serves a Unix socket, whose callers the kernel identifies, until
 // Shutdown.
 func (s *Server) ServeUnix(l net.Listener) error {
 	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.unixConns}, http.HandlerFunc(s.serveUnix))
 }
 
-// ServeTCP serves TCP until Shutdown. Every request must carry a token. The
-// address must be this machine's own, or TLS be used: a token that anyone on
-// the way can read is none.
+// ServeTCP serves TCP until Shutdown. Every request must carry a token. Without
+// TLS the address must be a loopback one, because anyone on the network could
+// read the token.
 func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 	address, err := netip.ParseAddrPort(l.Addr().String())
 	if err != nil {
-		return fmt.Errorf("listen on %s: not an address of TCP", l.Addr())
+		return fmt.Errorf("listen on %s: expected a TCP address", l.Addr())
 	}
 	if o.TLS == nil && !address.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("listen on %s: without TLS only a loopback address will do", l.Addr())
+		return fmt.Errorf("listen on %s: without TLS only a loopback address is allowed", l.Addr())
 	}
 	var counted net.Listener = tcpListener{Listener: l, limits: s.limits, tally: &s.tcpConns}
 	if o.TLS != nil {
@@ -98,7 +97,7 @@ func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 
 func (s *Server) serve(l net.Listener, h http.Handler) error {
 	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true) // HTTP/2 knows no upgrade, and nobody here needs it
+	protocols.SetHTTP1(true) // HTTP/2 has no upgrade, and is not needed here
 	server := &http.Server{
 		Handler:           h,
 		Protocols:         protocols,
@@ -122,9 +121,8 @@ func (s *Server) serve(l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// Shutdown ends streams with a mark that says so, lets requests in flight
-// finish, and returns when all is over or ctx is done; then what is left is
-// cut off.
+// Shutdown ends streams with an end mark, lets pending requests finish, and
+// returns when all have ended or ctx is done; the rest is then cut off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -134,7 +132,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	var first error
 	for _, server := range servers {
 		if err := server.Shutdown(ctx); err != nil && first == nil {
-			first = fmt.Errorf("end requests in flight: %w", err)
+			first = fmt.Errorf("end pending requests: %w", err)
 			server.Close()
 		}
 	}
@@ -150,14 +148,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return first
 }
 
-// Active counts requests and streams in flight.
+// Active counts pending requests and streams.
 func (s *Server) Active() int { return int(s.active.Load()) }
 
 // LastActivity is when a request last came in or ended.
 func (s *Server) LastActivity() time.Time { return time.Unix(0, s.lastBusy.Load()) }
 
-// tcpHandler checks that a browser was not led here by someone else's name
-// for this address, and leaves the token to the request itself.
+// tcpHandler checks the Host header, against DNS rebinding, and leaves the token
+// to the request.
 func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 	known := map[string]bool{}
 	for _, name := range names {
@@ -169,18 +167,18 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostName(r.Host)
 		literal, err := netip.ParseAddr(host)
-		// An address cannot be rebound: it is what was connected to.
+		// An IP address cannot be rebound: it is what the client connected to.
 		isOwn := err == nil && (literal.Unmap() == own || own.IsUnspecified() || own.IsLoopback() && literal.IsLoopback())
 		s.serveAs(w, r, func(ctx context.Context) (Caller, error) {
 			if !isOwn && !known[host] {
-				return Caller{}, problem.Newf(problem.Forbidden, "use its address, or add the name to the daemon's configuration", "this server is not known as %s", quoted(host))
+				return Caller{}, problem.Newf(problem.Forbidden, "use its address, or add the name to http.hosts in the daemon's config", "this server does not answer to the name %s", quoted(host))
 			}
 			return s.tokenCaller(ctx, r)
 		})
 	})
 }
 
-// hostName is a Host header without its port, in one spelling.
+// hostName is a Host header without its port, normalised.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

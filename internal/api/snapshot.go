@@ -10,9 +10,9 @@ import (
 func debugOperations() []route {
 	return []route{
 		{method: get, path: "/v1/debug/snapshot", handle: (*exchange).getSnapshot, heavy: true, doc: doc{
-			id: "snapshot", tag: "daemon", summary: "Copy what the daemon decides on",
-			about: "The rules, the cards, what holds them, the queue in its order, and what users had: ids, users and amounts, nobody's commands. " +
-				"berth simulate goes on from it. Its keys follow the program and may change with version.",
+			id: "snapshot", tag: "daemon", summary: "Copy the state that the daemon decides on",
+			about: "The rules, the GPUs, the jobs on them, the queue in order, and users' usage: ids, users and amounts, no commands. " +
+				"berth simulate continues from it. Its keys may change between versions.",
 			reply: exampleSnapshot,
 		}},
 	}
@@ -25,7 +25,7 @@ var exampleSnapshot = json.RawMessage(`{"format":"berth-snapshot","version":1,"n
 
 func (x *exchange) getSnapshot() error { return x.reply(x.backend.Snapshot(x.r.Context(), x.caller)) }
 
-// Snapshot asks for what the daemon decides on.
+// Snapshot returns the state that the daemon decides on.
 func (c *Client) Snapshot(ctx context.Context) (json.RawMessage, error) {
 	return call[json.RawMessage](ctx, c, http.MethodGet, "/v1/debug/snapshot", nil, nil)
 }

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAddressBytes is what an address of a Unix socket has room for.
+// maxAddressBytes is the longest address of a Unix socket.
 const maxAddressBytes = 107
 
-// A daemon whose queue of connections is full answers with EAGAIN; then it is
-// asked again for a while.
+// A daemon whose backlog is full answers with EAGAIN; the client then tries
+// again for some time.
 const (
 	busyPatience = 5 * time.Second
 	busyPause    = 10 * time.Millisecond
 )
 
-// address names a socket within the room an address has: a long path goes
-// through a descriptor of its directory, which done gives back.
+// address is a socket's address within that limit: a long path goes through a
+// descriptor of its directory, which done closes.
 func address(socket string) (name string, done func(), err error) {
 	if len(socket) <= maxAddressBytes {
 		return socket, func() {}, nil
@@ -70,8 +70,8 @@ func dialSocket(ctx context.Context, socket string) (net.Conn, error) {
 	}
 }
 
-// innermost drops what a network error says about addresses: the socket's
-// name is told once, and as the user knows it.
+// innermost drops the addresses in a network error: the message names the socket
+// once, as the user knows it.
 func innermost(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -80,7 +80,7 @@ func innermost(err error) error {
 	return err
 }
 
-// Pause waits before a client asks again, but no longer than anyone wants it to.
+// Pause waits before a client tries again, or until ctx is done.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -92,7 +92,7 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Unreachable is the error when nothing listens where a daemon should be.
+// Unreachable is the error when no daemon listens.
 type Unreachable struct {
 	Socket string // or the URL
 	Err    error

@@ -10,13 +10,13 @@ import (
 	"berth/internal/jobfile"
 )
 
-// Text is a value as a person would type it. In JSON it may also be a number
-// or a boolean.
+// Text is a value as a user would type it. In JSON it may also be a number or a
+// boolean.
 type Text string
 
-// UnmarshalJSON takes what people write: "18G", 18432, true.
+// UnmarshalJSON accepts "18G", 18432 and true.
 func (t *Text) UnmarshalJSON(data []byte) error {
-	if data[0] == '"' { // the decoder hands over one whole value
+	if data[0] == '"' { // the decoder passes one whole value
 		if plain(data) {
 			*t = Text(data[1 : len(data)-1])
 			return nil
@@ -31,8 +31,8 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// plain reports whether a JSON string stands for just its letters. Most do,
-// and need no second decoder.
+// plain reports whether a JSON string has no escapes. Most have none, and need
+// no second decoder.
 func plain(data []byte) bool {
 	for _, b := range data[1 : len(data)-1] {
 		if b < ' ' || b == '\\' || b >= 0x80 {
@@ -42,14 +42,13 @@ func plain(data []byte) bool {
 	return true
 }
 
-// Command is what a job runs: one shell line, or words executed as they are.
-// In JSON it is a string or an array of strings.
+// Command is what a job runs: one shell line, or separate words that are
+// executed directly. In JSON it is a string or an array of strings.
 type Command struct {
 	Shell string
 	Argv  []string
 }
 
-// MarshalJSON writes the form it has.
 func (c Command) MarshalJSON() ([]byte, error) {
 	if len(c.Argv) > 0 {
 		return json.Marshal(c.Argv)
@@ -66,11 +65,11 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &c.Shell)
 }
 
-// Spec is a job as it is asked for. The keys are those of spec files and, with
-// their values, of the flags of submit (docs/reference/jobspec.md); the daemon reads
-// them all with one grammar. jobfile.Fields is where each is described.
+// Spec is a job as requested. Its keys are those of spec files and of the flags
+// of submit (docs/reference/jobspec.md); the daemon parses all of them with one
+// grammar. jobfile.Fields describes each.
 type Spec struct {
-	Command Command           `json:"command,omitzero" doc:"a shell line, or an array of words executed as they are"`
+	Command Command           `json:"command,omitzero" doc:"a shell line, or an array of words that are executed directly"`
 	Env     map[string]string `json:"env,omitempty" doc:"variables set for this job"`
 
 	Name        Text `json:"name,omitempty"`
@@ -109,8 +108,8 @@ type Spec struct {
 	Cap         Text `json:"cap,omitempty"`
 }
 
-// textKeys are the keys of Spec that are Text, each at the index of its field,
-// and empty at the others.
+// textKeys are the keys of Spec that are Text, at the index of their field; the
+// others are empty.
 var textKeys = func() []string {
 	t := reflect.TypeFor[Spec]()
 	keys := make([]string, t.NumField())
@@ -122,8 +121,8 @@ var textKeys = func() []string {
 	return keys
 }()
 
-// Set gives one key its value. env.NAME sets a variable. It reports false for
-// a key that does not exist.
+// Set sets one key; env.NAME sets a variable. It returns false for an unknown
+// key.
 func (s *Spec) Set(key, value string) bool {
 	if name, isEnv := strings.CutPrefix(key, "env."); isEnv {
 		if s.Env == nil {
@@ -140,7 +139,7 @@ func (s *Spec) Set(key, value string) bool {
 	return true
 }
 
-// Pairs are the keys that have a value, but for the command, and the variables.
+// Pairs are the keys that have a value, except the command, and the variables.
 func (s *Spec) Pairs() []jobfile.Pair {
 	var pairs []jobfile.Pair
 	v := reflect.ValueOf(s).Elem()

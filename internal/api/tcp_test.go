@@ -124,7 +124,7 @@ func TestPlainTCPIsForLoopbackOnly(t *testing.T) {
 	testkit.Must(t, err)
 	defer l.Close()
 	s := NewServer(ServerOptions{Backend: newFake()})
-	if err := s.ServeTCP(l, TCPOptions{}); err == nil || !strings.Contains(err.Error(), "without TLS only a loopback address will do") {
+	if err := s.ServeTCP(l, TCPOptions{}); err == nil || !strings.Contains(err.Error(), "without TLS only a loopback address is allowed") {
 		t.Errorf("got %v", err)
 	}
 	for _, test := range []struct{ url, secret string }{

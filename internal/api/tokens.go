@@ -17,7 +17,7 @@ func (x *exchange) getTokens() error {
 	tokens, err := x.backend.Tokens(x.r.Context(), x.caller)
 	tokens = slices.Clone(list(tokens))
 	for i := range tokens {
-		tokens[i].Secret = "" // shown once, when it is made
+		tokens[i].Secret = "" // shown only once, at creation
 	}
 	return x.reply(tokens, err)
 }

@@ -9,35 +9,35 @@ import (
 // SubmitRequest is one or many jobs, accepted together or not at all.
 type SubmitRequest struct {
 	Jobs    []Spec   `json:"jobs" minItems:"1"`
-	Dir     string   `json:"dir,omitempty" doc:"where jobs run that name no directory"`
+	Dir     string   `json:"dir,omitempty" doc:"directory of jobs that name none"`
 	Environ []string `json:"environ,omitempty" doc:"the caller's environment, NAME=value"`
 	Umask   *int     `json:"umask,omitempty"`
-	DryRun  bool     `json:"dry_run,omitempty" doc:"say what would happen, submit nothing"`
-	// Interactive jobs are bound by the limit on interactive time.
+	DryRun  bool     `json:"dry_run,omitempty" doc:"only say what would happen"`
+	// Interactive jobs are subject to the limit on interactive time.
 	Interactive bool   `json:"interactive,omitempty"`
 	Term        string `json:"term,omitempty" doc:"TERM for jobs with a terminal"`
 }
 
-// SubmitReply names what was accepted, in the order of the request.
+// SubmitReply lists what was accepted, in the order of the request.
 type SubmitReply struct {
 	Jobs []Submitted `json:"jobs"`
 }
 
-// Submitted is one accepted job, or with dry_run what would become of it.
+// Submitted is one accepted job, or with dry_run what would happen to it.
 type Submitted struct {
-	ID    string `json:"id" doc:"an array's: its base id; empty with dry_run"`
+	ID    string `json:"id" doc:"for an array its base id; empty with dry_run"`
 	Name  string `json:"name"`
-	Tasks int    `json:"tasks,omitempty" doc:"of an array"`
+	Tasks int    `json:"tasks,omitempty" doc:"number of tasks of an array"`
 	// With dry_run: what it would do, and why.
 	State  string   `json:"state,omitempty" doc:"dry_run: starts, waits, or infeasible"`
 	Reason string   `json:"reason,omitempty"`
 	GPUIDs []int    `json:"gpu_ids,omitempty"`
-	Notes  []string `json:"notes,omitempty" doc:"what the caller should know"`
+	Notes  []string `json:"notes,omitempty" doc:"remarks for the caller"`
 }
 
-// Select says which jobs a request is about. Words are ids and ranges as a
-// person types them (1-3,7 12 @ @~1 17_0 all); the rest narrows them down.
-// With neither words nor All, Name, User or States must select.
+// Select says which jobs a request concerns. Words are ids and ranges as a user
+// types them (1-3,7 12 @ @~1 17_0 all); the other fields narrow them down.
+// Without words, All, Name, User or States must be set.
 type Select struct {
 	Words  []string `json:"ids,omitempty"`
 	All    bool     `json:"all,omitempty"`
@@ -49,28 +49,28 @@ type Select struct {
 // Query is a page of jobs.
 type Query struct {
 	Select
-	// Over includes jobs that are over; Words do so too.
+	// Over includes jobs that have ended; so do Words.
 	Over bool `json:"over,omitempty"`
-	// Newest lists the newest first, by their end where they are over.
+	// Newest lists the newest first; ended jobs by their end.
 	Newest bool       `json:"newest,omitempty"`
-	Since  *time.Time `json:"since,omitempty" doc:"only what ended after this"`
+	Since  *time.Time `json:"since,omitempty" doc:"only jobs that ended after this time"`
 	Limit  int        `json:"limit,omitempty" doc:"at most this many; 0: 1000; at most 10000"`
-	After  string     `json:"after,omitempty" doc:"the cursor of an earlier page"`
-	// Reasons asks why each queued job waits.
+	After  string     `json:"after,omitempty" doc:"the cursor of the previous page"`
+	// Reasons adds why each queued job waits.
 	Reasons bool `json:"reasons,omitempty"`
-	// Order asks for the order in which queued jobs come up.
+	// Order adds the order of the queue.
 	Order bool `json:"order,omitempty"`
-	// Idle leaves out all but those that have an idle_since.
+	// Idle selects only jobs with an idle_since.
 	Idle bool `json:"idle,omitempty"`
 }
 
-// JobPage is a page of jobs and what there is in all.
+// JobPage is a page of jobs, with totals.
 type JobPage struct {
 	Jobs   []job.View     `json:"jobs"`
-	Next   string         `json:"next,omitempty" doc:"cursor of the next page; empty: this was the last"`
+	Next   string         `json:"next,omitempty" doc:"cursor of the next page; empty on the last page"`
 	Total  int            `json:"total" doc:"how many jobs match in all"`
 	Counts map[string]int `json:"counts" doc:"by state, over the whole queue"`
-	Order  []string       `json:"order,omitempty" doc:"where it was asked for, on the last page: the first 10000 queued jobs as they come up for their turn"`
+	Order  []string       `json:"order,omitempty" doc:"if requested, on the last page: the first 10000 queued jobs in order"`
 }
 
 // Detail is everything about one job.
@@ -82,20 +82,20 @@ type Detail struct {
 	NotBefore   *time.Time        `json:"not_before"`
 	Dir         string            `json:"dir,omitempty"`
 	TimeLimitS  float64           `json:"time_limit_s,omitempty"`
-	Settings    map[string]string `json:"settings,omitempty" doc:"every other key that was set"`
+	Settings    map[string]string `json:"settings,omitempty" doc:"all other keys that were set"`
 	After       []job.Dependency  `json:"after,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	RetriesUsed int               `json:"retries_used,omitempty"`
 	Requeues    int               `json:"requeues,omitempty"`
 	UUIDs       []string          `json:"gpu_uuids,omitempty"`
 	BudgetMiB   int64             `json:"budget_mib,omitempty"`
-	Verdict     string            `json:"verdict,omitempty" doc:"declared against measured memory"`
-	Stopping    string            `json:"stopping,omitempty" doc:"why it is being ended"`
-	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes taken out of the middle of its log to keep it within its limit; known once the attempt is over"`
+	Verdict     string            `json:"verdict,omitempty" doc:"declared compared with measured memory"`
+	Stopping    string            `json:"stopping,omitempty" doc:"why it is being stopped"`
+	LogDropped  int64             `json:"log_dropped,omitempty" doc:"bytes dropped from the middle of its log to keep it within its limit; known once the attempt has ended"`
 	Events      []Event           `json:"events,omitempty" doc:"what happened to it, oldest first"`
 
-	ExpectedRun  *RunGuess  `json:"expected_run,omitempty" doc:"how long it is expected to run; left out where nothing is known"`
-	ExpectedVRAM *VRAMGuess `json:"expected_vram,omitempty" doc:"what it is expected to use on each of its cards; left out where nothing is known"`
+	ExpectedRun  *RunGuess  `json:"expected_run,omitempty" doc:"estimated duration; left out without an estimate"`
+	ExpectedVRAM *VRAMGuess `json:"expected_vram,omitempty" doc:"estimated memory on each of its GPUs; left out without an estimate"`
 }
 
 // The actions on jobs.
@@ -106,15 +106,15 @@ const (
 	ActRequeue = "requeue"
 )
 
-// ActRequest does one thing to the selected jobs.
+// ActRequest carries out an action on the selected jobs.
 type ActRequest struct {
 	Action string `json:"action" enum:"cancel,hold,release,requeue"`
 	Select Select `json:"select"`
-	// GraceS shortens the time between TERM and KILL; nil: the job's own.
+	// GraceS is the time between TERM and KILL; nil: the job's own.
 	GraceS *float64 `json:"grace_s,omitempty"`
 }
 
-// ActReply says what was done to each job.
+// ActReply reports the result for each job.
 type ActReply struct {
 	Jobs []Acted `json:"jobs"`
 }
@@ -127,19 +127,19 @@ type Acted struct {
 	What  string `json:"what" doc:"what was done, or why not"`
 }
 
-// EditRequest changes a job that has not started.
+// EditRequest changes a queued job.
 type EditRequest struct {
-	Set Spec `json:"set" doc:"the keys to change; command may be left out"`
+	Set Spec `json:"set" doc:"the keys to change; command is optional"`
 }
 
 // WaitRequest waits for the selected jobs to end.
 type WaitRequest struct {
 	Select   Select  `json:"select"`
-	TimeoutS float64 `json:"timeout_s,omitempty" doc:"answer after this long at the latest; at most 60"`
-	Any      bool    `json:"any,omitempty" doc:"the first end is enough"`
+	TimeoutS float64 `json:"timeout_s,omitempty" doc:"reply after at most this many seconds; at most 60"`
+	Any      bool    `json:"any,omitempty" doc:"reply when the first job has ended"`
 }
 
-// WaitReply is how the jobs stand.
+// WaitReply is the state of the jobs.
 type WaitReply struct {
 	Done bool       `json:"done"`
 	Jobs []job.View `json:"jobs"`
@@ -150,8 +150,8 @@ type LogQuery struct {
 	ID      string
 	Attempt int   // 0: the latest
 	Offset  int64 // from this byte; negative: that many bytes from the end
-	Lines   int   // only the last so many lines, instead of Offset; 0: all
-	Follow  bool  // until the job is over
+	Lines   int   // only this many last lines, instead of Offset; 0: all
+	Follow  bool  // until the job has ended
 
 	pieces bool // end at a gap, for a reader that counts bytes
 }
@@ -163,43 +163,43 @@ type Event struct {
 	Kind job.EventKind `json:"event"`
 	Job  *job.View     `json:"job,omitempty"`
 	Text string        `json:"text,omitempty"`
-	GPU  *int          `json:"gpu,omitempty" doc:"with the kind card: which; left out, all of them"`
-	By   string        `json:"by,omitempty" doc:"with the kind card: the person who did it"`
-	GPUs []GPU         `json:"gpus,omitempty" doc:"with the kind gpus: the cards as they are now"`
+	GPU  *int          `json:"gpu,omitempty" doc:"for the kind card: which GPU; left out: all of them"`
+	By   string        `json:"by,omitempty" doc:"for the kind card: the user who did it"`
+	GPUs []GPU         `json:"gpus,omitempty" doc:"for the kind gpus: the GPUs as they are now"`
 }
 
-// EventQuery is which events a stream carries.
+// EventQuery selects the events of a stream.
 type EventQuery struct {
-	Since int64  // those after this number, from what is kept; -1: only new ones
+	Since int64  // stored events after this number; -1: only new ones
 	User  string // only jobs of this user
 	Job   string // only this job, or the tasks of this array
-	GPUs  bool   // also changes of the cards
+	GPUs  bool   // also changes of the GPUs
 }
 
-// StatsQuery is a window of history.
+// StatsQuery selects a period.
 type StatsQuery struct {
 	Since *time.Time
 	Until *time.Time
 	User  string
 }
 
-// Stats is what the machine did.
+// Stats is the usage of the machine.
 type Stats struct {
 	Since    time.Time `json:"since"`
 	Until    time.Time `json:"until"`
 	GPUs     int       `json:"gpus"`
 	GPUHours float64   `json:"gpu_hours"`
-	Util     *float64  `json:"utilisation" doc:"share of the cards' time that was given out, 0 to 1"`
+	Util     *float64  `json:"utilisation" doc:"GPU allocation: the share of the GPUs' time that was allocated, 0 to 1"`
 	// UtilSince is where utilisation is counted from, if not from Since.
-	UtilSince *time.Time  `json:"utilisation_since,omitempty" doc:"the first submission, where that came after since: utilisation is counted from there"`
-	AvgUtil   *float64    `json:"avg_util" doc:"measured use of the cards given out, percent"`
+	UtilSince *time.Time  `json:"utilisation_since,omitempty" doc:"the first submission, if that is after since: utilisation is counted from there"`
+	AvgUtil   *float64    `json:"avg_util" doc:"GPU utilisation: measured use of the allocated GPUs, percent"`
 	All       StatsLine   `json:"all"`
 	Users     []StatsLine `json:"users"`
 	Days      []StatsLine `json:"days"`
 }
 
-// StatsLine sums up the jobs of one user, one day, or all. Jobs count where
-// they ended.
+// StatsLine is the sum over the jobs of one user, one day, or all. Jobs count on
+// the day they ended.
 type StatsLine struct {
 	Key       string   `json:"key"`
 	Jobs      int      `json:"jobs"`
@@ -215,39 +215,39 @@ type StatsLine struct {
 	AvgUtil   *float64 `json:"avg_util"`
 }
 
-// Status is the daemon itself.
+// Status is the daemon's state.
 type Status struct {
 	Version  string         `json:"version"`
 	PID      int            `json:"pid"`
 	Since    time.Time      `json:"since"`
 	Shared   bool           `json:"shared"`
-	User     string         `json:"user" doc:"whose daemon it is"`
+	User     string         `json:"user" doc:"the user the daemon runs as"`
 	StateDir string         `json:"state_dir"`
 	Config   string         `json:"config,omitempty"`
 	SimDir   string         `json:"sim_dir,omitempty"`
-	Source   string         `json:"source,omitempty" doc:"how the cards are read: NVML, nvidia-smi, simulated GPUs"`
+	Source   string         `json:"source,omitempty" doc:"how the GPUs are read: NVML, nvidia-smi, simulated GPUs"`
 	Counts   map[string]int `json:"counts"`
 	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
 	You      Caller         `json:"you"`
-	Enforced *Enforced      `json:"enforced,omitempty" doc:"what jobs are held to"`
+	Enforced *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
 }
 
-// Enforced is what a daemon holds its jobs to, as its host lets it.
+// Enforced is which limits a daemon can enforce on its host.
 type Enforced struct {
-	Cgroup  string   `json:"cgroup,omitempty" doc:"where jobs get cgroups of their own; empty: they have none"`
-	CPUs    string   `json:"cpus,omitempty" doc:"v2 or v1: the version of cgroups that holds jobs to their cpus; empty: they are only accounted"`
-	Mem     string   `json:"mem,omitempty" doc:"the same for mem"`
-	Devices bool     `json:"devices" doc:"jobs can open no cards but their own"`
-	Missing []string `json:"missing,omitempty" doc:"what is missing and why, one sentence each"`
+	Cgroup  string   `json:"cgroup,omitempty" doc:"parent of the jobs' cgroups; empty: they have none"`
+	CPUs    string   `json:"cpus,omitempty" doc:"the cgroup version that enforces cpus: v2 or v1; empty: cpus are only accounted for"`
+	Mem     string   `json:"mem,omitempty" doc:"the cgroup version that enforces mem, likewise"`
+	Devices bool     `json:"devices" doc:"jobs can open only their own GPUs"`
+	Missing []string `json:"missing,omitempty" doc:"what is missing and why, a sentence each"`
 }
 
-// TokenRequest makes a token for remote access, with the rights of the caller.
+// TokenRequest creates a token for remote access, with the caller's permissions.
 type TokenRequest struct {
 	Name string `json:"name,omitempty"`
-	TTLS int64  `json:"ttl_s,omitempty" doc:"seconds it is good for; 0: 30 days"`
+	TTLS int64  `json:"ttl_s,omitempty" doc:"seconds it is valid; 0: 30 days"`
 }
 
-// Token is one; the secret is shown once.
+// Token is a token; the secret is shown only once.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`

@@ -223,7 +223,7 @@ func TestNobodyTakesTheMgpuServersPlace(t *testing.T) {
 	}()
 	for _, args := range [][]string{{"mgpu_srun", "--gpu-ids", "0", "--", "true"}, {"mgpu_queue"}, {"mgpu_cancel", "ZQFFY52C"}} {
 		out, status := m.eve.mgpu([]string{"SECRET=of-eve"}, args[0], args[1:]...)
-		if status != 1 || !strings.Contains(out, "is not to be trusted: user "+fmt.Sprint(m.fay.uid)) {
+		if status != 1 || !strings.Contains(out, "cannot be trusted: user "+fmt.Sprint(m.fay.uid)) {
 			t.Errorf("%s exits with %d: %s", args[0], status, out)
 		}
 		if got := <-heard; got != "" {
