@@ -121,11 +121,15 @@ var jobNumber struct { // compiled on first use
 	expression *regexp.Regexp
 }
 
-// RenameJobs is a sentence of berth's with other names for its jobs. Every such
-// sentence names a job as "job ID".
+// RenameJobs is a sentence of berth's with other names for its jobs, which it
+// calls "job ID". A job of another berth has no other name.
 func RenameJobs(sentence string, name func(id string) string) string {
-	jobNumber.once.Do(func() { jobNumber.expression = regexp.MustCompile(`\bjob [0-9]+(_[0-9]+)?\b`) })
+	jobNumber.once.Do(func() { jobNumber.expression = regexp.MustCompile(`(another berth's )?\bjob [0-9]+(_[0-9]+)?\b`) })
 	return jobNumber.expression.ReplaceAllStringFunc(sentence, func(found string) string {
-		return "job " + name(strings.TrimPrefix(found, "job "))
+		id, own := strings.CutPrefix(found, "job ")
+		if !own {
+			return found
+		}
+		return "job " + name(id)
 	})
 }
