@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -140,11 +141,14 @@ func showHelp(root *cobra.Command, out io.Writer, words []string) error {
 		}
 		page = page.Section(title)
 	}
-	return showPage(page, out)
+	return showPage(root, page, out)
 }
 
 // showIndex is the help of berth, and the topics below it.
 func showIndex(root *cobra.Command, out io.Writer) error {
+	var index bytes.Buffer
+	root.SetOut(&index)
+	defer root.SetOut(out)
 	if err := root.Help(); err != nil {
 		return err
 	}
@@ -153,16 +157,16 @@ func showIndex(root *cobra.Command, out io.Writer) error {
 	for _, t := range list {
 		widest = max(widest, len(t.Topic))
 	}
-	fmt.Fprint(out, "\nPages (berth help TOPIC):\n")
+	fmt.Fprint(&index, "\nPages (berth help TOPIC):\n")
 	for _, k := range pageKinds {
-		fmt.Fprintf(out, "\n%s\n", k.title)
+		fmt.Fprintf(&index, "\n%s\n", k.title)
 		for _, t := range list {
 			if t.Kind == k.kind {
-				fmt.Fprintf(out, "  %s  %s\n", text.Pad(t.Topic, widest), text.Cut(t.Title, helpColumns-widest-4))
+				fmt.Fprintf(&index, "  %s  %s\n", text.Pad(t.Topic, widest), text.Cut(t.Title, helpColumns-widest-4))
 			}
 		}
 	}
-	return nil
+	return pageThrough(out, index.String())
 }
 
 // helpWords are the words that help takes: verbs and topics.
@@ -216,29 +220,36 @@ func findSection(page *manual.Page, words string) (string, error) {
 }
 
 // showPage writes a page, through a pager if a person reads it.
-func showPage(page *manual.Page, out io.Writer) error {
-	known := map[string]bool{}
-	for _, t := range topics() {
-		known[t.Topic] = true
+func showPage(root *cobra.Command, page *manual.Page, out io.Writer) error {
+	style := manual.Style{Columns: helpColumns, Word: topicWords(root)}
+	if stdoutIsTerminal(out) {
+		columns, _ := terminalSize(out)
+		style.Columns, style.Colour = min(columns, pageColumns), os.Getenv("NO_COLOR") == ""
 	}
-	style := manual.Style{Columns: helpColumns, Known: func(topic string) bool { return known[topic] }}
-	if !stdoutIsTerminal(out) {
-		_, err := io.WriteString(out, page.Text(style))
-		return err
-	}
-	columns, _ := terminalSize(out)
-	style.Columns, style.Colour = min(columns, pageColumns), os.Getenv("NO_COLOR") == ""
 	return pageThrough(out, page.Text(style))
 }
 
-// pageThrough shows a text with the user's pager; one that does not start is
-// done without.
+// topicWords finds what to type for a topic: its name, with its kind where a
+// verb has the same name.
+func topicWords(root *cobra.Command) func(topic string) string {
+	words := map[string]string{}
+	for _, t := range topics() {
+		words[t.Topic] = t.Topic
+		if cmd, _, err := root.Find([]string{t.Topic}); err == nil && cmd != root {
+			words[t.Topic] = t.Kind + "/" + t.Topic
+		}
+	}
+	return func(topic string) string { return words[topic] }
+}
+
+// pageThrough shows a text with the user's pager, if out is a terminal and the
+// pager starts.
 func pageThrough(out io.Writer, content string) error {
 	command, named := os.LookupEnv("PAGER")
 	if !named {
 		command = "less"
 	}
-	if command = strings.TrimSpace(command); command != "" && command != "cat" {
+	if command = strings.TrimSpace(command); command != "" && command != "cat" && stdoutIsTerminal(out) {
 		pager := exec.Command("sh", "-c", command)
 		pager.Stdin, pager.Stdout, pager.Stderr = strings.NewReader(content), out, os.Stderr
 		if os.Getenv("LESS") == "" { // colours shown; no pager for less than a screen

@@ -18,20 +18,20 @@ const sample = "# The `title`\n\n" +
 	"1. first\n2. second\n\n" +
 	"```\n$ berth list   --all  # a line of code is as long as it is\n```\n\n" +
 	"| key | what it says |\n| --- | --- |\n| `a` | short |\n| `b\\|c` | several words that do not fit into one line &lt;id> |\n\n" +
-	"## Second part\n\nThe end: [outside](https://example.org), [not here](../studies/x.md).\n"
+	"## Second part\n\nThe end: [outside](https://example.org), [not here](../studies/x.md) ([order](order.md)).\n"
 
 func TestAPageForATerminal(t *testing.T) {
 	page := manual.Parse("reference/sample.md", []byte(sample))
 	if page.Topic != "sample" || page.Kind != "reference" || page.Title != "The `title`" {
 		t.Errorf("%q %q %q", page.Topic, page.Kind, page.Title)
 	}
-	style := manual.Style{Columns: 40, Known: func(topic string) bool { return topic == "why" }}
+	style := manual.Style{Columns: 40, Word: func(topic string) string { return map[string]string{"why": "howto/why", "order": "order"}[topic] }}
 	want := `The ` + "`title`" + `
 ===========
 
 A paragraph with bold, ` + "`code span`" + ` and a
-link (berth help why) that is longer
-than forty columns.
+link (berth help howto/why) that is
+longer than forty columns.
 
 First part
 ----------
@@ -56,7 +56,7 @@ Second part
 -----------
 
 The end: outside (https://example.org),
-not here.
+not here (order: berth help order).
 `
 	if diff := cmp.Diff(want, page.Text(style)); diff != "" {
 		t.Error(diff)

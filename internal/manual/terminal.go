@@ -23,8 +23,8 @@ const keepTogether = 30
 type Style struct {
 	Columns int
 	Colour  bool
-	// Known tells whether a topic can be asked for with berth help.
-	Known func(topic string) bool
+	// Word is what shows a topic, after "berth help"; "" if it is not known.
+	Word func(topic string) string
 }
 
 // Text is the page for a terminal.
@@ -99,9 +99,8 @@ func (t *terminal) heading(h *ast.Heading) {
 		return
 	}
 	t.out.WriteString(title + "\n")
-	if h.Level <= 2 {
-		t.out.WriteString(strings.Repeat([]string{"=", "-"}[h.Level-1], text.Width(title)) + "\n")
-	}
+	line := []string{"=", "-", "~"}[min(h.Level, 3)-1]
+	t.out.WriteString(strings.Repeat(line, text.Width(title)) + "\n")
 }
 
 func (t *terminal) list(l *ast.List, indent string) {
@@ -158,7 +157,7 @@ func (t *terminal) inline(parent ast.Node) string {
 		case *ast.Emphasis:
 			b.WriteString(t.paint(t.inline(n)))
 		case *ast.Link:
-			b.WriteString(t.link(n))
+			b.WriteString(t.link(n, strings.HasSuffix(b.String(), "(")))
 		case *ast.AutoLink:
 			b.Write(n.URL(t.page.source))
 		case *ast.Image:
@@ -209,20 +208,23 @@ func (t *terminal) paint(s string) string {
 }
 
 // link is its text, and the command that shows the page it goes to, once on a
-// page.
-func (t *terminal) link(n *ast.Link) string {
+// page. Within parentheses it has none of its own.
+func (t *terminal) link(n *ast.Link, within bool) string {
 	label, target := t.inline(n), string(n.Destination)
 	topic := topicOf(target)
 	switch {
 	case strings.Contains(target, "://") && label != target:
 		return label + " (" + target + ")"
-	case topic == "" || t.style.Known == nil || !t.style.Known(topic) || t.linked[topic]:
+	case topic == "" || t.style.Word == nil || t.style.Word(topic) == "" || t.linked[topic]:
 		return label
 	}
 	t.linked[topic] = true
-	command := strings.ReplaceAll("berth help "+topic, " ", hardSpace)
-	if label == topic+".md" {
+	command := strings.ReplaceAll("berth help "+t.style.Word(topic), " ", hardSpace)
+	switch {
+	case label == topic+".md":
 		return command
+	case within:
+		return label + ": " + command
 	}
 	return label + " (" + command + ")"
 }
