@@ -21,10 +21,10 @@ type action struct {
 }
 
 const actionHelp = `
-Jobs are ids and ranges (17, 1-3,7, 17_0), @ for your last job and @~1 for the
-one before, or all. 17 means every task of the array 17. --name, --user and
---state narrow them down. Without ids your own jobs are meant, also for
-administrators, unless --user or --all-users says otherwise.`
+JOB is an id or a range (17, 1-3,7, 17_0), @ for your last job, @~1 for the one
+before it, or all. The id of an array means all of its tasks. --name, --user and
+--state select among these jobs. Without an id, only your own jobs are selected,
+even for administrators, unless you give --user or --all-users.`
 
 const actionStatuses = `
 
@@ -33,28 +33,32 @@ Exit status: 0 done; 1 at least one job was refused, or no daemon; 2 bad usage;
 
 func newCancel() *cobra.Command {
 	a := &action{name: api.ActCancel}
-	cmd := a.command("End jobs, running or not", `End jobs. A job that runs gets TERM, its grace (10 s), then KILL, and is over
-when its last process is gone.`+actionHelp, `  berth cancel 17
+	cmd := a.command("Cancel jobs, running or not", `Cancel jobs. A running job gets SIGTERM, then SIGKILL after its grace period
+(10 s). It has ended when its last process is gone.
+`+actionHelp, `  berth cancel 17
   berth cancel 1-3,7 @
   berth cancel --name sweep --state queued
   berth cancel all`)
-	cmd.Flags().StringVar(&a.grace, "grace", "", "time between TERM and KILL instead of the job's own; 0: KILL at once")
+	cmd.Flags().StringVar(&a.grace, "grace", "", "time between SIGTERM and SIGKILL instead of the job's own; 0: SIGKILL at once")
 	return cmd
 }
 
 func newHold() *cobra.Command {
-	return (&action{name: api.ActHold}).command("Keep queued jobs from starting", `Keep jobs that have not started from starting, until they are released.`+actionHelp, `  berth hold 17
+	return (&action{name: api.ActHold}).command("Keep queued jobs from starting", `Keep queued jobs from starting until they are released.
+`+actionHelp, `  berth hold 17
   berth hold --name sweep`)
 }
 
 func newRelease() *cobra.Command {
-	return (&action{name: api.ActRelease}).command("Let held jobs start", `Let held jobs start when their turn comes.`+actionHelp, `  berth release 17
+	return (&action{name: api.ActRelease}).command("Let held jobs start", `Let held jobs start when it is their turn.
+`+actionHelp, `  berth release 17
   berth release --state held`)
 }
 
 func newRequeue() *cobra.Command {
-	return (&action{name: api.ActRequeue}).command("Run jobs again from their beginning", `Put jobs back into the queue: those that run are ended first, those that are
-over run again. They keep their ids; each attempt has a log of its own.`+actionHelp, `  berth requeue 17
+	return (&action{name: api.ActRequeue}).command("Run jobs again from the beginning", `Put jobs back into the queue, to run again from the beginning. Running jobs are
+stopped first. Jobs keep their ids, and each attempt has its own log.
+`+actionHelp, `  berth requeue 17
   berth requeue --state failed`)
 }
 
@@ -68,7 +72,7 @@ func (a *action) command(short, long, example string) *cobra.Command {
 	}
 	daemonFlags(cmd)
 	a.registerOwn(cmd)
-	cmd.Flags().BoolVar(&a.json, "json", false, "an array of what was done to each job")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print a JSON array with the result for each job")
 	return cmd
 }
 
@@ -102,43 +106,43 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 	return a.report(s, reply.Jobs)
 }
 
-// parseGrace also takes no time at all.
+// parseGrace parses a duration, or 0.
 func parseGrace(written string) (time.Duration, error) {
 	if written == "0" || written == "0s" {
 		return 0, nil
 	}
 	grace, err := text.ParseDuration(written)
 	if err != nil {
-		return 0, problem.Newf(problem.Invalid, "0 ends it at once", "--grace: %v", err)
+		return 0, problem.Newf(problem.Invalid, "--grace 0 kills the job at once", "--grace: %v", err)
 	}
 	return grace, nil
 }
 
-// toldOneByOne is up to how many jobs are told of in lines of their own.
-const toldOneByOne = 20
+// listedOneByOne is how many jobs are reported individually.
+const listedOneByOne = 20
 
 func (a *action) report(s *session, acted []api.Acted) error {
 	if len(acted) == 0 {
-		s.say("no job to %s", a.name)
+		s.say("no jobs to %s", a.name)
 		return nil
 	}
 	done, refused := 0, 0
 	for _, one := range acted {
 		line := text.Line(fmt.Sprintf("job %s: %s", one.ID, one.What))
 		if one.Done {
-			if done++; done <= toldOneByOne {
+			if done++; done <= listedOneByOne {
 				fmt.Fprintln(s.out, line)
 			}
 			continue
 		}
-		if refused++; refused <= toldOneByOne {
+		if refused++; refused <= listedOneByOne {
 			fmt.Fprintln(s.errOut, "berth: "+line)
 		}
 	}
-	if more := done - toldOneByOne; more > 0 {
+	if more := done - listedOneByOne; more > 0 {
 		fmt.Fprintf(s.out, "and %s more\n", text.CountGrouped(more, "job"))
 	}
-	if more := refused - toldOneByOne; more > 0 {
+	if more := refused - listedOneByOne; more > 0 {
 		s.say("and %s more refused", text.CountGrouped(more, "job"))
 	}
 	return actedStatus(acted)
@@ -153,7 +157,7 @@ func actedStatus(acted []api.Acted) error {
 	return nil
 }
 
-// notNull makes an empty list of a missing one: JSON tells them apart.
+// notNull turns nil into an empty list, so that JSON says [] and not null.
 func notNull[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -28,22 +28,22 @@ func newAdopt() *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
 		Use:   "adopt PID",
-		Short: "Account for a process that berth did not start",
-		Long: `Account for a process that was started by hand. It becomes a job on the cards
-that it uses, with its children: its memory counts as that job's and not as a
-stranger's, its use is measured, and other jobs are placed beside it.
+		Short: "Track a process that berth did not start",
+		Long: `Track a process that was started by hand. It becomes a job on the GPUs that it
+and its children use: berth measures its memory, counts it as that job's instead
+of an external process's, and places other jobs around it.
 
-The process is left alone: it gets no limits, is never stopped, and cancelling
-the job ends the accounting only. When it ends, the job is lost: how a process
-ended is told only to the one that started it.`,
+berth never limits or stops the process, and cancelling the job only ends the
+tracking. When the process ends, the job ends as lost: only the process's parent
+can learn its exit status.`,
 		Example: `  berth adopt 4242
   berth adopt 4242 --gpus 0,1 --vram 20G -n by-hand
-  berth cancel @                 stop accounting for it; it goes on
+  berth cancel @                 stop tracking it; the process keeps running
 
 Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return problem.Newf(problem.Invalid, adoptHint, "adopt takes the number of one process, %d given", len(args))
+				return problem.Newf(problem.Invalid, adoptHint, "expected one process id, found %d", len(args))
 			}
 			return nil
 		},
@@ -53,22 +53,22 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.gpus, "gpus", "g", "", "cards that are its own though it does not use them yet: 0,1 or 0-3")
-	flags.StringVar(&o.vram, "vram", "", "what to hold for it on each card (what it uses now, and more as it grows)")
-	flags.StringVarP(&o.name, "name", "n", "", "for people (adopted-PID)")
-	flags.BoolVar(&o.json, "json", false, "the job as an object")
+	flags.StringVarP(&o.gpus, "gpus", "g", "", "GPUs to hold for it besides those it uses now: 0,1 or 0-3")
+	flags.StringVar(&o.vram, "vram", "", "memory to hold for it on each GPU (default: what it uses, growing with it)")
+	flags.StringVarP(&o.name, "name", "n", "", "name of the job (default adopted-PID)")
+	flags.BoolVar(&o.json, "json", false, "print the job as a JSON object")
 	return cmd
 }
 
 func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 	pid, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || pid < 1 || pid > math.MaxInt32 {
-		return problem.Newf(problem.Invalid, adoptHint, "%q is no number of a process", word)
+		return problem.Newf(problem.Invalid, adoptHint, "expected a process id, found %q", word)
 	}
 	r := api.AdoptRequest{PID: int(pid), VRAM: o.vram, Name: o.name}
 	if o.gpus != "" {
 		if r.GPUs, err = jobfile.ParseIDs(o.gpus); err != nil {
-			return problem.Newf(problem.Invalid, "berth gpus lists the cards", "--gpus: %v", err)
+			return problem.Newf(problem.Invalid, "berth gpus lists the GPUs", "--gpus: %v", err)
 		}
 	}
 	detail, err := s.client.Adopt(ctx, r)
@@ -78,6 +78,6 @@ func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 	if o.json {
 		return printJSON(s.out, detail)
 	}
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: process %d is accounted for on GPU %s; it is left alone", detail.ID, pid, text.Numbers(detail.GPUIDs))))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: tracking process %d on GPU %s", detail.ID, pid, text.Numbers(detail.GPUIDs))))
 	return err
 }

@@ -16,21 +16,20 @@ import (
 	"berth/internal/problem"
 )
 
-// errDetached is the end of an attachment that the user asked for.
+// errDetached means that the user detached.
 var errDetached = errors.New("detached")
 
 func newAttach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach JOB",
-		Short: "Go to the terminal of a job",
-		Long: `Go to the terminal of a job that was submitted with --pty: see what it shows,
-and type into it. Ctrl-\ leaves it running, and so does closing the window. A
-daemon that is restarted meanwhile is waited for. A job that has not started
-is waited for as well.`,
+		Short: "Attach to the terminal of a job",
+		Long: `Attach to the terminal of a job that was submitted with --pty, to see its output
+and type into it. Ctrl-\ detaches and leaves the job running; so does closing
+the window. If the job has not started, or the daemon restarts, attach waits.`,
 		Example: `  berth submit --pty -- python -i
   berth attach @
 
-Exit status: 0 detached, or the job is over; 1 it has no terminal, or no daemon
+Exit status: 0 detached, or the job ended; 1 it has no terminal, or no daemon
 answers; 2 bad usage; 130 interrupted.`,
 		Args:              exactlyOne,
 		ValidArgsFunction: completeJobs,
@@ -41,32 +40,32 @@ answers; 2 bad usage; 130 interrupted.`,
 			}
 			id := detail.ID
 			if !s.interactive() {
-				return problem.Newf(problem.Invalid, "berth logs -f "+id+" follows the output without one", "attach needs a terminal")
+				return problem.Newf(problem.Invalid, "berth logs -f "+id+" follows the output without a terminal", "attach needs a terminal")
 			}
 			if detail.Settings != nil && !isOn(api.Text(detail.Settings["pty"])) {
-				return problem.Newf(problem.Unable, "berth logs -f "+id+" follows its output; submit --pty gives a job a terminal", "job %s has no terminal", id)
+				return problem.Newf(problem.Unable, "berth logs -f "+id+" follows its output; berth submit --pty gives a job a terminal", "job %s has no terminal", id)
 			}
 			err = attachTo(ctx, s, id)
 			if errors.Is(err, errDetached) {
-				s.say("detached; job %s goes on", id)
-				s.advise("come back with berth attach %s, end it with berth cancel %[1]s", id)
+				s.say("detached; job %s keeps running", id)
+				s.advise("come back with berth attach %s, or end it with berth cancel %[1]s", id)
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			return sayHowItStands(ctx, s, id)
+			return sayState(ctx, s, id)
 		}),
 	}
 	daemonFlags(cmd)
 	return cmd
 }
 
-// interactive: someone sits at both ends.
+// interactive reports whether input and output are terminals.
 func (s *session) interactive() bool { return s.terminal && isTerminal(os.Stdin) }
 
-// sayHowItStands tells of a job whose terminal is gone.
-func sayHowItStands(ctx context.Context, s *session, id string) error {
+// sayState reports the state of a job whose terminal is gone.
+func sayState(ctx context.Context, s *session, id string) error {
 	detail, err := s.client.Job(ctx, id)
 	if err != nil {
 		return err
@@ -75,8 +74,8 @@ func sayHowItStands(ctx context.Context, s *session, id string) error {
 	return nil
 }
 
-// attachTo returns nil when the job's attempt is over, and errDetached when
-// the user went away from it.
+// attachTo returns nil when the job's attempt ends, and errDetached when the user
+// detaches.
 func attachTo(ctx context.Context, s *session, id string) error {
 	if err := awaitStart(ctx, s, id); err != nil {
 		return err
@@ -89,7 +88,7 @@ func attachTo(ctx context.Context, s *session, id string) error {
 	}
 	defer t.giveBack()
 	t.listen(leave)
-	// What is said meanwhile must not step to the right line by line.
+	// In raw mode a line needs a carriage return too.
 	raw := *s
 	raw.errOut = returning{s.errOut}
 	err = (&attachment{s: &raw, id: id, terminal: t}).run(ctx)
@@ -99,7 +98,7 @@ func attachTo(ctx context.Context, s *session, id string) error {
 	return err
 }
 
-// awaitStart waits for a job's turn, and says what it waits for.
+// awaitStart waits until a job starts, and reports why it waits.
 func awaitStart(ctx context.Context, s *session, id string) error {
 	patience := newPatience(s)
 	said := ""
@@ -128,15 +127,15 @@ func awaitStart(ctx context.Context, s *session, id string) error {
 	}
 }
 
-// attachment is a terminal connected to a job's, through a daemon that may
-// come and go.
+// attachment connects the user's terminal to a job's, across restarts of the
+// daemon.
 type attachment struct {
 	s        *session
 	id       string
 	terminal *heldTerminal
 }
 
-// wiped makes room for the supervisor's repeat of what was last shown.
+// wiped clears the screen: the supervisor repeats the last output.
 const wiped = "\x1b[H\x1b[2J"
 
 func (a *attachment) run(ctx context.Context) error {
@@ -145,7 +144,7 @@ func (a *attachment) run(ctx context.Context) error {
 		stream, err := a.s.client.Attach(ctx, a.id)
 		if err == nil {
 			if !first {
-				_, _ = io.WriteString(a.terminal.out, wiped) // a terminal that is gone shows at the next read
+				_, _ = io.WriteString(a.terminal.out, wiped) // a closed terminal is noticed at the next read
 			}
 			patience.answered()
 			err = a.converse(ctx, stream)
@@ -161,7 +160,7 @@ func (a *attachment) run(ctx context.Context) error {
 	}
 }
 
-// over reports whether the job ended while the daemon was away.
+// over reports whether the job ended while the daemon was down.
 func (a *attachment) over(ctx context.Context, err error) bool {
 	if passing(err) {
 		return false
@@ -170,7 +169,7 @@ func (a *attachment) over(ctx context.Context, err error) bool {
 	return err == nil && detail.State != job.Running
 }
 
-// explain adds the way out to a refusal that has none.
+// explain adds a hint to a refusal that has none.
 func (a *attachment) explain(err error) error {
 	if p, ok := errors.AsType[*problem.Problem](err); ok && p.Hint == "" {
 		return &problem.Problem{Kind: p.Kind, What: p.What, Hint: "berth logs -f " + a.id + " follows its output", Err: err}
@@ -178,14 +177,14 @@ func (a *attachment) explain(err error) error {
 	return err
 }
 
-// received is a frame from the job's side, or the end of the connection.
+// received is a frame from the job, or the end of the connection.
 type received struct {
 	frame keep.Frame
 	err   error
 }
 
-// converse passes frames until the job's attempt is over (nil), the
-// connection is lost, or ctx ends.
+// converse exchanges frames until the job's attempt ends (nil), the connection
+// breaks, or ctx ends.
 func (a *attachment) converse(ctx context.Context, stream io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -210,7 +209,7 @@ func (a *attachment) converse(ctx context.Context, stream io.ReadWriteCloser) er
 		case <-a.terminal.resized:
 			outgoing = keep.ResizeFrame(a.terminal.size())
 		}
-		// A daemon that takes nothing must not keep the user from leaving.
+		// A stuck daemon must not keep the user from detaching.
 		select {
 		case toJob <- outgoing:
 		default:
@@ -218,7 +217,7 @@ func (a *attachment) converse(ctx context.Context, stream io.ReadWriteCloser) er
 	}
 }
 
-// unsentFrames is how far typing may be ahead of the connection.
+// unsentFrames is how many frames of input may be pending.
 const unsentFrames = 256
 
 func (a *attachment) receive(ctx context.Context, stream io.Reader, to chan<- received) {
@@ -249,13 +248,13 @@ func (a *attachment) send(ctx context.Context, stream io.Writer, from <-chan kee
 				_, err = stream.Write(encoded)
 			}
 			if err != nil {
-				return // the reader notices too
+				return // the reader gets the error too
 			}
 		}
 	}
 }
 
-// show does what a frame from the job's side says.
+// show handles a frame from the job.
 func (a *attachment) show(r received) (over bool, err error) {
 	switch {
 	case r.err != nil:

@@ -18,8 +18,8 @@ const (
 	startedPoll = 200 * time.Millisecond
 )
 
-// heldTerminal is the user's terminal while it belongs to a job: every key
-// goes there, but for the one that leaves.
+// heldTerminal is the user's terminal while attached: every key goes to the job,
+// except the one that detaches.
 type heldTerminal struct {
 	in      *os.File
 	out     io.Writer
@@ -27,12 +27,12 @@ type heldTerminal struct {
 	once    sync.Once
 	typed   chan []byte
 	resized chan os.Signal
-	gone    chan os.Signal // the terminal is, or was told to be
+	gone    chan os.Signal // the terminal was closed
 	done    chan struct{}
 }
 
-// takeTerminal switches off what a terminal does by itself: echo, lines,
-// signals of keys.
+// takeTerminal switches the terminal to raw mode: no echo, no line editing, no
+// signals from keys.
 func takeTerminal(in *os.File, out io.Writer) (*heldTerminal, error) {
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
 	if err != nil {
@@ -54,23 +54,23 @@ func takeTerminal(in *os.File, out io.Writer) (*heldTerminal, error) {
 	return t, nil
 }
 
-// calmed undoes what a program may have left on: colours, a hidden cursor,
-// reports of the mouse and of pasted text, the other screen.
+// calmed resets what a program may have left on: colours, a hidden cursor, mouse
+// and paste reporting, the alternate screen.
 const calmed = "\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1047l\x1b[?1l\x1b>\r\n"
 
-// giveBack makes the terminal the user's again.
+// giveBack restores the terminal.
 func (t *heldTerminal) giveBack() {
 	t.once.Do(func() {
 		signal.Stop(t.resized)
 		signal.Stop(t.gone)
 		close(t.done)
-		_, _ = io.WriteString(t.out, calmed)                             // where it cannot be written nobody sees it
+		_, _ = io.WriteString(t.out, calmed)                             // nothing to do if the terminal is gone
 		_ = unix.IoctlSetTermios(int(t.in.Fd()), unix.TCSETS, &t.before) // likewise
 	})
 }
 
-// giveBackIfPanicking is deferred by goroutines: a panic there would end the
-// program without running what others deferred.
+// giveBackIfPanicking is deferred by goroutines: a panic there ends the program
+// without running the deferred calls of others.
 func (t *heldTerminal) giveBackIfPanicking() {
 	if p := recover(); p != nil {
 		t.giveBack()
@@ -78,8 +78,8 @@ func (t *heldTerminal) giveBackIfPanicking() {
 	}
 }
 
-// listen begins to take keys and sizes, and ends the attachment with leave
-// when the user detaches, or the terminal goes away.
+// listen starts to read keys and sizes. It calls leave when the user detaches or
+// the terminal closes.
 func (t *heldTerminal) listen(leave func(error)) {
 	signal.Notify(t.resized, syscall.SIGWINCH)
 	signal.Notify(t.gone, syscall.SIGHUP, syscall.SIGQUIT)
@@ -103,9 +103,8 @@ func (t *heldTerminal) listen(leave func(error)) {
 	}()
 }
 
-// take passes typed bytes on, and reports false at the key that leaves. While
-// nobody is there to take them they are lost, as on a terminal without a
-// program.
+// take passes typed bytes on, and reports false at the key that detaches. Bytes
+// that nobody reads are dropped.
 func (t *heldTerminal) take(typed []byte) bool {
 	before, _, leaving := bytes.Cut(typed, []byte{detachKey})
 	if len(before) > 0 {
@@ -117,7 +116,7 @@ func (t *heldTerminal) take(typed []byte) bool {
 	return !leaving
 }
 
-// returning ends lines as a terminal needs it that does nothing by itself.
+// returning adds the carriage returns that a raw terminal needs.
 type returning struct{ io.Writer }
 
 func (r returning) Write(p []byte) (int, error) {

@@ -27,21 +27,20 @@ const (
 	errFileLimit         = 1 << 20
 )
 
-// What an autostarted daemon is, this program again, and how long it may take
-// to answer. Tests put others in their place.
+// The program that autostart runs, and how long it may take to answer. Tests
+// replace them.
 var (
 	selfProgram   = os.Executable
 	startPatience = defaultStartPatience
 )
 
 // autostart starts a private daemon in the background and waits until it
-// answers. Of several first submissions at once one starts it; the others
-// find it running.
+// answers. If several submissions try at once, one of them starts it.
 func autostart(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if err := os.MkdirAll(s.target.stateDir, 0o700); err != nil {
-		return problem.Newf(problem.Unable, "a private daemon keeps its state there", "make state directory: %w", err)
+		return problem.Newf(problem.Unable, "a private daemon keeps its state there", "create the state directory: %w", err)
 	}
 	unlock, err := lockStart(ctx, filepath.Join(s.target.stateDir, "serve.start"))
 	if err != nil {
@@ -58,7 +57,7 @@ func autostart(ctx context.Context, s *session) error {
 	if err := child.await(ctx, s.client); err != nil {
 		return err
 	}
-	s.say("started a private daemon (pid %d); it ends by itself after an hour without jobs", child.pid)
+	s.say("started a private daemon (pid %d), which exits after an hour without jobs", child.pid)
 	if ends, why := site.EndsAtLogout(ctx, os.Getuid()); ends {
 		s.say("warning: %s", why)
 	}
@@ -69,7 +68,7 @@ func autostart(ctx context.Context, s *session) error {
 func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, problem.Newf(problem.Unable, "", "lock the start of a daemon: %w", err)
+		return nil, problem.Newf(problem.Unable, "", "lock for starting a daemon: %w", err)
 	}
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -78,44 +77,44 @@ func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			file.Close()
-			return nil, problem.Newf(problem.Unable, "", "lock the start of a daemon: %w", err)
+			return nil, problem.Newf(problem.Unable, "", "lock for starting a daemon: %w", err)
 		}
 		if err := api.Pause(ctx, startPoll); err != nil {
 			file.Close()
-			return nil, startTimeout(ctx, "another berth submit is starting a daemon, and is not done")
+			return nil, startTimeout(ctx, "another berth submit is still starting a daemon")
 		}
 	}
 }
 
-// startTimeout tells an interrupt from an end of patience.
+// startTimeout returns the interrupt, or a problem if the time ran out.
 func startTimeout(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return problem.Newf(problem.Unable, "start one in the foreground to see more: berth serve", "%s after %s", what, text.Span(startPatience))
+	return problem.Newf(problem.Unable, "run the daemon in the foreground to see more: berth serve", "%s after %s", what, text.Span(startPatience))
 }
 
-// answers reports whether a daemon is there, be it that it answers with an
-// error. One that hangs up without a word is just ending.
+// answers reports whether a daemon answers, even with an error. One that closes
+// the connection without a reply is shutting down.
 func answers(ctx context.Context, client *api.Client) bool {
 	_, err := client.Status(ctx)
 	return err == nil || problem.KindOf(err) != ""
 }
 
-// starting is a daemon that was begun in the background.
+// starting is a daemon that was started in the background.
 type starting struct {
 	pid    int
 	errors *os.File
-	from   int64 // where its own words begin
+	from   int64 // where its own output begins
 	over   chan error
 }
 
-// startDaemon begins a daemon that this process, its terminal and its
-// directory can go away from.
+// startDaemon starts a daemon that does not depend on this process, its terminal
+// or its directory.
 func startDaemon(stateDir string) (*starting, error) {
 	self, err := selfProgram()
 	if err != nil {
-		return nil, problem.Newf(problem.Unable, "start one by hand: berth serve", "find this program: %w", err)
+		return nil, problem.Newf(problem.Unable, "start a daemon by hand: berth serve", "find this program: %w", err)
 	}
 	words, err := os.OpenFile(filepath.Join(stateDir, "serve.err"), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -135,14 +134,14 @@ func startDaemon(stateDir string) (*starting, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		words.Close()
-		return nil, problem.Newf(problem.Unable, "start one by hand: berth serve", "start a daemon: %w", err)
+		return nil, problem.Newf(problem.Unable, "start it by hand: berth serve", "start a daemon: %w", err)
 	}
 	d := &starting{pid: cmd.Process.Pid, errors: words, from: from, over: make(chan error, 1)}
 	go func() { d.over <- cmd.Wait() }()
 	return d, nil
 }
 
-// await returns once the daemon answers, or says what it died of.
+// await returns when the daemon answers, or reports why it ended.
 func (d *starting) await(ctx context.Context, client *api.Client) error {
 	defer d.errors.Close()
 	for {
@@ -151,10 +150,10 @@ func (d *starting) await(ctx context.Context, client *api.Client) error {
 		}
 		select {
 		case err := <-d.over:
-			if answers(ctx, client) { // someone else's was there first
+			if answers(ctx, client) { // another process started one first
 				return nil
 			}
-			return problem.Newf(problem.Unable, "berth serve shows more; berth doctor looks for what is missing", "the private daemon ended at once (%v)%s", exitOf(err), d.lastWords())
+			return problem.Newf(problem.Unable, "berth serve shows more; berth doctor looks for problems", "the private daemon exited at once (%v)%s", exitOf(err), d.lastWords())
 		case <-ctx.Done():
 			return startTimeout(ctx, fmt.Sprintf("the private daemon (pid %d) does not answer%s;", d.pid, d.lastWords()))
 		case <-time.After(startPoll):

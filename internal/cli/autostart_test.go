@@ -101,7 +101,7 @@ func TestTheFirstSubmitStartsAPrivateDaemon(t *testing.T) {
 	state := ownMachine(t, "well", time.Minute)
 	said := berth("submit", "--", "true")
 	said.wants(t, 0, "submitted job 1\n", "berth: started a private daemon (pid ")
-	if !strings.HasSuffix(strings.SplitN(said.err, "\n", 2)[0], "); it ends by itself after an hour without jobs") {
+	if !strings.HasSuffix(strings.SplitN(said.err, "\n", 2)[0], "), which exits after an hour without jobs") {
 		t.Errorf("it says %q", said.err)
 	}
 	daemons := begun(state)
@@ -141,7 +141,7 @@ func TestADaemonThatDoesNotComeUpIsExplained(t *testing.T) {
 	t.Run("it dies", func(t *testing.T) {
 		ownMachine(t, "dies", time.Minute)
 		said := berth("submit", "--", "true")
-		said.wants(t, 1, "", "berth: the private daemon ended at once (exit status 3):\nberth:   berth: the cards cannot be read\nberth:   hint: is the driver loaded?\nhint: ")
+		said.wants(t, 1, "", "berth: the private daemon exited at once (exit status 3):\nberth:   berth: the cards cannot be read\nberth:   hint: is the driver loaded?\nhint: ")
 		berth("submit", "--", "true") // and only its own last words are shown
 		if n := strings.Count(berth("submit", "--", "true").err, "cannot be read"); n != 1 {
 			t.Errorf("its words are shown %d times", n)
@@ -156,17 +156,17 @@ func TestADaemonThatDoesNotComeUpIsExplained(t *testing.T) {
 func TestWhoStartsNoDaemon(t *testing.T) {
 	state := ownMachine(t, "well", time.Minute)
 	for _, args := range everyVerb[1:] {
-		berth(strings.Fields(args)...).wants(t, 1, "", "\nhint: berth submit starts one of your own")
+		berth(strings.Fields(args)...).wants(t, 1, "", "\nhint: berth submit starts a private daemon")
 	}
-	berth("submit", "--no-autostart", "--", "true").wants(t, 1, "", "hint: autostart is switched off; start one with berth serve\n")
+	berth("submit", "--no-autostart", "--", "true").wants(t, 1, "", "hint: autostart is off; start a daemon with berth serve\n")
 	t.Setenv("BERTH_NO_AUTOSTART", "1")
-	berth("submit", "--", "true").wants(t, 1, "", "hint: autostart is switched off")
+	berth("submit", "--", "true").wants(t, 1, "", "hint: autostart is off")
 	t.Setenv("BERTH_NO_AUTOSTART", "")
 	berth("submit", "--time", "soon", "--", "true").wants(t, 2, "", "--time")
 	named := filepath.Join(t.TempDir(), "named.sock")
 	berth("submit", "--socket", named, "--", "true").wants(t, 1, "", "no daemon answers at "+named)
 	cli.MachineAt(t, filepath.Join(t.TempDir(), "none"), true)
-	berth("submit", "--", "true").wants(t, 1, "", "hint: the machine's service is installed but not running: systemctl start berth\n")
+	berth("submit", "--", "true").wants(t, 1, "", "hint: the berth service is installed but not running: systemctl start berth\n")
 	if daemons := begun(state); len(daemons) > 0 {
 		t.Errorf("%q were started", daemons)
 	}

@@ -19,10 +19,10 @@ func newBackup() *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
 		Use:   "backup FILE|-",
-		Short: "Copy the daemon's state into a file",
-		Long: `Copy the daemon's whole state, every job and its history, into one file, while
-jobs run. Logs are not in it. The file is readable by you alone, and there only
-when it is whole. berth restore puts it back.`,
+		Short: "Back up the daemon's state to a file",
+		Long: `Copy the daemon's state, with all jobs and their history, into one file. Jobs
+keep running. Logs are not included. Only you can read the file, and it appears
+only when it is complete. berth restore restores it.`,
 		Example: `  berth backup berth-2026-03-01.backup
   berth backup - | ssh elsewhere 'cat > berth.backup'
 
@@ -32,7 +32,7 @@ interrupted.`,
 			if len(args) == 1 && args[0] != "" {
 				return nil
 			}
-			return problem.Newf(problem.Invalid, "berth backup berth.backup, or - for standard output", "backup takes one file, %d given", len(args))
+			return problem.Newf(problem.Invalid, "berth backup berth.backup, or - for standard output", "expected one file, found %d", len(args))
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return backup(ctx, s, args[0], force)
@@ -46,7 +46,7 @@ interrupted.`,
 func backup(ctx context.Context, s *session, path string, force bool) error {
 	if path == "-" {
 		if s.terminal {
-			return problem.Newf(problem.Invalid, "berth backup FILE, or redirect it", "a backup is no text for a terminal")
+			return problem.Newf(problem.Invalid, "berth backup FILE, or redirect standard output", "a backup is binary and cannot be shown on a terminal")
 		}
 		return s.client.Backup(ctx, s.out)
 	}
@@ -65,11 +65,11 @@ func backup(ctx context.Context, s *session, path string, force bool) error {
 }
 
 func taken(path string) error {
-	return problem.Newf(problem.Unable, "name another file, or replace it with --force", "%s exists already", path)
+	return problem.Newf(problem.Unable, "choose another file, or replace it with --force", "%s already exists", path)
 }
 
-// backupFile writes beside the file and gives it its name only when all of
-// it is on disk, so that a backup is whole or not there.
+// backupFile writes a temporary file and renames it when all of it is on disk,
+// so that a backup is complete or absent.
 func backupFile(ctx context.Context, client *api.Client, path string, force bool) (size int64, err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -87,7 +87,7 @@ func backupFile(ctx context.Context, client *api.Client, path string, force bool
 	if err != nil {
 		return 0, fmt.Errorf("write backup: %w", err)
 	}
-	// A link refuses where a rename would replace.
+	// A link fails if the file exists; a rename would replace it.
 	place := os.Link
 	if force {
 		place = os.Rename

@@ -19,8 +19,7 @@ import (
 	"berth/internal/problem"
 )
 
-// programs are those of other schedulers that berth answers to, in the order
-// they are listed.
+// programs are the programs that berth stands in for.
 func programs() []frontend.Program {
 	return []frontend.Program{gpusched.Program, gpuscheduler.Program, tgpu.Program, mgpu.Server, mgpu.Srun, mgpu.Queue, mgpu.Cancel}
 }
@@ -32,8 +31,8 @@ func programNames() (names []string) {
 	return names
 }
 
-// MainAs runs what the program was called as: one of the names that berth
-// stands in for, through a link, or berth itself.
+// MainAs runs the program that berth was called as through a link, or berth
+// itself.
 func MainAs(name string, args []string, out, errOut io.Writer) int {
 	if name = filepath.Base(name); slices.Contains(programNames(), name) {
 		return standIn(name, args, out, errOut)
@@ -53,11 +52,11 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 			return p.Main(call)
 		}
 	}
-	call.Complain("there is no such program", "berth compat takes one of "+strings.Join(programNames(), ", "))
+	call.Complain("unknown program", "berth compat knows "+strings.Join(programNames(), ", "))
 	return frontend.BadUsage
 }
 
-// ownDaemon is the daemon that a verb of berth's would talk to.
+// ownDaemon is the daemon that berth's verbs would talk to.
 func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string, err error) {
 	at, err := findDaemon("", os.Getenv, sharedPlaces(), systemService)
 	if err != nil || !start || !at.private {
@@ -67,7 +66,7 @@ func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string
 	defer s.client.Close()
 	if !answers(ctx, s.client) {
 		if os.Getenv("BERTH_NO_AUTOSTART") == "1" {
-			return at.socket, nil // whoever talks to it will find nobody
+			return at.socket, nil // the caller reports that it does not answer
 		}
 		err = autostart(ctx, s)
 	}
@@ -77,8 +76,8 @@ func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string
 func newCompat() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compat PROGRAM [ARG...]",
-		Short: "Stand in for another scheduler: its commands, files and words",
-		Long: `Behave as another scheduler does, under its own name:
+		Short: "Behave like another scheduler, with its commands and files",
+		Long: `Behave like another scheduler, under its name:
 ` + strings.Join(programNames()[:3], ", ") + ",\n" + strings.Join(programNames()[3:], ", ") + `.
 
 A link to berth with such a name does the same: make install-links makes them.
@@ -88,8 +87,8 @@ from-gpu-scheduler, from-tgpu and from-mgpu list berth's own commands for each.`
   berth compat mgpu_srun --gpu-ids 0,1 --interactive -- python train.py
   ln -s $(command -v berth) ~/bin/tgpu && tgpu list
 
-Exit status: that program's.`,
-		DisableFlagParsing: true, // what follows is the program's own
+Exit status: that of the program.`,
+		DisableFlagParsing: true, // the rest belongs to the program
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
 				return cmd.Help()

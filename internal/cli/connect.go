@@ -17,18 +17,18 @@ import (
 	"berth/internal/text"
 )
 
-// target is the daemon a verb talks to, and whose it is.
+// target is the daemon that a verb talks to.
 type target struct {
-	host     *remote // on another machine; nil: here, at the socket
+	host     *remote // a daemon on another machine; nil: this one, at the socket
 	socket   string
-	explicit bool // the user named it: nothing else will do
+	explicit bool // named by the user
 	stateDir string
 	private  bool
 }
 
-// findDaemon chooses: --socket, else BERTH_SOCKET, else the machine's, else
-// the user's own. Where neither of the last two has a socket, an installed
-// system service decides which of them is missed.
+// findDaemon chooses the daemon: --socket, else BERTH_SOCKET, else the shared
+// one, else the user's own. If neither of the last two has a socket, it is the
+// shared one where a system service is installed.
 func findDaemon(flag string, getenv func(string) string, shared site.Places, installed func() bool) (target, error) {
 	if flag == "" {
 		flag = getenv("BERTH_SOCKET")
@@ -64,12 +64,12 @@ type session struct {
 	client *api.Client
 }
 
-// say tells a person something that is not the verb's result.
+// say prints a message that is not the verb's result.
 func (s *session) say(format string, args ...any) {
 	fmt.Fprintf(s.errOut, "berth: %s\n", text.Line(fmt.Sprintf(format, args...)))
 }
 
-// advise says how to go on.
+// advise prints a hint.
 func (s *session) advise(format string, args ...any) {
 	fmt.Fprintf(s.errOut, "hint: %s\n", text.Line(fmt.Sprintf(format, args...)))
 }
@@ -84,7 +84,7 @@ func verb(run func(ctx context.Context, s *session, args []string) error) func(*
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		context.AfterFunc(ctx, stop) // a second Ctrl-C ends what does not heed the first
+		context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
 		err = run(ctx, s, args)
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return status(exitInterrupted)
@@ -118,24 +118,23 @@ func openSession(cmd *cobra.Command) (*session, error) {
 	return s, nil
 }
 
-// The machine's own places, which the tests put elsewhere.
+// Tests replace these.
 var (
 	sharedPlaces  = site.SharedPlaces
 	systemService = site.SystemService
 )
 
-// daemonFlags are those of every verb that talks to a daemon, here or elsewhere.
+// daemonFlags are the flags of every verb that talks to a daemon.
 func daemonFlags(cmd *cobra.Command) {
 	socketFlag(cmd)
 	cmd.PersistentFlags().String("host", "", hostHelp)
 }
 
 func socketFlag(cmd *cobra.Command) {
-	cmd.PersistentFlags().String("socket", "", "the daemon's socket (default BERTH_SOCKET, else the machine's, else your own)")
+	cmd.PersistentFlags().String("socket", "", "the daemon's socket (default BERTH_SOCKET, else the shared daemon's, else your own)")
 }
 
-// failed turns an error into a problem, with a hint on how to get a daemon that
-// answers.
+// failed turns an error into a problem, with a hint if no daemon answered.
 func failed(err error, at target) error {
 	if _, isStatus := errors.AsType[status](err); err == nil || isStatus || problem.KindOf(err) != "" {
 		return err
@@ -149,17 +148,17 @@ func failed(err error, at target) error {
 	return problem.Wrap(problem.Unable, "", err)
 }
 
-// missed says how to get the daemon that does not answer.
+// missed is the hint for a daemon that does not answer.
 func (t target) missed() string {
 	switch {
 	case t.host != nil:
-		return "is the daemon running there, and does [http] in its config let it listen at that address?"
+		return "check that the daemon runs there, and that [http] in its config listens on that address"
 	case t.explicit:
-		return "that socket was named by --socket or BERTH_SOCKET; is berth serve running there?"
+		return "--socket or BERTH_SOCKET names that socket; is berth serve running there?"
 	case t.private:
-		return "berth submit starts one of your own; berth serve is one in the foreground"
+		return "berth submit starts a private daemon; berth serve runs one in the foreground"
 	case systemService():
-		return "the machine's service is installed but not running: systemctl start berth"
+		return "the berth service is installed but not running: systemctl start berth"
 	}
-	return "the machine's daemon is not running: start it again with berth serve as root, or name another with --socket"
+	return "the shared daemon is not running: start it with berth serve as root, or give another with --socket"
 }

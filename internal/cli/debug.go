@@ -18,9 +18,9 @@ import (
 func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
-		Short: "Find out why the daemon decides as it does",
-		Long: `Find out why the daemon decides as it does, also afterwards and elsewhere:
-snapshot writes what it decides on.`,
+		Short: "Record what the daemon bases its decisions on",
+		Long: `Record what the daemon bases its decisions on, to study them later or on another
+machine. berth simulate continues from such a snapshot.`,
 		Example: `  berth debug snapshot now.json
   berth simulate now.json --policy default,fifo
 
@@ -35,15 +35,14 @@ func newDebugSnapshot() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
 		Use:   "snapshot [FILE|-]",
-		Short: "Write what the daemon decides on",
-		Long: `Write what the daemon decides on, as JSON: its rules, the cards, what holds them
-and for how long it is expected to, the queue in its order, and what users had.
-Ids, users and amounts are in it, commands, names and paths are not. berth
-simulate goes on from such a file: what runs ends when it is expected to, and
-the queue drains.
+		Short: "Write a snapshot of the daemon's state",
+		Long: `Write a snapshot of the daemon's state as JSON: its rules, the GPUs, the jobs on
+them with their expected ends, the queue in order, and each user's usage. It has
+ids, user names and amounts, but no commands, job names or paths. berth simulate
+continues from it: running jobs end when expected, and the queue drains.
 
-Without a file it goes to standard output. A file that exists is replaced, and
-is there only when it is whole.`,
+Without FILE the snapshot goes to standard output. An existing file is replaced,
+and only when the new one is complete.`,
 		Example: `  berth debug snapshot now.json
   berth simulate now.json --policy default,fifo,shortest
   berth debug snapshot | berth simulate -
@@ -58,16 +57,16 @@ interrupted.`,
 			return verb(func(ctx context.Context, s *session, _ []string) error { return writeSnapshot(ctx, s, path) })(cmd, args)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`; - is standard output")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `file`, - for standard output")
 	return cmd
 }
 
 func snapshotPath(args []string, output string) (string, error) {
 	switch {
 	case len(args) > 1:
-		return "", problem.Newf(problem.Invalid, "berth debug snapshot now.json", "debug snapshot takes one file, %d given", len(args))
+		return "", problem.Newf(problem.Invalid, "berth debug snapshot now.json", "expected one file, found %d", len(args))
 	case len(args) == 1 && output != "" && output != args[0]:
-		return "", problem.Newf(problem.Invalid, "berth debug snapshot "+args[0], "two files are named: %s and %s", args[0], output)
+		return "", problem.Newf(problem.Invalid, "berth debug snapshot "+args[0], "expected one file, found %s and %s", args[0], output)
 	case len(args) == 1:
 		output = args[0]
 	}
@@ -91,16 +90,16 @@ func writeSnapshot(ctx context.Context, s *session, path string) error {
 		_, err := s.out.Write(written.Bytes())
 		return err
 	}
-	// What other users had is in it.
+	// It contains the usage of other users.
 	if err := replaceFile(path, written.Bytes(), 0o600); err != nil {
 		return problem.Newf(problem.Unable, "", "write %s: %w", path, err)
 	}
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s goes on from it", path, float64(written.Len())/1024, path)))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("wrote %s (%.1f KiB); berth simulate %s continues from it", path, float64(written.Len())/1024, path)))
 	return err
 }
 
-// replaceFile gives a file its name only when all of it is written. What is no
-// plain file (a pipe, a link, /dev/stdout) is written to as it is.
+// replaceFile replaces a file when the new one is complete. A pipe, a link or a
+// device is written to directly.
 func replaceFile(path string, data []byte, mode os.FileMode) error {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return bare(os.WriteFile(path, data, mode))
@@ -121,7 +120,7 @@ func replaceFile(path string, data []byte, mode os.FileMode) error {
 	return bare(os.Rename(name, path))
 }
 
-// bare takes the name of a file that nobody asked for off an error.
+// bare removes the name of the temporary file from an error.
 func bare(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner

@@ -20,15 +20,16 @@ func newDoctor() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is missing on this machine",
-		Long: `Look at everything on this machine that berth depends on, and at the daemon.
-Each finding is ok, warn (berth works, but less well) or fail, with what to do
-about it. Nothing is changed.`,
+		Short: "Check this machine for problems",
+		Long: `Check the daemon and everything on this machine that berth depends on. Each
+finding is ok, warn (berth works, but less well) or fail, with a fix. Nothing is
+changed. berth help doctor explains each finding.`,
 		Example: `  berth doctor
   sudo berth doctor
   berth doctor --json | jq '.[] | select(.status != "ok")'
 
-Exit status: 0 nothing fails; 1 something does; 2 bad usage; 130 interrupted.`,
+Exit status: 0 no finding is fail; 1 at least one is; 2 bad usage; 130
+interrupted.`,
 		Args: noWords,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			findings := examine(ctx, s)
@@ -45,15 +46,15 @@ Exit status: 0 nothing fails; 1 something does; 2 bad usage; 130 interrupted.`,
 		}),
 	}
 	socketFlag(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of findings")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of findings")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
 
-// daemonPatience is how long a daemon may take to say how it is.
+// daemonPatience is how long a daemon may take to report its status.
 const daemonPatience = 5 * time.Second
 
-// examine asks the daemon first: it knows which places are its own.
+// examine asks the daemon first, which knows its own paths.
 func examine(ctx context.Context, s *session) []site.Finding {
 	asking, cancel := context.WithTimeout(ctx, daemonPatience)
 	defer cancel()
@@ -69,84 +70,65 @@ func examine(ctx context.Context, s *session) []site.Finding {
 	}
 	findings := append([]site.Finding{daemonFinding(daemon, err, s.target)}, site.Examine(ctx, places, gpu.HelperProtocol)...)
 	if err == nil && daemon.Enforced != nil {
-		hearDaemon(findings, *daemon.Enforced)
+		applyDaemon(findings, *daemon.Enforced)
 	}
 	if err == nil {
-		hearSource(findings, daemon.Source)
+		applySource(findings, daemon.Source)
 	}
 	return findings
 }
 
-// hearDaemon puts what a daemon holds its jobs to in the place of what this
-// process could: the jobs are the daemon's, and it may have other rights.
-func hearDaemon(findings []site.Finding, e api.Enforced) {
+// applyDaemon replaces what this process could enforce with what the daemon
+// enforces: the jobs are the daemon's, and it may have other rights. The
+// daemon's reasons are given once, with the first finding that is not ok.
+func applyDaemon(findings []site.Finding, e api.Enforced) {
+	reasons := e.Missing
 	for i := range findings {
 		f := &findings[i]
 		switch f.Name {
 		case "cgroup":
-			f.Status, f.What, f.Fix = site.OK, "the daemon gives every job a cgroup, below "+e.Cgroup, ""
+			f.Status, f.What, f.Fix = site.OK, "the daemon gives each job its own cgroup, below "+e.Cgroup, ""
 			if e.Cgroup == "" {
-				f.Status, f.Fix = site.Warn, "run the daemon as a service of systemd (`make install-service`)"
-				f.What = "the daemon gives jobs no cgroups, they are followed by session and ancestry"
+				f.Status, f.Fix = site.Warn, "run the daemon as a systemd service (`make install-service`)"
+				f.What = "the daemon cannot give jobs their own cgroups and tracks them by session and ancestry"
 			}
 		case "controllers":
-			f.Status, f.What, f.Fix = site.OK, "the daemon holds jobs to their cpus and mem", ""
+			f.Status, f.What, f.Fix = site.OK, "the daemon enforces the cpus and mem of jobs", ""
 			if e.CPUs == "" || e.Mem == "" {
 				f.Status, f.Fix = site.Warn, "let systemd delegate the cpu and memory controllers to the daemon (Delegate=yes)"
-				f.What = "the daemon accounts " + strings.Join(accounted(e), " and ") + ", and does not enforce it"
+				f.What = "the daemon counts the " + strings.Join(accounted(e), " and ") + " of jobs but does not enforce them"
 			}
 		case "isolation":
 			if f.What == site.NoCards {
 				continue
 			}
-			f.Status, f.What, f.Fix = site.OK, "the daemon lets a job open no cards but its own", ""
+			f.Status, f.What, f.Fix = site.OK, "the daemon lets each job open only its own GPUs", ""
 			if !e.Devices {
-				f.Status, f.Fix = site.Warn, "run the daemon as root, as a service of systemd (`make install-service`), on cgroup version 2"
-				f.What = "the daemon cannot keep a job from opening cards that it was not given"
+				f.Status, f.Fix = site.Warn, "run the daemon as root, as a systemd service (`make install-service`), with cgroup v2"
+				f.What = "the daemon cannot keep a job from opening other GPUs than its own"
 			}
 		default:
 			continue
 		}
-		if why := reasonsFor(f.Name, e.Missing); f.Status != site.OK && len(why) > 0 {
-			f.What += ": " + strings.Join(why, "; ")
+		if f.Status != site.OK && len(reasons) > 0 {
+			f.What += ": " + strings.Join(reasons, "; ")
+			reasons = nil
 		}
 	}
 }
 
-// hearSource says how a daemon reads the cards, where that is not how this
-// process could: it was started before berth-gpu was there, or has another.
-func hearSource(findings []site.Finding, source string) {
+// applySource warns if the daemon reads the GPUs through nvidia-smi although
+// this process could use berth-gpu: it was started earlier, or has another one.
+func applySource(findings []site.Finding, source string) {
 	for i := range findings {
 		if f := &findings[i]; f.Name == "nvml" && f.Status == site.OK && f.What != site.NoCards && source == "nvidia-smi" {
-			f.Status, f.What = site.Warn, "the daemon reads the cards through nvidia-smi: slower, once a poll, no MIG"
-			f.Fix = "its log says why it does not use berth-gpu; put the one that came with it beside it, and restart it"
+			f.Status, f.What = site.Warn, "the daemon reads the GPUs through nvidia-smi, which is slower and cannot read MIG"
+			f.Fix = "put the berth-gpu of the same version beside the daemon's program and restart it; its log says why it is not used now"
 		}
 	}
 }
 
-// reasonsFor are those of a daemon's reasons that explain one finding, or all
-// of them where none is known to.
-func reasonsFor(name string, missing []string) []string {
-	about := map[string][]string{
-		"cgroup":      {"no cgroup"},
-		"controllers": {"not enforced"},
-		"isolation":   {"can open GPUs", "no cgroup"}, // without one there is no filter either
-	}
-	for _, words := range about[name] {
-		var found []string
-		for _, reason := range missing {
-			if head, _, _ := strings.Cut(reason, ":"); strings.Contains(head, words) {
-				found = append(found, strings.TrimPrefix(reason, "a job can open GPUs that were not allocated to it: "))
-			}
-		}
-		if len(found) > 0 {
-			return found
-		}
-	}
-	return missing
-}
-
-// accounted is what jobs are not held to.
+// accounted lists the limits that are not enforced.
 func accounted(e api.Enforced) (names []string) {
 	if e.CPUs == "" {
 		names = append(names, "cpus")
@@ -157,17 +139,17 @@ func accounted(e api.Enforced) (names []string) {
 	return names
 }
 
-// daemonFinding says whether a daemon answers, and what it says.
+// daemonFinding reports whether a daemon answers, and its state.
 func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 	f := site.Finding{Name: "daemon", Status: site.OK}
 	var missing *api.Unreachable
 	switch {
 	case errors.As(err, &missing) && at.private:
-		f.What, f.Fix = "none is running; the first berth submit starts one of your own", ""
+		f.What, f.Fix = "not running; berth submit starts a private one", ""
 	case errors.As(err, &missing):
-		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("none answers at %s: %v", missing.Socket, missing.Err), at.missed()
+		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("no answer at %s: %v", missing.Socket, missing.Err), at.missed()
 	case err != nil:
-		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("%s: %v", at.socket, err), "look at its log, berth.log in its state directory"
+		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("%s: %v", at.socket, err), "read berth.log in its state directory"
 	default:
 		kind := "private"
 		if daemon.Shared {
@@ -176,10 +158,10 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 		f.What = fmt.Sprintf("berth %s (pid %d), %s, up %s, state in %s; %s",
 			daemon.Version, daemon.PID, kind, text.Span(time.Since(daemon.Since)), daemon.StateDir, countLine(daemon.Counts, 1))
 		if daemon.Source != "" {
-			f.What += "; cards through " + daemon.Source
+			f.What += "; GPU source: " + daemon.Source
 		}
 		if daemon.Blocked != "" {
-			f.Status, f.What, f.Fix = site.Warn, f.What+"; nothing starts: "+daemon.Blocked, "berth gpus shows the cards as it sees them"
+			f.Status, f.What, f.Fix = site.Warn, f.What+"; no job can start: "+daemon.Blocked, "berth gpus shows the GPUs as the daemon sees them"
 		}
 	}
 	return f
@@ -203,7 +185,7 @@ func drawFindings(s screen, findings []site.Finding) error {
 		}
 	}
 	counts := map[string]int{}
-	var moot []string // what only cards need, where there are none: one line is enough
+	var moot []string // findings about GPUs on a machine without one: one line is enough
 	for _, f := range findings {
 		counts[f.Status]++
 		if f.Status == site.OK && f.What == site.NoCards {

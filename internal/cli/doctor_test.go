@@ -21,11 +21,11 @@ func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
 		says   string
 	}{
 		{"it answers", api.Status{Version: "1.2", PID: 7, Counts: map[string]int{"running": 2}}, nil, target{}, site.OK, "berth 1.2 (pid 7), private"},
-		{"it says how it reads the cards", api.Status{Source: "NVML"}, nil, target{}, site.OK, "cards through NVML"},
+		{"it says how it reads the cards", api.Status{Source: "NVML"}, nil, target{}, site.OK, "GPU source: NVML"},
 		{"it is shared", api.Status{Shared: true}, nil, target{}, site.OK, "shared"},
-		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, target{}, site.Warn, "nothing starts: the cards cannot be read"},
-		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "the first berth submit starts one"},
-		{"the machine's does not run", api.Status{}, away, target{}, site.Fail, "none answers at /run/x"},
+		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, target{}, site.Warn, "no job can start: the cards cannot be read"},
+		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "berth submit starts a private one"},
+		{"the machine's does not run", api.Status{}, away, target{}, site.Fail, "no answer at /run/x"},
 		{"it is in trouble", api.Status{}, errors.New("EOF"), target{socket: "/run/x"}, site.Fail, "/run/x: EOF"},
 	} {
 		f := daemonFinding(test.daemon, test.err, test.at)
@@ -45,26 +45,18 @@ func TestTheDoctorHearsTheDaemon(t *testing.T) {
 		isolation           string
 	}{
 		{"all of it", api.Enforced{Cgroup: "/sys/fs/cgroup/berth", CPUs: "v2", Mem: "v1", Missing: []string{"no freezer"}},
-			"ok the daemon gives every job a cgroup, below /sys/fs/cgroup/berth", "ok the daemon holds jobs to their cpus and mem",
-			"warn the daemon cannot keep a job from opening cards that it was not given: no freezer"},
+			"ok the daemon gives each job its own cgroup, below /sys/fs/cgroup/berth", "ok the daemon enforces the cpus and mem of jobs",
+			"warn the daemon cannot keep a job from opening other GPUs than its own: no freezer"},
 		{"not cpus", api.Enforced{Cgroup: "/c", Mem: "v2", Devices: true, Missing: []string{"no cpu controller"}},
-			"ok the daemon gives every job a cgroup, below /c", "warn the daemon accounts cpus, and does not enforce it: no cpu controller",
-			"ok the daemon lets a job open no cards but its own"},
-		{"nothing", api.Enforced{Missing: []string{"a", "b"}},
-			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: a; b", "warn the daemon accounts cpus and mem, and does not enforce it: a; b",
-			"warn the daemon cannot keep a job from opening cards that it was not given: a; b"},
-		{"each with its own reason", api.Enforced{Missing: []string{"jobs have no cgroup: read-only", "CPU limits are not enforced: no cgroup there", "a job can open GPUs that were not allocated to it: not root"}},
-			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: jobs have no cgroup: read-only",
-			"warn the daemon accounts cpus and mem, and does not enforce it: CPU limits are not enforced: no cgroup there",
-			"warn the daemon cannot keep a job from opening cards that it was not given: not root"},
-		{"no filter for want of a cgroup", api.Enforced{Missing: []string{"jobs have no cgroup: read-only", "host memory limits are not enforced"}},
-			"warn the daemon gives jobs no cgroups, they are followed by session and ancestry: jobs have no cgroup: read-only",
-			"warn the daemon accounts cpus and mem, and does not enforce it: host memory limits are not enforced",
-			"warn the daemon cannot keep a job from opening cards that it was not given: jobs have no cgroup: read-only"},
+			"ok the daemon gives each job its own cgroup, below /c", "warn the daemon counts the cpus of jobs but does not enforce them: no cpu controller",
+			"ok the daemon lets each job open only its own GPUs"},
+		{"nothing: the reasons are given once", api.Enforced{Missing: []string{"a", "b"}},
+			"warn the daemon cannot give jobs their own cgroups and tracks them by session and ancestry: a; b", "warn the daemon counts the cpus and mem of jobs but does not enforce them",
+			"warn the daemon cannot keep a job from opening other GPUs than its own"},
 	} {
 		findings := []site.Finding{{Name: "kernel", Status: site.OK, What: "6.18"}, {Name: "cgroup", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "controllers", Status: site.Fail, What: "mine", Fix: "mine"},
 			{Name: "isolation", Status: site.Warn, What: "mine", Fix: "mine"}, {Name: "isolation", Status: site.OK, What: site.NoCards}}
-		hearDaemon(findings, test.enforced)
+		applyDaemon(findings, test.enforced)
 		for i, want := range []string{"ok 6.18", test.cgroup, test.controllers, test.isolation, "ok " + site.NoCards} {
 			f := findings[i]
 			if got := f.Status + " " + f.What; got != want || (f.Fix == "") != (f.Status == site.OK) || f.Fix == "mine" {
@@ -77,11 +69,11 @@ func TestTheDoctorHearsTheDaemon(t *testing.T) {
 func TestTheDoctorHearsHowADaemonReadsTheCards(t *testing.T) {
 	for _, test := range []struct{ name, source, what, want string }{
 		{"it does as this process would", "NVML", "2 cards, read through NVML", "ok 2 cards, read through NVML"},
-		{"it does without NVML", "nvidia-smi", "2 cards, read through NVML", "warn the daemon reads the cards through nvidia-smi: slower, once a poll, no MIG"},
+		{"it does without NVML", "nvidia-smi", "2 cards, read through NVML", "warn the daemon reads the GPUs through nvidia-smi, which is slower and cannot read MIG"},
 		{"no GPUs", "nvidia-smi", site.NoCards, "ok " + site.NoCards},
 	} {
 		findings := []site.Finding{{Name: "nvml", Status: site.OK, What: test.what}, {Name: "kernel", Status: site.OK, What: "6.18"}}
-		hearSource(findings, test.source)
+		applySource(findings, test.source)
 		if f := findings[0]; f.Status+" "+f.What != test.want || (f.Fix == "") != (f.Status == site.OK) || findings[1].Status != site.OK {
 			t.Errorf("%s: %+v", test.name, findings)
 		}

@@ -14,7 +14,7 @@ import (
 	"berth/internal/text"
 )
 
-// editOptions are the flags of `berth edit`: those of a job.
+// editOptions are the flags of `berth edit`.
 type editOptions struct {
 	jobFlags
 	json bool
@@ -26,13 +26,13 @@ func newEdit() *cobra.Command {
 		Use:   "edit JOB [KEY=VALUE...] [flags] [-- COMMAND...]",
 		Short: "Change a job that has not started",
 		Long: `Change a job that has not started. Keys are those of a spec file (gpus, vram,
-timeout, priority, env.NAME, command and so on), flags those of berth submit.
-What is not named stays as it is.`,
+timeout, priority, env.NAME, command and so on), flags are those of submit.
+Everything else stays as it is.`,
 		Example: `  berth edit 17 --priority 5 --time 2h
   berth edit 17 vram=24G gpus=2
   berth edit @ -- python train.py --epochs 3
 
-Exit status: 0 changed; 1 refused (it has started, it is not yours), or no
+Exit status: 0 changed; 1 refused (the job has started or is not yours), or no
 daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
 	}
@@ -41,7 +41,7 @@ daemon; 2 bad usage; 130 interrupted.`,
 	})
 	daemonFlags(cmd)
 	o.register(cmd)
-	cmd.Flags().BoolVar(&o.json, "json", false, "the job as it is now")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the changed job as a JSON object")
 	return cmd
 }
 
@@ -64,8 +64,8 @@ func (o *editOptions) run(ctx context.Context, s *session, args []string, dash i
 	return err
 }
 
-// absolute settles paths that are meant from here: with a submission the
-// daemon is told where that is, with an edit it is not.
+// absolute makes paths absolute: an edit, unlike a submission, does not tell the
+// daemon the current directory.
 func absolute(paths ...*api.Text) error {
 	for _, path := range paths {
 		if *path == "" || filepath.IsAbs(string(*path)) || *path == "~" || strings.HasPrefix(string(*path), "~/") {
@@ -80,7 +80,7 @@ func absolute(paths ...*api.Text) error {
 	return nil
 }
 
-// parse reads the job and its changes. What follows -- is the new command.
+// parse reads the job and its changes. The words after -- are the new command.
 func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, err error) {
 	words := args
 	if dash >= 0 {
@@ -88,7 +88,7 @@ func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, e
 		set.Command = commandOf(args[dash:])
 	}
 	if len(words) == 0 {
-		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "edit which job?")
+		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "expected a job, found nothing")
 	}
 	if err := o.apply(&set); err != nil {
 		return set, "", err
@@ -107,12 +107,12 @@ func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, e
 		}
 	}
 	if len(changes(set)) == 0 {
-		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "nothing to change")
+		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "expected a change, found none")
 	}
 	return set, words[0], nil
 }
 
-// changes names what an edit is about.
+// changes lists the keys that an edit sets.
 func changes(set api.Spec) []string {
 	var keys []string
 	if set.Command.Shell != "" || len(set.Command.Argv) > 0 {

@@ -9,8 +9,8 @@ import (
 	"berth/internal/problem"
 )
 
-// follow is submit -i: the job's output until it is over, then its status.
-// Ctrl-C leaves the job running and says how to come back.
+// follow is submit -i: it shows the job's output until the job ends, and returns
+// its status. Ctrl-C leaves the job running and says how to come back.
 func follow(ctx context.Context, s *session, id string, pty bool) error {
 	pty = pty && s.interactive()
 	over, err := watchToEnd(ctx, s, id, pty)
@@ -20,8 +20,8 @@ func follow(ctx context.Context, s *session, id string, pty bool) error {
 		if pty {
 			back = "berth attach "
 		}
-		s.say("detached; job %s goes on", id)
-		s.advise("come back with %s%s, end it with berth cancel %[2]s", back, id)
+		s.say("detached; job %s keeps running", id)
+		s.advise("come back with %s%s, or end it with berth cancel %[2]s", back, id)
 		return status(exitInterrupted)
 	case err != nil:
 		return err
@@ -34,8 +34,7 @@ func follow(ctx context.Context, s *session, id string, pty bool) error {
 	return largestStatus(over)
 }
 
-// watchToEnd shows a job through its terminal, or through its log, until it
-// is over.
+// watchToEnd shows a job's terminal or its log until the job ends.
 func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.View, error) {
 	for pty {
 		if err := attachTo(ctx, s, id); err != nil {
@@ -43,7 +42,7 @@ func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.Vie
 		}
 		detail, err := s.client.Job(ctx, id)
 		if err != nil || detail.State != job.Queued {
-			break // the wait below knows what to make of it
+			break // the wait below handles it
 		}
 	}
 	if !pty {
@@ -55,7 +54,8 @@ func watchToEnd(ctx context.Context, s *session, id string, pty bool) ([]job.Vie
 	return w.wait(ctx, []string{id})
 }
 
-// hadNoLog: a job that never started has none, and its end says why.
+// hadNoLog reports that there was no log: the job never started, and its
+// outcome says why.
 func hadNoLog(err error) bool {
 	kind := problem.KindOf(err)
 	return kind == problem.Refused || kind == problem.NotFound

@@ -14,7 +14,7 @@ import (
 func newGPU() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpu",
-		Short: "Take cards out of service, and back",
+		Short: "Take GPUs out of service and put them back",
 		Example: `  berth gpu pause 0
   berth gpu resume all
   berth gpu quarantine 3 --reason "fan is loud"
@@ -25,24 +25,24 @@ func newGPU() *cobra.Command {
 Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	withVerbs(cmd,
-		newGPUChange(gpuChange{name: "pause", done: "paused", short: "Start nothing more on these cards",
-			long: "Start nothing more on these cards. What runs there goes on.",
+		newGPUChange(gpuChange{name: "pause", done: "paused", short: "Start no more jobs on these GPUs",
+			long: "Start no more jobs on these GPUs. Jobs that run there keep running.",
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
 				return c.PauseGPU(ctx, index, true)
 			}}),
-		newGPUChange(gpuChange{name: "resume", done: "resumed", short: "Use these cards again", long: "Use these cards again.",
+		newGPUChange(gpuChange{name: "resume", done: "resumed", short: "Start jobs on these GPUs again", long: "Start jobs on these GPUs again.",
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
 				return c.PauseGPU(ctx, index, false)
 			}}),
-		newGPUChange(gpuChange{name: "quarantine", done: "quarantined", reason: true, short: "Take cards out of service as not well",
-			long: `Take cards out of service as not well. What runs there goes on; nothing new
-starts until an administrator clears them, whatever the driver says.`,
+		newGPUChange(gpuChange{name: "quarantine", done: "quarantined", reason: true, short: "Take faulty GPUs out of service",
+			long: `Take faulty GPUs out of service. Jobs that run there keep running, and no new
+one starts until an administrator clears them, whatever the driver reports.`,
 			to: func(ctx context.Context, c *api.Client, index int, reason string) (api.GPU, error) {
 				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthQuarantined, Reason: reason})
 			}}),
-		newGPUChange(gpuChange{name: "clear", done: "cleared", short: "Say that these cards are well again",
-			long: `Say that these cards are well again, whatever was found wrong with them. What
-happens anew condemns them anew.`,
+		newGPUChange(gpuChange{name: "clear", done: "cleared", short: "Put quarantined GPUs back into service",
+			long: `Put quarantined or suspect GPUs back into service. A new fault takes them out
+again.`,
 			to: func(ctx context.Context, c *api.Client, index int, _ string) (api.GPU, error) {
 				return c.SetHealth(ctx, index, api.HealthRequest{Health: api.HealthOK})
 			}}),
@@ -52,7 +52,7 @@ happens anew condemns them anew.`,
 	return cmd
 }
 
-// gpuChange is something that an administrator does to cards one by one.
+// gpuChange is an administrator's action on one GPU at a time.
 type gpuChange struct {
 	name, done, short, long string
 	reason                  bool // it takes --reason
@@ -74,9 +74,9 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`, ch
 			return changeGPUs(ctx, s, args, change, reason, asJSON)
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of the cards as they are now")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the changed GPUs as a JSON array")
 	if change.reason {
-		cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever looks at berth gpus")
+		cmd.Flags().StringVar(&reason, "reason", "", "why; berth gpus shows it")
 	}
 	return cmd
 }
@@ -105,12 +105,12 @@ func changeGPUs(ctx context.Context, s *session, args []string, change gpuChange
 
 func whichGPUs(ctx context.Context, client *api.Client, args []string, name string) ([]int, error) {
 	if len(args) != 1 {
-		return nil, problem.Newf(problem.Invalid, fmt.Sprintf("berth gpu %s 0, berth gpu %[1]s 0-3,5, or berth gpu %[1]s all", name), "%s which cards?", name)
+		return nil, problem.Newf(problem.Invalid, fmt.Sprintf("berth gpu %s 0, berth gpu %[1]s 0-3,5, or berth gpu %[1]s all", name), "expected GPUs to %s, found none", name)
 	}
 	if args[0] != "all" {
 		indices, err := jobfile.ParseIDs(args[0])
 		if err != nil {
-			return nil, problem.Wrap(problem.Invalid, "berth gpus shows the cards", err)
+			return nil, problem.Wrap(problem.Invalid, "berth gpus lists the GPUs", err)
 		}
 		return indices, nil
 	}

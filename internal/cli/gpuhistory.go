@@ -21,29 +21,29 @@ type gpuHistoryOptions struct {
 	json  bool
 }
 
-// maxCardEvents is the most that a daemon tells at once.
+// maxCardEvents is the most that a daemon returns at once.
 const maxCardEvents = 1000
 
 func newGPUHistory() *cobra.Command {
 	o := &gpuHistoryOptions{}
 	cmd := &cobra.Command{
 		Use:   "history [N]",
-		Short: "Show what happened to the cards, the newest first",
-		Long: `Show what happened to the cards, or to one, the newest first: changes of
-health, pauses, what an administrator did, and who.`,
+		Short: "Show events of the GPUs, newest first",
+		Long: `Show the events of all GPUs or of one, newest first: changes of health, pauses,
+and the actions of administrators, with their names.`,
 		Example: `  berth gpu history
   berth gpu history 3 --since 30d
   berth gpu history --json | jq '.[] | select(.gpu == 3)'
 
-Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args, time.Now())
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.since, "since", "7d", "only what came since then: 2h, 7d, 2026-03-01")
-	flags.IntVarP(&o.limit, "limit", "n", 50, "show at most this many")
-	flags.BoolVar(&o.json, "json", false, "an array of events")
+	flags.StringVar(&o.since, "since", "7d", "only events since then: 2h (ago), 7d, 2026-03-01")
+	flags.IntVarP(&o.limit, "limit", "n", 50, "show at most this many events")
+	flags.BoolVar(&o.json, "json", false, "print a JSON array of events")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
@@ -54,12 +54,12 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 		return problem.Newf(problem.Invalid, "berth gpu history -n 50", "--limit: expected 1 to %d, found %d", maxCardEvents, o.limit)
 	}
 	if len(args) > 1 {
-		return problem.Newf(problem.Invalid, "berth gpu history 3", "the history of one card, or of all")
+		return problem.Newf(problem.Invalid, "berth gpu history 3", "expected one GPU, found %d", len(args))
 	}
 	for _, arg := range args {
 		index, err := strconv.Atoi(strings.TrimPrefix(arg, "gpu"))
 		if err != nil || index < 0 || index > 4096 {
-			return problem.Newf(problem.Invalid, "berth gpus shows the cards", "%q is no card", arg)
+			return problem.Newf(problem.Invalid, "berth gpus lists the GPUs", "expected the number of a GPU, found %q", arg)
 		}
 		q.GPU = &index
 	}
@@ -75,9 +75,9 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 		return printJSON(s.out, notNull(events))
 	}
 	if len(events) == 0 {
-		text := "nothing happened to the cards"
+		text := "no events"
 		if q.GPU != nil {
-			text = "nothing happened to GPU " + strconv.Itoa(*q.GPU)
+			text = "no events of GPU " + strconv.Itoa(*q.GPU)
 		}
 		if q.Since != nil {
 			text += " since " + moment(*q.Since, now)
@@ -90,16 +90,11 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 
 func drawCardEvents(s screen, events []api.CardEvent, now time.Time) error {
 	t := &text.Table{
-		Columns:     []text.Column{{Title: "TIME"}, {Title: "GPU", Right: true}, {Title: "WHAT"}},
-		Concessions: []text.Concession{{Title: "WHAT", To: 20}},
+		Columns:     []text.Column{{Title: "TIME"}, {Title: "EVENT"}},
+		Concessions: []text.Concession{{Title: "EVENT", To: 20}},
 	}
 	for _, ev := range events {
-		gpu, what := "all", strings.TrimPrefix(ev.Text, "all cards ")
-		if ev.GPU != nil {
-			gpu = strconv.Itoa(*ev.GPU)
-			what = strings.TrimPrefix(ev.Text, "gpu"+gpu+" ")
-		}
-		t.Add(text.Cell{Text: moment(ev.At, now)}, text.Cell{Text: gpu}, text.Cell{Text: what})
+		t.Row(moment(ev.At, now), ev.Text)
 	}
 	return s.draw(t)
 }

@@ -18,18 +18,18 @@ type gpuReleaseOptions struct {
 	end, force, json bool
 }
 
-// longestRelease is how long a daemon lets go of the driver at most.
+// longestRelease is the longest time a daemon releases the driver for.
 const longestRelease = 24 * time.Hour
 
 func newGPURelease() *cobra.Command {
 	o := &gpuReleaseOptions{}
 	cmd := &cobra.Command{
 		Use:   "release",
-		Short: "Let go of the driver, so that cards can be reset or partitioned",
-		Long: `Let go of the driver for a while: a card that is held open can be neither reset
-nor partitioned. Meanwhile the cards are not read and nothing starts on them.
-Refused while jobs are on cards; with --force their readings stop and they go
-on.`,
+		Short: "Release the driver, so that GPUs can be reset or partitioned",
+		Long: `Release the driver for a limited time: a GPU that a process holds open can be
+neither reset nor partitioned. Until then berth reads no GPUs and starts no jobs
+on them. This is refused while jobs use GPUs; with --force those jobs keep
+running without being measured.`,
 		Example: `  berth gpu release
   sudo nvidia-smi -i 3 --gpu-reset
   berth gpu release --end
@@ -39,15 +39,15 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	cmd.RunE = verb(func(ctx context.Context, s *session, _ []string) error {
 		if o.end && (cmd.Flags().Changed("for") || o.force) {
-			return problem.Newf(problem.Invalid, "berth gpu release --end", "--end takes neither --for nor --force")
+			return problem.Newf(problem.Invalid, "berth gpu release --end", "--end cannot be combined with --for or --force")
 		}
 		return o.run(ctx, s)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&o.length, "for", "10m", "how long, at most a day")
-	flags.BoolVar(&o.end, "end", false, "take hold of the driver again")
-	flags.BoolVar(&o.force, "force", false, "also while jobs are on the cards")
-	flags.BoolVar(&o.json, "json", false, "an object with until and note")
+	flags.StringVar(&o.length, "for", "10m", "how long, at most 24h")
+	flags.BoolVar(&o.end, "end", false, "use the driver again now")
+	flags.BoolVar(&o.force, "force", false, "even while jobs use GPUs")
+	flags.BoolVar(&o.json, "json", false, "print a JSON object with until and note")
 	return cmd
 }
 
@@ -67,12 +67,12 @@ func (o *gpuReleaseOptions) run(ctx context.Context, s *session) error {
 	if o.json {
 		return printJSON(s.out, reply)
 	}
-	written := "the cards are read again"
+	written := "the driver is in use again"
 	switch {
 	case reply.Note != "":
 		written = text.Line(reply.Note)
 	case reply.Until != nil:
-		written = fmt.Sprintf("let go of until %s; nothing starts on the cards until then, or berth gpu release --end", reply.Until.Local().Format("15:04:05"))
+		written = fmt.Sprintf("driver released until %s; no job starts on a GPU before then, or before berth gpu release --end", reply.Until.Local().Format("15:04:05"))
 	}
 	_, err = fmt.Fprintln(s.out, written)
 	return err

@@ -23,18 +23,17 @@ func newGPUs() *cobra.Command {
 	o := &gpusOptions{}
 	cmd := &cobra.Command{
 		Use:   "gpus",
-		Short: "Show the cards, their memory, and who uses them",
-		Long: `Show the cards. MEMORY is what is in use of what there is, in GiB; OTHERS is
-what is taken off for processes that berth did not start: the most they used,
-and a little more; PROMISED is what jobs on the card were given, used or not.
-HEALTH says why nothing starts on a card, and since when. With -v each process
-on a card has a line below the table.`,
+		Short: "Show the GPUs, their memory, and the jobs on them",
+		Long: `Show the GPUs. MEMORY is used and total memory in GiB. EXTERNAL is what berth
+leaves to external processes: their peak use and a little more. ALLOCATED is the
+memory allocated to jobs, used or not. HEALTH says why no job starts on a GPU,
+and since when. With -v, a second table lists the processes on each GPU.`,
 		Example: `  berth gpus
   berth gpus -v
   berth gpus --watch
   berth gpus --json | jq '.[] | select(.free_mib > 20000) | .index'
 
-Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			return o.run(ctx, s)
@@ -42,9 +41,9 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.watch, "watch", "w", false, "show it again every second")
-	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also the processes on each card")
-	flags.BoolVar(&o.json, "json", false, "an array of cards")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also list the processes on each GPU")
+	flags.BoolVar(&o.json, "json", false, "print a JSON array of GPUs")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
@@ -75,7 +74,7 @@ func (o *gpusOptions) draw(ctx context.Context, client *api.Client, s screen) er
 	return drawGPUs(s, gpus, o.verbose, time.Now())
 }
 
-// drawGPUs draws the table, and with verbose what runs on each card below it.
+// drawGPUs draws the GPUs, and with verbose the processes on them.
 func drawGPUs(s screen, gpus []api.GPU, verbose bool, now time.Time) error {
 	if err := s.draw(gpuTable(gpus, now)); err != nil || !verbose {
 		return err
@@ -86,21 +85,21 @@ func drawGPUs(s screen, gpus []api.GPU, verbose bool, now time.Time) error {
 func gpuTable(gpus []api.GPU, now time.Time) *text.Table {
 	t := &text.Table{
 		Columns: []text.Column{
-			{Title: "GPU", Right: true}, {Title: "NAME"}, {Title: "MEMORY", Right: true}, {Title: "OTHERS", Right: true},
-			{Title: "PROMISED", Right: true}, {Title: "UTIL", Right: true}, {Title: "TEMP", Right: true, Shy: true},
+			{Title: "GPU", Right: true}, {Title: "NAME"}, {Title: "MEMORY", Right: true}, {Title: "EXTERNAL", Right: true},
+			{Title: "ALLOCATED", Right: true}, {Title: "UTIL", Right: true}, {Title: "TEMP", Right: true, Shy: true},
 			{Title: "POWER", Right: true, Shy: true}, {Title: "HEALTH"}, {Title: "JOBS"},
 		},
 		Concessions: []text.Concession{
-			{Title: "HEALTH", To: 40}, {Title: "JOBS", To: 24}, {Title: "TEMP", To: 0}, {Title: "POWER", To: 0}, {Title: "NAME", To: 16}, {Title: "PROMISED", To: 0}, {Title: "HEALTH", To: 32}, {Title: "JOBS", To: 20}, {Title: "OTHERS", To: 0}, {Title: "NAME", To: 10}, {Title: "HEALTH", To: 12}, {Title: "JOBS", To: 12}, {Title: "NAME", To: 0},
+			{Title: "HEALTH", To: 40}, {Title: "JOBS", To: 24}, {Title: "TEMP", To: 0}, {Title: "POWER", To: 0}, {Title: "NAME", To: 16}, {Title: "ALLOCATED", To: 0}, {Title: "HEALTH", To: 32}, {Title: "JOBS", To: 20}, {Title: "EXTERNAL", To: 0}, {Title: "NAME", To: 10}, {Title: "HEALTH", To: 12}, {Title: "JOBS", To: 12}, {Title: "NAME", To: 0},
 		},
 	}
 	whole := -1
-	for _, g := range besideTheirCards(gpus) {
+	for _, g := range sortedByParent(gpus) {
 		if g.Parent == nil {
 			whole = g.Index
 		} else if *g.Parent != whole {
 			whole = *g.Parent
-			t.Add(text.Cell{Text: strconv.Itoa(whole)}, text.Cell{Text: cardName(g)}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{Text: "in parts"}, text.Cell{})
+			t.Add(text.Cell{Text: strconv.Itoa(whole)}, text.Cell{Text: cardName(g)}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{}, text.Cell{Text: "split by MIG"}, text.Cell{})
 		}
 		t.Add(text.Cell{Text: strconv.Itoa(g.Index)}, text.Cell{Text: gpuName(g)}, text.Cell{Text: text.GiB(g.UsedMiB) + "/" + text.GiB(g.TotalMiB) + "G"},
 			text.Cell{Text: text.GiB(g.ForeignMiB) + "G"}, text.Cell{Text: text.GiB(g.BudgetMiB) + "G"}, text.Cell{Text: measured(g.Util, "%", "-")},
@@ -109,8 +108,8 @@ func gpuTable(gpus []api.GPU, now time.Time) *text.Table {
 	return t
 }
 
-// besideTheirCards puts the parts of a card where the card would stand.
-func besideTheirCards(gpus []api.GPU) []api.GPU {
+// sortedByParent puts MIG parts where their GPU would be.
+func sortedByParent(gpus []api.GPU) []api.GPU {
 	place := func(g api.GPU) int {
 		if g.Parent != nil {
 			return *g.Parent
@@ -122,13 +121,13 @@ func besideTheirCards(gpus []api.GPU) []api.GPU {
 	return sorted
 }
 
-// cardName is what a card, or the card of a part, is called.
+// cardName is the name of a GPU, or of the GPU that a MIG part belongs to.
 func cardName(g api.GPU) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(g.Name, "NVIDIA "), " MIG ")
 	return name
 }
 
-// gpuName is what a row is called. Parts are set in below their card.
+// gpuName is the name in a row. MIG parts are indented below their GPU.
 func gpuName(g api.GPU) string {
 	switch {
 	case g.Parent != nil && g.Profile != "":
@@ -146,7 +145,7 @@ func orDash(text string) string {
 	return text
 }
 
-// measured writes a number of the driver's, or what stands for none.
+// measured writes a reading of the driver, or none if there is no reading.
 func measured(value *float64, unit, none string) string {
 	if value == nil {
 		return none
@@ -161,8 +160,8 @@ func powerText(g api.GPU) string {
 	return fmt.Sprintf("%.0f/%.0fW", *g.PowerW, *g.PowerLimitW)
 }
 
-// healthCell says whether jobs may be put on a card, and if not, why and since
-// when: "quarantined 3m12s: Xid 79 (the GPU has fallen off the bus)".
+// healthCell says whether jobs may start on a GPU, and if not, why and since
+// when: "quarantined 3m12s: Xid 79 (the card has fallen off the bus)".
 func healthCell(g api.GPU, now time.Time) text.Cell {
 	written, colour := g.Health, text.Green
 	switch {
@@ -183,17 +182,17 @@ func healthCell(g api.GPU, now time.Time) text.Cell {
 	}
 	switch {
 	case g.LetGoUntil != nil:
-		more = append(more, "let go of until "+g.LetGoUntil.Local().Format("15:04"))
-	case g.Health != "ok": // which says enough
+		more = append(more, "driver released until "+g.LetGoUntil.Local().Format("15:04"))
+	case g.Health != "ok": // that says enough
 	case g.Stale && g.StaleReason != "":
-		more = append(more, "not read lately: "+g.StaleReason)
+		more = append(more, "no recent reading: "+g.StaleReason)
 	case g.Stale:
-		more = append(more, "not read lately")
+		more = append(more, "no recent reading")
 	}
 	return text.Cell{Text: strings.Join(append([]string{written}, more...), ", "), Paint: colour}
 }
 
-// gpuJobs lists who is on a card: "17 train (ann) 17.5G".
+// gpuJobs lists the jobs on a GPU: "17 train (ann) 17.5G".
 func gpuJobs(jobs []api.GPUJob, now time.Time) string {
 	parts := make([]string, len(jobs))
 	for i, j := range jobs {
@@ -217,7 +216,7 @@ func gpuJobs(jobs []api.GPUJob, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// idleSpan is a span without its seconds, which nobody minds: 42m, 3h05m.
+// idleSpan is a span without seconds: 42m, 3h05m.
 func idleSpan(d time.Duration) string {
 	if d >= time.Minute && d < time.Hour {
 		return fmt.Sprintf("%dm", d/time.Minute)
@@ -225,7 +224,7 @@ func idleSpan(d time.Duration) string {
 	return text.Span(d)
 }
 
-// drawProcesses shows what runs on each card, a line for each process.
+// drawProcesses lists the processes on each GPU.
 func drawProcesses(s screen, gpus []api.GPU) error {
 	t := &text.Table{
 		Columns: []text.Column{
@@ -253,7 +252,7 @@ func drawProcesses(s screen, gpus []api.GPU) error {
 	}
 	fmt.Fprintln(s.out)
 	if len(silent) > 0 {
-		fmt.Fprintf(s.out, "the processes on gpu %s are not known\n", strings.Join(silent, ","))
+		fmt.Fprintf(s.out, "the driver does not list the processes on gpu %s\n", strings.Join(silent, ","))
 	}
 	if t.Len() == 0 {
 		_, err := fmt.Fprintln(s.out, "no processes")

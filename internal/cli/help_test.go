@@ -2,11 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"regexp"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
+
+// goType is what pflag shows of a flag that was given no word, and a default
+// that means "not set".
+var goType = regexp.MustCompile(`--[a-z-]+ (string|strings|stringArray|int|float|duration) |\(default -1\)`)
 
 func TestEveryHelpFitsATerminalAndHasAnExample(t *testing.T) {
 	commands := 0
@@ -29,6 +34,9 @@ func TestEveryHelpFitsATerminalAndHasAnExample(t *testing.T) {
 		for line := range bytes.Lines(out.Bytes()) {
 			if wide := utf8.RuneCount(bytes.TrimRight(line, "\n")); wide > helpColumns {
 				t.Errorf("%s --help: a line of %d columns: %s", cmd.CommandPath(), wide, line)
+			}
+			if typed := goType.Find(line); typed != nil {
+				t.Errorf("%s --help names a Go type or a placeholder: %s", cmd.CommandPath(), line)
 			}
 			if bytes.HasSuffix(line, []byte(" \n")) {
 				t.Errorf("%s --help: white space ends %q", cmd.CommandPath(), line)

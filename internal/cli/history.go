@@ -24,15 +24,15 @@ func newHistory() *cobra.Command {
 	o := &historyOptions{}
 	cmd := &cobra.Command{
 		Use:   "history [JOB...]",
-		Short: "Show the jobs that are over, the newest first",
-		Long: `Show the jobs that are over, the newest first: how they ended, how long they
-ran, and the highest use of a card against what was declared.`,
+		Short: "Show jobs that have ended, newest first",
+		Long: `Show jobs that have ended, newest first: how they ended, how long they ran, and
+their peak and declared memory per GPU.`,
 		Example: `  berth history
   berth history --since 7d --state failed
   berth history --user ann --limit 0
   berth history --since 2026-03-01 --json
 
-Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args, time.Now())
@@ -41,9 +41,9 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 	daemonFlags(cmd)
 	o.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.since, "since", "", "only what ended since then: 2h, 7d, 2026-03-01")
-	flags.IntVar(&o.limit, "limit", -1, "show at most this many, 0 for all (default 50; with --json all)")
-	flags.BoolVar(&o.json, "json", false, "an array of jobs")
+	flags.StringVar(&o.since, "since", "", "only jobs that ended since then: 2h (ago), 7d, 2026-03-01")
+	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50, or all with --json)")
+	flags.BoolVar(&o.json, "json", false, "print a JSON array of jobs")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
@@ -76,7 +76,7 @@ func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now 
 		return err
 	}
 	if len(jobs) == 0 {
-		_, err := fmt.Fprintln(s.out, "no job is over")
+		_, err := fmt.Fprintln(s.out, "no jobs have ended")
 		return err
 	}
 	if err := s.screen.draw(historyTable(jobs, now)); err != nil {

@@ -20,31 +20,31 @@ import (
 	"berth/internal/site"
 )
 
-// remote is a daemon on another machine, and what it takes to talk to it.
+// remote is a daemon on another machine.
 type remote struct {
 	Address string `toml:"address"` // https://gpu1.example.org:7878
 	Token   string `toml:"token"`
-	CA      string `toml:"ca"` // a PEM file that vouches for its certificate; empty: the system's
+	CA      string `toml:"ca"` // PEM file of the authority for its certificate; empty: the system's
 }
 
-const hostHelp = "a daemon on another machine: `ADDRESS`, or its name in hosts.toml (default BERTH_HOST)"
+const hostHelp = "a daemon on another machine: `address`, or its name in hosts.toml (default BERTH_HOST)"
 
-// hostFlag makes --host known to every verb, also in front of it, so that one
-// that works on this machine alone can say so.
+// hostFlag lets every verb parse --host, even before the verb, so that one that
+// works on this machine only can say so.
 func hostFlag(root *cobra.Command) {
 	root.PersistentFlags().String("host", "", hostHelp)
 	_ = root.PersistentFlags().MarkHidden("host") // it exists
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if f := cmd.Flag("host"); f.Changed && f.Hidden {
 			return problem.Newf(problem.Invalid, fmt.Sprintf("log in to that machine and run %s there", cmd.CommandPath()),
-				"%s works on this machine only, and takes no --host", cmd.CommandPath())
+				"%s works on this machine only and does not take --host", cmd.CommandPath())
 		}
 		return nil
 	}
 }
 
-// hostFor is the remote daemon that was named, if any: --host, else BERTH_HOST
-// where no socket was typed.
+// hostFor is the remote daemon that --host names, or BERTH_HOST if no socket was
+// given.
 func hostFor(cmd *cobra.Command, socket string, getenv func(string) string) (*remote, error) {
 	f := cmd.Flag("host")
 	if f == nil || f.Hidden {
@@ -53,8 +53,8 @@ func hostFor(cmd *cobra.Command, socket string, getenv func(string) string) (*re
 	name := f.Value.String()
 	switch {
 	case f.Changed && socket != "":
-		return nil, problem.Newf(problem.Invalid, "leave one of them out", "--host and --socket name two daemons")
-	case f.Changed && name == "": // an unset variable must not send a cancel to this machine
+		return nil, problem.Newf(problem.Invalid, "leave one of them out", "expected --host or --socket, found both")
+	case f.Changed && name == "": // --host "$UNSET" must not cancel jobs on this machine
 		return nil, problem.Newf(problem.Invalid, "--host https://gpu1.example.org:7878", "expected an address after --host, found nothing")
 	case !f.Changed && socket == "":
 		name = getenv("BERTH_HOST")
@@ -65,8 +65,7 @@ func hostFor(cmd *cobra.Command, socket string, getenv func(string) string) (*re
 	return findHost(name, getenv)
 }
 
-// findHost takes a name or an address to what hosts.toml and the environment
-// say about it.
+// findHost looks up a name or an address in hosts.toml and the environment.
 func findHost(name string, getenv func(string) string) (*remote, error) {
 	places, err := site.PrivatePlaces(getenv)
 	if err != nil {
@@ -89,20 +88,20 @@ func findHost(name string, getenv func(string) string) (*remote, error) {
 		}
 	}
 	found.Address = wholeAddress(found.Address)
-	if found.Token == "" { // one of another machine's goes to no machine that has its own
+	if found.Token == "" { // a machine with a token of its own never gets another machine's
 		found.Token = getenv("BERTH_HOST_TOKEN")
 	}
-	if found.CA != "" && !filepath.IsAbs(found.CA) { // not whatever lies in the current directory
+	if found.CA != "" && !filepath.IsAbs(found.CA) { // relative to hosts.toml, not to the current directory
 		found.CA = filepath.Join(filepath.Dir(file), found.CA)
 	}
 	if found.Token == "" {
-		return nil, problem.Newf(problem.Unable, fmt.Sprintf("make one there with berth token create; put it into BERTH_HOST_TOKEN or %s", file), "no token for %s", found.Address)
+		return nil, problem.Newf(problem.Unable, fmt.Sprintf("create one there with berth token create, and put it into BERTH_HOST_TOKEN or %s", file), "no token for %s", found.Address)
 	}
 	return &found, nil
 }
 
-// wholeAddress adds what a person leaves out of an address: a machine's own is
-// plain HTTP, any other is not. It is empty for what has no port and no scheme.
+// wholeAddress adds the scheme to an address: http for a loopback address, https
+// for any other. It is empty if there is neither a scheme nor a port.
 func wholeAddress(address string) string {
 	if strings.Contains(address, "://") {
 		return strings.TrimRight(address, "/")
@@ -117,8 +116,8 @@ func wholeAddress(address string) string {
 	return "https://" + address
 }
 
-// readHosts reads the list of machines. It holds secrets, so nobody else may
-// be able to read it.
+// readHosts reads the list of machines. It holds tokens, so it refuses a file
+// that other users can read.
 func readHosts(path string) (map[string]remote, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,22 +142,22 @@ func (r *remote) dial() (*api.Client, error) {
 	if r.CA != "" {
 		pem, err := os.ReadFile(r.CA)
 		if err != nil {
-			return nil, problem.Newf(problem.Unable, "ca in hosts.toml names a PEM file", "certificate of %s: %w", r.Address, err)
+			return nil, problem.Newf(problem.Unable, "ca in hosts.toml is the path of a PEM file", "certificate of %s: %w", r.Address, err)
 		}
 		config = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, problem.Newf(problem.Unable, "ca in hosts.toml names a PEM file", "expected a certificate in %s, found none", r.CA)
+			return nil, problem.Newf(problem.Unable, "ca in hosts.toml is the path of a PEM file", "expected a certificate in %s, found none", r.CA)
 		}
 	}
 	return api.DialRemote(r.Address, r.Token, config)
 }
 
-// distrusted explains a certificate that nobody vouches for.
+// distrusted explains a certificate that is not trusted.
 func (r *remote) distrusted(err error) error {
 	certificate, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if r == nil || !ok {
 		return nil
 	}
-	return problem.Newf(problem.Unable, "is it the right address? ca in hosts.toml names the file that vouches for a certificate of your own",
+	return problem.Newf(problem.Unable, "check the address; for a self-signed certificate, set ca in hosts.toml to its PEM file",
 		"the certificate of %s is not trusted: %w", r.Address, certificate.Err)
 }

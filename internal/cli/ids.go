@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// idRuns writes ids in their order, with runs of neighbours as ranges:
-// "17-20", "25", "30_0-3".
+// idRuns joins consecutive ids into ranges: "17-20", "25", "30_0-3".
 func idRuns(ids []string) []string {
 	var runs []string
 	for begin := 0; begin < len(ids); {
@@ -33,7 +32,7 @@ func idRuns(ids []string) []string {
 	return runs
 }
 
-// splitID takes "17_3" apart into its array and its number.
+// splitID splits "17_3" into its array and its number.
 func splitID(id string) (array string, number int64, ok bool) {
 	last := id
 	if base, task, isTask := strings.Cut(id, "_"); isTask {

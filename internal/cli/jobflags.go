@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth/internal/api"
-	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 )
@@ -32,14 +31,13 @@ func (f *jobFlags) register(cmd *cobra.Command) {
 	}
 }
 
-// jobValue is text that the daemon will read.
+// jobValue is a value that the daemon will parse.
 type jobValue struct {
 	texts []string
 	word  string
-	every bool // each one counts, not only the last
+	every bool // keep every value, not only the last
 }
 
-// Set takes the text as it is.
 func (v *jobValue) Set(text string) error {
 	if !v.every {
 		v.texts = nil
@@ -50,10 +48,10 @@ func (v *jobValue) Set(text string) error {
 
 func (v *jobValue) String() string { return strings.Join(v.texts, " ") }
 
-// Type is the word for the value in the help.
+// Type is the word that the help shows for the value.
 func (v *jobValue) Type() string { return v.word }
 
-// pairs are the flags that were given, in the order of the help.
+// pairs are the given flags, in the order of the help.
 func (f *jobFlags) pairs() []jobfile.Pair {
 	var pairs []jobfile.Pair
 	f.flags.VisitAll(func(flag *pflag.Flag) {
@@ -66,22 +64,23 @@ func (f *jobFlags) pairs() []jobfile.Pair {
 	return pairs
 }
 
-// apply puts the flags into a spec, once each was seen to make sense.
+// apply checks the flags and puts them into a spec.
 func (f *jobFlags) apply(spec *api.Spec) error {
 	for _, pair := range f.pairs() {
-		if err := checkPair(pair); err != nil {
-			return &problem.Problem{Kind: problem.Invalid, What: "--" + err.Error(), Hint: "see berth submit --help"}
+		err := checkPair(pair)
+		if err == nil {
+			err = setPair(spec, pair)
 		}
-		if err := setPair(spec, pair); err != nil {
+		if err != nil {
 			return &problem.Problem{Kind: problem.Invalid, What: "--" + err.Error(), Hint: "see berth submit --help"}
 		}
 	}
 	return nil
 }
 
-// checkPair reads a value the way the daemon will, so that a slip of the
-// fingers is told at once and starts nothing. An array is left to the daemon,
-// which knows how large one may be.
+// checkPair parses a value as the daemon will, so that a mistake is reported
+// before a daemon is started for it. An array is left to the daemon, which
+// knows the limit on its size.
 func checkPair(pair jobfile.Pair) error {
 	if pair.Value == "" {
 		return fmt.Errorf("%s: expected a value, found nothing", pair.Key)
@@ -89,26 +88,20 @@ func checkPair(pair jobfile.Pair) error {
 	if pair.Key == "array" {
 		return nil
 	}
-	// Alone, a key may contradict a default it was never meant to stand
-	// beside; only its own form is looked at here.
-	_, err := jobfile.Ask([]jobfile.Pair{pair}, time.Now(), job.Spec{GPUs: 1}, 1)
-	if err != nil && !strings.HasPrefix(err.Error(), pair.Key+": ") {
-		return nil
-	}
-	return err
+	return jobfile.CheckPair(pair, time.Now())
 }
 
-// setPair gives a spec one key under the name the daemon knows.
+// setPair sets one key of a spec, under the name that the daemon uses.
 func setPair(spec *api.Spec, pair jobfile.Pair) error {
 	plain, err := jobfile.Plain(pair)
 	if err == nil && !spec.Set(plain.Key, plain.Value) {
-		err = fmt.Errorf("%s: this berth cannot send it", pair.Key)
+		err = fmt.Errorf("%s: this version of berth cannot send it", pair.Key)
 	}
 	return err
 }
 
-// commandOf reads what follows --: one word is a shell line, several are
-// executed as they are.
+// commandOf reads the words after --: one is a shell line, several are executed
+// as they are.
 func commandOf(words []string) api.Command {
 	if len(words) == 1 {
 		return api.Command{Shell: words[0]}

@@ -9,13 +9,13 @@ import (
 	"berth/internal/text"
 )
 
-// stateCell is a job's state in the colour people expect.
+// stateCell is a job's state in its colour.
 func stateCell(state job.State) text.Cell {
 	colours := map[job.State]text.Paint{job.Running: text.Green, job.Queued: text.Yellow, job.Parked: text.Blue, job.Failed: text.Red, job.Finished: text.Dim, job.Cancelled: text.Dim}
 	return text.Cell{Text: string(state), Paint: colours[state]}
 }
 
-// gpusText is the cards a job was given, or how many it waits for.
+// gpusText is the GPUs of a running job, or how many a waiting job needs.
 func gpusText(v job.View) string {
 	switch {
 	case v.GPUs == 0:
@@ -28,7 +28,7 @@ func gpusText(v job.View) string {
 	return "×" + strconv.Itoa(v.GPUs)
 }
 
-// vramText holds the highest use of a card against the declaration.
+// vramText is peak and declared memory per GPU.
 func vramText(v job.View) string {
 	var highest int64
 	for _, mib := range v.PeakVRAMMiB {
@@ -45,7 +45,7 @@ func vramText(v job.View) string {
 	return ""
 }
 
-// timeText is how long a job waits, runs, or ran.
+// timeText is how long a job has waited or run.
 func timeText(v job.View, now time.Time) string {
 	switch {
 	case v.StartedAt != nil && v.EndedAt != nil:
@@ -76,8 +76,7 @@ func reasonText(v job.View) string {
 	return outcome + ": " + reason
 }
 
-// noteText is reasonText, or for how long a job that runs has left its cards
-// unused.
+// noteText is reasonText, or how long a running job has left its GPUs idle.
 func noteText(v job.View, now time.Time) string {
 	if v.State == job.Running && v.IdleSince != nil && v.Reason == nil {
 		return "idle " + text.Span(now.Sub(*v.IdleSince))
@@ -92,7 +91,7 @@ func commandText(v job.View) string {
 	return *v.Command
 }
 
-// endText tells how a job ended: "job 17 (train) failed after 4m12s: exit:3".
+// endText says how a job ended: "job 17 (train) failed after 4m12s: exit:3".
 func endText(v job.View) string {
 	written := "job " + v.ID
 	if v.Name != "" && v.Name != "job"+v.ID {
@@ -108,7 +107,7 @@ func endText(v job.View) string {
 	return written
 }
 
-// largestStatus sums up several jobs in one number.
+// largestStatus is the exit status for several jobs.
 func largestStatus(jobs []job.View) error {
 	code := 0
 	for _, v := range jobs {

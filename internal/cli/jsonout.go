@@ -7,7 +7,7 @@ import (
 	"berth/internal/text"
 )
 
-// printJSON writes one value as one line.
+// printJSON writes a value as one line of JSON.
 func printJSON(out io.Writer, value any) error {
 	w := &text.JSONWriter{Out: out}
 	encoder := json.NewEncoder(w)

@@ -20,10 +20,10 @@ type listOptions struct {
 	json  bool
 	watch bool
 	idle  bool
-	limit int // 0: all; below: as many as a person reads
+	limit int // 0: all; negative: not given
 }
 
-// shownByDefault is how many rows a person is shown unasked.
+// shownByDefault is how many rows are shown on a terminal.
 const shownByDefault = 50
 
 func newList() *cobra.Command {
@@ -32,21 +32,21 @@ func newList() *cobra.Command {
 		Use:     "list [JOB...]",
 		Aliases: []string{"ls", "queue"},
 		Short:   "Show the queue",
-		Long: `Show the jobs that are not over: those that run, and those that wait and why.
+		Long: `Show the running jobs, and the waiting jobs with the reason each one waits.
 
-GPUS are the cards a job has, or ×N while it waits for N of them. VRAM/DECL is
-the highest use of a card against what was declared, in GiB. TIME is how long
-it has run, or waited.
+GPUS lists the GPUs of a running job, or ×N for a job that waits for N of them.
+VRAM/DECL is peak and declared memory per GPU, in GiB. TIME is how long the job
+has run or waited.
 
-On a terminal the table is cut to its width, and at most 50 jobs are shown.
-Into a pipe goes everything, uncut, unless COLUMNS is set.`,
+On a terminal, the table is cut to fit and shows at most 50 jobs. In a pipe
+nothing is cut, unless COLUMNS is set.`,
 		Example: `  berth list
   berth list --all --state failed
   berth list --user ann --name train
-  berth list --idle              who holds cards and does not use them
+  berth list --idle              jobs that hold GPUs and leave them idle
   berth list --json | jq '.[].id'
 
-Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args)
@@ -54,12 +54,12 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.all, "all", "a", false, "also what is over")
+	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
-	flags.IntVar(&o.limit, "limit", -1, "show at most this many, 0 for all (default 50 on a terminal)")
-	flags.BoolVar(&o.idle, "idle", false, "only jobs that hold GPU memory and have not used it for long")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "show it again every second")
-	flags.BoolVar(&o.json, "json", false, "an array of jobs, all of them")
+	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50 on a terminal)")
+	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for long")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
+	flags.BoolVar(&o.json, "json", false, "print all jobs as a JSON array")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
@@ -69,7 +69,7 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 	if err != nil {
 		return err
 	}
-	q := api.Query{Select: sel, Over: o.all || namesOver(o.states), Reasons: true, Idle: o.idle}
+	q := api.Query{Select: sel, Over: o.all || namesEnded(o.states), Reasons: true, Idle: o.idle}
 	switch {
 	case o.json:
 		q.Limit = max(o.limit, 0)
@@ -80,8 +80,8 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 	return o.draw(ctx, s.client, s.screen, q, o.rows(s.screen))
 }
 
-// namesOver: who asks for failed jobs means those that are over.
-func namesOver(states []string) bool {
+// namesEnded reports whether a state was named that only ended jobs have.
+func namesEnded(states []string) bool {
 	for _, state := range states {
 		if job.State(state).Terminal() {
 			return true
@@ -90,7 +90,7 @@ func namesOver(states []string) bool {
 	return false
 }
 
-// rows is how many jobs to show; 0: all.
+// rows is how many jobs to show, 0 for all.
 func (o *listOptions) rows(s screen) int {
 	if o.limit < 0 && s.terminal {
 		return shownByDefault
@@ -98,7 +98,7 @@ func (o *listOptions) rows(s screen) int {
 	return max(o.limit, 0)
 }
 
-// rawJobs passes the daemon's own JSON on.
+// rawJobs prints the daemon's JSON as it came.
 func rawJobs(ctx context.Context, s *session, q api.Query) error {
 	w := &text.JSONWriter{Out: s.out}
 	if err := s.client.JobsRaw(ctx, q, w); err != nil {
@@ -107,7 +107,7 @@ func rawJobs(ctx context.Context, s *session, q api.Query) error {
 	return w.Flush()
 }
 
-// fetchJobs gets that many jobs, 0 for all, over as many pages as it takes.
+// fetchJobs gets up to limit jobs (0: all) in as many requests as that takes.
 func fetchJobs(ctx context.Context, client *api.Client, q api.Query, limit int) ([]job.View, api.JobPage, error) {
 	q.Limit = limit
 	var jobs []job.View
@@ -126,7 +126,7 @@ func (o *listOptions) draw(ctx context.Context, client *api.Client, s screen, q 
 	return drawJobs(s, jobs, page, time.Now())
 }
 
-// drawJobs writes the table, what was left out of it, and the counts.
+// drawJobs draws the table, then says what was left out and counts the states.
 func drawJobs(s screen, jobs []job.View, page api.JobPage, now time.Time) error {
 	if len(jobs) > 0 {
 		if err := s.draw(jobTable(jobs, now)); err != nil {
@@ -148,7 +148,6 @@ func fit(s screen, line string) string {
 	return text.Cut(line, s.width)
 }
 
-// jobTable is the queue as people read it.
 func jobTable(jobs []job.View, now time.Time) *text.Table {
 	t := &text.Table{
 		Columns: []text.Column{
@@ -167,7 +166,7 @@ func jobTable(jobs []job.View, now time.Time) *text.Table {
 	return t
 }
 
-// countLine sums up the whole queue, whatever part of it was shown.
+// countLine counts all selected jobs by state, including those not shown.
 func countLine(counts map[string]int, shown int) string {
 	var parts []string
 	for _, state := range []job.State{job.Running, job.Queued, job.Parked, job.Finished, job.Failed, job.Cancelled} {
@@ -179,7 +178,7 @@ func countLine(counts map[string]int, shown int) string {
 	case len(parts) == 0:
 		return "no jobs"
 	case shown == 0:
-		return "no jobs to show; in all " + strings.Join(parts, ", ")
+		return "no jobs to show; in total: " + strings.Join(parts, ", ")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -25,16 +25,15 @@ func newLogs() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
-		Short: "Show what a job printed",
-		Long: `Show what a job printed, of its last attempt unless another is named. With -f
-show it as it comes, until the job is over; a daemon that is restarted
-meanwhile loses and repeats nothing. Where a log grew beyond the daemon's
-log_size, the middle of it is gone, and a line that begins with [berth: stands
-in its place.
+		Short: "Show the output of a job",
+		Long: `Show the output of a job's last attempt, or of another one with --attempt. -f
+follows the output until the job ends; if the daemon restarts meanwhile, nothing
+is lost or repeated. If a log outgrew the daemon's log_size, its middle is gone,
+and a line beginning with [berth: marks the gap.
 
-Into a pipe goes every byte as the job wrote it. On a terminal colours, tabs
-and carriage returns pass; other control characters are shown as pictures, so
-that a log cannot drive your terminal. --raw lets them through.`,
+In a pipe you get every byte as the job wrote it. On a terminal, colours, tabs
+and carriage returns work, and other control characters are shown as symbols, so
+that a log cannot control your terminal. --raw passes them through.`,
 		Example: `  berth logs 17
   berth logs -f @
   berth logs -n 20 17
@@ -50,16 +49,16 @@ interrupted.`,
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "show it as it comes, until the job is over")
-	flags.IntVarP(&o.lines, "lines", "n", 0, "only the last so many lines (default all)")
-	flags.IntVar(&o.attempt, "attempt", 0, "of this attempt (default the last)")
-	flags.BoolVar(&o.raw, "raw", false, "let control characters through to a terminal")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "follow the output until the job ends")
+	flags.IntVarP(&o.lines, "lines", "n", 0, "show only this many lines from the end (default all)")
+	flags.IntVar(&o.attempt, "attempt", 0, "show this attempt (default the last)")
+	flags.BoolVar(&o.raw, "raw", false, "pass control characters through to the terminal")
 	return cmd
 }
 
 func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 	if o.lines < 0 || o.attempt < 0 {
-		return problem.Newf(problem.Invalid, "see berth logs --help", "--lines and --attempt are whole numbers from 1")
+		return problem.Newf(problem.Invalid, "see berth logs --help", "--lines and --attempt: expected 1 or more, found %d", min(o.lines, o.attempt))
 	}
 	detail, err := s.client.Job(ctx, word)
 	if err != nil {
@@ -67,10 +66,10 @@ func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
 	}
 	id := detail.ID
 	if detail.Attempt == 0 && !o.follow {
-		return problem.Newf(problem.Unable, fmt.Sprintf("berth why %s says why; berth logs -f %[1]s waits for it", id), "job %s has not started, so there is no log yet", id)
+		return problem.Newf(problem.Unable, fmt.Sprintf("berth why %s explains why; berth logs -f %[1]s waits for its output", id), "job %s has not started and has no log yet", id)
 	}
 	if detail.Attempt == 0 && !detail.State.Terminal() {
-		s.say("job %s has not started%s; waiting for its log", id, because(detail.View))
+		s.say("job %s has not started%s; waiting for its output", id, because(detail.View))
 	}
 	q := api.LogQuery{ID: id, Attempt: o.attempt, Lines: o.lines, Follow: o.follow}
 	if o.follow && o.attempt == 0 {
@@ -87,8 +86,7 @@ func because(v job.View) string {
 	return " (" + *v.Reason + ")"
 }
 
-// copyLog shows one attempt's log. The reader outlives the daemon's restarts
-// by itself.
+// copyLog shows one attempt's log. The reader survives restarts of the daemon.
 func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt int, err error) {
 	log, err := s.client.Log(ctx, q)
 	if err != nil {
@@ -99,7 +97,7 @@ func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt
 	log.OnRetry = func(error) {
 		if !told {
 			told = true
-			s.say("the daemon does not answer; waiting for it to come back")
+			s.say("the daemon does not answer; waiting for it")
 		}
 	}
 	out := s.out
@@ -115,7 +113,7 @@ func copyLog(ctx context.Context, s *session, q api.LogQuery, raw bool) (attempt
 	return log.Attempt(), err
 }
 
-// followLog shows a job's output until the job is over, attempt by attempt.
+// followLog shows a job's output until the job ends, attempt by attempt.
 func followLog(ctx context.Context, s *session, q api.LogQuery, raw bool) error {
 	for {
 		attempt, err := copyLog(ctx, s, q, raw)
@@ -130,7 +128,7 @@ func followLog(ctx context.Context, s *session, q api.LogQuery, raw bool) error 
 	}
 }
 
-// awaitAttempt waits until a job is over, or has begun its next attempt.
+// awaitAttempt waits until a job has ended or begun its next attempt.
 func awaitAttempt(ctx context.Context, s *session, id string, attempt int) (api.Detail, error) {
 	patience := newPatience(s)
 	said := false

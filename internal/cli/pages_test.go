@@ -78,8 +78,8 @@ func TestHelpOnTopics(t *testing.T) {
 		{"jobspec", "A job"},
 		{"reference/jobspec", "A job"},
 		{"config http", "[http]\n"},
-		{"cancel", "End"},
-		{"gpu pause", "Start nothing more"},
+		{"cancel", "Cancel jobs"},
+		{"gpu pause", "Start no more jobs"},
 		{"help", "Show the help of a verb"},
 	} {
 		if out, err := help(strings.Fields(row.words)...); err != nil || !strings.HasPrefix(out, row.first) {

@@ -8,8 +8,8 @@ import (
 	"berth/internal/problem"
 )
 
-// patience lets a verb outlive a restart of the daemon: jobs go on meanwhile,
-// and so may who watches them. It has an end.
+// patience lets a verb survive a restart of the daemon, for a limited time: the
+// jobs keep running meanwhile.
 type patience struct {
 	s       *session
 	begin   time.Time // of this outage; zero: the daemon answers
@@ -20,7 +20,7 @@ type patience struct {
 
 const (
 	longestOutage = 10 * time.Minute
-	quietOutage   = time.Second // a restart of moments is not worth a word
+	quietOutage   = time.Second // a short restart goes unmentioned
 	firstPause    = 50 * time.Millisecond
 	longestPause  = 2 * time.Second
 )
@@ -37,8 +37,7 @@ func (p *patience) answered() {
 	p.begin, p.pause, p.told = time.Time{}, firstPause, false
 }
 
-// bear waits a moment after an error that a restart may explain, and hands
-// back every other one.
+// bear pauses after an error that a restart may explain, and returns any other.
 func (p *patience) bear(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -55,15 +54,15 @@ func (p *patience) bear(ctx context.Context, err error) error {
 	}
 	if outage > quietOutage && !p.told {
 		p.told = true
-		p.s.say("the daemon does not answer; waiting for it to come back")
+		p.s.say("the daemon does not answer; waiting for it")
 	}
 	pause := p.pause
 	p.pause = min(2*p.pause, longestPause)
 	return api.Pause(ctx, pause)
 }
 
-// passing reports whether an error may be gone when the daemon is back: it
-// is gone, it is going, or it went in the middle of an answer.
+// passing reports whether an error may come from a restart: the daemon is gone,
+// is stopping, or stopped in the middle of an answer.
 func passing(err error) bool {
 	kind := problem.KindOf(err)
 	return kind == "" || kind == problem.Unable

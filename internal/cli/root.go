@@ -25,8 +25,8 @@ const (
 	exitInterrupted = 130
 )
 
-// helpWidth is where the flags in a help text are wrapped. A word that ends no
-// more than five columns later is not, so that everything fits into 80.
+// helpWidth is where flag descriptions wrap. pflag lets a word run up to five
+// columns over, so 75 keeps every line within 80.
 const helpWidth = 75
 
 // helpColumns is how wide a terminal is unless someone made it wider.
@@ -58,7 +58,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	return p.Kind.ExitStatus()
 }
 
-// complain says what is wrong and what to do next.
+// complain prints a problem and its hint.
 func complain(w io.Writer, what, hint string) {
 	fmt.Fprint(w, text.Complaint("berth", what, hint))
 }
@@ -67,14 +67,14 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "A GPU job scheduler for the machine you have",
-		Long: `berth queues commands, places each on GPUs with room for it, keeps it running
-through disconnects, measures what it really used, and explains every wait.`,
+		Long: `berth queues commands and runs each on GPUs with room for it. Jobs survive
+disconnects, their GPU use is measured, and every wait has a reason.`,
 		Example: `  berth run jobs.txt              run a file of commands on this machine's GPUs
   berth run jobs.txt --sim 2      the same on two simulated GPUs
-  berth submit -- python train.py queue a command; it runs when there is room
-  berth list                      the queue, and why each job waits
-  berth logs -f @                 what your last job prints
-  berth --host gpu1:7878 list     the queue of another machine`,
+  berth submit -- python train.py queue a command
+  berth list                      show the queue, and why each job waits
+  berth logs -f @                 follow the output of your last job
+  berth --host gpu1:7878 list     show the queue of another machine`,
 		Version:       Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -96,6 +96,7 @@ through disconnects, measures what it really used, and explains every wait.`,
 	root.SetHelpCommand(newHelp())
 	group(root)
 	root.SetHelpCommandGroupID("see")
+	nameValues(root)
 	return root
 }
 
@@ -108,11 +109,11 @@ func daemonVerbs() []*cobra.Command {
 	}
 }
 
-// group sorts the verbs for the help, by what they are about.
+// group assigns each verb to a section of the help.
 func group(root *cobra.Command) {
 	groups := []struct{ id, title, verbs string }{
 		{"run", "Run jobs:", "run submit"},
-		{"see", "See what goes on:", "list show why logs attach wait history stats simulate"},
+		{"see", "See what is going on:", "list show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
 		{"machine", "The machine and its daemon:", "serve gpus gpu doctor backup restore token debug simjob compat"},
 	}
@@ -126,7 +127,7 @@ func group(root *cobra.Command) {
 	}
 }
 
-// withVerbs makes a command that does nothing by itself the parent of these.
+// withVerbs adds subcommands to a command that only groups them.
 func withVerbs(cmd *cobra.Command, verbs ...*cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -147,8 +148,13 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	}
 	hint := "commands: " + strings.Join(known, ", ")
-	if near := text.Nearest(word, known); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
+	if !cmd.HasParent() {
+		hint = "see berth --help"
+	}
+	if same := meant(cmd.CommandPath(), word); same != "" {
+		hint = fmt.Sprintf("did you mean %s?", same)
+	} else if near := text.Nearest(word, known); near != "" {
+		hint = fmt.Sprintf("did you mean %s %s?", cmd.CommandPath(), near)
 	}
 	return problem.Newf(problem.Invalid, hint, "unknown command %q", word)
 }
@@ -173,7 +179,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usage
 }
 
-// stdoutIsTerminal is true where a live view can be drawn.
+// stdoutIsTerminal reports whether a live view can be drawn.
 func stdoutIsTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && isTerminal(file) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""

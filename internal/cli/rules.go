@@ -16,7 +16,7 @@ import (
 	"berth/internal/text"
 )
 
-// ruleFlags are the flags that say how jobs are placed, and on which cards.
+// ruleFlags are the flags about placement and order, shared by run and serve.
 type ruleFlags struct {
 	gpus      string
 	poll      string
@@ -27,7 +27,7 @@ type ruleFlags struct {
 	minRun    string
 	placement string
 
-	// What they come to, once checked.
+	// Their values, set by check.
 	cards      []int
 	interval   time.Duration
 	rules      sched.Rules
@@ -41,22 +41,22 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
 	defaults := sched.DefaultRules()
 	f.rules = defaults
 	flags := cmd.Flags()
-	flags.StringVar(&f.gpus, "gpus", "", "use only these cards, e.g. 0,1,3 or 0-3"+allCards)
-	flags.StringVar(&f.poll, "poll", "1", "seconds between looks at the GPUs (and the file)")
-	flags.Var((*size)(&f.rules.MarginMiB), "margin", "memory to leave free beside every declaration, MiB or with a unit")
-	flags.Var((*size)(&f.rules.IdleThresholdMiB), "idle-threshold", "memory in foreign use below which a GPU is idle, MiB or with a unit")
-	flags.Float64Var(&f.rules.SpikeBuffer, "spike-buffer", defaults.SpikeBuffer, "held above the highest use seen, as a fraction")
-	flags.Float64Var(&f.tolerance, "tolerance", 0.10, "how far use may be off a declaration before it is said")
-	flags.BoolVar(&f.rules.Exclusive, "exclusive", false, "one berth job per GPU, even where declarations fit")
-	flags.IntVar(&f.rules.JobsPerGPU, "jobs-per-gpu", 0, "jobs that declare nothing get 1/N of a GPU each (default: a whole idle one)")
-	flags.Float64Var(&f.rules.MemThreshold, "mem-threshold", 0, "use no GPU with more than this share of its memory in use (0..1; default off)")
-	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "use no GPU that others load more than this (0..1; default off)")
-	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: fill the fullest GPU that fits; spread: the emptiest")
-	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair (docs/explanation/order.md)")
-	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long others may pass a user's oldest waiting job, e.g. 2h; never: there is no bound")
-	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what becomes of a preemptible job when a higher priority needs its GPUs: requeue, never, or park (the best this machine can)")
-	flags.StringVar(&f.minRun, "min-run", "1m", "how long a preemptible job runs at least before it is set aside, e.g. 10m")
-	flags.IntVar(&f.sim, "sim", 0, "use N simulated GPUs instead of real ones")
+	flags.StringVar(&f.gpus, "gpus", "", "use only these GPUs, e.g. 0,1,3 or 0-3"+allCards)
+	flags.StringVar(&f.poll, "poll", "1", "how often to read the GPUs (and the jobs file)")
+	flags.Var((*size)(&f.rules.MarginMiB), "margin", "memory to leave free on each GPU besides the declared VRAM, in MiB or with a unit")
+	flags.Var((*size)(&f.rules.IdleThresholdMiB), "idle-threshold", "a GPU is idle if external processes use less than this, in MiB or with a unit")
+	flags.Float64Var(&f.rules.SpikeBuffer, "spike-buffer", defaults.SpikeBuffer, "memory to hold above the measured peak, as a fraction of it")
+	flags.Float64Var(&f.tolerance, "tolerance", 0.10, "how far measured VRAM may differ from the declared before berth warns, as a fraction")
+	flags.BoolVar(&f.rules.Exclusive, "exclusive", false, "one job per GPU, even if more would fit")
+	flags.IntVar(&f.rules.JobsPerGPU, "jobs-per-gpu", 0, "jobs that declare nothing get 1/N of a GPU each (default: a whole idle GPU)")
+	flags.Float64Var(&f.rules.MemThreshold, "mem-threshold", 0, "skip GPUs with more than this share of their memory in use (0 to 1; default off)")
+	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "skip GPUs whose utilisation by external processes is above this (0 to 1; default off)")
+	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: prefer the fullest GPU that fits; spread: the emptiest")
+	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair; see berth help order")
+	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h, or never for no limit")
+	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what happens to a preemptible job when one with a higher priority needs its GPUs: requeue, never, or park (if this machine can, else requeue)")
+	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")
+	flags.IntVar(&f.sim, "sim", 0, "use this many simulated GPUs instead of real ones")
 	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
 }
 
@@ -64,7 +64,7 @@ func badFlag(cmd *cobra.Command, flag string, err error) error {
 	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s: %v", flag, err)
 }
 
-// inRange refuses a number that means nothing.
+// inRange refuses a number outside its range.
 func inRange(cmd *cobra.Command, flag string, value, low, top float64) error {
 	if value >= low && value <= top {
 		return nil
@@ -72,7 +72,7 @@ func inRange(cmd *cobra.Command, flag string, value, low, top float64) error {
 	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s: expected a number from %v to %v, found %s", flag, low, top, plainNumber(value))
 }
 
-// check turns what was typed into values, or says what would be accepted.
+// check parses the flags into values, or says what was expected.
 func (f *ruleFlags) check(cmd *cobra.Command) error {
 	var err error
 	if cmd.Flags().Changed("gpus") {
@@ -99,7 +99,7 @@ func (f *ruleFlags) check(cmd *cobra.Command) error {
 	return f.checkSim(cmd)
 }
 
-// checkOrder reads what decides who comes first.
+// checkOrder parses the flags about the order of jobs and preemption.
 func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 	var err error
 	if f.rules.Policy, f.rules.Fair, err = parsePolicy(f.policy); err != nil {
@@ -118,7 +118,7 @@ func (f *ruleFlags) checkOrder(cmd *cobra.Command) error {
 	return nil
 }
 
-// parsePolicy reads a policy's name. "fair" means backfill with fair share.
+// parsePolicy parses a policy; "fair" is backfill with fair share.
 func parsePolicy(name string) (policy sched.Policy, fair bool, err error) {
 	if name == string(daemon.PolicyFair) {
 		return sched.Backfill, true, nil
@@ -129,7 +129,7 @@ func parsePolicy(name string) (policy sched.Policy, fair bool, err error) {
 	return policy, false, err
 }
 
-// parseBypass reads how long a job may be passed; 0: for ever.
+// parseBypass parses the overtake limit; 0 means none.
 func parseBypass(written string) (time.Duration, error) {
 	if written == "never" || written == "0" {
 		return 0, nil
@@ -160,20 +160,20 @@ func (f *ruleFlags) checkNumbers(cmd *cobra.Command) error {
 	}
 	for flag, value := range map[string]float64{"jobs-per-gpu": float64(f.rules.JobsPerGPU), "sim": float64(f.sim), "mem-threshold": f.rules.MemThreshold, "load-threshold": f.rules.LoadThreshold} {
 		if cmd.Flags().Changed(flag) && value == 0 {
-			return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s 0: leave the flag out to switch it off", flag)
+			return problem.Newf(problem.Invalid, fmt.Sprintf("leave --%s out to switch it off", flag), "--%s: expected a number above 0, found 0", flag)
 		}
 	}
 	return nil
 }
 
-// checkSim lets BERTH_SIM stand in for --sim.
+// checkSim takes BERTH_SIM where --sim was not given.
 func (f *ruleFlags) checkSim(cmd *cobra.Command) error {
 	n, _ := gpu.SimFromEnv(os.Getenv)
 	if cmd.Flags().Changed("sim") {
 		return nil
 	}
 	if n < 0 {
-		return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM=%s: a number of simulated GPUs, 1 to 1024", os.Getenv("BERTH_SIM"))
+		return problem.Newf(problem.Invalid, "unset it to use real GPUs", "BERTH_SIM: expected a number of simulated GPUs from 1 to 1024, found %q", os.Getenv("BERTH_SIM"))
 	}
 	f.sim = n
 	return nil

@@ -29,31 +29,33 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run JOBS_FILE",
 		Short: "Run a file of commands, each on GPUs with room for it",
-		Long: `Run every line of a file as a job, in the foreground; exit when all are done.
+		Long: `Run each line of a file as a job, in the foreground, and exit when all of them
+have ended.
 
-One shell command per line; blank lines and # lines are skipped. A leading
-[key=value ...] block says what the job needs:
+The file has one shell command per line; blank lines and lines that begin with
+# are skipped. A [key=value ...] block before the command says what it needs:
 
   python preprocess.py                       alone on an idle GPU
-  [vram=18G] python train.py                 may share a GPU that has room
+  [vram=18G] python train.py                 any GPU with room for 18 GiB
   [vram=30G gpus=2] torchrun train_big.py    two GPUs
-  [gpus=0.5 name=eval after=train] ...       half a GPU, after train
+  [gpus=0.5 name=eval after=train] ...       half a GPU, after the job train
 
 A CSV file has priority,script_path,conda_env,arguments,allowed_gpus on each
-line: Python scripts, the lowest number first, told their cards by --cuda.
+line. It runs Python scripts, lowest priority number first, and passes each its
+GPUs as --cuda.
 
-The file may be edited while it runs: new lines run, deleted ones do not.
-Running the same command again skips what finished. If berth is killed, its
-jobs go on, and the next berth run adopts them. Ctrl-C stops the jobs.`,
+You can edit the file while it runs: added lines run, deleted lines do not.
+Running the same command again skips the jobs that finished. If berth is killed,
+its jobs keep running and the next berth run takes them over. Ctrl-C stops the
+jobs. berth help jobsfile has the whole format.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
   berth run jobs.csv --llm-config sizes.json
   berth run jobs.txt --policy shortest --max-bypass 2h
   berth run examples/jobs.txt --sim 2
 
-Exit status: 0 every job finished well; otherwise the largest exit code of a
-job that did not (at least 1); 2 bad usage or an unreadable jobs file;
-130 interrupted.`,
+Exit status: 0 every job succeeded; otherwise the largest exit code of a failed
+job (at least 1); 2 bad usage or an unreadable jobs file; 130 interrupted.`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.opt.File = args[0]
@@ -68,27 +70,27 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, "berth run jobs.txt; see "+cmd.CommandPath()+" --help", "run takes one jobs file, %d given", len(args))
+	return problem.Newf(problem.Invalid, "berth run jobs.txt", "expected one jobs file, found %d", len(args))
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&f.opt.Watch, "watch", false, "stay after the queue drains and wait for new lines")
-	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run everything again")
-	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run again what failed in an earlier run")
-	flags.StringVar(&f.format, "format", "", "what the file is: lines, or csv (default by its name: *.csv is csv)")
-	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm of a CSV file takes (default llm_config.json, if it is there)")
-	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "logs, journal, status board and state")
-	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, with a larger declaration (a line's retries= overrides)")
+	flags.BoolVar(&f.opt.Watch, "watch", false, "keep waiting for new lines after all jobs have ended")
+	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run every job again")
+	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run jobs again that failed earlier")
+	flags.StringVar(&f.format, "format", "", "format of the jobs file: lines or csv (default by its name: *.csv is csv)")
+	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
+	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "directory for logs, journal, status board and state")
+	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)")
-	flags.BoolVar(&f.opt.JSON, "json", false, "one event per line on stdout, as JSON")
-	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also show memory use as it grows")
+	flags.BoolVar(&f.opt.JSON, "json", false, "print one event per line as JSON")
+	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also report memory use as it grows")
 	flags.BoolVar(&f.noColour, "no-color", false, "no colours (also: NO_COLOR)")
-	flags.StringVar(&f.opt.LogLevel, "log-level", "info", "what goes into <log-dir>/berth.log: debug, info, warn or error")
+	flags.StringVar(&f.opt.LogLevel, "log-level", "info", "level of <log-dir>/berth.log: debug, info, warn or error")
 }
 
-// check turns what was typed into options, or says what would be accepted.
+// check parses the flags into options, or says what was expected.
 func (f *runFlags) check(cmd *cobra.Command) error {
 	if err := f.ruleFlags.check(cmd); err != nil {
 		return err
@@ -104,7 +106,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return badFlag(cmd, "format", err)
 	}
 	if cmd.Flags().Changed("llm-config") && f.opt.Format != batch.CSV {
-		return badFlag(cmd, "llm-config", fmt.Errorf("%s is no CSV jobs file: --format csv says that it is", f.opt.File))
+		return badFlag(cmd, "llm-config", fmt.Errorf("expected a CSV jobs file, found %s (--format csv reads it as one)", f.opt.File))
 	}
 	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
 	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.KeepAll = f.sim, f.simVRAMMiB, f.keepAll
@@ -121,9 +123,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// A terminal that goes away does not end the jobs, nor berth.
-	// Caught and dropped rather than ignored: an ignored signal would be
-	// inherited by everything berth starts.
+	// Neither the jobs nor berth end when the terminal closes.
+	// The signals are caught and dropped, not ignored: child processes would
+	// inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGPIPE)
 	out := cmd.OutOrStdout()
 	f.opt.Out, f.opt.Err, f.opt.Signals = out, cmd.ErrOrStderr(), signals

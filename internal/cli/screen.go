@@ -7,17 +7,17 @@ import (
 	"berth/internal/text"
 )
 
-// screen is where a verb writes. What is known of it decides how much fits.
+// screen is where a verb writes, and how much fits there.
 type screen struct {
 	out      io.Writer
-	width    int // columns; 0: as many as it takes
+	width    int // columns; 0: unlimited
 	height   int
 	terminal bool
 	colour   bool
 }
 
-// newScreen asks the terminal for its size. Where the output goes elsewhere
-// nothing is cut, unless COLUMNS says how wide it is to be.
+// newScreen asks the terminal for its size. Output to a pipe or a file is not
+// cut, unless COLUMNS gives a width.
 func newScreen(out io.Writer, noColour bool, getenv func(string) string) screen {
 	s := screen{out: out, terminal: stdoutIsTerminal(out)}
 	if s.terminal {
@@ -32,7 +32,7 @@ func newScreen(out io.Writer, noColour bool, getenv func(string) string) screen 
 	return s
 }
 
-// painted puts words in a colour, where there are colours.
+// painted colours words, if the screen has colours.
 func (s screen) painted(p text.Paint, words string) string {
 	if !s.colour {
 		return words
@@ -40,7 +40,7 @@ func (s screen) painted(p text.Paint, words string) string {
 	return p.On(words)
 }
 
-// draw writes a table as wide as the screen is.
+// draw writes a table that fits the screen.
 func (s screen) draw(t *text.Table) error {
 	_, err := io.WriteString(s.out, t.Draw(s.width, s.colour))
 	return err

@@ -16,8 +16,7 @@ import (
 	"berth/internal/text"
 )
 
-// selectors say which jobs a verb is about: ids as words, and flags that
-// narrow them down.
+// selectors choose the jobs of a verb: ids, and flags that narrow them down.
 type selectors struct {
 	name, user string
 	states     []string
@@ -26,16 +25,16 @@ type selectors struct {
 
 func (f *selectors) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "", "only jobs of this name")
+	flags.StringVar(&f.name, "name", "", "only jobs with this name")
 	flags.StringVarP(&f.user, "user", "u", "", "only jobs of this user")
 	flags.StringSliceVar(&f.states, "state", nil, "only jobs in these states: queued, held, running, parked, finished, failed, cancelled")
 }
 
-// registerOwn is register for verbs that change jobs: they take in the jobs
-// of others only when told to.
+// registerOwn is register for verbs that change jobs: they include jobs of other
+// users only on request.
 func (f *selectors) registerOwn(cmd *cobra.Command) {
 	f.register(cmd)
-	cmd.Flags().BoolVar(&f.allUsers, "all-users", false, "everyone's jobs, not only your own (administrators)")
+	cmd.Flags().BoolVar(&f.allUsers, "all-users", false, "jobs of all users, not only your own (administrators)")
 }
 
 func (f *selectors) empty(words []string) bool {
@@ -44,7 +43,7 @@ func (f *selectors) empty(words []string) bool {
 
 var stateWords = []string{"queued", "held", "running", "parked", "finished", "failed", "cancelled"}
 
-// sel is what the daemon is asked for.
+// sel is the selection to send to the daemon.
 func (f *selectors) sel(words []string) (api.Select, error) {
 	parsed, err := jobfile.ParseSelection(words)
 	if err != nil {
@@ -63,8 +62,8 @@ func (f *selectors) sel(words []string) (api.Select, error) {
 	return s, nil
 }
 
-// own is sel for verbs that change jobs: without ids the daemon takes the
-// caller's own jobs, unless another user or everyone is named.
+// own is sel for verbs that change jobs: without ids it selects the caller's own
+// jobs, unless another user or all users are named.
 func (f *selectors) own(words []string) (api.Select, error) {
 	sel, err := f.sel(words)
 	sel.All = sel.All || len(words) == 0
@@ -74,12 +73,12 @@ func (f *selectors) own(words []string) (api.Select, error) {
 	return sel, err
 }
 
-// everyone stands for all users where one can be named.
+// everyone is the user name that means all users.
 const everyone = "*"
 
-// needJobs is the complaint about a verb that was not told which jobs.
+// needJobs is the complaint about a verb without jobs.
 func needJobs(verb string) error {
-	return problem.Newf(problem.Invalid, fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s --name train, or berth %[1]s all", verb), "%s which jobs?", verb)
+	return problem.Newf(problem.Invalid, fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s --name train, or berth %[1]s all", verb), "%s: expected at least one job, found none", verb)
 }
 
 func nearestHint(word string, known []string) string {
@@ -89,26 +88,26 @@ func nearestHint(word string, known []string) string {
 	return ""
 }
 
-// exactlyOne takes one job id.
+// exactlyOne expects one job.
 func exactlyOne(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, fmt.Sprintf("%s 17, or %[1]s @ for your last job", cmd.CommandPath()), "%s takes one job, %d given", cmd.Name(), len(args))
+	return problem.Newf(problem.Invalid, fmt.Sprintf("%s 17, or %[1]s @ for your last job", cmd.CommandPath()), "expected one job, found %d", len(args))
 }
 
-// noWords takes nothing but flags.
+// noWords expects flags only.
 func noWords(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "%s takes no %q", cmd.Name(), args[0])
+	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "expected only flags after %s, found %q", cmd.CommandPath(), args[0])
 }
 
-// completionPatience is how long a shell waits for words to offer.
+// completionPatience is how long completion in a shell may take.
 const completionPatience = time.Second
 
-// completeJobs offers the ids of jobs to the shell.
+// completeJobs completes job ids in a shell.
 func completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	s, err := openSession(cmd)
 	if err != nil {

@@ -31,33 +31,34 @@ func newServe() *cobra.Command {
 	f := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the daemon: a queue that outlives terminals",
+		Short: "Run the daemon, which keeps the queue",
 		Long: `Run the daemon in the foreground.
 
-Started by a user it is private: its socket and state are in the user's state
-directory, and jobs run as that user. Started as root it is shared: every
+Started by a user, it is private: its socket and state are in the user's state
+directory, and jobs run as that user. Started by root, it is shared: every
 local user may submit, and each job runs as the user who submitted it.
 
-Stopping the daemon, or losing it, leaves running jobs alone; the next one
-adopts them. SIGHUP reads the config again. SIGTERM and Ctrl-C stop it.`,
+If the daemon stops or crashes, running jobs keep running, and the next daemon
+takes them over. SIGHUP reloads the config. SIGTERM and Ctrl-C stop the daemon.`,
 		Example: `  berth serve                    in the foreground
   berth serve --sim 2            with two simulated GPUs
   berth serve --policy fair --max-bypass 12h
-  sudo systemctl enable --now berth   as a service (docs/howto/share-a-server.md)
+  sudo systemctl enable --now berth   as a service (berth help share-a-server)
 
-Exit status: 0 told to stop; 1 could not start or go on; 2 bad usage or config.`,
+Exit status: 0 stopped on request; 1 could not start, or failed; 2 bad usage or
+config.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.socket, "socket", "", "where to listen (default: BERTH_SOCKET, or the standard place)")
-	flags.StringVar(&f.stateDir, "state-dir", "", "jobs, logs and state (default /var/lib/berth for root, else ~/.local/state/berth)")
-	flags.StringVar(&f.config, "config", "", "settings (default /etc/berth/config.toml for root, else ~/.config/berth/config.toml)")
-	flags.BoolVar(&f.private, "private", false, "serve only yourself, also as root")
-	flags.StringVar(&f.idleExit, "idle-exit", "", "end after so long without jobs and callers (default: stay)")
-	flags.StringVar(&f.listen, "http", "", "also listen here, e.g. 127.0.0.1:7070 (a token is needed; default off)")
-	flags.StringVar(&f.logLevel, "log-level", "", "what goes into the log: debug, info, warn or error")
+	flags.StringVar(&f.socket, "socket", "", "socket to listen on (default BERTH_SOCKET, or the standard path)")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory for jobs, logs and state (default /var/lib/berth for root, else ~/.local/state/berth)")
+	flags.StringVar(&f.config, "config", "", "config file (default /etc/berth/config.toml for root, else ~/.config/berth/config.toml)")
+	flags.BoolVar(&f.private, "private", false, "serve only yourself, even as root")
+	flags.StringVar(&f.idleExit, "idle-exit", "", "exit after this long without jobs or clients (default: never)")
+	flags.StringVar(&f.listen, "http", "", "also listen for HTTP on this address, e.g. 127.0.0.1:7878; clients need a token (default off)")
+	flags.StringVar(&f.logLevel, "log-level", "", "log level: debug, info, warn or error")
 	f.ruleFlags.register(cmd, " (default all)")
 	return cmd
 }
@@ -82,21 +83,20 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// Caught and dropped rather than ignored: an ignored signal would be
-	// inherited by everything berth starts.
+	// Caught and dropped, not ignored: child processes would inherit an
+	// ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	opt.Signals = signals
 	return daemon.Serve(context.Background(), opt)
 }
 
-// places are where this daemon keeps its things: the standard ones, moved by
-// what was typed.
+// places are the standard paths, or those that flags name.
 func (f *serveFlags) places() (site.Places, error) {
 	places := site.SharedPlaces()
 	if os.Geteuid() != 0 || f.private {
 		var err error
 		if places, err = site.PrivatePlaces(os.Getenv); err != nil {
-			return places, problem.Newf(problem.Refused, "set HOME, or name places with --state-dir and --socket", "%v", err)
+			return places, problem.Newf(problem.Refused, "set HOME, or give --state-dir and --socket", "%v", err)
 		}
 	}
 	if f.stateDir != "" {
@@ -129,7 +129,7 @@ func (f *serveFlags) places() (site.Places, error) {
 	return places, nil
 }
 
-// override puts what was typed above what the config says.
+// override lets flags win over the config.
 func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 	return func(c *daemon.Config) {
 		typed := func(flag string, set func()) {
@@ -157,8 +157,8 @@ func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 	}
 }
 
-// restorePlaces are those of the daemon that a person means who names none:
-// the one whose state is there.
+// restorePlaces are the paths of the daemon to restore: the named one, else
+// the one that has state.
 func (f *serveFlags) restorePlaces() (site.Places, error) {
 	places, err := f.places()
 	if err != nil || f.stateDir != "" || hasState(places) {
@@ -169,7 +169,7 @@ func (f *serveFlags) restorePlaces() (site.Places, error) {
 			return own, nil
 		}
 	}
-	return places, problem.Newf(problem.Refused, "name the daemon's directory with --state-dir", "there is no state of a daemon in %s to be replaced", places.StateDir)
+	return places, problem.Newf(problem.Refused, "give the daemon's state directory with --state-dir", "no daemon has its state in %s", places.StateDir)
 }
 
 func hasState(places site.Places) bool {
@@ -181,18 +181,19 @@ func newRestore() *cobra.Command {
 	f := &serveFlags{}
 	cmd := &cobra.Command{
 		Use:   "restore BACKUP",
-		Short: "Put a backup of the state back, while no daemon runs",
-		Long: `Put a copy that berth backup made in the place of the state.
+		Short: "Restore the daemon's state from a backup",
+		Long: `Replace the daemon's state with a backup that berth backup made. Stop the daemon
+first. The state that was there is kept under another name. Jobs that were
+running when the backup was made, and no longer are, end as lost.
 
-The daemon has to be stopped. Which one is meant is decided as for serve; as
-root without a machine's daemon, your own. What is there now is kept beside
-it. Jobs that ran when the backup was made and are gone now end as lost.`,
+As root this restores the shared daemon, or your private one if there is no
+shared one.`,
 		Example: `  berth restore berth-2026-03-01.db
 
-Exit status: 0 done; 1 refused or failed; 2 bad usage.`,
+Exit status: 0 restored; 1 refused or failed; 2 bad usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return problem.Newf(problem.Invalid, "see berth restore --help", "restore takes one backup, %d given", len(args))
+				return problem.Newf(problem.Invalid, "berth restore berth-2026-03-01.db", "expected one backup file, found %d", len(args))
 			}
 			return nil
 		},
@@ -207,12 +208,12 @@ Exit status: 0 done; 1 refused or failed; 2 bad usage.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "restored %s into %s at %s\n", args[0], places.StateDir, time.Now().Format(time.DateTime))
 			if kept != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "what was there is kept as %s\n", kept)
+				fmt.Fprintf(cmd.OutOrStdout(), "the previous state is kept as %s\n", kept)
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.stateDir, "state-dir", "", "the daemon's (default /var/lib/berth for root, else ~/.local/state/berth)")
-	cmd.Flags().BoolVar(&f.private, "private", false, "your private daemon's, also as root")
+	cmd.Flags().StringVar(&f.stateDir, "state-dir", "", "the daemon's state directory (default /var/lib/berth for root, else ~/.local/state/berth)")
+	cmd.Flags().BoolVar(&f.private, "private", false, "restore your private daemon, even as root")
 	return cmd
 }

@@ -41,17 +41,17 @@ Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.
 		}),
 	}
 	daemonFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one job as an object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the job as a JSON object")
 	cmd.Flags().Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
 
-// facts is a block of named values, one per line.
+// facts is a block of labelled values, one per line.
 type facts struct {
 	names, values []string
 }
 
-// add skips what is not known.
+// add skips an empty value.
 func (f *facts) add(name, value string) {
 	if value != "" {
 		f.names = append(f.names, name)
@@ -78,7 +78,7 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	if d.Name != "job"+d.ID {
 		title += " (" + d.Name + ")"
 	}
-	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(stateCell(d.State).Paint, standing(d))); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%s  %s\n", s.painted(text.Bold, text.Line(title)), s.painted(stateCell(d.State).Paint, stateText(d))); err != nil {
 		return err
 	}
 	f := &facts{}
@@ -91,11 +91,11 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	}
 	f.add("directory", d.Dir)
 	f.add("array", d.Array)
-	f.add("asks for", asksFor(d))
-	f.add("expected run", runWords(d.ExpectedRun))
-	f.add("expected vram", vramWords(d.ExpectedVRAM))
-	f.add("gpus", text.Numbers(d.GPUIDs))
-	f.add("peak vram", peaksText(d.View))
+	f.add("requests", requestsText(d))
+	f.add("expected time", runWords(d.ExpectedRun))
+	f.add("expected VRAM", vramWords(d.ExpectedVRAM))
+	f.add("GPUs", text.Numbers(d.GPUIDs))
+	f.add("peak VRAM", peaksText(d.View))
 	if d.AvgUtil != nil {
 		f.add("utilisation", fmt.Sprintf("%.0f %%", *d.AvgUtil))
 	}
@@ -107,8 +107,8 @@ func showJob(s screen, d api.Detail, now time.Time) error {
 	return showEvents(s, d.Events, now)
 }
 
-// standing is a job's state and what it means just now.
-func standing(d api.Detail) string {
+// stateText is a job's state, with its outcome or its place in the queue.
+func stateText(d api.Detail) string {
 	written := string(d.State)
 	switch {
 	case d.Outcome != nil:
@@ -116,14 +116,14 @@ func standing(d api.Detail) string {
 	case d.State == job.Queued && d.Held:
 		written += ", held"
 	case d.State == job.Queued && d.Position > 0:
-		written += ", number " + text.Grouped(d.Position)
+		written += ", position " + text.Grouped(d.Position)
 	case d.Stopping != "":
-		written += ", being ended (" + d.Stopping + ")"
+		written += ", stopping (" + d.Stopping + ")"
 	}
 	return text.Line(written)
 }
 
-func asksFor(d api.Detail) string {
+func requestsText(d api.Detail) string {
 	parts := []string{text.CountGrouped(d.GPUs, "GPU")}
 	switch {
 	case d.GPUs == 0:
@@ -132,10 +132,10 @@ func asksFor(d api.Detail) string {
 		parts[0] = strconv.FormatFloat(*d.Share, 'g', 3, 64) + " of a GPU"
 	}
 	if d.VRAMMiB != nil {
-		parts = append(parts, text.GiB(*d.VRAMMiB)+" GiB on each")
+		parts = append(parts, text.GiB(*d.VRAMMiB)+" GiB each")
 	}
 	if d.TimeLimitS > 0 {
-		parts = append(parts, "at most "+text.Span(time.Duration(d.TimeLimitS*float64(time.Second))))
+		parts = append(parts, "time limit "+text.Span(time.Duration(d.TimeLimitS*float64(time.Second))))
 	}
 	if d.Priority != 0 {
 		parts = append(parts, "priority "+strconv.Itoa(d.Priority))
@@ -143,7 +143,7 @@ func asksFor(d api.Detail) string {
 	return strings.Join(parts, ", ")
 }
 
-// peaksText is the highest use of each card, in the order of the cards.
+// peaksText is the peak memory use on each GPU, in the order of the GPUs.
 func peaksText(v job.View) string {
 	var parts []string
 	for _, card := range slices.SortedFunc(maps.Keys(v.PeakVRAMMiB), compareCards) {
@@ -196,17 +196,17 @@ func showRest(f *facts, d api.Detail) {
 	if d.Log != nil {
 		written := *d.Log
 		if d.LogDropped > 0 {
-			written += fmt.Sprintf(" (%s bytes were dropped from its middle to keep it within its limit)", text.Grouped(int(d.LogDropped)))
+			written += fmt.Sprintf(" (%s bytes removed from its middle, to stay within log_size)", text.Grouped(int(d.LogDropped)))
 		}
 		f.add("log", written)
 	}
 }
 
-// attemptText counts the attempts, and why there was more than one.
+// attemptText counts the attempts, and says why there was more than one.
 func attemptText(d api.Detail) string {
 	written := fmt.Sprintf("%d (%s, %s", d.Attempt, retriesText(d.RetriesUsed), text.CountGrouped(d.Requeues, "requeue"))
 	if d.Preemptions > 0 {
-		written += ", set aside " + text.CountGrouped(d.Preemptions, "time")
+		written += ", preempted " + text.CountGrouped(d.Preemptions, "time")
 	}
 	return written + ")"
 }

@@ -26,28 +26,28 @@ func newSimjob() *cobra.Command {
 	f := &simjobFlags{}
 	cmd := &cobra.Command{
 		Use:   "simjob",
-		Short: "Stand in for a GPU program on simulated GPUs",
-		Long: `Take memory on the simulated GPUs this job was given, hold it, and exit.
-When a card is full it fails with CUDA's out-of-memory text, as a real program
-would. Started by hand with --gpu and BERTH_SIM_DIR (berth run prints it), it
-is a foreign process on that card.`,
+		Short: "Act as a GPU program on simulated GPUs",
+		Long: `Take memory on the simulated GPUs that were allocated to this job, hold it, and
+exit. If a GPU is full, fail with CUDA's out-of-memory message like a real
+program. Started by hand with --gpu and BERTH_SIM_DIR (berth run prints it), it
+acts as an external process on that GPU.`,
 		Example: `  berth simjob --vram 8000 --ramp 1 --hold 3
   BERTH_SIM_DIR=... berth simjob --gpu 0 --vram 4000 --hold 60
 
-Exit status: --exit-code, or 1 when the card is full.`,
+Exit status: --exit-code, or 1 if a GPU is full.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.vram, "vram", "0", "memory to take on each card, MiB or with a unit")
-	flags.Float64Var(&f.ramp, "ramp", 0, "seconds until all of it is taken")
+	flags.StringVar(&f.vram, "vram", "0", "memory to take on each GPU, in MiB or with a unit")
+	flags.Float64Var(&f.ramp, "ramp", 0, "seconds over which to take it")
 	flags.Float64Var(&f.hold, "hold", 0, "seconds to hold it")
-	flags.IntVar(&f.exitCode, "exit-code", 0, "how to exit")
-	flags.StringVar(&f.oomOnce, "oom-once", "", "run out of memory the first time: when this file is not there yet")
+	flags.IntVar(&f.exitCode, "exit-code", 0, "exit status")
+	flags.StringVar(&f.oomOnce, "oom-once", "", "run out of memory once: if this file does not exist yet")
 	flags.Float64Var(&f.util, "util", 90, "utilisation in percent")
-	flags.IntVar(&f.card, "gpu", -1, "use this card, whatever was granted: a foreign process")
-	flags.BoolVar(&f.graphics, "graphics", false, "be a desktop's graphics-only process")
+	flags.IntVar(&f.card, "gpu", -1, "act as an external process on this GPU")
+	flags.BoolVar(&f.graphics, "graphics", false, "act as a graphics process of a desktop")
 	return cmd
 }
 
@@ -60,11 +60,11 @@ func (f *simjobFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if !(f.ramp >= 0 && f.hold >= 0 && f.util >= 0 && f.util <= 100) {
-		return problem.Newf(problem.Invalid, "see berth simjob --help", "--ramp and --hold are seconds, --util is 0 to 100")
+		return problem.Newf(problem.Invalid, "see berth simjob --help", "expected seconds for --ramp and --hold, and 0 to 100 for --util")
 	}
 	dir := os.Getenv("BERTH_SIM_DIR")
 	if dir == "" {
-		return problem.Newf(problem.Invalid, "simjob runs inside a `berth run --sim N` job, or by hand with the BERTH_SIM_DIR that prints", "no simulated box: BERTH_SIM_DIR is not set")
+		return problem.Newf(problem.Invalid, "use simjob in a job of berth run --sim N, or by hand with the BERTH_SIM_DIR that it prints", "expected BERTH_SIM_DIR in the environment, found nothing")
 	}
 	cards := []int{f.card}
 	if f.card < 0 {

@@ -37,8 +37,7 @@ type simulateOptions struct {
 	html      string
 }
 
-// maxSeeds bounds how long a replay may take: the interval is as narrow as
-// anyone needs by then.
+// maxSeeds bounds how long a replay takes; more would hardly narrow the interval.
 const maxSeeds = 1000
 
 func newSimulate() *cobra.Command {
@@ -46,25 +45,25 @@ func newSimulate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate TRACE.csv | SNAPSHOT.json | --history",
 		Short: "Replay jobs under several policies and compare",
-		Long: `Replay a trace, this daemon's own history, or what a snapshot of a daemon would
-come to, in virtual time: the decisions are those the daemon would make, and no
-job runs. For each policy it says how long jobs would have waited, how well the
-cards would have been used, and how evenly users would have fared, beside what
-no scheduler could better.
+		Long: `Replay a trace, the daemon's own history or a snapshot in virtual time. The
+decisions are those the daemon would make; no job runs. For each policy the
+table shows how long jobs would have waited, how well the GPUs would have been
+used and how fair it would have been to users, next to a lower bound that no
+scheduler can beat.
 
-A trace is a CSV file with a header. Columns: submit_s and duration_s, and where
-it has them job_id, user, gpus (1 where it does not say), gpu_milli (the part of
-each GPU, 1000 is all), vram_mib (declared), vram_used_mib (really used),
-time_limit_s, priority, and command or name (which runs are of the same
-program). Others are ignored.
+A trace is a CSV file with a header. It has the columns submit_s and duration_s,
+and optionally job_id, user, gpus (default 1), gpu_milli (share of each GPU in
+thousandths), vram_mib (declared), vram_used_mib (peak), time_limit_s, priority,
+and command or name (to recognise jobs of the same program). Other columns are
+ignored.
 
-A snapshot is what berth debug snapshot writes: what runs goes on for as long as
-is expected, and the queue drains.
+A snapshot comes from berth debug snapshot: running jobs end when expected, and
+the queue drains.
 
-Durations are not known to a scheduler. They are guessed as on a live machine,
-from what the same user and command did before; --estimates takes other guesses.
-With --park-cost jobs may be set aside for others and go on later, under
-policies that do so: default and las.
+The scheduler does not know how long a job will run. It estimates this as on a
+live machine, from earlier jobs of the same user and command; --estimates
+selects another source. With --park-cost, the policies default and las may park
+jobs and resume them later. berth help simulate explains every figure.
 
 Policies:` + policyHelp(),
 		Example: `  berth simulate trace.csv
@@ -83,14 +82,14 @@ written; 2 bad usage or an unreadable trace or snapshot; 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringSliceVar(&o.policies, "policy", []string{sim.Default, "backfill"}, "policies to compare: "+strings.Join(sim.PolicyNames(), ", "))
-	flags.IntVar(&o.gpus, "gpus", 8, "cards of the machine (with --history or a snapshot: those of the daemon)")
-	flags.StringVar(&o.vram, "vram", "80G", "memory of each card (with --history or a snapshot: that of the daemon's)")
+	flags.IntVar(&o.gpus, "gpus", 8, "number of GPUs (with --history or a snapshot: as many as the daemon has)")
+	flags.StringVar(&o.vram, "vram", "80G", "memory of each GPU (with --history or a snapshot: as the daemon's GPUs have)")
 	o.replayFlags(cmd)
-	flags.BoolVar(&o.history, "history", false, "replay the jobs that this daemon ran")
-	flags.StringVar(&o.since, "since", "90d", "with --history, only what ended since then: 7d, 2026-03-01")
-	flags.IntVar(&o.seeds, "seeds", 0, "replay so many slightly different copies; gives means and 95 % intervals")
-	flags.BoolVar(&o.json, "json", false, "an array, one object for each policy")
-	flags.StringVar(&o.csv, "csv", "", "write the figures to this `file`, one line for each policy")
+	flags.BoolVar(&o.history, "history", false, "replay the jobs from the daemon's history")
+	flags.StringVar(&o.since, "since", "90d", "with --history, only jobs that ended since then: 7d (ago), 2026-03-01")
+	flags.IntVar(&o.seeds, "seeds", 0, "replay this many slightly varied copies, to get means and 95 % intervals")
+	flags.BoolVar(&o.json, "json", false, "print a JSON array with one object per policy")
+	flags.StringVar(&o.csv, "csv", "", "write the figures to this `file`, one line per policy")
 	flags.StringVar(&o.html, "html", "", "write a page with charts to this `file`")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
@@ -110,8 +109,8 @@ func policyHelp() string {
 	return b.String()
 }
 
-// start is run with what it needs of the world. A trace needs no daemon, and
-// is read before interrupts are caught: Ctrl-C ends even a pipe that is silent.
+// start opens the workload and runs it. A trace needs no daemon, and is read
+// before signals are caught, so that Ctrl-C works while a pipe is silent.
 func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 	set, err := o.check(cmd, args)
 	if err != nil {
@@ -149,18 +148,17 @@ func (o *simulateOptions) start(cmd *cobra.Command, args []string) error {
 func (o *simulateOptions) check(cmd *cobra.Command, args []string) (settings, error) {
 	switch changed := cmd.Flags().Changed; {
 	case o.history && len(args) > 0:
-		return settings{}, problem.Newf(problem.Invalid, "berth simulate "+args[0], "a trace, or --history: not both")
+		return settings{}, problem.Newf(problem.Invalid, "berth simulate "+args[0], "expected a trace or --history, found both")
 	case !o.history && len(args) != 1:
-		return settings{}, problem.Newf(problem.Invalid, "berth simulate trace.csv, berth simulate snapshot.json, or berth simulate --history", "simulate takes one trace or snapshot, %d given", len(args))
+		return settings{}, problem.Newf(problem.Invalid, "berth simulate trace.csv, berth simulate snapshot.json, or berth simulate --history", "expected one trace or snapshot, found %d", len(args))
 	case !o.history && changed("since"):
-		return settings{}, problem.Newf(problem.Invalid, "berth simulate --history --since "+o.since, "--since goes with --history")
+		return settings{}, problem.Newf(problem.Invalid, "berth simulate --history --since "+o.since, "--since needs --history")
 	}
 	return o.read(cmd)
 }
 
-// fitMachine puts the workload on the machine that was asked for. Jobs of a
-// snapshot are on their cards already: it can have more and larger ones, not
-// fewer.
+// fitMachine applies --gpus and --vram. Jobs of a snapshot already have GPUs, so
+// its machine can only grow.
 func fitMachine(w *sim.Workload, set *settings) error {
 	if w.Origin != sim.OfSnapshot {
 		w.Machine = set.machine
@@ -174,7 +172,7 @@ func fitMachine(w *sim.Workload, set *settings) error {
 		w.Machine.VRAMMiB = set.machine.VRAMMiB
 	}
 	if w.Machine.GPUs < own.GPUs || w.Machine.VRAMMiB < own.VRAMMiB {
-		return problem.Newf(problem.Invalid, "leave them out", "%s has jobs on %s: --gpus and --vram can only make that more", w.Source, report.Machine(own))
+		return problem.Newf(problem.Invalid, "leave --gpus and --vram out, or make them larger", "%s: expected at least %s", w.Source, report.Machine(own))
 	}
 	return nil
 }
@@ -192,18 +190,18 @@ func (o *simulateOptions) parsePolicies() ([]sim.Policy, error) {
 		}
 	}
 	if len(policies) == 0 {
-		return nil, problem.Newf(problem.Invalid, "known are "+strings.Join(sim.PolicyNames(), ", "), "--policy: none named")
+		return nil, problem.Newf(problem.Invalid, "policies: "+strings.Join(sim.PolicyNames(), ", "), "--policy: expected a policy, found nothing")
 	}
 	return policies, nil
 }
 
-// emptyHint says where jobs to replay could come from.
+// emptyHint says where to find jobs to replay.
 func (o *simulateOptions) emptyHint(w *sim.Workload) string {
 	switch {
 	case o.history:
-		return "berth simulate --history --since 365d looks further back; berth history shows what there is"
+		return "berth simulate --history --since 365d looks further back; berth history lists the jobs"
 	case w.Origin == sim.OfSnapshot:
-		return "nothing ran and nothing was queued; berth simulate --history replays what ran before"
+		return "the snapshot has no jobs; berth simulate --history replays earlier ones"
 	}
 	return ""
 }
@@ -213,7 +211,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, 
 		s.say("%s", remark)
 	}
 	if len(w.Jobs) == 0 {
-		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no job to replay", w.Source)
+		return problem.Newf(problem.Unable, o.emptyHint(w), "%s: no jobs to replay", w.Source)
 	}
 	replays, err := replayAll(ctx, w, set, o.seeds, newProgress(s.errOut, time.Now))
 	if err != nil {
@@ -224,7 +222,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, 
 		s.say("%s", remark)
 	}
 	if replays[0].Jobs == 0 {
-		return problem.Newf(problem.Unable, "try --gpus and --vram", "no job of %s can run on %s", w.Source, report.Machine(w.Machine))
+		return problem.Newf(problem.Unable, "try more with --gpus and --vram", "no job of %s fits on %s", w.Source, report.Machine(w.Machine))
 	}
 	wrote, err := o.writeFiles(r)
 	if err != nil {
@@ -243,7 +241,7 @@ func (o *simulateOptions) run(ctx context.Context, s *session, w *sim.Workload, 
 	return nil
 }
 
-// writeFiles writes what was asked for as files, and says which.
+// writeFiles writes the requested files and returns their names.
 func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err error) {
 	if o.csv != "" {
 		if err := writeFile(o.csv, r.CSV()); err != nil {
@@ -264,8 +262,8 @@ func (o *simulateOptions) writeFiles(r *report.Report) (wrote []string, err erro
 	return wrote, nil
 }
 
-// askedFor is what was typed of the flags that change the figures, for those
-// who look at a page and did not type it.
+// askedFor lists the given flags that change the figures, for readers of the
+// page.
 func (o *simulateOptions) askedFor(changed func(flag string) bool) string {
 	var asked []string
 	for _, flag := range []struct{ name, value string }{

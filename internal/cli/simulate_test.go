@@ -107,7 +107,7 @@ func TestTheMachineOfADaemonIsItsCards(t *testing.T) {
 	if m := machineOf(s, []api.GPU{{TotalMiB: 40960}, {TotalMiB: 40960}}, false); m != (sim.Machine{GPUs: 2, VRAMMiB: 40960}) || said.Len() > 0 {
 		t.Errorf("%+v %s", m, said.String())
 	}
-	if m := machineOf(s, []api.GPU{{TotalMiB: 40960}, {TotalMiB: 81920}}, false); m.VRAMMiB != 81920 || !strings.Contains(said.String(), "the cards differ") {
+	if m := machineOf(s, []api.GPU{{TotalMiB: 40960}, {TotalMiB: 81920}}, false); m.VRAMMiB != 81920 || !strings.Contains(said.String(), "the GPUs differ") {
 		t.Errorf("%+v %s", m, said.String())
 	}
 }

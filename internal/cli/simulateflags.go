@@ -22,24 +22,24 @@ type settings struct {
 	changed  func(flag string) bool
 }
 
-// replayFlags adds the flags that say how it is decided.
+// replayFlags adds the flags that change decisions.
 func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be set aside: `cost` each way in seconds (20), or for copying memory (5GB/s)")
-	flags.StringVar(&o.estimates, "estimates", string(sim.History), "what durations are guessed from: history, perfect, limits, none, or every job's (24h)")
-	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long a user's oldest job may be passed by others (default %gh); 0: no bound", sched.DefaultMaxBypass.Hours()))
-	flags.StringVar(&o.halfLife, "half-life", "", "after how long what a user had counts half, under fair share (default 7d); 0: never")
-	flags.StringVar(&o.placement, "placement", "", "which of the cards that fit a job gets: pack, spread (default pack)")
+	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be parked, at this `cost` each way: seconds (20) or a copy speed (5GB/s)")
+	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
+	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0: no limit", sched.DefaultMaxBypass.Hours()))
+	flags.StringVar(&o.halfLife, "half-life", "", "time after which usage counts half under fair share (default 7d); 0: never")
+	flags.StringVar(&o.placement, "placement", "", "which GPU that fits a job gets: pack, spread (default pack)")
 }
 
-// The bounds of what may be asked.
+// Bounds on the values.
 const (
 	maxParkCost   = 24 * time.Hour
 	maxRate       = 1e15 // bytes a second
 	leastHalfLife = time.Minute
 )
 
-// read turns the flags into values, or says what would be accepted.
+// read parses the flags into values, or says what was expected.
 func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	s := settings{changed: cmd.Flags().Changed}
 	if err := inRange(cmd, "gpus", float64(o.gpus), 1, sim.MaxGPUs); err != nil {
@@ -50,7 +50,7 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	}
 	vramMiB, err := text.ParseSize(o.vram)
 	if err == nil && vramMiB == 0 {
-		err = errors.New("a card without memory takes no job")
+		err = errors.New("expected a size above 0, found 0")
 	}
 	if err != nil {
 		return s, badFlag(cmd, "vram", err)
@@ -73,7 +73,7 @@ func (o *simulateOptions) read(cmd *cobra.Command) (settings, error) {
 	return s, o.adjust(cmd, s.policies)
 }
 
-// adjust applies to all policies what was asked of all.
+// adjust applies flags to all policies.
 func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) error {
 	changed := cmd.Flags().Changed
 	if changed("max-bypass") {
@@ -106,7 +106,7 @@ func (o *simulateOptions) adjust(cmd *cobra.Command, policies []sim.Policy) erro
 	return nil
 }
 
-// orNever reads a duration; 0 and never are no bound.
+// orNever parses a duration; 0 and never mean no limit.
 func orNever(text string) (time.Duration, error) {
 	if strings.EqualFold(strings.TrimSpace(text), "never") {
 		return 0, nil
@@ -114,7 +114,7 @@ func orNever(text string) (time.Duration, error) {
 	return orZero(text)
 }
 
-// orZero reads a duration that may be none at all.
+// orZero parses a duration, or 0.
 func orZero(written string) (time.Duration, error) {
 	if number, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(written), "s"), 64); err == nil && number == 0 {
 		return 0, nil
@@ -122,8 +122,7 @@ func orZero(written string) (time.Duration, error) {
 	return text.ParseDuration(written)
 }
 
-// parsePark reads what setting a job aside costs: a time each way, or how fast
-// its memory is copied.
+// parsePark parses the cost of parking: a time each way, or a copy speed.
 func parsePark(text string) (*sim.Parking, error) {
 	text = strings.TrimSpace(text)
 	bad := fmt.Errorf("expected a time each way of up to a day (20, 1m) or a bandwidth (5GB/s, 800MiB/s), found %q", text)
@@ -149,8 +148,7 @@ var byteUnits = []struct {
 	{"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3}, {"t", 1e12}, {"g", 1e9}, {"m", 1e6}, {"k", 1e3}, {"b", 1},
 }
 
-// parseBytes reads an amount as vendors write bandwidths: GB are of a thousand
-// to the power of three, GiB of 1024.
+// parseBytes parses an amount as vendors write it: GB is 10^9 bytes, GiB 2^30.
 func parseBytes(text string) (float64, error) {
 	for _, unit := range byteUnits {
 		number, found := strings.CutSuffix(text, unit.suffix)
@@ -159,14 +157,14 @@ func parseBytes(text string) (float64, error) {
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 		if err != nil || !(value*unit.bytes >= 1 && value*unit.bytes <= maxRate) {
-			return 0, fmt.Errorf("%q is no bandwidth", text)
+			return 0, fmt.Errorf("expected a bandwidth, found %q", text)
 		}
 		return value * unit.bytes, nil
 	}
-	return 0, fmt.Errorf("%q has no unit", text)
+	return 0, fmt.Errorf("expected a unit, found %q", text)
 }
 
-// parseEstimates reads a name, or a duration as people write them.
+// parseEstimates parses a source of estimates, or a duration.
 func parseEstimates(written string) (sim.Estimates, error) {
 	written = strings.ToLower(strings.TrimSpace(written))
 	if d, err := text.ParseDuration(written); err == nil && d > 0 {

@@ -10,8 +10,8 @@ import (
 	"berth/internal/sim"
 )
 
-// fetchHistory is the jobs that ran under this daemon, on its own cards
-// unless flags say otherwise.
+// fetchHistory gets the jobs that ran under this daemon. They are replayed on its
+// GPUs unless flags say otherwise.
 func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine sim.Machine, changed func(flag string) bool, now time.Time) (*sim.Workload, error) {
 	since, err := optionalWhen("since", o.since, now)
 	if err != nil {
@@ -30,7 +30,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine 
 			machine.VRAMMiB = own.VRAMMiB
 		}
 		if machine.GPUs == 0 || machine.VRAMMiB == 0 {
-			return nil, problem.Newf(problem.Unable, "say which to replay on: berth simulate --history --gpus 8 --vram 80G", "this daemon knows no GPUs")
+			return nil, problem.Newf(problem.Unable, "choose the machine to replay on: berth simulate --history --gpus 8 --vram 80G", "the daemon has no GPUs")
 		}
 	}
 	jobs, _, err := fetchJobs(ctx, s.client, api.Query{
@@ -43,7 +43,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine 
 	return sim.FromHistory(jobs, machine), nil
 }
 
-// machineOf is the daemon's machine, as a replay has it: of equal cards.
+// machineOf describes the daemon's machine. A replay has equal GPUs only.
 func machineOf(s *session, gpus []api.GPU, sized bool) sim.Machine {
 	m := sim.Machine{GPUs: min(len(gpus), sim.MaxGPUs)}
 	differ := false
@@ -52,7 +52,7 @@ func machineOf(s *session, gpus []api.GPU, sized bool) sim.Machine {
 		m.VRAMMiB = max(m.VRAMMiB, g.TotalMiB)
 	}
 	if differ && !sized {
-		s.say("the cards differ in size; all are replayed as the largest (--vram for another)")
+		s.say("the GPUs differ in size; the replay takes the largest for all (--vram sets another)")
 	}
 	return m
 }

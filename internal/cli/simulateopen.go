@@ -14,17 +14,17 @@ import (
 	"berth/internal/sim"
 )
 
-// maxWorkloadBytes bounds a trace or a snapshot that is read.
+// maxWorkloadBytes bounds the size of a trace or a snapshot.
 const maxWorkloadBytes = 1 << 30
 
-// openWorkload reads a trace or a snapshot by its name; - is standard input.
-// Which it is, its first byte says: a trace begins with the name of a column.
+// openWorkload reads a trace or a snapshot; - is standard input. The first byte
+// tells them apart: a trace begins with the name of a column.
 func openWorkload(name string, stdin io.Reader) (*sim.Workload, error) {
 	from, shown := stdin, standardInput
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, problem.Newf(problem.Invalid, "berth simulate --help shows the columns of a trace", "trace: %v", err)
+			return nil, problem.Newf(problem.Invalid, "berth simulate --help lists the columns of a trace", "open the trace: %v", err)
 		}
 		defer file.Close()
 		from, shown = file, name
@@ -43,20 +43,19 @@ func openWorkload(name string, stdin io.Reader) (*sim.Workload, error) {
 	}
 	w, err := sim.FromSnapshot(filepath.Base(shown), &state)
 	if err != nil {
-		return nil, problem.Newf(problem.Invalid, "cards that are paused or not well take no jobs; take it again when one does", "%s: %v", filepath.Base(shown), err)
+		return nil, problem.Newf(problem.Invalid, "paused and quarantined GPUs take no jobs; take the snapshot again when one is in service", "%s: %v", filepath.Base(shown), err)
 	}
 	return w, nil
 }
 
-// beginsAsJSON looks for the brace that a snapshot begins with, or that another
-// program's JSON does.
+// beginsAsJSON reports whether the file begins like JSON.
 func beginsAsJSON(r *bufio.Reader) bool {
-	head, _ := r.Peek(64) // what cannot be read is told by who reads it
+	head, _ := r.Peek(64) // the reader reports the error
 	head = bytes.TrimLeft(head, "\ufeff \t\r\n")
 	return len(head) > 0 && (head[0] == '{' || head[0] == '[')
 }
 
-// standardInput is what - is called.
+// standardInput is the name of - in messages.
 const standardInput = "standard input"
 
 func badSnapshot(name string, err error) error {
@@ -70,8 +69,8 @@ func badSnapshot(name string, err error) error {
 	return problem.Newf(problem.Invalid, hint, "%s: %v", name, err)
 }
 
-// bounded reads so much and no more: what is cut off must not pass for a
-// whole one.
+// bounded fails after a number of bytes, so that a cut file does not pass as
+// complete.
 type bounded struct {
 	from io.Reader
 	left int64

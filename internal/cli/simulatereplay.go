@@ -12,7 +12,7 @@ import (
 	"berth/internal/text"
 )
 
-// replayAll replays the workload, and says how far it is.
+// replayAll replays the workload and shows its progress.
 func replayAll(ctx context.Context, w *sim.Workload, set *settings, seeds int, p *progress) ([]sim.Replayed, error) {
 	defer p.clear()
 	boundMemory(len(w.Jobs))
@@ -30,19 +30,17 @@ func replayAll(ctx context.Context, w *sim.Workload, set *settings, seeds int, p
 	return replays, nil
 }
 
-// boundMemory lets garbage take a few times what the workload itself does. A
-// replay keeps little and throws much away: to collect seldom takes a fifth off
-// the time of a long one.
+// boundMemory makes the garbage collector run rarely: a replay keeps little and
+// discards much, and this saves a fifth of the time.
 func boundMemory(jobs int) {
 	const beside, perJob = 256 << 20, 4 << 10
 	debug.SetMemoryLimit(beside + int64(jobs)*perJob)
 	debug.SetGCPercent(400)
 }
 
-// progress says on a terminal how far a long replay is, and nothing of a
-// short one or elsewhere.
+// progress shows on a terminal how far a long replay is.
 type progress struct {
-	out    io.Writer // nil: nobody looks
+	out    io.Writer // nil: no terminal
 	now    func() time.Time
 	shown  time.Time
 	marked bool

@@ -22,14 +22,14 @@ func newStats() *cobra.Command {
 	o := &statsOptions{}
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Sum up waits, use of the cards and GPU-hours",
-		Long: `Sum up the jobs that ended in a span of time: how long they waited and ran, how
-much of the cards' time was given out, and to whom.`,
+		Short: "Summarise waits, GPU allocation and GPU-hours",
+		Long: `Summarise the jobs that ended in a period: how long they waited and ran, and how
+much GPU time was allocated, in all and by user and day.`,
 		Example: `  berth stats
   berth stats --since 30d --user ann
   berth stats --since 2026-03-01 --until 2026-04-01 --json
 
-Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`,
+Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: noWords,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			return o.run(ctx, s, time.Now())
@@ -37,10 +37,10 @@ Exit status: 0 shown; 1 no daemon, or it refused; 2 bad usage; 130 interrupted.`
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.since, "since", "7d", "from then on: 24h, 30d, 2026-03-01")
-	flags.StringVar(&o.until, "until", "", "up to then (default now)")
+	flags.StringVar(&o.since, "since", "7d", "start of the period: 24h (ago), 30d, 2026-03-01")
+	flags.StringVar(&o.until, "until", "", "end of the period (default now)")
 	flags.StringVarP(&o.user, "user", "u", "", "only jobs of this user")
-	flags.BoolVar(&o.json, "json", false, "an object")
+	flags.BoolVar(&o.json, "json", false, "print a JSON object")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
@@ -55,7 +55,7 @@ func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error
 		return err
 	}
 	if q.Until != nil && q.Since != nil && !q.Since.Before(*q.Until) {
-		return problem.Newf(problem.Invalid, "berth stats --since 30d --until 7d", "--since lies after --until")
+		return problem.Newf(problem.Invalid, "berth stats --since 30d --until 7d", "expected --since before --until")
 	}
 	stats, err := s.client.Stats(ctx, q)
 	if err != nil {
@@ -77,14 +77,13 @@ func drawStats(s screen, stats api.Stats) error {
 		if stats.UtilSince != nil {
 			counted = "since the first submission, " + stats.UtilSince.Local().Format("2006-01-02 15:04")
 		}
-		written := fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted)
-		f.add("cards given out", written)
+		f.add("GPU allocation", fmt.Sprintf("%.0f %% %s", *stats.Util*100, counted))
 	}
 	if stats.AvgUtil != nil {
-		f.add("use while given out", fmt.Sprintf("%.0f %%", *stats.AvgUtil))
+		f.add("GPU utilisation", fmt.Sprintf("%.0f %% while allocated", *stats.AvgUtil))
 	}
 	if stats.All.WaitP50S != nil {
-		f.add("waits", fmt.Sprintf("half within %s, 95 %% within %s, longest %s", spanS(stats.All.WaitP50S), spanS(stats.All.WaitP95S), spanS(stats.All.WaitMaxS)))
+		f.add("wait", fmt.Sprintf("p50 %s, p95 %s, max %s", spanS(stats.All.WaitP50S), spanS(stats.All.WaitP95S), spanS(stats.All.WaitMaxS)))
 	}
 	if err := f.draw(s); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"berth/internal/site"
 )
 
-// submitOptions are the flags of `berth submit` that are not about a job.
+// submitOptions are the flags of `berth submit` besides those of a job.
 type submitOptions struct {
 	jobFlags
 	file        string
@@ -29,19 +29,19 @@ func newSubmit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit [flags] -- COMMAND... | submit SCRIPT [ARG...] | submit -f FILE",
 		Short: "Queue a command, a script, or a file of jobs",
-		Long: `Queue jobs. Several words after -- are executed as they are; one word is a
-shell line. Everything after -- belongs to the job.
+		Long: `Queue one or more jobs. Everything after -- is the command: several words are
+executed as they are, a single word is run by the shell.
 
-A script is run by its path when its turn comes, not from a copy: what it
-holds then is what runs. Its leading #BERTH --flag lines are read as flags, and
-so are #SBATCH lines that mean the same here, in Slurm's units; flags on the
-command line win. Flags after the script's name are the script's own.
+A script is not copied: the job runs whatever the file contains when the job
+starts. Its leading "#BERTH --flag" lines are read as flags, and so are #SBATCH
+lines with an equivalent here, in Slurm's units. Flags on the command line win
+over both. Flags after the script's name are passed to the script.
 
--f takes a YAML or JSON file with one job or a list of them, or - for standard
-input. All of them are accepted, or none. Flags beside -f are defaults.
+-f takes a YAML or JSON file with one job or a list of jobs, or - for standard
+input. Either all of them are accepted or none. Flags beside -f are defaults.
 
-With no daemon running, a private one is started in the background, unless
-BERTH_NO_AUTOSTART=1 is set or the machine has a berth service.`,
+If no daemon is running, a private one is started in the background, unless
+BERTH_NO_AUTOSTART=1 is set or berth is installed as a service.`,
 		Example: `  berth submit -- python train.py --epochs 3
   berth submit -n eval --vram 8G -- 'python eval.py | tee scores.txt'
   berth submit --gpus 2 --vram 30G --time 12h -- torchrun train_big.py
@@ -52,8 +52,8 @@ BERTH_NO_AUTOSTART=1 is set or the machine has a berth service.`,
   berth submit -i -- python train.py
 
 Exit status: 0 submitted; 1 refused; 2 bad usage or unreadable input; 130
-interrupted. With --wait and -i the job's own: its exit code, 128 + signal, 124
-for its time limit, else 1; of several the largest.`,
+interrupted. With --wait or -i, the job's own: its exit code, 128 + signal, 124
+for its time limit, else 1; the largest if there are several jobs.`,
 	}
 	cmd.RunE = verb(func(ctx context.Context, s *session, args []string) error {
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash() >= 0)
@@ -61,14 +61,14 @@ for its time limit, else 1; of several the largest.`,
 	daemonFlags(cmd)
 	o.register(cmd)
 	flags := cmd.Flags()
-	flags.SetInterspersed(false) // what follows a script's name is the script's own
-	flags.StringVarP(&o.file, "file", "f", "", "a YAML or JSON file of jobs, - for standard input")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "say what would happen and why; submit nothing")
-	flags.BoolVar(&o.wait, "wait", false, "wait for the end, and return the job's status")
-	flags.BoolVarP(&o.interactive, "interactive", "i", false, "show its output, and return its status; Ctrl-C leaves it running")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the id")
-	flags.BoolVar(&o.json, "json", false, "an object with id; of several jobs an array")
-	flags.BoolVar(&o.noAutostart, "no-autostart", false, "start no daemon (also: BERTH_NO_AUTOSTART=1)")
+	flags.SetInterspersed(false) // flags after a script's name belong to the script
+	flags.StringVarP(&o.file, "file", "f", "", "YAML or JSON file of jobs, - for standard input")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen and why, without submitting")
+	flags.BoolVar(&o.wait, "wait", false, "wait for the job to end, and exit with its status")
+	flags.BoolVarP(&o.interactive, "interactive", "i", false, "show its output and exit with its status; Ctrl-C leaves it running")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the job id")
+	flags.BoolVar(&o.json, "json", false, "print a JSON object with id; an array for several jobs")
+	flags.BoolVar(&o.noAutostart, "no-autostart", false, "do not start a daemon (also: BERTH_NO_AUTOSTART=1)")
 	return cmd
 }
 
@@ -100,13 +100,13 @@ func (o *submitOptions) run(ctx context.Context, s *session, args []string, dash
 	return nil
 }
 
-// specs reads the jobs from whichever of the three forms was used.
+// specs reads the jobs from the command line, a script or a file.
 func (o *submitOptions) specs(s *session, args []string, dashed bool) ([]api.Spec, error) {
 	var specs []api.Spec
 	var err error
 	switch {
 	case o.file != "" && len(args) > 0:
-		return nil, problem.Newf(problem.Invalid, "put the command into the file, or leave -f out", "-f %s and a command: one of them is enough", o.file)
+		return nil, problem.Newf(problem.Invalid, "put the command into the file, or leave -f out", "expected a command or -f %s, found both", o.file)
 	case o.file != "":
 		specs, err = o.fromFile(os.Stdin)
 	case dashed && len(args) > 0:
@@ -114,20 +114,20 @@ func (o *submitOptions) specs(s *session, args []string, dashed bool) ([]api.Spe
 	case len(args) > 0:
 		specs, err = o.fromScript(s, args)
 	default:
-		return nil, problem.Newf(problem.Invalid, "berth submit -- python train.py, berth submit train.sh, or berth submit -f jobs.yaml", "submit what?")
+		return nil, problem.Newf(problem.Invalid, "berth submit -- python train.py, berth submit train.sh, or berth submit -f jobs.yaml", "expected a command, a script or -f FILE, found nothing")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if o.interactive && (len(specs) != 1 || specs[0].Array != "") {
-		return nil, problem.Newf(problem.Invalid, "submit them without it, and use berth wait or berth logs -f", "-i is for one job")
+		return nil, problem.Newf(problem.Invalid, "submit without -i, then use berth wait or berth logs -f", "-i: expected one job, found several")
 	}
 	return specs, nil
 }
 
 func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 	if words[0] == "" {
-		return nil, problem.Newf(problem.Invalid, "berth submit -- python train.py", "the command is empty")
+		return nil, problem.Newf(problem.Invalid, "berth submit -- python train.py", "expected a command after --, found an empty word")
 	}
 	spec := api.Spec{Command: commandOf(words)}
 	if err := o.apply(&spec); err != nil {
@@ -136,9 +136,9 @@ func (o *submitOptions) fromCommand(words []string) ([]api.Spec, error) {
 	return []api.Spec{spec}, nil
 }
 
-// request adds what the jobs take from their caller. Of an environment that
-// means little on another machine, and may hold secrets, only what was asked
-// for goes there.
+// request adds the caller's directory, environment and umask. To another machine
+// it sends only the variables that were named: the rest may hold secrets and
+// means little there.
 func (o *submitOptions) request(specs []api.Spec, elsewhere bool) (api.SubmitRequest, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -164,7 +164,7 @@ func isOn(value api.Text) bool {
 	return true
 }
 
-// await is --wait: the jobs' own status becomes this command's.
+// await is --wait: it returns the status of the jobs.
 func (o *submitOptions) await(ctx context.Context, s *session, jobs []api.Submitted) error {
 	ids := make([]string, len(jobs))
 	for i, j := range jobs {

@@ -149,7 +149,7 @@ func TestADryRunSaysWhatWouldHappen(t *testing.T) {
 	dry := func(state, reason string) said {
 		return berth("submit", "--dry-run", "-n", "x", "--gpu-type", state, "--setup", reason, "--", "true")
 	}
-	dry("starts", "now").wants(t, 0, "x: would start at once on gpu 0: now\n", "")
+	dry("starts", "now").wants(t, 0, "x: would start now on gpu 0: now\n", "")
 	dry("waits", "needs 2 GPUs").wants(t, 0, "x: would wait: needs 2 GPUs\n", "")
 	dry("infeasible", "this machine has 1").wants(t, 1, "x: cannot run on this machine: this machine has 1\n", "")
 	if r := f.lastSubmission(t); !r.DryRun {
@@ -166,16 +166,16 @@ func TestWhatSubmitRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name, args, says string
 	}{
-		{"nothing at all", "", "submit what?"},
+		{"nothing at all", "", "expected a command, a script or -f FILE"},
 		{"a command without --", "python train.py", "hint: to run a command, put it after --"},
-		{"a directory", ".", "is no script but a directory"},
+		{"a directory", ".", "expected a script, found the directory"},
 		{"a flag with a bad value", "--time soon -- true", `found "soon"`},
 		{"an empty value", "--name= -- true", "--name: expected a value"},
 		{"a variable without a value", "-e HOME -- true", "--env: expected NAME=VALUE"},
-		{"a file and a command", "-f jobs.yaml -- true", "one of them is enough"},
+		{"a file and a command", "-f jobs.yaml -- true", "found both"},
 		{"a file that is not there", "-f /nonexistent.yaml", "no such file"},
 		{"a file without jobs", "-f " + empty, "jobs"},
-		{"an interactive array", "-i --array 0-3 -- true", "-i is for one job"},
+		{"an interactive array", "-i --array 0-3 -- true", "-i: expected one job, found several"},
 		{"an unknown flag", "--gpu 2 -- true", "did you mean --gpus?"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestAScriptIsReadForItsDirectives(t *testing.T) {
 	t.Chdir(dir)
 	testkit.Write(t, "train.sh", "#!/bin/bash -e\n#BERTH --gpus 2 --name directed\n#SBATCH --time=90\n#SBATCH --partition=gpu\n#BERTH --exclusive\necho hello\n#BERTH --vram 3G\n", 0o755)
 	said := berth("submit", "--name", "typed", "train.sh", "--epochs", "3")
-	said.wants(t, 0, "submitted job 1\n", "berth: train.sh:4: ignored, it means nothing here: ")
+	said.wants(t, 0, "submitted job 1\n", "berth: train.sh:4: ignored, no equivalent in berth: ")
 	got := f.lastSubmission(t).Jobs[0]
 	want := api.Spec{
 		Command: api.Command{Argv: []string{filepath.Join(dir, "train.sh"), "--epochs", "3"}},

@@ -19,11 +19,11 @@ import (
 
 const (
 	maxSpecFile    = 64 << 20
-	maxScriptHead  = 1 << 20 // of a script only its leading comments are read
+	maxScriptHead  = 1 << 20 // only the leading comments of a script are read
 	maxInterpreter = 4096
 )
 
-// fromFile reads a file of jobs. The flags are the defaults of all of them.
+// fromFile reads a file of jobs. Flags are defaults for all of them.
 func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 	name, content, err := readSpecFile(o.file, stdin)
 	if err != nil {
@@ -31,10 +31,10 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 	}
 	items, err := jobfile.ParseSpecs(name, content)
 	if err != nil {
-		return nil, problem.Wrap(problem.Invalid, "docs/reference/jobspec.md has every key with an example", err)
+		return nil, problem.Wrap(problem.Invalid, "berth help jobspec lists every key with an example", err)
 	}
 	if len(items) == 0 {
-		return nil, &problem.Problem{Kind: problem.Invalid, What: name + " holds no jobs", Hint: "a job is a mapping with at least a command"}
+		return nil, &problem.Problem{Kind: problem.Invalid, What: fmt.Sprintf("%s: expected at least one job, found none", name), Hint: "a job is a mapping with at least a command"}
 	}
 	var defaults api.Spec
 	if err := o.apply(&defaults); err != nil {
@@ -47,7 +47,7 @@ func (o *submitOptions) fromFile(stdin io.Reader) ([]api.Spec, error) {
 		specs[i].Command = api.Command{Shell: item.Shell, Argv: item.Argv}
 		for _, pair := range item.Pairs {
 			if err := setPair(&specs[i], pair); err != nil {
-				return nil, problem.Newf(problem.Invalid, "docs/reference/jobspec.md has every key with an example", "%s:%d: %v", name, item.Line, err)
+				return nil, problem.Newf(problem.Invalid, "berth help jobspec lists every key with an example", "%s:%d: %v", name, item.Line, err)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func readSpecFile(path string, stdin io.Reader) (name string, content []byte, er
 	return name, content, nil
 }
 
-// fromScript reads the directives of a script; the flags win over them.
+// fromScript reads the directives of a script; flags win over them.
 func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error) {
 	head, mode, err := readScript(args[0])
 	if err != nil {
@@ -98,7 +98,7 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 			}
 		}
 		for _, ignored := range script.Ignored {
-			s.say("%s:%d: ignored, it means nothing here: %s", args[0], ignored.Line, ignored.Text)
+			s.say("%s:%d: ignored, no equivalent in berth: %s", args[0], ignored.Line, ignored.Text)
 		}
 	}
 	if err := o.apply(&spec); err != nil {
@@ -119,7 +119,7 @@ func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, 0, &problem.Problem{Kind: problem.Invalid, What: path + " is no script but a " + kindOf(info.Mode()), Hint: "to run a command, put it after --"}
+		return nil, 0, &problem.Problem{Kind: problem.Invalid, What: fmt.Sprintf("expected a script, found the %s %s", kindOf(info.Mode()), path), Hint: "to run a command, put it after --"}
 	}
 	if err == nil {
 		mode = info.Mode()
@@ -138,8 +138,7 @@ func kindOf(mode fs.FileMode) string {
 	return "special file"
 }
 
-// scriptCommand is how the kernel would run the script, also where its
-// executable bit is missing.
+// scriptCommand is how the kernel would run the script if it were executable.
 func scriptCommand(path string, mode fs.FileMode, head []byte, args []string) api.Command {
 	argv := append([]string{path}, args...)
 	runnable := bytes.HasPrefix(head, []byte("#!")) || bytes.IndexByte(head, 0) >= 0
@@ -149,8 +148,8 @@ func scriptCommand(path string, mode fs.FileMode, head []byte, args []string) ap
 	return api.Command{Argv: append(interpreter(head), argv...)}
 }
 
-// interpreter reads a #! line as the kernel does: a path and at most one
-// argument. Without one it is a shell's.
+// interpreter parses a #! line as the kernel does: a path and at most one
+// argument. A script without one is run by /bin/sh.
 func interpreter(head []byte) []string {
 	line, found := bytes.CutPrefix(head, []byte("#!"))
 	if !found {
@@ -170,10 +169,9 @@ func interpreter(head []byte) []string {
 	return []string{string(line[:at]), string(bytes.TrimSpace(line[at:]))}
 }
 
-// environFor is the part of the caller's environment that the jobs may see:
-// nothing leaves this process that no job asked for.
+// environFor is the part of the caller's environment that the jobs asked for.
 func environFor(specs []api.Spec, environ []string) []string {
-	// A token for another machine is no job's business, and would be stored with it.
+	// A token for another machine must not be stored with the job.
 	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasPrefix(v, "BERTH_HOST_TOKEN=") })
 	names := map[string]bool{}
 	for _, spec := range specs {

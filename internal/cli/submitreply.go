@@ -12,8 +12,7 @@ import (
 	"berth/internal/text"
 )
 
-// send submits, and starts a daemon first where there is none and one may be
-// started.
+// send submits the jobs, and starts a private daemon first if none is running.
 func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitRequest) (api.SubmitReply, error) {
 	reply, err := s.client.Submit(ctx, r)
 	var missing *api.Unreachable
@@ -21,7 +20,7 @@ func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitReques
 		return reply, err
 	}
 	if o.noAutostart || os.Getenv("BERTH_NO_AUTOSTART") == "1" {
-		return reply, problem.Wrap(problem.Unable, "autostart is switched off; start one with berth serve", missing)
+		return reply, problem.Wrap(problem.Unable, "autostart is off; start a daemon with berth serve", missing)
 	}
 	if err := autostart(ctx, s); err != nil {
 		return reply, err
@@ -29,7 +28,7 @@ func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitReques
 	return s.client.Submit(ctx, r)
 }
 
-// confirm says what was accepted.
+// confirm reports the ids of the jobs.
 func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 	sayNotes(s, jobs)
 	switch {
@@ -55,8 +54,7 @@ func (o *submitOptions) confirm(s *session, jobs []api.Submitted) error {
 	return err
 }
 
-// sayNotes tells what the caller should know of the jobs: the same of many jobs
-// once, with those it is about.
+// sayNotes prints the daemon's notes, each once with the jobs it is about.
 func sayNotes(s *session, jobs []api.Submitted) {
 	var notes []string
 	about := map[string][]string{}
@@ -69,13 +67,13 @@ func sayNotes(s *session, jobs []api.Submitted) {
 		}
 	}
 	for i, note := range notes {
-		if i == toldOneByOne {
+		if i == listedOneByOne {
 			s.say("and %s more", text.CountGrouped(len(notes)-i, "note"))
 			return
 		}
 		ids := idRuns(about[note])
-		if len(ids) > toldOneByOne {
-			ids = append(ids[:toldOneByOne], "…")
+		if len(ids) > listedOneByOne {
+			ids = append(ids[:listedOneByOne], "…")
 		}
 		word := "job"
 		if len(about[note]) > 1 {
@@ -108,14 +106,14 @@ func submittedText(jobs []api.Submitted) string {
 		parts = append(parts, fmt.Sprintf("%s (%s)", j.ID, text.CountGrouped(j.Tasks, "task")))
 	}
 	flush()
-	if len(parts) > toldOneByOne {
+	if len(parts) > listedOneByOne {
 		return fmt.Sprintf("submitted %s, %s to %s", text.CountGrouped(len(jobs), "job"), jobs[0].ID, jobs[len(jobs)-1].ID)
 	}
 	return "submitted jobs " + strings.Join(parts, ", ")
 }
 
-// foretell is --dry-run: what would become of each job, and why. A job that
-// can never run here is a refusal.
+// foretell is --dry-run: it says what would happen to each job, and why. A job
+// that can never run here counts as refused.
 func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
 	var verdict error
 	for _, j := range jobs {
@@ -134,7 +132,7 @@ func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
 		return verdict
 	}
 	for i, j := range jobs {
-		if i == toldOneByOne {
+		if i == listedOneByOne {
 			fmt.Fprintf(s.out, "and %s more\n", text.CountGrouped(len(jobs)-i, "job"))
 			break
 		}
@@ -146,7 +144,7 @@ func (o *submitOptions) foretell(s *session, jobs []api.Submitted) error {
 	return verdict
 }
 
-// What a dry run says of a job.
+// The states of a dry run.
 const (
 	foretoldStarts     = "starts"
 	foretoldInfeasible = "infeasible"
@@ -158,9 +156,9 @@ func foretold(j api.Submitted) string {
 	case j.State == foretoldInfeasible:
 		what = "cannot run on this machine"
 	case j.State == foretoldStarts && len(j.GPUIDs) > 0:
-		what = "would start at once on gpu " + text.Numbers(j.GPUIDs)
+		what = "would start now on gpu " + text.Numbers(j.GPUIDs)
 	case j.State == foretoldStarts:
-		what = "would start at once"
+		what = "would start now"
 	}
 	if j.Name != "" {
 		what = j.Name + ": " + what

@@ -12,8 +12,8 @@ func isTerminal(file *os.File) bool {
 	return err == nil
 }
 
-// terminalSize asks the terminal each time: it may be resized. One that does
-// not say is taken to be of the usual size.
+// terminalSize asks the terminal each time, since it may be resized. The default
+// is 80 by 24.
 func terminalSize(out io.Writer) (columns, rows int) {
 	columns, rows = 80, 24
 	file, ok := out.(*os.File)

@@ -211,7 +211,7 @@ func TestAttachIsTheJobsTerminal(t *testing.T) {
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	s.sees("berth: detached; job 1 goes on\r\nhint: come back with berth attach 1, end it with berth cancel 1\r\n")
+	s.sees("berth: detached; job 1 keeps running\r\nhint: come back with berth attach 1, or end it with berth cancel 1\r\n")
 	s.sees("\x1b[?25h")
 	s.restored()
 }
@@ -248,7 +248,7 @@ func TestAttachOutlivesTheDaemon(t *testing.T) {
 	far.sends(keep.FrameOutput, "painted again")
 	s.sees("\x1b[2Jpainted again")
 	stop()
-	s.sees("berth: the daemon does not answer; waiting for it to come back\r\n")
+	s.sees("berth: the daemon does not answer; waiting for it\r\n")
 	f.serve(t, socket)
 	far = f.awaitAttach(t, 3)
 	far.receives(keep.FrameAttach)
@@ -280,7 +280,7 @@ func TestAttachSaysWhyItCannot(t *testing.T) {
 	if code := s.leaves(); code != 1 {
 		t.Errorf("exit status %d", code)
 	}
-	s.sees("berth: job 2 has no terminal\r\nhint: berth logs -f 2 follows its output; submit --pty gives a job a terminal\r\n")
+	s.sees("berth: job 2 has no terminal\r\nhint: berth logs -f 2 follows its output; berth submit --pty gives a job a terminal\r\n")
 	s.restored()
 	f.end("1", job.OK)
 	s = sit(t, socket, "attach", "1")
@@ -303,7 +303,7 @@ func TestSubmitInteractiveOnATerminal(t *testing.T) {
 	if code := s.leaves(); code != 130 {
 		t.Errorf("exit status %d", code)
 	}
-	s.sees("berth: detached; job 2 goes on\r\nhint: come back with berth logs -f 2, end it with berth cancel 2\r\n")
+	s.sees("berth: detached; job 2 keeps running\r\nhint: come back with berth logs -f 2, or end it with berth cancel 2\r\n")
 
 	// With a terminal of its own, once it runs.
 	f.mu.Lock()

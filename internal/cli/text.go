@@ -6,7 +6,7 @@ import (
 	"berth/internal/text"
 )
 
-// spanS is span for seconds that may not be known.
+// spanS is text.Span for seconds that may be unknown.
 func spanS(seconds *float64) string {
 	if seconds == nil {
 		return "-"
@@ -14,7 +14,7 @@ func spanS(seconds *float64) string {
 	return text.Span(time.Duration(*seconds * float64(time.Second)))
 }
 
-// moment writes a time of day, with its date where that is not today's.
+// moment writes a time of day, or a date and time if it is not today.
 func moment(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.Year() == now.Year() && t.YearDay() == now.YearDay() {

@@ -19,17 +19,17 @@ Exit status: 0 done; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`
 func newToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke tokens for remote access",
-		Long: `Tokens let a program on another machine, or a browser, talk to the daemon with
-your rights. On this machine no token is needed.
+		Short: "Create, list and revoke tokens for remote access",
+		Long: `A token lets a program on another machine, or a browser, use the daemon with
+your permissions. On this machine you need no token.
 
-Elsewhere, berth --host ADDRESS takes it from BERTH_HOST_TOKEN, or from
-~/.config/berth/hosts.toml, which nobody else may be able to read:
+On the other machine, berth --host ADDRESS takes it from BERTH_HOST_TOKEN or
+from ~/.config/berth/hosts.toml, which only you may be able to read:
 
   [gpu1]
   address = "https://gpu1.example.org:7878"
   token = "berth_..."
-  ca = "/home/ann/gpu1.crt"      # only for a certificate of your own`,
+  ca = "/home/ann/gpu1.crt"      # only for a self-signed certificate`,
 		Example: `  berth token create --name laptop
   berth --host gpu1 list          on the laptop
   berth token list
@@ -45,7 +45,7 @@ func newTokenCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create",
 		Aliases: []string{"new"},
-		Short:   "Make a token; its secret is shown once",
+		Short:   "Create a token; its secret is shown once",
 		Example: `  berth token create --name laptop
   berth token create --name ci --ttl 7d --json` + tokenStatuses,
 		Args: noWords,
@@ -65,15 +65,15 @@ func newTokenCreate() *cobra.Command {
 			if asJSON {
 				return printJSON(s.out, token)
 			}
-			s.say("token %s, good until %s; this is the only time it is shown", token.ID, token.Expires.Local().Format("2006-01-02 15:04"))
+			s.say("token %s, valid until %s; it is not shown again", token.ID, token.Expires.Local().Format("2006-01-02 15:04"))
 			_, err = fmt.Fprintln(s.out, text.Line(token.Secret))
 			return err
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&name, "name", "", "what it is for")
-	flags.StringVar(&ttl, "ttl", "", "how long it is good: 12h, 7d (default 30d)")
-	flags.BoolVar(&asJSON, "json", false, "an object with id and secret")
+	flags.StringVar(&name, "name", "", "what the token is for")
+	flags.StringVar(&ttl, "ttl", "", "how long it is valid: 12h, 7d (default 30d)")
+	flags.BoolVar(&asJSON, "json", false, "print a JSON object with id and secret")
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func newTokenList() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "Show tokens, without their secrets",
+		Short:   "List tokens, without their secrets",
 		Example: `  berth token list` + tokenStatuses,
 		Args:    noWords,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
@@ -98,7 +98,7 @@ func newTokenList() *cobra.Command {
 			return s.screen.draw(tokenTable(tokens, time.Now()))
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "an array of tokens")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of tokens")
 	return cmd
 }
 
@@ -117,13 +117,13 @@ func tokenTable(tokens []api.Token, now time.Time) *text.Table {
 func newTokenRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID...",
-		Short:   "Make tokens worthless",
+		Short:   "Revoke tokens",
 		Example: `  berth token revoke 3` + tokenStatuses,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return nil
 			}
-			return problem.Newf(problem.Invalid, "berth token list shows them; berth token revoke 3", "revoke which token?")
+			return problem.Newf(problem.Invalid, "berth token list shows the ids; then berth token revoke 3", "expected the id of a token, found nothing")
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			for _, id := range args {

@@ -6,19 +6,20 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"berth/internal/text"
 )
 
-// size is a flag for an amount of memory in MiB that may also be nothing.
+// size is a flag for an amount of memory in MiB, which may be 0.
 type size int64
 
 var _ pflag.Value = (*size)(nil)
 
 const expectedSizes = "0 or a size such as 512 (MiB), 1G or 1.5T"
 
-// Set takes what a jobs file takes, and 0.
+// Set takes what a jobs file takes, or 0.
 func (s *size) Set(written string) error {
 	if trimmed := strings.TrimSpace(written); trimmed != "" && strings.Trim(trimmed, "0") == "" {
 		*s = 0
@@ -34,13 +35,17 @@ func (s *size) Set(written string) error {
 
 func (s *size) String() string { return strconv.FormatInt(int64(*s), 10) }
 
-// Type is the word for the value in the help.
+// Type is the word that the help shows for the value.
 func (s *size) Type() string { return "size" }
 
 // expected says what a flag takes, in plain words rather than in those of the
 // package that could not parse the value.
 func expected(flag *pflag.Flag, cause error) string {
-	switch flag.Value.Type() {
+	value := flag.Value
+	if n, ok := value.(named); ok {
+		value = n.Value
+	}
+	switch value.Type() {
 	case "int", "int64":
 		return "a whole number"
 	case "float64":
@@ -51,15 +56,59 @@ func expected(flag *pflag.Flag, cause error) string {
 	return cause.Error()
 }
 
-// badValue is the complaint about a value that its flag could not read.
+// badValue is the complaint about a value that its flag could not parse.
 func badValue(err *pflag.InvalidValueError) string {
 	return fmt.Sprintf("--%s: expected %s, found %q", err.GetFlag().Name, expected(err.GetFlag(), err.Unwrap()), err.GetValue())
 }
 
-// plainNumber writes a number as a person would.
+// plainNumber writes a number without an exponent, unless it is huge.
 func plainNumber(value float64) string {
 	if value > -1e15 && value < 1e15 {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
 	return strconv.FormatFloat(value, 'g', -1, 64)
+}
+
+// valueWords are what the help calls the values of flags, by flag.
+var valueWords = map[string]string{
+	"socket": "path", "host": "address", "http": "address", "name": "text", "user": "user", "state": "states", "reason": "text",
+	"since": "when", "until": "when", "timeout": "time", "grace": "time", "for": "time", "ttl": "time", "idle-exit": "time",
+	"poll": "time", "min-run": "time", "max-bypass": "time", "half-life": "time", "vram": "size", "sim-vram": "size",
+	"gpus": "ids", "placement": "how", "preempt": "how", "policy": "policy", "estimates": "source", "log-level": "level",
+	"log-dir": "dir", "state-dir": "dir", "config": "file", "file": "file", "llm-config": "file", "oom-once": "file", "format": "format",
+}
+
+// named gives a flag's value its word in the help, where pflag would show the
+// name of a Go type.
+type named struct {
+	pflag.Value
+	word string
+}
+
+// Type is the word that the help shows for the value.
+func (n named) Type() string { return n.word }
+
+// nameValues gives every flag of a command and of those below it its word.
+func nameValues(cmd *cobra.Command) {
+	name := func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "int":
+			f.Value = named{f.Value, "n"}
+		case "float64":
+			f.Value = named{f.Value, "number"}
+		case "string", "stringSlice":
+			if word := valueWords[f.Name]; word != "" {
+				f.Value = named{f.Value, word}
+			}
+		}
+		f.DefValue = strings.Trim(f.DefValue, "[]")
+		if f.DefValue == "-1" { // the flag was not given; its description says what happens then
+			f.DefValue = ""
+		}
+	}
+	cmd.Flags().VisitAll(name)
+	cmd.PersistentFlags().VisitAll(name)
+	for _, below := range cmd.Commands() {
+		nameValues(below)
+	}
 }

@@ -30,7 +30,7 @@ func TestWithoutADaemonEveryVerbSaysHowToGetOne(t *testing.T) {
 	for _, args := range everyVerb {
 		said := berth(strings.Fields(args)...)
 		said.wants(t, 1, "", "berth: no daemon answers at ")
-		if !strings.Contains(said.err, "\nhint: that socket was named by --socket or BERTH_SOCKET") || said.out != "" {
+		if !strings.Contains(said.err, "\nhint: --socket or BERTH_SOCKET names that socket") || said.out != "" {
 			t.Errorf("%s says %q", args, said.err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestWhichJobsAVerbMeans(t *testing.T) {
 		{"hold 1-2,7 @", api.Select{Words: []string{"1-2,7", "@"}}, 1, "job 2: hold done\n", "berth: job 3: it belongs to bob\n"},
 		{"release --name sweep --user ann", api.Select{All: true, Name: "sweep", User: "ann"}, 0, "job 2: release done\n", ""},
 		{"requeue --state failed,queued", api.Select{All: true, States: []string{"failed", "queued"}}, 1, "job 2: requeue done\n", "berth: job 3: it belongs to bob\n"},
-		{"requeue --state failed", api.Select{All: true, States: []string{"failed"}}, 0, "", "berth: no job to requeue\n"},
+		{"requeue --state failed", api.Select{All: true, States: []string{"failed"}}, 0, "", "berth: no jobs to requeue\n"},
 		{"cancel all --all-users", api.Select{All: true, User: "*"}, 1, "job 1: cancel done\njob 2: cancel done\n", "bob"},
 		{"cancel all", api.Select{All: true}, 1, "", ""},
 	} {
@@ -83,7 +83,7 @@ func TestWhichJobsAVerbMeans(t *testing.T) {
 	berth("cancel", "99").wants(t, 1, "", "berth: no job 99\nhint: berth list shows the jobs\n")
 	before := len(f.acts)
 	for _, verb := range []string{"cancel", "hold", "release", "requeue", "wait"} {
-		berth(verb).wants(t, 2, "", "berth: "+verb+" which jobs?\nhint: berth "+verb+" 17, ")
+		berth(verb).wants(t, 2, "", "berth: "+verb+": expected at least one job, found none\nhint: berth "+verb+" 17, ")
 	}
 	berth("cancel", "x").wants(t, 2, "", `found "x"`)
 	berth("cancel", "--state", "runnning").wants(t, 2, "", "hint: did you mean running?\n")
@@ -123,10 +123,10 @@ func TestWaitReturnsTheLargestStatus(t *testing.T) {
 	berth("wait", "1-2").wants(t, 7, "job 2 failed: exit:7\n", "")
 	berth("wait", "-q", "1-2").wants(t, 7, "", "")
 	berth("wait", "--any", "2", "3").wants(t, 7, "job 2", "")
-	berth("wait", "--timeout", "0.05", "3").wants(t, 1, "", "berth: 1 job not over after 0s\n")
+	berth("wait", "--timeout", "0.05", "3").wants(t, 1, "", "berth: 1 job still not ended after 0s\n")
 	berth("wait", "99").wants(t, 1, "", "no job 99")
-	berth("wait", "--name", "none").wants(t, 1, "", "berth: no job is named none\nhint: ")
-	berth("wait", "--name", "none", "--state", "running").wants(t, 0, "", "no job to wait for")
+	berth("wait", "--name", "none").wants(t, 1, "", "berth: no job has the name none\nhint: ")
+	berth("wait", "--name", "none", "--state", "running").wants(t, 0, "", "no jobs to wait for")
 	done := make(chan said)
 	go func() { done <- berth("wait", "all") }()
 	f.end("3", job.Timeout)
@@ -244,12 +244,12 @@ func TestShowAndWhy(t *testing.T) {
 		t.Errorf("%+v: %v", detail, err)
 	}
 	berth("show", "7").wants(t, 1, "", "no job 7")
-	berth("show").wants(t, 2, "", "berth: show takes one job, 0 given\nhint: berth show 17")
+	berth("show").wants(t, 2, "", "berth: expected one job, found 0\nhint: berth show 17")
 	berth("why", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\ngpu0 is paused\n", "")
-	berth("why", "-v", "1").wants(t, 0, "job 1  number 3 of 1,200 in the queue\nreason  needs 2 GPUs; \ufffd[31mnone\nnote    gpu0 is paused\n", "")
+	berth("why", "-v", "1").wants(t, 0, "job 1  position 3 of 1,200 in the queue\nreason  needs 2 GPUs; \ufffd[31mnone\nnote    gpu0 is paused\n", "")
 	berth("why", "1", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\ngpu0 is paused\njob 1: ", "")
 	berth("why", "1", "7").wants(t, 1, "", "no job 7")
-	berth("why").wants(t, 2, "", "berth: why takes one job, 0 given\nhint: berth why 17")
+	berth("why").wants(t, 2, "", "berth: expected one job, found 0\nhint: berth why 17")
 	var why api.Why
 	if err := json.Unmarshal([]byte(berth("why", "1", "--json").out), &why); err != nil || why.Position != 3 {
 		t.Errorf("%+v: %v", why, err)
@@ -285,8 +285,8 @@ func TestEditSendsWhatIsToChange(t *testing.T) {
 		}
 	}
 	berth("edit", "2", "priority=1").wants(t, 1, "", "berth: job 2 is running\n")
-	berth("edit").wants(t, 2, "", "edit which job?")
-	berth("edit", "1").wants(t, 2, "", "nothing to change")
+	berth("edit").wants(t, 2, "", "expected a job, found nothing")
+	berth("edit", "1").wants(t, 2, "", "expected a change, found none")
 	berth("edit", "1", "priority").wants(t, 2, "", "expected KEY=VALUE")
 }
 
@@ -298,9 +298,9 @@ func TestTheMachinesVerbs(t *testing.T) {
 	berth("gpus").wants(t, 0, "ok, paused", "")
 	berth("gpu", "resume", "all").wants(t, 0, "gpu0: resumed\ngpu1: resumed\n", "")
 	berth("gpu", "pause", "7").wants(t, 1, "", "there is no gpu7")
-	berth("gpu", "pause").wants(t, 2, "", "pause which cards?")
+	berth("gpu", "pause").wants(t, 2, "", "expected GPUs to pause, found none")
 	berth("gpu", "pause", "first").wants(t, 2, "", `found "first"`)
-	berth("gpu", "puase", "1").wants(t, 2, "", `hint: did you mean "pause"?`)
+	berth("gpu", "puase", "1").wants(t, 2, "", `hint: did you mean berth gpu pause?`)
 	var gpus []map[string]any
 	if err := json.Unmarshal([]byte(berth("gpus", "--json").out), &gpus); err != nil || len(gpus) != 2 {
 		t.Fatalf("%v: %v", gpus, err)
@@ -310,20 +310,20 @@ func TestTheMachinesVerbs(t *testing.T) {
 			t.Errorf("a card has no %s", key)
 		}
 	}
-	berth("gpus", "-v").wants(t, 0, "the processes on gpu 0,1 are not known\nno processes\n", "")
+	berth("gpus", "-v").wants(t, 0, "the driver does not list the processes on gpu 0,1\nno processes\n", "")
 	f.gpus[1].Processes = []api.GPUProcess{{PID: 7, User: "ann", Command: "Xorg", Graphics: true}}
 	berth("gpus", "-v").wants(t, 0, "  1    7  ann   Xorg          -  graphics  -\n", "")
 	berth("gpu", "quarantine", "1", "--reason", "fan is loud").wants(t, 0, "gpu1: quarantined\n", "")
 	berth("gpus").wants(t, 0, "quarantined: fan is loud", "")
 	berth("gpu", "clear", "0-1").wants(t, 0, "gpu0: cleared\ngpu1: cleared\n", "")
 	berth("gpu", "quarantine", "7").wants(t, 1, "", "there is no gpu7")
-	berth("gpu", "clear").wants(t, 2, "", "clear which cards?")
-	berth("gpu", "history", "1").wants(t, 0, "    1  quarantined by ", "")
-	berth("gpu", "history", "gpu1", "-n", "1").wants(t, 0, "    1  ok by ", "")
+	berth("gpu", "clear").wants(t, 2, "", "expected GPUs to clear, found none")
+	berth("gpu", "history", "1").wants(t, 0, "gpu1 quarantined by ", "")
+	berth("gpu", "history", "gpu1", "-n", "1").wants(t, 0, "gpu1 ok by ", "")
 	berth("gpu", "history", "--since", "tomorrow").wants(t, 2, "", "--since: expected")
 	berth("gpu", "history", "--limit", "1001").wants(t, 2, "", "expected 1 to 1000")
-	berth("gpu", "release", "--for", "90s", "--force").wants(t, 0, "let go of until ", "")
-	berth("gpu", "release", "--end").wants(t, 0, "the cards are read again\n", "")
+	berth("gpu", "release", "--for", "90s", "--force").wants(t, 0, "driver released until ", "")
+	berth("gpu", "release", "--end").wants(t, 0, "the driver is in use again\n", "")
 	if f.releases[0] != (api.ReleaseRequest{ForS: 90, Force: true}) || f.releases[1] != (api.ReleaseRequest{End: true}) {
 		t.Errorf("%+v", f.releases)
 	}
@@ -335,15 +335,15 @@ func TestTheMachinesVerbs(t *testing.T) {
 	if q.User != "ann" || q.Until == nil || q.Since == nil || q.Until.Sub(*q.Since).Round(time.Hour) != 29*24*time.Hour {
 		t.Errorf("%+v", q)
 	}
-	berth("stats", "--since", "1d", "--until", "2d").wants(t, 2, "", "--since lies after --until")
-	berth("stats", "now").wants(t, 2, "", `stats takes no "now"`)
+	berth("stats", "--since", "1d", "--until", "2d").wants(t, 2, "", "expected --since before --until")
+	berth("stats", "now").wants(t, 2, "", `found "now"`)
 }
 
 func TestTokens(t *testing.T) {
 	f := startFake(t)
 	berth("token", "list").wants(t, 0, "no tokens\n", "")
 	said := berth("token", "create", "--name", "laptop", "--ttl", "7d")
-	said.wants(t, 0, "s3cret\n", "berth: token 1, good until ")
+	said.wants(t, 0, "s3cret\n", "berth: token 1, valid until ")
 	if said.out != "s3cret\n" {
 		t.Errorf("stdout is not the secret alone: %q", said.out)
 	}
@@ -357,7 +357,7 @@ func TestTokens(t *testing.T) {
 	}
 	berth("token", "revoke", "1").wants(t, 0, "revoked token 1\n", "")
 	berth("token", "revoke", "1").wants(t, 1, "", "there is no token 1")
-	berth("token", "revoke").wants(t, 2, "", "revoke which token?")
+	berth("token", "revoke").wants(t, 2, "", "expected the id of a token")
 }
 
 func TestABackupIsWholeOrNotThere(t *testing.T) {
@@ -373,13 +373,13 @@ func TestABackupIsWholeOrNotThere(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	berth("backup", file).wants(t, 1, "", "exists already\nhint: name another file, or replace it with --force\n")
+	berth("backup", file).wants(t, 1, "", "already exists\nhint: choose another file, or replace it with --force\n")
 	if content, _ := os.ReadFile(file); string(content) != "mine" {
 		t.Errorf("it was overwritten: %q", content)
 	}
 	berth("backup", "--force", file).wants(t, 0, "wrote", "")
 	berth("backup", "-").wants(t, 0, "every job there is", "")
-	berth("backup").wants(t, 2, "", "backup takes one file")
+	berth("backup").wants(t, 2, "", "expected one file")
 	berth("backup", filepath.Join(dir, "none", "b")).wants(t, 1, "", "no such file")
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("it left %v behind", left)
@@ -395,7 +395,7 @@ func TestLogs(t *testing.T) {
 	if said := berth("logs", "-n", "1", "1"); said.out != "three\n" {
 		t.Errorf("the last line is %q", said.out)
 	}
-	berth("logs", "2").wants(t, 1, "", "job 2 has not started, so there is no log yet\nhint: berth why 2 says why; berth logs -f 2 waits for it\n")
+	berth("logs", "2").wants(t, 1, "", "job 2 has not started and has no log yet\nhint: berth why 2 explains why; berth logs -f 2 waits for its output\n")
 	done := make(chan said)
 	looked := f.looks
 	go func() { done <- berth("logs", "-f", "2") }()
@@ -405,7 +405,7 @@ func TestLogs(t *testing.T) {
 	f.write("2", "late\n", true)
 	f.change("2", func(d *api.Detail) { d.Attempt = 1 })
 	f.end("2", job.OK)
-	(<-done).wants(t, 0, "late\n", "berth: job 2 has not started (needs 2 GPUs); waiting for its log\n")
+	(<-done).wants(t, 0, "late\n", "berth: job 2 has not started (needs 2 GPUs); waiting for its output\n")
 }
 
 func TestALogIsFollowedThroughItsAttempts(t *testing.T) {

@@ -27,22 +27,22 @@ func newWait() *cobra.Command {
 	o := &waitOptions{}
 	cmd := &cobra.Command{
 		Use:   "wait JOB...",
-		Short: "Wait for jobs to end, and return their status",
-		Long: `Wait until the jobs are over. A daemon that is restarted meanwhile does not end
-the wait. Which jobs are meant is settled at the beginning: @ stays the same
-job, and what is submitted later is not waited for.
+		Short: "Wait for jobs to end, and exit with their status",
+		Long: `Wait until the jobs have ended. The wait survives a restart of the daemon. The
+jobs are chosen at the start: @ stays the same job, and jobs submitted later are
+not included.
 
-all and --user mean jobs that are not over. Ids and --name mean those that are
-over as well, for as long as they are remembered, so that a part that failed
-early counts: narrow with --state queued,running to leave them out.`,
+all and --user select jobs that have not ended. Ids and --name also select jobs
+that have ended and are still in the history, so that an early failure counts;
+add --state queued,running to leave those out.`,
 		Example: `  berth wait 17
-  berth wait @ && echo it went well
+  berth wait @ && echo succeeded
   berth wait --name sweep --timeout 2h
   berth wait 17 18 --any
 
 Exit status: the job's own: its exit code, 128 + signal, 124 for its time
-limit, else 1; of several the largest. Also 1 when --timeout passed or no
-daemon answers; 2 bad usage; 130 interrupted.`,
+limit, else 1; the largest if there are several. Also 1 if --timeout passed or
+no daemon answers; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args)
@@ -51,10 +51,10 @@ daemon answers; 2 bad usage; 130 interrupted.`,
 	daemonFlags(cmd)
 	o.register(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&o.any, "any", false, "the first end is enough")
-	flags.StringVar(&o.timeout, "timeout", "", "give up after this long: 90, 15m, 2h (the jobs go on)")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing, only exit")
-	flags.BoolVar(&o.json, "json", false, "the jobs as an array, when they are over")
+	flags.BoolVar(&o.any, "any", false, "return when the first job ends")
+	flags.StringVar(&o.timeout, "timeout", "", "give up after this long: 90, 15m, 2h (the jobs keep running)")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing")
+	flags.BoolVar(&o.json, "json", false, "print the jobs as a JSON array when they have ended")
 	return cmd
 }
 
@@ -82,14 +82,14 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 		ids[i] = v.ID
 	}
 	if len(ids) == 0 && o.name != "" && len(o.states) == 0 {
-		return problem.Newf(problem.Unable, "berth list --all shows what there is", "no job is named %s", o.name)
+		return problem.Newf(problem.Unable, "berth list --all shows all jobs", "no job has the name %s", o.name)
 	}
 	if len(ids) == 0 {
-		s.say("no job to wait for")
+		s.say("no jobs to wait for")
 		return nil
 	}
 	w := waiter{s: s, any: o.any, quiet: o.quiet || o.json, limit: limit}
-	w.tell(overOf(known)) // what is over already, before anything is waited for
+	w.tell(endedOf(known)) // jobs that have already ended
 	jobs, err := w.wait(ctx, ids)
 	if err != nil {
 		return err
@@ -102,9 +102,8 @@ func (o *waitOptions) run(ctx context.Context, s *session, args []string) error 
 	return largestStatus(jobs)
 }
 
-// settle finds out which jobs are meant: a wait that answers at once. Without
-// a daemon there is nothing to wait for; one that goes in the middle of its
-// answer is coming back.
+// settle resolves the selection to jobs. Without a daemon it fails at once, but
+// a daemon that stops in the middle of an answer will come back.
 func settle(ctx context.Context, s *session, sel api.Select) ([]job.View, error) {
 	patience := newPatience(s)
 	for first := true; ; first = false {
@@ -117,7 +116,7 @@ func settle(ctx context.Context, s *session, sel api.Select) ([]job.View, error)
 	}
 }
 
-// waiter waits for jobs over a daemon that may come and go.
+// waiter waits for jobs across restarts of the daemon.
 type waiter struct {
 	s     *session
 	any   bool
@@ -129,7 +128,7 @@ type waiter struct {
 // longestPoll is how long one request waits before it answers.
 const longestPoll = 30 * time.Second
 
-// wait returns the jobs that are over: all of them, or with any the first.
+// wait returns the jobs that have ended: all of them, or with any the first.
 func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 	began := time.Now()
 	patience := newPatience(w.s)
@@ -138,7 +137,7 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 		if w.limit > 0 {
 			left := w.limit - time.Since(began)
 			if left <= 0 {
-				return nil, problem.Newf(problem.Unable, "they go on; berth wait again", "%s not over after %s", text.CountGrouped(len(ids), "job"), text.Span(w.limit))
+				return nil, problem.Newf(problem.Unable, "the jobs keep running; run berth wait again", "%s still not ended after %s", text.CountGrouped(len(ids), "job"), text.Span(w.limit))
 			}
 			r.TimeoutS = min(r.TimeoutS, left.Seconds())
 		}
@@ -150,7 +149,7 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 			continue
 		}
 		patience.answered()
-		over := overOf(reply.Jobs)
+		over := endedOf(reply.Jobs)
 		w.tell(over)
 		if reply.Done {
 			return over, nil
@@ -158,7 +157,7 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 	}
 }
 
-func overOf(jobs []job.View) []job.View {
+func endedOf(jobs []job.View) []job.View {
 	over := []job.View{}
 	for _, v := range jobs {
 		if v.State.Terminal() {
@@ -168,7 +167,7 @@ func overOf(jobs []job.View) []job.View {
 	return over
 }
 
-// tell says of each job once how it ended, and of many only how many.
+// tell reports once how each job ended, up to a limit.
 func (w *waiter) tell(over []job.View) {
 	if w.told == nil {
 		w.told = map[string]bool{}
@@ -179,8 +178,8 @@ func (w *waiter) tell(over []job.View) {
 		}
 		w.told[v.ID] = true
 		switch {
-		case w.quiet || len(w.told) > toldOneByOne+1:
-		case len(w.told) == toldOneByOne+1:
+		case w.quiet || len(w.told) > listedOneByOne+1:
+		case len(w.told) == listedOneByOne+1:
 			fmt.Fprintln(w.s.out, "… and more")
 		default:
 			fmt.Fprintln(w.s.out, text.Line(endText(v)))

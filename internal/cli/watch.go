@@ -9,13 +9,13 @@ import (
 	"berth/internal/problem"
 )
 
-// watchInterval is how often a watched view is drawn again.
+// watchInterval is how often --watch refreshes.
 const watchInterval = time.Second
 
-// watch draws a view again and again until it is interrupted.
+// watch redraws a view until it is interrupted.
 func watch(ctx context.Context, s *session, draw func(screen) error) error {
 	if !s.terminal {
-		return problem.Newf(problem.Invalid, "leave it out, or follow /v1/events of the API", "--watch needs a terminal to draw on")
+		return problem.Newf(problem.Invalid, "leave --watch out, or read /v1/events of the API", "--watch needs a terminal")
 	}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -27,8 +27,8 @@ func watch(ctx context.Context, s *session, draw func(screen) error) error {
 		if err := draw(view); err != nil {
 			return err
 		}
-		// Home, then each line erased to its end, then the rest: a screen
-		// that is wiped first would flicker.
+		// Each line is erased as it is overwritten: clearing the screen first
+		// would flicker.
 		text := bytes.ReplaceAll(frame.Bytes(), []byte("\n"), []byte("\x1b[K\r\n"))
 		if _, err := fmt.Fprintf(s.out, "\x1b[H%s\x1b[J", text); err != nil {
 			return err

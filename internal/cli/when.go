@@ -8,8 +8,8 @@ import (
 	"berth/internal/text"
 )
 
-// parseWhen reads a moment of the past: how long ago (2h, 7d), or a date or a
-// time as people write it, in local time.
+// parseWhen parses a time in the past: how long ago (2h, 7d), or a local date or
+// time.
 func parseWhen(flag, written string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, written, now.Location()); err == nil {
@@ -19,7 +19,7 @@ func parseWhen(flag, written string, now time.Time) (time.Time, error) {
 	if ago, err := text.ParseDuration(written); err == nil {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example --%s 7d", flag), "--%s: expected how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00), found %q", flag, written)
+	return time.Time{}, problem.Newf(problem.Invalid, fmt.Sprintf("for example: --%s 7d", flag), "--%s: expected how long ago (90m, 7d) or a time (2026-03-01, 2026-03-01T16:00), found %q", flag, written)
 }
 
 // optionalWhen is parseWhen for a flag that may be left out.

@@ -23,13 +23,14 @@ func newWhy() *cobra.Command {
 	o := &whyFlags{}
 	cmd := &cobra.Command{
 		Use:   "why JOB...",
-		Short: "Say why a job waits and when it should start, or how it ended",
+		Short: "Explain why a job waits and when it should start, or how it ended",
 		Example: `  berth why 17
-  berth why -v @                        the whole story of your last job
+  berth why -v @                        everything about your last job
   berth why 17 18 --json
-  berth why --log-dir berth_logs 7      of a berth run
+  berth why --log-dir berth_logs 7      a job of berth run
 
-Exit status: 0 said; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.`,
+Exit status: 0 explained; 1 no such job, or no daemon; 2 bad usage; 130
+interrupted.`,
 		Args:              someJobs,
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,14 +42,14 @@ Exit status: 0 said; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.`
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.verbose, "verbose", "v", false, "the whole story: every card, who holds it, who goes first and why")
-	flags.BoolVar(&o.json, "json", false, "an object with text, position, expected and more; an array of them for several jobs")
-	flags.StringVar(&o.logDir, "log-dir", "", "ask the status board of a berth run instead of the daemon")
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "everything: each GPU, the jobs on it, and which jobs go first")
+	flags.BoolVar(&o.json, "json", false, "print a JSON object with text, position, expected and more; an array for several jobs")
+	flags.StringVar(&o.logDir, "log-dir", "", "read the status board of a berth run instead of asking the daemon")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
 	return cmd
 }
 
-// someJobs takes one job id or more.
+// someJobs expects one job or more.
 func someJobs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
@@ -68,17 +69,17 @@ func (o *whyFlags) run(ctx context.Context, s *session, args []string) error {
 	return o.tell(s.screen, stories, time.Now())
 }
 
-// whyOnBoard asks what a berth run last wrote down.
+// whyOnBoard explains jobs from the status board of a berth run.
 func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
 	told, err := batch.ReadStatus(o.logDir)
 	if err != nil {
-		return problem.Newf(problem.Unable, "name the --log-dir of a berth run; berth_logs is the usual one", "%w", err)
+		return problem.Newf(problem.Unable, "give the log directory of a berth run, usually --log-dir berth_logs", "%w", err)
 	}
 	stories := make([]api.Why, 0, len(args))
 	for _, word := range args {
 		j, found := told.Find(word)
 		if !found {
-			return problem.Newf(problem.Unable, "it tells of what runs, what waits first and what ended last; "+o.logDir+"/status.txt shows them",
+			return problem.Newf(problem.Unable, "the board has the running jobs, the first waiting ones and the last to end; see "+o.logDir+"/status.txt",
 				"no job %s on the status board of %s", word, o.logDir)
 		}
 		stories = append(stories, whyTold(j, told.At))
@@ -87,9 +88,9 @@ func whyOnBoard(cmd *cobra.Command, o *whyFlags, args []string) error {
 	return o.tell(s, stories, time.Now())
 }
 
-// whyTold is what the board says of a job, as the daemon would say it.
+// whyTold turns the board's entry for a job into the daemon's form.
 func whyTold(j batch.StatusJob, at time.Time) api.Why {
-	said := "as the status board said at " + at.Local().Format(time.TimeOnly)
+	said := "from the status board of " + at.Local().Format(time.TimeOnly)
 	return api.Why{Story: j.Story, State: j.State, Notes: []string{said}}
 }
 
@@ -103,7 +104,7 @@ func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
 	for i := range stories {
 		why := &stories[i]
 		if why.Expected != nil {
-			why.Expected.Now = why.Expected.Now.Local() // its times are told in the reader's zone
+			why.Expected.Now = why.Expected.Now.Local() // times are shown in the reader's zone
 		}
 		if o.verbose && why.State == "queued" {
 			if i > 0 {
@@ -121,7 +122,7 @@ func (o *whyFlags) tell(s screen, stories []api.Why, now time.Time) error {
 	return nil
 }
 
-// tellLine says it in one line; what else there is to know follows.
+// tellLine prints one line, then the notes.
 func tellLine(s screen, why *api.Why) error {
 	if _, err := fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: %s", why.ID, whyLine(why)))); err != nil {
 		return err

@@ -33,18 +33,18 @@ func TestWhyOfARunIsReadFromItsBoard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const line = "job 7: waits behind job 6 (priority 5) for 2 GPUs with 18432 MiB each; expected to start between 13:00 and 15:00, from the history of 2 running jobs\nas the status board said at 12:00:00\n"
+	const line = "job 7: waits behind job 6 (priority 5) for 2 GPUs with 18432 MiB each; expected to start between 13:00 and 15:00, from the history of 2 running jobs\nfrom the status board of 12:00:00\n"
 	for _, word := range []string{"7", "pair"} {
 		if got := berth("why", "--log-dir", dir, word); got.code != 0 || got.out != line {
 			t.Errorf("%s: %d %q %q", word, got.code, got.out, got.err)
 		}
 	}
 	berth("why", "--log-dir", dir, "1").wants(t, 0, "job 1: running on GPU 0 since noon\n", "")
-	berth("why", "-v", "--log-dir", dir, "7").wants(t, 0, "job 7  number 2 of 3 in the queue\n", "")
+	berth("why", "-v", "--log-dir", dir, "7").wants(t, 0, "job 7  position 2 of 3 in the queue\n", "")
 	var why api.Why
 	if err := json.Unmarshal([]byte(berth("why", "--json", "--log-dir", dir, "7").out), &why); err != nil || why.Behind == nil || why.Behind.First != "priority" || why.Expected.History != 2 {
 		t.Errorf("%+v: %v", why, err)
 	}
 	berth("why", "--log-dir", dir, "9").wants(t, 1, "", "berth: no job 9 on the status board of "+dir+"\nhint: ")
-	berth("why", "--log-dir", dir+"/none", "9").wants(t, 1, "", "berth: there is no status board in "+dir+"/none\nhint: name the --log-dir")
+	berth("why", "--log-dir", dir+"/none", "9").wants(t, 1, "", "berth: there is no status board in "+dir+"/none\nhint: give the log directory")
 }

@@ -11,8 +11,8 @@ import (
 	"berth/internal/text"
 )
 
-// whyLine is why a job waits and when it is expected to start, or what became of
-// it, in one line.
+// whyLine says in one line why a job waits and when it should start, or how it
+// ended.
 func whyLine(why *api.Why) string {
 	if why.State != string(job.Running) {
 		return why.Story.String()
@@ -23,9 +23,9 @@ func whyLine(why *api.Why) string {
 	return why.Text
 }
 
-// tellStory is everything there is to say of a job that waits.
+// tellStory prints everything known about a waiting job.
 func tellStory(s screen, why *api.Why, now time.Time) error {
-	title := fmt.Sprintf("%s  %s", s.painted(text.Bold, text.Line("job "+why.ID)), s.painted(stateCell(job.Queued).Paint, whyStanding(why)))
+	title := fmt.Sprintf("%s  %s", s.painted(text.Bold, text.Line("job "+why.ID)), s.painted(stateCell(job.Queued).Paint, positionText(why)))
 	if _, err := fmt.Fprintln(s.out, title); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	}
 	f.add("needs", why.Needs)
 	if !why.Since.IsZero() {
-		f.add("waits since", fmt.Sprintf("%s (%s)", moment(why.Since, now), text.Span(now.Sub(why.Since))))
+		f.add("waiting since", fmt.Sprintf("%s (%s)", moment(why.Since, now), text.Span(now.Sub(why.Since))))
 	}
 	if b := why.Behind; b != nil {
 		words := b.String() + ": " + b.Because
@@ -46,11 +46,11 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 		f.add("behind", words)
 	}
 	f.add("reserved", why.Kept.Words(now))
-	f.add("victims", victimWords(why.Victims))
+	f.add("preempts", victimsText(why.Victims))
 	f.add("overtaking", why.Overtaking(now))
 	f.add("starts", why.Forecast().Start())
-	f.add("runs for", runWords(why.ExpectedRun))
-	f.add("uses", vramWords(why.ExpectedVRAM))
+	f.add("run time", runWords(why.ExpectedRun))
+	f.add("VRAM", vramWords(why.ExpectedVRAM))
 	for _, note := range why.Notes {
 		f.add("note", note)
 	}
@@ -60,26 +60,26 @@ func tellStory(s screen, why *api.Why, now time.Time) error {
 	return tellCards(s, why.Cards, now)
 }
 
-func whyStanding(why *api.Why) string {
+func positionText(why *api.Why) string {
 	if why.Position == 0 {
 		return "queued"
 	}
-	return fmt.Sprintf("number %s of %s in the queue", text.Grouped(why.Position), text.Grouped(why.Queued))
+	return fmt.Sprintf("position %s of %s in the queue", text.Grouped(why.Position), text.Grouped(why.Queued))
 }
 
-// victimWords names the jobs that are being preempted.
-func victimWords(jobs []string) string {
+// victimsText names the jobs that are preempted for this one.
+func victimsText(jobs []string) string {
 	names := make([]string, len(jobs))
 	for i, id := range jobs {
 		names[i] = reason.Holder{ID: id}.String()
 	}
-	return text.Some(names, maxRunsTold)
+	return text.Some(names, maxRunsShown)
 }
 
-// maxRunsTold bounds what is told of a card that many share.
-const maxRunsTold = 8
+// maxRunsShown bounds the jobs listed per GPU.
+const maxRunsShown = 8
 
-// tellCards says of each card what is missing and who holds it.
+// tellCards says for each GPU what is missing and which jobs are on it.
 func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
 	fmt.Fprintln(s.out)
 	widest := 0
@@ -96,7 +96,7 @@ func tellCards(s screen, cards []reason.CardStory, now time.Time) error {
 			return err
 		}
 		for i, r := range g.Runs {
-			if i == maxRunsTold {
+			if i == maxRunsShown {
 				more := fmt.Sprintf("and %d more", len(g.Runs)-i)
 				if err := hang(s, strings.Repeat(" ", widest), widest+text.Gap, text.Plain, more); err != nil {
 					return err

@@ -89,3 +89,14 @@ type KeyError struct {
 func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
 func (e *KeyError) Unwrap() error { return e.Err }
+
+// CheckPair reads one key alone. What it means beside other keys is not checked.
+func CheckPair(pair Pair, now time.Time) error {
+	f, err := Lookup(pair.Key)
+	if err != nil {
+		return err
+	}
+	a := asking{now: now, maxArray: 1}
+	a.Spec.GPUs = 1
+	return a.put(pair.Key, f, pair.Value)
+}

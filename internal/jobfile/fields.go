@@ -99,7 +99,7 @@ var fields = []*Field{
 		Fixed: "use berth hold and berth release"},
 	{Key: "dir", Flag: "chdir", Short: "C", Word: "dir", Help: "working directory (default: the current one)",
 		codec: anyText(func(a *Asked) *string { return &a.Spec.Dir }), shown: elsewhere},
-	{Key: envKey, Short: "e", Word: "stringArray", Where: SubmitOnly, Help: "set a variable, NAME=VALUE; may be repeated",
+	{Key: envKey, Short: "e", Word: "name=value", Where: SubmitOnly, Help: "set a variable, NAME=VALUE; may be repeated",
 		codec: codec{read: readVariable}, shown: elsewhere},
 	{Key: "export", Word: "names", Many: true, Where: SubmitOnly, Help: "variables to pass on from your environment: all, none or A,B (default all)",
 		codec: parsed(func(a *Asked) *string { return &a.Spec.Export }, parseExport, asIs),

@@ -196,7 +196,7 @@ class Nobody(Lab):
 
     def test_or_it_says_that_there_is_none(self) -> None:
         os.environ["BERTH_NO_AUTOSTART"] = "1"
-        with self.assertRaisesRegex(BerthError, "autostart is switched off"):
+        with self.assertRaisesRegex(BerthError, "autostart is off"):
             Client().submit("true")
         for client in (Client(autostart=False), Client("nowhere.sock")):
             with self.assertRaises(BerthError) as caught:

@@ -8,28 +8,27 @@ import (
 	"berth/internal/text"
 )
 
-// runWords is how long a job is expected to run, and on what that rests. It is
-// an expectation and reads like one.
+// runWords is the estimated run time of a job, and the source of the estimate.
 func runWords(g *api.RunGuess) string {
 	if g == nil {
 		return ""
 	}
 	low, mid, high := text.OfSeconds(g.LowS), text.OfSeconds(g.MidS), text.OfSeconds(g.HighS)
 	if text.Span(low) == text.Span(high) {
-		return "about " + text.Span(mid) + ", " + guessedFrom(g.Source, g.Runs)
+		return "about " + text.Span(mid) + ", " + estimatedFrom(g.Source, g.Runs)
 	}
-	return fmt.Sprintf("%s, about %s, %s", stretch(text.Span(low), text.Span(high), low > 0), text.Span(mid), guessedFrom(g.Source, g.Runs))
+	return fmt.Sprintf("%s, about %s, %s", stretch(text.Span(low), text.Span(high), low > 0), text.Span(mid), estimatedFrom(g.Source, g.Runs))
 }
 
-// vramWords is what a job is expected to use on each of its cards.
+// vramWords is the estimated peak memory of a job on each GPU.
 func vramWords(g *api.VRAMGuess) string {
 	if g == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s GiB on each GPU, %s", stretch(text.GiB(g.LowMiB), text.GiB(g.HighMiB), g.LowMiB > 0), guessedFrom(g.Source, g.Runs))
+	return fmt.Sprintf("%s GiB on each GPU, %s", stretch(text.GiB(g.LowMiB), text.GiB(g.HighMiB), g.LowMiB > 0), estimatedFrom(g.Source, g.Runs))
 }
 
-// stretch writes an interval; one from nothing has an end alone.
+// stretch writes an interval; without a lower bound, only its end.
 func stretch(low, high string, bounded bool) string {
 	switch {
 	case !bounded:
@@ -40,24 +39,24 @@ func stretch(low, high string, bounded bool) string {
 	return low + " to " + high
 }
 
-// guessedFrom says what a guess rests on.
-func guessedFrom(source string, runs int) string {
+// estimatedFrom names the source of an estimate.
+func estimatedFrom(source string, runs int) string {
 	switch source {
 	case "command":
-		return "from " + text.CountGrouped(runs, "earlier run") + " of the same command"
+		return "from " + text.CountGrouped(runs, "earlier job") + " with the same command"
 	case "user":
 		if runs == 1 {
 			return "from the user's last job"
 		}
 		return "from the user's last " + text.CountGrouped(runs, "job")
 	case "limit":
-		return "from its time limit alone"
+		return "from its time limit only"
 	}
-	return "from nothing better"
+	return "without a better source"
 }
 
-// tell draws facts whose values are sentences: they are broken between words,
-// which a command or a path must not be.
+// tell draws facts whose values are sentences, which may wrap. A command or a
+// path must not.
 func (f *facts) tell(s screen) error {
 	widest := 0
 	for _, name := range f.names {
@@ -72,8 +71,8 @@ func (f *facts) tell(s screen) error {
 	return nil
 }
 
-// hang writes a text behind a name, its further lines below one another where
-// the screen is too narrow for one.
+// hang writes a label and a text, which wraps with a hanging indent on a narrow
+// screen.
 func hang(s screen, name string, indent int, p text.Paint, written string) error {
 	lines := []string{written}
 	if s.width > indent+minText {
@@ -91,6 +90,5 @@ func hang(s screen, name string, indent int, p text.Paint, written string) error
 	return nil
 }
 
-// minText is the narrowest column in which text is broken into lines: words
-// would be torn apart in less.
+// minText is the narrowest column in which text is wrapped.
 const minText = 20

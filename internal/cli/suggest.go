@@ -1,0 +1,70 @@
+package cli
+
+import "strings"
+
+// elsewhere has the words that other schedulers and tools use, by the berth
+// command that does the same. The key of the outer map is the command they
+// were typed after.
+var elsewhere = map[string]map[string]string{
+	"berth": {
+		"submit":         "sbatch qsub bsub add enqueue push new create mgpu_srun",
+		"submit -i":      "srun salloc qrsh exec interactive shell bash",
+		"list":           "squeue qstat bjobs status stat ps jobs pending running mgpu_queue",
+		"list --watch":   "top htop watch monitor dashboard tui",
+		"show":           "scontrol info describe inspect get details job",
+		"why":            "explain reason reasons estimate eta",
+		"logs":           "log cat output stdout stderr print view less",
+		"logs -f":        "tail tailf follow stream",
+		"wait":           "join block await",
+		"attach":         "connect login sattach screen tmux enter",
+		"history":        "sacct past finished done completed bhist",
+		"stats":          "usage report sreport summary accounting sshare",
+		"cancel":         "kill stop scancel qdel bkill delete del remove rm abort terminate end mgpu_cancel",
+		"hold":           "pause suspend freeze qhold",
+		"release":        "resume unhold unpause continue qrls",
+		"requeue":        "retry restart rerun again resubmit redo",
+		"edit":           "modify update change alter set qalter",
+		"adopt":          "import claim track",
+		"gpus":           "sinfo nvidia-smi smi gpustat rocm-smi cards devices nodes",
+		"gpus --watch":   "nvtop nvitop",
+		"gpu pause":      "drain cordon disable",
+		"gpu resume":     "undrain uncordon enable",
+		"serve":          "daemon server start up mgpu_server",
+		"doctor":         "check verify diagnose health",
+		"simulate":       "replay sim compare benchmark",
+		"debug snapshot": "snapshot dump",
+		"backup":         "save export",
+		"token create":   "auth",
+		"--version":      "version",
+	},
+	"berth gpu": {
+		"gpus":           "list ls status show info",
+		"gpu pause":      "drain cordon disable stop hold",
+		"gpu resume":     "undrain uncordon enable start unpause",
+		"gpu quarantine": "isolate ban",
+		"gpu clear":      "heal unquarantine",
+		"gpu history":    "events log logs",
+		"gpu release":    "reset mig",
+	},
+	"berth token": {
+		"token create": "add make",
+		"token list":   "ls show",
+		"token revoke": "delete remove rm cancel",
+	},
+	"berth debug": {
+		"debug snapshot": "dump state save",
+		"why":            "explain why",
+	},
+}
+
+// meant is the berth command for another tool's word, or "".
+func meant(after, word string) string {
+	for command, words := range elsewhere[after] {
+		for same := range strings.FieldsSeq(words) {
+			if same == strings.ToLower(word) {
+				return "berth " + command
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
+	for typed, want := range map[string]string{
+		"kill 17":        "berth cancel",
+		"stop 17":        "berth cancel",
+		"scancel 17":     "berth cancel",
+		"rm 17":          "berth cancel",
+		"status":         "berth list",
+		"ps":             "berth list",
+		"squeue":         "berth list",
+		"jobs":           "berth list",
+		"QSTAT":          "berth list",
+		"top":            "berth list --watch",
+		"tail 17":        "berth logs -f",
+		"cat 17":         "berth logs",
+		"sbatch x.sh":    "berth submit",
+		"srun x":         "berth submit -i",
+		"sinfo":          "berth gpus",
+		"nvidia-smi":     "berth gpus",
+		"sacct":          "berth history",
+		"pause 17":       "berth hold",
+		"resume 17":      "berth release",
+		"restart 17":     "berth requeue",
+		"explain 17":     "berth why",
+		"drain 0":        "berth gpu pause",
+		"version":        "berth --version",
+		"gpu list":       "berth gpus",
+		"gpu disable 0":  "berth gpu pause",
+		"token rm 3":     "berth token revoke",
+		"debug dump":     "berth debug snapshot",
+		"canecl 17":      "berth cancel", // a slip of the fingers
+		"gpu puase 0":    "berth gpu pause",
+		"sumbit -- true": "berth submit",
+	} {
+		var out, errOut bytes.Buffer
+		code := Main(strings.Fields(typed), &out, &errOut)
+		if want := "\nhint: did you mean " + want + "?\n"; code != exitUsage || !strings.HasSuffix(errOut.String(), want) {
+			t.Errorf("berth %s: exit status %d, it says %q, want %q", typed, code, errOut.String(), want)
+		}
+	}
+	for typed, after := range map[string]string{"queue": "", "ls": "", "gpu xyzzyx": "commands: clear, ", "xyzzyxyz": "see berth --help"} {
+		var out, errOut bytes.Buffer
+		t.Setenv("BERTH_SOCKET", "/nonexistent/sock")
+		Main(strings.Fields(typed), &out, &errOut)
+		if strings.Contains(errOut.String(), "did you mean") || !strings.Contains(errOut.String(), after) {
+			t.Errorf("berth %s says %q", typed, errOut.String())
+		}
+	}
+}
+
+// TestEverySuggestionCanBeTyped: each word leads to one command, which exists
+// and is not called by that word itself.
+func TestEverySuggestionCanBeTyped(t *testing.T) {
+	root := newRoot()
+	for after, commands := range elsewhere {
+		seen := map[string]bool{}
+		for _, command := range slices.Sorted(maps.Keys(commands)) {
+			found, rest, err := root.Find(strings.Fields(command))
+			if err != nil || found == root && command != "--version" || len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+				t.Errorf("there is no berth %s", command)
+			}
+			for word := range strings.FieldsSeq(commands[command]) {
+				if seen[word] {
+					t.Errorf("%s %s means two commands", after, word)
+				}
+				seen[word] = true
+				words := append(strings.Fields(after)[1:], word)
+				if cmd, rest, err := root.Find(words); err == nil && len(rest) == 0 && cmd != root {
+					t.Errorf("%s %s is a command itself", after, word)
+				}
+			}
+		}
+	}
+}
