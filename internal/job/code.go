@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// A code is the number of a job in eight letters and digits, for people whose
-// tools know jobs by such names. The numbers are spread over all codes, so
-// that two jobs of one day look nothing alike; the first sign is a letter, so
-// that no code can be taken for a number. Nothing is stored: a code is
-// worked out, and back.
+// A code is a job number as eight letters and digits, for users whose tools name
+// jobs like that. Numbers are spread over all codes, so that two jobs of one day
+// look different; the first character is a letter, so that a code is never taken
+// for a number. Codes are computed, not stored.
 const (
 	codeSigns  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	codeLength = 8
-	codeFirst  = 26                                           // signs that a code may begin with
+	codeFirst  = 26                                           // characters that a code may begin with
 	codeCount  = codeFirst * 36 * 36 * 36 * 36 * 36 * 36 * 36 // all codes there are
 
-	// codeSpread has no factor in common with codeCount, so that multiplying by
-	// it loses nothing; codeGather takes it back.
+	// codeSpread has no factor in common with codeCount, so multiplying by it
+	// loses nothing; codeGather reverses it.
 	codeSpread = 1_259_263_207_549
 	codeShift  = 734_981_302_117
 )
@@ -26,7 +25,7 @@ const (
 var codeGather = inverse(codeSpread, codeCount)
 
 // Code is a job's id as a code. A task of an array keeps its index: K3ZX81QA_4.
-// What has no code, because its number is beyond them, stays as it is.
+// A number that is too large for a code stays as it is.
 func Code(id string) string {
 	number, index, isTask := strings.Cut(id, "_")
 	n, err := strconv.ParseUint(number, 10, 63)

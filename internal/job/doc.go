@@ -1,7 +1,5 @@
-// Package job holds the nouns every other room speaks: what a user asked for
-// (Spec), what became of it (Job), the one table of states, and the events
-// that tell the story.
-//
-// It knows no clock, no file, no process and no card. It imports the standard
-// library only.
+// Package job has the nouns that every other room uses: what a user asked for
+// (Spec), what happened to it (Job), the one table of states, and the events. It
+// knows no clock, no file, no process and no card, and imports only the standard
+// library.
 package job

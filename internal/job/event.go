@@ -15,51 +15,51 @@ const (
 	EventUsage     EventKind = "usage"
 	EventRetry     EventKind = "retry"
 	EventRequeued  EventKind = "requeued"
-	EventPreempted EventKind = "set_aside" // it gave way to another job, and waits again
+	EventPreempted EventKind = "set_aside" // it was preempted for another job, and waits again
 	EventStopping  EventKind = "stopping"
 	EventHeld      EventKind = "held"
 	EventReleased  EventKind = "released"
 	EventEdited    EventKind = "edited"
 	EventEnded     EventKind = "ended"
-	EventWarning   EventKind = "warning" // about berth, a card, or what a job has to do without
+	EventWarning   EventKind = "warning" // about berth, a card, or something a job lacks
 	EventNotice    EventKind = "notice"  // the same, when nothing is wrong
 	EventGPUsLost  EventKind = "gpus_unreadable"
 	EventGPUsFound EventKind = "gpus_readable"
-	EventCard      EventKind = "card" // the health of one card changed, or a person changed it
-	EventIdle      EventKind = "idle" // a job holds device memory and has not used its cards for long
-	EventGPUs      EventKind = "gpus" // how the cards stand; never stored
+	EventCard      EventKind = "card" // the health of a card changed, or a user changed it
+	EventIdle      EventKind = "idle" // a job holds GPU memory and has not used its cards for long
+	EventGPUs      EventKind = "gpus" // the state of the cards; never stored
 )
 
-// Event is one thing that happened, in the order it was committed. The job
-// is a copy taken at that moment; it is nil for events about berth itself.
+// Event is one thing that happened, in the order it was committed. The job is a
+// copy from that moment; nil for events about berth itself.
 type Event struct {
 	Seq  int64
 	At   time.Time
 	Kind EventKind
 	Job  *Job
 	Text string
-	Card *CardChange // with EventCard: to which card, and who did it
+	Card *CardChange // for EventCard: which card, and who did it
 }
 
-// CardChange is what happened to a card, for those who do more than print it.
+// CardChange is what happened to a card, as values.
 type CardChange struct {
 	GPU *int   `json:"gpu,omitempty"` // nil: all cards
-	By  string `json:"by,omitempty"`  // the person who did it; empty: a reading did
-	Bad bool   `json:"bad,omitempty"` // it takes no job now
+	By  string `json:"by,omitempty"`  // the user who did it; empty: berth found it
+	Bad bool   `json:"bad,omitempty"` // it accepts no jobs now
 }
 
 // Verdict compares a declaration with what was measured.
 type Verdict string
 
-// The verdicts; empty where nothing was declared or measured.
+// The verdicts; empty if nothing was declared or measured.
 const (
 	VerdictWithin Verdict = "within"
 	VerdictUnder  Verdict = "under-declared"
 	VerdictOver   Verdict = "over-declared"
 )
 
-// Judge compares the declared MiB with the highest per-GPU peak. The percent
-// is how far the peak lies from the declaration.
+// Judge compares the declared MiB with the highest peak per GPU. The percentage
+// is how far the peak is from the declaration.
 func Judge(declaredMiB int64, peaks map[int]int64, tolerance float64) (verdict Verdict, percent float64) {
 	if declaredMiB <= 0 || len(peaks) == 0 {
 		return "", 0

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// What a job is told of its cards in the flag that Spec.Inject names.
+// How a job is told its cards in the flag that Spec.Inject names.
 const (
 	InjectPhysical = "physical" // their numbers on this machine
-	InjectLocal    = "local"    // as the job counts them: from 0
+	InjectLocal    = "local"    // numbered from 0, as the job sees them
 )
 
-// CutInject splits FLAG=MODE. The flag may have a = of its own.
+// CutInject splits FLAG=MODE. The flag may contain a = itself.
 func CutInject(inject string) (flag, mode string) {
 	at := strings.LastIndexByte(inject, '=')
 	if at < 0 {
@@ -21,8 +21,8 @@ func CutInject(inject string) (flag, mode string) {
 	return inject[:at], inject[at+1:]
 }
 
-// Injected is the spec with the cards of one attempt told to its command, in
-// the flag that Inject names. A job without a card is told nothing.
+// Injected is the spec with the cards of one attempt added to its command, in
+// the flag that Inject names. A job without a card is unchanged.
 func (s Spec) Injected(gpus []int) Spec {
 	if s.Inject == "" || len(gpus) == 0 {
 		return s
@@ -44,8 +44,8 @@ func (s Spec) Injected(gpus []int) Spec {
 	return s
 }
 
-// tellWords gives the flag its value wherever it stands among the arguments,
-// or at their end where it does not.
+// tellWords sets the flag's value wherever the flag is among the arguments, or
+// appends it.
 func tellWords(argv []string, flag, value string) []string {
 	told := make([]string, 0, len(argv)+2)
 	found := false
@@ -69,8 +69,8 @@ func tellWords(argv []string, flag, value string) []string {
 	return told
 }
 
-// isValue tells what a flag was given from the flag that comes after it. A
-// negative number is a value: many programs take -1 for no card.
+// isValue reports whether a word is the flag's value and not another flag. A
+// negative number is a value: many programs use -1 for no card.
 func isValue(word string) bool {
 	rest, dashed := strings.CutPrefix(word, "-")
 	return !dashed || rest != "" && rest[0] >= '0' && rest[0] <= '9'

@@ -8,55 +8,55 @@ import (
 	"time"
 )
 
-// Job is a spec and all that became of it. A zero time means "not yet".
+// Job is a spec and everything that happened to it. A zero time means "not yet".
 type Job struct {
-	ID   string // what people type; "17", or "17_0" for a task of an array
+	ID   string // as users type it: "17", or "17_0" for a task of an array
 	Seq  int64  // order of submission; not reused until a fresh start
 	Key  string // identity of a jobs-file line; empty elsewhere
 	User string
-	UID  int // whose right it runs with; of a berth of one's own, the own
+	UID  int // the user it runs as
 	Spec Spec
 
-	Environ string // names the captured environment in the store; empty: none was
+	Environ string // name of the captured environment in the store; empty: none
 	Umask   int    // of the caller; -1: not known
-	Held    bool   // queued, but not until someone releases it
+	Held    bool   // queued, but not to start until released
 
 	State   State
 	Outcome Outcome
-	Detail  string // why it ended so, or why it went back to the queue
+	Detail  string // why it ended like this, or why it went back to the queue
 
-	// Rank orders jobs of equal priority: the line in a jobs file, else the
+	// Rank orders jobs of equal priority: the line in a jobs file, otherwise the
 	// order of submission.
 	Rank      int64
-	VRAMMiB   int64 // the declaration in force: the spec's, or what a retry raised it to
+	VRAMMiB   int64 // the current declaration: the spec's, or what a retry raised it to
 	NotBefore time.Time
 
-	// WaitsSince is since when it waits, or waited when it was last placed,
-	// where that is later than its submission: it was released, or came back.
+	// WaitsSince is when its current or last wait began, if that is later than
+	// its submission: it was released, or went back to the queue.
 	WaitsSince time.Time
 
 	RetriesUsed int
 	Requeues    int
-	Preemptions int // how often it was set aside for another job
+	Preemptions int // how often it was preempted
 
-	// PreemptedFor is the job that a running one is being set aside for, and a
+	// PreemptedFor is the job that a running one is being preempted for, or a
 	// queued one was.
 	PreemptedFor string
 
 	SubmittedAt time.Time
 
-	Attempt // the one that runs, or the last
+	Attempt // the current or last one
 }
 
-// Attempt is one run of a job: what it was given, and what came of it. To run
-// the job again is to replace it.
+// Attempt is one run of a job: what it got and how it ended. A new run replaces
+// it.
 type Attempt struct {
 	Number int // 1 for the first; 0 before the job was ever placed
 
 	Grant Grant
 	Keep  string // token of the supervisor that holds it
-	Stop  Stop   // an end that berth asked for, recorded before it is acted on
-	// PreemptAt is when a job that is being set aside is told to end.
+	Stop  Stop   // why berth stops it, recorded before the stop is sent
+	// PreemptAt is when a job that is being preempted is told to stop.
 	PreemptAt time.Time
 
 	StartedAt time.Time
@@ -67,21 +67,21 @@ type Attempt struct {
 	PeakMiB map[int]int64 // per physical GPU; nil: not known
 	AvgUtil *float64
 	Log     string
-	// IdleSince is since when it holds device memory and does not use its cards,
-	// once that is long. It is measured anew by each berth, and not kept.
+	// IdleSince is since when it has held GPU memory without using its cards,
+	// once that is long. Each berth measures it anew; it is not stored.
 	IdleSince time.Time
-	// LogDropped is how many bytes were taken out of the middle of the log,
+	// LogDropped is how many bytes were dropped from the middle of the log
 	// because it grew beyond its limit.
 	LogDropped int64
 }
 
-// Next is the attempt that follows, begun at a time: nothing of the one before
-// is left in it.
+// Next is a new attempt that begins at this time. Only the number is carried
+// over.
 func (a Attempt) Next(at time.Time, grant Grant, keep string) Attempt {
 	return Attempt{Number: a.Number + 1, Grant: grant, Keep: keep, StartedAt: at}
 }
 
-// Past is what stays to be seen of an attempt while the job waits for another:
+// Past is what remains visible of an attempt while the job waits for another:
 // its result, and nothing that it held.
 func (a Attempt) Past() Attempt {
 	return Attempt{
@@ -90,23 +90,23 @@ func (a Attempt) Past() Attempt {
 	}
 }
 
-// None is what a job has that is run anew: the number alone, so that no two
-// attempts ever share one.
+// None is the attempt of a job that is run again from scratch: only the number,
+// so that no two attempts share one.
 func (a Attempt) None() Attempt { return Attempt{Number: a.Number} }
 
-// Grant is what a placed job holds, from the moment the placement is
-// committed until its last process is gone.
+// Grant is what a placed job holds, from the commit of its placement until its
+// last process is gone.
 type Grant struct {
 	GPUs      []int    `json:"gpus,omitempty"` // physical indices, in the job's order
 	UUIDs     []string `json:"uuids,omitempty"`
 	BudgetMiB int64    `json:"budget_mib,omitempty"` // per GPU; 0: holds the whole card
 	CardMiB   int64    `json:"card_mib,omitempty"`   // memory of the smallest card granted
 	Share     float64  `json:"share,omitempty"`
-	Alone     bool     `json:"alone,omitempty"`     // nothing may join it
+	Alone     bool     `json:"alone,omitempty"`     // no other job may join it
 	Exclusive bool     `json:"exclusive,omitempty"` // no other berth job may join it
 }
 
-// List is the cards as CUDA_VISIBLE_DEVICES wants them: "0,1".
+// List is the cards in the form of CUDA_VISIBLE_DEVICES: "0,1".
 func (g Grant) List() string {
 	words := make([]string, len(g.GPUs))
 	for i, index := range g.GPUs {
@@ -115,20 +115,20 @@ func (g Grant) List() string {
 	return strings.Join(words, ",")
 }
 
-// Stop is why berth ends a running job.
+// Stop is why berth stops a running job.
 type Stop string
 
-// The reasons to end a job.
+// The reasons to stop a job.
 const (
 	NoStop        Stop = ""
 	StopCancel    Stop = "cancel"
 	StopTimeout   Stop = "timeout"
 	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
-	StopRequeue   Stop = "requeue"   // a person wants it run again from its beginning
-	StopPreempt   Stop = "aside"     // another job needs its cards more; it runs again
+	StopRequeue   Stop = "requeue"   // a user wants it run again from the beginning
+	StopPreempt   Stop = "aside"     // it is preempted for another job, and runs again
 )
 
-// Name is the job's name, or the one it has by default.
+// Name is the job's name, or its default.
 func (j *Job) Name() string {
 	if j.Spec.Name != "" {
 		return j.Spec.Name
@@ -136,8 +136,8 @@ func (j *Job) Name() string {
 	return "job" + j.ID
 }
 
-// Array is the id of the array a task belongs to, "17" of "17_3"; empty for
-// a job that is no task.
+// Array is the id of the array a task belongs to, "17" of "17_3"; empty for any
+// other job.
 func (j *Job) Array() string {
 	base, _, found := strings.Cut(j.ID, "_")
 	if !found {
@@ -146,7 +146,7 @@ func (j *Job) Array() string {
 	return base
 }
 
-// Leaving reports whether it is being set aside for another job.
+// Leaving reports whether it is being preempted.
 func (j *Job) Leaving() bool { return j.State == Running && j.Stop == StopPreempt }
 
 // Submitted makes it a queued job.
@@ -155,7 +155,7 @@ func (j *Job) Submitted(at time.Time) {
 	j.SubmittedAt = at
 }
 
-// Clone copies the job so that neither copy sees the other's changes.
+// Clone is a deep copy.
 func (j *Job) Clone() *Job {
 	c := *j
 	c.PeakMiB = maps.Clone(j.PeakMiB)

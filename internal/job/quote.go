@@ -2,8 +2,8 @@ package job
 
 import "strings"
 
-// QuoteArgv renders words as one shell line that a shell would split back
-// into the same words.
+// QuoteArgv joins words into one shell line that a shell splits into the same
+// words.
 func QuoteArgv(argv []string) string {
 	var b strings.Builder
 	for i, word := range argv {
@@ -15,7 +15,7 @@ func QuoteArgv(argv []string) string {
 	return b.String()
 }
 
-// Quote renders one word so that a shell reads it back unchanged.
+// Quote quotes one word so that a shell reads it back unchanged.
 func Quote(word string) string {
 	if word != "" && strings.IndexFunc(word, needsQuote) < 0 {
 		return word

@@ -2,11 +2,11 @@ package job
 
 import "time"
 
-// Spec is a job as its user asked for it. It never changes once a job runs;
-// what berth learns on the way (a bumped declaration, a grant) is in Job.
+// Spec is a job as its user requested it. It never changes once a job runs; what
+// berth adds (a raised declaration, a grant) is in Job.
 type Spec struct {
-	// Exactly one of Shell and Argv is set: a shell line, or words executed
-	// as they are.
+	// Exactly one of Shell and Argv is set: a shell line, or words that are
+	// executed directly.
 	Shell string   `json:"shell,omitempty"`
 	Argv  []string `json:"argv,omitempty"`
 
@@ -24,20 +24,20 @@ type Spec struct {
 	Exclusive bool    `json:"exclusive,omitempty"`
 	CPUs      int     `json:"cpus,omitempty"`
 	MemMiB    int64   `json:"mem_mib,omitempty"`
-	Pin       bool    `json:"pin,omitempty"` // runs on the CPUs next to its cards only
+	Pin       bool    `json:"pin,omitempty"` // runs only on the CPUs next to its cards
 
-	// Inject names a flag of the command that is told which cards the job got:
-	// FLAG=physical, by their numbers, or FLAG=local, from 0.
+	// Inject names a flag of the command that gets the job's cards:
+	// FLAG=physical for their numbers, FLAG=local to count from 0.
 	Inject string `json:"inject,omitempty"`
 
-	// Adopt makes the job stand for a process that berth did not start: it is
-	// accounted for, and left alone.
+	// Adopt makes the job represent a process that berth did not start, which is
+	// accounted for and left alone.
 	Adopt *Process `json:"adopt,omitempty"`
 
 	Priority int `json:"priority,omitempty"`
 
-	// Interactive jobs have someone who sits and waits at them, and a limit
-	// of their own where there is one.
+	// Interactive jobs have a user waiting at them, and may have a time limit of
+	// their own.
 	Interactive bool `json:"interactive,omitempty"`
 
 	TimeLimit    time.Duration `json:"time_limit,omitempty"` // 0: none
@@ -59,8 +59,8 @@ type Spec struct {
 	Setup        string        `json:"setup,omitempty"`
 	Output       string        `json:"output,omitempty"`
 	Pty          bool          `json:"pty,omitempty"`         // a terminal of its own
-	Export       string        `json:"export,omitempty"`      // what of the caller's environment: "" or "all", "none", "A,B"
-	ArrayLimit   int           `json:"array_limit,omitempty"` // tasks of its array that run at a time; 0: all
+	Export       string        `json:"export,omitempty"`      // which of the caller's variables: "" or "all", "none", "A,B"
+	ArrayLimit   int           `json:"array_limit,omitempty"` // how many tasks of its array may run at a time; 0: all
 	CancelMarked bool          `json:"-"`                     // a jobs-file line that carries `cancel`
 }
 
@@ -86,8 +86,8 @@ func (s *Spec) Texts(visit func(*string)) {
 	}
 }
 
-// Process is a process by its number and the moment it was started, in clock
-// ticks since the machine was: a number alone may be another's by now.
+// Process identifies a process by its number and start time, in clock ticks
+// since boot: numbers are reused.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
@@ -99,12 +99,12 @@ type EnvVar struct {
 	Value string `json:"v"`
 }
 
-// Defaults are a spec's values before the user said anything.
+// Defaults are the values of an empty spec.
 func Defaults() Spec {
 	return Spec{GPUs: 1, OnTimeout: TimeoutKill, MaxRequeues: 10, RetryOn: RetryOOM, Grace: 10 * time.Second}
 }
 
-// OnTimeout says what becomes of a job that reaches its time limit.
+// OnTimeout says what happens to a job that reaches its time limit.
 type OnTimeout string
 
 // What may happen at a time limit.
@@ -113,10 +113,10 @@ const (
 	TimeoutRequeue OnTimeout = "requeue"
 )
 
-// RetryOn says which failures use up a retry.
+// RetryOn says which failures are retried.
 type RetryOn string
 
-// What counts for a retry.
+// The failures that may be retried.
 const (
 	RetryOOM  RetryOn = "oom"
 	RetryFail RetryOn = "fail"
@@ -132,15 +132,15 @@ const (
 	AfterFail Condition = "fail"
 )
 
-// Dependency is one entry of `after`. In a jobs file it names a line; the
-// batch room turns the name into the id of that line's job.
+// Dependency is one entry of `after`. In a jobs file it names a line; package
+// batch replaces the name with the id of that line's job.
 type Dependency struct {
 	Job  string    `json:"job,omitempty"`
 	Name string    `json:"name,omitempty"`
 	On   Condition `json:"on"`
 }
 
-// Command is the job's command as a person would read it.
+// Command is the job's command as a shell line.
 func (s Spec) Command() string {
 	if s.Shell != "" || len(s.Argv) == 0 {
 		return s.Shell

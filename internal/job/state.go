@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// State is where a job stands. Users and their scripts see these six words.
+// State is the state of a job. Users and their scripts see these six words.
 type State string
 
 // The states.
@@ -21,23 +21,23 @@ const (
 
 // table is the only place that says which state may follow which.
 var table = map[State][]State{
-	// A queued job is placed, refused (infeasible), or given up.
+	// A queued job is placed, refused (infeasible) or cancelled.
 	Queued: {Running, Failed, Cancelled},
-	// Running may return to Queued: its supervisor died before anything ran,
-	// it is retried, requeued at its limit, set aside for another job, or
-	// berth itself was interrupted.
+	// Running may return to Queued: its supervisor died before anything ran, it
+	// is retried, requeued at its time limit, preempted, or berth itself was
+	// interrupted.
 	Running: {Queued, Parked, Finished, Failed, Cancelled},
 	Parked:  {Queued, Running, Failed, Cancelled},
-	// What is over starts again only when a person asks for it.
+	// An ended job runs again only when a user requests it.
 	Finished:  {Queued},
 	Failed:    {Queued},
 	Cancelled: {Queued},
 }
 
-// Terminal reports whether a job in this state is over.
+// Terminal reports whether a job in this state has ended.
 func (s State) Terminal() bool { return s == Finished || s == Failed || s == Cancelled }
 
-// To moves the job along the table. It is the only way a state changes.
+// To changes the state along the table. It is the only way a state changes.
 func (j *Job) To(next State) error {
 	for _, allowed := range table[j.State] {
 		if allowed == next {
@@ -48,36 +48,36 @@ func (j *Job) To(next State) error {
 	return fmt.Errorf("job %s cannot go from %s to %s", j.ID, j.State, next)
 }
 
-// MustTo is To where any other move would be berth's own fault.
+// MustTo is To where a refusal would be a bug.
 func (j *Job) MustTo(next State) {
 	if err := j.To(next); err != nil {
 		panic("bug: " + err.Error())
 	}
 }
 
-// Outcome says how a job ended. It is empty until the job is terminal.
+// Outcome is how a job ended. It is empty until then.
 type Outcome string
 
-// The outcomes that carry no number or name.
+// The outcomes without a number or name.
 const (
 	OK           Outcome = "ok"
 	Timeout      Outcome = "timeout"
 	OOM          Outcome = "oom"
 	Infeasible   Outcome = "infeasible"
 	Launch       Outcome = "launch" // it never started
-	Lost         Outcome = "lost"   // its supervisor died with it
+	Lost         Outcome = "lost"   // its supervisor died
 	WasCancelled Outcome = "cancelled"
-	Depends      Outcome = "dependency" // a condition of its `after` cannot hold any more
+	Depends      Outcome = "dependency" // a dependency failed
 )
 
 // Exited is the outcome of a command that returned a non-zero code.
 func Exited(code int) Outcome { return Outcome("exit:" + strconv.Itoa(code)) }
 
-// Signalled is the outcome of a command that a signal ended, as in
-// "signal:SEGV" (the name without SIG).
+// Signalled is the outcome of a command killed by a signal, as in "signal:SEGV"
+// (the name without SIG).
 func Signalled(name string) Outcome { return Outcome("signal:" + name) }
 
-// State is the terminal state that goes with the outcome.
+// State is the terminal state of the outcome.
 func (o Outcome) State() State {
 	switch o {
 	case OK:
@@ -98,9 +98,8 @@ func (o Outcome) ExitCode() (int, bool) {
 	return code, err == nil
 }
 
-// Status is the process exit status that stands for this outcome when many
-// jobs are summed up in one number: 0 for ok, the command's own code for
-// exit:N, otherwise 1.
+// Status is the exit status for this outcome when many jobs are summed up in one
+// number: 0 for ok, the command's own code for exit:N, otherwise 1.
 func (o Outcome) Status() int {
 	if o == OK {
 		return 0

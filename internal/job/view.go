@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// View is a job as --json shows it: a stable contract (docs/reference/json.md). Absent
-// values are null, times RFC 3339.
+// View is a job as --json shows it: a stable contract (docs/reference/json.md).
+// Missing values are null, times are RFC 3339.
 type View struct {
 	ID          string           `json:"id"`
 	Name        string           `json:"name"`
@@ -20,7 +20,7 @@ type View struct {
 	Share       *float64         `json:"share"`
 	VRAMMiB     *int64           `json:"vram_mib"`
 	GPUIDs      []int            `json:"gpu_ids"`
-	AskedIDs    []int            `json:"asked_ids"` // null: it did not name its cards
+	AskedIDs    []int            `json:"asked_ids"` // null: it did not name GPUs
 	Attempt     int              `json:"attempt"`
 	SubmittedAt *time.Time       `json:"submitted_at"`
 	StartedAt   *time.Time       `json:"started_at"`
@@ -30,11 +30,11 @@ type View struct {
 	PeakVRAMMiB map[string]int64 `json:"peak_vram_mib"`
 	AvgUtil     *float64         `json:"avg_util"`
 	Log         *string          `json:"log"`
-	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its cards, or that is not known
-	Preemptions int              `json:"preemptions"` // how often it was set aside for another job
+	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its GPUs, or that is not known
+	Preemptions int              `json:"preemptions"` // how often it was preempted
 }
 
-// View projects the job onto its public form.
+// View converts the job to its public form.
 func (j *Job) View() View {
 	v := View{
 		ID: j.ID, Name: j.Name(), User: j.User, State: j.State,

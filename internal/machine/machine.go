@@ -1,9 +1,9 @@
-// Package machine puts together what one queue runs on: its store, its own
-// log, the cards, the supervisors, the ledger and the engine over all of them.
-// `berth run` and `berth serve` both get theirs here; what differs is a Setup.
+// Package machine assembles what one queue runs on: its store, its own log, the
+// cards, the supervisors, the ledger and the engine. `berth run` and `berth
+// serve` both use it; their differences are in Setup.
 //
-// It decides nothing. What fails to open it tells as a problem, but for the
-// store: what to do about that one depends on who asked.
+// It decides nothing. What fails to open is returned as a problem, except for
+// the store: the next step there depends on the caller.
 package machine
 
 import (
@@ -25,53 +25,55 @@ import (
 	"berth/internal/store"
 )
 
-// firstLook bounds how long the first look at the cards may take.
+// firstLook bounds the first reading of the cards.
 const firstLook = 20 * time.Second
 
-// Setup is what one machine has different from another.
+// Setup is what differs between machines.
 type Setup struct {
 	StateDir string // store, supervisors and simulated box
-	Hint     string // how to choose another place
+	Hint     string // how to choose another directory
 	Log      Log
 
 	Sim        int   // simulated cards; 0: real ones
 	SimVRAMMiB int64 // of each
 	Getenv     func(name string) string
 
-	// Launcher has what is the caller's: whose jobs they are and where they run.
+	// Launcher has the caller's part: whose jobs they are and where they run.
 	Launcher engine.Launcher
 	MPSDir   string // where jobs find the pipes of their MPS servers
 
-	// Known are the cards of an earlier start; wait: some were there lately, so
-	// a driver that does not answer is late and not missing. Nil: none.
+	// Known are the cards of an earlier start; wait means that some were there
+	// recently, so that a driver that does not answer is late, not missing. Nil:
+	// none.
 	Known func(m *Machine) (known []gpu.Device, wait bool)
-	// Choose judges the first look at the cards, which may have failed, and
-	// names those that the queue has.
+	// Choose evaluates the first reading of the cards, which may have failed,
+	// and returns those that the queue may use.
 	Choose func(m *Machine, first gpu.Sample, unread error) ([]gpu.Device, error)
-	// Cgroups are where jobs and their supervisors go. Nil: wherever berth is.
+	// Cgroups are the cgroups of jobs and of their supervisors. Nil: the same as
+	// berth's.
 	Cgroups func(ctx context.Context, log *slog.Logger) (jobs, keepers string)
 }
 
-// Log is berth's own.
+// Log is berth's own log.
 type Log struct {
 	Path     string
 	MaxBytes int64
-	Private  bool // it tells of several users, so none of them may read it
+	Private  bool // it mentions several users, so none of them may read it
 	Level    string
 }
 
-// Machine is all of it, open.
+// Machine is everything opened.
 type Machine struct {
 	Store    *store.Store
 	Log      *slog.Logger
 	Source   gpu.Source
-	Devices  []gpu.Device // as Choose named them
-	SimDir   string       // the simulated box; empty: the cards are real
+	Devices  []gpu.Device // as Choose returned them
+	SimDir   string       // the simulated machine; empty: the cards are real
 	Runner   *run.Runner
 	Launcher *engine.Launcher
 
 	setup  Setup
-	heard  []gpu.Xid // while the cards were found
+	heard  []gpu.Xid // errors reported while the cards were found
 	ledger *gpu.Ledger
 	opened []io.Closer
 }
@@ -84,8 +86,8 @@ func KeepDir(stateDir string) string { return filepath.Join(stateDir, "keep") }
 
 // Open opens everything but the engine. The order matters: the store's lock
 // makes this the only berth of the queue before anything else is written, and
-// no supervisor is looked for before the cards are known. What was opened is
-// closed again when a later part fails.
+// supervisors are looked for only once the cards are known. If a later step
+// fails, everything opened is closed.
 func Open(ctx context.Context, setup Setup) (*Machine, error) {
 	m := &Machine{setup: setup}
 	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger} {
@@ -123,11 +125,11 @@ func (m *Machine) openLog(context.Context) (err error) {
 	return nil
 }
 
-// NoCardsHint is the next step where no card can be read.
-const NoCardsHint = "without a GPU, try --sim 2: simulated cards, real processes; with one, `berth doctor` says what is missing"
+// NoCardsHint is the hint when no card can be read.
+const NoCardsHint = "without a GPU, try --sim 2: simulated GPUs, real processes; with one, `berth doctor` says what is missing"
 
-// openCards finds the cards and looks at them once: without a first look
-// nothing could be promised.
+// openCards finds the cards and reads them once: nothing can be promised before
+// that.
 func (m *Machine) openCards(ctx context.Context) (err error) {
 	if m.setup.Sim > 0 {
 		if m.SimDir = m.setup.Getenv("BERTH_SIM_DIR"); m.SimDir == "" {
@@ -146,7 +148,7 @@ func (m *Machine) openCards(ctx context.Context) (err error) {
 	return err
 }
 
-// openSource returns nil where it fails, and not an interface around a nil.
+// openSource returns nil on failure, not an interface around nil.
 func (m *Machine) openSource() (gpu.Source, error) {
 	if m.setup.Sim > 0 {
 		box, err := gpu.OpenSim(m.SimDir, m.setup.Sim, m.setup.SimVRAMMiB)
@@ -180,14 +182,14 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 }
 
 func (m *Machine) openLedger(context.Context) (err error) {
-	// The same name after a restart, and no other queue's.
+	// The same name after a restart, and different for every queue.
 	sum := sha256.Sum256([]byte(m.setup.StateDir))
 	m.ledger, err = gpu.OpenLedger("", hex.EncodeToString(sum[:8]))
 	return m.keep("", m.ledger, err)
 }
 
-// Engine builds the engine over this machine. cfg has what is the caller's;
-// last is the highest number any job ever had.
+// Engine makes the engine for this machine. cfg has the caller's part; last is
+// the highest number any job ever had.
 func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	cpus, memMiB := site.Host()
 	cfg.Host = sched.Host{CPUs: cpus, MemMiB: memMiB}
@@ -195,7 +197,7 @@ func (m *Machine) Engine(cfg engine.Config, last int64) *engine.Engine {
 	return engine.New(cfg, m.Store, m.Runner, m.Source, m.ledger, run.NewAttribution(), last)
 }
 
-// Close lets go of everything; what runs is left running.
+// Close closes everything; running jobs continue.
 func (m *Machine) Close() {
 	for _, c := range slices.Backward(m.opened) {
 		if err := c.Close(); err != nil && m.Log != nil {
@@ -204,7 +206,7 @@ func (m *Machine) Close() {
 	}
 }
 
-// keep is for what Close closes, the last opened first.
+// keep registers what Close closes, last opened first.
 func (m *Machine) keep(hint string, c io.Closer, err error) error {
 	if err != nil {
 		return problem.Wrap(problem.Unable, hint, err)
@@ -213,8 +215,8 @@ func (m *Machine) keep(hint string, c io.Closer, err error) error {
 	return nil
 }
 
-// Await is f, unless ctx is over first: then f goes on alone, and what it
-// comes to is lost. A driver may hang where nothing can call it off.
+// Await calls f, but returns when ctx ends; f then continues alone, and its
+// result is lost. A driver may hang where nothing can interrupt it.
 func Await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		value T

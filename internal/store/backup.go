@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Backup writes a whole and consistent copy of the store, as it is at the
-// moment, to a new file. Commits do not wait for it.
+// Backup writes a complete and consistent copy of the store to a new file.
+// Commits do not wait for it.
 func (s *Store) Backup(target string) error {
 	s.mu.Lock()
 	broken := s.broken
@@ -23,15 +23,15 @@ func (s *Store) Backup(target string) error {
 	return nil
 }
 
-// backUpAside copies through a connection of its own, which sees the store as
-// it was when it began.
+// backUpAside copies through a connection of its own, which sees the store as it
+// was at the beginning.
 func (s *Store) backUpAside(target string) error {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", s.address(readerCacheKiB))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = db.Close() }() // it was only read
+	defer func() { _ = db.Close() }() // it only reads
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -40,9 +40,9 @@ func (s *Store) backUpAside(target string) error {
 	return backUp(ctx, conn, target)
 }
 
-// Restore puts a backup in the place of the store in a directory that nobody
-// has open. What was there is kept beside it, under the name it returns. The
-// backup is opened and checked first, so that a bad one changes nothing.
+// Restore replaces the store in a directory that no process has open. The old
+// store is kept under the name it returns. The backup is opened and checked
+// first, so that a bad one changes nothing.
 func Restore(dir, backup string) (kept string, err error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("restore %s: %w", backup, err) }
 	if err := makeDir(dir); err != nil {
@@ -61,8 +61,8 @@ func Restore(dir, backup string) (kept string, err error) {
 	if err := copyFile(backup, filepath.Join(trial, "berth.db")); err != nil {
 		return fail(err)
 	}
-	// Opening checks the file and brings it to today's format; closing folds
-	// its log into it.
+	// Opening checks the file and migrates it to the current format; closing
+	// folds its log into it.
 	s, err := Open(trial)
 	if err != nil {
 		return fail(err)
@@ -85,7 +85,7 @@ func Restore(dir, backup string) (kept string, err error) {
 	return kept, nil
 }
 
-// setAside moves a store's files to the first free name.
+// setAside moves a store's files to the first unused name.
 func setAside(dir, path string) (kept string, err error) {
 	for n := 1; ; n++ {
 		kept = filepath.Join(dir, fmt.Sprintf("berth.db.before-restore-%d", n))

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// BlobName is the name a blob is stored under: one content, one name.
+// BlobName is the name of a blob: a hash of its content.
 func BlobName(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
@@ -28,7 +28,7 @@ func (s *Store) Blob(name string) ([]byte, error) {
 	return data, nil
 }
 
-// putBlobs stores what is not there yet.
+// putBlobs stores blobs that are not there yet.
 func (s *Store) putBlobs(ctx context.Context, blobs map[string][]byte) error {
 	for name, data := range blobs {
 		if _, err := s.statements.insertBlob.ExecContext(ctx, name, data); err != nil {
@@ -38,7 +38,7 @@ func (s *Store) putBlobs(ctx context.Context, blobs map[string][]byte) error {
 	return nil
 }
 
-// SweepBlobs forgets the blobs that no job names any more.
+// SweepBlobs deletes blobs that no job refers to.
 func (s *Store) SweepBlobs() (swept int64, err error) {
 	swept, err = s.change(func(ctx context.Context) (int64, error) {
 		result, err := s.conn.ExecContext(ctx,

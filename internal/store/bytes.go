@@ -6,10 +6,9 @@ import (
 	"berth/internal/job"
 )
 
-// A command, a path or a variable on Linux is bytes, and JSON is text: it
-// would replace what is not UTF-8 without a word. A job that holds such bytes
-// is stored widened, each byte as the character of the same number, and
-// narrowed again when it is read.
+// Commands, paths and variables on Linux are bytes, but JSON would silently
+// replace what is not UTF-8. A job with such bytes is stored widened, each byte
+// as the character of the same number, and narrowed again when it is read.
 
 // texts visits every string of a job.
 func texts(j *job.Job, visit func(*string)) {

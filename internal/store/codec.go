@@ -10,7 +10,7 @@ import (
 	"berth/internal/job"
 )
 
-// rest is what of a job is neither in a column nor in its spec.
+// rest is what is neither in a column nor in the spec.
 type rest struct {
 	Detail       string        `json:"detail,omitempty"`
 	NotBefore    int64         `json:"not_before,omitempty"`
@@ -33,7 +33,7 @@ type rest struct {
 	Environ      string        `json:"environ,omitempty"`
 	Umask        int           `json:"umask,omitempty"`
 	Held         bool          `json:"held,omitempty"`
-	// Bytes: some text of this job is not UTF-8, so every text stands as one
+	// Bytes means that some text of this job is not UTF-8, so every text has one
 	// character per byte. See bytes.go.
 	Bytes bool `json:"bytes,omitempty"`
 }
@@ -76,8 +76,7 @@ func (r *rest) into(j *job.Job) {
 
 func (r *rest) empty() bool { return reflect.ValueOf(r).Elem().IsZero() }
 
-// encodeSpec renders a spec without its shell line, which has a column of its
-// own.
+// encodeSpec encodes a spec without its shell line, which has its own column.
 func encodeSpec(j *job.Job) ([]byte, error) {
 	spec := j.Spec
 	spec.Shell = ""
@@ -92,11 +91,11 @@ func encodeRest(j *job.Job, wide bool) ([]byte, error) {
 	return json.Marshal(&r)
 }
 
-// nothing is the rest of a job that was only just queued.
+// nothing is the rest of a newly queued job.
 var nothing = []byte("{}")
 
-// specCache holds specs that were read before, by their JSON: many jobs of
-// one queue differ in their command only. A nil cache holds nothing.
+// specCache caches decoded specs by their JSON: many jobs of a queue differ only
+// in their command. A nil cache is empty.
 type specCache map[string]job.Spec
 
 const maxCachedSpecs = 256
@@ -125,15 +124,14 @@ func decode(j *job.Job, spec, others []byte, specs specCache) error {
 	return nil
 }
 
-// An event tells what happened to a job; what a long job says in full is with
-// the job. Every event has a copy, and one that changes often must not fill the
-// disk with its own words.
+// Every event has a copy of its job, shortened so that a long job that changes
+// often does not fill the disk. The full text is with the job.
 const (
-	maxSnapshot = 8 << 10 // bytes of a spec that an event carries whole
-	snapshotCut = 1 << 10 // of the command, where it is longer
+	maxSnapshot = 8 << 10 // the largest spec that an event has in full
+	snapshotCut = 1 << 10 // how much of a longer command it keeps
 )
 
-// brief is a job as an event carries it.
+// brief is a job as stored in an event.
 func brief(j *job.Job) *job.Job {
 	size := len(j.Spec.Shell) + len(j.Spec.Setup) + len(j.Spec.Output) + len(j.Spec.Dir) + len(j.Spec.Venv) + len(j.Spec.Conda) + len(j.Spec.Export) + len(j.Spec.Type)
 	for _, word := range j.Spec.Argv {
@@ -197,7 +195,7 @@ func decodeSnapshot(text []byte) (*job.Job, error) {
 	return j, nil
 }
 
-// nanos and moment carry a time through an integer; the zero time is 0.
+// nanos and moment convert a time to an integer and back; the zero time is 0.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -218,7 +216,7 @@ func isText(j *job.Job) bool {
 	return valid
 }
 
-// hasLists tells a spec whose copies would share memory.
+// hasLists reports a spec whose copies would share memory.
 func hasLists(s *job.Spec) bool {
 	return s.Argv != nil || s.IDs != nil || s.Allow != nil || s.After != nil || s.Env != nil
 }

@@ -8,24 +8,23 @@ import (
 	"berth/internal/job"
 )
 
-// Tx is what happens together or not at all. Deletions come first, so that a
-// job both deleted and put is there afterwards.
+// Tx is a transaction. Deletions come first, so that a job that is both deleted
+// and put exists afterwards.
 type Tx struct {
-	Put    []*job.Job // new, or as it stands now; the last of one job counts
-	Delete []string   // ids; one that is not there is no error
+	Put    []*job.Job // new or changed jobs; the last version counts
+	Delete []string   // ids; unknown ones are ignored
 	Events []*job.Event
 	Meta   map[string]string
-	Blobs  map[string][]byte // by BlobName; one that is there already stays
+	Blobs  map[string][]byte // by BlobName; existing ones stay
 }
 
-// flushEvery is how many rows may pile up in SQLite's log before they are
-// folded into the file. It bounds the log, and how long an open after a crash
-// takes.
+// flushEvery is how many rows may accumulate in SQLite's log before it is folded
+// into the file. It bounds the log and the time to open after a crash.
 const flushEvery = 4000
 
-// Commit makes the transaction durable and numbers its events in order. After
-// an error nothing of it happened (errBroken says what may be left open), and
-// the events are as they were.
+// Commit makes the transaction durable and numbers its events. After an error
+// nothing of it happened (errBroken says what may be left open), and the events
+// are unchanged.
 func (s *Store) Commit(tx Tx) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,9 +48,9 @@ func (s *Store) Commit(tx Tx) error {
 	return nil
 }
 
-// setCache lets a large commit keep its pages in memory until it is done;
-// with the small cache each would be written out several times over. It is a
-// matter of speed alone, so its error is not one.
+// setCache lets a large commit keep its pages in memory; with the small cache
+// each would be written several times. It affects only speed, so errors are
+// ignored.
 func (s *Store) setCache(kib int) {
 	_, _ = s.conn.ExecContext(context.Background(), fmt.Sprintf("PRAGMA cache_size = -%d; PRAGMA shrink_memory", kib))
 }
@@ -81,16 +80,16 @@ func (s *Store) transact(fn func(context.Context) (int64, error)) (int64, error)
 		_, err = s.statements.commit.ExecContext(ctx)
 	}
 	if err != nil {
-		// SQLite may have rolled back by itself, and then this one fails;
-		// either way the transaction is over.
+		// SQLite may have rolled back by itself, in which case this fails;
+		// either way the transaction has ended.
 		_, _ = s.statements.rollback.ExecContext(ctx)
 		return 0, s.judge(err)
 	}
 	return result, nil
 }
 
-// judge classifies an error of the writer and remembers one it cannot
-// recover from.
+// judge classifies an error of the writer and remembers one it cannot recover
+// from.
 func (s *Store) judge(err error) error {
 	err = s.classify(err)
 	if errors.Is(err, errBroken) {
@@ -129,7 +128,7 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 		}
 	}
 	if len(tx.Delete) > 0 {
-		// The row with the highest number may be among the deleted.
+		// The row with the highest number may have been deleted.
 		if _, err := s.statements.counter.ExecContext(ctx, counterSeq, lastSeq); err != nil {
 			return 0, err
 		}
@@ -151,8 +150,7 @@ func (s *Store) apply(ctx context.Context, tx Tx) (int64, error) {
 	return lastSeq, nil
 }
 
-// insertJobs writes jobs that were never stored: those that stand as they
-// were submitted, and the others.
+// insertJobs inserts new jobs: those still as submitted, and the others.
 func (s *Store) insertJobs(ctx context.Context, queued, others []*job.Job) error {
 	err := insertRows(ctx, s.statements.insertNew, s.statements.insertNews, len(queued), func(args []any, i int) ([]any, error) {
 		spec, err := encodeSpec(queued[i])
@@ -166,8 +164,7 @@ func (s *Store) insertJobs(ctx context.Context, queued, others []*job.Job) error
 	})
 }
 
-// putJob updates the row of a job that was stored before, or inserts it where
-// it was deleted since.
+// putJob updates a stored job, or inserts it if it was deleted since.
 func (s *Store) putJob(ctx context.Context, j *job.Job) error {
 	args, err := jobArgs(nil, j)
 	if err != nil {
@@ -184,9 +181,9 @@ func (s *Store) putJob(ctx context.Context, j *job.Job) error {
 	return err
 }
 
-// flush folds the log into the file. The commits in it are durable already,
-// so a full disk is no harm here and is tried again; but a disk that fails
-// now must not be trusted with the next one.
+// flush folds the log into the file. Its commits are durable already, so a full
+// disk does no harm and is retried; but a disk that fails now must not be
+// trusted with the next commit.
 func (s *Store) flush() {
 	var busy, inLog, moved int
 	row := s.conn.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)")

@@ -12,7 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// What callers branch on.
+// Errors that callers branch on.
 var (
 	// ErrLocked: another process has the store open. It comes as a
 	// *LockedError.
@@ -28,7 +28,8 @@ var (
 	ErrNotFound = errors.New("no such job")
 )
 
-// LockedError says who has the store open. PID is 0 where that is not known.
+// LockedError says which process has the store open. PID is 0 if that is not
+// known.
 type LockedError struct {
 	Dir   string
 	PID   int
@@ -39,20 +40,20 @@ func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("%s is in use by another berth", e.Dir)
 	}
-	return fmt.Sprintf("%s is in use by process %d since %s", e.Dir, e.PID, e.Since.Format(time.DateTime))
+	return fmt.Sprintf("%s has been in use by process %d since %s", e.Dir, e.PID, e.Since.Format(time.DateTime))
 }
 
 // Unwrap lets errors.Is find ErrLocked.
 func (e *LockedError) Unwrap() error { return ErrLocked }
 
-// NewerSchemaError says that a later berth wrote this store.
+// NewerSchemaError means that a later berth wrote this store.
 type NewerSchemaError struct{ Found, Known int }
 
 func (e *NewerSchemaError) Error() string {
 	return fmt.Sprintf("the store was written by a newer berth (format %d, this one knows up to %d): upgrade berth, or use another directory", e.Found, e.Known)
 }
 
-// classify turns the driver's error into what callers branch on.
+// classify turns the driver's error into one that callers branch on.
 func (s *Store) classify(err error) error {
 	var driver *sqlite.Error
 	if !errors.As(err, &driver) {
@@ -62,9 +63,9 @@ func (s *Store) classify(err error) error {
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case sqlite3.SQLITE_IOERR:
-		// A quota that is used up and a shared-memory file that cannot grow
-		// both come as I/O errors. A failed sync never counts as such: the
-		// kernel may have dropped what it could not write.
+		// An exhausted quota and a shared-memory file that cannot grow are both
+		// reported as I/O errors. A failed sync never counts as that: the kernel
+		// may have dropped what it could not write.
 		if !syncFailed(driver.Code()) && s.diskFull() {
 			return fmt.Errorf("%w: %w", ErrFull, err)
 		}
@@ -79,8 +80,8 @@ func syncFailed(code int) bool {
 	return code == sqlite3.SQLITE_IOERR_FSYNC || code == sqlite3.SQLITE_IOERR_DIR_FSYNC
 }
 
-// diskFull asks the file system itself, by writing a little more than the
-// largest step by which SQLite's own files grow.
+// diskFull asks the file system, by writing a little more than the largest step
+// by which SQLite's files grow.
 func (s *Store) diskFull() bool {
 	file, err := os.CreateTemp(s.dir, "probe-")
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 // maxEvents is the most one call of EventsAfter returns.
 const maxEvents = 10_000
 
-// trimStep is how many events one transaction of TrimEvents deletes, so that
-// a commit never waits long behind it.
+// trimStep is how many events one transaction of TrimEvents deletes, so that no
+// commit waits long for it.
 const trimStep = 5_000
 
-// EventsAfter returns events in order, from the first with a number above
-// seq, at most limit of them and never more than 10,000.
+// EventsAfter returns events in order, from the first with a number above seq,
+// at most limit and never more than 10,000.
 func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 	found, err := s.reader.QueryContext(context.Background(),
 		"SELECT seq, at, kind, text, job, card FROM events WHERE seq > ? ORDER BY seq LIMIT ?", seq, min(max(limit, 0), maxEvents))
@@ -52,15 +52,15 @@ func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 	return events, nil
 }
 
-// LastEvent is the number of the newest event, trimmed ones included.
+// LastEvent is the number of the newest event, including deleted ones.
 func (s *Store) LastEvent() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastEvent, nil
 }
 
-// TrimEvents forgets the events up to and including that number. Their
-// numbers are not given out again.
+// TrimEvents deletes the events up to and including this number. Numbers are not
+// reused.
 func (s *Store) TrimEvents(through int64) error {
 	for {
 		deleted, err := s.trimSome(through)
@@ -87,14 +87,14 @@ func (s *Store) trimSome(through int64) (deleted int64, err error) {
 	})
 }
 
-// EventsOf returns what happened to one job since a time, oldest first, as far
-// as it is kept: the last limit of them. The jobs in the events are left out.
+// EventsOf returns the last limit events of one job since a time, oldest first,
+// without the job in them.
 func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, error) {
 	from, err := s.eventAt(since)
 	if err != nil {
 		return nil, fmt.Errorf("read events of job %s: %w", id, s.classify(err))
 	}
-	// A job begins with its id, so that none has to be read to be passed over.
+	// A job's JSON begins with its id, so no other has to be decoded.
 	found, err := s.reader.QueryContext(context.Background(),
 		"SELECT seq, at, kind, text FROM events WHERE seq >= ? AND job GLOB ? ORDER BY seq DESC LIMIT ?", from, `{"id":"`+id+`",*`, limit)
 	if err != nil {
@@ -115,10 +115,9 @@ func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, er
 	return events, found.Err()
 }
 
-// CardEvents returns what happened to the cards since a time, the newest first,
-// at most limit of them: to one card or to all of them, or where gpu is nil to
-// any. What is told of a job is left out: it repeats what happened for each job
-// that it concerns.
+// CardEvents returns the events of one card, or of any if gpu is nil, since a
+// time, newest first and at most limit. Events of a job are left out: they
+// repeat a card's event for each job on it.
 func (s *Store) CardEvents(since time.Time, limit int, gpu *int) ([]job.Event, error) {
 	from, err := s.eventAt(since)
 	if err != nil {
@@ -149,7 +148,7 @@ func (s *Store) CardEvents(since time.Time, limit int, gpu *int) ([]job.Event, e
 	return events, found.Err()
 }
 
-// decodeCard is nil for what is not about a card.
+// decodeCard is nil for events that are not about a card.
 func decodeCard(text sql.NullString) (*job.CardChange, error) {
 	if !text.Valid {
 		return nil, nil
@@ -158,8 +157,8 @@ func decodeCard(text sql.NullString) (*job.CardChange, error) {
 	return card, json.Unmarshal([]byte(text.String), card)
 }
 
-// eventAt is the number of the first event at a time or later, give or take
-// what a clock that was set has put out of order.
+// eventAt is the number of the first event at or after a time, apart from events
+// that a clock change put out of order.
 func (s *Store) eventAt(t time.Time) (int64, error) {
 	var low, high sql.NullInt64
 	row := s.reader.QueryRowContext(context.Background(), "SELECT min(seq), max(seq) + 1 FROM events")

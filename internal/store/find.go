@@ -10,22 +10,22 @@ import (
 	"berth/internal/job"
 )
 
-// live is the condition of jobs that are not over, as SQL.
+// live is the SQL condition for unfinished jobs.
 const live = "state IN ('queued', 'running', 'parked')"
 
-// EachLive is Each for the jobs that are not over.
+// EachLive is Each for unfinished jobs.
 func (s *Store) EachLive(fn func(*job.Job) error) error {
 	return s.each("SELECT "+readColumns+" FROM jobs WHERE "+live+" ORDER BY seq", nil, fn)
 }
 
-// Range is a span of ids, tasks of arrays included: 3 to 7 holds 5 and 5_2.
-// With Array it is one of that array's tasks.
+// Range is a range of ids, including tasks of arrays: 3 to 7 includes 5 and 5_2.
+// With Array it is a range of that array's tasks.
 type Range struct {
 	Array    string
 	From, To int64
 }
 
-// Filter says which jobs that are over are wanted. Empty parts do not narrow.
+// Filter selects ended jobs. Empty fields do not restrict.
 type Filter struct {
 	IDs        []string // these, and the tasks of arrays with these ids
 	Ranges     []Range  // or these; a few hundred at most
@@ -35,18 +35,18 @@ type Filter struct {
 	EndedSince time.Time
 	EndedUntil time.Time
 
-	Newest bool   // last ended first, else in the order of submission
-	After  Cursor // only what comes after this in that order
+	Newest bool   // last ended first; otherwise in order of submission
+	After  Cursor // only jobs after this in that order
 	Limit  int
 }
 
-// Cursor is a place in an order: the last job a reader has seen.
+// Cursor is a position in an order: the last job seen.
 type Cursor struct {
 	Seq   int64
 	Ended int64 // nanoseconds; for Newest
 }
 
-// Find lists jobs that are over.
+// Find lists ended jobs.
 func (s *Store) Find(f Filter) ([]*job.Job, error) {
 	where, args := f.where()
 	switch {
@@ -60,7 +60,7 @@ func (s *Store) Find(f Filter) ([]*job.Job, error) {
 	}
 	query := " FROM jobs WHERE " + where + " ORDER BY seq LIMIT ?"
 	if f.Newest {
-		// Only numbers are sorted, and only the rows of the page read whole.
+		// Only numbers are sorted; only the rows of the page are read in full.
 		const order = " ORDER BY ended_at DESC, seq DESC"
 		query = " FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE " + where + order + " LIMIT ?)" + order
 	}
@@ -73,8 +73,8 @@ func (s *Store) Find(f Filter) ([]*job.Job, error) {
 	return found, err
 }
 
-// EachOver calls fn with every job that is over and matches; the order and
-// the limit of the filter are not looked at.
+// EachOver calls fn with every ended job that matches, ignoring the filter's
+// order and limit.
 func (s *Store) EachOver(f Filter, fn func(*job.Job) error) error {
 	where, args := f.where()
 	return s.each("SELECT "+readColumns+" FROM jobs WHERE "+where, args, fn)
@@ -163,12 +163,12 @@ func (f *Filter) where() (string, []any) {
 	return strings.Join(parts, " AND "), args
 }
 
-// fewIDs is how many ids are looked up one by one. More are held against every
-// row: SQL bounds how many parts a condition has.
+// fewIDs is how many ids are looked up one by one. More are compared with every
+// row: SQL bounds the size of a condition.
 const fewIDs = 100
 
-// afterTasks is the character after "_": the tasks of array 17 lie between
-// "17_" and "17`".
+// afterTasks is the character after "_": the tasks of array 17 are between "17_"
+// and "17`".
 const afterTasks = "`"
 
 // whereIDs renders the ids and ranges.

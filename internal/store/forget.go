@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// awaited is the jobs that others which are not over wait for: how they ended
-// is still asked for.
+// awaited is the jobs that unfinished ones depend on: their outcome is still
+// needed.
 type awaited struct {
 	ids     string // as JSON
-	through int64  // jobs up to this number were asked
+	through int64  // jobs up to this number were considered
 }
 
-// awaitedBy is what the jobs wait for that fulfil a condition.
+// awaitedBy selects the dependencies of the jobs that meet a condition.
 const awaitedBy = "SELECT dependency.value ->> '$.job' AS id FROM jobs, json_each(jobs.spec, '$.after') AS dependency WHERE "
 
-// Forget deletes jobs that are over, ended before a time or are more than so
-// many of the newest, and for which no other waits; oldest first and at most
-// limit at a time. It returns their ids, and wants to be called again where
-// these are as many as the limit.
+// Forget deletes ended jobs that ended before a time or are not among the
+// newest, and that no other depends on; oldest first, at most limit at a time.
+// It returns their ids, and should be called again if there are limit of them.
 func (s *Store) Forget(before time.Time, keepNewest, limit int) (ids []string, err error) {
 	keep, err := s.findAwaited()
 	if err != nil {
@@ -52,8 +51,7 @@ func (s *Store) Forget(before time.Time, keepNewest, limit int) (ids []string, e
 	return ids, err
 }
 
-// findAwaited looks through the jobs once for all the steps of a run, and
-// without keeping commits waiting.
+// findAwaited scans the jobs once for all steps, without blocking commits.
 func (s *Store) findAwaited() (*awaited, error) {
 	s.mu.Lock()
 	known, through := s.awaited, s.lastSeq
@@ -73,8 +71,8 @@ func (s *Store) findAwaited() (*awaited, error) {
 	return known, nil
 }
 
-// forgettable lists what may go. Only jobs that came since can wait for more
-// than was found.
+// forgettable lists what may be deleted. Only jobs added since can have further
+// dependencies.
 func (s *Store) forgettable(ctx context.Context, before time.Time, keepNewest, limit int, keep *awaited) (ids []string, err error) {
 	rows, err := s.conn.QueryContext(ctx, `SELECT id FROM jobs WHERE NOT `+live+` AND (ended_at < ?1 OR seq <= coalesce(
 		(SELECT seq FROM jobs WHERE NOT `+live+` ORDER BY seq DESC LIMIT 1 OFFSET ?2), 0))

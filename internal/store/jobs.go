@@ -9,14 +9,14 @@ import (
 	"berth/internal/job"
 )
 
-// readColumns is what scanJob needs; the other columns repeat what spec and
-// rest hold.
+// readColumns is what scanJob needs; the other columns repeat what spec and rest
+// contain.
 const readColumns = "seq, id, key, user, state, outcome, rank, attempt, vram_mib, submitted_at, started_at, ended_at, command, spec, rest"
 
 const peakSQL = "SELECT max(peak_mib) FROM jobs WHERE command_hash = ? AND peak_mib > 0 AND outcome IN ('ok', 'oom')"
 
-// Each calls fn with every job, in the order of submission, and stops at its
-// first error. fn may commit.
+// Each calls fn with every job in order of submission, and stops at its first
+// error. fn may commit.
 func (s *Store) Each(fn func(*job.Job) error) error {
 	return s.each("SELECT "+readColumns+" FROM jobs ORDER BY seq", nil, fn)
 }
@@ -81,16 +81,16 @@ func scanJob(row interface{ Scan(...any) error }, specs specCache) (*job.Job, er
 	return j, nil
 }
 
-// LastSeq is the highest number any job ever had, deleted ones included.
+// LastSeq is the highest number any job ever had, including deleted ones.
 func (s *Store) LastSeq() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastSeq, nil
 }
 
-// PeakFor is the highest memory, in MiB on one card, that this same command
-// was measured at in a run that ended well or ran out of memory. Other ends
-// say nothing: a command that was stopped early had not reached its peak.
+// PeakFor is the highest memory, in MiB on one card, measured for this command
+// in an attempt that finished well or ran out of memory. Others were stopped
+// early and may not have reached their peak.
 func (s *Store) PeakFor(command string) (mib int64, ok bool, err error) {
 	var peak sql.NullInt64
 	row := s.lookup.QueryRowContext(context.Background(), peakSQL, hashCommand(command))

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process that was killed just as it started another leaves its lock to the
-// half-started one, until that becomes the program it is meant to be. A lock
-// whose holder is dead is therefore waited for, but not for ever: the number
-// in the file may be one that this process cannot see.
+// A process that was killed while it started another leaves its lock to the
+// half-started child until that calls exec. A lock whose holder is dead is
+// therefore waited for, but not forever: the pid in the file may be invisible to
+// this process.
 const (
 	heirWait = 2 * time.Second
 	heirPoll = 2 * time.Millisecond
 )
 
 // takeLock makes this process the only one with the store open. The kernel
-// drops the lock with the process, however it ends; what the file says is for
-// people.
+// releases the lock with the process, however it ends; the content of the file
+// is for people.
 func takeLock(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -42,8 +42,8 @@ func takeLock(dir string) (*os.File, error) {
 		file.Close()
 		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
 	}
-	// The line has one length, so that it is overwritten in place and needs
-	// no room on a full disk. If it cannot be written the lock holds anyway.
+	// The line has a fixed length, so that it is overwritten in place and needs
+	// no room on a full disk. If it cannot be written, the lock still holds.
 	_, _ = file.WriteAt(fmt.Appendf(nil, "%10d %19d\n", os.Getpid(), time.Now().UnixNano()), 0)
 	return file, nil
 }
@@ -60,16 +60,15 @@ func readHolder(dir string, file *os.File) *LockedError {
 	return holder
 }
 
-// alive reports whether the process that the file names is there. One that
-// has the lock and has not written its number yet is as good as not there: it
-// will have written it at the next look. So is one of which only the entry is
-// left: a process with many threads shows so while the last of them, and the
-// lock with them, are on their way out.
+// alive reports whether the process named in the file is alive. One that has not
+// written its number yet counts as dead: it will have written it at the next
+// look. So does one of which only a zombie is left, whose last threads are about
+// to release the lock.
 func (l *LockedError) alive() bool {
 	if l.PID <= 0 || errors.Is(unix.Kill(l.PID, 0), unix.ESRCH) {
 		return false
 	}
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", l.PID)) // it may be hidden, and is there all the same
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", l.PID)) // it may be hidden and still exist
 	state := stat[max(0, bytes.LastIndexByte(stat, ')')):]
 	return !bytes.HasPrefix(state, []byte(") Z"))
 }

@@ -7,8 +7,7 @@ import (
 	"fmt"
 )
 
-// Meta is the value under a key, or "" where none was set. Values are set
-// with a commit.
+// Meta is the value of a key, or "" if it was never set. Commits set values.
 func (s *Store) Meta(key string) (string, error) {
 	var value string
 	row := s.lookup.QueryRowContext(context.Background(), "SELECT value FROM meta WHERE key = ?", key)
@@ -22,9 +21,9 @@ func (s *Store) Meta(key string) (string, error) {
 	return value, nil
 }
 
-// Wipe forgets all jobs and events. Jobs are numbered from 1 again, so the
-// caller has to see to their old logs; events go on where they were, so that
-// none of before is mistaken for one of after. What Meta holds stays.
+// Wipe deletes all jobs and events. Jobs are numbered from 1 again, so the
+// caller must deal with their old logs; event numbers continue, so that old and
+// new events are not confused. Meta values stay.
 func (s *Store) Wipe() error {
 	_, err := s.change(func(ctx context.Context) (int64, error) {
 		for counter, value := range map[string]int64{counterSeq: 0, counterEvent: s.lastEvent} {
@@ -44,8 +43,8 @@ func (s *Store) Wipe() error {
 	return nil
 }
 
-// readCounters finds the highest numbers given out: the rows', or higher ones
-// whose rows are gone.
+// readCounters finds the highest numbers used, by rows that exist or were
+// deleted.
 func (s *Store) readCounters(ctx context.Context) error {
 	row := s.conn.QueryRowContext(ctx, `SELECT
 		max(coalesce((SELECT max(seq) FROM jobs), 0), coalesce((SELECT value FROM counters WHERE name = ?), 0)),

@@ -17,10 +17,10 @@ type batch struct {
 	err       error
 }
 
-// insertRows inserts n rows, many per statement where there are many: the
-// fixed cost of a statement is most of what a row costs. render appends the
-// columns of row i. Of a large number the rows are rendered ahead, so that
-// one core writes JSON while the other works in the database.
+// insertRows inserts n rows, many per statement, because most of the cost of a
+// row is the fixed cost of a statement. render appends the columns of row i. For
+// large numbers it runs ahead, so that one core encodes JSON while another works
+// in the database.
 func insertRows(ctx context.Context, one, many *sql.Stmt, n int, render func(args []any, i int) ([]any, error)) error {
 	next := func(at int) (batch, int) {
 		b, end := batch{statement: one}, at+1
@@ -59,7 +59,7 @@ func insertRows(ctx context.Context, one, many *sql.Stmt, n int, render func(arg
 			}
 		}
 	}()
-	// The rows are the caller's: nobody may read them once this returned.
+	// The rows belong to the caller: they may not be read after this returns.
 	defer func() {
 		close(stop)
 		for range ahead {
@@ -76,8 +76,8 @@ func insertRows(ctx context.Context, one, many *sql.Stmt, n int, render func(arg
 	return nil
 }
 
-// isNew reports whether a job stands as it was submitted, so that the
-// defaults of the other columns hold for it.
+// isNew reports whether a job is still as submitted, so that the other columns
+// have their defaults.
 func isNew(j *job.Job) bool {
 	r := restOf(j, false)
 	return j.State == job.Queued && j.Outcome == "" && j.Attempt.Number == 0 &&
@@ -94,7 +94,7 @@ func newArgs(args []any, j *job.Job, spec []byte) []any {
 // jobArgs appends every column of a job, in the order of jobColumns.
 func jobArgs(args []any, j *job.Job) ([]any, error) {
 	wide := !isText(j)
-	inside := j // what goes into JSON
+	inside := j // the version that goes into JSON
 	if wide {
 		inside = widened(j)
 	}

@@ -13,8 +13,8 @@ import (
 //go:embed schema/*.sql
 var schemaFiles embed.FS
 
-// migrations are the steps from an empty file to today's schema; step i takes
-// version i to i+1. A step that was released never changes.
+// migrations are the steps from an empty file to the current schema; step i
+// takes version i to i+1. A released step never changes.
 var migrations = func() []string {
 	names, err := fs.Glob(schemaFiles, "schema/*.sql")
 	if err != nil || len(names) == 0 {
@@ -31,8 +31,8 @@ var migrations = func() []string {
 	return steps
 }()
 
-// migrate brings the file to the last of the steps. An older store is copied
-// beside itself first, so that the berth that wrote it can be put back.
+// migrate brings the file to the last step. An older store is copied first, so
+// that the berth that wrote it can be used again.
 func migrate(ctx context.Context, conn *sql.Conn, path string, steps []string) error {
 	version, tables := 0, 0
 	row := conn.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version")
@@ -73,7 +73,7 @@ func migrateStep(ctx context.Context, conn *sql.Conn, step string, version int) 
 	return tx.Commit()
 }
 
-// backUp writes a copy under a temporary name first: a crash half way leaves
+// backUp first writes a copy under a temporary name: a crash half way leaves
 // nothing that looks like a backup.
 func backUp(ctx context.Context, conn *sql.Conn, target string) error {
 	partial := target + ".partial"

@@ -29,9 +29,9 @@ type statements struct {
 	all []*sql.Stmt
 }
 
-// The columns a row is inserted with: every one, or for a job that was only
-// just queued those that differ from the defaults. A column saved is time
-// saved; a large jobs file is many such rows.
+// The columns of an inserted row: all of them, or for a newly queued job those
+// that differ from the defaults. Fewer columns are faster, which matters for a
+// large jobs file.
 const (
 	jobColumns       = newColumns + ", state, outcome, attempt, peak_mib, started_at, ended_at, rest"
 	jobColumnCount   = newColumnCount + 7
@@ -41,15 +41,15 @@ const (
 	eventColumnCount = 6
 )
 
-// updateSQL leaves the id out of the changes, so that its index is not touched.
+// updateSQL does not change the id, so that its index is not touched.
 const updateSQL = `UPDATE OR ROLLBACK jobs SET key=?3, user=?4, rank=?5, vram_mib=?6, submitted_at=?7, command_hash=?8,
 	command=?9, spec=?10, state=?11, outcome=?12, attempt=?13, peak_mib=?14, started_at=?15, ended_at=?16, rest=?17
 	WHERE seq=?1 AND id=?2`
 
 func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 	var s statements
-	// OR ROLLBACK because a failed statement fails its whole transaction
-	// anyway: SQLite need not keep a journal to undo the statement alone.
+	// OR ROLLBACK because a failed statement fails its whole transaction anyway,
+	// so SQLite needs no journal to undo it alone.
 	insertJob := "INSERT OR ROLLBACK INTO jobs (" + jobColumns + ") VALUES "
 	insertNew := "INSERT OR ROLLBACK INTO jobs (" + newColumns + ") VALUES "
 	insertEvent := "INSERT OR ROLLBACK INTO events (" + eventColumns + ") VALUES "

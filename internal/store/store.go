@@ -11,16 +11,16 @@ import (
 	"sync"
 )
 
-// Bounds on what an open store costs.
+// Bounds on the cost of an open store.
 const (
-	busyMillis      = 5000     // how long a person with a SQLite shell may be in the way
+	busyMillis      = 5000     // how long to wait for a person with a SQLite shell
 	writerCacheKiB  = 4 << 10  // pages the one writer keeps
 	bulkCacheKiB    = 32 << 10 // pages it keeps during a commit of many rows
-	largeCommit     = 5000     // rows from which on a commit is such
+	largeCommit     = 5000     // the number of rows from which a commit counts as large
 	readerCacheKiB  = 512      // pages each reader keeps
 	maxReaders      = 4        // long reads at a time; more wait
 	maxLookups      = 2        // reads of one row at a time
-	walLimitBytes   = 16 << 20 // what a large commit may leave of the log behind
+	walLimitBytes   = 16 << 20 // the largest log that a commit may leave behind
 	alwaysCheckSize = 64 << 20 // a file up to this size is checked at every open
 )
 
@@ -31,24 +31,24 @@ type Store struct {
 	lock   *os.File
 	writer *sql.DB
 	reader *sql.DB   // for reads that may take long
-	lookup *sql.DB   // for reads of one row, which never wait behind those
+	lookup *sql.DB   // for reads of one row, which never wait for those
 	conn   *sql.Conn // the writer's only connection
 
 	mu           sync.Mutex // held by a commit
 	statements   statements
 	lastSeq      int64    // the highest number of any job, ever
-	lastEvent    int64    // the same of events
+	lastEvent    int64    // the highest number of any event, ever
 	sinceFlushed int      // rows written since the log was last folded into the file
-	broken       error    // why no more commits are taken
+	broken       error    // why no more commits are accepted
 	awaited      *awaited // while jobs are being forgotten
 	closed       bool
 }
 
 var errClosed = errors.New("store is closed")
 
-// Open opens the store in a directory and creates both where they are
-// missing. Another process that has it open is a *LockedError, a store of a
-// later berth a *NewerSchemaError, damage is errBroken.
+// Open opens the store in a directory and creates both if they are missing. It
+// returns a *LockedError if another process has it open, a *NewerSchemaError for
+// a store of a later berth, and errBroken for a damaged one.
 func Open(dir string) (*Store, error) {
 	s, err := open(dir, migrations)
 	if err != nil {
@@ -76,7 +76,7 @@ func open(dir string, steps []string) (*Store, error) {
 	return s, nil
 }
 
-// start opens the file under the lock that is already held.
+// start opens the file; the lock is already held.
 func (s *Store) start(steps []string) error {
 	ctx := context.Background()
 	check := s.needsCheck()
@@ -94,7 +94,7 @@ func (s *Store) start(steps []string) error {
 		return err
 	}
 	if mode != "wal" {
-		return fmt.Errorf("SQLite keeps to journal mode %s here, berth needs WAL", mode)
+		return fmt.Errorf("SQLite uses journal mode %s here, but berth needs WAL", mode)
 	}
 	if check {
 		if err := quickCheck(ctx, s.conn); err != nil {
@@ -120,12 +120,12 @@ func (s *Store) start(steps []string) error {
 	if s.statements, err = prepare(ctx, s.conn); err != nil {
 		return err
 	}
-	return syncPath(s.dir) // the file's own name must survive a power cut too
+	return syncPath(s.dir) // the directory entry must survive a power cut too
 }
 
-// needsCheck decides before anything is opened whether the file is looked
-// over. A large one is only if it was not closed in order, which its log
-// tells: SQLite removes it at the end.
+// needsCheck decides before anything is opened whether to check the file. A
+// large file is checked only if it was not closed properly, which shows in its
+// log: SQLite removes it on close.
 func (s *Store) needsCheck() bool {
 	file, err := os.Stat(s.path)
 	if err != nil || file.Size() == 0 {
@@ -146,24 +146,24 @@ func quickCheck(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// address names the file and the settings of a connection. The path is
-// escaped: a directory may be called anything.
+// address is the file and the settings of a connection. The path is escaped: a
+// directory may have any name.
 func (s *Store) address(cacheKiB int, pragmas ...string) string {
 	pragmas = append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB))
 	query := url.Values{"_pragma": pragmas, "_txlock": {"immediate"}, "_busy_timeout": {fmt.Sprint(busyMillis)}}
 	return "file:" + (&url.URL{Path: s.path}).EscapedPath() + "?" + query.Encode()
 }
 
-// Close ends the store and lets the next process have it.
+// Close closes the store, so that another process can open it.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.release()
 }
 
-// release gives back whatever start got as far as opening. A writer whose
-// disk failed stays open: closing would fold its log into the file and drop
-// the log, and a sync that failed once may wrongly succeed the second time.
+// release closes what start opened. A writer whose disk failed stays open:
+// closing would fold its log into the file and delete the log, and a sync that
+// failed once may wrongly succeed the second time.
 func (s *Store) release() error {
 	if s.closed {
 		return nil
@@ -189,8 +189,8 @@ func (s *Store) release() error {
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// makeDir creates the store's directory, closed to others because commands
-// and variables may hold secrets.
+// makeDir creates the store's directory, closed to other users because commands
+// and variables may contain secrets.
 func makeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -202,7 +202,7 @@ func makeDir(dir string) error {
 		return err
 	}
 	if err := syncPath(filepath.Dir(dir)); !errors.Is(err, os.ErrPermission) {
-		return err // a parent that may be written but not read cannot be synced
+		return err // a parent that is writable but not readable cannot be synced
 	}
 	return nil
 }
