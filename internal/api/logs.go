@@ -12,7 +12,7 @@ import (
 
 // The headers of a log. The last two are trailers: a log cut off by a crash of
 // the daemon has none, one that the daemon had to leave says stopping, and one
-// in pieces says where the next piece begins.
+// sent piece by piece says where the next piece begins.
 const (
 	headerLogAttempt = "Berth-Log-Attempt"
 	headerLogOffset  = "Berth-Log-Offset"

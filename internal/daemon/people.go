@@ -71,8 +71,8 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	user, err := d.users.ByUID(ctx, uid)
 	switch {
 	case err != nil && !d.opt.Places.Shared:
-		// As in a container without a passwd entry. The kernel's word is enough
-		// for the daemon's own user.
+		// As in a container without a passwd entry. The kernel's answer is
+		// enough for the daemon's own user.
 		user = site.User{Name: d.userName(uid), UID: uid}
 	case errors.Is(err, site.ErrUnknownUser):
 		return api.Caller{}, problem.Newf(problem.Forbidden, "", "there is no user with uid %d", uid)

@@ -125,8 +125,8 @@ func expire(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 	return removed, nil
 }
 
-// expired reports whether a directory belonged to a job and is no longer needed.
-// A number above the last one may be a job that is just being submitted.
+// expired reports whether a directory belonged to a job and can be removed. A
+// number above the last one may be a job that is just being submitted.
 func expired(now time.Time, cfg Config, m memory, name string, last int64) (bool, error) {
 	number, ok := jobNumber(name)
 	if !ok || number > last {

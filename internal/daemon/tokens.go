@@ -123,7 +123,7 @@ func (t *tokens) create(user string, uid int, name string, ttl time.Duration, no
 	}
 	switch {
 	case own >= tokensPerUser:
-		return api.Token{}, problem.Newf(problem.TooMuch, "revoke one that is no longer needed: berth token revoke", "%s already has %d tokens, the most per user", user, own)
+		return api.Token{}, problem.Newf(problem.TooMuch, "revoke one you do not need any more: berth token revoke", "%s already has %d tokens, the most per user", user, own)
 	case len(list) >= tokensInAll:
 		return api.Token{}, problem.Newf(problem.TooMuch, "ask an administrator to revoke some", "there are already %d tokens, the most for all users", len(list))
 	}

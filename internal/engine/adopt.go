@@ -142,7 +142,7 @@ func judgeAdopted(j *job.Job, r keep.Record) ruling {
 	if r.Signal != 0 {
 		how = job.Signalled(keep.SignalName(r.Signal))
 	}
-	return ruling{outcome: job.Lost, detail: fmt.Sprintf("adopted: the supervisor watching process %d was stopped (%s); the process is no longer accounted for", j.Spec.Adopt.PID, how)}
+	return ruling{outcome: job.Lost, detail: fmt.Sprintf("adopted: the supervisor watching process %d was stopped (%s); berth no longer accounts for the process", j.Spec.Adopt.PID, how)}
 }
 
 // watch turns an order into one that only watches: the job's cards and limits

@@ -132,7 +132,7 @@ func TestHowAnAdoptedProcessEnds(t *testing.T) {
 		{name: "a process that ended before the cancelling was heard of has ended", cancel: true, state: job.Failed, outcome: job.Lost,
 			detail: "adopted: process 4242 ended; berth cannot know its exit status"},
 		{name: "a watcher that was killed says so", record: keep.Record{Signal: 9}, state: job.Failed, outcome: job.Lost,
-			detail: "adopted: the supervisor watching process 4242 was stopped (signal:KILL); the process is no longer accounted for"},
+			detail: "adopted: the supervisor watching process 4242 was stopped (signal:KILL); berth no longer accounts for the process"},
 		{name: "a watcher that cannot be started is a failed launch", record: keep.Record{Launch: "no berth"}, state: job.Failed, outcome: job.Launch, detail: "no berth"},
 	}
 	for _, test := range tests {

@@ -161,7 +161,7 @@ func (s *attempts) held(now time.Time) []sched.Held {
 	cards := s.cards.list()
 	for _, a := range s.active {
 		h := s.hold(a.job, cards)
-		s.stands(now, a, &h)
+		s.rank(now, a, &h)
 		list = append(list, h)
 	}
 	return append(list, s.cards.heldByOthers()...)
@@ -183,8 +183,8 @@ func (s *attempts) holdings(now time.Time) []gpu.Holding {
 	return list
 }
 
-// stands fills in a running job's owner and rank in the order.
-func (s *attempts) stands(now time.Time, a *attempt, h *sched.Held) {
+// rank fills in a running job's owner and its rank in the order.
+func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
 	j := a.job
 	ran := max(0, now.Sub(j.StartedAt))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq

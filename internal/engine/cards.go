@@ -202,9 +202,9 @@ func (b *cardBook) device(uuid string) (gpu.Device, bool) {
 	return b.known[index], ok
 }
 
-// given is a card as a job is told of it. A process that opens the driver anew
-// does not count a lost card, so later numbers move up, while our reader keeps
-// the numbers it had. While a card is missing, no number is certain.
+// given is a card as its job sees it. A process that opens the driver anew does
+// not count a lost card, so later numbers move up, while our reader keeps the
+// numbers it had. While a card is missing, no number is certain.
 func (b *cardBook) given(uuid string) (gpu.Device, bool) {
 	d, ok := b.device(uuid)
 	for index := range b.known {

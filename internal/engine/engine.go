@@ -49,8 +49,8 @@ type Owners interface {
 	Local(pid int) (key string, ok bool)
 }
 
-// CardOf is a card as a job is told of it. Its index is -1 if the driver's
-// number is in doubt.
+// CardOf is a card as its job sees it. Its index is -1 if the driver's number is
+// in doubt.
 type CardOf func(uuid string) (gpu.Device, bool)
 
 // Config does not change while an engine lives.

@@ -44,7 +44,7 @@ func Code(id string) string {
 	return string(text[:])
 }
 
-// FromCode is the id that a code of any case stands for.
+// FromCode is the id for a code, in upper or lower case.
 func FromCode(word string) (id string, ok bool) {
 	code, index, isTask := strings.Cut(strings.ToUpper(word), "_")
 	if len(code) != codeLength || isTask && (index == "" || strings.Trim(index, "0123456789") != "") {
