@@ -235,7 +235,7 @@ func (r *roff) list(l *ast.List) {
 	}
 }
 
-// table is a list: each row's first cell, and below it the others by their titles.
+// table is a list, as entries makes one.
 func (r *roff) table(n *extast.Table) {
 	var titles []string
 	for row := n.FirstChild(); row != nil; row = row.NextSibling() {
@@ -260,7 +260,7 @@ func (r *roff) table(n *extast.Table) {
 			if said++; said > 1 {
 				r.line(".br")
 			}
-			if len(cells) > 2 && titles[i+1] != "" {
+			if i > 0 && titles[i+1] != "" {
 				cell = `\fI` + titles[i+1] + `:\fR ` + cell
 			}
 			r.text(cell)

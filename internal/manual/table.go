@@ -123,8 +123,8 @@ func (t *terminal) rule(widths []int, indent string) {
 	t.out.WriteString(indent + strings.Join(parts, strings.Repeat(" ", text.Gap)) + "\n")
 }
 
-// entries shows each row as its first cell and, below it, the others by their
-// titles.
+// entries shows each row as its first cell and, below it, the second, which
+// explains it, and the others by their titles.
 func (t *terminal) entries(rows [][]string, indent string) {
 	titles := rows[0]
 	for number, row := range rows[1:] {
@@ -133,7 +133,7 @@ func (t *terminal) entries(rows [][]string, indent string) {
 		}
 		t.wrapped(t.paint(row[0]), indent, indent+"  ")
 		for i, cell := range row[1:] {
-			if cell != "" && titles[i+1] != "" {
+			if i > 0 && cell != "" && titles[i+1] != "" {
 				cell = titles[i+1] + ": " + cell
 			}
 			if cell != "" {
