@@ -18,10 +18,10 @@ const (
 	milliwattsPW = 1000
 )
 
-// identity is what does not change about a card or a part.
+// identity is what does not change about a card or a MIG part.
 type identity struct {
 	uuid, name, busID string
-	minor             int // -1: not known
+	minor             int // -1: unknown
 	pci               address
 	part              *gpu.Part
 }
@@ -29,7 +29,7 @@ type identity struct {
 // address is where a card is on the bus.
 type address struct{ domain, bus, device uint32 }
 
-// reader reads one card. Whatever call finds it lost, lost is what it is.
+// reader reads one card. If any call reports it as lost, it counts as lost.
 type reader struct {
 	*driver
 	card   int
@@ -40,7 +40,7 @@ type reader struct {
 	turn   bool // its tiers are read as soon as they are due
 }
 
-// ok reports whether a call gave something, and minds a card that is lost.
+// ok reports whether a call succeeded, and notices a lost card.
 func (r *reader) ok(ret nvml.Return) bool {
 	if ret == nvml.ERROR_GPU_IS_LOST {
 		r.lost = true
@@ -48,8 +48,8 @@ func (r *reader) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// fault is the card as one that cannot be read. Which it is may be known from
-// before, unless that one answers under another number now.
+// fault is the card as one that cannot be read. Its identity may be known from
+// before, unless that card now answers under another number.
 func (r *reader) fault(text string) gpu.Fault {
 	uuid := r.uuid
 	if uuid == "" {
@@ -62,13 +62,12 @@ func (r *reader) fault(text string) gpu.Fault {
 	}
 	kind := gpu.FaultUnreadable
 	if r.lost {
-		kind, text = gpu.FaultLost, "has fallen off the bus ("+text+")" // people see it, and NVML's words say little
+		kind, text = gpu.FaultLost, "has fallen off the bus ("+text+")" // shown to users; NVML's own words say little
 	}
 	return gpu.Fault{Index: r.card, UUID: uuid, Kind: kind, Text: text}
 }
 
-// identify finds out which card this is; the rest of what does not change is
-// read once.
+// identify finds out which card this is; what does not change is read once.
 func (r *reader) identify() (identity, error) {
 	uuid, ret := r.handle.GetUUID()
 	if !r.ok(ret) {
@@ -93,20 +92,20 @@ func (r *reader) identify() (identity, error) {
 		}
 	}
 	if r.lost {
-		return identity{}, errors.New("the card was lost while it was read")
+		return identity{}, errors.New("the GPU was lost while it was read")
 	}
 	r.remember(id)
 	return id, nil
 }
 
 func (d *driver) remember(id identity) {
-	if len(d.known) >= maxKnown { // layouts of parts that came and went
+	if len(d.known) >= maxKnown { // MIG layouts that came and went
 		clear(d.known)
 	}
 	d.known[id.uuid] = id
 }
 
-// text is a string of C's.
+// text is a C string.
 func text(chars []int8) string {
 	var out strings.Builder
 	for _, c := range chars {
@@ -118,7 +117,7 @@ func text(chars []int8) string {
 	return out.String()
 }
 
-// read is everything about a whole card.
+// read reads everything about a whole card.
 func (r *reader) read(id identity) (gpu.Device, error) {
 	device := gpu.Unknown(r.card, id.uuid, id.name)
 	device.BusID, device.Minor = id.busID, id.minor
@@ -134,13 +133,13 @@ func (r *reader) read(id identity) (gpu.Device, error) {
 	device.Condition = r.condition()
 	r.readProcesses(r.handle, &device)
 	if r.lost {
-		return device, errors.New("the card was lost while it was read")
+		return device, errors.New("the GPU was lost while it was read")
 	}
 	return device, nil
 }
 
-// memory is what is in use on a card or part, in bytes. The first version of
-// the call counts what the driver reserves as used.
+// memory is the use of a card or part in bytes. The first version of the call
+// counts the driver's reserve as used.
 func (d *driver) memory(handle nvml.Device) (total, reserved, used uint64, ret nvml.Return) {
 	if d.has[memoryV2] {
 		memory, ret := handle.GetMemoryInfo_v2()
@@ -179,7 +178,7 @@ func (r *reader) readCondition() gpu.Condition {
 			condition.RowsPending, condition.RowsFailed = pending, failure
 		}
 	}
-	// Cards before Ampere retire pages instead, at the next reset too.
+	// Cards before Ampere retire pages instead, also at the next reset.
 	if condition.RemappedRows < 0 && r.has[retiredPages] {
 		if pending, ret := r.handle.GetRetiredPagesPendingStatus(); r.ok(ret) {
 			condition.RowsPending = pending == nvml.FEATURE_ENABLED
@@ -204,8 +203,8 @@ func recoveryField() []nvml.FieldValue {
 	return []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 }
 
-// readRecovery is what the driver asks for to get the card well; empty where it
-// does not say.
+// readRecovery is the action the driver asks for to repair the card; "" if it
+// reports none.
 func (r *reader) readRecovery() string {
 	if !r.has[fieldValues] {
 		return ""

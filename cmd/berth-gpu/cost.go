@@ -16,8 +16,8 @@ import (
 const (
 	costCalls    = 200
 	maxCostCalls = 10000
-	// The samples are those of a minute, so that what is read once a minute is
-	// in them, at the pace at which a job that starts is looked at.
+	// One minute of samples at the pace used for a starting job, so that values
+	// read once a minute are included.
 	costSamples = 600
 	costPace    = 100 * time.Millisecond
 )
@@ -27,35 +27,35 @@ type costOptions struct {
 	json        bool
 }
 
-// costs are what looking at the cards takes, each an average.
+// costs are the average costs of reading the cards.
 type costs struct {
 	Cards  int        `json:"cards"`
 	Calls  []callCost `json:"calls"`
 	Sample sampleCost `json:"sample"`
 }
 
-// callCost is that of one call about one card.
+// callCost is the cost of one call about one card.
 type callCost struct {
 	What    string        `json:"what"`
 	Call    string        `json:"call"`
-	Every   time.Duration `json:"every_ns"` // how often it is made at most; 0: in each sample
+	Every   time.Duration `json:"every_ns"` // the shortest time between two calls; 0: in each sample
 	Wall    time.Duration `json:"wall_ns"`
 	CPU     time.Duration `json:"cpu_ns"`
-	Refused string        `json:"refused,omitempty"` // what NVML said instead of answering
+	Refused string        `json:"refused,omitempty"` // NVML's answer if the call failed
 }
 
-// sampleCost is that of a sample of all cards, request and reply included.
+// sampleCost is the cost of a sample of all cards, with request and reply.
 type sampleCost struct {
 	Samples int           `json:"samples"`
 	Every   time.Duration `json:"every_ns"`
 	Wall    time.Duration `json:"wall_ns"`
 	CPU     time.Duration `json:"cpu_ns"`
 	CardCPU time.Duration `json:"card_cpu_ns"`
-	// AllCPU is of a sample that reads everything, such as the first.
+	// AllCPU is for a sample that reads everything, such as the first.
 	AllCPU time.Duration `json:"all_cpu_ns"`
 }
 
-// cost measures what looking at the cards takes, and prints it.
+// cost measures and prints the costs.
 func cost(library nvml.Interface, out, errs io.Writer, options costOptions, patience time.Duration) int {
 	var found costs
 	err := patiently(library, options.only, patience, func(d *driver, step func()) (err error) {
@@ -84,7 +84,7 @@ func measure(d *driver, calls int, step func()) (costs, error) {
 	}
 	found := costs{Cards: len(d.lastReads)}
 	if found.Cards == 0 {
-		return found, errors.New("there is no card that can be read")
+		return found, errors.New("no readable GPU")
 	}
 	var err error
 	if found.Sample, err = measureSamples(d, calls, step); err != nil {
@@ -95,9 +95,9 @@ func measure(d *driver, calls int, step func()) (costs, error) {
 	return found, nil
 }
 
-// measureSamples takes samples as berth asks for them. Waiting for each would
-// take a minute and tell the same, so the time that the tiers see runs faster;
-// it ends at the present, because NVML knows of no utilisation later than that.
+// measureSamples takes samples as berth requests them. In real time that would
+// take a minute for the same result, so the tiers see a faster clock; it ends
+// at the present, because NVML knows no utilisation after that.
 func measureSamples(d *driver, calls int, step func()) (sampleCost, error) {
 	s := &server{driver: d, out: io.Discard, started: true, ticker: time.NewTicker(time.Hour)}
 	defer s.ticker.Stop()
@@ -112,7 +112,7 @@ func measureSamples(d *driver, calls int, step func()) (sampleCost, error) {
 		step()
 	}
 	_, all := repeat(calls, func() {
-		clear(d.lastReads) // everything is read anew
+		clear(d.lastReads) // everything is read again
 		take()
 	})
 	at := time.Now().Add(-(costSamples + 1) * costPace)
@@ -126,8 +126,8 @@ func measureSamples(d *driver, calls int, step func()) (sampleCost, error) {
 	return sampleCost{Samples: costSamples, Every: costPace, Wall: wall, CPU: cpu, AllCPU: all}, failed
 }
 
-// measureCalls makes each call by itself, about one card after the other. Cards
-// in parts are left out: their calls are those of whole ones, about each part.
+// measureCalls makes each call by itself, for one card after the other.
+// Partitioned cards are skipped: their calls are the same, for each part.
 func measureCalls(d *driver, calls int, step func()) []callCost {
 	var found []callCost
 	cards := wholeCards(d)
@@ -151,7 +151,7 @@ func measureCalls(d *driver, calls int, step func()) []callCost {
 	return found
 }
 
-// wholeCards are those that were read and are not in parts.
+// wholeCards are the cards that were read and are not partitioned.
 func wholeCards(d *driver) []*look {
 	var cards []*look
 	for uuid, l := range d.watch.looks {
@@ -162,7 +162,7 @@ func wholeCards(d *driver) []*look {
 	return cards
 }
 
-// repeat does something so many times, and gives the average of one.
+// repeat does something that many times and returns the averages.
 func repeat(times int, do func()) (wall, cpu time.Duration) {
 	began, used := time.Now(), cpuTime()
 	for range times {
@@ -185,7 +185,7 @@ func (c costs) print(out io.Writer) error {
 		return err
 	}
 	s := c.Sample
-	_, err := fmt.Fprintf(out, "sample: %.3f ms of CPU a card, %.3f ms for all %d, ten times a second; %.3f ms where everything is read\n",
+	_, err := fmt.Fprintf(out, "sample: %.3f ms of CPU per GPU, %.3f ms for all %d, ten times a second; %.3f ms if everything is read\n",
 		milliseconds(s.CardCPU), milliseconds(s.CPU), c.Cards, milliseconds(s.AllCPU))
 	return err
 }

@@ -88,7 +88,7 @@ func TestCostsAreATableForPeople(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "sample: ") || !strings.Contains(last, "ms of CPU a card, ") || !strings.Contains(last, " for all 2, ten times a second") {
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "sample: ") || !strings.Contains(last, "ms of CPU per GPU, ") || !strings.Contains(last, " for all 2, ten times a second") {
 		t.Errorf("the last line is %q", last)
 	}
 }
@@ -96,7 +96,7 @@ func TestCostsAreATableForPeople(t *testing.T) {
 func TestWithoutACardNothingIsMeasured(t *testing.T) {
 	box := fakenvml.New(t, fakenvml.H100(0))
 	box.Lose(0)
-	if out, errs, status := runCost(t, box); out != "" || errs != "berth-gpu: there is no card that can be read\n" || status != exitFailed {
+	if out, errs, status := runCost(t, box); out != "" || errs != "berth-gpu: no readable GPU\n" || status != exitFailed {
 		t.Errorf("%q, %q, exit status %d", out, errs, status)
 	}
 	box.FailInit(9)
@@ -117,7 +117,7 @@ func TestMeasuringGivesUpOnADriverThatHangs(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	status := cost(d.driver.nvml, &out, &errs, costOptions{only: allCards, calls: 1}, 2*time.Second)
-	if status != exitFailed || out.Len() > 0 || errs.String() != "berth-gpu: the driver does not answer about card 1\n" {
+	if status != exitFailed || out.Len() > 0 || errs.String() != "berth-gpu: the driver does not answer about GPU 1\n" {
 		t.Errorf("%q, %q, exit status %d", out.String(), errs.String(), status)
 	}
 }

@@ -15,23 +15,23 @@ import (
 
 const (
 	allCards = -1
-	maxCards = 100 // berth's numbers of parts begin there
+	maxCards = 100 // berth's numbers for MIG parts begin there
 	maxKnown = 1024
 )
 
-// driver holds NVML. One goroutine calls it.
+// driver holds NVML. Only one goroutine calls it.
 type driver struct {
 	nvml  nvml.Interface
 	page  page
-	only  int // the one card to look at, or allCards
+	only  int // the only card to read, or allCards
 	has   [symbolCount]bool
 	clock func() time.Time
-	caps  string    // where the driver lists what opens its parts
-	now   time.Time // of the sample under way
+	caps  string    // where the driver lists the capability devices of its MIG parts
+	now   time.Time // of the sample in progress
 
 	known  map[string]identity // by UUID
-	byCard map[int]string      // the UUID that each driver index had last
-	parts  map[string][]string // the UUIDs of a card's parts by their place, by its own
+	byCard map[int]string      // the last UUID of each driver index
+	parts  map[string][]string // the UUIDs of a card's MIG parts by position, by the card's UUID
 	links  links
 	events events
 	watch  watch
@@ -48,8 +48,8 @@ func newDriver(library nvml.Interface, page page, only int) *driver {
 	}
 }
 
-// failed is the error of a call. nvml.SUCCESS is an error value that is not
-// nil, so no return of NVML's is ever used as one but through here.
+// failed is the error of a call. nvml.SUCCESS is a non-nil error value, so
+// every return value of NVML goes through here.
 func failed(ret nvml.Return) error {
 	if ret == nvml.SUCCESS {
 		return nil
@@ -57,14 +57,14 @@ func failed(ret nvml.Return) error {
 	return errors.New(ret.Error())
 }
 
-// start takes hold of NVML. Nothing else may be called before it succeeded.
+// start initialises NVML. Nothing else may be called before it has succeeded.
 func (d *driver) start() error {
 	d.page.system()
 	defer d.page.idle()
 	switch ret := d.nvml.Init(); ret {
 	case nvml.SUCCESS:
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return errors.New("start NVML: libnvidia-ml.so.1 cannot be loaded: there is no NVIDIA driver here, or it is not in the library path")
+		return errors.New("start NVML: cannot load libnvidia-ml.so.1: the NVIDIA driver is missing, or not in the library path")
 	default:
 		return fmt.Errorf("start NVML: %w", failed(ret))
 	}
@@ -72,7 +72,7 @@ func (d *driver) start() error {
 	return nil
 }
 
-// stop lets go of NVML.
+// stop shuts NVML down.
 func (d *driver) stop() {
 	d.events.stop()
 	d.page.system()
@@ -80,18 +80,18 @@ func (d *driver) stop() {
 	_ = failed(d.nvml.Shutdown()) // the process ends either way
 }
 
-// count is how many cards the driver numbers.
+// count is the number of cards the driver lists.
 func (d *driver) count() (int, error) {
 	d.page.system()
 	defer d.page.idle()
 	count, ret := d.nvml.DeviceGetCount()
 	if err := failed(ret); err != nil {
-		return 0, fmt.Errorf("count the cards: %w", err)
+		return 0, fmt.Errorf("count GPUs: %w", err)
 	}
 	return min(count, maxCards), nil
 }
 
-// cards are the driver indices to look at.
+// cards are the driver indices to read.
 func (d *driver) cards(count int, skip []int) []int {
 	var cards []int
 	for i := range count {
@@ -102,7 +102,7 @@ func (d *driver) cards(count int, skip []int) []int {
 	return cards
 }
 
-// sample reads all cards but those to skip.
+// sample reads all cards except those to skip.
 func (d *driver) sample(skip []int) (*gpu.Sample, error) {
 	count, err := d.count()
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *driver) sample(skip []int) (*gpu.Sample, error) {
 	d.now = d.clock()
 	d.takeTurns()
 	s := &gpu.Sample{At: d.now, Devices: make([]gpu.Device, 0, len(cards))}
-	// What comes from here on waits for the next sample: with an Xid comes the
+	// Events from here on wait for the next sample: an Xid is reported with the
 	// card's health after it.
 	s.Xids, s.Problems = d.events.take()
 	defer d.page.idle()
@@ -132,7 +132,7 @@ func (d *driver) sample(skip []int) (*gpu.Sample, error) {
 	return s, nil
 }
 
-// sampleCard reads one card, or its parts where it has some, into a sample.
+// sampleCard reads one card, or its MIG parts, into a sample.
 func (d *driver) sampleCard(card int, s *gpu.Sample) {
 	handle, ret := d.nvml.DeviceGetHandleByIndex(card)
 	r := reader{driver: d, card: card, handle: handle}

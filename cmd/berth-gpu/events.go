@@ -14,35 +14,34 @@ import (
 )
 
 const (
-	eventWaitMS  = 250 // how long a wait for events takes at most, and with it a stop
+	eventWaitMS  = 250 // the longest wait for events, which also delays a stop
 	eventStop    = 400 * time.Millisecond
-	eventRetry   = time.Second // after a wait that failed
+	eventRetry   = time.Second // after a failed wait
 	maxXids      = 256         // kept until the next sample
 	maxEventSets = 32          // batches of cards that appeared
 )
 
-// wantedEvents are those that say something about a card's health.
+// wantedEvents are the events about a card's health.
 const wantedEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError | nvml.EventTypeDramRetirementFailure |
 	nvml.EventTypeFatalPoisonError | nvml.EventTypeGpuUnavailableError | nvml.EventTypeGpuRecoveryAction
 
-// otherEvents are events without a number of their own, as the Xid that stands
-// for the same.
+// otherEvents maps events without a code to the Xid with the same meaning.
 var otherEvents = map[uint64]gpu.Xid{
 	nvml.EventTypeDoubleBitEccError:     {Code: 48, Text: "NVML event: double bit ECC error"},
 	nvml.EventTypeDramRetirementFailure: {Code: 64, Text: "NVML event: a row or page could not be retired"},
 	nvml.EventTypeFatalPoisonError:      {Code: 95, Text: "NVML event: fatal poison error"},
-	nvml.EventTypeGpuUnavailableError:   {Code: 0, Text: "NVML event: the card is unavailable"},
+	nvml.EventTypeGpuUnavailableError:   {Code: 0, Text: "NVML event: the GPU is unavailable"},
 	nvml.EventTypeGpuRecoveryAction:     {Code: 154, Text: "NVML event: the recovery action has changed"},
 }
 
-// place is what an event says it is about. Parts have no events of their own,
-// so an event on a partitioned card names the bus only.
+// place is the card of an event. MIG parts have no events of their own, so an
+// event on a partitioned card has only the bus id.
 type place struct{ uuid, busID string }
 
-// events collects what the driver reports by itself. Each batch of cards has a
-// set and a goroutine of its own, which may hang without holding up a sample.
+// events collects the driver's events. Each batch of cards has a set and a
+// goroutine of its own, which may hang without delaying a sample.
 type events struct {
-	registered map[string]bool // by UUID; the goroutine that calls NVML only
+	registered map[string]bool // by UUID; used only by the goroutine that calls NVML
 	pending    map[nvml.Device]place
 	set        nvml.EventSet
 	sets       int
@@ -54,12 +53,13 @@ type events struct {
 	dropped int
 }
 
-// supported reports whether this driver has events at all.
+// supportsEvents reports whether this driver has events at all.
 func (d *driver) supportsEvents() bool {
 	return d.has[eventSets] && d.has[eventTypes] && d.has[eventRegister] && d.has[eventWait]
 }
 
-// register has a card report, once. The caller's page names it.
+// register subscribes to a card's events, once. The caller's page names the
+// card.
 func (e *events) register(d *driver, handle nvml.Device, id identity, partitioned bool) {
 	if e.registered[id.uuid] || !d.supportsEvents() || e.sets >= maxEventSets {
 		return
@@ -89,7 +89,7 @@ func (e *events) register(d *driver, handle nvml.Device, id identity, partitione
 	e.pending[handle] = where
 }
 
-// listen starts to wait for what was registered since the last time.
+// listen starts to wait for the cards registered since the last call.
 func (e *events) listen(library nvml.Interface) (listening bool) {
 	if e.set != nil && len(e.pending) > 0 {
 		e.sets++
@@ -100,8 +100,8 @@ func (e *events) listen(library nvml.Interface) (listening bool) {
 	return e.sets > 0
 }
 
-// wait takes in the events of one set. It makes no call about a card: which one
-// it was is known from the registration.
+// wait takes in the events of one set. It makes no call about a card: the
+// registration says which one it was.
 func (e *events) wait(library nvml.Interface, set nvml.EventSet, places map[nvml.Device]place) {
 	defer e.waiters.Done()
 	for {
@@ -111,7 +111,7 @@ func (e *events) wait(library nvml.Interface, set nvml.EventSet, places map[nvml
 		case nvml.SUCCESS:
 			e.add(data, places[data.Device])
 		case nvml.ERROR_TIMEOUT:
-		default: // a lost card fails every wait: come back, but do not spin
+		default: // a lost card fails every wait: try again, but do not spin
 			retry = eventRetry
 		}
 		select {
@@ -132,7 +132,7 @@ func (e *events) add(data nvml.EventData, where place) {
 	defer e.mu.Unlock()
 	for _, had := range e.xids {
 		if other && had.Code == xid.Code && had.UUID == xid.UUID && had.BusID == xid.BusID {
-			return // the driver tells some errors in both ways
+			return // the driver reports some errors in both ways
 		}
 	}
 	if len(e.xids) == maxXids {
@@ -142,20 +142,19 @@ func (e *events) add(data nvml.EventData, where place) {
 	e.xids = append(e.xids, xid)
 }
 
-// take gives what came since the last sample.
+// take returns what came since the last sample.
 func (e *events) take() (xids []gpu.Xid, problems []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	xids = e.xids
 	if e.dropped > 0 {
-		problems = append(problems, fmt.Sprintf("%d events of the driver came at once and were dropped", e.dropped))
+		problems = append(problems, fmt.Sprintf("%d driver events were dropped because too many came at once", e.dropped))
 	}
 	e.xids, e.dropped = nil, 0
 	return xids, problems
 }
 
-// stop ends the waits, so that NVML is not shut down under them; one that hangs
-// is left behind.
+// stop ends the waits before NVML is shut down; one that hangs is abandoned.
 func (e *events) stop() {
 	if e.ending == nil {
 		return
@@ -169,7 +168,8 @@ func (e *events) stop() {
 	}
 }
 
-// kernelBusID writes "00000000:3B:00.0" as the kernel's log does: "0000:3b:00".
+// kernelBusID converts "00000000:3B:00.0" to the form of the kernel log:
+// "0000:3b:00".
 func kernelBusID(busID string) string {
 	domain, rest, found := strings.Cut(strings.ToLower(busID), ":")
 	if !found {

@@ -11,12 +11,12 @@ import (
 	"berth/internal/gpu"
 )
 
-var errNoLimits = errors.New("this driver has no memory limits")
+var errNoLimits = errors.New("this driver does not support memory limits")
 
-// cgroupRoot is a cgroup that exists wherever memory limits could.
+// cgroupRoot is a cgroup that exists wherever memory limits can work.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// facts are what is known about the driver. Cards to skip are not asked.
+// facts describe the driver. Cards to skip are not asked.
 func (d *driver) facts(skip []int) (gpu.Facts, error) {
 	facts := d.systemFacts()
 	count, err := d.count()
@@ -31,10 +31,10 @@ func (d *driver) facts(skip []int) (gpu.Facts, error) {
 	}
 	facts.Events = d.events.listen(d.nvml)
 	if !facts.Events {
-		facts.Notes = append(facts.Notes, "no card reports Xids through NVML")
+		facts.Notes = append(facts.Notes, "no GPU reports Xids through NVML")
 	}
 	if !d.has[memoryV2] {
-		facts.Notes = append(facts.Notes, "this driver does not tell its own reserve from what is used")
+		facts.Notes = append(facts.Notes, "this driver counts its own reserve as used memory")
 	}
 	return facts, nil
 }
@@ -61,8 +61,8 @@ func (d *driver) systemFacts() gpu.Facts {
 	return facts
 }
 
-// cardFacts adds what one card says. A card that cannot be read says nothing:
-// the sample will tell.
+// cardFacts adds what one card reports. An unreadable card adds nothing: it
+// shows up in the sample.
 func (d *driver) cardFacts(card int, facts *gpu.Facts) {
 	handle, ret := d.nvml.DeviceGetHandleByIndex(card)
 	if ret != nvml.SUCCESS {
@@ -85,10 +85,10 @@ func (d *driver) cardFacts(card int, facts *gpu.Facts) {
 	}
 }
 
-// limit holds a cgroup to an amount of a card's memory.
+// limit limits the memory of a cgroup on a card.
 func (d *driver) limit(l *gpu.MemoryLimit, skip []int) error {
 	if l == nil || l.Cgroup == "" || l.UUID == "" || l.SoftMiB < 0 || l.HardMiB < 0 {
-		return errors.New("a limit needs a cgroup, a card's UUID and sizes")
+		return errors.New("expected a cgroup, the UUID of a GPU and sizes")
 	}
 	if !d.has[setLimits] {
 		return errNoLimits
@@ -120,5 +120,5 @@ func (d *driver) limit(l *gpu.MemoryLimit, skip []int) error {
 			return fmt.Errorf("limit %s on card %d: %w", l.Cgroup, card, failed(ret))
 		}
 	}
-	return fmt.Errorf("limit %s: no card %s", l.Cgroup, l.UUID)
+	return fmt.Errorf("limit %s: no GPU %s", l.Cgroup, l.UUID)
 }

@@ -110,7 +110,7 @@ func TestThePageNamesTheCardThatHangs(t *testing.T) {
 			func(h *helper) int { h.in.Close(); return h.ended() }},
 		{"so hard that SIGTERM does not help, and the end of its input ends it", func(b *fakenvml.Box) { b.HangHard(1) }, gpu.HelperSample, 2,
 			func(h *helper) int { h.terminate(); h.in.Close(); return h.ended() }},
-		{"when NVML starts, which is no card's fault", func(b *fakenvml.Box) { b.HangInit(true) }, gpu.HelperHello, pageSystem,
+		{"when NVML starts, which is not about one card", func(b *fakenvml.Box) { b.HangInit(true) }, gpu.HelperHello, pageSystem,
 			func(h *helper) int { h.terminate(); return h.ended() }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -282,9 +282,9 @@ func TestMemoryLimitsAreSetWhereTheDriverHasThem(t *testing.T) {
 		want  string
 	}{
 		{"more than the card has", func(l *gpu.MemoryLimit) { l.HardMiB = 1 << 20 }, "Invalid Argument"},
-		{"a card that is not there", func(l *gpu.MemoryLimit) { l.UUID = "GPU-x" }, "no card GPU-x"},
-		{"no cgroup", func(l *gpu.MemoryLimit) { l.Cgroup = "" }, "needs a cgroup"},
-		{"less than nothing", func(l *gpu.MemoryLimit) { l.SoftMiB = -1 }, "needs a cgroup"},
+		{"a card that is not there", func(l *gpu.MemoryLimit) { l.UUID = "GPU-x" }, "no GPU GPU-x"},
+		{"no cgroup", func(l *gpu.MemoryLimit) { l.Cgroup = "" }, "expected a cgroup"},
+		{"less than nothing", func(l *gpu.MemoryLimit) { l.SoftMiB = -1 }, "expected a cgroup"},
 		{"a card that cannot", func(*gpu.MemoryLimit) { box.Change(1, func(c *fakenvml.Card) { c.Limits = -1 }) }, errNoLimits.Error()},
 	} {
 		t.Run(row.name, func(t *testing.T) {

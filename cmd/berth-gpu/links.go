@@ -8,8 +8,9 @@ import (
 	"berth/internal/gpu"
 )
 
-// links are what leaves each card, by UUID. Asking for them is the dearest part
-// of a look: they are taken to be as they were until the card's settings are read.
+// links are the NVLinks of each card, by UUID. Reading them is the most
+// expensive part of a sample, so they are cached until the card's settings are
+// read again.
 type links struct {
 	count int
 	cards map[string]ends
@@ -21,7 +22,7 @@ type ends struct {
 	switches int
 }
 
-// addLinks says between which cards of a sample there are NVLinks, and how many.
+// addLinks adds the number of NVLinks between the cards of a sample.
 func (d *driver) addLinks(count int, s *gpu.Sample) {
 	if !d.has[linkState] || !d.has[linkRemote] {
 		return
@@ -44,8 +45,8 @@ func (d *driver) addLinks(count int, s *gpu.Sample) {
 	}
 }
 
-// between are the links of one card to the others. Where both have links to
-// switches, they reach one another over as many as the one with fewer has.
+// between are the links of one card to the others. If both have links to
+// switches, the one with fewer determines their number.
 func (d *driver) between(devices []gpu.Device, i int) map[int]int {
 	from, is := d.links.cards[devices[i].UUID]
 	if !is || len(from.cards) == 0 && from.switches == 0 {

@@ -1,10 +1,10 @@
 //go:build cgo
 
-// Command berth-gpu reads the cards through NVML for berth, in a process of its
-// own that may hang or die in the driver without harm. berth starts it and
-// talks to it over its standard input and output; docs/studies/gpu-helper.md is the
-// contract. It knows no job, decides nothing, changes nothing but memory limits
-// that it is told to set, and does not outlive its input.
+// Command berth-gpu reads the cards through NVML for berth, in a process of
+// its own that may hang or die in the driver without harm. berth starts it and
+// talks to it over its standard input and output; docs/studies/gpu-helper.md
+// is the contract. It knows no jobs, decides nothing, changes nothing except
+// the memory limits it is asked to set, and does not outlive its input.
 package main
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-const usage = `berth-gpu reads NVIDIA cards through NVML. berth starts it; by hand it is of
-use to see what NVML says.
+const usage = `berth-gpu reads NVIDIA GPUs through NVML. berth starts it; run it by hand to see
+what NVML reports.
 
 Usage:
   berth-gpu once [-only N]    print one sample as JSON
   berth-gpu cost [-only N] [-n CALLS] [-json]
-                              measure what looking at the cards costs
-  berth-gpu serve [-only N]   answer requests on standard input, one JSON object a line
+                              measure the cost of reading the GPUs
+  berth-gpu serve [-only N]   answer requests on standard input, one JSON object per line
   berth-gpu version
 
-  -only N    look at no card but the driver's number N
-  -n CALLS   how often each call is made, from 1 to 10000 (default 200)
+  -only N    read only the GPU with the driver's number N
+  -n CALLS   how often to make each call, from 1 to 10000 (default 200)
   -json      print the costs as JSON
 
 Example:
@@ -38,8 +38,8 @@ Example:
   berth-gpu cost -n 1000
   echo '{"id":1,"do":"hello"}' | berth-gpu serve
 
-Exit status: 0, 1 when NVML could not be read (once, cost), 2 for a wrong command line
-or request, 3 when NVML did not start (serve).
+Exit status: 0 on success, 1 if NVML could not be read (once, cost), 2 for a bad
+command line or request, 3 if NVML did not start (serve).
 `
 
 // The exit statuses.
@@ -49,14 +49,14 @@ const (
 	exitNoNVML = 3
 )
 
-// version is set when it is built for a release.
+// version is set at build time for a release.
 var version = "dev"
 
 func main() {
-	// One goroutine calls NVML and one waits for events: more threads would
-	// only cost memory.
+	// One goroutine calls NVML and one waits for events; more threads would
+	// only use memory.
 	runtime.GOMAXPROCS(2)
-	// A library that aborts is no fault of ours: its last words are enough.
+	// If the library aborts, its own message is enough.
 	debug.SetTraceback("none")
 	os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
@@ -84,9 +84,9 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 	case flags.NArg() > 0:
 		return wrong(errs, fmt.Sprintf("unexpected argument %q", flags.Arg(0)))
 	case *only < allCards:
-		return wrong(errs, fmt.Sprintf("-only %d: cards are numbered from 0", *only))
+		return wrong(errs, fmt.Sprintf("-only: expected a GPU number from 0 on, found %d", *only))
 	case costs.calls < 1 || costs.calls > maxCostCalls:
-		return wrong(errs, fmt.Sprintf("-n %d: from 1 to %d calls", costs.calls, maxCostCalls))
+		return wrong(errs, fmt.Sprintf("-n: expected 1 to %d calls, found %d", maxCostCalls, costs.calls))
 	}
 	switch word {
 	case "serve":
@@ -100,7 +100,7 @@ func command(args []string, in io.Reader, out, errs io.Writer) int {
 		fmt.Fprintln(out, "berth-gpu", buildVersion())
 		return 0
 	case "":
-		return wrong(errs, "say what to do")
+		return wrong(errs, "expected a command")
 	}
 	return wrong(errs, fmt.Sprintf("unknown command %q", word))
 }

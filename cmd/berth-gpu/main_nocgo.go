@@ -1,7 +1,7 @@
 //go:build !cgo
 
-// Command berth-gpu reads the cards through NVML for berth. This build of it
-// cannot: NVML needs cgo.
+// Command berth-gpu reads the cards through NVML for berth. This build cannot:
+// NVML needs cgo.
 package main
 
 import (
@@ -10,6 +10,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "berth-gpu: built without NVML: build it with a C compiler and CGO_ENABLED=1")
+	fmt.Fprintln(os.Stderr, "berth-gpu: built without NVML; build it with a C compiler and CGO_ENABLED=1")
 	os.Exit(2)
 }

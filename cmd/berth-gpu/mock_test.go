@@ -233,7 +233,7 @@ func TestABugIsAnsweredAndEndsIt(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &reply); err != nil || strings.Count(out.String(), "\n") != 1 {
 		t.Fatalf("it wrote %q: %v", out.String(), err)
 	}
-	if reply.ID != 7 || !strings.HasPrefix(reply.Error, "a bug in berth-gpu: ") {
+	if reply.ID != 7 || !strings.HasPrefix(reply.Error, "bug in berth-gpu: ") {
 		t.Errorf("reply %+v", reply)
 	}
 }
@@ -246,7 +246,7 @@ func TestOnceGivesUpOnADriverThatHangs(t *testing.T) {
 	}{
 		{"about a card", func(box *mocks.Server, ever chan struct{}) {
 			box.Devices[3].(*mocks.Device).GetUUIDFunc = func() (string, nvml.Return) { <-ever; return "", nvml.ERROR_GPU_IS_LOST }
-		}, "berth-gpu: the driver does not answer about card 3\n"},
+		}, "berth-gpu: the driver does not answer about GPU 3\n"},
 		{"about none", func(box *mocks.Server, ever chan struct{}) {
 			box.InitFunc = func() nvml.Return { <-ever; return nvml.ERROR_UNKNOWN }
 		}, "berth-gpu: the driver does not answer\n"},
@@ -278,7 +278,7 @@ func TestEventsAreKeptUpToABound(t *testing.T) {
 		e.add(nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: uint64(code)}, where)
 	}
 	xids, problems := e.take()
-	if len(xids) != maxXids || xids[0].Code != 3 || xids[maxXids-1].Code != maxXids+2 || len(problems) != 1 || !strings.HasPrefix(problems[0], "3 events") {
+	if len(xids) != maxXids || xids[0].Code != 3 || xids[maxXids-1].Code != maxXids+2 || len(problems) != 1 || !strings.HasPrefix(problems[0], "3 driver events") {
 		t.Errorf("%d Xids from %d, problems %q", len(xids), xids[0].Code, problems)
 	}
 	if xids, problems := e.take(); xids != nil || problems != nil {

@@ -13,7 +13,7 @@ import (
 	"berth/internal/gpu"
 )
 
-// oncePatience is how long a person waits for a driver that may hang.
+// oncePatience is how long `berth-gpu once` waits for a driver that may hang.
 const oncePatience = 10 * time.Second
 
 // onceLook is what once prints.
@@ -45,15 +45,15 @@ func once(library nvml.Interface, out, errs io.Writer, only int, patience time.D
 	return 0
 }
 
-// patiently does work with a driver that may hang: then it is left behind. Each
-// step that work says it has made begins the wait anew.
+// patiently works with a driver that may hang, and abandons it then. Each step
+// that work reports restarts the wait.
 func patiently(library nvml.Interface, only int, patience time.Duration, work func(d *driver, step func()) error) error {
 	page := page{word: new(uint32)}
 	done, steps := make(chan error, 1), make(chan struct{}, 1)
 	step := func() {
 		select {
 		case steps <- struct{}{}:
-		default: // one that nobody has seen yet is enough
+		default: // one unread step is enough
 		}
 	}
 	go func() {
@@ -81,14 +81,14 @@ func patiently(library nvml.Interface, only int, patience time.Duration, work fu
 	}
 }
 
-// hasChosen sees that the card that somebody asked for by its number is there.
+// hasChosen checks that the requested card exists.
 func (d *driver) hasChosen() error {
 	if d.only == allCards {
 		return nil
 	}
 	count, err := d.count()
 	if err == nil && d.only >= count {
-		err = fmt.Errorf("there is no card %d: the driver has %d, numbered from 0", d.only, count)
+		err = fmt.Errorf("no GPU %d: the driver has %d, numbered from 0", d.only, count)
 	}
 	return err
 }
@@ -97,5 +97,5 @@ func about(word uint32) string {
 	if word == pageIdle || word == pageSystem {
 		return ""
 	}
-	return fmt.Sprintf(" about card %d", word-1)
+	return fmt.Sprintf(" about GPU %d", word-1)
 }

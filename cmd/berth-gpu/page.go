@@ -11,17 +11,17 @@ import (
 const (
 	pageDescriptor = 3
 	pageIdle       = 0
-	pageSystem     = 0xffffffff // a call that is about no card
+	pageSystem     = 0xffffffff // a call that is not about one card
 	pageBytes      = 4
 )
 
-// page says which card NVML is being called about, to whoever waits for an
-// answer that does not come.
+// page shows which card NVML is being called about, in case the answer never
+// comes.
 type page struct{ word *uint32 }
 
-// openPage maps the page that berth hands down. Started by hand there is none:
-// then the word is nobody's but ours. The descriptor may be any file that a
-// shell left open, so it must be memory that has no name.
+// openPage maps the page that berth passes. When started by hand, there is
+// none, and the word is private. The descriptor may be any file that a shell
+// left open, so it must be memory without a name.
 func openPage() page {
 	private := page{word: new(uint32)}
 	var is syscall.Stat_t
@@ -38,14 +38,14 @@ func openPage() page {
 	return page{word: (*uint32)(unsafe.Pointer(&memory[0]))}
 }
 
-// about says that the calls which follow are about a card, by driver index.
+// about marks the following calls as being about a card, by driver index.
 func (p page) about(card int) { atomic.StoreUint32(p.word, uint32(card)+1) }
 
-// system says that they are about none.
+// system marks them as not being about one card.
 func (p page) system() { atomic.StoreUint32(p.word, pageSystem) }
 
-// idle says that there are none.
+// idle marks that there are none.
 func (p page) idle() { atomic.StoreUint32(p.word, pageIdle) }
 
-// now is the word, for a person who waits in vain.
+// now is the current word.
 func (p page) now() uint32 { return atomic.LoadUint32(p.word) }

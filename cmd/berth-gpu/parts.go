@@ -15,11 +15,11 @@ import (
 	"berth/internal/gpu"
 )
 
-// maxParts bounds the places of a card that are asked for a part.
+// maxParts bounds the positions of a card that are checked for a part.
 const maxParts = 16
 
 // partitioned reports whether the card is in MIG mode. Then its parts are
-// devices, and it is none.
+// devices, and the card itself is not.
 func (r *reader) partitioned() bool {
 	if r.due(layout) {
 		r.last.partitioned = false
@@ -31,14 +31,15 @@ func (r *reader) partitioned() bool {
 	return r.last.partitioned
 }
 
-// sampleParts reads the parts of a card. Its layout is somebody else's to change.
+// sampleParts reads the parts of a card. An administrator may change the
+// layout at any time.
 func (r *reader) sampleParts(card identity, s *gpu.Sample) {
 	places, ret := r.handle.GetMaxMigDeviceCount()
 	if !r.ok(ret) {
 		s.Faults = append(s.Faults, r.faults(fmt.Sprintf("count the parts: %v", failed(ret)))...)
 		return
 	}
-	// Of the card itself nothing else is told.
+	// Nothing else is reported about the card itself.
 	r.last.at = [tierCount]time.Time{health: r.last.at[health], layout: r.last.at[layout]}
 	condition := r.condition()
 	before, faults := len(s.Devices)+len(s.Faults), len(s.Faults)
@@ -64,12 +65,12 @@ func (r *reader) sampleParts(card identity, s *gpu.Sample) {
 	r.parts[card.uuid] = parts
 	r.last.read = !r.lost && len(s.Faults) == faults
 	if len(s.Devices)+len(s.Faults) == before {
-		s.Problems = append(s.Problems, fmt.Sprintf("card %d is partitioned (MIG) and has no parts", r.card))
+		s.Problems = append(s.Problems, fmt.Sprintf("GPU %d is partitioned (MIG) and has no parts", r.card))
 	}
 }
 
-// faults are those of a whole card: of each of its parts, where those are what
-// berth knows.
+// faults are those of a whole card, or of each of its parts if berth knows
+// those.
 func (r *reader) faults(text string) []gpu.Fault {
 	whole := r.fault(text)
 	var faults []gpu.Fault
@@ -90,8 +91,8 @@ func (r *reader) partFault(n int, uuid, text string) gpu.Fault {
 	return fault
 }
 
-// readPart is everything about one part. Parts have no utilisation, and their
-// senses are the card's.
+// readPart reads everything about one part. Parts have no utilisation;
+// temperature and power are the card's.
 func (r *reader) readPart(card identity, n int, handle nvml.Device) (gpu.Device, error) {
 	index := gpu.PartIndex(r.card, n)
 	uuid, ret := handle.GetUUID()
@@ -115,7 +116,7 @@ func (r *reader) readPart(card identity, n int, handle nvml.Device) (gpu.Device,
 	return device, nil
 }
 
-// identifyPart finds out what does not change about a part.
+// identifyPart reads what does not change about a part.
 func (r *reader) identifyPart(card identity, uuid string, handle nvml.Device) identity {
 	profile := r.profile(handle)
 	part := &gpu.Part{Profile: profile}
@@ -127,8 +128,8 @@ func (r *reader) identifyPart(card identity, uuid string, handle nvml.Device) id
 	return identity{uuid: uuid, name: strings.TrimSpace(card.name + " MIG " + profile), busID: card.busID, minor: card.minor, part: part}
 }
 
-// profile is a part's kind. Drivers say it in the name; where one does not, it
-// follows from the size.
+// profile is the MIG profile of a part. Drivers report it in the name;
+// otherwise it follows from the size.
 func (r *reader) profile(handle nvml.Device) string {
 	if name, ret := handle.GetName(); r.ok(ret) {
 		if _, profile, found := strings.Cut(name, " MIG "); found {
@@ -149,8 +150,8 @@ func (r *reader) profile(handle nvml.Device) string {
 	return profile
 }
 
-// capMinors are the minors of /dev/nvidia-caps that open a part: that of its
-// GPU instance and that of its compute instance. Nil where either is not known.
+// capMinors are the minors of /dev/nvidia-caps that open a part: those of its
+// GPU instance and its compute instance. Nil if either is unknown.
 func (d *driver) capMinors(minor, gpuInstance, computeInstance int) []int {
 	instance := filepath.Join(d.caps, fmt.Sprintf("gpu%d", minor), "mig", fmt.Sprintf("gi%d", gpuInstance))
 	var minors []int

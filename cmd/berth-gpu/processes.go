@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	notAvailable = ^uint64(0) // NVML's word for memory that it does not tell
+	notAvailable = ^uint64(0) // NVML's value for unknown memory
 	// utilisationWindow is how old a process's utilisation may be; the driver
 	// takes a few samples a second.
 	utilisationWindow = 2 * time.Second
 )
 
-// readProcesses lists what runs on a card or part.
+// readProcesses lists the processes on a card or part.
 func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
 	processes, ret := r.boundedProcesses(handle)
 	if !r.ok(ret) {
@@ -33,9 +33,9 @@ func (r *reader) readProcesses(handle nvml.Device, device *gpu.Device) {
 	device.Processes, device.ProcessesKnown = processes, true
 }
 
-// boundedProcesses is what runs on a card whose driver may never be content with
-// the room it is given: go-nvml doubles it until the number overflows and it
-// panics. Such a card does not tell its processes, and the others go on.
+// boundedProcesses guards against a driver that is never content with the
+// buffer it gets: go-nvml doubles it until the number overflows and it panics.
+// Such a card reports no processes, and the others are read.
 func (d *driver) boundedProcesses(handle nvml.Device) (processes []gpu.Process, ret nvml.Return) {
 	defer func() {
 		var overflow runtime.Error
@@ -49,8 +49,8 @@ func (d *driver) boundedProcesses(handle nvml.Device) (processes []gpu.Process, 
 	return d.processes(handle)
 }
 
-// processes merges the driver's three lists, by pid. Only that of computing
-// processes must be there.
+// processes merges the driver's three lists, by pid. Only the list of compute
+// processes is required.
 func (d *driver) processes(handle nvml.Device) ([]gpu.Process, nvml.Return) {
 	if !d.has[computeList] {
 		return nil, nvml.ERROR_NOT_SUPPORTED
@@ -74,8 +74,8 @@ func (d *driver) processes(handle nvml.Device) ([]gpu.Process, nvml.Return) {
 	return processes, nvml.SUCCESS
 }
 
-// merge adds a list. A process that draws and computes is one that computes;
-// each list then tells the same memory.
+// merge adds a list. A process that draws and computes counts as computing;
+// each list then has the same memory.
 func merge(processes []gpu.Process, infos []nvml.ProcessInfo, graphics bool) []gpu.Process {
 	for _, info := range infos {
 		used := int64(-1)
@@ -92,8 +92,8 @@ func merge(processes []gpu.Process, infos []nvml.ProcessInfo, graphics bool) []g
 	return processes
 }
 
-// readShares asks for each process's latest utilisation. One that the driver has
-// no sample of did nothing.
+// readShares asks for each process's latest utilisation. A process without a
+// sample did nothing.
 func (r *reader) readShares(processes []gpu.Process) map[int]float64 {
 	samples, ret := r.handle.GetProcessUtilization(r.utilisationSince())
 	if !r.ok(ret) && ret != nvml.ERROR_NOT_FOUND {
@@ -112,8 +112,7 @@ func (r *reader) readShares(processes []gpu.Process) map[int]float64 {
 	return shares
 }
 
-// utilisationSince is since when a process's utilisation counts, as NVML tells
-// the time.
+// utilisationSince is the start of the utilisation window, in NVML's time.
 func (d *driver) utilisationSince() uint64 {
 	return uint64(d.now.Add(-utilisationWindow).UnixMicro())
 }

@@ -8,17 +8,18 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// question is a call that samples make about a card, for measuring it alone.
+// question is a call that samples make about a card, so that it can be
+// measured alone.
 type question struct {
 	what  string
 	every time.Duration // 0: in each sample
-	call  symbol        // unless always is given
+	call  symbol        // unless always is set
 	// always is the name of a call that every driver has.
 	always string
 	ask    func(d *driver, card int, handle nvml.Device) nvml.Return
 }
 
-// name is that of the call in this driver's library; empty: it has none.
+// name is that of the call in this driver's library; "" if it has none.
 func (q question) name(d *driver) string {
 	if q.always != "" {
 		return q.always
@@ -34,7 +35,7 @@ func (q question) name(d *driver) string {
 	return ""
 }
 
-// ask is a question whose answer is thrown away.
+// ask is a question whose answer is discarded.
 func ask[T any](call func(nvml.Device) (T, nvml.Return)) func(*driver, int, nvml.Device) nvml.Return {
 	return func(_ *driver, _ int, handle nvml.Device) nvml.Return {
 		_, ret := call(handle)
@@ -52,7 +53,7 @@ func eccOf(kind nvml.MemoryErrorType) func(nvml.Device) (uint64, nvml.Return) {
 	}
 }
 
-// questions are all that a sample asks about a whole card that it knows.
+// questions are all the calls of a sample about a known whole card.
 var questions = []question{
 	{what: "handle", always: "nvmlDeviceGetHandleByIndex_v2", ask: func(d *driver, card int, _ nvml.Device) nvml.Return {
 		_, ret := d.nvml.DeviceGetHandleByIndex(card)

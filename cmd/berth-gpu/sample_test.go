@@ -101,7 +101,7 @@ func TestOlderDriversAreReadAsFarAsTheyGo(t *testing.T) {
 	}{
 		{"without the second memory call the reserve counts as used", fakenvml.MemoryV2, func(d *gpu.Device, f *gpu.Facts) {
 			d.ReservedMiB, d.UsedMiB = 0, d.UsedMiB+551
-			f.Notes = []string{"this driver does not tell its own reserve from what is used"}
+			f.Notes = []string{"this driver counts its own reserve as used memory"}
 		}},
 		{"without the third process list the second is taken", fakenvml.ProcessesV3, func(*gpu.Device, *gpu.Facts) {}},
 		{"without both the first list is taken, and MPS clients are in it", slices.Concat(fakenvml.ProcessesV2, fakenvml.ProcessesV3), func(*gpu.Device, *gpu.Facts) {}},
@@ -122,7 +122,7 @@ func TestOlderDriversAreReadAsFarAsTheyGo(t *testing.T) {
 				bare.Condition.Recovery = gpu.RecoveryNone
 				*d = bare
 				f.CUDA, f.Persistence, f.Events = "", nil, false
-				f.Notes = []string{"no card reports Xids through NVML"}
+				f.Notes = []string{"no GPU reports Xids through NVML"}
 			},
 		},
 	} {
@@ -165,7 +165,7 @@ func TestPartsAreDevicesAndTheirCardIsNone(t *testing.T) {
 	if !reflect.DeepEqual(s.Devices[2], want) {
 		t.Errorf("part\n%+v\nwant\n%+v", s.Devices[2], want)
 	}
-	if !slices.Equal(s.Problems, []string{"card 2 is partitioned (MIG) and has no parts"}) {
+	if !slices.Equal(s.Problems, []string{"GPU 2 is partitioned (MIG) and has no parts"}) {
 		t.Errorf("problems %q", s.Problems)
 	}
 	box.Lose(1)

@@ -21,12 +21,12 @@ import (
 
 const (
 	maxRequest = 1 << 20 // bytes of a line
-	// leaveTime is how long letting go of NVML may take: whoever ended the
-	// input waits a second before it sends a signal.
+	// leaveTime bounds shutting NVML down: berth waits a second after closing
+	// the input before it sends a signal.
 	leaveTime = 800 * time.Millisecond
 )
 
-// server answers requests, one after the other.
+// server answers requests one by one.
 type server struct {
 	driver  *driver
 	out     io.Writer
@@ -35,9 +35,9 @@ type server struct {
 	until   time.Time    // when the watch ends
 }
 
-// serve answers until its input ends or it is told to go.
+// serve answers until its input ends or it is asked to stop.
 func serve(in io.Reader, out io.Writer, only int) int {
-	signal.Ignore(syscall.SIGPIPE) // an output that nobody reads ends it properly too
+	signal.Ignore(syscall.SIGPIPE) // a closed output ends it properly, too
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
 	gone := make(chan struct{})
@@ -94,7 +94,7 @@ type request struct {
 	err  error
 }
 
-// readLines gives the lines of the input, and closes gone when it ends.
+// readLines returns the lines of the input, and closes gone when it ends.
 func readLines(in io.Reader, gone chan<- struct{}) <-chan request {
 	lines := make(chan request)
 	go func() {
@@ -108,23 +108,23 @@ func readLines(in io.Reader, gone chan<- struct{}) <-chan request {
 			}
 		}
 		if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-			lines <- request{err: fmt.Errorf("a request of more than %d bytes", maxRequest)}
+			lines <- request{err: fmt.Errorf("expected a request of at most %d bytes", maxRequest)}
 		}
 	}()
 	return lines
 }
 
-// goOn is no exit status: there are more requests to come.
+// goOn means that more requests follow, instead of an exit status.
 const goOn = -1
 
-// answer does what a line asks for. A panic of ours becomes an answer too, and
-// the end: what NVML made of it is not known.
+// answer carries out a request. A panic becomes an answer, too, and ends the
+// process: the state of NVML is then unknown.
 func (s *server) answer(line request) (reply gpu.HelperReply, status int) {
 	var ask gpu.HelperRequest
 	defer func() {
 		if bug := recover(); bug != nil {
 			fmt.Fprintf(os.Stderr, "berth-gpu: %v\n%s", bug, debug.Stack())
-			reply, status = gpu.HelperReply{ID: ask.ID, Error: fmt.Sprintf("a bug in berth-gpu: %v", bug)}, exitFailed
+			reply, status = gpu.HelperReply{ID: ask.ID, Error: fmt.Sprintf("bug in berth-gpu: %v", bug)}, exitFailed
 		}
 	}()
 	if line.err != nil {
@@ -168,7 +168,7 @@ func (s *server) do(ask gpu.HelperRequest, reply *gpu.HelperReply) error {
 	return fmt.Errorf("unknown request %q", ask.Do)
 }
 
-// watchFor begins, renews or ends the watch: every sample says anew.
+// watchFor starts, renews or ends the watch, as every sample request says.
 func (s *server) watchFor(every, length time.Duration) {
 	if every <= 0 {
 		s.ticker.Stop()

@@ -187,7 +187,7 @@ func TestOncePrintsWhatThereIs(t *testing.T) {
 	if out, _, _ := run("-only", "1"); strings.Contains(out, uuid(0)) || !strings.Contains(out, uuid(1)) {
 		t.Errorf("only card 1: %s", out)
 	}
-	if out, errs, status := run("-only", "2"); out != "" || errs != "berth-gpu: there is no card 2: the driver has 2, numbered from 0\n" || status != exitFailed {
+	if out, errs, status := run("-only", "2"); out != "" || errs != "berth-gpu: no GPU 2: the driver has 2, numbered from 0\n" || status != exitFailed {
 		t.Errorf("%q, %q, exit status %d", out, errs, status)
 	}
 	box.FailInit(9)
@@ -206,12 +206,12 @@ func TestTheCommandLine(t *testing.T) {
 		{"help is help", []string{"-h"}, "Example:\n  berth-gpu once", "", 0},
 		{"help on a command too", []string{"serve", "-h"}, "Exit status: 0", "", 0},
 		{"the version is told", []string{"version"}, "berth-gpu ", "", 0},
-		{"nothing is too little", nil, "", "say what to do\nhint: berth-gpu -h", exitUsage},
+		{"nothing is too little", nil, "", "expected a command\nhint: berth-gpu -h", exitUsage},
 		{"an unknown word is named", []string{"dance"}, "", `unknown command "dance"`, exitUsage},
 		{"an unknown flag is named", []string{"once", "-all"}, "", "-all", exitUsage},
-		{"a card below zero is none", []string{"once", "-only", "-2"}, "", "-only -2: cards are numbered from 0", exitUsage},
-		{"nothing is too few calls", []string{"cost", "-n", "0"}, "", "-n 0: from 1 to 10000 calls", exitUsage},
-		{"a million calls are too many", []string{"cost", "-n", "1000000"}, "", "from 1 to 10000 calls", exitUsage},
+		{"a negative number is refused", []string{"once", "-only", "-2"}, "", "-only: expected a GPU number from 0 on, found -2", exitUsage},
+		{"nothing is too few calls", []string{"cost", "-n", "0"}, "", "-n: expected 1 to 10000 calls, found 0", exitUsage},
+		{"a million calls are too many", []string{"cost", "-n", "1000000"}, "", "expected 1 to 10000 calls", exitUsage},
 		{"only cost takes a number of calls", []string{"once", "-n", "5"}, "", "-n", exitUsage},
 		{"help tells of costs", []string{"cost", "-h"}, "berth-gpu cost -n 1000", "", 0},
 		{"what is left over is named", []string{"once", "again"}, "", `unexpected argument "again"`, exitUsage},

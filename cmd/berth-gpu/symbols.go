@@ -5,8 +5,7 @@ package main
 import "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 // symbol is a call that an older driver may lack. go-nvml ends the whole
-// process when one that is missing is called, so none is before has says that
-// it is there.
+// process when a missing one is called, so has is checked before each call.
 type symbol int
 
 const (
@@ -44,8 +43,8 @@ const (
 	symbolCount
 )
 
-// symbolNames are the names of each, newest first: one of them will do, as
-// go-nvml takes the newest that is there.
+// symbolNames are the names of each call, newest first. One of them is enough,
+// as go-nvml uses the newest that exists.
 var symbolNames = [symbolCount][]string{
 	memoryV2:           {"nvmlDeviceGetMemoryInfo_v2"},
 	minorNumber:        {"nvmlDeviceGetMinorNumber"},
@@ -80,7 +79,7 @@ var symbolNames = [symbolCount][]string{
 	cudaVersion:        {"nvmlSystemGetCudaDriverVersion"},
 }
 
-// lookUp finds what this driver has.
+// lookUp finds the calls that this driver has.
 func lookUp(library nvml.Interface) (has [symbolCount]bool) {
 	for symbol, names := range symbolNames {
 		for _, name := range names {

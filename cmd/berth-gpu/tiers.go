@@ -13,49 +13,49 @@ import (
 
 // Memory, processes and utilisation cost microseconds, and are read in every
 // sample. Everything else goes to the card's firmware and costs hundreds each,
-// so it is read in tiers, each as often as somebody needs it. In between, what
-// was read last is told again.
+// so it is read in tiers, each as often as needed. In between, the last values
+// are repeated.
 type tier int
 
 const (
-	senses   tier = iota // what people look at
-	health               // what the driver says about itself
+	senses   tier = iota // for display: temperature, power, clocks
+	health               // the driver's own report on it
 	shares               // the utilisation of each process
-	layout               // whether it is in parts, which nobody changes while it is in use
+	layout               // whether it is partitioned, which cannot change while it is in use
 	settings             // what hardly ever changes: the power limit, the links
 	tierCount
 )
 
-// newcomerWait is how long a process that the last reading of shares does not
-// know waits for the next: one call costs as much as all others together.
+// newcomerWait is how long a process that is missing from the last reading of
+// shares waits for the next: that call costs as much as all others together.
 const newcomerWait = 2 * time.Second
 
-// idlersWait is the same where nobody is known to work on a card that does.
+// idlersWait is the same if a card is busy and no known process is.
 const idlersWait = 5 * time.Second
 
-// ageLimits say how old the values of a tier may be before they are read anew.
+// ageLimits say how old the values of a tier may get.
 var ageLimits = [tierCount]time.Duration{senses: 2 * time.Second, health: 5 * time.Second, shares: 15 * time.Second, layout: 5 * time.Second, settings: time.Minute}
 
-// lateFactor is by how much values may be over their age before they are read
-// whatever else a sample has to read.
+// lateFactor is how far values may exceed their age before they are read in
+// any sample.
 const lateFactor = 2
 
-// lastRead is what was read about a card, at some time or other.
+// lastRead are the last values read of a card.
 type lastRead struct {
 	card int                  // the driver's number
-	at   [tierCount]time.Time // the zero time: never
-	read bool                 // in the sample under way, without a fault
-	busy bool                 // it had processes, of which there are shares
+	at   [tierCount]time.Time // zero: never
+	read bool                 // in the sample in progress, without a fault
+	busy bool                 // it had processes, which have shares
 
 	tempC, powerW, powerLimitW float64
 	smClockMHz, memClockMHz    int
 	condition                  gpu.Condition
 	partitioned                bool
-	shares                     map[int]float64 // by pid; nil: not known
+	shares                     map[int]float64 // by pid; nil: unknown
 }
 
-// recall finds what was read about the reader's card. An Xid on it says that
-// its health may have changed.
+// recall finds the last values of the reader's card. After an Xid, its health
+// is read again.
 func (r *reader) recall(id identity, xids []gpu.Xid) {
 	r.last = r.lastReads[id.uuid]
 	if r.last == nil {
@@ -71,7 +71,7 @@ func (r *reader) recall(id identity, xids []gpu.Xid) {
 	r.turn = r.card == r.nextTurn
 }
 
-// due reports whether a tier is to be read now, and notes that it is.
+// due reports whether a tier has to be read now, and notes that it is.
 func (r *reader) due(t tier) bool {
 	age := r.now.Sub(r.last.at[t])
 	if !r.last.at[t].IsZero() && age >= 0 && age <= lateFactor*ageLimits[t] && (!r.turn || age < ageLimits[t]) {
@@ -82,9 +82,9 @@ func (r *reader) due(t tier) bool {
 }
 
 // takeTurns finds the one card whose tiers are read in this sample as soon as
-// they are due, so that the cost is spread: that which is the most behind.
+// they are due, which spreads the cost: the card that is most behind.
 func (d *driver) takeTurns() {
-	d.nextTurn = maxCards // nobody's
+	d.nextTurn = maxCards // no card's
 	most := 1.0
 	for _, last := range d.lastReads {
 		behind := last.behind(d.now)
@@ -94,20 +94,20 @@ func (d *driver) takeTurns() {
 	}
 }
 
-// behind is how old the values of a card are: of the tier that is the most
-// over its limit, as a multiple of it.
+// behind is the age of a card's values: of the tier that most exceeds its
+// limit, as a multiple of it.
 func (l *lastRead) behind(now time.Time) float64 {
 	most := 0.0
 	for t, at := range l.at {
-		if !at.IsZero() && (tier(t) != shares || l.busy) { // what was never read is read anyway
+		if !at.IsZero() && (tier(t) != shares || l.busy) { // what was never read is read in any case
 			most = max(most, now.Sub(at).Seconds()/ageLimits[t].Seconds())
 		}
 	}
 	return most
 }
 
-// forget ends a sample: of a card that it did not read, or not well, everything
-// is read anew when it is back.
+// forget ends a sample: a card that it did not read successfully is read
+// completely when it is back.
 func (d *driver) forget() {
 	for uuid, last := range d.lastReads {
 		if !last.read {
@@ -118,7 +118,7 @@ func (d *driver) forget() {
 	}
 }
 
-// tellSenses says what nobody places by.
+// tellSenses adds the values that are for display only.
 func (r *reader) tellSenses(device *gpu.Device) {
 	if r.due(senses) {
 		r.readSenses()
@@ -159,7 +159,7 @@ func (r *reader) readSenses() {
 	}
 }
 
-// condition is what the driver says about the health of the card.
+// condition is what the driver reports about the health of the card.
 func (r *reader) condition() gpu.Condition {
 	if r.due(health) {
 		r.last.condition = r.readCondition()
@@ -167,10 +167,9 @@ func (r *reader) condition() gpu.Condition {
 	return r.last.condition
 }
 
-// tellShares adds each process's latest utilisation. On a card that does
-// nothing none of them does, and one alone does all there is: that is known
-// without asking. Of several, one that has come since they were asked about has
-// none yet.
+// tellShares adds each process's latest utilisation. On an idle card no
+// process works, and a single process does all the work: neither needs a call.
+// Of several, a process that has come since the last call has no value yet.
 func (r *reader) tellShares(processes []gpu.Process, cardPct float64) {
 	r.last.busy = false
 	if cardPct == 0 || cardPct > 0 && len(processes) == 1 {
@@ -196,9 +195,8 @@ func (r *reader) tellShares(processes []gpu.Process, cardPct float64) {
 	}
 }
 
-// outdated reports whether what was read of the processes' shares cannot be
-// true any more: it does not know one of them, or has nobody work on a card
-// that is at work.
+// outdated reports whether the last reading of shares cannot be true any more:
+// it lacks a process, or has no process work on a busy card.
 func (r *reader) outdated(processes []gpu.Process, cardPct float64) bool {
 	if r.last.shares == nil {
 		return false

@@ -15,25 +15,25 @@ const (
 	maxWatch = time.Minute // without a sample in between
 )
 
-// watch looks at memory between two samples, so that what is short is seen.
+// watch reads memory between two samples, so that short peaks are seen.
 type watch struct {
 	looks map[string]*look // by UUID, of the last sample
-	// looked says that a look has been taken since the last sample, without
-	// which there is no peak to tell.
+	// looked means that memory was read since the last sample; otherwise there
+	// is nothing to report.
 	looked bool
 }
 
-// look is one card or part that is looked at.
+// look is one card or part that is watched.
 type look struct {
 	card   int // driver index, for the page
 	handle nvml.Device
 	used   uint64
 	peaks  map[int]int64 // MiB by pid, since the last sample
-	fresh  bool          // read in the sample under way
-	failed bool          // leave it alone until it is read again
+	fresh  bool          // read in the sample in progress
+	failed bool          // skip it until it is read again
 }
 
-// seen begins or goes on to look at what a sample reads.
+// seen starts or continues to watch what a sample reads.
 func (w *watch) seen(uuid string, card int, handle nvml.Device, used uint64) {
 	if w.looks == nil {
 		w.looks = map[string]*look{}
@@ -46,7 +46,7 @@ func (w *watch) seen(uuid string, card int, handle nvml.Device, used uint64) {
 	l.card, l.handle, l.used, l.fresh, l.failed = card, handle, used, true, false
 }
 
-// peaks says the most that each process had since the last sample.
+// peaks adds the peak of each process since the last sample.
 func (w *watch) peaks(uuid string, processes []gpu.Process) {
 	l := w.looks[uuid]
 	if !w.looked || l == nil {
@@ -57,7 +57,7 @@ func (w *watch) peaks(uuid string, processes []gpu.Process) {
 	}
 }
 
-// sampled ends a sample: what it did not read is not looked at.
+// sampled ends a sample: what it did not read is not watched.
 func (w *watch) sampled() {
 	w.looked = false
 	for uuid, l := range w.looks {
@@ -70,7 +70,7 @@ func (w *watch) sampled() {
 	}
 }
 
-// look takes one look at all memory, and at the processes where it changed.
+// look reads all memory once, and the processes if it changed.
 func (d *driver) look() {
 	defer d.page.idle()
 	d.watch.looked = true

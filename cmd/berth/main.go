@@ -27,7 +27,7 @@ func route(args []string) int {
 			return site.OpenMain(args[1:])
 		case site.HoldWord: // keeps a scope of systemd's alive
 			return site.Hold()
-		case run.WatchWord: // stands for a process that berth did not start
+		case run.WatchWord: // represents an external process
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
 		case gpuscheduler.ScreenWord: // holds the screen session of a job
 			return gpuscheduler.ScreenMain(args[1:], os.Stdout, os.Stderr)

@@ -266,7 +266,7 @@ func (b fakeBox) answer(req HelperRequest, only int) {
 	case HelperLimit:
 		b.sample(req.Skip, only) // it looks for the card
 		if !b.Limits {
-			reply.Error = "this driver has no memory limits"
+			reply.Error = "this driver does not support memory limits"
 		}
 	}
 	switch {

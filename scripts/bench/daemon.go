@@ -25,7 +25,7 @@ type service struct {
 	client *api.Client
 }
 
-// serve starts a private daemon with two simulated cards in a directory of its
+// serve starts a private daemon with two simulated GPUs in a directory of its
 // own.
 func (b *bench) serve(name string) *service {
 	dir, err := filepath.Abs(name)
@@ -85,8 +85,8 @@ func (b *bench) daemon(jobs int) {
 	b.idleDaemon()
 }
 
-// latency: from the request to the command running, against a bare fork and
-// exec of the same command.
+// latency: from the request to the running command, compared to a bare fork
+// and exec of the same command.
 func (b *bench) latency() {
 	s := b.serve("latency")
 	defer s.stop()
@@ -110,8 +110,8 @@ func (b *bench) latency() {
 	b.row(fmt.Sprintf("idle submit to running, berth submit (%.1f ms), ratio", 1000*median(cli).Seconds()), fmt.Sprintf("%.1f x", ratio(cli)), "<= 15 x", ratio(cli) <= 15)
 }
 
-// cards: a look at the cards, asked over an open connection and typed, against
-// a bare fork and exec.
+// cards: `berth gpus`, over an open connection and as a command, compared to a
+// bare fork and exec.
 func (b *bench) cards() {
 	s := b.serve("cards")
 	defer s.stop()
@@ -133,8 +133,8 @@ func (b *bench) cards() {
 		fmt.Sprintf("%.1f x", ratio), "<= 20 x", ratio <= 20)
 }
 
-// untilThere is how long it takes from the request until the command has made
-// its file.
+// untilThere is the time from the request until the command has created its
+// file.
 func untilThere(name string, do func(path string)) time.Duration {
 	path, err := filepath.Abs(name)
 	check(err)
@@ -158,7 +158,7 @@ func median(took []time.Duration) time.Duration {
 	return took[len(took)/2]
 }
 
-// callers: separate `berth submit` calls from four at a time.
+// callers: separate `berth submit` calls, four at a time.
 func (b *bench) callers() {
 	s := b.serve("callers")
 	defer s.stop()
@@ -194,7 +194,7 @@ func (b *bench) bulk() {
 	data, err := json.Marshal(specs)
 	check(err)
 	check(os.WriteFile("bulk.json", data, 0o644))
-	// The two cards are kept busy, so that the others wait with a reason.
+	// The two GPUs are kept busy, so that the other jobs wait.
 	check(s.command("submit", "-q", "-g", "2", "--", "sleep", "600").Run())
 	start := time.Now()
 	check(s.command("submit", "-q", "-f", "bulk.json").Run())
@@ -213,8 +213,8 @@ func (b *bench) bulk() {
 	check(s.command("cancel", "1").Run())
 }
 
-// endToEnd: `true` jobs two at a time through the daemon, against fork/exec
-// plus one fsync, alone and with 50,000 others queued.
+// endToEnd: `true` jobs two at a time through the daemon, compared to
+// fork/exec plus one fsync, alone and with 50,000 other jobs queued.
 func (b *bench) endToEnd(n int) {
 	var bare, ours, crowded time.Duration
 	const rounds = 3
@@ -237,10 +237,10 @@ func (b *bench) endToEnd(n int) {
 	bareRate := rounds * float64(n) / bare.Seconds()
 	rate, crowdedRate := rounds*float64(n)/ours.Seconds(), rounds*float64(n)/crowded.Seconds()
 	b.row(fmt.Sprintf("end to end, `true`, two at a time (%.0f/s), ratio", rate), fmt.Sprintf("%.2f", rate/bareRate), ">= 0.30", rate/bareRate >= 0.30)
-	b.row("the same with 50,000 queued, against without", fmt.Sprintf("%.2f", crowdedRate/rate), ">= 0.9", crowdedRate/rate >= 0.9)
+	b.row("the same with 50,000 queued, relative to none", fmt.Sprintf("%.2f", crowdedRate/rate), ">= 0.9", crowdedRate/rate >= 0.9)
 }
 
-// drainThrough submits n jobs at once and waits until they are over.
+// drainThrough submits n jobs at once and waits until they have finished.
 func drainThrough(s *service, n, others int) time.Duration {
 	specs := make([]api.Spec, n)
 	for i := range specs {
@@ -254,7 +254,7 @@ func drainThrough(s *service, n, others int) time.Duration {
 		if status.Counts["running"]+status.Counts["queued"] <= others+min(others, 1) {
 			return time.Since(start)
 		}
-		time.Sleep(20 * time.Millisecond) // asking is not what is measured
+		time.Sleep(20 * time.Millisecond) // polling is not what is measured
 	}
 }
 
@@ -271,7 +271,7 @@ func (b *bench) hundredThousand() {
 		s.submit(specs...)
 	}
 	rss := peakRSS(s.cmd.Process.Pid)
-	b.row("100,000 queued: the daemon's highest memory", fmt.Sprintf("%.0f MB", rss), "<= 250 MB", rss <= 250)
+	b.row("100,000 queued: the daemon's peak memory", fmt.Sprintf("%.0f MB", rss), "<= 250 MB", rss <= 250)
 	check(s.cmd.Process.Kill())
 	s.cmd.Wait()
 	s.cmd = b.command("serve", "--private", "--sim", "2", "--state-dir", filepath.Dir(s.socket), "--socket", s.socket)
@@ -287,7 +287,7 @@ func (b *bench) hundredThousand() {
 	check(s.command("cancel", "1").Run())
 }
 
-// idleDaemon: what a daemon costs that has nothing to do.
+// idleDaemon: the cost of a daemon with nothing to do.
 func (b *bench) idleDaemon() {
 	s := b.serve("resting")
 	defer s.stop()

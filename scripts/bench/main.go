@@ -1,7 +1,7 @@
-// Command bench measures berth against the bare operations it is built on, in
-// one run on one machine, and prints ratios: seconds differ between machines,
-// ratios much less. It may not be part of the tests: a loaded machine would
-// make it fail for no fault of the code.
+// Command bench measures berth relative to the bare operations it is built on,
+// in one run on one machine, and prints ratios: seconds differ between
+// machines, ratios much less. It must not be part of the tests: it would fail
+// on a loaded machine although the code is right.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	berth := flag.String("berth", "bin/berth", "the program to measure")
 	jobs := flag.Int("jobs", 2000, "jobs to drain")
 	lines := flag.Int("lines", 100000, "lines of the large jobs file")
-	only := flag.Bool("daemon", false, "only what concerns the daemon")
+	only := flag.Bool("daemon", false, "measure only the daemon")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
 	check(err)
@@ -64,8 +64,9 @@ func (b *bench) row(what, measured, target string, ok bool) {
 	fmt.Printf("%-58s %14s %14s%s\n", what, measured, target, mark)
 }
 
-// drain: `true` jobs two at a time, against fork/exec plus one fsync from Go
-// two at a time. The three are interleaved so that other load hits all alike.
+// drain: `true` jobs two at a time, compared to fork/exec plus one fsync from
+// Go two at a time. The three are interleaved so that other load affects all
+// alike.
 func (b *bench) drain(n int) {
 	var bare, ours, cold time.Duration
 	const rounds = 3
@@ -101,8 +102,8 @@ func bareRun(n int) time.Duration {
 	return time.Since(start)
 }
 
-// supervisorPerJob is what a scheduler would pay that starts a process like
-// ours for every job before any bookkeeping.
+// supervisorPerJob is the cost of starting a process like ours for every job,
+// before any bookkeeping.
 func supervisorPerJob(berth string, n int) time.Duration {
 	keep := filepath.Join(filepath.Dir(berth), "berth-keep")
 	start := time.Now()
@@ -110,7 +111,7 @@ func supervisorPerJob(berth string, n int) time.Duration {
 	for range 2 {
 		group.Go(func() {
 			for range n / 2 {
-				_ = exec.Command(keep).Run() // it refuses, having started
+				_ = exec.Command(keep).Run() // it starts, and then refuses
 				check(exec.Command("/bin/sh", "-c", "true").Run())
 			}
 		})
@@ -120,7 +121,7 @@ func supervisorPerJob(berth string, n int) time.Duration {
 }
 
 // drainOnce uses a directory of its own each time: a file system that has just
-// deleted thousands of files is slow to make new ones.
+// deleted thousands of files is slow to create new ones.
 func (b *bench) drainOnce(n int, dir string) time.Duration {
 	check(os.WriteFile("true.txt", []byte(strings.Repeat("true\n", n)), 0o644))
 	start := time.Now()
@@ -128,7 +129,7 @@ func (b *bench) drainOnce(n int, dir string) time.Duration {
 	return time.Since(start)
 }
 
-// growth: the cost of a job must not depend on how many are over.
+// growth: the cost of a job must not depend on the number of finished jobs.
 func (b *bench) growth(n int) {
 	check(os.WriteFile("grow.txt", []byte(strings.Repeat("true\n", n)), 0o644))
 	check(b.command("run", "grow.txt", "--sim", "2", "--log-dir", "grow").Run())
@@ -157,7 +158,7 @@ func (b *bench) growth(n int) {
 	}
 	half := len(ends) / 2
 	ratio := stretches(ends[half:]).Seconds() / stretches(ends[:half]).Seconds()
-	b.row(fmt.Sprintf("time per job, second half of %d against the first", n), fmt.Sprintf("%.2f x", ratio), "<= 1.25 x", ratio <= 1.25)
+	b.row(fmt.Sprintf("time per job, second half of %d relative to the first", n), fmt.Sprintf("%.2f x", ratio), "<= 1.25 x", ratio <= 1.25)
 }
 
 func (b *bench) command(args ...string) *exec.Cmd {
@@ -239,7 +240,7 @@ func memoryOf(pid int) (rss, pss float64) {
 	return rss, pss
 }
 
-// large: a jobs file of 100,000 lines, from start to the first job running.
+// large: a jobs file of 100,000 lines, from start to the first running job.
 func (b *bench) large(n int) {
 	var text strings.Builder
 	for i := range n {
@@ -263,7 +264,7 @@ func (b *bench) large(n int) {
 	check(cmd.Process.Signal(syscall.SIGTERM))
 	cmd.Wait()
 	b.row(fmt.Sprintf("%d lines: parsed, queued on disk, first job running", n), fmt.Sprintf("%.2f s", took.Seconds()), "< 2 s", took < 2*time.Second)
-	b.row(fmt.Sprintf("%d lines: berth's highest memory", n), fmt.Sprintf("%.0f MB", rss), "< 300 MB", rss < 300)
+	b.row(fmt.Sprintf("%d lines: berth's peak memory", n), fmt.Sprintf("%.0f MB", rss), "< 300 MB", rss < 300)
 }
 
 func peakRSS(pid int) float64 {
@@ -278,7 +279,7 @@ func peakRSS(pid int) float64 {
 	return 0
 }
 
-// idle: the processor time of --watch with nothing to do.
+// idle: the CPU time of --watch with nothing to do.
 func (b *bench) idle() {
 	check(os.WriteFile("idle.txt", nil, 0o644))
 	cmd := b.command("run", "idle.txt", "--sim", "2", "--watch", "--log-dir", "idle")

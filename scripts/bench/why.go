@@ -10,8 +10,8 @@ import (
 	"berth/internal/api"
 )
 
-// why: the whole story of the last of many queued jobs, asked over an open
-// connection and typed, against asking how the daemon is.
+// why: the whole explanation of the last of many queued jobs, over an open
+// connection and as a command, compared to a status request.
 func (b *bench) why() {
 	s := b.serve("why")
 	defer s.stop()
@@ -38,15 +38,15 @@ func (b *bench) why() {
 		typed = append(typed, took(func() { check(s.command("why", "-v", last).Run()) }))
 	}
 	ms := func(times []time.Duration) float64 { return 1000 * median(times).Seconds() }
-	b.row(fmt.Sprintf("why with %d queued, open connection, against status", queued), fmt.Sprintf("%.1f ms, %.0f x", ms(open), ms(open)/ms(base)), "<= 20 ms", ms(open) <= 20)
+	b.row(fmt.Sprintf("why with %d queued, open connection, relative to status", queued), fmt.Sprintf("%.1f ms, %.0f x", ms(open), ms(open)/ms(base)), "<= 20 ms", ms(open) <= 20)
 	b.row(fmt.Sprintf("berth why -v with %d queued", queued), fmt.Sprintf("%.1f ms", ms(typed)), "", true)
 	alone, busy := s.statusTimes(200), s.statusWhileAsked(last, 20, 200)
 	p99 := func(times []time.Duration) float64 { return 1000 * times[len(times)*99/100].Seconds() }
-	b.row("status p99 while 20 ask why, against alone", fmt.Sprintf("%.1f ms, %.1f ms alone", p99(busy), p99(alone)), "<= 100 ms", p99(busy) <= 100)
+	b.row("status p99 while 20 clients ask why, relative to alone", fmt.Sprintf("%.1f ms, %.1f ms alone", p99(busy), p99(alone)), "<= 100 ms", p99(busy) <= 100)
 	check(s.command("cancel", "1").Run())
 }
 
-// statusTimes is how long asking how the daemon is takes, the shortest first.
+// statusTimes are the times of status requests, the shortest first.
 func (s *service) statusTimes(rounds int) []time.Duration {
 	times := make([]time.Duration, rounds)
 	for i := range times {
@@ -56,7 +56,7 @@ func (s *service) statusTimes(rounds int) []time.Duration {
 	return times
 }
 
-// statusWhileAsked is the same while others ask for a story again and again.
+// statusWhileAsked is the same while other clients keep asking why.
 func (s *service) statusWhileAsked(job string, askers, rounds int) []time.Duration {
 	ctx, stop := context.WithCancel(context.Background())
 	var wait sync.WaitGroup

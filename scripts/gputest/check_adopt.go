@@ -13,7 +13,8 @@ import (
 	"berth/internal/job"
 )
 
-// adopt: a program started by hand becomes a job in the books, and nothing else.
+// adopt: berth accounts for a program that was started by hand, and does
+// nothing else to it.
 func adopt(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -25,7 +26,7 @@ func adopt(ctx context.Context, t *trial) error {
 		return err
 	}
 	foreign := int64(0)
-	err = pollFor(ctx, 10*time.Second, "the stranger to be seen", func() (bool, error) {
+	err = pollFor(ctx, 10*time.Second, "the external process to be seen", func() (bool, error) {
 		c, err := d.card(ctx)
 		foreign = c.ForeignMiB
 		return foreign >= size, err
@@ -55,12 +56,12 @@ func adopt(ctx context.Context, t *trial) error {
 	if err := pause(ctx, time.Second); err != nil {
 		return err
 	}
-	t.expect(alive(pid), "cancel ended the process that was only adopted")
-	t.seen("cancelled: the process goes on")
+	t.expect(alive(pid), "cancel killed a process that was only adopted")
+	t.seen("cancelled: the process keeps running")
 	return nil
 }
 
-// byHand starts a GPU program that is no job, and waits until it has its
+// byHand starts a GPU program that is not a job, and waits until it has its
 // memory.
 func (d *daemon) byHand(ctx context.Context, mib int64) (int, error) {
 	ready := filepath.Join(d.t.dir, "ready")
@@ -102,7 +103,7 @@ func (d *daemon) byHand(ctx context.Context, mib int64) (int, error) {
 	})
 }
 
-// accounted expects that what was foreign is the job's.
+// accounted expects that external memory has become the job's.
 func (d *daemon) accounted(ctx context.Context, id string, pid int, size, foreign int64) error {
 	t := d.t
 	var now, peak, left, want int64
@@ -125,6 +126,6 @@ func (d *daemon) accounted(ctx context.Context, id string, pid int, size, foreig
 		}
 		return now > 0 && near(now, want, 1) && left < foreign/2, nil
 	})
-	t.seen("adopted: %d MiB, peak %d, %s %d; foreign %d, was %d", now, peak, t.witness(), want, left, foreign)
+	t.seen("adopted: %d MiB, peak %d, %s %d; external %d, was %d", now, peak, t.witness(), want, left, foreign)
 	return err
 }

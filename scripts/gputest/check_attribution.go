@@ -16,8 +16,8 @@ type measured struct {
 	id string
 }
 
-// attribution runs one job of each kind side by side and compares what berth
-// says of each with the sum of its processes in nvidia-smi's list.
+// attribution runs one job of each kind side by side and compares berth's
+// figures for each with the sum of its processes in nvidia-smi's list.
 func attribution(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func attribution(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	const hold = 40 * time.Second // they are cancelled when they have been compared
+	const hold = 40 * time.Second // they are cancelled once they have been compared
 	size := t.slice(0.08, 4000)
 	kinds := []*measured{
 		{what: "torch", program: program{with: "torch", mib: size}},
@@ -45,7 +45,7 @@ func attribution(ctx context.Context, t *trial) error {
 	for _, k := range kinds {
 		k.hold = hold
 		var why skip
-		// JAX grows in large steps; what it may take is not the point here.
+		// JAX grows in large steps; its limit is not the point here.
 		k.id, err = d.run(ctx, k.program, vram(size+2048), "-e", "XLA_PYTHON_CLIENT_PREALLOCATE=false", "--name", "measured")
 		switch {
 		case errors.As(err, &why):
@@ -66,8 +66,8 @@ func attribution(ctx context.Context, t *trial) error {
 	return err
 }
 
-// compareJobs waits until berth and nvidia-smi agree about every job: the two
-// look at different moments, and a framework may still be growing.
+// compareJobs waits until berth and nvidia-smi agree about every job: they
+// sample at different moments, and a framework may still be growing.
 func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefore int64) error {
 	var differ []string
 	var rows []string
@@ -91,7 +91,7 @@ func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefor
 			}
 		}
 		if c.ForeignMiB > foreignBefore+64 {
-			differ = append(differ, fmt.Sprintf("%d MiB are said to be foreign, %d before", c.ForeignMiB, foreignBefore))
+			differ = append(differ, fmt.Sprintf("%d MiB count as external, %d before", c.ForeignMiB, foreignBefore))
 		}
 		return len(differ) == 0, nil
 	})
@@ -107,10 +107,10 @@ func (d *daemon) compareJobs(ctx context.Context, jobs []*measured, foreignBefor
 	return nil
 }
 
-// witness is whose word berth's is compared with.
+// witness is the source that berth is compared with.
 func (t *trial) witness() string {
 	if t.Sim {
-		return "told to use"
+		return "requested"
 	}
 	return "nvidia-smi"
 }
@@ -122,8 +122,8 @@ func (t *trial) listed(ctx context.Context) (map[int]int64, error) {
 	return t.smiProcesses(ctx)
 }
 
-// truth is the memory of a job's processes by nvidia-smi's list, and how many
-// of them are on it. A simulated job uses exactly what it was told to.
+// truth is the memory of a job's processes in nvidia-smi's list, and how many
+// of them it lists. A simulated job uses exactly what it was told to.
 func (m *measured) truth(ctx context.Context, d *daemon, listed map[int]int64) (mib int64, processes int) {
 	if d.t.Sim {
 		return m.mib, 1

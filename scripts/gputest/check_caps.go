@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// contextMiB is what a framework has on a card beside what it allocates: the
+// contextMiB is what a framework uses on a GPU beside its allocations: the
 // CUDA context and the libraries.
 const contextMiB = 1536
 
-// softCap: JAX has to stay within what it was told; whether torch does depends
-// on its version, and is told.
+// softCap: JAX has to stay within its cap; torch's behaviour depends on its
+// version, and is only reported.
 func softCap(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func softCap(ctx context.Context, t *trial) error {
 		tried++
 	}
 	if tried == 0 {
-		return skipf("there is neither JAX nor torch")
+		return skipf("neither JAX nor torch is installed")
 	}
 	for _, name := range []string{"jax", "torch"} {
 		if ids[name] == "" {
@@ -52,7 +52,7 @@ func softCap(ctx context.Context, t *trial) error {
 		refused, _ := d.said(ctx, ids[name], "refused")
 		peak := ends[0].PeakVRAMMiB[fmt.Sprint(t.Card.Index)]
 		within := found && refused == "yes" && grown <= declared
-		t.seen("%s: told %d MiB, got %d of %d, refused beyond that: %s, peak %d", name, declared, grown, 2*declared, refused, peak)
+		t.seen("%s: cap %d MiB, got %d of %d, refused beyond that: %s, peak %d", name, declared, grown, 2*declared, refused, peak)
 		t.expect(within || name == "torch", "%s went beyond its cap", name)
 		t.expect(!within || peak <= declared+contextMiB, "%s: peak %d MiB", name, peak)
 	}
@@ -67,7 +67,7 @@ func (t *trial) needMPS() error {
 }
 
 // hardCap: one job over its cap, one within, one without a cap, one with half
-// a card.
+// a GPU.
 func hardCap(ctx context.Context, t *trial) error {
 	if err := t.needMPS(); err != nil {
 		return err
@@ -90,7 +90,7 @@ func hardCap(ctx context.Context, t *trial) error {
 	if err := d.ready(ctx, capped, free); err != nil {
 		return err
 	}
-	// The over-large one tries to lift its limit as a user can.
+	// The job over its cap tries to lift the limit, as a user can.
 	over, err := d.run(ctx, program{with: t.usual(), mib: 2 * limit}, vram(limit), "--cap", "mps", "--name", "over",
 		"-e", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=100G", "-e", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100")
 	if err != nil {
@@ -109,24 +109,24 @@ func hardCap(ctx context.Context, t *trial) error {
 	if _, err := d.allWell(ctx, half, capped, free); err != nil {
 		return err
 	}
-	t.seen("its neighbours, one with a cap and one without, ended well")
+	t.seen("its neighbours, one with a cap and one without, finished")
 	d.compareShares(ctx, free, half)
 	return t.noMPSLeft(ctx, before)
 }
 
-// compareShares looks at how many multiprocessors a whole and half a card have.
+// compareShares compares the multiprocessors of a whole and half a GPU.
 func (d *daemon) compareShares(ctx context.Context, whole, half string) {
 	all, known := d.saidNumber(ctx, whole, "multiprocessors")
 	some, alsoKnown := d.saidNumber(ctx, half, "multiprocessors")
 	if !known || !alsoKnown {
-		d.t.seen("multiprocessors: not told by these frameworks")
+		d.t.seen("multiprocessors: not reported by these frameworks")
 		return
 	}
-	d.t.expect(some <= all/2+2 && some >= all/2-2, "half a card has %d of %d multiprocessors", some, all)
-	d.t.seen("half a card: %d of %d multiprocessors", some, all)
+	d.t.expect(some <= all/2+2 && some >= all/2-2, "half a GPU has %d of %d multiprocessors", some, all)
+	d.t.seen("half a GPU: %d of %d multiprocessors", some, all)
 }
 
-// noMPSLeft waits until the MPS processes are those that were there before.
+// noMPSLeft waits until only the earlier MPS processes are left.
 func (t *trial) noMPSLeft(ctx context.Context, before []int) error {
 	var left []int
 	err := pollFor(ctx, 15*time.Second, "the MPS processes to end", func() (bool, error) {
@@ -143,7 +143,7 @@ func (t *trial) noMPSLeft(ctx context.Context, before []int) error {
 	return nil
 }
 
-// hardCapKilled: the supervisor that holds MPS dies without a word.
+// hardCapKilled: the supervisor that holds MPS is killed.
 func hardCapKilled(ctx context.Context, t *trial) error {
 	if err := t.needMPS(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func hardCapKilled(ctx context.Context, t *trial) error {
 	return t.memoryBack(ctx, used)
 }
 
-// killSupervisor kills what holds a job and expects the job to be lost.
+// killSupervisor kills a job's supervisor and expects the job to be lost.
 func (d *daemon) killSupervisor(ctx context.Context, id string) error {
 	v, err := d.job(ctx, id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// discovery compares the cards with what nvidia-smi shows, read in both ways.
+// discovery compares the GPUs with nvidia-smi, read in both ways.
 func discovery(ctx context.Context, t *trial) error {
 	if t.Sim {
 		return discoverySim(ctx, t)
@@ -46,22 +46,22 @@ func compareCards(ctx context.Context, t *trial, d *daemon, way string) error {
 	}
 	var cards []card
 	if err := json.Unmarshal([]byte(text), &cards); err != nil {
-		return fmt.Errorf("understand berth gpus --json: %w", err)
+		return fmt.Errorf("parse berth gpus --json: %w", err)
 	}
 	truth, err := smiCards(ctx)
 	if err != nil {
 		return err
 	}
-	if !t.expect(len(cards) == len(truth), "%s: berth shows %d cards, nvidia-smi %d", way, len(cards), len(truth)) {
+	if !t.expect(len(cards) == len(truth), "%s: berth shows %d GPUs, nvidia-smi %d", way, len(cards), len(truth)) {
 		return nil
 	}
 	for i, want := range truth {
 		got := cards[i]
-		t.expect(got.Index == want.Index && got.UUID == want.UUID && got.Name == want.Name, "%s: card %d is %d %s %s, by nvidia-smi %s %s", way, want.Index, got.Index, got.UUID, got.Name, want.UUID, want.Name)
-		t.expect(got.TotalMiB == want.TotalMiB, "%s: card %d has %d MiB, by nvidia-smi %d", way, want.Index, got.TotalMiB, want.TotalMiB)
-		t.expect(want.ReservedMiB < 0 || near(got.ReservedMiB, want.ReservedMiB, 2), "%s: the driver keeps %d MiB of card %d, by nvidia-smi %d", way, got.ReservedMiB, want.Index, want.ReservedMiB)
-		t.expect(near(got.UsedMiB, want.UsedMiB, 4), "%s: %d MiB of card %d are in use, by nvidia-smi %d", way, got.UsedMiB, want.Index, want.UsedMiB)
-		t.expect(got.Health == "ok", "%s: card %d is %s: %s", way, want.Index, got.Health, got.HealthReason)
+		t.expect(got.Index == want.Index && got.UUID == want.UUID && got.Name == want.Name, "%s: GPU %d is %d %s %s, nvidia-smi says %s %s", way, want.Index, got.Index, got.UUID, got.Name, want.UUID, want.Name)
+		t.expect(got.TotalMiB == want.TotalMiB, "%s: GPU %d has %d MiB, nvidia-smi says %d", way, want.Index, got.TotalMiB, want.TotalMiB)
+		t.expect(want.ReservedMiB < 0 || near(got.ReservedMiB, want.ReservedMiB, 2), "%s: the driver reserves %d MiB of GPU %d, nvidia-smi says %d", way, got.ReservedMiB, want.Index, want.ReservedMiB)
+		t.expect(near(got.UsedMiB, want.UsedMiB, 4), "%s: %d MiB of GPU %d are in use, nvidia-smi says %d", way, got.UsedMiB, want.Index, want.UsedMiB)
+		t.expect(got.Health == "ok", "%s: GPU %d is %s: %s", way, want.Index, got.Health, got.HealthReason)
 		if i < 2 {
 			t.seen("%s: gpu%d %s, %d MiB, reserved %d, used %d", way, got.Index, got.Name, got.TotalMiB, got.ReservedMiB, got.UsedMiB)
 		}
@@ -81,9 +81,9 @@ func discoverySim(ctx context.Context, t *trial) error {
 	}
 	var cards []card
 	if err := json.Unmarshal([]byte(text), &cards); err != nil {
-		return fmt.Errorf("understand berth gpus --json: %w", err)
+		return fmt.Errorf("parse berth gpus --json: %w", err)
 	}
 	t.expect(len(cards) == 1 && cards[0].TotalMiB == simTotalMiB && cards[0].UsedMiB == 0, "berth gpus shows %s", text)
-	t.seen("one simulated card, shown within %s", milliseconds(time.Since(began)))
+	t.seen("one simulated GPU, shown within %s", milliseconds(time.Since(began)))
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// health compares what is said of the card's state with nvidia-smi, value by
-// value. Both change from moment to moment, so they need only be close.
+// health compares the GPU's state with nvidia-smi, value by value. Both change
+// from moment to moment, so they need only be close.
 func health(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -19,9 +19,9 @@ func health(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.expect(c.Health == "ok", "the card is %s: %s", c.Health, c.HealthReason)
+	t.expect(c.Health == "ok", "the GPU is %s: %s", c.Health, c.HealthReason)
 	if c.TemperatureC == nil && c.PowerW == nil && c.Recovery == nil {
-		return skipf("this berth does not tell temperature, power or recovery action")
+		return skipf("this berth does not report temperature, power or recovery action")
 	}
 	values := []struct {
 		what, column string
@@ -41,12 +41,12 @@ func health(ctx context.Context, t *trial) error {
 		case err != nil:
 			return err
 		case !known:
-			t.seen("%s: nvidia-smi does not tell", v.what)
+			t.seen("%s: not reported by nvidia-smi", v.what)
 		case v.got == nil:
-			t.expect(false, "%s is not told; nvidia-smi says %v", v.what, want)
+			t.expect(false, "%s is not reported; nvidia-smi says %v", v.what, want)
 		default:
 			agree := *v.got-want <= v.slack(want) && want-*v.got <= v.slack(want)
-			t.expect(agree, "%s is %v, by nvidia-smi %v", v.what, *v.got, want)
+			t.expect(agree, "%s is %v, nvidia-smi says %v", v.what, *v.got, want)
 			t.seen("%s %v, nvidia-smi %v", v.what, *v.got, want)
 		}
 	}
@@ -78,5 +78,5 @@ func (t *trial) smiValue(ctx context.Context, column string) (value float64, kno
 			return value, parseErr == nil, nil
 		}
 	}
-	return 0, false, fmt.Errorf("nvidia-smi no longer shows card %d", t.Card.Index)
+	return 0, false, fmt.Errorf("nvidia-smi no longer shows GPU %d", t.Card.Index)
 }

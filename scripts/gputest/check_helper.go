@@ -41,7 +41,7 @@ func (d *daemon) stillRuns(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	d.t.expect(v.State == job.Running && v.Attempt == 1, "the job that ran meanwhile: %s", d.explain(ctx, v))
+	d.t.expect(v.State == job.Running && v.Attempt == 1, "the job that ran in the meantime: %s", d.explain(ctx, v))
 	return nil
 }
 
@@ -82,7 +82,7 @@ func helperKilled(ctx context.Context, t *trial) error {
 	return d.stillRuns(ctx, id)
 }
 
-// helperHangs: for ten seconds every helper is stopped as soon as it is there,
+// helperHangs: for ten seconds every helper is stopped as soon as it starts,
 // as if the driver never answered.
 func helperHangs(ctx context.Context, t *trial) error {
 	d, id, _, err := t.withHelper(ctx)
@@ -126,7 +126,7 @@ func helperHangs(ctx context.Context, t *trial) error {
 	return err
 }
 
-// answersFor asks again and again, and expects to be answered at once.
+// answersFor keeps asking, and expects quick answers.
 func (d *daemon) answersFor(ctx context.Context, stretch time.Duration) error {
 	began := time.Now()
 	var took []time.Duration
@@ -151,8 +151,8 @@ func (d *daemon) answersFor(ctx context.Context, stretch time.Duration) error {
 	return nil
 }
 
-// stopHelpers stops every helper of a daemon until the context ends, then lets
-// them go on.
+// stopHelpers stops every helper of a daemon until the context ends, then
+// continues them.
 func stopHelpers(ctx context.Context, daemon int) {
 	var stopped []int
 	ticker := time.NewTicker(2 * time.Millisecond)
@@ -172,7 +172,7 @@ func stopHelpers(ctx context.Context, daemon int) {
 	}
 }
 
-// memoryLimits only tells: whether the driver has them depends on its version.
+// memoryLimits only reports: support depends on the driver's version.
 func memoryLimits(ctx context.Context, t *trial) error {
 	if !t.hasHelper() {
 		return skipf("berth-gpu is not in this bundle")
@@ -193,14 +193,14 @@ func memoryLimits(ctx context.Context, t *trial) error {
 		} `json:"facts"`
 	}
 	if err := json.Unmarshal(text, &once); err != nil {
-		return fmt.Errorf("understand berth-gpu once: %w", err)
+		return fmt.Errorf("parse berth-gpu once: %w", err)
 	}
 	f := once.Facts
-	t.expect(f.Driver == t.Driver, "the driver is %s, by nvidia-smi %s", f.Driver, t.Driver)
+	t.expect(f.Driver == t.Driver, "the driver is %s, nvidia-smi says %s", f.Driver, t.Driver)
 	if !t.expect(f.MemoryLimits != nil, "berth-gpu does not say whether there are memory limits") {
 		return nil
 	}
 	word := map[bool]string{true: "supported", false: "not supported by this driver"}[*f.MemoryLimits]
-	t.seen("limits of a cgroup's device memory: %s; driver %s, CUDA %s, Xid events %v", word, f.Driver, f.CUDA, f.Events)
+	t.seen("GPU memory limits by cgroup: %s; driver %s, CUDA %s, Xid events %v", word, f.Driver, f.CUDA, f.Events)
 	return nil
 }

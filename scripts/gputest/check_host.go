@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// limits is what this daemon can hold jobs to of the host's resources.
+// limits is which host resources this daemon can limit.
 func (d *daemon) limits(ctx context.Context) (cpus, mem string, err error) {
 	var e enforced
 	if err := d.get(ctx, "/v1/status", &e); err != nil || e.Enforced == nil {
@@ -30,7 +30,7 @@ func hostMemory(ctx context.Context, t *trial) error {
 	if version == "" {
 		return skipf("the daemon cannot limit memory here")
 	}
-	// tail keeps everything, because zeroes have no line's end.
+	// tail keeps everything, because zeroes contain no newline.
 	id, err := d.submit(ctx, []string{"head -c 1073741824 /dev/zero | tail >/dev/null"}, "--gpus", "0", "--mem", "512M", "--name", "glutton")
 	if err != nil {
 		return err
@@ -85,22 +85,22 @@ func hostCPUs(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// timesOfChildren reads the second line of the shell's times: user and system
-// time of what it ran.
+// timesOfChildren reads the second line of the shell's times: the user and
+// system time of its children.
 func timesOfChildren(text string) (time.Duration, error) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	sum := time.Duration(0)
 	for word := range strings.FieldsSeq(lines[len(lines)-1]) {
 		took, err := time.ParseDuration(word)
 		if err != nil {
-			return 0, fmt.Errorf("understand times: %q", text)
+			return 0, fmt.Errorf("parse times: %q", text)
 		}
 		sum += took
 	}
 	return sum, nil
 }
 
-// pinning: a job sees the CPUs it was told of, and no others.
+// pinning: a job runs on the CPUs in its environment, and no others.
 func pinning(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func pinning(ctx context.Context, t *trial) error {
 	told, _ := d.said(ctx, id, "told")
 	allowed, _ := d.said(ctx, id, "allowed")
 	if told == "" {
-		return skipf("this host does not say which CPUs are next to the card")
+		return skipf("this host does not report the CPUs near the GPU")
 	}
 	want, err := cpuList(told)
 	if err != nil {
@@ -133,7 +133,7 @@ func pinning(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// cpuList reads a list as the kernel writes it, "0-3,8".
+// cpuList reads a list in the kernel's form, "0-3,8".
 func cpuList(text string) (map[int]bool, error) {
 	cpus := map[int]bool{}
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
@@ -144,7 +144,7 @@ func cpuList(text string) (map[int]bool, error) {
 		from, fromErr := strconv.Atoi(low)
 		to, toErr := strconv.Atoi(high)
 		if fromErr != nil || toErr != nil || to < from || to > 1<<16 {
-			return nil, fmt.Errorf("%q is no list of CPUs", text)
+			return nil, fmt.Errorf("expected a list of CPUs, found %q", text)
 		}
 		for cpu := from; cpu <= to; cpu++ {
 			cpus[cpu] = true

@@ -28,11 +28,11 @@ func isolation(ctx context.Context, t *trial) error {
 		return err
 	}
 	if e.Enforced == nil || e.Enforced.Devices == nil || !*e.Enforced.Devices {
-		why := "it does not say why"
+		why := "no reason given"
 		if e.Enforced != nil && len(e.Enforced.Missing) > 0 {
 			why = strings.Join(e.Enforced.Missing, "; ")
 		}
-		return skipf("the daemon cannot hide cards here: %s", why)
+		return skipf("the daemon cannot hide GPUs here: %s", why)
 	}
 	words := []string{t.python, filepath.Join(t.dir, "..", "programs", "see.py")}
 	none, err := d.submit(ctx, words, "--gpus", "0", "--name", "cpu")
@@ -57,10 +57,10 @@ func (d *daemon) seesNothing(ctx context.Context, id string) {
 	torch, _ := d.said(ctx, id, "torch")
 	bare, _ := d.said(ctx, id, "cuda")
 	opens, _ := d.said(ctx, id, "opens")
-	d.t.expect(listed == "0", "nvidia-smi -L in a CPU job lists %s cards", listed)
-	d.t.expect(opens == "", "a CPU job opens the cards %s", opens)
+	d.t.expect(listed == "0", "nvidia-smi -L in a CPU job lists %s GPUs", listed)
+	d.t.expect(opens == "", "a CPU job opens the GPUs %s", opens)
 	d.t.expect(strings.HasPrefix(torch, "False") || torch == "(none)", "torch in a CPU job that sets CUDA_VISIBLE_DEVICES=0: %s", torch)
-	d.t.expect(strings.HasPrefix(bare, "no"), "the driver gives a card to a CPU job")
+	d.t.expect(strings.HasPrefix(bare, "no"), "the driver gives a GPU to a CPU job")
 	d.t.seen("CPU job: nvidia-smi -L: %s; torch %s; CUDA %s", smi, torch, bare)
 }
 
@@ -76,6 +76,6 @@ func (d *daemon) seesOne(ctx context.Context, id string) {
 	d.t.expect(visible == want.UUID, "CUDA_VISIBLE_DEVICES is %s, not %s", visible, want.UUID)
 	d.t.expect(torch == "True 1" || torch == "(none)" || d.t.Frameworks["torch"] == "", "torch: %s", torch)
 	d.t.expect(strings.HasPrefix(bare, "yes") || d.t.Frameworks["cuda"] == "", "the driver: %s", bare)
-	d.t.expect(len(strings.Fields(opens)) == 1, "the job opens the cards %q", opens)
-	d.t.seen("GPU job, of %d cards: sees %s, opens /dev/nvidia%s, torch %s", len(d.t.Cards), visible, opens, torch)
+	d.t.expect(len(strings.Fields(opens)) == 1, "the job opens the GPUs %q", opens)
+	d.t.seen("GPU job, of %d GPUs: sees %s, opens /dev/nvidia%s, torch %s", len(d.t.Cards), visible, opens, torch)
 }

@@ -8,8 +8,8 @@ import (
 	"berth/internal/job"
 )
 
-// killInKernel: a job that hangs in a kernel dies with its supervisor; the card
-// has to be free and given out again.
+// killInKernel: a job that hangs in a kernel dies with its supervisor; the GPU
+// has to become free and be allocated again.
 func killInKernel(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -44,13 +44,13 @@ func killInKernel(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.seen("the next job was done %.1f s later", time.Since(began).Seconds())
-	return pollFor(ctx, 35*time.Second, "the card to be ok again", func() (bool, error) {
+	return pollFor(ctx, 35*time.Second, "the GPU to be ok again", func() (bool, error) {
 		c, err := d.card(ctx)
 		return err == nil && c.Health == "ok" && !c.Stale && c.ForeignMiB < 64+used, nil
 	})
 }
 
-// memoryBack waits until the card is as empty as it was.
+// memoryBack waits until the GPU is as empty as before.
 func (t *trial) memoryBack(ctx context.Context, before int64) error {
 	if t.Sim {
 		return nil
@@ -69,8 +69,8 @@ func (t *trial) memoryBack(ctx context.Context, before int64) error {
 	return nil
 }
 
-// daemonKill: two jobs with memory on the card, the daemon killed and started
-// again.
+// daemonKill: two jobs with memory on the GPU; the daemon is killed and
+// restarted.
 func daemonKill(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -127,7 +127,8 @@ func (d *daemon) index() int {
 	return d.t.Card.Index
 }
 
-// peaks are what was measured of each job so far, once it is what the job took.
+// peaks are the peaks of each job so far, once they reach what the job
+// allocated.
 func (d *daemon) peaks(ctx context.Context, took map[string]int64, ids ...string) ([]int64, error) {
 	peaks := make([]int64, len(ids))
 	return peaks, pollFor(ctx, 10*time.Second, "the jobs' memory to be measured", func() (bool, error) {

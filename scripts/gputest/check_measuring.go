@@ -29,7 +29,7 @@ func spikes(ctx context.Context, t *trial) error {
 	}
 	distinct := map[int64]bool{}
 	highest := int64(0)
-	err = poll(ctx, 25*time.Millisecond, "the spikes to be over", func() (bool, error) {
+	err = poll(ctx, 25*time.Millisecond, "the spikes to end", func() (bool, error) {
 		c, err := d.card(ctx)
 		if err != nil {
 			return false, err
@@ -63,8 +63,8 @@ func spikes(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// cost: processor time of the daemon and its helper while a job runs, and how
-// long a look takes.
+// cost: CPU time of the daemon and its helper while a job runs, and the time
+// of a reading.
 func cost(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func cost(ctx context.Context, t *trial) error {
 	if err := d.latencies(ctx); err != nil {
 		return err
 	}
-	// A job that starts is looked at more often: that is over by now.
+	// A starting job is sampled more often; that has ended by now.
 	stretch := 15 * time.Second
 	if t.Sim {
 		stretch = 2 * time.Second
@@ -95,7 +95,7 @@ func cost(ctx context.Context, t *trial) error {
 	own, theirs = processorTime(d.pid())-own, sumTime(helpers)-theirs
 	share := func(used time.Duration) float64 { return 100 * used.Seconds() / stretch.Seconds() }
 	t.seen("while a job runs: daemon %.2f %%, helper %.2f %% of one CPU (%v)", share(own), share(theirs), stretch)
-	t.expect(t.Sim || share(own)+share(theirs) < 5, "looking at the cards takes %.1f %% of a CPU", share(own)+share(theirs))
+	t.expect(t.Sim || share(own)+share(theirs) < 5, "reading the GPUs takes %.1f %% of a CPU", share(own)+share(theirs))
 	if t.Sim || !t.hasHelper() {
 		return nil
 	}
@@ -131,17 +131,17 @@ func (d *daemon) latencies(ctx context.Context) error {
 	return nil
 }
 
-// What a sample of so many cards may cost in processor time.
+// The CPU time budget for a sample of that many GPUs.
 const (
 	sampleBudget = time.Millisecond
 	budgetCards  = 8
 )
 
-// helperCosts is what the helper says that looking at the cards costs it.
+// helperCosts is the helper's own report of its costs.
 type helperCosts struct {
 	Cards int          `json:"cards"`
 	Calls []helperCall `json:"calls"`
-	// Of samples as berth takes them, ten a second.
+	// Samples as berth takes them, ten per second.
 	Sample struct {
 		Wall    time.Duration `json:"wall_ns"`
 		CPU     time.Duration `json:"cpu_ns"`
@@ -155,7 +155,7 @@ type helperCall struct {
 	CPU  time.Duration `json:"cpu_ns"`
 }
 
-// costOfSample has a helper of its own measure itself.
+// costOfSample makes a helper measure itself.
 func (t *trial) costOfSample(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -169,22 +169,22 @@ func (t *trial) costOfSample(ctx context.Context) error {
 	}
 	var costs helperCosts
 	if err := json.Unmarshal(out, &costs); err != nil {
-		return fmt.Errorf("berth-gpu cost said %.200s: %w", out, err)
+		return fmt.Errorf("berth-gpu cost printed %.200s: %w", out, err)
 	}
 	t.judgeCosts(costs)
 	return nil
 }
 
 func (t *trial) judgeCosts(costs helperCosts) {
-	t.seen("one sample, ten a second: %v of CPU a card in the helper, %v in all; %v of CPU when everything is read",
+	t.seen("one sample, ten per second: %v of CPU per GPU in the helper, %v in total; %v of CPU when everything is read",
 		costs.Sample.CardCPU.Round(time.Microsecond), costs.Sample.Wall.Round(time.Microsecond), costs.Sample.AllCPU.Round(time.Microsecond))
 	slices.SortStableFunc(costs.Calls, func(a, b helperCall) int { return cmp.Compare(b.CPU, a.CPU) })
 	var dearest []string
 	for _, call := range costs.Calls[:min(3, len(costs.Calls))] {
 		dearest = append(dearest, fmt.Sprintf("%s %v", call.What, call.CPU.Round(100*time.Nanosecond)))
 	}
-	t.seen("the dearest calls: %s", strings.Join(dearest, ", "))
+	t.seen("the most expensive calls: %s", strings.Join(dearest, ", "))
 	t.expect(costs.Cards > 0 && costs.Sample.CPU > 0, "nothing was measured")
-	t.expect(costs.Sample.CardCPU*budgetCards <= sampleBudget, "a sample of %d such cards takes %v of CPU, more than %v",
+	t.expect(costs.Sample.CardCPU*budgetCards <= sampleBudget, "a sample of %d such GPUs takes %v of CPU, more than %v",
 		budgetCards, costs.Sample.CardCPU*budgetCards, sampleBudget)
 }

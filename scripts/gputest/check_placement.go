@@ -42,7 +42,7 @@ func packing(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.expect(third.State == job.Queued, "the third job is %s while the card is full", third.State)
+	t.expect(third.State == job.Queued, "the third job is %s while the GPU is full", third.State)
 	t.expect(strings.Contains(why, strconv.FormatInt(part, 10)), "berth why says %q, without the %d MiB it needs", strings.TrimSpace(why), part)
 	if err := d.bothRead(ctx, part, uses); err != nil {
 		return err
@@ -72,9 +72,9 @@ func (d *daemon) bothRead(ctx context.Context, part, uses int64) error {
 	return nil
 }
 
-// launchRace: ten jobs at once, a quarter of the card each. A program takes
-// seconds to take its memory; that is the time in which it must not be given
-// away again.
+// launchRace: ten jobs at once, a quarter of the GPU each. A program takes
+// seconds to allocate its memory, which must not be allocated to another job
+// in the meantime.
 func launchRace(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
 	if err != nil {
@@ -116,7 +116,8 @@ func launchRace(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// mostAtOnce watches until so many jobs are over, and counts those that run.
+// mostAtOnce watches until that many jobs have ended, and counts those that
+// run.
 func (d *daemon) mostAtOnce(ctx context.Context, jobs int) (int, error) {
 	most := 0
 	err := poll(ctx, 50*time.Millisecond, "ten jobs to end", func() (bool, error) {
@@ -130,7 +131,7 @@ func (d *daemon) mostAtOnce(ctx context.Context, jobs int) (int, error) {
 	return most, err
 }
 
-// oom: a job that needs more than it declared, on a card where a neighbour
+// oom: a job that needs more than it declared, on a GPU where a neighbour
 // holds the rest.
 func oom(ctx context.Context, t *trial) error {
 	d, err := t.onCard(ctx)
@@ -155,7 +156,7 @@ func oom(ctx context.Context, t *trial) error {
 	end := ends[0]
 	want := "oom"
 	if t.Sim {
-		want = "ok" // the second attempt is let through
+		want = "ok" // the second attempt succeeds
 	}
 	t.expect(outcome(end) == want, "it should be %s: %s", want, d.explain(ctx, end))
 	t.expect(end.Attempt == 2 && end.RetriesUsed == 1, "%d attempts, %d retries used", end.Attempt, end.RetriesUsed)
@@ -164,12 +165,12 @@ func oom(ctx context.Context, t *trial) error {
 		raised = *end.VRAMMiB
 	}
 	least := (declared*5 + 3) / 4
-	t.expect(raised >= least, "the second attempt declared %d MiB, not the %d that 1.25 times %d are", raised, least, declared)
+	t.expect(raised >= least, "the second attempt declared %d MiB, expected at least %d (1.25 times %d)", raised, least, declared)
 	told := false
 	for _, event := range end.Events {
 		told = told || strings.Contains(strings.ToLower(string(event.Kind)+" "+event.Text), "retry")
 	}
-	t.expect(told, "the retry is not among the job's events")
+	t.expect(told, "the job's events do not include the retry")
 	t.seen("declared %d MiB, out of memory, again with %d, outcome %s", declared, raised, outcome(end))
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"berth/internal/api"
 )
 
-// daemon is a berth serve of one check, with a place of its own.
+// daemon is the berth serve of one check, with directories of its own.
 type daemon struct {
 	t      *trial
 	socket string
@@ -33,8 +33,8 @@ type daemon struct {
 	exited chan struct{}
 }
 
-// serve starts a daemon for this check: shared by all users where we are root,
-// else private. It sees the one card of this run only.
+// serve starts a daemon for this check: shared if we are root, otherwise
+// private. It uses only the GPU of this run.
 func (t *trial) serve(ctx context.Context, env []string, flags ...string) (*daemon, error) {
 	name := "d" + strconv.Itoa(len(t.daemons))
 	d := &daemon{
@@ -60,7 +60,7 @@ func (t *trial) serve(ctx context.Context, env []string, flags ...string) (*daem
 	return d, d.start(ctx)
 }
 
-// onCard is a daemon that knows the card of this run only.
+// onCard is a daemon that uses only the GPU of this run.
 func (t *trial) onCard(ctx context.Context, flags ...string) (*daemon, error) {
 	if !t.Sim {
 		flags = append(flags, "--gpus", strconv.Itoa(t.Card.Index))
@@ -69,17 +69,17 @@ func (t *trial) onCard(ctx context.Context, flags ...string) (*daemon, error) {
 }
 
 // start runs it, for the first time or again, and waits until it answers and
-// has seen its cards.
+// has read its GPUs.
 func (d *daemon) start(ctx context.Context) error {
 	out, err := os.OpenFile(d.state+".out", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("keep what the daemon prints: %w", err)
+		return fmt.Errorf("save the daemon's output: %w", err)
 	}
 	defer out.Close()
 	d.cmd = exec.Command(d.t.program("berth"), d.flags...)
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = d.t.dir, out, out
 	d.cmd.Env = append(d.t.environ(), d.env...)
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us alone
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this program alone
 	if err := d.cmd.Start(); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
@@ -90,7 +90,7 @@ func (d *daemon) start(ctx context.Context) error {
 		_ = cmd.Wait()
 		close(exited)
 	}()
-	return pollFor(ctx, 30*time.Second, "the daemon to see its cards", func() (bool, error) {
+	return pollFor(ctx, 30*time.Second, "the daemon to read its GPUs", func() (bool, error) {
 		select {
 		case <-exited:
 			return false, errors.New("the daemon ended at once: " + d.lastWords())
@@ -103,14 +103,14 @@ func (d *daemon) start(ctx context.Context) error {
 
 func (d *daemon) pid() int { return d.cmd.Process.Pid }
 
-// kill ends the daemon as the kernel would: without a word.
+// kill kills the daemon with SIGKILL.
 func (d *daemon) kill() {
 	_ = syscall.Kill(d.pid(), syscall.SIGKILL)
 	<-d.exited
 }
 
-// stop cancels what runs and ends the daemon. It does so with a context of its
-// own, because the check's may be over.
+// stop cancels all jobs and stops the daemon, with a context of its own,
+// because the check's may have ended.
 func (d *daemon) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -138,7 +138,7 @@ func (d *daemon) stop() {
 	}
 }
 
-// berth runs a command of berth against this daemon, as the jobs' user.
+// berth runs a berth command with this daemon, as the jobs' user.
 func (d *daemon) berth(ctx context.Context, args ...string) (string, error) {
 	cmd := d.t.command(ctx, d.t.program("berth"), args...)
 	cmd.Env = append(cmd.Env, "BERTH_SOCKET="+d.socket)
@@ -162,17 +162,17 @@ func (r *refusal) Error() string { return fmt.Sprintf("berth %s: %v: %s", r.what
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// unknown turns the refusal of a flag or verb that this berth does not have
-// into a skip.
+// unknown turns the refusal of a flag, value or command that this berth does
+// not have into a skip.
 func unknown(err error) error {
 	var r *refusal
-	if errors.As(err, &r) && (strings.Contains(r.said, "unknown flag") || strings.Contains(r.said, "unknown command") || strings.Contains(r.said, "allowed:")) {
-		return skipf("this berth does not know it: %s", r.said)
+	if errors.As(err, &r) && (strings.Contains(r.said, "unknown flag") || strings.Contains(r.said, "unknown command") || strings.Contains(r.said, ": expected ")) {
+		return skipf("not supported by this berth: %s", r.said)
 	}
 	return err
 }
 
-// get asks the API as any program would.
+// get sends an API request, as any program would.
 func (d *daemon) get(ctx context.Context, path string, value any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://berth"+path, nil)
 	if err != nil {
@@ -180,23 +180,23 @@ func (d *daemon) get(ctx context.Context, path string, value any) error {
 	}
 	reply, err := d.raw.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask for %s: %w", path, err)
+		return fmt.Errorf("get %s: %w", path, err)
 	}
 	defer reply.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(reply.Body, 64<<20))
 	if err != nil || reply.StatusCode != http.StatusOK {
-		return fmt.Errorf("ask for %s: status %d, %.200s, %w", path, reply.StatusCode, data, err)
+		return fmt.Errorf("get %s: status %d, %.200s, %w", path, reply.StatusCode, data, err)
 	}
 	return json.Unmarshal(data, value)
 }
 
-// lastWords is the end of what the daemon printed.
+// lastWords is the end of the daemon's output.
 func (d *daemon) lastWords() string {
 	text, _ := os.ReadFile(d.state + ".out")
 	return strings.ReplaceAll(strings.TrimSpace(string(text[max(0, len(text)-400):])), "\n", "; ")
 }
 
-// logTail is the end of what the daemons of this check logged.
+// logTail is the end of the daemons' logs of this check.
 func (t *trial) logTail() string {
 	var b strings.Builder
 	for _, d := range t.daemons {

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// simTotalMiB is the memory of the simulated card.
+// simTotalMiB is the memory of the simulated GPU.
 const simTotalMiB = 24576
 
-// host is the machine under test and the place this run has on it.
+// host is the machine under test and this run's place on it.
 type host struct {
 	Berth      string            `json:"berth"`
 	Kernel     string            `json:"kernel"`
@@ -50,7 +50,7 @@ func (h *host) say(format string, args ...any) {
 	fmt.Fprintf(h.errs, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05.000")}, args...)...)
 }
 
-// openHost finds out what is here.
+// openHost examines the machine.
 func openHost(ctx context.Context, o options, errs io.Writer) (*host, error) {
 	h := &host{
 		Root: os.Geteuid() == 0, Sim: o.sim, bin: o.bin, verbose: o.verbose, keep: o.keep, errs: errs,
@@ -87,7 +87,7 @@ func openHost(ctx context.Context, o options, errs io.Writer) (*host, error) {
 
 func (h *host) program(name string) string { return filepath.Join(h.bin, name) }
 
-// hasHelper reports whether the bundle came with the helper.
+// hasHelper reports whether the bundle contains the helper.
 func (h *host) hasHelper() bool {
 	_, err := os.Stat(h.program("berth-gpu"))
 	return err == nil
@@ -96,11 +96,11 @@ func (h *host) hasHelper() bool {
 func (h *host) makeDir() error {
 	dir, err := os.MkdirTemp("", "gpu-test-")
 	if err != nil {
-		return fmt.Errorf("make a working directory: %w", err)
+		return fmt.Errorf("create a working directory: %w", err)
 	}
 	h.dir, h.mark = dir, filepath.Base(dir)
 	if err := os.Chmod(dir, 0o755); err != nil { // the jobs' user reads the programs there
-		return fmt.Errorf("make a working directory: %w", err)
+		return fmt.Errorf("create a working directory: %w", err)
 	}
 	return unpackPrograms(filepath.Join(dir, "programs"))
 }
@@ -110,17 +110,17 @@ func (h *host) close() {
 		h.undo[i]()
 	}
 	if h.keep {
-		fmt.Fprintf(h.errs, "gpu-test: left behind: %s\n", h.dir)
+		fmt.Fprintf(h.errs, "gpu-test: working directory kept: %s\n", h.dir)
 		return
 	}
 	_ = os.RemoveAll(h.dir)
 }
 
-// findCards asks nvidia-smi, which is what everything is compared with.
+// findCards asks nvidia-smi, with which everything is compared.
 func (h *host) findCards(ctx context.Context, wanted int) error {
 	cards, err := smiCards(ctx)
 	if err != nil {
-		return fmt.Errorf("%w; without a card only -sim works", err)
+		return fmt.Errorf("%w; without a GPU only -sim works", err)
 	}
 	h.Cards, h.Driver = cards, cards[0].Driver
 	h.Card = cards[0]
@@ -132,27 +132,27 @@ func (h *host) findCards(ctx context.Context, wanted int) error {
 		found = found || c.Index == wanted
 	}
 	if wanted >= 0 && !found {
-		return fmt.Errorf("there is no card %d", wanted)
+		return fmt.Errorf("no GPU %d", wanted)
 	}
 	if h.Card.FreeMiB < 8192 {
-		return fmt.Errorf("card %d has %d MiB free; 8192 are needed", h.Card.Index, h.Card.FreeMiB)
+		return fmt.Errorf("expected at least 8192 MiB free on GPU %d, found %d", h.Card.Index, h.Card.FreeMiB)
 	}
 	return nil
 }
 
-// probes are how each framework says that it can use a card.
+// probes are how each framework shows that it can use a GPU.
 var probes = map[string]string{
-	"torch": "import torch; assert torch.cuda.is_available(), 'torch finds no card'; print(torch.__version__)",
+	"torch": "import torch; assert torch.cuda.is_available(), 'torch finds no GPU'; print(torch.__version__)",
 	"jax":   "import jax; assert jax.default_backend() in ('gpu', 'cuda'), 'JAX runs on ' + jax.default_backend(); print(jax.__version__)",
 	"cupy":  "import cupy; cupy.zeros(1); print(cupy.__version__)",
 	"cuda":  "import cudadriver; print(cudadriver.Card().driver)",
 }
 
-// findPython tries each framework, all at once.
+// findPython tries all frameworks at once.
 func (h *host) findPython(ctx context.Context) error {
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		return errors.New("there is no python3: the GPU programs of the checks are written in it")
+		return errors.New("python3 is missing: the GPU programs of the checks need it")
 	}
 	h.python = path
 	var group sync.WaitGroup
@@ -176,7 +176,7 @@ func (h *host) findPython(ctx context.Context) error {
 	}
 	group.Wait()
 	if len(h.Frameworks) == 0 {
-		return fmt.Errorf("no GPU program can be run: %v", h.Missing)
+		return fmt.Errorf("no framework works: %v", h.Missing)
 	}
 	return nil
 }
@@ -190,8 +190,8 @@ func lastLine(text string, err error) string {
 	return last[:min(len(last), 160)]
 }
 
-// usual is the framework for checks that do not care which: what people use
-// first, the bare driver where nothing else is there.
+// usual is the framework for checks that do not care: the most common one, or
+// the bare driver.
 func (h *host) usual() string {
 	for _, name := range []string{"torch", "cupy", "cuda"} {
 		if h.Frameworks[name] != "" {
@@ -201,7 +201,7 @@ func (h *host) usual() string {
 	return "jax"
 }
 
-// bare is the quickest program that takes memory: the driver itself.
+// bare is the fastest program that allocates memory: the driver itself.
 func (h *host) bare() string {
 	if h.Frameworks["cuda"] != "" {
 		return "cuda"
@@ -209,8 +209,8 @@ func (h *host) bare() string {
 	return h.usual()
 }
 
-// command runs as the jobs' user, with nothing of another berth in its
-// environment and the mark of this run.
+// command runs as the jobs' user, without variables of another berth and with
+// the mark of this run.
 func (h *host) command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = h.dir
@@ -243,14 +243,14 @@ func (h *host) environ() []string {
 func (h *host) describe() string {
 	text := fmt.Sprintf("%s, Linux %s, jobs of user %s", h.Berth, h.Kernel, h.User)
 	if h.Sim {
-		return text + ", simulated cards"
+		return text + ", simulated GPUs"
 	}
-	text += fmt.Sprintf("\n%d × %s, driver %s; card %d is used: %d MiB, %d free", len(h.Cards), h.Card.Name, h.Driver, h.Card.Index, h.Card.TotalMiB, h.Card.FreeMiB)
+	text += fmt.Sprintf("\n%d × %s, driver %s; using GPU %d: %d MiB, %d free", len(h.Cards), h.Card.Name, h.Driver, h.Card.Index, h.Card.TotalMiB, h.Card.FreeMiB)
 	for _, name := range []string{"torch", "jax", "cupy", "cuda"} {
 		if version := h.Frameworks[name]; version != "" {
 			text += fmt.Sprintf("\n%s %s", name, version)
 		} else {
-			text += fmt.Sprintf("\n%s: cannot be used: %s", name, h.Missing[name])
+			text += fmt.Sprintf("\n%s: not usable: %s", name, h.Missing[name])
 		}
 	}
 	return text

@@ -14,7 +14,7 @@ import (
 	"berth/internal/job"
 )
 
-// card is a card as berth tells of it; what it does not know is nil.
+// card is a GPU as berth reports it; unknown values are nil.
 type card struct {
 	Index        int          `json:"index"`
 	UUID         string       `json:"uuid"`
@@ -56,10 +56,10 @@ func (d *daemon) card(ctx context.Context) (card, error) {
 			return c, nil
 		}
 	}
-	return card{}, fmt.Errorf("berth does not show card %s", d.t.Card.UUID)
+	return card{}, fmt.Errorf("berth does not show GPU %s", d.t.Card.UUID)
 }
 
-// of is what a job uses of the card now, and its peak; -1: not known.
+// of is what a job uses of the GPU now, and its peak; -1: unknown.
 func (c card) of(id string) (now, peak int64) {
 	for _, j := range c.Jobs {
 		if j.ID == id {
@@ -76,7 +76,7 @@ func (c card) of(id string) (now, peak int64) {
 	return -1, -1
 }
 
-// submit hands a job in, as a person would.
+// submit submits a job, as a user would.
 func (d *daemon) submit(ctx context.Context, words []string, flags ...string) (string, error) {
 	args := append([]string{"submit", "--json", "--time", "5m", "--grace", "1s", "--chdir", "/tmp"}, flags...)
 	text, err := d.berth(ctx, append(append(args, "--"), words...)...)
@@ -90,7 +90,7 @@ func (d *daemon) submit(ctx context.Context, words []string, flags ...string) (s
 	return reply.ID, nil
 }
 
-// run submits a GPU program that declares what it says.
+// run submits a GPU program.
 func (d *daemon) run(ctx context.Context, p program, flags ...string) (string, error) {
 	words, err := p.words(d.t.host)
 	if err != nil {
@@ -103,7 +103,7 @@ func (d *daemon) job(ctx context.Context, id string) (api.Detail, error) {
 	return d.client.Job(ctx, id)
 }
 
-// log is what a job printed so far.
+// log is the job's output so far.
 func (d *daemon) log(ctx context.Context, id string) string {
 	reader, err := d.client.Log(ctx, api.LogQuery{ID: id})
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *daemon) log(ctx context.Context, id string) string {
 	return string(text)
 }
 
-// ended waits for jobs to be over.
+// ended waits until jobs have ended.
 func (d *daemon) ended(ctx context.Context, ids ...string) ([]api.Detail, error) {
 	details := make([]api.Detail, len(ids))
 	for i, id := range ids {
@@ -141,7 +141,7 @@ func outcome(v api.Detail) string {
 	return text
 }
 
-// explain is a job in one phrase, for a failure.
+// explain describes a job in one phrase, for a failure.
 func (d *daemon) explain(ctx context.Context, v api.Detail) string {
 	text := fmt.Sprintf("job %s (%s) is %s", v.ID, v.Name, outcome(v))
 	if v.Reason != nil {
@@ -153,7 +153,7 @@ func (d *daemon) explain(ctx context.Context, v api.Detail) string {
 	return text
 }
 
-// allWell expects that jobs end ok.
+// allWell expects jobs to end ok.
 func (d *daemon) allWell(ctx context.Context, ids ...string) ([]api.Detail, error) {
 	details, err := d.ended(ctx, ids...)
 	for _, v := range details {
@@ -162,7 +162,7 @@ func (d *daemon) allWell(ctx context.Context, ids ...string) ([]api.Detail, erro
 	return details, err
 }
 
-// ready waits until the program of each job says that it holds its memory.
+// ready waits until the program of each job reports that it holds its memory.
 func (d *daemon) ready(ctx context.Context, ids ...string) error {
 	for _, id := range ids {
 		err := poll(ctx, 50*time.Millisecond, "job "+id+" to hold its memory", func() (bool, error) {
@@ -223,5 +223,5 @@ func (d *daemon) supervisor(v api.Detail) (int, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("no supervisor of job %s was found", v.ID)
+	return 0, fmt.Errorf("no supervisor found for job %s", v.ID)
 }

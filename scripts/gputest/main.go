@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// wholeLimit is how long all checks together may take: a host lent for ten
-// minutes has some left to copy the table away.
+// wholeLimit bounds all checks together: a host lent for ten minutes needs
+// some time to copy the results.
 const wholeLimit = 9 * time.Minute
 
-// options are what was typed.
+// options are the command line.
 type options struct {
 	only    *regexp.Regexp
 	verbose bool
@@ -65,17 +65,17 @@ func parse(args []string, errs io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("gpu-test", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	only := flags.String("run", "", "only the checks whose name matches this expression")
-	flags.BoolVar(&o.verbose, "v", false, "say what is being done, and show the daemon's log of every check")
-	flags.StringVar(&o.json, "json", "", "write the results to this file too")
-	flags.BoolVar(&o.keep, "keep", false, "leave the working directory behind")
-	flags.BoolVar(&o.sim, "sim", false, "simulated cards: only the checks that make sense there")
-	flags.BoolVar(&o.users, "users", false, "as root: run the jobs as an ordinary user, made with useradd where there is none")
-	flags.BoolVar(&o.list, "list", false, "print the checks and end")
+	only := flags.String("run", "", "run only the checks whose name matches this expression")
+	flags.BoolVar(&o.verbose, "v", false, "print each step, and the daemon's log of every check")
+	flags.StringVar(&o.json, "json", "", "also write the results to this file")
+	flags.BoolVar(&o.keep, "keep", false, "keep the working directory")
+	flags.BoolVar(&o.sim, "sim", false, "use simulated GPUs, and only the checks that work there")
+	flags.BoolVar(&o.users, "users", false, "as root: run the jobs as an ordinary user, created with useradd if there is none")
+	flags.BoolVar(&o.list, "list", false, "list the checks")
 	flags.StringVar(&o.bin, "bin", "", "where berth, berth-keep and berth-gpu are (default: beside this program)")
-	flags.IntVar(&o.card, "gpu", -1, "use this card (default: the one with most free memory)")
+	flags.IntVar(&o.card, "gpu", -1, "use this GPU (default: the one with the most free memory)")
 	flags.Usage = func() {
-		fmt.Fprintln(errs, "gpu-test runs berth on a real card and prints a table of what it saw.\n\nFlags:")
+		fmt.Fprintln(errs, "gpu-test runs berth on a real GPU and prints a table of results.\n\nFlags:")
 		flags.PrintDefaults()
 		fmt.Fprintln(errs, "\nExample: ./gpu-test -run 'discovery|attribution' -json seen.json\n\nExit status: 0 nothing failed; 1 a check failed; 2 bad usage; 130 interrupted.")
 	}
@@ -83,7 +83,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("what is %q? see gpu-test -h", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q; see gpu-test -h", flags.Arg(0))
 	}
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
@@ -99,7 +99,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	return o, nil
 }
 
-// report runs the checks and prints each row as it is known.
+// report runs the checks and prints each row as soon as it is known.
 func report(ctx context.Context, h *host, o options, out, errs io.Writer) int {
 	fmt.Fprintln(out, h.describe())
 	fmt.Fprintln(out, header())
@@ -112,7 +112,7 @@ func report(ctx context.Context, h *host, o options, out, errs io.Writer) int {
 		results = append(results, r)
 		fmt.Fprint(out, r.row())
 		if r.Log != "" && (r.Result == failed || o.verbose) {
-			fmt.Fprintf(errs, "--- %s: what berth logged\n%s---\n", c.name, r.Log)
+			fmt.Fprintf(errs, "--- %s: berth's log\n%s---\n", c.name, r.Log)
 		}
 		if ctx.Err() != nil {
 			break
@@ -132,7 +132,7 @@ func report(ctx context.Context, h *host, o options, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "gpu-test: interrupted")
 		return 130
 	case len(results) == 0:
-		fmt.Fprintln(errs, "gpu-test: no check has such a name; see gpu-test -list")
+		fmt.Fprintln(errs, "gpu-test: no check matches; see gpu-test -list")
 		return 2
 	case sum.failed > 0 || ctx.Err() != nil || left > 0:
 		return 1

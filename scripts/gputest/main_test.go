@@ -90,7 +90,7 @@ func TestWhatIsWrongFailsTheRun(t *testing.T) {
 	}{
 		{"a berth that shows a card that is not there fails discovery", "gpus", `echo '[{"index":0,"total_mib":1}]'; exit 0`, "discovery", "berth gpus shows", 1},
 		{"a berth that gives no reason fails packing", "why", `echo 'it waits'; exit 0`, "packing", "without the", 1},
-		{"a berth without the verb skips the check with its words", "adopt", `echo 'berth: unknown command "adopt"' >&2; exit 2`, "adopt", `this berth does not know it: berth: unknown command "adopt"`, 0},
+		{"a berth without the verb skips the check with its words", "adopt", `echo 'berth: unknown command "adopt"' >&2; exit 2`, "adopt", `not supported by this berth: berth: unknown command "adopt"`, 0},
 		{"a daemon that ends at once is told with its last words", "serve", `echo 'berth: no room'; exit 1`, "discovery", "the daemon ended at once: berth: no room", 1},
 	}
 	for _, test := range tests {
@@ -100,7 +100,7 @@ func TestWhatIsWrongFailsTheRun(t *testing.T) {
 			if code != test.code || !strings.Contains(out.String(), test.want) {
 				t.Errorf("exit %d, want %d with %q:\n%s\n%s", code, test.code, test.want, &out, &errs)
 			}
-			if test.code != 0 && !strings.Contains(errs.String(), "what berth logged") {
+			if test.code != 0 && !strings.Contains(errs.String(), "berth's log") {
 				t.Errorf("the failure does not show berth's log:\n%s", &errs)
 			}
 		})
@@ -151,7 +151,7 @@ func TestACheckThatTakesTooLongFailsAndUndoesItsWork(t *testing.T) {
 		t.later(func() { undone = true })
 		return poll(ctx, time.Millisecond, "nothing", func() (bool, error) { return false, nil })
 	}})
-	if r.Result != failed || !undone || !strings.Contains(strings.Join(r.Why, " "), "not done within 50ms: waited for nothing") {
+	if r.Result != failed || !undone || !strings.Contains(strings.Join(r.Why, " "), "not finished within 50ms: waited for nothing") {
 		t.Errorf("undone %v: %+v", undone, r)
 	}
 }

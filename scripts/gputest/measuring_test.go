@@ -20,10 +20,10 @@ func TestCostsOfASampleAreHeldToTheBudget(t *testing.T) {
 		err, wrong   string // what must be in them
 	}{
 		{"an eighth of a millisecond a card is within it", report(2, 125), "", ""},
-		{"more is not", report(2, 126), "", "a sample of 8 such cards takes 1.008ms of CPU"},
-		{"no card is no proof", report(0, 0), "", "nothing was measured"},
+		{"more is not", report(2, 126), "", "a sample of 8 such GPUs takes 1.008ms of CPU"},
+		{"no GPU proves nothing", report(0, 0), "", "nothing was measured"},
 		{"a helper that cannot is heard", "echo 'no driver here' >&2; exit 1", "no driver here", ""},
-		{"so is one that says something else", "echo hello", "berth-gpu cost said hello", ""},
+		{"so is one that says something else", "echo hello", "berth-gpu cost printed hello", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			bin := t.TempDir()
@@ -45,7 +45,7 @@ func TestCostsOfASampleAreHeldToTheBudget(t *testing.T) {
 			if wrong := strings.Join(check.wrong, "; "); !strings.Contains(wrong, row.wrong) || (row.wrong == "") != (wrong == "") {
 				t.Errorf("wrong is %q, want %q", wrong, row.wrong)
 			}
-			if want := "the dearest calls: power 300µs, rows 20µs, memory 5µs"; !slices.Contains(check.figures, want) {
+			if want := "the most expensive calls: power 300µs, rows 20µs, memory 5µs"; !slices.Contains(check.figures, want) {
 				t.Errorf("figures %q, want %q", check.figures, want)
 			}
 		})

@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// madeUser is the user that is made where there is no ordinary one.
+// madeUser is the user that is created if there is no ordinary one.
 const madeUser = "berth-gpu-test"
 
-// becomeOrdinary has the jobs run as an ordinary user of this machine. One is
-// made where there is none, and removed at the end.
+// becomeOrdinary makes the jobs run as an ordinary user. If there is none, one
+// is created, and removed at the end.
 func (h *host) becomeOrdinary(ctx context.Context) error {
 	if !h.Root {
 		return errors.New("-users needs root")
@@ -25,18 +25,18 @@ func (h *host) becomeOrdinary(ctx context.Context) error {
 		return nil
 	}
 	if text, err := exec.CommandContext(ctx, "useradd", "--create-home", "--shell", "/bin/sh", madeUser).CombinedOutput(); err != nil {
-		return fmt.Errorf("make an ordinary user: %s", lastLine(string(text), err))
+		return fmt.Errorf("create an ordinary user: %s", lastLine(string(text), err))
 	}
 	h.undo = append(h.undo, func() { _ = exec.Command("userdel", "--remove", madeUser).Run() })
 	return h.useUser(madeUser)
 }
 
-// useUser takes the user of that name, or the first ordinary one who has a home
+// useUser takes the user of that name, or the first ordinary one with a home
 // and a shell.
 func (h *host) useUser(name string) error {
 	file, err := os.Open("/etc/passwd")
 	if err != nil {
-		return fmt.Errorf("look for users: %w", err)
+		return fmt.Errorf("list users: %w", err)
 	}
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -55,5 +55,5 @@ func (h *host) useUser(name string) error {
 		h.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		return nil
 	}
-	return fmt.Errorf("there is no user %q", name)
+	return fmt.Errorf("no user %q", name)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// userHertz is the unit of processor time in /proc: fixed for programs.
+// userHertz is the fixed unit of CPU time in /proc.
 const userHertz = 100
 
 func charsText[T int8 | uint8](chars []T) string {
@@ -46,8 +46,8 @@ func readProc(pid int, file string) string {
 
 func commOf(pid int) string { return strings.TrimSpace(readProc(pid, "comm")) }
 
-// statOf are the fields of /proc/PID/stat behind the name, which may hold
-// anything: state is the first.
+// statOf are the fields of /proc/PID/stat after the name, which may contain
+// anything; the first is the state.
 func statOf(pid int) []string {
 	text := readProc(pid, "stat")
 	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
@@ -66,7 +66,7 @@ func alive(pid int) bool {
 	return len(stat) > 0 && stat[0] != "Z" && stat[0] != "X"
 }
 
-// processorTime is what a process has used so far.
+// processorTime is the CPU time of a process so far.
 func processorTime(pid int) time.Duration {
 	stat := statOf(pid)
 	if len(stat) < 13 {
@@ -77,7 +77,7 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(user+system) * time.Second / userHertz
 }
 
-// childrenOf are the children with that name; an empty name: all.
+// childrenOf are the children with that name; "" means all.
 func childrenOf(pid int, name string) []int {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	var children []int
@@ -93,7 +93,7 @@ func childrenOf(pid int, name string) []int {
 	return children
 }
 
-// familyOf is a process and all below it.
+// familyOf is a process and all its descendants.
 func familyOf(pid int) []int {
 	family := []int{pid}
 	for i := 0; i < len(family) && i < 1000; i++ {
@@ -102,7 +102,7 @@ func familyOf(pid int) []int {
 	return family
 }
 
-// named are the processes whose name begins so.
+// named are the processes whose name has that prefix.
 func named(prefix string) []int {
 	var pids []int
 	for _, pid := range allPIDs() {
@@ -113,7 +113,7 @@ func named(prefix string) []int {
 	return pids
 }
 
-// holding are the processes in whose environment that text is.
+// holding are the processes with that text in their environment.
 func holding(text string) []int {
 	var pids []int
 	for _, pid := range allPIDs() {
@@ -125,8 +125,9 @@ func holding(text string) []int {
 	return pids
 }
 
-// marked are the processes of this run: they carry its mark, or have a file of
-// its directory open (a supervisor, whose environment is its own).
+// marked are the processes of this run: they have its mark in their
+// environment, or a file of its directory open (a supervisor, whose
+// environment is its own).
 func (h *host) marked() []int {
 	pids := holding("GPU_TEST_MARK=" + h.mark)
 	for _, pid := range allPIDs() {
@@ -144,14 +145,14 @@ func (h *host) marked() []int {
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() })
 }
 
-// endMarked gives what is left a moment to go by itself, then kills it. It
+// endMarked gives what is left a moment to end by itself, then kills it. It
 // returns what had to be killed.
 func (h *host) endMarked() []string {
 	patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	_ = poll(patience, 50*time.Millisecond, "the rest to go", func() (bool, error) { return len(h.marked()) == 0, nil })
 	var killed []string
-	for range 3 { // a supervisor that dies may leave its job for the next round
+	for range 3 { // a dying supervisor may leave its job for the next round
 		left := h.marked()
 		for _, pid := range left {
 			killed = append(killed, fmt.Sprintf("%s (%d)", commOf(pid), pid))
@@ -166,5 +167,5 @@ func (h *host) endMarked() []string {
 	return killed
 }
 
-// sweep counts what is left of the whole run, and ends it.
+// sweep counts what is left of the whole run, and kills it.
 func (h *host) sweep() int { return len(h.endMarked()) }

@@ -33,34 +33,34 @@ func unpackPrograms(dir string) error {
 	return nil
 }
 
-// program is what a job does with its card: programs/job.py, or berth simjob
-// where cards are simulated.
+// program is what a job does with its GPU: programs/job.py, or berth simjob
+// with simulated GPUs.
 type program struct {
 	with      string // torch, jax, cupy, or cuda for the bare driver
 	mib       int64
 	hold      time.Duration
 	compute   bool
 	endless   bool  // hang in a kernel
-	growMiB   int64 // take pieces up to this and say how far it went
+	growMiB   int64 // allocate piece by piece up to this and report how far it got
 	spikes    int
 	processes int
 	setsid    bool
 	exit      int
-	ready     string // a file to make
+	ready     string // a file to create
 }
 
-// words are the command of a program.
+// words are the command line of a program.
 func (p program) words(h *host) ([]string, error) {
 	seconds := strconv.FormatFloat(p.hold.Seconds(), 'f', -1, 64)
 	if h.Sim {
 		words := []string{h.program("berth"), "simjob", "--vram", strconv.FormatInt(p.mib, 10), "--hold", seconds, "--exit-code", strconv.Itoa(p.exit)}
 		if p.processes > 1 || p.setsid || p.spikes > 0 || p.growMiB > 0 || p.endless {
-			return nil, skipf("berth simjob cannot stand in for this program")
+			return nil, skipf("berth simjob cannot simulate this program")
 		}
 		return words, nil
 	}
 	if why := h.Missing[p.with]; why != "" {
-		return nil, skipf("%s cannot be used: %s", p.with, why)
+		return nil, skipf("%s is not usable: %s", p.with, why)
 	}
 	words := []string{h.python, filepath.Join(h.dir, "programs", "job.py"), "--with", p.with, "--hold", seconds}
 	number := func(flag string, n int64) {

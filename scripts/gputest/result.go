@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What became of a check.
+// The results of a check.
 const (
 	passed  = "ok"
 	failed  = "FAIL"
@@ -21,9 +21,9 @@ type result struct {
 	About   string   `json:"about"`
 	Result  string   `json:"result"`
 	Why     []string `json:"why,omitempty"`     // what failed, or why it was skipped
-	Figures []string `json:"figures,omitempty"` // what was seen
+	Figures []string `json:"figures,omitempty"` // what was measured
 	Seconds float64  `json:"seconds"`
-	Log     string   `json:"log,omitempty"` // the end of what berth logged, of a failure
+	Log     string   `json:"log,omitempty"` // the end of berth's log, of a failure
 }
 
 func header() string { return fmt.Sprintf("%-18s %-6s %6s  %s", "CHECK", "RESULT", "TIME", "SEEN") }
@@ -66,12 +66,12 @@ func count(results []result) tally {
 func (t tally) line(left int) string {
 	text := fmt.Sprintf("%d ok, %d failed, %d skipped", t.passed, t.failed, t.skipped)
 	if left > 0 {
-		text += fmt.Sprintf("; %d processes were left behind and have been ended: that is a failure", left)
+		text += fmt.Sprintf("; %d processes were left behind and killed, which is a failure", left)
 	}
 	return text
 }
 
-// writeJSON keeps the whole for machines.
+// writeJSON writes all results as JSON.
 func writeJSON(path string, h *host, results []result) error {
 	data, err := json.MarshalIndent(struct {
 		At      time.Time `json:"at"`

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// smiCard is a card as nvidia-smi tells of it.
+// smiCard is a GPU as nvidia-smi reports it.
 type smiCard struct {
 	Index       int    `json:"index"`
 	UUID        string `json:"uuid"`
@@ -18,12 +18,12 @@ type smiCard struct {
 	Driver      string `json:"driver,omitempty"`
 	BusID       string `json:"bus_id,omitempty"`
 	TotalMiB    int64  `json:"total_mib"`
-	ReservedMiB int64  `json:"reserved_mib"` // -1: this driver does not tell
+	ReservedMiB int64  `json:"reserved_mib"` // -1: not reported by this driver
 	UsedMiB     int64  `json:"used_mib"`
 	FreeMiB     int64  `json:"free_mib"`
 }
 
-// smi asks for some columns of a list.
+// smi queries some columns of a list.
 func smi(ctx context.Context, list, columns string) ([][]string, error) {
 	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -37,7 +37,7 @@ func smi(ctx context.Context, list, columns string) ([][]string, error) {
 	reader.FieldsPerRecord = -1
 	rows, err := reader.ReadAll()
 	if err != nil {
-		return nil, fmt.Errorf("understand nvidia-smi: %w", err)
+		return nil, fmt.Errorf("parse nvidia-smi: %w", err)
 	}
 	return rows, nil
 }
@@ -70,12 +70,12 @@ func smiCards(ctx context.Context) ([]smiCard, error) {
 		})
 	}
 	if len(cards) == 0 {
-		return nil, fmt.Errorf("nvidia-smi shows no card")
+		return nil, fmt.Errorf("nvidia-smi shows no GPU")
 	}
 	return cards, nil
 }
 
-// smiUsed is what is in use of this run's card, by nvidia-smi's word.
+// smiUsed is the memory in use on this run's GPU, according to nvidia-smi.
 func (h *host) smiUsed(ctx context.Context) (int64, error) {
 	cards, err := smiCards(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (h *host) smiUsed(ctx context.Context) (int64, error) {
 			return c.UsedMiB, nil
 		}
 	}
-	return 0, fmt.Errorf("nvidia-smi no longer shows card %d", h.Card.Index)
+	return 0, fmt.Errorf("nvidia-smi no longer shows GPU %d", h.Card.Index)
 }
 
 // smiProcesses is the memory of each process on this run's card.

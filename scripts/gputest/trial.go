@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// check is one thing that has to be seen on a card.
+// check is one test on a GPU.
 type check struct {
 	name  string
 	about string
 	limit time.Duration
-	sim   bool // makes sense on simulated cards
+	sim   bool // works with simulated GPUs
 	run   func(context.Context, *trial) error
 }
 
-// trial is one check under way: what it found, and what it has to undo.
+// trial is one check in progress: its findings, and what it has to undo.
 type trial struct {
 	*host
 	name    string
@@ -30,20 +30,21 @@ type trial struct {
 	daemons []*daemon
 }
 
-// skip is why a check cannot be made here.
+// skip is why a check cannot run here.
 type skip string
 
 func (s skip) Error() string { return string(s) }
 
 func skipf(format string, args ...any) error { return skip(fmt.Sprintf(format, args...)) }
 
-// seen keeps a figure for the table.
+// seen records a figure for the table.
 func (t *trial) seen(format string, args ...any) {
 	t.figures = append(t.figures, fmt.Sprintf(format, args...))
 	t.say("seen: "+format, args...)
 }
 
-// expect keeps a failure and goes on: the rest of the check is worth knowing.
+// expect records a failure and continues: the rest of the check is still of
+// interest.
 func (t *trial) expect(ok bool, format string, args ...any) bool {
 	if !ok {
 		t.wrong = append(t.wrong, fmt.Sprintf(format, args...))
@@ -52,14 +53,14 @@ func (t *trial) expect(ok bool, format string, args ...any) bool {
 	return ok
 }
 
-// later has fn called at the end of the check, the last first.
+// later registers fn for the end of the check, the last first.
 func (t *trial) later(fn func()) { t.undo = append(t.undo, fn) }
 
-// try makes one check and leaves nothing of it behind.
+// try runs one check and cleans up after it.
 func (h *host) try(ctx context.Context, c check) result {
 	r := result{Check: c.name, About: c.about, Result: skipped}
 	if h.Sim && !c.sim {
-		r.Why = []string{"needs a real card"}
+		r.Why = []string{"needs a real GPU"}
 		return r
 	}
 	h.say("== %s: %s", c.name, c.about)
@@ -96,12 +97,12 @@ func (t *trial) inTime(ctx context.Context, c check) error {
 	defer cancel()
 	err := c.run(limited, t)
 	if err != nil && errors.Is(limited.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("not done within %v: %w", c.limit, err)
+		return fmt.Errorf("not finished within %v: %w", c.limit, err)
 	}
 	return err
 }
 
-// clean undoes everything, also after an interruption: it has a deadline of
+// clean undoes everything, even after an interruption: it has a deadline of
 // its own. It returns what did not end by itself.
 func (t *trial) clean() []string {
 	for len(t.undo) > 0 {
@@ -116,8 +117,7 @@ func (t *trial) clean() []string {
 	return left
 }
 
-// poll asks until the answer is yes. What it waits for is a phrase that fits
-// behind "waited for".
+// poll repeats until done returns true. what fits after "waited for".
 func poll(ctx context.Context, every time.Duration, what string, done func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -147,7 +147,7 @@ func pollFor(ctx context.Context, limit time.Duration, what string, done func() 
 	return nil
 }
 
-// pause lets time pass, or less of it if the check is over.
+// pause waits, or less if the check ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

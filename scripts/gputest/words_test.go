@@ -15,9 +15,9 @@ func TestBadUsageExitsTwo(t *testing.T) {
 		want string
 	}{
 		{"an expression that does not compile", []string{"-run", "("}, "-run:"},
-		{"a word that is no flag", []string{"discovery"}, `what is "discovery"?`},
+		{"a word that is not a flag", []string{"discovery"}, `unexpected argument "discovery"`},
 		{"a flag that does not exist", []string{"-fast"}, "-fast"},
-		{"a check that does not exist", []string{"-sim", "-bin", "", "-run", "nonesuch"}, "no check has such a name"},
+		{"a check that does not exist", []string{"-sim", "-bin", "", "-run", "nonesuch"}, "no check matches"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Command runtests runs go test as CI does. A test that fails is run again alone,
-// up to twice: one that passes then is reported as flaky, in a line of its own, and
-// does not fail the run. A failure that repeats, a panic, a data race or a package
+// Command runtests runs go test. A test that fails is run again alone, up to
+// twice: if it passes then, it is reported as flaky, on a line of its own, and
+// does not fail the run. A repeated failure, a panic, a data race or a package
 // that does not build does.
 //
 //	go run ./scripts/runtests -race -timeout 20m ./...
@@ -18,20 +18,20 @@ import (
 	"strings"
 )
 
-// event is what go test -json writes a line of.
+// event is one line of go test -json.
 type event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string // of output of a build
 	Elapsed                       float64
 }
 
-// result is what became of a run of tests.
+// result is the outcome of a run of tests.
 type result struct {
-	output map[string][]string // by package and test, with a space between
+	output map[string][]string // by package and test, separated by a space
 	failed []string            // tests without subtests, as package and name
-	broken []string            // packages that failed without a test that did
-	grave  []string            // lines that fail a run whatever comes of another
-	begun  map[string]bool     // tests that did not end yet
+	broken []string            // packages that failed without a failed test
+	grave  []string            // lines that fail the run, whatever a second run says
+	begun  map[string]bool     // tests that have not ended yet
 	passed map[string]bool
 }
 
@@ -49,7 +49,7 @@ func main() {
 		fmt.Printf("\n== failed: %s\n%s", test, strings.Join(first.output[test], ""))
 	}
 	for _, line := range first.grave {
-		fmt.Printf("\n== not to be repeated: %s", line)
+		fmt.Printf("\n== not repeated: %s", line)
 		bad = true
 	}
 	for _, test := range first.failed {
@@ -60,7 +60,7 @@ func main() {
 	}
 }
 
-// passesAlone runs a test again, and says what came of it.
+// passesAlone runs a test again and prints the outcome.
 func passesAlone(test string) bool {
 	pkg, name, _ := strings.Cut(test, " ")
 	args := append(slices.DeleteFunc(slices.Clone(os.Args[1:]), isPackage), "-run", "^"+regexp.QuoteMeta(name)+"$", pkg)
@@ -118,8 +118,8 @@ func newResult() *result {
 	return &result{output: map[string][]string{}, begun: map[string]bool{}, passed: map[string]bool{}}
 }
 
-// grave are lines that tell of more than a test that failed: what ends a program
-// before all its tests ran, above all.
+// grave are lines that mean more than a failed test, mostly the end of the
+// program before all its tests ran.
 var grave = regexp.MustCompile(`^(panic: |fatal error: |WARNING: DATA RACE|signal: |exit status ([02-9]|1\d))`)
 
 func (r *result) take(e event, out io.Writer) {
@@ -165,8 +165,8 @@ func (r *result) take(e event, out io.Writer) {
 	}
 }
 
-// unfinished tells of tests of a package that began and did not end: their program
-// did, and with it those that had not begun.
+// unfinished reports the tests of a package that began and did not end because
+// their program did.
 func (r *result) unfinished(pkg string) bool {
 	before := len(r.grave)
 	for test := range r.begun {

@@ -1,10 +1,10 @@
-// Command seeds shows which test holds berth to each promise of the five
-// programs it stands in for. The promises are the rows of docs/reference/compatibility.md; a
-// test names the rows it would fail for in a comment, `seeds: K13 K14`. The
-// command reads and reports: it runs no test, and it knows no row by itself.
+// Command seeds lists the tests for each promise of the five programs that berth
+// replaces. The promises are the rows of docs/reference/compatibility.md; a test
+// names its rows in a comment, `seeds: K13 K14`. The command only reads and
+// reports: it runs no test.
 //
-// It exits 1 where a row has no test, a comment names no row, or a comment
-// stands where no test is, or in one that never runs.
+// It exits 1 if a row has no test, a comment names an unknown row, or a comment
+// is not in a test, or in one that never runs.
 package main
 
 import (
@@ -29,7 +29,7 @@ func run(args []string, out, errOut io.Writer) int {
 		return 2
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(errOut, "seeds: takes no %q\n", flags.Arg(0))
+		fmt.Fprintf(errOut, "seeds: unexpected argument %q\n", flags.Arg(0))
 		return 2
 	}
 	found, err := look(*root)
@@ -56,7 +56,7 @@ func run(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// report is what was found.
+// report is the result.
 type report struct {
 	Rows     []row    `json:"rows"`
 	Proved   int      `json:"proved"` // rows with a test
@@ -77,7 +77,7 @@ func look(root string) (report, error) {
 	return match(rows, tags, append(problems, misplaced...)), nil
 }
 
-// match gives each row its tests, and says what does not go together.
+// match gives each row its tests, and reports mismatches.
 func match(rows []row, tags []tag, problems []string) report {
 	at := map[string]int{}
 	for i, r := range rows {
@@ -87,7 +87,7 @@ func match(rows []row, tags []tag, problems []string) report {
 		for _, id := range t.ids {
 			i, known := at[id]
 			if !known {
-				problems = append(problems, fmt.Sprintf("%s:%d: %q names no row of docs/reference/compatibility.md", t.File, t.Line, id))
+				problems = append(problems, fmt.Sprintf("%s:%d: %q is not a row of docs/reference/compatibility.md", t.File, t.Line, id))
 				continue
 			}
 			rows[i].Tests = append(rows[i].Tests, t.test)
@@ -104,7 +104,7 @@ func match(rows []row, tags []tag, problems []string) report {
 	return found
 }
 
-// show is the report for people: a row, and each of its tests on a line.
+// show prints the report: a row, and each of its tests on a line.
 func show(out io.Writer, found report) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	program := ""

@@ -10,7 +10,7 @@ import (
 )
 
 // The page that the tests below are held against. The word is put together so
-// that this file's own text is no tag.
+// that this file's own text is not a tag.
 const (
 	page = `# Rows
 ## kairos
@@ -47,9 +47,9 @@ func TestARowNeedsATestAndATestARow(t *testing.T) {
 	}{
 		"all rows have one":        {map[string]string{"a_test.go": goTest}, 0, ""},
 		"a row without":            {map[string]string{"testdata/script/a.txtar": "# " + word + " K1\n"}, 1, "K2 has no test: a | in a cell"},
-		"a tag without a row":      {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + " K3\n"}, 1, `testdata/script/b.txtar:1: "K3" names no row`},
-		"a range is no row":        {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + " K1–K2\n"}, 1, `"K1–K2" names no row`},
-		"a tag outside of a test":  {map[string]string{"a_test.go": goTest, "b_test.go": "package x\n\n// " + word + " K1\n\nvar a = 1\n"}, 1, "b_test.go:3: this comment stands in no test"},
+		"a tag without a row":      {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + " K3\n"}, 1, `testdata/script/b.txtar:1: "K3" is not a row`},
+		"a range is not a row":     {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + " K1–K2\n"}, 1, `"K1–K2" is not a row`},
+		"a tag outside of a test":  {map[string]string{"a_test.go": goTest, "b_test.go": "package x\n\n// " + word + " K1\n\nvar a = 1\n"}, 1, "b_test.go:3: this comment is not in a test"},
 		"a tag that names nothing": {map[string]string{"a_test.go": goTest, "testdata/script/b.txtar": "# " + word + "\n"}, 1, "testdata/script/b.txtar:1: this comment names no row"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestATestThatNeverRunsProvesNothing(t *testing.T) {
 	} {
 		tags, problems := readerOf(name)(name, text)
 		if name == "test_a.py" {
-			tags = nil // it is told of by the line that skips it
+			tags = nil // the line that skips it is reported instead
 		}
 		if len(tags) != 0 || (len(problems) != 1) != (name == "string_test.go") {
 			t.Errorf("%s: tags %+v, problems %q", name, tags, problems)

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A test that never runs proves nothing, however it is called: these find the
-// ways in which one is put out of action and forgotten. One that is skipped
-// where a tool is missing is not meant: it runs elsewhere.
+// A test that never runs proves nothing: these find tests that were disabled and
+// forgotten. A test that is skipped because a tool is missing is fine: it runs
+// elsewhere.
 
-// storiesDir is where the stories that are run lie.
+// storiesDir is the directory of the stories.
 const storiesDir = "testdata/script"
 
-// isGoTest tells whether go test would call the function.
+// isGoTest reports whether go test would call the function.
 func isGoTest(function *ast.FuncDecl) bool {
 	name := function.Name.Name
 	rest, isTest := strings.CutPrefix(name, "Test")
@@ -38,7 +38,7 @@ func isGoTest(function *ast.FuncDecl) bool {
 
 func startsLower(name string) bool { return name != "" && name[0] >= 'a' && name[0] <= 'z' }
 
-// isSkippedGo tells whether the function skips itself whatever is the case.
+// isSkippedGo reports whether the function always skips itself.
 func isSkippedGo(function *ast.FuncDecl) bool {
 	for _, statement := range function.Body.List {
 		expression, ok := statement.(*ast.ExprStmt)
@@ -56,7 +56,8 @@ func isSkippedGo(function *ast.FuncDecl) bool {
 	return false
 }
 
-// isLeftOut tells whether no build has the file: nothing sets the tag ignore.
+// isLeftOut reports whether no build has the file: nothing sets the tag
+// ignore.
 func isLeftOut(file *ast.File) bool {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
@@ -72,7 +73,7 @@ func isLeftOut(file *ast.File) bool {
 	return false
 }
 
-// isSkippedStory tells whether a story ends before it has begun.
+// isSkippedStory reports whether a story always skips itself.
 func isSkippedStory(name, text string) bool {
 	if path.Dir(name) != storiesDir {
 		return true
@@ -89,8 +90,8 @@ func isSkippedStory(name, text string) bool {
 	return false
 }
 
-// pythonSkip is a decorator that puts a test or a class of them out of action.
+// pythonSkip is a decorator that disables a test or a class.
 var pythonSkip = regexp.MustCompile(`^\s*@(unittest\.)?(skip\(|expectedFailure)`)
 
-// isTestedPython tells whether unittest looks for tests in the file.
+// isTestedPython reports whether unittest looks for tests in the file.
 func isTestedPython(name string) bool { return strings.HasPrefix(path.Base(name), "test") }

@@ -10,13 +10,13 @@ import (
 // pythonHead is a line that begins a block of Python with a name.
 var pythonHead = regexp.MustCompile(`^\s*(?:async\s+)?(def|class)\s+(\w+)`)
 
-// pythonTags are the comments inside of, or directly above, a test method.
-// Python's blocks are its indentation, so that is what is read.
+// pythonTags are the comments in, or directly above, a test method, by
+// indentation.
 func pythonTags(name, text string) (tags []tag, problems []string) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		if pythonSkip.MatchString(line) {
-			problems = append(problems, fmt.Sprintf("%s:%d: this puts tests out of action", name, i+1))
+			problems = append(problems, fmt.Sprintf("%s:%d: this disables tests", name, i+1))
 		}
 		ids, ok := idsIn(line)
 		if !ok {
@@ -40,8 +40,8 @@ func pythonTags(name, text string) (tags []tag, problems []string) {
 	return tags, problems
 }
 
-// methodAround is the test method whose block holds the line, with its
-// classes, or nothing.
+// methodAround is the test method that contains the line, with its classes, or
+// "".
 func methodAround(lines []string, at int) string {
 	path := blocksAround(lines, at)
 	last := slices.IndexFunc(path, func(name string) bool { return strings.HasPrefix(name, "test") })
@@ -51,7 +51,7 @@ func methodAround(lines []string, at int) string {
 	return strings.Join(path[:last+1], ".")
 }
 
-// methodBelow is the test method that the line stands directly above.
+// methodBelow is the test method directly below the line.
 func methodBelow(lines []string, at int) string {
 	indent := indentOf(lines[at])
 	for i := at + 1; i < len(lines) && indentOf(lines[i]) == indent; i++ {
@@ -69,7 +69,8 @@ func methodBelow(lines []string, at int) string {
 	return ""
 }
 
-// blocksAround are the names of the blocks that hold a line, outermost first.
+// blocksAround are the names of the blocks that contain a line, outermost
+// first.
 func blocksAround(lines []string, at int) []string {
 	var path []string
 	indent := indentOf(lines[at])
@@ -87,7 +88,7 @@ func blocksAround(lines []string, at int) []string {
 	return path
 }
 
-// indentOf is how far a line is moved in.
+// indentOf is the indentation of a line.
 func indentOf(line string) int {
 	return len(line) - len(strings.TrimLeft(line, " \t"))
 }

@@ -10,17 +10,17 @@ import (
 // row is one promise of docs/reference/compatibility.md.
 type row struct {
 	ID      string `json:"row"`
-	Program string `json:"program"` // the heading it stands under
+	Program string `json:"program"` // the heading above it
 	Promise string `json:"promise"`
-	Note    string `json:"note"` // where berth keeps it in another way, and why
+	Note    string `json:"note"` // where berth differs, and why
 	Tests   []test `json:"tests"`
 }
 
 // rowForm is how rows are numbered: a letter for the program, then a number.
 var rowForm = regexp.MustCompile(`^([A-Z])([1-9][0-9]*)$`)
 
-// readRows takes the rows out of the tables of the page. The numbers of a
-// letter run from 1 without a gap, so that a row lost in an edit is missed.
+// readRows reads the rows of the tables of the page. The numbers of a letter
+// run from 1 without a gap, so that a row lost in an edit is noticed.
 func readRows(page string) (rows []row, problems []string) {
 	program := ""
 	last := map[string]int{}

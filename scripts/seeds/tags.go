@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// test is where the proof of a row is found.
+// test is where a row is tested.
 type test struct {
 	File string `json:"file"`
 	Name string `json:"test"` // within the file; a story is a test by itself
@@ -26,13 +26,13 @@ func (t test) String() string {
 	return t.File + ": " + t.Name
 }
 
-// tag is one comment: the rows that a test says it proves.
+// tag is one comment: the rows that a test claims.
 type tag struct {
 	test
 	ids []string
 }
 
-// tagForm is what such a comment looks like in the language of the file.
+// tagForm is the form of such a comment, in any of the languages.
 var tagForm = regexp.MustCompile(`^(?://|#)\s*seeds:\s*(.*)$`)
 
 // idsIn are the rows that a line names, if it is such a comment.
@@ -44,7 +44,7 @@ func idsIn(line string) ([]string, bool) {
 	return strings.Fields(form[1]), true
 }
 
-// reader finds the tags of one file; problems are those that prove nothing.
+// reader finds the tags of one file, and problems with them.
 type reader func(name, text string) (tags []tag, problems []string)
 
 // collect reads all tests below root.
@@ -75,7 +75,7 @@ func collect(root string) (tags []tag, problems []string, err error) {
 	return tags, problems, err
 }
 
-// passedOver are directories in which nobody writes tests.
+// passedOver reports whether a directory has no tests.
 func passedOver(name string) bool {
 	return strings.HasPrefix(name, ".") || name == "bin" || name == "dist" || name == "__pycache__"
 }
@@ -93,19 +93,19 @@ func readerOf(path string) reader {
 }
 
 func outside(name string, line int) string {
-	return fmt.Sprintf("%s:%d: this comment stands in no test", name, line)
+	return fmt.Sprintf("%s:%d: this comment is not in a test", name, line)
 }
 
 func never(name string, line int) string {
-	return fmt.Sprintf("%s:%d: this comment stands in a test that never runs", name, line)
+	return fmt.Sprintf("%s:%d: this comment is in a test that never runs", name, line)
 }
 
 func empty(name string, line int) string {
 	return fmt.Sprintf("%s:%d: this comment names no row", name, line)
 }
 
-// goTags are the comments inside of, or directly above, a Test or Fuzz
-// function. Only comments count: a string that looks like one does not.
+// goTags are the comments in, or directly above, a Test or Fuzz function. Only
+// comments count, not strings that look like one.
 func goTags(name, text string) (tags []tag, problems []string) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.ParseComments)
@@ -135,7 +135,7 @@ func goTags(name, text string) (tags []tag, problems []string) {
 	return tags, problems
 }
 
-// enclosing is the test function that a position is in, its comment included.
+// enclosing is the test function at a position, including its comment.
 func enclosing(file *ast.File, at token.Pos) *ast.FuncDecl {
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
@@ -153,10 +153,10 @@ func enclosing(file *ast.File, at token.Pos) *ast.FuncDecl {
 	return nil
 }
 
-// storyFile begins a file of a story; what stands before the first is told.
+// storyFile begins a file of a story; the script comes before the first.
 var storyFile = regexp.MustCompile(`^-- .+ --\s*$`)
 
-// storyTags are the comments of a story itself, not of the files it brings.
+// storyTags are the comments of a story itself, not of its files.
 func storyTags(name, text string) (tags []tag, problems []string) {
 	files, skipped := false, isSkippedStory(name, text)
 	number := 0
