@@ -82,7 +82,7 @@ func TestColoursAddNoWidth(t *testing.T) {
 
 func TestATableThatDoesNotFitBecomesAList(t *testing.T) {
 	page := manual.Parse("sample.md", []byte("| key | what it says | default | |\n| - | - | - | - |\n| `key` | a sentence that is much wider than a column | a_word_of_twenty_five_let | restart |\n"))
-	want := "`key`\n    a sentence that is much wider than a\n      column\n    default: a_word_of_twenty_five_let\n    restart\n"
+	want := "`key`\n    a sentence that is much wider than\n      a column\n    default: a_word_of_twenty_five_let\n    restart\n"
 	if diff := cmp.Diff(want, page.Text(manual.Style{Columns: 40})); diff != "" {
 		t.Error(diff)
 	}
