@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// Box is a machine's cards as a test wants them to look. Cards are named by
-// their place in New, whatever the driver would call them now. Changes are
-// seen by the very next call of every program that has the library.
+// Box is the cards of a simulated machine. Cards are identified by their
+// position in New, whatever the driver's number is now. Every program with the
+// library sees changes at its next call.
 type Box struct {
 	t     testing.TB
 	dir   string // of the library
@@ -35,10 +35,10 @@ type Box struct {
 func New(t testing.TB, cards ...Card) *Box {
 	t.Helper()
 	if len(cards) > 16 {
-		t.Fatalf("the fake driver library shows 16 cards at most, not %d", len(cards))
+		t.Fatalf("expected 1 to 16 cards, found %d", len(cards))
 	}
 	b := &Box{t: t, dir: Build(t), state: filepath.Join(t.TempDir(), "nvml"), cards: append([]Card(nil), cards...), driver: "580.159.04"}
-	// Programs of other users may be shown the box too.
+	// Programs of other users may use the box, too.
 	if err := os.Chmod(filepath.Dir(b.state), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -46,27 +46,27 @@ func New(t testing.TB, cards ...Card) *Box {
 	return b
 }
 
-// Miss takes symbols out of the library, as in a driver older than they are.
-// It holds for programs started with Env from now on.
+// Miss removes symbols from the library, as in an older driver. It applies to
+// programs started with Env from now on.
 func (b *Box) Miss(symbols ...string) {
 	b.t.Helper()
 	b.dir = Build(b.t, symbols...)
 }
 
-// Env is what a program needs in its environment to see this box.
+// Env is the environment with which a program sees this box.
 func (b *Box) Env() []string {
 	return []string{"LD_LIBRARY_PATH=" + b.dir, "FAKE_NVML=" + b.state}
 }
 
-// change alters the box and shows it, all at once.
+// change alters the box and publishes it, all at once.
 func (b *Box) change(alter func()) {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	alter()
 	var out bytes.Buffer
-	// A reader knows a new file by its size too: its number may be that of one
-	// just deleted, and the file system's clock is coarse.
+	// A reader recognises a new file by its size, too: its inode may be that of
+	// one just deleted, and the file system's clock is coarse.
 	b.changes++
 	fmt.Fprintf(&out, "changes %s\n", strings.Repeat("+", b.changes%97))
 	fmt.Fprintf(&out, "driver %s\nnvml 13.%s\ncuda 13000\n", b.driver, b.driver)
@@ -94,21 +94,21 @@ func (b *Box) Change(i int, alter func(card *Card)) {
 	b.change(func() { alter(&b.cards[i]) })
 }
 
-// SetMemory has that much in use that no listed process accounts for.
+// SetMemory sets the memory in use that no listed process holds.
 func (b *Box) SetMemory(i int, strayMiB int64) {
 	b.t.Helper()
 	b.Change(i, func(card *Card) { card.StrayMiB = strayMiB })
 }
 
-// SetProcesses has these processes on a card, and their memory in use.
+// SetProcesses puts these processes on a card, with their memory.
 func (b *Box) SetProcesses(i int, processes ...Process) {
 	b.t.Helper()
 	b.Change(i, func(card *Card) { card.Processes = processes })
 }
 
-// Claims is a directory in which a process can claim memory for itself, as if
-// it had allocated it: a file named after its pid that says the card (its place
-// in New, or its UUID) and the MiB, such as `echo "$CUDA_VISIBLE_DEVICES 2048" >
+// Claims is a directory in which a process can claim memory, as if it had
+// allocated it: a file named after its pid with the card (its position in New,
+// or its UUID) and the MiB, such as `echo "$CUDA_VISIBLE_DEVICES 2048" >
 // DIR/$$`. A claim ends with its process.
 func (b *Box) Claims() string {
 	b.t.Helper()
@@ -123,13 +123,13 @@ func (b *Box) Claims() string {
 	return dir
 }
 
-// Limit is a memory limit that a program asked the driver for.
+// Limit is a memory limit that a program set.
 type Limit struct {
 	UUID, Cgroup     string
 	SoftMiB, HardMiB int64 // HardMiB 0: without limit
 }
 
-// Limits are those asked for so far, in order.
+// Limits are those set so far, in order.
 func (b *Box) Limits() []Limit {
 	b.t.Helper()
 	var limits []Limit
@@ -145,7 +145,7 @@ func (b *Box) Limits() []Limit {
 	return limits
 }
 
-// log is what the library wrote down under one word, without it.
+// log are the library's log lines that begin with a word, without it.
 func (b *Box) log(word string) []string {
 	text, err := os.ReadFile(b.state + ".log")
 	if err != nil && !os.IsNotExist(err) {
@@ -172,11 +172,11 @@ func (b *Box) pids(word string) []int {
 	return pids
 }
 
-// Inits are the processes that took hold of the driver so far, in order.
+// Inits are the processes that initialised the driver so far, in order.
 func (b *Box) Inits() []int { return b.pids("init") }
 
-// Shutdowns are those that let go of it properly.
+// Shutdowns are those that shut it down properly.
 func (b *Box) Shutdowns() []int { return b.pids("shutdown") }
 
-// Stuck are those that called into a hang, whether they still live or not.
+// Stuck are those whose call hung, alive or not.
 func (b *Box) Stuck() []int { return b.pids("hang") }

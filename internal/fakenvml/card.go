@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// Unavailable is what a driver says of a process's memory where it may not tell.
+// Unavailable is the memory of a process that the driver does not report.
 const Unavailable = -1
 
 // The kinds of process.
 const (
 	Computes = 'c'
-	Draws    = 'g' // a desktop's
+	Draws    = 'g' // a desktop
 	MPS      = 'm' // computes as a client of MPS
 )
 
@@ -19,8 +19,8 @@ const (
 type Process struct {
 	PID     int
 	UsedMiB int64 // or Unavailable
-	Kind    rune  // Computes where it is zero
-	SMPct   int   // its part of the card's time; -1: the driver has no sample of it
+	Kind    rune  // 0 means Computes
+	SMPct   int   // its share of the card's time; -1: no sample
 }
 
 // Part is a MIG device.
@@ -30,7 +30,7 @@ type Part struct {
 	GPUInstance, ComputeInstance int
 	Slices                       int
 	TotalMiB, ReservedMiB        int64
-	StrayMiB                     int64 // used, but by no process that is listed
+	StrayMiB                     int64 // in use, but not by a listed process
 	Processes                    []Process
 }
 
@@ -40,13 +40,14 @@ type Link struct {
 	Switch bool
 }
 
-// Card is a card. Below zero, a number is one that the card does not tell.
+// Card is a card. A negative number means that the card does not report the
+// value.
 type Card struct {
 	UUID, Name, BusID string
 	Minor             int
 
 	TotalMiB, ReservedMiB int64
-	StrayMiB              int64 // used, but by no process that is listed
+	StrayMiB              int64 // in use, but not by a listed process
 	Processes             []Process
 	UtilPct               int
 	ProcessUtil           int // -1: per-process utilisation is not supported
@@ -60,7 +61,7 @@ type Card struct {
 	CorrectedRows                int // -1: a card without row remapping
 	UncorrectedRows              int
 	RowsPending, RowsFailed      bool
-	RetiredPending               int // 1: pages wait for retirement, as older cards say it
+	RetiredPending               int // 1: pages wait for retirement, on older cards
 	Recovery                     int // an nvmlDeviceGpuRecoveryAction_t
 	Persistence                  int // 1: on
 	Limits                       int // -1: memory limits are not supported
@@ -75,7 +76,7 @@ type Card struct {
 }
 
 // H100 is a healthy idle card with NVIDIA's largest set of features, number i
-// of its box. Change what is needed.
+// of its box. Change what a test needs.
 func H100(i int) Card {
 	return Card{
 		UUID: fmt.Sprintf("GPU-00000000-0000-4000-8000-%012x", i+1), Name: "NVIDIA H100 80GB HBM3",
@@ -85,8 +86,8 @@ func H100(i int) Card {
 	}
 }
 
-// RTX2080 is an older card of a workstation: no ECC, no row remapping, no MIG,
-// no recovery action, no memory limits.
+// RTX2080 is an older workstation card: no ECC, no row remapping, no MIG, no
+// recovery action, no memory limits.
 func RTX2080(i int) Card {
 	card := H100(i)
 	card.Name, card.TotalMiB, card.ReservedMiB = "NVIDIA GeForce RTX 2080 Ti", 11264, 247
@@ -118,7 +119,7 @@ func flag(set bool) int {
 	return 0
 }
 
-// write says one card as the library reads it.
+// write writes one card in the library's format.
 func (c *Card) write(out io.Writer, slot int) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	line("card %d", slot)

@@ -1,10 +1,10 @@
 // Package fakenvml is a driver library for tests: a libnvidia-ml.so.1 of our
-// own that shows any box of cards and breaks in every way a real one does.
-// Programs under test are given it through their environment (Box.Env), and a
-// test changes what it shows while they run.
+// own that can show any set of cards and break in every way a real one does.
+// Programs under test get it through their environment (Box.Env), and a test
+// can change what it shows while they run.
 //
-// No program of ours may import it, and it takes nothing from the machine's
-// own driver: only the layouts of go-nvml's header.
+// No program may import it, and it uses nothing of the machine's own driver:
+// only the layouts of go-nvml's header.
 package fakenvml
 
 import (
@@ -24,7 +24,7 @@ import (
 //go:embed library
 var library embed.FS
 
-// LibraryName is what programs load.
+// LibraryName is the file that programs load.
 const LibraryName = "libnvidia-ml.so.1"
 
 // headerDir is where go-nvml keeps nvml.h.
@@ -32,14 +32,14 @@ var headerDir = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml").Output()
 	dir := strings.TrimSpace(string(out))
 	if err != nil || dir == "" {
-		return "", fmt.Errorf("go-nvml's header is not on this machine: %w", err)
+		return "", fmt.Errorf("find go-nvml's header: %w", err)
 	}
 	return filepath.Join(dir, "pkg", "nvml"), nil
 })
 
-// Build gives a directory with the library in it, for LD_LIBRARY_PATH, less the
-// symbols named: an older driver. It is compiled once per machine and content;
-// where that cannot be done the test is skipped.
+// Build returns a directory with the library, for LD_LIBRARY_PATH, without the
+// named symbols, as in an older driver. It is compiled once per machine and
+// content; if that is impossible, the test is skipped.
 func Build(t testing.TB, missing ...string) (dir string) {
 	t.Helper()
 	compiler, err := exec.LookPath("cc")
@@ -75,7 +75,7 @@ func build(compiler, header string, missing []string) (string, error) {
 	if _, err := os.Stat(filepath.Join(final, LibraryName)); err == nil {
 		return final, nil
 	}
-	// Others may build the same now: whoever is first to rename has made it.
+	// Other tests may build the same library now: the first rename wins.
 	scratch, err := os.MkdirTemp("", "berth-fakenvml-new-")
 	if err != nil {
 		return "", err
@@ -89,7 +89,7 @@ func build(compiler, header string, missing []string) (string, error) {
 	}
 	if err := os.Rename(scratch, final); err != nil {
 		if _, made := os.Stat(filepath.Join(final, LibraryName)); made != nil {
-			return "", fmt.Errorf("keep the fake driver library: %w", err)
+			return "", fmt.Errorf("install the fake driver library: %w", err)
 		}
 	}
 	return final, nil
@@ -105,7 +105,7 @@ func compile(compiler, header, into string, missing []string) error {
 	}
 	args := []string{"-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-DNVML_NO_UNVERSIONED_FUNC_DEFS", "-I" + header, "-o", filepath.Join(into, LibraryName)}
 	for _, symbol := range missing {
-		args = append(args, "-D"+symbol+"=absent_"+symbol) // under another name nobody finds it
+		args = append(args, "-D"+symbol+"=absent_"+symbol) // renamed, so that lookups fail
 	}
 	out, err := exec.Command(compiler, append(args, sources...)...).CombinedOutput()
 	if err != nil {

@@ -2,7 +2,7 @@ package fakenvml
 
 import "fmt"
 
-// How a card behaves, as the library numbers it.
+// How a card behaves, by the library's numbers.
 const (
 	fine = iota
 	lost
@@ -25,58 +25,58 @@ func (b *Box) mode(i, mode, fault int) {
 	b.Change(i, func(card *Card) { card.mode, card.fault = mode, fault })
 }
 
-// Lose has the card fall off the bus: calls about it say so.
+// Lose makes the card fall off the bus: calls about it say so.
 func (b *Box) Lose(i int) { b.t.Helper(); b.mode(i, lost, 0) }
 
-// LoseForSession is Lose as a driver does it that never finds a card again by
-// itself: whoever took hold of it before Restore goes on being told that the
-// card is lost.
+// LoseForSession is Lose with a driver that does not find a card again:
+// processes that initialised it before Restore keep seeing the card as lost.
 func (b *Box) LoseForSession(i int) { b.t.Helper(); b.mode(i, gone, 0) }
 
-// Hang has every call about the card block for ever.
+// Hang makes every call about the card block for ever.
 func (b *Box) Hang(i int) { b.t.Helper(); b.mode(i, hangs, 0) }
 
 // HangHard is Hang in a way that SIGTERM does not end.
 func (b *Box) HangHard(i int) { b.t.Helper(); b.mode(i, hangsHard, 0) }
 
-// Abort has the library end the process that asks about the card.
+// Abort makes the library abort the process that asks about the card.
 func (b *Box) Abort(i int) { b.t.Helper(); b.mode(i, aborts, 0) }
 
-// Fail has calls about the card return an NVML code.
+// Fail makes calls about the card return an NVML code.
 func (b *Box) Fail(i, code int) { b.t.Helper(); b.mode(i, faulty, code) }
 
-// Restore ends what Lose, Hang, Abort, Fail and Remove began. A call that hangs
-// goes on hanging.
+// Restore ends what Lose, Hang, Abort, Fail and Remove began. A call that
+// hangs keeps hanging.
 func (b *Box) Restore(i int) {
 	b.t.Helper()
 	b.Change(i, func(card *Card) { card.mode, card.fault, card.removed = fine, 0, false })
 }
 
-// Remove has the driver count without the card: those after it are renumbered.
+// Remove removes the card from the driver's list: those after it are
+// renumbered.
 func (b *Box) Remove(i int) {
 	b.t.Helper()
 	b.Change(i, func(card *Card) { card.removed = true })
 }
 
-// FailInit has the library refuse to start with an NVML code; 0: no longer.
+// FailInit makes the library refuse to start with an NVML code; 0 ends that.
 func (b *Box) FailInit(code int) {
 	b.t.Helper()
 	b.change(func() { b.initResult = code })
 }
 
-// HangInit has it hang when it starts, or no longer.
+// HangInit makes it hang when it starts, or not any more.
 func (b *Box) HangInit(on bool) {
 	b.t.Helper()
 	b.change(func() { b.initHangs = flag(on) })
 }
 
-// HangEvents has the wait for events never return.
+// HangEvents makes the wait for events never return.
 func (b *Box) HangEvents() {
 	b.t.Helper()
 	b.change(func() { b.eventsHang = 1 })
 }
 
-// Slow has every call take that long.
+// Slow makes every call take that long.
 func (b *Box) Slow(milliseconds int) {
 	b.t.Helper()
 	b.change(func() { b.slowMS = milliseconds })
@@ -88,7 +88,7 @@ func (b *Box) Driver(version string) {
 	b.change(func() { b.driver = version })
 }
 
-// Xid raises an error of that number on a card, for those that wait for it.
+// Xid raises an error with that code on a card.
 func (b *Box) Xid(i, code int) { b.t.Helper(); b.Event(i, EventXid, code) }
 
 // Event raises any kind of event.
@@ -97,14 +97,14 @@ func (b *Box) Event(i int, kind uint64, data int) {
 	b.change(func() {
 		b.xidSerial++
 		b.xids = append(b.xids, fmt.Sprintf("xid %d %d %d %d", b.xidSerial, i, kind, data))
-		// The library holds 64: older ones have long been delivered.
+		// The library keeps 64: older ones have long been delivered.
 		if len(b.xids) > 48 {
 			b.xids = b.xids[1:]
 		}
 	})
 }
 
-// What older drivers lack, for Miss.
+// Symbols that older drivers lack, for Miss.
 var (
 	MemoryV2     = []string{"nvmlDeviceGetMemoryInfo_v2"}
 	ProcessesV3  = []string{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"}

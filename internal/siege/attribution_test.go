@@ -33,7 +33,7 @@ var attributionAttacks = []attack{
 		// An answer is remembered for a moment, and a process in the middle of
 		// its start shows no environment: so it is looked at for longer.
 		var since time.Time
-		testkit.Eventually(t, "bob's process was on the card for a while", func() bool {
+		testkit.Eventually(t, "bob's process was on the card for some time", func() bool {
 			var cards []api.GPU
 			c.root.mustAsk(t, "GET", "/v1/gpus", nil).into(t, &cards)
 			for _, p := range cards[card].Processes {

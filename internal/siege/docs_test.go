@@ -33,7 +33,7 @@ func TestEveryAttackIsOnTheList(t *testing.T) {
 		}
 		cited[match[1]] = true
 		if !known[match[1]] {
-			t.Errorf("docs/studies/attacks.md names %q, which is no attack", match[1])
+			t.Errorf("docs/studies/attacks.md names %q, which is not an attack", match[1])
 		}
 	}
 	for name := range known {

@@ -139,7 +139,7 @@ func TestManyUsersOfOneMgpuServer(t *testing.T) {
 				t.Errorf("%s's job printed %q, want %q", p.name, got, want)
 			}
 			if number, _ := job.FromCode(id); number == "" {
-				t.Errorf("%s is no id", id)
+				t.Errorf("%s is not an id", id)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestManyUsersOfOneMgpuServer(t *testing.T) {
 }
 
 // TestMgpuUsersEndOnlyTheirOwnJobs, see only their own commands, and take
-// turns: who had the cards waits for who did not.
+// turns: the user with more usage waits.
 //
 // seeds: M21 M23 M30 R23
 func TestMgpuUsersEndOnlyTheirOwnJobs(t *testing.T) {

@@ -279,7 +279,7 @@ func around(text, word string) string {
 	return text[max(0, at-300):min(len(text), max(0, at)+100)]
 }
 
-// events reads the stream from its beginning until it has told of a job, and
+// events reads the stream from its beginning until it has reported a job, and
 // a little longer.
 func (p *person) events(t *testing.T, query, id string) string {
 	t.Helper()

@@ -126,7 +126,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("it said %s", said)
 		}
 	})
-	t.Run("a place that is no socket", func(t *testing.T) {
+	t.Run("a path that is not a socket", func(t *testing.T) {
 		mine("plant", func() error { return os.Symlink("/etc/shadow", g.path("planted")) })
 		g.serve(t, "--socket", g.path("planted")).refuses()
 		if info, err := os.Stat("/etc/shadow"); err != nil || info.Mode().Perm()&0o077 != 0 && info.Mode().Perm()&0o007 != 0 {

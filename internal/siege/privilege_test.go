@@ -257,7 +257,7 @@ exec sed 's/:/ /' /proc/self/status`), // exec: a shell blocks signals while it 
 	if len(fields) < 17 || fields[2] != got["self"] || fields[3] != got["self"] || fields[4] != "0" || fields[16] != "0" {
 		t.Errorf("group, session, terminal and niceness: %q of process %s", rest, got["self"])
 	}
-	// Descriptors, as a program sees them that is no shell: it needs one to
+	// Descriptors, as a program that is not a shell sees them: it needs one to
 	// look.
 	look := c.bob.submit(t, spec{"command": []string{"/bin/ls", "-l", "/proc/self/fd"}, "gpus": "0.004"})[0]
 	c.bob.ended(t, look)

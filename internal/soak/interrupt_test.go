@@ -69,7 +69,7 @@ func (s *site) mustHaveStopped() {
 		s.t.Errorf("not stopped:\n%s", testkit.Read(s.t, filepath.Join(s.dir, "ledger")))
 	}
 	if ended := s.endings(); len(ended) > 0 {
-		s.t.Errorf("an interrupt is no end, but the journal has %v", ended)
+		s.t.Errorf("an interrupt is not an end, but the journal has %v", ended)
 	}
 }
 

@@ -152,7 +152,7 @@ func supervisorRound(t *testing.T, rng *rand.Rand) (killed int) {
 	return killed
 }
 
-// pause lets berth work for a while, unless it ends first.
+// pause lets berth work for some time, unless it ends first.
 func pause(b *berth, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

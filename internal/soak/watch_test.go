@@ -19,7 +19,7 @@ type watcher struct {
 
 	mu    sync.Mutex
 	last  int64
-	ended map[string][]string // job to the outcomes it was told of
+	ended map[string][]string // the reported outcomes of each job
 }
 
 func (h *host) watch() *watcher {

@@ -1,4 +1,4 @@
-// Events: what the state file says has happened since a set was made.
+// Events in the state file since a set was created.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -4,10 +4,10 @@
 
 #include "handle.h"
 
-// A handle is an address here: of a card's slot, or of one of its parts.
+// A handle is the address of a card's slot, or of one of its parts.
 static char handles[MAX_CARDS][1 + MAX_PARTS];
 static int started;
-// Cards that were lost while this process held the driver: to it they stay so.
+// Cards that were lost while this process used the driver: for it they stay lost.
 static int gone[MAX_CARDS];
 
 int handles_ready(void) { return __atomic_load_n(&started, __ATOMIC_SEQ_CST) > 0; }

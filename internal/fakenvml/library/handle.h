@@ -1,4 +1,4 @@
-// What a handle stands for, and how a call about it goes wrong.
+// What a handle refers to, and how a call about it fails.
 #ifndef FAKE_HANDLE_H
 #define FAKE_HANDLE_H
 
@@ -11,7 +11,7 @@ nvmlDevice_t handle_of(int slot, int part);
 // handle_broken is how a call about that card ends, if it ends.
 nvmlReturn_t handle_broken(const struct card *card);
 
-// handle_about finds what a handle stands for; part is -1 for a whole card.
+// handle_about finds what a handle refers to; part is -1 for a whole card.
 nvmlReturn_t handle_about(nvmlDevice_t device, const struct state **now, const struct card **card, int *part);
 
 void pci_info(const char *bus, nvmlPciInfo_t *into);
@@ -28,7 +28,7 @@ void pci_info(const char *bus, nvmlPciInfo_t *into);
 	ABOUT(device);    \
 	if (part >= 0) return NVML_ERROR_NOT_SUPPORTED
 
-// KNOWN ends a call whose value is negative: this card does not tell.
+// KNOWN ends a call whose value is negative: this card does not report it.
 #define KNOWN(value) \
 	if ((value) < 0) return NVML_ERROR_NOT_SUPPORTED
 

@@ -52,7 +52,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 		if (all[i].sm >= 0) all[found++] = all[i];
 	}
 	unsigned int room = *count;
-	// Each is told twice, an older sample after the newer one, as a ring buffer does.
+	// Each is listed twice, an older sample after the newer one, like a ring buffer.
 	*count = 2 * found;
 	if (found == 0 || since >= micros) return NVML_ERROR_NOT_FOUND;
 	if (!samples || room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;

@@ -1,5 +1,5 @@
-// A driver library for tests: what nvmlDeviceGet… says is what the state file
-// says, and a card can be lost, hang or end the process.
+// A driver library for tests: nvmlDeviceGet… returns what the state file says,
+// and a card can be lost, hang or abort the process.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

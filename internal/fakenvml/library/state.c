@@ -118,7 +118,7 @@ void state_log(const char *format, ...) {
 	snprintf(name, sizeof name, "%s.log", path());
 	int file = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 	if (file < 0) return;
-	if (write(file, text, length) < 0) abort(); // a test that cannot see must not go on
+	if (write(file, text, length) < 0) abort(); // a test without its log must not continue
 	close(file);
 }
 
@@ -131,8 +131,8 @@ void state_hang(const char *what, int hard) {
 	for (;;) pause();
 }
 
-// claims are files that a process left about itself: its pid as the name, the
-// card's UUID or place and the MiB as the content. They hold while it lives.
+// claims are files in which a process claims memory: its pid as the name, the
+// card's UUID or position and the MiB as the content. They last while it lives.
 static int claims(const struct state *now, const struct card *card, struct process *into, int most) {
 	DIR *dir = now->claims[0] ? opendir(now->claims) : NULL;
 	struct dirent *entry;

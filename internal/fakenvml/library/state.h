@@ -1,5 +1,5 @@
 // What the fake driver library shows. It is a text file that a test rewrites;
-// every call looks whether it has changed.
+// every call checks whether it has changed.
 #ifndef FAKE_STATE_H
 #define FAKE_STATE_H
 
@@ -29,10 +29,10 @@ struct link {
 };
 
 struct card {
-	int slot; // where it was at first: what it is to the test, whatever its index is now
+	int slot; // its position in the test, whatever its index is now
 	char uuid[96], name[96], bus[32];
 	int minor, util, process_util, temperature, power, power_limit, sm_clock, memory_clock;
-	unsigned long long total, reserved, stray; // stray: of no process that is listed
+	unsigned long long total, reserved, stray; // stray: not of a listed process
 	long long corrected, uncorrected;
 	int rows_corrected, rows_uncorrected, rows_pending, rows_failed, retired_pending;
 	int recovery, persistence, limits, mig, xids;
