@@ -75,7 +75,7 @@ func (s *submission) captureEnviron() {
 
 // room says why a user cannot have that many more jobs; nil: there is room.
 func (d *Daemon) room(t *engine.Turn, cfg *Config, c api.Caller, user string, more int) *problem.Problem {
-	have, limit := t.Owned(user), cfg.QueuedJobsFor(user)
+	have, limit := t.Owned(user), cfg.queuedJobsFor(user)
 	if limit > 0 && have+more > limit && !c.Admin {
 		return problem.Newf(problem.TooMuch, "wait for some to end, or cancel some with berth cancel", "you have %d unfinished jobs; %d more would exceed the limit of %d", have, more, limit)
 	}

@@ -106,8 +106,8 @@ func DefaultConfig(shared bool) Config {
 
 const day = 24 * time.Hour
 
-// QueuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
-func (c *Config) QueuedJobsFor(user string) int {
+// queuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
+func (c *Config) queuedJobsFor(user string) int {
 	if own, ok := c.QueuedJobsOf[user]; ok {
 		return own
 	}

@@ -234,7 +234,7 @@ func TestWhatARunningDaemonCannotTakeUpIsNamed(t *testing.T) {
 func TestQueuedJobsOfAUser(t *testing.T) {
 	c := Config{QueuedJobs: 5, QueuedJobsOf: map[string]int{"ann": 9, "bob": 0}}
 	for user, want := range map[string]int{"ann": 9, "bob": 0, "eve": 5} {
-		if got := c.QueuedJobsFor(user); got != want {
+		if got := c.queuedJobsFor(user); got != want {
 			t.Errorf("%s may queue %d, want %d", user, got, want)
 		}
 	}

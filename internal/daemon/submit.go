@@ -248,7 +248,7 @@ func (s *submission) addJobs(asked jobfile.Asked) error {
 	}
 	from := len(s.jobs)
 	most := s.cfg.MaxQueue
-	if own := s.cfg.QueuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
+	if own := s.cfg.queuedJobsFor(s.caller.Name); own > 0 && !s.caller.Admin {
 		most = min(most, own)
 	}
 	if from+tasks > most {

@@ -94,7 +94,7 @@ type estimates struct {
 // estimate asks the engine, in whose goroutine it runs.
 func (d *Daemon) estimate(t *engine.Turn, id string) estimates {
 	var g estimates
-	run, vram, _ := t.Guess(id)
+	run, vram, _ := t.Estimate(id)
 	if run.Mid > 0 {
 		g.run = &api.RunGuess{
 			LowS: run.Low.Seconds(), MidS: run.Mid.Seconds(), HighS: run.High.Seconds(),

@@ -171,9 +171,9 @@ func (t *Turn) Reasons(ids []string) map[string]string {
 	return reasons
 }
 
-// Guess is the estimated duration and memory of an unfinished job, with their
+// Estimate is the estimated duration and memory of an unfinished job, with their
 // sources.
-func (l *line) Guess(id string) (predict.Estimate, predict.Memory, bool) {
+func (l *line) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	j, live := l.jobs[id]
 	if !live {
 		return predict.Estimate{}, predict.Memory{}, false

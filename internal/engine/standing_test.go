@@ -146,12 +146,12 @@ func TestWhatRanBeforeIsExpectedAgain(t *testing.T) {
 	r.end("1", keep.Record{Elapsed: time.Hour}, false)
 	r.submit(spec(command("python train.py --seed 3")))
 	for _, id := range []string{"2", "3"} {
-		g, _, live := r.at().Guess(id)
+		g, _, live := r.at().Estimate(id)
 		if !live || g.Source != predict.FromCommand || g.Samples != 1 || g.Mid < 50*time.Minute || g.Mid > 70*time.Minute {
 			t.Errorf("job %s: %v %+v", id, live, g)
 		}
 	}
-	if _, _, live := r.at().Guess("1"); live {
+	if _, _, live := r.at().Estimate("1"); live {
 		t.Error("a job that is over is expected to run")
 	}
 	if p := r.pendingOf("3"); p.Run.Mid < 50*time.Minute {
@@ -240,7 +240,7 @@ func TestWhatIsRecalled(t *testing.T) {
 			return []*job.Job{test.job}, nil
 		})
 		r.submit(spec())
-		g, m, _ := r.at().Guess("1")
+		g, m, _ := r.at().Estimate("1")
 		if g.Samples != test.samples || m.HighMiB != test.peak {
 			t.Errorf("%s: %+v %+v", test.name, g, m)
 		}
