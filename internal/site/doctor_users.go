@@ -24,7 +24,7 @@ func (e exam) systemd(context.Context) Finding {
 
 func (e exam) logout(ctx context.Context) Finding {
 	if e.places.Shared || e.isRoot() {
-		return ok("jobs of the shared daemon keep running after logout")
+		return ok("jobs keep running after logout")
 	}
 	if ends, why := e.endsAtLogout(ctx, e.uid); ends {
 		return warn("loginctl enable-linger", "jobs end at logout: %s", why)
