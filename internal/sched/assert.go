@@ -55,16 +55,16 @@ func (d *decision) assertKept() {
 		seen[start.Job] = true
 	}
 	for _, r := range d.plan.Reservations {
-		assert(!seen[r.Job], "cards are kept for job %s, which has some already", r.Job)
+		assert(!seen[r.Job], "cards are reserved for job %s, which has some already", r.Job)
 		seen[r.Job] = true
 		p, found := d.state.Queue.Get(r.Job)
-		assert(found, "cards are kept for job %s, which is not queued", r.Job)
-		assert(len(r.Cards) == p.Request.GPUs, "job %s asked for %d GPUs and %d are kept", r.Job, p.Request.GPUs, len(r.Cards))
-		assert(!r.At.Before(d.state.Now), "cards are kept for job %s until %s, which is past", r.Job, r.At)
+		assert(found, "cards are reserved for job %s, which is not queued", r.Job)
+		assert(len(r.Cards) == p.Request.GPUs, "job %s asked for %d GPUs and %d are reserved", r.Job, p.Request.GPUs, len(r.Cards))
+		assert(!r.At.Before(d.state.Now), "cards are reserved for job %s until %s, which is past", r.Job, r.At)
 		own := map[int]bool{}
 		for _, index := range r.Cards {
 			c := d.now.slot(index)
-			assert(c != nil && !own[index] && c.shut() == "", "gpu%d is kept for job %s, which cannot have it", index, r.Job)
+			assert(c != nil && !own[index] && c.shut() == "", "gpu%d is reserved for job %s, which cannot have it", index, r.Job)
 			own[index] = true
 		}
 	}
@@ -83,11 +83,11 @@ func (d *decision) assertVictims() {
 	}
 	for _, a := range d.plan.Victims {
 		i := slices.IndexFunc(d.state.Held, func(h Held) bool { return h.Job == a.Job && !h.Other })
-		assert(i >= 0, "job %s is set aside and does not run", a.Job)
+		assert(i >= 0, "job %s is preempted and does not run", a.Job)
 		h := &d.state.Held[i]
-		assert(!h.Leaving && !leaves[a.Job], "job %s is set aside twice", a.Job)
-		assert(a.Mode != "" && h.Preempt.Mode == a.Mode, "job %s is set aside by %q and allows %q", a.Job, a.Mode, h.Preempt.Mode)
-		assert(kept[a.For], "job %s is set aside for job %s, which has no cards", a.Job, a.For)
+		assert(!h.Leaving && !leaves[a.Job], "job %s is preempted twice", a.Job)
+		assert(a.Mode != "" && h.Preempt.Mode == a.Mode, "job %s is preempted by %q and allows %q", a.Job, a.Mode, h.Preempt.Mode)
+		assert(kept[a.For], "job %s is preempted for job %s, which has no cards", a.Job, a.For)
 		leaves[a.Job] = true
 	}
 	var stays []*Held

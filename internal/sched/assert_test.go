@@ -93,21 +93,21 @@ func TestABadPlanOfRoomPanics(t *testing.T) {
 		claim []Held
 		bug   string
 	}{
-		{"what does not run is set aside", Plan{Victims: []Victim{{Job: "5", For: "1", Mode: Requeue}}}, nil, "job 5 is set aside and does not run"},
-		{"what leaves is set aside", Plan{Victims: []Victim{{Job: "7", For: "1", Mode: Requeue}}}, nil, "job 7 is set aside twice"},
-		{"one is set aside twice", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}, {Job: "8", For: "1", Mode: Requeue}}, Reservations: []Reservation{keeps("1", 0)}},
-			nil, "job 8 is set aside twice"},
-		{"what does not give way is set aside", Plan{Victims: []Victim{{Job: "9", For: "1", Mode: Requeue}}}, nil, `job 9 is set aside by "requeue" and allows ""`},
-		{"one is parked that cannot be", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is set aside by "park" and allows "requeue"`},
-		{"one is set aside for nobody", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is set aside for job 1, which has no cards"},
+		{"what does not run is preempted", Plan{Victims: []Victim{{Job: "5", For: "1", Mode: Requeue}}}, nil, "job 5 is preempted and does not run"},
+		{"what leaves is preempted", Plan{Victims: []Victim{{Job: "7", For: "1", Mode: Requeue}}}, nil, "job 7 is preempted twice"},
+		{"one is preempted twice", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}, {Job: "8", For: "1", Mode: Requeue}}, Reservations: []Reservation{keeps("1", 0)}},
+			nil, "job 8 is preempted twice"},
+		{"what does not give way is preempted", Plan{Victims: []Victim{{Job: "9", For: "1", Mode: Requeue}}}, nil, `job 9 is preempted by "requeue" and allows ""`},
+		{"one is parked that cannot be", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Park}}}, nil, `job 8 is preempted by "park" and allows "requeue"`},
+		{"one is preempted for nobody", Plan{Victims: []Victim{{Job: "8", For: "1", Mode: Requeue}}}, nil, "job 8 is preempted for job 1, which has no cards"},
 		{"what stays is in the way", Plan{}, []Held{{Job: "1", Cards: []int{1}, Alone: true}}, "job 9 is joined on gpu1"},
 		{"who starts is in the way of who comes", Plan{Starts: []Start{{Job: "2", Grant: job.Grant{GPUs: []int{4}, Alone: true}}}}, []Held{{Job: "1", Cards: []int{4}, Alone: true}}, "job 2 is joined on gpu4"},
 		{"two are promised a card", Plan{}, []Held{{Job: "1", Cards: []int{2}, Alone: true}, {Job: "2", Cards: []int{2}, Alone: true}}, "job 1 is joined on gpu2"},
 		{"a card is kept for what is not queued", Plan{Reservations: []Reservation{keeps("5", 0)}}, nil, "job 5, which is not queued"},
 		{"a card is kept that is paused", Plan{Reservations: []Reservation{keeps("1", 3)}}, nil, "gpu3 is reserved for job 1, which cannot have it"},
 		{"a card is kept that is not there", Plan{Reservations: []Reservation{keeps("1", 9)}}, nil, "gpu9 is reserved for job 1, which cannot have it"},
-		{"too few cards are kept", Plan{Reservations: []Reservation{keeps("1")}}, nil, "job 1 asked for 1 GPUs and 0 are kept"},
-		{"cards are kept twice for one", Plan{Reservations: []Reservation{keeps("1", 0), keeps("1", 2)}}, nil, "cards are kept for job 1, which has some already"},
+		{"too few cards are kept", Plan{Reservations: []Reservation{keeps("1")}}, nil, "job 1 asked for 1 GPUs and 0 are reserved"},
+		{"cards are kept twice for one", Plan{Reservations: []Reservation{keeps("1", 0), keeps("1", 2)}}, nil, "cards are reserved for job 1, which has some already"},
 		{"cards are kept in the past", Plan{Reservations: []Reservation{{Job: "1", Cards: []int{0}}}}, nil, "which is past"},
 	} {
 		t.Run(c.says, func(t *testing.T) {

@@ -100,10 +100,6 @@ type Held struct {
 	Leaving   bool
 	LeavesFor string
 	LeavesBy  time.Time
-
-	// marginMiB has to stay free on each of its cards until it starts. Only a job
-	// with a reservation has one.
-	marginMiB int64
 }
 
 // budget is what the job holds on its i-th card. Another berth may report a

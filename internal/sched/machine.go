@@ -33,8 +33,9 @@ type slot struct {
 
 // holding is a job on one of its cards.
 type holding struct {
-	job  *Held
-	card int // index among the job's cards
+	job       *Held
+	card      int   // index among the job's cards
+	marginMiB int64 // has to stay free there until the job starts
 }
 
 // newMachine is the machine with all running jobs on it. unreadable is empty where
@@ -114,13 +115,16 @@ func (m *machine) slot(index int) *slot {
 
 // book puts a job on its cards. Cards that the machine does not have are skipped: a
 // job may still hold a lost card.
-func (m *machine) book(h *Held) {
+func (m *machine) book(h *Held) { m.await(h, 0) }
+
+// await is book for a job that has yet to start: its margin has to stay free.
+func (m *machine) await(h *Held, marginMiB int64) {
 	m.usedCPUs += h.CPUs
 	m.usedMemMiB += h.MemMiB
 	for i, index := range h.Cards {
 		if c := m.slot(index); c != nil {
-			c.holds = append(c.holds, holding{h, i})
-			c.count(h, i)
+			c.holds = append(c.holds, holding{h, i, marginMiB})
+			c.count(c.holds[len(c.holds)-1])
 		}
 	}
 }
@@ -148,19 +152,19 @@ func (m *machine) leave(h *Held) {
 	}
 }
 
-func (c *slot) count(h *Held, i int) {
-	c.alone = c.alone || h.Alone
-	c.exclusive = c.exclusive || h.Exclusive
-	c.shares += h.share()
-	c.headroomMiB -= h.budget(i)
-	c.marginMiB = max(c.marginMiB, h.marginMiB)
+func (c *slot) count(o holding) {
+	c.alone = c.alone || o.job.Alone
+	c.exclusive = c.exclusive || o.job.Exclusive
+	c.shares += o.job.share()
+	c.headroomMiB -= o.job.budget(o.card)
+	c.marginMiB = max(c.marginMiB, o.marginMiB)
 }
 
 func (c *slot) recount() {
 	c.headroomMiB, c.marginMiB, c.shares = c.TotalMiB-c.ReservedMiB-c.ForeignMiB, 0, 0
 	c.alone, c.exclusive = false, false
 	for _, o := range c.holds {
-		c.count(o.job, o.card)
+		c.count(o)
 	}
 }
 

@@ -20,6 +20,7 @@ type oracle struct {
 	started []*Held // by this plan
 	given   []*Held // the same, and jobs that this plan preempts others for
 	leaving map[*Held]bool
+	margins map[*Held]int64 // of jobs that are to start later
 
 	reservations []*oracleReservation
 	reserved     int  // reservations that were tried for jobs in their ordinary turn
@@ -52,7 +53,7 @@ type oracleMachine struct {
 // consult is what Decide has to say, in plan.
 func consult(s State) *oracle {
 	o := &oracle{
-		s: s, leaving: map[*Held]bool{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), failed: map[groupKey]bool{},
+		s: s, leaving: map[*Held]bool{}, margins: map[*Held]int64{}, turn: copied(s.Usage), use: copied(s.InUse), pools: copied(s.Pools), failed: map[groupKey]bool{},
 		waiting: s.Queue.First(s.Queue.Len()), running: inOrder(s.Held),
 	}
 	for _, h := range o.running {
@@ -389,7 +390,7 @@ func (o *oracle) holding(p *Pending, g job.Grant, from time.Time) *Held {
 func (o *oracle) awaited(p *Pending, g job.Grant, from time.Time) *Held {
 	h := o.holding(p, g, from)
 	if p.Request.VRAMMiB > 0 {
-		h.marginMiB = o.s.Rules.MarginMiB
+		o.margins[h] = o.s.Rules.MarginMiB
 	}
 	return h
 }
@@ -505,7 +506,7 @@ func (o *oracle) fits(m oracleMachine, c *Card, r *Request) bool {
 		margin = o.s.Rules.MarginMiB
 	}
 	for _, h := range jobs {
-		margin = max(margin, h.marginMiB)
+		margin = max(margin, o.margins[h])
 	}
 	switch {
 	case m.closed[c.Index] || slices.ContainsFunc(jobs, single):

@@ -185,10 +185,10 @@ func (d *decision) claim(h *head, a *account, u urgency, victims []*Held) {
 	r.held.Started = r.at
 	d.claims = append(d.claims, r.held)
 	if d.emptied != nil {
-		d.emptied.book(r.held)
+		d.emptied.await(r.held, r.margin)
 	}
 	for _, other := range d.reservations {
-		other.machine.book(r.held)
+		other.machine.await(r.held, r.margin)
 	}
 	d.reservations = append(d.reservations, r)
 	d.plan.Reservations = append(d.plan.Reservations, Reservation{Job: h.job, Cards: r.held.Cards, At: r.at})

@@ -12,6 +12,7 @@ type reservation struct {
 	held     *Held // the job on its cards
 	at       time.Time
 	usual    time.Duration // how long the job usually lasts from then on; 0: not known
+	margin   int64         // in MiB; has to stay free on its cards until then
 	machine  *machine
 	strength strength
 	claim    bool // jobs are preempted for it: it is one of the decision's claims

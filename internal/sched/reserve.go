@@ -107,7 +107,7 @@ func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 		}
 		for i, r := range d.reservations {
 			if on := !r.claim && at.After(d.state.Now) && r.on(at); on && !there[i] {
-				m.book(r.held)
+				m.await(r.held, r.margin)
 				there[i] = true
 			} else if !on && there[i] {
 				m.release(r.held)
@@ -120,8 +120,10 @@ func (d *decision) foresee(h *head, u urgency, horizon time.Time) *reservation {
 // everybody is the machine now, plus the jobs that others are preempted for.
 func (d *decision) everybody() *machine {
 	d.scratch.copyOf(d.now)
-	for _, h := range d.claims {
-		d.scratch.book(h)
+	for _, r := range d.reservations {
+		if r.claim {
+			d.scratch.await(r.held, r.margin)
+		}
 	}
 	return &d.scratch
 }
@@ -158,7 +160,7 @@ func (d *decision) foreseen(m *machine, h *head, reserved reserved) *reservation
 	own := &machine{}
 	own.copyOf(m)
 	r := &reservation{held: d.granted(h, grant, reserved.from), at: reserved.from, usual: h.term.usual, machine: own}
-	r.held.marginMiB = m.marginFor(&h.group.request)
-	own.book(r.held)
+	r.margin = m.marginFor(&h.group.request)
+	own.await(r.held, r.margin)
 	return r
 }

@@ -118,7 +118,6 @@ type writtenHeld struct {
 	Leaving   bool          `json:"leaving,omitempty"`
 	LeavesFor string        `json:"leaves_for,omitempty"`
 	LeavesBy  time.Time     `json:"leaves_by,omitzero"`
-	marginMiB int64         // never set between decisions
 }
 
 type writtenPending struct {
