@@ -48,7 +48,7 @@ func TestParts(t *testing.T) {
 		{says: "several GPUs cannot come from parts alone", cards: parted()[2:], jobs: asks(vrams(2, 100)), want: "!1"},
 	})
 	why, ok := Feasible(State{Rules: DefaultRules(), Cards: parted()[2:]}, NewRequest(vrams(2, 100), 100, DefaultRules()))
-	if want := "asks for 2 GPUs; 0 of this machine's 3 qualify: gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU; a job gets one part of a partitioned card"; ok || why.String() != want {
+	if want := "asks for 2 GPUs; 0 of this machine's 3 qualify: gpu200 Test GPU, gpu201 Test GPU, gpu202 Test GPU; a job can use only one part of a partitioned GPU"; ok || why.String() != want {
 		t.Errorf("%v %s", ok, why)
 	}
 	for _, row := range []struct {

@@ -323,7 +323,7 @@ func TestMoreInFrontThanAreLookedAt(t *testing.T) {
 	for i := range frontBound + 2 {
 		s.Queue.Add(Pending{Job: fmt.Sprint(i), Seq: int64(i), Request: Request{GPUs: 1}, Run: aboutLong(time.Second)})
 	}
-	want := fmt.Sprintf("not expected before 15:16: more than %d jobs are in front", frontBound)
+	want := fmt.Sprintf("not expected before 15:16: more than %d jobs are ahead of it", frontBound)
 	if f := Expect(s, fmt.Sprint(frontBound+1)); !strings.HasPrefix(f.String(), want) || !f.Mid.IsZero() || !f.High.IsZero() {
 		t.Errorf("got  %s\nwant %s\n%+v", f, want, f)
 	}
