@@ -16,7 +16,7 @@ import (
 // comments, pages and stories.
 var foreign = []struct{ phrase, instead string }{
 	{`\b(is|are) none\b`, "say what was expected and what was found"},
-	{`\bis no [a-z]`, "expected …, found …; or \"is not a …\""}, // "there is no" passes
+	{`\bis no [a-km-z][a-z]`, "expected …, found …; or \"is not a …\""}, // "there is no" passes
 	{`\bwhat is no\b`, "expected …, found …"},
 	{`\bas a rule\b`, "usually"},
 	{`\bso long\b`, "as long as; for this time"},
