@@ -15,19 +15,18 @@ func main() {
 	os.Exit(route(os.Args[1:]))
 }
 
-// route is where berth becomes something else than its command line: it
-// executes itself where a process of its own is needed and no other program
-// is sure to be there.
+// route runs the command line, or one of berth's helper processes: berth executes
+// itself for these, since no other program is sure to be installed.
 func route(args []string) int {
 	if len(args) > 0 {
 		switch args[0] {
-		case "__keep": // a supervisor, as under `go run`, where berth-keep is missing
+		case "__keep": // a supervisor, if berth-keep is not installed
 			return keep.Main(args[1:])
-		case site.OpenWord: // opens a file as the user it already is
+		case site.OpenWord: // opens a file as the current user
 			return site.OpenMain(args[1:])
-		case site.HoldWord: // keeps a scope of systemd's alive
+		case site.HoldWord: // keeps a systemd scope alive
 			return site.Hold()
-		case run.WatchWord: // represents an external process
+		case run.WatchWord: // watches an adopted process
 			return run.WatchMain(args[1:], os.Stdout, os.Stderr)
 		case gpuscheduler.ScreenWord: // holds the screen session of a job
 			return gpuscheduler.ScreenMain(args[1:], os.Stdout, os.Stderr)

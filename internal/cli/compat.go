@@ -19,7 +19,7 @@ import (
 	"berth/internal/problem"
 )
 
-// programs are the programs that berth stands in for.
+// programs are the programs that berth can replace.
 func programs() []frontend.Program {
 	return []frontend.Program{gpusched.Program, gpuscheduler.Program, tgpu.Program, mgpu.Server, mgpu.Srun, mgpu.Queue, mgpu.Cancel}
 }

@@ -1,9 +1,8 @@
-// Package problem is the one kind of error that berth tells a person: what is
-// wrong, and what to do next. It is raised by whichever room finds the problem,
-// travels through the api as it is, and ends at the command line, which prints
-// it and takes its exit status from the kind.
+// Package problem defines the errors that berth shows to users: what is wrong,
+// and what to do next. Any package may return one; the api passes it on, and the
+// command line prints it and takes the exit status from its kind.
 //
-// The package imports nothing of ours, and does not print.
+// The package imports no other package of berth and does not print.
 package problem
 
 import (
@@ -11,21 +10,20 @@ import (
 	"fmt"
 )
 
-// Kind says what sort of problem it is. The HTTP status and the exit status
-// follow from it.
+// Kind decides the HTTP status and the exit status.
 type Kind string
 
 const (
-	Invalid     Kind = "invalid"     // the request makes no sense
-	Refused     Kind = "refused"     // it makes sense, but not now or not here
+	Invalid     Kind = "invalid"     // the request is malformed
+	Refused     Kind = "refused"     // well-formed, but not possible now or here
 	NotFound    Kind = "not_found"   //
 	Forbidden   Kind = "forbidden"   //
 	TooMuch     Kind = "too_much"    // a limit was reached
-	Unable      Kind = "unavailable" // it cannot be done now: disk full, daemon stopping or missing
-	Interrupted Kind = "interrupted" // the user stopped it; never travels
+	Unable      Kind = "unavailable" // the disk is full, or the daemon is stopping or missing
+	Interrupted Kind = "interrupted" // by the user; never sent over the api
 )
 
-// ExitStatus is what a program exits with after such a problem.
+// ExitStatus is the exit status for this kind of problem.
 func (k Kind) ExitStatus() int {
 	switch k {
 	case Invalid:
@@ -36,7 +34,7 @@ func (k Kind) ExitStatus() int {
 	return 1
 }
 
-// Problem is an error for a person. The tags are the api's wire format.
+// Problem is an error for a user. The tags are the wire format of the api.
 type Problem struct {
 	Kind Kind   `json:"kind"`
 	What string `json:"problem"`
@@ -48,20 +46,18 @@ func (p *Problem) Error() string { return p.What }
 
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Newf makes a problem of a formatted sentence. An error that it formats with
-// %w becomes the cause.
+// Newf formats a problem. An error that is formatted with %w becomes its cause.
 func Newf(kind Kind, hint, format string, args ...any) *Problem {
 	err := fmt.Errorf(format, args...)
 	return &Problem{Kind: kind, What: err.Error(), Hint: hint, Err: errors.Unwrap(err)}
 }
 
-// Wrap makes a problem of an error, whose text is what is wrong.
+// Wrap turns an error into a problem.
 func Wrap(kind Kind, hint string, err error) *Problem {
 	return &Problem{Kind: kind, What: err.Error(), Hint: hint, Err: err}
 }
 
-// KindOf is the kind of the problem that an error is or wraps, and empty where
-// it is none.
+// KindOf is the kind of the problem that an error is or wraps, or "".
 func KindOf(err error) Kind {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.Kind

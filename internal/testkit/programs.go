@@ -26,8 +26,8 @@ func Build(dir, tags string, programs ...string) error {
 	return nil
 }
 
-// RunWith builds programs, tells where they are, runs the tests of a package
-// and returns their exit status.
+// RunWith builds programs, runs the tests of a package with their directory, and
+// returns the exit status.
 func RunWith(m *testing.M, use func(dir string), programs ...string) int {
 	dir, err := os.MkdirTemp("", "berth-test-")
 	if err == nil {

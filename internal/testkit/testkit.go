@@ -1,6 +1,6 @@
-// Package testkit is what tests of several rooms need: waiting for a
-// condition, the programs under test, files and golden files. Tests alone
-// import it, and it knows nothing of ours, so that every room can.
+// Package testkit has what tests of several packages need: waiting for a
+// condition, the programs under test, files and golden files. Only tests import
+// it, and it imports no other package of berth.
 package testkit
 
 import (
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for what must happen, on a slow machine
-// under load. Nothing waits that long where all is well.
+// Patience is how long a test waits for what must happen. It allows for a slow
+// machine under load.
 const Patience = 60 * time.Second
 
-// glance is how often a condition is looked at.
+// glance is how often a condition is checked.
 const glance = 5 * time.Millisecond
 
-// Holds waits until a condition holds, and tells whether it came to.
+// Holds waits until a condition holds, and reports whether it does.
 func Holds(limit time.Duration, condition func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
@@ -35,7 +35,7 @@ func Holds(limit time.Duration, condition func() bool) bool {
 	return true
 }
 
-// Eventually fails the test if a condition does not come to hold.
+// Eventually fails the test if a condition does not become true.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	Within(t, Patience, what, holds)
@@ -49,7 +49,7 @@ func Within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// Never fails the test if something happens after all.
+// Never fails the test if a condition becomes true.
 func Never(t testing.TB, during time.Duration, what string, happens func() bool) {
 	t.Helper()
 	if Holds(during, happens) {
@@ -84,7 +84,7 @@ func Read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// Update tells that golden files are to be written anew.
+// Update is the -update flag: rewrite golden files.
 var Update = flag.Bool("update", false, "write the golden files anew")
 
 // Golden compares text with a golden file.

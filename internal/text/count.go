@@ -12,12 +12,12 @@ func Count[N ~int | ~int64](n N, noun string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + Plural(n, noun)
 }
 
-// CountGrouped is Count with thousands apart: "1,200 jobs".
+// CountGrouped is Count with thousands separators: "1,200 jobs".
 func CountGrouped[N ~int | ~int64](n N, noun string) string {
 	return Grouped(n) + " " + Plural(n, noun)
 }
 
-// Plural is the noun as it goes with so many.
+// Plural is the form of the noun for a number.
 func Plural[N ~int | ~int64](n N, noun string) string {
 	if n == 1 {
 		return noun
@@ -31,7 +31,7 @@ func Plural[N ~int | ~int64](n N, noun string) string {
 	return noun + "s"
 }
 
-// Verb is a regular verb, or "are", as it goes with so many.
+// Verb is the form of a regular verb, or of "are", for a number.
 func Verb[N ~int | ~int64](n N, verb string) string {
 	switch {
 	case n != 1:
@@ -44,7 +44,7 @@ func Verb[N ~int | ~int64](n N, verb string) string {
 	return verb + "s"
 }
 
-// Grouped writes a number with thousands apart: 49,950.
+// Grouped writes a number with thousands separators: 49,950.
 func Grouped[N ~int | ~int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	for at := len(digits) - 3; at > 0 && digits[at-1] != '-'; at -= 3 {
@@ -53,13 +53,13 @@ func Grouped[N ~int | ~int64](n N) string {
 	return digits
 }
 
-// Decimal writes a number to three places, without those that are 0.
+// Decimal writes a number with up to three decimals.
 func Decimal(f float64) string { return strconv.FormatFloat(math.Round(f*1000)/1000, 'f', -1, 64) }
 
-// Share writes a part of a card in three digits: 0.25.
+// Share writes a share of a GPU with three digits: 0.25.
 func Share(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
 
-// Some joins the first names of a list and counts the rest: "a, b and 3 more".
+// Some joins the first names and counts the rest: "a, b and 3 more".
 func Some(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -82,7 +82,7 @@ func Or[S ~string](words []S) string {
 	return b.String()
 }
 
-// Numbers joins numbers as people type them: "0,1".
+// Numbers joins numbers with commas: "0,1".
 func Numbers(list []int) string {
 	words := make([]string, len(list))
 	for i, n := range list {

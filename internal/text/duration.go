@@ -22,7 +22,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
 }
 
-// Seconds writes a time in seconds alone: "2.3s", "74s", "1774s".
+// Seconds writes a time in seconds: "2.3s", "74s", "1774s".
 func Seconds(d time.Duration) string {
 	d = max(d, 0)
 	if d < 10*time.Second {
@@ -40,7 +40,7 @@ func Clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", total/60, total%60)
 }
 
-// Hours writes a time of hours: 48h, 1.5h; one below an hour in minutes.
+// Hours writes a time in hours (48h, 1.5h), or in minutes below an hour.
 func Hours(d time.Duration) string {
 	switch {
 	case d < time.Hour:
@@ -60,8 +60,8 @@ const MaxDuration = 3650 * 24 * time.Hour
 
 const expectedDuration = "a duration above 0, such as 90 (seconds), 15m, 2h, 1d or 1:30:00"
 
-// ParseDuration reads a span of time: a number with s, m, h or d (seconds
-// where there is no unit), or m:s, or h:m:s.
+// ParseDuration parses a number with s, m, h or d (seconds without a unit), m:s
+// or h:m:s.
 func ParseDuration(s string) (time.Duration, error) {
 	if strings.Contains(s, ":") {
 		return parseClock(s)
@@ -85,7 +85,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return boundDuration(s, math.Round(value))
 }
 
-// parseClock reads m:s and h:m:s. Only the first part may pass 59.
+// parseClock parses m:s and h:m:s. Only the first part may exceed 59.
 func parseClock(s string) (time.Duration, error) {
 	parts := strings.Split(strings.TrimSpace(s), ":")
 	if len(parts) > 3 {
@@ -112,7 +112,7 @@ func boundDuration(s string, nanos float64) (time.Duration, error) {
 	return time.Duration(nanos), nil
 }
 
-// FormatDuration writes a time so that ParseDuration reads it back.
+// FormatDuration writes a time that ParseDuration reads back.
 func FormatDuration(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }

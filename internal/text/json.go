@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// JSON is an encoded value without the characters that JSON allows in a string
-// although a terminal must not see them: they are written as escapes, which
-// read back as the same text.
+// JSON escapes the characters that JSON allows in a string but that a terminal
+// must not see. They read back as the same text.
 func JSON(encoded []byte) []byte {
 	if bytes.IndexFunc(encoded, hides) < 0 && utf8.Valid(encoded) {
 		return encoded
@@ -22,8 +21,8 @@ func JSON(encoded []byte) []byte {
 	return escaped
 }
 
-// hides reports a character that an encoder may have left in a string, or that was
-// sent by one who is no encoder: of those below the blank JSON has only white space.
+// hides reports a character that must be escaped. Below the space character,
+// valid JSON contains only white space.
 func hides(r rune) bool {
 	return r >= 0x7f && !shown(r) || r < ' ' && r != '\n' && r != '\r' && r != '\t'
 }
@@ -38,7 +37,7 @@ func appendEscaped(to []byte, r rune) []byte {
 	return to
 }
 
-// JSONWriter is JSON for what comes in pieces, also within a character.
+// JSONWriter is JSON for a stream whose writes may split a character.
 type JSONWriter struct {
 	Out     io.Writer
 	partial []byte
@@ -55,14 +54,15 @@ func (w *JSONWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// Flush writes the rest of a character that never became whole.
+// Flush writes the bytes of an incomplete character.
 func (w *JSONWriter) Flush() error {
 	_, err := w.Out.Write(JSON(w.partial))
 	w.partial = nil
 	return err
 }
 
-// wholeCharacters is how much of the data does not end within a character.
+// wholeCharacters is the length of the data without an incomplete character at
+// its end.
 func wholeCharacters(data []byte) int {
 	for cut := 1; cut < utf8.UTFMax && cut <= len(data); cut++ {
 		if at := len(data) - cut; utf8.RuneStart(data[at]) {

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// LogWriter shows a log on a terminal without letting it drive the terminal.
-// Lines, tabs, carriage returns and colours pass; every other control character
-// becomes its picture (␛ for escape), which leaves what follows as plain text.
+// LogWriter shows a log without letting it control the terminal. Line ends, tabs,
+// carriage returns and colours pass; every other control character becomes its
+// symbol (␛ for escape).
 type LogWriter struct {
 	Out      io.Writer
-	partial  []byte // the beginning of a character or of a colour
+	partial  []byte // an incomplete character or colour
 	coloured bool
 }
 
@@ -53,7 +53,7 @@ func (w *LogWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close shows what was held back, and ends a colour that the log left on.
+// Close writes what was held back, and resets a colour that the log left on.
 func (w *LogWriter) Close() error {
 	var rest []byte
 	for _, r := range string(w.partial) {
@@ -67,8 +67,8 @@ func (w *LogWriter) Close() error {
 	return err
 }
 
-// colourAt measures a colour at the beginning of data: ESC [ numbers m. A
-// length without whole means that more is needed to know.
+// colourAt measures a colour at the start of data: ESC [ numbers m. A length
+// without whole means that more data is needed.
 func colourAt(data []byte) (length int, whole bool) {
 	for i := 1; i < len(data) && i < longestColour; i++ {
 		switch c := data[i]; {
@@ -87,7 +87,7 @@ func colourAt(data []byte) (length int, whole bool) {
 	return len(data), false
 }
 
-// logged is a character of a log, or what is shown in its place.
+// logged is the character to show for a character of a log.
 func logged(r rune) rune {
 	switch {
 	case r == '\n' || r == '\r' || r == '\t':

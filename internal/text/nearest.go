@@ -2,12 +2,10 @@ package text
 
 import "strings"
 
-// Nearest is the known word that a mistyped one most likely stands for, or
-// "" where none is near enough to be worth asking about. The distance is
-// counted by hand: the usual library takes two swapped letters, the commonest
-// of typing mistakes, for two.
+// Nearest is the known word closest to a mistyped one, or "" if none is close
+// enough. It counts two swapped letters, the most common mistake, as one edit.
 func Nearest(word string, known []string) string {
-	const longest = 64 // nobody mistypes a word this long, and the cost is its square
+	const longest = 64 // bounds the cost, which grows with the square
 	if word == "" || len(word) > longest {
 		return ""
 	}

@@ -13,7 +13,7 @@ const (
 	Blue   Paint = "34"
 )
 
-// On is a text in that colour.
+// On colours a text.
 func (p Paint) On(s string) string {
 	if p == Plain || s == "" {
 		return s

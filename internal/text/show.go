@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// shown reports whether a character may stand within a line.
+// shown reports whether a character may be printed within a line.
 func shown(r rune) bool { return unicode.IsPrint(r) }
 
-// Line makes text safe to print within a line: what could drive a terminal,
-// end the line or hide in it becomes U+FFFD.
+// Line makes text safe to print within a line: characters that could control the
+// terminal, end the line or be invisible become U+FFFD.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		if shown(r) {
@@ -22,19 +22,18 @@ func Line(s string) string {
 	}, s)
 }
 
-// Words is Line for text that may come in several lines: each stretch of white
-// space becomes one blank.
+// Words is Line for text of several lines: each run of white space becomes one
+// space.
 func Words(s string) string { return Line(strings.Join(strings.Fields(s), " ")) }
 
-// saidBytes bounds what is shown of another program's words.
+// saidBytes bounds how much of another program's message is shown.
 const saidBytes = 256
 
-// Said is Line for what another program or a stranger said, of whatever length:
-// its first 256 bytes.
+// Said is Line for a message of another program: its first 256 bytes.
 func Said(s string) string { return Clip(Line(Clip(s, saidBytes)), saidBytes) }
 
-// Escape makes text of one or more lines safe to print, and lets the reader see
-// what was in it: what Line would replace is shown as an escape.
+// Escape makes text of one or more lines safe to print: characters that Line
+// would replace are shown as escapes.
 func Escape(s string) string {
 	hidden := func(r rune) bool { return r != '\n' && !shown(r) }
 	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
@@ -51,7 +50,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// Clip is as much of a text as fits into a number of bytes, in whole characters.
+// Clip cuts a text to a number of bytes, in whole characters.
 func Clip(s string, bytes int) string {
 	if len(s) <= bytes {
 		return s
@@ -62,8 +61,7 @@ func Clip(s string, bytes int) string {
 	return s[:bytes]
 }
 
-// Quote shows what somebody wrote, in quotes, safe to print, and cut short so
-// that it cannot fill the screen.
+// Quote shows user input in quotes, safe to print and cut to a length.
 func Quote(s string, bytes int) string {
 	if len(s) <= bytes {
 		return strconv.Quote(s)
@@ -71,7 +69,7 @@ func Quote(s string, bytes int) string {
 	return strconv.Quote(Clip(s, bytes)) + "…"
 }
 
-// Found is a value as the user wrote it, for a complaint about it.
+// Found shows a value in an error message.
 func Found(s string) string {
 	const most = 60
 	if s == "" {
@@ -80,13 +78,12 @@ func Found(s string) string {
 	return Quote(s, most)
 }
 
-// Mismatch is the shape of every complaint about a value.
+// Mismatch is the error for a bad value.
 func Mismatch(found, expected string) error {
 	return fmt.Errorf("expected %s, found %s", expected, Found(found))
 }
 
-// Complaint is what a program says of a problem: what is wrong, on as many lines
-// as that has, and what to do next.
+// Complaint formats a problem, of one or more lines, and its hint.
 func Complaint(program, what, hint string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.TrimRight(what, "\n"), "\n") {

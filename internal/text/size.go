@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// GiB writes an amount of memory as people read it: "17.5".
+// GiB writes an amount of memory in GiB: "17.5".
 func GiB(mib int64) string { return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) }
 
 // MaxSizeMiB is the largest size that is read. No machine comes near it, and no later
@@ -16,9 +16,9 @@ const MaxSizeMiB = 1 << 30 // one PiB
 // ExpectedSize describes what ParseSize takes.
 const ExpectedSize = "a size above 0, such as 18432 (MiB), 18G or 1.5T"
 
-// ParseSize reads an amount of memory. A bare number is MiB; M, G and T, with
-// or without B or iB and in any case, are powers of 1024. Parts of a MiB are
-// rounded up, so that a job never gets less than it asked for.
+// ParseSize parses an amount of memory. A bare number is MiB; M, G and T, with or
+// without B or iB and in any case, are powers of 1024. A fraction of a MiB is
+// rounded up, so that a job never gets less than it requested.
 func ParseSize(s string) (mib int64, err error) {
 	value, unit, ok := CutNumber(s)
 	if !ok {
@@ -43,7 +43,7 @@ func ParseSize(s string) (mib int64, err error) {
 	return int64(value), nil
 }
 
-// FormatSize writes a size so that ParseSize reads it back.
+// FormatSize writes a size that ParseSize reads back.
 func FormatSize(mib int64) string { return strconv.FormatInt(mib, 10) + "M" }
 
 // CutNumber splits "1.5GiB" into its number and its unit. The number is plain
@@ -65,8 +65,7 @@ func CutNumber(s string) (value float64, unit string, ok bool) {
 	return value, strings.TrimSpace(s[end:]), true
 }
 
-// Digits reads a number made of at most the given count of digits and nothing
-// else.
+// Digits parses a number that consists of at most that many digits.
 func Digits(s string, most int) (int, bool) {
 	if s == "" || len(s) > most {
 		return 0, false

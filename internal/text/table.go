@@ -8,13 +8,13 @@ import (
 // Column is one column of a table.
 type Column struct {
 	Title string
-	Right bool // numbers stand to the right
-	// Shy columns are left out where no row has anything in them.
+	Right bool // aligned to the right
+	// A shy column is left out if all of its cells are empty.
 	Shy bool
 }
 
-// Concession is what a table does where it does not fit: a column shrinks to
-// so many columns of the terminal, or with 0 goes.
+// Concession says how a table that does not fit gives up space: a column shrinks
+// to a width, or with 0 is dropped.
 type Concession struct {
 	Title string
 	To    int
@@ -26,16 +26,15 @@ type Cell struct {
 	Paint Paint
 }
 
-// Table is rows under titles. The concessions are made in their order, each
-// only as far as it must be. Without a title in any column there is no line of
-// titles.
+// Table is rows under titles. Concessions are made in order, each only as far as
+// needed. Without any title there is no line of titles.
 type Table struct {
 	Columns     []Column
 	Concessions []Concession
 	rows        [][]Cell
 }
 
-// Gap is how many blanks are between two columns.
+// Gap is the number of spaces between two columns.
 const Gap = 2
 
 // Titled is a table of left-aligned columns.
@@ -47,7 +46,7 @@ func Titled(titles ...string) *Table {
 	return t
 }
 
-// Add takes in a row. Its cells are shown as lines.
+// Add appends a row.
 func (t *Table) Add(cells ...Cell) {
 	for i := range cells {
 		cells[i].Text = Line(cells[i].Text)
@@ -55,7 +54,7 @@ func (t *Table) Add(cells ...Cell) {
 	t.rows = append(t.rows, cells)
 }
 
-// Row is Add for cells without colours.
+// Row appends a row without colours.
 func (t *Table) Row(texts ...string) {
 	cells := make([]Cell, len(texts))
 	for i, s := range texts {
@@ -64,10 +63,10 @@ func (t *Table) Row(texts ...string) {
 	t.Add(cells...)
 }
 
-// Len is how many rows there are.
+// Len is the number of rows.
 func (t *Table) Len() int { return len(t.rows) }
 
-// widths are those of the columns, 0 for one that is left out.
+// widths are the widths of the columns, 0 for one that is left out.
 func (t *Table) widths(total int) []int {
 	natural := make([]int, len(t.Columns))
 	for i, c := range t.Columns {
@@ -98,8 +97,8 @@ func (t *Table) widths(total int) []int {
 	return widths
 }
 
-// spend gives what a column left that went to those that had shrunk before
-// it, the last first.
+// spend gives the space of a dropped column to those that shrank before it, the
+// last first.
 func (t *Table) spend(widths, natural []int, total int) {
 	for _, give := range slices.Backward(t.Concessions) {
 		i := t.column(give.Title)
@@ -127,13 +126,13 @@ func sum(widths []int) int {
 	return total
 }
 
-// Width is how many columns the table takes where nothing bounds it.
+// Width is the width of the table without a limit.
 func (t *Table) Width() int { return sum(t.widths(0)) }
 
-// String is the table as wide as it needs to be, without colours.
+// String is the table without a limit on its width, and without colours.
 func (t *Table) String() string { return t.Draw(0, false) }
 
-// Draw is the table within so many columns of a terminal, 0 for any number.
+// Draw is the table within a width, 0 for no limit.
 func (t *Table) Draw(columns int, colour bool) string {
 	widths := t.widths(columns)
 	b := &strings.Builder{}
@@ -152,7 +151,7 @@ func (t *Table) Draw(columns int, colour bool) string {
 }
 
 func (t *Table) line(b *strings.Builder, widths []int, row []Cell, colour bool) {
-	pending := 0 // blanks that are written only if something follows
+	pending := 0 // spaces that are written only if text follows
 	first := true
 	for i, c := range row {
 		if widths[i] == 0 {

@@ -5,10 +5,9 @@ import (
 	"unicode"
 )
 
-// wide are the characters that take two columns of a terminal: East Asian
-// scripts and pictures (W and F of Unicode's East Asian Width). A line that is
-// longer than it seems would wrap, and a view that is drawn in place would no
-// longer know how many lines it has.
+// wide are the characters that take two columns of a terminal: East Asian scripts
+// and emoji (W and F of Unicode's East Asian Width). A live view must know where
+// a line wraps.
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x1100, 0x115f, 1}, {0x231a, 0x231b, 1}, {0x2329, 0x232a, 1}, {0x23e9, 0x23ec, 1},
@@ -42,7 +41,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Width is how many columns of a terminal a line takes.
+// Width is the number of terminal columns that a line takes.
 func Width(s string) (columns int) {
 	for _, r := range s {
 		columns += runeWidth(r)
@@ -67,13 +66,13 @@ func Cut(s string, columns int) string {
 	return s
 }
 
-// Pad fills a line with blanks to a number of columns.
+// Pad fills a line with spaces to a number of columns.
 func Pad(s string, columns int) string {
 	return s + strings.Repeat(" ", max(0, columns-Width(s)))
 }
 
-// Wrap breaks a text between words into lines of so many columns. A word that
-// is too long has a line of its own, and is as long as it is.
+// Wrap breaks a text between words into lines of at most that many columns. A
+// longer word gets a line of its own.
 func Wrap(s string, columns int) []string {
 	var lines []string
 	line, used := "", 0
