@@ -193,7 +193,9 @@ func unknownTopic(root *cobra.Command, word string) error {
 		}
 	}
 	hint := "topics: " + strings.Join(all, ", ")
-	if near := text.Nearest(word, helpWords(root)); near != "" {
+	if command := meant("berth", word); command != "" {
+		hint = fmt.Sprintf("did you mean %s? %s", command, hint)
+	} else if near := text.Nearest(word, helpWords(root)); near != "" {
 		hint = fmt.Sprintf("did you mean berth help %s? %s", near, hint)
 	} else if len(mentions) > 0 {
 		hint = fmt.Sprintf("did you mean %s? %s", strings.Join(mentions, ", "), hint)

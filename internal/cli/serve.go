@@ -188,12 +188,12 @@ running when the backup was made, and no longer are, end as lost.
 
 As root this restores the shared daemon, or your private one if there is no
 shared one.`,
-		Example: `  berth restore berth-2026-03-01.db
+		Example: `  berth restore berth-2026-03-01.backup
 
 Exit status: 0 restored; 1 refused or failed; 2 bad usage.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return problem.Newf(problem.Invalid, "berth restore berth-2026-03-01.db", "expected one backup file, found %d", len(args))
+				return problem.Newf(problem.Invalid, "berth restore berth-2026-03-01.backup", "expected one backup file, found %d", len(args))
 			}
 			return nil
 		},

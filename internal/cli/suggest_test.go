@@ -47,6 +47,10 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 			t.Errorf("berth %s: exit status %d, it says %q, want %q", typed, code, errOut.String(), want)
 		}
 	}
+	var out, errOut bytes.Buffer
+	if Main([]string{"help", "squeue"}, &out, &errOut); !strings.Contains(errOut.String(), "hint: did you mean berth list? topics: ") {
+		t.Errorf("berth help squeue: %s", &errOut)
+	}
 	for typed, after := range map[string]string{"queue": "", "ls": "", "gpu xyzzyx": "commands: clear, ", "xyzzyxyz": "see berth --help"} {
 		var out, errOut bytes.Buffer
 		t.Setenv("BERTH_SOCKET", "/nonexistent/sock")

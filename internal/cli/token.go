@@ -33,7 +33,7 @@ from ~/.config/berth/hosts.toml, which only you may be able to read:
 		Example: `  berth token create --name laptop
   berth --host gpu1 list          on the laptop
   berth token list
-  berth token revoke 3` + tokenStatuses,
+  berth token revoke po4bozuz` + tokenStatuses,
 	}
 	withVerbs(cmd, newTokenCreate(), newTokenList(), newTokenRevoke())
 	return cmd
@@ -118,12 +118,12 @@ func newTokenRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID...",
 		Short:   "Revoke tokens",
-		Example: `  berth token revoke 3` + tokenStatuses,
+		Example: `  berth token revoke po4bozuz` + tokenStatuses,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return nil
 			}
-			return problem.Newf(problem.Invalid, "berth token list shows the ids; then berth token revoke 3", "expected the id of a token, found nothing")
+			return problem.Newf(problem.Invalid, "berth token list shows the ids; then berth token revoke po4bozuz", "expected the id of a token, found nothing")
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			for _, id := range args {
