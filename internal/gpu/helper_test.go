@@ -371,7 +371,7 @@ func TestHelperLimitsMemory(t *testing.T) {
 	f := newFakeHelper(t, eight()...)
 	h := f.open(nil)
 	takeSample(t, h)
-	if err := h.Limit(t.Context(), MemoryLimit{UUID: "GPU-1"}); h.CanLimit() || err == nil || !strings.Contains(err.Error(), "no memory limits") {
+	if err := h.Limit(t.Context(), MemoryLimit{UUID: "GPU-1"}); h.CanLimit() || err == nil || !strings.Contains(err.Error(), "does not support memory limits") {
 		t.Errorf("an old driver: %v", err)
 	}
 	f.set(func(b *fakeBox) { b.Limits = true })
