@@ -56,7 +56,7 @@ var (
 			High: exampleTime.Add(140 * time.Minute), Basis: reason.Basis{Running: 1, InFront: 1, History: 2}}}
 
 	exampleAct    = ActRequest{Action: ActCancel, Select: Select{Words: []string{"17"}}, GraceS: pointer(5.0)}
-	exampleActed  = ActReply{Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "is being stopped"}}}
+	exampleActed  = ActReply{Jobs: []Acted{{ID: "17", Done: true, State: "running", What: "stopping"}}}
 	exampleEdit   = EditRequest{Set: Spec{Priority: "5", VRAM: "20G"}}
 	exampleWait   = WaitRequest{Select: Select{Words: []string{"17"}}, TimeoutS: 30}
 	exampleWaited = WaitReply{Done: false, Jobs: []job.View{exampleView}}

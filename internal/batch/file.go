@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -156,9 +157,17 @@ func tailOf(text []byte) []byte {
 func stampOf(path string) (fileStamp, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fileStamp{}, fmt.Errorf("jobs file: %w", err)
+		return fileStamp{}, unreadable(path, err)
 	}
 	return fileStamp{info.Size(), info.ModTime(), info.Mode()}, nil
+}
+
+// unreadable is the error without the name of the system call.
+func unreadable(path string, err error) error {
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return fmt.Errorf("jobs file %s: %w", path, err)
 }
 
 func readFile(path string) (fileStamp, []byte, error) {
@@ -189,12 +198,12 @@ func (s fileStamp) streams() bool {
 func slurp(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read jobs file: %w", err)
+		return nil, unreadable(path, err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read jobs file: %w", err)
+		return nil, unreadable(path, err)
 	}
 	if len(text) > maxFileBytes {
 		return nil, fmt.Errorf("jobs file %s: expected at most %d bytes, found more", path, maxFileBytes)

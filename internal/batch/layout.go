@@ -15,7 +15,7 @@ import (
 // layout is where the files of one queue are.
 type layout struct {
 	logDir string // as the user named it, absolute
-	state  string // store, supervisors and simulated machine: the same directory, unless it is on a network
+	state  string // store, supervisors and simulation directory: the same directory, unless it is on a network
 }
 
 func (l layout) jobsDir() string { return filepath.Join(l.logDir, "jobs") }

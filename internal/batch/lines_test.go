@@ -40,9 +40,9 @@ func story() []job.Event {
 	}))
 	tell(job.EventEnded, "", with(ended(started("5", "tar cf x.tar x"), "signal:KILL", time.Second), func(j *job.Job) {}))
 	tell(job.EventEnded, "", with(ended(started("6", "python a.py", 3), job.Timeout, time.Hour), func(j *job.Job) { j.Detail = "reached its time limit of 1h0m0s" }))
-	tell(job.EventEnded, "", with(ended(started("7", "python a.py", 3), job.WasCancelled, time.Hour), func(j *job.Job) { j.Detail = "cancelled while it ran" }))
+	tell(job.EventEnded, "", with(ended(started("7", "python a.py", 3), job.WasCancelled, time.Hour), func(j *job.Job) { j.Detail = "cancelled while running" }))
 	tell(job.EventEnded, "", with(ended(&job.Job{ID: "8", Spec: spec("x")}, job.Infeasible, 0), func(j *job.Job) { j.Detail = "needs 9 GPUs; this machine has 2" }))
-	tell(job.EventEnded, "", with(ended(&job.Job{ID: "10", Spec: spec("x")}, job.Depends, 0), func(j *job.Job) { j.Detail = "waits for job 3 to end with ok; it ended with exit:3" }))
+	tell(job.EventEnded, "", with(ended(&job.Job{ID: "10", Spec: spec("x")}, job.Depends, 0), func(j *job.Job) { j.Detail = "it needed job 3 to succeed, but that job failed with exit code 3" }))
 	tell(job.EventEnded, "", with(ended(started("11", "x", 0), job.Lost, 0), func(j *job.Job) {
 		j.Detail = "its supervisor was killed, so its exit status is not known"
 	}))

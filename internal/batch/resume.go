@@ -199,7 +199,7 @@ func (s *session) greet() {
 		s.say("model sizes from " + s.sizes)
 	}
 	if s.machine.SimDir != "" {
-		s.say("simulated machine: BERTH_SIM_DIR=" + s.machine.SimDir)
+		s.say("simulation directory: BERTH_SIM_DIR=" + s.machine.SimDir)
 	}
 	if s.layout.state != s.layout.logDir {
 		s.say(fmt.Sprintf("%s is on a network file system; the queue is in %s", s.opt.LogDir, s.layout.state))

@@ -185,7 +185,7 @@ func TestPublishTellsAndKeeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.publish([]job.Event{*tx.Events[0], {At: at0, Kind: job.EventUsage, Job: j, Text: "gpu0:256 MiB"}})
-	if got := said(s, out); len(got) != 1 || got[0] != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, undeclared: alone on its GPU) — a" {
+	if got := said(s, out); len(got) != 1 || got[0] != "[15:09:26] job 1 started on gpu [0] (1/1 dispatched, no vram declared: alone on its GPU) — a" {
 		t.Errorf("it says %q", got)
 	}
 	if got := numbers(t, filepath.Join(s.opt.LogDir, "journal.jsonl")); got != "1" {

@@ -78,11 +78,7 @@ func statusOf(s snapshot) Status {
 		}
 	}
 	for _, o := range s.ended {
-		text := "ended: " + string(o.Outcome)
-		if o.Detail != "" {
-			text += ", " + o.Detail
-		}
-		add(o, reason.Story{ID: o.ID, Text: text})
+		add(o, reason.Story{ID: o.ID, Text: o.Outcome.Ending(o.Detail)})
 	}
 	return status
 }

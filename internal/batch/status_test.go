@@ -42,7 +42,7 @@ func TestBerthReadsTheBoard(t *testing.T) {
 		"6":     "queued: held until released false",
 		"again": "queued: held until released false",
 		"1":     "running: running on GPU 0 since ",
-		"8":     "failed: ended: exit:2 false",
+		"8":     "failed: failed with exit code 2 false",
 	} {
 		j, found := told.Find(word)
 		if got := fmt.Sprintf("%s: %s %v", j.State, j.Text, j.Expected != nil); !found || !strings.HasPrefix(got, want) {

@@ -42,7 +42,7 @@ func declaration(j *job.Job) string {
 	case j.VRAMMiB > 0:
 		parts = append(parts, fmt.Sprintf("declared %d MiB/gpu", j.VRAMMiB))
 	case j.Grant.Share == 0:
-		parts = append(parts, "undeclared: alone on "+map[bool]string{true: "its GPU", false: "its GPUs"}[len(j.Grant.GPUs) == 1])
+		parts = append(parts, "no vram declared: alone on "+map[bool]string{true: "its GPU", false: "its GPUs"}[len(j.Grant.GPUs) == 1])
 	}
 	return strings.Join(parts, ", ")
 }

@@ -134,7 +134,7 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 		if was == job.Queued {
 			return "cancelled", true
 		}
-		return "is being stopped", true
+		return "stopping", true
 	}
 	if j.Spec.Adopt != nil {
 		return notRun(j), false
@@ -171,7 +171,7 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		a.again = append(a.again, again)
 		return "requeued", true
 	case t.Requeue(j.ID, a.caller.Name, grace):
-		return "is being stopped and will run again", true
+		return "stopping; will run again", true
 	case j.Stop == job.StopCancel:
 		return "it is being cancelled", false
 	}

@@ -84,7 +84,7 @@ type seenCard struct {
 	Boot   string     `json:"boot,omitempty"` // card numbers are valid only for this boot of the machine
 }
 
-// seenCards are the cards that this machine has had. A simulated machine has
+// seenCards are the cards that this machine has had. A simulation has
 // none to remember.
 func (d *Daemon) seenCards(m *machine.Machine) (seen []seenCard) {
 	if d.opt.Sim > 0 {

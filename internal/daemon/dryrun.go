@@ -79,7 +79,7 @@ func (s *submission) foretell(it *item, trial engine.Trial) api.Submitted {
 	case it.asked.NotBefore.After(s.now):
 		reason = "not before " + it.asked.NotBefore.Local().Format(time.DateTime)
 	case len(spec.After) > 0:
-		reason = fmt.Sprintf("waits for job %s to end (%s)", spec.After[0].Job, spec.After[0].On)
+		reason = fmt.Sprintf("waits for job %s to %s", spec.After[0].Job, spec.After[0].On.Words())
 	case trial.Starts:
 		what, reason, cards = "starts", "", trial.GPUs
 	}

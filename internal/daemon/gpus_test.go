@@ -17,7 +17,7 @@ import (
 	"berth/internal/problem"
 )
 
-// fault lets things go wrong in the lab's simulated box; "" ends that.
+// fault lets things go wrong in the lab's simulation directory; "" ends that.
 func (l *lab) fault(text string) {
 	l.t.Helper()
 	path := filepath.Join(l.d.machine.SimDir, "fault")
@@ -320,7 +320,7 @@ func TestTheDriverIsLetGoOf(t *testing.T) {
 	l := newLab(t)
 	reply, err := l.ReleaseGPUs(l.ctx, api.ReleaseRequest{})
 	if err != nil || reply.Until != nil || !strings.Contains(reply.Note, "nothing to release") {
-		t.Errorf("a simulated box: %+v, %v", reply, err)
+		t.Errorf("a simulation directory: %+v, %v", reply, err)
 	}
 	h := &holder{Source: l.d.machine.Source}
 	if err := l.d.do(l.ctx, func(t *engine.Turn) { l.d.machine.Source = h }); err != nil {

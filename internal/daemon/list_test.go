@@ -181,7 +181,7 @@ func TestReasons(t *testing.T) {
 		t.Errorf("why it runs: %q, %v", why.Text, err)
 	}
 	l.act(api.ActCancel, held)
-	if why, err := l.Why(l.ctx, held); err != nil || !strings.Contains(why.Text, "ended: cancelled") {
+	if why, err := l.Why(l.ctx, held); err != nil || !strings.Contains(why.Text, "was cancelled") {
 		t.Errorf("why it is over: %q, %v", why.Text, err)
 	}
 }

@@ -86,8 +86,11 @@ func (r *logReader) begin(q api.LogQuery) error {
 		if r.attempt > 0 {
 			return r.open(&current, q)
 		}
-		if !r.follow || current.State.Terminal() {
-			return problem.Newf(problem.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started, so it has no log", r.id)
+		if current.State.Terminal() {
+			return problem.Newf(problem.Refused, "berth why "+r.id+" says how it ended", "job %s never started, so it has no log", r.id)
+		}
+		if !r.follow {
+			return problem.Newf(problem.Refused, "berth why "+r.id+" says what it waits for", "job %s has not started and has no log yet", r.id)
 		}
 		if !r.await(followQueued) {
 			return r.ctx.Err()

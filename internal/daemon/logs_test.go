@@ -129,7 +129,7 @@ func TestLogsThatAreNotThere(t *testing.T) {
 	wantProblem(t, err, problem.NotFound, "removed")
 	l.act(api.ActCancel, queued)
 	_, err = l.read(api.LogQuery{ID: queued, Follow: true})
-	wantProblem(t, err, problem.Refused, "has not started")
+	wantProblem(t, err, problem.Refused, "never started")
 }
 
 func TestAttemptsKeepTheirLogs(t *testing.T) {

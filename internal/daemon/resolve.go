@@ -212,7 +212,7 @@ func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, 
 	case len(found) == 0:
 		return job.Job{}, problem.Newf(problem.NotFound, "berth list --all shows all jobs", "there is no job %.60s", word)
 	case len(found) > 1:
-		return job.Job{}, problem.Newf(problem.Invalid, "choose one of them, for example "+found[0].ID, "expected one job, found %[2]d named %.60[1]s", word, len(found))
+		return job.Job{}, problem.Newf(problem.Invalid, "choose one task, such as "+found[0].ID, "expected one job; %.60s is an array of %d tasks", word, len(found))
 	}
 	return found[0], nil
 }

@@ -258,7 +258,7 @@ func TestAfter(t *testing.T) {
 		id := l.one(sh("true", "gpus", "0", "after", row.after))
 		if j := l.end(id); j.State != row.want {
 			t.Errorf("after %s it is %s (%s), want %s", row.after, j.State, value(j.Reason), row.want)
-		} else if j.State == job.Cancelled && (value(j.Outcome) != job.Depends || !strings.Contains(value(j.Reason), "it ended")) {
+		} else if j.State == job.Cancelled && (value(j.Outcome) != job.Depends || !strings.Contains(value(j.Reason), "but that job ")) {
 			t.Errorf("after %s: %s, %s", row.after, value(j.Outcome), value(j.Reason))
 		}
 	}

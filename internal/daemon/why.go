@@ -56,10 +56,11 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 			why.Text += ", being " + reason.Preempted(j.PreemptedFor)
 		}
 	case j.State.Terminal():
-		why.Text = "ended: " + string(j.Outcome)
+		detail := ""
 		if v := d.view(c, &j, nil); v.Reason != nil {
-			why.Text += ", " + *v.Reason
+			detail = *v.Reason
 		}
+		why.Text = j.Outcome.Ending(detail)
 	case why.Text == "":
 		why.Text = "about to start"
 	}

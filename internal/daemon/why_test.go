@@ -56,7 +56,7 @@ func TestWhyTellsTheStory(t *testing.T) {
 	open()
 	l.end(low)
 	l.end(high)
-	if why = l.why(low); why.Expected != nil || why.ExpectedRun != nil || why.Text != "ended: ok" {
+	if why = l.why(low); why.Expected != nil || why.ExpectedRun != nil || why.Text != "finished successfully" {
 		t.Errorf("over: %+v", why)
 	}
 	again := l.one(sh("true", "gpus", "2", "hold", "yes"))

@@ -141,7 +141,7 @@ func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 	stopped := j.Stop
 	t.release(a)
 	if stopped == job.StopCancel {
-		t.finish(j, job.WasCancelled, said(j, "cancelled before it ran"))
+		t.finish(j, job.WasCancelled, said(j, "cancelled before it started"))
 		return
 	}
 	j.Attempt.Number--
@@ -158,7 +158,7 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		t.finish(j, job.WasCancelled, said(j, "cancelled while it ran"))
+		t.finish(j, job.WasCancelled, said(j, "cancelled while running"))
 	case wasTold(t.Now, j):
 		t.back(j, preempted(j))
 	case j.Stop == job.StopRequeue:

@@ -91,11 +91,11 @@ func (g *gates) why(id string, jobs map[string]*job.Job, now time.Time) string {
 	if len(pending) == 0 {
 		return ""
 	}
-	state := "over"
+	state := "ended"
 	if dep, live := jobs[pending[0].Job]; live {
 		state = string(dep.State)
 	}
-	text := fmt.Sprintf("waits for job %s (%s) to end (%s)", pending[0].Job, state, pending[0].On)
+	text := fmt.Sprintf("waits for job %s (%s) to %s", pending[0].Job, state, pending[0].On.Words())
 	if more := len(pending) - 1; more > 0 {
 		text += fmt.Sprintf(", and %d more", more)
 	}
@@ -116,7 +116,7 @@ func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time,
 			// The condition held when the job first ran; the other job has been
 			// forgotten since.
 		case errors.Is(err, store.ErrNotFound):
-			return nil, freed, fmt.Sprintf("it waits for job %s, which is unknown", d.Job), nil
+			return nil, freed, fmt.Sprintf("it needed job %s, which is unknown", d.Job), nil
 		case err != nil:
 			return nil, freed, "", err
 		case !holds(d.On, over.outcome):
@@ -128,7 +128,7 @@ func (l *line) dependencies(j *job.Job) (open []job.Dependency, freed time.Time,
 }
 
 func unfulfilled(d job.Dependency, outcome job.Outcome) string {
-	return fmt.Sprintf("waits for job %s to end with %s; it ended with %s", d.Job, d.On, outcome)
+	return fmt.Sprintf("it needed job %s to %s, but that job %s", d.Job, d.On.Words(), outcome.Words())
 }
 
 func holds(on job.Condition, outcome job.Outcome) bool {

@@ -50,7 +50,7 @@ func TestDependencies(t *testing.T) {
 				return
 			}
 			r.wantRow("2", job.Cancelled, job.Depends)
-			if detail := r.row("2").Detail; !strings.Contains(detail, "it ended with "+string(test.outcome)) {
+			if detail := r.row("2").Detail; !strings.Contains(detail, "but that job "+test.outcome.Words()) {
 				t.Errorf("detail: %q", detail)
 			}
 		})

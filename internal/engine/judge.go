@@ -44,7 +44,7 @@ func judge(j *job.Job, e end) ruling {
 	r := judgeEnd(j, e)
 	switch {
 	case j.Stop == job.StopCancel && r.outcome == "":
-		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
+		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while running")}
 	case j.Stop == job.StopRequeue && (r.outcome != "" || r.preempted):
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	}
@@ -59,7 +59,7 @@ func judgeEnd(j *job.Job, e end) ruling {
 	case job.StopInterrupt:
 		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
 	case job.StopCancel:
-		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while it ran")}
+		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while running")}
 	case job.StopRequeue:
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	case job.StopPreempt:

@@ -113,7 +113,7 @@ func TestJudge(t *testing.T) {
 			name: "a job that was cancelled is cancelled, however it exits",
 			job:  job.Job{Attempt: job.Attempt{Stop: job.StopCancel}},
 			end:  end{record: keep.Record{ExitCode: 0, Stop: "cancel"}},
-			want: ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"},
+			want: ruling{outcome: job.WasCancelled, detail: "cancelled while running"},
 		},
 		{
 			name: "a job that ended well before the cancellation reached it is ok",
@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 			spec: spec(retries(3)),
 			job:  job.Job{Attempt: job.Attempt{Stop: job.StopCancel}},
 			end:  end{record: keep.Record{ExitCode: 1}, oom: true},
-			want: ruling{outcome: job.WasCancelled, detail: "cancelled while it ran"},
+			want: ruling{outcome: job.WasCancelled, detail: "cancelled while running"},
 		},
 		{
 			name: "a job that was stopped because berth was goes back to the queue, and uses no retry",

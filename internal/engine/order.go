@@ -21,7 +21,7 @@ type Launcher struct {
 	Home    string   // the value of ~
 	Env     []string // what jobs inherit
 	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
-	SimDir  string   // the simulated box, if there is one
+	SimDir  string   // the simulation directory, if there is one
 
 	// Filter means that jobs can be kept from opening other cards.
 	Filter bool

@@ -109,7 +109,7 @@ func TestEnvironmentRules(t *testing.T) {
 			want:  map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin:/opt/berth"},
 		},
 		{
-			name:  "the simulated box is named",
+			name:  "the simulation directory is named",
 			setup: func(l *Launcher, _ *job.Job) { l.SimDir = "/sim" },
 			want:  map[string]string{"BERTH_SIM_DIR": "/sim"},
 		},

@@ -248,8 +248,8 @@ func TestWhatPeopleAskOfAJobThatLeaves(t *testing.T) {
 		want  string // what it says then
 		held  bool
 	}{
-		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
-		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while it ran", false},
+		{"it is cancelled", spec(gives, vram(20000)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while running", false},
+		{"it is cancelled before it was told", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) { r.at().CancelBy("1", "ann", 0) }, job.Cancelled, "cancelled by ann while running", false},
 		{"it is requeued", spec(gives, vram(20000)), func(r *rig) { r.at().Requeue("1", "ann", 0) }, job.Queued, "requeued by ann", false},
 		{"it is requeued, and who it made room for cancelled", spec(gives, vram(20000), warned(time.Minute)), func(r *rig) {
 			r.at().Requeue("1", "ann", 0)
@@ -386,7 +386,7 @@ func TestACancelledLeaverDoesNotSayThatItLeaves(t *testing.T) {
 		r.step()
 		r.hear(run.Ended, "1", record, false)
 		r.pass(time.Second)
-		if row := r.row("1"); row.State != job.Cancelled || row.Detail != "cancelled while it ran" {
+		if row := r.row("1"); row.State != job.Cancelled || row.Detail != "cancelled while running" {
 			t.Errorf("after %+v it is %s %q", record, row.State, row.Detail)
 		}
 	}

@@ -199,7 +199,7 @@ func (t *Turn) CancelBy(id, by string, grace time.Duration) bool {
 	if j == nil || j.State == job.Queued {
 		return t.Cancel(id, "cancelled by "+by)
 	}
-	detail := "cancelled by " + by + " while it ran"
+	detail := "cancelled by " + by + " while running"
 	if j.Spec.Adopt != nil {
 		detail = "cancelled by " + by + ": " + GoesOn(j)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Box is the cards of a simulated machine. Cards are identified by their
+// Box is the cards of a simulation. Cards are identified by their
 // position in New, whatever the driver's number is now. Every program with the
 // library sees changes at its next call.
 type Box struct {

@@ -1,5 +1,5 @@
 // Package gpu is berth's view of the cards: where readings come from (the
-// helper berth-gpu, nvidia-smi, a simulated box), what they mean for placement
+// helper berth-gpu, nvidia-smi, a simulation), what they mean for placement
 // (Meter) and for health (Health), and what other berths on the machine have
 // booked (Ledger).
 //

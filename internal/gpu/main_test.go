@@ -103,7 +103,7 @@ func (h *helper) kill() {
 	_ = h.cmd.Wait()
 }
 
-// helperUser is a process on a simulated box: "set CARD[,CARD] MIB [UTIL]",
+// helperUser is a process on simulated GPUs: "set CARD[,CARD] MIB [UTIL]",
 // "graphics", "leave".
 func helperUser() {
 	p, err := joinSim(os.Getenv("BERTH_SIM_DIR"))

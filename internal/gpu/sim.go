@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// maxSimCards bounds a simulated box; a wrong number should not fill a disk.
+// maxSimCards bounds a simulation; a wrong number should not fill a disk.
 const maxSimCards = 1024
 
 // Sim is a source of simulated cards. Real processes hold memory on them by
@@ -26,7 +26,7 @@ type Sim struct {
 
 var _ Source = (*Sim)(nil)
 
-// OpenSim opens the simulated box in dir, or creates one with n cards. The box
+// OpenSim opens the simulation in dir, or creates one with n cards. The simulation
 // survives a restart, and keeps its size while processes use it.
 func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 	if n < 1 || n > maxSimCards || vramMiB < 1 {
@@ -34,11 +34,11 @@ func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open simulated box: %w", err)
+		return nil, fmt.Errorf("open simulation directory: %w", err)
 	}
 	procs := filepath.Join(abs, "procs")
 	if err := os.MkdirAll(procs, 0o755); err != nil {
-		return nil, fmt.Errorf("open simulated box: %w", err)
+		return nil, fmt.Errorf("open simulation directory: %w", err)
 	}
 	// Jobs of other users write here, too. Only the owner of the box can set
 	// the mode, and for other users it is set already.
@@ -54,7 +54,7 @@ func OpenSim(dir string, n int, vramMiB int64) (*Sim, error) {
 		}
 		if err == nil {
 			if records, err := found.live(); err != nil || len(records) > 0 {
-				return errors.Join(fmt.Errorf("simulated box %s has %d GPUs with %d processes on them: cannot change it to %d GPUs of %d MiB now",
+				return errors.Join(fmt.Errorf("simulation directory %s has %d GPUs with %d processes on them: cannot change it to %d GPUs of %d MiB now",
 					abs, len(found.Cards), len(records), n, vramMiB), err)
 			}
 		}

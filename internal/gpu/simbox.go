@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// simBox is a simulated machine on disk, shared by the berth that samples it
+// simBox is a simulation directory, shared by the berth that samples it
 // and the processes that pretend to use its cards:
 //
 //	box.json              the cards
@@ -71,14 +71,14 @@ func newSimBox(dir string, n int, vramMiB int64) *simBox {
 func readSimBox(dir string) (*simBox, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "box.json"))
 	if err != nil {
-		return nil, fmt.Errorf("read simulated box: %w", err)
+		return nil, fmt.Errorf("read simulation directory: %w", err)
 	}
 	box := &simBox{dir: dir}
 	if err := json.Unmarshal(data, box); err != nil {
-		return nil, fmt.Errorf("read simulated box %s: %w", dir, err)
+		return nil, fmt.Errorf("read simulation directory %s: %w", dir, err)
 	}
 	if len(box.Cards) == 0 {
-		return nil, fmt.Errorf("simulated box %s has no cards", dir)
+		return nil, fmt.Errorf("simulation directory %s has no GPUs", dir)
 	}
 	return box, nil
 }
@@ -86,7 +86,7 @@ func readSimBox(dir string) (*simBox, error) {
 func (b *simBox) write() error {
 	data, err := json.MarshalIndent(b, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode simulated box: %w", err)
+		return fmt.Errorf("encode simulation directory: %w", err)
 	}
 	return replaceFile(filepath.Join(b.dir, "box.json"), append(data, '\n'))
 }
@@ -116,7 +116,7 @@ func (b *simBox) locked(change func() error) error {
 	path := filepath.Join(b.dir, "lock")
 	lock, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fmt.Errorf("lock simulated box: %w", err)
+		return fmt.Errorf("lock simulation directory: %w", err)
 	}
 	defer lock.Close()
 	for {
@@ -126,7 +126,7 @@ func (b *simBox) locked(change func() error) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("lock simulated box %s: %w", path, err)
+		return fmt.Errorf("lock simulation directory %s: %w", path, err)
 	}
 	return change()
 }
@@ -136,12 +136,12 @@ func (b *simBox) locked(change func() error) error {
 func (b *simBox) live() ([]simRecord, error) {
 	dir, err := os.Open(filepath.Join(b.dir, "procs"))
 	if err != nil {
-		return nil, fmt.Errorf("read simulated box: %w", err)
+		return nil, fmt.Errorf("read simulation directory: %w", err)
 	}
 	names, err := dir.Readdirnames(-1)
 	dir.Close()
 	if err != nil {
-		return nil, fmt.Errorf("read simulated box: %w", err)
+		return nil, fmt.Errorf("read simulation directory: %w", err)
 	}
 	var records []simRecord
 	for _, name := range names {

@@ -43,7 +43,7 @@ func SimCards(lookup func(string) (string, bool), dir string) ([]int, error) {
 		word = strings.TrimSpace(word)
 		i := slices.IndexFunc(box.Cards, func(c simCard) bool { return c.UUID == word || strconv.Itoa(c.Index) == word })
 		if i < 0 {
-			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES: expected a GPU of the simulated box, found %q", word)
+			return nil, fmt.Errorf("CUDA_VISIBLE_DEVICES: expected a simulated GPU, found %q", word)
 		}
 		cards = append(cards, box.Cards[i].Index)
 	}

@@ -22,7 +22,7 @@ func (e *outOfMemoryError) Error() string {
 	return fmt.Sprintf("gpu%d is out of memory: asked for %d MiB, %d of %d MiB free", e.Card, e.AskedMiB, e.FreeMiB, e.TotalMiB)
 }
 
-// simProcess is the calling process as a user of a simulated box. The box
+// simProcess is the calling process as a user of a simulation. The simulation
 // forgets it when the process ends, however it ends.
 type simProcess struct {
 	Graphics bool // report as a graphics-only process; set it before Set
@@ -32,11 +32,11 @@ type simProcess struct {
 	path string
 }
 
-// joinSim adds the calling process to the simulated box in dir.
+// joinSim adds the calling process to the simulation in dir.
 func joinSim(dir string) (*simProcess, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("join simulated box: %w", err)
+		return nil, fmt.Errorf("join simulation directory: %w", err)
 	}
 	box, err := readSimBox(abs)
 	if err != nil {
@@ -45,7 +45,7 @@ func joinSim(dir string) (*simProcess, error) {
 	pid := os.Getpid()
 	startTicks, err := processStart(pid)
 	if err != nil {
-		return nil, fmt.Errorf("join simulated box: %w", err)
+		return nil, fmt.Errorf("join simulation directory: %w", err)
 	}
 	return &simProcess{box: box, pid: pid, path: filepath.Join(abs, "procs", fmt.Sprintf("%d.%d", pid, startTicks))}, nil
 }
@@ -84,7 +84,7 @@ func (p *simProcess) Set(cards []int, mib int64, utilPct float64) error {
 func (p *simProcess) fits(records []simRecord, index int, mib int64) error {
 	card, found := p.box.card(index)
 	if !found {
-		return fmt.Errorf("simulated box has no gpu%d", index)
+		return fmt.Errorf("the simulation has no gpu%d", index)
 	}
 	var ownMiB, othersMiB int64
 	for _, r := range records {
@@ -108,7 +108,7 @@ func (p *simProcess) fits(records []simRecord, index int, mib int64) error {
 // leave frees everything the process holds.
 func (p *simProcess) leave() error {
 	if err := os.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("leave simulated box: %w", err)
+		return fmt.Errorf("leave simulation directory: %w", err)
 	}
 	return nil
 }

@@ -132,6 +132,17 @@ const (
 	AfterFail Condition = "fail"
 )
 
+// Words is the condition as a verb: the other job has to "succeed".
+func (c Condition) Words() string {
+	switch c {
+	case AfterAny:
+		return "end"
+	case AfterFail:
+		return "fail"
+	}
+	return "succeed"
+}
+
 // Dependency is one entry of `after`. In a jobs file it names a line; package
 // batch replaces the name with the id of that line's job.
 type Dependency struct {

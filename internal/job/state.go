@@ -88,6 +88,41 @@ func (o Outcome) State() State {
 	return Failed
 }
 
+// Words is the outcome as the end of a sentence: "failed with exit code 3".
+func (o Outcome) Words() string {
+	switch o {
+	case OK:
+		return "finished successfully"
+	case Timeout:
+		return "reached its time limit"
+	case OOM:
+		return "ran out of memory"
+	case Infeasible:
+		return "can never run on this machine"
+	case Launch:
+		return "could not be started"
+	case Lost:
+		return "was lost"
+	case WasCancelled, Depends:
+		return "was cancelled"
+	}
+	if name, found := strings.CutPrefix(string(o), "signal:"); found {
+		return "was killed by SIG" + name
+	}
+	return "failed with exit code " + strings.TrimPrefix(string(o), "exit:")
+}
+
+// Ending is how a job ended, with the detail recorded for it, if any.
+func (o Outcome) Ending(detail string) string {
+	switch {
+	case detail == "":
+		return o.Words()
+	case o == WasCancelled && strings.HasPrefix(detail, "cancelled"):
+		return "was " + detail
+	}
+	return o.Words() + ": " + detail
+}
+
 // ExitCode is the number in "exit:N".
 func (o Outcome) ExitCode() (int, bool) {
 	digits, found := strings.CutPrefix(string(o), "exit:")

@@ -30,7 +30,7 @@ const firstLook = 20 * time.Second
 
 // Setup is what differs between machines.
 type Setup struct {
-	StateDir string // store, supervisors and simulated box
+	StateDir string // store, supervisors and simulation directory
 	Hint     string // how to choose another directory
 	Log      Log
 
@@ -68,7 +68,7 @@ type Machine struct {
 	Log      *slog.Logger
 	Source   gpu.Source
 	Devices  []gpu.Device // as Choose returned them
-	SimDir   string       // the simulated machine; empty: the cards are real
+	SimDir   string       // the simulation directory; empty: the cards are real
 	Runner   *run.Runner
 	Launcher *engine.Launcher
 

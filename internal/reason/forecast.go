@@ -144,9 +144,9 @@ func (n NoForecast) String() string {
 	case NoneArray:
 		return "it starts once another task of its array has ended"
 	case NoneUnreadable:
-		return "no start is expected until the GPUs can be read"
+		return "its start cannot be estimated until the GPUs can be read"
 	case NoneClosed:
-		return "no start is expected until more of its GPUs accept jobs"
+		return "its start cannot be estimated until enough of its GPUs are available"
 	}
 	return ""
 }

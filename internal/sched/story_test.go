@@ -47,7 +47,7 @@ func TestWaitsInOneLine(t *testing.T) {
 			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
 			want: "ann already runs 1 job; the limit per user is 1; it starts once its user is below the limit"},
 		{says: "a paused machine is told, whoever is in front", cards: with(eight()[:1], 0, func(c *Card) { c.Paused = true }), jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
-			want: "needs an idle GPU; gpu0 is paused; no start is expected until more of its GPUs accept jobs"},
+			want: "needs an idle GPU; gpu0 is paused; its start cannot be estimated until enough of its GPUs are available"},
 		{says: "what can never run is told", cards: eight(), jobs: []expecting{{spec: idle(9)}}, job: "1",
 			want: "asks for 9 GPUs; this machine has 8; it can never start here"},
 		{says: "cpus are waited for like cards", jobs: []expecting{{spec: cpus(3)}}, held: []Held{{Job: "9", CPUs: 2, Started: sundayNoon, Limit: hour}}, job: "1",

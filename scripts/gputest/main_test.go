@@ -189,5 +189,5 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// underPlace are the jobs that know a simulated box below a directory.
+// underPlace are the jobs that know a simulation directory below a directory.
 func underPlace(place string) []int { return holding("BERTH_SIM_DIR=" + place) }
