@@ -3,6 +3,8 @@ package reason
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"berth/internal/text"
 )
@@ -43,15 +45,71 @@ type Card struct {
 	Detail     string   `json:"detail,omitempty" doc:"its health and the reason, or why it could not be read"`
 }
 
-// String is what keeps the job off the card.
-func (c Card) String() string {
+// clause is what keeps the job off the card; it follows the card's name in a
+// sentence.
+func (c *Card) clause() string {
 	switch {
+	case c.Obstacle == "":
+		return " is idle"
 	case c.Obstacle == ObstacleStale && c.Detail != "":
-		return fmt.Sprintf("gpu%d: %s", c.GPU, c.Detail)
+		return ": " + c.Detail
 	case c.Obstacle == ObstaclePaused || c.Obstacle == ObstacleHealth:
-		return fmt.Sprintf("gpu%d is %s", c.GPU, c.state())
+		return " is " + c.state()
 	}
-	return fmt.Sprintf("gpu%d %s", c.GPU, c.state())
+	return " " + c.state()
+}
+
+// grouped describes cards that have the same obstacle together:
+// "gpu0-2,5 run job 36 exclusively".
+func grouped(cards []Card) []string {
+	var clauses []string
+	indices := map[string][]int{}
+	for i := range cards {
+		clause := cards[i].clause()
+		if indices[clause] == nil {
+			clauses = append(clauses, clause)
+		}
+		indices[clause] = append(indices[clause], cards[i].GPU)
+	}
+	sentences := make([]string, len(clauses))
+	for i, clause := range clauses {
+		list := indices[clause]
+		if len(list) > 1 {
+			clause = plural(clause)
+		}
+		sentences[i] = "gpu" + ranges(list) + clause
+	}
+	return sentences
+}
+
+// plural turns the verb that a clause begins with into its plural.
+func plural(clause string) string {
+	for _, verb := range [][2]string{{" is ", " are "}, {" has ", " have "}, {" runs ", " run "}} {
+		if rest, found := strings.CutPrefix(clause, verb[0]); found {
+			return verb[1] + strings.Replace(rest, "of its memory", "of their memory", 1)
+		}
+	}
+	return clause
+}
+
+// ranges writes ascending numbers as a user types them: "0-2,5".
+func ranges(list []int) string {
+	var b strings.Builder
+	for i := 0; i < len(list); {
+		last := i
+		for last+1 < len(list) && list[last+1] == list[last]+1 {
+			last++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(list[i]))
+		if last > i {
+			fmt.Fprintf(&b, "-%d", list[last])
+		}
+		i = last + 1
+	}
+	return b.String()
 }
 
 // state is the same without the card's name.
@@ -79,10 +137,8 @@ func (c *Card) state() string {
 		return "is reserved for " + holders(c.Holders)
 	case ObstacleFree:
 		return fmt.Sprintf("has %d MiB free", c.FreeMiB)
-	case ObstacleExcluded:
-		return "is not among the GPUs it asks for"
 	}
-	return "fits"
+	return "is not among the GPUs it asks for"
 }
 
 func holders(list []Holder) string {

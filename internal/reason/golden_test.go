@@ -114,6 +114,8 @@ func TestSentencesGolden(t *testing.T) {
 	}
 	b.WriteString("\n")
 	for _, c := range obstructed {
+		next, later := c, c
+		next.GPU, later.GPU = c.GPU+1, c.GPU+4
 		said[string(c.Obstacle)] = true
 		story := CardStory{Card: c, KeptFor: "3"}
 		if c.Obstacle == ObstacleFree {
@@ -123,7 +125,7 @@ func TestSentencesGolden(t *testing.T) {
 			story.MissingShare = 0.25
 		}
 		story.say()
-		fmt.Fprintf(&b, "%s: %s | %s\n", c.Obstacle, c, story.What)
+		fmt.Fprintf(&b, "%s: %s | %s | %s\n", c.Obstacle, grouped([]Card{c})[0], grouped([]Card{c, next, later})[0], story.What)
 	}
 	b.WriteString("\n")
 	for _, f := range forecasts {

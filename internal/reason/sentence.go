@@ -146,16 +146,12 @@ func limits(kind string, allow []int) string {
 // facts describes the cards: first the free memory of those that lack nothing
 // else, then what keeps the job off the others.
 func (r Reason) facts() string {
-	var best []Card
-	var others []string
+	var best, others []Card
 	for _, c := range r.Cards {
-		switch {
-		case r.Idle && c.Obstacle == "":
-			others = append(others, fmt.Sprintf("gpu%d is idle", c.GPU))
-		case c.Obstacle == "" || c.Obstacle == ObstacleFree:
+		if !r.Idle && c.Obstacle == "" || c.Obstacle == ObstacleFree {
 			best = append(best, c)
-		default:
-			others = append(others, c.String())
+		} else {
+			others = append(others, c)
 		}
 	}
 	slices.SortStableFunc(best, func(a, b Card) int { return cmp.Compare(b.FreeMiB, a.FreeMiB) })
@@ -168,7 +164,7 @@ func (r Reason) facts() string {
 		words += "; best now: " + text.Some(free, maxCardsNamed)
 	}
 	if len(others) > 0 {
-		words += "; " + text.Some(others, maxCardsNamed)
+		words += "; " + text.Some(grouped(others), maxCardsNamed)
 	}
 	return words
 }
