@@ -132,6 +132,9 @@ func showHelp(root *cobra.Command, out io.Writer, words []string) error {
 	}
 	page := findPage(words[0])
 	if page == nil {
+		if cmd, _, err := root.Find(words[:1]); err == nil && cmd != root {
+			return problem.Newf(problem.Invalid, "berth help "+words[0], "%s is a command, and only pages have sections", words[0])
+		}
 		return unknownTopic(root, words[0])
 	}
 	if len(words) > 1 {
@@ -152,17 +155,17 @@ func showIndex(root *cobra.Command, out io.Writer) error {
 	if err := root.Help(); err != nil {
 		return err
 	}
-	list := topics()
+	list, word := topics(), topicWords(root)
 	widest := 0
 	for _, t := range list {
-		widest = max(widest, len(t.Topic))
+		widest = max(widest, len(word(t.Topic)))
 	}
 	fmt.Fprint(&index, "\nPages (berth help TOPIC):\n")
 	for _, k := range pageKinds {
 		fmt.Fprintf(&index, "\n%s\n", k.title)
 		for _, t := range list {
 			if t.Kind == k.kind {
-				fmt.Fprintf(&index, "  %s  %s\n", text.Pad(t.Topic, widest), text.Cut(t.Title, helpColumns-widest-4))
+				fmt.Fprintf(&index, "  %s  %s\n", text.Pad(word(t.Topic), widest), text.Cut(t.Title, helpColumns-widest-4))
 			}
 		}
 	}
@@ -185,14 +188,13 @@ func helpWords(root *cobra.Command) (words []string) {
 }
 
 func unknownTopic(root *cobra.Command, word string) error {
-	var all, mentions []string
+	var mentions []string
 	for _, p := range pages() {
-		all = append(all, p.Topic)
 		if slices.ContainsFunc(p.Sections(), func(title string) bool { return mentionsWord(title, word) }) {
 			mentions = append(mentions, fmt.Sprintf("berth help %s %s", p.Topic, strings.ToLower(word)))
 		}
 	}
-	hint := "topics: " + strings.Join(all, ", ")
+	hint := "berth help lists all topics"
 	if command := meant("berth", word); command != "" {
 		hint = fmt.Sprintf("did you mean %s? %s", command, hint)
 	} else if near := text.Nearest(word, helpWords(root)); near != "" {

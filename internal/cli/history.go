@@ -34,6 +34,7 @@ their peak and declared memory per GPU.`,
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
+		PreRunE:           func(cmd *cobra.Command, _ []string) error { return atLeast(cmd, "limit", o.limit, 0) },
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args, time.Now())
 		}),

@@ -17,17 +17,22 @@ import (
 // jobFlags are the flags of submit and edit that describe a job.
 type jobFlags struct {
 	flags *pflag.FlagSet
+	path  string // of the command: "berth submit"
 }
 
 func (f *jobFlags) register(cmd *cobra.Command) {
-	f.flags = cmd.Flags()
+	f.flags, f.path = cmd.Flags(), "berth "+cmd.Name()
 	f.flags.SortFlags = false
 	for _, field := range jobfile.Fields() {
 		if field.Where == jobfile.FileOnly {
 			continue
 		}
 		value := &jobValue{word: cmp.Or(field.Word, "bool"), every: field.Key == "env"}
-		f.flags.VarPF(value, field.FlagName(), field.Short, field.Help).NoOptDefVal = field.Alone
+		help := field.Help
+		if field.Alone != "" && field.Word != "" {
+			help += fmt.Sprintf("; --%s=VALUE, or alone for %s", field.FlagName(), field.Alone)
+		}
+		f.flags.VarPF(value, field.FlagName(), field.Short, help).NoOptDefVal = field.Alone
 	}
 }
 
@@ -72,7 +77,7 @@ func (f *jobFlags) apply(spec *api.Spec) error {
 			err = setPair(spec, pair)
 		}
 		if err != nil {
-			return &problem.Problem{Kind: problem.Invalid, What: "--" + err.Error(), Hint: "see berth submit --help"}
+			return &problem.Problem{Kind: problem.Invalid, What: "--" + err.Error(), Hint: "see " + f.path + " --help"}
 		}
 	}
 	return nil

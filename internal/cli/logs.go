@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -43,6 +44,9 @@ Exit status: 0 shown; 1 no such job, no log yet, or no daemon; 2 bad usage; 130
 interrupted.`,
 		Args:              exactlyOne,
 		ValidArgsFunction: completeJobs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cmp.Or(atLeast(cmd, "lines", o.lines, 0), atLeast(cmd, "attempt", o.attempt, 1))
+		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args[0])
 		}),
@@ -57,18 +61,22 @@ interrupted.`,
 }
 
 func (o *logsOptions) run(ctx context.Context, s *session, word string) error {
-	if o.lines < 0 || o.attempt < 0 {
-		return problem.Newf(problem.Invalid, "see berth logs --help", "--lines and --attempt: expected 1 or more, found %d", min(o.lines, o.attempt))
-	}
 	detail, err := s.client.Job(ctx, word)
 	if err != nil {
 		return err
 	}
 	id := detail.ID
+	if detail.Attempt == 0 && detail.State.Terminal() {
+		ended := "ended"
+		if detail.State == job.Cancelled {
+			ended = "was cancelled"
+		}
+		return problem.Newf(problem.Unable, "berth why "+id, "job %s %s before it started; it has no log", id, ended)
+	}
 	if detail.Attempt == 0 && !o.follow {
 		return problem.Newf(problem.Unable, fmt.Sprintf("berth why %s explains why; berth logs -f %[1]s waits for its output", id), "job %s has not started and has no log yet", id)
 	}
-	if detail.Attempt == 0 && !detail.State.Terminal() {
+	if detail.Attempt == 0 {
 		s.say("job %s has not started%s; waiting for its output", id, because(detail.View))
 	}
 	q := api.LogQuery{ID: id, Attempt: o.attempt, Lines: o.lines, Follow: o.follow}

@@ -43,7 +43,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil {
 		return 0
 	}
@@ -52,7 +52,7 @@ func Main(args []string, out, errOut io.Writer) int {
 	}
 	p, ok := errors.AsType[*problem.Problem](err)
 	if !ok {
-		p = problem.Wrap(problem.Invalid, "see berth --help", err)
+		p = problem.Wrap(problem.Invalid, "see "+cmd.CommandPath()+" --help", err)
 	}
 	complain(errOut, p.What, p.Hint)
 	return p.Kind.ExitStatus()
@@ -68,7 +68,9 @@ func newRoot() *cobra.Command {
 		Use:   "berth",
 		Short: "A GPU job scheduler for the machine you have",
 		Long: `berth queues commands and runs each on GPUs with room for it. Jobs survive
-disconnects, their GPU use is measured, and every wait has a reason.`,
+disconnects, their GPU use is measured, and every wait has a reason.
+
+Most commands take --host ADDRESS, for a daemon on another machine.`,
 		Example: `  berth run jobs.txt              run a file of commands on this machine's GPUs
   berth run jobs.txt --sim 2      the same on two simulated GPUs
   berth submit -- python train.py queue a command

@@ -72,6 +72,14 @@ func inRange(cmd *cobra.Command, flag string, value, low, top float64) error {
 	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "--%s: expected a number from %v to %v, found %s", flag, low, top, plainNumber(value))
 }
 
+// atLeast refuses a number that was given and is too low.
+func atLeast(cmd *cobra.Command, flag string, value, low int) error {
+	if value >= low || !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return badFlag(cmd, flag, fmt.Errorf("expected %d or more, found %d", low, value))
+}
+
 // check parses the flags into values, or says what was expected.
 func (f *ruleFlags) check(cmd *cobra.Command) error {
 	var err error

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -47,7 +49,7 @@ takes them over. SIGHUP reloads the config. SIGTERM and Ctrl-C stop the daemon.`
 
 Exit status: 0 stopped on request; 1 could not start, or failed; 2 bad usage or
 config.`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -67,9 +69,15 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
+	if err := f.checkListen(cmd); err != nil {
+		return err
+	}
 	places, err := f.places()
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(places.Config); f.config != "" && errors.Is(err, fs.ErrNotExist) {
+		return problem.Newf(problem.Invalid, "leave --config out to start with the defaults", "--config: there is no file %s", places.Config)
 	}
 	opt := daemon.Options{
 		Places: places, Version: Version, Explicit: f.config != "", Override: f.override(cmd),
@@ -88,6 +96,16 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	opt.Signals = signals
 	return daemon.Serve(context.Background(), opt)
+}
+
+// checkListen checks the form of --http. Whether the address needs TLS depends
+// on the config, which the daemon reads.
+func (f *serveFlags) checkListen(cmd *cobra.Command) error {
+	form := daemon.Config{Listen: f.listen, TLSCert: "any", TLSKey: "any"}
+	if err := form.Check(); err != nil {
+		return badFlag(cmd, "http", errors.Unwrap(err))
+	}
+	return nil
 }
 
 // places are the standard paths, or those that flags name.

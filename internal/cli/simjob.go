@@ -35,7 +35,7 @@ acts as an external process on that GPU.`,
   BERTH_SIM_DIR=... berth simjob --gpu 0 --vram 4000 --hold 60
 
 Exit status: --exit-code, or 1 if a GPU is full.`,
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()

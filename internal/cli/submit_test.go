@@ -167,7 +167,8 @@ func TestWhatSubmitRefuses(t *testing.T) {
 		name, args, says string
 	}{
 		{"nothing at all", "", "expected a command, a script or -f FILE"},
-		{"a command without --", "python train.py", "hint: to run a command, put it after --"},
+		{"a command without --", "python train.py", "hint: to run a command, put it after --: berth submit -- python train.py\n"},
+		{"a value without =", "--preemptible requeue -- true", "hint: a value of --preemptible follows =: --preemptible=requeue\n"},
 		{"a directory", ".", "expected a script, found the directory"},
 		{"a flag with a bad value", "--time soon -- true", `found "soon"`},
 		{"an empty value", "--name= -- true", "--name: expected a value"},

@@ -12,7 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"berth/internal/api"
+	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 )
@@ -79,6 +82,9 @@ func readSpecFile(path string, stdin io.Reader) (name string, content []byte, er
 // fromScript reads the directives of a script; flags win over them.
 func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error) {
 	head, mode, err := readScript(args[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, problem.Newf(problem.Invalid, o.scriptHint(args), "there is no file %s", args[0])
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +113,22 @@ func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error
 	return []api.Spec{spec}, nil
 }
 
+// scriptHint is for a script that does not exist: a command without --, or the
+// value of a flag that takes one only after =.
+func (o *submitOptions) scriptHint(args []string) string {
+	hint := "to run a command, put it after --: berth submit -- " + job.QuoteArgv(args)
+	o.flags.Visit(func(f *pflag.Flag) {
+		if _, ok := f.Value.(*jobValue); ok && f.NoOptDefVal == f.Value.String() && checkPair(jobfile.Pair{Key: f.Name, Value: args[0]}) == nil {
+			hint = fmt.Sprintf("a value of --%s follows =: --%[1]s=%s", f.Name, args[0])
+		}
+	})
+	return hint
+}
+
 func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		usage := problem.Wrap(problem.Invalid, "to run a command, put it after --: berth submit -- "+path, err)
-		if !errors.Is(err, fs.ErrNotExist) {
-			usage.Hint = ""
-		}
-		return nil, 0, usage
+		return nil, 0, problem.Wrap(problem.Invalid, "", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
