@@ -30,8 +30,8 @@ func newAdopt() *cobra.Command {
 		Use:   "adopt PID",
 		Short: "Track a process that berth did not start",
 		Long: `Track a process that was started by hand. It becomes a job on the GPUs that it
-and its children use: berth measures its memory, counts it as that job's instead
-of an external process's, and places other jobs around it.
+and its children use: berth measures its memory, counts that memory to the job,
+no longer as external, and places other jobs around it.
 
 berth never limits or stops the process, and cancelling the job only ends the
 tracking. When the process ends, the job ends as lost: only the process's parent

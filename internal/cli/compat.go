@@ -77,8 +77,8 @@ func newCompat() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compat PROGRAM [ARG...]",
 		Short: "Behave like another scheduler, with its commands and files",
-		Long: `Behave like another scheduler, under its name:
-` + strings.Join(programNames()[:3], ", ") + ",\n" + strings.Join(programNames()[3:], ", ") + `.
+		Long: `Behave like another scheduler, under its name. The names are:
+` + "\n  " + strings.Join(programNames(), "\n  ") + `
 
 A link to berth with such a name does the same: make install-links makes them.
 berth compat PROGRAM --help is that program's usage. berth help from-gpusched,

@@ -27,9 +27,9 @@ func newGPURelease() *cobra.Command {
 		Use:   "release",
 		Short: "Release the driver, so that GPUs can be reset or partitioned",
 		Long: `Release the driver for a limited time: a GPU that a process holds open can be
-neither reset nor partitioned. Until then berth reads no GPUs and starts no jobs
-on them. This is refused while jobs use GPUs; with --force those jobs keep
-running without being measured.`,
+neither reset nor partitioned. During that time berth reads no GPUs and starts
+no jobs on them. This is refused while jobs use GPUs; with --force those jobs
+keep running without being measured.`,
 		Example: `  berth gpu release
   sudo nvidia-smi -i 3 --gpu-reset
   berth gpu release --end

@@ -57,7 +57,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags.BoolVarP(&o.all, "all", "a", false, "include jobs that have ended")
 	o.register(cmd)
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50 on a terminal)")
-	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for long")
+	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for a long time")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
 	flags.BoolVar(&o.json, "json", false, "print all jobs as a JSON array")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")

@@ -37,12 +37,12 @@ type ruleFlags struct {
 	simVRAMMiB int64
 }
 
-func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
+func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
 	defaults := sched.DefaultRules()
 	f.rules = defaults
 	flags := cmd.Flags()
 	flags.StringVar(&f.gpus, "gpus", "", "use only these GPUs, e.g. 0,1,3 or 0-3"+allCards)
-	flags.StringVar(&f.poll, "poll", "1", "how often to read the GPUs (and the jobs file)")
+	flags.StringVar(&f.poll, "poll", "1", "how often to read the GPUs"+alsoPolled)
 	flags.Var((*size)(&f.rules.MarginMiB), "margin", "memory to leave free on each GPU besides the declared VRAM, in MiB or with a unit")
 	flags.Var((*size)(&f.rules.IdleThresholdMiB), "idle-threshold", "a GPU is idle if external processes use less than this, in MiB or with a unit")
 	flags.Float64Var(&f.rules.SpikeBuffer, "spike-buffer", defaults.SpikeBuffer, "memory to hold above the measured peak, as a fraction of it")
@@ -53,7 +53,7 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards string) {
 	flags.Float64Var(&f.rules.LoadThreshold, "load-threshold", 0, "skip GPUs whose utilisation by external processes is above this (0 to 1; default off)")
 	flags.StringVar(&f.placement, "placement", string(defaults.Placement), "pack: prefer the fullest GPU that fits; spread: the emptiest")
 	flags.StringVar(&f.policy, "policy", string(defaults.Policy), "which job goes first: backfill, fifo, conservative, shortest, las or fair; see berth help order")
-	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h, or never for no limit")
+	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h; 0 or never: no limit")
 	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what happens to a preemptible job when one with a higher priority needs its GPUs: requeue, never, or park (if this machine can, else requeue)")
 	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")
 	flags.IntVar(&f.sim, "sim", 0, "use this many simulated GPUs instead of real ones")

@@ -61,7 +61,7 @@ config.`,
 	flags.StringVar(&f.idleExit, "idle-exit", "", "exit after this long without jobs or clients (default: never)")
 	flags.StringVar(&f.listen, "http", "", "also listen for HTTP on this address, e.g. 127.0.0.1:7878; clients need a token (default off)")
 	flags.StringVar(&f.logLevel, "log-level", "", "log level: debug, info, warn or error")
-	f.ruleFlags.register(cmd, " (default all)")
+	f.ruleFlags.register(cmd, " (default all)", "")
 	return cmd
 }
 

@@ -81,7 +81,8 @@ written; 2 bad usage or an unreadable trace or snapshot; 130 interrupted.`,
 	daemonFlags(cmd)
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&o.policies, "policy", []string{sim.Default, "backfill"}, "policies to compare: "+strings.Join(sim.PolicyNames(), ", "))
+	flags.StringSliceVar(&o.policies, "policy", []string{sim.Default, "backfill"}, "policies to compare: "+strings.Join(sim.PolicyNames(), ", ")+" (if not given: "+sim.Default+",backfill)")
+	flags.Lookup("policy").DefValue = "[]" // not "default default,backfill"
 	flags.IntVar(&o.gpus, "gpus", 8, "number of GPUs (with --history or a snapshot: as many as the daemon has)")
 	flags.StringVar(&o.vram, "vram", "80G", "memory of each GPU (with --history or a snapshot: as the daemon's GPUs have)")
 	o.replayFlags(cmd)

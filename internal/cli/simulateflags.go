@@ -27,7 +27,7 @@ func (o *simulateOptions) replayFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.parkCost, "park-cost", "", "let jobs be parked, at this `cost` each way: seconds (20) or a copy speed (5GB/s)")
 	flags.StringVar(&o.estimates, "estimates", string(sim.History), "source of estimates: history, perfect, limits, none, or one duration for all jobs (24h)")
-	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0: no limit", sched.DefaultMaxBypass.Hours()))
+	flags.StringVar(&o.maxBypass, "max-bypass", "", fmt.Sprintf("how long other jobs may overtake a user's oldest waiting job (default %gh); 0 or never: no limit", sched.DefaultMaxBypass.Hours()))
 	flags.StringVar(&o.halfLife, "half-life", "", "time after which usage counts half under fair share (default 7d); 0: never")
 	flags.StringVar(&o.placement, "placement", "", "which GPU that fits a job gets: pack, spread (default pack)")
 }

@@ -24,7 +24,7 @@ func openWorkload(name string, stdin io.Reader) (*sim.Workload, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, problem.Newf(problem.Invalid, "berth simulate --help lists the columns of a trace", "open the trace: %v", err)
+			return nil, problem.Newf(problem.Invalid, "berth simulate --help lists the columns of a trace", "%v", unopened(name, err))
 		}
 		defer file.Close()
 		from, shown = file, name
@@ -59,12 +59,12 @@ func beginsAsJSON(r *bufio.Reader) bool {
 const standardInput = "standard input"
 
 func badSnapshot(name string, err error) error {
-	hint := "berth debug snapshot FILE writes a snapshot; a trace is CSV"
-	if !errors.Is(err, sched.ErrNoSnapshot) {
-		hint = "take it again with berth debug snapshot"
-		if name != standardInput {
-			hint += " " + name
-		}
+	if errors.Is(err, sched.ErrNoSnapshot) {
+		return problem.Newf(problem.Invalid, "berth debug snapshot FILE writes a snapshot", "%s is neither a CSV trace nor a snapshot", name)
+	}
+	hint := "take it again with berth debug snapshot"
+	if name != standardInput {
+		hint += " " + name
 	}
 	return problem.Newf(problem.Invalid, hint, "%s: %v", name, err)
 }

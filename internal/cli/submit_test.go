@@ -174,7 +174,7 @@ func TestWhatSubmitRefuses(t *testing.T) {
 		{"an empty value", "--name= -- true", "--name: expected a value"},
 		{"a variable without a value", "-e HOME -- true", "--env: expected NAME=VALUE"},
 		{"a file and a command", "-f jobs.yaml -- true", "found both"},
-		{"a file that is not there", "-f /nonexistent.yaml", "no such file"},
+		{"a file that is not there", "-f /nonexistent.yaml", "berth: there is no file /nonexistent.yaml\n"},
 		{"a file without jobs", "-f " + empty, "jobs"},
 		{"an interactive array", "-i --array 0-3 -- true", "-i: expected one job, found several"},
 		{"an unknown flag", "--gpu 2 -- true", "did you mean --gpus?"},

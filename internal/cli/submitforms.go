@@ -64,7 +64,7 @@ func readSpecFile(path string, stdin io.Reader) (name string, content []byte, er
 	} else {
 		file, err := os.Open(path)
 		if err != nil {
-			return name, nil, err
+			return name, nil, unopened(path, err)
 		}
 		defer file.Close()
 		from = file
@@ -83,7 +83,7 @@ func readSpecFile(path string, stdin io.Reader) (name string, content []byte, er
 func (o *submitOptions) fromScript(s *session, args []string) ([]api.Spec, error) {
 	head, mode, err := readScript(args[0])
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, problem.Newf(problem.Invalid, o.scriptHint(args), "there is no file %s", args[0])
+		return nil, problem.Wrap(problem.Invalid, o.scriptHint(args), err)
 	}
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (o *submitOptions) scriptHint(args []string) string {
 func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, 0, problem.Wrap(problem.Invalid, "", err)
+		return nil, 0, problem.Wrap(problem.Invalid, "", unopened(path, err))
 	}
 	defer file.Close()
 	info, err := file.Stat()
@@ -144,6 +144,23 @@ func readScript(path string) (head []byte, mode fs.FileMode, err error) {
 	}
 	return head, mode, nil
 }
+
+// unopened says why a file could not be opened, and names it once.
+func unopened(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &missing{path}
+	}
+	if reason, ok := errors.AsType[*fs.PathError](err); ok {
+		err = reason.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// missing is a file that does not exist.
+type missing struct{ path string }
+
+func (m *missing) Error() string { return "there is no file " + m.path }
+func (m *missing) Unwrap() error { return fs.ErrNotExist }
 
 func kindOf(mode fs.FileMode) string {
 	if mode.IsDir() {

@@ -24,7 +24,7 @@ func newToken() *cobra.Command {
 your permissions. On this machine you need no token.
 
 On the other machine, berth --host ADDRESS takes it from BERTH_HOST_TOKEN or
-from ~/.config/berth/hosts.toml, which only you may be able to read:
+from ~/.config/berth/hosts.toml, which must be readable only by you:
 
   [gpu1]
   address = "https://gpu1.example.org:7878"

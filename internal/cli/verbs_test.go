@@ -123,7 +123,7 @@ func TestWaitReturnsTheLargestStatus(t *testing.T) {
 	berth("wait", "1-2").wants(t, 7, "job 2 failed: exit:7\n", "")
 	berth("wait", "-q", "1-2").wants(t, 7, "", "")
 	berth("wait", "--any", "2", "3").wants(t, 7, "job 2", "")
-	berth("wait", "--timeout", "0.05", "3").wants(t, 1, "", "berth: 1 job still not ended after 0s\n")
+	berth("wait", "--timeout", "0.05", "3").wants(t, 1, "", "berth: 1 job has not ended after 0s\n")
 	berth("wait", "99").wants(t, 1, "", "no job 99")
 	berth("wait", "--name", "none").wants(t, 1, "", "berth: no job has the name none\nhint: ")
 	berth("wait", "--name", "none", "--state", "running").wants(t, 0, "", "no jobs to wait for")

@@ -137,7 +137,11 @@ func (w *waiter) wait(ctx context.Context, ids []string) ([]job.View, error) {
 		if w.limit > 0 {
 			left := w.limit - time.Since(began)
 			if left <= 0 {
-				return nil, problem.Newf(problem.Unable, "the jobs keep running; run berth wait again", "%s still not ended after %s", text.CountGrouped(len(ids), "job"), text.Span(w.limit))
+				have := " have"
+				if len(ids) == 1 {
+					have = " has"
+				}
+				return nil, problem.Newf(problem.Unable, "the jobs keep running; run berth wait again", "%s not ended after %s", text.CountGrouped(len(ids), "job")+have, text.Span(w.limit))
 			}
 			r.TimeoutS = min(r.TimeoutS, left.Seconds())
 		}

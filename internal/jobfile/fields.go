@@ -80,7 +80,7 @@ var fields = []*Field{
 		codec: codec{readSignal, writeSignal}},
 	{Key: "on_timeout", Word: "action", Admin: true, Help: "at the time limit: kill or requeue (default kill)",
 		codec: choice(func(a *Asked) *job.OnTimeout { return &a.Spec.OnTimeout }, job.TimeoutKill, job.TimeoutRequeue), shown: func(s *job.Spec) bool { return s.TimeLimit > 0 }},
-	{Key: "max_requeues", Word: "n", Admin: true, Help: "how many times to requeue at most (default 10)",
+	{Key: "max_requeues", Word: "n", Admin: true, Help: "maximum number of requeues (default 10)",
 		codec: whole(func(a *Asked) *int { return &a.Spec.MaxRequeues }, 0, maxRetries), shown: func(s *job.Spec) bool { return s.OnTimeout == job.TimeoutRequeue }},
 	{Key: "retries", Word: "n", Admin: true, Help: "how many times to retry after a failure (default 0)",
 		codec: whole(func(a *Asked) *int { return &a.Spec.Retries }, 0, maxRetries)},

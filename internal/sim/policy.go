@@ -29,9 +29,9 @@ func Policies() []Policy {
 		{Name: Default, About: "as a shared daemon: by priority, fair share, then submission; with backfill, and time slices if jobs can be parked", Rules: rules(sched.Backfill, true, true), HalfLife: halfLife},
 		{Name: "fifo", About: "by priority, then submission; no job overtakes a waiting one", Rules: rules(sched.FIFO, false, false)},
 		{Name: "backfill", About: "by priority, then submission; a job may overtake if it does not delay the first waiting one", Rules: rules(sched.Backfill, false, false)},
-		{Name: "conservative", About: "by priority, then submission; a job may overtake if it delays no other", Rules: rules(sched.Conservative, false, false)},
+		{Name: "conservative", About: "by priority, then submission; a job may overtake if it delays none of the first eight", Rules: rules(sched.Conservative, false, false)},
 		{Name: "fair", About: "by priority, then least usage of the user; with backfill", Rules: rules(sched.Backfill, true, false), HalfLife: halfLife},
-		{Name: "shortest", About: "by priority, then shortest estimated GPU time; with backfill", Rules: rules(sched.Shortest, false, false)},
+		{Name: "shortest", About: "by priority, then shortest estimated GPU time; any job that fits may overtake", Rules: rules(sched.Shortest, false, false)},
 		{Name: "las", About: "by priority, then least GPU time received; preempts jobs that received more if they can be parked", Rules: rules(sched.LAS, false, true)},
 	}
 }
