@@ -117,7 +117,7 @@ func (d *driver) limit(l *gpu.MemoryLimit, skip []int) error {
 		case nvml.ERROR_NOT_SUPPORTED:
 			return errNoLimits
 		default:
-			return fmt.Errorf("limit %s on card %d: %w", l.Cgroup, card, failed(ret))
+			return fmt.Errorf("limit %s on GPU %d: %w", l.Cgroup, card, failed(ret))
 		}
 	}
 	return fmt.Errorf("limit %s: no GPU %s", l.Cgroup, l.UUID)

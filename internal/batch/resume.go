@@ -69,7 +69,7 @@ func (s *session) takeHealth(t *engine.Turn) {
 		return
 	}
 	if err := t.RestoreHealth(s.store.Meta); err != nil {
-		s.log.Warn("the health of the cards is not known", "err", err)
+		s.log.Warn("cannot read the health of the GPUs", "err", err)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestHelperLeavesACardOutThatHangs(t *testing.T) {
 	takeSample(t, h)
 	f.set(func(b *fakeBox) { b.Cards[3].Hang = true })
 	_, err := h.Sample(t.Context())
-	if !errors.Is(err, errHelperHangs) || !strings.Contains(err.Error(), "card 3") || errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, errHelperHangs) || !strings.Contains(err.Error(), "GPU 3") || errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	s := sampleSoon(t, h)
@@ -155,7 +155,7 @@ func TestHelperNeverHasMoreThanTwoProcesses(t *testing.T) {
 	takeSample(t, h)
 	for _, card := range []int{2, 6} {
 		f.set(func(b *fakeBox) { b.Cards[card].Hang = true })
-		if _, err := h.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprint("card ", card)) {
+		if _, err := h.Sample(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprint("GPU ", card)) {
 			t.Fatal(err)
 		}
 	}

@@ -44,7 +44,7 @@ func (h *helperSource) hung(p *helperProcess, err error) error {
 	}
 	p.stuckOn = card
 	h.leaveOut(card, now, "has not answered since "+now.Format(time.TimeOnly))
-	return fmt.Errorf("%w: the driver hangs on card %d; berth skips it from now on", err, card)
+	return fmt.Errorf("%w: the driver hangs on GPU %d; berth skips it from now on", err, card)
 }
 
 // died handles a process that ended: killed by someone, or crashed while
@@ -59,7 +59,7 @@ func (h *helperSource) died(p *helperProcess, err error) error {
 	if card != h.diedOn {
 		h.diedOn, h.deaths = card, 0
 	}
-	err = fmt.Errorf("%w; it was reading card %d", err, card)
+	err = fmt.Errorf("%w; it was reading GPU %d", err, card)
 	if h.deaths++; h.deaths >= deathsOnCard {
 		now := time.Now()
 		h.leaveOut(card, now, "crashes berth-gpu when it is read, since "+now.Format(time.TimeOnly))

@@ -41,7 +41,7 @@ func (h *helperSource) leaveOut(card int, now time.Time, text string) {
 		left.faults = []Fault{{Index: card, Kind: FaultHangs, Text: text}}
 	}
 	h.out[card] = left
-	h.log.Error("skipping a card", "driver_index", card, "text", text)
+	h.log.Error("skipping a GPU", "driver_index", card, "text", text)
 }
 
 // withLeftOut are the faults of a sample and those of the skipped cards. A
@@ -54,7 +54,7 @@ func (h *helperSource) withLeftOut(sample Sample) []Fault {
 			return slices.ContainsFunc(sample.Devices, func(d Device) bool { return d.UUID == f.UUID && d.UUID != "" })
 		}
 		if slices.ContainsFunc(left.faults, present) {
-			h.log.Info("a skipped card has a new number", "driver_index", card)
+			h.log.Info("a skipped GPU has a new number", "driver_index", card)
 			delete(h.out, card)
 			continue
 		}
@@ -86,7 +86,7 @@ func (h *helperSource) startProbe() {
 	}
 	p, err := h.start(&helperLog{log: h.log}, "-only", strconv.Itoa(due))
 	if err != nil {
-		h.log.Error("cannot try a skipped card", "driver_index", due, "err", err)
+		h.log.Error("cannot try a skipped GPU", "driver_index", due, "err", err)
 		h.out[due].later(now, h.timing.probeMax)
 		return
 	}
@@ -115,7 +115,7 @@ func (h *helperSource) probe(p *helperProcess, card int) {
 	h.probing = false
 	if err == nil {
 		delete(h.out, card)
-		h.log.Info("a skipped card answers again", "driver_index", card)
+		h.log.Info("a skipped GPU answers again", "driver_index", card)
 		h.endLater(p, leaveTime)
 		return
 	}
@@ -125,6 +125,6 @@ func (h *helperSource) probe(p *helperProcess, card int) {
 	h.endLater(p, 0)
 	if left := h.out[card]; left != nil {
 		left.later(time.Now(), h.timing.probeMax)
-		h.log.Warn("a skipped card still does not answer", "driver_index", card, "err", err, "next", left.next)
+		h.log.Warn("a skipped GPU still does not answer", "driver_index", card, "err", err, "next", left.next)
 	}
 }

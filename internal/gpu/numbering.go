@@ -125,7 +125,7 @@ func (n *numbering) leftOut(d Device, twice bool, err error) string {
 	case err != nil:
 		return fmt.Sprintf("%s is skipped: %v", text.Said(d.UUID), err)
 	}
-	return fmt.Sprintf("card %d has no UUID and is skipped", d.DriverIndex)
+	return fmt.Sprintf("GPU %d has no UUID and is skipped", d.DriverIndex)
 }
 
 // parent is the key of the card that a part belongs to.
@@ -204,7 +204,7 @@ func (n *numbering) give(key string, first, wish int) (int, error) {
 			}
 		}
 		if n.seen[holder[slot]] == n.round {
-			return 0, fmt.Errorf("more than %d cards", numberedCards)
+			return 0, fmt.Errorf("more than %d GPUs", numberedCards)
 		}
 		delete(n.seen, holder[slot])
 		delete(n.index, holder[slot])

@@ -290,7 +290,7 @@ func (w *Snapshot) State() State {
 // check finds what berth would never have written.
 func (w *Snapshot) check() error {
 	if len(w.Cards) > maxSnapshotCards || len(w.Queue)+len(w.Held) > maxSnapshotJobs {
-		return fmt.Errorf("%d cards and %d jobs are more than %d and %d", len(w.Cards), len(w.Queue)+len(w.Held), maxSnapshotCards, maxSnapshotJobs)
+		return fmt.Errorf("expected at most %[3]d GPUs and %[4]d jobs, found %[1]d and %[2]d", len(w.Cards), len(w.Queue)+len(w.Held), maxSnapshotCards, maxSnapshotJobs)
 	}
 	if _, err := ParsePolicy(string(w.Rules.Policy)); err != nil && w.Rules.Policy != "" {
 		return err
@@ -301,13 +301,13 @@ func (w *Snapshot) check() error {
 	cards, jobs := map[int]bool{}, map[string]bool{}
 	for _, c := range w.Cards {
 		if cards[c.Index] || c.Index < 0 || c.TotalMiB < 0 {
-			return fmt.Errorf("card %d is there twice or makes no sense", c.Index)
+			return fmt.Errorf("GPU %d is listed twice or has impossible values", c.Index)
 		}
 		cards[c.Index] = true
 	}
 	for _, h := range w.Held {
 		if !h.Other && (h.Job == "" || jobs[h.Job]) || len(h.BudgetMiB) > len(h.Cards) {
-			return fmt.Errorf("the running job %q is there twice or makes no sense", h.Job)
+			return fmt.Errorf("running job %q is listed twice or has impossible values", h.Job)
 		}
 		if !h.Other {
 			jobs[h.Job] = true
@@ -315,11 +315,11 @@ func (w *Snapshot) check() error {
 	}
 	for _, p := range w.Queue {
 		if p.Job == "" || jobs[p.Job] {
-			return fmt.Errorf("the queued job %q is there twice", p.Job)
+			return fmt.Errorf("queued job %q is listed twice", p.Job)
 		}
 		jobs[p.Job] = true
 		if err := p.Request.check(); err != nil {
-			return fmt.Errorf("the queued job %q: %w", p.Job, err)
+			return fmt.Errorf("queued job %q: %w", p.Job, err)
 		}
 	}
 	return nil
@@ -328,11 +328,11 @@ func (w *Snapshot) check() error {
 // check finds a request that NewRequest would not have made.
 func (r *Request) check() error {
 	if r.GPUs < 0 || r.VRAMMiB < 0 || r.CPUs < 0 || r.MemMiB < 0 || r.Share < 0 || r.Share > 1 {
-		return errors.New("asks for less than nothing, or for a share above 1")
+		return errors.New("expected amounts of at least 0 and a share of at most 1")
 	}
 	named := cardList(r.IDs)
 	if named == nil || cardList(r.Allow) == nil || r.IDs != "" && len(named) != r.GPUs {
-		return fmt.Errorf("names the cards %q, any of %q", r.IDs, r.Allow)
+		return fmt.Errorf("expected lists of GPU ids, found %q, any of %q", r.IDs, r.Allow)
 	}
 	return nil
 }

@@ -162,13 +162,13 @@ func TestWhatIsNoSnapshotIsRefused(t *testing.T) {
 		"an array":                               {`[1, 2]`, ErrNoSnapshot.Error()},
 		"one that was cut off":                   {string(good[:len(good)/2]), "damaged"},
 		"one of a later berth":                   {strings.Replace(string(good), `"version": 1`, `"version": 99`, 1), "version 99"},
-		"a card that is there twice":             {strings.Replace(string(good), `"index": 1`, `"index": 0`, 1), "card 0"},
+		"a card that is there twice":             {strings.Replace(string(good), `"index": 1`, `"index": 0`, 1), "GPU 0"},
 		"a job that runs and is queued":          {strings.Replace(string(good), `"job": "9"`, `"job": "1"`, 1), `queued job "1"`},
-		"a job that names cards in another way":  {strings.Replace(string(good), `"ids": "1"`, `"ids": "x"`, 1), "names the cards"},
-		"a job that names more than it asks for": {strings.Replace(string(good), `"ids": "1"`, `"ids": "1,0"`, 1), "names the cards"},
+		"a job that names cards in another way":  {strings.Replace(string(good), `"ids": "1"`, `"ids": "x"`, 1), "expected lists of GPU ids"},
+		"a job that names more than it asks for": {strings.Replace(string(good), `"ids": "1"`, `"ids": "1,0"`, 1), "expected lists of GPU ids"},
 		"a policy nobody knows":                  {strings.Replace(string(good), `"policy": ""`, `"policy": "luck"`, 1), "luck"},
 		"a number where there is none":           {strings.Replace(string(good), `"gpus": 1`, `"gpus": "one"`, 1), "damaged"},
-		"less than nothing":                      {strings.Replace(string(good), `"gpus": 1`, `"gpus": -1`, 1), "less than nothing"},
+		"a negative number":                      {strings.Replace(string(good), `"gpus": 1`, `"gpus": -1`, 1), "at least 0"},
 	} {
 		_, err := UnmarshalState([]byte(row.data))
 		if err == nil || !strings.Contains(err.Error(), row.says) {

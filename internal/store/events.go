@@ -121,12 +121,12 @@ func (s *Store) EventsOf(id string, since time.Time, limit int) ([]job.Event, er
 func (s *Store) CardEvents(since time.Time, limit int, gpu *int) ([]job.Event, error) {
 	from, err := s.eventAt(since)
 	if err != nil {
-		return nil, fmt.Errorf("read events of cards: %w", s.classify(err))
+		return nil, fmt.Errorf("read GPU events: %w", s.classify(err))
 	}
 	found, err := s.reader.QueryContext(context.Background(),
 		"SELECT seq, at, text, card FROM events WHERE seq >= ? AND kind = ? AND job IS NULL ORDER BY seq DESC", from, string(job.EventCard))
 	if err != nil {
-		return nil, fmt.Errorf("read events of cards: %w", s.classify(err))
+		return nil, fmt.Errorf("read GPU events: %w", s.classify(err))
 	}
 	defer found.Close()
 	var events []job.Event
@@ -135,7 +135,7 @@ func (s *Store) CardEvents(since time.Time, limit int, gpu *int) ([]job.Event, e
 		var at int64
 		var card sql.NullString
 		if err := found.Scan(&event.Seq, &at, &event.Text, &card); err != nil {
-			return nil, fmt.Errorf("read events of cards: %w", s.classify(err))
+			return nil, fmt.Errorf("read GPU events: %w", s.classify(err))
 		}
 		event.At = moment(at)
 		if event.Card, err = decodeCard(card); err != nil {
