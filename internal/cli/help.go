@@ -194,7 +194,7 @@ func unknownTopic(root *cobra.Command, word string) error {
 			mentions = append(mentions, fmt.Sprintf("berth help %s %s", p.Topic, strings.ToLower(word)))
 		}
 	}
-	hint := "berth help lists all topics"
+	hint := "all topics: berth help"
 	if command := meant("berth", word); command != "" {
 		hint = fmt.Sprintf("did you mean %s? %s", command, hint)
 	} else if near := text.Nearest(word, helpWords(root)); near != "" {

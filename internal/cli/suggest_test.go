@@ -48,7 +48,7 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 		}
 	}
 	var out, errOut bytes.Buffer
-	if Main([]string{"help", "squeue"}, &out, &errOut); !strings.Contains(errOut.String(), "hint: did you mean berth list? berth help lists all topics") {
+	if Main([]string{"help", "squeue"}, &out, &errOut); !strings.Contains(errOut.String(), "hint: did you mean berth list? all topics: berth help") {
 		t.Errorf("berth help squeue: %s", &errOut)
 	}
 	for typed, after := range map[string]string{"queue": "", "ls": "", "gpu xyzzyx": "commands: clear, ", "xyzzyxyz": "see berth --help"} {
