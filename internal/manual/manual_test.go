@@ -30,8 +30,9 @@ func TestAPageForATerminal(t *testing.T) {
 ===========
 
 A paragraph with bold, ` + "`code span`" + ` and a
-link (berth help howto/why) that is
-longer than forty columns.
+link that is longer than forty columns.
+
+See also: berth help howto/why
 
 First part
 ----------
@@ -56,7 +57,9 @@ Second part
 -----------
 
 The end: outside (https://example.org),
-not here (order: berth help order).
+not here (order).
+
+See also: berth help order
 `
 	if diff := cmp.Diff(want, page.Text(style)); diff != "" {
 		t.Error(diff)

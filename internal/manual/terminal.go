@@ -31,6 +31,7 @@ type Style struct {
 func (p *Page) Text(s Style) string {
 	t := &terminal{page: p, style: s, linked: map[string]bool{p.Topic: true}}
 	t.children(p.root, "", "")
+	t.seeAlso()
 	return strings.ReplaceAll(strings.TrimLeft(t.out.String(), "\n"), hardSpace, " ")
 }
 
@@ -39,6 +40,7 @@ type terminal struct {
 	page   *Page
 	style  Style
 	linked map[string]bool // topics that were named as a command already
+	see    []string        // commands for the links of this section
 	out    strings.Builder
 }
 
@@ -91,7 +93,17 @@ func (t *terminal) gap() {
 	}
 }
 
+// seeAlso ends a section with the commands that show the pages it links to.
+func (t *terminal) seeAlso() {
+	if len(t.see) > 0 {
+		t.gap()
+		t.wrapped("See also: "+strings.Join(t.see, ", "), "", "")
+		t.see = nil
+	}
+}
+
 func (t *terminal) heading(h *ast.Heading) {
+	t.seeAlso()
 	t.gap()
 	title := t.inline(h)
 	if t.style.Colour {
@@ -157,7 +169,7 @@ func (t *terminal) inline(parent ast.Node) string {
 		case *ast.Emphasis:
 			b.WriteString(t.paint(t.inline(n)))
 		case *ast.Link:
-			b.WriteString(t.link(n, strings.HasSuffix(b.String(), "(")))
+			b.WriteString(t.link(n))
 		case *ast.AutoLink:
 			b.Write(n.URL(t.page.source))
 		case *ast.Image:
@@ -207,9 +219,9 @@ func (t *terminal) paint(s string) string {
 	return strings.Join(words, " ")
 }
 
-// link is its text, and the command that shows the page it goes to, once on a
-// page. Within parentheses it has none of its own.
-func (t *terminal) link(n *ast.Link, within bool) string {
+// link is its text. The command that shows the page it goes to is at the
+// end of the section, once on a page, or takes the place of a file's name.
+func (t *terminal) link(n *ast.Link) string {
 	label, target := t.inline(n), string(n.Destination)
 	topic := topicOf(target)
 	switch {
@@ -220,13 +232,11 @@ func (t *terminal) link(n *ast.Link, within bool) string {
 	}
 	t.linked[topic] = true
 	command := strings.ReplaceAll("berth help "+t.style.Word(topic), " ", hardSpace)
-	switch {
-	case label == topic+".md":
+	if label == topic+".md" {
 		return command
-	case within:
-		return label + ": " + command
 	}
-	return label + " (" + command + ")"
+	t.see = append(t.see, command)
+	return label
 }
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
