@@ -248,6 +248,8 @@ func TestShowAndWhy(t *testing.T) {
 	berth("why", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\ngpu0 is paused\n", "")
 	berth("why", "-v", "1").wants(t, 0, "job 1  position 3 of 1,200 in the queue\nreason  needs 2 GPUs; \ufffd[31mnone\nnote    gpu0 is paused\n", "")
 	berth("why", "1", "1").wants(t, 0, "job 1: needs 2 GPUs; \ufffd[31mnone\ngpu0 is paused\njob 1: ", "")
+	berth("why", "1-1").wants(t, 0, "job 1: needs 2 GPUs", "")
+	berth("why", "1-3").wants(t, 1, "", "no job 2")
 	berth("why", "1", "7").wants(t, 1, "", "no job 7")
 	berth("why").wants(t, 2, "", "berth: expected one job, found 0\nhint: berth why 17")
 	var why api.Why

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
 	"berth/internal/batch"
+	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/text"
 )
@@ -26,7 +29,7 @@ func newWhy() *cobra.Command {
 		Short: "Explain why a job waits and when it should start, or how it ended",
 		Example: `  berth why 17
   berth why -v @                        everything about your last job
-  berth why 17 18 --json
+  berth why 17 18 20-22 --json
   berth why --log-dir berth_logs 7      a job of berth run
 
 Exit status: 0 explained; 1 no such job, or no daemon; 2 bad usage; 130
@@ -59,7 +62,7 @@ func someJobs(cmd *cobra.Command, args []string) error {
 
 func (o *whyFlags) run(ctx context.Context, s *session, args []string) error {
 	stories := make([]api.Why, 0, len(args))
-	for _, id := range args {
+	for _, id := range eachOf(args) {
 		why, err := s.client.Why(ctx, id)
 		if err != nil {
 			return err
@@ -67,6 +70,30 @@ func (o *whyFlags) run(ctx context.Context, s *session, args []string) error {
 		stories = append(stories, why)
 	}
 	return o.tell(s.screen, stories, time.Now())
+}
+
+// mostExplained bounds the jobs of a range that are explained one by one.
+const mostExplained = 1000
+
+// eachOf writes small ranges out as ids: 1-3 is 1, 2 and 3. The daemon refuses
+// the rest.
+func eachOf(words []string) (ids []string) {
+	for _, word := range words {
+		sel, err := jobfile.ParseSelection([]string{word})
+		if err != nil || len(sel.Ranges) != 1 || strings.Contains(word, ",") || sel.Ranges[0].To-sel.Ranges[0].From >= mostExplained {
+			ids = append(ids, word)
+			continue
+		}
+		r := sel.Ranges[0]
+		for n := r.From; n <= r.To; n++ {
+			id := strconv.FormatInt(n, 10)
+			if r.Array != "" {
+				id = r.Array + "_" + id
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // whyOnBoard explains jobs from the status board of a berth run.

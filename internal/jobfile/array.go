@@ -65,6 +65,9 @@ func arraySpans(written string) (spans []span, limit int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
 		s, ok := cutSpan(strings.TrimSpace(part))
 		if !ok {
+			if bounds, _, _ := strings.Cut(part, ":"); backwards(strings.TrimSpace(bounds)) {
+				return nil, 0, text.Mismatch(written, "a range from low to high")
+			}
 			return nil, 0, text.Mismatch(written, allowedArray)
 		}
 		if len(spans) == maxArrayParts {

@@ -45,6 +45,9 @@ func ParseSelection(words []string) (Selection, error) {
 	for _, word := range words {
 		for part := range strings.SplitSeq(word, ",") {
 			if !s.add(strings.TrimSpace(part), seen) {
+				if backwards(part) {
+					return Selection{}, text.Mismatch(part, "a range from low to high")
+				}
 				return Selection{}, text.Mismatch(part, allowedSelection)
 			}
 			if len(seen) > maxSelected {
@@ -97,6 +100,16 @@ func cutRange(low, high string) (r Range, ok bool) {
 	to, ok2 := text.Digits(high, maxIDDigits)
 	r.From, r.To = int64(from), int64(to)
 	return r, ok && ok2 && from <= to
+}
+
+// backwards reports whether a range such as 5-2 or 17_5-2 has its higher end first.
+func backwards(part string) bool {
+	low, high, isRange := strings.Cut(part, "-")
+	_, swapped := cutRange(high, low)
+	if array, task, isTask := strings.Cut(low, "_"); isTask {
+		_, swapped = cutRange(array+"_"+high, task)
+	}
+	return isRange && swapped
 }
 
 // parseJobID reads "17" or "17_3" and returns it without leading zeros.
