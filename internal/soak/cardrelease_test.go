@@ -21,12 +21,12 @@ func TestLettingGoOfTheDriver(t *testing.T) {
 	}
 	busy := r.give(0, "sleep", "600")
 	testkit.Eventually(t, "a job is on a card", func() bool { return r.state(busy) == "running" })
-	if _, said, status := r.cli("gpu", "release"); status != 1 || !strings.Contains(said, "jobs are on the cards: "+busy) || !strings.Contains(said, "--force") {
+	if _, said, status := r.cli("gpu", "release"); status != 1 || !strings.Contains(said, "jobs are running on the GPUs: "+busy) || !strings.Contains(said, "--force") {
 		t.Errorf("%d %s", status, said)
 	}
 	r.cli("cancel", "--grace", "0", busy)
 	testkit.Eventually(t, "the cards are empty", func() bool { return len(r.card(0).Jobs) == 0 })
-	if out, said, status := r.cli("gpu", "release", "--for", "10m"); status != 0 || !strings.Contains(out, "let go of until") {
+	if out, said, status := r.cli("gpu", "release", "--for", "10m"); status != 0 || !strings.Contains(out, "released until") {
 		t.Fatalf("%d %s %s", status, out, said)
 	}
 	for _, pid := range r.box.Inits() {
@@ -39,7 +39,7 @@ func TestLettingGoOfTheDriver(t *testing.T) {
 	if status != 0 {
 		t.Errorf("a job that needs no card: %d %s", status, out)
 	}
-	if out, _, _ := r.cli("gpus"); !strings.Contains(out, "let go of until") {
+	if out, _, _ := r.cli("gpus"); !strings.Contains(out, "released until") {
 		t.Errorf("%s", out)
 	}
 	if state := r.state(waits); state != "queued" {
@@ -49,7 +49,7 @@ func TestLettingGoOfTheDriver(t *testing.T) {
 		t.Errorf("%d %s", status, said)
 	}
 	testkit.Eventually(t, "what waited has run", func() bool { return r.state(waits) == "finished" })
-	if out, _, _ := r.cli("gpu", "history"); !strings.Contains(out, "taken hold of again") || !strings.Contains(out, "let go of until") {
+	if out, _, _ := r.cli("gpu", "history"); !strings.Contains(out, "in use again") || !strings.Contains(out, "released until") {
 		t.Errorf("%s", out)
 	}
 	r.down(daemon)
