@@ -48,6 +48,7 @@ nothing is cut, unless COLUMNS is set.`,
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		ValidArgsFunction: completeJobs,
+		PreRunE:           func(cmd *cobra.Command, _ []string) error { return atLeast(cmd, "limit", o.limit, 0) },
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args)
 		}),

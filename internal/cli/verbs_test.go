@@ -288,6 +288,7 @@ func TestEditSendsWhatIsToChange(t *testing.T) {
 	}
 	berth("edit", "2", "priority=1").wants(t, 1, "", "berth: job 2 is running\n")
 	berth("edit", "1", "--gpus", "x").wants(t, 2, "", "hint: see berth edit --help\n")
+	berth("list", "--limit", "-1").wants(t, 2, "", "berth: --limit: expected 0 or more, found -1\n")
 	berth("history", "--limit", "-1").wants(t, 2, "", "berth: --limit: expected 0 or more, found -1\n")
 	berth("edit").wants(t, 2, "", "expected a job, found nothing")
 	berth("edit", "1").wants(t, 2, "", "expected a change, found none")
