@@ -78,7 +78,7 @@ func (s *session) interrupt(t *engine.Turn, sig os.Signal) {
 	_, running := t.Live()
 	s.log.Info("interrupted", "signal", sig.String(), "running", running)
 	if s.interrupted == 1 && running > 0 {
-		s.say(fmt.Sprintf("stopping %s, to run again next time (press Ctrl-C again to stop without waiting)", text.Count(running, "running job")))
+		s.say(fmt.Sprintf("stopping %s; the next run starts them again (Ctrl-C again: do not wait for them to end)", text.Count(running, "running job")))
 	}
 	s.asked = t.Now
 	t.Interrupt(s.interrupted > 1)

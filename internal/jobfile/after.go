@@ -90,7 +90,7 @@ func checkCycles(file string, lines []*Line, next [][]int, errs *Errors) {
 				mark[to] = onPath
 				path = append(path, to)
 			case onPath:
-				errs.add(file, lines[at].Number, "after: expected no line that waits for itself, found a cycle: "+cycle(lines, path, to))
+				errs.add(file, lines[at].Number, "after: these lines wait for each other: "+cycle(lines, path, to))
 			}
 		}
 	}

@@ -17,7 +17,7 @@ func checkSpec(spec *job.Spec, gpusGiven bool) error {
 		}
 	}
 	if spec.GPUs == 0 && (spec.VRAMMiB > 0 || spec.VRAMAuto) {
-		return fmt.Errorf("expected vram only with GPUs, found it with gpus=0; the key for host memory is mem")
+		return fmt.Errorf("a job with gpus=0 cannot have vram; the key for host memory is mem")
 	}
 	if err := checkCap(spec); err != nil {
 		return err

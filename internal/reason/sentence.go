@@ -63,10 +63,10 @@ func (r Reason) never() string {
 			share = fmt.Sprintf(" (share %s)", text.Share(r.Share))
 		}
 		if r.Needs > 1 {
-			return fmt.Sprintf("asks for %d GPUs with %d MiB each%s; the %d largest allowed GPUs can hold %d each",
+			return fmt.Sprintf("asks for %d GPUs with %d MiB each%s; the %d largest GPUs it may use have room for %d each",
 				r.Needs, r.VRAMMiB, share, r.Needs, r.HoldsMiB)
 		}
-		return fmt.Sprintf("asks for %d MiB per GPU%s; the largest allowed GPU can hold %d", r.VRAMMiB, share, r.HoldsMiB)
+		return fmt.Sprintf("asks for %d MiB per GPU%s; the largest GPU it may use has room for %d", r.VRAMMiB, share, r.HoldsMiB)
 	case TooManyCPUs:
 		return fmt.Sprintf("asks for %s; this machine has %d", text.Count(r.Amount, "CPU"), r.Total)
 	case TooMuchMemory:

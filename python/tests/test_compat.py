@@ -35,7 +35,7 @@ class Gpusched(Lab):
         process = self.python("-m", "gpusched.simjob", "--exit-code", "3")
         said, _ = process.communicate()
         self.assertEqual(process.returncode, 2)  # there is no simulated card outside a job
-        self.assertIn("BERTH_SIM_DIR is not set", said)
+        self.assertIn("expected BERTH_SIM_DIR", said)
 
     def test_the_module_is_the_command(self) -> None:
         said, _ = self.python("-m", "gpusched", "--help").communicate()
