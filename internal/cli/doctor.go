@@ -23,7 +23,7 @@ func newDoctor() *cobra.Command {
 		Short: "Check this machine for problems",
 		Long: `Check the daemon and everything on this machine that berth depends on. Each
 finding is ok, warn (berth works, but less well) or fail, with a fix. Nothing is
-changed. berth help doctor explains each finding.`,
+changed. berth help reference/doctor explains each finding.`,
 		Example: `  berth doctor
   sudo berth doctor
   berth doctor --json | jq '.[] | select(.status != "ok")'

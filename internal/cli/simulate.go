@@ -63,7 +63,7 @@ the queue drains.
 The scheduler does not know how long a job will run. It estimates this as on a
 live machine, from earlier jobs of the same user and command; --estimates
 selects another source. With --park-cost, the policies default and las may park
-jobs and resume them later. berth help simulate explains every figure.
+jobs and resume them later. berth help reference/simulate explains every figure.
 
 Policies:` + policyHelp(),
 		Example: `  berth simulate trace.csv
