@@ -28,7 +28,7 @@ changed. berth help reference/doctor explains each finding.`,
   sudo berth doctor
   berth doctor --json | jq '.[] | select(.status != "ok")'
 
-Exit status: 0 no finding is fail; 1 at least one is; 2 bad usage; 130
+Exit status: 0 no check failed; 1 at least one failed; 2 bad usage; 130
 interrupted.`,
 		Args: noWords,
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
