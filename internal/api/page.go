@@ -44,7 +44,7 @@ func splitPage(data []byte) (rawPage, error) {
 }
 
 // arrayEnd finds the bracket that closes an array after its opening one, and
-// counts the values before it; -1: there is none.
+// counts the values before it; -1 without one.
 func arrayEnd(data []byte) (end, count int) {
 	depth, empty := 0, true
 	for i := 0; i < len(data); i++ {

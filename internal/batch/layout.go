@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"berth/internal/site"
+	"berth/internal/store"
 )
 
 // layout is where the files of one queue are.
@@ -37,7 +37,7 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err := fits(abs); err != nil {
 		return layout{}, fmt.Errorf("log directory %w", err)
 	}
-	if err := site.MakeDir(filepath.Join(abs, "jobs"), 0o755); err != nil {
+	if err := store.MakeDir(filepath.Join(abs, "jobs"), 0o755); err != nil {
 		return layout{}, fmt.Errorf("make log directory: %w", err)
 	}
 	remote, err := network(abs)
@@ -53,7 +53,7 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err := fits(l.state); err != nil {
 		return layout{}, fmt.Errorf("state directory %w", err)
 	}
-	if err := site.MakeDir(l.state, 0o700); err != nil {
+	if err := store.MakeDir(l.state, 0o700); err != nil {
 		return layout{}, fmt.Errorf("make state directory: %w", err)
 	}
 	host, _ := os.Hostname()

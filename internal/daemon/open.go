@@ -93,7 +93,7 @@ func (d *Daemon) openDirs(context.Context) error {
 			}
 		}
 	}
-	if err := site.MakeDir(dir, mode); err != nil {
+	if err := store.MakeDir(dir, mode); err != nil {
 		return stateProblem(err)
 	}
 	if err := site.OwnDir(dir); err != nil {
@@ -102,7 +102,7 @@ func (d *Daemon) openDirs(context.Context) error {
 	if onNetwork, err := site.OnNetwork(dir); err == nil && onNetwork {
 		return problem.Newf(problem.Refused, "choose a directory on a local disk with --state-dir", "%s is on a network file system, where locks and the store are not safe", dir)
 	}
-	if err := site.MakeDir(d.jobsDir(), mode); err != nil {
+	if err := store.MakeDir(d.jobsDir(), mode); err != nil {
 		return stateProblem(err)
 	}
 	if !d.opt.Places.Shared {

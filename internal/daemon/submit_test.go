@@ -122,7 +122,7 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 		kind    problem.Kind
 		words   []string
 	}{
-		{"a size that is none", one("vram", "much"), problem.Invalid, []string{"vram", "much", "expected auto"}},
+		{"not a size", one("vram", "much"), problem.Invalid, []string{"vram", "much", "expected auto"}},
 		{"a state that is none", one("hold", "maybe"), problem.Invalid, []string{"hold", "maybe"}},
 		{"memory of no card", one("gpus", "0", "vram", "4G"), problem.Invalid, []string{"gpus=0"}},
 		{"a negative count", one("gpus", "-1"), problem.Invalid, []string{"gpus"}},

@@ -74,7 +74,7 @@ func (t *twins) check(ctx context.Context, s *submission) error {
 	return nil
 }
 
-// find is a job with the same work; empty: there is none. Jobs that have failed
+// find returns a job with the same work, or "" if no job has it. Jobs that have failed
 // or are forgotten are dropped.
 func (t *twins) find(ctx context.Context, d *Daemon, key uint64, asked []byte) (string, error) {
 	for {

@@ -86,7 +86,7 @@ func (d *Daemon) whyQueued(t *engine.Turn, why *api.Why, asideFor string) {
 	why.Story = story
 }
 
-// estimates are the estimates for a job; nil: there is none.
+// estimates are the estimates for a job, or nil.
 type estimates struct {
 	run  *api.RunGuess
 	vram *api.VRAMGuess

@@ -151,7 +151,7 @@ type Source interface {
 type Releaser interface {
 	// Release closes the driver for d; 0 ends the release.
 	Release(d time.Duration)
-	// Released is when the release ends; zero if there is none.
+	// Released is when the release ends; zero if the driver is not released.
 	Released() time.Time
 }
 

@@ -244,19 +244,5 @@ var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // width is how many columns a text takes, without its colours.
 func width(s string) int { return text.Width(escapes.ReplaceAllString(s, "")) }
 
-// wrap breaks a text between words. A word that is too long has a line of its own.
-func wrap(s string, columns int) (lines []string) {
-	line, used := "", 0
-	for _, word := range strings.Fields(s) {
-		w := width(word)
-		if used > 0 && used+1+w > columns {
-			lines = append(lines, line)
-			line, used = "", 0
-		}
-		if used > 0 {
-			line, used = line+" ", used+1
-		}
-		line, used = line+word, used+w
-	}
-	return append(lines, line)
-}
+// wrap breaks a text between words.
+func wrap(s string, columns int) []string { return text.WrapBy(s, columns, width) }

@@ -192,17 +192,34 @@ func (s *Store) release() error {
 // makeDir creates the store's directory, closed to other users because commands
 // and variables may contain secrets.
 func makeDir(dir string) error {
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+	if err := MakeDir(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	return MakeDir(dir, 0o700)
+}
+
+// MakeDir is os.MkdirAll, and makes the new names durable: after a power cut,
+// whatever was synced in a directory is lost if the directory's name was not.
+func MakeDir(path string, mode os.FileMode) error {
+	if isDir(path) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := MakeDir(parent, mode); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, mode); err != nil && !isDir(path) {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	if err := syncPath(filepath.Dir(dir)); !errors.Is(err, os.ErrPermission) {
+	if err := syncPath(parent); !errors.Is(err, os.ErrPermission) {
 		return err // a parent that is writable but not readable cannot be synced
 	}
 	return nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

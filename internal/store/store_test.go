@@ -396,3 +396,25 @@ func TestTheLogIsFoldedInBeforeItGrowsLarge(t *testing.T) {
 		t.Errorf("the log was %d bytes after a large commit and is %d after the next", large, logBytes())
 	}
 }
+
+func TestMakeDirMakesParentsAndRefusesAFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "b")
+	for range 2 { // the second time it is there
+		if err := MakeDir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{file, filepath.Join(file, "below")} {
+		if err := MakeDir(bad, 0o700); err == nil {
+			t.Errorf("%s: a file is taken for a directory", bad)
+		}
+	}
+}

@@ -73,19 +73,22 @@ func Pad(s string, columns int) string {
 
 // Wrap breaks a text between words into lines of at most that many columns. A
 // longer word gets a line of its own.
-func Wrap(s string, columns int) []string {
+func Wrap(s string, columns int) []string { return WrapBy(s, columns, Width) }
+
+// WrapBy is Wrap for a text whose words have another width, such as coloured ones.
+func WrapBy(s string, columns int, width func(word string) int) []string {
 	var lines []string
 	line, used := "", 0
 	for word := range strings.FieldsSeq(s) {
-		width := Width(word)
-		if used > 0 && used+1+width > columns {
+		w := width(word)
+		if used > 0 && used+1+w > columns {
 			lines = append(lines, line)
 			line, used = "", 0
 		}
 		if used > 0 {
 			line, used = line+" ", used+1
 		}
-		line, used = line+word, used+width
+		line, used = line+word, used+w
 	}
 	return append(lines, line)
 }

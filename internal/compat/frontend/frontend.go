@@ -51,7 +51,7 @@ type Call struct {
 	Berth func(args []string, out, errOut io.Writer) int
 
 	// Daemon is the socket of the daemon that berth's own commands talk to. With
-	// start, a private one is started if there is none.
+	// start, it starts a private one if no daemon runs.
 	Daemon func(ctx context.Context, start bool) (socket string, err error)
 }
 

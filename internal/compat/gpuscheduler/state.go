@@ -61,7 +61,7 @@ func readDoc(path string) (doc document, stamp os.FileInfo, err error) {
 	return doc, stamp, nil
 }
 
-// stampOf is the current version of a file; nil if there is none.
+// stampOf is the current version of a file; nil if the file does not exist.
 func stampOf(path string) os.FileInfo {
 	info, err := os.Stat(path)
 	if err != nil {
