@@ -41,8 +41,9 @@ type Config struct {
 	IdleCancel time.Duration // cancel it after this long; 0: never
 
 	History     time.Duration // how long finished jobs are remembered; 0: only HistoryJobs counts
-	HistoryJobs int           // the most finished jobs remembered
+	HistoryJobs int           // the most finished jobs remembered, of one user and of all (store.Keep)
 	Logs        time.Duration // how long logs of finished jobs are kept; 0: as long as the job is remembered
+	Events      int           // the most events kept, of all users
 
 	AdminGroup   string // its members are administrators; empty: only root is
 	ShowCommands string // showOwnCommands or showAllCommands
@@ -91,6 +92,7 @@ func DefaultConfig(shared bool) Config {
 		History:      90 * day,
 		HistoryJobs:  100_000,
 		Logs:         30 * day,
+		Events:       100_000,
 		AdminGroup:   "berth-admin",
 		ShowCommands: showOwnCommands,
 		LogLevel:     "info",

@@ -72,6 +72,8 @@ type Daemon struct {
 	turn     chan struct{} // held while a long queue is copied for a request
 	wantUser chan int      // uids needed to start a job and not looked up recently
 	lastTold atomic.Int64  // time of the last event, in nanoseconds
+	untidied atomic.Int64  // events since old data was last deleted
+	reloaded chan struct{} // the config was read again
 	wait     sync.WaitGroup
 }
 

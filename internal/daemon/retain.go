@@ -16,22 +16,13 @@ import (
 	"berth/internal/store"
 )
 
-const (
-	// forgetStep is how many jobs one transaction deletes, so that no commit
-	// waits long for it.
-	forgetStep = 500
-	// keptEvents is how many events are kept.
-	keptEvents = 100_000
-)
-
 // memory is the part of the store that retain looks after.
 type memory interface {
 	Job(id string) (*job.Job, error)
 	LastSeq() (int64, error)
-	Forget(before time.Time, keepNewest, limit int) ([]string, error)
+	Forget(keep store.Keep) (int, error)
 	SweepBlobs() (int64, error)
-	LastEvent() (int64, error)
-	TrimEvents(through int64) error
+	KeepEvents(total int) error
 }
 
 var _ memory = (*store.Store)(nil)
@@ -40,7 +31,14 @@ var _ memory = (*store.Store)(nil)
 // events. An error is reported and does not stop the rest: on a full disk jobs
 // cannot be deleted, but logs can.
 func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logger) (forgotten int, err error) {
-	forgotten, err = forget(now, cfg, m)
+	keep := store.Keep{Jobs: cfg.HistoryJobs}
+	if cfg.History > 0 {
+		keep.Since = now.Add(-cfg.History)
+	}
+	if cfg.Logs > 0 {
+		keep.Logs = now.Add(-cfg.Logs)
+	}
+	forgotten, err = m.Forget(keep)
 	errs := []error{err}
 	// This includes directories that an earlier berth did not get to.
 	removed, err := expire(now, cfg, m, jobsDir, log)
@@ -49,30 +47,11 @@ func retain(now time.Time, cfg Config, m memory, jobsDir string, log *slog.Logge
 		_, err = m.SweepBlobs()
 		errs = append(errs, err)
 	}
-	last, err := m.LastEvent()
-	if err == nil && last > keptEvents {
-		err = m.TrimEvents(last - keptEvents)
-	}
-	errs = append(errs, err)
+	errs = append(errs, m.KeepEvents(cfg.Events))
 	if removed > 0 {
 		log.Info("removed old logs", "directories", removed)
 	}
 	return forgotten, errors.Join(errs...)
-}
-
-// forget deletes jobs from the store, in small steps.
-func forget(now time.Time, cfg Config, m memory) (forgotten int, err error) {
-	var before time.Time
-	if cfg.History > 0 {
-		before = now.Add(-cfg.History)
-	}
-	for {
-		ids, err := m.Forget(before, cfg.HistoryJobs, forgetStep)
-		forgotten += len(ids)
-		if err != nil || len(ids) < forgetStep {
-			return forgotten, err
-		}
-	}
 }
 
 // expire removes directories below jobsDir that are no longer needed: those of

@@ -43,14 +43,20 @@ func newArchive(t *testing.T) *archive {
 	return a
 }
 
-// put adds jobs that ended so long ago; live ones have not.
+// put adds ann's jobs that ran and ended so long ago; live ones have not.
 func (a *archive) put(first, last int, ago time.Duration, environ string) {
+	a.t.Helper()
+	a.putOf("ann", 1, first, last, ago, environ)
+}
+
+// putOf adds a user's jobs; without an attempt they never ran.
+func (a *archive) putOf(user string, attempt, first, last int, ago time.Duration, environ string) {
 	a.t.Helper()
 	var tx store.Tx
 	for n := first; n <= last; n++ {
 		j := &job.Job{
-			ID: strconv.Itoa(n), Seq: int64(n), User: "ann", State: job.Finished, Outcome: job.OK,
-			Spec: job.Spec{Shell: "true"}, SubmittedAt: noon.Add(-ago), Attempt: job.Attempt{EndedAt: noon.Add(-ago)},
+			ID: strconv.Itoa(n), Seq: int64(n), User: user, State: job.Finished, Outcome: job.OK,
+			Spec: job.Spec{Shell: "true"}, SubmittedAt: noon.Add(-ago), Attempt: job.Attempt{Number: attempt, EndedAt: noon.Add(-ago)},
 		}
 		if ago == 0 {
 			j.State, j.Outcome, j.EndedAt = job.Queued, "", time.Time{}
@@ -200,7 +206,7 @@ func TestRetainGoesOnWhereACrashLeftOff(t *testing.T) {
 	a := newArchive(t)
 	a.put(1, 2, 100*day, "")
 	a.logs("1", "2")
-	if _, err := a.store.Forget(noon, 0, 10); err != nil { // and the daemon died
+	if _, err := a.store.Forget(store.Keep{Since: noon}); err != nil { // and the daemon died
 		t.Fatal(err)
 	}
 	bin := filepath.Join(a.jobs, binName)
@@ -234,7 +240,7 @@ func TestRetainWithoutADirectoryOfJobs(t *testing.T) {
 // fullStore is a store on a full disk.
 type fullStore struct{ *store.Store }
 
-func (fullStore) Forget(time.Time, int, int) ([]string, error) { return nil, store.ErrFull }
+func (fullStore) Forget(store.Keep) (int, error) { return 0, store.ErrFull }
 
 func TestRetainMakesRoomOnAFullDisk(t *testing.T) {
 	a := newArchive(t)
@@ -248,24 +254,53 @@ func TestRetainMakesRoomOnAFullDisk(t *testing.T) {
 	}
 }
 
-// manyEvents is a store that has told of a lot.
-type manyEvents struct {
-	*store.Store
-	trimmed int64
-}
-
-func (*manyEvents) LastEvent() (int64, error) { return 250_000, nil }
-
-func (m *manyEvents) TrimEvents(through int64) error {
-	m.trimmed = through
-	return nil
-}
-
-func TestRetainKeepsTheNewestEvents(t *testing.T) {
+// TestRetainTakesNothingForAnothersFlood: a user who fills the history loses only
+// their own jobs, those that never ran first, and nobody else's logs or events.
+func TestRetainTakesNothingForAnothersFlood(t *testing.T) {
 	a := newArchive(t)
-	m := &manyEvents{Store: a.store}
-	if _, err := retain(noon, DefaultConfig(true), m, a.jobs, quietLog); err != nil || m.trimmed != 150_000 {
-		t.Errorf("trimmed through %d, %v", m.trimmed, err)
+	a.putOf("ann", 1, 1, 3, 2*day, "")         // logs kept
+	a.putOf("ann", 1, 4, 4, 40*day, "")        // log too old, the job within ann's share
+	a.putOf("bob", 1, 5, 30, day, "")          // more than a share, but their logs are kept
+	a.putOf("cat", 1, 31, 32, 40*day, "")      // ran
+	a.putOf("cat", 0, 33, 1300, time.Hour, "") // never did
+	a.logs("1", "3", "4", "5", "30", "31")
+	cfg := DefaultConfig(true)
+	cfg.HistoryJobs, cfg.Events = 30, 9
+	var tx store.Tx
+	for i := range 60 {
+		ev := &job.Event{Kind: job.EventHeld, At: noon, Job: &job.Job{ID: "1300", User: "cat"}}
+		if i < 2 {
+			ev.Job = &job.Job{ID: "1", User: "ann"}
+		} else if i < 4 {
+			ev.Kind, ev.Job = job.EventCard, nil
+		}
+		tx.Events = append(tx.Events, ev)
+	}
+	if err := a.store.Commit(tx); err != nil {
+		t.Fatal(err)
+	}
+	a.retain(cfg)
+	// 30 in all: ann keeps 4, and bob and cat 13 each; but bob's have logs.
+	want := []string{"1", "2", "3", "4"}
+	for n := 5; n <= 32; n++ {
+		want = append(want, strconv.Itoa(n))
+	}
+	for n := 1290; n <= 1300; n++ {
+		want = append(want, strconv.Itoa(n))
+	}
+	if diff := cmp.Diff(want, a.remembered()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"1", "3", "30", "5"}, a.directories()); diff != "" {
+		t.Error(diff)
+	}
+	var kept []int64
+	events, err := a.store.EventsAfter(0, 100)
+	for _, ev := range events {
+		kept = append(kept, ev.Seq)
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 56, 57, 58, 59, 60}, kept); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	shutdownTime = 5 * time.Second
 	retainEvery  = time.Hour
 	retainFirst  = 5 * time.Minute
+	retainLook   = time.Minute // how often it looks whether one user floods the store
 	idleLook     = time.Second
 	jumpAllowed  = 10 * time.Minute
 )
@@ -34,6 +35,7 @@ func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
 		ended: make(chan struct{}), wantUser: make(chan int, 64), turn: make(chan struct{}, 1),
+		reloaded: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -285,12 +287,17 @@ func (d *Daemon) reload(ctx context.Context) {
 		t.SetKeepAll(cfg.Preempt == PreemptNever)
 		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
 	})
+	select {
+	case d.reloaded <- struct{}{}:
+	default:
+	}
 	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)
 }
 
 // publish passes on events that are on disk.
 func (d *Daemon) publish(events []job.Event) {
 	d.lastTold.Store(time.Now().UnixNano())
+	d.untidied.Add(int64(len(events)))
 	for _, ev := range events {
 		level := slog.LevelInfo
 		if ev.Kind == job.EventQueued || ev.Kind == job.EventUsage {
@@ -305,32 +312,44 @@ func (d *Daemon) publish(events []job.Event) {
 	d.hub.publish(events)
 }
 
-// tidy deletes what is older than the config allows.
+// tidy deletes what is older or more than the config allows: regularly, after
+// the config was read again, and if there is suddenly much more of it.
 func (d *Daemon) tidy(ctx context.Context) {
-	timer := time.NewTimer(retainFirst)
-	defer timer.Stop()
+	look := time.NewTicker(retainLook)
+	defer look.Stop()
 	last := time.Now()
+	due := last.Add(retainFirst)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-d.reloaded:
+			due = time.Time{}
+		case <-look.C:
 		}
-		now := time.Now()
-		jumped := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
-		if last = now; jumped.Abs() > jumpAllowed {
-			// Right after the clock was set, everything may look old.
-			d.log.Warn("the clock was changed; old data is not deleted this time", "by", jumped)
-			timer.Reset(retainEvery)
-			continue
+		cfg, now := *d.config(), time.Now()
+		if now.Before(due) {
+			// Every job that comes or ends is an event.
+			if d.untidied.Load() < int64(cfg.Events/4) {
+				continue
+			}
+			cfg.History, cfg.Logs = 0, 0 // ages can wait until they are due
+		} else {
+			jumped := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
+			last, due = now, now.Add(retainEvery)
+			if jumped.Abs() > jumpAllowed {
+				// Right after the clock was set, everything may look old.
+				d.log.Warn("the clock was changed; old data is not deleted this time", "by", jumped)
+				continue
+			}
+			d.noteCards(ctx)
 		}
-		d.noteCards(ctx)
-		forgotten, err := retain(time.Now(), *d.config(), d.store, d.jobsDir(), d.log)
+		d.untidied.Store(0)
+		forgotten, err := retain(now, cfg, d.store, d.jobsDir(), d.log)
 		if err != nil {
 			d.log.Error("tidy", "err", err)
 		} else if forgotten > 0 {
 			d.log.Info("tidied", "jobs", forgotten)
 		}
-		timer.Reset(retainEvery)
 	}
 }

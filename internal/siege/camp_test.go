@@ -118,30 +118,45 @@ func (s *served) refuses() string {
 func newCamp(t *testing.T) *camp {
 	t.Helper()
 	needsRoot(t)
+	database(t, "groupadd", account(adminGroup))
+	t.Cleanup(func() { database(t, "groupdel", account(adminGroup)) })
+	tcp := freePort(t)
+	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
+		queuedJobs, account(adminGroup), tcp))
+	c.tcp = tcp
+	c.ann = c.enlist("ann")
+	c.bob = c.enlist("bob")
+	c.cat = c.enlist("cat")
+	c.dan = c.enlist("dan", account(adminGroup))
+	c.up()
+	return c
+}
+
+// pitch prepares a place for a daemon with this config, which up starts. Apart
+// from root there are no users yet.
+func pitch(t *testing.T, config string) *camp {
+	t.Helper()
+	needsRoot(t)
 	removeStale(t)
 	dir, err := os.MkdirTemp(programs, "camp-")
 	testkit.Must(t, err)
-	testkit.Must(t, os.Chmod(dir, 0o755))
+	testkit.Must(t, os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "home"), 0o755))
 	c := &camp{
 		t: t, dir: dir, stateDir: filepath.Join(dir, "state"), socket: filepath.Join(dir, "run", "berth.sock"),
-		config: filepath.Join(dir, "config.toml"), tcp: freePort(t),
+		config: filepath.Join(dir, "config.toml"),
 	}
-	homes := filepath.Join(dir, "home")
-	testkit.Must(t, os.Mkdir(homes, 0o755))
-	database(t, "groupadd", account(adminGroup))
-	t.Cleanup(func() { database(t, "groupdel", account(adminGroup)) })
 	c.root = &person{name: "root", home: "/root", socket: c.socket, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", c.socket) },
 	}}}
 	t.Cleanup(c.root.http.CloseIdleConnections)
-	c.ann = enlist(t, "ann", homes, c.socket)
-	c.bob = enlist(t, "bob", homes, c.socket)
-	c.cat = enlist(t, "cat", homes, c.socket)
-	c.dan = enlist(t, "dan", homes, c.socket, account(adminGroup))
-	testkit.Write(t, c.config, fmt.Sprintf("[limits]\nqueued_jobs = %d\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
-		queuedJobs, account(adminGroup), c.tcp), 0o644)
-	c.up()
+	testkit.Write(t, c.config, config, 0o644)
 	return c
+}
+
+// enlist makes a user with a home in the camp.
+func (c *camp) enlist(who string, groups ...string) *person {
+	c.t.Helper()
+	return enlist(c.t, who, filepath.Join(c.dir, "home"), c.socket, groups...)
 }
 
 func freePort(t *testing.T) string {

@@ -166,3 +166,41 @@ func BenchmarkRead100k(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkRetain is what a round of retention costs with 100,000 jobs of 50
+// users and their events: with nothing to do, and with a flood of one user's to
+// look through.
+func BenchmarkRetain(b *testing.B) {
+	s := openIn(b, b.TempDir())
+	var tx Tx
+	for seq := int64(1); seq <= 100_000; seq++ {
+		j := queued(seq)
+		j.User, j.State, j.Attempt.Number, j.EndedAt = fmt.Sprintf("user%d", seq%50), job.Finished, int(seq%2), time.Unix(1_700_000_000, seq)
+		if seq > 50_000 {
+			j.User = "flood"
+		}
+		tx.Put = append(tx.Put, j)
+		tx.Events = append(tx.Events, &job.Event{At: j.SubmittedAt, Kind: job.EventQueued, Job: j})
+	}
+	if err := s.Commit(tx); err != nil {
+		b.Fatal(err)
+	}
+	for _, total := range []int{100_000, 90_000} {
+		b.Run(fmt.Sprintf("jobs/over=%d", 100_000-total), func(b *testing.B) {
+			defer cpu(b)()
+			for b.Loop() {
+				if _, _, err := s.forgettable(Keep{Jobs: total, Logs: time.Unix(1_800_000_000, 0)}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("events/over=%d", 100_000-total), func(b *testing.B) {
+			defer cpu(b)()
+			for b.Loop() {
+				if _, err := s.tooMany(total); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -14,8 +14,8 @@ import (
 // maxEvents is the most one call of EventsAfter returns.
 const maxEvents = 10_000
 
-// trimStep is how many events one transaction of TrimEvents deletes, so that no
-// commit waits long for it.
+// trimStep is how many events one transaction deletes, so that no commit waits
+// long for it.
 const trimStep = 5_000
 
 // EventsAfter returns events in order, from the first with a number above seq,
@@ -74,17 +74,70 @@ func (s *Store) TrimEvents(through int64) error {
 }
 
 func (s *Store) trimSome(through int64) (deleted int64, err error) {
+	return s.deleteEvents("SELECT seq FROM events WHERE seq <= ? ORDER BY seq LIMIT ?", through, trimStep)
+}
+
+// deleteEvents deletes the events with the numbers that a query selects.
+func (s *Store) deleteEvents(query string, args ...any) (deleted int64, err error) {
 	return s.change(func(ctx context.Context) (int64, error) {
 		if _, err := s.statements.counter.ExecContext(ctx, counterEvent, s.lastEvent); err != nil {
 			return 0, err
 		}
-		result, err := s.conn.ExecContext(ctx,
-			"DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq <= ? ORDER BY seq LIMIT ?)", through, trimStep)
+		result, err := s.conn.ExecContext(ctx, "DELETE FROM events WHERE seq IN ("+query+")", args...)
 		if err != nil {
 			return 0, err
 		}
 		return result.RowsAffected()
 	})
+}
+
+// KeepEvents deletes old events until at most total are left. If there are more,
+// the user with the most loses one at a time, oldest first; events of no job
+// count as one more user's.
+func (s *Store) KeepEvents(total int) error {
+	old, err := s.tooMany(total)
+	if err != nil {
+		return fmt.Errorf("trim events: %w", s.classify(err))
+	}
+	for some := range slices.Chunk(old, trimStep) {
+		list, err := json.Marshal(some)
+		if err != nil {
+			panic("bug: " + err.Error())
+		}
+		if _, err := s.deleteEvents("SELECT value FROM json_each(?)", string(list)); err != nil {
+			return fmt.Errorf("trim events: %w", err)
+		}
+	}
+	return nil
+}
+
+// tooMany lists the numbers of the events beyond their user's share.
+func (s *Store) tooMany(total int) (old []int64, err error) {
+	ctx := context.Background()
+	var count int
+	if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM events").Scan(&count); err != nil || count <= total {
+		return nil, err
+	}
+	rows, err := s.reader.QueryContext(ctx, "SELECT seq, coalesce(job ->> '$.user', '') FROM events ORDER BY seq")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	numbers, have := map[string][]int64{}, map[string]int{}
+	for rows.Next() {
+		var seq int64
+		var user string
+		if err := rows.Scan(&seq, &user); err != nil {
+			return nil, err
+		}
+		numbers[user] = append(numbers[user], seq)
+		have[user]++
+	}
+	for user, share := range shares(have, total) {
+		old = append(old, numbers[user][:have[user]-share]...)
+	}
+	slices.Sort(old)
+	return old, rows.Err()
 }
 
 // EventsOf returns the last limit events of one job since a time, oldest first,

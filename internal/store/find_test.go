@@ -237,88 +237,6 @@ func TestLastOf(t *testing.T) {
 	}
 }
 
-// TestForgetKeepsWhatIsNeeded: whatever is asked for, jobs that are not over
-// and those they wait for stay, and the rest goes oldest first.
-func TestForgetKeepsWhatIsNeeded(t *testing.T) {
-	s := openIn(t, t.TempDir())
-	rapid.Check(t, func(rt *rapid.T) {
-		if err := s.Wipe(); err != nil {
-			rt.Fatal(err)
-		}
-		jobs := drawJobs(rt)
-		needed := map[string]bool{}
-		for _, j := range jobs {
-			if rapid.IntRange(0, 4).Draw(rt, "waits") == 0 {
-				awaited := jobs[rapid.IntRange(0, len(jobs)-1).Draw(rt, "for")].ID
-				j.Spec.After = []job.Dependency{{Job: awaited, On: job.AfterAny}}
-				needed[awaited] = needed[awaited] || !j.State.Terminal()
-			}
-		}
-		if err := s.Commit(Tx{Put: jobs}); err != nil {
-			rt.Fatal(err)
-		}
-		before := begun.Add(time.Duration(rapid.IntRange(-1, 11).Draw(rt, "before")) * time.Second)
-		keep, limit := rapid.IntRange(0, 30).Draw(rt, "keep"), rapid.IntRange(1, 10).Draw(rt, "limit")
-		var gone []string
-		for {
-			some, err := s.Forget(before, keep, limit)
-			if err != nil || len(some) > limit {
-				rt.Fatalf("forgot %d of at most %d: %v", len(some), limit, err)
-			}
-			if gone = append(gone, some...); len(some) < limit {
-				break
-			}
-		}
-		over := 0
-		for _, j := range slices.Backward(jobs) {
-			if j.State.Terminal() {
-				over++
-			}
-			_, err := s.Job(j.ID)
-			stays := !j.State.Terminal() || needed[j.ID] || over <= keep && !j.EndedAt.Before(before)
-			if (err == nil) != stays || slices.Contains(gone, j.ID) == stays {
-				rt.Fatalf("job %s (%s, ended %s, needed %v, newest but %d): %v; should it stay: %v", j.ID, j.State, j.EndedAt, needed[j.ID], over, err, stays)
-			}
-		}
-		if s.awaited != nil {
-			rt.Fatal("the list of what is waited for was kept")
-		}
-	})
-}
-
-func TestForgottenNumbersAreNotGivenOutAgain(t *testing.T) {
-	dir := t.TempDir()
-	s, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fill(t, s, 1, 9, job.Finished)
-	if gone, err := s.Forget(time.Now(), 0, 100); err != nil || len(gone) != 9 {
-		t.Fatalf("forgot %v, %v", gone, err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if last, _ := openIn(t, dir).LastSeq(); last != 9 {
-		t.Errorf("the next job would be %d", last+1)
-	}
-}
-
-// TestAJobThatCameMeanwhileKeepsWhatItWaitsFor: between two steps of one run.
-func TestAJobThatCameMeanwhileKeepsWhatItWaitsFor(t *testing.T) {
-	s := openIn(t, t.TempDir())
-	fill(t, s, 1, 9, job.Finished)
-	if gone, err := s.Forget(time.Now(), 0, 3); err != nil || len(gone) != 3 {
-		t.Fatalf("forgot %v, %v", gone, err)
-	}
-	late := queued(10)
-	late.Spec.After = []job.Dependency{{Job: "5", On: job.AfterOK}}
-	commit(t, s, Tx{Put: []*job.Job{late}})
-	if gone, err := s.Forget(time.Now(), 0, 100); err != nil || slices.Contains(gone, "5") || len(gone) != 5 {
-		t.Errorf("forgot %v, %v", gone, err)
-	}
-}
-
 // TestSweepBlobsKeepsWhatAJobNames: of any mix of jobs and environments.
 func TestSweepBlobsKeepsWhatAJobNames(t *testing.T) {
 	s := openIn(t, t.TempDir())
@@ -344,7 +262,7 @@ func TestSweepBlobsKeepsWhatAJobNames(t *testing.T) {
 		if err := s.Commit(Tx{Put: jobs, Blobs: blobs}); err != nil {
 			rt.Fatal(err)
 		}
-		if _, err := s.Forget(time.Now(), rapid.IntRange(0, 3).Draw(rt, "keep"), 100); err != nil {
+		if _, err := s.Forget(Keep{Since: begun, Logs: time.Now(), Jobs: rapid.IntRange(0, 3).Draw(rt, "keep")}); err != nil {
 			rt.Fatal(err)
 		}
 		if _, err := s.SweepBlobs(); err != nil {

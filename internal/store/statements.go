@@ -22,6 +22,7 @@ type statements struct {
 	insertJob, insertJobs     *sql.Stmt
 	insertNew, insertNews     *sql.Stmt
 	updateJob, deleteJob      *sql.Stmt
+	forgetJob                 *sql.Stmt
 	insertEvent, insertEvents *sql.Stmt
 	counter, meta             *sql.Stmt
 	insertBlob                *sql.Stmt
@@ -66,6 +67,7 @@ func prepare(ctx context.Context, conn *sql.Conn) (statements, error) {
 		{&s.insertNews, insertNew + rows(rowsPerInsert, newColumnCount)},
 		{&s.updateJob, updateSQL},
 		{&s.deleteJob, "DELETE FROM jobs WHERE id = ?"},
+		{&s.forgetJob, "DELETE FROM jobs WHERE id = ? AND ended_at = ? AND NOT " + live},
 		{&s.insertEvent, insertEvent + rows(1, eventColumnCount)},
 		{&s.insertEvents, insertEvent + rows(rowsPerInsert, eventColumnCount)},
 		{&s.counter, "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"},

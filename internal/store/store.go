@@ -36,11 +36,10 @@ type Store struct {
 
 	mu           sync.Mutex // held by a commit
 	statements   statements
-	lastSeq      int64    // the highest number of any job, ever
-	lastEvent    int64    // the highest number of any event, ever
-	sinceFlushed int      // rows written since the log was last folded into the file
-	broken       error    // why no more commits are accepted
-	awaited      *awaited // while jobs are being forgotten
+	lastSeq      int64 // the highest number of any job, ever
+	lastEvent    int64 // the highest number of any event, ever
+	sinceFlushed int   // rows written since the log was last folded into the file
+	broken       error // why no more commits are accepted
 	closed       bool
 }
 
