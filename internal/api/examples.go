@@ -16,7 +16,7 @@ var exampleView = job.View{
 	ID: "17", Name: "train", User: "ann", State: job.Running, Command: pointer("python train.py"),
 	GPUs: 2, VRAMMiB: pointer[int64](18432), GPUIDs: []int{0, 1}, Attempt: 1,
 	SubmittedAt: pointer(exampleTime), StartedAt: pointer(exampleTime.Add(time.Second)),
-	PeakVRAMMiB: map[string]int64{"0": 17910, "1": 17904}, AvgUtil: pointer(96.0),
+	PeakVRAMMiB: map[string]int64{"0": 17910, "1": 17904}, AvgUtil: pointer(96.0), ChargedGPUs: pointer(2.0),
 	Log: pointer("/home/ann/.local/state/berth/jobs/17/1.log"),
 }
 

@@ -155,7 +155,7 @@ var jobFields = map[string]struct {
 	"vram_mib": {"number", true}, "gpu_ids": {"numbers", true}, "asked_ids": {"numbers", true}, "attempt": {"number", false},
 	"submitted_at": {"time", false}, "started_at": {"time", true}, "ended_at": {"time", true},
 	"exit_code": {"number", true}, "signal": {"string", true},
-	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "log": {"string", true},
+	"peak_vram_mib": {"peaks", true}, "avg_util": {"number", true}, "charged_gpus": {"number", true}, "log": {"string", true},
 	"idle_since": {"time", true}, "preemptions": {"number", false},
 }
 

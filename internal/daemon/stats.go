@@ -73,7 +73,8 @@ func (s *statsSum) add(j *job.Job) {
 
 // held counts GPU time within the period, day by day.
 func (s *statsSum) held(j *job.Job, user *statsLine) {
-	if j.StartedAt.IsZero() || len(j.Grant.GPUs) == 0 {
+	charged := j.ChargedGPUs()
+	if j.StartedAt.IsZero() || charged == 0 {
 		return
 	}
 	end := s.until
@@ -84,20 +85,15 @@ func (s *statsSum) held(j *job.Job, user *statsLine) {
 	if !from.Before(end) {
 		return
 	}
-	weight := 1.0
-	if j.Grant.Share > 0 {
-		weight = j.Grant.Share
-	}
 	for _, card := range j.Grant.GPUs {
-		s.given.add(card, from, end, weight)
+		s.given.add(card, from, end, job.CountedGPUs(1, j.Grant.Share))
 	}
-	weight *= float64(len(j.Grant.GPUs))
 	for from.Before(end) {
 		next := nextDay(from, s.local)
 		if end.Before(next) {
 			next = end
 		}
-		seconds := weight * next.Sub(from).Seconds()
+		seconds := charged * next.Sub(from).Seconds()
 		for _, line := range []*statsLine{&s.all, user, lineOf(s.days, s.dayOf(from))} {
 			line.used(seconds, j.AvgUtil)
 		}

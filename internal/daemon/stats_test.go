@@ -61,6 +61,8 @@ func TestGPUHoursAreWhatWasHeldInTheWindow(t *testing.T) {
 		{"an hour on one card", ran(noon, hours(1), nil), map[string]float64{"2026-03-10": 1}, 1},
 		{"an hour on two cards", ran(noon, hours(1), func(j *job.Job) { j.Grant.GPUs = []int{1, 0} }), map[string]float64{"2026-03-10": 2}, 1},
 		{"a quarter of a card", ran(noon, hours(1), func(j *job.Job) { j.Grant.Share = 0.25 }), map[string]float64{"2026-03-10": 0.25}, 1},
+		{"a quarter of a card that took half of its memory", ran(noon, hours(1), func(j *job.Job) { j.Grant.Share, j.OverGPUs = 0.25, 0.25 }), map[string]float64{"2026-03-10": 0.5}, 1},
+		{"a CPU job that took half of a card", ran(noon, hours(1), func(j *job.Job) { j.Grant.GPUs, j.OverGPUs = nil, 0.5 }), map[string]float64{"2026-03-10": 0.5}, 1},
 		{"a job over midnight is on both days", ran(hours(11), hours(15), nil), map[string]float64{"2026-03-10": 1, "2026-03-11": 3}, 1},
 		{"what was before the window does not count", ran(hours(-30), hours(-23), nil), map[string]float64{"2026-03-09": 1}, 1},
 		{"a job that ended after the window had cards in it", ran(hours(23), hours(30), nil), map[string]float64{"2026-03-11": 1}, 0},

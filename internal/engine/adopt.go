@@ -57,7 +57,7 @@ func (t *Turn) OverLimit(user string, cards int) string {
 		}
 	}
 	for _, a := range t.attempts.active {
-		count(a.job)
+		count(t.attempts.charged(a))
 	}
 	for id := range t.line.adopted {
 		count(t.line.jobs[id])

@@ -41,7 +41,7 @@ func (t *Turn) shares(s *sched.State) {
 		s.Usage, s.FairQuantum = t.line.usage.decayed(t.Now, t.cfg.HalfLife), sched.FairQuantum
 	}
 	for _, a := range t.attempts.active {
-		j := a.job
+		j := t.attempts.charged(a)
 		if j.Spec.ArrayLimit > 0 {
 			s.Pools[j.Array()]++
 		}
@@ -229,8 +229,8 @@ func (s *attempts) Copy(j *job.Job) job.Job {
 	if a == nil {
 		return c
 	}
-	if peaks := s.cards.meter.Peak(j.ID); len(peaks) > 0 {
-		c.PeakMiB = peaks
+	if s.measure(&c); len(c.PeakMiB) == 0 {
+		c.PeakMiB = j.PeakMiB
 	}
 	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
 		c.AvgUtil = &util

@@ -170,8 +170,21 @@ func (s *attempts) held(now time.Time) []sched.Held {
 // hold is one of our jobs on its cards, with what was measured so far.
 func (s *attempts) hold(j *job.Job, cards []sched.Card) sched.Held {
 	measured := *j
-	measured.PeakMiB = s.cards.meter.Peak(j.ID)
+	s.measure(&measured)
 	return sched.Hold(&measured, s.cfg.Rules, cards)
+}
+
+// measure sets a job's peaks, and what it is charged for them.
+func (s *attempts) measure(j *job.Job) {
+	j.PeakMiB = s.cards.meter.Peak(j.ID)
+	j.OverGPUs = sched.OverGPUs(j.Grant, j.VRAMMiB, j.PeakMiB, func(card int) int64 { return s.cards.known[card].TotalMiB })
+}
+
+// charged is a running job as it counts now.
+func (s *attempts) charged(a *attempt) *job.Job {
+	j := *a.job
+	s.measure(&j)
+	return &j
 }
 
 // holdings is the same for the meter.

@@ -123,9 +123,9 @@ func (t *Turn) back(j *job.Job, r ruling) {
 	}
 	t.changes.fact(j)
 	// The event has the attempt; the job itself has none now.
-	j.Grant, j.StartedAt = ended.Grant, ended.StartedAt
+	j.Grant, j.OverGPUs, j.StartedAt = ended.Grant, ended.OverGPUs, ended.StartedAt
 	t.tell(r.again, j, r.detail)
-	if j.StartedAt = (time.Time{}); j.Spec.Adopt == nil {
+	if j.OverGPUs, j.StartedAt = 0, (time.Time{}); j.Spec.Adopt == nil {
 		j.Grant = job.Grant{} // an adopted process stays where it is
 	}
 	if t.cfg.Wanted != nil && !t.cfg.Wanted(j.ID) {

@@ -66,7 +66,7 @@ func (s *attempts) saveGrown(now time.Time, atOnce bool) {
 	}
 	for id := range s.grown {
 		a := s.active[id]
-		a.job.PeakMiB = s.cards.meter.Peak(id)
+		s.measure(a.job)
 		_, a.storedMiB = highest(a.job.PeakMiB)
 		s.changes.fact(a.job)
 	}
@@ -76,7 +76,7 @@ func (s *attempts) saveGrown(now time.Time, atOnce bool) {
 // measured copies the measurements of an attempt into its job.
 func (s *attempts) measured(a *attempt) {
 	j := a.job
-	j.PeakMiB = s.cards.meter.Peak(j.ID)
+	s.measure(j)
 	j.AvgUtil = nil
 	if util, ok := s.cards.meter.AvgUtil(j.ID); ok {
 		j.AvgUtil = &util

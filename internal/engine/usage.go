@@ -47,14 +47,15 @@ func (u *usage) charge(now time.Time, j *job.Job, until time.Time, halfLife time
 	}
 }
 
-// gpuSeconds is the time on cards; a share counts as that part of a card.
+// gpuSeconds is the time on cards; a share counts as that part of a card, or as
+// the memory the job took there.
 func gpuSeconds(j *job.Job, until time.Time) float64 {
 	return holding(j).FairWeight() * max(0, until.Sub(j.StartedAt).Seconds())
 }
 
-// holding is what a running job counts as.
+// holding is what a running job counts as, by its last measurement.
 func holding(j *job.Job) *sched.Held {
-	h := &sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share, CPUs: j.Spec.CPUs}
+	h := &sched.Held{Cards: j.Grant.GPUs, Share: j.Grant.Share, OverGPUs: j.OverGPUs, CPUs: j.Spec.CPUs}
 	if len(h.Cards) == 0 {
 		h.CPUs = max(1, h.CPUs)
 	}

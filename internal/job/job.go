@@ -66,7 +66,10 @@ type Attempt struct {
 
 	PeakMiB map[int]int64 // per physical GPU; nil: not known
 	AvgUtil *float64
-	Log     string
+	// OverGPUs is what its measured memory counts as beyond its declaration, in
+	// GPUs.
+	OverGPUs float64
+	Log      string
 	// IdleSince is since when it has held GPU memory without using its cards,
 	// once that is long. Each berth measures it anew; it is not stored.
 	IdleSince time.Time
@@ -113,6 +116,22 @@ func (g Grant) List() string {
 		words[i] = strconv.Itoa(index)
 	}
 	return strings.Join(words, ",")
+}
+
+// CountedGPUs counts whole cards even where a job declared only part of their
+// memory, because others may not be able to use the rest. A share promises that
+// they can, so it counts as what it is.
+func CountedGPUs(gpus int, share float64) float64 {
+	if share > 0 {
+		return share * float64(gpus)
+	}
+	return float64(gpus)
+}
+
+// ChargedGPUs is what the attempt counts as, against limits, in fair share and in
+// GPU-hours: what was allocated to it, and the memory it took beyond that.
+func (a *Attempt) ChargedGPUs() float64 {
+	return CountedGPUs(len(a.Grant.GPUs), a.Grant.Share) + a.OverGPUs
 }
 
 // Stop is why berth stops a running job.

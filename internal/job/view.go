@@ -29,6 +29,7 @@ type View struct {
 	Signal      *string          `json:"signal"`
 	PeakVRAMMiB map[string]int64 `json:"peak_vram_mib"`
 	AvgUtil     *float64         `json:"avg_util"`
+	ChargedGPUs *float64         `json:"charged_gpus"` // null: it has not started
 	Log         *string          `json:"log"`
 	IdleSince   *time.Time       `json:"idle_since"`  // null: it uses its GPUs, or that is not known
 	Preemptions int              `json:"preemptions"` // how often it was preempted
@@ -49,6 +50,10 @@ func (j *Job) View() View {
 	}
 	if j.Attempt.Number > 0 && len(j.Grant.GPUs) > 0 {
 		v.GPUIDs = j.Grant.GPUs
+	}
+	if !j.StartedAt.IsZero() {
+		charged := j.ChargedGPUs()
+		v.ChargedGPUs = &charged
 	}
 	if j.PeakMiB != nil {
 		v.PeakVRAMMiB = make(map[string]int64, len(j.PeakMiB))

@@ -52,7 +52,7 @@ func CardBudgets(grant job.Grant, declaredMiB int64, cards []Card) []int64 {
 }
 
 // Hold is what one of our running jobs holds: its grant, with each card's budget
-// raised to the measured peak.
+// raised to the measured peak, and charged for that.
 func Hold(j *job.Job, rules Rules, cards []Card) Held {
 	request := NewRequest(j.Spec, j.VRAMMiB, rules)
 	budgets := CardBudgets(j.Grant, j.VRAMMiB, cards)
@@ -61,7 +61,7 @@ func Hold(j *job.Job, rules Rules, cards []Card) Held {
 	}
 	return Held{
 		Job: j.ID, Cards: j.Grant.GPUs, BudgetMiB: budgets,
-		Share: j.Grant.Share, Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
+		Share: j.Grant.Share, OverGPUs: j.OverGPUs, Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
 		CPUs: request.CPUs, MemMiB: request.MemMiB,
 	}
 }

@@ -75,6 +75,7 @@ type Held struct {
 	Cards     []int
 	BudgetMiB []int64 // parallel to Cards, escalated already; ignored where Alone
 	Share     float64
+	OverGPUs  float64 // what its memory counts as beyond that, in GPUs
 	Alone     bool
 	Exclusive bool
 	CPUs      int

@@ -88,6 +88,7 @@ func drawHeld(t *rapid.T, id string, cards int) Held {
 		}
 	}
 	h.Share = rapid.SampledFrom([]float64{0, 0, 0.25, 0.5, 0.7}).Draw(t, "held share")
+	h.OverGPUs = rapid.SampledFrom([]float64{0, 0, 0.25, 0.8}).Draw(t, "held beyond its share")
 	h.Alone = rapid.IntRange(0, 6).Draw(t, "held alone") == 0
 	h.Exclusive = rapid.IntRange(0, 6).Draw(t, "held exclusive") == 0
 	h.Other = rapid.Bool().Draw(t, "other")

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"testing"
 
 	"berth/internal/job"
@@ -74,6 +75,7 @@ func TestWhatAJobCountsAs(t *testing.T) {
 		{"a share is a part", Request{GPUs: 1, Share: 0.25}, Held{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
 		{"a share of two cards counts on both", Request{GPUs: 2, Share: 0.25}, Held{Cards: []int{0, 1}, Share: 0.25}, 0.5, 0.5},
 		{"a CPU job is no GPU, and has a little weight", Request{CPUs: 3}, Held{CPUs: 3}, 0, 0.03},
+		{"a card of which memory is declared with a share is that share until it runs", Request{GPUs: 1, Share: 0.25, VRAMMiB: 900}, Held{Cards: []int{0}, Share: 0.25}, 0.25, 0.25},
 		{"nothing is nothing", Request{}, Held{}, 0, 0},
 	} {
 		for _, n := range []struct{ got, want float64 }{
@@ -84,6 +86,42 @@ func TestWhatAJobCountsAs(t *testing.T) {
 				t.Errorf("%s: %g, want %g", c.says, n.got, n.want)
 			}
 		}
+	}
+}
+
+// TestMemoryBeyondTheDeclarationCounts: once a job runs, it counts as the memory
+// it takes where that is more.
+func TestMemoryBeyondTheDeclarationCounts(t *testing.T) {
+	size := func(card int) int64 { return []int64{1000, 2000, 0}[card] }
+	for _, c := range []struct {
+		says        string
+		grant       job.Grant
+		declaredMiB int64
+		peaks       map[int]int64
+		want        float64
+	}{
+		{"nothing was measured", job.Grant{GPUs: []int{0}, Share: 0.25}, 0, nil, 0.25},
+		{"within its share", job.Grant{GPUs: []int{0}, Share: 0.25}, 0, map[int]int64{0: 250}, 0.25},
+		{"beyond its share", job.Grant{GPUs: []int{0}, Share: 0.25}, 0, map[int]int64{0: 600}, 0.6},
+		{"beyond its share of one of two cards", job.Grant{GPUs: []int{0, 1}, Share: 0.25}, 0, map[int]int64{0: 600, 1: 400}, 0.85},
+		{"declared beyond its share", job.Grant{GPUs: []int{0}, Share: 0.25}, 900, map[int]int64{0: 600}, 0.9},
+		{"a whole card is one, whatever was declared and used", job.Grant{GPUs: []int{0}}, 100, map[int]int64{0: 1000}, 1},
+		{"a card is one at most", job.Grant{GPUs: []int{0}, Share: 0.5}, 0, map[int]int64{0: 1500}, 1},
+		{"memory on a card that is not its own", job.Grant{GPUs: []int{0}}, 0, map[int]int64{0: 900, 1: 1000}, 1.5},
+		{"a CPU job that uses a card", job.Grant{}, 0, map[int]int64{1: 500}, 0.25},
+		{"a card of unknown size", job.Grant{GPUs: []int{2}, Share: 0.5}, 0, map[int]int64{2: 900}, 0.5},
+	} {
+		h := Held{Cards: c.grant.GPUs, Share: c.grant.Share, OverGPUs: OverGPUs(c.grant, c.declaredMiB, c.peaks, size)}
+		if got := h.CountedGPUs(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %g GPUs, want %g", c.says, got, c.want)
+		}
+		if got := h.FairWeight(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: a weight of %g, want %g", c.says, got, c.want)
+		}
+	}
+	busy := Held{CPUs: 64, OverGPUs: 0.01}
+	if got := busy.FairWeight(); math.Abs(got-0.65) > 1e-9 {
+		t.Errorf("64 CPUs and a little memory weigh %g", got)
 	}
 }
 

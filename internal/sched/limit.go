@@ -1,6 +1,12 @@
 package sched
 
-import "berth/internal/reason"
+import (
+	"maps"
+	"slices"
+
+	"berth/internal/job"
+	"berth/internal/reason"
+)
 
 // Limit bounds one user's running jobs; a part that is 0 is not limited.
 type Limit struct {
@@ -19,21 +25,36 @@ const limitTolerance = 1e-6
 
 // CountedGPUs is what the request counts as against a GPU limit: each of its cards
 // once, or its share of each.
-func (r *Request) CountedGPUs() float64 { return countedGPUs(r.GPUs, r.Share) }
+func (r *Request) CountedGPUs() float64 { return job.CountedGPUs(r.GPUs, r.Share) }
 
-// CountedGPUs is what a running job counts as against a limit on GPUs.
-func (h *Held) CountedGPUs() float64 { return countedGPUs(len(h.Cards), h.share()) }
+// CountedGPUs is what a running job counts as against a limit on GPUs: what it
+// asked for, or the memory it takes where that is more.
+func (h *Held) CountedGPUs() float64 { return h.declaredGPUs() + h.OverGPUs }
 
-func (a *amounts) countedGPUs() float64 { return countedGPUs(a.gpus, a.share) }
+func (h *Held) declaredGPUs() float64 { return job.CountedGPUs(len(h.Cards), h.share()) }
 
-// countedGPUs counts whole cards even where a job declared only part of their
-// memory, because others may not be able to use the rest. A share promises that
-// they can, so it counts as what it is.
-func countedGPUs(gpus int, share float64) float64 {
-	if share > 0 {
-		return share * float64(gpus)
+func (a *amounts) countedGPUs() float64 { return job.CountedGPUs(a.gpus, a.share) }
+
+// OverGPUs is how many GPUs a job's memory counts as beyond its grant. On each of
+// its cards that is the part of the memory, declared or measured, above its share;
+// a whole card cannot be exceeded. On a card that was not allocated to it, it is
+// all that was measured. totalMiB is the size of a card; 0: not known.
+func OverGPUs(grant job.Grant, declaredMiB int64, peaks map[int]int64, totalMiB func(card int) int64) float64 {
+	var over float64
+	add := func(card int, usedMiB int64, counted float64) {
+		if total := totalMiB(card); total > 0 {
+			over += max(0, min(1, float64(usedMiB)/float64(total))-counted)
+		}
 	}
-	return float64(gpus)
+	for _, card := range grant.GPUs {
+		add(card, max(declaredMiB, peaks[card]), job.CountedGPUs(1, grant.Share))
+	}
+	for _, card := range slices.Sorted(maps.Keys(peaks)) {
+		if !slices.Contains(grant.GPUs, card) {
+			add(card, peaks[card], 0)
+		}
+	}
+	return over
 }
 
 // account is what a decision knows about one user.

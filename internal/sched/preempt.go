@@ -119,7 +119,7 @@ func (d *decision) leastLoss(victims []*Held) []*Held {
 			cmp.Compare(a.Priority, b.Priority),
 			cmp.Compare(a.lost(now), b.lost(now)),
 			cmp.Compare(classB, classA),
-			cmp.Compare(a.FairWeight(), b.FairWeight()), // the fewer GPUs, the less lies idle meanwhile
+			cmp.Compare(a.weight(), b.weight()), // the fewer GPUs, the less lies idle meanwhile
 			cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Seq, a.Seq), cmp.Compare(a.Job, b.Job),
 		)
 	})

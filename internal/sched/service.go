@@ -138,7 +138,7 @@ func (h *Held) class(r *Rules, now time.Time) (c serviceClass, until time.Time) 
 	in := func(d time.Duration) time.Time { return now.Add(max(d, time.Millisecond)) }
 	switch {
 	case r.Policy == LAS:
-		gpus := h.FairWeight()
+		gpus := h.weight()
 		c = lasClass(had, gpus)
 		if gpus <= 0 {
 			return c, time.Time{}
@@ -178,7 +178,7 @@ func (h *Held) minRun(r *Rules, gpus float64) time.Duration {
 		least = r.MinRun
 	}
 	least = max(least, minRunCosts*(h.Preempt.Out+h.Preempt.Back))
-	if own := h.FairWeight(); own > gpus && gpus > 0 {
+	if own := h.weight(); own > gpus && gpus > 0 {
 		least = time.Duration(float64(least) * own / gpus)
 	}
 	return least

@@ -98,6 +98,7 @@ type writtenHeld struct {
 	Cards     []int         `json:"cards"`
 	BudgetMiB []int64       `json:"budget_mib,omitempty"`
 	Share     float64       `json:"share,omitempty"`
+	OverGPUs  float64       `json:"over_gpus,omitempty"`
 	Alone     bool          `json:"alone,omitempty"`
 	Exclusive bool          `json:"exclusive,omitempty"`
 	CPUs      int           `json:"cpus,omitempty"`

@@ -28,7 +28,11 @@ func (r *Request) FairWeight() float64 { return fairWeight(r.CountedGPUs(), r.CP
 
 // FairWeight is how many GPUs a running job counts as. Usage is this times the
 // seconds it runs.
-func (h *Held) FairWeight() float64 { return fairWeight(h.CountedGPUs(), h.CPUs) }
+func (h *Held) FairWeight() float64 { return h.weight() + h.OverGPUs }
+
+// weight is the same by what was allocated alone: a job that takes more than it
+// asked for is not harder to preempt.
+func (h *Held) weight() float64 { return fairWeight(h.declaredGPUs(), h.CPUs) }
 
 func fairWeight(gpus float64, cpus int) float64 {
 	if gpus > 0 {

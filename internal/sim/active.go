@@ -39,10 +39,15 @@ func (r *replay) newActive(place int, grant job.Grant) *active {
 		declaredMiB: sched.CardBudgets(grant, j.VRAMMiB, r.cards),
 	}
 	a.usedMiB = r.usedMiB(a, grant.Alone)
+	usedMiB := make(map[int]int64, len(grant.GPUs))
+	for i, card := range grant.GPUs {
+		usedMiB[card] = a.usedMiB[i]
+	}
 	a.held = sched.Held{
 		Job: key(place), Cards: grant.GPUs, BudgetMiB: r.budgets(a),
 		Share: grant.Share, Alone: grant.Alone, Exclusive: grant.Exclusive,
-		User: j.User, Priority: j.Priority, Seq: int64(place), Pool: j.limitedArray(), Submitted: j.Submit.at(),
+		OverGPUs: sched.OverGPUs(grant, j.VRAMMiB, usedMiB, func(card int) int64 { return r.cards[card].TotalMiB }),
+		User:     j.User, Priority: j.Priority, Seq: int64(place), Pool: j.limitedArray(), Submitted: j.Submit.at(),
 		Started: r.now.at(), Served: c.done.duration(), Waited: (r.now - c.since).duration(),
 		Run: r.estimator.duration(j), Limit: r.estimator.limit(j, c.done),
 	}

@@ -27,6 +27,7 @@ type rest struct {
 	Signal       string        `json:"signal,omitempty"`
 	PeakMiB      map[int]int64 `json:"peak_mib,omitzero"` // nil and empty differ
 	AvgUtil      *float64      `json:"avg_util,omitempty"`
+	OverGPUs     float64       `json:"over_gpus,omitempty"`
 	Log          string        `json:"log,omitempty"`
 	LogDropped   int64         `json:"log_dropped,omitempty"`
 	UID          int           `json:"uid,omitempty"`
@@ -60,7 +61,7 @@ func restOf(j *job.Job, wide bool) rest {
 	return rest{
 		Detail: j.Detail, NotBefore: nanos(j.NotBefore), RetriesUsed: j.RetriesUsed, Requeues: j.Requeues,
 		Grant: j.Grant, Keep: j.Keep, Stop: j.Stop, ExitCode: j.ExitCode, Signal: j.Signal,
-		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
+		PeakMiB: j.PeakMiB, AvgUtil: j.AvgUtil, OverGPUs: j.OverGPUs, Log: j.Log, LogDropped: j.LogDropped, Bytes: wide,
 		UID: j.UID, Environ: j.Environ, Umask: j.Umask, Held: j.Held,
 		Preemptions: j.Preemptions, WaitsSince: nanos(j.WaitsSince), PreemptedFor: j.PreemptedFor, PreemptAt: nanos(j.PreemptAt),
 	}
@@ -69,7 +70,7 @@ func restOf(j *job.Job, wide bool) rest {
 func (r *rest) into(j *job.Job) {
 	j.Detail, j.NotBefore, j.RetriesUsed, j.Requeues = r.Detail, moment(r.NotBefore), r.RetriesUsed, r.Requeues
 	j.Grant, j.Keep, j.Stop, j.ExitCode, j.Signal = r.Grant, r.Keep, r.Stop, r.ExitCode, r.Signal
-	j.PeakMiB, j.AvgUtil, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.Log, r.LogDropped
+	j.PeakMiB, j.AvgUtil, j.OverGPUs, j.Log, j.LogDropped = r.PeakMiB, r.AvgUtil, r.OverGPUs, r.Log, r.LogDropped
 	j.Preemptions, j.WaitsSince, j.PreemptedFor, j.PreemptAt = r.Preemptions, moment(r.WaitsSince), r.PreemptedFor, moment(r.PreemptAt)
 	j.UID, j.Environ, j.Umask, j.Held = r.UID, r.Environ, r.Umask, r.Held
 }

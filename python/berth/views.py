@@ -30,6 +30,7 @@ class JobView(TypedDict):
     signal: Optional[str]
     peak_vram_mib: Optional[Dict[str, int]]
     avg_util: Optional[float]
+    charged_gpus: Optional[float]
     log: Optional[str]
 
 

@@ -1,0 +1,2 @@
+-- The tables stay as they are. A job's JSON has what its measured memory counts as
+-- beyond its declaration (over_gpus).
