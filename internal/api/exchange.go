@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/fair"
 	"berth/internal/problem"
 )
 
@@ -75,7 +76,7 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 	if err != nil {
 		return err
 	}
-	handler.ServeHTTP(x.w, x.r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+	handler.ServeHTTP(x.w, x.r.WithContext(context.WithValue(fair.As(ctx, x.caller.UID), exchangeKey{}, x)))
 	return nil
 }
 

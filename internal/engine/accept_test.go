@@ -297,10 +297,10 @@ func TestAPauseOutlivesBerthAndTouchesNothingThatRuns(t *testing.T) {
 	}
 }
 
-func fair(c *Config) { c.Rules.Fair, c.HalfLife, c.Submissions = true, time.Hour, true }
+func fairShare(c *Config) { c.Rules.Fair, c.HalfLife, c.Submissions = true, time.Hour, true }
 
 func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
-	r := newRig(t, 1, fair)
+	r := newRig(t, 1, fairShare)
 	r.accept("ann", spec(), spec(), spec())
 	r.step()
 	r.step()
@@ -317,7 +317,7 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 		t.Fatalf("on disk: %q", r.meta[usageKey])
 	}
 	before := r.e.line.usage.Seconds["ann"]
-	r.boot(nil, nil, fair)
+	r.boot(nil, nil, fairShare)
 	if err := r.at().RestoreUsage(func(key string) (string, error) { return r.meta[key], nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestUsersTakeTurnsAndWhatTheyHadIsKept(t *testing.T) {
 }
 
 func TestALastRoundWritesDownWhatWasPutOff(t *testing.T) {
-	r := newRig(t, 1, fair)
+	r := newRig(t, 1, fairShare)
 	r.accept("ann", spec())
 	r.step()
 	r.step()
@@ -403,7 +403,7 @@ func TestWalksOfTheRoster(t *testing.T) {
 }
 
 func TestManyShortJobsCountAsMuchAsALongOne(t *testing.T) {
-	r := newRig(t, 1, fair)
+	r := newRig(t, 1, fairShare)
 	for range 50 {
 		jobs, _ := r.accept("ann", spec())
 		r.step()

@@ -35,7 +35,7 @@ func (r *rig) jump(by time.Duration, found ...run.Found) {
 			live = append(live, row.Clone())
 		}
 	}
-	r.boot(live, found, fair)
+	r.boot(live, found, fairShare)
 	r.look()
 	r.step()
 }
@@ -48,7 +48,7 @@ func (r *rig) held(id string) run.Found {
 
 func TestATimeLimitIsNotTheWallClocks(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
-		r := newRig(t, 1, fair)
+		r := newRig(t, 1, fairShare)
 		id := r.submit(spec(func(s *job.Spec) { s.TimeLimit = time.Minute }))[0].ID
 		token := r.row(id).Keep
 		if got := r.orders[token].Job; got != id {
@@ -76,7 +76,7 @@ func TestATimeLimitIsNotTheWallClocks(t *testing.T) {
 
 func TestABackoffIsNoLongerForAClockThatWasSet(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
-		r := newRig(t, 1, fair)
+		r := newRig(t, 1, fairShare)
 		id := r.submit(spec(onFail, retries(3)))[0].ID
 		r.end(id, keep.Record{ExitCode: 1, Elapsed: time.Second}, false)
 		r.wantRow(id, job.Queued, "")
@@ -88,7 +88,7 @@ func TestABackoffIsNoLongerForAClockThatWasSet(t *testing.T) {
 
 func TestABeginIsWhatTheClockOnTheWallSays(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
-		r := newRig(t, 1, fair)
+		r := newRig(t, 1, fairShare)
 		jobs := []*job.Job{{Spec: spec(), NotBefore: r.now.Add(30 * time.Minute)}}
 		r.at().Number(jobs)
 		r.at().Accept(Batch{Jobs: jobs, Done: func(error) {}})
@@ -105,7 +105,7 @@ func TestABeginIsWhatTheClockOnTheWallSays(t *testing.T) {
 
 func TestUsageIsWhatTheSupervisorMeasured(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
-		r := newRig(t, 1, fair)
+		r := newRig(t, 1, fairShare)
 		id := r.submit(spec())[0].ID
 		r.jump(jump, r.held(id))
 		r.end(id, keep.Record{Elapsed: 100 * time.Second}, false)
@@ -125,7 +125,7 @@ func TestUsageIsWhatTheSupervisorMeasured(t *testing.T) {
 
 func TestALostJobDoesNotEndBeforeItBegan(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
-		r := newRig(t, 1, fair)
+		r := newRig(t, 1, fairShare)
 		id := r.submit(spec())[0].ID
 		r.jump(jump) // nothing is left of its supervisor
 		r.wantRow(id, job.Failed, job.Lost)
@@ -137,7 +137,7 @@ func TestALostJobDoesNotEndBeforeItBegan(t *testing.T) {
 
 func TestTheQueueGoesOnWhateverTheClockSays(t *testing.T) {
 	eachJump(t, func(t *testing.T, jump time.Duration) {
-		r := newRig(t, 1, fair)
+		r := newRig(t, 1, fairShare)
 		ids := r.submit(spec(), spec())
 		r.jump(jump, r.held(ids[0].ID))
 		r.end(ids[0].ID, keep.Record{Elapsed: time.Second}, false)

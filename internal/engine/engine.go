@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/keep"
@@ -109,7 +110,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &core{cfg: &cfg, changes: newChanges(s, cfg.Log), nextSeq: lastSeq + 1, door: make(door, 16)}
+	c := &core{cfg: &cfg, changes: newChanges(s, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
 	c.line = newLine(cfg.Rules, c.changes, cfg.Log)
 	c.cards = newCards(&cfg, src, l, o, c.changes)
 	c.attempts = newAttempts(&cfg, r, c.cards, c.changes)

@@ -41,7 +41,10 @@ func (s *attempts) limitMemory(a *attempt, cgroup string, door door) {
 		defer cancel()
 		for _, limit := range limits {
 			if err := driver.Limit(ctx, limit); err != nil {
-				door.Do(ctx, func(t *Turn) { t.attempts.limitFailed(t.Now, a, err) })
+				// Its own deadline may have passed.
+				told, cancel := context.WithTimeout(context.Background(), limitDeadline)
+				defer cancel()
+				door.Pass(told, func(t *Turn) { t.attempts.limitFailed(t.Now, a, err) })
 				return
 			}
 		}

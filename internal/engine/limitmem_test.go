@@ -174,8 +174,9 @@ func TestALimitThatCannotBeTakenBackIsAWarningOnTheNextJob(t *testing.T) {
 	d.refuse(errors.New("no permission"))
 	next := r.begin(declares("", 4096), "/c")
 	select {
-	case f := <-r.e.door:
+	case <-r.e.door.Knock():
 		r.kinds()
+		f, _ := r.e.door.Take()
 		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")
@@ -192,8 +193,9 @@ func TestALimitThatCannotBeSetIsAWarningOnTheJob(t *testing.T) {
 	r.e.cards.source = d
 	j := r.begin(declares("mps", 4096), "/c")
 	select {
-	case f := <-r.e.door:
+	case <-r.e.door.Knock():
 		r.kinds()
+		f, _ := r.e.door.Take()
 		f(r.at())
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody was told")

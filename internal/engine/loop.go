@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/internal/fair"
 	"berth/internal/gpu"
 	"berth/internal/run"
 	"berth/internal/store"
@@ -25,19 +26,16 @@ type Engine struct {
 	looping atomic.Bool
 }
 
+// requestTime is how long requests are served before the next round. A request
+// that has begun is finished.
+const requestTime = 5 * time.Millisecond
+
 // door is the way in for requests.
-type door chan func(*Turn)
+type door = *fair.Door[func(*Turn)]
 
-// Do has f run in the loop, before the next round.
-func (d door) Do(ctx context.Context, f func(*Turn)) {
-	select {
-	case d <- f:
-	case <-ctx.Done():
-	}
-}
-
-// Do has f run in the loop, before the next round.
-func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Do(ctx, f) }
+// Do has f run in the loop, between two rounds, and waits until it begins. The
+// users of several contexts take turns. If ctx ends first, f does not run.
+func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Pass(ctx, f) }
 
 // Outside runs f at once, before the loop starts or after it ended.
 func (e *Engine) Outside(now time.Time, f func(*Turn)) { f(e.own(now)) }
@@ -70,8 +68,8 @@ func (e *Engine) Run(ctx context.Context, events <-chan run.Event) error {
 			return ctx.Err()
 		case ev := <-events:
 			e.at(time.Now()).absorb(ev)
-		case f := <-e.door:
-			f(e.at(time.Now()))
+		case <-e.door.Knock():
+			e.serve()
 		case look := <-eyes.looks:
 			eyes.busy = false
 			e.at(time.Now()).observe(look.sample, look.err)
@@ -112,19 +110,29 @@ func (e *Engine) rounds(ctx context.Context, eyes *eyes) error {
 	}
 }
 
-// drain takes in everything that has already arrived, so that one commit covers
-// it.
+// drain takes in what has already arrived, so that one commit covers it. Requests
+// that never stop do not keep the next round from coming.
 func (e *Engine) drain(events <-chan run.Event) {
 	for range 1024 {
 		select {
 		case ev := <-events:
 			e.at(time.Now()).absorb(ev)
-		case f := <-e.door:
-			f(e.at(time.Now()))
+			continue
 		default:
-			return
 		}
+		break
 	}
+	for begun := time.Now(); time.Since(begun) < requestTime && e.serve(); {
+	}
+}
+
+// serve carries out the next request, if any.
+func (e *Engine) serve() bool {
+	f, ok := e.door.Take()
+	if ok {
+		f(e.at(time.Now()))
+	}
+	return ok
 }
 
 // wait is how long nothing becomes due.

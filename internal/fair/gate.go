@@ -1,0 +1,70 @@
+package fair
+
+import (
+	"context"
+	"sync"
+)
+
+// Gate lets a few in at a time: so many in all, and so many of one user. When
+// somebody leaves, it is another user's turn.
+type Gate struct {
+	most, each int
+
+	mu     sync.Mutex
+	inside map[int]int // by user; none 0
+	busy   int
+	lines  lines[chan struct{}]
+}
+
+// NewGate makes a gate that lets this many in, and this many of one user.
+func NewGate(most, each int) *Gate {
+	return &Gate{most: max(most, 1), each: max(each, 1), inside: map[int]int{}}
+}
+
+// Enter waits to be let in. The caller calls leave once or more.
+func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
+	user, let := userOf(ctx), make(chan struct{})
+	g.mu.Lock()
+	g.lines.add(user, let)
+	g.admit()
+	g.mu.Unlock()
+	select {
+	case <-let:
+	case <-ctx.Done():
+		if g.giveUp(user, let) {
+			return nil, ctx.Err()
+		}
+	}
+	return sync.OnceFunc(func() { g.leave(user) }), nil
+}
+
+// giveUp reports whether it was still waiting.
+func (g *Gate) giveUp(user int, let chan struct{}) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lines.remove(user, let)
+}
+
+func (g *Gate) leave(user int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy--
+	if g.inside[user]--; g.inside[user] == 0 {
+		delete(g.inside, user)
+	}
+	g.admit()
+}
+
+// admit lets in whoever may.
+func (g *Gate) admit() {
+	for g.busy < g.most {
+		user := 0
+		let, ok := g.lines.next(func(u int) bool { user = u; return g.inside[u] < g.each })
+		if !ok {
+			return
+		}
+		g.busy++
+		g.inside[user]++
+		close(let)
+	}
+}
