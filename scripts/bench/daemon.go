@@ -34,14 +34,19 @@ func (b *bench) serve(name string) *service {
 	s.cmd = b.command("serve", "--private", "--sim", "2", "--state-dir", dir, "--socket", s.socket)
 	check(s.cmd.Start())
 	s.client = api.Dial(s.socket)
+	s.answers()
+	return s
+}
+
+// answers waits until the daemon does.
+func (s *service) answers() {
 	for range 1000 {
 		if _, err := s.client.Status(context.Background()); err == nil {
-			return s
+			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	fail("the daemon did not start")
-	return nil
 }
 
 func (s *service) stop() {
@@ -81,6 +86,7 @@ func (b *bench) daemon(jobs int) {
 	b.bulk()
 	b.endToEnd(jobs)
 	b.why()
+	b.stall()
 	b.hundredThousand()
 	b.idleDaemon()
 }

@@ -22,10 +22,15 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == listWord {
+		listMain(os.Args[2])
+		return
+	}
 	berth := flag.String("berth", "bin/berth", "the program to measure")
 	jobs := flag.Int("jobs", 2000, "jobs to drain")
 	lines := flag.Int("lines", 100000, "lines of the large jobs file")
 	only := flag.Bool("daemon", false, "measure only the daemon")
+	stall := flag.Bool("stall", false, "measure only the daemon under one user's lists")
 	flag.Parse()
 	path, err := filepath.Abs(*berth)
 	check(err)
@@ -36,14 +41,18 @@ func main() {
 	check(os.Chdir(dir))
 	b := bench{berth: path}
 	fmt.Printf("%-58s %14s %14s\n", "what", "measured", "target")
-	if !*only {
+	if !*only && !*stall {
 		b.drain(*jobs)
 		b.growth(4 * *jobs)
 		b.supervisor()
 		b.large(*lines)
 		b.idle()
 	}
-	b.daemon(*jobs)
+	if *stall {
+		b.stall()
+	} else {
+		b.daemon(*jobs)
+	}
 	check(os.RemoveAll(dir))
 	if b.missed > 0 {
 		os.Exit(1)
