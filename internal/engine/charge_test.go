@@ -36,7 +36,7 @@ func wantGPUs(t *testing.T, what string, got, want float64) {
 }
 
 func TestAJobIsChargedForTheMemoryItTakes(t *testing.T) {
-	r := newRig(t, 2, fair, func(c *Config) { c.Limits.Default.GPUs = 1 })
+	r := newRig(t, 2, fairShare, func(c *Config) { c.Limits.Default.GPUs = 1 })
 	r.submit(spec(share(0.01)), spec(share(0.01)))
 	r.pass(time.Second)
 	wantGPUs(t, "before anything is measured", r.at().State().InUse["ann"].GPUs, 0.02)
