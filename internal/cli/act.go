@@ -39,7 +39,7 @@ func newCancel() *cobra.Command {
   berth cancel 1-3,7 @
   berth cancel --name sweep --state queued
   berth cancel all`)
-	cmd.Flags().StringVar(&a.grace, "grace", "", "time between SIGTERM and SIGKILL instead of the job's own; 0: SIGKILL at once")
+	cmd.Flags().StringVar(&a.grace, "grace", "", "time between SIGTERM and SIGKILL instead of the job's own, up to limits.grace; 0: SIGKILL at once")
 	return cmd
 }
 

@@ -22,6 +22,10 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release or requeue, found %.40q", r.Action)
 	}
+	cfg := d.config()
+	if err := cfg.checkGrace(r.GraceS); err != nil {
+		return api.ActReply{}, err
+	}
 	ch, err := d.choose(c, r.Select, true)
 	if err != nil {
 		return api.ActReply{}, err
@@ -35,7 +39,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if err != nil {
 		return api.ActReply{}, err
 	}
-	a := action{d: d, caller: c, request: &r, cfg: d.config(), named: ch.named()}
+	a := action{d: d, caller: c, request: &r, cfg: cfg, named: ch.named()}
 	for some := range slices.Chunk(found, actAtOnce) {
 		a.again = nil
 		err = d.change(ctx, func(t *engine.Turn) {
@@ -118,7 +122,7 @@ func (a *action) apply(t *engine.Turn, j *job.Job, live bool) (what string, ok b
 	by := a.caller.Name
 	grace := j.Spec.Grace
 	if g := a.request.GraceS; g != nil {
-		grace = time.Duration(max(0, min(*g, 86400)) * float64(time.Second))
+		grace = time.Duration(max(0, *g) * float64(time.Second))
 	}
 	over := fmt.Sprintf("it has ended (%s)", j.Outcome)
 	switch a.request.Action {

@@ -31,6 +31,7 @@ type Config struct {
 	MaxPriority     int            // the highest priority a non-administrator may request
 	JobTime         time.Duration  // the longest time limit of any job; 0: no limit
 	InteractiveTime time.Duration  // the longest time limit of an interactive job; 0: no limit
+	Grace           time.Duration  // the longest grace period of any job; 0: no limit
 	MaxQueue        int            // unfinished jobs in all
 	MaxArray        int            // tasks of one array
 	MaxSpecs        int            // jobs of one request
@@ -102,6 +103,7 @@ func DefaultConfig(shared bool) Config {
 	if shared {
 		c.Rules.Fair = true
 		c.QueuedJobs, c.MaxPriority = 10_000, 100
+		c.Grace = 5 * time.Minute
 	}
 	return c
 }

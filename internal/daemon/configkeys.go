@@ -89,6 +89,7 @@ var limitKeys = []configKey{
 	keyFor("limits.max_priority", func(c *Config) *int { return &c.MaxPriority }, readCount(math.MinInt32, math.MaxInt32)),
 	keyFor("limits.job_time", func(c *Config) *time.Duration { return &c.JobTime }, readDuration(time.Second, "no limit")),
 	keyFor("limits.interactive_time", func(c *Config) *time.Duration { return &c.InteractiveTime }, readDuration(time.Second, "no limit")),
+	keyFor("limits.grace", func(c *Config) *time.Duration { return &c.Grace }, readDuration(time.Second, "no limit")),
 	keyFor("limits.queue", func(c *Config) *int { return &c.MaxQueue }, readCount(1, million)),
 	keyFor("limits.array", func(c *Config) *int { return &c.MaxArray }, readCount(1, million)),
 	keyFor("limits.jobs_per_request", func(c *Config) *int { return &c.MaxSpecs }, readCount(1, million)),

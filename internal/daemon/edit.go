@@ -45,6 +45,11 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 			return err
 		}
 	}
+	if spec.Grace > j.Spec.Grace {
+		if err := s.cfg.boundGrace(spec.Grace); err != nil {
+			return err
+		}
+	}
 	command := r.Set.Command
 	if command.Shell != "" || len(command.Argv) > 0 {
 		if err := s.setCommand(&spec, command); err != nil {

@@ -6,12 +6,14 @@ import (
 
 	"berth/internal/job"
 	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // notesOn lists where a job that is accepted as requested does less than it may
-// seem to. Without preemption (keepAll), preemptible has no effect.
-func notesOn(s *job.Spec, keepAll bool) []string {
+// seem to.
+func notesOn(s *job.Spec, cfg *Config) []string {
 	var notes []string
+	keepAll := cfg.Preempt == PreemptNever // then preemptible has no effect
 	switch {
 	case s.WarnSignal == "":
 	case s.TimeLimit == 0 && s.Preemptible == string(sched.Requeue) && !keepAll: // the signal comes before preemption
@@ -19,6 +21,9 @@ func notesOn(s *job.Spec, keepAll bool) []string {
 		notes = append(notes, fmt.Sprintf("signal: %s is sent before a time limit, and this job has none", s.WarnSignal))
 	case s.WarnBefore >= s.TimeLimit:
 		notes = append(notes, fmt.Sprintf("signal: %s is sent at the start, because the time limit of %s is not longer than %s", s.WarnSignal, s.TimeLimit, s.WarnBefore))
+	}
+	if s.WarnSignal != "" && cfg.Grace > 0 && s.WarnBefore > cfg.Grace && s.Preemptible == string(sched.Requeue) && !keepAll {
+		notes = append(notes, fmt.Sprintf("signal: before a preemption, %s is sent at most %s ahead (limits.grace)", s.WarnSignal, text.Brief(cfg.Grace)))
 	}
 	if marks := unknownMarks(s.Output); len(marks) > 0 {
 		notes = append(notes, fmt.Sprintf("output: %s is not replaced; berth knows %%j %%c %%n %%u %%a and %%%%", strings.Join(marks, " ")))

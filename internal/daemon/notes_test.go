@@ -32,8 +32,14 @@ func TestNotesOn(t *testing.T) {
 		"a plain job where nobody is set aside": {job.Spec{}, nil},
 		"a job that gives way":                  {job.Spec{Preemptible: "requeue"}, nil},
 		"a signal before it gives way":          {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Minute}, nil},
+		"a signal that may not delay it for long": {job.Spec{Preemptible: "requeue", WarnSignal: "USR1", WarnBefore: time.Hour},
+			[]string{"signal: before a preemption, USR1 is sent at most 5m ahead (limits.grace)"}},
 	} {
-		if got := notesOn(&row.spec, strings.HasSuffix(name, "where nobody is set aside")); !slices.Equal(got, row.want) {
+		cfg := Config{Grace: 5 * time.Minute}
+		if strings.HasSuffix(name, "where nobody is set aside") {
+			cfg.Preempt = PreemptNever
+		}
+		if got := notesOn(&row.spec, &cfg); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %q, want %q", name, got, row.want)
 		}
 	}

@@ -286,6 +286,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		t.SetRules(cfg.Rules, cfg.Limits)
 		t.SetKeepAll(cfg.Preempt == PreemptNever)
 		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
+		t.SetMaxGrace(cfg.Grace)
 	})
 	select {
 	case d.reloaded <- struct{}{}:

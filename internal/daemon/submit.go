@@ -137,7 +137,7 @@ func (s *submission) located(i int, err error) error {
 
 // readSpec parses one spec with the grammar that all of berth shares.
 func (s *submission) readSpec(spec *api.Spec) error {
-	asked, err := jobfile.Ask(spec.Pairs(), s.now, job.Defaults(), s.cfg.MaxArray)
+	asked, err := jobfile.Ask(spec.Pairs(), s.now, s.cfg.defaults(), s.cfg.MaxArray)
 	if err != nil {
 		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
 	}
@@ -160,7 +160,10 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.checkPriority(asked.Spec.Priority); err != nil {
 		return err
 	}
-	s.notes = append(s.notes, notesOn(&asked.Spec, s.cfg.Preempt == PreemptNever)...)
+	if err := s.cfg.boundGrace(asked.Spec.Grace); err != nil {
+		return err
+	}
+	s.notes = append(s.notes, notesOn(&asked.Spec, s.cfg)...)
 	return s.addJobs(asked)
 }
 

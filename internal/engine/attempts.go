@@ -201,16 +201,16 @@ func (s *attempts) rank(now time.Time, a *attempt, h *sched.Held) {
 	j := a.job
 	ran := max(0, now.Sub(j.StartedAt))
 	h.User, h.Priority, h.Rank, h.Seq = j.User, j.Spec.Priority, j.Rank, j.Seq
-	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.StartedAt, a.run, j.Spec.TimeLimit
+	h.Submitted, h.Started, h.Run, h.Limit = j.SubmittedAt, j.StartedAt, a.run, s.cfg.longest(&j.Spec)
 	if waited := j.StartedAt.Sub(laterOf(j.SubmittedAt, j.WaitsSince)); waited > 0 {
 		h.Waited = waited
 	}
 	switch {
 	case j.Leaving():
-		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(j.Spec.Grace), now)
+		h.Leaving, h.LeavesFor, h.LeavesBy = true, j.PreemptedFor, laterOf(j.PreemptAt.Add(s.cfg.bounded(j.Spec.Grace)), now)
 	case j.Stop != job.NoStop:
 		// It was told to stop, and is gone within its grace period.
-		end := ran + j.Spec.Grace
+		end := ran + s.cfg.bounded(j.Spec.Grace)
 		h.Run, h.Limit = sched.Estimate{Low: ran, Mid: end, High: end}, end
 	default:
 		h.Preempt = s.preemptMode(&j.Spec)
@@ -305,7 +305,7 @@ func (s *attempts) act() {
 	}
 	for _, o := range s.stops {
 		Fault("before stop")
-		if err := s.runner.Stop(o.token, o.why, o.grace); err != nil {
+		if err := s.runner.Stop(o.token, o.why, s.cfg.bounded(o.grace)); err != nil {
 			s.cfg.Log.Warn("cannot stop a job", "token", o.token, "err", err)
 		}
 		Fault("stopped")

@@ -72,6 +72,9 @@ type Config struct {
 	// IdleAfter is how long a job may hold memory without using its cards before
 	// that is reported, IdleCancel before the job is cancelled; 0: never.
 	IdleAfter, IdleCancel time.Duration
+	// MaxGrace bounds the time between TERM and KILL, and how long a warning signal
+	// may delay a preemption; 0: the job decides.
+	MaxGrace time.Duration
 	// Order is how this job is started. ErrNotNow, or an error that wraps it,
 	// sends the job back to the queue; any other ends it.
 	Order   func(j *job.Job, card CardOf) (keep.Order, error)
@@ -111,7 +114,7 @@ func New(cfg Config, s Store, r Runner, src gpu.Source, l Ledger, o Owners, last
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &core{cfg: &cfg, changes: newChanges(s, cfg.Log), nextSeq: lastSeq + 1, door: fair.NewDoor[func(*Turn)]()}
-	c.line = newLine(cfg.Rules, c.changes, cfg.Log)
+	c.line = newLine(&cfg, c.changes)
 	c.cards = newCards(&cfg, src, l, o, c.changes)
 	c.attempts = newAttempts(&cfg, r, c.cards, c.changes)
 	// Each part gets what it needs from those below it as functions.

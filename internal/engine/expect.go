@@ -109,7 +109,8 @@ func (l *line) recall(newest func(most int) ([]*job.Job, error)) {
 // ask describes a job for an estimate.
 func (l *line) ask(j *job.Job) predict.Ask {
 	return predict.Ask{
-		User: j.User, Command: j.Spec.Command(), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs, Limit: j.Spec.TimeLimit,
+		User: j.User, Command: j.Spec.Command(), Key: l.inLine[j.ID].kind, GPUs: j.Spec.GPUs,
+		Limit: j.Spec.TimeLimit, Grace: l.cfg.bounded(j.Spec.Grace),
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 // gate, or room. It knows no card and no supervisor.
 type line struct {
 	roster
-	rules   sched.Rules
+	cfg     *Config
+	rules   sched.Rules // those that the queue was last ordered by
 	changes *changes
 	log     *slog.Logger
 	// capMiB is the most memory that a request may declare and still be placed;
@@ -36,13 +37,13 @@ type place struct {
 	kind  string    // groups jobs with similar commands
 }
 
-func newLine(rules sched.Rules, c *changes, log *slog.Logger) *line {
+func newLine(cfg *Config, c *changes) *line {
 	l := &line{
-		roster: newRoster(), rules: rules, changes: c, log: log,
+		roster: newRoster(), cfg: cfg, rules: cfg.Rules, changes: c, log: cfg.Log,
 		queue: sched.NewQueue(), inLine: map[string]place{}, adopted: map[string]bool{},
 		gates: newGates(), outcomes: map[string]verdict{}, expect: newExpectations(),
 	}
-	l.queue.SetRules(rules)
+	l.queue.SetRules(l.rules)
 	return l
 }
 
@@ -51,9 +52,13 @@ func (l *line) setRules(now time.Time, rules sched.Rules) {
 	again := l.rules != rules
 	l.rules, l.moved = rules, true
 	l.queue.SetRules(rules)
-	if !again {
-		return
+	if again {
+		l.estimateAgain(now)
 	}
+}
+
+// estimateAgain makes every request anew.
+func (l *line) estimateAgain(now time.Time) {
 	for id, j := range l.jobs {
 		if _, queued := l.queue.Get(id); queued {
 			l.enterAgain(now, j)
@@ -124,7 +129,7 @@ func (l *line) pending(j *job.Job) sched.Pending {
 		Job: j.ID, User: j.User, Priority: j.Spec.Priority, Rank: j.Rank, Seq: j.Seq,
 		Pool: j.Array(), PoolLimit: j.Spec.ArrayLimit,
 		Request:   sched.NewRequest(j.Spec, j.VRAMMiB, l.rules),
-		Submitted: j.SubmittedAt, Since: l.inLine[j.ID].since, Run: l.span(j), Limit: j.Spec.TimeLimit,
+		Submitted: j.SubmittedAt, Since: l.inLine[j.ID].since, Run: l.span(j), Limit: l.cfg.longest(&j.Spec),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 // usageStepMiB is how much a peak must grow to be published again.
@@ -108,29 +109,10 @@ func (s *attempts) watchIdle(now time.Time) {
 		span := now.Sub(a.idleSince)
 		if after := s.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
 			a.idleTold = true
-			s.changes.tell(now, job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d and has not used it for %s", heldMiB, card, brief(after)))
+			s.changes.tell(now, job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d and has not used it for %s", heldMiB, card, text.Brief(after)))
 		}
 		if cancel := s.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
-			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: cancelled by the administrator's policy", brief(cancel)))
+			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: cancelled by the administrator's policy", text.Brief(cancel)))
 		}
 	}
-}
-
-// brief is a duration without trailing zeros: 2h, 30m, 1h30m, 45s.
-func brief(d time.Duration) string {
-	d = d.Round(time.Second)
-	text := ""
-	for _, unit := range []struct {
-		length time.Duration
-		name   string
-	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if n := d / unit.length; n > 0 {
-			text += fmt.Sprintf("%d%s", n, unit.name)
-			d %= unit.length
-		}
-	}
-	if text == "" {
-		return "0s"
-	}
-	return text
 }

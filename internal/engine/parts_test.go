@@ -61,7 +61,7 @@ func TestChangesAlone(t *testing.T) {
 
 // TestTheLineAlone: a chain of jobs is let go link by link, or breaks.
 func TestTheLineAlone(t *testing.T) {
-	l := newLine(sched.DefaultRules(), newChanges(&disk{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	l := newLine(&Config{Rules: sched.DefaultRules(), Log: slog.New(slog.DiscardHandler)}, newChanges(&disk{}, slog.New(slog.DiscardHandler)))
 	l.capMiB = func(time.Time, sched.Request) int64 { return 0 }
 	first, then, other := queuedJob("1", 1), queuedJob("2", 2, after("1", job.AfterOK)), queuedJob("3", 3, after("1", job.AfterFail))
 	for _, j := range []*job.Job{first, then, other} {

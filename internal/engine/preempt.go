@@ -22,7 +22,7 @@ func (s *attempts) victims(now time.Time, planned []sched.Victim) []*job.Job {
 			continue
 		}
 		j := a.job.Clone()
-		j.Stop, j.PreemptedFor, j.PreemptAt = job.StopPreempt, p.For, now.Add(warning(&j.Spec))
+		j.Stop, j.PreemptedFor, j.PreemptAt = job.StopPreempt, p.For, now.Add(s.cfg.warning(&j.Spec))
 		j.Detail = "is being " + reason.Preempted(p.For)
 		list = append(list, j)
 	}
@@ -31,12 +31,15 @@ func (s *attempts) victims(now time.Time, planned []sched.Victim) []*job.Job {
 }
 
 // urge stops victims whose warning time has passed, and spares those whose cards
-// are no longer needed. waits reports whether a job still waits for room.
+// are no longer needed. waits reports whether a job still waits for room. It also
+// enforces time limits where a supervisor would wait too long.
 func (s *attempts) urge(now time.Time, waits func(id string) bool) {
 	for _, id := range s.ids() {
-		if a := s.active[id]; a.job.Leaving() && !a.told {
+		a := s.active[id]
+		if a.job.Leaving() && !a.told {
 			s.hurry(now, a, waits)
 		}
+		s.enforceLimit(now, a)
 	}
 }
 
@@ -44,8 +47,8 @@ func (s *attempts) urge(now time.Time, waits func(id string) bool) {
 // warning signal, if it wants one.
 func (s *attempts) hurry(now time.Time, a *attempt, waits func(id string) bool) {
 	j := a.job
-	if latest := now.Add(warning(&j.Spec)); j.PreemptAt.After(latest) {
-		j.PreemptAt = latest // the clock was set back
+	if latest := now.Add(s.cfg.warning(&j.Spec)); j.PreemptAt.After(latest) {
+		j.PreemptAt = latest // the clock was set back, or the maximum was lowered
 		s.changes.fact(j)
 	}
 	switch {
@@ -75,11 +78,19 @@ func (s *attempts) stay(now time.Time, a *attempt) {
 	s.changes.tell(now, job.EventNotice, j, text)
 }
 
-// urgeAt is when the next victim is told to stop.
+// urgeAt is when urge has to stop the next job.
 func (s *attempts) urgeAt() (at time.Time) {
+	sooner := func(other time.Time) {
+		if at.IsZero() || other.Before(at) {
+			at = other
+		}
+	}
 	for _, a := range s.active {
-		if a.job.Leaving() && !a.told && (at.IsZero() || a.job.PreemptAt.Before(at)) {
-			at = a.job.PreemptAt
+		if a.job.Leaving() && !a.told {
+			sooner(a.job.PreemptAt)
+		}
+		if s.outlasts(a) {
+			sooner(a.job.StartedAt.Add(a.job.Spec.TimeLimit))
 		}
 	}
 	return at
@@ -111,13 +122,5 @@ func (s *attempts) preemptMode(spec *job.Spec) sched.Preempt {
 	if s.cfg.KeepAll || spec.Preemptible != string(sched.Requeue) || spec.Adopt != nil {
 		return sched.Preempt{}
 	}
-	return sched.Preempt{Mode: sched.Requeue, Out: warning(spec) + spec.Grace}
-}
-
-// warning is how long before its stop a job wants the warning signal.
-func warning(s *job.Spec) time.Duration {
-	if s.WarnSignal == "" {
-		return 0
-	}
-	return s.WarnBefore
+	return sched.Preempt{Mode: sched.Requeue, Out: s.cfg.warning(spec) + s.cfg.bounded(spec.Grace)}
 }

@@ -218,6 +218,7 @@ func (t *Turn) launch(starts []*job.Job) {
 	for _, j := range starts {
 		order, err := t.cfg.Order(j, t.cards.given)
 		if err == nil {
+			order.Grace = t.cfg.bounded(order.Grace)
 			Fault("before go")
 			err = t.attempts.runner.Go(j.Keep, order)
 			Fault("gone")

@@ -105,7 +105,7 @@ func TestHowARunningJobStands(t *testing.T) {
 	r.pass(time.Minute)
 	want := sched.Held{
 		User: "ann", Priority: 3, Seq: 2, Submitted: start0.Add(time.Hour), Started: start0.Add(2*time.Hour + 10*time.Millisecond),
-		Waited: time.Hour + 10*time.Millisecond, Limit: 2 * time.Hour, Preempt: sched.Preempt{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
+		Waited: time.Hour + 10*time.Millisecond, Limit: 2*time.Hour + 10*time.Second, Preempt: sched.Preempt{Mode: sched.Requeue, Out: time.Minute + 10*time.Second},
 	}
 	held := func() sched.Held { return r.at().State().Held[0] }
 	got := held()

@@ -30,7 +30,7 @@ func (t *Turn) Rehearse(user string, specs ...job.Spec) *Rehearsal {
 		r.jobs = append(r.jobs, sched.Pending{
 			Job: "trial", User: user, Priority: spec.Priority, Rank: t.nextSeq, Seq: t.nextSeq,
 			Request: sched.NewRequest(*spec, spec.VRAMMiB, t.cfg.Rules),
-			Since:   t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: spec.TimeLimit,
+			Since:   t.Now, Run: t.line.span(&job.Job{User: user, Spec: *spec}), Limit: t.cfg.longest(spec),
 		})
 	}
 	return r

@@ -64,8 +64,8 @@ func (k shelfKey) onAny() shelfKey {
 }
 
 // Duration estimates how long a job will run: from runs of the same command, else
-// from the user's latest jobs, else from its time limit. The limit bounds every
-// estimate.
+// from the user's latest jobs, else from its time limit. The limit and the grace
+// period after it bound every estimate.
 func (b *Book) Duration(a Ask) Estimate {
 	at := shelfKey{user: bounded(a.User), command: key(a.Command, a.Key), gpus: max(0, a.GPUs)}
 	e := Estimate{Source: FromNothing}
@@ -76,11 +76,13 @@ func (b *Book) Duration(a Ask) Estimate {
 		e = Estimate{Source: FromUser, Samples: s.count}
 		e.Low, e.Mid, e.High = s.estimate(sameUser)
 	} else if a.Limit > 0 {
-		// It may be anything up to the limit: take half.
-		e = Estimate{Mid: a.Limit / 2, High: a.Limit, Source: FromLimit}
+		// It may be anything up to the limit: take half. The grace period counts
+		// in full, or a short limit with a long one would hide how long the job
+		// can stay.
+		e = Estimate{Mid: a.Limit/2 + a.Grace, High: a.Limit + a.Grace, Source: FromLimit}
 	}
-	if a.Limit > 0 {
-		e.Low, e.Mid, e.High = min(e.Low, a.Limit), min(e.Mid, a.Limit), min(e.High, a.Limit)
+	if most := a.Limit + a.Grace; a.Limit > 0 {
+		e.Low, e.Mid, e.High = min(e.Low, most), min(e.Mid, most), min(e.High, most)
 	}
 	return e
 }

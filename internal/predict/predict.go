@@ -32,6 +32,7 @@ type Ask struct {
 	Key     string // as in Past
 	GPUs    int
 	Limit   time.Duration // 0: none
+	Grace   time.Duration // how much longer it may run at its limit
 }
 
 // Estimate is how long a job runs: typically Mid, and in nine of ten cases

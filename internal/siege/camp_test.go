@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,7 @@ type camp struct {
 	socket   string
 	config   string
 	tcp      string // host:port
+	gpus     int    // simulated ones
 	daemon   *served
 
 	root          *person
@@ -143,7 +145,7 @@ func pitch(t *testing.T, config string) *camp {
 	testkit.Must(t, os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "home"), 0o755))
 	c := &camp{
 		t: t, dir: dir, stateDir: filepath.Join(dir, "state"), socket: filepath.Join(dir, "run", "berth.sock"),
-		config: filepath.Join(dir, "config.toml"),
+		config: filepath.Join(dir, "config.toml"), gpus: 2,
 	}
 	c.root = &person{name: "root", home: "/root", socket: c.socket, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", c.socket) },
@@ -173,7 +175,7 @@ func (c *camp) up() {
 	// A hostile daemon's environment is part of the attack: nothing of it may
 	// reach a job, and no program of the system be found by it.
 	env := []string{"BERTH_LEDGER_DIR=" + filepath.Join(c.dir, "ledger"), "SECRET_OF_ROOT=" + rootCanary}
-	c.daemon = serve(c.t, env, "--state-dir", c.stateDir, "--socket", c.socket, "--sim", "2", "--config", c.config)
+	c.daemon = serve(c.t, env, "--state-dir", c.stateDir, "--socket", c.socket, "--sim", strconv.Itoa(c.gpus), "--config", c.config)
 	testkit.Eventually(c.t, "the daemon answers", func() bool {
 		if !c.daemon.running() {
 			c.t.Fatalf("the daemon ended; it said %s", c.daemon.output())

@@ -32,7 +32,7 @@ func groups() map[string][]attack {
 	return map[string][]attack{
 		"others": othersAttacks, "identity": identityAttacks, "http": httpAttacks, "logs": logAttacks,
 		"environment": environmentAttacks, "privilege": privilegeAttacks, "terminal": terminalAttacks,
-		"administrator": adminAttacks, "limits": limitAttacks, flood: floodAttacks,
+		"administrator": adminAttacks, "limits": limitAttacks, flood: floodAttacks, hoard: hoardAttacks,
 	}
 }
 

@@ -22,6 +22,25 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
 }
 
+// Brief writes a duration without trailing zeros: 2h, 30m, 1h30m, 45s, 7d.
+func Brief(d time.Duration) string {
+	d = d.Round(time.Second)
+	text := ""
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := d / unit.length; n > 0 {
+			text += fmt.Sprintf("%d%s", n, unit.name)
+			d %= unit.length
+		}
+	}
+	if text == "" {
+		return "0s"
+	}
+	return text
+}
+
 // Seconds writes a time in seconds: "2.3s", "74s", "1774s".
 func Seconds(d time.Duration) string {
 	d = max(d, 0)

@@ -82,3 +82,13 @@ func TestGrouped(t *testing.T) {
 		}
 	}
 }
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		30 * time.Minute: "30m", 2 * time.Hour: "2h", 90 * time.Minute: "1h30m", 45 * time.Second: "45s", 0: "0s", 3661 * time.Second: "1h1m1s", 3650 * 24 * time.Hour: "3650d", 36 * time.Hour: "1d12h",
+	} {
+		if got := Brief(d); got != want {
+			t.Errorf("%v is %q", d, got)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"berth/internal/api"
+)
+
+func TestTheLongestGracePeriod(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.Grace = 5 * time.Second }))
+	if got := l.job(l.one(sh("true", "hold", "yes"))).Settings["grace"]; got != "5s" {
+		t.Errorf("a job that asks for nothing gets %q", got)
+	}
+	id := l.one(sh("true", "hold", "yes", "grace", "4s"))
+	refused := func(what string, err error, words string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "grace", "3650d")}})
+	refused("submit", err, "grace: expected at most 5s, found 3650d")
+	_, err = l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Grace: "6s"}})
+	refused("edit", err, "grace: expected at most 5s, found 6s")
+	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Grace: "5s"}}); err != nil {
+		t.Errorf("the maximum itself: %v", err)
+	}
+	for grace, words := range map[float64]string{6: "expected at most 5s", math.MaxFloat64: "expected at most 3650d"} {
+		_, err = l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{id}}, GraceS: &grace})
+		refused("cancel", err, words)
+	}
+}
+
+// TestAJobOfOldMayBeEdited: a maximum that was lowered since does not keep its
+// user from changing something else.
+func TestAJobOfOldMayBeEdited(t *testing.T) {
+	l := newLab(t)
+	id := l.one(sh("true", "hold", "yes", "grace", "1h"))
+	with(func(c *Config) { c.Grace = time.Minute })(&l.opt)
+	l.restart()
+	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Priority: "-1"}}); err != nil {
+		t.Error(err)
+	}
+}
