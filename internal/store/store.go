@@ -209,7 +209,12 @@ func MakeDir(path string, mode os.FileMode) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(path, mode); err != nil && !isDir(path) {
+	err := os.Mkdir(path, mode)
+	switch {
+	case isDir(path):
+	case errors.Is(err, os.ErrExist):
+		return &os.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	case err != nil:
 		return err
 	}
 	if err := syncPath(parent); !errors.Is(err, os.ErrPermission) {
