@@ -21,7 +21,7 @@ const maxEnvironBytes = 6 << 20
 // decode reads one JSON value from a body with nothing else. Unknown keys are
 // refused: a misspelt option must not be ignored.
 func decode(body io.Reader, to any) error {
-	d := json.NewDecoder(body)
+	d := json.NewDecoder(&strictJSON{from: body})
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
 		return decodeError("", err, reflect.TypeOf(to).Elem())
@@ -44,7 +44,7 @@ func atEnd(d *json.Decoder) error {
 // thousand jobs take some tens of milliseconds.
 func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 	var r SubmitRequest
-	gate := &gate{from: body}
+	gate := &gate{from: &strictJSON{from: body}}
 	d := json.NewDecoder(gate)
 	d.DisallowUnknownFields()
 	gate.allow(d, l.SpecBytes, "the request")
@@ -58,9 +58,7 @@ func decodeSubmit(body io.Reader, l Limits) (SubmitRequest, error) {
 			return r, decodeError("", err, nil)
 		}
 		key, _ := token.(string) // the decoder accepts only strings as keys
-		if key == "jobs" && r.Jobs != nil {
-			err = problem.Newf(problem.Invalid, "", "expected jobs once, found it twice")
-		} else if key == "jobs" {
+		if key == "jobs" {
 			r.Jobs, err = decodeSpecs(d, gate, l)
 		} else {
 			gate.allow(d, maxEnvironBytes, key)

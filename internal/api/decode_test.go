@@ -34,7 +34,7 @@ func TestSubmissionsThatAreRefused(t *testing.T) {
 		{"half of it", `{"jobs":[{"command":"a"`, problem.Invalid, "jobs[0]: the JSON ends too early", ""},
 		{"no jobs", `{}`, problem.Invalid, "the request has no jobs", "send"},
 		{"an empty list", `{"jobs":[]}`, problem.Invalid, "the request has no jobs", "send"},
-		{"two lists", `{"jobs":[{"command":"a"}],"jobs":[{"command":"b"}]}`, problem.Invalid, "expected jobs once, found it twice", ""},
+		{"two lists", `{"jobs":[{"command":"a"}],"jobs":[{"command":"b"}]}`, problem.Invalid, "expected the key \"jobs\" once, found it twice", ""},
 		{"a list instead", `[]`, problem.Invalid, "expected the request to be JSON with an object here", ""},
 		{"jobs that are no list", `{"jobs":{}}`, problem.Invalid, "expected the request to be JSON with an array here", ""},
 		{"a list for a text", `{"jobs":[{"command":"a","gpus":[1]}]}`, problem.Invalid, "jobs[0]: gpus: a JSON array is not allowed there", ""},

@@ -60,10 +60,15 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 	ctx := x.r.Context()
 	if connOf(ctx).full {
 		x.w.Header().Set("Connection", "close")
-		return problem.Newf(problem.TooMuch, "close some of them first", "too many connections")
+		return errConnections
 	}
 	if x.stopping.Err() != nil {
 		return errStopping
+	}
+	if len(x.r.TransferEncoding) > 0 {
+		// Chunks may come with a length that says something else, which a proxy
+		// may believe; net/http does not show it.
+		return problem.Newf(problem.Invalid, "send Content-Length instead", "a body in chunks (Transfer-Encoding) is refused")
 	}
 	var err error
 	if x.caller, err = identify(ctx); err != nil {
@@ -79,6 +84,9 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 	handler.ServeHTTP(x.w, x.r.WithContext(context.WithValue(fair.As(ctx, x.caller.UID), exchangeKey{}, x)))
 	return nil
 }
+
+// errConnections answers one connection too many of a user.
+var errConnections = &problem.Problem{Kind: problem.TooMuch, What: "too many connections", Hint: "close some of them first"}
 
 // crossOrigin refuses requests that a browser sends for another site.
 var crossOrigin = http.NewCrossOriginProtection()
