@@ -2,6 +2,8 @@ package site
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -95,7 +97,39 @@ func (e exam) ledger(context.Context) Finding {
 	if info.Mode().Perm() != 0o777 || info.Mode()&os.ModeSticky == 0 {
 		return warn(fix, "/dev/shm has mode %v: berths of several users cannot share a booking ledger", info.Mode())
 	}
+	const remove = "remove it as root, and restart the berths that run"
+	dir := e.path("/dev/shm/berth-ledger")
+	for _, file := range []struct {
+		path string
+		want os.FileMode
+		kind string
+	}{{dir, os.ModeDir, "a directory"}, {filepath.Join(dir, "lock"), 0, "a file"}} {
+		info, err := os.Lstat(file.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return ok("all users will share the booking ledger in /dev/shm")
+		case err != nil:
+			return warn("check /dev/shm", "the booking ledger: %v", err)
+		case info.Mode().Type() != file.want:
+			return fail(remove, "expected %s of the booking ledger, found %s at %s", file.kind, kindOf(info.Mode()), file.path)
+		}
+	}
 	return ok("all users share the booking ledger in /dev/shm")
+}
+
+// kindOf names what is in the place of a file.
+func kindOf(mode os.FileMode) string {
+	switch mode.Type() {
+	case os.ModeSymlink:
+		return "a symlink"
+	case os.ModeNamedPipe:
+		return "a named pipe"
+	case os.ModeDir:
+		return "a directory"
+	case 0:
+		return "a file"
+	}
+	return "a device or socket"
 }
 
 func (e exam) swap(context.Context) Finding {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"berth/internal/testkit"
 )
 
@@ -149,6 +151,19 @@ func TestFindings(t *testing.T) {
 		{"no place for state", "state", func(_ *fake, e *exam) { e.places.StateDir = "" }, Fail, "no state directory"},
 		{"no shared memory", "ledger", func(f *fake, _ *exam) { os.RemoveAll(f.path("/dev/shm")) }, Warn, "/tmp"},
 		{"shared memory of one user", "ledger", func(f *fake, _ *exam) { chmod(f.t, f.path("/dev/shm"), 0o755) }, Warn, "several users"},
+		{"no ledger yet", "ledger", func(*fake, *exam) {}, OK, "will share"},
+		{"a ledger", "ledger", func(f *fake, _ *exam) { f.file("/dev/shm/berth-ledger/lock", "") }, OK, "all users share"},
+		{"a link for a ledger", "ledger", func(f *fake, _ *exam) { os.Symlink("/tmp", f.path("/dev/shm/berth-ledger")) }, Fail, "found a symlink at"},
+		{"a pipe for a ledger", "ledger", func(f *fake, _ *exam) { unix.Mkfifo(f.path("/dev/shm/berth-ledger"), 0o644) }, Fail, "found a named pipe at"},
+		{"a file for a ledger", "ledger", func(f *fake, _ *exam) { f.file("/dev/shm/berth-ledger", "") }, Fail, "found a file at"},
+		{"a pipe for the ledger's lock", "ledger", func(f *fake, _ *exam) {
+			os.Mkdir(f.path("/dev/shm/berth-ledger"), 0o777)
+			unix.Mkfifo(f.path("/dev/shm/berth-ledger/lock"), 0o644)
+		}, Fail, "found a named pipe at"},
+		{"a link for the ledger's lock", "ledger", func(f *fake, _ *exam) {
+			os.Mkdir(f.path("/dev/shm/berth-ledger"), 0o777)
+			os.Symlink("/etc/passwd", f.path("/dev/shm/berth-ledger/lock"))
+		}, Fail, "found a symlink at"},
 		{"swap is in use", "swap", func(f *fake, _ *exam) { f.file("/proc/swaps", "Filename\n/a partition 2048 2000 -2\n") }, Warn, "wait for the disk"},
 		{"no swap", "swap", func(f *fake, _ *exam) { f.file("/proc/swaps", "Filename\n") }, OK, "no swap"},
 		{"no driver", "driver", func(f *fake, _ *exam) {
