@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -61,20 +60,17 @@ func DialOwn(socket string) *Client {
 	})
 }
 
-// DialRemote makes a client for a daemon that listens on TCP. Without TLS only a
-// loopback address is accepted, because anyone on the network could read the
-// token.
+// DialRemote makes a client for a daemon that listens on TCP with TLS. Over plain
+// HTTP nobody proves to be the daemon, and the token would go to whoever listens:
+// on a loopback address, any user of the machine can.
 func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, problem.Newf(problem.Invalid, "give a URL like https://gpu1.example.org:7878", "expected the address of a daemon, found %s", quoted(baseURL))
 	}
-	switch {
-	case u.Scheme == "https":
-	case u.Scheme == "http" && isLoopback(u.Hostname()):
-	default:
-		return nil, problem.Newf(problem.Invalid, "use https://, or a tunnel: ssh -L 7878:127.0.0.1:7878 HOST, then localhost:7878",
-			"%s is refused: over plain HTTP anyone on the network can read the token", quoted(baseURL))
+	if u.Scheme != "https" {
+		return nil, problem.Newf(problem.Invalid, "use https://, or forward the daemon's socket: ssh -N -L /tmp/my-berth.sock:/run/berth/berth.sock HOST, then --host unix:/tmp/my-berth.sock",
+			"%s is refused: without TLS the token would go to whoever listens there", quoted(baseURL))
 	}
 	if secret == "" {
 		return nil, problem.Newf(problem.Invalid, "create one with `berth token create`", "%s needs a token", quoted(baseURL))
@@ -92,11 +88,6 @@ func DialRemote(baseURL, secret string, tlsConfig *tls.Config) (*Client, error) 
 			return c, err
 		},
 	}), nil
-}
-
-func isLoopback(host string) bool {
-	literal, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && literal.Unmap().IsLoopback()
 }
 
 func newClient(place, base, secret string, transport *http.Transport) *Client {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,16 +23,21 @@ type conn struct {
 	local bool // a Unix socket's: the kernel vouches for the peer
 	full  bool // over the user's limit: it gets an error and is closed
 
-	release func()
-	once    sync.Once
+	once sync.Once
 
 	mu        sync.Mutex
+	release   func()
+	known     bool // on TCP: it has shown a valid token
 	caller    Caller
 	checkedAt time.Time
 }
 
 func (c *conn) Close() error {
-	defer c.once.Do(c.release)
+	defer c.once.Do(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.release()
+	})
 	return c.Conn.Close()
 }
 
@@ -71,10 +77,7 @@ func (l unixListener) Accept() (net.Conn, error) {
 			raw.Close()
 			continue
 		}
-		most := l.limits.UserConnections
-		if peer.UID == 0 {
-			most = l.limits.RootConnections
-		}
+		most := l.limits.mostConnections(peer.UID)
 		if !l.tally.take(peer.UID, most+spareConnections, l.limits.Connections) {
 			raw.Close()
 			continue
@@ -86,28 +89,67 @@ func (l unixListener) Accept() (net.Conn, error) {
 	}
 }
 
-// tcpListener counts connections of unidentified callers.
+// tcpListener admits callers that have yet to say who they are.
 type tcpListener struct {
 	net.Listener
-	limits Limits
-	tally  *tally
+	unproven *unproven
 }
 
 func (l tcpListener) Accept() (net.Conn, error) {
-	for {
-		raw, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if !l.tally.take(0, l.limits.TCPConnections+spareConnections, l.limits.TCPConnections+spareConnections) {
-			raw.Close()
-			continue
-		}
-		return &conn{
-			Conn: raw, full: l.tally.of(0) > l.limits.TCPConnections,
-			release: func() { l.tally.drop(0) },
-		}, nil
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return l.unproven.admit(raw), nil
+}
+
+// unproven are the connections by TCP that have not shown a valid token. If
+// there are too many, the oldest is closed: a caller with a token shows it at
+// once, and so cannot be kept out by others that hold connections and say
+// nothing.
+type unproven struct {
+	most int
+
+	mu  sync.Mutex
+	all []*conn // the oldest first
+}
+
+func (s *unproven) admit(raw net.Conn) *conn {
+	c := &conn{Conn: raw}
+	c.release = func() { s.remove(c) }
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all = append(s.all, c); len(s.all) > s.most {
+		go s.all[0].Conn.Close() // its server notices, and closes the conn
+		s.all = slices.Delete(s.all, 0, 1)
+	}
+	return c
+}
+
+// remove does nothing if the connection is no longer unproven.
+func (s *unproven) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(other *conn) bool { return other == c })
+}
+
+// meet counts a connection as one of the user's whose token came with it. A
+// connection that a proxy shares stays with the first. It reports whether the
+// user may have one more.
+func (s *Server) meet(c *conn, uid int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		return true
+	}
+	if !s.userConns.take(uid, s.limits.mostConnections(uid), s.limits.Connections) {
+		return false
+	}
+	forget := c.release
+	forget()
+	c.known = true
+	c.release = func() { s.userConns.drop(uid) }
+	return true
 }
 
 // checkOwn fails unless root or this user listens at the other end.

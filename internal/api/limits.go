@@ -17,8 +17,8 @@ type Limits struct {
 
 	UserConnections int // of one user: 256
 	RootConnections int // of root: 4096
-	Connections     int // of all users on the socket: 8192
-	TCPConnections  int // of everyone by TCP: 512
+	Connections     int // of all users: 8192
+	Unproven        int // by TCP, that have not shown a valid token: 512
 	UserStreams     int // events, followed logs, attached terminals and waits of one user: 64
 	RootStreams     int // of root: 1024
 	UserHeavy       int // concurrent submissions and lists of one user, the rest wait: 4
@@ -46,7 +46,7 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.UserConnections, 256)
 	orDefault(&l.RootConnections, 4096)
 	orDefault(&l.Connections, 8192)
-	orDefault(&l.TCPConnections, 512)
+	orDefault(&l.Unproven, 512)
 	orDefault(&l.UserStreams, 64)
 	orDefault(&l.RootStreams, 1024)
 	orDefault(&l.UserHeavy, 4)
@@ -57,6 +57,14 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.Recheck, time.Minute)
 	orDefault(&l.WaitTimeout, time.Minute)
 	return l
+}
+
+// mostConnections is how many one user may have.
+func (l Limits) mostConnections(uid int) int {
+	if uid == 0 {
+		return l.RootConnections
+	}
+	return l.UserConnections
 }
 
 func orDefault[T comparable](value *T, otherwise T) {

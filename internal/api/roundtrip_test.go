@@ -287,12 +287,12 @@ func TestNobodyListens(t *testing.T) {
 func TestAClientBearsWhatItDoesNotKnow(t *testing.T) {
 	answer := ""
 	status := 200
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		io.WriteString(w, answer)
 	}))
 	defer server.Close()
-	c, err := DialRemote(server.URL, "secret", nil)
+	c, err := DialRemote(server.URL, "secret", server.Client().Transport.(*http.Transport).TLSClientConfig)
 	testkit.Must(t, err)
 	defer c.Close()
 	answer = `{"id":"3","state":"queued","text":"x","new_key":{"a":[1]}}`

@@ -38,8 +38,9 @@ type Server struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 
-	unixConns, tcpConns, streamsHeld tally
-	heavy                            turns
+	userConns, streamsHeld tally
+	unproven               unproven
+	heavy                  turns
 
 	active   atomic.Int64
 	lastBusy atomic.Int64 // nanoseconds since 1970
@@ -62,6 +63,7 @@ func NewServer(o ServerOptions) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log}
+	s.unproven.most = s.limits.Unproven
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.lastBusy.Store(time.Now().UnixNano())
 	s.mux = s.routes()
@@ -71,7 +73,7 @@ func NewServer(o ServerOptions) *Server {
 // ServeUnix serves a Unix socket, whose callers the kernel identifies, until
 // Shutdown.
 func (s *Server) ServeUnix(l net.Listener) error {
-	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.unixConns}, http.HandlerFunc(s.serveUnix))
+	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.userConns}, http.HandlerFunc(s.serveUnix))
 }
 
 // ServeTCP serves TCP until Shutdown. Every request must carry a token. Without
@@ -85,7 +87,7 @@ func (s *Server) ServeTCP(l net.Listener, o TCPOptions) error {
 	if o.TLS == nil && !address.Addr().Unmap().IsLoopback() {
 		return fmt.Errorf("listen on %s: without TLS only a loopback address is allowed", l.Addr())
 	}
-	var counted net.Listener = tcpListener{Listener: l, limits: s.limits, tally: &s.tcpConns}
+	var counted net.Listener = tcpListener{Listener: l, unproven: &s.unproven}
 	if o.TLS != nil {
 		config := o.TLS.Clone()
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
@@ -173,7 +175,12 @@ func (s *Server) tcpHandler(own netip.Addr, names []string) http.Handler {
 			if !isOwn && !known[host] {
 				return Caller{}, problem.Newf(problem.Forbidden, "use its address, or add the name to http.hosts in the daemon's config", "this server does not answer to the name %s", quoted(host))
 			}
-			return s.tokenCaller(ctx, r)
+			caller, err := s.tokenCaller(ctx, r)
+			if err == nil && !s.meet(connOf(ctx), caller.UID) {
+				w.Header().Set("Connection", "close")
+				err = errConnections
+			}
+			return caller, err
 		})
 	})
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -107,8 +109,7 @@ func TestTCPNeedsATokenTheRightNameAndTheSameSite(t *testing.T) {
 
 func TestARevokedTokenIsWorthNothingAtOnce(t *testing.T) {
 	f := newFake()
-	c, err := DialRemote("http://"+serveTCP(t, f, TCPOptions{}), exampleToken.Secret, nil)
-	testkit.Must(t, err)
+	c := dialTLS(t, f)
 	defer c.Close()
 	status, err := c.Status(background(t))
 	if err != nil || status.You.Token != "k7" || status.You.UID != 1000 {
@@ -128,12 +129,80 @@ func TestPlainTCPIsForLoopbackOnly(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, test := range []struct{ url, secret string }{
-		{"http://lab.example:7447", "x"}, {"http://10.0.0.1", "x"}, {"ftp://localhost", "x"}, {"localhost:7447", "x"},
+		{"http://lab.example:7447", "x"}, {"http://localhost:7447", "x"}, {"http://127.0.0.1:7447", "x"}, {"http://10.0.0.1", "x"}, {"ftp://localhost", "x"}, {"localhost:7447", "x"},
 		{"https://lab/path", "x"}, {"https://u:p@lab", "x"}, {"https://lab?x", "x"}, {"", "x"}, {"https://lab", ""},
 	} {
 		if _, err := DialRemote(test.url, test.secret, nil); err == nil {
 			t.Errorf("%s with the token %q is accepted", test.url, test.secret)
 		}
+	}
+}
+
+// dialTLS serves a backend by TCP with TLS, and returns a client for it.
+func dialTLS(t *testing.T, f *fake) *Client {
+	t.Helper()
+	certificate, pool := selfSigned(t)
+	address := serveTCP(t, f, TCPOptions{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}, Hosts: []string{"lab.example"}})
+	c, err := DialRemote("https://"+address, exampleToken.Secret, &tls.Config{RootCAs: pool, ServerName: "lab.example"})
+	testkit.Must(t, err)
+	return c
+}
+
+// TestConnectionsWithoutATokenKeepNobodyOut: connections that say nothing, and ones that were
+// refused, make room for a caller with a token.
+func TestConnectionsWithoutATokenKeepNobodyOut(t *testing.T) {
+	f := newFake()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	s := NewServer(ServerOptions{Backend: f, Version: "test", Limits: Limits{Unproven: 3, UserConnections: 2}})
+	done := make(chan error, 1)
+	go func() { done <- s.ServeTCP(l, TCPOptions{}) }()
+	defer func() { testkit.Must(t, errors.Join(s.Shutdown(background(t)), <-done)) }()
+	ask := func(c net.Conn, token string) string {
+		t.Helper()
+		testkit.Must(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		_, err := io.WriteString(c, "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+		testkit.Must(t, err)
+		reply, err := http.ReadResponse(bufio.NewReader(c), nil)
+		testkit.Must(t, err)
+		defer reply.Body.Close()
+		_, err = io.ReadAll(reply.Body)
+		testkit.Must(t, err)
+		return reply.Status
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		testkit.Must(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	own := dial()
+	if got := ask(own, exampleToken.Secret); got != "200 OK" {
+		t.Fatal(got)
+	}
+	var idle []net.Conn
+	for range 20 {
+		idle = append(idle, dial())
+	}
+	late := dial()
+	if got := ask(late, exampleToken.Secret); got != "200 OK" {
+		t.Errorf("a caller that comes late: %s", got)
+	}
+	if got := ask(own, exampleToken.Secret); got != "200 OK" {
+		t.Errorf("a caller that was there before: %s", got)
+	}
+	testkit.Must(t, idle[0].SetDeadline(time.Now().Add(time.Minute)))
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest connection without a token: %v", err)
+	}
+	if got := ask(dial(), exampleToken.Secret); got != "429 Too Many Requests" {
+		t.Errorf("a third connection of one user: %s", got)
+	}
+	late.Close()
+	testkit.Eventually(t, "the connection is counted no more", func() bool { return s.userConns.of(1000) == 1 })
+	if got := ask(dial(), exampleToken.Secret); got != "200 OK" {
+		t.Errorf("a connection in place of one that was closed: %s", got)
 	}
 }
 

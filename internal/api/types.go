@@ -228,6 +228,8 @@ type Status struct {
 	Source   string         `json:"source,omitempty" doc:"how the GPUs are read: NVML, nvidia-smi, simulated GPUs"`
 	Counts   map[string]int `json:"counts"`
 	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
+	HTTP     string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
+	Warnings []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
 	You      Caller         `json:"you"`
 	Enforced *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
 }

@@ -160,6 +160,9 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 		if daemon.Source != "" {
 			f.What += "; GPU source: " + daemon.Source
 		}
+		if len(daemon.Warnings) > 0 {
+			f.Status, f.What, f.Fix = site.Warn, f.What+"; "+strings.Join(daemon.Warnings, "; "), "see [http] in the daemon's config: berth help config"
+		}
 		if daemon.Blocked != "" {
 			f.Status, f.What, f.Fix = site.Warn, f.What+"; no job can start: "+daemon.Blocked, "berth gpus shows the GPUs as the daemon sees them"
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +21,7 @@ import (
 
 // remote is a daemon on another machine.
 type remote struct {
-	Address string `toml:"address"` // https://gpu1.example.org:7878
+	Address string `toml:"address"` // https://gpu1.example.org:7878, or unix: and the path of a socket
 	Token   string `toml:"token"`
 	CA      string `toml:"ca"` // PEM file of the authority for its certificate; empty: the system's
 }
@@ -88,6 +87,9 @@ func findHost(name string, getenv func(string) string) (*remote, error) {
 		}
 	}
 	found.Address = wholeAddress(found.Address)
+	if found.socket() != "" { // the kernel says who calls
+		return &found, nil
+	}
 	if found.Token == "" { // a machine with a token of its own never gets another machine's
 		found.Token = getenv("BERTH_HOST_TOKEN")
 	}
@@ -100,20 +102,32 @@ func findHost(name string, getenv func(string) string) (*remote, error) {
 	return &found, nil
 }
 
-// wholeAddress adds the scheme to an address: http for a loopback address, https
-// for any other. It is empty if there is neither a scheme nor a port.
+// wholeAddress adds the scheme to an address. It is empty if there is neither a
+// scheme nor a port.
 func wholeAddress(address string) string {
 	if strings.Contains(address, "://") {
 		return strings.TrimRight(address, "/")
 	}
 	host, _, err := net.SplitHostPort(address)
-	if err != nil || host == "" {
+	if path, isSocket := strings.CutPrefix(address, socketScheme); isSocket && path != "" {
+		return address
+	} else if isSocket || err != nil || host == "" {
 		return ""
 	}
-	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
-		return "http://" + address
-	}
 	return "https://" + address
+}
+
+// socketScheme is in front of the path of a socket that is forwarded here, such
+// as by ssh -L.
+const socketScheme = "unix:"
+
+// socket is the path of the forwarded socket, if the address is one.
+func (r *remote) socket() string {
+	path, isSocket := strings.CutPrefix(r.Address, socketScheme)
+	if !isSocket {
+		return ""
+	}
+	return path
 }
 
 // readHosts reads the list of machines. It holds tokens, so it refuses a file
@@ -138,6 +152,9 @@ func readHosts(path string) (map[string]remote, error) {
 }
 
 func (r *remote) dial() (*api.Client, error) {
+	if path := r.socket(); path != "" {
+		return api.DialOwn(path), nil
+	}
 	var config *tls.Config
 	if r.CA != "" {
 		pem, err := os.ReadFile(r.CA)

@@ -6,14 +6,16 @@ import (
 	"testing"
 )
 
-func TestAnAddressIsPlainHTTPForThisMachineOnly(t *testing.T) {
+func TestAnAddressIsForTLSOrASocket(t *testing.T) {
 	for typed, want := range map[string]string{
-		"localhost:7878":        "http://localhost:7878",
-		"127.0.0.1:7878":        "http://127.0.0.1:7878",
-		"[::1]:7878":            "http://[::1]:7878",
+		"localhost:7878":        "https://localhost:7878",
+		"127.0.0.1:7878":        "https://127.0.0.1:7878",
+		"[::1]:7878":            "https://[::1]:7878",
 		"gpu1.example.org:7878": "https://gpu1.example.org:7878",
 		"10.0.0.1:80":           "https://10.0.0.1:80",
 		"https://gpu1/":         "https://gpu1",
+		"unix:/tmp/berth.sock":  "unix:/tmp/berth.sock",
+		"unix:":                 "",
 		"gpu1":                  "",
 		":7878":                 "",
 		"":                      "",

@@ -40,7 +40,8 @@ type Options struct {
 	EndJobs bool
 	Ready   func() // called once the daemon can be reached; may be nil
 
-	serving func(*Daemon) // called once the daemon can be reached; nil outside of tests
+	serving   func(*Daemon) // called once the daemon can be reached; nil outside of tests
+	portRetry time.Duration // 0 outside of tests: the usual
 }
 
 // Daemon is a running daemon.
@@ -56,6 +57,7 @@ type Daemon struct {
 	enforced enforced
 	engine   *engine.Engine
 	server   *api.Server
+	port     port
 	users    *site.Users
 	audit    *audit
 	tokens   *tokens

@@ -24,6 +24,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 		User: d.userName(d.uid), StateDir: d.opt.Places.StateDir, Config: d.opt.Places.Config, SimDir: d.machine.SimDir,
 		You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
 	}
+	s.HTTP, s.Warnings = d.port.state()
 	err := d.do(ctx, func(t *engine.Turn) {
 		queued, running := t.Live()
 		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}

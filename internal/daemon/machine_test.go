@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -338,4 +339,25 @@ func TestAStoppedDaemonSaysSo(t *testing.T) {
 		t.Error("an answer from nobody for nobody")
 	}
 	l.start()
+}
+
+// TestATakenPortDoesNotEndTheDaemon: it serves its socket and says what is
+// wrong.
+func TestATakenPortDoesNotEndTheDaemon(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	l := newLab(t, with(func(c *Config) { c.Listen = address }), func(o *Options) { o.portRetry = 50 * time.Millisecond })
+	s, err := l.Status(l.ctx)
+	if err != nil || s.HTTP != "" || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "not listening for HTTP: listen tcp "+address) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	taken.Close()
+	l.until("the port is open", func() bool {
+		s, err := l.Status(l.ctx)
+		return err == nil && s.HTTP == address && len(s.Warnings) == 0
+	})
 }

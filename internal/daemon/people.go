@@ -26,6 +26,7 @@ import (
 // How long information about a user may be used.
 const (
 	userTTL      = 5 * time.Minute  // then it is looked up again
+	tokenUserTTL = 2 * time.Second  // likewise for a token, which outlives its user
 	userGrace    = 15 * time.Minute // then no job is started with it
 	limitsTTL    = time.Minute
 	lookupTime   = 10 * time.Second
@@ -68,7 +69,11 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	user, err := d.users.ByUID(ctx, uid)
+	maxAge := userTTL
+	if token != "" {
+		maxAge = tokenUserTTL
+	}
+	user, err := d.users.Within(ctx, uid, maxAge)
 	switch {
 	case err != nil && !d.opt.Places.Shared:
 		// As in a container without a passwd entry. The kernel's answer is

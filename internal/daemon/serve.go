@@ -1,12 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +33,7 @@ const (
 func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
+		port:  port{every: cmp.Or(opt.portRetry, portRetry)},
 		ended: make(chan struct{}), wantUser: make(chan int, 64), turn: make(chan struct{}, 1),
 		reloaded: make(chan struct{}, 1),
 	}
@@ -68,7 +68,9 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	d.wait.Go(func() { d.attend(ctx, stop) })
 	d.wait.Go(func() { d.keepUsersKnown(ctx) })
 	d.wait.Go(func() { d.tidy(ctx) })
+	tcp := d.openPort()
 	d.greet(listeners)
+	d.wait.Go(func() { d.servePort(ctx, tcp) })
 	_ = site.Notify("READY=1") // there may be no service manager
 	if d.opt.serving != nil {
 		d.opt.serving(d)
@@ -108,8 +110,7 @@ type listening struct {
 	serve func() error
 }
 
-// listen opens the socket, or takes the one that a service manager opened, and
-// the TCP port if one is configured.
+// listen opens the socket, or takes the one that a service manager opened.
 func (d *Daemon) listen() ([]listening, error) {
 	given, err := site.ActivationListeners()
 	if err != nil {
@@ -131,29 +132,7 @@ func (d *Daemon) listen() ([]listening, error) {
 		}
 		all = append(all, listening{socket, func() error { return d.server.ServeUnix(l) }})
 	}
-	cfg := d.config()
-	if cfg.Listen == "" {
-		return all, nil
-	}
-	l, options, err := d.listenTCP(cfg)
-	if err != nil {
-		return nil, problem.Newf(problem.Refused, "berth help config describes [http]", "listen on %s: %v", cfg.Listen, err)
-	}
-	// The listener knows the port: 0 asks for any free one.
-	return append(all, listening{l.Addr().String(), func() error { return d.server.ServeTCP(l, options) }}), nil
-}
-
-func (d *Daemon) listenTCP(cfg *Config) (net.Listener, api.TCPOptions, error) {
-	options := api.TCPOptions{Hosts: cfg.Hosts}
-	if cfg.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-		if err != nil {
-			return nil, options, err
-		}
-		options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	}
-	l, err := net.Listen("tcp", cfg.Listen)
-	return l, options, err
+	return all, nil
 }
 
 // greet tells a person who started the daemon by hand where it is.
@@ -161,6 +140,10 @@ func (d *Daemon) greet(listeners []listening) {
 	names := make([]string, len(listeners))
 	for i, l := range listeners {
 		names[i] = l.name
+	}
+	address, warnings := d.port.state()
+	if address != "" {
+		names = append(names, address)
 	}
 	kind := "private to " + d.userName(d.uid)
 	if d.opt.Places.Shared {
@@ -176,6 +159,9 @@ func (d *Daemon) greet(listeners []listening) {
 	}
 	fmt.Fprintf(d.opt.Out, "berth %s: serving %s on %s, %s\n", d.opt.Version, cards, strings.Join(names, " and "), kind)
 	fmt.Fprintf(d.opt.Out, "state %s, log %s\n", d.opt.Places.StateDir, filepath.Join(d.opt.Places.StateDir, "berth.log"))
+	for _, warning := range warnings {
+		fmt.Fprintf(d.opt.Out, "berth: %s\n", warning)
+	}
 	if d.machine.SimDir != "" {
 		fmt.Fprintf(d.opt.Out, "simulated GPUs: BERTH_SIM_DIR=%s\n", d.machine.SimDir)
 	}

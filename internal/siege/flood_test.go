@@ -67,6 +67,22 @@ var floodAttacks = []attack{
 		}
 		c.othersAreServed(t)
 	}},
+	{"a thousand connections by TCP without a token", func(t *testing.T, c *camp) {
+		token := c.token(t, c.ann, 0)
+		before := c.openFiles(t)
+		for range 1000 {
+			conn, err := net.Dial("tcp", c.tcp)
+			testkit.Must(t, err)
+			defer conn.Close()
+		}
+		// Each of them was accepted before the next caller is.
+		for range 3 {
+			if r := c.remote(t, "GET", "/v1/status", token.Secret, nil); r.status != http.StatusOK {
+				t.Errorf("status %d: %s", r.status, r.body)
+			}
+		}
+		testkit.Eventually(t, "the oldest are closed", func() bool { return c.openFiles(t)-before < 600 })
+	}},
 	{"a thousand streams that nobody reads", func(t *testing.T, c *camp) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -176,6 +192,9 @@ type endless struct {
 	head string
 	left atomic.Int64 // a request may be over before its body is
 }
+
+// length is announced, and sent as long as somebody takes it.
+func (e *endless) length() int64 { return int64(len(e.head)) + e.left.Load() }
 
 func (e *endless) Read(p []byte) (int, error) {
 	if e.head != "" {

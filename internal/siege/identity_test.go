@@ -43,12 +43,17 @@ var identityAttacks = []attack{
 		if r := c.bob.mustAsk(t, "POST", "/v1/jobs", `{"jobs":[{"command":"true","gpus":0}],"jobs":[{"command":"id","gpus":0}]}`); r.status != http.StatusBadRequest {
 			t.Errorf("status %d: %s", r.status, r.body)
 		}
-		// Of a repeated key of one job the last counts, for the check as for
-		// the job: the two must not be told different things.
+		for _, body := range []string{`{"jobs":[{"command":"true","command":"id","gpus":0}]}`, `{"jobs":[{"command":"true","Command":"id","gpus":0}]}`} {
+			if r := c.bob.mustAsk(t, "POST", "/v1/jobs", body); r.status != http.StatusBadRequest {
+				t.Errorf("%s: status %d: %s", body, r.status, r.body)
+			}
+		}
 		victim := c.annSleeps(t)
 		own := c.bob.submit(t, shell("true").with("hold", "yes"))[0]
 		body := fmt.Sprintf(`{"action":"cancel","select":{"ids":[%q]},"select":{"ids":[%q]}}`, own, victim)
-		c.bob.mustAsk(t, "POST", "/v1/jobs/act", body)
+		if r := c.bob.mustAsk(t, "POST", "/v1/jobs/act", body); r.status != http.StatusBadRequest {
+			t.Errorf("status %d: %s", r.status, r.body)
+		}
 		c.stillRuns(t, victim)
 	}},
 	{"send numbers that no user has", func(t *testing.T, c *camp) {
@@ -124,6 +129,20 @@ var identityAttacks = []attack{
 		if r := c.remote(t, "GET", "/v1/status", token.Secret, nil); r.status != http.StatusUnauthorized {
 			t.Errorf("status %d: %s", r.status, r.body)
 		}
+	}},
+	{"use the token of a user who is gone", func(t *testing.T, c *camp) {
+		gone := enlist(t, "gil", filepath.Dir(c.bob.home), c.bob.socket)
+		var token api.Token
+		gone.mustAsk(t, "POST", "/v1/tokens", spec{"ttl_s": 600}).into(t, &token)
+		if r := c.remote(t, "GET", "/v1/status", token.Secret, nil); r.status != http.StatusOK {
+			t.Errorf("before: status %d: %s", r.status, r.body)
+		}
+		database(t, "userdel", gone.name)
+		removed := time.Now()
+		testkit.Eventually(t, "the token is refused", func() bool {
+			return c.remote(t, "GET", "/v1/status", token.Secret, nil).status == http.StatusUnauthorized
+		})
+		t.Logf("it was refused after %s", time.Since(removed).Round(time.Millisecond))
 	}},
 	{"send a token where logs and histories keep it", func(t *testing.T, c *camp) {
 		token := c.token(t, c.bob, 0)

@@ -83,7 +83,11 @@ func enlist(t *testing.T, who, homes, socket string, groups ...string) *person {
 		args = append(args, "--groups", strings.Join(groups, ","))
 	}
 	database(t, "useradd", append(args, p.name)...)
-	t.Cleanup(func() { database(t, "userdel", p.name) })
+	t.Cleanup(func() {
+		if _, err := user.Lookup(p.name); err == nil { // an attack may have removed it
+			database(t, "userdel", p.name)
+		}
+	})
 	entry, err := user.Lookup(p.name)
 	testkit.Must(t, err)
 	p.uid, _ = strconv.Atoi(entry.Uid)
@@ -207,6 +211,9 @@ func (p *person) askWith(method, path string, body any, change func(*http.Reques
 	r, err := http.NewRequestWithContext(ctx, method, "http://berth"+path, reader)
 	if err != nil {
 		return reply{}, err
+	}
+	if long, ok := body.(interface{ length() int64 }); ok {
+		r.ContentLength = long.length()
 	}
 	if change != nil {
 		change(r)

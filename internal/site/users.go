@@ -62,8 +62,13 @@ func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
 
 // ByUID is the user with this id, from the cache if it is recent enough.
 func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
+	return u.Within(ctx, uid, u.ttl)
+}
+
+// Within is ByUID with an answer that is at most maxAge old.
+func (u *Users) Within(ctx context.Context, uid int, maxAge time.Duration) (User, error) {
 	known := func(l *lookup) (ok bool) {
-		l.user, ok = u.recent(uid, u.ttl)
+		l.user, ok = u.recent(uid, maxAge)
 		return ok
 	}
 	l := u.join("uid:"+strconv.Itoa(uid), known, func(ctx context.Context, l *lookup) {

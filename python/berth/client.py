@@ -63,7 +63,7 @@ class Handle:
 class Client:
     """A daemon, found as the berth command finds it: the given address, else
     BERTH_SOCKET, else the machine's, else the user's own. An address is the
-    path of a socket, or http(s)://host:port with a token.
+    path of a socket, or https://host:port with a token.
 
     If no daemon is running, the first submit starts a private one, as `berth
     submit` does, unless autostart is False or BERTH_NO_AUTOSTART=1 is set.

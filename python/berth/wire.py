@@ -73,7 +73,8 @@ class Wire:
     def _connection(self, timeout: Optional[float]) -> http.client.HTTPConnection:
         url = urlsplit(self.address)
         if url.scheme == "http":
-            return http.client.HTTPConnection(url.netloc, timeout=timeout)
+            raise BerthError(f"{self.address} is refused: without TLS the token would go to whoever listens there",
+                             "use https://, or the path of a socket", "invalid")
         if url.scheme == "https":
             return http.client.HTTPSConnection(url.netloc, timeout=timeout, context=ssl.create_default_context())
         return _UnixConnection(self.address, timeout)

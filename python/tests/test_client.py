@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
+import unittest
 from pathlib import Path
 from typing import List
 from unittest import mock
@@ -171,20 +173,30 @@ class Served(Lab):
         self.open()
         self.assertEqual(self.client.wait(said.strip()), [6])
 
+    @unittest.skipUnless(shutil.which("openssl"), "there is no openssl to make a certificate")
     def test_http_needs_a_token(self) -> None:
         self._reap(self.daemon)
-        daemon = subprocess.Popen([program(), "serve", "--private", "--http", "127.0.0.1:0"],
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "tls.key", "-out", "tls.crt"],
+                       check=True, stderr=subprocess.DEVNULL)
+        with open("config.toml", "w", encoding="utf-8") as config:
+            config.write('[http]\nlisten = "127.0.0.1:0"\n'
+                         f'tls_cert = "{os.path.abspath("tls.crt")}"\ntls_key = "{os.path.abspath("tls.key")}"\n')
+        os.environ["SSL_CERT_FILE"] = os.path.abspath("tls.crt")
+        daemon = subprocess.Popen([program(), "serve", "--private", "--config", "config.toml"],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(self._reap, daemon)
         until(self.answers)
         assert daemon.stdout is not None
-        url = "http://" + re.findall(r"127\.0\.0\.1:\d+", daemon.stdout.readline())[0]
+        url = "https://" + re.findall(r"127\.0\.0\.1:\d+", daemon.stdout.readline())[0]
         with self.assertRaises(BerthError) as caught:
             Client(url).status()
         self.assertEqual(caught.exception.kind, "forbidden")
         token = subprocess.run([program(), "token", "create", "--json"], stdout=subprocess.PIPE, check=True, text=True)
         secret = re.findall(r'"secret": ?"([^"]+)"', token.stdout)[0]
         self.assertEqual(Client(url, token=secret).submit("exit 3", gpus=0).wait(), 3)
+        with self.assertRaisesRegex(BerthError, "without TLS"):
+            Client(url.replace("https", "http"), token=secret).status()
 
 
 class Nobody(Lab):
