@@ -28,6 +28,7 @@ type ending struct {
 	announceAt      time.Time // the warning signal, because berth requested it
 	termAt, killAt  time.Time
 	killPause       time.Duration
+	killedAt        time.Time // when KILL was first due
 
 	stamp  string // of the last warning that berth requested
 	termed bool   // TERM was sent
@@ -106,6 +107,9 @@ func (e *ending) due(now time.Time) action {
 		e.termAt, e.termed = time.Time{}, true
 		return term
 	case reached(e.killAt, now):
+		if e.killedAt.IsZero() {
+			e.killedAt = now
+		}
 		e.killAt = now.Add(e.killPause)
 		e.killPause = min(2*e.killPause, lastKillPause)
 		return kill

@@ -22,7 +22,14 @@ type FrameKind byte
 // Protocol is the version that a supervisor reports in its greeting and its
 // records; none means the first. The second added orders with a credential, a
 // terminal and limits, the third orders with an MPS server and a CPU affinity.
-const Protocol = 3
+// The fourth answers a ping and reports processes that outlive KILL.
+const Protocol = 4
+
+// ProtocolCareful is the first version that understands every order.
+const ProtocolCareful = 3
+
+// ProtocolPing is the first version that answers a ping.
+const ProtocolPing = 4
 
 // ProtocolTerminal is the first version whose terminals can be attached to.
 const ProtocolTerminal = 2
@@ -35,9 +42,11 @@ const (
 	FrameStop        FrameKind = 's' // stop the job: job, attempt, why, grace_ms
 	FrameWarn        FrameKind = 'n' // send the job its warning signal, once for each stamp: job, attempt, stamp
 	FrameAck         FrameKind = 'a' // its end is on disk: job, attempt
+	FramePing        FrameKind = 'p' // answer with the same frame
 
 	FrameHello   FrameKind = 'h' // the greeting: protocol, token, pid, start_ticks, boot_id, state, job, attempt
 	FrameStarted FrameKind = 'r' // the job runs: record
+	FrameStuck   FrameKind = 'u' // a process of it outlived KILL: job, attempt, pid, process_state, others
 	FrameEnded   FrameKind = 'e' // no process of it is left: record
 )
 

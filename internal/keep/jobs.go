@@ -21,6 +21,7 @@ type held struct {
 	mps        *mpsServer
 	ending     ending
 	stragglers map[[2]uint64]bool // by id
+	vigil      vigil
 
 	beginning bool   // its stage has not reported yet
 	launch    string // why it could not begin
@@ -55,6 +56,8 @@ func (k *keeper) heard(in incoming) {
 		if k.held != nil && k.concerns(in.frame) {
 			k.held.ending.announce(time.Now(), in.frame.Get("stamp"), k.held.order.WarnSignal != 0)
 		}
+	case FramePing:
+		k.tell(in.frame)
 	case FrameAck:
 		if k.record.State == Ended && k.concerns(in.frame) {
 			k.acknowledged()
@@ -116,6 +119,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	k.held = &held{
 		order: o, pid: s.pid, cgroup: s.cgroup, limits: s.limits, setup: s.setup, pty: s.pty, mps: mps,
 		ending: newEnding(time.Now(), o), stragglers: make(map[[2]uint64]bool), beginning: s.stage != nil,
+		vigil: vigil{at: time.Now().Add(pulse), pause: pulse},
 	}
 	k.held.order.Argv, k.held.order.Env = nil, nil
 	host := 0
@@ -183,6 +187,9 @@ func (k *keeper) remark(text string) { k.record.Note = note(k.record.Note, text)
 
 // bury takes in that the main process has ended, or that no process is left.
 func (k *keeper) bury(r reaped) {
+	if k.held == nil || k.held.alone {
+		return // a tracer let go of zombies that did not count any more
+	}
 	k.record.User += r.usage.user
 	k.record.Sys += r.usage.sys
 	k.record.MaxRSSKiB = max(k.record.MaxRSSKiB, r.usage.maxRSSKiB)
@@ -192,6 +199,9 @@ func (k *keeper) bury(r reaped) {
 			k.part()
 		}
 		return
+	}
+	if k.held.ending.exited {
+		return // its status was read while a tracer kept it
 	}
 	k.record.ExitCode = r.status.ExitStatus()
 	if r.status.Signaled() {
@@ -275,8 +285,8 @@ func (k *keeper) acknowledged() {
 		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
 	}
-	if err := writeBlock(k.file, k.record); err != nil || k.useless {
-		k.conn.shut(syscall.SHUT_RDWR)
+	if err := writeBlock(k.file, k.record); err != nil {
+		k.useless = true
 	}
 }
 

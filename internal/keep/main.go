@@ -55,7 +55,7 @@ type keeper struct {
 
 	cgroup     string // of its jobs, one after another
 	privileged bool   // it has privileges that its jobs must not have
-	useless    bool   // its jobs' cgroup was killed and cannot be replaced
+	useless    bool   // it cannot run another job, for example because its cgroup was killed
 
 	conns  chan *conn
 	visits chan visit
@@ -67,6 +67,7 @@ type keeper struct {
 	timer  *time.Timer // for the plan of the job's ending
 	tidy   *time.Timer // for returning memory
 	look   *time.Timer // for the remains of a job with an MPS server
+	vigil  *time.Timer // for the remains of every other
 }
 
 // tidyAfter is when a job has run long enough to make returning memory
@@ -80,6 +81,7 @@ func newKeeper(token string) (*keeper, error) {
 		conns: make(chan *conn), visits: make(chan visit), frames: make(chan incoming),
 		begun: make(chan report), hosts: make(chan hostSaid), reaped: make(chan reaped, 2), parted: make(chan lastWords),
 		timer: time.NewTimer(time.Hour), tidy: time.NewTimer(tidyAfter), look: time.NewTimer(time.Hour),
+		vigil: time.NewTimer(time.Hour),
 	}
 	start, err := StartTicks(os.Getpid())
 	if err != nil {
@@ -98,10 +100,11 @@ func newKeeper(token string) (*keeper, error) {
 	return k, nil
 }
 
-// loop ends when there is neither a job nor a berth. An end that was not
-// acknowledged stays in the record file for the next berth.
+// loop ends when there is neither a job nor a berth, or no job and no way to
+// run another. An end that was not acknowledged stays in the record file for
+// the next berth.
 func (k *keeper) loop() {
-	for k.conn != nil || k.held != nil {
+	for (k.conn != nil || k.held != nil) && !(k.useless && k.record.State == Idle) {
 		select {
 		case c := <-k.conns:
 			k.connected(c)
@@ -120,6 +123,7 @@ func (k *keeper) loop() {
 		case <-k.timer.C:
 			k.settle()
 		case <-k.look.C:
+		case <-k.vigil.C:
 		case <-k.tidy.C:
 			giveBack()
 		}
@@ -157,12 +161,16 @@ func (k *keeper) act() {
 		k.timer.Reset(time.Until(at))
 	}
 	k.heedMPS()
+	k.heedRemains()
 }
 
 func (k *keeper) greet(c *conn) {
 	k.conn = c
 	go c.read(k.frames)
 	c.send(k.hello())
+	if k.held != nil && k.held.vigil.stuck != nil {
+		c.send(k.held.vigil.stuck.frame(k.record))
+	}
 }
 
 // connected takes on a newer berth. What the old one sent before it died comes

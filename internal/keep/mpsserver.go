@@ -231,6 +231,15 @@ func (m *mpsServer) apart(pid int) bool {
 	return m != nil && pid == m.pid && (m.forsake.IsZero() || time.Now().Before(m.forsake))
 }
 
+// serves reports whether the host is still there.
+func (m *mpsServer) serves() bool {
+	if m == nil {
+		return false
+	}
+	p, err := ReadProcess(m.pid)
+	return err == nil && p.Parent == os.Getpid() && !p.Dead()
+}
+
 // firstLine is the error; the rest of the text comes from the logs.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")

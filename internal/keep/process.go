@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,8 +17,8 @@ import (
 // process until the next boot; a PID alone does not.
 type Process struct {
 	PID, Parent, Group, Session int
-	State                       byte // of its first thread, as in /proc: R, S, D, T, Z…
-	Threads                     int
+	State                       byte   // of its first thread, as in /proc: R, S, D, T, Z…
+	Threads                     int    // without dead ones, if the first thread has exited
 	Start                       uint64 // clock ticks since boot
 }
 
@@ -53,7 +54,33 @@ func ReadProcess(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	return parseStat(stat)
+	p, err := parseStat(stat)
+	if p.State == 'Z' && p.Threads > 1 {
+		// A tracer can keep dead threads, and the kernel counts them.
+		p.Threads -= deadThreads(pid)
+	}
+	return p, err
+}
+
+// deadThreads counts the threads other than the first of which only the entry
+// is left.
+func deadThreads(pid int) (dead int) {
+	for _, thread := range threads(pid) {
+		stat, err := os.ReadFile(thread + "/stat")
+		if err != nil {
+			continue
+		}
+		if p, err := parseStat(stat); err == nil && p.PID != pid && (p.State == 'Z' || p.State == 'X') {
+			dead++
+		}
+	}
+	return dead
+}
+
+// threads are the directories of a process's threads.
+func threads(pid int) []string {
+	all, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*")
+	return all
 }
 
 // parseStat reads /proc/PID/stat. The command's name is in parentheses and may

@@ -10,13 +10,19 @@ import (
 	"unsafe"
 )
 
-// tree lists the live processes of the job: the supervisor's descendants,
-// since orphans become the supervisor's children, and the members of its
-// cgroup, without its MPS server.
+// tree lists the live processes of the job.
 func (h *held) tree() []Process {
+	living, _ := h.remains()
+	return living
+}
+
+// remains lists the job's processes, and those of which only the entry is
+// left: the supervisor's descendants, since orphans become the supervisor's
+// children, and the members of its cgroup, without its MPS server.
+func (h *held) remains() (living, zombies []Process) {
 	table, err := Processes()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	self := os.Getpid()
 	inCgroup := make(map[int]bool)
@@ -28,13 +34,17 @@ func (h *held) tree() []Process {
 	all := Descendants(table, func(p Process) bool {
 		return p.PID != self && (p.Parent == self || inCgroup[p.PID]) && !h.mps.apart(p.PID)
 	})
-	living := all[:0]
+	living = all[:0]
 	for _, p := range all {
-		if !p.Dead() && p.PID != self {
+		switch {
+		case p.PID == self:
+		case p.Dead():
+			zombies = append(zombies, p)
+		default:
 			living = append(living, p)
 		}
 	}
-	return living
+	return living, zombies
 }
 
 // do carries out what is due.

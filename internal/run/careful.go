@@ -24,7 +24,7 @@ func (r *Runner) giveCarefully(s *supervisor, l *link, frame []byte) {
 		r.mu.Unlock()
 		return
 	}
-	if s.protocol >= keep.Protocol {
+	if s.protocol >= keep.ProtocolCareful {
 		s.send(frame)
 		if s.stop != nil {
 			s.send(s.stop) // it was too early before

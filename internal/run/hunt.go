@@ -25,13 +25,14 @@ const (
 // false if berth closes first.
 func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 	q := quarry{record: record, live: !s.adopted}
-	complainAt := time.Now().Add(complainAfter)
+	begun := time.Now()
+	complainAt, stuck := begun.Add(complainAfter), false
 	for clean, pause := 0, firstHuntPause; ; pause = min(2*pause, lastHuntPause) {
 		left, err := q.round()
 		switch {
 		case err != nil:
 			clean = 0
-		case left == 0:
+		case len(left) == 0:
 			// The process table is not a snapshot, and a process in the
 			// middle of an exec shows no environment: look again.
 			if clean++; clean == cleanLooks {
@@ -42,8 +43,17 @@ func (r *Runner) hunt(s *supervisor, record keep.Record) bool {
 		default:
 			clean = 0
 		}
+		for _, p := range left {
+			if time.Since(begun) >= complainAfter {
+				p.EndTracers(record.UID)
+			}
+		}
+		if len(left) > 0 && time.Since(begun) >= keep.UnkillableAfter && !stuck {
+			stuck = true
+			r.emit(Event{Kind: Stuck, Token: s.token, Job: s.job, Attempt: s.attempt, Process: keep.Worst(left)})
+		}
 		if now := time.Now(); now.After(complainAt) {
-			r.log.Warn("processes of a lost job do not end", "job", record.Job, "token", record.Token, "left", left, "error", err)
+			r.log.Warn("processes of a lost job do not end", "job", record.Job, "token", record.Token, "left", len(left), "error", err)
 			complainAt = now.Add(complainEvery)
 		}
 		select {
@@ -60,14 +70,14 @@ type quarry struct {
 	live   bool // this berth saw the supervisor alive, so its session is recent
 }
 
-// round kills what it finds and returns how much that was.
-func (q quarry) round() (left int, err error) {
+// round kills what it finds and returns that.
+func (q quarry) round() (found []keep.Process, err error) {
 	// A supervisor that is being started must not be taken for an orphan.
 	spawned.mu.Lock()
 	defer spawned.mu.Unlock()
-	found, err := q.find()
+	found, err = q.find()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, p := range found {
 		if killErr := p.Signal(9); killErr != nil {
@@ -77,7 +87,7 @@ func (q quarry) round() (left int, err error) {
 	if q.record.Cgroup != "" {
 		keep.KillCgroup(q.record.Cgroup)
 	}
-	return len(found), err
+	return found, err
 }
 
 // find lists the job's live processes: those in its cgroup, in its session,

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"berth/internal/keep"
 	"berth/internal/testkit"
@@ -26,6 +28,15 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "__oldkeep" {
 		oldKeep()
+		return
+	}
+	if pid := os.Getenv("BERTH_TEST_TRACE"); pid != "" {
+		trace(pid, os.Getenv("BERTH_TEST_TRACE_OPTIONS"))
+		return
+	}
+	if os.Getenv("BERTH_TEST_THREADS") != "" {
+		signal.Ignore(unix.SIGTERM)
+		time.Sleep(time.Hour)
 		return
 	}
 	if os.Getenv("BERTH_TEST_FACTS") != "" {

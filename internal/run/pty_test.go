@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -326,7 +327,7 @@ func TestASilentConnectionIsABerths(t *testing.T) {
 	}
 	conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 	hello, err := keep.ReadFrame(conn)
-	if err != nil || hello.Kind != keep.FrameHello || hello.Get("protocol") != "3" || hello.Get("job") != "1" {
+	if err != nil || hello.Kind != keep.FrameHello || hello.Get("protocol") != strconv.Itoa(keep.Protocol) || hello.Get("job") != "1" {
 		t.Errorf("greeted with %+v, %v", hello, err)
 	}
 	conn.Close()

@@ -94,7 +94,13 @@ func (r *Runner) reportNeverRan(s *supervisor) {
 // has exited and any process it had just forked is the job's.
 func (r *Runner) bury(s *supervisor) {
 	if s.process != nil {
-		spawned.wait(s.process)
+		// Its children are orphans once it is reaped. A tracer may delay that.
+		reaped := make(chan struct{})
+		go func() { spawned.wait(s.process); close(reaped) }()
+		select {
+		case <-reaped:
+		case <-time.After(partingBudget):
+		}
 	}
 	r.mu.Lock()
 	s.dead = true

@@ -113,6 +113,7 @@ func Open(o Options) (*Runner, error) {
 		}
 		enableControllers(r.cgroup, true)
 	}
+	r.group.Go(r.pulse)
 	return r, nil
 }
 
@@ -155,13 +156,14 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	}
 	s.phase, s.job, s.attempt, s.log, s.pty = running, o.Job, o.Attempt, o.Log, o.Pty
 	s.identity.PID, s.identity.Session, s.identity.Cgroup = 0, 0, ""
+	s.breath = breath{}
 	if s.dead {
 		r.group.Go(func() { r.reportNeverRan(s) })
 		return nil
 	}
 	// If the connection is gone, its goroutine finds out what happened to the
 	// order, and reports it.
-	if l := s.link; l != nil && o.Careful() && s.protocol < keep.Protocol {
+	if l := s.link; l != nil && o.Careful() && s.protocol < keep.ProtocolCareful {
 		r.group.Go(func() { r.giveCarefully(s, l, frame) })
 		return nil
 	}
@@ -195,6 +197,9 @@ func (r *Runner) Stop(token string, why job.Stop, grace time.Duration) error {
 		return nil
 	}
 	s.stop = stopFrame(s.job, s.attempt, string(why), grace)
+	if by := time.Now().Add(max(0, grace) + overruleSlack); s.stopBy.IsZero() || by.Before(s.stopBy) {
+		s.stopBy = by
+	}
 	s.send(s.stop)
 	return nil
 }
@@ -235,7 +240,7 @@ func (r *Runner) Ack(token string) {
 		return
 	}
 	s.send(ackFrame(s.job, s.attempt))
-	s.phase, s.stop, s.empty = idle, nil, false
+	s.phase, s.stop, s.stopBy, s.empty = idle, nil, time.Time{}, false
 	r.pool = append(r.pool, s)
 }
 

@@ -42,8 +42,10 @@ type supervisor struct {
 	job      string
 	attempt  int
 	log      string
-	pty      bool   // the job has a terminal
-	stop     []byte // the last stop request, for a new connection
+	pty      bool      // the job has a terminal
+	stop     []byte    // the last stop request, for a new connection
+	stopBy   time.Time // when the job should have ended by it; zero: no request
+	breath   breath
 	identity Identity
 	walls    string // what the filter on its directory allows; "": unknown
 }
@@ -67,7 +69,7 @@ const (
 func (r *Runner) connect(s *supervisor, conn *net.UnixConn) *link {
 	l := &link{conn: conn, out: make(chan []byte, linkQueue), done: make(chan struct{})}
 	l.raw, _ = conn.SyscallConn() // fails only if it is closed, which is noticed soon
-	s.link = l
+	s.link, s.breath.pinged = l, false
 	r.group.Go(l.write)
 	return l
 }
@@ -161,6 +163,11 @@ func (r *Runner) listen(s *supervisor, l *link) {
 			r.mu.Lock()
 			s.greet(frame)
 			r.mu.Unlock()
+		case keep.FramePing:
+			r.answered(s)
+		case keep.FrameStuck:
+			survivor, id, attempt := keep.StuckOf(frame)
+			r.emit(Event{Kind: Stuck, Token: s.token, Job: id, Attempt: attempt, Process: survivor})
 		case keep.FrameStarted, keep.FrameEnded:
 			record, err := keep.DecodeRecord([]byte(frame.Get("record")))
 			if err != nil {

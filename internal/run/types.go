@@ -52,6 +52,9 @@ const (
 	Ended
 	Lost
 	NeverRan
+	Stuck   // a process of the job, or its supervisor, outlived KILL: see Process
+	Silent  // the supervisor does not answer; its job keeps running
+	Answers // it does again
 )
 
 func (k EventKind) String() string {
@@ -64,6 +67,12 @@ func (k EventKind) String() string {
 		return "lost"
 	case NeverRan:
 		return "never ran"
+	case Stuck:
+		return "stuck"
+	case Silent:
+		return "silent"
+	case Answers:
+		return "answers"
 	}
 	return "unknown"
 }
@@ -90,8 +99,12 @@ type Event struct {
 	Job     string
 	Attempt int
 	Record  keep.Record
-	OOM     bool // it failed, and its log ends in out-of-memory text
+	OOM     bool       // it failed, and its log ends in out-of-memory text
+	Process keep.Stuck // of Stuck: the process that does not end; of Silent: the supervisor
 }
+
+// Final reports whether nothing more follows about the order.
+func (k EventKind) Final() bool { return k == Ended || k == Lost || k == NeverRan }
 
 // Identity is a supervisor and its job as the kernel knows them.
 type Identity struct {

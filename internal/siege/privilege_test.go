@@ -109,6 +109,7 @@ while :; do setsid /bin/sleep $1 & sleep 0.05; done`
 			t.Errorf("process %d lives: %q", pid, procFile(pid, "cmdline"))
 		}
 	}},
+	{"outlive its end under a tracer", outliveUnderATracer},
 	{"fork without end", func(t *testing.T, c *camp) {
 		// It is bounded before it goes off, or it does not go off at all.
 		bomb := `ulimit -u 250 && [ "$(ulimit -Hu)" = 250 ] || exit 9; f() { f | f & }; f; sleep 1000`
