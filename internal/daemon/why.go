@@ -28,6 +28,7 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		}
 		defer done()
 	}
+	hindrance := ""
 	err = d.do(ctx, func(t *engine.Turn) {
 		var g estimates
 		if !j.State.Terminal() {
@@ -38,6 +39,9 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 			d.whyQueued(t, &why, j.PreemptedFor)
 		case job.Running:
 			why.Expected = g.end(t.Now, &j)
+			if d.maySee(c, &j) {
+				hindrance = t.Hindrance(j.ID)
+			}
 		}
 		why.Queued, _ = t.Live()
 		if d.maySee(c, &j) {
@@ -54,6 +58,9 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 		why.Text = fmt.Sprintf("running on %s since %s", cardsText(&j), j.StartedAt.Local().Format(time.DateTime))
 		if why.PreemptedFor = j.PreemptedFor; j.PreemptedFor != "" {
 			why.Text += ", being " + reason.Preempted(j.PreemptedFor)
+		}
+		if hindrance != "" {
+			why.Text += "; " + hindrance
 		}
 	case j.State.Terminal():
 		detail := ""

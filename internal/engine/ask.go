@@ -238,7 +238,7 @@ func (s *attempts) Copy(j *job.Job) job.Job {
 	if since, idle := s.IdleSince(j.ID); idle {
 		c.IdleSince = since
 	}
-	c.Detail = cmp.Or(c.Detail, a.trouble)
+	c.Detail = cmp.Or(a.hindrance.String(), c.Detail, a.trouble)
 	return c
 }
 

@@ -53,6 +53,7 @@ type attempt struct {
 	remarks   string    // notes of its supervisor that were published
 	idleSince time.Time // since when it has not used its cards; zero: it uses them
 	idleTold  bool
+	hindrance
 }
 
 type stopOrder struct {
@@ -91,6 +92,7 @@ func (s *attempts) release(now time.Time, a *attempt) {
 		s.cards.freed[card] = now
 	}
 	s.cards.moved = true
+	s.openCards(now, a.job.Grant.UUIDs)
 	s.acks = append(s.acks, a.token)
 	s.setOwners()
 }

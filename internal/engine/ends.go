@@ -155,14 +155,22 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	j := a.job
 	t.attempts.measured(a)
 	t.release(a)
+	unanswered := ""
+	if a.silent != "" {
+		unanswered = "; its supervisor did not answer and was killed, so its exit status is not known"
+	}
 	rebooted := r.BootID != "" && r.BootID != keep.BootID()
 	switch {
 	case j.Stop == job.StopCancel:
-		t.finish(j, job.WasCancelled, said(j, "cancelled while running"))
+		t.finish(j, job.WasCancelled, said(j, "cancelled while running")+unanswered)
 	case wasTold(t.Now, j):
 		t.back(j, preempted(j))
 	case j.Stop == job.StopRequeue:
 		t.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
+	case j.Stop == job.StopTimeout:
+		t.rule(j, judgeTimeout(j), unanswered)
+	case j.Stop == job.StopInterrupt && a.silent != "":
+		t.rule(j, interrupted, "")
 	case rebooted && j.Spec.Requeue:
 		t.back(j, ruling{again: job.EventRequeued, detail: "the machine went down while it ran"})
 	case rebooted:
@@ -172,6 +180,15 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 	default:
 		t.finish(j, job.Lost, a.blame("its supervisor was killed, so its exit status is not known"))
 	}
+}
+
+// rule does what was decided about the end of an attempt.
+func (t *Turn) rule(j *job.Job, r ruling, more string) {
+	if r.detail += more; r.outcome != "" {
+		t.finish(j, r.outcome, r.detail)
+		return
+	}
+	t.back(j, r)
 }
 
 func (t *Turn) release(a *attempt) { t.releaseAt(a, t.Now) }

@@ -34,11 +34,12 @@ func (c *Config) longest(spec *job.Spec) time.Duration {
 	return spec.TimeLimit + c.bounded(spec.Grace)
 }
 
-// outlasts reports whether a supervisor may have been told a longer grace period
-// than is allowed now. Then berth has to enforce the time limit too.
+// outlasts reports whether berth has to enforce a job's time limit too: its
+// supervisor does not answer, or may have been told a longer grace period than
+// is allowed now.
 func (s *attempts) outlasts(a *attempt) bool {
 	spec := &a.job.Spec
-	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && spec.Grace > s.cfg.bounded(spec.Grace)
+	return a.job.Stop == job.NoStop && spec.Adopt == nil && spec.TimeLimit > 0 && (a.silent != "" || spec.Grace > s.cfg.bounded(spec.Grace))
 }
 
 // enforceLimit stops such a job at its time limit. The supervisor does so too;

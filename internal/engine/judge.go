@@ -57,7 +57,7 @@ func judgeEnd(j *job.Job, e end) ruling {
 	r := e.record
 	switch job.Stop(r.Stop) {
 	case job.StopInterrupt:
-		return ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
+		return interrupted
 	case job.StopCancel:
 		return ruling{outcome: job.WasCancelled, detail: said(j, "cancelled while running")}
 	case job.StopRequeue:
@@ -94,6 +94,9 @@ func judgeEnd(j *job.Job, e end) ruling {
 	}
 	return ruling{outcome: outcome, detail: stragglers(r)}
 }
+
+// interrupted is the ruling for a job that was stopped because berth was.
+var interrupted = ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"}
 
 func judgeTimeout(j *job.Job) ruling {
 	limit := j.Spec.TimeLimit

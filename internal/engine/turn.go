@@ -338,6 +338,9 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	if (first || t.line.queue.Len() == 0) && t.cards.glanceAtOthers(t.attempts.runs) {
 		t.attempts.setOwners()
 	}
+	if first {
+		t.attempts.forgetStuck(t.Now)
+	}
 	t.cards.measure(t.attempts.holdings(t.Now))
 	t.attempts.compare(t.Now)
 	t.cards.checkLeft(t.Now)
@@ -355,12 +358,13 @@ func (t *Turn) absorb(ev run.Event) {
 	a := t.attempts.heldBy(&ev)
 	if a == nil {
 		t.cfg.Log.Warn("a supervisor reported on a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
-		if ev.Kind != run.Started {
+		if ev.Kind.Final() {
 			t.attempts.acks = append(t.attempts.acks, ev.Token)
 		}
 		return
 	}
 	t.attempts.remarked(t.Now, a, ev.Record.Note)
+	t.attempts.hinders(t.Now, a, ev)
 	switch ev.Kind {
 	case run.Started:
 		t.attempts.setOwners()

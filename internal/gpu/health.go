@@ -41,6 +41,7 @@ const (
 	CauseUnreadable  = "unreadable"
 	CauseMissing     = "missing"
 	CauseLeftover    = "leftover"
+	CauseStuck       = "stuck"
 )
 
 // The timing of the rules.
@@ -157,6 +158,21 @@ func (h *Health) Leftover(now time.Time, uuid, text string, limitMiB int64) []He
 	}
 	c.raise(now, kindLeftover, HealthSuspect, CauseLeftover, text)
 	c.trouble[kindLeftover].LimitMiB, c.trouble[kindLeftover].orphan = limitMiB, false
+	return h.settle(now, "")
+}
+
+// Stuck reports a job's process that does not end although it was killed, and
+// may still use the card; an empty text means that it is gone.
+func (h *Health) Stuck(now time.Time, uuid, text string) []HealthChange {
+	c := h.cards[uuid]
+	if c == nil || text == "" && c.trouble[kindStuck] == nil {
+		return nil
+	}
+	if text == "" {
+		c.end(kindStuck)
+	} else {
+		c.raise(now, kindStuck, HealthSuspect, CauseStuck, text)
+	}
 	return h.settle(now, "")
 }
 

@@ -19,6 +19,7 @@ const (
 	kindECC
 	kindLink
 	kindLeftover
+	kindStuck
 	troubleKinds
 )
 
@@ -250,7 +251,7 @@ func (c *cardHealth) wasReset(at time.Time) {
 // pardon is a user's ok: events are forgotten, and lasting conditions do not
 // count until they get worse.
 func (c *cardHealth) pardon(now time.Time) {
-	for _, kind := range []troubleKind{kindPerson, kindXid, kindLink, kindECC, kindLeftover} {
+	for _, kind := range []troubleKind{kindPerson, kindXid, kindLink, kindECC, kindLeftover, kindStuck} {
 		c.end(kind)
 	}
 	for _, t := range c.trouble {

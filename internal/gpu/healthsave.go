@@ -27,7 +27,7 @@ type savedCard struct {
 
 // The names of the kinds on disk.
 var troubleNames = [troubleKinds]string{
-	"person", "xid", "reading", "recovery", "rows-failed", "rows-pending", "ecc", "link", "leftover",
+	"person", "xid", "reading", "recovery", "rows-failed", "rows-pending", "ecc", "link", "leftover", "stuck",
 }
 
 // Changed reports whether there is something new to save.
