@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv("BERTH_TEST_THREADS") != "" {
 		signal.Ignore(unix.SIGTERM)
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		return
 	}
 	if os.Getenv("BERTH_TEST_FACTS") != "" {

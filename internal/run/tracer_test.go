@@ -46,7 +46,7 @@ func trace(pid, options string) {
 		}
 	}
 	fmt.Println("seized")
-	time.Sleep(time.Hour)
+	<-time.After(time.Hour)
 }
 
 // traced has a process of its own trace another.

@@ -35,7 +35,7 @@ func init() {
 			return fmt.Errorf("seize: %w", errno)
 		}
 		fmt.Println("seized")
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		return nil
 	}
 }
