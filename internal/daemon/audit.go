@@ -33,23 +33,30 @@ type entry struct {
 	Jobs   []string  `json:"jobs,omitempty"`  // the first hundred
 	Count  int       `json:"count,omitempty"` // the number of jobs, if there are more
 	Detail string    `json:"detail,omitempty"`
-	Result string    `json:"result"` // "ok", or why not
+	Result string    `json:"result"` // auditOK, or why not
+	// Requests is how many requests the line counts, if they had none of
+	// their own.
+	Requests int `json:"requests,omitempty"`
 }
+
+// auditOK is the result of an action that was not refused.
+const auditOK = "ok"
 
 // audit is the append-only record of who did what: one JSON object per line,
 // readable only by the daemon's owner.
 type audit struct {
-	mu     sync.Mutex
-	path   string
-	limit  int64
-	file   *os.File // nil: opening failed and will be retried
-	size   int64
-	missed int // entries lost since the last one written
-	over   bool
+	mu       sync.Mutex
+	path     string
+	limit    int64
+	file     *os.File // nil: opening failed and will be retried
+	size     int64
+	missed   int              // entries lost since the last one written
+	accounts map[int]*account // by uid
+	over     bool
 }
 
 func openAudit(path string) (*audit, error) {
-	a := &audit{path: path, limit: auditBytes}
+	a := &audit{path: path, limit: auditBytes, accounts: map[int]*account{}}
 	if err := a.open(); err != nil {
 		return nil, fmt.Errorf("open audit: %w", err)
 	}
@@ -83,8 +90,8 @@ func (a *audit) open() error {
 }
 
 // record writes the entry before the request is answered, so that every answered
-// request is in the audit log. It never fails a request: entries that a full
-// disk rejects are counted, and the count is written once there is room.
+// request is in the audit log: with a line of its own, or counted in one that
+// follows within a minute (account). It never fails a request.
 func (a *audit) record(e entry) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
@@ -99,18 +106,26 @@ func (a *audit) record(e entry) {
 	if a.over {
 		return
 	}
+	if line := a.accountOf(&e).take(e); line != nil {
+		a.append(e.Time, line)
+	}
+}
+
+// append writes a line. Entries that a full disk rejects are counted, and the
+// count is written once there is room.
+func (a *audit) append(now time.Time, line []byte) {
 	if a.missed > 0 {
 		gap := entry{
-			Time: e.Time, UID: os.Getuid(), Via: "daemon", Action: "audit",
+			Time: now, UID: os.Getuid(), Via: "daemon", Action: "audit",
 			Detail: fmt.Sprintf("%d entries before this could not be written", a.missed), Result: "incomplete",
 		}
-		if a.line(gap) != nil {
+		if a.put(gap.line()) != nil {
 			a.missed++
 			return
 		}
 		a.missed = 0
 	}
-	if a.line(e) != nil {
+	if a.put(line) != nil {
 		a.missed++
 	}
 }
@@ -123,12 +138,15 @@ func short(s string) string {
 	return s[:auditDetail] + "…"
 }
 
-func (a *audit) line(e entry) error {
+func (e *entry) line() []byte {
 	line, err := json.Marshal(e)
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	line = append(line, '\n')
+	return append(line, '\n')
+}
+
+func (a *audit) put(line []byte) error {
 	if a.size > 0 && a.size+int64(len(line)) > a.limit {
 		if err := a.rotate(); err != nil {
 			return err
@@ -182,6 +200,11 @@ func (a *audit) rotate() error {
 func (a *audit) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, acc := range a.accounts {
+		if acc.window != nil {
+			a.settle(acc)
+		}
+	}
 	a.over = true
 	if a.file == nil {
 		return nil

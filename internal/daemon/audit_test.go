@@ -224,8 +224,9 @@ func TestAuditOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorded := 0
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // lines of one length: none fits where another did not
 	for a.unwritten() < 5 && recorded < 10_000 {
-		a.record(entry{UID: recorded, Action: "submit", Detail: strings.Repeat("x", 300), Result: "ok"})
+		a.record(entry{Time: at, UID: 1000 + recorded, Action: "submit", Detail: strings.Repeat("x", 300), Result: "ok"})
 		recorded++
 	}
 	written := len(entriesOf(t, a.path))
@@ -235,9 +236,9 @@ func TestAuditOnAFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	a.record(entry{UID: recorded, Action: "submit", Result: "ok"})
+	a.record(entry{UID: 1000 + recorded, Action: "submit", Result: "ok"})
 	got := entriesOf(t, a.path)[written:]
-	if len(got) != 2 || got[0].Action != "audit" || !strings.Contains(got[0].Detail, fmt.Sprint(5)) || got[1].UID != recorded {
+	if len(got) != 2 || got[0].Action != "audit" || !strings.Contains(got[0].Detail, fmt.Sprint(5)) || got[1].UID != 1000+recorded {
 		t.Errorf("%+v", got)
 	}
 	if a.unwritten() != 0 {

@@ -362,7 +362,7 @@ func (d *Daemon) note(c api.Caller, action string, jobs []string, detail string,
 	if c.Token != "" {
 		via = c.Token
 	}
-	result := "ok"
+	result := auditOK
 	if err != nil {
 		result = fmt.Sprint(err)
 	}

@@ -39,9 +39,6 @@ const (
 type people struct {
 	mu     sync.Mutex
 	limits map[int]loginLimits
-
-	badTokens  int // calls without a valid token since badTokenAt
-	badTokenAt time.Time
 }
 
 type loginLimits struct {
@@ -59,7 +56,7 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		entry, ok := d.tokens.check(p.Secret, time.Now())
 		if !ok {
 			err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is unknown or has expired")
-			d.noteBadToken(err)
+			d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, "", err)
 			return api.Caller{}, err
 		}
 		uid, token = entry.UID, entry.ID
@@ -91,24 +88,6 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 	}
 	c.Admin = uid == 0 || !d.opt.Places.Shared || d.isAdmin(user)
 	return c, nil
-}
-
-// badTokensEvery is how often calls with an invalid token get a line in the
-// audit log: a caller without a token must not be able to fill it.
-const badTokensEvery = time.Second
-
-// noteBadToken records that calls came with an invalid token, and how many since
-// the last record.
-func (d *Daemon) noteBadToken(err error) {
-	p := &d.people
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.badTokens++
-	if time.Since(p.badTokenAt) < badTokensEvery {
-		return
-	}
-	d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, fmt.Sprintf("%d times", p.badTokens), err)
-	p.badTokens, p.badTokenAt = 0, time.Now()
 }
 
 func (d *Daemon) isAdmin(user site.User) bool {

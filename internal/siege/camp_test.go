@@ -291,6 +291,8 @@ type entry struct {
 	Jobs   []string `json:"jobs"`
 	Detail string   `json:"detail"`
 	Result string   `json:"result"`
+
+	Requests int `json:"requests"`
 }
 
 func (c *camp) audit(t *testing.T) []entry {

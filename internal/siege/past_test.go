@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,24 +26,24 @@ func TestNobodyErasesThePastOfOthers(t *testing.T) {
 	t.Parallel()
 	const kept = 60
 	c := pitch(t, fmt.Sprintf("[retention]\nhistory_jobs = %d\nevents = %d\n[scheduling]\npoll = \"0.2s\"\n", kept, 3*kept))
-	gus, hal := c.enlist("gus"), c.enlist("hal")
+	lea, moe := c.enlist("lea"), c.enlist("moe")
 	c.up()
 	var own []string
 	for i := range kept / 3 {
-		own = append(own, gus.submit(t, shell(fmt.Sprintf("echo number %d", i)))[0])
+		own = append(own, lea.submit(t, shell(fmt.Sprintf("echo number %d", i)))[0])
 	}
 	for _, id := range own {
-		gus.ended(t, id)
+		lea.ended(t, id)
 	}
 	if r := c.root.mustAsk(t, "POST", "/v1/gpus/0/pause", nil); r.status != http.StatusOK {
 		t.Fatalf("pausing a GPU: status %d: %s", r.status, r.body)
 	}
 	before := c.events(t)
-	ran := hal.submit(t, shell("echo ran"))[0]
-	hal.ended(t, ran)
+	ran := moe.submit(t, shell("echo ran"))[0]
+	moe.ended(t, ran)
 	for range 10 {
-		hal.submit(t, shell("true").with("array", fmt.Sprintf("1-%d", kept)).with("hold", "yes"))
-		hal.act(t, "cancel", map[string]any{"all": true})
+		moe.submit(t, shell("true").with("array", fmt.Sprintf("1-%d", kept)).with("hold", "yes"))
+		moe.act(t, "cancel", map[string]any{"all": true})
 	}
 	testkit.Must(t, c.daemon.cmd.Process.Signal(syscall.SIGHUP))
 	testkit.Eventually(t, "old data is deleted", func() bool {
@@ -49,15 +51,15 @@ func TestNobodyErasesThePastOfOthers(t *testing.T) {
 	})
 
 	for i, id := range own {
-		if v := gus.show(t, id); v.Outcome == nil || *v.Outcome != job.OK {
+		if v := lea.show(t, id); v.Outcome == nil || *v.Outcome != job.OK {
 			t.Errorf("job %s ended %s", id, text(v.Outcome))
 		}
-		if log := gus.log(t, id); log.body != fmt.Sprintf("number %d\n", i) {
+		if log := lea.log(t, id); log.body != fmt.Sprintf("number %d\n", i) {
 			t.Errorf("the log of job %s is %q", id, log.body)
 		}
 	}
-	if log := hal.log(t, ran); log.body != "ran\n" { // before those that never did
-		t.Errorf("hal's log is %q", log.body)
+	if log := moe.log(t, ran); log.body != "ran\n" { // before those that never did
+		t.Errorf("moe's log is %q", log.body)
 	}
 	after := map[int64]bool{}
 	for _, ev := range c.events(t) {
@@ -70,6 +72,66 @@ func TestNobodyErasesThePastOfOthers(t *testing.T) {
 	}
 	if len(after) > 3*kept {
 		t.Errorf("%d events are left", len(after))
+	}
+}
+
+// TestNobodyCrowdsTheAudit asks for what is refused, and does what is allowed,
+// thousands of times. The audit has a line of what others did, and counts the
+// rest.
+func TestNobodyCrowdsTheAudit(t *testing.T) {
+	needsRoot(t)
+	t.Parallel()
+	c := pitch(t, "")
+	ivy, jan := c.enlist("ivy"), c.enlist("jan")
+	c.up()
+	const first, tasks = 900_001, 92 // long ids
+	id := ivy.submit(t, shell("true").with("array", fmt.Sprintf("%d-%d", first, first+tasks-1)).with("hold", "yes"))[0]
+	one, asked := fmt.Sprintf("%s_%d", id, first), 0
+	cancel := func(ids []string) {
+		jan.act(t, "cancel", map[string]any{"ids": ids})
+		asked++
+	}
+	for range 300 { // the same again and again
+		cancel([]string{one})
+	}
+	c.mustBeDenied(t, jan, "cancel", one)
+	for i := range tasks { // each time other jobs, and many
+		for k := range i {
+			var ids []string
+			for n := range tasks {
+				if n != i && n != k {
+					ids = append(ids, fmt.Sprintf("%s_%d", id, first+n))
+				}
+			}
+			cancel(ids)
+		}
+	}
+	own := jan.submit(t, shell("true").with("hold", "yes").with("begin", "now+10d"))[0]
+	asked++
+	for i := range 300 { // and what is allowed
+		jan.act(t, []string{"release", "hold"}[i%2], map[string]any{"ids": []string{own}})
+		asked++
+	}
+	c.daemon.stop()
+	told, lines, summaries := 0, 0, 0
+	for _, e := range c.audit(t) {
+		if e.UID == jan.uid {
+			told += max(e.Requests, 1)
+			lines++
+		}
+		if e.Result == "summarised" {
+			summaries++
+		}
+	}
+	t.Logf("%d requests have %d lines", asked, lines)
+	if told != asked || summaries == 0 {
+		t.Errorf("the audit counts %d requests of %d, some of them in %d summaries", told, asked, summaries)
+	}
+	if info, err := os.Stat(filepath.Join(c.stateDir, "audit.jsonl")); err != nil || info.Size() > 4<<20+64<<10 {
+		t.Errorf("the audit has %d KiB: %v", info.Size()>>10, err)
+	}
+	if !slices.ContainsFunc(c.audit(t), func(e entry) bool { return e.UID == ivy.uid && slices.Contains(e.Jobs, id) }) {
+		t.Error("the audit does not tell what ivy did")
 	}
 }
 
