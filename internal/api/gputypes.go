@@ -64,7 +64,7 @@ type GPUJob struct {
 	UsedMiB   *int64     `json:"used_mib"`
 	PeakMiB   *int64     `json:"peak_mib"`
 	Util      *float64   `json:"util" doc:"its part of the GPU's time, percent; null: not known"`
-	IdleSince *time.Time `json:"idle_since" doc:"since when it has held memory without using its GPUs; null: it uses them, or that is not known"`
+	IdleSince *time.Time `json:"idle_since" doc:"since when it has held its GPUs without using them; null: it uses them, or that is not known"`
 	Share     float64    `json:"share,omitempty"`
 	Other     bool       `json:"other,omitempty" doc:"held by another berth on this machine"`
 }

@@ -160,6 +160,6 @@ func queryParams() []param {
 		{name: "after", in: "query", kind: "string", about: "the cursor of the previous page"},
 		{name: "reasons", in: "query", kind: "boolean", about: "say why each queued job waits"},
 		{name: "order", in: "query", kind: "boolean", about: "include the order of the queue on the last page"},
-		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold GPU memory and have not used it for long"},
+		{name: "idle", in: "query", kind: "boolean", about: "only jobs that hold GPUs and have not used them for long"},
 	}
 }

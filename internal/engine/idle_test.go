@@ -65,7 +65,7 @@ func TestAnIdleJobIsCancelledOnlyWhereThatIsThePolicy(t *testing.T) {
 	r.wantDid("commit 1:running", "stop t1 cancel 10s")
 	r.clear(0)
 	r.end("1", keep.Record{Stop: string(job.StopCancel), Signal: 15}, false)
-	if row := r.row("1"); row.Outcome != job.WasCancelled || row.Detail != "idle for 2h: cancelled by the administrator's policy" {
+	if row := r.row("1"); row.Outcome != job.WasCancelled || row.Detail != "idle for 2h: it holds 12000 MiB on gpu0 and has not used it; cancelled by the administrator's policy" {
 		t.Errorf("%s (%s)", row.Outcome, row.Detail)
 	}
 }
@@ -80,4 +80,74 @@ func TestAnAdoptedProcessIsNeverCancelledForBeingIdle(t *testing.T) {
 			t.Error(did)
 		}
 	}
+}
+
+func exclusive(s *job.Spec) { s.Exclusive = true }
+
+// TestAJobThatOnlySleepsIsIdle: it keeps others off its cards, and holds no memory
+// there.
+func TestAJobThatOnlySleepsIsIdle(t *testing.T) {
+	quiet := func(r *rig) {
+		for i := range r.devices {
+			r.devices[i].UtilPct = 0
+		}
+	}
+	for name, test := range map[string]struct {
+		spec job.Spec
+		then func(r *rig)
+		want string
+	}{
+		"one GPU":                {spec(), quiet, "holds gpu0 and has used neither its memory nor its cores for 30m"},
+		"two GPUs":               {spec(gpus(2)), quiet, "holds 2 GPUs and has used neither their memory nor their cores for 30m"},
+		"most of the memory":     {spec(vram(20000)), quiet, "holds gpu0 and has used neither its memory nor its cores for 30m"},
+		"exclusively":            {spec(vram(1000), exclusive), quiet, "holds gpu0 and has used neither its memory nor its cores for 30m"},
+		"half a GPU":             {spec(share(0.5)), quiet, "holds gpu0 and has used neither its memory nor its cores for 30m"},
+		"a small part":           {spec(share(0.1)), quiet, ""},
+		"little memory":          {spec(vram(1000)), quiet, ""},
+		"no GPU":                 {spec(gpus(0)), quiet, ""},
+		"use that is not known":  {spec(), func(*rig) {}, ""},
+		"use of one of two":      {spec(gpus(2)), func(r *rig) { quiet(r); r.devices[1].UtilPct = 5 }, ""},
+		"memory that is not its": {spec(), func(r *rig) { quiet(r); r.devices[0].UsedMiB = 5000 }, ""},
+		"a process of nobody's": {spec(), func(r *rig) {
+			quiet(r)
+			r.uses("", 0, 5000)
+			delete(r.owners, 100)
+		}, ""},
+		"a small context": {spec(), func(r *rig) { quiet(r); r.uses("1", 0, 10) }, "holds gpu0 and has used neither its memory nor its cores for 30m"},
+		"processes that are not listed, and an empty card": {spec(), func(r *rig) {
+			quiet(r)
+			r.devices[0].ProcessesKnown = false
+		}, "holds gpu0 and has used neither its memory nor its cores for 30m"},
+		"processes that are not listed": {spec(), func(r *rig) {
+			quiet(r)
+			r.devices[0].ProcessesKnown, r.devices[0].UsedMiB = false, 5000
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, func(c *Config) { c.IdleAfter = DefaultIdleAfter })
+			r.submit(test.spec)
+			test.then(r)
+			for range 4 {
+				r.pass(time.Second)
+			}
+			r.pass(DefaultIdleAfter)
+			if test.want == "" {
+				r.wantTexts(job.EventIdle)
+			} else {
+				r.wantTexts(job.EventIdle, "1: "+test.want)
+			}
+		})
+	}
+}
+
+// TestAnIdleNeighbourDoesNotHelp: a job that sleeps beside one that works is idle
+// if berth knows that all the work and memory are the other's.
+func TestAnIdleNeighbourDoesNotHelp(t *testing.T) {
+	r := newRig(t, 1, func(c *Config) { c.IdleAfter = DefaultIdleAfter })
+	r.submit(spec(share(0.5)), spec(share(0.5)))
+	r.uses("2", 0, 8000)
+	r.devices[0].UtilPct, r.devices[0].Processes[0].UtilPct = 80, 80
+	r.pass(time.Second)
+	r.pass(DefaultIdleAfter)
+	r.wantTexts(job.EventIdle, "1: holds gpu0 and has used neither its memory nor its cores for 30m")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/text"
 )
@@ -84,8 +85,8 @@ func (s *attempts) measured(a *attempt) {
 	}
 }
 
-// IdleSince is since when a running job has not used the cards on which it holds
-// memory, once that is long enough to be reported.
+// IdleSince is since when a running job has left its cards unused, once that is
+// long enough to be reported.
 func (s *attempts) IdleSince(id string) (time.Time, bool) {
 	a := s.active[id]
 	if a == nil || !a.idleTold {
@@ -98,7 +99,7 @@ func (s *attempts) IdleSince(id string) (time.Time, bool) {
 func (s *attempts) watchIdle(now time.Time) {
 	for _, id := range s.ids() {
 		a := s.active[id]
-		card, heldMiB, idle := s.cards.meter.Idle(id, a.job.Grant.GPUs)
+		idle, what := s.idle(a.job)
 		switch {
 		case !idle:
 			a.idleSince, a.idleTold = time.Time{}, false
@@ -109,10 +110,34 @@ func (s *attempts) watchIdle(now time.Time) {
 		span := now.Sub(a.idleSince)
 		if after := s.cfg.IdleAfter; after > 0 && span >= after && !a.idleTold {
 			a.idleTold = true
-			s.changes.tell(now, job.EventIdle, a.job, fmt.Sprintf("holds %d MiB on gpu%d and has not used it for %s", heldMiB, card, text.Brief(after)))
+			s.changes.tell(now, job.EventIdle, a.job, what+" for "+text.Brief(after))
 		}
 		if cancel := s.cfg.IdleCancel; cancel > 0 && span >= cancel && a.job.Stop == job.NoStop && a.job.Spec.Adopt == nil {
-			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: cancelled by the administrator's policy", text.Brief(cancel)))
+			s.stop(now, a.job, job.StopCancel, a.job.Spec.Grace, fmt.Sprintf("idle for %s: it %s; cancelled by the administrator's policy", text.Brief(cancel), what))
 		}
 	}
+}
+
+// idle reports whether a job leaves its cards unused while others cannot have
+// them, and in words what it does. A job with a small part of a card is idle only
+// if it holds memory there.
+func (s *attempts) idle(j *job.Job) (idle bool, what string) {
+	card, heldMiB, unused := s.cards.meter.Unused(j.ID, j.Grant.GPUs)
+	switch {
+	case !unused:
+		return false, ""
+	case heldMiB > gpu.IdleHoldMiB:
+		return true, fmt.Sprintf("holds %d MiB on gpu%d and has not used it", heldMiB, card)
+	case !keepsOthersOff(&j.Grant):
+		return false, ""
+	case len(j.Grant.GPUs) == 1:
+		return true, fmt.Sprintf("holds gpu%d and has used neither its memory nor its cores", j.Grant.GPUs[0])
+	}
+	return true, fmt.Sprintf("holds %d GPUs and has used neither their memory nor their cores", len(j.Grant.GPUs))
+}
+
+// keepsOthersOff reports whether a job has at least half of each of its cards: no
+// other like it fits there.
+func keepsOthersOff(g *job.Grant) bool {
+	return g.Alone || g.Exclusive || g.Share >= 0.5 || g.Share == 0 && 2*g.BudgetMiB >= g.CardMiB
 }

@@ -300,7 +300,7 @@ func (t *Turn) SetKeepAll(keep bool) {
 	t.cfg.KeepAll = keep
 }
 
-// SetIdle changes when a job that holds GPU memory without using it is reported
+// SetIdle changes when a job that leaves its cards unused is reported
 // and cancelled; 0: never.
 func (t *Turn) SetIdle(after, cancel time.Duration) {
 	t.cfg.IdleAfter, t.cfg.IdleCancel = after, cancel

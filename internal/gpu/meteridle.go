@@ -1,27 +1,40 @@
 package gpu
 
-// idleHoldMiB is how much a job must hold to be reported as idle: a bare
-// context is smaller on any card.
-const idleHoldMiB = 64
+// IdleHoldMiB is what a job must exceed to hold memory on its cards: a bare
+// context is larger on any card.
+const IdleHoldMiB = 64
 
-// Idle reports whether a job holds memory on its cards and used none of them
-// in the last sample, and on which card it holds most. An unknown use does not
-// count as idle.
-func (m *Meter) Idle(key string, cards []int) (card int, heldMiB int64, idle bool) {
+// Unused reports whether a job used none of its cards in the last sample, and
+// what it holds on the card where it holds most. An unknown use counts as use,
+// and so does memory that may be the job's.
+func (m *Meter) Unused(key string, cards []int) (card int, heldMiB int64, unused bool) {
 	j := m.jobs[key]
 	if j == nil || len(cards) == 0 {
 		return 0, 0, false
 	}
 	for _, index := range cards {
 		nowMiB, measured := j.nowMiB[index]
-		if c := m.cards[index]; !measured || c == nil || !c.unusedBy(key) {
+		if c := m.cards[index]; c == nil || !c.unusedBy(key) || !measured && !c.emptyBut(key) {
 			return 0, 0, false
 		}
 		if nowMiB > heldMiB {
 			card, heldMiB = index, nowMiB
 		}
 	}
-	return card, heldMiB, heldMiB > idleHoldMiB
+	return card, heldMiB, true
+}
+
+// emptyBut reports whether the memory in use is known to be other jobs', or next
+// to nothing. A job that was never seen on a card may have its processes in a
+// container, where they count as external.
+func (c *cardState) emptyBut(key string) bool {
+	if !c.sampled || c.usedMiB < 0 {
+		return false
+	}
+	if c.blindRow > 0 || c.unlistedRow > 0 {
+		return c.usedMiB <= IdleHoldMiB
+	}
+	return c.baselineMiB <= IdleHoldMiB && !c.usedBy[key]
 }
 
 // unusedBy reports whether the card was idle, or known to work for others

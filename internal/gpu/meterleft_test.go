@@ -194,36 +194,39 @@ func TestMeterTakesWhatADeadProcessHoldsForForeign(t *testing.T) {
 	}
 }
 
-func TestMeterIdle(t *testing.T) {
+func TestMeterUnused(t *testing.T) {
 	busy := func(pid int, mib int64, utilPct float64) Process {
 		return Process{PID: pid, UsedMiB: mib, UtilPct: utilPct}
 	}
 	tests := map[string]struct {
 		utilPct   float64
 		processes []Process
-		want      bool
+		usedMiB   int64
+		heldMiB   int64 // -1: in use
 	}{
-		"memory on a card that does nothing is idle":        {0, []Process{busy(7, 5000, -1)}, true},
-		"a bare context is not worth a word":                {0, []Process{busy(7, 64, -1)}, false},
-		"a card that computes is in use":                    {1, []Process{busy(7, 5000, -1)}, false},
-		"what is not known is not idle":                     {-1, []Process{busy(7, 5000, -1)}, false},
-		"a card that computes for others is not used by it": {90, []Process{busy(7, 5000, 0), busy(9, 100, 90)}, true},
-		"one whose part is not known may be in use":         {90, []Process{busy(7, 5000, -1), busy(9, 100, 90)}, false},
-		"parts that explain nothing are not believed":       {90, []Process{busy(7, 5000, 0), busy(9, 100, 0)}, false},
-		"a job without memory there is not idle":            {0, nil, false},
+		"memory on a card that does nothing is unused":      {0, []Process{busy(7, 5000, -1)}, 6000, 5000},
+		"so is a bare context":                              {0, []Process{busy(7, 64, -1)}, 6000, 64},
+		"a card that computes is in use":                    {1, []Process{busy(7, 5000, -1)}, 6000, -1},
+		"what is not known is in use":                       {-1, []Process{busy(7, 5000, -1)}, 6000, -1},
+		"a card that computes for others is not used by it": {90, []Process{busy(7, 5000, 0), busy(9, 100, 90)}, 6000, 5000},
+		"one whose part is not known may be in use":         {90, []Process{busy(7, 5000, -1), busy(9, 100, 90)}, 6000, -1},
+		"parts that explain nothing are not believed":       {90, []Process{busy(7, 5000, 0), busy(9, 100, 0)}, 6000, -1},
+		"memory that no process explains may be its own":    {0, nil, 6000, -1},
+		"memory of a process outside may be its own":        {0, []Process{busy(9, 5000, 0)}, 5000, -1},
+		"an empty card is unused":                           {0, nil, 10, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := NewMeter(0.10)
-			s := card(6000, test.processes...)
+			s := card(test.usedMiB, test.processes...)
 			s.Devices[0].UtilPct = test.utilPct
 			m.Observe(s, holds("a", 8000), ownedBy(map[int]string{7: "a"}))
-			card, heldMiB, idle := m.Idle("a", []int{0})
-			if idle != test.want || idle && (card != 0 || heldMiB != 5000) {
-				t.Errorf("gpu%d %d MiB %v", card, heldMiB, idle)
+			card, heldMiB, unused := m.Unused("a", []int{0})
+			if unused != (test.heldMiB >= 0) || unused && (card != 0 || heldMiB != test.heldMiB) {
+				t.Errorf("gpu%d %d MiB %v", card, heldMiB, unused)
 			}
-			if _, _, idle := m.Idle("a", []int{0, 1}); idle {
-				t.Error("idle on a card that nobody looked at")
+			if _, _, unused := m.Unused("a", []int{0, 1}); unused {
+				t.Error("unused on a card that nobody looked at")
 			}
 		})
 	}

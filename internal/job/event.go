@@ -26,7 +26,7 @@ const (
 	EventGPUsLost  EventKind = "gpus_unreadable"
 	EventGPUsFound EventKind = "gpus_readable"
 	EventCard      EventKind = "card" // the health of a card changed, or a user changed it
-	EventIdle      EventKind = "idle" // a job holds GPU memory and has not used its cards for long
+	EventIdle      EventKind = "idle" // a job has not used its cards for long
 	EventGPUs      EventKind = "gpus" // the state of the cards; never stored
 )
 

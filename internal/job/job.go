@@ -70,7 +70,7 @@ type Attempt struct {
 	// GPUs.
 	OverGPUs float64
 	Log      string
-	// IdleSince is since when it has held GPU memory without using its cards,
+	// IdleSince is since when it has held its cards without using them,
 	// once that is long. Each berth measures it anew; it is not stored.
 	IdleSince time.Time
 	// LogDropped is how many bytes were dropped from the middle of the log

@@ -97,6 +97,20 @@ var hoardAttacks = []attack{
 		late := c.bob.submit(t, deaf(1).with("timeout", "2s"))[0]
 		c.bob.mustEnd(t, late, job.Timeout)
 	}},
+	{"sleep on GPUs without touching them", func(t *testing.T, c *camp) {
+		c.configure(t, "[idle]\nreport_after = \"1s\"\ncancel_after = \"2s\"\n")
+		small := c.bob.submit(t, shell("sleep 1000"))[0]
+		c.bob.running(t, small)
+		sleeps := c.ann.submit(t, spec{"command": "sleep 1000", "gpus": 3})[0]
+		v := c.ann.ended(t, sleeps)
+		if text(v.Outcome) != string(job.WasCancelled) || !strings.Contains(text(v.Reason), "it holds 3 GPUs and has used neither") {
+			t.Errorf("it ended %s: %s", text(v.Outcome), text(v.Reason))
+		}
+		if v := c.bob.show(t, small); v.State != job.Running {
+			t.Errorf("a job with a small part of a GPU is %s: %s", v.State, text(v.Reason))
+		}
+		c.bob.cancel(t, small)
+	}},
 	{"outlive a limit, a cancel and a preemption with an older grace period", func(t *testing.T, c *camp) {
 		c.configure(t, "[limits]\ngrace = 0\n")
 		old := func(s spec) string { return c.bob.submit(t, s.with("grace", tenYears))[0] }
