@@ -37,6 +37,8 @@ type Backend interface {
 	Act(ctx context.Context, c Caller, r ActRequest) (ActReply, error)
 	Edit(ctx context.Context, c Caller, id string, r EditRequest) (Detail, error)
 	Adopt(ctx context.Context, c Caller, r AdoptRequest) (Detail, error)
+	Strays(ctx context.Context, c Caller) ([]Stray, error)
+	AdoptStrays(ctx context.Context, c Caller, r AdoptStraysRequest) ([]AdoptedStray, error)
 	Wait(ctx context.Context, c Caller, r WaitRequest) (WaitReply, error)
 
 	// What Log and Attach return is closed when ctx ends, even during a read or

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 
 	"berth/internal/problem"
 )
@@ -9,7 +10,7 @@ import (
 // operations is the whole API: each route with its description. Tests run the
 // examples.
 func operations() []route {
-	all := append(jobOperations(), adoptOperations()...)
+	all := slices.Concat(jobOperations(), adoptOperations(), strayOperations())
 	all = append(all, streamOperations()...)
 	all = append(all, gpuOperations()...)
 	all = append(all, machineOperations()...)

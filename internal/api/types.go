@@ -230,6 +230,7 @@ type Status struct {
 	Blocked  string         `json:"blocked,omitempty" doc:"why nothing starts"`
 	HTTP     string         `json:"http,omitempty" doc:"the address for HTTP, if it listens there"`
 	Warnings []string       `json:"warnings,omitempty" doc:"what does not work at the moment, a sentence each"`
+	Strays   int            `json:"strays,omitempty" doc:"supervisors that the store does not know"`
 	You      Caller         `json:"you"`
 	Enforced *Enforced      `json:"enforced,omitempty" doc:"which limits of jobs are enforced"`
 }

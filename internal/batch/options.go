@@ -27,8 +27,13 @@ type Options struct {
 	Verbose     bool
 	JSON        bool
 	LogLevel    string
-	Sim         int   // simulated cards; 0: real ones
-	SimVRAMMiB  int64 // of each
+
+	// AcceptEmptyStore continues with an empty store although an earlier run left
+	// jobs running.
+	AcceptEmptyStore bool
+
+	Sim        int   // simulated cards; 0: real ones
+	SimVRAMMiB int64 // of each
 
 	Out, Err io.Writer
 	Terminal bool // Out is a terminal that can redraw

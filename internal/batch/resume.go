@@ -38,6 +38,9 @@ func (s *session) resume(ctx context.Context) error {
 		}
 		found = nil
 	}
+	if err := s.regain(found); err != nil {
+		return err
+	}
 	if err := s.inherit(time.Now()); err != nil {
 		return theirProblem(err)
 	}

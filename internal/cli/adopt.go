@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -20,6 +21,9 @@ type adoptOptions struct {
 	vram string
 	name string
 	json bool
+
+	strays bool
+	stray  []string
 }
 
 const adoptHint = "berth adopt 4242; ps and berth gpus -v show processes"
@@ -27,7 +31,7 @@ const adoptHint = "berth adopt 4242; ps and berth gpus -v show processes"
 func newAdopt() *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
-		Use:   "adopt PID",
+		Use:   "adopt PID | --strays",
 		Short: "Track a process that berth did not start",
 		Long: `Track a process that was started by hand. It becomes a job on the GPUs that it
 and its children use: berth measures its memory, counts that memory to the job,
@@ -35,19 +39,32 @@ no longer as external, and places other jobs around it.
 
 berth never limits or stops the process, and cancelling the job only ends the
 tracking. When the process ends, the job ends as lost: only the process's parent
-can learn its exit status.`,
+can learn its exit status.
+
+With --strays, take jobs back into the queue that run under a supervisor the
+daemon's store does not know, because the store was emptied or restored from an
+older backup. They keep their ids and continue as if nothing had happened. berth
+list --strays shows them.`,
 		Example: `  berth adopt 4242
   berth adopt 4242 --gpus 0,1 --vram 20G -n by-hand
   berth cancel @                 stop tracking it; the process keeps running
+  berth adopt --strays           all of yours; for administrators, everybody's
+  berth adopt --stray 5f0c2a91d3e84b67
 
 Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args: func(_ *cobra.Command, args []string) error {
+			if o.strays || len(o.stray) > 0 {
+				return o.checkStrays(args)
+			}
 			if len(args) != 1 {
 				return problem.Newf(problem.Invalid, adoptHint, "expected one process id, found %d", len(args))
 			}
 			return nil
 		},
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+			if o.strays || len(o.stray) > 0 {
+				return o.runStrays(ctx, s)
+			}
 			return o.run(ctx, s, args[0])
 		}),
 	}
@@ -56,7 +73,9 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags.StringVarP(&o.gpus, "gpus", "g", "", "GPUs to hold for it besides those it uses now: 0,1 or 0-3")
 	flags.StringVar(&o.vram, "vram", "", "memory to hold for it on each GPU (default: what it uses, growing with it)")
 	flags.StringVarP(&o.name, "name", "n", "", "name of the job (default adopted-PID)")
-	flags.BoolVar(&o.json, "json", false, "print the job as a JSON object")
+	flags.BoolVar(&o.strays, "strays", false, "take back all jobs whose supervisor the store does not know")
+	flags.StringArrayVar(&o.stray, "stray", nil, "take back the job of this supervisor; repeatable")
+	flags.BoolVar(&o.json, "json", false, "print the job as a JSON object, or an array of results with --strays")
 	return cmd
 }
 
@@ -80,4 +99,41 @@ func (o *adoptOptions) run(ctx context.Context, s *session, word string) error {
 	}
 	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: tracking process %d on GPU %s", detail.ID, pid, text.Numbers(detail.GPUIDs))))
 	return err
+}
+
+func (o *adoptOptions) checkStrays(args []string) error {
+	switch {
+	case len(args) > 0 || o.gpus != "" || o.vram != "" || o.name != "":
+		return problem.Newf(problem.Invalid, "berth adopt --strays, or berth adopt PID", "--strays takes no process id and none of --gpus, --vram and --name")
+	case o.strays && len(o.stray) > 0:
+		return problem.Newf(problem.Invalid, "", "expected --strays or --stray, found both")
+	}
+	return nil
+}
+
+func (o *adoptOptions) runStrays(ctx context.Context, s *session) error {
+	adopted, err := s.client.AdoptStrays(ctx, api.AdoptStraysRequest{Tokens: o.stray})
+	if err != nil {
+		return err
+	}
+	var result error
+	for _, a := range adopted {
+		if a.Problem != "" {
+			result = status(exitFailed)
+		}
+	}
+	if o.json {
+		return cmp.Or(printJSON(s.out, adopted), result)
+	}
+	for _, a := range adopted {
+		if a.Problem != "" {
+			s.say("%s", a.Problem)
+			continue
+		}
+		fmt.Fprintln(s.out, text.Line("job "+a.Job+": taken back"))
+	}
+	if len(adopted) == 0 {
+		fmt.Fprintln(s.out, "no strays")
+	}
+	return result
 }

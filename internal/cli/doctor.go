@@ -74,6 +74,7 @@ func examine(ctx context.Context, s *session) []site.Finding {
 	}
 	if err == nil {
 		applySource(findings, daemon.Source)
+		findings = append(findings, strayFinding(daemon.Strays))
 	}
 	return findings
 }
@@ -125,6 +126,17 @@ func applySource(findings []site.Finding, source string) {
 			f.Status, f.What = site.Warn, "the daemon reads the GPUs through nvidia-smi, which is slower and cannot read MIG"
 			f.Fix = "put the berth-gpu of the same version beside the daemon's program and restart it; its log says why it is not used now"
 		}
+	}
+}
+
+// strayFinding reports jobs that the daemon's store does not know.
+func strayFinding(strays int) site.Finding {
+	if strays == 0 {
+		return site.Finding{Name: "strays", Status: site.OK, What: "the daemon's store knows every supervisor"}
+	}
+	return site.Finding{
+		Name: "strays", Status: site.Warn, Fix: "berth list --strays shows them; berth adopt --strays takes them back into the queue",
+		What: fmt.Sprintf("the daemon's store does not know %s, left alone: it was emptied or restored from an older backup", text.Count(strays, "supervisor")),
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 // listOptions are the flags of `berth list`.
 type listOptions struct {
 	selectors
-	all   bool
-	json  bool
-	watch bool
-	idle  bool
-	limit int // 0: all; negative: not given
+	all    bool
+	json   bool
+	watch  bool
+	idle   bool
+	strays bool
+	limit  int // 0: all; negative: not given
 }
 
 // shownByDefault is how many rows are shown on a terminal.
@@ -44,6 +45,7 @@ nothing is cut, unless COLUMNS is set.`,
   berth list --all --state failed
   berth list --user ann --name train
   berth list --idle              jobs that hold GPUs and leave them idle
+  berth list --strays            running jobs that the store does not know
   berth list --json | jq '.[].id'
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
@@ -59,6 +61,7 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	o.register(cmd)
 	flags.IntVar(&o.limit, "limit", -1, "show at most this many jobs, 0 for all (default 50 on a terminal)")
 	flags.BoolVar(&o.idle, "idle", false, "only running jobs that have left their GPUs idle for a long time")
+	flags.BoolVar(&o.strays, "strays", false, "only jobs under a supervisor that the daemon's store does not know")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "refresh every second")
 	flags.BoolVar(&o.json, "json", false, "print all jobs as a JSON array")
 	flags.Bool("no-color", false, "no colours (also: NO_COLOR)")
@@ -66,6 +69,9 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 }
 
 func (o *listOptions) run(ctx context.Context, s *session, args []string) error {
+	if o.strays {
+		return listStrays(ctx, s, o.json)
+	}
 	sel, err := o.sel(args)
 	if err != nil {
 		return err

@@ -79,6 +79,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.opt.Watch, "watch", false, "keep waiting for new lines after all jobs have ended")
 	flags.BoolVar(&f.opt.Fresh, "fresh", false, "start over: run every job again")
 	flags.BoolVar(&f.opt.RetryFailed, "retry-failed", false, "run the jobs that failed earlier again")
+	flags.BoolVar(&f.opt.AcceptEmptyStore, "accept-empty-store", false, "continue although the store is empty and jobs of an earlier run still run")
 	flags.StringVar(&f.format, "format", "", "format of the jobs file: lines or csv (default by its name: *.csv is csv)")
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
 	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "directory for logs, journal, status board and state")

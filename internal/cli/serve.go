@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +25,7 @@ type serveFlags struct {
 	idleExit                 string
 	logLevel                 string
 	listen                   string
+	acceptEmpty              bool
 }
 
 func newServe() *cobra.Command {
@@ -60,6 +59,7 @@ config.`,
 	flags.BoolVar(&f.private, "private", false, "serve only yourself, even as root")
 	flags.StringVar(&f.idleExit, "idle-exit", "", "exit after this long without jobs or clients (default: never)")
 	flags.StringVar(&f.listen, "http", "", "also listen for HTTP on this address, e.g. 127.0.0.1:7878; clients need a token (default off)")
+	flags.BoolVar(&f.acceptEmpty, "accept-empty-store", false, "start with an empty store although jobs of an earlier daemon still run")
 	flags.StringVar(&f.logLevel, "log-level", "", "log level: debug, info, warn or error")
 	f.ruleFlags.register(cmd, " (default all)", "")
 	return cmd
@@ -81,7 +81,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	}
 	opt := daemon.Options{
 		Places: places, Version: Version, Explicit: f.config != "", Override: f.override(cmd),
-		TypedGPUs: cmd.Flags().Changed("gpus"),
+		TypedGPUs: cmd.Flags().Changed("gpus"), AcceptEmptyStore: f.acceptEmpty,
 		Sim:       f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
 	}
 	if f.idleExit != "" {
@@ -173,65 +173,4 @@ func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 		typed("log-level", func() { c.LogLevel = f.logLevel })
 		typed("http", func() { c.Listen = f.listen })
 	}
-}
-
-// restorePlaces are the paths of the daemon to restore: the named one, else
-// the one that has state.
-func (f *serveFlags) restorePlaces() (site.Places, error) {
-	places, err := f.places()
-	if err != nil || f.stateDir != "" || hasState(places) {
-		return places, err
-	}
-	if places.Shared {
-		if own, err := site.PrivatePlaces(os.Getenv); err == nil && hasState(own) {
-			return own, nil
-		}
-	}
-	return places, problem.Newf(problem.Refused, "give the daemon's state directory with --state-dir", "no daemon has its state in %s", places.StateDir)
-}
-
-func hasState(places site.Places) bool {
-	_, err := os.Stat(filepath.Join(places.StateDir, "store", "berth.db"))
-	return err == nil
-}
-
-func newRestore() *cobra.Command {
-	f := &serveFlags{}
-	cmd := &cobra.Command{
-		Use:   "restore BACKUP",
-		Short: "Restore the daemon's state from a backup",
-		Long: `Replace the daemon's state with a backup that berth backup made. Stop the daemon
-first. The state that was there is kept under another name. Jobs that were
-running when the backup was made, and no longer are, end as lost.
-
-As root this restores the shared daemon, or your private one if there is no
-shared one.`,
-		Example: `  berth restore berth-2026-03-01.backup
-
-Exit status: 0 restored; 1 refused or failed; 2 bad usage.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return problem.Newf(problem.Invalid, "berth restore berth-2026-03-01.backup", "expected one backup file, found %d", len(args))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			places, err := f.restorePlaces()
-			if err != nil {
-				return err
-			}
-			kept, err := daemon.Restore(places.StateDir, args[0])
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "restored %s into %s at %s\n", args[0], places.StateDir, time.Now().Format(time.DateTime))
-			if kept != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "the previous state is kept as %s\n", kept)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&f.stateDir, "state-dir", "", "the daemon's state directory (default /var/lib/berth for root, else ~/.local/state/berth)")
-	cmd.Flags().BoolVar(&f.private, "private", false, "restore your private daemon, even as root")
-	return cmd
 }

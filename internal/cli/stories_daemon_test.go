@@ -103,6 +103,8 @@ var daemonPromises = []promise{
 		daemon-a-stopped-daemon-leaves-its-jobs-running`},
 	{"backup, restore, doctor", `
 		daemon-backup-and-restore-bring-the-state-back
+		daemon-strays-are-left-alone-and-taken-back
+		life-an-emptied-store-runs-no-line-twice
 		daemon-doctor-looks-at-the-machine`},
 	{"remote access needs a token; cross-site requests are refused", "daemon-tokens-open-the-http-door"},
 }

@@ -38,6 +38,9 @@ type Options struct {
 	// EndJobs stops the running jobs when the daemon is told to stop; they run
 	// again under the next one.
 	EndJobs bool
+	// AcceptEmptyStore starts with a new store although jobs of an earlier one
+	// run.
+	AcceptEmptyStore bool
 	Ready   func() // called once the daemon can be reached; may be nil
 
 	serving   func(*Daemon) // called once the daemon can be reached; nil outside of tests

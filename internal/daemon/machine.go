@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"berth/internal/api"
 	"berth/internal/engine"
 	"berth/internal/job"
-	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/store"
 )
@@ -28,7 +26,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 	err := d.do(ctx, func(t *engine.Turn) {
 		queued, running := t.Live()
 		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}
-		s.Blocked = t.Blocked()
+		s.Blocked, s.Strays = t.Blocked(), len(t.Strays())
 		s.Source = d.machine.Source.Name()
 	})
 	return s, err
@@ -107,19 +105,6 @@ func (d *Daemon) backup(_ context.Context, c api.Caller, to io.Writer) error {
 	defer file.Close()
 	_, err = io.Copy(to, file)
 	return err
-}
-
-// Restore replaces a stopped daemon's state with a backup, and returns where the
-// old state is kept.
-func Restore(stateDir, backup string) (kept string, err error) {
-	kept, err = store.Restore(machine.StoreDir(stateDir), backup)
-	switch {
-	case errors.Is(err, store.ErrLocked):
-		err = problem.Newf(problem.Refused, "is a daemon still running? stop it first", "%v", err)
-	case err != nil:
-		err = problem.Newf(problem.Refused, "nothing was changed; is this a complete file written by berth backup?", "%v", err)
-	}
-	return kept, err
 }
 
 // NewToken creates a token with the caller's own permissions.

@@ -229,11 +229,11 @@ func TestBackupAndRestoreOfARunningDaemon(t *testing.T) {
 	l.finished(runs)
 	path := filepath.Join(l.dir(), "copy")
 	l.write(path, copied.String())
-	if _, err := Restore(l.opt.Places.StateDir, path); err == nil {
+	if _, err := Restore(l.opt.Places.StateDir, path, agrees); err == nil {
 		t.Error("restored under a running daemon")
 	}
 	l.stop()
-	kept, err := Restore(l.opt.Places.StateDir, path)
+	kept, err := Restore(l.opt.Places.StateDir, path, agrees)
 	if err != nil || kept == "" {
 		t.Fatalf("kept %q, %v", kept, err)
 	}

@@ -32,7 +32,12 @@ const (
 
 // Living lists the jobs that still run although their daemon is gone.
 func Living(places site.Places) (map[string]bool, error) {
-	return run.Living(machine.KeepDir(places.StateDir))
+	found, err := run.Living(machine.KeepDir(places.StateDir))
+	living := make(map[string]bool, len(found))
+	for _, f := range found {
+		living[f.Job] = true
+	}
+	return living, err
 }
 
 func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
@@ -277,6 +282,12 @@ func (d *Daemon) restore(ctx context.Context) error {
 	found, err := d.machine.Runner.Scan()
 	if err != nil {
 		return problem.Newf(problem.Unable, "", "find the supervisors of the previous daemon: %v", err)
+	}
+	if err := d.refuseEmpty(found); err != nil {
+		return err
+	}
+	if err := d.regain(found); err != nil {
+		return err
 	}
 	var live []*job.Job
 	uids := map[int]bool{}

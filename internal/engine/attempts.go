@@ -18,6 +18,7 @@ import (
 type attempts struct {
 	active  map[string]*attempt // by job id
 	byToken map[string]string   // supervisor token to job id
+	strays  map[string]*stray   // by token
 	runner  Runner
 	cards   *cards
 	cfg     *Config
@@ -67,7 +68,7 @@ type warnOrder struct{ token, stamp string }
 
 func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 	return &attempts{
-		active: map[string]*attempt{}, byToken: map[string]string{}, runner: r, cards: k, cfg: cfg, changes: c,
+		active: map[string]*attempt{}, byToken: map[string]string{}, strays: map[string]*stray{}, runner: r, cards: k, cfg: cfg, changes: c,
 		limits: memoryLimits{}, grown: map[string]struct{}{},
 	}
 }
@@ -229,6 +230,7 @@ func (s *attempts) bookings(starts []*job.Job) []gpu.Entry {
 	for _, j := range starts {
 		entries = append(entries, s.booking(j, cards))
 	}
+	entries = append(entries, s.strayBookings()...)
 	slices.SortFunc(entries, func(a, b gpu.Entry) int { return cmp.Compare(a.Key, b.Key) })
 	return entries
 }

@@ -19,6 +19,8 @@ type bookings struct {
 	outer  string      // the booking of the job this berth itself runs in
 	others []gpu.Entry // what other berths hold
 	behind bool        // the ledger still has jobs that are gone, or less than jobs use
+
+	strays func() []gpu.Entry // what supervisors that the store does not know hold
 }
 
 // takeOthers replaces the other berths' bookings and returns those that are
@@ -92,7 +94,7 @@ func (c *cards) takeOthers(others []gpu.Entry, ours func(id string) bool) (chang
 	for _, note := range c.ledger.Notes() {
 		c.cfg.Log.Warn("ledger of GPU reservations", "note", note)
 	}
-	gone, changed := c.bookings.takeOthers(others, ours)
+	gone, changed := c.bookings.takeOthers(append(others, c.strays()...), ours)
 	for _, key := range gone {
 		c.meter.Forget(key)
 	}

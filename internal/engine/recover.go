@@ -29,8 +29,7 @@ type fate struct {
 
 // Recover compares the store with the supervisors that were found. It is a pure
 // function: this is where "never lost, never twice" is decided. Strays are
-// supervisors whose job the store does not expect: the outcome was committed,
-// but the acknowledgement did not arrive.
+// supervisors whose job the store does not expect.
 func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Found) {
 	type held struct {
 		token, job string
@@ -46,7 +45,7 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 		switch {
 		case f.Kind == run.FoundEmpty:
 			emptied[f.Token] = true
-		case f.Kind == run.FoundLost && f.Job == "":
+		case f.Job == "" && (f.Kind == run.FoundLost || f.Kind == run.FoundRunning):
 			mute[f.Token] = f
 		}
 	}
@@ -64,6 +63,13 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 			fates = append(fates, fate{j, fateEnded, f})
 		case ok && f.Kind == run.FoundLost:
 			fates = append(fates, fate{j, fateLosing, f})
+		case ranSince(found, j):
+			// Its supervisor has had another job since: this one ran, and the
+			// store is from before its end.
+			fates = append(fates, fate{j, fateVanished, f})
+		case mute[j.Keep].Token != "" && mute[j.Keep].Kind == run.FoundRunning:
+			fates = append(fates, fate{j, fateRunning, mute[j.Keep]})
+			delete(byHeld, held{token: j.Keep})
 		case mute[j.Keep].Token != "":
 			// Its record did not survive, so its job is lost.
 			fates = append(fates, fate{j, fateLosing, mute[j.Keep]})
@@ -94,6 +100,17 @@ func heldAnother(found []run.Found, token string) bool {
 	return false
 }
 
+// ranSince reports whether the job's supervisor started another one after this
+// one was placed.
+func ranSince(found []run.Found, j *job.Job) bool {
+	for _, f := range found {
+		if f.Token == j.Keep && f.Record.StartedAt.After(j.StartedAt) {
+			return true
+		}
+	}
+	return false
+}
+
 // Restore takes the queue over from an earlier berth.
 func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 	fates, strays := Recover(live, found)
@@ -109,7 +126,7 @@ func (t *Turn) Restore(live []*job.Job, found []run.Found) {
 		t.restoreRunning(f)
 	}
 	for _, f := range strays {
-		t.attempts.stray(f)
+		t.stray(f)
 	}
 	t.attempts.setOwners()
 }
@@ -159,16 +176,4 @@ func (s *attempts) takeOver(now time.Time, j *job.Job) {
 		// Each round checks what it is to be told, and when.
 	}
 	s.changes.tell(now, job.EventAdopted, j, "")
-}
-
-// stray releases a supervisor that holds nothing we wait for. One with a job
-// that the store does not know is stopped: the job runs again, and never twice
-// at a time.
-func (s *attempts) stray(f run.Found) {
-	s.cfg.Log.Warn("found a supervisor that the store does not expect", "token", f.Token, "job", f.Job, "attempt", f.Attempt, "kind", f.Kind)
-	if f.Kind == run.FoundRunning {
-		s.stops = append(s.stops, stopOrder{f.Token, job.StopInterrupt, 10 * time.Second})
-		return
-	}
-	s.acks = append(s.acks, f.Token)
 }

@@ -14,6 +14,18 @@ func placed(id, token string, attempt int) *job.Job {
 	return &job.Job{ID: id, State: job.Running, Attempt: job.Attempt{Keep: token, Number: attempt}}
 }
 
+// begun and since are when a job was placed, and when a supervisor last started
+// one.
+func begun(j *job.Job, second int64) *job.Job {
+	j.StartedAt = time.Unix(second, 0)
+	return j
+}
+
+func since(f run.Found, second int64) run.Found {
+	f.Record.StartedAt = time.Unix(second, 0)
+	return f
+}
+
 func TestRecover(t *testing.T) {
 	at := func(kind run.FoundKind, token, id string, attempt int) run.Found {
 		return run.Found{Kind: kind, Token: token, Job: id, Attempt: attempt}
@@ -34,6 +46,11 @@ func TestRecover(t *testing.T) {
 		{"its supervisor has an older job on record: go never came", placed("7", "a", 1), []run.Found{at(run.FoundEnded, "a", "5", 1)}, fateNeverRan, 1},
 		{"its supervisor has the job's own older attempt on record: go never came", placed("7", "a", 2), []run.Found{at(run.FoundEnded, "a", "7", 1)}, fateNeverRan, 1},
 		{"its supervisor cannot say what it held: what it held is lost", placed("7", "a", 2), []run.Found{at(run.FoundLost, "a", "", 0)}, fateLosing, 0},
+		{"its supervisor has had another job since, which runs: nobody knows", begun(placed("7", "a", 1), 1), []run.Found{since(at(run.FoundRunning, "a", "9", 1), 2)}, fateVanished, 1},
+		{"its supervisor has had another job since, which ended: nobody knows", begun(placed("7", "a", 1), 1), []run.Found{since(at(run.FoundEnded, "a", "9", 1), 2)}, fateVanished, 1},
+		{"its supervisor started something since, and is empty: nobody knows", begun(placed("7", "a", 1), 1), []run.Found{since(at(run.FoundEmpty, "a", "", 0), 2)}, fateVanished, 0},
+		{"its supervisor had a job before, and is empty: go never came", begun(placed("7", "a", 1), 2), []run.Found{since(at(run.FoundEmpty, "a", "", 0), 1)}, fateNeverRan, 0},
+		{"its supervisor is alive and cannot say what it holds: that is this job", placed("7", "a", 1), []run.Found{at(run.FoundRunning, "a", "", 0)}, fateRunning, 0},
 		{"nothing is left of its supervisor: nobody knows", placed("7", "a", 2), nil, fateVanished, 0},
 		{"another supervisor's word is not about it", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "b", "7", 2)}, fateVanished, 1},
 		{"an empty supervisor nobody waits for is no stray", &job.Job{ID: "7", State: job.Queued}, []run.Found{at(run.FoundEmpty, "a", "", 0)}, fateQueued, 0},
@@ -161,23 +178,6 @@ func TestRestoreOfAPlacementThatNeverRanDoesNotCountTheAttempt(t *testing.T) {
 	if row := r.row("1"); row.Attempt.Number != 1 {
 		t.Errorf("it runs as attempt %d", row.Attempt.Number)
 	}
-}
-
-func TestRestoreLetsStraysGo(t *testing.T) {
-	r := newRig(t, 1)
-	r.again(
-		run.Found{Kind: run.FoundEnded, Token: "x", Job: "5", Attempt: 1},
-		run.Found{Kind: run.FoundRunning, Token: "y", Job: "6", Attempt: 1},
-	)
-	r.step()
-	r.wantDid("ack x", "stop y interrupt 10s", "book ")
-	// When the stray that ran is gone, it is let go as well.
-	r.at().absorb(run.Event{Kind: run.Started, Token: "y", Job: "6", Attempt: 1})
-	r.step()
-	r.wantDid()
-	r.at().absorb(run.Event{Kind: run.Ended, Token: "y", Job: "6", Attempt: 1})
-	r.step()
-	r.wantDid("ack y", "book ")
 }
 
 func TestRestoreKeepsWhatARetryLearnt(t *testing.T) {

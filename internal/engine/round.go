@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"syscall"
 	"time"
 
 	"berth/internal/job"
@@ -52,10 +53,11 @@ func (t *Turn) step() error {
 		return err
 	}
 	Fault("committed")
-	// 4. Act: acknowledge, send stops, publish, and start what was placed.
+	// 4. Act: acknowledge, send stops, publish, and start what was placed. An
+	// adopted stray may have ended: that is acknowledged in the next round.
 	t.depart(victims)
-	t.admit(t.changes.settle())
 	t.attempts.act()
+	t.admit(t.changes.settle())
 	t.publish(t.changes.take(tx.Events))
 	t.changes.answer(nil)
 	if len(starts) == 0 && t.cards.behind {
@@ -219,6 +221,9 @@ func (t *Turn) launch(starts []*job.Job) {
 		order, err := t.cfg.Order(j, t.cards.given)
 		if err == nil {
 			order.Grace = t.cfg.bounded(order.Grace)
+			order.Copy, err = encodeCopy(j, order.Env)
+		}
+		if err == nil {
 			Fault("before go")
 			err = t.attempts.runner.Go(j.Keep, order)
 			Fault("gone")
@@ -242,7 +247,8 @@ func (t *Turn) refused(j *job.Job, err error) {
 	defer func() {
 		t.attempts.acks = slices.DeleteFunc(t.attempts.acks, func(other string) bool { return other == token })
 	}()
-	if errors.Is(err, ErrNotNow) && j.Stop != job.StopCancel {
+	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	if (full || errors.Is(err, ErrNotNow)) && j.Stop != job.StopCancel {
 		t.neverRan(a, err.Error(), t.Now.Add(notNowDelay))
 		t.attempts.runner.Release(token)
 		return

@@ -67,7 +67,7 @@ func (t *Turn) Accept(b Batch) {
 func (t *Turn) admit(batches []Batch) {
 	for _, b := range batches {
 		for _, j := range b.Jobs {
-			if t.cfg.TellQueued {
+			if t.cfg.TellQueued && j.State == job.Queued {
 				t.changes.arrive(t.Now, j.Clone())
 			}
 		}
@@ -92,12 +92,16 @@ func (t *Turn) Again(jobs []*job.Job) {
 }
 
 // enqueueAll queues jobs that may depend on one another: all are known before
-// any is queued.
+// any is queued. The job of an adopted stray is running already.
 func (t *Turn) enqueueAll(jobs []*job.Job) {
 	for _, j := range jobs {
 		t.line.know(j)
 	}
 	for _, j := range jobs {
+		if j.State == job.Running {
+			t.rejoin(j)
+			continue
+		}
 		t.enqueue(j)
 	}
 }
@@ -356,6 +360,10 @@ func (t *Turn) work() work {
 // after the next round; until then it is not acknowledged.
 func (t *Turn) absorb(ev run.Event) {
 	a := t.attempts.heldBy(&ev)
+	if a == nil && t.attempts.strays[ev.Token] != nil {
+		t.strayOver(ev)
+		return
+	}
 	if a == nil {
 		t.cfg.Log.Warn("a supervisor reported on a job it does not hold", "kind", ev.Kind, "token", ev.Token, "job", ev.Job, "attempt", ev.Attempt)
 		if ev.Kind.Final() {

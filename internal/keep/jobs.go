@@ -284,6 +284,7 @@ func (k *keeper) acknowledged() {
 	k.record = Record{
 		State: Idle, Seq: k.record.Seq + 1, Protocol: Protocol, Token: k.token,
 		BootID: k.record.BootID, KeepPID: k.record.KeepPID, KeepStart: k.record.KeepStart,
+		StartedAt: k.record.StartedAt, // for a berth whose store is from before this job
 	}
 	if err := writeBlock(k.file, k.record); err != nil {
 		k.useless = true

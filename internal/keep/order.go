@@ -65,6 +65,11 @@ type Order struct {
 	// supervisor only has to keep the job below it.
 	Devices *Devices
 
+	// Copy is the job as berth knows it. It is not sent: berth leaves it in the
+	// supervisor's directory, for a later berth whose store does not know the
+	// job.
+	Copy []byte
+
 	// Note is what berth could not do for the job, for its record.
 	Note string
 

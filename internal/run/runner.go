@@ -148,6 +148,9 @@ func (r *Runner) Go(token string, o keep.Order) error {
 	if err != nil {
 		return fmt.Errorf("job %s: its arguments and environment are too large: %w", o.Job, err)
 	}
+	if err := leaveCopy(filepath.Join(r.dir, token), o.Copy); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, err := r.leased(token)

@@ -36,6 +36,9 @@ func (r *Runner) Scan() ([]Found, error) {
 			turn <- struct{}{}
 			defer func() { <-turn }()
 			f := r.ask(entry.Name())
+			if f.Job != "" {
+				f.Copy = readCopy(filepath.Join(r.dir, f.Token))
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			found = append(found, f)
@@ -137,7 +140,11 @@ func (r *Runner) inherit(s *supervisor) Found {
 func (r *Runner) keepEmpty(s *supervisor) Found {
 	s.dead, s.empty = true, true
 	r.register(s, keep.Record{})
-	return Found{Token: s.token, Kind: FoundEmpty}
+	f := Found{Token: s.token, Kind: FoundEmpty}
+	if last, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName)); err == nil && ok && last.State == keep.Idle {
+		f.Record.StartedAt = last.StartedAt // of the job before
+	}
+	return f
 }
 
 func (r *Runner) register(s *supervisor, record keep.Record) {

@@ -40,7 +40,8 @@ type Found struct {
 	Attempt int
 	Kind    FoundKind
 	Record  keep.Record
-	OOM     bool // as in Event
+	OOM     bool   // as in Event
+	Copy    []byte // what the earlier berth left about the job; nil: nothing
 }
 
 // EventKind is what happened to a job.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -42,8 +43,9 @@ func (s *Store) backUpAside(target string) error {
 
 // Restore replaces the store in a directory that no process has open. The old
 // store is kept under the name it returns. The backup is opened and checked
-// first, so that a bad one changes nothing.
-func Restore(dir, backup string) (kept string, err error) {
+// first, so that a bad one changes nothing. check may refuse it; present is nil
+// if the old store cannot be read.
+func Restore(dir, backup string, check func(present, backup *Store) error) (kept string, err error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("restore %s: %w", backup, err) }
 	if err := makeDir(dir); err != nil {
 		return fail(err)
@@ -67,8 +69,13 @@ func Restore(dir, backup string) (kept string, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err := s.Close(); err != nil {
-		return fail(err)
+	present := peek(dir)
+	refusal := check(present, s)
+	if present != nil {
+		_ = present.release() // it only reads
+	}
+	if err := s.Close(); err != nil || refusal != nil {
+		return "", cmp.Or(refusal, err)
 	}
 	path := filepath.Join(dir, "berth.db")
 	if _, err := os.Stat(path); err == nil {
@@ -83,6 +90,27 @@ func Restore(dir, backup string) (kept string, err error) {
 		return fail(err)
 	}
 	return kept, nil
+}
+
+// peek opens the store of a directory for reading alone; the lock is held. Nil:
+// there is none, it is damaged, or it has another format.
+func peek(dir string) *Store {
+	s := &Store{dir: dir, path: filepath.Join(dir, "berth.db")}
+	if _, err := os.Stat(s.path); err != nil {
+		return nil
+	}
+	version, err := 0, error(nil)
+	if s.reader, err = sql.Open("sqlite", s.address(readerCacheKiB, "query_only(1)")); err == nil {
+		s.lookup, err = sql.Open("sqlite", s.address(readerCacheKiB, "query_only(1)"))
+	}
+	if err == nil {
+		err = s.lookup.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&version)
+	}
+	if err != nil || version != len(migrations) {
+		_ = s.release()
+		return nil
+	}
+	return s
 }
 
 // setAside moves a store's files to the first unused name.

@@ -164,8 +164,10 @@ func cutText(text string) string {
 	return text[:end] + "…"
 }
 
-func encodeSnapshot(j *job.Job) ([]byte, error) {
-	j = brief(j)
+func encodeSnapshot(j *job.Job) ([]byte, error) { return EncodeJob(brief(j)) }
+
+// EncodeJob is a whole job outside the store, for DecodeJob.
+func EncodeJob(j *job.Job) ([]byte, error) {
 	wide := !isText(j)
 	if wide {
 		j = widened(j)
@@ -178,7 +180,8 @@ func encodeSnapshot(j *job.Job) ([]byte, error) {
 	})
 }
 
-func decodeSnapshot(text []byte) (*job.Job, error) {
+// DecodeJob reads what EncodeJob wrote.
+func DecodeJob(text []byte) (*job.Job, error) {
 	var s snapshot
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, err

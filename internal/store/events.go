@@ -37,7 +37,7 @@ func (s *Store) EventsAfter(seq int64, limit int) ([]job.Event, error) {
 		}
 		event.At = moment(at)
 		if snapshot.Valid {
-			if event.Job, err = decodeSnapshot([]byte(snapshot.String)); err != nil {
+			if event.Job, err = DecodeJob([]byte(snapshot.String)); err != nil {
 				return nil, fmt.Errorf("read event %d: %w: %w", event.Seq, errBroken, err)
 			}
 		}

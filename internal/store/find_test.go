@@ -314,13 +314,13 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	close(stop)
 	last := <-stopped
-	if _, err := Restore(dir, copied); err == nil {
+	if _, err := Restore(dir, copied, func(*Store, *Store) error { return nil }); err == nil {
 		t.Error("restored under a running daemon")
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := Restore(dir, copied)
+	kept, err := Restore(dir, copied, func(*Store, *Store) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestABadBackupChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, backup := range []string{bad, bad + ".missing"} {
-		if kept, err := Restore(dir, backup); err == nil || kept != "" {
+		if kept, err := Restore(dir, backup, func(*Store, *Store) error { return nil }); err == nil || kept != "" {
 			t.Errorf("%s was restored, the old is at %q", backup, kept)
 		}
 	}

@@ -178,7 +178,9 @@ func (s *Store) release() error {
 	}
 	if s.broken == nil {
 		s.broken = errClosed
-		errs = append(errs, s.statements.close())
+		if s.conn != nil {
+			errs = append(errs, s.statements.close())
+		}
 		if s.conn != nil {
 			errs = append(errs, s.conn.Close())
 		}
@@ -186,7 +188,10 @@ func (s *Store) release() error {
 			errs = append(errs, s.writer.Close())
 		}
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // makeDir creates the store's directory, closed to other users because commands

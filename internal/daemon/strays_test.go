@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/testkit"
+)
+
+func agrees(RestorePlan) error { return nil }
+
+// TestAnEmptyStoreBesideRunningJobs: it is refused; if it is accepted, the jobs
+// are left alone, keep their GPUs, and can be taken back.
+func TestAnEmptyStoreBesideRunningJobs(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	id := l.one(sh(line+"; echo went on; exit 4", "gpus", "1", "env.A", "b"))
+	l.untilState(id, job.Running)
+	l.stop()
+	testkit.Must(t, os.RemoveAll(filepath.Join(l.opt.Places.StateDir, "store")))
+	err := Serve(l.ctx, l.opt)
+	if err == nil || !strings.Contains(err.Error(), "is empty, but 1 job of an earlier daemon still runs: "+id) {
+		t.Fatalf("served beside an empty store: %v", err)
+	}
+	l.opt.AcceptEmptyStore = true
+	l.start()
+	strays, err := l.Strays(l.ctx)
+	if err != nil || len(strays) != 1 || strays[0].Job != id || strays[0].State != "running" || !strays[0].Adoptable || len(strays[0].GPUs) != 1 || strays[0].PID == 0 {
+		t.Fatalf("strays %+v, %v", strays, err)
+	}
+	if s, err := l.Status(l.ctx); err != nil || s.Strays != 1 {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	// Its GPU is not another's, and its number neither.
+	next := l.one(sh("true", "gpus", "0"))
+	if next == id {
+		t.Error("a new job has the stray's number")
+	}
+	cards, err := l.GPUs(l.ctx)
+	if err != nil || !slices.ContainsFunc(cards, func(g api.GPU) bool {
+		return len(g.Jobs) == 1 && g.Jobs[0].ID == id && g.Jobs[0].Other
+	}) {
+		t.Errorf("cards %+v, %v", cards, err)
+	}
+	adopted, err := l.AdoptStrays(l.ctx, api.AdoptStraysRequest{})
+	if err != nil || len(adopted) != 1 || adopted[0].Job != id || adopted[0].Problem != "" {
+		t.Fatalf("adopted %+v, %v", adopted, err)
+	}
+	if j := l.job(id); j.State != job.Running || j.Env["A"] != "b" {
+		t.Errorf("it is %+v", j)
+	}
+	if strays, _ := l.Strays(l.ctx); len(strays) != 0 {
+		t.Errorf("strays %+v", strays)
+	}
+	// It is an ordinary job again, for the next daemon too.
+	l.stop()
+	l.opt.AcceptEmptyStore = false
+	l.start()
+	open()
+	if j := l.end(id); value(j.Outcome) != job.Exited(4) {
+		t.Errorf("it ended %s", value(j.Outcome))
+	}
+}
+
+// TestAnOlderStoreBesideRunningJobs: a job that the backup has queued runs now,
+// and one that it does not know.
+func TestAnOlderStoreBesideRunningJobs(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	known := l.one(sh("echo ran >> once; "+line+"; exit 5", "gpus", "0", "hold", "yes", "dir", l.dir()))
+	again := l.one(sh("true", "gpus", "0", "hold", "yes"))
+	var copied bytes.Buffer
+	testkit.Must(t, l.Backup(l.ctx, &copied))
+	l.act(api.ActRelease, known)
+	l.act(api.ActRelease, again)
+	unknown := l.one(sh(line+"; exit 6", "gpus", "0"))
+	l.untilState(known, job.Running)
+	l.untilState(unknown, job.Running)
+	l.finished(again)
+	l.stop()
+	path := filepath.Join(l.dir(), "copy")
+	l.write(path, copied.String())
+	var plan RestorePlan
+	_, err := Restore(l.opt.Places.StateDir, path, func(p RestorePlan) error { plan = p; return os.ErrPermission })
+	if err == nil || len(plan.Strays) != 1 || plan.Strays[0] != unknown || len(plan.Again) != 1 || plan.Again[0] != again || plan.Unknown != 1 {
+		t.Fatalf("plan %+v, %v", plan, err)
+	}
+	if words := strings.Join(plan.Words(), "\n"); strings.Count(words, "\n") != 2 || !strings.Contains(words, "1 job ("+unknown+")") {
+		t.Errorf("it says %s", words)
+	}
+	_, err = Restore(l.opt.Places.StateDir, path, agrees)
+	testkit.Must(t, err)
+	l.start()
+	if j := l.job(known); j.State != job.Running || j.Attempt != 1 {
+		t.Errorf("the one it has queued is %s, attempt %d", j.State, j.Attempt)
+	}
+	if strays, err := l.Strays(l.ctx); err != nil || len(strays) != 1 || strays[0].Job != unknown {
+		t.Errorf("strays %+v, %v", strays, err)
+	}
+	open()
+	if j := l.end(known); value(j.Outcome) != job.Exited(5) {
+		t.Errorf("it ended %s", value(j.Outcome))
+	}
+	if text := testkit.Read(t, filepath.Join(l.dir(), "once")); text != "ran\n" {
+		t.Errorf("it ran %q", text)
+	}
+	testkit.Eventually(t, "the stray is over", func() bool {
+		strays, err := l.Strays(l.ctx)
+		return err == nil && len(strays) == 1 && strays[0].State == "ended"
+	})
+	if _, err := l.AdoptStrays(l.ctx, api.AdoptStraysRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if j := l.end(unknown); value(j.Outcome) != job.Exited(6) {
+		t.Errorf("the stray ended %s", value(j.Outcome))
+	}
+}
