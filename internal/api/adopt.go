@@ -10,8 +10,8 @@ import (
 // AdoptRequest makes berth account for a process it did not start.
 type AdoptRequest struct {
 	PID  int    `json:"pid" minimum:"1" doc:"process id on the daemon's machine"`
-	GPUs []int  `json:"gpus,omitempty" doc:"GPUs to hold for it besides those it uses"`
-	VRAM string `json:"vram,omitempty" doc:"memory to hold for it on each GPU: MiB, or a size with a unit; default: what it uses now"`
+	GPUs []int  `json:"gpus,omitempty" doc:"GPUs to reserve for it besides those it uses; on a shared daemon only for administrators"`
+	VRAM string `json:"vram,omitempty" doc:"memory to reserve on each GPU: MiB, or a size with a unit; default: what it uses now, which only administrators may exceed"`
 	Name string `json:"name,omitempty"`
 }
 

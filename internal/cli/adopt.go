@@ -37,6 +37,9 @@ func newAdopt() *cobra.Command {
 and its children use: berth measures its memory, counts that memory to the job,
 no longer as external, and places other jobs around it.
 
+On a shared daemon it holds only GPUs and memory that it already uses, and your
+limits apply. Administrators may reserve more.
+
 berth never limits or stops the process, and cancelling the job only ends the
 tracking. When the process ends, the job ends as lost: only the process's parent
 can learn its exit status.
@@ -70,8 +73,8 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	}
 	daemonFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.gpus, "gpus", "g", "", "GPUs to hold for it besides those it uses now: 0,1 or 0-3")
-	flags.StringVar(&o.vram, "vram", "", "memory to hold for it on each GPU (default: what it uses, growing with it)")
+	flags.StringVarP(&o.gpus, "gpus", "g", "", "GPUs to reserve for it besides those it uses now: 0,1 or 0-3; on a shared daemon only for administrators")
+	flags.StringVar(&o.vram, "vram", "", "memory to reserve on each GPU (default: what it uses, growing with it); more than it uses only for administrators")
 	flags.StringVarP(&o.name, "name", "n", "", "name of the job (default adopted-PID)")
 	flags.BoolVar(&o.strays, "strays", false, "take back all jobs whose supervisor the store does not know")
 	flags.StringArrayVar(&o.stray, "stray", nil, "take back the job of this supervisor; repeatable")

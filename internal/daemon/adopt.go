@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/run"
+	"berth/internal/sched"
+	"berth/internal/text"
 )
 
 // Adopt makes a job that represents a process berth did not start. berth
@@ -26,7 +30,7 @@ func (d *Daemon) Adopt(ctx context.Context, c api.Caller, r api.AdoptRequest) (a
 	if a.job != nil && a.job.ID != "" && err == nil {
 		jobs = []string{a.job.ID}
 	}
-	d.note(c, "adopt", jobs, fmt.Sprintf("process %d", r.PID), err)
+	d.note(c, "adopt", jobs, a.audited(), err)
 	if err != nil {
 		return api.Detail{}, err
 	}
@@ -42,9 +46,16 @@ type adoption struct {
 	process run.External
 	spec    job.Spec
 	job     *job.Job
-	// ahead means that the request asks for more than the process uses now. Such
-	// a job takes room from others that a queued job would have to wait for.
+	// ahead means that the job holds more than the process uses now: GPUs or memory
+	// that other jobs wait in line for. Only administrators may do that.
 	ahead bool
+}
+
+func (a *adoption) audited() string {
+	if a.ahead {
+		return fmt.Sprintf("process %d, on GPU %s, beyond what it uses", a.request.PID, text.Numbers(a.spec.IDs))
+	}
+	return fmt.Sprintf("process %d", a.request.PID)
 }
 
 func (a *adoption) run(ctx context.Context) error {
@@ -145,7 +156,13 @@ func (a *adoption) check(ctx context.Context) error {
 	if err = errors.Join(err, refusal); err != nil {
 		return err
 	}
-	return a.setCards(occupants, known)
+	use := a.usedMiB(occupants)
+	if !a.caller.Admin {
+		if err := a.withinUse(use, occupants, a.d.config().Rules); err != nil {
+			return err
+		}
+	}
+	return a.setCards(use, known)
 }
 
 // unowned leaves out processes that already belong to a job. If a child of the
@@ -182,44 +199,86 @@ func (a *adoption) unclaimed(t *engine.Turn) error {
 	return nil
 }
 
-// setCards completes the spec: the cards that the process or its descendants
-// use, those that were named, and the memory to hold.
-func (a *adoption) setCards(occupants map[int][]gpu.Process, known []gpu.Device) error {
-	var cards []int
-	var mostMiB int64
+// usedMiB is the memory of the process and its descendants on each card where
+// they are. A driver that does not tell how much it is counts as 0.
+func (a *adoption) usedMiB(occupants map[int][]gpu.Process) map[int]int64 {
+	use := map[int]int64{}
 	for index, processes := range occupants {
-		var usedMiB int64
 		for _, p := range processes {
 			if run.Within(p.PID, a.process.Process) {
-				usedMiB += max(0, p.UsedMiB)
-				cards = append(cards, index)
+				use[index] += max(0, p.UsedMiB)
 			}
 		}
-		mostMiB = max(mostMiB, usedMiB)
 	}
-	a.ahead = a.spec.VRAMMiB > mostMiB
+	return use
+}
+
+// withinUse limits the request to what the process holds: its memory is in use
+// anyway, everything else is what other jobs wait in line for. It drops cards on
+// which the process uses so little that they still count as idle.
+func (a *adoption) withinUse(use map[int]int64, occupants map[int][]gpu.Process, rules sched.Rules) error {
+	pid := a.process.PID
+	for _, index := range slices.Sorted(maps.Keys(use)) {
+		heldMiB := sched.Budget(0, use[index], rules.SpikeBuffer)
+		switch {
+		case use[index] > 0 && heldMiB < rules.IdleThresholdMiB:
+			delete(use, index)
+		case a.spec.VRAMMiB > heldMiB:
+			return problem.Newf(problem.Refused, "leave out --vram: berth reserves what the process uses, and more as it grows",
+				"process %d uses %d MiB on GPU %d, and --vram asks for %d; only an administrator may reserve more than a process uses", pid, use[index], index, a.spec.VRAMMiB)
+		}
+	}
+	for _, index := range a.request.GPUs {
+		if _, used := use[index]; used {
+			continue
+		}
+		if _, told := occupants[index]; !told {
+			return problem.Newf(problem.Refused, "ask an administrator to adopt it", "berth cannot tell whether process %d uses GPU %d; only an administrator may reserve it", pid, index)
+		}
+		return problem.Newf(problem.Refused, "leave out --gpus: berth takes the GPUs that the process uses",
+			"process %d does not use GPU %d, or less than %d MiB of it; only an administrator may reserve a GPU for later", pid, index, rules.IdleThresholdMiB)
+	}
+	return nil
+}
+
+// setCards completes the spec: the cards in use, those that were named, and the
+// memory to hold. That is the least the process uses on any of them; on each card
+// the measured use counts once it is more.
+func (a *adoption) setCards(use map[int]int64, known []gpu.Device) error {
+	cards := slices.Collect(maps.Keys(use))
 	for _, index := range a.request.GPUs {
 		if !slices.ContainsFunc(known, func(dev gpu.Device) bool { return dev.Index == index }) {
 			return noCard(index, known)
 		}
-		a.ahead = a.ahead || !slices.Contains(cards, index)
 		cards = append(cards, index)
 	}
 	slices.Sort(cards)
 	if cards = slices.Compact(cards); len(cards) == 0 {
-		return problem.Newf(problem.Refused, "name the GPUs with --gpus 0", "process %d uses none of the GPUs", a.process.PID)
+		hint := "name the GPUs with --gpus 0"
+		if !a.caller.Admin {
+			hint = "adopt it when it uses a GPU"
+		}
+		return problem.Newf(problem.Refused, hint, "process %d uses none of the GPUs", a.process.PID)
 	}
 	for _, dev := range known {
 		if slices.Contains(cards, dev.Index) && a.spec.VRAMMiB > dev.TotalMiB {
 			return problem.Newf(problem.Refused, "berth gpus shows the memory of each", "GPU %d has %d MiB, less than the %d requested", dev.Index, dev.TotalMiB, a.spec.VRAMMiB)
 		}
 	}
+	var leastMiB int64
+	if used := slices.Collect(maps.Values(use)); len(used) > 0 {
+		leastMiB = slices.Min(used)
+	}
+	a.ahead = len(cards) > len(use) || a.spec.VRAMMiB > leastMiB
 	process := a.process.Process
 	a.spec.Adopt, a.spec.Argv, a.spec.GPUs, a.spec.IDs, a.spec.Grace = &process, a.process.Argv, len(cards), cards, time.Second
 	if a.spec.Name == "" {
 		a.spec.Name = fmt.Sprintf("adopted-%d", a.process.PID)
 	}
-	a.job.Spec, a.job.Grant.BudgetMiB = a.spec, mostMiB
+	a.job.Spec, a.job.Grant.BudgetMiB = a.spec, cmp.Or(a.spec.VRAMMiB, leastMiB)
+	if len(use) > 0 {
+		a.job.PeakMiB = use
+	}
 	return nil
 }
 
@@ -238,8 +297,8 @@ func (a *adoption) accept(ctx context.Context) error {
 			refusal = full
 			return
 		}
-		if why := t.OverLimit(j.User, len(j.Spec.IDs)); why != "" && a.ahead && !a.caller.Admin {
-			refusal = problem.Newf(problem.TooMuch, "leave out --gpus and --vram: what the process uses now is never refused", "%s", why)
+		if why := t.OverLimit(j.User, len(j.Spec.IDs)); why != "" && !a.caller.Admin {
+			refusal = problem.Newf(problem.TooMuch, "cancel a job, or ask an administrator to adopt it; the process keeps running", "%s", why)
 			return
 		}
 		if refusal = a.unclaimed(t); refusal != nil {
@@ -247,11 +306,7 @@ func (a *adoption) accept(ctx context.Context) error {
 		}
 		t.Number([]*job.Job{j})
 		j.Rank = j.Seq
-		budgetMiB := j.Spec.VRAMMiB
-		if budgetMiB == 0 {
-			budgetMiB = j.Grant.BudgetMiB
-		}
-		t.Adopt(j, t.Occupied(j.Spec.IDs, budgetMiB), func(err error) { written <- err })
+		t.Adopt(j, t.Occupied(j.Spec.IDs, j.Grant.BudgetMiB), func(err error) { written <- err })
 	})
 	if err = errors.Join(err, refusal); err != nil {
 		return err

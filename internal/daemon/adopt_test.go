@@ -1,7 +1,12 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +17,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/run"
 	"berth/internal/sched"
 )
 
@@ -31,6 +37,24 @@ func (l *lab) sleeps(as *person) int {
 		_ = cmd.Wait()
 	})
 	return cmd.Process.Pid
+}
+
+// uses has a process hold this much memory on each card, as the simulation sees
+// it.
+func (l *lab) uses(pid int, mib map[int]int64) {
+	l.t.Helper()
+	p, err := run.ReadExternal(pid)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var uses []string
+	for card, used := range mib {
+		uses = append(uses, fmt.Sprintf(`{"card":%d,"mib":%d,"util":0}`, card, used))
+	}
+	file := filepath.Join(l.d.machine.SimDir, "procs", fmt.Sprintf("%d.%d", pid, p.Start))
+	if err := os.WriteFile(file, []byte(`{"uses":[`+strings.Join(uses, ",")+`]}`), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 func TestAnAdoptedProcessSurvivesTheDaemonAndItsJob(t *testing.T) {
@@ -113,6 +137,7 @@ func TestWhoseProcessMayBeAdopted(t *testing.T) {
 		t.Errorf("another sees %+v, %v", seen, err)
 	}
 	full := l.sleeps(&bob)
+	l.uses(full, map[int]int64{0: 300})
 	l.d.cfg.Store(func() *Config { c := *l.d.config(); c.QueuedJobsOf = map[string]int{"nobody": 1}; return &c }())
 	bob.submit(sh("true", "hold", "yes"))
 	wantProblem(t, ask(bob, full), problem.TooMuch, "the limit of 1")
@@ -131,9 +156,71 @@ func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
 	}
 }
 
-// What a process has is nobody else's anyhow. What it does not have yet is what
-// others wait for.
-func TestAdoptingTakesNoMoreAheadOfOthersThanALimitAllows(t *testing.T) {
+// What a process has is in use anyway. What it does not have is what others wait
+// for.
+func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
+	l := newSharedLab(t)
+	bob, root := l.as("nobody"), l.as("root")
+	for _, c := range []struct {
+		says    string
+		uses    map[int]int64
+		request api.AdoptRequest
+		refused []string // empty: adopted
+		budget  int64
+		cards   []int
+	}{
+		{"a process without a GPU", nil, api.AdoptRequest{}, []string{"uses none of the GPUs"}, 0, nil},
+		{"a process without a GPU, with all of them named", nil, api.AdoptRequest{GPUs: []int{0, 1}, VRAM: "20000"}, []string{"does not use GPU 0", "only an administrator may reserve a GPU for later", "leave out --gpus"}, 0, nil},
+		{"another GPU than its own", map[int]int64{0: 5000}, api.AdoptRequest{GPUs: []int{0, 1}}, []string{"does not use GPU 1"}, 0, nil},
+		{"more memory than it uses", map[int]int64{0: 5000}, api.AdoptRequest{VRAM: "8000"}, []string{"uses 5000 MiB on GPU 0, and --vram asks for 8000", "leave out --vram"}, 0, nil},
+		{"more memory than it uses on one of two", map[int]int64{0: 9000, 1: 5000}, api.AdoptRequest{VRAM: "9000"}, []string{"uses 5000 MiB on GPU 1"}, 0, nil},
+		{"a trace of memory, which leaves the GPU idle", map[int]int64{0: 180}, api.AdoptRequest{}, []string{"uses none of the GPUs"}, 0, nil},
+		{"a trace of memory on a GPU that is named", map[int]int64{0: 5000, 1: 180}, api.AdoptRequest{GPUs: []int{1}}, []string{"does not use GPU 1, or less than 200 MiB of it"}, 0, nil},
+		{"a GPU that is not there", map[int]int64{0: 5000}, api.AdoptRequest{GPUs: []int{7}}, []string{"GPU 7"}, 0, nil},
+		{"what it uses", map[int]int64{0: 5000}, api.AdoptRequest{}, nil, 5000, []int{0}},
+		{"what it uses, named", map[int]int64{0: 5000}, api.AdoptRequest{GPUs: []int{0}, VRAM: "5000"}, nil, 5000, []int{0}},
+		{"the buffer that an external process has anyway", map[int]int64{0: 5000}, api.AdoptRequest{VRAM: "5500"}, nil, 5500, []int{0}},
+		{"different amounts on two GPUs", map[int]int64{0: 9000, 1: 300}, api.AdoptRequest{}, nil, 300, []int{0, 1}},
+		{"a trace elsewhere", map[int]int64{0: 5000, 1: 180}, api.AdoptRequest{}, nil, 5000, []int{0}},
+	} {
+		pid := l.sleeps(&bob)
+		l.uses(pid, c.uses)
+		c.request.PID = pid
+		d, err := l.d.Adopt(l.ctx, bob.Caller, c.request)
+		if len(c.refused) > 0 {
+			var p *problem.Problem
+			if !errors.As(err, &p) {
+				t.Fatalf("%s: job %s, %v", c.says, d.ID, err)
+			}
+			wantProblem(t, err, p.Kind, c.refused...)
+			l.uses(pid, nil)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.says, err)
+			continue
+		}
+		if d.BudgetMiB != c.budget || !slices.Equal(d.GPUIDs, c.cards) {
+			t.Errorf("%s: it holds %d MiB on GPU %v, want %d on %v", c.says, d.BudgetMiB, d.GPUIDs, c.budget, c.cards)
+		}
+		l.uses(pid, nil)
+		l.act(api.ActCancel, d.ID)
+		l.end(d.ID)
+	}
+	// An administrator may, and the audit says so.
+	pid := l.sleeps(&bob)
+	if _, err := l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: pid, GPUs: []int{0, 1}, VRAM: "20000"}); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+	audit, err := os.ReadFile(filepath.Join(l.opt.Places.StateDir, "audit.jsonl"))
+	if want := fmt.Sprintf("process %d, on GPU 0,1, beyond what it uses", pid); err != nil || !strings.Contains(string(audit), want) {
+		t.Errorf("the audit lacks %q: %v", want, err)
+	}
+	_, err = l.d.Adopt(l.ctx, root.Caller, api.AdoptRequest{PID: l.sleeps(&bob), GPUs: []int{0}, VRAM: "900G"})
+	wantProblem(t, err, problem.Refused, "GPU 0 has", "less than the 921600")
+}
+
+func TestLimitsApplyToAdoptedProcesses(t *testing.T) {
 	l := newSharedLab(t)
 	bob, root := l.as("nobody"), l.as("root")
 	limited := func(limit sched.Limit) {
@@ -143,19 +230,24 @@ func TestAdoptingTakesNoMoreAheadOfOthersThanALimitAllows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask := func(p person, r api.AdoptRequest) error {
-		r.PID = l.sleeps(&bob)
+	ask := func(p person, cards ...int) error {
+		r := api.AdoptRequest{PID: l.sleeps(&bob)}
+		mib := map[int]int64{}
+		for _, card := range cards {
+			mib[card] = 300
+		}
+		l.uses(r.PID, mib)
+		defer l.uses(r.PID, nil)
 		_, err := l.d.Adopt(l.ctx, p.Caller, r)
 		return err
 	}
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0}, VRAM: "900G"}), problem.Refused, "GPU 0 has", "less than the 921600")
 	limited(sched.Limit{GPUs: 1})
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{0, 1}}), problem.TooMuch, "nobody holds 0 GPUs and this job needs 2 more; the limit is 1")
+	wantProblem(t, ask(bob, 0, 1), problem.TooMuch, "nobody holds 0 GPUs and this job needs 2 more; the limit is 1")
 	l.untilState(bob.submit(sh("sleep 600", "ids", "0"))[0], job.Running)
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody holds 1 GPUs and this job needs 1 more")
+	wantProblem(t, ask(bob, 1), problem.TooMuch, "nobody holds 1 GPUs and this job needs 1 more")
 	limited(sched.Limit{Jobs: 1})
-	wantProblem(t, ask(bob, api.AdoptRequest{GPUs: []int{1}}), problem.TooMuch, "nobody already runs 1 jobs, which is the limit")
-	if err := ask(root, api.AdoptRequest{GPUs: []int{0, 1}}); err != nil {
+	wantProblem(t, ask(bob, 1), problem.TooMuch, "nobody already runs 1 jobs, which is the limit")
+	if err := ask(root, 0, 1); err != nil {
 		t.Errorf("an administrator: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -34,13 +35,19 @@ func adopted(t *testing.T) (*rig, *strangers) {
 
 func (r *rig) adopt(cards ...int) (answer *error) {
 	r.t.Helper()
+	return r.adoptUsing(nil, 5000, cards...)
+}
+
+// adoptUsing is adopt with what the process was seen to use.
+func (r *rig) adoptUsing(mib map[int]int64, budgetMiB int64, cards ...int) (answer *error) {
+	r.t.Helper()
 	sp := job.Defaults()
 	sp.Argv, sp.IDs, sp.GPUs, sp.Adopt = []string{"python", "train.py"}, cards, len(cards), &job.Process{PID: 4242, Start: 77}
-	j := &job.Job{Spec: sp, User: "ann"}
+	j := &job.Job{Spec: sp, User: "ann", Attempt: job.Attempt{PeakMiB: mib}}
 	r.at().Number([]*job.Job{j})
 	answer = new(error)
 	*answer = errOther
-	r.at().Adopt(j, r.at().Occupied(cards, 5000), func(err error) { *answer = err })
+	r.at().Adopt(j, r.at().Occupied(cards, budgetMiB), func(err error) { *answer = err })
 	return answer
 }
 
@@ -114,6 +121,56 @@ func TestOthersArePlacedBesideAnAdoptedProcess(t *testing.T) {
 	r.pass(time.Second)
 	r.submit(spec(vram(3000), func(s *job.Spec) { s.IDs = []int{0} }))
 	r.wantRow("4", job.Queued, "")
+}
+
+// TestAnAdoptedProcessHoldsWhatItUses on each card, from the start, and no card
+// that it has left.
+func TestAnAdoptedProcessHoldsWhatItUses(t *testing.T) {
+	r, _ := adopted(t)
+	r.devices[1].UsedMiB, r.devices[1].Processes = 300, []gpu.Process{{PID: 4242, UsedMiB: 300}}
+	r.look()
+	held := func() map[int]int64 {
+		budgets := map[int]int64{}
+		for _, h := range r.at().State().Held {
+			for i, card := range h.Cards {
+				budgets[card] = h.BudgetMiB[i]
+			}
+		}
+		return budgets
+	}
+	want := func(what string, want map[int]int64) {
+		t.Helper()
+		if got := held(); !maps.Equal(got, want) {
+			t.Errorf("%s it holds %v MiB, want %v", what, got, want)
+		}
+		var uuids []string
+		for _, card := range slices.Sorted(maps.Keys(want)) {
+			uuids = append(uuids, r.devices[card].UUID)
+		}
+		if got := r.booked[0].UUIDs; !slices.Equal(got, uuids) {
+			t.Errorf("%s other berths see %v, want %v", what, got, uuids)
+		}
+	}
+	r.adoptUsing(map[int]int64{0: 5000, 1: 300}, 300, 0, 1)
+	r.step()
+	r.step()
+	want("before it is measured", map[int]int64{0: 5500, 1: 300})
+	// It freed one card before the first measurement.
+	r.owners[4242] = "1"
+	r.clear(1)
+	r.pass(time.Second)
+	want("after it left a card", map[int]int64{0: 5500})
+	r.submit(spec(func(s *job.Spec) { s.IDs = []int{1} }))
+	r.wantRow("2", job.Running, "")
+	wantGPUs(t, "it is charged", r.at().State().InUse["ann"].GPUs, 3) // as long as it is tracked
+	// A card that it never used is kept for it: an administrator said so.
+	r, _ = adopted(t)
+	r.adoptUsing(map[int]int64{0: 5000}, 5000, 0, 1)
+	r.step()
+	r.step()
+	r.owners[4242] = "1"
+	r.pass(time.Second)
+	want("for an administrator", map[int]int64{0: 5000, 1: 5000})
 }
 
 func TestHowAnAdoptedProcessEnds(t *testing.T) {

@@ -42,6 +42,7 @@ type attempt struct {
 	shownMiB  int64
 	storedMiB int64
 	bookedMiB int64          // the highest peak published to other berths
+	occupies  int            // how many cards an adopted process uses, as published
 	run       sched.Estimate // estimated duration
 	kind      string         // groups jobs with similar commands
 
@@ -77,6 +78,7 @@ func newAttempts(cfg *Config, r Runner, k *cards, c *changes) *attempts {
 func (s *attempts) begin(now time.Time, j *job.Job, run sched.Estimate) *attempt {
 	a := &attempt{job: j, token: j.Keep, startedAt: now, run: run, kind: kindOf(j)}
 	s.active[j.ID], s.byToken[j.Keep] = a, j.ID
+	s.cards.meter.Seed(j.ID, j.PeakMiB)
 	return a
 }
 
@@ -163,7 +165,7 @@ func (s *attempts) held(now time.Time) []sched.Held {
 	list := make([]sched.Held, 0, len(s.active)+len(s.cards.others))
 	cards := s.cards.list()
 	for _, a := range s.active {
-		h := s.hold(a.job, cards)
+		h := s.occupied(a.job, cards)
 		s.rank(now, a, &h)
 		list = append(list, h)
 	}
@@ -175,6 +177,24 @@ func (s *attempts) hold(j *job.Job, cards []sched.Card) sched.Held {
 	measured := *j
 	s.measure(&measured)
 	return sched.Hold(&measured, s.cfg.Rules, cards)
+}
+
+// occupied is hold without the cards that an adopted process has left: berth
+// keeps nothing free for it that it used and freed.
+func (s *attempts) occupied(j *job.Job, cards []sched.Card) sched.Held {
+	h := s.hold(j, cards)
+	if j.Spec.Adopt == nil {
+		return h
+	}
+	nowMiB, peakMiB := s.cards.meter.Now(j.ID), s.cards.meter.Peak(j.ID)
+	var left sched.Held
+	for i, card := range h.Cards {
+		if used, known := nowMiB[card]; !known || used > 0 || peakMiB[card] == 0 {
+			left.Cards, left.BudgetMiB = append(left.Cards, card), append(left.BudgetMiB, h.BudgetMiB[i])
+		}
+	}
+	h.Cards, h.BudgetMiB = left.Cards, left.BudgetMiB
+	return h
 }
 
 // measure sets a job's peaks, and what it is charged for them.
@@ -190,10 +210,15 @@ func (s *attempts) charged(a *attempt) *job.Job {
 	return &j
 }
 
-// holdings is the same for the meter.
-func (s *attempts) holdings(now time.Time) []gpu.Holding {
-	list := make([]gpu.Holding, 0, len(s.active)+len(s.cards.others))
-	for _, h := range s.held(now) {
+// holdings is where the meter looks for whose memory.
+func (s *attempts) holdings() []gpu.Holding {
+	held := s.cards.heldByOthers()
+	cards := s.cards.list()
+	for _, a := range s.active {
+		held = append(held, s.hold(a.job, cards))
+	}
+	list := make([]gpu.Holding, 0, len(held))
+	for _, h := range held {
 		list = append(list, gpu.Holding{Key: h.Job, Cards: h.Cards, BudgetMiB: h.BudgetMiB})
 	}
 	return list
@@ -237,9 +262,16 @@ func (s *attempts) bookings(starts []*job.Job) []gpu.Entry {
 
 func (s *attempts) booking(j *job.Job, cards []sched.Card) gpu.Entry {
 	identity, _ := s.runner.Identity(j.Keep)
+	h, uuids := s.occupied(j, cards), j.Grant.UUIDs
+	if len(h.Cards) < len(j.Grant.GPUs) {
+		uuids = make([]string, len(h.Cards))
+		for i, card := range h.Cards {
+			uuids[i] = j.Grant.UUIDs[slices.Index(j.Grant.GPUs, card)]
+		}
+	}
 	return gpu.Entry{
 		Key: BookingKey(j.Keep, j.ID), User: j.User, Job: j.ID, Name: j.Name(),
-		UUIDs: j.Grant.UUIDs, BudgetMiB: s.hold(j, cards).BudgetMiB, Share: j.Grant.Share,
+		UUIDs: uuids, BudgetMiB: h.BudgetMiB, Share: j.Grant.Share,
 		Alone: j.Grant.Alone, Exclusive: j.Grant.Exclusive,
 		HolderPID: identity.KeepPID, HolderStart: identity.KeepStart,
 	}

@@ -23,6 +23,11 @@ const DefaultIdleAfter = 30 * time.Minute
 func (s *attempts) compare(now time.Time) {
 	for _, id := range s.ids() {
 		a := s.active[id]
+		if a.job.Spec.Adopt != nil {
+			if cards := len(s.occupied(a.job, nil).Cards); cards != a.occupies {
+				a.occupies, s.cards.behind = cards, true
+			}
+		}
 		card, peak := highest(s.cards.meter.Peak(id))
 		if peak == 0 {
 			continue

@@ -147,7 +147,6 @@ func (t *Turn) restoreRunning(f fate) {
 	a := t.attempts.begin(t.Now, j, t.line.span(j))
 	_, a.storedMiB = highest(j.PeakMiB)
 	t.attempts.recallTrouble(a)
-	t.cards.meter.Seed(j.ID, j.PeakMiB)
 	switch f.Kind {
 	case fateRunning:
 		t.attempts.takeOver(t.Now, j)

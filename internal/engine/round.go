@@ -170,7 +170,11 @@ func (t *Turn) lease(planned []sched.Start) []*job.Job {
 		}
 		j := t.line.jobs[p.Job].Clone()
 		j.MustTo(job.Running)
+		before := j.PeakMiB
 		j.Attempt = j.Attempt.Next(t.Now, p.Grant, token)
+		if j.Spec.Adopt != nil {
+			j.PeakMiB = before // the process goes on, whoever watches it
+		}
 		j.Grant.CardMiB = t.cards.smallest(p.Grant.GPUs)
 		j.Log, j.Detail, j.PreemptedFor = t.cfg.LogPath(j), "", ""
 		if since := t.line.inLine[j.ID].since; since.After(j.SubmittedAt) {

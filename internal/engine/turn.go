@@ -345,7 +345,7 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	if first {
 		t.attempts.forgetStuck(t.Now)
 	}
-	t.cards.measure(t.attempts.holdings(t.Now))
+	t.cards.measure(t.attempts.holdings())
 	t.attempts.compare(t.Now)
 	t.cards.checkLeft(t.Now)
 	t.attempts.watchIdle(t.Now)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +35,7 @@ var adoptAttacks = []attack{
 		}
 	}},
 	{"end another's process by adopting and cancelling it", func(t *testing.T, c *camp) {
-		pid := c.ann.sleeps(t)
+		pid := c.ann.simulates(t, c, 300, 0)
 		d := c.ann.adopts(t, pid)
 		if d.User != c.ann.name || d.State != job.Running {
 			t.Errorf("it is %s's and %s", d.User, d.State)
@@ -75,6 +77,49 @@ var adoptAttacks = []attack{
 			t.Error("the process ended with its job")
 		}
 	}},
+	{"reserve every card by adopting a process that uses none", func(t *testing.T, c *camp) {
+		pid := c.bob.sleeps(t)
+		for _, request := range []spec{
+			{"gpus": []int{0, 1}, "vram": "24000"}, {"gpus": []int{0, 1}}, {"gpus": []int{1}, "vram": "1"}, {},
+		} {
+			if r := c.bob.mustAsk(t, "POST", "/v1/adopt", request.with("pid", pid)); r.status != http.StatusConflict {
+				t.Errorf("%v: status %d: %s", request, r.status, r.body)
+			}
+		}
+		c.mustBeDenied(t, c.bob, "adopt", "")
+		// With memory on one card it is that card, and no more than that memory.
+		pid = c.bob.simulates(t, c, 300, 1)
+		for _, request := range []spec{{"gpus": []int{0, 1}}, {"vram": "24000"}, {"vram": "331"}} {
+			if r := c.bob.mustAsk(t, "POST", "/v1/adopt", request.with("pid", pid)); r.status != http.StatusConflict {
+				t.Errorf("%v: status %d: %s", request, r.status, r.body)
+			}
+		}
+		var d api.Detail
+		c.bob.mustAsk(t, "POST", "/v1/adopt", spec{"pid": pid}).into(t, &d)
+		defer c.bob.cancel(t, d.ID)
+		if !slices.Equal(d.GPUIDs, []int{1}) || d.BudgetMiB != 300 {
+			t.Errorf("it holds %d MiB on GPU %v", d.BudgetMiB, d.GPUIDs)
+		}
+	}},
+}
+
+// simulates starts a process of the user's that holds memory on a card, and that
+// berth did not start.
+func (p *person) simulates(t *testing.T, c *camp, mib int64, card int) int {
+	t.Helper()
+	cmd := p.command(filepath.Join(programs, "berth"), "simjob", "--hold", "600", "--vram", fmt.Sprint(mib), "--gpu", fmt.Sprint(card))
+	cmd.Env = append(cmd.Env, "BERTH_SIM_DIR="+filepath.Join(c.stateDir, "sim"))
+	testkit.Must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	testkit.Eventually(t, "its memory is seen", func() bool {
+		var seen []api.GPU
+		c.root.mustAsk(t, "GET", "/v1/gpus", nil).into(t, &seen)
+		return slices.ContainsFunc(seen[card].Processes, func(on api.GPUProcess) bool { return on.PID == cmd.Process.Pid })
+	})
+	return cmd.Process.Pid
 }
 
 // sleeps starts a process of the user's that berth knows nothing of.
