@@ -27,6 +27,18 @@ type memory interface {
 
 var _ memory = (*store.Store)(nil)
 
+// retainNow reports whether to delete now, and by which rules. Between the
+// regular times it is only for a flood, which numbers stop and ages do not: after
+// a change of the clock, ages are not to be trusted for a while. Every job that
+// comes or ends is an event.
+func retainNow(cfg Config, regular bool, newEvents int64) (rules Config, ok bool) {
+	if regular {
+		return cfg, true
+	}
+	cfg.History, cfg.Logs = 0, 0
+	return cfg, newEvents > int64(cfg.Events/4)
+}
+
 // retain deletes what is too old or too much: finished jobs, their logs, and
 // events. An error is reported and does not stop the rest: on a full disk jobs
 // cannot be deleted, but logs can.

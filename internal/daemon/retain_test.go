@@ -304,6 +304,32 @@ func TestRetainTakesNothingForAnothersFlood(t *testing.T) {
 	}
 }
 
+func TestRetainBetweenTimesIsForAFlood(t *testing.T) {
+	a := newArchive(t)
+	a.putOf("ann", 1, 1, 2, 100*day, "")
+	a.putOf("cat", 0, 3, 9, 100*day, "")
+	a.logs("1")
+	cfg := DefaultConfig(true)
+	cfg.HistoryJobs, cfg.Events = 4, 100
+	if _, ok := retainNow(cfg, false, 25); ok {
+		t.Error("a quarter of the events is a flood")
+	}
+	rules, ok := retainNow(cfg, false, 26)
+	if !ok {
+		t.Fatal("more than that is none")
+	}
+	a.retain(rules)
+	if diff := cmp.Diff([]string{"1", "2", "8", "9"}, a.remembered()); diff != "" || len(a.directories()) != 1 {
+		t.Errorf("logs of %v; %s", a.directories(), diff)
+	}
+	if rules, ok = retainNow(cfg, true, 0); !ok {
+		t.Error("nothing is deleted when it is due")
+	}
+	if a.retain(rules); len(a.remembered()) > 0 {
+		t.Errorf("ages do not count: %v", a.remembered())
+	}
+}
+
 func TestRetainTellsWhatItCannotRemove(t *testing.T) {
 	a := newArchive(t)
 	a.put(1, 2, 100*day, "")

@@ -314,14 +314,13 @@ func (d *Daemon) tidy(ctx context.Context) {
 			due = time.Time{}
 		case <-look.C:
 		}
-		cfg, now := *d.config(), time.Now()
-		if now.Before(due) {
-			// Every job that comes or ends is an event.
-			if d.untidied.Load() < int64(cfg.Events/4) {
-				continue
-			}
-			cfg.History, cfg.Logs = 0, 0 // ages can wait until they are due
-		} else {
+		now := time.Now()
+		regular := !now.Before(due)
+		cfg, ok := retainNow(*d.config(), regular, d.untidied.Load())
+		if !ok {
+			continue
+		}
+		if regular {
 			jumped := now.Round(0).Sub(last.Round(0)) - now.Sub(last)
 			last, due = now, now.Add(retainEvery)
 			if jumped.Abs() > jumpAllowed {
