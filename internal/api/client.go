@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"berth/internal/problem"
@@ -25,39 +26,49 @@ type Client struct {
 	// OnRetry is called each time a stream lost its daemon and reconnects. It
 	// may be nil, and is set before the first stream.
 	OnRetry func(error)
+	// OnSilence is called when the daemon, whose process is pid (0: not known),
+	// does not answer. It may be nil, and is set before the first request.
+	OnSilence func(s Silence, pid int)
 
 	place  string // the socket or URL, for messages
 	base   string
 	secret string
 	http   *http.Client
 
+	peer atomic.Int64 // the process that listens at the socket; 0: not known
+
 	pageJobs int // jobs per page when all are fetched
+
+	patience, remotePatience time.Duration
 }
 
 // Dial makes a client for the daemon at a Unix socket. It connects on first use.
 func Dial(socket string) *Client {
-	return newClient(socket, "http://berth", "", &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, socket) },
-	})
+	return dialChecked(socket, func(net.Conn) error { return nil })
 }
 
 // DialOwn is Dial for a socket in a directory where others can create one, such
 // as /tmp: each connection checks with the kernel that root or the caller's own
 // user listens.
 func DialOwn(socket string) *Client {
-	return newClient(socket, "http://berth", "", &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, err := dialSocket(ctx, socket)
-			if err != nil {
-				return nil, err
-			}
-			if err := checkOwn(c, socket); err != nil {
-				c.Close()
-				return nil, err
-			}
-			return c, nil
-		},
-	})
+	return dialChecked(socket, func(c net.Conn) error { return checkOwn(c, socket) })
+}
+
+func dialChecked(socket string, check func(net.Conn) error) *Client {
+	transport := &http.Transport{}
+	client := newClient(socket, "http://berth", "", transport)
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := dialSocket(ctx, socket)
+		if err != nil {
+			return nil, err
+		}
+		if err := check(c); err != nil {
+			c.Close()
+			return nil, err
+		}
+		return client.noticing(c), nil
+	}
+	return client
 }
 
 // DialRemote makes a client for a daemon that listens on TCP with TLS. Over plain
@@ -97,7 +108,7 @@ func newClient(place, base, secret string, transport *http.Transport) *Client {
 	transport.DisableCompression = true
 	transport.MaxIdleConnsPerHost = 4
 	transport.IdleConnTimeout = time.Minute // shorter than the server's, so that the server never closes first
-	return &Client{place: place, base: base, secret: secret, pageJobs: 5000, http: &http.Client{
+	return &Client{place: place, base: base, secret: secret, pageJobs: 5000, patience: answerPatience, remotePatience: remotePatience, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // a daemon sends no redirects
@@ -122,8 +133,10 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 	if body != nil {
 		reader = bytes.NewReader(body)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, target, reader)
+	watched, v := c.attend(ctx)
+	r, err := http.NewRequestWithContext(watched, method, target, reader)
 	if err != nil {
+		v.end()
 		return nil, fmt.Errorf("send a request to %s: %w", c.place, err)
 	}
 	for key, values := range header {
@@ -138,8 +151,13 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 	r.Header.Set("User-Agent", "berth")
 	reply, err := c.http.Do(r)
 	if err != nil {
+		if gaveUp, is := errors.AsType[*problem.Problem](context.Cause(watched)); is {
+			err = gaveUp
+		}
+		v.end()
 		return nil, c.explain(ctx, err)
 	}
+	reply = v.watch(reply)
 	if reply.StatusCode >= 300 || reply.StatusCode < 200 && reply.StatusCode != http.StatusSwitchingProtocols {
 		defer reply.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(reply.Body, 4*maxProblemBytes)) // a partial text will do
@@ -162,6 +180,9 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return distrusted
 	case errors.As(err, &wrapped):
 		err = wrapped.Err
+	}
+	if untrusted := c.distrusted(err); untrusted != nil {
+		return untrusted
 	}
 	return fmt.Errorf("talk to the daemon at %s: %w", c.place, err)
 }

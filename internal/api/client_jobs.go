@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"berth/internal/job"
@@ -190,5 +191,6 @@ func (c *Client) Edit(ctx context.Context, id string, r EditRequest) (Detail, er
 
 // Wait waits for at most a minute; to wait longer, call it again.
 func (c *Client) Wait(ctx context.Context, r WaitRequest) (WaitReply, error) {
+	ctx = taking(ctx, time.Duration(r.TimeoutS*float64(time.Second)))
 	return call[WaitReply](ctx, c, http.MethodPost, "/v1/jobs/wait", nil, r)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // Stats returns usage statistics.
@@ -12,10 +13,13 @@ func (c *Client) Stats(ctx context.Context, q StatsQuery) (Stats, error) {
 	return call[Stats](ctx, c, http.MethodGet, "/v1/stats", q.values(), nil)
 }
 
+// backupTakes is how long a daemon may need to copy its store.
+const backupTakes = 10 * time.Minute
+
 // Backup writes a copy of the daemon's store to w. An error means that the copy
 // is incomplete.
 func (c *Client) Backup(ctx context.Context, w io.Writer) error {
-	reply, err := c.start(ctx, http.MethodPost, "/v1/backup", nil, nil, nil)
+	reply, err := c.start(taking(ctx, backupTakes), http.MethodPost, "/v1/backup", nil, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -108,14 +108,29 @@ func openSession(cmd *cobra.Command) (*session, error) {
 	}
 	if host != nil {
 		s.target = target{host: host}
-		s.client, err = host.dial()
+		if s.client, err = host.dial(); err == nil {
+			s.client.OnSilence = s.silence
+		}
 		return s, err
 	}
 	if s.target, err = findDaemon(socket, os.Getenv, sharedPlaces(), systemService); err != nil {
 		return nil, err
 	}
 	s.client = api.Dial(s.target.socket)
+	s.client.OnSilence = s.silence
 	return s, nil
+}
+
+// silence tells the user about a daemon that does not answer.
+func (s *session) silence(what api.Silence, pid int) {
+	switch what {
+	case api.Slow:
+		s.say("the daemon has not answered yet; waiting for it")
+	case api.Stopped:
+		s.say("the daemon (process %d) is stopped; waiting for it to continue (kill -CONT %d)", pid, pid)
+	case api.Back:
+		s.say("the daemon is back")
+	}
 }
 
 // Tests replace these.
@@ -141,9 +156,6 @@ func failed(err error, at target) error {
 	}
 	if lost, ok := errors.AsType[*api.Unreachable](err); ok {
 		return problem.Wrap(problem.Unable, at.missed(), lost)
-	}
-	if explained := at.host.distrusted(err); explained != nil {
-		return explained
 	}
 	return problem.Wrap(problem.Unable, "", err)
 }

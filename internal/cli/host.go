@@ -168,13 +168,3 @@ func (r *remote) dial() (*api.Client, error) {
 	}
 	return api.DialRemote(r.Address, r.Token, config)
 }
-
-// distrusted explains a certificate that is not trusted.
-func (r *remote) distrusted(err error) error {
-	certificate, ok := errors.AsType[*tls.CertificateVerificationError](err)
-	if r == nil || !ok {
-		return nil
-	}
-	return problem.Newf(problem.Unable, "check the address; for a self-signed certificate, set ca in hosts.toml to its PEM file",
-		"the certificate of %s is not trusted: %w", r.Address, certificate.Err)
-}
