@@ -35,7 +35,8 @@ type fake struct {
 	logLeft  bool          // the backend stops before its server does
 	stuck    chan struct{} // Submit waits for it, where it is set
 	entered  chan struct{}
-	attached net.Conn // the job's end of a terminal
+	listing  chan struct{} // likewise Jobs
+	attached net.Conn      // the job's end of a terminal
 }
 
 func newFake() *fake {
@@ -122,6 +123,9 @@ func (f *fake) Submit(_ context.Context, _ Caller, r SubmitRequest) (SubmitReply
 }
 
 func (f *fake) Jobs(_ context.Context, _ Caller, q Query) (JobPage, error) {
+	if f.listing != nil {
+		<-f.listing
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queries = append(f.queries, q)

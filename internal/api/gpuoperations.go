@@ -22,7 +22,7 @@ func gpuOperations() []route {
 			about:  "A GPU that an administrator quarantined stays so until an administrator clears it. One that berth quarantined and an administrator cleared is quarantined again only if the fault happens again. For administrators.",
 			params: []param{index}, request: exampleHealth, reply: quarantinedGPU(), kinds: []problem.Kind{problem.Invalid, problem.NotFound, problem.Forbidden},
 		}},
-		{method: get, path: "/v1/gpus/history", handle: (*exchange).getCardHistory, heavy: true, doc: doc{
+		{method: get, path: "/v1/gpus/history", handle: (*exchange).getCardHistory, heavy: true, long: true, doc: doc{
 			id: "gpu-history", tag: "gpus", summary: "List what happened to the GPUs",
 			about: "Changes of health, pauses and so on, newest first, as far back as events are kept.",
 			params: []param{

@@ -252,6 +252,32 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 	}
 }
 
+// TestLongRepliesTakeTurns: lists are made one after another, and one that nobody
+// reads does not keep the next from being made.
+func TestLongRepliesTakeTurns(t *testing.T) {
+	f := newFake()
+	for range 20000 {
+		f.jobs = append(f.jobs, Detail{View: exampleView})
+	}
+	f.listing = make(chan struct{})
+	s := serve(t, f, Limits{StallTimeout: testkit.Patience})
+	for range 3 {
+		c, err := net.Dial("unix", s.socket)
+		testkit.Must(t, err)
+		defer c.Close()
+		fmt.Fprint(c, "GET /v1/jobs?limit=10000 HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
+	testkit.Eventually(t, "the others wait", func() bool { return s.gate.Waiting() == 2 })
+	close(f.listing) // the first waits for it, the others for the first
+	if _, err := s.client.Jobs(background(t), Query{Limit: 1}); err != nil {
+		t.Error(err)
+	}
+	testkit.Eventually(t, "all are made", func() bool { return s.gate.Waiting() == 0 })
+	if n := s.Active(); n != 3 {
+		t.Errorf("%d replies are unread", n)
+	}
+}
+
 func TestRightsAreAskedForOnceAMinute(t *testing.T) {
 	f := newFake()
 	s := serve(t, f, Limits{})

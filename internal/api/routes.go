@@ -14,6 +14,7 @@ type route struct {
 	handle       func(*exchange) error
 	body         bool // it accepts a body
 	heavy        bool // limited to a few at a time per user
+	long         bool // takes a turn in the server's gate until the reply is ready
 	doc          doc
 }
 
@@ -46,6 +47,14 @@ func (x *exchange) run() error {
 			return err
 		}
 		defer done()
+	}
+	if x.route.long {
+		leave, err := x.gate.Enter(x.r.Context())
+		if err != nil {
+			return err
+		}
+		defer leave()
+		x.ready = leave
 	}
 	if !takesQuery(x.route) {
 		if err := x.none(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"berth/internal/fair"
 	"berth/internal/problem"
 )
 
@@ -22,6 +23,7 @@ type ServerOptions struct {
 	Log     *slog.Logger
 	Version string // of the program, shown in the API description
 	Limits  Limits
+	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
 }
 
 // TCPOptions are the options for TCP.
@@ -41,6 +43,7 @@ type Server struct {
 	userConns, streamsHeld tally
 	unproven               unproven
 	heavy                  turns
+	gate                   *fair.Gate
 
 	active   atomic.Int64
 	lastBusy atomic.Int64 // nanoseconds since 1970
@@ -62,7 +65,10 @@ func NewServer(o ServerOptions) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log}
+	if o.Gate == nil {
+		o.Gate = fair.NewGate(1, 1)
+	}
+	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log, gate: o.Gate}
 	s.unproven.most = s.limits.Unproven
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.lastBusy.Store(time.Now().UnixNano())

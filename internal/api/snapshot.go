@@ -9,7 +9,7 @@ import (
 // debugOperations are for finding out why a daemon decided as it did.
 func debugOperations() []route {
 	return []route{
-		{method: get, path: "/v1/debug/snapshot", handle: (*exchange).getSnapshot, heavy: true, doc: doc{
+		{method: get, path: "/v1/debug/snapshot", handle: (*exchange).getSnapshot, heavy: true, long: true, doc: doc{
 			id: "snapshot", tag: "daemon", summary: "Copy the state that the daemon decides on",
 			about: "The rules, the GPUs, the jobs on them, the queue in order, and users' usage: ids, users and amounts, no commands. " +
 				"berth simulate continues from it. Its keys may change between versions.",

@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/site"
@@ -41,7 +42,7 @@ type Options struct {
 	// AcceptEmptyStore starts with a new store although jobs of an earlier one
 	// run.
 	AcceptEmptyStore bool
-	Ready   func() // called once the daemon can be reached; may be nil
+	Ready            func() // called once the daemon can be reached; may be nil
 
 	serving   func(*Daemon) // called once the daemon can be reached; nil outside of tests
 	portRetry time.Duration // 0 outside of tests: the usual
@@ -74,7 +75,9 @@ type Daemon struct {
 
 	ended    chan struct{} // closed when the engine's loop ends
 	parting  bool          // its jobs are being stopped; only for the engine's goroutine
-	turn     chan struct{} // held while a long queue is copied for a request
+	gate     *fair.Gate    // where long work for requests takes turns
+	sums     *fair.Gate    // where requests that read the whole history take turns
+	slice    int           // how many jobs are copied or explained in one turn
 	wantUser chan int      // uids needed to start a job and not looked up recently
 	lastTold atomic.Int64  // time of the last event, in nanoseconds
 	untidied atomic.Int64  // events since old data was last deleted
@@ -83,6 +86,17 @@ type Daemon struct {
 }
 
 func (d *Daemon) config() *Config { return d.cfg.Load() }
+
+// maxLong bounds the long work for all users at a time. With the sum that may wait
+// in between, it leaves one of the store's readers to short requests.
+const maxLong = 2
+
+// newGate leaves a core to the engine, and a place to other users, where there are
+// several.
+func newGate(cores int) *fair.Gate {
+	most := min(cores-1, maxLong)
+	return fair.NewGate(most, most-1)
+}
 
 // The states of a request to the engine's goroutine.
 const (

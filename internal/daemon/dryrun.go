@@ -37,9 +37,14 @@ func (s *submission) try(ctx context.Context) (api.SubmitReply, error) {
 	if err := s.d.lookAgain(ctx, (*engine.Turn).Ready, lookTime); err != nil {
 		return reply, err
 	}
+	leave, err := s.d.gate.Enter(ctx)
+	if err != nil {
+		return reply, err
+	}
+	defer leave()
 	var full *problem.Problem
 	var rehearsal *engine.Rehearsal
-	err := s.d.do(ctx, func(t *engine.Turn) {
+	err = s.d.do(ctx, func(t *engine.Turn) {
 		full = s.d.room(t, s.cfg, s.caller, s.caller.Name, len(s.jobs))
 		rehearsal = t.Rehearse(s.caller.Name, specs...)
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,24 +48,18 @@ func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPa
 
 func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *api.Query) (api.JobPage, error) {
 	page := list.page
-	var queued []string
-	for i := range page {
-		if q.Reasons && page[i].State == job.Queued {
-			queued = append(queued, page[i].ID)
+	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
+	var why map[string]string
+	if q.Reasons {
+		var err error
+		if why, err = d.reasons(ctx, page); err != nil {
+			return api.JobPage{}, err
 		}
 	}
-	var why map[string]string
-	reply := api.JobPage{Jobs: make([]job.View, len(page)), Total: list.total, Counts: list.counts}
-	err := d.do(ctx, func(t *engine.Turn) {
-		why = t.Reasons(queued)
-		if q.Order && !list.more {
-			for _, p := range sched.Order(t.State(), pageMost) {
-				reply.Order = append(reply.Order, p.Job)
-			}
+	if q.Order && !list.more {
+		if err := d.do(ctx, func(t *engine.Turn) { reply.Order = sched.Order(t.State(), pageMost) }); err != nil {
+			return api.JobPage{}, err
 		}
-	})
-	if err != nil {
-		return api.JobPage{}, err
 	}
 	for i := range page {
 		reply.Jobs[i] = d.view(c, &page[i], why)
@@ -73,6 +68,25 @@ func (d *Daemon) showPage(ctx context.Context, c api.Caller, list *listing, q *a
 		reply.Next = list.cursor().String()
 	}
 	return reply, nil
+}
+
+// reasons says why the queued jobs of a page wait, a slice in each turn.
+func (d *Daemon) reasons(ctx context.Context, page []job.Job) (map[string]string, error) {
+	var queued []string
+	for i := range page {
+		if page[i].State == job.Queued {
+			queued = append(queued, page[i].ID)
+		}
+	}
+	why := make(map[string]string, len(queued))
+	for slice := range slices.Chunk(queued, d.slice) {
+		var some map[string]string
+		if err := d.do(ctx, func(t *engine.Turn) { some = t.Reasons(slice) }); err != nil {
+			return nil, err
+		}
+		maps.Copy(why, some)
+	}
+	return why, nil
 }
 
 // listing is a page being built. Unfinished jobs come from the engine, the
@@ -97,7 +111,7 @@ type listing struct {
 func (l *listing) read(ctx context.Context) error {
 	live := liveQuery{ch: l.ch, after: l.from.seq, limit: l.limit + 1, newest: l.newest, unwritten: l.over, at: time.Now()}
 	// Counted in the same turn, so that the counts match the list.
-	live.then = func(t *engine.Turn, _ []job.Job) {
+	live.then = func(t *engine.Turn, _ []string) {
 		queued, running := t.Live()
 		l.counts[string(job.Queued)], l.counts[string(job.Running)] = queued, running
 	}
@@ -105,6 +119,7 @@ func (l *listing) read(ctx context.Context) error {
 	if l.since.IsZero() {
 		err = l.d.live(ctx, &live)
 		l.total = live.total
+		l.recount(live.moved)
 	} else {
 		err = l.d.do(ctx, func(t *engine.Turn) { live.then(t, nil) })
 	}
@@ -125,6 +140,20 @@ func (l *listing) read(ctx context.Context) error {
 		l.page, l.more = l.page[:l.limit], true
 	}
 	return err
+}
+
+// recount makes the counts match the rows, some of which were read later.
+func (l *listing) recount(moved []move) {
+	for _, m := range moved {
+		if !m.was.Terminal() {
+			l.counts[string(m.was)]--
+			l.total--
+		}
+		if m.is != "" && !m.is.Terminal() {
+			l.counts[string(m.is)]++
+			l.total++
+		}
+	}
 }
 
 func (l *listing) count() error {

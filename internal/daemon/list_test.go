@@ -274,7 +274,8 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 				t.Error(err)
 			}
 			q := liveQuery{ch: &ch, limit: 10, unwritten: true}
-			q.collect(turn)
+			q.choose(turn)
+			q.copy(turn, q.chosen)
 			if !slices.ContainsFunc(q.found, func(j job.Job) bool { return j.ID == id && j.State == job.Cancelled }) {
 				t.Errorf("%+v: %d jobs, and not that one", form, len(q.found))
 			}

@@ -64,10 +64,9 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 		return api.Stats{}, err
 	}
 	sum := newStatsSum(since, until, len(d.machine.Devices), q.User, time.Local)
-	err = d.store.EachOver(store.Filter{EndedSince: since}, func(j *job.Job) error {
+	err = d.eachEnded(ctx, since, func(j *job.Job) {
 		delete(running, j.ID)
 		sum.add(j)
-		return ctx.Err()
 	})
 	if err != nil {
 		return api.Stats{}, err
@@ -76,6 +75,35 @@ func (d *Daemon) Stats(ctx context.Context, _ api.Caller, q api.StatsQuery) (api
 		sum.add(&j)
 	}
 	return sum.result(), nil
+}
+
+// eachEnded visits the jobs that have ended since then. A long history takes
+// seconds: only one request reads it at a time, and lets the long work of other
+// users pass after every slice.
+func (d *Daemon) eachEnded(ctx context.Context, since time.Time, visit func(*job.Job)) error {
+	done, err := d.sums.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	leave, err := d.gate.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { leave() }()
+	read := 0
+	return d.store.EachOver(store.Filter{EndedSince: since}, func(j *job.Job) error {
+		visit(j)
+		if read++; read%d.slice != 0 {
+			return nil
+		}
+		leave()
+		again, err := d.gate.Enter(ctx)
+		if err == nil {
+			leave = again
+		}
+		return err
+	})
 }
 
 // Backup writes a copy of the store while the daemon runs.

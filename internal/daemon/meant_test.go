@@ -107,6 +107,7 @@ func TestANameMeansWhatIsOverToo(t *testing.T) {
 // the table as it is counted below.
 func TestCountsAgreeWithWhatIsListed(t *testing.T) {
 	l := newLab(t)
+	l.d.slice = 7 // so that much happens while it is listed
 	specs := make([]api.Spec, 60)
 	for i := range specs {
 		specs[i] = sh("true", "gpus", "0")

@@ -16,7 +16,9 @@ import (
 	"berth/internal/problem"
 )
 
-// liveQuery finds unfinished jobs in order of submission.
+// liveQuery finds unfinished jobs in order of submission: first which they are,
+// in one turn, and then what they are, a slice in each turn. Copying a long queue
+// at once would hold up everything else.
 type liveQuery struct {
 	ch    *choice
 	after int64 // only numbers above this; with newest: below it, if set
@@ -26,38 +28,57 @@ type liveQuery struct {
 	// unwritten includes jobs whose end is not on disk yet, so the store does
 	// not know it.
 	unwritten bool
-	// then is called with the result before anything else can happen.
-	then func(t *engine.Turn, found []job.Job)
+	// then is called with the jobs' ids before anything else can happen.
+	then func(t *engine.Turn, ids []string)
 
-	found []job.Job
-	total int       // how many match in all
-	at    time.Time // when that was
+	chosen []chosen
+	found  []job.Job
+	moved  []move    // what happened before they were copied
+	total  int       // how many match in all
+	at     time.Time // when that was
 }
 
-// live copies jobs in the engine's goroutine. Jobs named by id are found without
+// chosen is a job when it was chosen.
+type chosen struct {
+	seq   int64
+	id    string
+	state job.State
+}
+
+// move is a change of an unfinished job's state; is is empty if the job is gone.
+type move struct{ was, is job.State }
+
+// sliceJobs is how many jobs are copied or explained in one turn.
+const sliceJobs = 500
+
+// live finds jobs in the engine's goroutine. Jobs named by id are found without
 // a scan.
 func (d *Daemon) live(ctx context.Context, q *liveQuery) error {
-	err := d.do(ctx, func(t *engine.Turn) { q.collect(t) })
-	slices.SortFunc(q.found, func(a, b job.Job) int {
-		if q.newest {
-			a, b = b, a
-		}
-		return cmp.Compare(a.Seq, b.Seq)
+	err := d.do(ctx, func(t *engine.Turn) {
+		q.choose(t)
+		q.copy(t, q.chosen[:min(len(q.chosen), d.slice)])
 	})
-	q.found = q.found[:min(len(q.found), q.limit)]
-	return err
+	if err != nil {
+		return err
+	}
+	for slice := range slices.Chunk(q.chosen[min(len(q.chosen), d.slice):], d.slice) {
+		if err := d.do(ctx, func(t *engine.Turn) { q.copy(t, slice) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// collect is live in the engine's goroutine.
-func (q *liveQuery) collect(t *engine.Turn) {
+// choose finds out which jobs match.
+func (q *liveQuery) choose(t *engine.Turn) {
 	q.at = t.Now
 	switch {
 	case q.ch.named():
 		eachNamed(t, q.ch, func(j *job.Job) { q.take(t, j) })
 	case q.ch.everything():
 		queued, running := t.Live()
-		q.found = make([]job.Job, 0, min(q.limit, queued+running))
-		q.each(t, func(j *job.Job) bool { q.take(t, j); return len(q.found) < q.limit })
+		q.chosen = make([]chosen, 0, min(q.limit, queued+running))
+		q.each(t, func(j *job.Job) bool { q.take(t, j); return len(q.chosen) < q.limit })
 		q.total = queued + running
 	case q.ch.wantsLive():
 		q.each(t, func(j *job.Job) bool { q.take(t, j); return true })
@@ -65,12 +86,44 @@ func (q *liveQuery) collect(t *engine.Turn) {
 	if q.unwritten {
 		t.EachUnwritten(func(j *job.Job) {
 			if q.ch.matches(t, j) && q.within(j) {
-				q.found = append(q.found, t.Copy(j))
+				q.chosen = append(q.chosen, chosen{j.Seq, j.ID, j.State})
 			}
 		})
 	}
+	slices.SortFunc(q.chosen, func(a, b chosen) int {
+		if q.newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.seq, b.seq)
+	})
+	q.chosen = q.chosen[:min(len(q.chosen), q.limit)]
 	if q.then != nil {
-		q.then(t, q.found)
+		ids := make([]string, len(q.chosen))
+		for i := range q.chosen {
+			ids[i] = q.chosen[i].id
+		}
+		q.then(t, ids)
+	}
+}
+
+// copy copies some of the chosen jobs. One that is gone, or no longer matches, is
+// left out.
+func (q *liveQuery) copy(t *engine.Turn, slice []chosen) {
+	if q.found == nil {
+		q.found = make([]job.Job, 0, len(q.chosen))
+	}
+	for _, c := range slice {
+		j, known := t.Find(c.id)
+		if known = known && (q.unwritten || !j.State.Terminal()); !known {
+			q.moved = append(q.moved, move{was: c.state})
+			continue
+		}
+		if j.State != c.state {
+			q.moved = append(q.moved, move{c.state, j.State})
+		}
+		if q.ch.matches(t, j) {
+			q.found = append(q.found, t.Copy(j))
+		}
 	}
 }
 
@@ -97,8 +150,8 @@ func (q *liveQuery) take(t *engine.Turn, j *job.Job) {
 	}
 	q.total++
 	// Named jobs do not come in order, and are cut later.
-	if q.within(j) && (len(q.found) < q.limit || q.ch.named()) {
-		q.found = append(q.found, t.Copy(j))
+	if q.within(j) && (len(q.chosen) < q.limit || q.ch.named()) {
+		q.chosen = append(q.chosen, chosen{j.Seq, j.ID, j.State})
 	}
 }
 
@@ -148,9 +201,9 @@ func (d *Daemon) resolve(ctx context.Context, ch *choice, over bool) (found []jo
 	return d.resolveThen(ctx, ch, over, nil)
 }
 
-// resolveThen calls then with the unfinished jobs before anything can happen to
-// them.
-func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []job.Job)) (found []job.Job, missing []string, err error) {
+// resolveThen calls then with the ids of the unfinished jobs before anything can
+// happen to them.
+func (d *Daemon) resolveThen(ctx context.Context, ch *choice, over bool, then func(*engine.Turn, []string)) (found []job.Job, missing []string, err error) {
 	live := liveQuery{ch: ch, limit: maxResolved, unwritten: true, then: then}
 	if err = d.live(ctx, &live); err != nil {
 		return nil, nil, err

@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/fair"
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/site"
@@ -34,7 +36,7 @@ func Serve(ctx context.Context, opt Options) error {
 	d := &Daemon{
 		opt: opt, uid: os.Getuid(), started: time.Now(), hub: newHub(),
 		port:  port{every: cmp.Or(opt.portRetry, portRetry)},
-		ended: make(chan struct{}), wantUser: make(chan int, 64), turn: make(chan struct{}, 1),
+		ended: make(chan struct{}), wantUser: make(chan int, 64), gate: newGate(runtime.GOMAXPROCS(0)), sums: fair.NewGate(1, 1), slice: sliceJobs,
 		reloaded: make(chan struct{}, 1),
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -51,7 +53,7 @@ func Serve(ctx context.Context, opt Options) error {
 var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
-	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version})
+	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate})
 	listeners, err := d.listen()
 	if err != nil {
 		return err

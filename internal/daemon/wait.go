@@ -49,22 +49,22 @@ func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api
 
 // beginWait finds the jobs and subscribes to their events in the same turn.
 func (d *Daemon) beginWait(ctx context.Context, ch *choice, any bool) (*waitingFor, *listener, error) {
-	done, err := d.takeTurn(ctx)
+	leave, err := d.gate.Enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer done()
+	defer leave()
 	var l *listener
 	live := map[string]bool{}
 	over, err := d.waitsForOver(ch)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, missing, err := d.resolveThen(ctx, ch, over, func(_ *engine.Turn, found []job.Job) {
-		for i := range found {
-			live[found[i].ID] = true
+	found, missing, err := d.resolveThen(ctx, ch, over, func(_ *engine.Turn, ids []string) {
+		for _, id := range ids {
+			live[id] = true
 		}
-		l = d.hub.listenTo(len(found), func(id string) bool { return live[id] })
+		l = d.hub.listenTo(len(ids), func(id string) bool { return live[id] })
 	})
 	if err == nil && len(missing) > 0 {
 		err = missingProblem(d.notMeant(ctx, ch, missing[:1])[0])
@@ -98,19 +98,6 @@ func (d *Daemon) waitsForOver(ch *choice) (bool, error) {
 	return true, nil
 }
 
-// takeTurn lets one request at a time copy what may be a long queue, so that
-// repeated requests do not take the machine from others.
-func (d *Daemon) takeTurn(ctx context.Context) (done func(), err error) {
-	select {
-	case d.turn <- struct{}{}:
-		return func() { <-d.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-d.ended:
-		return nil, stopping()
-	}
-}
-
 // waited reads the jobs again. They were not kept in memory: a user may wait for
 // all jobs many times over.
 func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.WaitReply, error) {
@@ -123,11 +110,11 @@ func (d *Daemon) waited(ctx context.Context, c api.Caller, w *waitingFor) (api.W
 		reply.Done = true
 		return reply, nil
 	}
-	done, err := d.takeTurn(ctx)
+	leave, err := d.gate.Enter(ctx)
 	if err != nil {
 		return api.WaitReply{}, err
 	}
-	defer done()
+	defer leave()
 	found, _, err := d.resolve(ctx, &ch, true)
 	if err != nil {
 		return api.WaitReply{}, err

@@ -20,13 +20,12 @@ func (d *Daemon) Why(ctx context.Context, c api.Caller, id string) (api.Why, err
 	}
 	why := api.Why{Story: reason.Story{ID: j.ID}, State: string(j.State)}
 	if j.State == job.Queued {
-		// In a long queue a story takes the engine some time. Requests for one
-		// wait for each other, and not ahead of all other requests.
-		done, err := d.takeTurn(ctx)
+		// In a long queue a story takes the engine some time.
+		leave, err := d.gate.Enter(ctx)
 		if err != nil {
 			return api.Why{}, err
 		}
-		defer done()
+		defer leave()
 	}
 	hindrance := ""
 	err = d.do(ctx, func(t *engine.Turn) {

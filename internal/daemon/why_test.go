@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth/internal/api"
+	"berth/internal/fair"
 	"berth/internal/job"
 )
 
@@ -69,11 +70,12 @@ func TestWhyTellsTheStory(t *testing.T) {
 // for many does not stand in front of everybody else.
 func TestOneStoryAtATime(t *testing.T) {
 	l := newLab(t)
+	l.d.gate = fair.NewGate(1, 1) // as on a machine with two cores
 	line, open := l.gate("gate")
 	busy := l.one(sh(line, "gpus", "2"))
 	l.untilState(busy, job.Running)
 	waits := l.one(sh("true", "gpus", "2"))
-	done, err := l.d.takeTurn(l.ctx)
+	leave, err := l.d.gate.Enter(l.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func TestOneStoryAtATime(t *testing.T) {
 	if why, err := l.d.Why(soon, api.Caller{Admin: true}, waits); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a story was told out of turn: %+v, %v", why, err)
 	}
-	done()
+	leave()
 	if why := l.why(waits); why.Position != 1 {
 		t.Errorf("it waits: %+v", why)
 	}

@@ -110,8 +110,8 @@ func (t *Turn) EachUnwritten(fn func(*job.Job)) {
 // those behind a gate.
 func (t *Turn) Next(n int) []*job.Job {
 	list := make([]*job.Job, 0, n)
-	for _, p := range sched.Order(t.State(), n) {
-		list = append(list, t.line.jobs[p.Job])
+	for _, id := range sched.Order(t.State(), n) {
+		list = append(list, t.line.jobs[id])
 	}
 	for _, id := range t.line.gates.first(n-len(list), t.line.jobs) {
 		list = append(list, t.line.jobs[id])

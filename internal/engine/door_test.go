@@ -28,12 +28,12 @@ func TestRequestsDoNotKeepRoundsFromComing(t *testing.T) {
 				for ctx.Err() == nil {
 					r.e.Do(fair.As(ctx, 1), func(*Turn) {
 						turns.Add(1)
-						time.Sleep(3 * time.Millisecond)
+						<-time.After(3 * time.Millisecond)
 					})
 				}
 			}()
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		before, after := turns.Load(), int64(0)
 		r.e.Do(fair.As(ctx, 2), func(turn *Turn) {
 			j := &job.Job{Key: "b", User: "bob", Spec: job.Spec{Shell: "true"}}
@@ -41,7 +41,7 @@ func TestRequestsDoNotKeepRoundsFromComing(t *testing.T) {
 			turn.Submit([]*job.Job{j})
 			turn.Then(func(error) { after = turns.Load() })
 		})
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		stop()
 		<-ended
 		if turns.Load() < 100 {

@@ -68,3 +68,14 @@ func (g *Gate) admit() {
 		close(let)
 	}
 }
+
+// Waiting counts those that wait to be let in.
+func (g *Gate) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, line := range g.lines.of {
+		n += len(line)
+	}
+	return n
+}

@@ -17,10 +17,7 @@ func TestWhyShowAndTheForecastAgree(t *testing.T) {
 		s := drawTimed(t)
 		plan := Decide(s)
 		starts, refused := outcome(plan)
-		var jobs []string
-		for _, p := range Order(s, s.Queue.Len()) {
-			jobs = append(jobs, p.Job)
-		}
+		jobs := Order(s, s.Queue.Len())
 		shown, stories := Reasons(s, jobs), Stories(s, jobs)
 		for i, id := range jobs {
 			why, story, f := Explain(s, id), stories[i], Expect(s, id)

@@ -303,14 +303,14 @@ func TestWhoIsInFrontIsTheOrder(t *testing.T) {
 		s := drawTimed(t)
 		s.Rules.Fair = rapid.Bool().Draw(t, "in turn")
 		order := Order(s, s.Queue.Len())
-		for i, p := range order {
-			front, position := inFront(&s, p.Job)
+		for i, id := range order {
+			front, position := inFront(&s, id)
 			if position != i+1 || len(front) != i {
-				t.Fatalf("job %s is number %d with %d in front, want %d", p.Job, position, len(front), i+1)
+				t.Fatalf("job %s is number %d with %d in front, want %d", id, position, len(front), i+1)
 			}
 			for k := range front {
-				if front[k].entry.job != order[k].Job {
-					t.Fatalf("number %d is job %s, want %s", k+1, front[k].entry.job, order[k].Job)
+				if front[k].entry.job != order[k] {
+					t.Fatalf("number %d is job %s, want %s", k+1, front[k].entry.job, order[k])
 				}
 			}
 		}

@@ -71,19 +71,19 @@ func (a spot) compare(b spot) int {
 	return a.entry.compare(b.entry)
 }
 
-// Order gives the first n waiting jobs, or all if there are fewer, in the order in
-// which they would be considered if each one in front started: under fair share the
-// users take turns. Otherwise it is First.
-func Order(s State, n int) []Pending {
+// Order gives the ids of the first n waiting jobs, or of all if there are fewer, in
+// the order in which they would be considered if each one in front started: under
+// fair share the users take turns. Otherwise it is the order of First.
+func Order(s State, n int) []string {
 	if s.Queue == nil {
 		return nil
 	}
-	jobs := make([]Pending, 0, min(max(n, 0), s.Queue.Len()))
+	jobs := make([]string, 0, min(max(n, 0), s.Queue.Len()))
 	inTurn(&s, func(h *head) bool {
 		if len(jobs) == cap(jobs) {
 			return false
 		}
-		jobs = append(jobs, h.group.pending(h.entry))
+		jobs = append(jobs, h.job)
 		return true
 	})
 	return jobs

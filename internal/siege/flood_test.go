@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,6 +152,42 @@ var floodAttacks = []attack{
 		c.mustBeDenied(t, c.cat, "submit", "")
 		c.cat.act(t, "cancel", map[string]any{"all": true})
 	}},
+	{"lists of a long queue with every reason, without end", func(t *testing.T, c *camp) {
+		all := map[string]any{"all": true}
+		busy := c.cat.submit(t, spec{"command": "sleep 1000", "gpus": "2"})[0]
+		defer c.cat.act(t, "cancel", all)
+		c.cat.running(t, busy)
+		waits := make([]spec, queuedJobs-100)
+		for i := range waits {
+			waits[i] = spec{"command": fmt.Sprintf("true %d", i), "gpus": "1", "vram": fmt.Sprintf("%dM", 5000+i%300), "timeout": fmt.Sprintf("%dm", 10+i%50)}
+		}
+		c.cat.submit(t, waits...)
+		alone := c.ann.begins(t, 10)
+		var lists atomic.Int64
+		var group sync.WaitGroup
+		over := make(chan struct{})
+		for range 16 {
+			group.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					if r, err := c.cat.ask("GET", "/v1/jobs?limit=10000&reasons=true&order=true", nil); err != nil || r.status != http.StatusOK {
+						t.Errorf("status %d: %v", r.status, err)
+						return
+					}
+					lists.Add(1)
+				}
+			})
+		}
+		testkit.Eventually(t, "every connection lists", func() bool { return lists.Load() >= 16 })
+		flooded := c.ann.begins(t, 10)
+		close(over)
+		group.Wait()
+		t.Logf("submit to start: median %s, most %s; meanwhile %d lists: median %s, most %s", alone[5], alone[9], lists.Load(), flooded[5], flooded[9])
+	}},
 	{"changes to one large job, without end", func(t *testing.T, c *camp) {
 		id := c.cat.submit(t, spec{"command": strings.Split("/bin/true"+strings.Repeat(" "+strings.Repeat("a", 100_000), 9), " "), "gpus": "0.004", "hold": "yes"})[0]
 		before := c.stored(t)
@@ -185,6 +222,23 @@ var floodAttacks = []attack{
 			t.Errorf("%d tokens", made)
 		}
 	}},
+}
+
+// begins submits jobs that need no card, one after another, and returns how long
+// each took to start, the shortest first.
+func (p *person) begins(t *testing.T, jobs int) []time.Duration {
+	t.Helper()
+	took := make([]time.Duration, jobs)
+	for i := range took {
+		asked := time.Now()
+		v := p.ended(t, p.submit(t, spec{"command": "true", "gpus": "0"})[0])
+		if v.Outcome == nil || *v.Outcome != job.OK || v.StartedAt == nil {
+			t.Fatalf("job %s ended %s", v.ID, text(v.Outcome))
+		}
+		took[i] = v.StartedAt.Sub(asked).Round(time.Millisecond)
+	}
+	slices.Sort(took)
+	return took
 }
 
 // endless is a body that goes on and on.
