@@ -28,9 +28,8 @@ type memory interface {
 var _ memory = (*store.Store)(nil)
 
 // retainNow reports whether to delete now, and by which rules. Between the
-// regular times it is only for a flood, which numbers stop and ages do not: after
-// a change of the clock, ages are not to be trusted for a while. Every job that
-// comes or ends is an event.
+// regular times only a flood needs it, and only numbers count: ages could be wrong
+// after a change of the clock. Every job that comes or ends is an event.
 func retainNow(cfg Config, regular bool, newEvents int64) (rules Config, ok bool) {
 	if regular {
 		return cfg, true
