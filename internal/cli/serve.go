@@ -82,7 +82,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	opt := daemon.Options{
 		Places: places, Version: Version, Explicit: f.config != "", Override: f.override(cmd),
 		TypedGPUs: cmd.Flags().Changed("gpus"), AcceptEmptyStore: f.acceptEmpty,
-		Sim:       f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
+		Sim: f.sim, SimVRAMMiB: f.simVRAMMiB, Env: os.Environ(), Out: cmd.OutOrStdout(),
 	}
 	if f.idleExit != "" {
 		if opt.IdleExit, err = text.ParseDuration(f.idleExit); err != nil {

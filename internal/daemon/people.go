@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -125,7 +123,7 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		return engine.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
 	}
 	o := engine.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
-	if err := d.makeJobDir(j.ID, user.UID, user.GID); err != nil {
+	if err := d.makeLog(j, user.UID, user.GID); err != nil {
 		return engine.Owner{}, err
 	}
 	if j.UID == 0 {
@@ -161,32 +159,7 @@ func (d *Daemon) home(uid int) string {
 	return ""
 }
 
-// makeJobDir creates a directory for a job's logs that its user owns. Only root
-// can write to its parent, so no name can be swapped in between. A full disk
-// fails no job: there may be room in a moment.
-func (d *Daemon) makeJobDir(id string, uid, gid int) error {
-	dir := filepath.Join(d.jobsDir(), id)
-	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, os.ErrExist) && !ownedBy(dir, 0) && !ownedBy(dir, uid) {
-		// After a restore, job numbers are used a second time.
-		if err = os.RemoveAll(dir); err == nil {
-			err = os.Mkdir(dir, 0o700)
-		}
-	}
-	if err == nil || errors.Is(err, os.ErrExist) {
-		// A daemon that died after the first step has left the second undone.
-		err = os.Lchown(dir, uid, gid)
-	}
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("make the job's directory: %w: %w", err, engine.ErrNotNow)
-	case err != nil:
-		return fmt.Errorf("make the job's directory: %w", err)
-	}
-	return nil
-}
-
-// roomForLog is the same for a private daemon, whose supervisors create the
+// roomForLog checks the disk for a private daemon, whose supervisors create the
 // directories themselves. Checking the disk is cheaper than creating a directory
 // here, where all requests wait.
 func (d *Daemon) roomForLog() error {
@@ -198,15 +171,6 @@ func (d *Daemon) roomForLog() error {
 		return fmt.Errorf("make the job's directory: %w: %w", syscall.ENOSPC, engine.ErrNotNow)
 	}
 	return nil
-}
-
-func ownedBy(dir string, uid int) bool {
-	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == uid
 }
 
 func (d *Daemon) loginLimits(user site.User) ([]keep.Rlimit, error) {

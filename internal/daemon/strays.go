@@ -142,4 +142,3 @@ func (d *Daemon) regain(found []run.Found) error {
 	}
 	return nil
 }
-

@@ -129,7 +129,7 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
-		Job: j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), Setup: setup,
+		Job: j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}

@@ -157,7 +157,7 @@ func openLogOf(o Order) (*logFile, error) {
 	if o.Credential != nil {
 		return openOwnLog(o.Log, o.Credential.UID)
 	}
-	return openLog(o.Log)
+	return o.openLog()
 }
 
 // arrange gives the job its descriptors, and the supervisor the log's,

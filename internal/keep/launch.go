@@ -97,7 +97,7 @@ func (s *started) prepareDirect(o Order, c *child) (err error) {
 	if err := checkDir(o.Dir); err != nil {
 		return err
 	}
-	if s.log, err = openLog(o.Log); err != nil {
+	if s.log, err = o.openLog(); err != nil {
 		return err
 	}
 	if c.path, err = lookPath(o.Argv[0], o.Dir, o.Env); err != nil {

@@ -20,6 +20,8 @@ const (
 const (
 	logHead  = 1 << 20
 	logAlign = 4096
+
+	statBlock = 512 // the unit in which the kernel counts room
 )
 
 // logCap limits the size of one log. It has a goroutine of its own, because a
@@ -75,14 +77,13 @@ func (c *logCap) look() (size int64, err error) {
 	if err := syscall.Fstat(c.log.fd, &stat); err != nil {
 		return 0, err
 	}
-	const statBlock = 512
 	if stat.Blocks*statBlock <= c.max {
 		return stat.Size, nil
 	}
 	head := (min(logHead, c.max/4) + logAlign - 1) / logAlign * logAlign
 	end := (stat.Size - c.max/2) / logAlign * logAlign
 	if end <= head {
-		return stat.Size, nil
+		return stat.Size, c.shorten()
 	}
 	const keepSize, punchHole = 1, 2
 	err = syscall.Fallocate(c.log.fd, keepSize|punchHole, head, end-head)
@@ -93,5 +94,16 @@ func (c *logCap) look() (size int64, err error) {
 		return 0, fmt.Errorf("fallocate: %w", err)
 	}
 	c.dropped = end - head
-	return stat.Size, nil
+	return stat.Size, c.shorten()
+}
+
+// shorten frees the room that a job reserved beyond the end of its log. File
+// systems reserve some themselves while a log grows, and a line written at this
+// moment would be lost: so it is only for more than that.
+func (c *logCap) shorten() error {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(c.log.fd, &stat); err != nil || stat.Blocks*statBlock <= 2*c.max {
+		return err
+	}
+	return syscall.Ftruncate(c.log.fd, stat.Size)
 }

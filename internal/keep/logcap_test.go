@@ -2,6 +2,7 @@ package keep
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,53 @@ func TestACutLogKeepsItsBeginningAndItsEnd(t *testing.T) {
 			t.Fatalf("%d bytes are gone, %d were counted", kept, c.dropped)
 		}
 	})
+}
+
+// A job may write its log through a descriptor of its own, make it sparse, and
+// reserve room in it and behind it.
+func TestALogTakesNoMoreRoomWhateverItsJobDoesToIt(t *testing.T) {
+	const most = 1 << 20
+	for name, attack := range map[string]func(fd int) error{
+		"reserve room behind its end": func(fd int) error { return syscall.Fallocate(fd, 1, 0, 16<<20) },
+		"the same after making it long": func(fd int) error {
+			return errors.Join(syscall.Ftruncate(fd, 64<<20), syscall.Fallocate(fd, 1, 64<<20, 16<<20))
+		},
+		"reserve room in it": func(fd int) error { return syscall.Fallocate(fd, 0, 0, 16<<20) },
+		"write all over it":  func(fd int) error { _, err := syscall.Pwrite(fd, make([]byte, 16<<20), 0); return err },
+		"write at its beginning after its end": func(fd int) error {
+			_, err := syscall.Pwrite(fd, []byte("x"), 64<<20)
+			_, again := syscall.Pwrite(fd, make([]byte, 16<<20), 0)
+			return errors.Join(err, again)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			log, err := openLog(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.close()
+			own, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer own.Close()
+			if err := attack(int(own.Fd())); errors.Is(err, syscall.EOPNOTSUPP) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			c := &logCap{log: log, max: most}
+			if _, err := c.look(); err != nil {
+				t.Fatal(err)
+			}
+			var stat syscall.Stat_t
+			syscall.Fstat(log.fd, &stat)
+			if stat.Blocks*statBlock > 2*most {
+				t.Errorf("it takes %d bytes", stat.Blocks*statBlock)
+			}
+		})
+	}
 }
 
 func TestALogThatCannotBeCutIsNoted(t *testing.T) {

@@ -73,6 +73,30 @@ func openLog(path string) (*logFile, error) {
 	return l, nil
 }
 
+// openLog opens the log of a job without a credential.
+func (o Order) openLog() (*logFile, error) {
+	if !o.LogKept {
+		return openLog(o.Log)
+	}
+	uid := os.Geteuid()
+	if err := os.MkdirAll(filepath.Dir(o.Log), 0o755); err != nil {
+		return nil, fmt.Errorf("create log directory: %w", err)
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Lstat(filepath.Dir(o.Log), &stat); err != nil {
+		return nil, fmt.Errorf("log directory: %w", err)
+	}
+	switch {
+	case stat.Mode&syscall.S_IFMT != syscall.S_IFDIR:
+		return nil, fmt.Errorf("open log %s: expected a directory, found a link or a file", o.Log)
+	case int(stat.Uid) != uid:
+		return nil, fmt.Errorf("open log %s: its directory belongs to user %d", o.Log, stat.Uid)
+	case stat.Mode&0o002 != 0:
+		return nil, fmt.Errorf("open log %s: all users can write to its directory", o.Log)
+	}
+	return openOwnLog(o.Log, uid)
+}
+
 // openOwnLog opens the log of a job with a credential, once the process runs
 // as that user. It refuses paths that another user may have prepared: a link,
 // a second name of another file, a file of another user.

@@ -36,3 +36,38 @@ func TestAnOldLogIsSetAsideAndKept(t *testing.T) {
 		t.Errorf("a link is moved: %v", err)
 	}
 }
+
+// TestAKeptLogIsNotFollowedAnywhere: neither the log nor its directory may lead to
+// another file.
+func TestAKeptLogIsNotFollowedAnywhere(t *testing.T) {
+	for name, prepare := range map[string]func(jobs, victim string) error{
+		"a link in place of the log": func(jobs, victim string) error {
+			return errors.Join(os.Mkdir(filepath.Join(jobs, "1"), 0o755), os.Symlink(victim, filepath.Join(jobs, "1", "1.log")))
+		},
+		"a second name of another file": func(jobs, victim string) error {
+			return errors.Join(os.Mkdir(filepath.Join(jobs, "1"), 0o755), os.Link(victim, filepath.Join(jobs, "1", "1.log")))
+		},
+		"a link in place of the directory": func(jobs, victim string) error {
+			return os.Symlink(filepath.Dir(victim), filepath.Join(jobs, "1"))
+		},
+		"a directory that all can write to": func(jobs, _ string) error {
+			return errors.Join(os.Mkdir(filepath.Join(jobs, "1"), 0o755), os.Chmod(filepath.Join(jobs, "1"), 0o777))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jobs, victim := t.TempDir(), filepath.Join(t.TempDir(), "1.log")
+			if err := errors.Join(os.WriteFile(victim, nil, 0o644), prepare(jobs, victim)); err != nil {
+				t.Fatal(err)
+			}
+			if log, err := (Order{Log: filepath.Join(jobs, "1", "1.log"), LogKept: true}).openLog(); err == nil {
+				log.close()
+				t.Error("it was opened")
+			}
+		})
+	}
+	log, err := (Order{Log: filepath.Join(t.TempDir(), "1", "1.log"), LogKept: true}).openLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.close()
+}

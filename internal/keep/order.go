@@ -22,6 +22,10 @@ type Order struct {
 	// existing one is another queue's, and is renamed to NAME.old.
 	LogAlone bool
 
+	// LogKept means that the log is in a directory of berth's own. Nothing there
+	// is followed, and directory and log must be the job's user's alone.
+	LogKept bool
+
 	// Setup means that the command is a wrapper that writes "ok" to descriptor
 	// 3 once its set-up has succeeded.
 	Setup bool
@@ -174,6 +178,9 @@ func (o Order) Frame() Frame {
 	if o.LogAlone {
 		add("log_alone", "true")
 	}
+	if o.LogKept {
+		add("log_kept", "true")
+	}
 	add("setup", strconv.FormatBool(o.Setup))
 	add("cgroup_parent", o.CgroupParent)
 	add("note", o.Note)
@@ -203,7 +210,7 @@ func orderOf(f Frame) (Order, error) {
 	own := func(key string) string { return strings.Clone(f.Get(key)) }
 	o := Order{
 		Job: own("job"), Argv: f.all("arg"), Env: f.all("env"), Dir: own("dir"), Log: own("log"),
-		LogAlone: f.Get("log_alone") == "true", Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
+		LogAlone: f.Get("log_alone") == "true", LogKept: f.Get("log_kept") == "true", Setup: f.Get("setup") == "true", CgroupParent: own("cgroup_parent"), Note: own("note"),
 		Pty: f.Get("pty") == "true", Mask: own("mask"), MemoryParent: own("memory_parent"), CPUParent: own("cpu_parent"),
 		Affinity: own("affinity"),
 	}

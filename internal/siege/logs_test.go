@@ -86,12 +86,59 @@ var logAttacks = []attack{
 		treasure := c.treasure(t, "ann", 0o666)
 		line := fmt.Sprintf("ln -s %s %s/jobs/$BERTH_JOB_ID/2.log; exit 1", treasure, c.stateDir)
 		id := c.bob.submit(t, shell(line).with("retries", 1).with("retry_on", "fail"))[0]
-		if v := c.bob.ended(t, id); v.Attempt != 2 || v.Outcome == nil || *v.Outcome != job.Launch {
+		if v := c.bob.ended(t, id); v.Attempt != 2 || v.Outcome == nil || *v.Outcome != job.Exited(1) {
 			t.Errorf("attempt %d ended %s: %s", v.Attempt, text(v.Outcome), text(v.Reason))
 		}
 		untouched(t, treasure)
 		if r := c.bob.log(t, id); strings.Contains(r.body, treasureText) {
 			t.Errorf("the log is %s", r.body)
+		}
+	}},
+	{"fill the directory of the log with other files", func(t *testing.T, c *camp) {
+		line := fmt.Sprintf(`cd %s/jobs/$BERTH_JOB_ID || exit 9
+for try in "touch x" "mkdir y" "ln 1.log z" "ln -s 1.log l" "mkfifo p" "dd if=/dev/zero of=big count=1" "cp 1.log 1.log.old" "chmod 777 ." "ls"; do $try >/dev/null 2>&1 && echo done: $try; done; true`, c.stateDir)
+		if out := c.bob.does(t, line); strings.Contains(out, "done:") {
+			t.Error(out)
+		}
+	}},
+	{"prepare a directory where another runs a jobs file", func(t *testing.T, c *camp) {
+		place, err := os.MkdirTemp(c.dir, "scratch-")
+		testkit.Must(t, err)
+		testkit.Must(t, os.Chmod(place, 0o777|os.ModeSticky))
+		file := filepath.Join(c.ann.home, "lines.txt")
+		testkit.Write(t, file, "echo written by ann\n", 0o644)
+		for what, prepare := range map[string]string{
+			"the first log":       "mkdir -p berth_logs/jobs/1; ln -s TREASURE berth_logs/jobs/1/1.log; chmod -R 777 berth_logs",
+			"the directory":       "mkdir d; ln -s $PWD/d berth_logs; chmod 777 d",
+			"the board":           "mkdir berth_logs; ln -s TREASURE berth_logs/status.txt; chmod 777 berth_logs",
+			"the log of berth":    "mkdir berth_logs; ln -s TREASURE berth_logs/berth.log; chmod 777 berth_logs",
+			"the job's directory": "mkdir -p berth_logs/jobs; ln -s HOME berth_logs/jobs/1; chmod -R 777 berth_logs",
+		} {
+			dir, err := os.MkdirTemp(place, "run-")
+			testkit.Must(t, err)
+			testkit.Must(t, os.Chmod(dir, 0o777))
+			treasure := filepath.Join(c.ann.home, "treasure")
+			testkit.Write(t, treasure, treasureText, 0o644)
+			testkit.Must(t, os.Chown(treasure, c.ann.uid, c.ann.gid))
+			prepare = strings.NewReplacer("TREASURE", treasure, "HOME", c.ann.home).Replace(prepare)
+			if out, status := c.bob.sh("cd " + dir + " && " + prepare); status != 0 {
+				t.Fatal(out)
+			}
+			out, status := c.ann.sh("cd " + dir + " && exec " + filepath.Join(programs, "berth") + " run --sim 1 " + file)
+			if status == 0 || !strings.Contains(out, "log directory ") {
+				t.Errorf("%s: berth run ended with %d: %s", what, status, out)
+			}
+			untouched(t, treasure)
+		}
+	}},
+	{"read another's log through its name", func(t *testing.T, c *camp) {
+		id := c.ann.submit(t, shell("umask 0; echo secret"))[0]
+		log := text(c.ann.ended(t, id).Log)
+		if out, status := c.bob.sh("cat " + log); status == 0 {
+			t.Errorf("bob reads %s", out)
+		}
+		if r := c.ann.log(t, id); r.body != "secret\n" {
+			t.Errorf("ann reads %s", r.body)
 		}
 	}},
 	{"put another directory in the place of the job's own", func(t *testing.T, c *camp) {
@@ -110,7 +157,7 @@ var logAttacks = []attack{
 			"a directory":        func(log string) error { return os.Mkdir(log, 0o700) },
 			"a socket":           func(log string) error { return syscall.Mknod(log, syscall.S_IFSOCK|0o600, 0) },
 		} {
-			id := c.bob.submit(t, shell("echo mine"))[0]
+			id := c.bob.submit(t, shell("echo mine").with("output", "swapped-%j"))[0]
 			log := text(c.bob.ended(t, id).Log)
 			testkit.Must(t, c.bob.as(func() error { return errors.Join(os.Remove(log), swap(log)) }))
 			if r := c.bob.log(t, id); r.status == http.StatusOK || strings.Contains(r.body, treasureText) || strings.Contains(r.body, "root:") {

@@ -82,11 +82,11 @@ true`, c.stateDir, victim, victim, victim))
 		c.stillRuns(t, id)
 	}},
 	{"remove the job's own directory under it", func(t *testing.T, c *camp) {
-		id := c.bob.submit(t, shell(fmt.Sprintf("rm -rf %s/jobs/$BERTH_JOB_ID/*; echo on; exit 3", c.stateDir)))[0]
+		id := c.bob.submit(t, shell(fmt.Sprintf("cd %s/jobs/$BERTH_JOB_ID; rm -rf ../$BERTH_JOB_ID; rm -f 1.log; mv 1.log x; chmod 777 .; echo on; exit 3", c.stateDir)))[0]
 		if v := c.bob.ended(t, id); v.Outcome == nil || *v.Outcome != job.Exited(3) {
 			t.Errorf("it ended %s: %s", text(v.Outcome), text(v.Reason))
 		}
-		if r := c.bob.log(t, id); r.status != http.StatusNotFound {
+		if r := c.bob.log(t, id); r.status != http.StatusOK || !strings.HasSuffix(r.body, "\non\n") {
 			t.Errorf("its log: status %d: %s", r.status, r.body)
 		}
 	}},
