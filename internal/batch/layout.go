@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"berth/internal/site"
 	"berth/internal/store"
 )
 
@@ -37,8 +38,19 @@ func openLayout(logDir string, stateHome string, network func(path string) (bool
 	if err := fits(abs); err != nil {
 		return layout{}, fmt.Errorf("log directory %w", err)
 	}
+	if err := store.MakeDir(abs, 0o755); err != nil {
+		return layout{}, fmt.Errorf("make log directory: %w", err)
+	}
+	if err := site.OwnPlace(abs); err != nil {
+		return layout{}, fmt.Errorf("log directory %w", err)
+	}
 	if err := store.MakeDir(filepath.Join(abs, "jobs"), 0o755); err != nil {
 		return layout{}, fmt.Errorf("make log directory: %w", err)
+	}
+	for _, name := range []string{"jobs", "store", "keep", "sim", "journal.jsonl", "status.txt", "status.json", "berth.log", pointerName} {
+		if err := site.OwnEntry(filepath.Join(abs, name)); err != nil {
+			return layout{}, fmt.Errorf("log directory %w", err)
+		}
 	}
 	remote, err := network(abs)
 	if err != nil {

@@ -44,6 +44,65 @@ func OwnDir(path string) error {
 	return nil
 }
 
+// OwnPlace returns an error unless no other user can put anything into a
+// directory, or put another in its place. A link to it must be this user's or
+// root's.
+func OwnPlace(path string) error {
+	for _, at := range []string{path, filepath.Dir(path)} {
+		var stat unix.Stat_t
+		if err := unix.Lstat(at, &stat); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		link := stat.Mode&unix.S_IFMT == unix.S_IFLNK
+		switch {
+		case at == path && stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+			return fmt.Errorf("%s belongs to user %d, who could have put links to your files there", at, stat.Uid)
+		case at != path && !link && stat.Mode&0o002 != 0 && stat.Mode&unix.S_ISVTX == 0:
+			return fmt.Errorf("%s is in a directory that all users can write to, and could be replaced by any of them", path)
+		}
+	}
+	return ownEntry(path, true)
+}
+
+// OwnEntry returns an error unless a file or directory in such a place is this
+// user's own, or missing. Users may link their own to elsewhere.
+func OwnEntry(path string) error {
+	var stat unix.Stat_t
+	err := unix.Lstat(path, &stat)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case int(stat.Uid) != os.Geteuid() && stat.Uid != 0:
+		return fmt.Errorf("%s belongs to user %d, who could have made it a link to one of your files", path, stat.Uid)
+	}
+	return ownEntry(path, false)
+}
+
+// ownEntry checks what a path leads to.
+func ownEntry(path string, must bool) error {
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	if errors.Is(err, unix.ENOENT) && !must {
+		return nil
+	}
+	isDir := stat.Mode&unix.S_IFMT == unix.S_IFDIR
+	// Many systems give each user a group of the same number, and let it write.
+	shared := stat.Mode&0o002 != 0 || stat.Mode&0o020 != 0 && int(stat.Gid) != os.Geteuid()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d", path, stat.Uid)
+	case isDir && shared:
+		return fmt.Errorf("%s can be written to by other users, who could put links to your files there (chmod go-w %s)", path, path)
+	case !isDir && stat.Nlink > 1:
+		return fmt.Errorf("%s has %d hard links", path, stat.Nlink)
+	}
+	return nil
+}
+
 // trusted accepts what belongs to root or to owner.
 func trusted(path string, owner int) error { return walk(path, owner, unix.S_IFREG, "regular file") }
 
