@@ -41,6 +41,9 @@ type Config struct {
 	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
 	IdleCancel time.Duration // cancel it after this long; 0: never
 
+	OveruseCancel time.Duration // end a job that uses far more memory than it declared for this long; 0: never
+	OveruseAbove  float64       // how much more, as a fraction of the declaration
+
 	History     time.Duration // how long finished jobs are remembered; 0: only HistoryJobs counts
 	HistoryJobs int           // the most finished jobs remembered, of one user and of all (store.Keep)
 	Logs        time.Duration // how long logs of finished jobs are kept; 0: as long as the job is remembered
@@ -90,6 +93,7 @@ func DefaultConfig(shared bool) Config {
 		MaxSpecs:     100_000,
 		MaxEnviron:   1 << 20,
 		IdleReport:   engine.DefaultIdleAfter,
+		OveruseAbove: 0.5,
 		History:      90 * day,
 		HistoryJobs:  100_000,
 		Logs:         30 * day,
@@ -109,6 +113,10 @@ func DefaultConfig(shared bool) Config {
 }
 
 const day = 24 * time.Hour
+
+func (c *Config) overuse() engine.Overuse {
+	return engine.Overuse{Above: c.OveruseAbove, After: c.OveruseCancel}
+}
 
 // queuedJobsFor is how many unfinished jobs the user may have; 0: no limit.
 func (c *Config) queuedJobsFor(user string) int {

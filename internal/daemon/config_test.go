@@ -35,6 +35,7 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 		{"idle jobs are told of and ended", "[idle]\nreport_after = \"2h\"\ncancel_after = \"12h\"", func(c *Config) {
 			c.IdleReport, c.IdleCancel = 2*time.Hour, 12*time.Hour
 		}},
+		{"jobs beyond their declaration are ended", "[overuse]\ncancel_after = \"10m\"\ncancel_above = 2", func(c *Config) { c.OveruseCancel, c.OveruseAbove = 10*time.Minute, 2 }},
 		{"idle jobs are nobody's business", "[idle]\nreport_after = 0", func(c *Config) { c.IdleReport, c.IdleCancel = 0, 0 }},
 		{"no time at all", "[retention]\nhistory = 0\nlogs = \"0d\"", func(c *Config) { c.History, c.Logs = 0, 0 }},
 		{"cards as a range", "[scheduling]\ngpus = \"5,0-2\"", func(c *Config) { c.GPUs = []int{0, 1, 2, 5} }},

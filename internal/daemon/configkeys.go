@@ -58,7 +58,7 @@ const (
 )
 
 // configKeys lists every key except those of single users.
-var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, retentionKeys, accessKeys, serviceKeys)
+var configKeys = slices.Concat(schedulingKeys, limitKeys, idleKeys, overuseKeys, retentionKeys, accessKeys, serviceKeys)
 
 var schedulingKeys = []configKey{
 	keyFor("scheduling.gpus", func(c *Config) *[]int { return &c.GPUs }, readIDs).afterRestart(),
@@ -103,6 +103,11 @@ var limitKeys = []configKey{
 var idleKeys = []configKey{
 	keyFor("idle.report_after", func(c *Config) *time.Duration { return &c.IdleReport }, readDuration(shortestIdle, "never")),
 	keyFor("idle.cancel_after", func(c *Config) *time.Duration { return &c.IdleCancel }, readDuration(shortestIdle, "never")),
+}
+
+var overuseKeys = []configKey{
+	keyFor("overuse.cancel_after", func(c *Config) *time.Duration { return &c.OveruseCancel }, readDuration(shortestIdle, "never")),
+	keyFor("overuse.cancel_above", func(c *Config) *float64 { return &c.OveruseAbove }, readNumber(0, 1000)),
 }
 
 var retentionKeys = []configKey{

@@ -274,6 +274,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		t.SetRules(cfg.Rules, cfg.Limits)
 		t.SetKeepAll(cfg.Preempt == PreemptNever)
 		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
+		t.SetOveruse(cfg.overuse())
 		t.SetMaxGrace(cfg.Grace)
 	})
 	select {

@@ -238,7 +238,9 @@ func (s *attempts) Copy(j *job.Job) job.Job {
 	if since, idle := s.IdleSince(j.ID); idle {
 		c.IdleSince = since
 	}
-	c.Detail = cmp.Or(a.hindrance.String(), c.Detail, a.trouble)
+	if c.Detail = cmp.Or(a.hindrance.String(), c.Detail, a.trouble); c.IdleSince.IsZero() {
+		c.Detail = cmp.Or(c.Detail, a.exceeds)
+	}
 	return c
 }
 

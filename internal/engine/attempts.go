@@ -38,7 +38,7 @@ type attempt struct {
 	job       *job.Job
 	token     string
 	startedAt time.Time
-	warned    bool
+	exceeds   string // how far it exceeds its declaration, once that was reported
 	shownMiB  int64
 	storedMiB int64
 	bookedMiB int64          // the highest peak published to other berths
@@ -55,6 +55,7 @@ type attempt struct {
 	remarks   string    // notes of its supervisor that were published
 	idleSince time.Time // since when it has not used its cards; zero: it uses them
 	idleTold  bool
+	overSince time.Time // since when it has used far more than it declared; zero: it does not
 	hindrance
 }
 

@@ -167,6 +167,8 @@ func (t *Turn) lost(a *attempt, r keep.Record) {
 		t.back(j, preempted(j))
 	case j.Stop == job.StopRequeue:
 		t.back(j, ruling{again: job.EventRequeued, detail: said(j, "requeued")})
+	case j.Stop == job.StopOveruse:
+		t.finish(j, job.Overuse, j.Detail+unanswered)
 	case j.Stop == job.StopTimeout:
 		t.rule(j, judgeTimeout(j), unanswered)
 	case j.Stop == job.StopInterrupt && a.silent != "":

@@ -72,6 +72,7 @@ type Config struct {
 	// IdleAfter is how long a job may hold memory without using its cards before
 	// that is reported, IdleCancel before the job is cancelled; 0: never.
 	IdleAfter, IdleCancel time.Duration
+	Overuse               Overuse
 	// MaxGrace bounds the time between TERM and KILL, and how long a warning signal
 	// may delay a preemption; 0: the job decides.
 	MaxGrace time.Duration

@@ -76,7 +76,7 @@ func past(j *job.Job) (predict.Past, bool) {
 	switch {
 	case j.Spec.GPUs == 0 || j.Spec.Adopt != nil || j.StartedAt.IsZero() || j.EndedAt.Before(j.StartedAt):
 		return predict.Past{}, false
-	case j.Outcome == job.WasCancelled || j.Outcome == job.Lost || j.Outcome == job.Launch:
+	case j.Outcome == job.WasCancelled || j.Outcome == job.Overuse || j.Outcome == job.Lost || j.Outcome == job.Launch:
 		return predict.Past{}, false
 	}
 	_, peak := highest(j.PeakMiB)

@@ -64,6 +64,8 @@ func judgeEnd(j *job.Job, e end) ruling {
 		return ruling{again: job.EventRequeued, detail: said(j, "requeued")}
 	case job.StopPreempt:
 		return preempted(j)
+	case job.StopOveruse:
+		return ruling{outcome: job.Overuse, detail: j.Detail}
 	case job.StopTimeout:
 		return judgeTimeout(j)
 	}

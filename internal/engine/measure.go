@@ -19,7 +19,8 @@ const grownDelay = 10 * time.Second
 // reported.
 const DefaultIdleAfter = 30 * time.Minute
 
-// compare compares what jobs use with what they declared.
+// compare takes in what jobs use: their peaks are shown, stored and published as
+// they grow.
 func (s *attempts) compare(now time.Time) {
 	for _, id := range s.ids() {
 		a := s.active[id]
@@ -45,13 +46,8 @@ func (s *attempts) compare(now time.Time) {
 		if budget := a.job.Grant.BudgetMiB; budget > 0 && peak > max(budget, a.bookedMiB) {
 			a.bookedMiB, s.cards.behind = peak, true // publish it to the other berths
 		}
-		declared := a.job.VRAMMiB
 		if peak >= a.nearMiB+a.nearMiB/100+1 {
 			a.nearMiB, a.grewAt = peak, now
-		}
-		if declared > 0 && !a.warned && float64(peak) > float64(declared)*(1+s.cfg.Tolerance) {
-			a.warned = true
-			s.changes.tell(now, job.EventExceeds, a.job, fmt.Sprintf("gpu%d:%d MiB used, %d MiB declared", card, peak, declared))
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (s *attempts) takeOver(now time.Time, j *job.Job) {
 		// order, its record will say so.
 		j.Stop = job.NoStop
 		s.changes.fact(j)
-	case job.StopCancel, job.StopRequeue, job.StopTimeout:
+	case job.StopCancel, job.StopRequeue, job.StopTimeout, job.StopOveruse:
 		s.stops = append(s.stops, stopOrder{j.Keep, j.Stop, j.Spec.Grace})
 	case job.StopPreempt:
 		// Each round checks what it is to be told, and when.

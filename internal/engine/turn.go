@@ -310,6 +310,10 @@ func (t *Turn) SetIdle(after, cancel time.Duration) {
 	t.cfg.IdleAfter, t.cfg.IdleCancel = after, cancel
 }
 
+// SetOveruse changes when a job that uses far more memory than it declared is
+// ended.
+func (t *Turn) SetOveruse(o Overuse) { t.cfg.Overuse = o }
+
 // Recall learns from the newest ended jobs, oldest first. It comes before
 // Restore. Without it only the estimates are worse.
 func (t *Turn) Recall(newest func(most int) ([]*job.Job, error)) { t.line.recall(newest) }
@@ -347,6 +351,7 @@ func (t *Turn) observe(s gpu.Sample, err error) {
 	}
 	t.cards.measure(t.attempts.holdings())
 	t.attempts.compare(t.Now)
+	t.attempts.watchOveruse(t.Now)
 	t.cards.checkLeft(t.Now)
 	t.attempts.watchIdle(t.Now)
 }

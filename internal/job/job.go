@@ -142,6 +142,7 @@ const (
 	NoStop        Stop = ""
 	StopCancel    Stop = "cancel"
 	StopTimeout   Stop = "timeout"
+	StopOveruse   Stop = "overuse"   // it uses far more GPU memory than it declared
 	StopInterrupt Stop = "interrupt" // berth itself was told to stop; the job runs again
 	StopRequeue   Stop = "requeue"   // a user wants it run again from the beginning
 	StopPreempt   Stop = "aside"     // it is preempted for another job, and runs again

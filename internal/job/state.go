@@ -63,6 +63,7 @@ const (
 	OK           Outcome = "ok"
 	Timeout      Outcome = "timeout"
 	OOM          Outcome = "oom"
+	Overuse      Outcome = "overuse" // it used far more GPU memory than it declared
 	Infeasible   Outcome = "infeasible"
 	Launch       Outcome = "launch" // it never started
 	Lost         Outcome = "lost"   // its supervisor died
@@ -97,6 +98,8 @@ func (o Outcome) Words() string {
 		return "reached its time limit"
 	case OOM:
 		return "ran out of memory"
+	case Overuse:
+		return "used more GPU memory than it declared"
 	case Infeasible:
 		return "can never run on this machine"
 	case Launch:
