@@ -104,6 +104,7 @@ func WatchdogInterval() time.Duration {
 const (
 	firstActivationFD = 3
 	maxActivationFDs  = 16
+	activationBacklog = 4096 // the kernel's own limit is usually that
 )
 
 // ActivationListeners are the sockets that the service manager opened for this
@@ -121,6 +122,9 @@ func ActivationListeners() ([]net.Listener, error) {
 func listenersFrom(first, count int) (listeners []net.Listener, err error) {
 	for fd := first; fd < first+count; fd++ {
 		unix.CloseOnExec(fd)
+		// Clients ask the kernel which process listens, and it names the last
+		// one that said so. If this fails, they only see the service manager.
+		_ = unix.Listen(fd, activationBacklog)
 		file := os.NewFile(uintptr(fd), "activation")
 		listener, listenErr := net.FileListener(file) // duplicates the descriptor
 		file.Close()
