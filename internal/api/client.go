@@ -62,11 +62,14 @@ func dialChecked(socket string, check func(net.Conn) error) *Client {
 		if err != nil {
 			return nil, err
 		}
-		if err := check(c); err != nil {
+		if err = check(c); err == nil {
+			err = client.notice(ctx, c)
+		}
+		if err != nil {
 			c.Close()
 			return nil, err
 		}
-		return client.noticing(c), nil
+		return c, nil
 	}
 	return client
 }
@@ -133,7 +136,7 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 	if body != nil {
 		reader = bytes.NewReader(body)
 	}
-	watched, v := c.attend(ctx)
+	watched, v := c.attend(ctx, method)
 	r, err := http.NewRequestWithContext(watched, method, target, reader)
 	if err != nil {
 		v.end()

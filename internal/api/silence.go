@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"strconv"
 	"sync"
@@ -49,6 +50,8 @@ func taking(ctx context.Context, d time.Duration) context.Context {
 type vigil struct {
 	c        *Client
 	takes    time.Duration
+	changes  bool          // the request changes something
+	sent     atomic.Bool   // there is a connection to send it on
 	answered atomic.Bool   // the reply has begun
 	over     chan struct{} // closed when the reply has been read
 	gone     chan struct{} // closed when run has ended
@@ -57,12 +60,12 @@ type vigil struct {
 }
 
 // attend starts a vigil. The request uses the context it returns.
-func (c *Client) attend(ctx context.Context) (context.Context, *vigil) {
+func (c *Client) attend(ctx context.Context, method string) (context.Context, *vigil) {
 	takes, _ := ctx.Value(takesKey{}).(time.Duration)
-	v := &vigil{c: c, takes: takes, over: make(chan struct{}), gone: make(chan struct{})}
+	v := &vigil{c: c, takes: takes, changes: method != http.MethodGet, over: make(chan struct{}), gone: make(chan struct{})}
 	ctx, v.cancel = context.WithCancelCause(ctx)
 	go v.run(ctx)
-	return ctx, v
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { v.sent.Store(true) }}), v
 }
 
 // end is called when the reply has been read, or there is none.
@@ -93,8 +96,7 @@ func (v *vigil) run(ctx context.Context) {
 		pid, answered, waited := int(v.c.peer.Load()), v.answered.Load(), time.Since(begun)
 		switch {
 		case pid > 0 && processStopped(pid) && !answered:
-			v.cancel(problem.Newf(problem.Unable, fmt.Sprintf("continue it with kill -CONT %d, as its user or root", pid),
-				"the daemon at %s (process %d) is stopped and does not answer", v.c.place, pid))
+			v.cancel(v.c.stopped(pid, v.changes && v.sent.Load()))
 			return
 		case pid > 0 && processStopped(pid):
 			v.tell(&told, Stopped)
@@ -108,6 +110,16 @@ func (v *vigil) run(ctx context.Context) {
 			v.tell(&told, Slow)
 		}
 	}
+}
+
+// stopped is the error for a daemon whose process is stopped. It may already
+// have a request that changes something.
+func (c *Client) stopped(pid int, sent bool) error {
+	what := fmt.Sprintf("the daemon at %s (process %d) is stopped and does not answer", c.place, pid)
+	if sent {
+		what += "; it may carry out the request when it continues"
+	}
+	return problem.Newf(problem.Unable, fmt.Sprintf("continue it with kill -CONT %d, as its user or root", pid), "%s", what)
 }
 
 // tell reports a change.
@@ -161,12 +173,24 @@ func processStopped(pid int) bool {
 	return err == nil && bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T"))
 }
 
-// noticing records which process listens at a socket.
-func (c *Client) noticing(conn net.Conn) net.Conn {
-	if peer, err := peerOf(conn); err == nil {
-		c.peer.Store(int64(peer.PID))
+// notice records which process listens at a socket. While that is stopped,
+// nothing is sent: it would be carried out later, after the user was told that
+// the daemon does not answer.
+func (c *Client) notice(ctx context.Context, conn net.Conn) error {
+	peer, err := peerOf(conn)
+	if err != nil {
+		return nil //nolint:nilerr // without it, a silence is only described less well
 	}
-	return conn
+	c.peer.Store(int64(peer.PID))
+	for until := time.Now().Add(c.patience); processStopped(peer.PID); {
+		if time.Now().After(until) {
+			return c.stopped(peer.PID, false)
+		}
+		if err := Pause(ctx, c.patience/50); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // distrusted explains a peer that cannot prove to be the daemon, or does not
