@@ -85,9 +85,12 @@ func TestJobsRunAsWhoSubmittedThem(t *testing.T) {
 		if j := l.job(id); j.User != name {
 			t.Errorf("it belongs to %s, want %s", j.User, name)
 		}
-		info, err := os.Stat(filepath.Join(l.d.jobsDir(), id))
-		if err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("its directory: %v, %v", info.Mode(), err)
+		dir := filepath.Join(l.d.jobsDir(), id)
+		if owner, mode := ownerOf(t, dir); owner != 0 || mode.Perm() != jobDirMode {
+			t.Errorf("its directory belongs to %d, mode %v", owner, mode)
+		}
+		if owner, mode := ownerOf(t, filepath.Join(dir, "1.log")); owner != p.UID || mode.Perm() != logMode {
+			t.Errorf("its log belongs to %d, mode %v", owner, mode)
 		}
 	}
 }

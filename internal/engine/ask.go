@@ -2,14 +2,17 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
+	"syscall"
 	"time"
 
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/predict"
 	"berth/internal/sched"
+	"berth/internal/store"
 )
 
 // Questions that a Turn answers. What concerns one part alone is answered by
@@ -129,10 +132,27 @@ func (t *Turn) Blocked() string {
 		return "berth is stopping"
 	case t.cards.err != nil:
 		return "the GPUs cannot be read: " + t.cards.err.Error()
-	case t.changes.failed != nil:
-		return t.changes.failed.Error()
 	}
-	return ""
+	return t.unable()
+}
+
+// unable says why nothing can be started although there may be room; empty: it
+// can.
+func (t *Turn) unable() string {
+	var err error
+	if t.line.queue.Len() > 0 {
+		err = t.unleased
+	}
+	if t.changes.failed != nil {
+		err = t.changes.failed
+	}
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return "the disk of berth's state is full: " + err.Error()
+	}
+	return err.Error()
 }
 
 // Why says why a queued job waits.
@@ -141,7 +161,11 @@ func (t *Turn) Why(id string) string { return t.Reasons([]string{id})[id] }
 // Gate says what keeps a queued job from starting however much room there is;
 // empty: nothing does.
 func (t *Turn) Gate(id string) string {
-	return afterPreemption(t.line.jobs[id], t.line.why(t.Now, id))
+	text := t.line.why(t.Now, id)
+	if why := t.unable(); why != "" && text == "" && t.waits(id) {
+		text = "cannot be started: " + why
+	}
+	return afterPreemption(t.line.jobs[id], text)
 }
 
 // Reasons says why each of these queued jobs waits, at about the cost of one

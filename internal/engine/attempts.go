@@ -351,6 +351,21 @@ func (s *attempts) act() {
 	s.acks, s.stops, s.warns = nil, nil, nil
 }
 
+// cancelUnsaved sends the cancellations of a round that could not be saved: a job
+// that fills the disk must not be kept alive by the full disk. If berth dies
+// before it can save the reason, the supervisor's record has it.
+func (s *attempts) cancelUnsaved() {
+	for _, o := range s.stops {
+		if o.why != job.StopCancel {
+			continue
+		}
+		if err := s.runner.Stop(o.token, o.why, o.grace); err != nil {
+			s.cfg.Log.Warn("cannot stop a job", "token", o.token, "err", err)
+		}
+	}
+	s.stops = slices.DeleteFunc(s.stops, func(o stopOrder) bool { return o.why == job.StopCancel })
+}
+
 // tellJobsOn reports a quarantined card for each job on it. The jobs keep
 // running: they may have read all they need.
 func (s *attempts) tellJobsOn(now time.Time, c gpu.HealthChange) {

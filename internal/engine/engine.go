@@ -103,6 +103,7 @@ type core struct {
 	nextSeq  int64
 	moved    bool      // something happened since the last decision that could change it
 	again    time.Time // when time alone changes the decision
+	unleased error     // why no supervisor could be had for the last job that was placed
 	admitted bool      // this round let jobs in
 	stopping bool
 	ending   bool // the loop is about to end: postpone nothing

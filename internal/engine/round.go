@@ -47,6 +47,7 @@ func (t *Turn) step() error {
 	tx, err := t.changes.commit(t.Now, decisions(starts, victims))
 	if err != nil {
 		t.abandon(starts)
+		t.attempts.cancelUnsaved()
 		t.moved = true
 		t.publish(t.changes.shown())
 		t.changes.answer(err)
@@ -162,9 +163,10 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 // job, which replaces the old one once it is on disk.
 func (t *Turn) lease(planned []sched.Start) []*job.Job {
 	starts := make([]*job.Job, 0, len(planned))
+	t.unleased = nil
 	for _, p := range planned {
 		token, err := t.attempts.runner.Lease()
-		if err != nil {
+		if t.unleased = err; err != nil {
 			t.changes.warn(t.Now, "cannot start a supervisor; the jobs stay queued", err)
 			break
 		}

@@ -85,12 +85,12 @@ func TestWhatADiskThatIsFullHolds(t *testing.T) {
 func TestAStopThatCannotBeWrittenDownIsNotSent(t *testing.T) {
 	r := runOne(t)
 	r.commitErr = errDisk
-	r.at().Cancel("1", "")
+	r.at().Requeue("1", "ann", time.Second)
 	_ = r.e.Step(r.now)
 	r.wantDid("no room for 1:running")
 	r.commitErr = nil
 	r.step()
-	r.wantDid("commit 1:running", "stop t1 cancel 10s")
+	r.wantDid("commit 1:running", "stop t1 requeue 1s")
 }
 
 func TestAnInfeasibleJobIsRefusedOnceThoughTheDiskIsFull(t *testing.T) {

@@ -30,6 +30,7 @@ type world struct {
 
 	rows   map[string]*job.Job // what is on disk
 	events int64
+	full   bool // the last commit found no room
 	keeps  map[string]*fakeKeep
 	nextID int
 	inbox  []run.Event // from supervisors to the engine that lives now
@@ -128,7 +129,7 @@ func (w *world) wrong(format string, args ...any) {
 // Commit is the store: all or nothing, and a crash may come on either side.
 func (w *world) Commit(tx store.Tx) error {
 	w.mayCrash()
-	if w.chance(40) {
+	if w.full = w.chance(40); w.full {
 		return errFull
 	}
 	w.checkTx(tx)

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"berth/internal/job"
+	"berth/internal/store"
+)
+
+// TestOnAFullDisk: a waiting job says that the disk is full, not that it starts
+// next, and a cancellation is carried out although it cannot be saved.
+func TestOnAFullDisk(t *testing.T) {
+	r := runOne(t, vram(1000))
+	r.commitErr = fmt.Errorf("commit: %w", store.ErrFull)
+	jobs := []*job.Job{{Spec: spec(vram(1000))}}
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
+	if err := r.e.Step(r.now); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	if why := r.at().Why("2"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full") {
+		t.Errorf("it waits because %q", why)
+	}
+	r.did = nil
+	r.at().CancelBy("1", "ann", 0)
+	_ = r.e.Step(r.now)
+	if !slices.Contains(r.did, "stop t1 cancel 0s") {
+		t.Errorf("the engine did %q", r.did)
+	}
+	r.commitErr = nil
+	r.step()
+	if row := r.row("1"); row.Stop != job.StopCancel {
+		t.Errorf("its reason to stop is %q", row.Stop)
+	}
+	if why := r.at().Blocked(); why != "" {
+		t.Errorf("nothing starts because %s", why)
+	}
+}
+
+func TestWithoutASupervisor(t *testing.T) {
+	r := newRig(t, 1)
+	r.leaseErr = fmt.Errorf("create supervisor directory: %w", syscall.ENOSPC)
+	r.submit(spec(vram(1000)))
+	if why := r.at().Why("1"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full: create supervisor directory") {
+		t.Errorf("it waits because %q", why)
+	}
+	r.leaseErr = nil
+	r.pass(notNowDelay)
+	r.wantRow("1", job.Running, "")
+}
