@@ -47,7 +47,7 @@ func someStories() []api.Why {
 			Kept: &reason.Reservation{Cards: []int{0}, At: noon.Add(20 * time.Second), Hard: true}, Victims: []string{"9"}, MaxBypassS: 86400, OldestSince: ahead(-25 * time.Hour), PreemptedFor: "4",
 			Expected: &reason.Forecast{Now: noon, Low: noon.Add(20 * time.Second), Mid: ahead(20 * time.Second), High: ahead(20 * time.Second), Basis: reason.Basis{Running: 1, History: 1}}},
 			ExpectedRun: &api.RunGuess{MidS: 1800, HighS: 3600, Source: "limit"}},
-		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann already runs 1 job; the limit per user is 1", NoStart: "user_limit", MaxBypassS: 5400},
+		{State: "queued", Story: reason.Story{ID: "20", Position: 9, Queued: 9, Kind: "user_limit", User: "ann", Needs: "an idle GPU", Text: "ann already runs 1 job; the limit per user is 1 (limits.running_jobs)", NoStart: "user_limit", MaxBypassS: 5400},
 			ExpectedRun: &api.RunGuess{LowS: 60, MidS: 60, HighS: 60, Source: "user", Runs: 1}},
 		{State: "queued", Story: reason.Story{ID: "21", Queued: 9, Text: "held until released", NoStart: "gate"}},
 		{State: "running", Story: reason.Story{ID: "22", Queued: 9, Text: "running on GPU 0 since 2026-03-01 10:00:00", Expected: &reason.Forecast{Now: noon, Low: noon.Add(time.Hour), Mid: ahead(time.Hour), High: ahead(2 * time.Hour), Basis: reason.Basis{History: 1}}}},

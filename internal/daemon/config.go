@@ -25,7 +25,7 @@ type Config struct {
 	HalfLife  time.Duration // of users' usage, for fair share
 	Preempt   string        // how preemptible jobs are preempted: one of Preempts
 
-	Limits          engine.Limits
+	Limits          Limits
 	QueuedJobs      int            // unfinished jobs (queued and running) per user; 0: no limit
 	QueuedJobsOf    map[string]int // users with a limit of their own
 	MaxPriority     int            // the highest priority a non-administrator may request
@@ -37,6 +37,7 @@ type Config struct {
 	MaxSpecs        int            // jobs of one request
 	MaxEnviron      int            // bytes of one captured environment
 	MaxLog          int64          // bytes of one log; 0: no limit
+	Memory          Portion        // the most host memory of one job, in MiB; none: no limit
 
 	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
 	IdleCancel time.Duration // cancel it after this long; 0: never
@@ -80,7 +81,7 @@ const (
 func Preempts() []string { return []string{PreemptRequeue, PreemptPark, PreemptNever} }
 
 // DefaultConfig is the configuration without a file. A shared daemon uses fair
-// share and bounds what one user can queue.
+// share, and bounds what one user or one job can take from the others.
 func DefaultConfig(shared bool) Config {
 	c := Config{
 		Rules:        sched.DefaultRules(),
@@ -106,8 +107,9 @@ func DefaultConfig(shared bool) Config {
 	c.Rules.MinRun = time.Minute
 	if shared {
 		c.Rules.Fair = true
-		c.QueuedJobs, c.MaxPriority = 10_000, 100
-		c.Grace = 5 * time.Minute
+		c.QueuedJobs, c.MaxPriority = 10_000, 0
+		c.Limits.Default = UserLimit{Jobs: 64, GPUs: Portion{Percent: 50}}
+		c.Grace, c.MaxLog, c.Memory = 5*time.Minute, 1<<30, Portion{Percent: 50}
 	}
 	return c
 }

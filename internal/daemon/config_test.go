@@ -13,7 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"berth/internal/api"
+	"berth/internal/job"
 	"berth/internal/sched"
+	"berth/internal/site"
 )
 
 func TestConfigSaysWhatPeopleType(t *testing.T) {
@@ -54,17 +57,17 @@ func TestConfigSaysWhatPeopleType(t *testing.T) {
 			c.Rules.MaxBypass, c.Preempt, c.Rules.Slice = 4*time.Hour, PreemptPark, false
 		}},
 		{"no bound", "[scheduling]\nmax_bypass = 0", func(c *Config) { c.Rules.MaxBypass = 0 }},
-		{"a whole number where a fraction may be", "[limits]\ngpus = 4", func(c *Config) { c.Limits.Default.GPUs = 4 }},
+		{"a whole number where a fraction may be", "[limits]\ngpus = 4", func(c *Config) { c.Limits.Default.GPUs = Portion{Amount: 4} }},
 		{"bytes", "[limits]\nenvironment = \"2M\"\nlog_size = \"1G\"", func(c *Config) { c.MaxEnviron, c.MaxLog = 2<<20, 1<<30 }},
 		{"nobody but root administers", "[access]\nadmin_group = \"\"", func(c *Config) { c.AdminGroup = "" }},
 		{"dotted keys", "access.show_commands = \"all\"\nlimits.users.ann.gpus = 0.5", func(c *Config) {
 			c.ShowCommands = showAllCommands
-			c.Limits.Users = map[string]sched.Limit{"ann": {GPUs: 0.5}}
+			c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 64, GPUs: Portion{Amount: 0.5}}}
 		}},
 		{"what a user's table leaves out is as for all, wherever it stands",
 			"[limits.users.ann]\ngpus = 8\n[limits.users.\"j.doe\"]\nqueued_jobs = 0\n[limits]\ngpus = 2\nrunning_jobs = 5\nqueued_jobs = 7", func(c *Config) {
-				c.Limits.Default = sched.Limit{Jobs: 5, GPUs: 2}
-				c.Limits.Users = map[string]sched.Limit{"ann": {Jobs: 5, GPUs: 8}}
+				c.Limits.Default = UserLimit{Jobs: 5, GPUs: Portion{Amount: 2}}
+				c.Limits.Users = map[string]UserLimit{"ann": {Jobs: 5, GPUs: Portion{Amount: 8}}}
 				c.QueuedJobs, c.QueuedJobsOf = 7, map[string]int{"j.doe": 0}
 			}},
 		{"the network with TLS", "[http]\nlisten = \"0.0.0.0:443\"\ntls_cert = \"/a.crt\"\ntls_key = \"/a.key\"\nhosts = [\"gpu1.example.org\"]", func(c *Config) {
@@ -181,10 +184,10 @@ func TestEveryPartOfTheConfigIsSeenToChange(t *testing.T) {
 		expectOneChange(t, "Rules."+rules.Field(i).Name, changed, old)
 	}
 	old, changed := DefaultConfig(true), DefaultConfig(true)
-	changed.Limits.Default.GPUs = 3
+	changed.Limits.Default.GPUs = Portion{Amount: 3}
 	expectOneChange(t, "Limits.Default.GPUs", changed, old)
 	changed = DefaultConfig(true)
-	changed.Limits.Users = map[string]sched.Limit{"ann": {Jobs: 1}}
+	changed.Limits.Users = map[string]UserLimit{"ann": {Jobs: 1}}
 	expectOneChange(t, "Limits.Users", changed, old)
 	if live, restart := old.Changed(DefaultConfig(true)); live != nil || restart != nil {
 		t.Errorf("nothing changed, but %v %v", live, restart)
@@ -207,6 +210,8 @@ func alter(t *testing.T, part reflect.Value) {
 	case reflect.Map:
 		part.Set(reflect.MakeMap(part.Type()))
 		part.SetMapIndex(reflect.ValueOf("ann"), reflect.ValueOf(7))
+	case reflect.Struct:
+		alter(t, part.Field(0))
 	default:
 		t.Fatalf("a part of kind %s", part.Kind())
 	}
@@ -318,7 +323,7 @@ func TestTheExampleHasEveryKeyAndItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.GPUs = []int{0, 1, 2, 3, 5}
-	want.Limits.Users, want.QueuedJobsOf = map[string]sched.Limit{"ann": {Jobs: 20, GPUs: 4}}, map[string]int{"ann": 500}
+	want.Limits.Users, want.QueuedJobsOf = map[string]UserLimit{"ann": {Jobs: 20, GPUs: Portion{Amount: 4}}}, map[string]int{"ann": 500}
 	want.Listen, want.TLSCert, want.TLSKey, want.Hosts = "127.0.0.1:7878", "/etc/berth/tls.crt", "/etc/berth/tls.key", []string{"gpu1.example.org"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -406,6 +411,55 @@ func TestFairIsNotUnfair(t *testing.T) {
 	for _, text := range []string{"max_bypass = \"soon\"", "max_bypass = \"10ms\"", "preempt = \"always\""} {
 		if c, err := parseConfig("config.toml", []byte("[scheduling]\n"+text+"\n"), DefaultConfig(true)); err == nil {
 			t.Errorf("%s was taken: %+v", text, c)
+		}
+	}
+}
+
+func TestLimitsByDefault(t *testing.T) {
+	for gpus, want := range map[int]float64{0: 0, 1: 1, 2: 1, 3: 2, 8: 4} {
+		if got := DefaultConfig(true).Limits.on(gpus).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
+			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
+		}
+	}
+	shared, private := DefaultConfig(true), DefaultConfig(false)
+	if _, total := site.Host(); shared.memoryMiB() != (total+1)/2 || private.memoryMiB() != 0 {
+		t.Errorf("of %d MiB a job may have %d, or on its own %d", total, shared.memoryMiB(), private.memoryMiB())
+	}
+	if got := private.Limits.on(8); got.Default != (sched.Limit{}) || private.MaxLog != 0 || private.Grace != 0 || private.MaxPriority < 1000 {
+		t.Errorf("a private daemon limits its user: %+v", private)
+	}
+	var c Config
+	for written, want := range map[string]Portion{`"75%"`: {Percent: 75}, `" 12.5 % "`: {Percent: 12.5}, "4": {Amount: 4}, "0.5": {Amount: 0.5}, "0": {}} {
+		c, err := parseConfig("f", []byte("[limits]\ngpus = "+written), c)
+		if err != nil || c.Limits.Default.GPUs != want {
+			t.Errorf("%s is %+v: %v", written, c.Limits.Default.GPUs, err)
+		}
+	}
+	for _, bad := range []string{`"0%"`, `"101%"`, `"-1%"`, `"NaN%"`, `"%"`, `"half"`, "-1", "1025"} {
+		if _, err := parseConfig("f", []byte("[limits]\ngpus = "+bad), c); err == nil || !strings.Contains(err.Error(), "percentage") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+func TestTheMostHostMemoryOfOneJob(t *testing.T) {
+	l := newLab(t, with(func(c *Config) { c.Memory = Portion{Amount: 512} }))
+	_, err := l.Submit(l.ctx, api.SubmitRequest{Jobs: []api.Spec{sh("true", "mem", "1G")}})
+	if err == nil || !strings.Contains(err.Error(), "mem: expected at most 512 MiB, found 1024 MiB") {
+		t.Errorf("more than allowed: %v", err)
+	}
+	id := l.one(sh("true", "hold", "yes", "mem", "512M"))
+	if _, err := l.Edit(l.ctx, id, api.EditRequest{Set: api.Spec{Mem: "513M"}}); err == nil {
+		t.Error("an edit may ask for more")
+	}
+	enforced := l.d.enforced.get(l.d.machine.Runner.Facts).Mem != ""
+	for asked, want := range map[int64]int64{0: 512, 100: 100, 4096: 512} {
+		j := &job.Job{ID: "1", Spec: job.Spec{Argv: []string{"true"}, MemMiB: asked}, Umask: -1}
+		if !enforced {
+			want = asked // nothing is promised that the host does not keep
+		}
+		if o, err := l.d.order(j, nil); err != nil || o.MemMiB != want {
+			t.Errorf("a job that asks for %d MiB is held to %d, want %d: %v", asked, o.MemMiB, want, err)
 		}
 	}
 }

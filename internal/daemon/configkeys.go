@@ -84,7 +84,7 @@ var schedulingKeys = []configKey{
 
 var limitKeys = []configKey{
 	keyFor("limits.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
-	keyFor("limits.gpus", func(c *Config) *float64 { return &c.Limits.Default.GPUs }, readNumber(0, 1024)),
+	keyFor("limits.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
 	keyFor("limits.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
 	keyFor("limits.max_priority", func(c *Config) *int { return &c.MaxPriority }, readCount(math.MinInt32, math.MaxInt32)),
 	keyFor("limits.job_time", func(c *Config) *time.Duration { return &c.JobTime }, readDuration(time.Second, "no limit")),
@@ -97,6 +97,7 @@ var limitKeys = []configKey{
 		bytes, err := readBytes(1, maxEnvironMiB, false)(value)
 		return int(bytes), err
 	}),
+	keyFor("limits.memory", func(c *Config) *Portion { return &c.Memory }, readPortion(readMiB)),
 	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
 }
 
@@ -138,7 +139,7 @@ const usersTable = "limits.users"
 // so that a missing key keeps the general value.
 var userKeys = []configKey{
 	keyFor("limits.users.running_jobs", func(c *Config) *int { return &c.Limits.Default.Jobs }, readCount(0, million)),
-	keyFor("limits.users.gpus", func(c *Config) *float64 { return &c.Limits.Default.GPUs }, readNumber(0, 1024)),
+	keyFor("limits.users.gpus", func(c *Config) *Portion { return &c.Limits.Default.GPUs }, readPortion(readNumber(0, 1024))),
 	keyFor("limits.users.queued_jobs", func(c *Config) *int { return &c.QueuedJobs }, readCount(0, million)),
 }
 

@@ -50,6 +50,11 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 			return err
 		}
 	}
+	if spec.MemMiB > j.Spec.MemMiB {
+		if err := s.cfg.boundMemory(&spec); err != nil {
+			return err
+		}
+	}
 	command := r.Set.Command
 	if command.Shell != "" || len(command.Argv) > 0 {
 		if err := s.setCommand(&spec, command); err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,7 +240,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	}
 	d.engine = d.machine.Engine(engine.Config{
 		Rules: cfg.Rules, Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
-		Limits: cfg.Limits, HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(), MaxGrace: cfg.Grace, Submissions: true, TellQueued: true,
+		Limits: cfg.Limits.on(len(d.machine.Devices)), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(), MaxGrace: cfg.Grace, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, After: d.parted,
 	}, lastSeq)
@@ -321,7 +322,11 @@ func (d *Daemon) restore(ctx context.Context) error {
 // order is the supervisor's order to start a job.
 func (d *Daemon) order(j *job.Job, card engine.CardOf) (o keep.Order, err error) {
 	if o, err = d.machine.Launcher.Order(j, card); err == nil {
-		o.LogMaxBytes = d.config().MaxLog
+		cfg := d.config()
+		o.LogMaxBytes = cfg.MaxLog
+		if most := cfg.memoryMiB(); most > 0 && j.Spec.Adopt == nil && d.enforced.get(d.machine.Runner.Facts).Mem != "" {
+			o.MemMiB = min(cmp.Or(o.MemMiB, most), most)
+		}
 		if o.Credential == nil && j.Umask >= 0 {
 			o.Mask = strconv.FormatInt(int64(j.Umask), 8)
 		}

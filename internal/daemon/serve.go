@@ -271,7 +271,7 @@ func (d *Daemon) reload(ctx context.Context) {
 	live, restart := cfg.Changed(*d.config())
 	d.cfg.Store(&cfg)
 	err = d.do(ctx, func(t *engine.Turn) {
-		t.SetRules(cfg.Rules, cfg.Limits)
+		t.SetRules(cfg.Rules, cfg.Limits.on(len(d.machine.Devices)))
 		t.SetKeepAll(cfg.Preempt == PreemptNever)
 		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
 		t.SetOveruse(cfg.overuse())

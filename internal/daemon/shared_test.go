@@ -15,7 +15,6 @@ import (
 	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/problem"
-	"berth/internal/sched"
 )
 
 // person is a user of a shared daemon. What is asked in their name goes the
@@ -239,7 +238,7 @@ func TestLimitsOfUsers(t *testing.T) {
 	l := newSharedLab(t, with(func(c *Config) {
 		c.QueuedJobs, c.QueuedJobsOf = 3, map[string]int{"nobody": 1}
 		c.Limits.Default.Jobs = 2
-		c.Limits.Users = map[string]sched.Limit{"nobody": {GPUs: 0.25}}
+		c.Limits.Users = map[string]UserLimit{"nobody": {GPUs: Portion{Amount: 0.25}}}
 	}))
 	ann, bob, root := l.as("daemon"), l.as("nobody"), l.as("root")
 	request := func(n int, pairs ...string) api.SubmitRequest {

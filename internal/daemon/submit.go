@@ -163,6 +163,9 @@ func (s *submission) readSpec(spec *api.Spec) error {
 	if err := s.cfg.boundGrace(asked.Spec.Grace); err != nil {
 		return err
 	}
+	if err := s.cfg.boundMemory(&asked.Spec); err != nil {
+		return err
+	}
 	s.notes = append(s.notes, notesOn(&asked.Spec, s.cfg)...)
 	return s.addJobs(asked)
 }

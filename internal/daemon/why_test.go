@@ -106,7 +106,7 @@ func (l *lab) why(id string) api.Why {
 // TestWhatIsGuessedOfACommandIsItsOwners: when a job starts is everybody's
 // business; what its command did before is not.
 func TestWhatIsGuessedOfACommandIsItsOwners(t *testing.T) {
-	l := newSharedLab(t)
+	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
 	ann, bob := l.as("daemon"), l.as("nobody")
 	line, _ := l.gate("gate")
 	busy := ann.submit(sh(line, "gpus", "2", "timeout", "1h"))[0]

@@ -91,6 +91,9 @@ func judgeEnd(j *job.Job, e end) ruling {
 			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
 		}
 	}
+	if r.MemoryKilled && j.Spec.MemMiB == 0 {
+		return ruling{outcome: outcome, detail: "the kernel killed it at the limit of host memory for one job (limits.memory)"}
+	}
 	if r.MemoryKilled {
 		return ruling{outcome: outcome, detail: fmt.Sprintf("the kernel killed it at its limit of %d MiB of host memory", j.Spec.MemMiB)}
 	}

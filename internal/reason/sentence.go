@@ -72,7 +72,7 @@ func (r Reason) never() string {
 	case TooMuchMemory:
 		return fmt.Sprintf("asks for %d MiB of memory; this machine has %d", r.Amount, r.Total)
 	case OverUserLimit:
-		return fmt.Sprintf("asks for %s; the limit %s is %s", countGPUs(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs))
+		return fmt.Sprintf("asks for %s; the limit %s is %s (%s)", countGPUs(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
 	return ""
 }
@@ -81,10 +81,18 @@ func (r Reason) never() string {
 func (r Reason) userLimit() string {
 	user := cmp.Or(r.User, "its user")
 	if r.LimitGPUs > 0 {
-		return fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s",
-			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs))
+		return fmt.Sprintf("%s holds %s and this job needs %s more; the limit %s is %s (%s)",
+			user, countGPUs(r.HeldGPUs), text.Decimal(r.MoreGPUs), r.whose(), text.Decimal(r.LimitGPUs), r.key("gpus"))
 	}
-	return fmt.Sprintf("%s already runs %s; the limit %s is %d", user, text.Count(r.Amount, "job"), r.whose(), r.Total)
+	return fmt.Sprintf("%s already runs %s; the limit %s is %d (%s)", user, text.Count(r.Amount, "job"), r.whose(), r.Total, r.key("running_jobs"))
+}
+
+// key is where the config sets the limit.
+func (r Reason) key(name string) string {
+	if r.Own {
+		return "limits.users." + cmp.Or(r.User, "NAME") + "." + name
+	}
+	return "limits." + name
 }
 
 // whose says whether a limit is for one user or for every user.

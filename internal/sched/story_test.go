@@ -45,7 +45,7 @@ func TestWaitsInOneLine(t *testing.T) {
 			want: "waits behind job 1 for an idle GPU; expected to start about 15:00, from the history of 2 jobs"},
 		{says: "a limit is told, and no time", cards: eight(), jobs: []expecting{{spec: one, user: "ann"}}, job: "1",
 			lab:  func(s *State) { s.DefaultLimit, s.InUse = Limit{Jobs: 1}, map[string]Use{"ann": {Jobs: 1}} },
-			want: "ann already runs 1 job; the limit per user is 1; it starts once its user is below the limit"},
+			want: "ann already runs 1 job; the limit per user is 1 (limits.running_jobs); it starts once its user is below the limit"},
 		{says: "a paused machine is told, whoever is in front", cards: with(eight()[:1], 0, func(c *Card) { c.Paused = true }), jobs: []expecting{{spec: one}, {spec: one}}, job: "2",
 			want: "needs an idle GPU; gpu0 is paused; its start cannot be estimated until enough of its GPUs are available"},
 		{says: "what can never run is told", cards: eight(), jobs: []expecting{{spec: idle(9)}}, job: "1",

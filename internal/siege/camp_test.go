@@ -123,7 +123,7 @@ func newCamp(t *testing.T) *camp {
 	database(t, "groupadd", account(adminGroup))
 	t.Cleanup(func() { database(t, "groupdel", account(adminGroup)) })
 	tcp := freePort(t)
-	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
+	c := pitch(t, fmt.Sprintf("[limits]\nqueued_jobs = %d\ngpus = 0\nrunning_jobs = 0\nmax_priority = 100\n[access]\nadmin_group = %q\n[http]\nlisten = %q\n[scheduling]\npoll = \"0.2s\"\n",
 		queuedJobs, account(adminGroup), tcp))
 	c.tcp = tcp
 	c.ann = c.enlist("ann")

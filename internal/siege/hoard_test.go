@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"berth/internal/api"
 	"berth/internal/job"
 	"berth/internal/testkit"
 )
@@ -22,17 +23,27 @@ func TestHoard(t *testing.T) {
 	c.ann, c.bob, c.gpus = c.enlist("eve"), c.enlist("fay"), 4
 	c.configure(t, "")
 	c.up()
-	defer c.root.mustAsk(t, "POST", "/v1/jobs/act", spec{"action": "cancel", "select": spec{"all": true, "user": "*"}, "grace_s": 0})
+	defer c.endAll(t)
 	for _, a := range hoardAttacks {
 		t.Run(a.name, func(t *testing.T) { a.try(t, c) })
 	}
 }
 
-// configure writes the config. A running daemon reads it again, and has when it
+// endAll leaves no process of a user behind.
+func (c *camp) endAll(t *testing.T) {
+	c.root.mustAsk(t, "POST", "/v1/jobs/act", spec{"action": "cancel", "select": spec{"all": true, "user": "*"}, "grace_s": 0})
+	testkit.Eventually(t, "all jobs are over", func() bool {
+		var s api.Status
+		c.root.mustAsk(t, "GET", "/v1/status", nil).into(t, &s)
+		return s.Counts["queued"]+s.Counts["running"] == 0
+	})
+}
+
+// configure writes the config, from [limits] on. A running daemon reads it again, and has when it
 // says so.
 func (c *camp) configure(t *testing.T, text string) {
 	t.Helper()
-	testkit.Write(t, c.config, "[scheduling]\npoll = \"0.1s\"\nmin_run = \"1s\"\n"+text, 0o644)
+	testkit.Write(t, c.config, "[scheduling]\npoll = \"0.1s\"\nmin_run = \"1s\"\n[limits]\ngpus = 0\n"+text, 0o644)
 	if c.daemon == nil {
 		return
 	}
@@ -67,7 +78,7 @@ const tenYears = "3650d"
 var hoardAttacks = []attack{
 	{"hold reserved GPUs with a short time limit and a long grace period", func(t *testing.T, c *camp) {
 		// Nobody has a history yet: it would count instead of the time limit.
-		c.configure(t, "[limits]\ngrace = \"5m\"\n")
+		c.configure(t, "grace = \"5m\"\n")
 		first := c.ann.submit(t, spec{"command": "sleep 1000", "gpus": 3, "timeout": "400s"})[0]
 		c.ann.running(t, first)
 		wide := c.root.submit(t, spec{"command": "true", "gpus": 4, "priority": "5"})[0] // ahead of both
@@ -82,7 +93,7 @@ var hoardAttacks = []attack{
 		c.root.mustEnd(t, wide, job.OK)
 	}},
 	{"ask for a grace period of ten years", func(t *testing.T, c *camp) {
-		c.configure(t, "[limits]\ngrace = \"2s\"\n")
+		c.configure(t, "grace = \"2s\"\n")
 		refused := func(what string, r reply) {
 			t.Helper()
 			if r.status != http.StatusConflict && r.status != http.StatusUnprocessableEntity || !strings.Contains(r.body, "expected at most 2s") {
@@ -98,7 +109,7 @@ var hoardAttacks = []attack{
 		c.bob.mustEnd(t, late, job.Timeout)
 	}},
 	{"sleep on GPUs without touching them", func(t *testing.T, c *camp) {
-		c.configure(t, "[idle]\nreport_after = \"1s\"\ncancel_after = \"2s\"\n")
+		c.configure(t, "\n[idle]\nreport_after = \"1s\"\ncancel_after = \"2s\"\n")
 		small := c.bob.submit(t, shell("sleep 1000"))[0]
 		c.bob.running(t, small)
 		sleeps := c.ann.submit(t, spec{"command": "sleep 1000", "gpus": 3})[0]
@@ -112,13 +123,13 @@ var hoardAttacks = []attack{
 		c.bob.cancel(t, small)
 	}},
 	{"outlive a limit, a cancel and a preemption with an older grace period", func(t *testing.T, c *camp) {
-		c.configure(t, "[limits]\ngrace = 0\n")
+		c.configure(t, "grace = 0\n")
 		old := func(s spec) string { return c.bob.submit(t, s.with("grace", tenYears))[0] }
 		late, cancelled := old(deaf(1).with("timeout", "5s")), old(deaf(1))
 		victim := old(deaf(2).with("preemptible", "requeue").with("signal", "USR1@86400"))
 		c.bob.isDeaf(t, late, cancelled, victim)
 		c.root.act(t, "cancel", map[string]any{"ids": []string{cancelled}})
-		c.configure(t, "[limits]\ngrace = \"2s\"\n")
+		c.configure(t, "grace = \"2s\"\n")
 		c.bob.mustEnd(t, late, job.Timeout)
 		c.bob.mustEnd(t, cancelled, job.WasCancelled)
 		urgent := c.root.submit(t, spec{"command": "true", "gpus": 4, "priority": "5"})[0]

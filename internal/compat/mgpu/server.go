@@ -182,13 +182,20 @@ func (f *serverFlags) options(c call, places site.Places) daemon.Options {
 				cfg.JobTime = time.Duration(f.maxJobTime) * time.Second
 			}
 			// Unless configured otherwise, --mem is compared with the free memory
-			// without a margin, and priorities are unbounded.
+			// without a margin, and there are no limits on priorities, users and jobs.
 			usual := daemon.DefaultConfig(places.Shared)
 			if cfg.Rules.MarginMiB == usual.Rules.MarginMiB {
 				cfg.Rules.MarginMiB = 0
 			}
+			free := daemon.DefaultConfig(false)
 			if cfg.MaxPriority == usual.MaxPriority {
-				cfg.MaxPriority = math.MaxInt32
+				cfg.MaxPriority = free.MaxPriority
+			}
+			if cfg.Limits.Default == usual.Limits.Default {
+				cfg.Limits.Default = free.Limits.Default
+			}
+			if cfg.Memory == usual.Memory {
+				cfg.Memory = free.Memory
 			}
 		},
 	}

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"berth/internal/engine"
+	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/sched"
+	"berth/internal/site"
+)
+
+// Portion is an amount, or a part of what the machine has. The zero Portion is
+// no limit.
+type Portion struct{ Amount, Percent float64 }
+
+// of is the portion where the machine has that much.
+func (p Portion) of(total float64) float64 {
+	if p.Percent > 0 {
+		return math.Ceil(total * p.Percent / 100)
+	}
+	return p.Amount
+}
+
+// UserLimit bounds one user's running jobs; a part that is 0 is not limited.
+type UserLimit struct {
+	Jobs int
+	GPUs Portion
+}
+
+// Limits bounds all users, and single ones differently.
+type Limits struct {
+	Default UserLimit
+	Users   map[string]UserLimit
+}
+
+// on is the limits on a machine with that many GPUs.
+func (l Limits) on(gpus int) engine.Limits {
+	limit := func(u UserLimit) sched.Limit { return sched.Limit{Jobs: u.Jobs, GPUs: u.GPUs.of(float64(gpus))} }
+	found := engine.Limits{Default: limit(l.Default)}
+	for user, own := range l.Users {
+		putIn(&found.Users, user, limit(own))
+	}
+	return found
+}
+
+// readPortion reads a percentage, or what read reads.
+func readPortion(read func(any) (float64, error)) func(any) (Portion, error) {
+	return func(value any) (Portion, error) {
+		if written, ok := value.(string); ok {
+			if number, found := strings.CutSuffix(strings.TrimSpace(written), "%"); found {
+				percent, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+				if err != nil || !(percent > 0 && percent <= 100) {
+					return Portion{}, mismatch(value, "a percentage above 0% and up to 100%")
+				}
+				return Portion{Percent: percent}, nil
+			}
+		}
+		amount, err := read(value)
+		if err != nil {
+			return Portion{}, fmt.Errorf("%w (a percentage such as \"50%%\" is accepted too)", err)
+		}
+		return Portion{Amount: amount}, nil
+	}
+}
+
+func readMiB(value any) (float64, error) {
+	mib, err := readSize(value)
+	return float64(mib), err
+}
+
+// memoryMiB is the most host memory of one job; 0: no limit.
+func (c *Config) memoryMiB() int64 {
+	_, total := site.Host()
+	return int64(c.Memory.of(float64(total)))
+}
+
+// boundMemory refuses a job that asks for more host memory than it may have.
+func (c *Config) boundMemory(spec *job.Spec) error {
+	most := c.memoryMiB()
+	if most <= 0 || spec.MemMiB <= most {
+		return nil
+	}
+	return problem.Newf(problem.Refused, "limits.memory of the config is the maximum of one job", "mem: expected at most %d MiB, found %d MiB", most, spec.MemMiB)
+}
