@@ -32,28 +32,40 @@ func TestALongListLetsOthersInBetween(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The loop is held until both users wait for it: then they take turns.
+	// The loop is held until the list and all requests of another user wait for
+	// it. Each request waits for the list to come back, so they alternate, and the
+	// list is complete last only if it takes more turns than there are requests.
+	const requests = 20
 	held, free := make(chan struct{}), make(chan struct{})
 	go l.d.engine.Do(l.ctx, func(*engine.Turn) { close(held); <-free })
 	<-held
-	var turns []string
-	var both sync.WaitGroup
-	both.Go(func() {
+	before := 0 // requests that were served before the list was complete
+	var all sync.WaitGroup
+	listed := false
+	all.Go(func() {
 		page, err := l.d.Jobs(fair.As(l.ctx, 1), api.Caller{Admin: true}, api.Query{Reasons: true, Order: true})
 		if err != nil || len(page.Jobs) != 101 || !slices.EqualFunc(page.Jobs, whole.Jobs, sameReason) || !slices.Equal(page.Order, whole.Order) {
 			t.Errorf("%d jobs: %v", len(page.Jobs), err)
 		}
-		_ = l.d.do(l.ctx, func(*engine.Turn) { turns = append(turns, "listed") })
+		_ = l.d.do(fair.As(l.ctx, 1), func(*engine.Turn) { listed = true })
 	})
-	both.Go(func() {
-		for range 3 {
-			_ = l.d.do(fair.As(l.ctx, 2), func(*engine.Turn) { turns = append(turns, "another") })
-		}
-	})
+	l.until("the list waits", func() bool { return l.d.engine.Waiting() >= 1 })
+	for range requests {
+		all.Go(func() {
+			_ = l.d.do(fair.As(l.ctx, 2), func(*engine.Turn) {
+				if listed {
+					return
+				}
+				before++
+				l.until("the list comes back", func() bool { return l.d.engine.Waiting() >= requests-before+1 })
+			})
+		})
+	}
+	l.until("all requests wait", func() bool { return l.d.engine.Waiting() >= requests+1 })
 	close(free)
-	both.Wait()
-	if want := []string{"another", "another", "another", "listed"}; !slices.Equal(turns, want) {
-		t.Errorf("turns: %v", turns)
+	all.Wait()
+	if before != requests {
+		t.Errorf("%d of %d requests were served before the list was complete", before, requests)
 	}
 	open()
 }

@@ -37,6 +37,9 @@ type door = *fair.Door[func(*Turn)]
 // users of several contexts take turns. If ctx ends first, f does not run.
 func (e *Engine) Do(ctx context.Context, f func(*Turn)) { e.door.Pass(ctx, f) }
 
+// Waiting counts the requests that wait for the loop.
+func (e *Engine) Waiting() int { return e.door.Waiting() }
+
 // Outside runs f at once, before the loop starts or after it ended.
 func (e *Engine) Outside(now time.Time, f func(*Turn)) { f(e.own(now)) }
 

@@ -55,6 +55,13 @@ func (d *Door[T]) Take() (value T, ok bool) {
 	return v.value, true
 }
 
+// Waiting counts the values that wait to be taken.
+func (d *Door[T]) Waiting() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lines.length()
+}
+
 func (d *Door[T]) wake() {
 	select {
 	case d.knock <- struct{}{}:

@@ -73,9 +73,5 @@ func (g *Gate) admit() {
 func (g *Gate) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
-	for _, line := range g.lines.of {
-		n += len(line)
-	}
-	return n
+	return g.lines.length()
 }

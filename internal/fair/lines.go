@@ -51,3 +51,11 @@ func (l *lines[T]) remove(user int, item T) bool {
 }
 
 func (l *lines[T]) empty() bool { return len(l.users) == 0 }
+
+func (l *lines[T]) length() int {
+	n := 0
+	for _, line := range l.of {
+		n += len(line)
+	}
+	return n
+}
