@@ -77,7 +77,7 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 	flags.StringVar(&o.vram, "vram", "", "memory to reserve on each GPU (default: what it uses, growing with it); more than it uses only for administrators")
 	flags.StringVarP(&o.name, "name", "n", "", "name of the job (default adopted-PID)")
 	flags.BoolVar(&o.strays, "strays", false, "take back all jobs whose supervisor the store does not know")
-	flags.StringArrayVar(&o.stray, "stray", nil, "take back the job of this supervisor; repeatable")
+	flags.StringArrayVar(&o.stray, "stray", nil, "take back the job of the supervisor with this `token`; repeatable")
 	flags.BoolVar(&o.json, "json", false, "print the job as a JSON object, or an array of results with --strays")
 	return cmd
 }
