@@ -31,7 +31,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Mkdir(s.logDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("soak", s.logDir, "tmpfs", 0, "size=8m"); err != nil {
+	if err := syscall.Mount("soak", s.logDir, "tmpfs", 0, "size=8m,mode=0755"); err != nil {
 		t.Skipf("cannot mount a small file system: %v", err)
 	}
 	t.Cleanup(func() {
