@@ -64,7 +64,7 @@ func (b *bench) serveShared(name string) *service {
 	dir, err := filepath.Abs(name)
 	check(err)
 	config := filepath.Join(dir, "config.toml")
-	check(os.WriteFile(config, []byte("[limits]\nqueued_jobs = 200000\n"), 0o644))
+	check(os.WriteFile(config, []byte("[limits]\nqueued_jobs = 200000\ngpus = 2\n"), 0o644))
 	s := &service{b: b, socket: filepath.Join(dir, "run", "s")}
 	s.cmd = b.command("serve", "--sim", "2", "--state-dir", filepath.Join(dir, "state"), "--socket", s.socket, "--config", config)
 	check(s.cmd.Start())
