@@ -159,7 +159,7 @@ func TestOnlyWhatRunsIsListedAsIdle(t *testing.T) {
 // What a process has is in use anyway. What it does not have is what others wait
 // for.
 func TestAdoptingTakesNothingThatOthersWaitFor(t *testing.T) {
-	l := newSharedLab(t)
+	l := newSharedLab(t, with(func(c *Config) { c.Limits = Limits{} }))
 	bob, root := l.as("nobody"), l.as("root")
 	for _, c := range []struct {
 		says    string

@@ -416,7 +416,7 @@ func TestFairIsNotUnfair(t *testing.T) {
 }
 
 func TestLimitsByDefault(t *testing.T) {
-	for gpus, want := range map[int]float64{0: 0, 1: 1, 2: 1, 3: 2, 8: 4} {
+	for gpus, want := range map[int]float64{0: 0, 1: 0, 2: 1, 3: 2, 8: 4} {
 		if got := DefaultConfig(true).Limits.on(gpus).Default; got != (sched.Limit{Jobs: 64, GPUs: want}) {
 			t.Errorf("of %d GPUs a user may have %+v", gpus, got)
 		}

@@ -37,9 +37,16 @@ type Limits struct {
 	Users   map[string]UserLimit
 }
 
-// on is the limits on a machine with that many GPUs.
+// on is the limits on a machine with that many GPUs. A part of a single GPU is no
+// limit: jobs that declare their memory count as one GPU each, so it would keep
+// them from sharing it.
 func (l Limits) on(gpus int) engine.Limits {
-	limit := func(u UserLimit) sched.Limit { return sched.Limit{Jobs: u.Jobs, GPUs: u.GPUs.of(float64(gpus))} }
+	limit := func(u UserLimit) sched.Limit {
+		if u.GPUs.Percent > 0 && gpus <= 1 {
+			return sched.Limit{Jobs: u.Jobs}
+		}
+		return sched.Limit{Jobs: u.Jobs, GPUs: u.GPUs.of(float64(gpus))}
+	}
 	found := engine.Limits{Default: limit(l.Default)}
 	for user, own := range l.Users {
 		putIn(&found.Users, user, limit(own))
