@@ -51,6 +51,8 @@ install-service: install ## install, and run as a service for all users (systemd
 		case $$unit in user/*) to=$(DESTDIR)$(UNITDIR)/$$unit ;; *) to=$(DESTDIR)$(UNITDIR)/system/$$unit ;; esac; \
 		install -d $$(dirname $$to) && sed 's|/usr/local/bin/|$(PREFIX)/bin/|' packaging/$$unit >$$to.new && chmod 644 $$to.new && mv $$to.new $$to || exit 1; \
 	done
+	@if [ -e $(DESTDIR)/etc/berth/config.toml ]; then echo "kept /etc/berth/config.toml; packaging/config.toml has every key"; \
+	else install -d $(DESTDIR)/etc/berth && install -m 644 packaging/config.toml $(DESTDIR)/etc/berth/config.toml; fi
 	@if [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ]; then echo "installed; systemd is not running here, so nothing was started"; \
 	else systemctl daemon-reload && systemctl enable berth.socket berth.service && systemctl start berth.socket && systemctl restart berth.service; fi
 

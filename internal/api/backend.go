@@ -55,6 +55,7 @@ type Backend interface {
 	ReleaseGPUs(ctx context.Context, c Caller, r ReleaseRequest) (Released, error)
 	Stats(ctx context.Context, c Caller, q StatsQuery) (Stats, error)
 	Backup(ctx context.Context, c Caller, to io.Writer) error
+	Reload(ctx context.Context, c Caller, r ReloadRequest) (Reloaded, error)
 	Snapshot(ctx context.Context, c Caller) (json.RawMessage, error)
 
 	NewToken(ctx context.Context, c Caller, r TokenRequest) (Token, error)

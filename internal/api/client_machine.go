@@ -30,6 +30,11 @@ func (c *Client) Backup(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
+// Reload has the daemon read its config again, or judge one.
+func (c *Client) Reload(ctx context.Context, r ReloadRequest) (Reloaded, error) {
+	return call[Reloaded](ctx, c, http.MethodPost, "/v1/reload", nil, r)
+}
+
 // NewToken creates a token for remote access, with the caller's permissions.
 func (c *Client) NewToken(ctx context.Context, r TokenRequest) (Token, error) {
 	return call[Token](ctx, c, http.MethodPost, "/v1/tokens", nil, r)

@@ -73,6 +73,8 @@ var (
 		Processes: []GPUProcess{{PID: 4242, User: "ann", Command: "python", UsedMiB: pointer[int64](17904), Job: "17"}}}
 	exampleHealth    = HealthRequest{Health: HealthQuarantined, Reason: "fan is loud"}
 	exampleCardEvent = CardEvent{At: exampleTime, GPU: pointer(0), Text: "gpu0 quarantined by root: fan is loud"}
+	exampleReload    = ReloadRequest{}
+	exampleReloaded  = Reloaded{Config: "/etc/berth/config.toml", Changed: []string{"limits.gpus"}, Restart: []string{"scheduling.poll"}, Warnings: []string{}}
 	exampleRelease   = ReleaseRequest{ForS: 600}
 	exampleReleased  = Released{Until: pointer(exampleTime.Add(10 * time.Minute))}
 	exampleLine      = StatsLine{Key: "ann", Jobs: 13, Finished: 12, Failed: 1, GPUHours: 31.5,

@@ -364,6 +364,14 @@ func (f *fake) Snapshot(context.Context, Caller) (json.RawMessage, error) {
 	return exampleSnapshot, nil
 }
 
+func (f *fake) Reload(_ context.Context, c Caller, r ReloadRequest) (Reloaded, error) {
+	reply := exampleReloaded
+	if r.DryRun && r.Text != nil {
+		reply.Config = *r.Text
+	}
+	return reply, nil
+}
+
 func (f *fake) Backup(_ context.Context, c Caller, to io.Writer) error {
 	if c.Token != "" {
 		return problem.Newf(problem.Forbidden, "", "a backup is root's")

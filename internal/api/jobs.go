@@ -126,6 +126,16 @@ func (x *exchange) postBackup() error {
 	return x.backend.Backup(x.r.Context(), x.caller, x.w)
 }
 
+func (x *exchange) postReload() error {
+	var r ReloadRequest
+	if err := decode(x.body(x.limits.BodyBytes), &r); err != nil {
+		return err
+	}
+	reply, err := x.backend.Reload(x.r.Context(), x.caller, r)
+	reply.Changed, reply.Restart, reply.Warnings = list(reply.Changed), list(reply.Restart), list(reply.Warnings)
+	return x.reply(reply, err)
+}
+
 // check refuses an empty selection, which must never mean everything, and bounds
 // the rest.
 func (s Select) check() error {

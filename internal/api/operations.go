@@ -128,6 +128,11 @@ func machineOperations() []route {
 			id: "backup", tag: "daemon", summary: "Copy the store",
 			about: "A consistent copy of the daemon's database, made while it runs. For administrators.", media: "application/octet-stream", text: "SQLite format 3", kinds: []problem.Kind{problem.Forbidden},
 		}},
+		{method: post, path: "/v1/reload", handle: (*exchange).postReload, body: true, doc: doc{
+			id: "reload", tag: "daemon", summary: "Read the config again",
+			about:   "Replies once the new config is in force, with what changed. A config with mistakes changes nothing, and the problem lists them. With dry_run nothing changes either; text is then judged instead of the file. For administrators.",
+			request: exampleReload, reply: exampleReloaded, kinds: []problem.Kind{problem.Invalid, problem.Forbidden, problem.TooMuch},
+		}},
 		{method: post, path: "/v1/tokens", handle: (*exchange).postToken, body: true, doc: doc{
 			id: "new-token", tag: "tokens", summary: "Create a token",
 			about: "For remote access with the caller's own permissions. The secret is shown only once.", request: exampleTokenRequest, reply: exampleToken, kinds: []problem.Kind{problem.Invalid, problem.Forbidden, problem.TooMuch},

@@ -153,6 +153,9 @@ func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	if !stats.Since.Equal(exampleTime) {
 		t.Errorf("stats since %s", stats.Since)
 	}
+	if reply, err := c.Reload(ctx, ReloadRequest{DryRun: true, Text: pointer("[limits]")}); err != nil || reply.Config != "[limits]" || len(reply.Changed) != 1 {
+		t.Errorf("reload: %+v, %v", reply, err)
+	}
 	var copied bytes.Buffer
 	testkit.Must(t, c.Backup(ctx, &copied))
 	if copied.String() != string(f.log) {

@@ -258,3 +258,17 @@ type Token struct {
 	Expires time.Time `json:"expires"`
 	Secret  string    `json:"secret,omitempty"`
 }
+
+// ReloadRequest has the daemon read its config again.
+type ReloadRequest struct {
+	DryRun bool    `json:"dry_run,omitempty" doc:"change nothing; say what would change"`
+	Text   *string `json:"text,omitempty" doc:"with dry_run: the text of a config, judged instead of the daemon's file"`
+}
+
+// Reloaded is what came of it.
+type Reloaded struct {
+	Config   string   `json:"config" doc:"the daemon's config file"`
+	Changed  []string `json:"changed" doc:"keys whose new value applies at once"`
+	Restart  []string `json:"restart" doc:"keys whose new value applies after a restart"`
+	Warnings []string `json:"warnings" doc:"settings that have no effect on this machine, a sentence each"`
+}

@@ -173,7 +173,7 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 			f.What += "; GPU source: " + daemon.Source
 		}
 		if len(daemon.Warnings) > 0 {
-			f.Status, f.What, f.Fix = site.Warn, f.What+"; "+strings.Join(daemon.Warnings, "; "), "see [http] in the daemon's config: berth help config"
+			f.Status, f.What, f.Fix = site.Warn, f.What+"; "+strings.Join(daemon.Warnings, "; "), "correct the daemon's config (berth help config), then sudo systemctl reload berth, or restart the daemon"
 		}
 		if daemon.Blocked != "" {
 			f.Status, f.What, f.Fix = site.Warn, f.What+"; no job can start: "+daemon.Blocked, "berth gpus shows the GPUs as the daemon sees them"

@@ -33,6 +33,9 @@ type fakeDaemon struct {
 	logs         map[string]*fakeLog
 	gpus         []api.GPU
 	cardEvents   []api.CardEvent
+	reloads      []api.ReloadRequest
+	reloaded     api.Reloaded
+	reloadErr    error
 	releases     []api.ReleaseRequest
 	holdsNothing bool
 	tokens       []api.Token
@@ -494,6 +497,13 @@ func (f *fakeDaemon) CardHistory(_ context.Context, _ api.Caller, q api.CardQuer
 		}
 	}
 	return events, nil
+}
+
+func (f *fakeDaemon) Reload(_ context.Context, _ api.Caller, r api.ReloadRequest) (api.Reloaded, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reloads = append(f.reloads, r)
+	return f.reloaded, f.reloadErr
 }
 
 func (f *fakeDaemon) ReleaseGPUs(_ context.Context, _ api.Caller, r api.ReleaseRequest) (api.Released, error) {

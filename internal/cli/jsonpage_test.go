@@ -31,6 +31,8 @@ func TestThePageHasEveryJSONKey(t *testing.T) {
 		"## GPU":              {api.GPU{}, api.GPUJob{}, api.GPUProcess{}, api.GPUXid{}},
 		"## GPU event":        {api.CardEvent{}},
 		"## Release":          {api.Released{}},
+		"## Reload":           {api.Reloaded{}},
+		"## Config check":     {configChecked{}, configMistake{}},
 		"## Statistics":       {api.Stats{}, api.StatsLine{}},
 		"## Finding":          {site.Finding{}},
 		"## Token":            {api.Token{}},

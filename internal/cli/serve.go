@@ -40,7 +40,8 @@ directory, and jobs run as that user. Started by root, it is shared: every
 local user may submit, and each job runs as the user who submitted it.
 
 If the daemon stops or crashes, running jobs keep running, and the next daemon
-takes them over. SIGHUP reloads the config. SIGTERM and Ctrl-C stop the daemon.`,
+takes them over. SIGHUP reloads the config, as berth config reload does. SIGTERM
+and Ctrl-C stop the daemon.`,
 		Example: `  berth serve                    in the foreground
   berth serve --sim 2            with two simulated GPUs
   berth serve --policy fair --max-bypass 12h

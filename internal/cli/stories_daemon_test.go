@@ -105,6 +105,7 @@ var daemonPromises = []promise{
 		daemon-backup-and-restore-bring-the-state-back
 		daemon-strays-are-left-alone-and-taken-back
 		life-an-emptied-store-runs-no-line-twice
-		daemon-doctor-looks-at-the-machine`},
+		daemon-doctor-looks-at-the-machine
+		daemon-config-is-checked-and-reloaded-with-an-answer`},
 	{"remote access needs a token; cross-site requests are refused", "daemon-tokens-open-the-http-door"},
 }

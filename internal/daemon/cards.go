@@ -35,7 +35,6 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 				}
 				return nil, problem.Newf(problem.Invalid, "correct --gpus", "there is no GPU %d; this machine has %s", index, indices(first.Devices))
 			}
-			m.Log.Error("the config names a GPU that does not exist", "gpu", index, "there", indices(first.Devices))
 		}
 	}
 	var devices []gpu.Device
@@ -44,7 +43,14 @@ func (d *Daemon) chooseCards(m *machine.Machine, first gpu.Sample, unread error)
 			devices = append(devices, dev)
 		}
 	}
-	return append(devices, d.rememberCards(m, devices, time.Now())...), nil
+	absent := d.rememberCards(m, devices, time.Now())
+	if unread == nil {
+		d.there = append(slices.Clone(first.Devices), absent...)
+	}
+	for _, warning := range missingGPUs(wanted, d.there) {
+		m.Log.Error(warning)
+	}
+	return append(devices, absent...), nil
 }
 
 // knownCards are the cards seen since the machine booted, with the numbers they

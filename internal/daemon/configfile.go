@@ -90,7 +90,7 @@ func parseConfig(path string, data []byte, c Config) (Config, error) {
 	if f.meta, err = toml.Decode(string(data), &tables); err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return Config{}, fmt.Errorf("%s:%d: %s", path, syntax.Position.Line, syntax.Message)
+			return Config{}, &jobfile.Errors{Problems: []jobfile.Problem{{File: path, Line: syntax.Position.Line, Text: syntax.Message}}}
 		}
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}

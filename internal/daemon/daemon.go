@@ -11,6 +11,7 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
+	"berth/internal/gpu"
 	"berth/internal/fair"
 	"berth/internal/machine"
 	"berth/internal/problem"
@@ -52,7 +53,9 @@ type Options struct {
 type Daemon struct {
 	opt     Options
 	cfg     atomic.Pointer[Config]
-	uid     int // whose daemon it is
+	begun   Config       // the config at the start
+	there   []gpu.Device // the GPUs found at the start, and those known from before; nil: not read
+	uid     int          // whose daemon it is
 	started time.Time
 
 	machine  *machine.Machine
@@ -73,16 +76,17 @@ type Daemon struct {
 	looks    looks
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
 
-	ended    chan struct{} // closed when the engine's loop ends
-	parting  bool          // its jobs are being stopped; only for the engine's goroutine
-	gate     *fair.Gate    // where long work for requests takes turns
-	sums     *fair.Gate    // where requests that read the whole history take turns
-	slice    int           // how many jobs are copied or explained in one turn
-	wantUser chan int      // uids needed to start a job and not looked up recently
-	lastTold atomic.Int64  // time of the last event, in nanoseconds
-	untidied atomic.Int64  // events since old data was last deleted
-	reloaded chan struct{} // the config was read again
-	wait     sync.WaitGroup
+	ended     chan struct{} // closed when the engine's loop ends
+	parting   bool          // its jobs are being stopped; only for the engine's goroutine
+	gate      *fair.Gate    // where long work for requests takes turns
+	sums      *fair.Gate    // where requests that read the whole history take turns
+	slice     int           // how many jobs are copied or explained in one turn
+	wantUser  chan int      // uids needed to start a job and not looked up recently
+	lastTold  atomic.Int64  // time of the last event, in nanoseconds
+	untidied  atomic.Int64  // events since old data was last deleted
+	reloaded  chan struct{} // the config was read again
+	reloading sync.Mutex    // by one at a time
+	wait      sync.WaitGroup
 }
 
 func (d *Daemon) config() *Config { return d.cfg.Load() }

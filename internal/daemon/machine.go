@@ -23,6 +23,7 @@ func (d *Daemon) Status(ctx context.Context, c api.Caller) (api.Status, error) {
 		You: c, Enforced: d.enforced.get(d.machine.Runner.Facts),
 	}
 	s.HTTP, s.Warnings = d.port.state()
+	s.Warnings = append(s.Warnings, missingGPUs(d.begun.GPUs, d.there)...)
 	err := d.do(ctx, func(t *engine.Turn) {
 		queued, running := t.Live()
 		s.Counts = map[string]int{string(job.Queued): queued, string(job.Running): running}

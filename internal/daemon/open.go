@@ -66,11 +66,16 @@ func (d *Daemon) openConfig(context.Context) error {
 		return err
 	}
 	d.cfg.Store(&cfg)
+	d.begun = cfg
 	return nil
 }
 
 func (d *Daemon) loadConfig() (Config, error) {
-	cfg, err := LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit)
+	return d.settled(LoadConfig(d.opt.Places.Config, d.opt.Places.Shared, d.opt.Explicit))
+}
+
+// settled is a config that was read, with what flags override.
+func (d *Daemon) settled(cfg Config, err error) (Config, error) {
 	if err != nil {
 		p := problem.Newf(problem.Invalid, "berth help config lists the keys", "%v", err)
 		p.Err = err

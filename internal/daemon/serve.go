@@ -164,6 +164,9 @@ func (d *Daemon) greet(listeners []listening) {
 	for _, warning := range warnings {
 		fmt.Fprintf(d.opt.Out, "berth: %s\n", warning)
 	}
+	for _, warning := range missingGPUs(d.config().GPUs, d.there) {
+		fmt.Fprintf(d.opt.Out, "warning: %s\n", warning)
+	}
 	if d.machine.SimDir != "" {
 		fmt.Fprintf(d.opt.Out, "simulated GPUs: BERTH_SIM_DIR=%s\n", d.machine.SimDir)
 	}
@@ -178,7 +181,7 @@ func (d *Daemon) hear(ctx context.Context, stop context.CancelCauseFunc) {
 			return
 		case sig := <-d.opt.Signals:
 			if sig == syscall.SIGHUP {
-				d.wait.Go(func() { d.reload(ctx) })
+				d.wait.Go(func() { _, _ = d.reload(ctx) }) // the log says what came of it
 				continue
 			}
 			d.log.Info("stopping", "signal", sig)
@@ -257,31 +260,6 @@ func (d *Daemon) idleFor(ctx context.Context) bool {
 	retired := false
 	err := d.do(ctx, func(t *engine.Turn) { retired = t.Retire() })
 	return err == nil && retired
-}
-
-// reload reads the config again. An invalid one changes nothing.
-func (d *Daemon) reload(ctx context.Context) {
-	_ = site.Notify("RELOADING=1")
-	defer func() { _ = site.Notify("READY=1") }()
-	cfg, err := d.loadConfig()
-	if err != nil {
-		d.log.Error("the new config is invalid; the old one stays in force", "err", err)
-		return
-	}
-	live, restart := cfg.Changed(*d.config())
-	d.cfg.Store(&cfg)
-	err = d.do(ctx, func(t *engine.Turn) {
-		t.SetRules(cfg.Rules, cfg.Limits.on(len(d.machine.Devices)))
-		t.SetKeepAll(cfg.Preempt == PreemptNever)
-		t.SetIdle(cfg.IdleReport, cfg.IdleCancel)
-		t.SetOveruse(cfg.overuse())
-		t.SetMaxGrace(cfg.Grace)
-	})
-	select {
-	case d.reloaded <- struct{}{}:
-	default:
-	}
-	d.log.Info("config read again", "changed", live, "after_a_restart", restart, "err", err)
 }
 
 // publish passes on events that are on disk.

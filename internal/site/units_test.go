@@ -58,7 +58,7 @@ func TestUnitsHaveKnownKeys(t *testing.T) {
 func TestUnitsDoWhatTheyMust(t *testing.T) {
 	service := map[string]string{
 		"Type": "notify", "KillMode": "process", "Delegate": "yes", "Restart": "on-failure", "TasksMax": "infinity",
-		"ExecStart": "/usr/local/bin/berth serve", "ExecReload": "/bin/kill -HUP $MAINPID", "WatchdogSec": "60", "IgnoreSIGPIPE": "no",
+		"ExecStart": "/usr/local/bin/berth serve", "WatchdogSec": "60", "IgnoreSIGPIPE": "no",
 	}
 	shared := map[string]string{
 		"RuntimeDirectory": "berth", "RuntimeDirectoryMode": "0755", "RuntimeDirectoryPreserve": "yes", "StateDirectory": "berth", "StateDirectoryMode": "0711",
@@ -69,6 +69,8 @@ func TestUnitsDoWhatTheyMust(t *testing.T) {
 	}{
 		{"berth.service", "Service", service},
 		{"berth.service", "Service", shared},
+		{"berth.service", "Service", map[string]string{"ExecReload": "/usr/local/bin/berth config reload"}},
+		{"user/berth.service", "Service", map[string]string{"ExecReload": "/usr/local/bin/berth config reload --socket %h/.local/state/berth/berth.sock"}},
 		{"berth.socket", "Socket", map[string]string{"ListenStream": SharedPlaces().Socket, "SocketMode": "0666", "DirectoryMode": "0755"}},
 		{"user/berth.service", "Service", service},
 		{"user/berth.socket", "Socket", map[string]string{"ListenStream": "%h/.local/state/berth/berth.sock", "SocketMode": "0600", "DirectoryMode": "0700"}},
@@ -110,7 +112,7 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 		// It insists on a program that is there.
 		copies, verify := t.TempDir(), []string{"verify", kind, "--man=no"}
 		for _, name := range []string{"berth.service", "berth.socket"} {
-			text := strings.ReplaceAll(testkit.Read(t, filepath.Join(dir, name)), "/usr/local/bin/berth serve", "/bin/true serve")
+			text := strings.ReplaceAll(testkit.Read(t, filepath.Join(dir, name)), "/usr/local/bin/berth ", "/bin/true ")
 			testkit.Write(t, filepath.Join(copies, name), text)
 			verify = append(verify, filepath.Join(copies, name))
 		}
@@ -142,5 +144,21 @@ func TestTheServiceIsInstalled(t *testing.T) {
 		if strings.HasSuffix(name, ".service") && settings(text, "Service")["ExecStart"] != "/opt/berth/bin/berth serve" {
 			t.Errorf("%s:\n%s", name, text)
 		}
+		if strings.HasSuffix(name, ".service") && !strings.Contains(text, "ExecReload=/opt/berth/bin/berth config ") {
+			t.Errorf("a reload of %s does not report mistakes:\n%s", name, text)
+		}
+	}
+	// A commented config is installed once, and an administrator's own is kept.
+	config := filepath.Join(dest, "etc/berth/config.toml")
+	if testkit.Read(t, config) != testkit.Read(t, "../../packaging/config.toml") {
+		t.Error("the config is not the example")
+	}
+	if info, err := os.Stat(config); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the config has mode %v: %v", info.Mode(), err)
+	}
+	testkit.Write(t, config, "# mine", 0o644)
+	cmd = exec.Command("make", "-C", "../..", "-o", "install", "install-service", "DESTDIR="+dest, "PREFIX=/opt/berth")
+	if out, err := cmd.CombinedOutput(); err != nil || testkit.Read(t, config) != "# mine" || !strings.Contains(string(out), "kept /etc/berth/config.toml") {
+		t.Errorf("installed again: %v: %s", err, out)
 	}
 }
