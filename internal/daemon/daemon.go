@@ -11,8 +11,8 @@ import (
 
 	"berth/internal/api"
 	"berth/internal/engine"
-	"berth/internal/gpu"
 	"berth/internal/fair"
+	"berth/internal/gpu"
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/site"

@@ -79,9 +79,10 @@ func TestAnOlderStoreBesideRunningJobs(t *testing.T) {
 	testkit.Must(t, l.Backup(l.ctx, &copied))
 	l.act(api.ActRelease, known)
 	l.act(api.ActRelease, again)
-	unknown := l.one(sh(line+"; exit 6", "gpus", "0"))
-	l.untilState(known, job.Running)
-	l.untilState(unknown, job.Running)
+	unknown := l.one(sh("echo > begun; "+line+"; exit 6", "gpus", "0", "dir", l.dir()))
+	for _, file := range []string{"once", "begun"} { // a job runs before its process exists
+		testkit.Eventually(t, "the jobs begin", func() bool { _, err := os.Stat(filepath.Join(l.dir(), file)); return err == nil })
+	}
 	l.finished(again)
 	l.stop()
 	path := filepath.Join(l.dir(), "copy")
