@@ -20,7 +20,7 @@ func TestHoard(t *testing.T) {
 	needsRoot(t)
 	t.Parallel()
 	c := pitch(t, "")
-	c.ann, c.bob, c.gpus = c.enlist("eve"), c.enlist("fay"), 4
+	c.ann, c.bob, c.gpus = c.enlist("pia"), c.enlist("quin"), 4
 	c.configure(t, "")
 	c.up()
 	defer c.endAll(t)

@@ -18,7 +18,7 @@ func TestOveruse(t *testing.T) {
 	t.Parallel()
 	const config = "[limits]\ngpus = 1.5\n[scheduling]\npoll = \"0.2s\"\n"
 	c := pitch(t, config)
-	ann, bob := c.enlist("ann"), c.enlist("bob")
+	ann, bob := c.enlist("kim"), c.enlist("lou")
 	c.up()
 	simjob := filepath.Join(programs, "berth") + " simjob --hold 600 --vram 5000"
 	var greedy []string
