@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"sync"
 	"time"
 )
@@ -109,45 +108,4 @@ func (t *tally) of(uid int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held[uid]
-}
-
-// turns admits a few requests per user at a time. The rest wait before any of
-// them is in memory.
-type turns struct {
-	mu    sync.Mutex
-	lanes map[int]*lane
-}
-
-type lane struct {
-	slots chan struct{}
-	users int // requests that wait or run; at 0 the lane is deleted
-}
-
-// take waits for a turn. The caller returns it with the function.
-func (t *turns) take(ctx context.Context, uid, most int) (func(), error) {
-	t.mu.Lock()
-	if t.lanes == nil {
-		t.lanes = map[int]*lane{}
-	}
-	l := t.lanes[uid]
-	if l == nil {
-		l = &lane{slots: make(chan struct{}, most)}
-		t.lanes[uid] = l
-	}
-	l.users++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(t.lanes, uid)
-		}
-	}
-	select {
-	case l.slots <- struct{}{}:
-		return func() { <-l.slots; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
 }

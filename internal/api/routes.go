@@ -42,7 +42,7 @@ func (x *exchange) run() error {
 		return problem.Newf(problem.Invalid, "", "this request must not have a body")
 	}
 	if x.route.heavy {
-		done, err := x.heavy.take(x.r.Context(), x.caller.UID, x.limits.UserHeavy)
+		done, err := x.heavy.Enter(x.r.Context())
 		if err != nil {
 			return err
 		}

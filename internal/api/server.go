@@ -42,7 +42,7 @@ type Server struct {
 
 	userConns, streamsHeld tally
 	unproven               unproven
-	heavy                  turns
+	heavy                  *fair.Gate // limits each user; the rest wait before any of them is in memory
 	gate                   *fair.Gate
 
 	active   atomic.Int64
@@ -69,6 +69,7 @@ func NewServer(o ServerOptions) *Server {
 		o.Gate = fair.NewGate(1, 1)
 	}
 	s := &Server{options: o, limits: o.Limits.withDefaults(), backend: o.Backend, log: o.Log, gate: o.Gate}
+	s.heavy = fair.NewGate(s.limits.Connections, s.limits.UserHeavy)
 	s.unproven.most = s.limits.Unproven
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.lastBusy.Store(time.Now().UnixNano())
