@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +22,7 @@ type running struct {
 	*Server
 	socket string
 	client *Client
-	logged *logBuffer
+	logged *testkit.Buffer
 	done   chan error
 }
 
@@ -39,7 +38,7 @@ func serveAt(t testing.TB, socket string, b Backend, l Limits) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{socket: socket, client: Dial(socket), logged: &logBuffer{}, done: make(chan error, 1)}
+	r := &running{socket: socket, client: Dial(socket), logged: &testkit.Buffer{}, done: make(chan error, 1)}
 	r.Server = NewServer(ServerOptions{Backend: b, Version: "test", Limits: l, Log: slog.New(slog.NewTextHandler(r.logged, nil))})
 	go func() { r.done <- r.ServeUnix(listener) }()
 	t.Cleanup(func() { r.end(t) })
@@ -105,23 +104,6 @@ func raw(t testing.TB, socket, text string) string {
 			return all.String()
 		}
 	}
-}
-
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // unixHTTP is a plain client of a socket, for requests that Client would not

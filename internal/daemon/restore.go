@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"berth/internal/job"
 	"berth/internal/machine"
@@ -53,6 +55,9 @@ func planRestore(living []run.Found, present, backup *store.Store) (p RestorePla
 			p.Strays = append(p.Strays, f.Job)
 		}
 	}
+	slices.SortFunc(p.Strays, func(a, b string) int { // 9 before 10
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 	if present == nil {
 		return p
 	}

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -175,6 +177,11 @@ func TestATokenInAnotherUsersEnvironmentProvesNothing(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		// Its environment is there a moment after its program is.
+		testkit.Eventually(t, "it has an environment", func() bool {
+			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid))
+			return bytes.Contains(env, []byte("feed"))
+		})
 		if key, ok := a.Local(cmd.Process.Pid); ok != want {
 			t.Errorf("a process of user %d is %q's", uid, key)
 		}

@@ -1,7 +1,6 @@
 package siege
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -53,21 +51,8 @@ type served struct {
 	t   *testing.T
 	cmd *exec.Cmd
 
-	mu   sync.Mutex
-	said bytes.Buffer
+	said testkit.Buffer
 	done chan struct{}
-}
-
-func (s *served) Write(text []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.said.Write(text)
-}
-
-func (s *served) output() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.said.String()
 }
 
 func (s *served) running() bool {
@@ -86,7 +71,7 @@ func serve(t *testing.T, env []string, args ...string) *served {
 	s.cmd = exec.Command(filepath.Join(programs, "berth"), append([]string{"serve"}, args...)...)
 	s.cmd.Dir = "/"
 	s.cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, env...)
-	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, testkit.Patience
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = &s.said, &s.said, testkit.Patience
 	testkit.Must(t, s.cmd.Start())
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
 	t.Cleanup(s.stop)
@@ -108,12 +93,12 @@ func (s *served) refuses() string {
 	select {
 	case <-s.done:
 	case <-timer.C:
-		s.t.Fatalf("the daemon goes on; it said %s", s.output())
+		s.t.Fatalf("the daemon goes on; it said %s", s.said.String())
 	}
 	if s.cmd.ProcessState.ExitCode() == 0 {
-		s.t.Errorf("the daemon ended well; it said %s", s.output())
+		s.t.Errorf("the daemon ended well; it said %s", s.said.String())
 	}
-	return s.output()
+	return s.said.String()
 }
 
 // newCamp starts a daemon for everybody, and makes the users.
@@ -178,7 +163,7 @@ func (c *camp) up() {
 	c.daemon = serve(c.t, env, "--state-dir", c.stateDir, "--socket", c.socket, "--sim", strconv.Itoa(c.gpus), "--config", c.config)
 	testkit.Eventually(c.t, "the daemon answers", func() bool {
 		if !c.daemon.running() {
-			c.t.Fatalf("the daemon ended; it said %s", c.daemon.output())
+			c.t.Fatalf("the daemon ended; it said %s", c.daemon.said.String())
 		}
 		r, err := c.root.ask("GET", "/v1/status", nil)
 		return err == nil && r.status == http.StatusOK

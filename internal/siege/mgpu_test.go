@@ -49,9 +49,9 @@ func (m *mgpuTown) up() {
 	m.server = m.begin()
 	testkit.Eventually(m.t, "the server serves", func() bool {
 		if !m.server.running() {
-			m.t.Fatalf("the server ended; it said %s", m.server.output())
+			m.t.Fatalf("the server ended; it said %s", m.server.said.String())
 		}
-		return strings.Contains(m.server.output(), "state ")
+		return strings.Contains(m.server.said.String(), "state ")
 	})
 }
 
@@ -63,7 +63,7 @@ func (m *mgpuTown) begin() *served {
 	s.cmd = exec.Command(filepath.Join(programs, "berth"), "compat", "mgpu_scheduler_server", "--state-dir", state)
 	s.cmd.Dir = "/"
 	s.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "BERTH_SIM=2", "BERTH_LEDGER_DIR=" + filepath.Join(m.dir, "ledger")}
-	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, testkit.Patience
+	s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = &s.said, &s.said, testkit.Patience
 	testkit.Must(m.t, s.cmd.Start())
 	go func() { _ = s.cmd.Wait(); close(s.done) }()
 	m.t.Cleanup(s.stop)

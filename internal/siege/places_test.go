@@ -152,7 +152,7 @@ func answers(t *testing.T, s *served, ask func() (int, error)) int {
 	status := 0
 	testkit.Eventually(t, "the daemon answers", func() bool {
 		if !s.running() {
-			t.Fatalf("the daemon ended; it said %s", s.output())
+			t.Fatalf("the daemon ended; it said %s", s.said.String())
 		}
 		var err error
 		status, err = ask()
@@ -219,7 +219,7 @@ func TestUserDatabase(t *testing.T) {
 			s.cmd = exec.Command("/bin/sh", "-c", inner)
 			s.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "BERTH_LEDGER_DIR=" + g.path("ledger-"+name)}
 			s.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-			s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = s, s, testkit.Patience
+			s.cmd.Stdout, s.cmd.Stderr, s.cmd.WaitDelay = &s.said, &s.said, testkit.Patience
 			if err := s.cmd.Start(); err != nil {
 				t.Skipf("this host lets no one mount privately: %v", err)
 			}

@@ -66,7 +66,7 @@ func TestSiege(t *testing.T) {
 	c.watch.responsive(t)
 	c.mustBeSmall(t)
 	if !c.daemon.running() || c.daemon.cmd.Process.Pid != pid {
-		t.Fatalf("the daemon did not live through it: %s", c.daemon.output())
+		t.Fatalf("the daemon did not live through it: %s", c.daemon.said.String())
 	}
 	log := testkit.Read(t, filepath.Join(c.stateDir, "berth.log"))
 	for line := range strings.Lines(log) {
@@ -74,7 +74,7 @@ func TestSiege(t *testing.T) {
 			t.Errorf("the daemon says %.2000s", line)
 		}
 	}
-	if said := c.daemon.output(); strings.Contains(said, "panic") {
+	if said := c.daemon.said.String(); strings.Contains(said, "panic") {
 		t.Errorf("the daemon says %.2000s", said)
 	}
 	if strings.Contains(log, rootCanary) {

@@ -72,7 +72,7 @@ type berth struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	done   chan struct{}
-	stderr bytes.Buffer
+	stderr testkit.Buffer
 
 	mu     sync.Mutex
 	stdout bytes.Buffer
