@@ -90,7 +90,7 @@ sim: ## simulate the engine with crashes, SEEDS seeds (default 100000)
 	BERTH_SEEDS=$(SEEDS) $(GO) test ./internal/engine -run TestSimulation -count=1 -timeout 0 -v
 
 KILLS ?= 10000
-soak: ## kill -9 berth, its daemon and its supervisors, KILLS times each (default 10000)
+soak: ## kill -9 berth, its daemon and its supervisors, KILLS times in all (default 10000, an hour or two)
 	BERTH_KILLS=$(KILLS) $(GO) test ./internal/soak -count=1 -timeout 0 -v
 
 siege: ## attack a shared daemon as hostile users (needs root), 10,000 tries per race

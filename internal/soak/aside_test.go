@@ -25,23 +25,22 @@ var leaving = map[string]int{
 // jobs are set aside for others of several priorities. Nobody may run twice or
 // beside those it made room for, and everybody comes to an end of its own.
 func TestKillWhileJobsMakeRoom(t *testing.T) {
-	t.Run("the daemon", func(t *testing.T) { killAsides(t, kills(t, 120, 20), false) })
-	t.Run("the daemon and supervisors", func(t *testing.T) { killAsides(t, kills(t, 40, 10), true) })
+	t.Run("the daemon", func(t *testing.T) { killAsides(t, kills(t, 20), false) })
+	t.Run("the daemon and supervisors", func(t *testing.T) { killAsides(t, kills(t, 10), true) })
 }
 
 func killAsides(t *testing.T, wanted int, supervisors bool) {
 	rng, begun, died := chance(t), time.Now(), map[string]int{}
-	done, asides := 0, 0
-	for done < wanted && !t.Failed() {
-		n, moved := asideRound(t, rng, wanted-done, supervisors, died)
-		done, asides = done+n, asides+moved
+	asides, n := 0, &toll{}
+	for n.kills < wanted && !t.Failed() {
+		asides += asideRound(t, rng, n, wanted, supervisors, died)
 	}
-	t.Logf("%d kills, %d jobs set aside, %s; died at %v", done, asides, since(begun), died)
+	n.log(t, begun, fmt.Sprintf("; %d preempted; died at %v", asides, died))
 	if asides == 0 && !supervisors && !t.Failed() {
 		t.Error("no job was preempted: nothing was tested")
 	}
 	for step := range leaving {
-		if done >= 300 && !supervisors && died[step] == 0 && !t.Failed() {
+		if n.kills >= 300 && !supervisors && died[step] == 0 && !t.Failed() {
 			t.Errorf("the daemon never died at %q: that step was not tested", step)
 		}
 	}
@@ -76,8 +75,10 @@ func yielding(rng *rand.Rand) []line {
 	return lines
 }
 
-func asideRound(t *testing.T, rng *rand.Rand, most int, supervisors bool, died map[string]int) (killed, asides int) {
+// asideRound kills until there were so many kills, or the jobs are done.
+func asideRound(t *testing.T, rng *rand.Rand, n *toll, most int, supervisors bool, died map[string]int) (asides int) {
 	h := newHost(t, 2)
+	h.toll = n
 	h.flags = append(h.flags, "--min-run", "1s")
 	h.mustBeFaulty()
 	lines := yielding(rng)
@@ -85,7 +86,7 @@ func asideRound(t *testing.T, rng *rand.Rand, most int, supervisors bool, died m
 	ids := h.submit(lines...)
 	b.kill()
 	lost := 0
-	for begun := time.Now(); killed < most && h.count("end")+lost < len(lines) && !t.Failed() && time.Since(begun) < enoughTime; killed++ {
+	for begun := time.Now(); n.kills < most && h.count("end")+lost < len(lines) && !t.Failed() && time.Since(begun) < enoughTime; n.kills++ {
 		if supervisors && rng.IntN(3) == 0 {
 			b := h.up()
 			pause(b, upTo(rng, 600*time.Millisecond))
@@ -97,6 +98,7 @@ func asideRound(t *testing.T, rng *rand.Rand, most int, supervisors bool, died m
 	}
 	b = h.up()
 	h.drain()
+	n.jobs += len(lines)
 	books := h.mustBeSound(lines)
 	for i, l := range lines {
 		v := h.job(ids[i])
@@ -112,7 +114,7 @@ func asideRound(t *testing.T, rng *rand.Rand, most int, supervisors bool, died m
 	}
 	h.down(b)
 	h.mustBeClean()
-	return killed, asides
+	return asides
 }
 
 // mustHaveGivenWay checks a job that may have been set aside any number of

@@ -13,26 +13,25 @@ import (
 // TestKillBerth kills berth again and again while a mixed file runs. Every
 // line must run once per attempt, and every end be known.
 func TestKillBerth(t *testing.T) {
-	rng := chance(t)
-	wanted, begun := kills(t, 100, 15), time.Now()
-	done, rounds := 0, 0
-	for done < wanted && !t.Failed() {
-		rounds++
-		done += killRound(t, rng, min(25, wanted-done))
+	rng, begun, n := chance(t), time.Now(), &toll{}
+	for wanted := kills(t, 15); n.kills < wanted && !t.Failed(); {
+		killRound(t, rng, n, min(n.kills+25, wanted))
 	}
-	t.Logf("%d kills in %d rounds, %.1f s", done, rounds, time.Since(begun).Seconds())
+	n.log(t, begun, "")
 }
 
-func killRound(t *testing.T, rng *rand.Rand, most int) (killed int) {
+// killRound kills until there were so many kills, or the file is done.
+func killRound(t *testing.T, rng *rand.Rand, n *toll, most int) {
 	lines := mixture(rng, 60, 280*time.Millisecond)
 	s := newSite(t, 3, lines)
+	s.toll = n
 	var printed strings.Builder
 	for {
-		b := s.startDoomed(rng, killed < most)
+		b := s.startDoomed(rng, n.kills < most)
 		status := b.wait()
 		printed.WriteString(complete(b.said()))
 		if b.killed() {
-			killed++
+			n.kills++
 			continue
 		}
 		if want := worst(lines); status != want {
@@ -40,10 +39,10 @@ func killRound(t *testing.T, rng *rand.Rand, most int) (killed int) {
 		}
 		break
 	}
+	n.jobs += len(lines)
 	s.mustHaveRunAll(lines, printed.String())
 	s.mustKnowTheEnd(lines)
 	s.mustBeClean()
-	return killed
 }
 
 // startDoomed starts a berth that is killed after a random time, or just as
@@ -84,7 +83,7 @@ func (s *site) mustHaveRunAll(lines []line, printed string) {
 	for _, l := range lines {
 		e, over := ended[l.number]
 		if !over {
-			s.t.Errorf("line %d has no end: %s", l.number, l.text())
+			s.reportLost("line %d has no end: %s", l.number, l.text())
 			continue
 		}
 		if e.outcome() != l.outcome() || e.Job.Attempt != l.attempts() {

@@ -71,6 +71,7 @@ func (s *site) mustBeSound(lines []line) books {
 	for _, r := range b.runs {
 		l := lines[r.line-1]
 		if r.starts != 1 || r.ends > 1 {
+			s.toll.twice++
 			s.t.Errorf("line %d attempt %d: started %d times, ended %d times", r.line, r.attempt, r.starts, r.ends)
 		}
 		cards := slices.Clone(r.cards)
@@ -120,6 +121,13 @@ func (s *site) checkNeighbours(lines []line, b books) {
 			}
 		}
 	}
+}
+
+// reportLost fails the test for a job that was taken and did not come to a known end.
+func (s *site) reportLost(format string, args ...any) {
+	s.t.Helper()
+	s.toll.lost++
+	s.t.Errorf(format, args...)
 }
 
 // wrote reports whether a job made this entry.

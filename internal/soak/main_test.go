@@ -34,20 +34,49 @@ var faulty = sync.OnceValues(func() (string, error) {
 	return dir, testkit.Build(dir, "berthfault keepfault", "cmd/berth", "cmd/berth-keep")
 })
 
-// kills is how many kills a test makes: BERTH_KILLS, or so many.
-func kills(t *testing.T, usual, short int) int {
+// usualKills are the tests that kill at random, and how many kills each makes.
+var usualKills = map[string]int{
+	"TestKillDaemon/of_one_user":                           300,
+	"TestKillDaemon/of_all_users":                          60,
+	"TestKillBerth":                                        100,
+	"TestKillSupervisor/at_any_moment":                     60,
+	"TestKillServedSupervisor/at_any_moment":               30,
+	"TestKillWhileJobsMakeRoom/the_daemon":                 120,
+	"TestKillWhileJobsMakeRoom/the_daemon_and_supervisors": 40,
+	"TestKillCSV":                                          30,
+	"TestKillMgpu":                                         30,
+}
+
+// kills is how many kills a test makes. BERTH_KILLS asks for so many in all,
+// which the tests share as they share the usual number.
+func kills(t *testing.T, short int) int {
 	t.Helper()
+	usual, sum := usualKills[t.Name()], 0
+	if usual == 0 {
+		t.Fatalf("usualKills does not have %s", t.Name())
+	}
 	if text := os.Getenv("BERTH_KILLS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
+		total, err := strconv.Atoi(text)
+		if err != nil || total < 1 {
 			t.Fatalf("BERTH_KILLS=%s: want a number", text)
 		}
-		return n
+		for _, n := range usualKills {
+			sum += n
+		}
+		return max(1, (total*usual+sum/2)/sum)
 	}
 	if testing.Short() {
 		return short
 	}
 	return usual
+}
+
+// toll is what became of the acknowledged jobs of a test that kills.
+type toll struct{ kills, jobs, lost, twice int }
+
+func (n *toll) log(t *testing.T, begun time.Time, more string) {
+	t.Helper()
+	t.Logf("%d kills, %d jobs, %d lost, %d ran twice, %s%s", n.kills, n.jobs, n.lost, n.twice, since(begun), more)
 }
 
 // unbounded reports whether somebody asked for so many kills, however long

@@ -23,8 +23,7 @@ func TestKillMgpu(t *testing.T) {
 	h := newHost(t, 4)
 	p := &mgpuPeople{host: h, taken: map[int]string{}}
 	enough := p.come(rand.New(rand.NewPCG(rng.Uint64(), 2)))
-	done, wanted := 0, kills(t, 30, 8)
-	for ; done < wanted && !t.Failed() && (unbounded() || time.Since(begun) < enoughTime); done++ {
+	for wanted := kills(t, 8); h.toll.kills < wanted && !t.Failed() && (unbounded() || time.Since(begun) < enoughTime); h.toll.kills++ {
 		b := h.mgpuServe()
 		timer := time.AfterFunc(upTo(rng, 700*time.Millisecond), func() { b.signal(syscall.SIGKILL) })
 		if b.wait(); !b.killed() {
@@ -37,8 +36,8 @@ func TestKillMgpu(t *testing.T) {
 	testkit.Eventually(t, "somebody is served", func() bool { return p.served() > 0 })
 	enough()
 	h.drain()
-	t.Logf("%d kills, %d of %d jobs taken, %s", done, len(p.taken), len(p.lines), since(begun))
 	p.mustHaveRunOnce()
+	h.toll.log(t, begun, "")
 	b.signal(syscall.SIGTERM)
 	b.mustEnd(0)
 	h.mustBeClean()
@@ -138,9 +137,10 @@ func (p *mgpuPeople) mustHaveRunOnce() {
 	if len(b.runs) != len(all) {
 		p.t.Errorf("%d jobs ran; the server knows %d", len(b.runs), len(all))
 	}
+	p.toll.jobs = len(p.taken)
 	for number, id := range p.taken {
 		if r := b.runs[[2]int{number, 1}]; r == nil || r.ends != 1 {
-			p.t.Errorf("job %s was taken, and did not run to its end", id)
+			p.reportLost("job %s was taken, and did not run to its end", id)
 		}
 		if v, there := known[id]; !there || v.Log == nil || filepath.Base(*v.Log) != ".mgpu_job_"+id+".log" {
 			p.t.Errorf("job %s: %+v", id, v)

@@ -26,24 +26,24 @@ var steps = map[string]int{
 // given step, while people submit, cancel and requeue jobs of every kind.
 // Nothing acknowledged may be lost, nothing run twice, and no end be wrong.
 func TestKillDaemon(t *testing.T) {
-	t.Run("of one user", func(t *testing.T) { killDaemon(t, kills(t, 300, 30), false) })
-	t.Run("of all users", func(t *testing.T) { killDaemon(t, kills(t, 60, 20), true) })
+	t.Run("of one user", func(t *testing.T) { killDaemon(t, kills(t, 30), false) })
+	t.Run("of all users", func(t *testing.T) { killDaemon(t, kills(t, 20), true) })
 }
 
 func killDaemon(t *testing.T, wanted int, shared bool) {
 	rng, begun := chance(t), time.Now()
-	died, done := map[string]int{}, 0
-	for done < wanted && !t.Failed() {
-		most := min(500, wanted-done)
-		n := serveRound(t, rng, most, shared, died)
-		if done += n; n < most && !unbounded() {
+	died, n := map[string]int{}, &toll{}
+	for n.kills < wanted && !t.Failed() {
+		most := min(n.kills+500, wanted)
+		serveRound(t, rng, n, most, shared, died)
+		if n.kills < most && !unbounded() {
 			t.Logf("this machine is too busy for %d kills", wanted)
 			break
 		}
 	}
-	t.Logf("%d kills, %.1f s; died at %v", done, time.Since(begun).Seconds(), died)
+	n.log(t, begun, fmt.Sprintf("; died at %v", died))
 	for step := range steps {
-		if done >= 300 && died[step] == 0 && !t.Failed() {
+		if n.kills >= 300 && died[step] == 0 && !t.Failed() {
 			t.Errorf("the daemon never died at %q: that step was not tested", step)
 		}
 	}
@@ -52,9 +52,11 @@ func killDaemon(t *testing.T, wanted int, shared bool) {
 // enoughTime bounds one round of kills where the machine is busy with others.
 const enoughTime = 75 * time.Second
 
-func serveRound(t *testing.T, rng *rand.Rand, most int, shared bool, died map[string]int) (killed int) {
+// serveRound kills until there were so many kills.
+func serveRound(t *testing.T, rng *rand.Rand, n *toll, most int, shared bool, died map[string]int) {
 	const cards = 6
 	h := newHost(t, cards)
+	h.toll = n
 	if shared {
 		h.open(cards)
 	}
@@ -65,7 +67,7 @@ func serveRound(t *testing.T, rng *rand.Rand, most int, shared bool, died map[st
 	c.gather(3, 1)
 	testkit.Eventually(t, "the first events come", w.connected)
 	first.kill()
-	for begun := time.Now(); killed < most && !t.Failed() && time.Since(begun) < enoughTime; killed++ {
+	for begun := time.Now(); n.kills < most && !t.Failed() && time.Since(begun) < enoughTime; n.kills++ {
 		died[h.die(rng)]++
 	}
 	b := h.up()
@@ -78,7 +80,6 @@ func serveRound(t *testing.T, rng *rand.Rand, most int, shared bool, died map[st
 	}
 	h.down(b)
 	h.mustBeClean()
-	return killed
 }
 
 // mustBeFaulty has the site use programs that can be told where to die.

@@ -22,12 +22,11 @@ func TestKillServedSupervisor(t *testing.T) {
 		t.Run("at its step "+step, func(t *testing.T) { loseAt(t, step, want) })
 	}
 	t.Run("at any moment", func(t *testing.T) {
-		rng := chance(t)
-		wanted, done, begun := kills(t, 30, 10), 0, time.Now()
-		for done < wanted && !t.Failed() {
-			done += loseAny(t, rng)
+		rng, begun, n := chance(t), time.Now(), &toll{}
+		for wanted := kills(t, 10); n.kills < wanted && !t.Failed(); {
+			loseAny(t, rng, n)
 		}
-		t.Logf("%d supervisors killed, %s", done, since(begun))
+		n.log(t, begun, "; the jobs of killed supervisors ended as lost")
 	})
 }
 
@@ -145,9 +144,10 @@ func loseAt(t *testing.T, step, want string) {
 
 // loseAny kills supervisors at random while a mixture runs, and now and then
 // the daemon with them.
-func loseAny(t *testing.T, rng *rand.Rand) (killed int) {
-	lines := mixture(rng, 40, 280*time.Millisecond)
+func loseAny(t *testing.T, rng *rand.Rand, n *toll) {
+	lines, killed := mixture(rng, 40, 280*time.Millisecond), 0
 	h := newHost(t, 3)
+	h.toll = n
 	b := h.up()
 	ids := h.submit(lines...)
 	for begun := time.Now(); h.live() > 0; {
@@ -163,6 +163,7 @@ func loseAny(t *testing.T, rng *rand.Rand) (killed int) {
 		}
 		pause(b, upTo(rng, 100*time.Millisecond))
 	}
+	n.kills, n.jobs = n.kills+killed, n.jobs+len(lines)
 	books, lost := h.mustBeSound(lines), 0
 	for i, l := range lines {
 		v := h.job(ids[i])
@@ -181,7 +182,6 @@ func loseAny(t *testing.T, rng *rand.Rand) (killed int) {
 	}
 	h.down(b)
 	h.mustBeClean()
-	return killed
 }
 
 // live is how many jobs are not over.

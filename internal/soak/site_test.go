@@ -24,6 +24,7 @@ type site struct {
 	flags  []string
 	env    []string
 	uid    uint32 // who runs berth; 0: whoever runs the test
+	toll   *toll
 }
 
 // newSite makes a place for a queue of simulated cards.
@@ -31,7 +32,8 @@ func newSite(t *testing.T, cards int, lines []line) *site {
 	t.Helper()
 	dir := t.TempDir()
 	s := &site{
-		t: t, dir: dir, logDir: filepath.Join(dir, "logs"), file: filepath.Join(dir, "jobs.txt"),
+		toll: &toll{},
+		t:    t, dir: dir, logDir: filepath.Join(dir, "logs"), file: filepath.Join(dir, "jobs.txt"),
 		flags: []string{"--sim", fmt.Sprint(cards), "--poll", "0.1", "--json", "--log-level", "debug"},
 	}
 	// Each site has a ledger of its own: other berths on this machine are not

@@ -78,12 +78,11 @@ func TestKillSupervisor(t *testing.T) {
 		t.Run("together with berth"+who, func(t *testing.T) { killTogether(prepare(t)) })
 	}
 	t.Run("at any moment", func(t *testing.T) {
-		rng := chance(t)
-		wanted, done := kills(t, 60, 10), 0
-		for done < wanted && !t.Failed() {
-			done += supervisorRound(t, rng)
+		rng, begun, n := chance(t), time.Now(), &toll{}
+		for wanted := kills(t, 10); n.kills < wanted && !t.Failed(); {
+			supervisorRound(t, rng, n)
 		}
-		t.Logf("%d supervisors killed", done)
+		n.log(t, begun, "; the jobs of killed supervisors ended as lost")
 	})
 }
 
@@ -134,9 +133,10 @@ func (s *site) mustHaveLost(lines []line, lost int) {
 
 // supervisorRound kills supervisors at random while a mixed file runs, and
 // now and then berth with them.
-func supervisorRound(t *testing.T, rng *rand.Rand) (killed int) {
-	lines := mixture(rng, 40, 280*time.Millisecond)
+func supervisorRound(t *testing.T, rng *rand.Rand, n *toll) {
+	lines, killed := mixture(rng, 40, 280*time.Millisecond), 0
 	s := newSite(t, 3, lines)
+	s.toll = n
 	b := s.start()
 	for b.running() {
 		if killed < 15 {
@@ -147,9 +147,9 @@ func supervisorRound(t *testing.T, rng *rand.Rand) (killed int) {
 		}
 		pause(b, upTo(rng, 200*time.Millisecond))
 	}
+	n.kills, n.jobs = n.kills+killed, n.jobs+len(lines)
 	s.mustBeHonest(lines, b, killed)
 	s.mustBeClean()
-	return killed
 }
 
 // pause lets berth work for some time, unless it ends first.
@@ -196,6 +196,7 @@ func (s *site) mustBeHonest(lines []line, b *berth, killed int) {
 		}
 		worst = max(worst, l.status())
 	}
+	s.toll.lost += len(lines) - len(s.endings())
 	if len(s.endings()) != len(lines) || lost > killed {
 		s.t.Errorf("%d of %d lines are over; %d are lost, with %d supervisors killed", len(s.endings()), len(lines), lost, killed)
 	}

@@ -25,10 +25,13 @@ func (c *crowd) verify() {
 		if w.ids == nil {
 			continue
 		}
+		if w.acked {
+			c.toll.jobs += len(w.lines)
+		}
 		for i, id := range w.lineIDs() {
 			v, there := jobs[id]
 			if !there {
-				c.t.Errorf("job %s (acknowledged: %t) is lost: %s", id, w.acked, w.lines[i].text())
+				c.reportLost("job %s (acknowledged: %t) is lost: %s", id, w.acked, w.lines[i].text())
 				continue
 			}
 			known[w.lines[i].number] = v
