@@ -244,9 +244,9 @@ func (q *queue) recount() {
 func (q *queue) status() (code int, outcomes map[job.Outcome]int) {
 	outcomes = map[job.Outcome]int{}
 	for _, e := range q.byID {
-		if q.counted(e) && e.state.Terminal() && e.outcome != job.OK {
+		if status := e.outcome.Status(); q.counted(e) && e.state.Terminal() && status > 0 {
 			outcomes[e.outcome]++
-			code = max(code, e.outcome.Status())
+			code = max(code, status)
 		}
 	}
 	return code, outcomes

@@ -94,7 +94,7 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 		marked[line.Key] = line.Spec.CancelMarked
 	}
 	var failed []*job.Job
-	done := 0
+	done, cancelled := 0, 0
 	err = s.store.Each(func(j *job.Job) error {
 		retry := s.opt.RetryFailed && inFile[j.Key] && !marked[j.Key] && (j.State == job.Failed || j.State == job.Cancelled)
 		switch {
@@ -104,6 +104,9 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 			again = append(again, j)
 		case inFile[j.Key] && j.Outcome == job.OK:
 			done++
+			s.remember(j)
+		case inFile[j.Key] && j.Outcome == job.WasCancelled:
+			cancelled++
 			s.remember(j)
 		case inFile[j.Key]:
 			failed = append(failed, j)
@@ -119,13 +122,16 @@ func (s *session) earlier() (live, again []*job.Job, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the store: %w", err)
 	}
-	s.sayEarlier(done, failed, len(again))
+	s.sayEarlier(done, cancelled, failed, len(again))
 	return live, again, nil
 }
 
-func (s *session) sayEarlier(done int, failed []*job.Job, again int) {
+func (s *session) sayEarlier(done, cancelled int, failed []*job.Job, again int) {
 	if done > 0 {
 		s.say(fmt.Sprintf("skipping %s that finished in an earlier run (--fresh starts over)", text.Count(done, "job")))
+	}
+	if cancelled > 0 {
+		s.say(fmt.Sprintf("skipping %s cancelled in an earlier run", text.Count(cancelled, "job")))
 	}
 	if again > 0 {
 		s.say(fmt.Sprintf("retrying %s that failed in an earlier run", text.Count(again, "job")))

@@ -54,8 +54,9 @@ jobs. berth help jobsfile has the whole format.`,
   berth run jobs.txt --policy shortest --max-bypass 2h
   berth run examples/jobs.txt --sim 2
 
-Exit status: 0 every job succeeded; otherwise the largest exit code of a failed
-job (at least 1); 2 bad usage or an unreadable jobs file; 130 interrupted.`,
+Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
+exit code of a failed job (at least 1); 2 bad usage or an unreadable jobs file;
+130 interrupted.`,
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.opt.File = args[0]

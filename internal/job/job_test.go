@@ -61,7 +61,7 @@ func TestOutcomes(t *testing.T) {
 		{Infeasible, Failed, 1},
 		{Launch, Failed, 1},
 		{Lost, Failed, 1},
-		{WasCancelled, Cancelled, 1},
+		{WasCancelled, Cancelled, 0},
 		{Depends, Cancelled, 1},
 	}
 	for _, test := range tests {

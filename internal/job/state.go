@@ -137,9 +137,10 @@ func (o Outcome) ExitCode() (int, bool) {
 }
 
 // Status is the exit status for this outcome when many jobs are summed up in one
-// number: 0 for ok, the command's own code for exit:N, otherwise 1.
+// number: 0 for ok and for a job that the user cancelled, the command's own code
+// for exit:N, otherwise 1.
 func (o Outcome) Status() int {
-	if o == OK {
+	if o == OK || o == WasCancelled {
 		return 0
 	}
 	if code, ok := o.ExitCode(); ok && code > 0 {

@@ -54,8 +54,8 @@ journal as gpusched does, except that:
   - other jobs may overtake a job for at most 48 hours;
   - --fresh moves old logs and journals aside and deletes nothing.
 
-Exit status: 0 every job succeeded; otherwise the largest exit code of a job
-that did not (at least 1); 2 bad usage or an unreadable jobs file;
+Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
+exit code of a failed job (at least 1); 2 bad usage or an unreadable jobs file;
 130 interrupted.
 
 Example:
