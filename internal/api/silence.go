@@ -68,7 +68,7 @@ func (c *Client) attend(ctx context.Context, method string) (context.Context, *v
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { v.sent.Store(true) }}), v
 }
 
-// end is called when the reply has been read, or there is none.
+// end is called when the reply has been read, or none will come.
 func (v *vigil) end() {
 	v.once.Do(func() {
 		close(v.over)

@@ -55,8 +55,8 @@ exist.`,
   sudo berth config check new.toml && sudo cp new.toml /etc/berth/config.toml
   berth config check --private ~/.config/berth/config.toml
 
-Exit status: 0 the file is valid, or there is none; 1 it cannot be read; 2 bad
-usage, or the file has mistakes; 130 interrupted.`,
+Exit status: 0 the file is valid or missing; 1 it cannot be read; 2 bad usage,
+or the file has mistakes; 130 interrupted.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) <= 1 {
 				return nil
@@ -80,7 +80,7 @@ usage, or the file has mistakes; 130 interrupted.`,
 type configChecked struct {
 	File     string          `json:"file"`
 	Shared   bool            `json:"shared"`  // checked as a shared daemon's
-	Missing  bool            `json:"missing"` // there is none: the defaults apply
+	Missing  bool            `json:"missing"` // no such file: the defaults apply
 	Valid    bool            `json:"valid"`
 	Mistakes []configMistake `json:"mistakes"`
 	// Compared with a running daemon; null: none was asked.

@@ -44,7 +44,7 @@ func (p *port) set(address, trouble string) bool {
 	return news
 }
 
-// openPort listens on the configured port; nil if there is none, or if it cannot.
+// openPort listens on the configured port; nil without one, or if it is taken.
 func (d *Daemon) openPort() *listening {
 	cfg := d.config()
 	if cfg.Listen == "" {

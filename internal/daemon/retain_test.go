@@ -316,7 +316,7 @@ func TestRetainBetweenTimesIsForAFlood(t *testing.T) {
 	}
 	rules, ok := retainNow(cfg, false, 26)
 	if !ok {
-		t.Fatal("more than that is none")
+		t.Fatal("more than a quarter is no flood")
 	}
 	a.retain(rules)
 	if diff := cmp.Diff([]string{"1", "2", "8", "9"}, a.remembered()); diff != "" || len(a.directories()) != 1 {

@@ -123,13 +123,13 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 		words   []string
 	}{
 		{"not a size", one("vram", "much"), problem.Invalid, []string{"vram", "much", "expected auto"}},
-		{"a state that is none", one("hold", "maybe"), problem.Invalid, []string{"hold", "maybe"}},
+		{"an unknown state", one("hold", "maybe"), problem.Invalid, []string{"hold", "maybe"}},
 		{"memory of no card", one("gpus", "0", "vram", "4G"), problem.Invalid, []string{"gpus=0"}},
 		{"a negative count", one("gpus", "-1"), problem.Invalid, []string{"gpus"}},
 		{"a time long ago in words", one("begin", "yesterday"), problem.Invalid, []string{"begin"}},
 		{"a job that never was", one("after", "99"), problem.Refused, []string{"99"}},
 		{"the last of somebody who has none", one("after", "@"), problem.NotFound, []string{"no job"}},
-		{"a condition that is none", one("after", "1:maybe"), problem.Invalid, []string{"maybe"}},
+		{"an unknown condition", one("after", "1:maybe"), problem.Invalid, []string{"maybe"}},
 		{"more cards than there are", one("gpus", "9"), problem.Refused, []string{"9 GPUs", "2"}},
 		{"more memory than a card has", one("vram", "40G"), problem.Refused, []string{"40960", "24064"}},
 		{"a card that is not there", one("ids", "7"), problem.Refused, []string{"7"}},
@@ -145,9 +145,9 @@ func TestBadSubmissionsAreRefusedInASentence(t *testing.T) {
 		{"a line longer than the kernel takes", api.SubmitRequest{Jobs: []api.Spec{sh(long)}}, problem.TooMuch, []string{"131072", "131071"}},
 		{"a variable with a bad name", api.SubmitRequest{Jobs: []api.Spec{{Command: api.Command{Shell: "true"}, Env: map[string]string{"A-B": "x"}}}}, problem.Invalid, []string{"A-B"}},
 		{"a directory from nowhere", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Dir: "sub"}, problem.Invalid, []string{"absolute"}},
-		{"a mask that is none", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Umask: umask(0o1777)}, problem.Invalid, []string{"umask"}},
+		{"no mask", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Umask: umask(0o1777)}, problem.Invalid, []string{"umask"}},
 		{"an environment too large", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A=" + strings.Repeat("x", 1000)}}, problem.TooMuch, []string{"1003", "1000", "--export"}},
-		{"an environment that is none", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A"}}, problem.Invalid, []string{"NAME=value"}},
+		{"no environment", api.SubmitRequest{Jobs: []api.Spec{sh("true")}, Environ: []string{"A"}}, problem.Invalid, []string{"NAME=value"}},
 		{"one bad of several", api.SubmitRequest{Jobs: []api.Spec{sh("true"), sh("true", "gpus", "9")}}, problem.Refused, []string{"job 2 of 2"}},
 	}
 	for _, row := range rows {

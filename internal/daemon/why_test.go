@@ -31,7 +31,7 @@ func TestWhyTellsTheStory(t *testing.T) {
 	case e == nil || e.Running != 1 || e.InFront != 1 || e.Limit != 2 || e.Unknown != 0 || e.Mid.IsZero() || e.High.IsZero():
 		t.Errorf("it is expected %+v", e)
 	case e.High.Sub(e.Now).Minutes() < 75 || e.High.Sub(e.Now).Minutes() > 80.5:
-		t.Errorf("it is expected %s after now at the latest, want an hour, twenty minutes and two grace periods", e.High.Sub(e.Now))
+		t.Errorf("its last expected start is %s after now, want an hour, twenty minutes and two grace periods", e.High.Sub(e.Now))
 	case why.Kind != "gpus" || why.Needs != "2 idle GPUs" || why.Since.IsZero() || why.Position != 2 || why.NoStart != "":
 		t.Errorf("the story is %+v", why)
 	case len(why.Cards) != 2 || why.Cards[0].Fits || why.Cards[0].Obstacle != "taken" || len(why.Cards[0].Runs) != 1 || why.Cards[0].Runs[0].ID != busy || why.Cards[0].Runs[0].By != "limit":

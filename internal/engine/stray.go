@@ -59,7 +59,7 @@ func encodeCopy(j *job.Job, environ []string) ([]byte, error) {
 	return json.Marshal(jobCopy{Job: text, Environ: []byte(strings.Join(environ, "\x00"))})
 }
 
-// copyOf reads the copy of the job that a supervisor holds. Nil: there is none,
+// copyOf reads the copy of the job that a supervisor holds, or nil if it has none,
 // or it is of another job.
 func copyOf(f run.Found) (j *job.Job, environ []byte) {
 	var c jobCopy

@@ -73,6 +73,6 @@ func outliveUnderATracer(t *testing.T, c *camp) {
 			t.Errorf("%s: process %d lives", attempt.name, pid)
 		}
 		_ = tracer.Process.Kill()
-		_ = tracer.Wait() // it was killed, by us at the latest
+		_ = tracer.Wait() // it was killed, if only by this test
 	}
 }
