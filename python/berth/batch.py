@@ -9,15 +9,16 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from .client import signal_number
 from .errors import BerthError
-from .joblog import append_json, close_main_log, create_job_log, open_main_log, plain_name
+from .joblog import append_json, close_main_log, create_job_log, plain_name
 from .private import PrivateDaemon
 from .views import Event, JobView
 
 NEVER_STARTED = 127
+_UNREADABLE = "no NVIDIA GPU can be read"  # how berth serve begins that complaint
 _LOOK_SECONDS = 0.5  # how soon the death of the daemon is noticed
 _RETRY_SECONDS = 0.1
 _STOP_SECONDS = 60.0  # jobs have a grace period of ten
@@ -26,10 +27,34 @@ _REPORT_SECONDS = 5.0  # to log the last events after that
 Fit = Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
 """From the machine's GPUs to the request that all jobs share."""
 
-# The job's own bash writes the job_start line before any output, and then execs
-# the command.
-_BEGIN = ('printf \'%s"gpu_id": %s, "pid": %d, "start_time": "%(%Y-%m-%dT%H:%M:%S%z)T"}\\n\' '
-          '"$1" "${BERTH_GPUS:-null}" "$$" -1; exec "$0" -c "$2"')
+
+class Gpus(NamedTuple):
+    """The GPUs that a run uses, and how many jobs each takes."""
+
+    ids: range
+    slots: int
+
+
+# The job's own bash finds its slot, writes the job_start line before any output,
+# and then execs the command. A slot is taken by making a link to the process in
+# it, which only one process can; it is free again when that process is gone, and
+# then the next link has the next number.
+_BEGIN = r'''
+begin() {
+    local slot=null i n place
+    for ((i = 0; i < $4; i++)); do
+        place=$3/$BERTH_GPUS-$i n=0
+        while [ -L "$place-$n" ]; do n=$((n + 1)); done
+        if [ $n -gt 0 ] && [ -e "/proc/$(readlink "$place-$((n - 1))")" ]; then continue; fi
+        if ln -s $$ "$place-$n" 2>/dev/null; then slot=$i; break; fi
+        if [ -L "$place-$n" ]; then i=$((i - 1)); fi  # another job was faster: look again
+    done
+    printf '%s"gpu_id": %s, "slot_id": %s, "pid": %d, "start_time": "%(%Y-%m-%dT%H:%M:%S%z)T"}\n' \
+        "$1" "${BERTH_GPUS:-null}" "$slot" "$$" -1
+}
+begin "$@"
+exec "$0" -c "$2"
+'''
 
 
 class Task:
@@ -47,33 +72,33 @@ class Task:
         """The fields that every metadata line begins with."""
         return {"job_index": self.index, "job_name": self.name}
 
-    def request(self, asks: Mapping[str, Any]) -> Dict[str, Any]:
+    def request(self, asks: Mapping[str, Any], slots_dir: Path, slots: int) -> Dict[str, Any]:
         """The spec to submit."""
         bash = shutil.which("bash") or "/bin/bash"
         about = json.dumps({"event": "job_start", **self.about(), "command": self.spec["command"],
                             "working_dir": self.spec["dir"]})[:-1] + ", "
         return {**asks, **self.spec, "name": plain_name(self.name), "output": str(self.log).replace("%", "%%"),
-                "command": [bash, "-c", _BEGIN, bash, about, self.spec["command"]]}
+                "command": [bash, "-c", _BEGIN, bash, about, self.spec["command"], str(slots_dir), str(slots)]}
 
 
 class Batch:
     """One run_jobs call. It is used once."""
 
-    def __init__(self, log_dir: Path, level: int, interval: float, options: Sequence[str],
-                 gpus: Container[int]) -> None:
+    def __init__(self, log_dir: Path, log: logging.Logger, interval: float, options: Sequence[str],
+                 gpus: Gpus, completed: Callable[[], None]) -> None:
         self._log_dir = log_dir
-        self._level = level
+        self._log = log
         self._interval = interval
         self._options = options
-        self._gpus = gpus  # the GPUs it uses and reports
+        self._gpus = gpus
+        self._completed = completed  # called when a job has ended
         self._tasks: Dict[str, Task] = {}  # by job id
         self._events: "queue.SimpleQueue[Event]" = queue.SimpleQueue()
         self._closing = threading.Event()
         self._submitted = False  # there may be jobs
 
-    def run(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], fit: Fit) -> List[int]:
+    def run(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], first: int, fit: Fit) -> List[int]:
         """Run all jobs and return their statuses in input order."""
-        self._log = open_main_log(self._log_dir, self._level)
         try:
             self._daemon = PrivateDaemon("kairos", self._options)
         except BaseException:
@@ -82,9 +107,10 @@ class Batch:
         self._client = self._daemon.client
         listener = threading.Thread(target=self._listen, name="berth events", daemon=True)
         try:
-            self._daemon.start()
+            self._start()
             listener.start()  # an open connection keeps the daemon from ending as idle
-            tasks = self._submit(specs, names, fit)
+            self._await_gpus()
+            tasks = self._submit(specs, names, first, fit)
             self._follow()
             failed = sum(task.status != 0 for task in tasks)
             self._log.info("All jobs completed: %d succeeded, %d failed", len(tasks) - failed, failed)
@@ -115,16 +141,42 @@ class Batch:
         except BerthError:
             return True
 
-    def _submit(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], fit: Fit) -> List[Task]:
+    def _start(self) -> None:
+        """Start the daemon. It needs GPUs that it can read, and where there is an
+        nvidia-smi they may yet come."""
+        while True:
+            try:
+                self._daemon.start()
+                return
+            except BerthError as err:
+                if not err.problem.startswith(_UNREADABLE) or shutil.which("nvidia-smi") is None:
+                    raise
+                self._unreadable(err.problem)
+
+    def _await_gpus(self) -> None:
+        """Wait until the daemon can read its GPUs."""
+        while True:
+            blocked = self._client.status().get("blocked")
+            if not blocked:
+                return
+            self._unreadable(blocked)
+
+    def _unreadable(self, why: str) -> None:
+        self._log.warning("No job can start, looking again in %g s: %s", self._interval, why)
+        time.sleep(self._interval)
+
+    def _submit(self, specs: Sequence[Mapping[str, Any]], names: Sequence[str], first: int, fit: Fit) -> List[Task]:
         cards = self._client.gpus()
         asks = fit(cards)
         for card in self._own(cards):
             self._log.info("GPU %d: %s", card["index"], _memory(card))
         tasks = [Task(i, name, spec, create_job_log(self._log_dir, name))
-                 for i, (spec, name) in enumerate(zip(specs, names))]
+                 for i, (spec, name) in enumerate(zip(specs, names), first)]
+        slots = self._daemon.state_dir / "slots"
+        slots.mkdir()
         self._submitted = True
         try:
-            handles = self._client.submit_all([task.request(asks) for task in tasks])
+            handles = self._client.submit_all([task.request(asks, slots, self._gpus.slots) for task in tasks])
         except BaseException:
             for task in tasks:  # they stay empty
                 task.log.unlink()
@@ -182,6 +234,7 @@ class Batch:
 
     def _ended(self, task: Task, job: JobView) -> None:
         task.status = _status(job)
+        self._completed()
         result = "Success" if task.status == 0 else "Failed"
         peaks = job["peak_vram_mib"] or {}
         append_json(task.log, {
@@ -225,7 +278,7 @@ class Batch:
             return []
 
     def _own(self, cards: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-        return [card for card in cards if card["index"] in self._gpus]
+        return [card for card in cards if card["index"] in self._gpus.ids]
 
     def _abandon(self) -> None:
         """Stop all jobs: with a grace period, and at once on a second Ctrl-C or

@@ -47,7 +47,7 @@ def level_number(level: Union[str, int]) -> int:
 def open_main_log(log_dir: Path, level: int) -> logging.Logger:
     """A logger outside logging's registry, which writes to the directory's
     kairos.log and to standard error."""
-    log = logging.Logger("kairos", level)
+    log = logging.Logger("kairos.scheduler", level)
     for handler in (_MainLog(log_dir / MAIN_LOG, maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8"),
                     logging.StreamHandler()):
         handler.setFormatter(logging.Formatter(_FORMAT))
@@ -56,9 +56,8 @@ def open_main_log(log_dir: Path, level: int) -> logging.Logger:
 
 
 def close_main_log(log: logging.Logger) -> None:
-    """Close the files."""
-    for handler in list(log.handlers):
-        log.removeHandler(handler)
+    """Close the file. The next record opens it again."""
+    for handler in log.handlers:
         handler.close()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -20,6 +22,57 @@ class Packages(unittest.TestCase):
     def test_both_packages_have_the_programs_version(self) -> None:
         version = (PYTHON.parent / "VERSION").read_text().strip()
         self.assertIn(f'version = "{version}"\n', (PYTHON / "compat" / "pyproject.toml").read_text())
+
+
+KAIROS = """
+import inspect
+from pathlib import Path
+import kairos
+from kairos.gpu import calculate_memory_percentage, calculate_per_job_memory, get_gpu_memory_usage, wait_for_gpu_memory
+from kairos.logging import JobLogger
+from kairos.models import GPUSlot, Job
+from kairos.scheduler import GPUScheduler
+
+print(list(inspect.signature(GPUScheduler).parameters)[:4])
+scheduler = GPUScheduler(2, 1, "mine", 0.1)
+print(scheduler.n_gpus, scheduler.jobs_per_gpu, Path(scheduler.log_dir).name, scheduler.check_interval)
+print(scheduler.total_jobs, scheduler.completed_jobs, scheduler.gpu_slots)
+scheduler.logger.info("a word of the program")
+print(scheduler.run_jobs([Job("true"), Job("exit 4"), Job("true")]), scheduler.total_jobs, scheduler.completed_jobs)
+print(scheduler.run_job(scheduler.gpu_slots[1], Job("echo on $CUDA_VISIBLE_DEVICES; exit 5"), 7))
+print(scheduler.total_jobs, scheduler.completed_jobs)
+JobLogger(scheduler.log_dir).log_scheduler_event("another", "warning")
+print(calculate_memory_percentage(1, 4), calculate_memory_percentage(1, 0), round(calculate_per_job_memory(24000, 2)))
+print(get_gpu_memory_usage(0), kairos.GPUSlot is GPUSlot, kairos.Job is Job, kairos.GPUScheduler is GPUScheduler)
+"""
+
+# What kairos 0.1.0 itself prints, with the nvidia-smi of this test.
+KAIROS_SAYS = """\
+['n_gpus', 'jobs_per_gpu', 'log_dir', 'check_interval']
+2 1 mine 0.1
+0 0 [GPUSlot(gpu_id=0, slot_id=0), GPUSlot(gpu_id=1, slot_id=0)]
+[0, 4, 0] 3 3
+5
+3 3
+25.0 100.0 11400
+(1000.0, 24000.0) True True True
+"""
+
+
+class Kairos(Lab):
+    def test_its_modules_and_its_positions_are_as_they_were(self) -> None:
+        # seeds: K3 K4 K24
+        tool = self.dir / "nvidia-smi"
+        tool.write_text("#!/bin/sh\necho '1000, 24000'\n")
+        tool.chmod(0o755)
+        os.environ["PATH"] = f"{self.dir}:{os.environ['PATH']}"
+        ran = subprocess.run([sys.executable, "-c", KAIROS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             check=False)
+        self.assertEqual(ran.stdout, KAIROS_SAYS, ran.stderr)
+        log = Path("mine", "kairos.log").read_text()
+        self.assertIn(" - INFO - a word of the program\n", log)
+        self.assertIn(" - WARNING - another\n", log)
+        self.assertIn("on 1\n", next(Path("mine").glob("job_7_*.log")).read_text())
 
 
 class Gpusched(Lab):

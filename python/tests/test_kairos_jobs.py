@@ -136,13 +136,25 @@ class Jobs(Lab):
         began, ended = json.loads(begin), json.loads(end)
         self.assertEqual({**began, "pid": 0, "start_time": "", "command": ""}, {
             "event": "job_start", "job_index": 0, "job_name": "talks", "command": "", "working_dir": str(self.dir),
-            "gpu_id": 0, "pid": 0, "start_time": ""})
+            "gpu_id": 0, "slot_id": 0, "pid": 0, "start_time": ""})
         self.assertGreater(began["pid"], 0)
         self.assertTrue(began["command"].endswith("exit 9"))
         self.assertEqual({**ended, "start_time": "", "end_time": ""}, {
             "event": "job_completion", "job_index": 0, "job_name": "talks", "gpu_id": 0, "start_time": "",
             "end_time": "", "return_code": 9, "status": "Failed", "outcome": "exit:9", "reason": None,
             "peak_memory_mib": 5000})
+
+    def test_slots_are_numbered_on_each_card_and_used_again(self) -> None:
+        # seeds: K19
+        jobs = [Job(f"echo i=$i; sleep 0.2; {self.gate() if n < 4 else 'true'}", env={"i": "mine"}) for n in range(4)]
+        run = Running(self, self.scheduler(2, 2), jobs + [Job("true") for _ in range(6)])
+        until(lambda: run.states()[:4] == ["running"] * 4)
+        until(lambda: all("i=mine" in self.job_log(f"job_{n}") for n in range(4)))
+        self.open()
+        self.assertEqual(run.result(), [0] * 10)
+        began = [json.loads(self.job_log(f"job_{n}").splitlines()[0]) for n in range(10)]
+        self.assertEqual(sorted((b["gpu_id"], b["slot_id"]) for b in began[:4]), [(0, 0), (0, 1), (1, 0), (1, 1)])
+        self.assertLessEqual({b["slot_id"] for b in began[4:]}, {0, 1})
 
     def test_a_large_output_is_whole(self) -> None:
         # seeds: K18

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import threading
 from pathlib import Path
+from typing import List
 
 from berth import BerthError, GPUScheduler, Job
 
@@ -108,6 +110,10 @@ class Memory(Lab):
 
 
 class Unreadable(Lab):
+    def setUp(self) -> None:
+        super().setUp()
+        self.results: List[int] = []
+
     def test_cards_that_cannot_be_read_start_nothing(self) -> None:
         # seeds: K16 R29
         run = Running(self, self.scheduler(), [Job(self.gate()), Job("touch ran")])
@@ -155,6 +161,36 @@ class Unreadable(Lab):
         self.assertFalse(os.path.exists("ran"))
         os.unlink("broken")
         self.assertEqual(run.result(), [0, 0])
+
+    def test_cards_that_cannot_be_read_at_the_start_are_waited_for(self) -> None:
+        # seeds: K16 R29
+        # kairos logs an error and starts the job all the same.
+        self.smi()
+        self.open("broken")
+        run = threading.Thread(target=lambda: self.results.extend(self.scheduler().run_jobs([Job("exit 3")])))
+        run.start()
+        self.addCleanup(run.join)
+        self.addCleanup(lambda: Path("broken").unlink(missing_ok=True))
+        until(lambda: self.main_log().count("WARNING - No job can start, looking again in 0.1 s: no NVIDIA GPU can be read") >= 2)
+        self.assertEqual(list(self.logs.glob("job_0_*")), [])
+        os.unlink("broken")
+        run.join(60)
+        self.assertEqual(self.results, [3])
+
+    def test_so_are_cards_that_the_daemon_knows_of(self) -> None:
+        # seeds: K16 R29
+        os.environ["BERTH_SIM_DIR"] = str(self.dir / "box")
+        fault = self.dir / "box" / "fault"
+        fault.parent.mkdir()
+        fault.write_text("unreadable\n")
+        run = threading.Thread(target=lambda: self.results.extend(self.scheduler().run_jobs([Job("exit 3")])))
+        run.start()
+        self.addCleanup(run.join)
+        self.addCleanup(lambda: fault.unlink(missing_ok=True))
+        until(lambda: self.main_log().count("No job can start, looking again in 0.1 s: the GPUs cannot be read") >= 2)
+        fault.unlink()
+        run.join(60)
+        self.assertEqual(self.results, [3])
 
     def test_without_any_way_to_the_cards_it_is_an_error_that_says_so(self) -> None:
         # seeds: K16 K25 R29

@@ -1,0 +1,5 @@
+"""kairos's data: jobs, and slots on GPUs."""
+
+from . import GPUSlot, Job
+
+__all__ = ["GPUSlot", "Job"]

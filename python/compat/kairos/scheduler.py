@@ -1,0 +1,5 @@
+"""kairos's scheduler."""
+
+from . import GPUScheduler
+
+__all__ = ["GPUScheduler"]
