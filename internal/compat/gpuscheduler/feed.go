@@ -259,6 +259,9 @@ func (s *scheduler) spec(line jobfile.CSVJob) (api.Spec, error) {
 		argv = screenCommand(s.self, modeOf(line.Words), short(key), argv)
 	}
 	log := fmt.Sprintf("job_%s_%s.log", short(key), time.Now().Format("20060102_150405"))
+	if want.Share > 0 {
+		want.VRAMMiB = fractionMiB
+	}
 	want.Name, want.Output = nameOf(line.Script, key), strings.ReplaceAll(filepath.Join(s.logDir, log), "%", "%%")
 	spec := api.Spec{Command: api.Command{Argv: argv}}
 	for _, pair := range jobfile.Pairs(&want) {

@@ -88,6 +88,14 @@ const simVRAMMiB = 24576
 // processes may be used.
 const noIdleRule = math.MaxInt64 / 4
 
+// A fraction of a GPU says nothing about memory: a job starts while less than the
+// threshold is in use. It declares the least there is, and nothing is said about
+// using more.
+const (
+	fractionMiB = 1
+	noTolerance = math.MaxInt32
+)
+
 // rules sets berth's rules to this program's.
 func (o options) rules(c *daemon.Config) {
 	c.Rules.Policy, c.Rules.Fair = sched.Backfill, false
@@ -95,6 +103,8 @@ func (o options) rules(c *daemon.Config) {
 	c.Rules.MemThreshold, c.Rules.LoadThreshold = o.memThreshold, o.loadLimit
 	c.Rules.LoadAlways = true
 	c.Rules.IdleThresholdMiB = noIdleRule
+	// Where the memory threshold lets a job start, no other sum keeps it away.
+	c.Rules.SpikeBuffer, c.Tolerance = 0, noTolerance
 	// A job that succeeded is never queued again, so its record must not expire.
 	c.History, c.HistoryJobs, c.Logs = 0, 1_000_000, 0
 	for index := range o.gpus {

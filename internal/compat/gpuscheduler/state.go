@@ -19,8 +19,9 @@ import (
 // The keys of the state file that this program reads or writes. Other keys are
 // kept.
 const (
-	keyCards   = "gpu_status"
+	keyParts   = "gpu_status" // the allocated part of each GPU
 	keyPaused  = "paused_gpus"
+	keyCards   = "gpus"
 	keyJobs    = "jobs"
 	keySince   = "since"
 	keyUpdated = "updated_at"

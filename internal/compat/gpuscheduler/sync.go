@@ -230,7 +230,9 @@ func (s *scheduler) write(ctx context.Context, doc document, read os.FileInfo) e
 
 func (s *scheduler) put(doc document, read os.FileInfo, paused []int) error {
 	limits := thresholds{Memory: s.opt.memThreshold, Load: s.opt.loadLimit}
-	doc.set(keyCards, showCards(s.cards, limits))
+	cards := showCards(s.cards, limits)
+	doc.set(keyParts, parts(cards))
+	doc.set(keyCards, cards)
 	doc.set(keyPaused, append([]int{}, paused...))
 	doc.set(keyJobs, showJobs(s.index.all(), s.since))
 	doc.set(keySince, s.since)

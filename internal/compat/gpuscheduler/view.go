@@ -48,6 +48,18 @@ func showCards(cards []api.GPU, limits thresholds) []shownCard {
 	return list
 }
 
+// parts are the allocations by the number of the GPU.
+func parts(cards []shownCard) []float64 {
+	list := []float64{}
+	for _, c := range cards {
+		for len(list) <= c.GPU {
+			list = append(list, 0)
+		}
+		list[c.GPU] = c.Allocation
+	}
+	return list
+}
+
 // cardState is the state of a GPU: busy with its allocation, or with the usage of
 // external processes if that is above a threshold.
 func cardState(c shownCard, paused bool, limits thresholds) string {
