@@ -246,6 +246,9 @@ func reap(main, host int, to chan<- reaped) {
 		case err != nil:
 			to <- reaped{usage: others}
 			return
+		case !status.Exited() && !status.Signaled():
+			// A child can make its parent its tracer (PTRACE_TRACEME). The parent
+			// then hears of every stop as well, which is not an end.
 		case pid == main:
 			main = 0 // its pid may be reused
 			r := reaped{pid: pid, status: status}
