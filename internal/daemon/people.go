@@ -29,6 +29,7 @@ const (
 	limitsTTL    = time.Minute
 	lookupTime   = 10 * time.Second
 	refreshEvery = time.Minute
+	changesEvery = time.Second    // how often the files of local users are looked at
 	known        = 24 * time.Hour // to show a name
 )
 
@@ -49,7 +50,7 @@ type loginLimits struct {
 // identity. The user must exist; while users cannot be looked up, no one is
 // admitted.
 func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
-	uid, token := p.UID, ""
+	uid, token, was := p.UID, "", ""
 	if p.Secret != "" {
 		entry, ok := d.tokens.check(p.Secret, time.Now())
 		if !ok {
@@ -57,7 +58,7 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 			d.note(api.Caller{UID: -1, Token: "none"}, "token use", nil, "", err)
 			return api.Caller{}, err
 		}
-		uid, token = entry.UID, entry.ID
+		uid, token, was = entry.UID, entry.ID, entry.User
 	}
 	if !d.opt.Places.Shared && uid != d.uid && uid != 0 {
 		return api.Caller{}, problem.Newf(problem.Forbidden, "start your own with: berth submit", "this is another user's private daemon")
@@ -81,11 +82,22 @@ func (d *Daemon) Identify(ctx context.Context, p api.Peer) (api.Caller, error) {
 		return api.Caller{}, problem.Newf(problem.Unable, "ask the administrator to check the user database (getent passwd)", "your user name cannot be looked up at the moment")
 	}
 	c := api.Caller{UID: uid, Name: user.Name, Token: token}
+	if token != "" && d.opt.Places.Shared && user.Name != was {
+		err := problem.Newf(problem.Forbidden, "create one with: berth token create", "the token is no longer valid: %v", successor(uid, was, user.Name))
+		d.note(c, "token use", nil, "", err)
+		return api.Caller{}, err
+	}
 	if token == "" {
 		c.PID = p.PID
 	}
 	c.Admin = uid == 0 || !d.opt.Places.Shared || d.isAdmin(user)
 	return c, nil
+}
+
+// successor says that a uid has passed from one user to another, who must not
+// inherit what the first one left behind: tokens, and jobs that have not started.
+func successor(uid int, was, is string) error {
+	return fmt.Errorf("uid %d was user %s and is now user %s", uid, was, is)
 }
 
 func (d *Daemon) isAdmin(user site.User) bool {
@@ -121,6 +133,9 @@ func (d *Daemon) owner(j *job.Job) (engine.Owner, error) {
 		default:
 		}
 		return engine.Owner{}, fmt.Errorf("user %s (uid %d) cannot be looked up: %w", j.User, j.UID, engine.ErrNotNow)
+	}
+	if user.Name != j.User {
+		return engine.Owner{}, successor(j.UID, j.User, user.Name)
 	}
 	o := engine.Owner{Env: jobEnviron(captured, j.Spec, user.Name, user.Home, user.Shell), Home: user.Home}
 	if err := d.makeLog(j, user.UID, user.GID); err != nil {
@@ -188,10 +203,12 @@ func (d *Daemon) loginLimits(user site.User) ([]keep.Rlimit, error) {
 	return limits, err
 }
 
-// keepUsersKnown looks up the users of live jobs before the engine has to ask.
+// keepUsersKnown looks up the users of live jobs before the engine has to ask,
+// and again when the files of local users have changed.
 func (d *Daemon) keepUsersKnown(ctx context.Context) {
-	ticker := time.NewTicker(refreshEvery)
+	ticker := time.NewTicker(changesEvery)
 	defer ticker.Stop()
+	as, at := d.users.Edition(), time.Now()
 	for {
 		var uids []int
 		select {
@@ -200,6 +217,11 @@ func (d *Daemon) keepUsersKnown(ctx context.Context) {
 		case uid := <-d.wantUser:
 			uids = []int{uid}
 		case <-ticker.C:
+			now := d.users.Edition()
+			if now == as && time.Since(at) < refreshEvery {
+				continue
+			}
+			as, at = now, time.Now()
 			seen := map[int]bool{}
 			if d.do(ctx, func(t *engine.Turn) { t.Each(0, func(j *job.Job) bool { seen[j.UID] = true; return true }) }) != nil {
 				continue

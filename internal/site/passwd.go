@@ -21,6 +21,8 @@ type User struct {
 	Home   string
 	Shell  string
 	At     time.Time // when it was looked up
+
+	as Edition // of the files then
 }
 
 // ErrUnknownUser means that the user database answered: there is no such user.

@@ -24,7 +24,7 @@ func (u *Users) keep(key string, l *lookup) {
 		}
 		u.groups[name] = l.group
 	default:
-		l.user.At = u.now()
+		l.user.At, l.user.as = u.now(), l.as
 		u.makeRoom(l.user.UID)
 		u.byUID[l.user.UID] = l.user
 		u.uids[l.user.Name] = l.user.UID

@@ -3,9 +3,11 @@ package site
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -41,6 +43,7 @@ type groupAnswer struct {
 // lookup is one query in progress.
 type lookup struct {
 	done  chan struct{}
+	as    Edition // of the files when it began
 	user  User
 	group groupAnswer
 	err   error
@@ -60,7 +63,8 @@ func newUsers(m machine, ttl time.Duration, now func() time.Time) *Users {
 	}
 }
 
-// ByUID is the user with this id, from the cache if it is recent enough.
+// ByUID is the user with this id, from the cache if it is recent enough and the
+// files of local users have not changed.
 func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
 	return u.Within(ctx, uid, u.ttl)
 }
@@ -68,7 +72,7 @@ func (u *Users) ByUID(ctx context.Context, uid int) (User, error) {
 // Within is ByUID with an answer that is at most maxAge old.
 func (u *Users) Within(ctx context.Context, uid int, maxAge time.Duration) (User, error) {
 	known := func(l *lookup) (ok bool) {
-		l.user, ok = u.recent(uid, maxAge)
+		l.user, ok = u.current(uid, maxAge)
 		return ok
 	}
 	l := u.join("uid:"+strconv.Itoa(uid), known, func(ctx context.Context, l *lookup) {
@@ -84,7 +88,7 @@ func (u *Users) Within(ctx context.Context, uid int, maxAge time.Duration) (User
 func (u *Users) byName(ctx context.Context, name string) (User, error) {
 	known := func(l *lookup) (ok bool) {
 		if uid, named := u.uids[name]; named {
-			l.user, ok = u.recent(uid, u.ttl)
+			l.user, ok = u.current(uid, u.ttl)
 		}
 		return ok
 	}
@@ -104,6 +108,16 @@ func (u *Users) Cached(uid int, maxAge time.Duration) (User, bool) {
 	defer u.mu.Unlock()
 	user, ok := u.recent(uid, maxAge)
 	return user.clone(), ok
+}
+
+// current is recent, unless the files of local users have changed since: a uid
+// may have passed to another user, or a user left a group.
+func (u *Users) current(uid int, maxAge time.Duration) (User, bool) {
+	user, ok := u.recent(uid, maxAge)
+	if !ok || user.as != u.Edition() {
+		return User{}, false
+	}
+	return user, true
 }
 
 // recent is Cached with the mutex held.
@@ -139,6 +153,28 @@ func (u *Users) groupNumber(ctx context.Context, name string) (gid int, known bo
 	return l.group.gid, l.group.known, nil
 }
 
+// Edition identifies the content of the files of local users. It changes with
+// every useradd, userdel and usermod.
+type Edition [2]struct {
+	inode   uint64
+	changed int64
+}
+
+// Edition is that of the files now.
+func (u *Users) Edition() (e Edition) {
+	for i, name := range []string{"/etc/passwd", "/etc/group"} {
+		info, err := os.Stat(u.machine.path(name))
+		if err != nil {
+			continue // there may be none, and other sources of users
+		}
+		e[i].changed = info.ModTime().UnixNano()
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			e[i].inode = stat.Ino
+		}
+	}
+	return e
+}
+
 // join answers from the cache, joins the query in progress, or starts one, all
 // under one lock, so that a query that has just ended is not repeated. A query
 // continues when its first caller gives up: others may wait for it.
@@ -153,7 +189,7 @@ func (u *Users) join(key string, known func(*lookup) bool, ask func(context.Cont
 	if under := u.pending[key]; under != nil {
 		return under
 	}
-	l.user, l.group = User{}, groupAnswer{}
+	l.user, l.group, l.as = User{}, groupAnswer{}, u.Edition()
 	u.pending[key] = l
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), lookupDeadline)

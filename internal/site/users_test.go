@@ -38,7 +38,7 @@ func TestAUserHasAllGroups(t *testing.T) {
 				"by name":   func() (User, error) { return users.byName(t.Context(), "ann") },
 			} {
 				user, err := ask()
-				user.At = time.Time{}
+				user.At, user.as = time.Time{}, Edition{}
 				if err != nil || fmt.Sprint(user) != fmt.Sprint(want) {
 					t.Errorf("%s: %+v, %v", name, user, err)
 				}
@@ -306,5 +306,17 @@ func TestTheUserWhoRunsThis(t *testing.T) {
 	t.Logf("%+v, this process has %v", user, groups)
 	if _, err := users.byName(t.Context(), "no-such-user-"+strconv.Itoa(os.Getpid())); !errors.Is(err, ErrUnknownUser) {
 		t.Errorf("a user that does not exist: %v", err)
+	}
+}
+
+func TestAChangeOfLocalUsersCountsAtOnce(t *testing.T) {
+	f := newFake(t).file("/etc/passwd", ann).file("/etc/group", "ann:x:1000:\n")
+	users := newUsers(f.machine, time.Hour, time.Now)
+	if user, err := users.ByUID(t.Context(), 1000); err != nil || user.Name != "ann" {
+		t.Fatal(user, err)
+	}
+	f.file("/etc/passwd", strings.Replace(ann, "ann:", "successor:", 1))
+	if user, err := users.ByUID(t.Context(), 1000); err != nil || user.Name != "successor" {
+		t.Errorf("%s: %v", user.Name, err)
 	}
 }
