@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"berth/internal/fair"
 	"berth/internal/problem"
@@ -231,15 +233,15 @@ func (x *exchange) none() error {
 	return p.done()
 }
 
-// id is the {id} of the path: short, with safe characters.
+// maxID is how many bytes an id or a name in a path has at most.
+const maxID = 128
+
+// id is the {id} of the path: an id or a name, short and without control
+// characters.
 func (x *exchange) id() (string, error) {
 	id := x.r.PathValue("id")
-	ok := id != "" && len(id) <= 64
-	for _, b := range []byte(id) {
-		ok = ok && (b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '.' || b == '@' || b == '~')
-	}
-	if !ok {
-		return "", problem.Newf(problem.NotFound, "", "expected an id, found %s", quoted(id))
+	if id == "" || len(id) > maxID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
+		return "", problem.Newf(problem.NotFound, "", "expected an id or a name, found %s", quoted(id))
 	}
 	return id, nil
 }

@@ -333,7 +333,7 @@ func TestPathsAndMethods(t *testing.T) {
 		{"a bad time is refused", "GET", "/v1/jobs?since=yesterday", "", 400, "a time like"},
 		{"a body where none is taken is refused", "POST", "/v1/gpus/0/pause", "{}", 400, "must not have a body"},
 		{"a body on a GET is refused", "GET", "/v1/jobs", "{}", 400, "must not have a body"},
-		{"control bytes in an id are not echoed", "GET", "/v1/jobs/%1b%5b31m", "", 404, `expected an id, found \"\\x1b[31m\"`},
+		{"control bytes in an id are not echoed", "GET", "/v1/jobs/%1b%5b31m", "", 404, `expected an id or a name, found \"\\x1b[31m\"`},
 		{"a long id is not echoed whole", "GET", "/v1/jobs/" + strings.Repeat("7", 500), "", 404, `7\"…`},
 		{"an index is a number", "POST", "/v1/gpus/x/pause", "", 404, "the number of a GPU"},
 		{"a person quarantines or clears, and nothing else", "POST", "/v1/gpus/0/health", `{"health":"suspect"}`, 400, "expected ok or quarantined"},

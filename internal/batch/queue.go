@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"strconv"
 
 	"berth/internal/engine"
 	"berth/internal/job"
@@ -149,6 +150,9 @@ func (q *queue) inFile(e *entry) bool { return e.seen == q.generation }
 // names maps the names in the file to the ids of their jobs.
 func (q *queue) names(file jobfile.File) map[string]string {
 	ids := map[string]string{}
+	for _, line := range file.Lines {
+		ids[strconv.Itoa(line.Number)] = q.byKey[line.Key].id
+	}
 	for _, line := range file.Lines {
 		if name := line.Spec.Name; name != "" {
 			ids[name] = q.byKey[line.Key].id

@@ -21,10 +21,12 @@ type action struct {
 }
 
 const actionHelp = `
-JOB is an id or a range (17, 1-3,7, 17_0), @ for your last job, @~1 for the one
-before it, or all. The id of an array means all of its tasks. --name, --user and
---state select among these jobs. Without an id, only your own jobs are selected,
-even for administrators, unless you give --user or --all-users.`
+JOB is an id or a range (17, 1-3,7, 17_0), a name or a pattern (train,
+'sweep-*'), @ for your last job, @~1 for the one before it, or all. The id of an
+array means all of its tasks; a name means your unfinished jobs of that name, or
+else the newest one. --name, --user and --state select among these jobs. Without
+an id, only your own jobs are selected, even for administrators, unless you give
+--user or --all-users.`
 
 const actionStatuses = `
 
@@ -37,6 +39,7 @@ func newCancel() *cobra.Command {
 (10 s). It has ended when its last process is gone.
 `+actionHelp, `  berth cancel 17
   berth cancel 1-3,7 @
+  berth cancel 'sweep-*'
   berth cancel --name sweep --state queued
   berth cancel all`)
 	cmd.Flags().StringVar(&a.grace, "grace", "", "time between SIGTERM and SIGKILL instead of the job's own, up to limits.grace; 0: SIGKILL at once")

@@ -25,7 +25,7 @@ type selectors struct {
 
 func (f *selectors) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "", "only jobs with this name")
+	flags.StringVar(&f.name, "name", "", "only jobs with this name or pattern, as in 'sweep-*'")
 	flags.StringVarP(&f.user, "user", "u", "", "only jobs of this user")
 	flags.StringSliceVar(&f.states, "state", nil, "only jobs in these states: queued, held, running, parked, finished, failed, cancelled")
 }
@@ -47,7 +47,7 @@ var stateWords = []string{"queued", "held", "running", "parked", "finished", "fa
 func (f *selectors) sel(words []string) (api.Select, error) {
 	parsed, err := jobfile.ParseSelection(words)
 	if err != nil {
-		return api.Select{}, problem.Wrap(problem.Invalid, "berth list shows the ids", err)
+		return api.Select{}, problem.Wrap(problem.Invalid, "berth list shows ids and names", err)
 	}
 	for i, state := range f.states {
 		f.states[i] = strings.ToLower(state)
@@ -78,7 +78,7 @@ const everyone = "*"
 
 // needJobs is the complaint about a verb without jobs.
 func needJobs(verb string) error {
-	return problem.Newf(problem.Invalid, fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s --name train, or berth %[1]s all", verb), "%s: expected at least one job, found none", verb)
+	return problem.Newf(problem.Invalid, fmt.Sprintf("berth %s 17, berth %[1]s 1-3,7, berth %[1]s @ (your last), berth %[1]s train (by name), or berth %[1]s all", verb), "%s: expected at least one job, found none", verb)
 }
 
 func nearestHint(word string, known []string) string {
@@ -93,7 +93,7 @@ func exactlyOne(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return problem.Newf(problem.Invalid, fmt.Sprintf("%s 17, or %[1]s @ for your last job", cmd.CommandPath()), "expected one job, found %d", len(args))
+	return problem.Newf(problem.Invalid, fmt.Sprintf("%s 17, %[1]s train (by name), or %[1]s @ for your last job", cmd.CommandPath()), "expected one job, found %d", len(args))
 }
 
 // noWords expects flags only.

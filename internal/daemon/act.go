@@ -26,7 +26,7 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if err := cfg.checkGrace(r.GraceS); err != nil {
 		return api.ActReply{}, err
 	}
-	ch, err := d.choose(c, r.Select, true)
+	ch, err := d.choose(ctx, c, r.Select)
 	if err != nil {
 		return api.ActReply{}, err
 	}

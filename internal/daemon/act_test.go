@@ -161,6 +161,8 @@ func TestSelections(t *testing.T) {
 		{api.Select{Words: []string{"@~2"}}, false, "5_0 5_1 5_2 5_3 5_4"},
 		{api.Select{Name: "later"}, false, "10"},
 		{api.Select{Name: "job2"}, false, "2"},
+		{api.Select{Name: "l?t*"}, false, "10"},
+		{api.Select{Words: []string{"later", "1"}}, false, "1 10"},
 		{api.Select{Words: []string{"1-5"}, Name: "job2"}, false, "2"},
 		{api.Select{States: []string{"cancelled"}}, false, "4"},
 		{api.Select{States: []string{"held"}, Words: []string{"9-20"}}, false, "11"},
@@ -175,13 +177,17 @@ func TestSelections(t *testing.T) {
 			t.Errorf("%+v: %s; want %s", row.sel, got, row.want)
 		}
 	}
-	for _, sel := range []api.Select{{Words: []string{"x"}}, {Words: []string{"3-1"}}, {States: []string{"asleep"}}, {Words: []string{"all", "3"}}} {
+	for _, sel := range []api.Select{{Words: []string{"3-1"}}, {States: []string{"asleep"}}, {Words: []string{"all", "3"}}} {
 		_, err := l.Jobs(l.ctx, api.Query{Select: sel})
 		wantProblem(t, err, problem.Invalid)
 	}
 	for _, word := range []string{"5", "1-2", "all"} {
 		_, err := l.Job(l.ctx, word)
 		wantProblem(t, err, problem.Invalid)
+	}
+	for _, word := range []string{"job[1-5]", "late"} {
+		_, err := l.Job(l.ctx, word)
+		wantProblem(t, err, problem.NotFound, "no job is named "+word)
 	}
 	_, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel})
 	wantProblem(t, err, problem.Invalid, "no job is selected")
@@ -193,6 +199,42 @@ func TestSelections(t *testing.T) {
 	if got := l.list(api.Query{Select: api.Select{States: []string{"held"}}}); got != "" {
 		t.Errorf("still held: %s", got)
 	}
+}
+
+// TestANameMeansItsUnfinishedJobsOrElseTheNewest for every verb but list.
+func TestANameMeansItsUnfinishedJobsOrElseTheNewest(t *testing.T) {
+	l := newLab(t)
+	run := func(name string, more ...string) string {
+		return l.one(sh("true", append([]string{"gpus", "0", "name", name}, more...)...))
+	}
+	old, newer := run("train"), run("train")
+	l.end(old)
+	l.end(newer)
+	one := func(word, want string) {
+		t.Helper()
+		if j, err := l.Job(l.ctx, word); err != nil || j.ID != want {
+			t.Errorf("%s is job %s, %v; want %s", word, j.ID, err, want)
+		}
+	}
+	one("train", newer)
+	one("tr*", newer)
+	waiting := run("train", "hold", "yes")
+	one("train", waiting)
+	other := run("train", "hold", "yes")
+	_, err := l.Job(l.ctx, "train")
+	wantProblem(t, err, problem.Invalid, "train means 2: "+waiting+", "+other)
+	if got := l.list(api.Query{Select: api.Select{Words: []string{"train"}}}); got != strings.Join([]string{old, newer, waiting, other}, " ") {
+		t.Errorf("the list has %s", got)
+	}
+	array := l.one(sh("true", "hold", "yes", "name", "train-array", "array", "0-1"))
+	if got := did(l.actOn(api.ActRelease, api.Select{Words: []string{"train-*"}})); !strings.Contains(got, array+"_0") || !strings.Contains(got, array+"_1") || strings.Contains(got, other) {
+		t.Errorf("released: %s", got)
+	}
+	if got := did(l.actOn(api.ActCancel, api.Select{Words: []string{"train"}})); !strings.Contains(got, waiting) || !strings.Contains(got, other) || strings.Contains(got, newer+" ") {
+		t.Errorf("cancelled: %s", got)
+	}
+	_, err = l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{"1", "nothing"}}})
+	wantProblem(t, err, problem.NotFound, "no job of yours is named nothing")
 }
 
 // list is the ids of a listing, in its order.

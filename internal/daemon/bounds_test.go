@@ -95,8 +95,17 @@ func TestJobsOfOneRequestWaitForOneAnother(t *testing.T) {
 	}
 	l.refused(api.SubmitRequest{Jobs: []api.Spec{
 		sh("true", "gpus", "0", "after", "later"), sh("true", "gpus", "0", "name", "later"),
-	}}, problem.Invalid, "later", "no earlier job")
-	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "prep")}}, problem.Invalid, "prep")
+	}}, problem.Invalid, "later", "not an earlier job")
+	l.refused(api.SubmitRequest{Jobs: []api.Spec{sh("true", "gpus", "0", "after", "preparation")}}, problem.Refused, "no job of yours is named preparation")
+	// Of the names of earlier requests, an unfinished job counts before an ended one.
+	if j := l.end(l.one(sh("true", "gpus", "0", "after", "prep"))); j.State != job.Cancelled || j.After[0].Job != ids[0] {
+		t.Errorf("after an old failure it is %s, waiting for %v", j.State, j.After)
+	}
+	again := l.submit(sh("true", "gpus", "0", "name", "prep", "hold", "yes"), sh("true", "gpus", "0", "name", "prep", "hold", "yes"))
+	both := l.job(l.one(sh("true", "gpus", "0", "after", "prep")))
+	if len(both.After) != 2 || both.After[0].Job != again[0] || both.After[1].Job != again[1] {
+		t.Errorf("it waits for %v, not for %v", both.After, again)
+	}
 }
 
 // TestACardThatIsMissingIsWaitedFor: what was there yesterday is still the

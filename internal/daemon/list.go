@@ -24,7 +24,7 @@ const (
 
 // Jobs is a page of jobs.
 func (d *Daemon) Jobs(ctx context.Context, c api.Caller, q api.Query) (api.JobPage, error) {
-	ch, err := d.choose(c, q.Select, false)
+	ch, err := d.chooseBy(ctx, c, q.Select, meaning{every: true})
 	if err != nil {
 		return api.JobPage{}, err
 	}

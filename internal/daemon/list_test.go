@@ -269,7 +269,7 @@ func TestAnEndThatIsNotOnDiskYetIsSeen(t *testing.T) {
 	err := l.d.do(l.ctx, func(turn *engine.Turn) {
 		turn.Cancel(id, "asked")
 		for _, form := range forms {
-			ch, err := l.d.choose(api.Caller{Admin: true}, form, false)
+			ch, err := l.d.chooseBy(l.ctx, api.Caller{Admin: true}, form, meaning{})
 			if err != nil {
 				t.Error(err)
 			}

@@ -251,9 +251,16 @@ var errTooMany = errors.New("too many jobs")
 
 // find is one job, ended or not.
 func (d *Daemon) find(ctx context.Context, c api.Caller, word string) (job.Job, error) {
-	ch, err := d.choose(c, api.Select{Words: []string{word}}, false)
+	ch, err := d.chooseBy(ctx, c, api.Select{Words: []string{word}}, meaning{})
 	if err != nil {
 		return job.Job{}, err
+	}
+	if len(ch.Names) == 1 && len(ch.IDs) > 1 {
+		ids, more := ch.IDs[:min(len(ch.IDs), 5)], ""
+		if len(ch.IDs) > len(ids) {
+			more = ", ..."
+		}
+		return job.Job{}, problem.Newf(problem.Invalid, "choose one by its id", "expected one job; %.60s means %d: %s%s", word, len(ch.IDs), strings.Join(ids, ", "), more)
 	}
 	if ch.All || len(ch.Ranges) > 0 || len(ch.IDs) != 1 {
 		return job.Job{}, problem.Newf(problem.Invalid, "name one job by its id", "expected one job, found %.60s, which may be several", word)

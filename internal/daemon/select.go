@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/store"
+	"berth/internal/text"
 )
 
 // everyone selects the jobs of all users.
@@ -39,12 +41,25 @@ const maxRanges = 200
 // maxLast bounds the @ of one request: each is a lookup in the store.
 const maxLast = 100
 
-// choose parses a selection. own restricts a selection without ids and user to
-// the caller's own jobs, so that "all" never means every user's.
-func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
+// maxNames bounds the names of one request: each is a scan of the history.
+const maxNames = 100
+
+// choose parses a selection to change or await jobs: without ids and user it is
+// restricted to the caller's own jobs, so that "all" never means every user's.
+func (d *Daemon) choose(ctx context.Context, c api.Caller, s api.Select) (choice, error) {
+	return d.chooseBy(ctx, c, s, meaning{own: true})
+}
+
+// meaning is what a selection leaves open.
+type meaning struct {
+	own   bool // only the caller's own jobs, if nothing else is said
+	every bool // a name means every job that has or had it
+}
+
+func (d *Daemon) chooseBy(ctx context.Context, c api.Caller, s api.Select, m meaning) (choice, error) {
 	sel, err := jobfile.ParseSelection(s.Words)
 	if err != nil {
-		return choice{}, problem.Newf(problem.Invalid, "ids look like 7, 1-3,7, 17_0, @ or all", "%v", err)
+		return choice{}, problem.Newf(problem.Invalid, "berth list shows ids and names", "%v", err)
 	}
 	ch := choice{Selection: sel, user: s.User, name: s.Name}
 	ch.All = ch.All || s.All
@@ -62,6 +77,16 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 		}
 		ch.IDs = append(ch.IDs, id)
 	}
+	if len(sel.Names) > maxNames {
+		return choice{}, problem.Newf(problem.TooMuch, "use a pattern, as in 'sweep-*'", "%d names are given; at most %d are accepted", len(sel.Names), maxNames)
+	}
+	for _, name := range sel.Names {
+		ids, err := d.jobsNamed(ctx, c, name, s.User, m)
+		if err != nil {
+			return choice{}, err
+		}
+		ch.IDs = append(ch.IDs, ids...)
+	}
 	if err := ch.readStates(s.States); err != nil {
 		return choice{}, err
 	}
@@ -72,13 +97,62 @@ func (d *Daemon) choose(c api.Caller, s api.Select, own bool) (choice, error) {
 	for _, id := range ch.IDs {
 		ch.ids[id] = true
 	}
-	if own && !ch.named() && ch.user == "" {
+	if m.own && !ch.named() && ch.user == "" {
 		ch.user = c.Name
 	}
 	if ch.user == everyone {
 		ch.user = ""
 	}
 	return ch, nil
+}
+
+// jobsNamed are the ids of the jobs that a name or a pattern means: of each name
+// the unfinished ones, or else the newest. The caller's own jobs come first.
+func (d *Daemon) jobsNamed(ctx context.Context, c api.Caller, pattern, user string, m meaning) ([]string, error) {
+	users := []string{user}
+	switch {
+	case user == everyone:
+		users = []string{""}
+	case user == "" && m.own:
+		users = []string{c.Name}
+	case user == "":
+		users = []string{c.Name, ""}
+	}
+	for _, user := range users {
+		found, _, err := d.resolve(ctx, &choice{name: pattern, user: user}, true)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			return meantBy(found, m.every), nil
+		}
+	}
+	whose, hint := "", "berth list --all shows all jobs"
+	if m.own && user == "" {
+		whose, hint = " of yours", hint+"; --user NAME selects those of another user"
+	}
+	return nil, problem.Newf(problem.NotFound, hint, "no job%s is named %.60s", whose, pattern)
+}
+
+// meantBy chooses among jobs in order of submission. An array counts as one job.
+func meantBy(found []job.Job, every bool) (ids []string) {
+	open, newest := map[string]bool{}, map[string]int{}
+	for i := range found {
+		open[found[i].Name()] = open[found[i].Name()] || !found[i].State.Terminal()
+		newest[found[i].Name()] = i
+	}
+	for i := range found {
+		j := &found[i]
+		last := &found[newest[j.Name()]]
+		id := cmp.Or(j.Array(), j.ID)
+		if !every && j.State.Terminal() && (open[j.Name()] || id != cmp.Or(last.Array(), last.ID)) {
+			continue
+		}
+		if len(ids) == 0 || ids[len(ids)-1] != id {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // readStates parses state names. A held job is also queued.
@@ -136,7 +210,7 @@ func unused(t *engine.Turn, j *job.Job) bool {
 func (ch *choice) matches(t *engine.Turn, j *job.Job) bool {
 	switch {
 	case ch.user != "" && j.User != ch.user,
-		ch.name != "" && j.Name() != ch.name,
+		ch.name != "" && !text.Glob(ch.name, j.Name()),
 		len(ch.states) > 0 && !slices.Contains(ch.states, j.State),
 		ch.held && j.State == job.Queued && !j.Held,
 		ch.idle && !unused(t, j):
@@ -150,7 +224,7 @@ func (ch *choice) whyNot(j *job.Job) string {
 	switch {
 	case ch.user != "" && j.User != ch.user:
 		return "belongs to " + j.User
-	case ch.name != "" && j.Name() != ch.name:
+	case ch.name != "" && !text.Glob(ch.name, j.Name()):
 		return "is named " + j.Name()
 	case ch.held && j.State == job.Queued && !j.Held:
 		return "is not held"

@@ -278,6 +278,10 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 	waits := 0
 	known := map[string][]string{} // from the word in the request to the ids it names
 	named := map[string]int{}      // from a name to its item, among those so far
+	names := map[string]bool{}     // of all items
+	for i := range s.items {
+		names[s.items[i].asked.Spec.Name] = true
+	}
 	for i := range s.items {
 		it := &s.items[i]
 		if i > 0 && s.items[i-1].asked.Spec.Name != "" {
@@ -289,22 +293,22 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 		var after []job.Dependency
 		more := 0
 		for _, dep := range it.asked.Spec.After {
-			if dep.Name != "" {
-				at, ok := named[dep.Name]
-				if !ok {
-					return s.located(i, problem.Newf(problem.Invalid, "use an id like 12, 17_3 or @, or the name of an earlier job in the same file", "after: no earlier job of this request is named %.60q", dep.Name))
-				}
+			if at, ok := named[dep.Name]; ok {
 				it.siblings = append(it.siblings, sibling{at, dep.On})
 				more += s.items[at].to - s.items[at].from
 				continue
 			}
-			ids, ok := known[dep.Job]
+			if dep.Name != "" && names[dep.Name] {
+				return s.located(i, problem.Newf(problem.Invalid, "put it first, or use the id of another job", "after: the job named %.60q is not an earlier job of this request", dep.Name))
+			}
+			word := dep.Job + dep.Name // it has one of the two
+			ids, ok := known[word]
 			if !ok {
 				var err error
-				if ids, err = s.waitsFor(ctx, dep.Job); err != nil {
+				if ids, err = s.waitsFor(ctx, dep); err != nil {
 					return s.located(i, err)
 				}
-				known[dep.Job] = ids
+				known[word] = ids
 			}
 			for _, id := range ids {
 				after = append(after, job.Dependency{Job: id, On: dep.On})
@@ -322,8 +326,16 @@ func (s *submission) resolveAfter(ctx context.Context) error {
 }
 
 // waitsFor is the jobs that one entry of `after` names.
-func (s *submission) waitsFor(ctx context.Context, word string) ([]string, error) {
-	ch, err := s.d.choose(s.caller, api.Select{Words: []string{word}}, false)
+func (s *submission) waitsFor(ctx context.Context, dep job.Dependency) ([]string, error) {
+	word, sel := dep.Job, api.Select{Words: []string{dep.Job}}
+	if dep.Name != "" {
+		ids, err := s.d.jobsNamed(ctx, s.caller, dep.Name, "", meaning{own: true})
+		if err != nil {
+			return nil, problem.Newf(problem.Refused, "use an id like 12, 17_3 or @, the name of a job of yours, or of an earlier job in the same file", "after: %w", err)
+		}
+		word, sel.Words = dep.Name, ids
+	}
+	ch, err := s.d.chooseBy(ctx, s.caller, sel, meaning{})
 	if err != nil {
 		return nil, err
 	}

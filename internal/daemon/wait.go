@@ -17,7 +17,7 @@ const waitMost = 60 * time.Second
 
 // Wait returns when the selected jobs have ended, or when its time is up.
 func (d *Daemon) Wait(ctx context.Context, c api.Caller, r api.WaitRequest) (api.WaitReply, error) {
-	ch, err := d.choose(c, r.Select, true)
+	ch, err := d.choose(ctx, c, r.Select)
 	if err != nil {
 		return api.WaitReply{}, err
 	}

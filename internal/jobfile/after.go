@@ -2,13 +2,14 @@ package jobfile
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"berth/internal/text"
 )
 
-// checkAfter refuses names that no line has, that several lines have, or that
-// form a cycle: such a job would wait forever.
+// checkAfter refuses names and numbers that no line has, names that several lines
+// have, and cycles: such a job would wait forever.
 func checkAfter(file string, lines []*Line, errs *Errors) {
 	needed := false
 	for i := range lines {
@@ -21,6 +22,11 @@ func checkAfter(file string, lines []*Line, errs *Errors) {
 	for i := range lines {
 		if name := lines[i].Spec.Name; name != "" {
 			named[name] = append(named[name], i)
+		}
+	}
+	for i := range lines { // a name such as 3 counts before line 3
+		if number := strconv.Itoa(lines[i].Number); len(named[number]) == 0 {
+			named[number] = []int{i}
 		}
 	}
 	before := len(errs.Problems)
@@ -56,7 +62,7 @@ func nameProblem(name string, targets []int, lines []*Line, named map[string][]i
 	if near := text.Nearest(name, known); near != "" {
 		hint = fmt.Sprintf(" (did you mean %s?)", text.Found(near))
 	}
-	return fmt.Sprintf("after: expected the name of another line, found %s%s", text.Found(name), hint)
+	return fmt.Sprintf("after: expected the name or the number of another line, found %s%s", text.Found(name), hint)
 }
 
 // checkCycles walks the lines depth first, without recursion because a chain
@@ -115,4 +121,9 @@ func cycle(lines []*Line, path []int, to int) string {
 	return strings.Join(append(words, step(lines[path[last]])), " -> ")
 }
 
-func step(line *Line) string { return fmt.Sprintf("%s (line %d)", line.Spec.Name, line.Number) }
+func step(line *Line) string {
+	if line.Spec.Name == "" {
+		return fmt.Sprintf("line %d", line.Number)
+	}
+	return fmt.Sprintf("%s (line %d)", line.Spec.Name, line.Number)
+}

@@ -20,8 +20,8 @@ const (
 
 const (
 	allowedIDs       = "GPU ids from 0 to 1023 such as 0-3,5"
-	allowedAfter     = "names of other lines, such as prep,eval:any (:ok is the default, :any and :fail are the others)"
-	allowedAfterJobs = "job ids such as 12,13:any,17_3 (:ok is the default, :any and :fail are the others), @ for your last job, @~1 for the one before, or the name of an earlier job in the same file"
+	allowedAfter     = "names or numbers of other lines, such as prep,eval:any,3 (:ok is the default, :any and :fail are the others)"
+	allowedAfterJobs = "job ids such as 12,13:any,17_3 (:ok is the default, :any and :fail are the others), @ for your last job, @~1 for the one before, or the name of one of your jobs or of an earlier job in the same file"
 	allowedSignal    = "a signal and how long before the time limit to send it, such as USR1@60 or TERM@2m"
 )
 

@@ -14,14 +14,15 @@ const (
 	maxLastSteps = 1_000_000
 )
 
-const allowedSelection = "job ids such as 7, 1-3,7, 17_0 or 17_0-3, @ for your last job, @~1 for the one before, or all"
+const allowedSelection = "job ids such as 7, 1-3,7, 17_0 or 17_0-3, names such as train or 'sweep-*', @ for your last job, @~1 for the one before, or all"
 
 // Selection is the jobs a command applies to. An id may be that of a whole
 // array, which only the daemon can tell.
 type Selection struct {
 	IDs    []string // "7", "17_0"
 	Ranges []Range
-	Last   []int // @ is 0, @~1 is 1
+	Names  []string // patterns; only the daemon knows which jobs they match
+	Last   []int    // @ is 0, @~1 is 1
 	All    bool
 }
 
@@ -34,11 +35,11 @@ type Range struct {
 
 // Empty reports whether nothing was selected.
 func (s Selection) Empty() bool {
-	return !s.All && len(s.IDs) == 0 && len(s.Ranges) == 0 && len(s.Last) == 0
+	return !s.All && len(s.IDs) == 0 && len(s.Ranges) == 0 && len(s.Names) == 0 && len(s.Last) == 0
 }
 
-// ParseSelection reads the ids a command was given, each word a list. A job
-// named twice is selected once.
+// ParseSelection reads the ids and names a command was given, each word a list. A
+// job named twice is selected once.
 func ParseSelection(words []string) (Selection, error) {
 	var s Selection
 	seen := map[any]bool{}
@@ -70,6 +71,10 @@ func (s *Selection) add(part string, seen map[any]bool) bool {
 		s.Last = appendNew(s.Last, back, seen)
 		return true
 	}
+	if isName(part) {
+		s.Names = appendNew(s.Names, part, seen)
+		return true
+	}
 	if low, high, isRange := strings.Cut(part, "-"); isRange {
 		r, ok := cutRange(low, high)
 		s.Ranges = appendNew(s.Ranges, r, seen)
@@ -78,6 +83,15 @@ func (s *Selection) add(part string, seen map[any]bool) bool {
 	id, ok := parseJobID(part)
 	s.IDs = appendNew(s.IDs, id, seen)
 	return ok
+}
+
+// isName reports whether a word can only be a name: it has a character that no id
+// has.
+func isName(word string) bool {
+	if _, err := parseName(word); err != nil || word[0] == '@' {
+		return false
+	}
+	return strings.ContainsFunc(word, func(c rune) bool { return !strings.ContainsRune("0123456789-_~ ", c) })
 }
 
 func appendNew[T comparable](list []T, item T, seen map[any]bool) []T {

@@ -26,6 +26,8 @@ func TestSelections(t *testing.T) {
 		{"3 3,03 1-2 01-2", Selection{IDs: []string{"3"}, Ranges: []Range{{From: 1, To: 2}}}},
 		{"all", Selection{All: true}},
 		{"ALL all", Selection{All: true}},
+		{"train,7 'sweep-*' 3b train", Selection{IDs: []string{"7"}, Names: []string{"train", "'sweep-*'", "3b"}}},
+		{"train-3 a_1 1_0-3x", Selection{Names: []string{"train-3", "a_1", "1_0-3x"}}},
 	} {
 		got, err := ParseSelection(strings.Fields(row.words))
 		if err != nil {
@@ -38,7 +40,7 @@ func TestSelections(t *testing.T) {
 			t.Errorf("%s: empty %v", row.words, got.Empty())
 		}
 	}
-	for _, words := range []string{"x", "3-1", "-1", "1-", "1--2", "1_", "_1", "1_2_3", "1_0-1_3", "@1", "@~", "@~x", "@~99999999", "all,3", "3 all", "1,", "1e3", "0x1", "1_0-3-5", "9999999999999999", "job3"} {
+	for _, words := range []string{"3-1", "-1", "1-", "1--2", "1_", "_1", "1_2_3", "1_0-1_3", "@1", "@~", "@~x", "@~99999999", "all,3", "3 all", "1,", "1_0-3-5", "9999999999999999"} {
 		if got, err := ParseSelection(strings.Fields(words)); err == nil {
 			t.Errorf("%s: %+v", words, got)
 		}
@@ -60,7 +62,7 @@ func TestSelections(t *testing.T) {
 func TestASelectionReadsTheSameAgain(t *testing.T) {
 	part := rapid.OneOf(
 		rapid.StringMatching(`[0-9]{1,4}`), rapid.StringMatching(`[0-9]{1,2}_[0-9]{1,2}`),
-		rapid.StringMatching(`[0-9]-[0-9]`), rapid.StringMatching(`[0-9]_[0-9]-[0-9]`), rapid.StringMatching(`@(~[0-9])?`))
+		rapid.StringMatching(`[0-9]-[0-9]`), rapid.StringMatching(`[0-9]_[0-9]-[0-9]`), rapid.StringMatching(`@(~[0-9])?`), rapid.StringMatching(`[a-z0-9*-]{1,4}`))
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOf(part).Draw(t, "words")
 		first, err := ParseSelection(words)
@@ -76,6 +78,7 @@ func TestASelectionReadsTheSameAgain(t *testing.T) {
 
 func written(s Selection) string {
 	words := append([]string{}, s.IDs...)
+	words = append(words, s.Names...)
 	for _, r := range s.Ranges {
 		prefix := ""
 		if r.Array != "" {

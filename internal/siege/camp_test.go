@@ -226,7 +226,10 @@ func (p *person) ended(t *testing.T, id string) job.View {
 
 func (p *person) running(t *testing.T, id string) {
 	t.Helper()
-	testkit.Eventually(t, "job "+id+" runs", func() bool { return p.show(t, id).State == job.Running })
+	var d api.Detail
+	if !testkit.Holds(testkit.Patience, func() bool { d = p.show(t, id); return d.State == job.Running }) {
+		t.Fatalf("job %s is %s: %s", id, d.State, text(d.Reason))
+	}
 }
 
 func (p *person) log(t *testing.T, id string) reply {

@@ -30,7 +30,7 @@ type Filter struct {
 	IDs        []string // these, and the tasks of arrays with these ids
 	Ranges     []Range  // or these; a few hundred at most
 	User       string
-	Name       string
+	Name       string // a pattern, as in text.Glob
 	States     []job.State
 	EndedSince time.Time
 	EndedUntil time.Time
@@ -144,7 +144,7 @@ func (f *Filter) where() (string, []any) {
 		add("user = ?", f.User)
 	}
 	if f.Name != "" {
-		add("coalesce(spec ->> '$.name', 'job' || id) = ?", f.Name)
+		add("coalesce(spec ->> '$.name', 'job' || id) GLOB ?", strings.ReplaceAll(f.Name, "[", "[[]"))
 	}
 	if len(f.States) > 0 {
 		marks := make([]string, len(f.States))

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"berth/internal/job"
+	"berth/internal/text"
 )
 
 var begun = time.Unix(1_700_000_000, 0)
@@ -36,7 +37,7 @@ func drawJobs(t *rapid.T) []*job.Job {
 			}
 			j.User = rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user")
 			j.UID = len(j.User) + int(j.User[0])
-			j.Spec.Name = rapid.SampledFrom([]string{"", "train", "job1"}).Draw(t, "name")
+			j.Spec.Name = rapid.SampledFrom([]string{"", "train", "job1", "[a-z]"}).Draw(t, "name")
 			j.State = rapid.SampledFrom(states).Draw(t, "state")
 			if j.State.Terminal() {
 				j.EndedAt = begun.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "ended")) * time.Second)
@@ -51,7 +52,7 @@ func drawJobs(t *rapid.T) []*job.Job {
 func drawFilter(t *rapid.T, jobs []*job.Job) Filter {
 	f := Filter{
 		User:   rapid.SampledFrom([]string{"", "", "ann", "bob", "eve"}).Draw(t, "of"),
-		Name:   rapid.SampledFrom([]string{"", "", "", "train", "job1", "job3"}).Draw(t, "named"),
+		Name:   rapid.SampledFrom([]string{"", "", "", "train", "job1", "job3", "job*", "*[a-z]*", "t?a*n", "?"}).Draw(t, "named"),
 		Newest: rapid.Bool().Draw(t, "newest"),
 		Limit:  rapid.IntRange(1, 50).Draw(t, "limit"),
 	}
@@ -101,7 +102,7 @@ func (f *Filter) wants(j *job.Job) bool {
 	}
 	return named && j.State.Terminal() &&
 		(f.User == "" || j.User == f.User) &&
-		(f.Name == "" || j.Name() == f.Name) &&
+		(f.Name == "" || text.Glob(f.Name, j.Name())) &&
 		(len(f.States) == 0 || slices.Contains(f.States, j.State)) &&
 		(f.EndedSince.IsZero() || !j.EndedAt.Before(f.EndedSince)) &&
 		(f.EndedUntil.IsZero() || j.EndedAt.Before(f.EndedUntil))
