@@ -62,7 +62,4 @@ say "thousands of seeds, without the race detector"
 BERTH_SEEDS=8000 go test -count=1 -run TestSimulation ./internal/engine
 go test -count=1 -run TestDecideIsWhatTheOracleSays ./internal/sched -rapid.checks=100000
 
-say "fuzz corpora, a few seconds each"
-sh scripts/fuzz.sh 2s
-
 say "done$skipped"
