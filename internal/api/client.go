@@ -18,6 +18,10 @@ import (
 	"berth/internal/problem"
 )
 
+// serverName comes before the daemon's version in the header Server of its
+// replies.
+const serverName = "berth/"
+
 // maxReplyBytes bounds the size of one reply.
 const maxReplyBytes = 512 << 20
 
@@ -29,13 +33,19 @@ type Client struct {
 	// OnSilence is called when the daemon, whose process is pid (0: not known),
 	// does not answer. It may be nil, and is set before the first request.
 	OnSilence func(s Silence, pid int)
+	// OnMissing is called once, if no daemon listens at the first request. If it
+	// returns nil, there is one now, and the request is sent again. It may be
+	// nil, and is set before the first request.
+	OnMissing func(ctx context.Context, missing *Unreachable) error
 
 	place  string // the socket or URL, for messages
 	base   string
 	secret string
 	http   *http.Client
 
-	peer atomic.Int64 // the process that listens at the socket; 0: not known
+	peer    atomic.Int64           // the process that listens at the socket; 0: not known
+	looked  atomic.Bool            // there was a daemon, or OnMissing was called
+	version atomic.Pointer[string] // of the daemon, as its last reply says
 
 	pageJobs int // jobs per page when all are fetched
 
@@ -125,6 +135,19 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Place is the daemon's socket or URL.
 func (c *Client) Place() string { return c.place }
 
+// Peer is the process that listens at the socket, or 0 if that is not known. It
+// is known after the first reply.
+func (c *Client) Peer() int { return int(c.peer.Load()) }
+
+// Version is the version of the daemon, or "" before the first reply, and for a
+// daemon that does not say.
+func (c *Client) Version() string {
+	if v := c.version.Load(); v != nil {
+		return *v
+	}
+	return ""
+}
+
 // start sends a request and returns a successful reply. The caller closes its
 // body.
 func (c *Client) start(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
@@ -158,7 +181,17 @@ func (c *Client) start(ctx context.Context, method, path string, query url.Value
 			err = gaveUp
 		}
 		v.end()
-		return nil, c.explain(ctx, err)
+		err = c.explain(ctx, err)
+		if missing, is := errors.AsType[*Unreachable](err); is && c.OnMissing != nil && c.looked.CompareAndSwap(false, true) {
+			if err = c.OnMissing(ctx, missing); err == nil {
+				return c.start(ctx, method, path, query, body, header)
+			}
+		}
+		return nil, err
+	}
+	c.looked.Store(true)
+	if version, says := strings.CutPrefix(reply.Header.Get("Server"), serverName); says {
+		c.version.Store(&version)
 	}
 	reply = v.watch(reply)
 	if reply.StatusCode >= 300 || reply.StatusCode < 200 && reply.StatusCode != http.StatusSwitchingProtocols {

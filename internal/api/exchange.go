@@ -78,6 +78,7 @@ func (x *exchange) serve(identify func(context.Context) (Caller, error)) error {
 	if x.caller, err = identify(ctx); err != nil {
 		return err
 	}
+	x.w.Header().Set("Server", serverName+x.options.Version)
 	if err := crossOrigin.Check(x.r); err != nil {
 		return problem.Newf(problem.Forbidden, "", "requests from other sites are refused")
 	}

@@ -97,7 +97,7 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 		return err
 	}
 	reply, err := s.client.Act(ctx, r)
-	if err != nil {
+	if err != nil && !(r.Select.All && s.nothing(err)) {
 		return err
 	}
 	if a.json {

@@ -68,6 +68,7 @@ Exit status: 0 adopted; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 			if o.strays || len(o.stray) > 0 {
 				return o.runStrays(ctx, s)
 			}
+			s.begins = true
 			return o.run(ctx, s, args[0])
 		}),
 	}

@@ -27,48 +27,92 @@ const (
 	errFileLimit         = 1 << 20
 )
 
-// The program that autostart runs, and how long it may take to answer. Tests
-// replace them.
+// The program that autostart runs, whether it is a service of the user's, and how
+// long it may take to answer. Tests replace them.
 var (
 	selfProgram   = os.Executable
+	userService   = site.UserService
 	startPatience = defaultStartPatience
 )
 
-// autostart starts a private daemon in the background and waits until it
-// answers. If several submissions try at once, one of them starts it.
+// command is how a daemon is started.
+type command struct {
+	service bool     // by the user's own systemd; nothing else counts then
+	args    []string // of berth
+	env     []string // nil: this process's
+	dir     string
+}
+
+// autostart starts a private daemon in the background, and says so. If several
+// verbs try at once, one of them starts it.
 func autostart(ctx context.Context, s *session) error {
+	how := command{args: []string{"serve", "--private", "--idle-exit", "1h"}, dir: "/"}
+	if userService(os.Getenv) {
+		how = command{service: true}
+	}
+	return s.launch(ctx, how)
+}
+
+// launch starts a daemon in the background and waits until it answers. Its
+// problems are refusals: a verb that outlasts restarts does not wait for them to
+// pass.
+func (s *session) launch(ctx context.Context, how command) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	if err := os.MkdirAll(s.target.stateDir, 0o700); err != nil {
-		return problem.Newf(problem.Unable, "a private daemon keeps its state there", "create the state directory: %w", err)
+		return problem.Newf(problem.Refused, "a private daemon keeps its state there", "create the state directory: %w", err)
 	}
 	unlock, err := lockStart(ctx, filepath.Join(s.target.stateDir, "serve.start"))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if answers(ctx, s.client) {
+	probe := api.Dial(s.target.socket)
+	defer probe.Close()
+	if answers(ctx, probe) {
 		return nil
 	}
-	child, err := startDaemon(s.target.stateDir)
+	if how.service {
+		return s.launchService(ctx, probe)
+	}
+	child, err := startDaemon(s.target.stateDir, how)
 	if err != nil {
 		return err
 	}
-	if err := child.await(ctx, s.client); err != nil {
+	if err := child.await(ctx, probe); err != nil {
 		return err
 	}
-	s.say("started a private daemon (pid %d), which exits after an hour without jobs", child.pid)
+	ends := ", which exits after an hour without jobs"
+	if how.env != nil {
+		ends = ", with the flags of the old one"
+	}
+	s.say("started a private daemon (pid %d)%s", child.pid, ends)
 	if ends, why := site.EndsAtLogout(ctx, os.Getuid()); ends {
 		s.say("warning: %s", why)
 	}
 	return nil
 }
 
-// lockStart lets one submission at a time start a daemon.
+// launchService is launch by the user's own systemd.
+func (s *session) launchService(ctx context.Context, probe *api.Client) error {
+	const hint = "systemctl --user status berth shows more"
+	if err := site.StartUserService(ctx); err != nil {
+		return problem.Newf(problem.Refused, hint, "%w", err)
+	}
+	for !answers(ctx, probe) {
+		if err := api.Pause(ctx, startPoll); err != nil {
+			return startTimeout(ctx, "your user service berth.service does not answer;")
+		}
+	}
+	s.say("started your user service berth.service")
+	return nil
+}
+
+// lockStart lets one verb at a time start a daemon.
 func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, problem.Newf(problem.Unable, "", "lock for starting a daemon: %w", err)
+		return nil, problem.Newf(problem.Refused, "", "lock for starting a daemon: %w", err)
 	}
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -77,11 +121,11 @@ func lockStart(ctx context.Context, path string) (unlock func(), err error) {
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			file.Close()
-			return nil, problem.Newf(problem.Unable, "", "lock for starting a daemon: %w", err)
+			return nil, problem.Newf(problem.Refused, "", "lock for starting a daemon: %w", err)
 		}
 		if err := api.Pause(ctx, startPoll); err != nil {
 			file.Close()
-			return nil, startTimeout(ctx, "another berth submit is still starting a daemon")
+			return nil, startTimeout(ctx, "another berth command is still starting a daemon")
 		}
 	}
 }
@@ -91,7 +135,7 @@ func startTimeout(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return problem.Newf(problem.Unable, "run the daemon in the foreground to see more: berth serve", "%s after %s", what, text.Span(startPatience))
+	return problem.Newf(problem.Refused, "run the daemon in the foreground to see more: berth serve", "%s after %s", what, text.Span(startPatience))
 }
 
 // answers reports whether a daemon answers, even with an error. One that closes
@@ -111,14 +155,14 @@ type starting struct {
 
 // startDaemon starts a daemon that does not depend on this process, its terminal
 // or its directory.
-func startDaemon(stateDir string) (*starting, error) {
+func startDaemon(stateDir string, how command) (*starting, error) {
 	self, err := selfProgram()
 	if err != nil {
-		return nil, problem.Newf(problem.Unable, "start a daemon by hand: berth serve", "find this program: %w", err)
+		return nil, problem.Newf(problem.Refused, "start one by hand: berth serve", "find this program: %w", err)
 	}
 	words, err := os.OpenFile(filepath.Join(stateDir, "serve.err"), os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, problem.Newf(problem.Unable, "", "open the daemon's error output: %w", err)
+		return nil, problem.Newf(problem.Refused, "", "open the daemon's error output: %w", err)
 	}
 	from, err := words.Seek(0, io.SeekEnd)
 	if err == nil && from > errFileLimit {
@@ -126,15 +170,15 @@ func startDaemon(stateDir string) (*starting, error) {
 	}
 	if err != nil {
 		words.Close()
-		return nil, problem.Newf(problem.Unable, "", "open the daemon's error output: %w", err)
+		return nil, problem.Newf(problem.Refused, "", "open the daemon's error output: %w", err)
 	}
-	cmd := exec.Command(self, "serve", "--private", "--idle-exit", "1h")
-	cmd.Dir = "/"
+	cmd := exec.Command(self, how.args...)
+	cmd.Dir, cmd.Env = how.dir, how.env
 	cmd.Stderr = words
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		words.Close()
-		return nil, problem.Newf(problem.Unable, "start it by hand: berth serve", "start a daemon: %w", err)
+		return nil, problem.Newf(problem.Refused, "start it by hand: berth serve", "start a daemon: %w", err)
 	}
 	d := &starting{pid: cmd.Process.Pid, errors: words, from: from, over: make(chan error, 1)}
 	go func() { d.over <- cmd.Wait() }()
@@ -153,7 +197,7 @@ func (d *starting) await(ctx context.Context, client *api.Client) error {
 			if answers(ctx, client) { // another process started one first
 				return nil
 			}
-			return problem.Newf(problem.Unable, "berth serve shows more; berth doctor looks for problems", "the private daemon exited at once (%v)%s", exitOf(err), d.lastWords())
+			return problem.Newf(problem.Refused, "berth serve shows more; berth doctor looks for problems", "the private daemon exited at once (%v)%s", exitOf(err), d.lastWords())
 		case <-ctx.Done():
 			return startTimeout(ctx, fmt.Sprintf("the private daemon (pid %d) does not answer%s;", d.pid, d.lastWords()))
 		case <-time.After(startPoll):

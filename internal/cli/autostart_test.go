@@ -18,6 +18,7 @@ import (
 	"berth/internal/api"
 	"berth/internal/cli"
 	"berth/internal/site"
+	"berth/internal/testkit"
 )
 
 // fakeServeVariable makes the test program a daemon, and says how it fares.
@@ -59,7 +60,7 @@ func fakeServe(how string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	server := api.NewServer(api.ServerOptions{Backend: newFakeDaemon(), Version: "test"})
+	server := api.NewServer(api.ServerOptions{Backend: newFakeDaemon(), Version: cli.Version})
 	go func() { _ = server.ServeUnix(listener) }()
 	<-ctx.Done()
 	return 0
@@ -153,22 +154,74 @@ func TestADaemonThatDoesNotComeUpIsExplained(t *testing.T) {
 	})
 }
 
+// withState puts the file of a store where a daemon's would be.
+func withState(t *testing.T, stateDir string) {
+	t.Helper()
+	testkit.Write(t, filepath.Join(stateDir, "store", "berth.db"), "")
+}
+
 func TestWhoStartsNoDaemon(t *testing.T) {
 	state := ownMachine(t, "well", time.Minute)
 	for _, args := range everyVerb[1:] {
-		berth(strings.Fields(args)...).wants(t, 1, "", "\nhint: berth submit starts a private daemon")
+		if said := berth(strings.Fields(args)...); said.code > 1 || said.code == 1 && !strings.Contains(said.err, "\nhint: berth submit queues a job") {
+			t.Errorf("%s: exit status %d, it says %q", args, said.code, said.err)
+		}
 	}
-	berth("submit", "--no-autostart", "--", "true").wants(t, 1, "", "hint: autostart is off; start a daemon with berth serve\n")
+	berth("submit", "--no-autostart", "--", "true").wants(t, 1, "", "hint: autostart is off; start a daemon with berth start\n")
 	t.Setenv("BERTH_NO_AUTOSTART", "1")
 	berth("submit", "--", "true").wants(t, 1, "", "hint: autostart is off")
+	if _, err := os.Lstat(state); err == nil {
+		t.Error("they made a state directory")
+	}
+	withState(t, state)
+	berth("list").wants(t, 1, "", "hint: autostart is off")
 	t.Setenv("BERTH_NO_AUTOSTART", "")
 	berth("submit", "--time", "soon", "--", "true").wants(t, 2, "", "--time")
+	berth("wait").wants(t, 2, "", "wait: expected at least one job")
 	named := filepath.Join(t.TempDir(), "named.sock")
 	berth("submit", "--socket", named, "--", "true").wants(t, 1, "", "no daemon answers at "+named)
+	berth("list", "--socket", named).wants(t, 1, "", "no daemon answers at "+named)
+	berth("status").wants(t, 1, "not running", "")
+	berth("doctor")
+	berth("__complete", "show", "")
 	cli.MachineAt(t, filepath.Join(t.TempDir(), "none"), true)
 	berth("submit", "--", "true").wants(t, 1, "", "hint: the berth service is installed but not running: systemctl start berth\n")
+	berth("list").wants(t, 1, "", "hint: the berth service is installed but not running: systemctl start berth\n")
+	berth("start").wants(t, 1, "", "hint: sudo systemctl start berth\n")
 	if daemons := begun(state); len(daemons) > 0 {
 		t.Errorf("%q were started", daemons)
+	}
+}
+
+// TestEveryVerbStartsTheDaemonWhereThereIsState: whatever the verb then answers,
+// it has asked a daemon.
+func TestEveryVerbStartsTheDaemonWhereThereIsState(t *testing.T) {
+	for _, args := range everyVerb {
+		t.Run(args, func(t *testing.T) {
+			state := ownMachine(t, "well", time.Minute)
+			withState(t, state)
+			said := berth(strings.Fields(args)...)
+			if !strings.HasPrefix(said.err, "berth: started a private daemon (pid ") || len(begun(state)) != 1 {
+				t.Errorf("exit status %d, it says %q", said.code, said.err)
+			}
+		})
+	}
+}
+
+func TestADaemonOfAnotherVersionIsMentioned(t *testing.T) {
+	ownMachine(t, "dies", time.Second)
+	places, err := site.PrivatePlaces(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newFakeDaemon().serve(t, places.Socket) // of version "test"
+	const said = "berth: this is berth 0.1.0, and the daemon is berth test\n"
+	berth("list").wants(t, 0, "no jobs\n", said+"hint: berth restart replaces it; jobs keep running\n")
+	if named := berth("list", "--socket", places.Socket); named.err != "" {
+		t.Errorf("to a daemon that was named it says %q", named.err)
+	}
+	if failed := berth("show", "77", "--socket", places.Socket); failed.code != 1 || !strings.Contains(failed.err, said) {
+		t.Errorf("it fails with %q", failed.err)
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -56,19 +57,21 @@ func standIn(name string, args []string, out, errOut io.Writer) int {
 	return frontend.BadUsage
 }
 
-// ownDaemon is the daemon that berth's verbs would talk to.
+// ownDaemon is the daemon that berth's verbs would talk to. It is started if
+// there is state to read, and with start even if there is none.
 func ownDaemon(ctx context.Context, start bool, errOut io.Writer) (socket string, err error) {
 	at, err := findDaemon("", os.Getenv, sharedPlaces(), systemService)
-	if err != nil || !start || !at.private {
+	if err != nil || !at.private {
 		return at.socket, err
 	}
-	s := &session{errOut: errOut, target: at, client: api.Dial(at.socket)}
+	s := &session{errOut: errOut, target: at, client: api.Dial(at.socket), begins: start}
 	defer s.client.Close()
-	if !answers(ctx, s.client) {
-		if os.Getenv("BERTH_NO_AUTOSTART") == "1" {
-			return at.socket, nil // the caller reports that it does not answer
-		}
-		err = autostart(ctx, s)
+	if answers(ctx, s.client) {
+		return at.socket, nil
+	}
+	err = s.missing(ctx, &api.Unreachable{Socket: at.socket})
+	if _, lost := errors.AsType[*api.Unreachable](err); lost {
+		return at.socket, nil // the caller reports that it does not answer
 	}
 	return at.socket, err
 }

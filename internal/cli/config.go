@@ -63,7 +63,7 @@ or the file has mistakes; 130 interrupted.`,
 			}
 			return problem.Newf(problem.Invalid, "berth config check /etc/berth/config.toml", "expected one file, found %d", len(args))
 		},
-		RunE: verb(func(ctx context.Context, s *session, args []string) error {
+		RunE: look(func(ctx context.Context, s *session, args []string) error {
 			file := ""
 			if len(args) > 0 {
 				file = args[0]

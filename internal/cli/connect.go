@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
+	"berth/internal/daemon"
 	"berth/internal/problem"
 	"berth/internal/site"
 	"berth/internal/text"
@@ -56,12 +57,37 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// hasState reports whether a daemon has been here: there are jobs to read, or a
+// queue to go on with.
+func (t target) hasState() bool { return daemon.HasState(site.Places{StateDir: t.stateDir}) }
+
 // session is one use of a verb: the daemon it talks to, and where it writes.
 type session struct {
 	screen
 	errOut io.Writer
 	target target
 	client *api.Client
+	begins bool // a private daemon is started even if there is no state
+	stays  bool // none is started
+}
+
+// missing is called if no daemon answers. It starts a private one where there is
+// state to read, so that nobody has to know whether one is running.
+func (s *session) missing(ctx context.Context, lost *api.Unreachable) error {
+	switch {
+	case !s.target.private || !s.begins && !s.target.hasState():
+		return lost
+	case s.stays || os.Getenv("BERTH_NO_AUTOSTART") == "1":
+		return problem.Wrap(problem.Unable, "autostart is off; start a daemon with berth start", lost)
+	}
+	return autostart(ctx, s)
+}
+
+// nothing reports an error that only means that there are no jobs: no daemon
+// runs, and none ever did.
+func (s *session) nothing(err error) bool {
+	_, lost := errors.AsType[*api.Unreachable](err)
+	return lost && s.target.private && !s.target.hasState()
 }
 
 // say prints a message that is not the verb's result.
@@ -75,8 +101,17 @@ func (s *session) advise(format string, args ...any) {
 }
 
 // verb turns the run function of a verb into cobra's: it finds the daemon,
-// lets Ctrl-C end what is under way, and gives every error its exit status.
+// or starts a private one, lets Ctrl-C end what is under way, and gives every
+// error its exit status.
 func verb(run func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return look(func(ctx context.Context, s *session, args []string) error {
+		s.client.OnMissing = s.missing
+		return run(ctx, s, args)
+	})
+}
+
+// look is verb for verbs that never start a daemon.
+func look(run func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := openSession(cmd)
 		if err != nil {
@@ -86,6 +121,7 @@ func verb(run func(ctx context.Context, s *session, args []string) error) func(*
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
 		err = run(ctx, s, args)
+		s.compareVersions(err)
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return status(exitInterrupted)
 		}
@@ -121,6 +157,20 @@ func openSession(cmd *cobra.Command) (*session, error) {
 	return s, nil
 }
 
+// compareVersions mentions a daemon of another version. On a daemon that its
+// administrator has to renew, it does so only if the verb failed.
+func (s *session) compareVersions(err error) {
+	daemon := s.client.Version()
+	_, isStatus := errors.AsType[status](err)
+	if daemon == "" || daemon == Version || !s.target.private && (err == nil || isStatus) {
+		return
+	}
+	s.say("this is berth %s, and the daemon is berth %s", Version, daemon)
+	if s.target.private {
+		s.advise("berth restart replaces it; jobs keep running")
+	}
+}
+
 // silence tells the user about a daemon that does not answer.
 func (s *session) silence(what api.Silence, pid int) {
 	switch what {
@@ -154,7 +204,9 @@ func failed(err error, at target) error {
 	if _, isStatus := errors.AsType[status](err); err == nil || isStatus || problem.KindOf(err) != "" {
 		return err
 	}
-	if lost, ok := errors.AsType[*api.Unreachable](err); ok {
+	if lost, ok := errors.AsType[*api.Unreachable](err); ok && at.private && !at.hasState() {
+		return problem.Newf(problem.Unable, "berth submit queues a job; berth start only starts the daemon", "no daemon is running, and there are no jobs in %s yet", at.stateDir)
+	} else if ok {
 		return problem.Wrap(problem.Unable, at.missed(), lost)
 	}
 	return problem.Wrap(problem.Unable, "", err)
@@ -168,7 +220,7 @@ func (t target) missed() string {
 	case t.explicit:
 		return "--socket or BERTH_SOCKET names that socket; is berth serve running there?"
 	case t.private:
-		return "berth submit starts a private daemon; berth serve runs one in the foreground"
+		return "berth start starts a private daemon; berth serve runs one in the foreground"
 	case systemService():
 		return "the berth service is installed but not running: systemctl start berth"
 	}

@@ -31,7 +31,7 @@ changed. berth help reference/doctor explains each finding.`,
 Exit status: 0 no check failed; 1 at least one failed; 2 bad usage; 130
 interrupted.`,
 		Args: noWords,
-		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
+		RunE: look(func(ctx context.Context, s *session, _ []string) error {
 			findings := examine(ctx, s)
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -157,7 +157,7 @@ func daemonFinding(daemon api.Status, err error, at target) site.Finding {
 	var missing *api.Unreachable
 	switch {
 	case errors.As(err, &missing) && at.private:
-		f.What, f.Fix = "not running; berth submit starts a private one", ""
+		f.What, f.Fix = "not running; the next berth command that needs it starts it", ""
 	case errors.As(err, &missing):
 		f.Status, f.What, f.Fix = site.Fail, fmt.Sprintf("no answer at %s: %v", missing.Socket, missing.Err), at.missed()
 	case err != nil:

@@ -24,7 +24,7 @@ func TestWhatTheDoctorSaysOfTheDaemon(t *testing.T) {
 		{"it says how it reads the cards", api.Status{Source: "NVML"}, nil, target{}, site.OK, "GPU source: NVML"},
 		{"it is shared", api.Status{Shared: true}, nil, target{}, site.OK, "shared"},
 		{"it starts nothing", api.Status{Blocked: "the cards cannot be read"}, nil, target{}, site.Warn, "no job can start: the cards cannot be read"},
-		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "berth submit starts a private one"},
+		{"a private one is not running yet", api.Status{}, away, target{private: true}, site.OK, "the next berth command that needs it starts it"},
 		{"the machine's does not run", api.Status{}, away, target{}, site.Fail, "no answer at /run/x"},
 		{"it is in trouble", api.Status{}, errors.New("EOF"), target{socket: "/run/x"}, site.Fail, "/run/x: EOF"},
 	} {

@@ -68,7 +68,7 @@ func (o *gpuHistoryOptions) run(ctx context.Context, s *session, args []string, 
 		return err
 	}
 	events, err := s.client.CardHistory(ctx, q)
-	if err != nil {
+	if err != nil && !s.nothing(err) {
 		return err
 	}
 	if o.json {

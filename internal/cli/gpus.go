@@ -50,28 +50,39 @@ Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
 
 func (o *gpusOptions) run(ctx context.Context, s *session) error {
 	if o.watch && !o.json {
-		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s.client, view) })
+		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view) })
 	}
 	if !o.json {
-		return o.draw(ctx, s.client, s.screen)
+		return o.draw(ctx, s, s.screen)
 	}
-	gpus, err := s.client.GPUs(ctx)
+	gpus, err := s.gpus(ctx)
 	if err != nil {
 		return err
 	}
 	return printJSON(s.out, notNull(gpus))
 }
 
-func (o *gpusOptions) draw(ctx context.Context, client *api.Client, s screen) error {
-	gpus, err := client.GPUs(ctx)
-	if err != nil {
+// gpus asks the daemon. Without one, nobody has looked for GPUs, and the list is
+// nil.
+func (s *session) gpus(ctx context.Context) ([]api.GPU, error) {
+	gpus, err := s.client.GPUs(ctx)
+	if s.nothing(err) {
+		s.say("no daemon is running, so the GPUs are not known; berth start starts one")
+		return nil, nil
+	}
+	return gpus, err
+}
+
+func (o *gpusOptions) draw(ctx context.Context, s *session, view screen) error {
+	gpus, err := s.gpus(ctx)
+	if err != nil || gpus == nil {
 		return err
 	}
 	if len(gpus) == 0 {
-		_, err := fmt.Fprintln(s.out, "no GPUs")
+		_, err := fmt.Fprintln(view.out, "no GPUs")
 		return err
 	}
-	return drawGPUs(s, gpus, o.verbose, time.Now())
+	return drawGPUs(view, gpus, o.verbose, time.Now())
 }
 
 // drawGPUs draws the GPUs, and with verbose the processes on them.

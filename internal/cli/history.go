@@ -72,7 +72,7 @@ func (o *historyOptions) run(ctx context.Context, s *session, args []string, now
 }
 
 func (o *historyOptions) draw(ctx context.Context, s *session, q api.Query, now time.Time) error {
-	jobs, page, err := fetchJobs(ctx, s.client, q, o.limit)
+	jobs, page, err := fetchJobs(ctx, s, q, o.limit)
 	if err != nil {
 		return err
 	}

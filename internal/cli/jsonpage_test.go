@@ -34,6 +34,7 @@ func TestThePageHasEveryJSONKey(t *testing.T) {
 		"## Reload":           {api.Reloaded{}},
 		"## Config check":     {configChecked{}, configMistake{}},
 		"## Statistics":       {api.Stats{}, api.StatsLine{}},
+		"## Daemon":           {daemonState{}},
 		"## Finding":          {site.Finding{}},
 		"## Token":            {api.Token{}},
 		"## Topic":            {topicJSON{}},

@@ -82,9 +82,9 @@ func (o *listOptions) run(ctx context.Context, s *session, args []string) error 
 		q.Limit = max(o.limit, 0)
 		return rawJobs(ctx, s, q)
 	case o.watch:
-		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s.client, view, q, view.height-4) })
+		return watch(ctx, s, func(view screen) error { return o.draw(ctx, s, view, q, view.height-4) })
 	}
-	return o.draw(ctx, s.client, s.screen, q, o.rows(s.screen))
+	return o.draw(ctx, s, s.screen, q, o.rows(s.screen))
 }
 
 // namesEnded reports whether a state was named that only ended jobs have.
@@ -108,29 +108,36 @@ func (o *listOptions) rows(s screen) int {
 // rawJobs prints the daemon's JSON as it came.
 func rawJobs(ctx context.Context, s *session, q api.Query) error {
 	w := &text.JSONWriter{Out: s.out}
-	if err := s.client.JobsRaw(ctx, q, w); err != nil {
+	err := s.client.JobsRaw(ctx, q, w)
+	if s.nothing(err) {
+		return printJSON(s.out, []job.View{})
+	}
+	if err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
 // fetchJobs gets up to limit jobs (0: all) in as many requests as that takes.
-func fetchJobs(ctx context.Context, client *api.Client, q api.Query, limit int) ([]job.View, api.JobPage, error) {
+func fetchJobs(ctx context.Context, s *session, q api.Query, limit int) ([]job.View, api.JobPage, error) {
 	q.Limit = limit
 	var jobs []job.View
-	page, err := client.JobsAll(ctx, q, func(v job.View) error {
+	page, err := s.client.JobsAll(ctx, q, func(v job.View) error {
 		jobs = append(jobs, v)
 		return nil
 	})
+	if s.nothing(err) {
+		err = nil
+	}
 	return jobs, page, err
 }
 
-func (o *listOptions) draw(ctx context.Context, client *api.Client, s screen, q api.Query, rows int) error {
-	jobs, page, err := fetchJobs(ctx, client, q, rows)
+func (o *listOptions) draw(ctx context.Context, s *session, view screen, q api.Query, rows int) error {
+	jobs, page, err := fetchJobs(ctx, s, q, rows)
 	if err != nil {
 		return err
 	}
-	return drawJobs(s, jobs, page, time.Now())
+	return drawJobs(view, jobs, page, time.Now())
 }
 
 // drawJobs draws the table, then says what was left out and counts the states.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -89,18 +88,13 @@ func agree(cmd *cobra.Command, p daemon.RestorePlan, yes bool) error {
 // the one that has state.
 func (f *serveFlags) restorePlaces() (site.Places, error) {
 	places, err := f.places()
-	if err != nil || f.stateDir != "" || hasState(places) {
+	if err != nil || f.stateDir != "" || daemon.HasState(places) {
 		return places, err
 	}
 	if places.Shared {
-		if own, err := site.PrivatePlaces(os.Getenv); err == nil && hasState(own) {
+		if own, err := site.PrivatePlaces(os.Getenv); err == nil && daemon.HasState(own) {
 			return own, nil
 		}
 	}
 	return places, problem.Newf(problem.Refused, "give the daemon's state directory with --state-dir", "no daemon has its state in %s", places.StateDir)
-}
-
-func hasState(places site.Places) bool {
-	_, err := os.Stat(filepath.Join(places.StateDir, "store", "berth.db"))
-	return err == nil
 }

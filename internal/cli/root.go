@@ -108,6 +108,7 @@ func daemonVerbs() []*cobra.Command {
 		newSubmit(), newList(), newShow(), newWhy(), newLogs(), newAttach(), newWait(),
 		newCancel(), newHold(), newRelease(), newRequeue(), newEdit(), newHistory(), newStats(),
 		newGPUs(), newGPU(), newAdopt(), newBackup(), newConfig(), newDoctor(), newToken(), newDebug(),
+		newStart(), newStop(), newRestart(), newStatus(),
 	}
 }
 
@@ -117,7 +118,7 @@ func group(root *cobra.Command) {
 		{"run", "Run jobs:", "run submit"},
 		{"see", "See what is going on:", "list show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
-		{"machine", "The machine and its daemon:", "serve config gpus gpu doctor backup restore token debug simjob compat"},
+		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug simjob compat"},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -31,6 +31,7 @@ func init() { maps.Copy(storyCommands, daemonCommands) }
 var daemonCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"certificate": certificate,
 	"daemon":      startDaemon,
+	"version":     buildVersion,
 	"until":       until,
 	"sit":         sitDown,
 	"type":        typeText,
@@ -54,6 +55,12 @@ func certificate(ts *testscript.TestScript, neg bool, args []string) {
 	for name, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
 		ts.Check(os.WriteFile(ts.MkAbs(args[0]+name), pem.EncodeToMemory(block), 0o600))
 	}
+}
+
+// version V DIR: build berth as that version into the directory.
+func buildVersion(ts *testscript.TestScript, neg bool, args []string) {
+	refuseNegation(ts, neg)
+	ts.Check(testkit.BuildVersion(ts.MkAbs(args[1]), args[0]))
 }
 
 // daemon [FLAG...]: start a private daemon with its state in $WORK/d, on two

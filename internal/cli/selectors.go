@@ -104,6 +104,17 @@ func noWords(cmd *cobra.Command, args []string) error {
 	return problem.Newf(problem.Invalid, "see "+cmd.CommandPath()+" --help", "expected only flags after %s, found %q", cmd.CommandPath(), args[0])
 }
 
+// noJobs is noWords for a verb about the daemon, which other tools have for
+// jobs; verb is the one that does that to a job.
+func noJobs(verb string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return problem.Newf(problem.Invalid, fmt.Sprintf("for a job: berth %s %s", verb, strings.Join(args, " ")), "%s is about the daemon: expected only flags, found %q", cmd.CommandPath(), args[0])
+	}
+}
+
 // completionPatience is how long completion in a shell may take.
 const completionPatience = time.Second
 

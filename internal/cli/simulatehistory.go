@@ -33,7 +33,7 @@ func (o *simulateOptions) fetchHistory(ctx context.Context, s *session, machine 
 			return nil, problem.Newf(problem.Unable, "choose the machine to replay on: berth simulate --history --gpus 8 --vram 80G", "the daemon has no GPUs")
 		}
 	}
-	jobs, _, err := fetchJobs(ctx, s.client, api.Query{
+	jobs, _, err := fetchJobs(ctx, s, api.Query{
 		Select: api.Select{States: []string{string(job.Finished), string(job.Failed), string(job.Cancelled)}},
 		Over:   true, Since: since,
 	}, 0)

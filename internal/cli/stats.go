@@ -58,6 +58,12 @@ func (o *statsOptions) run(ctx context.Context, s *session, now time.Time) error
 		return problem.Newf(problem.Invalid, "berth stats --since 30d --until 7d", "expected --since before --until")
 	}
 	stats, err := s.client.Stats(ctx, q)
+	if s.nothing(err) {
+		stats, err = api.Stats{Since: *q.Since, Until: now, Users: []api.StatsLine{}, Days: []api.StatsLine{}}, nil
+		if q.Until != nil {
+			stats.Until = *q.Until
+		}
+	}
 	if err != nil {
 		return err
 	}

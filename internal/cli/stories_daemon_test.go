@@ -14,7 +14,12 @@ var daemonPromises = []promise{
 	{"--host or BERTH_HOST: a daemon on another machine, by its address or a name, with a token", `
 		daemon-host-reaches-a-daemon-by-its-address-and-a-token
 		daemon-host-trusts-only-a-certificate-that-someone-vouches-for`},
-	{"other verbs without a daemon: an error with a hint, exit 1", "daemon-without-a-daemon-verbs-say-so-with-a-hint"},
+	{"any verb starts the private daemon where there is state to read, and goes on with the queue", `
+		daemon-every-verb-starts-the-daemon-where-there-are-jobs
+		daemon-after-a-crash-any-verb-goes-on-with-the-queue`},
+	{"with nothing to read: an empty answer, not an error", "daemon-with-nothing-to-read-the-answer-is-empty"},
+	{"start, stop, restart and status manage it; stop leaves jobs running and says so", "daemon-start-stop-restart-and-status"},
+	{"a client and a daemon of different versions say so and work", "daemon-of-another-version-works-and-is-mentioned"},
 	{"one daemon to a state directory and a socket; --idle-exit ends it", `
 		daemon-a-second-daemon-refuses
 		daemon-an-idle-daemon-ends-when-told-to-and-not-before`},

@@ -12,11 +12,11 @@ import (
 // listStrays shows the supervisors that the daemon's store does not know.
 func listStrays(ctx context.Context, s *session, asJSON bool) error {
 	strays, err := s.client.Strays(ctx)
-	if err != nil {
+	if err != nil && !s.nothing(err) {
 		return err
 	}
 	if asJSON {
-		return printJSON(s.out, strays)
+		return printJSON(s.out, notNull(strays))
 	}
 	if len(strays) == 0 {
 		_, err = fmt.Fprintln(s.out, "no strays")

@@ -2,29 +2,16 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"berth/internal/api"
-	"berth/internal/problem"
 	"berth/internal/text"
 )
 
 // send submits the jobs, and starts a private daemon first if none is running.
 func (o *submitOptions) send(ctx context.Context, s *session, r api.SubmitRequest) (api.SubmitReply, error) {
-	reply, err := s.client.Submit(ctx, r)
-	var missing *api.Unreachable
-	if !errors.As(err, &missing) || !s.target.private {
-		return reply, err
-	}
-	if o.noAutostart || os.Getenv("BERTH_NO_AUTOSTART") == "1" {
-		return reply, problem.Wrap(problem.Unable, "autostart is off; start a daemon with berth serve", missing)
-	}
-	if err := autostart(ctx, s); err != nil {
-		return reply, err
-	}
+	s.begins, s.stays = true, o.noAutostart
 	return s.client.Submit(ctx, r)
 }
 

@@ -11,10 +11,8 @@ import (
 func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 	for typed, want := range map[string]string{
 		"kill 17":        "berth cancel",
-		"stop 17":        "berth cancel",
 		"scancel 17":     "berth cancel",
 		"rm 17":          "berth cancel",
-		"status":         "berth list",
 		"ps":             "berth list",
 		"squeue":         "berth list",
 		"jobs":           "berth list",
@@ -29,7 +27,8 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 		"sacct":          "berth history",
 		"pause 17":       "berth hold",
 		"resume 17":      "berth release",
-		"restart 17":     "berth requeue",
+		"rerun 17":       "berth requeue",
+		"shutdown":       "berth stop",
 		"explain 17":     "berth why",
 		"drain 0":        "berth gpu pause",
 		"version":        "berth --version",

@@ -87,7 +87,7 @@ func newTokenList() *cobra.Command {
 		RunE: verb(func(ctx context.Context, s *session, _ []string) error {
 			tokens, err := s.client.Tokens(ctx)
 			switch {
-			case err != nil:
+			case err != nil && !s.nothing(err):
 				return err
 			case asJSON:
 				return printJSON(s.out, notNull(tokens))

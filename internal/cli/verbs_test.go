@@ -37,7 +37,7 @@ func TestWithoutADaemonEveryVerbSaysHowToGetOne(t *testing.T) {
 }
 
 func TestEveryHelpEndsWithAnExampleAndTheExitStatuses(t *testing.T) {
-	for _, args := range append(everyVerb, "doctor", "config", "config check", "gpu", "token", "debug") {
+	for _, args := range append(everyVerb, "start", "stop", "restart", "status", "doctor", "config", "config check", "gpu", "token", "debug") {
 		words := strings.Fields(args)
 		if words[0] != "gpu" && words[0] != "token" && words[0] != "debug" {
 			words = words[:1]

@@ -112,6 +112,9 @@ func settle(ctx context.Context, s *session, sel api.Select) ([]job.View, error)
 		if err != nil && !(first && errors.As(err, &nobody)) && patience.bear(ctx, err) == nil {
 			continue
 		}
+		if sel.All && s.nothing(err) {
+			err = nil
+		}
 		return reply.Jobs, err
 	}
 }

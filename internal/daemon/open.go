@@ -41,6 +41,12 @@ func Living(places site.Places) (map[string]bool, error) {
 	return living, err
 }
 
+// HasState reports whether a daemon has ever had its store there.
+func HasState(places site.Places) bool {
+	_, err := os.Lstat(store.Path(machine.StoreDir(places.StateDir)))
+	return err == nil
+}
+
 func (d *Daemon) jobsDir() string { return filepath.Join(d.opt.Places.StateDir, "jobs") }
 
 // open prepares everything needed to answer requests. The order matters: the

@@ -35,7 +35,7 @@ const examineDeadline = 20 * time.Second
 func Examine(ctx context.Context, places Places, protocol int) []Finding {
 	return exam{
 		machine: here(), kernel: thisKernel(), places: places, deadline: examineDeadline,
-		helper: findHelper(os.Getenv, SelfDir()), protocol: protocol, arch: runtime.GOARCH,
+		helper: findHelper(os.Getenv, SelfDir()), protocol: protocol, arch: runtime.GOARCH, getenv: os.Getenv,
 	}.all(ctx)
 }
 
@@ -48,6 +48,7 @@ type exam struct {
 	helper   helper
 	protocol int // the version the helper has to speak
 	arch     string
+	getenv   func(string) string
 }
 
 // check is one question about the host.

@@ -118,6 +118,19 @@ func TestFindings(t *testing.T) {
 			e.uid = 0
 		}, OK, "memory version 1"},
 		{"no systemd", "systemd", func(f *fake, _ *exam) { os.RemoveAll(f.path("/run/systemd")) }, Warn, "after a reboot"},
+		{"no systemd, and a private daemon", "systemd", func(f *fake, e *exam) {
+			e.places.Shared = false
+			os.RemoveAll(f.path("/run/systemd"))
+		}, Warn, "go on with your next berth command"},
+		{"a private daemon without a service", "systemd", func(f *fake, e *exam) { privately(f, e) }, OK, "go on with your next berth command; as a user service"},
+		{"a user service", "systemd", func(f *fake, e *exam) {
+			privately(f, e)
+			f.file("/etc/systemd/user/default.target.wants/berth.service", "")
+		}, OK, "once you log in"},
+		{"a user service of a user who lingers", "systemd", func(f *fake, e *exam) {
+			privately(f, e)
+			f.file("/etc/systemd/user/default.target.wants/berth.service", "").file("/var/lib/systemd/linger/ann", "")
+		}, OK, "your user service goes on with queued jobs after a crash or a reboot"},
 		{"jobs end at logout", "logout", func(f *fake, e *exam) {
 			e.places.Shared = false
 			f.says("busctl", "b true\n")
@@ -354,6 +367,12 @@ func TestTheHelperIsRunWhereItLies(t *testing.T) {
 		t.Errorf("%+v", said)
 	}
 	allCommandsEnd(t)
+}
+
+// privately asks about a private daemon on a machine without a service.
+func privately(f *fake, e *exam) {
+	e.places.Shared, e.uid, e.getenv = false, 1000, func(string) string { return "" }
+	os.Remove(f.path("/etc/systemd/system/berth.service"))
 }
 
 func one(t *testing.T, e exam, name string) Finding {

@@ -12,14 +12,24 @@ import (
 	"berth/internal/text"
 )
 
+// systemd says what goes on with the queue after a crash or a reboot.
 func (e exam) systemd(context.Context) Finding {
+	const anyVerb = "after a crash or a reboot, queued jobs go on with your next berth command"
 	switch {
-	case !e.hasSystemd():
+	case !e.hasSystemd() && e.places.Shared:
 		return warn("start `berth serve` from your init system", "this machine does not run systemd: nothing starts berth after a reboot")
+	case !e.hasSystemd():
+		return warn("start `berth serve` from your init system, or run `berth start`", "this machine does not run systemd: %s", anyVerb)
 	case e.systemService():
 		return ok("systemd is running, and berth is installed as a service")
+	case e.places.Shared:
+		return ok("systemd is running; berth is not installed as a service (`make install-service`)")
+	case !e.userService(e.getenv):
+		return ok("%s; as a user service (`systemctl --user enable --now berth`) it goes on by itself", anyVerb)
+	case !e.lingers(e.uid):
+		return ok("your user service goes on with queued jobs after a crash, and after a reboot once you log in (at boot with `loginctl enable-linger`)")
 	}
-	return ok("systemd is running; berth is not installed as a service (`make install-service`)")
+	return ok("your user service goes on with queued jobs after a crash or a reboot")
 }
 
 func (e exam) logout(ctx context.Context) Finding {

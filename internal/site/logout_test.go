@@ -50,6 +50,71 @@ func TestEndsAtLogout(t *testing.T) {
 	}
 }
 
+func TestUserService(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*fake)
+		env    map[string]string
+		want   bool
+	}{
+		{"nothing is enabled", func(*fake) {}, nil, false},
+		{"the service", func(f *fake) {
+			f.file("/home/ann/.config/systemd/user/default.target.wants/berth.service", "")
+		}, nil, true},
+		{"its socket", func(f *fake) {
+			f.file("/home/ann/.config/systemd/user/sockets.target.wants/berth.socket", "")
+		}, nil, true},
+		{"for all users", func(f *fake) { f.file("/etc/systemd/user/default.target.wants/berth.service", "") }, nil, true},
+		{"it is there and not enabled", func(f *fake) { f.file("/home/ann/.config/systemd/user/berth.service", "[Service]\n") }, nil, false},
+		{"the state is elsewhere", func(f *fake) {
+			f.file("/etc/systemd/user/default.target.wants/berth.service", "")
+		}, map[string]string{"XDG_STATE_HOME": "/scratch/ann"}, false},
+		{"systemd does not run", func(f *fake) {
+			f.file("/etc/systemd/user/default.target.wants/berth.service", "")
+			os.RemoveAll(f.path("/run/systemd"))
+		}, nil, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := withSystemd(t)
+			test.change(f)
+			got := f.userService(func(name string) string {
+				if name == "HOME" {
+					return "/home/ann"
+				}
+				return test.env[name]
+			})
+			if got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheUserServiceIsStartedAndRecognised(t *testing.T) {
+	f := withSystemd(t)
+	f.uid = 1000
+	f.says("systemctl --user start --no-block berth.service", "")
+	if err := f.startUserService(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.exits("systemctl --user start --no-block berth.service", 5, "Unit berth.service not found.\n")
+	if err := f.startUserService(t.Context()); err == nil || !strings.Contains(err.Error(), "Unit berth.service not found.") {
+		t.Errorf("it says %v", err)
+	}
+	for cgroup, want := range map[string]bool{
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/berth.service": true,
+		"/user.slice/user-1000.slice/user@1000.service/app.slice/other.service": false,
+		"/user.slice/user-1000.slice/session-3.scope":                           false,
+		"/system.slice/berth.service":                                           false,
+	} {
+		f.file("/proc/4711/cgroup", "0::"+cgroup+"\n")
+		if f.isUserService(4711) != want {
+			t.Errorf("%s: %v", cgroup, !want)
+		}
+	}
+}
+
 func TestSystemService(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -1,8 +1,11 @@
 package site
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 var unitDirs = []string{
@@ -38,4 +41,52 @@ func (m machine) installed(unit string) bool {
 		return info.Mode().IsRegular() && info.Size() > 0
 	}
 	return false
+}
+
+// userUnit is the service of a private daemon in its user's own systemd.
+const userUnit = "berth.service"
+
+// UserService reports whether the user's own systemd starts the private daemon:
+// at login, at boot if the user lingers, and after a crash. A service knows
+// nothing of a state directory that was moved with XDG_STATE_HOME.
+func UserService(getenv func(string) string) bool { return here().userService(getenv) }
+
+func (m machine) userService(getenv func(string) string) bool {
+	if !m.hasSystemd() || getenv("XDG_STATE_HOME") != "" {
+		return false
+	}
+	dirs := []string{"/etc/systemd/user"}
+	if home, err := m.home(getenv); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".config/systemd/user"))
+	}
+	for _, dir := range dirs {
+		for _, link := range []string{"default.target.wants/" + userUnit, "sockets.target.wants/berth.socket"} {
+			if _, err := os.Lstat(m.path(filepath.Join(dir, link))); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// IsUserService reports whether a process is the user service's.
+func IsUserService(pid int) bool { return here().isUserService(pid) }
+
+func (m machine) isUserService(pid int) bool {
+	path := m.cgroupPaths(pid)[""]
+	return strings.Contains(path, fmt.Sprintf("/user@%d.service/", m.uid)) && strings.Contains(path+"/", "/"+userUnit+"/")
+}
+
+// StartUserService has the user's own systemd start the private daemon.
+func StartUserService(ctx context.Context) error { return here().startUserService(ctx) }
+
+func (m machine) startUserService(ctx context.Context) error {
+	said, err := m.run(ctx, call{name: "systemctl", args: []string{"--user", "start", "--no-block", userUnit}, env: m.managerEnv(true)})
+	if err == nil && said.exit != 0 {
+		err = fmt.Errorf("systemctl: %s", said.firstLine())
+	}
+	if err != nil {
+		return fmt.Errorf("start the user service %s: %w", userUnit, err)
+	}
+	return nil
 }

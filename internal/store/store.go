@@ -46,6 +46,9 @@ type Store struct {
 
 var errClosed = errors.New("store is closed")
 
+// Path is the file of the store in a directory.
+func Path(dir string) string { return filepath.Join(dir, "berth.db") }
+
 // Open opens the store in a directory and creates both if they are missing. It
 // returns a *LockedError if another process has it open, a *NewerSchemaError for
 // a store of a later berth, and errBroken for a damaged one.
@@ -65,7 +68,7 @@ func open(dir string, steps []string) (*Store, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, path: filepath.Join(dir, "berth.db")}
+	s := &Store{dir: dir, path: Path(dir)}
 	if s.lock, err = takeLock(dir); err != nil {
 		return nil, err
 	}

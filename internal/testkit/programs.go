@@ -11,8 +11,17 @@ import (
 // Build builds programs, cmd/berth and others, into a directory as they are
 // shipped, or with build tags.
 func Build(dir, tags string, programs ...string) error {
+	return build(dir, tags, "", programs)
+}
+
+// BuildVersion builds berth and its supervisor as another version.
+func BuildVersion(dir, version string) error {
+	return build(dir, "", " -X berth/internal/cli.Version="+version, []string{"cmd/berth", "cmd/berth-keep"})
+}
+
+func build(dir, tags, more string, programs []string) error {
 	for _, program := range programs {
-		cgo, flags := "0", "-s -w"
+		cgo, flags := "0", "-s -w"+more
 		if program == "cmd/berth-gpu" {
 			// The driver's library is looked for when it is used.
 			cgo, flags = "1", "-extldflags=-Wl,-z,lazy"

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/site"
+	"berth/internal/text"
+)
+
+func newRestart() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "restart",
+		Short: "Restart your private daemon, for example after an upgrade",
+		Long: `Stop your private daemon and start it again, with the program of this command
+and the flags that the old one had. Nothing is lost: running jobs go on under
+their supervisors, and the new daemon takes them over with the queue. A daemon
+in the foreground of a terminal comes back in the background.
+
+Without a daemon, it starts one.`,
+		Example: `  berth restart
+  berth restart --json | jq .version
+
+Exit status: 0 it runs; 1 it could not be stopped or started, or is the
+machine's; 2 bad usage; 130 interrupted.`,
+		Args: noJobs("requeue"),
+		RunE: look(func(ctx context.Context, s *session, _ []string) error {
+			was, err := s.private(ctx, "restart")
+			if err != nil {
+				return err
+			}
+			if !was.Running && s.target.explicit {
+				return problem.Newf(problem.Refused, "berth serve --socket PATH starts one there", "no daemon answers at %s", s.target.socket)
+			}
+			if was.Running {
+				if err := s.renew(ctx, was); err != nil {
+					return err
+				}
+			} else if err := autostart(ctx, s); err != nil {
+				return err
+			}
+			now, err := s.state(ctx)
+			if err != nil || asJSON {
+				return shown(s, now, err)
+			}
+			_, err = fmt.Fprintln(s.out, text.Line(restartText(was, now)))
+			return err
+		}),
+	}
+	socketFlag(cmd)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func restartText(was, now daemonState) string {
+	line := fmt.Sprintf("started the daemon (berth %s, pid %d)", *now.Version, *now.PID)
+	if was.Running {
+		line = fmt.Sprintf("restarted the daemon: berth %s (pid %d) instead of berth %s (pid %d)", *now.Version, *now.PID, *was.Version, *was.PID)
+	}
+	if n := now.Jobs[string(job.Running)]; n > 0 {
+		line += "; " + text.CountGrouped(n, "job") + " kept running"
+	}
+	return line
+}
+
+// renew stops the daemon and starts another as it was started.
+func (s *session) renew(ctx context.Context, was daemonState) error {
+	how, err := startedAs(s.client.Peer())
+	if err != nil {
+		return problem.Newf(problem.Unable, "berth stop, then start it as before", "find out how the daemon was started: %w", err)
+	}
+	s.target.stateDir = *was.StateDir
+	if err := s.stop(ctx); err != nil {
+		return err
+	}
+	return s.launch(ctx, how)
+}
+
+// startedAs is how a running daemon was started.
+func startedAs(pid int) (command, error) {
+	if site.IsUserService(pid) {
+		return command{service: true}, nil
+	}
+	proc := fmt.Sprintf("/proc/%d", pid)
+	args, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil {
+		return command{}, err
+	}
+	env, err := os.ReadFile(filepath.Join(proc, "environ"))
+	if err != nil {
+		return command{}, err
+	}
+	dir, err := os.Readlink(filepath.Join(proc, "cwd"))
+	if err != nil {
+		return command{}, err
+	}
+	how := command{args: words(args), env: words(env), dir: dir}
+	if len(how.args) < 2 || how.args[1] != "serve" {
+		return command{}, fmt.Errorf("process %d is not berth serve", pid)
+	}
+	how.args = how.args[1:]
+	return how, nil
+}
+
+// words splits a list as the kernel shows it.
+func words(list []byte) []string {
+	return strings.Split(string(bytes.TrimRight(list, "\x00")), "\x00")
+}

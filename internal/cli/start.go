@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/problem"
+	"berth/internal/text"
+)
+
+func newStart() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start your private daemon, if it is not running",
+		Long: `Start your private daemon in the background, as the first submit does. Queued
+jobs go on. It is seldom needed: every command that finds jobs in the state
+directory starts the daemon itself.
+
+If your systemd runs berth as a user service, it is that service that starts.`,
+		Example: `  berth start
+  BERTH_SIM=2 berth start        with two simulated GPUs
+
+Exit status: 0 it runs; 1 it could not be started, or the machine's daemon is
+meant; 2 bad usage; 130 interrupted.`,
+		Args: noJobs("release"),
+		RunE: look(func(ctx context.Context, s *session, _ []string) error {
+			was, err := s.private(ctx, "start")
+			if err != nil {
+				return err
+			}
+			if !was.Running && s.target.explicit {
+				return problem.Newf(problem.Refused, "berth serve --socket PATH starts one there", "no daemon answers at %s, and berth start knows only your own daemon", s.target.socket)
+			}
+			if !was.Running {
+				if err := autostart(ctx, s); err != nil {
+					return err
+				}
+			}
+			now, err := s.state(ctx)
+			if err != nil || asJSON {
+				return shown(s, now, err)
+			}
+			if was.Running {
+				_, err = fmt.Fprintf(s.out, "the daemon is already running (pid %d), since %s\n", *now.PID, now.Since.Local().Format("2006-01-02 15:04:05"))
+				return err
+			}
+			_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("state in %s; %s", *now.StateDir, countLine(now.Jobs, 1))))
+			return err
+		}),
+	}
+	socketFlag(cmd)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// shown prints the JSON of a state.
+func shown(s *session, d daemonState, err error) error {
+	if err != nil {
+		return err
+	}
+	return printJSON(s.out, d)
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth/internal/api"
+	"berth/internal/daemon"
+	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/site"
+	"berth/internal/text"
+)
+
+// daemonState is the JSON of `berth status`, `start`, `stop` and `restart`.
+// What only a daemon knows is null without one.
+type daemonState struct {
+	Running  bool           `json:"running"`
+	Version  *string        `json:"version"` // of the daemon
+	Client   string         `json:"client_version"`
+	PID      *int           `json:"pid"`
+	Since    *time.Time     `json:"since"`
+	Shared   bool           `json:"shared"`
+	StateDir *string        `json:"state_dir"`
+	Socket   string         `json:"socket"`
+	Jobs     map[string]int `json:"jobs"`    // by state; without a daemon, those that run under their supervisors
+	Blocked  *string        `json:"blocked"` // why no job starts
+	Warnings []string       `json:"warnings"`
+}
+
+func newStatus() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show whether a daemon runs, and how many jobs it has",
+		Long: `Show whether a daemon runs, its version, since when, its state directory and
+socket, and its jobs by state. Unlike other commands, status never starts a
+daemon.`,
+		Example: `  berth status
+  berth status --json | jq .jobs
+  berth status >/dev/null || berth start
+
+Exit status: 0 a daemon runs; 1 no daemon runs, or it does not answer; 2 bad
+usage; 130 interrupted.`,
+		Args: noJobs("show"),
+		RunE: look(func(ctx context.Context, s *session, _ []string) error {
+			state, err := s.state(ctx)
+			if err != nil {
+				return err
+			}
+			if err := state.show(s, asJSON); err != nil {
+				return err
+			}
+			if !state.Running {
+				return status(exitFailed)
+			}
+			return nil
+		}),
+	}
+	daemonFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func jsonFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "json", false, "print a JSON object")
+}
+
+// state asks the daemon about itself. Without one, it looks for jobs that go on
+// without it.
+func (s *session) state(ctx context.Context) (daemonState, error) {
+	d := daemonState{Client: Version, Socket: s.client.Place(), Jobs: map[string]int{}, Warnings: []string{}}
+	told, err := s.client.Status(ctx)
+	if missing, is := errors.AsType[*api.Unreachable](err); is && s.target.host == nil {
+		if s.target.stateDir != "" {
+			d.StateDir = &s.target.stateDir
+			d.Jobs = running(s.target.stateDir)
+		} else if os.IsPermission(missing.Err) {
+			return d, err
+		}
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	page, err := s.client.Jobs(ctx, api.Query{Over: true, Limit: 1})
+	if err != nil {
+		return d, err
+	}
+	d.Running, d.Version, d.PID, d.Since, d.Shared, d.StateDir = true, &told.Version, &told.PID, &told.Since, told.Shared, &told.StateDir
+	d.Jobs, d.Warnings = page.Counts, notNull(told.Warnings)
+	if told.Blocked != "" {
+		d.Blocked = &told.Blocked
+	}
+	return d, nil
+}
+
+// running counts the jobs that run under their supervisors without a daemon.
+func running(stateDir string) map[string]int {
+	living, err := daemon.Living(site.Places{StateDir: stateDir})
+	if err != nil || len(living) == 0 {
+		return map[string]int{} // another user's, or none
+	}
+	return map[string]int{string(job.Running): len(living)}
+}
+
+func (d daemonState) show(s *session, asJSON bool) error {
+	if asJSON {
+		return printJSON(s.out, d)
+	}
+	f := &facts{}
+	if !d.Running {
+		f.add("daemon", "not running")
+	} else {
+		kind := "private"
+		if d.Shared {
+			kind = "shared"
+		}
+		f.add("daemon", fmt.Sprintf("running: berth %s, %s, pid %d", *d.Version, kind, *d.PID))
+		f.add("since", fmt.Sprintf("%s (%s)", d.Since.Local().Format("2006-01-02 15:04:05"), text.Span(time.Since(*d.Since))))
+	}
+	if d.StateDir != nil {
+		f.add("state", *d.StateDir)
+	}
+	f.add("socket", d.Socket)
+	f.add("jobs", d.jobs())
+	if d.Blocked != nil {
+		f.add("blocked", *d.Blocked)
+	}
+	if len(d.Warnings) > 0 {
+		f.add("warnings", strings.Join(d.Warnings, "; "))
+	}
+	return f.draw(s.screen)
+}
+
+// jobs counts the jobs by state. Without a daemon only running ones are known.
+func (d daemonState) jobs() string {
+	if d.Running {
+		return countLine(d.Jobs, 1)
+	}
+	if n := d.Jobs[string(job.Running)]; n > 0 {
+		return goOn(n)
+	}
+	return "none running"
+}
+
+// goOn says what running jobs do without a daemon.
+func goOn(n int) string {
+	if n == 1 {
+		return "1 job goes on running under its supervisor"
+	}
+	return text.CountGrouped(n, "job") + " go on running under their supervisors"
+}
+
+// private is the state of a daemon that its user may start and stop, or a
+// refusal: a shared one belongs to the service manager.
+func (s *session) private(ctx context.Context, verb string) (daemonState, error) {
+	d, err := s.state(ctx)
+	switch {
+	case err != nil:
+		return d, err
+	case d.Shared || !d.Running && !s.target.private && !s.target.explicit:
+		return d, problem.Newf(problem.Refused, "sudo systemctl "+verb+" berth", "berth %s is for a private daemon; the service manager runs the shared one", verb)
+	}
+	return d, nil
+}
