@@ -29,6 +29,9 @@ type Runner interface {
 	Stop(token string, why job.Stop, grace time.Duration) error
 	Warn(token, stamp string) error
 	Ack(token string)
+	// Lose ends what is left of a job whose supervisor's directory is gone. The
+	// event follows when the last process is gone.
+	Lose(token, id string, attempt int)
 	Identity(token string) (run.Identity, bool)
 }
 

@@ -12,12 +12,13 @@ type fateKind int
 
 // The fates.
 const (
-	fateQueued   fateKind = iota // it is still queued
-	fateRunning                  // its supervisor holds it: adopt
-	fateEnded                    // its supervisor left a record
-	fateLosing                   // its supervisor is dead; the runner is ending what it left
-	fateNeverRan                 // placed, but never told to go
-	fateVanished                 // not even its supervisor's directory is left
+	fateQueued    fateKind = iota // it is still queued
+	fateRunning                   // its supervisor holds it: adopt
+	fateEnded                     // its supervisor left a record
+	fateLosing                    // its supervisor is dead; the runner is ending what it left
+	fateNeverRan                  // placed, but never told to go
+	fateVanished                  // its supervisor has had another job since
+	fateForgotten                 // not even its supervisor's directory is left; its processes may be
 )
 
 // fate is what happened to one job.
@@ -79,7 +80,7 @@ func Recover(live []*job.Job, found []run.Found) (fates []fate, strays []run.Fou
 			// reached it.
 			fates = append(fates, fate{j, fateNeverRan, f})
 		default:
-			fates = append(fates, fate{j, fateVanished, f})
+			fates = append(fates, fate{j, fateForgotten, f})
 		}
 		delete(byHeld, key)
 	}
@@ -156,6 +157,8 @@ func (t *Turn) restoreRunning(f fate) {
 		t.neverRan(a, "berth went down before it started", time.Time{})
 	case fateVanished:
 		t.lost(a, f.Found.Record)
+	case fateForgotten:
+		t.attempts.runner.Lose(j.Keep, j.ID, j.Attempt.Number)
 	case fateLosing, fateQueued:
 		// The runner reports when the last process is gone.
 	}

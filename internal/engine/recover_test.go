@@ -51,8 +51,8 @@ func TestRecover(t *testing.T) {
 		{"its supervisor started something since, and is empty: nobody knows", begun(placed("7", "a", 1), 1), []run.Found{since(at(run.FoundEmpty, "a", "", 0), 2)}, fateVanished, 0},
 		{"its supervisor had a job before, and is empty: go never came", begun(placed("7", "a", 1), 2), []run.Found{since(at(run.FoundEmpty, "a", "", 0), 1)}, fateNeverRan, 0},
 		{"its supervisor is alive and cannot say what it holds: that is this job", placed("7", "a", 1), []run.Found{at(run.FoundRunning, "a", "", 0)}, fateRunning, 0},
-		{"nothing is left of its supervisor: nobody knows", placed("7", "a", 2), nil, fateVanished, 0},
-		{"another supervisor's word is not about it", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "b", "7", 2)}, fateVanished, 1},
+		{"nothing is left of its supervisor: nobody knows", placed("7", "a", 2), nil, fateForgotten, 0},
+		{"another supervisor's word is not about it", placed("7", "a", 2), []run.Found{at(run.FoundRunning, "b", "7", 2)}, fateForgotten, 1},
 		{"an empty supervisor nobody waits for is no stray", &job.Job{ID: "7", State: job.Queued}, []run.Found{at(run.FoundEmpty, "a", "", 0)}, fateQueued, 0},
 	}
 	for _, test := range tests {

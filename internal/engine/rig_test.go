@@ -31,6 +31,7 @@ type rig struct {
 	seq     int64
 	did     []string // every act in order, as in "commit 1:running", "go 1 t1"
 	told    []job.Event
+	losing  []run.Event           // what Lose is about to report
 	orders  map[string]keep.Order // by supervisor
 	idle    []string
 	tokens  int
@@ -97,6 +98,10 @@ func (r *rig) boot(live []*job.Job, found []run.Found, change ...func(*Config)) 
 		r.t.Fatal(err)
 	}
 	r.at().Restore(live, found)
+	for _, ev := range r.losing {
+		r.at().absorb(ev)
+	}
+	r.losing = nil
 }
 
 // again is kill -9 of berth and a new one that finds these supervisors.
@@ -346,6 +351,10 @@ func (r *rig) Warn(token, _ string) error {
 	}
 	r.do("warn %s", token)
 	return nil
+}
+
+func (r *rig) Lose(token, id string, attempt int) {
+	r.losing = append(r.losing, run.Event{Kind: run.Lost, Token: token, Job: id, Attempt: attempt})
 }
 
 func (r *rig) Ack(token string) {

@@ -222,6 +222,10 @@ func (w *world) Warn(token, _ string) error {
 	return nil
 }
 
+func (w *world) Lose(token, id string, attempt int) {
+	w.report(run.Event{Kind: run.Lost, Token: token, Job: id, Attempt: attempt})
+}
+
 func (w *world) Ack(token string) {
 	w.mayCrash()
 	k := w.keeps[token]

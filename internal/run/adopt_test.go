@@ -152,6 +152,9 @@ func TestABerthKilledInTheMiddleOfStarting(t *testing.T) {
 				told[f.Job] = true
 				checkRan(t, b, f.Job, f.Record)
 			case FoundLost:
+				if f.Job == "" {
+					continue // it died before the record was there, so that nothing was placed
+				}
 				t.Errorf("round %d: lost %+v", round, f)
 			}
 		}
@@ -238,7 +241,7 @@ func TestWhatARecordSaysAfterTheMachineWentDown(t *testing.T) {
 	}
 }
 
-func TestHalfADirectoryIsEmpty(t *testing.T) {
+func TestHalfADirectoryProvesNothing(t *testing.T) {
 	for _, files := range []string{"", "lock", "sock lock"} {
 		b := newBench(t)
 		dir := filepath.Join(b.dir, "half")
@@ -246,7 +249,7 @@ func TestHalfADirectoryIsEmpty(t *testing.T) {
 		for _, name := range strings.Fields(files) {
 			os.WriteFile(filepath.Join(dir, name), nil, 0o600)
 		}
-		if found := b.scan(); len(found) != 1 || found[0].Kind != FoundEmpty {
+		if found := b.scan(); len(found) != 1 || found[0].Kind != FoundLost || found[0].Job != "" {
 			t.Errorf("with %q: found %+v", files, found)
 		}
 		b.Close()

@@ -111,7 +111,8 @@ func (q quarry) find() ([]keep.Process, error) {
 	}
 	oursBySession := q.sessionTest(table)
 	for _, p := range table {
-		if oursBySession(p) || hasToken(p.PID, q.record) {
+		// The supervisor is there if somebody removed its files.
+		if oursBySession(p) || hasToken(p.PID, q.record) || isKeep(p.PID, q.record.Token) {
 			roots[p.PID] = true
 		}
 	}

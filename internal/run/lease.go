@@ -3,6 +3,7 @@ package run
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,15 +23,31 @@ func (r *Runner) Lease() (token string, err error) {
 		r.mu.Unlock()
 		return "", errClosed
 	}
-	if n := len(r.pool); n > 0 {
+	for n := len(r.pool); n > 0; n = len(r.pool) {
 		s := r.pool[n-1]
 		r.pool = r.pool[:n-1]
+		if !whole(s.dir) {
+			s.phase = over
+			s.hangUp()
+			continue
+		}
 		s.phase = leased
 		r.mu.Unlock()
 		return s.token, nil
 	}
 	r.mu.Unlock()
 	return r.spawn()
+}
+
+// whole reports whether a later berth could find the supervisor: somebody may
+// have removed its files.
+func whole(dir string) bool {
+	for _, name := range []string{lockName, recordName, sockName} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Release returns an unused lease.
@@ -65,7 +82,11 @@ func (r *Runner) spawn() (token string, err error) {
 	rand.Read(random)
 	token = hex.EncodeToString(random)
 	dir := filepath.Join(r.dir, token)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	err = os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o700) // somebody removed the directory of all supervisors
+	}
+	if err != nil {
 		return "", fmt.Errorf("create supervisor directory: %w", err)
 	}
 	defer func() {

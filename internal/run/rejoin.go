@@ -63,6 +63,9 @@ func (r *Runner) redial(s *supervisor) *link {
 	}
 	s.greet(hello)
 	l := r.connect(s, conn)
+	if s.job == "" { // its record could not be read
+		s.job, s.attempt = said.Job, said.Attempt
+	}
 	waiting, job, attempt := s.phase == running, s.job, s.attempt
 	if waiting && s.stop != nil {
 		s.send(s.stop)
@@ -145,6 +148,22 @@ func (r *Runner) lose(s *supervisor, record keep.Record) {
 	e := Event{Kind: Lost, Token: s.token, Job: s.job, Attempt: s.attempt, Record: record}
 	r.mu.Unlock()
 	r.emit(e)
+}
+
+// Lose ends what is left of a job whose supervisor's directory is gone: its
+// processes may be there all the same.
+func (r *Runner) Lose(token, id string, attempt int) {
+	s := &supervisor{
+		token: token, dir: filepath.Join(r.dir, token), adopted: true, dead: true, phase: ended,
+		greeted: make(chan struct{}), identity: Identity{Token: token}, job: id, attempt: attempt,
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.all[token] = s
+	r.group.Go(func() { r.lose(s, keep.Record{Token: token, Job: id, Attempt: attempt}) })
 }
 
 // lockFree reports whether no process holds the supervisor's lock. Only the

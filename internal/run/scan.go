@@ -1,7 +1,6 @@
 package run
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,18 +79,19 @@ func (r *Runner) ask(token string) Found {
 		s.greet(hello)
 		l := r.connect(s, conn)
 		r.mu.Unlock()
-		return r.adopt(s, l)
+		return r.adopt(s, l, helloRecord(hello))
 	}
 	return r.unanswered(s)
 }
 
-// adopt takes over a live supervisor, based on its record. Without a
-// connection, its goroutine keeps trying.
-func (r *Runner) adopt(s *supervisor, l *link) Found {
+// adopt takes over a live supervisor, based on its record, or on its greeting
+// if the record cannot be read. Without a connection, its goroutine keeps
+// trying.
+func (r *Runner) adopt(s *supervisor, l *link, said keep.Record) Found {
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
 	if err != nil || !ok {
 		r.log.Warn("cannot read the record of a live supervisor", "token", s.token, "error", err)
-		record = keep.Record{Token: s.token, BootID: keep.BootID()}
+		record = keep.Record{Token: s.token, BootID: keep.BootID(), Job: said.Job, Attempt: said.Attempt}
 	}
 	f := Found{Token: s.token, Job: record.Job, Attempt: record.Attempt, Kind: FoundRunning, Record: record}
 	s.phase = running
@@ -109,9 +109,8 @@ func (r *Runner) adopt(s *supervisor, l *link) Found {
 func (r *Runner) inherit(s *supervisor) Found {
 	s.dead = true
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
-	if errors.Is(err, os.ErrNotExist) {
-		return r.keepEmpty(s) // berth died before it started one here
-	}
+	// A directory without a record is one that berth did not finish, where no job
+	// was ever placed, or one that somebody emptied.
 	if err != nil {
 		r.log.Warn("cannot read the record of a dead supervisor", "token", s.token, "error", err)
 		record = keep.Record{Token: s.token}
@@ -163,7 +162,7 @@ func (r *Runner) unanswered(s *supervisor) Found {
 	record, ok, err := keep.ReadRecords(filepath.Join(s.dir, recordName))
 	if err == nil && ok && record.State != keep.Idle {
 		r.log.Warn("a supervisor does not answer; its job keeps running", "token", s.token, "job", record.Job)
-		return r.adopt(s, nil)
+		return r.adopt(s, nil, keep.Record{})
 	}
 	r.log.Warn("killing a supervisor that does not answer", "token", s.token)
 	deadline := time.Now().Add(answerBudget)
@@ -174,7 +173,7 @@ func (r *Runner) unanswered(s *supervisor) Found {
 		}
 		r.pause(firstHuntPause)
 	}
-	return r.adopt(s, nil)
+	return r.adopt(s, nil, keep.Record{})
 }
 
 // endKeep kills the supervisor with that token: the process whose last
@@ -185,13 +184,19 @@ func endKeep(token string) {
 		return
 	}
 	for _, p := range table {
-		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if err != nil || p.Dead() || p.PID == os.Getpid() {
-			continue
-		}
-		words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-		if len(words) <= 3 && len(words) >= 2 && words[len(words)-1] == token {
+		if !p.Dead() && p.PID != os.Getpid() && isKeep(p.PID, token) {
 			_ = p.Signal(9)
 		}
 	}
+}
+
+// isKeep reports whether a process is the supervisor with that token.
+func isKeep(pid int, token string) bool {
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	uid, known := realUser("/proc", pid)
+	return token != "" && len(words) <= 3 && len(words) >= 2 && words[len(words)-1] == token && known && uid == os.Getuid()
 }

@@ -26,8 +26,9 @@ const (
 	// FoundEnded left a record; Ack it once that is on disk elsewhere.
 	FoundEnded
 	// FoundLost died with its job. The event follows when the last process is
-	// gone. Without a Job, the machine went down and took the end of the
-	// record with it: whatever this supervisor was given is lost.
+	// gone. Without a Job, its record is gone: the machine went down and took
+	// the end of it, or somebody removed it. Whatever this supervisor was given
+	// is lost.
 	FoundLost
 	// FoundEmpty ran nothing of what it was given, and never will.
 	FoundEmpty
