@@ -11,6 +11,10 @@ import (
 
 func (t *Turn) ended(a *attempt, ev run.Event) {
 	j := a.job
+	if ev.Record.Scarce && j.Spec.Adopt == nil {
+		t.neverRan(a, "the machine has no room for another process: "+ev.Record.Launch, t.Now.Add(notNowDelay))
+		return
+	}
 	t.attempts.measured(a)
 	r := judge(j, end{
 		record: ev.Record, oom: ev.OOM, peaks: j.PeakMiB, now: t.Now,

@@ -58,6 +58,7 @@ func (r *Record) visit(v visitor) {
 	v.bool("core", &r.Core)
 	v.text("stop", &r.Stop, maxShortQuoted, cut)
 	v.text("launch", &r.Launch, maxTextQuoted, cut)
+	v.bool("scarce", &r.Scarce)
 	v.bool("setup_failed", &r.SetupFailed)
 	v.int("stragglers", &r.Stragglers)
 	v.bool("oom", &r.OOM)

@@ -99,6 +99,7 @@ func (k *keeper) launch(o Order, mps *mpsServer) {
 	s, err := launch(o, k.token, k.privileged)
 	k.record.Cgroup = s.cgroup
 	k.remark(note(s.note, s.limits.note))
+	k.record.Scarce = isScarce(err)
 	if err != nil && mps != nil {
 		k.held.launch = err.Error()
 		k.giveUp()

@@ -197,6 +197,12 @@ func (s *started) fork(o Order, cgroup string, c *child) (err error) {
 	return nil
 }
 
+// isScarce reports whether a start failed for want of a process, memory or a
+// file table entry: through no fault of the job, which may start later.
+func isScarce(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE)
+}
+
 // abandon undoes the steps of a failed start.
 func (s *started) abandon(cgroup string) {
 	if s.setup >= 0 {

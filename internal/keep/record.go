@@ -52,6 +52,7 @@ type Record struct {
 	Core        bool
 	Stop        string // why it was stopped: cancel, timeout, interrupt; "": it ended by itself
 	Launch      string // why nothing ran; "" if something did
+	Scarce      bool   // nothing ran because the machine had no process or memory left
 	SetupFailed bool
 	Stragglers  int // processes that outlived the main one and had to be killed
 

@@ -90,6 +90,7 @@ func KeepDir(stateDir string) string { return filepath.Join(stateDir, "keep") }
 // fails, everything opened is closed.
 func Open(ctx context.Context, setup Setup) (*Machine, error) {
 	m := &Machine{setup: setup}
+	reserveThreads()
 	for _, step := range []func(context.Context) error{m.openStore, m.openLog, m.openCards, m.openRunner, m.openLedger} {
 		err := step(ctx)
 		if err == nil && ctx.Err() != nil {
