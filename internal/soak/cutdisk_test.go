@@ -35,11 +35,17 @@ const cutDiskEnv = "SOAK_CUT_DISK"
 
 func newCutDisk(t *testing.T, dir string) *cutDisk {
 	t.Helper()
+	return startDisk(t, dir, cutDiskEnv)
+}
+
+// startDisk has another run of the test program serve a file system.
+func startDisk(t *testing.T, dir, variable string) *cutDisk {
+	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err != nil || os.Getuid() != 0 {
-		t.Skip("a disk that can be cut needs /dev/fuse and root")
+		t.Skip("a disk that fails needs /dev/fuse and root")
 	}
 	d := &cutDisk{t: t, dir: dir, server: exec.Command(os.Args[0])}
-	d.server.Env, d.server.Stderr = append(os.Environ(), cutDiskEnv+"="+dir), os.Stderr
+	d.server.Env, d.server.Stderr = append(os.Environ(), variable+"="+dir), os.Stderr
 	var err error
 	if d.orders, err = d.server.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -54,7 +60,7 @@ func newCutDisk(t *testing.T, dir string) *cutDisk {
 	}
 	t.Cleanup(d.close)
 	if answer := d.answer(); answer != "mounted" {
-		t.Skipf("a disk that can be cut: %s", answer)
+		t.Skipf("a disk that fails: %s", answer)
 	}
 	return d
 }

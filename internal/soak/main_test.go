@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(cutDiskEnv); dir != "" {
 		os.Exit(serveCutDisk(dir))
 	}
+	if dir := os.Getenv(remoteDiskEnv); dir != "" {
+		os.Exit(serveRemoteDisk(dir))
+	}
 	// Tests that run beside one another wait for a driver most of the time.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
