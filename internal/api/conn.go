@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -23,6 +24,8 @@ type conn struct {
 	local bool // a Unix socket's: the kernel vouches for the peer
 	full  bool // over the user's limit: it gets an error and is closed
 
+	notHTTP string // see ServerOptions; empty: nothing is looked for
+
 	once sync.Once
 
 	mu        sync.Mutex
@@ -39,6 +42,21 @@ func (c *conn) Close() error {
 		c.release()
 	})
 	return c.Conn.Close()
+}
+
+// Read also looks at the first byte. No request of HTTP begins with a brace, and
+// a caller that sends JSON would wait for a reply that it cannot read.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 0 || c.notHTTP == "" {
+		return n, err
+	}
+	reply := c.notHTTP
+	if c.notHTTP = ""; p[0] != '{' {
+		return n, err
+	}
+	_, _ = io.WriteString(c.Conn, reply) // it is closed next
+	return 0, io.EOF
 }
 
 type connKey struct{}
@@ -62,8 +80,9 @@ func connOf(ctx context.Context) *conn {
 // unixListener asks the kernel for the peer of each connection and counts it.
 type unixListener struct {
 	net.Listener
-	limits Limits
-	tally  *tally
+	limits  Limits
+	tally   *tally
+	notHTTP string
 }
 
 func (l unixListener) Accept() (net.Conn, error) {
@@ -84,7 +103,7 @@ func (l unixListener) Accept() (net.Conn, error) {
 		}
 		return &conn{
 			Conn: raw, peer: peer, local: true, full: l.tally.of(peer.UID) > most,
-			release: func() { l.tally.drop(peer.UID) },
+			release: func() { l.tally.drop(peer.UID) }, notHTTP: l.notHTTP,
 		}, nil
 	}
 }

@@ -130,3 +130,23 @@ func TestANameThatIsTooLong(t *testing.T) {
 		t.Error("it cannot be dialled")
 	}
 }
+
+func TestACallerThatSendsJSONGetsAReplyItCanRead(t *testing.T) {
+	const reply = `{"status": "fail", "msg": "speak HTTP"}`
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := Listen(socket, 0o600)
+	testkit.Must(t, err)
+	r := &running{Server: NewServer(ServerOptions{Backend: newFake(), NotHTTP: reply}), socket: socket, client: Dial(socket), done: make(chan error, 1)}
+	go func() { r.done <- r.ServeUnix(l) }()
+	defer r.end(t)
+	// Without a newline and without an end, as the clients of mgpu send it.
+	if got := raw(t, socket, `{"cmd": "queue"}`); got != reply {
+		t.Errorf("it got %q", got)
+	}
+	if _, err := r.client.Status(background(t)); err != nil {
+		t.Errorf("a caller with HTTP: %v", err)
+	}
+	if got := raw(t, socket, "GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n{"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+		t.Errorf("a request that has a brace later got %q", got)
+	}
+}

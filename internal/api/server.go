@@ -24,6 +24,7 @@ type ServerOptions struct {
 	Version string // of the program, shown in the API description
 	Limits  Limits
 	Gate    *fair.Gate // where requests with long replies take turns; nil: one at a time
+	NotHTTP string     // reply to a caller on the socket that sends JSON instead of HTTP; empty: HTTP's own
 }
 
 // TCPOptions are the options for TCP.
@@ -80,7 +81,7 @@ func NewServer(o ServerOptions) *Server {
 // ServeUnix serves a Unix socket, whose callers the kernel identifies, until
 // Shutdown.
 func (s *Server) ServeUnix(l net.Listener) error {
-	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.userConns}, http.HandlerFunc(s.serveUnix))
+	return s.serve(unixListener{Listener: l, limits: s.limits, tally: &s.userConns, notHTTP: s.options.NotHTTP}, http.HandlerFunc(s.serveUnix))
 }
 
 // ServeTCP serves TCP until Shutdown. Every request must carry a token. Without

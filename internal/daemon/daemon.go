@@ -40,6 +40,10 @@ type Options struct {
 	// EndJobs stops the running jobs when the daemon is told to stop; they run
 	// again under the next one.
 	EndJobs bool
+	// LimitedLast sends a job that reached its time limit behind every priority.
+	LimitedLast bool
+	// NotHTTP is the reply, as JSON, to a caller that sends JSON instead of HTTP.
+	NotHTTP string
 	// AcceptEmptyStore starts with a new store although jobs of an earlier one
 	// run.
 	AcceptEmptyStore bool

@@ -251,7 +251,7 @@ func (d *Daemon) openEngine(context.Context) error {
 	}
 	d.engine = d.machine.Engine(engine.Config{
 		Rules: cfg.Rules, Cards: cfg.GPUs, Rest: true, Poll: cfg.Poll, Tolerance: cfg.Tolerance,
-		Limits: cfg.Limits.on(len(d.machine.Devices)), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(), MaxGrace: cfg.Grace, Submissions: true, TellQueued: true,
+		Limits: cfg.Limits.on(len(d.machine.Devices)), HalfLife: cfg.HalfLife, KeepAll: cfg.Preempt == PreemptNever, IdleAfter: cfg.IdleReport, IdleCancel: cfg.IdleCancel, Overuse: cfg.overuse(), MaxGrace: cfg.Grace, LimitedLast: d.opt.LimitedLast, Submissions: true, TellQueued: true,
 		User: d.userName(d.uid), Order: d.order, LogPath: d.logPath,
 		Publish: d.publish, After: d.parted,
 	}, lastSeq)

@@ -53,7 +53,7 @@ func Serve(ctx context.Context, opt Options) error {
 var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
-	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate})
+	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP})
 	listeners, err := d.listen()
 	if err != nil {
 		return err

@@ -85,6 +85,9 @@ type Config struct {
 	LogPath func(j *job.Job) string
 	Publish func(events []job.Event) // after they are durable
 
+	// LimitedLast sends a job that reached its time limit behind every priority;
+	// otherwise it stays before lower ones.
+	LimitedLast bool
 	Submissions bool                 // jobs arrive one by one, so the end of the queue is the next number
 	TellQueued  bool                 // publish an event for each new job too
 	Wanted      func(id string) bool // asked when a job comes back to the queue; nil: always

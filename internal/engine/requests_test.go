@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,34 @@ func TestARequeuedJobStaysBehindTheLinesThatWereThere(t *testing.T) {
 	r.wantRow("1", job.Running, "")
 	if row := r.row("1"); row.Requeues != 1 || row.Attempt.Number != 2 {
 		t.Errorf("requeues %d, attempt %d", row.Requeues, row.Attempt.Number)
+	}
+}
+
+func TestAfterItsLimitAJobGoesBehindEveryPriority(t *testing.T) {
+	prior := func(n int) func(*job.Spec) { return func(s *job.Spec) { s.Priority = n } }
+	for _, last := range []bool{false, true} {
+		r := newRig(t, 1)
+		r.e.cfg.LimitedLast = last
+		r.submit(spec(limited(job.TimeoutRequeue, 10), prior(5)))
+		r.submit(spec(prior(2)), spec(prior(-1)), spec(prior(3)))
+		r.end("1", keep.Record{Stop: "timeout"}, false)
+		var order []string
+		for range 4 {
+			for _, id := range []string{"1", "2", "3", "4"} {
+				if r.row(id).State == job.Running {
+					order = append(order, id)
+					r.end(id, keep.Record{}, false)
+					break
+				}
+			}
+		}
+		want, priority := "1 4 2 3", 5
+		if last {
+			want, priority = "4 2 3 1", -1
+		}
+		if got := strings.Join(order, " "); got != want || r.row("1").Spec.Priority != priority {
+			t.Errorf("behind every priority %v: started %s with priority %d, want %s", last, got, r.row("1").Spec.Priority, want)
+		}
 	}
 }
 

@@ -159,8 +159,16 @@ func (t *Turn) Begin(id string, notBefore time.Time) {
 // requeueOffset is more than the lines of a jobs file.
 const requeueOffset = int64(1) << 32
 
-// toTheEnd moves a job behind everything that is queued now.
+// toTheEnd moves a job behind everything that is queued now with its priority,
+// or behind everything.
 func (t *Turn) toTheEnd(j *job.Job) {
+	if t.cfg.LimitedLast {
+		for _, other := range t.jobs {
+			if other.State == job.Queued {
+				j.Spec.Priority = min(j.Spec.Priority, other.Spec.Priority)
+			}
+		}
+	}
 	if t.cfg.Submissions {
 		j.Rank = t.nextSeq
 		return

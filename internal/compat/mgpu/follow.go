@@ -59,7 +59,7 @@ func (c call) follow(ctx context.Context, client *api.Client, id string) int {
 	}
 	status := api.ExitStatus(ended)
 	f.endLine()
-	fmt.Fprintf(c.Err, "Job %s %s with exit code %d%s.\n", f.code, ended.State, status, because(ended))
+	fmt.Fprintf(c.Err, "Job %s completed with exit code %d%s\n", f.code, status, because(ended))
 	return status
 }
 

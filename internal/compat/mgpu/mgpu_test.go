@@ -3,6 +3,7 @@ package mgpu
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"berth/internal/compat/frontend"
 	"berth/internal/job"
+	"berth/internal/site"
 )
 
 // TestWhereTheMgpuProgramsLook: what the user named, else the usual place, else
@@ -104,5 +106,22 @@ func TestMgpuWordsNameJobsAsTheQueueDoes(t *testing.T) {
 		if id, err := idOf(word); err != nil || id != want {
 			t.Errorf("%q is job %s, %v", word, id, err)
 		}
+	}
+}
+
+// TestOldClientsCanPrintWhyTheyAreRefused: mgpu_srun.py prints msg and job_id,
+// mgpu_queue.py msg, and all of them look at status first.
+//
+// seeds: M2
+func TestOldClientsCanPrintWhyTheyAreRefused(t *testing.T) {
+	var reply map[string]string
+	if err := json.Unmarshal([]byte(oldClient), &reply); err != nil {
+		t.Fatal(err)
+	}
+	if reply["status"] != "fail" || !strings.Contains(reply["msg"], "make install-links") || len(oldClient) > 4096 {
+		t.Errorf("the reply is %q", oldClient)
+	}
+	if o := (&serverFlags{}).options(call{&frontend.Call{}}, site.Places{}); o.NotHTTP != oldClient || !o.LimitedLast {
+		t.Errorf("the server has %+v", o)
 	}
 }

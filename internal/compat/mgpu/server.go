@@ -51,6 +51,9 @@ Example:
   sudo mgpu_scheduler_server --max-job-time 3600
 `
 
+// oldClient is the reply to the clients of the original server, which print msg.
+const oldClient = `{"status": "fail", "msg": "this server is berth's and needs berth's own mgpu_srun, mgpu_queue and mgpu_cancel: install them with make install-links", "job_id": ""}`
+
 // simVRAMMiB is the memory of a simulated GPU.
 const simVRAMMiB = 24576
 
@@ -175,6 +178,7 @@ func placeIsFree(socket string) error {
 
 func (f *serverFlags) options(c call, places site.Places) daemon.Options {
 	return daemon.Options{
+		LimitedLast: true, NotHTTP: oldClient,
 		Places: places, Version: c.Version, Sim: f.sim, SimVRAMMiB: simVRAMMiB, Env: os.Environ(), Out: c.Out,
 		Override: func(cfg *daemon.Config) {
 			cfg.Rules.Fair = true

@@ -42,7 +42,8 @@ executed as they are; one word is a shell command.
       --mem MB             memory on each of them. Without it the job waits
                            until they are idle, and has them to itself
       --time-limit SEC     at the limit the job is stopped and moved to the end
-                           of the queue, to start over; at most ten times
+                           of the queue, behind every priority, to start over;
+                           at most ten times
       --priority N         higher first, equal ones by submission (default 0)
       --env-setup-cmd CMD  run this first, in the same shell:
                            "source venv/bin/activate", "conda activate NAME"
