@@ -65,10 +65,18 @@ stopped first. Jobs keep their ids, and each attempt has its own log.
   berth requeue --state failed`)
 }
 
+// complete completes the jobs that the verb may change.
+func (a *action) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if a.name == api.ActRequeue {
+		return completeEndedToo(cmd, args, typed)
+	}
+	return completeJobs(cmd, args, typed)
+}
+
 func (a *action) command(short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: a.name + " JOB...", Short: short, Long: long, Example: example + actionStatuses,
-		ValidArgsFunction: completeJobs,
+		ValidArgsFunction: a.complete,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return a.run(ctx, s, args)
 		}),

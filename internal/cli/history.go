@@ -33,7 +33,7 @@ their peak and declared memory per GPU.`,
   berth history --since 2026-03-01 --json
 
 Exit status: 0 shown; 1 refused, or no daemon; 2 bad usage; 130 interrupted.`,
-		ValidArgsFunction: completeJobs,
+		ValidArgsFunction: completeEndedToo,
 		PreRunE:           func(cmd *cobra.Command, _ []string) error { return atLeast(cmd, "limit", o.limit, 0) },
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args, time.Now())

@@ -43,7 +43,7 @@ that a log cannot control your terminal. --raw passes them through.`,
 Exit status: 0 shown; 1 no such job, no log yet, or no daemon; 2 bad usage; 130
 interrupted.`,
 		Args:              exactlyOne,
-		ValidArgsFunction: completeJobs,
+		ValidArgsFunction: completeEndedToo,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			return cmp.Or(atLeast(cmd, "lines", o.lines, 0), atLeast(cmd, "attempt", o.attempt, 1))
 		},

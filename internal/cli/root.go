@@ -92,14 +92,31 @@ Most commands take --host ADDRESS, for a daemon on another machine.`,
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
 	root.SetFlagErrorFunc(flagError)
 	hostFlag(root)
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat())
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newRun(), newSimjob(), newServe(), newRestore(), newSimulate(), newCompat(), newCompletion(), newVersion())
 	root.AddCommand(daemonVerbs()...)
 	root.SetHelpCommand(newHelp())
 	group(root)
 	root.SetHelpCommandGroupID("see")
 	nameValues(root)
+	completeFlags(root)
 	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of berth",
+		Long:  `Print the version of this program, as berth --version does.`,
+		Example: `  berth version
+
+Exit status: 0 printed; 2 bad usage.`,
+		Args: noWords,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth %s\n", Version)
+			return err
+		},
+	}
 }
 
 // daemonVerbs are the verbs that talk to a daemon.
@@ -118,7 +135,7 @@ func group(root *cobra.Command) {
 		{"run", "Run jobs:", "run submit"},
 		{"see", "See what is going on:", "list show why logs attach wait history stats simulate"},
 		{"act", "Change jobs:", "cancel hold release requeue edit adopt"},
-		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug simjob compat"},
+		{"machine", "The machine and its daemon:", "start stop restart status serve config gpus gpu doctor backup restore token debug simjob compat completion version"},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -1,16 +1,13 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"berth/internal/api"
-	"berth/internal/job"
 	"berth/internal/jobfile"
 	"berth/internal/problem"
 	"berth/internal/text"
@@ -113,30 +110,4 @@ func noJobs(verb string) cobra.PositionalArgs {
 		}
 		return problem.Newf(problem.Invalid, fmt.Sprintf("for a job: berth %s %s", verb, strings.Join(args, " ")), "%s is about the daemon: expected only flags, found %q", cmd.CommandPath(), args[0])
 	}
-}
-
-// completionPatience is how long completion in a shell may take.
-const completionPatience = time.Second
-
-// completeJobs completes job ids in a shell.
-func completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	s, err := openSession(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
-	defer cancel()
-	page, err := s.client.Jobs(ctx, api.Query{Limit: 100})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completions(page.Jobs), cobra.ShellCompDirectiveNoFileComp
-}
-
-func completions(jobs []job.View) []string {
-	words := make([]string, len(jobs))
-	for i, j := range jobs {
-		words[i] = fmt.Sprintf("%s\t%s, %s", j.ID, text.Line(j.Name), j.State)
-	}
-	return words
 }

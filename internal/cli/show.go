@@ -28,7 +28,7 @@ func newShow() *cobra.Command {
 
 Exit status: 0 shown; 1 no such job, or no daemon; 2 bad usage; 130 interrupted.`,
 		Args:              exactlyOne,
-		ValidArgsFunction: completeJobs,
+		ValidArgsFunction: completeEndedToo,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			detail, err := s.client.Job(ctx, args[0])
 			if err != nil {

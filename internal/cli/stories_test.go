@@ -25,6 +25,7 @@ type promise struct {
 var promises = append([]promise{
 	// How it is called.
 	{"help ends with an example and the exit statuses", "cli-help-ends-with-an-example-and-the-exit-statuses"},
+	{"Tab completes verbs, flags, their values, and jobs", "cli-completion-offers-jobs-and-values"},
 	{"help shows the pages of the documentation", "cli-help-shows-pages-of-the-documentation"},
 	{"flags have the defaults they are said to have", "cli-defaults-are-as-documented"},
 	{"errors go to stderr as a problem and a next step; 2 is bad usage or unreadable input", `

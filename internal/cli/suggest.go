@@ -38,7 +38,6 @@ var elsewhere = map[string]map[string]string{
 		"debug snapshot": "snapshot dump",
 		"backup":         "save export",
 		"token create":   "auth",
-		"--version":      "version",
 	},
 	"berth gpu": {
 		"gpus":           "list ls status show info",

@@ -31,7 +31,6 @@ func TestAWordOfAnotherToolIsAnsweredWithTheCommandThatDoesIt(t *testing.T) {
 		"shutdown":       "berth stop",
 		"explain 17":     "berth why",
 		"drain 0":        "berth gpu pause",
-		"version":        "berth --version",
 		"gpu list":       "berth gpus",
 		"gpu disable 0":  "berth gpu pause",
 		"token rm 3":     "berth token revoke",

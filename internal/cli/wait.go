@@ -43,7 +43,7 @@ add --state queued,running to leave those out.`,
 Exit status: the job's own: its exit code, 128 + signal, 124 for its time
 limit, else 1; the largest if there are several. Also 1 if --timeout passed or
 no daemon answers; 2 bad usage; 130 interrupted.`,
-		ValidArgsFunction: completeJobs,
+		ValidArgsFunction: completeEndedToo,
 		RunE: verb(func(ctx context.Context, s *session, args []string) error {
 			return o.run(ctx, s, args)
 		}),

@@ -35,7 +35,7 @@ func newWhy() *cobra.Command {
 Exit status: 0 explained; 1 no such job, or no daemon; 2 bad usage; 130
 interrupted.`,
 		Args:              someJobs,
-		ValidArgsFunction: completeJobs,
+		ValidArgsFunction: completeEndedToo,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.logDir != "" {
 				return failed(whyOnBoard(cmd, o, args), target{})

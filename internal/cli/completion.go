@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"berth/internal/api"
+	"berth/internal/job"
+	"berth/internal/problem"
+	"berth/internal/text"
+)
+
+// shells are those that completion exists for.
+var shells = map[string]func(*cobra.Command, io.Writer) error{
+	"bash": func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) },
+	"zsh":  (*cobra.Command).GenZshCompletion,
+	"fish": func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) },
+}
+
+var shellWords = []string{"bash", "fish", "zsh"}
+
+func newCompletion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print a script that completes commands with Tab",
+		Long: `Print a script for bash, zsh or fish. With it, the Tab key completes verbs,
+flags, the values of flags, and jobs: their ids, with name and state, and their
+names. Verbs that read, such as logs, also offer jobs that have ended.`,
+		Example: `  source <(berth completion bash)                   in this shell only
+  berth completion bash > ~/.local/share/bash-completion/completions/berth
+  berth completion zsh > ~/.zfunc/_berth            a directory in fpath
+  berth completion fish > ~/.config/fish/completions/berth.fish
+
+Exit status: 0 printed; 2 bad usage.`,
+		ValidArgs: shellWords,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && shells[args[0]] != nil {
+				return nil
+			}
+			return problem.Newf(problem.Invalid, "source <(berth completion bash)", "expected one of %s, found %q", text.Or(shellWords), strings.Join(args, " "))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return shells[args[0]](cmd.Root(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// flagChoices are the values of flags that have a few, by flag.
+var flagChoices = map[string][]string{
+	"cap":         {"none", "soft", "mps"},
+	"estimates":   {"history", "perfect", "limits", "none"},
+	"export":      {"all", "none"},
+	"format":      {"lines", "csv"},
+	"log-level":   {"debug", "info", "warn", "error"},
+	"on-timeout":  {"kill", "requeue"},
+	"placement":   {"pack", "spread"},
+	"policy":      {"backfill", "fifo", "conservative", "shortest", "las", "fair"},
+	"preempt":     {"requeue", "never", "park"},
+	"preemptible": {"park", "requeue"},
+	"retry-on":    {"oom", "fail"},
+	"state":       stateWords,
+	"vram":        {"auto"},
+}
+
+// completeFlags has every flag of a command and of those below it completed with
+// its values; files and directories only where one is expected.
+func completeFlags(cmd *cobra.Command) {
+	complete := func(f *pflag.Flag) {
+		words, directive := flagChoices[f.Name], cobra.ShellCompDirectiveNoFileComp
+		switch f.Value.Type() {
+		case "jobs":
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, completeEndedToo)
+			return
+		case "file", "path", "pattern", "DIR":
+			directive = cobra.ShellCompDirectiveDefault
+		case "dir":
+			directive = cobra.ShellCompDirectiveFilterDirs
+		}
+		// A flag that several commands share is registered once.
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, directive))
+	}
+	cmd.Flags().VisitAll(complete)
+	cmd.PersistentFlags().VisitAll(complete)
+	for _, below := range cmd.Commands() {
+		completeFlags(below)
+	}
+}
+
+// completionPatience is how long completion in a shell may take.
+const completionPatience = time.Second
+
+// completeJobs completes unfinished jobs in a shell.
+func completeJobs(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return jobsToComplete(cmd, typed, api.Query{Limit: 100})
+}
+
+// completeEndedToo also completes jobs that have ended.
+func completeEndedToo(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return jobsToComplete(cmd, typed, api.Query{Limit: 100, Over: true, Newest: true})
+}
+
+func jobsToComplete(cmd *cobra.Command, typed string, q api.Query) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	s, err := openSession(cmd)
+	if err != nil {
+		return nil, directive
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+	defer cancel()
+	page, err := s.client.Jobs(ctx, q)
+	if err != nil {
+		return nil, directive
+	}
+	return completions(page.Jobs, typed), directive
+}
+
+// completions are ids with name and state; once a letter was typed, names.
+func completions(jobs []job.View, typed string) (words []string) {
+	byName := strings.Trim(typed, "0123456789_-@~") != ""
+	for _, j := range jobs {
+		word, about := j.ID, fmt.Sprintf("%s, %s", text.Line(j.Name), j.State)
+		if byName {
+			word, about = text.Line(j.Name), fmt.Sprintf("job %s, %s", j.ID, j.State)
+		}
+		if strings.HasPrefix(word, typed) && !slices.ContainsFunc(words, func(other string) bool { return strings.HasPrefix(other, word+"\t") }) {
+			words = append(words, word+"\t"+about)
+		}
+	}
+	return words
+}
