@@ -141,7 +141,7 @@ func (d *Daemon) NewToken(_ context.Context, c api.Caller, r api.TokenRequest) (
 	if c.Token != "" {
 		return api.Token{}, problem.Newf(problem.Forbidden, "use the socket on the machine itself", "a token cannot create another token")
 	}
-	t, err := d.tokens.create(c.Name, c.UID, r.Name, time.Duration(r.TTLS)*time.Second, time.Now())
+	t, err := d.tokens.create(c.Name, c.UID, r.Name, ttlOf(r.TTLS), time.Now())
 	d.note(c, "token create", nil, t.ID, err)
 	return t, err
 }

@@ -100,6 +100,13 @@ func (t *tokens) write(list []tokenEntry, now time.Time) error {
 	return nil
 }
 
+// ttlOf is a number of seconds as a time. A number that no duration can hold is
+// refused like any that is too large.
+func ttlOf(seconds int64) time.Duration {
+	const most = int64(maxTokenTTL/time.Second) + 1
+	return time.Duration(max(-1, min(seconds, most))) * time.Second
+}
+
 // create makes a token with a user's permissions. The secret is only in the
 // reply.
 func (t *tokens) create(user string, uid int, name string, ttl time.Duration, now time.Time) (api.Token, error) {

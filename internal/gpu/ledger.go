@@ -175,6 +175,14 @@ func (l *Ledger) openLock() error {
 				_ = unix.Fchmod(fd, 0o644) // whatever the umask, other users must be able to open it
 			}
 		}
+		if err == nil {
+			if err = takeLock(fd); err != nil {
+				unix.Close(fd)
+			}
+		}
+		if os.Geteuid() == 0 && (errors.Is(err, unix.ELOOP) || errors.Is(err, errNoLock)) && os.Remove(path) == nil {
+			continue
+		}
 		if err != nil {
 			return &fs.PathError{Op: "open", Path: path, Err: err}
 		}
@@ -185,6 +193,21 @@ func (l *Ledger) openLock() error {
 		return nil
 	}
 	return fmt.Errorf("open %s: it keeps being created and removed", path)
+}
+
+var errNoLock = errors.New("expected a file with one name")
+
+// takeLock makes the lock root's, if a root berth opens it: its owner could
+// replace it again and again, and no berth would ever have the current one.
+func takeLock(fd int) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil || os.Geteuid() != 0 || stat.Uid == 0 {
+		return err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink > 1 {
+		return errNoLock
+	}
+	return unix.Fchown(fd, 0, 0)
 }
 
 // Lock takes the machine-wide lock, or gives up when ctx is done.
@@ -198,8 +221,12 @@ func (l *Ledger) Lock(ctx context.Context) error {
 			l.held, l.without, l.busySince = true, false, time.Time{}
 			return nil
 		}
-		if errors.Is(err, unix.EWOULDBLOCK) && l.keptTooLong(time.Now()) {
-			l.note("continuing without the lock %s, which %s has held for too long", l.lock.Name(), lockHolder(l.lock))
+		if (err == nil || errors.Is(err, unix.EWOULDBLOCK)) && l.keptTooLong(time.Now()) {
+			if err == nil {
+				l.note("continuing without the lock %s, which is replaced again and again", l.lock.Name())
+			} else {
+				l.note("continuing without the lock %s, which %s has held for too long", l.lock.Name(), lockHolder(l.lock))
+			}
 			l.held, l.without = true, true
 			return nil
 		}

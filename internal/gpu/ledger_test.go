@@ -278,7 +278,7 @@ func TestLedgerShowsNoControlCharacters(t *testing.T) {
 func TestLedgerBoundsTheNumberOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	b := openLedger(t, dir, "b")
-	for i := range maxLedgerFiles + 10 {
+	for i := range maxUserFiles + 10 {
 		testkit.Write(t, filepath.Join(dir, fmt.Sprintf("%d-x", i)), "{}")
 	}
 	otherKeys(t, b)

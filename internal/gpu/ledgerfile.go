@@ -23,7 +23,8 @@ import (
 const (
 	ledgerVersion    = 1
 	maxLedgerFile    = 1 << 20 // bytes
-	maxLedgerFiles   = 1024
+	maxLedgerNames   = 1 << 16
+	maxUserFiles     = 256  // of one user
 	maxLedgerEntries = 4096 // per file
 	maxEntryCards    = 1024
 	maxLedgerNotes   = 16
@@ -72,27 +73,48 @@ func (l *Ledger) Others() ([]Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
-	names, err := dir.Readdirnames(maxLedgerFiles + 1)
+	names, err := dir.Readdirnames(maxLedgerNames + 1)
 	dir.Close()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read ledger: %w", err)
 	}
-	if len(names) > maxLedgerFiles {
-		l.note("the ledger %s has more than %d files: some bookings are ignored", l.dir, maxLedgerFiles)
+	if len(names) > maxLedgerNames {
+		l.note("the ledger %s has more than %d files: some bookings are ignored", l.dir, maxLedgerNames)
 	}
+	names = l.counted(names)
 	for name := range l.cache {
-		if !slices.Contains(names, name) {
+		if _, there := slices.BinarySearch(names, name); !there {
 			delete(l.cache, name)
 		}
 	}
-	slices.Sort(names)
 	var others []Entry
 	for _, name := range names {
-		if name != l.own && isLedgerFile(name) {
+		if name != l.own {
 			others = append(others, l.living(name)...)
 		}
 	}
 	return others, nil
+}
+
+// counted are the names of berths' files that count, sorted: a few of each user,
+// so that no user can crowd out the bookings of others.
+func (l *Ledger) counted(names []string) []string {
+	names = slices.DeleteFunc(names, func(name string) bool { return !isLedgerFile(name) })
+	slices.Sort(names)
+	if len(names) <= maxUserFiles {
+		return names
+	}
+	of := map[uint32]int{}
+	return slices.DeleteFunc(names, func(name string) bool {
+		var stat unix.Stat_t
+		if unix.Lstat(filepath.Join(l.dir, name), &stat) != nil {
+			return true // it is gone
+		}
+		if of[stat.Uid]++; of[stat.Uid] == maxUserFiles+1 {
+			l.note("user %d has more than %d files in the ledger %s: some are ignored", stat.Uid, maxUserFiles, l.dir)
+		}
+		return of[stat.Uid] > maxUserFiles && name != l.own
+	})
 }
 
 // Own are the live bookings in our own file: after a restart, those of the

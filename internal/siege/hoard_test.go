@@ -21,6 +21,7 @@ func TestHoard(t *testing.T) {
 	t.Parallel()
 	c := pitch(t, "")
 	c.ann, c.bob, c.gpus = c.enlist("pia"), c.enlist("quin"), 4
+	c.prepareLedger(t)
 	c.configure(t, "")
 	c.up()
 	defer c.endAll(t)
