@@ -56,6 +56,7 @@ type session struct {
 	ended    []*job.Job // newest last, bounded
 
 	interrupted int
+	lost        error     // why the store is not this queue's any more
 	asked       time.Time // when the last interrupt came
 	warned      bool      // about a job that does not end
 	abandoned   bool      // the opening hangs and may still use the session
@@ -204,6 +205,10 @@ func (s *session) after(t *engine.Turn) bool {
 	if s.interrupted > 0 {
 		return running == 0 || s.givenUp(t)
 	}
+	if t.Lost() != nil {
+		s.lost = t.Lost()
+		return running == 0
+	}
 	// If the disk is full the last ends may not be stored yet, so the exit
 	// status is not known yet.
 	return queued == 0 && running == 0 && !s.opt.Watch && t.Written()
@@ -330,6 +335,9 @@ func (s *session) finish() int {
 	now := time.Now()
 	s.engine.Outside(now, s.writeBoard)
 	status, outcomes := s.queue.status()
+	if s.lost != nil {
+		status = max(status, problem.Unable.ExitStatus())
+	}
 	if s.interrupted > 0 {
 		status = problem.Interrupted.ExitStatus()
 	}

@@ -33,6 +33,7 @@ func (d *fullDisk) Commit(tx store.Tx) error {
 	return nil
 }
 func (d *fullDisk) Job(string) (*job.Job, error)        { return nil, store.ErrNotFound }
+func (d *fullDisk) Present() error                      { return nil }
 func (d *fullDisk) PeakFor(string) (int64, bool, error) { return 0, false, nil }
 
 // said is what was printed, line by line.

@@ -17,6 +17,10 @@ var daemonPromises = []promise{
 	{"any verb starts the private daemon where there is state to read, and goes on with the queue", `
 		daemon-every-verb-starts-the-daemon-where-there-are-jobs
 		daemon-after-a-crash-any-verb-goes-on-with-the-queue`},
+	{"a removed state directory leaves no daemon that starts jobs beside the new one", `
+		daemon-a-removed-state-directory-leaves-no-ghost
+		daemon-a-removed-state-directory-is-said-to-clients
+		resume-a-removed-log-directory-ends-the-run-after-its-jobs`},
 	{"with nothing to read: an empty answer, not an error", "daemon-with-nothing-to-read-the-answer-is-empty"},
 	{"start, stop, restart and status manage it; stop leaves jobs running and says so", "daemon-start-stop-restart-and-status"},
 	{"a client and a daemon of different versions say so and work", "daemon-of-another-version-works-and-is-mentioned"},

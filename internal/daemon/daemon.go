@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -81,6 +82,7 @@ type Daemon struct {
 	boundFor int // jobs that the memory limit is set for; only for the engine's goroutine
 
 	ended     chan struct{} // closed when the engine's loop ends
+	gone      error         // why its store is not its own any more; only for the engine's goroutine
 	parting   bool          // its jobs are being stopped; only for the engine's goroutine
 	gate      *fair.Gate    // where long work for requests takes turns
 	sums      *fair.Gate    // where requests that read the whole history take turns
@@ -178,10 +180,21 @@ func (d *Daemon) change(ctx context.Context, f func(t *engine.Turn)) error {
 	}
 }
 
+// goneProblem is the problem for a state directory that was removed.
+func goneProblem(err error) error {
+	p := problem.Newf(problem.Unable, "restart the daemon to begin a new queue; running jobs go on, and their GPUs stay allocated",
+		"%v while the daemon ran: it starts nothing any more, and ends after its running jobs", err)
+	p.Err = err
+	return p
+}
+
 // notWritten is the problem for a failed commit.
 func notWritten(err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, store.ErrRemoved) {
+		return goneProblem(err)
 	}
 	p := problem.Newf(problem.Unable, "free some disk space; berth then continues by itself", "the change could not be saved: %v", err)
 	p.Err = err

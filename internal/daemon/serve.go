@@ -19,6 +19,7 @@ import (
 	"berth/internal/job"
 	"berth/internal/problem"
 	"berth/internal/site"
+	"berth/internal/store"
 )
 
 const (
@@ -93,6 +94,9 @@ func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error 
 	}
 	d.wait.Wait()
 	d.log.Info("stopped", "err", context.Cause(ctx))
+	if err == nil && d.gone != nil {
+		return goneProblem(d.gone)
+	}
 	if err == nil {
 		return nil // its jobs have ended
 	}
@@ -208,6 +212,11 @@ func (d *Daemon) endJobs(ctx context.Context, immediately bool) {
 
 // parted reports that there is nothing left to wait for.
 func (d *Daemon) parted(t *engine.Turn) bool {
+	if err := t.Lost(); err != nil {
+		_, running := t.Live()
+		d.gone = err
+		return running == 0 || errors.Is(err, store.ErrTaken)
+	}
 	if !d.parting || !t.Written() {
 		return false
 	}
@@ -226,6 +235,7 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 		defer ticker.Stop()
 		dog = ticker.C
 	}
+	var lost error // why the store was gone at the last look
 	for {
 		select {
 		case <-ctx.Done():
@@ -236,6 +246,7 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 				_ = site.Notify("WATCHDOG=1")
 			}
 		case <-look.C:
+			lost = d.look(ctx, lost)
 			if d.idleFor(ctx) {
 				d.log.Info("stopping after being idle")
 				stop(errStopped)
@@ -243,6 +254,16 @@ func (d *Daemon) attend(ctx context.Context, stop context.CancelCauseFunc) {
 			}
 		}
 	}
+}
+
+// look looks whether the store is still there. It tells the one who started the
+// daemon by hand, because the log is gone with the store.
+func (d *Daemon) look(ctx context.Context, was error) (lost error) {
+	err := d.do(ctx, func(t *engine.Turn) { lost = t.Present() })
+	if err == nil && lost != nil && was == nil && d.opt.Out != nil {
+		fmt.Fprintf(d.opt.Out, "berth: %v\n", goneProblem(lost))
+	}
+	return lost
 }
 
 // idleFor reports whether the daemon has been idle for as long as configured.

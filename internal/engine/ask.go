@@ -130,7 +130,7 @@ func (t *Turn) Blocked() string {
 	switch {
 	case t.stopping:
 		return "berth is stopping"
-	case t.cards.err != nil:
+	case t.cards.err != nil && t.removed == nil:
 		return "the GPUs cannot be read: " + t.cards.err.Error()
 	}
 	return t.unable()
@@ -145,6 +145,9 @@ func (t *Turn) unable() string {
 	}
 	if t.changes.failed != nil {
 		err = t.changes.failed
+	}
+	if t.removed != nil {
+		err = t.removed
 	}
 	switch {
 	case err == nil:

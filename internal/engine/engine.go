@@ -19,6 +19,7 @@ type Store interface {
 	Commit(tx store.Tx) error
 	Job(id string) (*job.Job, error)
 	PeakFor(command string) (mib int64, ok bool, err error)
+	Present() error // an error if the store was removed, or taken over
 }
 
 // Runner holds the supervisors. A lease runs nothing until Go.
@@ -109,6 +110,7 @@ type core struct {
 	nextSeq  int64
 	moved    bool      // something happened since the last decision that could change it
 	again    time.Time // when time alone changes the decision
+	removed  error     // why nothing starts here any more: the store is gone
 	unleased error     // why no supervisor could be had for the last job that was placed
 	admitted bool      // this round let jobs in
 	stopping bool

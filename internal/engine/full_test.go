@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,4 +52,36 @@ func TestWithoutASupervisor(t *testing.T) {
 	r.leaseErr = nil
 	r.pass(notNowDelay)
 	r.wantRow("1", job.Running, "")
+}
+
+// TestWhereTheStoreWasRemoved: nothing starts and nothing is accepted, a running
+// job ends as ever, and all goes on if the store comes back.
+func TestWhereTheStoreWasRemoved(t *testing.T) {
+	r := runOne(t, vram(1000))
+	r.removed = fmt.Errorf("%w: /x", store.ErrRemoved)
+	jobs := []*job.Job{{Spec: spec(vram(1000))}}
+	r.at().Number(jobs)
+	r.at().Submit(jobs)
+	r.step()
+	r.wantRow("2", job.Queued, "")
+	if why := r.at().Why("2"); why != "cannot be started: the directory of the store was removed: /x" {
+		t.Errorf("it waits because %q", why)
+	}
+	var refused error
+	r.at().Accept(Batch{Jobs: []*job.Job{{Spec: spec()}}, Done: func(err error) { refused = err }})
+	if !errors.Is(refused, store.ErrRemoved) {
+		t.Errorf("a new job is refused with %v", refused)
+	}
+	r.did = nil
+	r.at().CancelBy("1", "ann", 0)
+	r.step()
+	if !slices.Contains(r.did, "stop t1 cancel 0s") {
+		t.Errorf("the engine did %q", r.did)
+	}
+	r.removed = nil
+	if err := r.at().Present(); err != nil {
+		t.Fatal(err)
+	}
+	r.step()
+	r.wantRow("2", job.Running, "")
 }

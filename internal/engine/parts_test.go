@@ -28,6 +28,8 @@ func (d *disk) Commit(tx store.Tx) error {
 func (d *disk) Job(string) (*job.Job, error)                 { return nil, store.ErrNotFound }
 func (d *disk) PeakFor(string) (mib int64, ok bool, e error) { return 0, false, nil }
 
+func (d *disk) Present() error { return nil }
+
 func queuedJob(id string, seq int64, change ...func(*job.Spec)) *job.Job {
 	j := &job.Job{ID: id, Seq: seq, Rank: seq, User: "ann", Spec: spec(change...)}
 	j.Submitted(start0)

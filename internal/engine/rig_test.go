@@ -27,6 +27,7 @@ type rig struct {
 	e   *Engine
 	now time.Time
 
+	removed error // why the store is gone
 	rows    map[string]*job.Job
 	seq     int64
 	did     []string // every act in order, as in "commit 1:running", "go 1 t1"
@@ -286,6 +287,8 @@ func (r *rig) Job(id string) (*job.Job, error) {
 	}
 	return nil, store.ErrNotFound
 }
+
+func (r *rig) Present() error { return r.removed }
 
 func (r *rig) PeakFor(command string) (int64, bool, error) {
 	mib, ok := r.peaks[command]

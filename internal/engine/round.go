@@ -119,6 +119,9 @@ func (t *Turn) decide() (starts, victims []*job.Job) {
 	if t.stopping || t.line.queue.Len() == 0 || !t.undecided() || len(t.cards.known) == 0 {
 		return nil, nil // before any card was seen, nothing can be refused either
 	}
+	if t.Present() != nil {
+		return nil, nil
+	}
 	// If something prevents it below, the next reading of the cards asks again.
 	t.moved, t.line.moved, t.cards.moved, t.again = false, false, false, time.Time{}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerWait)

@@ -56,6 +56,10 @@ func (t *Turn) Submit(jobs []*job.Job) {
 // Accept takes jobs of a request that waits for the answer. They exist only once
 // they are on disk: a failed commit refuses them, and they are not tried again.
 func (t *Turn) Accept(b Batch) {
+	if err := t.Present(); err != nil {
+		b.Done(err)
+		return
+	}
 	for _, j := range b.Jobs {
 		j.Submitted(t.Now)
 		j.VRAMMiB = j.Spec.VRAMMiB
@@ -267,6 +271,26 @@ func (t *Turn) Interrupt(immediately bool) {
 		t.attempts.stop(t.Now, a.job, job.StopInterrupt, grace, "")
 	}
 }
+
+// Present looks whether the store is still where another berth would look for it.
+// If not, nothing starts: another berth may have begun there anew. Running jobs
+// are seen to their end, because nobody else can find them.
+func (t *Turn) Present() error {
+	was := t.removed
+	t.removed = t.changes.store.Present()
+	switch {
+	case t.removed != nil && was == nil:
+		t.changes.show(t.Now, job.EventWarning, nil, t.removed.Error()+"; no job starts any more, and running jobs are seen to their end")
+		t.cfg.Log.Error("the store is gone", "err", t.removed)
+	case t.removed == nil && was != nil:
+		t.moved = true
+		t.changes.show(t.Now, job.EventNotice, nil, "the store is back; jobs start again")
+	}
+	return t.removed
+}
+
+// Lost is what Present last said.
+func (t *Turn) Lost() error { return t.removed }
 
 // Retire makes an idle engine accept no more jobs. It returns false, and changes
 // nothing, if it is not idle.

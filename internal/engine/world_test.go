@@ -210,6 +210,8 @@ func (w *world) noteLeaving(x *execution) {
 	x.leaving = row != nil && row.Leaving() && row.Attempt.Number == x.attempt
 }
 
+func (w *world) Present() error { return nil }
+
 // PeakFor is the most this command was seen to use.
 func (w *world) PeakFor(command string) (peak int64, ok bool, err error) {
 	for _, row := range w.rows {

@@ -183,8 +183,9 @@ func (m *Machine) openRunner(ctx context.Context) (err error) {
 }
 
 func (m *Machine) openLedger(context.Context) (err error) {
-	// The same name after a restart, and different for every queue.
-	sum := sha256.Sum256([]byte(m.setup.StateDir))
+	// The same name after a restart, and different for every queue: also for one
+	// that was made where another berth's directory was removed.
+	sum := sha256.Sum256([]byte(m.Store.Identity()))
 	m.ledger, err = gpu.OpenLedger("", hex.EncodeToString(sum[:8]))
 	return m.keep("", m.ledger, err)
 }

@@ -20,11 +20,14 @@ const (
 	heirPoll = 2 * time.Millisecond
 )
 
+// lockName is the file that is locked.
+const lockName = "lock"
+
 // takeLock makes this process the only one with the store open. The kernel
 // releases the lock with the process, however it ends; the content of the file
 // is for people.
 func takeLock(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

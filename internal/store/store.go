@@ -30,6 +30,7 @@ type Store struct {
 	dir    string
 	path   string
 	lock   *os.File
+	file   os.FileInfo // the file at path, when it was opened
 	writer *sql.DB
 	reader *sql.DB   // for reads that may take long
 	lookup *sql.DB   // for reads of one row, which never wait for those
@@ -121,6 +122,9 @@ func (s *Store) start(steps []string) error {
 	s.lookup.SetMaxOpenConns(maxLookups)
 	s.lookup.SetMaxIdleConns(1)
 	if s.statements, err = prepare(ctx, s.conn); err != nil {
+		return err
+	}
+	if s.file, err = os.Stat(s.path); err != nil {
 		return err
 	}
 	return syncPath(s.dir) // the directory entry must survive a power cut too
