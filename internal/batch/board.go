@@ -33,6 +33,7 @@ type snapshot struct {
 	pending []waiting
 	ended   []*job.Job // newest first, bounded
 	paused  string     // why no job can start
+	began   time.Time  // when this berth run did
 }
 
 // waiting is a queued job with the reason it waits and its estimated start.
@@ -46,6 +47,7 @@ type waiting struct {
 // half of it, and status.json beside it for `berth why`.
 type board struct {
 	path     string
+	render   func(snapshot) []byte
 	last     []byte
 	statusAt time.Time // when status.json was written
 	statusOf string    // ids and states of the jobs in it
@@ -55,7 +57,7 @@ func (b *board) write(s snapshot) error {
 	if err := b.writeStatus(s); err != nil {
 		return err
 	}
-	text := renderBoard(s)
+	text := b.render(s)
 	if bytes.Equal(text[bytes.IndexByte(text, '\n'):], b.last) {
 		return nil // only the time has changed
 	}

@@ -27,6 +27,8 @@ type watcher struct {
 	sizes    jobfile.Sizes            // of the models named in a CSV file
 	check    func(jobfile.File) error // a check of every new version; nil: none
 
+	asGpusched bool // every line needs a GPU
+
 	stream   bool // a pipe: it was read to its end, and cannot change
 	stamp    fileStamp
 	text     []byte

@@ -46,7 +46,11 @@ func (w *watcher) parse(text []byte) (jobfile.File, error) {
 	case w.format == ByName && jobfile.LooksLikeCSV(text):
 		return jobfile.File{}, fmt.Errorf("%s: expected shell commands, found lines like %s: %w", w.path, jobfile.CSVFields, errAmbiguous)
 	}
-	return jobfile.Parse(w.path, text, w.defaults)
+	file, err := jobfile.Parse(w.path, text, w.defaults)
+	if err == nil && w.asGpusched {
+		err = refuseCPULines(w.path, file)
+	}
+	return file, err
 }
 
 const (

@@ -115,6 +115,11 @@ func (l layout) archive(now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	links, err := l.theirLogs()
+	if err != nil {
+		return "", err
+	}
+	old = append(old, links...)
 	for _, path := range []string{l.jobsDir(), l.journal(), l.board()} {
 		if holdsSomething(path) {
 			old = append(old, path)

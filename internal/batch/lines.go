@@ -29,6 +29,7 @@ type narrator struct {
 	paint     painter
 	dir       string // log paths below it are shown relative to it
 	exists    func(path string) bool
+	theirs    *theirWords // speak as gpusched; nil: as berth
 }
 
 // line is the line for an event; empty: none.
@@ -76,6 +77,11 @@ func (n narrator) sentence(ev job.Event, dispatched, total int) string {
 }
 
 func (n narrator) plain(ev job.Event, dispatched, total int) string {
+	if n.theirs != nil {
+		if said, known := n.theirs.sentence(ev, dispatched, total); known {
+			return said
+		}
+	}
 	j := ev.Job
 	switch ev.Kind {
 	case job.EventStarted:

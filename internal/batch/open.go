@@ -37,7 +37,7 @@ func (s *session) open(ctx context.Context) error {
 }
 
 func (s *session) openFile(ctx context.Context) error {
-	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format}
+	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched}
 	if err := s.openSizes(); err != nil {
 		return err
 	}
@@ -213,7 +213,11 @@ func (s *session) openRecords(context.Context) error {
 	}
 	s.screen = s.newScreen()
 	s.narrator = narrator{tolerance: s.opt.Tolerance, verbose: s.opt.Verbose, paint: painter(s.screen.colour), dir: s.opt.Dir, exists: isThere}
-	s.board = &board{path: s.layout.board()}
+	s.board = &board{path: s.layout.board(), render: renderBoard}
+	if s.opt.AsGpusched {
+		s.narrator.theirs = newTheirWords(s.opt)
+		s.board.render = s.narrator.theirs.board
+	}
 	s.account = newAccount(time.Now(), len(s.cards))
 	return nil
 }

@@ -27,6 +27,7 @@ type Options struct {
 	Verbose     bool
 	JSON        bool
 	LogLevel    string
+	AsGpusched  bool // speak as gpusched does, and name logs as it does
 
 	// AcceptEmptyStore continues with an empty store although an earlier run left
 	// jobs running.

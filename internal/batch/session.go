@@ -152,6 +152,11 @@ func (s *session) publish(events []job.Event) {
 		if ev.Kind == job.EventEnded {
 			s.remember(ev.Job)
 		}
+		if ev.Kind == job.EventStarted && s.opt.AsGpusched {
+			if err := s.layout.linkLog(ev.Job); err != nil {
+				s.log.Warn("name a log as gpusched does", "err", err)
+			}
+		}
 		if s.opt.JSON {
 			s.emit(toRecord(ev))
 			continue
@@ -243,7 +248,7 @@ func (s *session) snapshot(t *engine.Turn, pending int) snapshot {
 	snap := snapshot{
 		at: t.Now, file: s.opt.File, tally: s.queue.counts, total: s.queue.total,
 		cards: t.Cards(), running: t.Running(), paused: t.Blocked(),
-		pending: s.waiting(t, pending),
+		pending: s.waiting(t, pending), began: s.account.began,
 	}
 	for i := len(s.ended) - 1; i >= 0 && len(snap.ended) < boardEnded; i-- {
 		snap.ended = append(snap.ended, s.ended[i])
@@ -345,7 +350,11 @@ func (s *session) finish() int {
 		s.screen.finish(s.encode(summaryRecord(now, s.account, s.queue.counts, status))...)
 		return status
 	}
-	s.screen.finish(s.account.lines(now, s.queue.counts, outcomes)...)
+	lines := s.account.lines(now, s.queue.counts, outcomes)
+	if s.narrator.theirs != nil {
+		lines = append(s.narrator.theirs.summary(now), lines...)
+	}
+	s.screen.finish(lines...)
 	return status
 }
 

@@ -28,7 +28,7 @@ func toldSnapshot() snapshot {
 
 func TestBerthReadsTheBoard(t *testing.T) {
 	dir := t.TempDir()
-	b := &board{path: filepath.Join(dir, "status.txt")}
+	b := &board{path: filepath.Join(dir, "status.txt"), render: renderBoard}
 	s := toldSnapshot()
 	if err := b.write(s); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestBerthReadsTheBoard(t *testing.T) {
 func TestTheBoardIsToldAnewWhenJobsChangeOrAfterAWhile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "status.json")
-	b := &board{path: filepath.Join(dir, "status.txt")}
+	b := &board{path: filepath.Join(dir, "status.txt"), render: renderBoard}
 	s := toldSnapshot()
 	for _, step := range []struct {
 		says   string

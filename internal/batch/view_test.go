@@ -58,7 +58,7 @@ func TestBoard(t *testing.T) {
 
 func TestBoardIsWrittenWholeAndOnlyWhenItChanged(t *testing.T) {
 	path := t.TempDir() + "/status.txt"
-	b := &board{path: path}
+	b := &board{path: path, render: renderBoard}
 	s := busy()
 	s.running = nil // whose clocks would move
 	if err := b.write(s); err != nil {
@@ -76,7 +76,7 @@ func TestBoardIsWrittenWholeAndOnlyWhenItChanged(t *testing.T) {
 	if err := b.write(s); err != nil || testkit.Read(t, path) != string(renderBoard(s)) {
 		t.Errorf("a change did not reach it: %v", err)
 	}
-	lost := &board{path: t.TempDir() + "/none/status.txt"}
+	lost := &board{path: t.TempDir() + "/none/status.txt", render: renderBoard}
 	if err := lost.write(s); err == nil {
 		t.Error("a directory that is not there")
 	}

@@ -169,7 +169,7 @@ func desk(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"train.sh": "#!/bin/sh\n#SBATCH --job-name=a\ntrue\n", "train.py": "", "jobs.txt": "true\n[gpus=0] true\n", "commands.txt": "true\n", "gpu.queue": "true\n",
+		"train.sh": "#!/bin/sh\n#SBATCH --job-name=a\ntrue\n", "train.py": "", "jobs.txt": "true\n[vram=1G] true\n", "commands.txt": "true\n", "gpu.queue": "true\n",
 		"jobs.csv": "0,train.py,,--epochs 3,0-3\n", "llm_config.json": `{"default_requirement": 1.0, "models": {"small": 0.5}}`,
 		"job.yaml": "command: true\nnum_gpus: 2\npriority: 5\n",
 		"sweep.py": fmt.Sprintf(sweep, "kairos"), "sweep_berth.py": fmt.Sprintf(sweep, "berth"),

@@ -47,7 +47,8 @@ GPUs as --cuda.
 You can edit the file while it runs: added lines run, deleted lines do not.
 Running the same command again skips the jobs that finished. If berth is killed,
 its jobs keep running and the next berth run takes them over. Ctrl-C stops the
-jobs. berth help jobsfile has the whole format.`,
+jobs. Processes that a job leaves in the background have its grace period to end
+(10 s), then berth ends them. berth help jobsfile has the whole format.`,
 		Example: `  berth run jobs.txt
   berth run jobs.txt --gpus 0,1 --watch
   berth run jobs.csv --llm-config sizes.json
@@ -85,6 +86,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.opt.LLMConfig, "llm-config", "", "how much of a GPU each --llm in a CSV file takes (default llm_config.json, if it exists)")
 	flags.StringVar(&f.opt.LogDir, "log-dir", "berth_logs", "directory for logs, journal, status board and state")
 	flags.IntVar(&f.opt.OOMRetries, "oom-retries", 0, "retries after CUDA out of memory, each declaring more VRAM (retries= of a line overrides it)")
+	flags.BoolVar(&f.opt.AsGpusched, "as-gpusched", false, "speak as gpusched does, and name logs as it does")
+	_ = flags.MarkHidden("as-gpusched") // for the front end of that name
 	f.ruleFlags.register(cmd, " (default all, or those in an inherited CUDA_VISIBLE_DEVICES)", " and the jobs file")
 	flags.BoolVar(&f.opt.JSON, "json", false, "print one event per line as JSON")
 	flags.BoolVarP(&f.opt.Verbose, "verbose", "v", false, "also report memory use as it grows")

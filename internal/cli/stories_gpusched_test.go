@@ -4,6 +4,7 @@ package cli_test
 var gpuschedPromises = []promise{
 	{"through a link or a copy of that name berth is gpusched, with its flags, defaults, files and words", `
 		gpusched-its-own-tour-runs-under-its-name
+		gpusched-its-words-board-and-logs-are-its-own
 		gpusched-a-copy-works-without-anything-beside-it`},
 	{"what gpusched did by its own journal is an earlier run, and the journal is kept", `
 		gpusched-work-that-it-finished-is-not-run-again

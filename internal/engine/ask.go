@@ -229,6 +229,7 @@ func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why string) 
 type Running struct {
 	Job     *job.Job
 	NowMiB  int64 // on the card where it uses most; -1: not known
+	CardMiB map[int]int64
 	PeakMiB int64
 }
 
@@ -236,8 +237,8 @@ type Running struct {
 func (s *attempts) Running() []Running {
 	list := make([]Running, 0, len(s.active))
 	for id, a := range s.active {
-		r := Running{Job: a.job, NowMiB: -1}
-		if card, now := highest(s.cards.meter.Now(id)); card >= 0 {
+		r := Running{Job: a.job, NowMiB: -1, CardMiB: s.cards.meter.Now(id)}
+		if card, now := highest(r.CardMiB); card >= 0 {
 			r.NowMiB = now
 		}
 		_, r.PeakMiB = highest(s.cards.meter.Peak(id))

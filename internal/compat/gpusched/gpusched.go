@@ -1,5 +1,5 @@
 // Package gpusched is gpusched in front of `berth run`: its flags, defaults and
-// log directory. It starts nothing itself.
+// log directory. It starts nothing itself: berth run speaks its words, too.
 package gpusched
 
 import (
@@ -52,6 +52,7 @@ journal as gpusched does, except that:
   - SIGTERM stops the jobs, as Ctrl-C does;
   - failures of an earlier run are listed and count in the exit status;
   - other jobs may overtake a job for at most 48 hours;
+  - processes that a job leaves in the background are ended after ten seconds;
   - --fresh moves old logs and journals aside and deletes nothing.
 
 Exit status: 0 every job succeeded or is marked cancel; otherwise the largest
@@ -139,7 +140,7 @@ func completeFlag(flags *pflag.FlagSet, word string) pflag.NormalizedName {
 // berthRun is the equivalent command line of berth. The file has shell lines,
 // whatever its name.
 func berthRun(flags *pflag.FlagSet) []string {
-	args := []string{"run", "--format=lines"}
+	args := []string{"run", "--format=lines", "--as-gpusched"}
 	for _, f := range values() {
 		value, _ := flags.GetString(f[0])
 		if value != "" || flags.Changed(f[0]) {

@@ -26,7 +26,7 @@ func asGpusched(args ...string) (code int, asked []string, out, errOut string) {
 func TestGpuschedHasItsOwnDefaults(t *testing.T) {
 	// seeds: G44 G45 G46 G47 G48 G50 G22
 	code, asked, _, _ := asGpusched("jobs.txt")
-	want := []string{"run", "--format=lines", "--idle-threshold=200", "--margin=512", "--tolerance=0.10", "--spike-buffer=0.10",
+	want := []string{"run", "--format=lines", "--as-gpusched", "--idle-threshold=200", "--margin=512", "--tolerance=0.10", "--spike-buffer=0.10",
 		"--poll=5", "--oom-retries=0", "--log-dir=gpusched_logs", "--", "jobs.txt"}
 	if !slices.Equal(asked, want) || code != 7 {
 		t.Errorf("status %d, asked %q\nwant %q", code, asked, want)
@@ -36,7 +36,7 @@ func TestGpuschedHasItsOwnDefaults(t *testing.T) {
 func TestGpuschedTakesItsFlagsAnywhereAndCutShort(t *testing.T) {
 	_, asked, _, _ := asGpusched("--gpus", "0,1,3", "--idle=100", "-v", "jobs.txt", "--marg", "1", "--tol", "0.2", "--spike-buffer", "0.5",
 		"--poll", "0.5", "--exclusive", "--watch", "--oom-retries", "2", "--fresh", "--retry-failed", "--log-dir", "out", "--sim", "2")
-	want := []string{"run", "--format=lines", "--gpus=0,1,3", "--idle-threshold=100", "--margin=1", "--tolerance=0.2", "--spike-buffer=0.5", "--poll=0.5",
+	want := []string{"run", "--format=lines", "--as-gpusched", "--gpus=0,1,3", "--idle-threshold=100", "--margin=1", "--tolerance=0.2", "--spike-buffer=0.5", "--poll=0.5",
 		"--oom-retries=2", "--log-dir=out", "--sim=2", "--exclusive", "--watch", "--fresh", "--retry-failed", "--verbose", "--", "jobs.txt"}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked %q\nwant  %q", asked, want)
