@@ -112,6 +112,8 @@ type ActRequest struct {
 	Select Select `json:"select"`
 	// GraceS is the time between TERM and KILL; nil: the job's own.
 	GraceS *float64 `json:"grace_s,omitempty"`
+	// Changes are for requeue, of jobs that have ended.
+	Changes *EditRequest `json:"changes,omitempty" doc:"for requeue: what jobs that have ended get instead"`
 }
 
 // ActReply reports the result for each job.
@@ -127,9 +129,15 @@ type Acted struct {
 	What  string `json:"what" doc:"what was done, or why not"`
 }
 
-// EditRequest changes a queued job.
+// EditRequest is what a job is to have instead.
 type EditRequest struct {
-	Set Spec `json:"set" doc:"the keys to change; command is optional"`
+	Set   Spec     `json:"set" doc:"the keys to change; command is optional"`
+	Unset []string `json:"unset,omitempty" doc:"keys that get their default again; env.NAME removes a variable"`
+}
+
+// None reports whether nothing changes.
+func (r *EditRequest) None() bool {
+	return len(r.Unset) == 0 && len(r.Set.Pairs()) == 0 && r.Set.Command.Shell == "" && len(r.Set.Command.Argv) == 0
 }
 
 // WaitRequest waits for the selected jobs to end.

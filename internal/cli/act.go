@@ -15,9 +15,10 @@ import (
 // action is a verb that does one thing to the selected jobs.
 type action struct {
 	selectors
-	name  string // of the verb, and on the wire
-	grace string
-	json  bool
+	jobFlags        // of requeue: what the jobs get instead
+	name     string // of the verb, and on the wire
+	grace    string
+	json     bool
 }
 
 const actionHelp = `
@@ -59,10 +60,15 @@ func newRelease() *cobra.Command {
 }
 
 func newRequeue() *cobra.Command {
-	return (&action{name: api.ActRequeue}).command("Run jobs again from the beginning", `Put jobs back into the queue, to run again from the beginning. Running jobs are
-stopped first. Jobs keep their ids, and each attempt has its own log.
+	a := &action{name: api.ActRequeue}
+	cmd := a.command("Run jobs again from the beginning", `Put jobs back into the queue, to run again from the beginning. Running jobs are
+stopped first. Jobs keep their ids, and each attempt has its own log. The flags
+of submit change jobs that have ended before they run again.
 `+actionHelp, `  berth requeue 17
+  berth requeue 17 --vram 20G --time 4h
   berth requeue --state failed`)
+	a.registerChanges(cmd)
+	return cmd
 }
 
 // complete completes the jobs that the verb may change.
@@ -99,6 +105,16 @@ func (a *action) run(ctx context.Context, s *session, args []string) error {
 		}
 		seconds := grace.Seconds()
 		r.GraceS = &seconds
+	}
+	var change api.EditRequest
+	if err := a.changes(&change); err != nil {
+		return err
+	}
+	if err := absolute(&change.Set.Dir, &change.Set.Venv); err != nil {
+		return err
+	}
+	if !change.None() {
+		r.Changes = &change
 	}
 	var err error
 	if r.Select, err = a.own(args); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,9 +28,11 @@ func newEdit() *cobra.Command {
 		Short: "Change a job that has not started",
 		Long: `Change a job that has not started. Keys are those of a spec file (gpus, vram,
 timeout, priority, env.NAME, command and so on), flags are those of submit.
-Everything else stays as it is.`,
+KEY= without a value, or --unset, gives a key its default again. Everything else
+stays as it is. berth requeue changes a job that has ended and runs it again.`,
 		Example: `  berth edit 17 --priority 5 --time 2h
   berth edit 17 vram=24G gpus=2
+  berth edit 17 --unset vram,timeout
   berth edit @ -- python train.py --epochs 3
 
 Exit status: 0 changed; 1 refused (the job has started or is not yours), or no
@@ -40,27 +43,27 @@ daemon; 2 bad usage; 130 interrupted.`,
 		return o.run(ctx, s, args, cmd.ArgsLenAtDash())
 	})
 	daemonFlags(cmd)
-	o.register(cmd)
+	o.registerChanges(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the changed job as a JSON object")
 	return cmd
 }
 
 func (o *editOptions) run(ctx context.Context, s *session, args []string, dash int) error {
-	set, word, err := o.parse(args, dash)
+	change, word, err := o.parse(args, dash)
 	if err != nil {
 		return err
 	}
-	if err := absolute(&set.Dir, &set.Venv); err != nil {
+	if err := absolute(&change.Set.Dir, &change.Set.Venv); err != nil {
 		return err
 	}
-	detail, err := s.client.Edit(ctx, word, api.EditRequest{Set: set})
+	detail, err := s.client.Edit(ctx, word, change)
 	if err != nil {
 		return err
 	}
 	if o.json {
 		return printJSON(s.out, detail)
 	}
-	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changes(set), ", "))))
+	_, err = fmt.Fprintln(s.out, text.Line(fmt.Sprintf("job %s: changed %s", detail.ID, strings.Join(changed(&change), ", "))))
 	return err
 }
 
@@ -81,44 +84,46 @@ func absolute(paths ...*api.Text) error {
 }
 
 // parse reads the job and its changes. The words after -- are the new command.
-func (o *editOptions) parse(args []string, dash int) (set api.Spec, id string, err error) {
+func (o *editOptions) parse(args []string, dash int) (change api.EditRequest, id string, err error) {
 	words := args
 	if dash >= 0 {
 		words = args[:dash]
-		set.Command = commandOf(args[dash:])
+		change.Set.Command = commandOf(args[dash:])
 	}
 	if len(words) == 0 {
-		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "expected a job, found nothing")
+		return change, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "expected a job, found nothing")
 	}
-	if err := o.apply(&set); err != nil {
-		return set, "", err
+	if err := o.changes(&change); err != nil {
+		return change, "", err
 	}
 	for _, word := range words[1:] {
 		key, value, found := strings.Cut(word, "=")
 		switch {
-		case !found || value == "":
-			return set, "", problem.Newf(problem.Invalid, "berth edit 17 vram=24G priority=5", "expected KEY=VALUE, found %q", word)
-		case key == "command":
-			set.Command = api.Command{Shell: value}
+		case !found:
+			return change, "", problem.Newf(problem.Invalid, "berth edit 17 vram=24G priority=5", "expected KEY=VALUE, found %q", word)
+		case key == "command" && value != "":
+			change.Set.Command = api.Command{Shell: value}
+		case value == "":
+			change.Unset = append(change.Unset, key)
 		default:
-			if err := setPair(&set, jobfile.Pair{Key: key, Value: value}); err != nil {
-				return set, "", problem.Wrap(problem.Invalid, "see berth edit --help", err)
+			if err := setPair(&change.Set, jobfile.Pair{Key: key, Value: value}); err != nil {
+				return change, "", problem.Wrap(problem.Invalid, "see berth edit --help", err)
 			}
 		}
 	}
-	if len(changes(set)) == 0 {
-		return set, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "expected a change, found none")
+	if change.None() {
+		return change, "", problem.Newf(problem.Invalid, "berth edit 17 --priority 5, or berth edit @ vram=24G", "expected a change, found none")
 	}
-	return set, words[0], nil
+	return change, words[0], nil
 }
 
-// changes lists the keys that an edit sets.
-func changes(set api.Spec) []string {
-	var keys []string
-	if set.Command.Shell != "" || len(set.Command.Argv) > 0 {
+// changed lists the keys that an edit sets or unsets.
+func changed(r *api.EditRequest) []string {
+	keys := slices.Clone(r.Unset)
+	if r.Set.Command.Shell != "" || len(r.Set.Command.Argv) > 0 {
 		keys = append(keys, "command")
 	}
-	for _, pair := range set.Pairs() {
+	for _, pair := range r.Set.Pairs() {
 		keys = append(keys, pair.Key)
 	}
 	return keys

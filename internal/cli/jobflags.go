@@ -14,17 +14,31 @@ import (
 	"berth/internal/problem"
 )
 
-// jobFlags are the flags of submit and edit that describe a job.
+// jobFlags are the flags of submit, edit and requeue that describe a job.
 type jobFlags struct {
 	flags *pflag.FlagSet
 	path  string // of the command: "berth submit"
+	unset []string
 }
 
+// registerChanges registers the flags of a verb that changes a job. Those that
+// cannot be changed are left out of the help: they are refused with a reason.
+func (f *jobFlags) registerChanges(cmd *cobra.Command) {
+	f.register(cmd)
+	for _, field := range jobfile.Fields() {
+		if flag := f.flags.Lookup(field.FlagName()); flag != nil && field.Fixed != "" {
+			flag.Hidden = true
+		}
+	}
+	f.flags.StringSliceVar(&f.unset, "unset", nil, "keys that get their default again: vram,timeout,env.NAME")
+}
+
+// register registers all flags but those that the command has already.
 func (f *jobFlags) register(cmd *cobra.Command) {
 	f.flags, f.path = cmd.Flags(), "berth "+cmd.Name()
 	f.flags.SortFlags = false
 	for _, field := range jobfile.Fields() {
-		if field.Where == jobfile.FileOnly {
+		if field.Where == jobfile.FileOnly || f.flags.Lookup(field.FlagName()) != nil {
 			continue
 		}
 		value := &jobValue{word: cmp.Or(field.Word, "bool"), every: field.Key == "env"}
@@ -59,6 +73,9 @@ func (v *jobValue) Type() string { return v.word }
 // pairs are the given flags, in the order of the help.
 func (f *jobFlags) pairs() []jobfile.Pair {
 	var pairs []jobfile.Pair
+	if f.flags == nil {
+		return nil // a verb without them
+	}
 	f.flags.VisitAll(func(flag *pflag.Flag) {
 		if value, ok := flag.Value.(*jobValue); ok {
 			for _, text := range value.texts {
@@ -81,6 +98,12 @@ func (f *jobFlags) apply(spec *api.Spec) error {
 		}
 	}
 	return nil
+}
+
+// changes puts the flags, and the keys to unset, into an edit.
+func (f *jobFlags) changes(r *api.EditRequest) error {
+	r.Unset = append(r.Unset, f.unset...)
+	return f.apply(&r.Set)
 }
 
 // checkPair parses a value as the daemon will, so that a mistake is reported

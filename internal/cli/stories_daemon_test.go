@@ -45,6 +45,7 @@ var daemonPromises = []promise{
 	{"time, signal, on-timeout, max-requeues, grace", "daemon-limits-in-time-warn-and-end-or-requeue-a-job"},
 	{"retries, retry-on", "daemon-retries-are-bounded-and-for-what-was-said"},
 	{"after: :ok, :any, :fail, each for its own id; @ and @~1; a condition that can't hold cancels", "daemon-after-waits-for-the-end-of-others"},
+	{"requeue changes a job that has ended; edit and --unset change one that waits", "daemon-a-job-is-changed-and-run-again"},
 	{"names and patterns select jobs wherever ids do", "daemon-names-select-jobs"},
 	{"array: one spec, many tasks, so many at a time", "daemon-an-array-is-many-tasks-some-at-a-time"},
 	{"begin, hold: not before; not until release", "daemon-begin-and-hold-keep-a-job-back"},

@@ -85,7 +85,7 @@ func TestWhichJobsAVerbMeans(t *testing.T) {
 	for _, verb := range []string{"cancel", "hold", "release", "requeue", "wait"} {
 		berth(verb).wants(t, 2, "", "berth: "+verb+": expected at least one job, found none\nhint: berth "+verb+" 17, ")
 	}
-	berth("cancel", "x").wants(t, 2, "", `found "x"`)
+	berth("cancel", "5-").wants(t, 2, "", `found "5-"`)
 	berth("cancel", "--state", "runnning").wants(t, 2, "", "hint: did you mean running?\n")
 	berth("cancel", "--grace", "soon", "1").wants(t, 2, "", "--grace: ")
 	if len(f.acts) != before {

@@ -9,6 +9,7 @@ import (
 	"berth/internal/engine"
 	"berth/internal/job"
 	"berth/internal/problem"
+	"berth/internal/reason"
 	"berth/internal/store"
 )
 
@@ -98,10 +99,24 @@ func (s *submission) admissible(t *engine.Turn) error {
 			return full
 		}
 	}
-	if which, why := t.Feasible(s.caller.Name, s.kinds...); why != "" {
-		return s.located(s.kindOf[which], problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why))
+	if which, why, ok := t.Feasible(s.caller.Name, s.kinds...); !ok {
+		return s.located(s.kindOf[which], neverFits(why))
 	}
 	return nil
+}
+
+// neverFits refuses a job that could never run here.
+func neverFits(why reason.Reason) error {
+	hint := "berth gpus shows what this machine has"
+	switch why.Kind {
+	case reason.TooManyCPUs, reason.TooMuchMemory:
+		hint = "ask for less"
+	case reason.RepeatedGPU:
+		hint = "name each GPU once"
+	case reason.OverUserLimit:
+		hint = "ask for fewer, or ask your administrator for more"
+	}
+	return problem.Newf(problem.Refused, hint, "%s", why)
 }
 
 // listKinds picks one spec of each kind of request: if it fits, all of its kind

@@ -22,6 +22,9 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	if !slices.Contains([]string{api.ActCancel, api.ActHold, api.ActRelease, api.ActRequeue}, r.Action) {
 		return api.ActReply{}, problem.Newf(problem.Invalid, "", "action: expected cancel, hold, release or requeue, found %.40q", r.Action)
 	}
+	if r.Changes != nil && r.Action != api.ActRequeue {
+		return api.ActReply{}, problem.Newf(problem.Invalid, "", "changes: expected only with requeue, found with %s", r.Action)
+	}
 	cfg := d.config()
 	if err := cfg.checkGrace(r.GraceS); err != nil {
 		return api.ActReply{}, err
@@ -172,8 +175,15 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		}
 		again := j.Clone()
 		again.Rank, again.Held = t.NextRank(), false
+		if ch := a.request.Changes; ch != nil {
+			if why := a.change(t, again, ch); why != "" {
+				return why, false
+			}
+		}
 		a.again = append(a.again, again)
 		return "requeued", true
+	case a.request.Changes != nil:
+		return "it is " + string(j.State) + ", and only a job that has ended is changed and queued again", false
 	case t.Requeue(j.ID, a.caller.Name, grace):
 		return "stopping; will run again", true
 	case j.Stop == job.StopCancel:
@@ -182,13 +192,30 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 	return "it is " + string(j.State), false
 }
 
+// change gives a job that has ended what it is to have when it runs again, or
+// says why not.
+func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why string) {
+	if !mayBe(a.caller, j) && !onlyPlans(ch) {
+		return "it belongs to " + j.User
+	}
+	asked, err := a.d.edited(t, a.caller, j, ch)
+	if err != nil {
+		return err.Error()
+	}
+	if j.Spec.VRAMMiB != asked.Spec.VRAMMiB || j.Spec.VRAMAuto != asked.Spec.VRAMAuto {
+		j.VRAMMiB = asked.Spec.VRAMMiB
+	}
+	j.Spec = asked.Spec
+	return ""
+}
+
 // Edit changes a queued job.
 func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRequest) (api.Detail, error) {
 	j, err := d.find(ctx, c, id)
 	if err != nil {
 		return api.Detail{}, err
 	}
-	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r.Set) {
+	if !mayTouch(c, &j) || !mayBe(c, &j) && !onlyPlans(&r) {
 		d.note(c, "edit", []string{j.ID}, "", notYours(&j))
 		return api.Detail{}, notYours(&j)
 	}
@@ -200,10 +227,10 @@ func (d *Daemon) Edit(ctx context.Context, c api.Caller, id string, r api.EditRe
 			return
 		}
 		if !ok || live.State != job.Queued {
-			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue runs one again from the beginning", "job %s is %s", j.ID, state(live, &j))
+			refusal = problem.Newf(problem.Refused, "only a queued job can be changed; berth requeue also changes one that has ended, and runs it again", "job %s is %s", j.ID, state(live, &j))
 			return
 		}
-		refusal = d.edit(t, c, live, r)
+		refusal = d.edit(t, c, live, &r)
 		j = t.Copy(live)
 	})
 	if err == nil {

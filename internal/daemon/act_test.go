@@ -334,10 +334,70 @@ func TestEdit(t *testing.T) {
 	if err != nil || detail.NotBefore == nil || time.Until(*detail.NotBefore) < 50*time.Minute {
 		t.Errorf("begins %v, %v", detail.NotBefore, err)
 	}
+	// What was unset is as if it had never been given.
+	if _, err := l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf("retries", "2"), Unset: []string{"vram", "time", "env.B", "begin"}}); err != nil {
+		t.Fatal(err)
+	}
+	want.VRAMMiB, want.TimeLimit, want.Env, want.Retries = 0, 0, []job.EnvVar{{Key: "A", Value: "3"}}, 2
+	if j, err = l.d.store.Job(id); err != nil || fmt.Sprintf("%+v", j.Spec) != fmt.Sprintf("%+v", want) || !j.NotBefore.IsZero() || j.VRAMMiB != 0 {
+		t.Errorf("unset: %v\n%+v\nwant\n%+v", err, j.Spec, want)
+	}
+	if _, err = l.Client.Edit(l.ctx, id, api.EditRequest{Set: editOf("begin", "now+1h")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"dir", "after", "nonsense", "command"} {
+		if _, err := l.Client.Edit(l.ctx, id, api.EditRequest{Unset: []string{key}}); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("unset %s: %v", key, err)
+		}
+	}
 	l.restart()
 	if d := l.job(id); d.Name != "new" || d.Priority != 5 || d.GPUs != 3 || d.NotBefore == nil || d.Env["A"] != "3" {
 		t.Errorf("after a restart: %+v", d)
 	}
+}
+
+// TestRequeueWithChanges: only jobs that have ended are changed, and a change that
+// is refused leaves the job as it was.
+func TestRequeueWithChanges(t *testing.T) {
+	l := newLab(t)
+	line, open := l.gate("gate")
+	busy := l.one(sh(line, "gpus", "0"))
+	l.untilState(busy, job.Running)
+	id := l.one(sh("test $A = 2", "gpus", "1", "vram", "8G", "env.A", "1"))
+	l.end(id)
+	requeue := func(change api.EditRequest, words ...string) string {
+		t.Helper()
+		reply, err := l.Act(l.ctx, api.ActRequest{Action: api.ActRequeue, Select: api.Select{Words: words}, Changes: &change})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return did(reply)
+	}
+	for _, row := range []struct {
+		change api.EditRequest
+		says   string
+	}{
+		{api.EditRequest{Set: editOf("gpus", "9")}, "9 GPUs"},
+		{api.EditRequest{Set: editOf("array", "0-3")}, "array cannot be edited"},
+		{api.EditRequest{Unset: []string{"dir"}}, "dir cannot be unset"},
+	} {
+		if got := requeue(row.change, id); !strings.Contains(got, id+":not ") || !strings.Contains(got, row.says) {
+			t.Errorf("%+v: %s", row.change, got)
+		}
+	}
+	if j := l.job(id); j.State != job.Failed || value(j.VRAMMiB) != 8192 {
+		t.Errorf("refused, it is %+v", j.View)
+	}
+	if got := requeue(api.EditRequest{Set: editOf("env.A", "2", "vram", "20G")}, id, busy); !strings.Contains(got, id+":done") || !strings.Contains(got, busy+":not it is running") {
+		t.Errorf("requeued %s", got)
+	}
+	if j := l.end(id); j.State != job.Finished || value(j.VRAMMiB) != 20480 || j.Attempt != 2 {
+		t.Errorf("again, it is %+v", j.View)
+	}
+	_, err := l.Act(l.ctx, api.ActRequest{Action: api.ActCancel, Select: api.Select{Words: []string{busy}}, Changes: &api.EditRequest{Set: editOf("gpus", "1")}})
+	wantProblem(t, err, problem.Invalid, "only with requeue")
+	open()
+	l.finished(busy)
 }
 
 // editOf is a set of changed keys.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"time"
 
 	"berth/internal/api"
 	"berth/internal/engine"
@@ -10,36 +11,79 @@ import (
 	"berth/internal/problem"
 )
 
+// changedKeys are the keys that an edit sets or unsets, by their canonical names.
+func changedKeys(ch *api.EditRequest) (keys []string) {
+	for _, pair := range ch.Set.Pairs() {
+		keys = append(keys, pair.Key)
+	}
+	for _, key := range ch.Unset {
+		if field, err := jobfile.Lookup(key); err == nil {
+			key = field.Key
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 // onlyPlans reports whether an edit leaves alone what the job executes.
-func onlyPlans(set *api.Spec) bool {
-	return set.Command.Shell == "" && len(set.Command.Argv) == 0 && !slices.ContainsFunc(set.Pairs(), func(pair jobfile.Pair) bool {
-		field, err := jobfile.Lookup(pair.Key)
+func onlyPlans(ch *api.EditRequest) bool {
+	return ch.Set.Command.Shell == "" && len(ch.Set.Command.Argv) == 0 && !slices.ContainsFunc(changedKeys(ch), func(key string) bool {
+		field, err := jobfile.Lookup(key)
 		return err != nil || !field.Admin && field.Fixed == ""
 	})
 }
 
 // edit applies changed keys to a queued job.
-func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditRequest) error {
-	pairs := r.Set.Pairs()
-	for _, pair := range pairs {
-		if field, err := jobfile.Lookup(pair.Key); err == nil && field.Fixed != "" {
-			return problem.Newf(problem.Refused, field.Fixed, "%s cannot be edited", pair.Key)
+func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) error {
+	asked, err := d.edited(t, c, j, ch)
+	if err != nil {
+		return err
+	}
+	t.Edit(j.ID, asked.Spec, j.Rank)
+	if slices.Contains(changedKeys(ch), "begin") {
+		t.Begin(j.ID, asked.NotBefore)
+	}
+	return nil
+}
+
+// edited is a job with changed keys, if it may have them.
+func (d *Daemon) edited(t *engine.Turn, c api.Caller, j *job.Job, ch *api.EditRequest) (jobfile.Asked, error) {
+	asked, err := reset(j, t.Now, ch)
+	if err != nil {
+		return asked, err
+	}
+	return asked, d.allow(t, c, j, &asked.Spec, ch.Set.Command)
+}
+
+// reset reads the changes over what the job has.
+func reset(j *job.Job, now time.Time, ch *api.EditRequest) (asked jobfile.Asked, err error) {
+	for _, key := range changedKeys(ch) {
+		if field, err := jobfile.Lookup(key); err == nil && field.Fixed != "" {
+			return asked, problem.Newf(problem.Refused, field.Fixed, "%s cannot be edited", key)
 		}
 	}
-	from := j.Spec
-	if r.Set.GPUs != "" && r.Set.IDs == "" {
-		from.IDs = nil // a count replaces named GPUs
+	asked.Spec = j.Spec
+	if ch.Set.GPUs != "" && ch.Set.IDs == "" {
+		asked.Spec.IDs = nil // a count replaces named GPUs
 	}
-	asked, err := jobfile.Ask(pairs, t.Now, from, 0)
-	if err != nil {
-		return problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
+	for _, key := range ch.Unset {
+		if err := jobfile.Reset(&asked, key); err != nil {
+			return asked, problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "unset: %v", err)
+		}
 	}
-	spec := asked.Spec
+	if asked, err = jobfile.Ask(ch.Set.Pairs(), now, asked.Spec, 0); err != nil {
+		return asked, problem.Newf(problem.Invalid, "berth help jobspec lists the keys", "%v", err)
+	}
+	return asked, nil
+}
+
+// allow checks a changed job as if it were submitted, and completes it.
+func (d *Daemon) allow(t *engine.Turn, c api.Caller, j *job.Job, spec *job.Spec, command api.Command) error {
 	// Relative paths are relative to the job's directory: the caller's is not
 	// known.
 	s := submission{d: d, caller: c, cfg: d.config(), request: &api.SubmitRequest{Dir: j.Spec.Dir}}
-	s.setPlaces(&spec)
-	s.boundTime(&spec)
+	s.setPlaces(spec)
+	s.boundTime(spec)
 	if spec.Priority > j.Spec.Priority {
 		if err := s.checkPriority(spec.Priority); err != nil {
 			return err
@@ -51,36 +95,31 @@ func (d *Daemon) edit(t *engine.Turn, c api.Caller, j *job.Job, r api.EditReques
 		}
 	}
 	if spec.MemMiB > j.Spec.MemMiB {
-		if err := s.cfg.boundMemory(&spec); err != nil {
+		if err := s.cfg.boundMemory(spec); err != nil {
 			return err
 		}
 	}
-	command := r.Set.Command
 	if command.Shell != "" || len(command.Argv) > 0 {
-		if err := s.setCommand(&spec, command); err != nil {
+		if err := s.setCommand(spec, command); err != nil {
 			return err
 		}
 	}
-	if err := checkWords(&spec); err != nil {
+	if err := checkWords(spec); err != nil {
 		return err
 	}
-	if err := jobfile.CheckInject(&spec); err != nil {
+	if err := jobfile.CheckInject(spec); err != nil {
 		return problem.Newf(problem.Invalid, "give the command as separate words: berth submit -- python train.py", "%v", err)
 	}
-	if err := d.capable(&spec); err != nil {
+	if err := d.capable(spec); err != nil {
 		return err
 	}
-	if more := specBytes(&spec); more > plainJob {
+	if more := specBytes(spec); more > plainJob {
 		if full := d.roomFor(t, c, more-specBytes(&j.Spec)); full != nil {
 			return full
 		}
 	}
-	if _, why := t.Feasible(j.User, spec); why != "" {
-		return problem.Newf(problem.Refused, "berth gpus shows what this machine has", "%s", why)
-	}
-	t.Edit(j.ID, spec, j.Rank)
-	if r.Set.Begin != "" {
-		t.Begin(j.ID, asked.NotBefore)
+	if _, why, ok := t.Feasible(j.User, *spec); !ok {
+		return neverFits(why)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"berth/internal/gpu"
 	"berth/internal/job"
 	"berth/internal/predict"
+	"berth/internal/reason"
 	"berth/internal/sched"
 	"berth/internal/store"
 )
@@ -209,20 +210,20 @@ func (l *line) Estimate(id string) (predict.Estimate, predict.Memory, bool) {
 	return l.expect.book.Duration(l.ask(j)), memory, true
 }
 
-// Feasible says why the first infeasible job can never run here; empty: all can.
+// Feasible says whether all jobs can run here, and why the first one that cannot
+// never will.
 // Until a card was seen that is unknown, and nothing is refused.
-func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why string) {
+func (t *Turn) Feasible(user string, specs ...job.Spec) (which int, why reason.Reason, ok bool) {
 	if len(t.cards.known) == 0 {
-		return 0, ""
+		return 0, why, true
 	}
 	state := t.State()
 	for i := range specs {
-		reason, ok := sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules))
-		if !ok {
-			return i, reason.String()
+		if why, ok = sched.FeasibleFor(state, user, sched.NewRequest(specs[i], specs[i].VRAMMiB, t.cfg.Rules)); !ok {
+			return i, why, false
 		}
 	}
-	return 0, ""
+	return 0, why, true
 }
 
 // Running is a running job with its current use.

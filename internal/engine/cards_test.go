@@ -207,7 +207,7 @@ func TestBeforeAnyCardWasSeenNothingIsRefused(t *testing.T) {
 	if j, live := r.at().Job("1"); !live || j.State != job.Queued {
 		t.Errorf("the job is %+v", j)
 	}
-	if _, why := r.at().Feasible("ann", spec()); why != "" {
+	if _, why, ok := r.at().Feasible("ann", spec()); !ok {
 		t.Errorf("it is refused: %s", why)
 	}
 }

@@ -63,6 +63,19 @@ func Ask(pairs []Pair, now time.Time, defaults job.Spec, maxArray int) (Asked, e
 	return a.Asked, nil
 }
 
+// Reset gives a key of a job its default again; env.NAME removes a variable.
+func Reset(a *Asked, key string) error {
+	f, err := Lookup(key)
+	switch {
+	case err != nil:
+		return err
+	case f.reset == nil:
+		return fmt.Errorf("%s cannot be unset", key)
+	}
+	f.reset(a)
+	return nil
+}
+
 // put sets one key. Errors use the name that the user wrote.
 func (a *asking) put(name string, f *Field, value string) error {
 	var err error

@@ -28,6 +28,7 @@ const (
 type codec struct {
 	read  func(a *asking, value string) error
 	write func(a *Asked) string // nil: the job does not keep the value as one piece
+	reset func(a *Asked)        // back to the default; nil: it has none that is known later
 }
 
 // parsed is a field that is stored in one place of the job.
@@ -41,6 +42,7 @@ func parsed[T any](at func(*Asked) *T, parse func(string) (T, error), format fun
 			return err
 		},
 		write: func(a *Asked) string { return format(*at(a)) },
+		reset: func(a *Asked) { fresh := Asked{Spec: job.Defaults()}; *at(a) = *at(&fresh) },
 	}
 }
 
@@ -53,6 +55,13 @@ func anyText(at func(*Asked) *string) codec {
 		return value, nil
 	}, asIs)
 }
+
+// directory has no default that the daemon knows: it was the caller's.
+var directory = func() codec {
+	c := anyText(func(a *Asked) *string { return &a.Spec.Dir })
+	c.reset = nil
+	return c
+}()
 
 func asIs(value string) string { return value }
 

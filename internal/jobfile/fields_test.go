@@ -77,6 +77,11 @@ func TestEveryFieldIsWhole(t *testing.T) {
 		if f.write != nil && f.write(&a.Asked) == f.write(&unset) {
 			t.Errorf("%s is not written", f.Key)
 		}
+		if err := Reset(&a.Asked, f.Key); (err == nil) != (f.Fixed == "" && f.Key != "dir" && f.Where != FileOnly || f.Key == "export" || f.Key == "hold" || f.Key == "dedup") {
+			t.Errorf("unset %s: %v", f.Key, err)
+		} else if err == nil && !cmp.Equal(a.Asked, unset) {
+			t.Errorf("%s unset is %+v", f.Key, a.Asked)
+		}
 	}
 }
 

@@ -95,7 +95,10 @@ func variable(name string) (*Field, error) {
 		return nil, fmt.Errorf("expected env.NAME with letters, digits and _ in NAME, found %s", text.Found(envPrefix+name))
 	}
 	read := func(a *asking, value string) error { return setEnv(&a.Spec, name, value) }
-	return &Field{Key: envPrefix + name, codec: codec{read: read}}, nil
+	reset := func(a *Asked) {
+		a.Spec.Env = slices.DeleteFunc(slices.Clone(a.Spec.Env), func(v job.EnvVar) bool { return v.Key == name })
+	}
+	return &Field{Key: envPrefix + name, codec: codec{read: read, reset: reset}}, nil
 }
 
 func unknownKey(key string, known []string) error {
