@@ -43,15 +43,26 @@ func (l *Launcher) cards(j *job.Job) granted {
 			g.note = "no device filter: the driver does not report the device files of its GPUs"
 		}
 	}
-	g.renamed = g.filter || g.mps != nil || slices.ContainsFunc(g.known, func(d gpu.Device) bool {
+	g.renamed = g.filter && !g.first() || g.mps != nil || slices.ContainsFunc(g.known, func(d gpu.Device) bool {
 		return d.Part != nil || d.DriverIndex != d.Index
 	})
 	return g
 }
 
+// first reports whether the job has the first cards of the machine, in whatever
+// order. A job that can open only these counts them as berth does.
+func (g granted) first() bool {
+	for i, index := range slices.Sorted(slices.Values(g.job.Grant.GPUs)) {
+		if i != index {
+			return false
+		}
+	}
+	return true
+}
+
 // env is what says which cards a job has, and the job must not change. CUDA
 // counts only cards that a program can open: numbers work if it can open all of
-// them, otherwise UUIDs are used.
+// them, or has the first ones; otherwise UUIDs are used.
 func (g granted) env() []string {
 	list := g.job.Grant.List()
 	visible := list

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -118,6 +119,34 @@ func TestAJobWithoutTheFilterThatOthersHaveIsToldSo(t *testing.T) {
 		}
 		if o := mustOrder(l, row.job); o.Note != row.want || (o.Devices != nil) != row.filter {
 			t.Errorf("%s: note %q, devices %v", row.name, o.Note, o.Devices)
+		}
+	}
+}
+
+func TestNumbersAreUsedWhereTheFilterLeavesThemTrue(t *testing.T) {
+	l := box()
+	l.Filter = true
+	l.card = func(uuid string) (gpu.Device, bool) {
+		d := gpu.Unknown(int(uuid[len(uuid)-1]-'0'), uuid, "A100")
+		d.Minor = d.Index
+		return d, true
+	}
+	for _, row := range []struct {
+		cards []int
+		want  string
+	}{
+		{[]int{0}, "0"}, {[]int{0, 1}, "0,1"}, {[]int{1, 0}, "1,0"}, {nil, ""},
+		{[]int{1}, "GPU-1"}, {[]int{0, 2}, "GPU-0,GPU-2"}, {[]int{2, 1}, "GPU-2,GPU-1"},
+	} {
+		j := granting()
+		for _, card := range row.cards {
+			j.Grant.GPUs, j.Grant.UUIDs = append(j.Grant.GPUs, card), append(j.Grant.UUIDs, fmt.Sprintf("GPU-%d", card))
+		}
+		if got := environment(l, j)["CUDA_VISIBLE_DEVICES"]; got != row.want {
+			t.Errorf("GPUs %v: CUDA_VISIBLE_DEVICES=%s, want %s", row.cards, got, row.want)
+		}
+		if len(row.cards) > 0 && mustOrder(l, j).Devices == nil {
+			t.Errorf("GPUs %v: there is no filter", row.cards)
 		}
 	}
 }
