@@ -55,17 +55,15 @@ var errStopped = errors.New("told to stop")
 
 func (d *Daemon) serve(ctx context.Context, stop context.CancelCauseFunc) error {
 	d.server = api.NewServer(api.ServerOptions{Backend: d, Log: d.log, Version: d.opt.Version, Gate: d.gate, NotHTTP: d.opt.NotHTTP})
-	listeners, err := d.listen()
+	listeners, own, err := d.listen()
 	if err != nil {
 		return err
 	}
 	for _, l := range listeners {
-		go func() {
-			if err := l.serve(); err != nil && ctx.Err() == nil {
-				d.log.Error("serve", "on", l.name, "err", err)
-				stop(fmt.Errorf("serve %s: %w", l.name, err))
-			}
-		}()
+		d.listenOn(ctx, stop, l)
+	}
+	if own {
+		d.wait.Go(func() { d.keepSocket(ctx, stop) })
 	}
 	d.wait.Go(func() { d.hear(ctx, stop) })
 	d.wait.Go(func() { d.attend(ctx, stop) })
@@ -116,29 +114,25 @@ type listening struct {
 	serve func() error
 }
 
-// listen opens the socket, or takes the one that a service manager opened.
-func (d *Daemon) listen() ([]listening, error) {
+// listen opens the socket, or takes the one that a service manager opened. own
+// means that the socket is the daemon's.
+func (d *Daemon) listen() (all []listening, own bool, err error) {
 	given, err := site.ActivationListeners()
 	if err != nil {
-		return nil, problem.Newf(problem.Refused, "", "sockets passed by the service manager: %v", err)
+		return nil, false, problem.Newf(problem.Refused, "", "sockets passed by the service manager: %v", err)
 	}
-	var all []listening
 	for _, l := range given {
 		all = append(all, listening{l.Addr().String(), func() error { return d.server.ServeUnix(l) }})
 	}
-	if len(all) == 0 {
-		mode := os.FileMode(0o600)
-		if d.opt.Places.Shared {
-			mode = 0o666
-		}
-		socket := d.opt.Places.Socket
-		l, err := api.Listen(socket, mode)
-		if err != nil {
-			return nil, problem.Newf(problem.Refused, "choose another with --socket", "listen on %s: %v", socket, err)
-		}
-		all = append(all, listening{socket, func() error { return d.server.ServeUnix(l) }})
+	if len(all) > 0 {
+		return all, false, nil
 	}
-	return all, nil
+	socket := d.opt.Places.Socket
+	l, err := d.listenAt(socket)
+	if err != nil {
+		return nil, false, problem.Newf(problem.Refused, "choose another with --socket", "listen on %s: %v", socket, err)
+	}
+	return []listening{l}, true, nil
 }
 
 // greet tells a person who started the daemon by hand where it is.

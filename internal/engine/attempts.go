@@ -29,6 +29,8 @@ type attempts struct {
 	stops []stopOrder
 	warns []warnOrder
 
+	diedAt time.Time // when a supervisor last died before its job started
+
 	grown      map[string]struct{} // peaks to store with another commit
 	grownSince time.Time
 }

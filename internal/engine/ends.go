@@ -153,6 +153,18 @@ func (t *Turn) neverRan(a *attempt, why string, notBefore time.Time) {
 	t.back(j, ruling{again: job.EventRequeued, detail: why, notBefore: notBefore, neverRan: true})
 }
 
+// stillborn undoes a placement whose supervisor died before the job started. If
+// one after the other dies, perhaps because their program is only half written,
+// trying again at once would wear out the disk.
+func (t *Turn) stillborn(a *attempt) {
+	var notBefore time.Time
+	if t.Now.Sub(t.attempts.diedAt) < diedDelay {
+		notBefore = t.Now.Add(diedDelay)
+	}
+	t.attempts.diedAt = t.Now
+	t.neverRan(a, "its supervisor died before the job started", notBefore)
+}
+
 // lost ends a job whose supervisor died. The runner reports that only when none
 // of its processes is left.
 func (t *Turn) lost(a *attempt, r keep.Record) {

@@ -74,6 +74,8 @@ func judgeEnd(j *job.Job, e end) ruling {
 		return ruling{outcome: job.Launch, detail: r.Launch}
 	case r.SetupFailed:
 		return ruling{outcome: job.Launch, detail: fmt.Sprintf("set-up failed (exit %d); see its log", r.ExitCode)}
+	case r.Signal == 0 && r.ExitCode == 0 && r.MemoryKilled:
+		return ruling{outcome: job.OK, detail: "it ended well, although the kernel killed one of its processes at " + memoryLimit(j)}
 	case r.Signal == 0 && r.ExitCode == 0:
 		return ruling{outcome: job.OK, detail: stragglers(r)}
 	}
@@ -91,13 +93,18 @@ func judgeEnd(j *job.Job, e end) ruling {
 			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
 		}
 	}
-	if r.MemoryKilled && j.Spec.MemMiB == 0 {
-		return ruling{outcome: outcome, detail: "the kernel killed it at the limit of host memory for one job (limits.memory)"}
-	}
 	if r.MemoryKilled {
-		return ruling{outcome: outcome, detail: fmt.Sprintf("the kernel killed it at its limit of %d MiB of host memory", j.Spec.MemMiB)}
+		return ruling{outcome: outcome, detail: "the kernel killed it at " + memoryLimit(j)}
 	}
 	return ruling{outcome: outcome, detail: stragglers(r)}
+}
+
+// memoryLimit is the limit of host memory that the job reached.
+func memoryLimit(j *job.Job) string {
+	if j.Spec.MemMiB == 0 {
+		return "the limit of host memory for one job (limits.memory)"
+	}
+	return fmt.Sprintf("its limit of %d MiB of host memory", j.Spec.MemMiB)
 }
 
 // interrupted is the ruling for a job that was stopped because berth was.

@@ -24,6 +24,10 @@ var ErrNotNow = errors.New("cannot start just now")
 // notNowDelay is how long such a job waits before it is tried again.
 const notNowDelay = 10 * time.Second
 
+// diedDelay is the same for a job whose supervisor died before the job started,
+// if another did so shortly before.
+const diedDelay = time.Second
+
 // step is one round: what was observed so far is in memory; decide, commit
 // facts and decisions in one transaction, and act on them.
 //

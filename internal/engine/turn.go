@@ -417,7 +417,7 @@ func (t *Turn) absorb(ev run.Event) {
 	case run.Ended:
 		t.ended(a, ev)
 	case run.NeverRan:
-		t.neverRan(a, "its supervisor died before the job started", time.Time{})
+		t.stillborn(a)
 	case run.Lost:
 		t.lost(a, ev.Record)
 	}

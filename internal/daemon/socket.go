@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"berth/internal/api"
+)
+
+// socketLook is how often the daemon looks whether its socket is there.
+const socketLook = time.Second
+
+// listenAt opens the daemon's socket.
+func (d *Daemon) listenAt(socket string) (listening, error) {
+	mode := os.FileMode(0o600)
+	if d.opt.Places.Shared {
+		mode = 0o666
+	}
+	l, err := api.Listen(socket, mode)
+	if err != nil {
+		return listening{}, err
+	}
+	return listening{socket, func() error { return d.server.ServeUnix(l) }}, nil
+}
+
+// keepSocket opens the socket again if somebody removed it: a daemon that nobody
+// can reach also keeps the next one from starting.
+func (d *Daemon) keepSocket(ctx context.Context, stop context.CancelCauseFunc) {
+	socket, said := d.opt.Places.Socket, ""
+	look := time.NewTicker(socketLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		l, err := d.listenAt(socket)
+		if err == nil {
+			d.log.Warn("the socket was removed; it is there again", "socket", socket)
+			said = ""
+			d.listenOn(ctx, stop, l)
+		} else if why := err.Error(); why != said {
+			said = why
+			d.log.Error("the socket was removed and cannot be made again", "socket", socket, "err", err)
+		}
+	}
+}
+
+// listenOn serves an address until the daemon stops.
+func (d *Daemon) listenOn(ctx context.Context, stop context.CancelCauseFunc, l listening) {
+	go func() {
+		if err := l.serve(); err != nil && ctx.Err() == nil {
+			d.log.Error("serve", "on", l.name, "err", err)
+			stop(fmt.Errorf("serve %s: %w", l.name, err))
+		}
+	}()
+}
