@@ -26,7 +26,8 @@ first. The state that was there is kept under another name. Jobs that were
 running when the backup was made, and no longer are, end as lost.
 
 If the backup does not know jobs that exist now, or would run jobs again that
-have ended since, berth lists them and asks first.
+have ended since, berth lists them and asks first. It also asks if root restores
+a file that another user could have changed.
 
 As root this restores the shared daemon, or your private one if there is no
 shared one.`,
@@ -81,7 +82,11 @@ func agree(cmd *cobra.Command, p daemon.RestorePlan, yes bool) error {
 			return nil
 		}
 	}
-	return problem.Newf(problem.Refused, "nothing was changed; berth restore --yes restores it all the same", "the backup does not match the jobs that exist now")
+	why := "the backup does not match the jobs that exist now"
+	if p.Doubt != "" {
+		why = "another user could have changed the backup"
+	}
+	return problem.Newf(problem.Refused, "nothing was changed; berth restore --yes restores it all the same", "%s", why)
 }
 
 // restorePlaces are the paths of the daemon to restore: the named one, else

@@ -175,6 +175,7 @@ func (a *action) requeue(t *engine.Turn, j *job.Job, live bool, grace time.Durat
 		}
 		again := j.Clone()
 		again.Rank, again.Held = t.NextRank(), false
+		a.bound(&again.Spec)
 		if ch := a.request.Changes; ch != nil {
 			if why := a.change(t, again, ch); why != "" {
 				return why, false
@@ -207,6 +208,16 @@ func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why st
 	}
 	j.Spec = asked.Spec
 	return ""
+}
+
+// bound holds a job that runs again to the limits of today: it may have been
+// accepted under others.
+func (a *action) bound(spec *job.Spec) {
+	s := submission{d: a.d, caller: a.caller, cfg: a.cfg}
+	s.boundTime(spec)
+	if s.checkPriority(spec.Priority) != nil {
+		spec.Priority = a.cfg.MaxPriority
+	}
 }
 
 // Edit changes a queued job.

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 
 	"berth/internal/job"
 	"berth/internal/machine"
 	"berth/internal/problem"
 	"berth/internal/run"
+	"berth/internal/site"
 	"berth/internal/store"
 	"berth/internal/text"
 )
@@ -19,10 +22,14 @@ type RestorePlan struct {
 	Strays  []string // jobs that run and that the backup does not know
 	Again   []string // jobs that ended since the backup, which has them queued
 	Unknown int      // jobs of the present store that the backup does not have
+	Doubt   string   // why users other than root could have changed the backup
 }
 
-// Harmless reports whether no job is forgotten and none runs twice.
-func (p *RestorePlan) Harmless() bool { return len(p.Strays)+len(p.Again)+p.Unknown == 0 }
+// Harmless reports whether no job is forgotten, none runs twice, and nobody but
+// root can have written a backup that root restores.
+func (p *RestorePlan) Harmless() bool {
+	return len(p.Strays)+len(p.Again)+p.Unknown == 0 && p.Doubt == ""
+}
 
 // Restore replaces a stopped daemon's state with a backup, and returns where the
 // old state is kept. agree is asked first; its error changes nothing.
@@ -31,9 +38,17 @@ func Restore(stateDir, backup string, agree func(RestorePlan) error) (kept strin
 	if err != nil {
 		return "", problem.Newf(problem.Unable, "nothing was changed", "%v", err)
 	}
+	doubt := ""
+	if os.Geteuid() == 0 {
+		if err := site.TrustedFile(backup); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			doubt = err.Error()
+		}
+	}
 	var refusal error
 	kept, err = store.Restore(machine.StoreDir(stateDir), backup, func(present, stored *store.Store) error {
-		refusal = agree(planRestore(living, present, stored))
+		plan := planRestore(living, present, stored)
+		plan.Doubt = doubt
+		refusal = agree(plan)
 		return refusal
 	})
 	switch {
@@ -78,6 +93,9 @@ func planRestore(living []run.Found, present, backup *store.Store) (p RestorePla
 
 // Words says what the plan means, a line each.
 func (p *RestorePlan) Words() (lines []string) {
+	if p.Doubt != "" {
+		lines = append(lines, p.Doubt+"; whoever can change a backup decides what berth runs, as any user")
+	}
 	if n := len(p.Strays); n > 0 {
 		lines = append(lines, fmt.Sprintf("running, and not in the backup: %s (%s); left alone as strays, which berth adopt --strays takes back", text.Count(n, "job"), listed(p.Strays)))
 	}

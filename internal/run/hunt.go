@@ -155,7 +155,7 @@ func hasToken(pid int, record keep.Record) bool {
 	if !ok || !strings.HasPrefix(value, record.Token+":") {
 		return false
 	}
-	if uid, known := realUser("/proc", pid); record.UID != 0 && known && uid != record.UID && uid != 0 {
+	if uid, known := realUser("/proc", pid); os.Geteuid() == 0 && known && uid != record.UID && uid != 0 {
 		return false
 	}
 	if record.Job == "" {

@@ -103,8 +103,8 @@ var limitAttacks = []attack{
 				t.Errorf("%s: status %d: %q", query, r.status, r.body)
 			}
 		}
-		// Names are compared, never matched or run.
-		for _, name := range []string{"*", "%", "(a+)+$", "'; DROP TABLE jobs; --", "[", "\\"} {
+		// In names only * and ? mean anything, and nothing is run.
+		for _, name := range []string{"%", "(a+)+$", "'; DROP TABLE jobs; --", "[", "\\"} {
 			var page struct{ Total int }
 			r, err := c.bob.askWith("GET", "/v1/jobs", nil, func(r *http.Request) {
 				q := r.URL.Query()

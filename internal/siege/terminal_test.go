@@ -22,7 +22,7 @@ var terminalAttacks = []attack{
 		dir := filepath.Join(c.bob.home, "d"+evil)
 		testkit.Must(t, c.bob.as(func() error { return os.MkdirAll(dir, 0o755) }))
 		ids := c.bob.submitFrom(t, map[string]any{"dir": dir, "jobs": []spec{
-			shell("sleep 1000 # "+evil).with("env", spec{"A": evil}).with("setup", "true "+evil).with("output", evil+"%j").with("name", "\u202eemoc"),
+			shell("sleep 1000 # "+evil).with("env", spec{"A": evil}).with("setup", "true '"+evil+"'").with("output", evil+"%j").with("name", "\u202eemoc"),
 			shell("true").with("dir", "/nonexistent"+evil), shell("true").with("venv", "/nonexistent"+evil), {"command": []string{"/nonexistent" + evil}, "gpus": "0.004"},
 		}})
 		defer c.bob.cancel(t, ids...)

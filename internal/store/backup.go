@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Backup writes a complete and consistent copy of the store to a new file.
@@ -130,11 +132,14 @@ func setAside(dir, path string) (kept string, err error) {
 }
 
 func copyFile(from, to string) error {
-	data, err := os.Open(from)
+	data, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
 	if err != nil {
 		return err
 	}
 	defer data.Close()
+	if info, err := data.Stat(); err != nil || !info.Mode().IsRegular() {
+		return cmp.Or(err, errors.New("not a regular file"))
+	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
