@@ -133,6 +133,10 @@ func (h *host) mustHaveGivenWay(l line, v job.View, b books) {
 	for attempt := 1; attempt <= v.Attempt; attempt++ {
 		text := testkit.Read(h.t, filepath.Join(h.logDir, "jobs", v.ID, fmt.Sprintf("%d.log", attempt)))
 		begin, end := l.log(attempt)
+		// On a busy machine a job may be told to end before it has printed all.
+		if r := b.runs[[2]int{l.number, attempt}]; (r == nil || !r.printed) && attempt < v.Attempt && strings.HasPrefix(begin, text) {
+			continue
+		}
 		if !strings.HasPrefix(text, begin) || attempt == v.Attempt && text != begin+end {
 			h.t.Errorf("line %d attempt %d: its log is not what it printed:\n%s", l.number, attempt, text)
 		}

@@ -28,6 +28,7 @@ while [ $row -lt 20 ]; do
 	echo "row $row of $line.$BERTH_ATTEMPT"
 	row=$((row + 1))
 done
+say printed $line $BERTH_ATTEMPT
 if [ -e "$SOAK/quick" ]; then kind=plain seconds=0; fi
 
 case $kind in

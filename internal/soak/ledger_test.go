@@ -13,6 +13,7 @@ type run struct {
 	line, attempt int
 	cards         []string
 	starts, ends  int
+	printed       bool // all rows of its log
 	code          int // of its last end
 }
 
@@ -47,6 +48,8 @@ func (s *site) read(lines []line) books {
 			b.runs[[2]int{number, attempt}] = r
 		}
 		switch words[0] {
+		case "printed":
+			r.printed = true
 		case "start":
 			r.starts++
 			if words[4] != "-" {
