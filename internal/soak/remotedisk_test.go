@@ -100,7 +100,7 @@ func (m *moody) sync(real func() fuse.Status) fuse.Status {
 	slow := m.mood == "slow"
 	m.mu.Unlock()
 	if slow {
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second) // that is how slow it is
 	}
 	if s := m.may(); !s.Ok() {
 		return s
