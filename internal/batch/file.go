@@ -30,6 +30,8 @@ type watcher struct {
 	asGpusched bool // every line needs a GPU
 
 	stream   bool // a pipe: it was read to its end, and cannot change
+	live     bool // lines of a pipe count as they come
+	pipe     *pipe
 	stamp    fileStamp
 	text     []byte
 	tail     bool   // a last line without its newline waits for the next poll
@@ -54,7 +56,12 @@ func (w *watcher) read(ctx context.Context, poll time.Duration, pause func(time.
 	if err != nil {
 		return jobfile.File{}, err
 	}
-	if w.stream = stamp.streams(); w.stream {
+	w.stream = stamp.streams()
+	if w.stream && w.live {
+		w.pipe = openPipe(w.path)
+		return w.parse(nil)
+	}
+	if w.stream {
 		text, err := machine.Await(ctx, func() ([]byte, error) { return slurp(w.path) })
 		if err != nil {
 			return jobfile.File{}, err
@@ -85,6 +92,9 @@ func (w *watcher) load() (jobfile.File, error) {
 // look is one poll. changed is set if file is a new version to apply; complaint
 // is for the user.
 func (w *watcher) look() (file jobfile.File, changed bool, complaint string) {
+	if w.pipe != nil {
+		return w.lookAtPipe()
+	}
 	if w.stream {
 		return jobfile.File{}, false, ""
 	}

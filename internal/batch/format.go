@@ -48,7 +48,7 @@ func (w *watcher) parse(text []byte) (jobfile.File, error) {
 	}
 	file, err := jobfile.Parse(w.path, text, w.defaults)
 	if err == nil && w.asGpusched {
-		err = refuseCPULines(w.path, file)
+		err = refuseCPULines(w.path, &file)
 	}
 	return file, err
 }

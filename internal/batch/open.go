@@ -37,7 +37,7 @@ func (s *session) open(ctx context.Context) error {
 }
 
 func (s *session) openFile(ctx context.Context) error {
-	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched}
+	s.watcher = &watcher{path: s.opt.File, defaults: s.opt.defaults(), format: s.opt.Format, asGpusched: s.opt.AsGpusched, live: s.opt.Watch}
 	if err := s.openSizes(); err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (s *session) after(t *engine.Turn) bool {
 	}
 	// If the disk is full the last ends may not be stored yet, so the exit
 	// status is not known yet.
-	return queued == 0 && running == 0 && !s.opt.Watch && t.Written()
+	return queued == 0 && running == 0 && !(s.opt.Watch && s.watcher.canGrow()) && t.Written()
 }
 
 // refresh writes the board if something changed.

@@ -62,7 +62,7 @@ func newSession(t *testing.T, text string) (*session, *bytes.Buffer) {
 		file: file, store: st, queue: newQueue(), log: silent(),
 		screen: &screen{out: &out}, narrator: narrator{tolerance: 0.1, dir: dir, exists: isThere},
 		journal: openTestJournal(t, filepath.Join(dir, "journal.jsonl")),
-		board:   &board{path: filepath.Join(dir, "status.txt"), render: renderBoard}, account: newAccount(time.Now(), 1),
+		watcher: &watcher{}, board: &board{path: filepath.Join(dir, "status.txt"), render: renderBoard}, account: newAccount(time.Now(), 1),
 	}
 	t.Cleanup(func() { s.screen.finish() })
 	return s, &out

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,12 +62,14 @@ func (l layout) theirLogs() ([]string, error) {
 	return names, nil
 }
 
-// refuseCPULines refuses lines without a GPU: gpusched has none.
-func refuseCPULines(path string, file jobfile.File) error {
-	for _, line := range file.Lines {
-		if line.Spec.GPUs == 0 {
-			return &jobfile.Errors{Problems: []jobfile.Problem{{File: path, Line: line.Number, Text: "gpus must be >= 1, got 0"}}}
-		}
+// refuseCPULines refuses and removes lines without a GPU: gpusched has none.
+func refuseCPULines(path string, file *jobfile.File) error {
+	isCPU := func(line *jobfile.Line) bool { return line.Spec.GPUs == 0 }
+	at := slices.IndexFunc(file.Lines, isCPU)
+	if at < 0 {
+		return nil
 	}
-	return nil
+	number := file.Lines[at].Number
+	file.Lines = slices.DeleteFunc(file.Lines, isCPU)
+	return &jobfile.Errors{Problems: []jobfile.Problem{{File: path, Line: number, Text: "gpus must be >= 1, got 0"}}}
 }
