@@ -10,7 +10,7 @@ LAZY    := -extldflags=-Wl,-z,lazy
 LINT    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds pictures gpu-test clean
+.PHONY: help build man install install-service install-links uninstall-links test check fmt vet lint race bench bench-decide fuzz sim soak siege seeds seeds-list pictures gpu-test clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,7 +96,10 @@ soak: ## kill -9 berth, its daemon and its supervisors, KILLS times in all (defa
 siege: ## attack a shared daemon as hostile users (needs root), 10,000 tries per race
 	BERTH_SIEGE=1 $(GO) test ./internal/siege -count=1 -timeout 0 -v
 
-seeds: ## list the test for each promise of the programs that berth replaces (docs/reference/compatibility.md)
+seeds: build ## run the tests of each promise of the programs that berth replaces (docs/reference/compatibility.md)
+	@$(GO) run ./scripts/seeds -run
+
+seeds-list: ## only list them
 	@$(GO) run ./scripts/seeds
 
 pictures: ## draw the pictures of docs/explanation

@@ -1,10 +1,10 @@
 // Command seeds lists the tests for each promise of the five programs that berth
 // replaces. The promises are the rows of docs/reference/compatibility.md; a test
-// names its rows in a comment, `seeds: K13 K14`. The command only reads and
-// reports: it runs no test.
+// names its rows in a comment, `seeds: K13 K14`. With -run it also runs them,
+// and says of each whether it passed or skipped itself, and why.
 //
-// It exits 1 if a row has no test, a comment names an unknown row, or a comment
-// is not in a test, or in one that never runs.
+// It exits 1 if a row has no test, a comment names an unknown row, a comment is
+// not in a test, or in one that never runs, or a test failed.
 package main
 
 import (
@@ -24,6 +24,7 @@ func run(args []string, out, errOut io.Writer) int {
 	flags := flag.NewFlagSet("seeds", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	asJSON := flags.Bool("json", false, "print the report as JSON")
+	runTests := flags.Bool("run", false, "run the tests")
 	root := flags.String("root", ".", "the repository")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -37,6 +38,12 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "seeds: %v\n", err)
 		return 2
 	}
+	if *runTests {
+		if err := runAll(*root, &found, errOut); err != nil {
+			fmt.Fprintf(errOut, "seeds: %v\n", err)
+			return 2
+		}
+	}
 	if *asJSON {
 		printer := json.NewEncoder(out)
 		printer.SetIndent("", "  ")
@@ -45,7 +52,7 @@ func run(args []string, out, errOut io.Writer) int {
 			return 2
 		}
 	} else {
-		show(out, found)
+		show(out, found, *runTests)
 	}
 	for _, problem := range found.Problems {
 		fmt.Fprintf(errOut, "seeds: %s\n", problem)
@@ -59,7 +66,7 @@ func run(args []string, out, errOut io.Writer) int {
 // report is the result.
 type report struct {
 	Rows     []row    `json:"rows"`
-	Proved   int      `json:"proved"` // rows with a test
+	Proved   int      `json:"proved"` // rows with a test; after a run, with one that passed
 	Problems []string `json:"problems"`
 }
 
@@ -105,7 +112,7 @@ func match(rows []row, tags []tag, problems []string) report {
 }
 
 // show prints the report: a row, and each of its tests on a line.
-func show(out io.Writer, found report) {
+func show(out io.Writer, found report, ran bool) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	program := ""
 	for _, r := range found.Rows {
@@ -115,7 +122,11 @@ func show(out io.Writer, found report) {
 		}
 		tests := make([]string, 0, len(r.Tests))
 		for _, t := range r.Tests {
-			tests = append(tests, t.String())
+			line := t.String()
+			if t.Result != nil {
+				line += "\t" + t.Result.String()
+			}
+			tests = append(tests, line)
 		}
 		if len(tests) == 0 {
 			tests = []string{"(no test)"}
@@ -123,5 +134,9 @@ func show(out io.Writer, found report) {
 		fmt.Fprintf(table, "  %s\t%s\n", r.ID, strings.Join(tests, "\n  \t"))
 	}
 	table.Flush()
-	fmt.Fprintf(out, "%d of %d rows have a test\n", found.Proved, len(found.Rows))
+	what := "have a test"
+	if ran {
+		what = "have a test that passed here"
+	}
+	fmt.Fprintf(out, "%d of %d rows %s\n", found.Proved, len(found.Rows), what)
 }

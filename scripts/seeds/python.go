@@ -34,7 +34,7 @@ func pythonTags(name, text string) (tags []tag, problems []string) {
 		case len(ids) == 0:
 			problems = append(problems, empty(name, i+1))
 		default:
-			tags = append(tags, tag{test{name, method, i + 1}, ids})
+			tags = append(tags, tag{test{File: name, Name: method, Line: i + 1}, ids})
 		}
 	}
 	return tags, problems

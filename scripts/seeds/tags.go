@@ -17,6 +17,8 @@ type test struct {
 	File string `json:"file"`
 	Name string `json:"test"` // within the file; a story is a test by itself
 	Line int    `json:"line"` // of the comment
+
+	Result *result `json:"result,omitempty"` // nil: it was not run
 }
 
 func (t test) String() string {
@@ -128,7 +130,7 @@ func goTags(name, text string) (tags []tag, problems []string) {
 			case len(ids) == 0:
 				problems = append(problems, empty(name, line))
 			default:
-				tags = append(tags, tag{test{name, function.Name.Name, line}, ids})
+				tags = append(tags, tag{test{File: name, Name: function.Name.Name, Line: line}, ids})
 			}
 		}
 	}
