@@ -288,7 +288,7 @@ func (h household) stays(t *testing.T, dir, line string) {
 	over := make(chan error, 1)
 	go func() { over <- command.Wait() }()
 	spoke := testkit.Holds(testkit.Patience, func() bool { info, err := out.Stat(); return err == nil && info.Size() > 0 })
-	_ = command.Process.Signal(syscall.SIGTERM)
+	_ = syscall.Kill(-command.Process.Pid, syscall.SIGTERM) // every part of a pipeline
 	err = <-over
 	said, _ := os.ReadFile(out.Name())
 	var exit *exec.ExitError
