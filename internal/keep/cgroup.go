@@ -41,6 +41,8 @@ func makeCgroup(dir string) (fd int, err error) {
 		}
 	case os.IsExist(err):
 		err = nil
+		// Somebody froze the last job: the next would never come to its program.
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("0"), 0)
 		if info, statErr := os.Stat(dir); statErr == nil && info.Sys().(*syscall.Stat_t).Nlink > 2 {
 			// The last job created cgroups in it.
 			if err = RemoveCgroup(dir); err == nil {
