@@ -44,12 +44,15 @@ func (d *Daemon) Act(ctx context.Context, c api.Caller, r api.ActRequest) (api.A
 	}
 	a := action{d: d, caller: c, request: &r, cfg: cfg, named: ch.named()}
 	for some := range slices.Chunk(found, actAtOnce) {
-		a.again = nil
+		a.again, a.begins = nil, map[string]time.Time{}
 		err = d.change(ctx, func(t *engine.Turn) {
 			for i := range some {
 				a.one(t, &some[i])
 			}
 			t.Again(a.again)
+			for id, at := range a.begins {
+				t.Begin(id, at)
+			}
 		})
 		d.twins.add(a.again)
 		if err != nil {
@@ -77,6 +80,7 @@ type action struct {
 	done    []string
 	denied  []string
 	again   []*job.Job
+	begins  map[string]time.Time // of those, which do not start at once
 }
 
 func (a *action) refuse(id string, state job.State, why string) {
@@ -207,6 +211,9 @@ func (a *action) change(t *engine.Turn, j *job.Job, ch *api.EditRequest) (why st
 		j.VRAMMiB = asked.Spec.VRAMMiB
 	}
 	j.Spec = asked.Spec
+	if !asked.NotBefore.IsZero() {
+		a.begins[j.ID] = asked.NotBefore
+	}
 	return ""
 }
 

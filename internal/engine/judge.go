@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"berth/internal/job"
@@ -93,10 +94,14 @@ func judgeEnd(j *job.Job, e end) ruling {
 			detail: fmt.Sprintf("%s; retry %d of %d in %s", outcome, j.RetriesUsed+1, j.Spec.Retries, wait),
 		}
 	}
+	detail := stragglers(r)
 	if r.MemoryKilled {
-		return ruling{outcome: outcome, detail: "the kernel killed it at " + memoryLimit(j)}
+		detail = "the kernel killed it at " + memoryLimit(j)
 	}
-	return ruling{outcome: outcome, detail: stragglers(r)}
+	if j.Spec.Retries > 0 && j.Spec.RetryOn != job.RetryFail {
+		detail = strings.TrimPrefix(detail+"; ", "; ") + "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"
+	}
+	return ruling{outcome: outcome, detail: detail}
 }
 
 // memoryLimit is the limit of host memory that the job reached.
@@ -126,7 +131,7 @@ func judgeTimeout(j *job.Job) ruling {
 
 func judgeOOM(j *job.Job, e end) ruling {
 	if j.RetriesUsed >= j.Spec.Retries {
-		return ruling{outcome: job.OOM, detail: "ran out of GPU memory"}
+		return ruling{outcome: job.OOM, detail: "ran out of GPU memory" + oomAdvice(j, e.capMiB)}
 	}
 	next := bump(j.VRAMMiB, e.peaks, e.capMiB)
 	detail := fmt.Sprintf("out of GPU memory; retry %d of %d", j.RetriesUsed+1, j.Spec.Retries)
@@ -134,6 +139,22 @@ func judgeOOM(j *job.Job, e end) ruling {
 		detail += fmt.Sprintf(" with %d MiB", next)
 	}
 	return ruling{again: job.EventRetry, retried: true, vramMiB: next, detail: detail}
+}
+
+// oomAdvice says whether declaring more memory can help.
+func oomAdvice(j *job.Job, capMiB int64) string {
+	const beyond = ": it needs a larger GPU, more GPUs, or less memory"
+	switch {
+	case j.Spec.GPUs == 0 || j.Spec.Share > 0:
+		return ""
+	case j.VRAMMiB == 0:
+		return ", although its GPUs were its own" + beyond
+	case capMiB == 0:
+		return ""
+	case j.VRAMMiB >= capMiB:
+		return fmt.Sprintf(" with %d MiB declared, as much as fits here", j.VRAMMiB) + beyond
+	}
+	return fmt.Sprintf(" with %d MiB declared; up to %d fit here", j.VRAMMiB, capMiB)
 }
 
 // bump is the declaration of the next attempt after an out-of-memory failure: a

@@ -135,7 +135,26 @@ func TestJudge(t *testing.T) {
 			want: ruling{again: job.EventRequeued, detail: "berth was stopped while it ran"},
 		},
 		{
-			name: "out of memory without a retry left is oom",
+			name: "out of memory without a retry left is oom; with GPUs of its own, no declaration would have helped",
+			spec: spec(gpus(1)),
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, capMiB: 24064},
+			want: ruling{outcome: job.OOM, detail: "ran out of GPU memory, although its GPUs were its own: it needs a larger GPU, more GPUs, or less memory"},
+		},
+		{
+			name: "out of memory with less declared than fits",
+			spec: spec(vram(8000)),
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, capMiB: 24064},
+			want: ruling{outcome: job.OOM, detail: "ran out of GPU memory with 8000 MiB declared; up to 24064 fit here"},
+		},
+		{
+			name: "out of memory with all declared that fits",
+			spec: spec(vram(24064)),
+			end:  end{record: keep.Record{ExitCode: 1}, oom: true, capMiB: 24064},
+			want: ruling{outcome: job.OOM, detail: "ran out of GPU memory with 24064 MiB declared, as much as fits here: it needs a larger GPU, more GPUs, or less memory"},
+		},
+		{
+			name: "out of memory where nobody knows the GPUs",
+			spec: spec(vram(8000)),
 			end:  end{record: keep.Record{ExitCode: 1}, oom: true},
 			want: ruling{outcome: job.OOM, detail: "ran out of GPU memory"},
 		},
@@ -171,17 +190,17 @@ func TestJudge(t *testing.T) {
 			want: ruling{again: job.EventRetry, retried: true, vramMiB: 1250, detail: "out of GPU memory; retry 1 of 1 with 1250 MiB"},
 		},
 		{
-			name: "another failure uses no retry",
+			name: "another failure uses no retry, and says so",
 			spec: spec(vram(1000), retries(3)),
 			end:  end{record: keep.Record{ExitCode: 2}},
-			want: ruling{outcome: "exit:2"},
+			want: ruling{outcome: "exit:2", detail: "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"},
 		},
 		{
 			name: "nor does it after an attempt that ran out of memory",
 			spec: spec(vram(1000), retries(3)),
 			job:  job.Job{RetriesUsed: 1, Attempt: job.Attempt{Number: 2}},
 			end:  end{record: keep.Record{ExitCode: 2}},
-			want: ruling{outcome: "exit:2"},
+			want: ruling{outcome: "exit:2", detail: "not retried, as it did not run out of GPU memory (--retry-on fail retries any failure)"},
 		},
 		{
 			name: "with retry_on=fail it does, after a pause",
