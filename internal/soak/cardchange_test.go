@@ -112,4 +112,3 @@ func TestCardsChange(t *testing.T) {
 		}
 	}
 }
-

@@ -14,7 +14,7 @@ type run struct {
 	cards         []string
 	starts, ends  int
 	printed       bool // all rows of its log
-	code          int // of its last end
+	code          int  // of its last end
 }
 
 // books are what the jobs wrote.
