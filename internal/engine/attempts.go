@@ -353,19 +353,22 @@ func (s *attempts) act() {
 	s.acks, s.stops, s.warns = nil, nil, nil
 }
 
-// cancelUnsaved sends the cancellations of a round that could not be saved: a job
-// that fills the disk must not be kept alive by the full disk. If berth dies
-// before it can save the reason, the supervisor's record has it.
-func (s *attempts) cancelUnsaved() {
+// stopUnsaved sends the stops of a round that could not be saved: a job that fills
+// the disk must not be kept alive by the full disk. If berth dies before it can
+// save the reason, the supervisor's record has it. Jobs that are to run again wait
+// for the disk: nothing can start in the meantime.
+func (s *attempts) stopUnsaved() {
+	var wait []stopOrder
 	for _, o := range s.stops {
-		if o.why != job.StopCancel {
+		if o.why == job.StopPreempt || o.why == job.StopRequeue {
+			wait = append(wait, o)
 			continue
 		}
-		if err := s.runner.Stop(o.token, o.why, o.grace); err != nil {
+		if err := s.runner.Stop(o.token, o.why, s.cfg.bounded(o.grace)); err != nil {
 			s.cfg.Log.Warn("cannot stop a job", "token", o.token, "err", err)
 		}
 	}
-	s.stops = slices.DeleteFunc(s.stops, func(o stopOrder) bool { return o.why == job.StopCancel })
+	s.stops = wait
 }
 
 // tellJobsOn reports a quarantined card for each job on it. The jobs keep

@@ -42,6 +42,27 @@ func TestOnAFullDisk(t *testing.T) {
 	}
 }
 
+// TestEveryStopIsCarriedOutOnAFullDisk: only jobs that are to run again wait,
+// because nothing can start.
+func TestEveryStopIsCarriedOutOnAFullDisk(t *testing.T) {
+	for why, ask := range map[job.Stop]func(*Turn){
+		job.StopInterrupt: func(t *Turn) { t.Interrupt(false) },
+		job.StopCancel:    func(t *Turn) { t.Cancel("1", "asked") },
+	} {
+		t.Run(string(why), func(t *testing.T) {
+			r := runOne(t, vram(1000))
+			r.commitErr = fmt.Errorf("commit: %w", store.ErrFull)
+			r.did = nil
+			ask(r.at())
+			_ = r.e.Step(r.now)
+			sent := slices.ContainsFunc(r.did, func(did string) bool { return strings.HasPrefix(did, "stop t1 "+string(why)) })
+			if !sent {
+				t.Errorf("the engine did %q", r.did)
+			}
+		})
+	}
+}
+
 func TestWithoutASupervisor(t *testing.T) {
 	r := newRig(t, 1)
 	r.leaseErr = fmt.Errorf("create supervisor directory: %w", syscall.ENOSPC)

@@ -340,7 +340,7 @@ func (r *rig) Go(token string, o keep.Order) error {
 }
 
 func (r *rig) Stop(token string, why job.Stop, grace time.Duration) error {
-	unsaved := why == job.StopCancel && r.commitErr != nil // the one order that does not wait for the disk
+	unsaved := why != job.StopPreempt && r.commitErr != nil // a stop does not wait for the disk
 	if row := r.heldBy(token); row != nil && row.Stop != why && !unsaved {
 		r.t.Errorf("job %s was stopped (%s), but disk says %q", row.ID, why, row.Stop)
 	}

@@ -51,7 +51,7 @@ func (t *Turn) step() error {
 	tx, err := t.changes.commit(t.Now, decisions(starts, victims))
 	if err != nil {
 		t.abandon(starts)
-		t.attempts.cancelUnsaved()
+		t.attempts.stopUnsaved()
 		t.moved = true
 		t.publish(t.changes.shown())
 		t.changes.answer(err)

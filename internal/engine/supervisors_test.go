@@ -194,7 +194,7 @@ func (w *world) Stop(token string, why job.Stop, _ time.Duration) error {
 		return nil
 	}
 	x := k.running
-	unsaved := why == job.StopCancel && w.full // the one order that does not wait for the disk
+	unsaved := why != job.StopPreempt && w.full // a stop does not wait for the disk
 	if row := w.rows[x.job]; row.State == job.Running && row.Keep == token && row.Stop != why && !unsaved {
 		w.wrong("job %s was stopped (%s) before that was on disk", x.job, why)
 	}
