@@ -177,22 +177,40 @@ func (c *changes) transaction(now time.Time, decided []decision) store.Tx {
 
 // commit writes decisions and facts. If new jobs cannot be written, they are
 // refused and the rest is tried without them: a queue too long for the disk must
-// not block everything else.
-func (c *changes) commit(now time.Time, decided []decision) (store.Tx, error) {
-	tx := c.transaction(now, decided)
-	err := c.write(now, tx)
-	if err == nil || !c.refuseStaged(err) {
-		return tx, err
-	}
+// not block everything else. If that does not fit either, the decisions are
+// dropped, and the facts written into room that the store keeps for them. kept
+// reports that the decisions are on disk.
+func (c *changes) commit(now time.Time, decided []decision) (tx store.Tx, kept bool, err error) {
 	tx = c.transaction(now, decided)
 	if err = c.write(now, tx); err == nil {
-		c.failed = nil // no facts are waiting for room
+		return tx, true, nil
 	}
-	return tx, err
+	if c.refuseStaged(err) {
+		tx = c.transaction(now, decided)
+		if isEmpty(tx) {
+			c.failed = nil // no facts are waiting for room
+			return tx, true, nil
+		}
+		if err = c.write(now, tx); err == nil {
+			return tx, true, nil
+		}
+	}
+	facts := c.transaction(now, nil)
+	if !errors.Is(err, store.ErrFull) || isEmpty(facts) {
+		return tx, false, err
+	}
+	facts.Reserved = true
+	return facts, len(decided) == 0, c.store.Commit(facts)
 }
 
+func isEmpty(tx store.Tx) bool {
+	return len(tx.Put)+len(tx.Delete)+len(tx.Events)+len(tx.Meta) == 0
+}
+
+// write commits, and remembers whether it failed. After a failure it also commits
+// nothing, to find out whether there is room again.
 func (c *changes) write(now time.Time, tx store.Tx) error {
-	if len(tx.Put)+len(tx.Delete)+len(tx.Events)+len(tx.Meta) == 0 {
+	if isEmpty(tx) && c.failed == nil {
 		return nil
 	}
 	err := c.store.Commit(tx)

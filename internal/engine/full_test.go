@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"berth/internal/job"
+	"berth/internal/keep"
 	"berth/internal/store"
 )
 
@@ -60,6 +61,42 @@ func TestEveryStopIsCarriedOutOnAFullDisk(t *testing.T) {
 				t.Errorf("the engine did %q", r.did)
 			}
 		})
+	}
+}
+
+// TestFactsHaveRoomOnAFullDisk: an ending and a cancellation are recorded, nothing
+// starts and nothing is accepted, and that is said once until there is room.
+func TestFactsHaveRoomOnAFullDisk(t *testing.T) {
+	r := newRig(t, 1)
+	r.submit(spec())
+	r.submit(spec())
+	r.submit(spec())
+	r.wantRow("1", job.Running, "")
+	r.commitErr, r.reserve = fmt.Errorf("commit: %w", store.ErrFull), true
+	r.end("1", keep.Record{ExitCode: 3}, false)
+	_ = r.e.Step(r.now)
+	r.wantRow("1", job.Failed, job.Exited(3))
+	r.at().Cancel("2", "asked")
+	_ = r.e.Step(r.now)
+	r.wantRow("2", job.Cancelled, job.WasCancelled)
+	r.wantRow("3", job.Queued, "")
+	if why := r.at().Why("3"); !strings.HasPrefix(why, "cannot be started: the disk of berth's state is full") {
+		t.Errorf("it waits because %q", why)
+	}
+	var refused error
+	batch := []*job.Job{{Spec: spec()}}
+	r.at().Number(batch)
+	r.at().Accept(Batch{Jobs: batch, Done: func(err error) { refused = err }})
+	_ = r.e.Step(r.now)
+	if !errors.Is(refused, store.ErrFull) {
+		t.Errorf("a new job is refused with %v", refused)
+	}
+	r.commitErr = nil
+	r.step()
+	r.step()
+	r.wantRow("3", job.Running, "")
+	if why := r.at().Blocked(); why != "" {
+		t.Errorf("nothing starts because %s", why)
 	}
 }
 

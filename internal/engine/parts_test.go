@@ -45,14 +45,14 @@ func TestChangesAlone(t *testing.T) {
 	c.tell(start0, job.EventHeld, nil, "")
 	var refused error
 	c.stage(Batch{Jobs: []*job.Job{queuedJob("2", 2)}, Done: func(err error) { refused = err }})
-	if _, err := c.commit(start0, nil); !errors.Is(err, store.ErrFull) || !errors.Is(refused, store.ErrFull) {
+	if _, _, err := c.commit(start0, nil); !errors.Is(err, store.ErrFull) || !errors.Is(refused, store.ErrFull) {
 		t.Fatalf("a full disk: %v, and for the new job %v", err, refused)
 	}
 	if c.written() || len(c.shown()) == 0 {
 		t.Error("the fact is forgotten, or nobody hears of the disk")
 	}
 	d.full = false
-	tx, err := c.commit(start0, []decision{{queuedJob("1", 1), job.EventStarted, ""}})
+	tx, _, err := c.commit(start0, []decision{{queuedJob("1", 1), job.EventStarted, ""}})
 	if err != nil || len(tx.Put) != 1 || len(tx.Events) != 2 {
 		t.Fatalf("%v: %d rows and %d events, want 1 and 2", err, len(tx.Put), len(tx.Events))
 	}

@@ -28,6 +28,7 @@ type rig struct {
 	now time.Time
 
 	removed error // why the store is gone
+	reserve bool  // it has room for facts when it is full
 	rows    map[string]*job.Job
 	seq     int64
 	did     []string // every act in order, as in "commit 1:running", "go 1 t1"
@@ -251,7 +252,10 @@ func (r *rig) Commit(tx store.Tx) error {
 	for _, id := range tx.Delete {
 		words = append(words, id+":deleted")
 	}
-	if r.commitErr != nil {
+	if r.commitErr != nil && tx.Reserved && !r.reserve {
+		return r.commitErr
+	}
+	if r.commitErr != nil && !tx.Reserved {
 		r.do("no room for %s", strings.Join(words, " "))
 		return r.commitErr
 	}

@@ -48,7 +48,12 @@ func (t *Turn) step() error {
 		t.changes.meta[usageKey] = value
 	}
 	Fault("before commit")
-	tx, err := t.changes.commit(t.Now, decisions(starts, victims))
+	tx, kept, err := t.changes.commit(t.Now, decisions(starts, victims))
+	if err == nil && !kept {
+		t.abandon(starts)
+		starts, victims = nil, nil
+		t.moved = true
+	}
 	if err != nil {
 		t.abandon(starts)
 		t.attempts.stopUnsaved()

@@ -15,8 +15,9 @@ import (
 	"berth/internal/testkit"
 )
 
-// TestDiskFull fills the log directory's disk while jobs run. They go on,
-// berth says what is wrong, and finishes when there is room again.
+// TestDiskFull fills the log directory's disk while jobs run. They go on and
+// their ends are recorded, berth says what is wrong and starts nothing, and
+// finishes when there is room again.
 func TestDiskFull(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")
@@ -47,9 +48,10 @@ func TestDiskFull(t *testing.T) {
 	testkit.Eventually(t, "berth says what is wrong", func() bool {
 		return strings.Contains(b.said(), `"event":"warning"`) && strings.Contains(b.said(), "full")
 	})
-	// What is not on disk is not reported, and nothing starts on top of it.
-	testkit.Never(t, 500*time.Millisecond, "an end is reported, a job starts or berth gives up", func() bool {
-		return strings.Contains(b.said(), `"event":"ended"`) || s.wrote("start 3") || s.wrote("start 4") || !b.running()
+	// There is room for the ends, and nothing starts on top of them.
+	testkit.Eventually(t, "both ends are recorded", func() bool { return strings.Count(b.said(), `"event":"ended"`) == 2 })
+	testkit.Never(t, 500*time.Millisecond, "a job starts or berth gives up", func() bool {
+		return s.wrote("start 3") || s.wrote("start 4") || !b.running()
 	})
 	if n := strings.Count(b.said(), `"event":"warning"`); n > 3 {
 		t.Errorf("it was said %d times:\n%s", n, b.said())
@@ -83,6 +85,36 @@ func (s *site) fillDisk() {
 			block = block[:len(block)/2]
 		}
 	}
+}
+
+// TestInterruptedOnAFullDisk: Ctrl-C stops the jobs, and they run again once there
+// is room.
+func TestInterruptedOnAFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting a small file system needs root")
+	}
+	lines := interruptible("grace=1s")
+	s := newSite(t, 2, lines)
+	if err := os.Mkdir(s.logDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("soak", s.logDir, "tmpfs", 0, "size=8m,mode=0755"); err != nil {
+		t.Skipf("cannot mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		s.sweep()
+		syscall.Unmount(s.logDir, syscall.MNT_DETACH)
+	})
+	b := s.start()
+	s.awaitReady()
+	s.fillDisk()
+	b.signal(syscall.SIGINT)
+	b.mustEnd(130)
+	s.mustHaveStopped()
+	if err := os.Remove(filepath.Join(s.logDir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	s.mustFinishNextTime(lines)
 }
 
 func (s *site) openGate() { testkit.Write(s.t, filepath.Join(s.dir, "gate"), "") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"berth/internal/job"
 )
@@ -16,6 +17,10 @@ type Tx struct {
 	Events []*job.Event
 	Meta   map[string]string
 	Blobs  map[string][]byte // by BlobName; existing ones stay
+
+	// Reserved: these are facts that must be recorded, and may use the room that
+	// is kept for them on a full disk.
+	Reserved bool
 }
 
 // flushEvery is how many rows may accumulate in SQLite's log before it is folded
@@ -28,6 +33,18 @@ const flushEvery = 4000
 func (s *Store) Commit(tx Tx) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// New jobs can be submitted again: no room is kept for them.
+	unknown := func(j *job.Job) bool { return j.Seq > s.lastSeq }
+	if tx.Reserved && !slices.ContainsFunc(tx.Put, unknown) {
+		return s.commitReserved(tx)
+	}
+	if err := s.ballast.refill(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return s.commit(tx)
+}
+
+func (s *Store) commit(tx Tx) error {
 	if len(tx.Put)+len(tx.Events) >= largeCommit {
 		s.setCache(bulkCacheKiB)
 		defer s.setCache(writerCacheKiB)

@@ -338,7 +338,7 @@ func TestAFullDiskIsSaidAndPassesWhenThereIsRoom(t *testing.T) {
 }
 
 func TestAStoreOpensOnAFullDisk(t *testing.T) {
-	mount, remount := mountTmpfs(t, "size=2m")
+	mount, _ := mountTmpfs(t, "size=2m")
 	dir := filepath.Join(mount, "store")
 	s, err := Open(dir)
 	if err != nil {
@@ -352,18 +352,7 @@ func TestAStoreOpensOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 4<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
-	s, err = Open(dir)
-	if err != nil {
-		// There is not even room for the index of the log: that must be said
-		// as what it is, and pass.
-		if !errors.Is(err, ErrFull) {
-			t.Fatal(err)
-		}
-		remount(0, "size=16m")
-		s = openIn(t, dir)
-	} else {
-		t.Cleanup(func() { s.Close() })
-	}
+	s = openIn(t, dir) // the store's own ballast makes room for the index of its log
 	if got := len(ids(t, s)); got != 100 {
 		t.Errorf("%d jobs", got)
 	}

@@ -26,6 +26,7 @@ func (s *Store) Present() error {
 		return errClosed
 	}
 	if isAt(s.lock, filepath.Join(s.dir, lockName)) {
+		_ = s.ballast.refill() // if there is no room yet, the next look tries again
 		return nil
 	}
 	if there, err := os.Stat(s.path); err != nil || !os.SameFile(there, s.file) {

@@ -27,14 +27,15 @@ const (
 
 // Store is an open store. Its methods may be called from several goroutines.
 type Store struct {
-	dir    string
-	path   string
-	lock   *os.File
-	file   os.FileInfo // the file at path, when it was opened
-	writer *sql.DB
-	reader *sql.DB   // for reads that may take long
-	lookup *sql.DB   // for reads of one row, which never wait for those
-	conn   *sql.Conn // the writer's only connection
+	dir     string
+	path    string
+	lock    *os.File
+	ballast *ballast
+	file    os.FileInfo // the file at path, when it was opened
+	writer  *sql.DB
+	reader  *sql.DB   // for reads that may take long
+	lookup  *sql.DB   // for reads of one row, which never wait for those
+	conn    *sql.Conn // the writer's only connection
 
 	mu           sync.Mutex // held by a commit
 	statements   statements
@@ -73,10 +74,16 @@ func open(dir string, steps []string) (*Store, error) {
 	if s.lock, err = takeLock(dir); err != nil {
 		return nil, err
 	}
+	s.ballast = newBallast(dir)
 	if err := s.start(steps); err != nil {
 		err = s.classify(err)
-		return nil, errors.Join(err, s.release())
+		err = errors.Join(err, s.release())
+		if errors.Is(err, ErrFull) && s.ballast.letGo() {
+			return open(dir, steps)
+		}
+		return nil, err
 	}
+	_ = s.ballast.take() // on a full disk, ordinary commits are refused
 	return s, nil
 }
 
