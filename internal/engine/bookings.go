@@ -94,7 +94,13 @@ func (c *cards) takeOthers(others []gpu.Entry, ours func(id string) bool) (chang
 	for _, note := range c.ledger.Notes() {
 		c.cfg.Log.Warn("ledger of GPU reservations", "note", note)
 	}
-	gone, changed := c.bookings.takeOthers(append(others, c.strays()...), ours)
+	// A berth whose store was removed may have booked for a stray, under another
+	// name than ours.
+	strays := c.strays()
+	others = slices.DeleteFunc(others, func(entry gpu.Entry) bool {
+		return slices.ContainsFunc(strays, func(stray gpu.Entry) bool { return stray.Key == entry.Key && len(stray.UUIDs) > 0 })
+	})
+	gone, changed := c.bookings.takeOthers(append(others, strays...), ours)
 	for _, key := range gone {
 		c.meter.Forget(key)
 	}
