@@ -15,6 +15,7 @@ type Options struct {
 	Format      Format
 	LLMConfig   string // the table of model sizes for a CSV file; empty: llm_config.json, if it exists
 	LogDir      string
+	LogFree     int64 // bytes that growing logs leave free on their disk; 0: none
 	GPUs        []int // nil: all, or those of an inherited CUDA_VISIBLE_DEVICES
 	Poll        time.Duration
 	Rules       sched.Rules

@@ -35,6 +35,7 @@ type ruleFlags struct {
 	tolerance  float64
 	sim        int
 	simVRAMMiB int64
+	logFreeMiB int64
 }
 
 func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
@@ -56,6 +57,8 @@ func (f *ruleFlags) register(cmd *cobra.Command, allCards, alsoPolled string) {
 	flags.StringVar(&f.maxBypass, "max-bypass", "48h", "how long other jobs may overtake a user's oldest waiting job, e.g. 2h; 0 or never: no limit")
 	flags.StringVar(&f.preempt, "preempt", daemon.PreemptRequeue, "what happens to a preemptible job when one with a higher priority needs its GPUs: requeue, never, or park (if this machine can, else requeue)")
 	flags.StringVar(&f.minRun, "min-run", "1m", "minimum time a job runs before it can be preempted, e.g. 10m")
+	f.logFreeMiB = daemon.DefaultConfig(false).LogFree >> 20
+	flags.Var((*size)(&f.logFreeMiB), "log-free", "while less is free on the disk of a job's log, or a twentieth of a small disk, drop the middle of the log if it grows; in MiB or with a unit, 0: never")
 	flags.IntVar(&f.sim, "sim", 0, "use this many simulated GPUs instead of real ones")
 	flags.StringVar(&f.simVRAM, "sim-vram", "24576", "memory of each simulated GPU")
 }

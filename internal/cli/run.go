@@ -114,6 +114,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		return badFlag(cmd, "llm-config", fmt.Errorf("expected a CSV jobs file, found %s (--format csv reads it as one)", f.opt.File))
 	}
 	f.opt.GPUs, f.opt.Poll, f.opt.Rules, f.opt.Tolerance = f.cards, f.interval, f.rules, f.tolerance
+	f.opt.LogFree = f.logFreeMiB << 20
 	f.opt.Sim, f.opt.SimVRAMMiB, f.opt.KeepAll = f.sim, f.simVRAMMiB, f.keepAll
 	return nil
 }

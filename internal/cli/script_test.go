@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -84,12 +85,28 @@ func TestStories(t *testing.T) {
 // testscript brings. Where a daemon for all users runs, no private one is
 // started in its place.
 func storyCondition(name string) (bool, error) {
+	if name == "small-disk" {
+		return canMount(), nil
+	}
 	if name != "machine-daemon" {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	places := site.SharedPlaces()
 	_, err := os.Lstat(places.Socket)
 	return err == nil || site.SystemService(), nil
+}
+
+// canMount reports whether stories can mount a small disk of their own.
+func canMount() bool {
+	dir, err := os.MkdirTemp("", "berth-disk-")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(dir)
+	if err := syscall.Mount("berth-story", dir, "tmpfs", 0, "size=1m"); err != nil {
+		return false
+	}
+	return syscall.Unmount(dir, 0) == nil
 }
 
 // setupStory gives a story a home, a state directory and a ledger of its own,

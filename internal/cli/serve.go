@@ -171,6 +171,7 @@ func (f *serveFlags) override(cmd *cobra.Command) func(*daemon.Config) {
 		typed("max-bypass", func() { c.Rules.MaxBypass = f.rules.MaxBypass })
 		typed("preempt", func() { c.Preempt = f.preempt })
 		typed("min-run", func() { c.Rules.MinRun = f.rules.MinRun })
+		typed("log-free", func() { c.LogFree = f.logFreeMiB << 20 })
 		typed("log-level", func() { c.LogLevel = f.logLevel })
 		typed("http", func() { c.Listen = f.listen })
 	}

@@ -138,6 +138,7 @@ var promises = append([]promise{
 		flags-exclusive-is-one-berth-job-per-gpu
 		flags-jobs-per-gpu-gives-undeclared-jobs-an-equal-share
 		flags-jobs-per-gpu-waits-where-less-than-the-share-is-free`},
+	{"--log-free: a log that grows is cut while its disk is nearly full", "flags-log-free-cuts-a-growing-log-on-a-full-disk"},
 	{"--mem-threshold, --load-threshold (only while no berth job is on that card)", `
 		flags-mem-threshold-keeps-jobs-off-a-full-card
 		flags-load-threshold-keeps-jobs-off-a-card-that-others-load

@@ -37,6 +37,7 @@ type Config struct {
 	MaxSpecs        int            // jobs of one request
 	MaxEnviron      int            // bytes of one captured environment
 	MaxLog          int64          // bytes of one log; 0: no limit
+	LogFree         int64          // bytes that growing logs leave free on their disk; 0: none
 	Memory          Portion        // the most host memory of one job, in MiB; none: no limit
 
 	IdleReport time.Duration // report a job whose GPUs are idle for this long; 0: never
@@ -93,6 +94,7 @@ func DefaultConfig(shared bool) Config {
 		MaxArray:     10_000,
 		MaxSpecs:     100_000,
 		MaxEnviron:   1 << 20,
+		LogFree:      engine.DefaultLogFree,
 		IdleReport:   engine.DefaultIdleAfter,
 		OveruseAbove: 0.5,
 		History:      90 * day,

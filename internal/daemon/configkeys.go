@@ -98,6 +98,7 @@ var limitKeys = []configKey{
 		return int(bytes), err
 	}),
 	keyFor("limits.memory", func(c *Config) *Portion { return &c.Memory }, readPortion(readMiB)),
+	keyFor("limits.log_free", func(c *Config) *int64 { return &c.LogFree }, readBytes(1, maxLogMiB, true)),
 	keyFor("limits.log_size", func(c *Config) *int64 { return &c.MaxLog }, readBytes(1, maxLogMiB, true)),
 }
 

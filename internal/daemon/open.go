@@ -334,7 +334,7 @@ func (d *Daemon) restore(ctx context.Context) error {
 func (d *Daemon) order(j *job.Job, card engine.CardOf) (o keep.Order, err error) {
 	if o, err = d.machine.Launcher.Order(j, card); err == nil {
 		cfg := d.config()
-		o.LogMaxBytes = cfg.MaxLog
+		o.LogMaxBytes, o.LogFreeBytes = cfg.MaxLog, cfg.LogFree
 		if most := cfg.memoryMiB(); most > 0 && j.Spec.Adopt == nil && d.enforced.get(d.machine.Runner.Facts).Mem != "" {
 			o.MemMiB = min(cmp.Or(o.MemMiB, most), most)
 		}

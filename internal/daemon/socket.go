@@ -42,6 +42,9 @@ func (d *Daemon) keepSocket(ctx context.Context, stop context.CancelCauseFunc) {
 		if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if d.store.Present() != nil {
+			continue // the socket's place may be another daemon's now
+		}
 		l, err := d.listenAt(socket)
 		if err == nil {
 			d.log.Warn("the socket was removed; it is there again", "socket", socket)

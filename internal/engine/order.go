@@ -14,6 +14,10 @@ import (
 	"berth/internal/run"
 )
 
+// DefaultLogFree is what growing logs leave free on their disk unless configured
+// otherwise, in bytes.
+const DefaultLogFree = 256 << 20
+
 // Launcher turns a placed job into its supervisor's order.
 type Launcher struct {
 	JobsDir string   // <log dir>/jobs
@@ -22,6 +26,7 @@ type Launcher struct {
 	Env     []string // what jobs inherit
 	SelfDir string   // appended to PATH, so that `berth simjob` works anywhere
 	SimDir  string   // the simulation directory, if there is one
+	LogFree int64    // bytes that growing logs leave free on their disk; 0: none
 
 	// Filter means that jobs can be kept from opening other cards.
 	Filter bool
@@ -129,7 +134,8 @@ func (l *Launcher) order(j *job.Job) keep.Order {
 	argv, setup := run.Wrap(spec, grant)
 	signal, _ := keep.SignalNumber(spec.WarnSignal)
 	o := keep.Order{
-		Job: j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup,
+		LogFreeBytes: l.LogFree,
+		Job:          j.ID, Attempt: j.Attempt.Number, Argv: argv, Env: l.env(j, grant), Dir: l.dir(j), Log: j.Log, LogAlone: LogAlone(&spec), LogKept: spec.Output == "", Setup: setup,
 		Pty: spec.Pty, CPUs: spec.CPUs, MemMiB: spec.MemMiB, Devices: cards.devices(), MPS: cards.mps, Note: cards.note,
 		Limit: spec.TimeLimit, Grace: spec.Grace, WarnBefore: spec.WarnBefore, WarnSignal: signal,
 	}

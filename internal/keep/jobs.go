@@ -161,8 +161,8 @@ func (k *keeper) running(log *logFile) {
 	if h.pty != nil {
 		go h.pty.copy(log)
 	}
-	if h.order.LogMaxBytes > 0 && log.regular {
-		h.cap = newLogCap(log, h.order.LogMaxBytes)
+	if h.order.LogMaxBytes+h.order.LogFreeBytes > 0 && log.regular {
+		h.cap = newLogCap(log, h.order.LogMaxBytes, h.order.LogFreeBytes)
 	}
 	k.tell(recordFrame(FrameStarted, k.record))
 }

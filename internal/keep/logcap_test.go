@@ -32,7 +32,7 @@ func TestACutLogKeepsItsBeginningAndItsEnd(t *testing.T) {
 			if err := log.write(piece); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.look(); err != nil {
+			if _, err := c.look(0); err != nil {
 				t.Fatal(err)
 			}
 			var stat syscall.Stat_t
@@ -87,7 +87,7 @@ func TestALogTakesNoMoreRoomWhateverItsJobDoesToIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := &logCap{log: log, max: most}
-			if _, err := c.look(); err != nil {
+			if _, err := c.look(0); err != nil {
 				t.Fatal(err)
 			}
 			var stat syscall.Stat_t
@@ -108,9 +108,64 @@ func TestALogThatCannotBeCutIsNoted(t *testing.T) {
 	}
 	log := &logFile{fd: fd, regular: true}
 	defer log.close()
-	c := newLogCap(log, 64<<10)
+	c := newLogCap(log, 64<<10, 0)
 	c.stop()
 	if !strings.HasPrefix(c.note, "log size limit not enforced: ") || c.dropped != 0 {
 		t.Errorf("note %q, dropped %d", c.note, c.dropped)
+	}
+}
+
+// TestAGrowingLogIsCutWhileTheDiskIsNearlyFull: it says so, and keeps its beginning
+// and its end; a log that does not grow is left alone.
+func TestAGrowingLogIsCutWhileTheDiskIsNearlyFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("berth-test", dir, "tmpfs", 0, "size=8m"); err != nil {
+		t.Skipf("a small disk: %v", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	open := func(name string) *logFile {
+		log, err := openLog(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(log.close)
+		return log
+	}
+	look := func(log *logFile, last int64) (c *logCap, usedBytes int64) {
+		c = &logCap{log: log, free: 256 << 20}
+		if _, err := c.look(last); err != nil {
+			t.Fatal(err)
+		}
+		var stat syscall.Stat_t
+		if err := syscall.Fstat(log.fd, &stat); err != nil {
+			t.Fatal(err)
+		}
+		return c, stat.Blocks * statBlock
+	}
+	quiet, noisy := open("quiet"), open("noisy")
+	if err := quiet.write(bytes.Repeat([]byte("q"), 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := noisy.write(append([]byte("first\n"), bytes.Repeat([]byte("n"), 1<<20)...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, used := look(noisy, 0); used < 1<<20 {
+		t.Errorf("with room, it was cut to %d bytes", used)
+	}
+	for noisy.write(bytes.Repeat([]byte("n"), 1<<14)) == nil {
+	}
+	if _, used := look(quiet, 1<<20); used != 1<<20 {
+		t.Errorf("the quiet log was cut to %d bytes", used)
+	}
+	c, used := look(noisy, 1<<20)
+	if used > 4<<20 || c.dropped == 0 || !strings.Contains(c.note, "nearly full") {
+		t.Errorf("the noisy log takes %d bytes; %d dropped, %q", used, c.dropped, c.note)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "noisy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(text, []byte("first\nnn")) || !bytes.HasSuffix(text, []byte("nn\nberth: the disk is nearly full; the middle of this log was dropped\n")) {
+		t.Errorf("it begins with %q and ends with %q", text[:20], text[len(text)-80:])
 	}
 }

@@ -45,6 +45,11 @@ type Order struct {
 	// and its beginning and its newest part stay. 0: no bound.
 	LogMaxBytes int64
 
+	// LogFreeBytes is what should stay free on the log's file system: while less
+	// is free, a log that grows is cut. 0: nothing. An older supervisor does not
+	// know it.
+	LogFreeBytes int64
+
 	// CgroupParent is the parent of the job's cgroup; "": no cgroup.
 	CgroupParent string
 
@@ -124,7 +129,7 @@ func (o Order) Check() error {
 		return fmt.Errorf("order: expected a job id, found %q", o.Job)
 	case o.WarnSignal < 0 || o.WarnSignal > lastSignal:
 		return fmt.Errorf("order for job %s: expected a signal, found %d", o.Job, o.WarnSignal)
-	case o.LogMaxBytes < 0 || o.CPUs < 0 || o.CPUs > maxCPUs || o.MemMiB < 0 || o.MemMiB > maxMemMiB:
+	case o.LogMaxBytes < 0 || o.LogFreeBytes < 0 || o.CPUs < 0 || o.CPUs > maxCPUs || o.MemMiB < 0 || o.MemMiB > maxMemMiB:
 		return fmt.Errorf("order for job %s: expected limits, found %d CPUs, %d MiB, %d bytes of log", o.Job, o.CPUs, o.MemMiB, o.LogMaxBytes)
 	}
 	if _, err := o.mask(); err != nil {
@@ -188,6 +193,7 @@ func (o Order) Frame() Frame {
 	add("grace_ns", strconv.FormatInt(int64(o.Grace), 10))
 	add("warn_before_ns", strconv.FormatInt(int64(o.WarnBefore), 10))
 	add("warn_signal", strconv.Itoa(o.WarnSignal))
+	add("log_free_bytes", strconv.FormatInt(o.LogFreeBytes, 10))
 	if !o.Careful() {
 		return f
 	}
@@ -237,6 +243,7 @@ func orderOf(f Frame) (Order, error) {
 	o.Grace = max(0, time.Duration(number("grace_ns")))
 	o.WarnBefore = time.Duration(number("warn_before_ns"))
 	o.WarnSignal = int(number("warn_signal"))
+	o.LogFreeBytes = number("log_free_bytes")
 	o.LogMaxBytes, o.MemMiB, o.CPUs = number("log_max_bytes"), number("mem_mib"), int(number("cpus"))
 	if err != nil {
 		return Order{}, err
