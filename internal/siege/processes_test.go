@@ -2,6 +2,7 @@ package siege
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -116,14 +117,15 @@ var processAttacks = []attack{
 		mark := newMark()
 		id := c.bob.submit(t, shell("true").with("setup", "sleep "+mark+"; exit 7"))[0]
 		testkit.Eventually(t, "its set-up runs", func() bool { return len(marked("sleep\x00"+mark)) == 1 })
-		// A login of the user opens the pipe a second time, and outlives the job.
-		pid := marked("sleep\x00" + mark)[0]
-		holder := c.bob.command("/bin/sh", "-c", fmt.Sprintf("for fd in /proc/%d/fd/*; do [ -p $fd ] && exec 9>>$fd; done; echo held; exec sleep 600", pid))
+		// A login of the user takes the pipe from the shell, and outlives the job.
+		_, rest, _ := strings.Cut(procFile(marked("sleep\x00" + mark)[0], "stat"), ") ")
+		holder := c.bob.command(filepath.Join(programs, "attacker"), deedWord, "take-pipe", strings.Fields(rest)[1])
 		said, err := holder.StdoutPipe()
 		testkit.Must(t, err)
 		testkit.Must(t, holder.Start())
 		defer func() { _ = holder.Process.Kill(); _ = holder.Wait() }()
-		_, _ = bufio.NewReader(said).ReadString('\n')
+		line, _ := bufio.NewReader(said).ReadString('\n')
+		t.Logf("the pipe: %s", strings.TrimSpace(line))
 		c.bob.cancel(t, id)
 		c.bob.mustEnd(t, id, job.WasCancelled)
 	}},
@@ -298,6 +300,28 @@ func init() {
 		}
 		time.Sleep(time.Hour)
 		return nil
+	}
+	deeds["take-pipe"] = func(args []string) error {
+		pid, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		process, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			return err
+		}
+		for fd := range 64 {
+			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+			if !strings.HasPrefix(to, "pipe:") {
+				continue
+			}
+			if _, err := unix.PidfdGetfd(process, fd, 0); err != nil {
+				return err
+			}
+			fmt.Println("taken")
+			time.Sleep(time.Hour)
+		}
+		return errors.New("there is none")
 	}
 	deeds["lease"] = func(args []string) error {
 		file, err := os.OpenFile(args[0], os.O_RDWR, 0)
